@@ -1,0 +1,65 @@
+#include "base/arena.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_BYTES = 64 * 1024 };
+
+struct arena_block {
+    struct arena_block *next;
+    size_t used, size; /* of the bytes that follow the header's line */
+};
+
+void arena_init(struct arena *arena)
+{
+    *arena = (struct arena){0};
+}
+
+void arena_release(struct arena *arena)
+{
+    struct arena_block *block = arena->head;
+    while (block) {
+        struct arena_block *next = block->next;
+        free(block);
+        block = next;
+    }
+    arena_init(arena);
+}
+
+static struct arena_block *block_new(size_t size)
+{
+    if (size > SIZE_MAX - ARENA_ALIGN)
+        return NULL;
+    struct arena_block *block = aligned_alloc(ARENA_ALIGN, ARENA_ALIGN + size);
+    if (block)
+        *block = (struct arena_block){.size = size};
+    return block;
+}
+
+void *arena_alloc(struct arena *arena, size_t count, size_t size)
+{
+    size_t bytes;
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 2 * ARENA_ALIGN)
+        return NULL;
+    bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    struct arena_block *block = arena->head;
+    if (!block || block->size - block->used < bytes) {
+        block = block_new(bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES);
+        if (!block)
+            return NULL;
+        block->next = arena->head;
+        arena->head = block;
+    }
+    char *piece = (char *)block + ARENA_ALIGN + block->used;
+    block->used += bytes;
+    arena->bytes += bytes;
+    return memset(piece, 0, bytes);
+}
+
+char *arena_strdup(struct arena *arena, const char *text)
+{
+    size_t n = strlen(text) + 1;
+    char *copy = arena_alloc(arena, n, 1);
+    return copy ? memcpy(copy, text, n) : NULL;
+}

@@ -1,0 +1,23 @@
+/* An error with its message. Whoever first decides which error it is writes the message, naming
+ * the thing and the place; callers pass the status up and leave the message alone. */
+#ifndef PL_BASE_ERR_H
+#define PL_BASE_ERR_H
+
+#include "base/status.h"
+
+enum { ERR_TEXT_MAX = 512 };
+
+struct err {
+    int status;
+    char text[ERR_TEXT_MAX];
+};
+
+/* Write the message (cut at ERR_TEXT_MAX) and return `status`, so that a failing function ends in
+ * `return err_set(err, ERR_INPUT, "%s: ...", path)`. `err` may be NULL. */
+int err_set(struct err *err, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Put "prefix: " before the message that stands there, for a caller that alone knows the place. */
+void err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,302 @@
+/* Inputs as the world may hand them over: plain, packed, cut, broken, or no file at all. */
+#include "base/file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { LIMIT = 1 << 20 };
+
+struct fixture {
+    char folder[64], path[96];
+};
+
+static int setup(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    strcpy(f->folder, "/tmp/paceline_file_XXXXXX");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->path, sizeof f->path, "%s/input", f->folder);
+    *state = f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+    remove(f->path);
+    rmdir(f->folder);
+    free(f);
+    return 0;
+}
+
+static void put(const char *path, const void *data, size_t len)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, len, file), len);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* `data` packed as one gzip member: its bytes into `out`, returns how many. */
+static size_t pack(const struct fixture *f, const void *data, size_t len, uint8_t *out, size_t size)
+{
+    gzFile gz = gzopen(f->path, "wb");
+    assert_non_null(gz);
+    assert_int_equal(gzwrite(gz, data, (unsigned)len), len);
+    assert_int_equal(gzclose(gz), Z_OK);
+    FILE *file = fopen(f->path, "rb");
+    assert_non_null(file);
+    size_t packed = fread(out, 1, size, file);
+    assert_true(packed < size);
+    fclose(file);
+    return packed;
+}
+
+static void expect(const struct fixture *f, size_t max, const void *data, size_t len)
+{
+    struct file_bytes bytes;
+    struct err err;
+    if (file_read(f->path, max, &bytes, &err) != OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(bytes.len, len);
+    assert_memory_equal(bytes.data, data, len);
+    assert_int_equal(bytes.data[len], 0);
+    file_release(&bytes);
+    assert_null(bytes.data);
+}
+
+/* Refused as bad input, naming the file, with nothing written. */
+static void refuse(const struct fixture *f, size_t max, const char *why)
+{
+    struct file_bytes bytes = {.len = 77};
+    struct err err = {0};
+    assert_int_equal(file_read(f->path, max, &bytes, &err), ERR_INPUT);
+    assert_null(bytes.data);
+    assert_int_equal(bytes.len, 77);
+    if (strncmp(err.text, f->path, strlen(f->path)) != 0 || !strstr(err.text, why))
+        fail_msg("\"%s\" should name the file and say \"%s\"", err.text, why);
+}
+
+/* Compressible, but not to nothing. */
+static void fill(uint8_t *data, size_t len)
+{
+    uint32_t v = 1;
+    for (size_t i = 0; i < len; i++) {
+        v = v * 1664525u + 1013904223u;
+        data[i] = (uint8_t)('a' + (v >> 28));
+    }
+}
+
+static void test_plain_files(void **state)
+{
+    struct fixture *f = *state;
+    put(f->path, "name: \"x\"\n", 10);
+    expect(f, LIMIT, "name: \"x\"\n", 10);
+    put(f->path, "", 0);
+    expect(f, LIMIT, "", 0);
+    expect(f, 0, "", 0);
+    put(f->path, "\x1f", 1); /* the first byte of gzip, alone, is a byte */
+    expect(f, LIMIT, "\x1f", 1);
+    uint8_t *large = malloc(300000);
+    assert_non_null(large);
+    fill(large, 300000);
+    put(f->path, large, 300000);
+    expect(f, LIMIT, large, 300000);
+    put(f->path, large, 65536); /* as long as the first buffer */
+    expect(f, LIMIT, large, 65536);
+    free(large);
+}
+
+static void test_no_such_file(void **state)
+{
+    struct fixture *f = *state;
+    refuse(f, LIMIT, "No such file");
+}
+
+static void test_a_fifo_is_refused_at_once(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(mkfifo(f->path, 0600), 0);
+    refuse(f, LIMIT, "not a regular file");
+}
+
+static void test_a_folder_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(mkdir(f->path, 0700), 0);
+    refuse(f, LIMIT, "not a regular file");
+    rmdir(f->path);
+}
+
+static void test_an_unreadable_file_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    put(f->path, "x", 1);
+    assert_int_equal(chmod(f->path, 0), 0);
+    if (access(f->path, R_OK) == 0) {
+        print_message("root may read everything: skipped\n");
+        skip();
+    }
+    refuse(f, LIMIT, "cannot open");
+}
+
+static void test_the_limit_is_exact(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t data[1000], packed[2000];
+    fill(data, sizeof data);
+    put(f->path, data, sizeof data);
+    expect(f, 1000, data, 1000);
+    refuse(f, 999, "longer than the limit of 999 bytes");
+    refuse(f, 0, "longer");
+    size_t len = pack(f, data, sizeof data, packed, sizeof packed);
+    assert_true(len < 900);
+    expect(f, 1000, data, 1000);
+    refuse(f, 999, "longer"); /* unpacked bytes count */
+}
+
+/* 64 MiB of zeros pack into 64 KiB; with a limit of 1 MiB they are not unpacked to their end. */
+static void test_a_bomb_stops_at_the_limit(void **state)
+{
+    struct fixture *f = *state;
+    gzFile gz = gzopen(f->path, "wb1");
+    assert_non_null(gz);
+    static const uint8_t zeros[1 << 16];
+    for (int i = 0; i < 1024; i++)
+        assert_int_equal(gzwrite(gz, zeros, sizeof zeros), sizeof zeros);
+    assert_int_equal(gzclose(gz), Z_OK);
+    refuse(f, LIMIT, "longer than the limit of 1048576 bytes");
+}
+
+static void test_gzip_is_unpacked(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t *data = malloc(200000), *packed = malloc(400000);
+    assert_true(data && packed);
+    fill(data, 200000);
+    size_t len = pack(f, data, 200000, packed, 400000);
+    expect(f, LIMIT, data, 200000);
+    /* Members one after another are one file, as gzip(1) has it. */
+    memcpy(packed + len, packed, len);
+    put(f->path, packed, 2 * len);
+    struct file_bytes bytes;
+    struct err err;
+    assert_int_equal(file_read(f->path, LIMIT, &bytes, &err), OK);
+    assert_int_equal(bytes.len, 400000);
+    assert_memory_equal(bytes.data + 200000, data, 200000);
+    file_release(&bytes);
+    pack(f, "", 0, packed, 400000);
+    expect(f, LIMIT, "", 0);
+    free(data);
+    free(packed);
+}
+
+static void test_every_truncation_of_gzip_is_an_error(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t data[600], packed[1000];
+    fill(data, sizeof data);
+    size_t len = pack(f, data, sizeof data, packed, sizeof packed);
+    for (size_t cut = 2; cut < len; cut++) {
+        put(f->path, packed, cut);
+        refuse(f, LIMIT, "gzip");
+    }
+    /* The same within a second member. */
+    memcpy(packed + len, packed, len < sizeof packed - len ? len : sizeof packed - len);
+    for (size_t more = 2; more < len && len + more <= sizeof packed; more += 7) {
+        put(f->path, packed, len + more);
+        refuse(f, LIMIT, "gzip");
+    }
+}
+
+/* Cut where a whole number of buffers has been unpacked, and far from the end. */
+static void test_a_large_gzip_file_cut_short(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t *data = malloc(400000), *packed = malloc(400000);
+    assert_true(data && packed);
+    fill(data, 400000);
+    size_t len = pack(f, data, 400000, packed, 400000);
+    const size_t cuts[] = {len - 1, len - 8, len - 9, len / 2, 131072, 1000};
+    for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
+        put(f->path, packed, cuts[i]);
+        refuse(f, LIMIT, "gzip");
+    }
+    free(data);
+    free(packed);
+}
+
+/* Any byte of the header's marks, of the data or of the checksums changed is noticed. */
+static void test_broken_gzip_is_an_error(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t data[600], packed[1000];
+    fill(data, sizeof data);
+    size_t len = pack(f, data, sizeof data, packed, sizeof packed);
+    for (size_t at = 2; at < len; at++) {
+        if (at >= 4 && at < 10)
+            continue; /* time, flags and system of the packer: free to be anything */
+        packed[at] ^= 0x55;
+        put(f->path, packed, len);
+        refuse(f, LIMIT, "");
+        packed[at] ^= 0x55;
+    }
+    put(f->path, packed, len);
+    expect(f, LIMIT, data, sizeof data);
+}
+
+static void test_paths_beside_a_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *beside, *path, *want;
+    } known[] = {
+        {"/jobs/a.prototxt", "net.prototxt", "/jobs/net.prototxt"},
+        {"jobs/a.prototxt", "../net.prototxt", "jobs/../net.prototxt"},
+        {"/a.prototxt", "net", "/net"},
+        {"a.prototxt", "net", "net"},
+        {"/jobs/a.prototxt", "/data/x", "/data/x"},
+        {NULL, "net", "net"},
+    };
+    char out[64];
+    struct err err;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        assert_int_equal(file_resolve(known[i].beside, known[i].path, out, sizeof out, &err), OK);
+        assert_string_equal(out, known[i].want);
+    }
+    assert_int_equal(file_resolve("/jobs/a", "net", out, 10, &err), OK); /* nine and the zero */
+    assert_int_equal(file_resolve("/jobs/a", "net", out, 9, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "9 bytes"));
+}
+
+int main(void)
+{
+#define FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        FILES(test_plain_files),
+        FILES(test_no_such_file),
+        FILES(test_a_fifo_is_refused_at_once),
+        FILES(test_a_folder_is_refused),
+        FILES(test_an_unreadable_file_is_refused),
+        FILES(test_the_limit_is_exact),
+        FILES(test_a_bomb_stops_at_the_limit),
+        FILES(test_gzip_is_unpacked),
+        FILES(test_every_truncation_of_gzip_is_an_error),
+        FILES(test_a_large_gzip_file_cut_short),
+        FILES(test_broken_gzip_is_an_error),
+        cmocka_unit_test(test_paths_beside_a_file),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
