@@ -1,0 +1,87 @@
+# One archive holds everything that both worlds share; real and sim are an archive each, so that the
+# linker, too, sees that the protocols know neither.
+set(core_folders base job world tensor wire nn data group coll optim model learner strategy train)
+
+# Sources of a folder, its tests apart.
+function(folder_sources folder out)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.c)
+  list(FILTER sources EXCLUDE REGEX "_test\\.c$")
+  set(${out} ${sources} PARENT_SCOPE)
+endfunction()
+
+set(core_sources)
+foreach(folder ${core_folders})
+  folder_sources(${folder} sources)
+  list(APPEND core_sources ${sources})
+endforeach()
+
+add_library(paceline_core STATIC ${core_sources})
+target_link_libraries(paceline_core
+  PUBLIC paceline_flags paceline_schemas PkgConfig::CJSON
+  PRIVATE PkgConfig::XXHASH ZLIB::ZLIB ${DNNL_LIBRARY} OpenMP::OpenMP_C m)
+
+# The probe of the machine's peak writes no weight: there alone products and sums may be fused.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/peak.c PROPERTIES
+  COMPILE_OPTIONS -ffp-contract=fast)
+
+foreach(world real sim)
+  folder_sources(${world} sources)
+  if(sources)
+    add_library(paceline_${world} STATIC ${sources})
+    target_link_libraries(paceline_${world} PUBLIC paceline_core Threads::Threads)
+  endif()
+endforeach()
+
+folder_sources(api sources)
+if(sources)
+  add_library(paceline STATIC ${sources})
+  target_include_directories(paceline PUBLIC include)
+  target_link_libraries(paceline PRIVATE paceline_core)
+  foreach(world real sim)
+    if(TARGET paceline_${world})
+      target_link_libraries(paceline PRIVATE paceline_${world})
+    endif()
+  endforeach()
+endif()
+
+folder_sources(cli sources)
+if(sources)
+  # The command sees the public headers and nothing else.
+  add_executable(paceline_cli ${sources})
+  set_target_properties(paceline_cli PROPERTIES OUTPUT_NAME paceline)
+  target_compile_definitions(paceline_cli PRIVATE _POSIX_C_SOURCE=200809L)
+  target_compile_options(paceline_cli PRIVATE
+    $<TARGET_PROPERTY:paceline_flags,INTERFACE_COMPILE_OPTIONS>)
+  target_link_options(paceline_cli PRIVATE $<TARGET_PROPERTY:paceline_flags,INTERFACE_LINK_OPTIONS>)
+  target_include_directories(paceline_cli PRIVATE src) # its own headers: test/layering.sh watches
+  target_link_libraries(paceline_cli PRIVATE paceline)
+endif()
+
+if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
+  enable_testing()
+  # Unit and conformance tests lie beside their file: foo_test.c is one program.
+  file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*_test.c
+       ${PROJECT_SOURCE_DIR}/test/golden/*_test.c ${PROJECT_SOURCE_DIR}/test/sim/*_test.c
+       ${PROJECT_SOURCE_DIR}/test/process/*_test.c)
+  foreach(test ${tests})
+    get_filename_component(name ${test} NAME_WE)
+    get_filename_component(folder ${test} DIRECTORY)
+    get_filename_component(folder ${folder} NAME)
+    set(target ${folder}_${name})
+    add_executable(${target} ${test})
+    target_include_directories(${target} PRIVATE include ${PROJECT_SOURCE_DIR}/test/lib)
+    target_compile_definitions(${target} PRIVATE
+      TEST_ROOT="${PROJECT_SOURCE_DIR}" TEST_BUILD="${CMAKE_BINARY_DIR}")
+    if(TARGET paceline)
+      target_link_libraries(${target} PRIVATE paceline)
+    endif()
+    target_link_libraries(${target} PRIVATE paceline_core PkgConfig::CMOCKA Threads::Threads m)
+    foreach(world real sim)
+      if(TARGET paceline_${world})
+        target_link_libraries(${target} PRIVATE paceline_${world})
+      endif()
+    endforeach()
+    add_test(NAME ${folder}/${name} COMMAND ${target})
+    set_tests_properties(${folder}/${name} PROPERTIES TIMEOUT 300 LABELS ${folder})
+  endforeach()
+endif()

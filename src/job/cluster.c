@@ -1,0 +1,170 @@
+#include "job/cluster.h"
+
+#include "base/fault.h"
+#include "job/check.h"
+#include "job/text.h"
+#include "job/text_field.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+enum { CORES_MAX = 4096, FIELD_TEXT_MAX = 64 };
+
+int cluster_parse(const char *name, const char *text, size_t len, Paceline__Cluster **out,
+                  struct err *err)
+{
+    ProtobufCMessage *msg = NULL;
+    int rc = text_parse(&paceline__cluster__descriptor, name, text, len, &msg, err);
+    if (rc == OK)
+        *out = (Paceline__Cluster *)msg;
+    return rc;
+}
+
+void cluster_free(Paceline__Cluster *cluster)
+{
+    if (cluster)
+        protobuf_c_message_free_unpacked(&cluster->base, NULL);
+}
+
+/* "node[2].speed" */
+static const char *indexed(char out[FIELD_TEXT_MAX], const char *list, size_t i, const char *field)
+{
+    snprintf(out, FIELD_TEXT_MAX, "%s[%zu].%s", list, i, field);
+    return out;
+}
+
+static int check_nodes(const Paceline__Cluster *cluster, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    uint64_t total = 0;
+    int rc = check_given("node", cluster->n_node > 0, err);
+    for (size_t i = 0; rc == OK && i < cluster->n_node; i++) {
+        const Paceline__Node *node = cluster->node[i];
+        rc = check_range(indexed(name, "node", i, "count"), node->count, 1, CLUSTER_NODES_MAX, err);
+        if (rc == OK)
+            rc = check_positive(indexed(name, "node", i, "speed"), node->speed, err);
+        if (rc == OK)
+            rc = check_fraction(indexed(name, "node", i, "jitter"), node->jitter, err);
+        if (rc == OK)
+            rc = check_range(indexed(name, "node", i, "cores"), node->cores, 1, CORES_MAX, err);
+        total += node->count;
+    }
+    if (rc == OK && total > CLUSTER_NODES_MAX)
+        rc = err_set(err, ERR_INPUT, "node: must be at most %d in all, is %" PRIu64,
+                     CLUSTER_NODES_MAX, total);
+    return rc;
+}
+
+static int check_machine(const Paceline__Cluster *cluster, struct err *err)
+{
+    int rc = check_positive("driver.speed", cluster->driver->speed, err);
+    if (rc == OK)
+        rc = check_range("driver.cores", cluster->driver->cores, 1, CORES_MAX, err);
+    if (rc == OK && cluster->has_step_seconds)
+        rc = check_positive("step_seconds", cluster->step_seconds, err);
+    if (rc == OK)
+        rc = check_positive("link.mbit", cluster->link->mbit, err);
+    if (rc == OK)
+        rc = check_not_negative("link.latency_us", cluster->link->latency_us, err);
+    return rc != OK ? rc : check_fraction("link.loss", cluster->link->loss, err);
+}
+
+static int check_place(const char *field, int32_t node, uint32_t nodes, struct err *err)
+{
+    if (node >= CLUSTER_DRIVER && node < (int64_t)nodes)
+        return OK;
+    return err_set(err, ERR_INPUT,
+                   "%s: no node %" PRId32 "; there are 0 to %" PRIu32 ", and -1, the driver", field,
+                   node, nodes - 1);
+}
+
+static int check_delay(const Paceline__Delay *delay, size_t i, uint32_t nodes, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    int rc = check_given(indexed(name, "delay", i, "seconds"), delay->has_seconds, err);
+    if (rc == OK)
+        rc = check_not_negative(name, delay->seconds, err);
+    if (rc == OK && delay->has_from)
+        rc = check_place(indexed(name, "delay", i, "from"), delay->from, nodes, err);
+    if (rc == OK && delay->has_to)
+        rc = check_place(indexed(name, "delay", i, "to"), delay->to, nodes, err);
+    if (rc == OK && delay->tag)
+        rc = check_given(indexed(name, "delay", i, "tag"), *delay->tag != '\0', err);
+    return rc;
+}
+
+static int check_kill(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    if (fault->kill == CLUSTER_DRIVER)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "fault[%zu].kill: killing the driver is not yet supported in simulation", i);
+    if (fault->has_factor || fault->has_for_)
+        return err_set(err, ERR_INPUT, "fault[%zu].%s: belongs to `slow`, not to `kill`", i,
+                       fault->has_factor ? "factor" : "for");
+    return check_place(indexed(name, "fault", i, "kill"), fault->kill, nodes, err);
+}
+
+static int check_slow(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    int rc = check_place(indexed(name, "fault", i, "slow"), fault->slow, nodes, err);
+    if (rc == OK)
+        rc = check_positive(indexed(name, "fault", i, "factor"), fault->factor, err);
+    if (rc == OK && fault->has_for_)
+        rc = check_positive(indexed(name, "fault", i, "for"), fault->for_, err);
+    return rc;
+}
+
+static int check_fault(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    int rc = check_given(indexed(name, "fault", i, "at"), fault->has_at, err);
+    if (rc == OK)
+        rc = check_not_negative(name, fault->at, err);
+    if (rc != OK)
+        return rc;
+    switch (fault->what_case) {
+    case PACELINE__FAULT__WHAT_KILL: return check_kill(fault, i, nodes, err);
+    case PACELINE__FAULT__WHAT_SLOW: return check_slow(fault, i, nodes, err);
+    default: return err_set(err, ERR_INPUT, "fault[%zu]: expected `kill` or `slow`", i);
+    }
+}
+
+int cluster_finish(Paceline__Cluster *cluster, struct err *err)
+{
+    if (!cluster->driver)
+        cluster->driver = (Paceline__Machine *)text_message_new(&paceline__machine__descriptor);
+    if (!cluster->link)
+        cluster->link = (Paceline__Link *)text_message_new(&paceline__link__descriptor);
+    if (!cluster->driver || !cluster->link)
+        return err_set(err, ERR_NOMEM, "cluster: out of memory");
+    int rc = check_nodes(cluster, err);
+    if (rc == OK)
+        rc = check_machine(cluster, err);
+    uint32_t nodes = rc == OK ? cluster_nodes(cluster) : 0;
+    for (size_t i = 0; rc == OK && i < cluster->n_delay; i++)
+        rc = check_delay(cluster->delay[i], i, nodes, err);
+    for (size_t i = 0; rc == OK && i < cluster->n_fault; i++)
+        rc = check_fault(cluster->fault[i], i, nodes, err);
+    return rc;
+}
+
+uint32_t cluster_nodes(const Paceline__Cluster *cluster)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < cluster->n_node; i++)
+        n += cluster->node[i]->count;
+    return n;
+}
+
+const Paceline__Node *cluster_node(const Paceline__Cluster *cluster, uint32_t i)
+{
+    for (size_t k = 0; k < cluster->n_node; k++) {
+        if (i < cluster->node[k]->count)
+            return cluster->node[k];
+        i -= cluster->node[k]->count;
+    }
+    PL_ASSERT(!"a node of the cluster");
+    return NULL;
+}

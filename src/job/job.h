@@ -1,0 +1,41 @@
+/* Jobs: protobuf text → a checked message with its defaults filled in. Opens nothing (D2): the
+ * caller reads the bytes and resolves paths. */
+#ifndef PL_JOB_JOB_H
+#define PL_JOB_JOB_H
+
+#include "base/err.h"
+#include "job/job.pb-c.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Parse a job file. Not yet complete: overrides come next, then job_finish.
+ * ERR_INPUT with file:line:column. */
+int job_parse(const char *name, const char *text, size_t len, Paceline__Job **out, struct err *err);
+void job_free(Paceline__Job *job);
+
+/* Replace the strategy by the defaults of the one named. ERR_USAGE naming those there are. */
+int job_set_strategy(Paceline__Job *job, const char *name, struct err *err);
+
+/* `--set FIELD=VALUE`: "stop.epochs=2". ERR_USAGE. */
+int job_set(Paceline__Job *job, const char *assignment, struct err *err);
+
+/* `--data KIND:PATH[?scale=…&mean=…]`: replaces *data. ERR_USAGE. */
+int job_set_data(Paceline__Data **data, const char *spec, struct err *err);
+
+/* Check everything that can be checked without opening a file, and write derived values into the
+ * message: `batch` from `global_batch`, sub-messages that were left out, `stop.epochs` 1 when
+ * nothing stops the run. Afterwards every sub-message but test_data is present.
+ * ERR_INPUT naming the field. */
+int job_finish(Paceline__Job *job, struct err *err);
+
+/* Make relative paths in the job relative to the folder of `job_path` (pure text work). */
+int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err);
+
+/* "sync", "single", ...: the name of the oneof's field that is set. */
+const char *job_strategy_name(const Paceline__Job *job);
+
+/* Hash of the finished job as text; peers compare it. */
+uint64_t job_hash(const Paceline__Job *job);
+
+#endif

@@ -1,0 +1,201 @@
+/* What makes a parsed job a job that can run: every check that needs no file, then the defaults. */
+#include "job/check.h"
+#include "job/job.h"
+#include "job/text.h"
+#include "job/text_field.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536, CHUNK_KB_MAX = 65536 };
+
+/* Make the sub-messages that every reader of a finished job may rely on. */
+static int make_parts(Paceline__Job *job, struct err *err)
+{
+    static const char *const parts[] = {"strategy", "collective", "evaluate", "checkpoint", "stop"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const ProtobufCFieldDescriptor *field =
+            text_field_find(job->base.descriptor, parts[i], strlen(parts[i]));
+        int rc =
+            text_field_is_set(&job->base, field) ? OK : text_set(&job->base, parts[i], "{}", err);
+        if (rc != OK)
+            return rc;
+    }
+    if (job->strategy->algorithm_case)
+        return OK;
+    return job_set_strategy(job, job->workers == 1 ? "single" : "sync", err);
+}
+
+static bool filled(const char *text)
+{
+    return text && *text;
+}
+
+static int check_net(const Paceline__Job *job, struct err *err)
+{
+    const Paceline__Net *net = job->net;
+    if (!net || !net->source_case)
+        return err_set(err, ERR_INPUT, "net: is missing; give `net { zoo: \"lenet\" }` or a file");
+    if (net->source_case == PACELINE__NET__SOURCE_ZOO)
+        return check_given("net.zoo", filled(net->zoo), err);
+    return check_given("net.file", filled(net->file), err);
+}
+
+static int check_data(const Paceline__Data *data, const char *field, struct err *err)
+{
+    char name[64];
+    if (!data || data->source_case != PACELINE__DATA__SOURCE_IDX)
+        return err_set(err, ERR_INPUT, "%s: is missing; give `idx { images: ... labels: ... }`",
+                       field);
+    snprintf(name, sizeof name, "%s.idx.images", field);
+    int rc = check_given(name, filled(data->idx->images), err);
+    snprintf(name, sizeof name, "%s.idx.labels", field);
+    if (rc == OK)
+        rc = check_given(name, filled(data->idx->labels), err);
+    snprintf(name, sizeof name, "%s.scale", field);
+    if (rc == OK)
+        rc = check_finite(name, (double)data->scale, err);
+    if (rc == OK && data->scale == 0)
+        rc = err_set(err, ERR_INPUT, "%s: must not be 0", name);
+    for (size_t i = 0; rc == OK && i < data->n_mean; i++) {
+        snprintf(name, sizeof name, "%s.mean[%zu]", field, i);
+        rc = check_finite(name, (double)data->mean[i], err);
+    }
+    return rc;
+}
+
+static int check_solver(const Caffe__SolverParameter *solver, struct err *err)
+{
+    if (!solver)
+        return err_set(err, ERR_INPUT, "solver: is missing; give at least `solver { base_lr: R }`");
+    if (filled(solver->net))
+        return err_set(err, ERR_INPUT,
+                       "solver.net: name the net in `net { file: ... }` of the job instead");
+    int rc = check_given("solver.base_lr", solver->has_base_lr, err);
+    if (rc == OK)
+        rc = check_positive("solver.base_lr", (double)solver->base_lr, err);
+    if (rc == OK)
+        rc = check_fraction("solver.momentum", (double)solver->momentum, err);
+    if (rc == OK)
+        rc = check_not_negative("solver.weight_decay", (double)solver->weight_decay, err);
+    if (rc == OK)
+        rc = check_finite("solver.gamma", (double)solver->gamma, err);
+    if (rc == OK)
+        rc = check_finite("solver.power", (double)solver->power, err);
+    if (rc == OK && solver->has_max_iter)
+        rc = check_positive("solver.max_iter", solver->max_iter, err);
+    if (rc == OK && solver->has_stepsize)
+        rc = check_not_negative("solver.stepsize", solver->stepsize, err);
+    return rc != OK ? rc : check_given("solver.type", filled(solver->type), err);
+}
+
+static int check_stop(const Paceline__Stop *stop, struct err *err)
+{
+    int rc = OK;
+    if (stop->has_epochs)
+        rc = check_positive("stop.epochs", stop->epochs, err);
+    if (rc == OK && stop->has_steps)
+        rc = check_positive("stop.steps", (double)stop->steps, err);
+    if (rc == OK && stop->has_seconds)
+        rc = check_positive("stop.seconds", stop->seconds, err);
+    if (rc == OK && stop->has_validation_error)
+        rc = check_positive("stop.validation_error", stop->validation_error, err);
+    if (rc == OK && stop->has_test_error)
+        rc = check_positive("stop.test_error", stop->test_error, err);
+    return rc;
+}
+
+/* `batch` follows from `global_batch`, which is then unset: a finished job may be finished again.
+ */
+static int settle_batch(Paceline__Job *job, struct err *err)
+{
+    if (job->has_global_batch) {
+        uint32_t all = job->global_batch;
+        if (job->has_batch)
+            return err_set(err, ERR_INPUT,
+                           "global_batch: `batch` is set, and one of the two may "
+                           "be");
+        if (all == 0 || all % job->workers != 0)
+            return err_set(err, ERR_INPUT,
+                           "global_batch: must be a multiple of workers, which is %" PRIu32
+                           ", is %" PRIu32,
+                           job->workers, all);
+        if (all / job->workers > BATCH_MAX)
+            return err_set(err, ERR_INPUT, "global_batch: must be at most %d a worker, is %" PRIu32,
+                           BATCH_MAX, all / job->workers);
+        job->batch = all / job->workers;
+        job->has_batch = true;
+        job->has_global_batch = false;
+        job->global_batch = 0;
+    }
+    return check_range("batch", job->batch, 1, BATCH_MAX, err);
+}
+
+static int check_strategy(const Paceline__Job *job, struct err *err)
+{
+    const Paceline__Strategy *strategy = job->strategy;
+    switch (strategy->algorithm_case) {
+    case PACELINE__STRATEGY__ALGORITHM_SINGLE:
+        if (job->workers != 1)
+            return err_set(err, ERR_INPUT, "strategy.single: needs workers: 1, is %" PRIu32,
+                           job->workers);
+        return OK;
+    case PACELINE__STRATEGY__ALGORITHM_SYNC:
+        return check_range("strategy.sync.tau", strategy->sync->tau, 1, UINT32_MAX, err);
+    default: return OK;
+    }
+}
+
+static int check_parts(const Paceline__Job *job, struct err *err)
+{
+    int rc = check_strategy(job, err);
+    if (rc == OK)
+        rc = check_range("collective.chunk_kb", job->collective->chunk_kb, 1, CHUNK_KB_MAX, err);
+    if (rc == OK && job->evaluate->has_every_exchanges)
+        rc = check_range("evaluate.every_exchanges", job->evaluate->every_exchanges, 1, UINT32_MAX,
+                         err);
+    if (rc == OK)
+        rc = check_not_negative("checkpoint.every_seconds", job->checkpoint->every_seconds, err);
+    if (rc == OK)
+        rc = check_range("checkpoint.keep", job->checkpoint->keep, 1, 1000, err);
+    return rc != OK ? rc : check_stop(job->stop, err);
+}
+
+static void settle_stop(Paceline__Stop *stop)
+{
+    if (stop->has_epochs || stop->has_steps || stop->has_seconds || stop->has_validation_error ||
+        stop->has_test_error)
+        return;
+    stop->epochs = 1;
+    stop->has_epochs = true;
+}
+
+int job_finish(Paceline__Job *job, struct err *err)
+{
+    int rc = check_given("name", filled(job->name), err);
+    if (rc == OK)
+        rc = check_net(job, err);
+    if (rc == OK)
+        rc = check_data(job->train_data, "train_data", err);
+    if (rc == OK && job->test_data)
+        rc = check_data(job->test_data, "test_data", err);
+    if (rc == OK)
+        rc = check_solver(job->solver, err);
+    if (rc == OK)
+        rc = check_range("workers", job->workers, 1, WORKERS_MAX, err);
+    if (rc == OK && job->has_threads)
+        rc = check_range("threads", job->threads, 1, THREADS_MAX, err);
+    if (rc == OK)
+        rc = check_not_negative("pace", job->pace, err);
+    if (rc == OK)
+        rc = settle_batch(job, err);
+    if (rc == OK)
+        rc = make_parts(job, err);
+    if (rc == OK)
+        rc = check_parts(job, err);
+    if (rc != OK)
+        return rc;
+    settle_stop(job->stop);
+    return text_fill_defaults(&job->base) ? OK : err_set(err, ERR_NOMEM, "job: out of memory");
+}

@@ -1,0 +1,343 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "job/job.h"
+#include "job/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The least that can run. */
+#define LEAST \
+    "net { zoo: 'lenet' } train_data { idx { images: 'i' labels: 'l' } } solver { base_lr: 0.1 } "
+
+static Paceline__Job *parse(const char *text)
+{
+    struct err err = {0};
+    Paceline__Job *job = NULL;
+    if (job_parse("t", text, strlen(text), &job, &err) != OK)
+        fail_msg("%s", err.text);
+    return job;
+}
+
+static Paceline__Job *finished(const char *text)
+{
+    struct err err = {0};
+    Paceline__Job *job = parse(text);
+    if (job_finish(job, &err) != OK)
+        fail_msg("%s", err.text);
+    return job;
+}
+
+static void refuses(const char *text, const char *message)
+{
+    struct err err = {0};
+    Paceline__Job *job = parse(text);
+    assert_int_equal(job_finish(job, &err), ERR_INPUT);
+    assert_string_equal(err.text, message);
+    job_free(job);
+}
+
+static char *as_text(const Paceline__Job *job)
+{
+    struct buf text = {0};
+    text_write(&job->base, &text);
+    buf_put_u8(&text, 0);
+    assert_false(text.failed);
+    return (char *)text.data;
+}
+
+static void test_the_least_job_gets_every_part(void **state)
+{
+    (void)state;
+    Paceline__Job *job = finished(LEAST);
+    assert_string_equal(job_strategy_name(job), "single");
+    assert_int_equal(job->batch, 64);
+    assert_int_equal(job->workers, 1);
+    assert_int_equal(job->collective->chunk_kb, 256);
+    assert_non_null(job->evaluate);
+    assert_int_equal(job->checkpoint->keep, 3);
+    assert_true(job->stop->has_epochs && job->stop->epochs == 1);
+    assert_null(job->test_data);
+    job_free(job);
+}
+
+static void test_several_workers_default_to_sync(void **state)
+{
+    (void)state;
+    Paceline__Job *job = finished(LEAST "workers: 4 stop { seconds: 9 }");
+    assert_string_equal(job_strategy_name(job), "sync");
+    assert_int_equal(job->strategy->sync->tau, 50);
+    assert_false(job->stop->has_epochs);
+    job_free(job);
+}
+
+static void test_parts_that_are_missing(void **state)
+{
+    (void)state;
+    refuses("", "net: is missing; give `net { zoo: \"lenet\" }` or a file");
+    refuses("net { }", "net: is missing; give `net { zoo: \"lenet\" }` or a file");
+    refuses("net { zoo: '' }", "net.zoo: is missing");
+    refuses("net { file: '' }", "net.file: is missing");
+    refuses("net { zoo: 'a' }", "train_data: is missing; give `idx { images: ... labels: ... }`");
+    refuses("net { zoo: 'a' } train_data { idx { images: 'i' } }",
+            "train_data.idx.labels: is missing");
+    refuses("net { zoo: 'a' } train_data { idx { images: 'i' labels: 'l' } }",
+            "solver: is missing; give at least `solver { base_lr: R }`");
+    refuses(LEAST "test_data { scale: 2 }",
+            "test_data: is missing; give `idx { images: ... labels: ... }`");
+    refuses(LEAST "name: ''", "name: is missing");
+}
+
+static void test_numbers_out_of_range(void **state)
+{
+    (void)state;
+    refuses(LEAST "workers: 0", "workers: must be from 1 to 1024, is 0");
+    refuses(LEAST "workers: 1025", "workers: must be from 1 to 1024, is 1025");
+    refuses(LEAST "batch: 0", "batch: must be from 1 to 65536, is 0");
+    refuses(LEAST "batch: 65537", "batch: must be from 1 to 65536, is 65537");
+    refuses(LEAST "threads: 0", "threads: must be from 1 to 1024, is 0");
+    refuses(LEAST "threads: 1025", "threads: must be from 1 to 1024, is 1025");
+    refuses(LEAST "pace: -0.5", "pace: must be >= 0, is -0.5");
+    refuses(LEAST "pace: nan", "pace: must be >= 0, is nan");
+    refuses(LEAST "pace: inf", "pace: must be a finite number, is inf");
+    refuses(LEAST "strategy { sync { tau: 0 } }",
+            "strategy.sync.tau: must be from 1 to 4294967295, is 0");
+    refuses(LEAST "collective { chunk_kb: 0 }",
+            "collective.chunk_kb: must be from 1 to 65536, is 0");
+    refuses(LEAST "evaluate { every_exchanges: 0 }",
+            "evaluate.every_exchanges: must be from 1 to 4294967295, is 0");
+    refuses(LEAST "checkpoint { every_seconds: -1 }",
+            "checkpoint.every_seconds: must be >= 0, is -1");
+    refuses(LEAST "checkpoint { keep: 0 }", "checkpoint.keep: must be from 1 to 1000, is 0");
+    refuses(LEAST "stop { epochs: -1 }", "stop.epochs: must be > 0, is -1");
+    refuses(LEAST "stop { epochs: inf }", "stop.epochs: must be a finite number, is inf");
+    refuses(LEAST "stop { steps: 0 }", "stop.steps: must be > 0, is 0");
+    refuses(LEAST "stop { seconds: 0 }", "stop.seconds: must be > 0, is 0");
+    refuses(LEAST "stop { validation_error: nan }", "stop.validation_error: must be > 0, is nan");
+    refuses(LEAST "stop { test_error: 0 }", "stop.test_error: must be > 0, is 0");
+}
+
+static void test_solver_and_data_numbers(void **state)
+{
+    (void)state;
+#define REST "net { zoo: 'lenet' } train_data { idx { images: 'i' labels: 'l' } "
+    refuses(REST "} solver { }", "solver.base_lr: is missing");
+    refuses(REST "} solver { base_lr: 0 }", "solver.base_lr: must be > 0, is 0");
+    refuses(REST "} solver { base_lr: inf }", "solver.base_lr: must be a finite number, is inf");
+    refuses(REST "} solver { base_lr: 1 momentum: 1 }",
+            "solver.momentum: must be >= 0 and < 1, is 1");
+    refuses(REST "} solver { base_lr: 1 weight_decay: -1 }",
+            "solver.weight_decay: must be >= 0, is -1");
+    refuses(REST "} solver { base_lr: 1 power: nan }",
+            "solver.power: must be a finite number, is nan");
+    refuses(REST "} solver { base_lr: 1 net: 'n.prototxt' }",
+            "solver.net: name the net in `net { file: ... }` of the job instead");
+    refuses(REST "scale: 0 }", "train_data.scale: must not be 0");
+    refuses(REST "mean: 1 mean: nan }", "train_data.mean[1]: must be a finite number, is nan");
+#undef REST
+}
+
+static void test_global_batch(void **state)
+{
+    (void)state;
+    Paceline__Job *job = finished(LEAST "workers: 4 global_batch: 256");
+    assert_int_equal(job->batch, 64);
+    struct err err = {0};
+    assert_int_equal(job_finish(job, &err), OK); /* a finished job may be finished again */
+    assert_int_equal(job->batch, 64);
+    job_free(job);
+    refuses(LEAST "batch: 64 global_batch: 64",
+            "global_batch: `batch` is set, and one of the two may be");
+    refuses(LEAST "workers: 3 global_batch: 64",
+            "global_batch: must be a multiple of workers, which is 3, is 64");
+    refuses(LEAST "global_batch: 0",
+            "global_batch: must be a multiple of workers, which is 1, is 0");
+    refuses(LEAST "global_batch: 65537", "global_batch: must be at most 65536 a worker, is 65537");
+}
+
+static void test_single_is_for_one_worker(void **state)
+{
+    (void)state;
+    refuses(LEAST "workers: 2 strategy { single {} }", "strategy.single: needs workers: 1, is 2");
+}
+
+static void test_strategy_by_name(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    Paceline__Job *job = parse("strategy { sync { tau: 3 } }");
+    assert_int_equal(job_set_strategy(job, "ring", &err), ERR_USAGE);
+    assert_string_equal(err.text,
+                        "no strategy is called `ring`; there are single, sync, allreduce");
+    assert_int_equal(job->strategy->sync->tau, 3);
+    assert_int_equal(job_set_strategy(job, "sync", &err), OK);
+    assert_int_equal(job->strategy->sync->tau, 50);
+    assert_int_equal(job_set_strategy(job, "allreduce", &err), OK);
+    assert_string_equal(job_strategy_name(job), "allreduce");
+    job_free(job);
+}
+
+static void test_set_from_the_command_line(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    Paceline__Job *job = parse(LEAST);
+    assert_int_equal(job_set(job, "stop.epochs=2", &err), OK);
+    assert_true(job->stop->epochs == 2);
+    assert_int_equal(job_set(job, "net.file=a=b.prototxt", &err), OK);
+    assert_string_equal(job->net->file, "a=b.prototxt");
+    assert_int_equal(job_set(job, "workers=-3", &err), ERR_USAGE);
+    assert_int_equal(err.status, ERR_USAGE);
+    assert_string_equal(err.text, "workers: field `workers` of Job: expected an integer from 0 to "
+                                  "4294967295, not `-3`");
+    assert_int_equal(job_set(job, "workers", &err), ERR_USAGE);
+    assert_string_equal(err.text, "`workers`: expected FIELD=VALUE");
+    assert_int_equal(job_set(job, "=3", &err), ERR_USAGE);
+    assert_int_equal(job_set(job, "worker=3", NULL), ERR_USAGE);
+    job_free(job);
+}
+
+static void test_data_from_the_command_line(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    Paceline__Data *data = NULL;
+    assert_int_equal(job_set_data(&data, "idx:x", &err), ERR_USAGE);
+    assert_null(data);
+    assert_int_equal(job_set_data(&data, "idx:/a/i.gz,l.gz", &err), OK);
+    assert_int_equal(data->source_case, PACELINE__DATA__SOURCE_IDX);
+    assert_string_equal(data->idx->images, "/a/i.gz");
+    assert_string_equal(data->idx->labels, "l.gz");
+    assert_false(data->has_scale);
+    assert_int_equal(job_set_data(&data, "idx:x,y?scale=0.0039&mean=1,2", &err), OK);
+    assert_string_equal(data->idx->images, "x");
+    assert_true(data->has_scale && data->scale == 0.0039f);
+    assert_int_equal(data->n_mean, 2);
+    assert_true(data->mean[0] == 1 && data->mean[1] == 2);
+    static const char *const bad[][2] = {
+        {"x,y", "x,y: expected KIND:PATH, such as idx:IMAGES,LABELS"},
+        {"lmdb:x", "lmdb:x: no kind of data is called `lmdb`; there is idx"},
+        {"idx:x", "idx:x: expected idx:IMAGES,LABELS"},
+        {"idx:,y", "idx:,y: expected idx:IMAGES,LABELS"},
+        {"idx:x,", "idx:x,: expected idx:IMAGES,LABELS"},
+        {"idx:x,y,z", "idx:x,y,z: expected idx:IMAGES,LABELS"},
+        {"idx:x,y?crop=3", "idx:x,y?crop=3: expected scale=S or mean=M,... after `?`"},
+        {"idx:x,y?scale", "idx:x,y?scale: expected scale=S or mean=M,... after `?`"},
+        {"idx:x,y?scale=1&scale=2", "idx:x,y?scale=1&scale=2: scale is given twice"},
+        {"idx:x,y?scale=z",
+         "scale: field `scale` of Data: expected a number that fits a float, not `z`"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(job_set_data(&data, bad[i][0], &err), ERR_USAGE);
+        assert_int_equal(err.status, ERR_USAGE);
+        assert_string_equal(err.text, bad[i][1]);
+        assert_string_equal(data->idx->images, "x");
+    }
+    protobuf_c_message_free_unpacked(&data->base, NULL);
+}
+
+static void test_paths_are_beside_the_job(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    Paceline__Job *job = parse("net { file: 'n.prototxt' } "
+                               "train_data { idx { images: '/abs/i' labels: 'd/l' } } "
+                               "test_data { idx { images: 'i' } }");
+    assert_int_equal(job_resolve_paths(job, "jobs/a.job", &err), OK);
+    assert_string_equal(job->net->file, "jobs/n.prototxt");
+    assert_string_equal(job->train_data->idx->images, "/abs/i");
+    assert_string_equal(job->train_data->idx->labels, "jobs/d/l");
+    assert_string_equal(job->test_data->idx->images, "jobs/i");
+    assert_null(job->test_data->idx->labels);
+    char *folder = malloc(5000);
+    assert_non_null(folder);
+    memset(folder, 'x', 4990);
+    strcpy(folder + 4990, "/a.job");
+    assert_int_equal(job_resolve_paths(job, folder, &err), ERR_INPUT);
+    assert_memory_equal(err.text, "net.file: ", 10);
+    assert_string_equal(job->net->file, "jobs/n.prototxt");
+    free(folder);
+    job_free(job);
+}
+
+static uint64_t hash_of(const char *text)
+{
+    Paceline__Job *job = finished(text);
+    uint64_t hash = job_hash(job);
+    job_free(job);
+    return hash;
+}
+
+static void test_hash_is_of_the_meaning(void **state)
+{
+    (void)state;
+    uint64_t hash = hash_of(LEAST "seed: 3");
+    assert_int_equal(hash, hash_of("seed:0x3; # said first\n" LEAST "batch: 64 name: \"job\"\n"
+                                   "stop < epochs: 1.0 > strategy { single { } } "
+                                   "checkpoint { keep: 3 }"));
+    assert_int_not_equal(hash, hash_of(LEAST "seed: 4"));
+    assert_int_not_equal(hash, hash_of(LEAST "seed: 3 pace: 0.001"));
+    assert_int_not_equal(hash, hash_of(LEAST "seed: 3 strategy { allreduce {} }"));
+}
+
+static void test_a_finished_job_travels_as_text(void **state)
+{
+    (void)state;
+    Paceline__Job *job = finished(LEAST "workers: 4 global_batch: 128 deterministic: true");
+    char *text = as_text(job);
+    Paceline__Job *peer = finished(text);
+    assert_int_equal(job_hash(job), job_hash(peer));
+    char *again = as_text(peer);
+    assert_string_equal(text, again);
+    free(text);
+    free(again);
+    job_free(job);
+    job_free(peer);
+}
+
+static void test_the_example_is_a_job(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct file_bytes file;
+    if (file_read(TEST_ROOT "/examples/fashion-lenet.job", 1 << 20, &file, &err) != OK)
+        fail_msg("%s", err.text);
+    Paceline__Job *job = finished((const char *)file.data);
+    assert_string_equal(job->name, "fashion-lenet");
+    assert_int_equal(job->workers, 4);
+    assert_int_equal(job->validation, 5000);
+    assert_int_equal(job->strategy->sync->tau, 50);
+    assert_true(job->stop->epochs == 5);
+    assert_true(job->solver->base_lr == 0.04f && job->solver->power == 0.75f);
+    assert_non_null(job->test_data);
+    job_free(job);
+    file_release(&file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_the_least_job_gets_every_part),
+        cmocka_unit_test(test_several_workers_default_to_sync),
+        cmocka_unit_test(test_parts_that_are_missing),
+        cmocka_unit_test(test_numbers_out_of_range),
+        cmocka_unit_test(test_solver_and_data_numbers),
+        cmocka_unit_test(test_global_batch),
+        cmocka_unit_test(test_single_is_for_one_worker),
+        cmocka_unit_test(test_strategy_by_name),
+        cmocka_unit_test(test_set_from_the_command_line),
+        cmocka_unit_test(test_data_from_the_command_line),
+        cmocka_unit_test(test_paths_are_beside_the_job),
+        cmocka_unit_test(test_hash_is_of_the_meaning),
+        cmocka_unit_test(test_a_finished_job_travels_as_text),
+        cmocka_unit_test(test_the_example_is_a_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
