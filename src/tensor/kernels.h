@@ -1,0 +1,115 @@
+/* Kernels: the arithmetic of layers, planned once and run many times.
+ *
+ * A kernel set (`ref`: plain C, the truth; `dnnl`: oneDNN) plans an `op` for given shapes; an op
+ * owns its scratch and runs without allocating. One conformance suite (kernels_test.c) holds every
+ * pair of sets together. Weights and their gradients are canonical (row-major, OIHW) in x and dx;
+ * a blocked or reordered form stays inside an op.
+ *
+ * Activations have a layout. A set has one favourite for images; matrices are always plain. */
+#ifndef PL_TENSOR_KERNELS_H
+#define PL_TENSOR_KERNELS_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "tensor/shape.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum layout {
+    LAYOUT_PLAIN, /* NCHW, or any row-major matrix */
+    LAYOUT_NHWC,
+};
+
+/* What an op reads and writes in one call; an op uses the fields it needs. x, w, b are inputs, y
+ * the output; dy is the incoming gradient, dx is overwritten, dw and db are added to. dx NULL: not
+ * wanted. Nothing may overlap, but that x = y and dx = dy are allowed where `in_place` is set. */
+struct op_args {
+    const float *x, *w, *b;
+    float *y;
+    const float *dy;
+    float *dx, *dw, *db;
+};
+
+struct op {
+    const struct op_ops *ops;
+    enum layout x_layout, y_layout;
+    bool in_place;
+    size_t scratch_bytes; /* for the report on memory */
+};
+
+struct op_ops {
+    void (*forward)(struct op *op, const struct op_args *args);
+    /* After the forward of the same batch, x (and y) unchanged since. NULL for inference-only. */
+    void (*backward)(struct op *op, const struct op_args *args);
+    void (*release)(struct op *op); /* (optional) what the arena does not free */
+};
+
+/* (N, C, H, W) * (O, C, KH, KW) → (N, O, OH, OW), zero padding; cross-correlation as in Caffe. */
+struct conv_spec {
+    struct shape x, y;
+    size_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+    bool bias;
+};
+
+enum pool_kind { POOL_MAX, POOL_AVERAGE };
+
+/* Caffe's pooling: windows may run past the far edge (output size rounds up); max ignores padding;
+ * average divides by the window clipped to the padded image. */
+struct pool_spec {
+    enum pool_kind kind;
+    struct shape x, y;
+    size_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+};
+
+/* x flattened to (N, I); w (O, I); y (N, O). I counts in NCHW order whatever the layout of x. */
+struct inner_spec {
+    struct shape x, y;
+    bool bias;
+};
+
+struct relu_spec {
+    struct shape x;
+    float negative_slope;
+};
+
+struct kernels {
+    const char *name;
+    enum layout image_layout;
+    /* Plan an op. Memory is the arena's; op_release gives back the rest.
+     * ERR_UNSUPPORTED  the set has no fast path for it (the caller says so; never a silent slow
+     * one) ERR_NOMEM */
+    int (*conv)(const struct conv_spec *spec, bool training, struct arena *arena, struct op **op,
+                struct err *err);
+    int (*pool)(const struct pool_spec *spec, bool training, struct arena *arena, struct op **op,
+                struct err *err);
+    int (*inner)(const struct inner_spec *spec, enum layout x_layout, bool training,
+                 struct arena *arena, struct op **op, struct err *err);
+    int (*relu)(const struct relu_spec *spec, enum layout layout, bool training,
+                struct arena *arena, struct op **op, struct err *err);
+    /* Softmax over the last axis of (N, C); forward only: the loss does its own gradient. */
+    int (*softmax)(const struct shape *x, struct arena *arena, struct op **op, struct err *err);
+};
+
+extern const struct kernels kernels_ref;
+extern const struct kernels kernels_dnnl;
+
+/* Convert (N, C, H, W) between layouts; `from` ≠ `to`. */
+void kernels_reorder(const struct shape *shape, enum layout from, const float *x, enum layout to,
+                     float *y);
+
+/* Compute threads that ops and vec updates use when called from the calling thread. A call lasts
+ * until the next on the same thread; other threads are not affected. Call it before planning: an op
+ * may be planned for the number it will run on. */
+void kernels_set_threads(int threads);
+
+/* "avx512", "avx2", "sse2", ...: what the set's library dispatches to on this machine. */
+const char *kernels_isa(void);
+
+static inline void op_release(struct op *op)
+{
+    if (op && op->ops->release)
+        op->ops->release(op);
+}
+
+#endif

@@ -1,0 +1,195 @@
+#include "tensor/kernels_common.h"
+
+#include "base/fault.h"
+
+#include <math.h>
+
+struct image image_of(const struct shape *shape)
+{
+    PL_ASSERT(shape->n == 4);
+    return (struct image){shape->dim[0], shape->dim[1], shape->dim[2], shape->dim[3]};
+}
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+struct window window_at(const struct pool_spec *spec, size_t oh, size_t ow)
+{
+    size_t H = spec->x.dim[2], W = spec->x.dim[3];
+    size_t pad_h = spec->pad_h, pad_w = spec->pad_w;
+    /* Counted from the padded image's corner, so that nothing is negative. */
+    size_t h0 = oh * spec->stride_h, h1 = min_size(h0 + spec->kernel_h, H + 2 * pad_h);
+    size_t w0 = ow * spec->stride_w, w1 = min_size(w0 + spec->kernel_w, W + 2 * pad_w);
+    return (struct window){
+        .h0 = h0 > pad_h ? h0 - pad_h : 0,
+        .h1 = min_size(h1 - pad_h, H),
+        .w0 = w0 > pad_w ? w0 - pad_w : 0,
+        .w1 = min_size(w1 - pad_w, W),
+        .area = (h1 - h0) * (w1 - w0),
+    };
+}
+
+static bool axis_covered(size_t x, size_t y, size_t kernel, size_t stride, size_t pad)
+{
+    return kernel > pad && (y - 1) * stride < x + pad;
+}
+
+int pool_check(const struct pool_spec *spec, struct err *err)
+{
+    struct image x = image_of(&spec->x), y = image_of(&spec->y);
+    PL_ASSERT(x.N == y.N && x.C == y.C && y.H > 0 && y.W > 0);
+    PL_ASSERT(spec->stride_h > 0 && spec->stride_w > 0);
+    if (axis_covered(x.H, y.H, spec->kernel_h, spec->stride_h, spec->pad_h) &&
+        axis_covered(x.W, y.W, spec->kernel_w, spec->stride_w, spec->pad_w))
+        return OK;
+    return err_set(err, ERR_UNSUPPORTED,
+                   "pooling %zux%zu, stride %zux%zu, padding %zux%zu on a %zux%zu image: a window "
+                   "holds no pixel",
+                   spec->kernel_h, spec->kernel_w, spec->stride_h, spec->stride_w, spec->pad_h,
+                   spec->pad_w, x.H, x.W);
+}
+
+void conv_check(const struct conv_spec *spec)
+{
+    struct image x = image_of(&spec->x), y = image_of(&spec->y);
+    PL_ASSERT(x.N == y.N && x.C > 0 && y.C > 0 && spec->stride_h > 0 && spec->stride_w > 0);
+    PL_ASSERT(spec->kernel_h > 0 && x.H + 2 * spec->pad_h >= spec->kernel_h);
+    PL_ASSERT(spec->kernel_w > 0 && x.W + 2 * spec->pad_w >= spec->kernel_w);
+    PL_ASSERT(y.H == (x.H + 2 * spec->pad_h - spec->kernel_h) / spec->stride_h + 1);
+    PL_ASSERT(y.W == (x.W + 2 * spec->pad_w - spec->kernel_w) / spec->stride_w + 1);
+}
+
+void inner_check(const struct inner_spec *spec, enum layout x_layout)
+{
+    PL_ASSERT(spec->x.n >= 2 && spec->y.n == 2 && spec->x.dim[0] == spec->y.dim[0]);
+    PL_ASSERT(x_layout == LAYOUT_PLAIN || spec->x.n == 4);
+}
+
+bool inner_needs_reorder(const struct inner_spec *spec, enum layout x_layout)
+{
+    return x_layout == LAYOUT_NHWC && spec->x.dim[1] > 1 && spec->x.dim[2] * spec->x.dim[3] > 1;
+}
+
+void transpose(size_t R, size_t C, const float *x, float *y)
+{
+    enum { TILE = 16 };
+    for (size_t r0 = 0; r0 < R; r0 += TILE)
+        for (size_t c0 = 0; c0 < C; c0 += TILE)
+            for (size_t c = c0; c < min_size(c0 + TILE, C); c++)
+                for (size_t r = r0; r < min_size(r0 + TILE, R); r++)
+                    y[c * R + r] = x[r * C + c];
+}
+
+void column_sums_add(size_t N, size_t O, const float *restrict dy, float *restrict db)
+{
+    for (size_t n = 0; n < N; n++)
+        for (size_t o = 0; o < O; o++)
+            db[o] += dy[n * O + o];
+}
+
+int plan_nomem(const char *what, struct err *err)
+{
+    return err_set(err, ERR_NOMEM, "no memory for a %s op", what);
+}
+
+struct relu_op {
+    struct op op;
+    size_t n;
+    float negative_slope;
+};
+
+static void relu_forward(struct op *op, const struct op_args *args)
+{
+    const struct relu_op *relu = (const struct relu_op *)op;
+    size_t n = relu->n;
+    float slope = relu->negative_slope;
+    const float *x = args->x;
+    float *y = args->y;
+#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_MIN)
+    for (size_t i = 0; i < n; i++)
+        y[i] = x[i] > 0 ? x[i] : slope * x[i];
+}
+
+/* In place x holds y by now: its sign is x's, for no slope that is allowed in place is negative. */
+static void relu_backward(struct op *op, const struct op_args *args)
+{
+    const struct relu_op *relu = (const struct relu_op *)op;
+    if (!args->dx)
+        return;
+    size_t n = relu->n;
+    float slope = relu->negative_slope;
+    const float *x = args->x, *dy = args->dy;
+    float *dx = args->dx;
+#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_MIN)
+    for (size_t i = 0; i < n; i++)
+        dx[i] = x[i] > 0 ? dy[i] : slope * dy[i];
+}
+
+static const struct op_ops relu_training = {relu_forward, relu_backward, NULL};
+static const struct op_ops relu_inference = {relu_forward, NULL, NULL};
+
+int plan_relu(const struct relu_spec *spec, enum layout layout, bool training, struct arena *arena,
+              struct op **op, struct err *err)
+{
+    struct relu_op *relu = arena_new(arena, struct relu_op);
+    if (!relu)
+        return plan_nomem("ReLU", err);
+    *relu = (struct relu_op){
+        .op = {.ops = training ? &relu_training : &relu_inference,
+               .x_layout = layout,
+               .y_layout = layout,
+               .in_place = spec->negative_slope >= 0},
+        .n = shape_count(&spec->x),
+        .negative_slope = spec->negative_slope,
+    };
+    *op = &relu->op;
+    return OK;
+}
+
+struct softmax_op {
+    struct op op;
+    size_t N, C;
+};
+
+static void softmax_row(size_t C, const float *x, float *y)
+{
+    /* The largest goes to e^0: nothing overflows, and the sum is at least 1. exp is libm's, whose
+     * last bit differs between CPUs: as a float it is the same. */
+    float max = x[0], sum = 0;
+    for (size_t c = 1; c < C; c++)
+        max = x[c] > max ? x[c] : max;
+    for (size_t c = 0; c < C; c++) {
+        y[c] = (float)exp((double)(x[c] - max));
+        sum += y[c];
+    }
+    for (size_t c = 0; c < C; c++)
+        y[c] /= sum;
+}
+
+static void softmax_forward(struct op *op, const struct op_args *args)
+{
+    const struct softmax_op *softmax = (const struct softmax_op *)op;
+    size_t N = softmax->N, C = softmax->C;
+#pragma omp parallel for schedule(static) if (N * C >= PARALLEL_MIN)
+    for (size_t n = 0; n < N; n++)
+        softmax_row(C, args->x + n * C, args->y + n * C);
+}
+
+static const struct op_ops softmax_ops = {softmax_forward, NULL, NULL};
+
+int plan_softmax(const struct shape *x, struct arena *arena, struct op **op, struct err *err)
+{
+    PL_ASSERT(x->n == 2 && x->dim[1] > 0);
+    struct softmax_op *softmax = arena_new(arena, struct softmax_op);
+    if (!softmax)
+        return plan_nomem("softmax", err);
+    *softmax = (struct softmax_op){
+        .op = {.ops = &softmax_ops, .in_place = true},
+        .N = x->dim[0],
+        .C = x->dim[1],
+    };
+    *op = &softmax->op;
+    return OK;
+}

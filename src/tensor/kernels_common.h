@@ -1,0 +1,48 @@
+/* What the kernel sets share: the geometry of images and pooling windows, and the ops that no
+ * library does better than a plain loop. Private to the sets. */
+#ifndef PL_TENSOR_KERNELS_COMMON_H
+#define PL_TENSOR_KERNELS_COMMON_H
+
+#include "tensor/kernels.h"
+
+/* Fewer elements than this are not worth waking a second thread. */
+enum { PARALLEL_MIN = 16 * 1024 };
+
+struct image {
+    size_t N, C, H, W;
+};
+
+/* The dimensions of a 4-D shape; anything else is the caller's mistake. */
+struct image image_of(const struct shape *shape);
+
+/* One output pixel's view of the image: rows h0..h1 and columns w0..w1, the ends excluded, padding
+ * left out. `area` counts the padding within the padded image: Caffe's divisor of an average. */
+struct window {
+    size_t h0, h1, w0, w1, area;
+};
+
+struct window window_at(const struct pool_spec *spec, size_t oh, size_t ow);
+
+/* ERR_UNSUPPORTED when some window would hold no pixel at all. */
+int pool_check(const struct pool_spec *spec, struct err *err);
+
+/* Assert that the shapes of a spec fit one another. */
+void conv_check(const struct conv_spec *spec);
+void inner_check(const struct inner_spec *spec, enum layout x_layout);
+
+/* Whether NHWC x has its I values in another order than NCHW. */
+bool inner_needs_reorder(const struct inner_spec *spec, enum layout x_layout);
+
+/* y (C, R) = transpose of x (R, C). */
+void transpose(size_t R, size_t C, const float *x, float *y);
+
+/* db[o] += sum over n of dy[n][o], in the order of n. */
+void column_sums_add(size_t N, size_t O, const float *dy, float *db);
+
+int plan_nomem(const char *what, struct err *err);
+
+int plan_relu(const struct relu_spec *spec, enum layout layout, bool training, struct arena *arena,
+              struct op **op, struct err *err);
+int plan_softmax(const struct shape *x, struct arena *arena, struct op **op, struct err *err);
+
+#endif

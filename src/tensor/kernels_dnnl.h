@@ -1,0 +1,12 @@
+/* Parts of the dnnl set that have files of their own. Private to the set. */
+#ifndef PL_TENSOR_KERNELS_DNNL_H
+#define PL_TENSOR_KERNELS_DNNL_H
+
+#include "tensor/kernels.h"
+
+int dnnl_set_pool(const struct pool_spec *spec, bool training, struct arena *arena, struct op **op,
+                  struct err *err);
+int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool training,
+                   struct arena *arena, struct op **op, struct err *err);
+
+#endif

@@ -1,0 +1,95 @@
+/* oneDNN's handles, kept so that running an op is setting pointers and executing. Private to the
+ * dnnl set. What differs between oneDNN 2 and 3 is in kernels_onednn_desc.c.
+ *
+ * oneDNN plans for the number of threads the planning thread is set to (kernels_set_threads). */
+#ifndef PL_TENSOR_KERNELS_ONEDNN_H
+#define PL_TENSOR_KERNELS_ONEDNN_H
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "tensor/kernels.h"
+
+#include <oneapi/dnnl/dnnl.h>
+
+#if DNNL_VERSION_MAJOR >= 3
+typedef const_dnnl_memory_desc_t onednn_desc;
+#else
+typedef const dnnl_memory_desc_t *onednn_desc;
+#endif
+
+enum { ONEDNN_MEMORIES_MAX = 24, ONEDNN_STEPS_MAX = 8, ONEDNN_ARGS_MAX = 6 };
+
+/* One primitive with its arguments. */
+struct onednn_step {
+    dnnl_primitive_t primitive;
+    dnnl_exec_arg_t args[ONEDNN_ARGS_MAX];
+    int n_args;
+};
+
+/* What one op holds of oneDNN. Zeroed is empty; release may be called at any stage of set-up. */
+struct onednn {
+    dnnl_engine_t engine;
+    dnnl_stream_t stream;
+    dnnl_primitive_attr_t attr; /* scratch is ours */
+    dnnl_memory_t memories[ONEDNN_MEMORIES_MAX];
+    size_t n_memories;
+    struct onednn_step steps[ONEDNN_STEPS_MAX];
+    size_t n_steps;
+    dnnl_memory_t scratch[ONEDNN_STEPS_MAX]; /* each step's view of the one scratch buffer */
+    size_t scratch_bytes;                    /* the largest any step asked for */
+};
+
+int onednn_init(struct onednn *dnn, struct err *err);
+void onednn_release(struct onednn *dnn);
+
+/* Turn a failure of oneDNN's into ours. `what` names the op and its shape; `slow`, unless NULL, the
+ * code that was turned down. */
+int onednn_fail(dnnl_status_t status, const char *slow, const char *what, struct err *err);
+
+/* A memory of the form `desc`, bound to `data` (NULL: onednn_bind comes later). */
+dnnl_status_t onednn_memory(struct onednn *dnn, onednn_desc desc, void *data, dnnl_memory_t *out);
+
+/* A memory of the canonical weights (O, C, KH, KW), to be bound later. */
+dnnl_status_t onednn_memory_weights(struct onednn *dnn, const struct conv_spec *spec,
+                                    dnnl_memory_t *out);
+
+/* Whether the memory is laid out as `desc` says. */
+bool onednn_has_form(dnnl_memory_t memory, onednn_desc desc);
+
+/* A memory of the form `desc` with room of its own; *bytes grows by what it took. */
+dnnl_status_t onednn_memory_own(struct onednn *dnn, onednn_desc desc, struct arena *arena,
+                                size_t *bytes, dnnl_memory_t *out, void **data);
+
+/* A step of what `pd` describes; its arguments follow by onednn_step_arg. */
+dnnl_status_t onednn_step(struct onednn *dnn, const_dnnl_primitive_desc_t pd,
+                          struct onednn_step **out);
+void onednn_step_arg(struct onednn_step *step, int arg, dnnl_memory_t memory);
+
+/* A step that copies `from` to `to`, or adds it, whatever the two forms. */
+dnnl_status_t onednn_step_reorder(struct onednn *dnn, dnnl_memory_t from, dnnl_memory_t to,
+                                  bool add, struct onednn_step **out);
+
+/* After the last step: one scratch buffer for all. ERR_NOMEM */
+int onednn_plan_scratch(struct onednn *dnn, struct arena *arena, struct err *err);
+
+void onednn_bind(dnnl_memory_t memory, const void *data);
+void onednn_run(const struct onednn *dnn, const struct onednn_step *step);
+
+/* What oneDNN calls the code it has chosen. */
+const char *onednn_name(const_dnnl_primitive_desc_t pd);
+
+/* That name if it is one of oneDNN's last resorts, some 80 times slower than the rest; or NULL. */
+const char *onednn_slow(const_dnnl_primitive_desc_t pd);
+
+enum onednn_pass { ONEDNN_FORWARD, ONEDNN_BACKWARD_DATA, ONEDNN_BACKWARD_WEIGHTS };
+
+/* The descriptor of one pass over NHWC images: a convolution with weights in any form, max pooling.
+ * `hint` is the forward's, NULL for the forward itself. The caller destroys *out. */
+dnnl_status_t onednn_conv_desc(struct onednn *dnn, const struct conv_spec *spec, bool training,
+                               enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
+                               dnnl_primitive_desc_t *out);
+dnnl_status_t onednn_pool_desc(struct onednn *dnn, const struct pool_spec *spec, bool training,
+                               enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
+                               dnnl_primitive_desc_t *out);
+
+#endif

@@ -1,0 +1,288 @@
+#include "tensor/vec.h"
+
+#include "base/fault.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "tensor/vec_kernels.h"
+
+#include <stdint.h>
+#include <string.h>
+
+/* Ranges shorter than this are done before other threads would have woken up. */
+enum { THREADS_LEN_MIN = 64 * 1024 };
+
+static const struct vec_kernels *const loops = &vec_kernels_base;
+
+static void check(const struct vec *v, struct range r)
+{
+    PL_ASSERT(r.from <= v->n && r.len <= v->n - r.from);
+}
+
+/* The range of y, which is written, and the same range of x: both exist and are apart. */
+static void check_apart(const struct vec *y, const struct vec *x, struct range r)
+{
+    check(y, r);
+    check(x, r);
+    uintptr_t p = (uintptr_t)y->at, q = (uintptr_t)x->at;
+    PL_ASSERT((p > q ? p - q : q - p) >= r.len * sizeof(float));
+}
+
+/* Blocks of VEC_BLOCK floats lie on a grid from the start of the vector, whatever the range. */
+static size_t block_first(struct range r)
+{
+    return r.from / VEC_BLOCK;
+}
+
+static size_t block_end(struct range r)
+{
+    return r.len ? (r.from + r.len - 1) / VEC_BLOCK + 1 : block_first(r);
+}
+
+/* What of the range lies in block i. */
+static struct range block_part(struct range r, size_t i)
+{
+    size_t from = i * VEC_BLOCK, end = from + VEC_BLOCK;
+    from = from > r.from ? from : r.from;
+    end = end < r.from + r.len ? end : r.from + r.len;
+    return (struct range){from, end - from};
+}
+
+/* The arguments of one update; each uses those it needs. */
+struct update {
+    float *y, *v;
+    const float *x, *p;
+    float a, b;
+    const float *w;
+    const struct vec *const *inputs;
+    size_t count;
+    const struct vec_sgd *how;
+    const struct segments *table;
+};
+
+typedef void update_fn(const struct update *u, size_t from, size_t n);
+
+/* Apply fn block by block. Elements do not meet, so threads cannot show in the result; and a block
+ * of each vector fits the first-level cache, for updates that pass over it more than once. */
+static void each_block(update_fn *fn, const struct update *u, struct range r)
+{
+    size_t end = block_end(r);
+#pragma omp parallel for schedule(static) if (r.len >= THREADS_LEN_MIN)
+    for (size_t i = block_first(r); i < end; i++) {
+        struct range part = block_part(r, i);
+        fn(u, part.from, part.len);
+    }
+}
+
+int vec_init(struct vec *v, struct arena *arena, size_t n)
+{
+    float *at = arena_array(arena, n, float);
+    if (!at)
+        return ERR_NOMEM;
+    *v = (struct vec){at, n};
+    return OK;
+}
+
+void vec_export(const struct vec *v, struct range r, float *out)
+{
+    check(v, r);
+    if (r.len)
+        memcpy(out, v->at + r.from, r.len * sizeof *out);
+}
+
+void vec_import(struct vec *v, struct range r, const float *in)
+{
+    check(v, r);
+    if (r.len)
+        memcpy(v->at + r.from, in, r.len * sizeof *in);
+}
+
+static void fill_part(const struct update *u, size_t from, size_t n)
+{
+    loops->fill(u->y + from, u->a, n);
+}
+
+void vec_fill(struct vec *y, struct range r, float value)
+{
+    check(y, r);
+    each_block(fill_part, &(struct update){.y = y->at, .a = value}, r);
+}
+
+static void copy_part(const struct update *u, size_t from, size_t n)
+{
+    memcpy(u->y + from, u->x + from, n * sizeof(float));
+}
+
+void vec_copy(struct vec *y, const struct vec *x, struct range r)
+{
+    check_apart(y, x, r);
+    each_block(copy_part, &(struct update){.y = y->at, .x = x->at}, r);
+}
+
+static void scale_part(const struct update *u, size_t from, size_t n)
+{
+    loops->scale(u->y + from, u->a, n);
+}
+
+void vec_scale(struct vec *y, float a, struct range r)
+{
+    check(y, r);
+    each_block(scale_part, &(struct update){.y = y->at, .a = a}, r);
+}
+
+static void axpy_part(const struct update *u, size_t from, size_t n)
+{
+    loops->axpy(u->y + from, u->a, u->x + from, n);
+}
+
+void vec_axpy(struct vec *y, float a, const struct vec *x, struct range r)
+{
+    check_apart(y, x, r);
+    each_block(axpy_part, &(struct update){.y = y->at, .a = a, .x = x->at}, r);
+}
+
+static void lerp_part(const struct update *u, size_t from, size_t n)
+{
+    loops->lerp(u->y + from, u->a, u->x + from, n);
+}
+
+void vec_lerp(struct vec *y, float t, const struct vec *x, struct range r)
+{
+    check_apart(y, x, r);
+    each_block(lerp_part, &(struct update){.y = y->at, .a = t, .x = x->at}, r);
+}
+
+static void penalise_part(const struct update *u, size_t from, size_t n)
+{
+    loops->penalise(u->y + from, u->a, u->x + from, n);
+}
+
+void vec_penalise(struct vec *x, float alpha, const struct vec *joint, struct range r)
+{
+    check_apart(x, joint, r);
+    each_block(penalise_part, &(struct update){.y = x->at, .a = alpha, .x = joint->at}, r);
+}
+
+static void extrapolate_part(const struct update *u, size_t from, size_t n)
+{
+    loops->extrapolate(u->y + from, u->v + from, u->x + from, u->p + from, u->a, u->b, n);
+}
+
+void vec_extrapolate(struct vec *out, struct vec *v, const struct vec *x, const struct vec *x_prev,
+                     float delta, float gamma, struct range r)
+{
+    check_apart(out, v, r);
+    check_apart(out, x, r);
+    check_apart(out, x_prev, r);
+    check_apart(v, x, r);
+    check_apart(v, x_prev, r);
+    struct update u = {
+        .y = out->at, .v = v->at, .x = x->at, .p = x_prev->at, .a = delta, .b = gamma};
+    each_block(extrapolate_part, &u, r);
+}
+
+static void weighted_sum_part(const struct update *u, size_t from, size_t n)
+{
+    if (u->count == 0)
+        loops->fill(u->y + from, 0, n);
+    else
+        loops->product(u->y + from, u->w[0], u->inputs[0]->at + from, n);
+    for (size_t i = 1; i < u->count; i++)
+        loops->axpy(u->y + from, u->w[i], u->inputs[i]->at + from, n);
+}
+
+void vec_weighted_sum(struct vec *y, const float *w, const struct vec *const *x, size_t count,
+                      struct range r)
+{
+    check(y, r);
+    for (size_t i = 0; i < count; i++)
+        check_apart(y, x[i], r);
+    struct update u = {.y = y->at, .w = w, .inputs = x, .count = count};
+    each_block(weighted_sum_part, &u, r);
+}
+
+/* Index of the first segment that ends past `from`. */
+static size_t segment_after(const struct segments *table, size_t from)
+{
+    size_t low = 0, high = table->count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (table->at[mid].offset + table->at[mid].len > from)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
+static void sgd_part(const struct update *u, size_t from, size_t n)
+{
+    size_t end = from + n;
+    for (size_t i = segment_after(u->table, from); i < u->table->count; i++) {
+        const struct segment *segment = &u->table->at[i];
+        if (segment->offset >= end)
+            break;
+        size_t a = segment->offset > from ? segment->offset : from;
+        size_t b = segment->offset + segment->len < end ? segment->offset + segment->len : end;
+        struct vec_sgd_step how = {
+            .rate = u->how->rate * segment->lr_mult,
+            .momentum = u->how->momentum,
+            .decay = u->how->decay * segment->decay_mult,
+        };
+        loops->sgd(u->y + a, u->x + a, u->v + a, how, b - a);
+    }
+}
+
+void vec_sgd(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
+             const struct segments *table, struct range r)
+{
+    check_apart(x, dx, r);
+    check_apart(x, m, r);
+    check_apart(m, dx, r);
+    PL_ASSERT(r.from + r.len <= table->total);
+    struct update u = {.y = x->at, .x = dx->at, .v = m->at, .how = how, .table = table};
+    each_block(sgd_part, &u, r);
+}
+
+bool vec_finite(const struct vec *v, struct range r)
+{
+    check(v, r);
+    bool ok = true;
+    size_t end = block_end(r);
+#pragma omp parallel for schedule(static) reduction(&& : ok) if (r.len >= THREADS_LEN_MIN)
+    for (size_t i = block_first(r); i < end; i++) {
+        struct range part = block_part(r, i);
+        ok = ok && loops->finite(v->at + part.from, part.len);
+    }
+    return ok;
+}
+
+double vec_dot(const struct vec *a, const struct vec *b, struct range r)
+{
+    check(a, r);
+    check(b, r);
+    enum { GROUP = 512 }; /* blocks whose sums wait for their turn to be added */
+    double sums[GROUP], total = 0;
+    size_t end = block_end(r);
+    for (size_t base = block_first(r); base < end; base += GROUP) {
+        size_t count = end - base < GROUP ? end - base : GROUP;
+#pragma omp parallel for schedule(static) if (r.len >= THREADS_LEN_MIN)
+        for (size_t i = 0; i < count; i++) {
+            struct range part = block_part(r, base + i);
+            sums[i] = loops->dot_block(a->at + part.from, b->at + part.from, part.len);
+        }
+        for (size_t i = 0; i < count; i++)
+            total += sums[i];
+    }
+    return total;
+}
+
+uint64_t vec_hash(const struct vec *v, struct range r)
+{
+    check(v, r);
+    return hash_bytes(v->at + r.from, r.len * sizeof(float));
+}
+
+void vec_host_add(float *y, const float *x, size_t n)
+{
+    loops->add(y, x, n);
+}

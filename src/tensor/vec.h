@@ -1,0 +1,81 @@
+/* Flat vectors and the closed set of updates on them (D1, D8).
+ *
+ * A vec lives on a device; today that is the host. Who moves vectors (a strategy) never
+ * dereferences one: it exports and imports ranges and calls the updates below. Each update is
+ * element-wise IEEE arithmetic in float (add, mul, div, sqrt; no contraction), so every
+ * instruction-set variant gives the same bits; sums run in double over fixed blocks of VEC_BLOCK
+ * elements counted from the start of the vector, so they do not depend on the number of threads.
+ *
+ * Ranges are [from, from + len) in floats. Updates that know a rate take the segment table and
+ * multiply rate and decay by each segment's lr_mult and decay_mult; padding is never touched by
+ * them. All vectors of one call must be at least from + len long, and what is written must overlap
+ * nothing else of the call; both are asserted. Nothing here allocates, blocks or fails.
+ *
+ * Long ranges run on the caller's OpenMP threads, except in vec_export, vec_import, vec_hash and
+ * the host forms, which any thread may call without a pool of threads being made for it. */
+#ifndef PL_TENSOR_VEC_H
+#define PL_TENSOR_VEC_H
+
+#include "tensor/segment.h"
+
+#include <stdbool.h>
+
+enum { VEC_BLOCK = 4096 };
+
+struct vec {
+    float *at; /* host memory, 64-byte aligned; only tensor, nn and learner look inside */
+    size_t n;
+};
+
+struct range {
+    size_t from, len;
+};
+
+static inline struct range vec_all(const struct vec *v)
+{
+    return (struct range){0, v->n};
+}
+
+/* n zeroed floats from the arena. ERR_NOMEM. */
+int vec_init(struct vec *v, struct arena *arena, size_t n);
+
+/* Copy a range out to, or in from, host memory (len floats, borrowed). */
+void vec_export(const struct vec *v, struct range r, float *out);
+void vec_import(struct vec *v, struct range r, const float *in);
+
+void vec_fill(struct vec *y, struct range r, float value);
+void vec_copy(struct vec *y, const struct vec *x, struct range r);
+void vec_scale(struct vec *y, float a, struct range r);                     /* y ← a·y */
+void vec_axpy(struct vec *y, float a, const struct vec *x, struct range r); /* y ← y + a·x */
+void vec_lerp(struct vec *y, float t, const struct vec *x, struct range r); /* y ← (1−t)·y + t·x */
+/* MPCA Eq. 7: x ← x − α·(x − x̃). */
+void vec_penalise(struct vec *x, float alpha, const struct vec *joint, struct range r);
+/* MPCA Eq. 4, 5: v ← δ·v + (1−δ)·(x − x_prev); out ← x + γ·v. */
+void vec_extrapolate(struct vec *out, struct vec *v, const struct vec *x, const struct vec *x_prev,
+                     float delta, float gamma, struct range r);
+/* y ← Σ_i w[i]·x[i], summed in order of i; zeros for no x. */
+void vec_weighted_sum(struct vec *y, const float *w, const struct vec *const *x, size_t count,
+                      struct range r);
+
+struct vec_sgd {
+    float rate, momentum, decay; /* decay adds decay·x to the gradient, as Caffe's weight_decay */
+};
+
+/* Caffe's SGD: m ← momentum·m + rate·lr_mult·(dx + decay·decay_mult·x); x ← x − m.
+ * The range must lie within the table's total. */
+void vec_sgd(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
+             const struct segments *table, struct range r);
+
+/* All elements finite? */
+bool vec_finite(const struct vec *v, struct range r);
+
+/* Dot product in double: a sum for each block that the range touches, added in order. */
+double vec_dot(const struct vec *a, const struct vec *b, struct range r);
+
+/* 64-bit hash of the bits of a range, for comparing replicas. */
+uint64_t vec_hash(const struct vec *v, struct range r);
+
+/* Host-memory forms of what the wire does to bytes as they arrive. */
+void vec_host_add(float *y, const float *x, size_t n); /* y ← y + x */
+
+#endif

@@ -1,0 +1,38 @@
+/* The inner loops of vec: plain loops over raw floats, one table for each instruction set they are
+ * compiled for. All tables give the same bits, since each element is computed on its own by IEEE
+ * operations in the order written (dot_block fixes its order by lanes).
+ *
+ * vec_loops.c is the only source. It is compiled once today; compile it again with other -m flags,
+ * -DVEC_KERNELS=NAME and -DVEC_KERNELS_ISA="TEXT", declare NAME here, and let vec.c choose.
+ *
+ * n may be 0. What is written overlaps nothing else. No alignment is asked for. */
+#ifndef PL_TENSOR_VEC_KERNELS_H
+#define PL_TENSOR_VEC_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* sgd's scalars, those of the segment multiplied in. */
+struct vec_sgd_step {
+    float rate, momentum, decay;
+};
+
+struct vec_kernels {
+    const char *isa;
+    void (*fill)(float *y, float value, size_t n);             /* y ← value */
+    void (*scale)(float *y, float a, size_t n);                /* y ← a·y */
+    void (*add)(float *y, const float *x, size_t n);           /* y ← y + x */
+    void (*axpy)(float *y, float a, const float *x, size_t n); /* y ← y + a·x */
+    void (*lerp)(float *y, float t, const float *x, size_t n); /* y ← (1−t)·y + t·x */
+    void (*penalise)(float *x, float alpha, const float *joint, size_t n);
+    void (*extrapolate)(float *out, float *v, const float *x, const float *x_prev, float delta,
+                        float gamma, size_t n);
+    void (*product)(float *y, float a, const float *x, size_t n); /* y ← a·x */
+    void (*sgd)(float *x, const float *dx, float *m, struct vec_sgd_step how, size_t n);
+    bool (*finite)(const float *x, size_t n);
+    double (*dot_block)(const float *a, const float *b, size_t n);
+};
+
+extern const struct vec_kernels vec_kernels_base;
+
+#endif

@@ -1,0 +1,120 @@
+/* See vec_kernels.h: this file may be compiled several times, so everything but the table is static
+ * and nothing keeps state. The compiler vectorises these loops at -O3. */
+#include "tensor/vec_kernels.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#ifndef VEC_KERNELS
+#define VEC_KERNELS     vec_kernels_base
+#define VEC_KERNELS_ISA "base"
+#endif
+
+static void fill(float *y, float value, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = value;
+}
+
+static void scale(float *y, float a, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = a * y[i];
+}
+
+static void add(float *restrict y, const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = y[i] + x[i];
+}
+
+static void axpy(float *restrict y, float a, const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = y[i] + a * x[i];
+}
+
+static void lerp(float *restrict y, float t, const float *restrict x, size_t n)
+{
+    float keep = 1.0f - t;
+    for (size_t i = 0; i < n; i++)
+        y[i] = keep * y[i] + t * x[i];
+}
+
+static void penalise(float *restrict x, float alpha, const float *restrict joint, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] - alpha * (x[i] - joint[i]);
+}
+
+static void extrapolate(float *restrict out, float *restrict v, const float *restrict x,
+                        const float *restrict x_prev, float delta, float gamma, size_t n)
+{
+    float fresh = 1.0f - delta;
+    for (size_t i = 0; i < n; i++) {
+        v[i] = delta * v[i] + fresh * (x[i] - x_prev[i]);
+        out[i] = x[i] + gamma * v[i];
+    }
+}
+
+static void product(float *restrict y, float a, const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = a * x[i];
+}
+
+static void sgd(float *restrict x, const float *restrict dx, float *restrict m,
+                struct vec_sgd_step how, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = dx[i] + how.decay * x[i];
+        m[i] = how.momentum * m[i] + how.rate * g;
+        x[i] = x[i] - m[i];
+    }
+}
+
+/* Infinities and NaNs are the floats whose exponent is all ones. */
+static bool finite(const float *x, size_t n)
+{
+    const uint32_t exponent = 0x7f800000u;
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bad |= (bits & exponent) == exponent;
+    }
+    return bad == 0;
+}
+
+/* Element i goes to lane i mod LANES, and the lanes are added pairwise: an order that does not
+ * depend on the width of a register. A product of floats is exact in double. */
+static double dot_block(const float *a, const float *b, size_t n)
+{
+    enum { LANES = 8 };
+    double lane[LANES] = {0};
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (size_t j = 0; j < LANES; j++)
+            lane[j] += (double)a[i + j] * (double)b[i + j];
+    for (size_t j = 0; i + j < n; j++)
+        lane[j] += (double)a[i + j] * (double)b[i + j];
+    for (size_t width = LANES / 2; width; width /= 2)
+        for (size_t j = 0; j < width; j++)
+            lane[j] += lane[j + width];
+    return lane[0];
+}
+
+const struct vec_kernels VEC_KERNELS = {
+    .isa = VEC_KERNELS_ISA,
+    .fill = fill,
+    .scale = scale,
+    .add = add,
+    .axpy = axpy,
+    .lerp = lerp,
+    .penalise = penalise,
+    .extrapolate = extrapolate,
+    .product = product,
+    .sgd = sgd,
+    .finite = finite,
+    .dot_block = dot_block,
+};
