@@ -1,0 +1,47 @@
+/* Building a net layer by layer, as the zoo does: each call appends one layer that reads `bottom`
+ * and writes `top` (its name too, unless it works in place), with Caffe's defaults where the call
+ * names nothing. After memory runs out calls do nothing, so that a builder need not look until the
+ * end. */
+#ifndef PL_MODEL_BUILD_H
+#define PL_MODEL_BUILD_H
+
+#include "base/err.h"
+#include "job/caffe.pb-c.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct build {
+    Caffe__NetParameter *net;
+    bool failed;
+};
+
+void build_begin(struct build *b, const char *name);
+
+/* The finished net, freed with caffe__net_parameter__free_unpacked. ERR_NOMEM when some call
+ * failed. */
+int build_end(struct build *b, Caffe__NetParameter **out, struct err *err);
+
+/* Records and their labels; their shape is the data's. */
+void build_input(struct build *b, const char *data, const char *label);
+
+/* Weights by xavier (learning rate × 1), bias zero (× 2), as in Caffe's examples. */
+void build_conv(struct build *b, const char *top, const char *bottom, uint32_t outputs,
+                uint32_t kernel, uint32_t stride, uint32_t pad);
+void build_inner(struct build *b, const char *top, const char *bottom, uint32_t outputs);
+
+void build_pool_max(struct build *b, const char *top, const char *bottom, uint32_t kernel,
+                    uint32_t stride);
+void build_pool_average(struct build *b, const char *top, const char *bottom, uint32_t kernel,
+                        uint32_t stride);
+
+/* In place on `blob`. */
+void build_relu(struct build *b, const char *name, const char *blob);
+void build_dropout(struct build *b, const char *name, const char *blob, float ratio);
+
+void build_softmax_loss(struct build *b, const char *top, const char *scores, const char *label);
+
+/* In the test phase only. */
+void build_accuracy(struct build *b, const char *top, const char *scores, const char *label);
+
+#endif

@@ -1,0 +1,31 @@
+/* Initial values of parameters, by Caffe's fillers. Each element is a pure function of (seed,
+ * parameter, element), rounded to float, so that any range can be filled anywhere. */
+#ifndef PL_NN_FILLER_H
+#define PL_NN_FILLER_H
+
+#include "base/err.h"
+#include "job/caffe.pb-c.h"
+#include "tensor/shape.h"
+
+#include <stdint.h>
+
+enum filler_kind { FILLER_CONSTANT, FILLER_UNIFORM, FILLER_GAUSSIAN };
+
+/* Constant: a. Uniform: in [a, b). Gaussian: mean a, standard deviation b. */
+struct filler {
+    enum filler_kind kind;
+    double a, b;
+};
+
+/* The filler of parameters of that shape; NULL is Caffe's default, zero. xavier and msra take the
+ * fan from the shape (O, ..): in = count / O, out = count / dim 1 (count, when there is none).
+ *
+ * ERR_UNSUPPORTED  type or field; the message lists the types there are
+ * ERR_INPUT        a value out of range */
+int filler_read(const Caffe__FillerParameter *param, const struct shape *shape, struct filler *out,
+                struct err *err);
+
+/* Elements 0 .. n-1 of a parameter. n < 2^40. */
+void filler_fill(const struct filler *filler, uint64_t seed, size_t parameter, float *x, size_t n);
+
+#endif

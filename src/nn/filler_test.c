@@ -1,0 +1,203 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include "nn/filler.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { N = 20000 };
+
+static struct filler read(const char *type, Caffe__FillerParameter *param, struct shape shape)
+{
+    struct filler filler;
+    struct err err = {0};
+    char name[16];
+    strcpy(name, type);
+    param->type = name;
+    if (filler_read(param, &shape, &filler, &err) != OK)
+        fail_msg("%s", err.text);
+    param->type = NULL;
+    return filler;
+}
+
+struct moments {
+    double mean, deviation, min, max;
+};
+
+static struct moments measure(const struct filler *filler, uint64_t seed, size_t parameter)
+{
+    static float x[N];
+    filler_fill(filler, seed, parameter, x, N);
+    struct moments m = {0.0, 0.0, 1e9, -1e9};
+    for (int i = 0; i < N; i++) {
+        double v = (double)x[i];
+        m.mean += v / N;
+        m.min = v < m.min ? v : m.min;
+        m.max = v > m.max ? v : m.max;
+    }
+    for (int i = 0; i < N; i++)
+        m.deviation += ((double)x[i] - m.mean) * ((double)x[i] - m.mean) / N;
+    m.deviation = sqrt(m.deviation);
+    return m;
+}
+
+static void near(double value, double expected, double tolerance)
+{
+    if (!(fabs(value - expected) <= tolerance))
+        fail_msg("%g is not near %g", value, expected);
+}
+
+static void test_constant(void **state)
+{
+    (void)state;
+    Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
+    struct filler filler;
+    struct shape shape = {1, {10}};
+    float x[3] = {1, 1, 1};
+    assert_int_equal(filler_read(NULL, &shape, &filler, NULL), OK);
+    filler_fill(&filler, 1, 0, x, 3);
+    assert_true(x[0] == 0.0f && x[2] == 0.0f);
+    param.has_value = true;
+    param.value = 0.25f;
+    filler = read("constant", &param, shape);
+    filler_fill(&filler, 1, 0, x, 3);
+    assert_true(x[0] == 0.25f && x[2] == 0.25f);
+}
+
+/* xavier: uniform in ±sqrt(3/n); a convolution of 20x10x5x5 has n = 250 in, 500 out. */
+static void test_xavier(void **state)
+{
+    (void)state;
+    static const struct {
+        Caffe__FillerParameter__VarianceNorm norm;
+        double n;
+    } cases[] = {
+        {CAFFE__FILLER_PARAMETER__VARIANCE_NORM__FAN_IN, 250},
+        {CAFFE__FILLER_PARAMETER__VARIANCE_NORM__FAN_OUT, 500},
+        {CAFFE__FILLER_PARAMETER__VARIANCE_NORM__AVERAGE, 375},
+    };
+    struct shape shape = {4, {20, 10, 5, 5}};
+    for (size_t i = 0; i < 3; i++) {
+        Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
+        param.has_variance_norm = i > 0; /* the first is the default */
+        param.variance_norm = cases[i].norm;
+        struct filler filler = read("xavier", &param, shape);
+        struct moments m = measure(&filler, 1, 0);
+        double limit = sqrt(3.0 / cases[i].n);
+        near(m.max, limit, 1e-3 * limit);
+        near(m.min, -limit, 1e-3 * limit);
+        near(m.mean, 0.0, 0.03 * limit);
+        near(m.deviation, sqrt(1.0 / cases[i].n), 0.02 * limit);
+    }
+}
+
+static void test_gaussian_and_msra(void **state)
+{
+    (void)state;
+    Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
+    struct shape shape = {2, {10, 50}};
+    struct filler filler = read("msra", &param, shape);
+    struct moments m = measure(&filler, 1, 0);
+    near(m.mean, 0.0, 0.01);
+    near(m.deviation, 0.2, 0.005); /* sqrt(2/50) */
+    param.has_mean = param.has_std = true;
+    param.mean = 3.0f;
+    param.std = 0.5f;
+    filler = read("gaussian", &param, shape);
+    m = measure(&filler, 1, 0);
+    near(m.mean, 3.0, 0.02);
+    near(m.deviation, 0.5, 0.01);
+    assert_true(m.max > 4.5); /* has tails: three deviations */
+}
+
+static void test_uniform(void **state)
+{
+    (void)state;
+    Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
+    struct filler filler = read("uniform", &param, (struct shape){1, {4}});
+    struct moments m = measure(&filler, 1, 0);
+    near(m.min, 0.0, 1e-3);
+    near(m.max, 1.0, 1e-3);
+    param.has_min = param.has_max = true;
+    param.min = -2.0f;
+    param.max = -1.0f;
+    filler = read("uniform", &param, (struct shape){1, {4}});
+    m = measure(&filler, 1, 0);
+    near(m.mean, -1.5, 0.02);
+    near(m.max, -1.0, 1e-3);
+}
+
+/* An element depends on seed, parameter and its own number: on nothing else. */
+static void test_elements_are_pure(void **state)
+{
+    (void)state;
+    struct filler filler = {FILLER_GAUSSIAN, 0.0, 1.0};
+    float a[64], b[64];
+    filler_fill(&filler, 1, 2, a, 64);
+    filler_fill(&filler, 1, 2, b, 32);
+    assert_memory_equal(a, b, 32 * sizeof(float));
+    filler_fill(&filler, 1, 3, b, 64);
+    assert_memory_not_equal(a, b, sizeof a);
+    for (int i = 0; i < 64; i++)
+        assert_true(a[i] != b[i]);
+    filler_fill(&filler, 2, 2, b, 64);
+    for (int i = 0; i < 64; i++)
+        assert_true(a[i] != b[i]);
+}
+
+static void expect_bad(Caffe__FillerParameter *param, const char *type, int status,
+                       const char *says)
+{
+    struct err err = {0};
+    struct filler filler;
+    struct shape shape = {1, {4}};
+    char name[16];
+    strcpy(name, type);
+    param->type = name;
+    assert_int_equal(filler_read(param, &shape, &filler, &err), status);
+    if (!strstr(err.text, says))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+}
+
+static void test_bad_fillers(void **state)
+{
+    (void)state;
+    Caffe__FillerParameter bilinear = CAFFE__FILLER_PARAMETER__INIT;
+    expect_bad(&bilinear, "bilinear", ERR_UNSUPPORTED,
+               "\"bilinear\" is not supported; supported: ");
+    Caffe__FillerParameter sparse = CAFFE__FILLER_PARAMETER__INIT;
+    sparse.has_sparse = true;
+    sparse.sparse = 100;
+    expect_bad(&sparse, "gaussian", ERR_UNSUPPORTED, "sparse");
+    Caffe__FillerParameter stray = CAFFE__FILLER_PARAMETER__INIT;
+    stray.has_std = true;
+    expect_bad(&stray, "xavier", ERR_UNSUPPORTED, "std");
+    Caffe__FillerParameter negative = CAFFE__FILLER_PARAMETER__INIT;
+    negative.has_std = true;
+    negative.std = -1.0f;
+    expect_bad(&negative, "gaussian", ERR_INPUT, "no distribution");
+    Caffe__FillerParameter infinite = CAFFE__FILLER_PARAMETER__INIT;
+    infinite.has_value = true;
+    infinite.value = INFINITY;
+    expect_bad(&infinite, "constant", ERR_INPUT, "constant");
+    Caffe__FillerParameter empty = CAFFE__FILLER_PARAMETER__INIT;
+    empty.has_min = true;
+    empty.min = 2.0f;
+    expect_bad(&empty, "uniform", ERR_INPUT, "2 and 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_constant),          cmocka_unit_test(test_xavier),
+        cmocka_unit_test(test_gaussian_and_msra), cmocka_unit_test(test_uniform),
+        cmocka_unit_test(test_elements_are_pure), cmocka_unit_test(test_bad_fillers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,209 @@
+/* Gradients against central differences of the loss, for every layer on every kernel set. Forward
+ * arithmetic is in float, so differences are good to three digits or so; errors in a gradient's
+ * formula are larger. Where a step crosses a kink (another element becomes the largest, a sign
+ * changes) there is nothing to compare: slopes over two steps differ, and the element is left out.
+ */
+#include "nn/fixture.h"
+
+#define DATA "layer { name: 'data' type: 'Input' top: 'data' top: 'label' }\n"
+#define LOSS(bottom)                                                \
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: '" bottom \
+    "' bottom: 'label' top: 'loss' }\n"
+#define INNER(name, bottom, outputs)                                                   \
+    "layer { name: '" name "' type: 'InnerProduct' bottom: '" bottom "' top: '" name   \
+    "' inner_product_param { num_output: " outputs " weight_filler { type: 'xavier' }" \
+    " bias_filler { type: 'uniform' min: -0.5 max: 0.5 } } }\n"
+#define CONV(name, bottom, outputs, fields)                                                     \
+    "layer { name: '" name "' type: 'Convolution' bottom: '" bottom "' top: '" name             \
+    "' convolution_param { num_output: " outputs " weight_filler { type: 'gaussian' std: 0.4 }" \
+    " bias_filler { type: 'uniform' min: -0.5 max: 0.5 } " fields " } }\n"
+#define POOL(name, bottom, fields)                                              \
+    "layer { name: '" name "' type: 'Pooling' bottom: '" bottom "' top: '" name \
+    "' pooling_param { " fields " } }\n"
+#define LAYER(name, type, bottom, top, fields) \
+    "layer { name: '" name "' type: '" type "' bottom: '" bottom "' top: '" top "' " fields " }\n"
+
+static const struct {
+    enum { SMOOTH, KINKED } kind;
+    const char *what, *net;
+} cases[] = {
+    {SMOOTH, "inner", DATA INNER("ip", "data", "5") LOSS("ip")},
+    {SMOOTH, "inner on inner", DATA INNER("a", "data", "6") INNER("ip", "a", "5") LOSS("ip")},
+    {SMOOTH, "inner without bias",
+     DATA "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' inner_product_param { "
+          "num_output: 5 bias_term: false weight_filler { type: 'xavier' } } }" LOSS("ip")},
+    {SMOOTH, "conv",
+     DATA CONV("conv", "data", "3", "kernel_size: 3") INNER("ip", "conv", "5") LOSS("ip")},
+    {SMOOTH, "conv with stride and padding",
+     DATA CONV("conv", "data", "3", "kernel_h: 3 kernel_w: 2 stride_h: 2 stride_w: 1 pad: 1")
+         INNER("ip", "conv", "5") LOSS("ip")},
+    {SMOOTH, "conv on conv",
+     DATA CONV("c1", "data", "4", "kernel_size: 3")
+         CONV("c2", "c1", "3", "kernel_size: 2 stride: 2 bias_term: false") INNER("ip", "c2", "5")
+             LOSS("ip")},
+    {KINKED, "max pooling",
+     DATA CONV("conv", "data", "3", "kernel_size: 2")
+         POOL("pool", "conv", "kernel_size: 2 stride: 2") INNER("ip", "pool", "5") LOSS("ip")},
+    {KINKED, "max pooling, windows that overlap",
+     DATA CONV("conv", "data", "3", "kernel_size: 2") POOL(
+         "pool", "conv", "kernel_size: 3 stride: 2 pad: 1") INNER("ip", "pool", "5") LOSS("ip")},
+    {SMOOTH, "average pooling",
+     DATA CONV("conv", "data", "3", "kernel_size: 2")
+         POOL("pool", "conv", "pool: AVE kernel_size: 3 stride: 2 pad: 1") INNER("ip", "pool", "5")
+             LOSS("ip")},
+    {SMOOTH, "global pooling",
+     DATA CONV("conv", "data", "5", "kernel_size: 2")
+         POOL("pool", "conv", "pool: AVE global_pooling: true") LOSS("pool")},
+    {KINKED, "relu",
+     DATA INNER("a", "data", "8") LAYER("r", "ReLU", "a", "r", "") INNER("ip", "r", "5")
+         LOSS("ip")},
+    {KINKED, "relu in place on an image",
+     DATA CONV("conv", "data", "3", "kernel_size: 3") LAYER("r", "ReLU", "conv", "conv", "")
+         INNER("ip", "conv", "5") LOSS("ip")},
+    {KINKED, "leaky relu",
+     DATA INNER("a", "data", "8") LAYER("r", "ReLU", "a", "a", "relu_param { negative_slope: 0.3 }")
+         INNER("ip", "a", "5") LOSS("ip")},
+    {SMOOTH, "dropout",
+     DATA CONV("conv", "data", "4", "kernel_size: 3") LAYER("d", "Dropout", "conv", "d", "")
+         INNER("ip", "d", "5") LOSS("ip")},
+    {KINKED, "relu and dropout in place",
+     DATA INNER("a", "data", "9") LAYER("r", "ReLU", "a", "a", "")
+         LAYER("d", "Dropout", "a", "a", "dropout_param { dropout_ratio: 0.3 }")
+             INNER("ip", "a", "5") LOSS("ip")},
+    {SMOOTH, "softmax",
+     DATA INNER("a", "data", "6") LAYER("p", "Softmax", "a", "p", "") INNER("ip", "p", "5")
+         LOSS("ip")},
+    {SMOOTH, "weighted loss",
+     DATA INNER("ip", "data", "5") "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' "
+                                   "bottom: 'label' top: 'loss' loss_weight: 2.5 }"},
+    {KINKED, "three users of one blob",
+     DATA CONV("conv", "data", "3", "kernel_size: 3") INNER("ip", "conv", "5") LOSS("ip")
+         POOL("p", "conv", "pool: AVE kernel_size: 2") INNER("iq", "p", "5")
+             LAYER("m", "SoftmaxWithLoss", "iq", "m", "bottom: 'label'")
+                 LAYER("r", "ReLU", "conv", "conv", "") INNER("ir", "conv", "5")
+                     LAYER("n", "SoftmaxWithLoss", "ir", "n", "bottom: 'label'")},
+    {SMOOTH, "a branch without a loss",
+     DATA INNER("a", "data", "6") INNER("ip", "a", "5") LOSS("ip")
+         LAYER("p", "Softmax", "a", "p", "")},
+};
+
+static double loss_at(struct fixture *f, size_t i, float value)
+{
+    float old = f->x.at[i];
+    f->x.at[i] = value;
+    double loss = fixture_forward(f).loss / (double)f->batch.count;
+    f->x.at[i] = old;
+    return loss;
+}
+
+static double slope(struct fixture *f, size_t i, float h)
+{
+    float x = f->x.at[i], above = x + h, below = x - h;
+    return (loss_at(f, i, above) - loss_at(f, i, below)) / ((double)above - (double)below);
+}
+
+/* Each segment's gradient, element by element; the norm of the error against that of the segment.
+ */
+static void check_elements(struct fixture *f, const char *what, bool kinked, const char *kernels)
+{
+    const struct segments *table = net_segments(f->net);
+    float h =
+        kinked ? 0x1p-10f : 0x1p-8f; /* short steps cross few kinks, long ones are less rough */
+    for (size_t k = 0; k < table->count; k++) {
+        const struct segment *segment = &table->at[k];
+        double error = 0.0, norm = 0.0;
+        size_t kinks = 0;
+        for (size_t i = segment->offset; i < segment->offset + segment->len; i++) {
+            double fine = slope(f, i, h), coarse = slope(f, i, 2.0f * h);
+            if (kinked && fabs(fine - coarse) > 5e-4) {
+                kinks++;
+                continue;
+            }
+            /* Two steps cancel the second-order error. */
+            double difference = (4.0 * fine - coarse) / 3.0, gradient = (double)f->dx.at[i];
+            error += (difference - gradient) * (difference - gradient);
+            norm += gradient * gradient;
+        }
+        if (!(sqrt(error) <= 2e-3 * sqrt(norm)) || norm == 0.0)
+            fail_msg("%s, %s, %s: error %g of %g", kernels, what, segment->name, sqrt(error),
+                     sqrt(norm));
+        if (2 * kinks > segment->len)
+            fail_msg("%s, %s, %s: %zu kinks", kernels, what, segment->name, kinks);
+    }
+}
+
+/* One random direction v over all of x at once: <dx, v>. */
+static void check_direction(struct fixture *f, const char *what, const char *kernels)
+{
+    size_t n = f->x.n;
+    float *x = arena_array(&f->arena, n, float), h = 0x1p-10f;
+    double expected = 0.0, loss[2], scale = 0.0;
+    memcpy(x, f->x.at, n * sizeof(float));
+    for (int side = 0; side < 2; side++) {
+        for (size_t i = 0; i < n; i++)
+            f->x.at[i] = x[i] + (side ? h : -h) * rng_normal(21, 3, i);
+        loss[side] = fixture_forward(f).loss / (double)f->batch.count;
+    }
+    memcpy(f->x.at, x, n * sizeof(float));
+    for (size_t i = 0; i < n; i++) {
+        expected += (double)f->dx.at[i] * (double)rng_normal(21, 3, i);
+        scale += (double)f->dx.at[i] * (double)f->dx.at[i];
+    }
+    double difference = (loss[1] - loss[0]) / (2.0 * (double)h);
+    if (!(fabs(difference - expected) <= 5e-3 * sqrt(scale)))
+        fail_msg("%s, %s: slope %g, gradient says %g", kernels, what, difference, expected);
+}
+
+static void test_gradients(void **state)
+{
+    const struct kernels *kernels = *state;
+    struct shape input = {3, {2, 7, 6}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture f;
+        fixture_open(&f, cases[i].net, PHASE_TRAIN, 3, input, kernels);
+        fixture_gradient(&f);
+        check_elements(&f, cases[i].what, cases[i].kind == KINKED, kernels->name);
+        check_direction(&f, cases[i].what, kernels->name);
+        fixture_close(&f);
+    }
+}
+
+/* What no loss depends on has no gradient, and what padding there is between segments stays zero.
+ */
+static void test_no_gradient_elsewhere(void **state)
+{
+    const struct kernels *kernels = *state;
+    struct shape input = {3, {2, 7, 6}};
+    struct fixture f;
+    fixture_open(
+        &f, DATA INNER("a", "data", "6") INNER("ip", "a", "5") LOSS("ip") INNER("idle", "a", "3"),
+        PHASE_TRAIN, 3, input, kernels);
+    fixture_gradient(&f);
+    const struct segments *table = net_segments(f.net);
+    size_t end = 0;
+    for (size_t k = 0; k < table->count; k++) {
+        const struct segment *segment = &table->at[k];
+        for (size_t i = end; i < segment->offset; i++)
+            assert_true(f.dx.at[i] == 0.0f);
+        for (size_t i = segment->offset; i < segment->offset + segment->len && k >= 4; i++)
+            assert_true(f.dx.at[i] == 0.0f);
+        end = segment->offset + segment->len;
+    }
+    assert_string_equal(table->at[4].name, "idle.0");
+    fixture_close(&f);
+}
+
+int main(void)
+{
+    struct CMUnitTest tests[] = {
+        {"gradients_ref", test_gradients, NULL, NULL, NULL},
+        {"gradients_dnnl", test_gradients, NULL, NULL, NULL},
+        {"no_gradient_elsewhere_ref", test_no_gradient_elsewhere, NULL, NULL, NULL},
+        {"no_gradient_elsewhere_dnnl", test_no_gradient_elsewhere, NULL, NULL, NULL},
+    };
+    for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++) {
+        const struct kernels *kernels = fixture_kernels[i % FIXTURE_KERNELS];
+        memcpy(&tests[i].initial_state, &kernels, sizeof kernels); /* drops a const */
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* A layer, as the folder sees it: one type a file, each filling a table `struct layer_ops`, listed
+ * in layers.c. A layer's object begins with `struct layer`; what a type adds follows it.
+ *
+ * The life of a net: graph.c makes layers and blobs from the message and calls each `setup` in
+ * order of the file; plan.c then decides who needs a gradient and gives every blob its memory;
+ * net.c runs forward and backward. Nothing of x may be kept between a forward and its backward but
+ * activations: learners take turns on one net. */
+#ifndef PL_NN_LAYER_H
+#define PL_NN_LAYER_H
+
+#include "nn/filler.h"
+#include "nn/net.h"
+
+enum { LAYER_PARAMS_MAX = 2 };
+
+struct layer;
+
+/* One version of a named array of floats: a layer that works in place makes a new version of its
+ * bottom's name. 4-D blobs lie in the kernel set's image layout, all others plain. */
+struct blob {
+    const char *name;
+    struct shape shape; /* canonical; outermost the planned batch, but for scalars */
+    enum layout layout;
+    size_t count; /* floats */
+    struct layer *maker;
+    size_t users;
+    struct blob *over; /* the blob whose memory (values and gradient) this one takes over */
+    bool is_labels;    /* class numbers from the data layer */
+    bool is_borrowed;  /* values may lie in the caller's batch: not to be written */
+    bool needs, leads; /* depends on parameters; a loss depends on it: both: has a gradient */
+    bool written;      /* during planning: some link writes the gradient */
+    float *at, *d;     /* values; gradient or NULL */
+};
+
+/* A bottom: how a layer uses a blob. */
+struct link {
+    struct blob *blob;
+    float *dx; /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
+    bool adds; /* dx is scratch, and net.c adds it to the blob's after backward */
+};
+
+struct layer_param {
+    size_t index, offset; /* in the segment table; in x and dx */
+    struct filler filler;
+};
+
+/* What forward and backward work on. */
+struct pass {
+    const float *x;
+    float *dx;                     /* backward only */
+    const struct net_batch *batch; /* forward only, as is result */
+    struct net_result *result;
+};
+
+/* What setup may use. */
+struct setup {
+    const struct net_options *options;
+    struct arena *arena;
+    struct segments *segments;
+};
+
+struct layer_ops {
+    /* Caffe's names for the type, NULL at the end. */
+    const char *const *types;
+
+    /* The sub-messages of LayerParameter that the type reads, NULL at the end; the graph refuses
+     * all others by name, so that nothing a user writes is silently without effect. */
+    const char *const *messages;
+
+    /* Bytes of the layer's object. */
+    size_t size;
+
+    /* May write its top over its bottom ("top" and "bottom" of one name). A layer whose backward
+     * reads its top says so, and nobody is then let write over that. */
+    bool in_place, reads_top;
+
+    /* Is the top a loss: where gradients come from. */
+    bool is_loss;
+
+    /* Check the number of bottoms and tops and every field of the type's message: each is honoured
+     * or refused by name. Infer and set the tops' shapes (layer_top), declare parameters in the
+     * segment table (layer_param), plan the op in setup->arena. Bottoms have their shapes and
+     * layouts by now, but no memory. layer->param is the message, borrowed during setup only.
+     * The graph puts the layer's name before messages of errors. */
+    int (*setup)(struct layer *layer, const struct setup *setup, struct err *err);
+
+    /* Tops from bottoms. Allocates nothing, cannot fail. */
+    void (*forward)(struct layer *layer, const struct pass *pass);
+
+    /* From the tops' gradients: write each wanted link's dx, add to the parameters' in pass->dx.
+     * Called only when some gradient is wanted. NULL when there can be none. */
+    void (*backward)(struct layer *layer, const struct pass *pass);
+};
+
+struct layer {
+    const struct layer_ops *ops;
+    const Caffe__LayerParameter *param; /* during setup only */
+    const char *name, *type;
+    size_t index; /* in the NetParameter, so the same in both phases */
+    struct link *bottom;
+    size_t n_bottom;
+    struct blob **top;
+    size_t n_top;
+    struct layer_param at[LAYER_PARAMS_MAX];
+    size_t n_at;
+    struct op *op;       /* released by net_free */
+    size_t buffer_bytes; /* of activations that are no blob */
+    double products;     /* multiply-adds of the forward matrix product */
+    bool runs_backward;
+};
+
+/* The type's table, or NULL. */
+const struct layer_ops *layer_find(const char *type);
+
+/* All types, "A, B, C", into `out`; returns `out`. */
+char *layer_types_text(char *out, size_t size);
+
+/* ERR_INPUT unless there are that many. */
+int layer_links(const struct layer *layer, size_t bottoms, size_t tops, struct err *err);
+
+/* ERR_INPUT unless the bottom is (N, C, H, W). `what` is the reader: "a convolution". */
+int layer_image(const struct layer *layer, const char *what, struct err *err);
+
+/* The first bottom seen as rows of C values: (N, C), or (N, C, 1, ..). */
+int layer_matrix(const struct layer *layer, struct shape *matrix, struct err *err);
+
+/* Caffe's `axis`, if set, must be 1, or its equal counted from the end. */
+int layer_axis(const struct layer *layer, const char *field, int32_t axis, struct err *err);
+
+/* Set a top's shape. ERR_INPUT when it is empty or too large. */
+int layer_top(struct layer *layer, size_t i, const struct shape *shape, enum layout layout,
+              struct err *err);
+
+/* Declare the layer's next blob of parameters, with the multipliers of its `param` entry. */
+int layer_param(struct layer *layer, const struct setup *setup, const struct shape *shape,
+                const char *field, const Caffe__FillerParameter *filler, struct err *err);
+
+/* Check that no more `param` entries are given than the layer has parameters. */
+int layer_params_done(const struct layer *layer, struct err *err);
+
+/* forward and backward of layers that are one op on bottom 0, top 0 and parameters (w, b). */
+void layer_op_forward(struct layer *layer, const struct pass *pass);
+void layer_op_backward(struct layer *layer, const struct pass *pass);
+
+#endif

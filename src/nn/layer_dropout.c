@@ -1,0 +1,108 @@
+/* Dropout: in training each element is zero with probability r, and the others grow by 1/(1-r); in
+ * test the identity. Whether an element stays is a pure function of (seed, epoch, record, layer,
+ * element in NCHW order): the same wherever in a batch, and on whatever machine, a record is. */
+#include "base/rng.h"
+#include "nn/layers.h"
+
+#include <math.h>
+#include <string.h>
+
+struct layer_dropout {
+    struct layer layer;
+    bool training;
+    uint64_t drop_below; /* r · 2^32 */
+    float scale;
+    uint8_t *keep; /* in the memory order of the blob; NULL in test */
+};
+
+static const char *const types[] = {"Dropout", NULL};
+static const char *const messages[] = {"dropout_param", NULL};
+
+static int setup(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    struct layer_dropout *self = (struct layer_dropout *)layer;
+    const Caffe__DropoutParameter *p = layer->param->dropout_param;
+    int rc = layer_links(layer, 1, 1, err);
+    if (rc != OK)
+        return rc;
+    double r = p ? (double)p->dropout_ratio : 0.5;
+    if (!(r >= 0.0 && r < 1.0))
+        return err_set(err, ERR_INPUT,
+                       "dropout_param.dropout_ratio: %g is out of range, 0 up to but not 1", r);
+    const struct blob *x = layer->bottom[0].blob;
+    if ((rc = layer_top(layer, 0, &x->shape, x->layout, err)) != OK ||
+        (rc = layer_params_done(layer, err)) != OK)
+        return rc;
+    self->training = setup->options->phase == PHASE_TRAIN;
+    self->drop_below = (uint64_t)(r * 0x1p32);
+    self->scale = (float)(1.0 / (1.0 - r));
+    if (!self->training)
+        return OK;
+    self->keep = arena_array(setup->arena, x->count, uint8_t);
+    if (!self->keep)
+        return err_set(err, ERR_NOMEM, "out of memory for a mask of %zu elements", x->count);
+    layer->buffer_bytes = x->count;
+    return OK;
+}
+
+/* The mask of one record: C channels of S pixels, drawn in canonical order, kept in `layout`. */
+static void draw(const struct layer_dropout *self, const struct net_batch *batch, uint64_t record,
+                 size_t C, size_t S, enum layout layout, uint8_t *keep)
+{
+    uint64_t key = rng_u64(batch->seed, RNG_DROPOUT, batch->epoch);
+    key = rng_u64(key, RNG_DROPOUT, record);
+    key = rng_u64(key, RNG_DROPOUT, self->layer.index);
+    uint32_t word[4] = {0};
+    size_t c = 0, s = 0;
+    for (size_t i = 0; i < C * S; i++) {
+        if (i % 4 == 0)
+            rng_block(key, RNG_DROPOUT, i / 4, word);
+        keep[layout == LAYOUT_NHWC ? s * C + c : i] = word[i % 4] >= self->drop_below;
+        if (++s == S) {
+            s = 0;
+            c++;
+        }
+    }
+}
+
+static void forward(struct layer *layer, const struct pass *pass)
+{
+    struct layer_dropout *self = (struct layer_dropout *)layer;
+    const struct net_batch *batch = pass->batch;
+    const struct blob *x = layer->bottom[0].blob;
+    struct blob *y = layer->top[0];
+    if (!self->training) {
+        if (y->at != x->at)
+            memcpy(y->at, x->at, x->count * sizeof(float));
+        return;
+    }
+    size_t floats = x->count / x->shape.dim[0];
+    size_t C = x->shape.n > 1 ? x->shape.dim[1] : 1;
+    for (size_t n = 0; n < x->shape.dim[0]; n++) {
+        /* Places that hold no record (a batch that is not full) may get any mask. */
+        uint64_t record = n < batch->count && batch->records ? batch->records[n] : n;
+        draw(self, batch, record, C, floats / C, x->layout, self->keep + n * floats);
+    }
+    for (size_t i = 0; i < x->count; i++)
+        y->at[i] = self->keep[i] ? x->at[i] * self->scale : 0.0f;
+}
+
+static void backward(struct layer *layer, const struct pass *pass)
+{
+    (void)pass;
+    const struct layer_dropout *self = (const struct layer_dropout *)layer;
+    const float *dy = layer->top[0]->d;
+    float *dx = layer->bottom[0].dx;
+    for (size_t i = 0; i < layer->top[0]->count; i++)
+        dx[i] = self->keep[i] ? dy[i] * self->scale : 0.0f;
+}
+
+const struct layer_ops layer_dropout = {
+    .types = types,
+    .messages = messages,
+    .size = sizeof(struct layer_dropout),
+    .in_place = true,
+    .setup = setup,
+    .forward = forward,
+    .backward = backward,
+};

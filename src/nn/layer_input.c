@@ -1,0 +1,169 @@
+/* Data enters the net: tops are the records' values and, second, their labels. All of Caffe's data
+ * layers come down to this one: where records come from is the data folder's business, so the
+ * fields that say so are accepted here and read there. */
+#include "base/fault.h"
+#include "nn/layers.h"
+
+#include <string.h>
+
+struct layer_input {
+    struct layer layer;
+    float *own; /* room for a batch that needs another layout, or to be filled up */
+};
+
+static const char *const types[] = {"Data", "HDF5Data", "ImageData", "Input", "MemoryData", NULL};
+static const char *const messages[] = {"input_param", "data_param", "transform_param", NULL};
+
+/* The shape of one record that the message states for top i; n = 0 when it states none. */
+static int stated(const struct layer *layer, size_t i, struct shape *out, struct err *err)
+{
+    const Caffe__InputParameter *param = layer->param->input_param;
+    *out = (struct shape){0};
+    if (!param || param->n_shape == 0)
+        return OK;
+    if (param->n_shape != 1 && param->n_shape != layer->n_top)
+        return err_set(err, ERR_INPUT, "input_param: %zu shapes for %zu tops", param->n_shape,
+                       layer->n_top);
+    const Caffe__BlobShape *shape = param->shape[param->n_shape == 1 ? 0 : i];
+    if (shape->n_dim < 1 || shape->n_dim > SHAPE_DIMS_MAX)
+        return err_set(err, ERR_INPUT, "input_param: %zu dimensions, 1 to %d allowed", shape->n_dim,
+                       SHAPE_DIMS_MAX);
+    for (size_t k = 0; k < shape->n_dim; k++)
+        if (shape->dim[k] <= 0 || shape->dim[k] > INT32_MAX)
+            return err_set(err, ERR_INPUT, "input_param: dimension %lld is out of range",
+                           (long long)shape->dim[k]);
+    out->n = shape->n_dim - 1;
+    for (size_t k = 0; k < out->n; k++)
+        out->dim[k] = (size_t)shape->dim[k + 1];
+    return OK;
+}
+
+/* A batch of records; the first dimension in the file is another's batch size and does not count.
+ */
+static int batched(const struct shape *record, size_t N, struct shape *out, struct err *err)
+{
+    if (record->n + 1 > SHAPE_DIMS_MAX)
+        return err_set(err, ERR_INPUT, "records have %zu dimensions, at most %d", record->n,
+                       SHAPE_DIMS_MAX - 1);
+    *out = (struct shape){.n = record->n + 1, .dim = {N}};
+    memcpy(out->dim + 1, record->dim, record->n * sizeof record->dim[0]);
+    return OK;
+}
+
+static int setup_data(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    struct layer_input *self = (struct layer_input *)layer;
+    const struct shape *given = &setup->options->input;
+    struct shape record, shape;
+    int rc = stated(layer, 0, &record, err);
+    if (rc != OK)
+        return rc;
+    if (record.n == 0)
+        record = *given;
+    char a[128], b[128];
+    if (record.n == 0)
+        return err_set(err, ERR_INPUT, "no shape is stated, and no data to take it from");
+    if (given->n > 0 && shape_count(given) != shape_count(&record))
+        return err_set(err, ERR_INPUT, "records are %s, but the data's are %s",
+                       shape_text(&record, a, sizeof a), shape_text(given, b, sizeof b));
+    rc = batched(&record, setup->options->batch, &shape, err);
+    if (rc != OK)
+        return rc;
+    enum layout layout = shape.n == 4 ? setup->options->kernels->image_layout : LAYOUT_PLAIN;
+    rc = layer_top(layer, 0, &shape, layout, err);
+    if (rc != OK)
+        return rc;
+    layer->top[0]->is_borrowed = true;
+    self->own = arena_array(setup->arena, layer->top[0]->count, float);
+    if (!self->own)
+        return err_set(err, ERR_NOMEM, "out of memory for a batch of %s",
+                       shape_text(&shape, a, sizeof a));
+    layer->top[0]->at = self->own;
+    layer->buffer_bytes = layer->top[0]->count * sizeof(float);
+    return OK;
+}
+
+static int setup_labels(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    struct blob *labels = layer->top[1];
+    struct shape record = {0}, shape = {1, {setup->options->batch}};
+    const Caffe__InputParameter *param = layer->param->input_param;
+    if (param && param->n_shape > 1) {
+        int rc = stated(layer, 1, &record, err);
+        if (rc != OK)
+            return rc;
+    }
+    char text[128];
+    if (shape_count(&record) != 1)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "label \"%.64s\" of a record is %s; one class number is supported",
+                       labels->name, shape_text(&record, text, sizeof text));
+    labels->is_labels = true;
+    return layer_top(layer, 1, &shape, LAYOUT_PLAIN, err);
+}
+
+static int setup(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    if (layer->n_bottom > 0 || layer->n_top < 1 || layer->n_top > 2)
+        return err_set(err, ERR_INPUT,
+                       "type \"%s\" takes no bottom and makes data and, if wanted, a label",
+                       layer->type);
+    int rc = setup_data(layer, setup, err);
+    if (rc == OK && layer->n_top > 1)
+        rc = setup_labels(layer, setup, err);
+    return rc;
+}
+
+/* Not finite: all bits of the exponent are set. Written so that it vectorises. */
+static bool finite(const float *x, size_t n)
+{
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &x[i], sizeof bits);
+        bad |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return !bad;
+}
+
+static void forward_data(struct layer_input *self, const struct net_batch *batch)
+{
+    struct blob *y = self->layer.top[0];
+    size_t N = y->shape.dim[0], floats = y->count / N, n = batch->count * floats;
+    PL_ASSERT(batch->data && finite(batch->data, n));
+    /* One channel, or one pixel: both layouts are the same memory. */
+    bool same = y->layout == LAYOUT_PLAIN || y->shape.dim[1] == 1 || floats == y->shape.dim[1];
+    if (same && batch->count == N) {
+        y->at = (float *)(uintptr_t)batch->data; /* read only from here on: is_borrowed */
+        return;
+    }
+    y->at = self->own;
+    if (same) {
+        memcpy(self->own, batch->data, n * sizeof(float));
+    } else {
+        struct shape shape = y->shape;
+        shape.dim[0] = batch->count;
+        kernels_reorder(&shape, LAYOUT_PLAIN, batch->data, y->layout, self->own);
+    }
+    memset(self->own + n, 0, (y->count - n) * sizeof(float));
+}
+
+static void forward(struct layer *layer, const struct pass *pass)
+{
+    const struct net_batch *batch = pass->batch;
+    forward_data((struct layer_input *)layer, batch);
+    if (layer->n_top < 2)
+        return;
+    struct blob *labels = layer->top[1];
+    PL_ASSERT(batch->labels || labels->users == 0);
+    for (size_t i = 0; i < labels->count; i++)
+        labels->at[i] = batch->labels && i < batch->count ? (float)batch->labels[i] : 0.0f;
+}
+
+const struct layer_ops layer_input = {
+    .types = types,
+    .messages = messages,
+    .size = sizeof(struct layer_input),
+    .setup = setup,
+    .forward = forward,
+};

@@ -1,0 +1,121 @@
+/* Pooling: the largest value, or the mean, of each window. The output's size rounds up as in Caffe,
+ * unless round_mode says FLOOR; a window that would begin past the image is left out. */
+#include "nn/layers.h"
+#include "nn/window.h"
+
+static const char *const types[] = {"Pooling", NULL};
+static const char *const messages[] = {"pooling_param", NULL};
+
+static int read_global(const Caffe__PoolingParameter *p, struct pool_spec *spec, struct err *err)
+{
+    if (p->has_kernel_size || p->has_kernel_h || p->has_kernel_w)
+        return err_set(err, ERR_INPUT, "global_pooling takes no kernel size");
+    if (p->stride != 1 || p->has_stride_h || p->has_stride_w || p->pad != 0 || p->pad_h != 0 ||
+        p->pad_w != 0)
+        return err_set(err, ERR_INPUT, "global_pooling takes no stride and no pad");
+    spec->kernel_h = spec->x.dim[2];
+    spec->kernel_w = spec->x.dim[3];
+    spec->stride_h = spec->stride_w = 1;
+    return OK;
+}
+
+static int read_window(const Caffe__PoolingParameter *p, struct pool_spec *spec, struct err *err)
+{
+    if (p->global_pooling)
+        return read_global(p, spec, err);
+    struct window_field kernel = {"kernel_size",
+                                  p->has_kernel_size ? 1 : 0,
+                                  &p->kernel_size,
+                                  p->has_kernel_h,
+                                  p->has_kernel_w,
+                                  p->kernel_h,
+                                  p->kernel_w,
+                                  0,
+                                  1};
+    struct window_field stride = {"stride",
+                                  p->has_stride ? 1 : 0,
+                                  &p->stride,
+                                  p->has_stride_h,
+                                  p->has_stride_w,
+                                  p->stride_h,
+                                  p->stride_w,
+                                  1,
+                                  1};
+    struct window_field pad = {
+        "pad", p->has_pad ? 1 : 0, &p->pad, p->has_pad_h, p->has_pad_w, p->pad_h, p->pad_w, 0, 0};
+    int rc = window_read(&kernel, &spec->kernel_h, &spec->kernel_w, err);
+    if (rc == OK)
+        rc = window_read(&stride, &spec->stride_h, &spec->stride_w, err);
+    if (rc == OK)
+        rc = window_read(&pad, &spec->pad_h, &spec->pad_w, err);
+    if (rc != OK)
+        return rc;
+    if (spec->pad_h >= spec->kernel_h || spec->pad_w >= spec->kernel_w)
+        return err_set(err, ERR_INPUT, "pad, %zux%zu, must be smaller than the window, %zux%zu",
+                       spec->pad_h, spec->pad_w, spec->kernel_h, spec->kernel_w);
+    return OK;
+}
+
+/* Windows along one dimension of `size` pixels. */
+static size_t windows(size_t size, size_t kernel, size_t stride, size_t pad, bool round_up)
+{
+    size_t room = size + 2 * pad - kernel;
+    size_t n = (round_up ? (room + stride - 1) / stride : room / stride) + 1;
+    while ((n - 1) * stride >= size + pad)
+        n--;
+    return n;
+}
+
+static int infer(const struct layer *layer, const Caffe__PoolingParameter *p,
+                 struct pool_spec *spec, struct err *err)
+{
+    size_t H = spec->x.dim[2], W = spec->x.dim[3];
+    char text[128];
+    if (spec->kernel_h > H + 2 * spec->pad_h || spec->kernel_w > W + 2 * spec->pad_w)
+        return err_set(err, ERR_INPUT,
+                       "the window, %zux%zu, is larger than the padded image, %zux%zu (bottom "
+                       "\"%.64s\" is %s)",
+                       spec->kernel_h, spec->kernel_w, H + 2 * spec->pad_h, W + 2 * spec->pad_w,
+                       layer->bottom[0].blob->name, shape_text(&spec->x, text, sizeof text));
+    bool up = p->round_mode == CAFFE__POOLING_PARAMETER__ROUND_MODE__CEIL;
+    spec->y = (struct shape){4,
+                             {spec->x.dim[0], spec->x.dim[1],
+                              windows(H, spec->kernel_h, spec->stride_h, spec->pad_h, up),
+                              windows(W, spec->kernel_w, spec->stride_w, spec->pad_w, up)}};
+    return OK;
+}
+
+static int setup(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    const struct net_options *options = setup->options;
+    const Caffe__PoolingParameter *p = layer->param->pooling_param;
+    int rc = layer_links(layer, 1, 1, err);
+    if (rc == OK)
+        rc = layer_image(layer, "pooling", err);
+    if (rc != OK)
+        return rc;
+    if (!p)
+        return err_set(err, ERR_INPUT, "pooling_param is missing");
+    struct pool_spec spec = {.kind = POOL_MAX, .x = layer->bottom[0].blob->shape};
+    if (p->pool == CAFFE__POOLING_PARAMETER__POOL_METHOD__AVE)
+        spec.kind = POOL_AVERAGE;
+    else if (p->pool != CAFFE__POOLING_PARAMETER__POOL_METHOD__MAX)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "pooling_param.pool: STOCHASTIC is not supported; supported: MAX, AVE");
+    if ((rc = read_window(p, &spec, err)) != OK || (rc = infer(layer, p, &spec, err)) != OK ||
+        (rc = layer_top(layer, 0, &spec.y, options->kernels->image_layout, err)) != OK ||
+        (rc = layer_params_done(layer, err)) != OK)
+        return rc;
+    return options->kernels->pool(&spec, options->phase == PHASE_TRAIN, setup->arena, &layer->op,
+                                  err);
+}
+
+const struct layer_ops layer_pool = {
+    .types = types,
+    .messages = messages,
+    .size = sizeof(struct layer),
+    .reads_top = true, /* a kernel set may find the largest again by comparing */
+    .setup = setup,
+    .forward = layer_op_forward,
+    .backward = layer_op_backward,
+};

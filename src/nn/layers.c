@@ -1,0 +1,31 @@
+#include "nn/layers.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* By name, as error messages list them. */
+static const struct layer_ops *const all[] = {
+    &layer_accuracy, &layer_conv, &layer_input,   &layer_dropout,      &layer_inner,
+    &layer_pool,     &layer_relu, &layer_softmax, &layer_softmax_loss,
+};
+
+enum { LAYERS = sizeof all / sizeof all[0] };
+
+const struct layer_ops *layer_find(const char *type)
+{
+    for (size_t i = 0; i < LAYERS; i++)
+        for (const char *const *name = all[i]->types; *name; name++)
+            if (strcmp(type, *name) == 0)
+                return all[i];
+    return NULL;
+}
+
+char *layer_types_text(char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < LAYERS; i++)
+        for (const char *const *name = all[i]->types; *name && used < size; name++)
+            used += (size_t)snprintf(out + used, size - used, "%s%s", used ? ", " : "", *name);
+    return out;
+}

@@ -1,0 +1,158 @@
+#include "nn/net.h"
+
+#include "base/fault.h"
+#include "nn/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int net_create(const Caffe__NetParameter *param, const struct net_options *options,
+               struct net **out, struct err *err)
+{
+    PL_ASSERT(options->kernels);
+    if (options->batch == 0)
+        return err_set(err, ERR_INPUT, "net: a batch must have at least one record");
+    struct net *net = calloc(1, sizeof *net);
+    if (!net)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    arena_init(&net->arena);
+    net->phase = options->phase;
+    net->N = options->batch;
+    int rc = graph_build(net, param, options, err);
+    if (rc == OK)
+        rc = plan_make(net, err);
+    if (rc != OK) {
+        net_free(net);
+        return rc;
+    }
+    *out = net;
+    return OK;
+}
+
+void net_free(struct net *net)
+{
+    if (!net)
+        return;
+    for (size_t i = 0; i < net->n_layers; i++)
+        op_release(net->layer[i]->op);
+    arena_release(&net->arena);
+    free(net);
+}
+
+const struct segments *net_segments(const struct net *net)
+{
+    return &net->segments;
+}
+
+const struct segments *net_state_segments(const struct net *net)
+{
+    return &net->states;
+}
+
+void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s)
+{
+    PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
+    vec_fill(x, vec_all(x), 0.0f);
+    vec_fill(s, vec_all(s), 0.0f);
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        for (size_t k = 0; k < layer->n_at; k++) {
+            const struct layer_param *p = &layer->at[k];
+            const struct segment *segment = &net->segments.at[p->index];
+            filler_fill(&p->filler, seed, p->index, x->at + segment->offset, segment->len);
+        }
+    }
+}
+
+void net_forward(struct net *net, const struct vec *x, struct vec *s, const struct net_batch *batch,
+                 struct net_result *result)
+{
+    PL_ASSERT(batch->count >= 1 && batch->count <= net->N);
+    PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
+    struct net_result sum = {.count = batch->count};
+    struct pass pass = {.x = x->at, .batch = batch, .result = &sum};
+    for (size_t i = 0; i < net->n_layers; i++)
+        net->layer[i]->ops->forward(net->layer[i], &pass);
+    net->count = batch->count;
+    *result = sum;
+}
+
+static void add_scratch(const struct layer *layer)
+{
+    for (size_t k = 0; k < layer->n_bottom; k++) {
+        const struct link *link = &layer->bottom[k];
+        if (link->adds)
+            vec_host_add(link->blob->d, link->dx, link->blob->count);
+    }
+}
+
+void net_backward(struct net *net, const struct vec *x, struct vec *dx)
+{
+    PL_ASSERT(net->phase == PHASE_TRAIN && net->count > 0);
+    PL_ASSERT(x->n >= net->segments.total && dx->n >= net->segments.total);
+    struct pass pass = {.x = x->at, .dx = dx->at};
+    for (size_t i = net->n_layers; i-- > 0;) {
+        struct layer *layer = net->layer[i];
+        if (!layer->runs_backward)
+            continue;
+        layer->ops->backward(layer, &pass);
+        add_scratch(layer);
+    }
+}
+
+size_t net_blob(const struct net *net, const char *name, float *out, size_t size,
+                struct shape *shape)
+{
+    const struct blob *blob = NULL;
+    for (size_t i = 0; i < net->n_blobs; i++)
+        if (strcmp(net->blob[i]->name, name) == 0)
+            blob = net->blob[i];
+    if (!blob)
+        return 0;
+    struct shape actual = blob->shape;
+    if (actual.n > 0 && net->count > 0)
+        actual.dim[0] = net->count;
+    size_t n = shape_count(&actual);
+    if (shape)
+        *shape = actual;
+    if (size < n)
+        return n;
+    if (blob->layout == LAYOUT_PLAIN)
+        memcpy(out, blob->at, n * sizeof(float));
+    else
+        kernels_reorder(&actual, blob->layout, blob->at, LAYOUT_PLAIN, out);
+    return n;
+}
+
+struct net_memory net_memory(const struct net *net)
+{
+    return net->memory;
+}
+
+double net_flops(const struct net *net)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        double times = 1.0;
+        if (layer->runs_backward)
+            times += blob_has_gradient(layer->bottom[0].blob) ? 2.0 : 1.0;
+        if (layer->products > 0.0)
+            sum += 2.0 * times * layer->products;
+    }
+    return sum;
+}
+
+size_t net_classes(const struct net *net)
+{
+    size_t classes = 0;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        if (!layer->ops->is_loss)
+            continue;
+        size_t C = layer->bottom[0].blob->shape.dim[1];
+        if (classes == 0 || C < classes)
+            classes = C;
+    }
+    return classes;
+}
