@@ -1,0 +1,38 @@
+#include "data/sampler.h"
+
+#include "base/fault.h"
+#include "base/rng.h"
+
+/* Four rounds make a Feistel network over large halves look random (Luby and Rackoff, 1988); the
+ * halves of a small set are a bit or two wide and need more. */
+enum { ROUNDS = 8 };
+
+/* One pass over [0, 4^half): a permutation whatever the round function returns. */
+static uint64_t feistel(uint64_t key, unsigned half, uint64_t v)
+{
+    uint64_t mask = ((uint64_t)1 << half) - 1;
+    uint64_t left = v >> half, right = v & mask;
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        uint64_t mixed = rng_u64(key, RNG_ORDER, round << 32 | right);
+        uint64_t next = left ^ (mixed & mask);
+        left = right;
+        right = next;
+    }
+    return left << half | right;
+}
+
+size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t place)
+{
+    PL_ASSERT(place < sampler->n);
+    unsigned half = 0;
+    while (half < 32 && ((uint64_t)sampler->n - 1) >> 2 * half)
+        half++;
+    uint64_t key = rng_u64(sampler->seed, RNG_ORDER, epoch);
+    /* The walk follows a cycle that holds `place` itself, so it ends; fewer than four steps on
+     * average, since n is more than a quarter of the network's range. */
+    uint64_t v = place;
+    do
+        v = feistel(key, half, v);
+    while (v >= sampler->n);
+    return (size_t)v;
+}

@@ -1,0 +1,175 @@
+#include "data/source_idx.h"
+
+#include "base/bytes.h"
+#include "base/file.h"
+#include "base/hash.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+enum {
+    MAGIC_IMAGES = 0x803,
+    MAGIC_LABELS = 0x801,
+    HEADER_IMAGES = 16,
+    HEADER_LABELS = 8,
+    SIDE_MAX = 16384,
+};
+
+/* Of the pixels of one file; a bound on what a few bytes of gzip can make us allocate. */
+static const size_t PIXELS_MAX = (size_t)1 << 32;
+
+struct source_idx {
+    struct source source; /* first: the ops get a pointer to it */
+    struct file_bytes images, labels;
+};
+
+static void idx_read(const struct source *source, size_t i, float *x, uint32_t *label)
+{
+    const struct source_idx *idx = (const struct source_idx *)source;
+    size_t HW = source->shape.dim[1] * source->shape.dim[2];
+    const uint8_t *pixel = idx->images.data + HEADER_IMAGES + i * HW;
+    for (size_t k = 0; k < HW; k++)
+        x[k] = (float)pixel[k];
+    *label = idx->labels.data[HEADER_LABELS + i];
+}
+
+static uint32_t idx_label(const struct source *source, size_t i)
+{
+    const struct source_idx *idx = (const struct source_idx *)source;
+    return idx->labels.data[HEADER_LABELS + i];
+}
+
+static void idx_close(struct source *source)
+{
+    struct source_idx *idx = (struct source_idx *)source;
+    file_release(&idx->images);
+    file_release(&idx->labels);
+    free(idx);
+}
+
+static const struct source_ops idx_ops = {
+    .kind = "idx",
+    .read = idx_read,
+    .label = idx_label,
+    .close = idx_close,
+};
+
+/* The first number tells what the file is; the header must be there whole. */
+static int check_magic(const char *path, const struct file_bytes *file, uint32_t want,
+                       size_t header, struct err *err)
+{
+    const char *kind = want == MAGIC_IMAGES ? "image" : "label";
+    if (file->len < 4)
+        return err_set(err, ERR_INPUT, "%s: not an IDX %s file (%zu bytes, too short for a magic)",
+                       path, kind, file->len);
+    uint32_t magic = bytes_be32(file->data);
+    if (magic != want) {
+        const char *found = magic == MAGIC_LABELS   ? ", an IDX label file"
+                            : magic == MAGIC_IMAGES ? ", an IDX image file"
+                                                    : "";
+        return err_set(err, ERR_INPUT, "%s: not an IDX %s file (magic 0x%08" PRIx32 "%s)", path,
+                       kind, magic, found);
+    }
+    if (file->len < header)
+        return err_set(err, ERR_INPUT, "%s: truncated: %zu bytes, an IDX %s header alone has %zu",
+                       path, file->len, kind, header);
+    return OK;
+}
+
+/* Header and data fill the file exactly. */
+static int check_length(const char *path, size_t len, size_t promised, struct err *err)
+{
+    if (len < promised)
+        return err_set(err, ERR_INPUT, "%s: truncated: %zu bytes, header promises %zu", path, len,
+                       promised);
+    if (len > promised)
+        return err_set(err, ERR_INPUT, "%s: %zu bytes too many: %zu, header promises %zu", path,
+                       len - promised, len, promised);
+    return OK;
+}
+
+static int check_images(const char *path, struct source_idx *idx, struct err *err)
+{
+    const struct file_bytes *file = &idx->images;
+    int rc = check_magic(path, file, MAGIC_IMAGES, HEADER_IMAGES, err);
+    if (rc != OK)
+        return rc;
+    size_t N = bytes_be32(file->data + 4);
+    size_t H = bytes_be32(file->data + 8), W = bytes_be32(file->data + 12);
+    if (N == 0)
+        return err_set(err, ERR_INPUT, "%s: holds 0 images", path);
+    if (H == 0 || W == 0 || H > SIDE_MAX || W > SIDE_MAX)
+        return err_set(err, ERR_INPUT, "%s: images of %zu x %zu pixels, expected 1 to %d a side",
+                       path, H, W, SIDE_MAX);
+    size_t pixels;
+    if (__builtin_mul_overflow(N, H * W, &pixels) || pixels > PIXELS_MAX)
+        return err_set(err, ERR_INPUT,
+                       "%s: %zu images of %zu x %zu pixels are more than the limit of %zu bytes",
+                       path, N, H, W, PIXELS_MAX);
+    rc = check_length(path, file->len, HEADER_IMAGES + pixels, err);
+    if (rc != OK)
+        return rc;
+    idx->source.count = N;
+    idx->source.shape = (struct shape){.n = 3, .dim = {1, H, W}};
+    return OK;
+}
+
+static int check_labels(const char *path, const char *images, struct source_idx *idx,
+                        struct err *err)
+{
+    const struct file_bytes *file = &idx->labels;
+    int rc = check_magic(path, file, MAGIC_LABELS, HEADER_LABELS, err);
+    if (rc != OK)
+        return rc;
+    size_t N = bytes_be32(file->data + 4);
+    if (N == 0)
+        return err_set(err, ERR_INPUT, "%s: holds 0 labels", path);
+    rc = check_length(path, file->len, HEADER_LABELS + N, err);
+    if (rc != OK)
+        return rc;
+    if (N != idx->source.count)
+        return err_set(err, ERR_INPUT, "%s: %zu labels for the %zu images of %s", path, N,
+                       idx->source.count, images);
+    uint32_t top = 0;
+    for (size_t i = 0; i < N; i++) {
+        uint32_t label = file->data[HEADER_LABELS + i];
+        top = label > top ? label : top;
+    }
+    idx->source.classes = top + 1;
+    return OK;
+}
+
+static int idx_load(const Paceline__Data__Idx *spec, struct source_idx *idx, struct err *err)
+{
+    int rc = file_read(spec->images, HEADER_IMAGES + PIXELS_MAX, &idx->images, err);
+    if (rc == OK)
+        rc = check_images(spec->images, idx, err);
+    if (rc == OK)
+        rc = file_read(spec->labels, HEADER_LABELS + (size_t)UINT32_MAX, &idx->labels, err);
+    if (rc == OK)
+        rc = check_labels(spec->labels, spec->images, idx, err);
+    if (rc != OK)
+        return rc;
+    idx->source.hash = hash_mix(hash_bytes(idx->images.data, idx->images.len),
+                                hash_bytes(idx->labels.data, idx->labels.len));
+    return OK;
+}
+
+int source_idx_open(const Paceline__Data__Idx *spec, struct source **out, struct err *err)
+{
+    if (!spec->images || !spec->images[0])
+        return err_set(err, ERR_INPUT, "data: idx.images is not set");
+    if (!spec->labels || !spec->labels[0])
+        return err_set(err, ERR_INPUT, "data: idx.labels is not set");
+    struct source_idx *idx = calloc(1, sizeof *idx);
+    if (!idx)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", spec->images);
+    idx->source.ops = &idx_ops;
+    int rc = idx_load(spec, idx, err);
+    if (rc != OK) {
+        idx_close(&idx->source);
+        return rc;
+    }
+    *out = &idx->source;
+    return OK;
+}

@@ -1,0 +1,16 @@
+/* The IDX format of MNIST and Fashion-MNIST: numbers big-endian, plain or gzip.
+ *
+ *   images   0x00000803 · count · rows · cols · count*rows*cols bytes, row-major
+ *   labels   0x00000801 · count · count bytes
+ *
+ * Both files are held in memory, unpacked. */
+#ifndef PL_DATA_SOURCE_IDX_H
+#define PL_DATA_SOURCE_IDX_H
+
+#include "data/source.h"
+
+/* Open both files; records are (1, rows, cols), classes is the largest label + 1.
+ * ERR_INPUT with file and numbers; ERR_NOMEM. */
+int source_idx_open(const Paceline__Data__Idx *spec, struct source **out, struct err *err);
+
+#endif
