@@ -1,0 +1,40 @@
+#define _GNU_SOURCE
+#include "real/real.h"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <time.h>
+
+static int64_t clock_now(struct world *w)
+{
+    (void)w;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * WORLD_SECOND + t.tv_nsec;
+}
+
+static int clock_work(struct world *w, const struct cost *cost)
+{
+    (void)w;
+    (void)cost;
+    return OK;
+}
+
+struct world *real_world(void)
+{
+    static const struct world_ops ops = {.now = clock_now, .work = clock_work};
+    static struct world world = {.ops = &ops};
+    return &world;
+}
+
+int real_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+uint64_t real_peak_bytes(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}

@@ -1,0 +1,77 @@
+#include "train/objectives.h"
+
+#include <math.h>
+
+void objectives_init(struct objectives *o, struct world *world, const Paceline__Job *job,
+                     const struct corpus *corpus, struct workspace *ws, const struct events *events,
+                     double step_seconds)
+{
+    *o = (struct objectives){
+        .job = job,
+        .corpus = corpus,
+        .ws = ws,
+        .world = world,
+        .events = events,
+        .batch_seconds = step_seconds / 3, /* forward only */
+        .best_error = INFINITY,
+    };
+}
+
+uint64_t objectives_every(const struct objectives *o, uint64_t samples)
+{
+    if (o->job->evaluate->has_every_exchanges)
+        return o->job->evaluate->every_exchanges;
+    uint64_t epoch = o->corpus->set[SET_TRAIN].count;
+    return samples < epoch ? (epoch + samples / 2) / samples : 1;
+}
+
+static int evaluate_set(struct objectives *o, enum corpus_set which, const struct vec *x,
+                        struct vec *s, uint64_t place, uint64_t step)
+{
+    const struct dataset *set = &o->corpus->set[which];
+    struct net_result sum = {0};
+    for (size_t first = 0; first < set->count; first += o->job->batch) {
+        size_t n = set->count - first < o->job->batch ? set->count - first : o->job->batch;
+        int rc = world_work(o->world, &(struct cost){o->batch_seconds});
+        if (rc != OK)
+            return rc;
+        workspace_evaluate(o->ws, set, first, n, x, s, &sum);
+    }
+    struct evaluation e = o->last[which] = evaluation_of(&sum);
+    cJSON *event = events_new(o->events, "eval");
+    cJSON_AddNumberToObject(event, "epoch",
+                            (double)place / (double)o->corpus->set[SET_TRAIN].count);
+    cJSON_AddNumberToObject(event, "step", (double)step);
+    cJSON_AddStringToObject(event, "set", corpus_set_name(which));
+    cJSON_AddNumberToObject(event, "error", e.error);
+    cJSON_AddNumberToObject(event, "loss", e.loss);
+    if (which == SET_TEST) {
+        cJSON_AddNumberToObject(event, "test_error", e.error);
+        cJSON_AddNumberToObject(event, "test_loss", e.loss);
+    }
+    events_emit(o->events, event);
+    return OK;
+}
+
+int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t place,
+                        uint64_t step)
+{
+    const Paceline__Stop *stop = o->job->stop;
+    bool reached = false;
+    for (enum corpus_set set = SET_VALIDATION; set <= SET_TEST; set++) {
+        if (o->corpus->set[set].count == 0)
+            continue;
+        int rc = evaluate_set(o, set, x, s, place, step);
+        if (rc != OK)
+            return rc;
+    }
+    double validation = o->corpus->set[SET_VALIDATION].count ? o->last[SET_VALIDATION].error
+                                                             : o->last[SET_TEST].error;
+    o->evaluated++;
+    o->best = validation < o->best_error;
+    if (o->best)
+        o->best_error = validation;
+    reached |= stop->has_validation_error && validation <= stop->validation_error;
+    reached |= stop->has_test_error && o->last[SET_TEST].error <= stop->test_error;
+    return reached ? ERR_STOP : OK;
+}

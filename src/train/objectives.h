@@ -1,0 +1,36 @@
+/* Objectives beside training: the joint model evaluated every so many exchanges, the best one
+ * remembered, and the stop rules that depend on an error. Whoever owns the joint model calls this,
+ * never a strategy. */
+#ifndef PL_TRAIN_OBJECTIVES_H
+#define PL_TRAIN_OBJECTIVES_H
+
+#include "learner/workspace.h"
+#include "train/events.h"
+
+struct objectives {
+    const Paceline__Job *job;
+    const struct corpus *corpus;
+    struct workspace *ws; /* its test net; not used by a learner while objectives run */
+    struct world *world;
+    const struct events *events;
+    double batch_seconds; /* what evaluating a batch costs a node with speed 1 */
+    struct evaluation last[SET_COUNT];
+    uint64_t evaluated; /* times */
+    double best_error;  /* lowest validation error yet (test error without validation) */
+    bool best;          /* the last evaluation was the best */
+};
+
+void objectives_init(struct objectives *o, struct world *world, const Paceline__Job *job,
+                     const struct corpus *corpus, struct workspace *ws, const struct events *events,
+                     double step_seconds);
+
+/* After which exchanges an evaluation is due; an exchange commits `samples` records. */
+uint64_t objectives_every(const struct objectives *o, uint64_t samples);
+
+/* Evaluate the validation and the test set on (x, s), with an `eval` event for each. `place` is
+ * where the run stands in the stream of records, `step` the steps of each worker.
+ * ERR_STOP when an error that `stop` asks for is reached, or what the world's work returns. */
+int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t place,
+                        uint64_t step);
+
+#endif
