@@ -1,0 +1,56 @@
+/* Paceline's library: one engine holds everything; several live side by side in one process.
+ *
+ * Every function that can fail returns a pl_status and leaves a message that names the thing and
+ * the place in pl_engine_error. An engine is used by one thread at a time, except where a function
+ * says otherwise. The library prints nothing, starts no process, and changes no setting of the
+ * process it lives in. */
+#ifndef PACELINE_ENGINE_H
+#define PACELINE_ENGINE_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum pl_status {
+    PL_OK = 0,
+    PL_ERR_TIMEOUT = -1, /* a deadline passed */
+    PL_ERR_STOP = -3,    /* ended because it was asked to */
+    PL_ERR_PEER = -30,   /* a peer is lost */
+    PL_ERR_INPUT = -60,  /* a file, job or value is bad */
+    PL_ERR_USAGE = -61,  /* a call, option or assignment is wrong */
+    PL_ERR_NOT_FOUND = -62,
+    PL_ERR_UNSUPPORTED = -63,
+    PL_ERR_NOMEM = -80,
+    PL_ERR_IO = -81,
+    PL_ERR_DIVERGED = -82, /* the loss is no longer a number */
+    PL_ERR_BUG = -99,      /* our mistake; the engine is poisoned */
+} pl_status;
+
+typedef enum pl_log_level { PL_LOG_DEBUG, PL_LOG_INFO, PL_LOG_WARN, PL_LOG_ERROR } pl_log_level;
+
+typedef struct pl_engine pl_engine;
+
+typedef struct pl_engine_options {
+    /* A line of log, without newline; may be called from any of the engine's threads. NULL: silent.
+     */
+    void (*log)(void *user, pl_log_level level, const char *line);
+    void *user;
+    pl_log_level log_level;
+} pl_engine_options;
+
+/* `options` may be NULL and is copied. PL_ERR_NOMEM. */
+int pl_engine_create(const pl_engine_options *options, pl_engine **out);
+
+/* Everything made from the engine must have been freed. NULL is allowed. */
+void pl_engine_destroy(pl_engine *engine);
+
+/* Message of the last call on this engine that failed; valid until the next call. */
+const char *pl_engine_error(const pl_engine *engine);
+
+/* "0.1.0" */
+const char *pl_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,36 @@
+/* A job: what to train, on what, how, and when to stop (docs and proto/job.proto list the fields).
+ */
+#ifndef PACELINE_JOB_H
+#define PACELINE_JOB_H
+
+#include "paceline/engine.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_job pl_job;
+
+/* Read a job file (protobuf text). Paths in it count from its folder. PL_ERR_INPUT with
+ * file:line:column. */
+int pl_job_load(pl_engine *engine, const char *path, pl_job **out);
+
+/* An empty job, to be filled by pl_job_set and pl_job_set_data; paths count from the working
+ * directory. */
+int pl_job_create(pl_engine *engine, pl_job **out);
+void pl_job_free(pl_job *job);
+
+/* Replace the strategy by the defaults of the one named. PL_ERR_USAGE naming those there are. */
+int pl_job_set_strategy(pl_job *job, const char *name);
+
+/* Set one field: "stop.epochs=2". PL_ERR_USAGE. */
+int pl_job_set(pl_job *job, const char *assignment);
+
+/* Replace the training or the test data by a SPEC: KIND:PATH[?scale=…&mean=…]. PL_ERR_USAGE. */
+int pl_job_set_train_data(pl_job *job, const char *spec);
+int pl_job_set_test_data(pl_job *job, const char *spec);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,59 @@
+#include "api/api.h"
+
+#include <stdlib.h>
+
+#define SAME(name) _Static_assert((int)PL_##name == (int)name, "public status codes are ours")
+SAME(OK);
+SAME(ERR_TIMEOUT);
+SAME(ERR_STOP);
+SAME(ERR_PEER);
+SAME(ERR_INPUT);
+SAME(ERR_USAGE);
+SAME(ERR_NOT_FOUND);
+SAME(ERR_UNSUPPORTED);
+SAME(ERR_NOMEM);
+SAME(ERR_IO);
+SAME(ERR_DIVERGED);
+SAME(ERR_BUG);
+_Static_assert((int)PL_LOG_ERROR == (int)LOG_ERROR, "public log levels are ours");
+
+/* The public callback takes the public enum; the cast of the level is all there is between. */
+static void forward_log(void *user, enum log_level level, const char *line)
+{
+    const pl_engine_options *options = user;
+    options->log(options->user, (pl_log_level)level, line);
+}
+
+struct engine_memory {
+    pl_engine engine;
+    pl_engine_options options;
+};
+
+int pl_engine_create(const pl_engine_options *options, pl_engine **out)
+{
+    struct engine_memory *memory = calloc(1, sizeof *memory);
+    if (!memory)
+        return ERR_NOMEM;
+    if (options && options->log) {
+        memory->options = *options;
+        memory->engine.log =
+            (struct logger){forward_log, &memory->options, (enum log_level)options->log_level};
+    }
+    *out = &memory->engine;
+    return OK;
+}
+
+void pl_engine_destroy(pl_engine *engine)
+{
+    free(engine); /* the first member of engine_memory */
+}
+
+const char *pl_engine_error(const pl_engine *engine)
+{
+    return engine->error.text;
+}
+
+const char *pl_version(void)
+{
+    return "0.1.0";
+}

@@ -1,0 +1,94 @@
+#include "cli/job_options.h"
+#include "paceline/bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct bench_arguments {
+    struct job_options job;
+    const char *batch, *steps;
+    bool json, emit;
+};
+
+static const struct option bench_options[] = {
+    JOB_OPTIONS(struct bench_arguments),
+    {"batch", OPTION_TEXT, "B", "records a step", offsetof(struct bench_arguments, batch)},
+    {"steps", OPTION_TEXT, "N", "timed steps (200)", offsetof(struct bench_arguments, steps)},
+    {"emit", OPTION_FLAG, NULL, "print the line step_seconds for a cluster file",
+     offsetof(struct bench_arguments, emit)},
+    {"json", OPTION_FLAG, NULL, "print the result as one JSON object",
+     offsetof(struct bench_arguments, json)},
+    {0},
+};
+
+static void print_report(const struct bench_arguments *a, const pl_bench_step_report *r)
+{
+    if (a->emit) {
+        printf("step_seconds: %.6f\n", r->median_ms * 1e-3);
+    } else if (a->json) {
+        printf("{\"median_ms\":%.4f,\"p10_ms\":%.4f,\"p90_ms\":%.4f,\"gflops\":%.1f,"
+               "\"peak_percent\":%.1f,\"samples_per_s\":%.0f,\"parameters\":%llu,\"net_mb\":%.1f,"
+               "\"peak_mb\":%.1f,\"threads\":%d,\"reorders\":%d,\"isa\":\"%s\",\"kernels\":\"%s\","
+               "\"precision\":\"f32\"}\n",
+               r->median_ms, r->p10_ms, r->p90_ms, r->gflops, r->peak_percent, r->samples_per_s,
+               (unsigned long long)r->parameters, r->net_mb, r->peak_mb, r->threads, r->reorders,
+               r->isa, r->kernels);
+    } else {
+        printf("step      %.3f ms median (%.3f p10, %.3f p90), %.0f samples/s\n", r->median_ms,
+               r->p10_ms, r->p90_ms, r->samples_per_s);
+        printf("arithmetic %.1f GFLOP/s, %.1f %% of this machine's multiply-add peak\n", r->gflops,
+               r->peak_percent);
+        printf("memory    %.1f MB planned for %llu parameters; process peak %.1f MB\n", r->net_mb,
+               (unsigned long long)r->parameters, r->peak_mb);
+        printf("with      %s kernels, %s, %d threads\n", r->kernels, r->isa, r->threads);
+    }
+}
+
+static int bench_step(const struct bench_arguments *a, const char *path)
+{
+    pl_engine *engine = cli_engine();
+    if (!engine)
+        return EXIT_FAILED;
+    pl_job *job = NULL;
+    pl_bench_step_report report;
+    char text[64];
+    int rc = job_options_load(engine, path, &a->job, &job);
+    if (rc == PL_OK && a->batch) {
+        snprintf(text, sizeof text, "batch=%s", a->batch);
+        rc = pl_job_set(job, text);
+    }
+    char *end = NULL;
+    unsigned long steps = a->steps ? strtoul(a->steps, &end, 10) : 200;
+    if (rc == PL_OK)
+        rc = pl_bench_step(engine, job, end && *end ? 0 : (uint32_t)steps, &report);
+    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
+    if (rc == PL_OK)
+        print_report(a, &report);
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+    return code;
+}
+
+static int run_bench(const struct command *command, int argc, char **argv)
+{
+    struct bench_arguments arguments = {0};
+    const char *positional[2];
+    size_t count;
+    int end = options_parse(command, argc, argv, &arguments, positional, 2, &count);
+    if (end >= 0)
+        return end;
+    if (count != 2 || strcmp(positional[0], "step") != 0) {
+        fprintf(stderr, "paceline bench: expected: bench step JOB; see paceline bench --help\n");
+        return EXIT_BAD_INPUT;
+    }
+    return bench_step(&arguments, positional[1]);
+}
+
+const struct command cmd_bench = {
+    .name = "bench",
+    .summary = "Measure: `bench step JOB` times whole training steps",
+    .arguments = "step JOB",
+    .options = bench_options,
+    .run = run_bench,
+};

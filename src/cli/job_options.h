@@ -1,0 +1,37 @@
+/* The options that train, sim and bench share: a job file and what overrides it. */
+#ifndef PL_CLI_JOB_OPTIONS_H
+#define PL_CLI_JOB_OPTIONS_H
+
+#include "cli/cli.h"
+#include "paceline/job.h"
+
+struct job_options {
+    const char *strategy, *workers, *seed, *threads, *kernels, *data, *test_data;
+    struct option_list set;
+    bool deterministic;
+};
+
+/* Rows for a table of options; `type` has a member `job` of struct job_options. */
+#define JOB_OPTION(type, name, kind, value, help, field)   \
+    {                                                      \
+        name, kind, value, help, offsetof(type, job.field) \
+    }
+#define JOB_OPTIONS(type)                                                                     \
+    JOB_OPTION(type, "workers", OPTION_TEXT, "K", "how many workers", workers),               \
+        JOB_OPTION(type, "strategy", OPTION_TEXT, "NAME", "this strategy, with its defaults", \
+                   strategy),                                                                 \
+        JOB_OPTION(type, "set", OPTION_LIST, "FIELD=VALUE", "set any field of the job", set), \
+        JOB_OPTION(type, "data", OPTION_TEXT, "SPEC", "training data, KIND:PATH[?scale=...]", \
+                   data),                                                                     \
+        JOB_OPTION(type, "test-data", OPTION_TEXT, "SPEC", "test data", test_data),           \
+        JOB_OPTION(type, "seed", OPTION_TEXT, "S", "seed of all that is random", seed),       \
+        JOB_OPTION(type, "threads", OPTION_TEXT, "T", "compute threads a worker", threads),   \
+        JOB_OPTION(type, "kernels", OPTION_TEXT, "K", "ref, dnnl or auto", kernels),          \
+        JOB_OPTION(type, "deterministic", OPTION_FLAG, NULL, "pin every automatic choice",    \
+                   deterministic)
+
+/* Load the job file and apply the overrides, --strategy first and --set last. */
+int job_options_load(pl_engine *engine, const char *path, const struct job_options *options,
+                     pl_job **out);
+
+#endif
