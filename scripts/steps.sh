@@ -1,0 +1,112 @@
+# shellcheck shell=bash
+# Parts of ./run: packages, steps with their seconds, counting, the summary of a run.
+
+# shellcheck disable=SC2034 # read by ./run
+installed=0 # packages that this call installed
+passed=0
+failed=0
+step_s=0 # seconds of the last step
+result=  # what the training printed
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "./run: not root, and no sudo to install packages with" >&2
+        return 1
+    fi
+}
+
+install_missing() { # PACKAGE…
+    local package missing=()
+    for package in "$@"; do
+        dpkg-query -W -f='${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed ||
+            missing+=("$package")
+    done
+    if [ ${#missing[@]} = 0 ]; then
+        echo "nothing is missing"
+        return 0
+    fi
+    echo "installing: ${missing[*]}"
+    as_root apt-get -q update &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=120 \
+            install --no-install-recommends "${missing[@]}" &&
+        installed=${#missing[@]}
+}
+
+microseconds() { echo "${EPOCHREALTIME//[!0-9]/}"; }
+
+# Runs COMMAND under a heading; its seconds are left in step_s. A failure is the caller's to judge.
+step() { # NAME COMMAND…
+    local name=$1 from status=0 tenths
+    shift
+    printf '\n== %s\n' "$name"
+    from=$(microseconds)
+    "$@" || status=$?
+    tenths=$((($(microseconds) - from) / 100000))
+    step_s=$((tenths / 10)).$((tenths % 10))
+    [ "$status" = 0 ] && printf -- '-- %s: %s s\n' "$name" "$step_s" ||
+        printf -- '-- %s: FAILED after %s s\n' "$name" "$step_s"
+    return "$status"
+}
+
+# A step that counts: one passed or one failed.
+count() { # NAME COMMAND…
+    if step "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+}
+
+# A step that others stand on: counts only when it fails, and says so.
+need() { # NAME COMMAND…
+    step "$@" && return 0
+    failed=$((failed + 1))
+    return 1
+}
+
+# Every test of a build counts. ctest's JUnit report says "run" of a test that ran and passed.
+tests() { # DIR
+    local report=$PWD/$1/tests.xml all=0 good=0
+    rm -f "$report"
+    step "tests in $1" env OMP_WAIT_POLICY=passive ASAN_OPTIONS=detect_leaks=1 \
+        UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "$1" -j 2 --output-on-failure \
+        --no-tests=error --output-junit "$report" || true
+    if [ -f "$report" ]; then
+        all=$(grep -c '<testcase ' "$report" || true)
+        good=$(grep -c '<testcase .*status="run"' "$report" || true)
+    fi
+    [ "$all" -gt 0 ] || all=1 # no test is a failure, too
+    passed=$((passed + good))
+    failed=$((failed + all - good))
+}
+
+# The first of PREFIX-001, PREFIX-002, … that is free.
+next_run() { # PREFIX
+    local n=1
+    while [ -e "$(printf '%s-%03d' "$1" "$n")" ]; do n=$((n + 1)); done
+    printf '%s-%03d\n' "$1" "$n"
+}
+
+# A number of the JSON object in `result`; nothing when it is null or not there.
+number() { # KEY
+    printf '%s\n' "$result" |
+        sed -n "s/.*\"$1\"[[:space:]]*:[[:space:]]*\([-+.0-9eE][-+.0-9eE]*\).*/\1/p" | tail -n 1
+}
+
+percent() { # FRACTION
+    awk -v x="$1" 'BEGIN { if (x == "") print "-"; else printf "%.2f %%\n", 100 * x }'
+}
+
+rate() { # COUNT SECONDS
+    awk -v n="$1" -v s="$2" 'BEGIN { if (s > 0) printf "%.0f\n", n / s; else print "-" }'
+}
+
+summary() { # INSTALL_S BUILD_S TRAINING_S RUN_DIRECTORY
+    printf '\n== result\n'
+    printf '%-18s %s\n' \
+        "test error" "$(percent "$(number test_error)")" \
+        "validation error" "$(percent "$(number validation_error)")" \
+        "samples/s" "$(rate "$(number samples)" "$(number wall_s)")" \
+        "seconds" "install $1, build $2, training $3" \
+        "run directory" "$4"
+}
