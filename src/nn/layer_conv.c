@@ -25,20 +25,30 @@ static int check_fixed(const struct layer *layer, const Caffe__ConvolutionParame
 static int read_window(const Caffe__ConvolutionParameter *p, struct conv_spec *spec,
                        struct err *err)
 {
-    struct window_field kernel = {"kernel_size",
-                                  p->n_kernel_size,
-                                  p->kernel_size,
-                                  p->has_kernel_h,
-                                  p->has_kernel_w,
-                                  p->kernel_h,
-                                  p->kernel_w,
-                                  0,
-                                  1};
-    struct window_field stride = {
-        "stride",    p->n_stride, p->stride, p->has_stride_h, p->has_stride_w, p->stride_h,
-        p->stride_w, 1,           1};
-    struct window_field pad = {"pad",    p->n_pad, p->pad, p->has_pad_h, p->has_pad_w, p->pad_h,
-                               p->pad_w, 0,        0};
+    struct window_field kernel = {.name = "kernel_size",
+                                  .n = p->n_kernel_size,
+                                  .both = p->kernel_size,
+                                  .has_h = p->has_kernel_h,
+                                  .has_w = p->has_kernel_w,
+                                  .h = p->kernel_h,
+                                  .w = p->kernel_w,
+                                  .min = 1};
+    struct window_field stride = {.name = "stride",
+                                  .n = p->n_stride,
+                                  .both = p->stride,
+                                  .has_h = p->has_stride_h,
+                                  .has_w = p->has_stride_w,
+                                  .h = p->stride_h,
+                                  .w = p->stride_w,
+                                  .fallback = 1,
+                                  .min = 1};
+    struct window_field pad = {.name = "pad",
+                               .n = p->n_pad,
+                               .both = p->pad,
+                               .has_h = p->has_pad_h,
+                               .has_w = p->has_pad_w,
+                               .h = p->pad_h,
+                               .w = p->pad_w};
     int rc = window_read(&kernel, &spec->kernel_h, &spec->kernel_w, err);
     if (rc == OK)
         rc = window_read(&stride, &spec->stride_h, &spec->stride_w, err);

@@ -23,26 +23,30 @@ static int read_window(const Caffe__PoolingParameter *p, struct pool_spec *spec,
 {
     if (p->global_pooling)
         return read_global(p, spec, err);
-    struct window_field kernel = {"kernel_size",
-                                  p->has_kernel_size ? 1 : 0,
-                                  &p->kernel_size,
-                                  p->has_kernel_h,
-                                  p->has_kernel_w,
-                                  p->kernel_h,
-                                  p->kernel_w,
-                                  0,
-                                  1};
-    struct window_field stride = {"stride",
-                                  p->has_stride ? 1 : 0,
-                                  &p->stride,
-                                  p->has_stride_h,
-                                  p->has_stride_w,
-                                  p->stride_h,
-                                  p->stride_w,
-                                  1,
-                                  1};
-    struct window_field pad = {
-        "pad", p->has_pad ? 1 : 0, &p->pad, p->has_pad_h, p->has_pad_w, p->pad_h, p->pad_w, 0, 0};
+    struct window_field kernel = {.name = "kernel_size",
+                                  .n = p->has_kernel_size ? 1 : 0,
+                                  .both = &p->kernel_size,
+                                  .has_h = p->has_kernel_h,
+                                  .has_w = p->has_kernel_w,
+                                  .h = p->kernel_h,
+                                  .w = p->kernel_w,
+                                  .min = 1};
+    struct window_field stride = {.name = "stride",
+                                  .n = p->has_stride ? 1 : 0,
+                                  .both = &p->stride,
+                                  .has_h = p->has_stride_h,
+                                  .has_w = p->has_stride_w,
+                                  .h = p->stride_h,
+                                  .w = p->stride_w,
+                                  .fallback = 1,
+                                  .min = 1};
+    struct window_field pad = {.name = "pad",
+                               .n = p->has_pad ? 1 : 0,
+                               .both = &p->pad,
+                               .has_h = p->has_pad_h,
+                               .has_w = p->has_pad_w,
+                               .h = p->pad_h,
+                               .w = p->pad_w};
     int rc = window_read(&kernel, &spec->kernel_h, &spec->kernel_w, err);
     if (rc == OK)
         rc = window_read(&stride, &spec->stride_h, &spec->stride_w, err);

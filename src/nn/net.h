@@ -22,12 +22,13 @@ struct net_options {
 };
 
 /* One batch. `data` holds count records, each of the input's size, NCHW; the values must be finite
- * and labels within the classes of the net (checked by the data layer: asserted here). */
+ * and labels within the classes of the net (checked by the data layer: asserted here). Borrowed by
+ * net_forward; `data`, as the net may work on it where it lies, until net_backward and net_blob. */
 struct net_batch {
     const float *data;
     const uint32_t *labels;  /* may be NULL when the net has no loss or accuracy */
     const uint64_t *records; /* index of each record: keys dropout masks */
-    size_t count;            /* 1 .. net_options.batch; fewer only in PHASE_TEST */
+    size_t count;            /* 1 .. net_options.batch */
     uint64_t seed, epoch;    /* keys dropout masks too */
 };
 
