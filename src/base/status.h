@@ -22,6 +22,7 @@
     /* This member is lost to the group. */                                      \
     X(ERR_FENCED, -40, "fenced out of the group")                                \
     X(ERR_DRIVER, -41, "driver lost")                                            \
+    X(ERR_REPLICAS, -42, "replicas that must be equal are not")                  \
     /* A request is lost: its input is at fault. */                              \
     X(ERR_INPUT, -60, "bad input")                                               \
     X(ERR_USAGE, -61, "wrong usage")                                             \

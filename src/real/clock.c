@@ -5,26 +5,11 @@
 #include <sys/resource.h>
 #include <time.h>
 
-static int64_t clock_now(struct world *w)
+int64_t real_now(void)
 {
-    (void)w;
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * WORLD_SECOND + t.tv_nsec;
-}
-
-static int clock_work(struct world *w, const struct cost *cost)
-{
-    (void)w;
-    (void)cost;
-    return OK;
-}
-
-struct world *real_world(void)
-{
-    static const struct world_ops ops = {.now = clock_now, .work = clock_work};
-    static struct world world = {.ops = &ops};
-    return &world;
 }
 
 int real_cores(void)

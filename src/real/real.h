@@ -1,16 +1,48 @@
-/* The real world: threads, TCP, files. */
+/* The real world: a task is a thread, a peer a TCP connection.
+ *
+ * One I/O thread a world serves all connections through epoll. Frames are bounded before anything
+ * is allocated; bytes of a posted receive go from the socket's buffer into the caller's range.
+ * Several worlds may live in one process. */
 #ifndef PL_REAL_REAL_H
 #define PL_REAL_REAL_H
 
+#include "base/logger.h"
 #include "world/world.h"
 
-/* The world of this process. */
-struct world *real_world(void);
+struct real_options {
+    const struct logger *log;
+    /* Where to listen, "host:port", port 0 for any that is free; NULL: 127.0.0.1:0. An address
+     * beyond loopback is refused unless `insecure` is set: there is no authentication yet. */
+    const char *listen;
+    bool insecure;
+    /* NULL: this node is the driver. Else the driver's address: connect, and be given a number. */
+    const char *driver;
+    uint64_t seed; /* of world_random */
+    /* Carries out want_nodes; may be NULL: ERR_UNSUPPORTED. Called on the asking task. */
+    int (*want_nodes)(void *user, uint32_t n);
+    void *user;
+};
 
-/* Processors this process may use. */
+/* Open the world of a new node. A worker is connected to the driver when this returns.
+ *
+ * ERR_INPUT  a bad address, one beyond loopback without `insecure`, a port in use
+ * ERR_PEER   the driver cannot be reached, refuses, or speaks another protocol version
+ * ERR_IO, ERR_NOMEM */
+int real_open(const struct real_options *options, struct world **out, struct err *err);
+
+/* Run fn(arg) as the main task of the world on the calling thread, and return what it returned. If
+ * an assertion failed in any task, ERR_BUG, with the place in *err. */
+int real_run(struct world *world, task_fn fn, void *arg, struct err *err);
+
+/* Flush what has been sent (for at most two seconds), close all connections, end the I/O thread.
+ * All tasks must have been joined, but for those parked by a failed assertion. */
+void real_close(struct world *world);
+
+/* Monotonic nanoseconds, for who measures without a world. */
+int64_t real_now(void);
+
+/* Processors this process may use; the highest resident memory of it yet, in bytes. */
 int real_cores(void);
-
-/* Highest resident memory of this process yet, bytes. */
 uint64_t real_peak_bytes(void);
 
 #endif

@@ -1,29 +1,179 @@
 /* The seam (D2): everything a node may ask of its surroundings. Two implementations, src/real and
- * src/sim, pass one conformance suite; what is built on it does not know in which world it runs. */
+ * src/sim, pass one conformance suite; what is built on it does not know in which world it runs.
+ *
+ * A world is one node's. Its tasks share memory and hand over by signals only: what a task wrote
+ * before world_raise is seen by a task that world_wait returned that signal to. Tasks of different
+ * nodes share nothing but messages.
+ *
+ * Messages. Between peer up and peer down, those of one class from one peer arrive once and in
+ * order. Each message carries the view it belongs to (0: none); world_abort draws the line below
+ * which a message is never delivered and a posted receive never written.
+ *
+ * Memory is bounded by credit: a sender may have at most WORLD_CREDIT bytes a class at a peer that
+ * the peer has not taken; past that world_send says ERR_FULL, and a wait for credit wakes the
+ * sender when half of it is free again. */
 #ifndef PL_WORLD_WORLD_H
 #define PL_WORLD_WORLD_H
 
-#include "base/status.h"
+#include "base/err.h"
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct world;
+struct task;
 
-/* What a piece of computing costs, in seconds of a node with speed 1. */
+#define WORLD_SECOND  INT64_C(1000000000) /* times are nanoseconds */
+#define WORLD_FOREVER INT64_MAX           /* a deadline that never passes */
+
+enum {
+    WORLD_CREDIT = 8 * 1024 * 1024,
+    WORLD_MESSAGE_MAX = 4 * 1024 * 1024, /* of data; a longer vector travels in pieces */
+    WORLD_WAITS_MAX = 8,
+    WORLD_SIGNALS = 32,
+};
+
+/* Nodes. Workers are numbered by the driver, from 0, and numbers are never reused. */
+#define WORLD_ANY    UINT32_MAX
+#define WORLD_DRIVER (UINT32_MAX - 1)
+
+enum world_class { CLASS_CONTROL, CLASS_BULK, CLASS_COUNT };
+
+/* A message: a header and `len` bytes. Counted references; made with one. */
+struct message {
+    uint32_t from, view; /* `from` is filled in by the world */
+    uint64_t tag;        /* what receivers match; its bits are wire/catalogue.h's */
+    size_t len;
+    void *data;             /* NULL: phantom, only its length travels (sim) */
+    int64_t first_byte;     /* when its first byte came in: a wait before that was for the sender */
+    _Atomic int references; /* message_* only */
+};
+
+/* A message with room for `len` bytes (len ≤ WORLD_MESSAGE_MAX); NULL when memory runs out. */
+struct message *message_new(uint64_t tag, uint32_t view, size_t len);
+struct message *message_phantom(uint64_t tag, uint32_t view, size_t len);
+struct message *message_ref(struct message *m);
+void message_unref(struct message *m); /* NULL allowed */
+
+/* A receive posted ahead: the bytes of the next message from `from` with exactly this tag and view
+ * land in the caller's range as they come in. The struct is the caller's and stays where it is
+ * until `status` has left RECV_PENDING, told by a wait on it, or after world_abort or world_unpost.
+ */
+enum { RECV_PENDING = 1 };
+
+struct recv {
+    uint32_t from, view;
+    uint64_t tag;
+    void *into;
+    size_t len; /* exactly; a message of another length is ERR_PROTOCOL */
+    /* Puts bytes where they belong: `at` is within `into`, n a multiple of 4. NULL: copies. Runs on
+     * a thread of the world's and touches nothing but the range. */
+    void (*land)(void *at, const void *bytes, size_t n);
+    /* Filled in by the world: */
+    int status; /* RECV_PENDING, OK, ERR_VIEW, ERR_PEER, ERR_PROTOCOL, ERR_CANCELLED */
+    int64_t first_byte;
+    struct recv *next; /* the world's list */
+    size_t landed;     /* bytes so far */
+};
+
+/* What a wait waits for: any of these. */
+enum wait_kind {
+    WAIT_MESSAGE, /* from `from` (or WORLD_ANY) in `view`, where (tag & mask) == `tag` */
+    WAIT_SIGNAL,  /* `signal` raised more often than `seen` */
+    WAIT_RECV,    /* `recv` no longer pending */
+    WAIT_CREDIT,  /* `peer` would take a bulk message again, or is down */
+    WAIT_PEER,    /* a peer came up or went down; each change wakes one wait */
+    WAIT_TASK,    /* `task` has ended */
+};
+
+struct wait_for {
+    enum wait_kind kind;
+    uint32_t from, view; /* WAIT_MESSAGE; view 0 matches only view 0 */
+    uint64_t tag, mask;
+    uint32_t signal;
+    uint64_t seen;
+    struct recv *recv;
+    uint32_t peer;
+    struct task *task;
+};
+
+struct wake {
+    int which;           /* index of what woke the task */
+    struct message *msg; /* WAIT_MESSAGE: now the caller's reference */
+    uint32_t peer;       /* WAIT_PEER */
+    bool up;
+};
+
+/* What a piece of work costs: seconds of one core of a node with speed 1. */
 struct cost {
     double seconds;
 };
 
+typedef int (*task_fn)(void *arg);
+
 struct world_ops {
-    /* Nanoseconds since some start; only differences mean anything. */
     int64_t (*now)(struct world *w);
-    /* Let the time pass that the work takes on this node. real: returns at once, the work itself is
-     * what takes time. */
+
+    /* The `counter`-th number of the node's stream. */
+    uint64_t (*random)(struct world *w, uint64_t stream, uint64_t counter);
+
+    /* Start a task; `name` (static) is for logs. *out lives until world_join. ERR_NOMEM */
+    int (*spawn)(struct world *w, const char *name, task_fn fn, void *arg, struct task **out);
+    /* From now on every wait of the task returns ERR_CANCELLED. May be called twice. */
+    void (*cancel)(struct world *w, struct task *task);
+    /* Wait for the end of a task, put what it returned in *result (may be NULL) and forget it.
+     * ERR_TIMEOUT: it still runs and *task is still valid. */
+    int (*join)(struct world *w, struct task *task, int64_t deadline, int *result);
+
+    /* The one place where a task waits: until one of `n` things holds, the lowest index first, or
+     * the absolute deadline passes. A message that is there already wakes at once, in the order of
+     * arrival. n may be 0: a sleep.
+     * ERR_TIMEOUT, ERR_CANCELLED (the task, or in sim its node, is to end) */
+    int (*wait)(struct world *w, const struct wait_for *set, int n, int64_t deadline,
+                struct wake *out);
+    /* Never blocks; signal < WORLD_SIGNALS. */
+    void (*raise)(struct world *w, uint32_t signal);
+    uint64_t (*raised)(struct world *w, uint32_t signal); /* how often, for `seen` */
+
+    /* Hand a message to the world; takes the caller's reference, also when it fails. Never blocks.
+     * A message to the node itself is allowed.
+     * A peer that is known and not up yet is sent to when it comes up.
+     * ERR_FULL   no credit: the reference stays the caller's, who waits for credit and tries again
+     * ERR_PEER   no such peer, or it is down */
+    int (*send)(struct world *w, uint32_t peer, struct message *m, enum world_class class);
+
+    /* Post a receive. Bytes that came in before it was posted land now. ERR_VIEW when recv->view
+     * has been aborted. */
+    int (*post_recv)(struct world *w, struct recv *recv);
+    /* Take back a receive that is still pending; afterwards nothing touches its range. */
+    void (*unpost)(struct world *w, struct recv *recv);
+
+    /* After it returns no byte of a view older than `view` (view 0 apart) touches a caller's range,
+     * none is delivered, and posted receives of those views have ended with ERR_VIEW. Messages of
+     * newer views are kept. */
+    void (*abort)(struct world *w, uint32_t view);
+
+    /* The address book: where `peer` listens. A peer that is known is connected to and comes up by
+     * itself. sim: peers know each other, `address` is ignored. ERR_INPUT, ERR_NOMEM */
+    int (*peer_add)(struct world *w, uint32_t peer, const char *address);
+    /* Forget a peer, closing what is open; it does not come up again. */
+    void (*peer_drop)(struct world *w, uint32_t peer);
+
+    /* Where this node listens, for others' address books: "host:port"; "" in sim. */
+    void (*address)(struct world *w, char *out, size_t size);
+
+    /* Ask the host for `n` more nodes: a process each from the command, a join in sim. */
+    int (*want_nodes)(struct world *w, uint32_t n);
+
+    /* Let the time pass that work takes on this node, whose cores tasks share. real: returns at
+     * once, the work itself takes time. ERR_CANCELLED */
     int (*work)(struct world *w, const struct cost *cost);
 };
 
 struct world {
     const struct world_ops *ops;
+    uint32_t self; /* this node */
 };
 
 static inline int64_t world_now(struct world *w)
@@ -31,12 +181,94 @@ static inline int64_t world_now(struct world *w)
     return w->ops->now(w);
 }
 
+static inline uint64_t world_random(struct world *w, uint64_t stream, uint64_t counter)
+{
+    return w->ops->random(w, stream, counter);
+}
+
+static inline int world_spawn(struct world *w, const char *name, task_fn fn, void *arg,
+                              struct task **out)
+{
+    return w->ops->spawn(w, name, fn, arg, out);
+}
+
+static inline void world_cancel(struct world *w, struct task *task)
+{
+    w->ops->cancel(w, task);
+}
+
+static inline int world_join(struct world *w, struct task *task, int64_t deadline, int *result)
+{
+    return w->ops->join(w, task, deadline, result);
+}
+
+static inline int world_wait(struct world *w, const struct wait_for *set, int n, int64_t deadline,
+                             struct wake *out)
+{
+    return w->ops->wait(w, set, n, deadline, out);
+}
+
+static inline void world_raise(struct world *w, uint32_t signal)
+{
+    w->ops->raise(w, signal);
+}
+
+static inline uint64_t world_raised(struct world *w, uint32_t signal)
+{
+    return w->ops->raised(w, signal);
+}
+
+static inline int world_send(struct world *w, uint32_t peer, struct message *m,
+                             enum world_class class)
+{
+    return w->ops->send(w, peer, m, class);
+}
+
+static inline int world_post_recv(struct world *w, struct recv *recv)
+{
+    return w->ops->post_recv(w, recv);
+}
+
+static inline void world_unpost(struct world *w, struct recv *recv)
+{
+    w->ops->unpost(w, recv);
+}
+
+static inline void world_abort(struct world *w, uint32_t view)
+{
+    w->ops->abort(w, view);
+}
+
+static inline int world_peer_add(struct world *w, uint32_t peer, const char *address)
+{
+    return w->ops->peer_add(w, peer, address);
+}
+
+static inline void world_peer_drop(struct world *w, uint32_t peer)
+{
+    w->ops->peer_drop(w, peer);
+}
+
+static inline void world_address(struct world *w, char *out, size_t size)
+{
+    w->ops->address(w, out, size);
+}
+
+static inline int world_want_nodes(struct world *w, uint32_t n)
+{
+    return w->ops->want_nodes(w, n);
+}
+
 static inline int world_work(struct world *w, const struct cost *cost)
 {
     return w->ops->work(w, cost);
 }
 
-#define WORLD_SECOND INT64_C(1000000000)
+/* Sleep until an absolute time. OK, or ERR_CANCELLED. */
+int world_sleep(struct world *w, int64_t until);
+
+/* Cancel a task and wait for its end; sets *task to NULL. NULL tasks are passed over. */
+void world_end_task(struct world *w, struct task **task);
 
 static inline double world_seconds(int64_t ns)
 {

@@ -1,0 +1,157 @@
+#include "real/disk.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+struct disk_file {
+    int fd;
+    char path[];
+};
+
+static int failed(const char *what, const char *path, struct err *err)
+{
+    return err_set(err, ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
+}
+
+static int disk_make_dir(struct disk *d, const char *path, struct err *err)
+{
+    (void)d;
+    struct stat st;
+    if (mkdir(path, 0777) == 0)
+        return OK;
+    if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return OK;
+    return failed("make the directory", path, err);
+}
+
+static int not_dots(const struct dirent *entry)
+{
+    return strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+}
+
+static int by_bytes(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int disk_list(struct disk *d, const char *path, void (*fn)(void *user, const char *name),
+                     void *user, struct err *err)
+{
+    (void)d;
+    struct dirent **names;
+    int n = scandir(path, &names, not_dots, by_bytes);
+    if (n < 0 && errno == ENOENT)
+        return err_set(err, ERR_NOT_FOUND, "%s: no such directory", path);
+    if (n < 0)
+        return failed("list", path, err);
+    for (int i = 0; i < n; i++) {
+        fn(user, names[i]->d_name);
+        free(names[i]);
+    }
+    free(names);
+    return OK;
+}
+
+static int disk_remove(struct disk *d, const char *path, struct err *err)
+{
+    (void)d;
+    return unlink(path) == 0 ? OK : failed("remove", path, err);
+}
+
+static int disk_rename(struct disk *d, const char *from, const char *to, struct err *err)
+{
+    (void)d;
+    return rename(from, to) == 0 ? OK : failed("rename", from, err);
+}
+
+static int disk_sync_dir(struct disk *d, const char *path, struct err *err)
+{
+    (void)d;
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return failed("open", path, err);
+    int rc = fsync(fd) == 0 ? OK : failed("sync", path, err);
+    close(fd);
+    return rc;
+}
+
+static int disk_free_space(struct disk *d, const char *path, uint64_t *bytes, struct err *err)
+{
+    (void)d;
+    struct statvfs st;
+    if (statvfs(path, &st) != 0)
+        return failed("ask for the free space of", path, err);
+    *bytes = (uint64_t)st.f_bavail * st.f_frsize;
+    return OK;
+}
+
+static int disk_open(struct disk *d, const char *path, bool append, struct disk_file **out,
+                     struct err *err)
+{
+    (void)d;
+    size_t size = strlen(path) + 1;
+    struct disk_file *file = malloc(sizeof *file + size);
+    if (!file)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    memcpy(file->path, path, size);
+    int how = append ? O_APPEND : O_EXCL;
+    file->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | how, 0666);
+    if (file->fd < 0) {
+        free(file);
+        return failed("open for writing", path, err);
+    }
+    *out = file;
+    return OK;
+}
+
+static int disk_write(struct disk_file *f, const void *data, size_t len, struct err *err)
+{
+    const char *at = data;
+    while (len > 0) {
+        ssize_t n = write(f->fd, at, len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return failed("write", f->path, err);
+        at += n;
+        len -= (size_t)n;
+    }
+    return OK;
+}
+
+static int disk_sync(struct disk_file *f, struct err *err)
+{
+    return fsync(f->fd) == 0 ? OK : failed("sync", f->path, err);
+}
+
+static int disk_close(struct disk_file *f, struct err *err)
+{
+    int rc = close(f->fd) == 0 ? OK : failed("close", f->path, err);
+    free(f);
+    return rc;
+}
+
+struct disk *real_disk(void)
+{
+    static const struct disk_ops ops = {
+        .make_dir = disk_make_dir,
+        .list = disk_list,
+        .remove = disk_remove,
+        .rename = disk_rename,
+        .sync_dir = disk_sync_dir,
+        .free_space = disk_free_space,
+        .open = disk_open,
+        .write = disk_write,
+        .sync = disk_sync,
+        .close = disk_close,
+    };
+    static struct disk disk = {&ops}; /* never written */
+    return &disk;
+}

@@ -1,0 +1,10 @@
+/* The host's file system, as both worlds may be given it. */
+#ifndef PL_REAL_DISK_H
+#define PL_REAL_DISK_H
+
+#include "world/disk.h"
+
+/* Stateless, for any thread. */
+struct disk *real_disk(void);
+
+#endif

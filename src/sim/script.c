@@ -1,0 +1,149 @@
+/* The cluster file's script: which messages come late, which nodes are killed or slowed, and when.
+ */
+#include "sim/state.h"
+
+struct delay_rule {
+    uint32_t from, to; /* slots; WORLD_ANY */
+    uint32_t kind;     /* 0: any */
+    uint64_t nth, seen;
+    int64_t ns;
+};
+
+struct fault_rule {
+    struct sim *sim;
+    struct node *node;
+    bool kills, active;
+    double factor, seconds; /* seconds 0: to the end */
+    struct event begin, end;
+};
+
+struct script {
+    struct delay_rule *delay;
+    struct fault_rule *fault;
+    size_t delays, faults;
+};
+
+/* A node of the file as a slot, which the run need not have. */
+static uint32_t slot_of(const struct sim *sim, bool given, int32_t node)
+{
+    if (!given)
+        return WORLD_ANY;
+    return node < 0                          ? sim->slots - 1
+           : (uint32_t)node < sim->slots - 1 ? (uint32_t)node
+                                             : WORLD_DRIVER;
+}
+
+int64_t script_delay(struct sim *sim, const struct node *from, const struct node *to, uint64_t tag)
+{
+    int64_t ns = 0;
+    for (size_t i = 0; i < sim->script->delays; i++) {
+        struct delay_rule *r = &sim->script->delay[i];
+        if ((r->from != WORLD_ANY && r->from != from->slot) ||
+            (r->to != WORLD_ANY && r->to != to->slot) || (r->kind && r->kind != tag >> 56))
+            continue;
+        r->seen++;
+        if (r->nth == 0 || r->nth == r->seen)
+            ns = sim_span((double)ns + (double)r->ns);
+    }
+    return ns;
+}
+
+static void announce(struct fault_rule *rule, const char *what, enum trace_kind kind)
+{
+    const struct sim_options *o = &rule->sim->options;
+    struct sim_fault fault = {what, rule->node->world.self, rule->factor};
+    sim_note(rule->sim, kind, rule->node, rule->active, 0);
+    if (o->fault)
+        o->fault(o->arg, &fault);
+}
+
+/* Slowness of a node: the product of all that slow it now, in the order of the file. */
+static void slow_down(struct fault_rule *rule, bool active)
+{
+    struct script *script = rule->sim->script;
+    double slow = 1;
+    rule->active = active;
+    for (size_t i = 0; i < script->faults; i++)
+        if (script->fault[i].active && script->fault[i].node == rule->node)
+            slow *= script->fault[i].factor;
+    work_pace(rule->node, slow);
+}
+
+static void fault_begin(struct event *begin)
+{
+    struct fault_rule *rule = event_owner(begin, struct fault_rule, begin);
+    struct sim *sim = rule->sim;
+    if (rule->node->state == NODE_ENDED)
+        return;
+    if (rule->kills) {
+        announce(rule, "kill", TRACE_KILL);
+        node_end(rule->node, true);
+        return;
+    }
+    slow_down(rule, true);
+    if (rule->seconds > 0)
+        heap_push(&sim->heap, &rule->end, sim_after(sim, rule->seconds * 1e9));
+    announce(rule, "slow", TRACE_SLOW);
+}
+
+static void fault_end(struct event *end)
+{
+    struct fault_rule *rule = event_owner(end, struct fault_rule, end);
+    slow_down(rule, false);
+    if (rule->node->state != NODE_ENDED)
+        announce(rule, "slow ends", TRACE_SLOW);
+}
+
+static int read_delays(struct sim *sim, struct err *err)
+{
+    const Paceline__Cluster *cluster = sim->options.cluster;
+    struct script *script = sim->script;
+    for (size_t i = 0; i < cluster->n_delay; i++) {
+        const Paceline__Delay *d = cluster->delay[i];
+        uint32_t (*kind_of)(const char *) = sim->options.kind_of;
+        uint32_t kind = d->tag && kind_of ? kind_of(d->tag) : 0;
+        if (d->tag && kind == 0)
+            return err_set(err, ERR_INPUT, "delay[%zu].tag: no kind of message is called \"%s\"", i,
+                           d->tag);
+        script->delay[script->delays++] = (struct delay_rule){
+            .from = slot_of(sim, d->has_from, d->from),
+            .to = slot_of(sim, d->has_to, d->to),
+            .kind = kind,
+            .nth = d->nth,
+            .ns = sim_span(d->seconds * 1e9),
+        };
+    }
+    return OK;
+}
+
+int script_read(struct sim *sim, struct err *err)
+{
+    const Paceline__Cluster *cluster = sim->options.cluster;
+    struct script *script = arena_new(&sim->arena, struct script);
+    if (!script)
+        return err_set(err, ERR_NOMEM, "simulator: out of memory");
+    script->delay = arena_array(&sim->arena, cluster->n_delay, struct delay_rule);
+    script->fault = arena_array(&sim->arena, cluster->n_fault, struct fault_rule);
+    if (!script->delay || !script->fault)
+        return err_set(err, ERR_NOMEM, "simulator: out of memory");
+    sim->script = script;
+    for (size_t i = 0; i < cluster->n_fault; i++) {
+        const Paceline__Fault *f = cluster->fault[i];
+        bool kills = f->what_case == PACELINE__FAULT__WHAT_KILL;
+        uint32_t slot = slot_of(sim, true, kills ? f->kill : f->slow);
+        if (slot == WORLD_DRIVER)
+            continue; /* of the cluster, but not of this run */
+        struct fault_rule *rule = &script->fault[script->faults++];
+        *rule = (struct fault_rule){
+            .sim = sim,
+            .node = &sim->nodes[slot],
+            .kills = kills,
+            .factor = f->factor,
+            .seconds = f->has_for_ ? f->for_ : 0,
+            .begin.fire = fault_begin,
+            .end.fire = fault_end,
+        };
+        heap_push(&sim->heap, &rule->begin, sim_after(sim, f->at * 1e9));
+    }
+    return read_delays(sim, err);
+}

@@ -1,0 +1,230 @@
+#include "sim/sim.h"
+
+#include "base/fault.h"
+#include "base/hash.h"
+#include "job/cluster.h"
+#include "sim/state.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SPAN_MAX 1e18 /* spans can be added without overflow */
+
+enum { STUCK_LINES_MAX = 40, STUCK_TEXT_MAX = 512 };
+
+void sim_note(struct sim *sim, enum trace_kind kind, const struct node *node, uint64_t tag,
+              uint64_t len)
+{
+    const uint64_t what[] = {(uint64_t)sim->now, (uint64_t)kind << 32 | node->slot, tag, len};
+    if (!sim->ending)
+        sim->trace = hash_mix(sim->trace, hash_bytes(what, sizeof what));
+}
+
+int64_t sim_after(const struct sim *sim, double ns)
+{
+    return ns < 9e18 - (double)sim->now ? sim->now + llround(ns) : INT64_MAX;
+}
+
+int64_t sim_span(double ns)
+{
+    return llround(fmin(ns, SPAN_MAX));
+}
+
+const char *sim_node_name(uint32_t number, char out[SIM_NAME_MAX])
+{
+    if (number == WORLD_DRIVER || number == WORLD_ANY)
+        return number == WORLD_ANY ? "anybody" : "the driver";
+    snprintf(out, SIM_NAME_MAX, "node %" PRIu32, number);
+    return out;
+}
+
+struct node *sim_node(struct sim *sim, uint32_t number)
+{
+    if (number == WORLD_DRIVER)
+        return &sim->nodes[sim->slots - 1];
+    return number < sim->slots - 1 ? &sim->nodes[number] : NULL;
+}
+
+/* In the failing task: note the fault and stop for good; its stack stays for a debugger. */
+static void fault_in_task(struct fault_sink *sink, const char *file, int line, const char *what)
+{
+    struct sim *sim = event_owner(sink, struct sim, sink);
+    struct task *task = sim->running;
+    sim->fault.file = file;
+    sim->fault.line = line;
+    sim->fault.what = what;
+    task->parked = true;
+    for (;;)
+        task_yield(task);
+}
+
+static int make_nodes(struct sim *sim)
+{
+    const Paceline__Cluster *cluster = sim->options.cluster;
+    sim->nodes = arena_array(&sim->arena, sim->slots, struct node);
+    if (!sim->nodes)
+        return ERR_NOMEM;
+    for (uint32_t i = 0; i < sim->slots; i++) {
+        struct node *node = &sim->nodes[i];
+        node->routes = arena_array(&sim->arena, sim->slots, struct route *);
+        node->peer = arena_array(&sim->arena, sim->slots, uint8_t);
+        node->changes = arena_alloc(&sim->arena, (size_t)sim->slots * 2, sizeof *node->changes);
+        if (!node->routes || !node->peer || !node->changes)
+            return ERR_NOMEM;
+        node_init(sim, i);
+        bool driver = i == sim->slots - 1;
+        const Paceline__Node *worker = driver ? NULL : cluster_node(cluster, i);
+        node->speed = driver ? cluster->driver->speed : worker->speed;
+        node->cores = driver ? cluster->driver->cores : worker->cores;
+        node->jitter = driver ? 0 : worker->jitter;
+    }
+    return OK;
+}
+
+int sim_create(const struct sim_options *options, struct sim **out, struct err *err)
+{
+    const Paceline__Cluster *cluster = options->cluster;
+    if (cluster_nodes(cluster) < options->workers)
+        return err_set(err, ERR_INPUT, "cluster: has %" PRIu32 " nodes, the run needs %" PRIu32,
+                       cluster_nodes(cluster), options->workers);
+    struct sim *sim = calloc(1, sizeof *sim);
+    if (!sim)
+        return err_set(err, ERR_NOMEM, "simulator: out of memory");
+    sim->options = *options;
+    sim->slots = options->workers + 1;
+    sim->latency = sim_span(cluster->link->latency_us * 1000);
+    sim->loss = cluster->link->loss;
+    sim->sink.fail = fault_in_task;
+    sim->carry = &coroutine_fibres;
+    arena_init(&sim->arena);
+    int rc = sim->carry->open(&sim->host);
+    if (rc == OK)
+        rc = make_nodes(sim);
+    if (rc != OK)
+        err_set(err, rc, "simulator: out of memory for %" PRIu32 " nodes", sim->slots);
+    else
+        rc = script_read(sim, err);
+    if (rc != OK)
+        sim_free(sim);
+    else
+        *out = sim;
+    return rc;
+}
+
+void sim_free(struct sim *sim)
+{
+    if (!sim)
+        return;
+    uint32_t made = 0;
+    while (sim->nodes && made < sim->slots && sim->nodes[made].sim)
+        made++;
+    for (uint32_t i = 0; i < made; i++) /* letters first: they came by others' routes */
+        mail_discard(&sim->nodes[i], NULL);
+    for (uint32_t i = 0; i < made; i++)
+        node_release(&sim->nodes[i]);
+    if (sim->host)
+        sim->carry->close(sim->host);
+    arena_release(&sim->arena);
+    free(sim);
+}
+
+/* Says of every task where it stands. */
+static void log_tasks(const struct sim *sim, const char *why)
+{
+    const struct logger *log = sim->options.log;
+    log_error(log, "simulation stuck at %.9f s: %s", world_seconds(sim->now), why);
+    int lines = 0, more = 0;
+    for (uint32_t i = 0; i < sim->slots; i++)
+        for (const struct task *task = sim->nodes[i].tasks; task; task = task->next) {
+            if (task->ended)
+                continue;
+            if (++lines > STUCK_LINES_MAX) {
+                more++;
+                continue;
+            }
+            char text[STUCK_TEXT_MAX], name[SIM_NAME_MAX];
+            task_describe(task, text, sizeof text);
+            log_error(log, "%s, task %s: %s", sim_node_name(sim->nodes[i].world.self, name),
+                      task->name, text);
+        }
+    if (more)
+        log_error(log, "and %d tasks more", more);
+}
+
+/* Let things happen until `main` has ended. */
+static int run_until_end(struct sim *sim, const struct task *main, int64_t limit)
+{
+    while (!main->ended) {
+        struct event *next = heap_top(&sim->heap);
+        if (sim->dirty && (!next || next->at > sim->now)) {
+            net_settle(sim);
+            continue;
+        }
+        if (!next) {
+            log_tasks(sim, "every task waits and nothing will ever happen");
+            return ERR_TIMEOUT;
+        }
+        if (next->at > limit) {
+            sim->now = limit > sim->now ? limit : sim->now;
+            log_tasks(sim, "out of virtual time");
+            return ERR_TIMEOUT;
+        }
+        heap_remove(&sim->heap, next);
+        sim->now = next->at;
+        next->fire(next);
+    }
+    return main->result;
+}
+
+/* Cancel what is left of every node and let it unwind, in no time at all. */
+static void unwind(struct sim *sim)
+{
+    sim->ending = true;
+    for (uint32_t i = 0; i < sim->slots; i++)
+        node_end(&sim->nodes[i], true);
+    for (struct event *next; (next = heap_top(&sim->heap)) && next->at <= sim->now;) {
+        heap_remove(&sim->heap, next);
+        if (next->fire == task_fire)
+            task_fire(next);
+    }
+    char name[SIM_NAME_MAX];
+    for (uint32_t i = 0; i < sim->slots; i++)
+        for (const struct task *task = sim->nodes[i].tasks; task; task = task->next)
+            if (!task->ended)
+                log_error(sim->options.log, "%s, task %s: cancelled, but still waits",
+                          sim_node_name(sim->nodes[i].world.self, name), task->name);
+}
+
+int sim_run(struct sim *sim, int64_t limit_ns)
+{
+    PL_ASSERT(!sim->ran);
+    sim->ran = true;
+    sim->outer = fault_bind(NULL);
+    fault_bind(sim->outer);
+    struct node *driver = &sim->nodes[sim->slots - 1];
+    int rc = node_start(driver);
+    if (rc != OK)
+        return rc;
+    rc = run_until_end(sim, driver->main, limit_ns);
+    unwind(sim);
+    return rc;
+}
+
+int64_t sim_now(const struct sim *sim)
+{
+    return sim->now;
+}
+
+uint64_t sim_trace(const struct sim *sim)
+{
+    return sim->trace;
+}
+
+uint64_t sim_sent(const struct sim *sim, uint32_t node)
+{
+    struct node *n = sim_node((struct sim *)sim, node);
+    PL_ASSERT(n);
+    return n->sent;
+}

@@ -1,0 +1,66 @@
+/* The simulated world (D3): a cluster of nodes in one process, in virtual time.
+ *
+ * Each node runs the same code as in the real world. Tasks are coroutines; exactly one runs at any
+ * moment, and the next is the one whose wake-up has the smallest (virtual time, sequence number).
+ * Arithmetic is real, only time is modelled: work takes its cost divided by the node's speed, and
+ * messages flow through full-duplex links that flows share fairly. The same seed gives the same
+ * run, event by event, whichever back end carries the tasks. */
+#ifndef PL_SIM_SIM_H
+#define PL_SIM_SIM_H
+
+#include "base/logger.h"
+#include "job/cluster.pb-c.h"
+#include "world/world.h"
+
+enum sim_backend {
+    SIM_FIBRES, /* one OS thread, a guarded stack a task */
+};
+
+/* What happened, as the cluster's file asked for: told when it happens. */
+struct sim_fault {
+    const char *what; /* "kill", "slow", "slow ends" */
+    uint32_t node;
+    double factor;
+};
+
+struct sim_options {
+    const Paceline__Cluster *cluster; /* finished; borrowed until sim_free */
+    uint32_t workers;                 /* nodes 0 … workers-1 exist; and the driver */
+    uint64_t seed;
+    enum sim_backend backend;
+    const struct logger *log;
+    /* The main task of a node, run when the node starts: the driver at once, a worker when
+     * want_nodes asks for it. Its return ends the node: what tasks it has left are cancelled. */
+    int (*node_main)(void *arg, struct world *w);
+    void *arg;
+    /* Number of the message kind that a delay's tag names; 0 for none. The top eight bits of a
+     * message's tag are its kind. */
+    uint32_t (*kind_of)(const char *name);
+    void (*fault)(void *arg, const struct sim_fault *fault);
+    /* For tests: kill `kill_node` at the moment it hands its kill_send-th message (from 1; 0:
+     * never) to the world; that message is not sent. */
+    uint32_t kill_node;
+    uint64_t kill_send;
+};
+
+struct sim;
+
+/* ERR_INPUT   the cluster has too few nodes, a delay names no kind
+ * ERR_NOMEM */
+int sim_create(const struct sim_options *options, struct sim **out, struct err *err);
+void sim_free(struct sim *sim);
+
+/* Run until the driver's main task has returned; what it returned. ERR_TIMEOUT when every task
+ * waits and nothing will ever happen, or virtual time passes `limit_ns`. */
+int sim_run(struct sim *sim, int64_t limit_ns);
+
+int64_t sim_now(const struct sim *sim);
+
+/* A hash over every resumption, delivery and fault with its virtual time: two runs that have the
+ * same one took the same path. */
+uint64_t sim_trace(const struct sim *sim);
+
+/* Messages that `node` has handed to the world yet; for tests that kill it at each. */
+uint64_t sim_sent(const struct sim *sim, uint32_t node);
+
+#endif

@@ -1,0 +1,244 @@
+/* The simulated cluster's state, shared by the files of this folder and by nobody else.
+ *
+ *   sim.c     the clock, the loop, creation and end       node.c   nodes and peers come and go
+ *   task.c    tasks and the one place where they wait     mail.c   messages, receives, credit
+ *   net.c     flows through links                         work.c   tasks share a node's cores
+ *   script.c  the delays and faults of the cluster file
+ *
+ * Nodes are kept by slot: workers by their number, then the driver. Whatever may happen in more
+ * than one order happens in the order of slots or of a list's making, never of addresses. */
+#ifndef PL_SIM_STATE_H
+#define PL_SIM_STATE_H
+
+#include "base/arena.h"
+#include "sim/coroutine.h"
+#include "sim/heap.h"
+#include "sim/sim.h"
+
+struct node;
+struct route;
+struct lane;
+
+/* A message on its way to one node, and then in its mailbox. */
+struct letter {
+    struct event arrival;
+    struct letter *next;
+    struct message *m; /* a reference */
+    struct lane *lane; /* which it came by, and which has its credit back when it is taken */
+    int64_t first_byte, extra;
+};
+
+struct letters {
+    struct letter *head, **end;
+};
+
+/* One direction of a node's link to the network, and the flows that share it now, oldest first. */
+struct link {
+    double speed; /* bytes a nanosecond */
+    struct lane *flows, *flows_last;
+    bool dirty; /* flows have come or gone since rates were settled */
+    struct link *next;
+    bool found;       /* scratch of settling: */
+    double left;      /* speed not given away yet */
+    uint32_t waiting; /* flows without a rate yet */
+};
+
+enum { HOP_UP, HOP_DOWN, HOPS };
+
+/* The messages of one class from one node to another; the first one flows. */
+struct lane {
+    struct route *route;
+    enum world_class class;
+    size_t outstanding;           /* bytes handed over and not taken by the receiver */
+    struct letters queue, flight; /* not yet all sent; sent and not yet there */
+    int64_t last_arrival;
+    /* The flow: */
+    bool flowing;
+    double left, rate; /* bytes, bytes a nanosecond since `since` */
+    int64_t since;
+    struct event sent;
+    struct {
+        struct link *link;
+        struct lane *prev, *next;
+    } hop[HOPS];
+    struct lane *next; /* scratch of settling: */
+    double share;
+    bool found, settled;
+};
+
+struct route {
+    struct node *from, *to;
+    struct lane lane[CLASS_COUNT];
+    bool closing; /* the sender has ended: peer down follows the last message */
+    struct event close;
+};
+
+struct task {
+    struct node *node;
+    const char *name;
+    uint64_t number; /* in its node */
+    task_fn fn;
+    void *arg;
+    int result;
+    bool cancelled, ended, parked;
+    struct coroutine *co;
+    struct event resume;
+    struct task *prev, *next; /* of the node */
+    /* A wait, and where it stands among the waits of the node: */
+    bool waiting;
+    const struct wait_for *set;
+    int n;
+    int64_t deadline;
+    struct task *wait_prev, *wait_next;
+    /* Work, until the node has served each of its workers `work_end` nanoseconds. */
+    bool working;
+    double work_end;
+    struct task *work_next;
+};
+
+enum node_state { NODE_ABSENT, NODE_RUNNING, NODE_ENDED };
+
+enum peer_state { PEER_KNOWN, PEER_UP, PEER_DOWN };
+
+struct node {
+    struct world world; /* first: a world is its node */
+    struct sim *sim;
+    uint32_t slot;
+    enum node_state state;
+    bool broken; /* killed before it started: it never will */
+    struct event start, up, gone;
+
+    struct task *main, *tasks, *waits, *waits_last;
+    uint64_t spawned;
+    uint64_t raised[WORLD_SIGNALS];
+
+    struct letters mailbox;
+    struct recv *posted;   /* in the order of posting */
+    uint32_t oldest_view;  /* what is older has been aborted */
+    struct route **routes; /* to each slot; NULL: not used yet */
+    uint64_t sent;
+    struct link link[HOPS];
+
+    uint8_t *peer; /* peer_state of each slot */
+    struct {
+        uint32_t slot;
+        bool up;
+    } * changes; /* room for all there can ever be: each peer comes once and goes once */
+    size_t changes_in, changes_out;
+
+    double speed, jitter, slow;
+    uint32_t cores, active;
+    struct task *works;
+    double service; /* nanoseconds of speed-1 core time each of them has had */
+    int64_t service_at;
+    struct event work_done;
+    uint64_t works_begun;
+};
+
+struct script; /* script.c's own */
+
+struct sim {
+    struct sim_options options;
+    struct arena arena;
+    struct heap heap;
+    int64_t now;
+    uint64_t trace;
+    const struct coroutine_ops *carry;
+    struct coroutine_host *host;
+    struct node *nodes; /* by slot */
+    uint32_t slots, wanted;
+    struct task *running;
+    int64_t latency;
+    double loss;
+    struct link *dirty, *dirty_last;
+    struct script *script;
+    bool ran, ending;
+    /* A task's fault is told again on the stack of sim_run's caller, who can be unwound. */
+    struct fault_sink sink, *outer;
+    struct {
+        const char *file, *what;
+        int line;
+    } fault;
+};
+
+/* sim.c */
+enum { SIM_NAME_MAX = 24 };
+
+enum trace_kind { TRACE_RESUME, TRACE_DELIVER, TRACE_PEER, TRACE_KILL, TRACE_SLOW };
+
+void sim_note(struct sim *sim, enum trace_kind kind, const struct node *node, uint64_t tag,
+              uint64_t len);
+int64_t sim_span(double ns);                             /* rounded, and bounded */
+int64_t sim_after(const struct sim *sim, double ns);     /* the time in `ns` nanoseconds */
+struct node *sim_node(struct sim *sim, uint32_t number); /* NULL: there is none */
+const char *sim_node_name(uint32_t number, char out[SIM_NAME_MAX]); /* "node 3", "the driver" */
+
+/* task.c */
+extern const struct world_ops sim_world_ops;
+
+int task_new(struct node *node, const char *name, task_fn fn, void *arg, struct task **out);
+void task_free(struct task *task);
+void task_fire(struct event *resume);
+/* Stop running until task_ready. */
+void task_yield(struct task *task);
+void task_ready(struct task *task);
+bool task_cancelled(const struct task *task);
+/* The running task, which is one of the node's. */
+struct task *task_running(const struct node *node);
+/* Wake the waits of a node that wait for this: a letter, &signal, a recv, &peer, NULL, a task. */
+void node_wake(struct node *node, enum wait_kind kind, const void *what);
+/* "message 0x… from 2 in view 1 or signal 4, until 1.5 s" */
+void task_describe(const struct task *task, char *out, size_t size);
+
+/* mail.c */
+int mail_send(struct world *w, uint32_t peer, struct message *m, enum world_class class);
+int mail_post(struct world *w, struct recv *recv);
+void mail_unpost(struct world *w, struct recv *recv);
+void mail_abort(struct world *w, uint32_t view);
+bool mail_matches(const struct wait_for *want, const struct letter *letter);
+/* Take the first letter that matches out of the mailbox. OK with *out NULL when there is none;
+ * ERR_NOMEM */
+int mail_take(struct node *node, const struct wait_for *want, struct message **out);
+bool mail_credit(struct node *node, uint32_t peer);
+void mail_arrive(struct event *arrival);
+/* End posted receives from `from` (NULL: from anybody) with `status`. */
+void mail_fail(struct node *node, const struct node *from, int status);
+/* Drop what lies in the mailbox from `from` (NULL: from anybody). */
+void mail_discard(struct node *node, const struct node *from);
+
+/* net.c */
+void letters_put(struct letters *letters, struct letter *letter);
+struct letter *letters_take(struct letters *letters);
+void letter_free(struct letter *letter); /* and give its credit back */
+/* ERR_NOMEM */
+int route_get(struct node *from, struct node *to, struct route **out);
+bool route_empty(const struct route *route);
+/* Drop all that has not arrived. */
+void route_purge(struct route *route);
+void route_free(struct route *route);
+void lane_start(struct lane *lane);
+void net_settle(struct sim *sim);
+
+/* node.c */
+void node_init(struct sim *sim, uint32_t slot);
+int node_start(struct node *node);
+/* Its tasks are cancelled; what it has handed over still travels, unless it was killed. */
+void node_end(struct node *node, bool killed);
+void node_release(struct node *node);
+void peer_down(struct node *node, struct node *peer);
+int node_peer_add(struct world *w, uint32_t peer, const char *address);
+void node_peer_drop(struct world *w, uint32_t peer);
+void node_address(struct world *w, char *out, size_t size);
+int node_want(struct world *w, uint32_t n);
+
+/* work.c */
+int work_do(struct world *w, const struct cost *cost);
+void work_drop(struct task *task);
+void work_pace(struct node *node, double slow);
+void work_finish(struct event *done);
+
+/* script.c */
+int script_read(struct sim *sim, struct err *err);
+int64_t script_delay(struct sim *sim, const struct node *from, const struct node *to, uint64_t tag);
+
+#endif

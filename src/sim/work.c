@@ -1,0 +1,111 @@
+/* Work takes time: the tasks of a node that work share its cores equally, none getting more than
+ * one core. All of them are served at one pace, so that a single number, how much each has had
+ * since the first began, says when each is done. */
+#include "base/fault.h"
+#include "base/rng.h"
+#include "sim/state.h"
+
+static double pace(const struct node *node)
+{
+    double part = node->active > node->cores ? (double)node->cores / node->active : 1.0;
+    return node->speed / node->slow * part;
+}
+
+/* Serve up to now at the pace there was; called before anything changes it. */
+static void serve(struct node *node)
+{
+    int64_t now = node->sim->now;
+    node->service += pace(node) * (double)(now - node->service_at);
+    node->service_at = now;
+}
+
+static struct task *first_done(const struct node *node)
+{
+    struct task *first = node->works;
+    for (struct task *task = node->works; task; task = task->work_next)
+        if (task->work_end < first->work_end)
+            first = task;
+    return first;
+}
+
+static void plan(struct node *node)
+{
+    struct heap *heap = &node->sim->heap;
+    const struct task *first = first_done(node);
+    if (!first) {
+        heap_remove(heap, &node->work_done);
+        node->service = 0;
+        return;
+    }
+    double left = first->work_end - node->service;
+    heap_push(heap, &node->work_done, sim_after(node->sim, left > 0 ? left / pace(node) : 0));
+}
+
+static void leave(struct task *task)
+{
+    struct node *node = task->node;
+    struct task **at = &node->works;
+    while (*at != task)
+        at = &(*at)->work_next;
+    *at = task->work_next;
+    node->active--;
+    task->working = false;
+}
+
+void work_finish(struct event *done)
+{
+    struct node *node = event_owner(done, struct node, work_done);
+    serve(node);
+    struct task *first = first_done(node);
+    node->service = first->work_end; /* to the bit, whatever the clock's rounding */
+    leave(first);
+    plan(node);
+    task_ready(first);
+}
+
+void work_drop(struct task *task)
+{
+    if (!task->working)
+        return;
+    serve(task->node);
+    leave(task);
+    plan(task->node);
+    task_ready(task);
+}
+
+void work_pace(struct node *node, double slow)
+{
+    serve(node);
+    node->slow = slow;
+    plan(node);
+}
+
+static double jittered(struct node *node, double ns)
+{
+    uint64_t draw = (uint64_t)node->slot << 40 | node->works_begun++;
+    if (node->jitter <= 0)
+        return ns;
+    double u = (double)rng_uniform(node->sim->options.seed, RNG_SIM, draw);
+    return ns * (1 + node->jitter * (2 * u - 1));
+}
+
+int work_do(struct world *w, const struct cost *cost)
+{
+    struct node *node = (struct node *)w;
+    struct task *task = task_running(node);
+    PL_ASSERT(cost->seconds >= 0);
+    if (task_cancelled(task))
+        return ERR_CANCELLED;
+    serve(node);
+    task->work_end = node->service + jittered(node, cost->seconds * 1e9);
+    task->working = true;
+    struct task **end = &node->works;
+    while (*end)
+        end = &(*end)->work_next;
+    *end = task;
+    task->work_next = NULL;
+    node->active++;
+    plan(node);
+    task_yield(task);
+    return task_cancelled(task) ? ERR_CANCELLED : OK;
+}

@@ -1,0 +1,39 @@
+#include "world/disk.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DISK_PATH_MAX = 4096 };
+
+static int write_new(struct disk *d, const char *path, const void *data, size_t len,
+                     struct err *err)
+{
+    struct disk_file *file;
+    int rc = d->ops->open(d, path, false, &file, err);
+    if (rc != OK)
+        return rc;
+    rc = d->ops->write(file, data, len, err);
+    if (rc == OK)
+        rc = d->ops->sync(file, err);
+    int closed = d->ops->close(file, rc == OK ? err : NULL);
+    return rc == OK ? closed : rc;
+}
+
+int disk_replace(struct disk *d, const char *path, const void *data, size_t len, struct err *err)
+{
+    char temp[DISK_PATH_MAX], dir[DISK_PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int n = snprintf(temp, sizeof temp, "%s.new", path);
+    if (!slash || n < 0 || (size_t)n >= sizeof temp)
+        return err_set(err, ERR_IO, "%.100s: not a path that can be written", path);
+    snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    d->ops->remove(d, temp, NULL); /* left behind by a crash */
+    int rc = write_new(d, temp, data, len, err);
+    if (rc == OK)
+        rc = d->ops->rename(d, temp, path, err);
+    if (rc == OK)
+        return d->ops->sync_dir(d, dir, err);
+    d->ops->remove(d, temp, NULL);
+    return rc;
+}

@@ -1,0 +1,49 @@
+/* The part of the seam that is what a run writes: directories, logs that grow, files that are
+ * replaced whole. Read-only inputs are base/file.h's.
+ *
+ * Paths are the host's. Every function gives a message naming the path. */
+#ifndef PL_WORLD_DISK_H
+#define PL_WORLD_DISK_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct disk;
+struct disk_file;
+
+struct disk_ops {
+    /* Make a directory whose parent exists; fine when it is there. ERR_IO */
+    int (*make_dir)(struct disk *d, const char *path, struct err *err);
+    /* Call fn with the name of each entry, in order of their bytes. ERR_NOT_FOUND: no such
+     * directory; ERR_IO */
+    int (*list)(struct disk *d, const char *path, void (*fn)(void *user, const char *name),
+                void *user, struct err *err);
+    int (*remove)(struct disk *d, const char *path, struct err *err); /* ERR_IO */
+    /* ERR_IO */
+    int (*rename)(struct disk *d, const char *from, const char *to, struct err *err);
+    int (*sync_dir)(struct disk *d, const char *path, struct err *err); /* ERR_IO */
+    int (*free_space)(struct disk *d, const char *path, uint64_t *bytes, struct err *err);
+
+    /* Open for writing: at the end of what is there (`append`), or a new file, which must not
+     * exist. ERR_IO, ERR_NOMEM */
+    int (*open)(struct disk *d, const char *path, bool append, struct disk_file **out,
+                struct err *err);
+    /* All of the bytes, or ERR_IO. */
+    int (*write)(struct disk_file *f, const void *data, size_t len, struct err *err);
+    /* What has been written survives a power cut. An error is final. ERR_IO */
+    int (*sync)(struct disk_file *f, struct err *err);
+    int (*close)(struct disk_file *f, struct err *err); /* f is gone, also after an error */
+};
+
+struct disk {
+    const struct disk_ops *ops;
+};
+
+/* Replace `path` by these bytes, or leave it as it was: a new file beside it, synced, renamed over
+ * it, the directory synced. `path` has a directory part. ERR_IO, ERR_NOMEM */
+int disk_replace(struct disk *d, const char *path, const void *data, size_t len, struct err *err);
+
+#endif
