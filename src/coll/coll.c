@@ -1,0 +1,157 @@
+#include "coll/coll.h"
+
+#include "base/fault.h"
+
+#include <string.h>
+
+/* The group has moved on from the view this collective runs in. */
+static bool superseded(const struct coll *c)
+{
+    return group_view(c->group) != c->view || atomic_load(&c->group->over);
+}
+
+static int64_t deadline_of(const struct coll *c)
+{
+    return world_now(c->group->world) + c->group->timing.exchange;
+}
+
+/* Wait for `what`, or for the end of the view. OK: what[0] holds. */
+static int wait_in_view(struct coll *c, const struct wait_for *what, int64_t deadline,
+                        struct wake *wake)
+{
+    struct world *world = c->group->world;
+    for (;;) {
+        uint64_t seen = world_raised(world, SIGNAL_GROUP);
+        if (superseded(c))
+            return ERR_VIEW;
+        struct wait_for set[2] = {
+            {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
+            *what,
+        };
+        int rc = world_wait(world, set, 2, deadline, wake);
+        if (rc != OK || wake->which == 1)
+            return rc; /* a signal may be late, and of the very view that this runs in */
+    }
+}
+
+/* A peer is gone: the driver sees it too, and what comes next is a new view. */
+static int wait_view_end(struct coll *c, int64_t deadline)
+{
+    int rc = group_wait_view(c->group, c->view->number, deadline);
+    return rc == OK || rc == ERR_DRIVER ? ERR_VIEW : rc;
+}
+
+int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t len)
+{
+    struct world *world = c->group->world;
+    uint32_t peer = c->ranks->node[to];
+    struct message *m = message_new(tag, c->view->number, len);
+    if (!m)
+        return ERR_NOMEM;
+    memcpy(m->data, data, len);
+    int64_t deadline = deadline_of(c);
+    for (;;) {
+        if (superseded(c)) {
+            message_unref(m);
+            return ERR_VIEW;
+        }
+        int rc = world_send(world, peer, m, CLASS_BULK);
+        if (rc == ERR_PEER)
+            return wait_view_end(c, deadline);
+        if (rc == OK && c->waits)
+            c->waits->bytes += len;
+        if (rc != ERR_FULL)
+            return rc;
+        struct wake wake;
+        struct wait_for credit = {.kind = WAIT_CREDIT, .peer = peer};
+        rc = wait_in_view(c, &credit, deadline, &wake);
+        if (rc != OK) {
+            message_unref(m);
+            return rc;
+        }
+    }
+}
+
+/* How long this member stood still before the first byte of what it waited for came in. */
+static void account(struct coll *c, uint32_t peer, const struct recv *recv, int64_t from,
+                    int64_t until)
+{
+    int64_t first = recv->first_byte < until ? recv->first_byte : until;
+    int64_t waited = first > from ? first - from : 0;
+    c->waits->total += waited;
+    c->waits->bytes += recv->len;
+    if (waited >= c->waits->longest && waited > 0) {
+        c->waits->longest = waited;
+        c->waits->longest_for = peer;
+    }
+}
+
+int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len,
+              void (*land)(void *at, const void *bytes, size_t n))
+{
+    struct world *world = c->group->world;
+    uint32_t peer = c->ranks->node[from];
+    struct recv recv = {
+        .from = peer,
+        .view = c->view->number,
+        .tag = tag,
+        .into = into,
+        .len = len,
+        .land = land,
+    };
+    int64_t start = world_now(world), deadline = deadline_of(c);
+    int rc = world_post_recv(world, &recv);
+    if (rc != OK)
+        return rc;
+    struct wake wake;
+    struct wait_for done = {.kind = WAIT_RECV, .recv = &recv};
+    rc = wait_in_view(c, &done, deadline, &wake);
+    world_unpost(world, &recv);
+    if (rc != OK)
+        return rc;
+    if (recv.status == ERR_PEER)
+        return wait_view_end(c, deadline);
+    if (recv.status == OK && c->waits)
+        account(c, peer, &recv, start, world_now(world));
+    return recv.status;
+}
+
+size_t coll_pieces(const struct coll *c, size_t n)
+{
+    size_t pieces = (n + c->chunk_floats - 1) / c->chunk_floats;
+    PL_ASSERT(pieces < WIRE_NOTE);
+    return pieces;
+}
+
+size_t coll_piece(const struct coll *c, size_t n, size_t i, size_t *from)
+{
+    *from = i * c->chunk_floats;
+    return n - *from < c->chunk_floats ? n - *from : c->chunk_floats;
+}
+
+uint64_t coll_tag(const struct coll *c, enum wire_kind kind, size_t piece)
+{
+    return wire_tag(kind, c->lane, c->n, (uint32_t)piece);
+}
+
+int coll_send_vector(struct coll *c, size_t to, enum wire_kind kind, const float *x, size_t n)
+{
+    for (size_t i = 0; i < coll_pieces(c, n); i++) {
+        size_t from, len = coll_piece(c, n, i, &from);
+        int rc = coll_send(c, to, coll_tag(c, kind, i), x + from, len * sizeof *x);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}
+
+int coll_recv_vector(struct coll *c, size_t from_rank, enum wire_kind kind, float *x, size_t n)
+{
+    for (size_t i = 0; i < coll_pieces(c, n); i++) {
+        size_t from, len = coll_piece(c, n, i, &from);
+        int rc = coll_recv(c, from_rank, coll_tag(c, kind, i), x + from, len * sizeof *x, NULL);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}

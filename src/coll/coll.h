@@ -1,0 +1,55 @@
+/* Collectives: what every algorithm has in common. An algorithm is one straight-line file over
+ * these verbs; it runs in one view, among ranks, and ends with ERR_VIEW on every survivor when the
+ * view changes. */
+#ifndef PL_COLL_COLL_H
+#define PL_COLL_COLL_H
+
+#include "group/group.h"
+#include "wire/catalogue.h"
+
+struct ranks {
+    size_t count, me;
+    uint32_t node[VIEW_MEMBERS_MAX + 1]; /* rank → node; the driver may be one */
+};
+
+/* What a member waited for in an exchange, beyond the time in which the bytes it waited for were
+ * coming in. */
+struct coll_waits {
+    int64_t total;        /* ns */
+    int64_t longest;      /* the longest single one */
+    uint32_t longest_for; /* the node whose message ended it */
+    uint64_t bytes;       /* sent and received */
+};
+
+/* One call of a collective. */
+struct coll {
+    struct group *group;
+    const struct view *view;
+    const struct ranks *ranks;
+    uint32_t lane;
+    uint64_t n;               /* exchange number */
+    size_t chunk_floats;      /* pieces that a vector travels in */
+    struct coll_waits *waits; /* NULL: not counted */
+};
+
+/* Send `len` bytes to a rank. Waits only for credit.
+ * ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM; a peer that is down is waited for as ERR_VIEW:
+ * the driver will see it too. */
+int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t len);
+
+/* Receive exactly `len` bytes from a rank into `into`, through `land` (world.h). Same errors. */
+int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len,
+              void (*land)(void *at, const void *bytes, size_t n));
+
+/* A vector travels in pieces: their number, where piece i begins and (returned) its length. */
+size_t coll_pieces(const struct coll *c, size_t n);
+size_t coll_piece(const struct coll *c, size_t n, size_t i, size_t *from);
+
+/* The tag of a piece of this collective's exchange. */
+uint64_t coll_tag(const struct coll *c, enum wire_kind kind, size_t piece);
+
+/* A vector to one rank, or from one, in pieces: adopting a result, a snapshot. */
+int coll_send_vector(struct coll *c, size_t to, enum wire_kind kind, const float *x, size_t n);
+int coll_recv_vector(struct coll *c, size_t from, enum wire_kind kind, float *x, size_t n);
+
+#endif

@@ -1,0 +1,295 @@
+#include "coll/exchange.h"
+
+#include "base/fault.h"
+#include "coll/tree.h"
+
+#include <string.h>
+
+/* Test builds plant the bug that the commit rule prevents, to prove that the tests would see it. */
+#ifdef PLANT_SKIP_COMMIT_RULE
+#define COMMIT_RULE 0
+#else
+#define COMMIT_RULE 1
+#endif
+
+int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
+                  size_t n, size_t chunk_floats, uint64_t completed, struct arena *arena)
+{
+    PL_ASSERT(lane < ROSTER_LANES_MAX);
+    *e = (struct exchange){
+        .group = group,
+        .lane = lane,
+        .driver_takes_part = driver_takes_part,
+        .n_floats = n,
+        .chunk_floats = chunk_floats,
+        .completed = completed,
+        .synced = 1, /* everybody starts the first view at the same exchange */
+    };
+    if (vec_init(&e->input, arena, n) != OK || vec_init(&e->result[0], arena, n) != OK ||
+        vec_init(&e->result[1], arena, n) != OK)
+        return ERR_NOMEM;
+    return OK;
+}
+
+const struct vec *exchange_result(const struct exchange *e)
+{
+    return &e->result[e->completed & 1];
+}
+
+const struct tally *exchange_tally(const struct exchange *e)
+{
+    return &e->tally[e->completed & 1];
+}
+
+static void merge_tally(void *note, const void *other)
+{
+    struct tally *t = note;
+    const struct tally *o = other;
+    t->weight += o->weight;
+    t->samples += o->samples;
+    t->loss += o->loss;
+    t->stop_votes += o->stop_votes;
+    for (int i = 0; i < MEMBER_WORDS; i++) {
+        t->who.word[i] |= o->who.word[i];
+        t->took_part.word[i] |= o->took_part.word[i];
+    }
+    t->hash_min = o->hash_min < t->hash_min ? o->hash_min : t->hash_min;
+    t->hash_max = o->hash_max > t->hash_max ? o->hash_max : t->hash_max;
+}
+
+static void rank_view(const struct exchange *e, const struct view *view, struct ranks *ranks)
+{
+    uint32_t self = e->group->world->self;
+    ranks->count = 0;
+    if (e->driver_takes_part)
+        ranks->node[ranks->count++] = WORLD_DRIVER;
+    for (size_t i = 0; i < view->count; i++)
+        ranks->node[ranks->count++] = view->node[i];
+    ranks->me = 0;
+    while (ranks->me < ranks->count && ranks->node[ranks->me] != self)
+        ranks->me++;
+    PL_ASSERT(ranks->me < ranks->count);
+}
+
+static size_t rank_of(const struct ranks *ranks, uint32_t node)
+{
+    size_t rank = 0;
+    while (rank < ranks->count && ranks->node[rank] != node)
+        rank++;
+    return rank;
+}
+
+/* One attempt at exchange n in one view: result[n & 1] ← Σ w·input / Σ w on every rank. */
+static int attempt(struct exchange *e, struct coll *c)
+{
+    struct vec *result = &e->result[c->n & 1];
+    struct tally *tally = &e->tally[c->n & 1];
+    struct range all = vec_all(result);
+    *tally = e->mine;
+    if (e->mine.weight > 0) {
+        vec_copy(result, &e->input, all);
+        vec_scale(result, (float)e->mine.weight, all);
+    } else {
+        vec_fill(result, all, 0.0f);
+    }
+    struct tally other;
+    int rc = tree_reduce_note(c, tally, sizeof *tally, &other, merge_tally);
+    if (rc == OK)
+        rc = tree_reduce(c, result->at, result->n);
+    if (rc == OK && c->ranks->me == 0 && tally->weight > 0)
+        vec_scale(result, (float)(1.0 / tally->weight), all);
+    if (rc == OK)
+        rc = tree_broadcast_note(c, tally, sizeof *tally);
+    if (rc == OK)
+        rc = tree_broadcast(c, result->at, result->n);
+    return rc;
+}
+
+static int report_lane(const struct exchange *e, const struct view *view)
+{
+    struct buf bytes = {0};
+    buf_put_u32(&bytes, view->number);
+    buf_put_u32(&bytes, e->lane);
+    buf_put_u64(&bytes, e->completed);
+    struct message *m =
+        bytes.failed ? NULL : message_new(wire_tag(WIRE_LANE_AT, e->lane, 0, 0), 0, bytes.len);
+    if (m)
+        memcpy(m->data, bytes.data, bytes.len);
+    buf_release(&bytes);
+    if (!m)
+        return ERR_NOMEM;
+    int rc = world_send(e->group->world, WORLD_DRIVER, m, CLASS_CONTROL);
+    if (rc == ERR_FULL)
+        message_unref(m);
+    return rc == OK ? OK : ERR_DRIVER;
+}
+
+/* What the driver decided for the lane in this view. ERR_VIEW when the view ends first. */
+static int await_go(const struct exchange *e, const struct view *view, struct lane_go *go)
+{
+    struct world *world = e->group->world;
+    int64_t deadline = world_now(world) + e->group->timing.exchange;
+    for (;;) {
+        uint64_t seen = world_raised(world, SIGNAL_GROUP);
+        if (group_view(e->group) != view || atomic_load(&e->group->over))
+            return ERR_VIEW;
+        const struct wait_for set[] = {
+            {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
+            {.kind = WAIT_MESSAGE,
+             .from = WORLD_DRIVER,
+             .tag = wire_tag(WIRE_LANE_GO, e->lane, 0, 0),
+             .mask = UINT64_MAX},
+        };
+        struct wake wake;
+        int rc = world_wait(world, set, 2, deadline, &wake);
+        if (rc != OK)
+            return rc;
+        if (wake.which == 0)
+            continue;
+        struct cut in = {wake.msg->data, wake.msg->len, false};
+        rc = lane_go_decode(&in, go);
+        message_unref(wake.msg);
+        if (rc != OK || go->view == view->number) /* older ones are passed over */
+            return rc;
+    }
+}
+
+/* The holder's result of exchange `completed` goes to all that lack it. */
+static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
+{
+    uint32_t self = e->group->world->self;
+    struct vec *result = &e->result[go->completed & 1];
+    struct tally *tally = &e->tally[go->completed & 1];
+    uint64_t note = coll_tag(c, WIRE_RESULT, WIRE_NOTE);
+    if (self == go->holder) {
+        int rc = OK;
+        for (size_t to = 0; rc == OK && to < c->ranks->count; to++) {
+            uint32_t node = c->ranks->node[to];
+            if (node == WORLD_DRIVER ? !go->driver_lacks : !members_has(&go->lacking, node))
+                continue;
+            rc = coll_send(c, to, note, tally, sizeof *tally);
+            if (rc == OK)
+                rc = coll_send_vector(c, to, WIRE_RESULT, result->at, result->n);
+        }
+        return rc;
+    }
+    if (e->completed >= go->completed)
+        return OK;
+    size_t from = rank_of(c->ranks, go->holder);
+    if (from == c->ranks->count)
+        return ERR_PROTOCOL;
+    int rc = coll_recv(c, from, note, tally, sizeof *tally, NULL);
+    if (rc == OK)
+        rc = coll_recv_vector(c, from, WIRE_RESULT, result->at, result->n);
+    if (rc == OK)
+        e->completed = go->completed;
+    return rc;
+}
+
+/* Bring the lane into line in a new view: report, hear what counts, hand on or adopt its result. */
+static int bring_into_line(struct exchange *e, struct coll *c)
+{
+    struct lane_go go;
+    int rc = report_lane(e, c->view);
+    if (rc == OK)
+        rc = await_go(e, c->view, &go);
+    if (rc == OK && COMMIT_RULE) {
+        /* An exchange completes only when all contributed, so nobody is two behind. */
+        PL_ASSERT(go.completed <= e->completed + 1 && go.completed >= e->completed);
+        c->n = go.completed;
+        rc = adopt(e, c, &go);
+    }
+    if (rc == OK)
+        e->synced = c->view->number;
+    return rc;
+}
+
+static void note_cost(struct exchange *e, int64_t start, const struct coll_waits *waits)
+{
+    e->cost = (struct exchange_cost){
+        .seconds = world_seconds(world_now(e->group->world) - start),
+        .waited_s = world_seconds(waits->total),
+        .waited_for = waits->longest_for,
+        .bytes = waits->bytes,
+    };
+}
+
+static void take_input(struct exchange *e, const struct tally *mine)
+{
+    uint32_t self = e->group->world->self;
+    e->mine = *mine;
+    if (self != WORLD_DRIVER)
+        members_add(&e->mine.took_part, self);
+    if (e->mine.weight > 0 && !vec_finite(&e->input, vec_all(&e->input)))
+        e->mine.weight = 0;
+    if (e->mine.weight > 0) {
+        members_add(&e->mine.who, self);
+    } else { /* it counts as nothing, and what it stood for is given back */
+        e->mine.samples = 0;
+        e->mine.loss = 0;
+    }
+}
+
+static int run(struct exchange *e, const struct tally *mine)
+{
+    const uint64_t n = e->completed + 1;
+    struct coll_waits waits = {0};
+    int64_t start = world_now(e->group->world);
+    struct ranks ranks;
+    take_input(e, mine);
+    for (;;) {
+        if (atomic_load(&e->group->over))
+            return ERR_DRIVER;
+        const struct view *view = group_view(e->group);
+        if (view->count == 0)
+            return ERR_PEER;
+        rank_view(e, view, &ranks);
+        struct coll c = {e->group, view, &ranks, e->lane, n, e->chunk_floats, &waits};
+        int rc = OK;
+        if (view->number != e->synced)
+            rc = bring_into_line(e, &c);
+        if (rc == OK && e->completed == n) {
+            note_cost(e, start, &waits);
+            return OK; /* somebody had completed it: adopted */
+        }
+        c.n = n;
+        if (rc == OK)
+            rc = attempt(e, &c);
+        if (rc == OK) {
+            e->completed = n;
+            note_cost(e, start, &waits);
+            return OK;
+        }
+        if (rc != ERR_VIEW)
+            return rc;
+    }
+}
+
+/* While a member waits for others, no progress is expected of it. */
+int exchange_run(struct exchange *e, const struct tally *mine)
+{
+    atomic_store(&e->group->busy, false);
+    int rc = run(e, mine);
+    atomic_store(&e->group->busy, true);
+    return rc;
+}
+
+int exchange_settle(struct exchange *e)
+{
+    while (!atomic_load(&e->group->over)) {
+        const struct view *view = group_view(e->group);
+        if (view->number == e->synced || view->count == 0)
+            return OK;
+        struct ranks ranks;
+        rank_view(e, view, &ranks);
+        struct coll c = {.group = e->group,
+                         .view = view,
+                         .ranks = &ranks,
+                         .lane = e->lane,
+                         .chunk_floats = e->chunk_floats};
+        int rc = bring_into_line(e, &c);
+        if (rc != OK && rc != ERR_VIEW)
+            return rc;
+    }
+    return OK;
+}

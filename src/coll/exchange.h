@@ -1,0 +1,74 @@
+/* Exchanges: numbered all-reduces of a lane, with the commit rule (D5).
+ *
+ * A member keeps its input and the result of exchange n until n+1 of that lane completes. When the
+ * view changes, all who take part report the last exchange they completed; if anyone completed n,
+ * all adopt that result, else all redo n from their kept inputs. So no two members of a view ever
+ * apply different results for one (lane, n), and a caller sees only committed results.
+ *
+ * A contribution that is not finite, or that its owner marks so, counts as nothing: weight 0, its
+ * sender named to everyone. */
+#ifndef PL_COLL_EXCHANGE_H
+#define PL_COLL_EXCHANGE_H
+
+#include "coll/coll.h"
+#include "tensor/vec.h"
+
+/* What travels beside the vector and is reduced with it. All fields are eight bytes wide: it goes
+ * over the wire as it stands. */
+struct tally {
+    double weight;               /* Σ: of the mean */
+    uint64_t samples;            /* Σ: records that went into the contributions */
+    double loss;                 /* Σ of losses over those records */
+    uint64_t stop_votes;         /* Σ: who want the run to end here */
+    struct members who;          /* ∪: whose contribution counted */
+    struct members took_part;    /* ∪: who took part, counted or not */
+    uint64_t hash_min, hash_max; /* of replicas that must agree: min, max; UINT64_MAX and 0 when
+                                    not compared */
+};
+
+/* What it cost this member. */
+struct exchange_cost {
+    double seconds;  /* from entry to exit */
+    double waited_s; /* beyond its own transfers */
+    uint32_t waited_for;
+    uint64_t bytes; /* sent and received */
+};
+
+struct exchange {
+    struct group *group;
+    uint32_t lane;
+    bool driver_takes_part; /* as rank 0; else the first worker of the view is */
+    size_t n_floats, chunk_floats;
+    uint64_t completed;        /* number of the last exchange completed here */
+    uint32_t synced;           /* the view in which the lane was last brought into line */
+    struct vec input;          /* kept, unweighted */
+    struct vec result[2];      /* of exchange n in [n & 1] */
+    struct tally mine;         /* kept with the input */
+    struct tally tally[2];     /* with the results */
+    struct exchange_cost cost; /* of the last exchange */
+};
+
+/* Memory for vectors of n floats from the arena. `completed` starts the count (0, or a
+ * checkpoint's). ERR_NOMEM */
+int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
+                  size_t n, size_t chunk_floats, uint64_t completed, struct arena *arena);
+
+/* The weighted mean over all who take part of what they put into e->input (unweighted; the root
+ * that only collects gives weight 0), with `mine` saying what it stands for. Returns when exchange
+ * e->completed + 1 is committed, in however many views that takes: the result is then
+ * exchange_result(e). When all weights are 0 the result is 0 and tally->weight says so.
+ *
+ * ERR_TIMEOUT (the group stood still past its deadline), ERR_PEER (no worker is left),
+ * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
+int exchange_run(struct exchange *e, const struct tally *mine);
+
+/* After the last exchange of a lane there is no next one in which a new view would be noticed, but
+ * members of it may lack the last result. Who has it calls this whenever the group has changed
+ * (SIGNAL_GROUP) until the run is over: it reports and hands the result on. Same errors. */
+int exchange_settle(struct exchange *e);
+
+/* Of the last exchange completed here; valid until the next one completes. */
+const struct vec *exchange_result(const struct exchange *e);
+const struct tally *exchange_tally(const struct exchange *e);
+
+#endif

@@ -1,0 +1,201 @@
+#include "group/group.h"
+
+#include "base/fault.h"
+#include "wire/catalogue.h"
+
+#include <stdlib.h>
+
+struct view_node {
+    struct view_node *next;
+    struct view view;
+};
+
+struct group_timing group_timing_lan(void)
+{
+    return (struct group_timing){
+        .heartbeat = WORLD_SECOND / 4,
+        .silence_max = WORLD_SECOND,
+        .stall_max = 30 * WORLD_SECOND,
+        .exchange = 600 * WORLD_SECOND,
+    };
+}
+
+struct group_timing group_timing_busy(void)
+{
+    struct group_timing timing = group_timing_lan();
+    timing.heartbeat = WORLD_SECOND;
+    timing.silence_max = 5 * WORLD_SECOND;
+    return timing;
+}
+
+static void group_changed(struct group *group)
+{
+    world_raise(group->world, SIGNAL_GROUP);
+}
+
+static void group_end(struct group *group)
+{
+    atomic_store(&group->over, true);
+    group_changed(group);
+}
+
+/* Connections follow the membership: all members of the view, and nobody else. */
+static int follow_peers(struct group *group, const struct view *old, const struct view *now)
+{
+    uint32_t self = group->world->self;
+    for (size_t i = 0; old && i < old->count; i++)
+        if (old->node[i] != self && view_rank(now, old->node[i]) < 0)
+            world_peer_drop(group->world, old->node[i]);
+    for (size_t i = 0; i < now->count; i++) {
+        if (now->node[i] == self || (old && view_rank(old, now->node[i]) >= 0))
+            continue;
+        int rc = world_peer_add(group->world, now->node[i], now->address[i]);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}
+
+int group_set_view(struct group *group, const struct view *view)
+{
+    const struct view *old = group_view(group);
+    if (old && view->number <= old->number)
+        return OK;
+    struct view_node *node = malloc(sizeof *node);
+    if (!node)
+        return ERR_NOMEM;
+    node->view = *view;
+    node->next = group->views;
+    group->views = node;
+    if (view_rank(view, group->world->self) < 0 && group->world->self != WORLD_DRIVER) {
+        log_warn(group->log, "fenced: view %u does not hold this worker", view->number);
+        group_end(group);
+        return OK;
+    }
+    int rc = follow_peers(group, old, &node->view);
+    /* The new view first, then the abort: whoever is woken by it finds the view that did it. */
+    atomic_store(&group->view, &node->view);
+    world_abort(group->world, view->number);
+    group_changed(group);
+    return rc;
+}
+
+const struct view *group_view(const struct group *group)
+{
+    return atomic_load(&group->view);
+}
+
+int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
+{
+    for (;;) {
+        uint64_t seen = world_raised(group->world, SIGNAL_GROUP);
+        const struct view *view = group_view(group);
+        if (view && view->number > number)
+            return OK;
+        if (atomic_load(&group->over))
+            return ERR_DRIVER;
+        struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        struct wake wake;
+        int rc = world_wait(group->world, &change, 1, deadline, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+static int take_view(struct group *group, const struct message *m)
+{
+    struct view *view = malloc(sizeof *view);
+    if (!view)
+        return ERR_NOMEM;
+    struct cut in = {m->data, m->len, false};
+    int rc = view_decode(&in, view);
+    if (rc == OK)
+        rc = group_set_view(group, view);
+    free(view);
+    return rc;
+}
+
+static struct wait_for from_driver(enum wire_kind kind)
+{
+    return (struct wait_for){
+        .kind = WAIT_MESSAGE,
+        .from = WORLD_DRIVER,
+        .tag = wire_tag(kind, 0, 0, 0),
+        .mask = WIRE_KIND_MASK,
+    };
+}
+
+/* A worker's ear: what the driver says about the group. */
+static int listen_task(void *arg)
+{
+    struct group *group = arg;
+    const struct wait_for set[] = {
+        from_driver(WIRE_VIEW),
+        from_driver(WIRE_STOP),
+        from_driver(WIRE_BYE),
+        {.kind = WAIT_PEER},
+    };
+    for (;;) {
+        struct wake wake;
+        int rc = world_wait(group->world, set, 4, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+        if (wake.which == 0)
+            rc = take_view(group, wake.msg);
+        else if (wake.which == 1)
+            atomic_store(&group->stop, true);
+        else if (wake.which == 2 || (wake.peer == WORLD_DRIVER && !wake.up))
+            rc = ERR_DRIVER;
+        if (wake.which < 3)
+            message_unref(wake.msg);
+        if (rc != OK) {
+            group_end(group);
+            return rc;
+        }
+    }
+}
+
+/* A worker's heart: on a task of its own, so that it beats while a step computes. */
+static int heart_task(void *arg)
+{
+    struct group *group = arg;
+    int64_t next = world_now(group->world);
+    for (;;) {
+        struct message *m = message_new(wire_tag(WIRE_HEARTBEAT, 0, 0, 0), 0, 9);
+        if (m) {
+            bytes_put_le64(m->data, atomic_load(&group->progress));
+            ((uint8_t *)m->data)[8] = atomic_load(&group->busy);
+            if (world_send(group->world, WORLD_DRIVER, m, CLASS_CONTROL) == ERR_FULL)
+                message_unref(m); /* the driver has enough of them to read */
+        }
+        next += group->timing.heartbeat;
+        int rc = world_sleep(group->world, next);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+void group_init(struct group *group, struct world *world, const struct logger *log,
+                const struct group_timing *timing)
+{
+    *group = (struct group){.world = world, .log = log, .timing = *timing};
+}
+
+int group_listen(struct group *group)
+{
+    int rc = world_spawn(group->world, "listener", listen_task, group, &group->listener);
+    if (rc == OK)
+        rc = world_spawn(group->world, "heart", heart_task, group, &group->heart);
+    return rc;
+}
+
+void group_release(struct group *group)
+{
+    world_end_task(group->world, &group->heart);
+    world_end_task(group->world, &group->listener);
+    while (group->views) {
+        struct view_node *next = group->views->next;
+        free(group->views);
+        group->views = next;
+    }
+}

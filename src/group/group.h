@@ -1,0 +1,57 @@
+/* A node's membership: the current view, kept by a task that listens to the driver, and heartbeats
+ * sent by another. Lanes and exchanges (coll/exchange.h) stand on it. */
+#ifndef PL_GROUP_GROUP_H
+#define PL_GROUP_GROUP_H
+
+#include "base/logger.h"
+#include "group/roster.h"
+#include "world/world.h"
+
+#include <stdatomic.h>
+
+enum group_signal { SIGNAL_GROUP = 1 }; /* a new view, or the end of the group */
+
+struct group_timing {
+    int64_t heartbeat;   /* ns between two */
+    int64_t silence_max; /* roster_options */
+    int64_t stall_max;
+    int64_t exchange; /* longest a member waits for one message of an exchange */
+};
+
+/* Hosts of one LAN: 250 ms / 1 s. Hosts that are busy or shared: 1 s / 5 s. */
+struct group_timing group_timing_lan(void);
+struct group_timing group_timing_busy(void);
+
+struct group {
+    struct world *world;
+    const struct logger *log;
+    struct group_timing timing;
+    _Atomic(const struct view *) view; /* NULL before the first */
+    _Atomic uint64_t progress;         /* steps taken, put into heartbeats */
+    atomic_bool busy;                  /* computing: progress is due */
+    atomic_bool stop;                  /* the driver asks to end: vote so in the next exchange */
+    atomic_bool over;                  /* the run is over, or the driver is gone */
+    struct task *listener, *heart;
+    struct view_node *views; /* all views of the run, owned */
+};
+
+/* Ready to take views, by group_set_view. */
+void group_init(struct group *group, struct world *world, const struct logger *log,
+                const struct group_timing *timing);
+
+/* A worker's: start the tasks that listen to the driver and beat. ERR_NOMEM */
+int group_listen(struct group *group);
+
+/* End the tasks and free the views. No task may use the group any more. */
+void group_release(struct group *group);
+
+/* Make `view` current: older views are aborted in the world, tasks are woken. Copies it. */
+int group_set_view(struct group *group, const struct view *view);
+
+/* The current view, or NULL. Valid until group_release. */
+const struct view *group_view(const struct group *group);
+
+/* Wait until there is a view newer than `number`. ERR_TIMEOUT, ERR_CANCELLED, ERR_DRIVER */
+int group_wait_view(struct group *group, uint32_t number, int64_t deadline);
+
+#endif

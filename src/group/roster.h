@@ -1,0 +1,108 @@
+/* The driver's side of the group, as a pure step function: who is in, who is out, which view is
+ * current, and what members of a new view adopt or redo in each lane. No clock, no messages: events
+ * go in, orders come out, and any state can be built in a test.
+ *
+ * One path for every change (D5): whatever happened to a member, it ends in a new view. */
+#ifndef PL_GROUP_ROSTER_H
+#define PL_GROUP_ROSTER_H
+
+#include "group/view.h"
+
+#include <stdbool.h>
+
+enum { ROSTER_LANES_MAX = 8, ROSTER_ORDERS_MAX = 3 * VIEW_MEMBERS_MAX };
+
+#define ROSTER_DRIVER (UINT32_MAX - 1) /* the driver's node number, as the world gives it */
+
+enum roster_event_kind {
+    ROSTER_JOIN,      /* node, with its address, is ready */
+    ROSTER_LEAVE,     /* node says goodbye */
+    ROSTER_PEER_DOWN, /* its connection is gone */
+    ROSTER_HEARTBEAT, /* node is alive; progress, busy */
+    ROSTER_LANE_AT,   /* node reports `completed` of `lane` in `view` */
+    ROSTER_TICK,      /* time has passed */
+};
+
+struct roster_event {
+    enum roster_event_kind kind;
+    int64_t now;
+    uint32_t node;
+    const char *address; /* JOIN; borrowed */
+    uint64_t progress;   /* HEARTBEAT: steps taken */
+    bool busy;           /* HEARTBEAT: computing, so progress is due */
+    uint32_t view, lane; /* LANE_AT */
+    uint64_t completed;  /* LANE_AT */
+};
+
+/* What all who take part in a lane do in a view before they exchange again. */
+struct lane_go {
+    uint32_t view, lane;
+    uint64_t completed;     /* this exchange counts: who has not completed it adopts its result */
+    uint32_t holder;        /* from this node */
+    struct members lacking; /* workers that fetch it */
+    bool driver_lacks;
+};
+
+void lane_go_encode(const struct lane_go *go, struct buf *out);
+/* ERR_PROTOCOL */
+int lane_go_decode(struct cut *in, struct lane_go *out);
+
+enum roster_order_kind {
+    ORDER_VIEW,    /* send the roster's view to its members (and to the driver itself) */
+    ORDER_MEMBER,  /* tell the run: `node` `what` (an event) */
+    ORDER_LANE_GO, /* send `go` to all that take part in the lane */
+    ORDER_DROP,    /* cut the connection to `node` */
+};
+
+struct roster_order {
+    enum roster_order_kind kind;
+    uint32_t node;
+    const char *what; /* join leave dead cut hung */
+    struct lane_go go;
+};
+
+struct roster_orders {
+    size_t count;
+    struct roster_order at[ROSTER_ORDERS_MAX];
+};
+
+struct roster_options {
+    uint32_t workers; /* the first view is made when so many have joined */
+    uint32_t incarnation;
+    bool driver_takes_part; /* in every lane, as its root */
+    int64_t silence_max;    /* ns without a heartbeat: dead */
+    int64_t stall_max;      /* ns busy without progress: hung */
+};
+
+struct roster_member {
+    uint32_t node;
+    bool in;
+    char address[NODE_ADDRESS_MAX];
+    int64_t heard, moved; /* last heartbeat; last progress */
+    uint64_t progress;
+};
+
+struct roster_lane {
+    bool decided; /* in the current view */
+    bool driver_in;
+    uint64_t driver_at;
+    struct members in;             /* whose report of the current view has come in */
+    uint64_t at[VIEW_MEMBERS_MAX]; /* by rank in the current view */
+};
+
+struct roster {
+    struct roster_options options;
+    struct view view; /* number 0: not formed yet */
+    size_t count;
+    struct roster_member member[VIEW_MEMBERS_MAX]; /* all that ever joined, by node number */
+    struct roster_lane lane[ROSTER_LANES_MAX];
+};
+
+void roster_init(struct roster *roster, const struct roster_options *options);
+
+/* Take one event in; what is to be done comes out in `out` (cleared first). Events that make no
+ * sense (from strangers, of old views) are ignored. */
+void roster_step(struct roster *roster, const struct roster_event *event,
+                 struct roster_orders *out);
+
+#endif

@@ -1,0 +1,611 @@
+/* The roster as stories: events go in, and the orders that come out are compared as text:
+ *
+ *   join 2         the run is told that worker 2 has joined (leave, dead, cut, hung likewise)
+ *   drop 2         its connection is cut
+ *   view 3: 0 1    a new view and its members
+ *   go 0.3: 7 from 1 to 0 driver    in lane 0 of view 3 exchange 7 counts; 1 has it, they lack it
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "group/roster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MS      INT64_C(1000000)
+#define SILENCE (1000 * MS)
+#define STALL   (30000 * MS)
+
+enum { TEXT_MAX = 4096 };
+
+struct story {
+    struct roster roster;
+    struct roster_orders orders;
+    int64_t now;
+    char text[TEXT_MAX];
+};
+
+static void story_init(struct story *s, uint32_t workers, bool driver_takes_part)
+{
+    const struct roster_options options = {
+        .workers = workers,
+        .incarnation = 4,
+        .driver_takes_part = driver_takes_part,
+        .silence_max = SILENCE,
+        .stall_max = STALL,
+    };
+    memset(s, 0, sizeof *s);
+    roster_init(&s->roster, &options);
+}
+
+static int setup(void **state)
+{
+    *state = malloc(sizeof(struct story));
+    return *state ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+__attribute__((format(printf, 2, 3))) static void say(struct story *s, const char *format, ...)
+{
+    size_t used = strlen(s->text);
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(s->text + used, TEXT_MAX - used, format, args);
+    va_end(args);
+    assert_true(n >= 0 && (size_t)n < TEXT_MAX - used);
+}
+
+static void say_go(struct story *s, const struct lane_go *go)
+{
+    say(s, "go %u.%u: %u from ", go->lane, go->view, (unsigned)go->completed);
+    say(s, go->holder == ROSTER_DRIVER ? "driver" : "%u", go->holder);
+    if (go->driver_lacks || members_count(&go->lacking) > 0)
+        say(s, " to");
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
+        if (members_has(&go->lacking, node))
+            say(s, " %u", node);
+    if (go->driver_lacks)
+        say(s, " driver");
+}
+
+static void say_order(struct story *s, const struct roster_order *o)
+{
+    if (s->text[0])
+        say(s, "; ");
+    switch (o->kind) {
+    case ORDER_VIEW:
+        say(s, "view %u:", s->roster.view.number);
+        for (size_t i = 0; i < s->roster.view.count; i++)
+            say(s, " %u", s->roster.view.node[i]);
+        break;
+    case ORDER_MEMBER: say(s, "%s %u", o->what, o->node); break;
+    case ORDER_LANE_GO: say_go(s, &o->go); break;
+    case ORDER_DROP: say(s, "drop %u", o->node); break;
+    }
+}
+
+static const char *step(struct story *s, struct roster_event event)
+{
+    event.now = s->now;
+    roster_step(&s->roster, &event, &s->orders);
+    s->text[0] = '\0';
+    for (size_t i = 0; i < s->orders.count; i++)
+        say_order(s, &s->orders.at[i]);
+    return s->text;
+}
+
+static const char *joins(struct story *s, uint32_t node)
+{
+    char address[NODE_ADDRESS_MAX];
+    snprintf(address, sizeof address, "host%u:7000", node);
+    return step(s, (struct roster_event){.kind = ROSTER_JOIN, .node = node, .address = address});
+}
+
+static const char *leaves(struct story *s, uint32_t node)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_LEAVE, .node = node});
+}
+
+static const char *goes_down(struct story *s, uint32_t node)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_PEER_DOWN, .node = node});
+}
+
+static const char *beats(struct story *s, uint32_t node, uint64_t progress, bool busy)
+{
+    return step(s, (struct roster_event){
+                       .kind = ROSTER_HEARTBEAT, .node = node, .progress = progress, .busy = busy});
+}
+
+static const char *reports(struct story *s, uint32_t node, uint32_t view, uint32_t lane,
+                           uint64_t completed)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_LANE_AT,
+                                         .node = node,
+                                         .view = view,
+                                         .lane = lane,
+                                         .completed = completed});
+}
+
+static const char *ticks(struct story *s, int64_t now)
+{
+    s->now = now;
+    return step(s, (struct roster_event){.kind = ROSTER_TICK, .node = UINT32_MAX});
+}
+
+/* A group of n workers, 0 … n-1, in view 1. */
+static void form(struct story *s, uint32_t n, bool driver_takes_part)
+{
+    story_init(s, n, driver_takes_part);
+    for (uint32_t node = 0; node < n; node++)
+        joins(s, node);
+    assert_int_equal(s->roster.view.number, 1);
+}
+
+/* ---- who is in ---- */
+
+static void a_view_is_made_when_all_have_joined(void **state)
+{
+    struct story *s = *state;
+    story_init(s, 3, true);
+    assert_string_equal(joins(s, 2), "join 2");
+    assert_string_equal(joins(s, 0), "join 0");
+    assert_int_equal(s->roster.view.number, 0);
+    assert_string_equal(joins(s, 1), "join 1; view 1: 0 1 2");
+    assert_int_equal(s->roster.view.incarnation, 4);
+    assert_string_equal(s->roster.view.address[0], "host0:7000"); /* sorted with their numbers */
+    assert_string_equal(s->roster.view.address[1], "host1:7000");
+    assert_string_equal(s->roster.view.address[2], "host2:7000");
+}
+
+static void strangers_are_not_heard(void **state)
+{
+    struct story *s = *state;
+    form(s, 2, true);
+    assert_string_equal(beats(s, 7, 1, true), "");
+    assert_string_equal(leaves(s, 7), "");
+    assert_string_equal(goes_down(s, 7), "");
+    assert_string_equal(reports(s, 7, 1, 0, 99), "");
+    assert_string_equal(ticks(s, 1 * MS), "");
+    assert_string_equal(reports(s, 0, 1, 0, 3), "");
+    assert_string_equal(reports(s, 1, 1, 0, 3), "");
+    assert_string_equal(reports(s, ROSTER_DRIVER, 1, 0, 3), "go 0.1: 3 from driver");
+}
+
+static void who_comes_late_or_twice_is_turned_away(void **state)
+{
+    struct story *s = *state;
+    story_init(s, 2, true);
+    joins(s, 0);
+    assert_string_equal(joins(s, 0), "drop 0");
+    assert_string_equal(joins(s, VIEW_MEMBERS_MAX), "drop 1024"); /* no room in sets of members */
+    assert_string_equal(joins(s, 1), "join 1; view 1: 0 1");
+    assert_string_equal(joins(s, 2), "drop 2");
+}
+
+static void a_death_before_the_group_has_formed_makes_no_view(void **state)
+{
+    struct story *s = *state;
+    story_init(s, 2, true);
+    joins(s, 0);
+    assert_string_equal(goes_down(s, 0), "dead 0; drop 0");
+    assert_string_equal(joins(s, 1), "join 1");
+    assert_string_equal(joins(s, 0), "drop 0"); /* once out, never in again */
+    assert_string_equal(joins(s, 2), "join 2; view 1: 1 2");
+}
+
+static void every_loss_makes_a_view(void **state)
+{
+    struct story *s = *state;
+    form(s, 4, true);
+    assert_string_equal(goes_down(s, 2), "dead 2; drop 2; view 2: 0 1 3");
+    assert_string_equal(goes_down(s, 2), "");
+    assert_string_equal(leaves(s, 2), "");
+    assert_string_equal(leaves(s, 0), "leave 0; drop 0; view 3: 1 3");
+    assert_string_equal(goes_down(s, 0), "");
+    assert_string_equal(joins(s, 2), "drop 2");
+    assert_string_equal(goes_down(s, 3), "dead 3; drop 3; view 4: 1");
+    assert_string_equal(goes_down(s, 1), "dead 1; drop 1; view 5:");
+}
+
+static void who_is_silent_is_cut(void **state)
+{
+    struct story *s = *state;
+    form(s, 2, true);
+    s->now = 600 * MS;
+    beats(s, 1, 0, false);
+    assert_string_equal(ticks(s, SILENCE), ""); /* not longer than allowed */
+    assert_string_equal(ticks(s, SILENCE + 1), "cut 0; drop 0; view 2: 1");
+    assert_string_equal(beats(s, 0, 5, true), ""); /* what it says now is too late */
+    assert_string_equal(ticks(s, SILENCE + 600 * MS), "");
+    assert_string_equal(ticks(s, SILENCE + 600 * MS + 1), "cut 1; drop 1; view 3:");
+}
+
+static void two_are_cut_in_one_tick(void **state)
+{
+    struct story *s = *state;
+    form(s, 3, true);
+    s->now = SILENCE;
+    beats(s, 1, 0, false);
+    ticks(s, SILENCE + 1);
+    /* The orders speak of the last view, in which neither is; it goes out as often as it changed.
+     */
+    assert_string_equal(s->text, "cut 0; drop 0; view 3: 1; cut 2; drop 2; view 3: 1");
+}
+
+static void beat_for(struct story *s, uint32_t node, int64_t until, bool busy, uint64_t steps)
+{
+    for (uint64_t i = 0; s->now < until; i++) {
+        s->now += 250 * MS;
+        assert_string_equal(beats(s, node, steps ? i / steps : 0, busy), "");
+        assert_string_equal(ticks(s, s->now), "");
+    }
+}
+
+static void who_is_busy_and_makes_no_progress_hangs(void **state)
+{
+    struct story *s = *state;
+    form(s, 1, true);
+    beat_for(s, 0, STALL, true, 0);
+    s->now += 250 * MS;
+    assert_string_equal(beats(s, 0, 0, true), "");
+    assert_string_equal(ticks(s, s->now), "hung 0; drop 0; view 2:");
+}
+
+static void slow_progress_is_progress(void **state)
+{
+    struct story *s = *state;
+    form(s, 1, true);
+    beat_for(s, 0, 20 * STALL, true, 119); /* a step in 29.75 s */
+    assert_int_equal(s->roster.view.number, 1);
+}
+
+static void who_waits_for_others_need_not_progress(void **state)
+{
+    struct story *s = *state;
+    form(s, 1, true);
+    beat_for(s, 0, 3 * STALL, false, 0);
+    /* Busy from now on: the time for a step counts from here. */
+    beat_for(s, 0, 4 * STALL, true, 0);
+    s->now += 250 * MS;
+    beats(s, 0, 0, true);
+    assert_string_equal(ticks(s, s->now), "hung 0; drop 0; view 2:");
+}
+
+/* ---- lanes ---- */
+
+static void nobody_is_ahead(void **state)
+{
+    struct story *s = *state;
+    form(s, 3, false);
+    assert_string_equal(reports(s, 2, 1, 0, 5), "");
+    assert_string_equal(reports(s, 0, 1, 0, 5), "");
+    assert_string_equal(reports(s, 1, 1, 0, 5), "go 0.1: 5 from 0");
+}
+
+static void one_is_ahead(void **state)
+{
+    struct story *s = *state;
+    form(s, 4, false);
+    goes_down(s, 1);
+    reports(s, 0, 2, 0, 5);
+    reports(s, 3, 2, 0, 5);
+    assert_string_equal(reports(s, 2, 2, 0, 6), "go 0.2: 6 from 2 to 0 3");
+}
+
+static void several_are_ahead_and_the_lowest_holds(void **state)
+{
+    struct story *s = *state;
+    form(s, 4, true);
+    reports(s, 3, 1, 0, 6);
+    reports(s, 2, 1, 0, 6);
+    reports(s, 1, 1, 0, 5);
+    reports(s, 0, 1, 0, 5);
+    assert_string_equal(reports(s, ROSTER_DRIVER, 1, 0, 5), "go 0.1: 6 from 2 to 0 1 driver");
+}
+
+static void the_driver_is_ahead(void **state)
+{
+    struct story *s = *state;
+    form(s, 3, true);
+    reports(s, ROSTER_DRIVER, 1, 0, 8);
+    reports(s, 0, 1, 0, 7);
+    reports(s, 1, 1, 0, 8);
+    assert_string_equal(reports(s, 2, 1, 0, 7), "go 0.1: 8 from driver to 0 2");
+}
+
+static void the_driver_says_nothing_where_it_takes_no_part(void **state)
+{
+    struct story *s = *state;
+    form(s, 2, false);
+    assert_string_equal(reports(s, ROSTER_DRIVER, 1, 0, 99), "");
+    assert_string_equal(reports(s, 0, 1, 0, 1), "");
+    assert_string_equal(reports(s, 1, 1, 0, 0), "go 0.1: 1 from 0 to 1");
+}
+
+static void before_the_first_exchange_nobody_lacks_anything(void **state)
+{
+    struct story *s = *state;
+    form(s, 2, true);
+    goes_down(s, 0);
+    reports(s, 1, 2, 0, 0);
+    assert_string_equal(reports(s, ROSTER_DRIVER, 2, 0, 0), "go 0.2: 0 from driver");
+}
+
+static void reports_said_twice_count_once(void **state)
+{
+    struct story *s = *state;
+    form(s, 2, false);
+    assert_string_equal(reports(s, 0, 1, 0, 4), "");
+    assert_string_equal(reports(s, 0, 1, 0, 4), "");
+    assert_string_equal(reports(s, 1, 1, 0, 4), "go 0.1: 4 from 0");
+    assert_string_equal(reports(s, 1, 1, 0, 4), ""); /* decided once */
+    assert_string_equal(reports(s, 0, 1, 0, 5), "");
+}
+
+static void a_death_during_reports_begins_them_anew(void **state)
+{
+    struct story *s = *state;
+    form(s, 3, true);
+    reports(s, ROSTER_DRIVER, 1, 0, 5);
+    reports(s, 2, 1, 0, 6);
+    assert_string_equal(goes_down(s, 2), "dead 2; drop 2; view 2: 0 1");
+    assert_string_equal(reports(s, 0, 1, 0, 6), ""); /* of the old view: too late */
+    assert_string_equal(reports(s, 1, 1, 0, 6), "");
+    assert_string_equal(reports(s, ROSTER_DRIVER, 2, 0, 5), "");
+    assert_string_equal(reports(s, 0, 2, 0, 5), "");
+    assert_string_equal(reports(s, 2, 2, 0, 6), ""); /* the dead have no say */
+    assert_string_equal(reports(s, 1, 2, 0, 5), "go 0.2: 5 from driver");
+}
+
+static void a_death_after_the_decision_asks_for_another(void **state)
+{
+    struct story *s = *state;
+    form(s, 3, false);
+    reports(s, 0, 1, 0, 5);
+    reports(s, 1, 1, 0, 6);
+    assert_string_equal(reports(s, 2, 1, 0, 5), "go 0.1: 6 from 1 to 0 2");
+    goes_down(s, 1); /* the holder, when 0 has adopted and 2 has not */
+    assert_string_equal(reports(s, 0, 2, 0, 6), "");
+    assert_string_equal(reports(s, 2, 2, 0, 5), "go 0.2: 6 from 0 to 2");
+}
+
+static void lanes_are_decided_apart(void **state)
+{
+    struct story *s = *state;
+    form(s, 2, false);
+    reports(s, 0, 1, 0, 3);
+    reports(s, 0, 1, 7, 10);
+    assert_string_equal(reports(s, 1, 1, 7, 11), "go 7.1: 11 from 1 to 0");
+    assert_string_equal(reports(s, 1, 1, ROSTER_LANES_MAX, 1), "");
+    assert_string_equal(reports(s, 1, 1, UINT32_MAX, 1), "");
+    assert_string_equal(reports(s, 1, 1, 0, 3), "go 0.1: 3 from 0");
+}
+
+static void a_decision_travels(void **state)
+{
+    (void)state;
+    struct lane_go go = {.view = 3, .lane = 2, .completed = UINT64_C(1) << 40, .holder = 9}, out;
+    members_add(&go.lacking, 0);
+    members_add(&go.lacking, 1000);
+    go.driver_lacks = true;
+    struct buf bytes = {0};
+    lane_go_encode(&go, &bytes);
+    struct cut in = {bytes.data, bytes.len, false};
+    assert_int_equal(lane_go_decode(&in, &out), OK);
+    assert_true(out.view == 3 && out.lane == 2 && out.completed == UINT64_C(1) << 40);
+    assert_true(out.holder == 9 && out.driver_lacks);
+    assert_memory_equal(&out.lacking, &go.lacking, sizeof out.lacking);
+    for (size_t len = 0; len < bytes.len; len++) {
+        in = (struct cut){bytes.data, len, false};
+        assert_int_equal(lane_go_decode(&in, &out), ERR_PROTOCOL);
+    }
+    buf_put_u8(&bytes, 1);
+    in = (struct cut){bytes.data, bytes.len, false};
+    assert_int_equal(lane_go_decode(&in, &out), ERR_PROTOCOL);
+    buf_release(&bytes);
+}
+
+/* ---- whatever happens ---- */
+
+enum { SEQUENCES = 10000, EVENTS = 100, NODES_MAX = 6, LANES = 2 };
+
+/* What the test knows by itself. */
+struct witness {
+    struct story s;
+    uint64_t seed, draws;
+    uint32_t nodes, view;
+    bool driver_takes_part;
+    bool in[NODES_MAX], out[NODES_MAX]; /* neither: not joined yet */
+    bool told[LANES][NODES_MAX + 1], decided[LANES];
+    uint64_t at[LANES][NODES_MAX + 1]; /* [NODES_MAX]: the driver */
+    size_t views, decisions;
+};
+
+static uint32_t draw(struct witness *w, uint32_t n)
+{
+    return (uint32_t)rng_below(w->seed, 1, w->draws++, n);
+}
+
+static bool takes_part(const struct witness *w, uint32_t i)
+{
+    return i < NODES_MAX ? w->in[i] : w->driver_takes_part;
+}
+
+static void see_view(struct witness *w)
+{
+    const struct view *view = &w->s.roster.view;
+    assert_true(view->number >= w->view);
+    if (view->number == w->view)
+        return; /* said again: two were lost at once */
+    w->view = view->number;
+    w->views++;
+    size_t count = 0;
+    for (uint32_t node = 0; node < NODES_MAX; node++) {
+        int rank = view_rank(view, node);
+        assert_int_equal(rank >= 0, w->in[node]);
+        if (rank >= 0)
+            assert_int_equal(rank, count++);
+    }
+    assert_int_equal(view->count, count);
+    memset(w->told, 0, sizeof w->told);
+    memset(w->decided, 0, sizeof w->decided);
+}
+
+static void see_go(struct witness *w, const struct lane_go *go)
+{
+    assert_true(go->lane < LANES && go->view == w->view && !w->decided[go->lane]);
+    w->decided[go->lane] = true;
+    w->decisions++;
+    uint64_t most = 0;
+    for (uint32_t i = 0; i <= NODES_MAX; i++)
+        if (takes_part(w, i)) {
+            assert_true(w->told[go->lane][i]);
+            most = w->at[go->lane][i] > most ? w->at[go->lane][i] : most;
+        }
+    assert_int_equal(go->completed, most);
+    for (uint32_t i = 0; i <= NODES_MAX; i++) {
+        bool lacks = takes_part(w, i) && w->at[go->lane][i] < most;
+        bool driver = i == NODES_MAX;
+        assert_int_equal(driver ? go->driver_lacks : members_has(&go->lacking, i), lacks);
+        if (go->holder == (driver ? ROSTER_DRIVER : i))
+            assert_true(takes_part(w, i) && !lacks);
+    }
+    assert_true(go->holder == ROSTER_DRIVER || go->holder < NODES_MAX);
+}
+
+/* First who is in and who is out, then the views and decisions that must agree with it. */
+static void see_orders(struct witness *w)
+{
+    const struct roster_orders *orders = &w->s.orders;
+    bool view = false;
+    uint32_t before = w->view;
+    for (size_t i = 0; i < orders->count; i++) {
+        const struct roster_order *o = &orders->at[i];
+        view |= o->kind == ORDER_VIEW;
+        if (o->kind != ORDER_MEMBER)
+            continue;
+        assert_true(o->node < NODES_MAX);
+        bool joined = strcmp(o->what, "join") == 0;
+        assert_false(w->out[o->node]);
+        assert_int_equal(w->in[o->node], !joined);
+        w->in[o->node] = joined;
+        w->out[o->node] = !joined;
+    }
+    if (view)
+        see_view(w);
+    assert_int_equal(w->s.roster.view.number, w->view); /* no view without an order to send it */
+    assert_int_equal(view, w->view > before);
+    for (size_t i = 0; i < orders->count; i++)
+        if (orders->at[i].kind == ORDER_LANE_GO)
+            see_go(w, &orders->at[i].go);
+}
+
+/* Whose reports are complete must have been decided. */
+static void see_decided(const struct witness *w)
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        size_t said = 0, all = 0;
+        for (uint32_t i = 0; i <= NODES_MAX; i++) {
+            all += takes_part(w, i);
+            said += takes_part(w, i) && w->told[lane][i];
+        }
+        if (w->view > 0 && said > 0)
+            assert_int_equal(w->decided[lane], said == all);
+    }
+}
+
+static void report_something(struct witness *w)
+{
+    uint32_t i = draw(w, NODES_MAX + 1), lane = draw(w, LANES);
+    uint64_t completed = 3 + draw(w, 2);
+    uint32_t view = w->view - (w->view > 0 && draw(w, 5) == 0);
+    if (view == w->view && view > 0 && takes_part(w, i) && !w->decided[lane]) {
+        w->told[lane][i] = true;
+        w->at[lane][i] = completed;
+    }
+    reports(&w->s, i == NODES_MAX ? ROSTER_DRIVER : i, view, lane, completed);
+}
+
+static void something_happens(struct witness *w)
+{
+    uint32_t node = draw(w, NODES_MAX), dice = draw(w, 100);
+    if (dice < 15 || (w->view == 0 && dice < 50))
+        joins(&w->s, node);
+    else if (dice < 18)
+        leaves(&w->s, node);
+    else if (dice < 21)
+        goes_down(&w->s, node);
+    else if (dice < 40)
+        beats(&w->s, node, draw(w, 3), draw(w, 2));
+    else if (dice < 45)
+        ticks(&w->s, w->s.now + 100 * MS * (int64_t)draw(w, 8));
+    else
+        report_something(w);
+}
+
+static void ten_thousand_histories_keep_the_rules(void **state)
+{
+    (void)state;
+    struct witness *w = malloc(sizeof *w);
+    assert_non_null(w);
+    size_t views = 0, decisions = 0;
+    for (uint64_t seed = 1; seed <= SEQUENCES; seed++) {
+        memset((char *)w + sizeof w->s, 0, sizeof *w - sizeof w->s);
+        w->seed = seed;
+        w->nodes = 1 + draw(w, NODES_MAX - 1);
+        w->driver_takes_part = draw(w, 2);
+        story_init(&w->s, w->nodes, w->driver_takes_part);
+        for (int i = 0; i < EVENTS; i++) {
+            something_happens(w);
+            see_orders(w);
+            see_decided(w);
+        }
+        views += w->views;
+        decisions += w->decisions;
+    }
+    print_message("%d histories: %zu views, %zu decisions\n", SEQUENCES, views, decisions);
+    assert_true(views > 2 * SEQUENCES && decisions > SEQUENCES / 2);
+    free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_view_is_made_when_all_have_joined),
+        cmocka_unit_test(strangers_are_not_heard),
+        cmocka_unit_test(who_comes_late_or_twice_is_turned_away),
+        cmocka_unit_test(a_death_before_the_group_has_formed_makes_no_view),
+        cmocka_unit_test(every_loss_makes_a_view),
+        cmocka_unit_test(who_is_silent_is_cut),
+        cmocka_unit_test(two_are_cut_in_one_tick),
+        cmocka_unit_test(who_is_busy_and_makes_no_progress_hangs),
+        cmocka_unit_test(slow_progress_is_progress),
+        cmocka_unit_test(who_waits_for_others_need_not_progress),
+        cmocka_unit_test(nobody_is_ahead),
+        cmocka_unit_test(one_is_ahead),
+        cmocka_unit_test(several_are_ahead_and_the_lowest_holds),
+        cmocka_unit_test(the_driver_is_ahead),
+        cmocka_unit_test(the_driver_says_nothing_where_it_takes_no_part),
+        cmocka_unit_test(before_the_first_exchange_nobody_lacks_anything),
+        cmocka_unit_test(reports_said_twice_count_once),
+        cmocka_unit_test(a_death_during_reports_begins_them_anew),
+        cmocka_unit_test(a_death_after_the_decision_asks_for_another),
+        cmocka_unit_test(lanes_are_decided_apart),
+        cmocka_unit_test(a_decision_travels),
+        cmocka_unit_test(ten_thousand_histories_keep_the_rules),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,187 @@
+#include "group/server.h"
+
+#include "wire/catalogue.h"
+
+#include <string.h>
+
+enum { TICKS_PER_SILENCE = 8 };
+
+static int send_bytes(struct server *s, uint32_t node, enum wire_kind kind, uint32_t lane,
+                      const struct buf *bytes)
+{
+    if (bytes->failed)
+        return ERR_NOMEM;
+    struct message *m = message_new(wire_tag(kind, lane, 0, 0), 0, bytes->len);
+    if (!m)
+        return ERR_NOMEM;
+    memcpy(m->data, bytes->data, bytes->len);
+    int rc = world_send(s->group->world, node, m, CLASS_CONTROL);
+    if (rc ==
+        ERR_FULL) { /* it has not read eight megabytes of control: it hangs, and will be cut */
+        message_unref(m);
+        rc = ERR_PEER;
+    }
+    return rc;
+}
+
+/* To every member; who cannot be reached is about to be lost by another event. */
+static int send_view(struct server *s)
+{
+    const struct view *view = &s->roster.view;
+    int rc = group_set_view(s->group, view);
+    struct buf bytes = {0};
+    view_encode(view, &bytes);
+    for (size_t i = 0; rc == OK && i < view->count; i++) {
+        int sent = send_bytes(s, view->node[i], WIRE_VIEW, 0, &bytes);
+        rc = sent == ERR_NOMEM ? sent : OK;
+    }
+    buf_release(&bytes);
+    return rc;
+}
+
+static int send_lane_go(struct server *s, const struct lane_go *go)
+{
+    const struct view *view = &s->roster.view;
+    struct buf bytes = {0};
+    lane_go_encode(go, &bytes);
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < view->count; i++) {
+        int sent = send_bytes(s, view->node[i], WIRE_LANE_GO, go->lane, &bytes);
+        rc = sent == ERR_NOMEM ? sent : OK;
+    }
+    if (rc == OK && s->roster.options.driver_takes_part)
+        rc = send_bytes(s, WORLD_DRIVER, WIRE_LANE_GO, go->lane, &bytes);
+    buf_release(&bytes);
+    return rc;
+}
+
+static int carry_out(struct server *s)
+{
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < s->orders.count; i++) {
+        const struct roster_order *o = &s->orders.at[i];
+        switch (o->kind) {
+        case ORDER_VIEW: rc = send_view(s); break;
+        case ORDER_MEMBER:
+            s->hooks.member(s->hooks.user, o->node, o->what, s->roster.view.number);
+            break;
+        case ORDER_LANE_GO: rc = send_lane_go(s, &o->go); break;
+        case ORDER_DROP: world_peer_drop(s->group->world, o->node); break;
+        }
+    }
+    return rc;
+}
+
+static int step(struct server *s, struct roster_event *event)
+{
+    event->now = world_now(s->group->world);
+    roster_step(&s->roster, event, &s->orders);
+    return carry_out(s);
+}
+
+static int take_hello(struct server *s, const struct message *m)
+{
+    char address[NODE_ADDRESS_MAX] = "";
+    struct err err = {0};
+    int rc = s->hooks.admit(s->hooks.user, m->from, m->data, m->len, address, &err);
+    if (rc == OK) {
+        struct roster_event join = {.kind = ROSTER_JOIN, .node = m->from, .address = address};
+        return step(s, &join);
+    }
+    log_warn(s->group->log, "worker %u is refused: %s", m->from, err.text);
+    struct buf why = {0};
+    buf_put_text(&why, err.text);
+    rc = send_bytes(s, m->from, WIRE_REFUSED, 0, &why);
+    buf_release(&why);
+    return rc == ERR_PEER ? OK : rc;
+}
+
+static int take_heartbeat(struct server *s, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_HEARTBEAT, .node = m->from};
+    event.progress = cut_u64(&in);
+    event.busy = cut_u8(&in) != 0;
+    return cut_done(&in) ? step(s, &event) : OK;
+}
+
+static int take_lane_at(struct server *s, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_LANE_AT, .node = m->from};
+    event.view = cut_u32(&in);
+    event.lane = cut_u32(&in);
+    event.completed = cut_u64(&in);
+    return cut_done(&in) ? step(s, &event) : OK;
+}
+
+static struct wait_for from_any(enum wire_kind kind)
+{
+    return (struct wait_for){
+        .kind = WAIT_MESSAGE,
+        .from = WORLD_ANY,
+        .tag = wire_tag(kind, 0, 0, 0),
+        .mask = WIRE_KIND_MASK,
+    };
+}
+
+static int serve(struct server *s, int woken, const struct wake *wake)
+{
+    if (woken == ERR_TIMEOUT)
+        return step(s, &(struct roster_event){.kind = ROSTER_TICK, .node = WORLD_ANY});
+    switch (wake->which) {
+    case 0: return take_hello(s, wake->msg);
+    case 1: return take_heartbeat(s, wake->msg);
+    case 2: return take_lane_at(s, wake->msg);
+    default:
+        if (wake->up) {
+            s->hooks.arrived(s->hooks.user, wake->peer);
+            return OK;
+        }
+        return step(s, &(struct roster_event){.kind = ROSTER_PEER_DOWN, .node = wake->peer});
+    }
+}
+
+static int serve_task(void *arg)
+{
+    struct server *s = arg;
+    struct world *world = s->group->world;
+    const struct wait_for set[] = {
+        from_any(WIRE_HELLO),
+        from_any(WIRE_HEARTBEAT),
+        from_any(WIRE_LANE_AT),
+        {.kind = WAIT_PEER},
+    };
+    int64_t period = s->group->timing.silence_max / TICKS_PER_SILENCE;
+    int64_t tick = world_now(world) + period;
+    for (;;) {
+        struct wake wake = {.which = -1};
+        int rc = world_wait(world, set, 4, tick, &wake);
+        if (rc != OK && rc != ERR_TIMEOUT)
+            return rc;
+        if (rc == ERR_TIMEOUT)
+            tick = world_now(world) + period;
+        int done = serve(s, rc, &wake);
+        if (rc == OK && wake.which < 3)
+            message_unref(wake.msg);
+        if (done != OK) {
+            log_error(s->group->log, "the group cannot go on: %s", status_text(done));
+            return done;
+        }
+    }
+}
+
+int server_start(struct server *server, struct group *group, const struct roster_options *options,
+                 const struct server_hooks *hooks)
+{
+    server->group = group;
+    server->hooks = *hooks;
+    roster_init(&server->roster, options);
+    return world_spawn(group->world, "server", serve_task, server, &server->task);
+}
+
+void server_stop(struct server *server)
+{
+    if (server->group)
+        world_end_task(server->group->world, &server->task);
+}

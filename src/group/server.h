@@ -1,0 +1,33 @@
+/* The driver's side of the group at work: a mailbox around the roster (roster.h). It takes joins,
+ * heartbeats, lost connections and reports of lanes, and carries out what the roster orders. */
+#ifndef PL_GROUP_SERVER_H
+#define PL_GROUP_SERVER_H
+
+#include "group/group.h"
+
+struct server_hooks {
+    /* A node has connected: the time to welcome it. */
+    void (*arrived)(void *user, uint32_t node);
+    /* A worker wants in and said this in its hello. OK puts the address it listens at in `address`
+     * (NODE_ADDRESS_MAX); anything else turns it away, with err's message sent to it. */
+    int (*admit)(void *user, uint32_t node, const void *hello, size_t len, char *address,
+                 struct err *err);
+    /* `node` join, leave, dead, hung or cut; `view` is the number of the view that follows. */
+    void (*member)(void *user, uint32_t node, const char *what, uint32_t view);
+    void *user;
+};
+
+struct server {
+    struct group *group; /* the driver's own; takes each view first */
+    struct server_hooks hooks;
+    struct roster roster;
+    struct roster_orders orders;
+    struct task *task;
+};
+
+/* Start serving. `server` is large: not on a task's stack. ERR_NOMEM */
+int server_start(struct server *server, struct group *group, const struct roster_options *options,
+                 const struct server_hooks *hooks);
+void server_stop(struct server *server);
+
+#endif

@@ -1,0 +1,219 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "group/view.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static struct view *view_of(uint32_t number, size_t count, const uint32_t *node)
+{
+    struct view *view = calloc(1, sizeof *view);
+    assert_non_null(view);
+    view->number = number;
+    view->incarnation = 3;
+    view->count = count;
+    for (size_t i = 0; i < count; i++) {
+        view->node[i] = node[i];
+        snprintf(view->address[i], NODE_ADDRESS_MAX, "10.0.0.%u:7000", node[i]);
+    }
+    return view;
+}
+
+static void check_equal(const struct view *a, const struct view *b)
+{
+    assert_int_equal(a->number, b->number);
+    assert_int_equal(a->incarnation, b->incarnation);
+    assert_int_equal(a->count, b->count);
+    for (size_t i = 0; i < a->count; i++) {
+        assert_int_equal(a->node[i], b->node[i]);
+        assert_string_equal(a->address[i], b->address[i]);
+    }
+}
+
+static int decode(const struct buf *bytes, size_t len, struct view *out)
+{
+    struct cut in = {bytes->data, len, false};
+    return view_decode(&in, out);
+}
+
+static void ranks_are_places_in_the_list(void **state)
+{
+    (void)state;
+    struct view *view = view_of(1, 3, (uint32_t[]){2, 5, 9});
+    assert_int_equal(view_rank(view, 2), 0);
+    assert_int_equal(view_rank(view, 5), 1);
+    assert_int_equal(view_rank(view, 9), 2);
+    assert_int_equal(view_rank(view, 3), -1);
+    assert_int_equal(view_rank(view, UINT32_MAX - 1), -1);
+    free(view);
+}
+
+static void a_view_travels(void **state)
+{
+    (void)state;
+    static const uint32_t nodes[] = {0, 1, 7, 63, 64, 1023};
+    for (size_t count = 0; count <= 6; count++) {
+        struct view *view = view_of(7, count, nodes), *out = calloc(1, sizeof *out);
+        assert_non_null(out);
+        struct buf bytes = {0};
+        view_encode(view, &bytes);
+        assert_int_equal(decode(&bytes, bytes.len, out), OK);
+        check_equal(view, out);
+        buf_release(&bytes);
+        free(view);
+        free(out);
+    }
+}
+
+static void the_largest_view_travels(void **state)
+{
+    (void)state;
+    struct view *view = calloc(1, sizeof *view), *out = calloc(1, sizeof *out);
+    assert_true(view && out);
+    view->number = 1;
+    view->count = VIEW_MEMBERS_MAX;
+    for (uint32_t i = 0; i < VIEW_MEMBERS_MAX; i++) {
+        view->node[i] = i;
+        memset(view->address[i], 'x', NODE_ADDRESS_MAX - 1);
+    }
+    struct buf bytes = {0};
+    view_encode(view, &bytes);
+    assert_int_equal(decode(&bytes, bytes.len, out), OK);
+    check_equal(view, out);
+    buf_release(&bytes);
+    free(view);
+    free(out);
+}
+
+static void a_view_cut_short_or_too_long_is_refused(void **state)
+{
+    (void)state;
+    struct view *view = view_of(7, 3, (uint32_t[]){0, 1, 2}), *out = calloc(1, sizeof *out);
+    assert_non_null(out);
+    struct buf bytes = {0};
+    view_encode(view, &bytes);
+    for (size_t len = 0; len < bytes.len; len++) {
+        void *exact = malloc(len ? len : 1); /* so that a read past the end shows */
+        assert_non_null(exact);
+        memcpy(exact, bytes.data, len);
+        struct cut in = {exact, len, false};
+        assert_int_equal(view_decode(&in, out), ERR_PROTOCOL);
+        free(exact);
+    }
+    buf_put_u8(&bytes, 0);
+    assert_int_equal(decode(&bytes, bytes.len, out), ERR_PROTOCOL);
+    buf_release(&bytes);
+    free(view);
+    free(out);
+}
+
+static void refuses(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
+                    const char *address)
+{
+    struct view *out = calloc(1, sizeof *out);
+    assert_non_null(out);
+    struct buf bytes = {0};
+    buf_put_u32(&bytes, number);
+    buf_put_u32(&bytes, 0);
+    buf_put_u32(&bytes, count);
+    for (size_t i = 0; i < listed; i++) {
+        buf_put_u32(&bytes, node[i]);
+        buf_put_text(&bytes, address);
+    }
+    assert_int_equal(decode(&bytes, bytes.len, out), ERR_PROTOCOL);
+    buf_release(&bytes);
+    free(out);
+}
+
+static void a_view_that_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    char long_address[NODE_ADDRESS_MAX + 1];
+    memset(long_address, 'x', NODE_ADDRESS_MAX);
+    long_address[NODE_ADDRESS_MAX] = '\0';
+    refuses(0, 1, 1, (uint32_t[]){0}, "a");
+    refuses(1, 2, 2, (uint32_t[]){1, 0}, "a");
+    refuses(1, 2, 2, (uint32_t[]){1, 1}, "a");
+    refuses(1, 1, 1, (uint32_t[]){VIEW_MEMBERS_MAX}, "a");
+    refuses(1, 1, 1, (uint32_t[]){UINT32_MAX - 1}, "a");
+    refuses(1, 1, 1, (uint32_t[]){0}, long_address);
+    refuses(1, VIEW_MEMBERS_MAX + 1, 0, NULL, "");
+    refuses(1, UINT32_MAX, 0, NULL, "");
+}
+
+static void noise_is_never_read_past_its_end(void **state)
+{
+    (void)state;
+    struct view *out = calloc(1, sizeof *out);
+    assert_non_null(out);
+    for (uint64_t i = 0; i < 2000; i++) {
+        size_t len = rng_below(5, 1, i, 64);
+        uint8_t *noise = malloc(len ? len : 1);
+        assert_non_null(noise);
+        for (size_t j = 0; j < len; j++)
+            noise[j] = (uint8_t)rng_below(5, 2 + j, i, j % 4 ? 2 : 40);
+        struct cut in = {noise, len, false};
+        int rc = view_decode(&in, out);
+        assert_true(rc == OK || rc == ERR_PROTOCOL);
+        free(noise);
+    }
+    free(out);
+}
+
+static void members_are_a_set(void **state)
+{
+    (void)state;
+    struct members set = {{0}};
+    assert_int_equal(members_count(&set), 0);
+    static const uint32_t in[] = {0, 1, 63, 64, 65, 700, 1023};
+    for (size_t i = 0; i < 7; i++) {
+        members_add(&set, in[i]);
+        members_add(&set, in[i]); /* twice is once */
+        assert_int_equal(members_count(&set), i + 1);
+    }
+    for (uint32_t node = 0, k = 0; node < VIEW_MEMBERS_MAX; node++) {
+        bool is = k < 7 && in[k] == node;
+        assert_int_equal(members_has(&set, node), is);
+        assert_int_equal(members_rank(&set, node), k);
+        k += is;
+    }
+    assert_false(members_has(&set, VIEW_MEMBERS_MAX)); /* no wrapping round to node 0 */
+    assert_false(members_has(&set, UINT32_MAX - 1));
+}
+
+static void members_travel(void **state)
+{
+    (void)state;
+    struct members set = {{0}}, out;
+    for (uint64_t i = 0; i < 100; i++)
+        members_add(&set, (uint32_t)rng_below(1, 1, i, VIEW_MEMBERS_MAX));
+    struct buf bytes = {0};
+    members_encode(&set, &bytes);
+    struct cut in = {bytes.data, bytes.len, false};
+    members_decode(&in, &out);
+    assert_true(cut_done(&in));
+    assert_memory_equal(&set, &out, sizeof set);
+    buf_release(&bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_are_places_in_the_list),
+        cmocka_unit_test(a_view_travels),
+        cmocka_unit_test(the_largest_view_travels),
+        cmocka_unit_test(a_view_cut_short_or_too_long_is_refused),
+        cmocka_unit_test(a_view_that_cannot_be_is_refused),
+        cmocka_unit_test(noise_is_never_read_past_its_end),
+        cmocka_unit_test(members_are_a_set),
+        cmocka_unit_test(members_travel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

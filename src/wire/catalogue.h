@@ -1,0 +1,67 @@
+/* The catalogue of messages: what nodes say to each other, and the bits of a message's tag.
+ *
+ *   63      56 55      48 47                16 15         0
+ *   +---------+----------+--------------------+------------+
+ *   |  kind   |   lane   |  exchange number   |   piece    |
+ *   +---------+----------+--------------------+------------+
+ *
+ * Control messages have lane, number and piece 0 and travel in view 0: the group numbers them
+ * itself. The exchange number is its low 32 bits. */
+#ifndef PL_WIRE_CATALOGUE_H
+#define PL_WIRE_CATALOGUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define WIRE_VERSION 1
+
+/*        name            sent by → to       what */
+#define WIRE_KINDS(X)                                                                            \
+    X(HELLO, "hello")           /* worker → driver: who I am, what I have */                   \
+    X(WELCOME, "welcome")       /* driver → worker: the job */                                 \
+    X(REFUSED, "refused")       /* driver → worker: why you cannot join */                     \
+    X(VIEW, "view")             /* driver → members: a new membership */                       \
+    X(HEARTBEAT, "heartbeat")   /* member → driver: alive, and how far */                      \
+    X(LANE_AT, "lane_at")       /* member → driver: the last exchange I completed in a lane */ \
+    X(LANE_GO, "lane_go")       /* driver → members: what to adopt or redo */                  \
+    X(COMMITTED, "committed")   /* member → driver: an exchange, and what it cost me */        \
+    X(STOP, "stop")             /* driver → members: vote to end */                            \
+    X(DONE, "done")             /* member → driver: my loop has ended */                       \
+    X(WANT_MODEL, "want_model") /* driver → member: send me your model */                      \
+    X(BYE, "bye")               /* driver → members: the run is over */                        \
+    X(EVENT, "event")           /* a node to itself: a line for events.jsonl */                  \
+    X(REDUCE, "reduce")         /* an exchange, towards the root */                              \
+    X(BROADCAST, "broadcast")   /* an exchange, from the root */                                 \
+    X(RESULT, "result")         /* a member's kept result, to one that lacks it */               \
+    X(MODEL, "model")           /* a copy of a model, to who evaluates it */
+
+enum wire_kind {
+    WIRE_NONE,
+#define WIRE_ENUM(name, text) WIRE_##name,
+    WIRE_KINDS(WIRE_ENUM)
+#undef WIRE_ENUM
+        WIRE_KIND_COUNT
+};
+
+#define WIRE_KIND_MASK UINT64_C(0xff00000000000000)
+#define WIRE_NOTE      0xffffu /* the piece that goes beside a vector; vectors have fewer */
+
+static inline uint64_t wire_tag(enum wire_kind kind, uint32_t lane, uint64_t n, uint32_t piece)
+{
+    return (uint64_t)kind << 56 | (uint64_t)(lane & 0xff) << 48 | (n & 0xffffffff) << 16 |
+           (piece & 0xffff);
+}
+
+static inline enum wire_kind wire_kind_of(uint64_t tag)
+{
+    uint64_t kind = tag >> 56;
+    return kind < WIRE_KIND_COUNT ? (enum wire_kind)kind : WIRE_NONE;
+}
+
+/* "reduce", for logs and for the delays of a cluster file; "?" for no kind. */
+const char *wire_kind_name(enum wire_kind kind);
+
+/* The kind of that name, or WIRE_NONE. */
+enum wire_kind wire_kind_find(const char *name);
+
+#endif
