@@ -197,7 +197,9 @@ const char *job_strategy_name(const Paceline__Job *job)
 uint64_t job_hash(const Paceline__Job *job)
 {
     struct buf text = {0};
-    text_write(&job->base, &text);
+    Paceline__Job same = *job;
+    same.has_threads = false;
+    text_write(&same.base, &text);
     PL_ASSERT(!text.failed);
     uint64_t hash = hash_bytes(text.data, text.len);
     buf_release(&text);

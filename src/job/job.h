@@ -35,7 +35,8 @@ int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err)
 /* "sync", "single", ...: the name of the oneof's field that is set. */
 const char *job_strategy_name(const Paceline__Job *job);
 
-/* Hash of the finished job as text; peers compare it. */
+/* Hash of the finished job as text, but for `threads`, which is each machine's own affair; peers
+ * compare it. */
 uint64_t job_hash(const Paceline__Job *job);
 
 #endif

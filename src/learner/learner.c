@@ -4,6 +4,7 @@
 #include "optim/schedule.h"
 
 #include <math.h>
+#include <stdatomic.h>
 
 int learner_init(struct learner *l, struct world *world, const Paceline__Job *job,
                  const struct corpus *corpus, struct workspace *ws, struct arena *arena,
@@ -34,8 +35,10 @@ int learner_init(struct learner *l, struct world *world, const Paceline__Job *jo
 int learner_gradient(struct learner *l, uint64_t start, size_t count)
 {
     PL_ASSERT(count > 0 && count <= l->job->batch);
+    if (l->progress)
+        atomic_fetch_add(l->progress, 1);
     struct cost cost = {l->step_seconds * (double)count / (double)l->job->batch};
-    int rc = world_work(l->world, &cost);
+    int rc = l->world ? world_work(l->world, &cost) : OK;
     if (rc != OK)
         return rc;
     struct batch *records = &l->ws->batch;

@@ -10,18 +10,19 @@
 #include "world/world.h"
 
 struct learner {
-    struct world *world;
+    struct world *world; /* NULL: outside any, its work costs nothing but itself */
     const Paceline__Job *job;
     const struct corpus *corpus;
     struct workspace *ws;
     const struct segments *table; /* of x */
     struct vec x, dx, s;
     struct optim optim;
-    uint64_t steps;      /* taken by this learner */
-    uint64_t samples;    /* gone into those steps */
-    double loss;         /* mean loss of the last batch */
-    double step_seconds; /* what a step costs a node with speed 1; 0 in the real world */
-    int64_t last_step;   /* when it ended, for `pace` */
+    uint64_t steps;             /* taken by this learner */
+    uint64_t samples;           /* gone into those steps */
+    double loss;                /* mean loss of the last batch */
+    _Atomic uint64_t *progress; /* counts steps begun, for heartbeats; may be NULL */
+    double step_seconds;        /* what a step costs a node with speed 1; 0 in the real world */
+    int64_t last_step;          /* when it ended, for `pace` */
 };
 
 /* Everything is borrowed and must outlive the learner. x, s and the optimizer state come from

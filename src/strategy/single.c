@@ -4,22 +4,31 @@
 
 static int single_worker(struct member *m)
 {
-    size_t batch = m->job->batch;
-    while (!strategy_done(m)) {
-        int rc = learner_step(m->learner, m->place, batch);
+    struct learner *l = m->learner;
+    uint32_t batch = m->job->batch;
+    size_t records = l->corpus->set[SET_TRAIN].count;
+    while (!strategy_done(m->job, &m->course, records)) {
+        int rc = learner_step(l, m->course.place, batch);
         if (rc != OK)
             return rc;
-        m->place += batch;
-        m->exchanges++;
-        rc = m->committed(m);
+        m->course.place += batch;
+        m->course.steps++;
+        m->course.exchanges++;
+        rc = m->committed(m, NULL);
         if (rc != OK)
             return rc == ERR_STOP ? OK : rc;
     }
     return OK;
 }
 
-const struct strategy_ops strategy_single;
+static uint64_t single_round(const Paceline__Job *job)
+{
+    (void)job;
+    return 1;
+}
+
 const struct strategy_ops strategy_single = {
     .name = "single",
+    .round = single_round,
     .worker = single_worker,
 };

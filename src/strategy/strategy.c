@@ -4,9 +4,11 @@
 
 #include <string.h>
 
-extern const struct strategy_ops strategy_single;
-
-static const struct strategy_ops *const strategies[] = {&strategy_single};
+static const struct strategy_ops *const strategies[] = {
+    &strategy_single,
+    &strategy_sync,
+    &strategy_allreduce,
+};
 
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, struct err *err)
 {
@@ -20,10 +22,58 @@ int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, str
     return err_set(err, ERR_UNSUPPORTED, "strategy %s is not supported", name);
 }
 
-bool strategy_done(const struct member *m)
+void course_encode(const struct course *course, struct buf *out)
 {
-    const Paceline__Stop *stop = m->job->stop;
-    double epochs = (double)m->place / (double)m->learner->corpus->set[SET_TRAIN].count;
-    return (stop->has_epochs && epochs >= stop->epochs) ||
-           (stop->has_steps && m->learner->steps >= stop->steps);
+    buf_put_u64(out, course->place);
+    buf_put_u64(out, course->steps);
+    buf_put_u64(out, course->exchanges);
+    members_encode(&course->who, out);
+}
+
+void course_decode(struct cut *in, struct course *out)
+{
+    out->place = cut_u64(in);
+    out->steps = cut_u64(in);
+    out->exchanges = cut_u64(in);
+    members_decode(in, &out->who);
+}
+
+bool strategy_done(const Paceline__Job *job, const struct course *course, size_t records)
+{
+    const Paceline__Stop *stop = job->stop;
+    return (stop->has_epochs && (double)course->place >= stop->epochs * (double)records) ||
+           (stop->has_steps && course->steps >= stop->steps);
+}
+
+uint64_t strategy_round(const Paceline__Job *job, const struct course *course, size_t records,
+                        uint64_t most)
+{
+    const Paceline__Stop *stop = job->stop;
+    uint64_t steps = most;
+    if (stop->has_epochs) {
+        double left = stop->epochs * (double)records - (double)course->place;
+        double step = (double)members_count(&course->who) * job->batch;
+        uint64_t needed = left > 0 ? (uint64_t)(left / step) : 0;
+        if ((double)needed * step < left)
+            needed++;
+        steps = needed < steps ? needed : steps;
+    }
+    if (stop->has_steps && stop->steps - course->steps < steps)
+        steps = stop->steps - course->steps;
+    return steps > 0 ? steps : 1;
+}
+
+uint64_t strategy_place(const struct course *course, uint32_t node, uint64_t t, uint32_t batch)
+{
+    uint64_t shares = members_count(&course->who);
+    return course->place + (t * shares + members_rank(&course->who, node)) * batch;
+}
+
+void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
+                      const struct tally *tally)
+{
+    course->place += steps * batch * members_count(&course->who);
+    course->steps += steps;
+    course->exchanges++;
+    course->who = tally->took_part;
 }

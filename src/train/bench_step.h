@@ -18,9 +18,9 @@ struct bench_step {
     const char *kernels, *isa;
 };
 
-/* Take `steps` timed steps of the finished job's learner (and a tenth as many before them).
- * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
-int bench_step_run(struct world *world, const Paceline__Job *job, const struct logger *log,
+/* By the clock `now` (nanoseconds), take `steps` timed steps of the finished job's learner (and a
+ * tenth as many before them). ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
+int bench_step_run(int64_t (*now)(void), const Paceline__Job *job, const struct logger *log,
                    uint32_t steps, struct bench_step *out, struct err *err);
 
 #endif

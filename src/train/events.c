@@ -1,9 +1,12 @@
 #include "train/events.h"
 
-void events_init(struct events *events, struct world *world,
-                 void (*line)(void *user, const char *line), void *user)
+#include "wire/catalogue.h"
+
+#include <string.h>
+
+void events_init(struct events *events, struct world *world)
 {
-    *events = (struct events){world, world_now(world), line, user};
+    *events = (struct events){world, world_now(world)};
 }
 
 double events_seconds(const struct events *events)
@@ -11,19 +14,63 @@ double events_seconds(const struct events *events)
     return world_seconds(world_now(events->world) - events->start);
 }
 
-cJSON *events_new(const struct events *events, const char *kind)
+static cJSON *new_at(double t, const char *kind)
 {
     cJSON *event = cJSON_CreateObject();
-    cJSON_AddNumberToObject(event, "t", events_seconds(events));
+    cJSON_AddNumberToObject(event, "t", t);
     cJSON_AddStringToObject(event, "kind", kind);
     return event;
+}
+
+cJSON *events_new(const struct events *events, const char *kind)
+{
+    return new_at(events_seconds(events), kind);
+}
+
+double events_node(uint32_t node)
+{
+    return node == WORLD_DRIVER ? -1 : (double)node;
+}
+
+char *events_fault(double t, const char *what, uint32_t node, double factor)
+{
+    cJSON *event = new_at(t, "fault");
+    cJSON_AddStringToObject(event, "what", what);
+    cJSON_AddNumberToObject(event, "node", events_node(node));
+    if (strncmp(what, "slow", 4) == 0)
+        cJSON_AddNumberToObject(event, "factor", factor);
+    char *line = cJSON_PrintUnformatted(event);
+    cJSON_Delete(event);
+    return line;
 }
 
 void events_emit(const struct events *events, cJSON *event)
 {
     char *line = cJSON_PrintUnformatted(event);
-    if (line && events->line)
-        events->line(events->user, line);
-    cJSON_free(line);
     cJSON_Delete(event);
+    if (!line)
+        return;
+    size_t size = strlen(line) + 1;
+    struct message *m = message_new(wire_tag(WIRE_EVENT, 0, 0, 0), 0, size);
+    if (m) {
+        memcpy(m->data, line, size);
+        if (world_send(events->world, events->world->self, m, CLASS_CONTROL) == ERR_FULL)
+            message_unref(m);
+    }
+    cJSON_free(line);
+}
+
+struct wait_for events_wait(const struct events *events)
+{
+    return (struct wait_for){
+        .kind = WAIT_MESSAGE,
+        .from = events->world->self,
+        .tag = wire_tag(WIRE_EVENT, 0, 0, 0),
+        .mask = WIRE_KIND_MASK,
+    };
+}
+
+const char *events_line(const struct message *m)
+{
+    return m->data;
 }

@@ -1,6 +1,9 @@
 /* events.jsonl (D15): one JSON object a line, each with `t`, seconds since the run began, and
  * `kind`. Keys stand in the order in which they were added, numbers with as many digits as they
- * need, so equal runs give equal bytes. */
+ * need, so equal runs give equal bytes.
+ *
+ * Any task of the driver makes events; they go to its main task as messages to the node itself,
+ * which hands them on one after another. */
 #ifndef PL_TRAIN_EVENTS_H
 #define PL_TRAIN_EVENTS_H
 
@@ -11,13 +14,9 @@
 struct events {
     struct world *world;
     int64_t start; /* of the run, on the world's clock */
-    /* Called with each line, without its newline, valid during the call. */
-    void (*line)(void *user, const char *line);
-    void *user;
 };
 
-void events_init(struct events *events, struct world *world,
-                 void (*line)(void *user, const char *line), void *user);
+void events_init(struct events *events, struct world *world);
 
 /* Seconds since the run began. */
 double events_seconds(const struct events *events);
@@ -26,5 +25,16 @@ double events_seconds(const struct events *events);
  * frees it. NULL when memory runs out, which the cJSON calls and events_emit accept. */
 cJSON *events_new(const struct events *events, const char *kind);
 void events_emit(const struct events *events, cJSON *event);
+
+/* The line of a `fault`, for the simulator, which is no node. Freed with free; NULL when memory
+ * runs out. */
+char *events_fault(double t, const char *what, uint32_t node, double factor);
+
+/* A node's number as events give it: the driver is -1. */
+double events_node(uint32_t node);
+
+/* What the main task waits for, and the line in such a message (a text ended by zero). */
+struct wait_for events_wait(const struct events *events);
+const char *events_line(const struct message *m);
 
 #endif

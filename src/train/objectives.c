@@ -17,12 +17,12 @@ void objectives_init(struct objectives *o, struct world *world, const Paceline__
     };
 }
 
-uint64_t objectives_every(const struct objectives *o, uint64_t samples)
+uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t batches)
 {
-    if (o->job->evaluate->has_every_exchanges)
-        return o->job->evaluate->every_exchanges;
-    uint64_t epoch = o->corpus->set[SET_TRAIN].count;
-    return samples < epoch ? (epoch + samples / 2) / samples : 1;
+    if (job->evaluate->has_every_exchanges)
+        return job->evaluate->every_exchanges;
+    uint64_t samples = batches * job->batch;
+    return samples < records ? (records + samples / 2) / samples : 1;
 }
 
 static int evaluate_set(struct objectives *o, enum corpus_set which, const struct vec *x,
@@ -32,7 +32,7 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
     struct net_result sum = {0};
     for (size_t first = 0; first < set->count; first += o->job->batch) {
         size_t n = set->count - first < o->job->batch ? set->count - first : o->job->batch;
-        int rc = world_work(o->world, &(struct cost){o->batch_seconds});
+        int rc = o->world ? world_work(o->world, &(struct cost){o->batch_seconds}) : OK;
         if (rc != OK)
             return rc;
         workspace_evaluate(o->ws, set, first, n, x, s, &sum);

@@ -24,8 +24,9 @@ void objectives_init(struct objectives *o, struct world *world, const Paceline__
                      const struct corpus *corpus, struct workspace *ws, const struct events *events,
                      double step_seconds);
 
-/* After which exchanges an evaluation is due; an exchange commits `samples` records. */
-uint64_t objectives_every(const struct objectives *o, uint64_t samples);
+/* After how many exchanges an evaluation is due, where each commits `batches` batches: what the job
+ * says, or about once an epoch of so many records. */
+uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t batches);
 
 /* Evaluate the validation and the test set on (x, s), with an `eval` event for each. `place` is
  * where the run stands in the stream of records, `step` the steps of each worker.

@@ -1,3 +1,4 @@
+#include "train/events.h"
 #include "train/train.h"
 
 void train_report_event(const struct events *events, const struct train_report *report)

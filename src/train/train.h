@@ -1,16 +1,29 @@
-/* Running a job. */
+/* Running a job: the driver's node and the workers'. Both are main tasks of a node, for either
+ * world. */
 #ifndef PL_TRAIN_TRAIN_H
 #define PL_TRAIN_TRAIN_H
 
 #include "base/logger.h"
+#include "group/group.h"
 #include "job/job.h"
-#include "train/objectives.h"
+#include "learner/workspace.h"
 
 #include <stdatomic.h>
 
+/* What a node of this process brings along, and may share with others of it. */
+struct train_host {
+    const struct logger *log;
+    struct group_timing timing;
+    double step_seconds; /* what a step at the job's batch costs a node of speed 1; 0 when real */
+    /* Shared by the nodes of a simulation; NULL: the node opens its own. */
+    const struct corpus *corpus;
+    struct workspace *ws;
+    struct vec *dx; /* for strategies that do not send gradients */
+};
+
 /* What a run was, as its `end` event says. */
 struct train_report {
-    const char *reason; /* "epochs", "steps", "seconds", "error", "interrupted", "diverged" */
+    const char *reason; /* "epochs", "steps", "seconds", "error", "interrupted" */
     bool has_validation, has_test;
     double validation_error, test_error, test_loss;
     double epochs;
@@ -19,20 +32,37 @@ struct train_report {
     uint64_t seed;
 };
 
+struct events;
+struct train_progress;
+
 /* The run's last event, `end`. */
 void train_report_event(const struct events *events, const struct train_report *report);
 
 struct train_options {
     const Paceline__Job *job; /* finished, paths resolved */
-    const struct logger *log;
-    void (*line)(void *user, const char *event); /* each event as it happens */
+    /* Each event, and how the run stands, from the driver's main task. `progress` may be NULL. */
+    void (*line)(void *user, const char *event);
+    void (*progress)(void *user, const struct train_progress *progress);
     void *user;
-    const atomic_bool *stop; /* set by anyone: end at the next commit point */
+    const atomic_bool *stop; /* set by anyone: end at the next commit point; may be NULL */
 };
 
-/* Train in this process, with one worker, and no communication.
+/* Drive a run from this node until it has ended.
+ *
+ * ERR_INPUT, ERR_UNSUPPORTED  the job, its data or its net, by name
+ * ERR_PEER                    all workers are lost, or too few came
+ * ERR_DIVERGED, ERR_REPLICAS  a worker ended with it
+ * ERR_NOMEM, ERR_CANCELLED */
+int train_drive(struct world *world, const struct train_host *host,
+                const struct train_options *options, struct train_report *report, struct err *err);
+
+/* Train in this process, with one worker, and no communication, by the clock `now`.
  * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
-int train_solo(struct world *world, const struct train_options *options,
+int train_solo(int64_t (*now)(void), const struct logger *log, const struct train_options *options,
                struct train_report *report, struct err *err);
+
+/* Work for the driver until it says that the run is over. What went wrong is told to the driver.
+ * ERR_DRIVER when it is gone, ERR_CANCELLED, or what broke the worker. */
+int train_work(struct world *world, const struct train_host *host);
 
 #endif

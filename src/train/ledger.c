@@ -1,0 +1,110 @@
+#include "train/ledger.h"
+
+void committed_encode(const struct committed *c, struct buf *out)
+{
+    buf_put_u32(out, c->lane);
+    buf_put_u64(out, c->n);
+    course_encode(&c->course, out);
+    buf_put_f64(out, c->cost.seconds);
+    buf_put_f64(out, c->cost.waited_s);
+    buf_put_u32(out, c->cost.waited_for);
+    buf_put_u64(out, c->cost.bytes);
+    buf_put_u64(out, c->samples);
+    buf_put_f64(out, c->loss);
+    members_encode(&c->who, out);
+    members_encode(&c->took_part, out);
+}
+
+int committed_decode(struct cut *in, struct committed *out)
+{
+    out->lane = cut_u32(in);
+    out->n = cut_u64(in);
+    course_decode(in, &out->course);
+    out->cost.seconds = cut_f64(in);
+    out->cost.waited_s = cut_f64(in);
+    out->cost.waited_for = cut_u32(in);
+    out->cost.bytes = cut_u64(in);
+    out->samples = cut_u64(in);
+    out->loss = cut_f64(in);
+    members_decode(in, &out->who);
+    members_decode(in, &out->took_part);
+    return cut_done(in) ? OK : ERR_PROTOCOL;
+}
+
+/* Who took part and did not count has its name told. */
+static void name_rejected(const struct ledger *ledger, const struct committed *c)
+{
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
+        if (!members_has(&c->took_part, node) || members_has(&c->who, node))
+            continue;
+        log_warn(ledger->log, "worker %u: its part in exchange %llu was not finite and is left out",
+                 node, (unsigned long long)c->n);
+        cJSON *event = events_new(ledger->events, "rejected");
+        cJSON_AddNumberToObject(event, "lane", c->lane);
+        cJSON_AddNumberToObject(event, "n", (double)c->n);
+        cJSON_AddNumberToObject(event, "node", node);
+        events_emit(ledger->events, event);
+    }
+}
+
+static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
+{
+    const struct committed *c = &entry->sum;
+    if (!entry->open)
+        return;
+    entry->open = false;
+    cJSON *event = events_new(ledger->events, "exchange");
+    cJSON_AddStringToObject(event, "strategy", ledger->strategy);
+    cJSON_AddNumberToObject(event, "lane", c->lane);
+    cJSON_AddNumberToObject(event, "n", (double)c->n);
+    cJSON_AddNumberToObject(event, "bytes", (double)c->cost.bytes);
+    cJSON_AddNumberToObject(event, "seconds", c->cost.seconds);
+    cJSON_AddNumberToObject(event, "waited_s", c->cost.waited_s);
+    if (c->cost.waited_s > 0)
+        cJSON_AddNumberToObject(event, "waited_for", events_node(c->cost.waited_for));
+    events_emit(ledger->events, event);
+    name_rejected(ledger, c);
+    uint64_t share = c->course.place - ledger->last.course.place;
+    ledger->used += c->samples;
+    ledger->missed += share > c->samples ? share - c->samples : 0;
+    if (c->samples > 0)
+        ledger->loss = c->loss / (double)c->samples;
+    ledger->last = *c;
+}
+
+void ledger_report(struct ledger *ledger, const struct committed *report)
+{
+    if (report->n == 0) {
+        ledger->last = *report;
+        ledger->loss = report->samples ? report->loss / (double)report->samples : 0;
+        return;
+    }
+    if (report->n <= ledger->last.n || report->n >= ledger->last.n + LEDGER_OPEN_MAX)
+        return; /* closed without it, or nonsense */
+    for (uint64_t n = ledger->last.n + 1; n + 1 < report->n; n++)
+        close_entry(ledger, &ledger->entry[n % LEDGER_OPEN_MAX]);
+    struct ledger_entry *entry = &ledger->entry[report->n % LEDGER_OPEN_MAX];
+    if (!entry->open) {
+        *entry = (struct ledger_entry){.open = true, .sum = *report};
+        entry->expected = members_count(&report->took_part);
+        entry->reports = 1;
+    } else {
+        struct exchange_cost *sum = &entry->sum.cost;
+        entry->reports++;
+        sum->bytes += report->cost.bytes;
+        if (report->cost.seconds > sum->seconds)
+            sum->seconds = report->cost.seconds;
+        if (report->cost.waited_s > sum->waited_s) {
+            sum->waited_s = report->cost.waited_s;
+            sum->waited_for = report->cost.waited_for;
+        }
+    }
+    if (entry->reports == entry->expected)
+        close_entry(ledger, entry);
+}
+
+void ledger_close(struct ledger *ledger)
+{
+    for (uint64_t n = ledger->last.n + 1, i = 0; i < LEDGER_OPEN_MAX; n++, i++)
+        close_entry(ledger, &ledger->entry[n % LEDGER_OPEN_MAX]);
+}

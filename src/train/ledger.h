@@ -1,0 +1,49 @@
+/* The driver's book of exchanges: what members report of each becomes one `exchange` event, and the
+ * records that counted and those that were lost add up. */
+#ifndef PL_TRAIN_LEDGER_H
+#define PL_TRAIN_LEDGER_H
+
+#include "strategy/strategy.h"
+#include "train/events.h"
+
+/* What a member says of an exchange that it has committed. */
+struct committed {
+    uint32_t lane;
+    uint64_t n;           /* 0: no exchange, only how far a lone worker is */
+    struct course course; /* after it */
+    struct exchange_cost cost;
+    uint64_t samples; /* in the exchange, of all */
+    double loss;      /* Σ over them */
+    struct members who, took_part;
+};
+
+void committed_encode(const struct committed *c, struct buf *out);
+/* ERR_PROTOCOL */
+int committed_decode(struct cut *in, struct committed *out);
+
+enum { LEDGER_OPEN_MAX = 8 };
+
+struct ledger_entry {
+    bool open;
+    struct committed sum; /* of the first report; cost is the largest seconds and wait */
+    size_t reports, expected;
+};
+
+struct ledger {
+    const struct events *events;
+    const struct logger *log;
+    const char *strategy;
+    struct ledger_entry entry[LEDGER_OPEN_MAX]; /* by n % LEDGER_OPEN_MAX */
+    struct committed last; /* the newest exchange that was closed; n 0: none yet */
+    uint64_t used, missed; /* records */
+    double loss;           /* mean loss of the newest exchange's records */
+};
+
+/* One member's report. An exchange is closed when all who took part have reported, or when the next
+ * but one is reported: who has not spoken by then is dead. */
+void ledger_report(struct ledger *ledger, const struct committed *report);
+
+/* Close what is open, in order. */
+void ledger_close(struct ledger *ledger);
+
+#endif

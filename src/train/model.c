@@ -1,0 +1,152 @@
+#include "train/model.h"
+
+#include "wire/catalogue.h"
+
+#include <string.h>
+
+enum { CHUNK_FLOATS = 64 * 1024 };
+
+static uint64_t model_tag(const struct model_note *note, size_t piece)
+{
+    return wire_tag(WIRE_MODEL, 0, note->course.exchanges, (uint32_t)piece);
+}
+
+static void note_encode(const struct model_note *note, struct buf *out)
+{
+    course_encode(&note->course, out);
+    buf_put_u8(out, note->final);
+    buf_put_u64(out, note->floats);
+}
+
+static int note_decode(struct cut *in, struct model_note *out)
+{
+    course_decode(in, &out->course);
+    out->final = cut_u8(in) != 0;
+    out->floats = cut_u64(in);
+    return cut_done(in) ? OK : ERR_PROTOCOL;
+}
+
+/* Waits for credit only. */
+static int send_piece(struct publisher *p, uint64_t tag, const void *data, size_t len)
+{
+    struct message *m = message_new(tag, 0, len);
+    if (!m)
+        return ERR_NOMEM;
+    memcpy(m->data, data, len);
+    for (;;) {
+        int rc = world_send(p->world, p->to, m, CLASS_BULK);
+        if (rc != ERR_FULL)
+            return rc;
+        struct wait_for credit = {.kind = WAIT_CREDIT, .peer = p->to};
+        struct wake wake;
+        rc = world_wait(p->world, &credit, 1, WORLD_FOREVER, &wake);
+        if (rc != OK) {
+            message_unref(m);
+            return rc;
+        }
+    }
+}
+
+static int publish_task(void *arg)
+{
+    struct publisher *p = arg;
+    struct buf note = {0};
+    note_encode(&p->note, &note);
+    int rc = note.failed ? ERR_NOMEM
+                         : send_piece(p, model_tag(&p->note, WIRE_NOTE), note.data, note.len);
+    buf_release(&note);
+    size_t n = p->note.floats;
+    for (size_t i = 0, from = 0; rc == OK && from < n; i++, from += CHUNK_FLOATS) {
+        size_t len = n - from < CHUNK_FLOATS ? n - from : CHUNK_FLOATS;
+        rc = send_piece(p, model_tag(&p->note, i), p->copy + from, len * sizeof(float));
+    }
+    atomic_store(&p->busy, false);
+    return rc;
+}
+
+int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t floats,
+                   struct arena *arena)
+{
+    *p = (struct publisher){.world = world, .to = to, .room = floats};
+    p->copy = arena_array(arena, floats, float);
+    return p->copy ? OK : ERR_NOMEM;
+}
+
+bool publisher_start(struct publisher *p, const struct course *course, bool final,
+                     const struct vec *x, const struct vec *s)
+{
+    if (atomic_load(&p->busy))
+        return false;
+    publisher_finish(p, WORLD_FOREVER);
+    p->note = (struct model_note){*course, final, x->n + s->n};
+    vec_export(x, vec_all(x), p->copy);
+    vec_export(s, vec_all(s), p->copy + x->n);
+    atomic_store(&p->busy, true);
+    return world_spawn(p->world, "publisher", publish_task, p, &p->task) == OK;
+}
+
+int publisher_finish(struct publisher *p, int64_t deadline)
+{
+    int result = OK;
+    if (!p->task)
+        return OK;
+    int rc = world_join(p->world, p->task, deadline, &result);
+    if (rc != OK)
+        return rc;
+    p->task = NULL;
+    return result;
+}
+
+void publisher_release(struct publisher *p)
+{
+    if (p->world)
+        world_end_task(p->world, &p->task);
+}
+
+static int receive_piece(struct world *world, uint32_t from, uint64_t tag, float *into, size_t len,
+                         int64_t deadline)
+{
+    struct recv recv = {.from = from, .tag = tag, .into = into, .len = len * sizeof(float)};
+    int rc = world_post_recv(world, &recv);
+    if (rc != OK)
+        return rc;
+    struct wait_for done = {.kind = WAIT_RECV, .recv = &recv};
+    struct wake wake;
+    rc = world_wait(world, &done, 1, deadline, &wake);
+    world_unpost(world, &recv);
+    return rc == OK ? recv.status : rc;
+}
+
+static int receive_note(struct world *world, struct model_note *note, uint32_t *from,
+                        int64_t deadline)
+{
+    struct wait_for any = {
+        .kind = WAIT_MESSAGE,
+        .from = WORLD_ANY,
+        .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_NOTE),
+        .mask = WIRE_KIND_MASK | 0xffff,
+    };
+    struct wake wake;
+    int rc = world_wait(world, &any, 1, deadline, &wake);
+    if (rc != OK)
+        return rc;
+    struct cut in = {wake.msg->data, wake.msg->len, false};
+    rc = note_decode(&in, note);
+    *from = wake.msg->from;
+    message_unref(wake.msg);
+    return rc;
+}
+
+int model_receive(struct world *world, float *into, size_t floats, struct model_note *note,
+                  int64_t deadline)
+{
+    uint32_t from;
+    int rc = receive_note(world, note, &from, deadline);
+    if (rc == OK && note->floats != floats)
+        rc = ERR_PROTOCOL;
+    for (size_t i = 0, at = 0; rc == OK && at < floats; i++, at += CHUNK_FLOATS) {
+        size_t len = floats - at < CHUNK_FLOATS ? floats - at : CHUNK_FLOATS;
+        rc = receive_piece(world, from, model_tag(note, i), into + at, len, deadline);
+    }
+    return rc;
+}

@@ -1,0 +1,141 @@
+#include "train/rundir.h"
+
+#include "base/bytes.h"
+#include "job/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RUNS "runs"
+
+void rundir_file(const struct rundir *dir, const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "%s/%s", dir->path, name);
+}
+
+static void count_entry(void *user, const char *name)
+{
+    (void)name;
+    ++*(size_t *)user;
+}
+
+static int set_path(struct rundir *dir, const char *path, struct err *err)
+{
+    int n = snprintf(dir->path, sizeof dir->path, "%s", path);
+    if (n <= 0 || (size_t)n >= sizeof dir->path)
+        return err_set(err, ERR_USAGE, "%.80s: not a usable path of a directory", path);
+    while (n > 1 && dir->path[n - 1] == '/')
+        dir->path[--n] = '\0';
+    return OK;
+}
+
+/* Newest of runs/NAME-NNN. */
+struct newest {
+    const char *name;
+    unsigned long number;
+};
+
+static void look_at(void *user, const char *entry)
+{
+    struct newest *newest = user;
+    size_t n = strlen(newest->name);
+    if (strncmp(entry, newest->name, n) != 0 || entry[n] != '-')
+        return;
+    char *end;
+    unsigned long number = strtoul(entry + n + 1, &end, 10);
+    if (*end == '\0' && end != entry + n + 1 && number > newest->number)
+        newest->number = number;
+}
+
+static int newest_number(struct disk *disk, const char *name, unsigned long *number,
+                         struct err *err)
+{
+    struct newest newest = {name, 0};
+    int rc = disk->ops->list(disk, RUNS, look_at, &newest, err);
+    if (rc == ERR_NOT_FOUND)
+        rc = OK;
+    *number = newest.number;
+    return rc;
+}
+
+static int numbered(struct rundir *dir, const char *name, unsigned long number, struct err *err)
+{
+    char path[RUNDIR_PATH_MAX];
+    snprintf(path, sizeof path, RUNS "/%s-%03lu", name, number);
+    return set_path(dir, path, err);
+}
+
+int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const char *name,
+                  struct err *err)
+{
+    *dir = (struct rundir){.disk = disk};
+    int rc = OK;
+    if (path) {
+        rc = set_path(dir, path, err);
+    } else {
+        unsigned long number = 0;
+        rc = disk->ops->make_dir(disk, RUNS, err);
+        if (rc == OK)
+            rc = newest_number(disk, name, &number, err);
+        if (rc == OK)
+            rc = numbered(dir, name, number + 1, err);
+    }
+    if (rc == OK)
+        rc = disk->ops->make_dir(disk, dir->path, err);
+    size_t entries = 0;
+    if (rc == OK)
+        rc = disk->ops->list(disk, dir->path, count_entry, &entries, err);
+    if (rc == OK && entries > 0)
+        rc = err_set(err, ERR_USAGE, "%s: is not empty; --resume goes on with the run in it",
+                     dir->path);
+    return rc;
+}
+
+int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const char *name,
+                struct err *err)
+{
+    *dir = (struct rundir){.disk = disk};
+    if (path)
+        return set_path(dir, path, err);
+    unsigned long number;
+    int rc = newest_number(disk, name, &number, err);
+    if (rc == OK && number == 0)
+        rc = err_set(err, ERR_NOT_FOUND, RUNS "/%s-NNN: there is no run to go on with", name);
+    return rc == OK ? numbered(dir, name, number, err) : rc;
+}
+
+int rundir_open(struct rundir *dir, const Paceline__Job *job, struct err *err)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    struct buf text = {0};
+    text_write(&job->base, &text);
+    if (text.failed) {
+        buf_release(&text);
+        return err_set(err, ERR_NOMEM, "job: out of memory");
+    }
+    rundir_file(dir, "job.prototxt", path, sizeof path);
+    int rc = disk_replace(dir->disk, path, text.data, text.len, err);
+    buf_release(&text);
+    rundir_file(dir, "events.jsonl", path, sizeof path);
+    if (rc == OK)
+        rc = dir->disk->ops->open(dir->disk, path, true, &dir->events, err);
+    return rc;
+}
+
+void rundir_line(struct rundir *dir, const char *line)
+{
+    if (!dir->events || dir->error.status != OK)
+        return;
+    int rc = dir->disk->ops->write(dir->events, line, strlen(line), &dir->error);
+    if (rc == OK)
+        rc = dir->disk->ops->write(dir->events, "\n", 1, &dir->error);
+    dir->error.status = rc;
+}
+
+void rundir_close(struct rundir *dir)
+{
+    if (dir->events)
+        dir->disk->ops->close(dir->events, NULL);
+    dir->events = NULL;
+}

@@ -1,0 +1,289 @@
+/* A worker's node: it is welcomed with the job, opens the data, plans the net, says hello, and then
+ * runs its strategy's loop until the end. */
+#include "tensor/kernels.h"
+#include "train/greeting.h"
+#include "train/ledger.h"
+#include "train/model.h"
+#include "train/objectives.h"
+#include "train/train.h"
+#include "wire/catalogue.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LONE_REPORT_EVERY = 20 }; /* steps, where there are no exchanges */
+
+#define WELCOME_TIMEOUT (60 * WORLD_SECOND)
+
+struct worker {
+    struct world *world;
+    const struct train_host *host;
+    struct arena arena;
+    Paceline__Job *job;
+    bool busy_hosts;
+    struct corpus own_corpus;
+    struct workspace *own_ws;
+    const struct corpus *corpus;
+    struct workspace *ws;
+    struct learner learner;
+    struct group group;
+    struct publisher publisher;
+    struct member member;
+    const struct strategy_ops *strategy;
+    uint64_t evaluate_every;
+    struct err err;
+};
+
+static int tell_driver(struct world *world, enum wire_kind kind, const struct buf *bytes)
+{
+    struct message *m = bytes->failed ? NULL : message_new(wire_tag(kind, 0, 0, 0), 0, bytes->len);
+    if (!m)
+        return ERR_NOMEM;
+    memcpy(m->data, bytes->data, bytes->len);
+    for (;;) {
+        int rc = world_send(world, WORLD_DRIVER, m, CLASS_CONTROL);
+        if (rc != ERR_FULL)
+            return rc;
+        rc = world_sleep(world, world_now(world) + WORLD_SECOND / 100);
+        if (rc != OK) {
+            message_unref(m);
+            return rc;
+        }
+    }
+}
+
+static int await_welcome(struct worker *w)
+{
+    struct wait_for welcome = {
+        .kind = WAIT_MESSAGE,
+        .from = WORLD_DRIVER,
+        .tag = wire_tag(WIRE_WELCOME, 0, 0, 0),
+        .mask = WIRE_KIND_MASK,
+    };
+    struct wake wake;
+    int rc = world_wait(w->world, &welcome, 1, world_now(w->world) + WELCOME_TIMEOUT, &wake);
+    if (rc != OK)
+        return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
+    struct cut in = {wake.msg->data, wake.msg->len, false};
+    struct welcome text;
+    rc = welcome_decode(&in, &text);
+    message_unref(wake.msg);
+    if (rc != OK)
+        return err_set(&w->err, rc, "the driver's welcome: %s", status_text(rc));
+    rc = job_parse("job", text.job, strlen(text.job), &w->job, &w->err);
+    if (rc == OK)
+        rc = job_finish(w->job, &w->err);
+    w->busy_hosts = text.busy_hosts;
+    welcome_release(&text);
+    return rc;
+}
+
+static int open_learner(struct worker *w)
+{
+    int rc = strategy_find(w->job, &w->strategy, &w->err);
+    kernels_set_threads((int)w->job->threads);
+    w->corpus = w->host->corpus;
+    w->ws = w->host->ws;
+    if (rc == OK && !w->corpus) {
+        rc = corpus_open(w->job, &w->own_corpus, &w->err);
+        w->corpus = &w->own_corpus;
+    }
+    if (rc == OK && !w->ws) {
+        rc = workspace_create(w->job, w->corpus, w->host->log, &w->own_ws, &w->err);
+        w->ws = w->own_ws;
+    }
+    if (rc != OK)
+        return rc;
+    struct vec *dx = w->strategy->sends_gradients ? NULL : w->host->dx;
+    rc = learner_init(&w->learner, w->world, w->job, w->corpus, w->ws, &w->arena, dx, &w->err);
+    w->learner.step_seconds = w->host->step_seconds;
+    w->learner.progress = &w->group.progress;
+    if (rc == OK)
+        rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, w->learner.x.n + w->learner.s.n,
+                            &w->arena);
+    return rc;
+}
+
+static int say_hello(struct worker *w)
+{
+    struct hello hello = {
+        .version = WIRE_VERSION,
+        .job_hash = job_hash(w->job),
+        .data_hash = w->corpus->hash,
+        .segments_hash = segments_hash(w->learner.table),
+        .threads = w->job->threads,
+    };
+    snprintf(hello.isa, sizeof hello.isa, "%s", kernels_isa());
+    snprintf(hello.kernels, sizeof hello.kernels, "%s", w->ws->kernels->name);
+    world_address(w->world, hello.address, sizeof hello.address);
+    struct buf bytes = {0};
+    hello_encode(&hello, &bytes);
+    int rc = tell_driver(w->world, WIRE_HELLO, &bytes);
+    buf_release(&bytes);
+    return rc;
+}
+
+/* The lowest of those who share the records speaks for all, where the driver has no model itself.
+ */
+static bool speaks_for_all(const struct worker *w, const struct course *course)
+{
+    return !w->strategy->driver && members_rank(&course->who, w->world->self) == 0;
+}
+
+static int report_exchange(struct worker *w, const struct exchange *e)
+{
+    struct committed report = {.course = w->member.course};
+    if (e) {
+        const struct tally *tally = exchange_tally(e);
+        report.lane = e->lane;
+        report.n = e->completed;
+        report.cost = e->cost;
+        report.samples = tally->samples;
+        report.loss = tally->loss;
+        report.who = tally->who;
+        report.took_part = tally->took_part;
+    } else {
+        report.samples = 1;
+        report.loss = w->learner.loss;
+    }
+    struct buf bytes = {0};
+    committed_encode(&report, &bytes);
+    int rc = tell_driver(w->world, WIRE_COMMITTED, &bytes);
+    buf_release(&bytes);
+    return rc == ERR_PEER ? ERR_DRIVER : rc;
+}
+
+static int committed(struct member *m, const struct exchange *e)
+{
+    struct worker *w = m->train;
+    struct learner *l = m->learner;
+    bool report = e || m->course.steps % LONE_REPORT_EVERY == 0;
+    int rc = report ? report_exchange(w, e) : OK;
+    if (rc != OK)
+        return rc;
+    bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
+    if (!last && m->course.exchanges % w->evaluate_every == 0 && speaks_for_all(w, &m->course))
+        publisher_start(&w->publisher, &m->course, false, &l->x, &l->s);
+    bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
+    return stop ? ERR_STOP : atomic_load(&m->group->over) ? ERR_DRIVER : OK;
+}
+
+static int tell_done(struct worker *w, int status)
+{
+    struct buf bytes = {0};
+    buf_put_u32(&bytes, (uint32_t)status);
+    buf_put_text(&bytes, status == OK ? "" : w->err.text);
+    course_encode(&w->member.course, &bytes);
+    int rc = tell_driver(w->world, WIRE_DONE, &bytes);
+    buf_release(&bytes);
+    return rc;
+}
+
+/* After the loop: hand over the model if asked, until the driver says that the run is over. */
+static int linger(struct worker *w)
+{
+    struct learner *l = &w->learner;
+    atomic_store(&w->group.busy, false);
+    for (;;) {
+        uint64_t seen = world_raised(w->world, SIGNAL_GROUP);
+        if (atomic_load(&w->group.over))
+            return OK;
+        const struct wait_for set[] = {
+            {.kind = WAIT_MESSAGE,
+             .from = WORLD_DRIVER,
+             .tag = wire_tag(WIRE_WANT_MODEL, 0, 0, 0),
+             .mask = WIRE_KIND_MASK},
+            {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
+        };
+        struct wake wake;
+        int rc = world_wait(w->world, set, 2, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+        if (wake.which != 0)
+            continue;
+        message_unref(wake.msg);
+        rc = publisher_finish(&w->publisher, WORLD_FOREVER);
+        if (rc != OK && rc != ERR_PEER)
+            return rc;
+        publisher_start(&w->publisher, &w->member.course, true, &l->x, &l->s);
+    }
+}
+
+static int join_group(struct worker *w)
+{
+    struct group_timing timing = w->busy_hosts ? group_timing_busy() : w->host->timing;
+    group_init(&w->group, w->world, w->host->log, &timing);
+    int rc = group_listen(&w->group);
+    if (rc == OK)
+        rc = say_hello(w);
+    if (rc == OK)
+        rc = group_wait_view(&w->group, 0, world_now(w->world) + WELCOME_TIMEOUT);
+    return rc;
+}
+
+static int run_loop(struct worker *w)
+{
+    const struct view *view = group_view(&w->group);
+    w->member = (struct member){
+        .world = w->world,
+        .group = &w->group,
+        .learner = &w->learner,
+        .job = w->job,
+        .arena = &w->arena,
+        .committed = committed,
+        .train = w,
+    };
+    for (size_t i = 0; i < view->count; i++)
+        members_add(&w->member.course.who, view->node[i]);
+    w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
+                                         w->strategy->round(w->job) * view->count);
+    atomic_store(&w->group.busy, true);
+    int rc = w->strategy->worker(&w->member);
+    if (rc != OK)
+        err_set(&w->err, rc, "worker %u, step %llu: %s (loss %g)", w->world->self,
+                (unsigned long long)w->learner.steps, status_text(rc), w->learner.loss);
+    return rc;
+}
+
+static int work(struct worker *w)
+{
+    int rc = await_welcome(w);
+    if (rc == OK)
+        rc = open_learner(w);
+    if (rc != OK) {
+        log_error(w->host->log, "worker %u: %s", w->world->self, w->err.text);
+        tell_done(w, rc);
+        return rc;
+    }
+    rc = join_group(w);
+    if (rc != OK)
+        return rc;
+    rc = run_loop(w);
+    if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
+        return rc;
+    int told = tell_done(w, rc);
+    int lingered = told == OK ? linger(w) : told;
+    return rc == OK ? lingered : rc;
+}
+
+int train_work(struct world *world, const struct train_host *host)
+{
+    struct worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return ERR_NOMEM;
+    w->world = world;
+    w->host = host;
+    arena_init(&w->arena);
+    int rc = work(w);
+    publisher_release(&w->publisher);
+    if (w->group.world)
+        group_release(&w->group);
+    workspace_free(w->own_ws);
+    corpus_close(&w->own_corpus);
+    if (w->job)
+        job_free(w->job);
+    arena_release(&w->arena);
+    free(w);
+    return rc;
+}
