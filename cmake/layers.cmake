@@ -54,7 +54,7 @@ if(sources)
     $<TARGET_PROPERTY:paceline_flags,INTERFACE_COMPILE_OPTIONS>)
   target_link_options(paceline_cli PRIVATE $<TARGET_PROPERTY:paceline_flags,INTERFACE_LINK_OPTIONS>)
   target_include_directories(paceline_cli PRIVATE src) # its own headers: test/layering.sh watches
-  target_link_libraries(paceline_cli PRIVATE paceline)
+  target_link_libraries(paceline_cli PRIVATE paceline PkgConfig::CJSON)
 endif()
 
 if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)

@@ -1,4 +1,4 @@
-/* Training a job. */
+/* Training a job: a driver in this process, workers wherever the host starts them. */
 #ifndef PACELINE_RUN_H
 #define PACELINE_RUN_H
 
@@ -12,13 +12,38 @@
 extern "C" {
 #endif
 
+/* How a run stands; given out about ten times a second at most. */
+typedef struct pl_progress {
+    double t;             /* seconds since the run began; virtual in a simulation */
+    double epoch, epochs; /* where it is; where it ends, 0 when epochs do not end it */
+    uint64_t steps;       /* of each worker */
+    uint32_t workers;     /* in the current view */
+    double loss;          /* of the newest exchange's records */
+    double error;         /* last validation error (test error without validation); < 0: none yet */
+    double samples_per_s; /* over all workers, since the progress before */
+    double exchange_s;    /* what the newest exchange took; 0: there was none */
+    int waited_for;       /* the node it waited for longest; -1: the driver, -2: nobody */
+    double eta_s;         /* to the end by epochs; < 0: unknown */
+} pl_progress;
+
 typedef struct pl_run_options {
-    /* Each event of the run as a line of JSON, as it happens. */
+    /* Where the run directory is to be: a path that is empty or does not exist; with `resume` that
+     * of the run to go on with. NULL: the next free (with `resume`: the newest) runs/NAME-NNN. */
+    const char *out;
+    bool resume; /* go on from the run directory's newest checkpoint */
+    /* Each event of the run as a line of JSON, as it happens: the lines of events.jsonl. */
     void (*event)(void *user, const char *line);
+    void (*progress)(void *user, const pl_progress *progress);
     void *user;
     /* Set it, from any thread or a signal handler, to end the run cleanly at its next commit
      * point. May be NULL. */
     const atomic_bool *stop;
+    /* pl_run: start `count` workers, each of which must call pl_work with `address`; NULL: workers
+     * are started by somebody else. Not used by pl_sim. */
+    int (*start_workers)(void *user, uint32_t count, const char *address);
+    /* Where the driver listens, "host:port"; NULL: 127.0.0.1 and any port. */
+    const char *listen;
+    bool insecure; /* allow an address beyond loopback although nothing is authenticated yet */
 } pl_run_options;
 
 typedef struct pl_run_report {
@@ -29,12 +54,24 @@ typedef struct pl_run_report {
     uint64_t samples, used, repeated, missed;
     double wall_s;
     uint64_t seed;
+    char directory[2048]; /* the run directory */
 } pl_run_report;
 
-/* Train; returns when the run has ended.
- * PL_ERR_INPUT, PL_ERR_UNSUPPORTED, PL_ERR_NOMEM, PL_ERR_DIVERGED */
+/* Drive a run; returns when it has ended.
+ * PL_ERR_INPUT, PL_ERR_USAGE, PL_ERR_UNSUPPORTED, PL_ERR_PEER (all workers lost), PL_ERR_DIVERGED,
+ * PL_ERR_IO, PL_ERR_NOMEM */
 int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
            pl_run_report *report);
+
+typedef struct pl_work_options {
+    const char *driver; /* the address of the driver */
+    const char *listen; /* where other workers reach this one; NULL: 127.0.0.1 and any port */
+    bool insecure;
+} pl_work_options;
+
+/* Work for a driver; returns when its run is over.
+ * PL_ERR_PEER (the driver is gone or refuses), PL_ERR_INPUT, PL_ERR_NOMEM */
+int pl_work(pl_engine *engine, const pl_work_options *options);
 
 #ifdef __cplusplus
 }

@@ -5,8 +5,9 @@
 #include "base/err.h"
 #include "base/logger.h"
 #include "job/job.h"
-#include "paceline/engine.h"
-#include "paceline/job.h"
+#include "paceline/run.h"
+#include "train/rundir.h"
+#include "train/train.h"
 
 struct pl_engine {
     struct logger log;
@@ -18,8 +19,24 @@ struct pl_job {
     Paceline__Job *message; /* as read and overridden, not yet finished */
 };
 
-/* A finished copy of the job, checked, with threads filled in for `workers_here` workers on this
- * machine. Freed with job_free. ERR_INPUT, ERR_NOMEM */
-int api_job_finish(const pl_job *job, Paceline__Job **out);
+/* A finished copy of the job, checked, with `threads` filled in where the job leaves it open: the
+ * cores of this machine shared by so many workers, or by all of the job's when 0. Freed with
+ * job_free. ERR_INPUT, ERR_NOMEM */
+int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out);
+
+/* Where a run's events and progress go: to its directory and to the caller. */
+struct api_sink {
+    struct rundir dir;
+    const pl_run_options *options;
+};
+
+/* Make or find the run directory, write the job into it, and point `train` at the sink. With an
+ * error the directory holds nothing new. */
+int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_options *options,
+                  struct train_options *train, struct err *err);
+void api_sink_close(struct api_sink *sink);
+
+/* What the caller is told at the end. */
+void api_report(const struct api_sink *sink, const struct train_report *from, pl_run_report *to);
 
 #endif

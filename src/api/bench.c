@@ -10,11 +10,11 @@ int pl_bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
     if (steps < 10 || steps > 1000000)
         return err_set(&engine->error, ERR_USAGE, "steps: must be 10 to 1000000, is %u", steps);
     Paceline__Job *finished;
-    int rc = api_job_finish(job, &finished);
+    int rc = api_job_finish(job, 1, &finished);
     if (rc != OK)
         return rc;
     struct bench_step b;
-    rc = bench_step_run(real_world(), finished, &engine->log, steps, &b, &engine->error);
+    rc = bench_step_run(real_now, finished, &engine->log, steps, &b, &engine->error);
     job_free(finished);
     if (rc != OK)
         return rc;

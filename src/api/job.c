@@ -83,7 +83,7 @@ static int copy_job(const Paceline__Job *job, Paceline__Job **out, struct err *e
     return rc;
 }
 
-int api_job_finish(const pl_job *job, Paceline__Job **out)
+int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out)
 {
     struct err *err = &job->engine->error;
     Paceline__Job *copy;
@@ -96,7 +96,7 @@ int api_job_finish(const pl_job *job, Paceline__Job **out)
         return rc;
     }
     if (!copy->has_threads) {
-        uint32_t share = (uint32_t)real_cores() / copy->workers;
+        uint32_t share = (uint32_t)real_cores() / (workers_here ? workers_here : copy->workers);
         copy->has_threads = true;
         copy->threads = share > 0 ? share : 1;
     }

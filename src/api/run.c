@@ -2,47 +2,24 @@
 
 #include "api/api.h"
 #include "real/real.h"
-#include "train/train.h"
-
-#include <stdio.h>
-
-static void copy_report(const struct train_report *from, pl_run_report *to)
-{
-    *to = (pl_run_report){
-        .has_validation = from->has_validation,
-        .has_test = from->has_test,
-        .validation_error = from->validation_error,
-        .test_error = from->test_error,
-        .test_loss = from->test_loss,
-        .epochs = from->epochs,
-        .samples = from->samples,
-        .used = from->used,
-        .repeated = from->repeated,
-        .missed = from->missed,
-        .wall_s = from->wall_s,
-        .seed = from->seed,
-    };
-    snprintf(to->reason, sizeof to->reason, "%s", from->reason);
-}
 
 int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
            pl_run_report *report)
 {
+    static const pl_run_options defaults;
     Paceline__Job *finished;
-    int rc = api_job_finish(job, &finished);
+    int rc = api_job_finish(job, 0, &finished);
     if (rc != OK)
         return rc;
-    struct train_options how = {
-        .job = finished,
-        .log = &engine->log,
-        .line = options ? options->event : NULL,
-        .user = options ? options->user : NULL,
-        .stop = options ? options->stop : NULL,
-    };
+    struct train_options train = {.job = finished, .stop = options ? options->stop : NULL};
     struct train_report result;
-    rc = train_solo(real_world(), &how, &result, &engine->error);
-    job_free(finished);
+    struct api_sink sink = {0};
+    rc = api_sink_open(&sink, finished, options ? options : &defaults, &train, &engine->error);
     if (rc == OK)
-        copy_report(&result, report);
+        rc = train_solo(real_now, &engine->log, &train, &result, &engine->error);
+    if (rc == OK)
+        api_report(&sink, &result, report);
+    api_sink_close(&sink);
+    job_free(finished);
     return rc;
 }

@@ -1,39 +1,22 @@
 #include "cli/job_options.h"
-#include "paceline/run.h"
+#include "cli/run_output.h"
 
-#include <signal.h>
 #include <stdio.h>
 
 struct train_arguments {
     struct job_options job;
+    const char *out;
     bool json;
 };
 
 static const struct option train_options[] = {
     JOB_OPTIONS(struct train_arguments),
+    {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
+     offsetof(struct train_arguments, out)},
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",
      offsetof(struct train_arguments, json)},
     {0},
 };
-
-static atomic_bool interrupted;
-
-static void on_interrupt(int signal_number)
-{
-    (void)signal_number;
-    atomic_store(&interrupted, true);
-}
-
-struct listener {
-    char end[1024]; /* the last event */
-};
-
-static void on_event(void *user, const char *line)
-{
-    struct listener *listener = user;
-    snprintf(listener->end, sizeof listener->end, "%s", line);
-    fprintf(stderr, "%s\n", line);
-}
 
 static int train(const struct train_arguments *arguments, const char *path)
 {
@@ -41,21 +24,22 @@ static int train(const struct train_arguments *arguments, const char *path)
     if (!engine)
         return EXIT_FAILED;
     pl_job *job = NULL;
-    struct listener listener = {{0}};
+    struct run_output output;
     pl_run_report report;
+    run_output_init(&output, arguments->json);
     int rc = job_options_load(engine, path, &arguments->job, &job);
     if (rc == PL_OK) {
-        struct sigaction action = {.sa_handler = on_interrupt};
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
-        pl_run_options options = {on_event, &listener, &interrupted};
+        run_catch_signals();
+        const pl_run_options options = {
+            .out = arguments->out,
+            .event = run_output_event,
+            .progress = run_output_progress,
+            .user = &output,
+            .stop = &run_interrupted,
+        };
         rc = pl_run(engine, job, &options, &report);
     }
-    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
-    if (rc == PL_OK && arguments->json)
-        printf("%s\n", listener.end);
-    if (rc == PL_OK && atomic_load(&interrupted))
-        code = EXIT_INTERRUPTED;
+    int code = cli_run_ended(engine, rc, &output, &report);
     pl_job_free(job);
     pl_engine_destroy(engine);
     return code;

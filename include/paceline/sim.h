@@ -1,0 +1,35 @@
+/* Simulating a job: the same job, the same code, on virtual machines. The arithmetic is real; time,
+ * the network and its faults are modelled by a cluster file (proto/cluster.proto lists its fields).
+ * The same seed gives the same run, byte by byte. */
+#ifndef PACELINE_SIM_H
+#define PACELINE_SIM_H
+
+#include "paceline/run.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_cluster pl_cluster;
+
+/* Read a cluster file (protobuf text). PL_ERR_INPUT with file:line:column. */
+int pl_cluster_load(pl_engine *engine, const char *path, pl_cluster **out);
+void pl_cluster_free(pl_cluster *cluster);
+
+typedef struct pl_sim_options {
+    pl_run_options run; /* events come with virtual times */
+    double limit_s;     /* virtual seconds after which the run is given up; 0: a year */
+    /* What carries the tasks: false, fibres; true, threads of which one runs at a time, for
+     * debuggers and race detectors. The run is the same. */
+    bool threads;
+} pl_sim_options;
+
+/* Simulate; returns when the run has ended. The report's wall_s is virtual.
+ * As pl_run; and PL_ERR_TIMEOUT when it stood still or passed the limit. */
+int pl_sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
+           const pl_sim_options *options, pl_run_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

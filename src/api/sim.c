@@ -1,0 +1,168 @@
+#include "paceline/sim.h"
+
+#include "api/api.h"
+#include "base/file.h"
+#include "job/cluster.h"
+#include "job/text.h"
+#include "sim/sim.h"
+#include "tensor/kernels.h"
+#include "train/events.h"
+#include "train/train.h"
+#include "wire/catalogue.h"
+
+#include <stdlib.h>
+
+struct pl_cluster {
+    Paceline__Cluster *message;
+};
+
+int pl_cluster_load(pl_engine *engine, const char *path, pl_cluster **out)
+{
+    struct file_bytes text;
+    Paceline__Cluster *message = NULL;
+    int rc = file_read(path, TEXT_BYTES_MAX, &text, &engine->error);
+    if (rc != OK)
+        return rc;
+    rc = cluster_parse(path, (char *)text.data, text.len, &message, &engine->error);
+    file_release(&text);
+    if (rc == OK)
+        rc = cluster_finish(message, &engine->error);
+    pl_cluster *cluster = rc == OK ? malloc(sizeof *cluster) : NULL;
+    if (rc == OK && !cluster)
+        rc = err_set(&engine->error, ERR_NOMEM, "%s: out of memory", path);
+    if (rc != OK) {
+        cluster_free(message);
+        return rc;
+    }
+    cluster->message = message;
+    *out = cluster;
+    return OK;
+}
+
+void pl_cluster_free(pl_cluster *cluster)
+{
+    if (!cluster)
+        return;
+    cluster_free(cluster->message);
+    free(cluster);
+}
+
+/* What all nodes of a simulation share: they compute one at a time. */
+struct simulation {
+    struct train_options train;
+    struct train_host host;
+    struct corpus corpus;
+    struct workspace *ws;
+    struct vec dx;
+    struct arena arena;
+    struct sim *sim;
+    struct train_report report;
+    struct api_sink sink;
+    struct err *err;
+};
+
+static int node_main(void *arg, struct world *world)
+{
+    struct simulation *s = arg;
+    if (world->self == WORLD_DRIVER)
+        return train_drive(world, &s->host, &s->train, &s->report, s->err);
+    return train_work(world, &s->host);
+}
+
+static uint32_t kind_of(const char *name)
+{
+    return (uint32_t)wire_kind_find(name);
+}
+
+static void on_fault(void *arg, const struct sim_fault *fault)
+{
+    struct simulation *s = arg;
+    double t = world_seconds(sim_now(s->sim));
+    char *line = events_fault(t, fault->what, fault->node, fault->factor);
+    if (line)
+        s->train.line(s->train.user, line);
+    free(line);
+}
+
+static int open_simulation(struct simulation *s, struct err *err)
+{
+    const Paceline__Job *job = s->train.job;
+    kernels_set_threads((int)job->threads);
+    int rc = corpus_open(job, &s->corpus, err);
+    if (rc == OK)
+        rc = workspace_create(job, &s->corpus, s->host.log, &s->ws, err);
+    if (rc == OK && vec_init(&s->dx, &s->arena, net_segments(s->ws->train)->total) != OK)
+        rc = err_set(err, ERR_NOMEM, "out of memory for gradients");
+    s->host.corpus = &s->corpus;
+    s->host.ws = s->ws;
+    s->host.dx = &s->dx;
+    return rc;
+}
+
+static int simulate(struct simulation *s, const Paceline__Cluster *cluster,
+                    const pl_sim_options *options, struct err *err)
+{
+    int rc = open_simulation(s, err);
+    if (rc != OK)
+        return rc;
+    const struct sim_options how = {
+        .cluster = cluster,
+        .workers = s->train.job->workers,
+        .seed = s->train.job->seed,
+        .backend = SIM_FIBRES,
+        .log = s->host.log,
+        .node_main = node_main,
+        .arg = s,
+        .kind_of = kind_of,
+        .fault = on_fault,
+    };
+    rc = sim_create(&how, &s->sim, err);
+    if (rc == OK)
+        rc = api_sink_open(&s->sink, s->train.job, &options->run, &s->train, err);
+    if (rc != OK)
+        return rc;
+    double limit = options->limit_s > 0 ? options->limit_s : 365.0 * 86400;
+    err->text[0] = '\0';
+    rc = sim_run(s->sim, (int64_t)(limit * 1e9));
+    if (rc != OK && err->text[0] == '\0')
+        err_set(err, rc, "the simulation ended at %.3f s: %s", world_seconds(sim_now(s->sim)),
+                status_text(rc));
+    return rc;
+}
+
+int pl_sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
+           const pl_sim_options *options, pl_run_report *report)
+{
+    static const pl_sim_options defaults;
+    if (!options)
+        options = &defaults;
+    if (!cluster->message->has_step_seconds)
+        return err_set(&engine->error, ERR_INPUT,
+                       "cluster: step_seconds: is needed to simulate; `paceline bench step --emit` "
+                       "measures it");
+    Paceline__Job *finished;
+    int rc = api_job_finish(job, 1, &finished);
+    if (rc != OK)
+        return rc;
+    struct simulation s = {
+        .train = {.job = finished, .stop = options->run.stop},
+        .host =
+            {
+                .log = &engine->log,
+                .timing = group_timing_lan(),
+                .step_seconds = cluster->message->step_seconds,
+            },
+        .err = &engine->error,
+    };
+    arena_init(&s.arena);
+    rc = simulate(&s, cluster->message, options, &engine->error);
+    if (rc == OK)
+        api_report(&s.sink, &s.report, report);
+    api_sink_close(&s.sink);
+    sim_free(s.sim);
+    workspace_free(s.ws);
+    corpus_close(&s.corpus);
+    arena_release(&s.arena);
+    job_free(finished);
+    return rc;
+}

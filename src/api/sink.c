@@ -1,0 +1,75 @@
+#include "api/api.h"
+#include "real/disk.h"
+#include "train/progress.h"
+
+#include <stdio.h>
+
+static void on_line(void *user, const char *line)
+{
+    struct api_sink *sink = user;
+    rundir_line(&sink->dir, line);
+    if (sink->options->event)
+        sink->options->event(sink->options->user, line);
+}
+
+static int node_number(uint32_t node)
+{
+    return node == WORLD_ANY ? -2 : node == WORLD_DRIVER ? -1 : (int)node;
+}
+
+static void on_progress(void *user, const struct train_progress *p)
+{
+    const struct api_sink *sink = user;
+    if (!sink->options->progress)
+        return;
+    const pl_progress progress = {
+        .t = p->t,
+        .epoch = p->epoch,
+        .epochs = p->epochs,
+        .steps = p->steps,
+        .workers = p->workers,
+        .loss = p->loss,
+        .error = p->error,
+        .samples_per_s = p->samples_per_s,
+        .exchange_s = p->exchange_s,
+        .waited_for = node_number(p->waited_for),
+        .eta_s = p->eta_s,
+    };
+    sink->options->progress(sink->options->user, &progress);
+}
+
+int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_options *options,
+                  struct train_options *train, struct err *err)
+{
+    sink->options = options;
+    train->line = on_line;
+    train->progress = on_progress;
+    train->user = sink;
+    int rc = rundir_create(&sink->dir, real_disk(), options->out, job->name, err);
+    return rc == OK ? rundir_open(&sink->dir, job, err) : rc;
+}
+
+void api_sink_close(struct api_sink *sink)
+{
+    rundir_close(&sink->dir);
+}
+
+void api_report(const struct api_sink *sink, const struct train_report *from, pl_run_report *to)
+{
+    *to = (pl_run_report){
+        .has_validation = from->has_validation,
+        .has_test = from->has_test,
+        .validation_error = from->validation_error,
+        .test_error = from->test_error,
+        .test_loss = from->test_loss,
+        .epochs = from->epochs,
+        .samples = from->samples,
+        .used = from->used,
+        .repeated = from->repeated,
+        .missed = from->missed,
+        .wall_s = from->wall_s,
+        .seed = from->seed,
+    };
+    snprintf(to->reason, sizeof to->reason, "%s", from->reason);
+    snprintf(to->directory, sizeof to->directory, "%s", sink->dir.path);
+}

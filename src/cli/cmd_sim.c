@@ -1,0 +1,82 @@
+#include "cli/job_options.h"
+#include "cli/run_output.h"
+#include "paceline/sim.h"
+
+#include <stdio.h>
+
+struct sim_arguments {
+    struct job_options job;
+    const char *cluster, *out;
+    bool json;
+};
+
+static const struct option sim_options[] = {
+    {"cluster", OPTION_TEXT, "FILE", "the machines and their faults (needed)",
+     offsetof(struct sim_arguments, cluster)},
+    JOB_OPTIONS(struct sim_arguments),
+    {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
+     offsetof(struct sim_arguments, out)},
+    {"json", OPTION_FLAG, NULL, "print the last event alone on stdout",
+     offsetof(struct sim_arguments, json)},
+    {0},
+};
+
+static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, const char *path,
+                             struct run_output *output, pl_run_report *report)
+{
+    pl_job *job = NULL;
+    pl_cluster *cluster = NULL;
+    int rc = job_options_load(engine, path, &a->job, &job);
+    if (rc == PL_OK)
+        rc = pl_cluster_load(engine, a->cluster, &cluster);
+    if (rc == PL_OK) {
+        run_catch_signals();
+        const pl_sim_options options = {
+            .run =
+                {
+                    .out = a->out,
+                    .event = run_output_event,
+                    .progress = run_output_progress,
+                    .user = output,
+                    .stop = &run_interrupted,
+                },
+        };
+        rc = pl_sim(engine, job, cluster, &options, report);
+    }
+    pl_cluster_free(cluster);
+    pl_job_free(job);
+    return rc;
+}
+
+static int run_sim(const struct command *command, int argc, char **argv)
+{
+    struct sim_arguments arguments = {0};
+    const char *path;
+    size_t count;
+    int end = options_parse(command, argc, argv, &arguments, &path, 1, &count);
+    if (end >= 0)
+        return end;
+    if (count != 1 || !arguments.cluster) {
+        fprintf(stderr, "paceline sim: a job file and --cluster FILE are needed; see paceline sim "
+                        "--help\n");
+        return EXIT_BAD_INPUT;
+    }
+    pl_engine *engine = cli_engine();
+    if (!engine)
+        return EXIT_FAILED;
+    struct run_output output;
+    pl_run_report report;
+    run_output_init(&output, arguments.json);
+    int rc = load_and_simulate(engine, &arguments, path, &output, &report);
+    int code = cli_run_ended(engine, rc, &output, &report);
+    pl_engine_destroy(engine);
+    return code;
+}
+
+const struct command cmd_sim = {
+    .name = "sim",
+    .summary = "Simulate a job on a virtual cluster",
+    .arguments = "JOB --cluster FILE",
+    .options = sim_options,
+    .run = run_sim,
+};
