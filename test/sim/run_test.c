@@ -1,0 +1,191 @@
+/* Whole runs in simulation, through the public library: what a seed promises, what faults and
+ * delays do to the events. */
+#include "paceline/sim.h"
+#include "tiny_job.h"
+
+#include <cjson/cJSON.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static const char calm[] = "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n";
+
+static const char rough[] =
+    "node { count: 3 } node { speed: 0.5 jitter: 0.1 } step_seconds: 0.004\n"
+    "link { mbit: 100 latency_us: 200 loss: 0.001 }\n"
+    "fault { at: 0.05 slow: 1 factor: 3 for: 0.1 }\n"
+    "fault { at: 0.12 kill: 2 }\n";
+
+/* Every event of a run, in one text. */
+struct record {
+    char *text;
+    size_t len;
+    FILE *stream;
+    pl_run_report report;
+};
+
+static void on_event(void *user, const char *line)
+{
+    struct record *r = user;
+    fprintf(r->stream, "%s\n", line);
+}
+
+static int simulate(struct tiny *t, const char *const *set, struct record *r)
+{
+    pl_engine *engine = NULL;
+    pl_job *job = NULL;
+    pl_cluster *cluster = NULL;
+    char out[128];
+    *r = (struct record){0};
+    r->stream = open_memstream(&r->text, &r->len);
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    for (; *set; set++)
+        assert_int_equal(pl_job_set(job, *set), PL_OK);
+    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
+    const pl_sim_options options = {.run = {.out = tiny_out(t, out), .event = on_event, .user = r}};
+    int rc = pl_sim(engine, job, cluster, &options, &r->report);
+    if (rc != PL_OK)
+        print_message("%s\n", pl_engine_error(engine));
+    pl_cluster_free(cluster);
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+    fclose(r->stream);
+    return rc;
+}
+
+static void forget(struct record *r)
+{
+    free(r->text);
+}
+
+/* How many events of a kind (with `key` equal to `value`, when given) there are. */
+static int count_events(const struct record *r, const char *kind, const char *key,
+                        const char *value)
+{
+    int n = 0;
+    for (const char *line = r->text; *line; line = strchr(line, '\n') + 1) {
+        cJSON *event = cJSON_Parse(line);
+        const char *k = cJSON_GetStringValue(cJSON_GetObjectItem(event, "kind"));
+        const char *v = key ? cJSON_GetStringValue(cJSON_GetObjectItem(event, key)) : NULL;
+        n += strcmp(k, kind) == 0 && (!key || (v && strcmp(v, value) == 0));
+        cJSON_Delete(event);
+    }
+    return n;
+}
+
+/* A number of exchange n's event. */
+static double exchange_number(const struct record *r, int n, const char *key)
+{
+    double found = -100;
+    for (const char *line = r->text; *line; line = strchr(line, '\n') + 1) {
+        cJSON *event = cJSON_Parse(line);
+        const char *k = cJSON_GetStringValue(cJSON_GetObjectItem(event, "kind"));
+        const cJSON *at = cJSON_GetObjectItem(event, "n"), *value = cJSON_GetObjectItem(event, key);
+        if (strcmp(k, "exchange") == 0 && (int)at->valuedouble == n && value)
+            found = value->valuedouble;
+        cJSON_Delete(event);
+    }
+    return found;
+}
+
+static void test_a_seed_is_a_run(void **state)
+{
+    struct tiny *t = *state;
+    tiny_cluster(t, rough);
+    static const char *const seed7[] = {"seed=7", NULL}, *const seed8[] = {"seed=8", NULL};
+    struct record a, b, c;
+    assert_int_equal(simulate(t, seed7, &a), PL_OK);
+    assert_int_equal(simulate(t, seed7, &b), PL_OK);
+    assert_int_equal(simulate(t, seed8, &c), PL_OK);
+    assert_string_equal(a.text, b.text);
+    assert_true(a.report.test_error != c.report.test_error ||
+                a.report.test_loss != c.report.test_loss);
+    assert_true(a.report.test_error < 0.2);
+    forget(&a);
+    forget(&b);
+    forget(&c);
+}
+
+static void test_reference_kernels_do_not_see_threads(void **state)
+{
+    struct tiny *t = *state;
+    tiny_cluster(t, calm);
+    static const char *const one[] = {"threads=1", NULL}, *const two[] = {"threads=2", NULL};
+    struct record a, b;
+    assert_int_equal(simulate(t, one, &a), PL_OK);
+    assert_int_equal(simulate(t, two, &b), PL_OK);
+    assert_string_equal(a.text, b.text);
+    forget(&a);
+    forget(&b);
+}
+
+static void test_every_fault_of_the_file_is_an_event(void **state)
+{
+    struct tiny *t = *state;
+    tiny_cluster(t, rough);
+    static const char *const none[] = {NULL};
+    struct record r;
+    assert_int_equal(simulate(t, none, &r), PL_OK);
+    assert_int_equal(count_events(&r, "fault", "what", "slow"), 1);
+    assert_int_equal(count_events(&r, "fault", "what", "slow ends"), 1);
+    assert_int_equal(count_events(&r, "fault", "what", "kill"), 1);
+    assert_int_equal(count_events(&r, "member", "what", "dead"), 1);
+    assert_true(r.report.missed > 0);
+    assert_true(r.report.epochs >= 3);
+    forget(&r);
+}
+
+/* Four workers and the driver make a tree of five ranks: worker 1 hands on to worker 2, which has
+ * no children, so the last piece on that way is the last message of the exchange for the worker
+ * that has waited longest. */
+static void test_a_delay_is_waited_for_exactly(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const none[] = {NULL};
+    struct record without, with;
+    tiny_cluster(t, calm);
+    assert_int_equal(simulate(t, none, &without), PL_OK);
+    uint64_t pieces = 3; /* of 560 floats, 256 each; with the note four messages an exchange */
+    char text[512];
+    snprintf(text, sizeof text,
+             "%s delay { from: 1 to: 2 tag: 'broadcast' seconds: 0.25 nth: %llu }", calm,
+             (unsigned long long)(2 * (pieces + 1) + pieces + 1));
+    tiny_cluster(t, text);
+    assert_int_equal(simulate(t, none, &with), PL_OK);
+    for (int n = 1; n <= 2; n++)
+        assert_true(exchange_number(&with, n, "waited_s") ==
+                    exchange_number(&without, n, "waited_s"));
+    double more = exchange_number(&with, 3, "waited_s") - exchange_number(&without, 3, "waited_s");
+    assert_true(more > 0.25 - 1e-9 && more < 0.25 + 1e-9);
+    assert_true(exchange_number(&with, 3, "waited_for") == 1);
+    forget(&without);
+    forget(&with);
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_seed_is_a_run),
+        cmocka_unit_test(test_reference_kernels_do_not_see_threads),
+        cmocka_unit_test(test_every_fault_of_the_file_is_an_event),
+        cmocka_unit_test(test_a_delay_is_waited_for_exactly),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
