@@ -109,6 +109,8 @@ struct array {
 
 static struct array array_new(size_t n, float value)
 {
+    if (n >= (size_t)1 << 28) /* tells the compiler, too, that nothing wraps */
+        abort();
     struct array a = {n, malloc((n + 2 * GUARD) * sizeof(float)), NULL};
     assert_non_null(a.all);
     a.v = a.all + GUARD;

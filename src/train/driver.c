@@ -97,7 +97,7 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     struct cut in = {bytes, len, false};
     struct hello hello;
     (void)node;
-    if (hello_decode(&in, &hello) != OK)
+    if (hello_read(&in, &hello) != OK)
         return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
     int rc = hello_check(&hello, &d->own, err);
     if (rc == OK)

@@ -34,7 +34,7 @@ void welcome_release(struct welcome *welcome)
     welcome->job = NULL;
 }
 
-void hello_encode(const struct hello *hello, struct buf *out)
+void hello_write(const struct hello *hello, struct buf *out)
 {
     buf_put_u32(out, hello->version);
     buf_put_u64(out, hello->job_hash);
@@ -46,7 +46,7 @@ void hello_encode(const struct hello *hello, struct buf *out)
     buf_put_text(out, hello->address);
 }
 
-int hello_decode(struct cut *in, struct hello *out)
+int hello_read(struct cut *in, struct hello *out)
 {
     out->version = cut_u32(in);
     out->job_hash = cut_u64(in);

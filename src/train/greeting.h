@@ -27,9 +27,9 @@ void welcome_encode(const struct welcome *welcome, struct buf *out);
 int welcome_decode(struct cut *in, struct welcome *out);
 void welcome_release(struct welcome *welcome);
 
-void hello_encode(const struct hello *hello, struct buf *out);
+void hello_write(const struct hello *hello, struct buf *out);
 /* ERR_PROTOCOL */
-int hello_decode(struct cut *in, struct hello *out);
+int hello_read(struct cut *in, struct hello *out);
 
 /* Does a worker that says `hello` fit a run whose own hello would be `own`? ERR_INPUT naming what
  * differs. */

@@ -118,7 +118,7 @@ static int say_hello(struct worker *w)
     snprintf(hello.kernels, sizeof hello.kernels, "%s", w->ws->kernels->name);
     world_address(w->world, hello.address, sizeof hello.address);
     struct buf bytes = {0};
-    hello_encode(&hello, &bytes);
+    hello_write(&hello, &bytes);
     int rc = tell_driver(w->world, WIRE_HELLO, &bytes);
     buf_release(&bytes);
     return rc;
