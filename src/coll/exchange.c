@@ -121,7 +121,7 @@ static int report_lane(const struct exchange *e, const struct view *view)
     int rc = world_send(e->group->world, WORLD_DRIVER, m, CLASS_CONTROL);
     if (rc == ERR_FULL)
         message_unref(m);
-    return rc == OK ? OK : ERR_DRIVER;
+    return rc == ERR_FULL || rc == ERR_PEER ? ERR_DRIVER : rc;
 }
 
 /* What the driver decided for the lane in this view. ERR_VIEW when the view ends first. */

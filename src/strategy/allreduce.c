@@ -44,23 +44,24 @@ static int allreduce_worker(struct member *m)
     struct learner *l = m->learner;
     size_t records = l->corpus->set[SET_TRAIN].count;
     size_t chunk = (size_t)m->job->collective->chunk_kb * 1024 / sizeof(float);
-    struct exchange lane;
-    int rc =
-        exchange_init(&lane, m->group, 0, false, l->dx.n, chunk, m->course.exchanges, m->arena);
+    struct exchange *lane = m->lane = arena_new(m->arena, struct exchange);
+    if (!lane)
+        return ERR_NOMEM;
+    int rc = exchange_init(lane, m->group, 0, false, l->dx.n, chunk, m->course.exchanges, m->arena);
     while (rc == OK && !strategy_done(m->job, &m->course, records)) {
         uint64_t place = strategy_place(&m->course, m->world->self, 0, m->job->batch);
         struct tally mine;
         rc = gradient(m, place, &mine);
         if (rc != OK)
             break;
-        vec_export(&l->dx, vec_all(&l->dx), lane.input.at);
-        rc = exchange_run(&lane, &mine);
+        vec_export(&l->dx, vec_all(&l->dx), lane->input.at);
+        rc = exchange_run(lane, &mine);
         if (rc == OK)
-            rc = apply(m, &lane, m->course.place);
+            rc = apply(m, lane, m->course.place);
         if (rc != OK)
             break;
-        strategy_advance(&m->course, 1, m->job->batch, exchange_tally(&lane));
-        rc = m->committed(m, &lane);
+        strategy_advance(&m->course, 1, m->job->batch, exchange_tally(lane));
+        rc = m->committed(m, lane);
     }
     return rc == ERR_STOP ? OK : rc;
 }

@@ -25,6 +25,8 @@ struct member {
     const Paceline__Job *job;
     struct arena *arena; /* for the strategy's vectors */
     struct course course;
+    struct exchange *lane; /* opened by the strategy; when its loop has ended well, train settles it
+                              (exchange_settle) until the run is over. NULL under `single` */
     /* Train's hook, called by the strategy at each commit point, between two learner calls, with
      * the course already moved on. `e` has just completed; NULL under `single`. ERR_STOP: the run
      * ends here, for every member. */
@@ -38,9 +40,10 @@ struct leader {
     struct group *group;
     const Paceline__Job *job;
     struct arena *arena;
-    size_t records; /* of the training set */
+    size_t records;  /* of the training set */
     struct vec x, s; /* the joint model and its state; train brings their first values */
     struct course course;
+    struct exchange *lane;                                        /* as the member's */
     int (*committed)(struct leader *l, const struct exchange *e); /* as the member's */
     void *train;
 };

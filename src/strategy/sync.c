@@ -11,12 +11,14 @@
  */
 #include "strategy/strategy.h"
 
-static int open_lane(struct exchange *lane, struct group *group, const Paceline__Job *job,
+static int open_lane(struct exchange **out, struct group *group, const Paceline__Job *job,
                      const struct vec *x, const struct vec *s, uint64_t completed,
                      struct arena *arena)
 {
     size_t chunk = (size_t)job->collective->chunk_kb * 1024 / sizeof(float);
-    return exchange_init(lane, group, 0, true, x->n + s->n, chunk, completed, arena);
+    *out = arena_new(arena, struct exchange);
+    return *out ? exchange_init(*out, group, 0, true, x->n + s->n, chunk, completed, arena)
+                : ERR_NOMEM;
 }
 
 /* What is exchanged is x, then s. */
@@ -68,21 +70,21 @@ static int sync_worker(struct member *m)
 {
     struct learner *l = m->learner;
     size_t records = l->corpus->set[SET_TRAIN].count;
-    struct exchange lane;
-    int rc = open_lane(&lane, m->group, m->job, &l->x, &l->s, m->course.exchanges, m->arena);
+    int rc = open_lane(&m->lane, m->group, m->job, &l->x, &l->s, m->course.exchanges, m->arena);
+    struct exchange *lane = m->lane;
     while (rc == OK && !strategy_done(m->job, &m->course, records)) {
         uint64_t tau = strategy_round(m->job, &m->course, records, sync_round(m->job));
         struct tally mine;
         rc = local_steps(m, tau, &mine);
         if (rc != OK)
             break;
-        put_model(&lane, &l->x, &l->s);
-        rc = exchange_run(&lane, &mine);
+        put_model(lane, &l->x, &l->s);
+        rc = exchange_run(lane, &mine);
         if (rc != OK)
             break;
-        take_model(&lane, &l->x, &l->s);
-        strategy_advance(&m->course, tau, m->job->batch, exchange_tally(&lane));
-        rc = m->committed(m, &lane);
+        take_model(lane, &l->x, &l->s);
+        strategy_advance(&m->course, tau, m->job->batch, exchange_tally(lane));
+        rc = m->committed(m, lane);
     }
     return rc == ERR_STOP ? OK : rc;
 }
@@ -90,17 +92,17 @@ static int sync_worker(struct member *m)
 /* The driver gives nothing to the mean and keeps it as x̃. */
 static int sync_driver(struct leader *l)
 {
-    struct exchange lane;
-    int rc = open_lane(&lane, l->group, l->job, &l->x, &l->s, l->course.exchanges, l->arena);
+    int rc = open_lane(&l->lane, l->group, l->job, &l->x, &l->s, l->course.exchanges, l->arena);
+    struct exchange *lane = l->lane;
     while (rc == OK && !strategy_done(l->job, &l->course, l->records)) {
         uint64_t tau = strategy_round(l->job, &l->course, l->records, sync_round(l->job));
         struct tally none = {.hash_min = UINT64_MAX};
-        rc = exchange_run(&lane, &none);
+        rc = exchange_run(lane, &none);
         if (rc != OK)
             break;
-        take_model(&lane, &l->x, &l->s);
-        strategy_advance(&l->course, tau, l->job->batch, exchange_tally(&lane));
-        rc = l->committed(l, &lane);
+        take_model(lane, &l->x, &l->s);
+        strategy_advance(&l->course, tau, l->job->batch, exchange_tally(lane));
+        rc = l->committed(l, lane);
     }
     return rc == ERR_STOP ? OK : rc;
 }

@@ -189,6 +189,9 @@ static int linger(struct worker *w)
         uint64_t seen = world_raised(w->world, SIGNAL_GROUP);
         if (atomic_load(&w->group.over))
             return OK;
+        int settled = w->member.lane ? exchange_settle(w->member.lane) : OK;
+        if (settled != OK)
+            return settled;
         const struct wait_for set[] = {
             {.kind = WAIT_MESSAGE,
              .from = WORLD_DRIVER,

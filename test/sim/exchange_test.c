@@ -1,0 +1,452 @@
+/* The commit rule under every death (D5): somebody is killed at each message that he sends, and at
+ * each moment of a fine grid; afterwards everybody must hold what the test recomputes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "exchange_judge.h"
+
+/* Exchanges once more, with the bug that the commit rule prevents. */
+int planted_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
+                 size_t n, size_t chunk_floats, uint64_t completed, struct arena *arena);
+int planted_run(struct exchange *e, const struct tally *mine);
+int planted_settle(struct exchange *e);
+const struct vec *planted_result(const struct exchange *e);
+const struct tally *planted_tally(const struct exchange *e);
+
+#define PLANT_SKIP_COMMIT_RULE
+#define exchange_init   planted_init
+#define exchange_run    planted_run
+#define exchange_settle planted_settle
+#define exchange_result planted_result
+#define exchange_tally  planted_tally
+
+#include "coll/exchange.c"
+
+#undef exchange_init
+#undef exchange_run
+#undef exchange_settle
+#undef exchange_result
+#undef exchange_tally
+
+static const struct subject planted = {planted_run, planted_settle};
+
+static void without_faults_everybody_has_the_mean(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++)
+        for (uint32_t workers = 1; workers <= WORKERS_MAX; workers++) {
+            struct trial t = trial_of(shape);
+            t.workers = workers;
+            run_trial(&t);
+            expect_well(&t);
+            assert_true(t.formed && dead(&t) == 0);
+            for (uint64_t n = 1; n <= t.exchanges; n++) {
+                assert_int_equal(t.record[0][n].view, 1);
+                assert_int_equal(members_count(&t.record[0][n].tally.who), workers);
+            }
+            assert_int_equal(t.record[DRIVER][1].there, shape);
+        }
+}
+
+/* In plain numbers: 1·10 + 3·20 over 4, with the mean taken by hand. */
+static float ten_and_twenty(uint32_t node, uint64_t n, size_t i)
+{
+    (void)n;
+    (void)i;
+    return node == 0 ? 10.0f : 20.0f;
+}
+
+static double one_and_three(uint32_t node, uint64_t n)
+{
+    (void)n;
+    return node == 0 ? 1 : 3;
+}
+
+static void the_mean_is_weighted(void **state)
+{
+    (void)state;
+    struct trial t = trial_of(true);
+    t.workers = 2;
+    t.floats = 1;
+    t.value = ten_and_twenty;
+    t.weight = one_and_three;
+    run_trial(&t);
+    expect_well(&t);
+    float mean = 17.5f;
+    assert_true(t.record[DRIVER][1].hash == hash_bytes(&mean, sizeof mean));
+    assert_true(t.record[0][1].tally.weight == 4);
+    assert_int_equal(t.record[0][1].tally.samples, 201);
+}
+
+static void the_same_seed_takes_the_same_path(void **state)
+{
+    (void)state;
+    struct trial a = trial_of(true);
+    a.kill_node = 1;
+    a.kill_send = 9;
+    members_add(&a.victims, 1);
+    struct trial b = a;
+    run_trial(&a);
+    run_trial(&b);
+    expect_well(&a);
+    assert_true(a.trace == b.trace && a.end == b.end);
+}
+
+/* How often each thing came up in a sweep. */
+struct tallied {
+    size_t runs, unformed, went_on, adopted, apart, complaints;
+};
+
+static void tally_up(struct tallied *sum, const struct trial *t)
+{
+    char complaint[COMPLAINT_MAX];
+    bool went_on = false, adopted = false, apart = false;
+    for (uint64_t n = 1; n <= t->exchanges; n++)
+        for (uint32_t place = 0; place < NODES; place++) {
+            const struct record *r = &t->record[place][n];
+            bool whole = members_count(&r->tally.took_part) == members_count(&r->members);
+            went_on |= r->there && r->view > 1 && whole;
+            adopted |= r->there && !whole;
+            for (uint32_t other = 0; other < place; other++)
+                apart |=
+                    r->there && t->record[other][n].there && !same_outcome(r, &t->record[other][n]);
+        }
+    sum->runs++;
+    sum->unformed += !t->formed;
+    sum->went_on += went_on;
+    sum->adopted += adopted;
+    sum->apart += apart;
+    sum->complaints += !all_is_well(t, complaint);
+}
+
+static void print_tallied(const char *what, const struct tallied *sum)
+{
+    print_message("%s: %zu runs; %zu never formed, %zu went on without, %zu adopted, %zu where "
+                  "the dead held another result, %zu complaints\n",
+                  what, sum->runs, sum->unformed, sum->went_on, sum->adopted, sum->apart,
+                  sum->complaints);
+}
+
+/* Every worker is killed at every message that he sends. */
+static void sweep_messages(struct trial t, struct tallied *sum)
+{
+    const struct trial fresh = t;
+    for (uint32_t node = 0; node < t.workers; node++)
+        for (uint64_t k = 1;; k++) {
+            t = fresh;
+            t.kill_node = node;
+            t.kill_send = k;
+            members_add(&t.victims, node);
+            run_trial(&t);
+            if (t.rc == OK && t.sent[node] >= k)
+                fail_msg("worker %u sent message %u and was not killed", node, (unsigned)k);
+            if (t.rc == OK && t.formed && dead(&t) == 0)
+                break;
+            tally_up(sum, &t);
+            if (t.subject == &sound)
+                expect_well(&t);
+        }
+}
+
+static void a_worker_dies_at_each_message_it_sends(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++)
+        for (uint32_t workers = 2; workers <= WORKERS_MAX; workers++) {
+            struct trial t = trial_of(shape);
+            struct tallied sum = {0};
+            char what[80];
+            t.workers = workers;
+            sweep_messages(t, &sum);
+            snprintf(what, sizeof what, "%u workers%s, each dies at each message", workers,
+                     shape ? " and the driver" : "");
+            print_tallied(what, &sum);
+            assert_true(sum.runs >= workers * t.exchanges * 4);
+            assert_true(sum.went_on > workers * t.exchanges);
+            assert_true(sum.unformed >= workers && sum.unformed <= 2 * workers);
+        }
+}
+
+/* Every worker is killed at every moment of a grid finer than a piece takes. */
+static void a_worker_dies_at_each_moment(void **state)
+{
+    (void)state;
+    enum { MOMENTS = 400 };
+    struct tallied sum = {0};
+    for (int shape = 0; shape < 2; shape++) {
+        struct trial whole = trial_of(shape);
+        run_trial(&whole);
+        double span = world_seconds(whole.end - GRACE);
+        for (uint32_t node = 0; node < whole.workers; node++)
+            for (int i = 0; i < MOMENTS; i++) {
+                char cluster[200];
+                snprintf(cluster, sizeof cluster, SLOW_LINKS "fault { at: %.9f kill: %u }",
+                         span * (i + 0.5) / MOMENTS, node);
+                struct trial t = trial_of(shape);
+                t.cluster = cluster;
+                members_add(&t.victims, node);
+                run_trial(&t);
+                expect_well(&t);
+                tally_up(&sum, &t);
+            }
+    }
+    print_tallied("each worker dies at each moment", &sum);
+    assert_int_equal(sum.runs, 2 * 4 * MOMENTS);
+    assert_true(sum.adopted > 50 && sum.apart > 0);
+}
+
+static uint32_t draw(uint64_t seed, uint64_t what, uint64_t n)
+{
+    return (uint32_t)rng_below(seed, 99, what, n);
+}
+
+/* One dies at a message; another, and sometimes a third, at some moment within `span` seconds. */
+static void kill_several(uint64_t seed, const char *links, double span, struct tallied *sum,
+                         size_t dead_by_count[WORKERS_MAX + 1])
+{
+    struct trial t = trial_of(draw(seed, 0, 2));
+    char cluster[200];
+    t.workers = WORKERS_MAX;
+    t.seed = seed;
+    t.kill_node = draw(seed, 1, t.workers);
+    t.kill_send = 3 + draw(seed, 2, 30);
+    members_add(&t.victims, t.kill_node);
+    int len = snprintf(cluster, sizeof cluster, "%s", links);
+    for (uint32_t kill = 0; kill < 1 + draw(seed, 3, 2); kill++) {
+        uint32_t node = draw(seed, 20 + kill, t.workers);
+        double at = 0.003 + span * draw(seed, 10 + kill, 10000) / 10000;
+        members_add(&t.victims, node);
+        len += snprintf(cluster + len, sizeof cluster - (size_t)len, "fault { at: %.6f kill: %u } ",
+                        at, node);
+    }
+    t.cluster = cluster;
+    run_trial(&t);
+    expect_well(&t);
+    tally_up(sum, &t);
+    dead_by_count[dead(&t)]++;
+}
+
+static void several_die(void **state)
+{
+    (void)state;
+    enum { RUNS = 600 };
+    struct tallied sum = {0};
+    size_t by_count[WORKERS_MAX + 1] = {0};
+    for (uint64_t seed = 1; seed <= RUNS; seed++)
+        kill_several(seed, SLOW_LINKS, 0.08, &sum, by_count);
+    print_tallied("several die", &sum);
+    assert_true(by_count[2] > RUNS / 4 && by_count[3] > RUNS / 20 && sum.adopted > RUNS / 20);
+}
+
+/* A lost message comes a fifth of a second later, when much else has happened. */
+static void several_die_and_messages_are_lost(void **state)
+{
+    (void)state;
+    enum { RUNS = 400 };
+    struct tallied sum = {0};
+    size_t by_count[WORKERS_MAX + 1] = {0};
+    for (uint64_t seed = 1001; seed <= 1000 + RUNS; seed++)
+        kill_several(seed, "node { count: 5 } link { mbit: 100 loss: 0.05 } ", 3, &sum, by_count);
+    print_tallied("several die and messages are lost", &sum);
+    assert_true(by_count[2] > RUNS / 4 && by_count[3] > RUNS / 20 && sum.adopted > RUNS / 20);
+}
+
+/* The driver does not hear from one that lives: it is cut, learns it, and ends; what it held while
+ * it was in is what the others held. */
+static void who_is_not_heard_is_fenced(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++) {
+        struct trial t = trial_of(shape);
+        t.pace = 0.2;
+        t.cluster = SLOW_LINKS "delay { from: 2 tag: 'heartbeat' seconds: 60 }";
+        members_add(&t.victims, 2);
+        run_trial(&t);
+        expect_well(&t);
+        assert_int_equal(t.ended[2], ERR_DRIVER);
+        assert_true(t.record[2][1].there && !t.record[2][EXCHANGES_MAX].there);
+        assert_int_equal(t.record[0][EXCHANGES_MAX].view, 2);
+    }
+}
+
+/* A decision may reach a member together with the view that makes it void. */
+static void a_decision_of_an_older_view_is_passed_over(void **state)
+{
+    (void)state;
+    struct tallied sum = {0};
+    for (int shape = 0; shape < 2; shape++) {
+        struct trial t = trial_of(shape);
+        t.exchanges = 3;
+        t.stale = true;
+        sweep_messages(t, &sum);
+    }
+    print_tallied("old decisions lie about, each dies at each message", &sum);
+}
+
+/* The last word on an exchange may be needed when its owner has nothing left to exchange. */
+static void the_last_result_is_handed_on(void **state)
+{
+    (void)state;
+    struct tallied sum = {0};
+    for (int shape = 0; shape < 2; shape++) {
+        struct trial t = trial_of(shape);
+        t.exchanges = 1;
+        sweep_messages(t, &sum);
+    }
+    print_tallied("one exchange, each dies at each message", &sum);
+    assert_true(sum.adopted > 0);
+}
+
+/* The driver stands still, halfway through its broadcast, for want of credit at a worker to whom
+ * nothing gets through; when that one dies, all others have the result, and the driver takes it
+ * from them. Once with another exchange to come, once without. */
+static void the_driver_lacks_the_result(void **state)
+{
+    (void)state;
+    for (uint64_t exchanges = 1; exchanges <= 2; exchanges++) {
+        struct trial *t = malloc(sizeof *t);
+        assert_non_null(t);
+        *t = trial_of(true);
+        t->exchanges = exchanges;
+        t->chunk = WORLD_MESSAGE_MAX / sizeof(float);
+        t->floats = WORLD_CREDIT / sizeof(float); /* and the tally: a little too much */
+        t->cluster = "node { count: 4 } delay { to: 0 tag: 'broadcast' nth: 1 seconds: 5 } "
+                     "fault { at: 4 kill: 0 }";
+        members_add(&t->victims, 0);
+        run_trial(t);
+        expect_well(t);
+        assert_int_equal(t->ended[0], ERR_CANCELLED);
+        assert_int_equal(t->record[3][1].view, 1);
+        assert_int_equal(t->record[DRIVER][1].view, 2);
+        assert_true(members_has(&t->record[DRIVER][1].tally.who, 0));
+        free(t);
+    }
+}
+
+static float poisoned_value(uint32_t node, uint64_t n, size_t i)
+{
+    if (node == 1 && n % 2 == 0 && i == 7)
+        return NAN;
+    if (node == 3 && n % 3 == 0 && i == 0)
+        return -INFINITY;
+    return plain_value(node, n, i);
+}
+
+static void what_is_not_finite_is_rejected(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++) {
+        struct trial t = trial_of(shape);
+        t.value = poisoned_value;
+        run_trial(&t);
+        expect_well(&t);
+        for (uint64_t n = 1; n <= t.exchanges; n++) {
+            const struct tally *tally = &t.record[2][n].tally;
+            bool one = n % 2 == 0, three = n % 3 == 0;
+            assert_int_equal(members_has(&tally->who, 1), !one);
+            assert_int_equal(members_has(&tally->who, 3), !three);
+            assert_int_equal(members_count(&tally->took_part), 4);
+            assert_int_equal(tally->samples, 406 - (one ? 101 : 0) - (three ? 103 : 0));
+            assert_int_equal(tally->stop_votes, 1); /* a vote counts all the same */
+        }
+    }
+}
+
+static float infinite_value(uint32_t node, uint64_t n, size_t i)
+{
+    return n == 2 ? INFINITY : plain_value(node, n, i);
+}
+
+static double no_weight_in_3(uint32_t node, uint64_t n)
+{
+    return n == 3 ? 0 : plain_weight(node, n);
+}
+
+static void when_all_are_rejected_the_result_is_nothing(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++) {
+        struct trial t = trial_of(shape);
+        t.value = infinite_value;
+        t.weight = no_weight_in_3;
+        run_trial(&t);
+        expect_well(&t);
+        float zeros[10] = {0};
+        for (uint64_t n = 2; n <= 3; n++) {
+            const struct record *r = &t.record[0][n];
+            assert_true(r->tally.weight == 0 && r->tally.samples == 0 && r->tally.loss == 0);
+            assert_int_equal(members_count(&r->tally.who), 0);
+            assert_int_equal(members_count(&r->tally.took_part), 4);
+            assert_true(r->hash == hash_bytes(zeros, sizeof zeros));
+        }
+        assert_true(t.record[0][4].tally.weight > 0); /* and the run goes on */
+    }
+}
+
+static void rejection_holds_when_somebody_dies(void **state)
+{
+    (void)state;
+    struct tallied sum = {0};
+    for (int shape = 0; shape < 2; shape++) {
+        struct trial t = trial_of(shape);
+        t.value = poisoned_value;
+        t.exchanges = 3;
+        sweep_messages(t, &sum);
+    }
+    print_tallied("some are rejected, each dies at each message", &sum);
+}
+
+/* Nobody but the driver is left: it says so instead of going on alone. */
+static void the_driver_does_not_go_on_alone(void **state)
+{
+    (void)state;
+    struct trial t = trial_of(true);
+    t.workers = 2;
+    t.cluster = SLOW_LINKS "fault { at: 0.01 kill: 0 } fault { at: 0.015 kill: 1 }";
+    run_trial(&t);
+    assert_int_equal(t.rc, ERR_TIMEOUT); /* this driver waits for ever; its exchanges have ended */
+    assert_false(t.record[DRIVER][EXCHANGES_MAX].there);
+}
+
+/* The test of the test: members that redo an exchange which another has completed are caught. */
+static void a_planted_bug_is_seen(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++) {
+        struct trial t = trial_of(shape);
+        struct tallied sum = {0};
+        t.subject = &planted;
+        t.exchanges = 3;
+        sweep_messages(t, &sum);
+        print_tallied("with the commit rule left out", &sum);
+        assert_true(sum.complaints > 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(without_faults_everybody_has_the_mean),
+        cmocka_unit_test(the_mean_is_weighted),
+        cmocka_unit_test(the_same_seed_takes_the_same_path),
+        cmocka_unit_test(a_worker_dies_at_each_message_it_sends),
+        cmocka_unit_test(a_worker_dies_at_each_moment),
+        cmocka_unit_test(several_die),
+        cmocka_unit_test(several_die_and_messages_are_lost),
+        cmocka_unit_test(who_is_not_heard_is_fenced),
+        cmocka_unit_test(a_decision_of_an_older_view_is_passed_over),
+        cmocka_unit_test(the_last_result_is_handed_on),
+        cmocka_unit_test(the_driver_lacks_the_result),
+        cmocka_unit_test(what_is_not_finite_is_rejected),
+        cmocka_unit_test(when_all_are_rejected_the_result_is_nothing),
+        cmocka_unit_test(rejection_holds_when_somebody_dies),
+        cmocka_unit_test(the_driver_does_not_go_on_alone),
+        cmocka_unit_test(a_planted_bug_is_seen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
