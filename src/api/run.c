@@ -3,6 +3,66 @@
 #include "api/api.h"
 #include "real/real.h"
 
+/* A run as its driver's process holds it. */
+struct driving {
+    const pl_run_options *options;
+    struct train_options train;
+    struct train_host host;
+    struct train_report report;
+    struct api_sink sink;
+    struct world *world;
+    struct err *err;
+};
+
+static int want_nodes(void *user, uint32_t n)
+{
+    struct driving *d = user;
+    char address[128];
+    world_address(d->world, address, sizeof address);
+    return d->options->start_workers(d->options->user, n, address) == 0 ? OK : ERR_IO;
+}
+
+static int nobody_to_start(void *user, uint32_t n)
+{
+    (void)user;
+    (void)n;
+    return OK; /* somebody else starts them */
+}
+
+static int drive(void *arg)
+{
+    struct driving *d = arg;
+    return train_drive(d->world, &d->host, &d->train, &d->report, d->err);
+}
+
+/* More computing threads than cores, or hosts we know nothing of: heartbeats may come late. */
+static struct group_timing timing_for(const Paceline__Job *job)
+{
+    bool crowded = job->workers * job->threads > (uint32_t)real_cores();
+    return crowded ? group_timing_busy() : group_timing_lan();
+}
+
+static int run_here(struct driving *d, const struct logger *log)
+{
+    const pl_run_options *o = d->options;
+    const struct real_options real = {
+        .log = log,
+        .listen = o->listen,
+        .insecure = o->insecure,
+        .seed = d->train.job->seed,
+        .want_nodes = o->start_workers ? want_nodes : nobody_to_start,
+        .user = d,
+    };
+    int rc = real_open(&real, &d->world, d->err);
+    if (rc != OK)
+        return rc;
+    rc = api_sink_open(&d->sink, d->train.job, o, &d->train, d->err);
+    if (rc == OK)
+        rc = real_run(d->world, drive, d, d->err);
+    real_close(d->world);
+    return rc;
+}
+
 int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
            pl_run_report *report)
 {
@@ -11,15 +71,48 @@ int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
     int rc = api_job_finish(job, 0, &finished);
     if (rc != OK)
         return rc;
-    struct train_options train = {.job = finished, .stop = options ? options->stop : NULL};
-    struct train_report result;
-    struct api_sink sink = {0};
-    rc = api_sink_open(&sink, finished, options ? options : &defaults, &train, &engine->error);
+    struct driving d = {
+        .options = options ? options : &defaults,
+        .train = {.job = finished},
+        .host = {.log = &engine->log, .timing = timing_for(finished)},
+        .err = &engine->error,
+    };
+    d.train.stop = d.options->stop;
+    rc = run_here(&d, &engine->log);
     if (rc == OK)
-        rc = train_solo(real_now, &engine->log, &train, &result, &engine->error);
-    if (rc == OK)
-        api_report(&sink, &result, report);
-    api_sink_close(&sink);
+        api_report(&d.sink, &d.report, report);
+    api_sink_close(&d.sink);
     job_free(finished);
+    return rc;
+}
+
+struct working {
+    struct world *world;
+    struct train_host host;
+};
+
+static int work(void *arg)
+{
+    struct working *w = arg;
+    return train_work(w->world, &w->host);
+}
+
+int pl_work(pl_engine *engine, const pl_work_options *options)
+{
+    struct working w = {.host = {.log = &engine->log, .timing = group_timing_lan()}};
+    const struct real_options real = {
+        .log = &engine->log,
+        .listen = options->listen,
+        .insecure = options->insecure,
+        .driver = options->driver,
+    };
+    int rc = real_open(&real, &w.world, &engine->error);
+    if (rc != OK)
+        return rc;
+    engine->error.text[0] = '\0';
+    rc = real_run(w.world, work, &w, &engine->error);
+    real_close(w.world);
+    if (rc != OK && engine->error.text[0] == '\0')
+        err_set(&engine->error, rc, "the worker ended: %s", status_text(rc));
     return rc;
 }

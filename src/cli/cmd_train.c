@@ -1,22 +1,38 @@
 #include "cli/job_options.h"
 #include "cli/run_output.h"
+#include "cli/workers.h"
 
 #include <stdio.h>
 
 struct train_arguments {
     struct job_options job;
-    const char *out;
-    bool json;
+    const char *out, *listen;
+    bool insecure, json;
 };
 
 static const struct option train_options[] = {
     JOB_OPTIONS(struct train_arguments),
     {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
      offsetof(struct train_arguments, out)},
+    {"listen", OPTION_TEXT, "ADDR", "where workers reach the driver (127.0.0.1)",
+     offsetof(struct train_arguments, listen)},
+    {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
+     offsetof(struct train_arguments, insecure)},
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",
      offsetof(struct train_arguments, json)},
     {0},
 };
+
+/* What a run's callbacks are given. */
+struct training {
+    struct run_output output; /* first: it is what the output's callbacks take */
+    struct workers workers;
+};
+
+static int start_workers(void *user, uint32_t count, const char *address)
+{
+    return workers_start(&((struct training *)user)->workers, count, address);
+}
 
 static int train(const struct train_arguments *arguments, const char *path)
 {
@@ -24,9 +40,9 @@ static int train(const struct train_arguments *arguments, const char *path)
     if (!engine)
         return EXIT_FAILED;
     pl_job *job = NULL;
-    struct run_output output;
+    static struct training training;
     pl_run_report report;
-    run_output_init(&output, arguments->json);
+    run_output_init(&training.output, arguments->json);
     int rc = job_options_load(engine, path, &arguments->job, &job);
     if (rc == PL_OK) {
         run_catch_signals();
@@ -34,12 +50,16 @@ static int train(const struct train_arguments *arguments, const char *path)
             .out = arguments->out,
             .event = run_output_event,
             .progress = run_output_progress,
-            .user = &output,
+            .user = &training,
             .stop = &run_interrupted,
+            .start_workers = start_workers,
+            .listen = arguments->listen,
+            .insecure = arguments->insecure,
         };
         rc = pl_run(engine, job, &options, &report);
+        workers_end(&training.workers);
     }
-    int code = cli_run_ended(engine, rc, &output, &report);
+    int code = cli_run_ended(engine, rc, &training.output, &report);
     pl_job_free(job);
     pl_engine_destroy(engine);
     return code;

@@ -32,7 +32,7 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
     struct net_result sum = {0};
     for (size_t first = 0; first < set->count; first += o->job->batch) {
         size_t n = set->count - first < o->job->batch ? set->count - first : o->job->batch;
-        int rc = o->world ? world_work(o->world, &(struct cost){o->batch_seconds}) : OK;
+        int rc = world_work(o->world, &(struct cost){o->batch_seconds});
         if (rc != OK)
             return rc;
         workspace_evaluate(o->ws, set, first, n, x, s, &sum);

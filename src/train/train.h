@@ -56,11 +56,6 @@ struct train_options {
 int train_drive(struct world *world, const struct train_host *host,
                 const struct train_options *options, struct train_report *report, struct err *err);
 
-/* Train in this process, with one worker, and no communication, by the clock `now`.
- * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
-int train_solo(int64_t (*now)(void), const struct logger *log, const struct train_options *options,
-               struct train_report *report, struct err *err);
-
 /* Work for the driver until it says that the run is over. What went wrong is told to the driver.
  * ERR_DRIVER when it is gone, ERR_CANCELLED, or what broke the worker. */
 int train_work(struct world *world, const struct train_host *host);

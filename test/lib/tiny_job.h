@@ -1,7 +1,7 @@
 /* A job that trains in a blink: a few hundred 12×12 images of three classes, drawn from a seed, and
  * a net of one convolution and one inner product, all in a folder of its own. */
-#ifndef TEST_TINY_JOB_H
-#define TEST_TINY_JOB_H
+#ifndef PL_LIB_TINY_JOB_H
+#define PL_LIB_TINY_JOB_H
 
 #include "base/rng.h"
 

@@ -1,0 +1,48 @@
+#include "cli/cli.h"
+#include "paceline/run.h"
+
+#include <stdio.h>
+
+struct worker_arguments {
+    const char *join, *listen;
+    bool insecure;
+};
+
+static const struct option worker_options[] = {
+    {"join", OPTION_TEXT, "ADDR", "the driver's address, HOST:PORT (needed)",
+     offsetof(struct worker_arguments, join)},
+    {"listen", OPTION_TEXT, "ADDR", "where other workers reach this one (127.0.0.1)",
+     offsetof(struct worker_arguments, listen)},
+    {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
+     offsetof(struct worker_arguments, insecure)},
+    {0},
+};
+
+static int run_worker(const struct command *command, int argc, char **argv)
+{
+    struct worker_arguments arguments = {0};
+    size_t count;
+    int end = options_parse(command, argc, argv, &arguments, NULL, 0, &count);
+    if (end >= 0)
+        return end;
+    if (!arguments.join) {
+        fprintf(stderr, "paceline worker: --join ADDR is missing; see paceline worker --help\n");
+        return EXIT_BAD_INPUT;
+    }
+    pl_engine *engine = cli_engine();
+    if (!engine)
+        return EXIT_FAILED;
+    const pl_work_options options = {arguments.join, arguments.listen, arguments.insecure};
+    int rc = pl_work(engine, &options);
+    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
+    pl_engine_destroy(engine);
+    return code;
+}
+
+const struct command cmd_worker = {
+    .name = "worker",
+    .summary = "Work for a driver (train starts its own workers)",
+    .arguments = "--join ADDR",
+    .options = worker_options,
+    .run = run_worker,
+};

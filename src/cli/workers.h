@@ -1,0 +1,23 @@
+/* Worker processes of this machine: children of the driver's process, each running `paceline
+ * worker`. */
+#ifndef PL_CLI_WORKERS_H
+#define PL_CLI_WORKERS_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { WORKERS_MAX = 1024 };
+
+struct workers {
+    pid_t pid[WORKERS_MAX];
+    uint32_t count;
+};
+
+/* For pl_run_options.start_workers: start `count` processes that join the driver at `address`.
+ * Returns 0, or -1 after a message. */
+int workers_start(struct workers *workers, uint32_t count, const char *address);
+
+/* Wait up to five seconds for those that are left, then kill them. */
+void workers_end(struct workers *workers);
+
+#endif

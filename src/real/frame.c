@@ -1,0 +1,93 @@
+#include "real/frame.h"
+
+#include "base/bytes.h"
+
+#include <string.h>
+
+static const uint8_t magic[8] = {'P', 'A', 'C', 'E', 'L', 'I', 'N', 'E'};
+
+enum { HELLO_USED = 34 };
+
+void hello_encode(const struct hello *hello, uint8_t out[HELLO_SIZE])
+{
+    memset(out, 0, HELLO_SIZE);
+    memcpy(out, magic, sizeof magic);
+    bytes_put_le32(out + 8, hello->version);
+    bytes_put_le32(out + 12, hello->refusal);
+    bytes_put_le64(out + 16, hello->run);
+    bytes_put_le32(out + 24, hello->node);
+    bytes_put_le32(out + 28, hello->peer);
+    out[32] = (uint8_t)hello->port;
+    out[33] = (uint8_t)(hello->port >> 8);
+}
+
+static bool all_zero(const uint8_t *in, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (in[i])
+            return false;
+    return true;
+}
+
+int hello_decode(const uint8_t in[HELLO_SIZE], struct hello *out)
+{
+    if (memcmp(in, magic, sizeof magic) != 0)
+        return ERR_PROTOCOL;
+    uint32_t version = bytes_le32(in + 8), refusal = bytes_le32(in + 12);
+    if (version != PROTOCOL_VERSION) {
+        *out = (struct hello){.version = version, .refusal = refusal};
+        return ERR_UNSUPPORTED;
+    }
+    if (!all_zero(in + HELLO_USED, HELLO_SIZE - HELLO_USED))
+        return ERR_PROTOCOL;
+    *out = (struct hello){
+        .version = version,
+        .refusal = refusal,
+        .run = bytes_le64(in + 16),
+        .node = bytes_le32(in + 24),
+        .peer = bytes_le32(in + 28),
+        .port = (uint16_t)(in[32] | in[33] << 8),
+    };
+    return OK;
+}
+
+bool hello_begins(const uint8_t *in, size_t n)
+{
+    return memcmp(in, magic, n < sizeof magic ? n : sizeof magic) == 0;
+}
+
+const char *hello_refusal_text(uint32_t refusal)
+{
+    switch (refusal) {
+    case REFUSED_VERSION: return "another protocol version";
+    case REFUSED_RUN: return "another run";
+    case REFUSED_NUMBER: return "a node number that may not connect there";
+    case REFUSED_FULL: return "no room for more nodes";
+    default: return "no reason that this version knows";
+    }
+}
+
+void frame_encode(const struct frame *frame, uint8_t out[FRAME_SIZE])
+{
+    bytes_put_le32(out, frame->length);
+    out[4] = (uint8_t)frame->type;
+    out[5] = (uint8_t)frame->class;
+    out[6] = out[7] = 0;
+    bytes_put_le32(out + 8, frame->view);
+    bytes_put_le64(out + 12, frame->tag);
+}
+
+int frame_decode(const uint8_t in[FRAME_SIZE], struct frame *out)
+{
+    uint32_t length = bytes_le32(in), view = bytes_le32(in + 8);
+    uint64_t tag = bytes_le64(in + 12);
+    uint8_t type = in[4], class = in[5];
+    if (length > WORLD_MESSAGE_MAX || class >= CLASS_COUNT || in[6] || in[7])
+        return ERR_PROTOCOL;
+    if (type != FRAME_DATA && type != FRAME_CREDIT)
+        return ERR_PROTOCOL;
+    if (type == FRAME_CREDIT && (length || view || !tag || tag > WORLD_CREDIT))
+        return ERR_PROTOCOL;
+    *out = (struct frame){length, (enum frame_type)type, (enum world_class) class, view, tag};
+    return OK;
+}

@@ -1,0 +1,81 @@
+/* The bytes between two real worlds; numbers are little endian. Pure: encodes and decodes, with
+ * every bound checked, and opens nothing.
+ *
+ * A connection begins with one hello each way, the connecting side's first. Magic, version and
+ * refusal keep their places in every version.
+ *
+ *     0          8         12        16         24        28        32      34                64
+ *    +----------+---------+---------+----------+---------+---------+-------+-----------------+
+ *    | magic    | version | refusal | run      | node    | peer    | port  | zero            |
+ *    +----------+---------+---------+----------+---------+---------+-------+-----------------+
+ *
+ * After the hellos come frames, a header and `length` bytes each:
+ *
+ *     0          4      5       6       8          12                  20
+ *    +----------+------+-------+-------+----------+-------------------+--------------
+ *    | length   | type | class | zero  | view     | tag               | data …
+ *    +----------+------+-------+-------+----------+-------------------+--------------
+ *
+ * A data frame is a message. A credit frame has no data and no view; its tag is the number of bytes
+ * of the class that have been taken. */
+#ifndef PL_REAL_FRAME_H
+#define PL_REAL_FRAME_H
+
+#include "world/world.h"
+
+enum {
+    PROTOCOL_VERSION = 1,
+    HELLO_SIZE = 64,
+    FRAME_SIZE = 20,
+    MESSAGE_COST_MIN = 64, /* what a short message counts for, so that credit bounds memory */
+};
+
+enum hello_refusal {
+    REFUSED_NOT,
+    REFUSED_VERSION, /* the versions differ */
+    REFUSED_RUN,     /* the runs differ */
+    REFUSED_NUMBER,  /* a number that is mine, another's, or not to connect here */
+    REFUSED_FULL,    /* no room for more peers */
+};
+
+struct hello {
+    uint32_t version, refusal; /* enum hello_refusal */
+    uint64_t run;              /* 0: a worker that does not know it yet */
+    uint32_t node;             /* the sender; WORLD_ANY asks for a number */
+    uint32_t peer;             /* whom it speaks to; from the driver: the number given */
+    uint16_t port;             /* where the sender listens */
+};
+
+void hello_encode(const struct hello *hello, uint8_t out[HELLO_SIZE]);
+
+/* ERR_PROTOCOL     this is no hello
+ * ERR_UNSUPPORTED  one of another version: only version and refusal are filled in */
+int hello_decode(const uint8_t in[HELLO_SIZE], struct hello *out);
+
+/* The first n ≤ HELLO_SIZE bytes may be those of a hello. */
+bool hello_begins(const uint8_t *in, size_t n);
+
+const char *hello_refusal_text(uint32_t refusal);
+
+enum frame_type { FRAME_DATA = 1, FRAME_CREDIT = 2 };
+
+struct frame {
+    uint32_t length;
+    enum frame_type type;
+    enum world_class class;
+    uint32_t view;
+    uint64_t tag;
+};
+
+void frame_encode(const struct frame *frame, uint8_t out[FRAME_SIZE]);
+
+/* ERR_PROTOCOL: unknown type or class, too long, or anything else that nobody sends. */
+int frame_decode(const uint8_t in[FRAME_SIZE], struct frame *out);
+
+/* What a message of `len` bytes takes of the credit. */
+static inline size_t message_cost(size_t len)
+{
+    return len > MESSAGE_COST_MIN ? len : MESSAGE_COST_MIN;
+}
+
+#endif

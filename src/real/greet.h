@@ -1,0 +1,19 @@
+/* Who may connect: the hellos at the beginning of every connection. */
+#ifndef PL_REAL_GREET_H
+#define PL_REAL_GREET_H
+
+#include "real/address.h"
+#include "real/link.h"
+
+/* Put our hello on a connection that we have made, for its peer. */
+void greet_begin(struct node *node, struct link *link);
+
+/* The other side's hello has come (link->in.head): take the connection or refuse it.
+ * ERR_PEER, ERR_PROTOCOL: to be closed */
+int greet_take(struct node *node, struct link *link);
+
+/* Connect to the driver, on the calling thread, and be given a number and the run.
+ * ERR_PEER, ERR_IO */
+int greet_driver(struct node *node, const struct address *driver, int *fd, struct err *err);
+
+#endif

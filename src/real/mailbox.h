@@ -1,0 +1,67 @@
+/* What has come in: messages that wait to be taken, in order of arrival, and receives that wait for
+ * theirs. All functions want the node's lock held.
+ *
+ * Bytes land in a caller's range with the lock released. A claim is what stands between: whoever
+ * lands claims the receive, and marks the claim busy while it writes. Taking a receive back (abort,
+ * unpost, a lost peer) gives the claim a verdict, and waits until the writer has seen it. */
+#ifndef PL_REAL_MAILBOX_H
+#define PL_REAL_MAILBOX_H
+
+#include "world/world.h"
+
+#include <pthread.h>
+
+struct node;
+struct letter;
+struct frame;
+
+struct claim {
+    struct recv *recv; /* NULL: none, or taken back */
+    int verdict;       /* RECV_PENDING, or how the receive ends when the writer is done */
+    bool busy;         /* bytes are being written, by this thread: */
+    pthread_t writer;
+    struct claim *next;
+};
+
+struct mailbox {
+    struct letter *head, **end;
+    struct recv *posted;
+    struct claim *claims;
+    uint32_t oldest_view;  /* the line that abort has drawn */
+    pthread_cond_t landed; /* a busy claim no longer is */
+};
+
+int mailbox_init(struct mailbox *box);
+void mailbox_release(struct mailbox *box);
+
+bool mailbox_aborted(const struct node *node, uint32_t view);
+bool mailbox_matches(const struct wait_for *want, const struct message *m);
+
+/* The oldest message that matches, now the caller's; NULL: none. */
+struct message *mailbox_take(struct node *node, const struct wait_for *want);
+
+/* A message has come in whole; takes the reference. May release the lock for a while. ERR_NOMEM */
+int mailbox_deliver(struct node *node, struct message *m, enum world_class class);
+
+/* The header of a message has come in: when a receive is posted for it, claim that. A receive of
+ * another length ends at once. false: none is posted. */
+bool mailbox_claim(struct node *node, struct claim *claim, uint32_t from, const struct frame *frame,
+                   int64_t first_byte);
+/* Go on to write, unless the receive was taken back (false) or ranges overlap with another writer's
+ * (waits). Between the two the lock may be released. */
+bool claim_begin(struct node *node, struct claim *claim);
+void claim_end(struct node *node, struct claim *claim);
+/* The receive, if it was not taken back, ends so; the claim is gone. */
+void claim_finish(struct node *node, struct claim *claim, int status);
+
+/* No receive from this peer will be served any more. */
+void mailbox_fail_peer(struct node *node, uint32_t peer);
+/* None at all will, and what this thread was writing stays as it is. */
+void mailbox_poison(struct node *node);
+
+/* The seam's; they take the lock themselves. */
+int mailbox_post(struct world *w, struct recv *recv);
+void mailbox_unpost(struct world *w, struct recv *recv);
+void mailbox_abort(struct world *w, uint32_t view);
+
+#endif

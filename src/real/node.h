@@ -1,0 +1,65 @@
+/* One real world from inside: what its files share. One mutex guards everything below `lock`; the
+ * threads are the tasks' and one for I/O, and none of them copies bulk bytes or makes a system call
+ * that may block while it holds the mutex. */
+#ifndef PL_REAL_NODE_H
+#define PL_REAL_NODE_H
+
+#include "real/address.h"
+#include "real/io.h"
+#include "real/mailbox.h"
+#include "real/peer.h"
+#include "real/real.h"
+#include "real/task.h"
+
+#include <pthread.h>
+
+/* Tests shorten them. */
+struct node_limits {
+    int64_t hello; /* ns that a new connection has for its hello */
+    int64_t flush; /* ns that closing may take to send what is under way */
+};
+
+struct node {
+    struct world world; /* first: a world is its node */
+    struct logger log;
+    struct node_limits limits;
+    bool insecure;
+    int (*want_nodes)(void *user, uint32_t n);
+    void *user;
+    uint64_t random_seed;
+    uint64_t run; /* which run: drawn by the driver, never 0 */
+    struct address address;
+
+    pthread_mutex_t lock;
+    uint64_t signals[WORLD_SIGNALS];
+    struct tasks tasks;
+    struct mailbox mailbox;
+    struct peers peers;
+    struct io io;
+};
+
+static inline struct node *node_of(struct world *w)
+{
+    return (struct node *)w;
+}
+
+static inline void node_lock(struct node *node)
+{
+    pthread_mutex_lock(&node->lock);
+}
+
+static inline void node_unlock(struct node *node)
+{
+    pthread_mutex_unlock(&node->lock);
+}
+
+static inline bool node_is_driver(const struct node *node)
+{
+    return node->world.self == WORLD_DRIVER;
+}
+
+/* real_open with other limits. */
+int node_open(const struct real_options *options, const struct node_limits *limits,
+              struct world **out, struct err *err);
+
+#endif

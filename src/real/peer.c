@@ -1,0 +1,389 @@
+#include "real/peer.h"
+
+#include "real/node.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct packet {
+    struct packet *next;
+    struct message *m;
+};
+
+enum { CREDIT_HALF = WORLD_CREDIT / 2, CREDIT_STEP = WORLD_CREDIT / 4 };
+
+void peers_init(struct peers *peers)
+{
+    peers->changes_end = &peers->changes;
+}
+
+/* ---- queues ---- */
+
+static struct message *unlink_packet(struct peer *peer, int class, struct packet *before)
+{
+    struct packet **at = before ? &before->next : &peer->queue[class];
+    struct packet *packet = *at;
+    struct message *m = packet->m;
+    *at = packet->next;
+    if (peer->last[class] == packet)
+        peer->last[class] = before;
+    free(packet);
+    return m;
+}
+
+static int put_packet(struct peer *peer, int class, struct message *m)
+{
+    struct packet *packet = malloc(sizeof *packet);
+    if (!packet)
+        return ERR_NOMEM;
+    *packet = (struct packet){.m = m};
+    *(peer->last[class] ? &peer->last[class]->next : &peer->queue[class]) = packet;
+    peer->last[class] = packet;
+    return OK;
+}
+
+static void purge(struct peer *peer)
+{
+    for (int c = 0; c < CLASS_COUNT; c++)
+        while (peer->queue[c])
+            message_unref(unlink_packet(peer, c, NULL));
+}
+
+void peers_release(struct peers *peers)
+{
+    for (size_t i = 0; i < peers->count; i++) {
+        purge(peers->at[i]);
+        free(peers->at[i]);
+    }
+    free(peers->at);
+}
+
+/* ---- the book ---- */
+
+/* Where `number` is, or belongs. */
+static size_t place_of(const struct peers *peers, uint32_t number)
+{
+    size_t low = 0, high = peers->count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (peers->at[middle]->number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+struct peer *peer_find(const struct node *node, uint32_t number)
+{
+    const struct peers *peers = &node->peers;
+    size_t i = place_of(peers, number);
+    return i < peers->count && peers->at[i]->number == number ? peers->at[i] : NULL;
+}
+
+static bool grow(struct peers *peers)
+{
+    if (peers->count < peers->room)
+        return true;
+    if (peers->count >= PEERS_MAX)
+        return false;
+    size_t room = peers->room ? 2 * peers->room : 16;
+    struct peer **at = realloc(peers->at, room * sizeof *at);
+    if (!at)
+        return false;
+    peers->at = at;
+    peers->room = room;
+    return true;
+}
+
+struct peer *peer_make(struct node *node, uint32_t number)
+{
+    struct peers *peers = &node->peers;
+    struct peer *peer = peer_find(node, number);
+    if (peer || !grow(peers))
+        return peer;
+    peer = calloc(1, sizeof *peer);
+    if (!peer)
+        return NULL;
+    peer->number = number;
+    peer->went[0].peer = peer->went[1].peer = peer;
+    peer->went[1].up = true;
+    size_t i = place_of(peers, number);
+    memmove(peers->at + i + 1, peers->at + i, (peers->count - i) * sizeof(struct peer *));
+    peers->at[i] = peer;
+    peers->count++;
+    return peer;
+}
+
+bool peer_is_expected(const struct node *node, uint32_t number)
+{
+    const struct peer *peer = peer_find(node, number);
+    return peer && peer->state != PEER_DOWN;
+}
+
+bool peer_has_credit(const struct node *node, uint32_t number)
+{
+    const struct peer *peer = peer_find(node, number);
+    return !peer || peer->state == PEER_DOWN || peer->sent[CLASS_BULK] <= CREDIT_HALF;
+}
+
+/* ---- coming and going ---- */
+
+bool peer_change(struct node *node, uint32_t *number, bool *up)
+{
+    struct peers *peers = &node->peers;
+    struct change *change = peers->changes;
+    if (!change)
+        return false;
+    peers->changes = change->next;
+    if (!change->next)
+        peers->changes_end = &peers->changes;
+    *number = change->peer->number;
+    *up = change->up;
+    return true;
+}
+
+/* Each happens once in a peer's life. */
+static void tell(struct node *node, struct change *change)
+{
+    *node->peers.changes_end = change;
+    node->peers.changes_end = &change->next;
+    task_wake(node, WAIT_PEER, NULL);
+}
+
+void peer_up(struct node *node, struct peer *peer, struct link *link)
+{
+    peer->state = PEER_UP;
+    peer->link = link;
+    node->peers.up++;
+    tell(node, &peer->went[1]);
+    io_tend(node, peer);
+}
+
+void peer_close(struct node *node, struct peer *peer)
+{
+    if (peer->state == PEER_UP)
+        node->peers.up--;
+    peer->state = PEER_DOWN;
+    peer->dial = false;
+    purge(peer);
+    mailbox_fail_peer(node, peer->number);
+    task_wake(node, WAIT_CREDIT, NULL);
+}
+
+void peer_lost(struct node *node, struct peer *peer)
+{
+    bool was_up = peer->state == PEER_UP;
+    if (peer->state != PEER_DOWN)
+        peer_close(node, peer);
+    if (was_up)
+        tell(node, &peer->went[0]);
+}
+
+/* ---- credit ---- */
+
+static void give_back(struct node *node, struct peer *peer, enum world_class class, size_t bytes)
+{
+    size_t before = peer->sent[class];
+    peer->sent[class] -= bytes;
+    if (class == CLASS_BULK && before > CREDIT_HALF && peer->sent[class] <= CREDIT_HALF)
+        task_wake(node, WAIT_CREDIT, NULL);
+}
+
+int peer_hold(struct peer *peer, const struct frame *frame)
+{
+    size_t cost = message_cost(frame->length);
+    if (peer->held[frame->class] + cost > WORLD_CREDIT)
+        return ERR_PROTOCOL;
+    peer->held[frame->class] += cost;
+    return OK;
+}
+
+void peer_taken(struct node *node, uint32_t number, enum world_class class, size_t bytes)
+{
+    struct peer *peer = peer_find(node, number);
+    if (number == node->world.self) {
+        give_back(node, peer, class, bytes);
+        return;
+    }
+    peer->taken[class] += bytes;
+    if (peer->taken[class] >= CREDIT_STEP && peer->state == PEER_UP)
+        io_tend(node, peer);
+}
+
+int peer_credit(struct node *node, struct peer *peer, enum world_class class, uint64_t bytes)
+{
+    if (bytes > peer->sent[class])
+        return ERR_PROTOCOL;
+    give_back(node, peer, class, (size_t)bytes);
+    return OK;
+}
+
+/* ---- what goes out ---- */
+
+bool peer_next_frame(struct peer *peer, struct frame *frame, struct message **m)
+{
+    *m = NULL;
+    for (int c = 0; c < CLASS_COUNT; c++)
+        if (peer->taken[c] >= CREDIT_STEP) {
+            *frame = (struct frame){
+                .type = FRAME_CREDIT, .class = (enum world_class)c, .tag = peer->taken[c]};
+            peer->held[c] -= peer->taken[c];
+            peer->taken[c] = 0;
+            return true;
+        }
+    for (int c = 0; c < CLASS_COUNT; c++)
+        if (peer->queue[c]) {
+            *m = unlink_packet(peer, c, NULL);
+            *frame = (struct frame){(uint32_t)(*m)->len, FRAME_DATA, (enum world_class)c,
+                                    (*m)->view, (*m)->tag};
+            return true;
+        }
+    return false;
+}
+
+bool peer_has_frame(const struct peer *peer)
+{
+    for (int c = 0; c < CLASS_COUNT; c++)
+        if (peer->queue[c] || peer->taken[c] >= CREDIT_STEP)
+            return true;
+    return false;
+}
+
+static void abort_queue(struct node *node, struct peer *peer, enum world_class class)
+{
+    struct packet *before = NULL;
+    for (struct packet *p = peer->queue[class], *next; p; p = next) {
+        next = p->next;
+        if (!mailbox_aborted(node, p->m->view)) {
+            before = p;
+            continue;
+        }
+        struct message *m = unlink_packet(peer, class, before);
+        give_back(node, peer, class, message_cost(m->len));
+        message_unref(m);
+    }
+}
+
+void peer_abort(struct node *node)
+{
+    for (size_t i = 0; i < node->peers.count; i++)
+        for (int c = 0; c < CLASS_COUNT; c++)
+            abort_queue(node, node->peers.at[i], (enum world_class)c);
+}
+
+/* The receiver's header is its own: who keeps the message must not see it change. A new reference
+ * to the same message, or to a copy. */
+static struct message *as_received(const struct node *node, struct message *m)
+{
+    struct message *own = NULL;
+    if (atomic_load(&m->references) == 1) {
+        own = message_ref(m);
+    } else {
+        own = message_new(m->tag, m->view, m->len);
+        if (!own)
+            return NULL;
+        memcpy(own->data, m->data, m->len);
+    }
+    own->from = node->world.self;
+    own->first_byte = real_now();
+    return own;
+}
+
+/* Takes `own` when it is delivered; m is still the caller's. */
+static int hand_over(struct node *node, uint32_t number, struct message *m, struct message **own,
+                     enum world_class class)
+{
+    struct peer *peer = peer_find(node, number);
+    size_t cost = message_cost(m->len);
+    if (!peer || peer->state == PEER_DOWN)
+        return ERR_PEER;
+    if (peer->sent[class] + cost > WORLD_CREDIT)
+        return ERR_FULL;
+    if (mailbox_aborted(node, m->view))
+        return OK; /* as if it had been queued before the abort */
+    if (number != node->world.self) {
+        int rc = put_packet(peer, class, message_ref(m));
+        if (rc != OK) {
+            message_unref(m);
+            return rc;
+        }
+    }
+    peer->sent[class] += cost;
+    if (*own) {
+        struct message *delivered = *own;
+        *own = NULL;
+        return mailbox_deliver(node, delivered, class);
+    }
+    if (peer->state == PEER_UP)
+        io_tend(node, peer);
+    return OK;
+}
+
+/* Everything but ERR_FULL consumes the reference. */
+int peer_send(struct world *w, uint32_t number, struct message *m, enum world_class class)
+{
+    PL_ASSERT(m->data || m->len == 0); /* phantoms are the simulator's */
+    struct node *node = node_of(w);
+    struct message *own = NULL;
+    int rc = OK;
+    if (number == node->world.self) {
+        own = as_received(node, m);
+        rc = own ? OK : ERR_NOMEM;
+    }
+    if (rc == OK) {
+        node_lock(node);
+        rc = hand_over(node, number, m, &own, class);
+        node_unlock(node);
+    }
+    message_unref(own);
+    if (rc != ERR_FULL)
+        message_unref(m);
+    return rc;
+}
+
+/* ---- the seam's ---- */
+
+/* Of two workers the later one connects to the earlier; a worker has its driver from the start. */
+static bool connects_to(const struct node *node, uint32_t number)
+{
+    return !node_is_driver(node) && number < node->world.self;
+}
+
+int peer_add(struct world *w, uint32_t number, const char *address)
+{
+    struct node *node = node_of(w);
+    struct address a = {0};
+    if (number == WORLD_ANY)
+        return ERR_INPUT;
+    if (connects_to(node, number)) {
+        if (address_parse(address, &a, NULL) != OK || address_port(&a) == 0)
+            return ERR_INPUT;
+        if (!node->insecure && !address_is_loopback(&a))
+            return ERR_INPUT;
+    }
+    node_lock(node);
+    bool known = peer_find(node, number) != NULL;
+    struct peer *peer = peer_make(node, number);
+    if (peer && !known && connects_to(node, number)) {
+        peer->address = a;
+        peer->dial = true;
+        io_tend(node, peer);
+    }
+    node_unlock(node);
+    return peer ? OK : ERR_NOMEM;
+}
+
+void peer_drop(struct world *w, uint32_t number)
+{
+    struct node *node = node_of(w);
+    node_lock(node);
+    struct peer *peer = number == node->world.self ? NULL : peer_find(node, number);
+    if (peer && peer->state != PEER_DOWN) {
+        peer->cut = true;
+        peer_close(node, peer);
+        io_tend(node, peer);
+    }
+    node_unlock(node);
+}

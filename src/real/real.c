@@ -1,0 +1,216 @@
+#define _GNU_SOURCE
+#include "real/real.h"
+
+#include "base/rng.h"
+#include "real/greet.h"
+#include "real/node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#define HELLO_MAX (5 * WORLD_SECOND)
+#define FLUSH_MAX (2 * WORLD_SECOND)
+
+/* ---- small slots of the seam ---- */
+
+static int64_t node_now(struct world *w)
+{
+    (void)w;
+    return real_now();
+}
+
+static uint64_t node_random(struct world *w, uint64_t stream, uint64_t counter)
+{
+    return rng_u64(node_of(w)->random_seed, stream, counter);
+}
+
+static void node_raise(struct world *w, uint32_t signal)
+{
+    PL_ASSERT(signal < WORLD_SIGNALS);
+    struct node *node = node_of(w);
+    node_lock(node);
+    node->signals[signal]++;
+    task_wake(node, WAIT_SIGNAL, NULL);
+    node_unlock(node);
+}
+
+static uint64_t node_raised(struct world *w, uint32_t signal)
+{
+    PL_ASSERT(signal < WORLD_SIGNALS);
+    struct node *node = node_of(w);
+    node_lock(node);
+    uint64_t times = node->signals[signal];
+    node_unlock(node);
+    return times;
+}
+
+static void node_address(struct world *w, char *out, size_t size)
+{
+    address_print(&node_of(w)->address, out, size);
+}
+
+static int node_want_nodes(struct world *w, uint32_t n)
+{
+    struct node *node = node_of(w);
+    return node->want_nodes ? node->want_nodes(node->user, n) : ERR_UNSUPPORTED;
+}
+
+static int node_work(struct world *w, const struct cost *cost)
+{
+    (void)w;
+    (void)cost;
+    return OK;
+}
+
+static const struct world_ops ops = {
+    .now = node_now,
+    .random = node_random,
+    .spawn = task_spawn,
+    .cancel = task_cancel,
+    .join = task_join,
+    .wait = task_wait,
+    .raise = node_raise,
+    .raised = node_raised,
+    .send = peer_send,
+    .post_recv = mailbox_post,
+    .unpost = mailbox_unpost,
+    .abort = mailbox_abort,
+    .peer_add = peer_add,
+    .peer_drop = peer_drop,
+    .address = node_address,
+    .want_nodes = node_want_nodes,
+    .work = node_work,
+};
+
+/* ---- opening ---- */
+
+static int parse_address(const struct node *node, const char *what, const char *text,
+                         struct address *out, struct err *err)
+{
+    int rc = address_parse(text, out, err);
+    if (rc != OK) {
+        err_prefix(err, "%s", what);
+        return rc;
+    }
+    if (address_is_loopback(out))
+        return OK;
+    if (!node->insecure)
+        return err_set(err, ERR_INPUT,
+                       "%s %s: beyond this host nothing is authenticated or encrypted yet; allow "
+                       "insecure connections to use it all the same",
+                       what, text);
+    log_warn(&node->log, "%s %s: connections are neither authenticated nor encrypted", what, text);
+    return OK;
+}
+
+static int draw_run(uint64_t *run, struct err *err)
+{
+    for (*run = 0; *run == 0;)
+        if (getrandom(run, sizeof *run, 0) != sizeof *run && errno != EINTR)
+            return err_set(err, ERR_IO, "no random bytes: %s", strerror(errno));
+    return OK;
+}
+
+/* Get a number, the run, and an I/O thread. */
+static int go_live(struct node *node, const struct real_options *options, struct err *err)
+{
+    struct address driver;
+    int fd = -1, rc = OK;
+    node->world.self = options->driver ? WORLD_ANY : WORLD_DRIVER;
+    if (options->driver)
+        rc = parse_address(node, "driver", options->driver, &driver, err);
+    if (rc == OK)
+        rc = parse_address(node, "listen", options->listen ? options->listen : "127.0.0.1:0",
+                           &node->address, err);
+    if (rc == OK)
+        rc = io_open(node, err);
+    if (rc == OK)
+        rc = options->driver ? greet_driver(node, &driver, &fd, err) : draw_run(&node->run, err);
+    if (rc != OK)
+        return rc;
+    node->random_seed = rng_u64(options->seed, RNG_NODE, node->world.self);
+    struct peer *self = peer_make(node, node->world.self);
+    if (self)
+        self->state = PEER_UP;
+    rc = io_start(node, fd, err);
+    if (rc == OK && !self) {
+        io_stop(node);
+        rc = err_set(err, ERR_NOMEM, "out of memory for the address book");
+    }
+    return rc;
+}
+
+static void node_free(struct node *node)
+{
+    tasks_release(node);
+    io_release(node);
+    peers_release(&node->peers);
+    mailbox_release(&node->mailbox);
+    pthread_mutex_destroy(&node->lock);
+    free(node);
+}
+
+static struct node *node_new(void)
+{
+    struct node *node = calloc(1, sizeof *node);
+    if (!node)
+        return NULL;
+    node->world.ops = &ops;
+    node->io.listener = node->io.event = node->io.epoll = -1;
+    peers_init(&node->peers);
+    if (pthread_mutex_init(&node->lock, NULL) != 0)
+        goto free_node;
+    if (tasks_init(&node->tasks) != OK)
+        goto destroy_lock;
+    if (mailbox_init(&node->mailbox) != OK)
+        goto destroy_tasks;
+    return node;
+destroy_tasks:
+    pthread_cond_destroy(&node->tasks.ended);
+destroy_lock:
+    pthread_mutex_destroy(&node->lock);
+free_node:
+    free(node);
+    return NULL;
+}
+
+int node_open(const struct real_options *options, const struct node_limits *limits,
+              struct world **out, struct err *err)
+{
+    struct node *node = node_new();
+    if (!node)
+        return err_set(err, ERR_NOMEM, "out of memory for a world");
+    if (options->log)
+        node->log = *options->log;
+    node->limits = *limits;
+    node->insecure = options->insecure;
+    node->want_nodes = options->want_nodes;
+    node->user = options->user;
+    int rc = go_live(node, options, err);
+    if (rc != OK) {
+        node_free(node);
+        return rc;
+    }
+    *out = &node->world;
+    return OK;
+}
+
+int real_open(const struct real_options *options, struct world **out, struct err *err)
+{
+    const struct node_limits limits = {.hello = HELLO_MAX, .flush = FLUSH_MAX};
+    return node_open(options, &limits, out, err);
+}
+
+int real_run(struct world *world, task_fn fn, void *arg, struct err *err)
+{
+    return task_run_main(node_of(world), fn, arg, err);
+}
+
+void real_close(struct world *world)
+{
+    struct node *node = node_of(world);
+    io_stop(node);
+    node_free(node);
+}

@@ -1,0 +1,470 @@
+/* Peers that a network may bring: slow, broken, mistaken, hostile. Each is a bare socket; the node
+ * under test is a driver or a worker that goes on as if nothing had happened. */
+#include "real/real_test_kit.h"
+
+#include <stdatomic.h>
+
+/* The story that a test's node plays is told in two places; this is what they share. */
+static struct {
+    struct world *world;
+    int fd;
+    uint32_t number;
+} other;
+
+static void begin_story(void)
+{
+    struct hello answer;
+    other.world = kit_driver(5 * WORLD_SECOND);
+    other.fd = kit_join(other.world, &answer);
+    other.number = answer.peer;
+    assert_int_equal(answer.node, WORLD_DRIVER);
+    assert_int_not_equal(answer.run, 0);
+}
+
+static void end_story(void)
+{
+    if (other.fd >= 0)
+        close(other.fd);
+    real_close(other.world);
+}
+
+/* ---- bytes that come one by one ---- */
+
+enum { FLOATS_SLOW = 2500 };
+
+static void land_sum(void *at, const void *bytes, size_t n)
+{
+    float *x = at;
+    const float *y = bytes;
+    for (size_t i = 0; i < n / sizeof *x; i++)
+        x[i] += y[i];
+}
+
+/* What goes through in a dribble: an empty message, one of odd length, one that is summed. */
+static int dribble_send(struct world *w, uint32_t to)
+{
+    CHECK(world_send(w, to, message_new(1, 0, 0), CLASS_BULK) == OK);
+    struct message *odd = message_new(2, 0, 4001), *floats = message_new(3, 4, FLOATS_SLOW * 4);
+    CHECK(odd && floats);
+    for (size_t i = 0; i < odd->len; i++)
+        ((unsigned char *)odd->data)[i] = (unsigned char)(i * 7);
+    for (size_t i = 0; i < FLOATS_SLOW; i++)
+        ((float *)floats->data)[i] = (float)i;
+    CHECK(world_send(w, to, odd, CLASS_BULK) == OK);
+    return world_send(w, to, floats, CLASS_BULK);
+}
+
+static int dribble_hear(struct world *w, uint32_t from)
+{
+    float sum[FLOATS_SLOW];
+    for (size_t i = 0; i < FLOATS_SLOW; i++)
+        sum[i] = 0.5f;
+    struct recv floats = {
+        .from = from, .view = 4, .tag = 3, .into = sum, .len = sizeof sum, .land = land_sum};
+    CHECK(world_post_recv(w, &floats) == OK);
+    const struct wait_for set[] = {
+        {.kind = WAIT_MESSAGE, .from = from, .tag = 1, .mask = UINT64_MAX},
+        {.kind = WAIT_MESSAGE, .from = from, .tag = 2, .mask = UINT64_MAX},
+        {.kind = WAIT_RECV, .recv = &floats},
+    };
+    struct wake wake;
+    CHECK(world_wait(w, &set[0], 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
+    CHECK(wake.msg->len == 0);
+    message_unref(wake.msg);
+    CHECK(world_wait(w, &set[1], 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
+    CHECK(wake.msg->len == 4001);
+    for (size_t i = 0; i < 4001; i++)
+        CHECK(((unsigned char *)wake.msg->data)[i] == (unsigned char)(i * 7));
+    message_unref(wake.msg);
+    CHECK(world_wait(w, &set[2], 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
+    CHECK(floats.status == OK && floats.landed == sizeof sum);
+    for (size_t i = 0; i < FLOATS_SLOW; i++)
+        CHECK(sum[i] == (float)i + 0.5f);
+    return OK;
+}
+
+static int dribble_driver(struct world *w)
+{
+    int rc = dribble_hear(w, 0);
+    return rc == OK ? dribble_send(w, 0) : rc;
+}
+
+static int dribble_worker(struct world *w)
+{
+    int rc = dribble_send(w, WORLD_DRIVER);
+    return rc == OK ? dribble_hear(w, WORLD_DRIVER) : rc;
+}
+
+/* Passes bytes on, `piece` at a time, until one side closes. */
+struct proxy {
+    int listener, piece;
+    char driver[64], address[64];
+    pthread_t thread;
+};
+
+static bool pass_on(int from, int to, int piece)
+{
+    char bytes[16];
+    ssize_t n = recv(from, bytes, (size_t)piece, 0);
+    return n > 0 && kit_put(to, bytes, (size_t)n);
+}
+
+static void *proxy_thread(void *arg)
+{
+    struct proxy *p = arg;
+    int side[2] = {accept(p->listener, NULL, NULL), kit_connect(p->driver)};
+    int on = 1;
+    for (int i = 0; i < 2; i++)
+        setsockopt(side[i], IPPROTO_TCP, 1 /* TCP_NODELAY */, &on, sizeof on);
+    for (bool open = true; open;) {
+        struct pollfd poll_for[2] = {{.fd = side[0], .events = POLLIN},
+                                     {.fd = side[1], .events = POLLIN}};
+        poll(poll_for, 2, 1000);
+        for (int i = 0; i < 2; i++)
+            if (poll_for[i].revents)
+                open = pass_on(side[i], side[1 - i], p->piece) && open;
+    }
+    close(side[0]);
+    close(side[1]);
+    return NULL;
+}
+
+static void proxy_start(struct proxy *p, struct world *driver, int piece)
+{
+    struct address a;
+    world_address(driver, p->driver, sizeof p->driver);
+    assert_int_equal(address_parse("127.0.0.1:0", &a, NULL), OK);
+    p->piece = piece;
+    p->listener = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(p->listener, &a.u.any, a.len), 0);
+    assert_int_equal(listen(p->listener, 4), 0);
+    assert_int_equal(getsockname(p->listener, &a.u.any, &a.len), 0);
+    address_print(&a, p->address, sizeof p->address);
+    assert_int_equal(pthread_create(&p->thread, NULL, proxy_thread, p), 0);
+}
+
+static void *run_dribble_worker(void *arg)
+{
+    struct world *w = arg;
+    int rc = kit_run(w, dribble_worker, NULL);
+    real_close(w);
+    return (void *)(intptr_t)rc;
+}
+
+static void test_dribble(void **state)
+{
+    (void)state;
+    const int pieces[] = {1, 3};
+    for (int i = 0; i < 2; i++) {
+        struct world *driver = kit_driver(5 * WORLD_SECOND);
+        struct proxy proxy;
+        proxy_start(&proxy, driver, pieces[i]);
+        struct world *worker = kit_worker_at(proxy.address);
+        pthread_t thread;
+        void *result;
+        assert_int_equal(pthread_create(&thread, NULL, run_dribble_worker, worker), 0);
+        kit_check(driver, dribble_driver);
+        pthread_join(thread, &result);
+        assert_int_equal((int)(intptr_t)result, OK);
+        real_close(driver);
+        pthread_join(proxy.thread, NULL);
+        close(proxy.listener);
+    }
+}
+
+/* ---- a connection that breaks, or is not of ours ---- */
+
+/* A reset in the middle of a message: what was posted for it ends, the peer is down. */
+static int reset_node(struct world *w)
+{
+    char x[1000];
+    struct recv recv = {.from = other.number, .view = 1, .tag = 5, .into = x, .len = sizeof x};
+    CHECK(suite_peer_is(w, other.number, true) == OK);
+    CHECK(world_post_recv(w, &recv) == OK);
+    CHECK(kit_put_frame(other.fd, &(struct frame){1000, FRAME_DATA, CLASS_BULK, 1, 5}, x, 500));
+    CHECK(world_sleep(w, suite_until(w, KIT_MOMENT)) == OK);
+    CHECK(recv.status == RECV_PENDING);
+    struct linger at_once = {.l_onoff = 1};
+    CHECK(setsockopt(other.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+    close(other.fd);
+    other.fd = -1;
+    struct wait_for done = {.kind = WAIT_RECV, .recv = &recv};
+    struct wake wake;
+    CHECK(world_wait(w, &done, 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
+    CHECK(recv.status == ERR_PEER);
+    CHECK(suite_peer_is(w, other.number, false) == OK);
+    return suite_say(w, other.number, 0, 1, 1) == ERR_PEER ? OK : ERR_BUG;
+}
+
+static void test_reset_in_mid_message(void **state)
+{
+    (void)state;
+    memset(&other, 0, sizeof other);
+    begin_story();
+    kit_check(other.world, reset_node);
+    end_story();
+}
+
+/* An abort while half a message is in: from then on its range stays as it is, the rest of it is
+ * thrown away, and the next message is read as always. */
+static int half_in_node(struct world *w)
+{
+    static float x[1000], y[1000];
+    float z[2] = {0};
+    for (int i = 0; i < 1000; i++)
+        y[i] = (float)(i + 1);
+    struct recv old = {.from = other.number, .view = 1, .tag = 5, .into = x, .len = sizeof x};
+    struct recv now = {.from = other.number, .view = 2, .tag = 5, .into = z, .len = sizeof z};
+    CHECK(suite_peer_is(w, other.number, true) == OK);
+    CHECK(world_post_recv(w, &old) == OK && world_post_recv(w, &now) == OK);
+    CHECK(kit_put_frame(other.fd, &(struct frame){4000, FRAME_DATA, CLASS_BULK, 1, 5}, y, 2001));
+    CHECK(world_sleep(w, suite_until(w, KIT_MOMENT)) == OK);
+    world_abort(w, 2);
+    CHECK(old.status == ERR_VIEW && x[499] == 500 && x[501] == 0);
+    CHECK(kit_put(other.fd, (char *)y + 2001, 1999));
+    CHECK(kit_put_frame(other.fd, &(struct frame){8, FRAME_DATA, CLASS_BULK, 2, 5}, y, 8));
+    struct wait_for done = {.kind = WAIT_RECV, .recv = &now};
+    struct wake wake;
+    CHECK(world_wait(w, &done, 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
+    CHECK(now.status == OK && z[0] == 1 && z[1] == 2);
+    CHECK(x[501] == 0 && x[999] == 0);
+    return OK;
+}
+
+static void test_abort_when_half_is_in(void **state)
+{
+    (void)state;
+    begin_story();
+    kit_check(other.world, half_in_node);
+    end_story();
+}
+
+/* Frames of an old view that wait to be sent are dropped by an abort; one that has begun is sent to
+ * its end, and what follows it is of the new view. */
+static int half_out_node(struct world *w)
+{
+    CHECK(suite_peer_is(w, other.number, true) == OK);
+    for (uint64_t i = 0; i < 2; i++) {
+        struct message *m = message_new(i, 1, WORLD_MESSAGE_MAX);
+        CHECK(m);
+        memset(m->data, 0x11, m->len);
+        CHECK(world_send(w, other.number, m, CLASS_BULK) == OK);
+    }
+    CHECK(world_sleep(w, suite_until(w, KIT_MOMENT)) == OK); /* the socket is full by now */
+    world_abort(w, 2);
+    CHECK(suite_say(w, other.number, 2, 99, 42) == OK);
+    struct frame frame;
+    static char data[WORLD_MESSAGE_MAX];
+    CHECK(kit_get_message(other.fd, &frame, data, sizeof data));
+    CHECK(frame.view == 1 && frame.tag == 0 && frame.length == WORLD_MESSAGE_MAX);
+    CHECK(kit_get_message(other.fd, &frame, data, sizeof data));
+    if (frame.tag == 1) /* a socket that takes eight megabytes at once */
+        CHECK(kit_get_message(other.fd, &frame, data, sizeof data));
+    CHECK(frame.view == 2 && frame.tag == 99 && frame.length == 4);
+    return OK;
+}
+
+static void test_abort_when_half_is_out(void **state)
+{
+    (void)state;
+    begin_story();
+    kit_check(other.world, half_out_node);
+    end_story();
+}
+
+/* Who breaks the protocol is cut off, whatever it was. */
+static void breaks(const struct frame *frame, size_t bytes, int times)
+{
+    static char data[WORLD_MESSAGE_MAX];
+    begin_story();
+    bool open = true;
+    for (int i = 0; i < times; i++)
+        open = open && kit_put_frame(other.fd, frame, data, bytes);
+    if (open)
+        assert_true(kit_closes(other.fd, 5 * WORLD_SECOND));
+    real_close(kit_worker(other.world)); /* others are served */
+    end_story();
+}
+
+static void test_broken_protocol(void **state)
+{
+    (void)state;
+    /* more than its credit */
+    breaks(&(struct frame){WORLD_MESSAGE_MAX, FRAME_DATA, CLASS_BULK, 0, 1}, WORLD_MESSAGE_MAX, 3);
+    breaks(&(struct frame){0, FRAME_DATA, CLASS_CONTROL, 0, 1}, 0,
+           WORLD_CREDIT / MESSAGE_COST_MIN + 1);
+    /* longer than any message */
+    breaks(&(struct frame){WORLD_MESSAGE_MAX + 1, FRAME_DATA, CLASS_BULK, 0, 1}, 0, 1);
+    /* credit for what it was never sent */
+    breaks(&(struct frame){0, FRAME_CREDIT, CLASS_BULK, 0, 1}, 0, 1);
+    breaks(&(struct frame){0, (enum frame_type)77, CLASS_BULK, 0, 1}, 0, 1);
+}
+
+/* ---- hellos ---- */
+
+static void refused(struct world *w, const struct hello *hello, enum hello_refusal why)
+{
+    struct hello answer;
+    int fd = kit_connect_to(w);
+    kit_put_hello(fd, hello);
+    assert_int_equal(kit_get_hello(fd, &answer), OK);
+    assert_int_equal(answer.refusal, why);
+    assert_int_equal(answer.version, PROTOCOL_VERSION);
+    assert_int_equal(answer.run, 0);
+    assert_true(kit_closes(fd, 5 * WORLD_SECOND));
+    close(fd);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct world *driver = kit_driver(5 * WORLD_SECOND);
+    struct world *worker[2] = {kit_worker(driver), kit_worker(driver)};
+    assert_int_equal(worker[0]->self, 0);
+    assert_int_equal(worker[1]->self, 1);
+    uint64_t run = node_of(driver)->run;
+    const uint32_t version = PROTOCOL_VERSION;
+    refused(driver, &(struct hello){version + 1, 0, 0, WORLD_ANY, WORLD_DRIVER, 1},
+            REFUSED_VERSION);
+    refused(driver, &(struct hello){version, 0, run + 1, WORLD_ANY, WORLD_DRIVER, 1}, REFUSED_RUN);
+    refused(driver, &(struct hello){version, 0, run, 5, WORLD_DRIVER, 1}, REFUSED_NUMBER);
+    refused(worker[1], &(struct hello){version, 0, run ^ 1, 2, 1, 1}, REFUSED_RUN);
+    refused(worker[1], &(struct hello){version, 0, 0, WORLD_ANY, 1, 1}, REFUSED_RUN);
+    refused(worker[1], &(struct hello){version, 0, run, 1, 1, 1}, REFUSED_NUMBER); /* it itself */
+    refused(worker[1], &(struct hello){version, 0, run, 0, 1, 1}, REFUSED_NUMBER); /* an earlier */
+    refused(worker[1], &(struct hello){version, 0, run, 2, 0, 1}, REFUSED_NUMBER); /* astray */
+    refused(worker[1], &(struct hello){version, 0, run, WORLD_DRIVER, 1, 1}, REFUSED_NUMBER);
+
+    struct hello answer;
+    int fd = kit_connect_to(worker[1]);
+    kit_put_hello(fd, &(struct hello){version, 0, run, 2, 1, 1});
+    assert_int_equal(kit_get_hello(fd, &answer), OK);
+    assert_true(answer.refusal == REFUSED_NOT && answer.run == run && answer.node == 1);
+    refused(worker[1], &(struct hello){version, 0, run, 2, 1, 1}, REFUSED_NUMBER); /* a second */
+    world_peer_drop(worker[1], 2);
+    assert_true(kit_closes(fd, 5 * WORLD_SECOND));
+    refused(worker[1], &(struct hello){version, 0, run, 2, 1, 1}, REFUSED_NUMBER); /* dropped */
+    close(fd);
+    for (int i = 0; i < 2; i++)
+        real_close(worker[i]);
+    real_close(driver);
+}
+
+/* Who connects and says nothing, or not enough, is closed when its time is up; nobody waits for it
+ * in the meantime, unless there are very many. */
+static void test_half_open(void **state)
+{
+    (void)state;
+    enum { SILENT = HALF_OPEN_MAX + 40 };
+    struct world *driver = kit_driver(3 * KIT_MOMENT);
+    int fd[SILENT];
+    for (int i = 0; i < 10; i++)
+        fd[i] = kit_connect_to(driver);
+    int64_t start = real_now();
+    assert_true(kit_put(fd[1], "PACEL", 5));
+    real_close(kit_worker(driver));
+    for (int i = 0; i < 10; i++) {
+        assert_true(kit_closes(fd[i], 5 * WORLD_SECOND));
+        close(fd[i]);
+    }
+    assert_true(real_now() - start >= 2 * KIT_MOMENT);
+
+    for (int i = 0; i < SILENT; i++)
+        fd[i] = kit_connect_to(driver);
+    real_close(kit_worker(driver)); /* its turn comes */
+    for (int i = 0; i < SILENT; i++) {
+        assert_true(kit_closes(fd[i], 5 * WORLD_SECOND));
+        close(fd[i]);
+    }
+    real_close(driver);
+}
+
+/* ---- strangers while two nodes work ---- */
+
+static atomic_bool quiet;
+static char garbage_at[64];
+
+static void *garbage_thread(void *arg)
+{
+    static const char *const what[] = {
+        "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 a client of TLS says hello",
+        "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        "PACELINE and then something else, long enough to be a hello of another version ....",
+        "PAC",
+        "",
+    };
+    for (size_t i = 0; !atomic_load(&quiet); i++) {
+        int fd = kit_connect(garbage_at);
+        const char *say = what[i % (sizeof what / sizeof *what)];
+        kit_put(fd, say, strlen(say));
+        if (i % 3)
+            kit_closes(fd, WORLD_SECOND / 100);
+        close(fd);
+    }
+    return arg;
+}
+
+enum { RALLIES = 500 };
+
+static int rally(struct world *w, uint32_t with, bool serve)
+{
+    for (uint32_t i = 0; i < RALLIES; i++) {
+        uint32_t value = 0;
+        if (serve)
+            CHECK(suite_say(w, with, 0, i, i) == OK);
+        CHECK(suite_hear(w, with, 0, i, &value) == OK && value == i);
+        if (!serve)
+            CHECK(suite_say(w, with, 0, i, i) == OK);
+    }
+    return OK;
+}
+
+static int rally_driver(struct world *w)
+{
+    return rally(w, 0, true);
+}
+
+static int rally_worker(struct world *w)
+{
+    return rally(w, WORLD_DRIVER, false);
+}
+
+static void *run_rally_worker(void *arg)
+{
+    return (void *)(intptr_t)kit_run(arg, rally_worker, NULL);
+}
+
+static void test_garbage_meanwhile(void **state)
+{
+    (void)state;
+    struct world *driver = kit_driver(5 * WORLD_SECOND), *worker = kit_worker(driver);
+    pthread_t garbage, play;
+    void *result;
+    world_address(driver, garbage_at, sizeof garbage_at);
+    atomic_store(&quiet, false);
+    assert_int_equal(pthread_create(&garbage, NULL, garbage_thread, NULL), 0);
+    assert_int_equal(pthread_create(&play, NULL, run_rally_worker, worker), 0);
+    kit_check(driver, rally_driver);
+    pthread_join(play, &result);
+    assert_int_equal((int)(intptr_t)result, OK);
+    atomic_store(&quiet, true);
+    pthread_join(garbage, NULL);
+    real_close(worker);
+    real_close(driver);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_dribble),
+        cmocka_unit_test(test_reset_in_mid_message),
+        cmocka_unit_test(test_abort_when_half_is_in),
+        cmocka_unit_test(test_abort_when_half_is_out),
+        cmocka_unit_test(test_broken_protocol),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_half_open),
+        cmocka_unit_test(test_garbage_meanwhile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

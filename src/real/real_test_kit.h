@@ -1,0 +1,166 @@
+/* For tests of the real world: nodes of limits that a test can wait for, and peers made of a bare
+ * socket, which can do what no node does. */
+#ifndef PL_REAL_REAL_TEST_KIT_H
+#define PL_REAL_REAL_TEST_KIT_H
+
+#include "real/frame.h"
+#include "real/node.h"
+#include "world/world_test_suite.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define KIT_MOMENT (WORLD_SECOND / 10)
+
+struct kit_main {
+    struct world *world;
+    suite_main main;
+};
+
+static inline int kit_call(void *arg)
+{
+    struct kit_main *m = arg;
+    return m->main(m->world);
+}
+
+/* Run `main` as the node's, on this thread. */
+static inline int kit_run(struct world *w, suite_main main, struct err *err)
+{
+    struct kit_main m = {w, main};
+    return real_run(w, kit_call, &m, err);
+}
+
+static inline void kit_check(struct world *w, suite_main main)
+{
+    struct err err = {0};
+    int rc = kit_run(w, main, &err);
+    if (rc >= SUITE_FAILED)
+        print_error("line %d\n", rc - SUITE_FAILED);
+    else if (rc != OK)
+        print_error("%s %s\n", status_text(rc), err.text);
+    assert_int_equal(rc, OK);
+}
+
+/* A driver whose strangers have `hello` ns. */
+static inline struct world *kit_driver(int64_t hello)
+{
+    const struct node_limits limits = {.hello = hello, .flush = WORLD_SECOND};
+    struct world *w = NULL;
+    struct err err = {0};
+    if (node_open(&(struct real_options){.seed = 7}, &limits, &w, &err) != OK)
+        fail_msg("%s", err.text);
+    return w;
+}
+
+static inline struct world *kit_worker_at(const char *driver)
+{
+    struct world *w = NULL;
+    struct err err = {0};
+    if (real_open(&(struct real_options){.seed = 7, .driver = driver}, &w, &err) != OK)
+        fail_msg("%s", err.text);
+    return w;
+}
+
+static inline struct world *kit_worker(struct world *driver)
+{
+    char address[64];
+    world_address(driver, address, sizeof address);
+    return kit_worker_at(address);
+}
+
+/* ---- bare sockets ---- */
+
+static inline int kit_connect(const char *where)
+{
+    struct address a;
+    assert_int_equal(address_parse(where, &a, NULL), OK);
+    int fd = socket(a.u.any.sa_family, SOCK_STREAM, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, &a.u.any, a.len), 0);
+    return fd;
+}
+
+static inline int kit_connect_to(struct world *w)
+{
+    char address[64];
+    world_address(w, address, sizeof address);
+    return kit_connect(address);
+}
+
+/* false: the other side has closed. */
+static inline bool kit_put(int fd, const void *bytes, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        ssize_t k = send(fd, (const char *)bytes + at, n - at, MSG_NOSIGNAL);
+        if (k <= 0)
+            return false;
+        at += (size_t)k;
+    }
+    return true;
+}
+
+static inline bool kit_get(int fd, void *bytes, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        ssize_t k = poll(&p, 1, 5000) == 1 ? recv(fd, (char *)bytes + at, n - at, 0) : -1;
+        if (k <= 0)
+            return false;
+        at += (size_t)k;
+    }
+    return true;
+}
+
+/* The other side closes within `ns`, and says nothing more. */
+static inline bool kit_closes(int fd, int64_t ns)
+{
+    char byte;
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    return poll(&p, 1, (int)(ns / 1000000)) == 1 && recv(fd, &byte, 1, 0) <= 0;
+}
+
+static inline void kit_put_hello(int fd, const struct hello *hello)
+{
+    uint8_t bytes[HELLO_SIZE];
+    hello_encode(hello, bytes);
+    assert_true(kit_put(fd, bytes, sizeof bytes));
+}
+
+static inline int kit_get_hello(int fd, struct hello *hello)
+{
+    uint8_t bytes[HELLO_SIZE];
+    return kit_get(fd, bytes, sizeof bytes) ? hello_decode(bytes, hello) : ERR_PEER;
+}
+
+/* Join a driver as a worker does; the hello that came back. */
+static inline int kit_join(struct world *driver, struct hello *answer)
+{
+    int fd = kit_connect_to(driver);
+    kit_put_hello(
+        fd, &(struct hello){.version = PROTOCOL_VERSION, .node = WORLD_ANY, .peer = WORLD_DRIVER});
+    assert_int_equal(kit_get_hello(fd, answer), OK);
+    assert_int_equal(answer->refusal, REFUSED_NOT);
+    return fd;
+}
+
+static inline bool kit_put_frame(int fd, const struct frame *frame, const void *data, size_t n)
+{
+    uint8_t bytes[FRAME_SIZE];
+    frame_encode(frame, bytes);
+    return kit_put(fd, bytes, sizeof bytes) && kit_put(fd, data, n);
+}
+
+/* The next frame that is not credit, and its data. */
+static inline bool kit_get_message(int fd, struct frame *frame, void *data, size_t size)
+{
+    uint8_t bytes[FRAME_SIZE];
+    do {
+        if (!kit_get(fd, bytes, sizeof bytes) || frame_decode(bytes, frame) != OK)
+            return false;
+    } while (frame->type == FRAME_CREDIT);
+    return frame->length <= size && kit_get(fd, data, frame->length);
+}
+
+#endif

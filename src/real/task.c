@@ -1,0 +1,233 @@
+#include "real/task.h"
+
+#include "real/node.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+int task_init_cond(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+    if (pthread_condattr_init(&attr) != 0)
+        return ERR_NOMEM;
+    int rc = pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    if (rc == 0)
+        rc = pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+    return rc == 0 ? OK : ERR_NOMEM;
+}
+
+bool task_wait_until(struct node *node, pthread_cond_t *cond, int64_t deadline)
+{
+    if (deadline == WORLD_FOREVER) {
+        pthread_cond_wait(cond, &node->lock);
+        return true;
+    }
+    deadline = deadline > 0 ? deadline : 0;
+    struct timespec t = {.tv_sec = (time_t)(deadline / WORLD_SECOND),
+                         .tv_nsec = (long)(deadline % WORLD_SECOND)};
+    return pthread_cond_timedwait(cond, &node->lock, &t) == 0;
+}
+
+int tasks_init(struct tasks *tasks)
+{
+    return task_init_cond(&tasks->ended);
+}
+
+static void task_unlist(struct node *node, struct task *task)
+{
+    struct task **at = &node->tasks.first;
+    while (*at != task)
+        at = &(*at)->next;
+    *at = task->next;
+}
+
+/* An assertion failed on this task's thread. */
+static void task_fail(struct fault_sink *sink, const char *file, int line, const char *what)
+{
+    struct task *task = (struct task *)sink;
+    struct node *node = task->node;
+    struct tasks *tasks = &node->tasks;
+    fault_bind(NULL);
+    log_error(&node->log, "%s:%d: %s does not hold (task %s)", file, line, what, task->name);
+    node_lock(node);
+    if (!tasks->poisoned)
+        err_set(&tasks->bug, ERR_BUG, "%s:%d: %s does not hold (task %s)", file, line, what,
+                task->name);
+    tasks->poisoned = true;
+    for (struct task *t = tasks->first; t; t = t->next)
+        pthread_cond_signal(&t->wake);
+    mailbox_poison(node);
+    if (task->unwind) {
+        /* What the others share with the main task lies on its stack: they end first. */
+        for (struct task *t = tasks->first; t;) {
+            bool runs = t != task && t != &node->io.task && t->state == TASK_RUNS;
+            if (runs)
+                pthread_cond_wait(&tasks->ended, &node->lock);
+            t = runs ? tasks->first : t->next;
+        }
+        node_unlock(node);
+        longjmp(*task->unwind, 1);
+    }
+    task->state = TASK_PARKED;
+    task->result = ERR_BUG;
+    pthread_cond_broadcast(&tasks->ended);
+    while (!tasks->release)
+        pthread_cond_wait(&tasks->ended, &node->lock);
+    node_unlock(node);
+    pthread_exit(NULL);
+}
+
+static void *task_thread(void *arg)
+{
+    struct task *task = arg;
+    struct node *node = task->node;
+    fault_bind(&task->sink);
+    int result = task->fn(task->arg);
+    fault_bind(NULL);
+    node_lock(node);
+    task->result = result;
+    task->state = TASK_ENDED;
+    pthread_cond_broadcast(&node->tasks.ended);
+    task_wake(node, WAIT_TASK, NULL);
+    node_unlock(node);
+    return NULL;
+}
+
+int task_start(struct node *node, struct task *task, const char *name)
+{
+    task->sink.fail = task_fail;
+    task->node = node;
+    task->name = name;
+    task->state = TASK_RUNS;
+    if (task_init_cond(&task->wake) != OK)
+        return ERR_NOMEM;
+    /* Signals are the business of the program's own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    node_lock(node); /* until task->thread is there to be read */
+    int rc = pthread_create(&task->thread, NULL, task_thread, task);
+    if (rc == 0) {
+        task->next = node->tasks.first;
+        node->tasks.first = task;
+    }
+    node_unlock(node);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc != 0)
+        pthread_cond_destroy(&task->wake);
+    return rc == 0 ? OK : ERR_NOMEM;
+}
+
+void task_finish(struct node *node, struct task *task)
+{
+    pthread_join(task->thread, NULL);
+    node_lock(node);
+    task_unlist(node, task);
+    node_unlock(node);
+    pthread_cond_destroy(&task->wake);
+}
+
+void tasks_release(struct node *node)
+{
+    node_lock(node);
+    node->tasks.release = true;
+    pthread_cond_broadcast(&node->tasks.ended);
+    while (node->tasks.first) {
+        struct task *task = node->tasks.first;
+        task->cancelled = true;
+        pthread_cond_signal(&task->wake);
+        node_unlock(node);
+        task_finish(node, task);
+        if (task != &node->io.task)
+            free(task);
+        node_lock(node);
+    }
+    node_unlock(node);
+    pthread_cond_destroy(&node->tasks.ended);
+}
+
+int task_spawn(struct world *w, const char *name, task_fn fn, void *arg, struct task **out)
+{
+    struct task *task = calloc(1, sizeof *task);
+    if (!task)
+        return ERR_NOMEM;
+    task->fn = fn;
+    task->arg = arg;
+    *out = task; /* before the thread runs, which may look at it */
+    int rc = task_start(node_of(w), task, name);
+    if (rc != OK) {
+        *out = NULL;
+        free(task);
+    }
+    return rc;
+}
+
+void task_cancel(struct world *w, struct task *task)
+{
+    struct node *node = node_of(w);
+    node_lock(node);
+    task->cancelled = true;
+    pthread_cond_signal(&task->wake);
+    node_unlock(node);
+}
+
+/* Does not end with the caller's own cancellation: who cleans up joins. */
+int task_join(struct world *w, struct task *task, int64_t deadline, int *result)
+{
+    struct node *node = node_of(w);
+    node_lock(node);
+    bool in_time = true;
+    while (task->state == TASK_RUNS && in_time)
+        in_time = task_wait_until(node, &node->tasks.ended, deadline);
+    enum task_state state = task->state;
+    int returned = task->result;
+    node_unlock(node);
+    if (state == TASK_RUNS)
+        return ERR_TIMEOUT;
+    if (result)
+        *result = returned;
+    if (state == TASK_ENDED) { /* a parked one is forgotten when the world closes */
+        task_finish(node, task);
+        free(task);
+    }
+    return OK;
+}
+
+static int run_or_unwind(struct task *task, task_fn fn, void *arg)
+{
+    jmp_buf unwind;
+    task->unwind = &unwind;
+    if (setjmp(unwind) != 0)
+        return ERR_BUG;
+    return fn(arg);
+}
+
+int task_run_main(struct node *node, task_fn fn, void *arg, struct err *err)
+{
+    struct task *task = calloc(1, sizeof *task);
+    if (!task || task_init_cond(&task->wake) != OK) {
+        free(task);
+        return err_set(err, ERR_NOMEM, "out of memory for the main task");
+    }
+    task->sink.fail = task_fail;
+    task->node = node;
+    task->name = "main";
+    task->thread = pthread_self();
+    node_lock(node);
+    task->next = node->tasks.first;
+    node->tasks.first = task;
+    node_unlock(node);
+    struct fault_sink *outer = fault_bind(&task->sink);
+    int rc = run_or_unwind(task, fn, arg);
+    fault_bind(outer);
+    node_lock(node);
+    task_unlist(node, task);
+    if (node->tasks.poisoned)
+        rc = err_set(err, ERR_BUG, "%s", node->tasks.bug.text);
+    node_unlock(node);
+    pthread_cond_destroy(&task->wake);
+    free(task);
+    return rc;
+}

@@ -1,0 +1,82 @@
+/* The one place where a task waits: it looks whether something holds, and else sleeps on a
+ * condition of its own until an event that may matter to it. */
+#include "real/node.h"
+
+static struct task *current_task(const struct node *node)
+{
+    pthread_t self = pthread_self();
+    struct task *task = node->tasks.first;
+    while (task && !pthread_equal(task->thread, self))
+        task = task->next;
+    return task;
+}
+
+static bool holds(struct node *node, const struct wait_for *want, struct wake *out)
+{
+    switch (want->kind) {
+    case WAIT_MESSAGE: out->msg = mailbox_take(node, want); return out->msg != NULL;
+    case WAIT_SIGNAL: return node->signals[want->signal] > want->seen;
+    case WAIT_RECV: return want->recv->status != RECV_PENDING;
+    case WAIT_CREDIT: return peer_has_credit(node, want->peer);
+    case WAIT_PEER: return peer_change(node, &out->peer, &out->up);
+    case WAIT_TASK: return want->task->state != TASK_RUNS;
+    }
+    return false;
+}
+
+static bool any_holds(struct node *node, const struct wait_for *set, int n, struct wake *out)
+{
+    for (int i = 0; i < n; i++) {
+        struct wake wake = {.which = i};
+        if (holds(node, &set[i], &wake)) {
+            *out = wake;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int wait_locked(struct node *node, struct task *task, int64_t deadline, struct wake *out)
+{
+    for (bool in_time = true;;) {
+        if (task->cancelled || node->tasks.poisoned)
+            return ERR_CANCELLED;
+        if (any_holds(node, task->set, task->n, out))
+            return OK;
+        if (!in_time)
+            return ERR_TIMEOUT;
+        in_time = task_wait_until(node, &task->wake, deadline);
+    }
+}
+
+int task_wait(struct world *w, const struct wait_for *set, int n, int64_t deadline,
+              struct wake *out)
+{
+    PL_ASSERT(n >= 0 && n <= WORLD_WAITS_MAX);
+    for (int i = 0; i < n; i++)
+        PL_ASSERT(set[i].kind != WAIT_SIGNAL || set[i].signal < WORLD_SIGNALS);
+    struct node *node = node_of(w);
+    int rc = ERR_BUG;
+    node_lock(node);
+    struct task *task = current_task(node);
+    if (task) {
+        task->set = set;
+        task->n = n;
+        rc = wait_locked(node, task, deadline, out);
+        task->set = NULL;
+        task->n = 0;
+    }
+    node_unlock(node);
+    PL_ASSERT(task);
+    return rc;
+}
+
+void task_wake(struct node *node, enum wait_kind kind, const struct message *m)
+{
+    for (struct task *task = node->tasks.first; task; task = task->next)
+        for (int i = 0; i < task->n; i++)
+            if (task->set[i].kind == kind && (!m || mailbox_matches(&task->set[i], m))) {
+                pthread_cond_signal(&task->wake);
+                break;
+            }
+}
