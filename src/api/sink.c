@@ -45,8 +45,13 @@ int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_
     train->line = on_line;
     train->progress = on_progress;
     train->user = sink;
-    int rc = rundir_create(&sink->dir, real_disk(), options->out, job->name, err);
-    return rc == OK ? rundir_open(&sink->dir, job, err) : rc;
+    int rc = options->resume ? rundir_find(&sink->dir, real_disk(), options->out, job->name, err)
+                             : rundir_create(&sink->dir, real_disk(), options->out, job->name, err);
+    if (rc == OK)
+        rc = rundir_open(&sink->dir, job, err);
+    train->dir = &sink->dir;
+    train->resume = options->resume;
+    return rc;
 }
 
 void api_sink_close(struct api_sink *sink)

@@ -7,7 +7,7 @@
 struct sim_arguments {
     struct job_options job;
     const char *cluster, *out;
-    bool json;
+    bool resume, json;
 };
 
 static const struct option sim_options[] = {
@@ -16,6 +16,8 @@ static const struct option sim_options[] = {
     JOB_OPTIONS(struct sim_arguments),
     {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
      offsetof(struct sim_arguments, out)},
+    {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
+     offsetof(struct sim_arguments, resume)},
     {"json", OPTION_FLAG, NULL, "print the last event alone on stdout",
      offsetof(struct sim_arguments, json)},
     {0},
@@ -35,6 +37,7 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
             .run =
                 {
                     .out = a->out,
+                    .resume = a->resume,
                     .event = run_output_event,
                     .progress = run_output_progress,
                     .user = output,

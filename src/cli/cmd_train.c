@@ -7,7 +7,7 @@
 struct train_arguments {
     struct job_options job;
     const char *out, *listen;
-    bool insecure, json;
+    bool insecure, resume, json;
 };
 
 static const struct option train_options[] = {
@@ -18,6 +18,8 @@ static const struct option train_options[] = {
      offsetof(struct train_arguments, listen)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
      offsetof(struct train_arguments, insecure)},
+    {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
+     offsetof(struct train_arguments, resume)},
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",
      offsetof(struct train_arguments, json)},
     {0},
@@ -48,6 +50,7 @@ static int train(const struct train_arguments *arguments, const char *path)
         run_catch_signals();
         const pl_run_options options = {
             .out = arguments->out,
+            .resume = arguments->resume,
             .event = run_output_event,
             .progress = run_output_progress,
             .user = &training,

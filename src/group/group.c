@@ -125,28 +125,34 @@ static struct wait_for from_driver(enum wire_kind kind)
     };
 }
 
+static void ask_for_model(struct group *group)
+{
+    atomic_store(&group->want_model, true);
+    group_changed(group);
+}
+
 /* A worker's ear: what the driver says about the group. */
 static int listen_task(void *arg)
 {
     struct group *group = arg;
     const struct wait_for set[] = {
-        from_driver(WIRE_VIEW),
-        from_driver(WIRE_STOP),
-        from_driver(WIRE_BYE),
-        {.kind = WAIT_PEER},
+        from_driver(WIRE_VIEW), from_driver(WIRE_STOP), from_driver(WIRE_WANT_MODEL),
+        from_driver(WIRE_BYE),  {.kind = WAIT_PEER},
     };
     for (;;) {
         struct wake wake;
-        int rc = world_wait(group->world, set, 4, WORLD_FOREVER, &wake);
+        int rc = world_wait(group->world, set, 5, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
         if (wake.which == 0)
             rc = take_view(group, wake.msg);
         else if (wake.which == 1)
             atomic_store(&group->stop, true);
-        else if (wake.which == 2 || (wake.peer == WORLD_DRIVER && !wake.up))
+        else if (wake.which == 2)
+            ask_for_model(group);
+        else if (wake.which == 3 || (wake.peer == WORLD_DRIVER && !wake.up))
             rc = ERR_DRIVER;
-        if (wake.which < 3)
+        if (wake.which < 4)
             message_unref(wake.msg);
         if (rc != OK) {
             group_end(group);

@@ -30,6 +30,7 @@ struct group {
     _Atomic uint64_t progress;         /* steps taken, put into heartbeats */
     atomic_bool busy;                  /* computing: progress is due */
     atomic_bool stop;                  /* the driver asks to end: vote so in the next exchange */
+    atomic_bool want_model;            /* the driver asks for a copy of the model */
     atomic_bool over;                  /* the run is over, or the driver is gone */
     struct task *listener, *heart;
     struct view_node *views; /* all views of the run, owned */

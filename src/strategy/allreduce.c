@@ -75,6 +75,7 @@ static uint64_t allreduce_round(const Paceline__Job *job)
 const struct strategy_ops strategy_allreduce = {
     .name = "allreduce",
     .sends_gradients = true,
+    .replicas_agree = true,
     .round = allreduce_round,
     .worker = allreduce_worker,
 };

@@ -51,6 +51,7 @@ struct leader {
 struct strategy_ops {
     const char *name;     /* of its field in the job's strategy */
     bool sends_gradients; /* dx outlives the step: each learner needs its own */
+    bool replicas_agree;  /* x and optimizer state are equal on all workers at a commit point */
     uint64_t (*round)(const Paceline__Job *job); /* steps between two exchanges */
     /* The worker's loop itself, straight-line, calling the learner; what runs beside it is a task
      * that it spawns. Returns OK when the run has ended, or what broke it. */

@@ -1,67 +1,23 @@
-/* The driver's node: forms the group, gives the joint model its objectives, keeps the book of
- * exchanges, and ends the run. Its main task alone hands out events; the group's server, the
- * strategy's part and the objectives are tasks beside it. */
-#include "group/server.h"
-#include "job/text.h"
-#include "tensor/kernels.h"
-#include "train/greeting.h"
-#include "train/ledger.h"
-#include "train/model.h"
-#include "train/objectives.h"
-#include "train/progress.h"
-#include "train/train.h"
+/* The driver's main task: waits for what members say, keeps the book of exchanges, hands out events
+ * (it alone), and ends the run. The group's server, the keeper and the strategy's part are tasks
+ * beside it. */
+#include "train/driver.h"
+
 #include "wire/catalogue.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FORM_TIMEOUT (60 * WORLD_SECOND)
 #define TICK         (WORLD_SECOND / 10)
 
-struct driver {
-    struct world *world;
-    const struct train_host *host;
-    const struct train_options *options;
-    const Paceline__Job *job;
-    const struct strategy_ops *strategy;
-    struct arena arena;
-    struct corpus own_corpus;
-    struct workspace *own_ws;
-    const struct corpus *corpus;
-    struct workspace *ws;
-    struct events events;
-    struct objectives objectives;
-    struct ledger ledger;
-    struct progress_meter meter;
-    _Atomic double last_error; /* for the progress; < 0: none yet */
-    struct group group;
-    struct server server;
-    struct hello own; /* what a worker's hello must agree with */
-    struct buf welcome;
-    struct leader leader;
-    struct publisher publisher; /* from the leader to the objectives */
-    uint64_t evaluate_every;
-    float *landing; /* where models for the objectives come in */
-    struct vec x, s;
-    struct course judged; /* where the model last evaluated stood */
-    struct task *leader_task, *objectives_task;
-    _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
-    bool stop_sent;
-    struct members done;
-    uint32_t asked; /* for its model, at the end; WORLD_ANY: nobody yet */
-    struct err *err;
-};
-
-/* The first reason stands. */
-static void want_stop(struct driver *d, const char *reason)
+void driver_want_stop(struct driver *d, const char *reason)
 {
     const char *none = NULL;
     atomic_compare_exchange_strong(&d->reason, &none, reason);
 }
 
-static int send_to(struct driver *d, uint32_t node, enum wire_kind kind, const struct buf *bytes)
+int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const struct buf *bytes)
 {
     size_t len = bytes ? bytes->len : 0;
     struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, len);
@@ -79,230 +35,8 @@ static void send_to_all(struct driver *d, enum wire_kind kind)
 {
     const struct view *view = group_view(&d->group);
     for (size_t i = 0; view && i < view->count; i++)
-        send_to(d, view->node[i], kind, NULL);
+        driver_send(d, view->node[i], kind, NULL);
 }
-
-/* ---- what the group's server asks of us, on its task ---- */
-
-static void on_arrived(void *user, uint32_t node)
-{
-    struct driver *d = user;
-    send_to(d, node, WIRE_WELCOME, &d->welcome);
-}
-
-static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, char *address,
-                    struct err *err)
-{
-    struct driver *d = user;
-    struct cut in = {bytes, len, false};
-    struct hello hello;
-    (void)node;
-    if (hello_read(&in, &hello) != OK)
-        return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
-    int rc = hello_check(&hello, &d->own, err);
-    if (rc == OK)
-        memcpy(address, hello.address, sizeof hello.address);
-    return rc;
-}
-
-static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
-{
-    struct driver *d = user;
-    enum log_level level = what[0] == 'j' ? LOG_INFO : LOG_WARN;
-    log_write(d->host->log, level, "worker %u: %s (view %u)", node, what, view);
-    cJSON *event = events_new(&d->events, "member");
-    cJSON_AddNumberToObject(event, "node", node);
-    cJSON_AddStringToObject(event, "what", what);
-    cJSON_AddNumberToObject(event, "view", view);
-    events_emit(&d->events, event);
-}
-
-/* ---- objectives, on their task ---- */
-
-static int judge(struct driver *d, const struct model_note *note)
-{
-    if (note->final && d->objectives.evaluated > 0 && d->judged.exchanges == note->course.exchanges)
-        return OK; /* it has just been seen */
-    vec_import(&d->x, vec_all(&d->x), d->landing);
-    vec_import(&d->s, vec_all(&d->s), d->landing + d->x.n);
-    d->judged = note->course;
-    int rc =
-        objectives_evaluate(&d->objectives, &d->x, &d->s, note->course.place, note->course.steps);
-    enum corpus_set set = d->corpus->set[SET_VALIDATION].count ? SET_VALIDATION : SET_TEST;
-    atomic_store(&d->last_error, d->objectives.last[set].error);
-    if (rc == ERR_STOP)
-        want_stop(d, "error");
-    return rc == ERR_STOP ? OK : rc;
-}
-
-static int objectives_main(void *arg)
-{
-    struct driver *d = arg;
-    kernels_set_threads((int)d->job->threads);
-    for (;;) {
-        struct model_note note;
-        int rc = model_receive(d->world, d->landing, d->x.n + d->s.n, &note, WORLD_FOREVER);
-        if (rc == OK)
-            rc = judge(d, &note);
-        else if (rc == ERR_PEER)
-            continue; /* its sender died on the way; another will send */
-        if (rc != OK || note.final)
-            return rc;
-    }
-}
-
-/* ---- the strategy's part, on its task ---- */
-
-static int on_leader_committed(struct leader *l, const struct exchange *e)
-{
-    struct driver *d = l->train;
-    bool last = strategy_done(l->job, &l->course, l->records);
-    if (!last && l->course.exchanges % d->evaluate_every == 0)
-        publisher_start(&d->publisher, &l->course, false, &l->x, &l->s);
-    return exchange_tally(e)->stop_votes > 0 ? ERR_STOP : OK;
-}
-
-static int leader_main(void *arg)
-{
-    struct driver *d = arg;
-    int rc = d->strategy->driver(&d->leader);
-    if (rc == OK)
-        rc = publisher_finish(&d->publisher, WORLD_FOREVER);
-    if (rc == OK) {
-        publisher_start(&d->publisher, &d->leader.course, true, &d->leader.x, &d->leader.s);
-        rc = publisher_finish(&d->publisher, WORLD_FOREVER);
-    }
-    if (rc != OK) /* no final model will come: the objectives, and with them the run, end now */
-        world_cancel(d->world, d->objectives_task);
-    return rc;
-}
-
-static int start_leader(struct driver *d, const struct view *view)
-{
-    d->leader = (struct leader){
-        .world = d->world,
-        .group = &d->group,
-        .job = d->job,
-        .arena = &d->arena,
-        .records = d->corpus->set[SET_TRAIN].count,
-        .committed = on_leader_committed,
-        .train = d,
-    };
-    for (size_t i = 0; i < view->count; i++)
-        members_add(&d->leader.course.who, view->node[i]);
-    if (vec_init(&d->leader.x, &d->arena, d->x.n) != OK ||
-        vec_init(&d->leader.s, &d->arena, d->s.n) != OK ||
-        publisher_init(&d->publisher, d->world, WORLD_DRIVER, d->x.n + d->s.n, &d->arena) != OK)
-        return ERR_NOMEM;
-    vec_copy(&d->leader.x, &d->x, vec_all(&d->x));
-    vec_copy(&d->leader.s, &d->s, vec_all(&d->s));
-    return world_spawn(d->world, "leader", leader_main, d, &d->leader_task);
-}
-
-/* ---- setting up ---- */
-
-static int open_model(struct driver *d)
-{
-    kernels_set_threads((int)d->job->threads);
-    d->corpus = d->host->corpus;
-    d->ws = d->host->ws;
-    int rc = OK;
-    if (!d->corpus) {
-        rc = corpus_open(d->job, &d->own_corpus, d->err);
-        d->corpus = &d->own_corpus;
-    }
-    if (rc == OK && !d->ws) {
-        rc = workspace_create(d->job, d->corpus, d->host->log, &d->own_ws, d->err);
-        d->ws = d->own_ws;
-    }
-    if (rc != OK)
-        return rc;
-    size_t x = net_segments(d->ws->train)->total, s = net_state_segments(d->ws->train)->total;
-    d->landing = arena_array(&d->arena, x + s, float);
-    if (!d->landing || vec_init(&d->x, &d->arena, x) != OK || vec_init(&d->s, &d->arena, s) != OK)
-        return err_set(d->err, ERR_NOMEM, "out of memory for %zu parameters", x);
-    net_init(d->ws->train, d->job->seed, &d->x, &d->s);
-    d->own = (struct hello){
-        .version = WIRE_VERSION,
-        .job_hash = job_hash(d->job),
-        .data_hash = d->corpus->hash,
-        .segments_hash = segments_hash(net_segments(d->ws->train)),
-    };
-    return OK;
-}
-
-static int write_welcome(struct driver *d)
-{
-    struct buf text = {0};
-    text_write(&d->job->base, &text);
-    buf_put_u8(&text, 0);
-    if (!text.failed) {
-        struct welcome welcome = {(char *)text.data, d->host->timing.silence_max > WORLD_SECOND};
-        welcome_encode(&welcome, &d->welcome);
-    }
-    bool failed = text.failed || d->welcome.failed;
-    buf_release(&text);
-    return failed ? err_set(d->err, ERR_NOMEM, "job: out of memory") : OK;
-}
-
-static void emit_start(struct driver *d)
-{
-    char hash[2][20];
-    snprintf(hash[0], sizeof hash[0], "%016" PRIx64, d->own.job_hash);
-    snprintf(hash[1], sizeof hash[1], "%016" PRIx64, d->own.data_hash);
-    cJSON *event = events_new(&d->events, "start");
-    cJSON_AddStringToObject(event, "job", d->job->name);
-    cJSON_AddStringToObject(event, "job_hash", hash[0]);
-    cJSON_AddStringToObject(event, "data_hash", hash[1]);
-    cJSON_AddNumberToObject(event, "protocol", WIRE_VERSION);
-    cJSON_AddStringToObject(event, "strategy", d->strategy->name);
-    cJSON_AddStringToObject(event, "kernels", d->ws->kernels->name);
-    cJSON_AddStringToObject(event, "isa", kernels_isa());
-    cJSON_AddNumberToObject(event, "nodes", d->job->workers);
-    cJSON_AddNumberToObject(event, "parameters", (double)d->x.n);
-    events_emit(&d->events, event);
-}
-
-static int start_group(struct driver *d)
-{
-    const struct roster_options roster = {
-        .workers = d->job->workers,
-        .driver_takes_part = d->strategy->driver != NULL,
-        .silence_max = d->host->timing.silence_max,
-        .stall_max = d->host->timing.stall_max,
-    };
-    const struct server_hooks hooks = {on_arrived, on_hello, on_member, d};
-    group_init(&d->group, d->world, d->host->log, &d->host->timing);
-    int rc = server_start(&d->server, &d->group, &roster, &hooks);
-    if (rc == OK)
-        rc = world_want_nodes(d->world, d->job->workers);
-    return rc == OK ? OK
-                    : err_set(d->err, rc, "%u workers cannot be had: %s", d->job->workers,
-                              status_text(rc));
-}
-
-static int open_driver(struct driver *d)
-{
-    int rc = strategy_find(d->job, &d->strategy, d->err);
-    if (rc == OK)
-        rc = open_model(d);
-    if (rc == OK)
-        rc = write_welcome(d);
-    if (rc != OK)
-        return rc;
-    events_init(&d->events, d->world);
-    objectives_init(&d->objectives, d->world, d->job, d->corpus, d->ws, &d->events,
-                    d->host->step_seconds);
-    d->ledger = (struct ledger){
-        .events = &d->events,
-        .log = d->host->log,
-        .strategy = d->strategy->name,
-    };
-    emit_start(d);
-    return start_group(d);
-}
-
-/* ---- the main loop ---- */
 
 static int on_done(struct driver *d, const struct message *m)
 {
@@ -326,6 +60,7 @@ static void on_committed(struct driver *d, const struct message *m)
     struct committed report;
     if (committed_decode(&in, &report) == OK)
         ledger_report(&d->ledger, &report);
+    atomic_store(&d->keeper.missed, d->ledger.missed);
 }
 
 static void tell_progress(struct driver *d)
@@ -337,11 +72,11 @@ static void tell_progress(struct driver *d)
                       &p))
         return;
     p.workers = (uint32_t)view->count;
-    p.error = atomic_load(&d->last_error);
+    p.error = atomic_load(&d->keeper.last_error);
     d->options->progress(d->options->user, &p);
 }
 
-/* One wait, one thing done. ERR_END: the objectives have judged the final model. */
+/* One wait, one thing done. ERR_END: the keeper has taken the final model. */
 static int turn(struct driver *d)
 {
     uint64_t seen = world_raised(d->world, SIGNAL_GROUP);
@@ -356,10 +91,10 @@ static int turn(struct driver *d)
          .tag = wire_tag(WIRE_DONE, 0, 0, 0),
          .mask = WIRE_KIND_MASK},
         {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
-        {.kind = WAIT_TASK, .task = d->objectives_task},
+        {.kind = WAIT_TASK, .task = d->keeper.task},
     };
     struct wake wake;
-    int n = d->objectives_task ? 5 : 4;
+    int n = d->keeper.task && !d->kept ? 5 : 4;
     int rc = world_wait(d->world, set, n, world_now(d->world) + TICK, &wake);
     if (rc == ERR_TIMEOUT)
         return OK;
@@ -399,9 +134,9 @@ static void check_stop(struct driver *d)
 {
     const Paceline__Stop *stop = d->job->stop;
     if (d->options->stop && atomic_load(d->options->stop))
-        want_stop(d, "interrupted");
+        driver_want_stop(d, "interrupted");
     if (stop->has_seconds && events_seconds(&d->events) >= stop->seconds)
-        want_stop(d, "seconds");
+        driver_want_stop(d, "seconds");
     if (atomic_load(&d->reason) && !d->stop_sent) {
         d->stop_sent = true;
         atomic_store(&d->group.stop, true);
@@ -409,39 +144,62 @@ static void check_stop(struct driver *d)
     }
 }
 
+/* Ask for a checkpoint, from whoever has the model, when it is time for one. */
+static void check_checkpoint(struct driver *d, const struct view *view)
+{
+    double every = d->job->checkpoint->every_seconds, t = events_seconds(&d->events);
+    if (!d->options->dir || every <= 0 || t < d->next_checkpoint)
+        return;
+    if (d->next_checkpoint > 0) {
+        if (train_workers_speak(d->job, d->strategy))
+            driver_send(d, view->node[0], WIRE_WANT_MODEL, NULL);
+        else
+            atomic_store(&d->checkpoint_due, true);
+    }
+    d->next_checkpoint = t + every;
+}
+
+static bool all_done(const struct driver *d, const struct view *view)
+{
+    for (size_t i = 0; i < view->count; i++)
+        if (!members_has(&d->done, view->node[i]))
+            return false;
+    return true;
+}
+
 /* When every loop has ended and the driver has no model itself, one member hands over its own; when
  * it dies on the way, the next. */
 static void ask_for_model(struct driver *d, const struct view *view)
 {
-    if (d->strategy->driver || (d->asked != WORLD_ANY && view_rank(view, d->asked) >= 0))
+    if (!train_workers_speak(d->job, d->strategy) ||
+        (d->asked != WORLD_ANY && view_rank(view, d->asked) >= 0))
         return;
-    for (size_t i = 0; i < view->count; i++)
-        if (!members_has(&d->done, view->node[i]))
-            return;
+    if (!all_done(d, view))
+        return;
     d->asked = view->node[0];
-    send_to(d, d->asked, WIRE_WANT_MODEL, NULL);
+    driver_send(d, d->asked, WIRE_WANT_MODEL, NULL);
 }
 
+/* Until the final model is kept and every member's loop has ended. */
 static int run(struct driver *d)
 {
     int rc = form(d);
-    if (rc != OK)
-        return rc;
-    const struct view *view = group_view(&d->group);
-    d->evaluate_every = objectives_every(d->job, d->corpus->set[SET_TRAIN].count,
-                                         d->strategy->round(d->job) * view->count);
-    rc = world_spawn(d->world, "objectives", objectives_main, d, &d->objectives_task);
-    if (rc == OK && d->strategy->driver)
-        rc = start_leader(d, view);
+    if (rc == OK)
+        rc = driver_start(d, group_view(&d->group));
     while (rc == OK) {
-        check_stop(d);
-        view = group_view(&d->group);
+        const struct view *view = group_view(&d->group);
+        if (d->kept && all_done(d, view))
+            return OK;
         if (view->count == 0)
             return err_set(d->err, ERR_PEER, "all workers are lost");
+        check_stop(d);
+        check_checkpoint(d, view);
         ask_for_model(d, view);
         rc = turn(d);
+        d->kept |= rc == ERR_END;
+        rc = rc == ERR_END ? OK : rc;
     }
-    return rc == ERR_END ? OK : rc;
+    return rc;
 }
 
 /* Every other task has ended, so all events are under way to us. */
@@ -459,9 +217,9 @@ static void drain(struct driver *d)
 
 static void fill_report(struct driver *d, struct train_report *report)
 {
-    const struct objectives *o = &d->objectives;
+    const struct objectives *o = &d->keeper.objectives;
     const char *early = atomic_load(&d->reason);
-    const struct course *course = &d->judged;
+    const struct course *course = &d->keeper.judged;
     uint64_t used = d->ledger.last.n ? d->ledger.used : course->place;
     *report = (struct train_report){
         .reason = early                      ? early
@@ -485,15 +243,17 @@ static void fill_report(struct driver *d, struct train_report *report)
 static int close_driver(struct driver *d, int rc, struct train_report *report)
 {
     int leader = OK, judged = OK;
-    if (rc != OK && d->leader_task)
+    if (d->leader_task)
         world_cancel(d->world, d->leader_task);
-    if (rc != OK && d->objectives_task)
-        world_cancel(d->world, d->objectives_task);
+    if (rc != OK && d->keeper.task)
+        world_cancel(d->world, d->keeper.task);
+    world_end_task(d->world, &d->giver_task);
     if (d->leader_task)
         world_join(d->world, d->leader_task, WORLD_FOREVER, &leader);
-    if (d->objectives_task)
-        world_join(d->world, d->objectives_task, WORLD_FOREVER, &judged);
-    publisher_release(&d->publisher);
+    if (d->keeper.task)
+        world_join(d->world, d->keeper.task, WORLD_FOREVER, &judged);
+    publisher_release(&d->to_keeper);
+    publisher_release(&d->to_worker);
     if (rc == OK && (leader != OK || judged != OK)) {
         rc = leader != OK ? leader : judged;
         err_set(d->err, rc, "the driver's part ended: %s", status_text(rc));
@@ -523,10 +283,10 @@ int train_drive(struct world *world, const struct train_host *host,
     d->options = options;
     d->job = options->job;
     d->asked = WORLD_ANY;
-    atomic_store(&d->last_error, -1.0);
+    atomic_store(&d->keeper.last_error, -1.0);
     d->err = err;
     arena_init(&d->arena);
-    int rc = open_driver(d);
+    int rc = driver_open(d);
     if (rc == OK)
         rc = run(d);
     rc = close_driver(d, rc, report);

@@ -12,6 +12,7 @@ enum { GREETING_WORD_MAX = 32 };
 struct welcome {
     char *job;       /* the finished job as text; owned, freed by welcome_release */
     bool busy_hosts; /* heartbeats at the pace of busy or shared hosts */
+    bool resumes;    /* ask the driver for the model to start from */
 };
 
 struct hello {

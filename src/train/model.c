@@ -1,5 +1,6 @@
 #include "train/model.h"
 
+#include "base/fault.h"
 #include "wire/catalogue.h"
 
 #include <string.h>
@@ -14,14 +15,16 @@ static uint64_t model_tag(const struct model_note *note, size_t piece)
 static void note_encode(const struct model_note *note, struct buf *out)
 {
     course_encode(&note->course, out);
-    buf_put_u8(out, note->final);
+    buf_put_u32(out, note->use);
+    buf_put_u8(out, note->has_state);
     buf_put_u64(out, note->floats);
 }
 
 static int note_decode(struct cut *in, struct model_note *out)
 {
     course_decode(in, &out->course);
-    out->final = cut_u8(in) != 0;
+    out->use = cut_u32(in);
+    out->has_state = cut_u8(in) != 0;
     out->floats = cut_u64(in);
     return cut_done(in) ? OK : ERR_PROTOCOL;
 }
@@ -72,15 +75,29 @@ int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t
     return p->copy ? OK : ERR_NOMEM;
 }
 
-bool publisher_start(struct publisher *p, const struct course *course, bool final,
-                     const struct vec *x, const struct vec *s)
+static void copy_model(float *copy, const struct model_source *source)
+{
+    size_t at = 0;
+    vec_export(source->x, vec_all(source->x), copy);
+    at += source->x->n;
+    vec_export(source->s, vec_all(source->s), copy + at);
+    at += source->s->n;
+    for (size_t i = 0; i < source->states; i++) {
+        vec_export(&source->state[i], vec_all(&source->state[i]), copy + at);
+        at += source->state[i].n;
+    }
+}
+
+bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
+                     const struct model_source *source)
 {
     if (atomic_load(&p->busy))
         return false;
     publisher_finish(p, WORLD_FOREVER);
-    p->note = (struct model_note){*course, final, x->n + s->n};
-    vec_export(x, vec_all(x), p->copy);
-    vec_export(s, vec_all(s), p->copy + x->n);
+    size_t floats = source->x->n * (1 + source->states) + source->s->n;
+    PL_ASSERT(floats <= p->room);
+    p->note = (struct model_note){*course, use, source->states > 0, floats};
+    copy_model(p->copy, source);
     atomic_store(&p->busy, true);
     return world_spawn(p->world, "publisher", publish_task, p, &p->task) == OK;
 }
@@ -137,15 +154,16 @@ static int receive_note(struct world *world, struct model_note *note, uint32_t *
     return rc;
 }
 
-int model_receive(struct world *world, float *into, size_t floats, struct model_note *note,
+int model_receive(struct world *world, float *into, size_t room, struct model_note *note,
                   int64_t deadline)
 {
     uint32_t from;
     int rc = receive_note(world, note, &from, deadline);
-    if (rc == OK && note->floats != floats)
+    if (rc == OK && note->floats > room)
         rc = ERR_PROTOCOL;
-    for (size_t i = 0, at = 0; rc == OK && at < floats; i++, at += CHUNK_FLOATS) {
-        size_t len = floats - at < CHUNK_FLOATS ? floats - at : CHUNK_FLOATS;
+    for (size_t i = 0, at = 0; rc == OK && at < note->floats; i++, at += CHUNK_FLOATS) {
+        size_t left = note->floats - at;
+        size_t len = left < CHUNK_FLOATS ? left : CHUNK_FLOATS;
         rc = receive_piece(world, from, model_tag(note, i), into + at, len, deadline);
     }
     return rc;

@@ -5,10 +5,21 @@
 
 #include "strategy/strategy.h"
 
+/* What it is wanted for. */
+enum model_use { MODEL_EVALUATE = 1, MODEL_CHECKPOINT = 2, MODEL_FINAL = 4 };
+
 struct model_note {
     struct course course;
-    bool final;      /* the run's last */
-    uint64_t floats; /* that follow: x, then s */
+    uint32_t use;    /* model_use, or-ed; 0: to start from */
+    bool has_state;  /* the optimizer's vectors follow x and s */
+    uint64_t floats; /* that follow */
+};
+
+/* The vectors of a model where it lives; borrowed. */
+struct model_source {
+    const struct vec *x, *s;
+    const struct vec *state; /* of the optimizer; states 0: not sent */
+    size_t states;
 };
 
 /* A model being sent by a task of its own, from a copy, so that training goes on. */
@@ -22,23 +33,23 @@ struct publisher {
     atomic_bool busy;
 };
 
-/* Room for x and s from the arena. ERR_NOMEM */
+/* Room for a copy of `floats` from the arena. ERR_NOMEM */
 int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t floats,
                    struct arena *arena);
 
-/* Copy x and s and start sending them. Returns without sending, and says false, while the one
+/* Copy the model and start sending it. Returns without sending, and says false, while the one
  * before is still on its way: training never waits for the network. */
-bool publisher_start(struct publisher *p, const struct course *course, bool final,
-                     const struct vec *x, const struct vec *s);
+bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
+                     const struct model_source *source);
 
 /* Wait until what was started has been handed over. OK, ERR_TIMEOUT, ERR_PEER, ERR_CANCELLED */
 int publisher_finish(struct publisher *p, int64_t deadline);
 void publisher_release(struct publisher *p);
 
-/* Wait for a model from anyone and take its x and s into `into`, `floats` long together.
- * ERR_TIMEOUT, ERR_CANCELLED; ERR_PEER: it broke off, the next may come; ERR_PROTOCOL: a length
- * that does not fit */
-int model_receive(struct world *world, float *into, size_t floats, struct model_note *note,
+/* Wait for a model from anyone and take its vectors into `into`, which has room for `room` floats.
+ * ERR_TIMEOUT, ERR_CANCELLED; ERR_PEER: it broke off, the next may come; ERR_PROTOCOL: it is longer
+ * than the room */
+int model_receive(struct world *world, float *into, size_t room, struct model_note *note,
                   int64_t deadline);
 
 #endif

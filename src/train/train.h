@@ -38,14 +38,24 @@ struct train_progress;
 /* The run's last event, `end`. */
 void train_report_event(const struct events *events, const struct train_report *report);
 
+struct rundir;
+
 struct train_options {
     const Paceline__Job *job; /* finished, paths resolved */
+    const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
+    bool resume;              /* go on from the newest checkpoint in `dir` */
     /* Each event, and how the run stands, from the driver's main task. `progress` may be NULL. */
     void (*line)(void *user, const char *event);
     void (*progress)(void *user, const struct train_progress *progress);
     void *user;
     const atomic_bool *stop; /* set by anyone: end at the next commit point; may be NULL */
 };
+
+struct strategy_ops;
+
+/* Do copies of the joint model come from a worker? Where the driver has none itself; and where
+ * there is one worker alone, whose optimizer state then goes along. */
+bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy);
 
 /* Drive a run from this node until it has ended.
  *

@@ -21,7 +21,8 @@ struct worker {
     const struct train_host *host;
     struct arena arena;
     Paceline__Job *job;
-    bool busy_hosts;
+    bool busy_hosts, resumes;
+    struct course start; /* where the run goes on from */
     struct corpus own_corpus;
     struct workspace *own_ws;
     const struct corpus *corpus;
@@ -75,8 +76,14 @@ static int await_welcome(struct worker *w)
     if (rc == OK)
         rc = job_finish(w->job, &w->err);
     w->busy_hosts = text.busy_hosts;
+    w->resumes = text.resumes;
     welcome_release(&text);
     return rc;
+}
+
+static size_t floats_with_state(const struct learner *l)
+{
+    return l->x.n * (1 + l->optim.ops->states) + l->s.n;
 }
 
 static int open_learner(struct worker *w)
@@ -100,9 +107,41 @@ static int open_learner(struct worker *w)
     w->learner.step_seconds = w->host->step_seconds;
     w->learner.progress = &w->group.progress;
     if (rc == OK)
-        rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, w->learner.x.n + w->learner.s.n,
+        rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, floats_with_state(&w->learner),
                             &w->arena);
     return rc;
+}
+
+static void take_state(struct worker *w, const struct model_note *note, const float *model)
+{
+    struct learner *l = &w->learner;
+    vec_import(&l->x, vec_all(&l->x), model);
+    vec_import(&l->s, vec_all(&l->s), model + l->x.n);
+    model += l->x.n + l->s.n;
+    for (size_t i = 0; note->has_state && i < l->optim.ops->states; i++, model += l->x.n)
+        vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), model);
+    w->start = note->course;
+    l->steps = note->course.steps;
+}
+
+/* Ask the driver for what its checkpoint held. The publisher's copy serves as the landing place. */
+static int fetch_start(struct worker *w)
+{
+    const struct learner *l = &w->learner;
+    struct buf nothing = {0};
+    struct model_note note = {0};
+    int rc = tell_driver(w->world, WIRE_WANT_MODEL, &nothing);
+    if (rc == OK)
+        rc = model_receive(w->world, w->publisher.copy, w->publisher.room, &note,
+                           world_now(w->world) + WELCOME_TIMEOUT);
+    size_t floats = note.has_state ? floats_with_state(l) : l->x.n + l->s.n;
+    if (rc == OK && note.floats != floats)
+        rc = ERR_PROTOCOL;
+    if (rc != OK)
+        return err_set(&w->err, rc, "worker %u: no model to go on from: %s", w->world->self,
+                       status_text(rc));
+    take_state(w, &note, w->publisher.copy);
+    return OK;
 }
 
 static int say_hello(struct worker *w)
@@ -128,7 +167,30 @@ static int say_hello(struct worker *w)
  */
 static bool speaks_for_all(const struct worker *w, const struct course *course)
 {
-    return !w->strategy->driver && members_rank(&course->who, w->world->self) == 0;
+    return train_workers_speak(w->job, w->strategy) &&
+           members_rank(&course->who, w->world->self) == 0;
+}
+
+/* The optimizer's state goes along where it is everybody's. */
+static struct model_source own_model(const struct worker *w)
+{
+    const struct learner *l = &w->learner;
+    bool common = w->job->workers == 1 || w->strategy->replicas_agree;
+    return (struct model_source){&l->x, &l->s, l->optim.state, common ? l->optim.ops->states : 0};
+}
+
+/* At a commit point: is a copy of the model due, and what for? */
+static void publish_if_due(struct worker *w, const struct course *course)
+{
+    struct group *group = &w->group;
+    uint32_t use = course->exchanges % w->evaluate_every == 0 ? MODEL_EVALUATE : 0;
+    if (atomic_load(&group->want_model))
+        use |= MODEL_CHECKPOINT;
+    if (!use || !speaks_for_all(w, course))
+        return;
+    struct model_source model = own_model(w);
+    if (publisher_start(&w->publisher, course, use, &model) && use & MODEL_CHECKPOINT)
+        atomic_store(&group->want_model, false);
 }
 
 static int report_exchange(struct worker *w, const struct exchange *e)
@@ -157,14 +219,13 @@ static int report_exchange(struct worker *w, const struct exchange *e)
 static int committed(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
-    struct learner *l = m->learner;
     bool report = e || m->course.steps % LONE_REPORT_EVERY == 0;
     int rc = report ? report_exchange(w, e) : OK;
     if (rc != OK)
         return rc;
     bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
-    if (!last && m->course.exchanges % w->evaluate_every == 0 && speaks_for_all(w, &m->course))
-        publisher_start(&w->publisher, &m->course, false, &l->x, &l->s);
+    if (!last)
+        publish_if_due(w, &m->course);
     bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
     return stop ? ERR_STOP : atomic_load(&m->group->over) ? ERR_DRIVER : OK;
 }
@@ -183,7 +244,6 @@ static int tell_done(struct worker *w, int status)
 /* After the loop: hand over the model if asked, until the driver says that the run is over. */
 static int linger(struct worker *w)
 {
-    struct learner *l = &w->learner;
     atomic_store(&w->group.busy, false);
     for (;;) {
         uint64_t seen = world_raised(w->world, SIGNAL_GROUP);
@@ -192,24 +252,18 @@ static int linger(struct worker *w)
         int settled = w->member.lane ? exchange_settle(w->member.lane) : OK;
         if (settled != OK)
             return settled;
-        const struct wait_for set[] = {
-            {.kind = WAIT_MESSAGE,
-             .from = WORLD_DRIVER,
-             .tag = wire_tag(WIRE_WANT_MODEL, 0, 0, 0),
-             .mask = WIRE_KIND_MASK},
-            {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
-        };
+        if (atomic_exchange(&w->group.want_model, false)) {
+            struct model_source model = own_model(w);
+            int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
+            if (rc != OK && rc != ERR_PEER)
+                return rc;
+            publisher_start(&w->publisher, &w->member.course, MODEL_FINAL, &model);
+        }
+        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
-        int rc = world_wait(w->world, set, 2, WORLD_FOREVER, &wake);
+        int rc = world_wait(w->world, &change, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
-        if (wake.which != 0)
-            continue;
-        message_unref(wake.msg);
-        rc = publisher_finish(&w->publisher, WORLD_FOREVER);
-        if (rc != OK && rc != ERR_PEER)
-            return rc;
-        publisher_start(&w->publisher, &w->member.course, true, &l->x, &l->s);
     }
 }
 
@@ -234,6 +288,7 @@ static int run_loop(struct worker *w)
         .learner = &w->learner,
         .job = w->job,
         .arena = &w->arena,
+        .course = w->start,
         .committed = committed,
         .train = w,
     };
@@ -254,6 +309,8 @@ static int work(struct worker *w)
     int rc = await_welcome(w);
     if (rc == OK)
         rc = open_learner(w);
+    if (rc == OK && w->resumes)
+        rc = fetch_start(w);
     if (rc != OK) {
         log_error(w->host->log, "worker %u: %s", w->world->self, w->err.text);
         tell_done(w, rc);

@@ -165,6 +165,34 @@ static void test_a_delay_is_waited_for_exactly(void **state)
     forget(&with);
 }
 
+/* Whenever a worker dies once the group has formed, in training, in an exchange or after its last:
+ * the others end the run. */
+static void test_a_death_at_any_moment_is_survived(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const jobs[][5] = {
+        {"stop.epochs=1", "evaluate.every_exchanges=2", NULL},
+        {"stop.epochs=0.5", "evaluate.every_exchanges=3", "strategy.allreduce={}", NULL},
+    };
+    for (int j = 0; j < 2; j++) {
+        struct record r;
+        tiny_cluster(t, calm);
+        assert_int_equal(simulate(t, jobs[j], &r), PL_OK);
+        double end = r.report.wall_s;
+        forget(&r);
+        for (int i = 0; i < 40; i++) {
+            char text[256];
+            snprintf(text, sizeof text, "%s fault { at: %.9f kill: %d }", calm, end * (2 + i) / 42,
+                     i % 4);
+            tiny_cluster(t, text);
+            assert_int_equal(simulate(t, jobs[j], &r), PL_OK);
+            assert_int_equal(count_events(&r, "end", NULL, NULL), 1);
+            assert_true(r.report.wall_s < 3 * end);
+            forget(&r);
+        }
+    }
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -186,6 +214,7 @@ int main(void)
         cmocka_unit_test(test_reference_kernels_do_not_see_threads),
         cmocka_unit_test(test_every_fault_of_the_file_is_an_event),
         cmocka_unit_test(test_a_delay_is_waited_for_exactly),
+        cmocka_unit_test(test_a_death_at_any_moment_is_survived),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,112 @@
+/* The safetensors format, in and out: named float32 tensors and a dictionary of texts. Other number
+ * types are refused by name.
+ *
+ *   bytes 0..7     N, the header's length, little-endian
+ *   bytes 8..8+N   JSON and spaces after it: {"__metadata__": {KEY: TEXT, ...},
+ *                  NAME: {"dtype": "F32", "shape": [...], "data_offsets": [BEGIN, END]}, ...}
+ *   bytes 8+N..    the data; offsets count from here, and the tensors cover it to the end of the
+ *                  file without gap or overlap
+ *
+ * A file of ours can be read by everyone, and carries checksums such that no byte of it can change
+ * unnoticed. Its metadata begins with "check", 16 hex digits of hash_bytes over the N bytes of the
+ * header, spaces included, as they stand with those digits taken as zeros; and holds for each
+ * tensor "xxh3.NAME", 16 hex digits of hash_bytes over the tensor's bytes. Its data begins at a
+ * multiple of 64 bytes. The same calls make the same bytes.
+ *
+ * Everything here works on whole files in memory: writing costs the file's size once more, reading
+ * too. */
+#ifndef PL_MODEL_SAFETENSORS_H
+#define PL_MODEL_SAFETENSORS_H
+
+#include "base/arena.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "tensor/shape.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* ---- writing ---- */
+
+struct safetensors_note;
+struct safetensors_part;
+
+/* A file being put together. After memory runs out calls do nothing, so that the caller need not
+ * look until safetensors_image. It stays where it was begun: it points into itself. */
+struct safetensors_writer {
+    struct arena arena;
+    struct safetensors_note *notes, **notes_end;
+    struct safetensors_part *parts, **parts_end;
+    size_t notes_n, parts_n;
+    bool failed;
+};
+
+/* Released by safetensors_end. */
+void safetensors_begin(struct safetensors_writer *w);
+void safetensors_end(struct safetensors_writer *w);
+
+/* Add a text to the metadata; both are copied. `key` is neither "check" nor begins with "xxh3.":
+ * these are the checksums'. */
+void safetensors_meta(struct safetensors_writer *w, const char *key, const char *value);
+
+/* Add a tensor after those before it. Name and shape are copied; `data`, shape_count floats, is
+ * borrowed until the last safetensors_image and may be NULL when the shape holds none. */
+void safetensors_tensor(struct safetensors_writer *w, const char *name, const struct shape *shape,
+                        const float *data);
+
+/* The whole file as it shall lie on disk. `out` is written over, and released by buf_release.
+ *
+ * ERR_INPUT  a name or key that occurs twice or is not UTF-8, a tensor called "__metadata__", a
+ *            dimension above 2^31 - 1, a header above 16 MiB
+ * ERR_NOMEM  here or in a call before */
+int safetensors_image(const struct safetensors_writer *w, struct buf *out, struct err *err);
+
+/* ---- reading ---- */
+
+struct safetensors_item {
+    const char *name;
+    struct shape shape;
+    size_t count;      /* of floats; 0 when some dimension is */
+    const float *data; /* never NULL */
+    size_t offset;     /* in bytes, from the start of the file's data */
+};
+
+/* What a file held. Nothing points into the bytes it was read from; everything is valid until
+ * safetensors_release. */
+struct safetensors {
+    struct arena arena;
+    size_t n;
+    const struct safetensors_item *item; /* n, in the order of their data in the file */
+    const struct safetensors_item **by_name;
+    size_t notes_n;
+    const struct safetensors_note *notes; /* by key */
+};
+
+/* Read a file from untrusted bytes.
+ *
+ * file              its name, for messages alone
+ * bytes, len        the file, borrowed until return; at any alignment
+ * demand_checksums  refuse a file without the checksums drawn above, and one that does not match
+ *                   them; else they are not looked at
+ * out               written only on success; released by safetensors_release
+ *
+ * Memory is bounded before it is taken: by the file's length for the data, and for the header by
+ * 16 MiB and 2^18 JSON values.
+ *
+ * ERR_INPUT        anything that the format does not allow, named with tensor or place; a
+ *                  checksum missing or wrong
+ * ERR_UNSUPPORTED  a tensor of another type than F32, or of more than 8 dimensions
+ * ERR_NOMEM */
+int safetensors_parse(const char *file, const uint8_t *bytes, size_t len, bool demand_checksums,
+                      struct safetensors *out, struct err *err);
+void safetensors_release(struct safetensors *st);
+
+/* The tensor's floats, or NULL when there is no such tensor. `shape`, when not NULL, is written
+ * only when there is. */
+const float *safetensors_find(const struct safetensors *st, const char *name, struct shape *shape);
+
+/* The text, or NULL when the metadata has no such key. */
+const char *safetensors_meta_get(const struct safetensors *st, const char *key);
+
+#endif

@@ -1,0 +1,233 @@
+#include "base/fault.h"
+#include "model/safetensors.h"
+#include "model/safetensors_format.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "floats are copied as they lie");
+
+struct safetensors_part {
+    const char *name;
+    struct shape shape;
+    size_t bytes;
+    const float *data;
+    struct safetensors_part *next;
+};
+
+void safetensors_begin(struct safetensors_writer *w)
+{
+    *w = (struct safetensors_writer){0};
+    arena_init(&w->arena);
+    w->notes_end = &w->notes;
+    w->parts_end = &w->parts;
+}
+
+void safetensors_end(struct safetensors_writer *w)
+{
+    arena_release(&w->arena);
+    *w = (struct safetensors_writer){0};
+}
+
+void safetensors_meta(struct safetensors_writer *w, const char *key, const char *value)
+{
+    PL_ASSERT(strcmp(key, SAFETENSORS_CHECK) != 0);
+    PL_ASSERT(strncmp(key, SAFETENSORS_XXH3, strlen(SAFETENSORS_XXH3)) != 0);
+    struct safetensors_note *note = arena_new(&w->arena, struct safetensors_note);
+    const char *key_copy = arena_strdup(&w->arena, key);
+    const char *value_copy = arena_strdup(&w->arena, value);
+    if (w->failed || !note || !key_copy || !value_copy) {
+        w->failed = true;
+        return;
+    }
+    *note = (struct safetensors_note){.key = key_copy, .value = value_copy};
+    *w->notes_end = note;
+    w->notes_end = &note->next;
+    w->notes_n++;
+}
+
+void safetensors_tensor(struct safetensors_writer *w, const char *name, const struct shape *shape,
+                        const float *data)
+{
+    PL_ASSERT(shape->n <= SHAPE_DIMS_MAX);
+    struct safetensors_part *part = arena_new(&w->arena, struct safetensors_part);
+    const char *copy = arena_strdup(&w->arena, name);
+    if (w->failed || !part || !copy) {
+        w->failed = true;
+        return;
+    }
+    size_t bytes = shape_count(shape) * sizeof(float);
+    PL_ASSERT(bytes ? data != NULL : safetensors_shape_empty(shape));
+    *part = (struct safetensors_part){copy, *shape, bytes, data, NULL};
+    *w->parts_end = part;
+    w->parts_end = &part->next;
+    w->parts_n++;
+}
+
+static int text_compare(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Sort the texts; the first that occurs twice, or NULL. */
+static const char *find_twice(const char **text, size_t n)
+{
+    qsort(text, n, sizeof *text, text_compare);
+    for (size_t i = 1; i < n; i++)
+        if (strcmp(text[i - 1], text[i]) == 0)
+            return text[i];
+    return NULL;
+}
+
+static int check_twice(const struct safetensors_writer *w, struct err *err)
+{
+    const char **text = calloc(w->notes_n + w->parts_n + 1, sizeof *text);
+    if (!text)
+        return err_set(err, ERR_NOMEM, "safetensors: out of memory");
+    size_t n = 0;
+    for (const struct safetensors_note *note = w->notes; note; note = note->next)
+        text[n++] = note->key;
+    const char *key = find_twice(text, n);
+    n = 0;
+    for (const struct safetensors_part *part = w->parts; part; part = part->next)
+        text[n++] = part->name;
+    const char *name = find_twice(text, n);
+    free(text);
+    if (key)
+        return err_set(err, ERR_INPUT, "metadata %.200s: given twice", key);
+    if (name)
+        return err_set(err, ERR_INPUT, "tensor %.200s: given twice", name);
+    return OK;
+}
+
+static int check_part(const struct safetensors_part *part, struct err *err)
+{
+    if (!safetensors_utf8(part->name, strlen(part->name)))
+        return err_set(err, ERR_INPUT, "tensor %.200s: its name is not UTF-8", part->name);
+    if (strcmp(part->name, SAFETENSORS_METADATA) == 0)
+        return err_set(err, ERR_INPUT, "tensor %s: the format keeps this name", part->name);
+    for (size_t i = 0; i < part->shape.n; i++)
+        if (part->shape.dim[i] > SAFETENSORS_DIM_MAX)
+            return err_set(err, ERR_INPUT, "tensor %.200s: dimension %zu is %zu, above %d",
+                           part->name, i, part->shape.dim[i], SAFETENSORS_DIM_MAX);
+    return OK;
+}
+
+static int check(const struct safetensors_writer *w, struct err *err)
+{
+    if (w->failed)
+        return err_set(err, ERR_NOMEM, "safetensors: out of memory");
+    for (const struct safetensors_note *note = w->notes; note; note = note->next)
+        if (!safetensors_utf8(note->key, strlen(note->key)) ||
+            !safetensors_utf8(note->value, strlen(note->value)))
+            return err_set(err, ERR_INPUT, "metadata %.200s: not UTF-8", note->key);
+    for (const struct safetensors_part *part = w->parts; part; part = part->next) {
+        int status = check_part(part, err);
+        if (status)
+            return status;
+    }
+    return check_twice(w, err);
+}
+
+/* The text as it stands between a JSON string's quotes. */
+static void put_escaped(struct buf *header, const char *text)
+{
+    for (; *text; text++) {
+        uint8_t c = (uint8_t)*text;
+        if (c < 0x20) {
+            buf_printf(header, "\\u%04x", c);
+        } else {
+            if (c == '"' || c == '\\')
+                buf_put_u8(header, '\\');
+            buf_put_u8(header, c);
+        }
+    }
+}
+
+static void put_note(struct buf *header, const char *prefix, const char *key, const char *value)
+{
+    buf_printf(header, ",\"%s", prefix);
+    put_escaped(header, key);
+    buf_printf(header, "\":\"");
+    put_escaped(header, value);
+    buf_printf(header, "\"");
+}
+
+static void put_part(struct buf *header, const struct safetensors_part *part, size_t begin)
+{
+    buf_printf(header, ",\"");
+    put_escaped(header, part->name);
+    buf_printf(header, "\":{\"dtype\":\"F32\",\"shape\":[");
+    for (size_t i = 0; i < part->shape.n; i++)
+        buf_printf(header, "%s%zu", i ? "," : "", part->shape.dim[i]);
+    buf_printf(header, "],\"data_offsets\":[%zu,%zu]}", begin, begin + part->bytes);
+}
+
+static void put_header(struct buf *header, const struct safetensors_writer *w)
+{
+    static const char zeros[] = "0000000000000000";
+    char digits[SAFETENSORS_DIGITS + 1];
+    buf_printf(header, "%s%s\"", SAFETENSORS_LEAD, zeros);
+    for (const struct safetensors_note *note = w->notes; note; note = note->next)
+        put_note(header, "", note->key, note->value);
+    for (const struct safetensors_part *part = w->parts; part; part = part->next) {
+        safetensors_digits(part->bytes ? (const void *)part->data : "", part->bytes, digits);
+        put_note(header, SAFETENSORS_XXH3, part->name, digits);
+    }
+    buf_printf(header, "}");
+    size_t begin = 0;
+    for (const struct safetensors_part *part = w->parts; part; part = part->next) {
+        put_part(header, part, begin);
+        begin += part->bytes;
+    }
+    buf_printf(header, "}");
+    while (!header->failed && (SAFETENSORS_LENGTH_BYTES + header->len) % SAFETENSORS_ALIGN != 0)
+        buf_put_u8(header, ' ');
+    if (header->failed)
+        return;
+    safetensors_digits(header->data, header->len, digits);
+    memcpy(header->data + strlen(SAFETENSORS_LEAD), digits, SAFETENSORS_DIGITS);
+}
+
+int safetensors_image(const struct safetensors_writer *w, struct buf *out, struct err *err)
+{
+    int status = check(w, err);
+    if (status)
+        return status;
+    struct buf header = {0};
+    uint8_t *image = NULL;
+    put_header(&header, w);
+    if (header.failed) {
+        status = err_set(err, ERR_NOMEM, "safetensors: out of memory");
+        goto release_header;
+    }
+    if (header.len > SAFETENSORS_HEADER_MAX) {
+        status = err_set(err, ERR_INPUT, "safetensors: a header of %zu bytes, above %d", header.len,
+                         SAFETENSORS_HEADER_MAX);
+        goto release_header;
+    }
+    /* The parts lie in memory, so that the sum of their bytes cannot overflow; one that is given
+     * many times over may. */
+    size_t len = SAFETENSORS_LENGTH_BYTES + header.len;
+    bool overflow = false;
+    for (const struct safetensors_part *part = w->parts; part; part = part->next)
+        overflow |= __builtin_add_overflow(len, part->bytes, &len);
+    image = overflow ? NULL : malloc(len);
+    if (!image) {
+        status = err_set(err, ERR_NOMEM, "safetensors: no memory for the file's image");
+        goto release_header;
+    }
+    bytes_put_le64(image, header.len);
+    uint8_t *at = image + SAFETENSORS_LENGTH_BYTES;
+    memcpy(at, header.data, header.len);
+    at += header.len;
+    for (const struct safetensors_part *part = w->parts; part; part = part->next) {
+        if (part->bytes)
+            memcpy(at, part->data, part->bytes);
+        at += part->bytes;
+    }
+    *out = (struct buf){.data = image, .len = len, .cap = len};
+release_header:
+    buf_release(&header);
+    return status;
+}

@@ -1,0 +1,50 @@
+/* Checkpoints (D11): what a run needs to go on, as safetensors, data only.
+ *
+ * Tensors are joint/SEGMENT, s/SEGMENT and, where all workers have it in common or there is but
+ * one, the optimizer's state by its own name (momentum/SEGMENT). The metadata holds the course, the
+ * book of records, seed and driver's incarnation. Every byte is under a checksum. */
+#ifndef PL_TRAIN_CHECKPOINT_H
+#define PL_TRAIN_CHECKPOINT_H
+
+#include "optim/optim.h"
+#include "strategy/strategy.h"
+#include "train/rundir.h"
+
+/* A model laid out as it travels: x, then s, then each vector of optimizer state. */
+struct model_layout {
+    const struct segments *x, *s;
+    const struct optim_ops *optim;
+    bool has_state; /* the optimizer's vectors follow */
+};
+
+/* Floats of x and s, and with the optimizer's state. */
+size_t model_floats(const struct model_layout *layout, bool with_state);
+
+/* What stands beside the vectors. */
+struct checkpoint_note {
+    struct course course;
+    uint64_t used, missed; /* records */
+    uint64_t seed, job_hash, data_hash;
+    size_t records;       /* of the training set */
+    uint32_t incarnation; /* of the driver that wrote it */
+};
+
+/* Write checkpoint/NNNNNNNN.safetensors of the run directory (N: the exchange), and remove all but
+ * the newest `keep`. *bytes: its size. ERR_IO (nothing changed), ERR_NOMEM */
+int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note,
+                    const struct model_layout *layout, const float *model, uint32_t keep,
+                    uint64_t *bytes, struct err *err);
+
+/* Write the model alone to `name` in the run directory. ERR_IO, ERR_NOMEM */
+int checkpoint_save_model(const struct rundir *dir, const char *name,
+                          const struct checkpoint_note *note, const struct model_layout *layout,
+                          const float *model, struct err *err);
+
+/* Load the newest valid checkpoint into `model`, which has room for everything; layout->has_state
+ * comes out as what the file holds. Damaged files are passed over with a line in the log.
+ * ERR_NOT_FOUND  there is none that is valid, with the reason why the newest is not
+ * ERR_INPUT      it is of another net; ERR_NOMEM */
+int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
+                    float *model, struct checkpoint_note *note, struct err *err);
+
+#endif

@@ -1,0 +1,66 @@
+/* The driver's node, as its files share it: driver_open.c sets it up and meets the workers,
+ * driver.c is its main task. */
+#ifndef PL_TRAIN_DRIVER_H
+#define PL_TRAIN_DRIVER_H
+
+#include "group/server.h"
+#include "train/greeting.h"
+#include "train/keeper.h"
+#include "train/ledger.h"
+#include "train/progress.h"
+#include "train/train.h"
+
+struct driver {
+    struct world *world;
+    const struct train_host *host;
+    const struct train_options *options;
+    const Paceline__Job *job;
+    const struct strategy_ops *strategy;
+    struct arena arena;
+    struct corpus own_corpus;
+    struct workspace *own_ws;
+    const struct corpus *corpus;
+    struct workspace *ws;
+    struct events events;
+    struct ledger ledger;
+    struct progress_meter meter;
+    struct group group;
+    struct server server;
+    struct hello own; /* what a worker's hello must agree with */
+    struct buf welcome;
+    struct optim optim; /* for its layout; the driver takes no step */
+    struct model_layout layout;
+    struct vec x, s;                /* what the run starts from */
+    struct checkpoint_note resumed; /* where; course.exchanges 0: at the beginning */
+    float *start_model;             /* of a resumed run, for the workers */
+    bool start_has_state;
+    struct keeper keeper;
+    struct leader leader;
+    struct publisher to_keeper; /* the leader's */
+    struct publisher to_worker; /* the giver's */
+    uint64_t evaluate_every;
+    atomic_bool checkpoint_due; /* for the leader */
+    double next_checkpoint;     /* seconds */
+    struct task *leader_task, *giver_task;
+    _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
+    bool stop_sent;
+    bool kept; /* the keeper has taken the final model */
+    struct members done;
+    uint32_t asked; /* for its model, at the end; WORLD_ANY: nobody yet */
+    struct err *err;
+};
+
+/* Load job, net, data and, to go on, the newest checkpoint; start the group and ask for workers.
+ * d->err has the message. */
+int driver_open(struct driver *d);
+
+/* The first view has formed: start the keeper and the strategy's part. */
+int driver_start(struct driver *d, const struct view *view);
+
+/* Why the run is to end before its time; the first reason stands. From any task. */
+void driver_want_stop(struct driver *d, const char *reason);
+
+/* A control message to a node; `bytes` may be NULL. ERR_FULL, ERR_PEER, ERR_NOMEM */
+int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const struct buf *bytes);
+
+#endif

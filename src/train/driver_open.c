@@ -1,0 +1,364 @@
+#include "job/text.h"
+#include "tensor/kernels.h"
+#include "train/driver.h"
+#include "wire/catalogue.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy)
+{
+    return !strategy->driver || job->workers == 1;
+}
+
+/* ---- what the group's server asks of us, on its task ---- */
+
+static void on_arrived(void *user, uint32_t node)
+{
+    struct driver *d = user;
+    driver_send(d, node, WIRE_WELCOME, &d->welcome);
+}
+
+static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, char *address,
+                    struct err *err)
+{
+    struct driver *d = user;
+    struct cut in = {bytes, len, false};
+    struct hello hello;
+    (void)node;
+    if (hello_read(&in, &hello) != OK)
+        return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
+    int rc = hello_check(&hello, &d->own, err);
+    if (rc == OK)
+        memcpy(address, hello.address, sizeof hello.address);
+    return rc;
+}
+
+static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
+{
+    struct driver *d = user;
+    enum log_level level = what[0] == 'j' ? LOG_INFO : LOG_WARN;
+    log_write(d->host->log, level, "worker %u: %s (view %u)", node, what, view);
+    cJSON *event = events_new(&d->events, "member");
+    cJSON_AddNumberToObject(event, "node", node);
+    cJSON_AddStringToObject(event, "what", what);
+    cJSON_AddNumberToObject(event, "view", view);
+    events_emit(&d->events, event);
+}
+
+/* ---- the job's net, data and vectors ---- */
+
+static int open_data(struct driver *d)
+{
+    kernels_set_threads((int)d->job->threads);
+    d->corpus = d->host->corpus;
+    d->ws = d->host->ws;
+    int rc = OK;
+    if (!d->corpus) {
+        rc = corpus_open(d->job, &d->own_corpus, d->err);
+        d->corpus = &d->own_corpus;
+    }
+    if (rc == OK && !d->ws) {
+        rc = workspace_create(d->job, d->corpus, d->host->log, &d->own_ws, d->err);
+        d->ws = d->own_ws;
+    }
+    return rc;
+}
+
+static int open_model(struct driver *d)
+{
+    const struct segments *x = net_segments(d->ws->train);
+    const struct segments *s = net_state_segments(d->ws->train);
+    int rc = optim_init(&d->optim, d->job->solver, 0, &d->arena, d->err);
+    if (rc != OK)
+        return rc;
+    d->layout = (struct model_layout){x, s, d->optim.ops, false};
+    if (vec_init(&d->x, &d->arena, x->total) != OK || vec_init(&d->s, &d->arena, s->total) != OK)
+        return err_set(d->err, ERR_NOMEM, "out of memory for %zu parameters", x->total);
+    net_init(d->ws->train, d->job->seed, &d->x, &d->s);
+    d->own = (struct hello){
+        .version = WIRE_VERSION,
+        .job_hash = job_hash(d->job),
+        .data_hash = d->corpus->hash,
+        .segments_hash = segments_hash(x),
+    };
+    return OK;
+}
+
+/* Take the newest checkpoint of the run directory as the start. */
+static int resume(struct driver *d)
+{
+    struct checkpoint_note *note = &d->resumed;
+    d->start_model = arena_array(&d->arena, model_floats(&d->layout, true), float);
+    if (!d->start_model)
+        return err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
+    int rc =
+        checkpoint_load(d->options->dir, d->host->log, &d->layout, d->start_model, note, d->err);
+    if (rc != OK)
+        return rc;
+    if (note->data_hash != d->corpus->hash)
+        return err_set(d->err, ERR_INPUT,
+                       "%s: the checkpoint is of other data (%016" PRIx64 ", the job's is "
+                       "%016" PRIx64 ")",
+                       d->options->dir->path, note->data_hash, d->corpus->hash);
+    d->start_has_state = d->layout.has_state;
+    vec_import(&d->x, vec_all(&d->x), d->start_model);
+    vec_import(&d->s, vec_all(&d->s), d->start_model + d->x.n);
+    log_info(d->host->log, "goes on after exchange %" PRIu64 " at epoch %.2f: model%s",
+             note->course.exchanges,
+             (double)note->course.place / (double)d->corpus->set[SET_TRAIN].count,
+             d->start_has_state ? " and optimizer state" : "; optimizers start afresh");
+    return OK;
+}
+
+static int write_welcome(struct driver *d)
+{
+    struct buf text = {0};
+    text_write(&d->job->base, &text);
+    buf_put_u8(&text, 0);
+    if (!text.failed) {
+        struct welcome welcome = {
+            .job = (char *)text.data,
+            .busy_hosts = d->host->timing.silence_max > WORLD_SECOND,
+            .resumes = d->start_model != NULL,
+        };
+        welcome_encode(&welcome, &d->welcome);
+    }
+    bool failed = text.failed || d->welcome.failed;
+    buf_release(&text);
+    return failed ? err_set(d->err, ERR_NOMEM, "job: out of memory") : OK;
+}
+
+/* ---- the start of the run ---- */
+
+static void emit_start(struct driver *d)
+{
+    char job[20], data[20];
+    snprintf(job, sizeof job, "%016" PRIx64, d->own.job_hash);
+    snprintf(data, sizeof data, "%016" PRIx64, d->own.data_hash);
+    cJSON *event = events_new(&d->events, "start");
+    cJSON_AddStringToObject(event, "job", d->job->name);
+    cJSON_AddStringToObject(event, "job_hash", job);
+    cJSON_AddStringToObject(event, "data_hash", data);
+    cJSON_AddNumberToObject(event, "protocol", WIRE_VERSION);
+    cJSON_AddStringToObject(event, "strategy", d->strategy->name);
+    cJSON_AddStringToObject(event, "kernels", d->ws->kernels->name);
+    cJSON_AddStringToObject(event, "isa", kernels_isa());
+    cJSON_AddNumberToObject(event, "nodes", d->job->workers);
+    cJSON_AddNumberToObject(event, "parameters", (double)d->x.n);
+    if (d->start_model)
+        cJSON_AddNumberToObject(event, "resumed_after", (double)d->resumed.course.exchanges);
+    events_emit(&d->events, event);
+}
+
+/* In a resumed run: the model to start from, for whoever asks. */
+static int giver_main(void *arg)
+{
+    struct driver *d = arg;
+    size_t n = d->x.n, at = n + d->s.n;
+    struct vec x = {d->start_model, n}, s = {d->start_model + n, d->s.n};
+    struct vec state[OPTIM_STATE_MAX];
+    for (size_t i = 0; i < d->optim.ops->states; i++)
+        state[i] = (struct vec){d->start_model + at + i * n, n};
+    struct model_source source = {&x, &s, state, d->start_has_state ? d->optim.ops->states : 0};
+    for (;;) {
+        const struct wait_for asked = {.kind = WAIT_MESSAGE,
+                                       .from = WORLD_ANY,
+                                       .tag = wire_tag(WIRE_WANT_MODEL, 0, 0, 0),
+                                       .mask = WIRE_KIND_MASK};
+        struct wake wake;
+        int rc = world_wait(d->world, &asked, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+        d->to_worker.to = wake.msg->from;
+        message_unref(wake.msg);
+        publisher_start(&d->to_worker, &d->resumed.course, 0, &source);
+        rc = publisher_finish(&d->to_worker, WORLD_FOREVER);
+        if (rc != OK && rc != ERR_PEER)
+            return rc;
+    }
+}
+
+static int start_giver(struct driver *d)
+{
+    int rc = publisher_init(&d->to_worker, d->world, WORLD_ANY, model_floats(&d->layout, true),
+                            &d->arena);
+    return rc == OK ? world_spawn(d->world, "giver", giver_main, d, &d->giver_task) : rc;
+}
+
+static int start_group(struct driver *d)
+{
+    const struct roster_options roster = {
+        .workers = d->job->workers,
+        .incarnation = d->resumed.incarnation + 1,
+        .driver_takes_part = d->strategy->driver != NULL,
+        .silence_max = d->host->timing.silence_max,
+        .stall_max = d->host->timing.stall_max,
+    };
+    const struct server_hooks hooks = {
+        .arrived = on_arrived, .admit = on_hello, .member = on_member, .user = d};
+    group_init(&d->group, d->world, d->host->log, &d->host->timing);
+    int rc = d->start_model ? start_giver(d) : OK;
+    if (rc == OK)
+        rc = server_start(&d->server, &d->group, &roster, &hooks);
+    if (rc == OK)
+        rc = world_want_nodes(d->world, d->job->workers);
+    return rc == OK ? OK
+                    : err_set(d->err, rc, "%u workers cannot be had: %s", d->job->workers,
+                              status_text(rc));
+}
+
+static void open_book(struct driver *d)
+{
+    events_init(&d->events, d->world);
+    d->ledger = (struct ledger){
+        .events = &d->events,
+        .log = d->host->log,
+        .strategy = d->strategy->name,
+        .used = d->resumed.used,
+        .missed = d->resumed.missed,
+    };
+    d->ledger.last.n = d->resumed.course.exchanges;
+    d->ledger.last.course = d->resumed.course;
+    d->meter.place = d->resumed.course.place;
+}
+
+int driver_open(struct driver *d)
+{
+    int rc = strategy_find(d->job, &d->strategy, d->err);
+    if (rc == OK)
+        rc = open_data(d);
+    if (rc == OK)
+        rc = open_model(d);
+    if (rc == OK && d->options->resume)
+        rc = resume(d);
+    if (rc == OK)
+        rc = write_welcome(d);
+    if (rc != OK)
+        return rc;
+    open_book(d);
+    emit_start(d);
+    return start_group(d);
+}
+
+/* ---- the keeper, and the strategy's part ---- */
+
+static void on_error_reached(void *user)
+{
+    driver_want_stop(user, "error");
+}
+
+static int start_keeper(struct driver *d)
+{
+    struct keeper *k = &d->keeper;
+    k->world = d->world;
+    k->log = d->host->log;
+    k->events = &d->events;
+    k->dir = d->options->dir;
+    k->keep = d->job->checkpoint->keep;
+    k->layout = d->layout;
+    k->reached = on_error_reached;
+    k->user = d;
+    k->note = (struct checkpoint_note){
+        .seed = d->job->seed,
+        .job_hash = d->own.job_hash,
+        .data_hash = d->own.data_hash,
+        .records = d->corpus->set[SET_TRAIN].count,
+        .incarnation = d->resumed.incarnation + 1,
+    };
+    atomic_store(&k->missed, d->resumed.missed);
+    objectives_init(&k->objectives, d->world, d->job, d->corpus, d->ws, &d->events,
+                    d->host->step_seconds);
+    int rc = keeper_init(k, &d->arena);
+    return rc == OK ? keeper_start(k) : rc;
+}
+
+static int on_leader_committed(struct leader *l, const struct exchange *e)
+{
+    struct driver *d = l->train;
+    bool last = strategy_done(l->job, &l->course, l->records);
+    uint32_t use = l->course.exchanges % d->evaluate_every == 0 ? MODEL_EVALUATE : 0;
+    if (atomic_load(&d->checkpoint_due))
+        use |= MODEL_CHECKPOINT;
+    struct model_source model = {&l->x, &l->s, NULL, 0};
+    if (use && !last && !train_workers_speak(d->job, d->strategy) &&
+        publisher_start(&d->to_keeper, &l->course, use, &model) && use & MODEL_CHECKPOINT)
+        atomic_store(&d->checkpoint_due, false);
+    return exchange_tally(e)->stop_votes > 0 ? ERR_STOP : OK;
+}
+
+static int hand_over_final(struct driver *d)
+{
+    struct leader *l = &d->leader;
+    struct model_source model = {&l->x, &l->s, NULL, 0};
+    if (train_workers_speak(d->job, d->strategy))
+        return OK;
+    int rc = publisher_finish(&d->to_keeper, WORLD_FOREVER);
+    if (rc == OK)
+        publisher_start(&d->to_keeper, &l->course, MODEL_FINAL, &model);
+    return rc == OK ? publisher_finish(&d->to_keeper, WORLD_FOREVER) : rc;
+}
+
+/* The loop has ended; members of a new view may still lack the last result, until the run is over
+ * and this task is cancelled. */
+static int settle(struct leader *l)
+{
+    for (;;) {
+        uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
+        int rc = exchange_settle(l->lane);
+        struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        struct wake wake;
+        if (rc == OK)
+            rc = world_wait(l->world, &change, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc == ERR_CANCELLED ? OK : rc;
+    }
+}
+
+static int leader_main(void *arg)
+{
+    struct driver *d = arg;
+    int rc = d->strategy->driver(&d->leader);
+    if (rc == OK)
+        rc = hand_over_final(d);
+    if (rc == OK)
+        return settle(&d->leader);
+    /* No final model will come: the keeper, and with it the run, end now. */
+    world_cancel(d->world, d->keeper.task);
+    return rc;
+}
+
+static int start_leader(struct driver *d, const struct view *view)
+{
+    d->leader = (struct leader){
+        .world = d->world,
+        .group = &d->group,
+        .job = d->job,
+        .arena = &d->arena,
+        .records = d->corpus->set[SET_TRAIN].count,
+        .course = d->resumed.course,
+        .committed = on_leader_committed,
+        .train = d,
+    };
+    for (size_t i = 0; i < view->count; i++)
+        members_add(&d->leader.course.who, view->node[i]);
+    if (vec_init(&d->leader.x, &d->arena, d->x.n) != OK ||
+        vec_init(&d->leader.s, &d->arena, d->s.n) != OK ||
+        publisher_init(&d->to_keeper, d->world, WORLD_DRIVER, d->x.n + d->s.n, &d->arena) != OK)
+        return ERR_NOMEM;
+    vec_copy(&d->leader.x, &d->x, vec_all(&d->x));
+    vec_copy(&d->leader.s, &d->s, vec_all(&d->s));
+    return world_spawn(d->world, "leader", leader_main, d, &d->leader_task);
+}
+
+int driver_start(struct driver *d, const struct view *view)
+{
+    d->evaluate_every = objectives_every(d->job, d->corpus->set[SET_TRAIN].count,
+                                         d->strategy->round(d->job) * view->count);
+    world_end_task(d->world, &d->giver_task); /* all have what they start from */
+    int rc = start_keeper(d);
+    if (rc == OK && d->strategy->driver)
+        rc = start_leader(d, view);
+    return rc == OK ? OK : err_set(d->err, rc, "the run cannot start: %s", status_text(rc));
+}

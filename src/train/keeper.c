@@ -1,0 +1,117 @@
+#include "train/keeper.h"
+
+#include "tensor/kernels.h"
+
+int keeper_init(struct keeper *k, struct arena *arena)
+{
+    k->room = model_floats(&k->layout, true);
+    k->landing = arena_array(arena, k->room, float);
+    atomic_store(&k->last_error, -1.0);
+    if (!k->landing || vec_init(&k->x, arena, k->layout.x->total) != OK ||
+        vec_init(&k->s, arena, k->layout.s->total) != OK)
+        return ERR_NOMEM;
+    return OK;
+}
+
+static struct checkpoint_note note_at(const struct keeper *k, const struct course *course)
+{
+    struct checkpoint_note note = k->note;
+    note.course = *course;
+    note.missed = atomic_load(&k->missed);
+    note.used = course->place - note.missed;
+    return note;
+}
+
+static void tell_checkpoint(const struct keeper *k, uint64_t n, uint64_t bytes, int64_t start)
+{
+    cJSON *event = events_new(k->events, "checkpoint");
+    cJSON_AddNumberToObject(event, "n", (double)n);
+    cJSON_AddNumberToObject(event, "bytes", (double)bytes);
+    cJSON_AddNumberToObject(event, "seconds", world_seconds(world_now(k->world) - start));
+    events_emit(k->events, event);
+}
+
+/* A checkpoint that cannot be written does not end the run; the next may succeed. */
+static int keep_checkpoint(struct keeper *k, const struct model_note *model)
+{
+    struct checkpoint_note note = note_at(k, &model->course);
+    struct model_layout layout = k->layout;
+    struct err err;
+    uint64_t bytes;
+    int64_t start = world_now(k->world);
+    layout.has_state = model->has_state;
+    int rc = checkpoint_save(k->dir, &note, &layout, k->landing, k->keep, &bytes, &err);
+    if (rc == OK)
+        tell_checkpoint(k, model->course.exchanges, bytes, start);
+    else
+        log_error(k->log, "no checkpoint: %s", err.text);
+    return rc;
+}
+
+static int keep_model(struct keeper *k, const char *name, const struct course *course)
+{
+    struct checkpoint_note note = note_at(k, course);
+    struct err err;
+    int rc = checkpoint_save_model(k->dir, name, &note, &k->layout, k->landing, &err);
+    if (rc != OK)
+        log_error(k->log, "no %s: %s", name, err.text);
+    return rc;
+}
+
+static int judge(struct keeper *k, const struct model_note *model)
+{
+    struct objectives *o = &k->objectives;
+    if (model->use & MODEL_FINAL && o->evaluated > 0 &&
+        k->judged.exchanges == model->course.exchanges)
+        return OK; /* it has just been seen */
+    vec_import(&k->x, vec_all(&k->x), k->landing);
+    vec_import(&k->s, vec_all(&k->s), k->landing + k->x.n);
+    k->judged = model->course;
+    int rc = objectives_evaluate(o, &k->x, &k->s, model->course.place, model->course.steps);
+    enum corpus_set set = o->corpus->set[SET_VALIDATION].count ? SET_VALIDATION : SET_TEST;
+    atomic_store(&k->last_error, o->last[set].error);
+    if (rc == ERR_STOP)
+        k->reached(k->user);
+    if ((rc == OK || rc == ERR_STOP) && o->best && k->dir)
+        keep_model(k, "best.safetensors", &model->course);
+    return rc == ERR_STOP ? OK : rc;
+}
+
+/* What can be lost is written before what can be computed again. */
+static int take(struct keeper *k, const struct model_note *model)
+{
+    bool final = model->use & MODEL_FINAL;
+    int rc = OK;
+    if (k->dir && model->use & (MODEL_CHECKPOINT | MODEL_FINAL)) {
+        rc = keep_checkpoint(k, model);
+        if (rc == OK && final)
+            rc = keep_model(k, "final.safetensors", &model->course);
+    }
+    if (model->use & (MODEL_EVALUATE | MODEL_FINAL)) {
+        int judged = judge(k, model);
+        if (judged != OK)
+            return judged;
+    }
+    return final ? rc : OK;
+}
+
+static int keeper_main(void *arg)
+{
+    struct keeper *k = arg;
+    kernels_set_threads((int)k->objectives.job->threads);
+    for (;;) {
+        struct model_note model;
+        int rc = model_receive(k->world, k->landing, k->room, &model, WORLD_FOREVER);
+        if (rc == ERR_PEER)
+            continue; /* its sender died on the way; another will send */
+        if (rc == OK)
+            rc = take(k, &model);
+        if (rc != OK || model.use & MODEL_FINAL)
+            return rc;
+    }
+}
+
+int keeper_start(struct keeper *k)
+{
+    return world_spawn(k->world, "keeper", keeper_main, k, &k->task);
+}

@@ -1,0 +1,37 @@
+/* The keeper: who takes the copies of the joint model that come as messages, evaluates them, and
+ * keeps them on disk. A task of the driver's, beside training. */
+#ifndef PL_TRAIN_KEEPER_H
+#define PL_TRAIN_KEEPER_H
+
+#include "train/checkpoint.h"
+#include "train/model.h"
+#include "train/objectives.h"
+
+struct keeper {
+    struct world *world;
+    const struct logger *log;
+    const struct events *events;
+    const struct rundir *dir; /* NULL: nothing is kept on disk */
+    uint32_t keep;            /* checkpoints */
+    struct objectives objectives;
+    struct model_layout layout;
+    float *landing; /* where models come in; `room` floats */
+    size_t room;
+    struct vec x, s;
+    struct checkpoint_note note; /* what does not change, and missed records so far */
+    _Atomic uint64_t missed;     /* told by the main task */
+    struct course judged;        /* where the model last evaluated stood */
+    _Atomic double last_error;   /* of the set that counts; < 0: none yet */
+    void (*reached)(void *user); /* an error that the job stops at has been reached */
+    void *user;
+    struct task *task;
+};
+
+/* Memory for models of the layout from the arena. The caller has filled in world, log, events, dir,
+ * keep, objectives, layout, note, reached and user. ERR_NOMEM */
+int keeper_init(struct keeper *k, struct arena *arena);
+
+/* Start the task; it ends after the model that is marked final. ERR_NOMEM */
+int keeper_start(struct keeper *k);
+
+#endif
