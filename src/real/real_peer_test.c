@@ -4,7 +4,7 @@
 
 #include <stdatomic.h>
 
-/* The story that a test's node plays is told in two places; this is what they share. */
+/* A story's bare peer, for the node to play with. */
 static struct {
     struct world *world;
     int fd;
@@ -182,14 +182,13 @@ static int reset_node(struct world *w)
     CHECK(suite_peer_is(w, other.number, true) == OK);
     CHECK(world_post_recv(w, &recv) == OK);
     CHECK(kit_put_frame(other.fd, &(struct frame){1000, FRAME_DATA, CLASS_BULK, 1, 5}, x, 500));
-    CHECK(world_sleep(w, suite_until(w, KIT_MOMENT)) == OK);
-    CHECK(recv.status == RECV_PENDING);
+    struct wait_for done = {.kind = WAIT_RECV, .recv = &recv};
+    struct wake wake;
+    CHECK(world_wait(w, &done, 1, suite_until(w, KIT_MOMENT), &wake) == ERR_TIMEOUT);
     struct linger at_once = {.l_onoff = 1};
     CHECK(setsockopt(other.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
     close(other.fd);
     other.fd = -1;
-    struct wait_for done = {.kind = WAIT_RECV, .recv = &recv};
-    struct wake wake;
     CHECK(world_wait(w, &done, 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
     CHECK(recv.status == ERR_PEER);
     CHECK(suite_peer_is(w, other.number, false) == OK);
@@ -199,7 +198,6 @@ static int reset_node(struct world *w)
 static void test_reset_in_mid_message(void **state)
 {
     (void)state;
-    memset(&other, 0, sizeof other);
     begin_story();
     kit_check(other.world, reset_node);
     end_story();
