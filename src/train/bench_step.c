@@ -91,9 +91,9 @@ int bench_step_run(int64_t (*now)(void), const Paceline__Job *job, const struct 
 {
     struct bench b = {0};
     arena_init(&b.arena);
+    kernels_set_threads((int)job->threads); /* before planning: ops are planned for so many */
     int rc = open_bench(&b, job, log, steps, err);
     if (rc == OK) {
-        kernels_set_threads((int)job->threads);
         double peak = measure_peak(now);
         rc = time_steps(&b, now, steps, err);
         if (rc == OK)
