@@ -12,7 +12,7 @@ static bool superseded(const struct coll *c)
 
 static int64_t deadline_of(const struct coll *c)
 {
-    return world_now(c->group->world) + c->group->timing.exchange;
+    return c->patient ? WORLD_FOREVER : world_now(c->group->world) + c->group->timing.piece;
 }
 
 /* Wait for `what`, or for the end of the view. OK: what[0] holds. */

@@ -30,6 +30,7 @@ struct coll {
     uint64_t n;               /* exchange number */
     size_t chunk_floats;      /* pieces that a vector travels in */
     struct coll_waits *waits; /* NULL: not counted */
+    bool patient; /* others may still be computing: only the end of the view ends a wait */
 };
 
 /* Send `len` bytes to a rank. Waits only for credit.

@@ -1,7 +1,7 @@
 #include "group/group.h"
 
 #include "base/fault.h"
-#include "wire/catalogue.h"
+#include "wire/post.h"
 
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ struct group_timing group_timing_lan(void)
         .heartbeat = WORLD_SECOND / 4,
         .silence_max = WORLD_SECOND,
         .stall_max = 30 * WORLD_SECOND,
-        .exchange = 600 * WORLD_SECOND,
+        .piece = 600 * WORLD_SECOND,
     };
 }
 
@@ -59,7 +59,7 @@ static int follow_peers(struct group *group, const struct view *old, const struc
 int group_set_view(struct group *group, const struct view *view)
 {
     const struct view *old = group_view(group);
-    if (old && view->number <= old->number)
+    if (old && (view->number <= old->number || view->incarnation < old->incarnation))
         return OK;
     struct view_node *node = malloc(sizeof *node);
     if (!node)
@@ -73,6 +73,8 @@ int group_set_view(struct group *group, const struct view *view)
         return OK;
     }
     int rc = follow_peers(group, old, &node->view);
+    if (!old)
+        atomic_store(&group->first, &node->view);
     /* The new view first, then the abort: whoever is woken by it finds the view that did it. */
     atomic_store(&group->view, &node->view);
     world_abort(group->world, view->number);
@@ -83,6 +85,11 @@ int group_set_view(struct group *group, const struct view *view)
 const struct view *group_view(const struct group *group)
 {
     return atomic_load(&group->view);
+}
+
+const struct view *group_first_view(const struct group *group)
+{
+    return atomic_load(&group->first);
 }
 
 int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
@@ -115,44 +122,63 @@ static int take_view(struct group *group, const struct message *m)
     return rc;
 }
 
-static struct wait_for from_driver(enum wire_kind kind)
-{
-    return (struct wait_for){
-        .kind = WAIT_MESSAGE,
-        .from = WORLD_DRIVER,
-        .tag = wire_tag(kind, 0, 0, 0),
-        .mask = WIRE_KIND_MASK,
-    };
-}
-
 static void ask_for_model(struct group *group)
 {
     atomic_store(&group->want_model, true);
     group_changed(group);
 }
 
-/* A worker's ear: what the driver says about the group. */
+/* A connection broke. The driver's own: the group is lost. Another member's: the driver cannot see
+ * it, and must know, or the two would wait for each other for ever. */
+static int lose_peer(struct group *group, uint32_t peer)
+{
+    const struct view *view = group_view(group);
+    if (peer == WORLD_DRIVER)
+        return ERR_DRIVER;
+    if (!view || view_rank(view, peer) < 0)
+        return OK;
+    uint8_t node[4];
+    bytes_put_le32(node, peer);
+    int rc = wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_LOST, 0, 0, 0), node, sizeof node);
+    return rc == ERR_PEER ? ERR_DRIVER : rc;
+}
+
+static void say_refused(const struct group *group, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    char why[ERR_TEXT_MAX];
+    cut_text(&in, why, sizeof why);
+    log_error(group->log, "the driver refuses this worker: %s", why);
+}
+
+static int hear(struct group *group, const struct wake *wake)
+{
+    switch (wake->which) {
+    case 0: return take_view(group, wake->msg);
+    case 1: atomic_store(&group->stop, true); return OK;
+    case 2: ask_for_model(group); return OK;
+    case 3: atomic_store(&group->bye, true); return ERR_END;
+    case 4: say_refused(group, wake->msg); return ERR_DRIVER;
+    default: return wake->up ? OK : lose_peer(group, wake->peer);
+    }
+}
+
+/* A worker's ear: what the driver says about the group, and who is lost. */
 static int listen_task(void *arg)
 {
     struct group *group = arg;
     const struct wait_for set[] = {
-        from_driver(WIRE_VIEW), from_driver(WIRE_STOP), from_driver(WIRE_WANT_MODEL),
-        from_driver(WIRE_BYE),  {.kind = WAIT_PEER},
+        wire_from(WORLD_DRIVER, WIRE_VIEW),       wire_from(WORLD_DRIVER, WIRE_STOP),
+        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL), wire_from(WORLD_DRIVER, WIRE_BYE),
+        wire_from(WORLD_DRIVER, WIRE_REFUSED),    {.kind = WAIT_PEER},
     };
     for (;;) {
         struct wake wake;
-        int rc = world_wait(group->world, set, 5, WORLD_FOREVER, &wake);
+        int rc = world_wait(group->world, set, 6, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
-        if (wake.which == 0)
-            rc = take_view(group, wake.msg);
-        else if (wake.which == 1)
-            atomic_store(&group->stop, true);
-        else if (wake.which == 2)
-            ask_for_model(group);
-        else if (wake.which == 3 || (wake.peer == WORLD_DRIVER && !wake.up))
-            rc = ERR_DRIVER;
-        if (wake.which < 4)
+        rc = hear(group, &wake);
+        if (wake.which < 5)
             message_unref(wake.msg);
         if (rc != OK) {
             group_end(group);
@@ -167,13 +193,11 @@ static int heart_task(void *arg)
     struct group *group = arg;
     int64_t next = world_now(group->world);
     for (;;) {
-        struct message *m = message_new(wire_tag(WIRE_HEARTBEAT, 0, 0, 0), 0, 9);
-        if (m) {
-            bytes_put_le64(m->data, atomic_load(&group->progress));
-            ((uint8_t *)m->data)[8] = atomic_load(&group->busy);
-            if (world_send(group->world, WORLD_DRIVER, m, CLASS_CONTROL) == ERR_FULL)
-                message_unref(m); /* the driver has enough of them to read */
-        }
+        uint8_t beat[9];
+        bytes_put_le64(beat, atomic_load(&group->progress));
+        beat[8] = atomic_load(&group->busy);
+        /* One that cannot be sent is a silence, and heard as such. */
+        wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_HEARTBEAT, 0, 0, 0), beat, sizeof beat);
         next += group->timing.heartbeat;
         int rc = world_sleep(group->world, next);
         if (rc != OK)

@@ -15,7 +15,7 @@ struct group_timing {
     int64_t heartbeat;   /* ns between two */
     int64_t silence_max; /* roster_options */
     int64_t stall_max;
-    int64_t exchange; /* longest a member waits for one message of an exchange */
+    int64_t piece; /* longest a member waits for the next piece once an exchange flows */
 };
 
 /* Hosts of one LAN: 250 ms / 1 s. Hosts that are busy or shared: 1 s / 5 s. */
@@ -26,12 +26,14 @@ struct group {
     struct world *world;
     const struct logger *log;
     struct group_timing timing;
-    _Atomic(const struct view *) view; /* NULL before the first */
-    _Atomic uint64_t progress;         /* steps taken, put into heartbeats */
-    atomic_bool busy;                  /* computing: progress is due */
-    atomic_bool stop;                  /* the driver asks to end: vote so in the next exchange */
-    atomic_bool want_model;            /* the driver asks for a copy of the model */
-    atomic_bool over;                  /* the run is over, or the driver is gone */
+    _Atomic(const struct view *) view;  /* NULL before the first */
+    _Atomic(const struct view *) first; /* what all members' courses begin with */
+    _Atomic uint64_t progress;          /* steps taken, put into heartbeats */
+    atomic_bool busy;                   /* computing: progress is due */
+    atomic_bool stop;                   /* the driver asks to end: vote so in the next exchange */
+    atomic_bool want_model;             /* the driver asks for a copy of the model */
+    atomic_bool bye;                    /* it is over because the run is */
+    atomic_bool over;                   /* the run is over, or the driver is gone */
     struct task *listener, *heart;
     struct view_node *views; /* all views of the run, owned */
 };
@@ -51,6 +53,9 @@ int group_set_view(struct group *group, const struct view *view);
 
 /* The current view, or NULL. Valid until group_release. */
 const struct view *group_view(const struct group *group);
+
+/* The run's first view, or NULL: every member starts from it, however late it looks. */
+const struct view *group_first_view(const struct group *group);
 
 /* Wait until there is a view newer than `number`. ERR_TIMEOUT, ERR_CANCELLED, ERR_DRIVER */
 int group_wait_view(struct group *group, uint32_t number, int64_t deadline);

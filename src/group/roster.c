@@ -119,9 +119,25 @@ static void heartbeat(struct roster *roster, const struct roster_event *event)
     if (!m || !m->in)
         return;
     m->heard = event->now;
-    if (!event->busy || event->progress != m->progress)
-        m->moved = event->now;
+    if (event->busy && event->progress == m->progress)
+        return;
+    int64_t gap = event->now - m->moved;
+    if (event->busy && m->progress > 0 && gap > m->longest)
+        m->longest = gap;
+    m->moved = event->now;
     m->progress = event->progress;
+}
+
+/* Two members cannot hear each other, though the driver hears both: one of them will have to go. */
+static void lost(struct roster *roster, const struct roster_event *event)
+{
+    struct roster_member *m = find(roster, event->node);
+    const struct roster_member *other = find(roster, event->other);
+    if (!m || !m->in || !other || !other->in)
+        return;
+    m->link_lost = true;
+    m->other = event->other;
+    m->lost_at = event->now;
 }
 
 /* All who take part have reported: if anyone completed the highest number, it counts. */
@@ -171,17 +187,43 @@ static void lane_at(struct roster *roster, const struct roster_event *event,
     }
 }
 
-static void tick(struct roster *roster, int64_t now, struct roster_orders *out)
+/* How long a member may be busy without progress. */
+static int64_t patience(const struct roster *roster, const struct roster_member *m)
 {
-    const struct roster_options *o = &roster->options;
+    int64_t limit = roster->options.stall_max;
+    if (m->progress <= 1)
+        return 20 * limit;
+    return 8 * m->longest > limit ? 8 * m->longest : limit;
+}
+
+/* A broken link outlasts the time in which a death would have been heard of: the higher number
+ * leaves. */
+static void tick_link(struct roster *roster, struct roster_member *m, int64_t now,
+                      struct roster_orders *out)
+{
+    struct roster_member *other = find(roster, m->other);
+    if (!m->link_lost || now - m->lost_at <= roster->options.silence_max)
+        return;
+    m->link_lost = false;
+    if (other->in)
+        lose(roster, other->node > m->node ? other : m, "cut", out);
+}
+
+static void tick(struct roster *roster, const struct roster_event *event, struct roster_orders *out)
+{
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
         if (!m->in)
             continue;
-        if (now - m->heard > o->silence_max)
+        /* While the driver stood still it heard nobody: that is nobody's silence. */
+        m->heard += event->pause;
+        m->moved += event->pause;
+        if (event->now - m->heard > roster->options.silence_max)
             lose(roster, m, "cut", out);
-        else if (now - m->moved > o->stall_max)
+        else if (event->now - m->moved > patience(roster, m))
             lose(roster, m, "hung", out);
+        else
+            tick_link(roster, m, event->now, out);
     }
 }
 
@@ -201,6 +243,7 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
         break;
     case ROSTER_HEARTBEAT: heartbeat(roster, event); break;
     case ROSTER_LANE_AT: lane_at(roster, event, out); break;
-    case ROSTER_TICK: tick(roster, event->now, out); break;
+    case ROSTER_LOST: lost(roster, event); break;
+    case ROSTER_TICK: tick(roster, event, out); break;
     }
 }

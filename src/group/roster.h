@@ -20,6 +20,7 @@ enum roster_event_kind {
     ROSTER_PEER_DOWN, /* its connection is gone */
     ROSTER_HEARTBEAT, /* node is alive; progress, busy */
     ROSTER_LANE_AT,   /* node reports `completed` of `lane` in `view` */
+    ROSTER_LOST,      /* node has lost its link to `other` */
     ROSTER_TICK,      /* time has passed */
 };
 
@@ -30,6 +31,8 @@ struct roster_event {
     const char *address; /* JOIN; borrowed */
     uint64_t progress;   /* HEARTBEAT: steps taken */
     bool busy;           /* HEARTBEAT: computing, so progress is due */
+    uint32_t other;      /* LOST */
+    int64_t pause;       /* TICK: how long the driver itself stood still, ns */
     uint32_t view, lane; /* LANE_AT */
     uint64_t completed;  /* LANE_AT */
 };
@@ -71,7 +74,8 @@ struct roster_options {
     uint32_t incarnation;
     bool driver_takes_part; /* in every lane, as its root */
     int64_t silence_max;    /* ns without a heartbeat: dead */
-    int64_t stall_max;      /* ns busy without progress: hung */
+    int64_t stall_max;      /* ns busy without progress, and 8 times its longest step: hung; a first
+                               step may take 20 times stall_max */
 };
 
 struct roster_member {
@@ -80,6 +84,10 @@ struct roster_member {
     char address[NODE_ADDRESS_MAX];
     int64_t heard, moved; /* last heartbeat; last progress */
     uint64_t progress;
+    int64_t longest; /* ns between two progresses, while busy */
+    bool link_lost;  /* to `other`, at `lost_at` */
+    uint32_t other;
+    int64_t lost_at;
 };
 
 struct roster_lane {

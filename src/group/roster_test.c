@@ -249,7 +249,7 @@ static void beat_for(struct story *s, uint32_t node, int64_t until, bool busy, u
 {
     for (uint64_t i = 0; s->now < until; i++) {
         s->now += 250 * MS;
-        assert_string_equal(beats(s, node, steps ? i / steps : 0, busy), "");
+        assert_string_equal(beats(s, node, 10 + (steps ? i / steps : 0), busy), "");
         assert_string_equal(ticks(s, s->now), "");
     }
 }
@@ -258,9 +258,9 @@ static void who_is_busy_and_makes_no_progress_hangs(void **state)
 {
     struct story *s = *state;
     form(s, 1, true);
-    beat_for(s, 0, STALL, true, 0);
+    beat_for(s, 0, STALL + 250 * MS, true, 0); /* its tenth step begins at the first beat */
     s->now += 250 * MS;
-    assert_string_equal(beats(s, 0, 0, true), "");
+    assert_string_equal(beats(s, 0, 10, true), "");
     assert_string_equal(ticks(s, s->now), "hung 0; drop 0; view 2:");
 }
 
@@ -280,8 +280,77 @@ static void who_waits_for_others_need_not_progress(void **state)
     /* Busy from now on: the time for a step counts from here. */
     beat_for(s, 0, 4 * STALL, true, 0);
     s->now += 250 * MS;
-    beats(s, 0, 0, true);
+    beats(s, 0, 10, true);
     assert_string_equal(ticks(s, s->now), "hung 0; drop 0; view 2:");
+}
+
+/* Memory is touched and code is compiled in it: a first step may take long. */
+static void a_first_step_is_given_time(void **state)
+{
+    struct story *s = *state;
+    form(s, 1, true);
+    for (int i = 0; i < 20 * (int)(STALL / (250 * MS)); i++) {
+        s->now += 250 * MS;
+        beats(s, 0, 1, true);
+        assert_string_equal(ticks(s, s->now), "");
+    }
+    s->now += 500 * MS;
+    beats(s, 0, 1, true);
+    assert_string_equal(ticks(s, s->now), "hung 0; drop 0; view 2:");
+}
+
+/* Whose steps take a minute each hangs after eight minutes, not after half a one. */
+static void a_member_sets_its_own_measure(void **state)
+{
+    struct story *s = *state;
+    form(s, 1, true);
+    beat_for(s, 0, 600 * 1000 * MS, true, 119); /* a step in 29.75 s */
+    uint64_t at = 10 + (uint64_t)(s->now / (250 * MS) - 1) / 119;
+    int64_t until = s->now + 7 * 29750 * MS;
+    while (s->now < until) {
+        s->now += 250 * MS;
+        assert_string_equal(beats(s, 0, at, true), "");
+        assert_string_equal(ticks(s, s->now), "");
+    }
+    s->now += 2 * 29750 * MS;
+    beats(s, 0, at, true);
+    assert_string_equal(ticks(s, s->now), "hung 0; drop 0; view 2:");
+}
+
+static const char *pauses(struct story *s, int64_t now, int64_t pause)
+{
+    s->now = now;
+    return step(s, (struct roster_event){.kind = ROSTER_TICK, .node = UINT32_MAX, .pause = pause});
+}
+
+static void the_drivers_own_sleep_is_nobodys_silence(void **state)
+{
+    struct story *s = *state;
+    form(s, 2, true);
+    assert_string_equal(pauses(s, 10 * SILENCE, 10 * SILENCE), "");
+    assert_string_equal(ticks(s, 11 * SILENCE + 1),
+                        "cut 0; drop 0; view 3:; cut 1; drop 1; view 3:");
+}
+
+static const char *loses(struct story *s, uint32_t node, uint32_t other)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_LOST, .node = node, .other = other});
+}
+
+static void two_who_cannot_hear_each_other_part(void **state)
+{
+    struct story *s = *state;
+    form(s, 3, false);
+    assert_string_equal(loses(s, 2, 1), "");
+    assert_string_equal(loses(s, 1, 2), "");
+    for (int i = 0; i < 4; i++) {
+        s->now += SILENCE / 4;
+        for (uint32_t node = 0; node < 3; node++)
+            beats(s, node, 1, false);
+        assert_string_equal(ticks(s, s->now), "");
+    }
+    assert_string_equal(ticks(s, s->now + 1), "cut 2; drop 2; view 2: 0 1");
+    assert_string_equal(ticks(s, s->now + 2), ""); /* whom 1 could not hear has gone */
 }
 
 /* ---- lanes ---- */
@@ -594,6 +663,10 @@ int main(void)
         cmocka_unit_test(who_is_busy_and_makes_no_progress_hangs),
         cmocka_unit_test(slow_progress_is_progress),
         cmocka_unit_test(who_waits_for_others_need_not_progress),
+        cmocka_unit_test(a_first_step_is_given_time),
+        cmocka_unit_test(a_member_sets_its_own_measure),
+        cmocka_unit_test(the_drivers_own_sleep_is_nobodys_silence),
+        cmocka_unit_test(two_who_cannot_hear_each_other_part),
         cmocka_unit_test(nobody_is_ahead),
         cmocka_unit_test(one_is_ahead),
         cmocka_unit_test(several_are_ahead_and_the_lowest_holds),

@@ -1,28 +1,8 @@
 #include "group/server.h"
 
-#include "wire/catalogue.h"
+#include "wire/post.h"
 
-#include <string.h>
-
-enum { TICKS_PER_SILENCE = 8 };
-
-static int send_bytes(struct server *s, uint32_t node, enum wire_kind kind, uint32_t lane,
-                      const struct buf *bytes)
-{
-    if (bytes->failed)
-        return ERR_NOMEM;
-    struct message *m = message_new(wire_tag(kind, lane, 0, 0), 0, bytes->len);
-    if (!m)
-        return ERR_NOMEM;
-    memcpy(m->data, bytes->data, bytes->len);
-    int rc = world_send(s->group->world, node, m, CLASS_CONTROL);
-    if (rc ==
-        ERR_FULL) { /* it has not read eight megabytes of control: it hangs, and will be cut */
-        message_unref(m);
-        rc = ERR_PEER;
-    }
-    return rc;
-}
+enum { TICKS_PER_SILENCE = 16 };
 
 /* To every member; who cannot be reached is about to be lost by another event. */
 static int send_view(struct server *s)
@@ -32,7 +12,7 @@ static int send_view(struct server *s)
     struct buf bytes = {0};
     view_encode(view, &bytes);
     for (size_t i = 0; rc == OK && i < view->count; i++) {
-        int sent = send_bytes(s, view->node[i], WIRE_VIEW, 0, &bytes);
+        int sent = wire_post_buf(s->group->world, view->node[i], WIRE_VIEW, 0, &bytes);
         rc = sent == ERR_NOMEM ? sent : OK;
     }
     buf_release(&bytes);
@@ -46,11 +26,11 @@ static int send_lane_go(struct server *s, const struct lane_go *go)
     lane_go_encode(go, &bytes);
     int rc = OK;
     for (size_t i = 0; rc == OK && i < view->count; i++) {
-        int sent = send_bytes(s, view->node[i], WIRE_LANE_GO, go->lane, &bytes);
+        int sent = wire_post_buf(s->group->world, view->node[i], WIRE_LANE_GO, go->lane, &bytes);
         rc = sent == ERR_NOMEM ? sent : OK;
     }
     if (rc == OK && s->roster.options.driver_takes_part)
-        rc = send_bytes(s, WORLD_DRIVER, WIRE_LANE_GO, go->lane, &bytes);
+        rc = wire_post_buf(s->group->world, WORLD_DRIVER, WIRE_LANE_GO, go->lane, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -79,11 +59,19 @@ static int step(struct server *s, struct roster_event *event)
     return carry_out(s);
 }
 
+static int admit(struct server *s, const struct message *m, char *address, struct err *err)
+{
+    if (s->roster.view.number > 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the group is complete, and a run under way cannot be joined yet");
+    return s->hooks.admit(s->hooks.user, m->from, m->data, m->len, address, err);
+}
+
 static int take_hello(struct server *s, const struct message *m)
 {
     char address[NODE_ADDRESS_MAX] = "";
     struct err err = {0};
-    int rc = s->hooks.admit(s->hooks.user, m->from, m->data, m->len, address, &err);
+    int rc = admit(s, m, address, &err);
     if (rc == OK) {
         struct roster_event join = {.kind = ROSTER_JOIN, .node = m->from, .address = address};
         return step(s, &join);
@@ -91,7 +79,7 @@ static int take_hello(struct server *s, const struct message *m)
     log_warn(s->group->log, "worker %u is refused: %s", m->from, err.text);
     struct buf why = {0};
     buf_put_text(&why, err.text);
-    rc = send_bytes(s, m->from, WIRE_REFUSED, 0, &why);
+    rc = wire_post_buf(s->group->world, m->from, WIRE_REFUSED, 0, &why);
     buf_release(&why);
     return rc == ERR_PEER ? OK : rc;
 }
@@ -115,31 +103,42 @@ static int take_lane_at(struct server *s, const struct message *m)
     return cut_done(&in) ? step(s, &event) : OK;
 }
 
-static struct wait_for from_any(enum wire_kind kind)
+static int take_lost(struct server *s, const struct message *m)
 {
-    return (struct wait_for){
-        .kind = WAIT_MESSAGE,
-        .from = WORLD_ANY,
-        .tag = wire_tag(kind, 0, 0, 0),
-        .mask = WIRE_KIND_MASK,
-    };
+    struct cut in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_LOST, .node = m->from};
+    event.other = cut_u32(&in);
+    return cut_done(&in) ? step(s, &event) : OK;
 }
 
-static int serve(struct server *s, int woken, const struct wake *wake)
+static int take_peer(struct server *s, const struct wake *wake)
 {
-    if (woken == ERR_TIMEOUT)
-        return step(s, &(struct roster_event){.kind = ROSTER_TICK, .node = WORLD_ANY});
+    if (!wake->up)
+        return step(s, &(struct roster_event){.kind = ROSTER_PEER_DOWN, .node = wake->peer});
+    s->hooks.arrived(s->hooks.user, wake->peer);
+    return OK;
+}
+
+static int serve(struct server *s, const struct wake *wake)
+{
     switch (wake->which) {
     case 0: return take_hello(s, wake->msg);
     case 1: return take_heartbeat(s, wake->msg);
     case 2: return take_lane_at(s, wake->msg);
-    default:
-        if (wake->up) {
-            s->hooks.arrived(s->hooks.user, wake->peer);
-            return OK;
-        }
-        return step(s, &(struct roster_event){.kind = ROSTER_PEER_DOWN, .node = wake->peer});
+    case 3: return take_lost(s, wake->msg);
+    default: return take_peer(s, wake);
     }
+}
+
+/* A tick that comes a period late was the driver's own sleep, not anybody's silence. */
+static int serve_tick(struct server *s, int64_t *tick, int64_t period)
+{
+    int64_t now = world_now(s->group->world), late = now - *tick;
+    if (late < 0)
+        return OK;
+    *tick = now + period;
+    return step(s, &(struct roster_event){
+                       .kind = ROSTER_TICK, .node = WORLD_ANY, .pause = late > period ? late : 0});
 }
 
 static int serve_task(void *arg)
@@ -147,23 +146,24 @@ static int serve_task(void *arg)
     struct server *s = arg;
     struct world *world = s->group->world;
     const struct wait_for set[] = {
-        from_any(WIRE_HELLO),
-        from_any(WIRE_HEARTBEAT),
-        from_any(WIRE_LANE_AT),
+        wire_from(WORLD_ANY, WIRE_HELLO),
+        wire_from(WORLD_ANY, WIRE_HEARTBEAT),
+        wire_from(WORLD_ANY, WIRE_LANE_AT),
+        wire_from(WORLD_ANY, WIRE_LOST),
         {.kind = WAIT_PEER},
     };
     int64_t period = s->group->timing.silence_max / TICKS_PER_SILENCE;
     int64_t tick = world_now(world) + period;
     for (;;) {
-        struct wake wake = {.which = -1};
-        int rc = world_wait(world, set, 4, tick, &wake);
+        struct wake wake;
+        int rc = world_wait(world, set, 5, tick, &wake);
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
-        if (rc == ERR_TIMEOUT)
-            tick = world_now(world) + period;
-        int done = serve(s, rc, &wake);
-        if (rc == OK && wake.which < 3)
+        int done = rc == OK ? serve(s, &wake) : OK;
+        if (rc == OK && wake.which < 4)
             message_unref(wake.msg);
+        if (done == OK)
+            done = serve_tick(s, &tick, period);
         if (done != OK) {
             log_error(s->group->log, "the group cannot go on: %s", status_text(done));
             return done;

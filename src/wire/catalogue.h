@@ -22,6 +22,7 @@
     X(REFUSED, "refused")       /* driver → worker: why you cannot join */                     \
     X(VIEW, "view")             /* driver → members: a new membership */                       \
     X(HEARTBEAT, "heartbeat")   /* member → driver: alive, and how far */                      \
+    X(LOST, "lost")             /* member → driver: my link to another member broke */         \
     X(LANE_AT, "lane_at")       /* member → driver: the last exchange I completed in a lane */ \
     X(LANE_GO, "lane_go")       /* driver → members: what to adopt or redo */                  \
     X(COMMITTED, "committed")   /* member → driver: an exchange, and what it cost me */        \

@@ -11,6 +11,7 @@
 #include "group/server.h"
 #include "job/cluster.h"
 #include "sim/sim.h"
+#include "tensor/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ struct trial {
     const char *cluster; /* links, delays and faults */
     uint32_t kill_node;
     uint64_t kill_send, seed;
+    enum sim_backend backend;
     struct members victims; /* who may be lost; nobody else may */
     bool stale;             /* a decision of the view before lies about when a new one comes */
     double pace;            /* seconds that the shortest work before an exchange takes */
@@ -270,6 +272,7 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
 static int leader_main(void *arg)
 {
     struct driver *d = arg;
+    kernels_set_threads(1);
     int rc = open_lane(d->trial, &d->lane, &d->group, &d->arena);
     if (rc == OK)
         rc = exchange_all(d->trial, &d->lane);
@@ -358,6 +361,7 @@ static int driver_main(struct trial *t, struct world *w)
 
 static int node_main(void *arg, struct world *w)
 {
+    kernels_set_threads(1); /* of the thread that carries the task */
     return w->self == WORLD_DRIVER ? driver_main(arg, w) : worker_main(arg, w);
 }
 
@@ -398,6 +402,7 @@ static void run_trial(struct trial *t)
         .cluster = cluster,
         .workers = t->workers,
         .seed = t->seed,
+        .backend = t->backend,
         .node_main = node_main,
         .arg = t,
         .kind_of = kind_of,
