@@ -20,9 +20,30 @@ target_link_libraries(paceline_core
   PUBLIC paceline_flags paceline_schemas PkgConfig::CJSON
   PRIVATE PkgConfig::XXHASH ZLIB::ZLIB ${DNNL_LIBRARY} OpenMP::OpenMP_C m)
 
-# The probe of the machine's peak writes no weight: there alone products and sums may be fused.
+# The probe of the machine's peak writes no weight: there alone products and sums may be fused. What
+# chooses among its clones runs before the thread sanitizer is there.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/peak.c PROPERTIES
-  COMPILE_OPTIONS -ffp-contract=fast)
+  COMPILE_OPTIONS "-ffp-contract=fast;-fno-sanitize=thread")
+
+# The loops over vectors once more for each wider instruction set; vec_kernels.c knows which one the
+# processor has. They may differ in width alone: none of them fuses, so all give the same bits.
+set(vec_loops ${PROJECT_SOURCE_DIR}/src/tensor/vec_loops.c)
+function(vec_loops_for isa text)
+  add_library(vec_loops_${isa} OBJECT ${vec_loops})
+  target_compile_definitions(vec_loops_${isa} PRIVATE
+    VEC_KERNELS=vec_kernels_${isa} VEC_KERNELS_ISA="${text}")
+  target_compile_options(vec_loops_${isa} PRIVATE ${ARGN})
+  target_link_libraries(vec_loops_${isa} PRIVATE paceline_flags)
+endfunction()
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  vec_loops_for(avx2 AVX2 -mavx2)
+  vec_loops_for(avx512 AVX-512 -mavx512f -mavx512vl -mprefer-vector-width=512)
+  target_sources(paceline_core PRIVATE
+    $<TARGET_OBJECTS:vec_loops_avx2> $<TARGET_OBJECTS:vec_loops_avx512>)
+  set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/vec_kernels.c PROPERTIES
+    COMPILE_DEFINITIONS VEC_KERNELS_X86)
+  set(fused_isa -mavx2 -mfma) # for a test, below
+endif()
 
 foreach(world real sim)
   folder_sources(${world} sources)
@@ -57,6 +78,17 @@ if(sources)
   target_link_libraries(paceline_cli PRIVATE paceline PkgConfig::CJSON)
 endif()
 
+# Each of the examples in C is a program of its name, and sees the public headers alone.
+file(GLOB examples CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/examples/*.c)
+foreach(example ${examples})
+  get_filename_component(name ${example} NAME_WE)
+  add_executable(${name} ${example})
+  target_compile_options(${name} PRIVATE
+    $<TARGET_PROPERTY:paceline_flags,INTERFACE_COMPILE_OPTIONS>)
+  target_link_options(${name} PRIVATE $<TARGET_PROPERTY:paceline_flags,INTERFACE_LINK_OPTIONS>)
+  target_link_libraries(${name} PRIVATE paceline)
+endforeach()
+
 if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   enable_testing()
   # Unit and conformance tests lie beside their file: foo_test.c is one program.
@@ -84,4 +116,21 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
     add_test(NAME ${folder}/${name} COMMAND ${target})
     set_tests_properties(${folder}/${name} PROPERTIES TIMEOUT 300 LABELS ${folder})
   endforeach()
+
+  # vec_isa_test sees that it can fail: the same loops, but fused, as a compiler does if left alone.
+  add_library(vec_loops_fused OBJECT ${vec_loops})
+  target_include_directories(vec_loops_fused PRIVATE src)
+  target_compile_definitions(vec_loops_fused PRIVATE
+    VEC_KERNELS=vec_kernels_fused VEC_KERNELS_ISA="fused")
+  target_compile_options(vec_loops_fused PRIVATE -O3 ${fused_isa} -ffp-contract=fast)
+  target_sources(tensor_vec_isa_test PRIVATE $<TARGET_OBJECTS:vec_loops_fused>)
+
+  # Commands and calls whose net breaks when told to: what becomes of a mistake of ours.
+  target_link_options(api_guard_test PRIVATE LINKER:--wrap=net_forward)
+  folder_sources(cli sources)
+  add_executable(paceline_breaks ${sources} test/process/breaks.c)
+  target_include_directories(paceline_breaks PRIVATE include)
+  target_link_libraries(paceline_breaks PRIVATE paceline paceline_core PkgConfig::CJSON)
+  target_link_options(paceline_breaks PRIVATE LINKER:--wrap=net_forward)
+  add_dependencies(process_bug_test paceline_breaks)
 endif()

@@ -106,6 +106,7 @@ struct layer {
     struct op *op;       /* released by net_free */
     size_t buffer_bytes; /* of activations that are no blob */
     double products;     /* multiply-adds of the forward matrix product */
+    unsigned reorders;   /* of activations between layouts, in a step */
     bool runs_backward;
 };
 

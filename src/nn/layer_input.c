@@ -9,6 +9,7 @@
 struct layer_input {
     struct layer layer;
     float *own; /* room for a batch that needs another layout, or to be filled up */
+    bool same;  /* the layout of what comes in and of the top are the same memory */
 };
 
 static const char *const types[] = {"Data", "HDF5Data", "ImageData", "Input", "MemoryData", NULL};
@@ -80,6 +81,10 @@ static int setup_data(struct layer *layer, const struct setup *setup, struct err
                        shape_text(&shape, a, sizeof a));
     layer->top[0]->at = self->own;
     layer->buffer_bytes = layer->top[0]->count * sizeof(float);
+    /* One channel, or one pixel: both layouts are the same memory. */
+    self->same =
+        layout == LAYOUT_PLAIN || shape.dim[1] == 1 || shape_count_from(&shape, 1) == shape.dim[1];
+    layer->reorders = !self->same;
     return OK;
 }
 
@@ -131,14 +136,12 @@ static void forward_data(struct layer_input *self, const struct net_batch *batch
     struct blob *y = self->layer.top[0];
     size_t N = y->shape.dim[0], floats = y->count / N, n = batch->count * floats;
     PL_ASSERT(batch->data && finite(batch->data, n));
-    /* One channel, or one pixel: both layouts are the same memory. */
-    bool same = y->layout == LAYOUT_PLAIN || y->shape.dim[1] == 1 || floats == y->shape.dim[1];
-    if (same && batch->count == N) {
+    if (self->same && batch->count == N) {
         y->at = (float *)(uintptr_t)batch->data; /* read only from here on: is_borrowed */
         return;
     }
     y->at = self->own;
-    if (same) {
+    if (self->same) {
         memcpy(self->own, batch->data, n * sizeof(float));
     } else {
         struct shape shape = y->shape;

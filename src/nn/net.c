@@ -129,6 +129,14 @@ struct net_memory net_memory(const struct net *net)
     return net->memory;
 }
 
+unsigned net_reorders(const struct net *net)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < net->n_layers; i++)
+        sum += net->layer[i]->reorders;
+    return sum;
+}
+
 double net_flops(const struct net *net)
 {
     double sum = 0.0;

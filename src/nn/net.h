@@ -77,6 +77,9 @@ struct net_memory {
 };
 struct net_memory net_memory(const struct net *net);
 
+/* Times that activations change their layout in a step. */
+unsigned net_reorders(const struct net *net);
+
 /* Multiply-adds of a training step's matrix products (forward, and both backward products) × 2. */
 double net_flops(const struct net *net);
 

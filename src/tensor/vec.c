@@ -11,8 +11,6 @@
 /* Ranges shorter than this are done before other threads would have woken up. */
 enum { THREADS_LEN_MIN = 64 * 1024 };
 
-static const struct vec_kernels *const loops = &vec_kernels_base;
-
 static void check(const struct vec *v, struct range r)
 {
     PL_ASSERT(r.from <= v->n && r.len <= v->n - r.from);
@@ -98,7 +96,7 @@ void vec_import(struct vec *v, struct range r, const float *in)
 
 static void fill_part(const struct update *u, size_t from, size_t n)
 {
-    loops->fill(u->y + from, u->a, n);
+    vec_kernels_best()->fill(u->y + from, u->a, n);
 }
 
 void vec_fill(struct vec *y, struct range r, float value)
@@ -120,7 +118,7 @@ void vec_copy(struct vec *y, const struct vec *x, struct range r)
 
 static void scale_part(const struct update *u, size_t from, size_t n)
 {
-    loops->scale(u->y + from, u->a, n);
+    vec_kernels_best()->scale(u->y + from, u->a, n);
 }
 
 void vec_scale(struct vec *y, float a, struct range r)
@@ -131,7 +129,7 @@ void vec_scale(struct vec *y, float a, struct range r)
 
 static void axpy_part(const struct update *u, size_t from, size_t n)
 {
-    loops->axpy(u->y + from, u->a, u->x + from, n);
+    vec_kernels_best()->axpy(u->y + from, u->a, u->x + from, n);
 }
 
 void vec_axpy(struct vec *y, float a, const struct vec *x, struct range r)
@@ -142,7 +140,7 @@ void vec_axpy(struct vec *y, float a, const struct vec *x, struct range r)
 
 static void lerp_part(const struct update *u, size_t from, size_t n)
 {
-    loops->lerp(u->y + from, u->a, u->x + from, n);
+    vec_kernels_best()->lerp(u->y + from, u->a, u->x + from, n);
 }
 
 void vec_lerp(struct vec *y, float t, const struct vec *x, struct range r)
@@ -153,7 +151,7 @@ void vec_lerp(struct vec *y, float t, const struct vec *x, struct range r)
 
 static void penalise_part(const struct update *u, size_t from, size_t n)
 {
-    loops->penalise(u->y + from, u->a, u->x + from, n);
+    vec_kernels_best()->penalise(u->y + from, u->a, u->x + from, n);
 }
 
 void vec_penalise(struct vec *x, float alpha, const struct vec *joint, struct range r)
@@ -164,7 +162,8 @@ void vec_penalise(struct vec *x, float alpha, const struct vec *joint, struct ra
 
 static void extrapolate_part(const struct update *u, size_t from, size_t n)
 {
-    loops->extrapolate(u->y + from, u->v + from, u->x + from, u->p + from, u->a, u->b, n);
+    vec_kernels_best()->extrapolate(u->y + from, u->v + from, u->x + from, u->p + from, u->a, u->b,
+                                    n);
 }
 
 void vec_extrapolate(struct vec *out, struct vec *v, const struct vec *x, const struct vec *x_prev,
@@ -183,11 +182,11 @@ void vec_extrapolate(struct vec *out, struct vec *v, const struct vec *x, const 
 static void weighted_sum_part(const struct update *u, size_t from, size_t n)
 {
     if (u->count == 0)
-        loops->fill(u->y + from, 0, n);
+        vec_kernels_best()->fill(u->y + from, 0, n);
     else
-        loops->product(u->y + from, u->w[0], u->inputs[0]->at + from, n);
+        vec_kernels_best()->product(u->y + from, u->w[0], u->inputs[0]->at + from, n);
     for (size_t i = 1; i < u->count; i++)
-        loops->axpy(u->y + from, u->w[i], u->inputs[i]->at + from, n);
+        vec_kernels_best()->axpy(u->y + from, u->w[i], u->inputs[i]->at + from, n);
 }
 
 void vec_weighted_sum(struct vec *y, const float *w, const struct vec *const *x, size_t count,
@@ -228,7 +227,7 @@ static void sgd_part(const struct update *u, size_t from, size_t n)
             .momentum = u->how->momentum,
             .decay = u->how->decay * segment->decay_mult,
         };
-        loops->sgd(u->y + a, u->x + a, u->v + a, how, b - a);
+        vec_kernels_best()->sgd(u->y + a, u->x + a, u->v + a, how, b - a);
     }
 }
 
@@ -251,7 +250,7 @@ bool vec_finite(const struct vec *v, struct range r)
 #pragma omp parallel for schedule(static) reduction(&& : ok) if (r.len >= THREADS_LEN_MIN)
     for (size_t i = block_first(r); i < end; i++) {
         struct range part = block_part(r, i);
-        ok = ok && loops->finite(v->at + part.from, part.len);
+        ok = ok && vec_kernels_best()->finite(v->at + part.from, part.len);
     }
     return ok;
 }
@@ -268,7 +267,7 @@ double vec_dot(const struct vec *a, const struct vec *b, struct range r)
 #pragma omp parallel for schedule(static) if (r.len >= THREADS_LEN_MIN)
         for (size_t i = 0; i < count; i++) {
             struct range part = block_part(r, base + i);
-            sums[i] = loops->dot_block(a->at + part.from, b->at + part.from, part.len);
+            sums[i] = vec_kernels_best()->dot_block(a->at + part.from, b->at + part.from, part.len);
         }
         for (size_t i = 0; i < count; i++)
             total += sums[i];
@@ -284,5 +283,5 @@ uint64_t vec_hash(const struct vec *v, struct range r)
 
 void vec_host_add(float *y, const float *x, size_t n)
 {
-    loops->add(y, x, n);
+    vec_kernels_best()->add(y, x, n);
 }

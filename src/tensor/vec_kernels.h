@@ -2,8 +2,8 @@
  * compiled for. All tables give the same bits, since each element is computed on its own by IEEE
  * operations in the order written (dot_block fixes its order by lanes).
  *
- * vec_loops.c is the only source. It is compiled once today; compile it again with other -m flags,
- * -DVEC_KERNELS=NAME and -DVEC_KERNELS_ISA="TEXT", declare NAME here, and let vec.c choose.
+ * vec_loops.c is the only source: compiled plainly it is vec_kernels_base, and with -m flags,
+ * -DVEC_KERNELS=NAME and -DVEC_KERNELS_ISA="TEXT" one more table (cmake/layers.cmake lists them).
  *
  * n may be 0. What is written overlaps nothing else. No alignment is asked for. */
 #ifndef PL_TENSOR_VEC_KERNELS_H
@@ -34,5 +34,14 @@ struct vec_kernels {
 };
 
 extern const struct vec_kernels vec_kernels_base;
+
+/* The tables of this build, the narrowest first, vec_kernels_base at 0; NULL from the end on. */
+const struct vec_kernels *vec_kernels_at(size_t i);
+
+/* Has this processor, under this system, what table i (one that there is) was compiled for? */
+bool vec_kernels_runs(size_t i);
+
+/* The widest that runs here. Costs a few tests of a word: call it for a block, not an element. */
+const struct vec_kernels *vec_kernels_best(void);
 
 #endif
