@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536, CHUNK_KB_MAX = 65536 };
+enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536 };
+enum { CHUNK_KB_MAX = 4096 }; /* a piece is one message: world.h */
 
 /* Make the sub-messages that every reader of a finished job may rely on. */
 static int make_parts(Paceline__Job *job, struct err *err)
@@ -37,6 +38,8 @@ static int check_net(const Paceline__Job *job, struct err *err)
     const Paceline__Net *net = job->net;
     if (!net || !net->source_case)
         return err_set(err, ERR_INPUT, "net: is missing; give `net { zoo: \"lenet\" }` or a file");
+    if (net->source_case == PACELINE__NET__SOURCE_DEFINE)
+        return check_given("net.define.layer", net->define->n_layer > 0, err);
     if (net->source_case == PACELINE__NET__SOURCE_ZOO)
         return check_given("net.zoo", filled(net->zoo), err);
     return check_given("net.file", filled(net->file), err);
@@ -90,8 +93,9 @@ static int check_solver(const Caffe__SolverParameter *solver, struct err *err)
     return rc != OK ? rc : check_given("solver.type", filled(solver->type), err);
 }
 
-static int check_stop(const Paceline__Stop *stop, struct err *err)
+static int check_stop(const Paceline__Job *job, struct err *err)
 {
+    const Paceline__Stop *stop = job->stop;
     int rc = OK;
     if (stop->has_epochs)
         rc = check_positive("stop.epochs", stop->epochs, err);
@@ -103,6 +107,12 @@ static int check_stop(const Paceline__Stop *stop, struct err *err)
         rc = check_positive("stop.validation_error", stop->validation_error, err);
     if (rc == OK && stop->has_test_error)
         rc = check_positive("stop.test_error", stop->test_error, err);
+    if (rc == OK && stop->has_test_error && !job->test_data)
+        rc = err_set(err, ERR_INPUT, "stop.test_error: there is no test_data to measure it on");
+    if (rc == OK && stop->has_validation_error && job->validation == 0 && !job->test_data)
+        rc = err_set(err, ERR_INPUT,
+                     "stop.validation_error: neither validation nor test_data is there to measure "
+                     "it on");
     return rc;
 }
 
@@ -159,7 +169,7 @@ static int check_parts(const Paceline__Job *job, struct err *err)
         rc = check_not_negative("checkpoint.every_seconds", job->checkpoint->every_seconds, err);
     if (rc == OK)
         rc = check_range("checkpoint.keep", job->checkpoint->keep, 1, 1000, err);
-    return rc != OK ? rc : check_stop(job->stop, err);
+    return rc != OK ? rc : check_stop(job, err);
 }
 
 static void settle_stop(Paceline__Stop *stop)
@@ -169,6 +179,16 @@ static void settle_stop(Paceline__Stop *stop)
         return;
     stop->epochs = 1;
     stop->has_epochs = true;
+}
+
+/* Not in the net: what a field that is left out means there is each layer's own affair. */
+static int fill_defaults(Paceline__Job *job, struct err *err)
+{
+    Paceline__Net *net = job->net;
+    job->net = NULL;
+    bool filled_in = text_fill_defaults(&job->base);
+    job->net = net;
+    return filled_in ? OK : err_set(err, ERR_NOMEM, "job: out of memory");
 }
 
 int job_finish(Paceline__Job *job, struct err *err)
@@ -197,5 +217,5 @@ int job_finish(Paceline__Job *job, struct err *err)
     if (rc != OK)
         return rc;
     settle_stop(job->stop);
-    return text_fill_defaults(&job->base) ? OK : err_set(err, ERR_NOMEM, "job: out of memory");
+    return fill_defaults(job, err);
 }

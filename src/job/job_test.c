@@ -110,7 +110,7 @@ static void test_numbers_out_of_range(void **state)
     refuses(LEAST "strategy { sync { tau: 0 } }",
             "strategy.sync.tau: must be from 1 to 4294967295, is 0");
     refuses(LEAST "collective { chunk_kb: 0 }",
-            "collective.chunk_kb: must be from 1 to 65536, is 0");
+            "collective.chunk_kb: must be from 1 to 4096, is 0");
     refuses(LEAST "evaluate { every_exchanges: 0 }",
             "evaluate.every_exchanges: must be from 1 to 4294967295, is 0");
     refuses(LEAST "checkpoint { every_seconds: -1 }",

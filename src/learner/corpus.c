@@ -2,19 +2,67 @@
 
 #include "base/hash.h"
 
+#include <stdlib.h>
+
 const char *corpus_set_name(enum corpus_set set)
 {
     static const char *const names[SET_COUNT] = {"train", "validation", "test"};
     return names[set];
 }
 
-static int open_test(const Paceline__Job *job, struct corpus *corpus, struct err *err)
+/* Keep one part of a set that holds all records of its source. */
+static int keep_part(struct dataset *set, struct part part, struct err *err)
 {
-    int rc = source_open(job->test_data, &corpus->test_source, err);
+    uint64_t n = set->count;
+    if (part.index >= part.of)
+        return err_set(err, ERR_INPUT, "part %u of %u: they are counted from 0", part.index,
+                       part.of);
+    size_t from = (size_t)(n * part.index / part.of);
+    size_t to = (size_t)(n * ((uint64_t)part.index + 1) / part.of);
+    if (from == to)
+        return err_set(err, ERR_INPUT, "part %u of %u: holds none of %zu records", part.index,
+                       part.of, set->count);
+    if (to - from == set->count)
+        return OK;
+    set->choice = malloc((to - from) * sizeof *set->choice);
+    if (!set->choice)
+        return err_set(err, ERR_NOMEM, "part %u of %u: out of memory", part.index, part.of);
+    for (size_t i = from; i < to; i++)
+        set->choice[i - from] = (uint32_t)i;
+    set->count = to - from;
+    return OK;
+}
+
+int corpus_put(struct corpus *corpus, enum corpus_set which, const struct source *source,
+               const Paceline__Data *spec, struct part part, struct err *err)
+{
+    struct dataset set;
+    int rc = dataset_init(&set, source, spec, err);
+    if (rc != OK)
+        return rc;
+    rc = keep_part(&set, part, err);
     if (rc != OK) {
-        err_prefix(err, "test_data");
+        dataset_release(&set);
         return rc;
     }
+    dataset_release(&corpus->set[which]);
+    corpus->set[which] = set;
+    return OK;
+}
+
+static int open_set(struct corpus *corpus, enum corpus_set which, const char *field,
+                    const Paceline__Data *spec, struct source **source, struct err *err)
+{
+    int rc = source_open(spec, source, err);
+    if (rc != OK) {
+        err_prefix(err, "%s", field);
+        return rc;
+    }
+    return corpus_put(corpus, which, *source, spec, (struct part){0, 1}, err);
+}
+
+static int check_test(const struct corpus *corpus, struct err *err)
+{
     const struct source *train = corpus->train_source, *test = corpus->test_source;
     if (!shape_equal(&train->shape, &test->shape)) {
         char a[64], b[64];
@@ -26,23 +74,20 @@ static int open_test(const Paceline__Job *job, struct corpus *corpus, struct err
         return err_set(err, ERR_INPUT,
                        "test_data: label %u is out of range: train_data has %u classes",
                        test->classes - 1, train->classes);
-    return dataset_init(&corpus->set[SET_TEST], test, job->test_data, err);
+    return OK;
 }
 
 int corpus_open(const Paceline__Job *job, struct corpus *out, struct err *err)
 {
     struct corpus corpus = {0};
-    int rc = source_open(job->train_data, &corpus.train_source, err);
-    if (rc != OK) {
-        err_prefix(err, "train_data");
-        return rc;
-    }
-    rc = dataset_init(&corpus.set[SET_TRAIN], corpus.train_source, job->train_data, err);
+    int rc = open_set(&corpus, SET_TRAIN, "train_data", job->train_data, &corpus.train_source, err);
     if (rc == OK)
         rc = dataset_split(&corpus.set[SET_TRAIN], job->validation, job->seed,
                            &corpus.set[SET_VALIDATION], err);
     if (rc == OK && job->test_data)
-        rc = open_test(job, &corpus, err);
+        rc = open_set(&corpus, SET_TEST, "test_data", job->test_data, &corpus.test_source, err);
+    if (rc == OK && job->test_data)
+        rc = check_test(&corpus, err);
     if (rc != OK) {
         corpus_close(&corpus);
         return rc;

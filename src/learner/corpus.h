@@ -1,5 +1,5 @@
-/* The records of a job: sources opened, validation held out, test set beside. Read-only once open,
- * so all learners of a process share one. */
+/* The records that learners train on and are judged by. Read-only while they do, so all learners of
+ * a process share one. */
 #ifndef PL_LEARNER_CORPUS_H
 #define PL_LEARNER_CORPUS_H
 
@@ -8,18 +8,31 @@
 enum corpus_set { SET_TRAIN, SET_VALIDATION, SET_TEST, SET_COUNT };
 
 struct corpus {
-    struct source *train_source, *test_source; /* test_source may be NULL */
-    struct dataset set[SET_COUNT];             /* count 0 where the job has no such set */
-    uint64_t hash;                             /* identity of all data, compared between nodes */
+    struct dataset set[SET_COUNT];             /* count 0 where there is no such set */
+    struct source *train_source, *test_source; /* opened here and closed with it; may be NULL */
+    uint64_t hash;                             /* identity of a job's data, compared by nodes */
 };
 
 /* "train", "validation", "test". */
 const char *corpus_set_name(enum corpus_set set);
 
-/* Open what the job names. Paths are absolute or relative to the working directory.
+/* Open what the job names: sources opened, validation held out, test set beside. Paths are absolute
+ * or relative to the working directory.
  * ERR_INPUT  a file is bad, or train and test do not fit together
  * ERR_NOMEM */
 int corpus_open(const Paceline__Job *job, struct corpus *out, struct err *err);
 void corpus_close(struct corpus *corpus);
+
+/* One of `of` parts of a set of n records: [index·n/of, (index+1)·n/of). */
+struct part {
+    uint32_t index, of;
+};
+
+/* Replace one set by a part of a source, seen through the maps of `spec`; on failure the old one
+ * stays. `source` is borrowed until the set is replaced or the corpus closed.
+ * ERR_INPUT  the maps do not fit the source, there is no such part, or it holds no record
+ * ERR_NOMEM */
+int corpus_put(struct corpus *corpus, enum corpus_set which, const struct source *source,
+               const Paceline__Data *spec, struct part part, struct err *err);
 
 #endif

@@ -32,18 +32,31 @@ int learner_init(struct learner *l, struct world *world, const Paceline__Job *jo
     return rc;
 }
 
+/* The job's `pace`: a step takes so many seconds at least. Where steps have a cost the wait comes
+ * before the arithmetic, which is to happen whole at the step's end: learners may share dx. */
+static int keep_pace(const struct learner *l, int64_t begun, bool costs)
+{
+    if (!l->world || l->job->pace <= 0 || costs != (l->step_seconds > 0))
+        return OK;
+    return world_sleep(l->world, begun + (int64_t)(l->job->pace * 1e9));
+}
+
 int learner_gradient(struct learner *l, uint64_t start, size_t count)
 {
     PL_ASSERT(count > 0 && count <= l->job->batch);
     if (l->progress)
         atomic_fetch_add(l->progress, 1);
     struct cost cost = {l->step_seconds * (double)count / (double)l->job->batch};
+    int64_t begun = l->world ? world_now(l->world) : 0;
     int rc = l->world ? world_work(l->world, &cost) : OK;
+    if (rc == OK)
+        rc = keep_pace(l, begun, true);
     if (rc != OK)
         return rc;
-    struct batch *records = &l->ws->batch;
-    struct sampler sampler = {l->job->seed, l->corpus->set[SET_TRAIN].count};
-    batch_fill(records, &l->corpus->set[SET_TRAIN], &sampler, start, count);
+    const struct batch *records;
+    rc = loader_take(&l->ws->loader, start, count, &records);
+    if (rc != OK)
+        return rc;
     struct net_batch batch = {
         .data = records->data,
         .labels = records->labels,
@@ -58,7 +71,8 @@ int learner_gradient(struct learner *l, uint64_t start, size_t count)
     net_backward(l->ws->train, &l->x, &l->dx);
     l->loss = result.loss / (double)count;
     l->samples += count;
-    return isfinite(l->loss) ? OK : ERR_DIVERGED;
+    rc = keep_pace(l, begun, false);
+    return rc != OK ? rc : isfinite(l->loss) ? OK : ERR_DIVERGED;
 }
 
 /* The solver's clock: this learner's own steps, or the place in the run in epochs. */
@@ -67,11 +81,6 @@ static double clock_value(const struct learner *l, uint64_t start)
     if (l->job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs)
         return (double)start / (double)l->corpus->set[SET_TRAIN].count;
     return (double)l->steps;
-}
-
-float learner_rate(const struct learner *l, uint64_t start)
-{
-    return schedule_rate(l->job->solver, clock_value(l, start));
 }
 
 void learner_update(struct learner *l, uint64_t start)

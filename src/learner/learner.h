@@ -22,7 +22,6 @@ struct learner {
     double loss;                /* mean loss of the last batch */
     _Atomic uint64_t *progress; /* counts steps begun, for heartbeats; may be NULL */
     double step_seconds;        /* what a step costs a node with speed 1; 0 in the real world */
-    int64_t last_step;          /* when it ended, for `pace` */
 };
 
 /* Everything is borrowed and must outlive the learner. x, s and the optimizer state come from
@@ -36,7 +35,7 @@ int learner_init(struct learner *l, struct world *world, const Paceline__Job *jo
  * set's endless stream of epochs; count ≤ job->batch.
  *
  * ERR_DIVERGED  the loss is not finite; dx is not to be used
- * or what the world's work returns */
+ * or what the world's work returns, or its sleep, where the job sets a pace */
 int learner_gradient(struct learner *l, uint64_t start, size_t count);
 
 /* x ← optimizer's update by dx at the schedule's rate; `start` is what the gradient was given. */
@@ -44,8 +43,5 @@ void learner_update(struct learner *l, uint64_t start);
 
 /* One step: learner_gradient, then learner_update. */
 int learner_step(struct learner *l, uint64_t start, size_t count);
-
-/* The learning rate that the next update at stream place `start` uses. */
-float learner_rate(const struct learner *l, uint64_t start);
 
 #endif

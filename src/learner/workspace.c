@@ -6,12 +6,12 @@
 #include <stdlib.h>
 
 static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Paceline__Job *job,
-                const struct corpus *corpus, struct err *err)
+                const struct shape *record, struct err *err)
 {
     struct net_options options = {
         .phase = PHASE_TRAIN,
         .batch = job->batch,
-        .input = corpus->train_source->shape,
+        .input = *record,
         .kernels = ws->kernels,
     };
     int rc = net_create(param, &options, &ws->train, err);
@@ -23,13 +23,8 @@ static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Pa
         return rc;
     if (!segments_match(net_segments(ws->train), net_segments(ws->test)))
         return err_set(err, ERR_INPUT, "net: training and test phase differ in their parameters");
-    size_t classes = net_classes(ws->train);
-    if (classes == 0)
+    if (net_classes(ws->train) == 0)
         return err_set(err, ERR_INPUT, "net: there is no loss to train on");
-    if (corpus->train_source->classes > classes)
-        return err_set(err, ERR_INPUT,
-                       "train_data: label %u is out of range: the net has %zu classes",
-                       corpus->train_source->classes - 1, classes);
     return OK;
 }
 
@@ -42,24 +37,24 @@ static void unplan(struct workspace *ws)
 
 /* `auto` falls back from oneDNN to plain C as a whole: a net never mixes the two. */
 static int plan_auto(struct workspace *ws, const Caffe__NetParameter *param,
-                     const Paceline__Job *job, const struct corpus *corpus,
-                     const struct logger *log, struct err *err)
+                     const Paceline__Job *job, const struct shape *record, const struct logger *log,
+                     struct err *err)
 {
     ws->kernels = job->kernels == PACELINE__JOB__KERNELS__ref ? &kernels_ref : &kernels_dnnl;
-    int rc = plan(ws, param, job, corpus, err);
+    int rc = plan(ws, param, job, record, err);
     if (rc != ERR_UNSUPPORTED || job->kernels != PACELINE__JOB__KERNELS__auto)
         return rc;
     struct err why = *err;
     unplan(ws);
     ws->kernels = &kernels_ref;
-    rc = plan(ws, param, job, corpus, err);
+    rc = plan(ws, param, job, record, err);
     if (rc == OK)
         log_warn(log, "using the slow reference kernels: %s", why.text);
     return rc;
 }
 
-int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
-                     const struct logger *log, struct workspace **out, struct err *err)
+int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
+                   struct workspace **out, struct err *err)
 {
     Caffe__NetParameter *param;
     int rc = model_load_net(job->net, &param, err);
@@ -71,13 +66,8 @@ int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
         goto done;
     }
     arena_init(&ws->arena);
-    rc = plan_auto(ws, param, job, corpus, log, err);
-    if (rc == OK) {
-        size_t floats = shape_count(&corpus->train_source->shape);
-        rc = batch_init(&ws->batch, &ws->arena, job->batch, floats);
-        if (rc != OK)
-            err_set(err, rc, "net: out of memory for a batch of %u records", job->batch);
-    }
+    rc = plan_auto(ws, param, job, record, log, err);
+    ws->record_floats = shape_count(record);
 done:
     caffe__net_parameter__free_unpacked(param, NULL);
     if (rc == OK)
@@ -87,10 +77,66 @@ done:
     return rc;
 }
 
+int workspace_accepts(const struct workspace *ws, const struct source *source, const char *field,
+                      struct err *err)
+{
+    char text[64];
+    if (shape_count(&source->shape) != ws->record_floats)
+        return err_set(err, ERR_INPUT, "%s: records are %s, the net is made for %zu numbers each",
+                       field, shape_text(&source->shape, text, sizeof text), ws->record_floats);
+    size_t classes = net_classes(ws->train);
+    if (source->classes > classes)
+        return err_set(err, ERR_INPUT, "%s: label %u is out of range: the net has %zu classes",
+                       field, source->classes - 1, classes);
+    return OK;
+}
+
+int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct dataset *set,
+                   struct err *err)
+{
+    struct loader *loader = &ws->loader;
+    if (loader->set) {
+        PL_ASSERT(!loader->task);
+        loader->set = set;
+        loader->sampler = (struct sampler){job->seed, set->count};
+        return OK;
+    }
+    int rc = loader_init(loader, &ws->arena, set, job->seed, job->batch);
+    if (rc != OK)
+        err_set(err, rc, "net: out of memory for a batch of %u records", job->batch);
+    return rc;
+}
+
+int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
+                     const struct logger *log, struct workspace **out, struct err *err)
+{
+    const struct source *source = corpus->set[SET_TRAIN].source;
+    struct workspace *ws = NULL;
+    int rc = workspace_plan(job, &source->shape, log, &ws, err);
+    if (rc == OK)
+        rc = workspace_accepts(ws, source, "train_data", err);
+    if (rc == OK)
+        rc = workspace_feed(ws, job, &corpus->set[SET_TRAIN], err);
+    if (rc == OK)
+        *out = ws;
+    else
+        workspace_free(ws);
+    return rc;
+}
+
+int workspace_load_ahead(struct workspace *ws, struct world *world, struct err *err)
+{
+    int rc = loader_start(&ws->loader, &ws->arena, world);
+    if (rc != OK)
+        err_set(err, rc, "net: no second batch to prepare ahead: %s", status_text(rc));
+    return rc;
+}
+
 void workspace_free(struct workspace *ws)
 {
     if (!ws)
         return;
+    loader_stop(&ws->loader);
     unplan(ws);
     arena_release(&ws->arena);
     free(ws);
@@ -100,13 +146,14 @@ void workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t 
                         const struct vec *x, struct vec *s, struct net_result *sum)
 {
     PL_ASSERT(first + count <= set->count);
+    struct batch *records = loader_spare(&ws->loader);
     while (count > 0) {
-        size_t n = count < ws->batch.cap ? count : ws->batch.cap;
-        batch_fill_plain(&ws->batch, set, first, n);
+        size_t n = count < records->cap ? count : records->cap;
+        batch_fill_plain(records, set, first, n);
         struct net_batch batch = {
-            .data = ws->batch.data,
-            .labels = ws->batch.labels,
-            .records = ws->batch.records,
+            .data = records->data,
+            .labels = records->labels,
+            .records = records->records,
             .count = n,
         };
         struct net_result piece;

@@ -44,17 +44,26 @@ static void add_string(struct build *b, char ***list, size_t *n, const char *tex
         ++*n;
 }
 
+void build_layer(struct build *b, Caffe__LayerParameter *layer)
+{
+    Caffe__LayerParameter **more = b->failed ? NULL : grown(b, b->net->layer, b->net->n_layer);
+    if (!more) {
+        caffe__layer_parameter__free_unpacked(layer, NULL);
+        return;
+    }
+    b->net->layer = more;
+    more[b->net->n_layer++] = layer;
+}
+
 static Caffe__LayerParameter *add_layer(struct build *b, const char *type, const char *name,
                                         const char *bottom, const char *top)
 {
     Caffe__LayerParameter *layer = new_message(b, &caffe__layer_parameter__descriptor);
-    Caffe__LayerParameter **more = layer ? grown(b, b->net->layer, b->net->n_layer) : NULL;
-    if (!more) {
-        free(layer);
+    if (!layer)
         return NULL;
-    }
-    b->net->layer = more;
-    more[b->net->n_layer++] = layer;
+    build_layer(b, layer);
+    if (b->failed)
+        return NULL;
     set_string(b, &layer->name, name);
     set_string(b, &layer->type, type);
     if (bottom)
@@ -63,15 +72,44 @@ static Caffe__LayerParameter *add_layer(struct build *b, const char *type, const
     return b->failed ? NULL : layer;
 }
 
-static Caffe__FillerParameter *xavier(struct build *b)
+const struct build_weights build_weights_default = {
+    .filler = "xavier",
+    .bias = true,
+    .rate = 1.0f,
+    .bias_rate = 2.0f,
+    .decay = 1.0f,
+    .bias_decay = 1.0f,
+};
+
+static Caffe__FillerParameter *weight_filler(struct build *b, const struct build_weights *weights)
 {
     Caffe__FillerParameter *filler = new_message(b, &caffe__filler_parameter__descriptor);
-    if (filler)
-        set_string(b, &filler->type, "xavier");
+    if (!filler)
+        return NULL;
+    set_string(b, &filler->type, weights->filler);
+    filler->has_std = weights->std != 0.0f;
+    if (filler->has_std)
+        filler->std = weights->std;
+    filler->has_value = weights->value != 0.0f;
+    filler->value = weights->value;
     return filler;
 }
 
-static void add_param(struct build *b, Caffe__LayerParameter *layer, float lr_mult)
+/* NULL, Caffe's zero, unless something else is asked for. */
+static Caffe__FillerParameter *bias_filler(struct build *b, const struct build_weights *weights)
+{
+    if (!weights->bias || weights->bias_value == 0.0f)
+        return NULL;
+    Caffe__FillerParameter *filler = new_message(b, &caffe__filler_parameter__descriptor);
+    if (!filler)
+        return NULL;
+    set_string(b, &filler->type, "constant");
+    filler->has_value = true;
+    filler->value = weights->bias_value;
+    return filler;
+}
+
+static void add_param(struct build *b, Caffe__LayerParameter *layer, float rate, float decay)
 {
     Caffe__ParamSpec *spec = new_message(b, &caffe__param_spec__descriptor);
     Caffe__ParamSpec **more = spec ? grown(b, layer->param, layer->n_param) : NULL;
@@ -80,9 +118,19 @@ static void add_param(struct build *b, Caffe__LayerParameter *layer, float lr_mu
         return;
     }
     spec->has_lr_mult = true;
-    spec->lr_mult = lr_mult;
+    spec->lr_mult = rate;
+    spec->has_decay_mult = decay != 1.0f;
+    spec->decay_mult = decay;
     layer->param = more;
     more[layer->n_param++] = spec;
+}
+
+static void add_params(struct build *b, Caffe__LayerParameter *layer,
+                       const struct build_weights *weights)
+{
+    add_param(b, layer, weights->rate, weights->decay);
+    if (weights->bias)
+        add_param(b, layer, weights->bias_rate, weights->bias_decay);
 }
 
 static void set_one(struct build *b, uint32_t **list, size_t *n, uint32_t value)
@@ -124,8 +172,44 @@ void build_input(struct build *b, const char *data, const char *label)
         add_string(b, &layer->top, &layer->n_top, label);
 }
 
-void build_conv(struct build *b, const char *top, const char *bottom, uint32_t outputs,
-                uint32_t kernel, uint32_t stride, uint32_t pad)
+static Caffe__BlobShape *add_shape(struct build *b, Caffe__InputParameter *input)
+{
+    Caffe__BlobShape *shape = new_message(b, &caffe__blob_shape__descriptor);
+    Caffe__BlobShape **more = shape ? grown(b, input->shape, input->n_shape) : NULL;
+    int64_t *dims = more ? calloc(4, sizeof *dims) : NULL;
+    if (more)
+        input->shape = more;
+    if (!dims) {
+        b->failed = true;
+        free(shape);
+        return NULL;
+    }
+    shape->dim = dims;
+    more[input->n_shape++] = shape;
+    return shape;
+}
+
+/* One shape a top, as Caffe wants it. The first number is that of records a batch: here it is the
+ * job's, and 1 stands for it. */
+void build_images(struct build *b, const char *data, const char *label, uint32_t C, uint32_t H,
+                  uint32_t W)
+{
+    build_input(b, data, label);
+    Caffe__InputParameter *input = new_message(b, &caffe__input_parameter__descriptor);
+    if (!input)
+        return;
+    b->net->layer[b->net->n_layer - 1]->input_param = input;
+    const int64_t dims[4] = {1, C, H, W};
+    Caffe__BlobShape *images = add_shape(b, input);
+    if (images)
+        memcpy(images->dim, dims, (images->n_dim = 4) * sizeof *dims);
+    Caffe__BlobShape *labels = add_shape(b, input);
+    if (labels)
+        memcpy(labels->dim, dims, (labels->n_dim = 1) * sizeof *dims);
+}
+
+void build_convolution(struct build *b, const char *top, const char *bottom, uint32_t outputs,
+                       const struct build_window *window, const struct build_weights *weights)
 {
     Caffe__LayerParameter *layer = add_layer(b, "Convolution", top, bottom, top);
     Caffe__ConvolutionParameter *conv = new_message(b, &caffe__convolution_parameter__descriptor);
@@ -134,17 +218,20 @@ void build_conv(struct build *b, const char *top, const char *bottom, uint32_t o
     layer->convolution_param = conv;
     conv->has_num_output = true;
     conv->num_output = outputs;
-    set_one(b, &conv->kernel_size, &conv->n_kernel_size, kernel);
-    if (stride != 1)
-        set_one(b, &conv->stride, &conv->n_stride, stride);
-    if (pad != 0)
-        set_one(b, &conv->pad, &conv->n_pad, pad);
-    conv->weight_filler = xavier(b);
-    add_param(b, layer, 1.0f);
-    add_param(b, layer, 2.0f);
+    set_one(b, &conv->kernel_size, &conv->n_kernel_size, window->kernel);
+    if (window->stride != 1)
+        set_one(b, &conv->stride, &conv->n_stride, window->stride);
+    if (window->pad != 0)
+        set_one(b, &conv->pad, &conv->n_pad, window->pad);
+    conv->has_bias_term = !weights->bias;
+    conv->bias_term = weights->bias;
+    conv->weight_filler = weight_filler(b, weights);
+    conv->bias_filler = bias_filler(b, weights);
+    add_params(b, layer, weights);
 }
 
-void build_inner(struct build *b, const char *top, const char *bottom, uint32_t outputs)
+void build_inner_product(struct build *b, const char *top, const char *bottom, uint32_t outputs,
+                         const struct build_weights *weights)
 {
     Caffe__LayerParameter *layer = add_layer(b, "InnerProduct", top, bottom, top);
     Caffe__InnerProductParameter *inner =
@@ -154,13 +241,15 @@ void build_inner(struct build *b, const char *top, const char *bottom, uint32_t 
     layer->inner_product_param = inner;
     inner->has_num_output = true;
     inner->num_output = outputs;
-    inner->weight_filler = xavier(b);
-    add_param(b, layer, 1.0f);
-    add_param(b, layer, 2.0f);
+    inner->has_bias_term = !weights->bias;
+    inner->bias_term = weights->bias;
+    inner->weight_filler = weight_filler(b, weights);
+    inner->bias_filler = bias_filler(b, weights);
+    add_params(b, layer, weights);
 }
 
-static void add_pool(struct build *b, const char *top, const char *bottom, uint32_t kernel,
-                     uint32_t stride, Caffe__PoolingParameter__PoolMethod method)
+void build_pool(struct build *b, const char *top, const char *bottom,
+                Caffe__PoolingParameter__PoolMethod method, const struct build_window *window)
 {
     Caffe__LayerParameter *layer = add_layer(b, "Pooling", top, bottom, top);
     Caffe__PoolingParameter *pool = new_message(b, &caffe__pooling_parameter__descriptor);
@@ -170,21 +259,37 @@ static void add_pool(struct build *b, const char *top, const char *bottom, uint3
     pool->has_pool = true;
     pool->pool = method;
     pool->has_kernel_size = true;
-    pool->kernel_size = kernel;
+    pool->kernel_size = window->kernel;
     pool->has_stride = true;
-    pool->stride = stride;
+    pool->stride = window->stride;
+    pool->has_pad = window->pad != 0;
+    pool->pad = window->pad;
+}
+
+void build_conv(struct build *b, const char *top, const char *bottom, uint32_t outputs,
+                uint32_t kernel, uint32_t stride, uint32_t pad)
+{
+    const struct build_window window = {kernel, stride, pad};
+    build_convolution(b, top, bottom, outputs, &window, &build_weights_default);
+}
+
+void build_inner(struct build *b, const char *top, const char *bottom, uint32_t outputs)
+{
+    build_inner_product(b, top, bottom, outputs, &build_weights_default);
 }
 
 void build_pool_max(struct build *b, const char *top, const char *bottom, uint32_t kernel,
                     uint32_t stride)
 {
-    add_pool(b, top, bottom, kernel, stride, CAFFE__POOLING_PARAMETER__POOL_METHOD__MAX);
+    const struct build_window window = {kernel, stride, 0};
+    build_pool(b, top, bottom, CAFFE__POOLING_PARAMETER__POOL_METHOD__MAX, &window);
 }
 
 void build_pool_average(struct build *b, const char *top, const char *bottom, uint32_t kernel,
                         uint32_t stride)
 {
-    add_pool(b, top, bottom, kernel, stride, CAFFE__POOLING_PARAMETER__POOL_METHOD__AVE);
+    const struct build_window window = {kernel, stride, 0};
+    build_pool(b, top, bottom, CAFFE__POOLING_PARAMETER__POOL_METHOD__AVE, &window);
 }
 
 void build_relu(struct build *b, const char *name, const char *blob)
@@ -192,15 +297,31 @@ void build_relu(struct build *b, const char *name, const char *blob)
     add_layer(b, "ReLU", name, blob, blob);
 }
 
-void build_dropout(struct build *b, const char *name, const char *blob, float ratio)
+void build_relu_apart(struct build *b, const char *top, const char *bottom)
 {
-    Caffe__LayerParameter *layer = add_layer(b, "Dropout", name, blob, blob);
+    add_layer(b, "ReLU", top, bottom, top);
+}
+
+static void add_dropout(struct build *b, const char *name, const char *bottom, const char *top,
+                        float ratio)
+{
+    Caffe__LayerParameter *layer = add_layer(b, "Dropout", name, bottom, top);
     Caffe__DropoutParameter *dropout = new_message(b, &caffe__dropout_parameter__descriptor);
     if (!dropout)
         return;
     layer->dropout_param = dropout;
     dropout->has_dropout_ratio = true;
     dropout->dropout_ratio = ratio;
+}
+
+void build_dropout(struct build *b, const char *name, const char *blob, float ratio)
+{
+    add_dropout(b, name, blob, blob, ratio);
+}
+
+void build_dropout_apart(struct build *b, const char *top, const char *bottom, float ratio)
+{
+    add_dropout(b, top, bottom, top, ratio);
 }
 
 void build_softmax_loss(struct build *b, const char *top, const char *scores, const char *label)

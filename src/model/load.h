@@ -1,12 +1,27 @@
-/* The net of a job: by name from the zoo, or from a Caffe prototxt. */
+/* The net of a job: by name from the zoo, from a Caffe prototxt, or given in place. */
 #ifndef PL_MODEL_LOAD_H
 #define PL_MODEL_LOAD_H
 
 #include "base/err.h"
 #include "job/job.pb-c.h"
+#include "tensor/shape.h"
 
-/* Returned owned: caffe__net_parameter__free_unpacked(net, NULL).
- * ERR_INPUT, ERR_NOMEM */
+/* Nets are returned owned: caffe__net_parameter__free_unpacked(net, NULL). */
+
+/* ERR_INPUT, ERR_NOMEM */
 int model_load_net(const Paceline__Net *spec, Caffe__NetParameter **out, struct err *err);
+
+/* A net in Caffe's protobuf text. ERR_INPUT with file:line:column; ERR_NOMEM */
+int model_load_prototxt(const char *path, Caffe__NetParameter **out, struct err *err);
+
+/* ERR_NOMEM */
+int model_copy_net(const Caffe__NetParameter *net, Caffe__NetParameter **out, struct err *err);
+
+/* Replace *spec by a copy of `net`, given in place. ERR_NOMEM */
+int model_define_net(Paceline__Net **spec, const Caffe__NetParameter *net, struct err *err);
+
+/* The shape of one record as the net's first data layer states it; n = 0 when it states none that
+ * makes sense. */
+struct shape model_record_shape(const Caffe__NetParameter *net);
 
 #endif

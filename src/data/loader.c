@@ -1,0 +1,123 @@
+#include "data/loader.h"
+
+#include "base/fault.h"
+#include "tensor/shape.h"
+
+int loader_init(struct loader *loader, struct arena *arena, const struct dataset *set,
+                uint64_t seed, size_t cap)
+{
+    PL_ASSERT(set->count > 0);
+    struct loader made = {.set = set, .sampler = {seed, set->count}};
+    int rc = batch_init(&made.batch[0], arena, cap, shape_count(&set->source->shape));
+    if (rc == OK)
+        *loader = made;
+    return rc;
+}
+
+static void fill(struct loader *l, size_t which, struct stretch places)
+{
+    batch_fill(&l->batch[which], l->set, &l->sampler, places.start, places.count);
+}
+
+/* ---- the task ---- */
+
+/* Everything it reads was written before the want, everything it writes is read after the ready. */
+static int loader_main(void *arg)
+{
+    struct loader *l = arg;
+    struct wait_for want = {.kind = WAIT_SIGNAL, .signal = SIGNAL_LOADER_WANT, .seen = l->wanted};
+    struct wake wake;
+    for (;; want.seen++) {
+        int rc = world_wait(l->world, &want, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+        fill(l, 1 - l->given, l->ahead);
+        world_raise(l->world, SIGNAL_LOADER_READY);
+    }
+}
+
+int loader_start(struct loader *l, struct arena *arena, struct world *world)
+{
+    PL_ASSERT(!l->task);
+    if (!l->batch[1].data) {
+        int rc = batch_init(&l->batch[1], arena, l->batch[0].cap, l->batch[0].record_floats);
+        if (rc != OK)
+            return rc;
+    }
+    l->world = world;
+    l->asked = l->takes = l->hits = 0;
+    l->wanted = world_raised(world, SIGNAL_LOADER_WANT);
+    l->readied = world_raised(world, SIGNAL_LOADER_READY);
+    return world_spawn(world, "loader", loader_main, l, &l->task);
+}
+
+void loader_stop(struct loader *l)
+{
+    if (l->task)
+        world_end_task(l->world, &l->task);
+    l->world = NULL;
+}
+
+/* ---- the caller's side ---- */
+
+/* Wait until the task has nothing to do. */
+static int settle(struct loader *l)
+{
+    if (l->asked == 0)
+        return OK;
+    struct wait_for ready = {
+        .kind = WAIT_SIGNAL,
+        .signal = SIGNAL_LOADER_READY,
+        .seen = l->readied + l->asked - 1,
+    };
+    struct wake wake;
+    return world_wait(l->world, &ready, 1, WORLD_FOREVER, &wake);
+}
+
+/* What comes after `now`. */
+static struct stretch expected(struct loader *l, struct stretch now)
+{
+    uint64_t step = now.start - l->start;
+    if (l->takes == 0)
+        l->stride = l->stepped = now.count;
+    else if (step == l->stepped)
+        l->stride = step;
+    else
+        l->stepped = step;
+    l->start = now.start;
+    return (struct stretch){now.start + l->stride, now.count};
+}
+
+static void prepare(struct loader *l, struct stretch next)
+{
+    l->ahead = next;
+    l->asked++;
+    world_raise(l->world, SIGNAL_LOADER_WANT);
+}
+
+int loader_take(struct loader *l, uint64_t start, size_t count, const struct batch **batch)
+{
+    struct stretch places = {start, count};
+    if (l->task) {
+        int rc = settle(l);
+        if (rc != OK)
+            return rc;
+        l->given = 1 - l->given;
+        bool hit = l->asked > 0 && l->ahead.start == start && l->ahead.count == count;
+        if (!hit)
+            fill(l, l->given, places);
+        struct stretch next = expected(l, places);
+        l->takes++;
+        l->hits += hit;
+        prepare(l, next);
+    } else {
+        fill(l, l->given, places);
+    }
+    *batch = &l->batch[l->given];
+    return OK;
+}
+
+struct batch *loader_spare(struct loader *l)
+{
+    return &l->batch[l->given];
+}
