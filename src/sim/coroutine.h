@@ -30,4 +30,8 @@ struct coroutine_ops {
 /* On one OS thread: a stack each, of 512 KiB, with a guard page below it. */
 extern const struct coroutine_ops coroutine_fibres;
 
+/* A thread each, of which one runs at a time: slower, and what debuggers and race detectors know.
+ */
+extern const struct coroutine_ops coroutine_baton;
+
 #endif

@@ -1,7 +1,7 @@
 /* A small stage for tests of the simulator: a cluster from text, a main for every worker, and a
  * sheet of times and numbers that all may write on, since only one task runs at any moment. The
  * driver starts the workers and stays until all have gone; workers wait for BEGIN, when all are
- * up. */
+ * up. Every scene is played once with each back end, and must be the same. */
 #ifndef PL_SIM_SCENE_H
 #define PL_SIM_SCENE_H
 
@@ -86,8 +86,8 @@ static inline void scene_fault(void *arg, const struct sim_fault *fault)
     scene_log(s, LOG_INFO, line);
 }
 
-/* Plays it; what sim_run returned. */
-static inline int scene_play(struct scene *s)
+/* What sim_run returned. */
+static inline int scene_play_on(struct scene *s, enum sim_backend backend)
 {
     Paceline__Cluster *cluster = NULL;
     struct err err = {0};
@@ -101,6 +101,7 @@ static inline int scene_play(struct scene *s)
         rc = sim_create(&(struct sim_options){.cluster = cluster,
                                               .workers = s->workers,
                                               .seed = s->seed,
+                                              .backend = backend,
                                               .log = &log,
                                               .node_main = scene_main,
                                               .arg = s,
@@ -119,6 +120,28 @@ static inline int scene_play(struct scene *s)
     }
     sim_free(sim);
     cluster_free(cluster);
+    return rc;
+}
+
+/* Plays it with each back end, the second time from the beginning and in place: a scene may be part
+ * of something larger. */
+static inline int scene_play(struct scene *s)
+{
+    struct scene *before = malloc(2 * sizeof *s), *first = before + 1;
+    assert_non_null(before);
+    *before = *s;
+    int first_rc = scene_play_on(s, SIM_FIBRES);
+    *first = *s;
+    *s = *before;
+    int rc = scene_play_on(s, SIM_BATON);
+    assert_int_equal(rc, first_rc);
+    assert_true(s->trace == first->trace);
+    assert_int_equal(s->end, first->end);
+    assert_int_equal(s->sent, first->sent);
+    assert_memory_equal(s->time, first->time, sizeof s->time);
+    assert_memory_equal(s->rc, first->rc, sizeof s->rc);
+    assert_string_equal(s->log, first->log);
+    free(before);
     return rc;
 }
 

@@ -83,6 +83,15 @@ static int make_nodes(struct sim *sim)
     return OK;
 }
 
+static const struct coroutine_ops *carrier(enum sim_backend backend)
+{
+#ifdef __SANITIZE_THREAD__
+    return (void)backend, &coroutine_baton; /* it cannot follow a change of stacks */
+#else
+    return backend == SIM_BATON ? &coroutine_baton : &coroutine_fibres;
+#endif
+}
+
 int sim_create(const struct sim_options *options, struct sim **out, struct err *err)
 {
     const Paceline__Cluster *cluster = options->cluster;
@@ -97,7 +106,7 @@ int sim_create(const struct sim_options *options, struct sim **out, struct err *
     sim->latency = sim_span(cluster->link->latency_us * 1000);
     sim->loss = cluster->link->loss;
     sim->sink.fail = fault_in_task;
-    sim->carry = &coroutine_fibres;
+    sim->carry = carrier(options->backend);
     arena_init(&sim->arena);
     int rc = sim->carry->open(&sim->host);
     if (rc == OK)

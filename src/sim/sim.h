@@ -13,7 +13,8 @@
 #include "world/world.h"
 
 enum sim_backend {
-    SIM_FIBRES, /* one OS thread, a guarded stack a task */
+    SIM_FIBRES, /* one OS thread, a guarded stack a task; under the thread sanitizer as SIM_BATON */
+    SIM_BATON,  /* a thread a task, of which the one that holds the baton runs */
 };
 
 /* What happened, as the cluster's file asked for: told when it happens. */

@@ -1,9 +1,14 @@
-/* The simulator passes the conformance suite of worlds. */
+/* The simulator passes the conformance suite of worlds, with both back ends. */
 #include "job/cluster.h"
 #include "sim/sim.h"
 #include "world/world_test_suite.h"
 
 #include <stdio.h>
+
+struct setting {
+    const char *cluster;
+    enum sim_backend backend;
+};
 
 struct crew {
     uint32_t n;
@@ -40,19 +45,20 @@ static void print_line(void *user, enum log_level level, const char *line)
 
 static int run(struct world_fixture *fixture, uint32_t n, const suite_main *main, int *result)
 {
-    const char *text = fixture->user;
+    const struct setting *setting = fixture->user;
     static const struct logger log = {.write = print_line, .level = LOG_WARN};
     Paceline__Cluster *cluster = NULL;
     struct crew crew = {n, main, result};
     struct err err = {0};
     struct sim *sim = NULL;
-    int rc = cluster_parse("test", text, strlen(text), &cluster, &err);
+    int rc = cluster_parse("test", setting->cluster, strlen(setting->cluster), &cluster, &err);
     if (rc == OK)
         rc = cluster_finish(cluster, &err);
     if (rc == OK)
         rc = sim_create(&(struct sim_options){.cluster = cluster,
                                               .workers = n,
                                               .seed = 1,
+                                              .backend = setting->backend,
                                               .log = &log,
                                               .node_main = crew_main,
                                               .arg = &crew},
@@ -66,8 +72,13 @@ static int run(struct world_fixture *fixture, uint32_t n, const suite_main *main
 
 int main(void)
 {
-    struct world_fixture lan = {run, "node { count: 3 }"};
-    struct world_fixture lossy = {run, "node { count: 3 } link { mbit: 10000 loss: 0.02 }"};
-    const struct CMUnitTest tests[] = {WORLD_SUITE_TESTS(&lan), WORLD_SUITE_TESTS(&lossy)};
+    static const char lan[] = "node { count: 3 }",
+                      lossy[] = "node { count: 3 } link { mbit: 10000 loss: 0.02 }";
+    struct setting fibres = {lan, SIM_FIBRES}, lossy_fibres = {lossy, SIM_FIBRES},
+                   baton = {lan, SIM_BATON}, lossy_baton = {lossy, SIM_BATON};
+    struct world_fixture on[] = {
+        {run, &fibres}, {run, &lossy_fibres}, {run, &baton}, {run, &lossy_baton}};
+    const struct CMUnitTest tests[] = {WORLD_SUITE_TESTS(&on[0]), WORLD_SUITE_TESTS(&on[1]),
+                                       WORLD_SUITE_TESTS(&on[2]), WORLD_SUITE_TESTS(&on[3])};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
