@@ -47,7 +47,7 @@ static int disk_list(struct disk *d, const char *path, void (*fn)(void *user, co
     (void)d;
     struct dirent **names;
     int n = scandir(path, &names, not_dots, by_bytes);
-    if (n < 0 && errno == ENOENT)
+    if (n < 0 && (errno == ENOENT || errno == ENOTDIR))
         return err_set(err, ERR_NOT_FOUND, "%s: no such directory", path);
     if (n < 0)
         return failed("list", path, err);

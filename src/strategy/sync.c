@@ -28,13 +28,14 @@ static void put_model(struct exchange *lane, const struct vec *x, const struct v
     vec_export(s, vec_all(s), lane->input.at + x->n);
 }
 
-static void take_model(const struct exchange *lane, struct vec *x, struct vec *s)
+static int take_model(const struct exchange *lane, struct vec *x, struct vec *s)
 {
     const struct vec *mean = exchange_result(lane);
     if (exchange_tally(lane)->weight == 0)
-        return; /* nobody had anything: x̃ stays what it was */
+        return ERR_DIVERGED; /* nobody had anything left to give */
     vec_import(x, vec_all(x), mean->at);
     vec_import(s, vec_all(s), mean->at + x->n);
+    return OK;
 }
 
 static uint64_t sync_round(const Paceline__Job *job)
@@ -48,10 +49,11 @@ static int local_steps(struct member *m, uint64_t tau, struct tally *mine)
     uint32_t batch = m->job->batch;
     *mine = (struct tally){
         .weight = 1,
-        .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
     };
     for (uint64_t t = 0; t < tau; t++) {
+        if (atomic_load(&m->group->over))
+            return ERR_DRIVER; /* a round can be long, and nobody waits for it any more */
         uint64_t place = strategy_place(&m->course, m->world->self, t, batch);
         int rc = learner_step(m->learner, place, batch);
         if (rc == ERR_DIVERGED) {
@@ -66,6 +68,15 @@ static int local_steps(struct member *m, uint64_t tau, struct tally *mine)
     return OK;
 }
 
+/* Whoever had nothing to give takes x̃ like all others, and begins afresh: what its optimizer
+ * remembers is as broken as its model was. */
+static void begin_afresh(struct learner *l, const struct course *course)
+{
+    for (size_t i = 0; i < l->optim.ops->states; i++)
+        vec_fill(&l->optim.state[i], vec_all(&l->optim.state[i]), 0.0f);
+    l->steps = course->steps;
+}
+
 static int sync_worker(struct member *m)
 {
     struct learner *l = m->learner;
@@ -78,12 +89,17 @@ static int sync_worker(struct member *m)
         rc = local_steps(m, tau, &mine);
         if (rc != OK)
             break;
+        mine.stop_votes = atomic_load(&m->group->stop);
         put_model(lane, &l->x, &l->s);
         rc = exchange_run(lane, &mine);
         if (rc != OK)
             break;
-        take_model(lane, &l->x, &l->s);
+        rc = take_model(lane, &l->x, &l->s);
+        if (rc != OK)
+            break;
         strategy_advance(&m->course, tau, m->job->batch, exchange_tally(lane));
+        if (lane->mine.weight == 0)
+            begin_afresh(l, &m->course);
         rc = m->committed(m, lane);
     }
     return rc == ERR_STOP ? OK : rc;
@@ -100,7 +116,9 @@ static int sync_driver(struct leader *l)
         rc = exchange_run(lane, &none);
         if (rc != OK)
             break;
-        take_model(lane, &l->x, &l->s);
+        rc = take_model(lane, &l->x, &l->s);
+        if (rc != OK)
+            break;
         strategy_advance(&l->course, tau, l->job->batch, exchange_tally(lane));
         rc = l->committed(l, lane);
     }

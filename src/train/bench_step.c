@@ -20,43 +20,45 @@ static int compare_doubles(const void *a, const void *b)
 }
 
 /* Operations a second at the machine's best: the highest of three runs of some milliseconds. */
-static double measure_peak(int64_t (*now)(void))
+static double measure_peak(struct world *world)
 {
     double best = 0;
     for (int i = 0; i < 4; i++) { /* the first wakes the threads */
-        int64_t start = now();
+        int64_t start = world_now(world);
         double done = peak_run(400000);
-        double rate = done / world_seconds(now() - start);
+        double rate = done / world_seconds(world_now(world) - start);
         if (i > 0 && rate > best)
             best = rate;
     }
     return best;
 }
 
-static int time_steps(struct bench *b, int64_t (*now)(void), uint32_t steps, struct err *err)
+static int time_steps(struct bench *b, struct world *world, uint32_t steps, struct err *err)
 {
     uint64_t place = 0;
     size_t batch = b->learner.job->batch;
     uint32_t warm = steps / 10 + 1;
     for (uint32_t i = 0; i < warm + steps; i++) {
-        int64_t start = now();
+        int64_t start = world_now(world);
         int rc = learner_step(&b->learner, place, batch);
         if (rc != OK)
             return err_set(err, rc, "step %u: %s", i, status_text(rc));
         if (i >= warm)
-            b->ms[i - warm] = world_seconds(now() - start) * 1e3;
+            b->ms[i - warm] = world_seconds(world_now(world) - start) * 1e3;
         place += batch;
     }
     qsort(b->ms, steps, sizeof *b->ms, compare_doubles);
     return OK;
 }
 
-static int open_bench(struct bench *b, const Paceline__Job *job, const struct logger *log,
-                      uint32_t steps, struct err *err)
+static int open_bench(struct bench *b, struct world *world, const Paceline__Job *job,
+                      const struct logger *log, uint32_t steps, struct err *err)
 {
     int rc = corpus_open(job, &b->corpus, err);
     if (rc == OK)
         rc = workspace_create(job, &b->corpus, log, &b->ws, err);
+    if (rc == OK)
+        rc = workspace_load_ahead(b->ws, world, err);
     if (rc == OK)
         rc = learner_init(&b->learner, NULL, job, &b->corpus, b->ws, &b->arena, NULL, err);
     if (rc == OK && !(b->ms = arena_array(&b->arena, steps, double)))
@@ -81,21 +83,22 @@ static void summarise(const struct bench *b, uint32_t steps, double peak, struct
             (double)(memory.activations + memory.gradients + memory.scratch + b->arena.bytes) *
             1e-6,
         .threads = (int)b->learner.job->threads,
+        .reorders = (int)net_reorders(b->ws->train),
         .kernels = b->ws->kernels->name,
         .isa = kernels_isa(),
     };
 }
 
-int bench_step_run(int64_t (*now)(void), const Paceline__Job *job, const struct logger *log,
+int bench_step_run(struct world *world, const Paceline__Job *job, const struct logger *log,
                    uint32_t steps, struct bench_step *out, struct err *err)
 {
     struct bench b = {0};
     arena_init(&b.arena);
     kernels_set_threads((int)job->threads); /* before planning: ops are planned for so many */
-    int rc = open_bench(&b, job, log, steps, err);
+    int rc = open_bench(&b, world, job, log, steps, err);
     if (rc == OK) {
-        double peak = measure_peak(now);
-        rc = time_steps(&b, now, steps, err);
+        double peak = measure_peak(world);
+        rc = time_steps(&b, world, steps, err);
         if (rc == OK)
             summarise(&b, steps, peak, out);
     }

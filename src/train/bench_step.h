@@ -1,5 +1,5 @@
-/* How long a training step takes: the whole of it, with new records each time, loss, gradient,
- * weight decay and update. */
+/* How long a training step takes: the whole of it, with new records each time (loaded ahead, as a
+ * worker does), loss, gradient, weight decay and update. */
 #ifndef PL_TRAIN_BENCH_STEP_H
 #define PL_TRAIN_BENCH_STEP_H
 
@@ -18,9 +18,9 @@ struct bench_step {
     const char *kernels, *isa;
 };
 
-/* By the clock `now` (nanoseconds), take `steps` timed steps of the finished job's learner (and a
- * tenth as many before them). ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
-int bench_step_run(int64_t (*now)(void), const Paceline__Job *job, const struct logger *log,
+/* On a task of `world` and by its clock, take `steps` timed steps of the finished job's learner
+ * (and a tenth as many before them). ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
+int bench_step_run(struct world *world, const Paceline__Job *job, const struct logger *log,
                    uint32_t steps, struct bench_step *out, struct err *err);
 
 #endif

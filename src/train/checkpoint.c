@@ -1,16 +1,17 @@
 #include "train/checkpoint.h"
 
 #include "base/file.h"
-#include "model/safetensors.h"
+#include "model/weights.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define FORMAT "paceline 1"
 
-enum { CHECKPOINT_BYTES_MAX_SHIFT = 36, NAME_MAX_LEN = 512 };
+enum { CHECKPOINT_BYTES_MAX_SHIFT = 36 };
 
 size_t model_floats(const struct model_layout *layout, bool with_state)
 {
@@ -19,17 +20,6 @@ size_t model_floats(const struct model_layout *layout, bool with_state)
 }
 
 /* ---- writing ---- */
-
-static void put_vector(struct safetensors_writer *w, const char *prefix,
-                       const struct segments *table, const float *at)
-{
-    char name[NAME_MAX_LEN];
-    for (size_t i = 0; i < table->count; i++) {
-        const struct segment *segment = &table->at[i];
-        snprintf(name, sizeof name, "%s/%s", prefix, segment->name);
-        safetensors_tensor(w, name, &segment->shape, at + segment->offset);
-    }
-}
 
 static void put_number(struct safetensors_writer *w, const char *key, uint64_t value)
 {
@@ -43,6 +33,15 @@ static void put_hash(struct safetensors_writer *w, const char *key, uint64_t val
     char text[32];
     snprintf(text, sizeof text, "%016" PRIx64, value);
     safetensors_meta(w, key, text);
+}
+
+/* Infinite before the first evaluation: then it is left out. */
+static void put_best(struct safetensors_writer *w, double error)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", error);
+    if (isfinite(error))
+        safetensors_meta(w, "best_error", text);
 }
 
 static void put_note(struct safetensors_writer *w, const struct checkpoint_note *note)
@@ -59,6 +58,7 @@ static void put_note(struct safetensors_writer *w, const struct checkpoint_note 
     put_number(w, "used", note->used);
     put_number(w, "missed", note->missed);
     put_number(w, "seed", note->seed);
+    put_best(w, note->best_error);
     put_number(w, "incarnation", note->incarnation);
 }
 
@@ -68,11 +68,11 @@ static int make_image(const struct checkpoint_note *note, const struct model_lay
     struct safetensors_writer w;
     safetensors_begin(&w);
     put_note(&w, note);
-    put_vector(&w, "joint", layout->x, model);
-    put_vector(&w, "s", layout->s, model + layout->x->total);
+    weights_put(&w, "joint", layout->x, model);
+    weights_put(&w, "s", layout->s, model + layout->x->total);
     const float *state = model + model_floats(layout, false);
     for (size_t i = 0; layout->has_state && i < layout->optim->states; i++)
-        put_vector(&w, layout->optim->state_name[i], layout->x, state + i * layout->x->total);
+        weights_put(&w, layout->optim->state_name[i], layout->x, state + i * layout->x->total);
     int rc = safetensors_image(&w, image, err);
     safetensors_end(&w);
     return rc;
@@ -149,13 +149,19 @@ static void checkpoint_path(const struct rundir *dir, uint64_t n, char *out, siz
     rundir_file(dir, name, out, size);
 }
 
-/* What cannot be removed stays: it does no harm. */
-static void remove_old(const struct rundir *dir, uint32_t keep)
+/* Of the numbers up to n, all but the newest `keep` go; and those above n, which are of a course
+ * that the run has gone back behind. What cannot be removed stays: it does no harm. */
+static void remove_old(const struct rundir *dir, uint64_t n, uint32_t keep)
 {
     struct numbers numbers = {0};
     char path[RUNDIR_PATH_MAX + 64];
+    size_t upto = 0;
     if (list_checkpoints(dir, &numbers, NULL) == OK) {
-        for (size_t i = 0; i + keep < numbers.count; i++) {
+        while (upto < numbers.count && numbers.at[upto] <= n)
+            upto++;
+        for (size_t i = 0; i < numbers.count; i++) {
+            if (i < upto && i + keep >= upto)
+                continue;
             checkpoint_path(dir, numbers.at[i], path, sizeof path);
             dir->disk->ops->remove(dir->disk, path, NULL);
         }
@@ -189,7 +195,7 @@ int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note
     if (rc == OK)
         rc = save(dir, path, note, layout, model, bytes, err);
     if (rc == OK)
-        remove_old(dir, keep > 0 ? keep : 1);
+        remove_old(dir, note->course.exchanges, keep > 0 ? keep : 1);
     return rc;
 }
 
@@ -210,23 +216,10 @@ int checkpoint_save_model(const struct rundir *dir, const char *name,
 static int take_vector(const struct safetensors *st, const char *path, const char *prefix,
                        const struct segments *table, float *into, struct err *err)
 {
-    char name[NAME_MAX_LEN];
-    for (size_t i = 0; i < table->count; i++) {
-        const struct segment *segment = &table->at[i];
-        struct shape shape;
-        snprintf(name, sizeof name, "%s/%s", prefix, segment->name);
-        const float *data = safetensors_find(st, name, &shape);
-        char a[64], b[64];
-        if (!data)
-            return err_set(err, ERR_INPUT, "%s: has no tensor %s: it is of another net", path,
-                           name);
-        if (!shape_equal(&shape, &segment->shape))
-            return err_set(err, ERR_INPUT, "%s: tensor %s is %s, the job's net has %s", path, name,
-                           shape_text(&shape, a, sizeof a),
-                           shape_text(&segment->shape, b, sizeof b));
-        memcpy(into + segment->offset, data, segment->len * sizeof(float));
-    }
-    return OK;
+    int rc = weights_check(st, path, prefix, table, err);
+    if (rc == OK)
+        weights_take(st, prefix, table, into);
+    return rc;
 }
 
 static int take_number(const struct safetensors *st, const char *path, const char *key, int base,
@@ -266,6 +259,23 @@ static int take_note(const struct safetensors *st, const char *path, struct chec
             return rc;
     }
     note->incarnation = (uint32_t)incarnation;
+    const char *best = safetensors_meta_get(st, "best_error");
+    note->best_error = best ? strtod(best, NULL) : INFINITY;
+    return OK;
+}
+
+/* A tensor of the model that the net does not have. */
+static int check_no_more(const struct safetensors *st, const char *path,
+                         const struct model_layout *layout, struct err *err)
+{
+    for (size_t i = 0; i < st->n; i++) {
+        const char *name = st->item[i].name;
+        bool x = strncmp(name, "joint/", 6) == 0, s = strncmp(name, "s/", 2) == 0;
+        if ((x && !segments_find(layout->x, name + 6)) ||
+            (s && !segments_find(layout->s, name + 2)))
+            return err_set(err, ERR_INPUT, "%s: has a tensor %.200s: it is of another net", path,
+                           name);
+    }
     return OK;
 }
 
@@ -273,6 +283,8 @@ static int take_model(const struct safetensors *st, const char *path, struct mod
                       float *model, struct err *err)
 {
     int rc = take_vector(st, path, "joint", layout->x, model, err);
+    if (rc == OK)
+        rc = check_no_more(st, path, layout, err);
     if (rc == OK)
         rc = take_vector(st, path, "s", layout->s, model + layout->x->total, err);
     float *state = model + model_floats(layout, false);
@@ -287,11 +299,13 @@ static int take_model(const struct safetensors *st, const char *path, struct mod
     return rc;
 }
 
+/* *whole: the file is undamaged. */
 static int load(const char *path, struct model_layout *layout, float *model,
-                struct checkpoint_note *note, struct err *err)
+                struct checkpoint_note *note, bool *whole, struct err *err)
 {
     struct file_bytes bytes;
     struct safetensors st;
+    *whole = false;
     int rc = file_read(path, (size_t)1 << CHECKPOINT_BYTES_MAX_SHIFT, &bytes, err);
     if (rc != OK)
         return rc;
@@ -299,6 +313,7 @@ static int load(const char *path, struct model_layout *layout, float *model,
     file_release(&bytes);
     if (rc != OK)
         return rc;
+    *whole = true;
     rc = take_note(&st, path, note, err);
     if (rc == OK)
         rc = take_model(&st, path, layout, model, err);
@@ -306,26 +321,38 @@ static int load(const char *path, struct model_layout *layout, float *model,
     return rc;
 }
 
+/* The newest that is undamaged: whether it fits or not, an older one would do no better. */
+static int load_newest(const struct rundir *dir, const struct numbers *numbers,
+                       const struct logger *log, struct model_layout *layout, float *model,
+                       struct checkpoint_note *note, struct err *err)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    struct err why, newest = {0};
+    for (size_t left = numbers->count; left-- > 0;) {
+        bool whole;
+        checkpoint_path(dir, numbers->at[left], path, sizeof path);
+        int rc = load(path, layout, model, note, &whole, &why);
+        if (rc != OK && (whole || rc == ERR_NOMEM))
+            return err_set(err, rc, "%s", why.text);
+        if (rc == OK)
+            return OK;
+        log_warn(log, "passed over: %s", why.text);
+        if (!newest.text[0])
+            newest = why;
+    }
+    if (numbers->count == 0)
+        return err_set(err, ERR_NOT_FOUND, "%s: there is no checkpoint", dir->path);
+    return err_set(err, ERR_INPUT, "%s: no checkpoint to go on from: %.300s", dir->path,
+                   newest.text);
+}
+
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     float *model, struct checkpoint_note *note, struct err *err)
 {
     struct numbers numbers = {0};
-    struct err why = {0};
-    char path[RUNDIR_PATH_MAX + 64];
-    int rc = list_checkpoints(dir, &numbers, &why);
-    if (rc == OK)
-        rc = ERR_NOT_FOUND;
-    for (size_t i = numbers.count; rc == ERR_NOT_FOUND && i-- > 0;) {
-        checkpoint_path(dir, numbers.at[i], path, sizeof path);
-        int loaded = load(path, layout, model, note, &why);
-        if (loaded == OK)
-            rc = OK;
-        else
-            log_warn(log, "passed over: %s", why.text);
-    }
+    int rc = list_checkpoints(dir, &numbers, err);
+    if (rc == OK || rc == ERR_NOT_FOUND)
+        rc = load_newest(dir, &numbers, log, layout, model, note, err);
     free(numbers.at);
-    if (rc == ERR_NOT_FOUND)
-        return err_set(err, rc, "%s: no checkpoint to go on from%s%.300s", dir->path,
-                       why.text[0] ? ": " : "", why.text);
-    return rc == OK ? OK : err_set(err, rc, "%s", why.text);
+    return rc;
 }

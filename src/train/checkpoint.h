@@ -26,6 +26,7 @@ struct checkpoint_note {
     uint64_t used, missed; /* records */
     uint64_t seed, job_hash, data_hash;
     size_t records;       /* of the training set */
+    double best_error;    /* lowest yet of the set that counts; INFINITY: none */
     uint32_t incarnation; /* of the driver that wrote it */
 };
 
@@ -42,8 +43,9 @@ int checkpoint_save_model(const struct rundir *dir, const char *name,
 
 /* Load the newest valid checkpoint into `model`, which has room for everything; layout->has_state
  * comes out as what the file holds. Damaged files are passed over with a line in the log.
- * ERR_NOT_FOUND  there is none that is valid, with the reason why the newest is not
- * ERR_INPUT      it is of another net; ERR_NOMEM */
+ * ERR_NOT_FOUND  there is none
+ * ERR_INPUT      none is valid, with the reason why the newest is not; or it is of another net
+ * ERR_NOMEM */
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     float *model, struct checkpoint_note *note, struct err *err);
 

@@ -3,7 +3,7 @@
  * beside it. */
 #include "train/driver.h"
 
-#include "wire/catalogue.h"
+#include "wire/post.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,16 +19,8 @@ void driver_want_stop(struct driver *d, const char *reason)
 
 int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const struct buf *bytes)
 {
-    size_t len = bytes ? bytes->len : 0;
-    struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, len);
-    if (!m)
-        return ERR_NOMEM;
-    if (len)
-        memcpy(m->data, bytes->data, len);
-    int rc = world_send(d->world, node, m, CLASS_CONTROL);
-    if (rc == ERR_FULL)
-        message_unref(m);
-    return rc;
+    static const struct buf nothing;
+    return wire_post_buf(d->world, node, kind, 0, bytes ? bytes : &nothing);
 }
 
 static void send_to_all(struct driver *d, enum wire_kind kind)
@@ -40,6 +32,9 @@ static void send_to_all(struct driver *d, enum wire_kind kind)
 
 static int on_done(struct driver *d, const struct message *m)
 {
+    const struct view *view = group_view(&d->group);
+    if (view && view_rank(view, m->from) < 0)
+        return OK; /* a stranger's, or of one that has been given up */
     struct cut in = {m->data, m->len, false};
     int status = (int)cut_u32(&in);
     char text[ERR_TEXT_MAX];
@@ -59,7 +54,7 @@ static void on_committed(struct driver *d, const struct message *m)
     struct cut in = {m->data, m->len, false};
     struct committed report;
     if (committed_decode(&in, &report) == OK)
-        ledger_report(&d->ledger, &report);
+        ledger_report(&d->ledger, m->from, &report);
     atomic_store(&d->keeper.missed, d->ledger.missed);
 }
 
@@ -76,25 +71,42 @@ static void tell_progress(struct driver *d)
     d->options->progress(d->options->user, &p);
 }
 
-/* One wait, one thing done. ERR_END: the keeper has taken the final model. */
+/* A task beside this one has ended. The keeper's end is the run's; the others end by being
+ * cancelled, unless something broke them. */
+static int on_task_end(struct driver *d, struct task **task, const char *what)
+{
+    int result;
+    world_join(d->world, *task, WORLD_FOREVER, &result);
+    *task = NULL;
+    if (task == &d->keeper.task && result == OK) {
+        d->kept = true;
+        return OK;
+    }
+    if (task == &d->leader_task && result == ERR_PEER)
+        return err_set(d->err, ERR_PEER, "all workers are lost");
+    return err_set(d->err, result != OK ? result : ERR_BUG, "the driver's %s ended: %s", what,
+                   status_text(result));
+}
+
+/* One wait, one thing done. */
 static int turn(struct driver *d)
 {
     uint64_t seen = world_raised(d->world, SIGNAL_GROUP);
-    const struct wait_for set[] = {
+    struct wait_for set[WORLD_WAITS_MAX] = {
         events_wait(&d->events),
-        {.kind = WAIT_MESSAGE,
-         .from = WORLD_ANY,
-         .tag = wire_tag(WIRE_COMMITTED, 0, 0, 0),
-         .mask = WIRE_KIND_MASK},
-        {.kind = WAIT_MESSAGE,
-         .from = WORLD_ANY,
-         .tag = wire_tag(WIRE_DONE, 0, 0, 0),
-         .mask = WIRE_KIND_MASK},
+        wire_from(WORLD_ANY, WIRE_COMMITTED),
+        wire_from(WORLD_ANY, WIRE_DONE),
         {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
-        {.kind = WAIT_TASK, .task = d->keeper.task},
+        {.kind = WAIT_TASK, .task = d->server.task},
     };
+    int n = 5, leader = -1;
+    if (d->leader_task) {
+        leader = n;
+        set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->leader_task};
+    }
+    if (d->keeper.task)
+        set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->keeper.task};
     struct wake wake;
-    int n = d->keeper.task && !d->kept ? 5 : 4;
     int rc = world_wait(d->world, set, n, world_now(d->world) + TICK, &wake);
     if (rc == ERR_TIMEOUT)
         return OK;
@@ -110,21 +122,26 @@ static int turn(struct driver *d)
     }
     if (wake.which < 3)
         message_unref(wake.msg);
-    return wake.which == 4 ? ERR_END : rc;
+    if (wake.which == 4)
+        return on_task_end(d, &d->server.task, "group");
+    if (wake.which == leader)
+        return on_task_end(d, &d->leader_task, "part in the strategy");
+    return wake.which > 4 ? on_task_end(d, &d->keeper.task, "keeper of models") : rc;
 }
 
 /* Wait for the first view, with events going out meanwhile. */
 static int form(struct driver *d)
 {
-    int64_t deadline = world_now(d->world) + FORM_TIMEOUT;
+    atomic_store(&d->stirred, world_now(d->world));
     while (!group_view(&d->group)) {
         int rc = turn(d);
         if (rc != OK)
             return rc;
         if (d->options->stop && atomic_load(d->options->stop))
             return err_set(d->err, ERR_STOP, "interrupted before training began");
-        if (world_now(d->world) > deadline)
-            return err_set(d->err, ERR_TIMEOUT, "not all of %u workers came within a minute",
+        if (world_now(d->world) - atomic_load(&d->stirred) > FORM_TIMEOUT)
+            return err_set(d->err, ERR_TIMEOUT,
+                           "not all of %u workers came: nobody has stirred for a minute",
                            d->job->workers);
     }
     return OK;
@@ -185,19 +202,17 @@ static int run(struct driver *d)
 {
     int rc = form(d);
     if (rc == OK)
-        rc = driver_start(d, group_view(&d->group));
+        rc = driver_start(d, group_first_view(&d->group));
     while (rc == OK) {
         const struct view *view = group_view(&d->group);
         if (d->kept && all_done(d, view))
             return OK;
-        if (view->count == 0)
+        if (view->count == 0 && !d->kept && !atomic_load(&d->handing_over))
             return err_set(d->err, ERR_PEER, "all workers are lost");
         check_stop(d);
         check_checkpoint(d, view);
         ask_for_model(d, view);
         rc = turn(d);
-        d->kept |= rc == ERR_END;
-        rc = rc == ERR_END ? OK : rc;
     }
     return rc;
 }
@@ -215,57 +230,70 @@ static void drain(struct driver *d)
     }
 }
 
+/* A reason to end early is one only when the run had not come to its end by itself. */
+static const char *reason_of(struct driver *d)
+{
+    const Paceline__Stop *stop = d->job->stop;
+    const struct course *course = &d->keeper.judged;
+    const char *early = atomic_load(&d->reason);
+    if (!strategy_done(d->job, course, d->corpus->set[SET_TRAIN].count))
+        return early ? early : "stopped";
+    return stop->has_steps && course->steps >= stop->steps ? "steps" : "epochs";
+}
+
 static void fill_report(struct driver *d, struct train_report *report)
 {
     const struct objectives *o = &d->keeper.objectives;
-    const char *early = atomic_load(&d->reason);
     const struct course *course = &d->keeper.judged;
-    uint64_t used = d->ledger.last.n ? d->ledger.used : course->place;
     *report = (struct train_report){
-        .reason = early                      ? early
-                  : d->job->stop->has_epochs ? "epochs"
-                                             : "steps",
+        .reason = reason_of(d),
         .has_validation = d->corpus->set[SET_VALIDATION].count > 0,
         .has_test = d->corpus->set[SET_TEST].count > 0,
         .validation_error = o->last[SET_VALIDATION].error,
         .test_error = o->last[SET_TEST].error,
         .test_loss = o->last[SET_TEST].loss,
         .epochs = (double)course->place / (double)d->corpus->set[SET_TRAIN].count,
-        .samples = used,
-        .used = used,
+        .samples = d->ledger.used - d->resumed.used,
+        .used = d->ledger.used,
         .missed = d->ledger.missed,
         .wall_s = events_seconds(&d->events),
         .seed = d->job->seed,
     };
 }
 
+/* What is left of a run that failed: its last event says so. */
+static void tell_failure(struct driver *d)
+{
+    cJSON *event = events_new(&d->events, "end");
+    cJSON_AddStringToObject(event, "reason", "failed");
+    cJSON_AddStringToObject(event, "error", d->err ? d->err->text : "");
+    events_emit(&d->events, event);
+}
+
 /* The tasks end one after another; what made the run fail first is what is told. */
 static int close_driver(struct driver *d, int rc, struct train_report *report)
 {
-    int leader = OK, judged = OK;
+    int leader = OK;
     if (d->leader_task)
         world_cancel(d->world, d->leader_task);
-    if (rc != OK && d->keeper.task)
-        world_cancel(d->world, d->keeper.task);
+    world_end_task(d->world, &d->keeper.task); /* it has ended, or what broke the run ends it */
     world_end_task(d->world, &d->giver_task);
     if (d->leader_task)
         world_join(d->world, d->leader_task, WORLD_FOREVER, &leader);
-    if (d->keeper.task)
-        world_join(d->world, d->keeper.task, WORLD_FOREVER, &judged);
     publisher_release(&d->to_keeper);
     publisher_release(&d->to_worker);
-    if (rc == OK && (leader != OK || judged != OK)) {
-        rc = leader != OK ? leader : judged;
-        err_set(d->err, rc, "the driver's part ended: %s", status_text(rc));
-    }
+    if (rc == OK && leader != OK && leader != ERR_CANCELLED)
+        rc = err_set(d->err, leader, "the driver's part ended: %s", status_text(leader));
+    server_stop(&d->server); /* before anybody goes, which would be a death to it */
     if (d->group.world)
         send_to_all(d, WIRE_BYE);
-    server_stop(&d->server);
     if (d->events.world)
         ledger_close(&d->ledger);
     if (rc == OK) {
         fill_report(d, report);
         train_report_event(&d->events, report);
+    } else if (d->events.world) {
+        tell_failure(d);
     }
     if (d->events.world)
         drain(d);

@@ -44,7 +44,9 @@ struct driver {
     struct task *leader_task, *giver_task;
     _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
     bool stop_sent;
-    bool kept; /* the keeper has taken the final model */
+    bool kept;                /* the keeper has taken the final model */
+    atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */
+    _Atomic int64_t stirred;  /* before the first view: when a worker last came or was served */
     struct members done;
     uint32_t asked; /* for its model, at the end; WORLD_ANY: nobody yet */
     struct err *err;

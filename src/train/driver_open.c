@@ -1,7 +1,7 @@
 #include "job/text.h"
 #include "tensor/kernels.h"
 #include "train/driver.h"
-#include "wire/catalogue.h"
+#include "wire/post.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,6 +17,7 @@ bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *st
 static void on_arrived(void *user, uint32_t node)
 {
     struct driver *d = user;
+    atomic_store(&d->stirred, world_now(d->world));
     driver_send(d, node, WIRE_WELCOME, &d->welcome);
 }
 
@@ -26,13 +27,16 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     struct driver *d = user;
     struct cut in = {bytes, len, false};
     struct hello hello;
-    (void)node;
     if (hello_read(&in, &hello) != OK)
         return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
     int rc = hello_check(&hello, &d->own, err);
-    if (rc == OK)
-        memcpy(address, hello.address, sizeof hello.address);
-    return rc;
+    if (rc != OK)
+        return rc;
+    atomic_store(&d->stirred, world_now(d->world));
+    memcpy(address, hello.address, sizeof hello.address);
+    log_info(d->host->log, "worker %u: %s kernels, %s, %u threads", node, hello.kernels, hello.isa,
+             hello.threads);
+    return OK;
 }
 
 static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
@@ -95,6 +99,11 @@ static int resume(struct driver *d)
         return err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
     int rc =
         checkpoint_load(d->options->dir, d->host->log, &d->layout, d->start_model, note, d->err);
+    if (rc == ERR_NOT_FOUND) { /* it ended before the first one */
+        log_warn(d->host->log, "%s; the run begins afresh", d->err->text);
+        d->start_model = NULL;
+        return OK;
+    }
     if (rc != OK)
         return rc;
     if (note->data_hash != d->corpus->hash)
@@ -163,10 +172,7 @@ static int giver_main(void *arg)
         state[i] = (struct vec){d->start_model + at + i * n, n};
     struct model_source source = {&x, &s, state, d->start_has_state ? d->optim.ops->states : 0};
     for (;;) {
-        const struct wait_for asked = {.kind = WAIT_MESSAGE,
-                                       .from = WORLD_ANY,
-                                       .tag = wire_tag(WIRE_WANT_MODEL, 0, 0, 0),
-                                       .mask = WIRE_KIND_MASK};
+        const struct wait_for asked = wire_from(WORLD_ANY, WIRE_WANT_MODEL);
         struct wake wake;
         int rc = world_wait(d->world, &asked, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
@@ -177,6 +183,7 @@ static int giver_main(void *arg)
         rc = publisher_finish(&d->to_worker, WORLD_FOREVER);
         if (rc != OK && rc != ERR_PEER)
             return rc;
+        atomic_store(&d->stirred, world_now(d->world));
     }
 }
 
@@ -235,6 +242,8 @@ int driver_open(struct driver *d)
         rc = resume(d);
     if (rc == OK)
         rc = write_welcome(d);
+    if (rc == OK && d->options->begin)
+        rc = d->options->begin(d->options->user, d->err);
     if (rc != OK)
         return rc;
     open_book(d);
@@ -270,6 +279,8 @@ static int start_keeper(struct driver *d)
     atomic_store(&k->missed, d->resumed.missed);
     objectives_init(&k->objectives, d->world, d->job, d->corpus, d->ws, &d->events,
                     d->host->step_seconds);
+    if (d->start_model)
+        k->objectives.best_error = d->resumed.best_error;
     int rc = keeper_init(k, &d->arena);
     return rc == OK ? keeper_start(k) : rc;
 }
@@ -294,9 +305,10 @@ static int hand_over_final(struct driver *d)
     struct model_source model = {&l->x, &l->s, NULL, 0};
     if (train_workers_speak(d->job, d->strategy))
         return OK;
+    atomic_store(&d->handing_over, true);
     int rc = publisher_finish(&d->to_keeper, WORLD_FOREVER);
-    if (rc == OK)
-        publisher_start(&d->to_keeper, &l->course, MODEL_FINAL, &model);
+    if (rc == OK && !publisher_start(&d->to_keeper, &l->course, MODEL_FINAL, &model))
+        rc = ERR_NOMEM;
     return rc == OK ? publisher_finish(&d->to_keeper, WORLD_FOREVER) : rc;
 }
 
@@ -319,14 +331,11 @@ static int settle(struct leader *l)
 static int leader_main(void *arg)
 {
     struct driver *d = arg;
+    kernels_set_threads((int)d->job->threads);
     int rc = d->strategy->driver(&d->leader);
     if (rc == OK)
         rc = hand_over_final(d);
-    if (rc == OK)
-        return settle(&d->leader);
-    /* No final model will come: the keeper, and with it the run, end now. */
-    world_cancel(d->world, d->keeper.task);
-    return rc;
+    return rc == OK ? settle(&d->leader) : rc; /* an error ends the run: driver.c watches */
 }
 
 static int start_leader(struct driver *d, const struct view *view)

@@ -1,6 +1,9 @@
 #include "train/keeper.h"
 
+#include "optim/schedule.h"
 #include "tensor/kernels.h"
+
+#include <math.h>
 
 int keeper_init(struct keeper *k, struct arena *arena)
 {
@@ -19,6 +22,7 @@ static struct checkpoint_note note_at(const struct keeper *k, const struct cours
     note.course = *course;
     note.missed = atomic_load(&k->missed);
     note.used = course->place - note.missed;
+    note.best_error = k->objectives.best_error;
     return note;
 }
 
@@ -58,6 +62,20 @@ static int keep_model(struct keeper *k, const char *name, const struct course *c
     return rc;
 }
 
+/* The learning rate of the step that follows. */
+static void tell_rate(const struct keeper *k, const struct course *course)
+{
+    const Caffe__SolverParameter *solver = k->objectives.job->solver;
+    double epoch = (double)course->place / (double)k->note.records;
+    bool by_epoch = solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs;
+    cJSON *event = events_new(k->events, "rate");
+    cJSON_AddNumberToObject(event, "epoch", epoch);
+    cJSON_AddNumberToObject(event, "step", (double)course->steps);
+    cJSON_AddNumberToObject(
+        event, "rate", (double)schedule_rate(solver, by_epoch ? epoch : (double)course->steps));
+    events_emit(k->events, event);
+}
+
 static int judge(struct keeper *k, const struct model_note *model)
 {
     struct objectives *o = &k->objectives;
@@ -67,9 +85,9 @@ static int judge(struct keeper *k, const struct model_note *model)
     vec_import(&k->x, vec_all(&k->x), k->landing);
     vec_import(&k->s, vec_all(&k->s), k->landing + k->x.n);
     k->judged = model->course;
+    tell_rate(k, &model->course);
     int rc = objectives_evaluate(o, &k->x, &k->s, model->course.place, model->course.steps);
-    enum corpus_set set = o->corpus->set[SET_VALIDATION].count ? SET_VALIDATION : SET_TEST;
-    atomic_store(&k->last_error, o->last[set].error);
+    atomic_store(&k->last_error, o->evaluated > 0 && isfinite(o->best_error) ? o->error : -1.0);
     if (rc == ERR_STOP)
         k->reached(k->user);
     if ((rc == OK || rc == ERR_STOP) && o->best && k->dir)
@@ -101,9 +119,13 @@ static int keeper_main(void *arg)
     kernels_set_threads((int)k->objectives.job->threads);
     for (;;) {
         struct model_note model;
-        int rc = model_receive(k->world, k->landing, k->room, &model, WORLD_FOREVER);
+        int rc = model_receive(k->world, WORLD_ANY, k->landing, k->room, &model, WORLD_FOREVER);
         if (rc == ERR_PEER)
             continue; /* its sender died on the way; another will send */
+        if (rc == ERR_PROTOCOL) {
+            log_warn(k->log, "a model of the wrong length is left aside");
+            continue;
+        }
         if (rc == OK)
             rc = take(k, &model);
         if (rc != OK || model.use & MODEL_FINAL)

@@ -69,13 +69,41 @@ static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
     ledger->missed += share > c->samples ? share - c->samples : 0;
     if (c->samples > 0)
         ledger->loss = c->loss / (double)c->samples;
+    ledger->slowest = entry->slowest;
     ledger->last = *c;
 }
 
-void ledger_report(struct ledger *ledger, const struct committed *report)
+/* Another member's share of an exchange. Who comes last waits least. */
+static void add_report(struct ledger_entry *entry, uint32_t node, const struct committed *report)
+{
+    const struct exchange_cost *cost = &report->cost;
+    /* Who completed an exchange and died at once may have spoken of a result that nobody else ever
+     * saw: the last to speak is right. */
+    entry->sum.samples = report->samples;
+    entry->sum.loss = report->loss;
+    entry->sum.who = report->who;
+    entry->sum.took_part = report->took_part;
+    entry->expected = members_count(&report->took_part);
+    entry->reports++;
+    struct exchange_cost *sum = &entry->sum.cost;
+    sum->bytes += cost->bytes;
+    if (cost->seconds > sum->seconds)
+        sum->seconds = cost->seconds;
+    if (cost->waited_s > sum->waited_s) {
+        sum->waited_s = cost->waited_s;
+        sum->waited_for = cost->waited_for;
+    }
+    if (cost->seconds < entry->shortest_s) {
+        entry->shortest_s = cost->seconds;
+        entry->slowest = node;
+    }
+}
+
+void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
     if (report->n == 0) {
         ledger->last = *report;
+        ledger->used = report->course.place - ledger->missed;
         ledger->loss = report->samples ? report->loss / (double)report->samples : 0;
         return;
     }
@@ -85,21 +113,18 @@ void ledger_report(struct ledger *ledger, const struct committed *report)
         close_entry(ledger, &ledger->entry[n % LEDGER_OPEN_MAX]);
     struct ledger_entry *entry = &ledger->entry[report->n % LEDGER_OPEN_MAX];
     if (!entry->open) {
-        *entry = (struct ledger_entry){.open = true, .sum = *report};
-        entry->expected = members_count(&report->took_part);
-        entry->reports = 1;
+        *entry = (struct ledger_entry){
+            .open = true,
+            .sum = *report,
+            .slowest = node,
+            .shortest_s = report->cost.seconds,
+            .expected = members_count(&report->took_part),
+            .reports = 1,
+        };
     } else {
-        struct exchange_cost *sum = &entry->sum.cost;
-        entry->reports++;
-        sum->bytes += report->cost.bytes;
-        if (report->cost.seconds > sum->seconds)
-            sum->seconds = report->cost.seconds;
-        if (report->cost.waited_s > sum->waited_s) {
-            sum->waited_s = report->cost.waited_s;
-            sum->waited_for = report->cost.waited_for;
-        }
+        add_report(entry, node, report);
     }
-    if (entry->reports == entry->expected)
+    if (entry->reports >= entry->expected)
         close_entry(ledger, entry);
 }
 

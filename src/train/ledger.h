@@ -25,6 +25,8 @@ enum { LEDGER_OPEN_MAX = 8 };
 
 struct ledger_entry {
     bool open;
+    uint32_t slowest;     /* who came last: its exchange took the shortest, */
+    double shortest_s;    /* so long */
     struct committed sum; /* of the first report; cost is the largest seconds and wait */
     size_t reports, expected;
 };
@@ -36,12 +38,13 @@ struct ledger {
     struct ledger_entry entry[LEDGER_OPEN_MAX]; /* by n % LEDGER_OPEN_MAX */
     struct committed last; /* the newest exchange that was closed; n 0: none yet */
     uint64_t used, missed; /* records */
+    uint32_t slowest;      /* worker of the newest exchange */
     double loss;           /* mean loss of the newest exchange's records */
 };
 
-/* One member's report. An exchange is closed when all who took part have reported, or when the next
+/* What `node` reports. An exchange is closed when all who took part have reported, or when the next
  * but one is reported: who has not spoken by then is dead. */
-void ledger_report(struct ledger *ledger, const struct committed *report);
+void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report);
 
 /* Close what is open, in order. */
 void ledger_close(struct ledger *ledger);

@@ -91,25 +91,30 @@ static void copy_model(float *copy, const struct model_source *source)
 bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
                      const struct model_source *source)
 {
-    if (atomic_load(&p->busy))
+    if (atomic_load(&p->busy) || publisher_finish(p, WORLD_FOREVER) == ERR_CANCELLED)
         return false;
-    publisher_finish(p, WORLD_FOREVER);
     size_t floats = source->x->n * (1 + source->states) + source->s->n;
     PL_ASSERT(floats <= p->room);
     p->note = (struct model_note){*course, use, source->states > 0, floats};
     copy_model(p->copy, source);
     atomic_store(&p->busy, true);
-    return world_spawn(p->world, "publisher", publish_task, p, &p->task) == OK;
+    if (world_spawn(p->world, "publisher", publish_task, p, &p->task) != OK)
+        atomic_store(&p->busy, false);
+    return p->task != NULL;
 }
 
 int publisher_finish(struct publisher *p, int64_t deadline)
 {
-    int result = OK;
     if (!p->task)
         return OK;
-    int rc = world_join(p->world, p->task, deadline, &result);
+    /* A wait, not a join, so that a cancelled caller is not held up by a reader that is gone. */
+    struct wait_for end = {.kind = WAIT_TASK, .task = p->task};
+    struct wake wake;
+    int rc = world_wait(p->world, &end, 1, deadline, &wake);
     if (rc != OK)
         return rc;
+    int result = OK;
+    world_join(p->world, p->task, WORLD_FOREVER, &result);
     p->task = NULL;
     return result;
 }
@@ -137,16 +142,20 @@ static int receive_piece(struct world *world, uint32_t from, uint64_t tag, float
 static int receive_note(struct world *world, struct model_note *note, uint32_t *from,
                         int64_t deadline)
 {
-    struct wait_for any = {
-        .kind = WAIT_MESSAGE,
-        .from = WORLD_ANY,
-        .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_NOTE),
-        .mask = WIRE_KIND_MASK | 0xffff,
+    const struct wait_for set[] = {
+        {.kind = WAIT_MESSAGE,
+         .from = *from,
+         .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_NOTE),
+         .mask = WIRE_KIND_MASK | 0xffff},
+        {.kind = WAIT_PEER},
     };
     struct wake wake;
-    int rc = world_wait(world, &any, 1, deadline, &wake);
-    if (rc != OK)
-        return rc;
+    int rc;
+    do
+        rc = world_wait(world, set, *from == WORLD_ANY ? 1 : 2, deadline, &wake);
+    while (rc == OK && wake.which == 1 && wake.up);
+    if (rc != OK || wake.which == 1)
+        return rc != OK ? rc : ERR_PEER;
     struct cut in = {wake.msg->data, wake.msg->len, false};
     rc = note_decode(&in, note);
     *from = wake.msg->from;
@@ -154,10 +163,9 @@ static int receive_note(struct world *world, struct model_note *note, uint32_t *
     return rc;
 }
 
-int model_receive(struct world *world, float *into, size_t room, struct model_note *note,
-                  int64_t deadline)
+int model_receive(struct world *world, uint32_t from, float *into, size_t room,
+                  struct model_note *note, int64_t deadline)
 {
-    uint32_t from;
     int rc = receive_note(world, note, &from, deadline);
     if (rc == OK && note->floats > room)
         rc = ERR_PROTOCOL;

@@ -46,10 +46,11 @@ bool publisher_start(struct publisher *p, const struct course *course, uint32_t 
 int publisher_finish(struct publisher *p, int64_t deadline);
 void publisher_release(struct publisher *p);
 
-/* Wait for a model from anyone and take its vectors into `into`, which has room for `room` floats.
+/* Wait for a model and take its vectors into `into`, which has room for `room` floats. `from` is
+ * WORLD_ANY, or the one peer that this node has: that it goes down is then heard here.
  * ERR_TIMEOUT, ERR_CANCELLED; ERR_PEER: it broke off, the next may come; ERR_PROTOCOL: it is longer
  * than the room */
-int model_receive(struct world *world, float *into, size_t room, struct model_note *note,
-                  int64_t deadline);
+int model_receive(struct world *world, uint32_t from, float *into, size_t room,
+                  struct model_note *note, int64_t deadline);
 
 #endif

@@ -65,13 +65,13 @@ int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s
         if (rc != OK)
             return rc;
     }
-    double validation = o->corpus->set[SET_VALIDATION].count ? o->last[SET_VALIDATION].error
-                                                             : o->last[SET_TEST].error;
+    enum corpus_set counts = o->corpus->set[SET_VALIDATION].count ? SET_VALIDATION : SET_TEST;
+    o->error = o->last[counts].error;
     o->evaluated++;
-    o->best = validation < o->best_error;
+    o->best = o->corpus->set[counts].count > 0 && o->error < o->best_error;
     if (o->best)
-        o->best_error = validation;
-    reached |= stop->has_validation_error && validation <= stop->validation_error;
+        o->best_error = o->error;
+    reached |= stop->has_validation_error && o->error <= stop->validation_error;
     reached |= stop->has_test_error && o->last[SET_TEST].error <= stop->test_error;
     return reached ? ERR_STOP : OK;
 }

@@ -16,7 +16,8 @@ struct objectives {
     double batch_seconds; /* what evaluating a batch costs a node with speed 1 */
     struct evaluation last[SET_COUNT];
     uint64_t evaluated; /* times */
-    double best_error;  /* lowest validation error yet (test error without validation) */
+    double error;       /* last of the set that counts: validation, or test without it */
+    double best_error;  /* lowest of it yet; INFINITY: none, or there is no such set */
     bool best;          /* the last evaluation was the best */
 };
 

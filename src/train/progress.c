@@ -25,7 +25,7 @@ bool progress_due(struct progress_meter *meter, const struct events *events,
         .loss = ledger->loss,
         .samples_per_s = meter->rate,
         .exchange_s = last->cost.seconds,
-        .waited_for = last->cost.waited_s > 0 ? last->cost.waited_for : WORLD_ANY,
+        .slowest = last->n > 0 ? ledger->slowest : WORLD_ANY,
         .eta_s = end > 0 ? (left > 0 ? left / meter->rate : 0) : -1,
     };
     return true;

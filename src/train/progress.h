@@ -11,9 +11,9 @@ struct train_progress {
     uint32_t workers;
     double loss, error; /* error < 0: none yet */
     double samples_per_s;
-    double exchange_s;   /* 0: there was none */
-    uint32_t waited_for; /* WORLD_ANY: nobody */
-    double eta_s;        /* < 0: unknown */
+    double exchange_s; /* 0: there was none */
+    uint32_t slowest;  /* worker of the newest exchange; WORLD_ANY: there was none */
+    double eta_s;      /* < 0: unknown */
 };
 
 struct progress_meter {

@@ -81,8 +81,8 @@ int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const
         if (rc == OK)
             rc = numbered(dir, name, number + 1, err);
     }
-    if (rc == OK)
-        rc = disk->ops->make_dir(disk, dir->path, err);
+    if (rc == OK && disk->ops->make_dir(disk, dir->path, err) != OK)
+        rc = ERR_USAGE; /* the path is the caller's, and the message names it */
     size_t entries = 0;
     if (rc == OK)
         rc = disk->ops->list(disk, dir->path, count_entry, &entries, err);
@@ -92,17 +92,27 @@ int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const
     return rc;
 }
 
+static void look_for_job(void *user, const char *name)
+{
+    if (strcmp(name, "job.prototxt") == 0)
+        *(bool *)user = true;
+}
+
 int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const char *name,
                 struct err *err)
 {
     *dir = (struct rundir){.disk = disk};
-    if (path)
-        return set_path(dir, path, err);
-    unsigned long number;
-    int rc = newest_number(disk, name, &number, err);
-    if (rc == OK && number == 0)
-        rc = err_set(err, ERR_NOT_FOUND, RUNS "/%s-NNN: there is no run to go on with", name);
-    return rc == OK ? numbered(dir, name, number, err) : rc;
+    unsigned long number = 0;
+    int rc = path ? set_path(dir, path, err) : newest_number(disk, name, &number, err);
+    if (rc == OK && !path)
+        rc = numbered(dir, name, number, err);
+    bool is_run = false;
+    if (rc == OK && (path || number > 0))
+        rc = disk->ops->list(disk, dir->path, look_for_job, &is_run, err);
+    if ((rc == OK || rc == ERR_NOT_FOUND) && !is_run)
+        return err_set(err, ERR_NOT_FOUND, "%s: there is no run to go on with",
+                       number > 0 || path ? dir->path : RUNS);
+    return rc;
 }
 
 int rundir_open(struct rundir *dir, const Paceline__Job *job, struct err *err)
@@ -127,10 +137,12 @@ void rundir_line(struct rundir *dir, const char *line)
 {
     if (!dir->events || dir->error.status != OK)
         return;
-    int rc = dir->disk->ops->write(dir->events, line, strlen(line), &dir->error);
-    if (rc == OK)
-        rc = dir->disk->ops->write(dir->events, "\n", 1, &dir->error);
-    dir->error.status = rc;
+    struct buf text = {0}; /* one write, so that a kill leaves whole lines */
+    buf_printf(&text, "%s\n", line);
+    dir->error.status = text.failed
+                            ? ERR_NOMEM
+                            : dir->disk->ops->write(dir->events, text.data, text.len, &dir->error);
+    buf_release(&text);
 }
 
 void rundir_close(struct rundir *dir)

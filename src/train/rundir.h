@@ -17,7 +17,7 @@ struct rundir {
 
 /* Take `path` for a new run (it must be empty or not exist yet); NULL: the first free of
  * runs/NAME-001, … in the working directory. Nothing is written yet but the directory.
- * ERR_USAGE  it holds something
+ * ERR_USAGE  it holds something, or there can be no directory
  * ERR_IO, ERR_NOMEM */
 int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const char *name,
                   struct err *err);

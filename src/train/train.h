@@ -44,6 +44,9 @@ struct train_options {
     const Paceline__Job *job; /* finished, paths resolved */
     const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
     bool resume;              /* go on from the newest checkpoint in `dir` */
+    /* Job, data and net fit each other, nobody has been started yet: the host may make the run
+     * directory. An error ends the run. May be NULL. */
+    int (*begin)(void *user, struct err *err);
     /* Each event, and how the run stands, from the driver's main task. `progress` may be NULL. */
     void (*line)(void *user, const char *event);
     void (*progress)(void *user, const struct train_progress *progress);

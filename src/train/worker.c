@@ -6,7 +6,7 @@
 #include "train/model.h"
 #include "train/objectives.h"
 #include "train/train.h"
-#include "wire/catalogue.h"
+#include "wire/post.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,32 +38,27 @@ struct worker {
 
 static int tell_driver(struct world *world, enum wire_kind kind, const struct buf *bytes)
 {
-    struct message *m = bytes->failed ? NULL : message_new(wire_tag(kind, 0, 0, 0), 0, bytes->len);
-    if (!m)
-        return ERR_NOMEM;
-    memcpy(m->data, bytes->data, bytes->len);
-    for (;;) {
-        int rc = world_send(world, WORLD_DRIVER, m, CLASS_CONTROL);
-        if (rc != ERR_FULL)
-            return rc;
-        rc = world_sleep(world, world_now(world) + WORLD_SECOND / 100);
-        if (rc != OK) {
-            message_unref(m);
-            return rc;
-        }
-    }
+    int rc = wire_post_buf(world, WORLD_DRIVER, kind, 0, bytes);
+    return rc == ERR_PEER ? ERR_DRIVER : rc;
 }
 
 static int await_welcome(struct worker *w)
 {
-    struct wait_for welcome = {
-        .kind = WAIT_MESSAGE,
-        .from = WORLD_DRIVER,
-        .tag = wire_tag(WIRE_WELCOME, 0, 0, 0),
-        .mask = WIRE_KIND_MASK,
+    const struct wait_for welcome[] = {
+        {.kind = WAIT_MESSAGE,
+         .from = WORLD_DRIVER,
+         .tag = wire_tag(WIRE_WELCOME, 0, 0, 0),
+         .mask = WIRE_KIND_MASK},
+        {.kind = WAIT_PEER},
     };
     struct wake wake;
-    int rc = world_wait(w->world, &welcome, 1, world_now(w->world) + WELCOME_TIMEOUT, &wake);
+    int64_t deadline = world_now(w->world) + WELCOME_TIMEOUT;
+    int rc;
+    do
+        rc = world_wait(w->world, welcome, 2, deadline, &wake);
+    while (rc == OK && wake.which == 1 && wake.up);
+    if (rc == OK && wake.which == 1)
+        rc = ERR_DRIVER;
     if (rc != OK)
         return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
     struct cut in = {wake.msg->data, wake.msg->len, false};
@@ -99,6 +94,8 @@ static int open_learner(struct worker *w)
     if (rc == OK && !w->ws) {
         rc = workspace_create(w->job, w->corpus, w->host->log, &w->own_ws, &w->err);
         w->ws = w->own_ws;
+        if (rc == OK)
+            rc = workspace_load_ahead(w->own_ws, w->world, &w->err);
     }
     if (rc != OK)
         return rc;
@@ -132,8 +129,8 @@ static int fetch_start(struct worker *w)
     struct model_note note = {0};
     int rc = tell_driver(w->world, WIRE_WANT_MODEL, &nothing);
     if (rc == OK)
-        rc = model_receive(w->world, w->publisher.copy, w->publisher.room, &note,
-                           world_now(w->world) + WELCOME_TIMEOUT);
+        rc = model_receive(w->world, WORLD_DRIVER, w->publisher.copy, w->publisher.room, &note,
+                           WORLD_FOREVER); /* the driver gives them out one after another */
     size_t floats = note.has_state ? floats_with_state(l) : l->x.n + l->s.n;
     if (rc == OK && note.floats != floats)
         rc = ERR_PROTOCOL;
@@ -213,20 +210,20 @@ static int report_exchange(struct worker *w, const struct exchange *e)
     committed_encode(&report, &bytes);
     int rc = tell_driver(w->world, WIRE_COMMITTED, &bytes);
     buf_release(&bytes);
-    return rc == ERR_PEER ? ERR_DRIVER : rc;
+    return rc;
 }
 
 static int committed(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
-    bool report = e || m->course.steps % LONE_REPORT_EVERY == 0;
+    bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
+    bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
+    bool report = e || last || stop || m->course.steps % LONE_REPORT_EVERY == 0;
     int rc = report ? report_exchange(w, e) : OK;
     if (rc != OK)
         return rc;
-    bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
     if (!last)
         publish_if_due(w, &m->course);
-    bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
     return stop ? ERR_STOP : atomic_load(&m->group->over) ? ERR_DRIVER : OK;
 }
 
@@ -257,7 +254,8 @@ static int linger(struct worker *w)
             int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
             if (rc != OK && rc != ERR_PEER)
                 return rc;
-            publisher_start(&w->publisher, &w->member.course, MODEL_FINAL, &model);
+            if (!publisher_start(&w->publisher, &w->member.course, MODEL_FINAL, &model))
+                return ERR_NOMEM;
         }
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
@@ -275,13 +273,13 @@ static int join_group(struct worker *w)
     if (rc == OK)
         rc = say_hello(w);
     if (rc == OK)
-        rc = group_wait_view(&w->group, 0, world_now(w->world) + WELCOME_TIMEOUT);
+        rc = group_wait_view(&w->group, 0, WORLD_FOREVER); /* or until the driver ends it */
     return rc;
 }
 
 static int run_loop(struct worker *w)
 {
-    const struct view *view = group_view(&w->group);
+    const struct view *view = group_first_view(&w->group);
     w->member = (struct member){
         .world = w->world,
         .group = &w->group,
@@ -304,6 +302,12 @@ static int run_loop(struct worker *w)
     return rc;
 }
 
+/* Is what broke this worker's loop everybody's affair? */
+static bool ends_the_run(const struct worker *w, int status)
+{
+    return w->job->workers == 1 || status == ERR_DIVERGED || status == ERR_REPLICAS;
+}
+
 static int work(struct worker *w)
 {
     int rc = await_welcome(w);
@@ -318,10 +322,14 @@ static int work(struct worker *w)
     }
     rc = join_group(w);
     if (rc != OK)
-        return rc;
+        return atomic_load(&w->group.bye) ? OK : rc;
     rc = run_loop(w);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
-        return rc;
+        return atomic_load(&w->group.bye) ? OK : rc;
+    if (rc != OK && !ends_the_run(w, rc)) {
+        log_error(w->host->log, "%s", w->err.text);
+        return rc; /* the others go on without it */
+    }
     int told = tell_done(w, rc);
     int lingered = told == OK ? linger(w) : told;
     return rc == OK ? lingered : rc;

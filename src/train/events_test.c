@@ -1,0 +1,76 @@
+/* Events as lines: times count from the start of the run, keys stand as they were added. */
+#include "train/events.h"
+
+#include "listening_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+static void test_a_line_has_its_time_and_its_kind_first(void **state)
+{
+    struct listening_world l;
+    struct events events;
+    (void)state;
+    listening_init(&l);
+    l.now = 5 * WORLD_SECOND;
+    events_init(&events, &l.world);
+    l.now += WORLD_SECOND / 4;
+    assert_true(events_seconds(&events) == 0.25);
+    cJSON *event = events_new(&events, "eval");
+    cJSON_AddNumberToObject(event, "z", 0.1);
+    cJSON_AddNumberToObject(event, "a", 3);
+    cJSON_AddStringToObject(event, "text", "a \"quote\"\nand a line");
+    events_emit(&events, event);
+    assert_string_equal(l.said, "{\"t\":0.25,\"kind\":\"eval\",\"z\":0.1,\"a\":3,"
+                                "\"text\":\"a \\\"quote\\\"\\nand a line\"}\n");
+}
+
+/* What cannot be said is lost, and nothing else. */
+static void test_a_world_that_takes_nothing(void **state)
+{
+    static const int fails[] = {ERR_FULL, ERR_PEER, ERR_NOMEM};
+    struct listening_world l;
+    struct events events;
+    (void)state;
+    listening_init(&l);
+    events_init(&events, &l.world);
+    for (size_t i = 0; i < sizeof fails / sizeof *fails; i++) {
+        l.fails = fails[i];
+        events_emit(&events, events_new(&events, "lost"));
+    }
+    events_emit(&events, NULL); /* as when memory ran out */
+    events_emit(&events, events_new(&events, "told"));
+    assert_string_equal(l.said, "{\"t\":0,\"kind\":\"told\"}\n");
+}
+
+static void expect_fault(const char *what, uint32_t node, const char *want)
+{
+    char *line = events_fault(1.5, what, node, 2.5);
+    assert_string_equal(line, want);
+    free(line);
+}
+
+static void test_faults(void **state)
+{
+    (void)state;
+    expect_fault("kill", 3, "{\"t\":1.5,\"kind\":\"fault\",\"what\":\"kill\",\"node\":3}");
+    expect_fault("slow", WORLD_DRIVER,
+                 "{\"t\":1.5,\"kind\":\"fault\",\"what\":\"slow\",\"node\":-1,\"factor\":2.5}");
+    assert_true(events_node(WORLD_DRIVER) == -1);
+    assert_true(events_node(1023) == 1023);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_line_has_its_time_and_its_kind_first),
+        cmocka_unit_test(test_a_world_that_takes_nothing),
+        cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

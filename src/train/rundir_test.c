@@ -1,0 +1,192 @@
+/* Where a run's directory is, and what is put into it. */
+#include "train/rundir.h"
+
+#include "faulty_disk.h"
+#include "folder.h"
+#include "job/job.h"
+
+static int setup(void **state)
+{
+    static struct folder folder;
+    folder_make(&folder);
+    assert_int_equal(chdir(folder.path), 0); /* runs/ is in the working directory */
+    *state = &folder;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    assert_int_equal(chdir("/"), 0);
+    folder_remove(*state);
+    return 0;
+}
+
+static struct rundir create(const char *path, const char *name)
+{
+    struct rundir dir;
+    struct err err = {0};
+    if (rundir_create(&dir, real_disk(), path, name, &err) != OK)
+        fail_msg("%s", err.text);
+    return dir;
+}
+
+static void expect_no_dir(const char *path, const char *says)
+{
+    struct rundir dir;
+    struct err err = {0};
+    assert_int_equal(rundir_create(&dir, real_disk(), path, "x", &err), ERR_USAGE);
+    if (!strstr(err.text, says))
+        fail_msg("%s: %s", says, err.text);
+}
+
+static void test_runs_are_numbered(void **state)
+{
+    const struct folder *folder = *state;
+    assert_string_equal(create(NULL, "net").path, "runs/net-001");
+    assert_string_equal(create(NULL, "net").path, "runs/net-002");
+    assert_string_equal(create(NULL, "net-2").path, "runs/net-2-001"); /* another name */
+    assert_int_equal(mkdir("runs/net-0998", 0777), 0);
+    assert_int_equal(mkdir("runs/net-", 0777), 0);
+    assert_int_equal(mkdir("runs/net-1234x", 0777), 0);
+    assert_int_equal(mkdir("runs/net-final", 0777), 0);
+    assert_string_equal(create(NULL, "net").path, "runs/net-999");
+    assert_string_equal(create(NULL, "net").path, "runs/net-1000");
+    assert_string_equal(create(NULL, "net").path, "runs/net-1001");
+    assert_true(folder_has(folder, "runs/net-1001"));
+}
+
+static void test_the_newest_is_found(void **state)
+{
+    struct rundir dir;
+    struct err err = {0};
+    (void)state;
+    assert_int_equal(rundir_find(&dir, real_disk(), NULL, "net", &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "runs/net-"));
+    create(NULL, "net");
+    create(NULL, "net");
+    create(NULL, "other");
+    assert_int_equal(rundir_find(&dir, real_disk(), NULL, "net", &err), OK);
+    assert_string_equal(dir.path, "runs/net-002");
+    assert_int_equal(rundir_find(&dir, real_disk(), "some/where/", "net", &err), OK);
+    assert_string_equal(dir.path, "some/where");
+    assert_int_equal(rundir_find(&dir, real_disk(), "", "net", &err), ERR_USAGE);
+}
+
+static void test_a_path_of_ones_own(void **state)
+{
+    const struct folder *folder = *state;
+    char long_path[RUNDIR_PATH_MAX + 2];
+    memset(long_path, 'x', sizeof long_path);
+    long_path[sizeof long_path - 1] = '\0';
+    assert_string_equal(create("here", "net").path, "here");
+    assert_string_equal(create("here///", "net").path, "here"); /* it is empty still */
+    assert_false(folder_has(folder, "runs"));
+    folder_put(folder, "here/file", "x", 1);
+    expect_no_dir("here", "not empty");
+    expect_no_dir("here/file", "here/file");
+    expect_no_dir("here/file/run", "here/file/run");
+    expect_no_dir("not/there", "not/there");
+    expect_no_dir("", "path");
+    expect_no_dir(long_path, "path");
+    folder_expect(folder, "here/file", "x");
+}
+
+/* A job's name makes no way out of runs/. */
+static void test_a_name_is_no_path(void **state)
+{
+    struct rundir dir;
+    struct err err = {0};
+    assert_int_equal(rundir_create(&dir, real_disk(), NULL, "../up", &err), ERR_USAGE);
+    assert_non_null(strstr(err.text, "../up"));
+    assert_int_equal(rundir_find(&dir, real_disk(), NULL, "../up", &err), ERR_USAGE);
+    assert_false(folder_has(*state, "up-001"));
+}
+
+static Paceline__Job *sample_job(void)
+{
+    static const char text[] = "name: 'sample' net { zoo: 'lenet' } solver { base_lr: 0.1 }";
+    Paceline__Job *job = NULL;
+    struct err err = {0};
+    assert_int_equal(job_parse("sample", text, strlen(text), &job, &err), OK);
+    return job;
+}
+
+static void test_the_job_and_the_events(void **state)
+{
+    const struct folder *folder = *state;
+    static uint8_t text[FOLDER_BYTES_MAX];
+    struct err err = {0};
+    Paceline__Job *job = sample_job(), *again = NULL;
+    struct rundir dir = create("run", "net");
+    rundir_line(&dir, "{\"too\":\"early\"}"); /* no file is open yet */
+    for (int i = 0; i < 2; i++) { /* the second time as a run that goes on */
+        assert_int_equal(rundir_open(&dir, job, &err), OK);
+        rundir_line(&dir, i ? "{\"b\":2}" : "{\"a\":1}");
+        rundir_close(&dir);
+        rundir_close(&dir); /* fine, too */
+    }
+    folder_expect(folder, "run/events.jsonl", "{\"a\":1}\n{\"b\":2}\n");
+    size_t n = folder_get(folder, "run/job.prototxt", text);
+    assert_int_equal(job_parse("again", (char *)text, n, &again, &err), OK);
+    assert_int_equal(job_hash(again), job_hash(job));
+    job_free(job);
+    job_free(again);
+}
+
+static void test_each_call_fails_at_the_start(void **state)
+{
+    Paceline__Job *job = sample_job();
+    (void)state;
+    for (int n = 1; n <= 8; n++) {
+        struct faulty_disk faulty;
+        struct err err = {0};
+        char name[32];
+        snprintf(name, sizeof name, "run%d", n);
+        struct rundir dir = create(name, "net");
+        faulty_init(&faulty);
+        dir.disk = &faulty.disk;
+        faulty.fail_at = n;
+        int rc = rundir_open(&dir, job, &err);
+        assert_int_equal(rc, n == 1 ? OK : ERR_IO); /* 1 removes what is not there */
+        rundir_close(&dir);
+    }
+    job_free(job);
+}
+
+/* The first error of the log is kept; nothing more is written, and the run knows nothing of it. */
+static void test_a_log_that_breaks_off(void **state)
+{
+    struct faulty_disk faulty;
+    struct err err = {0};
+    Paceline__Job *job = sample_job();
+    struct rundir dir = create("run", "net");
+    faulty_init(&faulty);
+    dir.disk = &faulty.disk;
+    assert_int_equal(rundir_open(&dir, job, &err), OK);
+    rundir_line(&dir, "{\"a\":1}");
+    faulty.fail_at = faulty.calls + 1;
+    rundir_line(&dir, "{\"lost\":2}");
+    assert_int_equal(dir.error.status, ERR_IO);
+    int calls = faulty.calls;
+    rundir_line(&dir, "{\"c\":3}");
+    assert_int_equal(faulty.calls, calls);
+    rundir_close(&dir);
+    folder_expect(*state, "run/events.jsonl", "{\"a\":1}\n{\"los");
+    job_free(job);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_runs_are_numbered),
+        TEST(test_the_newest_is_found),
+        TEST(test_a_path_of_ones_own),
+        TEST(test_a_name_is_no_path),
+        TEST(test_the_job_and_the_events),
+        TEST(test_each_call_fails_at_the_start),
+        TEST(test_a_log_that_breaks_off),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
