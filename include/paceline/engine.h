@@ -3,7 +3,11 @@
  * Every function that can fail returns a pl_status and leaves a message that names the thing and
  * the place in pl_engine_error. An engine is used by one thread at a time, except where a function
  * says otherwise. The library prints nothing, starts no process, and changes no setting of the
- * process it lives in. */
+ * process it lives in.
+ *
+ * The library checks itself. When a check fails the call returns PL_ERR_BUG, and so does every
+ * later call on that engine, which can only be destroyed, as can what was made from it; other
+ * engines are not affected. Memory and files of the call are not given back. */
 #ifndef PACELINE_ENGINE_H
 #define PACELINE_ENGINE_H
 

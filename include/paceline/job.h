@@ -10,6 +10,7 @@ extern "C" {
 #endif
 
 typedef struct pl_job pl_job;
+typedef struct pl_net_spec pl_net_spec; /* paceline/net.h */
 
 /* Read a job file (protobuf text). Paths in it count from its folder. PL_ERR_INPUT with
  * file:line:column. */
@@ -25,6 +26,9 @@ int pl_job_set_strategy(pl_job *job, const char *name);
 
 /* Set one field: "stop.epochs=2". PL_ERR_USAGE. */
 int pl_job_set(pl_job *job, const char *assignment);
+
+/* Replace the net by a copy of this one. PL_ERR_NOMEM, or the first error of the specification. */
+int pl_job_set_net(pl_job *job, const pl_net_spec *spec);
 
 /* Replace the training or the test data by a SPEC: KIND:PATH[?scale=…&mean=…]. PL_ERR_USAGE. */
 int pl_job_set_train_data(pl_job *job, const char *spec);

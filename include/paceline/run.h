@@ -22,7 +22,7 @@ typedef struct pl_progress {
     double error;         /* last validation error (test error without validation); < 0: none yet */
     double samples_per_s; /* over all workers, since the progress before */
     double exchange_s;    /* what the newest exchange took; 0: there was none */
-    int waited_for;       /* the node it waited for longest; -1: the driver, -2: nobody */
+    int slowest;          /* the worker that came to it last; -1: there was none */
     double eta_s;         /* to the end by epochs; < 0: unknown */
 } pl_progress;
 

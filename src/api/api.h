@@ -2,6 +2,7 @@
 #ifndef PL_API_API_H
 #define PL_API_API_H
 
+#include "base/bytes.h"
 #include "base/err.h"
 #include "base/logger.h"
 #include "job/job.h"
@@ -11,7 +12,9 @@
 
 struct pl_engine {
     struct logger log;
-    struct err error; /* of the last call that failed */
+    struct err error;           /* of the last call that failed */
+    struct err bug;             /* status ERR_BUG: it is poisoned, and by what (guard.h) */
+    struct api_source *sources; /* data that is open, for its nets (net.h) */
 };
 
 struct pl_job {
@@ -27,11 +30,13 @@ int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out
 /* Where a run's events and progress go: to its directory and to the caller. */
 struct api_sink {
     struct rundir dir;
+    const Paceline__Job *job;
     const pl_run_options *options;
+    struct buf early; /* lines that came before the directory was there */
 };
 
-/* Make or find the run directory, write the job into it, and point `train` at the sink. With an
- * error the directory holds nothing new. */
+/* Point `train` at the sink, and find the directory of a run to go on with. A new one is made, and
+ * the job written into it, when the driver begins: what fails before leaves nothing behind. */
 int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_options *options,
                   struct train_options *train, struct err *err);
 void api_sink_close(struct api_sink *sink);

@@ -1,4 +1,5 @@
 #include "api/api.h"
+#include "api/guard.h"
 #include "base/bytes.h"
 #include "base/file.h"
 #include "job/text.h"
@@ -18,7 +19,7 @@ static int job_wrap(pl_engine *engine, Paceline__Job *message, pl_job **out)
     return OK;
 }
 
-int pl_job_load(pl_engine *engine, const char *path, pl_job **out)
+static int load(pl_engine *engine, const char *path, pl_job **out)
 {
     struct file_bytes text;
     Paceline__Job *message = NULL;
@@ -37,11 +38,21 @@ int pl_job_load(pl_engine *engine, const char *path, pl_job **out)
     return job_wrap(engine, message, out);
 }
 
-int pl_job_create(pl_engine *engine, pl_job **out)
+int pl_job_load(pl_engine *engine, const char *path, pl_job **out)
+{
+    RETURN_GUARDED(engine, load(engine, path, out));
+}
+
+static int create(pl_engine *engine, pl_job **out)
 {
     Paceline__Job *message;
     int rc = job_parse("job", "", 0, &message, &engine->error);
     return rc == OK ? job_wrap(engine, message, out) : rc;
+}
+
+int pl_job_create(pl_engine *engine, pl_job **out)
+{
+    RETURN_GUARDED(engine, create(engine, out));
 }
 
 void pl_job_free(pl_job *job)
@@ -54,22 +65,22 @@ void pl_job_free(pl_job *job)
 
 int pl_job_set_strategy(pl_job *job, const char *name)
 {
-    return job_set_strategy(job->message, name, &job->engine->error);
+    RETURN_GUARDED(job->engine, job_set_strategy(job->message, name, &job->engine->error));
 }
 
 int pl_job_set(pl_job *job, const char *assignment)
 {
-    return job_set(job->message, assignment, &job->engine->error);
+    RETURN_GUARDED(job->engine, job_set(job->message, assignment, &job->engine->error));
 }
 
 int pl_job_set_train_data(pl_job *job, const char *spec)
 {
-    return job_set_data(&job->message->train_data, spec, &job->engine->error);
+    RETURN_GUARDED(job->engine, job_set_data(&job->message->train_data, spec, &job->engine->error));
 }
 
 int pl_job_set_test_data(pl_job *job, const char *spec)
 {
-    return job_set_data(&job->message->test_data, spec, &job->engine->error);
+    RETURN_GUARDED(job->engine, job_set_data(&job->message->test_data, spec, &job->engine->error));
 }
 
 /* A message's copy, by way of its text: what is written to a run directory is what is run. */

@@ -1,6 +1,7 @@
 #include "paceline/run.h"
 
 #include "api/api.h"
+#include "api/guard.h"
 #include "real/real.h"
 
 /* A run as its driver's process holds it. */
@@ -36,10 +37,10 @@ static int drive(void *arg)
 }
 
 /* More computing threads than cores, or hosts we know nothing of: heartbeats may come late. */
-static struct group_timing timing_for(const Paceline__Job *job)
+static struct group_timing timing_for(const Paceline__Job *job, bool elsewhere)
 {
     bool crowded = job->workers * job->threads > (uint32_t)real_cores();
-    return crowded ? group_timing_busy() : group_timing_lan();
+    return crowded || elsewhere ? group_timing_busy() : group_timing_lan();
 }
 
 static int run_here(struct driving *d, const struct logger *log)
@@ -63,8 +64,8 @@ static int run_here(struct driving *d, const struct logger *log)
     return rc;
 }
 
-int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
-           pl_run_report *report)
+static int run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
+               pl_run_report *report)
 {
     static const pl_run_options defaults;
     Paceline__Job *finished;
@@ -74,7 +75,7 @@ int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
     struct driving d = {
         .options = options ? options : &defaults,
         .train = {.job = finished},
-        .host = {.log = &engine->log, .timing = timing_for(finished)},
+        .host = {.log = &engine->log, .timing = timing_for(finished, options && options->listen)},
         .err = &engine->error,
     };
     d.train.stop = d.options->stop;
@@ -84,6 +85,12 @@ int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
     api_sink_close(&d.sink);
     job_free(finished);
     return rc;
+}
+
+int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
+           pl_run_report *report)
+{
+    RETURN_GUARDED(engine, run(engine, job, options, report));
 }
 
 struct working {
@@ -97,7 +104,7 @@ static int work(void *arg)
     return train_work(w->world, &w->host);
 }
 
-int pl_work(pl_engine *engine, const pl_work_options *options)
+static int join_and_work(pl_engine *engine, const pl_work_options *options)
 {
     struct working w = {.host = {.log = &engine->log, .timing = group_timing_lan()}};
     const struct real_options real = {
@@ -115,4 +122,9 @@ int pl_work(pl_engine *engine, const pl_work_options *options)
     if (rc != OK && engine->error.text[0] == '\0')
         err_set(&engine->error, rc, "the worker ended: %s", status_text(rc));
     return rc;
+}
+
+int pl_work(pl_engine *engine, const pl_work_options *options)
+{
+    RETURN_GUARDED(engine, join_and_work(engine, options));
 }

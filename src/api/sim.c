@@ -1,6 +1,7 @@
 #include "paceline/sim.h"
 
 #include "api/api.h"
+#include "api/guard.h"
 #include "base/file.h"
 #include "job/cluster.h"
 #include "job/text.h"
@@ -16,7 +17,7 @@ struct pl_cluster {
     Paceline__Cluster *message;
 };
 
-int pl_cluster_load(pl_engine *engine, const char *path, pl_cluster **out)
+static int load(pl_engine *engine, const char *path, pl_cluster **out)
 {
     struct file_bytes text;
     Paceline__Cluster *message = NULL;
@@ -37,6 +38,11 @@ int pl_cluster_load(pl_engine *engine, const char *path, pl_cluster **out)
     cluster->message = message;
     *out = cluster;
     return OK;
+}
+
+int pl_cluster_load(pl_engine *engine, const char *path, pl_cluster **out)
+{
+    RETURN_GUARDED(engine, load(engine, path, out));
 }
 
 void pl_cluster_free(pl_cluster *cluster)
@@ -109,7 +115,7 @@ static int simulate(struct simulation *s, const Paceline__Cluster *cluster,
         .cluster = cluster,
         .workers = s->train.job->workers,
         .seed = s->train.job->seed,
-        .backend = SIM_FIBRES,
+        .backend = options->threads ? SIM_BATON : SIM_FIBRES,
         .log = s->host.log,
         .node_main = node_main,
         .arg = s,
@@ -130,8 +136,8 @@ static int simulate(struct simulation *s, const Paceline__Cluster *cluster,
     return rc;
 }
 
-int pl_sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
-           const pl_sim_options *options, pl_run_report *report)
+static int sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
+               const pl_sim_options *options, pl_run_report *report)
 {
     static const pl_sim_options defaults;
     if (!options)
@@ -165,4 +171,10 @@ int pl_sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
     arena_release(&s.arena);
     job_free(finished);
     return rc;
+}
+
+int pl_sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
+           const pl_sim_options *options, pl_run_report *report)
+{
+    RETURN_GUARDED(engine, sim(engine, job, cluster, options, report));
 }

@@ -7,14 +7,12 @@
 static void on_line(void *user, const char *line)
 {
     struct api_sink *sink = user;
-    rundir_line(&sink->dir, line);
+    if (sink->dir.events)
+        rundir_line(&sink->dir, line);
+    else
+        buf_printf(&sink->early, "%s%s", sink->early.len ? "\n" : "", line);
     if (sink->options->event)
         sink->options->event(sink->options->user, line);
-}
-
-static int node_number(uint32_t node)
-{
-    return node == WORLD_ANY ? -2 : node == WORLD_DRIVER ? -1 : (int)node;
 }
 
 static void on_progress(void *user, const struct train_progress *p)
@@ -32,31 +30,47 @@ static void on_progress(void *user, const struct train_progress *p)
         .error = p->error,
         .samples_per_s = p->samples_per_s,
         .exchange_s = p->exchange_s,
-        .waited_for = node_number(p->waited_for),
+        .slowest = p->slowest == WORLD_ANY ? -1 : (int)p->slowest,
         .eta_s = p->eta_s,
     };
     sink->options->progress(sink->options->user, &progress);
+}
+
+static int on_begin(void *user, struct err *err)
+{
+    struct api_sink *sink = user;
+    const pl_run_options *o = sink->options;
+    int rc = OK;
+    if (!o->resume)
+        rc = rundir_create(&sink->dir, real_disk(), o->out, sink->job->name, err);
+    if (rc == OK)
+        rc = rundir_open(&sink->dir, sink->job, err);
+    if (rc == OK && sink->early.len > 0 && !sink->early.failed) {
+        buf_put_u8(&sink->early, 0);
+        rundir_line(&sink->dir, (const char *)sink->early.data);
+    }
+    return rc;
 }
 
 int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_options *options,
                   struct train_options *train, struct err *err)
 {
     sink->options = options;
+    sink->job = job;
+    train->begin = on_begin;
     train->line = on_line;
     train->progress = on_progress;
     train->user = sink;
-    int rc = options->resume ? rundir_find(&sink->dir, real_disk(), options->out, job->name, err)
-                             : rundir_create(&sink->dir, real_disk(), options->out, job->name, err);
-    if (rc == OK)
-        rc = rundir_open(&sink->dir, job, err);
     train->dir = &sink->dir;
     train->resume = options->resume;
-    return rc;
+    return options->resume ? rundir_find(&sink->dir, real_disk(), options->out, job->name, err)
+                           : OK;
 }
 
 void api_sink_close(struct api_sink *sink)
 {
     rundir_close(&sink->dir);
+    buf_release(&sink->early);
 }
 
 void api_report(const struct api_sink *sink, const struct train_report *from, pl_run_report *to)

@@ -1,0 +1,245 @@
+/* One network, held by hand: describe it, give it data, let it train for some steps, look at its
+ * weights and change them. This is what runs and jobs are made of, for whoever wants to write the
+ * loop around it: SparkNet's way of training on several machines is a dozen lines
+ * (examples/listing3.c).
+ *
+ * A net belongs to its engine, costs memory for two plans (training and testing) of one batch each
+ * and three vectors of its weights, and computes on the thread that calls it. Several nets of an
+ * engine take turns; those that are given the same data share its bytes. */
+#ifndef PACELINE_NET_H
+#define PACELINE_NET_H
+
+#include "paceline/job.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what a net is to be ----
+ *
+ * A specification is read from a file, taken from the zoo, or built layer by layer:
+ *
+ *     pl_spec_input(spec, "data", "label", 1, 28, 28);
+ *     pl_spec_convolution(spec, "conv1", "data", 20, 5, NULL);
+ *     pl_spec_pooling(spec, "pool1", "conv1", PL_POOL_MAX, 2, 2);
+ *     pl_spec_inner_product(spec, "ip1", "pool1", 10, NULL);
+ *     pl_spec_softmax_loss(spec, "loss", "ip1", "label");
+ *
+ * The building calls return nothing. What goes wrong in one of them is kept, the first error only,
+ * and reported by pl_net_create or pl_job_set_net with the name of the layer, as is whatever does
+ * not fit together. */
+
+/* An empty one, to be built. PL_ERR_NOMEM */
+int pl_net_spec_create(pl_engine *engine, const char *name, pl_net_spec **out);
+
+/* From a Caffe prototxt. PL_ERR_INPUT with file:line:column; PL_ERR_NOMEM */
+int pl_net_spec_load(pl_engine *engine, const char *path, pl_net_spec **out);
+
+/* By its name in the zoo: "lenet". PL_ERR_INPUT listing those there are; PL_ERR_NOMEM */
+int pl_net_spec_zoo(pl_engine *engine, const char *name, pl_net_spec **out);
+
+/* That of a job. PL_ERR_INPUT; PL_ERR_NOMEM */
+int pl_net_spec_job(const pl_job *job, pl_net_spec **out);
+
+/* Nets and jobs made from it do not need it any more. NULL is allowed. */
+void pl_net_spec_free(pl_net_spec *spec);
+
+/* The building calls. Each adds one layer; its result is a blob that has the layer's name, and by
+ * that name later layers read it (`bottom`). Texts are copied. */
+
+/* Records enter here, as the blob `data`, and their labels as the blob `label`. `channels`,
+ * `height`, `width` are a record's; three zeros leave them to the data. */
+void pl_spec_input(pl_net_spec *spec, const char *data, const char *label, uint32_t channels,
+                   uint32_t height, uint32_t width);
+
+/* What weights and biases start from, and how fast they learn. */
+typedef struct pl_weight_options {
+    const char *filler; /* "xavier", "msra", "gaussian", "constant" */
+    float std;          /* of "gaussian": its standard deviation; for others 0 */
+    float value;        /* of "constant"; for others 0 */
+    bool bias;          /* there is a bias for each output, */
+    float bias_value;   /* which starts from this */
+    float rate, decay;  /* of the weights: times the solver's learning rate and weight decay */
+    float bias_rate, bias_decay;
+} pl_weight_options;
+
+/* Set those fields that are to differ: pl_weight_options o = PL_WEIGHT_DEFAULTS; o.bias = false; */
+#define PL_WEIGHT_DEFAULTS                  \
+    {                                       \
+        "xavier", 0, 0, true, 0, 1, 1, 2, 1 \
+    }
+
+typedef struct pl_convolution_options {
+    uint32_t stride, pad;
+    pl_weight_options weights;
+} pl_convolution_options;
+
+#define PL_CONVOLUTION_DEFAULTS  \
+    {                            \
+        1, 0, PL_WEIGHT_DEFAULTS \
+    }
+
+/* `options` NULL: the defaults. The window is kernel × kernel. */
+void pl_spec_convolution(pl_net_spec *spec, const char *name, const char *bottom, uint32_t outputs,
+                         uint32_t kernel, const pl_convolution_options *options);
+
+typedef enum pl_pooling { PL_POOL_MAX, PL_POOL_AVERAGE } pl_pooling;
+
+void pl_spec_pooling(pl_net_spec *spec, const char *name, const char *bottom, pl_pooling method,
+                     uint32_t kernel, uint32_t stride);
+
+/* `options` NULL: the defaults. */
+void pl_spec_inner_product(pl_net_spec *spec, const char *name, const char *bottom,
+                           uint32_t outputs, const pl_weight_options *options);
+
+void pl_spec_relu(pl_net_spec *spec, const char *name, const char *bottom);
+
+/* In training each element is zero with probability `ratio`. */
+void pl_spec_dropout(pl_net_spec *spec, const char *name, const char *bottom, float ratio);
+
+/* What is trained on: the softmax of the scores against the labels. */
+void pl_spec_softmax_loss(pl_net_spec *spec, const char *name, const char *scores,
+                          const char *label);
+
+/* Counts, in testing only, the records whose highest score is their label's: pl_net_test's error
+ * comes from here. */
+void pl_spec_accuracy(pl_net_spec *spec, const char *name, const char *scores, const char *label);
+
+/* Any layer there is, as a prototxt describes it, without the `layer { }` around. */
+void pl_spec_layer(pl_net_spec *spec, const char *text);
+
+/* ---- a net ---- */
+
+typedef struct pl_net pl_net;
+
+/* Zero or NULL stands for the default. */
+typedef struct pl_net_options {
+    uint32_t batch; /* records a step; 64 */
+    /* Protobuf text of a caffe.SolverParameter, as in a solver.prototxt:
+     * "base_lr: 0.01 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'fixed'". */
+    const char *solver;
+    uint64_t seed;       /* of initial weights, order of records, dropout; 1 */
+    uint32_t threads;    /* that compute; the machine's cores */
+    const char *kernels; /* "ref", "dnnl" or "auto"; "auto" */
+} pl_net_options;
+
+/* A net with its initial weights. `options` may be NULL.
+ *
+ * When the specification leaves the shape of records to the data, the net takes form, and what is
+ * wrong with it comes to light, when it is first given some. Until then it has no weights.
+ *
+ * PL_ERR_INPUT        a layer, the solver or a value is wrong, by name
+ * PL_ERR_UNSUPPORTED  there is no such layer, filler, or optimizer
+ * PL_ERR_USAGE        wrong kernels
+ * PL_ERR_NOMEM */
+int pl_net_create(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
+                  pl_net **out);
+
+/* NULL is allowed. */
+void pl_net_free(pl_net *net);
+
+/* Train on, or test with, part `part` (from 0) of `parts` of the data of a SPEC,
+ * KIND:PATH[?scale=…&mean=…]: of n records those from part·n/parts up to, but not,
+ * (part+1)·n/parts. 0 of 1 is all of them. Parts do not overlap, and together they are everything.
+ *
+ * Replaces what the net was given before; training then begins with a first epoch. The net keeps
+ * the data it had when the new cannot be taken.
+ *
+ * PL_ERR_USAGE  not a SPEC, no such part
+ * PL_ERR_INPUT  the data is missing or broken, does not fit the net, or the part is empty
+ * PL_ERR_NOMEM
+ * and what pl_net_create returns, if the net takes form here */
+int pl_net_set_training_data(pl_net *net, const char *spec, uint32_t part, uint32_t parts);
+int pl_net_set_validation_data(pl_net *net, const char *spec, uint32_t part, uint32_t parts);
+
+/* Test with a job's test data, all of it. As above; PL_ERR_INPUT when it has none. */
+int pl_net_set_validation_data_of(pl_net *net, const pl_job *job);
+
+/* Records to train on and to test with; 0 before they are set. */
+size_t pl_net_training_records(const pl_net *net);
+size_t pl_net_validation_records(const pl_net *net);
+
+/* Take `steps` steps of one batch each, where the last call left off. The optimizer's state and the
+ * place in its schedule are the net's own and go on from call to call, whatever is done to the
+ * weights between. *mean_loss, which may be NULL: over these steps.
+ *
+ * PL_ERR_USAGE     no training data
+ * PL_ERR_DIVERGED  a loss was no number; the weights are those before that step */
+int pl_net_train(pl_net *net, uint64_t steps, double *mean_loss);
+
+typedef struct pl_test_result {
+    double error;   /* share of records that were wrong; < 0: the net has no accuracy layer */
+    double loss;    /* mean */
+    uint64_t count; /* of records */
+} pl_test_result;
+
+/* Test on the first `steps` batches of the validation data, or on all of it: steps 0, or more than
+ * it has. PL_ERR_USAGE: no validation data */
+int pl_net_test(pl_net *net, uint64_t steps, pl_test_result *result);
+
+/* What the layers make of records that are given here: the blob `blob` ("ip2", for LeNet's scores)
+ * after a forward pass in the test phase.
+ *
+ * records  count of them, one after the other, each channels × height × width floats, scaled as
+ *          the training data is; borrowed until return
+ * out      room for `room` floats; the blob's for each record, in the records' order
+ * each     the blob's floats for one record
+ *
+ * PL_ERR_INPUT  a value that is not finite
+ * PL_ERR_USAGE  no such blob, too little room (*each is then written), or the net has no form yet
+ * PL_ERR_NOMEM */
+int pl_net_forward(pl_net *net, const float *records, size_t count, const char *blob, float *out,
+                   size_t room, size_t *each);
+
+/* ---- its weights ----
+ *
+ * Weights are views into the net, not copies: valid until pl_net_free, free to be read and written
+ * between two calls with the net, and always what it computes with next. */
+
+typedef struct pl_weights {
+    const char *layer; /* its name; valid until pl_net_free */
+    uint32_t index;    /* 0: the weights, 1: the biases */
+    float *at;
+    size_t count;    /* floats: the product of the dimensions */
+    size_t dims;     /* how many there are */
+    size_t shape[8]; /* outermost first: outputs, inputs, rows, columns of a convolution */
+} pl_weights;
+
+/* Those of a layer. PL_ERR_NOT_FOUND: no such layer, or it has no such weights; PL_ERR_USAGE: the
+ * net has no form yet */
+int pl_net_weights(pl_net *net, const char *layer, uint32_t index, pl_weights *out);
+
+/* How many there are in all, 0 while the net has no form; and number i of them, in the order of the
+ * layers. PL_ERR_NOT_FOUND: i is too high */
+size_t pl_net_weights_count(const pl_net *net);
+int pl_net_weights_at(pl_net *net, size_t i, pl_weights *out);
+
+/* All weights as one vector of n floats, the same in every net of one specification: to be
+ * averaged, sent, kept. Each layer's begin at a multiple of 16 floats; the floats between belong to
+ * nobody, are zero, and must stay so, which they do under any linear arithmetic on whole vectors.
+ * PL_ERR_USAGE: the net has no form yet */
+int pl_net_all_weights(pl_net *net, float **x, size_t *n);
+
+/* The same for what a net learns without a gradient, such as running means; often empty: n 0. */
+int pl_net_all_state(pl_net *net, float **s, size_t *n);
+
+/* Take weights (and state) from a safetensors file such as a run leaves behind: final.safetensors,
+ * best.safetensors, or a checkpoint, tensors joint/LAYER.INDEX and s/LAYER.INDEX. A net keeps what
+ * it has when the file does not fit; other tensors of the file do not matter.
+ *
+ * PL_ERR_INPUT  the file is missing or broken, a tensor is missing or of another shape, by name
+ * PL_ERR_USAGE  the net has no form yet */
+int pl_net_load_weights(pl_net *net, const char *path);
+
+/* Write such a file; it replaces the one that is there whole or not at all. PL_ERR_IO;
+ * PL_ERR_USAGE: the net has no form yet */
+int pl_net_save_weights(const pl_net *net, const char *path);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

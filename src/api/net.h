@@ -1,0 +1,48 @@
+/* What the parts of the public net share. */
+#ifndef PL_API_NET_H
+#define PL_API_NET_H
+
+#include "api/api.h"
+#include "learner/learner.h"
+#include "model/build.h"
+#include "paceline/net.h"
+
+struct pl_net_spec {
+    pl_engine *engine;
+    struct build build;
+    struct err error; /* the first of the building calls; status OK: none */
+};
+
+/* OK, or what went wrong while it was built. */
+int api_spec_check(const pl_net_spec *spec, struct err *err);
+
+/* Data that is open, shared by an engine's nets. Read-only. */
+struct api_source {
+    struct api_source *next;
+    struct buf key; /* its description as text */
+    struct source *source;
+    unsigned users;
+};
+
+struct pl_net {
+    pl_engine *engine;
+    Paceline__Job *job;                   /* net, batch, seed, threads, kernels, solver */
+    struct api_source *source[SET_COUNT]; /* of the sets below, where there is one */
+    struct corpus corpus;                 /* SET_TRAIN to train on, SET_TEST to test with */
+    struct workspace *ws;                 /* NULL while the shape of records is not known */
+    struct arena arena;
+    struct learner learner;
+    const char **layer; /* of each segment of the weights, its layer's name */
+    uint64_t place;     /* in the stream of training records */
+};
+
+/* Give the net its form, for records of that shape. */
+int api_net_form(pl_net *net, const struct shape *record, struct err *err);
+
+/* ERR_USAGE while it has none. */
+int api_net_formed(const pl_net *net, struct err *err);
+
+/* Let go of the data it holds. */
+void api_net_release_data(pl_net *net);
+
+#endif
