@@ -37,7 +37,7 @@ struct command {
     int (*run)(const struct command *command, int argc, char **argv);
 };
 
-extern const struct command cmd_train, cmd_sim, cmd_worker, cmd_bench;
+extern const struct command cmd_train, cmd_sim, cmd_test, cmd_worker, cmd_bench;
 
 /* Parse argv[1…] into `into` by the command's table. Arguments that are no options go to
  * `positional`, at most `max`, counted in *count. Returns -1 to go on, or the exit code at which to

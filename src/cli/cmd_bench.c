@@ -1,6 +1,7 @@
 #include "cli/job_options.h"
 #include "paceline/bench.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,17 @@ static void print_report(const struct bench_arguments *a, const pl_bench_step_re
     }
 }
 
-static int bench_step(const struct bench_arguments *a, const char *path)
+/* 0 for what is no number of 32 bits. */
+static uint32_t parse_steps(const char *text)
+{
+    char *end;
+    errno = 0;
+    unsigned long steps = strtoul(text, &end, 10);
+    bool whole = text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0;
+    return whole && steps <= UINT32_MAX ? (uint32_t)steps : 0;
+}
+
+static int bench_step(const struct bench_arguments *a, const char *path, uint32_t steps)
 {
     pl_engine *engine = cli_engine();
     if (!engine)
@@ -58,10 +69,8 @@ static int bench_step(const struct bench_arguments *a, const char *path)
         snprintf(text, sizeof text, "batch=%s", a->batch);
         rc = pl_job_set(job, text);
     }
-    char *end = NULL;
-    unsigned long steps = a->steps ? strtoul(a->steps, &end, 10) : 200;
     if (rc == PL_OK)
-        rc = pl_bench_step(engine, job, end && *end ? 0 : (uint32_t)steps, &report);
+        rc = pl_bench_step(engine, job, steps, &report);
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
     if (rc == PL_OK)
         print_report(a, &report);
@@ -82,7 +91,13 @@ static int run_bench(const struct command *command, int argc, char **argv)
         fprintf(stderr, "paceline bench: expected: bench step JOB; see paceline bench --help\n");
         return EXIT_BAD_INPUT;
     }
-    return bench_step(&arguments, positional[1]);
+    uint32_t steps = arguments.steps ? parse_steps(arguments.steps) : 200;
+    if (steps == 0) {
+        fprintf(stderr, "paceline bench: --steps: expected a number > 0, not %s\n",
+                arguments.steps);
+        return EXIT_BAD_INPUT;
+    }
+    return bench_step(&arguments, positional[1], steps);
 }
 
 const struct command cmd_bench = {

@@ -7,7 +7,7 @@
 struct sim_arguments {
     struct job_options job;
     const char *cluster, *out;
-    bool resume, json;
+    bool resume, json, threads;
 };
 
 static const struct option sim_options[] = {
@@ -18,6 +18,8 @@ static const struct option sim_options[] = {
      offsetof(struct sim_arguments, out)},
     {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
      offsetof(struct sim_arguments, resume)},
+    {"sim-threads", OPTION_FLAG, NULL, "carry tasks by threads, one at a time, for debuggers",
+     offsetof(struct sim_arguments, threads)},
     {"json", OPTION_FLAG, NULL, "print the last event alone on stdout",
      offsetof(struct sim_arguments, json)},
     {0},
@@ -43,6 +45,7 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
                     .user = output,
                     .stop = &run_interrupted,
                 },
+            .threads = a->threads,
         };
         rc = pl_sim(engine, job, cluster, &options, report);
     }

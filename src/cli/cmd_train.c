@@ -44,6 +44,7 @@ static int train(const struct train_arguments *arguments, const char *path)
     pl_job *job = NULL;
     static struct training training;
     pl_run_report report;
+    training.workers.insecure = arguments->insecure;
     run_output_init(&training.output, arguments->json);
     int rc = job_options_load(engine, path, &arguments->job, &job);
     if (rc == PL_OK) {

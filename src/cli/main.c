@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&cmd_train, &cmd_sim, &cmd_worker, &cmd_bench};
+static const struct command *const commands[] = {&cmd_train, &cmd_sim, &cmd_test, &cmd_worker,
+                                                 &cmd_bench};
 
 static void help(FILE *to)
 {

@@ -23,6 +23,7 @@ void run_catch_signals(void)
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
 }
 
 void run_output_init(struct run_output *output, bool json)
@@ -89,8 +90,8 @@ static void print_progress(const pl_progress *p)
     fprintf(stderr, "  %.0f samples/s  %u workers", p->samples_per_s, p->workers);
     if (p->exchange_s > 0)
         fprintf(stderr, "  exchange %.1f ms", p->exchange_s * 1e3);
-    if (p->waited_for >= 0)
-        fprintf(stderr, "  waits for %d", p->waited_for);
+    if (p->slowest >= 0)
+        fprintf(stderr, "  slowest %d", p->slowest);
     if (p->eta_s >= 0)
         fprintf(stderr, "  ends in %.0f s", p->eta_s);
 }

@@ -11,11 +11,15 @@
 
 /* In the child: Ctrl-C on the terminal is for the driver, which ends the run for all; and threads
  * that wait for work must not spin on cores that other workers need. */
-static void become_worker(const char *address)
+static void become_worker(const char *address, bool insecure)
 {
     signal(SIGINT, SIG_IGN);
+    signal(SIGTERM, SIG_IGN); /* and so is what a service manager sends to all of a group */
+    signal(SIGHUP, SIG_IGN);
     setenv("OMP_WAIT_POLICY", "passive", 0);
-    char *const argv[] = {"paceline", "worker", "--join", (char *)(uintptr_t)address, NULL};
+    char *const argv[] = {
+        "paceline", "worker", "--join", (char *)(uintptr_t)address, insecure ? "--insecure" : NULL,
+        NULL};
     execv("/proc/self/exe", argv);
     fprintf(stderr, "paceline: cannot start a worker: %s\n", strerror(errno));
     _exit(127);
@@ -30,7 +34,7 @@ int workers_start(struct workers *workers, uint32_t count, const char *address)
             return -1;
         }
         if (pid == 0)
-            become_worker(address);
+            become_worker(address, workers->insecure);
         workers->pid[workers->count++] = pid;
     }
     return 0;

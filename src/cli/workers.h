@@ -3,12 +3,14 @@
 #ifndef PL_CLI_WORKERS_H
 #define PL_CLI_WORKERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
 enum { WORKERS_MAX = 1024 };
 
 struct workers {
+    bool insecure; /* passed on to each */
     pid_t pid[WORKERS_MAX];
     uint32_t count;
 };
