@@ -65,12 +65,13 @@ need() { # NAME COMMAND…
 }
 
 # Every test of a build counts. ctest's JUnit report says "run" of a test that ran and passed.
-tests() { # DIR
-    local report=$PWD/$1/tests.xml all=0 good=0
+tests() { # DIR [CTEST_OPTION…]
+    local dir=$1 report=$PWD/$1/tests.xml all=0 good=0
+    shift
     rm -f "$report"
-    step "tests in $1" env OMP_WAIT_POLICY=passive ASAN_OPTIONS=detect_leaks=1 \
-        UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "$1" -j 2 --output-on-failure \
-        --no-tests=error --output-junit "$report" || true
+    step "tests in $dir" env OMP_WAIT_POLICY=passive ASAN_OPTIONS=detect_leaks=1 \
+        UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "$dir" -j 2 --output-on-failure \
+        --no-tests=error --output-junit "$report" "$@" || true
     if [ -f "$report" ]; then
         all=$(grep -c '<testcase ' "$report" || true)
         good=$(grep -c '<testcase .*status="run"' "$report" || true)

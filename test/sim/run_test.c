@@ -32,7 +32,7 @@ static void on_event(void *user, const char *line)
     fprintf(r->stream, "%s\n", line);
 }
 
-static int simulate(struct tiny *t, const char *const *set, struct record *r)
+static int simulate_on(bool threads, struct tiny *t, const char *const *set, struct record *r)
 {
     pl_engine *engine = NULL;
     pl_job *job = NULL;
@@ -45,7 +45,8 @@ static int simulate(struct tiny *t, const char *const *set, struct record *r)
     for (; *set; set++)
         assert_int_equal(pl_job_set(job, *set), PL_OK);
     assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
-    const pl_sim_options options = {.run = {.out = tiny_out(t, out), .event = on_event, .user = r}};
+    const pl_sim_options options = {.run = {.out = tiny_out(t, out), .event = on_event, .user = r},
+                                    .threads = threads};
     int rc = pl_sim(engine, job, cluster, &options, &r->report);
     if (rc != PL_OK)
         print_message("%s\n", pl_engine_error(engine));
@@ -54,6 +55,11 @@ static int simulate(struct tiny *t, const char *const *set, struct record *r)
     pl_engine_destroy(engine);
     fclose(r->stream);
     return rc;
+}
+
+static int simulate(struct tiny *t, const char *const *set, struct record *r)
+{
+    return simulate_on(false, t, set, r);
 }
 
 static void forget(struct record *r)
@@ -107,6 +113,28 @@ static void test_a_seed_is_a_run(void **state)
     forget(&a);
     forget(&b);
     forget(&c);
+}
+
+/* Also for both that carry tasks: fibres, and threads of which one runs at a time. */
+static void test_a_run_is_identical_for_both_back_ends(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const jobs[][4] = {
+        {"seed=7", NULL},
+        {"seed=8", "strategy.allreduce={}", "stop.epochs=1", NULL},
+        {"seed=9", "threads=2", "stop.epochs=1", NULL},
+        {"seed=9", "kernels=dnnl", "stop.epochs=1", NULL},
+    };
+    tiny_cluster(t, rough);
+    for (int j = 0; j < 4; j++) {
+        struct record fibres, threads;
+        assert_int_equal(simulate_on(false, t, jobs[j], &fibres), PL_OK);
+        assert_int_equal(simulate_on(true, t, jobs[j], &threads), PL_OK);
+        assert_string_equal(fibres.text, threads.text);
+        assert_memory_equal(&fibres.report.test_loss, &threads.report.test_loss, sizeof(double));
+        forget(&fibres);
+        forget(&threads);
+    }
 }
 
 static void test_reference_kernels_do_not_see_threads(void **state)
@@ -211,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_seed_is_a_run),
+        cmocka_unit_test(test_a_run_is_identical_for_both_back_ends),
         cmocka_unit_test(test_reference_kernels_do_not_see_threads),
         cmocka_unit_test(test_every_fault_of_the_file_is_an_event),
         cmocka_unit_test(test_a_delay_is_waited_for_exactly),

@@ -1,0 +1,122 @@
+/* Checkpoints that are damaged, or of something else: a run goes on from the newest that is whole,
+ * says which it passed over, and starts from nothing less than what it was asked for. */
+#include "refusal.h"
+#include "run_files.h"
+
+/* A simulated run that keeps three checkpoints, in a folder called `name`; their paths,
+ * oldest first. */
+static void make_checkpoints(struct tiny *t, const char *name, char path[3][512])
+{
+    struct process p;
+    tiny_cluster(t, "node { count: 4 } step_seconds: 0.04\n");
+    const char *const run[] = {"sim",       t->job,
+                               "--cluster", t->cluster,
+                               "--out",     name,
+                               "--set",     "checkpoint.every_seconds=0.2",
+                               "--set",     "checkpoint.keep=3",
+                               NULL};
+    process_start(&p, t->folder, run);
+    process_wait(&p, REFUSAL_LIMIT_S);
+    if (p.code != 0)
+        refusal_complain(&p, run, "expected a run");
+    process_release(&p);
+    char dir[256];
+    snprintf(dir, sizeof dir, "%s/%s", t->folder, name);
+    assert_int_equal(run_checkpoints(dir, path), 3);
+}
+
+static void damage(const char *path, long at)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+    int byte = fgetc(f);
+    assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+    fputc(byte ^ 0x10, f);
+    fclose(f);
+}
+
+static void shorten(const char *path)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    fseek(f, 0, SEEK_END);
+    assert_int_equal(ftruncate(fileno(f), ftell(f) - 1), 0);
+    fclose(f);
+}
+
+/* Goes on from the older one, and says why. */
+static void goes_on_from(struct tiny *t, const char *name, const char *older, const char *newest)
+{
+    struct process p;
+    char says[64], dir[256];
+    const char *const run[] = {"train", t->job, "--resume", "--out", name, NULL};
+    process_start(&p, t->folder, run);
+    process_wait(&p, REFUSAL_LIMIT_S);
+    unsigned long n = strtoul(strrchr(older, '/') + 1, NULL, 10);
+    snprintf(says, sizeof says, "goes on after exchange %lu ", n);
+    const char *passed = strstr(p.err, "passed over: ");
+    if (p.code != 0 || !strstr(p.err, says) || !passed || !strstr(passed, strrchr(newest, '/')))
+        refusal_complain(&p, run, says);
+    snprintf(dir, sizeof dir, "%s/%s", t->folder, name);
+    assert_true(run_number(dir, "start", 1, "resumed_after") == (double)n);
+    process_release(&p);
+}
+
+static void test_damaged_checkpoints(void **state)
+{
+    struct tiny *t = *state;
+    char path[3][512];
+    make_checkpoints(t, "flipped", path);
+    damage(path[2], -40);
+    goes_on_from(t, "flipped", path[1], path[2]);
+    make_checkpoints(t, "cut", path);
+    shorten(path[2]);
+    goes_on_from(t, "cut", path[1], path[2]);
+    make_checkpoints(t, "none", path);
+    shorten(path[0]);
+    damage(path[1], 100);
+    damage(path[2], -40);
+    REFUSED(t, "no checkpoint", "train", t->job, "--resume", "--out", "none");
+    REFUSED(t, strrchr(path[2], '/'), "sim", t->job, "--cluster", t->cluster, "--resume", "--out",
+            "none");
+}
+
+/* A checkpoint that is whole but of something else is no reason to look for an older one. */
+static void test_checkpoints_of_something_else(void **state)
+{
+    struct tiny *t = *state;
+    char path[3][512];
+    make_checkpoints(t, "other", path);
+    tiny_write_changed(t, "wide.prototxt", tiny_net, "num_output: 6", "num_output: 7");
+    REFUSED(t, "joint/conv.0", "train", t->job, "--resume", "--out", "other", "--set",
+            "net.file=wide.prototxt");
+    tiny_write_changed(t, "named.prototxt", tiny_net, "name: 'ip'", "name: 'last'");
+    REFUSED(t, "joint/last.0", "train", t->job, "--resume", "--out", "other", "--set",
+            "net.file=named.prototxt");
+    REFUSED(t, "other data", "train", t->job, "--resume", "--out", "other", "--data",
+            "idx:test-images,test-labels?scale=0.00390625");
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_damaged_checkpoints),
+        cmocka_unit_test(test_checkpoints_of_something_else),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

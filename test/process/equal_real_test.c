@@ -1,0 +1,125 @@
+/* What strategies owe each other (test/sim/equal_test.c) holds between real processes too; and what
+ * does not depend on time is the same in both worlds, bit for bit. */
+#include "fashion.h"
+#include "real_run.h"
+
+#define SAME_MAX 1e-5 /* max |a − b| / max |b| */
+
+/* `paceline train` or, with a cluster, `paceline sim`, with these fields set. */
+static void execute(struct tiny *t, const char *world, const char *job, char dir[128],
+                    const char *const *set)
+{
+    const char *argv[PROCESS_ARGS_MAX] = {world, job, "--out", tiny_out(t, dir)};
+    size_t n = 4;
+    if (strcmp(world, "sim") == 0) {
+        argv[n++] = "--cluster";
+        argv[n++] = t->cluster;
+    }
+    for (; *set; set++) {
+        argv[n++] = "--set";
+        argv[n++] = *set;
+    }
+    struct process p;
+    process_start(&p, t->folder, argv);
+    process_wait(&p, REAL_LIMIT_S);
+    if (p.code != 0)
+        fail_msg("%s: code %d; it said:\n%s", world, p.code, p.err);
+    process_release(&p);
+}
+
+#define EXECUTE(t, world, job, dir, ...) \
+    execute(t, world, job, dir, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_allreduce_is_one_worker_with_the_whole_batch(void **state)
+{
+    struct tiny *t = *state;
+    char four[128], one[128];
+    EXECUTE(t, "train", t->job, four, "stop.steps=20", "workers=4", "batch=16",
+            "strategy.allreduce={}");
+    EXECUTE(t, "train", t->job, one, "stop.steps=20", "workers=1", "batch=64",
+            "strategy.single={}");
+    assert_true(run_number(four, "end", 0, "used") == 20 * 64);
+    double apart = run_difference(four, one);
+    print_message("    tiny: %.2g\n", apart);
+    assert_true(apart <= SAME_MAX);
+}
+
+/* At a rate at which a turn of a max pooling stays small: see test/sim/equal_test.c. */
+static void test_so_it_is_for_lenet(void **state)
+{
+    struct tiny *t = *state;
+    struct fashion f;
+    char four[128], one[128];
+    if (!fashion_installed()) {
+        print_message("    Fashion-MNIST is not installed\n");
+        skip();
+    }
+    fashion_create(&f, t);
+    EXECUTE(t, "train", FASHION_JOB, four, "stop.steps=20", "solver.base_lr=0.0001", f.images,
+            f.labels, "validation=100", "workers=4", "batch=16", "strategy.allreduce={}");
+    EXECUTE(t, "train", FASHION_JOB, one, "stop.steps=20", "solver.base_lr=0.0001", f.images,
+            f.labels, "validation=100", "workers=1", "batch=64", "strategy.single={}");
+    double apart = run_difference(four, one);
+    print_message("    LeNet: %.2g\n", apart);
+    assert_true(apart <= SAME_MAX);
+}
+
+static void test_alone_every_strategy_is_single(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const same[] = {"strategy.sync.tau=1", "strategy.sync.tau=7",
+                                       "strategy.allreduce={}"};
+    char single[128], other[128];
+    EXECUTE(t, "train", t->job, single, "stop.steps=45", "workers=1", "strategy.single={}");
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        EXECUTE(t, "train", t->job, other, "stop.steps=45", "workers=1", same[i]);
+        if (!run_same_bits(other, single, "final.safetensors"))
+            fail_msg("%s", same[i]);
+    }
+}
+
+static void test_both_worlds_agree(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const how[][2] = {{"workers=1", "strategy.single={}"},
+                                         {"workers=4", "strategy.sync.tau=4"},
+                                         {"workers=4", "strategy.allreduce={}"},
+                                         {"workers=3", "strategy.sync.tau=5"}};
+    tiny_cluster(t, "node { count: 2 } node { count: 2 speed: 0.4 jitter: 0.2 }\n"
+                    "step_seconds: 0.004 link { mbit: 100 loss: 0.01 }\n");
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        char real[128], sim[128];
+        EXECUTE(t, "train", t->job, real, how[i][0], how[i][1]);
+        EXECUTE(t, "sim", t->job, sim, how[i][0], how[i][1]);
+        if (!run_same_bits(real, sim, "final.safetensors"))
+            fail_msg("%s, %s", how[i][0], how[i][1]);
+        assert_true(run_number(real, "end", 0, "used") == run_number(sim, "end", 0, "used"));
+        assert_true(run_number(real, "end", 0, "test_loss") ==
+                    run_number(sim, "end", 0, "test_loss"));
+    }
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_allreduce_is_one_worker_with_the_whole_batch),
+        cmocka_unit_test(test_so_it_is_for_lenet),
+        cmocka_unit_test(test_alone_every_strategy_is_single),
+        cmocka_unit_test(test_both_worlds_agree),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

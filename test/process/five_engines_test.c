@@ -1,0 +1,146 @@
+/* A driver and four workers as five engines of one process: nothing that one of them does may be
+ * seen by another but through its messages. Built with the thread sanitizer, this is where threads
+ * of ours would be caught at sharing what they should not. */
+#include "paceline/run.h"
+#include "run_files.h"
+#include "tiny_job.h"
+
+#include <pthread.h>
+
+enum { WORKERS = 4, EXCHANGES = 3 };
+
+struct hand {
+    pthread_t thread;
+    char address[128];
+    int rc;
+    char error[256];
+};
+
+struct crew {
+    struct hand hand[WORKERS];
+    uint32_t started;
+};
+
+static void *lend_a_hand(void *arg)
+{
+    struct hand *hand = arg;
+    pl_engine *engine = NULL;
+    hand->rc = pl_engine_create(NULL, &engine);
+    if (hand->rc != PL_OK)
+        return NULL;
+    const pl_work_options options = {.driver = hand->address};
+    hand->rc = pl_work(engine, &options);
+    if (hand->rc != PL_OK)
+        snprintf(hand->error, sizeof hand->error, "%s", pl_engine_error(engine));
+    pl_engine_destroy(engine);
+    return NULL;
+}
+
+static int start_workers(void *user, uint32_t count, const char *address)
+{
+    struct crew *crew = user;
+    for (uint32_t i = 0; i < count && crew->started < WORKERS; i++) {
+        struct hand *hand = &crew->hand[crew->started];
+        snprintf(hand->address, sizeof hand->address, "%s", address);
+        if (pthread_create(&hand->thread, NULL, lend_a_hand, hand) != 0)
+            return -1;
+        crew->started++;
+    }
+    return 0;
+}
+
+static void end_workers(struct crew *crew)
+{
+    for (uint32_t i = 0; i < crew->started; i++)
+        pthread_join(crew->hand[i].thread, NULL);
+}
+
+/* Train the tiny job until the third exchange; what is set ends with NULL. */
+static void train(struct tiny *t, const char *const *set, const char *out, pl_run_report *report)
+{
+    pl_engine *engine = NULL;
+    pl_job *job = NULL;
+    struct crew crew = {.started = 0};
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    for (; *set; set++)
+        assert_int_equal(pl_job_set(job, *set), PL_OK);
+    const pl_run_options options = {.out = out, .start_workers = start_workers, .user = &crew};
+    int rc = pl_run(engine, job, &options, report);
+    end_workers(&crew);
+    if (rc != PL_OK)
+        print_message("the driver: %s\n", pl_engine_error(engine));
+    for (uint32_t i = 0; i < crew.started; i++)
+        if (crew.hand[i].rc != PL_OK)
+            print_message("a worker: %s\n", crew.hand[i].error);
+    assert_int_equal(rc, PL_OK);
+    assert_int_equal(crew.started, WORKERS);
+    for (uint32_t i = 0; i < WORKERS; i++)
+        assert_int_equal(crew.hand[i].rc, PL_OK);
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+}
+
+/* Three exchanges of `steps` steps, each of four batches of 16. */
+static void expect_three_exchanges(const char *out, const pl_run_report *report, uint64_t steps)
+{
+    uint64_t samples = EXCHANGES * steps * WORKERS * 16;
+    struct safetensors model;
+    assert_string_equal(report->reason, "steps");
+    assert_string_equal(report->directory, out);
+    assert_true(report->has_validation && report->has_test);
+    assert_true(report->test_error >= 0 && report->test_error <= 1);
+    assert_true(isfinite(report->test_loss));
+    assert_int_equal(report->samples, samples);
+    assert_int_equal(report->used, samples);
+    assert_int_equal(report->missed, 0);
+    assert_int_equal(run_count(out, "exchange", NULL, NULL), EXCHANGES);
+    assert_int_equal(run_count(out, "member", "what", "join"), WORKERS);
+    assert_int_equal(run_count(out, "member", "what", "dead"), 0);
+    assert_int_equal(run_count(out, "end", NULL, NULL), 1);
+    run_model(out, "final.safetensors", &model);
+    safetensors_release(&model);
+}
+
+static void test_five_engines_exchange_models(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const set[] = {"stop.steps=12", NULL};
+    char out[128];
+    pl_run_report report;
+    train(t, set, tiny_out(t, out), &report);
+    expect_three_exchanges(out, &report, 4);
+}
+
+static void test_five_engines_exchange_gradients(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const set[] = {"strategy.allreduce={}", "stop.steps=3", NULL};
+    char out[128];
+    pl_run_report report;
+    train(t, set, tiny_out(t, out), &report);
+    expect_three_exchanges(out, &report, 1);
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_five_engines_exchange_models),
+        cmocka_unit_test(test_five_engines_exchange_gradients),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,102 @@
+/* A run of which every process is killed goes on from its newest checkpoint as if nothing had
+ * happened: with the records, the rate and the model that it would have had. */
+#include "real_run.h"
+
+/* Kill the run and all its workers once it has so many checkpoints; the newest's exchange. */
+static double kill_all(struct tiny *t, struct real_run *r, const char *workers,
+                       const char *strategy)
+{
+    pid_t worker[PROCESS_CHILDREN_MAX];
+    char path[3][512];
+    START(t, r, "--set", strategy, "--workers", workers, "--set", "stop.epochs=8", "--set",
+          workers[0] == '1' ? "pace=0.01" : "pace=0.04", "--set", "checkpoint.every_seconds=0.1");
+    real_workers(r, (size_t)atoi(workers), worker);
+    UNTIL(REAL_LIMIT_S, run_checkpoints(r->dir, path) >= 2);
+    process_signal_all(&r->p, SIGKILL);
+    process_wait(&r->p, REAL_LIMIT_S);
+    UNTIL(3, real_gone(worker, (size_t)atoi(workers)));
+    assert_int_equal(r->p.code, 128 + SIGKILL);
+    process_release(&r->p);
+    run_checkpoints(r->dir, path);
+    return (double)strtoul(strrchr(path[1], '/') + 1, NULL, 10);
+}
+
+/* Two runs of the job, one of which is killed on its way and resumed. */
+static void run_both(struct tiny *t, struct real_run *whole, struct real_run *killed,
+                     const char *workers, const char *strategy)
+{
+    *whole = real_new(t);
+    *killed = real_new(t);
+    START(t, whole, "--set", strategy, "--workers", workers, "--set", "stop.epochs=8");
+    real_end(whole, 0, "epochs");
+    process_release(&whole->p);
+    double at_least = kill_all(t, killed, workers, strategy);
+    int before = real_exchanges(killed);
+    START(t, killed, "--set", strategy, "--workers", workers, "--set", "stop.epochs=8", "--resume");
+    real_end(killed, 0, "epochs");
+    process_release(&killed->p);
+    double from = run_number(killed->dir, "start", 1, "resumed_after");
+    assert_true(from >= at_least && from > 0);
+    if (strcmp(strategy, "strategy.single={}") != 0) /* which has no exchanges to speak of */
+        assert_true(run_number(killed->dir, "exchange", before, "n") == from + 1);
+    print_message("    %s, %s workers: went on after exchange %g\n", strategy, workers, from);
+    assert_true(run_number(killed->dir, "end", 0, "epochs") ==
+                run_number(whole->dir, "end", 0, "epochs"));
+    assert_true(run_number(killed->dir, "end", 0, "used") ==
+                run_number(whole->dir, "end", 0, "used"));
+    assert_true(run_number(killed->dir, "end", 0, "missed") == 0);
+}
+
+static void expect_same_model(struct tiny *t, const char *workers, const char *strategy)
+{
+    struct real_run whole, killed;
+    run_both(t, &whole, &killed, workers, strategy);
+    assert_true(run_same_bits(killed.dir, whole.dir, "final.safetensors"));
+    assert_true(run_number(killed.dir, "end", 0, "test_loss") ==
+                run_number(whole.dir, "end", 0, "test_loss"));
+}
+
+static void test_one_worker(void **state)
+{
+    expect_same_model(*state, "1", "strategy.single={}");
+    expect_same_model(*state, "1", "strategy.sync.tau=4");
+    expect_same_model(*state, "1", "strategy.allreduce={}");
+}
+
+static void test_four_workers_that_are_equal(void **state)
+{
+    expect_same_model(*state, "4", "strategy.allreduce={}");
+}
+
+/* Each worker's optimizer starts afresh: another model, but nearly as good. */
+static void test_four_workers_that_are_not(void **state)
+{
+    struct real_run whole, killed;
+    run_both(*state, &whole, &killed, "4", "strategy.sync.tau=4");
+    assert_true(run_number(killed.dir, "end", 0, "test_error") < 0.1);
+    assert_true(run_difference(killed.dir, whole.dir) < 0.5);
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_worker),
+        cmocka_unit_test(test_four_workers_that_are_equal),
+        cmocka_unit_test(test_four_workers_that_are_not),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

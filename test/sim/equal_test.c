@@ -1,0 +1,137 @@
+/* Strategies that are the same arithmetic give the same model: to the rounding where sums are cut
+ * otherwise, bit for bit where they are not. */
+#include "fashion.h"
+#include "paceline/sim.h"
+#include "run_files.h"
+
+#define SAME_MAX 1e-5 /* max |a − b| / max |b| */
+
+/* Simulate the job with these fields set; its directory into `out`. */
+static void simulate(struct tiny *t, const char *path, const char *const *set, char out[128])
+{
+    pl_engine *engine = NULL;
+    pl_job *job = NULL;
+    pl_cluster *cluster = NULL;
+    pl_run_report report;
+    tiny_cluster(t, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n");
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    assert_int_equal(pl_job_load(engine, path, &job), PL_OK);
+    for (; *set; set++)
+        if (pl_job_set(job, *set) != PL_OK)
+            fail_msg("%s", pl_engine_error(engine));
+    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
+    const pl_sim_options options = {.run = {.out = tiny_out(t, out)}};
+    if (pl_sim(engine, job, cluster, &options, &report) != PL_OK)
+        fail_msg("%s", pl_engine_error(engine));
+    pl_cluster_free(cluster);
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+}
+
+#define SIMULATE(t, path, out, ...) simulate(t, path, (const char *const[]){__VA_ARGS__, NULL}, out)
+
+/* Four workers that average the gradients of 16 records each; one worker, with all 64. */
+static double four_against_one(struct tiny *t)
+{
+    char four[128], one[128];
+    SIMULATE(t, t->job, four, "stop.steps=20", "workers=4", "batch=16", "strategy.allreduce={}");
+    SIMULATE(t, t->job, one, "stop.steps=20", "workers=1", "batch=64", "strategy.single={}");
+    assert_true(run_number(four, "end", 0, "used") == 20 * 64);
+    assert_true(run_number(one, "end", 0, "used") == 20 * 64);
+    return run_difference(four, one);
+}
+
+static void test_allreduce_is_one_worker_with_the_whole_batch(void **state)
+{
+    double apart = four_against_one(*state);
+    print_message("    tiny: %.2g\n", apart);
+    assert_true(apart <= SAME_MAX);
+}
+
+static double lenet_against_one(struct tiny *t, const char *steps, const char *rate, char one[128])
+{
+    struct fashion f;
+    char four[128];
+    fashion_create(&f, t);
+    SIMULATE(t, FASHION_JOB, four, steps, rate, f.images, f.labels, "workers=4", "batch=16",
+             "validation=100", "strategy.allreduce={}");
+    SIMULATE(t, FASHION_JOB, one, steps, rate, f.images, f.labels, "workers=1", "batch=64",
+             "validation=100", "strategy.single={}");
+    return run_difference(four, one);
+}
+
+/* Which of two inputs is the larger, and so gets the gradient of a max pooling, hangs on a last bit
+ * now and then. At the example's rate one such turn moves weights by 1e-5 and grows from step to
+ * step, whatever the strategy; at a small rate it stays as small as rounding. */
+static void test_so_it_is_for_lenet(void **state)
+{
+    struct tiny *t = *state;
+    char one[128], shorter[128];
+    if (!fashion_installed()) {
+        print_message("    Fashion-MNIST is not installed\n");
+        skip();
+    }
+    double first = lenet_against_one(t, "stop.steps=1", "solver.base_lr=0.04", one);
+    double apart = lenet_against_one(t, "stop.steps=19", "solver.base_lr=0.0001", shorter);
+    apart = fmax(apart, lenet_against_one(t, "stop.steps=20", "solver.base_lr=0.0001", one));
+    print_message("    LeNet: %.2g; after its first step %.2g\n", apart, first);
+    assert_true(first <= SAME_MAX);
+    assert_true(apart <= SAME_MAX);
+    assert_true(run_difference(shorter, one) > 10 * SAME_MAX); /* one step is more than that */
+}
+
+/* The test of the test: a run that differs a little differs by more than rounding. */
+static void test_other_runs_differ(void **state)
+{
+    struct tiny *t = *state;
+    char a[128], b[128], c[128];
+    SIMULATE(t, t->job, a, "stop.steps=20", "workers=1", "strategy.single={}");
+    SIMULATE(t, t->job, b, "stop.steps=20", "workers=1", "strategy.single={}",
+             "solver.base_lr=0.0501");
+    SIMULATE(t, t->job, c, "stop.steps=20", "workers=1", "strategy.single={}", "seed=2");
+    assert_true(run_difference(a, b) > 10 * SAME_MAX);
+    assert_true(run_difference(a, c) > 10 * SAME_MAX);
+    assert_false(run_same_bits(a, b, "final.safetensors"));
+    assert_true(run_difference(a, a) == 0);
+}
+
+static void test_alone_every_strategy_is_single(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const same[] = {"strategy.sync.tau=1", "strategy.sync.tau=7",
+                                       "strategy.sync.tau=50", "strategy.allreduce={}"};
+    char single[128], other[128];
+    SIMULATE(t, t->job, single, "stop.steps=45", "workers=1", "strategy.single={}");
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        SIMULATE(t, t->job, other, "stop.steps=45", "workers=1", same[i]);
+        if (!run_same_bits(other, single, "final.safetensors"))
+            fail_msg("%s", same[i]);
+        assert_true(run_number(other, "end", 0, "test_loss") ==
+                    run_number(single, "end", 0, "test_loss"));
+    }
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_allreduce_is_one_worker_with_the_whole_batch),
+        cmocka_unit_test(test_so_it_is_for_lenet),
+        cmocka_unit_test(test_other_runs_differ),
+        cmocka_unit_test(test_alone_every_strategy_is_single),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
