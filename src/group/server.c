@@ -177,6 +177,8 @@ int server_start(struct server *server, struct group *group, const struct roster
     server->group = group;
     server->hooks = *hooks;
     roster_init(&server->roster, options);
+    /* The tick that sees a silence comes before it has lasted too long, not after. */
+    server->roster.options.silence_max -= group->timing.silence_max / TICKS_PER_SILENCE;
     return world_spawn(group->world, "server", serve_task, server, &server->task);
 }
 

@@ -99,6 +99,13 @@ static void add_report(struct ledger_entry *entry, uint32_t node, const struct c
     }
 }
 
+/* Close what is open below n: in order, and none is left behind. */
+static void close_below(struct ledger *ledger, uint64_t n)
+{
+    for (uint64_t k = ledger->last.n + 1; k < n; k++)
+        close_entry(ledger, &ledger->entry[k % LEDGER_OPEN_MAX]);
+}
+
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
     if (report->n == 0) {
@@ -109,8 +116,7 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
     }
     if (report->n <= ledger->last.n || report->n >= ledger->last.n + LEDGER_OPEN_MAX)
         return; /* closed without it, or nonsense */
-    for (uint64_t n = ledger->last.n + 1; n + 1 < report->n; n++)
-        close_entry(ledger, &ledger->entry[n % LEDGER_OPEN_MAX]);
+    close_below(ledger, report->n - 1);
     struct ledger_entry *entry = &ledger->entry[report->n % LEDGER_OPEN_MAX];
     if (!entry->open) {
         *entry = (struct ledger_entry){
@@ -124,12 +130,13 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
     } else {
         add_report(entry, node, report);
     }
-    if (entry->reports >= entry->expected)
+    if (entry->reports >= entry->expected) {
+        close_below(ledger, report->n); /* who lacks there died before it could report */
         close_entry(ledger, entry);
+    }
 }
 
 void ledger_close(struct ledger *ledger)
 {
-    for (uint64_t n = ledger->last.n + 1, i = 0; i < LEDGER_OPEN_MAX; n++, i++)
-        close_entry(ledger, &ledger->entry[n % LEDGER_OPEN_MAX]);
+    close_below(ledger, ledger->last.n + 1 + LEDGER_OPEN_MAX);
 }

@@ -42,8 +42,8 @@ struct ledger {
     double loss;           /* mean loss of the newest exchange's records */
 };
 
-/* What `node` reports. An exchange is closed when all who took part have reported, or when the next
- * but one is reported: who has not spoken by then is dead. */
+/* What `node` reports. An exchange is closed when all who took part have reported, or when all have
+ * of the next, or when the next but one is reported: who has not spoken by then is dead. */
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report);
 
 /* Close what is open, in order. */

@@ -62,6 +62,8 @@ static int newest_number(struct disk *disk, const char *name, unsigned long *num
 static int numbered(struct rundir *dir, const char *name, unsigned long number, struct err *err)
 {
     char path[RUNDIR_PATH_MAX];
+    if (strchr(name, '/'))
+        return err_set(err, ERR_USAGE, "name: `%.80s` cannot be part of a directory's name", name);
     snprintf(path, sizeof path, RUNS "/%s-%03lu", name, number);
     return set_path(dir, path, err);
 }

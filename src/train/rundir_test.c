@@ -55,20 +55,33 @@ static void test_runs_are_numbered(void **state)
     assert_true(folder_has(folder, "runs/net-1001"));
 }
 
-static void test_the_newest_is_found(void **state)
+static void expect_no_run(const char *path, const char *says)
 {
     struct rundir dir;
     struct err err = {0};
-    (void)state;
-    assert_int_equal(rundir_find(&dir, real_disk(), NULL, "net", &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "runs/net-"));
+    assert_int_equal(rundir_find(&dir, real_disk(), path, "net", &err), ERR_NOT_FOUND);
+    if (!strstr(err.text, says))
+        fail_msg("%s: %s", says, err.text);
+}
+
+/* A run is a directory with its job in it. */
+static void test_the_newest_is_found(void **state)
+{
+    const struct folder *folder = *state;
+    struct rundir dir;
+    struct err err = {0};
+    expect_no_run(NULL, "runs: ");
     create(NULL, "net");
     create(NULL, "net");
     create(NULL, "other");
+    expect_no_run(NULL, "runs/net-002");
+    folder_put(folder, "runs/net-002/job.prototxt", "", 0);
     assert_int_equal(rundir_find(&dir, real_disk(), NULL, "net", &err), OK);
     assert_string_equal(dir.path, "runs/net-002");
-    assert_int_equal(rundir_find(&dir, real_disk(), "some/where/", "net", &err), OK);
-    assert_string_equal(dir.path, "some/where");
+    expect_no_run("some/where", "some/where");
+    expect_no_run("runs/net-001/", "runs/net-001: ");
+    assert_int_equal(rundir_find(&dir, real_disk(), "runs/net-002//", "net", &err), OK);
+    assert_string_equal(dir.path, "runs/net-002");
     assert_int_equal(rundir_find(&dir, real_disk(), "", "net", &err), ERR_USAGE);
 }
 
@@ -119,7 +132,7 @@ static void test_the_job_and_the_events(void **state)
     Paceline__Job *job = sample_job(), *again = NULL;
     struct rundir dir = create("run", "net");
     rundir_line(&dir, "{\"too\":\"early\"}"); /* no file is open yet */
-    for (int i = 0; i < 2; i++) { /* the second time as a run that goes on */
+    for (int i = 0; i < 2; i++) {             /* the second time as a run that goes on */
         assert_int_equal(rundir_open(&dir, job, &err), OK);
         rundir_line(&dir, i ? "{\"b\":2}" : "{\"a\":1}");
         rundir_close(&dir);
@@ -180,12 +193,9 @@ static void test_a_log_that_breaks_off(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_runs_are_numbered),
-        TEST(test_the_newest_is_found),
-        TEST(test_a_path_of_ones_own),
-        TEST(test_a_name_is_no_path),
-        TEST(test_the_job_and_the_events),
-        TEST(test_each_call_fails_at_the_start),
+        TEST(test_runs_are_numbered),      TEST(test_the_newest_is_found),
+        TEST(test_a_path_of_ones_own),     TEST(test_a_name_is_no_path),
+        TEST(test_the_job_and_the_events), TEST(test_each_call_fails_at_the_start),
         TEST(test_a_log_that_breaks_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

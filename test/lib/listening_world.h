@@ -21,8 +21,7 @@ static int64_t listening_now(struct world *w)
     return ((struct listening_world *)w)->now;
 }
 
-static int listening_send(struct world *w, uint32_t peer, struct message *m,
-                          enum world_class class)
+static int listening_send(struct world *w, uint32_t peer, struct message *m, enum world_class class)
 {
     struct listening_world *l = (struct listening_world *)w;
     (void)class;

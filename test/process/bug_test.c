@@ -144,6 +144,9 @@ static int teardown(void **state)
 
 int main(void)
 {
+    /* What an unwound call held is leaked, and said to be: under the address sanitizer the commands
+     * that this starts are not to end with that instead of with 70. */
+    setenv("ASAN_OPTIONS", "detect_leaks=0", 1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(test_the_command_ends_with_70, forget_break),
         cmocka_unit_test_setup(test_a_run_survives_a_workers_mistake, forget_break),

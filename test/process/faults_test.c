@@ -6,7 +6,7 @@
 #define CUT_MAX_S    5.2 /* of silence: 5 s where workers share cores, and until we see it */
 #define ORPHAN_MAX_S 3.0 /* from the driver's death to the end of the last worker */
 
-/* The records of 12 epochs are used or missed, none is forgotten; a round of the one that was lost
+/* The records of all epochs are used or missed, none is forgotten; a round of the one that was lost
  * is missed, four batches of 16. */
 static void expect_books(const struct real_run *r)
 {
@@ -15,7 +15,7 @@ static void expect_books(const struct real_run *r)
     double epochs = run_number(r->dir, "end", 0, "epochs");
     print_message("    used %g, missed %g, epochs %g\n", used, missed, epochs);
     assert_true(missed == 4 * 16);
-    assert_true(epochs >= 12);
+    assert_true(epochs >= 24);
     assert_true(fabs(used + missed - epochs * (TINY_TRAIN - 60)) < 0.5);
 }
 
@@ -24,7 +24,7 @@ static void test_a_worker_is_killed(void **state)
     struct tiny *t = *state;
     struct real_run r = real_new(t);
     pid_t worker[PROCESS_CHILDREN_MAX];
-    START(t, &r, "--set", "pace=0.01", "--set", "stop.epochs=12");
+    START(t, &r, "--set", "pace=0.01", "--set", "stop.epochs=24");
     real_workers(&r, 4, worker);
     UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 5);
     double killed = process_now();
@@ -49,7 +49,7 @@ static void test_a_worker_is_stopped(void **state)
     struct tiny *t = *state;
     struct real_run r = real_new(t);
     pid_t worker[PROCESS_CHILDREN_MAX];
-    START(t, &r, "--set", "pace=0.01", "--set", "stop.epochs=12");
+    START(t, &r, "--set", "pace=0.01", "--set", "stop.epochs=24");
     real_workers(&r, 4, worker);
     UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 5);
     double stopped = process_now();
@@ -97,7 +97,7 @@ static void test_an_interrupted_run_goes_on(void **state)
     struct real_run r = real_new(t);
     pid_t worker[PROCESS_CHILDREN_MAX];
     char path[3][512];
-    START(t, &r, "--set", "pace=0.01", "--set", "stop.epochs=8");
+    START(t, &r, "--set", "pace=0.01", "--set", "stop.epochs=24");
     real_workers(&r, 4, worker);
     UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 3);
     process_signal_all(&r.p, SIGINT);
@@ -105,13 +105,13 @@ static void test_an_interrupted_run_goes_on(void **state)
     assert_int_equal(real_members(&r, "dead"), 0);
     assert_true(real_gone(worker, 4));
     assert_int_equal(run_checkpoints(r.dir, path), 1);
-    assert_true(run_number(r.dir, "end", 0, "epochs") < 8);
+    assert_true(run_number(r.dir, "end", 0, "epochs") < 24);
     process_release(&r.p);
-    START(t, &r, "--set", "pace=0", "--set", "stop.epochs=8", "--resume");
+    START(t, &r, "--set", "pace=0", "--set", "stop.epochs=24", "--resume");
     real_end(&r, 0, "epochs");
     assert_true(run_number(r.dir, "start", 1, "resumed_after") ==
                 (double)strtoul(strrchr(path[0], '/') + 1, NULL, 10));
-    assert_true(run_number(r.dir, "end", 1, "epochs") >= 8);
+    assert_true(run_number(r.dir, "end", 1, "epochs") >= 24);
     process_release(&r.p);
 }
 

@@ -111,6 +111,21 @@ static void test_alone_every_strategy_is_single(void **state)
     }
 }
 
+/* A pace makes steps last, and changes nothing else; learners that share memory included. */
+static void test_a_pace_takes_time_and_nothing_else(void **state)
+{
+    static const char *const how[] = {"strategy.sync.tau=4", "strategy.allreduce={}"};
+    char quick[128], slow[128];
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        SIMULATE(*state, ((struct tiny *)*state)->job, quick, "stop.steps=20", how[i]);
+        SIMULATE(*state, ((struct tiny *)*state)->job, slow, "stop.steps=20", "pace=0.1", how[i]);
+        assert_true(run_same_bits(quick, slow, "final.safetensors"));
+        assert_true(run_number(quick, "end", 0, "wall_s") < 1);
+        double wall_s = run_number(slow, "end", 0, "wall_s");
+        assert_true(wall_s >= 2 && wall_s < 3);
+    }
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -132,6 +147,7 @@ int main(void)
         cmocka_unit_test(test_so_it_is_for_lenet),
         cmocka_unit_test(test_other_runs_differ),
         cmocka_unit_test(test_alone_every_strategy_is_single),
+        cmocka_unit_test(test_a_pace_takes_time_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

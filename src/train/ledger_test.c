@@ -1,0 +1,249 @@
+/* The driver's book: members' reports in, one event an exchange out, and every record accounted
+ * for. */
+#include "train/ledger.h"
+
+#include "listening_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { ROUND = 4 * 16 }; /* records that four members share */
+
+struct book {
+    struct listening_world listener;
+    struct events events;
+    struct ledger ledger;
+};
+
+static int setup(void **state)
+{
+    struct book *b = calloc(1, sizeof *b);
+    assert_non_null(b);
+    listening_init(&b->listener);
+    events_init(&b->events, &b->listener.world);
+    b->ledger = (struct ledger){.events = &b->events, .strategy = "sync"};
+    *state = b;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    free(*state);
+    return 0;
+}
+
+static struct members first(uint32_t count)
+{
+    struct members set = {0};
+    for (uint32_t node = 0; node < count; node++)
+        members_add(&set, node);
+    return set;
+}
+
+/* What a member says of exchange n, in which `count` of four took part. */
+static struct committed report_of(uint64_t n, uint32_t count)
+{
+    return (struct committed){
+        .n = n,
+        .course = {.place = n * ROUND, .steps = n, .exchanges = n},
+        .cost = {.seconds = 0.5, .bytes = 100},
+        .samples = count * 16,
+        .loss = 2.0 * count * 16,
+        .who = first(count),
+        .took_part = first(count),
+    };
+}
+
+/* All who took part report. */
+static void report_all(struct book *b, uint64_t n, uint32_t count)
+{
+    struct committed report = report_of(n, count);
+    for (uint32_t node = 0; node < count; node++)
+        ledger_report(&b->ledger, node, &report);
+}
+
+/* A number in the kth line said. */
+static double said(const struct book *b, int k, const char *key)
+{
+    const char *line = b->listener.said;
+    while (k-- > 0)
+        line = strchr(line, '\n') + 1;
+    cJSON *event = cJSON_Parse(line);
+    const cJSON *item = cJSON_GetObjectItem(event, key);
+    if (!cJSON_IsNumber(item))
+        fail_msg("no %s in %s", key, line);
+    double value = item->valuedouble;
+    cJSON_Delete(event);
+    return value;
+}
+
+static void test_an_exchange_is_told_once(void **state)
+{
+    struct book *b = *state;
+    struct committed report = report_of(1, 3);
+    const double seconds[] = {0.5, 0.75, 0.25}, waited[] = {0.1, 0.0, 0.2};
+    for (uint32_t node = 0; node < 3; node++) {
+        assert_int_equal(b->listener.lines, 0);
+        report.cost = (struct exchange_cost){
+            .seconds = seconds[node],
+            .waited_s = waited[node],
+            .waited_for = node == 2 ? WORLD_DRIVER : 1,
+            .bytes = 100 + node,
+        };
+        ledger_report(&b->ledger, node, &report);
+    }
+    assert_int_equal(b->listener.lines, 1);
+    assert_true(said(b, 0, "n") == 1 && said(b, 0, "lane") == 0);
+    assert_true(said(b, 0, "bytes") == 303);
+    assert_true(said(b, 0, "seconds") == 0.75);
+    assert_true(said(b, 0, "waited_s") == 0.2);
+    assert_true(said(b, 0, "waited_for") == -1);
+    assert_int_equal(b->ledger.slowest, 2); /* for it the exchange was shortest */
+    assert_true(b->ledger.loss == 2.0);
+    ledger_report(&b->ledger, 0, &report); /* once more: it has been closed */
+    assert_int_equal(b->listener.lines, 1);
+}
+
+static void test_every_record_is_used_or_missed(void **state)
+{
+    struct book *b = *state;
+    report_all(b, 1, 4);
+    assert_true(b->ledger.used == ROUND && b->ledger.missed == 0);
+    report_all(b, 2, 3);
+    assert_true(b->ledger.used == 2 * ROUND - 16 && b->ledger.missed == 16);
+    report_all(b, 3, 4);
+    assert_true(b->ledger.used == 3 * ROUND - 16 && b->ledger.missed == 16);
+    assert_int_equal(b->ledger.last.course.place, 3 * ROUND);
+}
+
+/* Who took part and does not report is dead, once all others have reported the next. */
+static void test_who_dies_before_it_reports(void **state)
+{
+    struct book *b = *state;
+    struct committed second = report_of(2, 4);
+    report_all(b, 1, 4);
+    for (uint32_t node = 0; node < 3; node++)
+        ledger_report(&b->ledger, node, &second);
+    assert_int_equal(b->listener.lines, 1);
+    report_all(b, 3, 3);
+    assert_int_equal(b->listener.lines, 3);
+    assert_true(said(b, 1, "n") == 2 && said(b, 2, "n") == 3);
+    assert_true(b->ledger.used == 3 * ROUND - 16 && b->ledger.missed == 16);
+    ledger_close(&b->ledger);
+    assert_int_equal(b->listener.lines, 3);
+}
+
+/* Or once the next but one is reported; what is still open at the end is closed in order. */
+static void test_the_dead_do_not_hold_the_book(void **state)
+{
+    struct book *b = *state;
+    struct committed second = report_of(2, 4), third = report_of(3, 3);
+    report_all(b, 1, 4);
+    for (uint32_t node = 0; node < 3; node++)
+        ledger_report(&b->ledger, node, &second);
+    assert_int_equal(b->listener.lines, 1);
+    ledger_report(&b->ledger, 0, &third);
+    assert_int_equal(b->listener.lines, 1); /* the fourth may still speak */
+    struct committed fourth = report_of(4, 3);
+    ledger_report(&b->ledger, 0, &fourth);
+    assert_int_equal(b->listener.lines, 2);
+    assert_true(said(b, 1, "n") == 2);
+    ledger_close(&b->ledger);
+    assert_int_equal(b->listener.lines, 4);
+    assert_true(said(b, 2, "n") == 3 && said(b, 3, "n") == 4);
+    ledger_close(&b->ledger);
+    assert_int_equal(b->listener.lines, 4);
+}
+
+static void test_what_cannot_be_is_left_out(void **state)
+{
+    struct book *b = *state;
+    struct committed report = report_of(1 + LEDGER_OPEN_MAX, 1);
+    ledger_report(&b->ledger, 0, &report); /* too far ahead */
+    report.n = UINT64_MAX;
+    ledger_report(&b->ledger, 0, &report);
+    assert_int_equal(b->listener.lines, 0);
+    report_all(b, 1, 2);
+    report_all(b, 2, 2);
+    report_all(b, 1, 2);
+    assert_int_equal(b->listener.lines, 2);
+    assert_true(b->ledger.used == 2 * 32);
+}
+
+static void test_who_is_rejected_is_named(void **state)
+{
+    struct book *b = *state;
+    struct committed report = report_of(1, 4);
+    report.who = first(2);
+    report.samples = 32;
+    for (uint32_t node = 0; node < 4; node++)
+        ledger_report(&b->ledger, node, &report);
+    assert_int_equal(b->listener.lines, 3);
+    assert_non_null(strstr(b->listener.said, "\"kind\":\"rejected\""));
+    assert_true(said(b, 1, "node") == 2 && said(b, 2, "node") == 3);
+    assert_int_equal(b->ledger.missed, 32);
+}
+
+/* Without exchanges a lone worker says how far it is, and there is nothing to tell. */
+static void test_a_lone_worker(void **state)
+{
+    struct book *b = *state;
+    struct committed report = {.course = {.place = 320, .steps = 20}, .samples = 1, .loss = 0.25};
+    ledger_report(&b->ledger, 0, &report);
+    assert_int_equal(b->listener.lines, 0);
+    assert_int_equal(b->ledger.last.course.place, 320);
+    assert_true(b->ledger.loss == 0.25);
+}
+
+static void test_reports_arrive_whole_or_not_at_all(void **state)
+{
+    struct committed report = report_of(UINT64_C(1) << 40, 4), out;
+    struct buf bytes = {0};
+    (void)state;
+    report.lane = 3;
+    report.cost.waited_for = 7;
+    report.cost.waited_s = 0.125;
+    committed_encode(&report, &bytes);
+    struct cut whole = {bytes.data, bytes.len, false};
+    assert_int_equal(committed_decode(&whole, &out), OK);
+    assert_true(out.n == report.n && out.lane == 3 && out.samples == report.samples);
+    assert_true(out.course.place == report.course.place && out.loss == report.loss);
+    assert_true(out.cost.seconds == 0.5 && out.cost.waited_s == 0.125);
+    assert_true(out.cost.waited_for == 7 && out.cost.bytes == 100);
+    assert_memory_equal(&out.who, &report.who, sizeof out.who);
+    assert_memory_equal(&out.took_part, &report.took_part, sizeof out.took_part);
+    for (size_t n = 0; n < bytes.len; n++) {
+        uint8_t *copy = malloc(n ? n : 1);
+        assert_non_null(copy);
+        memcpy(copy, bytes.data, n);
+        assert_int_equal(committed_decode(&(struct cut){copy, n, false}, &out), ERR_PROTOCOL);
+        free(copy);
+    }
+    buf_put_u8(&bytes, 0);
+    struct cut longer = {bytes.data, bytes.len, false};
+    assert_int_equal(committed_decode(&longer, &out), ERR_PROTOCOL);
+    buf_release(&bytes);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_an_exchange_is_told_once),
+        TEST(test_every_record_is_used_or_missed),
+        TEST(test_who_dies_before_it_reports),
+        TEST(test_the_dead_do_not_hold_the_book),
+        TEST(test_what_cannot_be_is_left_out),
+        TEST(test_who_is_rejected_is_named),
+        TEST(test_a_lone_worker),
+        TEST(test_reports_arrive_whole_or_not_at_all),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
