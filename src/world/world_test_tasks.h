@@ -224,10 +224,17 @@ static inline int cancel_node(struct world *w)
     world_unpost(w, &recv);
     world_end_task(w, &sleeper);
 
-    /* A message that is there does not go to a cancelled task, nor is it lost. */
+    /* A message that comes for a cancelled task does not go to it, nor is it lost. */
+    struct captive late = {.w = w, .want = wants[0], .n = 1};
+    struct task *captive;
+    int result = -1;
+    CHECK(world_spawn(w, "captive", captive_task, &late, &captive) == OK);
+    CHECK(world_sleep(w, suite_until(w, SUITE_MOMENT)) == OK);
+    world_cancel(w, captive);
     CHECK(suite_say(w, 0, 0, 6, 66) == OK);
     CHECK(world_sleep(w, suite_until(w, SUITE_MOMENT)) == OK);
-    CHECK(free_captive(w, &wants[0], false) == OK);
+    CHECK(world_join(w, captive, suite_until(w, SUITE_PATIENCE), &result) == OK);
+    CHECK(result == ERR_CANCELLED);
     uint32_t value;
     CHECK(suite_hear(w, 0, 0, 6, &value) == OK && value == 66);
     CHECK(suite_say(w, 1, 0, 8, sent) == OK);
