@@ -7,6 +7,7 @@
 
 #include "base/fault.h"
 #include "tensor/kernels_common.h"
+#include "tensor/slices.h"
 
 #include <string.h>
 
@@ -77,8 +78,9 @@ struct conv_op {
     struct op op;
     struct conv_spec spec;
     struct image x, y;
-    size_t K, P; /* taps C·KH·KW; output pixels OH·OW */
-    float *taps; /* (K, P) of one image */
+    size_t K, P;        /* taps C·KH·KW; output pixels OH·OW */
+    float *taps;        /* (K, P) of one image */
+    struct slices sums; /* of dw, then db, over the images */
 };
 
 /* The output columns whose tap kw falls inside the image: *first..*end. */
@@ -157,23 +159,48 @@ static void conv_forward(struct op *op, const struct op_args *args)
     }
 }
 
-static void conv_backward(struct op *op, const struct op_args *args)
+struct conv_pass {
+    const struct conv_op *conv;
+    const struct op_args *args;
+};
+
+/* dw and db of some images, and on the way their dx, from which nothing is summed. */
+static void add_images(void *user, size_t first, size_t count, float *sum)
 {
-    const struct conv_op *conv = (const struct conv_op *)op;
+    const struct conv_pass *pass = user;
+    const struct conv_op *conv = pass->conv;
+    const struct op_args *args = pass->args;
     size_t K = conv->K, P = conv->P, O = conv->y.C;
     size_t x_size = conv->x.C * conv->x.H * conv->x.W;
-    for (size_t n = 0; n < conv->x.N; n++) {
+    float *db = sum + O * K;
+    for (size_t n = first; n < first + count; n++) {
         const float *dy = args->dy + n * O * P;
         spread(conv, args->x + n * x_size);
-        add_product_of_rows(O, P, K, dy, conv->taps, args->dw);
-        for (size_t i = 0; conv->spec.bias && i < O * P; i++)
-            args->db[i / P] += dy[i];
+        add_product_of_rows(O, P, K, dy, conv->taps, sum);
+        for (size_t i = 0; i < O * P; i++)
+            db[i / P] += dy[i];
         if (args->dx) {
             memset(conv->taps, 0, K * P * sizeof(float));
             add_product(K, O, P, args->w, 1, K, dy, conv->taps);
             gather(conv, args->dx + n * x_size);
         }
     }
+}
+
+static void add_to(float *y, const float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
+static void conv_backward(struct op *op, const struct op_args *args)
+{
+    struct conv_op *conv = (struct conv_op *)op;
+    struct conv_pass pass = {conv, args};
+    const float *sum = slices_sum(&conv->sums, add_images, &pass);
+    add_to(args->dw, sum, conv->y.C * conv->K);
+    if (conv->spec.bias)
+        add_to(args->db, sum + conv->y.C * conv->K, conv->y.C);
 }
 
 static const struct op_ops conv_training = {conv_forward, conv_backward, NULL};
@@ -202,6 +229,10 @@ static int plan_conv(const struct conv_spec *spec, bool training, struct arena *
         .P = P,
         .taps = taps,
     };
+    size_t sums = 0;
+    if (training && slices_init(&conv->sums, arena, x.N, y.C * (K + 1), &sums) != OK)
+        return plan_nomem("convolution", err);
+    conv->op.scratch_bytes += sums;
     *op = &conv->op;
     return OK;
 }
@@ -211,7 +242,8 @@ struct inner_op {
     struct op op;
     struct inner_spec spec;
     size_t N, I, O;
-    float *x, *dx; /* (N, I) in NCHW order; NULL when the caller's own are */
+    float *x, *dx;      /* (N, I) in NCHW order; NULL when the caller's own are */
+    struct slices sums; /* of dw, then db, over the records */
 };
 
 static void inner_forward(struct op *op, const struct op_args *args)
@@ -226,14 +258,29 @@ static void inner_forward(struct op *op, const struct op_args *args)
     add_product_of_rows(inner->N, inner->I, inner->O, x, args->w, args->y);
 }
 
+struct inner_pass {
+    const struct inner_op *inner;
+    const float *x, *dy;
+};
+
+static void add_records(void *user, size_t first, size_t count, float *sum)
+{
+    const struct inner_pass *pass = user;
+    size_t I = pass->inner->I, O = pass->inner->O;
+    const float *dy = pass->dy + first * O;
+    add_product(O, count, I, dy, 1, O, pass->x + first * I, sum);
+    column_sums_add(count, O, dy, sum + O * I);
+}
+
 static void inner_backward(struct op *op, const struct op_args *args)
 {
-    const struct inner_op *inner = (const struct inner_op *)op;
+    struct inner_op *inner = (struct inner_op *)op;
     size_t N = inner->N, I = inner->I, O = inner->O;
-    const float *x = inner->x ? inner->x : args->x;
-    add_product(O, N, I, args->dy, 1, O, x, args->dw);
+    struct inner_pass pass = {inner, inner->x ? inner->x : args->x, args->dy};
+    const float *sum = slices_sum(&inner->sums, add_records, &pass);
+    add_to(args->dw, sum, O * I);
     if (inner->spec.bias)
-        column_sums_add(N, O, args->dy, args->db);
+        add_to(args->db, sum + O * I, O);
     if (!args->dx)
         return;
     float *dx = inner->dx ? inner->dx : args->dx;
@@ -268,6 +315,11 @@ static int plan_inner(const struct inner_spec *spec, enum layout x_layout, bool 
             return plan_nomem("inner product", err);
         inner->op.scratch_bytes = count * sizeof(float) * (training ? 2 : 1);
     }
+    size_t sums = 0;
+    if (training &&
+        slices_init(&inner->sums, arena, inner->N, inner->O * (inner->I + 1), &sums) != OK)
+        return plan_nomem("inner product", err);
+    inner->op.scratch_bytes += sums;
     *op = &inner->op;
     return OK;
 }
