@@ -82,6 +82,13 @@ void transpose(size_t R, size_t C, const float *x, float *y)
                     y[c * R + r] = x[r * C + c];
 }
 
+void add_floats(size_t n, const float *restrict x, float *restrict y)
+{
+#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_MIN)
+    for (size_t i = 0; i < n; i++)
+        y[i] += x[i];
+}
+
 void column_sums_add(size_t N, size_t O, const float *restrict dy, float *restrict db)
 {
     for (size_t n = 0; n < N; n++)

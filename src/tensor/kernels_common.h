@@ -36,6 +36,9 @@ bool inner_needs_reorder(const struct inner_spec *spec, enum layout x_layout);
 /* y (C, R) = transpose of x (R, C). */
 void transpose(size_t R, size_t C, const float *x, float *y);
 
+/* y[i] += x[i]. */
+void add_floats(size_t n, const float *x, float *y);
+
 /* db[o] += sum over n of dy[n][o], in the order of n. */
 void column_sums_add(size_t N, size_t O, const float *dy, float *db);
 

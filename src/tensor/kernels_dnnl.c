@@ -1,28 +1,26 @@
 /* Convolution by oneDNN's direct primitives over NHWC images, and the dnnl set as a whole.
  *
- * The primitives choose the form of their weights. Canonical weights are reordered into it once a
- * pass, and the gradient comes back in such a form and is added into the canonical one. */
+ * The primitives choose the form of their weights: canonical weights are reordered into it once a
+ * pass. The gradient of the weights has a file of its own. */
 #include "tensor/kernels_dnnl.h"
 
 #include "base/fault.h"
 #include "tensor/kernels_common.h"
-#include "tensor/kernels_onednn.h"
+#include "tensor/kernels_dnnl_weights.h"
 
 #include <stdio.h>
 
 struct conv_op {
     struct op op;
     struct onednn dnn;
-    bool bias;
-    size_t O;
     dnnl_memory_t x, y, b, dy, dx;
-    dnnl_memory_t w, dw;  /* canonical */
-    dnnl_memory_t w_own;  /* what the forward reads: may be w itself */
-    dnnl_memory_t w_back; /* what the backward reads: may be w or w_own */
-    dnnl_memory_t dw_own;
-    float *db_own;
+    dnnl_memory_t w;                            /* canonical */
+    dnnl_memory_t w_own;                        /* what the forward reads: may be w itself */
+    dnnl_memory_t w_back;                       /* what the backward reads: may be w or w_own */
     struct onednn_step *order_w, *order_w_back; /* NULL: nothing to reorder */
-    struct onednn_step *forward, *back_data, *back_weights, *add_dw;
+    struct onednn_step *forward, *back_data;
+    struct conv_weights weights;
+    struct conv_spec spec;
 };
 
 static void conv_forward(struct op *op, const struct op_args *args)
@@ -31,7 +29,7 @@ static void conv_forward(struct op *op, const struct op_args *args)
     onednn_bind(conv->x, args->x);
     onednn_bind(conv->w, args->w);
     onednn_bind(conv->y, args->y);
-    if (conv->bias)
+    if (conv->spec.bias)
         onednn_bind(conv->b, args->b);
     if (conv->order_w)
         onednn_run(&conv->dnn, conv->order_w);
@@ -41,15 +39,11 @@ static void conv_forward(struct op *op, const struct op_args *args)
 static void conv_backward(struct op *op, const struct op_args *args)
 {
     struct conv_op *conv = (struct conv_op *)op;
-    onednn_bind(conv->x, args->x);
-    onednn_bind(conv->dy, args->dy);
-    onednn_bind(conv->dw, args->dw);
-    onednn_run(&conv->dnn, conv->back_weights);
-    onednn_run(&conv->dnn, conv->add_dw);
-    for (size_t o = 0; conv->bias && o < conv->O; o++)
-        args->db[o] += conv->db_own[o];
+    conv_weights_add(&conv->weights, args->x, args->dy, args->dw,
+                     conv->spec.bias ? args->db : NULL);
     if (!args->dx)
         return;
+    onednn_bind(conv->dy, args->dy);
     onednn_bind(conv->w, args->w);
     onednn_bind(conv->dx, args->dx);
     if (conv->order_w_back)
@@ -180,52 +174,25 @@ static dnnl_status_t plan_back_data(const struct plan *plan, const_dnnl_primitiv
     return dnnl_success;
 }
 
-static dnnl_status_t plan_back_weights(const struct plan *plan, const_dnnl_primitive_desc_t pd)
-{
-    struct conv_op *conv = plan->conv;
-    struct onednn *dnn = &conv->dnn;
-    const struct conv_spec *s = plan->spec;
-    dnnl_memory_t db = NULL;
-    void *data;
-    dnnl_status_t status = onednn_memory_weights(dnn, s, &conv->dw);
-    if (!status)
-        status = own_memory(plan, form_of(pd, dnnl_query_diff_weights_md, 0), &conv->dw_own, &data);
-    if (!status && s->bias) {
-        status = own_memory(plan, form_of(pd, dnnl_query_diff_weights_md, 1), &db, &data);
-        conv->db_own = data;
-    }
-    if (!status)
-        status = onednn_step(dnn, pd, &conv->back_weights);
-    if (!status)
-        status = onednn_step_reorder(dnn, conv->dw_own, conv->dw, true, &conv->add_dw);
-    if (status)
-        return status;
-    onednn_step_arg(conv->back_weights, DNNL_ARG_SRC, conv->x);
-    onednn_step_arg(conv->back_weights, DNNL_ARG_DIFF_DST, conv->dy);
-    onednn_step_arg(conv->back_weights, DNNL_ARG_DIFF_WEIGHTS, conv->dw_own);
-    if (s->bias)
-        onednn_step_arg(conv->back_weights, DNNL_ARG_DIFF_BIAS, db);
-    return dnnl_success;
-}
-
 static int plan_backward(const struct plan *plan)
 {
-    static const struct {
-        enum onednn_pass pass;
-        dnnl_status_t (*plan)(const struct plan *plan, const_dnnl_primitive_desc_t pd);
-    } passes[] = {{ONEDNN_BACKWARD_DATA, plan_back_data},
-                  {ONEDNN_BACKWARD_WEIGHTS, plan_back_weights}};
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
-        dnnl_primitive_desc_t pd;
-        int result = plan_desc(plan, true, passes[i].pass, &pd);
-        if (result)
-            return result;
-        dnnl_status_t status = passes[i].plan(plan, pd);
-        dnnl_primitive_desc_destroy(pd);
-        if (status)
-            return plan_fail(plan, status, NULL);
-    }
-    return OK;
+    struct conv_op *conv = plan->conv;
+    dnnl_primitive_desc_t pd;
+    int result = plan_desc(plan, true, ONEDNN_BACKWARD_DATA, &pd);
+    if (result)
+        return result;
+    dnnl_status_t status = plan_back_data(plan, pd);
+    dnnl_primitive_desc_destroy(pd);
+    const char *slow = NULL;
+    conv->weights = (struct conv_weights){
+        .spec = &conv->spec,
+        .dnn = &conv->dnn,
+        .arena = plan->arena,
+        .bytes = &conv->op.scratch_bytes,
+    };
+    if (!status)
+        status = conv_weights_plan(&conv->weights, &slow);
+    return status ? plan_fail(plan, status, slow) : OK;
 }
 
 static int plan_all(struct plan *plan, bool training)
@@ -258,8 +225,7 @@ static int plan_conv(const struct conv_spec *spec, bool training, struct arena *
         .op = {.ops = training ? &conv_training : &conv_inference,
                .x_layout = LAYOUT_NHWC,
                .y_layout = LAYOUT_NHWC},
-        .bias = spec->bias,
-        .O = spec->y.dim[1],
+        .spec = *spec,
     };
     struct plan plan = {.spec = spec, .conv = conv, .arena = arena, .err = err};
     int result = plan_all(&plan, training);

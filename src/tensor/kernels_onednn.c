@@ -71,6 +71,11 @@ static onednn_desc desc_of(dnnl_memory_t memory)
     return desc;
 }
 
+dnnl_status_t onednn_memory_like(struct onednn *dnn, dnnl_memory_t like, dnnl_memory_t *out)
+{
+    return onednn_memory(dnn, desc_of(like), NULL, out);
+}
+
 bool onednn_has_form(dnnl_memory_t memory, onednn_desc desc)
 {
     return dnnl_memory_desc_equal(desc_of(memory), desc);

@@ -17,7 +17,7 @@ typedef const_dnnl_memory_desc_t onednn_desc;
 typedef const dnnl_memory_desc_t *onednn_desc;
 #endif
 
-enum { ONEDNN_MEMORIES_MAX = 24, ONEDNN_STEPS_MAX = 8, ONEDNN_ARGS_MAX = 6 };
+enum { ONEDNN_MEMORIES_MAX = 24, ONEDNN_STEPS_MAX = 12, ONEDNN_ARGS_MAX = 6 };
 
 /* One primitive with its arguments. */
 struct onednn_step {
@@ -52,6 +52,9 @@ dnnl_status_t onednn_memory(struct onednn *dnn, onednn_desc desc, void *data, dn
 /* A memory of the canonical weights (O, C, KH, KW), to be bound later. */
 dnnl_status_t onednn_memory_weights(struct onednn *dnn, const struct conv_spec *spec,
                                     dnnl_memory_t *out);
+
+/* Another memory of the form that `like` has, to be bound later. */
+dnnl_status_t onednn_memory_like(struct onednn *dnn, dnnl_memory_t like, dnnl_memory_t *out);
 
 /* Whether the memory is laid out as `desc` says. */
 bool onednn_has_form(dnnl_memory_t memory, onednn_desc desc);

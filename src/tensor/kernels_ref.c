@@ -165,7 +165,7 @@ struct conv_pass {
 };
 
 /* dw and db of some images, and on the way their dx, from which nothing is summed. */
-static void add_images(void *user, size_t first, size_t count, float *sum)
+static void sum_images(void *user, size_t first, size_t count, float *sum)
 {
     const struct conv_pass *pass = user;
     const struct conv_op *conv = pass->conv;
@@ -173,6 +173,7 @@ static void add_images(void *user, size_t first, size_t count, float *sum)
     size_t K = conv->K, P = conv->P, O = conv->y.C;
     size_t x_size = conv->x.C * conv->x.H * conv->x.W;
     float *db = sum + O * K;
+    memset(sum, 0, O * (K + 1) * sizeof *sum);
     for (size_t n = first; n < first + count; n++) {
         const float *dy = args->dy + n * O * P;
         spread(conv, args->x + n * x_size);
@@ -187,20 +188,14 @@ static void add_images(void *user, size_t first, size_t count, float *sum)
     }
 }
 
-static void add_to(float *y, const float *x, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        y[i] += x[i];
-}
-
 static void conv_backward(struct op *op, const struct op_args *args)
 {
     struct conv_op *conv = (struct conv_op *)op;
     struct conv_pass pass = {conv, args};
-    const float *sum = slices_sum(&conv->sums, add_images, &pass);
-    add_to(args->dw, sum, conv->y.C * conv->K);
+    const float *sum = slices_sum(&conv->sums, sum_images, &pass);
+    add_floats(conv->y.C * conv->K, sum, args->dw);
     if (conv->spec.bias)
-        add_to(args->db, sum + conv->y.C * conv->K, conv->y.C);
+        add_floats(conv->y.C, sum + conv->y.C * conv->K, args->db);
 }
 
 static const struct op_ops conv_training = {conv_forward, conv_backward, NULL};
@@ -263,11 +258,12 @@ struct inner_pass {
     const float *x, *dy;
 };
 
-static void add_records(void *user, size_t first, size_t count, float *sum)
+static void sum_records(void *user, size_t first, size_t count, float *sum)
 {
     const struct inner_pass *pass = user;
     size_t I = pass->inner->I, O = pass->inner->O;
     const float *dy = pass->dy + first * O;
+    memset(sum, 0, O * (I + 1) * sizeof *sum);
     add_product(O, count, I, dy, 1, O, pass->x + first * I, sum);
     column_sums_add(count, O, dy, sum + O * I);
 }
@@ -277,10 +273,10 @@ static void inner_backward(struct op *op, const struct op_args *args)
     struct inner_op *inner = (struct inner_op *)op;
     size_t N = inner->N, I = inner->I, O = inner->O;
     struct inner_pass pass = {inner, inner->x ? inner->x : args->x, args->dy};
-    const float *sum = slices_sum(&inner->sums, add_records, &pass);
-    add_to(args->dw, sum, O * I);
+    const float *sum = slices_sum(&inner->sums, sum_records, &pass);
+    add_floats(O * I, sum, args->dw);
     if (inner->spec.bias)
-        add_to(args->db, sum + O * I, O);
+        add_floats(O, sum + O * I, args->db);
     if (!args->dx)
         return;
     float *dx = inner->dx ? inner->dx : args->dx;

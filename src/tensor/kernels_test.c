@@ -378,6 +378,9 @@ static void convolutions_agree(void **state)
         conv_work(image(2, 5, 6, 9), 7, 3, 2, 1, 1, true),
         conv_work(image(2, 4, 4, 4), 3, 4, 4, 1, 0, true),
         conv_work(image(1, 1, 1, 1), 1, 3, 3, 1, 1, true),
+        conv_work(image(33, 1, 6, 6), 20, 3, 3, 1, 0, true),
+        conv_work(image(39, 20, 6, 5), 24, 3, 3, 1, 1, true),
+        conv_work(image(17, 16, 4, 4), 16, 1, 1, 1, 0, false),
     };
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         print_message("convolution %zu\n", i);
@@ -416,6 +419,7 @@ static void inner_products_agree(void **state)
         inner_work(image(4, 50, 4, 4), 30, true), inner_work(image(3, 3, 5, 2), 7, false),
         inner_work(image(2, 1, 6, 6), 10, true),  inner_work(image(5, 9, 1, 1), 1, true),
         inner_work(matrix(64, 37), 10, true),     inner_work(matrix(1, 1), 3, false),
+        inner_work(matrix(39, 400), 90, true),
     };
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         print_message("inner product %zu\n", i);

@@ -1,8 +1,7 @@
 #include "tensor/slices.h"
 
 #include "base/status.h"
-
-#include <string.h>
+#include "tensor/kernels_common.h"
 
 /* Records of the left half: the largest power of two of slices that leaves some for the right. */
 static size_t left_half(size_t records)
@@ -30,7 +29,7 @@ int slices_init(struct slices *s, struct arena *arena, size_t records, size_t fl
 
 struct summing {
     struct slices *slices;
-    void (*add)(void *user, size_t first, size_t count, float *sum);
+    void (*set)(void *user, size_t first, size_t count, float *sum);
     void *user;
 };
 
@@ -38,24 +37,20 @@ struct summing {
 static void sum_into(const struct summing *s, size_t level, size_t first, size_t count)
 {
     float *sum = s->slices->level[level];
-    size_t floats = s->slices->floats;
     if (count <= SLICE_RECORDS) {
-        memset(sum, 0, floats * sizeof *sum);
-        s->add(s->user, first, count, sum);
+        s->set(s->user, first, count, sum);
         return;
     }
     size_t left = left_half(count);
     sum_into(s, level, first, left);
     sum_into(s, level + 1, first + left, count - left);
-    const float *right = s->slices->level[level + 1];
-    for (size_t i = 0; i < floats; i++)
-        sum[i] += right[i];
+    add_floats(s->slices->floats, s->slices->level[level + 1], sum);
 }
 
 const float *slices_sum(struct slices *s,
-                        void (*add)(void *user, size_t first, size_t count, float *sum), void *user)
+                        void (*set)(void *user, size_t first, size_t count, float *sum), void *user)
 {
-    const struct summing summing = {s, add, user};
+    const struct summing summing = {s, set, user};
     sum_into(&summing, 0, 0, s->records);
     return s->level[0];
 }

@@ -20,10 +20,10 @@ struct slices {
 int slices_init(struct slices *s, struct arena *arena, size_t records, size_t floats,
                 size_t *bytes);
 
-/* The sum over all records; valid until the next call. `add` adds those of [first, first + count),
- * at most SLICE_RECORDS of them, to `sum`. */
+/* The sum over all records; valid until the next call. `set` sets `sum` to that of the records in
+ * [first, first + count), at most SLICE_RECORDS of them. */
 const float *slices_sum(struct slices *s,
-                        void (*add)(void *user, size_t first, size_t count, float *sum),
+                        void (*set)(void *user, size_t first, size_t count, float *sum),
                         void *user);
 
 #endif

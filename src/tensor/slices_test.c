@@ -11,10 +11,12 @@
 #include "base/status.h"
 
 /* Record n is worth these three numbers; sums of them round. */
-static void add(void *user, size_t first, size_t count, float *sum)
+static void set(void *user, size_t first, size_t count, float *sum)
 {
     size_t offset = *(const size_t *)user;
     assert_in_range(count, 1, SLICE_RECORDS);
+    for (size_t i = 0; i < 3; i++)
+        sum[i] = 0;
     for (size_t n = first; n < first + count; n++)
         for (size_t i = 0; i < 3; i++)
             sum[i] += rng_normal(5, i, offset + n);
@@ -27,7 +29,7 @@ static void sum_of(size_t offset, size_t records, float out[3])
     size_t bytes;
     arena_init(&arena);
     assert_int_equal(slices_init(&slices, &arena, records, 3, &bytes), OK);
-    const float *sum = slices_sum(&slices, add, &offset);
+    const float *sum = slices_sum(&slices, set, &offset);
     for (size_t i = 0; i < 3; i++)
         out[i] = sum[i];
     arena_release(&arena);

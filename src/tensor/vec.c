@@ -45,15 +45,22 @@ static struct range block_part(struct range r, size_t i)
     return (struct range){from, end - from};
 }
 
+struct update;
+
+/* A step of an optimizer over part of one segment. */
+typedef void segment_fn(const struct update *u, const struct segment *segment, size_t from,
+                        size_t n);
+
 /* The arguments of one update; each uses those it needs. */
 struct update {
-    float *y, *v;
+    float *y, *v, *second;
     const float *x, *p;
     float a, b;
     const float *w;
     const struct vec *const *inputs;
     size_t count;
-    const struct vec_sgd *how;
+    segment_fn *optimizer;
+    const void *how; /* the optimizer's own */
     const struct segments *table;
 };
 
@@ -213,7 +220,7 @@ static size_t segment_after(const struct segments *table, size_t from)
     return low;
 }
 
-static void sgd_part(const struct update *u, size_t from, size_t n)
+static void segments_part(const struct update *u, size_t from, size_t n)
 {
     size_t end = from + n;
     for (size_t i = segment_after(u->table, from); i < u->table->count; i++) {
@@ -222,24 +229,132 @@ static void sgd_part(const struct update *u, size_t from, size_t n)
             break;
         size_t a = segment->offset > from ? segment->offset : from;
         size_t b = segment->offset + segment->len < end ? segment->offset + segment->len : end;
-        struct vec_sgd_step how = {
-            .rate = u->how->rate * segment->lr_mult,
-            .momentum = u->how->momentum,
-            .decay = u->how->decay * segment->decay_mult,
-        };
-        vec_kernels_best()->sgd(u->y + a, u->x + a, u->v + a, how, b - a);
+        u->optimizer(u, segment, a, b - a);
     }
+}
+
+/* One step of an optimizer with one vector of state. */
+static void each_segment(segment_fn *optimizer, const void *how, struct vec *x,
+                         const struct vec *dx, struct vec *state, const struct segments *table,
+                         struct range r)
+{
+    check_apart(x, dx, r);
+    check_apart(x, state, r);
+    check_apart(state, dx, r);
+    PL_ASSERT(r.from + r.len <= table->total);
+    struct update u = {.y = x->at,
+                       .x = dx->at,
+                       .v = state->at,
+                       .optimizer = optimizer,
+                       .how = how,
+                       .table = table};
+    each_block(segments_part, &u, r);
+}
+
+static struct vec_sgd_step sgd_step(const struct vec_sgd *how, const struct segment *segment)
+{
+    return (struct vec_sgd_step){
+        .rate = how->rate * segment->lr_mult,
+        .momentum = how->momentum,
+        .decay = how->decay * segment->decay_mult,
+    };
+}
+
+static void sgd_segment(const struct update *u, const struct segment *segment, size_t from,
+                        size_t n)
+{
+    vec_kernels_best()->sgd(u->y + from, u->x + from, u->v + from, sgd_step(u->how, segment), n);
 }
 
 void vec_sgd(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
              const struct segments *table, struct range r)
 {
-    check_apart(x, dx, r);
-    check_apart(x, m, r);
-    check_apart(m, dx, r);
+    each_segment(sgd_segment, how, x, dx, m, table, r);
+}
+
+static void nesterov_segment(const struct update *u, const struct segment *segment, size_t from,
+                             size_t n)
+{
+    vec_kernels_best()->nesterov(u->y + from, u->x + from, u->v + from, sgd_step(u->how, segment),
+                                 n);
+}
+
+void vec_nesterov(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
+                  const struct segments *table, struct range r)
+{
+    each_segment(nesterov_segment, how, x, dx, m, table, r);
+}
+
+static void adagrad_segment(const struct update *u, const struct segment *segment, size_t from,
+                            size_t n)
+{
+    const struct vec_adagrad *how = u->how;
+    struct vec_adagrad_step step = {
+        .rate = how->rate * segment->lr_mult,
+        .delta = how->delta,
+        .decay = how->decay * segment->decay_mult,
+    };
+    vec_kernels_best()->adagrad(u->y + from, u->x + from, u->v + from, step, n);
+}
+
+void vec_adagrad(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_adagrad *how,
+                 const struct segments *table, struct range r)
+{
+    each_segment(adagrad_segment, how, x, dx, h, table, r);
+}
+
+static void rmsprop_segment(const struct update *u, const struct segment *segment, size_t from,
+                            size_t n)
+{
+    const struct vec_rmsprop *how = u->how;
+    struct vec_rmsprop_step step = {
+        .rate = how->rate * segment->lr_mult,
+        .rms_decay = how->rms_decay,
+        .delta = how->delta,
+        .decay = how->decay * segment->decay_mult,
+    };
+    vec_kernels_best()->rmsprop(u->y + from, u->x + from, u->v + from, step, n);
+}
+
+void vec_rmsprop(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_rmsprop *how,
+                 const struct segments *table, struct range r)
+{
+    each_segment(rmsprop_segment, how, x, dx, h, table, r);
+}
+
+/* A product of floats is exact in double, so that `keep` is rounded once. */
+static void adam_segment(const struct update *u, const struct segment *segment, size_t from,
+                         size_t n)
+{
+    const struct vec_adam *how = u->how;
+    float rate = how->rate * segment->lr_mult, decay = how->decay * segment->decay_mult;
+    struct vec_adam_step step = {
+        .rate = how->correction * rate,
+        .beta1 = how->beta1,
+        .beta2 = how->beta2,
+        .delta = how->delta,
+        .decay = how->decoupled ? 0 : decay,
+        .keep = how->decoupled ? (float)(1 - (double)rate * (double)decay) : 1,
+    };
+    vec_kernels_best()->adam(u->y + from, u->x + from, u->v + from, u->second + from, step, n);
+}
+
+void vec_adam(struct vec *x, const struct vec *dx, struct vec *m, struct vec *v,
+              const struct vec_adam *how, const struct segments *table, struct range r)
+{
+    const struct vec *const all[] = {x, dx, m, v};
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < i; j++)
+            check_apart(all[i], all[j], r);
     PL_ASSERT(r.from + r.len <= table->total);
-    struct update u = {.y = x->at, .x = dx->at, .v = m->at, .how = how, .table = table};
-    each_block(sgd_part, &u, r);
+    struct update u = {.y = x->at,
+                       .x = dx->at,
+                       .v = m->at,
+                       .second = v->at,
+                       .optimizer = adam_segment,
+                       .how = how,
+                       .table = table};
+    each_block(segments_part, &u, r);
 }
 
 bool vec_finite(const struct vec *v, struct range r)

@@ -61,10 +61,44 @@ struct vec_sgd {
     float rate, momentum, decay; /* decay adds decay·x to the gradient, as Caffe's weight_decay */
 };
 
-/* Caffe's SGD: m ← momentum·m + rate·lr_mult·(dx + decay·decay_mult·x); x ← x − m.
- * The range must lie within the table's total. */
+/* The optimizers, Caffe's rules, each one pass over x, dx and its state. Below, η is
+ * rate·lr_mult, and g the gradient with decay, dx + decay·decay_mult·x. The range must lie within
+ * the table's total.
+ *
+ * SGD: m ← momentum·m + η·g; x ← x − m. */
 void vec_sgd(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
              const struct segments *table, struct range r);
+
+/* Nesterov: m' ← momentum·m + η·g; x ← x − ((1+momentum)·m' − momentum·m); m ← m'. */
+void vec_nesterov(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
+                  const struct segments *table, struct range r);
+
+struct vec_adagrad {
+    float rate, delta, decay;
+};
+
+/* h ← h + g²; x ← x − η·(g / (√h + delta)). */
+void vec_adagrad(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_adagrad *how,
+                 const struct segments *table, struct range r);
+
+struct vec_rmsprop {
+    float rate, rms_decay, delta, decay;
+};
+
+/* h ← rms_decay·h + (1−rms_decay)·g²; x ← x − η·(g / (√h + delta)). */
+void vec_rmsprop(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_rmsprop *how,
+                 const struct segments *table, struct range r);
+
+struct vec_adam {
+    float rate, correction, beta1, beta2, delta, decay;
+    bool decoupled; /* AdamW: decay shrinks x itself and stays out of the gradient */
+};
+
+/* m ← beta1·m + (1−beta1)·g; v ← beta2·v + (1−beta2)·g²;
+ * x ← keep·x − correction·η·(m / (√v + delta)), where keep is 1. Decoupled: keep is
+ * 1 − η·decay·decay_mult, rounded once, and g is dx. */
+void vec_adam(struct vec *x, const struct vec *dx, struct vec *m, struct vec *v,
+              const struct vec_adam *how, const struct segments *table, struct range r);
 
 /* All elements finite? */
 bool vec_finite(const struct vec *v, struct range r);

@@ -5,6 +5,7 @@
 #include "tensor/vec.h"
 #include "tensor/vec_kernels.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,7 +21,7 @@ enum { N = 20011, VECS = 4, STEPS = 100, SEED = 11 };
 extern const struct vec_kernels vec_kernels_fused;
 
 struct model {
-    float at[VECS][N];
+    float at[VECS][N]; /* none below zero in the last two, of which roots are taken */
     double sum;
     bool finite;
 };
@@ -44,7 +45,7 @@ static int bench_init(void **state)
         return -1;
     for (size_t k = 0; k < VECS; k++)
         for (size_t i = 0; i < N; i++)
-            b->start.at[k][i] = value(100 + k, i);
+            b->start.at[k][i] = k < 2 ? value(100 + k, i) : fabsf(value(100 + k, i));
     for (size_t i = 0; i < 2 * N; i++)
         b->noise[i] = 0.1f * value(99, i);
     *state = b;
@@ -129,6 +130,39 @@ static void run_sgd(const struct vec_kernels *k, struct model *m, const struct s
     k->sgd(AT(0), s->dx, AT(1), how, s->n);
 }
 
+static void run_nesterov(const struct vec_kernels *k, struct model *m, const struct step *s)
+{
+    const struct vec_sgd_step how = {.rate = 0.04f, .momentum = 0.9f, .decay = 0.0005f};
+    k->nesterov(AT(0), s->dx, AT(1), how, s->n);
+}
+
+static void run_adagrad(const struct vec_kernels *k, struct model *m, const struct step *s)
+{
+    const struct vec_adagrad_step how = {.rate = 0.04f, .delta = 1e-3f, .decay = 0.0005f};
+    k->adagrad(AT(0), s->dx, AT(2), how, s->n);
+}
+
+static void run_rmsprop(const struct vec_kernels *k, struct model *m, const struct step *s)
+{
+    const struct vec_rmsprop_step how = {
+        .rate = 0.04f, .rms_decay = 0.93f, .delta = 1e-6f, .decay = 0.0005f};
+    k->rmsprop(AT(0), s->dx, AT(2), how, s->n);
+}
+
+/* Adam and AdamW in turn. */
+static void run_adam(const struct vec_kernels *k, struct model *m, const struct step *s)
+{
+    const struct vec_adam_step how = {
+        .rate = 0.04f,
+        .beta1 = 0.9f,
+        .beta2 = 0.99f,
+        .delta = 1e-6f,
+        .decay = s->sign > 0 ? 0.0005f : 0,
+        .keep = s->sign > 0 ? 1 : 0.997f,
+    };
+    k->adam(AT(0), s->dx, AT(1), AT(2), how, s->n);
+}
+
 static void run_dot(const struct vec_kernels *k, struct model *m, const struct step *s)
 {
     m->sum += k->dot_block(AT(0), s->dx, s->n < VEC_BLOCK ? s->n : VEC_BLOCK);
@@ -158,6 +192,10 @@ static const struct trial {
     {"extrapolate", run_extrapolate, true},
     {"weighted sum", run_weighted_sum, true},
     {"sgd", run_sgd, true},
+    {"nesterov", run_nesterov, true},
+    {"adagrad", run_adagrad, true},
+    {"rmsprop", run_rmsprop, true},
+    {"adam", run_adam, true},
     {"dot product", run_dot, false}, /* a product of floats is exact in double */
     {"finite", run_finite, false},
 };

@@ -12,9 +12,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* sgd's scalars, those of the segment multiplied in. */
+/* The scalars of an optimizer's step, those of the segment multiplied in. */
 struct vec_sgd_step {
     float rate, momentum, decay;
+};
+
+struct vec_adagrad_step {
+    float rate, delta, decay;
+};
+
+struct vec_rmsprop_step {
+    float rate, rms_decay, delta, decay;
+};
+
+struct vec_adam_step {
+    float rate, beta1, beta2, delta, decay;
+    float keep; /* what of x stays: less than 1 where decay is decoupled */
 };
 
 struct vec_kernels {
@@ -29,6 +42,10 @@ struct vec_kernels {
                         float gamma, size_t n);
     void (*product)(float *y, float a, const float *x, size_t n); /* y ← a·x */
     void (*sgd)(float *x, const float *dx, float *m, struct vec_sgd_step how, size_t n);
+    void (*nesterov)(float *x, const float *dx, float *m, struct vec_sgd_step how, size_t n);
+    void (*adagrad)(float *x, const float *dx, float *h, struct vec_adagrad_step how, size_t n);
+    void (*rmsprop)(float *x, const float *dx, float *h, struct vec_rmsprop_step how, size_t n);
+    void (*adam)(float *x, const float *dx, float *m, float *v, struct vec_adam_step how, size_t n);
     bool (*finite)(const float *x, size_t n);
     double (*dot_block)(const float *a, const float *b, size_t n);
 };

@@ -2,6 +2,7 @@
  * and nothing keeps state. The compiler vectorises these loops at -O3. */
 #include "tensor/vec_kernels.h"
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -73,6 +74,51 @@ static void sgd(float *restrict x, const float *restrict dx, float *restrict m,
     }
 }
 
+static void nesterov(float *restrict x, const float *restrict dx, float *restrict m,
+                     struct vec_sgd_step how, size_t n)
+{
+    float ahead = 1.0f + how.momentum;
+    for (size_t i = 0; i < n; i++) {
+        float g = dx[i] + how.decay * x[i];
+        float before = how.momentum * m[i];
+        m[i] = before + how.rate * g;
+        x[i] = x[i] - (ahead * m[i] - before);
+    }
+}
+
+static void adagrad(float *restrict x, const float *restrict dx, float *restrict h,
+                    struct vec_adagrad_step how, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float g = dx[i] + how.decay * x[i];
+        h[i] = h[i] + g * g;
+        x[i] = x[i] - how.rate * (g / (sqrtf(h[i]) + how.delta));
+    }
+}
+
+static void rmsprop(float *restrict x, const float *restrict dx, float *restrict h,
+                    struct vec_rmsprop_step how, size_t n)
+{
+    float fresh = 1.0f - how.rms_decay;
+    for (size_t i = 0; i < n; i++) {
+        float g = dx[i] + how.decay * x[i];
+        h[i] = how.rms_decay * h[i] + fresh * (g * g);
+        x[i] = x[i] - how.rate * (g / (sqrtf(h[i]) + how.delta));
+    }
+}
+
+static void adam(float *restrict x, const float *restrict dx, float *restrict m, float *restrict v,
+                 struct vec_adam_step how, size_t n)
+{
+    float fresh1 = 1.0f - how.beta1, fresh2 = 1.0f - how.beta2;
+    for (size_t i = 0; i < n; i++) {
+        float g = dx[i] + how.decay * x[i];
+        m[i] = how.beta1 * m[i] + fresh1 * g;
+        v[i] = how.beta2 * v[i] + fresh2 * (g * g);
+        x[i] = how.keep * x[i] - how.rate * (m[i] / (sqrtf(v[i]) + how.delta));
+    }
+}
+
 /* Infinities and NaNs are the floats whose exponent is all ones. */
 static bool finite(const float *x, size_t n)
 {
@@ -115,6 +161,10 @@ const struct vec_kernels VEC_KERNELS = {
     .extrapolate = extrapolate,
     .product = product,
     .sgd = sgd,
+    .nesterov = nesterov,
+    .adagrad = adagrad,
+    .rmsprop = rmsprop,
+    .adam = adam,
     .finite = finite,
     .dot_block = dot_block,
 };

@@ -1,0 +1,281 @@
+#include "tensor/codec.h"
+
+#include "base/fault.h"
+
+#include <stdint.h>
+#include <string.h>
+
+static const char *const names[] = {
+    [CODEC_F32] = "f32", [CODEC_BF16] = "bf16", [CODEC_INT8] = "int8"};
+
+enum { CODECS = sizeof names / sizeof *names };
+
+enum {
+    F32_BYTES = 4,
+    BF16_BYTES = 2,
+    SCALE_BYTES = 4,
+    BLOCK_BYTES = SCALE_BYTES + CODEC_BLOCK,
+    Q_MAX = 127,
+    SCALE_LOG2_MIN = -149, /* the smallest float */
+    SCALE_LOG2_MAX = 121,  /* beyond it 127 scales are no float */
+};
+
+static const uint32_t quiet_nan = 0x7fc00000u, infinity = 0x7f800000u, magnitude = 0x7fffffffu;
+
+static inline uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline float of_bits(uint32_t bits)
+{
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Stores and loads of the wire: plain ones where memory is little-endian, for the loops' sake. */
+static inline void put_le32(uint8_t *at, uint32_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    memcpy(at, &v, sizeof v);
+}
+
+static inline uint32_t le32(const uint8_t *at)
+{
+    uint32_t v;
+    memcpy(&v, at, sizeof v);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap32(v);
+#endif
+    return v;
+}
+
+static inline void put_le16(uint8_t *at, uint16_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap16(v);
+#endif
+    memcpy(at, &v, sizeof v);
+}
+
+static inline uint16_t le16(const uint8_t *at)
+{
+    uint16_t v;
+    memcpy(&v, at, sizeof v);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    v = __builtin_bswap16(v);
+#endif
+    return v;
+}
+
+static void f32_encode(const float *restrict x, size_t n, uint8_t *restrict out)
+{
+    for (size_t i = 0; i < n; i++)
+        put_le32(out + F32_BYTES * i, bits_of(x[i]));
+}
+
+static void f32_decode(const uint8_t *restrict in, size_t n, float *restrict x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = of_bits(le32(in + F32_BYTES * i));
+}
+
+/* Adding just under half of the last kept bit carries what is above it, and the kept bit itself
+ * decides the tie. A NaN keeps its upper bits; the quiet bit, for those whose payload was cut. */
+static inline uint16_t bf16_of(float x)
+{
+    uint32_t bits = bits_of(x);
+    uint32_t rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
+    uint32_t nan = bits >> 16 | 0x40u;
+    return (uint16_t)((int32_t)(bits & magnitude) > (int32_t)infinity ? nan : rounded);
+}
+
+static void bf16_encode(const float *restrict x, size_t n, uint8_t *restrict out)
+{
+    for (size_t i = 0; i < n; i++)
+        put_le16(out + BF16_BYTES * i, bf16_of(x[i]));
+    if (n % 2)
+        put_le16(out + BF16_BYTES * n, 0);
+}
+
+static void bf16_decode(const uint8_t *restrict in, size_t n, float *restrict x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = of_bits((uint32_t)le16(in + BF16_BYTES * i) << 16);
+}
+
+/* Bits of the largest magnitude; infinities and NaNs are above all numbers. */
+static uint32_t largest(const float *x, size_t n)
+{
+    int32_t most = 0; /* signed, as the narrower instruction sets compare */
+    for (size_t i = 0; i < n; i++) {
+        int32_t bits = (int32_t)(bits_of(x[i]) & magnitude);
+        most = bits > most ? bits : most;
+    }
+    return (uint32_t)most;
+}
+
+/* 2^e as a double, in which the exponents of all floats are normal ones. */
+static double power_of_two(int e)
+{
+    uint64_t bits = (uint64_t)(e + 1023) << 52;
+    double x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* log2 of the smallest scale with most ≤ 127·scale. 127 is 2^6 times the largest fraction of seven
+ * bits: a larger fraction carries into the exponent. */
+static int scale_log2(float most)
+{
+    double m = (double)most;
+    uint64_t bits;
+    memcpy(&bits, &m, sizeof bits);
+    int e = (int)((bits + ((uint64_t)1 << 46) - 1) >> 52) - 1023 - 6;
+    e = e < SCALE_LOG2_MIN ? SCALE_LOG2_MIN : e;
+    return e > SCALE_LOG2_MAX ? SCALE_LOG2_MAX : e;
+}
+
+/* Where floats are 1 apart, adding rounds to nearest even and leaves q in the lowest bits. The
+ * factor 2^-e may be no float: it comes in two, of which each product is exact wherever it can
+ * matter to q. */
+static void quantise(const float *restrict x, size_t n, int e, uint8_t *restrict q)
+{
+    const float whole = 0x1.8p23f;
+    const int32_t zero = (int32_t)bits_of(whole);
+    const float a = (float)power_of_two(-e / 2), b = (float)power_of_two(-e - -e / 2);
+    for (size_t i = 0; i < n; i++) {
+        int32_t v = (int32_t)bits_of(x[i] * a * b + whole) - zero;
+        v = v > Q_MAX ? Q_MAX : v;
+        v = v < -Q_MAX ? -Q_MAX : v;
+        q[i] = (uint8_t)v;
+    }
+}
+
+static size_t padding(size_t bytes)
+{
+    return -bytes % 4;
+}
+
+static size_t block_len(size_t left)
+{
+    return left < CODEC_BLOCK ? left : CODEC_BLOCK;
+}
+
+static void int8_encode(const float *x, size_t n, uint8_t *out)
+{
+    for (size_t i = 0, len; i < n; i += len, out += BLOCK_BYTES) {
+        len = block_len(n - i);
+        uint32_t most = largest(x + i, len);
+        if (most >= infinity) {
+            put_le32(out, quiet_nan);
+            memset(out + SCALE_BYTES, 0, len);
+        } else {
+            int e = scale_log2(of_bits(most));
+            put_le32(out, bits_of((float)power_of_two(e)));
+            quantise(x + i, len, e, out + SCALE_BYTES);
+        }
+        memset(out + SCALE_BYTES + len, 0, padding(len));
+    }
+}
+
+/* A scale that is NaN makes all values NaN. */
+static void multiply(const int8_t *restrict q, float scale, size_t n, float *restrict x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = (float)q[i] * scale;
+}
+
+static void int8_decode(const uint8_t *in, size_t n, float *x)
+{
+    for (size_t i = 0, len; i < n; i += len, in += BLOCK_BYTES) {
+        len = block_len(n - i);
+        multiply((const int8_t *)in + SCALE_BYTES, of_bits(le32(in)), len, x + i);
+    }
+}
+
+size_t codec_bytes(enum codec codec, size_t n)
+{
+    size_t rest = n % CODEC_BLOCK;
+    switch (codec) {
+    case CODEC_F32: return F32_BYTES * n;
+    case CODEC_BF16: return BF16_BYTES * (n + n % 2);
+    case CODEC_INT8:
+        return n / CODEC_BLOCK * BLOCK_BYTES + (rest ? SCALE_BYTES + rest + padding(rest) : 0);
+    }
+    PL_ASSERT(!"a codec");
+    return 0;
+}
+
+void codec_encode(enum codec codec, const float *x, size_t n, void *out)
+{
+    switch (codec) {
+    case CODEC_F32: f32_encode(x, n, out); return;
+    case CODEC_BF16: bf16_encode(x, n, out); return;
+    case CODEC_INT8: int8_encode(x, n, out); return;
+    }
+    PL_ASSERT(!"a codec");
+}
+
+void codec_decode(enum codec codec, const void *in, size_t n, float *x)
+{
+    switch (codec) {
+    case CODEC_F32: f32_decode(in, n, x); return;
+    case CODEC_BF16: bf16_decode(in, n, x); return;
+    case CODEC_INT8: int8_decode(in, n, x); return;
+    }
+    PL_ASSERT(!"a codec");
+}
+
+static void add(float *restrict sum, const float *restrict x, const float *restrict y, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        sum[i] = x[i] + y[i];
+}
+
+/* The difference is exact: sum and got are multiples of the finer one's last place, and less than
+ * 2^24 of them apart. */
+static void keep_lost(float *restrict residual, const float *restrict sum,
+                      const float *restrict got, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint32_t sent = (int32_t)(bits_of(got[i]) & magnitude) < (int32_t)infinity ? ~0u : 0;
+        uint32_t lost = bits_of(sum[i] - got[i]), kept = bits_of(residual[i]);
+        residual[i] = of_bits((lost & sent) | (kept & ~sent));
+    }
+}
+
+void codec_encode_feedback(enum codec codec, const float *x, float *residual, size_t n, void *out)
+{
+    float sum[CODEC_BLOCK], got[CODEC_BLOCK];
+    uint8_t *at = out;
+    for (size_t i = 0, len; i < n; i += len) {
+        len = block_len(n - i);
+        add(sum, x + i, residual + i, len);
+        codec_encode(codec, sum, len, at);
+        codec_decode(codec, at, len, got);
+        keep_lost(residual + i, sum, got, len);
+        at += codec_bytes(codec, len);
+    }
+}
+
+const char *codec_name(enum codec codec)
+{
+    PL_ASSERT((unsigned)codec < CODECS);
+    return names[codec];
+}
+
+bool codec_find(const char *name, enum codec *codec)
+{
+    for (unsigned i = 0; i < CODECS; i++)
+        if (strcmp(name, names[i]) == 0) {
+            *codec = (enum codec)i;
+            return true;
+        }
+    return false;
+}

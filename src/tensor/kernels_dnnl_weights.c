@@ -1,0 +1,155 @@
+#include "tensor/kernels_dnnl_weights.h"
+
+#include "tensor/kernels_common.h"
+
+struct pass {
+    struct conv_weights *weights;
+    const float *x, *dy;
+};
+
+static void sum_slice(void *user, size_t first, size_t count, float *sum)
+{
+    const struct pass *pass = user;
+    const struct conv_weights *weights = pass->weights;
+    const struct conv_slice *slice =
+        count < SLICE_RECORDS && weights->tail.run ? &weights->tail : &weights->whole;
+    onednn_bind(slice->x, pass->x + first * weights->x_floats);
+    onednn_bind(slice->dy, pass->dy + first * weights->dy_floats);
+    onednn_bind(slice->order ? slice->sum : slice->dw, sum);
+    if (slice->db)
+        onednn_bind(slice->db, sum + weights->dw_floats);
+    onednn_run(weights->dnn, slice->run);
+    if (slice->order)
+        onednn_run(weights->dnn, slice->order);
+}
+
+void conv_weights_add(struct conv_weights *weights, const float *x, const float *dy, float *dw,
+                      float *db)
+{
+    struct pass pass = {weights, x, dy};
+    const float *sum = slices_sum(&weights->sums, sum_slice, &pass);
+    onednn_bind(weights->dw_sum, sum);
+    onednn_bind(weights->dw, dw);
+    onednn_run(weights->dnn, weights->add_dw);
+    if (db)
+        add_floats(weights->spec->y.dim[1], sum + weights->dw_floats, db);
+}
+
+/* The descriptor of the backward pass over `records`, for which oneDNN asks the forward's first. */
+static dnnl_status_t describe(const struct conv_weights *weights, size_t records,
+                              dnnl_primitive_desc_t *pd, const char **slow)
+{
+    struct onednn *dnn = weights->dnn;
+    struct conv_spec spec = *weights->spec;
+    dnnl_primitive_desc_t forward;
+    spec.x.dim[0] = spec.y.dim[0] = records;
+    dnnl_status_t status = onednn_conv_desc(dnn, &spec, true, ONEDNN_FORWARD, NULL, &forward);
+    if (status)
+        return status;
+    status = onednn_conv_desc(dnn, &spec, true, ONEDNN_BACKWARD_WEIGHTS, forward, pd);
+    dnnl_primitive_desc_destroy(forward);
+    *slow = status ? NULL : onednn_slow(*pd);
+    if (!*slow)
+        return status;
+    dnnl_primitive_desc_destroy(*pd);
+    return dnnl_unimplemented;
+}
+
+static onednn_desc form_of(const_dnnl_primitive_desc_t pd, dnnl_query_t what, int index)
+{
+    return dnnl_primitive_desc_query_md(pd, what, index);
+}
+
+static dnnl_status_t plan_run(struct conv_weights *weights, struct conv_slice *slice,
+                              const_dnnl_primitive_desc_t pd)
+{
+    struct onednn *dnn = weights->dnn;
+    bool bias = weights->spec->bias;
+    dnnl_status_t status = onednn_step(dnn, pd, &slice->run);
+    if (!status)
+        status = onednn_memory(dnn, form_of(pd, dnnl_query_src_md, 0), NULL, &slice->x);
+    if (!status)
+        status = onednn_memory(dnn, form_of(pd, dnnl_query_diff_dst_md, 0), NULL, &slice->dy);
+    if (!status)
+        status = onednn_memory(dnn, form_of(pd, dnnl_query_diff_weights_md, 0), NULL, &slice->dw);
+    if (!status && bias)
+        status = onednn_memory(dnn, form_of(pd, dnnl_query_diff_weights_md, 1), NULL, &slice->db);
+    if (status)
+        return status;
+    onednn_step_arg(slice->run, DNNL_ARG_SRC, slice->x);
+    onednn_step_arg(slice->run, DNNL_ARG_DIFF_DST, slice->dy);
+    onednn_step_arg(slice->run, DNNL_ARG_DIFF_WEIGHTS, slice->dw);
+    if (bias)
+        onednn_step_arg(slice->run, DNNL_ARG_DIFF_BIAS, slice->db);
+    return dnnl_success;
+}
+
+/* What the slices are summed in: the form that whole slices come in. */
+static dnnl_status_t plan_sums(struct conv_weights *weights, onednn_desc form)
+{
+    struct onednn *dnn = weights->dnn;
+    size_t records = weights->spec->x.dim[0], bytes = 0;
+    weights->dw_floats = dnnl_memory_desc_get_size(form) / sizeof(float);
+    size_t floats = weights->dw_floats + weights->spec->y.dim[1];
+    if (slices_init(&weights->sums, weights->arena, records, floats, &bytes) != OK)
+        return dnnl_out_of_memory;
+    *weights->bytes += bytes;
+    dnnl_status_t status = onednn_memory(dnn, form, NULL, &weights->dw_sum);
+    if (!status)
+        status = onednn_memory_weights(dnn, weights->spec, &weights->dw);
+    if (!status)
+        status = onednn_step_reorder(dnn, weights->dw_sum, weights->dw, true, &weights->add_dw);
+    return status;
+}
+
+static dnnl_status_t plan_whole(struct conv_weights *weights, size_t records, const char **slow)
+{
+    dnnl_primitive_desc_t pd;
+    dnnl_status_t status = describe(weights, records, &pd, slow);
+    if (status)
+        return status;
+    status = plan_run(weights, &weights->whole, pd);
+    if (!status)
+        status = plan_sums(weights, form_of(pd, dnnl_query_diff_weights_md, 0));
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+/* Fewer records may come in another form, and then have room of their own until they are put into
+ * that of the sums. */
+static dnnl_status_t plan_tail(struct conv_weights *weights, size_t records, const char **slow)
+{
+    struct onednn *dnn = weights->dnn;
+    struct conv_slice *tail = &weights->tail;
+    dnnl_primitive_desc_t pd;
+    void *data;
+    dnnl_status_t status = describe(weights, records, &pd, slow);
+    if (status)
+        return status;
+    onednn_desc form = form_of(pd, dnnl_query_diff_weights_md, 0);
+    status = plan_run(weights, tail, pd);
+    if (!status && !onednn_has_form(weights->dw_sum, form)) {
+        *weights->bytes += dnnl_memory_desc_get_size(form);
+        data = arena_alloc(weights->arena, 1, dnnl_memory_desc_get_size(form));
+        status = data ? onednn_memory_like(dnn, weights->dw_sum, &tail->sum) : dnnl_out_of_memory;
+        if (!status)
+            status = onednn_step_reorder(dnn, tail->dw, tail->sum, false, &tail->order);
+        if (!status)
+            onednn_bind(tail->dw, data);
+    }
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+dnnl_status_t conv_weights_plan(struct conv_weights *weights, const char **slow)
+{
+    const struct conv_spec *spec = weights->spec;
+    size_t records = spec->x.dim[0];
+    weights->x_floats = shape_count_from(&spec->x, 1);
+    weights->dy_floats = shape_count_from(&spec->y, 1);
+    dnnl_status_t status =
+        plan_whole(weights, records < SLICE_RECORDS ? records : SLICE_RECORDS, slow);
+    if (!status && records > SLICE_RECORDS && records % SLICE_RECORDS)
+        status = plan_tail(weights, records % SLICE_RECORDS, slow);
+    return status;
+}
