@@ -47,6 +47,8 @@ static int check_nodes(const Paceline__Cluster *cluster, struct err *err)
             rc = check_fraction(indexed(name, "node", i, "jitter"), node->jitter, err);
         if (rc == OK)
             rc = check_range(indexed(name, "node", i, "cores"), node->cores, 1, CORES_MAX, err);
+        if (rc == OK && node->has_mbit)
+            rc = check_positive(indexed(name, "node", i, "mbit"), node->mbit, err);
         total += node->count;
     }
     if (rc == OK && total > CLUSTER_NODES_MAX)
@@ -100,15 +102,17 @@ static int check_kill(const Paceline__Fault *fault, size_t i, uint32_t nodes, st
         return err_set(err, ERR_UNSUPPORTED,
                        "fault[%zu].kill: killing the driver is not yet supported in simulation", i);
     if (fault->has_factor || fault->has_for_)
-        return err_set(err, ERR_INPUT, "fault[%zu].%s: belongs to `slow`, not to `kill`", i,
-                       fault->has_factor ? "factor" : "for");
+        return err_set(err, ERR_INPUT, "fault[%zu].%s: belongs to `slow` and `clog`, not to `kill`",
+                       i, fault->has_factor ? "factor" : "for");
     return check_place(indexed(name, "fault", i, "kill"), fault->kill, nodes, err);
 }
 
-static int check_slow(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
+/* `slow` or `clog`, as `what` says. */
+static int check_pace(const Paceline__Fault *fault, const char *what, int32_t node, size_t i,
+                      uint32_t nodes, struct err *err)
 {
     char name[FIELD_TEXT_MAX];
-    int rc = check_place(indexed(name, "fault", i, "slow"), fault->slow, nodes, err);
+    int rc = check_place(indexed(name, "fault", i, what), node, nodes, err);
     if (rc == OK)
         rc = check_positive(indexed(name, "fault", i, "factor"), fault->factor, err);
     if (rc == OK && fault->has_for_)
@@ -126,8 +130,9 @@ static int check_fault(const Paceline__Fault *fault, size_t i, uint32_t nodes, s
         return rc;
     switch (fault->what_case) {
     case PACELINE__FAULT__WHAT_KILL: return check_kill(fault, i, nodes, err);
-    case PACELINE__FAULT__WHAT_SLOW: return check_slow(fault, i, nodes, err);
-    default: return err_set(err, ERR_INPUT, "fault[%zu]: expected `kill` or `slow`", i);
+    case PACELINE__FAULT__WHAT_SLOW: return check_pace(fault, "slow", fault->slow, i, nodes, err);
+    case PACELINE__FAULT__WHAT_CLOG: return check_pace(fault, "clog", fault->clog, i, nodes, err);
+    default: return err_set(err, ERR_INPUT, "fault[%zu]: expected `kill`, `slow` or `clog`", i);
     }
 }
 

@@ -116,7 +116,7 @@ static void test_faults_out_of_range(void **state)
     (void)state;
     refuses("node { } fault { kill: 0 }", "fault[0].at: is missing");
     refuses("node { } fault { at: -1 kill: 0 }", "fault[0].at: must be >= 0, is -1");
-    refuses("node { } fault { at: 1 }", "fault[0]: expected `kill` or `slow`");
+    refuses("node { } fault { at: 1 }", "fault[0]: expected `kill`, `slow` or `clog`");
     refuses("node { count: 2 } fault { at: 1 kill: 0 } fault { at: 1 kill: 2 }",
             "fault[1].kill: no node 2; there are 0 to 1, and -1, the driver");
     refuses("node { } fault { at: 1 slow: 1 }",
@@ -124,9 +124,9 @@ static void test_faults_out_of_range(void **state)
     refuses("node { } fault { at: 1 slow: 0 factor: 0 }", "fault[0].factor: must be > 0, is 0");
     refuses("node { } fault { at: 1 slow: 0 for: 0 }", "fault[0].for: must be > 0, is 0");
     refuses("node { } fault { at: 1 kill: 0 for: 1 }",
-            "fault[0].for: belongs to `slow`, not to `kill`");
+            "fault[0].for: belongs to `slow` and `clog`, not to `kill`");
     refuses("node { } fault { at: 1 kill: 0 factor: 3 }",
-            "fault[0].factor: belongs to `slow`, not to `kill`");
+            "fault[0].factor: belongs to `slow` and `clog`, not to `kill`");
 }
 
 static void test_killing_the_driver_is_not_yet_supported(void **state)

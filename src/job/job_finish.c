@@ -9,7 +9,7 @@
 #include <string.h>
 
 enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536 };
-enum { CHUNK_KB_MAX = 4096 }; /* a piece is one message: world.h */
+enum { STRIPES_MAX = 4, CHUNK_KB_MAX = 4096 }; /* a piece is one message: world.h */
 
 /* Make the sub-messages that every reader of a finished job may rely on. */
 static int make_parts(Paceline__Job *job, struct err *err)
@@ -80,6 +80,12 @@ static int check_solver(const Caffe__SolverParameter *solver, struct err *err)
         rc = check_positive("solver.base_lr", (double)solver->base_lr, err);
     if (rc == OK)
         rc = check_fraction("solver.momentum", (double)solver->momentum, err);
+    if (rc == OK)
+        rc = check_fraction("solver.momentum2", (double)solver->momentum2, err);
+    if (rc == OK)
+        rc = check_fraction("solver.rms_decay", (double)solver->rms_decay, err);
+    if (rc == OK)
+        rc = check_positive("solver.delta", (double)solver->delta, err);
     if (rc == OK)
         rc = check_not_negative("solver.weight_decay", (double)solver->weight_decay, err);
     if (rc == OK)
@@ -157,11 +163,24 @@ static int check_strategy(const Paceline__Job *job, struct err *err)
     }
 }
 
+/* With a lossy code the two partners of a butterfly would end with different sums. */
+static int check_collective(const Paceline__Collective *c, struct err *err)
+{
+    bool lossy = c->wire != PACELINE__COLLECTIVE__WIRE__f32;
+    if (lossy && (c->algorithm == PACELINE__COLLECTIVE__ALGORITHM__butterfly ||
+                  c->algorithm == PACELINE__COLLECTIVE__ALGORITHM__ring))
+        return err_set(err, ERR_INPUT,
+                       "collective.wire: butterfly and ring need f32: with less, workers would end "
+                       "with different models");
+    int rc = check_range("collective.chunk_kb", c->chunk_kb, 1, CHUNK_KB_MAX, err);
+    return rc == OK ? check_range("collective.stripes", c->stripes, 1, STRIPES_MAX, err) : rc;
+}
+
 static int check_parts(const Paceline__Job *job, struct err *err)
 {
     int rc = check_strategy(job, err);
     if (rc == OK)
-        rc = check_range("collective.chunk_kb", job->collective->chunk_kb, 1, CHUNK_KB_MAX, err);
+        rc = check_collective(job->collective, err);
     if (rc == OK && job->evaluate->has_every_exchanges)
         rc = check_range("evaluate.every_exchanges", job->evaluate->every_exchanges, 1, UINT32_MAX,
                          err);

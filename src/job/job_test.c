@@ -133,6 +133,14 @@ static void test_solver_and_data_numbers(void **state)
     refuses(REST "} solver { base_lr: inf }", "solver.base_lr: must be a finite number, is inf");
     refuses(REST "} solver { base_lr: 1 momentum: 1 }",
             "solver.momentum: must be >= 0 and < 1, is 1");
+    refuses(REST "} solver { base_lr: 1 momentum2: 1 }",
+            "solver.momentum2: must be >= 0 and < 1, is 1");
+    refuses(REST "} solver { base_lr: 1 rms_decay: -0.5 }",
+            "solver.rms_decay: must be >= 0 and < 1, is -0.5");
+    refuses(REST "} solver { base_lr: 1 delta: 0 }", "solver.delta: must be > 0, is 0");
+    refuses(REST "} solver { base_lr: 1 delta: -1 }", "solver.delta: must be > 0, is -1");
+    refuses(REST "} solver { base_lr: 1 delta: inf }",
+            "solver.delta: must be a finite number, is inf");
     refuses(REST "} solver { base_lr: 1 weight_decay: -1 }",
             "solver.weight_decay: must be >= 0, is -1");
     refuses(REST "} solver { base_lr: 1 power: nan }",

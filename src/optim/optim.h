@@ -1,4 +1,6 @@
-/* Optimizers: element-wise updates of x from dx, with their state as flat vectors beside x. */
+/* Optimizers: element-wise updates of x from dx, with their state as flat vectors beside x.
+ *
+ * The rules are Caffe's, and AdamW's are PyTorch's. README.md has the formulas. */
 #ifndef PL_OPTIM_OPTIM_H
 #define PL_OPTIM_OPTIM_H
 
@@ -8,20 +10,30 @@
 
 enum { OPTIM_STATE_MAX = 3 };
 
+/* Fields of the solver that some optimizers know and others do not. */
+enum { OPTIM_MOMENTUM = 1, OPTIM_MOMENTUM2 = 2, OPTIM_RMS_DECAY = 4, OPTIM_DELTA = 8 };
+
+struct optim_step {
+    const Caffe__SolverParameter *solver;
+    float rate;      /* the schedule's value */
+    uint64_t number; /* from 1, counted since the state was zero */
+};
+
 struct optim_ops {
     const char *type;                        /* Caffe's name: "SGD" */
+    unsigned reads;                          /* OPTIM_..., or-ed; others must not be set */
     size_t states;                           /* vectors of state */
     const char *state_name[OPTIM_STATE_MAX]; /* as in checkpoints: "momentum" */
-    /* x ← update over the range. `rate` is the schedule's value. */
-    void (*update)(const Caffe__SolverParameter *solver, float rate, struct vec *x,
-                   const struct vec *dx, struct vec *state, const struct segments *table,
-                   struct range range);
+    /* x ← update over the range. */
+    void (*update)(const struct optim_step *step, struct vec *x, const struct vec *dx,
+                   struct vec *state, const struct segments *table, struct range range);
 };
 
 struct optim {
     const struct optim_ops *ops;
     const Caffe__SolverParameter *solver; /* borrowed */
     struct vec state[OPTIM_STATE_MAX];    /* ops->states of them, as long as x */
+    uint64_t updates;                     /* that made the state; goes where the state goes */
 };
 
 /* Look up solver->type and take state for n floats from the arena.
@@ -34,5 +46,8 @@ int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t
 /* One step at clock value t (schedule.h). */
 void optim_update(struct optim *optim, double t, struct vec *x, const struct vec *dx,
                   const struct segments *table);
+
+/* Forget: as optim_init left it. */
+void optim_reset(struct optim *optim);
 
 #endif

@@ -1,22 +1,44 @@
-/* Stochastic gradient descent with momentum, as Caffe does it: the rate is inside the momentum, so
- * steps already taken keep the rate they were taken with when the rate falls. */
+/* Stochastic gradient descent with momentum, plain and Nesterov's, as Caffe does it: the rate is
+ * inside the momentum, so steps already taken keep the rate they were taken with when the rate
+ * falls. Both remember the same, and may go on from each other's state. */
 #include "optim/optim_list.h"
 
-static void sgd_update(const Caffe__SolverParameter *solver, float rate, struct vec *x,
-                       const struct vec *dx, struct vec *state, const struct segments *table,
-                       struct range range)
+static struct vec_sgd sgd_how(const struct optim_step *step)
 {
-    struct vec_sgd how = {
-        .rate = rate,
+    const Caffe__SolverParameter *solver = step->solver;
+    return (struct vec_sgd){
+        .rate = step->rate,
         .momentum = solver->has_momentum ? solver->momentum : 0,
         .decay = solver->has_weight_decay ? solver->weight_decay : 0,
     };
+}
+
+static void sgd_update(const struct optim_step *step, struct vec *x, const struct vec *dx,
+                       struct vec *state, const struct segments *table, struct range range)
+{
+    struct vec_sgd how = sgd_how(step);
     vec_sgd(x, dx, &state[0], &how, table, range);
+}
+
+static void nesterov_update(const struct optim_step *step, struct vec *x, const struct vec *dx,
+                            struct vec *state, const struct segments *table, struct range range)
+{
+    struct vec_sgd how = sgd_how(step);
+    vec_nesterov(x, dx, &state[0], &how, table, range);
 }
 
 const struct optim_ops optim_sgd = {
     .type = "SGD",
+    .reads = OPTIM_MOMENTUM,
     .states = 1,
     .state_name = {"momentum"},
     .update = sgd_update,
+};
+
+const struct optim_ops optim_nesterov = {
+    .type = "Nesterov",
+    .reads = OPTIM_MOMENTUM,
+    .states = 1,
+    .state_name = {"momentum"},
+    .update = nesterov_update,
 };

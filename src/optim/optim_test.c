@@ -9,11 +9,13 @@
 
 #include <cmocka.h>
 
-static char sgd[] = "SGD", adam[] = "Adam", fixed[] = "fixed", step[] = "step";
+static char sgd[] = "SGD", nesterov[] = "Nesterov", adagrad[] = "AdaGrad", rmsprop[] = "RMSProp",
+            adam[] = "Adam", adamw[] = "AdamW", wish[] = "Wish", fixed[] = "fixed", step[] = "step";
 
 static Caffe__SolverParameter solver_of(char *type, char *policy)
 {
-    Caffe__SolverParameter solver = CAFFE__SOLVER_PARAMETER__INIT;
+    Caffe__SolverParameter solver;
+    caffe__solver_parameter__init(&solver);
     solver.type = type;
     solver.lr_policy = policy;
     solver.has_base_lr = 1;
@@ -136,8 +138,9 @@ static void refuse(const Caffe__SolverParameter *solver, int status, const char 
 static void an_unknown_optimizer_is_answered_with_those_there_are(void **state)
 {
     (void)state;
-    Caffe__SolverParameter solver = solver_of(adam, fixed);
-    refuse(&solver, ERR_UNSUPPORTED, "\"Adam\"", "there are: \"SGD\"");
+    Caffe__SolverParameter solver = solver_of(wish, fixed);
+    refuse(&solver, ERR_UNSUPPORTED, "\"Wish\"",
+           "there are: \"SGD\", \"Nesterov\", \"AdaGrad\", \"RMSProp\", \"Adam\", \"AdamW\"");
 }
 
 static void a_value_out_of_range_is_named(void **state)
@@ -154,8 +157,176 @@ static void a_value_out_of_range_is_named(void **state)
         solver.weight_decay = decays[i];
         refuse(&solver, ERR_INPUT, "solver.weight_decay", "0 or more");
     }
+    const float none[] = {0, -1e-8f, NAN, INFINITY};
+    for (size_t i = 0; i < 4; i++) {
+        Caffe__SolverParameter solver = solver_of(adam, fixed);
+        solver.delta = none[i];
+        refuse(&solver, ERR_INPUT, "solver.delta", "above 0");
+    }
+    for (size_t i = 0; i < 3; i++) {
+        Caffe__SolverParameter solver = solver_of(adamw, fixed);
+        solver.momentum2 = momenta[i];
+        refuse(&solver, ERR_INPUT, "solver.momentum2", "less than 1");
+        solver = solver_of(rmsprop, fixed);
+        solver.rms_decay = momenta[i];
+        refuse(&solver, ERR_INPUT, "solver.rms_decay", "less than 1");
+    }
     Caffe__SolverParameter solver = solver_of(sgd, step);
     refuse(&solver, ERR_INPUT, "solver.gamma", "step");
+}
+
+/* As Caffe, which stops at a momentum for AdaGrad or RMSProp. */
+static void a_field_that_would_do_nothing_is_refused(void **state)
+{
+    (void)state;
+    char *const without_momentum[] = {adagrad, rmsprop};
+    for (size_t i = 0; i < 2; i++) {
+        Caffe__SolverParameter solver = solver_of(without_momentum[i], fixed);
+        solver.has_momentum = 1;
+        solver.momentum = 0.9f;
+        refuse(&solver, ERR_UNSUPPORTED, "solver.momentum: 0.9", without_momentum[i]);
+    }
+    Caffe__SolverParameter solver = solver_of(adam, fixed);
+    solver.rms_decay = 0.5f;
+    refuse(&solver, ERR_UNSUPPORTED, "solver.rms_decay", "\"Adam\"");
+    solver = solver_of(rmsprop, fixed);
+    solver.momentum2 = 0.5f;
+    refuse(&solver, ERR_UNSUPPORTED, "solver.momentum2", "\"RMSProp\"");
+    solver = solver_of(nesterov, fixed);
+    solver.delta = 0.5f;
+    refuse(&solver, ERR_UNSUPPORTED, "solver.delta", "\"Nesterov\"");
+}
+
+/* Steps on one float from x with gradient g; what becomes of it. */
+struct one {
+    struct arena arena;
+    struct segments table;
+    struct optim optim;
+    struct vec x, dx;
+};
+
+static void one_open(struct one *o, const Caffe__SolverParameter *solver, float x)
+{
+    struct shape shape = {1, {1}};
+    struct err err = {0};
+    *o = (struct one){0};
+    arena_init(&o->arena);
+    assert_non_null(segments_add(&o->table, &o->arena, "w", &shape, 1, 1));
+    if (optim_init(&o->optim, solver, o->table.total, &o->arena, &err) != OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(vec_init(&o->x, &o->arena, o->table.total), OK);
+    assert_int_equal(vec_init(&o->dx, &o->arena, o->table.total), OK);
+    o->x.at[0] = x;
+}
+
+static float one_step(struct one *o, double t, float g)
+{
+    o->dx.at[0] = g;
+    optim_update(&o->optim, t, &o->x, &o->dx, &o->table);
+    return o->x.at[0];
+}
+
+/* Rates 1, 1/2, 1/4, momentum 1/2, g always 1:
+ *     V = 1,               x = 0    − (1.5·1    − 0)       = −1.5
+ *     V = 0.5 + 0.5,       x = −1.5 − (1.5·1    − 0.5·1)   = −2.5
+ *     V = 0.5 + 0.25,      x = −2.5 − (1.5·0.75 − 0.5·1)   = −3.125
+ * The rate is within V, so falling rates tell this from rules where it is not. */
+static void nesterov_by_hand_with_a_falling_rate(void **state)
+{
+    (void)state;
+    Caffe__SolverParameter solver = solver_of(nesterov, step);
+    solver.base_lr = 1;
+    solver.has_gamma = solver.has_stepsize = solver.has_momentum = 1;
+    solver.gamma = solver.momentum = 0.5f;
+    solver.stepsize = 1;
+    struct one o;
+    one_open(&o, &solver, 0);
+    assert_true(one_step(&o, 0, 1) == -1.5f);
+    assert_true(one_step(&o, 1, 1) == -2.5f);
+    assert_true(one_step(&o, 2, 1) == -3.125f);
+    assert_true(o.optim.state[0].at[0] == 0.75f);
+    arena_release(&o.arena);
+}
+
+/* Delta 1, g 3 then 4, so that roots are whole: h = 9, x = 8 − 4·3/(3+1) = 5; h = 25,
+ * x = 5 − 4·4/(5+1). */
+static void adagrad_by_hand(void **state)
+{
+    (void)state;
+    Caffe__SolverParameter solver = solver_of(adagrad, fixed);
+    solver.base_lr = 4;
+    solver.delta = 1;
+    struct one o;
+    one_open(&o, &solver, 8);
+    assert_true(one_step(&o, 0, 3) == 5);
+    assert_true(fabsf(one_step(&o, 1, 4) - 7.0f / 3) < 1e-6f);
+    assert_true(o.optim.state[0].at[0] == 25);
+    arena_release(&o.arena);
+}
+
+/* Decay 3/4, delta 1: h = ¼·4² = 4, x = 8 − 3·4/(2+1) = 4; h = ¾·4 + ¼·(√24)² = 9. */
+static void rmsprop_by_hand(void **state)
+{
+    (void)state;
+    Caffe__SolverParameter solver = solver_of(rmsprop, fixed);
+    solver.base_lr = 3;
+    solver.delta = 1;
+    solver.rms_decay = 0.75f;
+    struct one o;
+    one_open(&o, &solver, 8);
+    assert_true(one_step(&o, 0, 4) == 4);
+    assert_true(fabsf(one_step(&o, 1, sqrtf(24)) - (4 - 3 * sqrtf(24) / 4)) < 1e-6f);
+    assert_true(fabsf(o.optim.state[0].at[0] - 9) < 1e-5f);
+    arena_release(&o.arena);
+}
+
+/* β1 1/2, β2 3/4, δ 1, g 2: m = 1, v = 1. Caffe's correction is √(1/4) / (1/2) = 1, and its step
+ * 1·1/(1+1); PyTorch's is (1/½) / (1/½ + 1) = 2/3. A decay of 1/2 at x = 4 doubles Adam's
+ * gradient: m = 2, v = 4, a step of 2/3; and takes half of x from AdamW's. */
+static void adam_and_adamw_by_hand(void **state)
+{
+    (void)state;
+    char *const type[] = {adam, adam, adamw, adamw};
+    const float decay[] = {0, 0.5f, 0, 0.5f};
+    const float want[] = {4 - 0.5f, 4 - 2.0f / 3, 4 - 2.0f / 3, 2 - 2.0f / 3};
+    for (size_t i = 0; i < 4; i++) {
+        Caffe__SolverParameter solver = solver_of(type[i], fixed);
+        solver.base_lr = solver.delta = 1;
+        solver.has_momentum = solver.has_weight_decay = 1;
+        solver.momentum = 0.5f;
+        solver.momentum2 = 0.75f;
+        solver.weight_decay = decay[i];
+        struct one o;
+        one_open(&o, &solver, 4);
+        assert_true(fabsf(one_step(&o, 7, 2) - want[i]) < 1e-6f); /* the clock does not count */
+        assert_string_equal(o.optim.ops->state_name[0], "m");
+        assert_string_equal(o.optim.ops->state_name[1], "v");
+        arena_release(&o.arena);
+    }
+}
+
+/* With g constant Adam's corrected means are g and g², and each step is one rate: the first, the
+ * thousandth, and the first after it has forgotten. */
+static void adams_correction_counts_from_where_its_state_began(void **state)
+{
+    (void)state;
+    Caffe__SolverParameter solver = solver_of(adam, fixed);
+    solver.has_momentum = 1;
+    solver.momentum = 0.9f;
+    struct one o;
+    one_open(&o, &solver, 0);
+    float x = 0;
+    for (int t = 0; t < 1003; t++) {
+        if (t == 1000) {
+            optim_reset(&o.optim);
+            assert_true(o.optim.updates == 0 && o.optim.state[1].at[0] == 0);
+        }
+        float next = one_step(&o, t, -0.01f);
+        assert_true(fabsf(next - x - 0.1f) < 2e-5f);
+        x = next;
+    }
+    assert_int_equal(o.optim.updates, 3);
+    arena_release(&o.arena);
 }
 
 static void a_solver_that_names_no_type_is_sgd(void **state)
@@ -163,7 +334,8 @@ static void a_solver_that_names_no_type_is_sgd(void **state)
     (void)state;
     struct arena arena;
     arena_init(&arena);
-    Caffe__SolverParameter solver = CAFFE__SOLVER_PARAMETER__INIT;
+    Caffe__SolverParameter solver;
+    caffe__solver_parameter__init(&solver);
     solver.lr_policy = fixed;
     solver.has_base_lr = 1;
     struct optim optim;
@@ -191,6 +363,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sgd_follows_caffes_recurrence),
         cmocka_unit_test(without_momentum_and_decay_a_step_is_the_gradients),
+        cmocka_unit_test(nesterov_by_hand_with_a_falling_rate),
+        cmocka_unit_test(adagrad_by_hand),
+        cmocka_unit_test(rmsprop_by_hand),
+        cmocka_unit_test(adam_and_adamw_by_hand),
+        cmocka_unit_test(adams_correction_counts_from_where_its_state_began),
+        cmocka_unit_test(a_field_that_would_do_nothing_is_refused),
         cmocka_unit_test(an_unknown_optimizer_is_answered_with_those_there_are),
         cmocka_unit_test(a_value_out_of_range_is_named),
         cmocka_unit_test(a_solver_that_names_no_type_is_sgd),

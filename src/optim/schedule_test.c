@@ -13,7 +13,8 @@
 
 static Caffe__SolverParameter solver_of(const char *policy, float base_lr)
 {
-    Caffe__SolverParameter solver = CAFFE__SOLVER_PARAMETER__INIT;
+    Caffe__SolverParameter solver;
+    caffe__solver_parameter__init(&solver);
     solver.lr_policy = (char *)(uintptr_t)policy;
     solver.has_base_lr = 1;
     solver.base_lr = base_lr;

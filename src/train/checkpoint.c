@@ -68,6 +68,8 @@ static int make_image(const struct checkpoint_note *note, const struct model_lay
     struct safetensors_writer w;
     safetensors_begin(&w);
     put_note(&w, note);
+    if (layout->has_state)
+        put_number(&w, "updates", note->updates);
     weights_put(&w, "joint", layout->x, model);
     weights_put(&w, "s", layout->s, model + layout->x->total);
     const float *state = model + model_floats(layout, false);
@@ -299,6 +301,18 @@ static int take_model(const struct safetensors *st, const char *path, struct mod
     return rc;
 }
 
+/* How many updates made the optimizer's vectors. Where the file does not say, the optimizer was one
+ * that does not ask. */
+static int take_updates(const struct safetensors *st, const char *path,
+                        const struct model_layout *layout, struct checkpoint_note *note,
+                        struct err *err)
+{
+    note->updates = 0;
+    if (!layout->has_state || !safetensors_meta_get(st, "updates"))
+        return OK;
+    return take_number(st, path, "updates", 10, &note->updates, err);
+}
+
 /* *whole: the file is undamaged. */
 static int load(const char *path, struct model_layout *layout, float *model,
                 struct checkpoint_note *note, bool *whole, struct err *err)
@@ -317,6 +331,8 @@ static int load(const char *path, struct model_layout *layout, float *model,
     rc = take_note(&st, path, note, err);
     if (rc == OK)
         rc = take_model(&st, path, layout, model, err);
+    if (rc == OK)
+        rc = take_updates(&st, path, layout, note, err);
     safetensors_release(&st);
     return rc;
 }

@@ -23,6 +23,7 @@ size_t model_floats(const struct model_layout *layout, bool with_state);
 /* What stands beside the vectors. */
 struct checkpoint_note {
     struct course course;
+    uint64_t updates;      /* that made the optimizer's vectors, where they follow */
     uint64_t used, missed; /* records */
     uint64_t seed, job_hash, data_hash;
     size_t records;       /* of the training set */

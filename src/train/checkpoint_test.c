@@ -78,6 +78,7 @@ static struct checkpoint_note note_of(uint64_t n)
 {
     return (struct checkpoint_note){
         .course = {.place = n * 64, .steps = n * 4, .exchanges = n},
+        .updates = n + 5,
         .used = n * 64 - 3,
         .missed = 3,
         .seed = UINT64_MAX,
@@ -128,6 +129,7 @@ static void expect_loaded(struct sample *m, uint64_t n)
     assert_int_equal(note.course.place, wrote.course.place);
     assert_int_equal(note.course.steps, wrote.course.steps);
     assert_true(note.used == wrote.used && note.missed == wrote.missed);
+    assert_int_equal(note.updates, m->layout.has_state ? wrote.updates : 0);
     assert_true(note.seed == wrote.seed && note.incarnation == wrote.incarnation);
     assert_true(note.job_hash == wrote.job_hash && note.data_hash == wrote.data_hash);
     size_t floats = model_floats(&m->layout, m->layout.has_state);

@@ -18,6 +18,7 @@ static void note_encode(const struct model_note *note, struct buf *out)
     buf_put_u32(out, note->use);
     buf_put_u8(out, note->has_state);
     buf_put_u64(out, note->floats);
+    buf_put_u64(out, note->updates);
 }
 
 static int note_decode(struct cut *in, struct model_note *out)
@@ -26,6 +27,7 @@ static int note_decode(struct cut *in, struct model_note *out)
     out->use = cut_u32(in);
     out->has_state = cut_u8(in) != 0;
     out->floats = cut_u64(in);
+    out->updates = cut_u64(in);
     return cut_done(in) ? OK : ERR_PROTOCOL;
 }
 
@@ -95,7 +97,7 @@ bool publisher_start(struct publisher *p, const struct course *course, uint32_t 
         return false;
     size_t floats = source->x->n * (1 + source->states) + source->s->n;
     PL_ASSERT(floats <= p->room);
-    p->note = (struct model_note){*course, use, source->states > 0, floats};
+    p->note = (struct model_note){*course, use, source->states > 0, floats, source->updates};
     copy_model(p->copy, source);
     atomic_store(&p->busy, true);
     if (world_spawn(p->world, "publisher", publish_task, p, &p->task) != OK)

@@ -10,9 +10,10 @@ enum model_use { MODEL_EVALUATE = 1, MODEL_CHECKPOINT = 2, MODEL_FINAL = 4 };
 
 struct model_note {
     struct course course;
-    uint32_t use;    /* model_use, or-ed; 0: to start from */
-    bool has_state;  /* the optimizer's vectors follow x and s */
-    uint64_t floats; /* that follow */
+    uint32_t use;     /* model_use, or-ed; 0: to start from */
+    bool has_state;   /* the optimizer's vectors follow x and s */
+    uint64_t floats;  /* that follow */
+    uint64_t updates; /* that made the optimizer's vectors */
 };
 
 /* The vectors of a model where it lives; borrowed. */
@@ -20,6 +21,7 @@ struct model_source {
     const struct vec *x, *s;
     const struct vec *state; /* of the optimizer; states 0: not sent */
     size_t states;
+    uint64_t updates; /* that made them */
 };
 
 /* A model being sent by a task of its own, from a copy, so that training goes on. */

@@ -1,0 +1,93 @@
+#!/usr/bin/python3
+"""Writes optim.golden: where PyTorch's optimizers take five weights in 24 steps.
+
+    /usr/bin/python3 optim.py > optim.golden      (Debian: python3-torch)
+
+The gradient is x/2 plus noise from hash_unit below, which optim_test.c repeats together with the
+settings, so only the weights after each step are stored. Three of them learn as told; two learn
+twice as fast and do not decay. All arithmetic is in double, on settings rounded to float. Lines
+are: name, number of values, values.
+"""
+import math
+import torch
+
+STEPS, WEIGHTS, BIASES, START = 24, 3, 2, 100
+
+
+def mix(stream, i):
+    v = (i + 0x9E3779B9 * (stream + 1)) & 0xFFFFFFFF
+    for _ in range(2):
+        v ^= v >> 16
+        v = (v * 0x45D9F3B) & 0xFFFFFFFF
+    return v ^ (v >> 16)
+
+
+def hash_unit(stream, n):
+    """n values in [-0.5, 0.5), multiples of 2^-24: exact in a float."""
+    return torch.tensor([(mix(stream, i) >> 8) * 2.0**-24 - 0.5 for i in range(n)],
+                        dtype=torch.float64)
+
+
+def f32(v):
+    return torch.tensor(v, dtype=torch.float32).item()
+
+
+def run(name, make, rate, decay, halve=0, each_step=None):
+    start = hash_unit(START, WEIGHTS + BIASES) * 4
+    w, b = [torch.nn.Parameter(p) for p in start.split([WEIGHTS, BIASES])]
+    rate, decay = f32(rate), f32(decay)
+    optim = make([{"params": [w], "lr": rate, "weight_decay": decay},
+                  {"params": [b], "lr": 2 * rate, "weight_decay": 0.0}])
+    values = []
+    for t in range(STEPS):
+        noise = (hash_unit(t, WEIGHTS + BIASES) * 4).split([WEIGHTS, BIASES])
+        for k, p in enumerate((w, b)):
+            group = optim.param_groups[k]
+            group["lr"] = (k + 1) * rate * (0.5**(t // halve) if halve else 1)
+            p.grad = p.detach() / 2 + noise[k]
+            if each_step:
+                each_step(group, t + 1)
+        optim.step()
+        values += w.tolist() + b.tolist()
+    print(name, len(values), " ".join("%.9g" % v for v in values))
+
+
+def caffes_delta(delta, beta2):
+    """Caffe adds delta to the root of v, PyTorch to the root of v corrected for its beginning: the
+    same, once PyTorch's is corrected, too."""
+    def each_step(group, t):
+        group["eps"] = f32(delta) / math.sqrt(1 - f32(beta2)**t)
+    return each_step
+
+
+def sgd(nesterov):
+    return lambda p: torch.optim.SGD(p, lr=1, momentum=f32(0.9), nesterov=nesterov)
+
+
+def adagrad(p):
+    return torch.optim.Adagrad(p, eps=f32(1e-3))
+
+
+def rmsprop(p):
+    return torch.optim.RMSprop(p, alpha=f32(0.9), eps=f32(0.01))
+
+
+def adam(p):
+    return torch.optim.Adam(p, betas=(f32(0.9), f32(0.999)))
+
+
+def adamw(p):
+    return torch.optim.AdamW(p, betas=(f32(0.8), f32(0.98)), eps=f32(0.05))
+
+
+def adamw_as_it_comes(p):
+    return torch.optim.AdamW(p, betas=(f32(0.9), f32(0.999)))
+
+
+run("sgd", sgd(False), 0.1, 0.01)
+run("nesterov", sgd(True), 0.1, 0.01)
+run("adagrad", adagrad, 0.3, 0.01, halve=8)
+run("rmsprop", rmsprop, 0.05, 0.01, halve=8)
+run("adam", adam, 0.1, 0.01, halve=8, each_step=caffes_delta(0.05, 0.999))
+run("adamw", adamw, 0.1, 0.1, halve=8)
+run("adamw_as_it_comes", adamw_as_it_comes, 0.01, 0.01)
