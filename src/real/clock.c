@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "real/real.h"
 
+#include <errno.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -22,4 +23,12 @@ uint64_t real_peak_bytes(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+void real_sleep(int64_t ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(ns / WORLD_SECOND),
+                         .tv_nsec = (long)(ns % WORLD_SECOND)};
+    while (nanosleep(&t, &t) != 0 && errno == EINTR)
+        ;
 }

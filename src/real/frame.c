@@ -6,8 +6,6 @@
 
 static const uint8_t magic[8] = {'P', 'A', 'C', 'E', 'L', 'I', 'N', 'E'};
 
-enum { HELLO_USED = 34 };
-
 void hello_encode(const struct hello *hello, uint8_t out[HELLO_SIZE])
 {
     memset(out, 0, HELLO_SIZE);
@@ -19,6 +17,14 @@ void hello_encode(const struct hello *hello, uint8_t out[HELLO_SIZE])
     bytes_put_le32(out + 28, hello->peer);
     out[32] = (uint8_t)hello->port;
     out[33] = (uint8_t)(hello->port >> 8);
+    out[34] = hello->stripe;
+    out[35] = hello->stripes;
+    out[36] = hello->shm ? 1 : hello->ucx ? 2 : 0;
+    if (!hello->shm)
+        return;
+    bytes_put_le32(out + 40, hello->process);
+    bytes_put_le32(out + 44, hello->file);
+    memcpy(out + 48, hello->nonce, HELLO_NONCE);
 }
 
 static bool all_zero(const uint8_t *in, size_t n)
@@ -27,6 +33,11 @@ static bool all_zero(const uint8_t *in, size_t n)
         if (in[i])
             return false;
     return true;
+}
+
+static bool stripe_is_sound(uint8_t stripe, uint8_t stripes)
+{
+    return stripes == 0 ? stripe == 0 : stripes <= STRIPES_MAX && stripe < stripes;
 }
 
 int hello_decode(const uint8_t in[HELLO_SIZE], struct hello *out)
@@ -38,7 +49,8 @@ int hello_decode(const uint8_t in[HELLO_SIZE], struct hello *out)
         *out = (struct hello){.version = version, .refusal = refusal};
         return ERR_UNSUPPORTED;
     }
-    if (!all_zero(in + HELLO_USED, HELLO_SIZE - HELLO_USED))
+    bool shm = in[36] == 1;
+    if (!stripe_is_sound(in[34], in[35]) || in[36] > 2 || !all_zero(in + 37, shm ? 3 : 27))
         return ERR_PROTOCOL;
     *out = (struct hello){
         .version = version,
@@ -47,7 +59,14 @@ int hello_decode(const uint8_t in[HELLO_SIZE], struct hello *out)
         .node = bytes_le32(in + 24),
         .peer = bytes_le32(in + 28),
         .port = (uint16_t)(in[32] | in[33] << 8),
+        .stripe = in[34],
+        .stripes = in[35],
+        .ucx = in[36] == 2,
+        .shm = shm,
+        .process = bytes_le32(in + 40),
+        .file = bytes_le32(in + 44),
     };
+    memcpy(out->nonce, in + 48, HELLO_NONCE);
     return OK;
 }
 

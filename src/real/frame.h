@@ -4,12 +4,21 @@
  * A connection begins with one hello each way, the connecting side's first. Magic, version and
  * refusal keep their places in every version.
  *
- *     0          8         12        16         24        28        32      34                64
- *    +----------+---------+---------+----------+---------+---------+-------+-----------------+
- *    | magic    | version | refusal | run      | node    | peer    | port  | zero            |
- *    +----------+---------+---------+----------+---------+---------+-------+-----------------+
+ *     0          8         12        16         24        28        32      34     35      36
+ *    +----------+---------+---------+----------+---------+---------+-------+------+-------+---
+ *    | magic    | version | refusal | run      | node    | peer    | port  |stripe|stripes|
+ *    +----------+---------+---------+----------+---------+---------+-------+------+-------+---
+ *          36      37      40        44         48                        64
+ *       ---+-------+-------+---------+----------+-------------------------+
+ *          | past  | zero  | process | file     | nonce                   |
+ *       ---+-------+-------+---------+----------+-------------------------+
  *
- * After the hellos come frames, a header and `length` bytes each:
+ * `stripe` of `stripes` connections to this peer; zero of zero, where there is one only. With 1 in
+ * `past` the first hello offers memory to share, in an open file of a process, and the second
+ * accepts (real/shm.h); with 2 the same for UCX (real/ucx.h), and what follows is zero, as with 0.
+ *
+ * After the hellos come frames, a header and `length` bytes each, and in shared memory zeros up to
+ * a multiple of eight:
  *
  *     0          4      5       6       8          12                  20
  *    +----------+------+-------+-------+----------+-------------------+--------------
@@ -26,6 +35,8 @@
 enum {
     PROTOCOL_VERSION = 1,
     HELLO_SIZE = 64,
+    HELLO_NONCE = 16,
+    STRIPES_MAX = 16,
     FRAME_SIZE = 20,
     MESSAGE_COST_MIN = 64, /* what a short message counts for, so that credit bounds memory */
 };
@@ -44,6 +55,11 @@ struct hello {
     uint32_t node;             /* the sender; WORLD_ANY asks for a number */
     uint32_t peer;             /* whom it speaks to; from the driver: the number given */
     uint16_t port;             /* where the sender listens */
+    uint8_t stripe, stripes;   /* 0 ≤ stripe < stripes ≤ STRIPES_MAX, or both 0 */
+    bool ucx;                  /* or shm, and then these are meant: */
+    bool shm;
+    uint32_t process, file;
+    uint8_t nonce[HELLO_NONCE];
 };
 
 void hello_encode(const struct hello *hello, uint8_t out[HELLO_SIZE]);

@@ -78,6 +78,23 @@ static void test_other_version(void **state)
     assert_int_equal(hello_decode(bytes, &out), ERR_PROTOCOL);
 }
 
+/* Every build knows what may be offered, also if it can take none of it. */
+static void test_offers(void **state)
+{
+    (void)state;
+    struct hello hello = a_hello, out;
+    uint8_t bytes[HELLO_SIZE];
+    for (int i = 0; i < 3; i++) {
+        hello.shm = i == 1;
+        hello.ucx = i == 2;
+        hello_encode(&hello, bytes);
+        assert_int_equal(hello_decode(bytes, &out), OK);
+        assert_true(out.shm == hello.shm && out.ucx == hello.ucx);
+    }
+    bytes[36] = 3;
+    assert_int_equal(hello_decode(bytes, &out), ERR_PROTOCOL);
+}
+
 static bool frame_passes(const struct frame *frame)
 {
     uint8_t bytes[FRAME_SIZE];
@@ -227,10 +244,11 @@ static void test_truncations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_hello_bytes),   cmocka_unit_test(test_hello_begins),
-        cmocka_unit_test(test_other_version), cmocka_unit_test(test_frame_bytes),
-        cmocka_unit_test(test_frame_bounds),  cmocka_unit_test(test_frame_zero),
-        cmocka_unit_test(test_truncations),   cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_hello_bytes), cmocka_unit_test(test_hello_begins),
+        cmocka_unit_test(test_offers),      cmocka_unit_test(test_other_version),
+        cmocka_unit_test(test_frame_bytes), cmocka_unit_test(test_frame_bounds),
+        cmocka_unit_test(test_frame_zero),  cmocka_unit_test(test_truncations),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,10 @@
 #define _GNU_SOURCE
 #include "real/greet.h"
 
+#include "real/connect.h"
 #include "real/node.h"
+#include "real/shm.h"
+#include "real/ucx.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,17 +22,43 @@ static struct hello own_hello(const struct node *node, uint32_t peer)
     };
 }
 
-static void put_hello(struct link *link, const struct hello *hello)
+/* A socket that has sent nothing takes that much at once. */
+static int put_hello(struct link *link, const struct hello *hello)
 {
-    hello_encode(hello, link->out.head);
-    link->out.head_len = HELLO_SIZE;
-    link->out.sent = 0;
+    uint8_t bytes[HELLO_SIZE];
+    hello_encode(hello, bytes);
+    ssize_t n = send(link->stream.fd, bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return n == sizeof bytes ? OK : ERR_PEER;
 }
 
-void greet_begin(struct node *node, struct link *link)
+/* That there are to be several connections, or shared memory or UCX instead. */
+static void propose(const struct node *node, struct stream *stream, struct hello *hello)
+{
+    hello->stripes = node->stripes > 1 ? (uint8_t)node->stripes : 0;
+    if (!node->no_shm && hello->stripe == 0 && stream_is_local(stream))
+        shm_offer(stream, hello);
+    if (hello->stripe == 0)
+        ucx_offer(node->io.ucx, stream, hello);
+}
+
+static int answered(struct stream *stream, const struct hello *answer)
+{
+    int rc = shm_answered(stream, answer);
+    return rc == OK ? ucx_answered(stream, answer) : rc;
+}
+
+/* How many there will be after these hellos; past TCP, one. */
+static uint32_t agreed(const struct hello *first, const struct hello *answer)
+{
+    return answer->shm || answer->ucx || first->stripes == 0 ? 1 : first->stripes;
+}
+
+int greet_begin(struct node *node, struct link *link)
 {
     struct hello hello = own_hello(node, link->peer->number);
-    put_hello(link, &hello);
+    hello.stripe = (uint8_t)link->stripe;
+    propose(node, &link->stream, &hello);
+    return put_hello(link, &hello);
 }
 
 /* What speaks against a connection that was made to us, judged by its hello alone. */
@@ -37,15 +66,16 @@ static enum hello_refusal judge(const struct node *node, const struct hello *hel
 {
     if (hello->version != PROTOCOL_VERSION)
         return REFUSED_VERSION;
-    if (node_is_driver(node)) {
+    if (node_is_driver(node) && hello->stripe == 0) {
         if (hello->run != 0 && hello->run != node->run)
             return REFUSED_RUN;
         return hello->node == WORLD_ANY ? REFUSED_NOT : REFUSED_NUMBER;
     }
     if (hello->run != node->run)
         return REFUSED_RUN;
-    bool later = hello->node > node->world.self && hello->node < WORLD_DRIVER;
-    return later && hello->peer == node->world.self ? REFUSED_NOT : REFUSED_NUMBER;
+    bool later = node_is_driver(node) || hello->node > node->world.self;
+    return later && hello->node < WORLD_DRIVER && hello->peer == node->world.self ? REFUSED_NOT
+                                                                                  : REFUSED_NUMBER;
 }
 
 /* Find a place for it in the address book, the lock held. */
@@ -60,12 +90,43 @@ static enum hello_refusal admit(struct node *node, struct link *link, const stru
         return REFUSED_FULL;
     if (node_is_driver(node))
         peers->next_number++;
-    if (peer->state != PEER_AWAITED || peer->link)
+    if (peer->state != PEER_AWAITED || peer->link[0])
         return REFUSED_NUMBER;
     link->peer = peer;
-    link->state = LINK_OPEN;
-    peer_up(node, peer, link);
     return REFUSED_NOT;
+}
+
+/* The same for one more connection to a peer that is up. */
+static enum hello_refusal admit_stripe(struct node *node, struct link *link,
+                                       const struct hello *hello)
+{
+    struct peer *peer = peer_find(node, hello->node);
+    if (!peer || peer->state != PEER_UP || hello->stripe >= peer->stripes ||
+        peer->link[hello->stripe])
+        return REFUSED_NUMBER;
+    link->peer = peer;
+    link->stripe = hello->stripe;
+    return REFUSED_NOT;
+}
+
+/* Both hellos have been said. ERR_PEER: the peer was dropped in the meantime. */
+static int open_link(struct node *node, struct link *link, uint32_t stripes)
+{
+    struct peer *peer = link->peer;
+    if (link->stream.ops->ready)
+        connect_mapped(&node->io, link);
+    node_lock(node);
+    bool expected = peer->state == (link->stripe ? PEER_UP : PEER_AWAITED);
+    if (expected)
+        link->state = LINK_OPEN;
+    if (expected && link->stripe > 0) {
+        peer_wider(node, peer, link);
+    } else if (expected) {
+        peer_up(node, peer, link, stripes);
+        peer->dial = link->dialled && stripes > 1;
+    }
+    node_unlock(node);
+    return expected ? OK : ERR_PEER;
 }
 
 static int take_stranger(struct node *node, struct link *link, const struct hello *hello)
@@ -73,19 +134,29 @@ static int take_stranger(struct node *node, struct link *link, const struct hell
     enum hello_refusal refusal = judge(node, hello);
     if (refusal == REFUSED_NOT) {
         node_lock(node);
-        refusal = admit(node, link, hello);
+        refusal = hello->stripe ? admit_stripe(node, link, hello) : admit(node, link, hello);
         node_unlock(node);
     }
     struct hello answer = own_hello(node, link->peer ? link->peer->number : hello->node);
     answer.refusal = refusal;
+    answer.stripe = hello->stripe;
+    answer.stripes = hello->stripes;
     if (refusal != REFUSED_NOT)
         answer.run = 0; /* not everybody's business */
-    put_hello(link, &answer);
-    int rc = link_write(node, link);
-    if (refusal == REFUSED_NOT)
-        return rc == ERR_FULL ? OK : rc;
-    log_info(&node->log, "a connection is refused: %s", hello_refusal_text(refusal));
-    return ERR_PEER;
+    else if (hello->ucx && hello->stripe == 0)
+        ucx_accept(node->io.ucx, &link->stream, hello, &answer);
+    else if (!node->no_shm)
+        shm_accept(&link->stream, hello, &answer);
+    int rc = put_hello(link, &answer);
+    if (refusal != REFUSED_NOT)
+        log_info(&node->log, "a connection is refused: %s", hello_refusal_text(refusal));
+    if (refusal != REFUSED_NOT || rc != OK)
+        return ERR_PEER;
+    if (answer.shm)
+        shm_begin(&link->stream);
+    else if (answer.ucx)
+        ucx_begin(&link->stream);
+    return open_link(node, link, agreed(hello, &answer));
 }
 
 static int take_answer(struct node *node, struct link *link, const struct hello *hello)
@@ -96,16 +167,11 @@ static int take_answer(struct node *node, struct link *link, const struct hello 
                  hello_refusal_text(hello->refusal));
         return ERR_PEER;
     }
-    if (hello->run != node->run || hello->node != peer->number || hello->peer != node->world.self)
+    if (hello->run != node->run || hello->node != peer->number || hello->peer != node->world.self ||
+        hello->stripe != link->stripe || answered(&link->stream, hello) != OK)
         return ERR_PROTOCOL;
-    node_lock(node);
-    bool awaited = peer->state == PEER_AWAITED;
-    if (awaited) {
-        link->state = LINK_OPEN;
-        peer_up(node, peer, link);
-    }
-    node_unlock(node);
-    return awaited ? OK : ERR_PEER;
+    const struct hello first = {.stripes = (uint8_t)node->stripes};
+    return open_link(node, link, agreed(&first, hello));
 }
 
 int greet_take(struct node *node, struct link *link)
@@ -167,8 +233,8 @@ static int transfer(int fd, uint8_t *bytes, size_t n, bool out, int64_t deadline
     return 0;
 }
 
-static int read_answer(struct node *node, const uint8_t bytes[HELLO_SIZE], const char *where,
-                       struct err *err)
+static int read_answer(struct node *node, const uint8_t bytes[HELLO_SIZE], struct stream *stream,
+                       const char *where, struct err *err)
 {
     struct hello answer;
     int rc = hello_decode(bytes, &answer);
@@ -182,7 +248,8 @@ static int read_answer(struct node *node, const uint8_t bytes[HELLO_SIZE], const
     if (answer.refusal != REFUSED_NOT)
         return err_set(err, ERR_PEER, "driver at %s: it refuses this worker: %s", where,
                        hello_refusal_text(answer.refusal));
-    if (answer.node != WORLD_DRIVER || answer.peer >= WORLD_DRIVER || answer.run == 0)
+    if (answer.node != WORLD_DRIVER || answer.peer >= WORLD_DRIVER || answer.run == 0 ||
+        answered(stream, &answer) != OK)
         return err_set(err, ERR_PEER, "driver at %s: what answers there is a worker", where);
     node->run = answer.run;
     node->world.self = answer.peer;
@@ -199,30 +266,40 @@ static void find_own_address(struct node *node, int fd)
     node->address = a;
 }
 
-int greet_driver(struct node *node, const struct address *driver, int *out, struct err *err)
+/* Both hellos, on a connection that has been made. */
+static int exchange_hellos(struct node *node, struct stream *stream, const char *where,
+                           int64_t deadline, struct err *err)
+{
+    uint8_t bytes[HELLO_SIZE];
+    struct hello hello = own_hello(node, WORLD_DRIVER);
+    propose(node, stream, &hello);
+    hello_encode(&hello, bytes);
+    int code = transfer(stream->fd, bytes, sizeof bytes, true, deadline);
+    if (code == 0)
+        code = transfer(stream->fd, bytes, sizeof bytes, false, deadline);
+    if (code)
+        return err_set(err, ERR_PEER, "driver at %s: connected, but it gives no answer: %s", where,
+                       strerror(code));
+    return read_answer(node, bytes, stream, where, err);
+}
+
+int greet_driver(struct node *node, const struct address *driver, struct stream *out,
+                 struct err *err)
 {
     char where[ADDRESS_TEXT_MAX];
-    uint8_t bytes[HELLO_SIZE];
     int64_t deadline = real_now() + node->limits.hello;
     address_print(driver, where, sizeof where);
     int fd = io_socket(driver);
     if (fd < 0)
         return err_set(err, ERR_IO, "driver at %s: no socket: %s", where, strerror(errno));
-    struct hello hello = own_hello(node, WORLD_DRIVER);
-    hello_encode(&hello, bytes);
     int code = connect_until(fd, driver, deadline);
-    const char *doing = code ? "cannot connect" : "connected, but it gives no answer";
-    if (code == 0)
-        code = transfer(fd, bytes, sizeof bytes, true, deadline);
-    if (code == 0)
-        code = transfer(fd, bytes, sizeof bytes, false, deadline);
-    int rc = code ? err_set(err, ERR_PEER, "driver at %s: %s: %s", where, doing, strerror(code))
-                  : read_answer(node, bytes, where, err);
-    if (rc != OK) {
-        close(fd);
-        return rc;
-    }
-    find_own_address(node, fd);
-    *out = fd;
-    return OK;
+    *out = stream_tcp(fd);
+    int rc = code
+                 ? err_set(err, ERR_PEER, "driver at %s: cannot connect: %s", where, strerror(code))
+                 : exchange_hellos(node, out, where, deadline, err);
+    if (rc != OK)
+        stream_close(out);
+    else
+        find_own_address(node, out->fd);
+    return rc;
 }

@@ -5,8 +5,8 @@
 #include "real/address.h"
 #include "real/link.h"
 
-/* Put our hello on a connection that we have made, for its peer. */
-void greet_begin(struct node *node, struct link *link);
+/* Say hello on a connection that we have made, to its peer. ERR_PEER */
+int greet_begin(struct node *node, struct link *link);
 
 /* The other side's hello has come (link->in.head): take the connection or refuse it.
  * ERR_PEER, ERR_PROTOCOL: to be closed */
@@ -14,6 +14,7 @@ int greet_take(struct node *node, struct link *link);
 
 /* Connect to the driver, on the calling thread, and be given a number and the run.
  * ERR_PEER, ERR_IO */
-int greet_driver(struct node *node, const struct address *driver, int *fd, struct err *err);
+int greet_driver(struct node *node, const struct address *driver, struct stream *out,
+                 struct err *err);
 
 #endif

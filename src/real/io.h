@@ -1,42 +1,67 @@
-/* The I/O thread of a world: serves all its connections through epoll, accepts, connects, and
- * closes what says no proper hello in time. */
+/* Serving all connections of a world through epoll, and the I/O thread, whose business that is when
+ * no task does it (real/role.h). */
 #ifndef PL_REAL_IO_H
 #define PL_REAL_IO_H
 
 #include "real/address.h"
 #include "real/link.h"
+#include "real/role.h"
 #include "real/task.h"
 
-struct peer;
+#include <sys/epoll.h>
 
-enum { HALF_OPEN_MAX = 64 }; /* accepted, and no hello yet; more wait in the kernel's queue */
+struct peer;
+struct ucx;
+
+enum {
+    HALF_OPEN_MAX = 64, /* accepted, and no hello yet; more wait in the kernel's queue */
+    IO_EVENTS_MAX = 64,
+};
 
 struct io {
     struct task task;
     int epoll, listener, event; /* -1: none */
-    bool accepting;             /* the listener is watched */
-    int64_t accept_after;       /* when to go on after running short of descriptors; 0: at will */
+    /* Of who serves, and of nobody else: */
+    bool accepting;       /* the listener is watched */
+    int64_t accept_after; /* when to go on after running short of descriptors; 0: at will */
     struct link *links;
-    size_t half_open; /* accepted and greeting */
-    size_t greeting;  /* those, and dialled ones that are not open */
+    struct link *mapped; /* those whose streams have readiness of their own */
+    size_t half_open;    /* accepted and greeting */
+    size_t timed;        /* those, dialled ones that are not open, and ended ones: with deadlines */
+    struct ucx *ucx;     /* NULL: none */
     uint8_t *scratch;
     /* Under the node's lock: */
+    struct role role;
     struct peer *to_tend;
-    bool woken, closing;
+    bool kicked; /* the event has been written to, and not yet read */
+    bool closing;
 };
 
 /* Listen at node->address, and write there where that is. ERR_INPUT, ERR_IO, ERR_NOMEM */
 int io_open(struct node *node, struct err *err);
-/* Start the thread; driver: the connection to the driver, -1 for none, taken in any case. */
-int io_start(struct node *node, int driver, struct err *err);
+/* Start the thread; driver: the connection to the driver, who is at that address, NULL for none;
+ * taken in any case. */
+int io_start(struct node *node, const struct stream *driver, const struct address *address,
+             struct err *err);
 /* Send what is under way, for at most limits.flush, and end the thread's work. */
 void io_stop(struct node *node);
 /* Close all that is left; after the thread has ended, or before it was started. */
 void io_release(struct node *node);
 
-/* Have the I/O thread look after a peer: something to send, a connection to make or to close. The
- * lock is held. */
+/* Have who serves look after a peer: something to send, a connection to make or to close. The lock
+ * is held. */
 void io_tend(struct node *node, struct peer *peer);
+/* Wake who sleeps in epoll_wait, the lock held. */
+void io_kick(struct io *io);
+
+/* For who serves: wait for events, at most until then (0: at all); serve them; and, the lock held,
+ * look after all who are to be tended. */
+int io_poll(struct io *io, struct epoll_event *events, int64_t until);
+bool io_serve(struct node *node, const struct epoll_event *events, int n); /* false: nothing */
+void io_tend_all(struct node *node);
+/* For who serves and is about to stop looking: from now on epoll tells of all that comes. true:
+ * there is something already. */
+bool io_arm(struct io *io);
 
 /* A non-blocking socket for this address; -1 and errno. */
 int io_socket(const struct address *address);

@@ -1,68 +1,164 @@
 #define _GNU_SOURCE
 #include "real/link.h"
 
+#include "real/connect.h"
 #include "real/greet.h"
 #include "real/node.h"
 
-#include <errno.h>
 #include <string.h>
-#include <sys/socket.h>
 
 /* ---- out ---- */
 
 enum { WRITE_BYTES_MAX = 4 * 1024 * 1024 }; /* at a time, so that others have their turn */
 
-/* Choose the next frame: control before bulk. */
+static size_t out_data(const struct link_out *out)
+{
+    return out->m ? out->m->len : out->send ? out->send->len : 0;
+}
+
+/* Zeros behind a frame with so much data. */
+static size_t padding(const struct link *link, size_t len)
+{
+    return -(FRAME_SIZE + len) & (link->stream.ops->align - 1);
+}
+
+/* Choose the next frame. */
 static bool out_next(struct node *node, struct link *link)
 {
     struct link_out *out = &link->out;
     struct frame frame;
-    if (link->state != LINK_OPEN && link->state != LINK_DRAINING)
+    if ((link->state != LINK_OPEN && link->state != LINK_DRAINING) || link->shut)
         return false;
-    node_lock(node);
-    bool more = peer_next_frame(link->peer, &frame, &out->m);
-    node_unlock(node);
-    if (!more)
+    if (!outbox_next(node, link->peer, link->stripe, &frame, &out->m, &out->send))
         return false;
     frame_encode(&frame, out->head);
-    out->head_len = FRAME_SIZE;
+    out->going = true;
     out->sent = 0;
+    out->pad = padding(link, frame.length);
     return true;
 }
 
-static ssize_t out_send(struct link *link)
+/* What is left of n bytes of which, and of `before` ahead of them, some are sent. */
+static void out_part(struct iovec *part, size_t *parts, const void *bytes, size_t n, size_t before,
+                     size_t sent)
+{
+    size_t at = sent > before ? sent - before : 0;
+    if (at < n)
+        part[(*parts)++] = (struct iovec){(char *)(uintptr_t)bytes + at, n - at};
+}
+
+/* What there is to send, to be read with the lock released. false: nothing */
+static bool out_begin(struct node *node, struct link *link, struct iovec part[3], size_t *parts)
+{
+    static const uint8_t zeros[8] = {0};
+    struct link_out *out = &link->out;
+    while (out->busy) /* somebody keeps the rest of a send */
+        pthread_cond_wait(&node->peers.paused, &node->lock);
+    if (out->broken || (!out->going && !out_next(node, link)))
+        return false;
+    size_t len = out_data(out);
+    *parts = 0;
+    out_part(part, parts, out->head, FRAME_SIZE, 0, out->sent);
+    if (len)
+        out_part(part, parts, out->m ? out->m->data : out->send->from, len, FRAME_SIZE, out->sent);
+    out_part(part, parts, zeros, out->pad, FRAME_SIZE + len, out->sent);
+    out->busy = out->send != NULL;
+    return true;
+}
+
+/* So many bytes more have gone. */
+static void out_end(struct node *node, struct link *link, size_t n)
 {
     struct link_out *out = &link->out;
-    struct iovec part[2];
-    size_t parts = 0, len = out->m ? out->m->len : 0;
-    size_t at = out->sent > out->head_len ? out->sent - out->head_len : 0;
-    if (out->sent < out->head_len)
-        part[parts++] = (struct iovec){out->head + out->sent, out->head_len - out->sent};
-    if (at < len)
-        part[parts++] = (struct iovec){(char *)out->m->data + at, len - at};
-    struct msghdr message = {.msg_iov = part, .msg_iovlen = parts};
-    return sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    out->sent += n;
+    if (out->busy)
+        pthread_cond_broadcast(&node->peers.paused);
+    out->busy = false;
+    if (out->sent < FRAME_SIZE + out_data(out) + out->pad)
+        return;
+    if (out->send)
+        send_end(node, out->send, OK);
+    message_unref(out->m);
+    *out = (struct link_out){.going = false};
+}
+
+static int failure(ssize_t n)
+{
+    return n == STREAM_UNSOUND ? ERR_PROTOCOL : ERR_PEER;
 }
 
 int link_write(struct node *node, struct link *link)
 {
-    struct link_out *out = &link->out;
-    for (size_t total = 0; total < WRITE_BYTES_MAX;) {
-        if (!out->head_len && !out_next(node, link))
-            return OK;
-        ssize_t n = out_send(link);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return errno == EAGAIN || errno == EWOULDBLOCK ? ERR_FULL : ERR_PEER;
-        out->sent += (size_t)n;
-        total += (size_t)n;
-        if (out->sent == out->head_len + (out->m ? out->m->len : 0)) {
-            message_unref(out->m);
-            *out = (struct link_out){.head_len = 0};
+    int rc = OK;
+    node_lock(node);
+    for (size_t total = 0; rc == OK;) {
+        struct iovec part[3];
+        size_t parts;
+        if (!out_begin(node, link, part, &parts)) {
+            rc = link->out.broken ? ERR_PEER : OK;
+            break;
         }
+        node_unlock(node);
+        ssize_t n = link->stream.ops->send(&link->stream, part, parts);
+        node_lock(node);
+        out_end(node, link, n > 0 ? (size_t)n : 0);
+        total += n > 0 ? (size_t)n : 0;
+        if (n < 0)
+            rc = failure(n);
+        else if (n == 0 || total >= WRITE_BYTES_MAX)
+            rc = ERR_FULL;
     }
-    return ERR_FULL;
+    node_unlock(node);
+    return rc;
+}
+
+/* ---- sends that are taken back ---- */
+
+void link_drop_send(struct node *node, struct link *link, int status)
+{
+    struct send *send = link->out.send;
+    link->out.send = NULL;
+    link->out.broken = true;
+    send_end(node, send, status);
+}
+
+static struct message *copy_rest(struct node *node, struct link_out *out)
+{
+    const struct send *send = out->send;
+    size_t at = out->sent > FRAME_SIZE ? out->sent - FRAME_SIZE : 0;
+    at = at < send->len ? at : send->len;
+    out->busy = true;
+    node_unlock(node);
+    struct message *m = pool_message(node->pool, send->tag, send->view, send->len);
+    if (m && at < send->len)
+        memcpy((char *)m->data + at, (const char *)send->from + at, send->len - at);
+    node_lock(node);
+    out->busy = false;
+    pthread_cond_broadcast(&node->peers.paused);
+    return m;
+}
+
+void link_keep_rest(struct node *node, struct link *link, int status)
+{
+    struct link_out *out = &link->out;
+    struct send *send = out->send;
+    if (out->sent == 0) { /* nobody has seen anything of it */
+        *out = (struct link_out){.going = false};
+        link->peer->sent[CLASS_BULK] -= message_cost(send->len);
+        send_end(node, send, status);
+        task_wake(node, WAIT_CREDIT, link->peer);
+        io_tend(node, link->peer);
+        return;
+    }
+    out->m = copy_rest(node, out);
+    if (out->m) {
+        out->send = NULL;
+        send_end(node, send, status);
+    } else {
+        link->peer->cut = true;
+        link_drop_send(node, link, status);
+        io_tend(node, link->peer);
+    }
 }
 
 /* ---- in ---- */
@@ -84,6 +180,7 @@ static int in_complete(struct node *node, struct link *link)
     }
     node_unlock(node);
     in->have = 0;
+    in->pad = padding(link, frame->length);
     in->data = false;
     return rc;
 }
@@ -98,12 +195,13 @@ static int in_begin(struct node *node, struct link *link)
     in->first_byte = real_now();
     node_lock(node);
     int rc = peer_hold(link->peer, frame);
-    bool nowhere = link->peer->state != PEER_UP || mailbox_aborted(node, frame->view);
+    bool nowhere = link->state != LINK_OPEN || link->peer->state != PEER_UP ||
+                   mailbox_aborted(node, frame->view);
     if (rc == OK && !nowhere)
         nowhere = mailbox_claim(node, &in->claim, link->peer->number, frame, in->first_byte);
     node_unlock(node);
     if (rc == OK && !nowhere) {
-        in->m = message_new(frame->tag, frame->view, frame->length);
+        in->m = pool_message(node->pool, frame->tag, frame->view, frame->length);
         if (!in->m)
             return ERR_NOMEM;
         in->m->from = link->peer->number;
@@ -125,7 +223,7 @@ static void land_words(struct link_in *in, const uint8_t *bytes, size_t n)
             k = n < 4 - odd ? n : 4 - odd;
             memcpy(in->odd + odd, bytes, k);
             if (odd + k == 4) {
-                recv->land((char *)recv->into + recv->landed, in->odd, 4);
+                recv->land(recv->user, (char *)recv->into + recv->landed, in->odd, 4);
                 recv->landed += 4;
             }
         } else {
@@ -135,7 +233,7 @@ static void land_words(struct link_in *in, const uint8_t *bytes, size_t n)
                 k = k < sizeof aligned ? k : sizeof aligned;
                 from = memcpy(aligned, bytes, k);
             }
-            recv->land((char *)recv->into + recv->landed, from, k);
+            recv->land(recv->user, (char *)recv->into + recv->landed, from, k);
             recv->landed += k;
         }
         in->got += k;
@@ -144,12 +242,25 @@ static void land_words(struct link_in *in, const uint8_t *bytes, size_t n)
     }
 }
 
-static void land(struct node *node, struct link_in *in, const uint8_t *bytes, size_t n)
+/* Go on with the receive that has been claimed, unless it was taken back. */
+static bool in_claimed(struct node *node, struct link_in *in)
 {
     node_lock(node);
     bool go_on = claim_begin(node, &in->claim);
     node_unlock(node);
-    if (!go_on) {
+    return go_on;
+}
+
+static void in_paused(struct node *node, struct link_in *in)
+{
+    node_lock(node);
+    claim_end(node, &in->claim);
+    node_unlock(node);
+}
+
+static void land(struct node *node, struct link_in *in, const uint8_t *bytes, size_t n)
+{
+    if (!in_claimed(node, in)) {
         in->got += n;
         return;
     }
@@ -161,9 +272,7 @@ static void land(struct node *node, struct link_in *in, const uint8_t *bytes, si
         in->got += n;
         recv->landed = in->got;
     }
-    node_lock(node);
-    claim_end(node, &in->claim);
-    node_unlock(node);
+    in_paused(node, in);
 }
 
 static int in_data(struct node *node, struct link *link, const uint8_t *bytes, size_t n)
@@ -187,6 +296,7 @@ static int in_header(struct node *node, struct link *link)
     if (in->frame.type == FRAME_DATA)
         return in_begin(node, link);
     in->have = 0;
+    in->pad = padding(link, 0);
     node_lock(node);
     rc = peer_credit(node, link->peer, in->frame.class, in->frame.tag);
     node_unlock(node);
@@ -203,25 +313,42 @@ static int in_hello(struct node *node, struct link *link)
     return greet_take(node, link);
 }
 
+/* Some of a header or hello, and zeros before it. Returns how many bytes of it. */
+static size_t feed_head(struct node *node, struct link *link, const uint8_t *bytes, size_t n,
+                        int *rc)
+{
+    struct link_in *in = &link->in;
+    bool hello = link->state == LINK_GREETING;
+    size_t want = (hello ? (size_t)HELLO_SIZE : FRAME_SIZE) - in->have;
+    if (in->pad) {
+        size_t k = n < in->pad ? n : in->pad;
+        in->pad -= k;
+        return k;
+    }
+    size_t k = n < want ? n : want;
+    memcpy(in->head + in->have, bytes, k);
+    in->have += k;
+    if (hello)
+        *rc = in_hello(node, link);
+    else if (in->have == FRAME_SIZE)
+        *rc = in_header(node, link);
+    return k;
+}
+
 /* Any number of bytes, cut anywhere. */
 static int feed(struct node *node, struct link *link, const uint8_t *bytes, size_t n)
 {
     struct link_in *in = &link->in;
+    const struct transport_ops *ops = link->stream.ops;
     int rc = OK;
-    while (rc == OK && n > 0) {
-        bool hello = link->state == LINK_GREETING;
-        size_t want = in->data ? in->frame.length - in->got
-                               : (hello ? (size_t)HELLO_SIZE : FRAME_SIZE) - in->have;
-        size_t k = n < want ? n : want;
+    while (rc == OK && n > 0 && link->stream.ops == ops) { /* behind a hello may be doorbells */
+        size_t k;
         if (in->data) {
+            size_t want = in->frame.length - in->got;
+            k = n < want ? n : want;
             rc = in_data(node, link, bytes, k);
         } else {
-            memcpy(in->head + in->have, bytes, k);
-            in->have += k;
-            if (hello)
-                rc = in_hello(node, link);
-            else if (in->have == FRAME_SIZE)
-                rc = in_header(node, link);
+            k = feed_head(node, link, bytes, n, &rc);
         }
         bytes += k;
         n -= k;
@@ -229,14 +356,109 @@ static int feed(struct node *node, struct link *link, const uint8_t *bytes, size
     return rc;
 }
 
+/* Where data goes as it comes, without passing through scratch: NULL, or what in_arrived is told.
+ */
+static char *in_direct(struct node *node, struct link_in *in)
+{
+    if (!in->data)
+        return NULL;
+    if (in->m)
+        return (char *)in->m->data + in->got;
+    if (!in_claimed(node, in))
+        return NULL;
+    if (!in->claim.recv->land)
+        return (char *)in->claim.recv->into + in->got;
+    in_paused(node, in);
+    return NULL;
+}
+
+static int in_arrived(struct node *node, struct link *link, size_t n)
+{
+    struct link_in *in = &link->in;
+    in->got += n;
+    if (!in->m) {
+        in->claim.recv->landed = in->got;
+        in_paused(node, in);
+    }
+    return in->got == in->frame.length ? in_complete(node, link) : OK;
+}
+
+/* Nothing comes any more. While other stripes are open that is all right: what they bring came
+ * before. They have some time to end too. */
+static int in_ended(struct node *node, struct link *link)
+{
+    const struct peer *peer = link->peer;
+    bool others = false;
+    if (link->state == LINK_GREETING || link->in.have || link->in.data)
+        return ERR_PEER;
+    for (int i = 0; i < STRIPES_MAX; i++)
+        others = others || (peer->link[i] && peer->link[i] != link && !peer->link[i]->ended);
+    if (!others)
+        return ERR_PEER;
+    connect_ended(node, link);
+    return OK;
+}
+
+/* Bytes behind those that go to their place at once: what is copied on the way, so not many. */
+enum { AHEAD_BYTES = 16 * 1024, READ_BYTES_MAX = 2 * 1024 * 1024 };
+
+/* One look at the stream. *more: there may be more. */
+static int receive(struct node *node, struct link *link, uint8_t *scratch, size_t size, bool *more,
+                   size_t *total)
+{
+    struct link_in *in = &link->in;
+    char *direct = in_direct(node, in);
+    size_t rest = in->data ? in->frame.length - in->got : 0;
+    size_t behind = (direct ? 0 : rest) + AHEAD_BYTES;
+    struct iovec part[2] = {{direct, rest}, {scratch, behind < size ? behind : size}};
+    ssize_t n = link->stream.ops->receive(&link->stream, direct ? part : part + 1, direct ? 2 : 1);
+    size_t got = n > 0 ? (size_t)n : 0, placed = !direct ? 0 : got < rest ? got : rest;
+    int rc = direct ? in_arrived(node, link, placed) : OK;
+    *more = got == part[1].iov_len + (direct ? rest : 0);
+    *total += got;
+    if (n < 0)
+        return n == STREAM_END ? in_ended(node, link) : failure(n);
+    return rc == OK ? feed(node, link, scratch, got - placed) : rc;
+}
+
+/* The same where bytes are used where they lie; not too many at once, for until then the other side
+ * has not their room. */
+enum { LOOK_BYTES_MAX = 64 * 1024 };
+
+static int look(struct node *node, struct link *link, bool *more, size_t *total)
+{
+    const uint8_t *bytes;
+    ssize_t n = link->stream.ops->peek(&link->stream, &bytes);
+    *more = n > 0;
+    if (n == STREAM_NONE)
+        return OK;
+    if (n < 0)
+        return n == STREAM_END ? in_ended(node, link) : failure(n);
+    n = n < LOOK_BYTES_MAX ? n : LOOK_BYTES_MAX;
+    int rc = link->shut ? OK : feed(node, link, bytes, (size_t)n);
+    link->stream.ops->consume(&link->stream, (size_t)n);
+    *total += (size_t)n;
+    return rc;
+}
+
 int link_read(struct node *node, struct link *link, uint8_t *scratch, size_t size)
 {
-    ssize_t n = recv(link->fd, scratch, size, MSG_DONTWAIT);
-    if (n < 0)
-        return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR ? OK : ERR_PEER;
-    if (n == 0)
-        return ERR_PEER;
-    return link->state == LINK_DRAINING ? OK : feed(node, link, scratch, (size_t)n);
+    bool more = !link->ended;
+    int rc = OK;
+    for (size_t total = 0; rc == OK && more && total < READ_BYTES_MAX;)
+        if (!link->stream.ops->receive) {
+            rc = look(node, link, &more, &total);
+        } else if (link->shut) { /* we wait for its end alone */
+            struct iovec all = {scratch, size};
+            ssize_t n = link->stream.ops->receive(&link->stream, &all, 1);
+            return n < 0 ? ERR_PEER : OK;
+        } else {
+            rc = receive(node, link, scratch, size, &more, &total);
+        }
+    const struct link_in *in = &link->in;
+    if (rc == OK && link->stream.ops->expect)
+        link->stream.ops->expect(&link->stream, in->data ? in->frame.length - in->got : 0);
+    return rc;
 }
 
 void link_release(struct node *node, struct link *link)

@@ -1,11 +1,12 @@
-/* A connection: frames out, frames in. Everything here is the I/O thread's; what it shares with
- * tasks (queues, claims) it touches with the node's lock. Sending and receiving stop where the
- * socket does, at any byte, and go on from there. */
+/* A connection: frames out, frames in. Everything here is for who serves (real/role.h);
+ * what is shared with tasks (queues, claims, a send that is being sent) it touches with the node's
+ * lock. Sending and receiving stop where the stream does, at any byte, and go on from there. */
 #ifndef PL_REAL_LINK_H
 #define PL_REAL_LINK_H
 
 #include "real/frame.h"
 #include "real/mailbox.h"
+#include "real/stream.h"
 
 struct peer;
 
@@ -16,10 +17,15 @@ enum link_state {
     LINK_DRAINING, /* we are closing: sends what is queued, reads and throws away */
 };
 
+/* All of it is under the node's lock: see `busy`. */
 struct link_out {
-    uint8_t head[HELLO_SIZE]; /* of what is being sent: a frame's header or a hello */
-    size_t head_len, sent;    /* head_len 0: nothing is being sent; `sent` counts data too */
-    struct message *m;
+    uint8_t head[FRAME_SIZE]; /* of the frame that is being sent, */
+    bool going;               /* if one is */
+    size_t sent, pad;         /* of all of it, up to `pad` zeros behind it */
+    struct message *m;        /* its data is a message's, */
+    struct send *send;        /* or in a caller's range */
+    bool busy;                /* that is being read, with the lock released: hands off */
+    bool broken;              /* the rest of it is gone: the connection is to end */
 };
 
 struct link_in {
@@ -28,6 +34,7 @@ struct link_in {
     bool data;   /* the header is complete, its data is coming */
     struct frame frame;
     size_t got; /* of the data */
+    size_t pad; /* zeros behind the frame, still to come */
     int64_t first_byte;
     struct message *m;          /* where the data goes: here, */
     struct claim claim;         /* or into a posted receive, or nowhere */
@@ -35,27 +42,36 @@ struct link_in {
 };
 
 struct link {
-    int fd;
+    struct stream stream;
     enum link_state state;
     bool dialled;      /* by us */
     bool shut;         /* we have told the other side that nothing more comes */
-    bool wants_out;    /* epoll tells when it can be written to */
+    bool ended;        /* the other side has told us, and others to the peer are still open */
+    bool wants_out;    /* it took no more, and we are told when it does */
     struct peer *peer; /* NULL until its hello has come */
-    int64_t deadline;  /* for the hello */
+    uint32_t stripe;   /* which of the peer's it is */
+    int64_t deadline;  /* for the hello; for the other stripes to end too */
     struct link_out out;
     struct link_in in;
-    struct link *next, *prev;
+    struct link *next, *prev, *next_mapped;
 };
 
-/* Send until there is nothing left (OK) or the socket takes no more (ERR_FULL). ERR_PEER: broken.
- */
+/* Send until there is nothing left (OK) or the stream takes no more (ERR_FULL). ERR_PEER: broken;
+ * ERR_PROTOCOL */
 int link_write(struct node *node, struct link *link);
 
-/* Receive once, at most `size` bytes through `scratch`, and do what they say. ERR_PEER: the
- * connection has ended; ERR_PROTOCOL; ERR_NOMEM. */
+/* Receive what there is, up to some megabytes, and do what it says: bytes that belong into a range
+ * go there at once, all others through `scratch`. ERR_PEER: the connection has ended, or was
+ * broken; ERR_PROTOCOL; ERR_NOMEM. */
 int link_read(struct node *node, struct link *link, uint8_t *scratch, size_t size);
 
 /* Drop what is half in and half out. */
 void link_release(struct node *node, struct link *link);
+
+/* For who takes back the send that this link is sending and is not busy with, the lock held: it
+ * ends so. What is left of its frame is kept in memory of ours, while the lock is released; */
+void link_keep_rest(struct node *node, struct link *link, int status);
+/* or it is lost, and the connection with it. */
+void link_drop_send(struct node *node, struct link *link, int status);
 
 #endif

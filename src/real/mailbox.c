@@ -3,14 +3,7 @@
 #include "real/frame.h"
 #include "real/node.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-struct letter {
-    struct letter *next;
-    struct message *m;
-    enum world_class class;
-};
 
 int mailbox_init(struct mailbox *box)
 {
@@ -18,13 +11,13 @@ int mailbox_init(struct mailbox *box)
     return task_init_cond(&box->landed);
 }
 
-void mailbox_release(struct mailbox *box)
+void mailbox_release(struct node *node)
 {
+    struct mailbox *box = &node->mailbox;
     while (box->head) {
         struct letter *letter = box->head;
         box->head = letter->next;
-        message_unref(letter->m);
-        free(letter);
+        message_unref(pool_letter_back(&node->letters, letter));
     }
     pthread_cond_destroy(&box->landed);
 }
@@ -46,13 +39,12 @@ bool mailbox_matches(const struct wait_for *want, const struct message *m)
 static struct message *open_letter(struct node *node, struct letter **at)
 {
     struct letter *letter = *at;
-    struct message *m = letter->m;
+    const struct message *m = letter->m;
     *at = letter->next;
     if (!letter->next)
         node->mailbox.end = at;
     peer_taken(node, m->from, letter->class, message_cost(m->len));
-    free(letter);
-    return m;
+    return pool_letter_back(&node->letters, letter);
 }
 
 struct message *mailbox_take(struct node *node, const struct wait_for *want)
@@ -67,16 +59,18 @@ struct message *mailbox_take(struct node *node, const struct wait_for *want)
 
 static void recv_end(struct node *node, struct recv *recv, int status)
 {
-    recv->status = status;
+    struct ended *ended = recv->ended;
     recv->next = NULL;
-    task_wake(node, WAIT_RECV, NULL);
+    recv->status = status; /* from here on it is its owner's */
+    task_wake(node, WAIT_RECV, recv);
+    task_wake_ended(node, ended);
 }
 
 static void claim_put(struct node *node, struct claim *claim, struct recv *recv)
 {
     *claim = (struct claim){
         .recv = recv,
-        .verdict = RECV_PENDING,
+        .verdict = POST_PENDING,
         .next = node->mailbox.claims,
     };
     node->mailbox.claims = claim;
@@ -108,7 +102,7 @@ bool claim_begin(struct node *node, struct claim *claim)
 void claim_end(struct node *node, struct claim *claim)
 {
     claim->busy = false;
-    if (claim->verdict != RECV_PENDING && claim->recv) {
+    if (claim->verdict != POST_PENDING && claim->recv) {
         recv_end(node, claim->recv, claim->verdict);
         claim->recv = NULL;
     }
@@ -130,7 +124,7 @@ void claim_finish(struct node *node, struct claim *claim, int status)
 /* The receive ends so: at once, or when its writer pauses. */
 static void claim_judge(struct node *node, struct claim *claim, int status)
 {
-    if (!claim->recv || claim->verdict != RECV_PENDING)
+    if (!claim->recv || claim->verdict != POST_PENDING)
         return;
     claim->verdict = status;
     if (!claim->busy)
@@ -141,7 +135,7 @@ static void claim_judge(struct node *node, struct claim *claim, int status)
 static void await_writers(struct node *node)
 {
     for (struct claim *c = node->mailbox.claims; c;) {
-        bool writes = c->busy && c->verdict != RECV_PENDING;
+        bool writes = c->busy && c->verdict != POST_PENDING;
         if (writes)
             pthread_cond_wait(&node->mailbox.landed, &node->lock);
         c = writes ? node->mailbox.claims : c->next;
@@ -182,11 +176,12 @@ static void land_message(struct node *node, struct recv *recv, const struct mess
     struct claim claim;
     recv->first_byte = m->first_byte;
     claim_put(node, &claim, recv);
+    claim.whole = true;
     int status = recv->len == m->len ? OK : ERR_PROTOCOL;
     if (status == OK && claim_begin(node, &claim)) {
         node_unlock(node);
         if (recv->land)
-            recv->land(recv->into, m->data, m->len);
+            recv->land(recv->user, recv->into, m->data, m->len);
         else if (m->len)
             memcpy(recv->into, m->data, m->len);
         recv->landed = m->len;
@@ -202,12 +197,11 @@ int mailbox_deliver(struct node *node, struct message *m, enum world_class class
     bool wanted = !mailbox_aborted(node, m->view);
     struct recv *recv = wanted ? take_posted(node, m->from, m->view, m->tag) : NULL;
     if (wanted && !recv) {
-        struct letter *letter = malloc(sizeof *letter);
+        struct letter *letter = pool_letter(&node->letters, m, class);
         if (!letter) {
             message_unref(m);
             return ERR_NOMEM;
         }
-        *letter = (struct letter){.m = m, .class = class};
         *box->end = letter;
         box->end = &letter->next;
         task_wake(node, WAIT_MESSAGE, m);
@@ -236,7 +230,7 @@ static void fail_posted(struct node *node,
         }
     }
     for (struct claim *c = node->mailbox.claims; c; c = c->next)
-        if (c->recv && fails(node, c->recv, which))
+        if (c->recv && !(c->whole && status == ERR_PEER) && fails(node, c->recv, which))
             claim_judge(node, c, status);
     await_writers(node);
 }
@@ -289,9 +283,9 @@ void mailbox_abort(struct world *w, uint32_t view)
             else
                 at = &(*at)->next;
         }
-        peer_abort(node);
-        fail_posted(node, is_aborted, 0, ERR_VIEW);
     }
+    outbox_abort(node); /* also if another task has drawn the line, and still waits for these */
+    fail_posted(node, is_aborted, 0, ERR_VIEW);
     node_unlock(node);
 }
 
@@ -330,7 +324,7 @@ static int post(struct node *node, struct recv *recv)
         return OK;
     }
     if (!peer_is_expected(node, recv->from)) {
-        recv->status = ERR_PEER; /* for the wait to tell, as if it were lost a moment later */
+        recv_end(node, recv, ERR_PEER); /* as if it were lost a moment later */
         return OK;
     }
     struct recv **end = &box->posted;
@@ -346,7 +340,7 @@ int mailbox_post(struct world *w, struct recv *recv)
     PL_ASSERT(!recv->land || recv->len % 4 == 0);
     struct node *node = node_of(w);
     node_lock(node);
-    recv->status = RECV_PENDING;
+    recv->status = POST_PENDING;
     recv->first_byte = 0;
     recv->next = NULL;
     recv->landed = 0;

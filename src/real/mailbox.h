@@ -13,11 +13,13 @@
 
 struct node;
 struct letter;
+struct letters;
 struct frame;
 
 struct claim {
     struct recv *recv; /* NULL: none, or taken back */
-    int verdict;       /* RECV_PENDING, or how the receive ends when the writer is done */
+    int verdict;       /* POST_PENDING, or how the receive ends when the writer is done */
+    bool whole;        /* the message is here: it lands though its sender be lost */
     bool busy;         /* bytes are being written, by this thread: */
     pthread_t writer;
     struct claim *next;
@@ -32,7 +34,7 @@ struct mailbox {
 };
 
 int mailbox_init(struct mailbox *box);
-void mailbox_release(struct mailbox *box);
+void mailbox_release(struct node *node);
 
 bool mailbox_aborted(const struct node *node, uint32_t view);
 bool mailbox_matches(const struct wait_for *want, const struct message *m);

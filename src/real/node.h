@@ -1,6 +1,7 @@
 /* One real world from inside: what its files share. One mutex guards everything below `lock`; the
  * threads are the tasks' and one for I/O, and none of them copies bulk bytes or makes a system call
- * that may block while it holds the mutex. */
+ * that may block while it holds the mutex. Links, and what of `io` is said to be of who serves, are
+ * touched by one thread at a time: the one that has the role of the server (real/role.h). */
 #ifndef PL_REAL_NODE_H
 #define PL_REAL_NODE_H
 
@@ -8,6 +9,7 @@
 #include "real/io.h"
 #include "real/mailbox.h"
 #include "real/peer.h"
+#include "real/pool.h"
 #include "real/real.h"
 #include "real/task.h"
 
@@ -23,18 +25,22 @@ struct node {
     struct world world; /* first: a world is its node */
     struct logger log;
     struct node_limits limits;
-    bool insecure;
+    bool insecure, no_shm, ucx;
+    uint32_t stripes; /* connections to open to a peer */
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
     uint64_t random_seed;
     uint64_t run; /* which run: drawn by the driver, never 0 */
     struct address address;
 
+    struct pool *pool; /* has a lock of its own */
+
     pthread_mutex_t lock;
     uint64_t signals[WORLD_SIGNALS];
     struct tasks tasks;
     struct mailbox mailbox;
     struct peers peers;
+    struct letters letters;
     struct io io;
 };
 

@@ -6,57 +6,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct packet {
-    struct packet *next;
-    struct message *m;
-};
-
 enum { CREDIT_HALF = WORLD_CREDIT / 2, CREDIT_STEP = WORLD_CREDIT / 4 };
 
-void peers_init(struct peers *peers)
+int peers_init(struct peers *peers)
 {
     peers->changes_end = &peers->changes;
+    return task_init_cond(&peers->paused);
 }
 
-/* ---- queues ---- */
-
-static struct message *unlink_packet(struct peer *peer, int class, struct packet *before)
+void peers_release(struct node *node)
 {
-    struct packet **at = before ? &before->next : &peer->queue[class];
-    struct packet *packet = *at;
-    struct message *m = packet->m;
-    *at = packet->next;
-    if (peer->last[class] == packet)
-        peer->last[class] = before;
-    free(packet);
-    return m;
-}
-
-static int put_packet(struct peer *peer, int class, struct message *m)
-{
-    struct packet *packet = malloc(sizeof *packet);
-    if (!packet)
-        return ERR_NOMEM;
-    *packet = (struct packet){.m = m};
-    *(peer->last[class] ? &peer->last[class]->next : &peer->queue[class]) = packet;
-    peer->last[class] = packet;
-    return OK;
-}
-
-static void purge(struct peer *peer)
-{
-    for (int c = 0; c < CLASS_COUNT; c++)
-        while (peer->queue[c])
-            message_unref(unlink_packet(peer, c, NULL));
-}
-
-void peers_release(struct peers *peers)
-{
+    struct peers *peers = &node->peers;
     for (size_t i = 0; i < peers->count; i++) {
-        purge(peers->at[i]);
+        outbox_close(node, peers->at[i]);
         free(peers->at[i]);
     }
     free(peers->at);
+    pthread_cond_destroy(&peers->paused);
 }
 
 /* ---- the book ---- */
@@ -122,10 +88,16 @@ bool peer_is_expected(const struct node *node, uint32_t number)
     return peer && peer->state != PEER_DOWN;
 }
 
+/* Of the credit that we have there: sent, or put by for what waits. */
+static size_t in_use(const struct peer *peer, enum world_class class)
+{
+    return peer->sent[class] + peer->out.queued[class];
+}
+
 bool peer_has_credit(const struct node *node, uint32_t number)
 {
     const struct peer *peer = peer_find(node, number);
-    return !peer || peer->state == PEER_DOWN || peer->sent[CLASS_BULK] <= CREDIT_HALF;
+    return !peer || peer->state == PEER_DOWN || in_use(peer, CLASS_BULK) <= CREDIT_HALF;
 }
 
 /* ---- coming and going ---- */
@@ -152,12 +124,22 @@ static void tell(struct node *node, struct change *change)
     task_wake(node, WAIT_PEER, NULL);
 }
 
-void peer_up(struct node *node, struct peer *peer, struct link *link)
+void peer_up(struct node *node, struct peer *peer, struct link *link, uint32_t stripes)
 {
     peer->state = PEER_UP;
-    peer->link = link;
+    peer->link[0] = link;
+    peer->stripes = stripes;
+    peer->open = 1;
+    outbox_spread(peer);
     node->peers.up++;
     tell(node, &peer->went[1]);
+    io_tend(node, peer);
+}
+
+void peer_wider(struct node *node, struct peer *peer, struct link *link)
+{
+    peer->link[link->stripe] = link;
+    peer->open++;
     io_tend(node, peer);
 }
 
@@ -167,9 +149,9 @@ void peer_close(struct node *node, struct peer *peer)
         node->peers.up--;
     peer->state = PEER_DOWN;
     peer->dial = false;
-    purge(peer);
+    outbox_close(node, peer);
     mailbox_fail_peer(node, peer->number);
-    task_wake(node, WAIT_CREDIT, NULL);
+    task_wake(node, WAIT_CREDIT, peer);
 }
 
 void peer_lost(struct node *node, struct peer *peer)
@@ -185,10 +167,10 @@ void peer_lost(struct node *node, struct peer *peer)
 
 static void give_back(struct node *node, struct peer *peer, enum world_class class, size_t bytes)
 {
-    size_t before = peer->sent[class];
+    size_t before = in_use(peer, class);
     peer->sent[class] -= bytes;
-    if (class == CLASS_BULK && before > CREDIT_HALF && peer->sent[class] <= CREDIT_HALF)
-        task_wake(node, WAIT_CREDIT, NULL);
+    if (class == CLASS_BULK && before > CREDIT_HALF && in_use(peer, class) <= CREDIT_HALF)
+        task_wake(node, WAIT_CREDIT, peer);
 }
 
 int peer_hold(struct peer *peer, const struct frame *frame)
@@ -217,14 +199,15 @@ int peer_credit(struct node *node, struct peer *peer, enum world_class class, ui
     if (bytes > peer->sent[class])
         return ERR_PROTOCOL;
     give_back(node, peer, class, (size_t)bytes);
+    if (peer->state == PEER_UP && outbox_waits(peer))
+        io_tend(node, peer); /* something may have waited for it */
     return OK;
 }
 
-/* ---- what goes out ---- */
+/* ---- messages ---- */
 
-bool peer_next_frame(struct peer *peer, struct frame *frame, struct message **m)
+bool peer_tells_credit(struct peer *peer, struct frame *frame)
 {
-    *m = NULL;
     for (int c = 0; c < CLASS_COUNT; c++)
         if (peer->taken[c] >= CREDIT_STEP) {
             *frame = (struct frame){
@@ -233,44 +216,7 @@ bool peer_next_frame(struct peer *peer, struct frame *frame, struct message **m)
             peer->taken[c] = 0;
             return true;
         }
-    for (int c = 0; c < CLASS_COUNT; c++)
-        if (peer->queue[c]) {
-            *m = unlink_packet(peer, c, NULL);
-            *frame = (struct frame){(uint32_t)(*m)->len, FRAME_DATA, (enum world_class)c,
-                                    (*m)->view, (*m)->tag};
-            return true;
-        }
     return false;
-}
-
-bool peer_has_frame(const struct peer *peer)
-{
-    for (int c = 0; c < CLASS_COUNT; c++)
-        if (peer->queue[c] || peer->taken[c] >= CREDIT_STEP)
-            return true;
-    return false;
-}
-
-static void abort_queue(struct node *node, struct peer *peer, enum world_class class)
-{
-    struct packet *before = NULL;
-    for (struct packet *p = peer->queue[class], *next; p; p = next) {
-        next = p->next;
-        if (!mailbox_aborted(node, p->m->view)) {
-            before = p;
-            continue;
-        }
-        struct message *m = unlink_packet(peer, class, before);
-        give_back(node, peer, class, message_cost(m->len));
-        message_unref(m);
-    }
-}
-
-void peer_abort(struct node *node)
-{
-    for (size_t i = 0; i < node->peers.count; i++)
-        for (int c = 0; c < CLASS_COUNT; c++)
-            abort_queue(node, node->peers.at[i], (enum world_class)c);
 }
 
 /* The receiver's header is its own: who keeps the message must not see it change. A new reference
@@ -281,7 +227,7 @@ static struct message *as_received(const struct node *node, struct message *m)
     if (atomic_load(&m->references) == 1) {
         own = message_ref(m);
     } else {
-        own = message_new(m->tag, m->view, m->len);
+        own = pool_message(node->pool, m->tag, m->view, m->len);
         if (!own)
             return NULL;
         memcpy(own->data, m->data, m->len);
@@ -299,22 +245,19 @@ static int hand_over(struct node *node, uint32_t number, struct message *m, stru
     size_t cost = message_cost(m->len);
     if (!peer || peer->state == PEER_DOWN)
         return ERR_PEER;
-    if (peer->sent[class] + cost > WORLD_CREDIT)
+    if (in_use(peer, class) + cost > WORLD_CREDIT)
         return ERR_FULL;
     if (mailbox_aborted(node, m->view))
         return OK; /* as if it had been queued before the abort */
-    if (number != node->world.self) {
-        int rc = put_packet(peer, class, message_ref(m));
-        if (rc != OK) {
-            message_unref(m);
-            return rc;
-        }
-    }
-    peer->sent[class] += cost;
     if (*own) {
         struct message *delivered = *own;
         *own = NULL;
+        peer->sent[class] += cost;
         return mailbox_deliver(node, delivered, class);
+    }
+    if (outbox_put(node, peer, message_ref(m), class) != OK) {
+        message_unref(m);
+        return ERR_NOMEM;
     }
     if (peer->state == PEER_UP)
         io_tend(node, peer);
@@ -334,7 +277,9 @@ int peer_send(struct world *w, uint32_t number, struct message *m, enum world_cl
     }
     if (rc == OK) {
         node_lock(node);
+        struct task *hurried = role_help_begin(node);
         rc = hand_over(node, number, m, &own, class);
+        role_help_end(node, hurried);
         node_unlock(node);
     }
     message_unref(own);

@@ -1,4 +1,4 @@
-/* The address book: who is known, up or down, what is under way to each, and the credit between.
+/* The address book: who is known, up or down, and the credit between.
  * All functions want the node's lock held, but for the seam's.
  *
  * A peer that has gone down is remembered, so that it never comes up again. The node itself is a
@@ -7,11 +7,10 @@
 #define PL_REAL_PEER_H
 
 #include "real/address.h"
-#include "real/frame.h"
+#include "real/outbox.h"
 
 struct link;
 struct node;
-struct packet;
 
 enum {
     PEERS_MAX = 65536,  /* ever known, so that strangers cannot fill the memory with the dead */
@@ -30,15 +29,17 @@ struct peer {
     uint32_t number;
     enum peer_state state;
     struct address address;
-    bool dial;         /* to be connected to, by the I/O thread */
-    bool cut;          /* to be closed, by the I/O thread */
-    struct link *link; /* written by the I/O thread alone */
-    struct packet *queue[CLASS_COUNT], *last[CLASS_COUNT];
+    bool dial; /* to be connected to, by who serves */
+    bool cut;  /* to be closed, by who serves */
+    /* Connections: messages and the first stripe go on the first. Written by who serves alone. */
+    struct link *link[STRIPES_MAX];
+    uint32_t stripes, open; /* how many there are to be, once the first is open, and are */
+    struct outbox out;
     size_t sent[CLASS_COUNT];  /* of the credit we have at it: what it has not taken */
     size_t held[CLASS_COUNT];  /* of the credit it has here */
     size_t taken[CLASS_COUNT]; /* part of it that has been taken, to be told */
     struct change went[2];     /* down, up */
-    bool tended;               /* is in the list of those that the I/O thread is to look after */
+    bool tended;               /* is in the list of those that are to be looked after */
     struct peer *next_tended;
 };
 
@@ -47,10 +48,11 @@ struct peers {
     size_t count, room, up;
     uint32_t next_number;
     struct change *changes, **changes_end; /* not yet told */
+    pthread_cond_t paused;                 /* a link that was busy with a send no longer is */
 };
 
-void peers_init(struct peers *peers);
-void peers_release(struct peers *peers);
+int peers_init(struct peers *peers); /* ERR_NOMEM */
+void peers_release(struct node *node);
 
 struct peer *peer_find(const struct node *node, uint32_t number); /* NULL: unknown */
 /* Find it, or make it. NULL: no memory, or too many. */
@@ -60,15 +62,17 @@ bool peer_is_expected(const struct node *node, uint32_t number); /* up, or may c
 bool peer_has_credit(const struct node *node, uint32_t number);  /* or is down */
 bool peer_change(struct node *node, uint32_t *number, bool *up); /* the next change, if any */
 
-void peer_up(struct node *node, struct peer *peer, struct link *link);
+/* The first of so many connections to it is open. */
+void peer_up(struct node *node, struct peer *peer, struct link *link, uint32_t stripes);
+/* Another one is. */
+void peer_wider(struct node *node, struct peer *peer, struct link *link);
 /* Nothing goes there or is expected from there any more. */
 void peer_close(struct node *node, struct peer *peer);
 /* The same, and tell: it was lost. */
 void peer_lost(struct node *node, struct peer *peer);
 
-/* What goes to it next: true with a frame, and its message if it is one. */
-bool peer_next_frame(struct peer *peer, struct frame *frame, struct message **m);
-bool peer_has_frame(const struct peer *peer);
+/* Enough of its messages have been taken to tell it: true with the frame that does. */
+bool peer_tells_credit(struct peer *peer, struct frame *frame);
 
 /* A message begins to come in: ERR_PROTOCOL when the peer has no credit for it. */
 int peer_hold(struct peer *peer, const struct frame *frame);
@@ -76,9 +80,6 @@ int peer_hold(struct peer *peer, const struct frame *frame);
 void peer_taken(struct node *node, uint32_t number, enum world_class class, size_t bytes);
 /* The peer says that it has taken ours. ERR_PROTOCOL: more than we have sent. */
 int peer_credit(struct node *node, struct peer *peer, enum world_class class, uint64_t bytes);
-
-/* Forget what is queued and of an aborted view. */
-void peer_abort(struct node *node);
 
 /* The seam's. */
 int peer_send(struct world *w, uint32_t number, struct message *m, enum world_class class);

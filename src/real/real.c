@@ -32,7 +32,7 @@ static void node_raise(struct world *w, uint32_t signal)
     struct node *node = node_of(w);
     node_lock(node);
     node->signals[signal]++;
-    task_wake(node, WAIT_SIGNAL, NULL);
+    task_wake(node, WAIT_SIGNAL, &signal);
     node_unlock(node);
 }
 
@@ -76,11 +76,14 @@ static const struct world_ops ops = {
     .send = peer_send,
     .post_recv = mailbox_post,
     .unpost = mailbox_unpost,
+    .post_send = outbox_post,
+    .unsend = outbox_unsend,
     .abort = mailbox_abort,
     .peer_add = peer_add,
     .peer_drop = peer_drop,
     .address = node_address,
     .want_nodes = node_want_nodes,
+    .hurry = role_hurry,
     .work = node_work,
 };
 
@@ -116,8 +119,9 @@ static int draw_run(uint64_t *run, struct err *err)
 /* Get a number, the run, and an I/O thread. */
 static int go_live(struct node *node, const struct real_options *options, struct err *err)
 {
-    struct address driver;
-    int fd = -1, rc = OK;
+    struct address driver = {.len = 0};
+    struct stream stream;
+    int rc = OK;
     node->world.self = options->driver ? WORLD_ANY : WORLD_DRIVER;
     if (options->driver)
         rc = parse_address(node, "driver", options->driver, &driver, err);
@@ -127,14 +131,15 @@ static int go_live(struct node *node, const struct real_options *options, struct
     if (rc == OK)
         rc = io_open(node, err);
     if (rc == OK)
-        rc = options->driver ? greet_driver(node, &driver, &fd, err) : draw_run(&node->run, err);
+        rc =
+            options->driver ? greet_driver(node, &driver, &stream, err) : draw_run(&node->run, err);
     if (rc != OK)
         return rc;
     node->random_seed = rng_u64(options->seed, RNG_NODE, node->world.self);
     struct peer *self = peer_make(node, node->world.self);
     if (self)
         self->state = PEER_UP;
-    rc = io_start(node, fd, err);
+    rc = io_start(node, options->driver ? &stream : NULL, &driver, err);
     if (rc == OK && !self) {
         io_stop(node);
         rc = err_set(err, ERR_NOMEM, "out of memory for the address book");
@@ -146,8 +151,10 @@ static void node_free(struct node *node)
 {
     tasks_release(node);
     io_release(node);
-    peers_release(&node->peers);
-    mailbox_release(&node->mailbox);
+    peers_release(node);
+    mailbox_release(node);
+    letters_release(&node->letters);
+    pool_close(node->pool);
     pthread_mutex_destroy(&node->lock);
     free(node);
 }
@@ -159,14 +166,23 @@ static struct node *node_new(void)
         return NULL;
     node->world.ops = &ops;
     node->io.listener = node->io.event = node->io.epoll = -1;
-    peers_init(&node->peers);
+    node->io.role.holder = &node->io.task; /* as soon as it runs */
     if (pthread_mutex_init(&node->lock, NULL) != 0)
         goto free_node;
     if (tasks_init(&node->tasks) != OK)
         goto destroy_lock;
     if (mailbox_init(&node->mailbox) != OK)
         goto destroy_tasks;
+    if (peers_init(&node->peers) != OK)
+        goto destroy_mailbox;
+    node->pool = pool_create();
+    if (!node->pool)
+        goto destroy_peers;
     return node;
+destroy_peers:
+    pthread_cond_destroy(&node->peers.paused);
+destroy_mailbox:
+    pthread_cond_destroy(&node->mailbox.landed);
 destroy_tasks:
     pthread_cond_destroy(&node->tasks.ended);
 destroy_lock:
@@ -179,6 +195,8 @@ free_node:
 int node_open(const struct real_options *options, const struct node_limits *limits,
               struct world **out, struct err *err)
 {
+    if (options->stripes > STRIPES_MAX)
+        return err_set(err, ERR_INPUT, "stripes: 1 to %d, not %u", STRIPES_MAX, options->stripes);
     struct node *node = node_new();
     if (!node)
         return err_set(err, ERR_NOMEM, "out of memory for a world");
@@ -186,6 +204,9 @@ int node_open(const struct real_options *options, const struct node_limits *limi
         node->log = *options->log;
     node->limits = *limits;
     node->insecure = options->insecure;
+    node->no_shm = options->no_shm;
+    node->ucx = options->ucx;
+    node->stripes = options->stripes ? options->stripes : 1;
     node->want_nodes = options->want_nodes;
     node->user = options->user;
     int rc = go_live(node, options, err);

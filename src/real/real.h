@@ -1,8 +1,10 @@
-/* The real world: a task is a thread, a peer a TCP connection.
+/* The real world: a task is a thread, a peer a connection through TCP, several where that is asked
+ * for, or, between processes of one host, through shared memory.
  *
- * One I/O thread a world serves all connections through epoll. Frames are bounded before anything
- * is allocated; bytes of a posted receive go from the socket's buffer into the caller's range.
- * Several worlds may live in one process. */
+ * One thread at a time, mostly an I/O thread, serves all connections of a world through epoll.
+ * Frames are bounded before anything is allocated; bytes of a posted receive go from the socket
+ * into the caller's range, those of a posted send from there to the socket. Several worlds may live
+ * in one process. */
 #ifndef PL_REAL_REAL_H
 #define PL_REAL_REAL_H
 
@@ -18,6 +20,11 @@ struct real_options {
     /* NULL: this node is the driver. Else the driver's address: connect, and be given a number. */
     const char *driver;
     uint64_t seed; /* of world_random */
+    /* Connections to open to a peer that we connect to, 1 (0: the same) to 16: the stripes of
+     * posted sends. Others may open as many to us as they like, up to 16. */
+    uint32_t stripes;
+    bool no_shm; /* TCP also between processes of one host */
+    bool ucx;    /* UCX to whom wants it too, for builds with it; without `insecure` by loopback */
     /* Carries out want_nodes; may be NULL: ERR_UNSUPPORTED. Called on the asking task. */
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
@@ -25,8 +32,8 @@ struct real_options {
 
 /* Open the world of a new node. A worker is connected to the driver when this returns.
  *
- * ERR_INPUT  a bad address, one beyond loopback without `insecure`, a port in use
- * ERR_PEER   the driver cannot be reached, refuses, or speaks another protocol version
+ * ERR_INPUT  a bad number of stripes, a bad address, one beyond loopback without `insecure`, a port
+ * in use ERR_PEER   the driver cannot be reached, refuses, or speaks another protocol version
  * ERR_IO, ERR_NOMEM */
 int real_open(const struct real_options *options, struct world **out, struct err *err);
 
@@ -40,6 +47,9 @@ void real_close(struct world *world);
 
 /* Monotonic nanoseconds, for who measures without a world. */
 int64_t real_now(void);
+
+/* Sleep, outside of any world. */
+void real_sleep(int64_t ns);
 
 /* Processors this process may use; the highest resident memory of it yet, in bytes. */
 int real_cores(void);

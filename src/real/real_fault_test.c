@@ -139,9 +139,9 @@ static void test_main_asserts(void **state)
 }
 
 /* An assertion in the function that lands bytes, on the world's own thread. */
-static void land_badly(void *at, const void *bytes, size_t n)
+static void land_badly(void *user, void *at, const void *bytes, size_t n)
 {
-    (void)at, (void)bytes, (void)n;
+    (void)user, (void)at, (void)bytes, (void)n;
     PL_ASSERT(two_and_two == 5);
 }
 

@@ -162,7 +162,7 @@ static void test_two_runs(void **state)
 
 static int talks_to_itself(struct world *w)
 {
-    enum { MEGABYTE = 1024 * 1024 };
+    enum { MEBIBYTE = 1024 * 1024 };
     struct wait_for credit = {.kind = WAIT_CREDIT, .peer = w->self};
     struct wait_for any = {
         .kind = WAIT_MESSAGE, .from = w->self, .view = 1, .tag = 1, .mask = UINT64_MAX};
@@ -170,11 +170,11 @@ static int talks_to_itself(struct world *w)
     struct message *m;
     int sent = 0;
     for (int rc = OK; rc == OK; sent += rc == OK) {
-        m = message_new(1, 1, MEGABYTE);
+        m = message_new(1, 1, MEBIBYTE);
         CHECK(m);
         rc = world_send(w, w->self, m, CLASS_BULK);
     }
-    CHECK(sent == WORLD_CREDIT / MEGABYTE);
+    CHECK(sent == WORLD_CREDIT / MEBIBYTE);
     for (int taken = 0; taken < sent / 2; taken++) {
         CHECK(world_wait(w, &credit, 1, world_now(w), &wake) == ERR_TIMEOUT);
         CHECK(world_wait(w, &any, 1, world_now(w), &wake) == OK);
@@ -185,7 +185,7 @@ static int talks_to_itself(struct world *w)
     world_abort(w, 2); /* gives all of it back */
     CHECK(world_wait(w, &any, 1, world_now(w), &wake) == ERR_TIMEOUT);
     for (int i = 0; i < sent; i++) {
-        m = message_new(1, 2, MEGABYTE);
+        m = message_new(1, 2, MEBIBYTE);
         CHECK(m && world_send(w, w->self, m, CLASS_BULK) == OK);
     }
     return OK; /* the world closes over what is left */
@@ -205,8 +205,9 @@ static void test_credit_with_oneself(void **state)
  * view at some moment and frees the memory at once. */
 enum { VIEWS = 60, PER_VIEW = 4, STORM_FLOATS = 64 * 1024 };
 
-static void land_sum(void *at, const void *bytes, size_t n)
+static void land_sum(void *user, void *at, const void *bytes, size_t n)
 {
+    (void)user;
     float *x = at;
     const float *y = bytes;
     for (size_t i = 0; i < n / sizeof *x; i++)
@@ -338,5 +339,5 @@ int main(void)
         cmocka_unit_test(test_two_runs),     cmocka_unit_test(test_credit_with_oneself),
         cmocka_unit_test(test_abort_storm),  cmocka_unit_test(test_close_is_bounded),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    KIT_RUN_ALL_WAYS(tests);
 }

@@ -30,17 +30,19 @@ static void end_story(void)
 
 /* ---- bytes that come one by one ---- */
 
-enum { FLOATS_SLOW = 2500 };
+enum { FLOATS_SLOW = 2500, PLAIN_SLOW = 3333 };
 
-static void land_sum(void *at, const void *bytes, size_t n)
+static void land_sum(void *user, void *at, const void *bytes, size_t n)
 {
+    (void)user;
     float *x = at;
     const float *y = bytes;
     for (size_t i = 0; i < n / sizeof *x; i++)
         x[i] += y[i];
 }
 
-/* What goes through in a dribble: an empty message, one of odd length, one that is summed. */
+/* What goes through in a dribble: an empty message, one of odd length, one that is summed, and one
+ * from memory to memory. */
 static int dribble_send(struct world *w, uint32_t to)
 {
     CHECK(world_send(w, to, message_new(1, 0, 0), CLASS_BULK) == OK);
@@ -51,7 +53,18 @@ static int dribble_send(struct world *w, uint32_t to)
     for (size_t i = 0; i < FLOATS_SLOW; i++)
         ((float *)floats->data)[i] = (float)i;
     CHECK(world_send(w, to, odd, CLASS_BULK) == OK);
-    return world_send(w, to, floats, CLASS_BULK);
+    CHECK(world_send(w, to, floats, CLASS_BULK) == OK);
+    unsigned char plain[PLAIN_SLOW];
+    struct ended ended = {0};
+    for (size_t i = 0; i < PLAIN_SLOW; i++)
+        plain[i] = (unsigned char)(i * 11);
+    struct send send = {
+        .to = to, .view = 4, .tag = 4, .from = plain, .len = sizeof plain, .ended = &ended};
+    struct wait_for gone = {.kind = WAIT_ENDED, .ended = &ended};
+    struct wake wake;
+    CHECK(world_post_send(w, &send) == OK);
+    CHECK(world_wait(w, &gone, 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
+    return send.status;
 }
 
 static int dribble_hear(struct world *w, uint32_t from)
@@ -61,11 +74,14 @@ static int dribble_hear(struct world *w, uint32_t from)
         sum[i] = 0.5f;
     struct recv floats = {
         .from = from, .view = 4, .tag = 3, .into = sum, .len = sizeof sum, .land = land_sum};
-    CHECK(world_post_recv(w, &floats) == OK);
+    unsigned char bytes[PLAIN_SLOW];
+    struct recv plain = {.from = from, .view = 4, .tag = 4, .into = bytes, .len = sizeof bytes};
+    CHECK(world_post_recv(w, &floats) == OK && world_post_recv(w, &plain) == OK);
     const struct wait_for set[] = {
         {.kind = WAIT_MESSAGE, .from = from, .tag = 1, .mask = UINT64_MAX},
         {.kind = WAIT_MESSAGE, .from = from, .tag = 2, .mask = UINT64_MAX},
         {.kind = WAIT_RECV, .recv = &floats},
+        {.kind = WAIT_RECV, .recv = &plain},
     };
     struct wake wake;
     CHECK(world_wait(w, &set[0], 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
@@ -80,6 +96,10 @@ static int dribble_hear(struct world *w, uint32_t from)
     CHECK(floats.status == OK && floats.landed == sizeof sum);
     for (size_t i = 0; i < FLOATS_SLOW; i++)
         CHECK(sum[i] == (float)i + 0.5f);
+    CHECK(world_wait(w, &set[3], 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
+    CHECK(plain.status == OK && plain.landed == sizeof bytes);
+    for (size_t i = 0; i < PLAIN_SLOW; i++)
+        CHECK(bytes[i] == (unsigned char)(i * 11));
     return OK;
 }
 
@@ -159,7 +179,9 @@ static void test_dribble(void **state)
         struct world *driver = kit_driver(5 * WORLD_SECOND);
         struct proxy proxy;
         proxy_start(&proxy, driver, pieces[i]);
+        kit_way()->no_shm = true;
         struct world *worker = kit_worker_at(proxy.address);
+        kit_way()->no_shm = false;
         pthread_t thread;
         void *result;
         assert_int_equal(pthread_create(&thread, NULL, run_dribble_worker, worker), 0);
@@ -321,27 +343,27 @@ static void test_refusals(void **state)
     assert_int_equal(worker[0]->self, 0);
     assert_int_equal(worker[1]->self, 1);
     uint64_t run = node_of(driver)->run;
-    const uint32_t version = PROTOCOL_VERSION;
-    refused(driver, &(struct hello){version + 1, 0, 0, WORLD_ANY, WORLD_DRIVER, 1},
-            REFUSED_VERSION);
-    refused(driver, &(struct hello){version, 0, run + 1, WORLD_ANY, WORLD_DRIVER, 1}, REFUSED_RUN);
-    refused(driver, &(struct hello){version, 0, run, 5, WORLD_DRIVER, 1}, REFUSED_NUMBER);
-    refused(worker[1], &(struct hello){version, 0, run ^ 1, 2, 1, 1}, REFUSED_RUN);
-    refused(worker[1], &(struct hello){version, 0, 0, WORLD_ANY, 1, 1}, REFUSED_RUN);
-    refused(worker[1], &(struct hello){version, 0, run, 1, 1, 1}, REFUSED_NUMBER); /* it itself */
-    refused(worker[1], &(struct hello){version, 0, run, 0, 1, 1}, REFUSED_NUMBER); /* an earlier */
-    refused(worker[1], &(struct hello){version, 0, run, 2, 0, 1}, REFUSED_NUMBER); /* astray */
-    refused(worker[1], &(struct hello){version, 0, run, WORLD_DRIVER, 1, 1}, REFUSED_NUMBER);
+    struct hello other_version = *kit_hello(0, WORLD_ANY, WORLD_DRIVER);
+    other_version.version++;
+    refused(driver, &other_version, REFUSED_VERSION);
+    refused(driver, kit_hello(run + 1, WORLD_ANY, WORLD_DRIVER), REFUSED_RUN);
+    refused(driver, kit_hello(run, 5, WORLD_DRIVER), REFUSED_NUMBER);
+    refused(worker[1], kit_hello(run ^ 1, 2, 1), REFUSED_RUN);
+    refused(worker[1], kit_hello(0, WORLD_ANY, 1), REFUSED_RUN);
+    refused(worker[1], kit_hello(run, 1, 1), REFUSED_NUMBER); /* it itself */
+    refused(worker[1], kit_hello(run, 0, 1), REFUSED_NUMBER); /* an earlier */
+    refused(worker[1], kit_hello(run, 2, 0), REFUSED_NUMBER); /* astray */
+    refused(worker[1], kit_hello(run, WORLD_DRIVER, 1), REFUSED_NUMBER);
 
     struct hello answer;
     int fd = kit_connect_to(worker[1]);
-    kit_put_hello(fd, &(struct hello){version, 0, run, 2, 1, 1});
+    kit_put_hello(fd, kit_hello(run, 2, 1));
     assert_int_equal(kit_get_hello(fd, &answer), OK);
     assert_true(answer.refusal == REFUSED_NOT && answer.run == run && answer.node == 1);
-    refused(worker[1], &(struct hello){version, 0, run, 2, 1, 1}, REFUSED_NUMBER); /* a second */
+    refused(worker[1], kit_hello(run, 2, 1), REFUSED_NUMBER); /* a second */
     world_peer_drop(worker[1], 2);
     assert_true(kit_closes(fd, 5 * WORLD_SECOND));
-    refused(worker[1], &(struct hello){version, 0, run, 2, 1, 1}, REFUSED_NUMBER); /* dropped */
+    refused(worker[1], kit_hello(run, 2, 1), REFUSED_NUMBER); /* dropped */
     close(fd);
     for (int i = 0; i < 2; i++)
         real_close(worker[i]);

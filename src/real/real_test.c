@@ -175,7 +175,7 @@ static void answered(const struct hello *hello, size_t n, const char *says)
 static void test_no_driver(void **state)
 {
     (void)state;
-    const struct hello good = {PROTOCOL_VERSION, 0, 77, WORLD_DRIVER, 0, 1};
+    const struct hello good = *kit_hello(77, WORLD_DRIVER, 0);
     struct hello h = good;
     answered(&h, HELLO_SIZE - 1, "gives no answer");
     h.version = 9;

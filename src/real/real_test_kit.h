@@ -43,13 +43,49 @@ static inline void kit_check(struct world *w, suite_main main)
     assert_int_equal(rc, OK);
 }
 
+/* How nodes connect. */
+struct kit_way {
+    const char *name;
+    uint32_t stripes;
+    bool no_shm;
+    bool ucx;
+};
+
+static const struct kit_way kit_ways[] = {
+    {"tcp", 1, true, false},
+    {"four stripes", 4, true, false},
+    {"shared memory", 1, false, false},
+#ifdef PACELINE_UCX
+    {"UCX", 1, true, true},
+#endif
+};
+
+static inline struct kit_way *kit_way(void)
+{
+    static struct kit_way way;
+    return &way;
+}
+
+/* The tests of a program in each way; how many failed. */
+#define KIT_RUN_ALL_WAYS(tests)                                                    \
+    int failed = 0;                                                                \
+    for (size_t i = 0; i < sizeof kit_ways / sizeof *kit_ways; i++) {              \
+        *kit_way() = kit_ways[i];                                                  \
+        failed += cmocka_run_group_tests_name(kit_way()->name, tests, NULL, NULL); \
+    }                                                                              \
+    return failed
+
 /* A driver whose strangers have `hello` ns. */
 static inline struct world *kit_driver(int64_t hello)
 {
     const struct node_limits limits = {.hello = hello, .flush = WORLD_SECOND};
     struct world *w = NULL;
     struct err err = {0};
-    if (node_open(&(struct real_options){.seed = 7}, &limits, &w, &err) != OK)
+    const struct real_options options = {.seed = 7,
+                                         .stripes = kit_way()->stripes,
+                                         .no_shm = kit_way()->no_shm,
+                                         .ucx = kit_way()->ucx};
+    if (node_open(&options, &limits, &w, &err) != OK)
         fail_msg("%s", err.text);
     return w;
 }
@@ -58,7 +94,12 @@ static inline struct world *kit_worker_at(const char *driver)
 {
     struct world *w = NULL;
     struct err err = {0};
-    if (real_open(&(struct real_options){.seed = 7, .driver = driver}, &w, &err) != OK)
+    const struct real_options options = {.seed = 7,
+                                         .driver = driver,
+                                         .stripes = kit_way()->stripes,
+                                         .no_shm = kit_way()->no_shm,
+                                         .ucx = kit_way()->ucx};
+    if (real_open(&options, &w, &err) != OK)
         fail_msg("%s", err.text);
     return w;
 }
@@ -119,6 +160,15 @@ static inline bool kit_closes(int fd, int64_t ns)
     char byte;
     struct pollfd p = {.fd = fd, .events = POLLIN};
     return poll(&p, 1, (int)(ns / 1000000)) == 1 && recv(fd, &byte, 1, 0) <= 0;
+}
+
+/* A hello of this version, with nothing special in it. */
+static inline const struct hello *kit_hello(uint64_t run, uint32_t node, uint32_t peer)
+{
+    static struct hello hello;
+    hello = (struct hello){
+        .version = PROTOCOL_VERSION, .run = run, .node = node, .peer = peer, .port = 1};
+    return &hello;
 }
 
 static inline void kit_put_hello(int fd, const struct hello *hello)

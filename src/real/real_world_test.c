@@ -1,7 +1,6 @@
-/* The real world passes the conformance suite of worlds: several in one process, over loopback, a
- * thread a node. */
-#include "real/real.h"
-#include "world/world_test_suite.h"
+/* The real world passes the conformance suite of worlds, whatever its bytes go through: several
+ * worlds in one process, on loopback, a thread a node. */
+#include "real/real_test_kit.h"
 
 #include <pthread.h>
 
@@ -47,14 +46,18 @@ static int run(struct world_fixture *fixture, uint32_t n, const suite_main *main
     struct player p[SUITE_NODES_MAX] = {0};
     char address[64];
     struct err err = {0};
-    int rc = real_open(&(struct real_options){.seed = 1}, &driver, &err);
+    struct real_options options = {.seed = 1,
+                                   .stripes = kit_way()->stripes,
+                                   .no_shm = kit_way()->no_shm,
+                                   .ucx = kit_way()->ucx};
+    int rc = real_open(&options, &driver, &err);
     if (rc != OK)
         return rc;
     world_address(driver, address, sizeof address);
     uint32_t opened = 0;
+    options.driver = address;
     for (; rc == OK && opened < n; opened += rc == OK)
-        rc =
-            real_open(&(struct real_options){.seed = 1, .driver = address}, &p[opened].world, &err);
+        rc = real_open(&options, &p[opened].world, &err);
     if (rc == OK)
         rc = introduce(p, n);
     for (uint32_t i = 0; i < opened; i++) {
@@ -78,5 +81,5 @@ int main(void)
 {
     struct world_fixture loopback = {run, NULL};
     const struct CMUnitTest tests[] = {WORLD_SUITE_TESTS(&loopback)};
-    return cmocka_run_group_tests_name("real", tests, NULL, NULL);
+    KIT_RUN_ALL_WAYS(tests);
 }

@@ -56,9 +56,11 @@ static void task_fail(struct fault_sink *sink, const char *file, int line, const
         err_set(&tasks->bug, ERR_BUG, "%s:%d: %s does not hold (task %s)", file, line, what,
                 task->name);
     tasks->poisoned = true;
+    role_fail(node, task);
     for (struct task *t = tasks->first; t; t = t->next)
-        pthread_cond_signal(&t->wake);
+        role_poke(node, t);
     mailbox_poison(node);
+    outbox_poison(node);
     if (task->unwind) {
         /* What the others share with the main task lies on its stack: they end first. */
         for (struct task *t = tasks->first; t;) {
@@ -87,10 +89,11 @@ static void *task_thread(void *arg)
     int result = task->fn(task->arg);
     fault_bind(NULL);
     node_lock(node);
+    role_forget(node, task);
     task->result = result;
     task->state = TASK_ENDED;
     pthread_cond_broadcast(&node->tasks.ended);
-    task_wake(node, WAIT_TASK, NULL);
+    task_wake(node, WAIT_TASK, task);
     node_unlock(node);
     return NULL;
 }
@@ -101,6 +104,7 @@ int task_start(struct node *node, struct task *task, const char *name)
     task->node = node;
     task->name = name;
     task->state = TASK_RUNS;
+    task->spin = -1;
     if (task_init_cond(&task->wake) != OK)
         return ERR_NOMEM;
     /* Signals are the business of the program's own threads. */
@@ -137,7 +141,7 @@ void tasks_release(struct node *node)
     while (node->tasks.first) {
         struct task *task = node->tasks.first;
         task->cancelled = true;
-        pthread_cond_signal(&task->wake);
+        role_poke(node, task);
         node_unlock(node);
         task_finish(node, task);
         if (task != &node->io.task)
@@ -169,7 +173,7 @@ void task_cancel(struct world *w, struct task *task)
     struct node *node = node_of(w);
     node_lock(node);
     task->cancelled = true;
-    pthread_cond_signal(&task->wake);
+    role_poke(node, task);
     node_unlock(node);
 }
 
@@ -204,30 +208,31 @@ static int run_or_unwind(struct task *task, task_fn fn, void *arg)
     return fn(arg);
 }
 
+/* The calling thread is a task for as long as the call lasts: so is the task itself. */
 int task_run_main(struct node *node, task_fn fn, void *arg, struct err *err)
 {
-    struct task *task = calloc(1, sizeof *task);
-    if (!task || task_init_cond(&task->wake) != OK) {
-        free(task);
+    struct task task = {
+        .sink = {.fail = task_fail},
+        .node = node,
+        .name = "main",
+        .spin = -1,
+        .thread = pthread_self(),
+    };
+    if (task_init_cond(&task.wake) != OK)
         return err_set(err, ERR_NOMEM, "out of memory for the main task");
-    }
-    task->sink.fail = task_fail;
-    task->node = node;
-    task->name = "main";
-    task->thread = pthread_self();
     node_lock(node);
-    task->next = node->tasks.first;
-    node->tasks.first = task;
+    task.next = node->tasks.first;
+    node->tasks.first = &task;
     node_unlock(node);
-    struct fault_sink *outer = fault_bind(&task->sink);
-    int rc = run_or_unwind(task, fn, arg);
+    struct fault_sink *outer = fault_bind(&task.sink);
+    int rc = run_or_unwind(&task, fn, arg);
     fault_bind(outer);
     node_lock(node);
-    task_unlist(node, task);
+    role_forget(node, &task);
+    task_unlist(node, &task);
     if (node->tasks.poisoned)
         rc = err_set(err, ERR_BUG, "%s", node->tasks.bug.text);
     node_unlock(node);
-    pthread_cond_destroy(&task->wake);
-    free(task);
+    pthread_cond_destroy(&task.wake);
     return rc;
 }

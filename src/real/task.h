@@ -28,6 +28,9 @@ struct task {
     int result;
     const struct wait_for *set; /* what it waits for, while it waits */
     int n;
+    int64_t spin;    /* in a hurry: for how long its waits look; -1: it is in none */
+    bool helps;      /* it will tend what this call leaves to be tended */
+    bool wants_role; /* waits for the role of the server */
     struct task *next;
 };
 
@@ -47,6 +50,8 @@ int task_start(struct node *node, struct task *task, const char *name);
 /* Wait for its end, whatever that takes. */
 void task_finish(struct node *node, struct task *task);
 
+struct task *task_current(const struct node *node); /* the calling thread's, the lock held */
+
 /* Run fn(arg) on the calling thread as a task. */
 int task_run_main(struct node *node, task_fn fn, void *arg, struct err *err);
 
@@ -61,7 +66,11 @@ int task_join(struct world *w, struct task *task, int64_t deadline, int *result)
 int task_wait(struct world *w, const struct wait_for *set, int n, int64_t deadline,
               struct wake *out);
 
-/* Wake the tasks that wait for something of this kind, the lock held; m: only those it is for. */
-void task_wake(struct node *node, enum wait_kind kind, const struct message *m);
+/* Wake the tasks that wait for this, the lock held. `of` is a message for WAIT_MESSAGE, a receive
+ * for WAIT_RECV (only its address matters), a signal's number, a peer, a task; NULL for
+ * WAIT_PEER. */
+void task_wake(struct node *node, enum wait_kind kind, const void *of);
+/* A post that points here has ended; NULL allowed. */
+void task_wake_ended(struct node *node, struct ended *ended);
 
 #endif

@@ -1,8 +1,10 @@
 /* The one place where a task waits: it looks whether something holds, and else sleeps on a
- * condition of its own until an event that may matter to it. */
+ * condition of its own until an event that may matter to it; or serves, if it is in a hurry. */
 #include "real/node.h"
 
-static struct task *current_task(const struct node *node)
+#include <stdatomic.h>
+
+struct task *task_current(const struct node *node)
 {
     pthread_t self = pthread_self();
     struct task *task = node->tasks.first;
@@ -16,7 +18,8 @@ static bool holds(struct node *node, const struct wait_for *want, struct wake *o
     switch (want->kind) {
     case WAIT_MESSAGE: out->msg = mailbox_take(node, want); return out->msg != NULL;
     case WAIT_SIGNAL: return node->signals[want->signal] > want->seen;
-    case WAIT_RECV: return want->recv->status != RECV_PENDING;
+    case WAIT_RECV: return want->recv->status != POST_PENDING;
+    case WAIT_ENDED: return atomic_load(&want->ended->times) > want->seen;
     case WAIT_CREDIT: return peer_has_credit(node, want->peer);
     case WAIT_PEER: return peer_change(node, &out->peer, &out->up);
     case WAIT_TASK: return want->task->state != TASK_RUNS;
@@ -38,6 +41,7 @@ static bool any_holds(struct node *node, const struct wait_for *set, int n, stru
 
 static int wait_locked(struct node *node, struct task *task, int64_t deadline, struct wake *out)
 {
+    int64_t spin_until = task->spin > 0 ? real_now() + task->spin : 0;
     for (bool in_time = true;;) {
         if (task->cancelled || node->tasks.poisoned)
             return ERR_CANCELLED;
@@ -45,7 +49,8 @@ static int wait_locked(struct node *node, struct task *task, int64_t deadline, s
             return OK;
         if (!in_time)
             return ERR_TIMEOUT;
-        in_time = task_wait_until(node, &task->wake, deadline);
+        in_time = task->spin >= 0 ? role_step(node, task, deadline, spin_until)
+                                  : task_wait_until(node, &task->wake, deadline);
     }
 }
 
@@ -58,25 +63,51 @@ int task_wait(struct world *w, const struct wait_for *set, int n, int64_t deadli
     struct node *node = node_of(w);
     int rc = ERR_BUG;
     node_lock(node);
-    struct task *task = current_task(node);
+    struct task *task = task_current(node);
     if (task) {
+        struct task *hurried = role_help_begin(node);
         task->set = set;
         task->n = n;
         rc = wait_locked(node, task, deadline, out);
         task->set = NULL;
         task->n = 0;
+        role_help_end(node, hurried);
     }
     node_unlock(node);
     PL_ASSERT(task);
     return rc;
 }
 
-void task_wake(struct node *node, enum wait_kind kind, const struct message *m)
+static bool waits_for(const struct wait_for *want, enum wait_kind kind, const void *of)
+{
+    if (want->kind != kind)
+        return false;
+    switch (kind) {
+    case WAIT_MESSAGE: return mailbox_matches(want, of);
+    case WAIT_SIGNAL: return want->signal == *(const uint32_t *)of;
+    case WAIT_RECV: return want->recv == of;
+    case WAIT_ENDED: return want->ended == of;
+    case WAIT_CREDIT: return want->peer == ((const struct peer *)of)->number;
+    case WAIT_PEER: return true;
+    case WAIT_TASK: return want->task == of;
+    }
+    return false;
+}
+
+void task_wake(struct node *node, enum wait_kind kind, const void *of)
 {
     for (struct task *task = node->tasks.first; task; task = task->next)
         for (int i = 0; i < task->n; i++)
-            if (task->set[i].kind == kind && (!m || mailbox_matches(&task->set[i], m))) {
-                pthread_cond_signal(&task->wake);
+            if (waits_for(&task->set[i], kind, of)) {
+                role_poke(node, task);
                 break;
             }
+}
+
+void task_wake_ended(struct node *node, struct ended *ended)
+{
+    if (!ended)
+        return;
+    atomic_fetch_add(&ended->times, 1);
+    task_wake(node, WAIT_ENDED, ended);
 }

@@ -28,10 +28,26 @@ static int64_t lateness(struct node *from, const struct node *to, uint64_t tag)
     return late;
 }
 
-static bool dies_sending(const struct node *node)
+bool mail_dies(const struct node *node)
 {
     const struct sim_options *o = &node->sim->options;
     return o->kill_send && o->kill_node == node->world.self && o->kill_send == node->sent + 1;
+}
+
+int mail_queue(struct lane *lane, struct message *m, struct letter **out)
+{
+    struct node *from = lane->route->from;
+    struct letter *letter = calloc(1, sizeof *letter);
+    if (!letter)
+        return ERR_NOMEM;
+    letter->arrival.fire = mail_arrive;
+    letter->m = m;
+    letter->lane = lane;
+    letter->extra = lateness(from, lane->route->to, m->tag);
+    from->sent++;
+    letters_put(&lane->queue, letter);
+    *out = letter;
+    return OK;
 }
 
 /* Everything but ERR_FULL consumes the reference. */
@@ -48,20 +64,15 @@ static int hand_over(struct node *node, uint32_t peer, struct message *m, enum w
     struct lane *lane = &route->lane[class];
     if (lane->outstanding + m->len > WORLD_CREDIT)
         return ERR_FULL;
-    if (dies_sending(node)) {
+    if (mail_dies(node)) {
         node_end(node, true);
         return ERR_CANCELLED;
     }
-    struct letter *letter = calloc(1, sizeof *letter);
-    if (!letter)
+    struct letter *letter;
+    if (mail_queue(lane, m, &letter) != OK)
         return ERR_NOMEM;
-    letter->arrival.fire = mail_arrive;
-    letter->m = m;
-    letter->lane = lane;
-    letter->extra = lateness(node, to, m->tag);
+    letter->charged = true;
     lane->outstanding += m->len;
-    node->sent++;
-    letters_put(&lane->queue, letter);
     lane_start(lane);
     return OK;
 }
@@ -82,7 +93,7 @@ bool mail_credit(struct node *node, uint32_t peer)
     return node->routes[to->slot]->lane[CLASS_BULK].outstanding <= WORLD_CREDIT / 2;
 }
 
-static bool aborted(const struct node *node, uint32_t view)
+bool mail_aborted(const struct node *node, uint32_t view)
 {
     return view != 0 && view < node->oldest_view;
 }
@@ -92,6 +103,7 @@ static void recv_end(struct node *node, struct recv *recv, int status)
     recv->status = status;
     recv->next = NULL;
     node_wake(node, WAIT_RECV, recv);
+    ended_count(node, recv->ended);
 }
 
 /* All of the message has come in for a receive that is not, or no longer, in the list. */
@@ -101,8 +113,9 @@ static void land(struct node *node, struct recv *recv, struct letter *letter)
     int status = m->len == recv->len ? OK : ERR_PROTOCOL;
     recv->first_byte = letter->first_byte;
     if (status == OK) {
+        PL_ASSERT(recv->into || !m->data || !m->len);
         if (m->data && recv->land)
-            recv->land(recv->into, m->data, m->len);
+            recv->land(recv->user, recv->into, m->data, m->len);
         else if (m->data && m->len)
             memcpy(recv->into, m->data, m->len);
         recv->landed = m->len;
@@ -119,7 +132,7 @@ static bool recv_matches(const struct recv *recv, const struct letter *letter)
 
 static void deliver(struct node *node, struct letter *letter)
 {
-    if (aborted(node, letter->m->view)) {
+    if (mail_aborted(node, letter->m->view)) {
         letter_free(letter);
         return;
     }
@@ -177,16 +190,6 @@ static struct message *open_letter(struct letter *letter)
     return m;
 }
 
-/* Take `*at` out of the mailbox. */
-static struct letter *unlink_letter(struct letters *letters, struct letter **at)
-{
-    struct letter *letter = *at;
-    *at = letter->next;
-    if (!letter->next)
-        letters->end = at;
-    return letter;
-}
-
 int mail_take(struct node *node, const struct wait_for *want, struct message **out)
 {
     for (struct letter **at = &node->mailbox.head; *at; at = &(*at)->next) {
@@ -195,7 +198,7 @@ int mail_take(struct node *node, const struct wait_for *want, struct message **o
         struct message *m = open_letter(*at);
         if (!m)
             return ERR_NOMEM;
-        letter_free(unlink_letter(&node->mailbox, at));
+        letter_free(letters_unlink(&node->mailbox, at));
         *out = m;
         return OK;
     }
@@ -209,19 +212,19 @@ int mail_post(struct world *w, struct recv *recv)
     recv->next = NULL;
     recv->landed = 0;
     recv->first_byte = 0;
-    recv->status = node->state == NODE_ENDED   ? ERR_CANCELLED
-                   : aborted(node, recv->view) ? ERR_VIEW
-                                               : RECV_PENDING;
-    if (recv->status != RECV_PENDING)
+    recv->status = node->state == NODE_ENDED        ? ERR_CANCELLED
+                   : mail_aborted(node, recv->view) ? ERR_VIEW
+                                                    : POST_PENDING;
+    if (recv->status != POST_PENDING)
         return recv->status;
     for (struct letter **at = &node->mailbox.head; *at; at = &(*at)->next)
         if (recv_matches(recv, *at)) {
-            land(node, recv, unlink_letter(&node->mailbox, at));
+            land(node, recv, letters_unlink(&node->mailbox, at));
             return OK;
         }
     struct node *from = sim_node(node->sim, recv->from);
     if (!from || node->peer[from->slot] == PEER_DOWN) {
-        recv->status = ERR_PEER; /* told by the wait, as if it were lost a moment later */
+        recv_end(node, recv, ERR_PEER); /* told by the wait, as if it were lost a moment later */
         return OK;
     }
     struct recv **end = &node->posted;
@@ -261,7 +264,7 @@ void mail_discard(struct node *node, const struct node *from)
         if (from && (*at)->lane->route->from != from)
             at = &(*at)->next;
         else
-            letter_free(unlink_letter(&node->mailbox, at));
+            letter_free(letters_unlink(&node->mailbox, at));
     }
 }
 
@@ -273,16 +276,17 @@ void mail_abort(struct world *w, uint32_t view)
     node->oldest_view = view;
     for (struct recv **at = &node->posted; *at;) {
         struct recv *recv = *at;
-        if (!aborted(node, recv->view)) {
+        if (!mail_aborted(node, recv->view)) {
             at = &recv->next;
             continue;
         }
         *at = recv->next;
         recv_end(node, recv, ERR_VIEW);
     }
+    send_recall(node, false, ERR_VIEW);
     for (struct letter **at = &node->mailbox.head; *at;) {
-        if (aborted(node, (*at)->m->view))
-            letter_free(unlink_letter(&node->mailbox, at));
+        if (mail_aborted(node, (*at)->m->view))
+            letter_free(letters_unlink(&node->mailbox, at));
         else
             at = &(*at)->next;
     }

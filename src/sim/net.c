@@ -24,17 +24,30 @@ struct letter *letters_take(struct letters *letters)
     return letter;
 }
 
+struct letter *letters_unlink(struct letters *letters, struct letter **at)
+{
+    struct letter *letter = *at;
+    *at = letter->next;
+    if (!letter->next)
+        letters->end = at;
+    return letter;
+}
+
 void letter_free(struct letter *letter)
 {
     struct lane *lane = letter->lane;
     struct node *from = lane->route->from;
     size_t before = lane->outstanding, half = WORLD_CREDIT / 2;
-    lane->outstanding -= letter->m->len;
+    bool begun = letter->begun;
+    lane->outstanding -= letter->charged ? letter->m->len : 0;
+    lane->begun -= begun ? letter->m->len : 0;
     if (lane->class == CLASS_BULK && before > half && lane->outstanding <= half)
         node_wake(from, WAIT_CREDIT, &lane->route->to->world.self);
     heap_remove(&from->sim->heap, &letter->arrival);
     message_unref(letter->m);
     free(letter);
+    if (begun)
+        lane_start(lane); /* the next may have waited for this room */
 }
 
 static void mark_dirty(struct sim *sim, struct link *link)
@@ -48,6 +61,14 @@ static void mark_dirty(struct sim *sim, struct link *link)
     else
         sim->dirty = link;
     sim->dirty_last = link;
+}
+
+void net_pace(struct node *node, double slow)
+{
+    for (int h = 0; h < HOPS; h++) {
+        node->link[h].speed = node->link_speed / slow;
+        mark_dirty(node->sim, &node->link[h]);
+    }
 }
 
 static void flow_begin(struct lane *lane, size_t bytes)
@@ -100,18 +121,38 @@ static void flow_sent(struct event *sent)
     struct lane *lane = event_owner(sent, struct lane, sent);
     struct sim *sim = lane->route->from->sim;
     flow_end(lane);
+    send_done(lane->queue.head);
     fly(lane, lane->queue.head->first_byte, sim->now + sim->latency);
     lane_start(lane);
+}
+
+/* The peer holds no more than the credit, whoever was promised what: messages that queue behind
+ * sends wait as these do. A node that has ended has no time to wait. */
+static bool has_room(const struct lane *lane)
+{
+    return lane->begun + lane->queue.head->m->len <= WORLD_CREDIT ||
+           lane->route->from->state == NODE_ENDED;
+}
+
+static void begin(struct lane *lane)
+{
+    struct letter *letter = lane->queue.head;
+    lane->outstanding += letter->charged ? 0 : letter->m->len;
+    lane->begun += letter->m->len;
+    letter->charged = letter->begun = true;
 }
 
 void lane_start(struct lane *lane)
 {
     struct node *from = lane->route->from, *to = lane->route->to;
     struct sim *sim = from->sim;
-    while (from == to && lane->queue.head)
+    while (from == to && lane->queue.head) {
+        begin(lane);
         fly(lane, sim->now + TO_ONESELF_NS, sim->now + TO_ONESELF_NS);
-    if (lane->flowing || !lane->queue.head || from->peer[to->slot] != PEER_UP)
+    }
+    if (lane->flowing || !lane->queue.head || from->peer[to->slot] != PEER_UP || !has_room(lane))
         return;
+    begin(lane);
     lane->queue.head->first_byte = sim->now + sim->latency;
     flow_begin(lane, lane->queue.head->m->len + OVERHEAD_BYTES);
 }
@@ -234,15 +275,17 @@ bool route_empty(const struct route *route)
     return true;
 }
 
-void route_purge(struct route *route)
+void route_purge(struct route *route, int status)
 {
     for (int c = 0; c < CLASS_COUNT; c++) {
         struct lane *lane = &route->lane[c];
+        struct letters queue = lane->queue;
         struct letter *letter;
+        lane->queue.head = NULL; /* nothing to go on with */
         if (lane->flowing)
             flow_end(lane);
-        while ((letter = letters_take(&lane->queue)))
-            letter_free(letter);
+        while ((letter = letters_take(&queue)))
+            send_lost(letter, status);
         while ((letter = letters_take(&lane->flight)))
             letter_free(letter);
     }
@@ -250,7 +293,7 @@ void route_purge(struct route *route)
 
 void route_free(struct route *route)
 {
-    route_purge(route);
+    route_purge(route, ERR_CANCELLED);
     heap_remove(&route->from->sim->heap, &route->close);
     free(route);
 }

@@ -33,7 +33,7 @@ static void peer_close(struct node *node, struct node *peer)
 {
     node->peer[peer->slot] = PEER_DOWN;
     if (node->routes[peer->slot])
-        route_purge(node->routes[peer->slot]);
+        route_purge(node->routes[peer->slot], ERR_PEER);
     mail_fail(node, peer, ERR_PEER);
     node_wake(node, WAIT_CREDIT, &peer->world.self);
 }
@@ -85,7 +85,7 @@ static void node_gone(struct event *gone)
         if (i == node->slot)
             continue;
         if (route && sim->nodes[i].state != NODE_RUNNING)
-            route_purge(route);
+            route_purge(route, ERR_CANCELLED);
         else if (route && !route_empty(route))
             route->closing = true;
         else
@@ -133,8 +133,6 @@ void node_init(struct sim *sim, uint32_t slot)
     node->work_done.fire = work_finish;
     node->slow = 1;
     node->peer[slot] = PEER_UP;
-    for (int h = 0; h < HOPS; h++)
-        node->link[h].speed = sim->options.cluster->link->mbit / 8000;
 }
 
 void node_end(struct node *node, bool killed)
@@ -150,21 +148,21 @@ void node_end(struct node *node, bool killed)
         work_drop(task);
     while (node->waits)
         task_ready(node->waits);
-    for (uint32_t i = 0; i < sim->slots; i++) {
-        if (killed && node->routes[i])
-            route_purge(node->routes[i]);
-    }
+    for (uint32_t i = 0; killed && i < sim->slots; i++)
+        if (node->routes[i])
+            route_purge(node->routes[i], ERR_CANCELLED);
+    send_recall(node, true, ERR_CANCELLED);
     heap_push(&sim->heap, &node->gone, sim->now + sim->latency);
 }
 
 void node_release(struct node *node)
 {
-    while (node->tasks)
-        task_free(node->tasks);
     mail_discard(node, NULL);
     for (uint32_t i = 0; node->routes && i < node->sim->slots; i++)
         if (node->routes[i])
             route_free(node->routes[i]);
+    while (node->tasks) /* last: what was posted is on their stacks */
+        task_free(node->tasks);
 }
 
 int node_peer_add(struct world *w, uint32_t peer, const char *address)

@@ -12,7 +12,8 @@ struct delay_rule {
 struct fault_rule {
     struct sim *sim;
     struct node *node;
-    bool kills, active;
+    Paceline__Fault__WhatCase what;
+    bool active;
     double factor, seconds; /* seconds 0: to the end */
     struct event begin, end;
 };
@@ -57,16 +58,26 @@ static void announce(struct fault_rule *rule, const char *what, enum trace_kind 
         o->fault(o->arg, &fault);
 }
 
-/* Slowness of a node: the product of all that slow it now, in the order of the file. */
+static bool clogs(const struct fault_rule *rule)
+{
+    return rule->what == PACELINE__FAULT__WHAT_CLOG;
+}
+
+/* Slowness of a node, or of its link: the product of all such faults that hold now, in the order of
+ * the file. */
 static void slow_down(struct fault_rule *rule, bool active)
 {
     struct script *script = rule->sim->script;
     double slow = 1;
     rule->active = active;
     for (size_t i = 0; i < script->faults; i++)
-        if (script->fault[i].active && script->fault[i].node == rule->node)
+        if (script->fault[i].active && script->fault[i].node == rule->node &&
+            script->fault[i].what == rule->what)
             slow *= script->fault[i].factor;
-    work_pace(rule->node, slow);
+    if (clogs(rule))
+        net_pace(rule->node, slow);
+    else
+        work_pace(rule->node, slow);
 }
 
 static void fault_begin(struct event *begin)
@@ -75,7 +86,7 @@ static void fault_begin(struct event *begin)
     struct sim *sim = rule->sim;
     if (rule->node->state == NODE_ENDED)
         return;
-    if (rule->kills) {
+    if (rule->what == PACELINE__FAULT__WHAT_KILL) {
         announce(rule, "kill", TRACE_KILL);
         node_end(rule->node, true);
         return;
@@ -83,7 +94,7 @@ static void fault_begin(struct event *begin)
     slow_down(rule, true);
     if (rule->seconds > 0)
         heap_push(&sim->heap, &rule->end, sim_after(sim, rule->seconds * 1e9));
-    announce(rule, "slow", TRACE_SLOW);
+    announce(rule, clogs(rule) ? "clog" : "slow", TRACE_SLOW);
 }
 
 static void fault_end(struct event *end)
@@ -91,7 +102,7 @@ static void fault_end(struct event *end)
     struct fault_rule *rule = event_owner(end, struct fault_rule, end);
     slow_down(rule, false);
     if (rule->node->state != NODE_ENDED)
-        announce(rule, "slow ends", TRACE_SLOW);
+        announce(rule, clogs(rule) ? "clog ends" : "slow ends", TRACE_SLOW);
 }
 
 static int read_delays(struct sim *sim, struct err *err)
@@ -129,15 +140,17 @@ int script_read(struct sim *sim, struct err *err)
     sim->script = script;
     for (size_t i = 0; i < cluster->n_fault; i++) {
         const Paceline__Fault *f = cluster->fault[i];
-        bool kills = f->what_case == PACELINE__FAULT__WHAT_KILL;
-        uint32_t slot = slot_of(sim, true, kills ? f->kill : f->slow);
+        int32_t node = f->what_case == PACELINE__FAULT__WHAT_KILL   ? f->kill
+                       : f->what_case == PACELINE__FAULT__WHAT_SLOW ? f->slow
+                                                                    : f->clog;
+        uint32_t slot = slot_of(sim, true, node);
         if (slot == WORLD_DRIVER)
             continue; /* of the cluster, but not of this run */
         struct fault_rule *rule = &script->fault[script->faults++];
         *rule = (struct fault_rule){
             .sim = sim,
             .node = &sim->nodes[slot],
-            .kills = kills,
+            .what = f->what_case,
             .factor = f->factor,
             .seconds = f->has_for_ ? f->for_ : 0,
             .begin.fire = fault_begin,

@@ -79,6 +79,10 @@ static int make_nodes(struct sim *sim)
         node->speed = driver ? cluster->driver->speed : worker->speed;
         node->cores = driver ? cluster->driver->cores : worker->cores;
         node->jitter = driver ? 0 : worker->jitter;
+        node->link_speed =
+            (!driver && worker->has_mbit ? worker->mbit : cluster->link->mbit) / 8000;
+        for (int h = 0; h < HOPS; h++)
+            node->link[h].speed = node->link_speed;
     }
     return OK;
 }

@@ -19,7 +19,7 @@ enum sim_backend {
 
 /* What happened, as the cluster's file asked for: told when it happens. */
 struct sim_fault {
-    const char *what; /* "kill", "slow", "slow ends" */
+    const char *what; /* "kill", "slow", "slow ends", "clog", "clog ends" */
     uint32_t node;
     double factor;
 };
@@ -38,8 +38,8 @@ struct sim_options {
      * message's tag are its kind. */
     uint32_t (*kind_of)(const char *name);
     void (*fault)(void *arg, const struct sim_fault *fault);
-    /* For tests: kill `kill_node` at the moment it hands its kill_send-th message (from 1; 0:
-     * never) to the world; that message is not sent. */
+    /* For tests: kill `kill_node` at the moment it hands its kill_send-th message, or send that it
+     * posts (from 1; 0: never), to the world; that one is not sent. */
     uint32_t kill_node;
     uint64_t kill_send;
 };
@@ -61,7 +61,8 @@ int64_t sim_now(const struct sim *sim);
  * same one took the same path. */
 uint64_t sim_trace(const struct sim *sim);
 
-/* Messages that `node` has handed to the world yet; for tests that kill it at each. */
+/* Messages, and sends posted, that `node` has handed to the world yet; for tests that kill it at
+ * each. */
 uint64_t sim_sent(const struct sim *sim, uint32_t node);
 
 #endif

@@ -2,8 +2,8 @@
  *
  *   sim.c     the clock, the loop, creation and end       node.c   nodes and peers come and go
  *   task.c    tasks and the one place where they wait     mail.c   messages, receives, credit
- *   net.c     flows through links                         work.c   tasks share a node's cores
- *   script.c  the delays and faults of the cluster file
+ *   net.c     flows through links                         send.c   sends posted
+ *   script.c  the delays and faults of the cluster file   work.c   tasks share a node's cores
  *
  * Nodes are kept by slot: workers by their number, then the driver. Whatever may happen in more
  * than one order happens in the order of slots or of a list's making, never of addresses. */
@@ -24,8 +24,11 @@ struct letter {
     struct event arrival;
     struct letter *next;
     struct message *m; /* a reference */
+    struct send *send; /* posted and pending: the bytes are in the caller's range yet; or NULL */
     struct lane *lane; /* which it came by, and which has its credit back when it is taken */
     int64_t first_byte, extra;
+    bool charged; /* it has taken credit: messages when handed over, sends when they begin */
+    bool begun;   /* it flows, or has flowed */
 };
 
 struct letters {
@@ -49,7 +52,8 @@ enum { HOP_UP, HOP_DOWN, HOPS };
 struct lane {
     struct route *route;
     enum world_class class;
-    size_t outstanding;           /* bytes handed over and not taken by the receiver */
+    size_t outstanding;           /* bytes charged and not taken by the receiver */
+    size_t begun;                 /* those of them that wait for nothing but the receiver */
     struct letters queue, flight; /* not yet all sent; sent and not yet there */
     int64_t last_arrival;
     /* The flow: */
@@ -127,6 +131,7 @@ struct node {
     size_t changes_in, changes_out;
 
     double speed, jitter, slow;
+    double link_speed; /* of its link when nothing clogs it */
     uint32_t cores, active;
     struct task *works;
     double service; /* nanoseconds of speed-1 core time each of them has had */
@@ -192,6 +197,11 @@ void task_describe(const struct task *task, char *out, size_t size);
 
 /* mail.c */
 int mail_send(struct world *w, uint32_t peer, struct message *m, enum world_class class);
+/* A letter at the end of a lane, which has the reference from now on. ERR_NOMEM */
+int mail_queue(struct lane *lane, struct message *m, struct letter **out);
+/* Whether this is the message that the node is to die at. */
+bool mail_dies(const struct node *node);
+bool mail_aborted(const struct node *node, uint32_t view);
 int mail_post(struct world *w, struct recv *recv);
 void mail_unpost(struct world *w, struct recv *recv);
 void mail_abort(struct world *w, uint32_t view);
@@ -206,17 +216,34 @@ void mail_fail(struct node *node, const struct node *from, int status);
 /* Drop what lies in the mailbox from `from` (NULL: from anybody). */
 void mail_discard(struct node *node, const struct node *from);
 
+/* send.c */
+int send_post(struct world *w, struct send *send);
+void send_unpost(struct world *w, struct send *send);
+/* The letter is on its way; what is borrowed is the caller's again. Letters of messages pass. */
+void send_done(struct letter *letter);
+/* The letter is lost. */
+void send_lost(struct letter *letter, int status);
+/* Take back what is posted: all, or only what is aborted. */
+void send_recall(struct node *node, bool all, int status);
+/* A post that points here has ended; NULL allowed. */
+void ended_count(struct node *node, struct ended *ended);
+
 /* net.c */
 void letters_put(struct letters *letters, struct letter *letter);
 struct letter *letters_take(struct letters *letters);
+/* Take `*at` out, which may be anywhere. */
+struct letter *letters_unlink(struct letters *letters, struct letter **at);
 void letter_free(struct letter *letter); /* and give its credit back */
 /* ERR_NOMEM */
 int route_get(struct node *from, struct node *to, struct route **out);
 bool route_empty(const struct route *route);
-/* Drop all that has not arrived. */
-void route_purge(struct route *route);
+/* Drop all that has not arrived; sends end with `status`. */
+void route_purge(struct route *route, int status);
 void route_free(struct route *route);
+/* Begin with the next letter, if one may. */
 void lane_start(struct lane *lane);
+/* A node's link carries `slow` times less than its own speed. */
+void net_pace(struct node *node, double slow);
 void net_settle(struct sim *sim);
 
 /* node.c */

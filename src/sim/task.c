@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -136,6 +137,7 @@ static bool concerns(const struct wait_for *want, enum wait_kind kind, const voi
     case WAIT_MESSAGE: return mail_matches(want, what);
     case WAIT_SIGNAL: return want->signal == *(const uint32_t *)what;
     case WAIT_RECV: return want->recv == what;
+    case WAIT_ENDED: return want->ended == what;
     case WAIT_CREDIT: return want->peer == *(const uint32_t *)what;
     case WAIT_TASK: return want->task == what;
     default: return true;
@@ -168,7 +170,8 @@ static int holds(struct node *node, const struct wait_for *want, struct wake *ou
         break;
     }
     case WAIT_SIGNAL: yes = node->raised[want->signal] > want->seen; break;
-    case WAIT_RECV: yes = want->recv->status != RECV_PENDING; break;
+    case WAIT_RECV: yes = want->recv->status != POST_PENDING; break;
+    case WAIT_ENDED: yes = atomic_load(&want->ended->times) > want->seen; break;
     case WAIT_CREDIT: yes = mail_credit(node, want->peer); break;
     case WAIT_TASK: yes = want->task->ended; break;
     default:
@@ -265,6 +268,11 @@ static uint64_t signal_raised(struct world *w, uint32_t number)
     return node_of(w)->raised[number];
 }
 
+static void hurry(struct world *w, int64_t spin)
+{
+    (void)w, (void)spin;
+}
+
 __attribute__((format(printf, 3, 4))) static void say(char **out, size_t *size, const char *format,
                                                       ...)
 {
@@ -290,6 +298,7 @@ static void say_wait(char **out, size_t *size, const struct wait_for *want)
         say(out, size, "receive %#" PRIx64 " in view %" PRIu32 " from %s", want->recv->tag,
             want->recv->view, sim_node_name(want->recv->from, name));
         break;
+    case WAIT_ENDED: say(out, size, "the end of a post"); break;
     case WAIT_CREDIT: say(out, size, "credit at %s", sim_node_name(want->peer, name)); break;
     case WAIT_PEER: say(out, size, "a peer"); break;
     case WAIT_TASK: say(out, size, "task %s", want->task->name); break;
@@ -329,10 +338,13 @@ const struct world_ops sim_world_ops = {
     .send = mail_send,
     .post_recv = mail_post,
     .unpost = mail_unpost,
+    .post_send = send_post,
+    .unsend = send_unpost,
     .abort = mail_abort,
     .peer_add = node_peer_add,
     .peer_drop = node_peer_drop,
     .address = node_address,
     .want_nodes = node_want,
+    .hurry = hurry,
     .work = work_do,
 };

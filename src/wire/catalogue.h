@@ -16,25 +16,28 @@
 #define WIRE_VERSION 1
 
 /*        name            sent by → to       what */
-#define WIRE_KINDS(X)                                                                            \
-    X(HELLO, "hello")           /* worker → driver: who I am, what I have */                   \
-    X(WELCOME, "welcome")       /* driver → worker: the job */                                 \
-    X(REFUSED, "refused")       /* driver → worker: why you cannot join */                     \
-    X(VIEW, "view")             /* driver → members: a new membership */                       \
-    X(HEARTBEAT, "heartbeat")   /* member → driver: alive, and how far */                      \
-    X(LOST, "lost")             /* member → driver: my link to another member broke */         \
-    X(LANE_AT, "lane_at")       /* member → driver: the last exchange I completed in a lane */ \
-    X(LANE_GO, "lane_go")       /* driver → members: what to adopt or redo */                  \
-    X(COMMITTED, "committed")   /* member → driver: an exchange, and what it cost me */        \
-    X(STOP, "stop")             /* driver → members: vote to end */                            \
-    X(DONE, "done")             /* member → driver: my loop has ended */                       \
-    X(WANT_MODEL, "want_model") /* driver → member: send me your model */                      \
-    X(BYE, "bye")               /* driver → members: the run is over */                        \
-    X(EVENT, "event")           /* a node to itself: a line for events.jsonl */                  \
-    X(REDUCE, "reduce")         /* an exchange, towards the root */                              \
-    X(BROADCAST, "broadcast")   /* an exchange, from the root */                                 \
-    X(RESULT, "result")         /* a member's kept result, to one that lacks it */               \
-    X(MODEL, "model")           /* a copy of a model, to who evaluates it */
+#define WIRE_KINDS(X)                                                                              \
+    X(HELLO, "hello")             /* worker → driver: who I am, what I have */                   \
+    X(WELCOME, "welcome")         /* driver → worker: the job */                                 \
+    X(REFUSED, "refused")         /* driver → worker: why you cannot join */                     \
+    X(VIEW, "view")               /* driver → members: a new membership */                       \
+    X(HEARTBEAT, "heartbeat")     /* member → driver: alive, and how far */                      \
+    X(LOST, "lost")               /* member → driver: my link to another member broke */         \
+    X(LANE_AT, "lane_at")         /* member → driver: the last exchange I completed in a lane */ \
+    X(LANE_GO, "lane_go")         /* driver → members: what to adopt or redo */                  \
+    X(COMMITTED, "committed")     /* member → driver: an exchange, and what it cost me */        \
+    X(STOP, "stop")               /* driver → members: vote to end */                            \
+    X(DONE, "done")               /* member → driver: my loop has ended */                       \
+    X(WANT_MODEL, "want_model")   /* driver → member: send me your model */                      \
+    X(BYE, "bye")                 /* driver → members: the run is over */                        \
+    X(EVENT, "event")             /* a node to itself: a line for events.jsonl */                  \
+    X(REDUCE, "reduce")           /* an exchange, towards the root */                              \
+    X(BROADCAST, "broadcast")     /* an exchange, from the root */                                 \
+    X(RESULT, "result")           /* a member's kept result, to one that lacks it */               \
+    X(PROBE, "probe")             /* to measure the way with */                                    \
+    X(SHARED_ASK, "shared_ask")   /* member → driver: about shared variables */                  \
+    X(SHARED_TELL, "shared_tell") /* driver → member: about shared variables */                  \
+    X(MODEL, "model")             /* a copy of a model, to who evaluates it */
 
 enum wire_kind {
     WIRE_NONE,

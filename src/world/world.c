@@ -36,7 +36,11 @@ struct message *message_ref(struct message *m)
 
 void message_unref(struct message *m)
 {
-    if (m && atomic_fetch_sub(&m->references, 1) == 1)
+    if (!m || atomic_fetch_sub(&m->references, 1) != 1)
+        return;
+    if (m->release)
+        m->release(m);
+    else
         free(m);
 }
 

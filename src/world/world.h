@@ -48,6 +48,7 @@ struct message {
     void *data;             /* NULL: phantom, only its length travels (sim) */
     int64_t first_byte;     /* when its first byte came in: a wait before that was for the sender */
     _Atomic int references; /* message_* only */
+    void (*release)(struct message *m); /* a world's, that wants its memory back; NULL: free() */
 };
 
 /* A message with room for `len` bytes (len ≤ WORLD_MESSAGE_MAX); NULL when memory runs out. */
@@ -56,25 +57,51 @@ struct message *message_phantom(uint64_t tag, uint32_t view, size_t len);
 struct message *message_ref(struct message *m);
 void message_unref(struct message *m); /* NULL allowed */
 
+/* How many posts that point here have ended: a task that has posted many waits for any of them
+ * (WAIT_ENDED), then looks at each one's status. Zeroed by its owner, raised by the world; it stays
+ * where it is until all are counted, and each is counted a moment after its status is set. */
+struct ended {
+    _Atomic uint64_t times;
+};
+
+enum { POST_PENDING = 1 };
+
 /* A receive posted ahead: the bytes of the next message from `from` with exactly this tag and view
  * land in the caller's range as they come in. The struct is the caller's and stays where it is
- * until `status` has left RECV_PENDING, told by a wait on it, or after world_abort or world_unpost.
- */
-enum { RECV_PENDING = 1 };
-
+ * until `status` has left POST_PENDING; world_abort and world_unpost see to that. */
 struct recv {
     uint32_t from, view;
     uint64_t tag;
-    void *into;
+    void *into; /* NULL in sim: phantom */
     size_t len; /* exactly; a message of another length is ERR_PROTOCOL */
     /* Puts bytes where they belong: `at` is within `into`, n a multiple of 4. NULL: copies. Runs on
-     * a thread of the world's and touches nothing but the range. */
-    void (*land)(void *at, const void *bytes, size_t n);
+     * a thread of the world's and touches nothing but the range and what `user` points to. */
+    void (*land)(void *user, void *at, const void *bytes, size_t n);
+    void *user;
+    struct ended *ended; /* NULL: not counted */
     /* Filled in by the world: */
-    int status; /* RECV_PENDING, OK, ERR_VIEW, ERR_PEER, ERR_PROTOCOL, ERR_CANCELLED */
+    _Atomic int status; /* POST_PENDING, OK, ERR_VIEW, ERR_PEER, ERR_PROTOCOL, ERR_CANCELLED */
     int64_t first_byte;
     struct recv *next; /* the world's list */
     size_t landed;     /* bytes so far */
+};
+
+/* A send posted: the bytes leave from the caller's range, after what was sent to that peer before,
+ * as soon as the peer has room for them; nothing is copied or allocated on the way. Until `status`
+ * has left POST_PENDING the struct stays where it is and the range as it is; then the world is done
+ * with both, which does not mean that the bytes have arrived. Travels as CLASS_BULK. */
+struct send {
+    uint32_t to, view; /* to: another node */
+    uint64_t tag;
+    const void *from; /* NULL in sim: phantom */
+    size_t len;       /* ≤ WORLD_MESSAGE_MAX */
+    uint32_t stripe;  /* which connection to prefer, where there are several to one peer; the order
+                         of sends is kept within a stripe only */
+    struct ended *ended;
+    /* Filled in by the world: */
+    _Atomic int status; /* POST_PENDING, OK, ERR_VIEW, ERR_PEER, ERR_CANCELLED */
+    struct send *next;  /* the world's list */
+    void *world;        /* the world's own */
 };
 
 /* What a wait waits for: any of these. */
@@ -82,6 +109,7 @@ enum wait_kind {
     WAIT_MESSAGE, /* from `from` (or WORLD_ANY) in `view`, where (tag & mask) == `tag` */
     WAIT_SIGNAL,  /* `signal` raised more often than `seen` */
     WAIT_RECV,    /* `recv` no longer pending */
+    WAIT_ENDED,   /* posts counted by `ended` have ended more often than `seen` */
     WAIT_CREDIT,  /* `peer` would take a bulk message again, or is down */
     WAIT_PEER,    /* a peer came up or went down; each change wakes one wait */
     WAIT_TASK,    /* `task` has ended */
@@ -94,6 +122,7 @@ struct wait_for {
     uint32_t signal;
     uint64_t seen;
     struct recv *recv;
+    const struct ended *ended;
     uint32_t peer;
     struct task *task;
 };
@@ -149,8 +178,14 @@ struct world_ops {
     /* Take back a receive that is still pending; afterwards nothing touches its range. */
     void (*unpost)(struct world *w, struct recv *recv);
 
+    /* Post a send. ERR_VIEW when send->view has been aborted. A peer that is down ends it with
+     * ERR_PEER, for a wait to tell. */
+    int (*post_send)(struct world *w, struct send *send);
+    /* Take back a send that is still pending; afterwards nothing reads its range. */
+    void (*unsend)(struct world *w, struct send *send);
+
     /* After it returns no byte of a view older than `view` (view 0 apart) touches a caller's range,
-     * none is delivered, and posted receives of those views have ended with ERR_VIEW. Messages of
+     * none is delivered, and what was posted for those views has ended with ERR_VIEW. Messages of
      * newer views are kept. */
     void (*abort)(struct world *w, uint32_t view);
 
@@ -165,6 +200,11 @@ struct world_ops {
 
     /* Ask the host for `n` more nodes: a process each from the command, a join in sim. */
     int (*want_nodes)(struct world *w, uint32_t n);
+
+    /* The calling task is about to wait for what takes microseconds: until it takes that back (-1)
+     * its waits serve the connections themselves instead of leaving that to another thread, and
+     * look for `spin` ns before they sleep. sim: nothing. */
+    void (*hurry)(struct world *w, int64_t spin);
 
     /* Let the time pass that work takes on this node, whose cores tasks share. real: returns at
      * once, the work itself takes time. ERR_CANCELLED */
@@ -234,6 +274,16 @@ static inline void world_unpost(struct world *w, struct recv *recv)
     w->ops->unpost(w, recv);
 }
 
+static inline int world_post_send(struct world *w, struct send *send)
+{
+    return w->ops->post_send(w, send);
+}
+
+static inline void world_unsend(struct world *w, struct send *send)
+{
+    w->ops->unsend(w, send);
+}
+
 static inline void world_abort(struct world *w, uint32_t view)
 {
     w->ops->abort(w, view);
@@ -257,6 +307,11 @@ static inline void world_address(struct world *w, char *out, size_t size)
 static inline int world_want_nodes(struct world *w, uint32_t n)
 {
     return w->ops->want_nodes(w, n);
+}
+
+static inline void world_hurry(struct world *w, int64_t spin)
+{
+    w->ops->hurry(w, spin);
 }
 
 static inline int world_work(struct world *w, const struct cost *cost)

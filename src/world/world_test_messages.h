@@ -201,7 +201,7 @@ static inline int peers_stayer(struct world *w)
     uint32_t peer, value;
     bool up;
     CHECK(suite_peer(w, &peer, &up) == OK && peer == 2 && !up);
-    CHECK(lost.status == ERR_PEER && dropped.status == RECV_PENDING);
+    CHECK(lost.status == ERR_PEER && dropped.status == POST_PENDING);
     CHECK(suite_hear(w, 2, 0, 2, &value) == OK && value == 22); /* its last words stay */
     CHECK(suite_say(w, 2, 0, 1, 0) == ERR_PEER);
     CHECK(suite_say(w, 12345, 0, 1, 0) == ERR_PEER); /* there never was one */

@@ -26,8 +26,9 @@ static inline bool floats_are(const float *x, size_t n, float value, float slope
     return true;
 }
 
-static inline void land_sum_floats(void *at, const void *bytes, size_t n)
+static inline void land_sum_floats(void *user, void *at, const void *bytes, size_t n)
 {
+    (void)user;
     float *x = at;
     for (size_t i = 0; i < n / sizeof *x; i++) {
         float y;
@@ -70,7 +71,7 @@ static inline int landing_receiver(struct world *w)
         sum[i] = (struct recv){
             .from = 0, .view = 2, .tag = 31, .into = y, .len = sizeof y, .land = land_sum_floats};
     struct recv empty = {.from = 0, .view = 2, .tag = 32, .into = (void *)(uintptr_t)&nothing};
-    CHECK(world_post_recv(w, &copy) == OK && copy.status == RECV_PENDING);
+    CHECK(world_post_recv(w, &copy) == OK && copy.status == POST_PENDING);
     CHECK(world_post_recv(w, &sum[0]) == OK && world_post_recv(w, &sum[1]) == OK);
     CHECK(world_post_recv(w, &empty) == OK);
     int64_t asked = world_now(w);
@@ -123,7 +124,7 @@ static inline int wrong_receiver(struct world *w)
     world_unpost(w, &back);
     world_unpost(w, &back);    /* not pending: nothing */
     world_unpost(w, &shorter); /* ended long ago: nothing */
-    CHECK(back.status != RECV_PENDING && shorter.status == ERR_PROTOCOL);
+    CHECK(back.status != POST_PENDING && shorter.status == ERR_PROTOCOL);
     CHECK(suite_say(w, 0, 0, GO, 0) == OK);
     uint32_t value;
     CHECK(suite_hear(w, 0, 0, 42, &value) == OK && value == 43);
@@ -171,7 +172,7 @@ static inline int abort_receiver(struct world *w)
     CHECK(world_post_recv(w, &old) == OK && world_post_recv(w, &now) == OK &&
           world_post_recv(w, &none) == OK);
     world_abort(w, 2);
-    CHECK(old.status == ERR_VIEW && now.status == RECV_PENDING && none.status == RECV_PENDING);
+    CHECK(old.status == ERR_VIEW && now.status == POST_PENDING && none.status == POST_PENDING);
     CHECK(await_recv(w, &old) == ERR_VIEW);
     CHECK(world_post_recv(w, &old) == ERR_VIEW);
     CHECK(hears_from_view_2(w, 50) == OK);

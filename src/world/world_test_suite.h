@@ -153,10 +153,13 @@ static inline int suite_send_bulk(struct world *w, uint32_t to, struct message *
 }
 
 #include "world/world_test_messages.h"
+#include "world/world_test_recalls.h"
 #include "world/world_test_receives.h"
+#include "world/world_test_sends.h"
 #include "world/world_test_tasks.h"
 
-#define WORLD_SUITE_TESTS(fixture) \
-    WORLD_SUITE_TASKS(fixture), WORLD_SUITE_MESSAGES(fixture), WORLD_SUITE_RECEIVES(fixture)
+#define WORLD_SUITE_TESTS(fixture)                                                            \
+    WORLD_SUITE_TASKS(fixture), WORLD_SUITE_MESSAGES(fixture), WORLD_SUITE_RECEIVES(fixture), \
+        WORLD_SUITE_SENDS(fixture), WORLD_SUITE_RECALLS(fixture)
 
 #endif

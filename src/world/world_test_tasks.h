@@ -201,7 +201,8 @@ static inline int cancel_node(struct world *w)
 {
     CHECK(suite_peer_is(w, 1, true) == OK);
     char range[8];
-    struct recv recv = {.from = 1, .tag = 5, .into = range, .len = sizeof range};
+    struct ended ended = {0};
+    struct recv recv = {.from = 1, .tag = 5, .into = range, .len = sizeof range, .ended = &ended};
     struct sleeper s = {w, WORLD_FOREVER, 0};
     struct task *sleeper;
     uint32_t sent;
@@ -212,6 +213,7 @@ static inline int cancel_node(struct world *w)
         {.kind = WAIT_MESSAGE, .from = WORLD_ANY, .tag = 6, .mask = UINT64_MAX},
         {.kind = WAIT_SIGNAL, .signal = 9},
         {.kind = WAIT_RECV, .recv = &recv},
+        {.kind = WAIT_ENDED, .ended = &ended},
         {.kind = WAIT_CREDIT, .peer = 1},
         {.kind = WAIT_PEER},
         {.kind = WAIT_TASK, .task = sleeper},
@@ -220,7 +222,7 @@ static inline int cancel_node(struct world *w)
         for (int waits = 0; waits < 2; waits++)
             CHECK(free_captive(w, &wants[i], waits) == OK);
     CHECK(free_captive(w, NULL, true) == OK);
-    CHECK(recv.status == RECV_PENDING); /* cancelling a wait is not taking back */
+    CHECK(recv.status == POST_PENDING); /* cancelling a wait is not taking back */
     world_unpost(w, &recv);
     world_end_task(w, &sleeper);
 

@@ -1,0 +1,271 @@
+#define _GNU_SOURCE
+#include "real/connect.h"
+
+#include "real/greet.h"
+#include "real/node.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { NAME_SIZE = 24 };
+
+#define ACCEPT_PAUSE (WORLD_SECOND / 10)
+
+int io_socket(const struct address *address)
+{
+    return socket(address->u.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+}
+
+/* ---- links ---- */
+
+bool connect_watch(struct io *io, int op, int fd, uint32_t events, void *ptr)
+{
+    struct epoll_event event = {.events = events, .data.ptr = ptr};
+    return epoll_ctl(io->epoll, op, fd, &event) == 0;
+}
+
+bool link_is_greeting(const struct link *link)
+{
+    return link->state == LINK_CONNECTING || link->state == LINK_GREETING;
+}
+
+/* It has a deadline. */
+static bool is_timed(const struct link *link)
+{
+    return link_is_greeting(link) || link->ended;
+}
+
+struct link *connect_link(struct node *node, const struct stream *stream, enum link_state state,
+                          struct peer *peer)
+{
+    struct io *io = &node->io;
+    struct link *link = calloc(1, sizeof *link);
+    struct stream mine = *stream;
+    uint32_t events = state == LINK_CONNECTING ? EPOLLOUT : EPOLLIN;
+    if (!link || !connect_watch(io, EPOLL_CTL_ADD, mine.fd, events, link)) {
+        free(link);
+        stream_close(&mine);
+        return NULL;
+    }
+    link->stream = mine;
+    link->state = state;
+    link->peer = peer;
+    link->wants_out = state == LINK_CONNECTING;
+    link->deadline = real_now() + node->limits.hello;
+    link->next = io->links;
+    if (io->links)
+        io->links->prev = link;
+    io->links = link;
+    if (link_is_greeting(link)) {
+        io->timed++;
+        io->half_open += peer == NULL;
+    }
+    if (mine.ops->ready)
+        connect_mapped(io, link);
+    return link;
+}
+
+void connect_mapped(struct io *io, struct link *link)
+{
+    link->next_mapped = io->mapped;
+    io->mapped = link;
+}
+
+void connect_ended(struct node *node, struct link *link)
+{
+    if (!is_timed(link))
+        node->io.timed++;
+    link->ended = true;
+    link->wants_out = true; /* for good: nobody reads there */
+    link->deadline = real_now() + node->limits.flush;
+    epoll_ctl(node->io.epoll, EPOLL_CTL_DEL, link->stream.fd, NULL);
+}
+
+static void link_free(struct node *node, struct link *link, bool was_greeting)
+{
+    struct io *io = &node->io;
+    struct link **at = &io->mapped;
+    io->timed -= was_greeting || link->ended;
+    io->half_open -= was_greeting && !link->dialled;
+    link_release(node, link);
+    while (*at && *at != link)
+        at = &(*at)->next_mapped;
+    if (*at)
+        *at = link->next_mapped;
+    /* A process that is forked at this moment has the socket too, and so would epoll. */
+    epoll_ctl(io->epoll, EPOLL_CTL_DEL, link->stream.fd, NULL);
+    stream_close(&link->stream);
+    *(link->prev ? &link->prev->next : &io->links) = link->next;
+    if (link->next)
+        link->next->prev = link->prev;
+    free(link);
+}
+
+void connect_end(struct node *node, struct link *link, bool was_greeting)
+{
+    struct peer *peer = link->peer;
+    if (peer) {
+        node_lock(node);
+        peer_lost(node, peer); /* with it ends what the link was sending */
+        peer->link[link->stripe] = NULL;
+        for (int i = 0; i < STRIPES_MAX && !peer->cut; i++)
+            peer->cut = peer->link[i] != NULL;
+        if (peer->cut)
+            io_tend(node, peer);
+        node_unlock(node);
+    }
+    link_free(node, link, was_greeting);
+}
+
+static const char *peer_name(const struct peer *peer, char name[NAME_SIZE])
+{
+    if (peer->number == WORLD_DRIVER)
+        return "the driver";
+    snprintf(name, NAME_SIZE, "worker %u", peer->number);
+    return name;
+}
+
+/* After something was sent or received: keep watching as is needed, or end it. */
+void connect_settle(struct node *node, struct link *link, int rc, bool was_greeting)
+{
+    char name[NAME_SIZE];
+    if (rc == ERR_PEER && link->stripe > 0 && link_is_greeting(link)) {
+        connect_ended(node, link); /* its node may be closing, and say so on the first one */
+        return;
+    }
+    if (rc != OK && rc != ERR_FULL) {
+        if (rc != ERR_PEER && link->peer)
+            log_warn(&node->log, "the connection to %s is closed: %s", peer_name(link->peer, name),
+                     status_text(rc));
+        else if (rc != ERR_PEER)
+            log_info(&node->log, "a stranger's connection is closed: %s", status_text(rc));
+        connect_end(node, link, was_greeting);
+        return;
+    }
+    if (was_greeting && !link_is_greeting(link)) {
+        node->io.timed--;
+        node->io.half_open -= !link->dialled;
+    }
+}
+
+int connect_send(struct node *node, struct link *link)
+{
+    int rc = link_write(node, link);
+    bool wants_out = rc == ERR_FULL;
+    if ((rc == OK || rc == ERR_FULL) && wants_out != link->wants_out) {
+        if (!link->stream.ops->ready)
+            connect_watch(&node->io, EPOLL_CTL_MOD, link->stream.fd,
+                          EPOLLIN | (wants_out ? EPOLLOUT : 0), link);
+        link->wants_out = wants_out;
+    }
+    return rc;
+}
+
+/* ---- connecting ---- */
+
+static void dial(struct node *node, struct peer *peer, uint32_t stripe)
+{
+    int fd = io_socket(&peer->address);
+    bool begun = fd >= 0 && (connect(fd, &peer->address.u.any, peer->address.len) == 0 ||
+                             errno == EINPROGRESS);
+    struct link *link = NULL;
+    if (begun) {
+        struct stream stream = stream_tcp(fd);
+        link = connect_link(node, &stream, LINK_CONNECTING, peer);
+    } else if (fd >= 0) {
+        close(fd);
+    }
+    node_lock(node);
+    if (link) {
+        link->dialled = true;
+        link->stripe = stripe;
+        peer->link[stripe] = link;
+    } else {
+        peer_lost(node, peer);
+        peer->cut = true; /* what there is of other stripes */
+        io_tend(node, peer);
+    }
+    node_unlock(node);
+}
+
+void connect_dial(struct node *node, struct peer *peer)
+{
+    bool first = !peer->link[0];
+    for (uint32_t i = first ? 0 : 1; i < (first ? 1 : peer->stripes); i++)
+        if (!peer->link[i])
+            dial(node, peer, i);
+}
+
+int connect_made(struct node *node, struct link *link)
+{
+    int code = 0;
+    socklen_t len = sizeof code;
+    if (getsockopt(link->stream.fd, SOL_SOCKET, SO_ERROR, &code, &len) != 0 || code != 0) {
+        log_warn(&node->log, "worker %u cannot be connected to: %s", link->peer->number,
+                 strerror(code ? code : errno));
+        return ERR_PEER;
+    }
+    link->state = LINK_GREETING;
+    link->wants_out = false;
+    connect_watch(&node->io, EPOLL_CTL_MOD, link->stream.fd, EPOLLIN, link);
+    return greet_begin(node, link);
+}
+
+/* ---- accepting ---- */
+
+void connect_listening(struct io *io, bool on)
+{
+    if (on == io->accepting || io->listener < 0)
+        return;
+    io->accepting = on;
+    connect_watch(io, EPOLL_CTL_MOD, io->listener, on ? EPOLLIN : 0, &io->listener);
+}
+
+void connect_accept(struct node *node)
+{
+    struct io *io = &node->io;
+    while (io->half_open < HALF_OPEN_MAX) {
+        int fd = accept4(io->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            struct stream stream = stream_tcp(fd);
+            connect_link(node, &stream, LINK_GREETING, NULL);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+            io->accept_after = real_now() + ACCEPT_PAUSE;
+            connect_listening(io, false);
+        }
+        if (errno != EINTR && errno != ECONNABORTED)
+            return;
+    }
+    connect_listening(io, false); /* until some have said who they are, or have been closed */
+}
+
+/* Close who is late, and accept again when there is room. */
+void connect_sweep(struct node *node)
+{
+    struct io *io = &node->io;
+    int64_t now = real_now();
+    for (struct link *link = io->timed ? io->links : NULL, *next; link; link = next) {
+        next = link->next;
+        if (is_timed(link) && link->deadline <= now)
+            connect_end(node, link, link_is_greeting(link));
+    }
+    if (!io->accepting && io->half_open < HALF_OPEN_MAX && io->accept_after <= now) {
+        io->accept_after = 0;
+        connect_listening(io, true);
+    }
+}
+
+int64_t connect_deadline(const struct io *io)
+{
+    int64_t until = io->accept_after ? io->accept_after : WORLD_FOREVER;
+    for (const struct link *link = io->timed ? io->links : NULL; link; link = link->next)
+        if (is_timed(link) && link->deadline < until)
+            until = link->deadline;
+    return until;
+}

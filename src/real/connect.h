@@ -1,0 +1,40 @@
+/* Connections made and taken: how each begins, is kept watched, and ends. All of it is for who
+ * serves (real/role.h), with the lock released. */
+#ifndef PL_REAL_CONNECT_H
+#define PL_REAL_CONNECT_H
+
+#include "real/link.h"
+
+struct io;
+
+bool connect_watch(struct io *io, int op, int fd, uint32_t events, void *ptr);
+
+/* A link for a connection, or one that is being made; takes the stream. NULL: no memory */
+struct link *connect_link(struct node *node, const struct stream *stream, enum link_state state,
+                          struct peer *peer);
+/* Its stream has become one with readiness of its own, or is such a one. */
+void connect_mapped(struct io *io, struct link *link);
+/* The other side has ended this one of several connections, or does not take it: wait a while for
+ * the others to end. */
+void connect_ended(struct node *node, struct link *link);
+/* The connection is over, whoever ended it, and with it all others to the peer. */
+void connect_end(struct node *node, struct link *link, bool was_greeting);
+/* After something was sent or received: keep watching as is needed, or end it. */
+void connect_settle(struct node *node, struct link *link, int rc, bool was_greeting);
+bool link_is_greeting(const struct link *link);
+
+/* Send what is queued, and be told when the stream takes more. As link_write. */
+int connect_send(struct node *node, struct link *link);
+
+/* The first connection to a peer, or, when that is open, the others. */
+void connect_dial(struct node *node, struct peer *peer);
+int connect_made(struct node *node, struct link *link); /* or not: ERR_PEER */
+
+void connect_listening(struct io *io, bool on);
+void connect_accept(struct node *node);
+/* Close who is late, and accept again when there is room. */
+void connect_sweep(struct node *node);
+/* When the next sweep is due; WORLD_FOREVER: never. */
+int64_t connect_deadline(const struct io *io);
+
+#endif

@@ -1,0 +1,54 @@
+/* Memory that is kept when it is given back, so that a node that has warmed up allocates nothing
+ * for what it sends and receives: messages that come in, and the letters that hold messages in
+ * queues. What is kept is bounded. */
+#ifndef PL_REAL_POOL_H
+#define PL_REAL_POOL_H
+
+#include "world/world.h"
+
+#include <pthread.h>
+
+enum {
+    POOL_ROOM_MIN = 64, /* rooms are this times powers of two, up to the longest message */
+    POOL_ROOMS = 17,
+    LETTERS_KEPT = 4096,
+};
+
+struct pooled;
+
+/* Messages. It has a lock of its own, under which nothing else is done, and lives until the last of
+ * its messages has come back. */
+struct pool {
+    pthread_mutex_t lock;
+    struct pooled *spare[POOL_ROOMS];
+    size_t kept; /* bytes in `spare`, at most WORLD_CREDIT */
+    size_t out;  /* messages that have not come back */
+    size_t made; /* allocations so far */
+    bool closed;
+};
+
+struct pool *pool_create(void); /* NULL: no memory */
+void pool_close(struct pool *pool);
+
+/* As message_new; the reference that goes last brings it back. */
+struct message *pool_message(struct pool *pool, uint64_t tag, uint32_t view, size_t len);
+
+/* A message in a queue. */
+struct letter {
+    struct letter *next;
+    struct message *m;
+    enum world_class class;
+    uintptr_t turn; /* outgoing: its place among posted sends */
+};
+
+struct letters {
+    struct letter *spare;
+    size_t kept, made;
+};
+
+struct letter *pool_letter(struct letters *letters, struct message *m, enum world_class class);
+/* The message that was in it. */
+struct message *pool_letter_back(struct letters *letters, struct letter *letter);
+void letters_release(struct letters *letters);
+
+#endif

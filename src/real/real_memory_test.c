@@ -1,0 +1,155 @@
+/* A node that has warmed up allocates nothing: not for what it sends from its callers' memory, nor
+ * for what comes in, be it expected or early. This program counts what the allocator is asked. */
+#include "counted_malloc.h"
+#include "real/real_test_kit.h"
+
+enum { PIECE = 300 * 1000, PIECES = 7, WORDS = 12, WARM_UP = 10, ROUNDS = 60 };
+
+static struct message *word; /* sent again and again */
+
+static int await(struct world *w, struct recv *recv)
+{
+    struct wait_for done = {.kind = WAIT_RECV, .recv = recv};
+    struct wake wake;
+    int rc = world_wait(w, &done, 1, suite_until(w, SUITE_PATIENCE), &wake);
+    return rc == OK ? recv->status : rc;
+}
+
+static int next_round(struct world *w, uint32_t with, bool begins)
+{
+    uint32_t value;
+    for (int i = 0; i < 2; i++)
+        if ((i == 0) == begins) {
+            if (world_send(w, with, message_ref(word), CLASS_CONTROL) != OK)
+                return ERR_PEER;
+        } else if (suite_hear(w, with, 0, 1, &value) != OK) {
+            return ERR_TIMEOUT;
+        }
+    return OK;
+}
+
+/* Every other piece is expected, the last one too; the rest come before their receives. */
+static int one_round(struct world *w, uint32_t with, char *from, char *into)
+{
+    struct recv recv[PIECES];
+    struct send send[PIECES];
+    for (uint32_t i = 0; i < PIECES; i++) {
+        recv[i] = (struct recv){.from = with, .tag = 10 + i, .into = into, .len = PIECE};
+        send[i] = (struct send){.to = with, .tag = 10 + i, .from = from, .len = PIECE};
+    }
+    for (uint32_t i = 0; i < PIECES; i += 2)
+        CHECK(world_post_recv(w, &recv[i]) == OK);
+    CHECK(next_round(w, with, w->self == 0) == OK);
+    for (uint32_t i = 0; i < PIECES; i++)
+        CHECK(world_post_send(w, &send[i]) == OK);
+    CHECK(await(w, &recv[PIECES - 1]) == OK);
+    for (uint32_t i = 1; i < PIECES; i += 2)
+        CHECK(world_post_recv(w, &recv[i]) == OK);
+    for (uint32_t i = 0; i < PIECES; i++)
+        CHECK(await(w, &recv[i]) == OK);
+    CHECK(next_round(w, with, w->self == 0) == OK);
+    for (uint32_t i = 0; i < PIECES; i++)
+        CHECK(send[i].status == OK);
+    return OK;
+}
+
+/* More messages at once than there will be later. */
+static int warms_up(struct world *w, uint32_t with)
+{
+    uint32_t value;
+    for (int i = 0; i < WORDS; i++)
+        CHECK(world_send(w, with, message_ref(word), CLASS_BULK) == OK);
+    CHECK(world_sleep(w, suite_until(w, KIT_MOMENT)) == OK);
+    for (int i = 0; i < WORDS; i++)
+        CHECK(suite_hear(w, with, 0, 1, &value) == OK);
+    return OK;
+}
+
+static int plays(struct world *w)
+{
+    uint32_t with = w->self == WORLD_DRIVER ? 0 : WORLD_DRIVER;
+    char *memory = calloc(2, PIECE);
+    uint64_t before = 0;
+    CHECK(memory);
+    if (w->self == WORLD_DRIVER)
+        CHECK(suite_peer_is(w, 0, true) == OK);
+    CHECK(warms_up(w, with) == OK);
+    for (int i = 0; i < WARM_UP + ROUNDS; i++) {
+        if (i == WARM_UP)
+            before = atomic_load(&allocations);
+        if (i == WARM_UP + ROUNDS / 2)
+            world_hurry(w, 0);
+        int rc = one_round(w, with, memory, memory + PIECE);
+        if (rc != OK)
+            return rc;
+    }
+    uint64_t more = atomic_load(&allocations) - before;
+    free(memory);
+    if (w->self == WORLD_DRIVER) {
+        print_message("%u rounds: %u allocations\n", (unsigned)ROUNDS, (unsigned)more);
+        CHECK(more == 0);
+    }
+    return OK;
+}
+
+static void *run_worker(void *arg)
+{
+    return (void *)(intptr_t)kit_run(arg, plays, NULL);
+}
+
+static void test_allocates_nothing(void **state)
+{
+    (void)state;
+    struct world *driver = kit_driver(5 * WORLD_SECOND), *worker = kit_worker(driver);
+    pthread_t thread;
+    void *result;
+    word = message_new(1, 0, sizeof(uint32_t));
+    assert_non_null(word);
+    memset(word->data, 0, word->len);
+    assert_int_equal(pthread_create(&thread, NULL, run_worker, worker), 0);
+    kit_check(driver, plays);
+    pthread_join(thread, &result);
+    assert_int_equal((int)(intptr_t)result, OK);
+    real_close(worker);
+    real_close(driver);
+    message_unref(word);
+    if (!COUNTS)
+        skip();
+}
+
+/* What the pool keeps is bounded, and a message may outlive its world. */
+static void test_pool(void **state)
+{
+    (void)state;
+    struct pool *pool = pool_create();
+    struct message *m[4];
+    assert_non_null(pool);
+    for (int i = 0; i < 4; i++) {
+        m[i] = pool_message(pool, 1, 2, WORLD_MESSAGE_MAX);
+        assert_non_null(m[i]);
+        memset(m[i]->data, i, m[i]->len);
+    }
+    for (int i = 0; i < 3; i++)
+        message_unref(m[i]);
+    assert_int_equal(pool->kept, WORLD_CREDIT); /* two of them */
+    m[0] = pool_message(pool, 3, 4, WORLD_MESSAGE_MAX / 2 + 1);
+    assert_int_equal(pool->made, 4);
+    assert_true(m[0]->tag == 3 && m[0]->view == 4 && m[0]->len == WORLD_MESSAGE_MAX / 2 + 1);
+    message_unref(m[0]);
+    m[0] = pool_message(pool, 0, 0, 0);
+    assert_int_equal(pool->made, 5);
+    message_unref(message_ref(m[0]));
+    message_unref(m[0]);
+    pool_close(pool);
+    memset(m[3]->data, 9, m[3]->len);
+    message_unref(m[3]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_allocates_nothing),
+        cmocka_unit_test(test_pool),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

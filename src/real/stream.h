@@ -1,0 +1,73 @@
+/* How the bytes of a connection move. Every connection has a TCP socket; the bytes go through it,
+ * or past it through memory that both ends share or through UCX, and then the socket carries
+ * doorbells and tells of the end. Links use what the table says and know no transport by name. */
+#ifndef PL_REAL_STREAM_H
+#define PL_REAL_STREAM_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+struct ucx_line;
+struct shm;
+struct stream;
+
+/* What send, receive and peek return when it is not a number of bytes. */
+enum {
+    STREAM_NONE = 0,    /* not now */
+    STREAM_END = -1,    /* the other side has closed, and all that it sent has been read */
+    STREAM_BROKEN = -2, /* it was lost */
+    STREAM_UNSOUND = -3 /* it has written where or what it must not */
+};
+
+struct transport_ops {
+    const char *name;
+    size_t align; /* frames begin at multiples of it: a power of two, at most 8 */
+
+    /* Take as many bytes as there is room for. */
+    ssize_t (*send)(struct stream *s, const struct iovec *part, size_t parts);
+
+    /* Bytes come in by one of two ways. Into the caller's memory: */
+    ssize_t (*receive)(struct stream *s, const struct iovec *part, size_t parts);
+    /* or, where `receive` is NULL, they are looked at where they lie, and given back. */
+    ssize_t (*peek)(struct stream *s, const uint8_t **bytes);
+    void (*consume)(struct stream *s, size_t n);
+
+    /* So many bytes of a message are still to come, and nobody needs each of them at once. NULL
+     * allowed */
+    void (*expect)(struct stream *s, size_t left);
+
+    /* Readiness. Without these the socket's is meant. EPOLLIN, and EPOLLOUT if that is wanted: now,
+     * without asking the kernel; */
+    uint32_t (*ready)(const struct stream *s, bool wants_out);
+    /* the same, and from now on the socket becomes readable when there is something; */
+    uint32_t (*arm)(struct stream *s, bool wants_out);
+    /* the socket has become readable: a doorbell, or the end. */
+    void (*told)(struct stream *s);
+
+    /* Nothing more will be sent: the other side reads what there is, and then STREAM_END. */
+    int (*shut)(struct stream *s);
+};
+
+struct stream {
+    const struct transport_ops *ops;
+    int fd;                /* the socket; epoll watches it */
+    struct shm *shm;       /* offered, or in use; NULL: none */
+    struct ucx_line *line; /* the same through UCX */
+    int low_water;         /* SO_RCVLOWAT; 0: never set */
+    bool ended;            /* the socket has told so, there may be bytes in shared memory */
+};
+
+extern const struct transport_ops transport_tcp, transport_shm;
+
+/* The stream of a socket; sets its options. */
+struct stream stream_tcp(int fd);
+/* Between two processes of one host: both ends are at one address, or at loopback's. */
+bool stream_is_local(const struct stream *s);
+void stream_close(struct stream *s);
+
+#endif
