@@ -10,14 +10,12 @@ static bool superseded(const struct coll *c)
     return group_view(c->group) != c->view || atomic_load(&c->group->over);
 }
 
-static int64_t deadline_of(const struct coll *c)
+int64_t coll_deadline(const struct coll *c)
 {
     return c->patient ? WORLD_FOREVER : world_now(c->group->world) + c->group->timing.piece;
 }
 
-/* Wait for `what`, or for the end of the view. OK: what[0] holds. */
-static int wait_in_view(struct coll *c, const struct wait_for *what, int64_t deadline,
-                        struct wake *wake)
+int coll_wait(struct coll *c, const struct wait_for *what, int64_t deadline, struct wake *wake)
 {
     struct world *world = c->group->world;
     for (;;) {
@@ -34,8 +32,7 @@ static int wait_in_view(struct coll *c, const struct wait_for *what, int64_t dea
     }
 }
 
-/* A peer is gone: the driver sees it too, and what comes next is a new view. */
-static int wait_view_end(struct coll *c, int64_t deadline)
+int coll_lost(struct coll *c, int64_t deadline)
 {
     int rc = group_wait_view(c->group, c->view->number, deadline);
     return rc == OK || rc == ERR_DRIVER ? ERR_VIEW : rc;
@@ -49,7 +46,7 @@ int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t 
     if (!m)
         return ERR_NOMEM;
     memcpy(m->data, data, len);
-    int64_t deadline = deadline_of(c);
+    int64_t deadline = coll_deadline(c);
     for (;;) {
         if (superseded(c)) {
             message_unref(m);
@@ -57,14 +54,14 @@ int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t 
         }
         int rc = world_send(world, peer, m, CLASS_BULK);
         if (rc == ERR_PEER)
-            return wait_view_end(c, deadline);
+            return coll_lost(c, deadline);
         if (rc == OK && c->waits)
             c->waits->bytes += len;
         if (rc != ERR_FULL)
             return rc;
         struct wake wake;
         struct wait_for credit = {.kind = WAIT_CREDIT, .peer = peer};
-        rc = wait_in_view(c, &credit, deadline, &wake);
+        rc = coll_wait(c, &credit, deadline, &wake);
         if (rc != OK) {
             message_unref(m);
             return rc;
@@ -72,22 +69,21 @@ int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t 
     }
 }
 
-/* How long this member stood still before the first byte of what it waited for came in. */
-static void account(struct coll *c, uint32_t peer, const struct recv *recv, int64_t from,
-                    int64_t until)
+/* A wait before the first byte was for the sender; after it, for the link. */
+void coll_account(struct coll *c, uint32_t node, int64_t first_byte, size_t len, int64_t from)
 {
-    int64_t first = recv->first_byte < until ? recv->first_byte : until;
+    int64_t now = world_now(c->group->world);
+    int64_t first = first_byte < now ? first_byte : now;
     int64_t waited = first > from ? first - from : 0;
     c->waits->total += waited;
-    c->waits->bytes += recv->len;
+    c->waits->bytes += len;
     if (waited >= c->waits->longest && waited > 0) {
         c->waits->longest = waited;
-        c->waits->longest_for = peer;
+        c->waits->longest_for = node;
     }
 }
 
-int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len,
-              void (*land)(void *at, const void *bytes, size_t n))
+int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len)
 {
     struct world *world = c->group->world;
     uint32_t peer = c->ranks->node[from];
@@ -97,22 +93,21 @@ int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len,
         .tag = tag,
         .into = into,
         .len = len,
-        .land = land,
     };
-    int64_t start = world_now(world), deadline = deadline_of(c);
+    int64_t start = world_now(world), deadline = coll_deadline(c);
     int rc = world_post_recv(world, &recv);
     if (rc != OK)
         return rc;
     struct wake wake;
     struct wait_for done = {.kind = WAIT_RECV, .recv = &recv};
-    rc = wait_in_view(c, &done, deadline, &wake);
+    rc = coll_wait(c, &done, deadline, &wake);
     world_unpost(world, &recv);
     if (rc != OK)
         return rc;
     if (recv.status == ERR_PEER)
-        return wait_view_end(c, deadline);
+        return coll_lost(c, deadline);
     if (recv.status == OK && c->waits)
-        account(c, peer, &recv, start, world_now(world));
+        coll_account(c, peer, recv.first_byte, len, start);
     return recv.status;
 }
 
@@ -149,7 +144,7 @@ int coll_recv_vector(struct coll *c, size_t from_rank, enum wire_kind kind, floa
 {
     for (size_t i = 0; i < coll_pieces(c, n); i++) {
         size_t from, len = coll_piece(c, n, i, &from);
-        int rc = coll_recv(c, from_rank, coll_tag(c, kind, i), x + from, len * sizeof *x, NULL);
+        int rc = coll_recv(c, from_rank, coll_tag(c, kind, i), x + from, len * sizeof *x);
         if (rc != OK)
             return rc;
     }

@@ -1,6 +1,5 @@
-/* Collectives: what every algorithm has in common. An algorithm is one straight-line file over
- * these verbs; it runs in one view, among ranks, and ends with ERR_VIEW on every survivor when the
- * view changes. */
+/* Collectives: what all have in common. One runs in one view, among ranks, and ends with ERR_VIEW
+ * on every survivor when the view changes. */
 #ifndef PL_COLL_COLL_H
 #define PL_COLL_COLL_H
 
@@ -28,7 +27,8 @@ struct coll {
     const struct ranks *ranks;
     uint32_t lane;
     uint64_t n;               /* exchange number */
-    size_t chunk_floats;      /* pieces that a vector travels in */
+    size_t chunk_floats;      /* pieces that a vector travels in, to who lacks a result */
+    uint32_t stripes;         /* connections to one peer that pieces are spread over; 0: one */
     struct coll_waits *waits; /* NULL: not counted */
     bool patient; /* others may still be computing: only the end of the view ends a wait */
 };
@@ -38,9 +38,23 @@ struct coll {
  * the driver will see it too. */
 int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t len);
 
-/* Receive exactly `len` bytes from a rank into `into`, through `land` (world.h). Same errors. */
-int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len,
-              void (*land)(void *at, const void *bytes, size_t n));
+/* Receive exactly `len` bytes from a rank. Same errors. */
+int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len);
+
+/* Wait for `what`, or for the end of the view: what the verbs and run.h are made of. OK: it holds.
+ */
+int coll_wait(struct coll *c, const struct wait_for *what, int64_t deadline, struct wake *wake);
+
+/* A peer is gone, and the driver sees it too: wait for the new view. ERR_VIEW, or why it did not
+ * come. */
+int coll_lost(struct coll *c, int64_t deadline);
+
+/* How long the next piece may take. */
+int64_t coll_deadline(const struct coll *c);
+
+/* Count a receive of `len` bytes whose first byte came at `first_byte`, for which this member stood
+ * still from `from`. */
+void coll_account(struct coll *c, uint32_t node, int64_t first_byte, size_t len, int64_t from);
 
 /* A vector travels in pieces: their number, where piece i begins and (returned) its length. */
 size_t coll_pieces(const struct coll *c, size_t n);

@@ -1,7 +1,7 @@
 #include "coll/exchange.h"
 
 #include "base/fault.h"
-#include "coll/tree.h"
+#include "coll/note.h"
 #include "wire/post.h"
 
 /* Test builds plant the bug that the commit rule prevents, to prove that the tests would see it. */
@@ -12,24 +12,31 @@
 #endif
 
 int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
-                  size_t n, size_t chunk_floats, uint64_t completed, struct arena *arena)
+                  size_t n, const struct exchange_how *how, uint64_t completed, struct arena *arena)
 {
     PL_ASSERT(lane < ROSTER_LANES_MAX);
-    while (n / chunk_floats >= WIRE_NOTE) /* pieces have numbers of sixteen bits */
-        chunk_floats *= 2;
     *e = (struct exchange){
         .group = group,
         .lane = lane,
         .driver_takes_part = driver_takes_part,
+        .how = *how,
         .n_floats = n,
-        .chunk_floats = chunk_floats,
         .completed = completed,
         .synced = 1, /* everybody starts the first view at the same exchange */
     };
+    while (n / e->how.chunk + 1 >= WIRE_NOTE) /* pieces have numbers of sixteen bits */
+        e->how.chunk *= 2;
+    size_t owed = how->codec == CODEC_F32 ? 0 : n;
     if (vec_init(&e->input, arena, n) != OK || vec_init(&e->result[0], arena, n) != OK ||
-        vec_init(&e->result[1], arena, n) != OK)
+        vec_init(&e->result[1], arena, n) != OK || vec_init(&e->residual[0], arena, owed) != OK ||
+        vec_init(&e->residual[1], arena, owed) != OK)
         return ERR_NOMEM;
     return OK;
+}
+
+void exchange_release(struct exchange *e)
+{
+    coll_plan_release(&e->plan);
 }
 
 const struct vec *exchange_result(const struct exchange *e)
@@ -55,6 +62,7 @@ static void merge_tally(void *note, const void *other)
         t->took_part.word[i] |= o->took_part.word[i];
     }
     t->hash_min = o->hash_min < t->hash_min ? o->hash_min : t->hash_min;
+    auto_note_merge(&t->automatic, &o->automatic);
     t->hash_max = o->hash_max > t->hash_max ? o->hash_max : t->hash_max;
 }
 
@@ -80,33 +88,104 @@ static size_t rank_of(const struct ranks *ranks, uint32_t node)
     return rank;
 }
 
+static bool measures(const struct exchange *e)
+{
+    return e->how.algorithm == COLL_AUTO && !e->how.pinned && auto_measures(e->n_floats);
+}
+
+/* Rank 0 says how all go on. */
+static void decide(struct exchange *e, const struct coll *c, struct tally *tally)
+{
+    tally->algorithm = e->how.algorithm;
+    if (e->how.algorithm == COLL_AUTO)
+        tally->algorithm = auto_rule(e->how.codec, c->ranks->count, e->n_floats);
+    if (measures(e))
+        auto_decide(&e->automatic, c, e->n_floats, e->how.stripes, &tally->automatic);
+}
+
+/* The notes come when everybody has come: what was put in, together, and how to go on. */
+static int exchange_notes(struct exchange *e, struct coll *c, struct tally *tally)
+{
+    struct tally other;
+    *tally = e->mine;
+    auto_note_init(&tally->automatic, c, e->took);
+    c->patient = true;
+    int rc = note_reduce(c, tally, sizeof *tally, &other, merge_tally);
+    if (rc == OK && c->ranks->me == 0)
+        decide(e, c, tally);
+    if (rc == OK)
+        rc = note_broadcast(c, tally, sizeof *tally);
+    c->patient = false;
+    c->stripes = measures(e) ? (uint32_t)tally->automatic.stripes : e->how.stripes;
+    if (rc == OK && tally->automatic.measure) {
+        e->planned_in = 0;
+        rc = auto_measure(&e->automatic, c, e->n_floats, e->how.codec, &tally->automatic);
+    }
+    if (rc == OK && (tally->algorithm == COLL_AUTO || tally->algorithm >= COLL_ALGORITHMS))
+        rc = ERR_PROTOCOL;
+    return rc;
+}
+
+static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorithm algorithm)
+{
+    struct cost_choice choice = {.algorithm = algorithm, .chunk = e->how.chunk};
+    const size_t *cut = NULL;
+    int rc = OK;
+    if (measures(e))
+        rc = auto_choose(&e->automatic, c, e->n_floats, e->how.codec, &choice, &cut);
+    if (rc != OK)
+        return rc;
+    algorithm = choice.algorithm;
+    if (e->planned_in == c->view->number && e->planned == algorithm)
+        return OK;
+    struct schedule schedule;
+    const struct coll_how how = {
+        .chunk = choice.chunk, .codec = e->how.codec, .reduction = e->how.reduction};
+    coll_plan_release(&e->plan);
+    e->planned_in = 0;
+    rc = schedule_allreduce(&schedule, algorithm, c->ranks->count, c->ranks->me, e->n_floats, cut);
+    if (rc == OK)
+        rc = coll_plan_make(&e->plan, &schedule, &how);
+    schedule_release(&schedule);
+    if (rc != OK)
+        return rc;
+    e->planned_in = c->view->number;
+    e->planned = algorithm;
+    return OK;
+}
+
+/* The vector itself, timed for `auto`. */
+static int run_vector(struct exchange *e, struct coll *c, float *x, float *owed)
+{
+    int64_t start = world_now(e->group->world);
+    uint64_t moved = atomic_load(&e->group->moved);
+    int rc = coll_run(c, &e->plan, x, owed);
+    double seconds = world_seconds(world_now(e->group->world) - start);
+    e->took = rc == OK && measures(e) ? auto_took(c, seconds, moved, e->plan.moved) : 0;
+    return rc;
+}
+
 /* One attempt at exchange n in one view: result[n & 1] ← Σ w·input / Σ w on every rank. */
 static int attempt(struct exchange *e, struct coll *c)
 {
-    struct vec *result = &e->result[c->n & 1];
+    struct vec *result = &e->result[c->n & 1], *owed = &e->residual[c->n & 1];
     struct tally *tally = &e->tally[c->n & 1];
     struct range all = vec_all(result);
-    *tally = e->mine;
-    if (e->mine.weight > 0) {
+    if (e->mine.weight > 0)
         vec_copy(result, &e->input, all);
+    else
+        vec_fill(result, all, e->how.plain ? e->how.identity : 0.0f);
+    if (e->mine.weight > 0 && !e->how.plain)
         vec_scale(result, (float)e->mine.weight, all);
-    } else {
-        vec_fill(result, all, 0.0f);
-    }
-    struct tally other;
-    c->patient = true; /* the notes come when everybody has come */
-    int rc = tree_reduce_note(c, tally, sizeof *tally, &other, merge_tally);
-    c->patient = false;
+    if (owed->n > 0)
+        vec_copy(owed, &e->residual[~c->n & 1], all);
+    int rc = exchange_notes(e, c, tally);
     if (rc == OK)
-        rc = tree_reduce(c, result->at, result->n);
-    if (rc == OK && c->ranks->me == 0 && tally->weight > 0)
+        rc = plan_for(e, c, (enum coll_algorithm)tally->algorithm);
+    if (rc == OK)
+        rc = run_vector(e, c, result->at, owed->n && e->mine.weight > 0 ? owed->at : NULL);
+    if (rc == OK && tally->weight > 0 && !e->how.plain)
         vec_scale(result, (float)(1.0 / tally->weight), all);
-    c->patient = true;
-    if (rc == OK)
-        rc = tree_broadcast_note(c, tally, sizeof *tally);
-    c->patient = false;
-    if (rc == OK)
-        rc = tree_broadcast(c, result->at, result->n);
     return rc;
 }
 
@@ -175,7 +254,7 @@ static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
     size_t from = rank_of(c->ranks, go->holder);
     if (from == c->ranks->count)
         return ERR_PROTOCOL;
-    int rc = coll_recv(c, from, note, tally, sizeof *tally, NULL);
+    int rc = coll_recv(c, from, note, tally, sizeof *tally);
     if (rc == OK)
         rc = coll_recv_vector(c, from, WIRE_RESULT, result->at, result->n);
     if (rc == OK)
@@ -191,10 +270,12 @@ static int bring_into_line(struct exchange *e, struct coll *c)
     if (rc == OK)
         rc = await_go(e, c->view, &go);
     if (rc == OK && COMMIT_RULE) {
+        c->patient = true; /* the holder serves one after another */
         /* An exchange completes only when all contributed, so nobody is two behind. */
         bool near = go.completed == e->completed || go.completed == e->completed + 1;
         c->n = go.completed;
         rc = near ? adopt(e, c, &go) : ERR_PROTOCOL;
+        c->patient = false;
     }
     if (rc == OK)
         e->synced = c->view->number;
@@ -217,7 +298,7 @@ static void take_input(struct exchange *e, const struct tally *mine)
     e->mine = *mine;
     if (self != WORLD_DRIVER)
         members_add(&e->mine.took_part, self);
-    if (e->mine.weight > 0 && !vec_finite(&e->input, vec_all(&e->input)))
+    if (e->mine.weight > 0 && !e->how.plain && !vec_finite(&e->input, vec_all(&e->input)))
         e->mine.weight = 0;
     if (e->mine.weight > 0) {
         members_add(&e->mine.who, self);
@@ -246,7 +327,7 @@ static int run(struct exchange *e, const struct tally *mine)
                          .ranks = &ranks,
                          .lane = e->lane,
                          .n = n,
-                         .chunk_floats = e->chunk_floats,
+                         .chunk_floats = e->how.chunk,
                          .waits = &waits};
         int rc = OK;
         if (view->number != e->synced)
@@ -289,7 +370,7 @@ int exchange_settle(struct exchange *e)
                          .view = view,
                          .ranks = &ranks,
                          .lane = e->lane,
-                         .chunk_floats = e->chunk_floats};
+                         .chunk_floats = e->how.chunk};
         int rc = bring_into_line(e, &c);
         if (rc != OK && rc != ERR_VIEW)
             return rc;

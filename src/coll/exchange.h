@@ -10,7 +10,8 @@
 #ifndef PL_COLL_EXCHANGE_H
 #define PL_COLL_EXCHANGE_H
 
-#include "coll/coll.h"
+#include "coll/auto.h"
+#include "coll/run.h"
 #include "tensor/vec.h"
 
 /* What travels beside the vector and is reduced with it. All fields are eight bytes wide: it goes
@@ -24,6 +25,22 @@ struct tally {
     struct members took_part;    /* ∪: who took part, counted or not */
     uint64_t hash_min, hash_max; /* of replicas that must agree: min, max; UINT64_MAX and 0 when
                                     not compared */
+    struct auto_note automatic;  /* merged; where links are measured */
+    uint64_t algorithm;          /* rank 0's choice, for all */
+};
+
+/* How a lane's vectors are exchanged. */
+struct exchange_how {
+    enum coll_algorithm algorithm;
+    bool pinned;  /* COLL_AUTO goes by its rule, whatever links can do */
+    size_t chunk; /* floats of a piece */
+    enum codec codec;
+    uint32_t stripes; /* connections to each peer; COLL_AUTO, where it measures, uses them or one */
+    /* Instead of the weighted mean: the plain reduction of the inputs whose weight is not 0, finite
+     * or not. Others put `identity` in, which changes nothing under the reduction. */
+    bool plain;
+    struct reduction reduction;
+    float identity;
 };
 
 /* What it cost this member. */
@@ -38,7 +55,8 @@ struct exchange {
     struct group *group;
     uint32_t lane;
     bool driver_takes_part; /* as rank 0; else the first worker of the view is */
-    size_t n_floats, chunk_floats;
+    struct exchange_how how;
+    size_t n_floats;
     uint64_t completed;        /* number of the last exchange completed here */
     uint32_t synced;           /* the view in which the lane was last brought into line */
     struct vec input;          /* kept, unweighted */
@@ -46,12 +64,22 @@ struct exchange {
     struct tally mine;         /* kept with the input */
     struct tally tally[2];     /* with the results */
     struct exchange_cost cost; /* of the last exchange */
+    struct coll_plan plan;     /* for `planned_in` and `planned`, kept from exchange to exchange */
+    uint32_t planned_in;       /* 0: nothing is planned */
+    enum coll_algorithm planned;
+    struct coll_auto automatic;
+    double took; /* s, the last vector with the present choice; 0: none */
+    /* What a lossy codec still owes: after the last exchange, and in the one under way. Not used
+     * with f32. */
+    struct vec residual[2];
 };
 
 /* Memory for vectors of n floats from the arena. `completed` starts the count (0, or a
- * checkpoint's). ERR_NOMEM */
+ * checkpoint's). Released by exchange_release. ERR_NOMEM */
 int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
-                  size_t n, size_t chunk_floats, uint64_t completed, struct arena *arena);
+                  size_t n, const struct exchange_how *how, uint64_t completed,
+                  struct arena *arena);
+void exchange_release(struct exchange *e); /* zeroed: nothing to do */
 
 /* The weighted mean over all who take part of what they put into e->input (unweighted; the root
  * that only collects gives weight 0), with `mine` saying what it stands for. Returns when exchange

@@ -1,6 +1,9 @@
+/* Binomial tree, Spark's way: reduce towards rank 0 in ⌈log2 P⌉ rounds, broadcast back. Sums run in
+ * a fixed order: own value, then children from the nearest. Down the tree far children come first:
+ * the longest way is begun first. */
 #include "coll/tree.h"
 
-#include "tensor/vec.h"
+#include "coll/schedule.h"
 
 size_t tree_parent(size_t rank)
 {
@@ -16,81 +19,39 @@ size_t tree_children(size_t rank, size_t count, size_t child[TREE_CHILDREN_MAX])
     return n;
 }
 
-static void land_sum(void *at, const void *bytes, size_t n)
+/* Ranks counted from the root, and back. */
+static size_t from_root(const struct schedule *s, size_t root)
 {
-    vec_host_add(at, bytes, n / sizeof(float));
+    return (s->me + s->ranks - root) % s->ranks;
 }
 
-int tree_reduce(struct coll *c, float *x, size_t n)
+static size_t rank_of(const struct schedule *s, size_t root, size_t place)
 {
-    size_t me = c->ranks->me, child[TREE_CHILDREN_MAX];
-    size_t children = tree_children(me, c->ranks->count, child);
-    for (size_t i = 0; i < coll_pieces(c, n); i++) {
-        size_t from, len = coll_piece(c, n, i, &from);
-        uint64_t tag = coll_tag(c, WIRE_REDUCE, i);
-        for (size_t k = 0; k < children; k++) {
-            int rc = coll_recv(c, child[k], tag, x + from, len * sizeof *x, land_sum);
-            if (rc != OK)
-                return rc;
-        }
-        if (me > 0) {
-            int rc = coll_send(c, tree_parent(me), tag, x + from, len * sizeof *x);
-            if (rc != OK)
-                return rc;
-        }
-    }
-    return OK;
+    return (place + root) % s->ranks;
 }
 
-/* Far children first: the longest way down is started first. */
-static int send_down(struct coll *c, uint64_t tag, const void *data, size_t len)
+void schedule_tree_reduce(struct schedule *s, size_t root)
 {
-    size_t child[TREE_CHILDREN_MAX];
-    size_t children = tree_children(c->ranks->me, c->ranks->count, child);
-    for (size_t k = children; k-- > 0;) {
-        int rc = coll_send(c, child[k], tag, data, len);
-        if (rc != OK)
-            return rc;
-    }
-    return OK;
+    size_t child[TREE_CHILDREN_MAX], place = from_root(s, root);
+    size_t children = tree_children(place, s->ranks, child);
+    for (size_t k = 0; k < children; k++)
+        schedule_add(s, rank_of(s, root, child[k]), 0, s->n);
+    if (place > 0)
+        schedule_send(s, rank_of(s, root, tree_parent(place)), 0, s->n, false);
 }
 
-int tree_broadcast(struct coll *c, float *x, size_t n)
+void schedule_tree_broadcast(struct schedule *s, size_t root)
 {
-    size_t me = c->ranks->me;
-    for (size_t i = 0; i < coll_pieces(c, n); i++) {
-        size_t from, len = coll_piece(c, n, i, &from);
-        uint64_t tag = coll_tag(c, WIRE_BROADCAST, i);
-        int rc = OK;
-        if (me > 0)
-            rc = coll_recv(c, tree_parent(me), tag, x + from, len * sizeof *x, NULL);
-        if (rc == OK)
-            rc = send_down(c, tag, x + from, len * sizeof *x);
-        if (rc != OK)
-            return rc;
-    }
-    return OK;
+    size_t child[TREE_CHILDREN_MAX], place = from_root(s, root);
+    size_t children = tree_children(place, s->ranks, child);
+    if (place > 0)
+        schedule_recv(s, rank_of(s, root, tree_parent(place)), 0, s->n, true);
+    while (children-- > 0)
+        schedule_send(s, rank_of(s, root, child[children]), 0, s->n, true);
 }
 
-int tree_reduce_note(struct coll *c, void *note, size_t len, void *other,
-                     void (*merge)(void *note, const void *other))
+void schedule_tree(struct schedule *s)
 {
-    size_t me = c->ranks->me, child[TREE_CHILDREN_MAX];
-    size_t children = tree_children(me, c->ranks->count, child);
-    uint64_t tag = coll_tag(c, WIRE_REDUCE, WIRE_NOTE);
-    for (size_t k = 0; k < children; k++) {
-        int rc = coll_recv(c, child[k], tag, other, len, NULL);
-        if (rc != OK)
-            return rc;
-        merge(note, other);
-    }
-    return me > 0 ? coll_send(c, tree_parent(me), tag, note, len) : OK;
-}
-
-int tree_broadcast_note(struct coll *c, void *note, size_t len)
-{
-    size_t me = c->ranks->me;
-    uint64_t tag = coll_tag(c, WIRE_BROADCAST, WIRE_NOTE);
-    int rc = me > 0 ? coll_recv(c, tree_parent(me), tag, note, len, NULL) : OK;
-    return rc == OK ? send_down(c, tag, note, len) : rc;
+    schedule_tree_reduce(s, 0);
+    schedule_tree_broadcast(s, 0);
 }

@@ -39,6 +39,15 @@ static void group_end(struct group *group)
     group_changed(group);
 }
 
+void group_quit(struct group *group, int why)
+{
+    if (!atomic_exchange(&group->over, true)) {
+        log_error(group->log, "this member leaves: %s", status_text(why));
+        world_peer_drop(group->world, WORLD_DRIVER);
+    }
+    group_changed(group);
+}
+
 /* Connections follow the membership: all members of the view, and nobody else. */
 static int follow_peers(struct group *group, const struct view *old, const struct view *now)
 {

@@ -34,6 +34,8 @@ struct group {
     atomic_bool want_model;             /* the driver asks for a copy of the model */
     atomic_bool bye;                    /* it is over because the run is */
     atomic_bool over;                   /* the run is over, or the driver is gone */
+    _Atomic uint32_t collectives;       /* under way on this node, of all lanes */
+    _Atomic uint64_t moved;             /* bytes that they have sent and received */
     struct task *listener, *heart;
     struct view_node *views; /* all views of the run, owned */
 };
@@ -47,6 +49,10 @@ int group_listen(struct group *group);
 
 /* End the tasks and free the views. No task may use the group any more. */
 void group_release(struct group *group);
+
+/* This member cannot go on, for that reason, and others would wait for it: it leaves, and the group
+ * is over for it. Any task may call it, more than once. */
+void group_quit(struct group *group, int why);
 
 /* Make `view` current: older views are aborted in the world, tasks are woken. Copies it. */
 int group_set_view(struct group *group, const struct view *view);

@@ -77,3 +77,22 @@ void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
     course->exchanges++;
     course->who = tally->took_part;
 }
+
+/* The job's numbers are those of enum coll_algorithm and enum codec. */
+_Static_assert((int)PACELINE__COLLECTIVE__ALGORITHM__scatter_gather == (int)COLL_SCATTER_GATHER &&
+                   (int)PACELINE__COLLECTIVE__WIRE__int8 == (int)CODEC_INT8,
+               "names in job.proto and their numbers here have parted");
+
+struct exchange_how strategy_exchange_how(const Paceline__Job *job)
+{
+    const Paceline__Collective *c = job->collective;
+    return (struct exchange_how){
+        .algorithm = (enum coll_algorithm)c->algorithm,
+        .pinned = job->deterministic,
+        .chunk = (size_t)c->chunk_kb * 1024 / sizeof(float),
+        .codec = (enum codec)c->wire,
+        .stripes = c->has_stripes || c->algorithm == PACELINE__COLLECTIVE__ALGORITHM__auto
+                       ? c->stripes
+                       : 1,
+    };
+}

@@ -73,6 +73,9 @@ bool strategy_done(const Paceline__Job *job, const struct course *course, size_t
 uint64_t strategy_round(const Paceline__Job *job, const struct course *course, size_t records,
                         uint64_t most);
 
+/* How the job wants vectors exchanged. */
+struct exchange_how strategy_exchange_how(const Paceline__Job *job);
+
 /* Place of the records that `node` takes in step `t` of the round: its share of the global batch
  * that all of course->who split, equal shares in order of their numbers. */
 uint64_t strategy_place(const struct course *course, uint32_t node, uint64_t t, uint32_t batch);

@@ -15,9 +15,9 @@ static int open_lane(struct exchange **out, struct group *group, const Paceline_
                      const struct vec *x, const struct vec *s, uint64_t completed,
                      struct arena *arena)
 {
-    size_t chunk = (size_t)job->collective->chunk_kb * 1024 / sizeof(float);
+    const struct exchange_how how = strategy_exchange_how(job);
     *out = arena_new(arena, struct exchange);
-    return *out ? exchange_init(*out, group, 0, true, x->n + s->n, chunk, completed, arena)
+    return *out ? exchange_init(*out, group, 0, true, x->n + s->n, &how, completed, arena)
                 : ERR_NOMEM;
 }
 
@@ -72,8 +72,7 @@ static int local_steps(struct member *m, uint64_t tau, struct tally *mine)
  * remembers is as broken as its model was. */
 static void begin_afresh(struct learner *l, const struct course *course)
 {
-    for (size_t i = 0; i < l->optim.ops->states; i++)
-        vec_fill(&l->optim.state[i], vec_all(&l->optim.state[i]), 0.0f);
+    optim_reset(&l->optim);
     l->steps = course->steps;
 }
 

@@ -318,6 +318,8 @@ int train_drive(struct world *world, const struct train_host *host,
     if (rc == OK)
         rc = run(d);
     rc = close_driver(d, rc, report);
+    if (d->leader.lane)
+        exchange_release(d->leader.lane);
     if (d->group.world)
         group_release(&d->group);
     buf_release(&d->welcome);

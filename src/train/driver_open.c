@@ -170,7 +170,12 @@ static int giver_main(void *arg)
     struct vec state[OPTIM_STATE_MAX];
     for (size_t i = 0; i < d->optim.ops->states; i++)
         state[i] = (struct vec){d->start_model + at + i * n, n};
-    struct model_source source = {&x, &s, state, d->start_has_state ? d->optim.ops->states : 0};
+    struct model_source source = {&x, &s, NULL, 0, 0};
+    if (d->start_has_state) {
+        source.state = state;
+        source.states = d->optim.ops->states;
+        source.updates = d->resumed.updates;
+    }
     for (;;) {
         const struct wait_for asked = wire_from(WORLD_ANY, WIRE_WANT_MODEL);
         struct wake wake;
@@ -292,7 +297,7 @@ static int on_leader_committed(struct leader *l, const struct exchange *e)
     uint32_t use = l->course.exchanges % d->evaluate_every == 0 ? MODEL_EVALUATE : 0;
     if (atomic_load(&d->checkpoint_due))
         use |= MODEL_CHECKPOINT;
-    struct model_source model = {&l->x, &l->s, NULL, 0};
+    struct model_source model = {&l->x, &l->s, NULL, 0, 0};
     if (use && !last && !train_workers_speak(d->job, d->strategy) &&
         publisher_start(&d->to_keeper, &l->course, use, &model) && use & MODEL_CHECKPOINT)
         atomic_store(&d->checkpoint_due, false);
@@ -302,7 +307,7 @@ static int on_leader_committed(struct leader *l, const struct exchange *e)
 static int hand_over_final(struct driver *d)
 {
     struct leader *l = &d->leader;
-    struct model_source model = {&l->x, &l->s, NULL, 0};
+    struct model_source model = {&l->x, &l->s, NULL, 0, 0};
     if (train_workers_speak(d->job, d->strategy))
         return OK;
     atomic_store(&d->handing_over, true);

@@ -37,7 +37,7 @@ char *events_fault(double t, const char *what, uint32_t node, double factor)
     cJSON *event = new_at(t, "fault");
     cJSON_AddStringToObject(event, "what", what);
     cJSON_AddNumberToObject(event, "node", events_node(node));
-    if (strncmp(what, "slow", 4) == 0)
+    if (strncmp(what, "slow", 4) == 0 || strncmp(what, "clog", 4) == 0)
         cJSON_AddNumberToObject(event, "factor", factor);
     char *line = cJSON_PrintUnformatted(event);
     cJSON_Delete(event);

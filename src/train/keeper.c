@@ -44,6 +44,7 @@ static int keep_checkpoint(struct keeper *k, const struct model_note *model)
     uint64_t bytes;
     int64_t start = world_now(k->world);
     layout.has_state = model->has_state;
+    note.updates = model->updates;
     int rc = checkpoint_save(k->dir, &note, &layout, k->landing, k->keep, &bytes, &err);
     if (rc == OK)
         tell_checkpoint(k, model->course.exchanges, bytes, start);

@@ -117,6 +117,7 @@ static void take_state(struct worker *w, const struct model_note *note, const fl
     model += l->x.n + l->s.n;
     for (size_t i = 0; note->has_state && i < l->optim.ops->states; i++, model += l->x.n)
         vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), model);
+    l->optim.updates = note->has_state ? note->updates : 0;
     w->start = note->course;
     l->steps = note->course.steps;
 }
@@ -173,7 +174,13 @@ static struct model_source own_model(const struct worker *w)
 {
     const struct learner *l = &w->learner;
     bool common = w->job->workers == 1 || w->strategy->replicas_agree;
-    return (struct model_source){&l->x, &l->s, l->optim.state, common ? l->optim.ops->states : 0};
+    struct model_source source = {&l->x, &l->s, NULL, 0, 0};
+    if (common) {
+        source.state = l->optim.state;
+        source.states = l->optim.ops->states;
+        source.updates = l->optim.updates;
+    }
+    return source;
 }
 
 /* At a commit point: is a copy of the model due, and what for? */
@@ -345,6 +352,8 @@ int train_work(struct world *world, const struct train_host *host)
     arena_init(&w->arena);
     int rc = work(w);
     publisher_release(&w->publisher);
+    if (w->member.lane)
+        exchange_release(w->member.lane);
     if (w->group.world)
         group_release(&w->group);
     workspace_free(w->own_ws);

@@ -25,8 +25,8 @@ struct subject {
 
 static const struct subject sound = {exchange_run, exchange_settle};
 
-enum { WORKERS_MAX = 5, DRIVER = WORKERS_MAX, NODES = WORKERS_MAX + 1, EXCHANGES_MAX = 6 };
-enum { SIGNAL_LEADER = 2, LANE = 1 };
+enum { WORKERS_MAX = 8, DRIVER = WORKERS_MAX, NODES = WORKERS_MAX + 1, EXCHANGES_MAX = 6 };
+enum { SIGNAL_LEADER = 2, LANE = 1, FLOATS_KEPT = 24 };
 
 #define LIMIT (30 * WORLD_SECOND) /* of virtual time, for a run of 100 ms to a few seconds */
 #define GRACE WORLD_SECOND
@@ -37,6 +37,7 @@ struct record {
     uint32_t view;
     struct members members; /* of that view */
     uint64_t hash;          /* of the result */
+    float x[FLOATS_KEPT];   /* its beginning */
     struct tally tally;
 };
 
@@ -46,6 +47,8 @@ struct trial {
     uint32_t workers;
     uint64_t exchanges;
     size_t floats, chunk;
+    enum coll_algorithm algorithm;
+    enum codec codec;
     const char *cluster; /* links, delays and faults */
     uint32_t kill_node;
     uint64_t kill_send, seed;
@@ -124,6 +127,8 @@ static void record(struct trial *t, const struct exchange *e, uint64_t n)
         .hash = hash_bytes(result->at, result->n * sizeof(float)),
         .tally = *exchange_tally(e),
     };
+    for (size_t i = 0; i < FLOATS_KEPT && i < result->n; i++)
+        r->x[i] = result->at[i];
     for (size_t i = 0; i < view->count; i++)
         members_add(&r->members, view->node[i]);
 }
@@ -167,7 +172,9 @@ static int settle(const struct trial *t, struct exchange *e)
 static int open_lane(const struct trial *t, struct exchange *e, struct group *group,
                      struct arena *arena)
 {
-    return exchange_init(e, group, LANE, t->driver_takes_part, t->floats, t->chunk, 0, arena);
+    const struct exchange_how how = {
+        .algorithm = t->algorithm, .chunk = t->chunk, .codec = t->codec};
+    return exchange_init(e, group, LANE, t->driver_takes_part, t->floats, &how, 0, arena);
 }
 
 static int say(struct world *w, uint32_t node, enum wire_kind kind)
@@ -193,7 +200,11 @@ static int take_part(struct trial *t, struct group *group, struct arena *arena)
         rc = exchange_all(t, e);
     if (rc == OK)
         rc = say(group->world, WORLD_DRIVER, WIRE_DONE);
-    return rc == OK ? settle(t, e) : rc;
+    if (rc == OK)
+        rc = settle(t, e);
+    if (e)
+        exchange_release(e);
+    return rc;
 }
 
 static int worker_main(struct trial *t, struct world *w)
@@ -351,6 +362,7 @@ static int driver_main(struct trial *t, struct world *w)
         rc = drive(d);
     world_end_task(w, &d->leader);
     server_stop(&d->server);
+    exchange_release(&d->lane);
     group_release(&d->group);
     arena_release(&d->arena);
     free(d);
@@ -371,7 +383,7 @@ static uint32_t kind_of(const char *name)
 }
 
 /* Pieces of 16 bytes on slow links, so that deaths fall between them. */
-#define SLOW_LINKS "node { count: 5 } link { mbit: 2 latency_us: 100 } "
+#define SLOW_LINKS "node { count: 8 } link { mbit: 2 latency_us: 100 } "
 
 static struct trial trial_of(bool driver_takes_part)
 {
@@ -382,6 +394,7 @@ static struct trial trial_of(bool driver_takes_part)
         .exchanges = EXCHANGES_MAX,
         .floats = 10,
         .chunk = 4,
+        .algorithm = COLL_TREE,
         .cluster = SLOW_LINKS,
         .seed = 1,
         .pace = 1e-3,

@@ -1,0 +1,245 @@
+#include "coll/auto.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+enum {
+    SHORT_FLOATS = 16 * 1024,      /* below, latency is most of the time */
+    LONG_FLOATS = 2 * 1024 * 1024, /* from here on a probe is soon paid for */
+    CHUNK_FLOATS = 256 * 1024,     /* of them, unless something better is known */
+    REST_MAX = 64,
+};
+
+/* A link within this part of the fastest is taken to be as fast: probes are short. */
+#define ALIKE 0.8
+
+/* Several connections are used if a vector takes less than this part of its time with one. */
+#define WORTH_STRIPES 0.95
+
+/* So many times as long as expected is no noise. */
+#define GREAT 1.6
+
+static bool power_of_two(size_t ranks)
+{
+    return (ranks & (ranks - 1)) == 0;
+}
+
+enum coll_algorithm auto_rule(enum codec codec, size_t ranks, size_t n)
+{
+    if (n < SHORT_FLOATS)
+        return codec == CODEC_F32 && power_of_two(ranks) ? COLL_BUTTERFLY : COLL_TREE;
+    return power_of_two(ranks) && n < LONG_FLOATS ? COLL_HALVING_DOUBLING : COLL_CHUNKED_RING;
+}
+
+bool auto_measures(size_t n)
+{
+    return n >= LONG_FLOATS;
+}
+
+void auto_note_init(struct auto_note *note, const struct coll *c, double took)
+{
+    *note = (struct auto_note){.took = took, .busy = atomic_load(&c->group->collectives) > 0};
+}
+
+void auto_note_merge(struct auto_note *note, const struct auto_note *other)
+{
+    note->took = other->took > note->took ? other->took : note->took;
+    note->busy = other->busy > note->busy ? other->busy : note->busy;
+}
+
+double auto_took(const struct coll *c, double seconds, uint64_t moved, uint64_t own)
+{
+    uint64_t all = atomic_load(&c->group->moved) - moved;
+    return all > own ? seconds * (double)own / (double)all : seconds;
+}
+
+/* What is known of vectors of that length, brought to the front; NULL: nothing. */
+static struct auto_length *find(struct coll_auto *a, const struct coll *c, size_t n)
+{
+    if (a->view != c->view->number)
+        return NULL;
+    if (a->length[0].n != n && a->length[1].n == n) {
+        struct auto_length latest = a->length[1];
+        a->length[1] = a->length[0];
+        a->length[0] = latest;
+    }
+    return a->length[0].n == n ? &a->length[0] : NULL;
+}
+
+/* A crowded host is now slower and now faster, and measuring it each time only makes it worse. */
+static bool drifted(struct coll_auto *a, const struct auto_length *l)
+{
+    if (a->calm > 0) {
+        a->calm--;
+        return l->count > 0 && l->took[2] > GREAT * l->expected;
+    }
+    return cost_drifted(l->expected, l->took + 3 - l->count, l->count);
+}
+
+static void remember(struct auto_length *l, double took)
+{
+    memmove(l->took, l->took + 1, sizeof l->took - sizeof *l->took);
+    l->took[2] = took;
+    l->count += l->count < 3;
+}
+
+/* One connection may not fill a fast link, and several are no faster on a slow one: once the first
+ * time is known, the next vector goes over all there are, and the better stays. */
+static void try_stripes(struct auto_length *l, uint32_t stripes, double took)
+{
+    if (l->trial == STRIPES_TRIED || stripes < 2 || l->count == 0)
+        return;
+    if (l->trial == STRIPES_UNTRIED) {
+        l->trial = STRIPES_ON_TRIAL;
+        l->single = took;
+        l->stripes = stripes;
+    } else {
+        bool better = took < WORTH_STRIPES * l->single;
+        l->trial = STRIPES_TRIED;
+        l->stripes = better ? stripes : 1;
+        l->expected = better ? took : l->single;
+    }
+    l->count = 0;
+}
+
+static bool due(struct coll_auto *a, const struct coll *c, struct auto_length *l,
+                const struct auto_note *note)
+{
+    if (note->busy || c->ranks->count < 2)
+        return false;
+    if (a->view == c->view->number)
+        return l && drifted(a, l);
+    if (a->rest > 0) {
+        a->rest--;
+        return false;
+    }
+    return true;
+}
+
+void auto_decide(struct coll_auto *a, const struct coll *c, size_t n, uint32_t stripes,
+                 struct auto_note *note)
+{
+    struct auto_length *l = find(a, c, n);
+    if (l && note->took > 0)
+        remember(l, note->took);
+    note->measure = due(a, c, l, note);
+    note->stripes = 1;
+    if (!l || note->measure)
+        return;
+    if (!note->busy && note->took > 0)
+        try_stripes(l, stripes, note->took);
+    note->stripes = l->stripes;
+}
+
+static void say(const struct coll_auto *a, const struct auto_length *l, const struct coll *c)
+{
+    double fastest = 0, slowest = INFINITY;
+    size_t slow = 0;
+    for (size_t i = 0; i < a->probe.ranks; i++) {
+        double rate = a->probe.rate[i];
+        fastest = rate > fastest ? rate : fastest;
+        slow = rate < slowest ? i : slow;
+        slowest = rate < slowest ? rate : slowest;
+    }
+    log_info(c->group->log,
+             "all-reduce of %zu floats: %s in pieces of %zu KiB, %.3f s expected (links %.0f to "
+             "%.0f MB/s, the slowest of node %" PRIu32 "; latency %.0f us)",
+             l->n, coll_algorithm_name(l->choice.algorithm), l->choice.chunk * sizeof(float) / 1024,
+             l->expected, slowest * 1e-6, fastest * 1e-6, c->ranks->node[slow],
+             a->probe.latency * 1e6);
+}
+
+static void level(struct probe *probe)
+{
+    double fastest = 0;
+    for (size_t i = 0; i < probe->ranks; i++)
+        fastest = probe->rate[i] > fastest ? probe->rate[i] : fastest;
+    for (size_t i = 0; i < probe->ranks; i++)
+        probe->rate[i] = probe->rate[i] > ALIKE * fastest ? fastest : probe->rate[i];
+}
+
+int auto_measure(struct coll_auto *a, struct coll *c, size_t n, enum codec codec,
+                 const struct auto_note *note)
+{
+    const struct auto_length *l = find(a, c, n);
+    enum coll_algorithm before = l ? l->choice.algorithm : COLL_AUTO;
+    struct cost_choice choice;
+    const size_t *cut;
+    a->view = 0;
+    int rc = probe_links(c, &a->probe);
+    if (rc != OK)
+        return rc;
+    if (!a->probe.alone) {
+        a->resting = a->resting < REST_MAX ? 2 * a->resting + 1 : REST_MAX;
+        a->rest = a->resting;
+        return OK;
+    }
+    a->resting = 0;
+    level(&a->probe);
+    a->view = c->view->number;
+    a->length[0].n = a->length[1].n = 0;
+    rc = auto_choose(a, c, n, codec, &choice, &cut);
+    bool stays = rc == OK && choice.algorithm == before;
+    if (stays && note->took > 0)
+        a->length[0].expected = note->took;
+    a->calming = stays ? (a->calming < REST_MAX ? 2 * a->calming + 4 : REST_MAX) : 0;
+    a->calm = a->calming;
+    return rc;
+}
+
+/* What a link carries of floats, not of bytes. */
+static double floats_rate(double rate, enum codec codec)
+{
+    return rate * CODEC_BLOCK * sizeof(float) / (double)codec_bytes(codec, CODEC_BLOCK);
+}
+
+static int choose_for(struct coll_auto *a, struct auto_length *l, size_t n, enum codec codec)
+{
+    double rate[VIEW_MEMBERS_MAX + 1];
+    /* A ring of whole vectors takes too much memory. Halving moves as much as a chunked ring, but
+     * leaves links idle for a moment between rounds, which the model does not see. */
+    unsigned allowed = COST_ANY & ~(1u << COLL_RING) & ~(1u << COLL_HALVING_DOUBLING);
+    if (codec != CODEC_F32)
+        allowed &= ~(1u << COLL_BUTTERFLY);
+    for (size_t i = 0; i < a->probe.ranks; i++)
+        rate[i] = floats_rate(a->probe.rate[i], codec);
+    const struct cost_links links = {
+        .ranks = a->probe.ranks,
+        .send_rate = rate,
+        .recv_rate = rate,
+        .latency = a->probe.latency,
+        .reduce_rate = INFINITY,
+    };
+    l->choice = cost_choose(&links, n, allowed, l->cut);
+    if (l->choice.algorithm == COLL_AUTO)
+        return ERR_NOMEM;
+    l->n = n;
+    l->expected = l->choice.seconds;
+    l->count = 0;
+    l->stripes = 1;
+    l->trial = STRIPES_UNTRIED;
+    return OK;
+}
+
+int auto_choose(struct coll_auto *a, const struct coll *c, size_t n, enum codec codec,
+                struct cost_choice *choice, const size_t **cut)
+{
+    *choice = (struct cost_choice){.algorithm = auto_rule(codec, c->ranks->count, n),
+                                   .chunk = CHUNK_FLOATS};
+    *cut = NULL;
+    if (a->view != c->view->number)
+        return OK;
+    if (!find(a, c, n)) {
+        a->length[1] = a->length[0];
+        a->length[0].n = 0;
+        int rc = choose_for(a, &a->length[0], n, codec);
+        if (rc != OK)
+            return rc;
+        if (c->ranks->me == 0)
+            say(a, &a->length[0], c);
+    }
+    *choice = a->length[0].choice;
+    *cut = a->length[0].cut;
+    return OK;
+}

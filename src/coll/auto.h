@@ -1,0 +1,74 @@
+/* `auto`: which algorithm an all-reduce takes, in what pieces. Short vectors go by a rule of ranks
+ * and length alone. For long ones the links are measured, the model of cost.h chooses, and when
+ * exchanges no longer take what they did, that is done again, before the next one. */
+#ifndef PL_COLL_AUTO_H
+#define PL_COLL_AUTO_H
+
+#include "coll/cost.h"
+#include "coll/probe.h"
+#include "tensor/codec.h"
+
+/* The rule. What short vectors take on a power of two of ranks sums in the tree's order. */
+enum coll_algorithm auto_rule(enum codec codec, size_t ranks, size_t n);
+
+/* Long enough to be worth measuring for. */
+bool auto_measures(size_t n);
+
+/* A length of vectors: what was chosen for it, and what it took. */
+struct auto_length {
+    size_t n; /* 0: none */
+    struct cost_choice choice;
+    size_t cut[VIEW_MEMBERS_MAX + 2];
+    double expected; /* s */
+    double took[3];  /* the last exchanges, oldest first, by rank 0's knowledge */
+    size_t count;
+    /* Rank 0's: connections to each peer, 1 or, after they have been tried and found faster, all.
+     */
+    uint32_t stripes;
+    enum { STRIPES_UNTRIED, STRIPES_ON_TRIAL, STRIPES_TRIED } trial;
+    double single; /* s, with one */
+};
+
+/* What one lane or channel knows; zeroed at first. */
+struct coll_auto {
+    uint32_t view; /* in which `probe` and the choices hold; 0: nothing is known */
+    struct probe probe;
+    struct auto_length length[2]; /* the last two, the latest first */
+    /* Rank 0's: probes that were not alone are not repeated at once; nor, for less than a great
+     * change, those that have changed nothing. */
+    uint32_t rest, resting, calm, calming;
+};
+
+/* What ranks tell each other before a long vector. */
+struct auto_note {
+    double took;      /* max: auto_took of the last one, 0: none */
+    uint64_t busy;    /* max: other collectives are under way */
+    uint64_t measure; /* rank 0: the links, first */
+    uint64_t stripes; /* rank 0: over how many connections to each peer */
+};
+
+void auto_note_init(struct auto_note *note, const struct coll *c, double took);
+void auto_note_merge(struct auto_note *note, const struct auto_note *other);
+
+/* What a vector that took so long would have taken alone: other collectives of this node moved
+ * bytes meanwhile, and shared its link. `moved` is group->moved when it began, `own` its own bytes.
+ */
+double auto_took(const struct coll *c, double seconds, uint64_t moved, uint64_t own);
+
+/* Rank 0, before a long vector: what all do, from what all have said. `stripes`: connections that
+ * there are to each peer. */
+void auto_decide(struct coll_auto *a, const struct coll *c, size_t n, uint32_t stripes,
+                 struct auto_note *note);
+
+/* All ranks: measure. `note` as rank 0 has told it: if the choice for n stays what it was, what the
+ * last one took is what the next ones are expected to take. Errors of probe_links. */
+int auto_measure(struct coll_auto *a, struct coll *c, size_t n, enum codec codec,
+                 const struct auto_note *note);
+
+/* The choice for n floats, or the rule where nothing is known: the same on all ranks, for links do
+ * not depend on n. *cut: the parts of a scatter_gather, valid until the next call for another n;
+ * NULL for equal ones. ERR_NOMEM */
+int auto_choose(struct coll_auto *a, const struct coll *c, size_t n, enum codec codec,
+                struct cost_choice *choice, const size_t **cut);
+
+#endif

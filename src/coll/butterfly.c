@@ -1,0 +1,19 @@
+/* Butterfly, or recursive doubling (Elastic §4.1, Eq. 4.3): in round k partners at a distance of
+ * 2^k exchange whole vectors, and both add. ⌈log2 P⌉ rounds: the fewest, for short vectors. What
+ * comes from a partner waits beside the vector until that has gone out to him. */
+#include "coll/schedule.h"
+
+void schedule_butterfly(struct schedule *s)
+{
+    size_t n = s->n, round = 0;
+    struct folded f = schedule_folded(s->ranks, s->me);
+    schedule_fold_in(s, &f);
+    for (size_t bit = 1; !f.out && bit < f.power; bit *= 2, round++) {
+        size_t partner = schedule_unfolded(s->ranks, f.rank ^ bit);
+        size_t beside = n + (round & 1) * n;
+        schedule_send(s, partner, 0, n, false);
+        schedule_recv(s, partner, beside, n, false);
+        schedule_fold(s, beside, 0, n);
+    }
+    schedule_fold_out(s, &f);
+}

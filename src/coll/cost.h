@@ -1,0 +1,85 @@
+/* What an all-reduce costs: the paper's closed forms, for its figures; a prediction for links as
+ * they are, each rank with its own; and the choice that follows from it.
+ *
+ * The prediction and the choice use comparisons and + - * / alone, so that ranks which know the
+ * same links come to the same answer on any machine. */
+#ifndef PL_COLL_COST_H
+#define PL_COLL_COST_H
+
+#include "coll/schedule.h"
+
+/* ---- closed forms (Elastic §4.1.2) ---- */
+
+/* The paper's prices: of a message u (s), and of a byte to send v, to serialise z and to reduce g
+ * (s/byte); the last two are divided among `cores` where the paper says so. */
+struct cost_model {
+    double u, v, z, g;
+    double cores;
+};
+
+/* Seconds for `bytes` on `ranks` ranks; 0 on one. log2 p is real, as in the paper, not rounded up.
+ *
+ * tree              (4.1) + (4.2), serial; `block` (bytes, > 0) is of the broadcast
+ * butterfly         (4.7); with one core (4.3)
+ * ring              (4.4), serial
+ * chunked_ring      (4.8); with one core (4.5)
+ * halving_doubling  ours, q = 2^⌊log2 p⌋, β = b(v + 2z/c), γ = bg/c:
+ *                   2·log2 q·u + 2(q - 1)/q·β + (q - 1)/q·γ, and when p > q, whole vectors handed
+ * in and back: 2u + 2β + γ scatter_gather    ours, equal shares: each rank starts p - 1 messages of
+ * b/p towards the owners, one after another, and p - 1 with its sums, so 2(p - 1)u + 2(p - 1)/p·β +
+ *                   (p - 1)/p·γ: the price of a chunked ring. What it gains by not waiting for
+ *                   neighbours shows only where latency and work of a message are told apart, in
+ *                   cost_predict. */
+double cost_allreduce(enum coll_algorithm algorithm, const struct cost_model *m, size_t ranks,
+                      double bytes, double block);
+
+/* The left side of Eq. 4.6, z and g divided among the cores: above 0 where a chunked ring costs
+ * more than a butterfly. Any p > 0, as in Table 4.1. */
+double cost_equation_4_6(const struct cost_model *m, double ranks, double bytes);
+
+/* ---- real links ---- */
+
+struct cost_links {
+    size_t ranks;
+    const double *send_rate, *recv_rate; /* bytes/s of each rank's link, > 0; both at once */
+    double latency;                      /* s, of a message that finds everything idle */
+    double reduce_rate;                  /* bytes/s a rank adds; INFINITY: not counted */
+    double per_message;                  /* s of work, at either end, per piece */
+};
+
+/* Seconds for an all-reduce of n floats in pieces of `chunk` floats, from every rank's schedule
+ * (`cut` as in schedule.h). INFINITY when there is no memory to make one.
+ *
+ * Links are busy or wait for a piece's way, nothing else. 1e7 floats on two to eight equal
+ * simulated links take what is said here within 6 %, but halving_doubling up to a quarter more,
+ * where pieces of several of its rounds share a link; and the fewer pieces to a round, the more. Of
+ * crowds at a switch nothing is known. */
+double cost_predict(enum coll_algorithm algorithm, const struct cost_links *links, size_t n,
+                    size_t chunk, const size_t *cut);
+
+/* Parts of a scatter_gather of n floats (ranks + 1 places) that bring its busiest link to rest
+ * soonest. A rank that owns the share s moves b·(1 + (p - 2)s) bytes each way; the least time is
+ * max(b / slowest, 2(p - 1)b / sum of rates). */
+void cost_shares(const struct cost_links *links, size_t n, size_t *cut);
+
+struct cost_choice {
+    enum coll_algorithm algorithm;
+    size_t chunk;   /* floats */
+    double seconds; /* predicted */
+};
+
+enum { COST_ANY = (1u << COLL_ALGORITHMS) - 2 };
+
+/* The cheapest of the `allowed` (a bit for each enum coll_algorithm; some are not for every codec,
+ * and a ring takes the memory of P vectors). Of those within 2 % of it, the first in this order:
+ * halving_doubling where ranks are a power of two (its sums run in the tree's order), chunked_ring,
+ * butterfly, scatter_gather, tree, halving_doubling, ring. `cut` (ranks + 1 places) is filled with
+ * the parts for scatter_gather, whatever is chosen. COLL_AUTO: out of memory. */
+struct cost_choice cost_choose(const struct cost_links *links, size_t n, unsigned allowed,
+                               size_t *cut);
+
+/* Whether exchanges (seconds, oldest first) no longer take what was predicted: the last one 1.3
+ * times as long or more, or the median of the last three beyond 1.25 times or below 0.8. */
+bool cost_drifted(double predicted, const double *measured, size_t n);
+
+#endif

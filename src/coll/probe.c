@@ -1,0 +1,185 @@
+#include "coll/probe.h"
+
+#include "coll/cost_fit.h"
+#include "coll/run.h"
+
+#include <stdlib.h>
+
+enum {
+    PINGS = 8,
+    PING_BYTES = 64,
+    BULK_BYTES = 1024 * 1024,
+    BULK_MESSAGES = 2, /* of BULK_BYTES, one after another: more than a token bucket holds */
+    BULKS_MAX = 2,
+    FEW_ROUNDS = 16,
+};
+
+#define FASTEST       1e-12f               /* s a byte: what seems to take no time at all */
+#define PROBE_NUMBERS UINT64_C(0x80000000) /* apart from the exchange's own */
+
+/* The circle method: the last of an even number stays, the others move round it. */
+size_t probe_rounds(size_t ranks)
+{
+    return ranks < 2 ? 0 : (ranks + 1) / 2 * 2 - 1;
+}
+
+size_t probe_partner(size_t ranks, size_t rank, size_t round)
+{
+    size_t even = (ranks + 1) / 2 * 2, turning = even - 1;
+    size_t partner;
+    if (rank == turning)
+        partner = round % turning * (even / 2) % turning;
+    else if (2 * rank % turning == round % turning)
+        partner = turning;
+    else
+        partner = (round % turning + turning - rank) % turning;
+    return partner < ranks ? partner : rank;
+}
+
+struct pair {
+    struct coll *c;
+    size_t partner;
+    uint8_t *bytes; /* room for BULK_BYTES */
+};
+
+static uint64_t probe_tag(const struct coll *c, uint32_t piece)
+{
+    return wire_tag(WIRE_PROBE, c->lane, c->n, piece);
+}
+
+static int send(const struct pair *p, size_t len, uint32_t piece)
+{
+    return coll_send(p->c, p->partner, probe_tag(p->c, piece), p->bytes, len);
+}
+
+static int recv(const struct pair *p, size_t len, uint32_t piece)
+{
+    return coll_recv(p->c, p->partner, probe_tag(p->c, piece), p->bytes, len);
+}
+
+/* There and back; what the one that began counts is twice the way. */
+static int there_and_back(const struct pair *p, bool begins, size_t len, size_t messages,
+                          uint32_t piece, double *seconds)
+{
+    struct world *world = p->c->group->world;
+    int64_t start = world_now(world);
+    int rc = OK;
+    for (int way = 0; rc == OK && way < 2; way++)
+        for (size_t i = 0; rc == OK && i < messages; i++)
+            rc = (way == 0) == begins ? send(p, len, piece) : recv(p, len, piece);
+    *seconds = world_seconds(world_now(world) - start) / 2;
+    return rc;
+}
+
+/* Both of a pair go through the same messages; the lower rank's clock counts. */
+static int probe_pair(const struct pair *p, size_t bulks, struct cost_line *line)
+{
+    struct cost_probe probe[PINGS + BULKS_MAX];
+    size_t n = 0;
+    bool begins = p->c->ranks->me < p->partner;
+    for (size_t i = 0; i < PINGS + bulks; i++) {
+        bool bulk = i >= PINGS;
+        size_t len = bulk ? BULK_BYTES : PING_BYTES, messages = bulk ? BULK_MESSAGES : 1;
+        double seconds;
+        int rc = there_and_back(p, begins, len, messages, (uint32_t)i, &seconds);
+        if (rc != OK)
+            return rc;
+        probe[n++] = (struct cost_probe){(double)(len * messages), seconds > 0 ? seconds : 1e-9};
+    }
+    return begins ? cost_fit_line(probe, n, line, NULL) : OK;
+}
+
+/* Rows of (latency, seconds a byte) by pair, from all to all. */
+static int share_rows(struct coll *c, float *rows)
+{
+    size_t P = c->ranks->count, *cut = malloc((P + 1) * sizeof *cut);
+    struct schedule schedule = {0};
+    struct coll_plan plan = {0};
+    const struct coll_how how = {.chunk = WORLD_MESSAGE_MAX / sizeof(float)};
+    int rc = cut ? OK : ERR_NOMEM;
+    for (size_t i = 0; rc == OK && i <= P; i++)
+        cut[i] = 2 * P * i;
+    if (rc == OK)
+        rc = schedule_all_gather(&schedule, P, c->ranks->me, 2 * P * P, cut);
+    if (rc == OK)
+        rc = coll_plan_make(&plan, &schedule, &how);
+    if (rc == OK)
+        rc = coll_run(c, &plan, rows, NULL);
+    coll_plan_release(&plan);
+    schedule_release(&schedule);
+    free(cut);
+    return rc;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* A rank's link is as fast as its best pair; latency is what most pairs have. */
+static void sum_up(size_t P, float *rows, struct probe *out)
+{
+    size_t pairs = 0;
+    out->ranks = P;
+    out->alone = true;
+    for (size_t i = 0; i < P; i++) /* what ranks say of themselves */
+        out->alone = out->alone && rows[2 * (P * i + i)] == 0;
+    for (size_t i = 0; i < P; i++)
+        out->rate[i] = 0;
+    for (size_t i = 0; i < P; i++)
+        for (size_t j = i + 1; j < P; j++) {
+            double rate = 1 / (double)rows[2 * (P * i + j) + 1];
+            out->rate[i] = rate > out->rate[i] ? rate : out->rate[i];
+            out->rate[j] = rate > out->rate[j] ? rate : out->rate[j];
+        }
+    for (size_t i = 0; i < P; i++) /* the rows have been read: latencies to the front */
+        for (size_t j = i + 1; j < P; j++)
+            rows[pairs++] = rows[2 * (P * i + j)];
+    qsort(rows, pairs, sizeof *rows, ascending);
+    out->latency = pairs ? (double)rows[pairs / 2] : 0;
+}
+
+static int probe_all(struct coll *c, float *rows, uint8_t *bytes)
+{
+    size_t P = c->ranks->count, me = c->ranks->me, rounds = probe_rounds(P);
+    size_t bulks = rounds < FEW_ROUNDS ? 2 : 1;
+    for (size_t round = 0; round < rounds; round++) {
+        struct pair p = {c, probe_partner(P, me, round), bytes};
+        struct cost_line line = {0};
+        if (p.partner == me)
+            continue;
+        int rc = probe_pair(&p, bulks, &line);
+        if (rc != OK)
+            return rc;
+        float *cell = rows + 2 * (P * me + p.partner);
+        cell[0] = (float)line.u;
+        cell[1] = line.v > 0 ? (float)line.v : FASTEST;
+    }
+    return OK;
+}
+
+int probe_links(struct coll *c, struct probe *out)
+{
+    struct group *group = c->group;
+    size_t P = c->ranks->count;
+    float *rows = calloc(2 * P * P, sizeof *rows);
+    uint8_t *bytes = calloc(1, BULK_BYTES);
+    struct coll own = *c;
+    own.n = PROBE_NUMBERS | c->n;
+    own.waits = NULL;
+    uint64_t moved = atomic_load(&group->moved);
+    bool alone = atomic_fetch_add(&group->collectives, 1) == 0;
+    int rc = rows && bytes ? probe_all(&own, rows, bytes) : ERR_NOMEM;
+    alone = alone && atomic_load(&group->collectives) == 1 && atomic_load(&group->moved) == moved;
+    if (rc == OK) {
+        rows[2 * (P * c->ranks->me + c->ranks->me)] = !alone;
+        rc = share_rows(&own, rows);
+    }
+    atomic_fetch_sub(&group->collectives, 1);
+    if (rc == OK)
+        sum_up(P, rows, out);
+    free(bytes);
+    free(rows);
+    return rc;
+}

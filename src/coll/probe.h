@@ -1,0 +1,26 @@
+/* What the links between ranks can do, measured: messages of two sizes to and fro between all
+ * pairs, many pairs at a time, none of which share a rank. Every rank ends with the same numbers.
+ */
+#ifndef PL_COLL_PROBE_H
+#define PL_COLL_PROBE_H
+
+#include "coll/coll.h"
+
+struct probe {
+    size_t ranks;
+    double latency;                    /* s, one way: the median of all pairs */
+    double rate[VIEW_MEMBERS_MAX + 1]; /* bytes/s of each rank's link: of its best pair */
+    bool alone; /* no rank had another collective under way: else these are not the links' */
+};
+
+/* Measure; a collective, at most one for each number of an exchange. A round of pairs moves 2 to
+ * 4 MiB each way, so that P ranks on gigabit links take some 0.07 P s up to sixteen of them, and
+ * half of that for more. ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM */
+int probe_links(struct coll *c, struct probe *out);
+
+/* Pairing P ranks so that all meet: the partner of `rank` in a round, or `rank` itself when it sits
+ * out. There are probe_rounds(P) rounds. */
+size_t probe_rounds(size_t ranks);
+size_t probe_partner(size_t ranks, size_t rank, size_t round);
+
+#endif

@@ -1,0 +1,162 @@
+/* The coordinator's side of shared variables: a mailbox around the book of tasks. */
+#include "base/fault.h"
+#include "coll/shared_parts.h"
+
+#include <string.h>
+
+static int tell(struct shared_host *h, uint32_t node, const struct buf *bytes)
+{
+    int rc = wire_post_buf(h->group->world, node, WIRE_SHARED_TELL, 0, bytes);
+    return rc == ERR_PEER ? OK : rc; /* it is about to be lost by another event */
+}
+
+/* To all, in the order of the lane. */
+static int tell_start(struct shared_host *h, const struct tasks_order *o)
+{
+    struct tasks_var *var = h->book.var[o->var];
+    const struct tasks_round *r = tasks_round_of(var, o->round);
+    const struct view *view = h->view;
+    struct buf bytes = {0};
+    buf_put_u8(&bytes, TELL_START);
+    buf_put_u32(&bytes, o->var);
+    buf_put_u64(&bytes, o->round);
+    buf_put_u32(&bytes, var->lane);
+    buf_put_u64(&bytes, r->number);
+    tasks_spec_encode(&var->spec, &bytes);
+    for (uint32_t t = 0; t < var->spec.tasks; t++)
+        buf_put_u32(&bytes, r->node[t]);
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < view->count; i++)
+        rc = tell(h, view->node[i], &bytes);
+    buf_release(&bytes);
+    return rc;
+}
+
+static int tell_one(struct shared_host *h, const struct tasks_order *o)
+{
+    struct buf bytes = {0};
+    switch (o->kind) {
+    case TASKS_ANSWER:
+        buf_put_u8(&bytes, TELL_VAR);
+        buf_put_u64(&bytes, o->request);
+        buf_put_u32(&bytes, o->var);
+        break;
+    case TASKS_REFUSE:
+        buf_put_u8(&bytes, TELL_REFUSE);
+        buf_put_u64(&bytes, o->request);
+        buf_put_text(&bytes, h->orders.refusal.text);
+        break;
+    default: buf_put_u8(&bytes, TELL_PARTED); break;
+    }
+    int rc = tell(h, o->node, &bytes);
+    buf_release(&bytes);
+    return rc;
+}
+
+static int step(struct shared_host *h, const struct tasks_event *event)
+{
+    int rc = tasks_book_step(&h->book, event, &h->orders);
+    for (size_t i = 0; rc == OK && i < h->orders.count; i++) {
+        const struct tasks_order *o = &h->orders.at[i];
+        rc = o->kind == TASKS_START ? tell_start(h, o) : tell_one(h, o);
+    }
+    return rc;
+}
+
+/* The book knows the members as the group's view has them. */
+static int follow_view(struct shared_host *h)
+{
+    const struct view *view = group_view(h->group);
+    struct members in = {{0}};
+    if (!view || view == h->view)
+        return OK;
+    for (size_t i = 0; i < view->count; i++)
+        members_add(&in, view->node[i]);
+    h->view = view;
+    return step(h, &(struct tasks_event){.kind = TASKS_MEMBERS, .members = &in});
+}
+
+static int take(struct shared_host *h, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    struct tasks_event event = {.node = m->from};
+    struct tasks_spec spec;
+    switch (cut_u8(&in)) {
+    case ASK_INIT:
+        event.kind = TASKS_INIT;
+        event.request = cut_u64(&in);
+        tasks_spec_decode(&in, &spec);
+        event.spec = &spec;
+        break;
+    case ASK_COMMIT:
+        event.kind = TASKS_COMMIT;
+        event.var = cut_u32(&in);
+        event.round = cut_u64(&in);
+        event.task = cut_u32(&in);
+        break;
+    case ASK_ENDED:
+        event.kind = TASKS_ENDED;
+        event.var = cut_u32(&in);
+        event.round = cut_u64(&in);
+        event.number = cut_u64(&in);
+        event.whole = cut_u8(&in) != 0;
+        break;
+    case ASK_PART: event.kind = TASKS_PART; break;
+    default: return OK;
+    }
+    return cut_done(&in) ? step(h, &event) : OK;
+}
+
+static int serve(struct shared_host *h)
+{
+    struct world *world = h->group->world;
+    for (;;) {
+        const struct wait_for set[] = {
+            {.kind = WAIT_SIGNAL,
+             .signal = SIGNAL_GROUP,
+             .seen = world_raised(world, SIGNAL_GROUP)},
+            wire_from(WORLD_ANY, WIRE_SHARED_ASK),
+        };
+        struct wake wake;
+        int rc = follow_view(h);
+        if (rc == OK)
+            rc = world_wait(world, set, 2, WORLD_FOREVER, &wake);
+        if (rc == OK && wake.which == 1) {
+            rc = follow_view(h);
+            if (rc == OK)
+                rc = take(h, wake.msg);
+            message_unref(wake.msg);
+        }
+        if (rc != OK)
+            return rc;
+    }
+}
+
+static int host_task(void *arg)
+{
+    struct shared_host *h = arg;
+    int rc = serve(h);
+    if (rc == ERR_CANCELLED)
+        return rc;
+    /* Rather an end that all can see than a round that never comes. */
+    log_error(h->group->log, "shared variables cannot go on: %s", status_text(rc));
+    for (size_t i = 0; h->view && i < h->view->count; i++)
+        wire_post(h->group->world, h->view->node[i], wire_tag(WIRE_BYE, 0, 0, 0), NULL, 0);
+    return rc;
+}
+
+int shared_host_start(struct shared_host *host, struct group *group)
+{
+    host->group = group;
+    host->view = NULL;
+    tasks_book_init(&host->book);
+    return world_spawn(group->world, "shared host", host_task, host, &host->task);
+}
+
+void shared_host_stop(struct shared_host *host)
+{
+    if (!host->group)
+        return;
+    world_end_task(host->group->world, &host->task);
+    tasks_book_release(&host->book);
+}

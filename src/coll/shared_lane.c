@@ -1,0 +1,224 @@
+/* A lane of shared variables: the exchanges that the coordinator has started there, one after
+ * another, each with what this node's tasks have to put in. */
+#include "base/fault.h"
+#include "coll/shared_parts.h"
+#include "tensor/kernels.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK_FLOATS = 4096 };
+
+static float *new_floats(size_t n)
+{
+    size_t bytes = (n * sizeof(float) + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    return aligned_alloc(ARENA_ALIGN, bytes);
+}
+
+static struct reduction reduction_of(const struct shared_var *var)
+{
+    static const enum reduce_kind kinds[TASKS_OPS] = {[TASKS_SUM] = REDUCE_SUM,
+                                                      [TASKS_MEAN] = REDUCE_SUM,
+                                                      [TASKS_LARGEST] = REDUCE_MAX,
+                                                      [TASKS_SMALLEST] = REDUCE_MIN,
+                                                      [TASKS_USER] = REDUCE_USER};
+    return (struct reduction){kinds[var->spec.op], var->reduction.fn, var->reduction.user};
+}
+
+/* -0 + x is x, also for x = -0. */
+static float identity_of(const struct tasks_spec *spec)
+{
+    switch (spec->op) {
+    case TASKS_LARGEST: return -INFINITY;
+    case TASKS_SMALLEST: return INFINITY;
+    case TASKS_USER: return spec->identity;
+    default: return -0.0f;
+    }
+}
+
+/* The place of this round's result: it is no longer that of an older one, and nobody reads it. */
+static int clear_slot(struct shared_var *var, struct shared_slot *slot)
+{
+    struct world *world = var->shared->group->world;
+    atomic_store(&slot->holds, 0);
+    for (;;) {
+        uint64_t seen = world_raised(world, SIGNAL_RESULT);
+        if (atomic_load(&slot->readers) == 0)
+            break;
+        struct wait_for gone = {.kind = WAIT_SIGNAL, .signal = SIGNAL_RESULT, .seen = seen};
+        struct wake wake;
+        int rc = world_wait(world, &gone, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+    if (!slot->x)
+        slot->x = new_floats(var->spec.n);
+    return slot->x ? OK : ERR_NOMEM;
+}
+
+/* Local reduction first: ((v0 ∘ v1) ∘ v2) ∘ … in order of task number, block by block. One vector
+ * alone is put in from where it lies. */
+static int reduce_here(struct shared_var *var, const struct shared_item *job, const float **x)
+{
+    const struct reduction reduction = reduction_of(var);
+    *x = job->count > 0 ? job->vector[0] : NULL;
+    if (job->count <= 1)
+        return OK;
+    if (!var->local)
+        var->local = new_floats(var->spec.n);
+    if (!var->local)
+        return ERR_NOMEM;
+    for (size_t from = 0; from < var->spec.n; from += BLOCK_FLOATS) {
+        size_t left = var->spec.n - from, len = left < BLOCK_FLOATS ? left : BLOCK_FLOATS;
+        memcpy(var->local + from, job->vector[0] + from, len * sizeof(float));
+        for (uint32_t t = 1; t < job->count; t++)
+            reduce_range(&reduction, var->local + from, job->vector[t] + from, len);
+    }
+    *x = var->local;
+    return OK;
+}
+
+/* Make the lane's exchange this variable's: its next input, its next result. The last result stays
+ * what it is, for who lacks it. */
+static void set_exchange(struct exchange *e, struct shared_var *var, const float *input, float *out)
+{
+    const struct reduction reduction = reduction_of(var);
+    const struct reduction *had = &e->how.reduction;
+    size_t n = var->spec.n;
+    if (e->n_floats != n || had->kind != reduction.kind || had->fn != reduction.fn ||
+        had->user != reduction.user)
+        e->planned_in = 0; /* the plan is another one */
+    e->how.reduction = reduction;
+    e->how.identity = identity_of(&var->spec);
+    e->how.algorithm = var->shared->algorithm;
+    e->how.chunk = var->shared->chunk;
+    while (n / e->how.chunk + 1 >= WIRE_NOTE)
+        e->how.chunk *= 2;
+    e->n_floats = n;
+    e->input = (struct vec){(float *)input, n}; /* it is only read */
+    e->result[(e->completed + 1) & 1] = (struct vec){out, n};
+}
+
+static int say_ended(struct shared_var *var, const struct shared_item *job, bool whole)
+{
+    struct buf bytes = {0};
+    buf_put_u8(&bytes, ASK_ENDED);
+    buf_put_u32(&bytes, var->id);
+    buf_put_u64(&bytes, job->round);
+    buf_put_u64(&bytes, job->number);
+    buf_put_u8(&bytes, whole);
+    return shared_ask(var->shared, &bytes);
+}
+
+/* The service hears of it before any caller: who submits to a later round because this one is done
+ * finds its place free. */
+static int publish(struct shared_var *var, struct shared_slot *slot, uint64_t round)
+{
+    struct shared *s = var->shared;
+    struct shared_item *closed = shared_item_new(ITEM_CLOSED, 0);
+    if (!closed)
+        return ERR_NOMEM;
+    closed->var = var;
+    closed->round = round;
+    shared_push(&s->inbox, closed);
+    world_raise(s->group->world, SIGNAL_SHARED);
+    atomic_store(&slot->holds, round + 1);
+    atomic_store(&var->done, round + 1);
+    world_raise(s->group->world, SIGNAL_RESULT);
+    return OK;
+}
+
+static int do_job(struct shared_lane *lane, const struct shared_item *job)
+{
+    struct shared_var *var = job->var;
+    struct exchange *e = &lane->exchange;
+    struct shared_slot *slot = &var->slot[job->round % SHARED_KEPT];
+    const float *input;
+    int rc = clear_slot(var, slot);
+    if (rc == OK)
+        rc = reduce_here(var, job, &input);
+    if (rc != OK)
+        return rc;
+    PL_ASSERT(e->completed + 1 == job->number);
+    set_exchange(e, var, input, slot->x);
+    const struct tally mine = {
+        .weight = job->count > 0, .samples = job->count, .hash_min = UINT64_MAX};
+    rc = exchange_run(e, &mine);
+    atomic_store(&lane->shared->group->busy, false); /* no steps here: no progress is ever due */
+    if (rc != OK)
+        return rc;
+    bool whole = exchange_tally(e)->samples == var->spec.tasks;
+    if (whole)
+        rc = publish(var, slot, job->round);
+    else
+        atomic_fetch_add(&lane->shared->voids, 1);
+    return rc == OK ? say_ended(var, job, whole) : rc;
+}
+
+static int do_jobs(struct shared_lane *lane, struct shared_item *job)
+{
+    int rc = OK;
+    while (job && rc == OK) {
+        struct shared_item *next = job->next;
+        rc = do_job(lane, job);
+        shared_item_unref(job);
+        job = next;
+    }
+    shared_drop(job);
+    return rc;
+}
+
+/* Between exchanges a lane looks after who may lack the last result. */
+static int serve(struct shared_lane *lane)
+{
+    struct group *group = lane->shared->group;
+    struct world *world = group->world;
+    uint32_t number = SIGNAL_LANE + lane->exchange.lane;
+    while (!atomic_load(&group->over)) {
+        const struct wait_for set[] = {
+            {.kind = WAIT_SIGNAL, .signal = number, .seen = world_raised(world, number)},
+            {.kind = WAIT_SIGNAL,
+             .signal = SIGNAL_GROUP,
+             .seen = world_raised(world, SIGNAL_GROUP)},
+        };
+        struct shared_item *jobs = shared_take(&lane->jobs);
+        int rc = jobs ? do_jobs(lane, jobs) : exchange_settle(&lane->exchange);
+        struct wake wake;
+        if (rc == OK && !jobs && !atomic_load(&group->over))
+            rc = world_wait(world, set, 2, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}
+
+static int lane_task(void *arg)
+{
+    struct shared_lane *lane = arg;
+    kernels_set_threads(1); /* the cores are the callers' */
+    int rc = serve(lane);
+    if (rc != OK && rc != ERR_CANCELLED)
+        group_quit(lane->shared->group, rc);
+    return rc;
+}
+
+int shared_lane_start(struct shared_lane *lane)
+{
+    struct shared *s = lane->shared;
+    const struct exchange_how how = {.pinned = true, .chunk = s->chunk, .plain = true};
+    if (lane->task)
+        return OK;
+    uint32_t number = (uint32_t)(lane - s->lane);
+    int rc = exchange_init(&lane->exchange, s->group, number, false, 0, &how, 0, &s->arena);
+    if (rc == OK)
+        rc = world_spawn(s->group->world, "shared lane", lane_task, lane, &lane->task);
+    return rc;
+}
+
+void shared_lane_stop(struct shared_lane *lane)
+{
+    world_end_task(lane->shared->group->world, &lane->task);
+    exchange_release(&lane->exchange);
+    shared_drop(shared_take(&lane->jobs));
+}

@@ -1,0 +1,155 @@
+/* Ranks in a simulated cluster that play one scene together, for tests of collectives: a group with
+ * a view and nothing else. Nobody leaves before all have played. */
+#ifndef PL_LIB_RANK_SCENE_H
+#define PL_LIB_RANK_SCENE_H
+
+#include "coll/coll.h"
+#include "group/group.h"
+#include "job/cluster.h"
+#include "schedule_cluster.h"
+#include "sim/sim.h"
+
+struct scene {
+    uint32_t ranks;
+    int (*play)(struct scene *scene, struct group *group, const struct ranks *ranks);
+    void *arg;
+    const char *cluster; /* NULL: equal nodes of a LAN */
+    uint64_t seed;
+    uint32_t kill_node; /* at its kill_send-th message; 0: never */
+    uint64_t kill_send;
+    /* How it went: */
+    int rc[RANKS_MAX];        /* of play */
+    int64_t ended[RANKS_MAX]; /* when it returned */
+    uint64_t sent[RANKS_MAX];
+};
+
+static int scene_say(struct world *w, uint32_t node, enum wire_kind kind)
+{
+    struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, 0);
+    int rc = m ? world_send(w, node, m, CLASS_CONTROL) : ERR_NOMEM;
+    if (rc == ERR_FULL)
+        message_unref(m);
+    return rc;
+}
+
+/* View `number`: all ranks of the scene but one; WORLD_ANY: but nobody. */
+static inline int scene_view(const struct scene *scene, struct group *group, uint32_t number,
+                             uint32_t without)
+{
+    struct view *view = calloc(1, sizeof *view);
+    if (!view)
+        return ERR_NOMEM;
+    view->number = number;
+    for (uint32_t i = 0; i < scene->ranks; i++)
+        if (i != without)
+            view->node[view->count++] = i;
+    int rc = group_set_view(group, view);
+    free(view);
+    return rc;
+}
+
+/* Who is who in a view: ranks in the order of nodes. */
+static inline void scene_rank(const struct view *view, uint32_t self, struct ranks *ranks)
+{
+    ranks->count = view->count;
+    ranks->me = (size_t)view_rank(view, self);
+    memcpy(ranks->node, view->node, view->count * sizeof *view->node);
+}
+
+static int scene_rank_main(struct scene *scene, struct world *w)
+{
+    static const struct logger silent;
+    const struct wait_for bye = {.kind = WAIT_MESSAGE,
+                                 .from = WORLD_DRIVER,
+                                 .tag = wire_tag(WIRE_BYE, 0, 0, 0),
+                                 .mask = WIRE_KIND_MASK};
+    struct group_timing timing = group_timing_lan();
+    struct group group;
+    struct ranks ranks;
+    struct wake wake;
+    group_init(&group, w, &silent, &timing);
+    int rc = scene_view(scene, &group, 1, WORLD_ANY);
+    if (rc == OK) {
+        scene_rank(group_view(&group), w->self, &ranks);
+        rc = scene->play(scene, &group, &ranks);
+        scene->ended[w->self] = world_now(w);
+    }
+    scene->rc[w->self] = rc;
+    scene_say(w, WORLD_DRIVER, WIRE_DONE);
+    if (world_wait(w, &bye, 1, WORLD_FOREVER, &wake) == OK)
+        message_unref(wake.msg);
+    group_release(&group);
+    return rc;
+}
+
+/* Until each rank has played or died. */
+static int scene_driver_main(const struct scene *scene, struct world *w)
+{
+    const struct wait_for set[] = {
+        {.kind = WAIT_MESSAGE,
+         .from = WORLD_ANY,
+         .tag = wire_tag(WIRE_DONE, 0, 0, 0),
+         .mask = WIRE_KIND_MASK},
+        {.kind = WAIT_PEER},
+    };
+    int rc = world_want_nodes(w, scene->ranks);
+    for (uint32_t over = 0; rc == OK && over < scene->ranks;) {
+        struct wake wake;
+        rc = world_wait(w, set, 2, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+        if (wake.which == 0)
+            message_unref(wake.msg);
+        over += wake.which == 0 || !wake.up;
+    }
+    for (uint32_t i = 0; i < scene->ranks; i++)
+        scene_say(w, i, WIRE_BYE);
+    return rc == OK ? world_sleep(w, world_now(w) + WORLD_SECOND) : rc;
+}
+
+static int scene_node_main(void *arg, struct world *w)
+{
+    struct scene *scene = arg;
+    return w->self == WORLD_DRIVER ? scene_driver_main(scene, w) : scene_rank_main(scene, w);
+}
+
+static uint32_t scene_kind_of(const char *name)
+{
+    return (uint32_t)wire_kind_find(name);
+}
+
+static void run_scene(struct scene *scene)
+{
+    const char *text = scene->cluster ? scene->cluster : "node { count: 17 }";
+    struct err err = {0};
+    Paceline__Cluster *cluster = NULL;
+    struct sim *sim = NULL;
+    int rc = cluster_parse("test", text, strlen(text), &cluster, &err);
+    if (rc == OK)
+        rc = cluster_finish(cluster, &err);
+    const struct sim_options options = {
+        .cluster = cluster,
+        .workers = scene->ranks,
+        .seed = scene->seed + 1,
+        .node_main = scene_node_main,
+        .arg = scene,
+        .kind_of = scene_kind_of,
+        .kill_node = scene->kill_node,
+        .kill_send = scene->kill_send,
+    };
+    if (rc == OK)
+        rc = sim_create(&options, &sim, &err);
+    if (rc != OK)
+        fail_msg("%s", err.text);
+    rc = sim_run(sim, 1000 * WORLD_SECOND);
+    if (rc != OK)
+        fail_msg("the scene ends with %d at %.3f s: %u ranks, %u killed at message %u", rc,
+                 world_seconds(sim_now(sim)), scene->ranks, scene->kill_node,
+                 (unsigned)scene->kill_send);
+    for (uint32_t i = 0; i < scene->ranks; i++)
+        scene->sent[i] = sim_sent(sim, i);
+    sim_free(sim);
+    cluster_free(cluster);
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* Teams of threads: each member has an engine of its own and plays its part, in which CHECK judges;
+ * what fails in a thread is told at its end, by the thread of the test. */
+#ifndef PL_LIB_TEAM_PLAY_H
+#define PL_LIB_TEAM_PLAY_H
+
+#include "paceline/team.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { TEAM_PLAY_MAX = 8 };
+
+#define CHECK(holds)                                                                  \
+    do {                                                                              \
+        if (!(holds)) {                                                               \
+            fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #holds); \
+            return __LINE__;                                                          \
+        }                                                                             \
+    } while (0)
+
+struct team_member {
+    uint32_t number, members; /* 0 coordinates; ranks are dealt in order of arrival */
+    const char *rendezvous;
+    int (*play)(struct team_member *m); /* 0, or the line that failed */
+    void *arg;
+    pl_engine *engine;
+    pl_team *team;
+    uint32_t rank;
+    pthread_t thread;
+    int line;
+};
+
+/* A socket at a port of the loopback that was free. */
+static inline int team_take_port(char rendezvous[32])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    snprintf(rendezvous, 32, "127.0.0.1:%d", ntohs(at.sin_port));
+    return fd;
+}
+
+/* A port that was free a moment ago. */
+static inline void team_find_port(char rendezvous[32])
+{
+    close(team_take_port(rendezvous));
+}
+
+static inline double team_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static inline void team_nap(double seconds)
+{
+    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&t, NULL);
+}
+
+static inline int team_member_open(struct team_member *m)
+{
+    const pl_team_options options = {
+        .rendezvous = m->rendezvous, .members = m->number == 0 ? m->members : 0, .timeout_s = 60};
+    CHECK(pl_engine_create(NULL, &m->engine) == PL_OK);
+    int rc = pl_team_open(m->engine, &options, &m->team);
+    if (rc != PL_OK)
+        fprintf(stderr, "member %u: %s\n", m->number, pl_engine_error(m->engine));
+    CHECK(rc == PL_OK);
+    m->rank = pl_team_rank(m->team);
+    CHECK(pl_team_size(m->team) == m->members && m->rank < m->members);
+    return 0;
+}
+
+/* Who leaves may cut short the call that others are in. So all end with one that nobody needs: who
+ * has left it, or was cut short in it, knows that the calls before are over everywhere. */
+static inline void team_last(struct team_member *m)
+{
+    float none = 0;
+    pl_team_allreduce(m->team, &none, 1, NULL, NULL);
+}
+
+static inline void *team_member_run(void *arg)
+{
+    struct team_member *m = arg;
+    m->line = team_member_open(m);
+    if (m->line == 0)
+        m->line = m->play(m);
+    if (m->line == 0 && m->team)
+        team_last(m);
+    pl_team_close(m->team);
+    pl_engine_destroy(m->engine);
+    return NULL;
+}
+
+/* All members, until all have played. */
+static inline void team_play(uint32_t members, int (*play)(struct team_member *), void *arg)
+{
+    struct team_member member[TEAM_PLAY_MAX];
+    char rendezvous[32];
+    int line = 0;
+    team_find_port(rendezvous);
+    for (uint32_t i = 0; i < members; i++) {
+        member[i] = (struct team_member){
+            .number = i, .members = members, .rendezvous = rendezvous, .play = play, .arg = arg};
+        assert_int_equal(pthread_create(&member[i].thread, NULL, team_member_run, &member[i]), 0);
+    }
+    for (uint32_t i = 0; i < members; i++) {
+        pthread_join(member[i].thread, NULL);
+        line = line ? line : member[i].line;
+    }
+    assert_int_equal(line, 0);
+}
+
+#endif
