@@ -28,6 +28,15 @@ typedef struct pl_bench_step_report {
 int pl_bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
                   pl_bench_step_report *report);
 
+/* What it costs one core to pass over a byte of floats: nanoseconds. */
+typedef struct pl_bench_bytes_report {
+    double copy, sum;
+    double bf16_encode, bf16_decode, int8_encode, int8_decode;
+} pl_bench_bytes_report;
+
+/* Measured over buffers that do not fit a cache, about a second. */
+int pl_bench_bytes(pl_engine *engine, pl_bench_bytes_report *report);
+
 #ifdef __cplusplus
 }
 #endif

@@ -3,7 +3,12 @@
 #include "api/api.h"
 #include "api/guard.h"
 #include "real/real.h"
+#include "tensor/codec.h"
+#include "tensor/vec.h"
 #include "train/bench_step.h"
+
+#include <stdlib.h>
+#include <string.h>
 
 struct timing {
     pl_engine *engine;
@@ -69,4 +74,87 @@ int pl_bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
                   pl_bench_step_report *report)
 {
     RETURN_GUARDED(engine, bench_step(engine, job, steps, report));
+}
+
+/* ---- bytes ---- */
+
+enum { BYTES_FLOATS = 16 * 1024 * 1024, BYTES_ROUNDS = 5 };
+
+struct passing {
+    float *x, *y;
+    void *code;
+};
+
+static void pass_copy(struct passing *p)
+{
+    memcpy(p->y, p->x, BYTES_FLOATS * sizeof *p->y);
+}
+
+static void pass_sum(struct passing *p)
+{
+    vec_host_add(p->y, p->x, BYTES_FLOATS);
+}
+
+static void pass_bf16_encode(struct passing *p)
+{
+    codec_encode(CODEC_BF16, p->x, BYTES_FLOATS, p->code);
+}
+
+static void pass_bf16_decode(struct passing *p)
+{
+    codec_decode(CODEC_BF16, p->code, BYTES_FLOATS, p->y);
+}
+
+static void pass_int8_encode(struct passing *p)
+{
+    codec_encode(CODEC_INT8, p->x, BYTES_FLOATS, p->code);
+}
+
+static void pass_int8_decode(struct passing *p)
+{
+    codec_decode(CODEC_INT8, p->code, BYTES_FLOATS, p->y);
+}
+
+/* The fastest of a few rounds: what the machine can do. */
+static double ns_per_byte(struct passing *p, void (*pass)(struct passing *))
+{
+    int64_t best = INT64_MAX;
+    for (int i = 0; i < BYTES_ROUNDS; i++) {
+        int64_t start = real_now();
+        pass(p);
+        int64_t took = real_now() - start;
+        best = took < best ? took : best;
+    }
+    return (double)best / ((double)BYTES_FLOATS * sizeof(float));
+}
+
+static int bench_bytes(pl_engine *engine, pl_bench_bytes_report *report)
+{
+    struct passing p = {
+        .x = malloc(BYTES_FLOATS * sizeof(float)),
+        .y = malloc(BYTES_FLOATS * sizeof(float)),
+        .code = malloc(codec_bytes(CODEC_BF16, BYTES_FLOATS)),
+    };
+    int rc = p.x && p.y && p.code
+                 ? OK
+                 : err_set(&engine->error, ERR_NOMEM, "out of memory for buffers to pass over");
+    if (rc == OK) {
+        for (size_t i = 0; i < BYTES_FLOATS; i++)
+            p.x[i] = p.y[i] = (float)(i % 251) - 125.0f;
+        *report = (pl_bench_bytes_report){
+            .copy = ns_per_byte(&p, pass_copy),
+            .sum = ns_per_byte(&p, pass_sum),
+            .bf16_encode = ns_per_byte(&p, pass_bf16_encode),
+            .bf16_decode = ns_per_byte(&p, pass_bf16_decode),
+            .int8_encode = ns_per_byte(&p, pass_int8_encode),
+            .int8_decode = ns_per_byte(&p, pass_int8_decode),
+        };
+    }
+    free(p.x), free(p.y), free(p.code);
+    return rc;
+}
+
+int pl_bench_bytes(pl_engine *engine, pl_bench_bytes_report *report)
+{
+    RETURN_GUARDED(engine, bench_bytes(engine, report));
 }

@@ -93,6 +93,8 @@ int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
     RETURN_GUARDED(engine, run(engine, job, options, report));
 }
 
+enum { STRIPES = 4 };
+
 struct working {
     struct world *world;
     struct train_host host;
@@ -112,6 +114,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options)
         .listen = options->listen,
         .insecure = options->insecure,
         .driver = options->driver,
+        .stripes = STRIPES, /* the job, which says how many are used, comes later */
     };
     int rc = real_open(&real, &w.world, &engine->error);
     if (rc != OK)

@@ -1,109 +1,95 @@
-#include "cli/job_options.h"
-#include "paceline/bench.h"
+#include "cli/bench.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-struct bench_arguments {
-    struct job_options job;
-    const char *batch, *steps;
-    bool json, emit;
-};
+static const struct command *const benches[] = {&bench_step, &bench_allreduce, &bench_wire};
 
-static const struct option bench_options[] = {
-    JOB_OPTIONS(struct bench_arguments),
-    {"batch", OPTION_TEXT, "B", "records a step", offsetof(struct bench_arguments, batch)},
-    {"steps", OPTION_TEXT, "N", "timed steps (200)", offsetof(struct bench_arguments, steps)},
-    {"emit", OPTION_FLAG, NULL, "print the line step_seconds for a cluster file",
-     offsetof(struct bench_arguments, emit)},
-    {"json", OPTION_FLAG, NULL, "print the result as one JSON object",
-     offsetof(struct bench_arguments, json)},
-    {0},
-};
+enum { BENCHES = sizeof benches / sizeof *benches };
 
-static void print_report(const struct bench_arguments *a, const pl_bench_step_report *r)
-{
-    if (a->emit) {
-        printf("step_seconds: %.6f\n", r->median_ms * 1e-3);
-    } else if (a->json) {
-        printf("{\"median_ms\":%.4f,\"p10_ms\":%.4f,\"p90_ms\":%.4f,\"gflops\":%.1f,"
-               "\"peak_percent\":%.1f,\"samples_per_s\":%.0f,\"parameters\":%llu,\"net_mb\":%.1f,"
-               "\"peak_mb\":%.1f,\"threads\":%d,\"reorders\":%d,\"isa\":\"%s\",\"kernels\":\"%s\","
-               "\"precision\":\"f32\"}\n",
-               r->median_ms, r->p10_ms, r->p90_ms, r->gflops, r->peak_percent, r->samples_per_s,
-               (unsigned long long)r->parameters, r->net_mb, r->peak_mb, r->threads, r->reorders,
-               r->isa, r->kernels);
-    } else {
-        printf("step      %.3f ms median (%.3f p10, %.3f p90), %.0f samples/s\n", r->median_ms,
-               r->p10_ms, r->p90_ms, r->samples_per_s);
-        printf("arithmetic %.1f GFLOP/s, %.1f %% of this machine's multiply-add peak\n", r->gflops,
-               r->peak_percent);
-        printf("memory    %.1f MB planned for %llu parameters; process peak %.1f MB\n", r->net_mb,
-               (unsigned long long)r->parameters, r->peak_mb);
-        printf("with      %s kernels, %s, %d threads\n", r->kernels, r->isa, r->threads);
-    }
-}
-
-/* 0 for what is no number of 32 bits. */
-static uint32_t parse_steps(const char *text)
+uint32_t bench_number(const char *text, uint32_t fallback)
 {
     char *end;
+    if (!text)
+        return fallback;
     errno = 0;
-    unsigned long steps = strtoul(text, &end, 10);
+    unsigned long number = strtoul(text, &end, 10);
     bool whole = text[0] >= '0' && text[0] <= '9' && *end == '\0' && errno == 0;
-    return whole && steps <= UINT32_MAX ? (uint32_t)steps : 0;
+    return whole && number <= UINT32_MAX ? (uint32_t)number : 0;
 }
 
-static int bench_step(const struct bench_arguments *a, const char *path, uint32_t steps)
+bool bench_real(const char *text, double *out)
 {
-    pl_engine *engine = cli_engine();
-    if (!engine)
-        return EXIT_FAILED;
-    pl_job *job = NULL;
-    pl_bench_step_report report;
-    char text[64];
-    int rc = job_options_load(engine, path, &a->job, &job);
-    if (rc == PL_OK && a->batch) {
-        snprintf(text, sizeof text, "batch=%s", a->batch);
-        rc = pl_job_set(job, text);
-    }
-    if (rc == PL_OK)
-        rc = pl_bench_step(engine, job, steps, &report);
-    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
-    if (rc == PL_OK)
-        print_report(a, &report);
-    pl_job_free(job);
-    pl_engine_destroy(engine);
-    return code;
+    char *end;
+    *out = strtod(text, &end);
+    bool begins = (text[0] >= '0' && text[0] <= '9') || text[0] == '.';
+    return begins && *end == '\0' && *out >= 0 && *out <= 1e9;
+}
+
+int bench_refuse(const char *what, const char *option, const char *text, const char *expected)
+{
+    fprintf(stderr, "paceline bench %s: --%s: expected %s, not %s\n", what, option, expected, text);
+    return EXIT_BAD_INPUT;
+}
+
+double bench_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void bench_sort(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, ascending);
+}
+
+double bench_quantile(const double *sorted, size_t n, double part)
+{
+    size_t i = (size_t)((double)(n - 1) * part + 0.5);
+    return sorted[i];
+}
+
+static void help(void)
+{
+    printf("usage: paceline bench WHAT ...\nMeasure this machine, and the network between several."
+           "\n\n");
+    for (size_t i = 0; i < BENCHES; i++)
+        printf("  %-24s %s\n", benches[i]->name, benches[i]->summary);
+    printf("  %-24s %s\n", "--help", "this text; `paceline bench WHAT --help` for each");
 }
 
 static int run_bench(const struct command *command, int argc, char **argv)
 {
-    struct bench_arguments arguments = {0};
-    const char *positional[2];
-    size_t count;
-    int end = options_parse(command, argc, argv, &arguments, positional, 2, &count);
-    if (end >= 0)
-        return end;
-    if (count != 2 || strcmp(positional[0], "step") != 0) {
-        fprintf(stderr, "paceline bench: expected: bench step JOB; see paceline bench --help\n");
-        return EXIT_BAD_INPUT;
+    (void)command;
+    const char *what = argc > 1 ? argv[1] : "";
+    if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
+        help();
+        return EXIT_DONE;
     }
-    uint32_t steps = arguments.steps ? parse_steps(arguments.steps) : 200;
-    if (steps == 0) {
-        fprintf(stderr, "paceline bench: --steps: expected a number > 0, not %s\n",
-                arguments.steps);
-        return EXIT_BAD_INPUT;
-    }
-    return bench_step(&arguments, positional[1], steps);
+    for (size_t i = 0; i < BENCHES; i++)
+        if (strcmp(benches[i]->name + strlen("bench "), what) == 0)
+            return benches[i]->run(benches[i], argc - 1, argv + 1);
+    fprintf(stderr,
+            "paceline bench: expected what to measure: step, allreduce or wire%s%s; see paceline "
+            "bench --help\n",
+            what[0] ? ", not " : "", what);
+    return EXIT_BAD_INPUT;
 }
 
 const struct command cmd_bench = {
     .name = "bench",
-    .summary = "Measure: `bench step JOB` times whole training steps",
-    .arguments = "step JOB",
-    .options = bench_options,
+    .summary = "Measure: training steps, all-reduces, the wire",
+    .arguments = "WHAT",
+    .options = NULL,
     .run = run_bench,
 };

@@ -44,7 +44,7 @@ static void test_allreduce_is_one_worker_with_the_whole_batch(void **state)
     assert_true(apart <= SAME_MAX);
 }
 
-/* With the kernels that sum a batch as a tree sums its ranks: see test/sim/equal_test.c. */
+/* With as many threads on both sides: oneDNN cuts its sums among threads. */
 static void test_so_it_is_for_lenet(void **state)
 {
     struct tiny *t = *state;
@@ -55,9 +55,9 @@ static void test_so_it_is_for_lenet(void **state)
         skip();
     }
     fashion_create(&f, t);
-    EXECUTE(t, "train", FASHION_JOB, four, "stop.steps=20", "kernels=ref", f.images, f.labels,
+    EXECUTE(t, "train", FASHION_JOB, four, "stop.steps=20", "threads=1", f.images, f.labels,
             "validation=100", "workers=4", "batch=16", "strategy.allreduce={}");
-    EXECUTE(t, "train", FASHION_JOB, one, "stop.steps=20", "kernels=ref", f.images, f.labels,
+    EXECUTE(t, "train", FASHION_JOB, one, "stop.steps=20", "threads=1", f.images, f.labels,
             "validation=100", "workers=1", "batch=64", "strategy.single={}");
     double apart = run_difference(four, one);
     print_message("    LeNet: %.2g\n", apart);

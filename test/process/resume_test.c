@@ -4,12 +4,13 @@
 
 /* Kill the run and all its workers once it has so many checkpoints; the newest's exchange. */
 static double kill_all(struct tiny *t, struct real_run *r, const char *workers,
-                       const char *strategy)
+                       const char *strategy, const char *solver)
 {
     pid_t worker[PROCESS_CHILDREN_MAX];
     char path[3][512];
-    START(t, r, "--set", strategy, "--workers", workers, "--set", "stop.epochs=8", "--set",
-          workers[0] == '1' ? "pace=0.01" : "pace=0.04", "--set", "checkpoint.every_seconds=0.1");
+    START(t, r, "--set", strategy, "--set", solver, "--workers", workers, "--set", "stop.epochs=8",
+          "--set", workers[0] == '1' ? "pace=0.01" : "pace=0.04", "--set",
+          "checkpoint.every_seconds=0.1");
     real_workers(r, (size_t)atoi(workers), worker);
     UNTIL(REAL_LIMIT_S, run_checkpoints(r->dir, path) >= 2);
     process_signal_all(&r->p, SIGKILL);
@@ -23,23 +24,26 @@ static double kill_all(struct tiny *t, struct real_run *r, const char *workers,
 
 /* Two runs of the job, one of which is killed on its way and resumed. */
 static void run_both(struct tiny *t, struct real_run *whole, struct real_run *killed,
-                     const char *workers, const char *strategy)
+                     const char *workers, const char *strategy, const char *solver)
 {
     *whole = real_new(t);
     *killed = real_new(t);
-    START(t, whole, "--set", strategy, "--workers", workers, "--set", "stop.epochs=8");
+    START(t, whole, "--set", strategy, "--set", solver, "--workers", workers, "--set",
+          "stop.epochs=8");
     real_end(whole, 0, "epochs");
     process_release(&whole->p);
-    double at_least = kill_all(t, killed, workers, strategy);
+    double at_least = kill_all(t, killed, workers, strategy, solver);
     int before = real_exchanges(killed);
-    START(t, killed, "--set", strategy, "--workers", workers, "--set", "stop.epochs=8", "--resume");
+    START(t, killed, "--set", strategy, "--set", solver, "--workers", workers, "--set",
+          "stop.epochs=8", "--resume");
     real_end(killed, 0, "epochs");
     process_release(&killed->p);
     double from = run_number(killed->dir, "start", 1, "resumed_after");
     assert_true(from >= at_least && from > 0);
     if (strcmp(strategy, "strategy.single={}") != 0) /* which has no exchanges to speak of */
         assert_true(run_number(killed->dir, "exchange", before, "n") == from + 1);
-    print_message("    %s, %s workers: went on after exchange %g\n", strategy, workers, from);
+    print_message("    %s, %s, %s workers: went on after exchange %g\n", strategy, solver, workers,
+                  from);
     assert_true(run_number(killed->dir, "end", 0, "epochs") ==
                 run_number(whole->dir, "end", 0, "epochs"));
     assert_true(run_number(killed->dir, "end", 0, "used") ==
@@ -47,32 +51,44 @@ static void run_both(struct tiny *t, struct real_run *whole, struct real_run *ki
     assert_true(run_number(killed->dir, "end", 0, "missed") == 0);
 }
 
-static void expect_same_model(struct tiny *t, const char *workers, const char *strategy)
+static void expect_same_model(struct tiny *t, const char *workers, const char *strategy,
+                              const char *solver)
 {
     struct real_run whole, killed;
-    run_both(t, &whole, &killed, workers, strategy);
+    run_both(t, &whole, &killed, workers, strategy, solver);
     assert_true(run_same_bits(killed.dir, whole.dir, "final.safetensors"));
     assert_true(run_number(killed.dir, "end", 0, "test_loss") ==
                 run_number(whole.dir, "end", 0, "test_loss"));
 }
 
+#define SGD  "solver.type=SGD"
+#define ADAM "solver={type:'Adam' base_lr:0.002 momentum:0.9 lr_policy:'fixed'}"
+
 static void test_one_worker(void **state)
 {
-    expect_same_model(*state, "1", "strategy.single={}");
-    expect_same_model(*state, "1", "strategy.sync.tau=4");
-    expect_same_model(*state, "1", "strategy.allreduce={}");
+    expect_same_model(*state, "1", "strategy.single={}", SGD);
+    expect_same_model(*state, "1", "strategy.sync.tau=4", SGD);
+    expect_same_model(*state, "1", "strategy.allreduce={}", SGD);
+}
+
+/* Adam corrects its means by how many steps made them: the count, too, is kept. */
+static void test_one_worker_that_counts(void **state)
+{
+    expect_same_model(*state, "1", "strategy.single={}", ADAM);
+    expect_same_model(*state, "1", "strategy.sync.tau=4", ADAM);
 }
 
 static void test_four_workers_that_are_equal(void **state)
 {
-    expect_same_model(*state, "4", "strategy.allreduce={}");
+    expect_same_model(*state, "4", "strategy.allreduce={}", SGD);
+    expect_same_model(*state, "4", "strategy.allreduce={}", ADAM);
 }
 
 /* Each worker's optimizer starts afresh: another model, but nearly as good. */
 static void test_four_workers_that_are_not(void **state)
 {
     struct real_run whole, killed;
-    run_both(*state, &whole, &killed, "4", "strategy.sync.tau=4");
+    run_both(*state, &whole, &killed, "4", "strategy.sync.tau=4", SGD);
     assert_true(run_number(killed.dir, "end", 0, "test_error") < 0.1);
     assert_true(run_difference(killed.dir, whole.dir) < 0.5);
 }
@@ -95,6 +111,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_worker),
+        cmocka_unit_test(test_one_worker_that_counts),
         cmocka_unit_test(test_four_workers_that_are_equal),
         cmocka_unit_test(test_four_workers_that_are_not),
     };

@@ -165,6 +165,44 @@ static void test_commands_and_options(void **state)
     REFUSED(t, "batch", "bench", "step", t->job, "--batch", "0");
 }
 
+static void bad_allreduce(struct tiny *t, const char *option, const char *value)
+{
+    char dashed[32];
+    snprintf(dashed, sizeof dashed, "--%s", option);
+    REFUSED(t, dashed, "bench", "allreduce", dashed, value);
+}
+
+static void test_benches_of_ranks(void **state)
+{
+    struct tiny *t = *state;
+    static const struct {
+        const char *option, *values[8];
+    } wrong[] = {
+        {"ranks", {"0", "1025", "-1", "four", "", "2.5"}},
+        {"floats", {"", "0", "1,", ",1", "1;2", "1.5", "2e9", "1,nan"}},
+        {"algorithm", {"", "trie", "tree,", "tree, ring", "rin"}},
+        {"wire", {"", "f16", "bf"}},
+        {"chunk-kb", {"0", "4097", "x"}},
+        {"stripes", {"0", "17", "x", "-1"}},
+        {"reps", {"0", "10001", "x", "4294967297"}},
+        {"warmup", {"-1", "x", "10001", ""}},
+        {"spin", {"-1", "x", "5us", "nan", "inf", ""}},
+        {"link-mbit", {"0", "-5", "fast", "1000M", "inf", "nan"}},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        for (size_t k = 0; k < 8 && wrong[i].values[k]; k++)
+            bad_allreduce(t, wrong[i].option, wrong[i].values[k]);
+    REFUSED(t, "f32", "bench", "allreduce", "--wire", "bf16", "--algorithm", "ring");
+    REFUSED(t, "f32", "bench", "allreduce", "--algorithm=butterfly", "--wire=int8");
+    REFUSED(t, "--fast", "bench", "allreduce", "--fast");
+    REFUSED(t, "three", "bench", "allreduce", "three");
+    REFUSED(t, "--stripes", "bench", "wire", "--stripes", "x");
+    REFUSED(t, "--stripes", "bench", "wire", "--stripes", "17");
+    REFUSED(t, "--spin", "bench", "wire", "--spin", "soon");
+    REFUSED(t, "--spin", "bench", "wire", "--spin", "-1");
+    REFUSED(t, "--ranks", "bench", "wire", "--ranks", "2");
+}
+
 static void test_run_directories(void **state)
 {
     struct tiny *t = *state;
@@ -220,6 +258,45 @@ static void test_addresses(void **state)
     assert_string_equal(p.out, "");
     process_release(&p);
     close(fd);
+}
+
+/* Who is told its place among ranks must be told all of it, and right. */
+static void bad_place(struct tiny *t, const char *says, const char *rank, const char *ranks,
+                      const char *rendezvous)
+{
+    setenv("PACELINE_RANKS", ranks, 1);
+    if (rank)
+        setenv("PACELINE_RANK", rank, 1);
+    if (rendezvous)
+        setenv("PACELINE_RENDEZVOUS", rendezvous, 1);
+    REFUSED(t, says, "bench", "allreduce", "--ranks", "2");
+    REFUSED(t, strcmp(ranks, "3") ? says : "3", "bench", "wire");
+    unsetenv("PACELINE_RANKS");
+    unsetenv("PACELINE_RANK");
+    unsetenv("PACELINE_RENDEZVOUS");
+}
+
+static void test_places_among_ranks(void **state)
+{
+    struct tiny *t = *state;
+    char taken[32];
+    int fd = take_port(true, taken);
+    bad_place(t, "PACELINE_RANK", NULL, "2", "127.0.0.1:7000");
+    bad_place(t, "PACELINE_RENDEZVOUS", "0", "2", NULL);
+    bad_place(t, "PACELINE_RANK", "2", "2", "127.0.0.1:7000");
+    bad_place(t, "PACELINE_RANK", "-1", "2", "127.0.0.1:7000");
+    bad_place(t, "PACELINE_RANK", "", "2", "127.0.0.1:7000");
+    bad_place(t, "PACELINE_RANKS", "0", "two", "127.0.0.1:7000");
+    bad_place(t, "PACELINE_RANKS", "0", "0", "127.0.0.1:7000");
+    bad_place(t, "PACELINE_RANKS", "0", "3", "127.0.0.1:7000"); /* and --ranks 2 */
+    bad_place(t, "nowhere", "0", "2", "nowhere");
+    bad_place(t, "127.0.0.1", "0", "2", "127.0.0.1");
+    bad_place(t, "127.0.0.1:70000", "1", "2", "127.0.0.1:70000");
+    bad_place(t, taken, "0", "2", taken);
+    close(fd);
+    setenv("PACELINE_LINK_MBIT", "fast", 1);
+    REFUSED(t, "fast", "bench", "allreduce");
+    unsetenv("PACELINE_LINK_MBIT");
 }
 
 static void bad_cluster(struct tiny *t, const char *says, const char *text)
@@ -320,8 +397,10 @@ int main(void)
         cmocka_unit_test(test_jobs),
         cmocka_unit_test(test_nets),
         cmocka_unit_test(test_commands_and_options),
+        cmocka_unit_test(test_benches_of_ranks),
         cmocka_unit_test(test_run_directories),
         cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_places_among_ranks),
         cmocka_unit_test(test_simulations),
         cmocka_unit_test(test_random_bytes),
     };

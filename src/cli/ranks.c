@@ -1,0 +1,154 @@
+#define _GNU_SOURCE
+#include "cli/ranks.h"
+
+#include "cli/cli.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { RANKS_MAX = 1024 };
+
+static bool read_number(const char *name, uint32_t *out)
+{
+    const char *text = getenv(name);
+    char *end;
+    if (!text)
+        return false;
+    unsigned long number = strtoul(text, &end, 10);
+    *out = (uint32_t)number;
+    return text[0] >= '0' && text[0] <= '9' && *end == '\0' && number <= RANKS_MAX;
+}
+
+/* The address from which this host reaches the rendezvous: asking the routes sends nothing. */
+static bool own_address(const char *rendezvous, char *out, size_t size)
+{
+    char host[64];
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)}, self;
+    socklen_t len = sizeof self;
+    snprintf(host, sizeof host, "%.*s", (int)strcspn(rendezvous, ":"), rendezvous);
+    if (inet_pton(AF_INET, host, &to.sin_addr) != 1)
+        return false;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool found = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&self, &len) == 0 &&
+                 inet_ntop(AF_INET, &self.sin_addr, host, sizeof host);
+    if (fd >= 0)
+        close(fd);
+    if (found)
+        snprintf(out, size, "%.*s:0", INET_ADDRSTRLEN, host);
+    return found;
+}
+
+bool ranks_find(const char *command, uint32_t count, struct ranks_place *place)
+{
+    const char *rendezvous = getenv("PACELINE_RENDEZVOUS"), *own = getenv("PACELINE_ADDRESS");
+    *place = (struct ranks_place){.count = count};
+    if (!getenv("PACELINE_RANKS"))
+        return true;
+    if (!read_number("PACELINE_RANKS", &place->count) ||
+        !read_number("PACELINE_RANK", &place->rank) || !rendezvous || place->rank >= place->count) {
+        fprintf(stderr,
+                "paceline %s: PACELINE_RANK, PACELINE_RANKS and PACELINE_RENDEZVOUS do not say "
+                "which rank this is of how many\n",
+                command);
+        return false;
+    }
+    if (count && count != place->count) {
+        fprintf(stderr, "paceline %s: --ranks %u, but PACELINE_RANKS is %u\n", command, count,
+                place->count);
+        return false;
+    }
+    snprintf(place->rendezvous, sizeof place->rendezvous, "%s", rendezvous);
+    if (own)
+        snprintf(place->listen, sizeof place->listen, "%.48s:0", own);
+    else if (!own_address(rendezvous, place->listen, sizeof place->listen)) {
+        fprintf(stderr, "paceline %s: no way to PACELINE_RENDEZVOUS %s\n", command, rendezvous);
+        return false;
+    }
+    place->insecure = strncmp(rendezvous, "127.", 4) != 0;
+    place->given = true;
+    return true;
+}
+
+int ranks_open(pl_engine *engine, const struct ranks_place *place, pl_team **team)
+{
+    const pl_team_options options = {
+        .rendezvous = place->rendezvous,
+        .members = place->rank == 0 ? place->count : 0,
+        .listen = place->listen,
+        .insecure = place->insecure,
+        .no_shared_memory = place->no_shm,
+        .ucx = place->ucx,
+        .stripes = place->stripes,
+    };
+    return pl_team_open(engine, &options, team);
+}
+
+/* A port of this host's that is free at this moment. */
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool found = fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&at, &len) == 0;
+    if (fd >= 0)
+        close(fd);
+    return found ? ntohs(at.sin_port) : 0;
+}
+
+static int exit_code(int status)
+{
+    return WIFEXITED(status) ? WEXITSTATUS(status) : EXIT_FAILED;
+}
+
+/* A rank has ended. One that failed ends the others, who would wait for it in vain. */
+static void take_end(pid_t ended, int status, const pid_t *pid, uint32_t count, int *code)
+{
+    if (*code == EXIT_DONE)
+        *code = exit_code(status);
+    for (uint32_t i = 0; *code != EXIT_DONE && i < count; i++)
+        if (pid[i] != ended)
+            kill(pid[i], SIGKILL); /* one that is stopped, too */
+}
+
+int ranks_start(const struct ranks_place *place, int (*fn)(const struct ranks_place *, void *),
+                void *arg)
+{
+    pid_t pid[RANKS_MAX], command = getpid();
+    struct ranks_place child = *place;
+    uint32_t started = 0;
+    int code = EXIT_DONE, status;
+    snprintf(child.rendezvous, sizeof child.rendezvous, "127.0.0.1:%d", free_port());
+    snprintf(child.listen, sizeof child.listen, "127.0.0.1:0");
+    for (; started < place->count && code == EXIT_DONE; started++) {
+        child.rank = started;
+        pid[started] = fork();
+        if (pid[started] == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL); /* no rank outlives the command */
+            if (getppid() != command)         /* which has ended before that */
+                _exit(EXIT_FAILED);
+            exit(fn(&child, arg));
+        }
+        if (pid[started] < 0) {
+            fprintf(stderr, "paceline: cannot start rank %u: %s\n", started, strerror(errno));
+            code = EXIT_FAILED;
+            break;
+        }
+    }
+    for (uint32_t left = started; left > 0; left--) {
+        pid_t ended = wait(&status);
+        if (ended > 0)
+            take_end(ended, status, pid, started, &code);
+    }
+    return code;
+}

@@ -1,0 +1,200 @@
+/* What shared variables cost their caller: handing in takes no time, and a round goes on beside a
+ * computation that does not feel it. */
+#define _GNU_SOURCE
+#include "shared_team.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+#define SLOWED 10
+#else
+#define SLOWED 1
+#endif
+
+static double core_time(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* By the time of its core handing in is always short. By the wall clock a thread may lose its core
+ * to another at any moment, but not each time; what waits or copies would be long each time. */
+static int play_submit(struct member *m)
+{
+    enum { SUBMITS = 6 };
+    const size_t n = 25000000 / SLOWED;
+    pl_shared *s = NULL;
+    float *x = malloc(n * sizeof *x), *out = malloc(n * sizeof *out);
+    double shortest = 1, most = 0;
+    int rc = x && out ? pl_shared_init(m->team, "long", n, 2, NULL, &s) : PL_ERR_NOMEM;
+    for (uint64_t r = 0; rc == PL_OK && r < SUBMITS; r++) {
+        for (size_t i = 0; i < n; i++)
+            x[i] = (float)(i % 1000 + m->number + r);
+        double start = process_now(), core = core_time();
+        rc = pl_shared_submit(s, r, m->number, x);
+        double took = process_now() - start;
+        core = core_time() - core;
+        shortest = fmin(shortest, took);
+        most = fmax(most, core);
+        start = process_now();
+        if (rc == PL_OK)
+            rc = pl_shared_get(s, r, out, 120);
+        print_message("member %u: %zu floats handed in within %.0f us (%.0f us of a core), reduced "
+                      "within %.0f ms\n",
+                      m->number, n, took * 1e6, core * 1e6, (process_now() - start) * 1e3);
+        for (size_t i = 0; rc == PL_OK && i < n; i++)
+            if (out[i] != (float)(2 * (i % 1000) + 1 + 2 * r))
+                rc = PL_ERR_DIVERGED;
+    }
+    if (rc == PL_OK && (shortest > 1e-3 || most > 1e-3))
+        rc = PL_ERR_TIMEOUT;
+    free(out);
+    free(x);
+    return rc;
+}
+
+static void a_hundred_megabytes_are_handed_in_at_once(void **state)
+{
+    (void)state;
+    run_team(2, play_submit, NULL);
+}
+
+/* Arithmetic on a core of its own. Its speed is counted by that core's own time: what else the
+ * machine runs there is not ours. */
+struct beside {
+    atomic_bool stop;
+    _Atomic uint64_t units;
+    clockid_t clock; /* of its thread */
+    pthread_barrier_t both;
+    double idle, busy;           /* units a second of its core */
+    double idle_wall, busy_wall; /* of anybody's */
+};
+
+static void pin(size_t core)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(core, &set);
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+/* Arithmetic of one core: a product of small matrices over and over. */
+static void *compute(void *arg)
+{
+    enum { N = 64 };
+    static float a[N][N], b[N][N], c[N][N];
+    struct beside *beside = arg;
+    pin(1);
+    while (!atomic_load(&beside->stop)) {
+        for (int i = 0; i < N; i++)
+            for (int k = 0; k < N; k++)
+                for (int j = 0; j < N; j++)
+                    c[i][j] += a[i][k] * b[k][j];
+        atomic_fetch_add(&beside->units, 1);
+    }
+    return NULL;
+}
+
+struct mark {
+    double wall, core;
+    uint64_t units;
+};
+
+static struct mark mark(const struct beside *b)
+{
+    struct timespec t;
+    clock_gettime(b->clock, &t);
+    return (struct mark){process_now(), (double)t.tv_sec + 1e-9 * (double)t.tv_nsec,
+                         atomic_load(&b->units)};
+}
+
+static void rate(const struct beside *b, const struct mark *since, double *core, double *wall)
+{
+    struct mark now = mark(b);
+    *core = (double)(now.units - since->units) / (now.core - since->core);
+    *wall = (double)(now.units - since->units) / (now.wall - since->wall);
+}
+
+static int run_beside(struct member *m, pl_shared *s, const float *x, uint64_t from, uint64_t to)
+{
+    int rc = PL_OK;
+    for (uint64_t r = from; rc == PL_OK && r < to; r++) {
+        rc = pl_shared_submit(s, r, m->number, x);
+        if (rc == PL_OK)
+            rc = pl_shared_get(s, r, NULL, 120);
+    }
+    return rc;
+}
+
+/* Some rounds to warm up; nothing for a while; then rounds one after another. */
+static int play_beside(struct member *m)
+{
+    enum { FIRST = 3, LAST = FIRST + 30 / SLOWED };
+    const size_t n = 10000000 / SLOWED;
+    struct beside *b = m->arg;
+    pl_shared *s = NULL;
+    float *x = malloc(n * sizeof *x);
+    int rc = x ? pl_shared_init(m->team, "beside", n, 2, NULL, &s) : PL_ERR_NOMEM;
+    for (size_t i = 0; x && i < n; i++)
+        x[i] = (float)i;
+    if (rc == PL_OK)
+        rc = run_beside(m, s, x, 0, FIRST);
+    pthread_barrier_wait(&b->both);
+    struct mark since = mark(b);
+    if (m->number == 0) {
+        process_nap(0.5);
+        rate(b, &since, &b->idle, &b->idle_wall);
+    }
+    pthread_barrier_wait(&b->both);
+    since = mark(b);
+    if (rc == PL_OK)
+        rc = run_beside(m, s, x, FIRST, LAST);
+    if (rc == PL_OK && m->number == 0) {
+        rate(b, &since, &b->busy, &b->busy_wall);
+        print_message("rounds of %zu MB, %.0f ms each, on one core: arithmetic on another keeps "
+                      "%.1f %% of its speed (by the wall clock, with whatever else this machine "
+                      "runs: %.1f %%)\n",
+                      n * sizeof *x / 1000000, (process_now() - since.wall) * 1e3 / (LAST - FIRST),
+                      100 * b->busy / b->idle, 100 * b->busy_wall / b->idle_wall);
+    }
+    free(x);
+    return rc;
+}
+
+/* Both ends of the round share one core, the arithmetic has the other; the best of a few tries. */
+static void a_computation_beside_a_round_keeps_its_speed(void **state)
+{
+    (void)state;
+    cpu_set_t all;
+    double best = 0;
+    sched_getaffinity(0, sizeof all, &all);
+    if (CPU_COUNT(&all) < 2)
+        skip();
+    for (int turn = 0; turn < 5 && best < 0.95; turn++) {
+        struct beside beside = {.stop = false};
+        pthread_t thread;
+        pthread_barrier_init(&beside.both, NULL, 2);
+        pin(0);
+        assert_int_equal(pthread_create(&thread, NULL, compute, &beside), 0);
+        assert_int_equal(pthread_getcpuclockid(thread, &beside.clock), 0);
+        run_team(2, play_beside, &beside);
+        atomic_store(&beside.stop, true);
+        pthread_join(thread, NULL);
+        pthread_barrier_destroy(&beside.both);
+        best = fmax(best, beside.busy / beside.idle);
+    }
+    pthread_setaffinity_np(pthread_self(), sizeof all, &all);
+    assert_true(best > 0.8);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_hundred_megabytes_are_handed_in_at_once),
+        cmocka_unit_test(a_computation_beside_a_round_keeps_its_speed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
