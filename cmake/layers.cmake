@@ -6,6 +6,9 @@ set(core_folders base job world tensor wire nn data group coll optim model learn
 function(folder_sources folder out)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*.c)
   list(FILTER sources EXCLUDE REGEX "_test\\.c$")
+  if(NOT PACELINE_UCX)
+    list(FILTER sources EXCLUDE REGEX "/real/ucx\\.c$")
+  endif()
   set(${out} ${sources} PARENT_SCOPE)
 endfunction()
 
@@ -27,7 +30,9 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/peak.c PROPERTIES
 
 # The loops over vectors once more for each wider instruction set; vec_kernels.c knows which one the
 # processor has. They may differ in width alone: none of them fuses, so all give the same bits.
+# A square root that may not set errno is one instruction, and so can be as wide as the others.
 set(vec_loops ${PROJECT_SOURCE_DIR}/src/tensor/vec_loops.c)
+set_source_files_properties(${vec_loops} PROPERTIES COMPILE_OPTIONS -fno-math-errno)
 function(vec_loops_for isa text)
   add_library(vec_loops_${isa} OBJECT ${vec_loops})
   target_compile_definitions(vec_loops_${isa} PRIVATE
@@ -52,6 +57,10 @@ foreach(world real sim)
     target_link_libraries(paceline_${world} PUBLIC paceline_core Threads::Threads)
   endif()
 endforeach()
+if(PACELINE_UCX)
+  target_compile_definitions(paceline_real PUBLIC PACELINE_UCX)
+  target_link_libraries(paceline_real PRIVATE PkgConfig::UCX)
+endif()
 
 folder_sources(api sources)
 if(sources)
@@ -95,6 +104,9 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   file(GLOB tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/*_test.c
        ${PROJECT_SOURCE_DIR}/test/golden/*_test.c ${PROJECT_SOURCE_DIR}/test/sim/*_test.c
        ${PROJECT_SOURCE_DIR}/test/process/*_test.c)
+  if(NOT PACELINE_UCX)
+    list(FILTER tests EXCLUDE REGEX "/real/ucx_test\\.c$")
+  endif()
   foreach(test ${tests})
     get_filename_component(name ${test} NAME_WE)
     get_filename_component(folder ${test} DIRECTORY)
