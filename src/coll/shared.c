@@ -67,7 +67,7 @@ int shared_start(struct shared *shared, struct group *group)
     shared->group = group;
     shared->chunk = 64 * 1024;
     arena_init(&shared->arena);
-    for (size_t i = 0; i < ROSTER_LANES_MAX; i++)
+    for (size_t i = 0; i < TASKS_LANES; i++)
         shared->lane[i].shared = shared;
     return world_spawn(group->world, "shared", shared_service_task, shared, &shared->service);
 }
@@ -122,7 +122,7 @@ void shared_stop(struct shared *shared)
     if (shared->service && !atomic_load(&shared->group->over))
         part(shared);
     world_end_task(shared->group->world, &shared->service);
-    for (size_t i = 0; i < ROSTER_LANES_MAX; i++)
+    for (size_t i = 0; i < TASKS_LANES; i++)
         shared_lane_stop(&shared->lane[i]);
     shared_service_release(shared);
     arena_release(&shared->arena);

@@ -66,7 +66,7 @@ struct shared {
     _Atomic uint32_t voids; /* exchanges that had to be done once more */
     atomic_bool parted;
     struct arena arena; /* nothing but the lanes' empty vectors */
-    struct shared_lane lane[ROSTER_LANES_MAX];
+    struct shared_lane lane[TASKS_LANES];
     struct shared_var *var[TASKS_VARS_MAX]; /* the service's, by number */
 };
 

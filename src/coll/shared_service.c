@@ -181,7 +181,7 @@ static int hear_start(struct shared *s, struct cut *in)
     uint32_t lane = cut_u32(in);
     uint64_t number = cut_u64(in);
     tasks_spec_decode(in, &spec);
-    if (id >= TASKS_VARS_MAX || lane >= ROSTER_LANES_MAX ||
+    if (id >= TASKS_VARS_MAX || lane >= TASKS_LANES ||
         tasks_spec_check(&spec, ERR_PROTOCOL, NULL) != OK)
         return ERR_PROTOCOL;
     struct shared_var *var = var_of(s, id, &spec);

@@ -228,7 +228,7 @@ static int add(struct tasks_book *book, const struct tasks_spec *spec)
     if (!var)
         return ERR_NOMEM;
     var->spec = *spec;
-    var->lane = book->count % ROSTER_LANES_MAX;
+    var->lane = book->count % TASKS_LANES;
     book->var[book->count++] = var;
     return OK;
 }

@@ -19,6 +19,7 @@
 enum {
     TASKS_MAX = 16384, /* of a variable */
     TASKS_VARS_MAX = 256,
+    TASKS_LANES = 8, /* that variables share */
     TASKS_ROUNDS = 16, /* of a variable that are collected at once */
     TASKS_KEY_MAX = 64,
     TASKS_ORDERS_MAX = TASKS_VARS_MAX + VIEW_MEMBERS_MAX + 1,
@@ -66,7 +67,7 @@ struct tasks_book {
     struct members waiting;     /* parting, and not told yet that they may go */
     uint32_t count;
     struct tasks_var *var[TASKS_VARS_MAX];
-    uint64_t number[ROSTER_LANES_MAX]; /* of the last exchange started */
+    uint64_t number[TASKS_LANES]; /* of the last exchange started */
 };
 
 enum tasks_event_kind {

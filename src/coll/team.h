@@ -14,7 +14,7 @@
 #include "group/server.h"
 
 /* Tags of channels lie beyond those of shared variables' lanes. */
-enum { TEAM_CHANNELS = 8, TEAM_LANES = ROSTER_LANES_MAX };
+enum { TEAM_CHANNELS = 8, TEAM_LANES = TASKS_LANES };
 
 /* ---- the coordinator ---- */
 

@@ -131,9 +131,12 @@ static int take_view(struct group *group, const struct message *m)
     return rc;
 }
 
-static void ask_for_model(struct group *group)
+static void ask_for_model(struct group *group, const struct message *m)
 {
-    atomic_store(&group->want_model, true);
+    struct cut in = {m->data, m->len, false};
+    uint32_t uses = cut_u32(&in);
+    if (cut_done(&in))
+        atomic_fetch_or(&group->wanted, uses);
     group_changed(group);
 }
 
@@ -165,7 +168,7 @@ static int hear(struct group *group, const struct wake *wake)
     switch (wake->which) {
     case 0: return take_view(group, wake->msg);
     case 1: atomic_store(&group->stop, true); return OK;
-    case 2: ask_for_model(group); return OK;
+    case 2: ask_for_model(group, wake->msg); return OK;
     case 3: atomic_store(&group->bye, true); return ERR_END;
     case 4: say_refused(group, wake->msg); return ERR_DRIVER;
     default: return wake->up ? OK : lose_peer(group, wake->peer);

@@ -31,7 +31,7 @@ struct group {
     _Atomic uint64_t progress;          /* steps taken, put into heartbeats */
     atomic_bool busy;                   /* computing: progress is due */
     atomic_bool stop;                   /* the driver asks to end: vote so in the next exchange */
-    atomic_bool want_model;             /* the driver asks for a copy of the model */
+    _Atomic uint32_t wanted;            /* a copy of the model, for these uses (the driver asks) */
     atomic_bool bye;                    /* it is over because the run is */
     atomic_bool over;                   /* the run is over, or the driver is gone */
     _Atomic uint32_t collectives;       /* under way on this node, of all lanes */

@@ -10,7 +10,7 @@
 
 #include <stdbool.h>
 
-enum { ROSTER_LANES_MAX = 8, ROSTER_ORDERS_MAX = 3 * VIEW_MEMBERS_MAX };
+enum { ROSTER_LANES_MAX = 32, ROSTER_ORDERS_MAX = 3 * VIEW_MEMBERS_MAX };
 
 #define ROSTER_DRIVER (UINT32_MAX - 1) /* the driver's node number, as the world gives it */
 

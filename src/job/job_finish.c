@@ -1,6 +1,7 @@
 /* What makes a parsed job a job that can run: every check that needs no file, then the defaults. */
 #include "job/check.h"
 #include "job/job.h"
+#include "job/job_strategy.h"
 #include "job/text.h"
 #include "job/text_field.h"
 
@@ -148,21 +149,6 @@ static int settle_batch(Paceline__Job *job, struct err *err)
     return check_range("batch", job->batch, 1, BATCH_MAX, err);
 }
 
-static int check_strategy(const Paceline__Job *job, struct err *err)
-{
-    const Paceline__Strategy *strategy = job->strategy;
-    switch (strategy->algorithm_case) {
-    case PACELINE__STRATEGY__ALGORITHM_SINGLE:
-        if (job->workers != 1)
-            return err_set(err, ERR_INPUT, "strategy.single: needs workers: 1, is %" PRIu32,
-                           job->workers);
-        return OK;
-    case PACELINE__STRATEGY__ALGORITHM_SYNC:
-        return check_range("strategy.sync.tau", strategy->sync->tau, 1, UINT32_MAX, err);
-    default: return OK;
-    }
-}
-
 /* With a lossy code the two partners of a butterfly would end with different sums. */
 static int check_collective(const Paceline__Collective *c, struct err *err)
 {
@@ -176,9 +162,9 @@ static int check_collective(const Paceline__Collective *c, struct err *err)
     return rc == OK ? check_range("collective.stripes", c->stripes, 1, STRIPES_MAX, err) : rc;
 }
 
-static int check_parts(const Paceline__Job *job, struct err *err)
+static int check_parts(Paceline__Job *job, struct err *err)
 {
-    int rc = check_strategy(job, err);
+    int rc = job_settle_strategy(job, err);
     if (rc == OK)
         rc = check_collective(job->collective, err);
     if (rc == OK && job->evaluate->has_every_exchanges)

@@ -44,10 +44,9 @@ static int allreduce_worker(struct member *m)
     struct learner *l = m->learner;
     size_t records = l->corpus->set[SET_TRAIN].count;
     const struct exchange_how how = strategy_exchange_how(m->job);
-    struct exchange *lane = m->lane = arena_new(m->arena, struct exchange);
-    if (!lane)
-        return ERR_NOMEM;
-    int rc = exchange_init(lane, m->group, 0, false, l->dx.n, &how, m->course.exchanges, m->arena);
+    struct exchange *lane;
+    int rc = lanes_open(&m->lanes, m->group, false, l->dx.n, &how, m->course.exchanges, m->arena,
+                        &lane);
     while (rc == OK && !strategy_done(m->job, &m->course, records)) {
         uint64_t place = strategy_place(&m->course, m->world->self, 0, m->job->batch);
         struct tally mine;

@@ -1,5 +1,6 @@
 #include "strategy/strategy.h"
 
+#include "base/fault.h"
 #include "job/job.h"
 
 #include <string.h>
@@ -16,10 +17,36 @@ int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, str
     for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
         if (strcmp(strategies[i]->name, name) == 0) {
             *out = strategies[i];
-            return OK;
+            return (*out)->check ? (*out)->check(job, err) : OK;
         }
     }
     return err_set(err, ERR_UNSUPPORTED, "strategy %s is not supported", name);
+}
+
+bool strategy_leads(const struct strategy_ops *strategy, const Paceline__Job *job)
+{
+    return strategy->leads && strategy->leads(job);
+}
+
+int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,
+               const struct exchange_how *how, uint64_t completed, struct arena *arena,
+               struct exchange **out)
+{
+    PL_ASSERT(lanes->count < ROSTER_LANES_MAX);
+    struct exchange *e = *out = arena_new(arena, struct exchange);
+    if (!e)
+        return ERR_NOMEM;
+    int rc = exchange_init(e, group, (uint32_t)lanes->count, driver_takes_part, n, how, completed,
+                           arena);
+    lanes->at[lanes->count++] = e;
+    return rc;
+}
+
+void lanes_release(struct lanes *lanes)
+{
+    for (size_t i = 0; i < lanes->count; i++)
+        exchange_release(lanes->at[i]);
+    lanes->count = 0;
 }
 
 void course_encode(const struct course *course, struct buf *out)
@@ -76,6 +103,25 @@ void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
     course->steps += steps;
     course->exchanges++;
     course->who = tally->took_part;
+}
+
+uint64_t strategy_free_place(const struct member *m)
+{
+    return strategy_place(&m->start, m->world->self, m->course.steps - m->start.steps,
+                          m->job->batch);
+}
+
+int strategy_free_stepped(struct member *m)
+{
+    m->course.steps++;
+    m->course.place += m->job->batch;
+    return m->stepped(m);
+}
+
+int strategy_free_step(struct member *m)
+{
+    int rc = learner_step(m->learner, strategy_free_place(m), m->job->batch);
+    return rc == OK ? strategy_free_stepped(m) : rc;
 }
 
 /* The job's numbers are those of enum coll_algorithm and enum codec. */

@@ -17,34 +17,70 @@ struct course {
 void course_encode(const struct course *course, struct buf *out);
 void course_decode(struct cut *in, struct course *out);
 
+/* Exchanges that a node takes part in, each in a lane of its own, numbered from 0. */
+struct lanes {
+    struct exchange *at[ROSTER_LANES_MAX];
+    size_t count;
+};
+
+/* Open the next lane, for vectors of n floats: exchange_init with memory from the arena, `lanes`
+ * owning it until lanes_release. ERR_NOMEM */
+int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,
+               const struct exchange_how *how, uint64_t completed, struct arena *arena,
+               struct exchange **out);
+void lanes_release(struct lanes *lanes);
+
+/* The joint model as it stands on this node, for whoever wants to evaluate or keep it. */
+struct joint {
+    const struct vec *x, *s;
+    const struct vec *state; /* the optimizer's, where it goes with the model; states 0: does not */
+    size_t states;
+    uint64_t updates; /* that made the state */
+};
+
 /* A worker as its strategy sees it. */
 struct member {
     struct world *world;
     struct group *group; /* NULL under `single` */
     struct learner *learner;
     const Paceline__Job *job;
-    struct arena *arena; /* for the strategy's vectors */
-    struct course course;
-    struct exchange *lane; /* opened by the strategy; when its loop has ended well, train settles it
-                              (exchange_settle) until the run is over. NULL under `single` */
+    struct arena *arena;    /* for the strategy's vectors */
+    struct course start;    /* where the run began, or goes on from */
+    struct course course;   /* where it is; free-running: as far as this worker has come itself */
+    struct lanes lanes;     /* opened by the strategy; when its loop has ended well, train settles
+                               them (exchange_settle) until the run is over */
+    struct joint joint;     /* brought by train: the learner's own; the strategy may know better */
+    void *own;              /* the strategy's */
     /* Train's hook, called by the strategy at each commit point, between two learner calls, with
      * the course already moved on. `e` has just completed; NULL under `single`. ERR_STOP: the run
      * ends here, for every member. */
     int (*committed)(struct member *m, const struct exchange *e);
-    void *train; /* the hook's own */
+    /* The same for who runs free: after each step (strategy_free_step calls it), and after each of
+     * this worker's own exchanges, which it numbers from 1. ERR_STOP: the run ends, for this
+     * worker now, and for others when they hear of it. */
+    int (*stepped)(struct member *m);
+    int (*exchanged)(struct member *m, uint32_t lane, const struct exchange_cost *cost);
+    void *train; /* the hooks' own */
 };
 
 /* The driver, where a strategy gives it a part. */
 struct leader {
     struct world *world;
     struct group *group;
+    const struct logger *log;
     const Paceline__Job *job;
+    const struct segments *table; /* of x */
     struct arena *arena;
-    size_t records;  /* of the training set */
-    struct vec x, s; /* the joint model and its state; train brings their first values */
+    size_t records;     /* of the training set */
+    struct vec x, s;    /* the joint model and its state; train brings their first values */
+    struct joint joint; /* brought by train: x and s */
     struct course course;
-    struct exchange *lane;                                        /* as the member's */
-    int (*committed)(struct leader *l, const struct exchange *e); /* as the member's */
+    struct lanes lanes; /* as the member's */
+    /* As the member's. Where workers run free: called with NULL after each change of the joint
+     * model; train fills in the course. */
+    int (*committed)(struct leader *l, const struct exchange *e);
+    /* Workers run free, and all have ended: return from `driver`. Raised with SIGNAL_GROUP. */
+    atomic_bool finish;
     void *train;
 };
 
@@ -52,19 +88,34 @@ struct strategy_ops {
     const char *name;     /* of its field in the job's strategy */
     bool sends_gradients; /* dx outlives the step: each learner needs its own */
     bool replicas_agree;  /* x and optimizer state are equal on all workers at a commit point */
-    uint64_t (*round)(const Paceline__Job *job); /* steps between two exchanges */
+    /* Workers are never in step: each takes its own share of the stream of records at its own
+     * pace, calls `stepped` and `exchanged` and not `committed`, and the run ends when all together
+     * have taken as many records as it asks for. */
+    bool free_running;
+    /* (optional) Beyond what the job's own checks see: an optimizer that a sharded server cannot
+     * give, say. ERR_INPUT, ERR_UNSUPPORTED naming the field. */
+    int (*check)(const Paceline__Job *job, struct err *err);
+    uint64_t (*round)(const Paceline__Job *job); /* steps between two exchanges, about */
     /* The worker's loop itself, straight-line, calling the learner; what runs beside it is a task
      * that it spawns. Returns OK when the run has ended, or what broke it. */
     int (*worker)(struct member *m);
-    /* (optional) The driver's, where the joint model lives there. Takes part in every exchange, as
-     * rank 0. Without it the joint model is that of any member. */
-    int (*driver)(struct leader *l);
+    /* (optional) The run is over for all, or this worker is broken: end what still runs beside. */
+    void (*close)(struct member *m);
+    /* (optional) All loops have ended: bring the joint model to this worker, into m->joint. */
+    int (*gather)(struct member *m);
+    /* (optional) Does the driver have a part, and the joint model, in this job? NULL: never.
+     * Otherwise the joint model is that of any member. */
+    bool (*leads)(const Paceline__Job *job);
+    int (*driver)(struct leader *l); /* its part, in every exchange as rank 0 */
 };
 
 extern const struct strategy_ops strategy_single, strategy_sync, strategy_allreduce;
 
-/* The strategy that the finished job names. ERR_UNSUPPORTED by name. */
+/* The strategy that the finished job names, checked. ERR_INPUT, ERR_UNSUPPORTED by name. */
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, struct err *err);
+
+/* Has the driver a part? */
+bool strategy_leads(const struct strategy_ops *strategy, const Paceline__Job *job);
 
 /* Has a run that stands there, on a training set of so many records, done what `stop` asks for? */
 bool strategy_done(const Paceline__Job *job, const struct course *course, size_t records);
@@ -72,6 +123,16 @@ bool strategy_done(const Paceline__Job *job, const struct course *course, size_t
 /* Steps of the next round: `most`, or fewer when the run's end comes before. At least 1. */
 uint64_t strategy_round(const Paceline__Job *job, const struct course *course, size_t records,
                         uint64_t most);
+
+/* Who runs free: where its next step's records are. Its own stripe of the stream, one batch of each
+ * that all who began the run would share. */
+uint64_t strategy_free_place(const struct member *m);
+
+/* A step has been taken there: counts it, then the hook `stepped`. */
+int strategy_free_stepped(struct member *m);
+
+/* A whole free step: learner_step, counted. What either returns. */
+int strategy_free_step(struct member *m);
 
 /* How the job wants vectors exchanged. */
 struct exchange_how strategy_exchange_how(const Paceline__Job *job);

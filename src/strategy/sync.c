@@ -11,14 +11,12 @@
  */
 #include "strategy/strategy.h"
 
-static int open_lane(struct exchange **out, struct group *group, const Paceline__Job *job,
+static int open_lane(struct lanes *lanes, struct group *group, const Paceline__Job *job,
                      const struct vec *x, const struct vec *s, uint64_t completed,
-                     struct arena *arena)
+                     struct arena *arena, struct exchange **out)
 {
     const struct exchange_how how = strategy_exchange_how(job);
-    *out = arena_new(arena, struct exchange);
-    return *out ? exchange_init(*out, group, 0, true, x->n + s->n, &how, completed, arena)
-                : ERR_NOMEM;
+    return lanes_open(lanes, group, true, x->n + s->n, &how, completed, arena, out);
 }
 
 /* What is exchanged is x, then s. */
@@ -80,8 +78,9 @@ static int sync_worker(struct member *m)
 {
     struct learner *l = m->learner;
     size_t records = l->corpus->set[SET_TRAIN].count;
-    int rc = open_lane(&m->lane, m->group, m->job, &l->x, &l->s, m->course.exchanges, m->arena);
-    struct exchange *lane = m->lane;
+    struct exchange *lane;
+    int rc = open_lane(&m->lanes, m->group, m->job, &l->x, &l->s, m->course.exchanges, m->arena,
+                       &lane);
     while (rc == OK && !strategy_done(m->job, &m->course, records)) {
         uint64_t tau = strategy_round(m->job, &m->course, records, sync_round(m->job));
         struct tally mine;
@@ -107,8 +106,9 @@ static int sync_worker(struct member *m)
 /* The driver gives nothing to the mean and keeps it as x̃. */
 static int sync_driver(struct leader *l)
 {
-    int rc = open_lane(&l->lane, l->group, l->job, &l->x, &l->s, l->course.exchanges, l->arena);
-    struct exchange *lane = l->lane;
+    struct exchange *lane;
+    int rc = open_lane(&l->lanes, l->group, l->job, &l->x, &l->s, l->course.exchanges, l->arena,
+                       &lane);
     while (rc == OK && !strategy_done(l->job, &l->course, l->records)) {
         uint64_t tau = strategy_round(l->job, &l->course, l->records, sync_round(l->job));
         struct tally none = {.hash_min = UINT64_MAX};
@@ -124,9 +124,16 @@ static int sync_driver(struct leader *l)
     return rc == ERR_STOP ? OK : rc;
 }
 
+static bool sync_leads(const Paceline__Job *job)
+{
+    (void)job;
+    return true;
+}
+
 const struct strategy_ops strategy_sync = {
     .name = "sync",
     .round = sync_round,
     .worker = sync_worker,
+    .leads = sync_leads,
     .driver = sync_driver,
 };

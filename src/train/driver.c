@@ -49,13 +49,50 @@ static int on_done(struct driver *d, const struct message *m)
     return OK;
 }
 
+/* A copy of the model, for those uses: from the strategy's part here, or from the first worker. */
+static void want_model(struct driver *d, uint32_t uses)
+{
+    const struct view *view = group_view(&d->group);
+    struct buf bytes = {0};
+    if (!train_workers_speak(d->job, d->strategy)) {
+        atomic_fetch_or(&d->due, uses);
+        return;
+    }
+    buf_put_u32(&bytes, uses);
+    if (view->count > 0)
+        driver_send(d, view->node[0], WIRE_WANT_MODEL, &bytes);
+    buf_release(&bytes);
+}
+
+/* Workers run free: how far all are together says when the model is to be evaluated, after so many
+ * exchanges or once an epoch, and when the run ends. */
+static void count_free(struct driver *d)
+{
+    const struct course *all = &d->ledger.last.course;
+    atomic_store(&d->place, all->place);
+    atomic_store(&d->steps, all->steps);
+    atomic_store(&d->exchanges, all->exchanges);
+    uint64_t due = d->job->evaluate->has_every_exchanges
+                       ? all->exchanges / d->evaluate_every
+                       : all->place / d->corpus->set[SET_TRAIN].count;
+    if (strategy_done(d->job, all, d->corpus->set[SET_TRAIN].count)) {
+        d->complete = true;
+        return;
+    }
+    if (due > d->evaluations)
+        want_model(d, MODEL_EVALUATE);
+    d->evaluations = due;
+}
+
 static void on_committed(struct driver *d, const struct message *m)
 {
     struct cut in = {m->data, m->len, false};
     struct committed report;
-    if (committed_decode(&in, &report) == OK)
+    if (committed_decode(&in, &report) == OK && report.free == d->strategy->free_running)
         ledger_report(&d->ledger, m->from, &report);
     atomic_store(&d->keeper.missed, d->ledger.missed);
+    if (d->strategy->free_running)
+        count_free(d);
 }
 
 static void tell_progress(struct driver *d)
@@ -154,7 +191,7 @@ static void check_stop(struct driver *d)
         driver_want_stop(d, "interrupted");
     if (stop->has_seconds && events_seconds(&d->events) >= stop->seconds)
         driver_want_stop(d, "seconds");
-    if (atomic_load(&d->reason) && !d->stop_sent) {
+    if ((atomic_load(&d->reason) || d->complete) && !d->stop_sent) {
         d->stop_sent = true;
         atomic_store(&d->group.stop, true);
         send_to_all(d, WIRE_STOP);
@@ -167,12 +204,8 @@ static void check_checkpoint(struct driver *d, const struct view *view)
     double every = d->job->checkpoint->every_seconds, t = events_seconds(&d->events);
     if (!d->options->dir || every <= 0 || t < d->next_checkpoint)
         return;
-    if (d->next_checkpoint > 0) {
-        if (train_workers_speak(d->job, d->strategy))
-            driver_send(d, view->node[0], WIRE_WANT_MODEL, NULL);
-        else
-            atomic_store(&d->checkpoint_due, true);
-    }
+    if (d->next_checkpoint > 0 && view->count > 0)
+        want_model(d, MODEL_CHECKPOINT);
     d->next_checkpoint = t + every;
 }
 
@@ -194,7 +227,17 @@ static void ask_for_model(struct driver *d, const struct view *view)
     if (!all_done(d, view))
         return;
     d->asked = view->node[0];
-    driver_send(d, d->asked, WIRE_WANT_MODEL, NULL);
+    want_model(d, MODEL_FINAL);
+}
+
+/* Where workers run free the driver's part serves them until their loops have ended. */
+static void let_leader_finish(struct driver *d, const struct view *view)
+{
+    if (!d->leader_task || !d->strategy->free_running || atomic_load(&d->leader.finish) ||
+        view->count == 0 || !all_done(d, view))
+        return;
+    atomic_store(&d->leader.finish, true);
+    world_raise(d->world, SIGNAL_GROUP);
 }
 
 /* Until the final model is kept and every member's loop has ended. */
@@ -212,6 +255,7 @@ static int run(struct driver *d)
         check_stop(d);
         check_checkpoint(d, view);
         ask_for_model(d, view);
+        let_leader_finish(d, view);
         rc = turn(d);
     }
     return rc;
@@ -318,8 +362,7 @@ int train_drive(struct world *world, const struct train_host *host,
     if (rc == OK)
         rc = run(d);
     rc = close_driver(d, rc, report);
-    if (d->leader.lane)
-        exchange_release(d->leader.lane);
+    lanes_release(&d->leader.lanes);
     if (d->group.world)
         group_release(&d->group);
     buf_release(&d->welcome);

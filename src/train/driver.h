@@ -39,10 +39,13 @@ struct driver {
     struct publisher to_keeper; /* the leader's */
     struct publisher to_worker; /* the giver's */
     uint64_t evaluate_every;
-    atomic_bool checkpoint_due; /* for the leader */
+    _Atomic uint32_t due;       /* uses that the leader's next copy of the model is for */
+    uint64_t evaluations;       /* that were due; where workers run free */
+    _Atomic uint64_t place, steps, exchanges; /* of all together; where workers run free */
     double next_checkpoint;     /* seconds */
     struct task *leader_task, *giver_task;
     _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
+    bool complete; /* free-running workers have taken all that the run asks for */
     bool stop_sent;
     bool kept;                /* the keeper has taken the final model */
     atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */

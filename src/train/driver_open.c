@@ -9,7 +9,7 @@
 
 bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy)
 {
-    return !strategy->driver || job->workers == 1;
+    return !strategy_leads(strategy, job) || (job->workers == 1 && !strategy->free_running);
 }
 
 /* ---- what the group's server asks of us, on its task ---- */
@@ -170,7 +170,7 @@ static int giver_main(void *arg)
     struct vec state[OPTIM_STATE_MAX];
     for (size_t i = 0; i < d->optim.ops->states; i++)
         state[i] = (struct vec){d->start_model + at + i * n, n};
-    struct model_source source = {&x, &s, NULL, 0, 0};
+    struct joint source = {&x, &s, NULL, 0, 0};
     if (d->start_has_state) {
         source.state = state;
         source.states = d->optim.ops->states;
@@ -204,7 +204,7 @@ static int start_group(struct driver *d)
     const struct roster_options roster = {
         .workers = d->job->workers,
         .incarnation = d->resumed.incarnation + 1,
-        .driver_takes_part = d->strategy->driver != NULL,
+        .driver_takes_part = strategy_leads(d->strategy, d->job),
         .silence_max = d->host->timing.silence_max,
         .stall_max = d->host->timing.stall_max,
     };
@@ -258,6 +258,15 @@ int driver_open(struct driver *d)
 
 /* ---- the keeper, and the strategy's part ---- */
 
+/* Where workers run free. */
+static void where_all_are(void *user, struct course *course)
+{
+    const struct driver *d = user;
+    course->place = atomic_load(&d->place);
+    course->steps = atomic_load(&d->steps);
+    course->exchanges = atomic_load(&d->exchanges);
+}
+
 static void on_error_reached(void *user)
 {
     driver_want_stop(user, "error");
@@ -273,6 +282,7 @@ static int start_keeper(struct driver *d)
     k->keep = d->job->checkpoint->keep;
     k->layout = d->layout;
     k->reached = on_error_reached;
+    k->where = d->strategy->free_running ? where_all_are : NULL;
     k->user = d;
     k->note = (struct checkpoint_note){
         .seed = d->job->seed,
@@ -290,29 +300,42 @@ static int start_keeper(struct driver *d)
     return rc == OK ? keeper_start(k) : rc;
 }
 
+/* Workers run free, and the driver's model has changed: the main task knows how far they are and
+ * what is due. */
+static int on_free_change(struct driver *d, struct leader *l)
+{
+    uint32_t due = atomic_load(&d->due);
+    where_all_are(d, &l->course);
+    if (due && publisher_start(&d->to_keeper, &l->course, due, &l->joint))
+        atomic_fetch_and(&d->due, ~due);
+    return OK;
+}
+
 static int on_leader_committed(struct leader *l, const struct exchange *e)
 {
     struct driver *d = l->train;
+    if (!e)
+        return on_free_change(d, l);
     bool last = strategy_done(l->job, &l->course, l->records);
     uint32_t use = l->course.exchanges % d->evaluate_every == 0 ? MODEL_EVALUATE : 0;
-    if (atomic_load(&d->checkpoint_due))
-        use |= MODEL_CHECKPOINT;
-    struct model_source model = {&l->x, &l->s, NULL, 0, 0};
+    uint32_t due = atomic_load(&d->due);
+    use |= due;
     if (use && !last && !train_workers_speak(d->job, d->strategy) &&
-        publisher_start(&d->to_keeper, &l->course, use, &model) && use & MODEL_CHECKPOINT)
-        atomic_store(&d->checkpoint_due, false);
+        publisher_start(&d->to_keeper, &l->course, use, &l->joint))
+        atomic_fetch_and(&d->due, ~due);
     return exchange_tally(e)->stop_votes > 0 ? ERR_STOP : OK;
 }
 
 static int hand_over_final(struct driver *d)
 {
     struct leader *l = &d->leader;
-    struct model_source model = {&l->x, &l->s, NULL, 0, 0};
     if (train_workers_speak(d->job, d->strategy))
         return OK;
+    if (d->strategy->free_running)
+        where_all_are(d, &l->course);
     atomic_store(&d->handing_over, true);
     int rc = publisher_finish(&d->to_keeper, WORLD_FOREVER);
-    if (rc == OK && !publisher_start(&d->to_keeper, &l->course, MODEL_FINAL, &model))
+    if (rc == OK && !publisher_start(&d->to_keeper, &l->course, MODEL_FINAL, &l->joint))
         rc = ERR_NOMEM;
     return rc == OK ? publisher_finish(&d->to_keeper, WORLD_FOREVER) : rc;
 }
@@ -323,7 +346,9 @@ static int settle(struct leader *l)
 {
     for (;;) {
         uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
-        int rc = exchange_settle(l->lane);
+        int rc = OK;
+        for (size_t i = 0; rc == OK && i < l->lanes.count; i++)
+            rc = exchange_settle(l->lanes.at[i]);
         struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
         if (rc == OK)
@@ -348,7 +373,9 @@ static int start_leader(struct driver *d, const struct view *view)
     d->leader = (struct leader){
         .world = d->world,
         .group = &d->group,
+        .log = d->host->log,
         .job = d->job,
+        .table = d->layout.x,
         .arena = &d->arena,
         .records = d->corpus->set[SET_TRAIN].count,
         .course = d->resumed.course,
@@ -359,20 +386,30 @@ static int start_leader(struct driver *d, const struct view *view)
         members_add(&d->leader.course.who, view->node[i]);
     if (vec_init(&d->leader.x, &d->arena, d->x.n) != OK ||
         vec_init(&d->leader.s, &d->arena, d->s.n) != OK ||
-        publisher_init(&d->to_keeper, d->world, WORLD_DRIVER, d->x.n + d->s.n, &d->arena) != OK)
+        publisher_init(&d->to_keeper, d->world, WORLD_DRIVER, model_floats(&d->layout, true),
+                       &d->arena) != OK)
         return ERR_NOMEM;
     vec_copy(&d->leader.x, &d->x, vec_all(&d->x));
     vec_copy(&d->leader.s, &d->s, vec_all(&d->s));
+    d->leader.joint = (struct joint){&d->leader.x, &d->leader.s, NULL, 0, 0};
     return world_spawn(d->world, "leader", leader_main, d, &d->leader_task);
 }
 
 int driver_start(struct driver *d, const struct view *view)
 {
+    bool free = d->strategy->free_running;
     d->evaluate_every = objectives_every(d->job, d->corpus->set[SET_TRAIN].count,
-                                         d->strategy->round(d->job) * view->count);
+                                         d->strategy->round(d->job) * (free ? 1 : view->count));
+    atomic_store(&d->place, d->resumed.course.place);
+    atomic_store(&d->steps, d->resumed.course.steps);
+    atomic_store(&d->exchanges, d->resumed.course.exchanges);
+    d->evaluations = d->job->evaluate->has_every_exchanges
+                         ? d->resumed.course.exchanges / d->evaluate_every
+                         : d->resumed.course.place / d->corpus->set[SET_TRAIN].count;
+    d->ledger.step_samples = (uint64_t)d->job->batch * view->count;
     world_end_task(d->world, &d->giver_task); /* all have what they start from */
     int rc = start_keeper(d);
-    if (rc == OK && d->strategy->driver)
+    if (rc == OK && strategy_leads(d->strategy, d->job))
         rc = start_leader(d, view);
     return rc == OK ? OK : err_set(d->err, rc, "the run cannot start: %s", status_text(rc));
 }

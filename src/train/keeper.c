@@ -81,7 +81,8 @@ static int judge(struct keeper *k, const struct model_note *model)
 {
     struct objectives *o = &k->objectives;
     if (model->use & MODEL_FINAL && o->evaluated > 0 &&
-        k->judged.exchanges == model->course.exchanges)
+        k->judged.exchanges == model->course.exchanges &&
+        k->judged.place == model->course.place)
         return OK; /* it has just been seen */
     vec_import(&k->x, vec_all(&k->x), k->landing);
     vec_import(&k->s, vec_all(&k->s), k->landing + k->x.n);
@@ -127,6 +128,8 @@ static int keeper_main(void *arg)
             log_warn(k->log, "a model of the wrong length is left aside");
             continue;
         }
+        if (rc == OK && k->where)
+            k->where(k->user, &model.course);
         if (rc == OK)
             rc = take(k, &model);
         if (rc != OK || model.use & MODEL_FINAL)

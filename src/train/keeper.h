@@ -23,6 +23,8 @@ struct keeper {
     struct course judged;        /* where the model last evaluated stood */
     _Atomic double last_error;   /* of the set that counts; < 0: none yet */
     void (*reached)(void *user); /* an error that the job stops at has been reached */
+    /* Where workers run free, who sends a model does not know how far all are; NULL: it does. */
+    void (*where)(void *user, struct course *course);
     void *user;
     struct task *task;
 };

@@ -4,6 +4,7 @@ void committed_encode(const struct committed *c, struct buf *out)
 {
     buf_put_u32(out, c->lane);
     buf_put_u64(out, c->n);
+    buf_put_u8(out, c->free);
     course_encode(&c->course, out);
     buf_put_f64(out, c->cost.seconds);
     buf_put_f64(out, c->cost.waited_s);
@@ -19,6 +20,7 @@ int committed_decode(struct cut *in, struct committed *out)
 {
     out->lane = cut_u32(in);
     out->n = cut_u64(in);
+    out->free = cut_u8(in) != 0;
     course_decode(in, &out->course);
     out->cost.seconds = cut_f64(in);
     out->cost.waited_s = cut_f64(in);
@@ -47,14 +49,13 @@ static void name_rejected(const struct ledger *ledger, const struct committed *c
     }
 }
 
-static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
+/* An `exchange`; of one worker's own, with its number. */
+static void tell_exchange(const struct ledger *ledger, const struct committed *c, uint32_t node)
 {
-    const struct committed *c = &entry->sum;
-    if (!entry->open)
-        return;
-    entry->open = false;
     cJSON *event = events_new(ledger->events, "exchange");
     cJSON_AddStringToObject(event, "strategy", ledger->strategy);
+    if (c->free)
+        cJSON_AddNumberToObject(event, "node", events_node(node));
     cJSON_AddNumberToObject(event, "lane", c->lane);
     cJSON_AddNumberToObject(event, "n", (double)c->n);
     cJSON_AddNumberToObject(event, "bytes", (double)c->cost.bytes);
@@ -63,6 +64,15 @@ static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
     if (c->cost.waited_s > 0)
         cJSON_AddNumberToObject(event, "waited_for", events_node(c->cost.waited_for));
     events_emit(ledger->events, event);
+}
+
+static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
+{
+    const struct committed *c = &entry->sum;
+    if (!entry->open)
+        return;
+    entry->open = false;
+    tell_exchange(ledger, c, 0);
     name_rejected(ledger, c);
     uint64_t share = c->course.place - ledger->last.course.place;
     ledger->used += c->samples;
@@ -106,8 +116,31 @@ static void close_below(struct ledger *ledger, uint64_t n)
         close_entry(ledger, &ledger->entry[k % LEDGER_OPEN_MAX]);
 }
 
+/* Workers run free: what each has done adds up, and there is nothing to close. */
+static void report_free(struct ledger *ledger, uint32_t node, const struct committed *report)
+{
+    struct course *all = &ledger->last.course;
+    ledger->used += report->samples;
+    all->place += report->samples;
+    ledger->odd_samples += report->samples;
+    all->steps += ledger->odd_samples / ledger->step_samples;
+    ledger->odd_samples %= ledger->step_samples;
+    if (report->samples > 0)
+        ledger->loss = report->loss / (double)report->samples;
+    if (report->n == 0)
+        return;
+    all->exchanges++;
+    ledger->last.cost = report->cost;
+    ledger->slowest = report->cost.waited_s > 0 ? report->cost.waited_for : ledger->slowest;
+    tell_exchange(ledger, report, node);
+}
+
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
+    if (report->free) {
+        report_free(ledger, node, report);
+        return;
+    }
     if (report->n == 0) {
         ledger->last = *report;
         ledger->used = report->course.place - ledger->missed;

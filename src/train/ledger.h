@@ -9,10 +9,11 @@
 /* What a member says of an exchange that it has committed. */
 struct committed {
     uint32_t lane;
-    uint64_t n;           /* 0: no exchange, only how far a lone worker is */
+    uint64_t n;           /* 0: no exchange, only how far a worker is */
+    bool free;            /* its own: workers run free */
     struct course course; /* after it */
     struct exchange_cost cost;
-    uint64_t samples; /* in the exchange, of all */
+    uint64_t samples; /* in the exchange, of all; free: of this worker since its last report */
     double loss;      /* Σ over them */
     struct members who, took_part;
 };
@@ -36,7 +37,10 @@ struct ledger {
     const struct logger *log;
     const char *strategy;
     struct ledger_entry entry[LEDGER_OPEN_MAX]; /* by n % LEDGER_OPEN_MAX */
-    struct committed last; /* the newest exchange that was closed; n 0: none yet */
+    struct committed last; /* the newest exchange that was closed; n 0: none yet; where workers
+                              run free, its course is that of them all */
+    uint64_t step_samples; /* of a step of all together; free */
+    uint64_t odd_samples;  /* beyond last.course.steps of those; free */
     uint64_t used, missed; /* records */
     uint32_t slowest;      /* worker of the newest exchange */
     double loss;           /* mean loss of the newest exchange's records */

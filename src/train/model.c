@@ -77,28 +77,28 @@ int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t
     return p->copy ? OK : ERR_NOMEM;
 }
 
-static void copy_model(float *copy, const struct model_source *source)
+static void copy_model(float *copy, const struct joint *joint)
 {
     size_t at = 0;
-    vec_export(source->x, vec_all(source->x), copy);
-    at += source->x->n;
-    vec_export(source->s, vec_all(source->s), copy + at);
-    at += source->s->n;
-    for (size_t i = 0; i < source->states; i++) {
-        vec_export(&source->state[i], vec_all(&source->state[i]), copy + at);
-        at += source->state[i].n;
+    vec_export(joint->x, vec_all(joint->x), copy);
+    at += joint->x->n;
+    vec_export(joint->s, vec_all(joint->s), copy + at);
+    at += joint->s->n;
+    for (size_t i = 0; i < joint->states; i++) {
+        vec_export(&joint->state[i], vec_all(&joint->state[i]), copy + at);
+        at += joint->state[i].n;
     }
 }
 
 bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
-                     const struct model_source *source)
+                     const struct joint *joint)
 {
     if (atomic_load(&p->busy) || publisher_finish(p, WORLD_FOREVER) == ERR_CANCELLED)
         return false;
-    size_t floats = source->x->n * (1 + source->states) + source->s->n;
+    size_t floats = joint->x->n * (1 + joint->states) + joint->s->n;
     PL_ASSERT(floats <= p->room);
-    p->note = (struct model_note){*course, use, source->states > 0, floats, source->updates};
-    copy_model(p->copy, source);
+    p->note = (struct model_note){*course, use, joint->states > 0, floats, joint->updates};
+    copy_model(p->copy, joint);
     atomic_store(&p->busy, true);
     if (world_spawn(p->world, "publisher", publish_task, p, &p->task) != OK)
         atomic_store(&p->busy, false);

@@ -16,14 +16,6 @@ struct model_note {
     uint64_t updates; /* that made the optimizer's vectors */
 };
 
-/* The vectors of a model where it lives; borrowed. */
-struct model_source {
-    const struct vec *x, *s;
-    const struct vec *state; /* of the optimizer; states 0: not sent */
-    size_t states;
-    uint64_t updates; /* that made them */
-};
-
 /* A model being sent by a task of its own, from a copy, so that training goes on. */
 struct publisher {
     struct world *world;
@@ -42,7 +34,7 @@ int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t
 /* Copy the model and start sending it. Returns without sending, and says false, while the one
  * before is still on its way: training never waits for the network. */
 bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
-                     const struct model_source *source);
+                     const struct joint *joint);
 
 /* Wait until what was started has been handed over. OK, ERR_TIMEOUT, ERR_PEER, ERR_CANCELLED */
 int publisher_finish(struct publisher *p, int64_t deadline);

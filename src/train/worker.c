@@ -33,6 +33,8 @@ struct worker {
     struct member member;
     const struct strategy_ops *strategy;
     uint64_t evaluate_every;
+    uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */
+    double unreported_loss;              /* Σ over them */
     struct err err;
 };
 
@@ -170,31 +172,49 @@ static bool speaks_for_all(const struct worker *w, const struct course *course)
 }
 
 /* The optimizer's state goes along where it is everybody's. */
-static struct model_source own_model(const struct worker *w)
+static struct joint own_model(const struct worker *w)
 {
     const struct learner *l = &w->learner;
     bool common = w->job->workers == 1 || w->strategy->replicas_agree;
-    struct model_source source = {&l->x, &l->s, NULL, 0, 0};
+    struct joint joint = {&l->x, &l->s, NULL, 0, 0};
     if (common) {
-        source.state = l->optim.state;
-        source.states = l->optim.ops->states;
-        source.updates = l->optim.updates;
+        joint.state = l->optim.state;
+        joint.states = l->optim.ops->states;
+        joint.updates = l->optim.updates;
     }
-    return source;
+    return joint;
 }
 
-/* At a commit point: is a copy of the model due, and what for? */
+/* Start sending the model; the updates counted by the learner itself are those of now. */
+static bool publish(struct worker *w, const struct course *course, uint32_t use)
+{
+    struct joint joint = w->member.joint;
+    if (joint.state == w->learner.optim.state)
+        joint.updates = w->learner.optim.updates;
+    return publisher_start(&w->publisher, course, use, &joint);
+}
+
+/* Between two steps: is a copy of the model due, and what for? One that cannot be sent yet, since
+ * the one before is still on its way, is left out if it was to be evaluated. */
 static void publish_if_due(struct worker *w, const struct course *course)
 {
     struct group *group = &w->group;
-    uint32_t use = course->exchanges % w->evaluate_every == 0 ? MODEL_EVALUATE : 0;
-    if (atomic_load(&group->want_model))
-        use |= MODEL_CHECKPOINT;
+    uint32_t wanted = atomic_load(&group->wanted), use = wanted;
+    if (!w->strategy->free_running && course->exchanges % w->evaluate_every == 0)
+        use |= MODEL_EVALUATE;
     if (!use || !speaks_for_all(w, course))
         return;
-    struct model_source model = own_model(w);
-    if (publisher_start(&w->publisher, course, use, &model) && use & MODEL_CHECKPOINT)
-        atomic_store(&group->want_model, false);
+    bool started = publish(w, course, use);
+    atomic_fetch_and(&group->wanted, ~(started ? wanted : (uint32_t)MODEL_EVALUATE));
+}
+
+static int send_report(struct worker *w, const struct committed *report)
+{
+    struct buf bytes = {0};
+    committed_encode(report, &bytes);
+    int rc = tell_driver(w->world, WIRE_COMMITTED, &bytes);
+    buf_release(&bytes);
+    return rc;
 }
 
 static int report_exchange(struct worker *w, const struct exchange *e)
@@ -213,11 +233,7 @@ static int report_exchange(struct worker *w, const struct exchange *e)
         report.samples = 1;
         report.loss = w->learner.loss;
     }
-    struct buf bytes = {0};
-    committed_encode(&report, &bytes);
-    int rc = tell_driver(w->world, WIRE_COMMITTED, &bytes);
-    buf_release(&bytes);
-    return rc;
+    return send_report(w, &report);
 }
 
 static int committed(struct member *m, const struct exchange *e)
@@ -234,6 +250,58 @@ static int committed(struct member *m, const struct exchange *e)
     return stop ? ERR_STOP : atomic_load(&m->group->over) ? ERR_DRIVER : OK;
 }
 
+/* Who runs free: the steps since its last report, and, for an exchange of its own, what it cost. */
+static int report_free(struct worker *w, uint32_t lane, const struct exchange_cost *cost)
+{
+    struct committed report = {
+        .free = true,
+        .course = w->member.course,
+        .lane = lane,
+        .n = cost ? w->member.course.exchanges : 0,
+        .samples = w->unreported,
+        .loss = w->unreported_loss,
+    };
+    if (cost)
+        report.cost = *cost;
+    w->unreported = 0;
+    w->unreported_loss = 0;
+    return send_report(w, &report);
+}
+
+/* May this worker go on? Who is alone knows best when all is done; others are told. */
+static int may_go_on(const struct worker *w)
+{
+    const struct member *m = &w->member;
+    bool alone = members_count(&m->start.who) == 1;
+    if (atomic_load(&m->group->stop) ||
+        (alone && strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count)))
+        return ERR_STOP;
+    return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
+}
+
+static int stepped(struct member *m)
+{
+    struct worker *w = m->train;
+    w->unreported += m->job->batch;
+    w->unreported_loss += m->learner->loss * m->job->batch;
+    int rc = may_go_on(w);
+    if (w->unreported >= w->report_samples || rc == ERR_STOP) {
+        int told = report_free(w, 0, NULL);
+        rc = told != OK ? told : rc;
+    }
+    if (rc == OK)
+        publish_if_due(w, &m->course);
+    return rc;
+}
+
+static int exchanged(struct member *m, uint32_t lane, const struct exchange_cost *cost)
+{
+    struct worker *w = m->train;
+    m->course.exchanges++;
+    int rc = report_free(w, lane, cost);
+    return rc == OK ? may_go_on(w) : rc;
+}
+
 static int tell_done(struct worker *w, int status)
 {
     struct buf bytes = {0};
@@ -245,6 +313,25 @@ static int tell_done(struct worker *w, int status)
     return rc;
 }
 
+static int settle(struct worker *w)
+{
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < w->member.lanes.count; i++)
+        rc = exchange_settle(w->member.lanes.at[i]);
+    return rc;
+}
+
+static int hand_over(struct worker *w)
+{
+    int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
+    if (rc != OK && rc != ERR_PEER)
+        return rc;
+    rc = w->strategy->gather ? w->strategy->gather(&w->member) : OK;
+    if (rc == OK && !publish(w, &w->member.course, MODEL_FINAL))
+        rc = ERR_NOMEM;
+    return rc;
+}
+
 /* After the loop: hand over the model if asked, until the driver says that the run is over. */
 static int linger(struct worker *w)
 {
@@ -253,20 +340,14 @@ static int linger(struct worker *w)
         uint64_t seen = world_raised(w->world, SIGNAL_GROUP);
         if (atomic_load(&w->group.over))
             return OK;
-        int settled = w->member.lane ? exchange_settle(w->member.lane) : OK;
-        if (settled != OK)
-            return settled;
-        if (atomic_exchange(&w->group.want_model, false)) {
-            struct model_source model = own_model(w);
-            int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
-            if (rc != OK && rc != ERR_PEER)
-                return rc;
-            if (!publisher_start(&w->publisher, &w->member.course, MODEL_FINAL, &model))
-                return ERR_NOMEM;
-        }
+        int rc = settle(w);
+        if (rc == OK && atomic_exchange(&w->group.wanted, 0) & MODEL_FINAL)
+            rc = hand_over(w);
+        if (rc != OK)
+            return rc;
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
-        int rc = world_wait(w->world, &change, 1, WORLD_FOREVER, &wake);
+        rc = world_wait(w->world, &change, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
     }
@@ -284,6 +365,21 @@ static int join_group(struct worker *w)
     return rc;
 }
 
+/* Who runs free says how far it is so often that the end, which counts them all, is not missed by
+ * much: fifty times in a run, and every twenty steps at least. */
+static uint64_t report_every(const struct worker *w, size_t workers)
+{
+    const Paceline__Stop *stop = w->job->stop;
+    double steps = 50.0 * LONE_REPORT_EVERY;
+    if (stop->has_steps && (double)stop->steps < steps)
+        steps = (double)stop->steps;
+    double epoch = (double)w->corpus->set[SET_TRAIN].count / w->job->batch / (double)workers;
+    if (stop->has_epochs && stop->epochs * epoch < steps)
+        steps = stop->epochs * epoch;
+    uint64_t every = (uint64_t)(steps / 50);
+    return (every > 0 ? every : 1) * w->job->batch;
+}
+
 static int run_loop(struct worker *w)
 {
     const struct view *view = group_first_view(&w->group);
@@ -293,12 +389,16 @@ static int run_loop(struct worker *w)
         .learner = &w->learner,
         .job = w->job,
         .arena = &w->arena,
-        .course = w->start,
+        .joint = own_model(w),
         .committed = committed,
+        .stepped = stepped,
+        .exchanged = exchanged,
         .train = w,
     };
     for (size_t i = 0; i < view->count; i++)
-        members_add(&w->member.course.who, view->node[i]);
+        members_add(&w->start.who, view->node[i]);
+    w->member.start = w->member.course = w->start;
+    w->report_samples = report_every(w, view->count);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
                                          w->strategy->round(w->job) * view->count);
     atomic_store(&w->group.busy, true);
@@ -352,8 +452,9 @@ int train_work(struct world *world, const struct train_host *host)
     arena_init(&w->arena);
     int rc = work(w);
     publisher_release(&w->publisher);
-    if (w->member.lane)
-        exchange_release(w->member.lane);
+    if (w->strategy && w->strategy->close && w->member.world)
+        w->strategy->close(&w->member);
+    lanes_release(&w->member.lanes);
     if (w->group.world)
         group_release(&w->group);
     workspace_free(w->own_ws);

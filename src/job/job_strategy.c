@@ -1,0 +1,161 @@
+/* The numbers of each strategy: what they may be, and the defaults that follow from other fields. */
+#include "job/check.h"
+#include "job/job_strategy.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+
+enum { SHARDS_MAX = 16, FRAGMENTS_MAX = 16 };
+
+/* Setting two fields of which one is a number and the other says how to find it. */
+static int check_one_of(const char *number, bool has_number, const char *word, bool has_word,
+                        struct err *err)
+{
+    return has_number && has_word
+               ? err_set(err, ERR_INPUT, "%s: %s is set, and one of the two may be", number, word)
+               : OK;
+}
+
+static int check_sync(const Paceline__Sync *s, struct err *err)
+{
+    int rc = check_range("strategy.sync.tau", s->tau, 1, UINT32_MAX, err);
+    if (rc == OK && s->has_seconds)
+        rc = check_positive("strategy.sync.seconds", s->seconds, err);
+    if (rc == OK)
+        rc = check_one_of("strategy.sync.seconds", s->has_seconds, "tau_auto", s->tau_auto, err);
+    return rc;
+}
+
+static int check_allreduce(const Paceline__AllReduce *a, struct err *err)
+{
+    return check_range("strategy.allreduce.s_every", a->s_every, 1, UINT32_MAX, err);
+}
+
+static int check_async_allreduce(const Paceline__AsyncAllReduce *a, struct err *err)
+{
+    int rc = check_range("strategy.async_allreduce.method", a->method, 1, 2, err);
+    if (rc == OK)
+        rc = check_not_negative("strategy.async_allreduce.sync_every_epochs", a->sync_every_epochs,
+                                err);
+    if (rc == OK)
+        rc = check_not_negative("strategy.async_allreduce.warmup_epochs", a->warmup_epochs, err);
+    return rc == OK ? check_range("strategy.async_allreduce.s_every", a->s_every, 1, UINT32_MAX, err)
+                    : rc;
+}
+
+static int check_servers(const char *field, uint32_t servers, bool colocated, uint32_t workers,
+                         struct err *err)
+{
+    int rc = check_range(field, servers, 1, workers, err);
+    return rc == OK ? check_one_of(field, servers > 1, "colocated", colocated, err) : rc;
+}
+
+static int check_ps(const Paceline__Ps *p, uint32_t workers, struct err *err)
+{
+    int rc = check_servers("strategy.ps.servers", p->servers, p->colocated, workers, err);
+    if (rc == OK)
+        rc = check_range("strategy.ps.r_max", p->r_max, 0, 1 << 20, err);
+    if (rc == OK)
+        rc = check_range("strategy.ps.s_lower", p->s_lower, 0, 1 << 30, err);
+    return rc == OK ? check_range("strategy.ps.staleness", p->staleness, 0, 1 << 30, err) : rc;
+}
+
+static int check_downpour(const Paceline__Downpour *d, uint32_t workers, struct err *err)
+{
+    int rc = check_servers("strategy.downpour.servers", d->servers, d->colocated, workers, err);
+    if (rc == OK)
+        rc = check_range("strategy.downpour.n_push", d->n_push, 1, UINT32_MAX, err);
+    return rc == OK ? check_range("strategy.downpour.n_fetch", d->n_fetch, 1, UINT32_MAX, err) : rc;
+}
+
+static int check_rate(const char *field, float value, struct err *err)
+{
+    return check_range(field, (double)value, 0, 1, err);
+}
+
+/* α = 0.9/K (MPCA §3.2); β = Kα gives elastic symmetry. */
+static int settle_easgd(Paceline__Easgd *e, uint32_t workers, struct err *err)
+{
+    if (!e->has_alpha) {
+        e->alpha = 0.9f / (float)workers;
+        e->has_alpha = true;
+    }
+    int rc = check_range("strategy.easgd.tau", e->tau, 1, UINT32_MAX, err);
+    if (rc == OK)
+        rc = check_rate("strategy.easgd.alpha", e->alpha, err);
+    if (rc == OK && e->has_beta)
+        rc = check_rate("strategy.easgd.beta", e->beta, err);
+    if (rc == OK && e->mode == PACELINE__EASGD__MODE__sync && !e->has_beta) {
+        e->beta = e->alpha * (float)workers;
+        e->has_beta = true;
+        rc = check_rate("strategy.easgd.beta (workers times alpha)", e->beta, err);
+    }
+    return rc;
+}
+
+static int settle_mpca(Paceline__Mpca *m, struct err *err)
+{
+    int rc = check_range("strategy.mpca.phases", m->phases, 1, 3, err);
+    if (rc != OK)
+        return rc;
+    if (!m->has_shards) {
+        m->shards = m->phases;
+        m->has_shards = true;
+    }
+    rc = check_range("strategy.mpca.shards", m->shards, m->phases, SHARDS_MAX, err);
+    if (rc == OK)
+        rc = check_rate("strategy.mpca.alpha", m->alpha, err);
+    if (rc == OK)
+        rc = check_rate("strategy.mpca.alpha_decay", m->alpha_decay, err);
+    if (rc == OK)
+        rc = check_rate("strategy.mpca.beta", m->beta, err);
+    if (rc == OK)
+        rc = check_not_negative("strategy.mpca.gamma", (double)m->gamma, err);
+    if (rc == OK)
+        rc = check_fraction("strategy.mpca.delta", (double)m->delta, err);
+    return rc == OK ? check_positive("strategy.mpca.stale_limit", (double)m->stale_limit, err) : rc;
+}
+
+static int check_gossip(const Paceline__Gossip *g, struct err *err)
+{
+    return check_range("strategy.gossip.p", g->p, 0, 1, err);
+}
+
+static int check_diloco(const Paceline__DiLoCo *d, struct err *err)
+{
+    int rc = check_range("strategy.diloco.tau", d->tau, 1, UINT32_MAX, err);
+    if (rc == OK)
+        rc = check_positive("strategy.diloco.outer_lr", (double)d->outer_lr, err);
+    if (rc == OK)
+        rc = check_fraction("strategy.diloco.outer_momentum", (double)d->outer_momentum, err);
+    if (rc == OK)
+        rc = check_range("strategy.diloco.fragments", d->fragments, 1,
+                         d->tau < FRAGMENTS_MAX ? d->tau : FRAGMENTS_MAX, err);
+    if (rc == OK)
+        rc = check_range("strategy.diloco.overlap", d->overlap, 0, d->tau - 1, err);
+    return rc == OK ? check_rate("strategy.diloco.mix", d->mix, err) : rc;
+}
+
+int job_settle_strategy(Paceline__Job *job, struct err *err)
+{
+    Paceline__Strategy *s = job->strategy;
+    switch (s->algorithm_case) {
+    case PACELINE__STRATEGY__ALGORITHM_SINGLE:
+        if (job->workers != 1)
+            return err_set(err, ERR_INPUT, "strategy.single: needs workers: 1, is %" PRIu32,
+                           job->workers);
+        return OK;
+    case PACELINE__STRATEGY__ALGORITHM_SYNC: return check_sync(s->sync, err);
+    case PACELINE__STRATEGY__ALGORITHM_ALLREDUCE: return check_allreduce(s->allreduce, err);
+    case PACELINE__STRATEGY__ALGORITHM_ASYNC_ALLREDUCE:
+        return check_async_allreduce(s->async_allreduce, err);
+    case PACELINE__STRATEGY__ALGORITHM_PS: return check_ps(s->ps, job->workers, err);
+    case PACELINE__STRATEGY__ALGORITHM_DOWNPOUR:
+        return check_downpour(s->downpour, job->workers, err);
+    case PACELINE__STRATEGY__ALGORITHM_EASGD: return settle_easgd(s->easgd, job->workers, err);
+    case PACELINE__STRATEGY__ALGORITHM_MPCA: return settle_mpca(s->mpca, err);
+    case PACELINE__STRATEGY__ALGORITHM_GOSSIP: return check_gossip(s->gossip, err);
+    case PACELINE__STRATEGY__ALGORITHM_DILOCO: return check_diloco(s->diloco, err);
+    default: return OK;
+    }
+}
