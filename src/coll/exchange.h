@@ -55,6 +55,7 @@ struct exchange {
     struct group *group;
     uint32_t lane;
     bool driver_takes_part; /* as rank 0; else the first worker of the view is */
+    bool beside;            /* run by a task beside the one that computes */
     struct exchange_how how;
     size_t n_floats;
     uint64_t completed;        /* number of the last exchange completed here */

@@ -1,0 +1,78 @@
+#include "strategy/background.h"
+
+#include "base/fault.h"
+
+#include <stdatomic.h>
+
+static int background_main(void *arg)
+{
+    struct background *b = arg;
+    for (;;) {
+        uint64_t seen = world_raised(b->world, b->go);
+        if (background_busy(b)) {
+            int rc = exchange_run(b->lane, &b->mine);
+            atomic_store(&b->status, rc);
+            atomic_fetch_add(&b->ended, 1);
+            world_raise(b->world, b->done);
+            if (rc != OK)
+                return rc;
+            continue;
+        }
+        const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = b->go, .seen = seen};
+        struct wake wake;
+        int rc = world_wait(b->world, &go, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+int background_start(struct background *b, struct world *world, struct exchange *lane, uint32_t go,
+                     uint32_t done)
+{
+    *b = (struct background){.world = world, .lane = lane, .go = go, .done = done};
+    lane->beside = true;
+    return world_spawn(world, "background", background_main, b, &b->task);
+}
+
+bool background_busy(const struct background *b)
+{
+    return atomic_load(&b->submitted) != atomic_load(&b->ended);
+}
+
+void background_submit(struct background *b, const struct tally *mine)
+{
+    PL_ASSERT(!background_busy(b));
+    b->mine = *mine;
+    atomic_fetch_add(&b->submitted, 1);
+    world_raise(b->world, b->go);
+}
+
+static int await_end(struct background *b, int64_t deadline)
+{
+    for (;;) {
+        uint64_t seen = world_raised(b->world, b->done);
+        if (!background_busy(b))
+            return atomic_load(&b->status);
+        const struct wait_for done = {.kind = WAIT_SIGNAL, .signal = b->done, .seen = seen};
+        struct wake wake;
+        int rc = world_wait(b->world, &done, 1, deadline, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+/* Who waits for others computes nothing, and is not expected to. */
+int background_wait(struct background *b, int64_t deadline)
+{
+    struct group *group = b->lane->group;
+    bool busy = atomic_exchange(&group->busy, false);
+    int rc = await_end(b, deadline);
+    atomic_store(&group->busy, busy);
+    return rc;
+}
+
+void background_stop(struct background *b)
+{
+    if (b->world)
+        world_end_task(b->world, &b->task);
+}

@@ -1,0 +1,37 @@
+/* Exchanges beside training: a task that carries out the exchanges of one lane, one at a time, while
+ * the worker's own task goes on computing. */
+#ifndef PL_STRATEGY_BACKGROUND_H
+#define PL_STRATEGY_BACKGROUND_H
+
+#include "coll/exchange.h"
+
+/* The two sides hand over by signals: what one wrote before, the other sees after. */
+struct background {
+    struct world *world;
+    struct exchange *lane;
+    uint32_t go, done; /* signals; several lanes of a node may share `done` */
+    struct tally mine; /* of the exchange submitted last */
+    _Atomic uint64_t submitted, ended; /* exchanges */
+    _Atomic int status;                /* of the last one that has ended */
+    struct task *task;
+};
+
+/* Start the task; `lane` is open, and the task's alone while an exchange is under way. `go` is a
+ * signal of its own, `done` one that may be shared. ERR_NOMEM */
+int background_start(struct background *b, struct world *world, struct exchange *lane, uint32_t go,
+                     uint32_t done);
+
+/* Begin the next exchange: lane->input is filled in, and the one before has ended. Never blocks. */
+void background_submit(struct background *b, const struct tally *mine);
+
+/* Is one under way? */
+bool background_busy(const struct background *b);
+
+/* Wait until it has ended, if one is: how it did. OK, ERR_TIMEOUT, ERR_CANCELLED, or what
+ * exchange_run returns; from then on the lane is the caller's until the next is submitted. */
+int background_wait(struct background *b, int64_t deadline);
+
+/* End the task, and an exchange under way. Zeroed, or never started: nothing to do. */
+void background_stop(struct background *b);
+
+#endif
