@@ -140,7 +140,12 @@ static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorith
         return OK;
     struct schedule schedule;
     const struct coll_how how = {
-        .chunk = choice.chunk, .codec = e->how.codec, .reduction = e->how.reduction};
+        .chunk = choice.chunk,
+        .codec = e->how.codec,
+        .reduction = e->how.reduction,
+        .serialise = e->group->world->costs.crypto,
+        .reduce = e->group->world->costs.reduce,
+    };
     coll_plan_release(&e->plan);
     e->planned_in = 0;
     rc = schedule_allreduce(&schedule, algorithm, c->ranks->count, c->ranks->me, e->n_floats, cut);
@@ -179,7 +184,9 @@ static int attempt(struct exchange *e, struct coll *c)
         vec_scale(result, (float)e->mine.weight, all);
     if (owed->n > 0)
         vec_copy(owed, &e->residual[~c->n & 1], all);
-    int rc = exchange_notes(e, c, tally);
+    int rc = world_copied(e->group->world, result->n * sizeof(float));
+    if (rc == OK)
+        rc = exchange_notes(e, c, tally);
     if (rc == OK)
         rc = plan_for(e, c, (enum coll_algorithm)tally->algorithm);
     if (rc == OK)

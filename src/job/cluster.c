@@ -136,6 +136,18 @@ static int check_fault(const Paceline__Fault *fault, size_t i, uint32_t nodes, s
     }
 }
 
+static int check_costs(const Paceline__Costs *costs, struct err *err)
+{
+    int rc = OK;
+    if (costs && costs->has_copy_gb_s)
+        rc = check_positive("costs.copy_gb_s", costs->copy_gb_s, err);
+    if (rc == OK && costs && costs->has_reduce_gb_s)
+        rc = check_positive("costs.reduce_gb_s", costs->reduce_gb_s, err);
+    if (rc == OK && costs && costs->has_crypto_gb_s)
+        rc = check_positive("costs.crypto_gb_s", costs->crypto_gb_s, err);
+    return rc;
+}
+
 int cluster_finish(Paceline__Cluster *cluster, struct err *err)
 {
     if (!cluster->driver)
@@ -147,6 +159,8 @@ int cluster_finish(Paceline__Cluster *cluster, struct err *err)
     int rc = check_nodes(cluster, err);
     if (rc == OK)
         rc = check_machine(cluster, err);
+    if (rc == OK)
+        rc = check_costs(cluster->costs, err);
     uint32_t nodes = rc == OK ? cluster_nodes(cluster) : 0;
     for (size_t i = 0; rc == OK && i < cluster->n_delay; i++)
         rc = check_delay(cluster->delay[i], i, nodes, err);

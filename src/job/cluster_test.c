@@ -102,6 +102,9 @@ static void test_links_out_of_range(void **state)
     refuses("node { } link { mbit: 0 }", "link.mbit: must be > 0, is 0");
     refuses("node { } link { latency_us: -1 }", "link.latency_us: must be >= 0, is -1");
     refuses("node { } link { loss: 1 }", "link.loss: must be >= 0 and < 1, is 1");
+    refuses("node { } costs { copy_gb_s: 0 }", "costs.copy_gb_s: must be > 0, is 0");
+    refuses("node { } costs { reduce_gb_s: -1 }", "costs.reduce_gb_s: must be > 0, is -1");
+    refuses("node { } costs { crypto_gb_s: nan }", "costs.crypto_gb_s: must be > 0, is nan");
     refuses("node { } delay { }", "delay[0].seconds: is missing");
     refuses("node { } delay { seconds: -1 }", "delay[0].seconds: must be >= 0, is -1");
     refuses("node { } delay { seconds: 1 from: 1 }",

@@ -60,9 +60,15 @@ static void fault_in_task(struct fault_sink *sink, const char *file, int line, c
         task_yield(task);
 }
 
+static double seconds_a_byte(double gb_s)
+{
+    return gb_s > 0 ? 1e-9 / gb_s : 0;
+}
+
 static int make_nodes(struct sim *sim)
 {
     const Paceline__Cluster *cluster = sim->options.cluster;
+    const Paceline__Costs *costs = cluster->costs;
     sim->nodes = arena_array(&sim->arena, sim->slots, struct node);
     if (!sim->nodes)
         return ERR_NOMEM;
@@ -74,6 +80,12 @@ static int make_nodes(struct sim *sim)
         if (!node->routes || !node->peer || !node->changes)
             return ERR_NOMEM;
         node_init(sim, i);
+        if (costs)
+            node->world.costs = (struct world_costs){
+                .copy = seconds_a_byte(costs->copy_gb_s),
+                .reduce = seconds_a_byte(costs->reduce_gb_s),
+                .crypto = seconds_a_byte(costs->crypto_gb_s),
+            };
         bool driver = i == sim->slots - 1;
         const Paceline__Node *worker = driver ? NULL : cluster_node(cluster, i);
         node->speed = driver ? cluster->driver->speed : worker->speed;

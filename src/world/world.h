@@ -211,9 +211,15 @@ struct world_ops {
     int (*work)(struct world *w, const struct cost *cost);
 };
 
+/* What moving bytes costs: seconds of a core of speed 1 for each. real: 0, they take their time. */
+struct world_costs {
+    double copy, reduce, crypto;
+};
+
 struct world {
     const struct world_ops *ops;
     uint32_t self; /* this node */
+    struct world_costs costs;
 };
 
 static inline int64_t world_now(struct world *w)
@@ -317,6 +323,13 @@ static inline void world_hurry(struct world *w, int64_t spin)
 static inline int world_work(struct world *w, const struct cost *cost)
 {
     return w->ops->work(w, cost);
+}
+
+/* Let the time pass that copying so many bytes takes. */
+static inline int world_copied(struct world *w, size_t bytes)
+{
+    double seconds = w->costs.copy * (double)bytes;
+    return seconds > 0 ? world_work(w, &(struct cost){seconds}) : OK;
 }
 
 /* Sleep until an absolute time. OK, or ERR_CANCELLED. */
