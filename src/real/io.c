@@ -67,21 +67,18 @@ bool io_arm(struct io *io)
     return ready;
 }
 
-static bool serve_mapped(struct node *node)
+static void serve_mapped(struct node *node)
 {
-    bool any = false;
     for (struct link *link = node->io.mapped, *next; link; link = next) {
         next = link->next_mapped;
         uint32_t events = link->stream.ops->ready(&link->stream, link->wants_out);
         if (events)
             serve(node, link, events);
-        any = any || events;
     }
-    return any;
 }
 
 /* Events of the kernel's, then those it knows nothing of. */
-bool io_serve(struct node *node, const struct epoll_event *events, int n)
+void io_serve(struct node *node, const struct epoll_event *events, int n)
 {
     struct io *io = &node->io;
     for (int i = 0; i < n; i++) {
@@ -98,7 +95,7 @@ bool io_serve(struct node *node, const struct epoll_event *events, int n)
             serve(node, of, events[i].events);
     }
     ucx_progress(io->ucx);
-    return serve_mapped(node) || n > 0;
+    serve_mapped(node);
 }
 
 void io_kick(struct io *io)

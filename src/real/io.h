@@ -57,7 +57,7 @@ void io_kick(struct io *io);
 /* For who serves: wait for events, at most until then (0: at all); serve them; and, the lock held,
  * look after all who are to be tended. */
 int io_poll(struct io *io, struct epoll_event *events, int64_t until);
-bool io_serve(struct node *node, const struct epoll_event *events, int n); /* false: nothing */
+void io_serve(struct node *node, const struct epoll_event *events, int n);
 void io_tend_all(struct node *node);
 /* For who serves and is about to stop looking: from now on epoll tells of all that comes. true:
  * there is something already. */

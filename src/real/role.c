@@ -127,14 +127,15 @@ bool role_step(struct node *node, struct task *task, int64_t deadline, int64_t s
     struct epoll_event events[IO_EVENTS_MAX];
     role->asleep = !spin && now < deadline;
     node_unlock(node);
+    if (spin) /* who shares the core has something to do now that this one has sent */
+        sched_yield();
     int n = io_poll(io, events, role->asleep ? deadline : 0);
     if (role->asleep) {
         node_lock(node);
         role->asleep = false;
         node_unlock(node);
     }
-    if (!io_serve(node, events, n) && spin)
-        sched_yield();
+    io_serve(node, events, n);
     connect_sweep(node);
     node_lock(node);
     return now < deadline;

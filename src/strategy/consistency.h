@@ -1,0 +1,90 @@
+/* Who may go on after a push: the consistency of a parameter server, as a pure step machine. What
+ * has happened goes in, with its time; the workers to whom OK is to be sent now come out. It knows
+ * no weights, messages or clock, so any state can be built in a test.
+ *
+ * A worker pushes a gradient, waits for OK, fetches the weights and goes on. Its lead is how many
+ * pushes it is ahead of the slowest, t_p - t_slowest; its staleness is its lead when OK is sent.
+ *
+ *   bsp    OK at a lead of 0: rounds
+ *   asp    OK always
+ *   ssp    OK at a lead of s or less
+ *   dssp   OK at a lead of s_lower or less. Beyond it, the fastest may get credit: as many further
+ *          iterations, 0 to r_max, as promise the shortest wait for the slowest (DSSP, Algorithms
+ *          1 and 2).
+ *
+ * Credit can be granted again as soon as it is spent, so the lead under dssp has no bound, whatever
+ * the paper's Theorem 2 assumes, unless `hard_bound` is set: then staleness is at most s_U =
+ * s_lower + r_max. The slowest never waits; so whoever does goes on when the slowest has pushed
+ * often enough, or is gone.
+ *
+ * An event costs a pass or two over the members, and r_max^2 for credit. Nothing is allocated. */
+#ifndef PL_STRATEGY_CONSISTENCY_H
+#define PL_STRATEGY_CONSISTENCY_H
+
+#include "group/view.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CONSISTENCY_R_MAX = 255 };
+
+enum consistency_kind { CONSISTENCY_BSP, CONSISTENCY_ASP, CONSISTENCY_SSP, CONSISTENCY_DSSP };
+
+/* The paper says it in two ways. Of a fresh credit r*, the OK that is sent with it
+ *   LETTER  uses none, as in the listing: r* + 1 further iterations;
+ *   TEXT    uses one, as in the text around it: r*. */
+enum consistency_credit { CONSISTENCY_LETTER, CONSISTENCY_TEXT };
+
+struct consistency_how {
+    enum consistency_kind kind;
+    uint32_t staleness; /* ssp: s */
+    /* dssp alone */
+    uint32_t s_lower; /* s_L */
+    uint32_t r_max;   /* s_U - s_L, at most CONSISTENCY_R_MAX */
+    enum consistency_credit credit;
+    bool hard_bound; /* credit is at most s_U - lead */
+};
+
+/* What is known of a worker p, in the paper's symbols. */
+struct consistency_worker {
+    uint64_t t;         /* pushes; a joiner's begin at those of the slowest */
+    uint32_t r;         /* credit left */
+    uint32_t known;     /* how many of A hold a time */
+    int64_t A[2];       /* its two latest pushes, ns: the latest first */
+    uint64_t staleness; /* the largest at which OK was sent to it */
+};
+
+struct consistency {
+    struct consistency_how how;
+    struct members in, waiting;                         /* the latter among the former */
+    struct consistency_worker worker[VIEW_MEMBERS_MAX]; /* by node number; of those who left, too */
+};
+
+/* Nobody is in yet. */
+void consistency_init(struct consistency *c, const struct consistency_how *how);
+
+/* `who`, not in yet, may begin to compute: with as many pushes as the slowest member has, and no
+ * interval to predict them by until they have pushed twice. Where some leave at the same moment,
+ * those leave first. */
+void consistency_join(struct consistency *c, const struct members *who);
+
+/* A push of this worker makes sense: it is in, and not waiting for OK. To be asked before a
+ * gradient that came over the wire is used. */
+bool consistency_expects(const struct consistency *c, uint32_t node);
+
+/* The gradients of `who`, all of them expected, have arrived together and are applied. `now` in ns,
+ * never less than before.
+ * ok   out: those who may go on, of `who` and of those who were waiting. */
+void consistency_push(struct consistency *c, const struct members *who, int64_t now,
+                      struct members *ok);
+
+/* `who`, all of them in, have died or left: nobody waits for them any more.
+ * ok   out: those who may go on now. */
+void consistency_leave(struct consistency *c, const struct members *who, struct members *ok);
+
+/* DSSP's synchronization controller (Algorithm 2): how many further iterations, 0 to r_max, a
+ * worker with the two latest pushes A_p should run so that it waits least for the slowest, with
+ * A_slow. The smallest where several are equal. Intervals in ns, below a year. */
+uint32_t consistency_controller(const int64_t A_p[2], const int64_t A_slow[2], uint32_t r_max);
+
+#endif

@@ -1,0 +1,163 @@
+#include "strategy/mpca_rules.h"
+
+#include "base/fault.h"
+#include "base/status.h"
+
+#include <math.h>
+
+const struct mpca_how mpca_how_default = {
+    .delta = 0.8f,
+    .beta = 0.9f,
+    .gamma = 0.7f,
+    .ramp = 20,
+    .alpha = 0.05f,
+    .alpha_high = 0.5f,
+    .alpha_hold = 2,
+    .alpha_decay = 0.8f,
+    .stale_limit = 4,
+};
+
+/* How much of the ramp lies behind, 0 to 1. */
+static double ramped(const struct mpca_how *how, uint64_t c)
+{
+    return c < how->ramp ? (double)c / how->ramp : 1;
+}
+
+float mpca_beta(const struct mpca_how *how, uint64_t c)
+{
+    return (float)pow((double)how->beta, ramped(how, c));
+}
+
+float mpca_gamma(const struct mpca_how *how, uint64_t c)
+{
+    return (float)((double)how->gamma * ramped(how, c));
+}
+
+float mpca_alpha(const struct mpca_how *how, uint64_t c)
+{
+    if (c < how->alpha_hold)
+        return 0;
+    double target = (double)how->alpha, above = (double)how->alpha_high - target;
+    return (float)(target + above * pow((double)how->alpha_decay, (double)(c - how->alpha_hold)));
+}
+
+/* Where shard s begins: the last multiple of `unit` that is not past s·n/shards. */
+static size_t cut(size_t n, size_t shards, size_t s, size_t unit)
+{
+    size_t even = n / shards * s + n % shards * s / shards;
+    return s < shards ? even / unit * unit : n;
+}
+
+struct range mpca_shard_range(size_t n, size_t shards, size_t s)
+{
+    PL_ASSERT(s < shards);
+    size_t unit = n / shards >= VEC_BLOCK ? VEC_BLOCK : SEGMENT_ALIGN;
+    size_t from = cut(n, shards, s, unit), end = cut(n, shards, s + 1, unit);
+    return (struct range){from, end - from};
+}
+
+void mpca_contribute(struct mpca_sum *out, const struct vec *x, struct range r, uint64_t tau)
+{
+    struct vec sum = {out->x, r.len};
+    vec_export(x, r, out->x);
+    vec_scale(&sum, (float)tau, vec_all(&sum));
+    out->tau = tau;
+}
+
+void mpca_displace(struct vec *x, const struct vec *star, float alpha, struct range r)
+{
+    if (alpha > 0)
+        vec_penalise(x, alpha, star, r);
+}
+
+/* Not dx + αx − αx̃*, whose large terms nearly cancel. */
+void mpca_tilt(struct vec *dx, const struct vec *x, const struct vec *star, float alpha,
+               struct range r, struct vec *scratch)
+{
+    static const float minus[] = {1, -1};
+    if (!(alpha > 0))
+        return;
+    vec_weighted_sum(scratch, minus, (const struct vec *const[]){x, star}, 2, r);
+    vec_axpy(dx, alpha, scratch, r);
+}
+
+static int model_init(struct mpca_model *model, size_t n, struct arena *arena)
+{
+    int rc = vec_init(&model->v, arena, n);
+    return rc == OK ? vec_init(&model->star, arena, n) : rc;
+}
+
+int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, struct arena *arena)
+{
+    joint->now.x = *x;
+    int rc = model_init(&joint->now, x->n, arena);
+    if (rc == OK)
+        rc = model_init(&joint->next, x->n, arena);
+    if (rc == OK)
+        rc = vec_init(&joint->next.x, arena, x->n);
+    if (rc == OK)
+        vec_copy(&joint->now.star, x, vec_all(x));
+    return rc;
+}
+
+static void copy_model(struct mpca_model *to, const struct mpca_model *from, struct range r)
+{
+    vec_copy(&to->x, &from->x, r);
+    vec_copy(&to->v, &from->v, r);
+    vec_copy(&to->star, &from->star, r);
+}
+
+/* As the equation is written: by 1/Σ τ^i, which is rounded to float once. */
+void mpca_mean(struct vec *y, struct range r, const struct mpca_sum *sum)
+{
+    if (sum->tau == 0)
+        return;
+    vec_import(y, r, sum->x);
+    vec_scale(y, (float)(1 / (double)sum->tau), r);
+}
+
+void mpca_prepare(struct mpca_joint *joint, const struct mpca_how *how, uint64_t c, struct range r,
+                  const struct mpca_sum *sum)
+{
+    const struct mpca_model *now = &joint->now;
+    struct mpca_model *next = &joint->next;
+    copy_model(next, now, r);
+    if (sum->tau == 0)
+        return;
+    struct vec *R = &next->star; /* until x̃* takes its place */
+    /* Eq. 9: R = Σ τ^i·x^i / Σ τ^i */
+    mpca_mean(R, r, sum);
+    /* Eq. 8: x̃_t = (1 − β)·x̃_{t−1} + β·R */
+    vec_lerp(&next->x, mpca_beta(how, c), R, r);
+    /* Eq. 4: ṽ_t = δ·ṽ_{t−1} + (1 − δ)·(x̃_t − x̃_{t−1});  Eq. 5: x̃* = x̃_t + γ·ṽ_t */
+    vec_extrapolate(&next->star, &next->v, &next->x, &now->x, how->delta, mpca_gamma(how, c), r);
+}
+
+void mpca_commit(struct mpca_joint *joint, struct range r)
+{
+    copy_model(&joint->now, &joint->next, r);
+}
+
+void mpca_pace_note(struct mpca_pace *pace, int64_t took)
+{
+    pace->took[pace->cycles++ % MPCA_CYCLES_KEPT] = took;
+}
+
+int64_t mpca_pace_median(const struct mpca_pace *pace)
+{
+    int64_t sorted[MPCA_CYCLES_KEPT];
+    size_t n = pace->cycles < MPCA_CYCLES_KEPT ? (size_t)pace->cycles : MPCA_CYCLES_KEPT;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i;
+        for (; at > 0 && sorted[at - 1] > pace->took[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = pace->took[i];
+    }
+    return n > 0 ? sorted[n / 2] : 0;
+}
+
+bool mpca_stale(const struct mpca_how *how, int64_t since, int64_t median)
+{
+    return how->stale_limit > 0 && median > 0 &&
+           (double)since > (double)how->stale_limit * (double)median;
+}

@@ -1,0 +1,116 @@
+/* The arithmetic of `mpca`, multi-phase coordinated asynchronous SGD (MPCA §4), apart from all
+ * communication. Equations are numbered as in the paper, and so are its symbols:
+ *
+ *     x̃   the joint model       ṽ   where it is heading       x̃*  x̃ carried on along ṽ
+ *     x^i  worker i's model      τ^i  its steps since the shard was last reduced
+ *
+ * A cycle of a shard is its reduction, the preparation of the next broadcast, and that broadcast.
+ * c counts the completed cycles of a shard: it is the number of the last exchange that its lane
+ * completed, those without a contribution included, so that all members count alike. Schedules are
+ * pure functions of c; they are computed in double and rounded to float before they touch a model.
+ *
+ * Ranges are those of x. Nothing here blocks, and only mpca_joint_init allocates or fails. */
+#ifndef PL_STRATEGY_MPCA_RULES_H
+#define PL_STRATEGY_MPCA_RULES_H
+
+#include "tensor/vec.h"
+
+/* Parameters by the paper's names. */
+struct mpca_how {
+    float delta;         /* δ of Eq. 4: 0.8 (§4.3) */
+    float beta;          /* β of Eq. 8 falls from 1 to this: 0.9 (§4.5) */
+    float gamma;         /* γ of Eq. 5 rises from 0 to this: 0.7 (§7.1); 0: no extrapolation */
+    uint32_t ramp;       /* cycles until β is there: 20 (§7.1); until γ is there, too (ours) */
+    float alpha;         /* α of Eq. 6, 7 in the end: 0.05 (§7.1), for VGG-A 0.005 (§7.2.2) */
+    float alpha_high;    /* α when the workers are called together: 0.5 (§6.3) */
+    uint32_t alpha_hold; /* cycles without a penalty before that: 2 (ours; §6.3: "a couple") */
+    float alpha_decay;   /* what of α − its target a cycle leaves: 0.8 (ours) */
+    float stale_limit;   /* median cycles without a new x̃*: 4 (ours); 0: no limit */
+};
+
+extern const struct mpca_how mpca_how_default; /* the numbers above */
+
+/* β_c = beta^(min(c, ramp)/ramp): the same factor each cycle, from 1 (§7.1). */
+float mpca_beta(const struct mpca_how *how, uint64_t c);
+
+/* γ_c = gamma·min(c, ramp)/ramp (§4.3 asks for a low value that rises; a straight line is ours). */
+float mpca_gamma(const struct mpca_how *how, uint64_t c);
+
+/* α_c = 0 while c < alpha_hold, then alpha + (alpha_high − alpha)·alpha_decay^(c − alpha_hold):
+ * explore alone, be called together, and be let go again (§6.3; the decay's form is ours). */
+float mpca_alpha(const struct mpca_how *how, uint64_t c);
+
+/* Shard s of `shards` (> s) that a vector of n floats is cut into, wherever layers end. Shards
+ * follow one another without gaps and cover the vector. Cuts are at multiples of VEC_BLOCK when
+ * every shard gets a whole block so, else of SEGMENT_ALIGN; each shard differs from n/shards by
+ * less than that. If n < shards·SEGMENT_ALIGN some are empty. */
+struct range mpca_shard_range(size_t n, size_t shards, size_t s);
+
+/* ---- the worker ---- */
+
+/* Numerator and denominator of Eq. 9 for a range: a worker's own, or several added up. */
+struct mpca_sum {
+    float *x;     /* Σ τ^i·x^i: host memory, as many floats as the range */
+    uint64_t tau; /* Σ τ^i */
+};
+
+/* out ← (τ·x, τ). The caller then counts τ from 0 again; when the exchange is abandoned for good
+ * it adds out->tau back. The state s of layers such as BatchNorm is contributed alike. */
+void mpca_contribute(struct mpca_sum *out, const struct vec *x, struct range r, uint64_t tau);
+
+/* Eq. 7, before a gradient is computed: x ← x − α·(x − x̃*). With α = 0 nothing is read. */
+void mpca_displace(struct vec *x, const struct vec *star, float alpha, struct range r);
+
+/* Eq. 6, after it was computed: dx ← dx + α·(x − x̃*), the gradient of α/2·‖x − x̃*‖². With α = 0
+ * nothing is read. The difference takes up the range of `scratch`. */
+void mpca_tilt(struct vec *dx, const struct vec *x, const struct vec *star, float alpha,
+               struct range r, struct vec *scratch);
+
+/* ---- the driver ---- */
+
+/* The joint model after t cycles, and in `next` what the exchange under way would make of it. */
+struct mpca_joint {
+    struct mpca_model {
+        struct vec x, v, star; /* x̃, ṽ, and x̃* as broadcast */
+    } now, next;
+};
+
+/* x̃_0 and x̃*_0 are x, ṽ_0 is 0. `x` is borrowed and becomes now.x; five vectors of its length
+ * come from the arena. ERR_NOMEM */
+int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, struct arena *arena);
+
+/* Eq. 9: y ← Σ τ^i·x^i / Σ τ^i over the range; y stays as it is when Σ τ^i is 0. This is all that
+ * befalls the state s of layers such as BatchNorm: it is never penalised, extrapolated or given
+ * momentum. */
+void mpca_mean(struct vec *y, struct range r, const struct mpca_sum *sum);
+
+/* next ← what `sum`, reduced over all workers in cycle c (complete cycles before it), makes of
+ * `now` over the range; next.star is to be broadcast. When Σ τ^i is 0, next is now. `now` stays:
+ * another prepare of the range undoes this one, so an exchange can be redone with other
+ * contributions, or abandoned. */
+void mpca_prepare(struct mpca_joint *joint, const struct mpca_how *how, uint64_t c, struct range r,
+                  const struct mpca_sum *sum);
+
+/* The exchange is committed: now ← next over the range, as the last prepare left it. */
+void mpca_commit(struct mpca_joint *joint, struct range r);
+
+/* ---- limits (ours; §1 asks for some) ---- */
+
+enum { MPCA_CYCLES_KEPT = 15 };
+
+/* How long the latest cycles of a shard took, in one unit: ns, or local steps. Starts as {0}. */
+struct mpca_pace {
+    int64_t took[MPCA_CYCLES_KEPT];
+    uint64_t cycles; /* ever noted */
+};
+
+void mpca_pace_note(struct mpca_pace *pace, int64_t took);
+
+/* The median of those kept, the upper one of two; 0 before the first. */
+int64_t mpca_pace_median(const struct mpca_pace *pace);
+
+/* Is a shard's x̃* so old that the worker must not be pulled towards it any more (that is, α = 0)?
+ * `since` it arrived, in the unit of `median`. Nothing is stale while no cycle has been timed. */
+bool mpca_stale(const struct mpca_how *how, int64_t since, int64_t median);
+
+#endif
