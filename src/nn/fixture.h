@@ -107,7 +107,7 @@ static inline struct net_result fixture_gradient(struct fixture *f)
 {
     struct net_result result = fixture_forward(f);
     vec_fill(&f->dx, vec_all(&f->dx), 0.0f);
-    net_backward(f->net, &f->x, &f->dx);
+    net_backward(f->net, &f->x, &f->dx, NULL);
     return result;
 }
 

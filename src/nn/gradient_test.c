@@ -63,6 +63,16 @@ static const struct {
     {KINKED, "leaky relu",
      DATA INNER("a", "data", "8") LAYER("r", "ReLU", "a", "a", "relu_param { negative_slope: 0.3 }")
          INNER("ip", "a", "5") LOSS("ip")},
+    {SMOOTH, "sigmoid",
+     DATA INNER("a", "data", "8") LAYER("s", "Sigmoid", "a", "s", "") INNER("ip", "s", "5")
+         LOSS("ip")},
+    {SMOOTH, "sigmoid in place on an image",
+     DATA CONV("conv", "data", "3", "kernel_size: 3") LAYER("s", "Sigmoid", "conv", "conv", "")
+         INNER("ip", "conv", "5") LOSS("ip")},
+    {SMOOTH, "sigmoid and dropout in place",
+     DATA INNER("a", "data", "9") LAYER("s", "Sigmoid", "a", "a", "")
+         LAYER("d", "Dropout", "a", "a", "dropout_param { dropout_ratio: 0.3 }")
+             INNER("ip", "a", "5") LOSS("ip")},
     {SMOOTH, "dropout",
      DATA CONV("conv", "data", "4", "kernel_size: 3") LAYER("d", "Dropout", "conv", "d", "")
          INNER("ip", "d", "5") LOSS("ip")},

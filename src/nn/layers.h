@@ -5,6 +5,6 @@
 #include "nn/layer.h"
 
 extern const struct layer_ops layer_accuracy, layer_conv, layer_dropout, layer_inner, layer_input,
-    layer_pool, layer_relu, layer_softmax, layer_softmax_loss;
+    layer_pool, layer_relu, layer_sigmoid, layer_softmax, layer_softmax_loss;
 
 #endif

@@ -86,18 +86,48 @@ static void add_scratch(const struct layer *layer)
     }
 }
 
-void net_backward(struct net *net, const struct vec *x, struct vec *dx)
+/* Multiply-adds of a layer's products, forward and backward, × 2. */
+static double forward_flops(const struct layer *layer)
+{
+    return layer->products > 0.0 ? 2.0 * layer->products : 0.0;
+}
+
+static double backward_flops(const struct layer *layer)
+{
+    if (!layer->runs_backward)
+        return 0.0;
+    return forward_flops(layer) * (blob_has_gradient(layer->bottom[0].blob) ? 2.0 : 1.0);
+}
+
+static double all_forward_flops(const struct net *net)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < net->n_layers; i++)
+        sum += forward_flops(net->layer[i]);
+    return sum;
+}
+
+int net_backward(struct net *net, const struct vec *x, struct vec *dx,
+                 const struct net_watch *watch)
 {
     PL_ASSERT(net->phase == PHASE_TRAIN && net->count > 0);
     PL_ASSERT(x->n >= net->segments.total && dx->n >= net->segments.total);
     struct pass pass = {.x = x->at, .dx = dx->at};
-    for (size_t i = net->n_layers; i-- > 0;) {
+    double all = watch ? net_flops(net) : 0.0, done = watch ? all_forward_flops(net) : 0.0;
+    int rc = OK;
+    for (size_t i = net->n_layers; rc == OK && i-- > 0;) {
         struct layer *layer = net->layer[i];
         if (!layer->runs_backward)
             continue;
         layer->ops->backward(layer, &pass);
         add_scratch(layer);
+        done += backward_flops(layer);
+        /* Segments lie in the order of layers, and no two layers share one. */
+        if (watch && layer->n_at > 0)
+            rc = watch->finished(watch->user, net->segments.at[layer->at[0].index].offset,
+                                 all > 0.0 ? done / all : 1.0);
     }
+    return rc;
 }
 
 size_t net_blob(const struct net *net, const char *name, float *out, size_t size,
@@ -139,15 +169,9 @@ unsigned net_reorders(const struct net *net)
 
 double net_flops(const struct net *net)
 {
-    double sum = 0.0;
-    for (size_t i = 0; i < net->n_layers; i++) {
-        const struct layer *layer = net->layer[i];
-        double times = 1.0;
-        if (layer->runs_backward)
-            times += blob_has_gradient(layer->bottom[0].blob) ? 2.0 : 1.0;
-        if (layer->products > 0.0)
-            sum += 2.0 * times * layer->products;
-    }
+    double sum = all_forward_flops(net);
+    for (size_t i = 0; i < net->n_layers; i++)
+        sum += backward_flops(net->layer[i]);
     return sum;
 }
 

@@ -63,8 +63,17 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
 void net_forward(struct net *net, const struct vec *x, struct vec *s, const struct net_batch *batch,
                  struct net_result *result);
 
-/* Gradient of the mean loss over the batch last run forward, added to dx. */
-void net_backward(struct net *net, const struct vec *x, struct vec *dx);
+/* Who wants to know how far a backward pass is: told after each layer with parameters that dx is
+ * finished from `from` to its end, and that `share` of the step's products (of 1) are done. */
+struct net_watch {
+    int (*finished)(void *user, size_t from, double share); /* anything but OK ends the pass */
+    void *user;
+};
+
+/* Gradient of the mean loss over the batch last run forward, added to dx. `watch` may be NULL. What
+ * it returns, or OK. */
+int net_backward(struct net *net, const struct vec *x, struct vec *dx,
+                 const struct net_watch *watch);
 
 /* The blob of that name (canonical NCHW) of the last forward pass, copied to `out`, which has room
  * for `size` floats. Returns the number of floats of the blob, 0 when there is none of that name.

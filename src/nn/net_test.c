@@ -19,6 +19,11 @@
 #define RELU(bottom, top) \
     "layer { name: 'relu' type: 'ReLU' bottom: '" bottom "' top: '" top "' }\n"
 
+#define SIGMOID(bottom, top) \
+    "layer { name: 's' type: 'Sigmoid' bottom: '" bottom "' top: '" top "' }\n"
+#define DROPOUT(bottom, top) \
+    "layer { name: 'd' type: 'Dropout' bottom: '" bottom "' top: '" top "' }\n"
+
 static const struct shape image = {3, {3, 9, 8}};
 
 static void expect_shape(const struct net *net, const char *blob, const char *shape)
@@ -207,6 +212,15 @@ static const struct {
     {DATA "layer { name: 'r' type: 'ReLU' bottom: 'data' bottom: 'label' top: 'r' }",
      ERR_INPUT,
      {"\"r\": type \"ReLU\" takes 1 bottoms, not 2"}},
+    {DATA "layer { name: 's' type: 'Sigmoid' bottom: 'data' bottom: 'label' top: 's' }",
+     ERR_INPUT,
+     {"\"s\": type \"Sigmoid\" takes 1 bottoms, not 2"}},
+    {DATA "layer { name: 's' type: 'Sigmoid' bottom: 'data' top: 's' param { } }",
+     ERR_INPUT,
+     {"\"s\": 1 param entries"}},
+    {DATA "layer { name: 's' type: 'Sigmoid' bottom: 'data' top: 's' relu_param { } }",
+     ERR_UNSUPPORTED,
+     {"\"s\": relu_param means nothing to type \"Sigmoid\""}},
     {DATA "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'r' loss_weight: 1 }",
      ERR_UNSUPPORTED,
      {"type \"ReLU\" cannot be a loss"}},
@@ -285,6 +299,8 @@ static void test_defaults_may_be_written_out(void **state)
         " sparse: -1 } } }"
         "layer { name: 'relu' type: 'ReLU' bottom: 'conv' top: 'conv' relu_param { engine: CAFFE } "
         "}"
+        "layer { name: 's' type: 'Sigmoid' bottom: 'conv' top: 'conv' sigmoid_param {"
+        " engine: CUDNN } }"
         "layer { name: 'ip' type: 'InnerProduct' bottom: 'conv' top: 'ip' inner_product_param {"
         " num_output: 3 transpose: false axis: 1 } }"
         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss'"
@@ -296,11 +312,12 @@ static void test_defaults_may_be_written_out(void **state)
 }
 
 /* Taking over the bottom's memory is an economy and changes no number: not where it is granted, and
- * not where another layer still reads the bottom, which then keeps its own. */
+ * not where another layer still reads the bottom, or its maker's backward does: then both keep
+ * their own. */
 static void test_in_place(void **state)
 {
     (void)state;
-    static const char *const nets[2][2] = {
+    static const char *const nets[3][2] = {
         {DATA INNER("a", "data", "a", 7) RELU("a", "a") INNER("ip", "a", "ip", 4) LOSS,
          DATA INNER("a", "data", "a", 7) RELU("a", "b") INNER("ip", "b", "ip", 4) LOSS},
         {DATA INNER("a", "data", "a", 4) "layer { name: 'p' type: 'SoftmaxWithLoss' bottom: 'a' "
@@ -309,16 +326,20 @@ static void test_in_place(void **state)
          DATA INNER("a", "data", "a", 4) "layer { name: 'p' type: 'SoftmaxWithLoss' bottom: 'a' "
                                          "bottom: 'label' top: 'p' }" RELU("a", "b")
                                              INNER("ip", "b", "ip", 4) LOSS},
+        {DATA INNER("a", "data", "a", 7) SIGMOID("a", "a") DROPOUT("a", "a")
+             INNER("ip", "a", "ip", 4) LOSS,
+         DATA INNER("a", "data", "a", 7) SIGMOID("a", "b") DROPOUT("b", "c")
+             INNER("ip", "c", "ip", 4) LOSS},
     };
     for (int k = 0; k < FIXTURE_KERNELS; k++)
-        for (int i = 0; i < 2; i++) {
+        for (int i = 0; i < 3; i++) {
             struct fixture in, out;
             fixture_open(&in, nets[i][0], PHASE_TRAIN, 6, image, fixture_kernels[k]);
             fixture_open(&out, nets[i][1], PHASE_TRAIN, 6, image, fixture_kernels[k]);
             assert_true(fixture_gradient(&in).loss == fixture_gradient(&out).loss);
             assert_memory_equal(in.dx.at, out.dx.at, in.dx.n * sizeof(float));
             size_t saved = net_memory(out.net).activations - net_memory(in.net).activations;
-            assert_int_equal(saved, i == 0 ? 6 * 7 * sizeof(float) : 0);
+            assert_int_equal(saved, i == 1 ? 0 : 6 * 7 * sizeof(float));
             fixture_close(&in);
             fixture_close(&out);
         }
@@ -440,7 +461,7 @@ static void test_backward_adds(void **state)
         fixture_gradient(&f);
         float *once = arena_array(&f.arena, f.dx.n, float);
         memcpy(once, f.dx.at, f.dx.n * sizeof(float));
-        net_backward(f.net, &f.x, &f.dx);
+        net_backward(f.net, &f.x, &f.dx, NULL);
         for (size_t i = 0; i < f.dx.n; i++)
             fixture_near((double)f.dx.at[i], 2.0 * (double)once[i], 1e-6);
         fixture_close(&f);

@@ -87,6 +87,9 @@ struct kernels {
                  struct arena *arena, struct op **op, struct err *err);
     int (*relu)(const struct relu_spec *spec, enum layout layout, bool training,
                 struct arena *arena, struct op **op, struct err *err);
+    /* y = 1 / (1 + e^-x), element by element; backward reads y and never x. */
+    int (*sigmoid)(const struct shape *x, enum layout layout, bool training, struct arena *arena,
+                   struct op **op, struct err *err);
     /* Softmax over the last axis of (N, C); forward only: the loss does its own gradient. */
     int (*softmax)(const struct shape *x, struct arena *arena, struct op **op, struct err *err);
 };

@@ -67,11 +67,19 @@ static int plan_ip2(const struct kernels *set, size_t n, struct arena *arena, st
     return set->inner(&spec, LAYOUT_PLAIN, true, arena, op, err);
 }
 
+static int plan_sigmoid(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
+                        struct err *err)
+{
+    const struct shape x = {2, {n, 481}};
+    return set->sigmoid(&x, LAYOUT_PLAIN, true, arena, op, err);
+}
+
 static const struct layer layers[] = {
     {"conv1", 28 * 28, 20 * 24 * 24, 20 * 25, 20, plan_conv1},
     {"conv2", 20 * 12 * 12, 50 * 8 * 8, 50 * 20 * 25, 50, plan_conv2},
     {"ip1", 50 * 4 * 4, 500, 500 * 50 * 4 * 4, 500, plan_ip1},
     {"ip2", 500, 10, 10 * 500, 10, plan_ip2},
+    {"sigmoid", 481, 481, 0, 0, plan_sigmoid},
 };
 
 static float *floats(struct arena *arena, size_t n)

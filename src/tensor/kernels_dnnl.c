@@ -245,5 +245,6 @@ const struct kernels kernels_dnnl = {
     .pool = dnnl_set_pool,
     .inner = dnnl_set_inner,
     .relu = plan_relu,
+    .sigmoid = dnnl_set_sigmoid,
     .softmax = plan_softmax,
 };

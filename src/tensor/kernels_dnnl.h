@@ -8,5 +8,7 @@ int dnnl_set_pool(const struct pool_spec *spec, bool training, struct arena *are
                   struct err *err);
 int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool training,
                    struct arena *arena, struct op **op, struct err *err);
+int dnnl_set_sigmoid(const struct shape *x, enum layout layout, bool training, struct arena *arena,
+                     struct op **op, struct err *err);
 
 #endif

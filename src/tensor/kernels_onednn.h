@@ -95,4 +95,9 @@ dnnl_status_t onednn_pool_desc(struct onednn *dnn, const struct pool_spec *spec,
                                enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
                                dnnl_primitive_desc_t *out);
 
+/* The same for the logistic function of n floats; its backward is given y for x. */
+dnnl_status_t onednn_logistic_desc(struct onednn *dnn, size_t n, bool training,
+                                   enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
+                                   dnnl_primitive_desc_t *out);
+
 #endif

@@ -89,6 +89,18 @@ static dnnl_status_t pool_desc(struct onednn *dnn, const struct pool_forms *f,
                                                        dnn->attr);
 }
 
+static dnnl_status_t logistic_desc(struct onednn *dnn, onednn_desc form, dnnl_prop_kind_t prop,
+                                   enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
+                                   dnnl_primitive_desc_t *out)
+{
+    dnnl_alg_kind_t alg = dnnl_eltwise_logistic_use_dst_for_bwd;
+    if (pass == ONEDNN_FORWARD)
+        return dnnl_eltwise_forward_primitive_desc_create(out, dnn->engine, prop, alg, form, form,
+                                                          0, 0, dnn->attr);
+    return dnnl_eltwise_backward_primitive_desc_create(out, dnn->engine, alg, form, form, form, 0,
+                                                       0, hint, dnn->attr);
+}
+
 #else
 
 static dnnl_status_t form_init(dnnl_memory_desc_t *form, int n, const dnnl_dims_t dim,
@@ -167,6 +179,20 @@ static dnnl_status_t pool_desc(struct onednn *dnn, const struct pool_forms *f,
     else
         status = dnnl_pooling_backward_desc_init(&desc, alg, f->x, f->y, f->stride, f->kernel,
                                                  f->pad, f->pad_end);
+    return status ? status : dnnl_primitive_desc_create(out, &desc, dnn->attr, dnn->engine, hint);
+}
+
+static dnnl_status_t logistic_desc(struct onednn *dnn, onednn_desc form, dnnl_prop_kind_t prop,
+                                   enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
+                                   dnnl_primitive_desc_t *out)
+{
+    dnnl_alg_kind_t alg = dnnl_eltwise_logistic_use_dst_for_bwd;
+    dnnl_eltwise_desc_t desc;
+    dnnl_status_t status;
+    if (pass == ONEDNN_FORWARD)
+        status = dnnl_eltwise_forward_desc_init(&desc, prop, alg, form, 0, 0);
+    else
+        status = dnnl_eltwise_backward_desc_init(&desc, alg, form, form, 0, 0);
     return status ? status : dnnl_primitive_desc_create(out, &desc, dnn->attr, dnn->engine, hint);
 }
 
@@ -256,5 +282,19 @@ dnnl_status_t onednn_pool_desc(struct onednn *dnn, const struct pool_spec *s, bo
         status = pool_desc(dnn, &forms, pass, hint, out);
     form_release(&x);
     form_release(&y);
+    return status;
+}
+
+dnnl_status_t onednn_logistic_desc(struct onednn *dnn, size_t n, bool training,
+                                   enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
+                                   dnnl_primitive_desc_t *out)
+{
+    const dnnl_dims_t dim = {(dnnl_dim_t)n};
+    dnnl_prop_kind_t prop = training ? dnnl_forward_training : dnnl_forward_inference;
+    dnnl_memory_desc_t form = {0};
+    dnnl_status_t status = form_init(&form, 1, dim, dnnl_a);
+    if (!status)
+        status = logistic_desc(dnn, form_view(&form), prop, pass, hint, out);
+    form_release(&form);
     return status;
 }

@@ -327,5 +327,6 @@ const struct kernels kernels_ref = {
     .pool = ref_plan_pool,
     .inner = plan_inner,
     .relu = plan_relu,
+    .sigmoid = ref_plan_sigmoid,
     .softmax = plan_softmax,
 };

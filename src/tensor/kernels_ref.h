@@ -6,5 +6,7 @@
 
 int ref_plan_pool(const struct pool_spec *spec, bool training, struct arena *arena, struct op **op,
                   struct err *err);
+int ref_plan_sigmoid(const struct shape *x, enum layout layout, bool training, struct arena *arena,
+                     struct op **op, struct err *err);
 
 #endif

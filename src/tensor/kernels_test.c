@@ -19,7 +19,7 @@ static const struct kernels *const sets[] = {&kernels_ref, &kernels_dnnl};
 enum { SETS = sizeof sets / sizeof *sets };
 
 /* What is to be planned, whatever its kind. */
-enum kind { CONV, POOL, INNER, RELU, SOFTMAX };
+enum kind { CONV, POOL, INNER, RELU, SIGMOID, SOFTMAX };
 
 struct work {
     enum kind kind;
@@ -80,6 +80,11 @@ static struct work relu_work(struct shape x, float slope)
     return (struct work){RELU, {.relu = {x, slope}}, x, x, 0, 0};
 }
 
+static struct work sigmoid_work(struct shape x)
+{
+    return (struct work){SIGMOID, {.relu = {x, 0}}, x, x, 0, 0};
+}
+
 static struct work softmax_work(struct shape x)
 {
     return (struct work){SOFTMAX, {.relu = {x, 0}}, x, x, 0, 0};
@@ -93,6 +98,7 @@ static int plan(const struct kernels *set, const struct work *work, enum layout 
     case POOL: return set->pool(&work->spec.pool, training, arena, op, err);
     case INNER: return set->inner(&work->spec.inner, layout, training, arena, op, err);
     case RELU: return set->relu(&work->spec.relu, layout, training, arena, op, err);
+    case SIGMOID: return set->sigmoid(&work->x, layout, training, arena, op, err);
     case SOFTMAX: return set->softmax(&work->x, arena, op, err);
     }
     return ERR_BUG;
@@ -274,12 +280,14 @@ static double loss(struct op *op, const struct run *run)
     return sum;
 }
 
-/* How far x may move without a change of decision: a quarter of the distance between values. Where
- * nothing is decided the loss is linear and a long step the more exact. */
+/* How far x may move without a change of decision: a quarter of the distance between values; along
+ * a curve, a little. Elsewhere the loss is linear and a long step the more exact. */
 static float step_of_x(const struct work *work)
 {
     bool decides = work->kind == RELU || (work->kind == POOL && work->spec.pool.kind == POOL_MAX);
-    return decides ? 0.5f / (float)shape_count(&work->x) : 0.5f;
+    if (decides)
+        return 0.5f / (float)shape_count(&work->x);
+    return work->kind == SIGMOID ? 0x1p-5f : 0.5f;
 }
 
 /* Compare `gradient` less `start` with differences of the loss, at up to 40 places of `at`. */
@@ -443,27 +451,46 @@ static void relus_agree(void **state)
     }
 }
 
-static void relu_in_place_gives_the_same(void **state)
+static void sigmoids_agree(void **state)
 {
     (void)state;
-    struct work work = relu_work(matrix(5, 13), 0.25f);
-    for (size_t s = 0; s < SETS; s++) {
-        struct arena arena;
-        struct op *op;
-        struct run run = run_new(&work);
-        run_set(sets[s], &work, LAYOUT_PLAIN, &run);
-        arena_init(&arena);
-        plan_or_fail(sets[s], &work, LAYOUT_PLAIN, true, &arena, &op);
-        assert_true(op->in_place);
-        struct op_args args = {.x = run.x.v, .y = run.x.v, .dy = run.dy.v, .dx = run.dy.v};
-        op->ops->forward(op, &args);
-        op->ops->backward(op, &args);
-        assert_memory_equal(run.x.v, run.y.v, run.y.n * sizeof(float));
-        assert_memory_equal(run.dy.v, run.dx.v, run.dx.n * sizeof(float));
-        op_release(op);
-        arena_release(&arena);
-        run_free(&run);
+    const struct work works[] = {sigmoid_work(matrix(1, 1)), sigmoid_work(matrix(3, 11)),
+                                 sigmoid_work(image(2, 3, 4, 5)),
+                                 sigmoid_work(image(8, 16, 17, 16))};
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+        assert_conforms(&works[i], LAYOUT_PLAIN);
+        if (works[i].x.n == 4)
+            assert_conforms(&works[i], LAYOUT_NHWC);
+        assert_gradients(&works[i]);
     }
+}
+
+static void assert_in_place_is_the_same(const struct kernels *set, const struct work *work)
+{
+    struct arena arena;
+    struct op *op;
+    struct run run = run_new(work);
+    run_set(set, work, LAYOUT_PLAIN, &run);
+    arena_init(&arena);
+    plan_or_fail(set, work, LAYOUT_PLAIN, true, &arena, &op);
+    assert_true(op->in_place);
+    struct op_args args = {.x = run.x.v, .y = run.x.v, .dy = run.dy.v, .dx = run.dy.v};
+    op->ops->forward(op, &args);
+    op->ops->backward(op, &args);
+    assert_memory_equal(run.x.v, run.y.v, run.y.n * sizeof(float));
+    assert_memory_equal(run.dy.v, run.dx.v, run.dx.n * sizeof(float));
+    op_release(op);
+    arena_release(&arena);
+    run_free(&run);
+}
+
+static void in_place_gives_the_same(void **state)
+{
+    (void)state;
+    const struct work works[] = {relu_work(matrix(5, 13), 0.25f), sigmoid_work(matrix(5, 13))};
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++)
+        for (size_t s = 0; s < SETS; s++)
+            assert_in_place_is_the_same(sets[s], &works[i]);
 }
 
 static void reference_has_the_same_bits_for_any_thread_count(void **state)
@@ -471,7 +498,8 @@ static void reference_has_the_same_bits_for_any_thread_count(void **state)
     (void)state;
     const struct work works[] = {conv_work(image(4, 20, 12, 12), 50, 5, 5, 1, 0, true),
                                  inner_work(image(8, 50, 4, 4), 500, true),
-                                 pool_work(POOL_AVERAGE, image(8, 20, 24, 24), 3, 2, 0)};
+                                 pool_work(POOL_AVERAGE, image(8, 20, 24, 24), 3, 2, 0),
+                                 sigmoid_work(matrix(64, 480))};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         struct run one = run_new(&works[i]), three = run_new(&works[i]);
         kernels_set_threads(1);
@@ -586,6 +614,27 @@ static void first_of_equals_is_the_maximum(void **state)
     }
 }
 
+/* 1 / (1 + 1/3) = 3/4, and on from there; far out it is flat, and what is no number stays none. */
+static void sigmoid_by_hand(void **state)
+{
+    (void)state;
+    struct work work = sigmoid_work(matrix(1, 8));
+    const float x[] = {0, logf(3), -logf(3), logf(4), 1000, -1000, INFINITY, -INFINITY};
+    const float y[] = {0.5f, 0.75f, 0.25f, 0.8f, 1, 0, 1, 0};
+    const float dx[] = {0.25f, 0.1875f, 0.1875f, 0.16f, 0, 0, 0, 0};
+    for (size_t s = 0; s < SETS; s++) {
+        struct run run = run_counted(&work);
+        memcpy(run.x.v, x, sizeof x);
+        run_set(sets[s], &work, LAYOUT_PLAIN, &run);
+        assert_close("y", y, run.y.v, run.y.n, 1e-6);
+        assert_close("dx", dx, run.dx.v, run.dx.n, 1e-6);
+        run.x.v[3] = NAN;
+        run_set(sets[s], &work, LAYOUT_PLAIN, &run);
+        assert_true(isnan(run.y.v[3]) && isnan(run.dx.v[3]) && run.y.v[4] == 1.0f);
+        run_free(&run);
+    }
+}
+
 static void softmax_is_right_and_does_not_overflow(void **state)
 {
     (void)state;
@@ -642,13 +691,15 @@ int main(void)
         cmocka_unit_test(inner_product_counts_in_nchw_order),
         cmocka_unit_test(pooling_by_caffes_rules),
         cmocka_unit_test(first_of_equals_is_the_maximum),
+        cmocka_unit_test(sigmoid_by_hand),
         cmocka_unit_test(softmax_is_right_and_does_not_overflow),
         cmocka_unit_test(window_without_a_pixel_is_refused),
         cmocka_unit_test(convolutions_agree),
         cmocka_unit_test(poolings_agree),
         cmocka_unit_test(inner_products_agree),
         cmocka_unit_test(relus_agree),
-        cmocka_unit_test(relu_in_place_gives_the_same),
+        cmocka_unit_test(sigmoids_agree),
+        cmocka_unit_test(in_place_gives_the_same),
         cmocka_unit_test(reference_has_the_same_bits_for_any_thread_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

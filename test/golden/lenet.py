@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Writes lenet.golden: what PyTorch says of two nets whose parameters and data are a formula.
+"""Writes lenet.golden: what PyTorch says of three nets whose parameters and data are a formula.
 
     /usr/bin/python3 lenet.py > lenet.golden      (Debian: python3-torch)
 
@@ -64,6 +64,12 @@ def lenet(p, x):
     return F.linear(x, p[6], p[7])
 
 
+def fc(p, x):
+    x = torch.sigmoid(F.linear(x.flatten(1), p[0], p[1]))
+    x = torch.sigmoid(F.linear(x, p[2], p[3]))
+    return F.linear(x, p[4], p[5])
+
+
 def small(p, x):
     """Padding, a leaky ReLU, averages over windows that hang over both edges; dropout is off."""
     x = F.leaky_relu(F.conv2d(x, p[0], p[1], padding=1), 0.125)
@@ -78,3 +84,5 @@ run("lenet",
     [0.5, 0.25, 0.25, 0.25, 0.125, 0.25, 0.25, 0.25], (3, 1, 28, 28), 10, lenet)
 run("small", [(6, 3, 3, 3), (6,), (4, 6, 3, 3), (7, 16), (7,)], [1.0, 0.5, 1.0, 1.0, 0.5],
     (5, 3, 16, 14), 7, small)
+run("fc", [(480, 784), (480,), (160, 480), (160,), (10, 160), (10,)],
+    [0.125, 0.25, 0.25, 0.25, 0.5, 0.25], (3, 1, 28, 28), 10, fc)

@@ -135,7 +135,7 @@ static void check(const struct example *example, enum phase phase, const struct 
     for (size_t i = 0; i < n; i++)
         near((double)scores[i], want[i], 1e-5, example->name, "score");
     if (phase == PHASE_TRAIN) {
-        net_backward(net, &x, &dx);
+        net_backward(net, &x, &dx, NULL);
         for (size_t k = 0; k < table->count; k++)
             check_gradient(example, &table->at[k], (int)k, dx.at + table->at[k].offset);
     }
@@ -158,6 +158,24 @@ static void test_lenet(void **state)
     };
     check(&lenet, PHASE_TRAIN, *state);
     check(&lenet, PHASE_TEST, *state);
+    caffe__net_parameter__free_unpacked(param, NULL);
+}
+
+static void test_fc(void **state)
+{
+    struct err err = {0};
+    Caffe__NetParameter *param = NULL;
+    assert_int_equal(zoo_net("fc-480-160", &param, &err), OK);
+    struct example fc = {
+        .name = "fc",
+        .param = param,
+        .scores = "ip3",
+        .scale = {0.125f, 0.25f, 0.25f, 0.25f, 0.5f, 0.25f},
+        .N = 3,
+        .input = {3, {1, 28, 28}},
+    };
+    check(&fc, PHASE_TRAIN, *state);
+    check(&fc, PHASE_TEST, *state);
     caffe__net_parameter__free_unpacked(param, NULL);
 }
 
@@ -219,10 +237,9 @@ int main(void)
     golden = (const char *)file.data;
     static const struct kernels *const sets[] = {&kernels_ref, &kernels_dnnl};
     struct CMUnitTest tests[] = {
-        {"lenet_ref", test_lenet, NULL, NULL, NULL},
-        {"lenet_dnnl", test_lenet, NULL, NULL, NULL},
-        {"small_ref", test_small, NULL, NULL, NULL},
-        {"small_dnnl", test_small, NULL, NULL, NULL},
+        {"lenet_ref", test_lenet, NULL, NULL, NULL}, {"lenet_dnnl", test_lenet, NULL, NULL, NULL},
+        {"small_ref", test_small, NULL, NULL, NULL}, {"small_dnnl", test_small, NULL, NULL, NULL},
+        {"fc_ref", test_fc, NULL, NULL, NULL},       {"fc_dnnl", test_fc, NULL, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
         memcpy(&tests[i].initial_state, &sets[i % 2], sizeof sets[0]); /* drops a const */
