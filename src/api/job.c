@@ -109,7 +109,7 @@ int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out
     if (!copy->has_threads) {
         uint32_t share = (uint32_t)real_cores() / (workers_here ? workers_here : copy->workers);
         copy->has_threads = true;
-        copy->threads = share > 0 ? share : 1;
+        copy->threads = share > copy->local ? share : copy->local;
     }
     *out = copy;
     return OK;

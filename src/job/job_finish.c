@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536 };
+enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536, LOCAL_MAX = 64 };
 enum { STRIPES_MAX = 4, CHUNK_KB_MAX = 4096 }; /* a piece is one message: world.h */
 
 /* Make the sub-messages that every reader of a finished job may rely on. */
@@ -149,6 +149,20 @@ static int settle_batch(Paceline__Job *job, struct err *err)
     return check_range("batch", job->batch, 1, BATCH_MAX, err);
 }
 
+/* `batch` and `threads` are the worker's: its learners share both. */
+static int check_local(const Paceline__Job *job, struct err *err)
+{
+    int rc = check_range("local", job->local, 1, LOCAL_MAX, err);
+    if (rc == OK && job->batch % job->local != 0)
+        rc = err_set(err, ERR_INPUT, "local: must divide batch, which is %" PRIu32 ", is %" PRIu32,
+                     job->batch, job->local);
+    if (rc == OK && job->has_threads && job->threads < job->local)
+        rc = err_set(err, ERR_INPUT,
+                     "local: must be at most threads, which is %" PRIu32 ", is %" PRIu32,
+                     job->threads, job->local);
+    return rc;
+}
+
 /* With a lossy code the two partners of a butterfly would end with different sums. */
 static int check_collective(const Paceline__Collective *c, struct err *err)
 {
@@ -215,6 +229,8 @@ int job_finish(Paceline__Job *job, struct err *err)
         rc = check_not_negative("pace", job->pace, err);
     if (rc == OK)
         rc = settle_batch(job, err);
+    if (rc == OK)
+        rc = check_local(job, err);
     if (rc == OK)
         rc = make_parts(job, err);
     if (rc == OK)

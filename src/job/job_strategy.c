@@ -1,6 +1,7 @@
-/* The numbers of each strategy: what they may be, and the defaults that follow from other fields. */
-#include "job/check.h"
+/* The numbers of each strategy: what they may be, and the defaults that follow from other fields.
+ */
 #include "job/job_strategy.h"
+#include "job/check.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -26,11 +27,6 @@ static int check_sync(const Paceline__Sync *s, struct err *err)
     return rc;
 }
 
-static int check_allreduce(const Paceline__AllReduce *a, struct err *err)
-{
-    return check_range("strategy.allreduce.s_every", a->s_every, 1, UINT32_MAX, err);
-}
-
 static int check_async_allreduce(const Paceline__AsyncAllReduce *a, struct err *err)
 {
     int rc = check_range("strategy.async_allreduce.method", a->method, 1, 2, err);
@@ -39,8 +35,9 @@ static int check_async_allreduce(const Paceline__AsyncAllReduce *a, struct err *
                                 err);
     if (rc == OK)
         rc = check_not_negative("strategy.async_allreduce.warmup_epochs", a->warmup_epochs, err);
-    return rc == OK ? check_range("strategy.async_allreduce.s_every", a->s_every, 1, UINT32_MAX, err)
-                    : rc;
+    return rc == OK
+               ? check_range("strategy.async_allreduce.s_every", a->s_every, 1, UINT32_MAX, err)
+               : rc;
 }
 
 static int check_servers(const char *field, uint32_t servers, bool colocated, uint32_t workers,
@@ -146,7 +143,6 @@ int job_settle_strategy(Paceline__Job *job, struct err *err)
                            job->workers);
         return OK;
     case PACELINE__STRATEGY__ALGORITHM_SYNC: return check_sync(s->sync, err);
-    case PACELINE__STRATEGY__ALGORITHM_ALLREDUCE: return check_allreduce(s->allreduce, err);
     case PACELINE__STRATEGY__ALGORITHM_ASYNC_ALLREDUCE:
         return check_async_allreduce(s->async_allreduce, err);
     case PACELINE__STRATEGY__ALGORITHM_PS: return check_ps(s->ps, job->workers, err);

@@ -104,6 +104,10 @@ static void test_numbers_out_of_range(void **state)
     refuses(LEAST "batch: 65537", "batch: must be from 1 to 65536, is 65537");
     refuses(LEAST "threads: 0", "threads: must be from 1 to 1024, is 0");
     refuses(LEAST "threads: 1025", "threads: must be from 1 to 1024, is 1025");
+    refuses(LEAST "local: 0", "local: must be from 1 to 64, is 0");
+    refuses(LEAST "batch: 130 local: 65", "local: must be from 1 to 64, is 65");
+    refuses(LEAST "batch: 10 local: 4", "local: must divide batch, which is 10, is 4");
+    refuses(LEAST "local: 4 threads: 3", "local: must be at most threads, which is 3, is 4");
     refuses(LEAST "pace: -0.5", "pace: must be >= 0, is -0.5");
     refuses(LEAST "pace: nan", "pace: must be >= 0, is nan");
     refuses(LEAST "pace: inf", "pace: must be a finite number, is inf");

@@ -1,19 +1,28 @@
 /* A learner: network + records + optimizer over flat vectors; the thing that takes a step.
  *
  * x changes only inside learner_update or between two learner calls. A learner works from one task;
- * `threads` compute threads serve it. */
+ * `threads` compute threads serve it. It may be a group of several (local.h), which nobody needs to
+ * know: the job's batch is what all of them take together, and pace, steps and samples are those of
+ * the group. */
 #ifndef PL_LEARNER_LEARNER_H
 #define PL_LEARNER_LEARNER_H
 
-#include "learner/workspace.h"
+#include "learner/local.h"
 #include "optim/optim.h"
 #include "world/world.h"
+
+/* dx is finished from `from` to its end, when so much of a step (of 1) is done. */
+struct learner_mark {
+    size_t from;
+    double share;
+};
 
 struct learner {
     struct world *world; /* NULL: outside any, its work costs nothing but itself */
     const Paceline__Job *job;
     const struct corpus *corpus;
     struct workspace *ws;
+    struct local_group *group;
     const struct segments *table; /* of x */
     struct vec x, dx, s;
     struct optim optim;
@@ -21,7 +30,16 @@ struct learner {
     uint64_t samples;           /* gone into those steps */
     double loss;                /* mean loss of the last batch */
     _Atomic uint64_t *progress; /* counts steps begun, for heartbeats; may be NULL */
-    double step_seconds;        /* what a step costs a node with speed 1; 0 in the real world */
+    double step_seconds;        /* what a step costs a core of speed 1; 0 in the real world */
+    /* (optional) Told during learner_gradient, on its task, from the end of dx to its beginning:
+     * dx is finished from `from` on. Several `local` learners: once. Not for learners that share
+     * dx. What it returns, if not OK, ends the step. */
+    int (*finished)(void *user, size_t from);
+    void *user;
+    /* Its own: */
+    int64_t begun; /* the step under way */
+    struct learner_mark *mark;
+    size_t marks;
 };
 
 /* Everything is borrowed and must outlive the learner. x, s and the optimizer state come from
@@ -31,11 +49,22 @@ int learner_init(struct learner *l, struct world *world, const Paceline__Job *jo
                  const struct corpus *corpus, struct workspace *ws, struct arena *arena,
                  struct vec *dx, struct err *err);
 
+/* Compute threads of each task that computes: the job's, shared out among its `local` learners, at
+ * least 1. Whoever plans for a learner and calls it sets them (kernels_set_threads). */
+int learner_threads(const Paceline__Job *job);
+
+/* Let the learners of the group work at the same time, on tasks of `world`, until learner_stop,
+ * which comes before arena and workspace are given back; step_seconds is set by then. Without it
+ * they take turns. Nothing where there is one.
+ * ERR_NOMEM, ERR_CANCELLED */
+int learner_start(struct learner *l, struct world *world, struct err *err);
+void learner_stop(struct learner *l);
+
 /* dx ← gradient of the mean loss over the records at places [start, start + count) of the training
  * set's endless stream of epochs; count ≤ job->batch.
  *
  * ERR_DIVERGED  the loss is not finite; dx is not to be used
- * or what the world's work returns, or its sleep, where the job sets a pace */
+ * or what the world's work returns, its waits for the group, its sleep where the job sets a pace */
 int learner_gradient(struct learner *l, uint64_t start, size_t count);
 
 /* x ← optimizer's update by dx at the schedule's rate; `start` is what the gradient was given. */

@@ -10,14 +10,17 @@ static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Pa
 {
     struct net_options options = {
         .phase = PHASE_TRAIN,
-        .batch = job->batch,
+        .batch = job->batch / job->local,
         .input = *record,
         .kernels = ws->kernels,
     };
     int rc = net_create(param, &options, &ws->train, err);
+    for (size_t i = 0; rc == OK && i < ws->others; i++)
+        rc = net_create(param, &options, &ws->other[i].train, err);
     if (rc != OK)
         return rc;
     options.phase = PHASE_TEST;
+    options.batch = job->batch;
     rc = net_create(param, &options, &ws->test, err);
     if (rc != OK)
         return rc;
@@ -33,6 +36,10 @@ static void unplan(struct workspace *ws)
     net_free(ws->train);
     net_free(ws->test);
     ws->train = ws->test = NULL;
+    for (size_t i = 0; i < ws->others; i++) {
+        net_free(ws->other[i].train);
+        ws->other[i].train = NULL;
+    }
 }
 
 /* `auto` falls back from oneDNN to plain C as a whole: a net never mixes the two. */
@@ -66,8 +73,13 @@ int workspace_plan(const Paceline__Job *job, const struct shape *record, const s
         goto done;
     }
     arena_init(&ws->arena);
-    rc = plan_auto(ws, param, job, record, log, err);
+    ws->batch = job->batch;
     ws->record_floats = shape_count(record);
+    PL_ASSERT(job->local > 0 && job->batch % job->local == 0);
+    ws->other = arena_array(&ws->arena, job->local - 1, struct inner_space);
+    ws->others = ws->other ? job->local - 1 : 0;
+    rc = ws->other ? plan_auto(ws, param, job, record, log, err)
+                   : err_set(err, ERR_NOMEM, "net: out of memory");
 done:
     caffe__net_parameter__free_unpacked(param, NULL);
     if (rc == OK)
@@ -124,6 +136,19 @@ int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
     return rc;
 }
 
+int workspace_fill(struct workspace *ws)
+{
+    for (size_t i = 0; i < ws->others; i++) {
+        struct inner_space *space = &ws->other[i];
+        if (!space->dx.at && vec_init(&space->dx, &ws->arena, net_segments(ws->train)->total) != OK)
+            return ERR_NOMEM;
+        if (!space->s.at &&
+            vec_init(&space->s, &ws->arena, net_state_segments(ws->train)->total) != OK)
+            return ERR_NOMEM;
+    }
+    return OK;
+}
+
 int workspace_load_ahead(struct workspace *ws, struct world *world, struct err *err)
 {
     int rc = loader_start(&ws->loader, &ws->arena, world);
@@ -140,6 +165,22 @@ void workspace_free(struct workspace *ws)
     unplan(ws);
     arena_release(&ws->arena);
     free(ws);
+}
+
+struct net_memory workspace_memory(const struct workspace *ws)
+{
+    struct net_memory memory = net_memory(ws->train);
+    memory.activations *= ws->others + 1;
+    memory.gradients *= ws->others + 1;
+    memory.scratch *= ws->others + 1;
+    for (size_t i = 0; i < ws->others; i++)
+        memory.gradients += (ws->other[i].dx.n + ws->other[i].s.n) * sizeof(float);
+    return memory;
+}
+
+double workspace_flops(const struct workspace *ws)
+{
+    return net_flops(ws->train) * (double)(ws->others + 1);
 }
 
 void workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t first, size_t count,

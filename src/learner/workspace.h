@@ -1,5 +1,6 @@
 /* A workspace: the planned nets of a job with their activations, and a loader of batches. Learners
- * that never compute at the same moment (those of one simulation) share one. */
+ * that never compute at the same moment (those of one simulation) share one; those of one group
+ * (local.h) do, and have a net each in it. */
 #ifndef PL_LEARNER_WORKSPACE_H
 #define PL_LEARNER_WORKSPACE_H
 
@@ -8,10 +9,20 @@
 #include "learner/corpus.h"
 #include "nn/net.h"
 
+/* What a learner of a group has to itself; the first has the workspace's own net, and its caller's
+ * vectors. */
+struct inner_space {
+    struct net *train;
+    struct vec dx, s; /* once workspace_fill has been called */
+};
+
 struct workspace {
     struct arena arena;
     const struct kernels *kernels;
-    struct net *train, *test;
+    struct net *train, *test;  /* for batch / (1 + others) records, and for `batch` */
+    struct inner_space *other; /* of the job's `local` learners but the first */
+    size_t others;
+    size_t batch;         /* the job's */
     size_t record_floats; /* of one record */
     struct loader loader; /* of training batches; its spare one serves evaluation */
 };
@@ -34,10 +45,18 @@ int workspace_accepts(const struct workspace *ws, const struct source *source, c
 int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct dataset *set,
                    struct err *err);
 
+/* Make the other learners' vectors; nothing once they are there. Who only evaluates does without.
+ * ERR_NOMEM */
+int workspace_fill(struct workspace *ws);
+
 /* Prepare batches ahead, on a task of `world`. ERR_NOMEM */
 int workspace_load_ahead(struct workspace *ws, struct world *world, struct err *err);
 
 void workspace_free(struct workspace *ws);
+
+/* Of a training step at the job's batch, over all of a group; its first learner's vectors apart. */
+struct net_memory workspace_memory(const struct workspace *ws);
+double workspace_flops(const struct workspace *ws);
 
 struct evaluation {
     double error; /* share of records that were wrong */
