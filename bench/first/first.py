@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""The first comparison: every strategy at its own best, eight workers, one network.
+
+In simulation: real arithmetic, virtual time. The net is fc-480-160 on Fashion-MNIST; the link is such
+that a whole model takes w steps to cross it. What each strategy is tried with is in grid.json; rates
+are chosen by successive halving on the validation set; then three seeds run until the median of the
+last five validation errors is below what `single` has after 40,000 steps.
+
+    bench/first/first.py [--build DIR] [--w 2.46] [--only NAME,...] [--jobs 2] [--out DIR]
+
+Prints the table, and writes table.md, results.json and first.svg into DIR. Runs that are already in
+DIR are not repeated, so it can be interrupted and called again.
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import itertools
+import json
+import os
+import signal
+import statistics
+import subprocess
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+STEP_S = 0.004  # of a step, virtual
+PARAMETERS = 455_370
+WORKERS = 8
+SINGLE_STEPS = 40_000
+RUNGS = (1_500, 5_000)  # steps' virtual time in each rung of the halving
+SEEDS = (1, 2, 3)
+LAST = 5  # validation errors that a median is taken of
+
+
+def cluster_file(out, w):
+    """A link that a model takes w steps to cross, and a latency that is as short beside a step as
+    on gigabit Ethernet beside a step of the w = 2.46 case, ResNet-152: 100 us of 0.78 s."""
+    mbit = PARAMETERS * 32 / (w * STEP_S) / 1e6
+    path = os.path.join(out, "first.cluster")
+    with open(path, "w") as f:
+        f.write(f"node {{ count: {WORKERS} }}\ndriver {{ cores: 4 }}\n")
+        f.write(f"step_seconds: {STEP_S}\n")
+        f.write(f"link {{ mbit: {mbit:.6g} latency_us: {STEP_S / 0.78 * 100:.3g} }}\n")
+    return path
+
+
+class Run:
+    """One simulation; its validation errors over virtual time."""
+
+    def __init__(self, args, name, settings, seed, steps, target=None):
+        self.args, self.name, self.settings, self.seed = args, name, dict(settings), seed
+        self.steps, self.target = steps, target
+        key = json.dumps([name, sorted(settings.items()), seed, steps, target])
+        self.dir = os.path.join(args.out, "runs", hashlib.sha1(key.encode()).hexdigest()[:16])
+
+    def command(self):
+        strategy = self.name.split()[0]
+        alone = strategy == "single"
+        fixed = {
+            "workers": 1 if alone else WORKERS,
+            "stop.seconds": self.steps * STEP_S,
+            "seed": self.seed,
+            "collective.chunk_kb": 16,
+        }
+        words = self.name.split()[1:]
+        if strategy == "ps":
+            fixed["strategy.ps.consistency"] = words[0]
+        elif words == ["symmetric"]:
+            fixed["strategy.mpca.coordination"] = "symmetric"
+        elif words == ["streaming"]:
+            fixed.update({"strategy.diloco.fragments": 4, "strategy.diloco.overlap": 5})
+        sets = itertools.chain.from_iterable(
+            ("--set", f"{k}={str(v).lower()}") for k, v in {**fixed, **self.settings}.items())
+        return [os.path.join(self.args.build, "paceline"), "sim",
+                os.path.join(ROOT, "examples", "fashion-fc.job"), "--cluster", self.args.cluster,
+                "--strategy", strategy, *sets, "--out", self.dir]
+
+    def read(self):
+        """Errors over time, exchanges, and how it ended; None while it has not."""
+        errors, tests, exchanges, end = [], [], 0, None
+        try:
+            with open(os.path.join(self.dir, "events.jsonl")) as f:
+                for line in f:
+                    if not line.endswith("\n"):
+                        break
+                    event = json.loads(line)
+                    if event["kind"] == "eval" and event["set"] == "validation":
+                        errors.append((event["t"], event["error"]))
+                    elif event["kind"] == "eval" and event["set"] == "test":
+                        tests.append((event["t"], event["error"]))
+                    elif event["kind"] == "exchange":
+                        exchanges += 1
+                    elif event["kind"] == "end":
+                        end = event
+        except FileNotFoundError:
+            pass
+        return errors, tests, exchanges, end
+
+    def passed(self, errors):
+        """When the median of the last five was first at the target or below."""
+        for i in range(LAST, len(errors) + 1):
+            if statistics.median(e for _, e in errors[i - LAST:i]) <= self.target:
+                return errors[i - 1][0]
+        return None
+
+    def go(self):
+        _, _, _, end = self.read()
+        if not end:
+            subprocess.run(["rm", "-rf", self.dir], check=True)
+            os.makedirs(os.path.dirname(self.dir), exist_ok=True)
+            env = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+            with open(self.dir + ".log", "w") as log:
+                process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=env)
+                while process.poll() is None:
+                    time.sleep(0.5)
+                    if self.target is not None and self.passed(self.read()[0]) is not None:
+                        process.send_signal(signal.SIGINT)
+                        process.wait()
+            if process.returncode not in (0, 130):
+                print(f"  {self.name} {self.settings}: exit {process.returncode}, "
+                      f"see {self.dir}.log", flush=True)
+        return self
+
+    def score(self):
+        errors = self.read()[0]
+        return statistics.median(e for _, e in errors[-LAST:]) if errors else 1.0
+
+
+def settings_of(grid):
+    keys = list(grid)
+    return [dict(zip(keys, values)) for values in itertools.product(*grid.values())]
+
+
+def all_of(args, runs):
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        return list(pool.map(Run.go, runs))
+
+
+def tune(args, grids):
+    """Successive halving: all settings run for a while, the better half of each strategy's for
+    longer."""
+    alive = {name: settings_of(grid) for name, grid in grids.items()}
+    for steps in RUNGS:
+        runs = all_of(args, [Run(args, name, s, 1, steps) for name in alive for s in alive[name]])
+        for name in alive:
+            mine = sorted((r for r in runs if r.name == name), key=Run.score)
+            keep = mine[:max(1, (len(mine) + 1) // 2)] if steps != RUNGS[-1] else mine[:1]
+            for r in mine:
+                mark = "*" if r in keep else " "
+                print(f" {mark} {steps:6d} steps  {r.score():.4f}  {name}  {r.settings}", flush=True)
+            alive[name] = [r.settings for r in keep]
+    return {name: s[0] for name, s in alive.items()}
+
+
+def svg(path, rows, target):
+    """Medians of five over virtual time, seed 1 of each strategy."""
+    width, height, left, top = 900, 520, 60, 20
+    colours = ["#1b6ca8", "#d1495b", "#edae49", "#00798c", "#7b2d8b", "#2e933c", "#8d5524",
+               "#5c5c5c", "#e07a5f", "#3d405b", "#81b29a", "#b5179e", "#4361ee", "#606c38", "#000"]
+    longest = max((c[-1][0] for _, c in rows if c), default=1)
+    low, high = target * 0.9, target * 2.2
+
+    def point(t, e):
+        x = left + (width - left - 200) * t / longest
+        y = top + (height - top - 50) * (high - min(max(e, low), high)) / (high - low)
+        return f"{x:.1f},{y:.1f}"
+
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+           'font-family="sans-serif" font-size="12">',
+           f'<rect width="{width}" height="{height}" fill="#fff"/>']
+    a, b = point(0, target).split(","), point(longest, target).split(",")
+    out.append(f'<line x1="{a[0]}" y1="{a[1]}" x2="{b[0]}" y2="{b[1]}" stroke="#999" '
+               'stroke-dasharray="4 3"/>')
+    for i, (name, curve) in enumerate(rows):
+        colour = colours[i % len(colours)]
+        points = " ".join(point(t, e) for t, e in curve)
+        out.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        out.append(f'<text x="{width - 190}" y="{top + 16 * (i + 1)}" fill="{colour}">{name}</text>')
+    for k in range(6):
+        x = left + (width - left - 200) * k / 5
+        out.append(f'<text x="{x:.0f}" y="{height - 30}" text-anchor="middle">'
+                   f'{longest * k / 5:.0f}</text>')
+        e = low + (high - low) * k / 5
+        y = float(point(0, e).split(",")[1])
+        out.append(f'<text x="{left - 8}" y="{y + 4:.0f}" text-anchor="end">{100 * e:.1f}</text>')
+    out.append(f'<text x="{(left + width - 200) / 2}" y="{height - 8}" text-anchor="middle">virtual '
+               'seconds; % validation error, median of five evaluations</text></svg>')
+    with open(path, "w") as f:
+        f.write("\n".join(out) + "\n")
+
+
+def curve_of(run):
+    errors = run.read()[0]
+    return [(errors[i - 1][0], statistics.median(e for _, e in errors[i - LAST:i]))
+            for i in range(LAST, len(errors) + 1)]
+
+
+def test_at(run, t):
+    """The test error beside the validation error at t: evaluated right after it."""
+    later = [e for s, e in run.read()[1] if s >= t]
+    return later[0] if later else float("nan")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--build", default=os.path.join(ROOT, "build"))
+    parser.add_argument("--out", default=os.path.join(ROOT, "build", "first"))
+    parser.add_argument("--w", type=float, default=2.46)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    os.makedirs(args.out, exist_ok=True)
+    args.cluster = cluster_file(args.out, args.w)
+    with open(os.path.join(HERE, "grid.json")) as f:
+        grids = {k: v for k, v in json.load(f).items() if k != "about"}
+    if args.only:
+        grids = {k: v for k, v in grids.items() if k in args.only.split(",")}
+    grids.pop("single", None)
+
+    started = time.time()
+    alone = Run(args, "single", {}, 1, SINGLE_STEPS).go()
+    target = alone.score()
+    print(f"single after {SINGLE_STEPS} steps: {target:.4f}", flush=True)
+    best = tune(args, grids)
+    print(f"tuned in {(time.time() - started) / 60:.0f} minutes", flush=True)
+    finals = all_of(args, [Run(args, name, s, seed, SINGLE_STEPS, target)
+                           for name, s in best.items() for seed in SEEDS])
+
+    lines = ["| strategy | at its best with | virtual s to "
+             f"{100 * target:.2f} % (seeds {', '.join(map(str, SEEDS))}) | times `single` | test "
+             "error there, % | exchanges |", "|---|---|---|---|---|---|"]
+    results, curves = [], [("single", curve_of(alone))]
+    whole = SINGLE_STEPS * STEP_S
+    for name in best:
+        runs = [r for r in finals if r.name == name]
+        times = [r.passed(r.read()[0]) for r in runs]
+        tests = [test_at(r, t) for r, t in zip(runs, times) if t is not None]
+        exchanges = [r.read()[2] for r in runs]
+        reached = [t for t in times if t is not None]
+        median = statistics.median(reached) if len(reached) == len(times) else None
+        results.append({"strategy": name, "settings": best[name], "times": times, "tests": tests,
+                        "exchanges": exchanges, "median": median})
+        curves.append((name, curve_of(runs[0])))
+    for r in sorted(results, key=lambda r: (r["median"] is None, r["median"] or 0)):
+        shown = ", ".join("–" if t is None else f"{t:.1f}" for t in r["times"])
+        speed = "–" if r["median"] is None else f"{whole / r['median']:.2f}"
+        tests = "–" if not r["tests"] else f"{100 * statistics.median(r['tests']):.2f}"
+        some = " ".join(f"{k.split('.')[-1]}={v}" for k, v in r["settings"].items())
+        void = " (void: fewer than 50)" if min(r["exchanges"]) < 50 else ""
+        lines.append(f"| {r['strategy']} | {some} | {shown} | {speed} | {tests} | "
+                     f"{min(r['exchanges'])}{void} |")
+    table = "\n".join(lines)
+    print(table)
+    with open(os.path.join(args.out, "table.md"), "w") as f:
+        f.write(table + "\n")
+    with open(os.path.join(args.out, "results.json"), "w") as f:
+        json.dump({"w": args.w, "target": target, "single_s": whole, "results": results}, f, indent=1)
+    svg(os.path.join(args.out, "first.svg"), curves, target)
+
+
+if __name__ == "__main__":
+    main()
