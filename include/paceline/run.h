@@ -35,6 +35,13 @@ typedef struct pl_run_options {
     void (*event)(void *user, const char *line);
     void (*progress)(void *user, const pl_progress *progress);
     void *user;
+    /* A new file for a trace of the run: where each node's time went, as Chrome's trace events, for
+     * Perfetto (ui.perfetto.dev) or chrome://tracing. A process for each node, with spans of
+     * `compute`, `update`, `copy`, `exchange`, `wait`, `send` and `evaluate`. Times are virtual in
+     * a simulation, which the trace does not change; else each node counts from the moment at which
+     * it had the first list of members, and clocks of hosts are not compared. What a worker that is
+     * killed has not yet sent is missing. NULL: none. */
+    const char *trace;
     /* Set it, from any thread or a signal handler, to end the run cleanly at its next commit
      * point. May be NULL. */
     const atomic_bool *stop;

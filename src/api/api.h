@@ -2,6 +2,7 @@
 #ifndef PL_API_API_H
 #define PL_API_API_H
 
+#include "api/trace_file.h"
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/logger.h"
@@ -27,18 +28,22 @@ struct pl_job {
  * job_free. ERR_INPUT, ERR_NOMEM */
 int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out);
 
-/* Where a run's events and progress go: to its directory and to the caller. */
+/* Where a run's events, progress and trace go: to its directory, to the caller, to a file. */
 struct api_sink {
     struct rundir dir;
     const Paceline__Job *job;
     const pl_run_options *options;
     struct buf early; /* lines that came before the directory was there */
+    const struct logger *log;
+    struct trace_file trace;
+    struct trace_sink spans; /* where the caller wants a trace: `trace`, once the run has begun */
 };
 
 /* Point `train` at the sink, and find the directory of a run to go on with. A new one is made, and
- * the job written into it, when the driver begins: what fails before leaves nothing behind. */
+ * the job written into it, when the driver begins, and so is the trace: what fails before leaves
+ * nothing behind. `log` is borrowed. */
 int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_options *options,
-                  struct train_options *train, struct err *err);
+                  struct train_options *train, const struct logger *log, struct err *err);
 void api_sink_close(struct api_sink *sink);
 
 /* What the caller is told at the end. */

@@ -57,7 +57,7 @@ static int run_here(struct driving *d, const struct logger *log)
     int rc = real_open(&real, &d->world, d->err);
     if (rc != OK)
         return rc;
-    rc = api_sink_open(&d->sink, d->train.job, o, &d->train, d->err);
+    rc = api_sink_open(&d->sink, d->train.job, o, &d->train, log, d->err);
     if (rc == OK)
         rc = real_run(d->world, drive, d, d->err);
     real_close(d->world);

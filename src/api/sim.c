@@ -124,9 +124,10 @@ static int simulate(struct simulation *s, const Paceline__Cluster *cluster,
     };
     rc = sim_create(&how, &s->sim, err);
     if (rc == OK)
-        rc = api_sink_open(&s->sink, s->train.job, &options->run, &s->train, err);
+        rc = api_sink_open(&s->sink, s->train.job, &options->run, &s->train, s->host.log, err);
     if (rc != OK)
         return rc;
+    s->host.trace = s->train.trace;
     double limit = options->limit_s > 0 ? options->limit_s : 365.0 * 86400;
     err->text[0] = '\0';
     rc = sim_run(s->sim, (int64_t)(limit * 1e9));

@@ -3,6 +3,7 @@
 #include "train/progress.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void on_line(void *user, const char *line)
 {
@@ -36,31 +37,54 @@ static void on_progress(void *user, const struct train_progress *p)
     sink->options->progress(sink->options->user, &progress);
 }
 
+static int open_trace(struct api_sink *sink, struct err *err)
+{
+    const char *path = sink->options->trace;
+    return path ? trace_file_open(&sink->trace, real_disk(), path, err) : OK;
+}
+
+/* Is the trace to be in the run directory itself, which has to be there first? */
+static bool trace_is_inside(const pl_run_options *o)
+{
+    size_t n = o->out ? strlen(o->out) : 0;
+    while (n > 1 && o->out[n - 1] == '/')
+        n--;
+    return o->trace && n > 0 && strncmp(o->trace, o->out, n) == 0 && o->trace[n] == '/';
+}
+
 static int on_begin(void *user, struct err *err)
 {
     struct api_sink *sink = user;
     const pl_run_options *o = sink->options;
-    int rc = OK;
-    if (!o->resume)
+    bool inside = trace_is_inside(o);
+    int rc = inside ? OK : open_trace(sink, err);
+    if (rc == OK && !o->resume)
         rc = rundir_create(&sink->dir, real_disk(), o->out, sink->job->name, err);
+    if (rc == OK && inside)
+        rc = open_trace(sink, err);
     if (rc == OK)
         rc = rundir_open(&sink->dir, sink->job, err);
     if (rc == OK && sink->early.len > 0 && !sink->early.failed) {
         buf_put_u8(&sink->early, 0);
         rundir_line(&sink->dir, (const char *)sink->early.data);
     }
+    if (rc != OK)
+        trace_file_discard(&sink->trace);
     return rc;
 }
 
 int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_options *options,
-                  struct train_options *train, struct err *err)
+                  struct train_options *train, const struct logger *log, struct err *err)
 {
     sink->options = options;
     sink->job = job;
+    sink->log = log;
+    sink->spans = (struct trace_sink){trace_file_spans, &sink->trace};
     train->begin = on_begin;
     train->line = on_line;
     train->progress = on_progress;
     train->user = sink;
+    train->trace = options->trace ? &sink->spans : NULL;
     train->dir = &sink->dir;
     train->resume = options->resume;
     return options->resume ? rundir_find(&sink->dir, real_disk(), options->out, job->name, err)
@@ -70,6 +94,7 @@ int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_
 void api_sink_close(struct api_sink *sink)
 {
     rundir_close(&sink->dir);
+    trace_file_close(&sink->trace, sink->log);
     buf_release(&sink->early);
 }
 

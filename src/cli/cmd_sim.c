@@ -6,7 +6,7 @@
 
 struct sim_arguments {
     struct job_options job;
-    const char *cluster, *out;
+    const char *cluster, *out, *trace;
     bool resume, json, threads;
 };
 
@@ -16,6 +16,8 @@ static const struct option sim_options[] = {
     JOB_OPTIONS(struct sim_arguments),
     {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
      offsetof(struct sim_arguments, out)},
+    {"trace", OPTION_TEXT, "FILE", "write where each node's time went, for ui.perfetto.dev",
+     offsetof(struct sim_arguments, trace)},
     {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
      offsetof(struct sim_arguments, resume)},
     {"sim-threads", OPTION_FLAG, NULL, "carry tasks by threads, one at a time, for debuggers",
@@ -43,6 +45,7 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
                     .event = run_output_event,
                     .progress = run_output_progress,
                     .user = output,
+                    .trace = a->trace,
                     .stop = &run_interrupted,
                 },
             .threads = a->threads,

@@ -6,7 +6,7 @@
 
 struct train_arguments {
     struct job_options job;
-    const char *out, *listen;
+    const char *out, *listen, *trace;
     bool insecure, resume, json;
 };
 
@@ -14,6 +14,8 @@ static const struct option train_options[] = {
     JOB_OPTIONS(struct train_arguments),
     {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
      offsetof(struct train_arguments, out)},
+    {"trace", OPTION_TEXT, "FILE", "write where each node's time went, for ui.perfetto.dev",
+     offsetof(struct train_arguments, trace)},
     {"listen", OPTION_TEXT, "ADDR", "where workers reach the driver (127.0.0.1)",
      offsetof(struct train_arguments, listen)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
@@ -55,6 +57,7 @@ static int train(const struct train_arguments *arguments, const char *path)
             .event = run_output_event,
             .progress = run_output_progress,
             .user = &training,
+            .trace = arguments->trace,
             .stop = &run_interrupted,
             .start_workers = start_workers,
             .listen = arguments->listen,

@@ -1,8 +1,14 @@
 #include "coll/coll.h"
 
 #include "base/fault.h"
+#include "world/trace.h"
 
 #include <string.h>
+
+static struct trace_span wait_for_node(const struct coll *c, uint32_t node)
+{
+    return (struct trace_span){.kind = SPAN_WAIT, .row = (uint8_t)c->lane, .peer = node, .n = c->n};
+}
 
 /* The group has moved on from the view this collective runs in. */
 static bool superseded(const struct coll *c)
@@ -15,7 +21,8 @@ int64_t coll_deadline(const struct coll *c)
     return c->patient ? WORLD_FOREVER : world_now(c->group->world) + c->group->timing.piece;
 }
 
-int coll_wait(struct coll *c, const struct wait_for *what, int64_t deadline, struct wake *wake)
+static int wait_in_view(struct coll *c, const struct wait_for *what, int64_t deadline,
+                        struct wake *wake)
 {
     struct world *world = c->group->world;
     for (;;) {
@@ -32,9 +39,21 @@ int coll_wait(struct coll *c, const struct wait_for *what, int64_t deadline, str
     }
 }
 
+/* A wait that ends well is accounted for by its caller. */
+int coll_wait(struct coll *c, const struct wait_for *what, int64_t deadline, struct wake *wake)
+{
+    int64_t begun = trace_now(c->group->world);
+    int rc = wait_in_view(c, what, deadline, wake);
+    if (rc != OK)
+        trace_end(c->group->world, begun, wait_for_node(c, WORLD_ANY));
+    return rc;
+}
+
 int coll_lost(struct coll *c, int64_t deadline)
 {
+    int64_t begun = trace_now(c->group->world);
     int rc = group_wait_view(c->group, c->view->number, deadline);
+    trace_end(c->group->world, begun, wait_for_node(c, WORLD_DRIVER));
     return rc == OK || rc == ERR_DRIVER ? ERR_VIEW : rc;
 }
 
@@ -61,11 +80,13 @@ int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t 
             return rc;
         struct wake wake;
         struct wait_for credit = {.kind = WAIT_CREDIT, .peer = peer};
+        int64_t begun = trace_now(world);
         rc = coll_wait(c, &credit, deadline, &wake);
         if (rc != OK) {
             message_unref(m);
             return rc;
         }
+        trace_end(world, begun, wait_for_node(c, peer));
     }
 }
 
@@ -75,6 +96,7 @@ void coll_account(struct coll *c, uint32_t node, int64_t first_byte, size_t len,
     int64_t now = world_now(c->group->world);
     int64_t first = first_byte < now ? first_byte : now;
     int64_t waited = first > from ? first - from : 0;
+    trace_between(c->group->world, from, from + waited, wait_for_node(c, node));
     c->waits->total += waited;
     c->waits->bytes += len;
     if (waited >= c->waits->longest && waited > 0) {

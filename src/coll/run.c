@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "coll/plan.h"
+#include "world/trace.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -14,6 +15,7 @@ struct runner {
     uint64_t posts;    /* handed to the world, which counts each when it has ended */
     size_t first;      /* step that is not finished */
     int64_t idle_from; /* since when nothing could be done */
+    struct trace_sends sends;
 };
 
 /* A range's floats; NULL for phantoms. */
@@ -38,6 +40,12 @@ static void count_moved(struct runner *r, size_t bytes)
 {
     r->plan->moved += bytes;
     atomic_fetch_add(&r->c->group->moved, bytes);
+}
+
+static void note_sent(struct runner *r, uint32_t peer)
+{
+    const struct trace_span span = {.row = (uint8_t)r->c->lane, .n = r->c->n};
+    trace_sent(r->c->group->world, &r->sends, peer, span);
 }
 
 /* ---- beginning a piece ---- */
@@ -156,6 +164,8 @@ static int begin(struct runner *r, size_t step_number, size_t piece)
                                      : begin_recv(r, step_number, piece, port);
     if (rc != OK)
         return rc;
+    if (step->kind == STEP_SEND)
+        trace_sending(r->c->group->world, &r->sends, port->send.to, port->send.len);
     port->busy = true;
     port->piece = piece;
     r->posts++;
@@ -229,6 +239,8 @@ static int finish_all(struct runner *r, bool *progress)
         if (status == POST_PENDING)
             continue;
         port->busy = false;
+        if (sends)
+            note_sent(r, port->send.to);
         if (status == ERR_PEER)
             return coll_lost(r->c, coll_deadline(r->c));
         int rc = status == OK && !sends ? finish_recv(r, port) : status;
@@ -269,15 +281,17 @@ static int run(struct runner *r)
     return OK;
 }
 
-static void withdraw(const struct runner *r)
+static void withdraw(struct runner *r)
 {
     struct world *world = r->c->group->world;
     for (size_t i = 0; i < PLAN_SENDS + PLAN_RECVS; i++) {
         struct port *port = &r->plan->ports[i];
-        if (port->busy && i < PLAN_SENDS)
+        if (port->busy && i < PLAN_SENDS) {
             world_unsend(world, &port->send);
-        else if (port->busy)
+            note_sent(r, port->send.to);
+        } else if (port->busy) {
             world_unpost(world, &port->recv);
+        }
         port->busy = false;
     }
 }

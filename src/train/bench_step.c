@@ -61,6 +61,8 @@ static int open_bench(struct bench *b, struct world *world, const Paceline__Job 
         rc = workspace_load_ahead(b->ws, world, err);
     if (rc == OK)
         rc = learner_init(&b->learner, NULL, job, &b->corpus, b->ws, &b->arena, NULL, err);
+    if (rc == OK)
+        rc = learner_start(&b->learner, world, err);
     if (rc == OK && !(b->ms = arena_array(&b->arena, steps, double)))
         rc = err_set(err, ERR_NOMEM, "out of memory for %u steps", steps);
     return rc;
@@ -68,9 +70,9 @@ static int open_bench(struct bench *b, struct world *world, const Paceline__Job 
 
 static void summarise(const struct bench *b, uint32_t steps, double peak, struct bench_step *out)
 {
-    const struct net_memory memory = net_memory(b->ws->train);
+    const struct net_memory memory = workspace_memory(b->ws);
     double median = b->ms[steps / 2];
-    double flops = net_flops(b->ws->train);
+    double flops = workspace_flops(b->ws);
     *out = (struct bench_step){
         .median_ms = median,
         .p10_ms = b->ms[steps / 10],
@@ -94,14 +96,16 @@ int bench_step_run(struct world *world, const Paceline__Job *job, const struct l
 {
     struct bench b = {0};
     arena_init(&b.arena);
-    kernels_set_threads((int)job->threads); /* before planning: ops are planned for so many */
+    kernels_set_threads((int)job->threads);
+    double peak = measure_peak(world);
+    kernels_set_threads(learner_threads(job)); /* before planning: ops are planned for so many */
     int rc = open_bench(&b, world, job, log, steps, err);
     if (rc == OK) {
-        double peak = measure_peak(world);
         rc = time_steps(&b, world, steps, err);
         if (rc == OK)
             summarise(&b, steps, peak, out);
     }
+    learner_stop(&b.learner);
     arena_release(&b.arena);
     workspace_free(b.ws);
     corpus_close(&b.corpus);

@@ -13,10 +13,20 @@
 
 enum { CHECKPOINT_BYTES_MAX_SHIFT = 36 };
 
-size_t model_floats(const struct model_layout *layout, bool with_state)
+static size_t floats(const struct model_layout *layout, bool state, bool extra)
 {
-    size_t states = with_state ? layout->optim->states : 0;
-    return layout->x->total * (1 + states) + layout->s->total;
+    size_t more = (state ? layout->optim->states : 0) + (extra ? layout->extras : 0);
+    return layout->x->total * (1 + more) + layout->s->total;
+}
+
+size_t model_floats(const struct model_layout *layout)
+{
+    return floats(layout, layout->has_state, layout->has_extra);
+}
+
+size_t model_floats_most(const struct model_layout *layout)
+{
+    return floats(layout, true, true);
 }
 
 /* ---- writing ---- */
@@ -72,9 +82,15 @@ static int make_image(const struct checkpoint_note *note, const struct model_lay
         put_number(&w, "updates", note->updates);
     weights_put(&w, "joint", layout->x, model);
     weights_put(&w, "s", layout->s, model + layout->x->total);
-    const float *state = model + model_floats(layout, false);
-    for (size_t i = 0; layout->has_state && i < layout->optim->states; i++)
-        weights_put(&w, layout->optim->state_name[i], layout->x, state + i * layout->x->total);
+    model += floats(layout, false, false);
+    for (size_t i = 0; layout->has_state && i < layout->optim->states; i++) {
+        weights_put(&w, layout->optim->state_name[i], layout->x, model);
+        model += layout->x->total;
+    }
+    for (size_t i = 0; layout->has_extra && i < layout->extras; i++) {
+        weights_put(&w, layout->extra_name[i], layout->x, model);
+        model += layout->x->total;
+    }
     int rc = safetensors_image(&w, image, err);
     safetensors_end(&w);
     return rc;
@@ -208,7 +224,7 @@ int checkpoint_save_model(const struct rundir *dir, const char *name,
     char path[RUNDIR_PATH_MAX + 64];
     uint64_t bytes;
     struct model_layout alone = *layout;
-    alone.has_state = false;
+    alone.has_state = alone.has_extra = false;
     rundir_file(dir, name, path, sizeof path);
     return save(dir, path, note, &alone, model, &bytes, err);
 }
@@ -281,6 +297,18 @@ static int check_no_more(const struct safetensors *st, const char *path,
     return OK;
 }
 
+/* All of them or none: what is not there starts afresh. */
+static bool take_vectors(const struct safetensors *st, const char *path, const char *const *names,
+                         size_t count, const struct segments *table, float *into)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct err none;
+        if (take_vector(st, path, names[i], table, into + i * table->total, &none) != OK)
+            return false;
+    }
+    return count > 0;
+}
+
 static int take_model(const struct safetensors *st, const char *path, struct model_layout *layout,
                       float *model, struct err *err)
 {
@@ -289,16 +317,16 @@ static int take_model(const struct safetensors *st, const char *path, struct mod
         rc = check_no_more(st, path, layout, err);
     if (rc == OK)
         rc = take_vector(st, path, "s", layout->s, model + layout->x->total, err);
-    float *state = model + model_floats(layout, false);
-    layout->has_state = false;
-    for (size_t i = 0; rc == OK && i < layout->optim->states; i++) {
-        struct err none;
-        if (take_vector(st, path, layout->optim->state_name[i], layout->x,
-                        state + i * layout->x->total, &none) != OK)
-            return OK; /* optional: every optimizer can start afresh */
-    }
-    layout->has_state = rc == OK;
-    return rc;
+    if (rc != OK)
+        return rc;
+    model += floats(layout, false, false);
+    layout->has_state =
+        take_vectors(st, path, layout->optim->state_name, layout->optim->states, layout->x, model);
+    if (layout->has_state)
+        model += layout->optim->states * layout->x->total;
+    layout->has_extra =
+        take_vectors(st, path, layout->extra_name, layout->extras, layout->x, model);
+    return OK;
 }
 
 /* How many updates made the optimizer's vectors. Where the file does not say, the optimizer was one

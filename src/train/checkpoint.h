@@ -10,15 +10,20 @@
 #include "strategy/strategy.h"
 #include "train/rundir.h"
 
-/* A model laid out as it travels: x, then s, then each vector of optimizer state. */
+/* A model laid out as it travels: x, then s, then each vector of optimizer state, then those of the
+ * strategy's own. */
 struct model_layout {
     const struct segments *x, *s;
     const struct optim_ops *optim;
+    const char *const *extra_name;
+    size_t extras;
     bool has_state; /* the optimizer's vectors follow */
+    bool has_extra; /* the strategy's follow */
 };
 
-/* Floats of x and s, and with the optimizer's state. */
-size_t model_floats(const struct model_layout *layout, bool with_state);
+/* Floats of what it has; and when it has everything. */
+size_t model_floats(const struct model_layout *layout);
+size_t model_floats_most(const struct model_layout *layout);
 
 /* What stands beside the vectors. */
 struct checkpoint_note {
@@ -43,10 +48,9 @@ int checkpoint_save_model(const struct rundir *dir, const char *name,
                           const float *model, struct err *err);
 
 /* Load the newest valid checkpoint into `model`, which has room for everything; layout->has_state
- * comes out as what the file holds. Damaged files are passed over with a line in the log.
- * ERR_NOT_FOUND  there is none
- * ERR_INPUT      none is valid, with the reason why the newest is not; or it is of another net
- * ERR_NOMEM */
+ * and has_extra come out as what the file holds. Damaged files are passed over with a line in the
+ * log. ERR_NOT_FOUND  there is none ERR_INPUT      none is valid, with the reason why the newest is
+ * not; or it is of another net ERR_NOMEM */
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     float *model, struct checkpoint_note *note, struct err *err);
 

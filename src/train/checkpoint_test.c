@@ -40,12 +40,14 @@ static int setup(void **state)
     assert_non_null(segments_add(&m->x, &m->arena, "conv.0", &weights, 1, 1));
     assert_non_null(segments_add(&m->x, &m->arena, "conv.1", &bias, 1, 1));
     assert_non_null(segments_add(&m->s, &m->arena, "norm.0", &mean, 0, 0));
+    static const char *const extra_name[] = {"own"};
     m->optim = (struct optim_ops){.type = "Two", .states = 2, .state_name = {"first", "second"}};
-    m->layout = (struct model_layout){&m->x, &m->s, &m->optim, true};
+    m->layout = (struct model_layout){
+        .x = &m->x, .s = &m->s, .optim = &m->optim, .has_state = true, .extra_name = extra_name};
     m->dir.disk = real_disk();
     snprintf(m->dir.path, sizeof m->dir.path, "%s", m->folder.path);
     m->logger = (struct logger){keep_line, m, LOG_DEBUG};
-    assert_true(model_floats(&m->layout, true) <= ROOM);
+    assert_true(model_floats_most(&m->layout) <= ROOM);
     *state = m;
     return 0;
 }
@@ -132,7 +134,7 @@ static void expect_loaded(struct sample *m, uint64_t n)
     assert_int_equal(note.updates, m->layout.has_state ? wrote.updates : 0);
     assert_true(note.seed == wrote.seed && note.incarnation == wrote.incarnation);
     assert_true(note.job_hash == wrote.job_hash && note.data_hash == wrote.data_hash);
-    size_t floats = model_floats(&m->layout, m->layout.has_state);
+    size_t floats = model_floats(&m->layout);
     assert_memory_equal(model, want, floats * sizeof *model);
 }
 
@@ -149,6 +151,25 @@ static void test_what_goes_in_comes_out(void **state)
     m->layout.has_state = true;
     expect_loaded(m, 8);
     assert_false(m->layout.has_state);
+}
+
+/* A strategy's own vectors, with the optimizer's and without. */
+static void test_what_a_strategy_adds(void **state)
+{
+    struct sample *m = *state;
+    m->layout.extras = 1;
+    for (uint64_t n = 7; n < 9; n++) {
+        m->layout.has_extra = true;
+        save(m, n, 3);
+        m->layout.has_extra = false;
+        expect_loaded(m, n);
+        assert_true(m->layout.has_extra);
+        m->layout.has_state = false;
+    }
+    m->layout.has_extra = false;
+    save(m, 9, 3);
+    expect_loaded(m, 9);
+    assert_false(m->layout.has_extra);
 }
 
 static void test_the_same_bytes_again(void **state)
@@ -354,6 +375,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(test_what_goes_in_comes_out),
+        TEST(test_what_a_strategy_adds),
         TEST(test_the_same_bytes_again),
         TEST(test_the_newest_are_kept),
         TEST(test_no_byte_can_change),

@@ -88,10 +88,11 @@ static void on_committed(struct driver *d, const struct message *m)
 {
     struct cut in = {m->data, m->len, false};
     struct committed report;
-    if (committed_decode(&in, &report) == OK && report.free == d->strategy->free_running)
+    bool free = strategy_runs_free(d->strategy, d->job);
+    if (committed_decode(&in, &report) == OK && report.free == free)
         ledger_report(&d->ledger, m->from, &report);
     atomic_store(&d->keeper.missed, d->ledger.missed);
-    if (d->strategy->free_running)
+    if (free)
         count_free(d);
 }
 
@@ -233,8 +234,8 @@ static void ask_for_model(struct driver *d, const struct view *view)
 /* Where workers run free the driver's part serves them until their loops have ended. */
 static void let_leader_finish(struct driver *d, const struct view *view)
 {
-    if (!d->leader_task || !d->strategy->free_running || atomic_load(&d->leader.finish) ||
-        view->count == 0 || !all_done(d, view))
+    if (!d->leader_task || !strategy_runs_free(d->strategy, d->job) ||
+        atomic_load(&d->leader.finish) || view->count == 0 || !all_done(d, view))
         return;
     atomic_store(&d->leader.finish, true);
     world_raise(d->world, SIGNAL_GROUP);
@@ -341,6 +342,7 @@ static int close_driver(struct driver *d, int rc, struct train_report *report)
     }
     if (d->events.world)
         drain(d);
+    tracer_stop(&d->tracer, d->host->log);
     return rc;
 }
 

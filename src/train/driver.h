@@ -24,6 +24,7 @@ struct driver {
     struct events events;
     struct ledger ledger;
     struct progress_meter meter;
+    struct tracer tracer;
     struct group group;
     struct server server;
     struct hello own; /* what a worker's hello must agree with */
@@ -33,19 +34,20 @@ struct driver {
     struct vec x, s;                /* what the run starts from */
     struct checkpoint_note resumed; /* where; course.exchanges 0: at the beginning */
     float *start_model;             /* of a resumed run, for the workers */
-    bool start_has_state;
+    struct joint start;             /* of it; x NULL: the run begins afresh */
+    struct vec start_state[OPTIM_STATE_MAX], start_extra[STRATEGY_EXTRAS_MAX];
     struct keeper keeper;
     struct leader leader;
     struct publisher to_keeper; /* the leader's */
     struct publisher to_worker; /* the giver's */
     uint64_t evaluate_every;
-    _Atomic uint32_t due;       /* uses that the leader's next copy of the model is for */
-    uint64_t evaluations;       /* that were due; where workers run free */
+    _Atomic uint32_t due; /* uses that the leader's next copy of the model is for */
+    uint64_t evaluations; /* that were due; where workers run free */
     _Atomic uint64_t place, steps, exchanges; /* of all together; where workers run free */
-    double next_checkpoint;     /* seconds */
+    double next_checkpoint;                   /* seconds */
     struct task *leader_task, *giver_task;
     _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
-    bool complete; /* free-running workers have taken all that the run asks for */
+    bool complete;                /* free-running workers have taken all that the run asks for */
     bool stop_sent;
     bool kept;                /* the keeper has taken the final model */
     atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */

@@ -9,7 +9,8 @@
 
 bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy)
 {
-    return !strategy_leads(strategy, job) || (job->workers == 1 && !strategy->free_running);
+    return !strategy_leads(strategy, job) ||
+           (job->workers == 1 && !strategy_runs_free(strategy, job));
 }
 
 /* ---- what the group's server asks of us, on its task ---- */
@@ -77,7 +78,13 @@ static int open_model(struct driver *d)
     int rc = optim_init(&d->optim, d->job->solver, 0, &d->arena, d->err);
     if (rc != OK)
         return rc;
-    d->layout = (struct model_layout){x, s, d->optim.ops, false};
+    d->layout = (struct model_layout){
+        .x = x,
+        .s = s,
+        .optim = d->optim.ops,
+        .extra_name = d->strategy->extra_name,
+        .extras = d->strategy->extras,
+    };
     if (vec_init(&d->x, &d->arena, x->total) != OK || vec_init(&d->s, &d->arena, s->total) != OK)
         return err_set(d->err, ERR_NOMEM, "out of memory for %zu parameters", x->total);
     net_init(d->ws->train, d->job->seed, &d->x, &d->s);
@@ -90,11 +97,33 @@ static int open_model(struct driver *d)
     return OK;
 }
 
+/* The vectors of a checkpoint, where they lie in `start_model`. */
+static void point_at_start(struct driver *d)
+{
+    size_t n = d->x.n;
+    float *at = d->start_model;
+    d->start = (struct joint){.x = &d->x, .s = &d->s};
+    vec_import(&d->x, vec_all(&d->x), at);
+    vec_import(&d->s, vec_all(&d->s), at + n);
+    at += n + d->s.n;
+    if (d->layout.has_state) {
+        d->start.state = d->start_state;
+        d->start.states = d->optim.ops->states;
+        d->start.updates = d->resumed.updates;
+    }
+    for (size_t i = 0; i < d->start.states; i++, at += n)
+        d->start_state[i] = (struct vec){at, n};
+    if (d->layout.has_extra)
+        d->start.extra = d->start_extra;
+    for (size_t i = 0; d->start.extra && i < d->layout.extras; i++, at += n)
+        d->start_extra[i] = (struct vec){at, n};
+}
+
 /* Take the newest checkpoint of the run directory as the start. */
 static int resume(struct driver *d)
 {
     struct checkpoint_note *note = &d->resumed;
-    d->start_model = arena_array(&d->arena, model_floats(&d->layout, true), float);
+    d->start_model = arena_array(&d->arena, model_floats_most(&d->layout), float);
     if (!d->start_model)
         return err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
     int rc =
@@ -111,13 +140,13 @@ static int resume(struct driver *d)
                        "%s: the checkpoint is of other data (%016" PRIx64 ", the job's is "
                        "%016" PRIx64 ")",
                        d->options->dir->path, note->data_hash, d->corpus->hash);
-    d->start_has_state = d->layout.has_state;
-    vec_import(&d->x, vec_all(&d->x), d->start_model);
-    vec_import(&d->s, vec_all(&d->s), d->start_model + d->x.n);
+    if (!d->layout.has_state)
+        note->updates = 0;
+    point_at_start(d);
     log_info(d->host->log, "goes on after exchange %" PRIu64 " at epoch %.2f: model%s",
              note->course.exchanges,
              (double)note->course.place / (double)d->corpus->set[SET_TRAIN].count,
-             d->start_has_state ? " and optimizer state" : "; optimizers start afresh");
+             d->layout.has_state ? " and optimizer state" : "; optimizers start afresh");
     return OK;
 }
 
@@ -131,6 +160,7 @@ static int write_welcome(struct driver *d)
             .job = (char *)text.data,
             .busy_hosts = d->host->timing.silence_max > WORLD_SECOND,
             .resumes = d->start_model != NULL,
+            .traces = d->options->trace != NULL,
         };
         welcome_encode(&welcome, &d->welcome);
     }
@@ -165,17 +195,6 @@ static void emit_start(struct driver *d)
 static int giver_main(void *arg)
 {
     struct driver *d = arg;
-    size_t n = d->x.n, at = n + d->s.n;
-    struct vec x = {d->start_model, n}, s = {d->start_model + n, d->s.n};
-    struct vec state[OPTIM_STATE_MAX];
-    for (size_t i = 0; i < d->optim.ops->states; i++)
-        state[i] = (struct vec){d->start_model + at + i * n, n};
-    struct joint source = {&x, &s, NULL, 0, 0};
-    if (d->start_has_state) {
-        source.state = state;
-        source.states = d->optim.ops->states;
-        source.updates = d->resumed.updates;
-    }
     for (;;) {
         const struct wait_for asked = wire_from(WORLD_ANY, WIRE_WANT_MODEL);
         struct wake wake;
@@ -184,7 +203,7 @@ static int giver_main(void *arg)
             return rc;
         d->to_worker.to = wake.msg->from;
         message_unref(wake.msg);
-        publisher_start(&d->to_worker, &d->resumed.course, 0, &source);
+        publisher_start(&d->to_worker, &d->resumed.course, 0, &d->start);
         rc = publisher_finish(&d->to_worker, WORLD_FOREVER);
         if (rc != OK && rc != ERR_PEER)
             return rc;
@@ -194,8 +213,8 @@ static int giver_main(void *arg)
 
 static int start_giver(struct driver *d)
 {
-    int rc = publisher_init(&d->to_worker, d->world, WORLD_ANY, model_floats(&d->layout, true),
-                            &d->arena);
+    int rc = publisher_init(&d->to_worker, d->world, WORLD_ANY, model_floats_most(&d->layout),
+                            d->layout.extras, &d->arena);
     return rc == OK ? world_spawn(d->world, "giver", giver_main, d, &d->giver_task) : rc;
 }
 
@@ -282,7 +301,7 @@ static int start_keeper(struct driver *d)
     k->keep = d->job->checkpoint->keep;
     k->layout = d->layout;
     k->reached = on_error_reached;
-    k->where = d->strategy->free_running ? where_all_are : NULL;
+    k->where = strategy_runs_free(d->strategy, d->job) ? where_all_are : NULL;
     k->user = d;
     k->note = (struct checkpoint_note){
         .seed = d->job->seed,
@@ -331,7 +350,7 @@ static int hand_over_final(struct driver *d)
     struct leader *l = &d->leader;
     if (train_workers_speak(d->job, d->strategy))
         return OK;
-    if (d->strategy->free_running)
+    if (strategy_runs_free(d->strategy, d->job))
         where_all_are(d, &l->course);
     atomic_store(&d->handing_over, true);
     int rc = publisher_finish(&d->to_keeper, WORLD_FOREVER);
@@ -379,6 +398,7 @@ static int start_leader(struct driver *d, const struct view *view)
         .arena = &d->arena,
         .records = d->corpus->set[SET_TRAIN].count,
         .course = d->resumed.course,
+        .resumed = d->start,
         .committed = on_leader_committed,
         .train = d,
     };
@@ -386,18 +406,18 @@ static int start_leader(struct driver *d, const struct view *view)
         members_add(&d->leader.course.who, view->node[i]);
     if (vec_init(&d->leader.x, &d->arena, d->x.n) != OK ||
         vec_init(&d->leader.s, &d->arena, d->s.n) != OK ||
-        publisher_init(&d->to_keeper, d->world, WORLD_DRIVER, model_floats(&d->layout, true),
-                       &d->arena) != OK)
+        publisher_init(&d->to_keeper, d->world, WORLD_DRIVER, model_floats_most(&d->layout),
+                       d->layout.extras, &d->arena) != OK)
         return ERR_NOMEM;
     vec_copy(&d->leader.x, &d->x, vec_all(&d->x));
     vec_copy(&d->leader.s, &d->s, vec_all(&d->s));
-    d->leader.joint = (struct joint){&d->leader.x, &d->leader.s, NULL, 0, 0};
+    d->leader.joint = (struct joint){.x = &d->leader.x, .s = &d->leader.s};
     return world_spawn(d->world, "leader", leader_main, d, &d->leader_task);
 }
 
 int driver_start(struct driver *d, const struct view *view)
 {
-    bool free = d->strategy->free_running;
+    bool free = strategy_runs_free(d->strategy, d->job);
     d->evaluate_every = objectives_every(d->job, d->corpus->set[SET_TRAIN].count,
                                          d->strategy->round(d->job) * (free ? 1 : view->count));
     atomic_store(&d->place, d->resumed.course.place);
@@ -408,7 +428,11 @@ int driver_start(struct driver *d, const struct view *view)
                          : d->resumed.course.place / d->corpus->set[SET_TRAIN].count;
     d->ledger.step_samples = (uint64_t)d->job->batch * view->count;
     world_end_task(d->world, &d->giver_task); /* all have what they start from */
-    int rc = start_keeper(d);
+    int rc = OK;
+    if (d->options->trace)
+        rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start);
+    if (rc == OK)
+        rc = start_keeper(d);
     if (rc == OK && strategy_leads(d->strategy, d->job))
         rc = start_leader(d, view);
     return rc == OK ? OK : err_set(d->err, rc, "the run cannot start: %s", status_text(rc));

@@ -10,6 +10,7 @@ void welcome_encode(const struct welcome *welcome, struct buf *out)
 {
     buf_put_u8(out, welcome->busy_hosts);
     buf_put_u8(out, welcome->resumes);
+    buf_put_u8(out, welcome->traces);
     buf_put_text(out, welcome->job);
 }
 
@@ -17,6 +18,7 @@ int welcome_decode(struct cut *in, struct welcome *out)
 {
     bool busy = cut_u8(in) != 0;
     bool resumes = cut_u8(in) != 0;
+    bool traces = cut_u8(in) != 0;
     uint32_t len = cut_u32(in);
     const char *text = cut_take(in, len);
     if (!cut_done(in))
@@ -26,7 +28,7 @@ int welcome_decode(struct cut *in, struct welcome *out)
         return ERR_NOMEM;
     memcpy(job, text, len);
     job[len] = '\0';
-    *out = (struct welcome){job, busy, resumes};
+    *out = (struct welcome){job, busy, resumes, traces};
     return OK;
 }
 

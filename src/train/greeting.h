@@ -13,6 +13,7 @@ struct welcome {
     char *job;       /* the finished job as text; owned, freed by welcome_release */
     bool busy_hosts; /* heartbeats at the pace of busy or shared hosts */
     bool resumes;    /* ask the driver for the model to start from */
+    bool traces;     /* say where your time goes (tracer.h) */
 };
 
 struct hello {

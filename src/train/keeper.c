@@ -7,7 +7,7 @@
 
 int keeper_init(struct keeper *k, struct arena *arena)
 {
-    k->room = model_floats(&k->layout, true);
+    k->room = model_floats_most(&k->layout);
     k->landing = arena_array(arena, k->room, float);
     atomic_store(&k->last_error, -1.0);
     if (!k->landing || vec_init(&k->x, arena, k->layout.x->total) != OK ||
@@ -44,6 +44,7 @@ static int keep_checkpoint(struct keeper *k, const struct model_note *model)
     uint64_t bytes;
     int64_t start = world_now(k->world);
     layout.has_state = model->has_state;
+    layout.has_extra = model->has_extra;
     note.updates = model->updates;
     int rc = checkpoint_save(k->dir, &note, &layout, k->landing, k->keep, &bytes, &err);
     if (rc == OK)
@@ -81,8 +82,7 @@ static int judge(struct keeper *k, const struct model_note *model)
 {
     struct objectives *o = &k->objectives;
     if (model->use & MODEL_FINAL && o->evaluated > 0 &&
-        k->judged.exchanges == model->course.exchanges &&
-        k->judged.place == model->course.place)
+        k->judged.exchanges == model->course.exchanges && k->judged.place == model->course.place)
         return OK; /* it has just been seen */
     vec_import(&k->x, vec_all(&k->x), k->landing);
     vec_import(&k->s, vec_all(&k->s), k->landing + k->x.n);

@@ -109,10 +109,10 @@ static void add_report(struct ledger_entry *entry, uint32_t node, const struct c
     }
 }
 
-/* Close what is open below n: in order, and none is left behind. */
+/* Close what is open below the nth of all exchanges: in order, and none is left behind. */
 static void close_below(struct ledger *ledger, uint64_t n)
 {
-    for (uint64_t k = ledger->last.n + 1; k < n; k++)
+    for (uint64_t k = ledger->last.course.exchanges + 1; k < n; k++)
         close_entry(ledger, &ledger->entry[k % LEDGER_OPEN_MAX]);
 }
 
@@ -147,10 +147,11 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
         ledger->loss = report->samples ? report->loss / (double)report->samples : 0;
         return;
     }
-    if (report->n <= ledger->last.n || report->n >= ledger->last.n + LEDGER_OPEN_MAX)
+    uint64_t n = report->course.exchanges, closed = ledger->last.course.exchanges;
+    if (n <= closed || n >= closed + LEDGER_OPEN_MAX)
         return; /* closed without it, or nonsense */
-    close_below(ledger, report->n - 1);
-    struct ledger_entry *entry = &ledger->entry[report->n % LEDGER_OPEN_MAX];
+    close_below(ledger, n - 1);
+    struct ledger_entry *entry = &ledger->entry[n % LEDGER_OPEN_MAX];
     if (!entry->open) {
         *entry = (struct ledger_entry){
             .open = true,
@@ -164,12 +165,12 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
         add_report(entry, node, report);
     }
     if (entry->reports >= entry->expected) {
-        close_below(ledger, report->n); /* who lacks there died before it could report */
+        close_below(ledger, n); /* who lacks there died before it could report */
         close_entry(ledger, entry);
     }
 }
 
 void ledger_close(struct ledger *ledger)
 {
-    close_below(ledger, ledger->last.n + 1 + LEDGER_OPEN_MAX);
+    close_below(ledger, ledger->last.course.exchanges + 1 + LEDGER_OPEN_MAX);
 }

@@ -36,7 +36,8 @@ struct ledger {
     const struct events *events;
     const struct logger *log;
     const char *strategy;
-    struct ledger_entry entry[LEDGER_OPEN_MAX]; /* by n % LEDGER_OPEN_MAX */
+    struct ledger_entry entry[LEDGER_OPEN_MAX]; /* by course.exchanges % LEDGER_OPEN_MAX: several
+                                                   lanes may take turns */
     struct committed last; /* the newest exchange that was closed; n 0: none yet; where workers
                               run free, its course is that of them all */
     uint64_t step_samples; /* of a step of all together; free */

@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "wire/catalogue.h"
+#include "world/trace.h"
 
 #include <string.h>
 
@@ -17,6 +18,7 @@ static void note_encode(const struct model_note *note, struct buf *out)
     course_encode(&note->course, out);
     buf_put_u32(out, note->use);
     buf_put_u8(out, note->has_state);
+    buf_put_u8(out, note->has_extra);
     buf_put_u64(out, note->floats);
     buf_put_u64(out, note->updates);
 }
@@ -26,6 +28,7 @@ static int note_decode(struct cut *in, struct model_note *out)
     course_decode(in, &out->course);
     out->use = cut_u32(in);
     out->has_state = cut_u8(in) != 0;
+    out->has_extra = cut_u8(in) != 0;
     out->floats = cut_u64(in);
     out->updates = cut_u64(in);
     return cut_done(in) ? OK : ERR_PROTOCOL;
@@ -52,9 +55,19 @@ static int send_piece(struct publisher *p, uint64_t tag, const void *data, size_
     }
 }
 
+static struct trace_span span_of(const struct publisher *p, enum span_kind kind, uint8_t row)
+{
+    return (struct trace_span){.kind = (uint8_t)kind,
+                               .row = row,
+                               .peer = p->to,
+                               .n = p->note.course.exchanges,
+                               .amount = p->note.floats * sizeof(float)};
+}
+
 static int publish_task(void *arg)
 {
     struct publisher *p = arg;
+    int64_t begun = trace_now(p->world);
     struct buf note = {0};
     note_encode(&p->note, &note);
     int rc = note.failed ? ERR_NOMEM
@@ -65,19 +78,21 @@ static int publish_task(void *arg)
         size_t len = n - from < CHUNK_FLOATS ? n - from : CHUNK_FLOATS;
         rc = send_piece(p, model_tag(&p->note, i), p->copy + from, len * sizeof(float));
     }
+    if (p->to != p->world->self)
+        trace_end(p->world, begun, span_of(p, SPAN_SEND, TRACE_MODELS));
     atomic_store(&p->busy, false);
     return rc;
 }
 
 int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t floats,
-                   struct arena *arena)
+                   size_t extras, struct arena *arena)
 {
-    *p = (struct publisher){.world = world, .to = to, .room = floats};
+    *p = (struct publisher){.world = world, .to = to, .extras = extras, .room = floats};
     p->copy = arena_array(arena, floats, float);
     return p->copy ? OK : ERR_NOMEM;
 }
 
-static void copy_model(float *copy, const struct joint *joint)
+static void copy_model(float *copy, const struct joint *joint, size_t extras)
 {
     size_t at = 0;
     vec_export(joint->x, vec_all(joint->x), copy);
@@ -88,6 +103,10 @@ static void copy_model(float *copy, const struct joint *joint)
         vec_export(&joint->state[i], vec_all(&joint->state[i]), copy + at);
         at += joint->state[i].n;
     }
+    for (size_t i = 0; joint->extra && i < extras; i++) {
+        vec_export(&joint->extra[i], vec_all(&joint->extra[i]), copy + at);
+        at += joint->extra[i].n;
+    }
 }
 
 bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
@@ -95,10 +114,15 @@ bool publisher_start(struct publisher *p, const struct course *course, uint32_t 
 {
     if (atomic_load(&p->busy) || publisher_finish(p, WORLD_FOREVER) == ERR_CANCELLED)
         return false;
-    size_t floats = joint->x->n * (1 + joint->states) + joint->s->n;
+    bool has_extra = joint->extra && p->extras > 0;
+    size_t floats = joint->x->n * (1 + joint->states + (has_extra ? p->extras : 0)) + joint->s->n;
     PL_ASSERT(floats <= p->room);
-    p->note = (struct model_note){*course, use, joint->states > 0, floats, joint->updates};
-    copy_model(p->copy, joint);
+    p->note = (struct model_note){
+        *course, use, joint->states > 0, has_extra, floats, joint->updates,
+    };
+    int64_t begun = trace_now(p->world);
+    copy_model(p->copy, joint, p->extras);
+    trace_end(p->world, begun, span_of(p, SPAN_COPY, TRACE_STEPS));
     atomic_store(&p->busy, true);
     if (world_spawn(p->world, "publisher", publish_task, p, &p->task) != OK)
         atomic_store(&p->busy, false);

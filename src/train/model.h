@@ -12,6 +12,7 @@ struct model_note {
     struct course course;
     uint32_t use;     /* model_use, or-ed; 0: to start from */
     bool has_state;   /* the optimizer's vectors follow x and s */
+    bool has_extra;   /* and then the strategy's */
     uint64_t floats;  /* that follow */
     uint64_t updates; /* that made the optimizer's vectors */
 };
@@ -20,6 +21,7 @@ struct model_note {
 struct publisher {
     struct world *world;
     uint32_t to;
+    size_t extras; /* vectors, where a joint model brings them */
     struct model_note note;
     float *copy;
     size_t room; /* floats */
@@ -27,9 +29,9 @@ struct publisher {
     atomic_bool busy;
 };
 
-/* Room for a copy of `floats` from the arena. ERR_NOMEM */
+/* Room for a copy of `floats` from the arena; a strategy's own vectors are `extras`. ERR_NOMEM */
 int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t floats,
-                   struct arena *arena);
+                   size_t extras, struct arena *arena);
 
 /* Copy the model and start sending it. Returns without sending, and says false, while the one
  * before is still on its way: training never waits for the network. */

@@ -1,5 +1,7 @@
 #include "train/objectives.h"
 
+#include "world/trace.h"
+
 #include <math.h>
 
 void objectives_init(struct objectives *o, struct world *world, const Paceline__Job *job,
@@ -30,6 +32,7 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
 {
     const struct dataset *set = &o->corpus->set[which];
     struct net_result sum = {0};
+    int64_t begun = trace_now(o->world);
     for (size_t first = 0; first < set->count; first += o->job->batch) {
         size_t n = set->count - first < o->job->batch ? set->count - first : o->job->batch;
         int rc = world_work(o->world, &(struct cost){o->batch_seconds});
@@ -37,6 +40,9 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
             return rc;
         workspace_evaluate(o->ws, set, first, n, x, s, &sum);
     }
+    trace_end(o->world, begun,
+              (struct trace_span){
+                  .kind = SPAN_EVALUATE, .row = TRACE_KEEPER, .n = step, .amount = set->count});
     struct evaluation e = o->last[which] = evaluation_of(&sum);
     cJSON *event = events_new(o->events, "eval");
     cJSON_AddNumberToObject(event, "epoch",

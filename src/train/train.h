@@ -7,6 +7,7 @@
 #include "group/group.h"
 #include "job/job.h"
 #include "learner/workspace.h"
+#include "train/tracer.h"
 
 #include <stdatomic.h>
 
@@ -19,6 +20,9 @@ struct train_host {
     const struct corpus *corpus;
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */
+    /* Where a worker's spans go, where it lives in one process and on one clock with its driver;
+     * NULL: to the driver. */
+    const struct trace_sink *trace;
 };
 
 /* What a run was, as its `end` event says. */
@@ -51,6 +55,8 @@ struct train_options {
     void (*line)(void *user, const char *event);
     void (*progress)(void *user, const struct train_progress *progress);
     void *user;
+    /* Where a trace goes; NULL: there is none. Called by a task beside the driver's main one. */
+    const struct trace_sink *trace;
     const atomic_bool *stop; /* set by anyone: end at the next commit point; may be NULL */
 };
 

@@ -21,8 +21,10 @@ struct worker {
     const struct train_host *host;
     struct arena arena;
     Paceline__Job *job;
-    bool busy_hosts, resumes;
+    bool busy_hosts, resumes, traces;
     struct course start; /* where the run goes on from */
+    struct vec extra[STRATEGY_EXTRAS_MAX];
+    bool has_extra; /* `extra` holds a checkpoint's */
     struct corpus own_corpus;
     struct workspace *own_ws;
     const struct corpus *corpus;
@@ -74,21 +76,25 @@ static int await_welcome(struct worker *w)
         rc = job_finish(w->job, &w->err);
     w->busy_hosts = text.busy_hosts;
     w->resumes = text.resumes;
+    w->traces = text.traces;
     welcome_release(&text);
     return rc;
 }
 
-static size_t floats_with_state(const struct learner *l)
+/* Of a model that brings all that it may. */
+static size_t floats_most(const struct worker *w)
 {
-    return l->x.n * (1 + l->optim.ops->states) + l->s.n;
+    const struct learner *l = &w->learner;
+    return l->x.n * (1 + l->optim.ops->states + w->strategy->extras) + l->s.n;
 }
 
 static int open_learner(struct worker *w)
 {
     int rc = strategy_find(w->job, &w->strategy, &w->err);
-    kernels_set_threads((int)w->job->threads);
     w->corpus = w->host->corpus;
     w->ws = w->host->ws;
+    /* Learners that share a workspace with others take turns, with all threads. */
+    kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
     if (rc == OK && !w->corpus) {
         rc = corpus_open(w->job, &w->own_corpus, &w->err);
         w->corpus = &w->own_corpus;
@@ -106,12 +112,27 @@ static int open_learner(struct worker *w)
     w->learner.step_seconds = w->host->step_seconds;
     w->learner.progress = &w->group.progress;
     if (rc == OK)
-        rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, floats_with_state(&w->learner),
-                            &w->arena);
+        rc = learner_start(&w->learner, w->world, &w->err);
+    if (rc == OK)
+        rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, floats_most(w),
+                            w->strategy->extras, &w->arena);
     return rc;
 }
 
-static void take_state(struct worker *w, const struct model_note *note, const float *model)
+/* The strategy's own vectors of a checkpoint, kept for it. */
+static int take_extra(struct worker *w, const float *from)
+{
+    for (size_t i = 0; i < w->strategy->extras; i++) {
+        struct vec *extra = &w->extra[i];
+        if (vec_init(extra, &w->arena, w->learner.x.n) != OK)
+            return err_set(&w->err, ERR_NOMEM, "out of memory for a checkpoint");
+        vec_import(extra, vec_all(extra), from + i * extra->n);
+    }
+    w->has_extra = true;
+    return OK;
+}
+
+static int take_state(struct worker *w, const struct model_note *note, const float *model)
 {
     struct learner *l = &w->learner;
     vec_import(&l->x, vec_all(&l->x), model);
@@ -122,26 +143,29 @@ static void take_state(struct worker *w, const struct model_note *note, const fl
     l->optim.updates = note->has_state ? note->updates : 0;
     w->start = note->course;
     l->steps = note->course.steps;
+    return note->has_extra ? take_extra(w, model) : OK;
 }
 
 /* Ask the driver for what its checkpoint held. The publisher's copy serves as the landing place. */
 static int fetch_start(struct worker *w)
 {
     const struct learner *l = &w->learner;
+    const struct strategy_ops *strategy = w->strategy;
     struct buf nothing = {0};
     struct model_note note = {0};
     int rc = tell_driver(w->world, WIRE_WANT_MODEL, &nothing);
     if (rc == OK)
         rc = model_receive(w->world, WORLD_DRIVER, w->publisher.copy, w->publisher.room, &note,
                            WORLD_FOREVER); /* the driver gives them out one after another */
-    size_t floats = note.has_state ? floats_with_state(l) : l->x.n + l->s.n;
+    size_t vectors =
+        1 + (note.has_state ? l->optim.ops->states : 0) + (note.has_extra ? strategy->extras : 0);
+    size_t floats = vectors * l->x.n + l->s.n;
     if (rc == OK && note.floats != floats)
         rc = ERR_PROTOCOL;
     if (rc != OK)
         return err_set(&w->err, rc, "worker %u: no model to go on from: %s", w->world->self,
                        status_text(rc));
-    take_state(w, &note, w->publisher.copy);
-    return OK;
+    return take_state(w, &note, w->publisher.copy);
 }
 
 static int say_hello(struct worker *w)
@@ -176,7 +200,7 @@ static struct joint own_model(const struct worker *w)
 {
     const struct learner *l = &w->learner;
     bool common = w->job->workers == 1 || w->strategy->replicas_agree;
-    struct joint joint = {&l->x, &l->s, NULL, 0, 0};
+    struct joint joint = {.x = &l->x, .s = &l->s};
     if (common) {
         joint.state = l->optim.state;
         joint.states = l->optim.ops->states;
@@ -200,7 +224,7 @@ static void publish_if_due(struct worker *w, const struct course *course)
 {
     struct group *group = &w->group;
     uint32_t wanted = atomic_load(&group->wanted), use = wanted;
-    if (!w->strategy->free_running && course->exchanges % w->evaluate_every == 0)
+    if (!strategy_runs_free(w->strategy, w->job) && course->exchanges % w->evaluate_every == 0)
         use |= MODEL_EVALUATE;
     if (!use || !speaks_for_all(w, course))
         return;
@@ -245,6 +269,7 @@ static int committed(struct member *m, const struct exchange *e)
     int rc = report ? report_exchange(w, e) : OK;
     if (rc != OK)
         return rc;
+    tracer_ship(w->world, w->host->trace);
     if (!last)
         publish_if_due(w, &m->course);
     return stop ? ERR_STOP : atomic_load(&m->group->over) ? ERR_DRIVER : OK;
@@ -291,6 +316,7 @@ static int stepped(struct member *m)
     }
     if (rc == OK)
         publish_if_due(w, &m->course);
+    tracer_ship(w->world, w->host->trace);
     return rc;
 }
 
@@ -390,6 +416,7 @@ static int run_loop(struct worker *w)
         .job = w->job,
         .arena = &w->arena,
         .joint = own_model(w),
+        .resumed = w->has_extra ? w->extra : NULL,
         .committed = committed,
         .stepped = stepped,
         .exchanged = exchanged,
@@ -430,7 +457,10 @@ static int work(struct worker *w)
     rc = join_group(w);
     if (rc != OK)
         return atomic_load(&w->group.bye) ? OK : rc;
+    if (w->traces)
+        tracer_begin(w->world, w->host->trace, w->host->log);
     rc = run_loop(w);
+    tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
         return atomic_load(&w->group.bye) ? OK : rc;
     if (rc != OK && !ends_the_run(w, rc)) {
@@ -457,6 +487,8 @@ int train_work(struct world *world, const struct train_host *host)
     lanes_release(&w->member.lanes);
     if (w->group.world)
         group_release(&w->group);
+    learner_stop(&w->learner);
+    tracer_end(w->world, w->host->trace, w->host->log);
     workspace_free(w->own_ws);
     corpus_close(&w->own_corpus);
     if (w->job)

@@ -37,7 +37,10 @@
     X(PROBE, "probe")             /* to measure the way with */                                    \
     X(SHARED_ASK, "shared_ask")   /* member → driver: about shared variables */                  \
     X(SHARED_TELL, "shared_tell") /* driver → member: about shared variables */                  \
-    X(MODEL, "model")             /* a copy of a model, to who evaluates it */
+    X(MODEL, "model")             /* a copy of a model, to who evaluates it */                     \
+    X(PARCEL, "parcel")           /* a vector that one node sends another: its note and pieces */  \
+    X(PARCEL_GO, "parcel_go")     /* how much of a parcel may come; or: no more of it */           \
+    X(TRACE, "trace")             /* worker → driver: where its time went */
 
 enum wire_kind {
     WIRE_NONE,

@@ -23,6 +23,7 @@
 
 struct world;
 struct task;
+struct trace;
 
 #define WORLD_SECOND  INT64_C(1000000000) /* times are nanoseconds */
 #define WORLD_FOREVER INT64_MAX           /* a deadline that never passes */
@@ -218,7 +219,8 @@ struct world_costs {
 
 struct world {
     const struct world_ops *ops;
-    uint32_t self; /* this node */
+    uint32_t self;       /* this node */
+    struct trace *trace; /* trace.h; NULL: it is not traced. Set while no task looks at it */
     struct world_costs costs;
 };
 
