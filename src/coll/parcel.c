@@ -117,8 +117,12 @@ static int begin_piece(struct parcel *p, int i)
     uint32_t stripe = p->all->stripes > 1 ? p->begun % p->all->stripes : 0;
     const struct send out = {.tag = tag, .from = x, .len = len, .stripe = stripe};
     const struct recv in = {.tag = tag, .into = x, .len = len, .land = p->land, .user = p->user};
-    return p->sends ? post_send(p, i, &p->slot[i].send, out)
-                    : post_recv(p, i, &p->slot[i].recv, in);
+    if (!p->sends)
+        return post_recv(p, i, &p->slot[i].recv, in);
+    int rc = post_send(p, i, &p->slot[i].send, out);
+    if (rc == OK)
+        trace_sending(p->all->world, &p->all->sends, p->peer, len);
+    return rc;
 }
 
 static int status_of(const struct parcel *p, int i)
@@ -172,18 +176,28 @@ static int hear(struct parcel *p)
     return listen_to(p);
 }
 
-static int take_ended(struct parcel *p)
+static void count(struct parcel *p, size_t bytes)
 {
     struct parcels *ps = p->all;
+    if (p->sends)
+        trace_sent(ps->world, &ps->sends, p->peer,
+                   (struct trace_span){.kind = SPAN_SEND, .row = parcels_row(ps), .n = ps->count});
+    if (p->peer == ps->world->self)
+        return;
+    ps->bytes += bytes;
+    if (ps->group)
+        atomic_fetch_add(&ps->group->moved, bytes);
+}
+
+static int take_ended(struct parcel *p)
+{
     int rc;
     for (int i = 0; i < PARCEL_WINDOW; i++)
         if (has_ended(p, i, &rc)) {
             if (rc != OK)
                 return rc;
             p->done++;
-            if (ps->group && p->peer != ps->world->self)
-                atomic_fetch_add(&ps->group->moved,
-                                 p->sends ? p->slot[i].send.len : p->slot[i].recv.len);
+            count(p, p->sends ? p->slot[i].send.len : p->slot[i].recv.len);
         }
     /* How pieces end says more: all may be there, and who sent them, or has them, be gone. */
     bool waits = p->sends && !(p->agreed && p->granted == p->pieces);

@@ -24,13 +24,14 @@
  *     }
  *     parcels_close(&ps);
  *
- * Nothing moves but inside the calls below: a task that computes for long leaves its parcels to
- * another. Two who each wait for the other to accept wait until their deadline. */
+ * Nothing moves but inside the calls below, and where sealing bytes costs time they take it: a task
+ * that computes for long leaves its parcels to another. Two who each wait for the other to accept wait until their deadline. */
 #ifndef PL_COLL_PARCEL_H
 #define PL_COLL_PARCEL_H
 
 #include "base/bytes.h"
 #include "group/group.h"
+#include "world/trace.h"
 
 enum {
     PARCEL_PIECE = 64 * 1024, /* floats of a piece */
@@ -54,6 +55,8 @@ struct parcels {
     struct ended ended;
     uint64_t posts; /* handed to the world, which counts each when it has ended */
     bool full;      /* no credit at the node itself */
+    uint64_t bytes; /* moved, and not yet paid for (world->costs) */
+    struct trace_sends sends;
 };
 
 /* One parcel, at either end: about 1.2 KiB, zeroed before its first use. The range is not touched
@@ -135,8 +138,8 @@ int parcels_next(struct parcels *ps, const struct wait_for *own, int n, int64_t 
  * and of one node ERR_PEER (it is gone) and ERR_VIEW (ps->view has been aborted). */
 int parcels_await(struct parcels *ps, uint32_t from, int64_t deadline, struct message **note);
 
-/* Move all on as far as they go now. Never blocks. */
-void parcels_step(struct parcels *ps);
+/* Move all on as far as they go now. Waits for nobody. ERR_CANCELLED */
+int parcels_step(struct parcels *ps);
 
 /* ---- one ---- */
 

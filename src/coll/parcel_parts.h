@@ -14,6 +14,12 @@ enum { PARCEL_MAY, PARCEL_GONE, PARCEL_LIFE };
 /* Move one on as far as it goes now. */
 void parcel_step(struct parcel *p);
 
+/* Where a trace shows the task's waits. */
+static inline uint8_t parcels_row(const struct parcels *ps)
+{
+    return (uint8_t)(TRACE_PARCELS + ps->lane % (UINT8_MAX + 1 - TRACE_PARCELS));
+}
+
 /* Into the task's list, and out of it. */
 void parcels_put(struct parcels *ps, struct parcel *p);
 void parcels_forget(struct parcel *p);

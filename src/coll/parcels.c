@@ -43,11 +43,20 @@ void parcels_close(struct parcels *ps)
     }
 }
 
-void parcels_step(struct parcels *ps)
+/* Bytes are sealed where they leave, and opened where they come in. */
+static int pay(struct parcels *ps)
+{
+    const struct cost cost = {ps->world->costs.crypto * (double)ps->bytes};
+    ps->bytes = 0;
+    return cost.seconds > 0 ? world_work(ps->world, &cost) : OK;
+}
+
+int parcels_step(struct parcels *ps)
 {
     ps->full = false;
     for (struct parcel *p = ps->first; p; p = p->next)
         parcel_step(p);
+    return pay(ps);
 }
 
 /* ---- waiting ---- */
@@ -104,11 +113,13 @@ int parcels_next(struct parcels *ps, const struct wait_for *own, int n, int64_t 
     static const uint32_t anybody = WORLD_ANY;
     for (;;) {
         uint64_t seen = atomic_load(&ps->ended.times);
-        parcels_step(ps);
+        int rc = parcels_step(ps);
+        if (rc != OK)
+            return rc;
         *out = (struct parcel_wake){.ended = take_one(ps), .which = -1};
         if (out->ended)
             return OK;
-        int rc = wait_for_any(ps, own, n, seen, &anybody, deadline, out);
+        rc = wait_for_any(ps, own, n, seen, &anybody, deadline, out);
         if (rc != OK || out->note || out->which >= 0)
             return rc;
     }
@@ -122,16 +133,20 @@ int parcels_await(struct parcels *ps, uint32_t from, int64_t deadline, struct me
                         .tag = wire_tag(WIRE_PARCEL_GO, ps->lane, UINT32_MAX, PARCEL_LIFE),
                         .ended = &ps->ended};
     struct parcel_wake got = {0};
+    int64_t begun = trace_now(ps->world);
     int rc = from == WORLD_ANY ? OK : world_post_recv(ps->world, &life);
     ps->posts += from != WORLD_ANY && rc == OK;
     while (rc == OK && !got.note) {
         uint64_t seen = atomic_load(&ps->ended.times);
         int how = from == WORLD_ANY ? POST_PENDING : atomic_load(&life.status);
         bool lives = how == POST_PENDING; /* else: what has come in by now */
-        parcels_step(ps);
-        rc = wait_for_any(ps, NULL, 0, seen, &from, lives ? deadline : 0, &got);
+        rc = parcels_step(ps);
+        if (rc == OK)
+            rc = wait_for_any(ps, NULL, 0, seen, &from, lives ? deadline : 0, &got);
         rc = rc == ERR_TIMEOUT && !lives ? how : rc;
     }
+    trace_end(ps->world, begun,
+              (struct trace_span){.kind = SPAN_WAIT, .row = parcels_row(ps), .peer = from});
     if (from != WORLD_ANY)
         world_unpost(ps->world, &life);
     if (rc == OK)
@@ -139,21 +154,34 @@ int parcels_await(struct parcels *ps, uint32_t from, int64_t deadline, struct me
     return rc;
 }
 
-int parcel_finish(struct parcel *p, int64_t deadline)
+static int finish(struct parcel *p, int64_t deadline)
 {
     for (struct parcels *ps; (ps = p->all);) {
         struct parcel_wake got;
         uint64_t seen = atomic_load(&ps->ended.times);
-        parcels_step(ps);
-        if (p->status != POST_PENDING) {
+        int rc = parcels_step(ps);
+        if (rc == OK && p->status != POST_PENDING) {
             parcels_forget(p);
             break;
         }
-        int rc = wait_for_any(ps, NULL, 0, seen, NULL, deadline, &got);
+        if (rc == OK)
+            rc = wait_for_any(ps, NULL, 0, seen, NULL, deadline, &got);
         if (rc != OK)
             return rc;
     }
     return p->status;
+}
+
+int parcel_finish(struct parcel *p, int64_t deadline)
+{
+    struct parcels *ps = p->all;
+    if (!ps)
+        return p->status;
+    int64_t begun = trace_now(ps->world);
+    int rc = finish(p, deadline);
+    trace_end(ps->world, begun,
+              (struct trace_span){.kind = SPAN_WAIT, .row = parcels_row(ps), .peer = p->peer});
+    return rc;
 }
 
 /* ---- notes ---- */
