@@ -28,6 +28,7 @@ STEP_S = 0.004  # of a step, virtual
 PARAMETERS = 455_370
 WORKERS = 8
 SINGLE_STEPS = 40_000
+FINAL_STEPS = 20_000  # of the others' virtual time, at most: half of what `single` takes
 RUNGS = (1_500, 5_000)  # steps' virtual time in each rung of the halving
 SEEDS = (1, 2, 3)
 LAST = 5  # validation errors that a median is taken of
@@ -60,6 +61,7 @@ class Run:
         fixed = {
             "workers": 1 if alone else WORKERS,
             "stop.seconds": self.steps * STEP_S,
+            "stop.epochs": 100000,
             "seed": self.seed,
             "collective.chunk_kb": 16,
         }
@@ -224,7 +226,7 @@ def main():
     print(f"single after {SINGLE_STEPS} steps: {target:.4f}", flush=True)
     best = tune(args, grids)
     print(f"tuned in {(time.time() - started) / 60:.0f} minutes", flush=True)
-    finals = all_of(args, [Run(args, name, s, seed, SINGLE_STEPS, target)
+    finals = all_of(args, [Run(args, name, s, seed, FINAL_STEPS, target)
                            for name, s in best.items() for seed in SEEDS])
 
     lines = ["| strategy | at its best with | virtual s to "

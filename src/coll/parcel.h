@@ -24,8 +24,9 @@
  *     }
  *     parcels_close(&ps);
  *
- * Nothing moves but inside the calls below, and where sealing bytes costs time they take it: a task
- * that computes for long leaves its parcels to another. Two who each wait for the other to accept wait until their deadline. */
+ * Nothing moves but inside the calls below, and where sealing bytes costs time they take it: a
+ * task that computes for long leaves its parcels to another. Two who each wait for the other to
+ * accept wait until their deadline. */
 #ifndef PL_COLL_PARCEL_H
 #define PL_COLL_PARCEL_H
 
