@@ -4,65 +4,166 @@
  *
  * which is exactly the optimizer of one worker with the batch Σ b_i: all replicas start equal,
  * apply the same mean with the same optimizer, and stay equal. Their hashes travel with every
- * HASH_EVERYth exchange. */
+ * HASH_EVERYth exchange.
+ *
+ * Gradients leave in buckets, the last layers' first, each in a lane of its own as soon as backward
+ * has finished it, so that most of the exchange happens beside computing. A model that is one
+ * bucket leaves at the end of the step. State that is not learnt (s) goes with the bucket that
+ * leaves last, and all take its mean: layers keep running means, which are linear, so that
+ * averaging at each step gives what averaging now and then would. */
+#include "strategy/background.h"
 #include "strategy/strategy.h"
 
-enum { HASH_EVERY = 100 };
+enum { HASH_EVERY = 100, BUCKETS_MAX = 16 };
 
-static int gradient(struct member *m, uint64_t place, struct tally *mine)
+struct bucket {
+    struct exchange *lane; /* for the range of dx; in the last one s follows */
+    struct range range;
+    struct background beside; /* of all but the last, which the worker's own task waits for */
+};
+
+struct reducer {
+    struct member *m;
+    struct bucket bucket[BUCKETS_MAX]; /* from the end of dx to its beginning */
+    size_t count;
+    size_t sent;       /* in the step under way */
+    struct tally mine; /* of the step under way */
+};
+
+static struct bucket *last_bucket(struct reducer *r)
 {
+    return &r->bucket[r->count - 1];
+}
+
+/* Cut dx into equal buckets of about the job's size. */
+static size_t bucket_count(const Paceline__Job *job, size_t floats)
+{
+    size_t size = (size_t)job->strategy->allreduce->bucket_kb * 1024 / sizeof(float);
+    size_t count = size > 0 ? (floats + size / 2) / size : 1;
+    return count < 1 ? 1 : count > BUCKETS_MAX ? BUCKETS_MAX : count;
+}
+
+static int open_bucket(struct reducer *r, size_t i)
+{
+    struct member *m = r->m;
+    struct bucket *b = &r->bucket[i];
+    const struct exchange_how how = strategy_exchange_how(m->job);
+    size_t n = m->learner->dx.n, from = schedule_cut(n, r->count, r->count - 1 - i);
+    bool last = i + 1 == r->count;
+    b->range = (struct range){from, schedule_cut(n, r->count, r->count - i) - from};
+    int rc = lanes_open(&m->lanes, m->group, false, b->range.len + (last ? m->learner->s.n : 0),
+                        &how, m->course.exchanges, m->arena, &b->lane);
+    if (rc != OK || last)
+        return rc;
+    return background_start(&b->beside, m->world, b->lane, SIGNAL_BESIDE + (uint32_t)i,
+                            SIGNAL_BESIDE_DONE);
+}
+
+/* dx is finished from `from` on: what buckets lie there may leave. The last one waits for the end
+ * of the step, when all is known that goes with it. */
+static int finished(void *user, size_t from)
+{
+    struct reducer *r = user;
+    for (; r->sent + 1 < r->count && r->bucket[r->sent].range.from >= from; r->sent++) {
+        struct bucket *b = &r->bucket[r->sent];
+        vec_export(&r->m->learner->dx, b->range, b->lane->input.at);
+        background_submit(&b->beside, &r->mine);
+    }
+    return OK;
+}
+
+/* A gradient whose loss is no number does not count; as it is none itself, no part of it does. */
+static int gradient(struct reducer *r, uint64_t place)
+{
+    struct member *m = r->m;
     struct learner *l = m->learner;
-    int rc = learner_gradient(l, place, m->job->batch);
-    bool diverged = rc == ERR_DIVERGED;
-    *mine = (struct tally){
-        .weight = diverged ? 0 : 1, /* all batches are equal: b_i / b */
+    r->sent = 0;
+    r->mine = (struct tally){
+        .weight = 1, /* all batches are equal: b_i / b */
         .samples = m->job->batch,
-        .loss = l->loss * m->job->batch,
         .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
     };
     if (m->course.exchanges % HASH_EVERY == 0)
-        mine->hash_min = mine->hash_max = vec_hash(&l->x, vec_all(&l->x));
-    return diverged ? OK : rc;
+        r->mine.hash_min = r->mine.hash_max = vec_hash(&l->x, vec_all(&l->x));
+    int rc = learner_gradient(l, place, m->job->batch);
+    r->mine.loss = l->loss * m->job->batch;
+    if (rc == ERR_DIVERGED)
+        r->mine.weight = 0;
+    return rc == ERR_DIVERGED ? OK : rc;
 }
 
-static int apply(struct member *m, const struct exchange *lane, uint64_t place)
+static int exchange(struct reducer *r)
 {
-    struct learner *l = m->learner;
-    const struct tally *tally = exchange_tally(lane);
-    if (tally->hash_max != 0 && tally->hash_min != tally->hash_max)
-        return ERR_REPLICAS;
-    if (tally->weight == 0)
-        return ERR_DIVERGED;
-    vec_import(&l->dx, vec_all(&l->dx), exchange_result(lane)->at);
+    const struct learner *l = r->m->learner;
+    struct bucket *last = last_bucket(r);
+    vec_export(&l->dx, last->range, last->lane->input.at);
+    vec_export(&l->s, vec_all(&l->s), last->lane->input.at + last->range.len);
+    int rc = exchange_run(last->lane, &r->mine);
+    for (size_t i = 0; rc == OK && i + 1 < r->count; i++) {
+        rc = background_wait(&r->bucket[i].beside, WORLD_FOREVER);
+        last->lane->cost.bytes += r->bucket[i].lane->cost.bytes; /* told as one exchange */
+    }
+    return rc;
+}
+
+static int apply(struct reducer *r, uint64_t place)
+{
+    struct learner *l = r->m->learner;
+    for (size_t i = 0; i < r->count; i++) {
+        const struct bucket *b = &r->bucket[i];
+        const struct tally *tally = exchange_tally(b->lane);
+        const float *mean = exchange_result(b->lane)->at;
+        if (tally->hash_max != 0 && tally->hash_min != tally->hash_max)
+            return ERR_REPLICAS;
+        if (tally->weight == 0)
+            return ERR_DIVERGED;
+        vec_import(&l->dx, b->range, mean);
+        if (b == last_bucket(r))
+            vec_import(&l->s, vec_all(&l->s), mean + b->range.len);
+    }
     learner_update(l, place);
     return OK;
 }
 
+static int reducer_open(struct reducer *r, struct member *m)
+{
+    r->m = m;
+    r->count = bucket_count(m->job, m->learner->dx.n);
+    m->own = r;
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < r->count; i++)
+        rc = open_bucket(r, i);
+    m->learner->finished = finished;
+    m->learner->user = r;
+    return rc;
+}
+
 static int allreduce_worker(struct member *m)
 {
-    struct learner *l = m->learner;
-    size_t records = l->corpus->set[SET_TRAIN].count;
-    const struct exchange_how how = strategy_exchange_how(m->job);
-    struct exchange *lane;
-    int rc = lanes_open(&m->lanes, m->group, false, l->dx.n, &how, m->course.exchanges, m->arena,
-                        &lane);
+    struct reducer *r = arena_new(m->arena, struct reducer);
+    size_t records = m->learner->corpus->set[SET_TRAIN].count;
+    int rc = r ? reducer_open(r, m) : ERR_NOMEM;
     while (rc == OK && !strategy_done(m->job, &m->course, records)) {
-        uint64_t place = strategy_place(&m->course, m->world->self, 0, m->job->batch);
-        struct tally mine;
-        rc = gradient(m, place, &mine);
-        if (rc != OK)
-            break;
-        vec_export(&l->dx, vec_all(&l->dx), lane->input.at);
-        rc = exchange_run(lane, &mine);
+        rc = gradient(r, strategy_place(&m->course, m->world->self, 0, m->job->batch));
         if (rc == OK)
-            rc = apply(m, lane, m->course.place);
+            rc = exchange(r);
+        if (rc == OK)
+            rc = apply(r, m->course.place);
         if (rc != OK)
             break;
+        const struct exchange *lane = last_bucket(r)->lane;
         strategy_advance(&m->course, 1, m->job->batch, exchange_tally(lane));
         rc = m->committed(m, lane);
     }
     return rc == ERR_STOP ? OK : rc;
+}
+
+static void allreduce_close(struct member *m)
+{
+    struct reducer *r = m->own;
+    for (size_t i = 0; r && i < r->count; i++)
+        background_stop(&r->bucket[i].beside);
 }
 
 static uint64_t allreduce_round(const Paceline__Job *job)
@@ -77,4 +178,5 @@ const struct strategy_ops strategy_allreduce = {
     .replicas_agree = true,
     .round = allreduce_round,
     .worker = allreduce_worker,
+    .close = allreduce_close,
 };

@@ -1,6 +1,7 @@
 #include "strategy/background.h"
 
 #include "base/fault.h"
+#include "world/trace.h"
 
 #include <stdatomic.h>
 
@@ -65,9 +66,15 @@ static int await_end(struct background *b, int64_t deadline)
 int background_wait(struct background *b, int64_t deadline)
 {
     struct group *group = b->lane->group;
+    int64_t begun = trace_now(b->world);
     bool busy = atomic_exchange(&group->busy, false);
     int rc = await_end(b, deadline);
     atomic_store(&group->busy, busy);
+    trace_end(b->world, begun,
+              (struct trace_span){.kind = SPAN_WAIT,
+                                  .row = TRACE_STEPS,
+                                  .peer = WORLD_ANY,
+                                  .n = background_busy(b) ? 0 : b->lane->completed});
     return rc;
 }
 

@@ -5,12 +5,15 @@
 
 #include "coll/exchange.h"
 
+/* Of the world's signals: one a lane to begin, one for all that an exchange has ended. */
+enum background_signal { SIGNAL_BESIDE_DONE = 4, SIGNAL_BESIDE = 5 /* … + lane, below 30 */ };
+
 /* The two sides hand over by signals: what one wrote before, the other sees after. */
 struct background {
     struct world *world;
     struct exchange *lane;
-    uint32_t go, done; /* signals; several lanes of a node may share `done` */
-    struct tally mine; /* of the exchange submitted last */
+    uint32_t go, done;                 /* signals; several lanes of a node may share `done` */
+    struct tally mine;                 /* of the exchange submitted last */
     _Atomic uint64_t submitted, ended; /* exchanges */
     _Atomic int status;                /* of the last one that has ended */
     struct task *task;

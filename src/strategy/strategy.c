@@ -9,6 +9,13 @@ static const struct strategy_ops *const strategies[] = {
     &strategy_single,
     &strategy_sync,
     &strategy_allreduce,
+    &strategy_async_allreduce,
+    &strategy_diloco,
+    &strategy_easgd,
+    &strategy_gossip,
+    &strategy_mpca,
+    &strategy_ps,
+    &strategy_downpour,
 };
 
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, struct err *err)
@@ -26,6 +33,17 @@ int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, str
 bool strategy_leads(const struct strategy_ops *strategy, const Paceline__Job *job)
 {
     return strategy->leads && strategy->leads(job);
+}
+
+bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job *job)
+{
+    return strategy->runs_free && strategy->runs_free(job);
+}
+
+bool strategy_always(const Paceline__Job *job)
+{
+    (void)job;
+    return true;
 }
 
 int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,
@@ -103,6 +121,35 @@ void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
     course->steps += steps;
     course->exchanges++;
     course->who = tally->took_part;
+}
+
+int strategy_steps(struct member *m, const struct course *from, uint64_t first, uint64_t most,
+                   int64_t until, struct tally *mine)
+{
+    uint32_t batch = m->job->batch;
+    for (uint64_t k = 0; k < most; k++) {
+        if (atomic_load(&m->group->over))
+            return ERR_DRIVER; /* a round can be long, and nobody waits for it any more */
+        if (k > 0 && world_now(m->world) >= until)
+            break;
+        uint64_t place = strategy_place(from, m->world->self, first + k, batch);
+        int rc = learner_step(m->learner, place, batch);
+        if (rc == ERR_DIVERGED)
+            mine->weight = 0;
+        if (rc != OK)
+            return rc == ERR_DIVERGED ? OK : rc;
+        mine->samples += batch;
+        mine->loss += m->learner->loss * batch;
+    }
+    return OK;
+}
+
+int strategy_local_steps(struct member *m, uint64_t tau, struct tally *mine)
+{
+    *mine = (struct tally){.weight = 1, .hash_min = UINT64_MAX};
+    int rc = strategy_steps(m, &m->course, 0, tau, WORLD_FOREVER, mine);
+    mine->stop_votes = atomic_load(&m->group->stop);
+    return rc;
 }
 
 uint64_t strategy_free_place(const struct member *m)

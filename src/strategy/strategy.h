@@ -10,12 +10,14 @@
 struct course {
     uint64_t place;     /* in the endless stream of records: those before it are committed */
     uint64_t steps;     /* of each worker */
-    uint64_t exchanges; /* of lane 0 */
+    uint64_t exchanges; /* of all lanes */
     struct members who; /* share the records of the round under way */
 };
 
 void course_encode(const struct course *course, struct buf *out);
 void course_decode(struct cut *in, struct course *out);
+
+enum { STRATEGY_EXTRAS_MAX = 2 };
 
 /* Exchanges that a node takes part in, each in a lane of its own, numbered from 0. */
 struct lanes {
@@ -36,6 +38,8 @@ struct joint {
     const struct vec *state; /* the optimizer's, where it goes with the model; states 0: does not */
     size_t states;
     uint64_t updates; /* that made the state */
+    const struct vec
+        *extra; /* the strategy's own, as ops->extra_name says; NULL: not there (yet) */
 };
 
 /* A worker as its strategy sees it. */
@@ -44,13 +48,14 @@ struct member {
     struct group *group; /* NULL under `single` */
     struct learner *learner;
     const Paceline__Job *job;
-    struct arena *arena;    /* for the strategy's vectors */
-    struct course start;    /* where the run began, or goes on from */
-    struct course course;   /* where it is; free-running: as far as this worker has come itself */
-    struct lanes lanes;     /* opened by the strategy; when its loop has ended well, train settles
-                               them (exchange_settle) until the run is over */
-    struct joint joint;     /* brought by train: the learner's own; the strategy may know better */
-    void *own;              /* the strategy's */
+    struct arena *arena;  /* for the strategy's vectors */
+    struct course start;  /* where the run began, or goes on from */
+    struct course course; /* where it is; free-running: as far as this worker has come itself */
+    struct lanes lanes;   /* opened by the strategy; when its loop has ended well, train settles
+                             them (exchange_settle) until the run is over */
+    struct joint joint;   /* brought by train: the learner's own; the strategy may know better */
+    const struct vec *resumed; /* ops->extras vectors that a checkpoint held; NULL: none */
+    void *own;                 /* the strategy's */
     /* Train's hook, called by the strategy at each commit point, between two learner calls, with
      * the course already moved on. `e` has just completed; NULL under `single`. ERR_STOP: the run
      * ends here, for every member. */
@@ -71,9 +76,10 @@ struct leader {
     const Paceline__Job *job;
     const struct segments *table; /* of x */
     struct arena *arena;
-    size_t records;     /* of the training set */
-    struct vec x, s;    /* the joint model and its state; train brings their first values */
-    struct joint joint; /* brought by train: x and s */
+    size_t records;       /* of the training set */
+    struct vec x, s;      /* the joint model and its state; train brings their first values */
+    struct joint joint;   /* brought by train: x and s; the strategy may know more */
+    struct joint resumed; /* what a checkpoint held beside: state, extra */
     struct course course;
     struct lanes lanes; /* as the member's */
     /* As the member's. Where workers run free: called with NULL after each change of the joint
@@ -88,14 +94,17 @@ struct strategy_ops {
     const char *name;     /* of its field in the job's strategy */
     bool sends_gradients; /* dx outlives the step: each learner needs its own */
     bool replicas_agree;  /* x and optimizer state are equal on all workers at a commit point */
-    /* Workers are never in step: each takes its own share of the stream of records at its own
-     * pace, calls `stepped` and `exchanged` and not `committed`, and the run ends when all together
-     * have taken as many records as it asks for. */
-    bool free_running;
+    /* (optional) Are workers never in step? Each takes its own share of the stream of records at
+     * its own pace, calls `stepped` and `exchanged` and not `committed`, and the run ends when all
+     * together have taken as many records as it asks for. NULL: they are. */
+    bool (*runs_free)(const Paceline__Job *job);
     /* (optional) Beyond what the job's own checks see: an optimizer that a sharded server cannot
      * give, say. ERR_INPUT, ERR_UNSUPPORTED naming the field. */
     int (*check)(const Paceline__Job *job, struct err *err);
     uint64_t (*round)(const Paceline__Job *job); /* steps between two exchanges, about */
+    /* Vectors as long as x that go into checkpoints beside the joint model, by these names. */
+    size_t extras;
+    const char *extra_name[STRATEGY_EXTRAS_MAX];
     /* The worker's loop itself, straight-line, calling the learner; what runs beside it is a task
      * that it spawns. Returns OK when the run has ended, or what broke it. */
     int (*worker)(struct member *m);
@@ -109,13 +118,26 @@ struct strategy_ops {
     int (*driver)(struct leader *l); /* its part, in every exchange as rank 0 */
 };
 
-extern const struct strategy_ops strategy_single, strategy_sync, strategy_allreduce;
+extern const struct strategy_ops strategy_single;
+extern const struct strategy_ops strategy_sync;
+extern const struct strategy_ops strategy_allreduce;
+extern const struct strategy_ops strategy_async_allreduce;
+extern const struct strategy_ops strategy_diloco;
+extern const struct strategy_ops strategy_easgd;
+extern const struct strategy_ops strategy_mpca;
+extern const struct strategy_ops strategy_gossip;
+extern const struct strategy_ops strategy_ps;
+extern const struct strategy_ops strategy_downpour;
 
 /* The strategy that the finished job names, checked. ERR_INPUT, ERR_UNSUPPORTED by name. */
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, struct err *err);
 
-/* Has the driver a part? */
+/* Has the driver a part? Do workers run free? */
 bool strategy_leads(const struct strategy_ops *strategy, const Paceline__Job *job);
+bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job *job);
+
+/* For ops: always. */
+bool strategy_always(const Paceline__Job *job);
 
 /* Has a run that stands there, on a training set of so many records, done what `stop` asks for? */
 bool strategy_done(const Paceline__Job *job, const struct course *course, size_t records);
@@ -133,6 +155,16 @@ int strategy_free_stepped(struct member *m);
 
 /* A whole free step: learner_step, counted. What either returns. */
 int strategy_free_step(struct member *m);
+
+/* At most `most` steps, from step `first` on, of this worker's share of what all of from->who take
+ * from from->place on; but for the first of them, none begins at `until` or later. What they stand
+ * for is added to `mine`. A worker whose loss is no number any more has nothing to give: it stops
+ * there, with weight 0. */
+int strategy_steps(struct member *m, const struct course *from, uint64_t first, uint64_t most,
+                   int64_t until, struct tally *mine);
+
+/* τ steps of a round that all share, and what they stand for. */
+int strategy_local_steps(struct member *m, uint64_t tau, struct tally *mine);
 
 /* How the job wants vectors exchanged. */
 struct exchange_how strategy_exchange_how(const Paceline__Job *job);

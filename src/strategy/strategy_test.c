@@ -272,6 +272,13 @@ static void strategies_are_found_by_the_job(void **state)
         {"single", &strategy_single, 1, false, false},
         {"sync", &strategy_sync, 50, true, false},
         {"allreduce", &strategy_allreduce, 1, false, true},
+        {"async_allreduce", &strategy_async_allreduce, 1, false, true},
+        {"diloco", &strategy_diloco, 100, false, false},
+        {"ps", &strategy_ps, 1, true, false},
+        {"downpour", &strategy_downpour, 5, true, false},
+        {"easgd", &strategy_easgd, 10, true, false},
+        {"mpca", &strategy_mpca, 1, true, false},
+        {"gossip", &strategy_gossip, 10, false, false},
     };
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         struct err err = {0};

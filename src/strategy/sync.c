@@ -6,64 +6,187 @@
  *     x̃ ← 1/K Σ x_i ,
  *
  * and every worker replaces its weights by it. State that is not learnt (s) is averaged and
- * replaced with x; optimizer state stays where it is. The first x̃ needs no broadcast: initial
- * values are a function of the seed. The round that reaches the end of the run is shorter than τ.
- */
+ * replaced with x. The first x̃ needs no broadcast: initial values are a function of the seed. The
+ * round that reaches the end of the run is shorter.
+ *
+ * How long a round is:
+ *   tau       τ steps
+ *   tau_auto  τ = round(5 · T_exchange / T_step) (MPCA Table 1: five parts of computing to one of
+ *             exchanging), measured in the first rounds: T_step is the slowest worker's, all wait
+ *             for it; T_exchange that of who came last, which waited for nobody. Both travel in the
+ *             tally, and so all derive the same τ from the same committed result.
+ *   seconds   as many steps as a worker begins in so long by its own clock, which is SparkNet's
+ *             answer to stragglers (§3.2). The mean is the same: a slow worker counts no less.
+ *
+ * init_iterations: SGD on one node first, whose model the others take (SparkNet §2.1). SparkNet
+ * does it on the driver; here the driver has no learner, and the first worker does it, as a round
+ * to which nobody else contributes.
+ *
+ * on_replace says what becomes of the optimizer's state when x is replaced: it stays where it is
+ * (`keep`), is forgotten (`reset`), or averaged and replaced with x (`average`). */
 #include "strategy/strategy.h"
 
-static int open_lane(struct lanes *lanes, struct group *group, const Paceline__Job *job,
-                     const struct vec *x, const struct vec *s, uint64_t completed,
-                     struct arena *arena, struct exchange **out)
+#include <math.h>
+
+enum { AUTO_ROUNDS = 3, AUTO_STEPS = 10 }; /* with tau_auto: the first rounds, to measure in */
+
+#define AUTO_SHARE 5   /* parts of computing to one of exchanging */
+#define LONG_S     1e9 /* seconds; longer rounds are as long */
+
+static const Paceline__Sync *settings(const Paceline__Job *job)
+{
+    return job->strategy->sync;
+}
+
+/* What worker and driver know alike, from committed results alone. */
+struct rounds {
+    const Paceline__Job *job;
+    struct exchange *lane; /* for x, s, and with `average` the optimizer's state */
+    size_t states;         /* vectors of the latter */
+    uint64_t first;        /* exchange after which the run began, or goes on */
+    uint64_t tau;          /* as agreed; tau_auto: 0 until it is */
+};
+
+static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *group,
+                       const Paceline__Job *job, const struct vec *x, const struct vec *s,
+                       const struct optim *optim, const struct course *course, struct arena *arena)
 {
     const struct exchange_how how = strategy_exchange_how(job);
-    return lanes_open(lanes, group, true, x->n + s->n, &how, completed, arena, out);
+    bool average = settings(job)->on_replace == PACELINE__ON_REPLACE__average;
+    *r = (struct rounds){
+        .job = job,
+        .states = average ? optim->ops->states : 0,
+        .first = course->exchanges,
+        .tau = settings(job)->tau_auto ? 0 : settings(job)->tau,
+    };
+    size_t n = x->n * (1 + r->states) + s->n;
+    return lanes_open(lanes, group, true, n, &how, course->exchanges, arena, &r->lane);
 }
 
-/* What is exchanged is x, then s. */
-static void put_model(struct exchange *lane, const struct vec *x, const struct vec *s)
+/* Is the first round, of init_iterations, still to come? */
+static bool begins(const struct rounds *r, const struct course *course)
 {
-    vec_export(x, vec_all(x), lane->input.at);
-    vec_export(s, vec_all(s), lane->input.at + x->n);
+    return settings(r->job)->init_iterations > 0 && course->place == 0;
 }
 
-static int take_model(const struct exchange *lane, struct vec *x, struct vec *s)
+/* Steps of the next round, at most. */
+static uint64_t longest(const struct rounds *r)
 {
-    const struct vec *mean = exchange_result(lane);
-    if (exchange_tally(lane)->weight == 0)
-        return ERR_DIVERGED; /* nobody had anything left to give */
-    vec_import(x, vec_all(x), mean->at);
-    vec_import(s, vec_all(s), mean->at + x->n);
+    if (settings(r->job)->has_seconds)
+        return UINT64_MAX;
+    return r->tau > 0 ? r->tau : AUTO_STEPS;
+}
+
+/* A round whose length is no number of steps is worth what went into it: the stream moves on by the
+ * records that counted, and `steps` by their mean over those who gave them. So nothing of it is
+ * ever missed; what a worker had done that died in it is in no book. */
+static void advance_by_samples(struct course *course, uint32_t batch, const struct tally *tally)
+{
+    double batches = (double)tally->samples / batch;
+    strategy_advance(course, 0, batch, tally);
+    course->place += tally->samples;
+    course->steps += (uint64_t)llround(batches / (double)members_count(&tally->who));
+}
+
+static void choose_tau(struct rounds *r, const struct course *course)
+{
+    const struct tally *tally = exchange_tally(r->lane);
+    if (r->tau > 0 || course->exchanges < r->first + AUTO_ROUNDS || tally->step_s <= 0)
+        return;
+    double tau = round(AUTO_SHARE * tally->exchange_s / tally->step_s);
+    r->tau = tau < 1 ? 1 : tau > UINT32_MAX ? UINT32_MAX : (uint64_t)tau;
+}
+
+/* A round of at most `tau` steps is committed. ERR_DIVERGED: nobody had anything left to give. */
+static int advance(struct rounds *r, struct course *course, uint64_t tau)
+{
+    const struct tally *tally = exchange_tally(r->lane);
+    if (tally->weight == 0)
+        return ERR_DIVERGED;
+    if (settings(r->job)->has_seconds)
+        advance_by_samples(course, r->job->batch, tally);
+    else
+        strategy_advance(course, tau, r->job->batch, tally);
+    choose_tau(r, course);
     return OK;
 }
 
-static uint64_t sync_round(const Paceline__Job *job)
+/* The first round is committed: its records are used, no worker has taken a step of its own. If who
+ * was to do it died, nobody gave anything, and it is the next one's turn. */
+static int advance_first(struct rounds *r, struct course *course)
 {
-    return job->strategy->sync->tau;
+    const struct tally *tally = exchange_tally(r->lane);
+    uint32_t first = 0;
+    while (!members_has(&course->who, first))
+        first++;
+    if (tally->weight == 0 && members_has(&tally->took_part, first))
+        return ERR_DIVERGED;
+    strategy_advance(course, 0, r->job->batch, tally);
+    course->place += tally->samples;
+    return OK;
 }
 
-/* τ local steps; a worker whose loss is no number any more has nothing to give to the mean. */
-static int local_steps(struct member *m, uint64_t tau, struct tally *mine)
+/* What is exchanged is x, then s, then the optimizer's state. */
+static void put_model(const struct rounds *r, const struct learner *l)
 {
-    uint32_t batch = m->job->batch;
+    float *at = r->lane->input.at;
+    vec_export(&l->x, vec_all(&l->x), at);
+    vec_export(&l->s, vec_all(&l->s), at += l->x.n);
+    at += l->s.n;
+    for (size_t i = 0; i < r->states; i++, at += l->x.n)
+        vec_export(&l->optim.state[i], vec_all(&l->optim.state[i]), at);
+}
+
+static void take_model(const struct rounds *r, struct vec *x, struct vec *s)
+{
+    const float *at = exchange_result(r->lane)->at;
+    vec_import(x, vec_all(x), at);
+    vec_import(s, vec_all(s), at + x->n);
+}
+
+/* ---- a worker ---- */
+
+/* By the clock, workers take unequal numbers of steps: each goes on in a stripe of the stream that
+ * is its own, as if all took as many. */
+struct stripe {
+    struct course from; /* where all stripes begin */
+    uint64_t taken;     /* steps in this one */
+};
+
+/* The steps of a round. */
+static int train(struct member *m, const struct rounds *r, uint64_t most, struct stripe *own,
+                 struct tally *mine)
+{
+    const Paceline__Sync *how = settings(r->job);
+    int64_t start = world_now(m->world);
+    int64_t until = start + (int64_t)(fmin(how->seconds, LONG_S) * WORLD_SECOND);
+    *mine = (struct tally){.weight = 1, .hash_min = UINT64_MAX};
+    int rc = how->has_seconds ? strategy_steps(m, &own->from, own->taken, most, until, mine)
+                              : strategy_steps(m, &m->course, 0, most, WORLD_FOREVER, mine);
+    uint64_t steps = mine->samples / m->job->batch;
+    own->taken += steps + (mine->weight == 0);
+    if (how->tau_auto && steps > 0) {
+        mine->step_s = world_seconds(world_now(m->world) - start) / (double)steps;
+        mine->exchange_s = r->lane->cost.seconds;
+    }
+    mine->stop_votes = atomic_load(&m->group->stop);
+    return rc;
+}
+
+/* The first worker's init_iterations, on records that are its alone; all others give nothing. */
+static int train_first(struct member *m, struct tally *mine)
+{
+    struct course alone = {.place = m->course.place};
+    bool first = members_rank(&m->course.who, m->world->self) == 0;
     *mine = (struct tally){
-        .weight = 1,
+        .weight = first ? 1 : 0,
+        .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
     };
-    for (uint64_t t = 0; t < tau; t++) {
-        if (atomic_load(&m->group->over))
-            return ERR_DRIVER; /* a round can be long, and nobody waits for it any more */
-        uint64_t place = strategy_place(&m->course, m->world->self, t, batch);
-        int rc = learner_step(m->learner, place, batch);
-        if (rc == ERR_DIVERGED) {
-            mine->weight = 0;
-            return OK;
-        }
-        if (rc != OK)
-            return rc;
-        mine->samples += batch;
-        mine->loss += m->learner->loss * batch;
-    }
-    return OK;
+    members_add(&alone.who, m->world->self);
+    return first ? strategy_steps(m, &alone, 0, settings(m->job)->init_iterations, WORLD_FOREVER,
+                                  mine)
+                 : OK;
 }
 
 /* Whoever had nothing to give takes x̃ like all others, and begins afresh: what its optimizer
@@ -74,66 +197,125 @@ static void begin_afresh(struct learner *l, const struct course *course)
     l->steps = course->steps;
 }
 
+/* `updates` that had made the state when the round began: they go where the state goes. */
+static void replace(const struct rounds *r, struct learner *l, const struct course *course,
+                    uint64_t steps, uint64_t updates)
+{
+    take_model(r, &l->x, &l->s);
+    if (r->lane->mine.weight == 0)
+        begin_afresh(l, course);
+    else if (settings(r->job)->on_replace == PACELINE__ON_REPLACE__reset)
+        optim_reset(&l->optim);
+    const float *at = exchange_result(r->lane)->at + l->x.n + l->s.n;
+    for (size_t i = 0; i < r->states; i++, at += l->x.n)
+        vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), at);
+    if (r->states > 0)
+        l->optim.updates = updates + steps;
+}
+
+static int first_round(struct member *m, struct rounds *r)
+{
+    struct learner *l = m->learner;
+    struct tally mine;
+    int rc = train_first(m, &mine);
+    if (rc != OK)
+        return rc;
+    put_model(r, l);
+    rc = exchange_run(r->lane, &mine);
+    if (rc == OK)
+        rc = advance_first(r, &m->course);
+    if (rc != OK)
+        return rc;
+    if (exchange_tally(r->lane)->weight > 0)
+        take_model(r, &l->x, &l->s);
+    begin_afresh(l, &m->course); /* all alike */
+    return m->committed(m, r->lane);
+}
+
+static int one_round(struct member *m, struct rounds *r, struct stripe *own)
+{
+    struct learner *l = m->learner;
+    uint64_t updates = l->optim.updates, steps = m->course.steps;
+    uint64_t tau = strategy_round(m->job, &m->course, l->corpus->set[SET_TRAIN].count, longest(r));
+    struct tally mine;
+    int rc = train(m, r, tau, own, &mine);
+    if (rc != OK)
+        return rc;
+    put_model(r, l);
+    rc = exchange_run(r->lane, &mine);
+    if (rc == OK)
+        rc = advance(r, &m->course, tau);
+    if (rc != OK)
+        return rc;
+    replace(r, l, &m->course, m->course.steps - steps, updates);
+    return m->committed(m, r->lane);
+}
+
 static int sync_worker(struct member *m)
 {
     struct learner *l = m->learner;
     size_t records = l->corpus->set[SET_TRAIN].count;
-    struct exchange *lane;
-    int rc = open_lane(&m->lanes, m->group, m->job, &l->x, &l->s, m->course.exchanges, m->arena,
-                       &lane);
-    while (rc == OK && !strategy_done(m->job, &m->course, records)) {
-        uint64_t tau = strategy_round(m->job, &m->course, records, sync_round(m->job));
-        struct tally mine;
-        rc = local_steps(m, tau, &mine);
-        if (rc != OK)
-            break;
-        mine.stop_votes = atomic_load(&m->group->stop);
-        put_model(lane, &l->x, &l->s);
-        rc = exchange_run(lane, &mine);
-        if (rc != OK)
-            break;
-        rc = take_model(lane, &l->x, &l->s);
-        if (rc != OK)
-            break;
-        strategy_advance(&m->course, tau, m->job->batch, exchange_tally(lane));
-        if (lane->mine.weight == 0)
-            begin_afresh(l, &m->course);
-        rc = m->committed(m, lane);
-    }
+    struct rounds r;
+    int rc =
+        rounds_open(&r, &m->lanes, m->group, m->job, &l->x, &l->s, &l->optim, &m->course, m->arena);
+    while (rc == OK && begins(&r, &m->course))
+        rc = first_round(m, &r);
+    struct stripe own = {.from = m->course};
+    while (rc == OK && !strategy_done(m->job, &m->course, records))
+        rc = one_round(m, &r, &own);
     return rc == ERR_STOP ? OK : rc;
 }
 
-/* The driver gives nothing to the mean and keeps it as x̃. */
+/* ---- the driver, which gives nothing to the mean and keeps it as x̃ ---- */
+
+static void tell_tau(const struct leader *l, const struct rounds *r)
+{
+    const struct tally *tally = exchange_tally(r->lane);
+    log_info(l->log, "tau is %llu: an exchange takes %.3g s, a step %.3g s",
+             (unsigned long long)r->tau, tally->exchange_s, tally->step_s);
+}
+
+static int driver_round(struct leader *l, struct rounds *r)
+{
+    bool first = begins(r, &l->course);
+    uint64_t before = r->tau;
+    uint64_t tau = strategy_round(l->job, &l->course, l->records, longest(r));
+    int rc = exchange_run(r->lane, &(struct tally){.hash_min = UINT64_MAX});
+    if (rc == OK)
+        rc = first ? advance_first(r, &l->course) : advance(r, &l->course, tau);
+    if (rc != OK)
+        return rc;
+    if (exchange_tally(r->lane)->weight > 0)
+        take_model(r, &l->x, &l->s);
+    if (r->tau != before)
+        tell_tau(l, r);
+    return l->committed(l, r->lane);
+}
+
 static int sync_driver(struct leader *l)
 {
-    struct exchange *lane;
-    int rc = open_lane(&l->lanes, l->group, l->job, &l->x, &l->s, l->course.exchanges, l->arena,
-                       &lane);
-    while (rc == OK && !strategy_done(l->job, &l->course, l->records)) {
-        uint64_t tau = strategy_round(l->job, &l->course, l->records, sync_round(l->job));
-        struct tally none = {.hash_min = UINT64_MAX};
-        rc = exchange_run(lane, &none);
-        if (rc != OK)
-            break;
-        rc = take_model(lane, &l->x, &l->s);
-        if (rc != OK)
-            break;
-        strategy_advance(&l->course, tau, l->job->batch, exchange_tally(lane));
-        rc = l->committed(l, lane);
-    }
+    struct optim optim; /* whose only use is to say how many vectors its state has */
+    struct err err;
+    struct rounds r;
+    int rc = optim_init(&optim, l->job->solver, 0, l->arena, &err);
+    if (rc == OK)
+        rc = rounds_open(&r, &l->lanes, l->group, l->job, &l->x, &l->s, &optim, &l->course,
+                         l->arena);
+    while (rc == OK && (begins(&r, &l->course) || !strategy_done(l->job, &l->course, l->records)))
+        rc = driver_round(l, &r);
     return rc == ERR_STOP ? OK : rc;
 }
 
-static bool sync_leads(const Paceline__Job *job)
+/* Where it is not known beforehand, `tau` stands for it. */
+static uint64_t sync_round(const Paceline__Job *job)
 {
-    (void)job;
-    return true;
+    return settings(job)->tau;
 }
 
 const struct strategy_ops strategy_sync = {
     .name = "sync",
     .round = sync_round,
     .worker = sync_worker,
-    .leads = sync_leads,
+    .leads = strategy_always,
     .driver = sync_driver,
 };

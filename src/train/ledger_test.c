@@ -139,6 +139,23 @@ static void test_who_dies_before_it_reports(void **state)
     assert_int_equal(b->listener.lines, 3);
 }
 
+/* Exchanges of several lanes have numbers of their own; the course says which came first. */
+static void test_lanes_take_turns(void **state)
+{
+    struct book *b = *state;
+    for (uint64_t k = 1; k <= 4; k++) {
+        struct committed report = report_of(k, 4);
+        report.lane = (uint32_t)(k - 1) % 2;
+        report.n = (k + 1) / 2;
+        for (uint32_t node = 0; node < 4; node++)
+            ledger_report(&b->ledger, node, &report);
+    }
+    assert_int_equal(b->listener.lines, 4);
+    for (int k = 0; k < 4; k++)
+        assert_true(said(b, k, "lane") == k % 2 && said(b, k, "n") == 1 + k / 2);
+    assert_true(b->ledger.used == 4 * ROUND && b->ledger.missed == 0);
+}
+
 /* Or once the next but one is reported; what is still open at the end is closed in order. */
 static void test_the_dead_do_not_hold_the_book(void **state)
 {
@@ -239,6 +256,7 @@ int main(void)
         TEST(test_an_exchange_is_told_once),
         TEST(test_every_record_is_used_or_missed),
         TEST(test_who_dies_before_it_reports),
+        TEST(test_lanes_take_turns),
         TEST(test_the_dead_do_not_hold_the_book),
         TEST(test_what_cannot_be_is_left_out),
         TEST(test_who_is_rejected_is_named),

@@ -1,0 +1,322 @@
+/* `async_allreduce`: all-reduce beside computing (Elastic §6.1). While a step's exchange is under
+ * way the next gradient is computed, so that a step takes max(T_comp, T_comm) and not their sum
+ * (Eq. 6.4). Δw is what a worker's own optimizer makes of its own gradient g: −ηg without momentum,
+ * which lives in it otherwise.
+ *
+ * method: 1 (Algorithm 6, Eq. 6.2). All have the same w; what is exchanged is applied a step late:
+ *
+ *     Δw_i(j) = −ηg(w(j));  submit Δw_i(j);  w(j+1) = w(j) + mean Δw(j−1)      (at j = 0: nothing)
+ *
+ * Alone it is SGD whose steps come one late. The thesis saw it diverge.
+ *
+ * method: 2 (Algorithm 7, Eq. 6.3). Each takes its gradient at the weights that it submitted last
+ * itself, and adds it to the mean of what all submitted then:
+ *
+ *     Δw_i(j) = −ηg(w_i(j));  w(j) ← mean w_i(j);  w_i(j+1) = w(j) + Δw_i(j);  submit w_i(j+1)
+ *
+ * primed by submitting w_i(0) = w(0). (Line 7 of the listing has Δw(j−1), against its text and
+ * equation.) Alone, w(j) is w_i(j), and this is `single`; to the bit, because w_i(j+1) is computed
+ * as [w_i(j) + Δw_i(j)] + [w(j) − w_i(j)], whose first bracket is the optimizer's step.
+ *
+ * Workers drift apart under method 2. Every `sync_every_epochs` all wait for the exchange under way
+ * and take its mean exactly, and so they do at the end. The first `warmup_epochs` are plain
+ * `allreduce`. State that is not learnt (s) travels with every exchange, so that the joint model
+ * has its mean; every `s_every` exchanges it moves a worker's own as well, as w(j) does w_i(j).
+ *
+ * Where a worker trains is ahead of where the run stands by the step that is still on its way. That
+ * step is committed when its exchange is. */
+#include "strategy/background.h"
+#include "strategy/strategy.h"
+
+enum { HASH_EVERY = 100 }; /* exchanges, where replicas agree */
+
+struct pipe {
+    struct member *m;
+    const Paceline__AsyncAllReduce *how;
+    struct exchange *lane; /* for w or Δw, then s */
+    struct background beside;
+    bool away;          /* an exchange has been submitted and not been taken */
+    bool rejected;      /* what this worker put into the one last taken was not finite */
+    struct course here; /* where this worker trains */
+    struct course sent; /* and where it was when it submitted last */
+    uint64_t from;      /* place of all in the step last taken, */
+    uint64_t place;     /* and of this worker's own share */
+    uint64_t span;      /* records from one re-sync to the next; 0: never */
+    struct vec w;       /* method 1: w(j+1) */
+    struct vec x, s;    /* the joint model, where it lies */
+};
+
+static struct vec part(const struct vec *v, size_t from, size_t len)
+{
+    return (struct vec){v->at + from, len};
+}
+
+static struct vec part_x(const struct pipe *p, const struct vec *both)
+{
+    return part(both, 0, p->m->learner->x.n);
+}
+
+static struct vec part_s(const struct pipe *p, const struct vec *both)
+{
+    return part(both, p->m->learner->x.n, p->m->learner->s.n);
+}
+
+static uint64_t in_records(const struct pipe *p, double epochs)
+{
+    return (uint64_t)(epochs * (double)p->m->learner->corpus->set[SET_TRAIN].count);
+}
+
+static bool done(const struct pipe *p)
+{
+    return strategy_done(p->m->job, &p->here, p->m->learner->corpus->set[SET_TRAIN].count);
+}
+
+static int pipe_open(struct pipe *p, struct member *m)
+{
+    const struct exchange_how how = strategy_exchange_how(m->job);
+    const struct learner *l = m->learner;
+    p->m = m;
+    p->how = m->job->strategy->async_allreduce;
+    p->here = p->sent = m->course;
+    double every = p->how->sync_every_epochs;
+    p->span = every > 0 ? in_records(p, every) + (in_records(p, every) == 0) : 0;
+    int rc = lanes_open(&m->lanes, m->group, false, l->x.n + l->s.n, &how, m->course.exchanges,
+                        m->arena, &p->lane);
+    if (rc == OK && p->how->method == 1)
+        rc = vec_init(&p->w, m->arena, l->x.n);
+    if (rc == OK)
+        rc = background_start(&p->beside, m->world, p->lane, SIGNAL_BESIDE, SIGNAL_BESIDE_DONE);
+    return rc;
+}
+
+/* ---- the two ends of an exchange ---- */
+
+/* Its first part, w or Δw, is in the lane's input. `agree`: x is the same on all. */
+static void submit(struct pipe *p, struct tally *mine, bool agree)
+{
+    struct learner *l = p->m->learner;
+    vec_export(&l->s, vec_all(&l->s), part_s(p, &p->lane->input).at);
+    mine->stop_votes = atomic_load(&p->m->group->stop);
+    mine->hash_min = UINT64_MAX;
+    if (agree && p->lane->completed % HASH_EVERY == 0)
+        mine->hash_min = mine->hash_max = vec_hash(&l->x, vec_all(&l->x));
+    p->sent = p->here;
+    p->away = true;
+    background_submit(&p->beside, mine);
+}
+
+/* Own s moves by as much as the mean of what was submitted differs from what this worker did. */
+static void take_s(struct pipe *p)
+{
+    struct vec moved = part_s(p, &p->lane->input);
+    if (p->lane->completed % p->how->s_every != 0)
+        return;
+    vec_scale(&moved, -1.0f, vec_all(&moved));
+    vec_axpy(&moved, 1.0f, &p->s, vec_all(&moved));
+    vec_axpy(&p->m->learner->s, 1.0f, &moved, vec_all(&moved));
+}
+
+/* Wait for the exchange under way: the run has come to where it was submitted. From here on lane
+ * and input are ours until the next is. */
+static int receive(struct pipe *p)
+{
+    struct member *m = p->m;
+    double gave = p->beside.mine.weight;
+    int rc = background_wait(&p->beside, WORLD_FOREVER);
+    const struct tally *tally = exchange_tally(p->lane);
+    if (rc != OK)
+        return rc;
+    if (tally->hash_max != 0 && tally->hash_min != tally->hash_max)
+        return ERR_REPLICAS;
+    if (tally->weight == 0)
+        return ERR_DIVERGED;
+    p->away = false;
+    p->rejected = gave > 0 && p->lane->mine.weight == 0;
+    p->here.who = tally->took_part;
+    m->course.place = p->sent.place;
+    m->course.steps = p->sent.steps;
+    m->course.exchanges++;
+    m->course.who = tally->took_part;
+    p->s = part_s(p, exchange_result(p->lane));
+    take_s(p);
+    return OK;
+}
+
+static int commit(struct pipe *p, struct vec x)
+{
+    struct member *m = p->m;
+    p->x = x;
+    m->joint.x = &p->x;
+    m->joint.s = &p->s;
+    return m->committed(m, p->lane);
+}
+
+/* GET: the joint model is w(j) under method 2, and w(j+1) under method 1. */
+static int get(struct pipe *p)
+{
+    int rc = receive(p);
+    if (rc != OK)
+        return rc;
+    struct vec mean = part_x(p, exchange_result(p->lane));
+    if (p->how->method == 2)
+        return commit(p, mean);
+    vec_copy(&p->w, &p->m->learner->x, vec_all(&p->w));
+    vec_axpy(&p->w, 1.0f, &mean, vec_all(&p->w));
+    return commit(p, p->w);
+}
+
+/* ---- a step ---- */
+
+static int gradient(struct pipe *p, struct tally *mine)
+{
+    struct learner *l = p->m->learner;
+    uint32_t batch = p->m->job->batch;
+    p->from = p->here.place;
+    p->place = strategy_place(&p->here, p->m->world->self, 0, batch);
+    int rc = learner_gradient(l, p->place, batch);
+    bool diverged = rc == ERR_DIVERGED;
+    *mine = (struct tally){
+        .weight = diverged ? 0 : 1,
+        .samples = batch,
+        .loss = l->loss * batch,
+    };
+    p->here.place += batch * members_count(&p->here.who);
+    p->here.steps++;
+    return diverged ? OK : rc;
+}
+
+/* What the optimizer remembers, and s, are as broken as the gradient or the model was. */
+static void begin_afresh(struct pipe *p, struct tally *mine)
+{
+    struct learner *l = p->m->learner;
+    if (p->s.at)
+        vec_copy(&l->s, &p->s, vec_all(&l->s));
+    optim_reset(&l->optim);
+    l->steps = p->here.steps;
+    mine->weight = 0;
+}
+
+/* Algorithm 6, lines 5 and 8: the input becomes Δw(j), x becomes w(j+1). */
+static void update_1(struct pipe *p, struct tally *mine, bool taken)
+{
+    struct learner *l = p->m->learner;
+    struct range all = vec_all(&l->x);
+    struct vec delta = part_x(p, &p->lane->input);
+    if (!taken)
+        vec_copy(&p->w, &l->x, all);
+    if (mine->weight == 0 || p->rejected) {
+        begin_afresh(p, mine);
+    } else {
+        vec_copy(&delta, &l->x, all);
+        vec_scale(&delta, -1.0f, all);
+        learner_update(l, p->place);
+        vec_axpy(&delta, 1.0f, &l->x, all);
+    }
+    vec_copy(&l->x, &p->w, all);
+}
+
+/* Algorithm 7, lines 5 and 7: x and the input become w_i(j+1). */
+static void update_2(struct pipe *p, struct tally *mine)
+{
+    struct learner *l = p->m->learner;
+    struct range all = vec_all(&l->x);
+    struct vec drift = part_x(p, &p->lane->input);
+    if (mine->weight == 0 || p->rejected) {
+        vec_copy(&l->x, &p->x, all);
+        begin_afresh(p, mine);
+    } else {
+        vec_scale(&drift, -1.0f, all);
+        vec_axpy(&drift, 1.0f, &p->x, all); /* w(j) − w_i(j) */
+        learner_update(l, p->place);
+        vec_axpy(&l->x, 1.0f, &drift, all);
+    }
+    vec_export(&l->x, all, drift.at);
+}
+
+/* Nothing stays under way, and all have the joint model exactly. */
+static int drain(struct pipe *p)
+{
+    struct learner *l = p->m->learner;
+    int rc = get(p);
+    if (rc != OK)
+        return rc;
+    vec_copy(&l->x, &p->x, vec_all(&l->x));
+    vec_copy(&l->s, &p->s, vec_all(&l->s));
+    if (p->rejected)
+        begin_afresh(p, &(struct tally){0});
+    return OK;
+}
+
+static bool sync_due(const struct pipe *p)
+{
+    return p->span > 0 && p->here.place / p->span > p->from / p->span;
+}
+
+static int step(struct pipe *p)
+{
+    struct learner *l = p->m->learner;
+    struct tally mine = {.weight = 1};
+    if (!p->away && p->how->method == 2) { /* prime */
+        vec_export(&l->x, vec_all(&l->x), p->lane->input.at);
+        submit(p, &mine, false);
+    }
+    bool late = p->away; /* there is something to GET */
+    int rc = gradient(p, &mine);
+    if (rc == OK && late)
+        rc = get(p);
+    if (rc != OK)
+        return rc;
+    if (p->how->method == 1)
+        update_1(p, &mine, late);
+    else
+        update_2(p, &mine);
+    submit(p, &mine, p->how->method == 1);
+    return sync_due(p) ? drain(p) : OK;
+}
+
+/* `allreduce`, with nothing beside: x ← x − η·mean g (Eq. 6.1). */
+static int warm_step(struct pipe *p)
+{
+    struct learner *l = p->m->learner;
+    struct tally mine;
+    int rc = gradient(p, &mine);
+    if (rc != OK)
+        return rc;
+    vec_export(&l->dx, vec_all(&l->dx), p->lane->input.at);
+    submit(p, &mine, true);
+    rc = receive(p);
+    if (rc != OK)
+        return rc;
+    vec_import(&l->dx, vec_all(&l->dx), exchange_result(p->lane)->at);
+    learner_update(l, p->from);
+    return commit(p, l->x);
+}
+
+static int async_worker(struct member *m)
+{
+    struct pipe *p = arena_new(m->arena, struct pipe);
+    int rc = p ? pipe_open(p, m) : ERR_NOMEM;
+    uint64_t warm = rc == OK ? in_records(p, p->how->warmup_epochs) : 0;
+    while (rc == OK && !done(p) && p->here.place < warm)
+        rc = warm_step(p);
+    while (rc == OK && !done(p))
+        rc = step(p);
+    if (rc == OK && p->away)
+        rc = drain(p);
+    if (p)
+        background_stop(&p->beside);
+    return rc == ERR_STOP ? OK : rc;
+}
+
+static uint64_t async_round(const Paceline__Job *job)
+{
+    (void)job;
+    return 1;
+}
+
+const struct strategy_ops strategy_async_allreduce = {
+    .name = "async_allreduce",
+    .sends_gradients = true,
+    .round = async_round,
+    .worker = async_worker,
+};

@@ -1,0 +1,119 @@
+/* A strategy's arithmetic done once more, by the test itself: gradients come from the tiny job's
+ * learner, outside of any world; all that is made of them is plain loops. */
+#ifndef PL_LIB_REPLAY_H
+#define PL_LIB_REPLAY_H
+
+#include "base/file.h"
+#include "job/job.h"
+#include "learner/learner.h"
+#include "model/weights.h"
+#include "run_files.h"
+#include "tensor/kernels.h"
+#include "tiny_job.h"
+
+enum { REPLAY_FLOATS = 1024, REPLAY_WORKERS = 3 };
+
+/* The tiny job's solver. */
+#define REPLAY_MOMENTUM 0.9f
+#define REPLAY_DECAY    0.0005f
+
+struct replay {
+    Paceline__Job *job;
+    struct corpus corpus;
+    struct workspace *ws;
+    struct arena arena;
+    struct learner l;
+    size_t n;                /* of x */
+    float x0[REPLAY_FLOATS]; /* initial values */
+};
+
+static inline void replay_open(struct replay *r, const struct tiny *t)
+{
+    struct file_bytes text;
+    struct err err = {0};
+    static const struct logger silent;
+    *r = (struct replay){0};
+    arena_init(&r->arena);
+    if (file_read(t->job, 1 << 20, &text, &err) != OK ||
+        job_parse(t->job, (char *)text.data, text.len, &r->job, &err) != OK ||
+        job_resolve_paths(r->job, t->job, &err) != OK || job_finish(r->job, &err) != OK)
+        fail_msg("%s", err.text);
+    file_release(&text);
+    kernels_set_threads(1);
+    if (corpus_open(r->job, &r->corpus, &err) != OK ||
+        workspace_create(r->job, &r->corpus, &silent, &r->ws, &err) != OK ||
+        learner_init(&r->l, NULL, r->job, &r->corpus, r->ws, &r->arena, NULL, &err) != OK)
+        fail_msg("%s", err.text);
+    r->n = r->l.x.n;
+    assert_true(r->n <= REPLAY_FLOATS);
+    memcpy(r->x0, r->l.x.at, r->n * sizeof *r->x0);
+}
+
+static inline void replay_close(struct replay *r)
+{
+    workspace_free(r->ws);
+    corpus_close(&r->corpus);
+    arena_release(&r->arena);
+    job_free(r->job);
+}
+
+/* g ← the gradient at x of the batch that begins at `place`, without weight decay. */
+static inline void replay_gradient(struct replay *r, const float *x, uint64_t place, float *g)
+{
+    memcpy(r->l.x.at, x, r->n * sizeof *x);
+    assert_int_equal(learner_gradient(&r->l, place, r->job->batch), OK);
+    memcpy(g, r->l.dx.at, r->n * sizeof *g);
+}
+
+/* Caffe's SGD with momentum and its `inv` policy at step t: m ← μm + η(g + λx); x ← x − m. */
+static inline void replay_sgd(const struct replay *r, float *x, float *m, const float *g,
+                              uint64_t t)
+{
+    float rate = (float)(0.05 * pow(1 + 0.001 * (double)t, -0.75));
+    for (size_t i = 0; i < r->n; i++) {
+        m[i] = REPLAY_MOMENTUM * m[i] + rate * (g[i] + REPLAY_DECAY * x[i]);
+        x[i] -= m[i];
+    }
+}
+
+/* One step of a worker with x and m of its own. */
+static inline void replay_step(struct replay *r, float *x, float *m, uint64_t place, uint64_t t)
+{
+    float g[REPLAY_FLOATS];
+    replay_gradient(r, x, place, g);
+    replay_sgd(r, x, m, g, t);
+}
+
+/* out ← the mean of `workers` vectors, `stride` floats apart. */
+static inline void replay_mean(const struct replay *r, const float *x, size_t stride,
+                               size_t workers, float *out)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        double sum = 0;
+        for (size_t w = 0; w < workers; w++)
+            sum += (double)x[w * stride + i];
+        out[i] = (float)(sum / (double)workers);
+    }
+}
+
+/* max |x − final| / max |final|, with the final model of the run in `dir`. */
+static inline double replay_difference(const struct replay *r, const float *x, const char *dir)
+{
+    struct safetensors st;
+    struct err err = {0};
+    float final[REPLAY_FLOATS] = {0};
+    double apart = 0, largest = 0;
+    run_model(dir, "final.safetensors", &st);
+    if (weights_check(&st, dir, "joint", r->l.table, &err) != OK)
+        fail_msg("%s", err.text);
+    weights_take(&st, "joint", r->l.table, final);
+    safetensors_release(&st);
+    for (size_t i = 0; i < r->n; i++) {
+        apart = fmax(apart, fabs((double)x[i] - (double) final[i]));
+        largest = fmax(largest, fabs((double) final[i]));
+    }
+    assert_true(largest > 0);
+    return apart / largest;
+}
+
+#endif
