@@ -1,0 +1,36 @@
+/* Parcels that leave while their sender computes: a task that moves one at a time along. */
+#ifndef PL_STRATEGY_COURIER_H
+#define PL_STRATEGY_COURIER_H
+
+#include "coll/parcel.h"
+
+/* The two sides hand over by signals: what one wrote before, the other sees after. */
+struct courier {
+    struct world *world;
+    struct parcels parcels;
+    struct parcel parcel;
+    struct parcel_out what; /* the one posted last */
+    uint32_t go, done;      /* signals */
+    _Atomic uint64_t posted, ended;
+    _Atomic int status; /* of the last one that has ended */
+    struct task *task;
+};
+
+/* Start the task, which has this lane of parcels and these two signals to itself. ERR_NOMEM */
+int courier_start(struct courier *c, struct world *world, struct group *group, uint32_t lane,
+                  uint32_t go, uint32_t done);
+
+/* Is one under way? */
+bool courier_busy(const struct courier *c);
+
+/* Begin to send; the one before has ended. The vector and the note are borrowed until this one has
+ * ended, too. Never blocks. */
+void courier_send(struct courier *c, const struct parcel_out *what);
+
+/* Wait until it has ended, if one is under way: its status. ERR_TIMEOUT, ERR_CANCELLED */
+int courier_wait(struct courier *c, int64_t deadline);
+
+/* End the task, and what is under way. Zeroed: nothing to do. */
+void courier_stop(struct courier *c);
+
+#endif

@@ -1,0 +1,246 @@
+/* `gossip`: GoSGD (MPCA §2.1, [13]). Nobody leads, and nobody ever waits. Each worker trains its
+ * own model x, which has a weight w. After a step, with probability p, it sends half of its weight
+ * and a copy of its model to some other member:
+ *
+ *     w ← w/2,  send (x, w)
+ *
+ * and whoever has received (x_m, w_m) mixes it in, between two steps, in the order of arrival:
+ *
+ *     x ← (w x + w_m x_m)/(w + w_m),  w ← w + w_m
+ *
+ * So Σ w stays what it was, to the last unit (gossip_post.h), and mixing leaves Σ w x alone. The
+ * state of layers goes with x; optimizers stay with their workers.
+ *
+ * Ours: the draws are a function of (seed, node, step). A worker whose model is not finite any more
+ * sends nothing, and asks others for theirs until one comes; when nobody has one, the run ends. The
+ * joint model is the weighted mean Σ w x / Σ w, collected when all have ended; before that, any
+ * member's. After a restart from a checkpoint all begin with its model and equal weights. */
+#include "strategy/gossip_post.h"
+
+#include "base/rng.h"
+#include "strategy/strategy.h"
+
+#include <inttypes.h>
+
+enum { LANE_COLLECT = 1 };
+
+enum { DRAW_WHETHER, DRAW_WHOM };
+
+#define PATIENCE WORLD_SECOND       /* with one that has been asked */
+#define GLANCE   (WORLD_SECOND / 4) /* at what the driver says, while waiting */
+
+struct gossip {
+    struct gossip_post post; /* not opened by one who is alone */
+    struct vec x, s;         /* of the joint model, once collected */
+    uint32_t view;           /* that course.who was taken from */
+};
+
+static uint64_t gossip_round(const Paceline__Job *job)
+{
+    double p = job->strategy->gossip->p;
+    return p > 1e-6 ? (uint64_t)(1 / p + 0.5) : 1000000;
+}
+
+static bool gossip_runs_free(const Paceline__Job *job)
+{
+    (void)job;
+    return true;
+}
+
+/* The member to whom this worker sends after this step; WORLD_ANY: to none. */
+static uint32_t draw(const struct member *m)
+{
+    const struct view *view = group_view(m->group);
+    uint64_t own = rng_u64(m->job->seed, RNG_NODE, m->world->self), step = m->course.steps;
+    double u = (double)(rng_u64(own, DRAW_WHETHER, step) >> 11) * 0x1p-53;
+    if (view->count < 2 || u >= m->job->strategy->gossip->p)
+        return WORLD_ANY;
+    size_t rank = (size_t)rng_below(own, DRAW_WHOM, step, view->count - 1);
+    return view->node[rank + (view->node[rank] >= m->world->self ? 1 : 0)];
+}
+
+/* The lowest number speaks for all, of those who are left. */
+static void follow_view(struct gossip *g, struct member *m)
+{
+    const struct view *view = group_view(m->group);
+    if (view->number == g->view)
+        return;
+    g->view = view->number;
+    m->course.who = (struct members){{0}};
+    for (size_t i = 0; i < view->count; i++)
+        members_add(&m->course.who, view->node[i]);
+}
+
+/* Who has lost its model comes before whoever is drawn. */
+static int give(struct gossip *g, struct member *m)
+{
+    const struct learner *l = m->learner;
+    uint32_t asked = gossip_asked(&g->post);
+    uint32_t to = asked != WORLD_ANY ? asked : draw(m);
+    if (to == WORLD_ANY || !gossip_give(&g->post, to, &l->x, &l->s))
+        return OK;
+    return world_copied(m->world, (l->x.n + l->s.n) * sizeof(float));
+}
+
+/* An exchange is a letter that has been taken in; nobody has waited for it. */
+static int take(struct gossip *g, struct member *m)
+{
+    struct learner *l = m->learner;
+    bool lost = atomic_load(&g->post.lost);
+    struct gossip_taken taken;
+    int rc = OK;
+    while (rc == OK && gossip_take(&g->post, &l->x, &l->s, &taken)) {
+        int64_t age = world_now(m->world) - taken.announced;
+        const struct exchange_cost cost = {.seconds = world_seconds(age), .bytes = taken.bytes};
+        if (lost)
+            optim_reset(&l->optim);
+        lost = false;
+        rc = world_work(m->world, &(struct cost){m->world->costs.reduce * (double)taken.bytes});
+        if (rc == OK)
+            rc = m->exchanged(m, 0, &cost);
+    }
+    return rc;
+}
+
+/* ---- who has lost its model ---- */
+
+/* Until a letter has come, or the one who was asked says no, or enough time has passed. */
+static int await_model(struct gossip *g, struct member *m, bool *refused)
+{
+    int64_t deadline = world_now(m->world) + PATIENCE;
+    *refused = false;
+    for (;;) {
+        uint64_t seen = world_raised(m->world, SIGNAL_GOSSIP_NEWS);
+        int64_t now = world_now(m->world);
+        *refused |=
+            gossip_settle(&g->post) && g->post.word.kind == GOSSIP_ASK && g->post.word.status != OK;
+        int rc = take(g, m);
+        if (rc != OK || *refused || now >= deadline || !atomic_load(&g->post.lost))
+            return rc;
+        if (atomic_load(&m->group->over) || atomic_load(&m->group->stop))
+            return atomic_load(&m->group->over) ? ERR_DRIVER : ERR_STOP;
+        rc = gossip_await(&g->post, seen, now + GLANCE < deadline ? now + GLANCE : deadline);
+        if (rc != OK && rc != ERR_TIMEOUT)
+            return rc;
+    }
+}
+
+/* Ask one after another. When all others say no, in a row, nobody has a model. */
+static int recover(struct gossip *g, struct member *m)
+{
+    if (!g->post.world)
+        return ERR_DIVERGED;
+    log_warn(m->group->log, "worker %u, step %" PRIu64 ": its model is lost (loss %g)",
+             m->world->self, m->learner->steps, m->learner->loss);
+    atomic_store(&g->post.lost, true);
+    atomic_store(&m->group->busy, false);
+    int rc = OK;
+    for (size_t k = 0, no = 0; rc == OK && atomic_load(&g->post.lost); k++) {
+        const struct view *view = group_view(m->group);
+        size_t self = (size_t)view_rank(view, m->world->self), others = view->count - 1;
+        bool refused;
+        if (no >= others)
+            return ERR_DIVERGED;
+        gossip_ask(&g->post, view->node[(self + 1 + k % others) % view->count]);
+        rc = await_model(g, m, &refused);
+        no = refused ? no + 1 : 0;
+    }
+    atomic_store(&m->group->busy, true);
+    return rc;
+}
+
+/* ---- the loop ---- */
+
+static int gossip_worker(struct member *m)
+{
+    struct learner *l = m->learner;
+    struct gossip *g = m->own = arena_new(m->arena, struct gossip);
+    int rc = g ? OK : ERR_NOMEM;
+    bool alone = members_count(&m->start.who) == 1;
+    if (rc == OK && !alone)
+        rc = gossip_post_open(&g->post, m->world, m->group, l->x.n, l->s.n, m->arena);
+    while (rc == OK) {
+        follow_view(g, m);
+        rc = strategy_free_step(m);
+        if (rc == ERR_DIVERGED)
+            rc = recover(g, m);
+        if (rc != OK || alone)
+            continue;
+        gossip_settle(&g->post);
+        rc = give(g, m);
+        if (rc == OK)
+            rc = take(g, m);
+    }
+    if (rc == ERR_STOP && !alone)
+        rc = gossip_finish(&g->post, &l->x, &l->s, world_now(m->world) + m->group->timing.piece);
+    return rc == ERR_STOP ? OK : rc;
+}
+
+static void gossip_close(struct member *m)
+{
+    struct gossip *g = m->own;
+    if (g)
+        gossip_post_close(&g->post);
+}
+
+/* ---- the joint model ---- */
+
+/* One more model in the mean: (w x + w_m x_m)/(w + w_m). */
+static void add(struct gossip *g, uint64_t *w, uint64_t w_m, const struct vec *x_m,
+                const struct vec *s_m)
+{
+    bool first = *w == 0;
+    float share = gossip_add(w, w_m);
+    if (first) { /* whatever lies there, it may be no number */
+        vec_copy(&g->x, x_m, vec_all(&g->x));
+        vec_copy(&g->s, s_m, vec_all(&g->s));
+        return;
+    }
+    vec_lerp(&g->x, share, x_m, vec_all(&g->x));
+    vec_lerp(&g->s, share, s_m, vec_all(&g->s));
+}
+
+/* x̃ = Σ w x / Σ w over who is there. Nobody's inbox is in use any more. */
+static int gossip_gather(struct member *m)
+{
+    struct gossip *g = m->own;
+    struct gossip_post *p = &g->post;
+    const struct vec *x = &m->learner->x, *s = &m->learner->s, *in = &p->in[0].both;
+    const struct view *view = group_view(m->group);
+    const struct vec x_m = {in->at, x->n}, s_m = {in->at + x->n, s->n};
+    struct parcels own;
+    uint64_t w = 0;
+    size_t count = 0;
+    if (!p->world)
+        return OK;
+    g->x = (struct vec){p->in[1].both.at, x->n};
+    g->s = (struct vec){p->in[1].both.at + x->n, s->n};
+    parcels_init(&own, m->world, m->group, LANE_COLLECT);
+    int rc = OK;
+    for (size_t i = 0; rc != ERR_CANCELLED && i < view->count; i++) {
+        bool self = view->node[i] == m->world->self;
+        int64_t deadline = world_now(m->world) + m->group->timing.piece;
+        rc = !self                   ? gossip_fetch(p, &own, view->node[i], deadline)
+             : atomic_load(&p->lost) ? ERR_DIVERGED
+                                     : OK;
+        if (rc == OK)
+            add(g, &w, self ? p->w : p->in[0].w, self ? x : &x_m, self ? s : &s_m);
+        count += rc == OK;
+    }
+    parcels_close(&own);
+    if (rc == ERR_CANCELLED || w == 0)
+        return rc == ERR_CANCELLED ? rc : ERR_DIVERGED;
+    log_info(m->group->log, "gossip: the mean of %zu models, which weigh %" PRIu64 "/2^40 workers",
+             count, w);
+    m->joint = (struct joint){.x = &g->x, .s = &g->s};
+    return OK;
+}
+
+const struct strategy_ops strategy_gossip = {
+    .name = "gossip",
+    .runs_free = gossip_runs_free,
+    .round = gossip_round,
+    .worker = gossip_worker,
+    .close = gossip_close,
+    .gather = gossip_gather,
+};

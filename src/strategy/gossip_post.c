@@ -1,0 +1,390 @@
+#include "strategy/gossip_post.h"
+
+#include "base/fault.h"
+
+#include <stdatomic.h>
+
+enum { NOTE_BYTES = 9 };
+
+/* ---- weights ---- */
+
+uint64_t gossip_halve(uint64_t *w)
+{
+    uint64_t half = *w / 2;
+    *w -= half;
+    return half;
+}
+
+float gossip_add(uint64_t *w, uint64_t w_m)
+{
+    *w += w_m;
+    return *w ? (float)((double)w_m / (double)*w) : 0.0f;
+}
+
+/* ---- the post's own task ---- */
+
+static void tell_training(struct gossip_post *p)
+{
+    world_raise(p->world, SIGNAL_GOSSIP_NEWS);
+}
+
+static void send_letter(struct gossip_post *p, struct parcel *parcel, const struct gossip_letter *l,
+                        uint32_t lane)
+{
+    uint8_t note[NOTE_BYTES] = {(uint8_t)l->kind};
+    bytes_put_le64(note + 1, l->w);
+    parcel_send(parcel, &p->parcels,
+                &(struct parcel_out){l->peer, lane, l->both.at, l->both.n, note, sizeof note});
+}
+
+static void begin_posted(struct gossip_post *p, struct gossip_letter *l)
+{
+    if (atomic_load(&l->at) == SLOT_POSTED && !l->parcel.all)
+        send_letter(p, &l->parcel, l, p->parcels.lane);
+}
+
+/* Say yes to a word that comes without a vector. False: no slot to say it in. */
+static bool take_word(struct gossip_post *p, struct message *note)
+{
+    for (size_t i = 0; i < GOSSIP_SMALL; i++)
+        if (!p->small[i].all) {
+            parcel_accept(&p->small[i], &p->parcels, note, &(struct parcel_in){0});
+            return true;
+        }
+    return false;
+}
+
+static bool let_in(struct gossip_post *p, struct message *note, uint64_t w)
+{
+    for (size_t i = 0; !atomic_load(&p->closing) && i < GOSSIP_INBOX; i++) {
+        struct gossip_letter *l = &p->in[i];
+        if (atomic_load(&l->at) != SLOT_FREE)
+            continue;
+        l->peer = note->from;
+        l->w = w;
+        l->announced = world_now(p->world);
+        atomic_store(&l->at, SLOT_LANDING);
+        parcel_accept(&l->parcel, &p->parcels, note,
+                      &(struct parcel_in){.x = l->both.at, .n = l->both.n});
+        return true;
+    }
+    return false;
+}
+
+static bool is_healthy(struct gossip_post *p)
+{
+    return !atomic_load(&p->closing) && !atomic_load(&p->lost);
+}
+
+/* The final model, to the one member that collects it. Another one asks when that has died. */
+static bool hand_out(struct gossip_post *p, struct message *note)
+{
+    struct gossip_letter copy = {.peer = note->from, .w = p->w, .both = p->out.both};
+    uint32_t lane = parcel_note_lane(note);
+    if (!atomic_load(&p->complete) || atomic_load(&p->lost) || !take_word(p, note))
+        return false;
+    parcel_cancel(&p->copy);
+    send_letter(p, &p->copy, &copy, lane);
+    return true;
+}
+
+static bool take_note(struct gossip_post *p, struct message *note)
+{
+    struct cut in = parcel_note_cut(note);
+    uint8_t kind = cut_u8(&in);
+    uint64_t w = cut_u64(&in);
+    uint32_t from = note->from;
+    size_t n = kind == GOSSIP_MODEL ? p->out.both.n : 0;
+    if (!cut_done(&in) || parcel_note_floats(note) != n)
+        return false;
+    switch (kind) {
+    case GOSSIP_MODEL: return let_in(p, note, w);
+    case GOSSIP_WANT: return hand_out(p, note);
+    case GOSSIP_ASK:
+        if (!is_healthy(p) || !take_word(p, note))
+            return false;
+        atomic_store(&p->asked, from + 1);
+        return true;
+    case GOSSIP_BACK:
+        if (atomic_load(&p->closing) || !take_word(p, note))
+            return false;
+        atomic_fetch_add(&p->back, w);
+        return true;
+    default: return false;
+    }
+}
+
+static void take_ended(struct gossip_post *p, const struct parcel *ended)
+{
+    struct gossip_letter *const going[] = {&p->out, &p->word};
+    for (size_t i = 0; i < 2; i++)
+        if (ended == &going[i]->parcel) {
+            going[i]->status = ended->status;
+            atomic_store(&going[i]->at, SLOT_ENDED);
+            tell_training(p);
+        }
+    for (size_t i = 0; i < GOSSIP_INBOX; i++)
+        if (ended == &p->in[i].parcel) {
+            p->in[i].number = ++p->arrivals;
+            atomic_store(&p->in[i].at, ended->status == OK ? SLOT_THERE : SLOT_FREE);
+            tell_training(p);
+        }
+}
+
+static void grow_quiet(struct gossip_post *p)
+{
+    bool busy = atomic_load(&p->out.at) == SLOT_POSTED || atomic_load(&p->word.at) == SLOT_POSTED;
+    for (size_t i = 0; i < GOSSIP_INBOX; i++)
+        busy |= atomic_load(&p->in[i].at) == SLOT_LANDING;
+    if (!busy && atomic_load(&p->closing) && !atomic_exchange(&p->quiet, true))
+        tell_training(p);
+}
+
+static int post_main(void *arg)
+{
+    struct gossip_post *p = arg;
+    int rc = OK;
+    while (rc == OK) {
+        uint64_t seen = world_raised(p->world, SIGNAL_GOSSIP_POST);
+        struct parcel_wake got;
+        begin_posted(p, &p->out);
+        begin_posted(p, &p->word);
+        grow_quiet(p);
+        const struct wait_for posted = {
+            .kind = WAIT_SIGNAL, .signal = SIGNAL_GOSSIP_POST, .seen = seen};
+        rc = parcels_next(&p->parcels, &posted, 1, WORLD_FOREVER, &got);
+        if (rc == OK && got.note && !take_note(p, got.note))
+            parcel_refuse(&p->parcels, got.note);
+        else if (rc == OK && got.ended)
+            take_ended(p, got.ended);
+    }
+    parcels_close(&p->parcels);
+    return rc;
+}
+
+int gossip_post_open(struct gossip_post *p, struct world *world, struct group *group, size_t x,
+                     size_t s, struct arena *arena)
+{
+    p->world = world;
+    p->group = group;
+    p->w = GOSSIP_WORKER;
+    p->n = x;
+    parcels_init(&p->parcels, world, group, 0);
+    int rc = vec_init(&p->out.both, arena, x + s);
+    for (size_t i = 0; rc == OK && i < GOSSIP_INBOX; i++)
+        rc = vec_init(&p->in[i].both, arena, x + s);
+    return rc == OK ? world_spawn(world, "post", post_main, p, &p->task) : rc;
+}
+
+void gossip_post_close(struct gossip_post *p)
+{
+    if (p->world)
+        world_end_task(p->world, &p->task);
+}
+
+/* ---- training's side ---- */
+
+static struct vec part_x(const struct gossip_post *p, const struct gossip_letter *l)
+{
+    return (struct vec){l->both.at, p->n};
+}
+
+static struct vec part_s(const struct gossip_post *p, const struct gossip_letter *l)
+{
+    return (struct vec){l->both.at + p->n, l->both.n - p->n};
+}
+
+static void post_letter(struct gossip_post *p, struct gossip_letter *l, enum gossip_kind kind,
+                        uint32_t to, uint64_t w)
+{
+    l->kind = kind;
+    l->peer = to;
+    l->w = w;
+    atomic_store(&l->at, SLOT_POSTED);
+    world_raise(p->world, SIGNAL_GOSSIP_POST);
+}
+
+static bool settle_letter(struct gossip_post *p, struct gossip_letter *l)
+{
+    if (atomic_load(&l->at) != SLOT_ENDED)
+        return false;
+    if (l->status != OK)
+        p->w += l->w;
+    atomic_store(&l->at, SLOT_FREE);
+    return true;
+}
+
+bool gossip_settle(struct gossip_post *p)
+{
+    settle_letter(p, &p->out);
+    p->w += atomic_exchange(&p->back, 0);
+    return settle_letter(p, &p->word);
+}
+
+static void copy_out(struct gossip_post *p, const struct vec *x, const struct vec *s)
+{
+    vec_export(x, vec_all(x), p->out.both.at);
+    vec_export(s, vec_all(s), p->out.both.at + p->n);
+}
+
+bool gossip_give(struct gossip_post *p, uint32_t to, const struct vec *x, const struct vec *s)
+{
+    if (atomic_load(&p->out.at) != SLOT_FREE || p->w < 2 || !vec_finite(x, vec_all(x)) ||
+        !vec_finite(s, vec_all(s)))
+        return false;
+    copy_out(p, x, s);
+    post_letter(p, &p->out, GOSSIP_MODEL, to, gossip_halve(&p->w));
+    return true;
+}
+
+uint32_t gossip_asked(struct gossip_post *p)
+{
+    return atomic_exchange(&p->asked, 0) - 1;
+}
+
+bool gossip_ask(struct gossip_post *p, uint32_t whom)
+{
+    if (atomic_load(&p->word.at) != SLOT_FREE)
+        return false;
+    post_letter(p, &p->word, GOSSIP_ASK, whom, 0);
+    return true;
+}
+
+static struct gossip_letter *oldest(struct gossip_post *p)
+{
+    struct gossip_letter *found = NULL;
+    for (size_t i = 0; i < GOSSIP_INBOX; i++) {
+        struct gossip_letter *l = &p->in[i];
+        if (atomic_load(&l->at) == SLOT_THERE && (!found || l->number < found->number))
+            found = l;
+    }
+    return found;
+}
+
+/* What is not finite counts for nothing, and its weight is its sender's again. At the end of the
+ * run, when there is nobody left to give it to, it stays here; so it does while the word before is
+ * on its way. */
+static void give_back(struct gossip_post *p, const struct gossip_letter *l)
+{
+    log_warn(p->group ? p->group->log : NULL,
+             "worker %u: what it sent to worker %u is not finite and is left out", l->peer,
+             p->world->self);
+    if (atomic_load(&p->word.at) == SLOT_FREE && !atomic_load(&p->quiet))
+        post_letter(p, &p->word, GOSSIP_BACK, l->peer, l->w);
+    else
+        p->w += l->w;
+}
+
+/* x ← (w x + w_m x_m)/(w + w_m), w ← w + w_m. */
+static void merge(struct gossip_post *p, const struct gossip_letter *l, struct vec *x,
+                  struct vec *s)
+{
+    struct vec x_m = part_x(p, l), s_m = part_s(p, l);
+    float share = gossip_add(&p->w, l->w);
+    if (atomic_exchange(&p->lost, false)) {
+        vec_copy(x, &x_m, vec_all(x));
+        vec_copy(s, &s_m, vec_all(s));
+        return;
+    }
+    vec_lerp(x, share, &x_m, vec_all(x));
+    vec_lerp(s, share, &s_m, vec_all(s));
+}
+
+bool gossip_take(struct gossip_post *p, struct vec *x, struct vec *s, struct gossip_taken *taken)
+{
+    for (struct gossip_letter *l; (l = oldest(p));) {
+        bool finite = vec_finite(&l->both, vec_all(&l->both));
+        *taken = (struct gossip_taken){l->peer, l->announced, l->both.n * sizeof(float)};
+        if (finite)
+            merge(p, l, x, s);
+        else
+            give_back(p, l);
+        atomic_store(&l->at, SLOT_FREE);
+        if (finite)
+            return true;
+    }
+    return false;
+}
+
+int gossip_await(struct gossip_post *p, uint64_t seen, int64_t deadline)
+{
+    const struct wait_for news[] = {
+        {.kind = WAIT_SIGNAL, .signal = SIGNAL_GOSSIP_NEWS, .seen = seen},
+        {.kind = WAIT_TASK, .task = p->task},
+    };
+    struct wake wake;
+    int rc = world_wait(p->world, news, 2, deadline, &wake);
+    return rc == OK && wake.which == 1 ? ERR_CANCELLED : rc; /* the post ends with its node */
+}
+
+int gossip_finish(struct gossip_post *p, struct vec *x, struct vec *s, int64_t deadline)
+{
+    atomic_store(&p->closing, true);
+    world_raise(p->world, SIGNAL_GOSSIP_POST);
+    int rc = OK;
+    for (;;) {
+        uint64_t seen = world_raised(p->world, SIGNAL_GOSSIP_NEWS);
+        if (rc != OK || atomic_load(&p->quiet))
+            break;
+        rc = gossip_await(p, seen, deadline);
+    }
+    if (rc != OK)
+        return rc;
+    gossip_settle(p);
+    for (struct gossip_taken taken; gossip_take(p, x, s, &taken);)
+        continue;
+    copy_out(p, x, s);
+    atomic_store(&p->complete, true);
+    return OK;
+}
+
+/* ---- after the end ---- */
+
+static bool is_member(struct gossip_post *p, uint32_t node)
+{
+    return view_rank(group_view(p->group), node) >= 0;
+}
+
+/* Its letter may come in before the answer to our word, and after. */
+static int hear(struct gossip_post *p, struct parcels *own, uint32_t node,
+                const struct parcel_wake *got, bool *there)
+{
+    struct gossip_letter *l = &p->in[0];
+    *there = got->ended == &l->parcel;
+    if (got->note && got->note->from == node && !l->parcel.all) {
+        struct cut in = parcel_note_cut(got->note);
+        (void)cut_u8(&in);
+        l->w = cut_u64(&in);
+        parcel_accept(&l->parcel, own, got->note,
+                      &(struct parcel_in){.x = l->both.at, .n = l->both.n});
+    } else if (got->note) {
+        parcel_refuse(own, got->note);
+    }
+    return got->ended ? got->ended->status : is_member(p, node) ? OK : ERR_PEER;
+}
+
+int gossip_fetch(struct gossip_post *p, struct parcels *own, uint32_t node, int64_t deadline)
+{
+    const uint8_t note[NOTE_BYTES] = {GOSSIP_WANT};
+    struct parcel want = {0};
+    bool there = false;
+    PL_ASSERT(atomic_load(&p->complete));
+    parcel_send(&want, own,
+                &(struct parcel_out){.to = node, .note = note, .note_len = sizeof note});
+    int rc = OK;
+    while (rc == OK && !there) {
+        const struct wait_for change = {.kind = WAIT_SIGNAL,
+                                        .signal = SIGNAL_GROUP,
+                                        .seen = world_raised(p->world, SIGNAL_GROUP)};
+        struct parcel_wake got;
+        if (!is_member(p, node))
+            rc = ERR_PEER;
+        if (rc == OK)
+            rc = parcels_next(own, &change, 1, deadline, &got);
+        if (rc == OK)
+            rc = hear(p, own, node, &got, &there);
+    }
+    parcel_cancel(&want);
+    parcel_cancel(&p->in[0].parcel);
+    return rc;
+}

@@ -1,0 +1,88 @@
+/* Strategies whose workers run free, and `easgd` in step, between real processes; a worker is
+ * killed while others depend on it. */
+#include "real_run.h"
+
+static const char *const how[] = {"strategy.easgd.tau=2", "strategy.easgd.mode=sync",
+                                  "strategy.gossip.p=0.5"};
+
+enum { HOW = sizeof how / sizeof *how };
+
+static double number(const struct real_run *r, const char *key)
+{
+    return run_number(r->dir, "end", 0, key);
+}
+
+static void test_they_train(void **state)
+{
+    struct tiny *t = *state;
+    for (size_t i = 0; i < HOW; i++) {
+        struct real_run r = real_new(t);
+        START(t, &r, "--set", how[i], "--set", "stop.epochs=6");
+        real_end(&r, 0, "epochs");
+        assert_true(real_exchanges(&r) > 5);
+        assert_true(number(&r, "missed") == 0 && number(&r, "used") >= 6 * 540);
+        assert_true(number(&r, "test_error") < 0.3);
+        process_release(&r.p);
+    }
+}
+
+/* In simulation nobody waits for a post or a courier by chance; here they are threads. */
+static void test_alone_they_are_what_they_are_in_simulation(void **state)
+{
+    struct tiny *t = *state;
+    tiny_cluster(t, "node { } step_seconds: 0.004 link { mbit: 100 }\n");
+    for (size_t i = 0; i < HOW; i++) {
+        struct real_run real = real_new(t), sim = real_new(t);
+        START(t, &real, "--set", how[i], "--set", "stop.steps=20", "--set", "workers=1");
+        real_end(&real, 0, "steps");
+        const char *argv[] = {"sim",   t->job,      "--cluster", t->cluster, "--out",
+                              sim.dir, "--set",     how[i],      "--set",    "stop.steps=20",
+                              "--set", "workers=1", "--json",    NULL};
+        process_start(&sim.p, t->folder, argv);
+        real_end(&sim, 0, "steps");
+        assert_true(run_same_bits(real.dir, sim.dir, "final.safetensors"));
+        process_release(&real.p);
+        process_release(&sim.p);
+    }
+}
+
+static void test_a_worker_is_killed(void **state)
+{
+    struct tiny *t = *state;
+    for (size_t i = 0; i < HOW; i++) {
+        struct real_run r = real_new(t);
+        pid_t child[PROCESS_CHILDREN_MAX];
+        START(t, &r, "--set", how[i], "--set", "stop.epochs=25", "--set", "pace=0.01");
+        real_workers(&r, 4, child);
+        UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) > 4);
+        kill(child[1], SIGKILL);
+        real_end(&r, 0, "epochs");
+        assert_int_equal(real_members(&r, "dead") + real_members(&r, "cut"), 1);
+        assert_true(number(&r, "test_error") < 0.3);
+        process_release(&r.p);
+    }
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_they_train),
+        cmocka_unit_test(test_alone_they_are_what_they_are_in_simulation),
+        cmocka_unit_test(test_a_worker_is_killed),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
