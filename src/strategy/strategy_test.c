@@ -284,7 +284,8 @@ static void strategies_are_found_by_the_job(void **state)
         struct err err = {0};
         Paceline__Job *job = NULL;
         const struct strategy_ops *ops = NULL;
-        assert_int_equal(job_parse("t", "", 0, &job, &err), OK);
+        static const char text[] = "solver { base_lr: 0.1 }";
+        assert_int_equal(job_parse("t", text, strlen(text), &job, &err), OK);
         assert_int_equal(job_set_strategy(job, want[i].name, &err), OK);
         assert_int_equal(strategy_find(job, &ops, &err), OK);
         assert_ptr_equal(ops, want[i].ops);

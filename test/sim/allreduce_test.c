@@ -77,7 +77,7 @@ static void test_buckets_leave_early(void **state)
 static void test_a_death_between_buckets(void **state)
 {
     sim_survives(*state,
-                 (const char *const[]){"strategy.allreduce.bucket_kb=1", "stop.epochs=2", NULL}, 16,
+                 (const char *const[]){"strategy.allreduce.bucket_kb=1", "stop.epochs=3", NULL}, 16,
                  true);
 }
 
