@@ -80,6 +80,27 @@ static const struct {
      DATA INNER("a", "data", "9") LAYER("r", "ReLU", "a", "a", "")
          LAYER("d", "Dropout", "a", "a", "dropout_param { dropout_ratio: 0.3 }")
              INNER("ip", "a", "5") LOSS("ip")},
+    {SMOOTH, "scale",
+     DATA INNER("a", "data", "6") LAYER("s", "Scale", "a", "s", "scale_param { bias_term: true }")
+         INNER("ip", "s", "5") LOSS("ip")},
+    {SMOOTH, "scale in place on an image",
+     DATA CONV("conv", "data", "3", "kernel_size: 3")
+         LAYER("s", "Scale", "conv", "conv", "scale_param { filler { type: 'uniform' min: 0.5 } }")
+             INNER("ip", "conv", "5") LOSS("ip")},
+    {SMOOTH, "batch normalisation",
+     DATA LAYER("a", "InnerProduct", "data", "a",
+                "inner_product_param { num_output: 6 bias_term: false"
+                " weight_filler { type: 'gaussian' std: 2 } }") /* a bias has no gradient here */
+     LAYER("n", "BatchNorm", "a", "n", "") INNER("ip", "n", "5") LOSS("ip")},
+    {SMOOTH, "batch normalisation and scale in place on an image",
+     DATA CONV("conv", "data", "3", "kernel_size: 3 bias_term: false")
+         LAYER("n", "BatchNorm", "conv", "conv", "")
+             LAYER("s", "Scale", "conv", "conv", "scale_param { bias_term: true }")
+                 INNER("ip", "conv", "5") LOSS("ip")},
+    {SMOOTH, "batch normalisation by running sums",
+     DATA CONV("conv", "data", "3", "kernel_size: 3") LAYER(
+         "n", "BatchNorm", "conv", "n", "batch_norm_param { use_global_stats: true eps: 0.25 }")
+         INNER("ip", "n", "5") LOSS("ip")},
     {SMOOTH, "softmax",
      DATA INNER("a", "data", "6") LAYER("p", "Softmax", "a", "p", "") INNER("ip", "p", "5")
          LOSS("ip")},

@@ -239,7 +239,7 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
     net->blob = arena_array(&net->arena, tops, struct blob *);
     if (!net->layer || !net->blob)
         return err_set(err, ERR_NOMEM, "net: out of memory");
-    struct setup setup = {options, &net->arena, &net->segments};
+    struct setup setup = {options, &net->arena, &net->segments, &net->states};
     if (param->n_input > 0)
         rc = add_net_input(net, param, &setup, err);
     for (size_t i = 0; i < param->n_layer && rc == OK; i++)

@@ -109,6 +109,20 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
     return OK;
 }
 
+int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
+                const struct shape *shape, size_t *offset, struct err *err)
+{
+    char text[128], name[SEGMENT_NAME_MAX];
+    snprintf(name, sizeof name, "%.*s.%zu", SEGMENT_NAME_MAX - 8, layer->name, k);
+    const struct segment *segment =
+        segments_add(setup->states, setup->arena, name, shape, 0.0f, 0.0f);
+    if (!segment)
+        return err_set(err, ERR_NOMEM, "out of memory for state of %s",
+                       shape_text(shape, text, sizeof text));
+    *offset = segment->offset;
+    return OK;
+}
+
 int layer_params_done(const struct layer *layer, struct err *err)
 {
     if (layer->param->n_param <= layer->n_at)

@@ -47,8 +47,9 @@ struct layer_param {
 /* What forward and backward work on. */
 struct pass {
     const float *x;
+    float *s;                      /* forward only, as are batch and result */
     float *dx;                     /* backward only */
-    const struct net_batch *batch; /* forward only, as is result */
+    const struct net_batch *batch;
     struct net_result *result;
 };
 
@@ -56,7 +57,7 @@ struct pass {
 struct setup {
     const struct net_options *options;
     struct arena *arena;
-    struct segments *segments;
+    struct segments *segments, *states; /* of x; of s */
 };
 
 struct layer_ops {
@@ -135,6 +136,10 @@ int layer_top(struct layer *layer, size_t i, const struct shape *shape, enum lay
 /* Declare the layer's next blob of parameters, with the multipliers of its `param` entry. */
 int layer_param(struct layer *layer, const struct setup *setup, const struct shape *shape,
                 const char *field, const Caffe__FillerParameter *filler, struct err *err);
+
+/* Declare a blob of state, the layer's kth: `offset` in s. It begins at zero. */
+int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
+                const struct shape *shape, size_t *offset, struct err *err);
 
 /* Check that no more `param` entries are given than the layer has parameters. */
 int layer_params_done(const struct layer *layer, struct err *err);

@@ -5,8 +5,9 @@
 
 /* By name, as error messages list them. */
 static const struct layer_ops *const all[] = {
-    &layer_accuracy, &layer_conv, &layer_input,   &layer_dropout, &layer_inner,
-    &layer_pool,     &layer_relu, &layer_sigmoid, &layer_softmax, &layer_softmax_loss,
+    &layer_accuracy, &layer_batch_norm, &layer_conv,    &layer_input,
+    &layer_dropout,  &layer_inner,      &layer_pool,    &layer_relu,
+    &layer_scale,    &layer_sigmoid,    &layer_softmax, &layer_softmax_loss,
 };
 
 enum { LAYERS = sizeof all / sizeof all[0] };

@@ -4,7 +4,8 @@
 
 #include "nn/layer.h"
 
-extern const struct layer_ops layer_accuracy, layer_conv, layer_dropout, layer_inner, layer_input,
-    layer_pool, layer_relu, layer_sigmoid, layer_softmax, layer_softmax_loss;
+extern const struct layer_ops layer_accuracy, layer_batch_norm, layer_conv, layer_dropout,
+    layer_inner, layer_input, layer_pool, layer_relu, layer_scale, layer_sigmoid, layer_softmax,
+    layer_softmax_loss;
 
 #endif

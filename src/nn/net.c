@@ -70,7 +70,7 @@ void net_forward(struct net *net, const struct vec *x, struct vec *s, const stru
     PL_ASSERT(batch->count >= 1 && batch->count <= net->N);
     PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
     struct net_result sum = {.count = batch->count};
-    struct pass pass = {.x = x->at, .batch = batch, .result = &sum};
+    struct pass pass = {.x = x->at, .s = s->at, .batch = batch, .result = &sum};
     for (size_t i = 0; i < net->n_layers; i++)
         net->layer[i]->ops->forward(net->layer[i], &pass);
     net->count = batch->count;

@@ -24,6 +24,12 @@
 #define DROPOUT(bottom, top) \
     "layer { name: 'd' type: 'Dropout' bottom: '" bottom "' top: '" top "' }\n"
 
+#define NORM(bottom, top, fields) \
+    "layer { name: 'n' type: 'BatchNorm' bottom: '" bottom "' top: '" top "' " fields " }\n"
+#define SCALE(bottom, top, fields) \
+    "layer { name: 's' type: 'Scale' bottom: '" bottom "' top: '" top "' " fields " }\n"
+#define FOUR(text) text text text text
+
 static const struct shape image = {3, {3, 9, 8}};
 
 static void expect_shape(const struct net *net, const char *blob, const char *shape)
@@ -150,7 +156,8 @@ static const struct {
 } bad_nets[] = {
     {DATA "layer { name: 'norm1' type: 'LRN' bottom: 'data' top: 'n' }",
      ERR_UNSUPPORTED,
-     {"layer \"norm1\": type \"LRN\" is not supported; supported: Accuracy, Convolution, Data"}},
+     {"layer \"norm1\": type \"LRN\" is not supported; supported: Accuracy, BatchNorm, "
+      "Convolution"}},
     {DATA "layer { name: 'x' bottom: 'data' top: 'n' }", ERR_INPUT, {"layer \"x\": type"}},
     {DATA "layer { type: 'ReLU' bottom: 'data' top: 'n' }", ERR_INPUT, {"layer 2 has no name"}},
     {DATA RELU("daat", "y"), ERR_INPUT, {"layer \"relu\"", "bottom \"daat\" is made by no layer"}},
@@ -221,6 +228,28 @@ static const struct {
     {DATA "layer { name: 's' type: 'Sigmoid' bottom: 'data' top: 's' relu_param { } }",
      ERR_UNSUPPORTED,
      {"\"s\": relu_param means nothing to type \"Sigmoid\""}},
+    {DATA NORM("data", "n", "param { lr_mult: 0 } param { }"),
+     ERR_INPUT,
+     {"\"n\": param.lr_mult: 1"}},
+    {DATA NORM("data", "n", "param { lr_mult: 0 name: 'm' }"), ERR_UNSUPPORTED, {"name: \"m\""}},
+    {DATA NORM("data", "n", FOUR("param { lr_mult: 0 } ")), ERR_INPUT, {"\"n\": 4 param entries"}},
+    {DATA NORM("data", "n", "batch_norm_param { eps: 0 }"), ERR_INPUT, {"batch_norm_param.eps: 0"}},
+    {DATA NORM("data", "n", "batch_norm_param { moving_average_fraction: 1.5 }"),
+     ERR_INPUT,
+     {"\"n\": batch_norm_param.moving_average_fraction: 1.5"}},
+    {DATA NORM("data", "n", "scale_param { }"), ERR_UNSUPPORTED, {"scale_param means nothing"}},
+    {DATA NORM("label", "n", ""), ERR_INPUT, {"\"n\": bottom \"label\" is 5; a normalisation"}},
+    {DATA NORM("data", "n", "bottom: 'label'"), ERR_INPUT, {"takes 1 bottoms, not 2"}},
+    {DATA SCALE("data", "s", "scale_param { axis: 2 }"), ERR_UNSUPPORTED, {"scale_param.axis: 2"}},
+    {DATA SCALE("data", "s", "scale_param { num_axes: -1 }"),
+     ERR_UNSUPPORTED,
+     {"\"s\": scale_param.num_axes: -1"}},
+    {DATA SCALE("data", "s", "scale_param { filler { type: 'bilinear' } }"),
+     ERR_UNSUPPORTED,
+     {"\"s\": filler: filler \"bilinear\""}},
+    {DATA SCALE("data", "s", "param { } param { }"), ERR_INPUT, {"\"s\": 2 param entries"}},
+    {DATA SCALE("label", "s", ""), ERR_INPUT, {"\"s\": bottom \"label\" is 5; a scale"}},
+    {DATA SCALE("data", "s", "bottom: 'label'"), ERR_INPUT, {"takes 1 bottoms, not 2"}},
     {DATA "layer { name: 'r' type: 'ReLU' bottom: 'data' top: 'r' loss_weight: 1 }",
      ERR_UNSUPPORTED,
      {"type \"ReLU\" cannot be a loss"}},
@@ -301,6 +330,11 @@ static void test_defaults_may_be_written_out(void **state)
         "}"
         "layer { name: 's' type: 'Sigmoid' bottom: 'conv' top: 'conv' sigmoid_param {"
         " engine: CUDNN } }"
+        "layer { name: 'bn' type: 'BatchNorm' bottom: 'conv' top: 'conv' param { lr_mult: 0 }"
+        " param { lr_mult: 0 decay_mult: 0 } param { lr_mult: 0 } batch_norm_param {"
+        " use_global_stats: false moving_average_fraction: 0.999 eps: 1e-5 } }"
+        "layer { name: 'scale' type: 'Scale' bottom: 'conv' top: 'conv' scale_param { axis: -3"
+        " num_axes: 1 bias_term: false } }"
         "layer { name: 'ip' type: 'InnerProduct' bottom: 'conv' top: 'ip' inner_product_param {"
         " num_output: 3 transpose: false axis: 1 } }"
         "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss'"

@@ -73,6 +73,12 @@ struct relu_spec {
     float negative_slope;
 };
 
+/* One w, and one b, a channel: x is (N, C, ..). */
+struct scale_spec {
+    struct shape x;
+    bool bias;
+};
+
 struct kernels {
     const char *name;
     enum layout image_layout;
@@ -90,6 +96,9 @@ struct kernels {
     /* y = 1 / (1 + e^-x), element by element; backward reads y and never x. */
     int (*sigmoid)(const struct shape *x, enum layout layout, bool training, struct arena *arena,
                    struct op **op, struct err *err);
+    /* y = w·x + b by channel. Training reads x on the way back: not in place. */
+    int (*scale)(const struct scale_spec *spec, enum layout layout, bool training,
+                 struct arena *arena, struct op **op, struct err *err);
     /* Softmax over the last axis of (N, C); forward only: the loss does its own gradient. */
     int (*softmax)(const struct shape *x, struct arena *arena, struct op **op, struct err *err);
 };

@@ -46,6 +46,8 @@ int plan_nomem(const char *what, struct err *err);
 
 int plan_relu(const struct relu_spec *spec, enum layout layout, bool training, struct arena *arena,
               struct op **op, struct err *err);
+int plan_scale(const struct scale_spec *spec, enum layout layout, bool training,
+               struct arena *arena, struct op **op, struct err *err);
 int plan_softmax(const struct shape *x, struct arena *arena, struct op **op, struct err *err);
 
 #endif

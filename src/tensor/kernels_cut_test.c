@@ -74,12 +74,20 @@ static int plan_sigmoid(const struct kernels *set, size_t n, struct arena *arena
     return set->sigmoid(&x, LAYOUT_PLAIN, true, arena, op, err);
 }
 
+static int plan_scale(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
+                      struct err *err)
+{
+    const struct scale_spec spec = {{4, {n, 12, 9, 7}}, true};
+    return set->scale(&spec, set->image_layout, true, arena, op, err);
+}
+
 static const struct layer layers[] = {
     {"conv1", 28 * 28, 20 * 24 * 24, 20 * 25, 20, plan_conv1},
     {"conv2", 20 * 12 * 12, 50 * 8 * 8, 50 * 20 * 25, 50, plan_conv2},
     {"ip1", 50 * 4 * 4, 500, 500 * 50 * 4 * 4, 500, plan_ip1},
     {"ip2", 500, 10, 10 * 500, 10, plan_ip2},
     {"sigmoid", 481, 481, 0, 0, plan_sigmoid},
+    {"scale", 12 * 9 * 7, 12 * 9 * 7, 12, 12, plan_scale},
 };
 
 static float *floats(struct arena *arena, size_t n)

@@ -246,5 +246,6 @@ const struct kernels kernels_dnnl = {
     .inner = dnnl_set_inner,
     .relu = plan_relu,
     .sigmoid = dnnl_set_sigmoid,
+    .scale = plan_scale,
     .softmax = plan_softmax,
 };

@@ -328,5 +328,6 @@ const struct kernels kernels_ref = {
     .inner = plan_inner,
     .relu = plan_relu,
     .sigmoid = ref_plan_sigmoid,
+    .scale = plan_scale,
     .softmax = plan_softmax,
 };

@@ -19,7 +19,7 @@ static const struct kernels *const sets[] = {&kernels_ref, &kernels_dnnl};
 enum { SETS = sizeof sets / sizeof *sets };
 
 /* What is to be planned, whatever its kind. */
-enum kind { CONV, POOL, INNER, RELU, SIGMOID, SOFTMAX };
+enum kind { CONV, POOL, INNER, RELU, SIGMOID, SCALE, SOFTMAX };
 
 struct work {
     enum kind kind;
@@ -28,6 +28,7 @@ struct work {
         struct pool_spec pool;
         struct inner_spec inner;
         struct relu_spec relu;
+        struct scale_spec scale;
     } spec;
     struct shape x, y;
     size_t w, b; /* how many of each */
@@ -85,6 +86,12 @@ static struct work sigmoid_work(struct shape x)
     return (struct work){SIGMOID, {.relu = {x, 0}}, x, x, 0, 0};
 }
 
+static struct work scale_work(struct shape x, bool bias)
+{
+    size_t C = x.dim[1];
+    return (struct work){SCALE, {.scale = {x, bias}}, x, x, C, bias ? C : 0};
+}
+
 static struct work softmax_work(struct shape x)
 {
     return (struct work){SOFTMAX, {.relu = {x, 0}}, x, x, 0, 0};
@@ -99,6 +106,7 @@ static int plan(const struct kernels *set, const struct work *work, enum layout 
     case INNER: return set->inner(&work->spec.inner, layout, training, arena, op, err);
     case RELU: return set->relu(&work->spec.relu, layout, training, arena, op, err);
     case SIGMOID: return set->sigmoid(&work->x, layout, training, arena, op, err);
+    case SCALE: return set->scale(&work->spec.scale, layout, training, arena, op, err);
     case SOFTMAX: return set->softmax(&work->x, arena, op, err);
     }
     return ERR_BUG;
@@ -465,6 +473,20 @@ static void sigmoids_agree(void **state)
     }
 }
 
+static void scales_agree(void **state)
+{
+    (void)state;
+    const struct work works[] = {scale_work(matrix(1, 1), true), scale_work(matrix(3, 11), false),
+                                 scale_work(image(2, 3, 4, 5), true),
+                                 scale_work(image(18, 16, 17, 16), true)};
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
+        assert_conforms(&works[i], LAYOUT_PLAIN);
+        if (works[i].x.n == 4)
+            assert_conforms(&works[i], LAYOUT_NHWC);
+        assert_gradients(&works[i]);
+    }
+}
+
 static void assert_in_place_is_the_same(const struct kernels *set, const struct work *work)
 {
     struct arena arena;
@@ -499,7 +521,8 @@ static void reference_has_the_same_bits_for_any_thread_count(void **state)
     const struct work works[] = {conv_work(image(4, 20, 12, 12), 50, 5, 5, 1, 0, true),
                                  inner_work(image(8, 50, 4, 4), 500, true),
                                  pool_work(POOL_AVERAGE, image(8, 20, 24, 24), 3, 2, 0),
-                                 sigmoid_work(matrix(64, 480))};
+                                 sigmoid_work(matrix(64, 480)),
+                                 scale_work(image(24, 8, 10, 12), true)};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         struct run one = run_new(&works[i]), three = run_new(&works[i]);
         kernels_set_threads(1);
@@ -635,6 +658,26 @@ static void sigmoid_by_hand(void **state)
     }
 }
 
+/* Two records of two channels of two pixels, x = 1 .. 8, w = (1, 2), b = ½, and dy = 1: so dw is
+ * the sum of a channel's pixels, 1 + 2 + 5 + 6 and 3 + 4 + 7 + 8. */
+static void scale_by_hand(void **state)
+{
+    (void)state;
+    struct work work = scale_work(image(2, 2, 1, 2), true);
+    const float y[] = {1.5f, 2.5f, 6.5f, 8.5f, 5.5f, 6.5f, 14.5f, 16.5f};
+    const float dx[] = {1, 1, 2, 2, 1, 1, 2, 2}, dw[] = {14.5f, 22.5f}, db[] = {4.5f, 4.5f};
+    for (size_t s = 0; s < SETS; s++)
+        for (int layout = LAYOUT_PLAIN; layout <= LAYOUT_NHWC; layout++) {
+            struct run run = run_counted(&work);
+            run_set(sets[s], &work, (enum layout)layout, &run);
+            assert_memory_equal(run.y.v, y, sizeof y);
+            assert_memory_equal(run.dx.v, dx, sizeof dx);
+            assert_memory_equal(run.dw.v, dw, sizeof dw);
+            assert_memory_equal(run.db.v, db, sizeof db);
+            run_free(&run);
+        }
+}
+
 static void softmax_is_right_and_does_not_overflow(void **state)
 {
     (void)state;
@@ -692,6 +735,7 @@ int main(void)
         cmocka_unit_test(pooling_by_caffes_rules),
         cmocka_unit_test(first_of_equals_is_the_maximum),
         cmocka_unit_test(sigmoid_by_hand),
+        cmocka_unit_test(scale_by_hand),
         cmocka_unit_test(softmax_is_right_and_does_not_overflow),
         cmocka_unit_test(window_without_a_pixel_is_refused),
         cmocka_unit_test(convolutions_agree),
@@ -699,6 +743,7 @@ int main(void)
         cmocka_unit_test(inner_products_agree),
         cmocka_unit_test(relus_agree),
         cmocka_unit_test(sigmoids_agree),
+        cmocka_unit_test(scales_agree),
         cmocka_unit_test(in_place_gives_the_same),
         cmocka_unit_test(reference_has_the_same_bits_for_any_thread_count),
     };

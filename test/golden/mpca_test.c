@@ -160,13 +160,21 @@ static int steps(size_t i, int tick)
     return rests ? 0 : WORKERS - (int)i;
 }
 
+/* (τ·x, τ) of a worker: what an exchange makes of a contribution with weight τ. */
+static void contribute(struct mpca_sum *out, const struct vec *x, struct range r, uint64_t tau)
+{
+    for (size_t i = 0; i < r.len; i++)
+        out->x[i] = (float)tau * x->at[r.from + i];
+    out->tau = tau;
+}
+
 /* What the network does: contributions are added up in the order of the workers. */
 static void reduce(struct cluster *k, size_t s, struct mpca_sum *sum)
 {
     float own[SEGMENT_ALIGN];
     for (size_t i = 0; i < WORKERS; i++) {
         struct mpca_sum mine = {.x = own};
-        mpca_contribute(&mine, &k->x[i], shard(s), k->tau[i][s]);
+        contribute(&mine, &k->x[i], shard(s), k->tau[i][s]);
         vec_host_add(sum->x, mine.x, shard(s).len);
         sum->tau += mine.tau;
     }

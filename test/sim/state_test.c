@@ -1,0 +1,525 @@
+/* What becomes of the state of layers, s, under each strategy: BatchNorm's sums and their count, in
+ * a real net, against the same sums taken by hand.
+ *
+ * Most runs here are given a rate that moves no weight. Then what a batch adds to s depends on its
+ * records alone, and a worker's s after so many steps is known, whatever it exchanged meanwhile.
+ * Where sums do not decay (moving_average_fraction: 1) their count is a number of batches. */
+#include "replay.h"
+#include "strategy_sim.h"
+
+#define NORM_NET(fraction)                                                         \
+    "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"               \
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'\n"        \
+    "  convolution_param { num_output: 6 kernel_size: 3 bias_term: false\n"        \
+    "    weight_filler { type: 'xavier' } } }\n"                                   \
+    "layer { name: 'norm' type: 'BatchNorm' bottom: 'conv' top: 'norm'\n"          \
+    "  batch_norm_param { moving_average_fraction: " fraction " } }\n"             \
+    "layer { name: 'scale' type: 'Scale' bottom: 'norm' top: 'scale'\n"            \
+    "  scale_param { bias_term: true } }\n"                                        \
+    "layer { name: 'pool' type: 'Pooling' bottom: 'scale' top: 'pool'\n"           \
+    "  pooling_param { pool: MAX kernel_size: 2 stride: 2 } }\n"                   \
+    "layer { name: 'relu' type: 'ReLU' bottom: 'pool' top: 'pool' }\n"             \
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'pool' top: 'ip'\n"           \
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n" \
+    "layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: 'label'\n"     \
+    "  top: 'accuracy' include { phase: TEST } }\n"                                \
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label'\n"  \
+    "  top: 'loss' }\n"
+
+/* Three workers whose steps take a second, and messages next to nothing; the same, unequal. */
+#define EQUAL "node { count: 3 } step_seconds: 1 link { mbit: 1000000 latency_us: 100 }\n"
+#define UNEQUAL                                                           \
+    "node { } node { speed: 0.8 } node { speed: 0.45 } step_seconds: 1\n" \
+    "link { mbit: 1000000 latency_us: 100 }\n"
+
+#define STILL "solver={base_lr:1e-30 lr_policy:'fixed'}"
+
+enum { K = REPLAY_WORKERS, S = 48, CHANNELS = 6, COUNT = 32 };
+
+struct state {
+    double v[S];
+};
+
+/* ---- the same sums, taken by hand ---- */
+
+static void net_of(struct tiny *t, const char *net)
+{
+    tiny_write(t, "net.prototxt", net);
+}
+
+static struct replay replayed;
+
+/* One batch more goes into s. */
+static void add_batch(struct state *s, uint64_t place)
+{
+    struct learner *l = &replayed.l;
+    assert_int_equal(l->s.n, S);
+    for (size_t i = 0; i < S; i++)
+        l->s.at[i] = (float)s->v[i];
+    assert_int_equal(learner_gradient(l, place, SIM_BATCH), OK);
+    for (size_t i = 0; i < S; i++)
+        s->v[i] = (double)l->s.at[i];
+}
+
+/* y ← y + w·x */
+static void add(struct state *y, double w, const struct state *x)
+{
+    for (size_t i = 0; i < S; i++)
+        y->v[i] += w * x->v[i];
+}
+
+static struct state mean_of(const struct state *s, size_t n)
+{
+    struct state mean = {{0}};
+    for (size_t i = 0; i < n; i++)
+        add(&mean, 1.0 / (double)n, &s[i]);
+    return mean;
+}
+
+/* A worker's own s after n steps, of `workers` that each go through their stripe of the records. */
+static struct state own_after(uint64_t n, uint64_t worker, uint64_t workers)
+{
+    struct state s = {{0}};
+    for (uint64_t t = 0; t < n; t++)
+        add_batch(&s, (t * workers + worker) * SIM_BATCH);
+    return s;
+}
+
+/* The joint s with which a run ended. */
+static struct state joint_of(const struct sim_run *r)
+{
+    struct safetensors st;
+    struct state joint = {{0}};
+    float s[S] = {0};
+    run_model(r->dir, "final.safetensors", &st);
+    weights_take(&st, "s", net_state_segments(replayed.ws->train), s);
+    safetensors_release(&st);
+    for (size_t i = 0; i < S; i++)
+        joint.v[i] = (double)s[i];
+    return joint;
+}
+
+static double apart(const struct state *a, const struct state *b)
+{
+    double most = 0, largest = 0;
+    for (size_t i = 0; i < S; i++) {
+        most = fmax(most, fabs(a->v[i] - b->v[i]));
+        largest = fmax(largest, fabs(b->v[i]));
+    }
+    assert_true(largest > 0);
+    return most / largest;
+}
+
+static void expect(const struct sim_run *r, const struct state *want, const char *what)
+{
+    struct state joint = joint_of(r);
+    double gap = apart(&joint, want);
+    if (!(gap <= 2e-6))
+        fail_msg("%s: off by %.2g; a count of %.9g, by hand %.9g", what, gap, joint.v[COUNT],
+                 want->v[COUNT]);
+    if (!(replay_difference(&replayed, replayed.x0, r->dir) <= 1e-6))
+        fail_msg("%s: the rate moves weights", what);
+}
+
+/* Steps that a worker has taken. */
+static uint64_t steps_of(const struct trace_events *trace, int worker)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < trace->count; i++)
+        n += trace->at[i].pid == TRACE_WORKER + worker && strcmp(trace->at[i].name, "compute") == 0;
+    return n;
+}
+
+/* ---- all in step ---- */
+
+/* The joint s is the mean of the workers'. */
+static void test_in_step_it_is_the_mean(void **state)
+{
+    static const char *const how[] = {
+        "strategy.sync.tau=4",
+        "strategy.sync={tau:3 on_replace:average}",
+        "strategy.allreduce={}",
+        "strategy.allreduce.bucket_kb=1",
+        "strategy.async_allreduce={method:1 s_every:1}",
+        "strategy.async_allreduce={method:1 s_every:5}",
+        "strategy.async_allreduce={method:2 s_every:1}",
+        "strategy.async_allreduce={method:2}",
+        "strategy.diloco.tau=4",
+        "strategy.diloco={tau:4 fragments:3 overlap:2}",
+        "strategy.easgd={mode:sync tau:4}",
+        "strategy.ps.consistency=bsp",
+        "strategy.ps={consistency:bsp colocated:true}",
+    };
+    net_of(*state, NORM_NET("0.875"));
+    replay_open(&replayed, *state);
+    struct state own[K];
+    for (uint64_t i = 0; i < K; i++)
+        own[i] = own_after(12, i, K);
+    struct state want = mean_of(own, K);
+    assert_true(fabs(want.v[COUNT] - 8 * (1 - pow(0.875, 12))) < 1e-5);
+    assert_true(apart(&own[0], &want) > 1e-3); /* workers do differ */
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        struct sim_run r = {0};
+        SIM(*state, EQUAL, &r, "workers=3", "stop.steps=12", STILL, how[i]);
+        expect(&r, &want, how[i]);
+    }
+    replay_close(&replayed);
+}
+
+/* The third of three workers dies in the fourth of eight steps: where workers have taken the mean
+ * of s for their own what it did before is in it, and where they keep their own it is not. Rounds
+ * are of `tau` steps; the dead one's share of its last round is missed. */
+static struct state after_a_death(uint64_t tau, bool replaced)
+{
+    struct state own[K] = {{{0}}};
+    uint64_t place = 0, who = K;
+    for (uint64_t step = 0; step < 8; step += tau) {
+        uint64_t left = step + tau > 3 ? K - 1 : K;
+        for (uint64_t t = 0; t < tau; t++)
+            for (uint64_t i = 0; i < left; i++)
+                add_batch(&own[i], place + (t * who + i) * SIM_BATCH);
+        struct state mean = mean_of(own, left);
+        for (uint64_t i = 0; i < left && replaced; i++)
+            own[i] = mean;
+        place += tau * who * SIM_BATCH;
+        who = left;
+    }
+    return mean_of(own, K - 1);
+}
+
+static void test_who_replaces_his_own_and_who_keeps_it(void **state)
+{
+    static const struct {
+        const char *how;
+        uint64_t tau;
+        bool replaced;
+    } cases[] = {
+        {"strategy.sync.tau=2", 2, true},
+        {"strategy.allreduce={}", 1, true},
+        {"strategy.diloco.tau=2", 2, false},
+        {"strategy.easgd={mode:sync tau:2}", 2, false},
+    };
+    net_of(*state, NORM_NET("1"));
+    replay_open(&replayed, *state);
+    struct state kept = after_a_death(2, false), replaced = after_a_death(2, true);
+    assert_true(apart(&kept, &replaced) > 1e-4);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sim_run r = {0};
+        SIM(*state, EQUAL "fault { at: 3.5 kill: 2 }", &r, "workers=3", "stop.steps=8", STILL,
+            cases[i].how);
+        struct state want = after_a_death(cases[i].tau, cases[i].replaced);
+        expect(&r, &want, cases[i].how);
+    }
+    replay_close(&replayed);
+}
+
+/* ---- each at its own pace ---- */
+
+/* The servers have the mean of what each pushed last, weighted by the records that went into it:
+ * one batch with `ps`, with `downpour` those since the push before. */
+static void test_servers_have_the_mean_of_the_last(void **state)
+{
+    static const struct {
+        const char *how;
+        uint64_t n_push;
+    } cases[] = {
+        {"strategy.ps.consistency=asp", 1},
+        {"strategy.ps={consistency:ssp staleness:2}", 1},
+        {"strategy.ps={}", 1},
+        {"strategy.ps={consistency:asp colocated:true}", 1},
+        {"strategy.ps={consistency:asp servers:2}", 1},
+        {"strategy.downpour={n_push:1 n_fetch:3}", 1},
+        {"strategy.downpour={n_push:4 n_fetch:2}", 4},
+        {"strategy.downpour={n_push:4 n_fetch:2 colocated:true}", 4},
+    };
+    net_of(*state, NORM_NET("1"));
+    replay_open(&replayed, *state);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sim_run r = {0};
+        struct trace_events trace;
+        struct state want = {{0}};
+        uint64_t last[K], all = 0;
+        SIM(*state, UNEQUAL, &r, "workers=3", "stop.steps=9", STILL, cases[i].how);
+        trace_read(r.trace, &trace);
+        for (int w = 0; w < K; w++) {
+            uint64_t over = steps_of(&trace, w) % cases[i].n_push;
+            last[w] = over > 0 ? over : cases[i].n_push;
+            all += last[w];
+        }
+        for (int w = 0; w < K; w++) {
+            struct state own = own_after(steps_of(&trace, w), (uint64_t)w, K);
+            add(&want, (double)last[w] / (double)all, &own);
+        }
+        assert_true(i > 0 || steps_of(&trace, 0) > steps_of(&trace, 2)); /* each at its own */
+        expect(&r, &want, cases[i].how);
+        trace_release(&trace);
+    }
+    replay_close(&replayed);
+}
+
+/* Alone it visits the centre after every second step but the last: s̃ ← s̃ + α(s − s̃), and s is
+ * not pulled. */
+static void test_the_centre_moves_and_the_worker_does_not(void **state)
+{
+    struct sim_run r = {0};
+    struct state centre = {{0}}, own = {{0}};
+    net_of(*state, NORM_NET("0.875"));
+    replay_open(&replayed, *state);
+    SIM(*state, EQUAL, &r, "workers=1", "stop.steps=9", STILL, "strategy.easgd={tau:2 alpha:0.25}");
+    for (uint64_t n = 2; n < 9; n += 2) {
+        own = own_after(n, 0, 1);
+        add(&own, -1, &centre);
+        add(&centre, 0.25, &own);
+    }
+    expect(&r, &centre, "easgd");
+    replay_close(&replayed);
+}
+
+/* The joint s is a mean of two workers' as they were, after so many of the steps that each took.
+ * The weight of the first is τ / (τ + τ') for numbers of steps between two exchanges. */
+static bool is_weighted_mean(const struct state *joint, struct state own[2][64],
+                             const uint64_t taken[2], double *weight)
+{
+    for (uint64_t a = 1; a <= taken[0]; a++)
+        for (uint64_t b = 1; b <= taken[1]; b++)
+            for (uint64_t tau = 0; tau < 9 * 9; tau++) {
+                struct state want = {{0}};
+                double first = (double)(tau / 9), second = (double)(tau % 9);
+                *weight = first / (first + second);
+                double count = *weight * (double)a + (1 - *weight) * (double)b;
+                if (!(fabs(count - joint->v[COUNT]) <= 1e-4))
+                    continue;
+                add(&want, *weight, &own[0][a]);
+                add(&want, 1 - *weight, &own[1][b]);
+                if (apart(joint, &want) <= 2e-6)
+                    return true;
+            }
+    return false;
+}
+
+/* How many of eight runs, each a step longer, end with a mean of both workers in which the first
+ * counts for about twice as much. In the last exchange of others one had no more to give. */
+static int weighted_runs(struct tiny *t, const char *how, struct state own[2][64])
+{
+    static const char cluster[] =
+        "node { } node { speed: 0.5 } step_seconds: 0.1 link { mbit: 0.4 latency_us: 100 }\n";
+    int weighted = 0;
+    for (unsigned steps = 16; steps < 24; steps++) {
+        struct sim_run r = {0};
+        struct trace_events trace;
+        char stop[32];
+        double weight = 0;
+        snprintf(stop, sizeof stop, "stop.steps=%u", steps);
+        SIM(t, cluster, &r, "workers=2", stop, STILL, how);
+        trace_read(r.trace, &trace);
+        const uint64_t taken[] = {steps_of(&trace, 0), steps_of(&trace, 1)};
+        struct state joint = joint_of(&r);
+        assert_true(taken[0] < 64 && taken[1] < taken[0]);
+        if (!is_weighted_mean(&joint, own, taken, &weight))
+            fail_msg("%s, %s: no mean of the two, of %.9g batches", how, stop, joint.v[COUNT]);
+        weighted += weight > 0.55 && weight < 0.8;
+        trace_release(&trace);
+    }
+    return weighted;
+}
+
+/* mpca: s̃ is the mean weighted by τ, like R of Eq. 9, without Eq. 8 and 5: nothing of what was
+ * before, and nothing ahead of what is. The first worker is twice as fast, so that its τ is. */
+static void test_mpca_weighs_and_neither_mixes_nor_extrapolates(void **state)
+{
+    static const char *const how[] = {
+        "strategy.mpca={alpha_hold:0 ramp:1}",
+        "strategy.mpca={alpha_hold:0 ramp:1 phases:1}",
+        "strategy.mpca={alpha_hold:0 ramp:1 penalty:gradient adopt:arrival}",
+        "strategy.mpca={alpha_hold:0 ramp:1 coordination:symmetric}",
+    };
+    static struct state own[2][64];
+    net_of(*state, NORM_NET("1"));
+    replay_open(&replayed, *state);
+    for (uint64_t w = 0; w < 2; w++)
+        for (uint64_t n = 1; n < 64; n++) {
+            own[w][n] = own[w][n - 1];
+            add_batch(&own[w][n], ((n - 1) * 2 + w) * SIM_BATCH);
+        }
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        int weighted = weighted_runs(*state, how[i], own);
+        print_message("    %s: %d\n", how[i], weighted);
+        assert_true(weighted >= 3);
+    }
+    replay_close(&replayed);
+}
+
+/* ---- sums and counts ---- */
+
+/* Every record the same: then each batch has the same mean and variance, and so has every s, as
+ * long as its sums and its count have been averaged alike. */
+static void same_records(struct tiny *t)
+{
+    FILE *images = tiny_open(t, "train-images");
+    tiny_put_be32(images, 0x803);
+    tiny_put_be32(images, TINY_TRAIN);
+    tiny_put_be32(images, TINY_SIDE);
+    tiny_put_be32(images, TINY_SIDE);
+    for (uint32_t i = 0; i < TINY_TRAIN; i++)
+        for (int row = 0; row < TINY_SIDE; row++)
+            for (int col = 0; col < TINY_SIDE; col++)
+                fputc(tiny_pixel(1, 0, 0, row, col), images);
+    fclose(images);
+}
+
+static void test_sums_and_count_go_together(void **state)
+{
+    static const char *const how[] = {
+        "strategy.single={}",
+        "strategy.sync={tau:3}",
+        "strategy.sync={seconds:3}",
+        "strategy.sync={tau:3 init_iterations:4}",
+        "strategy.allreduce={}",
+        "strategy.async_allreduce={s_every:3}",
+        "strategy.async_allreduce={method:1 s_every:3}",
+        "strategy.diloco={tau:4 fragments:2 overlap:1}",
+        "strategy.easgd={tau:2}",
+        "strategy.easgd={mode:sync tau:3}",
+        "strategy.gossip={p:0.7}",
+        "strategy.ps={}",
+        "strategy.downpour={n_push:3 n_fetch:2}",
+        "strategy.mpca={alpha_hold:0 ramp:2}",
+        "strategy.mpca={alpha_hold:0 ramp:2 coordination:symmetric}",
+    };
+    struct tiny *t = *state;
+    same_records(t);
+    net_of(t, NORM_NET("0.875"));
+    replay_open(&replayed, t);
+    struct state one = own_after(1, 0, 1);
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        struct sim_run r = {0};
+        SIM(t, UNEQUAL, &r, i == 0 ? "workers=1" : "workers=3", "stop.steps=15", STILL, how[i]);
+        struct state joint = joint_of(&r);
+        double count = joint.v[COUNT];
+        if (!(count > 1 && count < 8)) /* 1/(1 − f) is never reached */
+            fail_msg("%s: a count of %.9g", how[i], count);
+        for (size_t k = 0; k < COUNT; k++)
+            if (!(fabs(joint.v[k] / count - one.v[k]) <= 1e-5 * fmax(1, fabs(one.v[k]))))
+                fail_msg("%s: s[%zu] is %.9g, %.9g of them would be %.9g", how[i], k, joint.v[k],
+                         count, count * one.v[k]);
+    }
+    replay_close(&replayed);
+    tiny_write_set(t, "train", 1, TINY_TRAIN);
+}
+
+/* ---- alone, and in groups ---- */
+
+static void test_alone_it_is_single(void **state)
+{
+    static const char *const how[] = {
+        "strategy.sync.tau=7",
+        "strategy.sync={tau:7 on_replace:average}",
+        "strategy.allreduce={}",
+        "strategy.allreduce.bucket_kb=1",
+        "strategy.async_allreduce={}",
+        "strategy.async_allreduce={s_every:1}",
+        "strategy.diloco={tau:7 outer_lr:1 outer_momentum:0}",
+        "strategy.diloco={tau:7 outer_lr:1 outer_momentum:0 fragments:3 overlap:5 mix:1}",
+        "strategy.gossip.p=1",
+        "strategy.ps.consistency=bsp",
+        "strategy.ps={}",
+    };
+    struct sim_run single = {0};
+    net_of(*state, NORM_NET("0.9"));
+    SIM(*state, SIM_CALM, &single, "workers=1", "stop.steps=45", "strategy.single={}");
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        struct sim_run r = {0};
+        SIM(*state, SIM_CALM, &r, "workers=1", "stop.steps=45", how[i]);
+        if (!run_same_bits(r.dir, single.dir, "final.safetensors"))
+            fail_msg("%s", how[i]);
+        assert_true(run_number(r.dir, "end", 0, "test_loss") ==
+                    run_number(single.dir, "end", 0, "test_loss"));
+    }
+}
+
+/* Two learners inside a worker, each with the statistics of its own half of the batch, are two
+ * workers that average gradients and s; and they are not one learner with all of it. */
+static void test_two_local_learners_are_two_workers(void **state)
+{
+    struct sim_run local = {0}, two = {0}, whole = {0}, sync = {0};
+    net_of(*state, NORM_NET("0.9"));
+    SIM(*state, SIM_CALM, &local, "workers=1", "threads=2", "local=2", "stop.steps=20",
+        "strategy.single={}");
+    SIM(*state, SIM_CALM, &two, "workers=2", "batch=8", "stop.steps=20", "strategy.allreduce={}");
+    SIM(*state, SIM_CALM, &whole, "workers=1", "stop.steps=20", "strategy.single={}");
+    assert_true(run_difference(local.dir, two.dir) <= SIM_SAME);
+    assert_true(run_difference(local.dir, whole.dir) > 10 * SIM_SAME);
+    SIM(*state, SIM_CALM, &sync, "workers=3", "threads=2", "local=2", "strategy.sync.tau=4",
+        "stop.epochs=3");
+    assert_true(run_number(sync.dir, "end", 0, "test_error") < 0.3);
+}
+
+/* ---- and it trains ---- */
+
+/* What is tested is the joint model by its joint s; a checkpoint has both. */
+static void test_every_strategy_trains_it(void **state)
+{
+    static const char *const how[] = {
+        "strategy.sync.tau=4",
+        "strategy.allreduce={}",
+        "strategy.async_allreduce={}",
+        "strategy.diloco={tau:4 outer_momentum:0.5}",
+        "strategy.easgd.tau=2",
+        "strategy.easgd={mode:sync tau:2}",
+        "strategy.gossip.p=0.5",
+        "strategy.ps={}",
+        "strategy.mpca={}",
+        "strategy.downpour={}",
+    };
+    net_of(*state, NORM_NET("0.9"));
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        struct sim_run r = {0};
+        bool plain = strstr(how[i], "downpour") != NULL;
+        SIM(*state, SIM_CALM, &r, "stop.epochs=6", how[i],
+            plain ? "solver={base_lr:0.05 lr_policy:'fixed'}" : "solver.base_lr=0.05");
+        double error = run_number(r.dir, "end", 0, "test_error");
+        print_message("    %s: %.3g\n", how[i], error);
+        assert_true(error < 0.2);
+    }
+}
+
+static void test_it_goes_on_from_a_checkpoint(void **state)
+{
+    struct sim_run whole = {0}, parts = {0};
+    net_of(*state, NORM_NET("0.9"));
+    SIM(*state, SIM_CALM, &whole, "stop.steps=24", "strategy.allreduce={}");
+    SIM(*state, SIM_CALM, &parts, "stop.steps=11", "strategy.allreduce={}");
+    SIM(*state, SIM_CALM, &parts, "stop.steps=24", "strategy.allreduce={}");
+    assert_true(run_same_bits(parts.dir, whole.dir, "final.safetensors"));
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_in_step_it_is_the_mean),
+        cmocka_unit_test(test_who_replaces_his_own_and_who_keeps_it),
+        cmocka_unit_test(test_servers_have_the_mean_of_the_last),
+        cmocka_unit_test(test_the_centre_moves_and_the_worker_does_not),
+        cmocka_unit_test(test_mpca_weighs_and_neither_mixes_nor_extrapolates),
+        cmocka_unit_test(test_sums_and_count_go_together),
+        cmocka_unit_test(test_alone_it_is_single),
+        cmocka_unit_test(test_two_local_learners_are_two_workers),
+        cmocka_unit_test(test_every_strategy_trains_it),
+        cmocka_unit_test(test_it_goes_on_from_a_checkpoint),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
