@@ -2,11 +2,15 @@
  */
 #include "job/job_strategy.h"
 #include "job/check.h"
+#include "job/text.h"
+#include "job/text_field.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <string.h>
 
-enum { SHARDS_MAX = 16, FRAGMENTS_MAX = 16 };
+enum { SHARDS_MAX = 16, FRAGMENTS_MAX = 16, R_MAX = 255 };
+enum { SERVERS_MAX = 250 };
 
 /* Setting two fields of which one is a number and the other says how to find it. */
 static int check_one_of(const char *number, bool has_number, const char *word, bool has_word,
@@ -43,7 +47,9 @@ static int check_async_allreduce(const Paceline__AsyncAllReduce *a, struct err *
 static int check_servers(const char *field, uint32_t servers, bool colocated, uint32_t workers,
                          struct err *err)
 {
-    int rc = check_range(field, servers, 1, workers, err);
+    int rc = check_range(field, servers, 1, workers < SERVERS_MAX ? workers : SERVERS_MAX, err);
+    if (rc == OK && colocated)
+        rc = check_range("colocated: workers", workers, 1, SERVERS_MAX, err);
     return rc == OK ? check_one_of(field, servers > 1, "colocated", colocated, err) : rc;
 }
 
@@ -51,7 +57,7 @@ static int check_ps(const Paceline__Ps *p, uint32_t workers, struct err *err)
 {
     int rc = check_servers("strategy.ps.servers", p->servers, p->colocated, workers, err);
     if (rc == OK)
-        rc = check_range("strategy.ps.r_max", p->r_max, 0, 1 << 20, err);
+        rc = check_range("strategy.ps.r_max", p->r_max, 0, R_MAX, err);
     if (rc == OK)
         rc = check_range("strategy.ps.s_lower", p->s_lower, 0, 1 << 30, err);
     return rc == OK ? check_range("strategy.ps.staleness", p->staleness, 0, 1 << 30, err) : rc;
@@ -70,9 +76,27 @@ static int check_rate(const char *field, float value, struct err *err)
     return check_range(field, (double)value, 0, 1, err);
 }
 
-/* α = 0.9/K (MPCA §3.2); β = Kα gives elastic symmetry. */
-static int settle_easgd(Paceline__Easgd *e, uint32_t workers, struct err *err)
+/* EAMSGD: Nesterov's momentum in each worker, 0.99 unless the solver sets one. */
+static int settle_momentum(Paceline__Job *job, struct err *err)
 {
+    Caffe__SolverParameter *solver = job->solver;
+    const ProtobufCFieldDescriptor *type = text_field_find(solver->base.descriptor, "type", 4);
+    if (text_field_is_set(&solver->base, type) && strcmp(solver->type, "Nesterov") != 0)
+        return err_set(err, ERR_INPUT,
+                       "strategy.easgd.momentum: is Nesterov's, but solver.type is \"%s\"",
+                       solver->type);
+    if (!solver->has_momentum) {
+        solver->momentum = 0.99f;
+        solver->has_momentum = true;
+    }
+    return text_set(&job->base, "solver.type", "Nesterov", err);
+}
+
+/* α = 0.9/K (MPCA §3.2); β = Kα gives elastic symmetry. */
+static int settle_easgd(Paceline__Job *job, struct err *err)
+{
+    Paceline__Easgd *e = job->strategy->easgd;
+    uint32_t workers = job->workers;
     if (!e->has_alpha) {
         e->alpha = 0.9f / (float)workers;
         e->has_alpha = true;
@@ -87,7 +111,7 @@ static int settle_easgd(Paceline__Easgd *e, uint32_t workers, struct err *err)
         e->has_beta = true;
         rc = check_rate("strategy.easgd.beta (workers times alpha)", e->beta, err);
     }
-    return rc;
+    return rc == OK && e->momentum ? settle_momentum(job, err) : rc;
 }
 
 static int settle_mpca(Paceline__Mpca *m, struct err *err)
@@ -148,7 +172,7 @@ int job_settle_strategy(Paceline__Job *job, struct err *err)
     case PACELINE__STRATEGY__ALGORITHM_PS: return check_ps(s->ps, job->workers, err);
     case PACELINE__STRATEGY__ALGORITHM_DOWNPOUR:
         return check_downpour(s->downpour, job->workers, err);
-    case PACELINE__STRATEGY__ALGORITHM_EASGD: return settle_easgd(s->easgd, job->workers, err);
+    case PACELINE__STRATEGY__ALGORITHM_EASGD: return settle_easgd(job, err);
     case PACELINE__STRATEGY__ALGORITHM_MPCA: return settle_mpca(s->mpca, err);
     case PACELINE__STRATEGY__ALGORITHM_GOSSIP: return check_gossip(s->gossip, err);
     case PACELINE__STRATEGY__ALGORITHM_DILOCO: return check_diloco(s->diloco, err);

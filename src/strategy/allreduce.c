@@ -55,8 +55,7 @@ static int open_bucket(struct reducer *r, size_t i)
                         &how, m->course.exchanges, m->arena, &b->lane);
     if (rc != OK || last)
         return rc;
-    return background_start(&b->beside, m->world, b->lane, SIGNAL_BESIDE + (uint32_t)i,
-                            SIGNAL_BESIDE_DONE);
+    return background_start(&b->beside, m, b->lane);
 }
 
 /* dx is finished from `from` on: what buckets lie there may leave. The last one waits for the end

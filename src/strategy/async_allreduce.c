@@ -28,6 +28,8 @@
 #include "strategy/background.h"
 #include "strategy/strategy.h"
 
+#include <math.h>
+
 enum { HASH_EVERY = 100 }; /* exchanges, where replicas agree */
 
 struct pipe {
@@ -63,7 +65,8 @@ static struct vec part_s(const struct pipe *p, const struct vec *both)
 
 static uint64_t in_records(const struct pipe *p, double epochs)
 {
-    return (uint64_t)(epochs * (double)p->m->learner->corpus->set[SET_TRAIN].count);
+    double records = epochs * (double)p->m->learner->corpus->set[SET_TRAIN].count;
+    return (uint64_t)fmin(records, 1e18);
 }
 
 static bool done(const struct pipe *p)
@@ -85,7 +88,7 @@ static int pipe_open(struct pipe *p, struct member *m)
     if (rc == OK && p->how->method == 1)
         rc = vec_init(&p->w, m->arena, l->x.n);
     if (rc == OK)
-        rc = background_start(&p->beside, m->world, p->lane, SIGNAL_BESIDE, SIGNAL_BESIDE_DONE);
+        rc = background_start(&p->beside, m, p->lane);
     return rc;
 }
 

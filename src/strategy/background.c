@@ -1,6 +1,7 @@
 #include "strategy/background.h"
 
 #include "base/fault.h"
+#include "tensor/kernels.h"
 #include "world/trace.h"
 
 #include <stdatomic.h>
@@ -8,18 +9,20 @@
 static int background_main(void *arg)
 {
     struct background *b = arg;
+    const uint32_t go_signal = SIGNAL_BESIDE + b->lane->lane;
+    kernels_set_threads(b->threads);
     for (;;) {
-        uint64_t seen = world_raised(b->world, b->go);
+        uint64_t seen = world_raised(b->world, go_signal);
         if (background_busy(b)) {
             int rc = exchange_run(b->lane, &b->mine);
             atomic_store(&b->status, rc);
             atomic_fetch_add(&b->ended, 1);
-            world_raise(b->world, b->done);
+            world_raise(b->world, SIGNAL_BESIDE_DONE);
             if (rc != OK)
                 return rc;
             continue;
         }
-        const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = b->go, .seen = seen};
+        const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = go_signal, .seen = seen};
         struct wake wake;
         int rc = world_wait(b->world, &go, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
@@ -27,12 +30,12 @@ static int background_main(void *arg)
     }
 }
 
-int background_start(struct background *b, struct world *world, struct exchange *lane, uint32_t go,
-                     uint32_t done)
+int background_start(struct background *b, const struct member *m, struct exchange *lane)
 {
-    *b = (struct background){.world = world, .lane = lane, .go = go, .done = done};
+    PL_ASSERT(SIGNAL_BESIDE + lane->lane <= STRATEGY_SIGNAL_LAST);
+    *b = (struct background){.world = m->world, .lane = lane, .threads = (int)m->job->threads};
     lane->beside = true;
-    return world_spawn(world, "background", background_main, b, &b->task);
+    return world_spawn(m->world, "background", background_main, b, &b->task);
 }
 
 bool background_busy(const struct background *b)
@@ -45,16 +48,17 @@ void background_submit(struct background *b, const struct tally *mine)
     PL_ASSERT(!background_busy(b));
     b->mine = *mine;
     atomic_fetch_add(&b->submitted, 1);
-    world_raise(b->world, b->go);
+    world_raise(b->world, SIGNAL_BESIDE + b->lane->lane);
 }
 
 static int await_end(struct background *b, int64_t deadline)
 {
     for (;;) {
-        uint64_t seen = world_raised(b->world, b->done);
+        uint64_t seen = world_raised(b->world, SIGNAL_BESIDE_DONE);
         if (!background_busy(b))
             return atomic_load(&b->status);
-        const struct wait_for done = {.kind = WAIT_SIGNAL, .signal = b->done, .seen = seen};
+        const struct wait_for done = {
+            .kind = WAIT_SIGNAL, .signal = SIGNAL_BESIDE_DONE, .seen = seen};
         struct wake wake;
         int rc = world_wait(b->world, &done, 1, deadline, &wake);
         if (rc != OK)

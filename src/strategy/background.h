@@ -3,26 +3,27 @@
 #ifndef PL_STRATEGY_BACKGROUND_H
 #define PL_STRATEGY_BACKGROUND_H
 
-#include "coll/exchange.h"
+#include "strategy/strategy.h"
 
 /* Of the world's signals: one a lane to begin, one for all that an exchange has ended. */
-enum background_signal { SIGNAL_BESIDE_DONE = 4, SIGNAL_BESIDE = 5 /* … + lane, below 30 */ };
+enum background_signal {
+    SIGNAL_BESIDE_DONE = STRATEGY_SIGNAL_FIRST,
+    SIGNAL_BESIDE, /* … + lane */
+};
 
 /* The two sides hand over by signals: what one wrote before, the other sees after. */
 struct background {
     struct world *world;
     struct exchange *lane;
-    uint32_t go, done;                 /* signals; several lanes of a node may share `done` */
+    int threads;                       /* of the vectors' arithmetic in it */
     struct tally mine;                 /* of the exchange submitted last */
     _Atomic uint64_t submitted, ended; /* exchanges */
     _Atomic int status;                /* of the last one that has ended */
     struct task *task;
 };
 
-/* Start the task; `lane` is open, and the task's alone while an exchange is under way. `go` is a
- * signal of its own, `done` one that may be shared. ERR_NOMEM */
-int background_start(struct background *b, struct world *world, struct exchange *lane, uint32_t go,
-                     uint32_t done);
+/* Start the task; `lane` is open, and the task's alone while an exchange is under way. ERR_NOMEM */
+int background_start(struct background *b, const struct member *m, struct exchange *lane);
 
 /* Begin the next exchange: lane->input is filled in, and the one before has ended. Never blocks. */
 void background_submit(struct background *b, const struct tally *mine);

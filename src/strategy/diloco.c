@@ -106,8 +106,7 @@ static int open_fragment(struct diloco *d, size_t p)
     int rc =
         lanes_open(&m->lanes, m->group, false, n, &how, m->course.exchanges, m->arena, &f->lane);
     if (rc == OK)
-        rc = background_start(&f->beside, m->world, f->lane, SIGNAL_BESIDE + (uint32_t)p,
-                              SIGNAL_BESIDE_DONE);
+        rc = background_start(&f->beside, m, f->lane);
     return rc;
 }
 

@@ -26,7 +26,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-enum { SIGNAL_GIVE = 2, SIGNAL_GIVEN = 3 };
+enum easgd_signal { SIGNAL_GIVE = STRATEGY_SIGNAL_FIRST, SIGNAL_GIVEN };
 
 static const Paceline__Easgd *settings(const Paceline__Job *job)
 {

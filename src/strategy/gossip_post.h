@@ -14,6 +14,7 @@
 #define PL_STRATEGY_GOSSIP_POST_H
 
 #include "coll/parcel.h"
+#include "strategy/strategy.h"
 #include "tensor/vec.h"
 
 enum { GOSSIP_INBOX = 2, GOSSIP_SMALL = 4 };
@@ -49,7 +50,8 @@ struct gossip_letter {
     struct parcel parcel;
 };
 
-enum gossip_signal { SIGNAL_GOSSIP_POST = 2, SIGNAL_GOSSIP_NEWS = 3 };
+/* Below are others' (data/loader.h). */
+enum gossip_signal { SIGNAL_GOSSIP_POST = STRATEGY_SIGNAL_FIRST, SIGNAL_GOSSIP_NEWS };
 
 struct gossip_post {
     struct world *world;

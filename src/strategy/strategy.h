@@ -42,6 +42,10 @@ struct joint {
         *extra; /* the strategy's own, as ops->extra_name says; NULL: not there (yet) */
 };
 
+/* The world's signals, by which tasks of a node wake each other: 1 is the group's, 2 and 3 the
+ * loader's, 30 and 31 the local group's. Of a strategy: */
+enum { STRATEGY_SIGNAL_FIRST = 4, STRATEGY_SIGNAL_LAST = 29 };
+
 /* A worker as its strategy sees it. */
 struct member {
     struct world *world;

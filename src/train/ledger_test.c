@@ -140,7 +140,7 @@ static void test_who_dies_before_it_reports(void **state)
 }
 
 /* Exchanges of several lanes have numbers of their own; the course says which came first. */
-static void test_lanes_take_turns(void **state)
+static void test_exchanges_of_several_lanes_are_told_in_order(void **state)
 {
     struct book *b = *state;
     for (uint64_t k = 1; k <= 4; k++) {
@@ -256,7 +256,7 @@ int main(void)
         TEST(test_an_exchange_is_told_once),
         TEST(test_every_record_is_used_or_missed),
         TEST(test_who_dies_before_it_reports),
-        TEST(test_lanes_take_turns),
+        TEST(test_exchanges_of_several_lanes_are_told_in_order),
         TEST(test_the_dead_do_not_hold_the_book),
         TEST(test_what_cannot_be_is_left_out),
         TEST(test_who_is_rejected_is_named),

@@ -8,6 +8,7 @@
 #include "train/train.h"
 #include "wire/post.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,7 +309,8 @@ static int stepped(struct member *m)
 {
     struct worker *w = m->train;
     w->unreported += m->job->batch;
-    w->unreported_loss += m->learner->loss * m->job->batch;
+    if (isfinite(m->learner->loss))
+        w->unreported_loss += m->learner->loss * m->job->batch;
     int rc = may_go_on(w);
     if (w->unreported >= w->report_samples || rc == ERR_STOP) {
         int told = report_free(w, 0, NULL);

@@ -1,0 +1,141 @@
+/* A strategy's loop by itself: simulated workers with the tiny job's learners and a group, without
+ * a driver, whose commit points a test sees from inside. There it may also do to a learner what no
+ * net and no data of ours does: give it state that is not learnt (s), or break it. */
+#ifndef PL_LIB_STRATEGY_SCENE_H
+#define PL_LIB_STRATEGY_SCENE_H
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "job/job.h"
+#include "rank_scene.h"
+#include "strategy/strategy.h"
+#include "tensor/kernels.h"
+#include "tiny_job.h"
+
+#include <math.h>
+
+enum { LOOPS_S = 5, LOOPS_FLOATS = 1024, LOOPS_COMMITS = 16, LOOPS_WORKERS = 3 };
+
+/* What a worker saw at a commit point. */
+struct loops_commit {
+    float own_s[LOOPS_S], joint_s[LOOPS_S]; /* its learner's, and the joint model's */
+    struct members who;                     /* whose part counted */
+};
+
+struct loops {
+    struct scene scene; /* first */
+    Paceline__Job *job;
+    struct corpus corpus;
+    struct workspace *ws;
+    uint32_t breaks; /* this worker's model, or its s, after so many commits; 0: nobody's */
+    uint64_t breaks_after;
+    bool breaks_s;
+    /* How it went, by worker, and each one's joint model at the end: */
+    struct loops_commit seen[LOOPS_WORKERS][LOOPS_COMMITS];
+    uint64_t commits[LOOPS_WORKERS];
+    float x[LOOPS_WORKERS][LOOPS_FLOATS];
+    struct course course[LOOPS_WORKERS];
+};
+
+static int loops_committed(struct member *m, const struct exchange *e)
+{
+    struct loops *loops = m->train;
+    uint32_t self = m->world->self;
+    PL_ASSERT(loops->commits[self] < LOOPS_COMMITS);
+    struct loops_commit *seen = &loops->seen[self][loops->commits[self]++];
+    memcpy(seen->own_s, m->learner->s.at, sizeof seen->own_s);
+    memcpy(seen->joint_s, m->joint.s->at, sizeof seen->joint_s);
+    seen->who = exchange_tally(e)->who;
+    if (loops->breaks == self && loops->commits[self] == loops->breaks_after)
+        (loops->breaks_s ? &m->learner->s : &m->learner->x)->at[0] = NAN;
+    return OK;
+}
+
+/* s_k = 100·worker + k at first. */
+static int loops_learner(struct loops *loops, struct learner *l, struct world *w,
+                         struct arena *arena)
+{
+    struct err err = {0};
+    int rc = learner_init(l, w, loops->job, &loops->corpus, loops->ws, arena, NULL, &err);
+    if (rc == OK)
+        rc = vec_init(&l->s, arena, LOOPS_S);
+    for (size_t k = 0; rc == OK && k < LOOPS_S; k++)
+        l->s.at[k] = (float)(100 * w->self + k);
+    l->step_seconds = 1;
+    return rc;
+}
+
+static int loops_play(struct scene *scene, struct group *group, const struct ranks *ranks)
+{
+    struct loops *loops = (struct loops *)scene;
+    const struct strategy_ops *ops = NULL;
+    struct world *w = group->world;
+    struct learner *l = calloc(1, sizeof *l);
+    struct arena arena;
+    struct err err = {0};
+    arena_init(&arena);
+    int rc = l ? strategy_find(loops->job, &ops, &err) : ERR_NOMEM;
+    if (rc == OK)
+        rc = loops_learner(loops, l, w, &arena);
+    struct member m = {
+        .world = w,
+        .group = group,
+        .learner = l,
+        .job = loops->job,
+        .arena = &arena,
+        .committed = loops_committed,
+        .train = loops,
+    };
+    if (rc == OK) {
+        m.joint = (struct joint){.x = &l->x, .s = &l->s};
+        for (size_t i = 0; i < ranks->count; i++)
+            members_add(&m.course.who, ranks->node[i]);
+        m.start = m.course;
+        rc = ops->worker(&m);
+        loops->course[w->self] = m.course;
+        memcpy(loops->x[w->self], m.joint.x->at, m.joint.x->n * sizeof(float));
+    }
+    lanes_release(&m.lanes);
+    arena_release(&arena);
+    free(l);
+    return rc;
+}
+
+/* Play the job with these fields set, with three workers whose steps take a second. */
+static inline void loops_run(struct loops *loops, const struct tiny *t, const char *const *set)
+{
+    struct file_bytes text;
+    struct err err = {0};
+    static const struct logger silent;
+    int rc = file_read(t->job, 1 << 20, &text, &err);
+    if (rc == OK) {
+        rc = job_parse(t->job, (char *)text.data, text.len, &loops->job, &err);
+        file_release(&text);
+    }
+    for (; rc == OK && *set; set++)
+        rc = job_set(loops->job, *set, &err);
+    if (rc == OK)
+        rc = job_set(loops->job, "workers=3", &err);
+    if (rc == OK)
+        rc = job_resolve_paths(loops->job, t->job, &err);
+    if (rc == OK)
+        rc = job_finish(loops->job, &err);
+    kernels_set_threads(1);
+    if (rc == OK)
+        rc = corpus_open(loops->job, &loops->corpus, &err);
+    if (rc == OK)
+        rc = workspace_create(loops->job, &loops->corpus, &silent, &loops->ws, &err);
+    if (rc != OK)
+        fail_msg("%s", err.text);
+    loops->scene.ranks = LOOPS_WORKERS;
+    loops->scene.play = loops_play;
+    loops->scene.cluster = "node { count: 3 } link { mbit: 1000000 latency_us: 50000 }";
+    run_scene(&loops->scene);
+    workspace_free(loops->ws);
+    corpus_close(&loops->corpus);
+    job_free(loops->job);
+}
+
+#define LOOPS_RUN(loops, t, ...) loops_run(loops, t, (const char *const[]){__VA_ARGS__, NULL})
+
+#endif
