@@ -2,7 +2,9 @@
 
 #include "base/fault.h"
 #include "coll/note.h"
+#include "coll/split.h"
 #include "wire/post.h"
+#include "world/trace.h"
 
 /* Test builds plant the bug that the commit rule prevents, to prove that the tests would see it. */
 #ifdef PLANT_SKIP_COMMIT_RULE
@@ -10,6 +12,8 @@
 #else
 #define COMMIT_RULE 1
 #endif
+
+_Static_assert((int)TRACE_LANES == (int)ROSTER_LANES_MAX, "every lane has a row");
 
 int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
                   size_t n, const struct exchange_how *how, uint64_t completed, struct arena *arena)
@@ -37,6 +41,7 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
 void exchange_release(struct exchange *e)
 {
     coll_plan_release(&e->plan);
+    coll_plan_release(&e->back);
 }
 
 const struct vec *exchange_result(const struct exchange *e)
@@ -62,8 +67,12 @@ static void merge_tally(void *note, const void *other)
         t->took_part.word[i] |= o->took_part.word[i];
     }
     t->hash_min = o->hash_min < t->hash_min ? o->hash_min : t->hash_min;
-    auto_note_merge(&t->automatic, &o->automatic);
     t->hash_max = o->hash_max > t->hash_max ? o->hash_max : t->hash_max;
+    t->step_s = o->step_s > t->step_s ? o->step_s : t->step_s;
+    if (t->exchange_s == 0 || (o->exchange_s > 0 && o->exchange_s < t->exchange_s))
+        t->exchange_s = o->exchange_s;
+    auto_note_merge(&t->automatic, &o->automatic);
+    t->rate += o->rate;
 }
 
 static void rank_view(const struct exchange *e, const struct view *view, struct ranks *ranks)
@@ -86,6 +95,15 @@ static size_t rank_of(const struct ranks *ranks, uint32_t node)
     while (rank < ranks->count && ranks->node[rank] != node)
         rank++;
     return rank;
+}
+
+static struct trace_span span_of(const struct exchange *e, enum span_kind kind, uint64_t amount)
+{
+    return (struct trace_span){.kind = (uint8_t)kind,
+                               .row = (uint8_t)e->lane,
+                               .peer = WORLD_DRIVER,
+                               .n = e->completed + 1,
+                               .amount = amount};
 }
 
 static bool measures(const struct exchange *e)
@@ -176,6 +194,7 @@ static int attempt(struct exchange *e, struct coll *c)
     struct vec *result = &e->result[c->n & 1], *owed = &e->residual[c->n & 1];
     struct tally *tally = &e->tally[c->n & 1];
     struct range all = vec_all(result);
+    int64_t begun = trace_now(e->group->world);
     if (e->mine.weight > 0)
         vec_copy(result, &e->input, all);
     else
@@ -185,6 +204,9 @@ static int attempt(struct exchange *e, struct coll *c)
     if (owed->n > 0)
         vec_copy(owed, &e->residual[~c->n & 1], all);
     int rc = world_copied(e->group->world, result->n * sizeof(float));
+    trace_end(e->group->world, begun, span_of(e, SPAN_COPY, (result->n + owed->n) * sizeof(float)));
+    if (rc == OK && e->how.split)
+        return split_run(e, c, merge_tally);
     if (rc == OK)
         rc = exchange_notes(e, c, tally);
     if (rc == OK)
@@ -274,8 +296,10 @@ static int bring_into_line(struct exchange *e, struct coll *c)
 {
     struct lane_go go;
     int rc = report_lane(e, c->view);
+    int64_t begun = trace_now(e->group->world);
     if (rc == OK)
         rc = await_go(e, c->view, &go);
+    trace_end(e->group->world, begun, span_of(e, SPAN_WAIT, 0));
     if (rc == OK && COMMIT_RULE) {
         c->patient = true; /* the holder serves one after another */
         /* An exchange completes only when all contributed, so nobody is two behind. */
@@ -287,6 +311,13 @@ static int bring_into_line(struct exchange *e, struct coll *c)
     if (rc == OK)
         e->synced = c->view->number;
     return rc;
+}
+
+/* The next exchange is to be done from its beginning; or the lane is told so once more. */
+static void begin_tick(struct exchange *e)
+{
+    if (e->how.stages)
+        stages_set(e->how.stages, e->lane, e->completed, 0);
 }
 
 static void note_cost(struct exchange *e, int64_t start, const struct coll_waits *waits)
@@ -339,31 +370,40 @@ static int run(struct exchange *e, const struct tally *mine)
         int rc = OK;
         if (view->number != e->synced)
             rc = bring_into_line(e, &c);
-        if (rc == OK && e->completed == n) {
-            note_cost(e, start, &waits);
-            return OK; /* somebody had completed it: adopted */
-        }
+        bool adopted = rc == OK && e->completed == n; /* somebody had completed it */
         c.n = n;
-        if (rc == OK)
+        if (rc == OK && !adopted)
             rc = attempt(e, &c);
         if (rc == OK) {
             e->completed = n;
+            begin_tick(e);
             note_cost(e, start, &waits);
             return OK;
         }
+        begin_tick(e);
         if (rc != ERR_VIEW)
             return rc;
     }
 }
 
 /* While a member waits for others, no progress is expected of it. */
-int exchange_run(struct exchange *e, const struct tally *mine)
+static int run_idle(struct exchange *e, const struct tally *mine)
 {
     if (e->beside)
         return run(e, mine);
     atomic_store(&e->group->busy, false);
     int rc = run(e, mine);
     atomic_store(&e->group->busy, true);
+    return rc;
+}
+
+int exchange_run(struct exchange *e, const struct tally *mine)
+{
+    struct trace_span span = span_of(e, SPAN_EXCHANGE, 0);
+    int64_t begun = trace_now(e->group->world);
+    int rc = run_idle(e, mine);
+    span.amount = e->cost.bytes;
+    trace_end(e->group->world, begun, span);
     return rc;
 }
 
@@ -381,6 +421,7 @@ int exchange_settle(struct exchange *e)
                          .lane = e->lane,
                          .chunk_floats = e->how.chunk};
         int rc = bring_into_line(e, &c);
+        begin_tick(e);
         if (rc != OK && rc != ERR_VIEW)
             return rc;
     }

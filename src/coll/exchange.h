@@ -12,6 +12,7 @@
 
 #include "coll/auto.h"
 #include "coll/run.h"
+#include "coll/stages.h"
 #include "tensor/vec.h"
 
 /* What travels beside the vector and is reduced with it. All fields are eight bytes wide: it goes
@@ -25,8 +26,18 @@ struct tally {
     struct members took_part;    /* ∪: who took part, counted or not */
     uint64_t hash_min, hash_max; /* of replicas that must agree: min, max; UINT64_MAX and 0 when
                                     not compared */
+    double step_s;               /* max: seconds of a member's step, where it says so; else 0 */
+    double exchange_s;           /* min: of its exchange before this one, likewise */
     struct auto_note automatic;  /* merged; where links are measured */
     uint64_t algorithm;          /* rank 0's choice, for all */
+    double rate;                 /* Σ: steps that a member takes in a second, where it says so */
+};
+
+/* Who works on what has been reduced before it goes out to all. */
+enum exchange_split {
+    EXCHANGE_WHOLE,     /* nobody: an all-reduce */
+    EXCHANGE_AT_ROOT,   /* the driver, which takes part as rank 0 and brings nothing itself */
+    EXCHANGE_AT_OWNERS, /* each rank, for its own part */
 };
 
 /* How a lane's vectors are exchanged. */
@@ -41,6 +52,14 @@ struct exchange_how {
     bool plain;
     struct reduction reduction;
     float identity;
+    /* A split exchange has schedules of its own, whatever the algorithm. `x` is Σ w·input over the
+     * range, which may be empty, and Σ w is tally->weight; what prepare leaves there is the result.
+     * It may come again for the same exchange, with another range and other sums: what the last one
+     * did counts, and only when the exchange is completed. OK, or what ends the lane. */
+    enum exchange_split split;
+    int (*prepare)(void *user, struct range range, float *x, const struct tally *tally);
+    void *user;
+    struct stages *stages; /* lanes of this node that take turns; NULL: it goes on as it likes */
 };
 
 /* What it cost this member. */
@@ -66,6 +85,7 @@ struct exchange {
     struct tally tally[2];     /* with the results */
     struct exchange_cost cost; /* of the last exchange */
     struct coll_plan plan;     /* for `planned_in` and `planned`, kept from exchange to exchange */
+    struct coll_plan back;     /* split: `plan` reduces, this one brings the results */
     uint32_t planned_in;       /* 0: nothing is planned */
     enum coll_algorithm planned;
     struct coll_auto automatic;
@@ -85,7 +105,8 @@ void exchange_release(struct exchange *e); /* zeroed: nothing to do */
 /* The weighted mean over all who take part of what they put into e->input (unweighted; the root
  * that only collects gives weight 0), with `mine` saying what it stands for. Returns when exchange
  * e->completed + 1 is committed, in however many views that takes: the result is then
- * exchange_result(e). When all weights are 0 the result is 0 and tally->weight says so.
+ * exchange_result(e). When all weights are 0 the result is 0 and tally->weight says so. The result
+ * of a split exchange is what was prepared.
  *
  * ERR_TIMEOUT (the group stood still past its deadline), ERR_PEER (no worker is left),
  * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */

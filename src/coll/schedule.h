@@ -67,6 +67,11 @@ int schedule_broadcast(struct schedule *s, size_t ranks, size_t me, size_t root,
 int schedule_reduce(struct schedule *s, size_t ranks, size_t me, size_t root, size_t n,
                     size_t chunk);
 
+/* Long vectors to rank 0, which brings nothing to the sum, and from it, with all links as busy as
+ * each other (relay.c). */
+int schedule_relay_reduce(struct schedule *s, size_t ranks, size_t me, size_t n);
+int schedule_relay_broadcast(struct schedule *s, size_t ranks, size_t me, size_t n);
+
 /* Rank r's part is [cut[r], cut[r + 1]) (NULL: equal parts). gather: all parts to `root`;
  * all_gather: to all; reduce_scatter: each part reduced at its rank, the rest left undefined. */
 int schedule_gather(struct schedule *s, size_t ranks, size_t me, size_t root, size_t n,

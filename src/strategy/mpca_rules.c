@@ -56,14 +56,6 @@ struct range mpca_shard_range(size_t n, size_t shards, size_t s)
     return (struct range){from, end - from};
 }
 
-void mpca_contribute(struct mpca_sum *out, const struct vec *x, struct range r, uint64_t tau)
-{
-    struct vec sum = {out->x, r.len};
-    vec_export(x, r, out->x);
-    vec_scale(&sum, (float)tau, vec_all(&sum));
-    out->tau = tau;
-}
-
 void mpca_displace(struct vec *x, const struct vec *star, float alpha, struct range r)
 {
     if (alpha > 0)

@@ -48,15 +48,12 @@ struct range mpca_shard_range(size_t n, size_t shards, size_t s);
 
 /* ---- the worker ---- */
 
-/* Numerator and denominator of Eq. 9 for a range: a worker's own, or several added up. */
+/* Numerator and denominator of Eq. 9 for a range: a worker's own, or several added up. Those of the
+ * state s of layers such as BatchNorm are contributed alike. */
 struct mpca_sum {
     float *x;     /* Σ τ^i·x^i: host memory, as many floats as the range */
     uint64_t tau; /* Σ τ^i */
 };
-
-/* out ← (τ·x, τ). The caller then counts τ from 0 again; when the exchange is abandoned for good
- * it adds out->tau back. The state s of layers such as BatchNorm is contributed alike. */
-void mpca_contribute(struct mpca_sum *out, const struct vec *x, struct range r, uint64_t tau);
 
 /* Eq. 7, before a gradient is computed: x ← x − α·(x − x̃*). With α = 0 nothing is read. */
 void mpca_displace(struct vec *x, const struct vec *star, float alpha, struct range r);

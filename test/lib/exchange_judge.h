@@ -67,6 +67,26 @@ static void add_up(const struct trial *t, uint32_t node, struct expected *e, flo
     }
 }
 
+static int schedule_for(const struct trial *t, struct cluster *c, size_t rank, uint64_t algorithm)
+{
+    struct schedule *s = &c->by[rank];
+    switch (t->split) {
+    case EXCHANGE_AT_ROOT: return schedule_relay_reduce(s, c->ranks, rank, c->n);
+    case EXCHANGE_AT_OWNERS: return schedule_reduce_scatter(s, c->ranks, rank, c->n, NULL);
+    default:
+        return schedule_allreduce(s, (enum coll_algorithm)algorithm, c->ranks, rank, c->n, NULL);
+    }
+}
+
+/* Whose sum of element i is the result. */
+static size_t rank_with(const struct trial *t, const struct cluster *c, size_t i)
+{
+    size_t rank = 0;
+    while (t->split == EXCHANGE_AT_OWNERS && schedule_cut(c->n, c->ranks, rank + 1) <= i)
+        rank++;
+    return rank;
+}
+
 /* Without a network: scaled values, added in the order of the schedules; the driver, where it takes
  * part, is rank 0 and brings nothing. */
 static void recompute(const struct trial *t, const struct members *took_part, uint64_t n,
@@ -75,13 +95,12 @@ static void recompute(const struct trial *t, const struct members *took_part, ui
     struct cluster c = {.ranks = t->driver_takes_part + members_count(took_part), .n = t->floats};
     *e = (struct expected){.n = n, .took_part = *took_part, .ranks = c.ranks};
     e->tally = (struct tally){.hash_min = UINT64_MAX, .took_part = *took_part};
-    e->tally.algorithm = t->algorithm ? t->algorithm : auto_rule(t->codec, c.ranks, c.n);
+    if (!t->split)
+        e->tally.algorithm = t->algorithm ? t->algorithm : auto_rule(t->codec, c.ranks, c.n);
     assert_non_null(e->x = calloc(t->floats, sizeof *e->x));
     assert_non_null(e->size = calloc(t->floats, sizeof *e->size));
     for (size_t r = 0; r < c.ranks; r++)
-        assert_int_equal(schedule_allreduce(&c.by[r], (enum coll_algorithm)e->tally.algorithm,
-                                            c.ranks, r, c.n, NULL),
-                         OK);
+        assert_int_equal(schedule_for(t, &c, r, e->tally.algorithm), OK);
     cluster_make_room(&c);
     size_t rank = t->driver_takes_part;
     for (uint32_t node = 0; node < t->workers; node++)
@@ -89,7 +108,9 @@ static void recompute(const struct trial *t, const struct members *took_part, ui
             add_up(t, node, e, c.x[rank++]);
     cluster_carry_out(&c);
     for (size_t i = 0; c.ranks > 0 && e->tally.weight > 0 && i < t->floats; i++) {
-        e->x[i] = c.x[0][i] * (float)(1.0 / e->tally.weight);
+        float sum = c.x[rank_with(t, &c, i)][i];
+        e->x[i] =
+            t->split ? prepared_value(sum, e->tally.weight) : sum * (float)(1.0 / e->tally.weight);
         e->size[i] /= e->tally.weight;
     }
     cluster_tear_down(&c);

@@ -48,6 +48,7 @@ struct trial {
     uint64_t exchanges;
     size_t floats, chunk;
     enum coll_algorithm algorithm;
+    enum exchange_split split; /* what is prepared: prepared_value */
     enum codec codec;
     const char *cluster; /* links, delays and faults */
     uint32_t kill_node;
@@ -82,7 +83,21 @@ static double plain_weight(uint32_t node, uint64_t n)
     return node + 1 + (n % 2 ? 0.5 : 0);
 }
 
+/* Of a sum, and the weights in it. */
+static float prepared_value(float sum, double weight)
+{
+    return weight > 0 ? 3 * (sum * (float)(1 / weight)) - 1 : 0;
+}
+
 /* ---- a member's part ---- */
+
+static int prepare(void *user, struct range range, float *x, const struct tally *tally)
+{
+    (void)user;
+    for (size_t i = 0; i < range.len; i++)
+        x[i] = prepared_value(x[i], tally->weight);
+    return OK;
+}
 
 static void fill_input(const struct trial *t, struct exchange *e, uint32_t node, uint64_t n)
 {
@@ -172,8 +187,11 @@ static int settle(const struct trial *t, struct exchange *e)
 static int open_lane(const struct trial *t, struct exchange *e, struct group *group,
                      struct arena *arena)
 {
-    const struct exchange_how how = {
-        .algorithm = t->algorithm, .chunk = t->chunk, .codec = t->codec};
+    const struct exchange_how how = {.algorithm = t->algorithm,
+                                     .chunk = t->chunk,
+                                     .codec = t->codec,
+                                     .split = t->split,
+                                     .prepare = prepare};
     return exchange_init(e, group, LANE, t->driver_takes_part, t->floats, &how, 0, arena);
 }
 

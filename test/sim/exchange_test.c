@@ -395,6 +395,61 @@ static void the_driver_does_not_go_on_alone(void **state)
     assert_false(t.record[DRIVER][EXCHANGES_MAX].there);
 }
 
+/* ---- split exchanges ---- */
+
+static struct trial split_trial(int shape)
+{
+    struct trial t = trial_of(shape);
+    t.split = shape ? EXCHANGE_AT_ROOT : EXCHANGE_AT_OWNERS;
+    return t;
+}
+
+static void without_faults_everybody_has_what_was_prepared(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++)
+        for (uint32_t workers = 1; workers <= MOST_WORKERS; workers++)
+            for (size_t floats = 1; floats <= 40; floats += 13) {
+                struct trial t = split_trial(shape);
+                t.workers = workers;
+                t.floats = floats;
+                run_trial(&t);
+                expect_well(&t);
+                assert_true(t.formed && dead(&t) == 0);
+            }
+}
+
+static void the_commit_rule_holds_for_what_was_prepared(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++)
+        for (uint32_t workers = FEWEST_WORKERS; workers <= MOST_WORKERS; workers++) {
+            struct trial t = split_trial(shape);
+            struct tallied sum = {0};
+            char what[80];
+            t.workers = workers;
+            t.exchanges = 3;
+            sweep_messages(t, 1, &sum);
+            snprintf(what, sizeof what, "prepared by %s, %u workers, each dies at each message",
+                     shape ? "the driver" : "owners", workers);
+            print_tallied(what, &sum);
+            assert_true(sum.runs >= workers * t.exchanges * 4);
+            assert_true(sum.went_on > workers * t.exchanges);
+        }
+}
+
+static void rejection_holds_before_preparing(void **state)
+{
+    (void)state;
+    for (int shape = 0; shape < 2; shape++) {
+        struct trial t = split_trial(shape);
+        t.value = poisoned_value;
+        run_trial(&t);
+        expect_well(&t);
+        assert_false(members_has(&t.record[2][2].tally.who, 1));
+    }
+}
+
 /* The test of the test: members that redo an exchange which another has completed are caught. */
 static void a_planted_bug_is_seen(void **state)
 {
@@ -429,6 +484,9 @@ int main(void)
         cmocka_unit_test(when_all_are_rejected_the_result_is_nothing),
         cmocka_unit_test(rejection_holds_when_somebody_dies),
         cmocka_unit_test(the_driver_does_not_go_on_alone),
+        cmocka_unit_test(without_faults_everybody_has_what_was_prepared),
+        cmocka_unit_test(the_commit_rule_holds_for_what_was_prepared),
+        cmocka_unit_test(rejection_holds_before_preparing),
         cmocka_unit_test(a_planted_bug_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

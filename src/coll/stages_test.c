@@ -1,0 +1,169 @@
+/* Turnstiles without a world but for a signal: who may enter what, by tables and by random walks.
+ */
+#include "coll/stages.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+
+static uint64_t raised;
+
+static void raise(struct world *w, uint32_t signal)
+{
+    (void)w;
+    assert_int_equal(signal, 5);
+    raised++;
+}
+
+static const struct world_ops ops = {.raise = raise};
+static struct world world = {.ops = &ops};
+
+static struct stages begin(uint32_t lanes, uint32_t phases, uint64_t completed)
+{
+    struct stages s;
+    stages_init(&s, &world, 5, lanes, phases, completed);
+    return s;
+}
+
+/* Which lanes may enter `stage`, as "02". */
+static void may_enter(const struct stages *s, enum stage stage, const char *want)
+{
+    char have[ROSTER_LANES_MAX + 1] = "";
+    size_t n = 0;
+    for (uint32_t lane = 0; lane < s->lanes; lane++)
+        if (stages_clear(s, lane, stage))
+            have[n++] = (char)('0' + lane);
+    have[n] = '\0';
+    assert_string_equal(have, want);
+}
+
+/* Lane by lane, as the paper draws it: a lane in each stage. */
+static void three_phases_are_a_pipe(void **state)
+{
+    (void)state;
+    struct stages s = begin(3, 3, 0);
+    may_enter(&s, STAGE_REDUCE, "0");
+    stages_set(&s, 0, 0, 1); /* 0 is reduced */
+    may_enter(&s, STAGE_REDUCE, "01");
+    may_enter(&s, STAGE_PREPARE, "0");
+    stages_set(&s, 1, 0, 1);
+    may_enter(&s, STAGE_PREPARE, "0"); /* 1 waits until 0 is prepared */
+    stages_set(&s, 0, 0, 2);
+    may_enter(&s, STAGE_PREPARE, "01");
+    may_enter(&s, STAGE_REDUCE, "012");
+    may_enter(&s, STAGE_BROADCAST, "0");
+    stages_set(&s, 1, 0, 2);
+    may_enter(&s, STAGE_BROADCAST, "0"); /* and here until 0 is everywhere */
+    stages_set(&s, 0, 1, 0);
+    may_enter(&s, STAGE_BROADCAST, "1");
+    may_enter(&s, STAGE_REDUCE, "12"); /* 0 again when 2 has been reduced */
+    stages_set(&s, 2, 0, 1);
+    may_enter(&s, STAGE_REDUCE, "012");
+}
+
+static void with_two_phases_preparing_belongs_to_reducing(void **state)
+{
+    (void)state;
+    struct stages s = begin(2, 2, 0);
+    stages_set(&s, 0, 0, 1);
+    may_enter(&s, STAGE_REDUCE, "0");
+    stages_set(&s, 0, 0, 2);
+    may_enter(&s, STAGE_REDUCE, "01");
+    stages_set(&s, 1, 0, 2);
+    may_enter(&s, STAGE_BROADCAST, "0");
+}
+
+static void with_one_phase_lanes_go_one_by_one(void **state)
+{
+    (void)state;
+    struct stages s = begin(2, 1, 0);
+    stages_set(&s, 0, 0, 2);
+    may_enter(&s, STAGE_REDUCE, "0");
+    stages_set(&s, 0, 1, 0);
+    may_enter(&s, STAGE_REDUCE, "1");
+    assert_int_equal(stages_tick(&s, 0), 2);
+    assert_int_equal(stages_tick(&s, 1), 1);
+}
+
+/* One that is to be done once more is waited for again by those behind it. */
+static void a_tick_may_begin_again(void **state)
+{
+    (void)state;
+    struct stages s = begin(3, 3, 7);
+    assert_int_equal(stages_tick(&s, 2), 7 * 3 + 2);
+    stages_set(&s, 0, 7, 2);
+    stages_set(&s, 1, 7, 1);
+    may_enter(&s, STAGE_PREPARE, "01");
+    stages_set(&s, 0, 7, 0);
+    may_enter(&s, STAGE_PREPARE, "0");
+    may_enter(&s, STAGE_REDUCE, "0");
+}
+
+static void who_waits_is_woken_when_something_changes(void **state)
+{
+    (void)state;
+    struct stages s = begin(2, 3, 0);
+    uint64_t before = raised;
+    stages_set(&s, 0, 0, 0);
+    assert_int_equal(raised, before);
+    stages_set(&s, 0, 0, 1);
+    assert_int_equal(raised, before + 1);
+}
+
+/* Lanes move as they are allowed to, in any order and now and then back: no two are ever in one
+ * stage, ticks pass each stage in order, and somebody can always move. */
+static void walk(uint64_t seed, uint32_t lanes, uint32_t phases)
+{
+    enum { MOVES = 2000 };
+    struct stages s = begin(lanes, phases, 0);
+    uint64_t completed[ROSTER_LANES_MAX] = {0}, next[STAGES] = {0};
+    uint32_t passed[ROSTER_LANES_MAX] = {0};
+    for (uint64_t move = 0; move < MOVES; move++) {
+        uint32_t may[ROSTER_LANES_MAX], count = 0, in[STAGES] = {0};
+        for (uint32_t lane = 0; lane < lanes; lane++)
+            if (stages_clear(&s, lane, (enum stage)passed[lane])) {
+                may[count++] = lane;
+                in[passed[lane]]++;
+            }
+        assert_true(count > 0 && count <= phases);
+        for (int stage = 0; stage < STAGES; stage++)
+            assert_true(in[stage] <= 1);
+        uint32_t lane = may[rng_below(seed, 1, move, count)];
+        uint64_t tick = stages_tick(&s, lane);
+        assert_int_equal(tick, completed[lane] * lanes + lane);
+        assert_int_equal(tick, next[passed[lane]]++);
+        if (++passed[lane] == STAGES) {
+            passed[lane] = 0;
+            completed[lane]++;
+        }
+        stages_set(&s, lane, completed[lane], passed[lane]);
+    }
+    assert_true(completed[lanes - 1] > 10);
+}
+
+static void lanes_keep_their_order_and_never_block(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 50; seed++)
+        for (uint32_t phases = 1; phases <= 3; phases++)
+            for (uint32_t lanes = phases; lanes <= 8; lanes++)
+                walk(seed, lanes, phases);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(three_phases_are_a_pipe),
+        cmocka_unit_test(with_two_phases_preparing_belongs_to_reducing),
+        cmocka_unit_test(with_one_phase_lanes_go_one_by_one),
+        cmocka_unit_test(a_tick_may_begin_again),
+        cmocka_unit_test(who_waits_is_woken_when_something_changes),
+        cmocka_unit_test(lanes_keep_their_order_and_never_block),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

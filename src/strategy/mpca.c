@@ -1,0 +1,360 @@
+/* `mpca`: multi-phase coordinated asynchronous SGD (MPCA §4). The model is cut into shards, each
+ * exchanged in a lane of its own; while one is reduced, another is prepared and a third broadcast.
+ * Workers train on all the while, each at its own pace, held to the joint model by a penalty:
+ *
+ *     a worker, every step                                  symbols are those of mpca_rules.h
+ *         x ← x − α(x − x̃*)             Eq. 7 (displace)
+ *         g = ∇ℓ(x)                     + α(x − x̃*), Eq. 6 (gradient)
+ *         x ← the optimizer's step
+ *         τ_s ← τ_s + 1                 of each shard s
+ *
+ *     shard s, exchange after exchange                      c of them are complete
+ *         R  = Σ τ_s·x_s / Σ τ_s        Eq. 9; τ_s is counted from 0 again
+ *         x̃ ← (1 − β_c)x̃ + β_c·R        Eq. 8
+ *         ṽ ← δṽ + (1 − δ)·(change of x̃)  Eq. 4
+ *         x̃* = x̃ + γ_c·ṽ                Eq. 5, sent to all
+ *
+ * Training stops for nothing but to copy a shard: at the last step boundary before, by the pace of
+ * ticks and steps, the shard's turn will come (ours; the paper interrupts workers when the turn is
+ * there). A lane whose turn comes all the same before its copy is there waits for two typical steps
+ * of all workers, and then takes part with weight 0. */
+#include "strategy/mpca.h"
+#include "world/trace.h"
+
+struct worker {
+    struct mpca_node node;
+    struct vec star, s; /* x̃*, s̃ as adopted */
+    struct vec scratch; /* for Eq. 6 */
+    struct mpca_pace steps;
+};
+
+static const Paceline__Mpca *settings(const Paceline__Job *job)
+{
+    return job->strategy->mpca;
+}
+
+static bool leads(const Paceline__Job *job)
+{
+    return settings(job)->coordination == PACELINE__MPCA__COORDINATION__driver;
+}
+
+static uint64_t round_of(const Paceline__Job *job)
+{
+    (void)job;
+    return 1;
+}
+
+/* After a restart each lane goes on with its number, and so with its schedules. */
+static uint64_t completed(const Paceline__Job *job, const struct course *start)
+{
+    return start->exchanges / settings(job)->shards;
+}
+
+static int check(const Paceline__Job *job, struct err *err)
+{
+    if (job->collective && job->collective->algorithm != PACELINE__COLLECTIVE__ALGORITHM__auto)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "collective.algorithm: mpca reduces and broadcasts in its own way");
+    return OK;
+}
+
+/* ---- a worker: what goes out ---- */
+
+/* Would the turn come before the next step boundary does, or hardly after? */
+static bool is_due(const struct worker *w, const struct mpca_lane *lane)
+{
+    const struct mpca_node *node = &w->node;
+    int state = atomic_load(&lane->slot.state);
+    int64_t tick = atomic_load(&node->tick_ns), step = atomic_load(&node->step_ns);
+    if (lane->tau == 0 || state == SLOT_READY)
+        return false;
+    if (state == SLOT_ASKED || tick == 0)
+        return state == SLOT_ASKED;
+    int64_t ticks = (int64_t)(atomic_load(&lane->slot.turn) - atomic_load(&node->tick));
+    int64_t turn = atomic_load(&node->tick_at) + ticks * tick;
+    return turn < world_now(node->world) + step + step / 2 + tick / 8;
+}
+
+/* Training stands still while a shard is copied out or in. */
+static int copied(const struct mpca_lane *lane, uint64_t exchange)
+{
+    struct world *world = lane->node->world;
+    size_t bytes = lane->exchange.n_floats * sizeof(float);
+    int64_t begun = trace_now(world);
+    int rc = world_copied(world, bytes);
+    trace_end(
+        world, begun,
+        (struct trace_span){.kind = SPAN_COPY, .row = TRACE_STEPS, .n = exchange, .amount = bytes});
+    return rc;
+}
+
+static int contribute(struct mpca_lane *lane, const struct learner *l)
+{
+    struct mpca_slot *slot = &lane->slot;
+    int rc = copied(lane, atomic_load(&slot->turn) / lane->node->lanes + 1);
+    vec_export(&l->x, lane->r, slot->x.at);
+    vec_export(&l->s, (struct range){0, lane->n_s}, slot->x.at + lane->r.len);
+    slot->tau = lane->tau;
+    lane->tau = 0;
+    atomic_store(&slot->state, SLOT_READY);
+    world_raise(lane->node->world, SIGNAL_MPCA);
+    return rc;
+}
+
+/* ---- a worker: what comes in ---- */
+
+/* The lane goes on to the next exchange while this one's result is copied, not beyond it. */
+static uint64_t begin_reading(struct mpca_lane *lane)
+{
+    uint64_t n;
+    do {
+        n = atomic_load(&lane->arrived);
+        atomic_store(&lane->reading, (n & 1) + 1);
+    } while (atomic_load(&lane->arrived) != n);
+    return n;
+}
+
+static int adopt(struct worker *w, struct mpca_lane *lane)
+{
+    struct world *world = w->node.world;
+    if (atomic_load(&lane->arrived) == lane->c)
+        return OK;
+    uint64_t n = begin_reading(lane);
+    const struct vec *result = &lane->exchange.result[n & 1];
+    vec_import(&w->star, lane->r, result->at);
+    vec_import(&w->s, (struct range){0, lane->n_s}, result->at + lane->r.len);
+    atomic_store(&lane->reading, 0);
+    world_raise(world, SIGNAL_MPCA);
+    int64_t now = world_now(world);
+    mpca_pace_note(&lane->cycles, now - lane->adopted_at);
+    lane->adopted_at = now;
+    lane->c = n;
+    return copied(lane, n);
+}
+
+static int adopt_all(struct worker *w)
+{
+    int rc = OK;
+    for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++)
+        rc = adopt(w, &w->node.lane[i]);
+    return rc;
+}
+
+/* `adopt: rotation` takes what has come when training is interrupted anyway (MPCA §5.2). */
+static int between_steps(struct worker *w, const struct member *m)
+{
+    bool interrupted = settings(m->job)->adopt == PACELINE__MPCA__ADOPT__arrival;
+    int rc = mpca_node_status(&w->node);
+    for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++) {
+        struct mpca_lane *lane = &w->node.lane[i];
+        lane->tau += atomic_exchange(&lane->slot.returned, 0);
+        if (!is_due(w, lane))
+            continue;
+        interrupted = true;
+        rc = contribute(lane, m->learner);
+    }
+    return rc == OK && interrupted ? adopt_all(w) : rc;
+}
+
+/* ---- a worker: a step ---- */
+
+/* α of the shard now; none towards an x̃* that is out of date. */
+static float alpha_of(struct worker *w, struct mpca_lane *lane)
+{
+    int64_t since = world_now(w->node.world) - lane->adopted_at;
+    bool stale = mpca_stale(&w->node.how, since, mpca_pace_median(&lane->cycles));
+    if (stale && !lane->stale)
+        log_warn(w->node.group->log,
+                 "shard %u: nothing new for %.3f s; no pull towards its old joint model",
+                 lane->exchange.lane, world_seconds(since));
+    lane->stale = stale;
+    return stale ? 0 : mpca_alpha(&w->node.how, lane->c);
+}
+
+static void displace(struct worker *w, struct learner *l)
+{
+    for (uint32_t i = 0; i < w->node.lanes; i++) {
+        struct mpca_lane *lane = &w->node.lane[i];
+        mpca_displace(&l->x, &w->star, alpha_of(w, lane), lane->r);
+    }
+}
+
+static void tilt(struct worker *w, struct learner *l)
+{
+    for (uint32_t i = 0; i < w->node.lanes; i++) {
+        struct mpca_lane *lane = &w->node.lane[i];
+        mpca_tilt(&l->dx, &l->x, &w->star, alpha_of(w, lane), lane->r, &w->scratch);
+    }
+}
+
+/* A model that is no number any more begins afresh from the joint one; what it has not given is
+ * nothing. */
+static int begin_afresh(struct worker *w, struct learner *l)
+{
+    if (!vec_finite(&w->star, vec_all(&w->star)))
+        return ERR_DIVERGED;
+    vec_copy(&l->x, &w->star, vec_all(&l->x));
+    vec_copy(&l->s, &w->s, vec_all(&l->s));
+    optim_reset(&l->optim);
+    for (uint32_t i = 0; i < w->node.lanes; i++)
+        w->node.lane[i].tau = 0;
+    return OK;
+}
+
+static int step(struct worker *w, struct member *m)
+{
+    struct learner *l = m->learner;
+    bool tilts = settings(m->job)->penalty == PACELINE__MPCA__PENALTY__gradient;
+    uint64_t place = strategy_free_place(m);
+    int64_t start = world_now(m->world);
+    if (!tilts)
+        displace(w, l);
+    int rc = learner_gradient(l, place, m->job->batch);
+    if (rc == ERR_DIVERGED)
+        return begin_afresh(w, l);
+    if (rc != OK)
+        return rc;
+    if (tilts)
+        tilt(w, l);
+    learner_update(l, place);
+    for (uint32_t i = 0; i < w->node.lanes; i++)
+        w->node.lane[i].tau++;
+    mpca_pace_note(&w->steps, world_now(m->world) - start);
+    atomic_store(&w->node.step_ns, mpca_pace_median(&w->steps));
+    return OK;
+}
+
+/* One member tells of what all have completed: the lowest of those who are in. */
+static int tell(struct worker *w, struct member *m)
+{
+    const struct view *view = group_view(m->group);
+    bool speaks = view_rank(view, m->world->self) == 0;
+    int rc = OK;
+    m->course.who = (struct members){{0}};
+    for (size_t i = 0; i < view->count; i++)
+        members_add(&m->course.who, view->node[i]);
+    for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++) {
+        struct mpca_lane *lane = &w->node.lane[i];
+        uint64_t arrived = atomic_load(&lane->arrived);
+        if (!speaks || arrived - lane->reported >= MPCA_COSTS)
+            lane->reported = arrived;
+        while (rc == OK && lane->reported < arrived) {
+            m->course.exchanges = lane->reported++;
+            rc = m->exchanged(m, i, &lane->cost[lane->reported % MPCA_COSTS]);
+        }
+    }
+    return rc;
+}
+
+/* ---- a worker: all of it ---- */
+
+static int worker_init(struct worker *w, struct member *m)
+{
+    struct learner *l = m->learner;
+    bool tilts = settings(m->job)->penalty == PACELINE__MPCA__PENALTY__gradient;
+    w->node.world = m->world;
+    w->node.group = m->group;
+    w->node.threads = l->step_seconds > 0 ? 0 : 1; /* tasks of a simulation share theirs */
+    int rc = mpca_node_init(&w->node, m->job, &l->x, &l->s, completed(m->job, &m->start), m->arena);
+    if (rc != OK || vec_init(&w->star, m->arena, l->x.n) != OK ||
+        vec_init(&w->s, m->arena, l->s.n) != OK ||
+        vec_init(&w->scratch, m->arena, tilts ? l->x.n : 0) != OK)
+        return ERR_NOMEM;
+    vec_copy(&w->star, &l->x, vec_all(&w->star));
+    vec_copy(&w->s, &l->s, vec_all(&w->s));
+    for (uint32_t i = 0; i < w->node.lanes; i++)
+        w->node.lane[i].adopted_at = world_now(m->world);
+    m->joint = (struct joint){.x = &w->star, .s = &w->s};
+    return mpca_node_start(&w->node);
+}
+
+static int mpca_worker(struct member *m)
+{
+    struct worker *w = arena_new(m->arena, struct worker);
+    m->own = w;
+    int rc = w ? worker_init(w, m) : ERR_NOMEM;
+    while (rc == OK) {
+        rc = between_steps(w, m);
+        if (rc == OK)
+            rc = step(w, m);
+        if (rc == OK)
+            rc = strategy_free_stepped(m);
+        if (rc == OK)
+            rc = tell(w, m);
+    }
+    if (w) {
+        atomic_store(&w->node.stopped, true);
+        world_raise(m->world, SIGNAL_MPCA);
+    }
+    return rc == ERR_STOP ? OK : rc;
+}
+
+static void mpca_close(struct member *m)
+{
+    struct worker *w = m->own;
+    if (w)
+        mpca_node_close(&w->node);
+}
+
+static int mpca_gather(struct member *m)
+{
+    return adopt_all(m->own);
+}
+
+/* ---- the driver ---- */
+
+/* Lanes reduce, prepare and broadcast; the joint model moves here. */
+static int follow(struct mpca_node *node, struct leader *l)
+{
+    for (;;) {
+        const struct wait_for set[] = {
+            {.kind = WAIT_SIGNAL,
+             .signal = SIGNAL_MPCA,
+             .seen = world_raised(l->world, SIGNAL_MPCA)},
+            {.kind = WAIT_SIGNAL,
+             .signal = SIGNAL_GROUP,
+             .seen = world_raised(l->world, SIGNAL_GROUP)},
+        };
+        struct wake wake;
+        int rc = mpca_node_status(node);
+        for (uint32_t i = 0; rc == OK && i < node->lanes; i++) {
+            if (!atomic_load(&node->lane[i].prepared))
+                continue;
+            mpca_lane_commit(&node->lane[i]);
+            rc = l->committed(l, NULL);
+        }
+        if (rc != OK || atomic_load(&l->finish))
+            return rc;
+        rc = world_wait(l->world, set, 2, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+static int mpca_driver(struct leader *l)
+{
+    struct mpca_node *node = arena_new(l->arena, struct mpca_node);
+    if (!node)
+        return ERR_NOMEM;
+    node->world = l->world;
+    node->group = l->group;
+    int rc = mpca_node_init(node, l->job, &l->x, &l->s, completed(l->job, &l->course), l->arena);
+    if (rc == OK)
+        rc = mpca_node_start(node);
+    if (rc == OK)
+        rc = follow(node, l);
+    mpca_node_close(node);
+    return rc;
+}
+
+const struct strategy_ops strategy_mpca = {
+    .name = "mpca",
+    .runs_free = strategy_always,
+    .check = check,
+    .round = round_of,
+    .worker = mpca_worker,
+    .close = mpca_close,
+    .gather = mpca_gather,
+    .leads = leads,
+    .driver = mpca_driver,
+};

@@ -1,0 +1,267 @@
+/* `mpca`: the lanes. Each is a task that goes through the exchanges of one shard by itself, as its
+ * turns come: nobody announces anything. */
+#include "strategy/mpca.h"
+#include "tensor/kernels.h"
+
+static const Paceline__Mpca *settings(const Paceline__Job *job)
+{
+    return job->strategy->mpca;
+}
+
+/* ---- setting up ---- */
+
+static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint64_t completed,
+                     const struct exchange_how *wanted, struct arena *arena)
+{
+    struct mpca_node *node = lane->node;
+    uint32_t number = (uint32_t)(lane - node->lane);
+    struct exchange_how how = *wanted;
+    how.prepare = mpca_lane_prepare;
+    how.user = lane;
+    how.stages = &node->stages;
+    lane->r = mpca_shard_range(x->n, node->lanes, number);
+    lane->n_s = number + 1 == node->lanes ? s->n : 0;
+    lane->arrived = lane->c = lane->reported = completed;
+    size_t n = lane->r.len + lane->n_s;
+    int rc = exchange_init(&lane->exchange, node->group, number, how.split == EXCHANGE_AT_ROOT, n,
+                           &how, completed, arena);
+    lane->exchange.beside = true;
+    if (rc == OK && node->worker)
+        rc = vec_init(&lane->slot.x, arena, n);
+    if (rc == OK && node->prepares)
+        rc = mpca_part_init(lane, x, s, node->worker, arena);
+    if (rc != OK)
+        return rc;
+    /* The first x̃* is what all begin with. */
+    float *first = lane->exchange.result[completed & 1].at;
+    vec_export(x, lane->r, first);
+    vec_export(s, (struct range){0, lane->n_s}, first + lane->r.len);
+    atomic_store(&lane->slot.turn, stages_tick(&node->stages, number));
+    return OK;
+}
+
+int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec *x, struct vec *s,
+                   uint64_t completed, struct arena *arena)
+{
+    const Paceline__Mpca *set = settings(job);
+    bool symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric;
+    struct exchange_how how = strategy_exchange_how(job);
+    how.split = symmetric ? EXCHANGE_AT_OWNERS : EXCHANGE_AT_ROOT;
+    node->how = mpca_how_default;
+    node->how.alpha = set->alpha;
+    node->how.alpha_hold = set->alpha_hold;
+    node->how.alpha_decay = set->alpha_decay;
+    node->how.beta = set->beta;
+    node->how.gamma = set->gamma;
+    node->how.ramp = set->ramp;
+    node->how.delta = set->delta;
+    node->how.stale_limit = set->stale_limit;
+    node->threads = node->threads > 0 ? node->threads : (int)job->threads;
+    node->worker = node->world->self != WORLD_DRIVER;
+    node->prepares = symmetric || !node->worker;
+    node->lanes = set->shards;
+    stages_init(&node->stages, node->world, SIGNAL_MPCA, node->lanes, set->phases, completed);
+    node->lane = arena_array(arena, node->lanes, struct mpca_lane);
+    for (uint32_t i = 0; i < node->lanes && node->lane; i++) {
+        node->lane[i].node = node;
+        int rc = lane_init(&node->lane[i], x, s, completed, &how, arena);
+        if (rc != OK)
+            return rc;
+    }
+    return node->lane ? OK : ERR_NOMEM;
+}
+
+/* ---- waiting ---- */
+
+/* Until something holds: meanwhile others who lack this lane's last result are given it. */
+static int await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
+                 int64_t deadline)
+{
+    struct world *world = lane->node->world;
+    for (;;) {
+        const struct wait_for set[] = {
+            {.kind = WAIT_SIGNAL, .signal = SIGNAL_MPCA, .seen = world_raised(world, SIGNAL_MPCA)},
+            {.kind = WAIT_SIGNAL,
+             .signal = SIGNAL_GROUP,
+             .seen = world_raised(world, SIGNAL_GROUP)},
+        };
+        struct wake wake;
+        int rc = exchange_settle(&lane->exchange);
+        if (rc == OK && atomic_load(&lane->node->group->over))
+            rc = ERR_DRIVER;
+        if (rc != OK || holds(lane))
+            return rc;
+        rc = world_wait(world, set, 2, deadline, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+static bool has_its_turn(const struct mpca_lane *lane)
+{
+    return stages_clear(&lane->node->stages, lane->exchange.lane, STAGE_REDUCE);
+}
+
+static bool has_contribution(const struct mpca_lane *lane)
+{
+    return atomic_load(&lane->slot.state) == SLOT_READY || atomic_load(&lane->node->stopped);
+}
+
+static bool is_committed(const struct mpca_lane *lane)
+{
+    return !atomic_load(&lane->prepared);
+}
+
+static bool never(const struct mpca_lane *lane)
+{
+    (void)lane;
+    return false;
+}
+
+/* The next exchange overwrites the result before the last, which may be being copied. */
+static bool may_overwrite(const struct mpca_lane *lane)
+{
+    return atomic_load(&lane->reading) != ((lane->exchange.completed + 1) & 1) + 1;
+}
+
+/* ---- a turn ---- */
+
+/* How long ticks take, for training to know when a contribution will be needed. */
+static void note_tick(struct mpca_node *node, uint64_t tick)
+{
+    int64_t now = world_now(node->world), before = atomic_load(&node->tick_at);
+    if (before > 0)
+        mpca_pace_note(&node->ticks, now - before);
+    atomic_store(&node->tick_ns, mpca_pace_median(&node->ticks));
+    atomic_store(&node->tick_at, now);
+    atomic_store(&node->tick, tick);
+}
+
+/* Two typical steps, which members know from the exchange before; this worker's first step is
+ * waited for as long as it takes. */
+static int64_t patience(const struct mpca_node *node)
+{
+    int64_t typical = atomic_load(&node->typical_ns);
+    return typical > 0 ? world_now(node->world) + 2 * typical : WORLD_FOREVER;
+}
+
+/* What training has given, or in time gives; else this exchange takes place without this worker
+ * (weight 0), and what it gives later is for the next. */
+static int take_contribution(struct mpca_lane *lane, struct tally *mine)
+{
+    struct mpca_node *node = lane->node;
+    struct mpca_slot *slot = &lane->slot;
+    struct vec *input = &lane->exchange.input;
+    int empty = SLOT_EMPTY;
+    atomic_compare_exchange_strong(&slot->state, &empty, SLOT_ASKED);
+    int rc = await(lane, has_contribution, patience(node));
+    if (rc != OK && rc != ERR_TIMEOUT)
+        return rc;
+    atomic_fetch_add(&slot->turn, node->lanes);
+    if (atomic_load(&slot->state) == SLOT_READY && !atomic_load(&node->stopped)) {
+        struct vec taken = slot->x;
+        slot->x = *input;
+        *input = taken;
+        mine->weight = (double)slot->tau;
+        atomic_store(&slot->state, SLOT_EMPTY);
+    }
+    int64_t step = atomic_load(&node->step_ns);
+    mine->rate = step > 0 ? 1 / world_seconds(step) : 0;
+    mine->stop_votes = atomic_load(&node->stopped);
+    return OK;
+}
+
+static int end_turn(struct mpca_lane *lane)
+{
+    struct mpca_node *node = lane->node;
+    const struct exchange *e = &lane->exchange;
+    const struct tally *tally = exchange_tally(e);
+    if (e->mine.weight > 0 && !members_has(&tally->who, node->world->self))
+        atomic_fetch_add(&lane->slot.returned, (uint64_t)e->mine.weight);
+    if (tally->rate > 0)
+        atomic_store(&node->typical_ns,
+                     (int64_t)(1e9 * (double)members_count(&tally->took_part) / tally->rate));
+    lane->cost[e->completed % MPCA_COSTS] = e->cost;
+    if (node->worker && node->prepares)
+        mpca_part_commit(lane);
+    atomic_store(&lane->prepared, !node->worker);
+    atomic_store(&lane->arrived, e->completed);
+    world_raise(node->world, SIGNAL_MPCA);
+    return node->worker ? OK : await(lane, is_committed, WORLD_FOREVER);
+}
+
+/* Nobody will contribute any more, and all know it from the same exchange. */
+static bool all_have_stopped(const struct mpca_lane *lane)
+{
+    const struct tally *tally = exchange_tally(&lane->exchange);
+    return tally->stop_votes == members_count(&tally->took_part);
+}
+
+static int take_turn(struct mpca_lane *lane)
+{
+    struct mpca_node *node = lane->node;
+    struct tally mine = {.hash_min = UINT64_MAX};
+    int rc = await(lane, has_its_turn, WORLD_FOREVER);
+    if (rc == OK) {
+        note_tick(node, stages_tick(&node->stages, lane->exchange.lane));
+        rc = node->worker ? take_contribution(lane, &mine) : OK;
+    }
+    if (rc == OK)
+        rc = await(lane, may_overwrite, WORLD_FOREVER);
+    if (rc == OK)
+        rc = exchange_run(&lane->exchange, &mine);
+    if (rc == OK)
+        rc = end_turn(lane);
+    return rc == OK && all_have_stopped(lane) ? await(lane, never, WORLD_FOREVER) : rc;
+}
+
+static int lane_main(void *arg)
+{
+    struct mpca_lane *lane = arg;
+    int rc = OK;
+    kernels_set_threads(lane->node->threads);
+    while (rc == OK)
+        rc = take_turn(lane);
+    atomic_store(&lane->status, rc);
+    world_raise(lane->node->world, SIGNAL_MPCA);
+    return rc;
+}
+
+/* ---- from outside ---- */
+
+int mpca_node_start(struct mpca_node *node)
+{
+    int rc = OK;
+    for (uint32_t i = 0; rc == OK && i < node->lanes; i++)
+        rc = world_spawn(node->world, "mpca lane", lane_main, &node->lane[i], &node->lane[i].task);
+    return rc;
+}
+
+void mpca_node_close(struct mpca_node *node)
+{
+    for (uint32_t i = 0; node->lane && i < node->lanes; i++)
+        if (node->lane[i].task)
+            world_cancel(node->world, node->lane[i].task);
+    for (uint32_t i = 0; node->lane && i < node->lanes; i++) {
+        world_end_task(node->world, &node->lane[i].task);
+        exchange_release(&node->lane[i].exchange);
+    }
+    node->lane = NULL;
+}
+
+int mpca_node_status(const struct mpca_node *node)
+{
+    for (uint32_t i = 0; i < node->lanes; i++) {
+        int rc = atomic_load(&node->lane[i].status);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}
+
+void mpca_lane_commit(struct mpca_lane *lane)
+{
+    mpca_part_commit(lane);
+    atomic_store(&lane->prepared, false);
+    world_raise(lane->node->world, SIGNAL_MPCA);
+}

@@ -1,0 +1,96 @@
+/* `mpca`: what is done to the sums of an exchange, where they are prepared: on the driver for a
+ * whole shard; with `coordination: symmetric` on each member for the part that it owns. Parts move
+ * when the membership changes: what comes to a new owner goes on from the last x̃*, which all have,
+ * and without a direction, ṽ = 0 (ours). */
+#include "strategy/mpca.h"
+
+/* Passes over the range, as a copy makes one: next from now 3, R 2, Eq. 8 1, Eq. 4 and 5 2, out 1.
+ */
+enum { PREPARE_PASSES = 9 };
+
+static size_t end_of(struct range r)
+{
+    return r.from + r.len;
+}
+
+static struct range between(size_t from, size_t end)
+{
+    return end > from ? (struct range){from, end - from} : (struct range){0, 0};
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t most(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* A range of the lane's vector that is of x_s, and, counted from its beginning, of s. */
+static struct range of_x(const struct mpca_lane *lane, struct range r)
+{
+    return between(r.from, least(end_of(r), lane->r.len));
+}
+
+static struct range of_s(const struct mpca_lane *lane, struct range r)
+{
+    size_t n = lane->r.len;
+    return between(most(r.from, n) - n, most(end_of(r), n) - n);
+}
+
+int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool own,
+                   struct arena *arena)
+{
+    struct mpca_part *p = &lane->part;
+    struct vec x_s = {x->at + lane->r.from, lane->r.len};
+    p->s = (struct vec){s->at, lane->n_s};
+    if (own && (vec_init(&x_s, arena, x_s.n) != OK || vec_init(&p->s, arena, lane->n_s) != OK))
+        return ERR_NOMEM;
+    if (!own)
+        p->owned = between(0, lane->exchange.n_floats);
+    int rc = vec_init(&p->s_next, arena, lane->n_s);
+    return rc == OK ? mpca_joint_init(&p->joint, &x_s, arena) : rc;
+}
+
+static void take_over(struct mpca_lane *lane, struct range r)
+{
+    struct mpca_part *p = &lane->part;
+    struct mpca_model *now = &p->joint.now;
+    const struct vec *last = exchange_result(&lane->exchange);
+    struct vec last_s = {last->at + lane->r.len, lane->n_s};
+    struct range xs = of_x(lane, r), ss = of_s(lane, r);
+    vec_copy(&now->x, last, xs);
+    vec_copy(&now->star, last, xs);
+    vec_fill(&now->v, xs, 0);
+    vec_copy(&p->s, &last_s, ss);
+}
+
+int mpca_lane_prepare(void *user, struct range range, float *x, const struct tally *tally)
+{
+    struct mpca_lane *lane = user;
+    struct mpca_part *p = &lane->part;
+    struct range xs = of_x(lane, range), ss = of_s(lane, range), owned = p->owned;
+    if (owned.len == 0)
+        owned.from = end_of(range);
+    take_over(lane, between(range.from, least(end_of(range), owned.from)));
+    take_over(lane, between(most(range.from, end_of(owned)), end_of(range)));
+    struct mpca_sum sum = {.x = x, .tau = (uint64_t)tally->weight};
+    mpca_prepare(&p->joint, &lane->node->how, lane->exchange.completed, xs, &sum);
+    vec_export(&p->joint.next.star, xs, x);
+    sum.x = x + xs.len;
+    vec_copy(&p->s_next, &p->s, ss);
+    mpca_mean(&p->s_next, ss, &sum);
+    vec_export(&p->s_next, ss, sum.x);
+    p->prepared = range;
+    return world_copied(lane->node->world, PREPARE_PASSES * range.len * sizeof *x);
+}
+
+void mpca_part_commit(struct mpca_lane *lane)
+{
+    struct mpca_part *p = &lane->part;
+    mpca_commit(&p->joint, of_x(lane, p->prepared));
+    vec_copy(&p->s, &p->s_next, of_s(lane, p->prepared));
+    p->owned = p->prepared;
+}

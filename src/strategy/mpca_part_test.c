@@ -1,0 +1,226 @@
+/* What is prepared of a shard, and where: whole on the driver, in parts that move among members;
+ * with the state of layers behind it. Expected values are the paper's equations in double. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "job/job.h"
+#include "strategy/mpca.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { N = 64, STATE = 3, ALL = N + STATE };
+
+struct scene {
+    struct arena arena;
+    struct world world;
+    struct group group;
+    Paceline__Job *job;
+    struct vec x, s;
+    struct mpca_node node;
+    struct mpca_lane *lane;
+};
+
+static void scene_open(struct scene *k, const char *strategy, uint32_t self)
+{
+    struct err err = {0};
+    char text[300];
+    *k = (struct scene){.world = {.self = self}};
+    k->group.world = k->node.world = &k->world;
+    k->node.group = &k->group;
+    snprintf(text, sizeof text,
+             "net { file: 'n' } train_data { idx { images: 'i' labels: 'l' } } strategy { %s } "
+             "solver { base_lr: 1 lr_policy: 'fixed' } batch: 1 workers: 3",
+             strategy);
+    arena_init(&k->arena);
+    if (job_parse("t", text, strlen(text), &k->job, &err) != OK || job_finish(k->job, &err) != OK)
+        fail_msg("%s", err.text);
+    assert_int_equal(vec_init(&k->x, &k->arena, N), OK);
+    assert_int_equal(vec_init(&k->s, &k->arena, STATE), OK);
+    for (size_t i = 0; i < N; i++)
+        k->x.at[i] = 1 + (float)i;
+    for (size_t i = 0; i < STATE; i++)
+        k->s.at[i] = 100 + (float)i;
+    assert_int_equal(mpca_node_init(&k->node, k->job, &k->x, &k->s, 0, &k->arena), OK);
+    k->lane = &k->node.lane[0];
+}
+
+static void scene_close(struct scene *k)
+{
+    mpca_node_close(&k->node);
+    job_free(k->job);
+    arena_release(&k->arena);
+}
+
+/* Σ τ·x with Στ = 4 and a mean of `mean` + the place. */
+static void prepare(struct scene *k, struct range r, double mean, float *out)
+{
+    struct tally tally = {.weight = 4};
+    for (size_t i = 0; i < r.len; i++)
+        out[i] = 4 * ((float)mean + (float)(r.from + i));
+    assert_int_equal(mpca_lane_prepare(k->lane, r, out, &tally), OK);
+}
+
+/* The exchange is completed, and this is what all have. */
+static void complete(struct scene *k, const float result[ALL])
+{
+    struct exchange *e = &k->lane->exchange;
+    mpca_part_commit(k->lane);
+    e->completed++;
+    memcpy(e->result[e->completed & 1].at, result, ALL * sizeof *result);
+}
+
+/* One element: where x̃ and ṽ stand, and what cycle c makes of them with that mean. */
+struct element {
+    double x, v, star;
+};
+
+static struct element after(struct element e, uint64_t c, double mean)
+{
+    double beta = pow(0.9, (double)c / 20), gamma = 0.7 * (double)c / 20;
+    double x = (1 - beta) * e.x + beta * mean;
+    e.v = 0.8 * e.v + 0.2 * (x - e.x);
+    e.x = x;
+    e.star = x + gamma * e.v;
+    return e;
+}
+
+static void near(float have, double want)
+{
+    if (!(fabs((double)have - want) <= 1e-4))
+        fail_msg("%g, expected %g", (double)have, want);
+}
+
+static void the_driver_moves_its_joint_model_when_told(void **state)
+{
+    (void)state;
+    struct scene k;
+    float out[ALL];
+    scene_open(&k, "mpca { phases: 1 }", WORLD_DRIVER);
+    for (uint64_t c = 0; c < 3; c++) {
+        float before = k.x.at[5];
+        prepare(&k, (struct range){0, ALL}, 10.0 * (double)c, out);
+        assert_true(k.x.at[5] == before); /* nothing has happened yet */
+        complete(&k, out);
+    }
+    struct element five = {.x = 6};
+    for (uint64_t c = 0; c < 3; c++)
+        five = after(five, c, 10.0 * (double)c + 5);
+    near(k.x.at[5], five.x);
+    near(out[5], five.star);
+    near(k.s.at[1], 20 + N + 1); /* a mean, and nothing else */
+    near(out[N + 1], 20 + N + 1);
+    scene_close(&k);
+}
+
+/* Another attempt, with other sums and another range, takes the place of the one before. */
+static void what_is_redone_counts_once(void **state)
+{
+    (void)state;
+    struct scene k;
+    float out[ALL];
+    scene_open(&k, "mpca { phases: 1 }", WORLD_DRIVER);
+    prepare(&k, (struct range){0, ALL}, 50, out);
+    prepare(&k, (struct range){0, ALL}, 7, out);
+    complete(&k, out);
+    near(k.x.at[5], 12);
+    near(k.s.at[0], 7 + N);
+    scene_close(&k);
+}
+
+static void without_weight_nothing_changes_and_the_broadcast_repeats(void **state)
+{
+    (void)state;
+    struct scene k;
+    float first[ALL], again[ALL] = {0};
+    scene_open(&k, "mpca { phases: 1 }", WORLD_DRIVER);
+    for (int i = 0; i < 3; i++) {
+        prepare(&k, (struct range){0, ALL}, 5.0 * i, first);
+        complete(&k, first);
+    }
+    float x = k.x.at[5];
+    const struct tally nothing = {.weight = 0};
+    assert_int_equal(mpca_lane_prepare(k.lane, (struct range){0, ALL}, again, &nothing), OK);
+    complete(&k, again);
+    assert_memory_equal(again, first, sizeof first);
+    assert_true(k.x.at[5] == x);
+    scene_close(&k);
+}
+
+/* Elements 0 to 29 stay with their owner; 30 to 39 come to it, and go on from the last x̃*, with no
+ * direction; then all of it, when it is alone; then none. */
+static void parts_move(void **state)
+{
+    (void)state;
+    struct scene k;
+    float out[ALL], all[ALL];
+    struct element kept = {.x = 6}, got = {.x = 500};
+    scene_open(&k, "mpca { phases: 1 coordination: symmetric }", 0);
+    for (size_t i = 0; i < ALL; i++)
+        all[i] = 500; /* what others make of their parts */
+    for (uint64_t c = 0; c < 3; c++) {
+        prepare(&k, (struct range){0, 30}, 10.0 * (double)c, out);
+        kept = after(kept, c, 10.0 * (double)c + 5);
+        near(out[5], kept.star);
+        memcpy(all, out, 30 * sizeof *out);
+        complete(&k, all);
+    }
+    prepare(&k, (struct range){0, 40}, 80, out);
+    near(out[5], after(kept, 3, 85).star);
+    near(out[35], after(got, 3, 115).star);
+    prepare(&k, (struct range){20, 20}, 80, out); /* once more, with other parts */
+    near(out[15], after(got, 3, 115).star);
+    prepare(&k, (struct range){0, 40}, 60, out);
+    kept = after(kept, 3, 65), got = after(got, 3, 95);
+    near(out[5], kept.star);
+    near(out[35], got.star);
+    memcpy(all, out, 40 * sizeof *out);
+    complete(&k, all);
+    prepare(&k, (struct range){0, ALL}, 20, out);
+    near(out[5], after(kept, 4, 25).star);
+    near(out[35], after(got, 4, 55).star);
+    near(out[60], after((struct element){.x = 500}, 4, 80).star);
+    near(out[N + 2], 20 + N + 2);
+    memcpy(all, out, sizeof all);
+    complete(&k, all);
+    prepare(&k, (struct range){ALL, 0}, 0, out);
+    complete(&k, all);
+    prepare(&k, (struct range){0, 10}, 20, out); /* its own x̃ of before is out of date */
+    near(out[5], after((struct element){.x = (double)all[5]}, 6, 25).star);
+    scene_close(&k);
+}
+
+/* Shards follow each other; the state of layers is in the last alone. */
+static void state_travels_with_the_last_shard(void **state)
+{
+    (void)state;
+    struct scene k;
+    scene_open(&k, "mpca { }", WORLD_DRIVER);
+    size_t next = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct mpca_lane *lane = &k.node.lane[i];
+        assert_int_equal(lane->r.from, next);
+        assert_int_equal(lane->n_s, i == 2 ? STATE : 0);
+        assert_int_equal(lane->exchange.n_floats, lane->r.len + lane->n_s);
+        next += lane->r.len;
+    }
+    assert_int_equal(next, N);
+    scene_close(&k);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_driver_moves_its_joint_model_when_told),
+        cmocka_unit_test(what_is_redone_counts_once),
+        cmocka_unit_test(without_weight_nothing_changes_and_the_broadcast_repeats),
+        cmocka_unit_test(parts_move),
+        cmocka_unit_test(state_travels_with_the_last_shard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,473 @@
+/* A run of `mpca` for its tests: a driver and a few workers in a simulated cluster, with real
+ * learners on the tiny job, and without train around them: what each worker has done by each of its
+ * steps is recorded. */
+#ifndef PL_LIB_MPCA_TRIAL_H
+#define PL_LIB_MPCA_TRIAL_H
+
+#include "base/fault.h"
+#include "base/hash.h"
+#include "group/server.h"
+#include "job/cluster.h"
+#include "job/job.h"
+#include "sim/sim.h"
+#include "strategy/mpca.h"
+#include "tensor/kernels.h"
+#include "tiny_job.h"
+
+enum { WORKERS_MAX = 4, LANES_MAX = 3, STEPS_MAX = 120, EXCHANGES_MAX = 120, STATE = 5 };
+enum { FLOATS_MAX = 560 }; /* of the tiny net */
+
+#define LIMIT (100 * WORLD_SECOND)
+
+/* A worker when a step has ended. */
+struct stepped {
+    int64_t t;
+    uint64_t tau[LANES_MAX], c[LANES_MAX];
+    float x[FLOATS_MAX];
+};
+
+/* x̃*_s, and s̃ behind the last shard, as first adopted by anyone. */
+struct adopted {
+    bool there;
+    float x[FLOATS_MAX + STATE];
+};
+
+struct trial {
+    const char *strategy; /* "mpca { phases: 1 }" */
+    const char *solver;   /* NULL: plain SGD */
+    const char *cluster;
+    uint32_t workers;
+    uint64_t steps; /* that each worker takes, */
+    double seconds; /* or until then; 0: no matter how long */
+    uint32_t kill_node;
+    uint64_t kill_send, seed;
+    bool with_state; /* synthetic s of STATE floats */
+    /* How it went: */
+    uint32_t lanes;
+    struct stepped step[WORKERS_MAX][STEPS_MAX + 1];
+    uint64_t taken[WORKERS_MAX];
+    int64_t move[LANES_MAX * EXCHANGES_MAX]; /* when the driver's joint model moved */
+    size_t moves;
+    uint64_t star[WORKERS_MAX][LANES_MAX][EXCHANGES_MAX]; /* hash of x̃*_s as adopted; 0: was not */
+    struct adopted adopted[LANES_MAX][EXCHANGES_MAX];
+    size_t told[LANES_MAX][EXCHANGES_MAX]; /* how often of exchange n */
+    struct vec joint;                      /* at the end */
+    char said[200];                        /* the last warning of a worker */
+    int64_t begun;
+    int ended[WORKERS_MAX];
+    bool formed;
+    int rc;
+    uint64_t sent[WORKERS_MAX], trace;
+    /* What its nodes share: */
+    Paceline__Job *job;
+    struct corpus corpus;
+    struct workspace *ws;
+    struct vec dx;
+    struct arena arena;
+};
+
+static float state_value(uint32_t node, uint64_t step, size_t i)
+{
+    return (float)(node + 1) * 0.25f + (float)step * 0.125f + (float)i;
+}
+
+/* ---- a worker ---- */
+
+#define STEP_SECONDS 0.01 /* of a node with speed 1 */
+
+static void set_state(struct learner *l, uint32_t node)
+{
+    for (size_t i = 0; i < l->s.n; i++)
+        l->s.at[i] = state_value(node, l->steps, i);
+}
+
+static void note_adopted(struct trial *t, const struct member *m, uint32_t number)
+{
+    const struct mpca_node *node = m->own;
+    const struct mpca_lane *lane = &node->lane[number];
+    PL_ASSERT(lane->c < EXCHANGES_MAX);
+    const float *star = m->joint.x->at + lane->r.from;
+    struct adopted *a = &t->adopted[number][lane->c];
+    t->star[m->world->self][number][lane->c] = hash_bytes(star, lane->r.len * sizeof *star);
+    if (a->there)
+        return;
+    a->there = true;
+    memcpy(a->x, star, lane->r.len * sizeof *star);
+    memcpy(a->x + lane->r.len, m->joint.s->at, lane->n_s * sizeof *star);
+}
+
+static bool ends(const struct trial *t, const struct member *m)
+{
+    int64_t ran = world_now(m->world) - t->begun;
+    return m->course.steps >= t->steps || (t->seconds > 0 && world_seconds(ran) >= t->seconds);
+}
+
+static int on_stepped(struct member *m)
+{
+    struct trial *t = m->train;
+    const struct mpca_node *node = m->own;
+    uint32_t self = m->world->self;
+    struct stepped *at = &t->step[self][m->course.steps];
+    PL_ASSERT(m->course.steps <= STEPS_MAX);
+    at->t = world_now(m->world);
+    for (uint32_t i = 0; i < node->lanes; i++) {
+        at->tau[i] = node->lane[i].tau;
+        at->c[i] = node->lane[i].c;
+        note_adopted(t, m, i);
+    }
+    vec_export(&m->learner->x, vec_all(&m->learner->x), at->x);
+    t->taken[self] = m->course.steps;
+    set_state(m->learner, self);
+    if (ends(t, m))
+        return ERR_STOP;
+    return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
+}
+
+static int on_exchanged(struct member *m, uint32_t lane, const struct exchange_cost *cost)
+{
+    struct trial *t = m->train;
+    PL_ASSERT(cost->seconds > 0);
+    m->course.exchanges++;
+    t->told[lane][m->course.exchanges]++;
+    return OK;
+}
+
+static int say(struct world *w, uint32_t node, enum wire_kind kind)
+{
+    struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, 0);
+    int rc = m ? world_send(w, node, m, CLASS_CONTROL) : ERR_NOMEM;
+    if (rc == ERR_FULL)
+        message_unref(m);
+    return rc;
+}
+
+static int await_bye(struct group *group)
+{
+    while (!atomic_load(&group->over)) {
+        const struct wait_for change = {.kind = WAIT_SIGNAL,
+                                        .signal = SIGNAL_GROUP,
+                                        .seen = world_raised(group->world, SIGNAL_GROUP)};
+        struct wake wake;
+        if (atomic_load(&group->over))
+            break;
+        int rc = world_wait(group->world, &change, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}
+
+static struct course course_of(const struct view *view)
+{
+    struct course course = {0};
+    for (size_t i = 0; i < view->count; i++)
+        members_add(&course.who, view->node[i]);
+    return course;
+}
+
+static int train_on(struct trial *t, struct group *group, struct arena *arena)
+{
+    struct err err;
+    struct learner l;
+    int rc = learner_init(&l, group->world, t->job, &t->corpus, t->ws, arena, &t->dx, &err);
+    if (rc != OK)
+        return rc;
+    l.step_seconds = STEP_SECONDS;
+    l.progress = &group->progress;
+    if (t->with_state && vec_init(&l.s, arena, STATE) != OK)
+        return ERR_NOMEM;
+    struct member m = {
+        .world = group->world,
+        .group = group,
+        .learner = &l,
+        .job = t->job,
+        .arena = arena,
+        .joint = {.x = &l.x, .s = &l.s},
+        .stepped = on_stepped,
+        .exchanged = on_exchanged,
+        .train = t,
+    };
+    m.start = m.course = course_of(group_first_view(group));
+    t->begun = world_now(group->world);
+    t->step[group->world->self][0].t = t->begun;
+    rc = strategy_mpca.worker(&m);
+    if (rc == OK)
+        rc = say(group->world, WORLD_DRIVER, WIRE_DONE);
+    if (rc == OK)
+        rc = await_bye(group);
+    if (rc == OK && !strategy_mpca.leads(t->job)) {
+        strategy_mpca.gather(&m);
+        vec_copy(&t->joint, m.joint.x, vec_all(&t->joint));
+    }
+    strategy_mpca.close(&m);
+    return rc;
+}
+
+static void on_line(void *user, enum log_level level, const char *line)
+{
+    struct trial *t = user;
+    if (level == LOG_WARN)
+        snprintf(t->said, sizeof t->said, "%s", line);
+}
+
+static int worker_main(struct trial *t, struct world *w)
+{
+    const struct logger log = {.write = on_line, .user = t, .level = LOG_WARN};
+    struct group_timing timing = group_timing_lan();
+    struct arena arena;
+    struct group group;
+    arena_init(&arena);
+    group_init(&group, w, &log, &timing);
+    int rc = group_listen(&group);
+    if (rc == OK)
+        rc = say(w, WORLD_DRIVER, WIRE_HELLO);
+    if (rc == OK)
+        rc = group_wait_view(&group, 0, WORLD_FOREVER);
+    if (rc == OK)
+        rc = train_on(t, &group, &arena);
+    group_release(&group);
+    arena_release(&arena);
+    return t->ended[w->self] = rc;
+}
+
+/* ---- the driver ---- */
+
+struct driver {
+    struct trial *trial;
+    struct group group;
+    struct server server;
+    struct arena arena;
+    struct leader leader;
+    struct task *task;
+    struct members done;
+    bool lost;
+};
+
+static void on_arrived(void *user, uint32_t node)
+{
+    (void)user, (void)node;
+}
+
+static int on_hello(void *user, uint32_t node, const void *hello, size_t len, char *address,
+                    struct err *err)
+{
+    (void)user, (void)node, (void)hello, (void)len, (void)err;
+    address[0] = '\0';
+    return OK;
+}
+
+static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
+{
+    struct driver *d = user;
+    (void)node, (void)view;
+    d->lost |= strcmp(what, "join") != 0;
+}
+
+static int on_moved(struct leader *l, const struct exchange *e)
+{
+    struct trial *t = l->train;
+    PL_ASSERT(!e && t->moves < LANES_MAX * EXCHANGES_MAX);
+    t->move[t->moves++] = world_now(l->world);
+    return OK;
+}
+
+static int leader_main(void *arg)
+{
+    struct driver *d = arg;
+    kernels_set_threads(1);
+    return strategy_mpca.driver(&d->leader);
+}
+
+static int start_leader(struct driver *d)
+{
+    struct trial *t = d->trial;
+    struct leader *l = &d->leader;
+    const struct segments *table = net_segments(t->ws->train);
+    struct vec s;
+    *l = (struct leader){
+        .world = d->group.world,
+        .group = &d->group,
+        .job = t->job,
+        .table = table,
+        .arena = &d->arena,
+        .records = t->corpus.set[SET_TRAIN].count,
+        .committed = on_moved,
+        .train = t,
+    };
+    l->course = course_of(group_first_view(&d->group));
+    if (vec_init(&l->x, &d->arena, table->total) != OK ||
+        vec_init(&l->s, &d->arena, t->with_state ? STATE : 0) != OK ||
+        vec_init(&s, &d->arena, net_state_segments(t->ws->train)->total) != OK)
+        return ERR_NOMEM;
+    net_init(t->ws->train, t->job->seed, &l->x, &s);
+    l->joint = (struct joint){.x = &l->x, .s = &l->s};
+    return world_spawn(d->group.world, "leader", leader_main, d, &d->task);
+}
+
+static bool all_done(const struct driver *d)
+{
+    const struct view *view = group_view(&d->group);
+    for (size_t i = 0; i < view->count; i++)
+        if (!members_has(&d->done, view->node[i]))
+            return false;
+    return view->count > 0;
+}
+
+static int turn(struct driver *d, int64_t deadline)
+{
+    struct world *w = d->group.world;
+    const struct wait_for set[] = {
+        {.kind = WAIT_MESSAGE,
+         .from = WORLD_ANY,
+         .tag = wire_tag(WIRE_DONE, 0, 0, 0),
+         .mask = WIRE_KIND_MASK},
+        {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = world_raised(w, SIGNAL_GROUP)},
+    };
+    struct wake wake;
+    int rc = world_wait(w, set, 2, deadline, &wake);
+    if (rc == OK && wake.which == 0) {
+        members_add(&d->done, wake.msg->from);
+        message_unref(wake.msg);
+    }
+    return rc;
+}
+
+static int drive(struct driver *d)
+{
+    struct trial *t = d->trial;
+    struct world *w = d->group.world;
+    int rc = world_want_nodes(w, t->workers);
+    while (rc == OK && !group_view(&d->group)) {
+        rc = turn(d, WORLD_SECOND / 2);
+        if (d->lost || rc == ERR_TIMEOUT)
+            return OK; /* it never forms */
+    }
+    t->formed = rc == OK;
+    if (rc == OK && strategy_mpca.leads(t->job))
+        rc = start_leader(d);
+    while (rc == OK && !all_done(d))
+        rc = turn(d, WORLD_FOREVER);
+    if (d->task) {
+        int result = OK;
+        atomic_store(&d->leader.finish, true);
+        world_raise(w, SIGNAL_GROUP);
+        world_join(w, d->task, WORLD_FOREVER, &result);
+        d->task = NULL;
+        rc = rc == OK ? result : rc;
+        vec_copy(&t->joint, &d->leader.x, vec_all(&t->joint));
+    }
+    const struct view *view = group_view(&d->group);
+    server_stop(&d->server);
+    for (size_t i = 0; view && i < view->count; i++)
+        say(w, view->node[i], WIRE_BYE);
+    return rc == OK ? world_sleep(w, world_now(w) + WORLD_SECOND) : rc;
+}
+
+static int driver_main(struct trial *t, struct world *w)
+{
+    struct group_timing timing = group_timing_lan();
+    const struct roster_options options = {
+        .workers = t->workers,
+        .driver_takes_part = strategy_mpca.leads(t->job),
+        .silence_max = timing.silence_max,
+        .stall_max = timing.stall_max,
+    };
+    struct driver *d = calloc(1, sizeof *d);
+    if (!d)
+        return ERR_NOMEM;
+    const struct server_hooks hooks = {on_arrived, on_hello, on_member, d};
+    d->trial = t;
+    arena_init(&d->arena);
+    group_init(&d->group, w, NULL, &timing);
+    int rc = server_start(&d->server, &d->group, &options, &hooks);
+    if (rc == OK)
+        rc = drive(d);
+    world_end_task(w, &d->task);
+    server_stop(&d->server);
+    group_release(&d->group);
+    arena_release(&d->arena);
+    free(d);
+    return rc;
+}
+
+/* ---- one run ---- */
+
+static int node_main(void *arg, struct world *w)
+{
+    kernels_set_threads(1);
+    return w->self == WORLD_DRIVER ? driver_main(arg, w) : worker_main(arg, w);
+}
+
+static uint32_t kind_of(const char *name)
+{
+    return (uint32_t)wire_kind_find(name);
+}
+
+static void trial_open(struct trial *t, const struct tiny *tiny)
+{
+    char text[2048];
+    struct err err = {0};
+    snprintf(
+        text, sizeof text,
+        "net { file: 'net.prototxt' } train_data { idx { images: 'train-images' labels: "
+        "'train-labels' } scale: 0.00390625 } batch: 4 solver { %s } strategy { %s } "
+        "workers: %u threads: 1 kernels: ref collective { chunk_kb: 1 } stop { steps: 100000 }",
+        t->solver ? t->solver : "base_lr: 0.05 lr_policy: 'fixed'", t->strategy, t->workers);
+    arena_init(&t->arena);
+    int rc = job_parse("job", text, strlen(text), &t->job, &err);
+    if (rc == OK)
+        rc = job_resolve_paths(t->job, tiny->job, &err);
+    if (rc == OK)
+        rc = job_finish(t->job, &err);
+    if (rc == OK)
+        rc = corpus_open(t->job, &t->corpus, &err);
+    if (rc == OK)
+        rc = workspace_create(t->job, &t->corpus, NULL, &t->ws, &err);
+    if (rc != OK)
+        fail_msg("%s", err.text);
+    size_t n = net_segments(t->ws->train)->total;
+    assert_int_equal(vec_init(&t->dx, &t->arena, n), OK);
+    assert_true(n <= FLOATS_MAX);
+    t->lanes = t->job->strategy->mpca->shards;
+    assert_int_equal(vec_init(&t->joint, &t->arena, n), OK);
+}
+
+static void trial_close(struct trial *t)
+{
+    workspace_free(t->ws);
+    corpus_close(&t->corpus);
+    job_free(t->job);
+    arena_release(&t->arena);
+}
+
+static void trial_run(struct trial *t)
+{
+    struct err err = {0};
+    Paceline__Cluster *cluster = NULL;
+    struct sim *sim = NULL;
+    int rc = cluster_parse("test", t->cluster, strlen(t->cluster), &cluster, &err);
+    if (rc == OK)
+        rc = cluster_finish(cluster, &err);
+    const struct sim_options options = {
+        .cluster = cluster,
+        .workers = t->workers,
+        .seed = t->seed,
+        .node_main = node_main,
+        .arg = t,
+        .kind_of = kind_of,
+        .kill_node = t->kill_node,
+        .kill_send = t->kill_send,
+    };
+    if (rc == OK)
+        rc = sim_create(&options, &sim, &err);
+    if (rc != OK)
+        fail_msg("%s", err.text);
+    t->rc = sim_run(sim, LIMIT);
+    t->trace = sim_trace(sim);
+    for (uint32_t node = 0; node < t->workers; node++)
+        t->sent[node] = sim_sent(sim, node);
+    sim_free(sim);
+    cluster_free(cluster);
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* A whole simulated run in which a node dies at one of the messages that it sends, as tests of
+ * strategies watch it: how it ended, what was logged. The nodes are those of the library's own
+ * simulations; nothing is written to disk. */
+#ifndef PL_LIB_TRAIN_TRIAL_H
+#define PL_LIB_TRAIN_TRIAL_H
+
+#include "job/cluster.h"
+#include "job/job.h"
+#include "run_files.h"
+#include "sim/sim.h"
+#include "tensor/kernels.h"
+#include "tiny_job.h"
+#include "train/train.h"
+#include "wire/catalogue.h"
+
+/* What trials of one job share. */
+struct trial_ground {
+    Paceline__Job *job;
+    Paceline__Cluster *cluster;
+    struct corpus corpus;
+    struct workspace *ws;
+    struct arena arena;
+    struct vec dx;
+};
+
+struct train_trial {
+    struct trial_ground *ground;
+    uint32_t kill_node;
+    uint64_t kill_send; /* 0: nobody dies */
+    /* Each line of the log, at debug level; may be NULL. */
+    void (*line)(void *user, const char *text);
+    void *user;
+    /* How it went: */
+    struct sim *sim;
+    struct train_report report;
+    struct err err;
+    int rc, exchanges, deaths;
+    uint64_t sent[8], trace;
+    double end_s;
+};
+
+static inline void trial_ground_open(struct trial_ground *g, const struct tiny *t,
+                                     const char *cluster, const char *const *set)
+{
+    struct err err = {0};
+    int rc = job_parse("tiny", tiny_job, sizeof tiny_job - 1, &g->job, &err);
+    for (; rc == OK && *set; set++)
+        rc = job_set(g->job, *set, &err);
+    if (rc == OK)
+        rc = job_resolve_paths(g->job, t->job, &err);
+    if (rc == OK)
+        rc = job_finish(g->job, &err);
+    if (rc == OK)
+        rc = cluster_parse("cluster", cluster, strlen(cluster), &g->cluster, &err);
+    if (rc == OK)
+        rc = cluster_finish(g->cluster, &err);
+    if (rc == OK)
+        rc = corpus_open(g->job, &g->corpus, &err);
+    if (rc == OK)
+        rc = workspace_create(g->job, &g->corpus, NULL, &g->ws, &err);
+    if (rc != OK)
+        fail_msg("%s", err.text);
+    kernels_set_threads(1);
+    arena_init(&g->arena);
+    assert_int_equal(vec_init(&g->dx, &g->arena, net_segments(g->ws->train)->total), OK);
+}
+
+static inline void trial_ground_close(struct trial_ground *g)
+{
+    workspace_free(g->ws);
+    corpus_close(&g->corpus);
+    arena_release(&g->arena);
+    cluster_free(g->cluster);
+    job_free(g->job);
+}
+
+static inline void trial_log(void *user, enum log_level level, const char *text)
+{
+    struct train_trial *t = user;
+    (void)level;
+    if (t->line)
+        t->line(t->user, text);
+}
+
+static inline void trial_event(void *user, const char *text)
+{
+    struct train_trial *t = user;
+    t->exchanges += strstr(text, "\"kind\":\"exchange\"") != NULL;
+    t->deaths += strstr(text, "\"what\":\"dead\"") != NULL;
+}
+
+static inline int trial_node(void *arg, struct world *world)
+{
+    struct train_trial *t = arg;
+    const struct logger log = {trial_log, t, LOG_DEBUG};
+    const struct train_options options = {.job = t->ground->job, .line = trial_event, .user = t};
+    const struct train_host host = {
+        .log = &log,
+        .timing = group_timing_lan(),
+        .step_seconds = t->ground->cluster->step_seconds,
+        .corpus = &t->ground->corpus,
+        .ws = t->ground->ws,
+        .dx = &t->ground->dx,
+    };
+    return world->self == WORLD_DRIVER ? train_drive(world, &host, &options, &t->report, &t->err)
+                                       : train_work(world, &host);
+}
+
+static inline uint32_t trial_kind(const char *name)
+{
+    return (uint32_t)wire_kind_find(name);
+}
+
+/* Run it; it has a minute of virtual time. */
+static inline void trial_run(struct train_trial *t)
+{
+    const struct sim_options how = {
+        .cluster = t->ground->cluster,
+        .workers = t->ground->job->workers,
+        .seed = t->ground->job->seed,
+        .node_main = trial_node,
+        .arg = t,
+        .kind_of = trial_kind,
+        .kill_node = t->kill_node,
+        .kill_send = t->kill_send,
+    };
+    t->exchanges = t->deaths = 0;
+    t->err = (struct err){0};
+    assert_int_equal(sim_create(&how, &t->sim, &t->err), OK);
+    t->rc = sim_run(t->sim, 120 * WORLD_SECOND);
+    for (uint32_t i = 0; i < t->ground->job->workers && i < 8; i++)
+        t->sent[i] = sim_sent(t->sim, i);
+    t->trace = sim_trace(t->sim);
+    t->end_s = world_seconds(sim_now(t->sim));
+    sim_free(t->sim);
+}
+
+#endif
