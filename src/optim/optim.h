@@ -22,6 +22,7 @@ struct optim_step {
 struct optim_ops {
     const char *type;                        /* Caffe's name: "SGD" */
     unsigned reads;                          /* OPTIM_..., or-ed; others must not be set */
+    bool whole;                              /* needs all of x at once: no shard can do it */
     size_t states;                           /* vectors of state */
     const char *state_name[OPTIM_STATE_MAX]; /* as in checkpoints: "momentum" */
     /* x ← update over the range. */

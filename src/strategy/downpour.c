@@ -1,0 +1,197 @@
+/* `downpour`: Downpour SGD (SparkDML §2.1, after DistBelief). Each worker trains its own copy of
+ * the model by plain steps, and keeps what they add up to:
+ *
+ *     x ← x − η g,  a ← a − η g
+ *
+ * Every n_push steps it pushes a to the servers, without waiting for them, and a ← 0; every n_fetch
+ * steps x ← x̃, for which it waits as long as the download takes. The servers let in
+ *
+ *     x̃ ← x̃ + a
+ *
+ * as it comes. η is the schedule's rate at the worker's own step; g has the weight decay in it.
+ *
+ * server_adagrad: they adapt each weight's rate to what has been pushed so far (SparkDML leaves the
+ * rule open; this one is ours),
+ *
+ *     h ← h + a²,  x̃ ← x̃ + η a / (√h + delta)
+ *
+ * with η once more, at updates / K: that in a cancels. With several shards, each has its own h; it
+ * goes by element, so that changes nothing. */
+#include "strategy/ps_client.h"
+
+#include <string.h>
+
+enum { LANE_PUSH, LANE_FETCH }; /* of `exchange` events */
+
+static const Paceline__Downpour *settings(const Paceline__Job *job)
+{
+    return job->strategy->downpour;
+}
+
+static bool on_driver(const Paceline__Job *job)
+{
+    return settings(job)->servers == 1 && !settings(job)->colocated;
+}
+
+static uint64_t steps_a_push(const Paceline__Job *job)
+{
+    return settings(job)->n_push;
+}
+
+/* The sum of steps stands for them only when a step depends on its gradient alone. */
+static int check_plain(const Paceline__Job *job, struct err *err)
+{
+    const Caffe__SolverParameter *solver = job->solver;
+    if (solver && strcmp(solver->type, "SGD") != 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "solver.type: strategy downpour takes plain steps, \"SGD\", is \"%s\"",
+                       solver->type);
+    if (solver && solver->momentum != 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "solver.momentum: strategy downpour takes plain steps, 0, is %g",
+                       (double)solver->momentum);
+    return OK;
+}
+
+static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct group *group,
+                                         const struct course *start, size_t records)
+{
+    const Paceline__Downpour *d = settings(job);
+    struct ps_server_how how = {
+        .place = ps_place_of(group, d->servers, d->colocated),
+        .shard = {.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES, .solver = job->solver},
+        .start = *start,
+    };
+    how.clock = (struct ps_clock_how){
+        .consistency = {.kind = CONSISTENCY_ASP},
+        .job = job,
+        .shards = how.place.shards,
+        .records = records,
+    };
+    return how;
+}
+
+/* ---- a worker ---- */
+
+struct replica {
+    struct ps_client c;
+    struct vec a;   /* what the steps since the last push add up to */
+    uint64_t steps; /* so many */
+    bool lost;      /* the last one's loss was no number */
+};
+
+/* x ← x − η g, a ← a − η g. Without momentum, what the optimizer remembers of a step is η g. */
+static int step(struct replica *r, struct member *m)
+{
+    struct learner *l = m->learner;
+    int rc = learner_step(l, strategy_free_place(m), m->job->batch);
+    r->lost = rc == ERR_DIVERGED;
+    r->steps++;
+    if (rc == OK)
+        vec_axpy(&r->a, -1.0f, &l->optim.state[0], vec_all(&r->a));
+    if (rc == OK || r->lost)
+        rc = strategy_free_stepped(m);
+    return rc;
+}
+
+static int push(struct replica *r, struct member *m)
+{
+    struct ps_client *c = &r->c;
+    const struct learner *l = m->learner;
+    int64_t begun = world_now(m->world);
+    int rc = ps_client_flush(c); /* one at a time */
+    if (rc != OK)
+        return rc;
+    const struct exchange_cost cost = {
+        .seconds = world_seconds(world_now(m->world) - begun),
+        .waited_s = world_seconds(world_now(m->world) - begun),
+        .waited_for = m->world->self,
+        .bytes = c->out.n * sizeof(float),
+    };
+    vec_export(&r->a, vec_all(&r->a), c->out.at);
+    vec_export(&l->s, vec_all(&l->s), c->out.at + r->a.n);
+    vec_fill(&r->a, vec_all(&r->a), 0.0f);
+    rc = world_copied(m->world, c->out.n * sizeof(float));
+    if (rc == OK)
+        rc = ps_client_push(c, r->steps * m->job->batch, r->lost);
+    r->steps = 0;
+    return rc == OK ? m->exchanged(m, LANE_PUSH, &cost) : rc;
+}
+
+static int fetch(struct replica *r, struct member *m)
+{
+    struct ps_client *c = &r->c;
+    int64_t begun = world_now(m->world);
+    int rc = ps_client_fetch(c);
+    if (rc != OK)
+        return rc;
+    rc = ps_client_take(c);
+    const struct exchange_cost cost = {
+        .seconds = world_seconds(world_now(m->world) - begun),
+        .waited_s = world_seconds(world_now(m->world) - begun),
+        .waited_for = c->link[0].host,
+        .bytes = c->joint.n * sizeof(float),
+    };
+    return rc == OK ? m->exchanged(m, LANE_FETCH, &cost) : rc;
+}
+
+/* One step, and what is due after it. Who has lost his numbers says so and begins afresh. */
+static int iterate(struct replica *r, struct member *m)
+{
+    const Paceline__Downpour *d = settings(m->job);
+    int stop = step(r, m), rc = stop == ERR_STOP ? OK : stop;
+    uint64_t taken = m->course.steps - m->start.steps;
+    if (rc == OK && (r->lost || stop != OK || taken % d->n_push == 0))
+        rc = push(r, m);
+    if (rc == OK && stop == OK && (r->lost || taken % d->n_fetch == 0))
+        rc = fetch(r, m);
+    if (rc == OK)
+        rc = ps_client_step(&r->c);
+    if (rc == OK && r->c.ok.flags & PS_LOST)
+        rc = ERR_DIVERGED;
+    if (rc == OK && r->c.ok.flags & PS_STOP)
+        rc = ERR_STOP;
+    return rc == OK ? stop : rc;
+}
+
+/* What it has stepped is to arrive. */
+static int leave(struct replica *r, struct member *m)
+{
+    int rc = r->steps > 0 ? push(r, m) : OK;
+    if (rc == OK || rc == ERR_STOP)
+        rc = ps_client_leave(&r->c);
+    return rc;
+}
+
+static int downpour_worker(struct member *m)
+{
+    struct replica *r = arena_new(m->arena, struct replica);
+    const struct ps_server_how how =
+        how_to_serve(m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count);
+    int rc = r ? ps_client_open(&r->c, m, &how) : ERR_NOMEM;
+    if (rc == OK)
+        rc = vec_init(&r->a, m->arena, m->learner->x.n);
+    while (rc == OK)
+        rc = iterate(r, m);
+    return rc == ERR_STOP ? leave(r, m) : rc;
+}
+
+/* ---- the driver, where it is the server ---- */
+
+static int downpour_driver(struct leader *l)
+{
+    const struct ps_server_how how = how_to_serve(l->job, l->group, &l->course, l->records);
+    return ps_server_lead(l, &how);
+}
+
+const struct strategy_ops strategy_downpour = {
+    .name = "downpour",
+    .runs_free = strategy_always,
+    .check = check_plain,
+    .round = steps_a_push,
+    .worker = downpour_worker,
+    .close = ps_client_close,
+    .gather = ps_client_gather,
+    .leads = on_driver,
+    .driver = downpour_driver,
+};

@@ -1,0 +1,162 @@
+/* `ps`: parameter servers (DSSP, Algorithm 1). A worker's iteration, line by line:
+ *
+ *     g ← gradient on the weights it has pulled        4
+ *     push g to the servers                            5
+ *     wait for OK                                      1
+ *     pull the weights, w ← w_s                        2, 3
+ *
+ * The servers hold the weights and the optimizer. They let in each gradient as it comes (those that
+ * come together as one, their mean or their sum), and the consistency says when its worker gets OK:
+ *
+ *     bsp   when all have pushed; then one update with what all have pushed, which is `allreduce`
+ *     asp   at once
+ *     ssp   when it leads the slowest by s pushes at most
+ *     dssp  when it leads by s_L at most, or has credit (Algorithm 2)
+ *
+ * A gradient alone is applied at the full rate. The rate goes by updates / K, so that it falls as
+ * fast as with K workers in step. */
+#include "strategy/ps_client.h"
+
+static const Paceline__Ps *settings(const Paceline__Job *job)
+{
+    return job->strategy->ps;
+}
+
+static bool on_driver(const Paceline__Job *job)
+{
+    return settings(job)->servers == 1 && !settings(job)->colocated;
+}
+
+static uint64_t every_step(const Paceline__Job *job)
+{
+    (void)job;
+    return 1;
+}
+
+static int check_optimizer(const Paceline__Job *job, struct err *err)
+{
+    struct optim optim;
+    struct arena arena;
+    if (!job->solver || (settings(job)->servers == 1 && !settings(job)->colocated))
+        return OK;
+    arena_init(&arena);
+    int rc = optim_init(&optim, job->solver, 0, &arena, err);
+    if (rc == OK)
+        rc = shard_check(optim.ops, err);
+    arena_release(&arena);
+    return rc;
+}
+
+/* The job's numbers are those of the schema, the paper's order is another. */
+static enum consistency_kind kind_of(const Paceline__Ps *ps)
+{
+    switch (ps->consistency) {
+    case PACELINE__PS__CONSISTENCY__bsp: return CONSISTENCY_BSP;
+    case PACELINE__PS__CONSISTENCY__asp: return CONSISTENCY_ASP;
+    case PACELINE__PS__CONSISTENCY__ssp: return CONSISTENCY_SSP;
+    default: return CONSISTENCY_DSSP;
+    }
+}
+
+static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct group *group,
+                                         const struct course *start, size_t records)
+{
+    const Paceline__Ps *ps = settings(job);
+    struct ps_server_how how = {
+        .place = ps_place_of(group, ps->servers, ps->colocated),
+        .shard = {.rule = SHARD_GRADIENTS,
+                  .sum = ps->aggregate == PACELINE__PS__AGGREGATE__sum,
+                  .solver = job->solver},
+        .start = *start,
+    };
+    how.clock = (struct ps_clock_how){
+        .consistency = {.kind = kind_of(ps),
+                        .staleness = ps->staleness,
+                        .s_lower = ps->s_lower,
+                        .r_max = ps->r_max,
+                        .credit = ps->credit == PACELINE__PS__CREDIT__text ? CONSISTENCY_TEXT
+                                                                           : CONSISTENCY_LETTER,
+                        .hard_bound = ps->hard_bound},
+        .job = job,
+        .shards = how.place.shards,
+        .records = records,
+    };
+    return how;
+}
+
+/* ---- a worker ---- */
+
+/* Line 5. What is pushed is a copy: g, and the worker's own s for the mean of all. */
+static int push(struct ps_client *c, bool lost)
+{
+    const struct learner *l = c->m->learner;
+    vec_export(&l->dx, vec_all(&l->dx), c->out.at);
+    vec_export(&l->s, vec_all(&l->s), c->out.at + l->dx.n);
+    int rc = world_copied(c->m->world, c->out.n * sizeof(float));
+    return rc == OK ? ps_client_push(c, c->m->job->batch, lost) : rc;
+}
+
+static int tell(struct ps_client *c, int64_t begun)
+{
+    struct member *m = c->m;
+    const struct exchange_cost cost = {
+        .seconds = world_seconds(world_now(m->world) - begun),
+        .waited_s = world_seconds(c->ok.ns),
+        .waited_for = c->ok.node,
+        .bytes = (c->out.n + c->joint.n) * sizeof(float),
+    };
+    int stepped = strategy_free_stepped(m);
+    if (stepped != OK && stepped != ERR_STOP)
+        return stepped;
+    int rc = m->exchanged(m, 0, &cost);
+    return rc == OK && c->ok.flags & PS_STOP ? ERR_STOP : rc == OK ? stepped : rc;
+}
+
+static int iterate(struct ps_client *c)
+{
+    struct member *m = c->m;
+    int rc = learner_gradient(m->learner, strategy_free_place(m), m->job->batch);
+    int64_t begun = world_now(m->world);
+    bool lost = rc == ERR_DIVERGED;
+    if (rc == OK || lost)
+        rc = push(c, lost);
+    if (rc == OK)
+        rc = ps_client_await_ok(c);
+    if (rc == OK)
+        rc = ps_client_fetch(c);
+    if (rc == OK)
+        rc = ps_client_take(c);
+    m->learner->steps += rc == OK;
+    return rc == OK ? tell(c, begun) : rc;
+}
+
+static int ps_worker(struct member *m)
+{
+    struct ps_client *c = arena_new(m->arena, struct ps_client);
+    const struct ps_server_how how =
+        how_to_serve(m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count);
+    int rc = c ? ps_client_open(c, m, &how) : ERR_NOMEM;
+    while (rc == OK)
+        rc = iterate(c);
+    return rc == ERR_STOP ? ps_client_leave(c) : rc;
+}
+
+/* ---- the driver, where it is the server ---- */
+
+static int ps_driver(struct leader *l)
+{
+    const struct ps_server_how how = how_to_serve(l->job, l->group, &l->course, l->records);
+    return ps_server_lead(l, &how);
+}
+
+const struct strategy_ops strategy_ps = {
+    .name = "ps",
+    .runs_free = strategy_always,
+    .check = check_optimizer,
+    .round = every_step,
+    .worker = ps_worker,
+    .close = ps_client_close,
+    .gather = ps_client_gather,
+    .leads = on_driver,
+    .driver = ps_driver,
+};

@@ -1,0 +1,80 @@
+/* A worker's side of the parameter servers (ps_server.h): it pushes vectors, is told when they are
+ * decided, and fetches the joint model. For scripts: each call below that waits does so with the
+ * worker's parcels moving on, notices when a server is gone, and says so. */
+#ifndef PL_STRATEGY_PS_CLIENT_H
+#define PL_STRATEGY_PS_CLIENT_H
+
+#include "strategy/ps_push.h"
+#include "strategy/ps_server.h"
+
+/* What it has to do with one shard. */
+struct ps_link {
+    struct range range;
+    uint32_t host; /* whom it deals with */
+    struct parcel part, give;
+    bool again;        /* the last push has to go there (once more) */
+    bool asked, lacks; /* for its part: it has not begun to come; is not here in full */
+    uint64_t comes;    /* the order that the part which comes is as of, */
+    uint64_t version;  /* and the copy here */
+    /* The server of it, where that is this node. */
+    struct ps_server *server;
+    struct task *serving;
+};
+
+struct ps_client {
+    struct member *m;
+    struct ps_server_how how;
+    struct ps_post post;
+    struct ps_pusher pusher;
+    struct ps_link *link;   /* by shard */
+    struct vec out;         /* what is pushed: a vector as long as x, then s */
+    struct vec joint;       /* the newest copy of x̃, then s̃ */
+    struct vec x, s;        /* the two, in `joint` */
+    struct vec landing;     /* where parts come in: a copy may be the last that there is */
+    uint64_t pushed;        /* pushes begun */
+    bool lost;              /* the last was of nothing; */
+    uint64_t samples;       /* it stands for so many */
+    struct ps_note ok;      /* the newest OK */
+    uint32_t view;          /* the last one seen */
+    bool ended;             /* its loop has */
+    struct task *lingering; /* then, answers in its stead */
+};
+
+/* Memory from the member's arena, and the server's task, if there is to be one here. m->joint and
+ * m->own become the client's. ERR_NOMEM */
+int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_how *how);
+
+/* Start a shard's server on this node, at the beginning or because it has moved here. ERR_NOMEM */
+int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
+
+/* ops->close, m->own being a client: end the server's task. */
+void ps_client_close(struct member *m);
+
+/* ops->gather, m->own being a client: fetch the whole model once more. */
+int ps_client_gather(struct member *m);
+
+/* Begin to push c->out, of so many samples, when the push before is decided. lost: there is nothing
+ * to push but that it is so. Touch c->out only after ps_client_flush. */
+int ps_client_push(struct ps_client *c, uint64_t samples, bool lost);
+
+/* Wait until the last push is decided: should a server be lost before, it is pushed once more. */
+int ps_client_flush(struct ps_client *c);
+
+/* Wait until the last push is decided: c->ok. ERR_DIVERGED: so have all. */
+int ps_client_await_ok(struct ps_client *c);
+
+/* Fetch the model, with all that this worker has pushed and the orders up to the newest OK, into
+ * c->joint. */
+int ps_client_fetch(struct ps_client *c);
+
+/* The learner's x is replaced by what was fetched; its s stays, unless it is no number any more. */
+int ps_client_take(struct ps_client *c);
+
+/* This worker's loop has ended: wait until its pushes are decided, and let nobody wait for it. What
+ * the others' servers may still want of it a task answers from now on. */
+int ps_client_leave(struct ps_client *c);
+
+/* Move parcels on. Never blocks. ERR_DRIVER, ERR_PEER, ERR_NOMEM */
+int ps_client_step(struct ps_client *c);
+
+#endif

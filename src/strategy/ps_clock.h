@@ -1,0 +1,73 @@
+/* The clock of a parameter server: in which order pushes are applied, when their workers may go on,
+ * when the run has come to its end. A pure step machine around consistency.h, which says whom to
+ * let go on; it knows no weights, messages or time but what it is told.
+ *
+ * The model is served in shards, and a push counts when all have its part. Then the clock decides
+ * it, for all shards alike: it is applied, or dropped when a part was not finite. What is half
+ * there when its worker dies is never decided. */
+#ifndef PL_STRATEGY_PS_CLOCK_H
+#define PL_STRATEGY_PS_CLOCK_H
+
+#include "strategy/consistency.h"
+#include "strategy/strategy.h"
+
+struct ps_clock_how {
+    struct consistency_how consistency;
+    const Paceline__Job *job;
+    size_t shards;
+    size_t records; /* of the training set */
+};
+
+struct ps_clock_worker {
+    struct members have; /* shards that have its next push in full */
+    int64_t arrived;     /* that push: when the last of them had it */
+    uint64_t samples;    /* of its last push */
+};
+
+struct ps_clock {
+    struct ps_clock_how how;
+    struct consistency consistency;
+    struct course start, course; /* of all that is decided */
+    uint64_t first;              /* workers that began */
+    double base;                 /* clock value when somebody last left, */
+    uint64_t since;              /* and records since then */
+    struct members ready, bad;   /* pushes that wait to be decided; those not finite */
+    struct members lost;         /* whose last push was not finite */
+    uint32_t latest;             /* whose push became ready last */
+    struct ps_clock_worker worker[VIEW_MEMBERS_MAX];
+};
+
+struct ps_decision {
+    struct members applied, dropped;
+    double t;          /* clock value to apply at */
+    struct members ok; /* who may go on now */
+    uint32_t by;       /* the worker whose push decided it */
+    bool stop;         /* all is taken that the run asks for */
+    bool diverged;     /* nobody has anything finite to give any more */
+};
+
+void ps_clock_init(struct ps_clock *clock, const struct ps_clock_how *how,
+                   const struct course *start, const struct members *who);
+
+/* A shard has the next push of `node`, of so many samples, in full; `bad`: it is not finite. What
+ * makes no sense (a stranger's, of one who waits) is ignored. */
+void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t samples, bool bad,
+                   int64_t now);
+
+/* Decide what is ready; in bsp, once all are. False: there is nothing to decide. */
+bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *out);
+
+/* `node` has died, or its loop has ended: nobody waits for it any more. */
+void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_decision *out);
+
+/* The shard is served anew, and has no push that is not decided. */
+void ps_clock_forget(struct ps_clock *clock, size_t shard);
+
+/* Another clock had come so far, to this place of the stream; it is gone. All of `who` begin anew,
+ * with as many pushes each and none waiting. */
+void ps_clock_go_on(struct ps_clock *clock, uint64_t place, const struct members *who);
+
+/* How long the decided push of `node` has been there. */
+int64_t ps_clock_waited(const struct ps_clock *clock, uint32_t node, int64_t now);
+
+#endif

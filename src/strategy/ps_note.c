@@ -1,0 +1,99 @@
+#include "strategy/ps_note.h"
+
+#include <string.h>
+
+size_t ps_note_encode(const struct ps_note *note, uint8_t *out)
+{
+    uint64_t t;
+    memcpy(&t, &note->t, sizeof t);
+    const uint64_t head[PS_NOTE_HEAD / 8] = {
+        (uint64_t)note->op << 32 | note->flags,
+        (uint64_t)note->node << 32 | note->shard,
+        note->view,
+        note->number,
+        note->version,
+        note->samples,
+        t,
+        (uint64_t)note->ns,
+    };
+    for (int i = 0; i < PS_NOTE_HEAD / 8; i++)
+        bytes_put_le64(out + 8 * i, head[i]);
+    if (note->op != PS_APPLY && note->op != PS_DROP)
+        return PS_NOTE_HEAD;
+    for (int i = 0; i < MEMBER_WORDS; i++)
+        bytes_put_le64(out + PS_NOTE_HEAD + 8 * i, note->who.word[i]);
+    return PS_NOTE_MAX;
+}
+
+int ps_note_decode(struct cut in, struct ps_note *out)
+{
+    uint64_t op = cut_u64(&in), where = cut_u64(&in), view = cut_u64(&in);
+    *out = (struct ps_note){.op = (enum ps_op)(op >> 32),
+                            .flags = (uint32_t)op,
+                            .node = (uint32_t)(where >> 32),
+                            .shard = (uint32_t)where,
+                            .view = (uint32_t)view};
+    out->number = cut_u64(&in);
+    out->version = cut_u64(&in);
+    out->samples = cut_u64(&in);
+    out->t = cut_f64(&in);
+    out->ns = (int64_t)cut_u64(&in);
+    if (out->op == PS_APPLY || out->op == PS_DROP)
+        members_decode(&in, &out->who);
+    return cut_done(&in) && out->op >= PS_PUSH && out->op <= PS_KNOWN ? OK : ERR_PROTOCOL;
+}
+
+struct ps_slot {
+    struct parcel parcel;
+    struct ps_slot *next;
+};
+
+void ps_post_init(struct ps_post *post, struct world *world, struct group *group, uint32_t lane)
+{
+    parcels_init(&post->parcels, world, group, lane);
+    arena_init(&post->arena);
+    post->slots = NULL;
+}
+
+void ps_post_close(struct ps_post *post)
+{
+    if (!post->parcels.world)
+        return;
+    parcels_close(&post->parcels);
+    arena_release(&post->arena);
+    post->slots = NULL;
+}
+
+/* One that is free. Only so many are ever under way: each worker waits for what it has asked. */
+static struct ps_slot *free_slot(struct ps_post *post)
+{
+    for (struct ps_slot *slot = post->slots; slot; slot = slot->next)
+        if (slot->parcel.status != POST_PENDING)
+            return slot;
+    struct ps_slot *slot = arena_new(&post->arena, struct ps_slot);
+    if (slot) {
+        slot->next = post->slots;
+        post->slots = slot;
+    }
+    return slot;
+}
+
+int ps_post_tell(struct ps_post *post, uint32_t to, uint32_t lane, const struct ps_note *note)
+{
+    uint8_t bytes[PS_NOTE_MAX];
+    struct ps_slot *slot = free_slot(post);
+    if (!slot)
+        return ERR_NOMEM;
+    const struct parcel_out out = {
+        .to = to, .lane = lane, .note = bytes, .note_len = ps_note_encode(note, bytes)};
+    parcel_send(&slot->parcel, &post->parcels, &out);
+    return OK;
+}
+
+bool ps_post_busy(const struct ps_post *post)
+{
+    for (const struct ps_slot *slot = post->slots; slot; slot = slot->next)
+        if (slot->parcel.status == POST_PENDING)
+            return true;
+    return false;
+}

@@ -1,0 +1,131 @@
+/* What a server does when pushes are decided; and the clock, which decides them for all. */
+#include "base/hash.h"
+#include "strategy/ps_server_parts.h"
+
+/* Pushes are decided: apply them here (or not), and let in what has waited for that. */
+static int carry_out(struct ps_server *s, const struct ps_note *order)
+{
+    const struct members *who = &order->who;
+    bool applied = order->op == PS_APPLY;
+    size_t count = 0;
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
+        struct ps_guest *g = members_has(who, p) ? s->guest[p] : NULL;
+        if (!g)
+            continue;
+        if (g->here == g->done)
+            return ERR_PROTOCOL; /* we have said that we have it, or the clock would not have */
+        s->together[count++] = (struct push){&g->in, g->samples};
+    }
+    size_t bytes = count * s->shard.range.len * sizeof(float);
+    int rc =
+        applied ? world_work(s->world, &(struct cost){s->world->costs.reduce * (double)bytes}) : OK;
+    if (rc != OK)
+        return rc;
+    if (applied)
+        shard_apply(&s->shard, s->together, count, order->t);
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
+        struct ps_guest *g = members_has(who, p) ? s->guest[p] : NULL;
+        if (g && applied && s->shard.s.n > 0) {
+            vec_copy(&g->last, &g->in, vec_all(&g->in));
+            g->averaged = g->samples;
+        }
+        if (g)
+            g->done = g->here;
+    }
+    s->version++;
+    s->place = order->samples;
+    s->orders[s->version % s->orders_kept] = *order;
+    s->history = hash_mix(hash_mix(s->history, applied), hash_bytes(who, sizeof *who));
+    return OK;
+}
+
+/* s̃ is the mean of the last s of each who is still there. */
+static void average_state(struct ps_server *s)
+{
+    size_t count = 0;
+    if (s->shard.s.n == 0)
+        return;
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
+        if (s->guest[p] && s->guest[p]->averaged > 0 && members_has(&s->known, p))
+            s->together[count++] = (struct push){&s->guest[p]->last, s->guest[p]->averaged};
+    shard_average(&s->shard, s->together, count);
+}
+
+/* What was decided is done: pushes that have waited for it come in, fetches go out. */
+static int go_on(struct ps_server *s, const struct members *who)
+{
+    int rc = OK;
+    average_state(s);
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
+        struct ps_guest *g = members_has(who, p) ? s->guest[p] : NULL;
+        if (!g || !g->next)
+            continue;
+        struct message *m = g->next;
+        g->next = NULL;
+        rc = ps_take_push(s, m);
+    }
+    if (rc == OK)
+        rc = ps_answer_all(s);
+    return rc == OK ? ps_changed(s) : rc;
+}
+
+int ps_on_order(struct ps_server *s, const struct ps_note *note)
+{
+    if (s->clock || !s->synced || note->number <= s->version)
+        return OK; /* a clock's that is gone, or known */
+    if (note->number != s->version + 1)
+        return ERR_PROTOCOL;
+    int rc = carry_out(s, note);
+    if (rc == OK)
+        rc = go_on(s, &note->who);
+    return rc == OK && s->settled != s->view ? ps_tell_stand(s) : rc;
+}
+
+/* ---- the clock ---- */
+
+static int order(struct ps_server *s, enum ps_op op, const struct members *who, double t)
+{
+    const struct ps_note note = {
+        .op = op, .number = s->version + 1, .samples = s->clock->course.place, .t = t, .who = *who};
+    if (members_count(who) == 0)
+        return OK;
+    for (size_t i = 1; i < s->how.place.shards; i++) {
+        int rc = ps_tell_shard(s, i, &note);
+        if (rc != OK)
+            return rc;
+    }
+    int rc = carry_out(s, &note);
+    return rc == OK ? go_on(s, who) : rc;
+}
+
+int ps_send_oks(struct ps_server *s, const struct ps_decision *d, int64_t now)
+{
+    int rc = OK;
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
+        const struct ps_guest *g = members_has(&d->ok, p) ? s->guest[p] : NULL;
+        if (!g)
+            continue;
+        const struct ps_note note = {
+            .op = PS_OK,
+            .flags = (d->stop ? PS_STOP : 0u) | (d->diverged ? PS_LOST : 0u),
+            .node = d->by,
+            .number = g->done,
+            .version = s->version,
+            .ns = ps_clock_waited(s->clock, p, now),
+        };
+        rc = ps_post_tell(&s->post, p, PS_LANE_WORKER, &note);
+    }
+    return rc;
+}
+
+int ps_decide(struct ps_server *s)
+{
+    struct ps_decision d;
+    int64_t now = world_now(s->world);
+    if (!s->clock || s->settled != s->view || !ps_clock_decide(s->clock, now, &d))
+        return OK;
+    int rc = order(s, PS_DROP, &d.dropped, d.t);
+    if (rc == OK)
+        rc = order(s, PS_APPLY, &d.applied, d.t);
+    return rc == OK ? ps_send_oks(s, &d, now) : rc;
+}

@@ -1,0 +1,339 @@
+#include "strategy/ps_server_parts.h"
+
+#include <inttypes.h>
+
+/* ---- setting up ---- */
+
+static struct members members_of(const struct view *view)
+{
+    struct members out = {{0}};
+    for (size_t i = 0; i < view->count; i++)
+        members_add(&out, view->node[i]);
+    return out;
+}
+
+static int make_guest(struct ps_server *s, uint32_t node)
+{
+    struct ps_guest *g = s->guest[node] = arena_new(s->arena, struct ps_guest);
+    size_t n = s->shard.range.len;
+    if (!g || vec_init(&g->in, s->arena, n) != OK || vec_init(&g->copy, s->arena, n) != OK)
+        return ERR_NOMEM;
+    if (s->shard.s.n == 0)
+        return OK;
+    return vec_init(&g->last, s->arena, n);
+}
+
+int ps_server_init(struct ps_server *s, struct world *world, struct group *group,
+                   const struct logger *log, const struct ps_server_how *how,
+                   const struct segments *table, const struct vec *x, const struct vec *state,
+                   struct arena *arena, struct err *err)
+{
+    const struct view *first = how->place.first;
+    struct range range = shard_range(x->n + state->n, how->index, how->place.shards);
+    *s =
+        (struct ps_server){.world = world, .group = group, .log = log, .arena = arena, .how = *how};
+    s->known = members_of(how->place.now);
+    s->view = how->place.now->number;
+    s->place = how->start.place;
+    s->holds = s->synced = !how->moved;
+    s->settled = how->moved ? 0 : s->view;
+    s->giver = WORLD_ANY;
+    ps_post_init(&s->post, world, group, PS_LANE_SERVER + (uint32_t)how->index);
+    int rc = shard_init(&s->shard, &how->shard, table, x, state, range, arena, err);
+    s->together = arena_array(arena, first->count, struct push);
+    s->orders_kept =
+        2 * first->count + 1; /* each is about a push, and a worker has one at a time */
+    s->orders = arena_array(arena, s->orders_kept, struct ps_note);
+    s->stand = arena_array(arena, how->place.shards, struct ps_stand);
+    if (rc == OK && (!s->together || !s->orders || !s->stand))
+        rc = ERR_NOMEM;
+    for (size_t i = 0; rc == OK && i < first->count; i++)
+        rc = make_guest(s, first->node[i]);
+    if (rc != OK || how->index > 0)
+        return rc;
+    s->clock = arena_new(arena, struct ps_clock);
+    if (!s->clock)
+        return ERR_NOMEM;
+    ps_clock_init(s->clock, &how->clock, &how->start, &s->known);
+    return OK;
+}
+
+/* ---- pushes come in ---- */
+
+int ps_tell_shard(struct ps_server *s, size_t shard, const struct ps_note *note)
+{
+    struct ps_note said = *note;
+    said.view = s->view;
+    return ps_post_tell(&s->post, ps_place_host(&s->how.place, shard),
+                        PS_LANE_SERVER + (uint32_t)shard, &said);
+}
+
+int ps_have(struct ps_server *s, uint32_t node)
+{
+    const struct ps_guest *g = s->guest[node];
+    if (s->clock) {
+        ps_clock_have(s->clock, node, 0, g->samples, g->bad, world_now(s->world));
+        return OK;
+    }
+    const struct ps_note note = {.op = PS_HAVE,
+                                 .flags = g->bad ? PS_LOST : 0,
+                                 .node = node,
+                                 .shard = (uint32_t)s->how.index,
+                                 .number = g->here,
+                                 .samples = g->samples};
+    return ps_tell_shard(s, 0, &note);
+}
+
+/* The next push of a worker, the one before being decided. */
+int ps_take_push(struct ps_server *s, struct message *m)
+{
+    struct ps_guest *g = s->guest[m->from];
+    struct ps_note note;
+    uint32_t node = m->from;
+    if (ps_note_decode(parcel_note_cut(m), &note) != OK || note.number <= g->done) {
+        parcel_refuse(&s->post.parcels, m);
+        return OK;
+    }
+    g->samples = note.samples;
+    g->comes = note.number;
+    g->bad = note.flags & PS_LOST;
+    if (g->bad) {
+        parcel_refuse(&s->post.parcels, m);
+        g->here = g->comes;
+        return ps_have(s, node);
+    }
+    const struct parcel_in in = {.x = g->in.at, .n = g->in.n};
+    parcel_accept(&g->push, &s->post.parcels, m, &in);
+    return OK;
+}
+
+static int on_push(struct ps_server *s, struct message *m)
+{
+    struct ps_guest *g = s->guest[m->from];
+    bool free = g->here == g->done && !g->push.all;
+    if (free)
+        return ps_take_push(s, m);
+    if (g->next)
+        parcel_refuse(&s->post.parcels, g->next); /* it would be a second one that waits */
+    g->next = m;
+    return OK;
+}
+
+/* A part that is not finite is not applied, nor are the others of that push. */
+static int on_arrived(struct ps_server *s, struct ps_guest *g)
+{
+    g->bad = !vec_finite(&g->in, vec_all(&g->in));
+    g->here = g->comes;
+    if (g->bad)
+        log_warn(s->log, "worker %u: its push %llu is not finite and is left out", g->push.peer,
+                 (unsigned long long)g->here);
+    return ps_have(s, g->push.peer);
+}
+
+/* ---- what is fetched goes out ---- */
+
+static int answer(struct ps_server *s, uint32_t node)
+{
+    struct ps_guest *g = s->guest[node];
+    uint8_t bytes[PS_NOTE_MAX];
+    bool sees = g->done >= g->after || (s->how.moved && g->comes == 0); /* it pushed elsewhere */
+    if (!g->asks || !sees || s->version < g->version || !s->holds || !s->synced ||
+        g->part.status == POST_PENDING)
+        return OK;
+    g->asks = false;
+    vec_copy(&g->copy, &s->shard.both, vec_all(&g->copy));
+    const struct ps_note note = {
+        .op = PS_PART, .shard = (uint32_t)s->how.index, .version = s->version};
+    parcel_send(&g->part, &s->post.parcels,
+                &(struct parcel_out){.to = node,
+                                     .lane = PS_LANE_WORKER,
+                                     .x = g->copy.at,
+                                     .n = g->copy.n,
+                                     .note = bytes,
+                                     .note_len = ps_note_encode(&note, bytes)});
+    return world_copied(s->world, g->copy.n * sizeof(float));
+}
+
+int ps_answer_all(struct ps_server *s)
+{
+    int rc = OK;
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
+        if (s->guest[p])
+            rc = answer(s, p);
+    return rc;
+}
+
+/* ---- who comes and goes ---- */
+
+static int on_gone(struct ps_server *s, uint32_t node, bool died)
+{
+    struct ps_guest *g = s->guest[node];
+    struct ps_decision d;
+    if (died) {
+        parcel_cancel(&g->push);
+        parcel_cancel(&g->part);
+        if (g->next)
+            message_unref(g->next);
+        g->next = NULL;
+        g->asks = false;
+    }
+    if (!s->clock)
+        return OK;
+    ps_clock_leave(s->clock, node, died, &d);
+    return ps_send_oks(s, &d, world_now(s->world));
+}
+
+int ps_look_at_view(struct ps_server *s)
+{
+    const struct view *view = group_view(s->group);
+    if (view->number == s->view)
+        return OK;
+    int rc = OK;
+    const struct members now = members_of(view), before = s->known;
+    s->view = view->number;
+    s->known = now;
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
+        if (members_has(&before, p) && !members_has(&now, p))
+            rc = on_gone(s, p, true);
+    s->how.place.now = view;
+    if (!s->how.place.on_workers)
+        s->settled = s->view;
+    return rc == OK && s->how.place.on_workers ? ps_take_stock(s) : rc;
+}
+
+/* ---- the task ---- */
+
+static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_note *note)
+{
+    struct ps_guest *g = s->guest[node];
+    g->asks = true;
+    g->after = note->number;
+    g->version = note->version;
+    return answer(s, node);
+}
+
+/* Of the clock's affairs. */
+static int on_clock_note(struct ps_server *s, uint32_t from, const struct ps_note *note)
+{
+    if (note->op == PS_LEAVE)
+        return on_gone(s, from, false);
+    const struct ps_guest *g = note->node < VIEW_MEMBERS_MAX ? s->guest[note->node] : NULL;
+    if (note->op == PS_HAVE && g && note->number > g->done && note->shard > 0)
+        ps_clock_have(s->clock, note->node, note->shard, note->samples, note->flags & PS_LOST,
+                      world_now(s->world));
+    return OK;
+}
+
+static int on_note(struct ps_server *s, struct message *m)
+{
+    struct ps_note note;
+    uint32_t from = m->from;
+    bool known = from < VIEW_MEMBERS_MAX && s->guest[from] && members_has(&s->known, from);
+    bool read = ps_note_decode(parcel_note_cut(m), &note) == OK;
+    if (known && read && note.op == PS_PUSH)
+        return on_push(s, m);
+    if (known && read && note.op >= PS_COPY)
+        return ps_on_stock(s, m, &note);
+    parcel_refuse(&s->post.parcels, m);
+    if (!known || !read)
+        return OK; /* a stranger's, or of one that has been given up */
+    if (note.op == PS_FETCH)
+        return on_fetch(s, from, &note);
+    if (note.op == PS_APPLY || note.op == PS_DROP)
+        return ps_on_order(s, &note);
+    return s->clock ? on_clock_note(s, from, &note) : OK;
+}
+
+static int on_ended(struct ps_server *s, struct parcel *ended)
+{
+    struct ps_guest *g = ended->peer < VIEW_MEMBERS_MAX ? s->guest[ended->peer] : NULL;
+    if (g && ended == &g->push && ended->status == OK)
+        return on_arrived(s, g);
+    if (g && ended == &g->part)
+        return answer(s, ended->peer);
+    return ended == &s->given && ended->status == OK ? ps_on_copied(s) : OK;
+}
+
+/* Take in all that is there, before anything is decided. */
+static int take_in(struct ps_server *s, const struct wait_for *change)
+{
+    int64_t deadline = WORLD_FOREVER;
+    struct parcel_wake got;
+    for (;;) {
+        int rc = parcels_next(&s->post.parcels, change, 1, deadline, &got);
+        if (rc == ERR_TIMEOUT)
+            return OK;
+        if (rc == OK && got.note)
+            rc = on_note(s, got.note);
+        else if (rc == OK && got.ended)
+            rc = on_ended(s, got.ended);
+        if (rc != OK || got.which == 0)
+            return rc;
+        deadline = 0;
+    }
+}
+
+int ps_server_run(struct ps_server *s, const atomic_bool *finish)
+{
+    int rc = s->how.moved ? ps_take_stock(s) : OK;
+    while (rc == OK) {
+        uint64_t seen = world_raised(s->world, SIGNAL_GROUP);
+        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        if (finish && atomic_load(finish))
+            break;
+        rc = ps_look_at_view(s);
+        if (rc == OK)
+            rc = ps_decide(s);
+        if (rc == OK)
+            rc = take_in(s, &change);
+    }
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
+        if (s->guest[p] && s->guest[p]->next)
+            message_unref(s->guest[p]->next);
+    ps_post_close(&s->post);
+    if (s->synced)
+        log_debug(s->log, "shard %zu at worker %u ends after %" PRIu64 " orders (%" PRIx64 ")",
+                  s->how.index, s->world->self, s->version, s->history);
+    return rc;
+}
+
+/* ---- the driver's part ---- */
+
+/* A checkpoint holds the optimizer's state where one optimizer has all of it. */
+static void take_state(struct ps_server *s, const struct joint *from)
+{
+    struct optim *optim = &s->shard.optim;
+    if (!optim->ops || from->states != optim->ops->states)
+        return;
+    for (size_t i = 0; i < from->states; i++)
+        vec_copy(&optim->state[i], &from->state[i], vec_all(&optim->state[i]));
+    optim->updates = from->updates;
+}
+
+int ps_changed(struct ps_server *s)
+{
+    if (!s->leader)
+        return OK;
+    s->leader->joint.updates = s->shard.optim.updates;
+    return s->leader->committed(s->leader, NULL);
+}
+
+int ps_server_lead(struct leader *l, const struct ps_server_how *how)
+{
+    struct ps_server *s = arena_new(l->arena, struct ps_server);
+    struct err err;
+    int rc = s ? ps_server_init(s, l->world, l->group, l->log, how, l->table, &l->x, &l->s,
+                                l->arena, &err)
+               : ERR_NOMEM;
+    if (rc != OK)
+        return rc;
+    take_state(s, &l->resumed);
+    l->joint = (struct joint){.x = &s->shard.x, .s = &s->shard.s};
+    if (s->shard.optim.ops) {
+        l->joint.state = s->shard.optim.state;
+        l->joint.states = s->shard.optim.ops->states;
+        l->joint.updates = s->shard.optim.updates;
+    }
+    s->leader = l;
+    return ps_server_run(s, &l->finish);
+}

@@ -1,0 +1,96 @@
+/* A parameter server: a task that keeps a shard of the joint model, lets in what workers push and
+ * gives out what they fetch. `ps` and `downpour` stand on it.
+ *
+ * One server is the driver; several are tasks beside training on the first workers. A worker sends
+ * its push to all, each of which tells the first, the clock (ps_clock.h); what all have, the clock
+ * decides, and tells all in one order. So all apply the same pushes in the same order, and a push
+ * that is only half there when its worker dies is applied by none. Gradients that have arrived
+ * while the clock was busy are decided together.
+ *
+ * A worker's requests are served in order: a fetch sees its own pushes. */
+#ifndef PL_STRATEGY_PS_SERVER_H
+#define PL_STRATEGY_PS_SERVER_H
+
+#include "strategy/ps_clock.h"
+#include "strategy/ps_note.h"
+#include "strategy/ps_place.h"
+#include "strategy/shard.h"
+
+struct ps_server_how {
+    struct ps_place place;
+    size_t index; /* of the shard */
+    bool moved;   /* its server is gone: the range begins as the newest copy that anyone has */
+    struct shard_how shard;
+    struct ps_clock_how clock; /* of shard 0 */
+    struct course start;
+};
+
+/* A worker as a server sees it. */
+struct ps_guest {
+    struct parcel push;   /* coming in, into `in` */
+    struct parcel part;   /* going out, of `copy` */
+    struct vec in, copy;  /* as long as the shard */
+    struct vec last;      /* its s of its last push; as long as the shard's part of it */
+    struct message *next; /* the note of its next push, until the one before is decided */
+    uint64_t comes;       /* the push that is coming in */
+    uint64_t here, done;  /* the newest that is here in full; that is decided */
+    uint64_t samples;     /* of the one here */
+    bool bad;             /* it is not finite */
+    uint64_t averaged;    /* samples behind `last`; 0: nothing yet */
+    bool asks;            /* for its part, after push `after` and order `version` */
+    uint64_t after, version;
+};
+
+/* What a shard has told the clock since the view of that number. */
+struct ps_stand {
+    uint32_t view;
+    bool fresh, replays;
+    uint64_t version, history, place;
+};
+
+struct ps_server {
+    struct world *world;
+    struct group *group;
+    const struct logger *log;
+    struct arena *arena;
+    struct ps_server_how how;
+    struct ps_post post;
+    struct shard shard;
+    struct ps_guest *guest[VIEW_MEMBERS_MAX];
+    struct push *together;  /* room for a push of each */
+    uint64_t version;       /* orders carried out */
+    uint64_t history;       /* a hash over them */
+    uint64_t place;         /* in the stream of records, that they have come to */
+    struct members known;   /* workers, as far as the views seen say */
+    uint32_t view;          /* the last one seen */
+    struct ps_note *orders; /* the newest, by number; as many as may be under way to a shard */
+    size_t orders_kept;
+    struct ps_clock *clock;
+    /* When the view has changed (ps_takeover.c): */
+    bool holds;             /* a range of weights; else it waits for copies */
+    bool synced;            /* knows how far the orders are */
+    uint32_t settled;       /* the view in which all shards stood at one order */
+    struct members offered; /* who have offered a copy in this view */
+    struct members left;    /* whose loops have ended, as far as a new clock is told */
+    uint64_t best;          /* the newest copy's version, */
+    uint32_t giver;         /* and whose it is */
+    struct parcel given;    /* coming in */
+    struct ps_stand *stand; /* the clock's, by shard */
+    struct leader *leader;  /* whose part it is; NULL: a worker's */
+};
+
+/* The joint model begins as x and s; those of the first view are its workers. All memory is the
+ * arena's. ERR_NOMEM, or what the solver is refused for */
+int ps_server_init(struct ps_server *server, struct world *world, struct group *group,
+                   const struct logger *log, const struct ps_server_how *how,
+                   const struct segments *table, const struct vec *x, const struct vec *s,
+                   struct arena *arena, struct err *err);
+
+/* Serve until *finish is set (raised with SIGNAL_GROUP; NULL: until the task is cancelled).
+ * OK, ERR_CANCELLED, ERR_NOMEM, ERR_PROTOCOL */
+int ps_server_run(struct ps_server *server, const atomic_bool *finish);
+
+/* ops->driver: the one server of the model, until the run has ended. */
+int ps_server_lead(struct leader *leader, const struct ps_server_how *how);
+
+#endif

@@ -1,0 +1,160 @@
+#include "strategy/shard.h"
+
+#include "base/fault.h"
+#include "optim/schedule.h"
+
+int shard_check(const struct optim_ops *ops, struct err *err)
+{
+    return ops->whole ? err_set(err, ERR_UNSUPPORTED,
+                                "solver.type: \"%s\" needs the whole model at once, and each of "
+                                "several servers has a part of it",
+                                ops->type)
+                      : OK;
+}
+
+struct range shard_range(size_t floats, size_t i, size_t n)
+{
+    size_t blocks = (floats + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN;
+    size_t from = blocks * i / n * SEGMENT_ALIGN, to = blocks * (i + 1) / n * SEGMENT_ALIGN;
+    to = to < floats ? to : floats;
+    return (struct range){from, from < to ? to - from : 0};
+}
+
+/* The segments within [from, from + len), counted from there. */
+static int cut_table(struct segments *out, const struct segments *table, size_t from, size_t len,
+                     struct arena *arena)
+{
+    *out = (struct segments){.total = len};
+    out->at = arena_array(arena, table->count, struct segment);
+    if (!out->at)
+        return ERR_NOMEM;
+    for (size_t i = 0; i < table->count; i++) {
+        struct segment segment = table->at[i];
+        size_t begin = segment.offset > from ? segment.offset : from;
+        size_t end = segment.offset + segment.len;
+        end = end < from + len ? end : from + len;
+        if (begin >= end)
+            continue;
+        segment.offset = begin - from;
+        segment.len = end - begin;
+        out->at[out->count++] = segment;
+    }
+    out->cap = table->count;
+    return OK;
+}
+
+/* Both parts of a vector of the joint model's range. */
+static struct vec part_x(const struct shard *shard, const struct vec *both)
+{
+    return (struct vec){both->at, shard->x.n};
+}
+
+static struct vec part_s(const struct shard *shard, const struct vec *both)
+{
+    return (struct vec){both->at + shard->x.n, shard->s.n};
+}
+
+static void take_start(struct shard *shard, const struct vec *x, const struct vec *s)
+{
+    size_t from = shard->range.from, beyond = from > x->n ? from - x->n : 0;
+    if (shard->x.n > 0)
+        vec_export(x, (struct range){from, shard->x.n}, shard->x.at);
+    if (shard->s.n > 0)
+        vec_export(s, (struct range){beyond, shard->s.n}, shard->s.at);
+}
+
+int shard_init(struct shard *shard, const struct shard_how *how, const struct segments *table,
+               const struct vec *x, const struct vec *s, struct range range, struct arena *arena,
+               struct err *err)
+{
+    size_t end = range.from + range.len;
+    size_t floats = range.from >= x->n ? 0 : (end < x->n ? end : x->n) - range.from;
+    PL_ASSERT(end <= x->n + s->n && table->total == x->n);
+    *shard = (struct shard){.how = *how, .range = range};
+    if (vec_init(&shard->both, arena, range.len) != OK ||
+        vec_init(&shard->scratch, arena, floats) != OK ||
+        cut_table(&shard->table, table, range.from, floats, arena) != OK)
+        return err_set(err, ERR_NOMEM, "no memory for a shard of %zu floats", range.len);
+    shard->x = (struct vec){shard->both.at, floats};
+    shard->s = (struct vec){shard->both.at + floats, range.len - floats};
+    take_start(shard, x, s);
+    if (how->rule == SHARD_UPDATES)
+        return OK;
+    if (how->rule == SHARD_GRADIENTS)
+        return optim_init(&shard->optim, how->solver, floats, arena, err);
+    return vec_init(&shard->optim.state[0], arena, floats) == OK
+               ? OK
+               : err_set(err, ERR_NOMEM, "no memory for %zu floats of history", floats);
+}
+
+/* y ← Σ w_i x_i in order of i, of any number; the parts that `part` picks. */
+static void weighted_sum(const struct shard *shard, struct vec *y, const struct push *push,
+                         size_t count, bool mean,
+                         struct vec (*part)(const struct shard *, const struct vec *))
+{
+    double all = 0;
+    for (size_t i = 0; i < count; i++)
+        all += (double)push[i].samples;
+    for (size_t i = 0; i < count; i++) {
+        const struct vec v = part(shard, push[i].vec);
+        float w = mean ? (float)((double)push[i].samples / all) : 1.0f;
+        const struct vec *one = &v;
+        if (i == 0)
+            vec_weighted_sum(y, &w, &one, 1, vec_all(y));
+        else
+            vec_axpy(y, w, &v, vec_all(y));
+    }
+}
+
+/* DSSP, Algorithm 1, line 2: gradients that came together are aggregated first. One alone counts in
+ * full. */
+static void apply_gradients(struct shard *shard, const struct push *push, size_t count, double t)
+{
+    struct vec dx = part_x(shard, push[0].vec);
+    if (count > 1) {
+        weighted_sum(shard, &shard->scratch, push, count, !shard->how.sum, part_x);
+        dx = shard->scratch;
+    }
+    optim_update(&shard->optim, t, &shard->x, &dx, &shard->table);
+}
+
+/* What a worker's local steps have added up to; the rate is in it. */
+static void apply_update(struct shard *shard, const struct vec *a)
+{
+    vec_axpy(&shard->x, 1.0f, a, vec_all(&shard->x));
+}
+
+/* The gradient is −a: its scale, the worker's rate in it too, cancels in a/√h, and so the rate is
+ * given once more. Decay was in the worker's gradients. */
+static void apply_adagrad(struct shard *shard, const struct vec *a, float rate)
+{
+    const struct vec_adagrad how = {.rate = rate, .delta = shard->how.solver->delta};
+    vec_copy(&shard->scratch, a, vec_all(a));
+    vec_scale(&shard->scratch, -1.0f, vec_all(a));
+    vec_adagrad(&shard->x, &shard->scratch, &shard->optim.state[0], &how, &shard->table,
+                vec_all(&shard->x));
+}
+
+void shard_apply(struct shard *shard, const struct push *push, size_t count, double t)
+{
+    shard->applied += count;
+    if (shard->x.n == 0 || count == 0)
+        return;
+    if (shard->how.rule == SHARD_GRADIENTS) {
+        apply_gradients(shard, push, count, t);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const struct vec a = part_x(shard, push[i].vec);
+        if (shard->how.rule == SHARD_UPDATES)
+            apply_update(shard, &a);
+        else
+            apply_adagrad(shard, &a, schedule_rate(shard->how.solver, t));
+    }
+}
+
+void shard_average(struct shard *shard, const struct push *last, size_t count)
+{
+    if (shard->s.n > 0 && count > 0)
+        weighted_sum(shard, &shard->s, last, count, true, part_s);
+}

@@ -1,0 +1,117 @@
+/* Simulated runs of the tiny job as tests of strategies watch them: a cluster and some fields in,
+ * a run directory out; and timelines of exchanges to compare with one drawn by hand. */
+#ifndef PL_LIB_SIM_RUN_H
+#define PL_LIB_SIM_RUN_H
+
+#include "paceline/sim.h"
+#include "run_files.h"
+#include "tiny_job.h"
+
+/* Simulate the tiny job with these fields set on that cluster; its directory into `out`. What
+ * pl_sim returned; its message into `error`, if there is room for one. */
+static inline int sim_try(struct tiny *t, const char *cluster_text, const char *const *set,
+                          char out[128], char error[256])
+{
+    pl_engine *engine = NULL;
+    pl_job *job = NULL;
+    pl_cluster *cluster = NULL;
+    pl_run_report report;
+    tiny_cluster(t, cluster_text);
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    for (; *set; set++)
+        if (pl_job_set(job, *set) != PL_OK)
+            fail_msg("%s", pl_engine_error(engine));
+    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
+    const pl_sim_options options = {.run = {.out = tiny_out(t, out)}, .limit_s = 1000};
+    int rc = pl_sim(engine, job, cluster, &options, &report);
+    if (error)
+        snprintf(error, 256, "%s", rc == PL_OK ? "" : pl_engine_error(engine));
+    pl_cluster_free(cluster);
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+    return rc;
+}
+
+static inline void sim_run(struct tiny *t, const char *cluster, const char *const *set,
+                           char out[128])
+{
+    char error[256];
+    if (sim_try(t, cluster, set, out, error) != PL_OK)
+        fail_msg("%s", error);
+}
+
+#define SIM_RUN(t, cluster, out, ...) \
+    sim_run(t, cluster, (const char *const[]){__VA_ARGS__, NULL}, out)
+
+/* One exchange of a worker that runs free: its nth, ended at `at`, in ms of virtual time. */
+struct sim_exchange {
+    double at;
+    int node, n;
+    double waited; /* ms, */
+    int waited_for;
+    int lane;
+};
+
+enum { SIM_EXCHANGES_MAX = 4096, SIM_NOBODY = -2 };
+
+/* All `exchange` events of a run, in their order; how many. A wait below a microsecond is none. */
+static inline int sim_exchanges(const char *dir, struct sim_exchange *out)
+{
+    char path[512], line[4096];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/events.jsonl", dir);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        cJSON *e = cJSON_Parse(line);
+        if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(e, "kind")), "exchange") == 0) {
+            const cJSON *by = cJSON_GetObjectItem(e, "waited_for");
+            assert_true(n < SIM_EXCHANGES_MAX);
+            out[n] = (struct sim_exchange){
+                .at = 1e3 * cJSON_GetObjectItem(e, "t")->valuedouble,
+                .node = (int)cJSON_GetObjectItem(e, "node")->valuedouble,
+                .n = (int)cJSON_GetObjectItem(e, "n")->valuedouble,
+                .waited = 1e3 * cJSON_GetObjectItem(e, "waited_s")->valuedouble,
+                .waited_for = by ? (int)by->valuedouble : SIM_NOBODY,
+                .lane = (int)cJSON_GetObjectItem(e, "lane")->valuedouble,
+            };
+            if (out[n].waited < 1e-2)
+                out[n].waited_for = SIM_NOBODY;
+            n++;
+        }
+        cJSON_Delete(e);
+    }
+    fclose(f);
+    return n;
+}
+
+#define SIM_CLOSE 0.05 /* ms: messages on the fast links of a timeline take less */
+
+static inline bool sim_close(double a, double b)
+{
+    return a - b < SIM_CLOSE && b - a < SIM_CLOSE;
+}
+
+/* The run's exchanges are those, in that order. */
+static inline void sim_expect_timeline(const char *dir, const struct sim_exchange *want, int count)
+{
+    static struct sim_exchange is[SIM_EXCHANGES_MAX];
+    int n = sim_exchanges(dir, is);
+    for (int i = 0; i < n && i < count; i++) {
+        const struct sim_exchange *a = &is[i], *b = &want[i];
+        if (!sim_close(a->at, b->at) || a->node != b->node || a->n != b->n ||
+            !sim_close(a->waited, b->waited) || a->waited_for != b->waited_for ||
+            a->lane != b->lane)
+            fail_msg("line %d: at %.1f worker %d's %d, waited %.1f for %d (lane %d); expected at "
+                     "%.1f worker %d's %d, waited %.1f for %d (lane %d)",
+                     i, a->at, a->node, a->n, a->waited, a->waited_for, a->lane, b->at, b->node,
+                     b->n, b->waited, b->waited_for, b->lane);
+    }
+    assert_int_equal(n, count);
+}
+
+#define SIM_EXPECT_TIMELINE(dir, want) \
+    sim_expect_timeline(dir, want, (int)(sizeof(want) / sizeof *(want)))
+
+#endif

@@ -1,0 +1,79 @@
+/* Parameter servers for real: processes and TCP. */
+#include "real_run.h"
+
+static void test_every_mode_trains(void **state)
+{
+    static const char *const how[] = {
+        "strategy.ps={ consistency: asp }", "strategy.ps={ consistency: ssp servers: 2 }",
+        "strategy.ps={ colocated: true }", "strategy.downpour={}",
+        "strategy.downpour={ n_push: 2 n_fetch: 3 servers: 3 server_adagrad: true }"};
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        struct real_run r = real_new(*state);
+        START(*state, &r, "--set", how[i], "--set", "solver.momentum=0", "--set",
+              "solver.base_lr=0.03", "--set", "stop.epochs=12", "--set", "batch=8");
+        real_end(&r, 0, "epochs");
+        assert_true(run_number(r.dir, "end", 0, "test_error") < 0.4);
+        assert_true(run_number(r.dir, "end", 0, "used") >= 12 * 540);
+        assert_true(run_number(r.dir, "end", 0, "used") < 12.5 * 540);
+        assert_true(real_exchanges(&r) > 0 && run_count(r.dir, "eval", "set", "validation") >= 1);
+        process_release(&r.p);
+    }
+}
+
+/* Rounds are the same arithmetic in both worlds and wherever they are served. */
+static void test_rounds_are_equal(void **state)
+{
+    static const char *const how[] = {"strategy.ps={ consistency: bsp }",
+                                      "strategy.ps={ consistency: bsp servers: 2 }",
+                                      "strategy.ps={ consistency: bsp colocated: true }"};
+    struct real_run r[3];
+    for (size_t i = 0; i < 3; i++) {
+        r[i] = real_new(*state);
+        START(*state, &r[i], "--set", how[i], "--set", "stop.steps=20", "--set", "stop.epochs=9");
+        real_end(&r[i], 0, "steps");
+        assert_true(run_number(r[i].dir, "end", 0, "used") == 20 * 64);
+        assert_true(run_same_bits(r[i].dir, r[0].dir, "final.safetensors"));
+        process_release(&r[i].p);
+    }
+}
+
+/* The optimizer's state goes along where one server has all of it. */
+static void test_a_run_goes_on(void **state)
+{
+    struct real_run whole = real_new(*state), parts = real_new(*state);
+    static const char how[] = "strategy.ps={ consistency: bsp }";
+    START(*state, &whole, "--set", how, "--set", "stop={ steps: 24 }");
+    real_end(&whole, 0, "steps");
+    process_release(&whole.p);
+    START(*state, &parts, "--set", how, "--set", "stop={ steps: 10 }");
+    real_end(&parts, 0, "steps");
+    process_release(&parts.p);
+    START(*state, &parts, "--set", how, "--set", "stop={ steps: 24 }", "--resume");
+    real_end(&parts, 0, "steps");
+    assert_true(run_same_bits(parts.dir, whole.dir, "final.safetensors"));
+    process_release(&parts.p);
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_mode_trains),
+        cmocka_unit_test(test_rounds_are_equal),
+        cmocka_unit_test(test_a_run_goes_on),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
