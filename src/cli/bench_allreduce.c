@@ -241,7 +241,7 @@ static void print_result(const struct bench *b, size_t n, const struct result *r
     if (b->link_mbit > 0)
         snprintf(percent, sizeof percent, "%.1f", r->link_percent);
     if (b->arguments->json)
-        printf("{\"floats\":%zu,\"median_ms\":%.4f,\"p90_ms\":%.4f,\"bus_gbps\":%.4f,"
+        printf("{\"floats\":%zu,\"median_ms\":%.4f,\"p90_ms\":%.4f,\"bus_gbps\":%.4g,"
                "\"link_percent\":%s,\"cpu_percent\":%.2f,\"algorithm\":\"%s\"}\n",
                n, r->median_ms, r->p90_ms, r->bus_gbps, percent, r->cpu_percent, algorithm);
     else
