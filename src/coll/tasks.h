@@ -19,7 +19,7 @@
 enum {
     TASKS_MAX = 16384, /* of a variable */
     TASKS_VARS_MAX = 256,
-    TASKS_LANES = 8, /* that variables share */
+    TASKS_LANES = 8,   /* that variables share */
     TASKS_ROUNDS = 16, /* of a variable that are collected at once */
     TASKS_KEY_MAX = 64,
     TASKS_ORDERS_MAX = TASKS_VARS_MAX + VIEW_MEMBERS_MAX + 1,

@@ -47,8 +47,8 @@ struct layer_param {
 /* What forward and backward work on. */
 struct pass {
     const float *x;
-    float *s;                      /* forward only, as are batch and result */
-    float *dx;                     /* backward only */
+    float *s;  /* forward only, as are batch and result */
+    float *dx; /* backward only */
     const struct net_batch *batch;
     struct net_result *result;
 };

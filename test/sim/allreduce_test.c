@@ -62,10 +62,8 @@ static void test_buckets_leave_early(void **state)
     char file[128];
     snprintf(file, sizeof file, "net.file=%s/wide.prototxt", t->folder);
     tiny_write(*state, "wide.prototxt", net);
-    SIM(*state, slow, &whole, file, "strategy.allreduce.bucket_kb=0",
-        "stop.steps=10");
-    SIM(*state, slow, &cut, file, "strategy.allreduce.bucket_kb=32",
-        "stop.steps=10");
+    SIM(*state, slow, &whole, file, "strategy.allreduce.bucket_kb=0", "stop.steps=10");
+    SIM(*state, slow, &cut, file, "strategy.allreduce.bucket_kb=32", "stop.steps=10");
     assert_true(run_same_bits(whole.dir, cut.dir, "final.safetensors"));
     double last_whole = run_number(whole.dir, "exchange", 9, "t");
     double last_cut = run_number(cut.dir, "exchange", 9, "t");
