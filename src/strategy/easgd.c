@@ -106,15 +106,15 @@ static int fetch(struct visitor *v, int64_t deadline)
 }
 
 /* Wait for x̃; and, if a link is so slow that τ steps were not enough for it, for the last d to
- * have left. */
+ * have left. Others may have to be served first: what ends the wait is the driver's end. */
 static int await_centre(struct visitor *v, struct member *m, struct exchange_cost *cost)
 {
-    int64_t start = world_now(m->world), deadline = start + m->group->timing.piece;
+    int64_t start = world_now(m->world);
     atomic_store(&m->group->busy, false);
-    int rc = courier_wait(&v->courier, deadline);
+    int rc = courier_wait(&v->courier, WORLD_FOREVER);
     int64_t asked = world_now(m->world);
     if (rc == OK)
-        rc = fetch(v, deadline);
+        rc = fetch(v, WORLD_FOREVER);
     atomic_store(&m->group->busy, true);
     double seconds = world_seconds(world_now(m->world) - asked);
     if (v->download_s == 0 || seconds < v->download_s)
@@ -201,8 +201,9 @@ static int async_worker(struct member *m)
         choose_tau(v, m);
     }
     parcels_close(&v->post);
+    atomic_store(&m->group->busy, false);
     if (rc == ERR_STOP) /* what has been given is to arrive */
-        rc = with_driver(courier_wait(&v->courier, world_now(m->world) + m->group->timing.piece));
+        rc = with_driver(courier_wait(&v->courier, WORLD_FOREVER));
     return rc;
 }
 

@@ -125,6 +125,13 @@ static int await_model(struct gossip *g, struct member *m, bool *refused)
     }
 }
 
+/* All others say no: they have no model either, or have ended, and STOP is on its way here, too. */
+static bool ends_now(struct member *m)
+{
+    (void)world_sleep(m->world, world_now(m->world) + GLANCE);
+    return atomic_load(&m->group->stop) || atomic_load(&m->group->over);
+}
+
 /* Ask one after another. When all others say no, in a row, nobody has a model. */
 static int recover(struct gossip *g, struct member *m)
 {
@@ -140,7 +147,7 @@ static int recover(struct gossip *g, struct member *m)
         size_t self = (size_t)view_rank(view, m->world->self), others = view->count - 1;
         bool refused;
         if (no >= others)
-            return ERR_DIVERGED;
+            return ends_now(m) ? ERR_STOP : ERR_DIVERGED;
         gossip_ask(&g->post, view->node[(self + 1 + k % others) % view->count]);
         rc = await_model(g, m, &refused);
         no = refused ? no + 1 : 0;
@@ -171,8 +178,9 @@ static int gossip_worker(struct member *m)
         if (rc == OK)
             rc = take(g, m);
     }
-    if (rc == ERR_STOP && !alone)
-        rc = gossip_finish(&g->post, &l->x, &l->s, world_now(m->world) + m->group->timing.piece);
+    atomic_store(&m->group->busy, false);
+    if (rc == ERR_STOP && !alone) /* what is under way arrives, or its receiver is lost */
+        rc = gossip_finish(&g->post, &l->x, &l->s, WORLD_FOREVER);
     return rc == ERR_STOP ? OK : rc;
 }
 
@@ -219,8 +227,7 @@ static int gossip_gather(struct member *m)
     int rc = OK;
     for (size_t i = 0; rc != ERR_CANCELLED && i < view->count; i++) {
         bool self = view->node[i] == m->world->self;
-        int64_t deadline = world_now(m->world) + m->group->timing.piece;
-        rc = !self                   ? gossip_fetch(p, &own, view->node[i], deadline)
+        rc = !self ? gossip_fetch(p, &own, view->node[i], WORLD_FOREVER) /* or while it lives */
              : atomic_load(&p->lost) ? ERR_DIVERGED
                                      : OK;
         if (rc == OK)

@@ -334,6 +334,8 @@ int gossip_finish(struct gossip_post *p, struct vec *x, struct vec *s, int64_t d
     for (struct gossip_taken taken; gossip_take(p, x, s, &taken);)
         continue;
     copy_out(p, x, s);
+    if (!vec_finite(&p->out.both, vec_all(&p->out.both)))
+        atomic_store(&p->lost, true); /* by its last update */
     atomic_store(&p->complete, true);
     return OK;
 }
@@ -379,6 +381,8 @@ int gossip_fetch(struct gossip_post *p, struct parcels *own, uint32_t node, int6
         struct parcel_wake got;
         if (!is_member(p, node))
             rc = ERR_PEER;
+        if (atomic_load(&p->group->over))
+            rc = ERR_DRIVER;
         if (rc == OK)
             rc = parcels_next(own, &change, 1, deadline, &got);
         if (rc == OK)

@@ -23,11 +23,16 @@ int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const stru
     return wire_post_buf(d->world, node, kind, 0, bytes ? bytes : &nothing);
 }
 
-static void send_to_all(struct driver *d, enum wire_kind kind)
+/* Has everybody who can be reached been told? */
+static bool send_to_all(struct driver *d, enum wire_kind kind)
 {
     const struct view *view = group_view(&d->group);
-    for (size_t i = 0; view && i < view->count; i++)
-        driver_send(d, view->node[i], kind, NULL);
+    bool told = true;
+    for (size_t i = 0; view && i < view->count; i++) {
+        int rc = driver_send(d, view->node[i], kind, NULL);
+        told &= rc == OK || rc == ERR_PEER;
+    }
+    return told;
 }
 
 static int on_done(struct driver *d, const struct message *m)
@@ -59,6 +64,9 @@ static void want_model(struct driver *d, uint32_t uses)
         return;
     }
     buf_put_u32(&bytes, uses);
+    atomic_store(&d->asked_place, atomic_load(&d->place));
+    atomic_store(&d->asked_steps, atomic_load(&d->steps));
+    atomic_store(&d->asked_exchanges, atomic_load(&d->exchanges));
     if (view->count > 0)
         driver_send(d, view->node[0], WIRE_WANT_MODEL, &bytes);
     buf_release(&bytes);
@@ -193,9 +201,8 @@ static void check_stop(struct driver *d)
     if (stop->has_seconds && events_seconds(&d->events) >= stop->seconds)
         driver_want_stop(d, "seconds");
     if ((atomic_load(&d->reason) || d->complete) && !d->stop_sent) {
-        d->stop_sent = true;
         atomic_store(&d->group.stop, true);
-        send_to_all(d, WIRE_STOP);
+        d->stop_sent = send_to_all(d, WIRE_STOP);
     }
 }
 
@@ -237,6 +244,7 @@ static void let_leader_finish(struct driver *d, const struct view *view)
     if (!d->leader_task || !strategy_runs_free(d->strategy, d->job) ||
         atomic_load(&d->leader.finish) || view->count == 0 || !all_done(d, view))
         return;
+    atomic_store(&d->handing_over, true);
     atomic_store(&d->leader.finish, true);
     world_raise(d->world, SIGNAL_GROUP);
 }

@@ -44,7 +44,9 @@ struct driver {
     _Atomic uint32_t due; /* uses that the leader's next copy of the model is for */
     uint64_t evaluations; /* that were due; where workers run free */
     _Atomic uint64_t place, steps, exchanges; /* of all together; where workers run free */
-    double next_checkpoint;                   /* seconds */
+    _Atomic uint64_t asked_place, asked_steps,
+        asked_exchanges;    /* when a model was last asked for */
+    double next_checkpoint; /* seconds */
     struct task *leader_task, *giver_task;
     _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
     bool complete;                /* free-running workers have taken all that the run asks for */

@@ -240,6 +240,21 @@ static int start_group(struct driver *d)
                               status_text(rc));
 }
 
+/* What is counted from where the run begins, or goes on. */
+static void open_counts(struct driver *d)
+{
+    const struct course *start = &d->resumed.course;
+    size_t records = d->corpus->set[SET_TRAIN].count;
+    uint32_t together = strategy_runs_free(d->strategy, d->job) ? 1 : d->job->workers;
+    d->evaluate_every = objectives_every(d->job, records, d->strategy->round(d->job) * together);
+    d->evaluations = d->job->evaluate->has_every_exchanges ? start->exchanges / d->evaluate_every
+                                                           : start->place / records;
+    d->ledger.step_samples = (uint64_t)d->job->batch * d->job->workers;
+    atomic_store(&d->place, start->place);
+    atomic_store(&d->steps, start->steps);
+    atomic_store(&d->exchanges, start->exchanges);
+}
+
 static void open_book(struct driver *d)
 {
     events_init(&d->events, d->world);
@@ -253,6 +268,7 @@ static void open_book(struct driver *d)
     d->ledger.last.n = d->resumed.course.exchanges;
     d->ledger.last.course = d->resumed.course;
     d->meter.place = d->resumed.course.place;
+    open_counts(d);
 }
 
 int driver_open(struct driver *d)
@@ -286,6 +302,15 @@ static void where_all_are(void *user, struct course *course)
     course->exchanges = atomic_load(&d->exchanges);
 }
 
+/* And where they were when a worker was asked for its model. */
+static void where_all_were(void *user, struct course *course)
+{
+    const struct driver *d = user;
+    course->place = atomic_load(&d->asked_place);
+    course->steps = atomic_load(&d->asked_steps);
+    course->exchanges = atomic_load(&d->asked_exchanges);
+}
+
 static void on_error_reached(void *user)
 {
     driver_want_stop(user, "error");
@@ -301,7 +326,8 @@ static int start_keeper(struct driver *d)
     k->keep = d->job->checkpoint->keep;
     k->layout = d->layout;
     k->reached = on_error_reached;
-    k->where = strategy_runs_free(d->strategy, d->job) ? where_all_are : NULL;
+    k->free = strategy_runs_free(d->strategy, d->job);
+    k->where = k->free && train_workers_speak(d->job, d->strategy) ? where_all_were : NULL;
     k->user = d;
     k->note = (struct checkpoint_note){
         .seed = d->job->seed,
@@ -417,16 +443,6 @@ static int start_leader(struct driver *d, const struct view *view)
 
 int driver_start(struct driver *d, const struct view *view)
 {
-    bool free = strategy_runs_free(d->strategy, d->job);
-    d->evaluate_every = objectives_every(d->job, d->corpus->set[SET_TRAIN].count,
-                                         d->strategy->round(d->job) * (free ? 1 : view->count));
-    atomic_store(&d->place, d->resumed.course.place);
-    atomic_store(&d->steps, d->resumed.course.steps);
-    atomic_store(&d->exchanges, d->resumed.course.exchanges);
-    d->evaluations = d->job->evaluate->has_every_exchanges
-                         ? d->resumed.course.exchanges / d->evaluate_every
-                         : d->resumed.course.place / d->corpus->set[SET_TRAIN].count;
-    d->ledger.step_samples = (uint64_t)d->job->batch * view->count;
     world_end_task(d->world, &d->giver_task); /* all have what they start from */
     int rc = OK;
     if (d->options->trace)

@@ -81,7 +81,7 @@ static void tell_rate(const struct keeper *k, const struct course *course)
 static int judge(struct keeper *k, const struct model_note *model)
 {
     struct objectives *o = &k->objectives;
-    if (model->use & MODEL_FINAL && o->evaluated > 0 &&
+    if (model->use & MODEL_FINAL && o->evaluated > 0 && !k->free &&
         k->judged.exchanges == model->course.exchanges && k->judged.place == model->course.place)
         return OK; /* it has just been seen */
     vec_import(&k->x, vec_all(&k->x), k->landing);

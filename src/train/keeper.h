@@ -23,7 +23,8 @@ struct keeper {
     struct course judged;        /* where the model last evaluated stood */
     _Atomic double last_error;   /* of the set that counts; < 0: none yet */
     void (*reached)(void *user); /* an error that the job stops at has been reached */
-    /* Where workers run free, who sends a model does not know how far all are; NULL: it does. */
+    bool free; /* workers run free: models that stand at the same place need not be the same */
+    /* Who sends a model does not know how far all were when it was asked for; NULL: it does. */
     void (*where)(void *user, struct course *course);
     void *user;
     struct task *task;

@@ -129,7 +129,7 @@ static void report_free(struct ledger *ledger, uint32_t node, const struct commi
         ledger->loss = report->loss / (double)report->samples;
     if (report->n == 0)
         return;
-    all->exchanges++;
+    ledger->last.n = ++all->exchanges;
     ledger->last.cost = report->cost;
     ledger->slowest = report->cost.waited_s > 0 ? report->cost.waited_for : ledger->slowest;
     tell_exchange(ledger, report, node);
