@@ -11,6 +11,7 @@
 #include "group/server.h"
 #include "job/cluster.h"
 #include "sim/sim.h"
+#include "sim_cluster.h"
 #include "tensor/kernels.h"
 
 #include <stdio.h>
@@ -395,11 +396,6 @@ static int node_main(void *arg, struct world *w)
     return w->self == WORLD_DRIVER ? driver_main(arg, w) : worker_main(arg, w);
 }
 
-static uint32_t kind_of(const char *name)
-{
-    return (uint32_t)wire_kind_find(name);
-}
-
 /* Pieces of 16 bytes on slow links, so that deaths fall between them. */
 #define SLOW_LINKS "node { count: 8 } link { mbit: 2 latency_us: 100 } "
 
@@ -423,34 +419,19 @@ static struct trial trial_of(bool driver_takes_part)
 
 static void run_trial(struct trial *t)
 {
-    struct err err = {0};
-    Paceline__Cluster *cluster = NULL;
-    struct sim *sim = NULL;
-    int rc = cluster_parse("test", t->cluster, strlen(t->cluster), &cluster, &err);
-    if (rc == OK)
-        rc = cluster_finish(cluster, &err);
     const struct sim_options options = {
-        .cluster = cluster,
         .workers = t->workers,
         .seed = t->seed,
         .backend = t->backend,
         .node_main = node_main,
         .arg = t,
-        .kind_of = kind_of,
         .kill_node = t->kill_node,
         .kill_send = t->kill_send,
     };
-    if (rc == OK)
-        rc = sim_create(&options, &sim, &err);
-    if (rc != OK)
-        fail_msg("%s", err.text);
-    t->rc = sim_run(sim, LIMIT);
-    t->end = sim_now(sim);
-    t->trace = sim_trace(sim);
-    for (uint32_t node = 0; node < t->workers; node++)
-        t->sent[node] = sim_sent(sim, node);
-    sim_free(sim);
-    cluster_free(cluster);
+    struct sim_outcome outcome = sim_cluster_run(t->cluster, options, LIMIT, t->sent);
+    t->rc = outcome.rc;
+    t->end = outcome.end;
+    t->trace = outcome.trace;
 }
 
 #endif

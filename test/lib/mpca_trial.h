@@ -10,6 +10,7 @@
 #include "job/cluster.h"
 #include "job/job.h"
 #include "sim/sim.h"
+#include "sim_cluster.h"
 #include "strategy/mpca.h"
 #include "tensor/kernels.h"
 #include "tiny_job.h"
@@ -398,11 +399,6 @@ static int node_main(void *arg, struct world *w)
     return w->self == WORLD_DRIVER ? driver_main(arg, w) : worker_main(arg, w);
 }
 
-static uint32_t kind_of(const char *name)
-{
-    return (uint32_t)wire_kind_find(name);
-}
-
 static void trial_open(struct trial *t, const struct tiny *tiny)
 {
     char text[2048];
@@ -442,32 +438,17 @@ static void trial_close(struct trial *t)
 
 static void trial_run(struct trial *t)
 {
-    struct err err = {0};
-    Paceline__Cluster *cluster = NULL;
-    struct sim *sim = NULL;
-    int rc = cluster_parse("test", t->cluster, strlen(t->cluster), &cluster, &err);
-    if (rc == OK)
-        rc = cluster_finish(cluster, &err);
     const struct sim_options options = {
-        .cluster = cluster,
         .workers = t->workers,
         .seed = t->seed,
         .node_main = node_main,
         .arg = t,
-        .kind_of = kind_of,
         .kill_node = t->kill_node,
         .kill_send = t->kill_send,
     };
-    if (rc == OK)
-        rc = sim_create(&options, &sim, &err);
-    if (rc != OK)
-        fail_msg("%s", err.text);
-    t->rc = sim_run(sim, LIMIT);
-    t->trace = sim_trace(sim);
-    for (uint32_t node = 0; node < t->workers; node++)
-        t->sent[node] = sim_sent(sim, node);
-    sim_free(sim);
-    cluster_free(cluster);
+    struct sim_outcome outcome = sim_cluster_run(t->cluster, options, LIMIT, t->sent);
+    t->rc = outcome.rc;
+    t->trace = outcome.trace;
 }
 
 #endif

@@ -6,6 +6,7 @@
 #include "coll/team.h"
 #include "job/cluster.h"
 #include "sim/sim.h"
+#include "sim_cluster.h"
 #include "tensor/kernels.h"
 #include "wire/post.h"
 
@@ -198,40 +199,20 @@ static inline int trial_node(void *arg, struct world *w)
     return w->self == WORLD_DRIVER ? trial_driver(arg, w) : trial_member(arg, w);
 }
 
-static inline uint32_t trial_kind(const char *name)
-{
-    return (uint32_t)wire_kind_find(name);
-}
-
 static inline void run_trial(struct trial *t)
 {
-    struct err err = {0};
-    Paceline__Cluster *cluster = NULL;
-    struct sim *sim = NULL;
-    int rc = cluster_parse("test", t->cluster, strlen(t->cluster), &cluster, &err);
-    if (rc == OK)
-        rc = cluster_finish(cluster, &err);
     const struct sim_options options = {
-        .cluster = cluster,
         .workers = t->workers,
         .seed = t->seed,
         .backend = t->backend,
         .node_main = trial_node,
         .arg = t,
-        .kind_of = trial_kind,
         .kill_node = t->kill_node,
         .kill_send = t->kill_send,
     };
-    if (rc == OK)
-        rc = sim_create(&options, &sim, &err);
-    if (rc != OK)
-        fail_msg("%s", err.text);
-    t->rc = sim_run(sim, TRIAL_LIMIT);
-    t->trace = sim_trace(sim);
-    for (uint32_t node = 0; node < t->workers; node++)
-        t->sent[node] = sim_sent(sim, node);
-    sim_free(sim);
-    cluster_free(cluster);
+    struct sim_outcome outcome = sim_cluster_run(t->cluster, options, TRIAL_LIMIT, t->sent);
+    t->rc = outcome.rc;
+    t->trace = outcome.trace;
 }
 
 static inline void trial_release(struct trial *t)
