@@ -46,6 +46,11 @@ def cluster_file(out, w):
     return path
 
 
+def shown(value):
+    """As protobuf text has it."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
 class Run:
     """One simulation; its validation errors over virtual time."""
 
@@ -73,7 +78,7 @@ class Run:
         elif words == ["streaming"]:
             fixed.update({"strategy.diloco.fragments": 4, "strategy.diloco.overlap": 5})
         sets = itertools.chain.from_iterable(
-            ("--set", f"{k}={str(v).lower()}") for k, v in {**fixed, **self.settings}.items())
+            ("--set", f"{k}={shown(v)}") for k, v in {**fixed, **self.settings}.items())
         return [os.path.join(self.args.build, "paceline"), "sim",
                 os.path.join(ROOT, "examples", "fashion-fc.job"), "--cluster", self.args.cluster,
                 "--strategy", strategy, *sets, "--out", self.dir]
