@@ -21,7 +21,7 @@ endforeach()
 add_library(paceline_core STATIC ${core_sources})
 target_link_libraries(paceline_core
   PUBLIC paceline_flags paceline_schemas PkgConfig::CJSON
-  PRIVATE PkgConfig::XXHASH ZLIB::ZLIB ${DNNL_LIBRARY} OpenMP::OpenMP_C m)
+  PRIVATE PkgConfig::XXHASH PkgConfig::LMDB ZLIB::ZLIB JPEG::JPEG PNG::PNG ${DNNL_LIBRARY} OpenMP::OpenMP_C m)
 
 # The probe of the machine's peak writes no weight: there alone products and sums may be fused. What
 # chooses among its clones runs before the thread sanitizer is there.
@@ -32,7 +32,12 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/peak.c PROPERTIES
 # processor has. They may differ in width alone: none of them fuses, so all give the same bits.
 # A square root that may not set errno is one instruction, and so can be as wide as the others.
 set(vec_loops ${PROJECT_SOURCE_DIR}/src/tensor/vec_loops.c)
-set_source_files_properties(${vec_loops} PROPERTIES COMPILE_OPTIONS -fno-math-errno)
+set_source_files_properties(${vec_loops} ${PROJECT_SOURCE_DIR}/src/tensor/kernels_dnnl_lrn.c
+  PROPERTIES COMPILE_OPTIONS -fno-math-errno)
+# Nobody asks for traps, and a loop that may compute what it does not choose needs no branch: it is
+# ten times as fast, and as exact.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/kernels_common.c
+  ${PROJECT_SOURCE_DIR}/src/tensor/broadcast.c PROPERTIES COMPILE_OPTIONS -fno-trapping-math)
 function(vec_loops_for isa text)
   add_library(vec_loops_${isa} OBJECT ${vec_loops})
   target_compile_definitions(vec_loops_${isa} PRIVATE
@@ -145,4 +150,14 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_link_libraries(paceline_breaks PRIVATE paceline paceline_core PkgConfig::CJSON)
   target_link_options(paceline_breaks PRIVATE LINKER:--wrap=net_forward)
   add_dependencies(process_bug_test paceline_breaks)
+
+  # Simulated runs that judge each worker's own model beside the joint one (test/lib/own_models.h):
+  # a test, and a second copy of the command, which bench/bn_strategies.py runs.
+  set(own_wraps learner_gradient learner_update learner_step objectives_evaluate)
+  list(TRANSFORM own_wraps PREPEND LINKER:--wrap=)
+  target_link_options(sim_batch_norm_test PRIVATE ${own_wraps})
+  add_executable(paceline_own ${sources} bench/bn_own.c)
+  target_include_directories(paceline_own PRIVATE include test/lib)
+  target_link_libraries(paceline_own PRIVATE paceline paceline_core PkgConfig::CJSON m)
+  target_link_options(paceline_own PRIVATE ${own_wraps})
 endif()

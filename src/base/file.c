@@ -1,5 +1,8 @@
 #include "base/file.h"
 
+#include "base/fault.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -45,9 +48,9 @@ static int gz_read_all(gzFile gz, const char *path, size_t max, struct file_byte
     return OK;
 }
 
-int file_read(const char *path, size_t max, struct file_bytes *out, struct err *err)
+/* Non-blocking, so that a FIFO is refused instead of waited for. */
+static int open_regular(const char *path, int *out, uint64_t *len, struct err *err)
 {
-    /* Non-blocking, so that a FIFO is refused instead of waited for. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return err_set(err, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
@@ -56,6 +59,18 @@ int file_read(const char *path, size_t max, struct file_bytes *out, struct err *
         close(fd);
         return err_set(err, ERR_INPUT, "%s: not a regular file", path);
     }
+    *out = fd;
+    *len = (uint64_t)st.st_size;
+    return OK;
+}
+
+int file_read(const char *path, size_t max, struct file_bytes *out, struct err *err)
+{
+    int fd;
+    uint64_t len;
+    int rc = open_regular(path, &fd, &len, err);
+    if (rc != OK)
+        return rc;
     gzFile gz = gzdopen(fd, "rb"); /* plain files pass through unchanged */
     if (!gz) {
         close(fd);
@@ -63,7 +78,7 @@ int file_read(const char *path, size_t max, struct file_bytes *out, struct err *
     }
     gzbuffer(gz, 1 << 17);
     struct file_bytes bytes;
-    int rc = gz_read_all(gz, path, max, &bytes, err);
+    rc = gz_read_all(gz, path, max, &bytes, err);
     int closed = gzclose_r(gz);
     if (rc != OK)
         return rc;
@@ -79,6 +94,111 @@ void file_release(struct file_bytes *bytes)
 {
     free(bytes->data);
     *bytes = (struct file_bytes){0};
+}
+
+int file_open(const char *path, struct file_open *out, struct err *err)
+{
+    struct file_open file;
+    int rc = open_regular(path, &file.fd, &file.len, err);
+    if (rc == OK)
+        *out = file;
+    return rc;
+}
+
+void file_close(struct file_open *file)
+{
+    if (file->fd >= 0)
+        close(file->fd);
+    *file = (struct file_open){.fd = -1};
+}
+
+int file_part(const struct file_open *file, uint64_t offset, void *out, size_t n)
+{
+    PL_ASSERT(offset <= file->len && n <= file->len - offset);
+    uint8_t *to = out;
+    while (n > 0) {
+        ssize_t got = pread(file->fd, to, n, (off_t)offset);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return ERR_IO;
+        to += got;
+        n -= (size_t)got;
+        offset += (uint64_t)got;
+    }
+    return OK;
+}
+
+bool file_is_folder(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool file_is_regular(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool add_name(struct file_names *names, size_t *cap, const char *name)
+{
+    if (names->count == *cap) {
+        size_t more = *cap ? 2 * *cap : 64;
+        char **at = realloc(names->at, more * sizeof *at);
+        if (!at)
+            return false;
+        names->at = at;
+        *cap = more;
+    }
+    names->at[names->count] = strdup(name);
+    return names->at[names->count++] != NULL;
+}
+
+int file_list(const char *folder, size_t max, struct file_names *out, struct err *err)
+{
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return err_set(err, ERR_INPUT, "%s: cannot open the folder: %s", folder, strerror(errno));
+    struct file_names names = {0};
+    size_t cap = 0;
+    int rc = OK;
+    for (;;) {
+        errno = 0;
+        const struct dirent *entry = readdir(dir);
+        if (!entry && errno != 0)
+            rc = err_set(err, ERR_INPUT, "%s: cannot read the folder: %s", folder, strerror(errno));
+        if (!entry || rc != OK)
+            break;
+        if (entry->d_name[0] == '.')
+            continue;
+        if (names.count == max)
+            rc = err_set(err, ERR_INPUT, "%s: holds more than %zu names", folder, max);
+        else if (!add_name(&names, &cap, entry->d_name))
+            rc = err_set(err, ERR_NOMEM, "%s: out of memory", folder);
+    }
+    closedir(dir);
+    if (rc != OK) {
+        file_names_release(&names);
+        return rc;
+    }
+    if (names.count > 0)
+        qsort(names.at, names.count, sizeof *names.at, compare_names);
+    *out = names;
+    return OK;
+}
+
+void file_names_release(struct file_names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->at[i]);
+    free(names->at);
+    *names = (struct file_names){0};
 }
 
 int file_resolve(const char *beside, const char *path, char *out, size_t size, struct err *err)

@@ -1,10 +1,11 @@
-/* Read-only inputs, whole: job files, data sets, models. They cost no virtual time, so both worlds
- * read them here; what a run writes goes through the world's disk. */
+/* Read-only inputs: job files, data sets, models. They cost no virtual time, so both worlds read
+ * them here; what a run writes goes through the world's disk. */
 #ifndef PL_BASE_FILE_H
 #define PL_BASE_FILE_H
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,35 @@ struct file_bytes {
  * ERR_NOMEM */
 int file_read(const char *path, size_t max, struct file_bytes *out, struct err *err);
 void file_release(struct file_bytes *bytes);
+
+/* A regular file that is held open, for pieces of it from any thread; nothing is unpacked. */
+struct file_open {
+    int fd;
+    uint64_t len; /* when it was opened */
+};
+
+/* ERR_INPUT: missing, not a regular file, unreadable */
+int file_open(const char *path, struct file_open *out, struct err *err);
+void file_close(struct file_open *file);
+
+/* The `n` bytes from `offset` on. ERR_IO without a message: they are not there any more, or cannot
+ * be read. offset + n <= file->len */
+int file_part(const struct file_open *file, uint64_t offset, void *out, size_t n);
+
+/* Is there a folder, or a regular file, of that name? Links are followed. */
+bool file_is_folder(const char *path);
+bool file_is_regular(const char *path);
+
+/* What a folder holds, names alone, in the order of their bytes; those that begin with a dot are
+ * left out. Released by file_names_release. */
+struct file_names {
+    char **at;
+    size_t count;
+};
+
+/* ERR_INPUT: no folder, unreadable, or more than `max` names; ERR_NOMEM */
+int file_list(const char *folder, size_t max, struct file_names *out, struct err *err);
+void file_names_release(struct file_names *names);
 
 /* `path` itself when absolute, else taken from the folder that holds the file `beside`. Written to
  * `out`; ERR_INPUT when it does not fit. */

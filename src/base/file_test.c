@@ -281,6 +281,54 @@ static void test_paths_beside_a_file(void **state)
     assert_non_null(strstr(err.text, "9 bytes"));
 }
 
+static void test_pieces_of_an_open_file(void **state)
+{
+    const struct fixture *f = *state;
+    struct file_open file;
+    struct err err;
+    char bytes[8] = "";
+    put(f->path, "0123456789", 10);
+    assert_int_equal(file_open(f->path, &file, &err), OK);
+    assert_int_equal(file.len, 10);
+    assert_int_equal(file_part(&file, 4, bytes, 3), OK);
+    assert_string_equal(bytes, "456");
+    assert_int_equal(file_part(&file, 10, bytes, 0), OK);
+    assert_int_equal(truncate(f->path, 5), 0);
+    assert_int_equal(file_part(&file, 4, bytes, 3), ERR_IO);
+    file_close(&file);
+    assert_true(file_is_regular(f->path) && !file_is_folder(f->path));
+    assert_true(!file_is_regular(f->folder) && file_is_folder(f->folder));
+    assert_int_equal(file_open(f->folder, &file, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "not a regular file"));
+}
+
+static void test_names_of_a_folder(void **state)
+{
+    const struct fixture *f = *state;
+    static const char *const names[] = {"b", "a", "B", ".hidden", "a\xff"};
+    struct file_names list = {0};
+    struct err err;
+    char path[128];
+    for (size_t i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%s", f->folder, names[i]);
+        put(path, "", 0);
+    }
+    assert_int_equal(file_list(f->folder, 3, &list, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "holds more than 3 names"));
+    assert_int_equal(file_list(f->folder, 4, &list, &err), OK);
+    assert_int_equal(list.count, 4);
+    assert_string_equal(list.at[0], "B");
+    assert_string_equal(list.at[1], "a");
+    assert_string_equal(list.at[2], "a\xff");
+    assert_string_equal(list.at[3], "b");
+    file_names_release(&list);
+    assert_int_equal(file_list(path, 4, &list, &err), ERR_INPUT); /* a file */
+    for (size_t i = 0; i < 5; i++) {
+        snprintf(path, sizeof path, "%s/%s", f->folder, names[i]);
+        remove(path);
+    }
+}
+
 int main(void)
 {
 #define FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -297,6 +345,8 @@ int main(void)
         FILES(test_a_large_gzip_file_cut_short),
         FILES(test_broken_gzip_is_an_error),
         cmocka_unit_test(test_paths_beside_a_file),
+        cmocka_unit_test_setup_teardown(test_pieces_of_an_open_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_names_of_a_folder, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

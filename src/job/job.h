@@ -20,7 +20,8 @@ int job_set_strategy(Paceline__Job *job, const char *name, struct err *err);
 /* `--set FIELD=VALUE`: "stop.epochs=2". ERR_USAGE. */
 int job_set(Paceline__Job *job, const char *assignment, struct err *err);
 
-/* `--data KIND:PATH[?scale=…&mean=…]`: replaces *data. ERR_USAGE. */
+/* `--data KIND:PATH[?scale=…&mean=…]`: replaces *data. ERR_USAGE. Every map is a field of Data, or
+ * one of the kind's own. */
 int job_set_data(Paceline__Data **data, const char *spec, struct err *err);
 
 /* Check everything that can be checked without opening a file, and write derived values into the
@@ -29,8 +30,17 @@ int job_set_data(Paceline__Data **data, const char *spec, struct err *err);
  * ERR_INPUT naming the field. */
 int job_finish(Paceline__Job *job, struct err *err);
 
+/* The same for data alone, which `field` names in messages. */
+int job_check_data(const Paceline__Data *data, const char *field, struct err *err);
+
 /* Make relative paths in the job relative to the folder of `job_path` (pure text work). */
 int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err);
+
+/* Records of a worker's step: iter_size batches. Of a finished job. */
+static inline uint32_t job_step_records(const Paceline__Job *job)
+{
+    return job->batch * job->iter_size;
+}
 
 /* "sync", "single", ...: the name of the oneof's field that is set. */
 const char *job_strategy_name(const Paceline__Job *job);

@@ -1,6 +1,7 @@
 /* What makes a parsed job a job that can run: every check that needs no file, then the defaults. */
 #include "job/check.h"
 #include "job/job.h"
+#include "job/job_solver.h"
 #include "job/job_strategy.h"
 #include "job/text.h"
 #include "job/text_field.h"
@@ -10,6 +11,7 @@
 #include <string.h>
 
 enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536, LOCAL_MAX = 64 };
+enum { RECORDS_MAX = 1 << 24 };
 enum { STRIPES_MAX = 4, CHUNK_KB_MAX = 4096 }; /* a piece is one message: world.h */
 
 /* Make the sub-messages that every reader of a finished job may rely on. */
@@ -44,60 +46,6 @@ static int check_net(const Paceline__Job *job, struct err *err)
     if (net->source_case == PACELINE__NET__SOURCE_ZOO)
         return check_given("net.zoo", filled(net->zoo), err);
     return check_given("net.file", filled(net->file), err);
-}
-
-static int check_data(const Paceline__Data *data, const char *field, struct err *err)
-{
-    char name[64];
-    if (!data || data->source_case != PACELINE__DATA__SOURCE_IDX)
-        return err_set(err, ERR_INPUT, "%s: is missing; give `idx { images: ... labels: ... }`",
-                       field);
-    snprintf(name, sizeof name, "%s.idx.images", field);
-    int rc = check_given(name, filled(data->idx->images), err);
-    snprintf(name, sizeof name, "%s.idx.labels", field);
-    if (rc == OK)
-        rc = check_given(name, filled(data->idx->labels), err);
-    snprintf(name, sizeof name, "%s.scale", field);
-    if (rc == OK)
-        rc = check_finite(name, (double)data->scale, err);
-    if (rc == OK && data->scale == 0)
-        rc = err_set(err, ERR_INPUT, "%s: must not be 0", name);
-    for (size_t i = 0; rc == OK && i < data->n_mean; i++) {
-        snprintf(name, sizeof name, "%s.mean[%zu]", field, i);
-        rc = check_finite(name, (double)data->mean[i], err);
-    }
-    return rc;
-}
-
-static int check_solver(const Caffe__SolverParameter *solver, struct err *err)
-{
-    if (!solver)
-        return err_set(err, ERR_INPUT, "solver: is missing; give at least `solver { base_lr: R }`");
-    if (filled(solver->net))
-        return err_set(err, ERR_INPUT,
-                       "solver.net: name the net in `net { file: ... }` of the job instead");
-    int rc = check_given("solver.base_lr", solver->has_base_lr, err);
-    if (rc == OK)
-        rc = check_positive("solver.base_lr", (double)solver->base_lr, err);
-    if (rc == OK)
-        rc = check_fraction("solver.momentum", (double)solver->momentum, err);
-    if (rc == OK)
-        rc = check_fraction("solver.momentum2", (double)solver->momentum2, err);
-    if (rc == OK)
-        rc = check_fraction("solver.rms_decay", (double)solver->rms_decay, err);
-    if (rc == OK)
-        rc = check_positive("solver.delta", (double)solver->delta, err);
-    if (rc == OK)
-        rc = check_not_negative("solver.weight_decay", (double)solver->weight_decay, err);
-    if (rc == OK)
-        rc = check_finite("solver.gamma", (double)solver->gamma, err);
-    if (rc == OK)
-        rc = check_finite("solver.power", (double)solver->power, err);
-    if (rc == OK && solver->has_max_iter)
-        rc = check_positive("solver.max_iter", solver->max_iter, err);
-    if (rc == OK && solver->has_stepsize)
-        rc = check_not_negative("solver.stepsize", solver->stepsize, err);
-    return rc != OK ? rc : check_given("solver.type", filled(solver->type), err);
 }
 
 static int check_stop(const Paceline__Job *job, struct err *err)
@@ -176,14 +124,38 @@ static int check_collective(const Paceline__Collective *c, struct err *err)
     return rc == OK ? check_range("collective.stripes", c->stripes, 1, STRIPES_MAX, err) : rc;
 }
 
+/* Of a step of one worker. */
+static int check_records(const Paceline__Job *job, struct err *err)
+{
+    return (uint64_t)job->batch * job->iter_size <= RECORDS_MAX
+               ? OK
+               : err_set(err, ERR_INPUT,
+                         "iter_size: a step may take %d records, batch * iter_size is %" PRIu64,
+                         RECORDS_MAX, (uint64_t)job->batch * job->iter_size);
+}
+
+static int check_evaluate(const Paceline__Evaluate *e, struct err *err)
+{
+    int rc = OK;
+    if (e->has_every_exchanges)
+        rc = check_range("evaluate.every_exchanges", e->every_exchanges, 1, UINT32_MAX, err);
+    if (rc == OK && e->has_every_steps)
+        rc = check_positive("evaluate.every_steps", (double)e->every_steps, err);
+    if (rc == OK && e->has_every_exchanges && e->has_every_steps)
+        rc = err_set(err, ERR_INPUT,
+                     "evaluate.every_steps: every_exchanges is set, and one of the two may be");
+    if (rc == OK && e->has_test_records)
+        rc = check_range("evaluate.test_records", e->test_records, 1, UINT32_MAX, err);
+    return rc;
+}
+
 static int check_parts(Paceline__Job *job, struct err *err)
 {
     int rc = job_settle_strategy(job, err);
     if (rc == OK)
         rc = check_collective(job->collective, err);
-    if (rc == OK && job->evaluate->has_every_exchanges)
-        rc = check_range("evaluate.every_exchanges", job->evaluate->every_exchanges, 1, UINT32_MAX,
-                         err);
+    if (rc == OK)
+        rc = check_evaluate(job->evaluate, err);
     if (rc == OK)
         rc = check_not_negative("checkpoint.every_seconds", job->checkpoint->every_seconds, err);
     if (rc == OK)
@@ -216,11 +188,11 @@ int job_finish(Paceline__Job *job, struct err *err)
     if (rc == OK)
         rc = check_net(job, err);
     if (rc == OK)
-        rc = check_data(job->train_data, "train_data", err);
+        rc = job_check_data(job->train_data, "train_data", err);
     if (rc == OK && job->test_data)
-        rc = check_data(job->test_data, "test_data", err);
+        rc = job_check_data(job->test_data, "test_data", err);
     if (rc == OK)
-        rc = check_solver(job->solver, err);
+        rc = job_settle_solver(job, err);
     if (rc == OK)
         rc = check_range("workers", job->workers, 1, WORKERS_MAX, err);
     if (rc == OK && job->has_threads)
@@ -229,6 +201,8 @@ int job_finish(Paceline__Job *job, struct err *err)
         rc = check_not_negative("pace", job->pace, err);
     if (rc == OK)
         rc = settle_batch(job, err);
+    if (rc == OK)
+        rc = check_records(job, err);
     if (rc == OK)
         rc = check_local(job, err);
     if (rc == OK)

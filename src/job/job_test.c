@@ -85,13 +85,14 @@ static void test_parts_that_are_missing(void **state)
     refuses("net { }", "net: is missing; give `net { zoo: \"lenet\" }` or a file");
     refuses("net { zoo: '' }", "net.zoo: is missing");
     refuses("net { file: '' }", "net.file: is missing");
-    refuses("net { zoo: 'a' }", "train_data: is missing; give `idx { images: ... labels: ... }`");
+    refuses("net { zoo: 'a' }",
+            "train_data: is missing; give a source: idx, cifar10, cifar100, images or lmdb");
     refuses("net { zoo: 'a' } train_data { idx { images: 'i' } }",
             "train_data.idx.labels: is missing");
     refuses("net { zoo: 'a' } train_data { idx { images: 'i' labels: 'l' } }",
             "solver: is missing; give at least `solver { base_lr: R }`");
     refuses(LEAST "test_data { scale: 2 }",
-            "test_data: is missing; give `idx { images: ... labels: ... }`");
+            "test_data: is missing; give a source: idx, cifar10, cifar100, images or lmdb");
     refuses(LEAST "name: ''", "name: is missing");
 }
 
@@ -236,13 +237,19 @@ static void test_data_from_the_command_line(void **state)
     assert_true(data->mean[0] == 1 && data->mean[1] == 2);
     static const char *const bad[][2] = {
         {"x,y", "x,y: expected KIND:PATH, such as idx:IMAGES,LABELS"},
-        {"lmdb:x", "lmdb:x: no kind of data is called `lmdb`; there is idx"},
+        {"png:x",
+         "png:x: no kind of data is called `png`; there are idx, cifar10, cifar100, images, "
+         "lmdb"},
         {"idx:x", "idx:x: expected idx:IMAGES,LABELS"},
         {"idx:,y", "idx:,y: expected idx:IMAGES,LABELS"},
         {"idx:x,", "idx:x,: expected idx:IMAGES,LABELS"},
         {"idx:x,y,z", "idx:x,y,z: expected idx:IMAGES,LABELS"},
-        {"idx:x,y?crop=3", "idx:x,y?crop=3: expected scale=S or mean=M,... after `?`"},
-        {"idx:x,y?scale", "idx:x,y?scale: expected scale=S or mean=M,... after `?`"},
+        {"idx:x,y?color=bgr", "idx:x,y?color=bgr: expected after `?` some of scale=, mean=, "
+                              "mean_file=, mirror=, pad=, crop=, "
+                              "resize=, resize_height=, resize_width=, with `&` between them"},
+        {"idx:x,y?scale", "idx:x,y?scale: expected after `?` some of scale=, mean=, mean_file=, "
+                          "mirror=, pad=, crop=, "
+                          "resize=, resize_height=, resize_width=, with `&` between them"},
         {"idx:x,y?scale=1&scale=2", "idx:x,y?scale=1&scale=2: scale is given twice"},
         {"idx:x,y?scale=z",
          "scale: field `scale` of Data: expected a number that fits a float, not `z`"},

@@ -25,7 +25,8 @@ const ProtobufCFieldDescriptor *text_field_find(const ProtobufCMessageDescriptor
         return NULL;
     memcpy(copy, name, n);
     copy[n] = '\0';
-    return protobuf_c_message_descriptor_get_field_by_name(type, copy);
+    return protobuf_c_message_descriptor_get_field_by_name(
+        type, strcmp(copy, TEXT_BASE) == 0 ? TEXT_BASE_IN_C : copy);
 }
 
 static size_t least(size_t a, size_t b)

@@ -7,6 +7,11 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* A field that text calls `base` has another name in our schemas: in C, a message's `base` is
+ * protobuf-c's. */
+#define TEXT_BASE      "base"
+#define TEXT_BASE_IN_C "base_"
+
 /* A new message with its defaults, or NULL when memory is out. */
 ProtobufCMessage *text_message_new(const ProtobufCMessageDescriptor *type);
 

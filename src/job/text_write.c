@@ -72,7 +72,8 @@ static void write_scalar(const ProtobufCFieldDescriptor *field, const void *slot
 static void write_value(const ProtobufCFieldDescriptor *field, const void *slot, int indent,
                         struct buf *out)
 {
-    buf_printf(out, "%*s%s", indent, "", field->name);
+    bool is_base = strcmp(field->name, TEXT_BASE_IN_C) == 0;
+    buf_printf(out, "%*s%s", indent, "", is_base ? TEXT_BASE : field->name);
     if (field->type == PROTOBUF_C_TYPE_MESSAGE) {
         buf_printf(out, " {\n");
         write_message(*(ProtobufCMessage *const *)slot, indent + 2, out);

@@ -6,21 +6,36 @@
 
 enum { DISK_PATH_MAX = 4096 };
 
-static int write_new(struct disk *d, const char *path, const void *data, size_t len,
+struct piece {
+    struct disk *disk;
+    const void *data;
+    size_t len;
+};
+
+static int write_piece(void *user, struct disk_file *file, struct err *err)
+{
+    const struct piece *piece = user;
+    return piece->disk->ops->write(file, piece->data, piece->len, err);
+}
+
+static int write_new(struct disk *d, const char *path,
+                     int (*fill)(void *user, struct disk_file *file, struct err *err), void *user,
                      struct err *err)
 {
     struct disk_file *file;
     int rc = d->ops->open(d, path, false, &file, err);
     if (rc != OK)
         return rc;
-    rc = d->ops->write(file, data, len, err);
+    rc = fill(user, file, err);
     if (rc == OK)
         rc = d->ops->sync(file, err);
     int closed = d->ops->close(file, rc == OK ? err : NULL);
     return rc == OK ? closed : rc;
 }
 
-int disk_replace(struct disk *d, const char *path, const void *data, size_t len, struct err *err)
+int disk_replace_by(struct disk *d, const char *path,
+                    int (*fill)(void *user, struct disk_file *file, struct err *err), void *user,
+                    struct err *err)
 {
     char temp[DISK_PATH_MAX], dir[DISK_PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -29,11 +44,17 @@ int disk_replace(struct disk *d, const char *path, const void *data, size_t len,
         return err_set(err, ERR_IO, "%.100s: not a path that can be written", path);
     snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
     d->ops->remove(d, temp, NULL); /* left behind by a crash */
-    int rc = write_new(d, temp, data, len, err);
+    int rc = write_new(d, temp, fill, user, err);
     if (rc == OK)
         rc = d->ops->rename(d, temp, path, err);
     if (rc == OK)
         return d->ops->sync_dir(d, dir, err);
     d->ops->remove(d, temp, NULL);
     return rc;
+}
+
+int disk_replace(struct disk *d, const char *path, const void *data, size_t len, struct err *err)
+{
+    struct piece piece = {d, data, len};
+    return disk_replace_by(d, path, write_piece, &piece, err);
 }

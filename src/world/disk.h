@@ -46,4 +46,9 @@ struct disk {
  * it, the directory synced. `path` has a directory part. ERR_IO, ERR_NOMEM */
 int disk_replace(struct disk *d, const char *path, const void *data, size_t len, struct err *err);
 
+/* The same, with what `fill` writes. What it returns, if not OK. */
+int disk_replace_by(struct disk *d, const char *path,
+                    int (*fill)(void *user, struct disk_file *file, struct err *err), void *user,
+                    struct err *err);
+
 #endif

@@ -1,0 +1,293 @@
+#include "job/job_data.h"
+
+#include "base/file.h"
+#include "job/check.h"
+#include "job/job.h"
+#include "job/text.h"
+#include "job/text_field.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_TEXT_MAX = 4096, FIELD_TEXT_MAX = 256, DATA_TEXT_MAX = 16384 };
+enum { SIDE_MAX = 16384, PAD_MAX = 1024 }; /* pixels; data/raw.h has the same limit */
+
+static bool filled(const char *text)
+{
+    return text && *text;
+}
+
+/* "train_data.idx.images", and the like. */
+static const char *join(char out[FIELD_TEXT_MAX], const char *field, const char *name)
+{
+    snprintf(out, FIELD_TEXT_MAX, "%.100s.%s", field, name);
+    return out;
+}
+
+/* ---- paths ---- */
+
+int job_resolve(char **path, const char *job_path, const char *field, struct err *err)
+{
+    if (!filled(*path))
+        return OK;
+    char full[PATH_TEXT_MAX];
+    int rc = file_resolve(job_path, *path, full, sizeof full, err);
+    if (rc != OK) {
+        err_prefix(err, "%s", field);
+        return rc;
+    }
+    char *copy = strdup(full);
+    if (!copy)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", field);
+    free(*path);
+    *path = copy;
+    return OK;
+}
+
+/* All there can be: `must` be given, or may be left out. */
+enum { PATHS_MAX = 3 };
+
+struct data_path {
+    const char *name;
+    char **at;
+    bool must;
+};
+
+static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
+{
+    size_t n = 0;
+    switch (data->source_case) {
+    case PACELINE__DATA__SOURCE_IDX:
+        path[n++] = (struct data_path){"idx.images", &data->idx->images, true};
+        path[n++] = (struct data_path){"idx.labels", &data->idx->labels, true};
+        break;
+    case PACELINE__DATA__SOURCE_CIFAR10:
+        path[n++] = (struct data_path){"cifar10.path", &data->cifar10->path, true};
+        break;
+    case PACELINE__DATA__SOURCE_CIFAR100:
+        path[n++] = (struct data_path){"cifar100.path", &data->cifar100->path, true};
+        break;
+    case PACELINE__DATA__SOURCE_IMAGES:
+        path[n++] = (struct data_path){"images.list", &data->images->list, true};
+        path[n++] = (struct data_path){"images.root", &data->images->root, false};
+        break;
+    case PACELINE__DATA__SOURCE_LMDB:
+        path[n++] = (struct data_path){"lmdb.path", &data->lmdb->path, true};
+        break;
+    default: break;
+    }
+    path[n++] = (struct data_path){"mean_file", &data->mean_file, false};
+    return n;
+}
+
+int job_data_resolve(Paceline__Data *data, const char *job_path, const char *field, struct err *err)
+{
+    struct data_path path[PATHS_MAX];
+    char name[FIELD_TEXT_MAX];
+    size_t n = data ? paths_of(data, path) : 0;
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < n; i++)
+        rc = job_resolve(path[i].at, job_path, join(name, field, path[i].name), err);
+    return rc;
+}
+
+/* ---- checks ---- */
+
+static int refuse(struct err *err, const char *field, const char *name, const char *why)
+{
+    return err_set(err, ERR_INPUT, "%.100s.%s: %s", field, name, why);
+}
+
+static int check_values(const Paceline__Data *data, const char *field, struct err *err)
+{
+    char name[FIELD_TEXT_MAX], which[32];
+    int rc = check_finite(join(name, field, "scale"), (double)data->scale, err);
+    if (rc == OK && data->scale == 0)
+        rc = refuse(err, field, "scale", "must not be 0");
+    for (size_t i = 0; rc == OK && i < data->n_mean; i++) {
+        snprintf(which, sizeof which, "mean[%zu]", i);
+        rc = check_finite(join(name, field, which), (double)data->mean[i], err);
+    }
+    if (rc == OK && filled(data->mean_file) && data->n_mean > 0)
+        rc = refuse(err, field, "mean_file", "`mean` is set, and one of the two may be");
+    return rc;
+}
+
+static int check_sizes(const Paceline__Data *data, const char *field, struct err *err)
+{
+    const struct {
+        const char *name;
+        uint32_t value, most;
+    } size[] = {
+        {"pad", data->pad, PAD_MAX},
+        {"crop", data->crop, SIDE_MAX},
+        {"resize", data->resize, SIDE_MAX},
+        {"resize_height", data->resize_height, SIDE_MAX},
+        {"resize_width", data->resize_width, SIDE_MAX},
+    };
+    char name[FIELD_TEXT_MAX];
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < sizeof size / sizeof *size; i++)
+        rc = check_range(join(name, field, size[i].name), size[i].value, 0, size[i].most, err);
+    if (rc != OK)
+        return rc;
+    if (data->pad > 0 && data->crop == 0)
+        return refuse(err, field, "pad", "is there to be cropped from; give `crop`, too");
+    if ((data->resize_height > 0) != (data->resize_width > 0))
+        return refuse(err, field, data->resize_height > 0 ? "resize_width" : "resize_height",
+                      "is missing; both edges are given together");
+    if (data->resize > 0 && data->resize_height > 0)
+        return refuse(err, field, "resize", "resize_height is set, and one of the two may be");
+    return OK;
+}
+
+int job_check_data(const Paceline__Data *data, const char *field, struct err *err)
+{
+    struct data_path path[PATHS_MAX];
+    char name[FIELD_TEXT_MAX];
+    if (!data || data->source_case == PACELINE__DATA__SOURCE__NOT_SET)
+        return err_set(err, ERR_INPUT,
+                       "%s: is missing; give a source: idx, cifar10, cifar100, images or lmdb",
+                       field);
+    int rc = OK;
+    size_t n = paths_of((Paceline__Data *)(uintptr_t)data, path);
+    for (size_t i = 0; rc == OK && i < n; i++)
+        if (path[i].must)
+            rc = check_given(join(name, field, path[i].name), filled(*path[i].at), err);
+    if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_CIFAR10 && data->cifar10->coarse)
+        rc = refuse(err, field, "cifar10.coarse", "only cifar100 has coarse labels");
+    if (rc == OK)
+        rc = check_values(data, field, err);
+    return rc == OK ? check_sizes(data, field, err) : rc;
+}
+
+/* ---- KIND:PATH[?map=value&...] ---- */
+
+/* What a kind is called, which field its path goes into, and which fields of its own it has, as a
+ * message lists them. */
+static const struct kind {
+    const char *name, *path, *own;
+} kinds[] = {
+    {"idx", NULL, ""}, /* two paths */
+    {"cifar10", "cifar10.path", ""},
+    {"cifar100", "cifar100.path", ", coarse="},
+    {"images", "images.list", ", root=, color="},
+    {"lmdb", "lmdb.path", ", color="},
+};
+
+/* From the command line: wrong usage. */
+static int as_usage(int rc, struct err *err)
+{
+    if (rc != ERR_INPUT)
+        return rc;
+    if (err)
+        err->status = ERR_USAGE;
+    return ERR_USAGE;
+}
+
+static const struct kind *find_kind(const char *name)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(name, kinds[i].name) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+/* The field that a map sets: the data's, or the kind's own. False: there is no such map. */
+static bool find_map(const struct kind *kind, const char *map, char out[FIELD_TEXT_MAX])
+{
+    static const char *const maps[] = {"scale", "mean",   "mean_file",     "mirror",      "pad",
+                                       "crop",  "resize", "resize_height", "resize_width"};
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++)
+        if (strcmp(map, maps[i]) == 0)
+            return snprintf(out, FIELD_TEXT_MAX, "%s", map) > 0;
+    char own[64];
+    snprintf(own, sizeof own, " %.50s=", map);
+    return strstr(kind->own, own) && snprintf(out, FIELD_TEXT_MAX, "%s.%s", kind->name, map) > 0;
+}
+
+/* "scale=0.0039&mean=1,2" */
+static int set_maps(Paceline__Data *data, const struct kind *kind, char *maps, const char *spec,
+                    struct err *err)
+{
+    char *rest = NULL, given[DATA_TEXT_MAX / 64] = "&";
+    for (char *map = strtok_r(maps, "&", &rest); map; map = strtok_r(NULL, "&", &rest)) {
+        char field[FIELD_TEXT_MAX], named[64];
+        char *equals = strchr(map, '=');
+        if (equals)
+            *equals = '\0';
+        if (!equals || !find_map(kind, map, field))
+            return err_set(err, ERR_USAGE,
+                           "%.200s: expected after `?` some of scale=, mean=, mean_file=, "
+                           "mirror=, pad=, crop=, resize=, resize_height=, resize_width=%s, with "
+                           "`&` between them",
+                           spec, kind->own);
+        snprintf(named, sizeof named, "&%s&", map);
+        if (strstr(given, named))
+            return err_set(err, ERR_USAGE, "%.200s: %s is given twice", spec, map);
+        snprintf(given + strlen(given), sizeof given - strlen(given), "%s&", map);
+        int rc = as_usage(text_set(&data->base, field, equals + 1, err), err);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}
+
+static int set_paths(Paceline__Data *data, const struct kind *kind, char *path, const char *spec,
+                     struct err *err)
+{
+    if (kind->path)
+        return *path ? as_usage(text_set(&data->base, kind->path, path, err), err)
+                     : err_set(err, ERR_USAGE, "%.200s: expected %s:PATH", spec, kind->name);
+    char *comma = strchr(path, ',');
+    if (!comma || comma == path || !comma[1] || strchr(comma + 1, ','))
+        return err_set(err, ERR_USAGE, "%.200s: expected idx:IMAGES,LABELS", spec);
+    *comma = '\0';
+    int rc = text_set(&data->base, "idx.images", path, err);
+    return as_usage(rc == OK ? text_set(&data->base, "idx.labels", comma + 1, err) : rc, err);
+}
+
+static int parse(char *copy, const char *spec, Paceline__Data *data, struct err *err)
+{
+    char *colon = strchr(copy, ':');
+    if (!colon)
+        return err_set(err, ERR_USAGE, "%.200s: expected KIND:PATH, such as idx:IMAGES,LABELS",
+                       spec);
+    *colon = '\0';
+    const struct kind *kind = find_kind(copy);
+    if (!kind && strcmp(copy, "leveldb") == 0)
+        return err_set(err, ERR_USAGE,
+                       "%.200s: a LevelDB cannot be read; make an LMDB of it: lmdb:PATH", spec);
+    if (!kind)
+        return err_set(err, ERR_USAGE,
+                       "%.200s: no kind of data is called `%.60s`; there are idx, cifar10, "
+                       "cifar100, images, lmdb",
+                       spec, copy);
+    char *maps = strrchr(colon + 1, '?');
+    if (maps)
+        *maps++ = '\0';
+    int rc = set_paths(data, kind, colon + 1, spec, err);
+    return rc == OK && maps ? set_maps(data, kind, maps, spec, err) : rc;
+}
+
+int job_set_data(Paceline__Data **data, const char *spec, struct err *err)
+{
+    char copy[DATA_TEXT_MAX];
+    size_t n = strlen(spec);
+    if (n >= sizeof copy)
+        return err_set(err, ERR_USAGE, "%.60s...: longer than %d bytes", spec, DATA_TEXT_MAX);
+    memcpy(copy, spec, n + 1);
+    Paceline__Data *fresh = (Paceline__Data *)text_message_new(&paceline__data__descriptor);
+    if (!fresh)
+        return err_set(err, ERR_NOMEM, "%.200s: out of memory", spec);
+    int rc = parse(copy, spec, fresh, err);
+    if (rc != OK) {
+        protobuf_c_message_free_unpacked(&fresh->base, NULL);
+        return rc;
+    }
+    if (*data)
+        protobuf_c_message_free_unpacked(&(*data)->base, NULL);
+    *data = fresh;
+    return OK;
+}

@@ -1,0 +1,17 @@
+/* The data of a job: whether its fields can be honoured, and where its files are. Internal to job,
+ * but for job_check_data and job_set_data, which job.h declares. */
+#ifndef PL_JOB_JOB_DATA_H
+#define PL_JOB_JOB_DATA_H
+
+#include "base/err.h"
+#include "job/job.pb-c.h"
+
+/* Make a relative path relative to the folder of `job_path`; `field` is for messages. ERR_INPUT:
+ * too long; ERR_NOMEM */
+int job_resolve(char **path, const char *job_path, const char *field, struct err *err);
+
+/* Likewise all paths of `data` (NULL: none). */
+int job_data_resolve(Paceline__Data *data, const char *job_path, const char *field,
+                     struct err *err);
+
+#endif

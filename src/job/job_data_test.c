@@ -1,0 +1,191 @@
+/* Data in jobs and on command lines: every field honoured or refused by name. */
+#include "job/job.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Paceline__Job *parse(const char *text)
+{
+    struct err err = {0};
+    Paceline__Job *job = NULL;
+    if (job_parse("t", text, strlen(text), &job, &err) != OK)
+        fail_msg("%s", err.text);
+    return job;
+}
+
+/* "train_data { ... }" of a job that is well otherwise. */
+static int finish(const char *data, Paceline__Job **out, struct err *err)
+{
+    char text[1024];
+    snprintf(text, sizeof text, "net { zoo: 'lenet' } solver { base_lr: 0.1 } train_data { %s }",
+             data);
+    *out = parse(text);
+    return job_finish(*out, err);
+}
+
+static void test_every_source(void **state)
+{
+    (void)state;
+    static const char *const good[] = {
+        "idx { images: 'i' labels: 'l' }",
+        "cifar10 { path: 'd' } mirror: true pad: 4 crop: 32 mean: 125 mean: 123 mean: 114",
+        "cifar100 { path: 'd' coarse: true } mean_file: 'm'",
+        "images { list: 'l' root: 'r' color: bgr } resize: 256 crop: 224",
+        "images { list: 'l' } resize_height: 64 resize_width: 48",
+        "lmdb { path: 'd' color: gray } scale: 0.00390625 crop: 16384",
+    };
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        Paceline__Job *job;
+        struct err err = {0};
+        if (finish(good[i], &job, &err) != OK)
+            fail_msg("%s: %s", good[i], err.text);
+        job_free(job);
+    }
+}
+
+static void test_every_field_that_is_wrong(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"", "train_data: is missing; give a source: idx, cifar10, cifar100, images or lmdb"},
+        {"cifar10 { }", "train_data.cifar10.path: is missing"},
+        {"cifar100 { path: '' }", "train_data.cifar100.path: is missing"},
+        {"images { root: 'r' }", "train_data.images.list: is missing"},
+        {"lmdb { }", "train_data.lmdb.path: is missing"},
+        {"cifar10 { path: 'd' coarse: true }",
+         "train_data.cifar10.coarse: only cifar100 has coarse labels"},
+        {"lmdb { path: 'd' } scale: 0", "train_data.scale: must not be 0"},
+        {"lmdb { path: 'd' } scale: inf", "train_data.scale: must be a finite number, is inf"},
+        {"lmdb { path: 'd' } mean: nan", "train_data.mean[0]: must be a finite number, is nan"},
+        {"lmdb { path: 'd' } mean: 1 mean_file: 'm'",
+         "train_data.mean_file: `mean` is set, and one of the two may be"},
+        {"lmdb { path: 'd' } pad: 1025 crop: 3", "train_data.pad: must be from 0 to 1024, is 1025"},
+        {"lmdb { path: 'd' } pad: 4",
+         "train_data.pad: is there to be cropped from; give `crop`, too"},
+        {"lmdb { path: 'd' } crop: 16385", "train_data.crop: must be from 0 to 16384, is 16385"},
+        {"lmdb { path: 'd' } resize: 16385",
+         "train_data.resize: must be from 0 to 16384, is 16385"},
+        {"lmdb { path: 'd' } resize_height: 16385 resize_width: 1",
+         "train_data.resize_height: must be from 0 to 16384, is 16385"},
+        {"lmdb { path: 'd' } resize_width: 9",
+         "train_data.resize_height: is missing; both edges are given together"},
+        {"lmdb { path: 'd' } resize_height: 9",
+         "train_data.resize_width: is missing; both edges are given together"},
+        {"lmdb { path: 'd' } resize: 8 resize_height: 9 resize_width: 9",
+         "train_data.resize: resize_height is set, and one of the two may be"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        Paceline__Job *job;
+        struct err err = {0};
+        assert_int_equal(finish(bad[i][0], &job, &err), ERR_INPUT);
+        assert_string_equal(err.text, bad[i][1]);
+        job_free(job);
+    }
+}
+
+static void test_specs(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    Paceline__Data *data = NULL;
+    assert_int_equal(
+        job_set_data(&data, "cifar10:a/b?pad=4&crop=32&mirror=true&mean=125.3,123,114", &err), OK);
+    assert_int_equal(data->source_case, PACELINE__DATA__SOURCE_CIFAR10);
+    assert_string_equal(data->cifar10->path, "a/b");
+    assert_true(data->pad == 4 && data->crop == 32 && data->mirror && data->n_mean == 3);
+    assert_int_equal(job_set_data(&data, "cifar100:d?coarse=true&mean_file=/m.binaryproto", &err),
+                     OK);
+    assert_true(data->cifar100->coarse);
+    assert_string_equal(data->mean_file, "/m.binaryproto");
+    assert_int_equal(
+        job_set_data(&data, "images:l.txt?root=/r&color=gray&resize=256&crop=224", &err), OK);
+    assert_string_equal(data->images->list, "l.txt");
+    assert_string_equal(data->images->root, "/r");
+    assert_int_equal(data->images->color, PACELINE__DATA__COLOR__gray);
+    assert_int_equal(data->resize, 256);
+    assert_int_equal(
+        job_set_data(&data, "lmdb:d?color=rgb&resize_height=3&resize_width=4&scale=2", &err), OK);
+    assert_int_equal(data->lmdb->color, PACELINE__DATA__COLOR__rgb);
+    assert_true(data->resize_height == 3 && data->resize_width == 4 && data->scale == 2);
+    protobuf_c_message_free_unpacked(&data->base, NULL);
+}
+
+static void test_specs_that_are_wrong(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"leveldb:d", "leveldb:d: a LevelDB cannot be read; make an LMDB of it: lmdb:PATH"},
+        {"cifar10:", "cifar10:: expected cifar10:PATH"},
+        {"lmdb:?crop=3", "lmdb:?crop=3: expected lmdb:PATH"},
+        {"cifar10:d?coarse=true", "expected after `?` some of scale="},
+        {"cifar100:d?colour=rgb", "resize_width=, coarse=, with `&` between them"},
+        {"lmdb:d?root=r", "resize_width=, color=, with `&` between them"},
+        {"images:l?path=r", "resize_width=, root=, color=, with `&` between them"},
+        {"images:l?=r", "expected after `?` some of"},
+        {"images:l?color=red", "images.color"},
+        {"images:l?crop=-1", "crop: "},
+        {"images:l?mirror=maybe", "mirror: "},
+        {"images:l?root=a&root=b", "root is given twice"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        Paceline__Data *data = NULL;
+        struct err err = {0};
+        assert_int_equal(job_set_data(&data, bad[i][0], &err), ERR_USAGE);
+        assert_null(data);
+        if (!strstr(err.text, bad[i][1]))
+            fail_msg("\"%s\" should say \"%s\"", err.text, bad[i][1]);
+    }
+}
+
+static void test_paths_count_from_the_job(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *data, *mean;
+    } job_text[] = {
+        {"cifar10 { path: 'c' } mean_file: 'm'", "jobs/m"},
+        {"cifar100 { path: 'c' } mean_file: '/m'", "/m"},
+        {"images { list: 'c' root: 'r' }", NULL},
+        {"lmdb { path: 'c' }", NULL},
+    };
+    for (size_t i = 0; i < sizeof job_text / sizeof *job_text; i++) {
+        char text[256];
+        struct err err = {0};
+        snprintf(text, sizeof text, "train_data { %s }", job_text[i].data);
+        Paceline__Job *job = parse(text);
+        const Paceline__Data *data = job->train_data;
+        if (job_resolve_paths(job, "jobs/a.job", &err) != OK)
+            fail_msg("%s", err.text);
+        const char *path = data->source_case == PACELINE__DATA__SOURCE_CIFAR10 ? data->cifar10->path
+                           : data->source_case == PACELINE__DATA__SOURCE_CIFAR100
+                               ? data->cifar100->path
+                           : data->source_case == PACELINE__DATA__SOURCE_IMAGES ? data->images->list
+                                                                                : data->lmdb->path;
+        assert_string_equal(path, "jobs/c");
+        if (data->source_case == PACELINE__DATA__SOURCE_IMAGES)
+            assert_string_equal(data->images->root, "jobs/r");
+        if (job_text[i].mean)
+            assert_string_equal(data->mean_file, job_text[i].mean);
+        job_free(job);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_source),
+        cmocka_unit_test(test_every_field_that_is_wrong),
+        cmocka_unit_test(test_specs),
+        cmocka_unit_test(test_specs_that_are_wrong),
+        cmocka_unit_test(test_paths_count_from_the_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

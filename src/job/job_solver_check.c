@@ -1,0 +1,151 @@
+/* The solver of a job: what its numbers may be; and what a solver of Caffe's can say that a job
+ * says elsewhere. */
+#include "job/check.h"
+#include "job/job_solver.h"
+#include "job/text.h"
+#include "job/text_field.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { ITER_SIZE_MAX = 4096, AVERAGE_LOSS_MAX = 10000, PREFIX_MAX = 1024 };
+
+static bool filled(const char *text)
+{
+    return text && *text;
+}
+
+/* Fields with a meaning in a Caffe project alone, and where a job says the same. */
+static const struct elsewhere {
+    const char *name, *instead;
+} elsewhere[] = {
+    {"net", "name the net in `net { file: ... }` of the job instead"},
+    {"train_net", "name the net in `net { file: ... }` of the job instead"},
+    {"test_net", "name the net in `net { file: ... }` of the job instead"},
+    {"net_param", "give the net in `net { define { ... } }` of the job instead"},
+    {"train_net_param", "give the net in `net { define { ... } }` of the job instead"},
+    {"test_net_param", "give the net in `net { define { ... } }` of the job instead"},
+    {"train_state", "is for a solver file of its own"},
+    {"test_state", "is for a solver file of its own"},
+    {"test_iter", "use `evaluate { test_records: ... }` of the job instead"},
+    {"test_interval", "use `evaluate { every_steps: ... }` of the job instead"},
+    {"test_initialization", "use `evaluate { at_start: ... }` of the job instead"},
+    {"random_seed", "use `seed` of the job instead"},
+    {"weights", "use `weights` of the job instead"},
+    {"solver_mode", "is for a solver file of its own"},
+    {"device_id", "is for a solver file of its own"},
+    {"test_compute_loss", "is always done"},
+    {"layer_wise_reduce", "use `strategy { allreduce { bucket_kb: ... } }` of the job instead"},
+    {"debug_info", "is not supported"},
+    {"snapshot_diff", "is not supported"},
+    {"snapshot_format", "HDF5 is not supported"},
+};
+
+/* Set, and to something else than what it is when nobody sets it. */
+static bool is_said(const ProtobufCMessage *msg, const char *name)
+{
+    const ProtobufCFieldDescriptor *field = text_field_find(msg->descriptor, name, strlen(name));
+    if (!text_field_is_set(msg, field))
+        return false;
+    if (text_field_repeated(field) || !field->default_value)
+        return true;
+    const void *slot = text_field_slot(msg, field);
+    return memcmp(slot, field->default_value, text_field_size(field)) != 0;
+}
+
+static int check_elsewhere(const Caffe__SolverParameter *solver, struct err *err)
+{
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
+        if (is_said(&solver->base, elsewhere[i].name))
+            return err_set(err, ERR_INPUT, "solver.%s: %s", elsewhere[i].name,
+                           elsewhere[i].instead);
+    return OK;
+}
+
+static int check_numbers(const Caffe__SolverParameter *s, struct err *err)
+{
+    const struct {
+        const char *field;
+        double value;
+        int (*check)(const char *field, double value, struct err *err);
+        bool set;
+    } numbers[] = {
+        {"solver.base_lr", (double)s->base_lr, check_positive, true},
+        {"solver.momentum", (double)s->momentum, check_fraction, true},
+        {"solver.momentum2", (double)s->momentum2, check_fraction, true},
+        {"solver.rms_decay", (double)s->rms_decay, check_fraction, true},
+        {"solver.delta", (double)s->delta, check_positive, true},
+        {"solver.weight_decay", (double)s->weight_decay, check_not_negative, true},
+        {"solver.clip_gradients", (double)s->clip_gradients, check_finite, true},
+        {"solver.gamma", (double)s->gamma, check_finite, true},
+        {"solver.power", (double)s->power, check_finite, true},
+        {"solver.max_iter", s->max_iter, check_positive, s->has_max_iter},
+        {"solver.stepsize", s->stepsize, check_not_negative, s->has_stepsize},
+        {"solver.display", s->display, check_not_negative, s->has_display},
+        {"solver.snapshot", s->snapshot, check_not_negative, true},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        int rc = numbers[i].set ? numbers[i].check(numbers[i].field, numbers[i].value, err) : OK;
+        if (rc != OK)
+            return rc;
+    }
+    return check_range("solver.average_loss", s->average_loss, 1, AVERAGE_LOSS_MAX, err);
+}
+
+/* `solver_type` was what `type` is. */
+static int settle_type(Paceline__Job *job, struct err *err)
+{
+    static const char *const types[] = {"SGD",     "Nesterov", "AdaGrad",
+                                        "RMSProp", "AdaDelta", "Adam"};
+    Caffe__SolverParameter *solver = job->solver;
+    if (!is_said(&solver->base, "solver_type"))
+        return check_given("solver.type", filled(solver->type), err);
+    const ProtobufCFieldDescriptor *field = text_field_find(solver->base.descriptor, "type", 4);
+    if (text_field_is_set(&solver->base, field))
+        return err_set(err, ERR_INPUT,
+                       "solver.solver_type: `type` is set, and one of the two may be");
+    solver->has_solver_type = false;
+    unsigned type = (unsigned)solver->solver_type;
+    solver->solver_type = CAFFE__SOLVER_PARAMETER__SOLVER_TYPE__SGD;
+    return text_set(&job->base, "solver.type", types[type], err);
+}
+
+/* One number in two places; a finished job has it in both. */
+static int settle_iter_size(Paceline__Job *job, struct err *err)
+{
+    Caffe__SolverParameter *solver = job->solver;
+    bool in_solver = solver->has_iter_size && solver->iter_size != 1;
+    if (in_solver && job->has_iter_size && (int64_t)job->iter_size != solver->iter_size)
+        return err_set(err, ERR_INPUT,
+                       "solver.iter_size: `iter_size` of the job is %" PRIu32 ", and this is %d",
+                       job->iter_size, (int)solver->iter_size);
+    int rc = in_solver ? check_range("solver.iter_size", solver->iter_size, 1, ITER_SIZE_MAX, err)
+                       : check_range("iter_size", job->iter_size, 1, ITER_SIZE_MAX, err);
+    if (rc != OK)
+        return rc;
+    if (in_solver)
+        job->iter_size = (uint32_t)solver->iter_size;
+    solver->iter_size = (int32_t)job->iter_size;
+    job->has_iter_size = solver->has_iter_size = true;
+    return OK;
+}
+
+int job_settle_solver(Paceline__Job *job, struct err *err)
+{
+    const Caffe__SolverParameter *solver = job->solver;
+    if (!solver)
+        return err_set(err, ERR_INPUT, "solver: is missing; give at least `solver { base_lr: R }`");
+    int rc = check_elsewhere(solver, err);
+    if (rc == OK)
+        rc = check_given("solver.base_lr", solver->has_base_lr, err);
+    if (rc == OK)
+        rc = check_numbers(solver, err);
+    if (rc == OK && filled(solver->snapshot_prefix) && strlen(solver->snapshot_prefix) > PREFIX_MAX)
+        rc = err_set(err, ERR_INPUT, "solver.snapshot_prefix: is longer than %d bytes", PREFIX_MAX);
+    if (rc == OK && solver->snapshot > 0)
+        rc = check_given("solver.snapshot_prefix", filled(solver->snapshot_prefix), err);
+    if (rc == OK)
+        rc = settle_type(job, err);
+    return rc == OK ? settle_iter_size(job, err) : rc;
+}
