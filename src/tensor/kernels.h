@@ -45,10 +45,16 @@ struct op_ops {
     void (*release)(struct op *op); /* (optional) what the arena does not free */
 };
 
-/* (N, C, H, W) * (O, C, KH, KW) → (N, O, OH, OW), zero padding; cross-correlation as in Caffe. */
+/* (N, C, H, W) * (O, C/groups, KH, KW) → (N, O, OH, OW), zero padding; cross-correlation as in
+ * Caffe. Outputs see the inputs of their own group alone; taps lie `dilation` pixels apart. With
+ * E = dilation · (K - 1) + 1, what a kernel spans, OH = (H + 2 pad - E) / stride + 1, rounded down.
+ *
+ * A deconvolution is the convolution that leads from its y to its x, gone backwards: its weights
+ * are (C, O/groups, KH, KW), and OH = stride · (H - 1) + E - 2 pad. */
 struct conv_spec {
     struct shape x, y;
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+    size_t dilation_h, dilation_w, groups; /* at least 1 */
     bool bias;
 };
 
@@ -60,6 +66,22 @@ struct pool_spec {
     enum pool_kind kind;
     struct shape x, y;
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+};
+
+/* Local response normalisation (Krizhevsky et al. 2012, section 3.3): y = x · s^-beta, where
+ *
+ *     across: s = k + alpha/size Σ x² over `size` channels around the own
+ *     within: s = 1 + alpha/size² Σ x² over size × size pixels around the own
+ *
+ * What lies outside counts as 0; size is odd. dx = dy · s^-beta - 2 · beta · alpha/size^(1|2) · x ·
+ * Σ dy · y / s, summed over the same neighbours. */
+enum lrn_region { LRN_ACROSS, LRN_WITHIN };
+
+struct lrn_spec {
+    struct shape x;
+    enum lrn_region region;
+    size_t size;
+    float alpha, beta, k;
 };
 
 /* x flattened to (N, I); w (O, I); y (N, O). I counts in NCHW order whatever the layout of x. */
@@ -87,8 +109,12 @@ struct kernels {
      * one) ERR_NOMEM */
     int (*conv)(const struct conv_spec *spec, bool training, struct arena *arena, struct op **op,
                 struct err *err);
+    int (*deconv)(const struct conv_spec *spec, bool training, struct arena *arena, struct op **op,
+                  struct err *err);
     int (*pool)(const struct pool_spec *spec, bool training, struct arena *arena, struct op **op,
-                struct err *err);
+                struct err *err); /* backward reads neither x nor y */
+    int (*lrn)(const struct lrn_spec *spec, bool training, struct arena *arena, struct op **op,
+               struct err *err); /* backward reads x and never y */
     int (*inner)(const struct inner_spec *spec, enum layout x_layout, bool training,
                  struct arena *arena, struct op **op, struct err *err);
     int (*relu)(const struct relu_spec *spec, enum layout layout, bool training,

@@ -51,14 +51,35 @@ int pool_check(const struct pool_spec *spec, struct err *err)
                    spec->pad_w, x.H, x.W);
 }
 
-void conv_check(const struct conv_spec *spec)
+static void conv_check_axis(size_t x, size_t y, size_t kernel, size_t stride, size_t pad,
+                            size_t dilation)
 {
-    struct image x = image_of(&spec->x), y = image_of(&spec->y);
-    PL_ASSERT(x.N == y.N && x.C > 0 && y.C > 0 && spec->stride_h > 0 && spec->stride_w > 0);
-    PL_ASSERT(spec->kernel_h > 0 && x.H + 2 * spec->pad_h >= spec->kernel_h);
-    PL_ASSERT(spec->kernel_w > 0 && x.W + 2 * spec->pad_w >= spec->kernel_w);
-    PL_ASSERT(y.H == (x.H + 2 * spec->pad_h - spec->kernel_h) / spec->stride_h + 1);
-    PL_ASSERT(y.W == (x.W + 2 * spec->pad_w - spec->kernel_w) / spec->stride_w + 1);
+    PL_ASSERT(kernel > 0 && stride > 0 && dilation > 0);
+    size_t span = dilation * (kernel - 1) + 1;
+    PL_ASSERT(x + 2 * pad >= span && y == (x + 2 * pad - span) / stride + 1);
+}
+
+void conv_check(const struct conv_spec *s)
+{
+    struct image x = image_of(&s->x), y = image_of(&s->y);
+    PL_ASSERT(x.N == y.N && x.C > 0 && y.C > 0);
+    PL_ASSERT(s->groups > 0 && x.C % s->groups == 0 && y.C % s->groups == 0);
+    conv_check_axis(x.H, y.H, s->kernel_h, s->stride_h, s->pad_h, s->dilation_h);
+    conv_check_axis(x.W, y.W, s->kernel_w, s->stride_w, s->pad_w, s->dilation_w);
+}
+
+struct conv_spec conv_turned(const struct conv_spec *spec)
+{
+    struct conv_spec turned = *spec;
+    turned.x = spec->y;
+    turned.y = spec->x;
+    turned.bias = false;
+    return turned;
+}
+
+void lrn_check(const struct lrn_spec *spec)
+{
+    PL_ASSERT(spec->x.n == 4 && spec->size % 2 == 1);
 }
 
 void inner_check(const struct inner_spec *spec, enum layout x_layout)

@@ -28,10 +28,14 @@ int pool_check(const struct pool_spec *spec, struct err *err);
 
 /* Assert that the shapes of a spec fit one another. */
 void conv_check(const struct conv_spec *spec);
+void lrn_check(const struct lrn_spec *spec);
 void inner_check(const struct inner_spec *spec, enum layout x_layout);
 
 /* Whether NHWC x has its I values in another order than NCHW. */
 bool inner_needs_reorder(const struct inner_spec *spec, enum layout x_layout);
+
+/* The convolution whose way back a deconvolution is: from y to x, and without the bias. */
+struct conv_spec conv_turned(const struct conv_spec *spec);
 
 /* y (C, R) = transpose of x (R, C). */
 void transpose(size_t R, size_t C, const float *x, float *y);

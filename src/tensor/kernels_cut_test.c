@@ -33,6 +33,9 @@ static int plan_conv1(const struct kernels *set, size_t n, struct arena *arena, 
         .kernel_w = 5,
         .stride_h = 1,
         .stride_w = 1,
+        .dilation_h = 1,
+        .dilation_w = 1,
+        .groups = 1,
         .bias = true,
     };
     return set->conv(&spec, true, arena, op, err);
@@ -48,9 +51,67 @@ static int plan_conv2(const struct kernels *set, size_t n, struct arena *arena, 
         .kernel_w = 5,
         .stride_h = 1,
         .stride_w = 1,
+        .dilation_h = 1,
+        .dilation_w = 1,
+        .groups = 1,
         .bias = true,
     };
     return set->conv(&spec, true, arena, op, err);
+}
+
+static int plan_grouped(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
+                        struct err *err)
+{
+    const struct conv_spec spec = {
+        .x = {4, {n, 32, 9, 9}},
+        .y = {4, {n, 16, 9, 9}},
+        .kernel_h = 3,
+        .kernel_w = 3,
+        .stride_h = 1,
+        .stride_w = 1,
+        .pad_h = 2,
+        .pad_w = 2,
+        .dilation_h = 2,
+        .dilation_w = 2,
+        .groups = 2,
+        .bias = true,
+    };
+    return set->conv(&spec, true, arena, op, err);
+}
+
+static int plan_deconv(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
+                       struct err *err)
+{
+    const struct conv_spec spec = {
+        .x = {4, {n, 16, 5, 5}},
+        .y = {4, {n, 12, 10, 10}},
+        .kernel_h = 4,
+        .kernel_w = 4,
+        .stride_h = 2,
+        .stride_w = 2,
+        .pad_h = 1,
+        .pad_w = 1,
+        .dilation_h = 1,
+        .dilation_w = 1,
+        .groups = 1,
+        .bias = true,
+    };
+    return set->deconv(&spec, true, arena, op, err);
+}
+
+static int plan_pool(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
+                     struct err *err)
+{
+    const struct shape x = {4, {n, 12, 9, 9}}, y = {4, {n, 12, 5, 5}};
+    const struct pool_spec spec = {POOL_AVERAGE, x, y, 3, 3, 2, 2, 1, 1};
+    return set->pool(&spec, true, arena, op, err);
+}
+
+static int plan_lrn(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
+                    struct err *err)
+{
+    const struct lrn_spec spec = {{4, {n, 12, 9, 9}}, LRN_ACROSS, 5, 1, 0.75f, 1};
+    return set->lrn(&spec, true, arena, op, err);
 }
 
 static int plan_ip1(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
@@ -84,6 +145,10 @@ static int plan_scale(const struct kernels *set, size_t n, struct arena *arena, 
 static const struct layer layers[] = {
     {"conv1", 28 * 28, 20 * 24 * 24, 20 * 25, 20, plan_conv1},
     {"conv2", 20 * 12 * 12, 50 * 8 * 8, 50 * 20 * 25, 50, plan_conv2},
+    {"grouped", 32 * 9 * 9, 16 * 9 * 9, 16 * 16 * 9, 16, plan_grouped},
+    {"deconv", 16 * 5 * 5, 12 * 10 * 10, 16 * 12 * 16, 12, plan_deconv},
+    {"pool", 12 * 9 * 9, 12 * 5 * 5, 0, 0, plan_pool},
+    {"lrn", 12 * 9 * 9, 12 * 9 * 9, 0, 0, plan_lrn},
     {"ip1", 50 * 4 * 4, 500, 500 * 50 * 4 * 4, 500, plan_ip1},
     {"ip2", 500, 10, 10 * 500, 10, plan_ip2},
     {"sigmoid", 481, 481, 0, 0, plan_sigmoid},

@@ -4,6 +4,8 @@
 
 #include "tensor/kernels.h"
 
+int dnnl_set_lrn(const struct lrn_spec *spec, bool training, struct arena *arena, struct op **op,
+                 struct err *err);
 int dnnl_set_pool(const struct pool_spec *spec, bool training, struct arena *arena, struct op **op,
                   struct err *err);
 int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool training,

@@ -49,7 +49,7 @@ int onednn_fail(dnnl_status_t status, const char *slow, const char *what, struct
 /* A memory of the form `desc`, bound to `data` (NULL: onednn_bind comes later). */
 dnnl_status_t onednn_memory(struct onednn *dnn, onednn_desc desc, void *data, dnnl_memory_t *out);
 
-/* A memory of the canonical weights (O, C, KH, KW), to be bound later. */
+/* A memory of the canonical weights (O, C/groups, KH, KW), to be bound later. */
 dnnl_status_t onednn_memory_weights(struct onednn *dnn, const struct conv_spec *spec,
                                     dnnl_memory_t *out);
 

@@ -9,7 +9,7 @@
 struct conv_forms {
     onednn_desc x, w, b, y; /* b NULL: no bias */
     dnnl_prop_kind_t prop;
-    dnnl_dims_t stride, pad;
+    dnnl_dims_t stride, pad, dilate; /* dilate: pixels between taps, 0 for none */
     bool no_brgconv;
 };
 
@@ -52,20 +52,19 @@ static dnnl_status_t conv_desc(struct onednn *dnn, const struct conv_forms *f,
                                dnnl_primitive_desc_t *out)
 {
     dnnl_alg_kind_t alg = dnnl_convolution_direct;
-    dnnl_dims_t dilate = {0, 0};
     dnnl_status_t status;
     if (pass == ONEDNN_FORWARD)
-        status = dnnl_convolution_forward_primitive_desc_create(out, dnn->engine, f->prop, alg,
-                                                                f->x, f->w, f->b, f->y, f->stride,
-                                                                dilate, f->pad, f->pad, dnn->attr);
+        status = dnnl_convolution_forward_primitive_desc_create(
+            out, dnn->engine, f->prop, alg, f->x, f->w, f->b, f->y, f->stride, f->dilate, f->pad,
+            f->pad, dnn->attr);
     else if (pass == ONEDNN_BACKWARD_DATA)
         status = dnnl_convolution_backward_data_primitive_desc_create(
-            out, dnn->engine, alg, f->x, f->w, f->y, f->stride, dilate, f->pad, f->pad, hint,
+            out, dnn->engine, alg, f->x, f->w, f->y, f->stride, f->dilate, f->pad, f->pad, hint,
             dnn->attr);
     else
         status = dnnl_convolution_backward_weights_primitive_desc_create(
-            out, dnn->engine, alg, f->x, f->w, f->b, f->y, f->stride, dilate, f->pad, f->pad, hint,
-            dnn->attr);
+            out, dnn->engine, alg, f->x, f->w, f->b, f->y, f->stride, f->dilate, f->pad, f->pad,
+            hint, dnn->attr);
     while (!status && unwanted(*out, f)) {
         status = dnnl_primitive_desc_next_impl(*out);
         if (status)
@@ -155,14 +154,14 @@ static dnnl_status_t conv_desc(struct onednn *dnn, const struct conv_forms *f,
     dnnl_convolution_desc_t desc;
     dnnl_status_t status;
     if (pass == ONEDNN_FORWARD)
-        status = dnnl_convolution_forward_desc_init(&desc, f->prop, alg, f->x, f->w, f->b, f->y,
-                                                    f->stride, f->pad, f->pad);
+        status = dnnl_dilated_convolution_forward_desc_init(
+            &desc, f->prop, alg, f->x, f->w, f->b, f->y, f->stride, f->dilate, f->pad, f->pad);
     else if (pass == ONEDNN_BACKWARD_DATA)
-        status = dnnl_convolution_backward_data_desc_init(&desc, alg, f->x, f->w, f->y, f->stride,
-                                                          f->pad, f->pad);
+        status = dnnl_dilated_convolution_backward_data_desc_init(
+            &desc, alg, f->x, f->w, f->y, f->stride, f->dilate, f->pad, f->pad);
     else
-        status = dnnl_convolution_backward_weights_desc_init(&desc, alg, f->x, f->w, f->b, f->y,
-                                                             f->stride, f->pad, f->pad);
+        status = dnnl_dilated_convolution_backward_weights_desc_init(
+            &desc, alg, f->x, f->w, f->b, f->y, f->stride, f->dilate, f->pad, f->pad);
     return status ? status : conv_choose(dnn, f, &desc, hint, out);
 }
 
@@ -206,13 +205,24 @@ static dnnl_status_t image_init(dnnl_memory_desc_t *form, const struct shape *sh
     return form_init(form, 4, dim, dnnl_nhwc);
 }
 
+/* Weights in the order `plain`, or `grouped` where there are groups: (O, C, KH, KW), with the
+ * groups before all. */
+static dnnl_status_t weights_init(dnnl_memory_desc_t *form, const struct conv_spec *s,
+                                  dnnl_format_tag_t plain, dnnl_format_tag_t grouped)
+{
+    dnnl_dim_t G = (dnnl_dim_t)s->groups, O = (dnnl_dim_t)s->y.dim[1] / G;
+    dnnl_dim_t C = (dnnl_dim_t)s->x.dim[1] / G;
+    dnnl_dim_t KH = (dnnl_dim_t)s->kernel_h, KW = (dnnl_dim_t)s->kernel_w;
+    if (G == 1)
+        return form_init(form, 4, (dnnl_dims_t){O, C, KH, KW}, plain);
+    return form_init(form, 5, (dnnl_dims_t){G, O, C, KH, KW}, grouped);
+}
+
 dnnl_status_t onednn_memory_weights(struct onednn *dnn, const struct conv_spec *s,
                                     dnnl_memory_t *out)
 {
-    dnnl_dims_t dim = {(dnnl_dim_t)s->y.dim[1], (dnnl_dim_t)s->x.dim[1], (dnnl_dim_t)s->kernel_h,
-                       (dnnl_dim_t)s->kernel_w};
     dnnl_memory_desc_t form = {0};
-    dnnl_status_t status = form_init(&form, 4, dim, dnnl_oihw);
+    dnnl_status_t status = weights_init(&form, s, dnnl_oihw, dnnl_goihw);
     if (!status)
         status = onednn_memory(dnn, form_view(&form), NULL, out);
     form_release(&form);
@@ -224,12 +234,10 @@ dnnl_status_t onednn_conv_desc(struct onednn *dnn, const struct conv_spec *s, bo
                                dnnl_primitive_desc_t *out)
 {
     dnnl_dims_t dim_b = {(dnnl_dim_t)s->y.dim[1]};
-    dnnl_dims_t dim_w = {dim_b[0], (dnnl_dim_t)s->x.dim[1], (dnnl_dim_t)s->kernel_h,
-                         (dnnl_dim_t)s->kernel_w};
     dnnl_memory_desc_t x = {0}, w = {0}, b = {0}, y = {0};
     dnnl_status_t status = image_init(&x, &s->x);
     if (!status)
-        status = form_init(&w, 4, dim_w, dnnl_format_tag_any);
+        status = weights_init(&w, s, dnnl_format_tag_any, dnnl_format_tag_any);
     if (!status)
         status = form_init(&b, 1, dim_b, dnnl_a);
     if (!status)
@@ -242,7 +250,8 @@ dnnl_status_t onednn_conv_desc(struct onednn *dnn, const struct conv_spec *s, bo
         .prop = training ? dnnl_forward_training : dnnl_forward_inference,
         .stride = {(dnnl_dim_t)s->stride_h, (dnnl_dim_t)s->stride_w},
         .pad = {(dnnl_dim_t)s->pad_h, (dnnl_dim_t)s->pad_w},
-        .no_brgconv = s->x.dim[1] < BRGCONV_CHANNELS_MIN,
+        .dilate = {(dnnl_dim_t)s->dilation_h - 1, (dnnl_dim_t)s->dilation_w - 1},
+        .no_brgconv = s->x.dim[1] / s->groups < BRGCONV_CHANNELS_MIN,
     };
     if (!status)
         status = conv_desc(dnn, &forms, pass, hint, out);

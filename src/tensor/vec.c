@@ -229,7 +229,8 @@ static void segments_part(const struct update *u, size_t from, size_t n)
             break;
         size_t a = segment->offset > from ? segment->offset : from;
         size_t b = segment->offset + segment->len < end ? segment->offset + segment->len : end;
-        u->optimizer(u, segment, a, b - a);
+        if (segment->lr_mult != 0)
+            u->optimizer(u, segment, a, b - a);
     }
 }
 
@@ -322,6 +323,45 @@ void vec_rmsprop(struct vec *x, const struct vec *dx, struct vec *h, const struc
     each_segment(rmsprop_segment, how, x, dx, h, table, r);
 }
 
+/* One step of an optimizer with two vectors of state. */
+static void each_segment_two(segment_fn *optimizer, const void *how, struct vec *x,
+                             const struct vec *dx, struct vec *first, struct vec *second,
+                             const struct segments *table, struct range r)
+{
+    const struct vec *const all[] = {x, dx, first, second};
+    for (size_t i = 0; i < 4; i++)
+        for (size_t j = 0; j < i; j++)
+            check_apart(all[i], all[j], r);
+    PL_ASSERT(r.from + r.len <= table->total);
+    struct update u = {.y = x->at,
+                       .x = dx->at,
+                       .v = first->at,
+                       .second = second->at,
+                       .optimizer = optimizer,
+                       .how = how,
+                       .table = table};
+    each_block(segments_part, &u, r);
+}
+
+static void adadelta_segment(const struct update *u, const struct segment *segment, size_t from,
+                             size_t n)
+{
+    const struct vec_adadelta *how = u->how;
+    struct vec_adadelta_step step = {
+        .rate = how->rate * segment->lr_mult,
+        .momentum = how->momentum,
+        .delta = how->delta,
+        .decay = how->decay * segment->decay_mult,
+    };
+    vec_kernels_best()->adadelta(u->y + from, u->x + from, u->v + from, u->second + from, step, n);
+}
+
+void vec_adadelta(struct vec *x, const struct vec *dx, struct vec *h, struct vec *u,
+                  const struct vec_adadelta *how, const struct segments *table, struct range r)
+{
+    each_segment_two(adadelta_segment, how, x, dx, h, u, table, r);
+}
+
 /* A product of floats is exact in double, so that `keep` is rounded once. */
 static void adam_segment(const struct update *u, const struct segment *segment, size_t from,
                          size_t n)
@@ -342,18 +382,22 @@ static void adam_segment(const struct update *u, const struct segment *segment, 
 void vec_adam(struct vec *x, const struct vec *dx, struct vec *m, struct vec *v,
               const struct vec_adam *how, const struct segments *table, struct range r)
 {
-    const struct vec *const all[] = {x, dx, m, v};
-    for (size_t i = 0; i < 4; i++)
-        for (size_t j = 0; j < i; j++)
-            check_apart(all[i], all[j], r);
+    each_segment_two(adam_segment, how, x, dx, m, v, table, r);
+}
+
+static void decay_l1_segment(const struct update *u, const struct segment *segment, size_t from,
+                             size_t n)
+{
+    vec_kernels_best()->axpy_sign(u->y + from, u->a * segment->decay_mult, u->x + from, n);
+}
+
+void vec_decay_l1(struct vec *dx, const struct vec *x, float decay, const struct segments *table,
+                  struct range r)
+{
+    check_apart(dx, x, r);
     PL_ASSERT(r.from + r.len <= table->total);
-    struct update u = {.y = x->at,
-                       .x = dx->at,
-                       .v = m->at,
-                       .second = v->at,
-                       .optimizer = adam_segment,
-                       .how = how,
-                       .table = table};
+    struct update u = {
+        .y = dx->at, .x = x->at, .a = decay, .optimizer = decay_l1_segment, .table = table};
     each_block(segments_part, &u, r);
 }
 

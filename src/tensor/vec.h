@@ -63,7 +63,7 @@ struct vec_sgd {
 
 /* The optimizers, Caffe's rules, each one pass over x, dx and its state. Below, η is
  * rate·lr_mult, and g the gradient with decay, dx + decay·decay_mult·x. The range must lie within
- * the table's total.
+ * the table's total. A segment with an lr_mult of 0 is frozen: neither it nor its state is touched.
  *
  * SGD: m ← momentum·m + η·g; x ← x − m. */
 void vec_sgd(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
@@ -89,6 +89,15 @@ struct vec_rmsprop {
 void vec_rmsprop(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_rmsprop *how,
                  const struct segments *table, struct range r);
 
+struct vec_adadelta {
+    float rate, momentum, delta, decay;
+};
+
+/* h ← momentum·h + (1−momentum)·g²; d = √((u + delta) / (h + delta))·g;
+ * u ← momentum·u + (1−momentum)·d²; x ← x − η·d. */
+void vec_adadelta(struct vec *x, const struct vec *dx, struct vec *h, struct vec *u,
+                  const struct vec_adadelta *how, const struct segments *table, struct range r);
+
 struct vec_adam {
     float rate, correction, beta1, beta2, delta, decay;
     bool decoupled; /* AdamW: decay shrinks x itself and stays out of the gradient */
@@ -99,6 +108,10 @@ struct vec_adam {
  * 1 − η·decay·decay_mult, rounded once, and g is dx. */
 void vec_adam(struct vec *x, const struct vec *dx, struct vec *m, struct vec *v,
               const struct vec_adam *how, const struct segments *table, struct range r);
+
+/* The gradient of decay·decay_mult·Σ|x|, added: dx ← dx + decay·decay_mult·sign(x), sign(0) = 0. */
+void vec_decay_l1(struct vec *dx, const struct vec *x, float decay, const struct segments *table,
+                  struct range r);
 
 /* All elements finite? */
 bool vec_finite(const struct vec *v, struct range r);

@@ -149,6 +149,18 @@ static void run_rmsprop(const struct vec_kernels *k, struct model *m, const stru
     k->rmsprop(AT(0), s->dx, AT(2), how, s->n);
 }
 
+static void run_axpy_sign(const struct vec_kernels *k, struct model *m, const struct step *s)
+{
+    k->axpy_sign(AT(0), s->sign * 0.7f, s->dx, s->n);
+}
+
+static void run_adadelta(const struct vec_kernels *k, struct model *m, const struct step *s)
+{
+    const struct vec_adadelta_step how = {
+        .rate = 0.8f, .momentum = 0.93f, .delta = 1e-6f, .decay = 0.0005f};
+    k->adadelta(AT(0), s->dx, AT(2), AT(3), how, s->n);
+}
+
 /* Adam and AdamW in turn. */
 static void run_adam(const struct vec_kernels *k, struct model *m, const struct step *s)
 {
@@ -187,6 +199,7 @@ static const struct trial {
     {"scale", run_scale, false},
     {"add", run_add, false},
     {"axpy", run_axpy, true},
+    {"axpy sign", run_axpy_sign, false},
     {"lerp", run_lerp, true},
     {"penalise", run_penalise, true},
     {"extrapolate", run_extrapolate, true},
@@ -195,6 +208,7 @@ static const struct trial {
     {"nesterov", run_nesterov, true},
     {"adagrad", run_adagrad, true},
     {"rmsprop", run_rmsprop, true},
+    {"adadelta", run_adadelta, true},
     {"adam", run_adam, true},
     {"dot product", run_dot, false}, /* a product of floats is exact in double */
     {"finite", run_finite, false},

@@ -25,6 +25,10 @@ struct vec_rmsprop_step {
     float rate, rms_decay, delta, decay;
 };
 
+struct vec_adadelta_step {
+    float rate, momentum, delta, decay;
+};
+
 struct vec_adam_step {
     float rate, beta1, beta2, delta, decay;
     float keep; /* what of x stays: less than 1 where decay is decoupled */
@@ -32,11 +36,12 @@ struct vec_adam_step {
 
 struct vec_kernels {
     const char *isa;
-    void (*fill)(float *y, float value, size_t n);             /* y ← value */
-    void (*scale)(float *y, float a, size_t n);                /* y ← a·y */
-    void (*add)(float *y, const float *x, size_t n);           /* y ← y + x */
-    void (*axpy)(float *y, float a, const float *x, size_t n); /* y ← y + a·x */
-    void (*lerp)(float *y, float t, const float *x, size_t n); /* y ← (1−t)·y + t·x */
+    void (*fill)(float *y, float value, size_t n);                  /* y ← value */
+    void (*scale)(float *y, float a, size_t n);                     /* y ← a·y */
+    void (*add)(float *y, const float *x, size_t n);                /* y ← y + x */
+    void (*axpy)(float *y, float a, const float *x, size_t n);      /* y ← y + a·x */
+    void (*lerp)(float *y, float t, const float *x, size_t n);      /* y ← (1−t)·y + t·x */
+    void (*axpy_sign)(float *y, float a, const float *x, size_t n); /* y ← y + a·sign(x) */
     void (*penalise)(float *x, float alpha, const float *joint, size_t n);
     void (*extrapolate)(float *out, float *v, const float *x, const float *x_prev, float delta,
                         float gamma, size_t n);
@@ -45,6 +50,8 @@ struct vec_kernels {
     void (*nesterov)(float *x, const float *dx, float *m, struct vec_sgd_step how, size_t n);
     void (*adagrad)(float *x, const float *dx, float *h, struct vec_adagrad_step how, size_t n);
     void (*rmsprop)(float *x, const float *dx, float *h, struct vec_rmsprop_step how, size_t n);
+    void (*adadelta)(float *x, const float *dx, float *h, float *u, struct vec_adadelta_step how,
+                     size_t n);
     void (*adam)(float *x, const float *dx, float *m, float *v, struct vec_adam_step how, size_t n);
     bool (*finite)(const float *x, size_t n);
     double (*dot_block)(const float *a, const float *b, size_t n);

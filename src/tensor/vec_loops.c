@@ -35,6 +35,12 @@ static void axpy(float *restrict y, float a, const float *restrict x, size_t n)
         y[i] = y[i] + a * x[i];
 }
 
+static void axpy_sign(float *restrict y, float a, const float *restrict x, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        y[i] = y[i] + (x[i] > 0 ? a : x[i] < 0 ? -a : 0.0f);
+}
+
 static void lerp(float *restrict y, float t, const float *restrict x, size_t n)
 {
     float keep = 1.0f - t;
@@ -107,6 +113,19 @@ static void rmsprop(float *restrict x, const float *restrict dx, float *restrict
     }
 }
 
+static void adadelta(float *restrict x, const float *restrict dx, float *restrict h,
+                     float *restrict u, struct vec_adadelta_step how, size_t n)
+{
+    float fresh = 1.0f - how.momentum;
+    for (size_t i = 0; i < n; i++) {
+        float g = dx[i] + how.decay * x[i];
+        h[i] = how.momentum * h[i] + fresh * (g * g);
+        float step = sqrtf((u[i] + how.delta) / (h[i] + how.delta)) * g;
+        u[i] = how.momentum * u[i] + fresh * (step * step);
+        x[i] = x[i] - how.rate * step;
+    }
+}
+
 static void adam(float *restrict x, const float *restrict dx, float *restrict m, float *restrict v,
                  struct vec_adam_step how, size_t n)
 {
@@ -156,6 +175,7 @@ const struct vec_kernels VEC_KERNELS = {
     .scale = scale,
     .add = add,
     .axpy = axpy,
+    .axpy_sign = axpy_sign,
     .lerp = lerp,
     .penalise = penalise,
     .extrapolate = extrapolate,
@@ -164,6 +184,7 @@ const struct vec_kernels VEC_KERNELS = {
     .nesterov = nesterov,
     .adagrad = adagrad,
     .rmsprop = rmsprop,
+    .adadelta = adadelta,
     .adam = adam,
     .finite = finite,
     .dot_block = dot_block,

@@ -19,7 +19,7 @@
 
 enum {
     N = 150000, /* long enough for ranges on both sides of where threads begin */
-    VECS = 4,   /* x, dx, and two of state, the last without a value below zero */
+    VECS = 5,   /* x, dx, and three of state, the last two without a value below zero */
     ROUNDS = 16,
 };
 
@@ -62,7 +62,7 @@ static int bench_init(void **state)
             vec_init(&b->want[k], &b->arena, b->table.total) != OK)
             return -1;
         for (size_t i = 0; i < b->table.total; i++)
-            b->start[k].at[i] = k == 3 ? fabsf(value(k, i)) : value(k, i);
+            b->start[k].at[i] = k >= 3 ? fabsf(value(k, i)) : value(k, i);
     }
     *state = b;
     return 0;
@@ -136,6 +136,38 @@ static void one_rmsprop(struct bench *b, size_t i, float lr_mult, float decay_mu
     EL(0) = EL(0) - step;
 }
 
+static const struct vec_adadelta adadelta = {
+    .rate = 0.8f, .momentum = 0.93f, .delta = 1e-6f, .decay = 0.0005f};
+
+static void run_adadelta(struct bench *b, struct range r)
+{
+    vec_adadelta(&b->at[0], &b->at[1], &b->at[3], &b->at[4], &adadelta, &b->table, r);
+}
+static void one_adadelta(struct bench *b, size_t i, float lr_mult, float decay_mult)
+{
+    float rate = 0.8f * lr_mult, g = gradient(b, i, 0.0005f * decay_mult), rest = 1.0f - 0.93f;
+    float square = g * g, kept = 0.93f * EL(3), fresh = rest * square;
+    EL(3) = kept + fresh;
+    float above = EL(4) + 1e-6f, below = EL(3) + 1e-6f, ratio = above / below;
+    float step = sqrtf(ratio) * g, stepped = step * step;
+    float kept_step = 0.93f * EL(4), fresh_step = rest * stepped;
+    EL(4) = kept_step + fresh_step;
+    float moved = rate * step;
+    EL(0) = EL(0) - moved;
+}
+
+static void run_decay_l1(struct bench *b, struct range r)
+{
+    vec_decay_l1(&b->at[1], &b->at[0], 0.01f, &b->table, r);
+}
+static void one_decay_l1(struct bench *b, size_t i, float lr_mult, float decay_mult)
+{
+    (void)lr_mult;
+    float decay = 0.01f * decay_mult;
+    float sign = EL(0) > 0 ? 1.0f : EL(0) < 0 ? -1.0f : 0.0f, pull = decay * sign;
+    EL(1) = EL(1) + pull;
+}
+
 static const struct vec_adam adam = {.rate = 0.01f,
                                      .correction = 0.7f,
                                      .beta1 = 0.9f,
@@ -176,9 +208,13 @@ static void one_adamw(struct bench *b, size_t i, float lr_mult, float decay_mult
 }
 
 static const struct trial trials[] = {
-    {"nesterov", run_nesterov, one_nesterov}, {"adagrad", run_adagrad, one_adagrad},
-    {"rmsprop", run_rmsprop, one_rmsprop},    {"adam", run_adam, one_adam},
+    {"nesterov", run_nesterov, one_nesterov},
+    {"adagrad", run_adagrad, one_adagrad},
+    {"rmsprop", run_rmsprop, one_rmsprop},
+    {"adadelta", run_adadelta, one_adadelta},
+    {"adam", run_adam, one_adam},
     {"adamw", run_adamw, one_adamw},
+    {"decay_l1", run_decay_l1, one_decay_l1},
 };
 
 enum { TRIALS = sizeof trials / sizeof *trials };
@@ -249,6 +285,33 @@ static void an_update_in_shards_is_the_update_of_the_whole(void **state)
     }
 }
 
+/* Decay, momentum, state that is there already, gradients that are no numbers: no bit moves of what
+ * has an lr_mult of 0, and its neighbours go on. */
+static void what_is_frozen_stays(void **state)
+{
+    struct bench *b = *state;
+    size_t n = b->table.total, frozen = b->table.count / 2;
+    struct segment *segment = &b->table.at[frozen];
+    float before = segment->lr_mult;
+    segment->lr_mult = 0;
+    for (size_t t = 0; t < TRIALS; t++) {
+        rewind_to_start(b, b->at);
+        for (size_t i = 0; i < segment->len; i++)
+            b->at[1].at[segment->offset + i] = i % 2 ? INFINITY : NAN;
+        rewind_to_start(b, b->want);
+        memcpy(&b->want[1].at[segment->offset], &b->at[1].at[segment->offset],
+               segment->len * sizeof(float));
+        each_element(b, &trials[t], (struct range){0, segment->offset});
+        each_element(
+            b, &trials[t],
+            (struct range){segment->offset + segment->len, n - segment->offset - segment->len});
+        trials[t].run(b, (struct range){0, n});
+        for (size_t k = 0; k < VECS; k++)
+            assert_memory_equal(b->at[k].at, b->want[k].at, n * sizeof(float));
+    }
+    segment->lr_mult = before;
+}
+
 static jmp_buf fault_return;
 
 static void fault_caught(struct fault_sink *sink, const char *file, int line, const char *what)
@@ -296,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(updates_equal_their_formula_bit_for_bit),
         cmocka_unit_test(an_update_in_shards_is_the_update_of_the_whole),
+        cmocka_unit_test(what_is_frozen_stays),
         cmocka_unit_test(a_caller_who_errs_is_stopped),
     };
     return cmocka_run_group_tests(tests, bench_init, bench_release);

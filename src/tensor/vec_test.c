@@ -207,8 +207,8 @@ static void one_sgd(struct bench *b, size_t i)
     const struct segment *end = segment + b->table.count;
     while (segment < end && segment->offset + segment->len <= i)
         segment++;
-    if (segment == end || i < segment->offset)
-        return; /* padding */
+    if (segment == end || i < segment->offset || segment->lr_mult == 0)
+        return; /* padding, or frozen */
     float rate = how.rate * segment->lr_mult, decay = how.decay * segment->decay_mult;
     float pull = decay * EL(0), g = EL(1) + pull;
     float kept = how.momentum * EL(2), step = rate * g;

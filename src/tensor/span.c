@@ -1,0 +1,131 @@
+#include "tensor/span.h"
+
+#include "base/fault.h"
+#include "tensor/kernels_common.h"
+
+#include <math.h>
+#include <string.h>
+
+struct span span_of(const struct shape *x, enum layout layout, size_t axis)
+{
+    PL_ASSERT(axis < x->n && (layout == LAYOUT_PLAIN || x->n == 4));
+    struct span s = {.outer = 1, .n = x->dim[axis], .inner = 1};
+    bool inside = false;
+    for (size_t i = 0; i < x->n; i++) {
+        static const size_t nhwc[] = {0, 2, 3, 1};
+        size_t k = layout == LAYOUT_NHWC ? nhwc[i] : i;
+        if (k == axis)
+            inside = true;
+        else
+            *(inside ? &s.inner : &s.outer) *= x->dim[k];
+    }
+    return s;
+}
+
+/* ---- parts ---- */
+
+/* `rows` rows of `len` floats; x NULL: zeros. */
+static void copy_rows(size_t rows, size_t len, const float *x, size_t x_step, float *y,
+                      size_t y_step)
+{
+#pragma omp parallel for schedule(static) if (rows * len >= PARALLEL_MIN)
+    for (size_t r = 0; r < rows; r++) {
+        if (x)
+            memcpy(y + r * y_step, x + r * x_step, len * sizeof *y);
+        else
+            memset(y + r * y_step, 0, len * sizeof *y);
+    }
+}
+
+static void check(const struct span *part, const struct span *whole, size_t at)
+{
+    PL_ASSERT(part->outer == whole->outer && part->inner == whole->inner);
+    PL_ASSERT(at <= whole->n && part->n <= whole->n - at);
+}
+
+void span_get(const struct span *whole, const float *x, const struct span *part, size_t at,
+              float *y)
+{
+    size_t len = part->n * part->inner;
+    check(part, whole, at);
+    copy_rows(part->outer, len, x + at * whole->inner, whole->n * whole->inner, y, len);
+}
+
+void span_put(const struct span *part, const float *x, const struct span *whole, size_t at,
+              float *y)
+{
+    size_t len = part->n * part->inner;
+    check(part, whole, at);
+    copy_rows(part->outer, len, x, len, y + at * whole->inner, whole->n * whole->inner);
+}
+
+/* ---- softmax ---- */
+
+/* So many neighbours go along the axis together: their floats share cache lines. */
+enum { LANES = 16 };
+
+/* The largest goes to e^0: nothing overflows, and the sum is at least 1. exp is libm's, whose last
+ * bit differs between CPUs: as a float it is the same. */
+static void softmax_lanes(size_t n, size_t step, size_t lanes, const float *x, float *y)
+{
+    float max[LANES], sum[LANES] = {0};
+    memcpy(max, x, lanes * sizeof *max);
+    for (size_t i = 1; i < n; i++)
+        for (size_t l = 0; l < lanes; l++)
+            max[l] = x[i * step + l] > max[l] ? x[i * step + l] : max[l];
+    for (size_t i = 0; i < n; i++)
+        for (size_t l = 0; l < lanes; l++) {
+            float e = (float)exp((double)(x[i * step + l] - max[l]));
+            y[i * step + l] = e;
+            sum[l] += e;
+        }
+    for (size_t i = 0; i < n; i++)
+        for (size_t l = 0; l < lanes; l++)
+            y[i * step + l] /= sum[l];
+}
+
+static void softmax_lanes_backward(size_t n, size_t step, size_t lanes, const float *y,
+                                   const float *dy, float *dx)
+{
+    double dot[LANES] = {0};
+    for (size_t i = 0; i < n; i++)
+        for (size_t l = 0; l < lanes; l++)
+            dot[l] += (double)dy[i * step + l] * (double)y[i * step + l];
+    for (size_t i = 0; i < n; i++)
+        for (size_t l = 0; l < lanes; l++)
+            dx[i * step + l] =
+                (float)((double)y[i * step + l] * ((double)dy[i * step + l] - dot[l]));
+}
+
+static size_t blocks_of(const struct span *s)
+{
+    return (s->inner + LANES - 1) / LANES;
+}
+
+/* Where block b of all begins, and how many neighbours it has. */
+static size_t block_at(const struct span *s, size_t b, size_t *lanes)
+{
+    size_t blocks = blocks_of(s), first = b % blocks * LANES;
+    *lanes = s->inner - first < LANES ? s->inner - first : LANES;
+    return b / blocks * s->n * s->inner + first;
+}
+
+void span_softmax(const struct span *s, const float *x, float *y)
+{
+    size_t blocks = s->outer * blocks_of(s);
+#pragma omp parallel for schedule(static) if (s->outer * s->n * s->inner >= PARALLEL_MIN)
+    for (size_t b = 0; b < blocks; b++) {
+        size_t lanes, at = block_at(s, b, &lanes);
+        softmax_lanes(s->n, s->inner, lanes, x + at, y + at);
+    }
+}
+
+void span_softmax_backward(const struct span *s, const float *y, const float *dy, float *dx)
+{
+    size_t blocks = s->outer * blocks_of(s);
+#pragma omp parallel for schedule(static) if (s->outer * s->n * s->inner >= PARALLEL_MIN)
+    for (size_t b = 0; b < blocks; b++) {
+        size_t lanes, at = block_at(s, b, &lanes);
+        softmax_lanes_backward(s->n, s->inner, lanes, y + at, dy + at, dx + at);
+    }
+}

@@ -1,0 +1,29 @@
+/* A blob seen along one of its axes: `outer` blocks, in each the axis's n places one after another,
+ * at each of them `inner` floats. Every axis of either layout is such a span of the memory as it
+ * lies, so that what works along an axis need not put anything in another order. */
+#ifndef PL_TENSOR_SPAN_H
+#define PL_TENSOR_SPAN_H
+
+#include "tensor/kernels.h"
+
+struct span {
+    size_t outer, n, inner;
+};
+
+/* Along `axis` < x->n of x as it lies in memory. */
+struct span span_of(const struct shape *x, enum layout layout, size_t axis);
+
+/* Spans of one `outer` and `inner`: all places of `part` are those of `whole` from place `at` on.
+ * span_get copies them out of the whole; span_put into it, or zeros where x is NULL. */
+void span_get(const struct span *whole, const float *x, const struct span *part, size_t at,
+              float *y);
+void span_put(const struct span *part, const float *x, const struct span *whole, size_t at,
+              float *y);
+
+/* Softmax along the span: y = e^x / Σ e^x. y may be x. */
+void span_softmax(const struct span *s, const float *x, float *y);
+
+/* dx = y · (dy − Σ dy·y). dx may be dy. */
+void span_softmax_backward(const struct span *s, const float *y, const float *dy, float *dx);
+
+#endif
