@@ -9,6 +9,9 @@
 
 enum { ELEMENT_BITS = 40 };
 
+/* Beside an element's number: whether it is 0, where some are. */
+static const uint64_t drop_bit = (uint64_t)1 << 63;
+
 /* Caffe's n: how many inputs (or outputs, or their mean) an element takes part with. */
 static double fan(const Caffe__FillerParameter *param, const struct shape *shape)
 {
@@ -22,51 +25,123 @@ static double fan(const Caffe__FillerParameter *param, const struct shape *shape
     }
 }
 
-static struct filler constant(const Caffe__FillerParameter *param, const struct shape *shape)
+/* Each makes the filler, or says what it does not fill. */
+static int constant(const Caffe__FillerParameter *param, const struct shape *shape,
+                    struct filler *out, struct err *err)
 {
-    (void)shape;
-    return (struct filler){FILLER_CONSTANT, (double)param->value, 0.0};
+    (void)shape, (void)err;
+    *out = (struct filler){.kind = FILLER_CONSTANT, .a = (double)param->value};
+    return OK;
 }
 
-static struct filler uniform(const Caffe__FillerParameter *param, const struct shape *shape)
+static int uniform(const Caffe__FillerParameter *param, const struct shape *shape,
+                   struct filler *out, struct err *err)
 {
-    (void)shape;
-    return (struct filler){FILLER_UNIFORM, (double)param->min, (double)param->max};
+    (void)shape, (void)err;
+    *out =
+        (struct filler){.kind = FILLER_UNIFORM, .a = (double)param->min, .b = (double)param->max};
+    return OK;
 }
 
-static struct filler gaussian(const Caffe__FillerParameter *param, const struct shape *shape)
+/* `sparse` is how many of an output's weights are to differ from 0 on the average, of as many as
+ * there are outputs: that is how Caffe reckons, whatever the number of inputs. */
+static int gaussian(const Caffe__FillerParameter *param, const struct shape *shape,
+                    struct filler *out, struct err *err)
 {
-    (void)shape;
-    return (struct filler){FILLER_GAUSSIAN, (double)param->mean, (double)param->std};
+    size_t outputs = shape->dim[0];
+    if (param->sparse < -1 || (param->sparse >= 0 && (size_t)param->sparse > outputs))
+        return err_set(err, ERR_INPUT, "sparse: %d is out of range, -1 or 0 to the %zu outputs",
+                       (int)param->sparse, outputs);
+    *out = (struct filler){
+        .kind = FILLER_GAUSSIAN,
+        .a = (double)param->mean,
+        .b = (double)param->std,
+        .drop = param->sparse < 0 ? 0.0 : 1.0 - (double)param->sparse / (double)outputs,
+    };
+    return OK;
 }
 
-static struct filler xavier(const Caffe__FillerParameter *param, const struct shape *shape)
+/* The rows are what one output has (dim 0): each sums to 1. */
+static int unitball(const Caffe__FillerParameter *param, const struct shape *shape,
+                    struct filler *out, struct err *err)
 {
+    (void)param, (void)err;
+    *out = (struct filler){.kind = FILLER_UNITBALL, .row = shape_count_from(shape, 1)};
+    return OK;
+}
+
+static int xavier(const Caffe__FillerParameter *param, const struct shape *shape,
+                  struct filler *out, struct err *err)
+{
+    (void)err;
     double limit = sqrt(3.0 / fan(param, shape));
-    return (struct filler){FILLER_UNIFORM, -limit, limit};
+    *out = (struct filler){.kind = FILLER_UNIFORM, .a = -limit, .b = limit};
+    return OK;
 }
 
-static struct filler msra(const Caffe__FillerParameter *param, const struct shape *shape)
+static int msra(const Caffe__FillerParameter *param, const struct shape *shape, struct filler *out,
+                struct err *err)
 {
-    return (struct filler){FILLER_GAUSSIAN, 0.0, sqrt(2.0 / fan(param, shape))};
+    (void)err;
+    *out = (struct filler){.kind = FILLER_GAUSSIAN, .b = sqrt(2.0 / fan(param, shape))};
+    return OK;
 }
 
+/* What interpolates between the pixels of an image that a deconvolution enlarges. */
+static int bilinear(const Caffe__FillerParameter *param, const struct shape *shape,
+                    struct filler *out, struct err *err)
+{
+    (void)param;
+    char text[128];
+    if (shape->n != 4 || shape->dim[2] != shape->dim[3])
+        return err_set(err, ERR_INPUT, "filler \"bilinear\" fills square kernels, not %s",
+                       shape_text(shape, text, sizeof text));
+    size_t row = shape->dim[3], half = (row + 1) / 2;
+    *out = (struct filler){
+        .kind = FILLER_BILINEAR,
+        .a = (double)half,
+        .b = (double)(row - 1) / (2.0 * (double)half),
+        .row = row,
+    };
+    return OK;
+}
+
+/* Caffe has one message for all types. Its own GoogLeNet gives a `std` to "xavier", which has none:
+ * that is let pass, there and here. */
 static const struct {
     const char *type;
-    const char *fields[4];
-    struct filler (*make)(const Caffe__FillerParameter *param, const struct shape *shape);
+    const char *fields[5];
+    int (*make)(const Caffe__FillerParameter *param, const struct shape *shape, struct filler *out,
+                struct err *err);
 } kinds[] = {
-    {"constant", {"type", "value"}, constant},       {"uniform", {"type", "min", "max"}, uniform},
-    {"gaussian", {"type", "mean", "std"}, gaussian}, {"xavier", {"type", "variance_norm"}, xavier},
-    {"msra", {"type", "variance_norm"}, msra},
+    {"constant", {"type", "value"}, constant},
+    {"uniform", {"type", "min", "max"}, uniform},
+    {"gaussian", {"type", "mean", "std", "sparse"}, gaussian},
+    {"positive_unitball", {"type"}, unitball},
+    {"xavier", {"type", "variance_norm", "std"}, xavier},
+    {"msra", {"type", "variance_norm", "std"}, msra},
+    {"bilinear", {"type"}, bilinear},
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
+static int check_values(const char *type, const struct filler *filler, struct err *err)
+{
+    if (!isfinite(filler->a) || !isfinite(filler->b) ||
+        (filler->kind == FILLER_UNIFORM && filler->a > filler->b) ||
+        (filler->kind == FILLER_GAUSSIAN && filler->b < 0.0))
+        return err_set(err, ERR_INPUT, "filler \"%s\": %g and %g make no distribution", type,
+                       filler->a, filler->b);
+    return OK;
+}
+
 int filler_read(const Caffe__FillerParameter *param, const struct shape *shape, struct filler *out,
                 struct err *err)
 {
-    PL_ASSERT(shape->n > 0 && shape_count(shape) > 0);
+    static const struct shape one = {1, {1}};
+    PL_ASSERT(shape_count(shape) > 0);
+    if (shape->n == 0) /* a number by itself is filled as a vector of one */
+        shape = &one;
     if (!param) {
         *out = (struct filler){.kind = FILLER_CONSTANT};
         return OK;
@@ -77,7 +152,7 @@ int filler_read(const Caffe__FillerParameter *param, const struct shape *shape, 
     if (i == KINDS)
         return err_set(err, ERR_UNSUPPORTED,
                        "filler \"%.64s\" is not supported; supported: constant, uniform, gaussian, "
-                       "xavier, msra",
+                       "positive_unitball, xavier, msra, bilinear",
                        param->type);
     /* "sparse: -1" is how Caffe writes its default. */
     const char *dense[] = {param->sparse == -1 ? "sparse" : NULL, NULL};
@@ -87,14 +162,51 @@ int filler_read(const Caffe__FillerParameter *param, const struct shape *shape, 
     if (bad)
         return err_set(err, ERR_UNSUPPORTED, "%s is not supported by filler \"%s\"", bad,
                        param->type);
-    struct filler filler = kinds[i].make(param, shape);
-    if (!isfinite(filler.a) || !isfinite(filler.b) ||
-        (filler.kind == FILLER_UNIFORM && filler.a > filler.b) ||
-        (filler.kind == FILLER_GAUSSIAN && filler.b < 0.0))
-        return err_set(err, ERR_INPUT, "filler \"%s\": %g and %g make no distribution", param->type,
-                       filler.a, filler.b);
-    *out = filler;
-    return OK;
+    struct filler filler;
+    int rc = kinds[i].make(param, shape, &filler, err);
+    if (rc == OK)
+        rc = check_values(param->type, &filler, err);
+    if (rc == OK)
+        *out = filler;
+    return rc;
+}
+
+/* ---- filling: the parameter's first element is at counter `base` ---- */
+
+static void fill_gaussian(const struct filler *filler, uint64_t seed, uint64_t base, float *x,
+                          size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        bool drops = filler->drop > 0.0 &&
+                     (double)rng_uniform(seed, RNG_INIT, drop_bit | base | i) < filler->drop;
+        double value = filler->a + filler->b * (double)rng_normal(seed, RNG_INIT, base | i);
+        x[i] = drops ? 0.0f : (float)value;
+    }
+}
+
+/* Of numbers above 0, so that no sum is. */
+static void fill_unitball(const struct filler *filler, uint64_t seed, uint64_t base, float *x,
+                          size_t n)
+{
+    PL_ASSERT(n % filler->row == 0);
+    for (size_t first = 0; first < n; first += filler->row) {
+        double sum = 0.0;
+        for (size_t i = first; i < first + filler->row; i++) {
+            x[i] = 1.0f - rng_uniform(seed, RNG_INIT, base | i);
+            sum += (double)x[i];
+        }
+        for (size_t i = first; i < first + filler->row; i++)
+            x[i] = (float)((double)x[i] / sum);
+    }
+}
+
+static void fill_bilinear(const struct filler *filler, float *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double column = (double)(i % filler->row), line = (double)(i / filler->row % filler->row);
+        x[i] = (float)((1.0 - fabs(column / filler->a - filler->b)) *
+                       (1.0 - fabs(line / filler->a - filler->b)));
+    }
 }
 
 void filler_fill(const struct filler *filler, uint64_t seed, size_t parameter, float *x, size_t n)
@@ -102,15 +214,17 @@ void filler_fill(const struct filler *filler, uint64_t seed, size_t parameter, f
     PL_ASSERT(n < (size_t)1 << ELEMENT_BITS);
     uint64_t base = (uint64_t)parameter << ELEMENT_BITS;
     double a = filler->a, b = filler->b;
-    for (size_t i = 0; i < n; i++) {
-        switch (filler->kind) {
-        case FILLER_CONSTANT: x[i] = (float)a; break;
-        case FILLER_UNIFORM:
+    switch (filler->kind) {
+    case FILLER_CONSTANT:
+        for (size_t i = 0; i < n; i++)
+            x[i] = (float)a;
+        break;
+    case FILLER_UNIFORM:
+        for (size_t i = 0; i < n; i++)
             x[i] = (float)(a + (b - a) * (double)rng_uniform(seed, RNG_INIT, base | i));
-            break;
-        case FILLER_GAUSSIAN:
-            x[i] = (float)(a + b * (double)rng_normal(seed, RNG_INIT, base | i));
-            break;
-        }
+        break;
+    case FILLER_GAUSSIAN: fill_gaussian(filler, seed, base, x, n); break;
+    case FILLER_UNITBALL: fill_unitball(filler, seed, base, x, n); break;
+    case FILLER_BILINEAR: fill_bilinear(filler, x, n); break;
     }
 }

@@ -17,7 +17,7 @@ static struct filler read(const char *type, Caffe__FillerParameter *param, struc
 {
     struct filler filler;
     struct err err = {0};
-    char name[16];
+    char name[24];
     strcpy(name, type);
     param->type = name;
     if (filler_read(param, &shape, &filler, &err) != OK)
@@ -137,7 +137,7 @@ static void test_uniform(void **state)
 static void test_elements_are_pure(void **state)
 {
     (void)state;
-    struct filler filler = {FILLER_GAUSSIAN, 0.0, 1.0};
+    struct filler filler = {.kind = FILLER_GAUSSIAN, .b = 1.0};
     float a[64], b[64];
     filler_fill(&filler, 1, 2, a, 64);
     filler_fill(&filler, 1, 2, b, 32);
@@ -151,13 +151,109 @@ static void test_elements_are_pure(void **state)
         assert_true(a[i] != b[i]);
 }
 
+/* Of 40 outputs, 6 weights an output are to differ from 0: whatever there is besides, the mask
+ * keeps 6/40 of all, and what stays is what it would be without. */
+static void test_sparse(void **state)
+{
+    (void)state;
+    static float x[N], all[N];
+    Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
+    struct shape shape = {2, {40, N / 40}};
+    struct filler dense = read("gaussian", &param, shape);
+    param.has_sparse = true;
+    param.sparse = 6;
+    struct filler filler = read("gaussian", &param, shape);
+    filler_fill(&filler, 1, 3, x, N);
+    filler_fill(&dense, 1, 3, all, N);
+    int kept = 0;
+    for (int i = 0; i < N; i++) {
+        assert_true(x[i] == 0.0f || x[i] == all[i]);
+        kept += x[i] != 0.0f;
+    }
+    near(kept, 0.15 * N, 4 * sqrt(0.15 * 0.85 * N));
+    param.sparse = 0;
+    filler = read("gaussian", &param, shape);
+    filler_fill(&filler, 1, 3, x, N);
+    for (int i = 0; i < N; i++)
+        assert_true(x[i] == 0.0f);
+    param.sparse = 40;
+    filler = read("gaussian", &param, shape);
+    filler_fill(&filler, 1, 3, x, N);
+    assert_memory_equal(x, all, sizeof x);
+}
+
+/* Rows of one output each: positive, of sum 1, and before that uniform: an element's mean is 1/I
+ * and its deviation about 1/(I sqrt(3)) where I is large. */
+static void test_positive_unitball(void **state)
+{
+    (void)state;
+    enum { I = 200 };
+    static float x[N], again[N];
+    Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
+    struct filler filler =
+        read("positive_unitball", &param, (struct shape){3, {N / I, 20, I / 20}});
+    filler_fill(&filler, 1, 2, x, N);
+    double square = 0;
+    for (int row = 0; row < N / I; row++) {
+        double sum = 0;
+        for (int i = row * I; i < (row + 1) * I; i++) {
+            assert_true(x[i] > 0.0f);
+            sum += (double)x[i];
+            square += ((double)x[i] - 1.0 / I) * ((double)x[i] - 1.0 / I);
+        }
+        near(sum, 1.0, 1e-6);
+    }
+    near(sqrt(square / N), 1.0 / (I * sqrt(3.0)), 0.03 / I);
+    filler_fill(&filler, 1, 2, again, 3 * I);
+    assert_memory_equal(x, again, 3 * I * sizeof(float));
+    filler = read("positive_unitball", &param, (struct shape){1, {5}});
+    filler_fill(&filler, 1, 2, x, 5);
+    for (int i = 0; i < 5; i++)
+        assert_true(x[i] == 1.0f);
+}
+
+/* What enlarges by two has 4 taps, 1/4 3/4 3/4 1/4 along each side; by three 5 taps, 1/3 2/3 1 2/3
+ * 1/3: a pixel's share falls off in a straight line. */
+static void test_bilinear(void **state)
+{
+    (void)state;
+    static const double four[] = {0.25, 0.75, 0.75, 0.25};
+    static const double five[] = {1.0 / 3, 2.0 / 3, 1, 2.0 / 3, 1.0 / 3};
+    Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
+    float x[2 * 3 * 25];
+    struct filler filler = read("bilinear", &param, (struct shape){4, {2, 3, 4, 4}});
+    filler_fill(&filler, 1, 0, x, 2 * 3 * 16);
+    for (int i = 0; i < 2 * 3 * 16; i++)
+        near((double)x[i], four[i / 4 % 4] * four[i % 4], 1e-7);
+    filler = read("bilinear", &param, (struct shape){4, {2, 3, 5, 5}});
+    filler_fill(&filler, 1, 0, x, 2 * 3 * 25);
+    for (int i = 0; i < 2 * 3 * 25; i++)
+        near((double)x[i], five[i / 5 % 5] * five[i % 5], 1e-7);
+    filler = read("bilinear", &param, (struct shape){4, {1, 1, 1, 1}});
+    filler_fill(&filler, 1, 0, x, 1);
+    assert_true(x[0] == 1.0f);
+}
+
+/* Caffe's GoogLeNet says `type: "xavier" std: 0.1`, and means nothing by it. */
+static void test_std_beside_xavier(void **state)
+{
+    (void)state;
+    Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
+    struct shape shape = {2, {10, 50}};
+    struct filler plain = read("xavier", &param, shape);
+    param.has_std = true;
+    param.std = 0.1f;
+    struct filler filler = read("xavier", &param, shape);
+    assert_true(plain.a == filler.a && plain.b == filler.b);
+}
+
 static void expect_bad(Caffe__FillerParameter *param, const char *type, int status,
                        const char *says)
 {
     struct err err = {0};
     struct filler filler;
     struct shape shape = {1, {4}};
-    char name[16];
+    char name[24];
     strcpy(name, type);
     param->type = name;
     assert_int_equal(filler_read(param, &shape, &filler, &err), status);
@@ -168,16 +264,26 @@ static void expect_bad(Caffe__FillerParameter *param, const char *type, int stat
 static void test_bad_fillers(void **state)
 {
     (void)state;
-    Caffe__FillerParameter bilinear = CAFFE__FILLER_PARAMETER__INIT;
-    expect_bad(&bilinear, "bilinear", ERR_UNSUPPORTED,
-               "\"bilinear\" is not supported; supported: ");
+    Caffe__FillerParameter unknown = CAFFE__FILLER_PARAMETER__INIT;
+    expect_bad(&unknown, "trilinear", ERR_UNSUPPORTED,
+               "\"trilinear\" is not supported; supported: ");
+    Caffe__FillerParameter flat = CAFFE__FILLER_PARAMETER__INIT;
+    expect_bad(&flat, "bilinear", ERR_INPUT, "fills square kernels, not 4");
     Caffe__FillerParameter sparse = CAFFE__FILLER_PARAMETER__INIT;
     sparse.has_sparse = true;
-    sparse.sparse = 100;
-    expect_bad(&sparse, "gaussian", ERR_UNSUPPORTED, "sparse");
+    sparse.sparse = 5; /* of four outputs */
+    expect_bad(&sparse, "gaussian", ERR_INPUT, "sparse: 5");
+    sparse.sparse = -2;
+    expect_bad(&sparse, "gaussian", ERR_INPUT, "sparse: -2");
+    sparse.sparse = 2;
+    expect_bad(&sparse, "uniform", ERR_UNSUPPORTED, "sparse");
+    expect_bad(&sparse, "positive_unitball", ERR_UNSUPPORTED, "sparse");
     Caffe__FillerParameter stray = CAFFE__FILLER_PARAMETER__INIT;
-    stray.has_std = true;
-    expect_bad(&stray, "xavier", ERR_UNSUPPORTED, "std");
+    stray.has_min = true;
+    expect_bad(&stray, "xavier", ERR_UNSUPPORTED, "min");
+    Caffe__FillerParameter norm = CAFFE__FILLER_PARAMETER__INIT;
+    norm.has_variance_norm = true;
+    expect_bad(&norm, "gaussian", ERR_UNSUPPORTED, "variance_norm");
     Caffe__FillerParameter negative = CAFFE__FILLER_PARAMETER__INIT;
     negative.has_std = true;
     negative.std = -1.0f;
@@ -195,9 +301,16 @@ static void test_bad_fillers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_constant),          cmocka_unit_test(test_xavier),
-        cmocka_unit_test(test_gaussian_and_msra), cmocka_unit_test(test_uniform),
-        cmocka_unit_test(test_elements_are_pure), cmocka_unit_test(test_bad_fillers),
+        cmocka_unit_test(test_constant),
+        cmocka_unit_test(test_xavier),
+        cmocka_unit_test(test_gaussian_and_msra),
+        cmocka_unit_test(test_uniform),
+        cmocka_unit_test(test_elements_are_pure),
+        cmocka_unit_test(test_bad_fillers),
+        cmocka_unit_test(test_sparse),
+        cmocka_unit_test(test_positive_unitball),
+        cmocka_unit_test(test_bilinear),
+        cmocka_unit_test(test_std_beside_xavier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -60,6 +60,7 @@ static inline int fixture_try(const char *text, enum phase phase, size_t batch, 
 static inline void fixture_fill(struct fixture *f, struct net *net, size_t N, struct shape input)
 {
     size_t floats = shape_count(&input), classes = net_classes(net);
+    classes = classes == SIZE_MAX ? 5 : classes; /* any number will do */
     *f = (struct fixture){.net = net};
     arena_init(&f->arena);
     assert_int_equal(vec_init(&f->x, &f->arena, net_segments(net)->total), OK);

@@ -1,9 +1,5 @@
-/* Gradients against central differences of the loss, for every layer on every kernel set. Forward
- * arithmetic is in float, so differences are good to three digits or so; errors in a gradient's
- * formula are larger. Where a step crosses a kink (another element becomes the largest, a sign
- * changes) there is nothing to compare: slopes over two steps differ, and the element is left out.
- */
-#include "nn/fixture.h"
+/* Gradients against central differences of the loss, for layers on every kernel set. */
+#include "nn/differences.h"
 
 #define DATA "layer { name: 'data' type: 'Input' top: 'data' top: 'label' }\n"
 #define LOSS(bottom)                                                \
@@ -118,85 +114,12 @@ static const struct {
          LAYER("p", "Softmax", "a", "p", "")},
 };
 
-static double loss_at(struct fixture *f, size_t i, float value)
-{
-    float old = f->x.at[i];
-    f->x.at[i] = value;
-    double loss = fixture_forward(f).loss / (double)f->batch.count;
-    f->x.at[i] = old;
-    return loss;
-}
-
-static double slope(struct fixture *f, size_t i, float h)
-{
-    float x = f->x.at[i], above = x + h, below = x - h;
-    return (loss_at(f, i, above) - loss_at(f, i, below)) / ((double)above - (double)below);
-}
-
-/* Each segment's gradient, element by element; the norm of the error against that of the segment.
- */
-static void check_elements(struct fixture *f, const char *what, bool kinked, const char *kernels)
-{
-    const struct segments *table = net_segments(f->net);
-    float h =
-        kinked ? 0x1p-10f : 0x1p-8f; /* short steps cross few kinks, long ones are less rough */
-    for (size_t k = 0; k < table->count; k++) {
-        const struct segment *segment = &table->at[k];
-        double error = 0.0, norm = 0.0;
-        size_t kinks = 0;
-        for (size_t i = segment->offset; i < segment->offset + segment->len; i++) {
-            double fine = slope(f, i, h), coarse = slope(f, i, 2.0f * h);
-            if (kinked && fabs(fine - coarse) > 5e-4) {
-                kinks++;
-                continue;
-            }
-            /* Two steps cancel the second-order error. */
-            double difference = (4.0 * fine - coarse) / 3.0, gradient = (double)f->dx.at[i];
-            error += (difference - gradient) * (difference - gradient);
-            norm += gradient * gradient;
-        }
-        if (!(sqrt(error) <= 2e-3 * sqrt(norm)) || norm == 0.0)
-            fail_msg("%s, %s, %s: error %g of %g", kernels, what, segment->name, sqrt(error),
-                     sqrt(norm));
-        if (2 * kinks > segment->len)
-            fail_msg("%s, %s, %s: %zu kinks", kernels, what, segment->name, kinks);
-    }
-}
-
-/* One random direction v over all of x at once: <dx, v>. */
-static void check_direction(struct fixture *f, const char *what, const char *kernels)
-{
-    size_t n = f->x.n;
-    float *x = arena_array(&f->arena, n, float), h = 0x1p-10f;
-    double expected = 0.0, loss[2], scale = 0.0;
-    memcpy(x, f->x.at, n * sizeof(float));
-    for (int side = 0; side < 2; side++) {
-        for (size_t i = 0; i < n; i++)
-            f->x.at[i] = x[i] + (side ? h : -h) * rng_normal(21, 3, i);
-        loss[side] = fixture_forward(f).loss / (double)f->batch.count;
-    }
-    memcpy(f->x.at, x, n * sizeof(float));
-    for (size_t i = 0; i < n; i++) {
-        expected += (double)f->dx.at[i] * (double)rng_normal(21, 3, i);
-        scale += (double)f->dx.at[i] * (double)f->dx.at[i];
-    }
-    double difference = (loss[1] - loss[0]) / (2.0 * (double)h);
-    if (!(fabs(difference - expected) <= 5e-3 * sqrt(scale)))
-        fail_msg("%s, %s: slope %g, gradient says %g", kernels, what, difference, expected);
-}
-
 static void test_gradients(void **state)
 {
     const struct kernels *kernels = *state;
     struct shape input = {3, {2, 7, 6}};
-    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct fixture f;
-        fixture_open(&f, cases[i].net, PHASE_TRAIN, 3, input, kernels);
-        fixture_gradient(&f);
-        check_elements(&f, cases[i].what, cases[i].kind == KINKED, kernels->name);
-        check_direction(&f, cases[i].what, kernels->name);
-        fixture_close(&f);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        differences_check(cases[i].net, cases[i].what, cases[i].kind == KINKED, input, kernels);
 }
 
 /* What no loss depends on has no gradient, and what padding there is between segments stays zero.

@@ -1,65 +1,69 @@
+/* What a NetParameter says at its own level, and what all LayerParameters have in common. Each
+ * field is honoured or refused, but for these, which are read and mean nothing here:
+ *
+ * - force_backward asks for gradients that no training uses, for whoever looks at them there.
+ * - state.phase: a net is for the phase that its caller asks for.
+ * - blobs of a layer are weights, which come into x by way of src/model.
+ * - fields that say where records come from: see layer_input.c. */
 #include "nn/graph.h"
 
 #include "nn/fields.h"
+#include "nn/rules.h"
 
-#include <stdio.h>
+#include <math.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { LAYER_NAME_MAX = 100 };
 
 static struct blob *newest(const struct net *net, const char *name)
 {
-    for (size_t i = net->n_blobs; i-- > 0;)
+    for (size_t i = net->n_blobs; i-- > 0 && name[0];)
         if (strcmp(net->blob[i]->name, name) == 0)
             return net->blob[i];
     return NULL;
 }
 
-/* Caffe's rules about the net's state: here phase alone, with level 0 and no stages. */
-static bool rule_holds(const Caffe__NetStateRule *rule, enum phase phase)
-{
-    if (rule->has_phase && (rule->phase == CAFFE__PHASE__TEST) != (phase == PHASE_TEST))
-        return false;
-    if ((rule->has_min_level && rule->min_level > 0) ||
-        (rule->has_max_level && rule->max_level < 0))
-        return false;
-    return rule->n_stage == 0;
-}
+/* ---- a layer and its blobs ---- */
 
-static bool included(const Caffe__LayerParameter *param, enum phase phase)
+static int check_loss_weights(const Caffe__LayerParameter *param, const struct layer_ops *ops,
+                              struct err *err)
 {
-    for (size_t i = 0; i < param->n_exclude; i++)
-        if (rule_holds(param->exclude[i], phase))
-            return false;
-    for (size_t i = 0; i < param->n_include; i++)
-        if (rule_holds(param->include[i], phase))
-            return true;
-    return param->n_include == 0;
+    size_t tops = param->n_top == 0 && ops->is_loss ? 1 : param->n_top;
+    if (param->n_loss_weight > 0 && param->n_loss_weight != tops)
+        return err_set(err, ERR_INPUT, "%zu loss_weight for %zu tops: one for each, or none",
+                       param->n_loss_weight, tops);
+    for (size_t i = 0; i < param->n_loss_weight; i++) {
+        float weight = param->loss_weight[i];
+        if (!isfinite(weight))
+            return err_set(err, ERR_INPUT, "loss_weight: %g is out of range", (double)weight);
+        if (weight != 0.0f && (!ops->backward || (ops->is_loss && i > 0)))
+            return err_set(
+                err, ERR_UNSUPPORTED,
+                "loss_weight: top %zu of type \"%s\" has no gradient: it cannot be a loss", i + 1,
+                param->type);
+    }
+    return OK;
 }
 
 /* What all layers have in common; what is left is the type's. */
 static int check_common(const Caffe__LayerParameter *param, const struct layer_ops *ops,
                         enum phase phase, struct err *err)
 {
-    static const char *const known[] = {"name",        "type",  "bottom", "top",
-                                        "loss_weight", "param", "blobs",  "include",
-                                        "exclude",     "phase", NULL};
+    static const char *const known[] = {"name",        "type",  "bottom",         "top",
+                                        "loss_weight", "param", "blobs",          "include",
+                                        "exclude",     "phase", "propagate_down", NULL};
     char number[32];
     const char *bad =
         fields_first_unknown(&param->base, known, ops->messages, number, sizeof number);
     if (bad)
         return err_set(err, ERR_UNSUPPORTED, "%s means nothing to type \"%s\"", bad, param->type);
-    if (param->n_include > 0 && param->n_exclude > 0)
-        return err_set(err, ERR_INPUT, "include and exclude cannot both be given");
     if (param->has_phase && (param->phase == CAFFE__PHASE__TEST) != (phase == PHASE_TEST))
         return err_set(err, ERR_UNSUPPORTED, "a phase other than the net's is not supported");
-    if (param->n_loss_weight > param->n_top)
-        return err_set(err, ERR_INPUT, "%zu loss_weight for %zu tops", param->n_loss_weight,
-                       param->n_top);
-    for (size_t i = 0; i < param->n_loss_weight && !ops->is_loss; i++)
-        if (param->loss_weight[i] != 0.0f)
-            return err_set(err, ERR_UNSUPPORTED, "type \"%s\" cannot be a loss", param->type);
-    return OK;
+    if (param->n_propagate_down > 0 && param->n_propagate_down != param->n_bottom)
+        return err_set(err, ERR_INPUT, "%zu propagate_down for %zu bottoms: one for each, or none",
+                       param->n_propagate_down, param->n_bottom);
+    return check_loss_weights(param, ops, err);
 }
 
 static int connect_bottoms(struct net *net, struct layer *layer, struct err *err)
@@ -74,29 +78,45 @@ static int connect_bottoms(struct net *net, struct layer *layer, struct err *err
             return err_set(err, ERR_INPUT, "bottom \"%.64s\" is made by no layer before it",
                            param->bottom[i]);
         blob->users++;
-        layer->bottom[layer->n_bottom++].blob = blob;
+        struct link *link = &layer->bottom[layer->n_bottom++];
+        link->blob = blob;
+        link->stops = param->n_propagate_down > 0 && !param->propagate_down[i];
     }
     return OK;
 }
 
-/* The bottom of that name, which a top of the same name replaces. */
-static struct blob *replaced(const struct layer *layer, const char *name)
+static int add_top(struct net *net, struct layer *layer, const char *name, struct blob *over,
+                   struct err *err)
 {
-    for (size_t i = 0; i < layer->n_bottom; i++)
-        if (strcmp(layer->bottom[i].blob->name, name) == 0)
-            return layer->bottom[i].blob;
-    return NULL;
+    const Caffe__LayerParameter *param = layer->param;
+    size_t i = layer->n_top;
+    struct blob *blob = arena_new(&net->arena, struct blob);
+    char *copy = arena_strdup(&net->arena, name);
+    if (!blob || !copy)
+        return err_set(err, ERR_NOMEM, "out of memory");
+    *blob = (struct blob){.name = copy, .maker = layer, .over = over};
+    if (i < param->n_loss_weight)
+        blob->weight = param->loss_weight[i];
+    else if (i == 0 && layer->ops->is_loss)
+        blob->weight = 1.0f;
+    net->blob[net->n_blobs++] = blob;
+    layer->top[layer->n_top++] = blob;
+    return OK;
 }
 
+/* A top in the place of the bottom of its name continues it. A loss may leave its top out. */
 static int connect_tops(struct net *net, struct layer *layer, struct err *err)
 {
     const Caffe__LayerParameter *param = layer->param;
-    layer->top = arena_array(&net->arena, param->n_top, struct blob *);
+    layer->top = arena_array(&net->arena, param->n_top + 1, struct blob *);
     if (!layer->top)
         return err_set(err, ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < param->n_top; i++) {
         const char *name = param->top[i];
-        struct blob *over = replaced(layer, name), *other = newest(net, name);
+        bool same = i < layer->n_bottom && strcmp(layer->bottom[i].blob->name, name) == 0;
+        struct blob *over = same ? layer->bottom[i].blob : NULL, *other = newest(net, name);
+        if (!name[0])
+            return err_set(err, ERR_INPUT, "top %zu has no name", i + 1);
         if (over && !layer->ops->in_place)
             return err_set(err, ERR_INPUT,
                            "type \"%s\" cannot work in place: top \"%.64s\" is a bottom",
@@ -104,15 +124,11 @@ static int connect_tops(struct net *net, struct layer *layer, struct err *err)
         if (other && other != over)
             return err_set(err, ERR_INPUT, "top \"%.64s\" is already made by layer \"%s\"", name,
                            other->maker->name);
-        struct blob *blob = arena_new(&net->arena, struct blob);
-        char *copy = arena_strdup(&net->arena, name);
-        if (!blob || !copy)
-            return err_set(err, ERR_NOMEM, "out of memory");
-        *blob = (struct blob){.name = copy, .maker = layer, .over = over};
-        net->blob[net->n_blobs++] = blob;
-        layer->top[layer->n_top++] = blob;
+        int rc = add_top(net, layer, name, over, err);
+        if (rc != OK)
+            return rc;
     }
-    return OK;
+    return layer->n_top == 0 && layer->ops->is_loss ? add_top(net, layer, "", NULL, err) : OK;
 }
 
 static int check_name(const struct net *net, const Caffe__LayerParameter *param, size_t index,
@@ -136,7 +152,7 @@ static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_
     if (!param->type || !param->type[0])
         return err_set(err, ERR_INPUT, "type is missing");
     const struct layer_ops *ops = layer_find(param->type);
-    char text[256];
+    char text[ERR_TEXT_MAX];
     if (!ops)
         return err_set(err, ERR_UNSUPPORTED, "type \"%.64s\" is not supported; supported: %s",
                        param->type, layer_types_text(text, sizeof text));
@@ -176,33 +192,98 @@ static int add_layer(struct net *net, const Caffe__LayerParameter *param, size_t
     return OK;
 }
 
-/* `input: ..` and `input_shape { .. }` of the net itself are an Input layer before all others. */
+/* The net's ith layer, if it takes part. */
+static int add_included(struct net *net, const Caffe__NetParameter *param, size_t i,
+                        const struct setup *setup, struct err *err)
+{
+    const Caffe__LayerParameter *layer = param->layer[i];
+    int rc = rules_check(layer, err);
+    if (rc != OK) {
+        err_prefix(err, "layer \"%.64s\"", layer->name ? layer->name : "");
+        return rc;
+    }
+    return rules_include(layer, param->state, net->phase) ? add_layer(net, layer, i, setup, err)
+                                                          : OK;
+}
+
+/* ---- the net's own fields ---- */
+
+enum { INPUT_DIMS = 4 };
+
+/* Where an Input layer made of the net's own fields finds its shapes. */
+struct net_input {
+    Caffe__InputParameter input;
+    Caffe__BlobShape *list, **shape; /* of the older form, input_dim */
+};
+
+/* `input_dim` as the shapes it stands for. */
+static int read_input_dims(struct net *net, const Caffe__NetParameter *param, struct net_input *in,
+                           struct err *err)
+{
+    size_t n = param->n_input;
+    in->list = arena_array(&net->arena, n, Caffe__BlobShape);
+    in->shape = arena_array(&net->arena, n, Caffe__BlobShape *);
+    int64_t *dim = arena_array(&net->arena, n * INPUT_DIMS, int64_t);
+    if (!in->list || !in->shape || !dim)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    for (size_t i = 0; i < n * INPUT_DIMS; i++)
+        dim[i] = param->input_dim[i];
+    for (size_t i = 0; i < n; i++) {
+        caffe__blob_shape__init(&in->list[i]);
+        in->list[i].n_dim = INPUT_DIMS;
+        in->list[i].dim = dim + i * INPUT_DIMS;
+        in->shape[i] = &in->list[i];
+    }
+    in->input.n_shape = n;
+    in->input.shape = in->shape;
+    return OK;
+}
+
+/* `input: ..` with `input_shape { .. }` or `input_dim: ..` of the net itself are an Input layer
+ * before all others. */
 static int add_net_input(struct net *net, const Caffe__NetParameter *param,
                          const struct setup *setup, struct err *err)
 {
     Caffe__LayerParameter layer = CAFFE__LAYER_PARAMETER__INIT;
-    Caffe__InputParameter input = CAFFE__INPUT_PARAMETER__INIT;
+    struct net_input in = {.input = CAFFE__INPUT_PARAMETER__INIT};
     char name[] = "input", type[] = "Input";
     layer.name = name;
     layer.type = type;
     layer.n_top = param->n_input;
     layer.top = param->input;
-    layer.input_param = &input;
-    input.n_shape = param->n_input_shape;
-    input.shape = param->input_shape;
-    return add_layer(net, &layer, 0, setup, err);
+    layer.input_param = &in.input;
+    in.input.n_shape = param->n_input_shape;
+    in.input.shape = param->input_shape;
+    int rc = param->n_input_dim > 0 ? read_input_dims(net, param, &in, err) : OK;
+    return rc == OK ? add_layer(net, &layer, 0, setup, err) : rc;
 }
 
 static int check_net(const Caffe__NetParameter *param, struct err *err)
 {
-    static const char *const known[] = {"name", "input", "input_shape", "layer", NULL};
+    static const char *const known[] = {"name",        "input",          "input_dim",
+                                        "input_shape", "force_backward", "state",
+                                        "debug_info",  "layer",          NULL};
     char number[32];
+    if (param->n_layers > 0)
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "net: `layers` is the older form (V1) of `layer`: read such a net from a file, "
+            "where it is brought up to date");
     const char *bad = fields_first_unknown(&param->base, known, NULL, number, sizeof number);
     if (bad)
-        return err_set(err, ERR_UNSUPPORTED, "net: %s is not supported%s", bad,
-                       strcmp(bad, "input_dim") == 0 ? "; use input_shape" : "");
-    if (param->n_input_shape > 0 && param->n_input == 0)
+        return err_set(err, ERR_UNSUPPORTED, "net: %s is not supported", bad);
+    if (param->debug_info)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "net: debug_info: true is not supported: nothing is "
+                       "printed of each layer");
+    if ((param->n_input_shape > 0 || param->n_input_dim > 0) && param->n_input == 0)
         return err_set(err, ERR_INPUT, "net: input_shape without input");
+    if (param->n_input_shape > 0 && param->n_input_dim > 0)
+        return err_set(err, ERR_INPUT, "net: input_shape and input_dim cannot both be given");
+    if (param->n_input_dim % INPUT_DIMS != 0 ||
+        (param->n_input_dim > 0 && param->n_input_dim != INPUT_DIMS * param->n_input))
+        return err_set(err, ERR_INPUT, "net: %zu input_dim for %zu input: four for each",
+                       param->n_input_dim, param->n_input);
     return OK;
 }
 
@@ -226,6 +307,61 @@ static int check_data(const struct net *net, struct err *err)
     return OK;
 }
 
+/* ---- what the net's result is about ---- */
+
+static float weight_of(const struct layer *layer)
+{
+    return fabsf(layer->top[0]->weight);
+}
+
+/* The loss over classes that weighs most, the last of equals; NULL: none. */
+static const struct layer *main_loss(const struct net *net)
+{
+    const struct layer *best = NULL;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        if (layer->ops->is_loss && layer->classes > 0 &&
+            (!best || weight_of(layer) >= weight_of(best)))
+            best = layer;
+    }
+    return best;
+}
+
+/* Is accuracy a to be reported before b (net_result.right)? */
+static bool judges_before(const struct layer *a, const struct layer *b, const struct layer *loss)
+{
+    const struct blob *scores = loss ? loss->bottom[0].blob : NULL;
+    bool a_reads = a->bottom[0].blob == scores, b_reads = b->bottom[0].blob == scores;
+    return a_reads != b_reads ? a_reads : a->top_k < b->top_k;
+}
+
+static void choose_judge(struct net *net)
+{
+    const struct layer *loss = main_loss(net);
+    struct layer *best = NULL;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        struct layer *layer = net->layer[i];
+        if (layer->top_k > 0 && (!best || judges_before(layer, best, loss)))
+            best = layer;
+    }
+    if (best)
+        best->judges = true;
+}
+
+static void count_classes(struct net *net)
+{
+    bool loss = false;
+    size_t classes = SIZE_MAX;
+    for (size_t i = 0; i < net->n_blobs; i++)
+        loss = loss || net->blob[i]->weight != 0.0f;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        if (layer->ops->is_loss && layer->classes > 0 && layer->classes < classes)
+            classes = layer->classes;
+    }
+    net->classes = loss ? classes : 0;
+}
+
 int graph_build(struct net *net, const Caffe__NetParameter *param,
                 const struct net_options *options, struct err *err)
 {
@@ -234,16 +370,21 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
         return rc;
     size_t tops = param->n_input;
     for (size_t i = 0; i < param->n_layer; i++)
-        tops += param->layer[i]->n_top;
+        tops += param->layer[i]->n_top + 1;
     net->layer = arena_array(&net->arena, param->n_layer + 1, struct layer *);
     net->blob = arena_array(&net->arena, tops, struct blob *);
     if (!net->layer || !net->blob)
         return err_set(err, ERR_NOMEM, "net: out of memory");
-    struct setup setup = {options, &net->arena, &net->segments, &net->states};
+    struct setup setup = {options, &net->arena, &net->segments, &net->states, &net->shares};
     if (param->n_input > 0)
         rc = add_net_input(net, param, &setup, err);
     for (size_t i = 0; i < param->n_layer && rc == OK; i++)
-        if (included(param->layer[i], net->phase))
-            rc = add_layer(net, param->layer[i], i, &setup, err);
-    return rc == OK ? check_data(net, err) : rc;
+        rc = add_included(net, param, i, &setup, err);
+    if (rc == OK)
+        rc = check_data(net, err);
+    if (rc != OK)
+        return rc;
+    choose_judge(net);
+    count_classes(net);
+    return OK;
 }

@@ -1,16 +1,35 @@
-/* The second bottom of losses and accuracies: class numbers as the data layer wrote them. */
+/* What losses and accuracies that choose among classes read: bottom 0 has C scores for each place,
+ * along an axis, and bottom 1 a label a place. A place is a record, or a pixel of one, or whatever
+ * the other axes of the scores count: bottom 1 counts the same in canonical order, whatever its
+ * shape. It is the data layer's label, or any other blob, whose values are cut to integers. */
 #ifndef PL_NN_LABELS_H
 #define PL_NN_LABELS_H
 
-#include "nn/layer.h"
+#include "nn/rows.h"
 
-/* ERR_UNSUPPORTED unless bottom 1 comes straight from the data layer; ERR_INPUT when bottom 0 has
- * more classes than a label can count (2^24, exact in a float). */
-int labels_check(const struct layer *layer, struct err *err);
+/* What a place has instead of a class: nothing to say, or a label that is no class. */
+enum { LABEL_IGNORED = -1, LABEL_BAD = -2 };
 
-static inline size_t labels_at(const struct layer *layer, size_t n)
-{
-    return (size_t)layer->bottom[1].blob->at[n];
-}
+struct labels {
+    struct rows scores, given;
+    size_t per, outer; /* a record's places; a record's part of Caffe's outer_num_ */
+    bool ignores;
+    int32_t ignored;
+    int32_t *at;  /* one a place of the batch last read */
+    size_t valid; /* of these, not ignored */
+};
+
+/* Plan them for the layer, whose bottom 0 has its scores along `axis` > 0, or, with LABELS_RECORD,
+ * all over a record. `ignored` may be NULL. Sets layer->classes where bottom 1 is the data layer's.
+ * Adds to layer->buffer_bytes.
+ *
+ * ERR_INPUT  as many labels as places there are not; more classes than a label can count (2^24,
+ *            exact in a float) */
+enum { LABELS_RECORD = 0 };
+int labels_init(struct labels *labels, struct layer *layer, const struct setup *setup, size_t axis,
+                const int32_t *ignored, struct err *err);
+
+/* Read those of the batch's first `records` into `at`. */
+void labels_read(struct labels *labels, size_t records);
 
 #endif

@@ -1,6 +1,7 @@
 #include "nn/layer.h"
 
 #include "base/fault.h"
+#include "nn/share.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +15,25 @@ int layer_links(const struct layer *layer, size_t bottoms, size_t tops, struct e
         return err_set(err, ERR_INPUT, "type \"%s\" makes %zu tops, not %zu", layer->type, tops,
                        layer->n_top);
     return OK;
+}
+
+static int within(const struct layer *layer, const char *verb, const char *what, size_t n,
+                  size_t min, size_t max, struct err *err)
+{
+    if (n < min)
+        return err_set(err, ERR_INPUT, "type \"%s\" %s %zu %s at least, not %zu", layer->type, verb,
+                       min, what, n);
+    if (max > 0 && n > max)
+        return err_set(err, ERR_INPUT, "type \"%s\" %s %zu %s at most, not %zu", layer->type, verb,
+                       max, what, n);
+    return OK;
+}
+
+int layer_links_between(const struct layer *layer, size_t bottoms_min, size_t bottoms_max,
+                        size_t tops_min, size_t tops_max, struct err *err)
+{
+    int rc = within(layer, "takes", "bottoms", layer->n_bottom, bottoms_min, bottoms_max, err);
+    return rc == OK ? within(layer, "makes", "tops", layer->n_top, tops_min, tops_max, err) : rc;
 }
 
 int layer_image(const struct layer *layer, const char *what, struct err *err)
@@ -47,6 +67,19 @@ int layer_axis(const struct layer *layer, const char *field, int32_t axis, struc
     return err_set(err, ERR_UNSUPPORTED, "%s: %d is not supported, only 1", field, (int)axis);
 }
 
+int layer_axis_at(const struct layer *layer, const char *field, int32_t axis, size_t *at,
+                  struct err *err)
+{
+    const struct shape *x = &layer->bottom[0].blob->shape;
+    int64_t n = (int64_t)x->n, i = axis < 0 ? axis + n : axis;
+    char text[128];
+    if (i < 0 || i >= n)
+        return err_set(err, ERR_INPUT, "%s: %d is no axis of bottom \"%.64s\", %s", field,
+                       (int)axis, layer->bottom[0].blob->name, shape_text(x, text, sizeof text));
+    *at = (size_t)i;
+    return OK;
+}
+
 int layer_top(struct layer *layer, size_t i, const struct shape *shape, enum layout layout,
               struct err *err)
 {
@@ -70,43 +103,73 @@ static int multiplier(const char *field, float value, struct err *err)
                    (double)value);
 }
 
-int layer_param(struct layer *layer, const struct setup *setup, const struct shape *shape,
-                const char *field, const Caffe__FillerParameter *filler, struct err *err)
+/* The multipliers of a `param` entry, which may be missing. */
+static int check_spec(const Caffe__ParamSpec *spec, struct err *err)
 {
-    PL_ASSERT(layer->n_at < LAYER_PARAMS_MAX);
-    char text[128], name[SEGMENT_NAME_MAX];
-    if (shape_count(shape) == 0)
-        return err_set(err, ERR_INPUT, "parameters of %s are empty or too large",
-                       shape_text(shape, text, sizeof text));
+    int rc = multiplier("lr_mult", spec->lr_mult, err);
+    return rc == OK ? multiplier("decay_mult", spec->decay_mult, err) : rc;
+}
+
+static bool is_named(const Caffe__ParamSpec *spec)
+{
+    return spec->name && spec->name[0];
+}
+
+/* A segment of its own. */
+static int own(struct layer *layer, const struct setup *setup, const struct shape *shape,
+               const Caffe__ParamSpec *spec, struct err *err)
+{
     struct layer_param *p = &layer->at[layer->n_at];
-    int rc = filler_read(filler, shape, &p->filler, err);
-    if (rc != OK) {
-        err_prefix(err, "%s", field);
-        return rc;
-    }
-    float lr_mult = 1.0f, decay_mult = 1.0f;
-    if (layer->n_at < layer->param->n_param) {
-        const Caffe__ParamSpec *spec = layer->param->param[layer->n_at];
-        lr_mult = spec->lr_mult;
-        decay_mult = spec->decay_mult;
-        if ((rc = multiplier("lr_mult", lr_mult, err)) != OK ||
-            (rc = multiplier("decay_mult", decay_mult, err)) != OK)
-            return rc;
-        if (spec->name && spec->name[0])
-            return err_set(err, ERR_UNSUPPORTED,
-                           "param.name: \"%.64s\": shared parameters are not supported",
-                           spec->name);
-    }
+    char text[128], name[SEGMENT_NAME_MAX];
     snprintf(name, sizeof name, "%.*s.%zu", SEGMENT_NAME_MAX - 8, layer->name, layer->n_at);
     const struct segment *segment =
-        segments_add(setup->segments, setup->arena, name, shape, lr_mult, decay_mult);
+        segments_add(setup->segments, setup->arena, name, shape, spec->lr_mult, spec->decay_mult);
     if (!segment)
         return err_set(err, ERR_NOMEM, "out of memory for parameters of %s",
                        shape_text(shape, text, sizeof text));
     p->index = setup->segments->count - 1;
     p->offset = segment->offset;
-    layer->n_at++;
-    return OK;
+    return is_named(spec)
+               ? shares_add(setup->shares, setup->arena, spec, layer->name, p->index, err)
+               : OK;
+}
+
+/* The segment of the layer that used the name first. */
+static int join(struct layer *layer, const struct setup *setup, struct share *share,
+                const struct shape *shape, const Caffe__ParamSpec *spec, struct err *err)
+{
+    struct layer_param *p = &layer->at[layer->n_at];
+    struct segment *segment = &setup->segments->at[share->segment];
+    p->index = share->segment;
+    p->offset = segment->offset;
+    p->shared = true;
+    return shares_join(share, segment, spec, shape, err);
+}
+
+int layer_param(struct layer *layer, const struct setup *setup, const struct shape *shape,
+                const char *field, const Caffe__FillerParameter *filler, struct err *err)
+{
+    PL_ASSERT(layer->n_at < LAYER_PARAMS_MAX);
+    static const Caffe__ParamSpec none = CAFFE__PARAM_SPEC__INIT;
+    const Caffe__ParamSpec *spec = &none;
+    char text[128];
+    if (layer->n_at < layer->param->n_param)
+        spec = layer->param->param[layer->n_at];
+    if (shape_count(shape) == 0)
+        return err_set(err, ERR_INPUT, "parameters of %s are empty or too large",
+                       shape_text(shape, text, sizeof text));
+    int rc = filler_read(filler, shape, &layer->at[layer->n_at].filler, err);
+    if (rc != OK) {
+        err_prefix(err, "%s", field);
+        return rc;
+    }
+    if ((rc = check_spec(spec, err)) != OK)
+        return rc;
+    struct share *share = is_named(spec) ? shares_find(setup->shares, spec->name) : NULL;
+    rc = share ? join(layer, setup, share, shape, spec, err) : own(layer, setup, shape, spec, err);
+    if (rc == OK)
+        layer->n_at++;
+    return rc;
 }
 
 int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
@@ -129,6 +192,14 @@ int layer_params_done(const struct layer *layer, struct err *err)
         return OK;
     return err_set(err, ERR_INPUT, "%zu param entries, but %zu blobs of parameters",
                    layer->param->n_param, layer->n_at);
+}
+
+void layer_loss(struct layer *layer, const struct pass *pass, double sum)
+{
+    struct blob *top = layer->top[0];
+    top->at[0] = (float)(sum / (double)pass->batch->count);
+    if (top->weight != 0.0f)
+        pass->result->loss += (double)top->weight * sum;
 }
 
 void layer_op_forward(struct layer *layer, const struct pass *pass)

@@ -25,23 +25,27 @@ struct blob {
     struct layer *maker;
     size_t users;
     struct blob *over; /* the blob whose memory (values and gradient) this one takes over */
+    float weight;      /* loss_weight: the net's loss has the sum of the values, times this */
     bool is_labels;    /* class numbers from the data layer */
     bool is_borrowed;  /* values may lie in the caller's batch: not to be written */
+    bool is_whole;     /* outermost is not the batch: what is there does not go by records */
     bool needs, leads; /* depends on parameters; a loss depends on it: both: has a gradient */
     bool written;      /* during planning: some link writes the gradient */
-    float *at, *d;     /* values; gradient or NULL */
+    float *at, *d;     /* values; gradient, or NULL where there is none (as good as 0) */
 };
 
 /* A bottom: how a layer uses a blob. */
 struct link {
     struct blob *blob;
-    float *dx; /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
-    bool adds; /* dx is scratch, and net.c adds it to the blob's after backward */
+    float *dx;  /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
+    bool adds;  /* dx is scratch, and net.c adds it to the blob's after backward */
+    bool stops; /* propagate_down is false: no gradient through here */
 };
 
 struct layer_param {
     size_t index, offset; /* in the segment table; in x and dx */
     struct filler filler;
+    bool shared; /* by name: a layer before made it, and its filler fills it */
 };
 
 /* What forward and backward work on. */
@@ -58,6 +62,7 @@ struct setup {
     const struct net_options *options;
     struct arena *arena;
     struct segments *segments, *states; /* of x; of s */
+    struct shares *shares;              /* parameters with a name of their own (share.h) */
 };
 
 struct layer_ops {
@@ -75,7 +80,9 @@ struct layer_ops {
      * reads its top says so, and nobody is then let write over that. */
     bool in_place, reads_top;
 
-    /* Is the top a loss: where gradients come from. */
+    /* A loss: the first top is one number, which counts for the net's loss with weight 1 unless
+     * loss_weight says something else. forward ends with layer_loss; backward takes the weight
+     * from layer_loss_weight. */
     bool is_loss;
 
     /* Check the number of bottoms and tops and every field of the type's message: each is honoured
@@ -91,6 +98,10 @@ struct layer_ops {
     /* From the tops' gradients: write each wanted link's dx, add to the parameters' in pass->dx.
      * Called only when some gradient is wanted. NULL when there can be none. */
     void (*backward)(struct layer *layer, const struct pass *pass);
+
+    /* backward writes a gradient for the first bottom alone (others are labels, targets): the net
+     * is refused where another would need one. */
+    bool first_only;
 };
 
 struct layer {
@@ -107,6 +118,9 @@ struct layer {
     struct op *op;       /* released by net_free */
     size_t buffer_bytes; /* of activations that are no blob */
     double products;     /* multiply-adds of the forward matrix product */
+    size_t classes;      /* labels from the data layer must stay below; 0: it reads none */
+    size_t top_k;        /* of an accuracy; else 0 */
+    bool judges;         /* the accuracy whose hits are the net's (net_result.right) */
     unsigned reorders;   /* of activations between layouts, in a step */
     bool runs_backward;
 };
@@ -120,6 +134,10 @@ char *layer_types_text(char *out, size_t size);
 /* ERR_INPUT unless there are that many. */
 int layer_links(const struct layer *layer, size_t bottoms, size_t tops, struct err *err);
 
+/* ERR_INPUT unless there are so many, limits included; a maximum of 0 is none. */
+int layer_links_between(const struct layer *layer, size_t bottoms_min, size_t bottoms_max,
+                        size_t tops_min, size_t tops_max, struct err *err);
+
 /* ERR_INPUT unless the bottom is (N, C, H, W). `what` is the reader: "a convolution". */
 int layer_image(const struct layer *layer, const char *what, struct err *err);
 
@@ -129,11 +147,17 @@ int layer_matrix(const struct layer *layer, struct shape *matrix, struct err *er
 /* Caffe's `axis`, if set, must be 1, or its equal counted from the end. */
 int layer_axis(const struct layer *layer, const char *field, int32_t axis, struct err *err);
 
+/* Caffe's `axis` of the first bottom, counted from the end if negative: `at` is below its number of
+ * dimensions. ERR_INPUT where there is no such axis. */
+int layer_axis_at(const struct layer *layer, const char *field, int32_t axis, size_t *at,
+                  struct err *err);
+
 /* Set a top's shape. ERR_INPUT when it is empty or too large. */
 int layer_top(struct layer *layer, size_t i, const struct shape *shape, enum layout layout,
               struct err *err);
 
-/* Declare the layer's next blob of parameters, with the multipliers of its `param` entry. */
+/* Declare the layer's next blob of parameters, with the multipliers of its `param` entry; by a name
+ * there that an earlier layer gave, it is that layer's blob. */
 int layer_param(struct layer *layer, const struct setup *setup, const struct shape *shape,
                 const char *field, const Caffe__FillerParameter *filler, struct err *err);
 
@@ -143,6 +167,16 @@ int layer_state(const struct layer *layer, const struct setup *setup, size_t k,
 
 /* Check that no more `param` entries are given than the layer has parameters. */
 int layer_params_done(const struct layer *layer, struct err *err);
+
+/* What a loss's forward ends with: `sum` is the batch's loss, as Caffe has it, times the records.
+ * Top 0 gets the loss, the net's result the weighted sum. */
+void layer_loss(struct layer *layer, const struct pass *pass, double sum);
+
+/* In backward: how much the net's loss grows with the layer's. */
+static inline float layer_loss_weight(const struct layer *layer)
+{
+    return layer->top[0]->d ? layer->top[0]->d[0] : 0.0f;
+}
 
 /* forward and backward of layers that are one op on bottom 0, top 0 and parameters (w, b). */
 void layer_op_forward(struct layer *layer, const struct pass *pass);

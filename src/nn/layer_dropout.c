@@ -76,9 +76,9 @@ static void forward(struct layer *layer, const struct pass *pass)
             memcpy(y->at, x->at, x->count * sizeof(float));
         return;
     }
-    size_t floats = x->count / x->shape.dim[0];
+    size_t N = x->shape.n > 0 ? x->shape.dim[0] : 1, floats = x->count / N;
     size_t C = x->shape.n > 1 ? x->shape.dim[1] : 1;
-    for (size_t n = 0; n < x->shape.dim[0]; n++) {
+    for (size_t n = 0; n < N; n++) {
         /* Places that hold no record (a batch that is not full) may get any mask. */
         uint64_t record = n < batch->count && batch->records ? batch->records[n] : n;
         draw(self, batch, record, C, floats / C, x->layout, self->keep + n * floats);

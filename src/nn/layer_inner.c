@@ -1,50 +1,180 @@
-/* InnerProduct: y = x·wᵀ + b with x flattened to (N, I), in NCHW order, and w (O, I). */
+/* InnerProduct: y = x·wᵀ + b. The axes of x from `axis` on, in canonical order, are a row of I
+ * values, and those before it count the rows, M; w is (O, I), or (I, O) with `transpose`. */
+#include "nn/axes.h"
 #include "nn/layers.h"
+#include "nn/recast.h"
+
+#include <string.h>
+
+struct layer_inner {
+    struct layer layer;
+    size_t I, O;
+    struct recast in, out;         /* between x and rows, rows and y; of no use for axis 1 */
+    float *x, *dx, *y;             /* rows, where x and y (and dy) are in another order, or NULL */
+    float *w, *dw, *transposed_dw; /* with `transpose`: w and dw as (O, I), dw as (I, O) */
+};
 
 static const char *const types[] = {"InnerProduct", NULL};
 static const char *const messages[] = {"inner_product_param", NULL};
 
+/* ---- setting up ---- */
+
+static int room(struct layer *layer, const struct setup *setup, size_t floats, float **at,
+                struct err *err)
+{
+    *at = arena_array(setup->arena, floats, float);
+    if (!*at)
+        return err_set(err, ERR_NOMEM, "out of memory for %zu floats of scratch", floats);
+    layer->buffer_bytes += floats * sizeof(float);
+    return OK;
+}
+
+/* Rows of their own, where those of x and y are not rows in memory. */
+static int make_rows(struct layer_inner *self, const struct setup *setup, const struct shape *x,
+                     const struct shape *y, struct err *err)
+{
+    struct layer *layer = &self->layer;
+    const struct blob *bottom = layer->bottom[0].blob, *top = layer->top[0];
+    const struct recast_end in = {bottom->shape, bottom->layout, false};
+    const struct recast_end x_rows = {*x, LAYOUT_PLAIN, false}, y_rows = {*y, LAYOUT_PLAIN, false};
+    const struct recast_end out = {top->shape, top->layout, false};
+    int rc = recast_init(&self->in, layer, setup, &in, &x_rows, err);
+    if (rc == OK)
+        rc = recast_init(&self->out, layer, setup, &y_rows, &out, err);
+    if (rc == OK && !recast_is_copy(&self->in))
+        rc = room(layer, setup, shape_count(x), &self->x, err);
+    if (rc == OK && self->x && setup->options->phase == PHASE_TRAIN)
+        rc = room(layer, setup, shape_count(x), &self->dx, err);
+    if (rc == OK && !recast_is_copy(&self->out))
+        rc = room(layer, setup, shape_count(y), &self->y, err);
+    return rc;
+}
+
+static int make_turned(struct layer_inner *self, const struct setup *setup, struct err *err)
+{
+    size_t count = self->I * self->O;
+    bool training = setup->options->phase == PHASE_TRAIN;
+    int rc = room(&self->layer, setup, count, &self->w, err);
+    if (rc == OK && training)
+        rc = room(&self->layer, setup, count, &self->dw, err);
+    if (rc == OK && training)
+        rc = room(&self->layer, setup, count, &self->transposed_dw, err);
+    return rc;
+}
+
+static int make_params(struct layer_inner *self, const struct setup *setup,
+                       const Caffe__InnerProductParameter *p, struct err *err)
+{
+    struct layer *layer = &self->layer;
+    const struct shape w = {2, {self->O, self->I}}, turned = {2, {self->I, self->O}};
+    const struct shape b = {1, {self->O}};
+    int rc = layer_param(layer, setup, p->transpose ? &turned : &w, "weight_filler",
+                         p->weight_filler, err);
+    if (rc == OK && p->bias_term)
+        rc = layer_param(layer, setup, &b, "bias_filler", p->bias_filler, err);
+    if (rc == OK)
+        rc = layer_params_done(layer, err);
+    return rc == OK && p->transpose ? make_turned(self, setup, err) : rc;
+}
+
 static int setup(struct layer *layer, const struct setup *setup, struct err *err)
 {
+    struct layer_inner *self = (struct layer_inner *)layer;
     const struct net_options *options = setup->options;
     const Caffe__InnerProductParameter *p = layer->param->inner_product_param;
+    size_t axis;
     int rc = layer_links(layer, 1, 1, err);
     if (rc != OK)
         return rc;
     if (!p || p->num_output == 0)
         return err_set(err, ERR_INPUT, "inner_product_param.num_output must be positive");
-    if (p->transpose)
-        return err_set(err, ERR_UNSUPPORTED, "inner_product_param.transpose is not supported");
+    if ((rc = axes_in_record(layer, "inner_product_param.axis", p->axis, &axis, err)) != OK)
+        return rc;
     const struct blob *x = layer->bottom[0].blob;
-    char text[128];
-    if (x->shape.n < 2)
-        return err_set(err, ERR_INPUT, "bottom \"%.64s\" is %s; an inner product takes NxI",
-                       x->name, shape_text(&x->shape, text, sizeof text));
-    rc = layer_axis(layer, "inner_product_param.axis", p->axis, err);
+    struct shape top = {.n = axis + 1};
+    memcpy(top.dim, x->shape.dim, axis * sizeof top.dim[0]);
+    top.dim[axis] = self->O = p->num_output;
+    self->I = shape_count_from(&x->shape, axis);
+    size_t M = x->count / self->I;
+    const struct shape x_rows = {2, {M, self->I}}, y_rows = {2, {M, self->O}};
+    rc = layer_top(layer, 0, &top, axes_layout(setup, &top), err);
+    if (rc == OK && axis > 1)
+        rc = make_rows(self, setup, &x_rows, &y_rows, err);
+    if (rc == OK)
+        rc = make_params(self, setup, p, err);
     if (rc != OK)
         return rc;
-    size_t N = x->shape.dim[0], I = shape_count_from(&x->shape, 1), O = p->num_output;
-    struct inner_spec spec = {.x = x->shape, .y = {2, {N, O}}, .bias = p->bias_term};
-    struct shape w = {2, {O, I}}, b = {1, {O}};
-    rc = layer_top(layer, 0, &spec.y, LAYOUT_PLAIN, err);
-    if (rc == OK)
-        rc = layer_param(layer, setup, &w, "weight_filler", p->weight_filler, err);
-    if (rc == OK && p->bias_term)
-        rc = layer_param(layer, setup, &b, "bias_filler", p->bias_filler, err);
-    if (rc == OK)
-        rc = layer_params_done(layer, err);
-    if (rc != OK)
-        return rc;
-    layer->products = (double)N * (double)I * (double)O;
-    return options->kernels->inner(&spec, x->layout, options->phase == PHASE_TRAIN, setup->arena,
-                                   &layer->op, err);
+    layer->products = (double)M * (double)self->I * (double)self->O;
+    const struct inner_spec spec = {
+        .x = axis > 1 ? x_rows : x->shape, .y = y_rows, .bias = p->bias_term};
+    return options->kernels->inner(&spec, axis > 1 ? LAYOUT_PLAIN : x->layout,
+                                   options->phase == PHASE_TRAIN, setup->arena, &layer->op, err);
+}
+
+/* ---- running ---- */
+
+/* A matrix is an image of one row, whose channels are its own rows: to turn it is to put its
+ * channels last. */
+static void turn(const struct layer_inner *self, enum layout from, const float *x, float *y)
+{
+    const struct shape image = {4, {1, self->I, 1, self->O}};
+    kernels_reorder(&image, from, x, from == LAYOUT_PLAIN ? LAYOUT_NHWC : LAYOUT_PLAIN, y);
+}
+
+/* Parameters may have changed since they were last turned: nothing of x is kept. */
+static struct op_args args_of(const struct layer_inner *self, const struct pass *pass)
+{
+    const struct layer *layer = &self->layer;
+    const float *w = pass->x + layer->at[0].offset;
+    if (self->w)
+        turn(self, LAYOUT_PLAIN, w, self->w);
+    return (struct op_args){
+        .x = self->x ? self->x : layer->bottom[0].blob->at,
+        .w = self->w ? self->w : w,
+        .b = layer->n_at > 1 ? pass->x + layer->at[1].offset : NULL,
+        .y = self->y ? self->y : layer->top[0]->at,
+    };
+}
+
+static void forward(struct layer *layer, const struct pass *pass)
+{
+    const struct layer_inner *self = (const struct layer_inner *)layer;
+    const struct op_args args = args_of(self, pass);
+    if (self->x)
+        recast_forth(&self->in, layer->bottom[0].blob->at, self->x);
+    layer->op->ops->forward(layer->op, &args);
+    if (self->y)
+        recast_forth(&self->out, self->y, layer->top[0]->at);
+}
+
+static void backward(struct layer *layer, const struct pass *pass)
+{
+    const struct layer_inner *self = (const struct layer_inner *)layer;
+    struct op_args args = args_of(self, pass);
+    float *dx = layer->bottom[0].dx, *dw = pass->dx + layer->at[0].offset;
+    size_t count = self->I * self->O;
+    args.dy = self->y ? self->y : layer->top[0]->d;
+    args.dx = dx && self->dx ? self->dx : dx;
+    args.dw = self->dw ? self->dw : dw;
+    args.db = layer->n_at > 1 ? pass->dx + layer->at[1].offset : NULL;
+    if (self->y)
+        recast_back(&self->out, layer->top[0]->d, self->y);
+    if (self->dw)
+        memset(self->dw, 0, count * sizeof *self->dw);
+    layer->op->ops->backward(layer->op, &args);
+    if (dx && self->dx)
+        recast_back(&self->in, self->dx, dx);
+    if (self->dw) {
+        turn(self, LAYOUT_NHWC, self->dw, self->transposed_dw);
+        vec_host_add(dw, self->transposed_dw, count);
+    }
 }
 
 const struct layer_ops layer_inner = {
     .types = types,
     .messages = messages,
-    .size = sizeof(struct layer),
+    .size = sizeof(struct layer_inner),
     .setup = setup,
-    .forward = layer_op_forward,
-    .backward = layer_op_backward,
+    .forward = forward,
+    .backward = backward,
 };

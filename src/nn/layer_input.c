@@ -1,6 +1,9 @@
-/* Data enters the net: tops are the records' values and, second, their labels. All of Caffe's data
- * layers come down to this one: where records come from is the data folder's business, so the
- * fields that say so are accepted here and read there. */
+/* Data enters the net: tops are the records' values and, second, their labels. Caffe's data layers
+ * come down to this one: a net works on what its caller brings. Where records come from and what
+ * is done to them is the data folder's business: transform_param, data_param, image_data_param,
+ * hdf5_data_param and the rest of memory_data_param are accepted here where they mean something to
+ * the type, and read there. A shape that is stated is that of a record: the first dimension, and
+ * each field batch_size, is another's number of records, and does not count. */
 #include "base/fault.h"
 #include "nn/layers.h"
 
@@ -13,13 +16,54 @@ struct layer_input {
 };
 
 static const char *const types[] = {"Data", "HDF5Data", "ImageData", "Input", "MemoryData", NULL};
-static const char *const messages[] = {"input_param", "data_param", "transform_param", NULL};
+static const char *const messages[] = {"data_param",  "hdf5_data_param", "image_data_param",
+                                       "input_param", "transform_param", "memory_data_param",
+                                       NULL};
+
+/* Each type has a message of its own, and all but two what is done to records. */
+static int check_messages(const struct layer *layer, struct err *err)
+{
+    const Caffe__LayerParameter *p = layer->param;
+    const char *type = layer->type;
+    bool maps = strcmp(type, "Input") != 0 && strcmp(type, "HDF5Data") != 0;
+    const struct {
+        const char *field;
+        bool given, wanted;
+    } cases[] = {
+        {"data_param", p->data_param, strcmp(type, "Data") == 0},
+        {"hdf5_data_param", p->hdf5_data_param, strcmp(type, "HDF5Data") == 0},
+        {"image_data_param", p->image_data_param, strcmp(type, "ImageData") == 0},
+        {"input_param", p->input_param, strcmp(type, "Input") == 0},
+        {"memory_data_param", p->memory_data_param, strcmp(type, "MemoryData") == 0},
+        {"transform_param", p->transform_param, maps},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (cases[i].given && !cases[i].wanted)
+            return err_set(err, ERR_UNSUPPORTED, "%s means nothing to type \"%s\"", cases[i].field,
+                           type);
+    return OK;
+}
+
+/* MemoryData says all three, or leaves them to the data. */
+static int stated_by_memory(const Caffe__MemoryDataParameter *p, struct shape *out, struct err *err)
+{
+    *out = (struct shape){0};
+    if (!p->has_channels && !p->has_height && !p->has_width)
+        return OK;
+    *out = (struct shape){3, {p->channels, p->height, p->width}};
+    if (p->channels == 0 || p->height == 0 || p->width == 0)
+        return err_set(err, ERR_INPUT,
+                       "memory_data_param: channels, height and width must all be positive");
+    return OK;
+}
 
 /* The shape of one record that the message states for top i; n = 0 when it states none. */
 static int stated(const struct layer *layer, size_t i, struct shape *out, struct err *err)
 {
     const Caffe__InputParameter *param = layer->param->input_param;
     *out = (struct shape){0};
+    if (layer->param->memory_data_param && i == 0)
+        return stated_by_memory(layer->param->memory_data_param, out, err);
     if (!param || param->n_shape == 0)
         return OK;
     if (param->n_shape != 1 && param->n_shape != layer->n_top)
@@ -39,8 +83,7 @@ static int stated(const struct layer *layer, size_t i, struct shape *out, struct
     return OK;
 }
 
-/* A batch of records; the first dimension in the file is another's batch size and does not count.
- */
+/* A batch of records. */
 static int batched(const struct shape *record, size_t N, struct shape *out, struct err *err)
 {
     if (record->n + 1 > SHAPE_DIMS_MAX)
@@ -113,7 +156,9 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         return err_set(err, ERR_INPUT,
                        "type \"%s\" takes no bottom and makes data and, if wanted, a label",
                        layer->type);
-    int rc = setup_data(layer, setup, err);
+    int rc = check_messages(layer, err);
+    if (rc == OK)
+        rc = setup_data(layer, setup, err);
     if (rc == OK && layer->n_top > 1)
         rc = setup_labels(layer, setup, err);
     return rc;

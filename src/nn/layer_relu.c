@@ -15,10 +15,8 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         return rc;
     const struct blob *x = layer->bottom[0].blob;
     struct relu_spec spec = {.x = x->shape, .negative_slope = p ? p->negative_slope : 0.0f};
-    /* In place, backward tells the sides apart by the sign of y: a negative slope would mix them.
-     */
-    if (!isfinite(spec.negative_slope) || spec.negative_slope < 0.0f)
-        return err_set(err, ERR_INPUT, "relu_param.negative_slope: %g is out of range, at least 0",
+    if (!isfinite(spec.negative_slope))
+        return err_set(err, ERR_INPUT, "relu_param.negative_slope: %g is out of range",
                        (double)spec.negative_slope);
     rc = layer_top(layer, 0, &x->shape, x->layout, err);
     if (rc == OK)

@@ -1,49 +1,69 @@
-/* Scale: y = w·x + b, one w and one b a channel, as they follow a BatchNorm. w begins at 1. */
+/* Scale: y = w·x + b, with w learnt or the second bottom, repeated over the axes that it lacks, and
+ * b, if there is one, learnt. w begins at 1. By channel, as it follows a BatchNorm, it is the
+ * kernels' own op. */
 #include "nn/layers.h"
+#include "nn/repeat.h"
+#include "tensor/broadcast.h"
 
 static const char *const types[] = {"Scale", NULL};
 static const char *const messages[] = {"scale_param", NULL};
 
-static int check(const struct layer *layer, const Caffe__ScaleParameter *p, struct err *err)
+static int learnt(struct layer *layer, const struct setup *setup, const Caffe__ScaleParameter *p,
+                  struct broadcast_spec *spec, struct err *err)
 {
-    const struct blob *x = layer->bottom[0].blob;
-    char text[128];
-    if (x->shape.n < 2)
-        return err_set(err, ERR_INPUT, "bottom \"%.64s\" is %s; a scale takes NxC or NxCxHxW",
-                       x->name, shape_text(&x->shape, text, sizeof text));
-    if (p->num_axes != 1)
-        return err_set(err, ERR_UNSUPPORTED, "scale_param.num_axes: %d is not supported, only 1",
-                       (int)p->num_axes);
-    return layer_axis(layer, "scale_param.axis", p->axis, err);
+    Caffe__FillerParameter one = CAFFE__FILLER_PARAMETER__INIT;
+    one.value = 1.0f;
+    int rc = repeat_param(layer, "scale_param", p->axis, p->num_axes, &spec->axis, &spec->w, err);
+    if (rc == OK)
+        rc = layer_param(layer, setup, &spec->w, "filler", p->filler ? p->filler : &one, err);
+    return rc;
+}
+
+/* The second bottom has the records' axis, unless it is one number; a bias learnt cannot have it.
+ */
+static int given(struct layer *layer, const Caffe__ScaleParameter *p, struct broadcast_spec *spec,
+                 struct err *err)
+{
+    spec->w = layer->bottom[1].blob->shape;
+    spec->w_layout = layer->bottom[1].blob->layout;
+    if (p->bias_term && spec->w.n > 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "scale_param.bias_term is not supported beside a second bottom, whose first "
+                       "axis has the records");
+    return repeat_second(layer, "scale_param", p->axis, p->has_num_axes ? &p->num_axes : NULL,
+                         p->filler, &spec->axis, err);
+}
+
+static int plan(struct layer *layer, const struct setup *setup, const struct broadcast_spec *spec,
+                struct err *err)
+{
+    const struct kernels *kernels = setup->options->kernels;
+    bool training = setup->options->phase == PHASE_TRAIN;
+    if (layer->n_bottom > 1 || spec->axis != 1 || spec->w.n != 1)
+        return broadcast_plan(spec, training, setup->arena, &layer->op, err);
+    const struct scale_spec channels = {.x = spec->x, .bias = spec->bias};
+    return kernels->scale(&channels, spec->layout, training, setup->arena, &layer->op, err);
 }
 
 static int setup(struct layer *layer, const struct setup *setup, struct err *err)
 {
-    const struct net_options *options = setup->options;
     Caffe__ScaleParameter none = CAFFE__SCALE_PARAMETER__INIT;
-    Caffe__FillerParameter one = CAFFE__FILLER_PARAMETER__INIT;
     const Caffe__ScaleParameter *p = layer->param->scale_param;
     p = p ? p : &none;
-    one.value = 1.0f;
-    int rc = layer_links(layer, 1, 1, err);
-    if (rc == OK)
-        rc = check(layer, p, err);
+    int rc = layer_links_between(layer, 1, 2, 1, 1, err);
     if (rc != OK)
         return rc;
     const struct blob *x = layer->bottom[0].blob;
-    const struct scale_spec spec = {.x = x->shape, .bias = p->bias_term};
-    const struct shape C = {1, {x->shape.dim[1]}};
-    rc = layer_top(layer, 0, &x->shape, x->layout, err);
-    if (rc == OK)
-        rc = layer_param(layer, setup, &C, "filler", p->filler ? p->filler : &one, err);
+    struct broadcast_spec spec = {
+        .kind = BROADCAST_SCALE, .x = x->shape, .layout = x->layout, .bias = p->bias_term};
+    rc = layer->n_bottom == 1 ? learnt(layer, setup, p, &spec, err) : given(layer, p, &spec, err);
     if (rc == OK && p->bias_term)
-        rc = layer_param(layer, setup, &C, "bias_filler", p->bias_filler, err);
+        rc = layer_param(layer, setup, &spec.w, "bias_filler", p->bias_filler, err);
+    if (rc == OK)
+        rc = layer_top(layer, 0, &x->shape, x->layout, err);
     if (rc == OK)
         rc = layer_params_done(layer, err);
-    if (rc != OK)
-        return rc;
-    return options->kernels->scale(&spec, x->layout, options->phase == PHASE_TRAIN, setup->arena,
-                                   &layer->op, err);
+    return rc == OK ? plan(layer, setup, &spec, err) : rc;
 }
 
 const struct layer_ops layer_scale = {
@@ -52,6 +72,6 @@ const struct layer_ops layer_scale = {
     .size = sizeof(struct layer),
     .in_place = true,
     .setup = setup,
-    .forward = layer_op_forward,
-    .backward = layer_op_backward,
+    .forward = repeat_forward,
+    .backward = repeat_backward,
 };

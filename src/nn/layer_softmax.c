@@ -1,50 +1,62 @@
-/* Softmax over the channels: y_c = exp(x_c) / Σ exp(x). */
+/* Softmax along an axis: y = e^x / Σ e^x. */
+#include "nn/axes.h"
 #include "nn/layers.h"
+#include "tensor/span.h"
+
+struct layer_softmax {
+    struct layer layer;
+    struct span span;
+};
 
 static const char *const types[] = {"Softmax", NULL};
 static const char *const messages[] = {"softmax_param", NULL};
 
 static int setup(struct layer *layer, const struct setup *setup, struct err *err)
 {
+    struct layer_softmax *self = (struct layer_softmax *)layer;
     const Caffe__SoftmaxParameter *p = layer->param->softmax_param;
-    struct shape matrix;
+    size_t axis;
     int rc = layer_links(layer, 1, 1, err);
     if (rc == OK)
-        rc = layer_matrix(layer, &matrix, err);
-    if (rc == OK && p)
-        rc = layer_axis(layer, "softmax_param.axis", p->axis, err);
+        rc = axes_in_record(layer, "softmax_param.axis", p ? p->axis : 1, &axis, err);
+    if (rc == OK)
+        rc = layer_params_done(layer, err);
     if (rc != OK)
         return rc;
     const struct blob *x = layer->bottom[0].blob;
-    if ((rc = layer_top(layer, 0, &x->shape, x->layout, err)) != OK ||
-        (rc = layer_params_done(layer, err)) != OK)
+    if ((rc = layer_top(layer, 0, &x->shape, x->layout, err)) != OK)
         return rc;
-    return setup->options->kernels->softmax(&matrix, setup->arena, &layer->op, err);
+    self->span = span_of(&x->shape, x->layout, axis);
+    const struct shape rows = {2, {self->span.outer, self->span.n}};
+    if (self->span.inner > 1)
+        return OK;
+    return setup->options->kernels->softmax(&rows, setup->arena, &layer->op, err);
 }
 
-/* dx_c = y_c · (dy_c − Σ_k dy_k·y_k) */
+static void forward(struct layer *layer, const struct pass *pass)
+{
+    const struct layer_softmax *self = (const struct layer_softmax *)layer;
+    if (layer->op)
+        layer_op_forward(layer, pass);
+    else
+        span_softmax(&self->span, layer->bottom[0].blob->at, layer->top[0]->at);
+}
+
 static void backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
-    const struct blob *top = layer->top[0];
-    size_t N = top->shape.dim[0], C = top->shape.dim[1];
-    for (size_t n = 0; n < N; n++) {
-        const float *y = top->at + n * C, *dy = top->d + n * C;
-        float *dx = layer->bottom[0].dx + n * C;
-        double dot = 0.0;
-        for (size_t c = 0; c < C; c++)
-            dot += (double)dy[c] * (double)y[c];
-        for (size_t c = 0; c < C; c++)
-            dx[c] = (float)((double)y[c] * ((double)dy[c] - dot));
-    }
+    const struct layer_softmax *self = (const struct layer_softmax *)layer;
+    const struct blob *y = layer->top[0];
+    span_softmax_backward(&self->span, y->at, y->d, layer->bottom[0].dx);
 }
 
 const struct layer_ops layer_softmax = {
     .types = types,
     .messages = messages,
-    .size = sizeof(struct layer),
+    .size = sizeof(struct layer_softmax),
+    .in_place = true,
     .reads_top = true,
     .setup = setup,
-    .forward = layer_op_forward,
+    .forward = forward,
     .backward = backward,
 };

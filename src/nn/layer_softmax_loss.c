@@ -1,70 +1,68 @@
-/* SoftmaxWithLoss: −log of the label's softmax, the mean over the batch's records, times
- * loss_weight. */
-#include "base/fault.h"
+/* SoftmaxWithLoss: at each place of the scores (a record, or a pixel of one) −log of the softmax of
+ * its label's score, but where loss_param says that the label is ignored; summed and divided by d
+ * (loss.h), which is the number of labels that count unless loss_param says otherwise. A second top
+ * is the softmax, through which no gradient goes, as in Caffe. A label that is no class makes the
+ * loss no number. */
+#include "nn/axes.h"
 #include "nn/labels.h"
 #include "nn/layers.h"
+#include "nn/loss.h"
 
 #include <math.h>
+#include <string.h>
 
 struct layer_softmax_loss {
     struct layer layer;
-    struct shape matrix; /* (N, C) */
-    float *y;            /* softmax of the scores */
-    size_t count;        /* records of the last batch */
-    float weight;
+    struct labels labels;
+    loss_mode mode;
+    float *y;       /* softmax of the scores, as rows */
+    size_t records; /* of the last batch */
+    double d;
 };
 
 static const char *const types[] = {"SoftmaxWithLoss", NULL};
 static const char *const messages[] = {"loss_param", "softmax_param", NULL};
 
-static int check_fields(const struct layer *layer, struct err *err)
+static int read_fields(struct layer_softmax_loss *self, const struct setup *setup, struct err *err)
 {
+    struct layer *layer = &self->layer;
     const Caffe__LossParameter *p = layer->param->loss_param;
-    if (layer->param->softmax_param) {
-        int rc = layer_axis(layer, "softmax_param.axis", layer->param->softmax_param->axis, err);
-        if (rc != OK)
-            return rc;
-    }
-    if (!p)
-        return OK;
-    if (p->has_ignore_label)
-        return err_set(err, ERR_UNSUPPORTED, "loss_param.ignore_label is not supported");
-    /* One label a record and none ignored: all other modes, and `normalize`, are the same mean. */
-    if (p->normalization == CAFFE__LOSS_PARAMETER__NORMALIZATION_MODE__NONE)
-        return err_set(err, ERR_UNSUPPORTED, "loss_param.normalization: NONE is not supported");
-    return OK;
+    const Caffe__SoftmaxParameter *softmax = layer->param->softmax_param;
+    const int32_t *ignored = p && p->has_ignore_label ? &p->ignore_label : NULL;
+    size_t axis;
+    int rc = axes_in_record(layer, "softmax_param.axis", softmax ? softmax->axis : 1, &axis, err);
+    if (rc == OK)
+        rc = loss_read_mode(p, CAFFE__LOSS_PARAMETER__NORMALIZATION_MODE__VALID, &self->mode, err);
+    return rc == OK ? labels_init(&self->labels, layer, setup, axis, ignored, err) : rc;
 }
 
 static int setup(struct layer *layer, const struct setup *setup, struct err *err)
 {
     struct layer_softmax_loss *self = (struct layer_softmax_loss *)layer;
-    struct shape scalar = {0};
-    int rc = layer_links(layer, 2, 1, err);
+    const struct shape scalar = {0};
+    int rc = layer_links_between(layer, 2, 2, 1, 2, err);
     if (rc == OK)
-        rc = layer_matrix(layer, &self->matrix, err);
-    if (rc == OK)
-        rc = labels_check(layer, err);
-    if (rc == OK)
-        rc = check_fields(layer, err);
+        rc = read_fields(self, setup, err);
     if (rc == OK)
         rc = layer_params_done(layer, err);
     if (rc == OK)
         rc = layer_top(layer, 0, &scalar, LAYOUT_PLAIN, err);
+    const struct blob *x = layer->bottom[0].blob;
+    if (rc == OK && layer->n_top > 1)
+        rc = layer_top(layer, 1, &x->shape, x->layout, err);
     if (rc != OK)
         return rc;
-    self->weight = layer->param->n_loss_weight ? layer->param->loss_weight[0] : 1.0f;
-    if (!isfinite(self->weight))
-        return err_set(err, ERR_INPUT, "loss_weight: %g is out of range", (double)self->weight);
-    size_t n = shape_count(&self->matrix);
-    self->y = arena_array(setup->arena, n, float);
+    const struct rows *rows = &self->labels.scores;
+    const struct shape matrix = {2, {rows->outer * rows->inner, rows->C}};
+    self->y = arena_array(setup->arena, x->count, float);
     if (!self->y)
-        return err_set(err, ERR_NOMEM, "out of memory for %zu scores", n);
-    layer->buffer_bytes = n * sizeof(float);
-    return setup->options->kernels->softmax(&self->matrix, setup->arena, &layer->op, err);
+        return err_set(err, ERR_NOMEM, "out of memory for %zu scores", x->count);
+    layer->buffer_bytes += x->count * sizeof(float);
+    return setup->options->kernels->softmax(&matrix, setup->arena, &layer->op, err);
 }
 
 /* −log y_label without loss of small y: the largest score's y is 1/Σ exp(x − max), at least 1/C. */
-static double record_loss(const float *x, const float *y, size_t C, size_t label)
+static double place_loss(const float *x, const float *y, size_t C, size_t label)
 {
     size_t top = 0;
     for (size_t c = 1; c < C; c++)
@@ -73,39 +71,58 @@ static double record_loss(const float *x, const float *y, size_t C, size_t label
     return (double)x[top] - (double)x[label] - log((double)y[top]);
 }
 
+static double sum_places(const struct layer_softmax_loss *self, const float *x)
+{
+    const struct labels *labels = &self->labels;
+    size_t C = labels->scores.C;
+    double sum = 0.0;
+    for (size_t p = 0; p < self->records * labels->per; p++) {
+        int32_t label = labels->at[p];
+        if (label == LABEL_BAD)
+            return NAN;
+        if (label != LABEL_IGNORED)
+            sum += place_loss(x + p * C, self->y + p * C, C, (size_t)label);
+    }
+    return sum;
+}
+
 static void forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_softmax_loss *self = (struct layer_softmax_loss *)layer;
-    const float *x = layer->bottom[0].blob->at;
-    size_t C = self->matrix.dim[1];
-    struct op_args args = {.x = x, .y = self->y};
+    struct labels *labels = &self->labels;
+    const struct rows *rows = &labels->scores;
+    struct op_args args = {.x = rows_read(rows), .y = self->y};
     layer->op->ops->forward(layer->op, &args);
-    self->count = pass->batch->count;
-    double sum = 0.0;
-    for (size_t n = 0; n < self->count; n++) {
-        size_t label = labels_at(layer, n);
-        PL_ASSERT(label < C);
-        sum += record_loss(x + n * C, self->y + n * C, C, label);
+    self->records = pass->batch->count;
+    labels_read(labels, self->records);
+    self->d = loss_divisor(self->mode, self->records * labels->per, labels->valid,
+                           self->records * labels->outer);
+    layer_loss(layer, pass, sum_places(self, args.x) * ((double)self->records / self->d));
+    if (layer->n_top > 1) {
+        float *to = layer->top[1]->at;
+        memcpy(rows_room(rows, to), self->y, layer->top[1]->count * sizeof *to);
+        rows_done(rows, to);
     }
-    layer->top[0]->at[0] = (float)(sum / (double)self->count);
-    pass->result->loss += (double)self->weight * sum;
 }
 
-/* dx = weight / count · (y − [c = label]); zero where there is no record. */
+/* dx = weight/d · (y − [c = label]); zero where nothing counts, and where there is no record. */
 static void backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_softmax_loss *self = (const struct layer_softmax_loss *)layer;
-    size_t N = self->matrix.dim[0], C = self->matrix.dim[1];
-    float scale = self->weight / (float)self->count;
-    float *dx = layer->bottom[0].dx;
-    for (size_t n = 0; n < N; n++) {
-        size_t label = labels_at(layer, n);
+    const struct labels *labels = &self->labels;
+    const struct rows *rows = &labels->scores;
+    size_t C = rows->C, places = rows->outer * rows->inner, used = self->records * labels->per;
+    float scale = layer_loss_weight(layer) / (float)self->d;
+    float *dx = rows_room(rows, layer->bottom[0].dx);
+    for (size_t p = 0; p < places; p++) {
+        int32_t label = p < used ? labels->at[p] : LABEL_IGNORED;
         for (size_t c = 0; c < C; c++) {
-            float one = c == label ? 1.0f : 0.0f;
-            dx[n * C + c] = n < self->count ? scale * (self->y[n * C + c] - one) : 0.0f;
+            float one = (int32_t)c == label ? 1.0f : 0.0f;
+            dx[p * C + c] = label >= 0 ? scale * (self->y[p * C + c] - one) : 0.0f;
         }
     }
+    rows_done(rows, layer->bottom[0].dx);
 }
 
 const struct layer_ops layer_softmax_loss = {
@@ -116,4 +133,5 @@ const struct layer_ops layer_softmax_loss = {
     .setup = setup,
     .forward = forward,
     .backward = backward,
+    .first_only = true,
 };

@@ -5,9 +5,14 @@
 
 /* By name, as error messages list them. */
 static const struct layer_ops *const all[] = {
-    &layer_accuracy, &layer_batch_norm, &layer_conv,    &layer_input,
-    &layer_dropout,  &layer_inner,      &layer_pool,    &layer_relu,
-    &layer_scale,    &layer_sigmoid,    &layer_softmax, &layer_softmax_loss,
+    &layer_abs,     &layer_accuracy,     &layer_batch_norm, &layer_bias,
+    &layer_concat,  &layer_conv,         &layer_input,      &layer_deconv,
+    &layer_dropout, &layer_eltwise,      &layer_elu,        &layer_euclidean_loss,
+    &layer_exp,     &layer_flatten,      &layer_hinge_loss, &layer_inner,
+    &layer_log,     &layer_lrn,          &layer_pool,       &layer_power,
+    &layer_prelu,   &layer_relu,         &layer_reshape,    &layer_scale,
+    &layer_sigmoid, &layer_sigmoid_loss, &layer_silence,    &layer_slice,
+    &layer_softmax, &layer_softmax_loss, &layer_split,      &layer_tanh,
 };
 
 enum { LAYERS = sizeof all / sizeof all[0] };

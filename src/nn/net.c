@@ -49,6 +49,16 @@ const struct segments *net_state_segments(const struct net *net)
     return &net->states;
 }
 
+const struct segment *net_layer_param(const struct net *net, const char *name, size_t k)
+{
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        if (strcmp(layer->name, name) == 0)
+            return k < layer->n_at ? &net->segments.at[layer->at[k].index] : NULL;
+    }
+    return NULL;
+}
+
 void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s)
 {
     PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
@@ -59,9 +69,41 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
         for (size_t k = 0; k < layer->n_at; k++) {
             const struct layer_param *p = &layer->at[k];
             const struct segment *segment = &net->segments.at[p->index];
-            filler_fill(&p->filler, seed, p->index, x->at + segment->offset, segment->len);
+            if (!p->shared)
+                filler_fill(&p->filler, seed, p->index, x->at + segment->offset, segment->len);
         }
     }
+}
+
+/* ---- forward ---- */
+
+/* Floats of the blob that belong to `count` records. */
+static size_t blob_used(const struct net *net, const struct blob *blob, size_t count)
+{
+    bool by_record = !blob->is_whole && blob->shape.n > 0 && blob->shape.dim[0] % net->N == 0;
+    return by_record ? blob->count / net->N * count : blob->count;
+}
+
+/* loss_weight on a top that is no loss's: all its values count. */
+static double weighted_tops(const struct net *net, const struct layer *layer, size_t count)
+{
+    double sum = 0.0;
+    for (size_t k = layer->ops->is_loss ? 1 : 0; k < layer->n_top; k++) {
+        const struct blob *top = layer->top[k];
+        size_t n = top->weight != 0.0f ? blob_used(net, top, count) : 0;
+        double values = 0.0;
+        for (size_t i = 0; i < n; i++)
+            values += (double)top->at[i];
+        sum += (double)top->weight * values;
+    }
+    return sum;
+}
+
+/* Whoever brings the batch has checked its labels. */
+static void check_labels(const struct net *net, const struct net_batch *batch)
+{
+    for (size_t i = 0; i < batch->count && batch->labels && net->classes > 0; i++)
+        PL_ASSERT(batch->labels[i] < net->classes);
 }
 
 void net_forward(struct net *net, const struct vec *x, struct vec *s, const struct net_batch *batch,
@@ -71,10 +113,42 @@ void net_forward(struct net *net, const struct vec *x, struct vec *s, const stru
     PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
     struct net_result sum = {.count = batch->count};
     struct pass pass = {.x = x->at, .s = s->at, .batch = batch, .result = &sum};
-    for (size_t i = 0; i < net->n_layers; i++)
-        net->layer[i]->ops->forward(net->layer[i], &pass);
+    check_labels(net, batch);
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        layer->ops->forward(net->layer[i], &pass);
+        sum.loss += (double)batch->count * weighted_tops(net, layer, batch->count);
+    }
     net->count = batch->count;
     *result = sum;
+}
+
+/* ---- backward ---- */
+
+/* Where a top is weighted the net's loss has its values, and their gradient the weight, beside what
+ * users of the top have added. */
+static void add_weights(const struct net *net, const struct layer *layer)
+{
+    for (size_t k = 0; k < layer->n_top; k++) {
+        const struct blob *top = layer->top[k];
+        if (top->weight == 0.0f)
+            continue;
+        if (!top->written)
+            memset(top->d, 0, top->count * sizeof *top->d);
+        size_t n = blob_used(net, top, net->count);
+        for (size_t i = 0; i < n; i++)
+            top->d[i] += top->weight;
+    }
+}
+
+/* What is frozen has no gradient, though a layer's backward may know no better than to add it. */
+static void clear_frozen(const struct net *net, const struct layer *layer, float *dx)
+{
+    for (size_t k = 0; k < layer->n_at; k++) {
+        const struct segment *segment = &net->segments.at[layer->at[k].index];
+        if (param_frozen(net, &layer->at[k]))
+            memset(dx + segment->offset, 0, segment->len * sizeof *dx);
+    }
 }
 
 static void add_scratch(const struct layer *layer)
@@ -114,18 +188,21 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
     PL_ASSERT(x->n >= net->segments.total && dx->n >= net->segments.total);
     struct pass pass = {.x = x->at, .dx = dx->at};
     double all = watch ? net_flops(net) : 0.0, done = watch ? all_forward_flops(net) : 0.0;
+    size_t from = net->segments.total;
     int rc = OK;
     for (size_t i = net->n_layers; rc == OK && i-- > 0;) {
         struct layer *layer = net->layer[i];
         if (!layer->runs_backward)
             continue;
+        add_weights(net, layer);
         layer->ops->backward(layer, &pass);
+        clear_frozen(net, layer, dx->at);
         add_scratch(layer);
         done += backward_flops(layer);
-        /* Segments lie in the order of layers, and no two layers share one. */
-        if (watch && layer->n_at > 0)
-            rc = watch->finished(watch->user, net->segments.at[layer->at[0].index].offset,
-                                 all > 0.0 ? done / all : 1.0);
+        if (watch && net->finished[i] < from) {
+            from = net->finished[i];
+            rc = watch->finished(watch->user, from, all > 0.0 ? done / all : 1.0);
+        }
     }
     return rc;
 }
@@ -140,8 +217,8 @@ size_t net_blob(const struct net *net, const char *name, float *out, size_t size
     if (!blob)
         return 0;
     struct shape actual = blob->shape;
-    if (actual.n > 0 && net->count > 0)
-        actual.dim[0] = net->count;
+    if (net->count > 0 && blob_used(net, blob, net->count) < blob->count)
+        actual.dim[0] = actual.dim[0] / net->N * net->count;
     size_t n = shape_count(&actual);
     if (shape)
         *shape = actual;
@@ -177,14 +254,5 @@ double net_flops(const struct net *net)
 
 size_t net_classes(const struct net *net)
 {
-    size_t classes = 0;
-    for (size_t i = 0; i < net->n_layers; i++) {
-        const struct layer *layer = net->layer[i];
-        if (!layer->ops->is_loss)
-            continue;
-        size_t C = layer->bottom[0].blob->shape.dim[1];
-        if (classes == 0 || C < classes)
-            classes = C;
-    }
-    return classes;
+    return net->classes;
 }

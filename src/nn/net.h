@@ -26,17 +26,27 @@ struct net_options {
  * net_forward; `data`, as the net may work on it where it lies, until net_backward and net_blob. */
 struct net_batch {
     const float *data;
-    const uint32_t *labels;  /* may be NULL when the net has no loss or accuracy */
+    const uint32_t *labels;  /* may be NULL when no layer of the net reads them */
     const uint64_t *records; /* index of each record: keys dropout masks */
     size_t count;            /* 1 .. net_options.batch */
     uint64_t seed, epoch;    /* keys dropout masks too */
 };
 
-/* Sums over the batch's records, so that batches can be added up. */
+/* Sums over the batch's records, so that batches can be added up.
+ *
+ * loss   the batch's loss as Caffe has it (each top times its loss_weight) × count. Where that is
+ *        the mean over the records, as it is unless loss_param says otherwise, the sum over
+ *        batches is that over all their records however they are cut; where it is not (labels that
+ *        are ignored, normalization NONE, loss_weight on a layer that is no loss), sums stand for
+ *        the mean of the batches' losses, as Caffe's tests print it.
+ * right  accuracy × count: the records that are right, where each has one label. Of several
+ *        Accuracy layers one counts: one that reads the same scores as the loss with the largest
+ *        loss_weight (the last of equals) if there is any such, of those the one with the smallest
+ *        top_k, of those the first. */
 struct net_result {
-    double loss;    /* Σ of the weighted losses' per-record values (mean loss × count) */
-    uint64_t right; /* records that the first accuracy layer counts as right, */
-    bool has_right; /* if there is one */
+    double loss;
+    double right;
+    bool has_right; /* there is an accuracy */
     size_t count;
 };
 
@@ -56,6 +66,10 @@ void net_free(struct net *net);
 const struct segments *net_segments(const struct net *net);       /* of x and dx */
 const struct segments *net_state_segments(const struct net *net); /* of s */
 
+/* The segment that the layer's kth blob of parameters is: not named after the layer where another
+ * owns it, as shared parameters have it. NULL when there is no such layer or blob. */
+const struct segment *net_layer_param(const struct net *net, const char *layer, size_t k);
+
 /* Initial values by each layer's filler: a pure function of (seed, parameter index, element). */
 void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s);
 
@@ -63,15 +77,15 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
 void net_forward(struct net *net, const struct vec *x, struct vec *s, const struct net_batch *batch,
                  struct net_result *result);
 
-/* Who wants to know how far a backward pass is: told after each layer with parameters that dx is
- * finished from `from` to its end, and that `share` of the step's products (of 1) are done. */
+/* Who wants to know how far a backward pass is: told, each time more of dx is, that dx is finished
+ * from `from` to its end, and that `share` of the step's products (of 1) are done. */
 struct net_watch {
     int (*finished)(void *user, size_t from, double share); /* anything but OK ends the pass */
     void *user;
 };
 
-/* Gradient of the mean loss over the batch last run forward, added to dx. `watch` may be NULL. What
- * it returns, or OK. */
+/* Gradient of the mean loss over the batch last run forward, added to dx; but what is frozen
+ * (lr_mult 0) has none: dx becomes 0 there. `watch` may be NULL. What it returns, or OK. */
 int net_backward(struct net *net, const struct vec *x, struct vec *dx,
                  const struct net_watch *watch);
 
@@ -92,7 +106,9 @@ unsigned net_reorders(const struct net *net);
 /* Multiply-adds of a training step's matrix products (forward, and both backward products) × 2. */
 double net_flops(const struct net *net);
 
-/* Number of classes that labels must stay below; 0 when the net has no loss. */
+/* Number of classes that labels must stay below, the smallest that a loss has scores for (a label
+ * that all of them ignore may be above); SIZE_MAX when no loss takes labels as classes; 0 when the
+ * net has no loss. */
 size_t net_classes(const struct net *net);
 
 #endif

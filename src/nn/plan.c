@@ -16,27 +16,47 @@ static void mark_needs(struct net *net)
 {
     for (size_t i = 0; i < net->n_layers; i++) {
         struct layer *layer = net->layer[i];
-        bool needs = layer->n_at > 0;
+        bool needs = false;
+        for (size_t k = 0; k < layer->n_at; k++)
+            needs = needs || !param_frozen(net, &layer->at[k]);
         for (size_t k = 0; k < layer->n_bottom; k++)
-            needs = needs || layer->bottom[k].blob->needs;
+            needs = needs || (layer->bottom[k].blob->needs && !layer->bottom[k].stops);
         layer->runs_backward = needs && layer->ops->backward;
         for (size_t k = 0; k < layer->n_top; k++)
-            layer->top[k]->needs = layer->runs_backward;
+            layer->top[k]->needs = layer->runs_backward && top_leads_back(layer, k);
     }
 }
 
+/* Losses are where a weight is; a layer leads there when one of its tops does. */
 static void mark_leads(struct net *net)
 {
+    for (size_t i = 0; i < net->n_blobs; i++)
+        net->blob[i]->leads = net->blob[i]->weight != 0.0f;
     for (size_t i = net->n_layers; i-- > 0;) {
         struct layer *layer = net->layer[i];
-        bool leads = layer->ops->is_loss;
+        bool leads = false;
         for (size_t k = 0; k < layer->n_top; k++)
-            leads = leads || layer->top[k]->leads;
+            leads = leads || (layer->top[k]->leads && top_leads_back(layer, k));
         layer->runs_backward = layer->runs_backward && leads;
         for (size_t k = 0; k < layer->n_bottom; k++)
-            if (leads)
+            if (leads && link_leads_back(layer, k))
                 layer->bottom[k].blob->leads = true;
     }
+}
+
+/* Labels and targets cannot be learnt. */
+static int check_first_only(const struct net *net, struct err *err)
+{
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        for (size_t k = 1; k < layer->n_bottom && layer->ops->first_only; k++)
+            if (layer->runs_backward && layer->bottom[k].blob->needs && !layer->bottom[k].stops)
+                return err_set(err, ERR_INPUT,
+                               "layer \"%s\": type \"%s\" has no gradient for bottom \"%.64s\", "
+                               "which depends on parameters; propagate_down: false stops it there",
+                               layer->name, layer->type, layer->bottom[k].blob->name);
+    }
+    return OK;
 }
 
 /* Working in place is a wish: it is granted when nobody else needs what would be overwritten. */
@@ -45,7 +65,7 @@ static void grant_in_place(struct net *net)
     for (size_t i = 0; i < net->n_blobs; i++) {
         struct blob *y = net->blob[i], *x = y->over;
         const struct layer *layer = y->maker;
-        if (x && (x->users > 1 || x->is_borrowed || x->maker->ops->reads_top ||
+        if (x && (x->users > 1 || x->is_borrowed || x->weight != 0.0f || x->maker->ops->reads_top ||
                   (layer->op && !layer->op->in_place)))
             y->over = NULL;
     }
@@ -75,9 +95,10 @@ static int place_values(struct net *net, struct err *err)
     return OK;
 }
 
+/* The blob whose gradient's memory this one's is. What needs no gradient has none to take over. */
 static struct blob *root_of(struct blob *blob)
 {
-    while (blob->over)
+    while (blob->over && blob_has_gradient(blob->over))
         blob = blob->over;
     return blob;
 }
@@ -95,7 +116,7 @@ static size_t find_lives(const struct net *net, struct life *lives)
     size_t n = 0;
     for (size_t i = 0; i < net->n_blobs; i++) {
         struct blob *blob = net->blob[i];
-        if (blob_has_gradient(blob) && !blob->over)
+        if (blob_has_gradient(blob) && root_of(blob) == blob)
             lives[n++] = (struct life){blob, blob->maker->index, blob->maker->index, 0, false};
     }
     for (size_t i = 0; i < net->n_layers; i++) {
@@ -165,7 +186,7 @@ static size_t link_scratch(const struct layer *layer)
     size_t floats = 0;
     for (size_t k = 0; k < layer->n_bottom && layer->runs_backward; k++) {
         const struct blob *blob = layer->bottom[k].blob;
-        floats += blob->d && blob->users > 1 ? aligned(blob->count) : 0;
+        floats += blob->d && !layer->bottom[k].stops && blob->users > 1 ? aligned(blob->count) : 0;
     }
     return floats;
 }
@@ -186,7 +207,7 @@ static int place_links(struct net *net, struct err *err)
         size_t used = 0;
         for (size_t k = 0; k < layer->n_bottom && layer->runs_backward; k++) {
             struct link *link = &layer->bottom[k];
-            if (!link->blob->d)
+            if (!link->blob->d || link->stops)
                 continue;
             link->adds = link->blob->written;
             link->blob->written = true;
@@ -198,15 +219,39 @@ static int place_links(struct net *net, struct err *err)
     return OK;
 }
 
+/* Segments that layers before the ith, whose backward is later, will still add to end where what is
+ * finished begins. */
+static int find_finished(struct net *net, struct err *err)
+{
+    net->finished = arena_array(&net->arena, net->n_layers, size_t);
+    if (!net->finished)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    size_t end = 0; /* the segments that layers so far add to end here */
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        net->finished[i] =
+            end < net->segments.count ? net->segments.at[end].offset : net->segments.total;
+        for (size_t k = 0; k < layer->n_at && layer->runs_backward; k++)
+            if (layer->at[k].index + 1 > end)
+                end = layer->at[k].index + 1;
+    }
+    return OK;
+}
+
 int plan_make(struct net *net, struct err *err)
 {
     mark_needs(net);
     mark_leads(net);
+    int rc = net->phase == PHASE_TRAIN ? check_first_only(net, err) : OK;
+    if (rc == OK)
+        rc = find_finished(net, err);
+    if (rc != OK)
+        return rc;
     grant_in_place(net);
     for (size_t i = 0; i < net->n_layers; i++)
         if (net->layer[i]->op)
             net->memory.scratch += net->layer[i]->op->scratch_bytes;
-    int rc = place_values(net, err);
+    rc = place_values(net, err);
     if (rc == OK && net->phase == PHASE_TRAIN)
         rc = place_gradients(net, err);
     if (rc == OK && net->phase == PHASE_TRAIN)

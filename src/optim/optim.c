@@ -9,7 +9,8 @@
 #include <string.h>
 
 static const struct optim_ops *const optims[] = {
-    &optim_sgd, &optim_nesterov, &optim_adagrad, &optim_rmsprop, &optim_adam, &optim_adamw,
+    &optim_sgd,      &optim_nesterov, &optim_adagrad, &optim_rmsprop,
+    &optim_adadelta, &optim_adam,     &optim_adamw,
 };
 
 enum { OPTIMS = sizeof optims / sizeof *optims };
@@ -61,6 +62,27 @@ static int check_unread(const Caffe__SolverParameter *solver, const struct optim
     return OK;
 }
 
+static bool is_l1(const Caffe__SolverParameter *solver)
+{
+    return strcmp(solver->regularization_type, "L1") == 0;
+}
+
+static int check_regularization(const Caffe__SolverParameter *solver, const struct optim_ops *ops,
+                                struct err *err)
+{
+    if (!is_l1(solver) && strcmp(solver->regularization_type, "L2") != 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "solver.regularization_type: no \"%s\"; there are \"L2\" and \"L1\"",
+                       solver->regularization_type);
+    if (is_l1(solver) && ops == &optim_adamw)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "solver.regularization_type: the decay of optimizer \"AdamW\" is L2");
+    if (isnan(solver->clip_gradients) || isinf(solver->clip_gradients))
+        return err_set(err, ERR_INPUT, "solver.clip_gradients: %g, expected a finite number",
+                       (double)solver->clip_gradients);
+    return OK;
+}
+
 static int check(const Caffe__SolverParameter *solver, const struct optim_ops *ops, struct err *err)
 {
     int status = schedule_check(solver, err);
@@ -80,7 +102,8 @@ static int check(const Caffe__SolverParameter *solver, const struct optim_ops *o
     if (!(isfinite(delta) && delta > 0))
         return err_set(err, ERR_INPUT, "solver.delta: %g, expected a finite number above 0",
                        (double)delta);
-    return check_unread(solver, ops, err);
+    status = check_regularization(solver, ops, err);
+    return status ? status : check_unread(solver, ops, err);
 }
 
 int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t n,
@@ -101,11 +124,51 @@ int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t
     return OK;
 }
 
-void optim_update(struct optim *optim, double t, struct vec *x, const struct vec *dx,
+/* The norm of the whole gradient, but for what is frozen. */
+static double gradient_norm(const struct vec *dx, const struct segments *table)
+{
+    double sum = 0;
+    for (size_t i = 0; i < table->count; i++) {
+        const struct segment *segment = &table->at[i];
+        if (segment->lr_mult != 0)
+            sum += vec_dot(dx, dx, (struct range){segment->offset, segment->len});
+    }
+    return sqrt(sum);
+}
+
+/* Pascanu et al. 2013, Algorithm 1: g ← g · c / ‖g‖ where ‖g‖ > c. With iter_size n Caffe measures
+ * the sum of n gradients, before it is divided by n; dx is that mean. */
+static void clip(const Caffe__SolverParameter *solver, struct vec *dx, const struct segments *table)
+{
+    double c = (double)solver->clip_gradients / (solver->iter_size > 1 ? solver->iter_size : 1);
+    if (c < 0)
+        return;
+    double norm = gradient_norm(dx, table);
+    if (norm > c)
+        vec_scale(dx, (float)(c / norm), vec_all(dx));
+}
+
+bool optim_writes_gradient(const struct optim *optim)
+{
+    return optim_needs_whole(optim) || is_l1(optim->solver);
+}
+
+bool optim_needs_whole(const struct optim *optim)
+{
+    return optim->solver->clip_gradients >= 0;
+}
+
+void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
                   const struct segments *table)
 {
+    const Caffe__SolverParameter *solver = optim->solver;
+    float decay = solver->has_weight_decay ? solver->weight_decay : 0;
+    clip(solver, dx, table);
+    if (is_l1(solver) && decay > 0)
+        vec_decay_l1(dx, x, decay, table, vec_all(x));
     struct optim_step step = {
         .solver = optim->solver,
+        .decay = is_l1(solver) ? 0 : decay,
         .rate = schedule_rate(optim->solver, t),
         .number = ++optim->updates,
     };

@@ -16,13 +16,13 @@ enum { OPTIM_MOMENTUM = 1, OPTIM_MOMENTUM2 = 2, OPTIM_RMS_DECAY = 4, OPTIM_DELTA
 struct optim_step {
     const Caffe__SolverParameter *solver;
     float rate;      /* the schedule's value */
+    float decay;     /* times x, to be added to the gradient: weight_decay under L2 */
     uint64_t number; /* from 1, counted since the state was zero */
 };
 
 struct optim_ops {
     const char *type;                        /* Caffe's name: "SGD" */
     unsigned reads;                          /* OPTIM_..., or-ed; others must not be set */
-    bool whole;                              /* needs all of x at once: no shard can do it */
     size_t states;                           /* vectors of state */
     const char *state_name[OPTIM_STATE_MAX]; /* as in checkpoints: "momentum" */
     /* x ← update over the range. */
@@ -44,9 +44,16 @@ struct optim {
 int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t n,
                struct arena *arena, struct err *err);
 
-/* One step at clock value t (schedule.h). */
-void optim_update(struct optim *optim, double t, struct vec *x, const struct vec *dx,
+/* One step at clock value t (schedule.h). What the solver makes of the gradient before any rule
+ * sees it is done where it lies: clip_gradients, then the decay of regularization_type "L1". */
+void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
                   const struct segments *table);
+
+/* Does optim_update write dx? */
+bool optim_writes_gradient(const struct optim *optim);
+
+/* Does a step need all of x and dx at once, so that no shard can take its own? */
+bool optim_needs_whole(const struct optim *optim);
 
 /* Forget: as optim_init left it. */
 void optim_reset(struct optim *optim);

@@ -24,7 +24,7 @@ static struct vec_adam adam_how(const struct optim_step *step, float beta1)
         .beta1 = beta1,
         .beta2 = solver->momentum2,
         .delta = solver->delta,
-        .decay = solver->has_weight_decay ? solver->weight_decay : 0,
+        .decay = step->decay,
     };
 }
 
@@ -43,7 +43,7 @@ static void adamw_update(const struct optim_step *step, struct vec *x, const str
     struct vec_adam how = adam_how(step, solver->has_momentum ? solver->momentum : adamw_beta1);
     double second = 1 - pow((double)solver->momentum2, (double)step->number);
     how.delta = (float)((double)solver->delta * sqrt(second));
-    how.decay = solver->has_weight_decay ? solver->weight_decay : adamw_decay;
+    how.decay = solver->has_weight_decay ? step->decay : adamw_decay;
     how.decoupled = true;
     vec_adam(x, dx, &state[0], &state[1], &how, table, range);
 }

@@ -9,7 +9,7 @@ static struct vec_sgd sgd_how(const struct optim_step *step)
     return (struct vec_sgd){
         .rate = step->rate,
         .momentum = solver->has_momentum ? solver->momentum : 0,
-        .decay = solver->has_weight_decay ? solver->weight_decay : 0,
+        .decay = step->decay,
     };
 }
 

@@ -9,7 +9,7 @@ static void adagrad_update(const struct optim_step *step, struct vec *x, const s
     struct vec_adagrad how = {
         .rate = step->rate,
         .delta = solver->delta,
-        .decay = solver->has_weight_decay ? solver->weight_decay : 0,
+        .decay = step->decay,
     };
     vec_adagrad(x, dx, &state[0], &how, table, range);
 }
@@ -22,7 +22,7 @@ static void rmsprop_update(const struct optim_step *step, struct vec *x, const s
         .rate = step->rate,
         .rms_decay = solver->rms_decay,
         .delta = solver->delta,
-        .decay = solver->has_weight_decay ? solver->weight_decay : 0,
+        .decay = step->decay,
     };
     vec_rmsprop(x, dx, &state[0], &how, table, range);
 }

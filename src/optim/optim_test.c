@@ -140,7 +140,8 @@ static void an_unknown_optimizer_is_answered_with_those_there_are(void **state)
     (void)state;
     Caffe__SolverParameter solver = solver_of(wish, fixed);
     refuse(&solver, ERR_UNSUPPORTED, "\"Wish\"",
-           "there are: \"SGD\", \"Nesterov\", \"AdaGrad\", \"RMSProp\", \"Adam\", \"AdamW\"");
+           "there are: \"SGD\", \"Nesterov\", \"AdaGrad\", \"RMSProp\", \"AdaDelta\", \"Adam\", "
+           "\"AdamW\"");
 }
 
 static void a_value_out_of_range_is_named(void **state)

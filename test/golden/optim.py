@@ -32,7 +32,7 @@ def f32(v):
     return torch.tensor(v, dtype=torch.float32).item()
 
 
-def run(name, make, rate, decay, halve=0, each_step=None):
+def run(name, make, rate, decay, halve=0, each_step=None, gradient=None):
     start = hash_unit(START, WEIGHTS + BIASES) * 4
     w, b = [torch.nn.Parameter(p) for p in start.split([WEIGHTS, BIASES])]
     rate, decay = f32(rate), f32(decay)
@@ -47,6 +47,8 @@ def run(name, make, rate, decay, halve=0, each_step=None):
             p.grad = p.detach() / 2 + noise[k]
             if each_step:
                 each_step(group, t + 1)
+        if gradient:
+            gradient(w, b)
         optim.step()
         values += w.tolist() + b.tolist()
     print(name, len(values), " ".join("%.9g" % v for v in values))
@@ -72,6 +74,25 @@ def rmsprop(p):
     return torch.optim.RMSprop(p, alpha=f32(0.9), eps=f32(0.01))
 
 
+def adadelta(p):
+    return torch.optim.Adadelta(p, rho=f32(0.9), eps=f32(1e-3))
+
+
+def clipped(most):
+    """Of the whole gradient, before any decay."""
+    def gradient(w, b):
+        norm = torch.linalg.norm(torch.cat([w.grad, b.grad])).item()
+        for p in (w, b):
+            p.grad *= min(1, most / norm)
+    return gradient
+
+
+def l1(decay):
+    def gradient(w, b):
+        w.grad += f32(decay) * torch.sign(w.detach())
+    return gradient
+
+
 def adam(p):
     return torch.optim.Adam(p, betas=(f32(0.9), f32(0.999)))
 
@@ -88,6 +109,11 @@ run("sgd", sgd(False), 0.1, 0.01)
 run("nesterov", sgd(True), 0.1, 0.01)
 run("adagrad", adagrad, 0.3, 0.01, halve=8)
 run("rmsprop", rmsprop, 0.05, 0.01, halve=8)
+run("adadelta", adadelta, 1.0, 0.01, halve=8)
+run("clipped", sgd(False), 0.1, 0.01, gradient=clipped(1.5))
+run("clipped_of_four", sgd(False), 0.1, 0.01, gradient=clipped(f32(5) / 4))
+run("l1", sgd(False), 0.1, 0, gradient=l1(0.2))
+run("l1_adadelta", adadelta, 1.0, 0, gradient=l1(0.2))
 run("adam", adam, 0.1, 0.01, halve=8, each_step=caffes_delta(0.05, 0.999))
 run("adamw", adamw, 0.1, 0.1, halve=8)
 run("adamw_as_it_comes", adamw_as_it_comes, 0.01, 0.01)

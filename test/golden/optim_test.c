@@ -46,6 +46,16 @@ static const struct example {
                 "weight_decay: 0.01"},
     {"rmsprop", "type: 'RMSProp' base_lr: 0.05 lr_policy: 'step' gamma: 0.5 stepsize: 8 "
                 "rms_decay: 0.9 delta: 0.01 weight_decay: 0.01"},
+    {"adadelta", "type: 'AdaDelta' base_lr: 1 lr_policy: 'step' gamma: 0.5 stepsize: 8 "
+                 "momentum: 0.9 delta: 1e-3 weight_decay: 0.01"},
+    {"clipped", "type: 'SGD' base_lr: 0.1 lr_policy: 'fixed' momentum: 0.9 weight_decay: 0.01 "
+                "clip_gradients: 1.5"},
+    {"clipped_of_four", "type: 'SGD' base_lr: 0.1 lr_policy: 'fixed' momentum: 0.9 "
+                        "weight_decay: 0.01 clip_gradients: 5 iter_size: 4"},
+    {"l1", "type: 'SGD' base_lr: 0.1 lr_policy: 'fixed' momentum: 0.9 weight_decay: 0.2 "
+           "regularization_type: 'L1'"},
+    {"l1_adadelta", "type: 'AdaDelta' base_lr: 1 lr_policy: 'fixed' momentum: 0.9 delta: 1e-3 "
+                    "weight_decay: 0.2 regularization_type: 'L1'"},
     {"adam", "type: 'Adam' base_lr: 0.1 lr_policy: 'step' gamma: 0.5 stepsize: 8 momentum: 0.9 "
              "momentum2: 0.999 delta: 0.05 weight_decay: 0.01"},
     {"adamw", "type: 'AdamW' base_lr: 0.1 lr_policy: 'step' gamma: 0.5 stepsize: 8 momentum: 0.8 "

@@ -1,0 +1,34 @@
+/* How layers read Caffe's axes. Axis 0 has the records of a batch: how many there are is the job's
+ * business and not the net's, and whatever would mix them, or make one of them count for more than
+ * its values say, is refused by name. */
+#ifndef PL_NN_AXES_H
+#define PL_NN_AXES_H
+
+#include "nn/layer.h"
+
+/* Caffe's `axis` of the first bottom, the records' apart. ERR_INPUT where there is none such,
+ * ERR_UNSUPPORTED where it is that of the records. */
+int axes_in_record(const struct layer *layer, const char *field, int32_t axis, size_t *at,
+                   struct err *err);
+
+/* Of a field `axis` and the unsigned one before it, `old`, of which one may be set: as above. */
+struct axes_either {
+    const char *axis_field, *old_field;
+    int32_t axis;
+    uint32_t old;
+    bool has_axis, has_old;
+};
+int axes_in_record_either(const struct layer *layer, const struct axes_either *field, size_t *at,
+                          struct err *err);
+
+/* Layout of a top of that shape that follows none of its bottoms'. */
+enum layout axes_layout(const struct setup *setup, const struct shape *shape);
+
+/* Floats of the blob that hold the first `records` records; one without their axis is of all of
+ * them. */
+size_t axes_live(const struct blob *blob, size_t records);
+
+/* Zero what lies behind them in `at`, an array of the blob's size. */
+void axes_clear_rest(const struct blob *blob, size_t records, float *at);
+
+#endif

@@ -1,0 +1,24 @@
+/* Caffe's ConvolutionParameter, which convolutions and deconvolutions read alike. */
+#ifndef PL_NN_CONV_FIELDS_H
+#define PL_NN_CONV_FIELDS_H
+
+#include "nn/layer.h"
+
+/* What a kernel spans with the pixels between its taps: E of struct conv_spec. */
+static inline size_t conv_span(size_t kernel, size_t dilation)
+{
+    return dilation * (kernel - 1) + 1;
+}
+
+/* Check the links and read every field: all of `spec` but y, and the number of outputs, which the
+ * groups divide, like the inputs. `what` is the reader: "a convolution". */
+int conv_fields_read(const struct layer *layer, const char *what, struct conv_spec *spec,
+                     size_t *outputs, struct err *err);
+
+/* Set the top (spec->y), declare weights (rows, columns/groups, KH, KW) and bias, and count the
+ * products: each pixel of `image`, which has `rows` channels, meets its row of the weights. */
+int conv_fields_declare(struct layer *layer, const struct setup *setup,
+                        const struct conv_spec *spec, const struct shape *image, size_t columns,
+                        struct err *err);
+
+#endif

@@ -1,0 +1,120 @@
+/* Eltwise: the sum (with a coefficient for each bottom), product or maximum of the bottoms. */
+#include "base/fault.h"
+#include "nn/axes.h"
+#include "nn/layers.h"
+#include "tensor/combine.h"
+
+#include <math.h>
+
+struct layer_eltwise {
+    struct layer layer;
+    struct combine combine;
+    const float **x; /* of the last forward */
+    size_t records;
+};
+
+static const char *const types[] = {"Eltwise", NULL};
+static const char *const messages[] = {"eltwise_param", NULL};
+
+static int check_fields(const struct layer *layer, const Caffe__EltwiseParameter *p,
+                        struct err *err)
+{
+    bool sums = p->operation == CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__SUM;
+    if (p->n_coeff > 0 && !sums)
+        return err_set(err, ERR_INPUT, "eltwise_param.coeff goes with operation SUM alone");
+    if (p->n_coeff > 0 && p->n_coeff != layer->n_bottom)
+        return err_set(err, ERR_INPUT, "eltwise_param: %zu coeff for %zu bottoms", p->n_coeff,
+                       layer->n_bottom);
+    for (size_t k = 0; k < p->n_coeff; k++)
+        if (!isfinite(p->coeff[k]))
+            return err_set(err, ERR_INPUT, "eltwise_param.coeff: %g is out of range",
+                           (double)p->coeff[k]);
+    if (p->has_stable_prod_grad && p->operation != CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__PROD)
+        return err_set(err, ERR_INPUT,
+                       "eltwise_param.stable_prod_grad goes with operation PROD alone");
+    return OK;
+}
+
+static int check_shapes(const struct layer *layer, struct err *err)
+{
+    const struct blob *first = layer->bottom[0].blob;
+    for (size_t k = 1; k < layer->n_bottom; k++) {
+        const struct blob *x = layer->bottom[k].blob;
+        char a[128], b[128];
+        if (!shape_equal(&x->shape, &first->shape))
+            return err_set(err, ERR_INPUT, "bottom \"%.64s\" is %s, but bottom \"%.64s\" is %s",
+                           first->name, shape_text(&first->shape, a, sizeof a), x->name,
+                           shape_text(&x->shape, b, sizeof b));
+        PL_ASSERT(x->layout == first->layout);
+    }
+    return OK;
+}
+
+static enum combine_kind kind_of(const Caffe__EltwiseParameter *p)
+{
+    switch (p->operation) {
+    case CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__PROD: return COMBINE_PRODUCT;
+    case CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__MAX: return COMBINE_MAX;
+    default: return COMBINE_SUM;
+    }
+}
+
+static int setup(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    struct layer_eltwise *self = (struct layer_eltwise *)layer;
+    Caffe__EltwiseParameter none = CAFFE__ELTWISE_PARAMETER__INIT;
+    const Caffe__EltwiseParameter *p = layer->param->eltwise_param;
+    p = p ? p : &none;
+    int rc = layer_links_between(layer, 2, 0, 1, 1, err);
+    if (rc == OK)
+        rc = check_fields(layer, p, err);
+    if (rc == OK)
+        rc = check_shapes(layer, err);
+    if (rc == OK)
+        rc = layer_params_done(layer, err);
+    const struct blob *x = rc == OK ? layer->bottom[0].blob : NULL;
+    if (rc == OK)
+        rc = layer_top(layer, 0, &x->shape, x->layout, err);
+    if (rc != OK)
+        return rc;
+    float *coeff = arena_array(setup->arena, layer->n_bottom, float);
+    self->x = arena_array(setup->arena, layer->n_bottom, const float *);
+    if (!coeff || !self->x)
+        return err_set(err, ERR_NOMEM, "out of memory for %zu bottoms", layer->n_bottom);
+    for (size_t k = 0; k < layer->n_bottom; k++)
+        coeff[k] = p->n_coeff > 0 ? p->coeff[k] : 1.0f;
+    self->combine =
+        (struct combine){kind_of(p), layer->n_bottom, x->count, coeff, !p->stable_prod_grad};
+    return OK;
+}
+
+static void forward(struct layer *layer, const struct pass *pass)
+{
+    struct layer_eltwise *self = (struct layer_eltwise *)layer;
+    self->records = pass->batch->count;
+    for (size_t k = 0; k < layer->n_bottom; k++)
+        self->x[k] = layer->bottom[k].blob->at;
+    combine_forward(&self->combine, self->x, layer->top[0]->at);
+}
+
+static void backward(struct layer *layer, const struct pass *pass)
+{
+    (void)pass;
+    const struct layer_eltwise *self = (const struct layer_eltwise *)layer;
+    for (size_t k = 0; k < layer->n_bottom; k++) {
+        const struct link *x = &layer->bottom[k];
+        if (!x->dx)
+            continue;
+        combine_backward(&self->combine, k, self->x, layer->top[0]->d, x->dx);
+        axes_clear_rest(x->blob, self->records, x->dx); /* a quotient may be no number there */
+    }
+}
+
+const struct layer_ops layer_eltwise = {
+    .types = types,
+    .messages = messages,
+    .size = sizeof(struct layer_eltwise),
+    .setup = setup,
+    .forward = forward,
+    .backward = backward,
+};

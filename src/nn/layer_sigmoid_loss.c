@@ -1,0 +1,122 @@
+/* SigmoidCrossEntropyLoss: for scores x and targets t of the same size, each on its own
+ *
+ *     −t·log σ(x) − (1 − t)·log(1 − σ(x)) = max(x, 0) − x·t + log(1 + e^−|x|)
+ *
+ * summed and divided by d (loss.h), the records unless loss_param says otherwise. The gradient is
+ * σ(x) − t. Targets that, cut to an integer, are ignore_label do not count. */
+#include "nn/layers.h"
+#include "nn/loss.h"
+
+#include <math.h>
+
+struct layer_sigmoid_loss {
+    struct layer layer;
+    struct rows scores, targets;
+    loss_mode mode;
+    bool ignores;
+    int32_t ignored;
+    float *g;         /* σ(x) − t, or 0 */
+    size_t used, per; /* rows of the last batch, and what a record has of them */
+    double d;
+};
+
+static const char *const types[] = {"SigmoidCrossEntropyLoss", NULL};
+static const char *const messages[] = {"loss_param", NULL};
+
+static int check_bottoms(const struct layer *layer, size_t N, struct err *err)
+{
+    const struct shape *x = &layer->bottom[0].blob->shape, *t = &layer->bottom[1].blob->shape;
+    char a[128], b[128];
+    if (x->n == 0 || t->n == 0 || x->dim[0] != t->dim[0] || x->dim[0] % N != 0 ||
+        shape_count(x) != shape_count(t))
+        return err_set(err, ERR_INPUT,
+                       "bottom \"%.64s\" is %s: no target for each score of bottom \"%.64s\", %s",
+                       layer->bottom[1].blob->name, shape_text(t, b, sizeof b),
+                       layer->bottom[0].blob->name, shape_text(x, a, sizeof a));
+    return OK;
+}
+
+static int plan(struct layer_sigmoid_loss *self, const struct setup *setup, struct err *err)
+{
+    struct layer *layer = &self->layer;
+    const struct blob *x = layer->bottom[0].blob, *t = layer->bottom[1].blob;
+    int rc = rows_init_records(&self->scores, x, setup->arena, &layer->buffer_bytes, err);
+    if (rc == OK)
+        rc = rows_init_records(&self->targets, t, setup->arena, &layer->buffer_bytes, err);
+    if (rc != OK)
+        return rc;
+    self->per = self->scores.outer / setup->options->batch;
+    self->g = arena_array(setup->arena, x->count, float);
+    if (!self->g)
+        return err_set(err, ERR_NOMEM, "out of memory for %zu scores", x->count);
+    layer->buffer_bytes += x->count * sizeof(float);
+    return OK;
+}
+
+static int setup(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    struct layer_sigmoid_loss *self = (struct layer_sigmoid_loss *)layer;
+    const Caffe__LossParameter *p = layer->param->loss_param;
+    const struct shape scalar = {0};
+    int rc = layer_links(layer, 2, 1, err);
+    if (rc == OK)
+        rc = check_bottoms(layer, setup->options->batch, err);
+    if (rc == OK)
+        rc = loss_read_mode(p, CAFFE__LOSS_PARAMETER__NORMALIZATION_MODE__BATCH_SIZE, &self->mode,
+                            err);
+    if (rc == OK)
+        rc = layer_params_done(layer, err);
+    if (rc == OK)
+        rc = layer_top(layer, 0, &scalar, LAYOUT_PLAIN, err);
+    if (rc != OK)
+        return rc;
+    self->ignores = p && p->has_ignore_label;
+    self->ignored = p ? p->ignore_label : 0;
+    return plan(self, setup, err);
+}
+
+/* Does the target, cut to an integer, say that it does not count? */
+static bool is_ignored(const struct layer_sigmoid_loss *self, float t)
+{
+    return self->ignores && truncf(t) == (float)self->ignored;
+}
+
+static void forward(struct layer *layer, const struct pass *pass)
+{
+    struct layer_sigmoid_loss *self = (struct layer_sigmoid_loss *)layer;
+    const float *scores = rows_read(&self->scores), *targets = rows_read(&self->targets);
+    size_t records = pass->batch->count, valid = 0;
+    self->used = records * self->per;
+    size_t n = self->used * self->scores.C;
+    double sum = 0.0;
+    for (size_t i = 0; i < n; i++) {
+        double x = (double)scores[i], t = (double)targets[i];
+        self->g[i] = 0.0f;
+        if (is_ignored(self, targets[i]))
+            continue;
+        valid++;
+        sum += (x > 0.0 ? x : 0.0) - x * t + log1p(exp(-fabs(x)));
+        self->g[i] = (float)(1.0 / (1.0 + exp(-x)) - t);
+    }
+    self->d = loss_divisor(self->mode, n, valid, self->used);
+    layer_loss(layer, pass, sum * ((double)records / self->d));
+}
+
+static void backward(struct layer *layer, const struct pass *pass)
+{
+    (void)pass;
+    const struct layer_sigmoid_loss *self = (const struct layer_sigmoid_loss *)layer;
+    float scale = layer_loss_weight(layer) / (float)self->d;
+    loss_spread(&self->scores, self->g, self->used, scale, layer->bottom[0].dx);
+}
+
+const struct layer_ops layer_sigmoid_loss = {
+    .types = types,
+    .messages = messages,
+    .size = sizeof(struct layer_sigmoid_loss),
+    .is_loss = true,
+    .setup = setup,
+    .forward = forward,
+    .backward = backward,
+    .first_only = true,
+};

@@ -1,0 +1,28 @@
+/* Silence: uses up blobs that nobody reads. Here such blobs disturb nobody anyway. */
+#include "nn/layers.h"
+
+static const char *const types[] = {"Silence", NULL};
+static const char *const messages[] = {NULL};
+
+static int setup(struct layer *layer, const struct setup *setup, struct err *err)
+{
+    (void)setup;
+    int rc = layer_links_between(layer, 1, 0, 0, 0, err);
+    if (rc == OK && layer->n_top > 0)
+        return err_set(err, ERR_INPUT, "type \"%s\" makes no tops", layer->type);
+    return rc == OK ? layer_params_done(layer, err) : rc;
+}
+
+static void forward(struct layer *layer, const struct pass *pass)
+{
+    (void)layer;
+    (void)pass;
+}
+
+const struct layer_ops layer_silence = {
+    .types = types,
+    .messages = messages,
+    .size = sizeof(struct layer),
+    .setup = setup,
+    .forward = forward,
+};

@@ -1,0 +1,34 @@
+/* A blob as rows: for losses and accuracies, which look at the C values along an axis of each place
+ * together, in canonical order whatever the layout. A blob (outer, C, inner) around the axis has
+ * outer · inner places, the inner ones next to each other. What does not lie so already is copied.
+ */
+#ifndef PL_NN_ROWS_H
+#define PL_NN_ROWS_H
+
+#include "nn/layer.h"
+
+struct rows {
+    const struct blob *blob;
+    size_t outer, C, inner;
+    bool reorders, gathers; /* steps on the way: to plain; then C values of a place together */
+    float *plain, *row;     /* room for what they make, NULL where not needed */
+};
+
+/* Plan rows of `blob` around `axis` below its number of dimensions. Adds room that is taken to
+ * *bytes. ERR_NOMEM. */
+int rows_init(struct rows *rows, const struct blob *blob, size_t axis, struct arena *arena,
+              size_t *bytes, struct err *err);
+
+/* Instead, one row for each record (outermost index): its values in canonical order. */
+int rows_init_records(struct rows *rows, const struct blob *blob, struct arena *arena,
+                      size_t *bytes, struct err *err);
+
+/* The blob's values now, valid until the blob or these rows change: row p at p · C. */
+const float *rows_read(const struct rows *rows);
+
+/* Where to write rows that are to go to `to`, of the blob's shape and layout (its gradient, say):
+ * all of them. Then rows_done brings them there. What rows_read returned from room is lost. */
+float *rows_room(const struct rows *rows, float *to);
+void rows_done(const struct rows *rows, float *to);
+
+#endif

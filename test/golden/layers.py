@@ -1,0 +1,36 @@
+#!/usr/bin/python3
+"""Writes layers_*.golden: what other programs say of every type of layer and every field of it.
+
+    /usr/bin/python3 layers.py      (Debian: python3-torch, python3-opencv)
+
+Each file holds cases of a family; a line is one word that says what it is, a name, and numbers:
+
+    case NAME by WHOM              torch: PyTorch's own function; definition: written from Caffe's
+                                   definition in double; opencv: its reader of Caffe's files agrees
+    net PHASE BATCH RECORD SCALE OFFSET CLASSES TOLERANCE
+    target FLOATS SCALE OFFSET whole|real     the last floats of each record, rounded down if whole
+    layer { .. }                   of the net, in order
+    init NAME SHAPE VALUES         what a filler makes of a segment of x
+    param NAME SHAPE STREAM SCALE OFFSET      each segment of x, in order
+    state NAME SHAPE STREAM SCALE OFFSET      each segment of s, in order, before the pass
+    top NAME SHAPE VALUES          what goes forward
+    after NAME SHAPE VALUES        s after it
+    loss - scalar VALUE            the whole loss, the batch's mean
+    dx NAME SHAPE VALUES           the loss by a bottom
+    dw NAME SHAPE VALUES           the loss by a blob of parameters
+"""
+import importlib
+import os
+import sys
+
+sys.dont_write_bytecode = True
+import layers_common
+
+for family in sys.argv[1:] or ["window", "unit", "shape", "loss"]:
+    importlib.import_module("layers_" + family)
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                           "layers_%s.golden" % family), "w") as out:
+        mine = [case for case in layers_common.cases if case.family == "layers_" + family]
+        for case in mine:
+            case.write(out)
+    print("layers_%s.golden: %d cases" % (family, len(mine)))
