@@ -21,43 +21,54 @@ int batch_init(struct batch *batch, struct arena *arena, size_t cap, size_t reco
     return OK;
 }
 
-static void put(struct batch *batch, size_t slot, const struct dataset *set, size_t i)
+void batch_release(struct batch *batch)
 {
-    dataset_read(set, i, batch->data + slot * batch->record_floats, &batch->labels[slot],
-                 &batch->records[slot]);
+    scratch_release(&batch->scratch);
 }
 
-static void check_room(const struct batch *batch, const struct dataset *set, size_t count)
+static int put(struct batch *batch, size_t slot, const struct dataset *set, size_t i,
+               const struct dataset_draw *draw, struct err *err)
 {
-    const struct shape *shape = &set->source->shape;
+    return dataset_read(set, i, draw, &batch->scratch, batch->data + slot * batch->record_floats,
+                        &batch->labels[slot], &batch->records[slot], err);
+}
+
+static void begin(struct batch *batch, const struct dataset *set, uint64_t epoch, size_t count)
+{
     PL_ASSERT(count <= batch->cap);
-    PL_ASSERT(batch->record_floats == shape->dim[0] * shape->dim[1] * shape->dim[2]);
-}
-
-void batch_fill(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
-                uint64_t start, size_t count)
-{
-    check_room(batch, set, count);
-    PL_ASSERT(sampler->n == set->count);
-    uint64_t epoch = start / sampler->n;
-    size_t place = (size_t)(start % sampler->n);
+    PL_ASSERT(batch->record_floats == shape_count(&set->shape));
     batch->epoch = epoch;
     batch->count = count;
-    for (size_t slot = 0; slot < count; slot++) {
-        put(batch, slot, set, sampler_at(sampler, epoch, place));
-        if (++place == sampler->n) {
-            place = 0;
-            epoch++;
-        }
-    }
 }
 
-void batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count)
+int batch_fill(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
+               uint64_t start, size_t count, struct err *err)
 {
-    check_room(batch, set, count);
+    PL_ASSERT(sampler->n == set->count);
+    struct dataset_draw draw = {sampler->seed, start / sampler->n};
+    size_t place = (size_t)(start % sampler->n);
+    begin(batch, set, draw.epoch, count);
+    for (size_t slot = 0; slot < count; slot++) {
+        int rc = put(batch, slot, set, sampler_at(sampler, draw.epoch, place), &draw, err);
+        if (rc != OK)
+            return rc;
+        if (++place == sampler->n) {
+            place = 0;
+            draw.epoch++;
+        }
+    }
+    return OK;
+}
+
+int batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count,
+                     struct err *err)
+{
     PL_ASSERT(first <= set->count && count <= set->count - first);
-    batch->epoch = 0;
-    batch->count = count;
-    for (size_t slot = 0; slot < count; slot++)
-        put(batch, slot, set, first + slot);
+    begin(batch, set, 0, count);
+    for (size_t slot = 0; slot < count; slot++) {
+        int rc = put(batch, slot, set, first + slot, NULL, err);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
 }

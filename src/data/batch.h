@@ -11,26 +11,33 @@
 #include <stdint.h>
 
 struct batch {
-    float *data;          /* cap x (C, H, W) */
-    uint32_t *labels;     /* cap */
-    uint64_t *records;    /* cap; numbers in the source */
-    size_t count, cap;    /* filled, and room for */
-    size_t record_floats; /* C*H*W */
-    uint64_t epoch;       /* of the first record */
+    float *data;            /* cap x (C, H, W) */
+    uint32_t *labels;       /* cap */
+    uint64_t *records;      /* cap; numbers in the source */
+    size_t count, cap;      /* filled, and room for */
+    size_t record_floats;   /* C*H*W */
+    uint64_t epoch;         /* of the first record */
+    struct scratch scratch; /* what reading takes; not the arena's */
 };
 
 /* Room for `cap` (> 0) records of `record_floats` (> 0) floats, valid as long as `arena`.
  * ERR_NOMEM; `batch` is then unchanged. */
 int batch_init(struct batch *batch, struct arena *arena, size_t cap, size_t record_floats);
 
-/* Fill with the places start .. start+count-1 of an endless stream of epochs: place p of the stream
- * is place p mod n of epoch p / n, so a batch may straddle two epochs or more. count <= cap, and
- * the sampler is over the dataset's records. */
-void batch_fill(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
-                uint64_t start, size_t count);
+/* Give back what is not the arena's: what reading took, of sources that do not lie in memory. */
+void batch_release(struct batch *batch);
 
-/* Fill with the records first .. first+count-1 in the dataset's own order, for evaluation.
- * count <= cap, first + count <= set->count. */
-void batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count);
+/* Fill with the places start .. start+count-1 of an endless stream of epochs: place p of the stream
+ * is place p mod n of epoch p / n, so a batch may straddle two epochs or more. They are to be
+ * trained on: crops and mirroring are drawn, by the sampler's seed and each record's own epoch.
+ * count <= cap, and the sampler is over the dataset's records. What dataset_read returns; the batch
+ * then holds nothing to be used. */
+int batch_fill(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
+               uint64_t start, size_t count, struct err *err);
+
+/* Fill with the records first .. first+count-1 in the dataset's own order, for evaluation: nothing
+ * is drawn. count <= cap, first + count <= set->count. As above. */
+int batch_fill_plain(struct batch *batch, const struct dataset *set, size_t first, size_t count,
+                     struct err *err);
 
 #endif

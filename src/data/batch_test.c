@@ -38,6 +38,7 @@ static void world_open(struct world *w, size_t n)
 
 static void world_close(struct world *w)
 {
+    batch_release(&w->batch);
     arena_release(&w->arena);
     dataset_release(&w->set);
 }
@@ -66,7 +67,7 @@ static void test_batches_tile_the_epochs(void **state)
     uint64_t start = 0;
     while (start < 60) {
         size_t count = start + 7 <= 60 ? 7 : 60 - start;
-        batch_fill(&w.batch, &w.set, &sampler, start, count);
+        assert_int_equal(batch_fill(&w.batch, &w.set, &sampler, start, count, NULL), OK);
         check_slots(&w, count);
         assert_int_equal(w.batch.epoch, start / N);
         for (size_t slot = 0; slot < count; slot++) {
@@ -89,7 +90,7 @@ static void test_a_batch_may_span_several_epochs(void **state)
     struct world w;
     world_open(&w, 3);
     struct sampler sampler = {.seed = 9, .n = 3};
-    batch_fill(&w.batch, &w.set, &sampler, 3 * 100 + 2, CAP);
+    assert_int_equal(batch_fill(&w.batch, &w.set, &sampler, 3 * 100 + 2, CAP, NULL), OK);
     check_slots(&w, CAP);
     assert_int_equal(w.batch.epoch, 100);
     const uint64_t *r = w.batch.records;
@@ -105,9 +106,9 @@ static void test_filling_is_pure(void **state)
     world_open(&w, N);
     world_open(&other, N);
     struct sampler sampler = {.seed = 1, .n = N};
-    batch_fill(&w.batch, &w.set, &sampler, 17, CAP);
-    batch_fill(&other.batch, &other.set, &sampler, 1000, 3);
-    batch_fill(&other.batch, &other.set, &sampler, 17, CAP);
+    assert_int_equal(batch_fill(&w.batch, &w.set, &sampler, 17, CAP, NULL), OK);
+    assert_int_equal(batch_fill(&other.batch, &other.set, &sampler, 1000, 3, NULL), OK);
+    assert_int_equal(batch_fill(&other.batch, &other.set, &sampler, 17, CAP, NULL), OK);
     assert_memory_equal(w.batch.data, other.batch.data, CAP * CHW * sizeof(float));
     assert_memory_equal(w.batch.labels, other.batch.labels, CAP * sizeof(uint32_t));
     assert_memory_equal(w.batch.records, other.batch.records, CAP * sizeof(uint64_t));
@@ -125,9 +126,9 @@ static void test_parts_make_the_whole(void **state)
     world_open(&left, N);
     world_open(&right, N);
     struct sampler sampler = {.seed = 1, .n = N};
-    batch_fill(&w.batch, &w.set, &sampler, 16, 8);
-    batch_fill(&left.batch, &left.set, &sampler, 16, 4);
-    batch_fill(&right.batch, &right.set, &sampler, 20, 4);
+    assert_int_equal(batch_fill(&w.batch, &w.set, &sampler, 16, 8, NULL), OK);
+    assert_int_equal(batch_fill(&left.batch, &left.set, &sampler, 16, 4, NULL), OK);
+    assert_int_equal(batch_fill(&right.batch, &right.set, &sampler, 20, 4, NULL), OK);
     assert_memory_equal(w.batch.records, left.batch.records, 4 * sizeof(uint64_t));
     assert_memory_equal(w.batch.records + 4, right.batch.records, 4 * sizeof(uint64_t));
     assert_int_equal(left.batch.epoch, 0);
@@ -142,14 +143,14 @@ static void test_plain_order_for_evaluation(void **state)
     (void)state;
     struct world w;
     world_open(&w, N);
-    batch_fill_plain(&w.batch, &w.set, 12, CAP);
+    assert_int_equal(batch_fill_plain(&w.batch, &w.set, 12, CAP, NULL), OK);
     check_slots(&w, CAP);
     for (size_t slot = 0; slot < CAP; slot++)
         assert_int_equal(w.batch.records[slot], 12 + slot);
-    batch_fill_plain(&w.batch, &w.set, 19, 1); /* a short last batch */
+    assert_int_equal(batch_fill_plain(&w.batch, &w.set, 19, 1, NULL), OK); /* a short last batch */
     check_slots(&w, 1);
     assert_int_equal(w.batch.records[0], 19);
-    batch_fill_plain(&w.batch, &w.set, N, 0);
+    assert_int_equal(batch_fill_plain(&w.batch, &w.set, N, 0, NULL), OK);
     assert_int_equal(w.batch.count, 0);
     world_close(&w);
 }
@@ -166,11 +167,11 @@ static void test_batches_of_a_split(void **state)
     struct sampler sampler = {.seed = 1, .n = w.set.count};
     size_t times[N] = {0};
     for (uint64_t start = 0; start < 10; start += 5) {
-        batch_fill(&w.batch, &w.set, &sampler, start, 5);
+        assert_int_equal(batch_fill(&w.batch, &w.set, &sampler, start, 5, NULL), OK);
         check_slots(&w, 5);
         for (size_t slot = 0; slot < 5; slot++)
             times[w.batch.records[slot]]++;
-        batch_fill_plain(&w.batch, &validation, start, 5);
+        assert_int_equal(batch_fill_plain(&w.batch, &validation, start, 5, NULL), OK);
         check_slots(&w, 5);
         for (size_t slot = 0; slot < 5; slot++)
             times[w.batch.records[slot]]++;

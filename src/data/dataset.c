@@ -1,59 +1,54 @@
 #include "data/dataset.h"
 
 #include "base/fault.h"
+#include "base/hash.h"
 #include "base/rng.h"
 #include "data/sampler.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 int dataset_init(struct dataset *set, const struct source *source, const Paceline__Data *spec,
                  struct err *err)
 {
-    size_t C = source->shape.dim[0];
-    if (!isfinite(spec->scale))
-        return err_set(err, ERR_INPUT, "data: scale is not a finite number");
-    if (spec->n_mean > 1 && spec->n_mean != C)
-        return err_set(err, ERR_INPUT,
-                       "data: %zu values of mean for records of %zu channels, expected one, or one "
-                       "a channel",
-                       spec->n_mean, C);
-    for (size_t i = 0; i < spec->n_mean; i++)
-        if (!isfinite(spec->mean[i]))
-            return err_set(err, ERR_INPUT, "data: value %zu of mean is not a finite number", i + 1);
-    float *mean = calloc(C, sizeof *mean);
-    if (!mean)
-        return err_set(err, ERR_NOMEM, "data: out of memory");
-    for (size_t c = 0; c < C && spec->n_mean > 0; c++)
-        mean[c] = spec->mean[spec->n_mean == 1 ? 0 : c];
-    *set = (struct dataset){
-        .source = source,
-        .scale = spec->scale,
-        .mean = mean,
-        .count = source->count,
-    };
-    return OK;
+    struct dataset made = {.source = source, .count = source->count};
+    int rc = maps_init(&made.maps, spec, source, &made.shape, err);
+    if (rc == OK)
+        *set = made;
+    return rc;
 }
 
 void dataset_release(struct dataset *set)
 {
-    free(set->mean);
+    maps_release(&set->maps);
     free(set->choice);
     *set = (struct dataset){0};
 }
 
-void dataset_read(const struct dataset *set, size_t i, float *x, uint32_t *label, uint64_t *record)
+uint64_t dataset_hash(const struct dataset *set)
+{
+    uint64_t mean = set->maps.mean_hash;
+    return mean ? hash_mix(set->source->hash, mean) : set->source->hash;
+}
+
+int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw *draw,
+                 struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
+                 struct err *err)
 {
     PL_ASSERT(i < set->count);
     const struct source *source = set->source;
     size_t n = set->choice ? set->choice[i] : i;
-    source->ops->read(source, n, x, label);
+    struct maps_draw drawn;
+    if (draw)
+        drawn = (struct maps_draw){draw->seed, draw->epoch, n};
+    struct raw raw;
+    int rc = source->ops->read(source, n, scratch, &raw, err);
+    if (rc != OK)
+        return rc;
+    *label = source->ops->label(source, n);
     *record = n;
-    size_t C = source->shape.dim[0], HW = source->shape.dim[1] * source->shape.dim[2];
-    for (size_t c = 0; c < C; c++)
-        for (size_t k = c * HW; k < (c + 1) * HW; k++)
-            x[k] = (x[k] - set->mean[c]) * set->scale;
+    if (maps_apply(&set->maps, &raw, draw ? &drawn : NULL, scratch, x) != OK)
+        return err_set(err, ERR_NOMEM, "data: out of memory for record %zu", n);
+    return OK;
 }
 
 /* How a split goes about it: per class, the records there are and those to take. */
@@ -143,7 +138,7 @@ int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct data
 {
     const struct source *source = set->source;
     PL_ASSERT(!set->choice && set->count == source->count && set->count <= UINT32_MAX);
-    struct dataset out = {.source = source, .scale = set->scale};
+    struct dataset out = {.source = source, .shape = set->shape};
     if (held == 0) {
         *validation = out;
         return OK;
@@ -151,12 +146,10 @@ int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct data
     if (held >= set->count)
         return err_set(err, ERR_INPUT, "validation: %u held out of %zu records leave none to train",
                        held, set->count);
-    size_t C = source->shape.dim[0];
     size_t *counts = calloc(source->classes, 2 * sizeof *counts);
-    float *mean = malloc(C * sizeof *mean);
     uint32_t *kept = NULL;
     int rc;
-    if (!counts || !mean) {
+    if (!counts || maps_copy(&out.maps, &set->maps) != OK) {
         rc = err_set(err, ERR_NOMEM, "validation: out of memory");
     } else {
         struct quota quota = {.have = counts, .take = counts + source->classes};
@@ -164,10 +157,9 @@ int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct data
     }
     free(counts);
     if (rc != OK) {
-        free(mean);
+        maps_release(&out.maps);
         return rc;
     }
-    out.mean = memcpy(mean, set->mean, C * sizeof *mean);
     out.count = held;
     set->choice = kept;
     set->count -= held;

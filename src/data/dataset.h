@@ -1,15 +1,15 @@
 /* A dataset: a choice of records of a source, seen through maps. Record i of the dataset is a pure
- * function of (source, maps, choice, i). */
+ * function of (source, maps, choice, i), and while training of (seed, epoch), too. */
 #ifndef PL_DATA_DATASET_H
 #define PL_DATA_DATASET_H
 
-#include "data/source.h"
+#include "data/maps.h"
 
 struct dataset {
     const struct source *source; /* borrowed */
-    float scale;
-    float *mean;      /* one a channel, owned */
-    uint32_t *choice; /* record numbers in the source, ascending, owned; NULL: all */
+    struct maps maps;
+    struct shape shape; /* of a record through the maps: (C, H, W) */
+    uint32_t *choice;   /* record numbers in the source, ascending, owned; NULL: all */
     size_t count;
 };
 
@@ -19,13 +19,25 @@ int dataset_init(struct dataset *set, const struct source *source, const Pacelin
                  struct err *err);
 void dataset_release(struct dataset *set);
 
+/* Identity of the records and of what the maps bring along. */
+uint64_t dataset_hash(const struct dataset *set);
+
 /* Move `held` records of `set` to `validation`, as near as can be equally many of each class
  * (MPCA §6.2 holds out 500 a class): a pure function of (seed, labels). `set` must hold all
  * records. held = 0 leaves `validation` empty. ERR_INPUT when a class has too few records. */
 int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct dataset *validation,
                   struct err *err);
 
-/* Record i mapped, (C, H, W) floats, its label, and its number in the source. */
-void dataset_read(const struct dataset *set, size_t i, float *x, uint32_t *label, uint64_t *record);
+/* For whom a record is read: while training, what is random in maps is drawn by (seed, epoch); NULL
+ * in its place: plain, for evaluation. */
+struct dataset_draw {
+    uint64_t seed, epoch;
+};
+
+/* Record i mapped, (C, H, W) floats of set->shape, its label, and its number in the source. From
+ * any thread, with a scratch of its own. What source->ops->read returns, or ERR_NOMEM. */
+int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw *draw,
+                 struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
+                 struct err *err);
 
 #endif

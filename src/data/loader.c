@@ -8,7 +8,7 @@ int loader_init(struct loader *loader, struct arena *arena, const struct dataset
 {
     PL_ASSERT(set->count > 0);
     struct loader made = {.set = set, .sampler = {seed, set->count}};
-    int rc = batch_init(&made.batch[0], arena, cap, shape_count(&set->source->shape));
+    int rc = batch_init(&made.batch[0], arena, cap, shape_count(&set->shape));
     if (rc == OK)
         *loader = made;
     return rc;
@@ -16,7 +16,8 @@ int loader_init(struct loader *loader, struct arena *arena, const struct dataset
 
 static void fill(struct loader *l, size_t which, struct stretch places)
 {
-    batch_fill(&l->batch[which], l->set, &l->sampler, places.start, places.count);
+    l->status[which] = batch_fill(&l->batch[which], l->set, &l->sampler, places.start, places.count,
+                                  &l->why[which]);
 }
 
 /* ---- the task ---- */
@@ -58,6 +59,13 @@ void loader_stop(struct loader *l)
     l->world = NULL;
 }
 
+void loader_release(struct loader *l)
+{
+    PL_ASSERT(!l->task);
+    batch_release(&l->batch[0]);
+    batch_release(&l->batch[1]);
+}
+
 /* ---- the caller's side ---- */
 
 /* Wait until the task has nothing to do. */
@@ -95,13 +103,14 @@ static void prepare(struct loader *l, struct stretch next)
     world_raise(l->world, SIGNAL_LOADER_WANT);
 }
 
-int loader_take(struct loader *l, uint64_t start, size_t count, const struct batch **batch)
+int loader_take(struct loader *l, uint64_t start, size_t count, const struct batch **batch,
+                struct err *err)
 {
     struct stretch places = {start, count};
     if (l->task) {
         int rc = settle(l);
         if (rc != OK)
-            return rc;
+            return err_set(err, rc, "no batch: %s", status_text(rc));
         l->given = 1 - l->given;
         bool hit = l->asked > 0 && l->ahead.start == start && l->ahead.count == count;
         if (!hit)
@@ -113,6 +122,8 @@ int loader_take(struct loader *l, uint64_t start, size_t count, const struct bat
     } else {
         fill(l, l->given, places);
     }
+    if (l->status[l->given] != OK)
+        return err_set(err, l->status[l->given], "%s", l->why[l->given].text);
     *batch = &l->batch[l->given];
     return OK;
 }

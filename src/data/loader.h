@@ -24,7 +24,9 @@ struct stretch {
 struct loader {
     const struct dataset *set;
     struct sampler sampler;
-    struct batch batch[2];    /* the second only once started */
+    struct batch batch[2]; /* the second only once started */
+    int status[2];         /* of filling each; and why, where it is not OK */
+    struct err why[2];
     size_t given;             /* which of them the caller has; the task fills the other */
     uint64_t start;           /* last taken */
     uint64_t stride, stepped; /* expected; and the last one seen */
@@ -50,8 +52,14 @@ int loader_start(struct loader *loader, struct arena *arena, struct world *world
  * may be released after it and not before. */
 void loader_stop(struct loader *loader);
 
-/* The batch at those places (count ≤ cap), valid until the next call. ERR_CANCELLED */
-int loader_take(struct loader *loader, uint64_t start, size_t count, const struct batch **batch);
+/* Give back what is not the arena's; the loader is not started. */
+void loader_release(struct loader *loader);
+
+/* The batch at those places (count ≤ cap), valid until the next call. ERR_CANCELLED, or what
+ * batch_fill returns: a record that cannot be read is an error of the batch that it belongs to, and
+ * of no other. */
+int loader_take(struct loader *loader, uint64_t start, size_t count, const struct batch **batch,
+                struct err *err);
 
 /* The batch that was given last, to be used for something else; what was prepared stays. */
 struct batch *loader_spare(struct loader *loader);

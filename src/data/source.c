@@ -1,12 +1,27 @@
 #include "data/source.h"
 
+#include "data/source_cifar.h"
 #include "data/source_idx.h"
+#include "data/source_images.h"
+#include "data/source_lmdb.h"
 
-int source_open(const Paceline__Data *spec, struct source **out, struct err *err)
+#include <stdio.h>
+#include <string.h>
+
+int source_open(const Paceline__Data *spec, enum source_role role, struct source **out,
+                struct err *err)
 {
     switch (spec->source_case) {
     case PACELINE__DATA__SOURCE_IDX: return source_idx_open(spec->idx, out, err);
-    default: return err_set(err, ERR_INPUT, "data: no source is set; there is: idx");
+    case PACELINE__DATA__SOURCE_CIFAR10:
+        return source_cifar_open(spec->cifar10, CIFAR_10, role, out, err);
+    case PACELINE__DATA__SOURCE_CIFAR100:
+        return source_cifar_open(spec->cifar100, CIFAR_100, role, out, err);
+    case PACELINE__DATA__SOURCE_IMAGES: return source_images_open(spec->images, out, err);
+    case PACELINE__DATA__SOURCE_LMDB: return source_lmdb_open(spec->lmdb, out, err);
+    default:
+        return err_set(err, ERR_INPUT,
+                       "data: no source is set; there are idx, cifar10, cifar100, images, lmdb");
     }
 }
 
@@ -14,4 +29,64 @@ void source_close(struct source *source)
 {
     if (source)
         source->ops->close(source);
+}
+
+void source_size(const struct source *source, size_t i, size_t *H, size_t *W)
+{
+    *H = source->shape.dim[1];
+    *W = source->shape.dim[2];
+    if (source->ops->size)
+        source->ops->size(source, i, H, W);
+}
+
+const char *source_name(const struct source *source, size_t i, char out[SOURCE_NAME_MAX])
+{
+    char name[SOURCE_NAME_MAX - 32];
+    if (source->ops->name) {
+        source->ops->name(source, i, name, sizeof name);
+        snprintf(out, SOURCE_NAME_MAX, "record %zu (%s)", i, name);
+    } else {
+        snprintf(out, SOURCE_NAME_MAX, "record %zu", i);
+    }
+    return out;
+}
+
+/* Bytes of the printable character of UTF-8 that stands at `at`; 0: none does. */
+static size_t character(const unsigned char *at)
+{
+    if (at[0] < 0x80)
+        return at[0] >= 0x20 && at[0] != 0x7f;
+    size_t n = at[0] >= 0xc2 && at[0] < 0xe0   ? 2
+               : at[0] >= 0xe0 && at[0] < 0xf0 ? 3
+               : at[0] >= 0xf0 && at[0] < 0xf5 ? 4
+                                               : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((at[i] & 0xc0) != 0x80)
+            return 0;
+    bool control = n == 2 && at[0] == 0xc2 && at[1] < 0xa0;
+    bool overlong = (at[0] == 0xe0 && at[1] < 0xa0) || (at[0] == 0xf0 && at[1] < 0x90);
+    bool no_character = (at[0] == 0xed && at[1] >= 0xa0) || (at[0] == 0xf4 && at[1] >= 0x90);
+    return control || overlong || no_character ? 0 : n;
+}
+
+const char *source_quote(const char *text, char *out, size_t room)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    size_t used = 0;
+    while (*at) {
+        size_t n = character(at), need = n ? n : 4;
+        if (used + need + 4 > room) { /* room for dots and the end */
+            memcpy(out + used, "...", 3);
+            used += 3;
+            break;
+        }
+        if (n)
+            memcpy(out + used, at, n);
+        else
+            snprintf(out + used, room - used, "\\x%02x", *at);
+        used += need;
+        at += n ? n : 1;
+    }
+    out[used] = '\0';
+    return out;
 }

@@ -4,32 +4,55 @@
 #define PL_DATA_SOURCE_H
 
 #include "base/err.h"
+#include "data/raw.h"
 #include "job/job.pb-c.h"
-#include "tensor/shape.h"
 
 #include <stdint.h>
 
 struct source {
     const struct source_ops *ops;
-    size_t count;       /* records, > 0 */
-    struct shape shape; /* of a record: (C, H, W) */
+    size_t count;       /* records, > 0, fits 32 bits */
+    struct shape shape; /* of a record: (C, H, W); H = W = 0 where they differ in size */
     uint32_t classes;   /* labels are below it */
-    uint64_t hash;      /* of all raw bytes: identity of the data, compared between nodes */
+    uint64_t hash;      /* identity of the data, compared between nodes: see each source */
 };
 
 struct source_ops {
     const char *kind;
-    /* Raw values of record i, widened to float, and its label. i < count. Cannot fail: a source
-     * checks its bytes when it is opened. Called from several threads at once. */
-    void (*read)(const struct source *source, size_t i, float *x, uint32_t *label);
+    /* Record i (< count) into `raw`, of source->shape where all have one. Headers were checked when
+     * the source was opened; what can be seen only now is an error. Called from several threads at
+     * once, each with its own scratch.
+     * ERR_INPUT  the record itself is broken, for everybody
+     * ERR_IO     the file is not there any more, has changed, or cannot be read
+     * ERR_NOMEM */
+    int (*read)(const struct source *source, size_t i, struct scratch *scratch, struct raw *raw,
+                struct err *err);
     uint32_t (*label)(const struct source *source, size_t i);
+    /* (optional: all are alike) Height and width of record i. */
+    void (*size)(const struct source *source, size_t i, size_t *H, size_t *W);
+    /* (optional: its number says it) What a message calls record i. */
+    void (*name)(const struct source *source, size_t i, char *out, size_t room);
     void (*close)(struct source *source);
 };
+
+/* For whom data is opened: a folder of CIFAR files holds records for both. */
+enum source_role { SOURCE_TRAIN, SOURCE_TEST };
 
 /* Open what `spec` names; paths in it are absolute or relative to the working directory.
  * ERR_INPUT   missing, truncated, oversized, not that format; labels and images that do not fit
  * ERR_NOMEM */
-int source_open(const Paceline__Data *spec, struct source **out, struct err *err);
+int source_open(const Paceline__Data *spec, enum source_role role, struct source **out,
+                struct err *err);
 void source_close(struct source *source);
+
+void source_size(const struct source *source, size_t i, size_t *H, size_t *W);
+
+/* "record 7", or "record 7 (dogs/rex.jpg)". */
+enum { SOURCE_NAME_MAX = 256 };
+const char *source_name(const struct source *source, size_t i, char out[SOURCE_NAME_MAX]);
+
+/* Text of unknown origin made fit for a message: what is not printable UTF-8 as \xNN, cut where it
+ * is too long. */
+const char *source_quote(const char *text, char *out, size_t room);
 
 #endif

@@ -14,13 +14,17 @@ static inline uint32_t source_fake_label(const struct source *source, size_t i)
     return ((const struct source_fake *)source)->labels[i];
 }
 
-static inline void source_fake_read(const struct source *source, size_t i, float *x,
-                                    uint32_t *label)
+static inline int source_fake_read(const struct source *source, size_t i, struct scratch *scratch,
+                                   struct raw *raw, struct err *err)
 {
-    size_t CHW = source->shape.dim[0] * source->shape.dim[1] * source->shape.dim[2];
-    for (size_t k = 0; k < CHW; k++)
+    size_t C = source->shape.dim[0], H = source->shape.dim[1], W = source->shape.dim[2];
+    float *x = scratch_get(scratch, SCRATCH_PIXELS, C * H * W * sizeof *x);
+    if (!x)
+        return err_set(err, ERR_NOMEM, "out of memory");
+    for (size_t k = 0; k < C * H * W; k++)
         x[k] = (float)(100 * i + k);
-    *label = source_fake_label(source, i);
+    *raw = (struct raw){x, RAW_FLOATS, C, H, W};
+    return OK;
 }
 
 static inline struct source_fake source_fake_make(const uint32_t *labels, size_t count,

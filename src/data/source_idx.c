@@ -12,7 +12,6 @@ enum {
     MAGIC_LABELS = 0x801,
     HEADER_IMAGES = 16,
     HEADER_LABELS = 8,
-    SIDE_MAX = 16384,
 };
 
 /* Of the pixels of one file; a bound on what a few bytes of gzip can make us allocate. */
@@ -23,14 +22,15 @@ struct source_idx {
     struct file_bytes images, labels;
 };
 
-static void idx_read(const struct source *source, size_t i, float *x, uint32_t *label)
+static int idx_read(const struct source *source, size_t i, struct scratch *scratch, struct raw *raw,
+                    struct err *err)
 {
+    (void)scratch;
+    (void)err;
     const struct source_idx *idx = (const struct source_idx *)source;
-    size_t HW = source->shape.dim[1] * source->shape.dim[2];
-    const uint8_t *pixel = idx->images.data + HEADER_IMAGES + i * HW;
-    for (size_t k = 0; k < HW; k++)
-        x[k] = (float)pixel[k];
-    *label = idx->labels.data[HEADER_LABELS + i];
+    size_t H = source->shape.dim[1], W = source->shape.dim[2];
+    *raw = (struct raw){idx->images.data + HEADER_IMAGES + i * H * W, RAW_PLANES, 1, H, W};
+    return OK;
 }
 
 static uint32_t idx_label(const struct source *source, size_t i)

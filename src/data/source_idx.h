@@ -3,7 +3,7 @@
  *   images   0x00000803 · count · rows · cols · count*rows*cols bytes, row-major
  *   labels   0x00000801 · count · count bytes
  *
- * Both files are held in memory, unpacked. */
+ * Both files are held in memory, unpacked; the hash is over all bytes. */
 #ifndef PL_DATA_SOURCE_IDX_H
 #define PL_DATA_SOURCE_IDX_H
 

@@ -1,6 +1,8 @@
 /* IDX files made by hand, whole and broken, and the installed Fashion-MNIST where there is one. */
 #include "data/source.h"
 
+#include "data/reading.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +77,7 @@ static int open_pair(const char *images, const char *labels, struct source **out
     Paceline__Data spec = PACELINE__DATA__INIT;
     spec.source_case = PACELINE__DATA__SOURCE_IDX;
     spec.idx = &idx;
-    return source_open(&spec, out, err);
+    return source_open(&spec, SOURCE_TRAIN, out, err);
 }
 
 /* The pair is refused as bad input, `at` and `why` are both in the message, nothing is written. */
@@ -112,11 +114,11 @@ static void test_reads_images_and_labels(void **state)
     assert_int_equal(source->classes, 8);
     float x[8];
     uint32_t label;
-    source->ops->read(source, 2, x, &label);
+    read_raw(source, 2, x, &label);
     const float last[8] = {20, 255, 254, 128, 24, 25, 26, 27};
     assert_memory_equal(x, last, sizeof x);
     assert_int_equal(label, 7);
-    source->ops->read(source, 0, x, &label);
+    read_raw(source, 0, x, &label);
     assert_true(x[0] == 0.0f && x[7] == 7.0f);
     assert_int_equal(label, 4);
     assert_int_equal(source->ops->label(source, 1), 0);
@@ -136,8 +138,8 @@ static void test_gzip_is_the_same_data(void **state)
     float x[8], y[8];
     uint32_t a, b;
     for (size_t i = 0; i < 3; i++) {
-        plain->ops->read(plain, i, x, &a);
-        packed->ops->read(packed, i, y, &b);
+        read_raw(plain, i, x, &a);
+        read_raw(packed, i, y, &b);
         assert_memory_equal(x, y, sizeof x);
         assert_int_equal(a, b);
     }
@@ -160,7 +162,7 @@ static void test_no_source_is_an_error(void **state)
     Paceline__Data spec = PACELINE__DATA__INIT;
     struct source *source = NULL;
     struct err err = {0};
-    assert_int_equal(source_open(&spec, &source, &err), ERR_INPUT);
+    assert_int_equal(source_open(&spec, SOURCE_TRAIN, &source, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "no source"));
     assert_int_equal(open_pair(NULL, "x", &source, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "idx.images"));
@@ -322,7 +324,7 @@ static void check_fashion(const char *images, const char *labels, size_t count,
     for (size_t i = 0; i < count; i++) {
         float x[784];
         uint32_t label;
-        source->ops->read(source, i, x, &label);
+        read_raw(source, i, x, &label);
         assert_int_equal(label, source->ops->label(source, i));
         of[label]++;
         if (i < 10)

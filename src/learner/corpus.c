@@ -33,8 +33,8 @@ static int keep_part(struct dataset *set, struct part part, struct err *err)
     return OK;
 }
 
-int corpus_put(struct corpus *corpus, enum corpus_set which, const struct source *source,
-               const Paceline__Data *spec, struct part part, struct err *err)
+int corpus_make(const struct source *source, const Paceline__Data *spec, struct part part,
+                struct dataset *out, struct err *err)
 {
     struct dataset set;
     int rc = dataset_init(&set, source, spec, err);
@@ -45,35 +45,46 @@ int corpus_put(struct corpus *corpus, enum corpus_set which, const struct source
         dataset_release(&set);
         return rc;
     }
-    dataset_release(&corpus->set[which]);
-    corpus->set[which] = set;
+    *out = set;
     return OK;
+}
+
+void corpus_put(struct corpus *corpus, enum corpus_set which, const struct dataset *set)
+{
+    dataset_release(&corpus->set[which]);
+    corpus->set[which] = *set;
 }
 
 static int open_set(struct corpus *corpus, enum corpus_set which, const char *field,
                     const Paceline__Data *spec, struct source **source, struct err *err)
 {
-    int rc = source_open(spec, source, err);
-    if (rc != OK) {
+    struct dataset set;
+    int rc = source_open(spec, which == SET_TRAIN ? SOURCE_TRAIN : SOURCE_TEST, source, err);
+    if (rc == OK)
+        rc = corpus_make(*source, spec, (struct part){0, 1}, &set, err);
+    if (rc == OK)
+        corpus_put(corpus, which, &set);
+    else
         err_prefix(err, "%s", field);
-        return rc;
-    }
-    return corpus_put(corpus, which, *source, spec, (struct part){0, 1}, err);
+    return rc;
 }
 
 static int check_test(const struct corpus *corpus, struct err *err)
 {
-    const struct source *train = corpus->train_source, *test = corpus->test_source;
-    if (!shape_equal(&train->shape, &test->shape)) {
+    const struct dataset *train = &corpus->set[SET_TRAIN], *test = &corpus->set[SET_TEST];
+    /* Whether records may be of another size is up to the net: workspace.c */
+    bool images = train->shape.n == 3 && test->shape.n == 3;
+    if (images ? train->shape.dim[0] != test->shape.dim[0]
+               : !shape_equal(&train->shape, &test->shape)) {
         char a[64], b[64];
         return err_set(err, ERR_INPUT, "test_data: records are %s, those of train_data %s",
                        shape_text(&test->shape, a, sizeof a),
                        shape_text(&train->shape, b, sizeof b));
     }
-    if (test->classes > train->classes)
+    if (test->source->classes > train->source->classes)
         return err_set(err, ERR_INPUT,
                        "test_data: label %u is out of range: train_data has %u classes",
-                       test->classes - 1, train->classes);
+                       test->source->classes - 1, train->source->classes);
     return OK;
 }
 
@@ -92,9 +103,9 @@ int corpus_open(const Paceline__Job *job, struct corpus *out, struct err *err)
         corpus_close(&corpus);
         return rc;
     }
-    corpus.hash = hash_mix(0, corpus.train_source->hash);
+    corpus.hash = hash_mix(0, dataset_hash(&corpus.set[SET_TRAIN]));
     if (corpus.test_source)
-        corpus.hash = hash_mix(corpus.hash, corpus.test_source->hash);
+        corpus.hash = hash_mix(corpus.hash, dataset_hash(&corpus.set[SET_TEST]));
     *out = corpus;
     return OK;
 }

@@ -28,11 +28,12 @@ struct part {
     uint32_t index, of;
 };
 
-/* Replace one set by a part of a source, seen through the maps of `spec`; on failure the old one
- * stays. `source` is borrowed until the set is replaced or the corpus closed.
+/* A set of a part of a source (borrowed), seen through the maps of `spec`; released by
+ * dataset_release, or put into a corpus, in place of what was there, which takes it.
  * ERR_INPUT  the maps do not fit the source, there is no such part, or it holds no record
  * ERR_NOMEM */
-int corpus_put(struct corpus *corpus, enum corpus_set which, const struct source *source,
-               const Paceline__Data *spec, struct part part, struct err *err);
+int corpus_make(const struct source *source, const Paceline__Data *spec, struct part part,
+                struct dataset *out, struct err *err);
+void corpus_put(struct corpus *corpus, enum corpus_set which, const struct dataset *set);
 
 #endif

@@ -1,6 +1,7 @@
 #include "learner/learner.h"
 
 #include "base/fault.h"
+#include "job/job.h"
 #include "optim/schedule.h"
 #include "world/trace.h"
 
@@ -22,7 +23,8 @@ int learner_init(struct learner *l, struct world *world, const Paceline__Job *jo
     l->mark = arena_array(arena, l->table->count + 1, struct learner_mark);
     if (!l->mark || vec_init(&l->x, arena, n) != OK ||
         vec_init(&l->s, arena, net_state_segments(ws->train)->total) != OK ||
-        (!dx && vec_init(&l->dx, arena, n) != OK))
+        (!dx && vec_init(&l->dx, arena, n) != OK) ||
+        (job->iter_size > 1 && vec_init(&l->before, arena, n) != OK))
         return err_set(err, ERR_NOMEM, "net: out of memory for %zu parameters", n);
     if (dx)
         l->dx = *dx;
@@ -66,11 +68,36 @@ static int keep_pace(const struct learner *l, double share)
     return world_sleep(l->world, l->begun + (int64_t)(l->job->pace * share * 1e9));
 }
 
-/* The arithmetic of a gradient. */
-static int compute(struct learner *l, uint64_t start, size_t count, const struct net_watch *watch)
+/* ---- a step of one batch, or of several (iter_size) ----
+ *
+ * dx is Σ (b_i / b) g_i over the batches i of b_i records, as a mean over all b would be. */
+
+/* dx holds the gradient of a batch that is not the step's last. */
+static void put_aside(struct learner *l)
+{
+    if (l->part == 0)
+        vec_fill(&l->before, vec_all(&l->before), 0.0f);
+    vec_axpy(&l->before, l->weight, &l->dx, vec_all(&l->dx));
+}
+
+/* What backward has finished of the last batch, from `from` on, joins those before it. */
+static void gather(struct learner *l, size_t from)
+{
+    if (from >= l->gathered)
+        return;
+    struct range r = {from, l->gathered - from};
+    l->gathered = from;
+    if (l->parts == 1)
+        return;
+    vec_scale(&l->dx, l->weight, r);
+    vec_axpy(&l->dx, 1.0f, &l->before, r);
+}
+
+static int compute_batch(struct learner *l, uint64_t start, size_t count,
+                         const struct net_watch *watch, double *loss)
 {
     const struct batch *records;
-    int rc = loader_take(&l->ws->loader, start, count, &records);
+    int rc = loader_take(&l->ws->loader, start, count, &records, &l->err);
     if (rc != OK)
         return rc;
     struct net_batch batch = {
@@ -85,58 +112,99 @@ static int compute(struct learner *l, uint64_t start, size_t count, const struct
     rc = local_gradient(l->group, &l->x, &l->s, &l->dx, &batch, watch, &result);
     if (rc != OK)
         return rc;
-    l->loss = result.loss / (double)count;
+    *loss += result.loss;
+    return OK;
+}
+
+/* The arithmetic of a gradient; `watch` is told of the last batch. */
+static int compute(struct learner *l, uint64_t start, size_t count, const struct net_watch *watch)
+{
+    size_t batch = l->job->batch;
+    double loss = 0;
+    l->parts = (count + batch - 1) / batch;
+    l->gathered = l->dx.n;
+    for (l->part = 0; l->part < l->parts; l->part++) {
+        size_t first = l->part * batch, n = count - first < batch ? count - first : batch;
+        bool last = l->part + 1 == l->parts;
+        l->weight = (float)n / (float)count;
+        int rc = compute_batch(l, start + first, n, last ? watch : NULL, &loss);
+        if (rc != OK)
+            return rc;
+        if (!last)
+            put_aside(l);
+    }
+    gather(l, 0);
+    l->loss = loss / (double)count;
     l->samples += count;
     return OK;
 }
 
-/* A part of dx is there. */
-static int announce(void *user, size_t from, double share)
+/* Of a whole step, when so much of its last batch is done. */
+static double share_of_step(const struct learner *l, double share)
 {
-    const struct learner *l = user;
+    return ((double)l->part + share) / (double)l->parts;
+}
+
+/* A part of dx is there. */
+static int announce(const struct learner *l, size_t from, double share)
+{
     int rc = keep_pace(l, share);
     return rc == OK ? l->finished(l->user, from) : rc;
+}
+
+static int on_finished(void *user, size_t from, double share)
+{
+    struct learner *l = user;
+    gather(l, from);
+    return announce(l, from, share_of_step(l, share));
 }
 
 static int note_mark(void *user, size_t from, double share)
 {
     struct learner *l = user;
     PL_ASSERT(l->marks < l->table->count);
-    l->mark[l->marks++] = (struct learner_mark){from, share};
+    l->mark[l->marks++] = (struct learner_mark){from, share_of_step(l, share)};
     return OK;
+}
+
+/* The group shares out the work of a batch, however many of them there are. */
+static size_t shared_out(const struct learner *l, size_t count)
+{
+    return count < l->job->batch ? count : l->job->batch;
 }
 
 /* Where steps have a cost, and somebody waits for each part of dx: the arithmetic at once, which
  * nobody sees, and then its time, part by part. dx is this learner's own. */
 static int spend_in_parts(struct learner *l, uint64_t start, size_t count, double seconds)
 {
+    size_t shared = shared_out(l, count);
     l->marks = 0;
     int rc = compute(l, start, count, &(struct net_watch){note_mark, l});
     double done = 0;
     for (size_t i = 0; rc == OK && i < l->marks; i++) {
         const struct learner_mark *mark = &l->mark[i];
-        rc = local_work(l->group, l->world, count, seconds * (mark->share - done));
+        rc = local_work(l->group, l->world, shared, seconds * (mark->share - done));
         done = mark->share;
         if (rc == OK)
             rc = announce(l, mark->from, mark->share);
     }
-    return rc == OK ? local_work(l->group, l->world, count, seconds * (1 - done)) : rc;
+    return rc == OK ? local_work(l->group, l->world, shared, seconds * (1 - done)) : rc;
 }
 
 static int gradient(struct learner *l, uint64_t start, size_t count)
 {
-    PL_ASSERT(count > 0 && count <= l->job->batch);
+    PL_ASSERT(count > 0 && count <= job_step_records(l->job));
     if (l->progress)
         atomic_fetch_add(l->progress, 1);
     double seconds = l->step_seconds * (double)count / (double)l->job->batch;
     bool costs = l->step_seconds > 0;
-    const struct net_watch watch = {announce, l};
+    const struct net_watch watch = {on_finished, l};
     l->begun = l->world ? world_now(l->world) : 0;
     int rc = OK;
     if (l->finished && costs) {
         rc = spend_in_parts(l, start, count, seconds);
     } else {
-        rc = l->world ? local_work(l->group, l->world, count, seconds) : OK;
+        rc = l->world ? local_work(l->group, l->world, shared_out(l, count), seconds) : OK;
         if (rc == OK && costs)
             rc = keep_pace(l, 1);
         if (rc == OK)

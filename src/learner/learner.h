@@ -25,10 +25,12 @@ struct learner {
     struct local_group *group;
     const struct segments *table; /* of x */
     struct vec x, dx, s;
+    struct vec before; /* Σ of the step's batches before the last; empty where iter_size is 1 */
     struct optim optim;
     uint64_t steps;             /* taken by this learner */
     uint64_t samples;           /* gone into those steps */
-    double loss;                /* mean loss of the last batch */
+    double loss;                /* mean loss of the last step's records */
+    struct err err;             /* why a step failed, where its status does not say it all */
     _Atomic uint64_t *progress; /* counts steps begun, for heartbeats; may be NULL */
     double step_seconds;        /* what a step costs a core of speed 1; 0 in the real world */
     /* (optional) Told during learner_gradient, on its task, from the end of dx to its beginning:
@@ -37,7 +39,11 @@ struct learner {
     int (*finished)(void *user, size_t from);
     void *user;
     /* Its own: */
-    int64_t begun; /* the step under way */
+    int64_t begun;   /* the step under way */
+    size_t part;     /* batches of it that are done, */
+    size_t parts;    /* of so many; */
+    float weight;    /* the share of the last one's records in the step; */
+    size_t gathered; /* dx is the whole step's from here on */
     struct learner_mark *mark;
     size_t marks;
 };
@@ -61,9 +67,12 @@ int learner_start(struct learner *l, struct world *world, struct err *err);
 void learner_stop(struct learner *l);
 
 /* dx ← gradient of the mean loss over the records at places [start, start + count) of the training
- * set's endless stream of epochs; count ≤ job->batch.
+ * set's endless stream of epochs; count ≤ job_step_records. With iter_size they are computed batch
+ * by batch, as one batch of all would be but for layers that look at a whole batch, and for the
+ * last bits.
  *
  * ERR_DIVERGED  the loss is not finite; dx is not to be used
+ * ERR_INPUT, ERR_IO, ERR_NOMEM: a record cannot be read; learner->err names it
  * or what the world's work returns, its waits for the group, its sleep where the job sets a pace */
 int learner_gradient(struct learner *l, uint64_t start, size_t count);
 

@@ -18,6 +18,7 @@ static const char *const solvers[] = {
     "type: 'Nesterov' base_lr: 0.02 momentum: 0.9",
     "type: 'AdaGrad' base_lr: 0.01",
     "type: 'RMSProp' base_lr: 0.002 rms_decay: 0.9",
+    "type: 'AdaDelta' base_lr: 0.2 momentum: 0.9 delta: 1e-4",
     "type: 'Adam' base_lr: 0.002 momentum: 0.9",
     "type: 'AdamW' base_lr: 0.002",
 };

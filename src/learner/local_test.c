@@ -320,7 +320,7 @@ static bool has_bright(struct bench *b, uint64_t start)
 {
     const struct batch *records;
     bool found = false;
-    if (loader_take(&b->ws->loader, start, BATCH, &records) != OK)
+    if (loader_take(&b->ws->loader, start, BATCH, &records, NULL) != OK)
         return false;
     for (size_t i = 0; i < BATCH; i++)
         found |= records->records[i] == bright;
@@ -391,7 +391,7 @@ static void a_mistake_in_a_learner_ends_all(void **state)
     assert_int_equal(dataset_init(&b.corpus.set[SET_TRAIN], &fake.source, &spec, &err), OK);
     assert_int_equal(workspace_create(b.job, &b.corpus, &silent, &b.ws, &err), OK);
     const struct batch *records;
-    assert_int_equal(loader_take(&b.ws->loader, 0, BATCH, &records), OK);
+    assert_int_equal(loader_take(&b.ws->loader, 0, BATCH, &records, NULL), OK);
     labels[records->records[BATCH - 1]] = TINY_CLASSES; /* the last learner's */
     assert_int_equal(play(&b), ERR_BUG);
     assert_non_null(strstr(b.fault.text, "task learner"));

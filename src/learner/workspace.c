@@ -27,7 +27,7 @@ static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Pa
     if (!segments_match(net_segments(ws->train), net_segments(ws->test)) ||
         !segments_match(net_state_segments(ws->train), net_state_segments(ws->test)))
         return err_set(err, ERR_INPUT, "net: training and test phase differ in their parameters");
-    if (net_state_segments(ws->train)->total > 0 &&
+    if (net_state_segments(ws->train)->total > 0 && job->collective &&
         job->collective->wire != PACELINE__COLLECTIVE__WIRE__f32)
         return err_set(err, ERR_UNSUPPORTED,
                        "collective.wire: a net with running statistics (BatchNorm) needs f32; "
@@ -41,7 +41,8 @@ static void unplan(struct workspace *ws)
 {
     net_free(ws->train);
     net_free(ws->test);
-    ws->train = ws->test = NULL;
+    net_free(ws->apart);
+    ws->train = ws->test = ws->apart = NULL;
     for (size_t i = 0; i < ws->others; i++) {
         net_free(ws->other[i].train);
         ws->other[i].train = NULL;
@@ -95,13 +96,14 @@ done:
     return rc;
 }
 
-int workspace_accepts(const struct workspace *ws, const struct source *source, const char *field,
+int workspace_accepts(const struct workspace *ws, const struct dataset *set, const char *field,
                       struct err *err)
 {
     char text[64];
-    if (shape_count(&source->shape) != ws->record_floats)
+    const struct source *source = set->source;
+    if (shape_count(&set->shape) != ws->record_floats)
         return err_set(err, ERR_INPUT, "%s: records are %s, the net is made for %zu numbers each",
-                       field, shape_text(&source->shape, text, sizeof text), ws->record_floats);
+                       field, shape_text(&set->shape, text, sizeof text), ws->record_floats);
     size_t classes = net_classes(ws->train);
     if (source->classes > classes)
         return err_set(err, ERR_INPUT, "%s: label %u is out of range: the net has %zu classes",
@@ -125,16 +127,59 @@ int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct 
     return rc;
 }
 
+static int differ(const struct corpus *corpus, const char *why, struct err *err)
+{
+    char a[64], b[64];
+    return err_set(err, ERR_INPUT, "test_data: records are %s, those of train_data %s; %s",
+                   shape_text(&corpus->set[SET_TEST].shape, a, sizeof a),
+                   shape_text(&corpus->set[SET_TRAIN].shape, b, sizeof b), why);
+}
+
+/* A net that looks at its records through windows alone can be tested on records of another size
+ * than those it is trained on, as crops often are: its parameters are the same. */
+static int plan_apart(struct workspace *ws, const Paceline__Job *job, const struct corpus *corpus,
+                      struct err *err)
+{
+    const struct dataset *test = &corpus->set[SET_TEST];
+    if (test->count == 0 || shape_equal(&test->shape, &corpus->set[SET_TRAIN].shape))
+        return OK;
+    const struct net_options options = {
+        .phase = PHASE_TEST,
+        .batch = job->batch,
+        .input = test->shape,
+        .kernels = ws->kernels,
+    };
+    Caffe__NetParameter *param;
+    struct err why = {0};
+    int rc = model_load_net(job->net, &param, err);
+    if (rc != OK)
+        return rc;
+    rc = net_create(param, &options, &ws->apart, &why);
+    caffe__net_parameter__free_unpacked(param, NULL);
+    if (rc == ERR_NOMEM)
+        return err_set(err, rc, "%s", why.text);
+    if (rc != OK)
+        return differ(corpus, why.text, err);
+    if (!segments_match(net_segments(ws->train), net_segments(ws->apart)) ||
+        !segments_match(net_state_segments(ws->train), net_state_segments(ws->apart)))
+        return differ(corpus, "the net would have other parameters", err);
+    ws->apart_shape = test->shape;
+    rc = batch_init(&ws->apart_records, &ws->arena, job->batch, shape_count(&test->shape));
+    return rc == OK ? OK : err_set(err, rc, "net: out of memory for a batch of test records");
+}
+
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      const struct logger *log, struct workspace **out, struct err *err)
 {
-    const struct source *source = corpus->set[SET_TRAIN].source;
+    const struct dataset *set = &corpus->set[SET_TRAIN];
     struct workspace *ws = NULL;
-    int rc = workspace_plan(job, &source->shape, log, &ws, err);
+    int rc = workspace_plan(job, &set->shape, log, &ws, err);
     if (rc == OK)
-        rc = workspace_accepts(ws, source, "train_data", err);
+        rc = workspace_accepts(ws, set, "train_data", err);
     if (rc == OK)
-        rc = workspace_feed(ws, job, &corpus->set[SET_TRAIN], err);
+        rc = workspace_feed(ws, job, set, err);
+    if (rc == OK)
+        rc = plan_apart(ws, job, corpus, err);
     if (rc == OK)
         *out = ws;
     else
@@ -168,6 +213,8 @@ void workspace_free(struct workspace *ws)
     if (!ws)
         return;
     loader_stop(&ws->loader);
+    loader_release(&ws->loader);
+    batch_release(&ws->apart_records);
     unplan(ws);
     arena_release(&ws->arena);
     free(ws);
@@ -189,14 +236,19 @@ double workspace_flops(const struct workspace *ws)
     return net_flops(ws->train) * (double)(ws->others + 1);
 }
 
-void workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t first, size_t count,
-                        const struct vec *x, struct vec *s, struct net_result *sum)
+int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t first, size_t count,
+                       const struct vec *x, struct vec *s, struct net_result *sum, struct err *err)
 {
     PL_ASSERT(first + count <= set->count);
-    struct batch *records = loader_spare(&ws->loader);
+    bool apart = ws->apart && shape_equal(&set->shape, &ws->apart_shape);
+    PL_ASSERT(apart || shape_count(&set->shape) == ws->record_floats);
+    struct batch *records = apart ? &ws->apart_records : loader_spare(&ws->loader);
+    struct net *net = apart ? ws->apart : ws->test;
     while (count > 0) {
         size_t n = count < records->cap ? count : records->cap;
-        batch_fill_plain(records, set, first, n);
+        int rc = batch_fill_plain(records, set, first, n, err);
+        if (rc != OK)
+            return rc;
         struct net_batch batch = {
             .data = records->data,
             .labels = records->labels,
@@ -204,7 +256,7 @@ void workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t 
             .count = n,
         };
         struct net_result piece;
-        net_forward(ws->test, x, s, &batch, &piece);
+        net_forward(net, x, s, &batch, &piece);
         sum->loss += piece.loss;
         sum->right += piece.right;
         sum->has_right = piece.has_right;
@@ -212,6 +264,7 @@ void workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t 
         first += n;
         count -= n;
     }
+    return OK;
 }
 
 struct evaluation evaluation_of(const struct net_result *sum)

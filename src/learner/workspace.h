@@ -19,7 +19,10 @@ struct inner_space {
 struct workspace {
     struct arena arena;
     const struct kernels *kernels;
-    struct net *train, *test;  /* for batch / (1 + others) records, and for `batch` */
+    struct net *train, *test; /* for batch / (1 + others) records, and for `batch` */
+    struct net *apart; /* as `test`, for test records of another size; NULL: there are none */
+    struct shape apart_shape; /* of those, */
+    struct batch apart_records;
     struct inner_space *other; /* of the job's `local` learners but the first */
     size_t others;
     size_t batch;         /* the job's */
@@ -34,13 +37,13 @@ int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      const struct logger *log, struct workspace **out, struct err *err);
 
 /* The same in three steps, for who has no records yet: plan the nets for records of that shape; ask
- * whether they can be given a source's (ERR_INPUT, with the name of the field that brought them);
+ * whether they can be given a set's (ERR_INPUT, with the name of the field that brought it);
  * and take training batches from `set` (borrowed, not empty) from now on, in place of the one
  * before, which needs a loader that is not started (ERR_NOMEM). Evaluating needs some set, too: its
  * batches lie in the loader. */
 int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
                    struct workspace **out, struct err *err);
-int workspace_accepts(const struct workspace *ws, const struct source *source, const char *field,
+int workspace_accepts(const struct workspace *ws, const struct dataset *set, const char *field,
                       struct err *err);
 int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct dataset *set,
                    struct err *err);
@@ -64,9 +67,10 @@ struct evaluation {
     size_t count;
 };
 
-/* Add records [first, first + count) of a set to `sum`: how evaluations are cut into pieces. */
-void workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t first, size_t count,
-                        const struct vec *x, struct vec *s, struct net_result *sum);
+/* Add records [first, first + count) of a set to `sum`: how evaluations are cut into pieces.
+ * ERR_INPUT, ERR_IO, ERR_NOMEM: a record cannot be read; `sum` is then of no use. */
+int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t first, size_t count,
+                       const struct vec *x, struct vec *s, struct net_result *sum, struct err *err);
 
 struct evaluation evaluation_of(const struct net_result *sum);
 

@@ -79,14 +79,14 @@ static int gradient(struct reducer *r, uint64_t place)
     r->sent = 0;
     r->mine = (struct tally){
         .weight = 1, /* all batches are equal: b_i / b */
-        .samples = m->job->batch,
+        .samples = job_step_records(m->job),
         .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
     };
     if (m->course.exchanges % HASH_EVERY == 0)
         r->mine.hash_min = r->mine.hash_max = vec_hash(&l->x, vec_all(&l->x));
-    int rc = learner_gradient(l, place, m->job->batch);
-    r->mine.loss = l->loss * m->job->batch;
+    int rc = learner_gradient(l, place, job_step_records(m->job));
+    r->mine.loss = l->loss * job_step_records(m->job);
     if (rc == ERR_DIVERGED)
         r->mine.weight = 0;
     return rc == ERR_DIVERGED ? OK : rc;
@@ -144,7 +144,7 @@ static int allreduce_worker(struct member *m)
     size_t records = m->learner->corpus->set[SET_TRAIN].count;
     int rc = r ? reducer_open(r, m) : ERR_NOMEM;
     while (rc == OK && !strategy_done(m->job, &m->course, records)) {
-        rc = gradient(r, strategy_place(&m->course, m->world->self, 0, m->job->batch));
+        rc = gradient(r, strategy_place(&m->course, m->world->self, 0, job_step_records(m->job)));
         if (rc == OK)
             rc = exchange(r);
         if (rc == OK)
@@ -152,7 +152,7 @@ static int allreduce_worker(struct member *m)
         if (rc != OK)
             break;
         const struct exchange *lane = last_bucket(r)->lane;
-        strategy_advance(&m->course, 1, m->job->batch, exchange_tally(lane));
+        strategy_advance(&m->course, 1, job_step_records(m->job), exchange_tally(lane));
         rc = m->committed(m, lane);
     }
     return rc == ERR_STOP ? OK : rc;

@@ -173,7 +173,7 @@ static int get(struct pipe *p)
 static int gradient(struct pipe *p, struct tally *mine)
 {
     struct learner *l = p->m->learner;
-    uint32_t batch = p->m->job->batch;
+    uint32_t batch = job_step_records(p->m->job);
     p->from = p->here.place;
     p->place = strategy_place(&p->here, p->m->world->self, 0, batch);
     int rc = learner_gradient(l, p->place, batch);

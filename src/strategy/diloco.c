@@ -253,7 +253,7 @@ static int receive(struct diloco *d, struct fragment *f)
 static int train(struct diloco *d, uint64_t steps)
 {
     struct member *m = d->m;
-    uint64_t all = members_count(&d->here.who) * m->job->batch;
+    uint64_t all = members_count(&d->here.who) * job_step_records(m->job);
     uint64_t end = d->here.steps + steps;
     while (d->here.steps < end) {
         uint64_t before = d->since.samples;
@@ -263,7 +263,7 @@ static int train(struct diloco *d, uint64_t steps)
         if (rc != OK)
             return rc;
         bool diverged = d->since.weight == 0;
-        uint64_t taken = (d->since.samples - before) / m->job->batch + diverged;
+        uint64_t taken = (d->since.samples - before) / job_step_records(m->job) + diverged;
         d->here.steps += taken;
         d->here.place += taken * all;
         if (diverged)

@@ -84,7 +84,7 @@ struct replica {
 static int step(struct replica *r, struct member *m)
 {
     struct learner *l = m->learner;
-    int rc = learner_step(l, strategy_free_place(m), m->job->batch);
+    int rc = learner_step(l, strategy_free_place(m), job_step_records(m->job));
     r->lost = rc == ERR_DIVERGED;
     r->steps++;
     if (rc == OK)
@@ -113,7 +113,7 @@ static int push(struct replica *r, struct member *m)
     vec_fill(&r->a, vec_all(&r->a), 0.0f);
     rc = world_copied(m->world, c->out.n * sizeof(float));
     if (rc == OK)
-        rc = ps_client_push(c, r->steps * m->job->batch, r->lost);
+        rc = ps_client_push(c, r->steps * job_step_records(m->job), r->lost);
     r->steps = 0;
     return rc == OK ? m->exchanged(m, LANE_PUSH, &cost) : rc;
 }

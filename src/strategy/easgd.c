@@ -176,7 +176,7 @@ static int local_steps(struct visitor *v, struct member *m, bool *diverged)
     *diverged = false;
     for (uint64_t t = 0; rc == OK && !*diverged && t < v->tau; t++) {
         int64_t start = world_now(m->world);
-        rc = learner_step(m->learner, strategy_free_place(m), m->job->batch);
+        rc = learner_step(m->learner, strategy_free_place(m), job_step_records(m->job));
         double seconds = world_seconds(world_now(m->world) - start);
         if (v->step_s == 0 || seconds < v->step_s)
             v->step_s = seconds;
@@ -283,7 +283,7 @@ static int sync_worker(struct member *m)
         rc = sync_round(r, m, tau);
         if (rc != OK)
             break;
-        strategy_advance(&m->course, tau, m->job->batch, exchange_tally(r->lane));
+        strategy_advance(&m->course, tau, job_step_records(m->job), exchange_tally(r->lane));
         l->steps = m->course.steps; /* who has begun afresh has taken fewer */
         rc = m->committed(m, r->lane);
     }
@@ -304,7 +304,7 @@ static int sync_driver(struct leader *l)
             break;
         vec_copy(&l->x, &r.x, vec_all(&r.x));
         vec_copy(&l->s, &r.s, vec_all(&r.s));
-        strategy_advance(&l->course, tau, l->job->batch, exchange_tally(r.lane));
+        strategy_advance(&l->course, tau, job_step_records(l->job), exchange_tally(r.lane));
         rc = l->committed(l, r.lane);
     }
     return rc == ERR_STOP ? OK : rc;

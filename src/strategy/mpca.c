@@ -209,7 +209,7 @@ static int step(struct worker *w, struct member *m)
     int64_t start = world_now(m->world);
     if (!tilts)
         displace(w, l);
-    int rc = learner_gradient(l, place, m->job->batch);
+    int rc = learner_gradient(l, place, job_step_records(m->job));
     if (rc == ERR_DIVERGED)
         return begin_afresh(w, l);
     if (rc != OK)

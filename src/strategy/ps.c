@@ -42,7 +42,7 @@ static int check_optimizer(const Paceline__Job *job, struct err *err)
     arena_init(&arena);
     int rc = optim_init(&optim, job->solver, 0, &arena, err);
     if (rc == OK)
-        rc = shard_check(optim.ops, err);
+        rc = shard_check(&optim, err);
     arena_release(&arena);
     return rc;
 }
@@ -93,7 +93,7 @@ static int push(struct ps_client *c, bool lost)
     vec_export(&l->dx, vec_all(&l->dx), c->out.at);
     vec_export(&l->s, vec_all(&l->s), c->out.at + l->dx.n);
     int rc = world_copied(c->m->world, c->out.n * sizeof(float));
-    return rc == OK ? ps_client_push(c, c->m->job->batch, lost) : rc;
+    return rc == OK ? ps_client_push(c, job_step_records(c->m->job), lost) : rc;
 }
 
 static int tell(struct ps_client *c, int64_t begun)
@@ -115,7 +115,7 @@ static int tell(struct ps_client *c, int64_t begun)
 static int iterate(struct ps_client *c)
 {
     struct member *m = c->m;
-    int rc = learner_gradient(m->learner, strategy_free_place(m), m->job->batch);
+    int rc = learner_gradient(m->learner, strategy_free_place(m), job_step_records(m->job));
     int64_t begun = world_now(m->world);
     bool lost = rc == ERR_DIVERGED;
     if (rc == OK || lost)

@@ -16,7 +16,7 @@ void ps_clock_init(struct ps_clock *clock, const struct ps_clock_how *how,
 
 static uint64_t step_of_all(const struct ps_clock *clock)
 {
-    return members_count(&clock->consistency.in) * clock->how.job->batch;
+    return members_count(&clock->consistency.in) * job_step_records(clock->how.job);
 }
 
 /* The rate's clock: pushes / K, K those who are in, so that it goes by the steps of each, and a
@@ -30,7 +30,7 @@ static double value(const struct ps_clock *clock)
 
 static void advance(struct ps_clock *clock, uint64_t samples)
 {
-    uint64_t all = clock->first * clock->how.job->batch;
+    uint64_t all = clock->first * job_step_records(clock->how.job);
     clock->since += samples;
     clock->course.place += samples;
     clock->course.steps = clock->start.steps + (clock->course.place - clock->start.place) / all;
@@ -153,7 +153,7 @@ void ps_clock_go_on(struct ps_clock *clock, uint64_t place, const struct members
     ps_clock_init(clock, &how, &start, who);
     clock->first = first;
     advance(clock, place - start.place);
-    clock->base += (double)clock->since / (double)(first * how.job->batch);
+    clock->base += (double)clock->since / (double)(first * job_step_records(how.job));
     clock->since = 0;
 }
 

@@ -3,13 +3,13 @@
 #include "base/fault.h"
 #include "optim/schedule.h"
 
-int shard_check(const struct optim_ops *ops, struct err *err)
+int shard_check(const struct optim *optim, struct err *err)
 {
-    return ops->whole ? err_set(err, ERR_UNSUPPORTED,
-                                "solver.type: \"%s\" needs the whole model at once, and each of "
-                                "several servers has a part of it",
-                                ops->type)
-                      : OK;
+    return optim_needs_whole(optim)
+               ? err_set(err, ERR_UNSUPPORTED,
+                         "solver.clip_gradients: needs the whole gradient at once, and each of "
+                         "several servers has a part of it")
+               : OK;
 }
 
 struct range shard_range(size_t floats, size_t i, size_t n)
@@ -113,6 +113,9 @@ static void apply_gradients(struct shard *shard, const struct push *push, size_t
     struct vec dx = part_x(shard, push[0].vec);
     if (count > 1) {
         weighted_sum(shard, &shard->scratch, push, count, !shard->how.sum, part_x);
+        dx = shard->scratch;
+    } else if (optim_writes_gradient(&shard->optim)) {
+        vec_copy(&shard->scratch, &dx, vec_all(&dx));
         dx = shard->scratch;
     }
     optim_update(&shard->optim, t, &shard->x, &dx, &shard->table);

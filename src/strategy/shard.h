@@ -39,7 +39,7 @@ struct push {
 };
 
 /* Can a part of x be updated without the rest? ERR_UNSUPPORTED by name */
-int shard_check(const struct optim_ops *ops, struct err *err);
+int shard_check(const struct optim *optim, struct err *err);
 
 /* Shard i of n of a joint model of so many floats: about equal, cut at multiples of 16 floats. */
 struct range shard_range(size_t floats, size_t i, size_t n);

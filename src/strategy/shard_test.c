@@ -86,13 +86,16 @@ static void ranges_cover_all(void **state)
 
 static void who_needs_all_is_refused_by_name(void **state)
 {
-    const struct optim_ops part = {.type = "Part"}, whole = {.type = "Whole", .whole = true};
+    Caffe__SolverParameter solver;
+    const struct optim optim = {.solver = &solver};
     struct err err = {0};
     (void)state;
-    assert_int_equal(shard_check(&part, &err), OK);
-    assert_int_equal(shard_check(&whole, &err), ERR_UNSUPPORTED);
+    caffe__solver_parameter__init(&solver);
+    assert_int_equal(shard_check(&optim, &err), OK);
+    solver.clip_gradients = 5;
+    assert_int_equal(shard_check(&optim, &err), ERR_UNSUPPORTED);
     assert_string_equal(err.text,
-                        "solver.type: \"Whole\" needs the whole model at once, and each of "
+                        "solver.clip_gradients: needs the whole gradient at once, and each of "
                         "several servers has a part of it");
 }
 

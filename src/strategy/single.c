@@ -5,7 +5,7 @@
 static int single_worker(struct member *m)
 {
     struct learner *l = m->learner;
-    uint32_t batch = m->job->batch;
+    uint32_t batch = job_step_records(m->job);
     size_t records = l->corpus->set[SET_TRAIN].count;
     while (!strategy_done(m->job, &m->course, records)) {
         int rc = learner_step(l, m->course.place, batch);

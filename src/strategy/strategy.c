@@ -1,7 +1,6 @@
 #include "strategy/strategy.h"
 
 #include "base/fault.h"
-#include "job/job.h"
 
 #include <string.h>
 
@@ -90,7 +89,7 @@ uint64_t strategy_round(const Paceline__Job *job, const struct course *course, s
     uint64_t steps = most;
     if (stop->has_epochs) {
         double left = stop->epochs * (double)records - (double)course->place;
-        double step = (double)members_count(&course->who) * job->batch;
+        double step = (double)members_count(&course->who) * job_step_records(job);
         uint64_t needed = left > 0 ? (uint64_t)(left / step) : 0;
         if ((double)needed * step < left)
             needed++;
@@ -119,7 +118,7 @@ void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
 int strategy_steps(struct member *m, const struct course *from, uint64_t first, uint64_t most,
                    int64_t until, struct tally *mine)
 {
-    uint32_t batch = m->job->batch;
+    uint32_t batch = job_step_records(m->job);
     for (uint64_t k = 0; k < most; k++) {
         if (atomic_load(&m->group->over))
             return ERR_DRIVER; /* a round can be long, and nobody waits for it any more */
@@ -148,19 +147,19 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct tally *mine)
 uint64_t strategy_free_place(const struct member *m)
 {
     return strategy_place(&m->start, m->world->self, m->course.steps - m->start.steps,
-                          m->job->batch);
+                          job_step_records(m->job));
 }
 
 int strategy_free_stepped(struct member *m)
 {
     m->course.steps++;
-    m->course.place += m->job->batch;
+    m->course.place += job_step_records(m->job);
     return m->stepped(m);
 }
 
 int strategy_free_step(struct member *m)
 {
-    int rc = learner_step(m->learner, strategy_free_place(m), m->job->batch);
+    int rc = learner_step(m->learner, strategy_free_place(m), job_step_records(m->job));
     return rc == OK ? strategy_free_stepped(m) : rc;
 }
 

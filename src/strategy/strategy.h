@@ -4,6 +4,7 @@
 #define PL_STRATEGY_STRATEGY_H
 
 #include "coll/exchange.h"
+#include "job/job.h"
 #include "learner/learner.h"
 
 /* How far the run is: what all members agree on at a commit point. */

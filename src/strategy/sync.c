@@ -104,9 +104,9 @@ static int advance(struct rounds *r, struct course *course, uint64_t tau)
     if (tally->weight == 0)
         return ERR_DIVERGED;
     if (settings(r->job)->has_seconds)
-        advance_by_samples(course, r->job->batch, tally);
+        advance_by_samples(course, job_step_records(r->job), tally);
     else
-        strategy_advance(course, tau, r->job->batch, tally);
+        strategy_advance(course, tau, job_step_records(r->job), tally);
     choose_tau(r, course);
     return OK;
 }
@@ -121,7 +121,7 @@ static int advance_first(struct rounds *r, struct course *course)
         first++;
     if (tally->weight == 0 && members_has(&tally->took_part, first))
         return ERR_DIVERGED;
-    strategy_advance(course, 0, r->job->batch, tally);
+    strategy_advance(course, 0, job_step_records(r->job), tally);
     course->place += tally->samples;
     return OK;
 }
@@ -163,7 +163,7 @@ static int train(struct member *m, const struct rounds *r, uint64_t most, struct
     *mine = (struct tally){.weight = 1, .hash_min = UINT64_MAX};
     int rc = how->has_seconds ? strategy_steps(m, &own->from, own->taken, most, until, mine)
                               : strategy_steps(m, &m->course, 0, most, WORLD_FOREVER, mine);
-    uint64_t steps = mine->samples / m->job->batch;
+    uint64_t steps = mine->samples / job_step_records(m->job);
     own->taken += steps + (mine->weight == 0);
     if (how->tau_auto && steps > 0) {
         mine->step_s = world_seconds(world_now(m->world) - start) / (double)steps;

@@ -80,16 +80,17 @@ static void count_free(struct driver *d)
     atomic_store(&d->place, all->place);
     atomic_store(&d->steps, all->steps);
     atomic_store(&d->exchanges, all->exchanges);
-    uint64_t due = d->job->evaluate->has_every_exchanges
-                       ? all->exchanges / d->evaluate_every
-                       : all->place / d->corpus->set[SET_TRAIN].count;
-    if (strategy_done(d->job, all, d->corpus->set[SET_TRAIN].count)) {
+    size_t records = d->corpus->set[SET_TRAIN].count;
+    struct due_counts due = due_counts(d->job, d->evaluate_every, records, all);
+    if (strategy_done(d->job, all, records)) {
         d->complete = true;
         return;
     }
-    if (due > d->evaluations)
-        want_model(d, MODEL_EVALUATE);
-    d->evaluations = due;
+    uint32_t uses = (due.evaluations > d->due_before.evaluations ? MODEL_EVALUATE : 0u) |
+                    (due.snapshots > d->due_before.snapshots ? MODEL_SNAPSHOT : 0u);
+    if (uses)
+        want_model(d, uses);
+    d->due_before = due;
 }
 
 static void on_committed(struct driver *d, const struct message *m)
@@ -99,6 +100,8 @@ static void on_committed(struct driver *d, const struct message *m)
     bool free = strategy_runs_free(d->strategy, d->job);
     if (committed_decode(&in, &report) == OK && report.free == free)
         ledger_report(&d->ledger, m->from, &report);
+    display_report(&d->display, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
+                   d->job->workers == 1 && d->ledger.last.n == 0, d->host->log);
     atomic_store(&d->keeper.missed, d->ledger.missed);
     if (free)
         count_free(d);
@@ -130,8 +133,10 @@ static int on_task_end(struct driver *d, struct task **task, const char *what)
     }
     if (task == &d->leader_task && result == ERR_PEER)
         return err_set(d->err, ERR_PEER, "all workers are lost");
+    const struct err *why = &d->keeper.objectives.err;
+    bool record = task == &d->keeper.task && result == why->status && result != OK;
     return err_set(d->err, result != OK ? result : ERR_BUG, "the driver's %s ended: %s", what,
-                   status_text(result));
+                   record ? why->text : status_text(result));
 }
 
 /* One wait, one thing done. */
@@ -376,6 +381,7 @@ int train_drive(struct world *world, const struct train_host *host,
     if (d->group.world)
         group_release(&d->group);
     buf_release(&d->welcome);
+    snapshot_close(&d->keeper.snapshot);
     workspace_free(d->own_ws);
     corpus_close(&d->own_corpus);
     arena_release(&d->arena);

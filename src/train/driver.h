@@ -4,6 +4,8 @@
 #define PL_TRAIN_DRIVER_H
 
 #include "group/server.h"
+#include "train/display.h"
+#include "train/due.h"
 #include "train/greeting.h"
 #include "train/keeper.h"
 #include "train/ledger.h"
@@ -32,17 +34,21 @@ struct driver {
     struct optim optim; /* for its layout; the driver takes no step */
     struct model_layout layout;
     struct vec x, s;                /* what the run starts from */
+    struct joint begins;            /* these two */
     struct checkpoint_note resumed; /* where; course.exchanges 0: at the beginning */
-    float *start_model;             /* of a resumed run, for the workers */
-    struct joint start;             /* of it; x NULL: the run begins afresh */
+    bool goes_on;                   /* from there: a checkpoint, or a run of Caffe */
+    float *start_model;             /* for the workers; NULL: they draw it themselves */
+    struct joint start;             /* of it; x NULL: there is none */
     struct vec start_state[OPTIM_STATE_MAX], start_extra[STRATEGY_EXTRAS_MAX];
     struct keeper keeper;
     struct leader leader;
     struct publisher to_keeper; /* the leader's */
     struct publisher to_worker; /* the giver's */
     uint64_t evaluate_every;
-    _Atomic uint32_t due; /* uses that the leader's next copy of the model is for */
-    uint64_t evaluations; /* that were due; where workers run free */
+    _Atomic uint32_t due;         /* uses that the leader's next copy of the model is for */
+    struct due_counts due_before; /* where workers run free */
+    struct course led;            /* the leader's commit point before */
+    struct display display;
     _Atomic uint64_t place, steps, exchanges; /* of all together; where workers run free */
     _Atomic uint64_t asked_place, asked_steps,
         asked_exchanges;    /* when a model was last asked for */

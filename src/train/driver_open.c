@@ -1,9 +1,11 @@
 #include "job/text.h"
 #include "tensor/kernels.h"
 #include "train/driver.h"
+#include "train/origin.h"
 #include "wire/post.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -119,13 +121,44 @@ static void point_at_start(struct driver *d)
         d->start_extra[i] = (struct vec){at, n};
 }
 
+static int make_room(struct driver *d)
+{
+    d->start_model = arena_array(&d->arena, model_floats_most(&d->layout), float);
+    return d->start_model ? OK : err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
+}
+
+/* Files of weights, and what a run of Caffe left: read here, given to all. */
+static int begin_with(struct driver *d)
+{
+    bool weights = d->job->weights && *d->job->weights;
+    const char *state = d->options->snapshot;
+    if (!weights && !state)
+        return OK;
+    int rc = make_room(d);
+    if (rc != OK)
+        return rc;
+    vec_export(&d->x, vec_all(&d->x), d->start_model);
+    vec_export(&d->s, vec_all(&d->s), d->start_model + d->x.n);
+    if (weights)
+        rc = origin_weights(d->job, &d->layout, d->host->log, d->start_model, d->err);
+    if (rc == OK && state)
+        rc = origin_state(state, d->job, &d->layout, d->host->log, d->start_model, &d->resumed,
+                          d->err);
+    if (rc != OK)
+        return rc;
+    d->goes_on = state != NULL;
+    d->resumed.best_error = INFINITY;
+    point_at_start(d);
+    return OK;
+}
+
 /* Take the newest checkpoint of the run directory as the start. */
 static int resume(struct driver *d)
 {
     struct checkpoint_note *note = &d->resumed;
-    d->start_model = arena_array(&d->arena, model_floats_most(&d->layout), float);
-    if (!d->start_model)
-        return err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
+    int made = make_room(d);
+    if (made != OK)
+        return made;
     int rc =
         checkpoint_load(d->options->dir, d->host->log, &d->layout, d->start_model, note, d->err);
     if (rc == ERR_NOT_FOUND) { /* it ended before the first one */
@@ -143,6 +176,7 @@ static int resume(struct driver *d)
     if (!d->layout.has_state)
         note->updates = 0;
     point_at_start(d);
+    d->goes_on = true;
     log_info(d->host->log, "goes on after exchange %" PRIu64 " at epoch %.2f: model%s",
              note->course.exchanges,
              (double)note->course.place / (double)d->corpus->set[SET_TRAIN].count,
@@ -186,7 +220,7 @@ static void emit_start(struct driver *d)
     cJSON_AddStringToObject(event, "isa", kernels_isa());
     cJSON_AddNumberToObject(event, "nodes", d->job->workers);
     cJSON_AddNumberToObject(event, "parameters", (double)d->x.n);
-    if (d->start_model)
+    if (d->goes_on)
         cJSON_AddNumberToObject(event, "resumed_after", (double)d->resumed.course.exchanges);
     events_emit(&d->events, event);
 }
@@ -247,9 +281,9 @@ static void open_counts(struct driver *d)
     size_t records = d->corpus->set[SET_TRAIN].count;
     uint32_t together = strategy_runs_free(d->strategy, d->job) ? 1 : d->job->workers;
     d->evaluate_every = objectives_every(d->job, records, d->strategy->round(d->job) * together);
-    d->evaluations = d->job->evaluate->has_every_exchanges ? start->exchanges / d->evaluate_every
-                                                           : start->place / records;
-    d->ledger.step_samples = (uint64_t)d->job->batch * d->job->workers;
+    d->due_before = due_counts(d->job, d->evaluate_every, records, start);
+    d->led = *start;
+    d->ledger.step_samples = (uint64_t)job_step_records(d->job) * d->job->workers;
     atomic_store(&d->place, start->place);
     atomic_store(&d->steps, start->steps);
     atomic_store(&d->exchanges, start->exchanges);
@@ -278,8 +312,8 @@ int driver_open(struct driver *d)
         rc = open_data(d);
     if (rc == OK)
         rc = open_model(d);
-    if (rc == OK && d->options->resume)
-        rc = resume(d);
+    if (rc == OK)
+        rc = d->options->resume ? resume(d) : begin_with(d);
     if (rc == OK)
         rc = write_welcome(d);
     if (rc == OK && d->options->begin)
@@ -287,6 +321,10 @@ int driver_open(struct driver *d)
     if (rc != OK)
         return rc;
     open_book(d);
+    d->begins = (struct joint){.x = &d->x, .s = &d->s};
+    rc = display_init(&d->display, d->job, d->resumed.course.steps, &d->arena);
+    if (rc != OK)
+        return err_set(d->err, rc, "out of memory");
     emit_start(d);
     return start_group(d);
 }
@@ -339,9 +377,13 @@ static int start_keeper(struct driver *d)
     atomic_store(&k->missed, d->resumed.missed);
     objectives_init(&k->objectives, d->world, d->job, d->corpus, d->ws, &d->events,
                     d->host->step_seconds);
-    if (d->start_model)
+    if (d->goes_on)
         k->objectives.best_error = d->resumed.best_error;
+    if (d->job->evaluate->at_start && !d->goes_on)
+        k->first = &d->begins;
     int rc = keeper_init(k, &d->arena);
+    if (rc == OK)
+        rc = snapshot_open(&k->snapshot, d->job, d->options->dir, d->err);
     return rc == OK ? keeper_start(k) : rc;
 }
 
@@ -362,12 +404,14 @@ static int on_leader_committed(struct leader *l, const struct exchange *e)
     if (!e)
         return on_free_change(d, l);
     bool last = strategy_done(l->job, &l->course, l->records);
-    uint32_t use = l->course.exchanges % d->evaluate_every == 0 ? MODEL_EVALUATE : 0;
+    uint32_t use = due_uses(d->job, d->evaluate_every, &d->led, &l->course);
     uint32_t due = atomic_load(&d->due);
+    atomic_fetch_or(&d->due, use & MODEL_SNAPSHOT); /* that one waits for its turn */
+    d->led = l->course;
     use |= due;
     if (use && !last && !train_workers_speak(d->job, d->strategy) &&
         publisher_start(&d->to_keeper, &l->course, use, &l->joint))
-        atomic_fetch_and(&d->due, ~due);
+        atomic_fetch_and(&d->due, ~use);
     return exchange_tally(e)->stop_votes > 0 ? ERR_STOP : OK;
 }
 

@@ -97,6 +97,26 @@ static int judge(struct keeper *k, const struct model_note *model)
     return rc == ERR_STOP ? OK : rc;
 }
 
+static bool wants_snapshot(const struct keeper *k, const struct model_note *model)
+{
+    return k->snapshot.net && (model->use & MODEL_SNAPSHOT ||
+                               (model->use & MODEL_FINAL && snapshot_at_end(&k->snapshot)));
+}
+
+static int first_error(int rc, int then)
+{
+    return rc != OK ? rc : then;
+}
+
+static int keep_snapshot(struct keeper *k, const struct model_note *model)
+{
+    struct err err;
+    int rc = snapshot_write(&k->snapshot, &k->layout, k->landing, model->course.steps, &err);
+    if (rc != OK)
+        log_error(k->log, "no snapshot: %s", err.text);
+    return rc;
+}
+
 /* What can be lost is written before what can be computed again. */
 static int take(struct keeper *k, const struct model_note *model)
 {
@@ -107,6 +127,8 @@ static int take(struct keeper *k, const struct model_note *model)
         if (rc == OK && final)
             rc = keep_model(k, "final.safetensors", &model->course);
     }
+    if (wants_snapshot(k, model))
+        rc = first_error(rc, keep_snapshot(k, model));
     if (model->use & (MODEL_EVALUATE | MODEL_FINAL)) {
         int judged = judge(k, model);
         if (judged != OK)
@@ -115,10 +137,22 @@ static int take(struct keeper *k, const struct model_note *model)
     return final ? rc : OK;
 }
 
+/* The model that the run begins from. */
+static int judge_first(struct keeper *k)
+{
+    const struct joint *first = k->first;
+    vec_export(first->x, vec_all(first->x), k->landing);
+    vec_export(first->s, vec_all(first->s), k->landing + first->x->n);
+    return judge(k, &(struct model_note){.use = MODEL_EVALUATE});
+}
+
 static int keeper_main(void *arg)
 {
     struct keeper *k = arg;
     kernels_set_threads((int)k->objectives.job->threads);
+    int begun = k->first ? judge_first(k) : OK;
+    if (begun != OK)
+        return begun;
     for (;;) {
         struct model_note model;
         int rc = model_receive(k->world, WORLD_ANY, k->landing, k->room, &model, WORLD_FOREVER);

@@ -6,6 +6,7 @@
 #include "train/checkpoint.h"
 #include "train/model.h"
 #include "train/objectives.h"
+#include "train/snapshot.h"
 
 struct keeper {
     struct world *world;
@@ -18,6 +19,8 @@ struct keeper {
     float *landing; /* where models come in; `room` floats */
     size_t room;
     struct vec x, s;
+    struct snapshot snapshot;    /* opened and closed by the caller */
+    const struct joint *first;   /* evaluated before any other; NULL: none is */
     struct checkpoint_note note; /* what does not change, and missed records so far */
     _Atomic uint64_t missed;     /* told by the main task */
     struct course judged;        /* where the model last evaluated stood */

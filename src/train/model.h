@@ -6,7 +6,12 @@
 #include "strategy/strategy.h"
 
 /* What it is wanted for. */
-enum model_use { MODEL_EVALUATE = 1, MODEL_CHECKPOINT = 2, MODEL_FINAL = 4 };
+enum model_use {
+    MODEL_EVALUATE = 1,
+    MODEL_CHECKPOINT = 2,
+    MODEL_FINAL = 4,
+    MODEL_SNAPSHOT = 8, /* for who reads Caffe's files (snapshot.h) */
+};
 
 struct model_note {
     struct course course;

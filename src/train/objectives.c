@@ -1,5 +1,6 @@
 #include "train/objectives.h"
 
+#include "job/job.h"
 #include "world/trace.h"
 
 #include <math.h>
@@ -23,26 +24,38 @@ uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t bat
 {
     if (job->evaluate->has_every_exchanges)
         return job->evaluate->every_exchanges;
-    uint64_t samples = batches * job->batch;
+    uint64_t samples = batches * job_step_records(job);
     return samples < records ? (records + samples / 2) / samples : 1;
+}
+
+/* How much of a set is evaluated. */
+static size_t records_of(const struct objectives *o, enum corpus_set which)
+{
+    const Paceline__Evaluate *e = o->job->evaluate;
+    size_t all = o->corpus->set[which].count;
+    return which == SET_TEST && e->has_test_records && e->test_records < all ? e->test_records
+                                                                             : all;
 }
 
 static int evaluate_set(struct objectives *o, enum corpus_set which, const struct vec *x,
                         struct vec *s, uint64_t place, uint64_t step)
 {
     const struct dataset *set = &o->corpus->set[which];
+    size_t count = records_of(o, which);
     struct net_result sum = {0};
     int64_t begun = trace_now(o->world);
-    for (size_t first = 0; first < set->count; first += o->job->batch) {
-        size_t n = set->count - first < o->job->batch ? set->count - first : o->job->batch;
+    for (size_t first = 0; first < count; first += o->job->batch) {
+        size_t n = count - first < o->job->batch ? count - first : o->job->batch;
         int rc = world_work(o->world, &(struct cost){o->batch_seconds});
         if (rc != OK)
             return rc;
-        workspace_evaluate(o->ws, set, first, n, x, s, &sum);
+        rc = workspace_evaluate(o->ws, set, first, n, x, s, &sum, &o->err);
+        if (rc != OK)
+            return rc;
     }
     trace_end(o->world, begun,
               (struct trace_span){
-                  .kind = SPAN_EVALUATE, .row = TRACE_KEEPER, .n = step, .amount = set->count});
+                  .kind = SPAN_EVALUATE, .row = TRACE_KEEPER, .n = step, .amount = count});
     struct evaluation e = o->last[which] = evaluation_of(&sum);
     cJSON *event = events_new(o->events, "eval");
     cJSON_AddNumberToObject(event, "epoch",

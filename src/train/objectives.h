@@ -19,6 +19,7 @@ struct objectives {
     double error;       /* last of the set that counts: validation, or test without it */
     double best_error;  /* lowest of it yet; INFINITY: none, or there is no such set */
     bool best;          /* the last evaluation was the best */
+    struct err err;     /* why evaluating failed, where its status does not say it all */
 };
 
 void objectives_init(struct objectives *o, struct world *world, const Paceline__Job *job,
@@ -31,7 +32,8 @@ uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t bat
 
 /* Evaluate the validation and the test set on (x, s), with an `eval` event for each. `place` is
  * where the run stands in the stream of records, `step` the steps of each worker.
- * ERR_STOP when an error that `stop` asks for is reached, or what the world's work returns. */
+ * ERR_STOP when an error that `stop` asks for is reached; what the world's work returns; ERR_INPUT,
+ * ERR_IO or ERR_NOMEM when a record cannot be read, which `err` names. */
 int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t place,
                         uint64_t step);
 

@@ -48,6 +48,7 @@ struct train_options {
     const Paceline__Job *job; /* finished, paths resolved */
     const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
     bool resume;              /* go on from the newest checkpoint in `dir` */
+    const char *snapshot;     /* go on from a .solverstate of Caffe's instead; NULL: no */
     /* Job, data and net fit each other, nobody has been started yet: the host may make the run
      * directory. An error ends the run. May be NULL. */
     int (*begin)(void *user, struct err *err);

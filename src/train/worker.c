@@ -1,6 +1,8 @@
 /* A worker's node: it is welcomed with the job, opens the data, plans the net, says hello, and then
  * runs its strategy's loop until the end. */
 #include "tensor/kernels.h"
+#include "train/display.h"
+#include "train/due.h"
 #include "train/greeting.h"
 #include "train/ledger.h"
 #include "train/model.h"
@@ -36,6 +38,8 @@ struct worker {
     struct member member;
     const struct strategy_ops *strategy;
     uint64_t evaluate_every;
+    struct course seen;                  /* the commit point before */
+    struct mean_loss mean;               /* alone: of the last steps' losses */
     uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */
     double unreported_loss;              /* Σ over them */
     struct err err;
@@ -220,17 +224,20 @@ static bool publish(struct worker *w, const struct course *course, uint32_t use)
 }
 
 /* Between two steps: is a copy of the model due, and what for? One that cannot be sent yet, since
- * the one before is still on its way, is left out if it was to be evaluated. */
+ * the one before is still on its way, is left out if it was to be evaluated, else sent later. */
 static void publish_if_due(struct worker *w, const struct course *course)
 {
     struct group *group = &w->group;
     uint32_t wanted = atomic_load(&group->wanted), use = wanted;
-    if (!strategy_runs_free(w->strategy, w->job) && course->exchanges % w->evaluate_every == 0)
-        use |= MODEL_EVALUATE;
+    if (!strategy_runs_free(w->strategy, w->job))
+        use |= due_uses(w->job, w->evaluate_every, &w->seen, course);
+    w->seen = *course;
     if (!use || !speaks_for_all(w, course))
         return;
     bool started = publish(w, course, use);
-    atomic_fetch_and(&group->wanted, ~(started ? wanted : (uint32_t)MODEL_EVALUATE));
+    if (!started)
+        atomic_fetch_or(&group->wanted, use & MODEL_SNAPSHOT);
+    atomic_fetch_and(&group->wanted, ~(started ? use : (uint32_t)MODEL_EVALUATE));
 }
 
 static int send_report(struct worker *w, const struct committed *report)
@@ -256,9 +263,19 @@ static int report_exchange(struct worker *w, const struct exchange *e)
         report.took_part = tally->took_part;
     } else {
         report.samples = 1;
-        report.loss = w->learner.loss;
+        report.loss = mean_loss(&w->mean);
     }
     return send_report(w, &report);
+}
+
+/* Steps, where there are no exchanges; those that `display` asks for among them. */
+static uint64_t lone_report_every(const Paceline__Job *job)
+{
+    uint64_t display = job->solver->has_display ? (uint64_t)job->solver->display : 0;
+    if (display == 0)
+        return LONE_REPORT_EVERY;
+    uint64_t parts = (display + LONE_REPORT_EVERY - 1) / LONE_REPORT_EVERY;
+    return display % parts == 0 ? display / parts : 1;
 }
 
 static int committed(struct member *m, const struct exchange *e)
@@ -266,7 +283,9 @@ static int committed(struct member *m, const struct exchange *e)
     struct worker *w = m->train;
     bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
     bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
-    bool report = e || last || stop || m->course.steps % LONE_REPORT_EVERY == 0;
+    if (!e)
+        mean_loss_add(&w->mean, 1, w->learner.loss);
+    bool report = e || last || stop || m->course.steps % lone_report_every(w->job) == 0;
     int rc = report ? report_exchange(w, e) : OK;
     if (rc != OK)
         return rc;
@@ -308,9 +327,9 @@ static int may_go_on(const struct worker *w)
 static int stepped(struct member *m)
 {
     struct worker *w = m->train;
-    w->unreported += m->job->batch;
+    w->unreported += job_step_records(m->job);
     if (isfinite(m->learner->loss))
-        w->unreported_loss += m->learner->loss * m->job->batch;
+        w->unreported_loss += m->learner->loss * job_step_records(m->job);
     int rc = may_go_on(w);
     if (w->unreported >= w->report_samples || rc == ERR_STOP) {
         int told = report_free(w, 0, NULL);
@@ -401,11 +420,12 @@ static uint64_t report_every(const struct worker *w, size_t workers)
     double steps = 50.0 * LONE_REPORT_EVERY;
     if (stop->has_steps && (double)stop->steps < steps)
         steps = (double)stop->steps;
-    double epoch = (double)w->corpus->set[SET_TRAIN].count / w->job->batch / (double)workers;
+    double epoch =
+        (double)w->corpus->set[SET_TRAIN].count / job_step_records(w->job) / (double)workers;
     if (stop->has_epochs && stop->epochs * epoch < steps)
         steps = stop->epochs * epoch;
     uint64_t every = (uint64_t)(steps / 50);
-    return (every > 0 ? every : 1) * w->job->batch;
+    return (every > 0 ? every : 1) * job_step_records(w->job);
 }
 
 static int run_loop(struct worker *w)
@@ -426,22 +446,30 @@ static int run_loop(struct worker *w)
     };
     for (size_t i = 0; i < view->count; i++)
         members_add(&w->start.who, view->node[i]);
-    w->member.start = w->member.course = w->start;
+    w->member.start = w->member.course = w->seen = w->start;
     w->report_samples = report_every(w, view->count);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
                                          w->strategy->round(w->job) * view->count);
     atomic_store(&w->group.busy, true);
-    int rc = w->strategy->worker(&w->member);
-    if (rc != OK)
+    int rc = mean_loss_init(&w->mean, (size_t)w->job->solver->average_loss, &w->arena);
+    if (rc == OK)
+        rc = w->strategy->worker(&w->member);
+    const struct err *why = &w->learner.err;
+    if (rc != OK && rc == why->status)
+        err_set(&w->err, rc, "worker %u, step %llu: %s", w->world->self,
+                (unsigned long long)w->learner.steps, why->text);
+    else if (rc != OK)
         err_set(&w->err, rc, "worker %u, step %llu: %s (loss %g)", w->world->self,
                 (unsigned long long)w->learner.steps, status_text(rc), w->learner.loss);
     return rc;
 }
 
-/* Is what broke this worker's loop everybody's affair? */
+/* Is what broke this worker's loop everybody's affair? A record that is broken is: whoever comes to
+ * it breaks. */
 static bool ends_the_run(const struct worker *w, int status)
 {
-    return w->job->workers == 1 || status == ERR_DIVERGED || status == ERR_REPLICAS;
+    return w->job->workers == 1 || status == ERR_DIVERGED || status == ERR_REPLICAS ||
+           status == ERR_INPUT;
 }
 
 static int work(struct worker *w)

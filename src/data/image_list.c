@@ -1,0 +1,154 @@
+#include "base/bytes.h"
+#include "base/file.h"
+#include "data/source_images.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_TEXT_MAX = 4096, QUOTE_MAX = 120 };
+
+static int add(struct image_list *list, size_t path, uint32_t label)
+{
+    if (list->count == list->cap) {
+        size_t cap = list->cap ? 2 * list->cap : 256;
+        struct image_entry *at = realloc(list->at, cap * sizeof *at);
+        if (!at)
+            return ERR_NOMEM;
+        list->at = at;
+        list->cap = cap;
+    }
+    list->at[list->count++] = (struct image_entry){.path = path, .label = label};
+    if (label >= list->classes)
+        list->classes = label + 1;
+    return OK;
+}
+
+void image_list_release(struct image_list *list)
+{
+    free(list->text);
+    free(list->at);
+    *list = (struct image_list){0};
+}
+
+/* ---- a list file ---- */
+
+/* "path label": the path is ended by a zero in place. */
+static int parse_line(const char *name, size_t number, char *line, uint32_t *label, struct err *err)
+{
+    char quoted[QUOTE_MAX];
+    char *word = line + strlen(line);
+    while (word > line && word[-1] != ' ' && word[-1] != '\t')
+        word--;
+    size_t digits = strspn(word, "0123456789");
+    if (word == line || digits == 0 || word[digits])
+        return err_set(err, ERR_INPUT, "%s:%zu: expected `path label`, found `%s`", name, number,
+                       source_quote(line, quoted, sizeof quoted));
+    unsigned long value = strtoul(word, NULL, 10);
+    if (digits > 9 || value >= LABEL_MAX)
+        return err_set(err, ERR_INPUT, "%s:%zu: label %s is out of range 0 to %u", name, number,
+                       source_quote(word, quoted, sizeof quoted), LABEL_MAX - 1u);
+    while (word > line && (word[-1] == ' ' || word[-1] == '\t'))
+        word--;
+    if (word == line)
+        return err_set(err, ERR_INPUT, "%s:%zu: there is no path before label %lu", name, number,
+                       value);
+    *word = '\0';
+    if (word - line >= PATH_TEXT_MAX)
+        return err_set(err, ERR_INPUT, "%s:%zu: path longer than %d bytes", name, number,
+                       PATH_TEXT_MAX);
+    *label = (uint32_t)value;
+    return OK;
+}
+
+int image_list_parse(const char *name, char *text, size_t len, struct image_list *out,
+                     struct err *err)
+{
+    struct image_list list = {.text = text};
+    int rc = OK;
+    if (memchr(text, '\0', len))
+        rc = err_set(err, ERR_INPUT, "%s: holds a zero byte; expected lines of text", name);
+    size_t number = 0;
+    for (char *line = text, *next; rc == OK && line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        number++;
+        size_t n = strlen(line);
+        while (n > 0 && isspace((unsigned char)line[n - 1]))
+            line[--n] = '\0';
+        if (n == 0)
+            continue;
+        uint32_t label = 0;
+        rc = parse_line(name, number, line, &label, err);
+        if (rc == OK && add(&list, (size_t)(line - text), label) != OK)
+            rc = err_set(err, ERR_NOMEM, "%s: out of memory", name);
+    }
+    if (rc == OK && list.count == 0)
+        rc = err_set(err, ERR_INPUT, "%s: names no picture", name);
+    if (rc == OK && list.count > UINT32_MAX)
+        rc = err_set(err, ERR_INPUT, "%s: more than %u pictures", name, UINT32_MAX);
+    if (rc != OK) {
+        image_list_release(&list);
+        return rc;
+    }
+    *out = list;
+    return OK;
+}
+
+/* ---- a folder of folders ---- */
+
+/* The pictures of one class; `text` grows by their paths. */
+static int walk_class(const char *folder, const char *name, uint32_t label, struct buf *text,
+                      struct image_list *list, struct err *err)
+{
+    char path[PATH_TEXT_MAX], quoted[QUOTE_MAX];
+    struct file_names names;
+    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", folder,
+                       PATH_TEXT_MAX);
+    if (!file_is_folder(path))
+        return err_set(err, ERR_INPUT, "%s/%s: expected a folder of pictures for each class",
+                       folder, source_quote(name, quoted, sizeof quoted));
+    int rc = file_list(path, UINT32_MAX, &names, err);
+    if (rc != OK)
+        return rc;
+    for (size_t i = 0; rc == OK && i < names.count; i++) {
+        size_t at = text->len;
+        buf_printf(text, "%s/%s", name, names.at[i]);
+        buf_put_u8(text, 0);
+        if (text->len - at > PATH_TEXT_MAX)
+            rc = err_set(err, ERR_INPUT, "%s: path longer than %d bytes", folder, PATH_TEXT_MAX);
+        else if (text->failed || add(list, at, label) != OK)
+            rc = err_set(err, ERR_NOMEM, "%s: out of memory", folder);
+    }
+    file_names_release(&names);
+    if (list->classes <= label)
+        list->classes = label + 1;
+    return rc;
+}
+
+int image_list_walk(const char *folder, struct image_list *out, struct err *err)
+{
+    struct image_list list = {0};
+    struct file_names classes;
+    struct buf text = {0};
+    int rc = file_list(folder, LABEL_MAX, &classes, err);
+    if (rc != OK)
+        return rc;
+    for (size_t c = 0; rc == OK && c < classes.count; c++)
+        rc = walk_class(folder, classes.at[c], (uint32_t)c, &text, &list, err);
+    if (rc == OK && list.count == 0)
+        rc = err_set(err, ERR_INPUT, "%s: holds no folder with pictures", folder);
+    if (rc == OK && list.count > UINT32_MAX)
+        rc = err_set(err, ERR_INPUT, "%s: more than %u pictures", folder, UINT32_MAX);
+    file_names_release(&classes);
+    list.text = (char *)text.data;
+    if (rc != OK) {
+        image_list_release(&list);
+        return rc;
+    }
+    *out = list;
+    return OK;
+}

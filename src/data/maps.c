@@ -1,0 +1,302 @@
+#include "data/maps.h"
+
+#include "base/rng.h"
+#include "data/mean_file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- sizes ---- */
+
+static void resized(const struct maps *maps, size_t H, size_t W, size_t *h, size_t *w)
+{
+    *h = H;
+    *w = W;
+    if (maps->resize > 0) {
+        *h = H <= W ? maps->resize : H * maps->resize / W;
+        *w = H <= W ? W * maps->resize / H : maps->resize;
+    } else if (maps->resize_H > 0) {
+        *h = maps->resize_H;
+        *w = maps->resize_W;
+    }
+}
+
+/* How high and wide record i becomes. */
+static int size_of(const struct maps *maps, const struct source *source, size_t i, size_t *h,
+                   size_t *w, struct err *err)
+{
+    size_t H, W;
+    char name[SOURCE_NAME_MAX];
+    source_size(source, i, &H, &W);
+    resized(maps, H, W, h, w);
+    if (*h > SIDE_MAX || *w > SIDE_MAX)
+        return err_set(err, ERR_INPUT,
+                       "data: %s: resized to %zu x %zu pixels, more than %d along a side",
+                       source_name(source, i, name), *h, *w, SIDE_MAX);
+    if (maps->crop == 0)
+        return OK;
+    if (*h + 2 * maps->pad < maps->crop || *w + 2 * maps->pad < maps->crop)
+        return err_set(err, ERR_INPUT,
+                       "data: %s: %zu x %zu pixels%s cannot be cropped to %zu x %zu",
+                       source_name(source, i, name), *h, *w, maps->pad > 0 ? " and pad" : "",
+                       maps->crop, maps->crop);
+    *h = *w = maps->crop;
+    return OK;
+}
+
+/* Every record comes out like the first, and no larger than the limit. */
+static int check_sizes(const struct maps *maps, const struct source *source, struct shape *shape,
+                       struct err *err)
+{
+    size_t h, w, count = source->shape.dim[1] > 0 ? 1 : source->count;
+    int rc = size_of(maps, source, 0, &h, &w, err);
+    for (size_t i = 1; rc == OK && i < count; i++) {
+        size_t other_h, other_w;
+        char name[SOURCE_NAME_MAX];
+        rc = size_of(maps, source, i, &other_h, &other_w, err);
+        if (rc == OK && (other_h != h || other_w != w))
+            return err_set(err, ERR_INPUT,
+                           "data: %s: %zu x %zu pixels, and record 0 has %zu x %zu; resize them "
+                           "(resize_height and resize_width), or resize and crop",
+                           source_name(source, i, name), other_h, other_w, h, w);
+    }
+    if (rc != OK)
+        return rc;
+    if (source->shape.dim[0] * h * w > RECORD_VALUES_MAX)
+        return err_set(err, ERR_INPUT, "data: records of %zu x %zu x %zu are over %zu values each",
+                       source->shape.dim[0], h, w, RECORD_VALUES_MAX);
+    *shape = (struct shape){.n = 3, .dim = {source->shape.dim[0], h, w}};
+    return OK;
+}
+
+/* ---- the mean ---- */
+
+static int load_mean(struct maps *maps, const char *path, const struct source *source,
+                     struct err *err)
+{
+    struct mean_file file;
+    size_t h, w;
+    char name[SOURCE_NAME_MAX];
+    int rc = mean_file_read(path, &file, err);
+    if (rc != OK) {
+        err_prefix(err, "mean_file");
+        return rc;
+    }
+    maps->mean = file.mean;
+    maps->per_pixel = true;
+    maps->mean_H = file.shape.dim[1];
+    maps->mean_W = file.shape.dim[2];
+    maps->mean_hash = file.hash;
+    for (size_t i = 0; i < (source->shape.dim[1] > 0 ? 1 : source->count); i++) {
+        size_t H, W;
+        source_size(source, i, &H, &W);
+        resized(maps, H, W, &h, &w);
+        if (file.shape.dim[0] != source->shape.dim[0] || h != maps->mean_H || w != maps->mean_W)
+            return err_set(err, ERR_INPUT,
+                           "mean_file: %s: a mean of %zu x %zu x %zu, and %s has %zu x %zu x %zu "
+                           "before it is cropped",
+                           path, file.shape.dim[0], maps->mean_H, maps->mean_W,
+                           source_name(source, i, name), source->shape.dim[0], h, w);
+    }
+    return OK;
+}
+
+static int set_mean(struct maps *maps, const Paceline__Data *spec, const struct source *source,
+                    struct err *err)
+{
+    size_t C = source->shape.dim[0];
+    if (spec->mean_file && spec->mean_file[0])
+        return load_mean(maps, spec->mean_file, source, err);
+    if (spec->n_mean > 1 && spec->n_mean != C)
+        return err_set(err, ERR_INPUT,
+                       "data: %zu values of mean for records of %zu channels, expected one, or one "
+                       "a channel",
+                       spec->n_mean, C);
+    maps->mean = calloc(C, sizeof *maps->mean);
+    if (!maps->mean)
+        return err_set(err, ERR_NOMEM, "data: out of memory");
+    for (size_t c = 0; c < C && spec->n_mean > 0; c++)
+        maps->mean[c] = spec->mean[spec->n_mean == 1 ? 0 : c];
+    return OK;
+}
+
+int maps_init(struct maps *maps, const Paceline__Data *spec, const struct source *source,
+              struct shape *shape, struct err *err)
+{
+    struct maps made = {
+        .scale = spec->scale,
+        .channels = source->shape.dim[0],
+        .mirror = spec->mirror,
+        .pad = spec->pad,
+        .crop = spec->crop,
+        .resize = spec->resize,
+        .resize_H = spec->resize_height,
+        .resize_W = spec->resize_width,
+    };
+    int rc = check_sizes(&made, source, shape, err);
+    if (rc == OK)
+        rc = set_mean(&made, spec, source, err);
+    if (rc != OK) {
+        maps_release(&made);
+        return rc;
+    }
+    *maps = made;
+    return OK;
+}
+
+int maps_copy(struct maps *to, const struct maps *from)
+{
+    size_t n = from->channels * (from->per_pixel ? from->mean_H * from->mean_W : 1);
+    float *mean = malloc(n * sizeof *mean);
+    if (!mean)
+        return ERR_NOMEM;
+    memcpy(mean, from->mean, n * sizeof *mean);
+    *to = *from;
+    to->mean = mean;
+    return OK;
+}
+
+void maps_release(struct maps *maps)
+{
+    free(maps->mean);
+    *maps = (struct maps){0};
+}
+
+/* ---- a record ---- */
+
+/* One of n places, from 32 random bits: each is as likely as any other to within n 2^-32. */
+static size_t one_of(size_t n, uint32_t bits)
+{
+    return (size_t)(((uint64_t)n * bits) >> 32);
+}
+
+/* What of the resized record the net sees. The stream of random numbers is the record's own in each
+ * epoch: word 0 says whether it is mirrored, 1 and 2 where its crop begins. */
+static struct window look(const struct maps *maps, const struct raw *raw,
+                          const struct maps_draw *draw)
+{
+    struct window window = {0};
+    resized(maps, raw->H, raw->W, &window.h, &window.w);
+    window.H = maps->crop ? maps->crop : window.h;
+    window.W = maps->crop ? maps->crop : window.w;
+    size_t down = window.h + 2 * maps->pad - window.H, right = window.w + 2 * maps->pad - window.W;
+    size_t top = down / 2, left = right / 2;
+    if (draw && (maps->crop || maps->mirror)) {
+        uint32_t word[4];
+        rng_block(rng_u64(draw->seed, RNG_MAP, draw->epoch), RNG_MAP, draw->record, word);
+        window.mirror = maps->mirror && word[0] & 1;
+        top = one_of(down + 1, word[1]);
+        left = one_of(right + 1, word[2]);
+    }
+    window.top = (ptrdiff_t)top - (ptrdiff_t)maps->pad;
+    window.left = (ptrdiff_t)left - (ptrdiff_t)maps->pad;
+    return window;
+}
+
+/* Of a row of the window, which columns [from, end) lie within the picture. */
+struct span {
+    size_t from, end;
+};
+
+static struct span within(ptrdiff_t begin, size_t count, size_t n)
+{
+    ptrdiff_t from = begin < 0 ? -begin : 0, end = (ptrdiff_t)n - begin;
+    if (end > (ptrdiff_t)count)
+        end = (ptrdiff_t)count;
+    if (end < from)
+        return (struct span){0, 0};
+    return (struct span){(size_t)from, (size_t)end};
+}
+
+static void reverse(float *row, size_t n)
+{
+    for (size_t k = 0; k < n / 2; k++) {
+        float last = row[n - 1 - k];
+        row[n - 1 - k] = row[k];
+        row[k] = last;
+    }
+}
+
+/* n values of channel c from pixel (y, x) on. */
+static void copy_values(const struct raw *raw, size_t c, size_t y, size_t x, size_t n, float *row)
+{
+    size_t plane = (c * raw->H + y) * raw->W + x;
+    if (raw->form == RAW_FLOATS) {
+        memcpy(row, (const float *)raw->at + plane, n * sizeof *row);
+    } else if (raw->form == RAW_PLANES) {
+        const uint8_t *from = (const uint8_t *)raw->at + plane;
+        for (size_t k = 0; k < n; k++)
+            row[k] = (float)from[k];
+    } else {
+        const uint8_t *from = (const uint8_t *)raw->at + (y * raw->W + x) * raw->C + c;
+        for (size_t k = 0; k < n; k++)
+            row[k] = (float)from[k * raw->C];
+    }
+}
+
+/* The window of a record that keeps its size. */
+static void cut(const struct raw *raw, const struct window *window, float *x)
+{
+    struct span rows = within(window->top, window->H, raw->H);
+    struct span columns = within(window->left, window->W, raw->W);
+    size_t n = columns.end - columns.from;
+    bool whole = n == window->W;
+    for (size_t c = 0; c < raw->C; c++) {
+        for (size_t i = 0; i < window->H; i++) {
+            float *row = x + (c * window->H + i) * window->W;
+            bool inside = i >= rows.from && i < rows.end && n > 0;
+            if (!inside || !whole)
+                memset(row, 0, window->W * sizeof *row);
+            if (!inside)
+                continue;
+            copy_values(raw, c, (size_t)(window->top + (ptrdiff_t)i),
+                        (size_t)(window->left + (ptrdiff_t)columns.from), n, row + columns.from);
+            if (window->mirror)
+                reverse(row, window->W);
+        }
+    }
+}
+
+/* x <- (x - mean) * scale, the mean of each channel. */
+static void shift_and_scale(const struct maps *maps, size_t C, size_t HW, float *x)
+{
+    for (size_t c = 0; c < C; c++)
+        for (size_t k = c * HW; k < (c + 1) * HW; k++)
+            x[k] = (x[k] - maps->mean[c]) * maps->scale;
+}
+
+/* Likewise, the mean of each pixel, where there is one. */
+static void shift_by_pixel(const struct maps *maps, size_t C, const struct window *window, float *x)
+{
+    struct span rows = within(window->top, window->H, maps->mean_H);
+    struct span columns = within(window->left, window->W, maps->mean_W);
+    for (size_t c = 0; c < C; c++) {
+        for (size_t i = rows.from; i < rows.end; i++) {
+            size_t y = (size_t)(window->top + (ptrdiff_t)i);
+            const float *mean = maps->mean + (c * maps->mean_H + y) * maps->mean_W;
+            float *row = x + (c * window->H + i) * window->W;
+            for (size_t j = columns.from; j < columns.end; j++)
+                row[window->mirror ? window->W - 1 - j : j] -= mean[window->left + (ptrdiff_t)j];
+        }
+    }
+    for (size_t k = 0; k < C * window->H * window->W; k++)
+        x[k] *= maps->scale;
+}
+
+int maps_apply(const struct maps *maps, const struct raw *raw, const struct maps_draw *draw,
+               struct scratch *scratch, float *x)
+{
+    struct window window = look(maps, raw, draw);
+    if (window.h == raw->H && window.w == raw->W) {
+        cut(raw, &window, x);
+    } else {
+        int rc = resize_window(raw, &window, scratch, x);
+        if (rc != OK)
+            return rc;
+    }
+    if (maps->per_pixel)
+        shift_by_pixel(maps, raw->C, &window, x);
+    else
+        shift_and_scale(maps, raw->C, window.H * window.W, x);
+    return OK;
+}

@@ -1,0 +1,138 @@
+#include "data/names.h"
+
+#include "base/file.h"
+#include "data/source.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_TEXT_MAX = 4096, NAME_MAX_SHOWN = 256 };
+
+static const size_t FILE_BYTES_MAX = (size_t)1 << 24;
+
+static int add(struct names *names, size_t room, const char *name)
+{
+    char quoted[NAME_MAX_SHOWN];
+    if (names->count == room)
+        return ERR_NOMEM;
+    names->at[names->count] = strdup(source_quote(name, quoted, sizeof quoted));
+    return names->at[names->count++] ? OK : ERR_NOMEM;
+}
+
+/* Cut `text` into lines, in place. */
+static int add_lines(struct names *names, size_t room, char *text)
+{
+    size_t end = strlen(text);
+    while (end > 0 && isspace((unsigned char)text[end - 1]))
+        text[--end] = '\0';
+    int rc = OK;
+    for (char *line = text, *next; rc == OK && end > 0 && line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = '\0';
+        size_t n = strlen(line);
+        while (n > 0 && isspace((unsigned char)line[n - 1]))
+            line[--n] = '\0';
+        rc = add(names, room, line);
+    }
+    return rc;
+}
+
+int names_read(const char *path, struct names *out, struct err *err)
+{
+    struct file_bytes file;
+    struct names names = {0};
+    int rc = file_read(path, FILE_BYTES_MAX, &file, err);
+    if (rc != OK)
+        return rc;
+    size_t lines = 1;
+    for (size_t i = 0; i < file.len; i++)
+        lines += file.data[i] == '\n';
+    if (lines > LABEL_MAX)
+        rc = err_set(err, ERR_INPUT, "%s: more than %u names", path, LABEL_MAX);
+    else if (memchr(file.data, '\0', file.len))
+        rc = err_set(err, ERR_INPUT, "%s: holds a zero byte; expected a name a line", path);
+    else if (!(names.at = calloc(lines, sizeof *names.at)) ||
+             add_lines(&names, lines, (char *)file.data) != OK)
+        rc = err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    file_release(&file);
+    if (rc != OK) {
+        names_release(&names);
+        return rc;
+    }
+    *out = names;
+    return OK;
+}
+
+/* The file of that name in the folder `path`, or beside the file `path`, if it is there. */
+static int read_beside(const char *path, const char *name, struct names *out, struct err *err)
+{
+    char full[PATH_TEXT_MAX];
+    bool folder = file_is_folder(path);
+    const char *slash = strrchr(path, '/');
+    int n = folder ? (int)strlen(path) : slash ? (int)(slash - path) : 0;
+    if (snprintf(full, sizeof full, "%.*s%s%s", n, path, folder || slash ? "/" : "", name) >=
+        (int)sizeof full)
+        return OK;
+    return file_is_regular(full) ? names_read(full, out, err) : OK;
+}
+
+static int folder_names(const char *folder, struct names *out, struct err *err)
+{
+    struct file_names files;
+    struct names names = {0};
+    int rc = file_list(folder, LABEL_MAX, &files, err);
+    if (rc != OK)
+        return rc;
+    names.at = calloc(files.count + 1, sizeof *names.at);
+    rc = names.at ? OK : ERR_NOMEM;
+    for (size_t i = 0; rc == OK && i < files.count; i++)
+        rc = add(&names, files.count, files.at[i]);
+    file_names_release(&files);
+    if (rc != OK) {
+        names_release(&names);
+        return err_set(err, rc, "%s: out of memory", folder);
+    }
+    *out = names;
+    return OK;
+}
+
+int names_of(const Paceline__Data *spec, struct names *out, struct err *err)
+{
+    struct names names = {0};
+    int rc = OK;
+    switch (spec->source_case) {
+    case PACELINE__DATA__SOURCE_CIFAR10:
+        rc = read_beside(spec->cifar10->path, "batches.meta.txt", &names, err);
+        break;
+    case PACELINE__DATA__SOURCE_CIFAR100:
+        rc = read_beside(spec->cifar100->path,
+                         spec->cifar100->coarse ? "coarse_label_names.txt" : "fine_label_names.txt",
+                         &names, err);
+        break;
+    case PACELINE__DATA__SOURCE_IMAGES:
+        rc = file_is_folder(spec->images->list)
+                 ? folder_names(spec->images->list, &names, err)
+                 : read_beside(spec->images->list, "synsets.txt", &names, err);
+        break;
+    default: break;
+    }
+    if (rc == OK)
+        *out = names;
+    return rc;
+}
+
+const char *names_at(const struct names *names, size_t label)
+{
+    return label < names->count ? names->at[label] : NULL;
+}
+
+void names_release(struct names *names)
+{
+    for (size_t i = 0; i < names->count; i++)
+        free(names->at[i]);
+    free(names->at);
+    *names = (struct names){0};
+}

@@ -1,0 +1,29 @@
+/* What classes are called, where that can be known: a file of one name a line, in the order of
+ * labels. Such files lie beside the data of CIFAR (batches.meta.txt, fine_label_names.txt,
+ * coarse_label_names.txt) and, as synsets.txt, beside some lists; a folder of class folders has its
+ * names in itself. */
+#ifndef PL_DATA_NAMES_H
+#define PL_DATA_NAMES_H
+
+#include "base/err.h"
+#include "job/job.pb-c.h"
+
+#include <stddef.h>
+
+struct names {
+    char **at; /* printable UTF-8; owned */
+    size_t count;
+};
+
+/* The lines of a file, empty ones at its end apart. ERR_INPUT, ERR_NOMEM */
+int names_read(const char *path, struct names *out, struct err *err);
+
+/* Of the data that `spec` names; none (OK, count 0) where nothing tells them. ERR_INPUT: what is
+ * there cannot be read; ERR_NOMEM */
+int names_of(const Paceline__Data *spec, struct names *out, struct err *err);
+
+/* The name of a label, or NULL. Valid until release. */
+const char *names_at(const struct names *names, size_t label);
+void names_release(struct names *names);
+
+#endif

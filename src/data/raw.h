@@ -1,0 +1,47 @@
+/* A record as its source holds it, before any map; and the memory that reading one takes. */
+#ifndef PL_DATA_RAW_H
+#define PL_DATA_RAW_H
+
+#include "tensor/shape.h"
+
+#include <stddef.h>
+
+enum {
+    SIDE_MAX = 16384,     /* pixels of a picture, along each side */
+    LABEL_MAX = 1u << 20, /* labels are below it: memory is taken for so many classes */
+};
+/* Values of one record: a bound on what a few bytes of a hostile file can make us allocate. */
+static const size_t RECORD_VALUES_MAX = (size_t)1 << 28;
+
+enum raw_form {
+    RAW_PLANES,      /* bytes, (C, H, W) */
+    RAW_INTERLEAVED, /* bytes, (H, W, C), as pictures are decoded */
+    RAW_FLOATS,      /* floats, (C, H, W) */
+};
+
+struct raw {
+    const void *at; /* valid until the scratch it was read with is used again */
+    enum raw_form form;
+    size_t C, H, W;
+};
+
+/* All values as floats, (C, H, W). */
+void raw_floats(const struct raw *raw, float *x);
+
+/* Memory that grows to what the largest record needs and stays: whoever reads has one of its own,
+ * zero at first. */
+enum scratch_use { SCRATCH_FILE, SCRATCH_PIXELS, SCRATCH_ROWS, SCRATCH_RESIZE, SCRATCH_USES };
+
+struct scratch {
+    struct {
+        void *at;
+        size_t bytes;
+    } piece[SCRATCH_USES];
+};
+
+/* At least so many bytes for that use, in place of what was given for it before. NULL: no memory.
+ */
+void *scratch_get(struct scratch *scratch, enum scratch_use use, size_t bytes);
+void scratch_release(struct scratch *scratch);
+
+#endif

@@ -1,0 +1,251 @@
+#include "data/source_images.h"
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "data/picture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_TEXT_MAX = 4096 };
+
+static const size_t LIST_BYTES_MAX = (size_t)1 << 30;
+static const uint64_t PICTURE_BYTES_MAX = (uint64_t)1 << 28;
+
+struct source_images {
+    struct source source; /* first: the ops get a pointer to it */
+    struct image_list list;
+    char *root; /* what relative paths count from, with its slash */
+    Paceline__Data__Color color;
+};
+
+static const struct image_entry *entry_of(const struct source *source, size_t i)
+{
+    return &((const struct source_images *)source)->list.at[i];
+}
+
+static uint32_t images_label(const struct source *source, size_t i)
+{
+    return entry_of(source, i)->label;
+}
+
+static void images_size(const struct source *source, size_t i, size_t *H, size_t *W)
+{
+    *H = entry_of(source, i)->H;
+    *W = entry_of(source, i)->W;
+}
+
+static void images_name(const struct source *source, size_t i, char *out, size_t room)
+{
+    const struct source_images *images = (const struct source_images *)source;
+    source_quote(images->list.text + images->list.at[i].path, out, room);
+}
+
+static void images_close(struct source *source)
+{
+    struct source_images *images = (struct source_images *)source;
+    image_list_release(&images->list);
+    free(images->root);
+    free(images);
+}
+
+/* ---- a file ---- */
+
+static int full_path(const struct source_images *images, size_t i, char out[PATH_TEXT_MAX],
+                     struct err *err)
+{
+    const char *path = images->list.text + images->list.at[i].path;
+    int n = snprintf(out, PATH_TEXT_MAX, "%s%s", path[0] == '/' ? "" : images->root, path);
+    if (n >= PATH_TEXT_MAX)
+        return err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", out, PATH_TEXT_MAX);
+    return OK;
+}
+
+/* Put the file's name, fit to be printed, before a message. */
+static int name_it(const char *path, int rc, struct err *err)
+{
+    char quoted[SOURCE_NAME_MAX];
+    if (rc != OK)
+        err_prefix(err, "%s", source_quote(path, quoted, sizeof quoted));
+    return rc;
+}
+
+static int open_file(const char *path, struct file_open *file, struct err *err)
+{
+    char quoted[SOURCE_NAME_MAX];
+    struct err why;
+    int rc = file_open(path, file, &why);
+    if (rc != OK) /* its message holds the path as it stands: what comes after it counts */
+        return err_set(err, rc, "%s%s", source_quote(path, quoted, sizeof quoted),
+                       strlen(why.text) > strlen(path) ? why.text + strlen(path) : "");
+    return OK;
+}
+
+static int fill(const struct file_open *file, uint64_t bytes, struct scratch *scratch,
+                const uint8_t **out, struct err *err)
+{
+    if (file->len != bytes)
+        return err_set(err, ERR_IO, "has changed since it was opened: %llu bytes, not %llu",
+                       (unsigned long long)file->len, (unsigned long long)bytes);
+    uint8_t *to = scratch_get(scratch, SCRATCH_FILE, (size_t)bytes);
+    if (!to)
+        return err_set(err, ERR_NOMEM, "out of memory for its %llu bytes",
+                       (unsigned long long)bytes);
+    *out = to;
+    return file_part(file, 0, to, (size_t)bytes) == OK
+               ? OK
+               : err_set(err, ERR_IO, "cannot be read any more");
+}
+
+static int images_read(const struct source *source, size_t i, struct scratch *scratch,
+                       struct raw *raw, struct err *err)
+{
+    const struct source_images *images = (const struct source_images *)source;
+    const struct image_entry *entry = &images->list.at[i];
+    char path[PATH_TEXT_MAX];
+    struct file_open file;
+    const uint8_t *bytes = NULL;
+    struct raw made;
+    int rc = full_path(images, i, path, err);
+    if (rc != OK)
+        return rc;
+    if (open_file(path, &file, err) != OK)
+        return ERR_IO; /* it was there when the list was opened */
+    rc = fill(&file, entry->bytes, scratch, &bytes, err);
+    file_close(&file);
+    if (rc == OK)
+        rc = picture_decode(bytes, (size_t)entry->bytes, images->color, scratch, &made, err);
+    if (rc == OK && (made.H != entry->H || made.W != entry->W))
+        rc = err_set(err, ERR_IO, "has changed since it was opened: %zu x %zu pixels", made.H,
+                     made.W);
+    if (rc != OK)
+        return name_it(path, rc, err);
+    *raw = made;
+    return OK;
+}
+
+static const struct source_ops images_ops = {
+    .kind = "images",
+    .read = images_read,
+    .label = images_label,
+    .size = images_size,
+    .name = images_name,
+    .close = images_close,
+};
+
+/* ---- opening ---- */
+
+/* The header of picture i, and its part of the hash. */
+static int look_at(struct source_images *images, size_t i, struct err *err)
+{
+    struct image_entry *entry = &images->list.at[i];
+    const char *name = images->list.text + entry->path;
+    char path[PATH_TEXT_MAX];
+    struct file_open file;
+    struct picture picture;
+    uint8_t head[PICTURE_HEAD];
+    int rc = full_path(images, i, path, err);
+    if (rc == OK)
+        rc = open_file(path, &file, err);
+    if (rc != OK)
+        return rc;
+    struct part_of all = {&file, 0, file.len};
+    size_t n = part_left(&all, 0, sizeof head);
+    if (file.len > PICTURE_BYTES_MAX)
+        rc = err_set(err, ERR_INPUT, "longer than the limit of %llu bytes",
+                     (unsigned long long)PICTURE_BYTES_MAX);
+    else if (part_read(&all, 0, head, n) != OK)
+        rc = err_set(err, ERR_INPUT, "cannot be read");
+    else
+        rc = picture_probe(&all, head, n, &picture, err);
+    file_close(&file);
+    if (rc != OK)
+        return name_it(path, rc == ERR_IO ? ERR_INPUT : rc, err);
+    entry->H = (uint16_t)picture.H;
+    entry->W = (uint16_t)picture.W;
+    entry->bytes = all.len;
+    uint64_t hash = hash_mix(images->source.hash, hash_bytes(name, strlen(name)));
+    hash = hash_mix(hash_mix(hash, entry->label), entry->bytes);
+    images->source.hash = hash_mix(hash, hash_bytes(head, n));
+    return OK;
+}
+
+static int look_at_all(struct source_images *images, struct err *err)
+{
+    struct source *source = &images->source;
+    source->count = images->list.count;
+    source->classes = images->list.classes;
+    source->hash = hash_mix(0, images->color);
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < source->count; i++)
+        rc = look_at(images, i, err);
+    if (rc != OK)
+        return rc;
+    const struct image_entry *first = &images->list.at[0];
+    source->shape =
+        (struct shape){.n = 3, .dim = {picture_channels(images->color), first->H, first->W}};
+    for (size_t i = 1; i < source->count; i++)
+        if (images->list.at[i].H != first->H || images->list.at[i].W != first->W)
+            source->shape.dim[1] = source->shape.dim[2] = 0;
+    return OK;
+}
+
+static char *join(const char *folder, size_t n)
+{
+    char *out = malloc(n + 2);
+    if (!out)
+        return NULL;
+    memcpy(out, folder, n);
+    if (n > 0 && out[n - 1] != '/')
+        out[n++] = '/';
+    out[n] = '\0';
+    return out;
+}
+
+/* What paths count from. */
+static char *root_of(const Paceline__Data__Images *spec, bool walks)
+{
+    if (walks)
+        return join(spec->list, strlen(spec->list));
+    if (spec->root && spec->root[0])
+        return join(spec->root, strlen(spec->root));
+    const char *slash = strrchr(spec->list, '/');
+    return join(spec->list, slash ? (size_t)(slash - spec->list) + 1 : 0);
+}
+
+static int load_list(struct source_images *images, const char *path, struct err *err)
+{
+    struct file_bytes file;
+    int rc = file_read(path, LIST_BYTES_MAX, &file, err);
+    if (rc != OK)
+        return rc;
+    return image_list_parse(path, (char *)file.data, file.len, &images->list, err);
+}
+
+int source_images_open(const Paceline__Data__Images *spec, struct source **out, struct err *err)
+{
+    bool walks = file_is_folder(spec->list);
+    if (walks && spec->root && spec->root[0])
+        return err_set(err, ERR_INPUT,
+                       "%s: images.root is for a list of pictures, and this is a folder",
+                       spec->list);
+    struct source_images *images = calloc(1, sizeof *images);
+    if (!images)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", spec->list);
+    images->source.ops = &images_ops;
+    images->color = spec->color;
+    images->root = root_of(spec, walks);
+    int rc = images->root ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", spec->list);
+    if (rc == OK)
+        rc = walks ? image_list_walk(spec->list, &images->list, err)
+                   : load_list(images, spec->list, err);
+    if (rc == OK)
+        rc = look_at_all(images, err);
+    if (rc != OK) {
+        images_close(&images->source);
+        return rc;
+    }
+    *out = &images->source;
+    return OK;
+}

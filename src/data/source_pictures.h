@@ -1,0 +1,13 @@
+/* Pictures by their paths, JPEG or PNG, that nobody has labelled: label 0, of one class. Opening
+ * looks at their headers; decoding happens when a record is read. The hash is over paths, lengths
+ * and sizes. */
+#ifndef PL_DATA_SOURCE_PICTURES_H
+#define PL_DATA_SOURCE_PICTURES_H
+
+#include "data/source.h"
+
+/* `count` (> 0) paths, borrowed as long as the source. ERR_INPUT naming the file; ERR_NOMEM */
+int source_pictures_open(const char *const *paths, size_t count, Paceline__Data__Color color,
+                         struct source **out, struct err *err);
+
+#endif

@@ -1,0 +1,123 @@
+/* Records that are tested may be of another size than those that are trained on, where the net's
+ * parameters do not depend on it: Caffe's ResNets train on crops and are tested on whole images. */
+#include "job/job.h"
+#include "learner/learner.h"
+#include "tensor/kernels.h"
+#include "tiny_job.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+/* What the convolution sees is averaged over the image, however large that is. */
+static const char any_size[] =
+    "layer { name: 'data' type: 'Input' top: 'data' top: 'label' }\n"
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'\n"
+    "  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'pool' type: 'Pooling' bottom: 'conv' top: 'pool'\n"
+    "  pooling_param { pool: AVE global_pooling: true } }\n"
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'pool' top: 'ip'\n"
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'accuracy' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'accuracy'\n"
+    "  include { phase: TEST } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+
+struct trial {
+    Paceline__Job *job;
+    struct corpus corpus;
+    struct workspace *ws;
+    struct err err;
+};
+
+static int open_trial(struct trial *t, const struct tiny *tiny, const char *net, const char *train)
+{
+    char text[1024];
+    struct logger silent = {0};
+    *t = (struct trial){0};
+    snprintf(text, sizeof text,
+             "net { file: '%s' } batch: 16 threads: 1 kernels: ref "
+             "train_data { idx { images: 'train-images' labels: 'train-labels' } %s } "
+             "test_data { idx { images: 'test-images' labels: 'test-labels' } scale: 0.004 } "
+             "solver { base_lr: 0.1 lr_policy: 'fixed' }",
+             net, train);
+    if (job_parse("job", text, strlen(text), &t->job, &t->err) != OK ||
+        job_resolve_paths(t->job, tiny->job, &t->err) != OK || job_finish(t->job, &t->err) != OK)
+        fail_msg("%s", t->err.text);
+    kernels_set_threads(1);
+    int rc = corpus_open(t->job, &t->corpus, &t->err);
+    return rc == OK ? workspace_create(t->job, &t->corpus, &silent, &t->ws, &t->err) : rc;
+}
+
+static void close_trial(struct trial *t)
+{
+    workspace_free(t->ws);
+    corpus_close(&t->corpus);
+    job_free(t->job);
+}
+
+/* The test set by the net as it is initialised. */
+static struct evaluation judged(struct trial *t)
+{
+    struct arena arena;
+    struct vec x, s;
+    struct net_result sum = {0};
+    arena_init(&arena);
+    assert_int_equal(vec_init(&x, &arena, net_segments(t->ws->train)->total), OK);
+    assert_int_equal(vec_init(&s, &arena, net_state_segments(t->ws->train)->total), OK);
+    net_init(t->ws->train, 1, &x, &s);
+    const struct dataset *set = &t->corpus.set[SET_TEST];
+    assert_int_equal(workspace_evaluate(t->ws, set, 0, set->count, &x, &s, &sum, &t->err), OK);
+    arena_release(&arena);
+    return evaluation_of(&sum);
+}
+
+static void crops_are_trained_on_and_images_tested(void **state)
+{
+    struct trial crops, whole;
+    assert_int_equal(open_trial(&crops, *state, "any.prototxt", "scale: 0.004 crop: 8"), OK);
+    assert_int_equal(open_trial(&whole, *state, "any.prototxt", "scale: 0.004"), OK);
+    assert_int_equal(crops.ws->record_floats, 64);
+    assert_non_null(crops.ws->apart);
+    assert_null(whole.ws->apart);
+    struct evaluation a = judged(&crops), b = judged(&whole);
+    assert_int_equal(a.count, TINY_TEST);
+    assert_true(a.loss == b.loss && a.error == b.error && a.loss > 0);
+    close_trial(&crops);
+    close_trial(&whole);
+}
+
+static void a_net_of_one_size_says_so(void **state)
+{
+    struct trial t;
+    assert_int_equal(open_trial(&t, *state, "net.prototxt", "crop: 8"), ERR_INPUT);
+    assert_string_equal(t.err.text,
+                        "test_data: records are 1x12x12, those of train_data 1x8x8; the "
+                        "net would have other parameters");
+    close_trial(&t);
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    tiny_write(&tiny, "any.prototxt", any_size);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(crops_are_trained_on_and_images_tested),
+        cmocka_unit_test(a_net_of_one_size_says_so),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,163 @@
+/* iter_size: several batches, one after another, whose gradients make one step. */
+#include "job/job.h"
+#include "learner/learner.h"
+#include "tensor/kernels.h"
+#include "tiny_job.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 9, MARKS_MAX = 16 }; /* within an epoch, whose number keys dropout by the batch */
+
+/* A net whose layers see one record at a time; what is dropped is the record's own affair. */
+static const char net[] =
+    "layer { name: 'data' type: 'Input' top: 'data' top: 'label' }\n"
+    "layer { name: 'ip1' type: 'InnerProduct' bottom: 'data' top: 'ip1'\n"
+    "  inner_product_param { num_output: 24 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'ip1' }\n"
+    "layer { name: 'drop' type: 'Dropout' bottom: 'ip1' top: 'ip1' }\n"
+    "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2'\n"
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
+
+struct trial {
+    Paceline__Job *job;
+    struct corpus corpus;
+    struct workspace *ws;
+    struct learner l;
+    struct arena arena;
+};
+
+static void open_trial(struct trial *t, const struct tiny *tiny, const char *batches)
+{
+    char text[1024];
+    struct err err = {0};
+    struct logger silent = {0};
+    *t = (struct trial){0};
+    snprintf(text, sizeof text,
+             "name: 'tiny' net { file: 'drop.prototxt' } threads: 2 kernels: ref %s "
+             "train_data { idx { images: 'train-images' labels: 'train-labels' } "
+             "scale: 0.00390625 } "
+             "solver { base_lr: 0.05 momentum: 0.9 weight_decay: 0.001 lr_policy: 'fixed' }",
+             batches);
+    arena_init(&t->arena);
+    if (job_parse("job", text, strlen(text), &t->job, &err) != OK ||
+        job_resolve_paths(t->job, tiny->job, &err) != OK || job_finish(t->job, &err) != OK)
+        fail_msg("%s", err.text);
+    kernels_set_threads(1);
+    if (corpus_open(t->job, &t->corpus, &err) != OK ||
+        workspace_create(t->job, &t->corpus, &silent, &t->ws, &err) != OK ||
+        learner_init(&t->l, NULL, t->job, &t->corpus, t->ws, &t->arena, NULL, &err) != OK)
+        fail_msg("%s", err.text);
+}
+
+static void close_trial(struct trial *t)
+{
+    workspace_free(t->ws);
+    corpus_close(&t->corpus);
+    job_free(t->job);
+    arena_release(&t->arena);
+}
+
+static void assert_near(const struct vec *a, const struct vec *b)
+{
+    assert_int_equal(a->n, b->n);
+    for (size_t i = 0; i < a->n; i++)
+        if (!(fabs((double)a->at[i] - (double)b->at[i]) <= 1e-6))
+            fail_msg("float %zu: %.9g and %.9g", i, (double)a->at[i], (double)b->at[i]);
+}
+
+/* The same stretch of the stream, whether it is one batch, four, or four that `local` learners
+ * share; the last step is of fewer records than the others. */
+static void batches_make_the_step_of_one(void **state)
+{
+    static const char *const ways[] = {"batch: 16 iter_size: 4", "batch: 16 iter_size: 4 local: 2",
+                                       "batch: 21 iter_size: 4"};
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        struct trial one, several;
+        uint64_t place = 0;
+        open_trial(&one, *state, "batch: 64");
+        open_trial(&several, *state, ways[w]);
+        for (int i = 0; i < STEPS; i++) {
+            size_t count = i + 1 < STEPS ? 64 : 41;
+            assert_int_equal(learner_step(&one.l, place, count), OK);
+            assert_int_equal(learner_step(&several.l, place, count), OK);
+            assert_near(&one.l.dx, &several.l.dx);
+            assert_near(&one.l.x, &several.l.x);
+            assert_true(fabs(one.l.loss - several.l.loss) <= 1e-6);
+            place += count;
+        }
+        assert_int_equal(several.l.steps, STEPS);
+        assert_int_equal(several.l.samples, place);
+        close_trial(&one);
+        close_trial(&several);
+    }
+}
+
+/* What is told during a step. */
+struct watched {
+    const struct learner *l;
+    size_t from[MARKS_MAX], count;
+    float *seen; /* dx as it was when it was said to be finished */
+};
+
+static int finished(void *user, size_t from)
+{
+    struct watched *w = user;
+    size_t end = w->count > 0 ? w->from[w->count - 1] : w->l->dx.n;
+    assert_true(w->count < MARKS_MAX && from <= end);
+    vec_export(&w->l->dx, (struct range){from, end - from}, w->seen + from);
+    w->from[w->count++] = from;
+    return OK;
+}
+
+/* Nobody hears of dx before the last batch, and what is told then is of the whole step. */
+static void parts_of_dx_are_told_once(void **state)
+{
+    struct trial plain, several;
+    open_trial(&plain, *state, "batch: 64");
+    open_trial(&several, *state, "batch: 16 iter_size: 4");
+    struct watched once = {.l = &plain.l}, w = {.l = &several.l};
+    once.seen = arena_array(&plain.arena, plain.l.dx.n, float);
+    w.seen = arena_array(&several.arena, several.l.dx.n, float);
+    plain.l.finished = several.l.finished = finished;
+    plain.l.user = &once;
+    several.l.user = &w;
+    assert_int_equal(learner_gradient(&plain.l, 0, 64), OK);
+    assert_int_equal(learner_gradient(&several.l, 0, 64), OK);
+    assert_true(w.count >= 2);
+    assert_int_equal(w.count, once.count);
+    assert_memory_equal(w.from, once.from, w.count * sizeof *w.from);
+    assert_int_equal(w.from[w.count - 1], 0);
+    assert_memory_equal(w.seen, several.l.dx.at, several.l.dx.n * sizeof(float));
+    close_trial(&plain);
+    close_trial(&several);
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    tiny_write(&tiny, "drop.prototxt", net);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(batches_make_the_step_of_one),
+        cmocka_unit_test(parts_of_dx_are_told_once),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

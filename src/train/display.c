@@ -1,0 +1,64 @@
+#include "train/display.h"
+
+#include "base/status.h"
+#include "optim/schedule.h"
+
+#include <inttypes.h>
+
+int mean_loss_init(struct mean_loss *m, size_t most, struct arena *arena)
+{
+    *m = (struct mean_loss){.most = most};
+    m->at = arena_array(arena, most, struct mean_loss_entry);
+    return m->at ? OK : ERR_NOMEM;
+}
+
+void mean_loss_add(struct mean_loss *m, uint64_t steps, double loss)
+{
+    m->at[m->next] = (struct mean_loss_entry){steps, loss};
+    m->next = (m->next + 1) % m->most;
+    m->count += m->count < m->most;
+}
+
+double mean_loss(const struct mean_loss *m)
+{
+    double sum = 0;
+    uint64_t steps = 0;
+    for (size_t i = 0; i < m->count && steps < m->most; i++) {
+        const struct mean_loss_entry *entry = &m->at[(m->next + m->most - 1 - i) % m->most];
+        sum += entry->loss * (double)entry->steps;
+        steps += entry->steps;
+    }
+    return steps > 0 ? sum / (double)steps : 0;
+}
+
+int display_init(struct display *d, const Paceline__Job *job, uint64_t steps, struct arena *arena)
+{
+    const Caffe__SolverParameter *solver = job->solver;
+    *d = (struct display){.every = solver->has_display ? (uint64_t)solver->display : 0,
+                          .steps = steps};
+    return d->every > 0 ? mean_loss_init(&d->mean, (size_t)solver->average_loss, arena) : OK;
+}
+
+static double rate_at(const Paceline__Job *job, const struct course *course, size_t records)
+{
+    bool by_epoch = job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs;
+    double t = by_epoch ? (double)course->place / (double)records : (double)course->steps;
+    return (double)schedule_rate(job->solver, t);
+}
+
+void display_report(struct display *d, const struct ledger *ledger, const Paceline__Job *job,
+                    size_t records, bool lone, const struct logger *log)
+{
+    const struct course *course = &ledger->last.course;
+    if (d->every == 0 || course->steps <= d->steps)
+        return;
+    double loss = ledger->loss;
+    if (!lone) {
+        mean_loss_add(&d->mean, course->steps - d->steps, loss);
+        loss = mean_loss(&d->mean);
+    }
+    if (course->steps / d->every > d->steps / d->every)
+        log_info(log, "step %" PRIu64 ": loss %.6g, rate %.6g", course->steps, loss,
+                 rate_at(job, course, records));
+    d->steps = course->steps;
+}

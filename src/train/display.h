@@ -1,0 +1,40 @@
+/* Caffe's `display` and `average_loss`: a line of the log every so many steps, with the loss, a
+ * mean over the last steps. */
+#ifndef PL_TRAIN_DISPLAY_H
+#define PL_TRAIN_DISPLAY_H
+
+#include "base/arena.h"
+#include "base/logger.h"
+#include "train/ledger.h"
+
+/* The mean of the newest losses that together stand for `most` steps or more. */
+struct mean_loss {
+    struct mean_loss_entry {
+        uint64_t steps;
+        double loss;
+    } * at; /* a ring */
+    size_t most, count, next;
+};
+
+/* ERR_NOMEM */
+int mean_loss_init(struct mean_loss *m, size_t most, struct arena *arena);
+/* What `steps` (at least 1) had as their mean. */
+void mean_loss_add(struct mean_loss *m, uint64_t steps, double loss);
+double mean_loss(const struct mean_loss *m);
+
+struct display {
+    uint64_t every; /* 0: never */
+    uint64_t steps; /* where the last report stood */
+    struct mean_loss mean;
+};
+
+/* From where a run begins or goes on. ERR_NOMEM */
+int display_init(struct display *d, const Paceline__Job *job, uint64_t steps, struct arena *arena);
+
+/* A report has been taken into the ledger: of a lone worker, whose loss is a mean already, or of an
+ * exchange. Says so in the log when a multiple of `every` has been passed. `records`: of the
+ * training set. */
+void display_report(struct display *d, const struct ledger *ledger, const Paceline__Job *job,
+                    size_t records, bool lone, const struct logger *log);
+
+#endif

@@ -1,0 +1,31 @@
+/* Snapshots: the joint model as Caffe's users expect it, PREFIX_iter_N.caffemodel for N steps of
+ * each worker. Where the prefix of the solver is absolute they lie there, whose folder must exist;
+ * else in the run directory, by the last part of the prefix alone: what a run leaves is in its
+ * directory, and no run writes over another's. */
+#ifndef PL_TRAIN_SNAPSHOT_H
+#define PL_TRAIN_SNAPSHOT_H
+
+#include "train/checkpoint.h"
+
+struct snapshot {
+    const Paceline__Job *job;
+    const struct rundir *dir;
+    Caffe__NetParameter *net; /* the training phase; NULL: the job wants no snapshots */
+};
+
+/* ERR_INPUT, ERR_UNSUPPORTED: the net; ERR_NOMEM. `dir` NULL: nothing will be written. */
+int snapshot_open(struct snapshot *s, const Paceline__Job *job, const struct rundir *dir,
+                  struct err *err);
+void snapshot_close(struct snapshot *s);
+
+/* Is the model to be written when the run ends? */
+bool snapshot_at_end(const struct snapshot *s);
+
+/* Write x and s, which lie at `model`, as the layout says. ERR_IO, ERR_INPUT, ERR_NOMEM */
+int snapshot_write(const struct snapshot *s, const struct model_layout *layout, const float *model,
+                   uint64_t steps, struct err *err);
+
+/* The layers of a net that take part in training; owned. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
+int snapshot_net(const Paceline__Job *job, Caffe__NetParameter **out, struct err *err);
+
+#endif
