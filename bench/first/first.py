@@ -28,8 +28,8 @@ STEP_S = 0.004  # of a step, virtual
 PARAMETERS = 455_370
 WORKERS = 8
 SINGLE_STEPS = 40_000
-FINAL_STEPS = 20_000  # of the others' virtual time, at most: half of what `single` takes
-RUNGS = (1_500, 5_000)  # steps' virtual time in each rung of the halving
+FINAL_STEPS = 10_000  # of the others' virtual time, at most: a quarter of what `single` takes
+RUNGS = ((1_500, 2), (5_000, 1))  # of the halving: steps' virtual time, settings that are kept
 SEEDS = (1, 2, 3)
 LAST = 5  # validation errors that a median is taken of
 
@@ -145,14 +145,13 @@ def all_of(args, runs):
 
 
 def tune(args, grids):
-    """Successive halving: all settings run for a while, the better half of each strategy's for
-    longer."""
+    """Successive halving: all settings run for a while, each strategy's two best for longer."""
     alive = {name: settings_of(grid) for name, grid in grids.items()}
-    for steps in RUNGS:
+    for steps, kept in RUNGS:
         runs = all_of(args, [Run(args, name, s, 1, steps) for name in alive for s in alive[name]])
         for name in alive:
             mine = sorted((r for r in runs if r.name == name), key=Run.score)
-            keep = mine[:max(1, (len(mine) + 1) // 2)] if steps != RUNGS[-1] else mine[:1]
+            keep = mine[:kept]
             for r in mine:
                 mark = "*" if r in keep else " "
                 print(f" {mark} {steps:6d} steps  {r.score():.4f}  {name}  {r.settings}", flush=True)
@@ -230,6 +229,8 @@ def main():
     target = alone.score()
     print(f"single after {SINGLE_STEPS} steps: {target:.4f}", flush=True)
     best = tune(args, grids)
+    with open(os.path.join(args.out, "tuned.json"), "w") as f:
+        json.dump(best, f, indent=1)
     print(f"tuned in {(time.time() - started) / 60:.0f} minutes", flush=True)
     finals = all_of(args, [Run(args, name, s, seed, FINAL_STEPS, target)
                            for name, s in best.items() for seed in SEEDS])
@@ -247,10 +248,13 @@ def main():
         reached = [t for t in times if t is not None]
         median = statistics.median(reached) if len(reached) == len(times) else None
         results.append({"strategy": name, "settings": best[name], "times": times, "tests": tests,
-                        "exchanges": exchanges, "median": median})
+                        "exchanges": exchanges, "median": median,
+                        "lowest": min(e for r in runs for _, e in curve_of(r))})
         curves.append((name, curve_of(runs[0])))
     for r in sorted(results, key=lambda r: (r["median"] is None, r["median"] or 0)):
         shown = ", ".join("–" if t is None else f"{t:.1f}" for t in r["times"])
+        if r["median"] is None:
+            shown += f" (lowest: {100 * r['lowest']:.2f} %)"
         speed = "–" if r["median"] is None else f"{whole / r['median']:.2f}"
         tests = "–" if not r["tests"] else f"{100 * statistics.median(r['tests']):.2f}"
         some = " ".join(f"{k.split('.')[-1]}={v}" for k, v in r["settings"].items())

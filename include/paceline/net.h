@@ -36,20 +36,54 @@ extern "C" {
 /* An empty one, to be built. PL_ERR_NOMEM */
 int pl_net_spec_create(pl_engine *engine, const char *name, pl_net_spec **out);
 
-/* From a Caffe prototxt. PL_ERR_INPUT with file:line:column; PL_ERR_NOMEM */
+/* From a Caffe prototxt; or what a .caffemodel says of its net, or a .safetensors that was
+ * converted from one. PL_ERR_INPUT with file:line:column; PL_ERR_UNSUPPORTED; PL_ERR_NOMEM */
 int pl_net_spec_load(pl_engine *engine, const char *path, pl_net_spec **out);
 
-/* By its name in the zoo: "lenet". PL_ERR_INPUT listing those there are; PL_ERR_NOMEM */
+/* By its name in the zoo: "resnet-50"; or "resnet-110?classes=100" for data with another number of
+ * classes than it was published for. Records may be of any shape that its layers can take.
+ * PL_ERR_INPUT listing those there are; PL_ERR_NOMEM */
 int pl_net_spec_zoo(pl_engine *engine, const char *name, pl_net_spec **out);
+
+/* The names of the zoo, NULL at the end. */
+const char *const *pl_zoo_names(void);
 
 /* That of a job. PL_ERR_INPUT; PL_ERR_NOMEM */
 int pl_net_spec_job(const pl_job *job, pl_net_spec **out);
 
+/* Make a net fit for pl_net_test that lacks what is needed. If testing it meets neither a loss nor
+ * an accuracy, as in a deploy.prototxt, and one blob comes out, that one is judged against labels,
+ * and so is the softmax it may end in; if it meets a softmax loss alone, an accuracy is added. Any
+ * other net stays as it is. *lossless: it has no loss to speak of.
+ * PL_ERR_INPUT: it is not known what to judge; PL_ERR_NOMEM */
+int pl_net_spec_judge(pl_net_spec *spec, bool *lossless);
+
 /* Nets and jobs made from it do not need it any more. NULL is allowed. */
 void pl_net_spec_free(pl_net_spec *spec);
 
+/* The specification as a Caffe prototxt, which reads back as the same net. Valid until the next
+ * call with the specification. PL_ERR_NOMEM, or the first error of the building calls */
+int pl_net_spec_text(pl_net_spec *spec, const char **text);
+
+/* A layer of a net, as it trains. */
+typedef struct pl_layer {
+    const char *name, *type;
+    size_t dims, shape[8]; /* of its result (the first, if it has several), for a batch of one */
+    size_t parameters;     /* floats it learns; those it shares count at the first who has them */
+    size_t state;          /* floats learnt without a gradient, such as running means */
+    double multiply_adds;  /* of its matrix product, forward, for one record */
+} pl_layer;
+
+/* What the layers come to for records of a shape; three zeros: that which the specification states,
+ * or which a net of the zoo was published for. In the order of the file; valid until the next call
+ * with the specification. Plans a net, but makes no weights. As pl_net_create; PL_ERR_USAGE when
+ * nobody knows the shape */
+int pl_net_spec_layers(pl_net_spec *spec, uint32_t channels, uint32_t height, uint32_t width,
+                       const pl_layer **layers, size_t *count);
+
 /* The building calls. Each adds one layer; its result is a blob that has the layer's name, and by
- * that name later layers read it (`bottom`). Texts are copied. */
+ * that name later layers read it (`bottom`). Texts are copied. Where `options` is NULL, the
+ * defaults hold, which are Caffe's where it has any. */
 
 /* Records enter here, as the blob `data`, and their labels as the blob `label`. `channels`,
  * `height`, `width` are a record's; three zeros leave them to the data. */
@@ -75,35 +109,92 @@ typedef struct pl_weight_options {
 
 typedef struct pl_convolution_options {
     uint32_t stride, pad;
+    uint32_t kernel_w, pad_w; /* across, where that differs from down; kernel_w 0: it does not */
+    uint32_t group; /* parts that inputs and outputs are cut into: part i sees part i only; 0: 1 */
+    uint32_t dilation; /* pixels from one that the window sees to the next; 0: 1 */
     pl_weight_options weights;
 } pl_convolution_options;
 
-#define PL_CONVOLUTION_DEFAULTS  \
-    {                            \
-        1, 0, PL_WEIGHT_DEFAULTS \
+#define PL_CONVOLUTION_DEFAULTS              \
+    {                                        \
+        1, 0, 0, 0, 1, 1, PL_WEIGHT_DEFAULTS \
     }
 
-/* `options` NULL: the defaults. The window is kernel × kernel. */
+/* The window is kernel × kernel. */
 void pl_spec_convolution(pl_net_spec *spec, const char *name, const char *bottom, uint32_t outputs,
                          uint32_t kernel, const pl_convolution_options *options);
 
+/* The way back of a convolution with these options: a stride enlarges the image. */
+void pl_spec_deconvolution(pl_net_spec *spec, const char *name, const char *bottom,
+                           uint32_t outputs, uint32_t kernel,
+                           const pl_convolution_options *options);
+
 typedef enum pl_pooling { PL_POOL_MAX, PL_POOL_AVERAGE } pl_pooling;
 
+/* Windows that stick out at the lower and right edge are cut there, as Caffe's are. */
 void pl_spec_pooling(pl_net_spec *spec, const char *name, const char *bottom, pl_pooling method,
                      uint32_t kernel, uint32_t stride);
+void pl_spec_pooling_padded(pl_net_spec *spec, const char *name, const char *bottom,
+                            pl_pooling method, uint32_t kernel, uint32_t stride, uint32_t pad);
 
-/* `options` NULL: the defaults. */
+/* Each channel to one number. */
+void pl_spec_pooling_global(pl_net_spec *spec, const char *name, const char *bottom,
+                            pl_pooling method);
+
 void pl_spec_inner_product(pl_net_spec *spec, const char *name, const char *bottom,
                            uint32_t outputs, const pl_weight_options *options);
 
 void pl_spec_relu(pl_net_spec *spec, const char *name, const char *bottom);
+void pl_spec_sigmoid(pl_net_spec *spec, const char *name, const char *bottom);
 
 /* In training each element is zero with probability `ratio`. */
 void pl_spec_dropout(pl_net_spec *spec, const char *name, const char *bottom, float ratio);
 
+/* Each value over (k + alpha · m)^beta, where m is the mean square of `size` channels around it or,
+ * within its channel, of size × size pixels; `size` is odd. */
+typedef struct pl_lrn_options {
+    uint32_t size;
+    float alpha, beta, k;
+    bool within_channel;
+} pl_lrn_options;
+
+#define PL_LRN_DEFAULTS       \
+    {                         \
+        5, 1, 0.75f, 1, false \
+    }
+
+void pl_spec_lrn(pl_net_spec *spec, const char *name, const char *bottom,
+                 const pl_lrn_options *options);
+
+/* To mean 0 and variance 1 in each channel: the batch's in training, running ones in testing. A
+ * scale with a bias usually follows. */
+typedef struct pl_batch_norm_options {
+    float eps;      /* added to the variance; 0: Caffe's, 1e-5 */
+    float fraction; /* of the running sums that stays when a batch is added; 0: Caffe's, 0.999 */
+} pl_batch_norm_options;
+
+void pl_spec_batch_norm(pl_net_spec *spec, const char *name, const char *bottom,
+                        const pl_batch_norm_options *options);
+
+/* Each channel times a weight, from 1 on, and with `bias` plus a bias, from 0 on. */
+void pl_spec_scale(pl_net_spec *spec, const char *name, const char *bottom, bool bias);
+
+/* The channels of n blobs after one another. */
+void pl_spec_concat(pl_net_spec *spec, const char *name, const char *const *bottoms, size_t n);
+
+typedef enum pl_eltwise { PL_ELTWISE_SUM, PL_ELTWISE_PRODUCT, PL_ELTWISE_MAX } pl_eltwise;
+
+/* n blobs of one shape, element by element. `factors`, of a sum: what each is multiplied by, n of
+ * them; NULL: 1. */
+void pl_spec_eltwise(pl_net_spec *spec, const char *name, pl_eltwise operation,
+                     const char *const *bottoms, size_t n, const float *factors);
+
 /* What is trained on: the softmax of the scores against the labels. */
 void pl_spec_softmax_loss(pl_net_spec *spec, const char *name, const char *scores,
                           const char *label);
+
+/* The loss that was added last counts so often in the sum that is trained on. */
+void pl_spec_loss_weight(pl_net_spec *spec, float weight);
 
 /* Counts, in testing only, the records whose highest score is their label's: pl_net_test's error
  * comes from here. */
@@ -227,16 +318,24 @@ int pl_net_all_weights(pl_net *net, float **x, size_t *n);
 /* The same for what a net learns without a gradient, such as running means; often empty: n 0. */
 int pl_net_all_state(pl_net *net, float **s, size_t *n);
 
-/* Take weights (and state) from a safetensors file such as a run leaves behind: final.safetensors,
- * best.safetensors, or a checkpoint, tensors joint/LAYER.INDEX and s/LAYER.INDEX. A net keeps what
- * it has when the file does not fit; other tensors of the file do not matter.
+/* Take weights (and state) from a file: safetensors such as a run leaves behind
+ * (final.safetensors, best.safetensors, or a checkpoint: tensors joint/LAYER.INDEX and
+ * s/LAYER.INDEX), or a caffemodel, by the names of layers. Shapes may differ by 1s before them. A
+ * net keeps what it has when the file does not fit; what else is in it does not matter, and is
+ * named in the log.
  *
- * PL_ERR_INPUT  the file is missing or broken, a tensor is missing or of another shape, by name
+ * PL_ERR_INPUT  the file is missing or broken, a tensor is missing or of another shape, a layer has
+ *               another number of them, a value is no finite number, by name
+ * PL_ERR_UNSUPPORTED
  * PL_ERR_USAGE  the net has no form yet */
 int pl_net_load_weights(pl_net *net, const char *path);
 
-/* Write such a file; it replaces the one that is there whole or not at all. PL_ERR_IO;
- * PL_ERR_USAGE: the net has no form yet */
+/* The same to begin from, where file and net agree in part: what is missing, or of another shape,
+ * stays as it was, each named in a line of the log. PL_ERR_INPUT: not one tensor fits */
+int pl_net_load_some_weights(pl_net *net, const char *path);
+
+/* Write such a file, a caffemodel if its name ends so, else safetensors; it replaces the one that
+ * is there whole or not at all. PL_ERR_IO; PL_ERR_USAGE: the net has no form yet */
 int pl_net_save_weights(const pl_net *net, const char *path);
 
 #ifdef __cplusplus

@@ -31,6 +31,9 @@ typedef struct pl_run_options {
      * of the run to go on with. NULL: the next free (with `resume`: the newest) runs/NAME-NNN. */
     const char *out;
     bool resume; /* go on from the run directory's newest checkpoint */
+    /* Go on from what a run of Caffe left, a .solverstate, which names its weights: those, the
+     * optimizer's state and the step. For one worker. NULL: none. */
+    const char *snapshot;
     /* Each event of the run as a line of JSON, as it happens: the lines of events.jsonl. */
     void (*event)(void *user, const char *line);
     void (*progress)(void *user, const pl_progress *progress);

@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/logger.h"
 #include "job/job.h"
+#include "job/job_solver.h"
 #include "paceline/run.h"
 #include "train/rundir.h"
 #include "train/train.h"
@@ -20,7 +21,8 @@ struct pl_engine {
 
 struct pl_job {
     pl_engine *engine;
-    Paceline__Job *message; /* as read and overridden, not yet finished */
+    Paceline__Job *message;         /* as read and overridden, not yet finished */
+    struct job_solver_wants *wants; /* owned; NULL where it was not a solver of Caffe's */
 };
 
 /* A finished copy of the job, checked, with `threads` filled in where the job leaves it open: the

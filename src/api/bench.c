@@ -1,7 +1,8 @@
 #include "paceline/bench.h"
 
-#include "api/api.h"
 #include "api/guard.h"
+#include "api/net.h"
+#include "model/judge.h"
 #include "real/real.h"
 #include "tensor/codec.h"
 #include "tensor/vec.h"
@@ -13,6 +14,7 @@
 struct timing {
     pl_engine *engine;
     const Paceline__Job *job;
+    const struct shape *made_up; /* records; NULL: the job's are taken */
     uint32_t steps;
     struct world *world;
     struct bench_step result;
@@ -21,7 +23,7 @@ struct timing {
 static int time_steps(void *arg)
 {
     struct timing *t = arg;
-    return bench_step_run(t->world, t->job, &t->engine->log, t->steps, &t->result,
+    return bench_step_run(t->world, t->job, t->made_up, &t->engine->log, t->steps, &t->result,
                           &t->engine->error);
 }
 
@@ -37,21 +39,27 @@ static int time_in_world(struct timing *t)
     return rc;
 }
 
-static int bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
-                      pl_bench_step_report *report)
+static pl_bench_memory memory_of(const struct bench_memory *m)
 {
-    if (steps < 10 || steps > 1000000)
-        return err_set(&engine->error, ERR_USAGE, "steps: must be 10 to 1000000, is %u", steps);
-    Paceline__Job *finished;
-    int rc = api_job_finish(job, 1, &finished);
+    return (pl_bench_memory){
+        .parameters = m->parameters,
+        .state = m->state,
+        .gradients = m->gradients,
+        .optimizer = m->optimizer,
+        .activations = m->activations,
+        .activation_gradients = m->activation_gradients,
+        .scratch = m->scratch,
+        .testing = m->testing,
+        .records = m->records,
+    };
+}
+
+static int report_steps(struct timing *t, pl_bench_step_report *report)
+{
+    int rc = time_in_world(t);
     if (rc != OK)
         return rc;
-    struct timing t = {.engine = engine, .job = finished, .steps = steps};
-    rc = time_in_world(&t);
-    job_free(finished);
-    if (rc != OK)
-        return rc;
-    const struct bench_step *b = &t.result;
+    const struct bench_step *b = &t->result;
     *report = (pl_bench_step_report){
         .median_ms = b->median_ms,
         .p10_ms = b->p10_ms,
@@ -60,8 +68,10 @@ static int bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
         .peak_percent = b->peak_percent,
         .samples_per_s = b->samples_per_s,
         .parameters = b->parameters,
-        .net_mb = b->net_mb,
+        .state = b->state,
+        .memory = memory_of(&b->memory),
         .peak_mb = (double)real_peak_bytes() * 1e-6,
+        .batch = (uint32_t)b->batch,
         .threads = b->threads,
         .reorders = b->reorders,
         .kernels = b->kernels,
@@ -70,10 +80,65 @@ static int bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
     return OK;
 }
 
+static int check_steps(uint32_t steps, struct err *err)
+{
+    return steps >= 1 && steps <= 1000000
+               ? OK
+               : err_set(err, ERR_USAGE, "steps: must be 1 to 1000000, is %u", steps);
+}
+
+static int bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
+                      pl_bench_step_report *report)
+{
+    Paceline__Job *finished;
+    int rc = check_steps(steps, &engine->error);
+    if (rc == OK)
+        rc = api_job_finish(job, 1, &finished);
+    if (rc != OK)
+        return rc;
+    struct timing t = {.engine = engine, .job = finished, .steps = steps};
+    rc = report_steps(&t, report);
+    job_free(finished);
+    return rc;
+}
+
 int pl_bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
                   pl_bench_step_report *report)
 {
     RETURN_GUARDED(engine, bench_step(engine, job, steps, report));
+}
+
+static int bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
+                     const uint32_t record[3], uint32_t steps, pl_bench_step_report *report)
+{
+    struct err *err = &engine->error;
+    pl_net_options given = options ? *options : (pl_net_options){0};
+    if (!given.solver)
+        given.solver = "base_lr: 1e-6 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'fixed'";
+    Paceline__Job *job = NULL;
+    struct shape made_up;
+    bool lossless;
+    int rc = check_steps(steps, err);
+    if (rc == OK)
+        rc = api_spec_check(spec, err);
+    if (rc == OK)
+        rc = api_spec_record(spec, record, &made_up, err);
+    if (rc == OK)
+        rc = api_net_job(spec, &given, &job, err);
+    if (rc == OK && !model_has_loss(job->net->define, PHASE_TRAIN))
+        rc = model_judge(job->net->define, &lossless, err);
+    if (rc == OK) {
+        struct timing t = {.engine = engine, .job = job, .made_up = &made_up, .steps = steps};
+        rc = report_steps(&t, report);
+    }
+    job_free(job);
+    return rc;
+}
+
+int pl_bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
+                 const uint32_t record[3], uint32_t steps, pl_bench_step_report *report)
+{
+    RETURN_GUARDED(engine, bench_net(engine, spec, options, record, steps, report));
 }
 
 /* ---- bytes ---- */

@@ -1,4 +1,5 @@
 #include "api/api.h"
+#include "api/caffe_project.h"
 #include "api/guard.h"
 #include "base/bytes.h"
 #include "base/file.h"
@@ -9,25 +10,22 @@
 
 static int job_wrap(pl_engine *engine, Paceline__Job *message, pl_job **out)
 {
-    pl_job *job = malloc(sizeof *job);
+    pl_job *job = calloc(1, sizeof *job);
     if (!job) {
         job_free(message);
         return err_set(&engine->error, ERR_NOMEM, "job: out of memory");
     }
-    *job = (pl_job){engine, message};
+    job->engine = engine;
+    job->message = message;
     *out = job;
     return OK;
 }
 
-static int load(pl_engine *engine, const char *path, pl_job **out)
+static int read_job(pl_engine *engine, const char *path, const struct file_bytes *text,
+                    pl_job **out)
 {
-    struct file_bytes text;
     Paceline__Job *message = NULL;
-    int rc = file_read(path, TEXT_BYTES_MAX, &text, &engine->error);
-    if (rc != OK)
-        return rc;
-    rc = job_parse(path, (char *)text.data, text.len, &message, &engine->error);
-    file_release(&text);
+    int rc = job_parse(path, (char *)text->data, text->len, &message, &engine->error);
     if (rc != OK)
         return rc;
     rc = job_resolve_paths(message, path, &engine->error);
@@ -38,9 +36,45 @@ static int load(pl_engine *engine, const char *path, pl_job **out)
     return job_wrap(engine, message, out);
 }
 
+static int read_solver(pl_engine *engine, const char *path, const struct file_bytes *text,
+                       pl_job **out)
+{
+    struct job_solver_wants *wants = malloc(sizeof *wants);
+    Paceline__Job *message;
+    if (!wants)
+        return err_set(&engine->error, ERR_NOMEM, "%s: out of memory", path);
+    int rc = api_load_solver(engine, path, (char *)text->data, text->len, wants, &message);
+    if (rc == OK)
+        rc = job_wrap(engine, message, out);
+    if (rc == OK)
+        (*out)->wants = wants;
+    else
+        free(wants);
+    return rc;
+}
+
+enum file_kind { JOB_OR_SOLVER, SOLVER };
+
+static int load(pl_engine *engine, const char *path, enum file_kind kind, pl_job **out)
+{
+    struct file_bytes text;
+    int rc = file_read(path, TEXT_BYTES_MAX, &text, &engine->error);
+    if (rc != OK)
+        return rc;
+    bool solver = kind == SOLVER || job_is_solver((char *)text.data, text.len);
+    rc = solver ? read_solver(engine, path, &text, out) : read_job(engine, path, &text, out);
+    file_release(&text);
+    return rc;
+}
+
 int pl_job_load(pl_engine *engine, const char *path, pl_job **out)
 {
-    RETURN_GUARDED(engine, load(engine, path, out));
+    RETURN_GUARDED(engine, load(engine, path, JOB_OR_SOLVER, out));
+}
+
+int pl_job_load_solver(pl_engine *engine, const char *path, pl_job **out)
+{
+    RETURN_GUARDED(engine, load(engine, path, SOLVER, out));
 }
 
 static int create(pl_engine *engine, pl_job **out)
@@ -60,6 +94,7 @@ void pl_job_free(pl_job *job)
     if (!job)
         return;
     job_free(job->message);
+    free(job->wants);
     free(job);
 }
 
@@ -73,14 +108,47 @@ int pl_job_set(pl_job *job, const char *assignment)
     RETURN_GUARDED(job->engine, job_set(job->message, assignment, &job->engine->error));
 }
 
+/* In place of a data layer's records others come, through its maps unless they bring their own. */
+static int replace_layer(Paceline__Data **data, char *wants, const char *spec, struct err *err)
+{
+    Paceline__Data *records = NULL;
+    int rc = job_set_data(&records, spec, err);
+    if (rc == OK)
+        rc = job_solver_keep_maps(records, *data, err);
+    if (rc != OK) {
+        if (records)
+            paceline__data__free_unpacked(records, NULL);
+        return rc;
+    }
+    if (*data)
+        paceline__data__free_unpacked(*data, NULL);
+    *data = records;
+    wants[0] = '\0';
+    return OK;
+}
+
+static int set_train_data(pl_job *job, const char *spec)
+{
+    Paceline__Data **data = &job->message->train_data;
+    return job->wants ? replace_layer(data, job->wants->train, spec, &job->engine->error)
+                      : job_set_data(data, spec, &job->engine->error);
+}
+
+static int set_test_data(pl_job *job, const char *spec)
+{
+    Paceline__Data **data = &job->message->test_data;
+    return job->wants ? replace_layer(data, job->wants->test, spec, &job->engine->error)
+                      : job_set_data(data, spec, &job->engine->error);
+}
+
 int pl_job_set_train_data(pl_job *job, const char *spec)
 {
-    RETURN_GUARDED(job->engine, job_set_data(&job->message->train_data, spec, &job->engine->error));
+    RETURN_GUARDED(job->engine, set_train_data(job, spec));
 }
 
 int pl_job_set_test_data(pl_job *job, const char *spec)
 {
-    RETURN_GUARDED(job->engine, job_set_data(&job->message->test_data, spec, &job->engine->error));
+    RETURN_GUARDED(job->engine, set_test_data(job, spec));
 }
 
 /* A message's copy, by way of its text: what is written to a run directory is what is run. */
@@ -98,6 +166,9 @@ int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out
 {
     struct err *err = &job->engine->error;
     Paceline__Job *copy;
+    if (job->wants && (job->wants->train[0] || job->wants->test[0]))
+        return err_set(err, ERR_UNSUPPORTED, "%s",
+                       job->wants->train[0] ? job->wants->train : job->wants->test);
     int rc = copy_job(job->message, &copy, err);
     if (rc != OK)
         return rc;

@@ -31,9 +31,8 @@ static int read_solver(const char *text, Caffe__SolverParameter **out, struct er
     return OK;
 }
 
-/* The part of a job that a learner reads. */
-static int make_job(const pl_net_spec *spec, const pl_net_options *options, Paceline__Job **out,
-                    struct err *err)
+int api_net_job(const pl_net_spec *spec, const pl_net_options *options, Paceline__Job **out,
+                struct err *err)
 {
     if (options->batch > BATCH_MAX)
         return err_set(err, ERR_INPUT, "batch: must be at most %d, is %u", BATCH_MAX,
@@ -117,7 +116,7 @@ static int create(pl_engine *engine, const pl_net_spec *spec, const pl_net_optio
         return err_set(err, ERR_NOMEM, "net: out of memory");
     net->engine = engine;
     arena_init(&net->arena);
-    rc = make_job(spec, options ? options : &(pl_net_options){0}, &net->job, err);
+    rc = api_net_job(spec, options ? options : &(pl_net_options){0}, &net->job, err);
     const struct shape record = model_record_shape(spec->build.net);
     if (rc == OK && record.n > 0)
         rc = api_net_form(net, &record, err);
@@ -160,7 +159,8 @@ static int train(pl_net *net, uint64_t steps, double *mean_loss)
             return err_set(err, rc, "net: step %" PRIu64 " of %" PRIu64 ": the loss is no number",
                            i + 1, steps);
         if (rc != OK)
-            return err_set(err, rc, "net: %s", status_text(rc));
+            return err_set(err, rc, "net: %s",
+                           rc == net->learner.err.status ? net->learner.err.text : status_text(rc));
         net->place += net->job->batch;
         sum += net->learner.loss;
     }
@@ -184,7 +184,10 @@ static int test(pl_net *net, uint64_t steps, pl_test_result *result)
                        "net: there is no validation data; set it first");
     kernels_set_threads((int)net->job->threads);
     size_t count = steps == 0 || steps >= all ? set->count : (size_t)steps * batch;
-    workspace_evaluate(net->ws, set, 0, count, &net->learner.x, &net->learner.s, &sum);
+    int rc = workspace_evaluate(net->ws, set, 0, count, &net->learner.x, &net->learner.s, &sum,
+                                &net->engine->error);
+    if (rc != OK)
+        return rc;
     struct evaluation e = evaluation_of(&sum);
     *result = (pl_test_result){sum.has_right ? e.error : -1, e.loss, e.count};
     return OK;

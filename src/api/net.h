@@ -10,11 +10,24 @@
 struct pl_net_spec {
     pl_engine *engine;
     struct build build;
-    struct err error; /* the first of the building calls; status OK: none */
+    struct err error;    /* the first of the building calls; status OK: none */
+    struct shape record; /* what a net of the zoo was published for; else n = 0 */
+    struct buf text;     /* pl_net_spec_text's */
+    struct arena arena;  /* pl_net_spec_layers' */
 };
 
 /* OK, or what went wrong while it was built. */
 int api_spec_check(const pl_net_spec *spec, struct err *err);
+
+/* The shape of records to plan for: the one given, or, if that is three zeros, what the net states
+ * or was published for. ERR_USAGE when nobody knows. */
+int api_spec_record(const pl_net_spec *spec, const uint32_t given[3], struct shape *out,
+                    struct err *err);
+
+/* As much of a job as a learner reads, with the net and what the options say, or their defaults.
+ * *out is the caller's (job_free), also on failure. ERR_INPUT, ERR_USAGE, ERR_NOMEM */
+int api_net_job(const pl_net_spec *spec, const pl_net_options *options, Paceline__Job **out,
+                struct err *err);
 
 /* Data that is open, shared by an engine's nets. Read-only. */
 struct api_source {

@@ -15,13 +15,13 @@ static struct api_source *find_source(pl_engine *engine, const struct buf *key)
     return s;
 }
 
-static int new_source(pl_engine *engine, const Paceline__Data *data, const struct buf *key,
-                      struct api_source **out, struct err *err)
+static int new_source(pl_engine *engine, const Paceline__Data *data, enum source_role role,
+                      const struct buf *key, struct api_source **out, struct err *err)
 {
     struct api_source *s = calloc(1, sizeof *s);
     if (!s)
         return err_set(err, ERR_NOMEM, "out of memory");
-    int rc = source_open(data, &s->source, err);
+    int rc = source_open(data, role, &s->source, err);
     if (rc != OK) {
         free(s);
         return rc;
@@ -33,15 +33,16 @@ static int new_source(pl_engine *engine, const Paceline__Data *data, const struc
     return OK;
 }
 
-static int take_source(pl_engine *engine, const Paceline__Data *data, struct api_source **out,
-                       struct err *err)
+static int take_source(pl_engine *engine, const Paceline__Data *data, enum source_role role,
+                       struct api_source **out, struct err *err)
 {
     struct buf key = {0};
     text_write(&data->base, &key);
+    buf_put_u8(&key, role); /* a folder holds records for both */
     if (key.failed)
         return err_set(err, ERR_NOMEM, "out of memory");
     struct api_source *s = find_source(engine, &key);
-    int rc = s ? OK : new_source(engine, data, &key, &s, err);
+    int rc = s ? OK : new_source(engine, data, role, &key, &s, err);
     if (rc != OK || s->users > 0)
         buf_release(&key);
     if (rc != OK)
@@ -86,13 +87,18 @@ static int feed(pl_net *net, enum corpus_set which, struct err *err)
 static int put(pl_net *net, enum corpus_set which, const struct source *source,
                const Paceline__Data *data, struct part part, struct err *err)
 {
-    int rc = net->ws ? OK : api_net_form(net, &source->shape, err);
-    if (rc == OK)
-        rc = workspace_accepts(net->ws, source, corpus_set_name(which), err);
-    if (rc == OK)
-        rc = corpus_put(&net->corpus, which, source, data, part, err);
+    struct dataset set;
+    int rc = corpus_make(source, data, part, &set, err);
     if (rc != OK)
         return rc;
+    rc = net->ws ? OK : api_net_form(net, &set.shape, err);
+    if (rc == OK)
+        rc = workspace_accepts(net->ws, &set, corpus_set_name(which), err);
+    if (rc != OK) {
+        dataset_release(&set);
+        return rc;
+    }
+    corpus_put(&net->corpus, which, &set);
     rc = feed(net, which, err);
     if (rc != OK)
         dataset_release(&net->corpus.set[which]); /* it was the first: there was no room */
@@ -104,7 +110,8 @@ static int set_data(pl_net *net, enum corpus_set which, const Paceline__Data *da
 {
     struct err *err = &net->engine->error;
     struct api_source *source = NULL;
-    int rc = take_source(net->engine, data, &source, err);
+    enum source_role role = which == SET_TRAIN ? SOURCE_TRAIN : SOURCE_TEST;
+    int rc = take_source(net->engine, data, role, &source, err);
     if (rc != OK)
         return rc;
     rc = put(net, which, source->source, data, part, err);
@@ -125,9 +132,10 @@ static int set_spec(pl_net *net, enum corpus_set which, const char *spec, uint32
     if (part >= parts)
         return err_set(err, ERR_USAGE, "part %u of %u: there is no such part", part, parts);
     int rc = job_set_data(&data, spec, err);
-    if (rc != OK)
-        return rc;
-    rc = set_data(net, which, data, (struct part){part, parts});
+    if (rc == OK)
+        rc = job_check_data(data, "data", err);
+    if (rc == OK)
+        rc = set_data(net, which, data, (struct part){part, parts});
     paceline__data__free_unpacked(data, NULL);
     return rc;
 }

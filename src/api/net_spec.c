@@ -3,6 +3,7 @@
 #include "job/text.h"
 #include "model/load.h"
 #include "model/zoo.h"
+#include "nn/summary.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@ static int wrap(pl_engine *engine, Caffe__NetParameter *net, pl_net_spec **out)
     }
     spec->engine = engine;
     spec->build.net = net;
+    arena_init(&spec->arena);
     *out = spec;
     return OK;
 }
@@ -36,7 +38,7 @@ static int create(pl_engine *engine, const char *name, pl_net_spec **out)
 static int load(pl_engine *engine, const char *path, pl_net_spec **out)
 {
     Caffe__NetParameter *net = NULL;
-    int rc = model_load_prototxt(path, &net, &engine->error);
+    int rc = model_load_file(path, &net, &engine->error);
     return rc == OK ? wrap(engine, net, out) : rc;
 }
 
@@ -44,7 +46,11 @@ static int zoo(pl_engine *engine, const char *name, pl_net_spec **out)
 {
     Caffe__NetParameter *net = NULL;
     int rc = zoo_net(name, &net, &engine->error);
-    return rc == OK ? wrap(engine, net, out) : rc;
+    if (rc == OK)
+        rc = wrap(engine, net, out);
+    if (rc == OK)
+        (*out)->record = zoo_record(name);
+    return rc;
 }
 
 static int of_job(const pl_job *job, pl_net_spec **out)
@@ -83,7 +89,14 @@ void pl_net_spec_free(pl_net_spec *spec)
         return;
     if (spec->build.net)
         caffe__net_parameter__free_unpacked(spec->build.net, NULL);
+    buf_release(&spec->text);
+    arena_release(&spec->arena);
     free(spec);
+}
+
+const char *const *pl_zoo_names(void)
+{
+    return zoo_names();
 }
 
 int api_spec_check(const pl_net_spec *spec, struct err *err)
@@ -107,148 +120,102 @@ int pl_job_set_net(pl_job *job, const pl_net_spec *spec)
     RETURN_GUARDED(job->engine, set_net(job, spec));
 }
 
-/* ---- building ---- */
+/* ---- what it says ---- */
 
-/* Where the next error goes: the first stays. */
-static struct err *error_of(pl_net_spec *spec)
+static int write_text(pl_net_spec *spec, const char **text)
 {
-    return spec->error.status == OK ? &spec->error : NULL;
+    struct err *err = &spec->engine->error;
+    int rc = api_spec_check(spec, err);
+    if (rc != OK)
+        return rc;
+    buf_release(&spec->text);
+    spec->text = (struct buf){0};
+    text_write(&spec->build.net->base, &spec->text);
+    buf_put_u8(&spec->text, 0);
+    if (spec->text.failed)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    *text = (const char *)spec->text.data;
+    return OK;
 }
 
-/* Do name and bottoms say anything? Whether they fit is seen when all layers are there. */
-static bool named(pl_net_spec *spec, const char *name, const char *bottom)
+int pl_net_spec_text(pl_net_spec *spec, const char **text)
 {
-    if (spec->error.status != OK || spec->build.failed)
-        return false;
-    if (!name || !*name) {
-        err_set(error_of(spec), ERR_INPUT, "net: layer %zu has no name",
-                spec->build.net->n_layer + 1);
-        return false;
+    RETURN_GUARDED(spec->engine, write_text(spec, text));
+}
+
+int api_spec_record(const pl_net_spec *spec, const uint32_t given[3], struct shape *out,
+                    struct err *err)
+{
+    *out = (struct shape){3, {given[0], given[1], given[2]}};
+    if (given[0] && given[1] && given[2])
+        return OK;
+    if (given[0] || given[1] || given[2])
+        return err_set(err, ERR_USAGE,
+                       "net: records of %u channels, %u rows and %u columns: all of these or none "
+                       "may be 0",
+                       given[0], given[1], given[2]);
+    *out = model_record_shape(spec->build.net);
+    if (out->n == 0)
+        *out = spec->record;
+    return out->n > 0 ? OK
+                      : err_set(err, ERR_USAGE,
+                                "net: the shape of its records is not known; it must be given");
+}
+
+static int copy_layers(pl_net_spec *spec, const struct net *net, const pl_layer **layers,
+                       size_t *count)
+{
+    size_t n = net_layer_count(net);
+    arena_release(&spec->arena);
+    arena_init(&spec->arena);
+    pl_layer *out = arena_array(&spec->arena, n, pl_layer);
+    for (size_t i = 0; i < n && out; i++) {
+        struct layer_summary layer = net_layer_at(net, i);
+        char *name = arena_strdup(&spec->arena, layer.name);
+        char *type = arena_strdup(&spec->arena, layer.type);
+        if (!name || !type)
+            out = NULL;
+        else
+            out[i] = (pl_layer){
+                .name = name,
+                .type = type,
+                .dims = layer.top.n,
+                .parameters = layer.parameters,
+                .state = layer.state,
+                .multiply_adds = layer.products,
+            };
+        _Static_assert(sizeof out->shape == sizeof layer.top.dim, "as many dimensions");
+        if (out)
+            memcpy(out[i].shape, layer.top.dim, sizeof out[i].shape);
     }
-    if (!bottom || !*bottom) {
-        err_set(error_of(spec), ERR_INPUT, "layer \"%.100s\": it is not said what it reads", name);
-        return false;
-    }
-    return true;
+    if (!out)
+        return err_set(&spec->engine->error, ERR_NOMEM, "net: out of memory");
+    *layers = out;
+    *count = n;
+    return OK;
 }
 
-void pl_spec_input(pl_net_spec *spec, const char *data, const char *label, uint32_t channels,
-                   uint32_t height, uint32_t width)
+static int list_layers(pl_net_spec *spec, const uint32_t given[3], const pl_layer **layers,
+                       size_t *count)
 {
-    if (!named(spec, data, label))
-        return;
-    if (channels && height && width)
-        build_images(&spec->build, data, label, channels, height, width);
-    else if (!channels && !height && !width)
-        build_input(&spec->build, data, label);
-    else
-        err_set(error_of(spec), ERR_INPUT,
-                "layer \"%.100s\": records of %u channels, %u rows and %u columns: all of these or "
-                "none may be 0",
-                data, channels, height, width);
-}
-
-static bool weights_of(pl_net_spec *spec, const char *name, const pl_weight_options *o,
-                       struct build_weights *out)
-{
-    if (!o->filler || !*o->filler) {
-        err_set(error_of(spec), ERR_INPUT, "layer \"%.100s\": the weights have no filler", name);
-        return false;
-    }
-    *out = (struct build_weights){
-        .filler = o->filler,
-        .std = o->std,
-        .value = o->value,
-        .bias = o->bias,
-        .bias_value = o->bias_value,
-        .rate = o->rate,
-        .bias_rate = o->bias_rate,
-        .decay = o->decay,
-        .bias_decay = o->bias_decay,
-    };
-    return true;
-}
-
-void pl_spec_convolution(pl_net_spec *spec, const char *name, const char *bottom, uint32_t outputs,
-                         uint32_t kernel, const pl_convolution_options *options)
-{
-    static const pl_convolution_options defaults = PL_CONVOLUTION_DEFAULTS;
-    const pl_convolution_options *o = options ? options : &defaults;
-    struct build_weights weights;
-    if (!named(spec, name, bottom) || !weights_of(spec, name, &o->weights, &weights))
-        return;
-    const struct build_window window = {kernel, o->stride, o->pad};
-    build_convolution(&spec->build, name, bottom, outputs, &window, &weights);
-}
-
-void pl_spec_pooling(pl_net_spec *spec, const char *name, const char *bottom, pl_pooling method,
-                     uint32_t kernel, uint32_t stride)
-{
-    if (!named(spec, name, bottom))
-        return;
-    if (method == PL_POOL_MAX)
-        build_pool_max(&spec->build, name, bottom, kernel, stride);
-    else if (method == PL_POOL_AVERAGE)
-        build_pool_average(&spec->build, name, bottom, kernel, stride);
-    else
-        err_set(error_of(spec), ERR_INPUT, "layer \"%.100s\": there is no pooling %d", name,
-                (int)method);
-}
-
-void pl_spec_inner_product(pl_net_spec *spec, const char *name, const char *bottom,
-                           uint32_t outputs, const pl_weight_options *options)
-{
-    static const pl_weight_options defaults = PL_WEIGHT_DEFAULTS;
-    struct build_weights weights;
-    if (named(spec, name, bottom) &&
-        weights_of(spec, name, options ? options : &defaults, &weights))
-        build_inner_product(&spec->build, name, bottom, outputs, &weights);
-}
-
-void pl_spec_relu(pl_net_spec *spec, const char *name, const char *bottom)
-{
-    if (named(spec, name, bottom))
-        build_relu_apart(&spec->build, name, bottom);
-}
-
-void pl_spec_dropout(pl_net_spec *spec, const char *name, const char *bottom, float ratio)
-{
-    if (named(spec, name, bottom))
-        build_dropout_apart(&spec->build, name, bottom, ratio);
-}
-
-void pl_spec_softmax_loss(pl_net_spec *spec, const char *name, const char *scores,
-                          const char *label)
-{
-    if (named(spec, name, scores) && named(spec, name, label))
-        build_softmax_loss(&spec->build, name, scores, label);
-}
-
-void pl_spec_accuracy(pl_net_spec *spec, const char *name, const char *scores, const char *label)
-{
-    if (named(spec, name, scores) && named(spec, name, label))
-        build_accuracy(&spec->build, name, scores, label);
-}
-
-static int add_text(pl_net_spec *spec, const char *text)
-{
-    ProtobufCMessage *msg = NULL;
-    char where[32];
-    snprintf(where, sizeof where, "layer %zu", spec->build.net->n_layer + 1);
-    int rc = text_parse(&caffe__layer_parameter__descriptor, where, text, strlen(text), &msg,
-                        error_of(spec));
+    struct err *err = &spec->engine->error;
+    struct net_options options = {.phase = PHASE_TRAIN, .batch = 1, .kernels = &kernels_ref};
+    struct net *net = NULL;
+    int rc = api_spec_check(spec, err);
     if (rc == OK)
-        build_layer(&spec->build, (Caffe__LayerParameter *)msg);
+        rc = api_spec_record(spec, given, &options.input, err);
+    if (rc == OK)
+        rc = net_create(spec->build.net, &options, &net, err);
+    if (rc != OK)
+        return rc;
+    rc = copy_layers(spec, net, layers, count);
+    net_free(net);
     return rc;
 }
 
-static int add_layer(pl_net_spec *spec, const char *text)
+int pl_net_spec_layers(pl_net_spec *spec, uint32_t channels, uint32_t height, uint32_t width,
+                       const pl_layer **layers, size_t *count)
 {
-    RETURN_GUARDED(spec->engine, add_text(spec, text));
-}
-
-void pl_spec_layer(pl_net_spec *spec, const char *text)
-{
-    if (spec->error.status == OK && !spec->build.failed)
-        add_layer(spec, text);
+    const uint32_t given[3] = {channels, height, width};
+    RETURN_GUARDED(spec->engine, list_layers(spec, given, layers, count));
 }

@@ -1,6 +1,7 @@
 /* A net in somebody's hand: the same whether built or read, its weights in reach without a copy,
  * its data in parts, and nothing left behind. */
 #include "api/net.h"
+#include "data/reading.h"
 #include "paceline/sim.h"
 #include "tiny_job.h"
 
@@ -254,7 +255,7 @@ static void test_parts_are_apart_and_cover_everything(void **state)
         for (size_t i = 0; i < set->count; i++) {
             uint32_t label;
             uint64_t record;
-            dataset_read(set, i, pixels, &label, &record);
+            read_plain(set, i, pixels, &label, &record);
             assert_in_range(record, part * TINY_TRAIN / PARTS, (part + 1) * TINY_TRAIN / PARTS);
             seen[record]++;
         }

@@ -1,14 +1,15 @@
+#include "api/convert.h"
 #include "api/guard.h"
 #include "api/net.h"
-#include "base/file.h"
+#include "model/caffe_convert.h"
+#include "model/load.h"
 #include "model/weights.h"
+#include "model/weights_file.h"
 #include "real/disk.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const size_t FILE_BYTES_MAX = (size_t)1 << 36;
 
 /* ---- views ---- */
 
@@ -93,42 +94,29 @@ int pl_net_all_state(pl_net *net, float **s, size_t *n)
 
 /* ---- files ---- */
 
-static int take(pl_net *net, const struct safetensors *st, const char *path, struct err *err)
-{
-    const struct segments *x = net_segments(net->ws->train);
-    const struct segments *s = net_state_segments(net->ws->train);
-    int rc = weights_check(st, path, "joint", x, err);
-    if (rc == OK)
-        rc = weights_check(st, path, "s", s, err);
-    if (rc != OK)
-        return rc;
-    weights_take(st, "joint", x, net->learner.x.at);
-    weights_take(st, "s", s, net->learner.s.at);
-    return OK;
-}
-
-static int load(pl_net *net, const char *path)
+static int load(pl_net *net, const char *path, enum weights_fit fit)
 {
     struct err *err = &net->engine->error;
-    struct file_bytes bytes;
-    struct safetensors st;
     int rc = api_net_formed(net, err);
-    if (rc == OK)
-        rc = file_read(path, FILE_BYTES_MAX, &bytes, err);
     if (rc != OK)
         return rc;
-    rc = safetensors_parse(path, bytes.data, bytes.len, true, &st, err);
-    file_release(&bytes);
-    if (rc != OK)
-        return rc;
-    rc = take(net, &st, path, err);
-    safetensors_release(&st);
-    return rc;
+    const struct weights_into into = {
+        .x = net_segments(net->ws->train),
+        .s = net_state_segments(net->ws->train),
+        .x_at = net->learner.x.at,
+        .s_at = net->learner.s.at,
+    };
+    return model_weights_load(path, fit, &into, &net->engine->log, err);
 }
 
 int pl_net_load_weights(pl_net *net, const char *path)
 {
-    RETURN_GUARDED(net->engine, load(net, path));
+    RETURN_GUARDED(net->engine, load(net, path, WEIGHTS_ALL));
+}
+
+int pl_net_load_some_weights(pl_net *net, const char *path)
+{
+    RETURN_GUARDED(net->engine, load(net, path, WEIGHTS_SOME));
 }
 
 static int make_image(const pl_net *net, struct buf *image, struct err *err)
@@ -143,21 +131,40 @@ static int make_image(const pl_net *net, struct buf *image, struct err *err)
     return rc;
 }
 
+static int save_safetensors(const pl_net *net, const char *path, struct err *err)
+{
+    struct buf image = {0};
+    int rc = make_image(net, &image, err);
+    if (rc == OK)
+        rc = disk_replace(real_disk(), path, image.data, image.len, err);
+    buf_release(&image);
+    return rc;
+}
+
+static int save_caffe(const pl_net *net, const char *path, struct err *err)
+{
+    Caffe__NetParameter *param;
+    int rc = model_load_net(net->job->net, &param, err);
+    if (rc != OK)
+        return rc;
+    rc = caffe_convert_save(param, net_segments(net->ws->train), net->learner.x.at,
+                            net_state_segments(net->ws->train), net->learner.s.at, real_disk(),
+                            path, err);
+    caffe__net_parameter__free_unpacked(param, NULL);
+    return rc;
+}
+
 static int save(const pl_net *net, const char *path)
 {
     struct err *err = &net->engine->error;
-    struct buf image = {0};
-    char here[4096];
+    char here[API_PATH_MAX];
     int rc = api_net_formed(net, err);
-    int len = snprintf(here, sizeof here, "%s%s", strchr(path, '/') ? "" : "./", path);
-    if (rc == OK && len >= (int)sizeof here)
-        rc = err_set(err, ERR_INPUT, "%.100s...: the path is too long", path);
     if (rc == OK)
-        rc = make_image(net, &image, err);
-    if (rc == OK)
-        rc = disk_replace(real_disk(), here, image.data, image.len, err);
-    buf_release(&image);
-    return rc;
+        rc = api_path_here(path, here, err);
+    if (rc != OK)
+        return rc;
+    return weights_file_called(path, "caffemodel") ? save_caffe(net, here, err)
+                                                   : save_safetensors(net, here, err);
 }
 
 int pl_net_save_weights(const pl_net *net, const char *path)

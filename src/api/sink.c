@@ -87,6 +87,11 @@ int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_
     train->trace = options->trace ? &sink->spans : NULL;
     train->dir = &sink->dir;
     train->resume = options->resume;
+    train->snapshot = options->snapshot;
+    if (options->resume && options->snapshot)
+        return err_set(err, ERR_USAGE,
+                       "a run goes on from its own checkpoint or from a snapshot of "
+                       "Caffe's: one of --resume and --snapshot");
     return options->resume ? rundir_find(&sink->dir, real_disk(), options->out, job->name, err)
                            : OK;
 }

@@ -3,7 +3,7 @@
 #ifndef PL_CLI_CLI_H
 #define PL_CLI_CLI_H
 
-#include "paceline/engine.h"
+#include "paceline/net.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -37,7 +37,8 @@ struct command {
     int (*run)(const struct command *command, int argc, char **argv);
 };
 
-extern const struct command cmd_train, cmd_sim, cmd_test, cmd_worker, cmd_bench;
+extern const struct command cmd_train, cmd_sim, cmd_test, cmd_predict, cmd_model, cmd_data,
+    cmd_convert, cmd_worker, cmd_bench;
 
 /* Parse argv[1…] into `into` by the command's table. Arguments that are no options go to
  * `positional`, at most `max`, counted in *count. Returns -1 to go on, or the exit code at which to
@@ -49,6 +50,13 @@ void command_help(const struct command *command);
 
 /* The engine of a command: log lines go to stderr. NULL after a message. */
 pl_engine *cli_engine(void);
+
+/* A net as it is named on the command line: a prototxt, whose path has a slash or a dot, or a net
+ * of the zoo, whose name has neither. */
+int cli_net_spec(pl_engine *engine, const char *text, pl_net_spec **out);
+
+/* The shape of a record, "3x224x224", into three numbers > 0; false for anything else. */
+bool cli_record_shape(const char *text, uint32_t shape[3]);
 
 /* Print the engine's message and return the exit code for `status`. */
 int cli_fail(const pl_engine *engine, int status);

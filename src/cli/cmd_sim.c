@@ -6,7 +6,7 @@
 
 struct sim_arguments {
     struct job_options job;
-    const char *cluster, *out, *trace;
+    const char *cluster, *out, *trace, *snapshot;
     bool resume, json, threads;
 };
 
@@ -20,6 +20,8 @@ static const struct option sim_options[] = {
      offsetof(struct sim_arguments, trace)},
     {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
      offsetof(struct sim_arguments, resume)},
+    {"snapshot", OPTION_TEXT, "FILE", "go on from a .solverstate of Caffe's",
+     offsetof(struct sim_arguments, snapshot)},
     {"sim-threads", OPTION_FLAG, NULL, "carry tasks by threads, one at a time, for debuggers",
      offsetof(struct sim_arguments, threads)},
     {"json", OPTION_FLAG, NULL, "print the last event alone on stdout",
@@ -42,6 +44,7 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
                 {
                     .out = a->out,
                     .resume = a->resume,
+                    .snapshot = a->snapshot,
                     .event = run_output_event,
                     .progress = run_output_progress,
                     .user = output,
@@ -60,14 +63,16 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
 static int run_sim(const struct command *command, int argc, char **argv)
 {
     struct sim_arguments arguments = {0};
-    const char *path;
+    const char *path = NULL;
     size_t count;
     int end = options_parse(command, argc, argv, &arguments, &path, 1, &count);
     if (end >= 0)
         return end;
-    if (count != 1 || !arguments.cluster) {
-        fprintf(stderr, "paceline sim: a job file and --cluster FILE are needed; see paceline sim "
-                        "--help\n");
+    end = job_options_check(command, &arguments.job, count);
+    if (end >= 0)
+        return end;
+    if (!arguments.cluster) {
+        fprintf(stderr, "paceline sim: --cluster FILE is missing; see paceline sim --help\n");
         return EXIT_BAD_INPUT;
     }
     pl_engine *engine = cli_engine();
@@ -85,7 +90,7 @@ static int run_sim(const struct command *command, int argc, char **argv)
 const struct command cmd_sim = {
     .name = "sim",
     .summary = "Simulate a job on a virtual cluster",
-    .arguments = "JOB --cluster FILE",
+    .arguments = "JOB|SOLVER --cluster FILE",
     .options = sim_options,
     .run = run_sim,
 };

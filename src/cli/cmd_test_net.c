@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct test_arguments {
-    const char *net, *job, *weights, *data, *scale, *batch, *threads, *kernels;
+    const char *net, *model, *job, *weights, *data, *mean, *scale, *batch, *threads, *kernels;
     bool json;
 };
 
@@ -20,8 +20,10 @@ struct test_arguments {
 static const struct option test_options[] = {
     TEST_OPTION("net", "FILE|NAME", "a prototxt, or a net of the zoo", net),
     TEST_OPTION("job", "JOB", "the net of a job and, without --data, its test data", job),
-    TEST_OPTION("weights", "FILE", "safetensors as a run leaves them (initial weights)", weights),
+    TEST_OPTION("model", "FILE", "a .caffemodel that brings net and weights", model),
+    TEST_OPTION("weights", "FILE", "safetensors or caffemodel (initial weights)", weights),
     TEST_OPTION("data", "SPEC", "records to test on, KIND:PATH[?scale=...]", data),
+    TEST_OPTION("mean", "FILE", "take away their mean, a binaryproto", mean),
     TEST_OPTION("scale", "F", "multiply their values by F", scale),
     TEST_OPTION("batch", "B", "records at a time (64)", batch),
     TEST_OPTION("threads", "T", "compute threads (all cores)", threads),
@@ -46,40 +48,45 @@ static bool read_count(const char *text, uint32_t max, uint32_t *out)
     return !text || (text[0] >= '0' && text[0] <= '9' && !*end && value >= 1 && value <= max);
 }
 
-/* A path has a slash or a dot; a name of the zoo has neither. */
 static int load_spec(pl_engine *engine, const struct test_arguments *a, const pl_job *job,
                      pl_net_spec **out)
 {
-    if (!a->net)
-        return pl_net_spec_job(job, out);
-    return strpbrk(a->net, "/.") ? pl_net_spec_load(engine, a->net, out)
-                                 : pl_net_spec_zoo(engine, a->net, out);
+    if (a->model)
+        return pl_net_spec_load(engine, a->model, out);
+    return a->net ? cli_net_spec(engine, a->net, out) : pl_net_spec_job(job, out);
 }
 
-/* --scale is one more map of the SPEC, or of the job's test data. */
+/* --mean and --scale are maps more of the SPEC, or of the job's test data. */
 static int set_data(const struct test_arguments *a, pl_job *job, pl_net *net)
 {
+    const struct {
+        const char *map, *value;
+    } more[] = {{"mean_file", a->mean}, {"scale", a->scale}};
     char text[16384];
-    if (a->data) {
-        int n = snprintf(text, sizeof text, "%s%s%s", a->data,
-                         !a->scale              ? ""
-                         : strchr(a->data, '?') ? "&scale="
-                                                : "?scale=",
-                         a->scale ? a->scale : "");
-        const char *spec = n < (int)sizeof text ? text : a->data; /* too long: refused below */
-        return pl_net_set_validation_data(net, spec, 0, 1);
+    int rc = PL_OK, n = snprintf(text, sizeof text, "%s", a->data ? a->data : "");
+    bool maps = a->data && strchr(a->data, '?');
+    for (size_t i = 0; i < sizeof more / sizeof *more && rc == PL_OK; i++) {
+        if (!more[i].value)
+            continue;
+        if (!a->data) {
+            snprintf(text, sizeof text, "test_data.%s=%s", more[i].map, more[i].value);
+            rc = pl_job_set(job, text);
+        } else if (n < (int)sizeof text) { /* too long: refused below */
+            n += snprintf(text + n, sizeof text - (size_t)n, "%c%s=%s", maps ? '&' : '?',
+                          more[i].map, more[i].value);
+            maps = true;
+        }
     }
-    int rc = PL_OK;
-    if (a->scale) {
-        snprintf(text, sizeof text, "test_data.scale=%s", a->scale);
-        rc = pl_job_set(job, text);
-    }
-    return rc == PL_OK ? pl_net_set_validation_data_of(net, job) : rc;
+    if (rc != PL_OK)
+        return rc;
+    return a->data ? pl_net_set_validation_data(net, text, 0, 1)
+                   : pl_net_set_validation_data_of(net, job);
 }
 
 static int judge(pl_engine *engine, const struct test_arguments *a, const pl_net_options *options,
-                 pl_test_result *result)
+                 pl_test_result *result, bool *lossless)
 {
+    const char *weights = a->weights ? a->weights : a->model;
     pl_job *job = NULL;
     pl_net_spec *spec = NULL;
     pl_net *net = NULL;
@@ -87,11 +94,13 @@ static int judge(pl_engine *engine, const struct test_arguments *a, const pl_net
     if (rc == PL_OK)
         rc = load_spec(engine, a, job, &spec);
     if (rc == PL_OK)
+        rc = pl_net_spec_judge(spec, lossless);
+    if (rc == PL_OK)
         rc = pl_net_create(engine, spec, options, &net);
     if (rc == PL_OK)
         rc = set_data(a, job, net);
-    if (rc == PL_OK && a->weights)
-        rc = pl_net_load_weights(net, a->weights);
+    if (rc == PL_OK && weights)
+        rc = pl_net_load_weights(net, weights);
     if (rc == PL_OK)
         rc = pl_net_test(net, 0, result);
     pl_net_free(net);
@@ -100,7 +109,8 @@ static int judge(pl_engine *engine, const struct test_arguments *a, const pl_net
     return rc;
 }
 
-static void print_result(const struct test_arguments *a, const pl_test_result *result)
+static void print_result(const struct test_arguments *a, const pl_test_result *result,
+                         bool lossless)
 {
     unsigned long long samples = result->count;
     bool judged = result->error >= 0;
@@ -108,14 +118,16 @@ static void print_result(const struct test_arguments *a, const pl_test_result *r
         printf("{");
         if (judged)
             printf("\"accuracy\":%.6f,", 1 - result->error);
-        if (isfinite(result->loss))
+        if (!lossless && isfinite(result->loss))
             printf("\"loss\":%.6f,", result->loss);
         printf("\"samples\":%llu}\n", samples);
         return;
     }
     if (judged)
         printf("accuracy    %.2f %%\n", 100 * (1 - result->error));
-    printf("loss        %.4f\nsamples     %llu\n", result->loss, samples);
+    if (!lossless)
+        printf("loss        %.4f\n", result->loss);
+    printf("samples     %llu\n", samples);
 }
 
 static int run_test(const struct command *command, int argc, char **argv)
@@ -126,8 +138,10 @@ static int run_test(const struct command *command, int argc, char **argv)
     if (end >= 0)
         return end;
     pl_net_options options = {.kernels = a.kernels};
-    if (!a.net && !a.job)
-        return usage_error("--net or --job must say which net");
+    if (!a.net && !a.model && !a.job)
+        return usage_error("--net or --job must say which net, or --model");
+    if (a.net && a.model)
+        return usage_error("--net and --model both say which net");
     if (!a.data && !a.job)
         return usage_error("--data or --job must say which records");
     if (!read_count(a.batch, 65536, &options.batch))
@@ -137,13 +151,14 @@ static int run_test(const struct command *command, int argc, char **argv)
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    if (!a.weights)
+    if (!a.weights && !a.model)
         fprintf(stderr, "warning: without --weights, the net is tested with its initial ones\n");
     pl_test_result result;
-    int rc = judge(engine, &a, &options, &result);
+    bool lossless = false;
+    int rc = judge(engine, &a, &options, &result, &lossless);
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
     if (rc == PL_OK)
-        print_result(&a, &result);
+        print_result(&a, &result, lossless);
     pl_engine_destroy(engine);
     return code;
 }

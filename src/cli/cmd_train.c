@@ -6,7 +6,7 @@
 
 struct train_arguments {
     struct job_options job;
-    const char *out, *listen, *trace;
+    const char *out, *listen, *trace, *snapshot;
     bool insecure, resume, json;
 };
 
@@ -22,6 +22,8 @@ static const struct option train_options[] = {
      offsetof(struct train_arguments, insecure)},
     {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
      offsetof(struct train_arguments, resume)},
+    {"snapshot", OPTION_TEXT, "FILE", "go on from a .solverstate of Caffe's",
+     offsetof(struct train_arguments, snapshot)},
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",
      offsetof(struct train_arguments, json)},
     {0},
@@ -54,6 +56,7 @@ static int train(const struct train_arguments *arguments, const char *path)
         const pl_run_options options = {
             .out = arguments->out,
             .resume = arguments->resume,
+            .snapshot = arguments->snapshot,
             .event = run_output_event,
             .progress = run_output_progress,
             .user = &training,
@@ -75,22 +78,19 @@ static int train(const struct train_arguments *arguments, const char *path)
 static int run_train(const struct command *command, int argc, char **argv)
 {
     struct train_arguments arguments = {0};
-    const char *path;
+    const char *path = NULL;
     size_t count;
     int end = options_parse(command, argc, argv, &arguments, &path, 1, &count);
     if (end >= 0)
         return end;
-    if (count != 1) {
-        fprintf(stderr, "paceline train: a job file is missing; see paceline train --help\n");
-        return EXIT_BAD_INPUT;
-    }
-    return train(&arguments, path);
+    end = job_options_check(command, &arguments.job, count);
+    return end >= 0 ? end : train(&arguments, path);
 }
 
 const struct command cmd_train = {
     .name = "train",
     .summary = "Train a job on this machine",
-    .arguments = "JOB",
+    .arguments = "JOB|SOLVER",
     .options = train_options,
     .run = run_train,
 };

@@ -6,6 +6,7 @@
 #include "paceline/job.h"
 
 struct job_options {
+    const char *solver, *weights;
     const char *strategy, *workers, *seed, *threads, *kernels, *data, *test_data;
     struct option_list set;
     bool deterministic;
@@ -16,22 +17,30 @@ struct job_options {
     {                                                      \
         name, kind, value, help, offsetof(type, job.field) \
     }
-#define JOB_OPTIONS(type)                                                                     \
-    JOB_OPTION(type, "workers", OPTION_TEXT, "K", "how many workers", workers),               \
-        JOB_OPTION(type, "strategy", OPTION_TEXT, "NAME", "this strategy, with its defaults", \
-                   strategy),                                                                 \
-        JOB_OPTION(type, "set", OPTION_LIST, "FIELD=VALUE", "set any field of the job", set), \
-        JOB_OPTION(type, "data", OPTION_TEXT, "SPEC", "training data, KIND:PATH[?scale=...]", \
-                   data),                                                                     \
-        JOB_OPTION(type, "test-data", OPTION_TEXT, "SPEC", "test data", test_data),           \
-        JOB_OPTION(type, "seed", OPTION_TEXT, "S", "seed of all that is random", seed),       \
-        JOB_OPTION(type, "threads", OPTION_TEXT, "T", "compute threads a worker", threads),   \
-        JOB_OPTION(type, "kernels", OPTION_TEXT, "K", "ref, dnnl or auto", kernels),          \
-        JOB_OPTION(type, "deterministic", OPTION_FLAG, NULL, "pin every automatic choice",    \
+#define JOB_OPTIONS(type)                                                                         \
+    JOB_OPTION(type, "solver", OPTION_TEXT, "FILE", "a Caffe solver, in place of a job", solver), \
+        JOB_OPTION(type, "workers", OPTION_TEXT, "K", "how many workers", workers),               \
+        JOB_OPTION(type, "strategy", OPTION_TEXT, "NAME", "this strategy, with its defaults",     \
+                   strategy),                                                                     \
+        JOB_OPTION(type, "set", OPTION_LIST, "FIELD=VALUE", "set any field of the job", set),     \
+        JOB_OPTION(type, "data", OPTION_TEXT, "SPEC", "training data, KIND:PATH[?scale=...]",     \
+                   data),                                                                         \
+        JOB_OPTION(type, "weights", OPTION_TEXT, "FILE", "begin with these, layer by layer",      \
+                   weights),                                                                      \
+        JOB_OPTION(type, "test-data", OPTION_TEXT, "SPEC", "test data", test_data),               \
+        JOB_OPTION(type, "seed", OPTION_TEXT, "S", "seed of all that is random", seed),           \
+        JOB_OPTION(type, "threads", OPTION_TEXT, "T", "compute threads a worker", threads),       \
+        JOB_OPTION(type, "kernels", OPTION_TEXT, "K", "ref, dnnl or auto", kernels),              \
+        JOB_OPTION(type, "deterministic", OPTION_FLAG, NULL, "pin every automatic choice",        \
                    deterministic)
 
-/* Load the job file and apply the overrides, --strategy first and --set last. */
+/* Load the job file, or the solver where `path` is NULL, and apply the overrides, --strategy first
+ * and --set last. */
 int job_options_load(pl_engine *engine, const char *path, const struct job_options *options,
                      pl_job **out);
+
+/* One file of the two: EXIT_BAD_INPUT after a message, -1 to go on. */
+int job_options_check(const struct command *command, const struct job_options *options,
+                      size_t files);
 
 #endif

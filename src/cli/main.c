@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&cmd_train, &cmd_sim, &cmd_test, &cmd_worker,
-                                                 &cmd_bench};
+static const struct command *const commands[] = {&cmd_train,   &cmd_sim,    &cmd_test,
+                                                 &cmd_predict, &cmd_model,  &cmd_data,
+                                                 &cmd_convert, &cmd_worker, &cmd_bench};
 
 static void help(FILE *to)
 {
@@ -29,6 +30,12 @@ pl_engine *cli_engine(void)
     if (pl_engine_create(&options, &engine) != PL_OK)
         fprintf(stderr, "paceline: out of memory\n");
     return engine;
+}
+
+int cli_net_spec(pl_engine *engine, const char *text, pl_net_spec **out)
+{
+    return strpbrk(text, "/.") ? pl_net_spec_load(engine, text, out)
+                               : pl_net_spec_zoo(engine, text, out);
 }
 
 int cli_fail(const pl_engine *engine, int status)

@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void command_help(const struct command *command)
@@ -91,4 +92,17 @@ int options_parse(const struct command *command, int argc, char **argv, void *in
         }
     }
     return -1;
+}
+
+bool cli_record_shape(const char *text, uint32_t shape[3])
+{
+    for (int i = 0; i < 3; i++) {
+        char *end = NULL;
+        unsigned long value = text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : 0;
+        if (value < 1 || value > 1000000 || *end != (i < 2 ? 'x' : '\0'))
+            return false;
+        shape[i] = (uint32_t)value;
+        text = end + 1;
+    }
+    return true;
 }

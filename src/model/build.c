@@ -1,10 +1,13 @@
 #include "model/build.h"
 
+#include "model/build_message.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-/* All memory is malloc's, since protobuf-c frees the message piece by piece. */
-static void *new_message(struct build *b, const ProtobufCMessageDescriptor *type)
+/* ---- messages ---- */
+
+void *build_message(struct build *b, const ProtobufCMessageDescriptor *type)
 {
     ProtobufCMessage *msg = b->failed ? NULL : malloc(type->sizeof_message);
     if (!msg) {
@@ -15,7 +18,7 @@ static void *new_message(struct build *b, const ProtobufCMessageDescriptor *type
     return msg;
 }
 
-static void set_string(struct build *b, char **field, const char *text)
+void build_set_string(struct build *b, char **field, const char *text)
 {
     char *copy = b->failed ? NULL : strdup(text);
     if (copy)
@@ -24,8 +27,7 @@ static void set_string(struct build *b, char **field, const char *text)
         b->failed = true;
 }
 
-/* Room for one more pointer in a repeated field; NULL when memory runs out. */
-static void *grown(struct build *b, void *list, size_t n)
+void *build_grown(struct build *b, void *list, size_t n)
 {
     void *more = b->failed ? NULL : realloc(list, (n + 1) * sizeof(void *));
     if (!more)
@@ -33,20 +35,21 @@ static void *grown(struct build *b, void *list, size_t n)
     return more;
 }
 
-static void add_string(struct build *b, char ***list, size_t *n, const char *text)
+void build_add_string(struct build *b, char ***list, size_t *n, const char *text)
 {
-    char **more = grown(b, *list, *n);
+    char **more = build_grown(b, *list, *n);
     if (!more)
         return;
     *list = more;
-    set_string(b, &more[*n], text);
+    build_set_string(b, &more[*n], text);
     if (!b->failed)
         ++*n;
 }
 
 void build_layer(struct build *b, Caffe__LayerParameter *layer)
 {
-    Caffe__LayerParameter **more = b->failed ? NULL : grown(b, b->net->layer, b->net->n_layer);
+    Caffe__LayerParameter **more =
+        b->failed ? NULL : build_grown(b, b->net->layer, b->net->n_layer);
     if (!more) {
         caffe__layer_parameter__free_unpacked(layer, NULL);
         return;
@@ -55,101 +58,31 @@ void build_layer(struct build *b, Caffe__LayerParameter *layer)
     more[b->net->n_layer++] = layer;
 }
 
-static Caffe__LayerParameter *add_layer(struct build *b, const char *type, const char *name,
-                                        const char *bottom, const char *top)
+Caffe__LayerParameter *build_add_layer(struct build *b, const char *type, const char *name,
+                                       const char *bottom, const char *top)
 {
-    Caffe__LayerParameter *layer = new_message(b, &caffe__layer_parameter__descriptor);
+    Caffe__LayerParameter *layer = build_message(b, &caffe__layer_parameter__descriptor);
     if (!layer)
         return NULL;
     build_layer(b, layer);
     if (b->failed)
         return NULL;
-    set_string(b, &layer->name, name);
-    set_string(b, &layer->type, type);
+    build_set_string(b, &layer->name, name);
+    build_set_string(b, &layer->type, type);
     if (bottom)
-        add_string(b, &layer->bottom, &layer->n_bottom, bottom);
-    add_string(b, &layer->top, &layer->n_top, top);
+        build_add_string(b, &layer->bottom, &layer->n_bottom, bottom);
+    build_add_string(b, &layer->top, &layer->n_top, top);
     return b->failed ? NULL : layer;
 }
 
-const struct build_weights build_weights_default = {
-    .filler = "xavier",
-    .bias = true,
-    .rate = 1.0f,
-    .bias_rate = 2.0f,
-    .decay = 1.0f,
-    .bias_decay = 1.0f,
-};
-
-static Caffe__FillerParameter *weight_filler(struct build *b, const struct build_weights *weights)
-{
-    Caffe__FillerParameter *filler = new_message(b, &caffe__filler_parameter__descriptor);
-    if (!filler)
-        return NULL;
-    set_string(b, &filler->type, weights->filler);
-    filler->has_std = weights->std != 0.0f;
-    if (filler->has_std)
-        filler->std = weights->std;
-    filler->has_value = weights->value != 0.0f;
-    filler->value = weights->value;
-    return filler;
-}
-
-/* NULL, Caffe's zero, unless something else is asked for. */
-static Caffe__FillerParameter *bias_filler(struct build *b, const struct build_weights *weights)
-{
-    if (!weights->bias || weights->bias_value == 0.0f)
-        return NULL;
-    Caffe__FillerParameter *filler = new_message(b, &caffe__filler_parameter__descriptor);
-    if (!filler)
-        return NULL;
-    set_string(b, &filler->type, "constant");
-    filler->has_value = true;
-    filler->value = weights->bias_value;
-    return filler;
-}
-
-static void add_param(struct build *b, Caffe__LayerParameter *layer, float rate, float decay)
-{
-    Caffe__ParamSpec *spec = new_message(b, &caffe__param_spec__descriptor);
-    Caffe__ParamSpec **more = spec ? grown(b, layer->param, layer->n_param) : NULL;
-    if (!more) {
-        free(spec);
-        return;
-    }
-    spec->has_lr_mult = true;
-    spec->lr_mult = rate;
-    spec->has_decay_mult = decay != 1.0f;
-    spec->decay_mult = decay;
-    layer->param = more;
-    more[layer->n_param++] = spec;
-}
-
-static void add_params(struct build *b, Caffe__LayerParameter *layer,
-                       const struct build_weights *weights)
-{
-    add_param(b, layer, weights->rate, weights->decay);
-    if (weights->bias)
-        add_param(b, layer, weights->bias_rate, weights->bias_decay);
-}
-
-static void set_one(struct build *b, uint32_t **list, size_t *n, uint32_t value)
-{
-    *list = b->failed ? NULL : malloc(sizeof **list);
-    if (!*list) {
-        b->failed = true;
-        return;
-    }
-    **list = value;
-    *n = 1;
-}
+/* ---- the net ---- */
 
 void build_begin(struct build *b, const char *name)
 {
     *b = (struct build){0};
-    b->net = new_message(b, &caffe__net_parameter__descriptor);
+    b->net = build_message(b, &caffe__net_parameter__descriptor);
     if (b->net)
-        set_string(b, &b->net->name, name);
+        build_set_string(b, &b->net->name, name);
 }
 
 int build_end(struct build *b, Caffe__NetParameter **out, struct err *err)
@@ -167,15 +100,15 @@ int build_end(struct build *b, Caffe__NetParameter **out, struct err *err)
 
 void build_input(struct build *b, const char *data, const char *label)
 {
-    Caffe__LayerParameter *layer = add_layer(b, "Input", data, NULL, data);
+    Caffe__LayerParameter *layer = build_add_layer(b, "Input", data, NULL, data);
     if (layer)
-        add_string(b, &layer->top, &layer->n_top, label);
+        build_add_string(b, &layer->top, &layer->n_top, label);
 }
 
 static Caffe__BlobShape *add_shape(struct build *b, Caffe__InputParameter *input)
 {
-    Caffe__BlobShape *shape = new_message(b, &caffe__blob_shape__descriptor);
-    Caffe__BlobShape **more = shape ? grown(b, input->shape, input->n_shape) : NULL;
+    Caffe__BlobShape *shape = build_message(b, &caffe__blob_shape__descriptor);
+    Caffe__BlobShape **more = shape ? build_grown(b, input->shape, input->n_shape) : NULL;
     int64_t *dims = more ? calloc(4, sizeof *dims) : NULL;
     if (more)
         input->shape = more;
@@ -195,7 +128,7 @@ void build_images(struct build *b, const char *data, const char *label, uint32_t
                   uint32_t W)
 {
     build_input(b, data, label);
-    Caffe__InputParameter *input = new_message(b, &caffe__input_parameter__descriptor);
+    Caffe__InputParameter *input = build_message(b, &caffe__input_parameter__descriptor);
     if (!input)
         return;
     b->net->layer[b->net->n_layer - 1]->input_param = input;
@@ -208,110 +141,99 @@ void build_images(struct build *b, const char *data, const char *label, uint32_t
         memcpy(labels->dim, dims, (labels->n_dim = 1) * sizeof *dims);
 }
 
-void build_convolution(struct build *b, const char *top, const char *bottom, uint32_t outputs,
-                       const struct build_window *window, const struct build_weights *weights)
-{
-    Caffe__LayerParameter *layer = add_layer(b, "Convolution", top, bottom, top);
-    Caffe__ConvolutionParameter *conv = new_message(b, &caffe__convolution_parameter__descriptor);
-    if (!conv)
-        return;
-    layer->convolution_param = conv;
-    conv->has_num_output = true;
-    conv->num_output = outputs;
-    set_one(b, &conv->kernel_size, &conv->n_kernel_size, window->kernel);
-    if (window->stride != 1)
-        set_one(b, &conv->stride, &conv->n_stride, window->stride);
-    if (window->pad != 0)
-        set_one(b, &conv->pad, &conv->n_pad, window->pad);
-    conv->has_bias_term = !weights->bias;
-    conv->bias_term = weights->bias;
-    conv->weight_filler = weight_filler(b, weights);
-    conv->bias_filler = bias_filler(b, weights);
-    add_params(b, layer, weights);
-}
+/* ---- one blob to another ---- */
 
-void build_inner_product(struct build *b, const char *top, const char *bottom, uint32_t outputs,
-                         const struct build_weights *weights)
+static Caffe__PoolingParameter *add_pool(struct build *b, const char *top, const char *bottom,
+                                         Caffe__PoolingParameter__PoolMethod method)
 {
-    Caffe__LayerParameter *layer = add_layer(b, "InnerProduct", top, bottom, top);
-    Caffe__InnerProductParameter *inner =
-        new_message(b, &caffe__inner_product_parameter__descriptor);
-    if (!inner)
-        return;
-    layer->inner_product_param = inner;
-    inner->has_num_output = true;
-    inner->num_output = outputs;
-    inner->has_bias_term = !weights->bias;
-    inner->bias_term = weights->bias;
-    inner->weight_filler = weight_filler(b, weights);
-    inner->bias_filler = bias_filler(b, weights);
-    add_params(b, layer, weights);
+    Caffe__LayerParameter *layer = build_add_layer(b, "Pooling", top, bottom, top);
+    Caffe__PoolingParameter *pool = build_message(b, &caffe__pooling_parameter__descriptor);
+    if (!pool)
+        return NULL;
+    layer->pooling_param = pool;
+    BUILD_SET(pool, pool, method);
+    return pool;
 }
 
 void build_pool(struct build *b, const char *top, const char *bottom,
                 Caffe__PoolingParameter__PoolMethod method, const struct build_window *window)
 {
-    Caffe__LayerParameter *layer = add_layer(b, "Pooling", top, bottom, top);
-    Caffe__PoolingParameter *pool = new_message(b, &caffe__pooling_parameter__descriptor);
+    Caffe__PoolingParameter *pool = add_pool(b, top, bottom, method);
     if (!pool)
         return;
-    layer->pooling_param = pool;
-    pool->has_pool = true;
-    pool->pool = method;
-    pool->has_kernel_size = true;
-    pool->kernel_size = window->kernel;
-    pool->has_stride = true;
-    pool->stride = window->stride;
-    pool->has_pad = window->pad != 0;
-    pool->pad = window->pad;
+    BUILD_SET(pool, kernel_size, window->kernel);
+    BUILD_SET(pool, stride, window->stride);
+    if (window->pad != 0)
+        BUILD_SET(pool, pad, window->pad);
 }
 
-void build_conv(struct build *b, const char *top, const char *bottom, uint32_t outputs,
-                uint32_t kernel, uint32_t stride, uint32_t pad)
+void build_pool_global(struct build *b, const char *top, const char *bottom,
+                       Caffe__PoolingParameter__PoolMethod method)
 {
-    const struct build_window window = {kernel, stride, pad};
-    build_convolution(b, top, bottom, outputs, &window, &build_weights_default);
-}
-
-void build_inner(struct build *b, const char *top, const char *bottom, uint32_t outputs)
-{
-    build_inner_product(b, top, bottom, outputs, &build_weights_default);
+    Caffe__PoolingParameter *pool = add_pool(b, top, bottom, method);
+    if (pool)
+        BUILD_SET(pool, global_pooling, true);
 }
 
 void build_pool_max(struct build *b, const char *top, const char *bottom, uint32_t kernel,
                     uint32_t stride)
 {
-    const struct build_window window = {kernel, stride, 0};
+    const struct build_window window = {.kernel = kernel, .stride = stride};
     build_pool(b, top, bottom, CAFFE__POOLING_PARAMETER__POOL_METHOD__MAX, &window);
 }
 
 void build_pool_average(struct build *b, const char *top, const char *bottom, uint32_t kernel,
                         uint32_t stride)
 {
-    const struct build_window window = {kernel, stride, 0};
+    const struct build_window window = {.kernel = kernel, .stride = stride};
     build_pool(b, top, bottom, CAFFE__POOLING_PARAMETER__POOL_METHOD__AVE, &window);
+}
+
+void build_lrn(struct build *b, const char *top, const char *bottom, const struct build_lrn *lrn)
+{
+    Caffe__LayerParameter *layer = build_add_layer(b, "LRN", top, bottom, top);
+    Caffe__LRNParameter *param = build_message(b, &caffe__lrnparameter__descriptor);
+    if (!param)
+        return;
+    layer->lrn_param = param;
+    BUILD_SET(param, local_size, lrn->size);
+    BUILD_SET(param, alpha, lrn->alpha);
+    BUILD_SET(param, beta, lrn->beta);
+    if (lrn->k != 1.0f)
+        BUILD_SET(param, k, lrn->k);
+    if (lrn->within_channel)
+        BUILD_SET(param, norm_region, CAFFE__LRNPARAMETER__NORM_REGION__WITHIN_CHANNEL);
 }
 
 void build_relu(struct build *b, const char *name, const char *blob)
 {
-    add_layer(b, "ReLU", name, blob, blob);
+    build_add_layer(b, "ReLU", name, blob, blob);
 }
 
 void build_relu_apart(struct build *b, const char *top, const char *bottom)
 {
-    add_layer(b, "ReLU", top, bottom, top);
+    build_add_layer(b, "ReLU", top, bottom, top);
+}
+
+void build_sigmoid(struct build *b, const char *name, const char *blob)
+{
+    build_add_layer(b, "Sigmoid", name, blob, blob);
+}
+
+void build_sigmoid_apart(struct build *b, const char *top, const char *bottom)
+{
+    build_add_layer(b, "Sigmoid", top, bottom, top);
 }
 
 static void add_dropout(struct build *b, const char *name, const char *bottom, const char *top,
                         float ratio)
 {
-    Caffe__LayerParameter *layer = add_layer(b, "Dropout", name, bottom, top);
-    Caffe__DropoutParameter *dropout = new_message(b, &caffe__dropout_parameter__descriptor);
+    Caffe__LayerParameter *layer = build_add_layer(b, "Dropout", name, bottom, top);
+    Caffe__DropoutParameter *dropout = build_message(b, &caffe__dropout_parameter__descriptor);
     if (!dropout)
         return;
     layer->dropout_param = dropout;
-    dropout->has_dropout_ratio = true;
-    dropout->dropout_ratio = ratio;
+    BUILD_SET(dropout, dropout_ratio, ratio);
 }
 
 void build_dropout(struct build *b, const char *name, const char *blob, float ratio)
@@ -324,28 +246,88 @@ void build_dropout_apart(struct build *b, const char *top, const char *bottom, f
     add_dropout(b, top, bottom, top, ratio);
 }
 
-void build_softmax_loss(struct build *b, const char *top, const char *scores, const char *label)
+/* ---- several blobs to one ---- */
+
+static Caffe__LayerParameter *add_joint(struct build *b, const char *type, const char *top,
+                                        const char *const *bottom, size_t n)
 {
-    Caffe__LayerParameter *layer = add_layer(b, "SoftmaxWithLoss", top, scores, top);
-    if (layer)
-        add_string(b, &layer->bottom, &layer->n_bottom, label);
+    Caffe__LayerParameter *layer = build_add_layer(b, type, top, NULL, top);
+    for (size_t i = 0; layer && i < n; i++)
+        build_add_string(b, &layer->bottom, &layer->n_bottom, bottom[i]);
+    return b->failed ? NULL : layer;
 }
 
-void build_accuracy(struct build *b, const char *top, const char *scores, const char *label)
+void build_concat(struct build *b, const char *top, const char *const *bottom, size_t n)
 {
-    Caffe__LayerParameter *layer = add_layer(b, "Accuracy", top, scores, top);
-    if (!layer)
+    add_joint(b, "Concat", top, bottom, n);
+}
+
+void build_eltwise(struct build *b, const char *top, Caffe__EltwiseParameter__EltwiseOp operation,
+                   const char *const *bottom, size_t n, const float *coeff)
+{
+    Caffe__LayerParameter *layer = add_joint(b, "Eltwise", top, bottom, n);
+    Caffe__EltwiseParameter *eltwise = build_message(b, &caffe__eltwise_parameter__descriptor);
+    if (!eltwise)
         return;
-    add_string(b, &layer->bottom, &layer->n_bottom, label);
-    Caffe__NetStateRule *rule = new_message(b, &caffe__net_state_rule__descriptor);
-    Caffe__NetStateRule **list = rule ? grown(b, NULL, 0) : NULL;
+    layer->eltwise_param = eltwise;
+    BUILD_SET(eltwise, operation, operation);
+    if (!coeff || n == 0)
+        return;
+    eltwise->coeff = malloc(n * sizeof *coeff);
+    if (!eltwise->coeff) {
+        b->failed = true;
+        return;
+    }
+    memcpy(eltwise->coeff, coeff, n * sizeof *coeff);
+    eltwise->n_coeff = n;
+}
+
+void build_softmax_loss(struct build *b, const char *top, const char *scores, const char *label)
+{
+    add_joint(b, "SoftmaxWithLoss", top, (const char *const[]){scores, label}, 2);
+}
+
+void build_loss_weight(struct build *b, float weight)
+{
+    float *weights = b->failed ? NULL : malloc(sizeof *weights);
+    if (!weights) {
+        b->failed = true;
+        return;
+    }
+    Caffe__LayerParameter *layer = b->net->layer[b->net->n_layer - 1];
+    *weights = weight;
+    free(layer->loss_weight);
+    layer->loss_weight = weights;
+    layer->n_loss_weight = 1;
+}
+
+static void test_only(struct build *b, Caffe__LayerParameter *layer)
+{
+    Caffe__NetStateRule *rule = build_message(b, &caffe__net_state_rule__descriptor);
+    Caffe__NetStateRule **list = rule ? build_grown(b, NULL, 0) : NULL;
     if (!list) {
         free(rule);
         return;
     }
-    rule->has_phase = true;
-    rule->phase = CAFFE__PHASE__TEST;
+    BUILD_SET(rule, phase, CAFFE__PHASE__TEST);
     list[0] = rule;
     layer->include = list;
     layer->n_include = 1;
+}
+
+void build_accuracy(struct build *b, const char *top, const char *scores, const char *label,
+                    uint32_t top_k)
+{
+    Caffe__LayerParameter *layer =
+        add_joint(b, "Accuracy", top, (const char *const[]){scores, label}, 2);
+    if (!layer)
+        return;
+    test_only(b, layer);
+    if (top_k == 1)
+        return;
+    Caffe__AccuracyParameter *accuracy = build_message(b, &caffe__accuracy_parameter__descriptor);
+    if (!accuracy)
+        return;
+    layer->accuracy_param = accuracy;
+    BUILD_SET(accuracy, top_k, top_k);
 }

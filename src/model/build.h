@@ -9,6 +9,7 @@
 #include "job/caffe.pb-c.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct build {
@@ -29,6 +30,8 @@ void build_input(struct build *b, const char *data, const char *label);
 void build_images(struct build *b, const char *data, const char *label, uint32_t C, uint32_t H,
                   uint32_t W);
 
+/* ---- layers that have weights ---- */
+
 /* What a layer's weights and biases start from, and how fast they learn. */
 struct build_weights {
     const char *filler;                       /* Caffe's name */
@@ -44,36 +47,78 @@ extern const struct build_weights build_weights_default;
 
 struct build_window {
     uint32_t kernel, stride, pad;
+    uint32_t kernel_w, pad_w; /* across; kernel_w 0: like those down, which are kernel and pad */
+    uint32_t group, dilation; /* of convolutions; 0: 1 */
 };
 
 void build_convolution(struct build *b, const char *top, const char *bottom, uint32_t outputs,
                        const struct build_window *window, const struct build_weights *weights);
+void build_deconvolution(struct build *b, const char *top, const char *bottom, uint32_t outputs,
+                         const struct build_window *window, const struct build_weights *weights);
 void build_inner_product(struct build *b, const char *top, const char *bottom, uint32_t outputs,
                          const struct build_weights *weights);
-void build_pool(struct build *b, const char *top, const char *bottom,
-                Caffe__PoolingParameter__PoolMethod method, const struct build_window *window);
 
-/* The same with the default weights, and without padding. */
+/* The same with the default weights. */
 void build_conv(struct build *b, const char *top, const char *bottom, uint32_t outputs,
                 uint32_t kernel, uint32_t stride, uint32_t pad);
 void build_inner(struct build *b, const char *top, const char *bottom, uint32_t outputs);
+
+/* To mean 0 and variance 1 in each channel; in place where `top` is `bottom`. Zeros stand for
+ * Caffe's eps and moving_average_fraction. */
+void build_batch_norm(struct build *b, const char *name, const char *bottom, const char *top,
+                      float eps, float fraction);
+
+/* Each channel times its weight, from 1 on, and plus its bias, from 0 on. */
+void build_scale(struct build *b, const char *name, const char *bottom, const char *top, bool bias);
+
+/* ---- layers that have none ---- */
+
+void build_pool(struct build *b, const char *top, const char *bottom,
+                Caffe__PoolingParameter__PoolMethod method, const struct build_window *window);
+
+/* The window is the whole image. */
+void build_pool_global(struct build *b, const char *top, const char *bottom,
+                       Caffe__PoolingParameter__PoolMethod method);
+
+/* Without padding. */
 void build_pool_max(struct build *b, const char *top, const char *bottom, uint32_t kernel,
                     uint32_t stride);
 void build_pool_average(struct build *b, const char *top, const char *bottom, uint32_t kernel,
                         uint32_t stride);
 
+struct build_lrn {
+    uint32_t size;
+    float alpha, beta, k;
+    bool within_channel;
+};
+
+void build_lrn(struct build *b, const char *top, const char *bottom, const struct build_lrn *lrn);
+
 /* In place on `blob`. */
 void build_relu(struct build *b, const char *name, const char *blob);
+void build_sigmoid(struct build *b, const char *name, const char *blob);
 void build_dropout(struct build *b, const char *name, const char *blob, float ratio);
 
 /* From `bottom` to a blob of their own. */
 void build_relu_apart(struct build *b, const char *top, const char *bottom);
+void build_sigmoid_apart(struct build *b, const char *top, const char *bottom);
 void build_dropout_apart(struct build *b, const char *top, const char *bottom, float ratio);
+
+/* The channels of n blobs, one blob's after the other's. */
+void build_concat(struct build *b, const char *top, const char *const *bottom, size_t n);
+
+/* `coeff`: what each bottom of a sum is multiplied by, n of them; NULL: 1. */
+void build_eltwise(struct build *b, const char *top, Caffe__EltwiseParameter__EltwiseOp operation,
+                   const char *const *bottom, size_t n, const float *coeff);
 
 void build_softmax_loss(struct build *b, const char *top, const char *scores, const char *label);
 
-/* In the test phase only. */
-void build_accuracy(struct build *b, const char *top, const char *scores, const char *label);
+/* Of the loss that was added last: it counts so often in the sum that is trained on. */
+void build_loss_weight(struct build *b, float weight);
+
+/* In the test phase only. Right is a record whose label is among the top_k highest scores. */
+void build_accuracy(struct build *b, const char *top, const char *scores, const char *label,
+                    uint32_t top_k);
 
 /* A layer as a message, taken. */
 void build_layer(struct build *b, Caffe__LayerParameter *layer);

@@ -2,6 +2,9 @@
 
 #include "base/file.h"
 #include "job/text.h"
+#include "model/caffe_convert.h"
+#include "model/caffe_upgrade.h"
+#include "model/weights_file.h"
 #include "model/zoo.h"
 
 #include <stdlib.h>
@@ -9,15 +12,36 @@
 int model_load_prototxt(const char *path, Caffe__NetParameter **out, struct err *err)
 {
     struct file_bytes text;
+    ProtobufCMessage *msg = NULL;
     int rc = file_read(path, TEXT_BYTES_MAX, &text, err);
     if (rc != OK)
         return rc;
-    ProtobufCMessage *msg;
     rc =
         text_parse(&caffe__net_parameter__descriptor, path, (char *)text.data, text.len, &msg, err);
     file_release(&text);
-    if (rc == OK)
-        *out = (Caffe__NetParameter *)msg;
+    if (rc != OK)
+        return rc;
+    rc = caffe_upgrade((Caffe__NetParameter *)msg, err);
+    if (rc != OK) {
+        err_prefix(err, "%.200s", path);
+        protobuf_c_message_free_unpacked(msg, NULL);
+        return rc;
+    }
+    *out = (Caffe__NetParameter *)msg;
+    return OK;
+}
+
+int model_load_file(const char *path, Caffe__NetParameter **out, struct err *err)
+{
+    struct weights_file file;
+    if (!weights_file_called(path, "caffemodel") && !weights_file_called(path, "safetensors"))
+        return model_load_prototxt(path, out, err);
+    int rc = weights_file_open(path, WEIGHTS_FOREIGN, &file, err);
+    if (rc != OK)
+        return rc;
+    rc = file.is_caffe ? caffe_model_net(&file.caffe, out, err)
+                       : caffe_convert_net(path, &file.st, out, err);
+    weights_file_close(&file);
     return rc;
 }
 
@@ -41,7 +65,7 @@ int model_load_net(const Paceline__Net *spec, Caffe__NetParameter **out, struct 
 {
     switch (spec->source_case) {
     case PACELINE__NET__SOURCE_ZOO: return zoo_net(spec->zoo, out, err);
-    case PACELINE__NET__SOURCE_FILE: return model_load_prototxt(spec->file, out, err);
+    case PACELINE__NET__SOURCE_FILE: return model_load_file(spec->file, out, err);
     case PACELINE__NET__SOURCE_DEFINE: return model_copy_net(spec->define, out, err);
     default: return err_set(err, ERR_INPUT, "net: none of zoo, file and define is set");
     }
@@ -67,15 +91,16 @@ int model_define_net(Paceline__Net **spec, const Caffe__NetParameter *net, struc
     return OK;
 }
 
-static struct shape record_shape(const Caffe__BlobShape *batch)
+/* Of a batch's shape, the first dimension apart. */
+static struct shape record_shape(const int64_t *dim, size_t n)
 {
     struct shape record = {0}, none = {0};
-    if (batch->n_dim < 2 || batch->n_dim > SHAPE_DIMS_MAX)
+    if (n < 2 || n > SHAPE_DIMS_MAX)
         return none;
-    for (size_t i = 1; i < batch->n_dim; i++) {
-        if (batch->dim[i] <= 0 || batch->dim[i] > INT32_MAX)
+    for (size_t i = 1; i < n; i++) {
+        if (dim[i] <= 0 || dim[i] > INT32_MAX)
             return none;
-        record.dim[record.n++] = (size_t)batch->dim[i];
+        record.dim[record.n++] = (size_t)dim[i];
     }
     return shape_count(&record) > 0 ? record : none;
 }
@@ -83,11 +108,20 @@ static struct shape record_shape(const Caffe__BlobShape *batch)
 struct shape model_record_shape(const Caffe__NetParameter *net)
 {
     if (net->n_input_shape > 0)
-        return record_shape(net->input_shape[0]);
+        return record_shape(net->input_shape[0]->dim, net->input_shape[0]->n_dim);
+    if (net->n_input_dim >= 4) {
+        const int32_t *dim = net->input_dim;
+        return record_shape((const int64_t[]){1, dim[1], dim[2], dim[3]}, 4);
+    }
     for (size_t i = 0; i < net->n_layer; i++) {
         const Caffe__LayerParameter *layer = net->layer[i];
-        if (layer->n_bottom == 0 && layer->input_param && layer->input_param->n_shape > 0)
-            return record_shape(layer->input_param->shape[0]);
+        const Caffe__InputParameter *input = layer->input_param;
+        const Caffe__MemoryDataParameter *memory = layer->memory_data_param;
+        if (layer->n_bottom == 0 && input && input->n_shape > 0)
+            return record_shape(input->shape[0]->dim, input->shape[0]->n_dim);
+        if (layer->n_bottom == 0 && memory)
+            return record_shape(
+                (const int64_t[]){1, memory->channels, memory->height, memory->width}, 4);
     }
     return (struct shape){0};
 }

@@ -1,4 +1,4 @@
-/* The net of a job: by name from the zoo, from a Caffe prototxt, or given in place. */
+/* The net of a job: by name from the zoo, from a file, or given in place. */
 #ifndef PL_MODEL_LOAD_H
 #define PL_MODEL_LOAD_H
 
@@ -11,8 +11,13 @@
 /* ERR_INPUT, ERR_NOMEM */
 int model_load_net(const Paceline__Net *spec, Caffe__NetParameter **out, struct err *err);
 
-/* A net in Caffe's protobuf text. ERR_INPUT with file:line:column; ERR_NOMEM */
+/* A net in Caffe's protobuf text, upgraded (caffe_upgrade.h). ERR_INPUT with file:line:column, or
+ * the layer; ERR_UNSUPPORTED; ERR_NOMEM */
 int model_load_prototxt(const char *path, Caffe__NetParameter **out, struct err *err);
+
+/* The same from any file that describes a net: a .caffemodel, or a .safetensors that was converted
+ * from one, brings its net along; all else is text. As above, and as weights_file_open. */
+int model_load_file(const char *path, Caffe__NetParameter **out, struct err *err);
 
 /* ERR_NOMEM */
 int model_copy_net(const Caffe__NetParameter *net, Caffe__NetParameter **out, struct err *err);

@@ -1,9 +1,44 @@
-/* The weights of a net as tensors of a safetensors file: PREFIX/SEGMENT for every segment. */
+/* A net's weights and state in files: safetensors, PREFIX/SEGMENT for every segment of a vector
+ * ("joint" is x, "s" is s); or a caffemodel, blob INDEX of layer LAYER for a segment LAYER.INDEX of
+ * either vector. */
 #ifndef PL_MODEL_WEIGHTS_H
 #define PL_MODEL_WEIGHTS_H
 
+#include "base/logger.h"
 #include "model/safetensors.h"
 #include "tensor/segment.h"
+
+/* ---- any file, by name of layers ---- */
+
+/* Where the file and the net may differ. A tensor fits a segment when their shapes are equal, or
+ * one is the other with 1s before it, as blobs of old caffemodels have four dimensions always. */
+enum weights_fit {
+    WEIGHTS_ALL,  /* every segment has a tensor that fits; what else is in the file does not matter
+                   */
+    WEIGHTS_SOME, /* segments without one keep what they have */
+};
+
+/* The vectors that take: a table each, and the floats of it. */
+struct weights_into {
+    const struct segments *x, *s;
+    float *x_at, *s_at;
+};
+
+/* Take weights and state from the file `path`; what it is, its first bytes say. Nothing is written
+ * unless all is well. Lines of the log say, tensor by tensor, which segments keep what they have
+ * and why, and what in the file the net has no place for; a last one, how many were taken. `log`
+ * may be NULL.
+ *
+ * Costs the file's bytes while it works, and for safetensors once more.
+ *
+ * ERR_INPUT  the file is missing or broken, with the place; a tensor that is to be taken holds what
+ *            is no finite number; WEIGHTS_ALL: a tensor is missing or of another shape, or a layer
+ *            has another number of blobs, by name; WEIGHTS_SOME: not one tensor fits
+ * ERR_UNSUPPORTED, ERR_NOMEM */
+int model_weights_load(const char *path, enum weights_fit fit, const struct weights_into *into,
+                       const struct logger *log, struct err *err);
+
+/* ---- safetensors, which hold these tensors exactly ---- */
 
 /* Add a vector's segments to a file; `at` is borrowed until the file's image is made. */
 void weights_put(struct safetensors_writer *w, const char *prefix, const struct segments *table,

@@ -6,10 +6,12 @@
 
 #include <cmocka.h>
 
+#include "job/text.h"
 #include "model/zoo.h"
 #include "nn/net.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct parameter {
@@ -17,14 +19,21 @@ struct parameter {
     float lr_mult;
 };
 
-static void open_both(const char *name, struct shape input, struct net *net[2])
+static Caffe__NetParameter *zoo(const char *name)
 {
     Caffe__NetParameter *param = NULL;
     struct err err = {0};
     if (zoo_net(name, &param, &err) != OK)
         fail_msg("%s", err.text);
+    return param;
+}
+
+static void open_both(const char *name, struct shape input, struct net *net[2])
+{
+    Caffe__NetParameter *param = zoo(name);
+    struct err err = {0};
     for (int phase = 0; phase < 2; phase++) {
-        struct net_options options = {phase ? PHASE_TEST : PHASE_TRAIN, 64, input, &kernels_ref};
+        struct net_options options = {phase ? PHASE_TEST : PHASE_TRAIN, 1, input, &kernels_ref};
         if (net_create(param, &options, &net[phase], &err) != OK)
             fail_msg("%s", err.text);
     }
@@ -126,14 +135,158 @@ static void test_fc_480_160_begins_with_xavier(void **state)
     close_both(net);
 }
 
+/* Parameters of each net, and of them those of auxiliary classifiers, whose layers begin with
+ * `auxiliary`. For nets of Caffe's files (zoo_caffe_test reads these) and of the papers: the
+ * numbers by which they are known. */
+static const struct {
+    const char *name;
+    size_t parameters;
+    const char *auxiliary;
+    size_t without;
+} published[] = {
+    {"lenet", 431080, NULL, 0},
+    {"cifar10-quick", 145578, NULL, 0},
+    {"cifar10-full", 89578, NULL, 0},
+    {"alexnet", 60965224, NULL, 0},
+    /* 64·75+64 + 64·1600+64 + 128·576+128 + 1024·2048+1024 + 10·1024+10 */
+    {"alexnet-small", 2289610, NULL, 0},
+    {"googlenet", 13378280, "loss", 6998552 - 1025000}, /* "loss3/classifier" has 1000·1024+1000 */
+    {"vgg-a", 132863336, NULL, 0},
+    {"vgg-16", 138357544, NULL, 0},
+    /* What three blocks in each stage have, and for each further block in all three stages
+     * 2 (9·16²+3·16) + 2 (9·32²+3·32) + 2 (9·64²+3·64): He et al. say 0.27, 0.46, 0.85, 1.7 M. */
+    {"resnet-20", 273258, NULL, 0},
+    {"resnet-32", 273258 + 2 * 97440, NULL, 0},
+    {"resnet-56", 273258 + 6 * 97440, NULL, 0},
+    {"resnet-110", 273258 + 15 * 97440, NULL, 0},
+    /* PyTorch's models have the same; but the biases of conv1, 64, which the authors' 50 has. */
+    {"resnet-34", 21797672, NULL, 0},
+    {"resnet-50", 25557032 + 64, NULL, 0},
+    {"resnet-152", 60192808, NULL, 0},
+    {"inception-v3", 27161264, "aux/", 23834568}, /* PyTorch's */
+    /* 6·25+6 + 12·150+12 + 12·192+12 + 10·12+10 */
+    {"cnn-6-12-12", 4414, NULL, 0},
+    {"fc-480-160", 455370, NULL, 0},
+};
+
+enum { PUBLISHED = sizeof published / sizeof *published };
+
+static void test_parameters_are_as_published(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < PUBLISHED; i++) {
+        const char *prefix = published[i].auxiliary;
+        struct net *net[2];
+        open_both(published[i].name, zoo_record(published[i].name), net);
+        const struct segments *table = net_segments(net[0]);
+        size_t sum = 0, without = 0;
+        for (size_t k = 0; k < table->count; k++) {
+            sum += table->at[k].len;
+            if (prefix && strncmp(table->at[k].name, prefix, strlen(prefix)) != 0)
+                without += table->at[k].len;
+        }
+        if (sum != published[i].parameters || without != published[i].without)
+            fail_msg("%s has %zu parameters, %zu without classifiers", published[i].name, sum,
+                     without);
+        assert_true(segments_match(table, net_segments(net[1])));
+        close_both(net);
+    }
+}
+
+static void test_all_names_are_published(void **state)
+{
+    (void)state;
+    const char *const *name = zoo_names();
+    for (size_t i = 0; i < PUBLISHED; i++, name++)
+        assert_string_equal(*name, published[i].name);
+    assert_null(*name);
+}
+
+static size_t pack(const Caffe__NetParameter *param, uint8_t **bytes)
+{
+    size_t len = caffe__net_parameter__get_packed_size(param);
+    *bytes = malloc(len);
+    assert_non_null(*bytes);
+    assert_int_equal(caffe__net_parameter__pack(param, *bytes), len);
+    return len;
+}
+
+static void test_text_reads_back_as_the_same_message(void **state)
+{
+    (void)state;
+    for (const char *const *name = zoo_names(); *name; name++) {
+        Caffe__NetParameter *param = zoo(*name);
+        ProtobufCMessage *back = NULL;
+        struct buf text = {0};
+        struct err err = {0};
+        text_write(&param->base, &text);
+        assert_false(text.failed);
+        if (text_parse(&caffe__net_parameter__descriptor, *name, (char *)text.data, text.len, &back,
+                       &err) != OK)
+            fail_msg("%s", err.text);
+        uint8_t *a, *b;
+        size_t n = pack(param, &a);
+        assert_int_equal(pack((Caffe__NetParameter *)back, &b), n);
+        assert_memory_equal(a, b, n);
+        free(a);
+        free(b);
+        buf_release(&text);
+        caffe__net_parameter__free_unpacked(param, NULL);
+        protobuf_c_message_free_unpacked(back, NULL);
+    }
+}
+
+/* DSSP trains ResNet-110 on CIFAR-100. All scores, auxiliary ones too, are for so many classes. */
+static void test_classes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t parameters;
+    } cases[] = {
+        {"resnet-110?classes=100", 273258 + 15 * 97440 + 90 * 65},
+        {"googlenet?classes=10", 13378280 - 3 * 990 * 1025},
+        {"resnet-50?classes=7", 25557096 - 993 * 2049},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct net *net[2];
+        size_t sum = 0;
+        open_both(cases[i].name, zoo_record(cases[i].name), net);
+        for (size_t k = 0; k < net_segments(net[0])->count; k++)
+            sum += net_segments(net[0])->at[k].len;
+        assert_int_equal(sum, cases[i].parameters);
+        close_both(net);
+    }
+}
+
+static void refuses(const char *name, const char *says)
+{
+    Caffe__NetParameter *param = NULL;
+    struct err err = {0};
+    assert_int_equal(zoo_net(name, &param, &err), ERR_INPUT);
+    assert_null(param);
+    assert_string_equal(err.text, says);
+}
+
 static void test_unknown(void **state)
 {
     (void)state;
-    Caffe__NetParameter *param = NULL;
-    struct err err = {0};
-    assert_int_equal(zoo_net("lenett", &param, &err), ERR_INPUT);
-    assert_null(param);
-    assert_string_equal(err.text, "the zoo has no net \"lenett\"; it has: lenet, fc-480-160");
+#define IT_HAS                                                                                 \
+    "; it has: lenet, cifar10-quick, cifar10-full, alexnet, alexnet-small, googlenet, vgg-a, " \
+    "vgg-16, resnet-20, resnet-32, resnet-56, resnet-110, resnet-34, resnet-50, resnet-152, "  \
+    "inception-v3, cnn-6-12-12, fc-480-160"
+    refuses("lenett", "the zoo has no net \"lenett\"" IT_HAS);
+    refuses("lene", "the zoo has no net \"lene\"" IT_HAS);
+    refuses("", "the zoo has no net \"\"" IT_HAS);
+#define CLASSES "what follows the name may be ?classes=N, N from 2 to 1000000"
+    refuses("lenet?", "net \"lenet?\": " CLASSES);
+    refuses("lenet?class=3", "net \"lenet?class=3\": " CLASSES);
+    refuses("lenet?classes=", "net \"lenet?classes=\": " CLASSES);
+    refuses("lenet?classes=1", "net \"lenet?classes=1\": " CLASSES);
+    refuses("lenet?classes=-3", "net \"lenet?classes=-3\": " CLASSES);
+    refuses("lenet?classes=3x", "net \"lenet?classes=3x\": " CLASSES);
+    refuses("lenet?classes=1000001", "net \"lenet?classes=1000001\": " CLASSES);
+    assert_int_equal(zoo_record("lenett").n, 0);
 }
 
 int main(void)
@@ -142,6 +295,10 @@ int main(void)
         cmocka_unit_test(test_lenet),
         cmocka_unit_test(test_fc_480_160),
         cmocka_unit_test(test_fc_480_160_begins_with_xavier),
+        cmocka_unit_test(test_parameters_are_as_published),
+        cmocka_unit_test(test_all_names_are_published),
+        cmocka_unit_test(test_text_reads_back_as_the_same_message),
+        cmocka_unit_test(test_classes),
         cmocka_unit_test(test_unknown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,27 @@
+/* Models from one format into another. */
+#ifndef PACELINE_CONVERT_H
+#define PACELINE_CONVERT_H
+
+#include "paceline/net.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Convert the file `in` to the file `out`; the ending of its name says to what. A .caffemodel
+ * becomes .safetensors, with tensors as a run leaves them, joint/LAYER.INDEX and s/LAYER.INDEX, and
+ * back; every number keeps its bits. A .prototxt of any of Caffe's syntaxes becomes one of the
+ * newest, and so does the net of a .caffemodel. `out` is replaced whole or not at all.
+ *
+ * net  (may be NULL) whose layers the tensors of a .safetensors file are. Files that came out of a
+ *      conversion bring it along.
+ *
+ * PL_ERR_INPUT        the file is missing or broken, with the place; there is no such way; no net
+ * is known, or a tensor is of none of its layers PL_ERR_UNSUPPORTED  a format within the format
+ * that is not read, by name PL_ERR_IO, PL_ERR_NOMEM */
+int pl_convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,130 @@
+/* Records, to be looked at: what a SPEC holds, what its values are like, how it looks, and single
+ * records as a net is given them. */
+#ifndef PACELINE_DATA_H
+#define PACELINE_DATA_H
+
+#include "paceline/job.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct pl_data pl_data;
+
+/* Open KIND:PATH[?scale=...&mean=...]. `training`: of a folder that holds records for both, those
+ * to train on, else those to test with. PL_ERR_USAGE: no SPEC; PL_ERR_INPUT: missing, broken,
+ * labels and records that do not fit; PL_ERR_NOMEM */
+int pl_data_open(pl_engine *engine, const char *spec, bool training, pl_data **out);
+
+/* Open pictures, JPEG or PNG, by their paths (copied): records without labels. `maps`, which may be
+ * NULL: what comes after the `?` of a SPEC. As above, naming the file. */
+int pl_data_open_pictures(pl_engine *engine, const char *const *paths, size_t count,
+                          const char *maps, pl_data **out);
+
+/* Open a job's test data, or with `training` its training data. PL_ERR_INPUT: it has none */
+int pl_data_open_job(const pl_job *job, bool training, pl_data **out);
+
+/* NULL is allowed. */
+void pl_data_close(pl_data *data);
+
+/* ---- what there is ---- */
+
+typedef struct pl_data_info {
+    const char *kind; /* "idx", "cifar10", "cifar100", "images", "lmdb", "pictures" */
+    size_t records;
+    uint32_t channels, height_min, height_max, width_min, width_max; /* before any map */
+    bool mapped;                                                     /* the SPEC has maps, */
+    uint32_t shape[3];  /* which make this of each record: channels, height, width */
+    uint32_t classes;   /* labels are below it; 0: there are no labels */
+    uint64_t *of_class; /* records of each class; valid until the next call with the data */
+    uint64_t bytes;     /* of all values as they are stored, unpacked */
+    uint64_t hash;      /* identity of the records */
+} pl_data_info;
+
+/* Looks at every label and size, and reads one record. PL_ERR_INPUT: maps that do not fit */
+int pl_data_describe(pl_data *data, pl_data_info *out);
+
+typedef struct pl_data_record {
+    uint32_t height, width; /* before any map */
+    bool has_label;
+    uint32_t label;
+    const char *class_name; /* NULL: nothing says it; valid until pl_data_close */
+    char name[256];         /* of its file, printable; "": its number is all that it is called */
+} pl_data_record;
+
+/* PL_ERR_USAGE: there is no record i */
+int pl_data_record_at(const pl_data *data, size_t i, pl_data_record *out);
+
+/* What the data says a class is called, or NULL. Valid until pl_data_close. */
+const char *pl_data_class_name(const pl_data *data, uint32_t label);
+
+typedef struct pl_data_channel {
+    double mean, deviation, least, most;
+} pl_data_channel;
+
+typedef struct pl_data_stats {
+    size_t records;
+    uint32_t channels, classes; /* as pl_data_info */
+    bool scaled;                /* a mean was taken away or a scale multiplied before */
+    const pl_data_channel *channel;
+    const uint64_t *of_class;
+} pl_data_stats;
+
+/* Over the values of the first `first` records, or of all: 0; as the SPEC's maps leave them, if it
+ * has any, else as they are stored. Reads them all, in memory for one. The arrays are valid until
+ * the next call with the data. PL_ERR_INPUT, PL_ERR_IO: a record cannot be read; PL_ERR_NOMEM */
+int pl_data_measure(pl_data *data, size_t first, pl_data_stats *out);
+
+/* Write a contact sheet of the first `first` records to a PNG file, replaced whole or not at all: a
+ * grid of so many columns (0: about a square) of cells of side × side pixels. Records are shown as
+ * the SPEC crops and resizes them, without its mean and scale; three channels are red, green and
+ * blue, or the other way about where the data says so; of others the first is shown in grey.
+ * PL_ERR_USAGE: no record, or a side that is not from 8 to 1024; PL_ERR_INPUT: a record cannot be
+ * read, or the sheet were too large; PL_ERR_IO, PL_ERR_NOMEM */
+int pl_data_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t side, const char *path);
+
+/* ---- as a net sees them ---- */
+
+/* Take the maps of a job's test data, else those of its training data, and the order of colours
+ * with them, unless the data was opened with some of its own. PL_ERR_NOMEM */
+int pl_data_take_maps(pl_data *data, const pl_job *job);
+
+/* Make records fit a net that takes channels × height × width. Pictures become grey for one
+ * channel, if nobody has said otherwise. Where the SPEC gives no size, and what a job says does not
+ * lead to this one, or would cut out less than half of a record's edges, the shorter edge is
+ * resized and the middle cut out; where height and width differ, both edges are resized; where
+ * there is a mean image, to its size first. *how, valid until the next call with the data: what had
+ * to be done so, in words, or NULL. PL_ERR_INPUT: they cannot fit; PL_ERR_NOMEM */
+int pl_data_fit(pl_data *data, uint32_t channels, uint32_t height, uint32_t width,
+                const char **how);
+
+/* Channels, height and width of each record through the maps. PL_ERR_INPUT: maps that do not fit,
+ * or records of different sizes */
+int pl_data_shape(pl_data *data, uint32_t shape[3]);
+
+/* Records first .. first + count - 1 through the maps, as for testing, one after another; `room`
+ * floats are there. PL_ERR_USAGE: no such records, too little room; and as pl_data_measure */
+int pl_data_read(pl_data *data, size_t first, size_t count, float *out, size_t room);
+
+/* ---- names of classes ---- */
+
+typedef struct pl_names pl_names;
+
+/* A file of one name a line, in the order of labels; a synset's number before a name is left out.
+ * PL_ERR_INPUT, PL_ERR_NOMEM */
+int pl_names_load(pl_engine *engine, const char *path, pl_names **out);
+/* Those that a job's training data has in itself or beside it, without opening that; NULL: none. */
+int pl_names_of_job(const pl_job *job, pl_names **out);
+void pl_names_free(pl_names *names); /* NULL is allowed */
+size_t pl_names_count(const pl_names *names);
+/* NULL: there are not so many. Valid until pl_names_free. */
+const char *pl_names_at(const pl_names *names, size_t label);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,49 @@
+/* What a net says of records: how likely each class is. */
+#ifndef PACELINE_PREDICT_H
+#define PACELINE_PREDICT_H
+
+#include "paceline/net.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The job that a run leaves in its directory, from the path of its job.prototxt. Paths in it count
+ * from where the run was started, not from that directory. As pl_job_load */
+int pl_job_load_run(pl_engine *engine, const char *path, pl_job **out);
+
+/* Channels, height and width of the records that a net is for: those that it states, or those of a
+ * job's test (else training) data, which may be opened for it, or what a net of the zoo was
+ * published for. `job` may be NULL. PL_ERR_NOT_FOUND: nobody knows; and what opening the data
+ * returns */
+int pl_net_spec_record(const pl_net_spec *spec, const pl_job *job, uint32_t shape[3]);
+
+/* Let a net whose specification leaves the shape of records open take form for these, without data.
+ * PL_ERR_USAGE: it has a form, for records of another size; and as pl_net_create */
+int pl_net_form(pl_net *net, uint32_t channels, uint32_t height, uint32_t width);
+
+/* How a net scores the classes, in its test phase. */
+typedef struct pl_net_classes {
+    char blob[128]; /* where the scores are */
+    size_t count;   /* of classes */
+    bool
+        probabilities; /* there is a softmax; else scores are numbers of which the highest counts */
+} pl_net_classes;
+
+/* Where a net has a SoftmaxWithLoss, its scores are what that reads, through a softmax; of several
+ * the one with the largest loss_weight, of equals the last. Else they are what its Softmax makes,
+ * what its HingeLoss or Accuracy reads, or its one result.
+ * PL_ERR_INPUT        none of these, or it ends in a loss that knows no classes
+ * PL_ERR_UNSUPPORTED  several scores a class, as of a net that scores each place of a picture
+ * PL_ERR_USAGE        the net has no form yet */
+int pl_net_classes_of(pl_net *net, pl_net_classes *out);
+
+/* The scores of `count` records that are given here, as with pl_net_forward: the classes' for each
+ * record, in `out`, which has room for `room` floats. PL_ERR_INPUT: a value that is not finite;
+ * PL_ERR_USAGE: too little room; and as pl_net_classes_of */
+int pl_net_predict(pl_net *net, const float *records, size_t count, float *out, size_t room);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

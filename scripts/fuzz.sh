@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Hostile input for the readers: builds the fuzzers of test/fuzz under ASan and UBSan and runs them.
+#
+#   scripts/fuzz.sh TARGET…|all [--runs N] [--seconds N] [--max-len BYTES] [--seed N]
+#
+# A target is caffemodel, prototxt, png, …: test/fuzz/fuzz_TARGET.c. Without --runs and --seconds,
+# 100,000 runs. Memory is bounded: 1 GiB in all, 256 MiB in one piece. What was found to lead to new
+# code stays in build-fuzz/corpus, what broke a target in build-fuzz/broken; to see that again:
+# build-fuzz/fuzz_TARGET FILE. Prints a line a target; fails if any target broke.
+#
+# Needs clang, libclang-rt-dev and libomp-dev, beside what ./run check installs.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+runs=-1 seconds=0 max_len=4096 seed=1 targets=()
+while [ $# -gt 0 ]; do
+    case $1 in
+    --runs) runs=$2 && shift ;;
+    --seconds) seconds=$2 && shift ;;
+    --max-len) max_len=$2 && shift ;;
+    --seed) seed=$2 && shift ;;
+    all) for file in test/fuzz/fuzz_*.c; do targets+=("$(basename "${file#*fuzz_}" .c)"); done ;;
+    -*) echo "scripts/fuzz.sh: no option $1" >&2 && exit 2 ;;
+    *) [ -f "test/fuzz/fuzz_$1.c" ] && targets+=("$1") || {
+        echo "scripts/fuzz.sh: no target $1" >&2
+        exit 2
+    } ;;
+    esac
+    shift
+done
+[ ${#targets[@]} -gt 0 ] || {
+    sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2
+    exit 2
+}
+[ "$runs" != -1 ] || [ "$seconds" != 0 ] || runs=100000
+
+[ -f build-fuzz/build.ninja ] ||
+    CC=clang cmake -G Ninja -S . -B build-fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+        -DPACELINE_FUZZ=ON -DPACELINE_SANITIZE=address,undefined >/dev/null
+ninja -C build-fuzz "${targets[@]/#/fuzz_}" >build-fuzz/build.log || {
+    cat build-fuzz/build.log
+    exit 1
+}
+
+export OMP_NUM_THREADS=1 UBSAN_OPTIONS=print_stacktrace=1
+export ASAN_OPTIONS=detect_leaks=1:quarantine_size_mb=8:malloc_context_size=8
+
+stat_of() { # LOG NAME
+    sed -n "s/^stat::$2: *//p" "$1"
+}
+
+status=0
+mkdir -p build-fuzz/broken
+echo '| target | executions | executions/s | peak memory | seed | broken |'
+echo '|---|---|---|---|---|---|'
+for target in "${targets[@]}"; do
+    log=build-fuzz/fuzz_$target.log dict=() broken=0
+    mkdir -p "build-fuzz/corpus/$target"
+    [ ! -f "test/fuzz/dict/$target.dict" ] || dict=("-dict=test/fuzz/dict/$target.dict")
+    "build-fuzz/fuzz_$target" -runs="$runs" -max_total_time="$seconds" -max_len="$max_len" \
+        -seed="$seed" -timeout=20 -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 \
+        -artifact_prefix="build-fuzz/broken/$target-" ${dict[@]+"${dict[@]}"} \
+        "build-fuzz/corpus/$target" "test/fuzz/corpus/$target" >"$log" 2>&1 || broken=1
+    printf '| %s | %s | %s | %s MB | %s | %s |\n' "$target" \
+        "$(stat_of "$log" number_of_executed_units)" "$(stat_of "$log" average_exec_per_sec)" \
+        "$(stat_of "$log" peak_rss_mb)" "$seed" "$broken"
+    [ "$broken" = 0 ] || { status=1 && grep -aE 'ERROR|SUMMARY|Test unit|where "' "$log" >&2; }
+done
+exit "$status"

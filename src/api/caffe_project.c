@@ -1,0 +1,215 @@
+#include "api/caffe_project.h"
+
+#include "base/file.h"
+#include "job/text.h"
+#include "model/caffe_upgrade.h"
+#include "model/load.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_TEXT_MAX = 4096 };
+
+/* ---- where a file is ---- */
+
+static bool is_there(const char *path)
+{
+    return file_is_regular(path) || file_is_folder(path);
+}
+
+/* FOLDER/name, where FOLDER is the first `n` characters of the solver's path, its slash left out.
+ */
+static bool is_in(const char *solver, size_t n, const char *name, char out[PATH_TEXT_MAX])
+{
+    int len = snprintf(out, PATH_TEXT_MAX, "%.*s/%s", (int)n, solver, name);
+    return len < PATH_TEXT_MAX && is_there(out);
+}
+
+/* The folder's own folder: where its last slash is. 0: there is none that the path names. */
+static size_t above(const char *path, size_t n)
+{
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 0 && path[n - 1] == '/')
+        n--;
+    return n;
+}
+
+/* The last part of a path, which may end in slashes. */
+static const char *base_of(const char *path)
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    return path + n;
+}
+
+/* Beside the solver by its base name; or as a collection renames the files of a model: NAME_net of
+ * NAME_solver. */
+static bool is_beside(const char *solver, size_t folder, const char *path, char out[PATH_TEXT_MAX])
+{
+    const char *own = base_of(solver), *word = strstr(own, "solver");
+    char in[PATH_TEXT_MAX], name[PATH_TEXT_MAX];
+    snprintf(in, sizeof in, "%.*s", (int)(folder ? folder : 1),
+             folder             ? solver
+             : solver[0] == '/' ? ""
+                                : ".");
+    snprintf(name, sizeof name, "%.*s%s", word ? (int)(word - own) : 0, own, base_of(path));
+    return is_in(in, strlen(in), base_of(path), out) || is_in(in, strlen(in), name, out);
+}
+
+/* False: it is nowhere; `out` is then the path as it stands. */
+static bool find(const char *solver, const char *path, char out[PATH_TEXT_MAX])
+{
+    snprintf(out, PATH_TEXT_MAX, "%s", path);
+    if (is_there(path))
+        return true;
+    size_t folder = above(solver, strlen(solver));
+    for (size_t n = folder; path[0] != '/' && n > 0; n = above(solver, n))
+        if (is_in(solver, n, path, out))
+            return true;
+    if (is_beside(solver, folder, path, out))
+        return true;
+    snprintf(out, PATH_TEXT_MAX, "%s", path);
+    return false;
+}
+
+struct finder {
+    const char *solver;
+    const struct logger *log;
+    struct err *err;
+};
+
+/* Replace a path of the job's by what was found. */
+static int settle(const struct finder *f, const char *field, char **path)
+{
+    char found[PATH_TEXT_MAX];
+    if (!*path || !**path || !find(f->solver, *path, found) || strcmp(found, *path) == 0)
+        return OK;
+    log_info(f->log, "%s: %s is %s", field, *path, found);
+    char *copy = strdup(found);
+    if (!copy)
+        return err_set(f->err, ERR_NOMEM, "%s: out of memory", field);
+    free(*path);
+    *path = copy;
+    return OK;
+}
+
+static int settle_data(const struct finder *f, Paceline__Data *data, const char *field)
+{
+    if (!data)
+        return OK;
+    int rc = settle(f, field, &data->mean_file);
+    if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_LMDB)
+        rc = settle(f, field, &data->lmdb->path);
+    if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_IMAGES)
+        rc = settle(f, field, &data->images->list);
+    if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_IMAGES)
+        rc = settle(f, field, &data->images->root);
+    return rc;
+}
+
+/* One file, or several with commas between. */
+static int settle_weights(const struct finder *f, Paceline__Job *job)
+{
+    if (!job->weights || !*job->weights)
+        return OK;
+    char *list = strdup(job->weights), *rest = NULL;
+    struct buf found = {0};
+    for (char *one = list ? strtok_r(list, ",", &rest) : NULL; one;
+         one = strtok_r(NULL, ",", &rest)) {
+        char path[PATH_TEXT_MAX];
+        find(f->solver, one + strspn(one, " "), path);
+        buf_printf(&found, "%s%s", found.len ? "," : "", path);
+    }
+    buf_put_u8(&found, 0);
+    int rc = !list || found.failed
+                 ? err_set(f->err, ERR_NOMEM, "weights: out of memory")
+                 : text_set(&job->base, "weights", (const char *)found.data, f->err);
+    buf_release(&found);
+    free(list);
+    return rc;
+}
+
+/* ---- the nets ---- */
+
+static int load_net(const struct finder *f, const struct job_solver_net *where,
+                    Caffe__NetParameter **out)
+{
+    char path[PATH_TEXT_MAX];
+    if (where->file) {
+        find(f->solver, where->file, path);
+        log_info(f->log, "net: %s", path);
+        return model_load_prototxt(path, out, f->err);
+    }
+    int rc = model_copy_net(where->given, out, f->err);
+    return rc == OK ? caffe_upgrade(*out, f->err) : rc;
+}
+
+static bool same_net(const struct job_solver_net *a, const struct job_solver_net *b)
+{
+    return a->file == b->file && a->given == b->given;
+}
+
+static void free_net(Caffe__NetParameter *net)
+{
+    if (net)
+        caffe__net_parameter__free_unpacked(net, NULL);
+}
+
+static int convert(const struct finder *f, const Caffe__SolverParameter *solver, const char *name,
+                   struct job_solver_wants *wants, Paceline__Job **out)
+{
+    struct job_solver_net where_train, where_test;
+    Caffe__NetParameter *train = NULL, *test = NULL;
+    int rc = job_solver_nets(solver, &where_train, &where_test, f->err);
+    if (rc != OK)
+        return rc;
+    bool same = same_net(&where_train, &where_test), tests = where_test.file || where_test.given;
+    rc = load_net(f, &where_train, &train);
+    if (rc == OK && tests && !same)
+        rc = load_net(f, &where_test, &test);
+    if (rc == OK)
+        rc = job_from_solver(solver, train, same ? train : test, name, f->log, out, wants, f->err);
+    free_net(train);
+    free_net(test);
+    return rc;
+}
+
+/* "lenet_solver" of "examples/lenet_solver.prototxt". */
+static void name_of(const char *path, char *out, size_t size)
+{
+    snprintf(out, size, "%s", base_of(path));
+    char *dot = strrchr(out, '.');
+    if (dot && dot != out)
+        *dot = '\0';
+}
+
+int api_load_solver(pl_engine *engine, const char *path, const char *text, size_t len,
+                    struct job_solver_wants *wants, Paceline__Job **out)
+{
+    const struct finder f = {path, &engine->log, &engine->error};
+    Caffe__SolverParameter *solver;
+    Paceline__Job *job = NULL;
+    char name[256];
+    name_of(path, name, sizeof name);
+    int rc = job_solver_parse(path, text, len, &solver, f.err);
+    if (rc != OK)
+        return rc;
+    rc = convert(&f, solver, name, wants, &job);
+    caffe__solver_parameter__free_unpacked(solver, NULL);
+    if (rc == OK)
+        rc = settle_data(&f, job->train_data, "train_data");
+    if (rc == OK)
+        rc = settle_data(&f, job->test_data, "test_data");
+    if (rc == OK)
+        rc = settle_weights(&f, job);
+    if (rc == OK)
+        *out = job;
+    else
+        job_free(job);
+    return rc;
+}

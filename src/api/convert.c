@@ -1,0 +1,47 @@
+#include "paceline/convert.h"
+
+#include "api/convert.h"
+#include "api/guard.h"
+#include "api/net.h"
+#include "model/caffe_convert.h"
+#include "model/judge.h"
+#include "real/disk.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int api_path_here(const char *path, char out[API_PATH_MAX], struct err *err)
+{
+    int len = snprintf(out, API_PATH_MAX, "%s%s", strchr(path, '/') ? "" : "./", path);
+    return len < API_PATH_MAX ? OK
+                              : err_set(err, ERR_INPUT, "%.100s...: the path is too long", path);
+}
+
+static int convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net)
+{
+    struct err *err = &engine->error;
+    char here[API_PATH_MAX];
+    int rc = net ? api_spec_check(net, err) : OK;
+    if (rc == OK)
+        rc = api_path_here(out, here, err);
+    return rc == OK ? caffe_convert(in, here, net ? net->build.net : NULL, real_disk(),
+                                    &engine->log, err)
+                    : rc;
+}
+
+int pl_convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net)
+{
+    RETURN_GUARDED(engine, convert(engine, in, out, net));
+}
+
+static int judge(pl_net_spec *spec, bool *lossless)
+{
+    struct err *err = &spec->engine->error;
+    int rc = api_spec_check(spec, err);
+    return rc == OK ? model_judge(spec->build.net, lossless, err) : rc;
+}
+
+int pl_net_spec_judge(pl_net_spec *spec, bool *lossless)
+{
+    RETURN_GUARDED(spec->engine, judge(spec, lossless));
+}

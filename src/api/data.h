@@ -1,0 +1,36 @@
+/* What the parts of the public data share. */
+#ifndef PL_API_DATA_H
+#define PL_API_DATA_H
+
+#include "api/api.h"
+#include "data/dataset.h"
+#include "data/names.h"
+#include "data/stats.h"
+#include "paceline/data.h"
+
+struct pl_data {
+    pl_engine *engine;
+    Paceline__Data *spec; /* owned */
+    enum source_role role;
+    char **path; /* of pictures that were given by their paths; owned, else NULL */
+    size_t paths;
+    struct source *source;
+    bool own_maps, own_size; /* those of the SPEC, not a job's; some of them decide the size */
+    bool maps;               /* there are any */
+    struct dataset set;      /* the records through the maps, once `mapped` */
+    bool mapped;
+    struct names names;
+    struct scratch scratch;
+    struct stats stats;       /* pl_data_measure's, */
+    pl_data_channel *channel; /* and its public face; owned */
+    uint64_t *of_class;       /* pl_data_describe's */
+    char how[160];            /* pl_data_fit's */
+};
+
+/* See the records through the maps. What dataset_init returns. */
+int api_data_map(pl_data *data);
+
+/* The order of colours, where the source has a say in it; else NULL. */
+Paceline__Data__Color *api_data_color(const Paceline__Data *spec, protobuf_c_boolean **given);
+
+#endif

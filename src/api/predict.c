@@ -1,0 +1,184 @@
+#include "paceline/predict.h"
+
+#include "api/data.h"
+#include "api/guard.h"
+#include "api/net.h"
+#include "base/file.h"
+#include "job/text.h"
+#include "model/load.h"
+#include "model/scores.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the job of a run ---- */
+
+static int load_run(pl_engine *engine, const char *path, pl_job **out)
+{
+    struct file_bytes text;
+    struct err *err = &engine->error;
+    int rc = file_read(path, TEXT_BYTES_MAX, &text, err);
+    if (rc != OK)
+        return rc;
+    pl_job *job = calloc(1, sizeof *job);
+    rc = job ? job_parse(path, (char *)text.data, text.len, &job->message, err)
+             : err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    file_release(&text);
+    if (rc != OK) {
+        free(job);
+        return rc;
+    }
+    job->engine = engine;
+    *out = job;
+    return OK;
+}
+
+int pl_job_load_run(pl_engine *engine, const char *path, pl_job **out)
+{
+    RETURN_GUARDED(engine, load_run(engine, path, out));
+}
+
+/* ---- the shape of records ---- */
+
+/* What the maps of these data make of any record, as far as the data need not be opened for it. */
+static bool shape_by_maps(const Paceline__Data *data, struct shape *out)
+{
+    const Paceline__Data__Color *color = api_data_color(data, NULL);
+    bool cifar = data->source_case == PACELINE__DATA__SOURCE_CIFAR10 ||
+                 data->source_case == PACELINE__DATA__SOURCE_CIFAR100;
+    bool images = data->source_case == PACELINE__DATA__SOURCE_IMAGES;
+    size_t H = data->crop ? data->crop : data->resize_height;
+    size_t W = data->crop ? data->crop : data->resize_width;
+    if (H == 0 && cifar)
+        H = W = data->resize ? data->resize : 32;
+    if (H == 0 || !(cifar || images)) /* a Datum has as many channels as it has */
+        return false;
+    bool gray = images && *color == PACELINE__DATA__COLOR__gray;
+    *out = (struct shape){3, {gray ? 1 : 3, H, W}};
+    return true;
+}
+
+static int shape_of_job(const pl_job *job, struct shape *out)
+{
+    bool training = !job->message->test_data;
+    const Paceline__Data *spec = training ? job->message->train_data : job->message->test_data;
+    pl_data *data;
+    uint32_t shape[3];
+    if (!spec || shape_by_maps(spec, out))
+        return OK;
+    int rc = pl_data_open_job(job, training, &data);
+    if (rc != OK)
+        return rc;
+    rc = pl_data_shape(data, shape);
+    pl_data_close(data);
+    if (rc == OK)
+        *out = (struct shape){3, {shape[0], shape[1], shape[2]}};
+    return rc;
+}
+
+static int record_of(const pl_net_spec *spec, const pl_job *job, uint32_t shape[3])
+{
+    struct err *err = &spec->engine->error;
+    int rc = api_spec_check(spec, err);
+    if (rc != OK)
+        return rc;
+    struct shape record = model_record_shape(spec->build.net);
+    if (record.n == 0 && job)
+        rc = shape_of_job(job, &record);
+    if (rc != OK)
+        return rc;
+    if (record.n == 0)
+        record = spec->record;
+    if (record.n == 0 || record.n > 3)
+        return err_set(err, ERR_NOT_FOUND, "net: the shape of its records is not known");
+    for (size_t i = 0; i < 3; i++)
+        shape[i] = i < record.n ? (uint32_t)record.dim[i] : 1;
+    return OK;
+}
+
+int pl_net_spec_record(const pl_net_spec *spec, const pl_job *job, uint32_t shape[3])
+{
+    RETURN_GUARDED(spec->engine, record_of(spec, job, shape));
+}
+
+static int form(pl_net *net, const struct shape *record)
+{
+    struct err *err = &net->engine->error;
+    if (!net->ws)
+        return api_net_form(net, record, err);
+    if (net->ws->record_floats == shape_count(record))
+        return OK;
+    return err_set(err, ERR_USAGE, "net: takes records of %zu values, not of %zu x %zu x %zu",
+                   net->ws->record_floats, record->dim[0], record->dim[1], record->dim[2]);
+}
+
+int pl_net_form(pl_net *net, uint32_t channels, uint32_t height, uint32_t width)
+{
+    const struct shape record = {3, {channels, height, width}};
+    RETURN_GUARDED(net->engine, form(net, &record));
+}
+
+/* ---- what it says ---- */
+
+static int classes_of(pl_net *net, pl_net_classes *out, struct scores *scores)
+{
+    struct err *err = &net->engine->error;
+    struct shape shape = {0};
+    pl_net_classes classes = {0};
+    int rc = api_net_formed(net, err);
+    if (rc == OK)
+        rc = model_scores(net->job->net->define, scores, err);
+    if (rc != OK)
+        return rc;
+    if (snprintf(classes.blob, sizeof classes.blob, "%s", scores->blob) >=
+            (int)sizeof classes.blob ||
+        net_blob(net->ws->test, scores->blob, NULL, 0, &shape) == 0 || shape.n < 2)
+        return err_set(err, ERR_INPUT, "net: blob \"%.100s\" has no scores a record", scores->blob);
+    classes.count = shape.dim[1];
+    int axis = scores->axis < 0 ? scores->axis + (int)shape.n : scores->axis;
+    if (shape_count_from(&shape, 1) != classes.count || axis != 1)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "net: blob \"%.100s\" has several scores a class for each record",
+                       scores->blob);
+    classes.probabilities = scores->form != SCORES_PLAIN;
+    *out = classes;
+    return OK;
+}
+
+int pl_net_classes_of(pl_net *net, pl_net_classes *out)
+{
+    struct scores scores;
+    RETURN_GUARDED(net->engine, classes_of(net, out, &scores));
+}
+
+/* p_i = exp(z_i - max z) / sum_k exp(z_k - max z), in place. */
+static void softmax(float *z, size_t n)
+{
+    float most = z[0];
+    double sum = 0;
+    for (size_t i = 1; i < n; i++)
+        most = fmaxf(most, z[i]);
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)z[i] - (double)most);
+    for (size_t i = 0; i < n; i++)
+        z[i] = (float)(exp((double)z[i] - (double)most) / sum);
+}
+
+static int predict(pl_net *net, const float *records, size_t count, float *out, size_t room)
+{
+    pl_net_classes classes;
+    struct scores scores;
+    size_t each;
+    int rc = classes_of(net, &classes, &scores);
+    if (rc == OK)
+        rc = pl_net_forward(net, records, count, classes.blob, out, room, &each);
+    for (size_t i = 0; rc == OK && scores.form == SCORES_SOFTMAX && i < count; i++)
+        softmax(out + i * classes.count, classes.count);
+    return rc;
+}
+
+int pl_net_predict(pl_net *net, const float *records, size_t count, float *out, size_t room)
+{
+    RETURN_GUARDED(net->engine, predict(net, records, count, out, room));
+}

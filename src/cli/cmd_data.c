@@ -1,0 +1,377 @@
+/* Looking at records: what there is, the first of them, what their values are like. */
+#include "cli/cli.h"
+#include "paceline/data.h"
+
+#include <cjson/cJSON.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HEAD_RECORDS = 10, SHEET_RECORDS = 64, SHEET_CELL = 64, CLASSES_SHOWN = 40 };
+
+struct data_arguments {
+    const char *first, *sheet, *columns, *side;
+    bool training, json;
+    size_t first_n; /* what the texts above say; 0: not given */
+    uint32_t columns_n, side_n;
+};
+
+#define DATA_OPTION(name, kind, value, help, field)                     \
+    {                                                                   \
+        name, kind, value, help, offsetof(struct data_arguments, field) \
+    }
+
+static const struct option data_options[] = {
+    DATA_OPTION("training", OPTION_FLAG, NULL, "of a folder of CIFAR, what is trained on",
+                training),
+    DATA_OPTION("first", OPTION_TEXT, "N", "the first N records (head: 10; stats: all)", first),
+    DATA_OPTION("sheet", OPTION_TEXT, "FILE", "head: a PNG that shows them (64 of them)", sheet),
+    DATA_OPTION("columns", OPTION_TEXT, "N", "in so many columns (a square)", columns),
+    DATA_OPTION("side", OPTION_TEXT, "PIXELS", "each so large (64)", side),
+    DATA_OPTION("json", OPTION_FLAG, NULL, "print JSON, one object a line, on stdout", json),
+    {0},
+};
+
+/* ---- what all print ---- */
+
+/* Takes it. cJSON gives NULL when memory runs out, and takes it as well. */
+static void print_json(cJSON *object)
+{
+    char *text = cJSON_PrintUnformatted(object);
+    printf("%s\n", text ? text : "{}");
+    cJSON_free(text);
+    cJSON_Delete(object);
+}
+
+struct balance {
+    uint64_t least, most;
+};
+
+static struct balance balance_of(const uint64_t *of_class, uint32_t classes)
+{
+    struct balance b = {UINT64_MAX, 0};
+    for (uint32_t c = 0; c < classes; c++) {
+        b.least = of_class[c] < b.least ? of_class[c] : b.least;
+        b.most = of_class[c] > b.most ? of_class[c] : b.most;
+    }
+    return b;
+}
+
+static void add_classes(cJSON *object, const pl_data *data, const uint64_t *of_class,
+                        uint32_t classes)
+{
+    cJSON_AddNumberToObject(object, "classes", (double)classes);
+    if (classes == 0)
+        return;
+    struct balance b = balance_of(of_class, classes);
+    cJSON *counts = cJSON_AddArrayToObject(object, "count"), *names = NULL;
+    for (uint32_t c = 0; c < classes; c++) {
+        const char *name = pl_data_class_name(data, c);
+        cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)of_class[c]));
+        if (c == 0 && name)
+            names = cJSON_AddArrayToObject(object, "names");
+        if (names)
+            cJSON_AddItemToArray(names, name ? cJSON_CreateString(name) : cJSON_CreateNull());
+    }
+    cJSON_AddNumberToObject(object, "least", (double)b.least);
+    cJSON_AddNumberToObject(object, "most", (double)b.most);
+    if (b.least > 0)
+        cJSON_AddNumberToObject(object, "ratio", (double)b.most / (double)b.least);
+    else
+        cJSON_AddNullToObject(object, "ratio");
+}
+
+static void print_classes(const pl_data *data, const uint64_t *of_class, uint32_t classes)
+{
+    if (classes == 0)
+        return;
+    struct balance b = balance_of(of_class, classes);
+    printf("classes    %" PRIu32 ", of %" PRIu64 " to %" PRIu64 " records", classes, b.least,
+           b.most);
+    if (b.least > 0)
+        printf(", %.2f to 1\n", (double)b.most / (double)b.least);
+    else
+        printf("; some have none\n");
+    for (uint32_t c = 0; c < classes && c < CLASSES_SHOWN; c++) {
+        const char *name = pl_data_class_name(data, c);
+        printf("%9" PRIu32 "  %8" PRIu64 "%s%s\n", c, of_class[c], name ? "  " : "",
+               name ? name : "");
+    }
+    if (classes > CLASSES_SHOWN)
+        printf("           and %" PRIu32 " more; --json has them all\n", classes - CLASSES_SHOWN);
+}
+
+/* ---- info ---- */
+
+static cJSON *range_json(uint32_t least, uint32_t most)
+{
+    cJSON *range = cJSON_CreateArray();
+    cJSON_AddItemToArray(range, cJSON_CreateNumber(least));
+    cJSON_AddItemToArray(range, cJSON_CreateNumber(most));
+    return range;
+}
+
+static void info_json(const pl_data *data, const pl_data_info *info)
+{
+    char hash[24];
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddStringToObject(object, "kind", info->kind);
+    cJSON_AddNumberToObject(object, "records", (double)info->records);
+    cJSON_AddNumberToObject(object, "channels", info->channels);
+    cJSON_AddItemToObject(object, "height", range_json(info->height_min, info->height_max));
+    cJSON_AddItemToObject(object, "width", range_json(info->width_min, info->width_max));
+    if (info->mapped) {
+        cJSON *shape = cJSON_AddArrayToObject(object, "shape");
+        for (int i = 0; i < 3; i++)
+            cJSON_AddItemToArray(shape, cJSON_CreateNumber(info->shape[i]));
+    }
+    add_classes(object, data, info->of_class, info->classes);
+    cJSON_AddNumberToObject(object, "bytes", (double)info->bytes);
+    snprintf(hash, sizeof hash, "%016" PRIx64, info->hash);
+    cJSON_AddStringToObject(object, "hash", hash);
+    print_json(object);
+}
+
+/* "28" or "75 to 1200" */
+static const char *range_text(uint32_t least, uint32_t most, char out[40])
+{
+    if (least == most)
+        snprintf(out, 40, "%" PRIu32, least);
+    else
+        snprintf(out, 40, "%" PRIu32 " to %" PRIu32, least, most);
+    return out;
+}
+
+static int info(pl_data *data, const struct data_arguments *a)
+{
+    pl_data_info info;
+    char high[40], wide[40];
+    int rc = pl_data_describe(data, &info);
+    if (rc != PL_OK)
+        return rc;
+    if (a->json) {
+        info_json(data, &info);
+        return rc;
+    }
+    printf("kind       %s\n", info.kind);
+    printf("records    %zu\n", info.records);
+    printf("record     %" PRIu32 " channel%s, %s high, %s wide\n", info.channels,
+           info.channels == 1 ? "" : "s", range_text(info.height_min, info.height_max, high),
+           range_text(info.width_min, info.width_max, wide));
+    if (info.mapped)
+        printf("mapped     %" PRIu32 " x %" PRIu32 " x %" PRIu32 "\n", info.shape[0], info.shape[1],
+               info.shape[2]);
+    printf("bytes      %" PRIu64 "\n", info.bytes);
+    printf("hash       %016" PRIx64 "\n", info.hash);
+    print_classes(data, info.of_class, info.classes);
+    return rc;
+}
+
+/* ---- head ---- */
+
+static void record_json(size_t i, const pl_data_record *record)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "record", (double)i);
+    if (record->has_label)
+        cJSON_AddNumberToObject(object, "label", record->label);
+    if (record->class_name)
+        cJSON_AddStringToObject(object, "class", record->class_name);
+    cJSON_AddNumberToObject(object, "height", record->height);
+    cJSON_AddNumberToObject(object, "width", record->width);
+    if (record->name[0])
+        cJSON_AddStringToObject(object, "name", record->name);
+    print_json(object);
+}
+
+static int head(pl_data *data, const struct data_arguments *a)
+{
+    pl_data_info info;
+    pl_data_record record;
+    size_t first = a->first_n ? a->first_n : a->sheet ? SHEET_RECORDS : HEAD_RECORDS;
+    int widest = 5, rc = pl_data_describe(data, &info);
+    first = rc == PL_OK && first > info.records ? info.records : first;
+    if (rc == PL_OK && a->sheet)
+        rc = pl_data_sheet(data, first, a->columns_n, a->side_n ? a->side_n : SHEET_CELL, a->sheet);
+    for (size_t i = 0; rc == PL_OK && i < first; i++) {
+        rc = pl_data_record_at(data, i, &record);
+        int length = rc == PL_OK && record.class_name ? (int)strlen(record.class_name) : 0;
+        widest = length > widest ? length : widest;
+    }
+    if (rc == PL_OK && !a->json)
+        printf("%8s  %6s  %-*s  %6s  %6s  %s\n", "record", "label", widest, "class", "high", "wide",
+               "name");
+    for (size_t i = 0; rc == PL_OK && i < first; i++) {
+        rc = pl_data_record_at(data, i, &record);
+        if (rc == PL_OK && a->json)
+            record_json(i, &record);
+        else if (rc == PL_OK)
+            printf("%8zu  %6" PRIu32 "  %-*s  %6" PRIu32 "  %6" PRIu32 "  %s\n", i, record.label,
+                   widest, record.class_name ? record.class_name : "-", record.height, record.width,
+                   record.name[0] ? record.name : "-");
+    }
+    return rc;
+}
+
+/* ---- stats ---- */
+
+/* What brings the values to mean 0 in each channel and, over all of them, deviation 1. */
+struct suggestion {
+    char job[512], spec[512]; /* as a job says it, and as a SPEC does */
+};
+
+static struct suggestion suggest(const pl_data_stats *stats)
+{
+    struct suggestion s = {{0}, {0}};
+    double variance = 0;
+    bool one = true; /* one mean will do */
+    size_t used = 0, also = 0;
+    for (uint32_t c = 0; c < stats->channels; c++) {
+        const pl_data_channel *channel = &stats->channel[c];
+        variance += channel->deviation * channel->deviation / stats->channels;
+        one = one && channel->mean == stats->channel[0].mean;
+    }
+    for (uint32_t c = 0; c < (one ? 1 : stats->channels) && used < sizeof s.job - 64; c++) {
+        used += (size_t)snprintf(s.job + used, sizeof s.job - used, "mean: %.6g ",
+                                 stats->channel[c].mean);
+        also += (size_t)snprintf(s.spec + also, sizeof s.spec - also, "%s%.6g",
+                                 c ? "," : "?mean=", stats->channel[c].mean);
+    }
+    double scale = variance > 0 ? 1 / sqrt(variance) : 1;
+    snprintf(s.job + used, sizeof s.job - used, "scale: %.6g", scale);
+    snprintf(s.spec + also, sizeof s.spec - also, "&scale=%.6g", scale);
+    return s;
+}
+
+static void stats_json(const pl_data *data, const pl_data_stats *stats, const struct suggestion *s)
+{
+    cJSON *object = cJSON_CreateObject();
+    cJSON_AddNumberToObject(object, "records", (double)stats->records);
+    cJSON *channels = cJSON_AddArrayToObject(object, "channels");
+    for (uint32_t c = 0; c < stats->channels; c++) {
+        cJSON *channel = cJSON_CreateObject();
+        cJSON_AddNumberToObject(channel, "mean", stats->channel[c].mean);
+        cJSON_AddNumberToObject(channel, "deviation", stats->channel[c].deviation);
+        cJSON_AddNumberToObject(channel, "least", stats->channel[c].least);
+        cJSON_AddNumberToObject(channel, "most", stats->channel[c].most);
+        cJSON_AddItemToArray(channels, channel);
+    }
+    add_classes(object, data, stats->of_class, stats->classes);
+    if (s) {
+        cJSON_AddStringToObject(object, "job", s->job);
+        cJSON_AddStringToObject(object, "maps", s->spec);
+    }
+    print_json(object);
+}
+
+static int stats(pl_data *data, const struct data_arguments *a)
+{
+    pl_data_stats stats;
+    int rc = pl_data_measure(data, a->first_n, &stats);
+    if (rc != PL_OK)
+        return rc;
+    struct suggestion s = suggest(&stats);
+    if (a->json) {
+        stats_json(data, &stats, stats.scaled ? NULL : &s);
+        return rc;
+    }
+    printf("records    %zu\n", stats.records);
+    printf("%9s  %11s  %11s  %9s  %9s\n", "channel", "mean", "deviation", "least", "most");
+    for (uint32_t c = 0; c < stats.channels; c++)
+        printf("%9" PRIu32 "  %11.6g  %11.6g  %9.6g  %9.6g\n", c, stats.channel[c].mean,
+               stats.channel[c].deviation, stats.channel[c].least, stats.channel[c].most);
+    if (!stats.scaled)
+        printf("in a job   %s\nin a SPEC  %s\n", s.job, s.spec);
+    print_classes(data, stats.of_class, stats.classes);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+static const struct look {
+    const char *name;
+    int (*print)(pl_data *data, const struct data_arguments *a);
+} looks[] = {{"info", info}, {"head", head}, {"stats", stats}};
+
+static int usage_error(const char *text)
+{
+    fprintf(stderr, "paceline data: %s; see paceline data --help\n", text);
+    return EXIT_BAD_INPUT;
+}
+
+/* 0 when it is not given; false when it is no number from 1 to `max`. */
+static bool read_count(const char *text, unsigned long max, unsigned long *out)
+{
+    char *end = NULL;
+    *out = text ? strtoul(text, &end, 10) : 0;
+    return !text || (text[0] >= '0' && text[0] <= '9' && !*end && *out >= 1 && *out <= max);
+}
+
+/* The numbers among the options, and which of them go with what. -1 to go on, or the exit code. */
+static int check(struct data_arguments *a, const struct look *look)
+{
+    unsigned long first, columns, side;
+    if (!read_count(a->first, UINT32_MAX, &first))
+        return usage_error("--first must be a number from 1 to 4294967295");
+    if (!read_count(a->columns, 4096, &columns))
+        return usage_error("--columns must be a number from 1 to 4096");
+    if (!read_count(a->side, 1024, &side) || (a->side && side < 8))
+        return usage_error("--side must be a number from 8 to 1024");
+    if (a->first && look->print == info)
+        return usage_error("--first is for head and stats");
+    if (a->sheet && look->print != head)
+        return usage_error("--sheet is for head");
+    if ((a->columns || a->side) && !a->sheet)
+        return usage_error("--columns and --side are for --sheet");
+    a->first_n = first;
+    a->columns_n = (uint32_t)columns;
+    a->side_n = (uint32_t)side;
+    return -1;
+}
+
+static int run_data(const struct command *command, int argc, char **argv)
+{
+    struct data_arguments a = {0};
+    const char *given[2] = {0};
+    const struct look *look = NULL;
+    size_t count;
+    int end = options_parse(command, argc, argv, &a, given, 2, &count);
+    if (end >= 0)
+        return end;
+    for (size_t i = 0; given[0] && i < sizeof looks / sizeof *looks; i++)
+        if (strcmp(given[0], looks[i].name) == 0)
+            look = &looks[i];
+    if (!look) {
+        fprintf(stderr,
+                "paceline data: %s: expected info, head or stats; see paceline data "
+                "--help\n",
+                given[0] ? given[0] : "what?");
+        return EXIT_BAD_INPUT;
+    }
+    if (!given[1])
+        return usage_error("which records? a SPEC, KIND:PATH, must say it");
+    end = check(&a, look);
+    if (end >= 0)
+        return end;
+    pl_engine *engine = cli_engine();
+    if (!engine)
+        return EXIT_FAILED;
+    pl_data *data = NULL;
+    int rc = pl_data_open(engine, given[1], a.training, &data);
+    if (rc == PL_OK)
+        rc = look->print(data, &a);
+    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
+    pl_data_close(data);
+    pl_engine_destroy(engine);
+    return code;
+}
+
+const struct command cmd_data = {
+    .name = "data",
+    .summary = "Look at records: what there is, the first of them, mean and deviation",
+    .arguments = "info|head|stats SPEC",
+    .options = data_options,
+    .run = run_data,
+};

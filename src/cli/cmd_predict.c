@@ -1,0 +1,323 @@
+/* What a model says of pictures and other records: the likeliest classes of each. */
+#include "cli/cli.h"
+#include "cli/predict_model.h"
+#include "cli/predict_output.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { INPUTS_MAX = 4096, TOP = 5, BATCH = 8 };
+
+struct predict_arguments {
+    const char *net, *weights, *data, *first, *maps, *mean, *scale, *color, *input, *top, *classes;
+    const char *batch, *threads, *kernels;
+    bool json;
+    const char *given[INPUTS_MAX]; /* MODEL, unless --net is given, and pictures */
+    const char *model, *const *pictures;
+    size_t count;                              /* of pictures */
+    size_t first_n, top_n, batch_n, threads_n; /* what the texts above say; 0: not given */
+    uint32_t shape[3];                         /* likewise; zeros */
+};
+
+#define PREDICT_OPTION(name, value, help, field)                                  \
+    {                                                                             \
+        name, OPTION_TEXT, value, help, offsetof(struct predict_arguments, field) \
+    }
+
+static const struct option predict_options[] = {
+    PREDICT_OPTION("net", "FILE|NAME", "a prototxt or a net of the zoo, in place of MODEL", net),
+    PREDICT_OPTION("weights", "FILE", "its weights, safetensors or caffemodel", weights),
+    PREDICT_OPTION("data", "SPEC", "records in place of pictures, KIND:PATH[?...]", data),
+    PREDICT_OPTION("first", "N", "the first N of them, or of the model's test data", first),
+    PREDICT_OPTION("top", "K", "the K likeliest classes (5)", top),
+    PREDICT_OPTION("classes", "FILE", "their names, one a line", classes),
+    PREDICT_OPTION("maps", "MAPS", "of pictures, as after the ? of a SPEC: crop=..", maps),
+    PREDICT_OPTION("mean", "FILE", "take away their mean, a binaryproto", mean),
+    PREDICT_OPTION("scale", "F", "multiply their values by F", scale),
+    PREDICT_OPTION("color", "rgb|bgr|gray", "the order of colours the net knows", color),
+    PREDICT_OPTION("input", "CxHxW", "the shape of a record, if the model leaves it open", input),
+    PREDICT_OPTION("batch", "B", "records at a time (8)", batch),
+    PREDICT_OPTION("threads", "T", "compute threads (all cores)", threads),
+    PREDICT_OPTION("kernels", "K", "ref, dnnl or auto", kernels),
+    {"json", OPTION_FLAG, NULL, "print a JSON object a record, one a line, on stdout",
+     offsetof(struct predict_arguments, json)},
+    {0},
+};
+
+/* ---- what is asked ---- */
+
+static int usage_error(const char *text)
+{
+    fprintf(stderr, "paceline predict: %s; see paceline predict --help\n", text);
+    return EXIT_BAD_INPUT;
+}
+
+/* 0 when it is not given; false when it is no number from 1 to `max`. */
+static bool read_count(const char *text, unsigned long max, size_t *out)
+{
+    char *end = NULL;
+    unsigned long value = text ? strtoul(text, &end, 10) : 0;
+    *out = value;
+    return !text || (text[0] >= '0' && text[0] <= '9' && !*end && value >= 1 && value <= max);
+}
+
+/* "3x224x224" into three numbers. */
+static bool read_shape(const char *text, uint32_t shape[3])
+{
+    for (int i = 0; i < 3; i++) {
+        char *end = NULL;
+        unsigned long value = text[0] >= '0' && text[0] <= '9' ? strtoul(text, &end, 10) : 0;
+        if (value < 1 || value > 1000000 || *end != (i < 2 ? 'x' : '\0'))
+            return false;
+        shape[i] = (uint32_t)value;
+        text = end + 1;
+    }
+    return true;
+}
+
+/* KIND:PATH rather than a picture's path. */
+static bool is_spec(const char *text)
+{
+    return strchr(text, ':') && access(text, F_OK) != 0;
+}
+
+/* -1 to go on, or the exit code. */
+static int check_numbers(struct predict_arguments *a)
+{
+    if (!read_count(a->first, UINT32_MAX, &a->first_n))
+        return usage_error("--first must be a number from 1 to 4294967295");
+    if (!read_count(a->top, UINT32_MAX, &a->top_n))
+        return usage_error("--top must be a number from 1 to 4294967295");
+    if (!read_count(a->batch, 65536, &a->batch_n))
+        return usage_error("--batch must be a number from 1 to 65536");
+    if (!read_count(a->threads, 1024, &a->threads_n))
+        return usage_error("--threads must be a number from 1 to 1024");
+    if (a->input && !read_shape(a->input, a->shape))
+        return usage_error("--input must be channels, rows and columns, as in 3x224x224");
+    return -1;
+}
+
+/* Sort out what was given; -1 to go on, or the exit code. */
+static int check(struct predict_arguments *a, size_t given)
+{
+    size_t models = a->net ? 0 : 1;
+    if (given < models)
+        return usage_error("MODEL, or --net and --weights, must say what predicts");
+    if (a->net && !a->weights)
+        return usage_error("--net needs --weights");
+    if (a->weights && !a->net)
+        return usage_error("--weights goes with --net, and MODEL has its own");
+    a->model = models ? a->given[0] : NULL;
+    a->pictures = a->given + models;
+    a->count = given - models;
+    if (!a->data && a->count == 1 && is_spec(a->pictures[0])) {
+        a->data = a->pictures[0];
+        a->count = 0;
+    }
+    if (a->data && a->count > 0)
+        return usage_error("pictures and a SPEC are both given");
+    if (!a->data && a->count == 0 && (a->net || !a->first))
+        return usage_error("which records? give pictures, a SPEC, or --first N of the model's "
+                           "test data");
+    if (a->first && a->count > 0)
+        return usage_error("--first is for a SPEC");
+    if (a->maps && a->count == 0)
+        return usage_error("--maps is for pictures; a SPEC has its own after the ?");
+    if ((a->mean || a->scale || a->color) && !a->data && a->count == 0)
+        return usage_error("--mean, --scale and --color are for pictures or a SPEC");
+    return check_numbers(a);
+}
+
+/* From here on a status, or, after a message, an exit code. */
+
+static int no_memory(void)
+{
+    fprintf(stderr, "paceline: out of memory\n");
+    return EXIT_FAILED;
+}
+
+/* ---- its records ---- */
+
+/* The order of colours that pictures are read in, where nobody has said any: Caffe's nets have
+ * learnt blue first. */
+static const char *color_of(const struct predict_arguments *a, const struct predict_model *model,
+                            uint32_t channels)
+{
+    const char *given = a->maps ? a->maps : a->data ? a->data : "";
+    bool pictures = a->count > 0 || strncmp(given, "images:", 7) == 0;
+    if (a->color || !pictures || channels == 1 || strstr(given, "color=") ||
+        !predict_model_is_caffe(model))
+        return a->color;
+    fprintf(stderr, "colours are taken as blue, green, red, as Caffe has them; --color rgb turns "
+                    "them round\n");
+    return "bgr";
+}
+
+/* What was given after the SPEC, or as --maps, and the maps that options bring. NULL: no memory. */
+static char *spec_text(const struct predict_arguments *a, const char *color)
+{
+    const struct {
+        const char *map, *value;
+    } more[] = {{"mean_file", a->mean}, {"scale", a->scale}, {"color", color}};
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    fprintf(out, "%s", a->data ? a->data : a->maps ? a->maps : "");
+    const char *sign = a->data ? strchr(a->data, '?') ? "&" : "?" : a->maps ? "&" : "";
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        if (!more[i].value)
+            continue;
+        fprintf(out, "%s%s=%s", sign, more[i].map, more[i].value);
+        sign = "&";
+    }
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* `channels` that the net takes; 0: not known. */
+static int open_data(pl_engine *engine, const struct predict_arguments *a,
+                     const struct predict_model *model, uint32_t channels, pl_data **out)
+{
+    if (!a->data && a->count == 0 && !model->job)
+        return usage_error("the model is of no run that has test data; which records?");
+    if (!a->data && a->count == 0)
+        return pl_data_open_job(model->job, false, out);
+    char *text = spec_text(a, color_of(a, model, channels));
+    if (!text)
+        return no_memory();
+    int rc = a->data ? pl_data_open(engine, text, false, out)
+                     : pl_data_open_pictures(engine, a->pictures, a->count, text, out);
+    free(text);
+    return rc == PL_OK && model->job ? pl_data_take_maps(*out, model->job) : rc;
+}
+
+/* The records, as the net takes them: *shape is what the net states or a job's data has, or else
+ * what the SPEC's records are. */
+static int find_records(pl_engine *engine, const struct predict_arguments *a,
+                        const struct predict_model *model, uint32_t shape[3], pl_data **out)
+{
+    const char *how = NULL;
+    memcpy(shape, a->shape, sizeof a->shape);
+    int rc = a->input ? PL_OK : pl_net_spec_record(model->spec, model->job, shape);
+    bool known = rc == PL_OK;
+    if (!known && a->count > 0) {
+        fprintf(stderr, "the net does not say the shape of its records; --input CxHxW can\n");
+        return rc;
+    }
+    rc = open_data(engine, a, model, known ? shape[0] : 0, out);
+    if (rc == PL_OK)
+        rc = known ? pl_data_fit(*out, shape[0], shape[1], shape[2], &how)
+                   : pl_data_shape(*out, shape);
+    if (how)
+        fprintf(stderr, "%s\n", how);
+    return rc;
+}
+
+/* ---- predicting ---- */
+
+static int make_net(pl_engine *engine, const struct predict_arguments *a,
+                    const struct predict_model *model, const uint32_t shape[3], size_t records,
+                    pl_net **out)
+{
+    size_t batch = a->batch_n ? a->batch_n : records < BATCH ? records : BATCH;
+    const pl_net_options options = {
+        .batch = (uint32_t)batch,
+        .threads = (uint32_t)a->threads_n,
+        .kernels = a->kernels,
+    };
+    bool lossless;
+    int rc = pl_net_spec_judge(model->spec, &lossless); /* a net without a loss cannot be made */
+    if (rc == PL_OK)
+        rc = pl_net_create(engine, model->spec, &options, out);
+    if (rc == PL_OK)
+        rc = pl_net_form(*out, shape[0], shape[1], shape[2]);
+    return rc == PL_OK ? pl_net_load_weights(*out, model->weights) : rc;
+}
+
+/* Scores of all records, of which the likeliest classes are kept. */
+static int predict_all(pl_net *net, pl_data *data, const uint32_t shape[3], size_t batch,
+                       struct predictions *p)
+{
+    size_t each = (size_t)shape[0] * shape[1] * shape[2];
+    float *x = malloc(batch * each * sizeof *x);
+    float *scores = malloc(batch * p->classes.count * sizeof *scores);
+    int rc = x && scores ? PL_OK : no_memory();
+    for (size_t i = 0; rc == PL_OK && i < p->records; i += batch) {
+        size_t n = p->records - i < batch ? p->records - i : batch;
+        rc = pl_data_read(data, i, n, x, batch * each);
+        if (rc == PL_OK)
+            rc = pl_net_predict(net, x, n, scores, batch * p->classes.count);
+        for (size_t k = 0; rc == PL_OK && k < n; k++)
+            predictions_take(p, i + k, scores + k * p->classes.count);
+    }
+    free(x);
+    free(scores);
+    return rc;
+}
+
+static int predict(pl_engine *engine, const struct predict_arguments *a,
+                   const struct predict_model *model)
+{
+    struct predictions p = {0};
+    pl_data *data = NULL;
+    pl_net *net = NULL;
+    pl_data_info info;
+    uint32_t shape[3];
+    int rc = find_records(engine, a, model, shape, &data);
+    if (rc == PL_OK)
+        rc = pl_data_describe(data, &info);
+    if (rc == PL_OK) {
+        p.records = a->first_n && a->first_n < info.records ? a->first_n : info.records;
+        rc = make_net(engine, a, model, shape, p.records, &net);
+    }
+    if (rc == PL_OK)
+        rc = pl_net_classes_of(net, &p.classes);
+    if (rc == PL_OK)
+        rc = predictions_begin(&p, engine, a->top_n ? a->top_n : TOP, data, a->classes, model->job);
+    if (rc == PL_OK)
+        rc = predict_all(net, data, shape, a->batch_n ? a->batch_n : BATCH, &p);
+    if (rc == PL_OK)
+        rc = a->json ? predictions_json(&p) : predictions_table(&p);
+    predictions_end(&p);
+    pl_data_close(data);
+    pl_net_free(net);
+    return rc;
+}
+
+static int run_predict(const struct command *command, int argc, char **argv)
+{
+    static struct predict_arguments a;
+    size_t given;
+    a = (struct predict_arguments){0};
+    int end = options_parse(command, argc, argv, &a, a.given, INPUTS_MAX, &given);
+    if (end < 0)
+        end = check(&a, given);
+    if (end >= 0)
+        return end;
+    pl_engine *engine = cli_engine();
+    if (!engine)
+        return EXIT_FAILED;
+    struct predict_model model;
+    int rc = a.net ? predict_model_make(engine, a.net, a.weights, &model)
+                   : predict_model_find(engine, a.model, &model);
+    if (rc == PL_OK)
+        rc = predict(engine, &a, &model);
+    int code = rc == PL_OK ? EXIT_DONE : rc > 0 ? rc : cli_fail(engine, rc);
+    predict_model_release(&model);
+    pl_engine_destroy(engine);
+    return code;
+}
+
+const struct command cmd_predict = {
+    .name = "predict",
+    .summary = "Say the likeliest classes of pictures or other records",
+    .arguments = "MODEL|--net FILE|NAME --weights FILE PICTURE...|SPEC",
+    .options = predict_options,
+    .run = run_predict,
+};

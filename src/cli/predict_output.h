@@ -1,0 +1,33 @@
+/* The likeliest classes of records, kept and printed. */
+#ifndef PL_CLI_PREDICT_OUTPUT_H
+#define PL_CLI_PREDICT_OUTPUT_H
+
+#include "paceline/data.h"
+#include "paceline/predict.h"
+
+struct predictions {
+    pl_net_classes classes;
+    size_t records, top; /* so many of them, and so many classes of each */
+    const pl_data *data; /* the records */
+    pl_names *names;     /* of the classes; NULL: those of the data, if `named` */
+    bool named;
+    uint32_t *at; /* records x top classes, the likeliest first, */
+    float *score; /* and their scores */
+};
+
+/* Make room for p->records, with names for p->classes: from the file `names`, or what a job's data
+ * knows, or the data. `names` and `job` may be NULL. A status; or, after a message, an exit code:
+ * the file has other than a name a class, memory is short. */
+int predictions_begin(struct predictions *p, pl_engine *engine, size_t top, const pl_data *data,
+                      const char *names, const pl_job *job);
+void predictions_end(struct predictions *p);
+
+/* Of record i, a score for each class. Of equal scores the class with the lower number comes first.
+ */
+void predictions_take(struct predictions *p, size_t i, const float *score);
+
+/* All of them on stdout: a row a class, or an object a record. */
+int predictions_table(const struct predictions *p);
+int predictions_json(const struct predictions *p);
+
+#endif

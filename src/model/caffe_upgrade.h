@@ -1,0 +1,23 @@
+/* Nets as they were written for older versions of Caffe, put into the words of today. */
+#ifndef PL_MODEL_CAFFE_UPGRADE_H
+#define PL_MODEL_CAFFE_UPGRADE_H
+
+#include "base/err.h"
+#include "job/caffe.pb-c.h"
+
+/* Change `net` in place, so that only `layer` is left of `layers` (V1): types are words, blobs_lr,
+ * weight_decay, param and blob_share_mode are ParamSpecs, and what data_param or image_data_param
+ * say of values (scale, mean_file, crop_size, mirror) stands in transform_param. Types that are not
+ * known here keep Caffe's name. A net without `layers` stays as it is, and so do `input` and
+ * `input_dim`, which are for who builds the graph.
+ *
+ * ERR_INPUT        layers of both syntaxes; old words for values in a layer of the new syntax,
+ * where Caffe passes over them ERR_UNSUPPORTED  a layer of the oldest syntax, V0 ERR_NOMEM then
+ * `net` is only good to be freed */
+int caffe_upgrade(Caffe__NetParameter *net, struct err *err);
+
+/* Caffe's name for a type of the V1 syntax: "Convolution". "" for NONE, NULL where there is none.
+ */
+const char *caffe_upgrade_type(uint64_t number);
+
+#endif

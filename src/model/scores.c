@@ -1,0 +1,99 @@
+#include "model/scores.h"
+
+#include "nn/rules.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+static bool is(const Caffe__LayerParameter *layer, const char *type)
+{
+    return layer->type && strcmp(layer->type, type) == 0;
+}
+
+static bool tests(const Caffe__NetParameter *net, const Caffe__LayerParameter *layer)
+{
+    return rules_include(layer, net->state, PHASE_TEST);
+}
+
+static float weight_of(const Caffe__LayerParameter *loss)
+{
+    return loss->n_loss_weight > 0 ? loss->loss_weight[0] : 1;
+}
+
+/* Does the layer stand there so that the net can be tested (model/judge.h)? */
+static bool is_added(const Caffe__LayerParameter *layer)
+{
+    return is(layer, "SoftmaxWithLoss") && layer->name && strcmp(layer->name, "judged_loss") == 0;
+}
+
+/* The layer of that type that counts: the heaviest, of equals the last. */
+static const Caffe__LayerParameter *find(const Caffe__NetParameter *net, const char *type)
+{
+    const Caffe__LayerParameter *found = NULL;
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Caffe__LayerParameter *layer = net->layer[i];
+        if (is(layer, type) && !is_added(layer) && layer->n_bottom > 0 && layer->n_top > 0 &&
+            tests(net, layer) && (!found || weight_of(layer) >= weight_of(found)))
+            found = layer;
+    }
+    return found;
+}
+
+static int axis_of(const Caffe__LayerParameter *layer)
+{
+    return layer->softmax_param ? layer->softmax_param->axis : 1;
+}
+
+/* Does a layer from number `from` on read the blob? */
+static bool is_read(const Caffe__NetParameter *net, size_t from, const char *blob)
+{
+    for (size_t i = from; i < net->n_layer; i++)
+        for (size_t k = 0; k < net->layer[i]->n_bottom && tests(net, net->layer[i]); k++)
+            if (strcmp(net->layer[i]->bottom[k], blob) == 0)
+                return true;
+    return false;
+}
+
+/* The one result of the net's. */
+static int find_result(const Caffe__NetParameter *net, struct scores *out, struct err *err)
+{
+    const char *found = NULL;
+    for (size_t i = 0; i < net->n_layer; i++) {
+        const Caffe__LayerParameter *layer = net->layer[i];
+        size_t len = layer->type ? strlen(layer->type) : 0;
+        if (!tests(net, layer) || layer->n_bottom == 0)
+            continue;
+        if (len > 4 && strcmp(layer->type + len - 4, "Loss") == 0)
+            return err_set(err, ERR_INPUT,
+                           "net: layer \"%.100s\": from what %s reads, no class can be told",
+                           layer->name ? layer->name : "", layer->type);
+        for (size_t k = 0; k < layer->n_top; k++) {
+            if (is_read(net, i + 1, layer->top[k]) || (found && !strcmp(found, layer->top[k])))
+                continue;
+            if (found)
+                return err_set(err, ERR_INPUT,
+                               "net: of its results \"%.100s\" and \"%.100s\" it is not known "
+                               "which are the scores of classes",
+                               found, layer->top[k]);
+            found = layer->top[k];
+        }
+    }
+    if (!found)
+        return err_set(err, ERR_INPUT, "net: has no scores of classes");
+    *out = (struct scores){found, SCORES_PLAIN, 1};
+    return OK;
+}
+
+int model_scores(const Caffe__NetParameter *net, struct scores *out, struct err *err)
+{
+    const Caffe__LayerParameter *layer;
+    if ((layer = find(net, "SoftmaxWithLoss")))
+        *out = (struct scores){layer->bottom[0], SCORES_SOFTMAX, axis_of(layer)};
+    else if ((layer = find(net, "Softmax")))
+        *out = (struct scores){layer->top[0], SCORES_PROBABILITIES, axis_of(layer)};
+    else if ((layer = find(net, "HingeLoss")) || (layer = find(net, "Accuracy")))
+        *out = (struct scores){layer->bottom[0], SCORES_PLAIN, 1};
+    else
+        return find_result(net, out, err);
+    return OK;
+}

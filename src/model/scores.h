@@ -1,0 +1,34 @@
+/* Where a net says which class a record is of. */
+#ifndef PL_MODEL_SCORES_H
+#define PL_MODEL_SCORES_H
+
+#include "base/err.h"
+#include "job/caffe.pb-c.h"
+
+enum scores_form {
+    SCORES_PROBABILITIES, /* as they are */
+    SCORES_SOFTMAX,       /* once they have been through a softmax along `axis` */
+    SCORES_PLAIN,         /* numbers, of which the highest counts */
+};
+
+struct scores {
+    const char *blob; /* borrowed of the net */
+    enum scores_form form;
+    int axis; /* of the softmax, as its layer says it: from the end where it is negative */
+};
+
+/* Of the layers that take part in the test phase, the first of these that there is:
+ *
+ *   a SoftmaxWithLoss     what it reads, through a softmax; of several the one with the largest
+ *                         loss_weight, of equals the last
+ *   a Softmax             what it makes; of several the last
+ *   a HingeLoss, or else  what it reads, as it is
+ *   an Accuracy
+ *   one blob that no layer reads
+ *
+ * A loss that model_judge has added is none of the net's.
+ *
+ * ERR_INPUT: none of these, or it ends in a loss that knows no classes, by name */
+int model_scores(const Caffe__NetParameter *net, struct scores *out, struct err *err);
+
+#endif

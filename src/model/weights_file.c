@@ -1,0 +1,62 @@
+#include "model/weights_file.h"
+
+#include "base/bytes.h"
+#include "model/safetensors_format.h"
+
+#include <string.h>
+
+static const size_t FILE_BYTES_MAX = (size_t)1 << 36;
+
+bool weights_file_called(const char *path, const char *extension)
+{
+    const char *dot = strrchr(path, '.');
+    return dot && strcmp(dot + 1, extension) == 0;
+}
+
+/* A length that leads no further than the file, then JSON: as the length of a text, and text after
+ * it, no caffemodel begins. */
+static bool begins_safetensors(const struct file_bytes *bytes)
+{
+    return bytes->len > SAFETENSORS_LENGTH_BYTES && bytes->data[SAFETENSORS_LENGTH_BYTES] == '{' &&
+           bytes_le64(bytes->data) <= bytes->len - SAFETENSORS_LENGTH_BYTES;
+}
+
+static bool is_ours(const struct file_bytes *bytes)
+{
+    size_t n = strlen(SAFETENSORS_LEAD);
+    return bytes->len > SAFETENSORS_LENGTH_BYTES + n &&
+           memcmp(bytes->data + SAFETENSORS_LENGTH_BYTES, SAFETENSORS_LEAD, n) == 0;
+}
+
+int weights_file_open(const char *path, enum weights_trust trust, struct weights_file *out,
+                      struct err *err)
+{
+    struct file_bytes bytes;
+    struct weights_file file = {0};
+    int rc = file_read(path, FILE_BYTES_MAX, &bytes, err);
+    if (rc != OK)
+        return rc;
+    file.is_caffe = !begins_safetensors(&bytes) && !weights_file_called(path, "safetensors");
+    if (file.is_caffe) {
+        rc = caffe_model_parse(path, bytes.data, bytes.len, &file.caffe, err);
+    } else {
+        bool demand = trust == WEIGHTS_CHECKED || is_ours(&bytes);
+        rc = safetensors_parse(path, bytes.data, bytes.len, demand, &file.st, err);
+    }
+    if (rc == OK && file.is_caffe)
+        file.bytes = bytes;
+    else
+        file_release(&bytes);
+    if (rc == OK)
+        *out = file;
+    return rc;
+}
+
+void weights_file_close(struct weights_file *file)
+{
+    if (file->is_caffe)
+        caffe_model_release(&file->caffe);
+    else
+        safetensors_release(&file->st);
+    file_release(&file->bytes);
+}

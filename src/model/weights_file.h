@@ -1,0 +1,31 @@
+/* A file of weights, whichever format it has. */
+#ifndef PL_MODEL_WEIGHTS_FILE_H
+#define PL_MODEL_WEIGHTS_FILE_H
+
+#include "base/file.h"
+#include "model/caffe_model.h"
+#include "model/safetensors.h"
+
+struct weights_file {
+    bool is_caffe;
+    struct caffe_model caffe; /* looks into `bytes` */
+    struct safetensors st;
+    struct file_bytes bytes; /* of a caffemodel */
+};
+
+/* Must a safetensors file bring its checksums? */
+enum weights_trust {
+    WEIGHTS_CHECKED, /* yes: it is to be one of ours, whole */
+    WEIGHTS_FOREIGN, /* only if it is one of ours: others have none */
+};
+
+/* Read the file: its first bytes say what it is, and where they say nothing its name does.
+ * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM as caffe_model_parse and safetensors_parse */
+int weights_file_open(const char *path, enum weights_trust trust, struct weights_file *out,
+                      struct err *err);
+void weights_file_close(struct weights_file *file);
+
+/* Does the path end in ".EXTENSION"? */
+bool weights_file_called(const char *path, const char *extension);
+
+#endif

@@ -1,0 +1,236 @@
+#include "model/caffe_model.h"
+#include "model/weights.h"
+#include "model/weights_file.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the file's tensors ---- */
+
+/* One tensor of either format. */
+struct tensor {
+    const char *name; /* "joint/conv1.0" in safetensors, "conv1.0" in a caffemodel */
+    struct shape shape;
+    const float *data;             /* of safetensors, */
+    const struct caffe_blob *blob; /* or of a caffemodel */
+    bool seen;                     /* the net has a segment of its name */
+};
+
+struct tensors {
+    const struct weights_file *file;
+    struct tensor *at; /* n, by name; the file's arena's */
+    size_t n;
+};
+
+static int compare(const void *a, const void *b)
+{
+    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
+}
+
+static bool is_weights(const char *name)
+{
+    return strncmp(name, "joint/", 6) == 0 || strncmp(name, "s/", 2) == 0;
+}
+
+static int list_safetensors(struct tensors *list, struct arena *arena)
+{
+    const struct safetensors *st = &list->file->st;
+    list->at = arena_array(arena, st->n, struct tensor);
+    for (size_t i = 0; list->at && i < st->n; i++) {
+        const struct safetensors_item *item = &st->item[i];
+        if (is_weights(item->name) && item->count > 0)
+            list->at[list->n++] =
+                (struct tensor){.name = item->name, .shape = item->shape, .data = item->data};
+    }
+    return list->at ? OK : ERR_NOMEM;
+}
+
+static int list_caffe(struct tensors *list, struct arena *arena)
+{
+    const struct caffe_model *model = &list->file->caffe;
+    size_t n = 0;
+    for (size_t i = 0; i < model->n; i++)
+        n += model->layer[i].n;
+    list->at = arena_array(arena, n, struct tensor);
+    for (size_t i = 0; list->at && i < model->n; i++) {
+        const struct caffe_layer *layer = &model->layer[i];
+        for (size_t k = 0; k < layer->n; k++) {
+            size_t size = strlen(layer->name) + 16;
+            char *name = arena_array(arena, size, char);
+            if (!name)
+                return ERR_NOMEM;
+            snprintf(name, size, "%s.%zu", layer->name, k);
+            list->at[list->n++] = (struct tensor){
+                .name = name, .shape = layer->blob[k].shape, .blob = &layer->blob[k]};
+        }
+    }
+    return list->at ? OK : ERR_NOMEM;
+}
+
+static bool finite(const struct tensor *tensor)
+{
+    if (tensor->blob)
+        return caffe_blob_finite(tensor->blob);
+    for (size_t i = 0; i < shape_count(&tensor->shape); i++)
+        if (!isfinite(tensor->data[i]))
+            return false;
+    return true;
+}
+
+static void copy(const struct tensor *tensor, float *into)
+{
+    if (tensor->blob)
+        caffe_blob_copy(tensor->blob, into);
+    else
+        memcpy(into, tensor->data, shape_count(&tensor->shape) * sizeof *into);
+}
+
+/* ---- the net's segments ---- */
+
+struct loading {
+    const char *path;
+    enum weights_fit fit;
+    struct tensors list;
+    const struct logger *log;
+    struct err *err;
+    size_t taken, left;
+};
+
+/* A vector that takes: from[i] goes to segment i; NULL: nothing does. */
+struct taker {
+    const char *prefix;
+    const struct segments *table;
+    float *at;
+    const struct tensor **from;
+};
+
+static int check_fit(const struct loading *l, const struct segment *segment,
+                     const struct tensor *tensor, const char *name, bool *fits)
+{
+    char a[64], b[64];
+    *fits = tensor && caffe_shapes_fit(&tensor->shape, &segment->shape);
+    if (*fits && !finite(tensor))
+        return err_set(l->err, ERR_INPUT, "%s: tensor %s holds a value that is no finite number",
+                       l->path, name);
+    if (*fits)
+        return OK;
+    shape_text(&segment->shape, b, sizeof b);
+    if (l->fit == WEIGHTS_ALL && !tensor)
+        return err_set(l->err, ERR_INPUT, "%s: has no tensor %s: it is of another net", l->path,
+                       name);
+    if (l->fit == WEIGHTS_ALL)
+        return err_set(l->err, ERR_INPUT, "%s: tensor %s is %s, the net has %s", l->path, name,
+                       shape_text(&tensor->shape, a, sizeof a), b);
+    if (tensor)
+        log_info(l->log, "%s: %s is %s, the net has %s: stays as it was", l->path, name,
+                 shape_text(&tensor->shape, a, sizeof a), b);
+    else
+        log_info(l->log, "%s: has no %s, %s in the net: stays as it was", l->path, name, b);
+    return OK;
+}
+
+static int match(struct loading *l, struct taker *to)
+{
+    for (size_t i = 0; i < to->table->count; i++) {
+        const struct segment *segment = &to->table->at[i];
+        char name[SEGMENT_NAME_MAX + 16];
+        snprintf(name, sizeof name, "%s%s", l->list.file->is_caffe ? "" : to->prefix,
+                 segment->name);
+        const struct tensor key = {.name = name};
+        struct tensor *tensor =
+            l->list.n ? bsearch(&key, l->list.at, l->list.n, sizeof key, compare) : NULL;
+        bool fits;
+        int rc = check_fit(l, segment, tensor, name, &fits);
+        if (rc != OK)
+            return rc;
+        if (tensor)
+            tensor->seen = true;
+        to->from[i] = fits ? tensor : NULL;
+        l->taken += fits;
+        l->left += !fits;
+    }
+    return OK;
+}
+
+/* The net has "LAYER.K-1" where the file has "LAYER.K", which the net has not: their numbers of
+ * blobs differ. */
+static bool one_more(const char *name, const struct weights_into *into)
+{
+    char before[SEGMENT_NAME_MAX];
+    const char *dot = strrchr(name, '.');
+    char *end;
+    unsigned long k = dot ? strtoul(dot + 1, &end, 10) : 0;
+    if (k == 0 || *end || dot - name > (ptrdiff_t)sizeof before - 16)
+        return false;
+    snprintf(before, sizeof before, "%.*s.%lu", (int)(dot - name), name, k - 1);
+    return segments_find(into->x, before) || segments_find(into->s, before);
+}
+
+/* What the net has no place for. */
+static int check_rest(const struct loading *l, const struct weights_into *into)
+{
+    for (size_t i = 0; i < l->list.n; i++) {
+        const struct tensor *tensor = &l->list.at[i];
+        if (tensor->seen)
+            continue;
+        const char *name = l->list.file->is_caffe ? tensor->name : strchr(tensor->name, '/') + 1;
+        char text[64];
+        shape_text(&tensor->shape, text, sizeof text);
+        if (l->fit == WEIGHTS_ALL && one_more(name, into))
+            return err_set(l->err, ERR_INPUT,
+                           "%s: has a tensor %.150s, %s: the net's layer has no place for it",
+                           l->path, tensor->name, text);
+        log_info(l->log, "%s: %s, %s, is not in the net", l->path, tensor->name, text);
+    }
+    return OK;
+}
+
+static void take(const struct taker *to)
+{
+    for (size_t i = 0; i < to->table->count; i++)
+        if (to->from[i])
+            copy(to->from[i], to->at + to->table->at[i].offset);
+}
+
+/* Once the file is open. */
+static int load(struct loading *l, struct arena *arena, const struct weights_into *into)
+{
+    struct taker x = {"joint/", into->x, into->x_at, NULL};
+    struct taker s = {"s/", into->s, into->s_at, NULL};
+    x.from = arena_array(arena, into->x->count, const struct tensor *);
+    s.from = arena_array(arena, into->s->count, const struct tensor *);
+    int rc =
+        l->list.file->is_caffe ? list_caffe(&l->list, arena) : list_safetensors(&l->list, arena);
+    if (rc != OK || !x.from || !s.from)
+        return err_set(l->err, ERR_NOMEM, "%s: out of memory", l->path);
+    if (l->list.n > 0)
+        qsort(l->list.at, l->list.n, sizeof *l->list.at, compare);
+    if ((rc = match(l, &x)) != OK || (rc = match(l, &s)) != OK || (rc = check_rest(l, into)) != OK)
+        return rc;
+    if (l->taken == 0 && l->left > 0)
+        return err_set(l->err, ERR_INPUT, "%s: none of its %zu tensors fits the net", l->path,
+                       l->list.n);
+    take(&x);
+    take(&s);
+    log_info(l->log, "%s: %zu of the net's %zu tensors taken", l->path, l->taken,
+             l->taken + l->left);
+    return OK;
+}
+
+int model_weights_load(const char *path, enum weights_fit fit, const struct weights_into *into,
+                       const struct logger *log, struct err *err)
+{
+    struct weights_file file;
+    struct loading l = {.path = path, .fit = fit, .log = log, .err = err, .list = {.file = &file}};
+    struct arena arena;
+    int rc = weights_file_open(path, WEIGHTS_CHECKED, &file, err);
+    if (rc != OK)
+        return rc;
+    arena_init(&arena);
+    rc = load(&l, &arena, into);
+    arena_release(&arena);
+    weights_file_close(&file);
+    return rc;
+}

@@ -1,0 +1,296 @@
+/* Weights from any file into a net's vectors: what has to fit, and what is said of the rest. */
+#include "caffe_bytes.h"
+#include "folder.h"
+#include "model/weights.h"
+
+#include <math.h>
+
+static const struct folder *folder;
+
+static const float FOUR[] = {1.5f, -2.0f, 3.0f, 4.25f}, TWO[] = {7.0f, -8.0f}, ONE[] = {0.25f};
+static const uint64_t OLD4[] = {1, 1, 2, 2}, OLD2[] = {1, 1, 1, 2}, NEW2[] = {2}, NEW1[] = {1};
+
+/* A net: ip.0 2x2, ip.1 2 to learn; bn.0 2, bn.1 2, bn.2 1 of state. Vectors begin as -1. */
+struct scene {
+    struct arena arena;
+    struct segments x, s;
+    float x_at[64], s_at[64];
+    char said[4096];
+    struct err err;
+};
+
+static void say(void *user, enum log_level level, const char *line)
+{
+    struct scene *scene = user;
+    (void)level;
+    strncat(scene->said, line, sizeof scene->said - strlen(scene->said) - 2);
+    strcat(scene->said, "\n");
+}
+
+static void add(struct scene *scene, struct segments *table, const char *name, size_t a, size_t b)
+{
+    const struct shape shape = {b ? 2 : 1, {a, b}};
+    assert_non_null(segments_add(table, &scene->arena, name, &shape, 1, 1));
+}
+
+static void scene_make(struct scene *scene)
+{
+    *scene = (struct scene){.err = {0}};
+    arena_init(&scene->arena);
+    add(scene, &scene->x, "ip.0", 2, 2);
+    add(scene, &scene->x, "ip.1", 2, 0);
+    add(scene, &scene->s, "bn.0", 2, 0);
+    add(scene, &scene->s, "bn.1", 2, 0);
+    add(scene, &scene->s, "bn.2", 1, 0);
+    for (size_t i = 0; i < 64; i++)
+        scene->x_at[i] = scene->s_at[i] = -1;
+}
+
+static int load(struct scene *scene, const char *name, enum weights_fit fit)
+{
+    char path[256];
+    const struct weights_into into = {&scene->x, &scene->s, scene->x_at, scene->s_at};
+    const struct logger log = {.write = say, .user = scene, .level = LOG_INFO};
+    scene->said[0] = '\0';
+    return model_weights_load(folder_file(folder, name, path), fit, &into, &log, &scene->err);
+}
+
+static void expect_said(const struct scene *scene, const char *words)
+{
+    if (!strstr(scene->said, words))
+        fail_msg("nothing was said of \"%s\"; but:\n%s%s", words, scene->said, scene->err.text);
+}
+
+static void expect_refused(struct scene *scene, const char *name, enum weights_fit fit,
+                           const char *words)
+{
+    assert_int_equal(load(scene, name, fit), ERR_INPUT);
+    if (!strstr(scene->err.text, words))
+        fail_msg("\"%s\" says nothing of \"%s\"", scene->err.text, words);
+    for (size_t i = 0; i < 64; i++)
+        assert_true(scene->x_at[i] == -1 && scene->s_at[i] == -1);
+}
+
+/* ---- files ---- */
+
+struct file {
+    bool without_bias, more_bias, other_shape, more_layers, no_number;
+};
+
+static void put_caffe(const char *name, const struct file *what)
+{
+    struct piece net = {.n = 0}, ip = layer_v1("ip", 14), bn = layer_v1("bn", 0);
+    float odd[4] = {1.5f, -2.0f, 3.0f, what->no_number ? INFINITY : 4.25f};
+    struct piece w = blob_old(what->other_shape ? OLD2 : OLD4, odd, what->other_shape ? 2 : 4);
+    struct piece b = blob_old(OLD2, TWO, 2), two = blob_new(NEW2, 1, TWO, 2);
+    struct piece one = blob_new(NEW1, 1, ONE, 1);
+    piece_in(&ip, 6, &w);
+    for (int i = 0; i < (what->without_bias ? 0 : what->more_bias ? 2 : 1); i++)
+        piece_in(&ip, 6, &b);
+    piece_in(&bn, 6, &two);
+    piece_in(&bn, 6, &two);
+    piece_in(&bn, 6, &one);
+    piece_in(&net, 2, &ip);
+    piece_in(&net, 2, &bn);
+    if (what->more_layers) {
+        struct piece fc = layer_v1("fc8", 14);
+        piece_in(&fc, 6, &w);
+        piece_in(&net, 2, &fc);
+    }
+    folder_put(folder, name, net.at, net.n);
+}
+
+static void put_tensor(struct safetensors_writer *w, const char *name, size_t a, size_t b,
+                       const float *data)
+{
+    const struct shape shape = {b ? 2 : 1, {a, b}};
+    safetensors_tensor(w, name, &shape, data);
+}
+
+static void put_safetensors(const char *name, const struct file *what)
+{
+    struct safetensors_writer w;
+    struct buf image = {0};
+    struct err err = {0};
+    safetensors_begin(&w);
+    put_tensor(&w, "joint/ip.0", what->other_shape ? 1 : 2, 2, FOUR);
+    if (!what->without_bias)
+        put_tensor(&w, "joint/ip.1", 2, 0, TWO);
+    if (what->more_bias)
+        put_tensor(&w, "joint/ip.2", 2, 0, TWO);
+    put_tensor(&w, "s/bn.0", 2, 0, TWO);
+    put_tensor(&w, "s/bn.1", 2, 0, TWO);
+    put_tensor(&w, "s/bn.2", 1, 0, ONE);
+    put_tensor(&w, "momentum/ip.0", 2, 2, FOUR);
+    if (what->more_layers)
+        put_tensor(&w, "joint/fc8.0", 2, 2, FOUR);
+    assert_int_equal(safetensors_image(&w, &image, &err), OK);
+    safetensors_end(&w);
+    folder_put(folder, name, image.data, image.len);
+    buf_release(&image);
+}
+
+/* The same, by both formats; what the format is, no name says. */
+static void each_format(const struct file *what, void (*story)(struct scene *scene))
+{
+    for (int i = 0; i < 2; i++) {
+        struct scene scene;
+        scene_make(&scene);
+        (i ? put_caffe : put_safetensors)("weights", what);
+        story(&scene);
+        arena_release(&scene.arena);
+    }
+}
+
+/* ---- what fits ---- */
+
+static void all_is_taken(struct scene *scene)
+{
+    if (load(scene, "weights", WEIGHTS_ALL) != OK)
+        fail_msg("%s", scene->err.text);
+    assert_memory_equal(scene->x_at, FOUR, sizeof FOUR);
+    assert_memory_equal(scene->x_at + 16, TWO, sizeof TWO);
+    assert_memory_equal(scene->s_at, TWO, sizeof TWO);
+    assert_memory_equal(scene->s_at + 16, TWO, sizeof TWO);
+    assert_true(scene->s_at[32] == ONE[0]);
+    assert_true(scene->x_at[4] == -1 && scene->s_at[33] == -1); /* padding */
+    expect_said(scene, "5 of the net's 5 tensors taken\n");
+    assert_null(strstr(scene->said, "momentum"));
+}
+
+static void test_a_file_that_fits(void **state)
+{
+    (void)state;
+    each_format(&(struct file){0}, all_is_taken);
+}
+
+static void more_is_named(struct scene *scene)
+{
+    all_is_taken(scene);
+    expect_said(scene, "fc8.0, ");
+    expect_said(scene, "is not in the net\n");
+}
+
+static void test_more_layers_do_not_matter(void **state)
+{
+    (void)state;
+    each_format(&(struct file){.more_layers = true}, more_is_named);
+}
+
+/* ---- what does not ---- */
+
+static void no_bias(struct scene *scene)
+{
+    expect_refused(scene, "weights", WEIGHTS_ALL, "ip.1: it is of another net");
+    if (load(scene, "weights", WEIGHTS_SOME) != OK)
+        fail_msg("%s", scene->err.text);
+    assert_memory_equal(scene->x_at, FOUR, sizeof FOUR);
+    assert_true(scene->x_at[16] == -1);
+    expect_said(scene, "ip.1, 2 in the net: stays as it was\n");
+    expect_said(scene, "4 of the net's 5 tensors taken\n");
+}
+
+static void test_a_missing_tensor(void **state)
+{
+    (void)state;
+    each_format(&(struct file){.without_bias = true}, no_bias);
+}
+
+static void other_shape(struct scene *scene)
+{
+    expect_refused(scene, "weights", WEIGHTS_ALL, "ip.0 is 1x");
+    if (load(scene, "weights", WEIGHTS_SOME) != OK)
+        fail_msg("%s", scene->err.text);
+    assert_true(scene->x_at[0] == -1);
+    assert_memory_equal(scene->x_at + 16, TWO, sizeof TWO);
+    expect_said(scene, ", the net has 2x2: stays as it was\n");
+}
+
+static void test_another_shape(void **state)
+{
+    (void)state;
+    each_format(&(struct file){.other_shape = true}, other_shape);
+}
+
+static void too_many_blobs(struct scene *scene)
+{
+    expect_refused(scene, "weights", WEIGHTS_ALL, "the net's layer has no place for it");
+    assert_int_equal(load(scene, "weights", WEIGHTS_SOME), OK);
+    expect_said(scene, "ip.2, ");
+}
+
+static void test_one_blob_more(void **state)
+{
+    (void)state;
+    each_format(&(struct file){.more_bias = true}, too_many_blobs);
+}
+
+static void test_no_number(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_make(&scene);
+    put_caffe("weights", &(struct file){.no_number = true});
+    expect_refused(&scene, "weights", WEIGHTS_ALL, "ip.0 holds a value that is no finite number");
+    expect_refused(&scene, "weights", WEIGHTS_SOME, "ip.0 holds a value that is no finite number");
+    arena_release(&scene.arena);
+}
+
+static void test_nothing_fits(void **state)
+{
+    struct scene scene;
+    struct piece net = {.n = 0}, other = layer_new("other", "InnerProduct");
+    struct piece w = blob_new(NEW2, 1, TWO, 2);
+    (void)state;
+    scene_make(&scene);
+    piece_in(&other, 7, &w);
+    piece_in(&net, 100, &other);
+    folder_put(folder, "weights", net.at, net.n);
+    expect_refused(&scene, "weights", WEIGHTS_SOME, "none of its 1 tensors fits the net");
+    expect_refused(&scene, "nowhere", WEIGHTS_SOME, "nowhere: cannot open");
+    arena_release(&scene.arena);
+}
+
+/* A file cut short is of the format that its name says. */
+static void test_cut_short(void **state)
+{
+    struct scene scene;
+    (void)state;
+    scene_make(&scene);
+    folder_put(folder, "a.safetensors", "\x08\0\0\0\0\0\0\0{}", 10);
+    expect_refused(&scene, "a.safetensors", WEIGHTS_ALL, "a.safetensors");
+    assert_null(strstr(scene.err.text, "byte "));
+    folder_put(folder, "a.caffemodel", "\x0a\x05sm", 4);
+    expect_refused(&scene, "a.caffemodel", WEIGHTS_ALL,
+                   "a.caffemodel: byte 0: field 1 has 5 bytes, 2 are left");
+    folder_put(folder, "empty", "", 0);
+    expect_refused(&scene, "empty", WEIGHTS_ALL, "empty: no layers");
+    arena_release(&scene.arena);
+}
+
+static int setup(void **state)
+{
+    static struct folder own;
+    (void)state;
+    folder_make(&own);
+    folder = &own;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    folder_remove(folder);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_file_that_fits), cmocka_unit_test(test_more_layers_do_not_matter),
+        cmocka_unit_test(test_a_missing_tensor), cmocka_unit_test(test_another_shape),
+        cmocka_unit_test(test_one_blob_more),    cmocka_unit_test(test_no_number),
+        cmocka_unit_test(test_nothing_fits),     cmocka_unit_test(test_cut_short),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,27 @@
+/* A pair of IDX files: two bytes say how long the labels' is, which comes first. */
+#include "support/fuzz.h"
+
+#include "data/source.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    if (n < 2)
+        return 0;
+    size_t labels = (size_t)bytes[0] | (size_t)bytes[1] << 8;
+    labels = labels < n - 2 ? labels : n - 2;
+    Paceline__Data__Idx idx = PACELINE__DATA__IDX__INIT;
+    Paceline__Data data = PACELINE__DATA__INIT;
+    struct source *source = NULL;
+    struct err err = {0};
+    data.source_case = PACELINE__DATA__SOURCE_IDX;
+    data.idx = &idx;
+    idx.images = (char *)(uintptr_t) "in.images";
+    idx.labels = (char *)(uintptr_t) "in.labels";
+    fuzz_files_clear();
+    fuzz_file("in.labels", bytes + 2, labels);
+    fuzz_file("in.images", bytes + 2 + labels, n - 2 - labels);
+    int rc = source_open(&data, SOURCE_TRAIN, &source, &err);
+    fuzz_judge(rc, &err, "in.");
+    fuzz_source(rc, source);
+    return 0;
+}

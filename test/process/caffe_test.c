@@ -1,0 +1,199 @@
+/* Models to Caffe and back: what is trained here, Caffe's own reader scores alike. */
+#include "paceline/convert.h"
+#include "refusal.h"
+
+#include <math.h>
+
+static const char test_spec[] = "idx:test-images,test-labels?scale=0.00390625";
+
+/* The tiny net as one that only scores. */
+static const char deploy[] =
+    "name: 'tiny' input: 'data' input_dim: 1 input_dim: 1 input_dim: 12 input_dim: 12\n"
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'\n"
+    "  convolution_param { num_output: 6 kernel_size: 3 } }\n"
+    "layer { name: 'pool' type: 'Pooling' bottom: 'conv' top: 'pool'\n"
+    "  pooling_param { pool: MAX kernel_size: 2 stride: 2 } }\n"
+    "layer { name: 'relu' type: 'ReLU' bottom: 'pool' top: 'pool' }\n"
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'pool' top: 'ip'\n"
+    "  inner_product_param { num_output: 3 } }\n"
+    "layer { name: 'prob' type: 'Softmax' bottom: 'ip' top: 'prob' }\n";
+
+static char *run(const struct tiny *t, const char *const *argv)
+{
+    struct process p;
+    process_start(&p, t->folder, argv);
+    process_wait(&p, REFUSAL_LIMIT_S);
+    if (p.code != 0)
+        refusal_complain(&p, argv, "expected a result");
+    char *out = strdup(p.out);
+    process_release(&p);
+    return out;
+}
+
+#define RUN(t, ...) run(t, (const char *const[]){__VA_ARGS__, NULL})
+
+static void says_the_same(const char *first, char *out)
+{
+    assert_string_equal(out, first);
+    free(out);
+}
+
+static void test_it_tests_as_it_did(void **state)
+{
+    const struct tiny *t = *state;
+    free(RUN(t, "sim", t->job, "--cluster", t->cluster, "--out", "run"));
+    char *first = RUN(t, "test", "--net", "net.prototxt", "--weights", "run/final.safetensors",
+                      "--data", test_spec, "--kernels", "ref", "--json");
+    assert_non_null(strstr(first, "\"accuracy\":0.9")); /* it has learnt */
+    free(RUN(t, "convert", "run/final.safetensors", "a.caffemodel", "--net", "net.prototxt"));
+    says_the_same(first, RUN(t, "test", "--net", "net.prototxt", "--weights", "a.caffemodel",
+                             "--data", test_spec, "--kernels", "ref", "--json"));
+    says_the_same(first, RUN(t, "test", "--model", "a.caffemodel", "--data", test_spec, "--kernels",
+                             "ref", "--json"));
+    free(RUN(t, "convert", "a.caffemodel", "b.safetensors"));
+    says_the_same(first, RUN(t, "test", "--model", "b.safetensors", "--data", test_spec,
+                             "--kernels", "ref", "--json"));
+    free(RUN(t, "convert", "b.safetensors", "c.caffemodel"));
+    free(RUN(t, "convert", "c.caffemodel", "d.safetensors"));
+    char *models = RUN(t, "test", "--net", "deploy.prototxt", "--weights", "d.safetensors",
+                       "--data", test_spec, "--kernels", "ref", "--json");
+    says_the_same(first, models);
+    free(first);
+}
+
+/* ---- against OpenCV's importer ---- */
+
+static const char python[] = "/usr/bin/python3";
+
+static const char script[] = "import cv2, numpy, sys\n"
+                             "x = numpy.fromfile('in.f32', numpy.float32).reshape(-1, 1, 12, 12)\n"
+                             "net = cv2.dnn.readNetFromCaffe('deploy.prototxt', sys.argv[1])\n"
+                             "net.setInput(x)\n"
+                             "net.forward().astype(numpy.float32).tofile('out.f32')\n";
+
+static bool opencv_installed(void)
+{
+    char command[128];
+    snprintf(command, sizeof command, "%s -c 'import cv2, numpy' 2>/dev/null", python);
+    return system(command) == 0;
+}
+
+enum { RECORDS = 8, FLOATS = TINY_SIDE * TINY_SIDE };
+
+static void make_records(const struct tiny *t, float *x)
+{
+    for (int i = 0; i < RECORDS * FLOATS; i++)
+        x[i] = (float)rng_below(3, 1, (uint64_t)i, 1000) / 1000.0f;
+    FILE *f = tiny_open(t, "in.f32");
+    assert_int_equal(fwrite(x, sizeof *x, RECORDS * FLOATS, f), RECORDS * FLOATS);
+    fclose(f);
+}
+
+static void score_by_opencv(const struct tiny *t, float *scores)
+{
+    char command[512], path[128];
+    tiny_write((struct tiny *)(uintptr_t)t, "score.py", script);
+    snprintf(command, sizeof command, "cd '%s' && %s score.py api.caffemodel", t->folder, python);
+    assert_int_equal(system(command), 0);
+    snprintf(path, sizeof path, "%s/out.f32", t->folder);
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
+    assert_int_equal(fread(scores, sizeof *scores, RECORDS * TINY_CLASSES, f),
+                     RECORDS * TINY_CLASSES);
+    fclose(f);
+}
+
+static void test_opencv_scores_alike(void **state)
+{
+    const struct tiny *t = *state;
+    static float x[RECORDS * FLOATS];
+    float ours[RECORDS * TINY_CLASSES], theirs[RECORDS * TINY_CLASSES];
+    char path[128];
+    size_t each;
+    pl_engine *engine;
+    pl_net_spec *spec;
+    pl_net *net;
+    bool lossless;
+    if (!opencv_installed()) {
+        print_message("    OpenCV for Python is not installed\n");
+        skip();
+    }
+    make_records(t, x);
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    snprintf(path, sizeof path, "%s/deploy.prototxt", t->folder);
+    assert_int_equal(pl_net_spec_load(engine, path, &spec), PL_OK);
+    assert_int_equal(pl_net_spec_judge(spec, &lossless), PL_OK);
+    assert_int_equal(pl_net_create(engine, spec, &(pl_net_options){.seed = 7}, &net), PL_OK);
+    float *weights;
+    size_t n;
+    assert_int_equal(pl_net_all_weights(net, &weights, &n), PL_OK);
+    for (size_t i = 0; i < pl_net_weights_count(net); i++) { /* its fillers are constants: 0 */
+        pl_weights w;
+        assert_int_equal(pl_net_weights_at(net, i, &w), PL_OK);
+        for (size_t k = 0; k < w.count; k++)
+            w.at[k] = (float)rng_below(4, i, k, 1000) / 2500.0f - 0.2f;
+    }
+    snprintf(path, sizeof path, "%s/api.caffemodel", t->folder);
+    assert_int_equal(pl_net_save_weights(net, path), PL_OK);
+    assert_int_equal(pl_net_forward(net, x, RECORDS, "prob", ours, RECORDS * TINY_CLASSES, &each),
+                     PL_OK);
+    score_by_opencv(t, theirs);
+    float least = 1, most = 0;
+    for (int i = 0; i < RECORDS * TINY_CLASSES; i++) {
+        assert_true(fabsf(ours[i] - theirs[i]) < 1e-5f);
+        least = fminf(least, ours[i]);
+        most = fmaxf(most, ours[i]);
+    }
+    assert_true(most - least > 0.1f);
+    pl_net_free(net);
+    pl_net_spec_free(spec);
+    pl_engine_destroy(engine);
+}
+
+/* ---- what is refused ---- */
+
+static void test_bad_input_is_refused(void **state)
+{
+    struct tiny *t = *state;
+    tiny_write(t, "old.prototxt",
+               "layers { name: 'a' type: RELU }\nlayers {\n  layer { x: 1 }\n}\n");
+    tiny_write(t, "bad.caffemodel", "\x0a\x7f");
+    REFUSED(t, "which files?", "convert", "net.prototxt");
+    REFUSED(t, "unexpected argument", "convert", "a", "b", "c");
+    REFUSED(t, "none of .caffemodel, .safetensors and .prototxt", "convert", "a", "b");
+    REFUSED(t, "cannot open", "convert", "a", "b.safetensors");
+    REFUSED(t, "old.prototxt:3:11: V0LayerParameter", "convert", "old.prototxt", "new.prototxt");
+    REFUSED(t, "bad.caffemodel: byte 0: field 1 has 127 bytes, 0 are left", "convert",
+            "bad.caffemodel", "b.safetensors");
+    REFUSED(t, "bad.caffemodel: byte 0", "test", "--model", "bad.caffemodel", "--data", test_spec);
+    REFUSED(t, "--net and --model", "test", "--net", "lenet", "--model", "bad.caffemodel", "--data",
+            test_spec);
+    REFUSED(t, "no.binaryproto", "test", "--net", "net.prototxt", "--data", test_spec, "--mean",
+            "no.binaryproto");
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    tiny_write(&tiny, "deploy.prototxt", deploy);
+    tiny_cluster(&tiny, "node { count: 4 } step_seconds: 0.004\n");
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_it_tests_as_it_did),
+        cmocka_unit_test(test_opencv_scores_alike),
+        cmocka_unit_test(test_bad_input_is_refused),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,235 @@
+/* `paceline data`: what it says of records that a test made, and what it refuses. */
+#include "pictures.h"
+#include "refusal.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+
+static void run(const struct tiny *t, struct process *p, const char *const *argv)
+{
+    process_start(p, t->folder, argv);
+    process_wait(p, REFUSAL_LIMIT_S);
+    if (p->code != 0)
+        refusal_complain(p, argv, "expected a result");
+}
+
+#define RUN(t, p, ...) run(t, p, (const char *const[]){__VA_ARGS__, NULL})
+
+static const char spec[] = "idx:test-images,test-labels";
+
+static void expect(const struct process *p, const char *text)
+{
+    if (!strstr(p->out, text))
+        fail_msg("expected `%s` in:\n%s", text, p->out);
+}
+
+static cJSON *json(const struct process *p)
+{
+    cJSON *object = cJSON_Parse(p->out);
+    assert_non_null(object);
+    const char *end = strchr(p->out, '\n');
+    assert_true(end && end[1] == '\0'); /* one line */
+    return object;
+}
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItem(object, key);
+    if (!cJSON_IsNumber(item))
+        fail_msg("no number `%s`", key);
+    return item->valuedouble;
+}
+
+static double element(const cJSON *object, const char *key, int i)
+{
+    const cJSON *item = cJSON_GetArrayItem(cJSON_GetObjectItem(object, key), i);
+    if (!cJSON_IsNumber(item))
+        fail_msg("no number %d in `%s`", i, key);
+    return item->valuedouble;
+}
+
+/* 120 records of 12 x 12, 40 of each of three classes. */
+static void test_info(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    RUN(t, &p, "data", "info", spec);
+    expect(&p, "kind       idx\n");
+    expect(&p, "records    120\n");
+    expect(&p, "record     1 channel, 12 high, 12 wide\n");
+    expect(&p, "bytes      17280\n");
+    expect(&p, "classes    3, of 40 to 40 records, 1.00 to 1\n");
+    assert_null(strstr(p.out, "mapped"));
+    process_release(&p);
+    RUN(t, &p, "data", "info", "idx:test-images,test-labels?resize=20&crop=16", "--json");
+    cJSON *info = json(&p);
+    assert_true(number(info, "records") == TINY_TEST && number(info, "bytes") == 17280);
+    assert_true(element(info, "shape", 0) == 1 && element(info, "shape", 1) == 16);
+    assert_true(element(info, "count", 2) == 40 && number(info, "ratio") == 1);
+    assert_int_equal(strlen(cJSON_GetStringValue(cJSON_GetObjectItem(info, "hash"))), 16);
+    cJSON_Delete(info);
+    process_release(&p);
+}
+
+static void test_head(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    RUN(t, &p, "data", "head", spec);
+    size_t lines = 0;
+    for (const char *c = p.out; *c; c++)
+        lines += *c == '\n';
+    assert_int_equal(lines, 11);
+    expect(&p, "\n       4       1  -          12      12  -\n");
+    process_release(&p);
+    RUN(t, &p, "data", "head", spec, "--first", "500", "--json");
+    assert_non_null(strstr(p.out, "{\"record\":119,\"label\":2,\"height\":12,\"width\":12}\n"));
+    assert_null(strstr(p.out, "\"record\":120"));
+    process_release(&p);
+}
+
+/* Two classes in folders of their names, pictures of two sizes. */
+static void make_folders(const struct tiny *t, struct folder *f)
+{
+    static uint8_t rows[12 * 9 * 3];
+    char path[256];
+    snprintf(f->path, sizeof f->path, "%s", t->folder);
+    mkdir(folder_file(f, "zoo", path), 0700);
+    mkdir(folder_file(f, "zoo/cat", path), 0700);
+    mkdir(folder_file(f, "zoo/dog", path), 0700);
+    for (size_t i = 0; i < sizeof rows; i++)
+        rows[i] = (uint8_t)(i % 3 == 0 ? 250 : 20);
+    picture_put_png(f, "zoo/cat/a.png", rows, 12, 9, PNG_COLOR_TYPE_RGB, 8, 27, false);
+    picture_put_png(f, "zoo/dog/b.png", rows, 6, 9, PNG_COLOR_TYPE_RGB, 8, 27, false);
+    picture_put_png(f, "zoo/dog/c.png", rows, 12, 9, PNG_COLOR_TYPE_RGB, 8, 27, false);
+}
+
+static void test_pictures_in_folders(void **state)
+{
+    struct tiny *t = *state;
+    struct folder f;
+    struct process p;
+    make_folders(t, &f);
+    RUN(t, &p, "data", "info", "images:zoo");
+    expect(&p, "record     3 channels, 6 to 12 high, 9 wide\n");
+    expect(&p, "classes    2, of 1 to 2 records, 2.00 to 1\n");
+    expect(&p, "        1         2  dog\n");
+    process_release(&p);
+    RUN(t, &p, "data", "head", "images:zoo", "--first", "2");
+    expect(&p, "       0       0  cat        12       9  cat/a.png\n");
+    expect(&p, "       1       1  dog         6       9  dog/b.png\n");
+    process_release(&p);
+    RUN(t, &p, "data", "stats", "images:zoo?color=bgr", "--json");
+    cJSON *stats = json(&p), *channels = cJSON_GetObjectItem(stats, "channels");
+    assert_true(fabs(number(cJSON_GetArrayItem(channels, 0), "mean") - 20) < 1e-9);
+    assert_true(fabs(number(cJSON_GetArrayItem(channels, 2), "mean") - 250) < 1e-9);
+    assert_true(fabs(number(cJSON_GetArrayItem(channels, 2), "deviation")) < 1e-9);
+    cJSON_Delete(stats);
+    process_release(&p);
+    RUN(t, &p, "data", "head", "images:zoo?color=bgr", "--sheet", "sheet.png", "--side", "12");
+    process_release(&p);
+    char path[256];
+    png_image image = {.version = PNG_IMAGE_VERSION};
+    assert_true(png_image_begin_read_from_file(&image, folder_file(&f, "sheet.png", path)));
+    assert_int_equal(image.width, 2 + 2 * 14); /* 2 x 2 cells for 3 pictures */
+    assert_int_equal(image.height, 2 + 2 * 14);
+    uint8_t pixels[30 * 30 * 3];
+    assert_true(image.format == PNG_FORMAT_RGB);
+    assert_true(png_image_finish_read(&image, NULL, pixels, 0, NULL));
+    const uint8_t *first = pixels + (2 * 30 + 2 + 1) * 3; /* 9 of 12 pixels wide */
+    assert_true(first[0] == 250 && first[1] == 20 && first[2] == 20);
+    RUN(t, &p, "data", "info", "images:zoo?resize=6&crop=6"); /* all are of one size then */
+    expect(&p, "mapped     3 x 6 x 6\n");
+    process_release(&p);
+}
+
+/* What it proposes brings mean and deviation to 0 and 1. */
+static void test_what_stats_propose(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char mapped[512];
+    RUN(t, &p, "data", "stats", spec, "--json");
+    cJSON *stats = json(&p);
+    const char *maps = cJSON_GetStringValue(cJSON_GetObjectItem(stats, "maps"));
+    const char *job = cJSON_GetStringValue(cJSON_GetObjectItem(stats, "job"));
+    assert_true(maps && job && strncmp(job, "mean: ", 6) == 0);
+    snprintf(mapped, sizeof mapped, "%s%s", spec, maps);
+    process_release(&p);
+    RUN(t, &p, "data", "stats", mapped, "--json");
+    cJSON *after = json(&p);
+    const cJSON *channel = cJSON_GetArrayItem(cJSON_GetObjectItem(after, "channels"), 0);
+    assert_true(fabs(number(channel, "mean")) < 1e-4);
+    assert_true(fabs(number(channel, "deviation") - 1) < 1e-4);
+    assert_null(cJSON_GetObjectItem(after, "maps"));
+    process_release(&p);
+    tiny_write_changed(t, "scaled.job", tiny_job, "scale: 0.00390625", job);
+    RUN(t, &p, "train", "scaled.job", "--out", "scaled", "--workers", "1", "--strategy", "single",
+        "--set", "stop.steps=1");
+    process_release(&p);
+    cJSON_Delete(stats);
+    cJSON_Delete(after);
+    RUN(t, &p, "data", "stats", spec, "--first", "3");
+    expect(&p, "records    3\n");
+    expect(&p, "in a job   mean: ");
+    expect(&p, "in a SPEC  ?mean=");
+    process_release(&p);
+}
+
+static void test_wrong_inputs(void **state)
+{
+    struct tiny *t = *state;
+    tiny_write(t, "none.png", "no picture");
+    tiny_write(t, "list", "none.png 0\n");
+    REFUSED(t, "what?", "data");
+    REFUSED(t, "look", "data", "look", spec);
+    REFUSED(t, "SPEC", "data", "info");
+    REFUSED(t, "unexpected", "data", "info", spec, "more");
+    REFUSED(t, "tape:", "data", "info", "tape:x");
+    REFUSED(t, "idx:", "data", "info", "idx:test-images");
+    REFUSED(t, "nowhere", "data", "info", "idx:nowhere,test-labels");
+    REFUSED(t, "test-labels", "data", "head", "idx:train-images,test-labels");
+    REFUSED(t, "colour", "data", "head", "idx:test-images,test-labels?colour=1");
+    REFUSED(t, "13 x 13", "data", "info", "idx:test-images,test-labels?crop=13");
+    REFUSED(t, "none.png", "data", "info", "images:list");
+    REFUSED(t, "none.png", "data", "stats", "images:list");
+    REFUSED(t, "data_batch_1.bin", "data", "stats", "cifar10:.", "--training");
+    REFUSED(t, "test_batch.bin", "data", "stats", "cifar10:.");
+    static const char *const first[] = {"0", "-1", "ten", "", "4294967296", "1x"};
+    for (size_t i = 0; i < sizeof first / sizeof *first; i++)
+        REFUSED(t, "--first", "data", "head", spec, "--first", first[i]);
+    REFUSED(t, "--first", "data", "info", spec, "--first", "3");
+    REFUSED(t, "--sheet", "data", "stats", spec, "--sheet", "no.png");
+    REFUSED(t, "--side", "data", "head", spec, "--side", "20");
+    REFUSED(t, "--side", "data", "head", spec, "--sheet", "no.png", "--side", "7");
+    REFUSED(t, "--columns", "data", "head", spec, "--sheet", "no.png", "--columns", "4097");
+    REFUSED(t, "sheet", "data", "head", spec, "--sheet", "no.png", "--columns", "4096", "--side",
+            "1024");
+    REFUSED(t, "--sheep", "data", "head", spec, "--sheep", "no.png");
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_head),
+        cmocka_unit_test(test_pictures_in_folders),
+        cmocka_unit_test(test_what_stats_propose),
+        cmocka_unit_test(test_wrong_inputs),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
