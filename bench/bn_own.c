@@ -12,12 +12,12 @@ static void own_judged(const struct own_judged *judged)
     if (!f)
         return;
     fprintf(f, "{\"step\":%llu,\"joint\":%.6f,\"own\":[", (unsigned long long)judged->step,
-            judged->joint);
+            judged->error);
     const char *comma = "";
     for (size_t i = 0; i < OWN_WORKERS_MAX; i++) {
-        if (isnan(judged->own[i]))
+        if (isnan(judged->own_error[i]))
             continue;
-        fprintf(f, "%s%.6f", comma, judged->own[i]);
+        fprintf(f, "%s%.6f", comma, judged->own_error[i]);
         comma = ",";
     }
     fprintf(f, "]}\n");

@@ -58,7 +58,7 @@ for target in "${targets[@]}"; do
     mkdir -p "build-fuzz/corpus/$target"
     [ ! -f "test/fuzz/dict/$target.dict" ] || dict=("-dict=test/fuzz/dict/$target.dict")
     "build-fuzz/fuzz_$target" -runs="$runs" -max_total_time="$seconds" -max_len="$max_len" \
-        -seed="$seed" -timeout=20 -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 \
+        -seed="$seed" -timeout=60 -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 \
         -artifact_prefix="build-fuzz/broken/$target-" ${dict[@]+"${dict[@]}"} \
         "build-fuzz/corpus/$target" "test/fuzz/corpus/$target" >"$log" 2>&1 || broken=1
     printf '| %s | %s | %s | %s MB | %s | %s |\n' "$target" \

@@ -145,8 +145,9 @@ def all_of(args, runs):
 
 
 def tune(args, grids):
-    """Successive halving: all settings run for a while, each strategy's two best for longer."""
-    alive = {name: settings_of(grid) for name, grid in grids.items()}
+    """Successive halving: all settings run for a while, each strategy's two best for longer. The
+    strategies come back in the order of what they reached."""
+    alive, scores = {name: settings_of(grid) for name, grid in grids.items()}, {}
     for steps, kept in RUNGS:
         runs = all_of(args, [Run(args, name, s, 1, steps) for name in alive for s in alive[name]])
         for name in alive:
@@ -156,7 +157,8 @@ def tune(args, grids):
                 mark = "*" if r in keep else " "
                 print(f" {mark} {steps:6d} steps  {r.score():.4f}  {name}  {r.settings}", flush=True)
             alive[name] = [r.settings for r in keep]
-    return {name: s[0] for name, s in alive.items()}
+            scores[name] = keep[0].score()
+    return {name: alive[name][0] for name in sorted(alive, key=scores.get)}
 
 
 def svg(path, rows, target):

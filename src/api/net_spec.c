@@ -1,5 +1,6 @@
 #include "api/guard.h"
 #include "api/net.h"
+#include "base/memory.h"
 #include "job/text.h"
 #include "model/load.h"
 #include "model/zoo.h"
@@ -199,7 +200,12 @@ static int list_layers(pl_net_spec *spec, const uint32_t given[3], const pl_laye
                        size_t *count)
 {
     struct err *err = &spec->engine->error;
-    struct net_options options = {.phase = PHASE_TRAIN, .batch = 1, .kernels = &kernels_ref};
+    struct net_options options = {
+        .phase = PHASE_TRAIN,
+        .batch = 1,
+        .kernels = &kernels_ref,
+        .memory_limit = memory_available(),
+    };
     struct net *net = NULL;
     int rc = api_spec_check(spec, err);
     if (rc == OK)

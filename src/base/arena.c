@@ -1,5 +1,6 @@
 #include "base/arena.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,6 +28,17 @@ void arena_release(struct arena *arena)
     arena_init(arena);
 }
 
+void arena_limit(struct arena *arena, size_t bytes)
+{
+    arena->limit = bytes;
+}
+
+static bool within_limit(const struct arena *arena, size_t bytes)
+{
+    return arena->limit == 0 ||
+           (arena->bytes <= arena->limit && bytes <= arena->limit - arena->bytes);
+}
+
 static struct arena_block *block_new(size_t size)
 {
     if (size > SIZE_MAX - ARENA_ALIGN)
@@ -43,6 +55,8 @@ void *arena_alloc(struct arena *arena, size_t count, size_t size)
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 2 * ARENA_ALIGN)
         return NULL;
     bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    if (!within_limit(arena, bytes))
+        return NULL;
     struct arena_block *block = arena->head;
     if (!block || block->size - block->used < bytes) {
         block = block_new(bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES);

@@ -13,13 +13,18 @@ struct arena_block;
 struct arena {
     struct arena_block *head;
     size_t bytes; /* handed out, padding included */
+    size_t limit; /* of these; 0: as many as there are */
 };
 
 void arena_init(struct arena *arena);
 void arena_release(struct arena *arena);
 
-/* `count` × `size` zeroed bytes, valid until arena_release. NULL when memory runs out or the
- * product overflows. A zero count gives a valid pointer. */
+/* Hand out so many bytes in all from now on, those already out included; 0: as many as there are.
+ */
+void arena_limit(struct arena *arena, size_t bytes);
+
+/* `count` × `size` zeroed bytes, valid until arena_release. NULL when memory or the limit runs out,
+ * or the product overflows. A zero count gives a valid pointer. */
 void *arena_alloc(struct arena *arena, size_t count, size_t size);
 
 /* A copy of the string, or NULL when memory runs out. */

@@ -74,6 +74,26 @@ static void test_what_overflows_is_refused(void **state)
     arena_release(&arena);
 }
 
+static void test_what_is_over_the_limit_is_refused(void **state)
+{
+    (void)state;
+    struct arena arena;
+    arena_init(&arena);
+    check_piece(arena_alloc(&arena, 64, 1), 64);
+    arena_limit(&arena, 256); /* what is out counts, with its padding */
+    assert_null(arena_alloc(&arena, 193, 1));
+    check_piece(arena_alloc(&arena, 65, 1), 65);
+    assert_null(arena_alloc(&arena, 65, 1));
+    check_piece(arena_alloc(&arena, 64, 1), 64);
+    assert_null(arena_alloc(&arena, 1, 1));
+    assert_int_equal(arena.bytes, 256);
+    arena_limit(&arena, 128); /* more is out */
+    assert_null(arena_alloc(&arena, 1, 1));
+    arena_limit(&arena, 0);
+    check_piece(arena_alloc(&arena, 1000, 1), 1000);
+    arena_release(&arena);
+}
+
 static void test_nothing_is_a_valid_request(void **state)
 {
     (void)state;
@@ -107,6 +127,7 @@ int main(void)
         cmocka_unit_test(test_pieces_are_aligned_zeroed_and_apart),
         cmocka_unit_test(test_a_thousand_small_pieces),
         cmocka_unit_test(test_what_overflows_is_refused),
+        cmocka_unit_test(test_what_is_over_the_limit_is_refused),
         cmocka_unit_test(test_nothing_is_a_valid_request),
         cmocka_unit_test(test_strings_are_copied),
     };

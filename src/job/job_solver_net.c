@@ -1,6 +1,7 @@
 #include "job/job_solver_net.h"
 
 #include "job/job_solver_data.h"
+#include "job/net_rules.h"
 #include "job/text_field.h"
 
 #include <stdbool.h>
@@ -9,17 +10,11 @@
 
 /* ---- what a net's state lets in ---- */
 
-/* A phase of a net: the solver's words are added to the net's own. */
-struct state {
-    Caffe__Phase phase;
-    int32_t level;
-    const Caffe__NetState *said[2];
-};
-
-static int make_state(struct state *out, Caffe__Phase phase, const Caffe__NetState *net,
+/* The solver's words are added to the net's own. */
+static int make_state(struct net_state *out, Caffe__Phase phase, const Caffe__NetState *net,
                       const Caffe__NetState *solver, const char *field, struct err *err)
 {
-    *out = (struct state){.phase = phase, .said = {net, solver}};
+    *out = (struct net_state){.phase = phase, .said = {net, solver}};
     for (int i = 0; i < 2; i++) {
         const Caffe__NetState *said = out->said[i];
         if (said && said->has_phase && said->phase != phase)
@@ -29,41 +24,6 @@ static int make_state(struct state *out, Caffe__Phase phase, const Caffe__NetSta
             out->level = said->level;
     }
     return OK;
-}
-
-static bool has_stage(const struct state *state, const char *stage)
-{
-    for (int i = 0; i < 2; i++)
-        for (size_t k = 0; state->said[i] && k < state->said[i]->n_stage; k++)
-            if (strcmp(state->said[i]->stage[k], stage) == 0)
-                return true;
-    return false;
-}
-
-static bool rule_holds(const Caffe__NetStateRule *rule, const struct state *state)
-{
-    if ((rule->has_phase && rule->phase != state->phase) ||
-        (rule->has_min_level && state->level < rule->min_level) ||
-        (rule->has_max_level && state->level > rule->max_level))
-        return false;
-    for (size_t i = 0; i < rule->n_stage; i++)
-        if (!has_stage(state, rule->stage[i]))
-            return false;
-    for (size_t i = 0; i < rule->n_not_stage; i++)
-        if (has_stage(state, rule->not_stage[i]))
-            return false;
-    return true;
-}
-
-static bool included(const Caffe__LayerParameter *layer, const struct state *state)
-{
-    for (size_t i = 0; i < layer->n_exclude; i++)
-        if (rule_holds(layer->exclude[i], state))
-            return false;
-    for (size_t i = 0; i < layer->n_include; i++)
-        if (rule_holds(layer->include[i], state))
-            return true;
-    return layer->n_include == 0;
 }
 
 /* ---- copies ---- */
@@ -110,7 +70,7 @@ static bool put_phase(Caffe__LayerParameter *layer, const Caffe__Phase *phase)
 /* ---- one net of two ---- */
 
 struct merge {
-    struct state train, test;
+    struct net_state train, test;
     Caffe__NetParameter *net;
     Caffe__LayerParameter *data[2], *copy[2]; /* the layer of records, by phase; and as it was */
     struct err *err;
@@ -138,10 +98,10 @@ static int add_layer(struct merge *m, const Caffe__LayerParameter *layer, bool i
                      bool in_test)
 {
     static const Caffe__Phase train = CAFFE__PHASE__TRAIN, test = CAFFE__PHASE__TEST;
-    if (layer->n_include > 0 && layer->n_exclude > 0)
-        return err_set(m->err, ERR_INPUT,
-                       "layer \"%.100s\": include and exclude cannot both be given",
-                       layer->name ? layer->name : "");
+    if (net_rules_check(layer, m->err) != OK) {
+        err_prefix(m->err, "layer \"%.100s\"", layer->name ? layer->name : "");
+        return ERR_INPUT;
+    }
     if (!in_train && !in_test)
         return OK;
     Caffe__LayerParameter *copy = (Caffe__LayerParameter *)copy_message(&layer->base);
@@ -163,10 +123,11 @@ static int add_layers(struct merge *m, const struct job_solver_merge *how)
     int rc = OK;
     for (size_t i = 0; rc == OK && i < train->n_layer; i++) {
         const Caffe__LayerParameter *layer = train->layer[i];
-        rc = add_layer(m, layer, included(layer, &m->train), one && included(layer, &m->test));
+        rc = add_layer(m, layer, net_rules_include(layer, &m->train),
+                       one && net_rules_include(layer, &m->test));
     }
     for (size_t i = 0; rc == OK && !one && i < test->n_layer; i++)
-        rc = add_layer(m, test->layer[i], false, included(test->layer[i], &m->test));
+        rc = add_layer(m, test->layer[i], false, net_rules_include(test->layer[i], &m->test));
     return rc;
 }
 

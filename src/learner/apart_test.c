@@ -24,6 +24,26 @@ static const char any_size[] =
     "  include { phase: TEST } }\n"
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
 
+/* Tested on two scores of three. */
+static const char fewer_classes[] =
+    "layer { name: 'data' type: 'Input' top: 'data' top: 'label' }\n"
+    "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'\n"
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss'\n"
+    "  include { phase: TRAIN } }\n"
+    "layer { name: 'cut' type: 'Slice' bottom: 'ip' top: 'a' top: 'b' include { phase: TEST }\n"
+    "  slice_param { slice_point: 2 } }\n"
+    "layer { name: 'test' type: 'SoftmaxWithLoss' bottom: 'a' bottom: 'label' top: 'loss'\n"
+    "  include { phase: TEST } }\n";
+
+/* As many scores as there are places for the kernel: 10x9 of the images, 2x1 of crops of 4. */
+static const char scores_by_place[] =
+    "layer { name: 'data' type: 'Input' top: 'data' top: 'label' }\n"
+    "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv' convolution_param {\n"
+    "  num_output: 1 kernel_h: 3 kernel_w: 4 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'flat' type: 'Flatten' bottom: 'conv' top: 'flat' }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'flat' bottom: 'label' top: 'loss' }\n";
+
 struct trial {
     Paceline__Job *job;
     struct corpus corpus;
@@ -31,7 +51,8 @@ struct trial {
     struct err err;
 };
 
-static int open_trial(struct trial *t, const struct tiny *tiny, const char *net, const char *train)
+static int open_trial(struct trial *t, const struct tiny *tiny, const char *net, const char *train,
+                      const char *test)
 {
     char text[1024];
     struct logger silent = {0};
@@ -39,9 +60,9 @@ static int open_trial(struct trial *t, const struct tiny *tiny, const char *net,
     snprintf(text, sizeof text,
              "net { file: '%s' } batch: 16 threads: 1 kernels: ref "
              "train_data { idx { images: 'train-images' labels: 'train-labels' } %s } "
-             "test_data { idx { images: 'test-images' labels: 'test-labels' } scale: 0.004 } "
+             "test_data { idx { images: 'test-images' labels: 'test-labels' } %s } "
              "solver { base_lr: 0.1 lr_policy: 'fixed' }",
-             net, train);
+             net, train, test);
     if (job_parse("job", text, strlen(text), &t->job, &t->err) != OK ||
         job_resolve_paths(t->job, tiny->job, &t->err) != OK || job_finish(t->job, &t->err) != OK)
         fail_msg("%s", t->err.text);
@@ -76,8 +97,10 @@ static struct evaluation judged(struct trial *t)
 static void crops_are_trained_on_and_images_tested(void **state)
 {
     struct trial crops, whole;
-    assert_int_equal(open_trial(&crops, *state, "any.prototxt", "scale: 0.004 crop: 8"), OK);
-    assert_int_equal(open_trial(&whole, *state, "any.prototxt", "scale: 0.004"), OK);
+    assert_int_equal(
+        open_trial(&crops, *state, "any.prototxt", "scale: 0.004 crop: 8", "scale: 0.004"), OK);
+    assert_int_equal(open_trial(&whole, *state, "any.prototxt", "scale: 0.004", "scale: 0.004"),
+                     OK);
     assert_int_equal(crops.ws->record_floats, 64);
     assert_non_null(crops.ws->apart);
     assert_null(whole.ws->apart);
@@ -91,10 +114,24 @@ static void crops_are_trained_on_and_images_tested(void **state)
 static void a_net_of_one_size_says_so(void **state)
 {
     struct trial t;
-    assert_int_equal(open_trial(&t, *state, "net.prototxt", "crop: 8"), ERR_INPUT);
+    assert_int_equal(open_trial(&t, *state, "net.prototxt", "crop: 8", ""), ERR_INPUT);
     assert_string_equal(t.err.text,
                         "test_data: records are 1x12x12, those of train_data 1x8x8; the "
                         "net would have other parameters");
+    close_trial(&t);
+}
+
+static void tests_have_scores_for_all_labels(void **state)
+{
+    struct trial t;
+    assert_int_equal(open_trial(&t, *state, "fewer.prototxt", "", ""), ERR_INPUT);
+    assert_string_equal(t.err.text,
+                        "train_data: label 2 is out of range: the net in phase TEST has "
+                        "2 classes");
+    close_trial(&t);
+    assert_int_equal(open_trial(&t, *state, "places.prototxt", "", "crop: 4"), ERR_INPUT);
+    assert_string_equal(t.err.text, "test_data: label 2 is out of range: the net for records of "
+                                    "their size has 2 classes");
     close_trial(&t);
 }
 
@@ -103,6 +140,8 @@ static int setup(void **state)
     static struct tiny tiny;
     tiny_create(&tiny);
     tiny_write(&tiny, "any.prototxt", any_size);
+    tiny_write(&tiny, "fewer.prototxt", fewer_classes);
+    tiny_write(&tiny, "places.prototxt", scores_by_place);
     *state = &tiny;
     return 0;
 }
@@ -118,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(crops_are_trained_on_and_images_tested),
         cmocka_unit_test(a_net_of_one_size_says_so),
+        cmocka_unit_test(tests_have_scores_for_all_labels),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

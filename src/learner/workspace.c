@@ -1,9 +1,18 @@
 #include "learner/workspace.h"
 
 #include "base/fault.h"
+#include "base/memory.h"
 #include "model/load.h"
 
 #include <stdlib.h>
+
+/* What the net before it has taken is no longer available. */
+static int make_net(const Caffe__NetParameter *param, struct net_options *options, struct net **out,
+                    struct err *err)
+{
+    options->memory_limit = memory_available();
+    return net_create(param, options, out, err);
+}
 
 static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Paceline__Job *job,
                 const struct shape *record, struct err *err)
@@ -14,14 +23,14 @@ static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Pa
         .input = *record,
         .kernels = ws->kernels,
     };
-    int rc = net_create(param, &options, &ws->train, err);
+    int rc = make_net(param, &options, &ws->train, err);
     for (size_t i = 0; rc == OK && i < ws->others; i++)
-        rc = net_create(param, &options, &ws->other[i].train, err);
+        rc = make_net(param, &options, &ws->other[i].train, err);
     if (rc != OK)
         return rc;
     options.phase = PHASE_TEST;
     options.batch = job->batch;
-    rc = net_create(param, &options, &ws->test, err);
+    rc = make_net(param, &options, &ws->test, err);
     if (rc != OK)
         return rc;
     if (!segments_match(net_segments(ws->train), net_segments(ws->test)) ||
@@ -96,19 +105,26 @@ done:
     return rc;
 }
 
+/* A net without a loss has no classes to ask for: an Accuracy takes any label. */
+static int labels_fit(const struct net *net, const char *what, const struct dataset *set,
+                      const char *field, struct err *err)
+{
+    size_t classes = net_classes(net);
+    if (classes == 0 || set->source->classes <= classes)
+        return OK;
+    return err_set(err, ERR_INPUT, "%s: label %u is out of range: %s has %zu classes", field,
+                   set->source->classes - 1, what, classes);
+}
+
 int workspace_accepts(const struct workspace *ws, const struct dataset *set, const char *field,
                       struct err *err)
 {
     char text[64];
-    const struct source *source = set->source;
     if (shape_count(&set->shape) != ws->record_floats)
         return err_set(err, ERR_INPUT, "%s: records are %s, the net is made for %zu numbers each",
                        field, shape_text(&set->shape, text, sizeof text), ws->record_floats);
-    size_t classes = net_classes(ws->train);
-    if (source->classes > classes)
-        return err_set(err, ERR_INPUT, "%s: label %u is out of range: the net has %zu classes",
-                       field, source->classes - 1, classes);
-    return OK;
+    int rc = labels_fit(ws->train, "the net", set, field, err);
+    return rc == OK ? labels_fit(ws->test, "the net in phase TEST", set, field, err) : rc;
 }
 
 int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct dataset *set,
@@ -143,7 +159,7 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
     const struct dataset *test = &corpus->set[SET_TEST];
     if (test->count == 0 || shape_equal(&test->shape, &corpus->set[SET_TRAIN].shape))
         return OK;
-    const struct net_options options = {
+    struct net_options options = {
         .phase = PHASE_TEST,
         .batch = job->batch,
         .input = test->shape,
@@ -154,7 +170,7 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
     int rc = model_load_net(job->net, &param, err);
     if (rc != OK)
         return rc;
-    rc = net_create(param, &options, &ws->apart, &why);
+    rc = make_net(param, &options, &ws->apart, &why);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (rc == ERR_NOMEM)
         return err_set(err, rc, "%s", why.text);
@@ -163,6 +179,9 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
     if (!segments_match(net_segments(ws->train), net_segments(ws->apart)) ||
         !segments_match(net_state_segments(ws->train), net_state_segments(ws->apart)))
         return differ(corpus, "the net would have other parameters", err);
+    if ((rc = labels_fit(ws->apart, "the net for records of their size", test, "test_data", err)) !=
+        OK)
+        return rc;
     ws->apart_shape = test->shape;
     rc = batch_init(&ws->apart_records, &ws->arena, job->batch, shape_count(&test->shape));
     return rc == OK ? OK : err_set(err, rc, "net: out of memory for a batch of test records");

@@ -4,6 +4,10 @@
  * 1×1 changes the image alike (§3.3, option B). */
 #include "model/zoo_nets.h"
 
+/* Of BatchNorm's moving averages. Caffe's 0.999 remembers thousands of steps: a net that trains for
+ * a few epochs would be tested by what its activations were long ago. */
+static const float FRACTION = 0.9f;
+
 static void sum(struct build *b, const char *top, const char *image, const char *branch)
 {
     build_eltwise(b, top, CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__SUM,
@@ -34,7 +38,7 @@ static struct zoo_name cifar_conv(struct cifar *c, const char *bottom, uint32_t 
     struct zoo_name top = zoo_name("Convolution%u", i);
     build_convolution(c->b, top.text, bottom, outputs, SQUARE(kernel, stride, kernel / 2),
                       &weights);
-    build_batch_norm(c->b, zoo_name("BatchNorm%u", i).text, top.text, top.text, 0, 0);
+    build_batch_norm(c->b, zoo_name("BatchNorm%u", i).text, top.text, top.text, 0, FRACTION);
     build_scale(c->b, zoo_name("Scale%u", i).text, top.text, top.text, true);
     return top;
 }
@@ -98,7 +102,8 @@ static struct zoo_name branch(const struct imagenet *r, const char *part, const 
     struct zoo_name top = zoo_name("res%s_branch%s", part, name);
     build_convolution(r->b, top.text, bottom, outputs, SQUARE(kernel, stride, kernel / 2),
                       &r->weights);
-    build_batch_norm(r->b, zoo_name("bn%s_branch%s", part, name).text, top.text, top.text, 0, 0);
+    build_batch_norm(r->b, zoo_name("bn%s_branch%s", part, name).text, top.text, top.text, 0,
+                     FRACTION);
     build_scale(r->b, zoo_name("scale%s_branch%s", part, name).text, top.text, top.text, true);
     return top;
 }
@@ -141,7 +146,7 @@ static struct zoo_name part_name(unsigned stage, unsigned k, unsigned blocks)
 static void stem(const struct imagenet *r, const struct build_weights *weights)
 {
     build_convolution(r->b, "conv1", "data", 64, SQUARE(7, 2, 3), weights);
-    build_batch_norm(r->b, "bn_conv1", "conv1", "conv1", 0, 0);
+    build_batch_norm(r->b, "bn_conv1", "conv1", "conv1", 0, FRACTION);
     build_scale(r->b, "scale_conv1", "conv1", "conv1", true);
     relu(r, "conv1");
     build_pool_max(r->b, "pool1", "conv1", 3, 2);

@@ -50,10 +50,29 @@ static inline int fixture_try(const char *text, enum phase phase, size_t batch, 
                               const struct kernels *kernels, struct net **out, struct err *err)
 {
     Caffe__NetParameter *param = fixture_parse(text);
-    struct net_options options = {phase, batch, input, kernels};
+    struct net_options options = {phase, batch, input, kernels, 0};
     int rc = net_create(param, &options, out, err);
     caffe__net_parameter__free_unpacked(param, NULL);
     return rc;
+}
+
+/* What is refused, and with which words. */
+struct fixture_refusal {
+    const char *net;
+    int status;
+    const char *says;
+};
+
+static inline void fixture_refused(const struct fixture_refusal *list, size_t n, struct shape input)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct net *net = NULL;
+        struct err err = {0};
+        int rc = fixture_try(list[i].net, PHASE_TRAIN, 5, input, &kernels_dnnl, &net, &err);
+        if (rc != list[i].status || !strstr(err.text, list[i].says))
+            fail_msg("status %d, \"%s\": not %d, \"%s\"", rc, err.text, list[i].status,
+                     list[i].says);
+    }
 }
 
 /* Data in [-1, 1), labels below the net's classes; parameters by their fillers. */

@@ -7,7 +7,9 @@
  * - fields that say where records come from: see layer_input.c. */
 #include "nn/graph.h"
 
+#include "base/fault.h"
 #include "nn/fields.h"
+#include "nn/layers.h"
 #include "nn/rules.h"
 
 #include <math.h>
@@ -77,6 +79,11 @@ static int connect_bottoms(struct net *net, struct layer *layer, struct err *err
         if (!blob)
             return err_set(err, ERR_INPUT, "bottom \"%.64s\" is made by no layer before it",
                            param->bottom[i]);
+        if (blob->is_whole && !layer->ops->takes_whole)
+            return err_set(err, ERR_UNSUPPORTED,
+                           "bottom \"%.64s\" does not go by records, as an Accuracy's second top "
+                           "does not: type \"%s\" cannot read it",
+                           blob->name, layer->type);
         blob->users++;
         struct link *link = &layer->bottom[layer->n_bottom++];
         link->blob = blob;
@@ -139,11 +146,19 @@ static int check_name(const struct net *net, const Caffe__LayerParameter *param,
     if (strlen(param->name) > LAYER_NAME_MAX)
         return err_set(err, ERR_INPUT, "net: the name of layer %zu is longer than %d", index + 1,
                        LAYER_NAME_MAX);
-    for (size_t i = 0; i < net->n_layers; i++)
+    for (size_t i = net->n_own; i < net->n_layers; i++)
         if (strcmp(net->layer[i]->name, param->name) == 0)
             return err_set(err, ERR_INPUT, "layer \"%s\": another layer has the same name",
                            param->name);
     return OK;
+}
+
+static const struct layer *find_data(const struct net *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (net->layer[i]->ops == &layer_input)
+            return net->layer[i];
+    return NULL;
 }
 
 static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_t index,
@@ -159,6 +174,11 @@ static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_
     int rc = check_common(param, ops, net->phase, err);
     if (rc != OK)
         return rc;
+    /* One layer brings the data: all tables of a batch have one home. */
+    const struct layer *data = ops == &layer_input ? find_data(net) : NULL;
+    if (data && param->n_bottom == 0)
+        return err_set(err, ERR_UNSUPPORTED, "a second data layer beside \"%s\" is not supported",
+                       data->name);
     struct layer *layer = arena_alloc(&net->arena, 1, ops->size);
     char *name = arena_strdup(&net->arena, param->name);
     char *type = arena_strdup(&net->arena, param->type);
@@ -172,6 +192,15 @@ static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_
     net->layer[net->n_layers++] = layer;
     *out = layer;
     return OK;
+}
+
+/* What all loops over records rely on. */
+static void check_tops(const struct net *net, const struct layer *layer)
+{
+    for (size_t i = 0; i < layer->n_top; i++) {
+        const struct blob *top = layer->top[i];
+        PL_ASSERT(top->is_whole || top->shape.n == 0 || top->shape.dim[0] == net->N);
+    }
 }
 
 static int add_layer(struct net *net, const Caffe__LayerParameter *param, size_t index,
@@ -188,6 +217,7 @@ static int add_layer(struct net *net, const Caffe__LayerParameter *param, size_t
         err_prefix(err, "layer \"%s\"", param->name);
         return rc;
     }
+    check_tops(net, layer);
     layer->param = NULL;
     return OK;
 }
@@ -197,7 +227,7 @@ static int add_included(struct net *net, const Caffe__NetParameter *param, size_
                         const struct setup *setup, struct err *err)
 {
     const Caffe__LayerParameter *layer = param->layer[i];
-    int rc = rules_check(layer, err);
+    int rc = net_rules_check(layer, err);
     if (rc != OK) {
         err_prefix(err, "layer \"%.64s\"", layer->name ? layer->name : "");
         return rc;
@@ -255,7 +285,10 @@ static int add_net_input(struct net *net, const Caffe__NetParameter *param,
     in.input.n_shape = param->n_input_shape;
     in.input.shape = param->input_shape;
     int rc = param->n_input_dim > 0 ? read_input_dims(net, param, &in, err) : OK;
-    return rc == OK ? add_layer(net, &layer, 0, setup, err) : rc;
+    if (rc == OK)
+        rc = add_layer(net, &layer, 0, setup, err);
+    net->n_own = net->n_layers;
+    return rc;
 }
 
 static int check_net(const Caffe__NetParameter *param, struct err *err)
@@ -284,26 +317,6 @@ static int check_net(const Caffe__NetParameter *param, struct err *err)
         (param->n_input_dim > 0 && param->n_input_dim != INPUT_DIMS * param->n_input))
         return err_set(err, ERR_INPUT, "net: %zu input_dim for %zu input: four for each",
                        param->n_input_dim, param->n_input);
-    return OK;
-}
-
-/* Exactly one layer brings the data: all tables of a batch have one home. */
-static int check_data(const struct net *net, struct err *err)
-{
-    const struct layer *data = NULL;
-    for (size_t i = 0; i < net->n_layers; i++) {
-        const struct layer *layer = net->layer[i];
-        if (layer->n_bottom > 0)
-            continue;
-        if (data)
-            return err_set(err, ERR_UNSUPPORTED,
-                           "layer \"%s\": a second data layer beside \"%s\" is not supported",
-                           layer->name, data->name);
-        data = layer;
-    }
-    if (!data)
-        return err_set(err, ERR_INPUT, "net: no data layer in phase %s",
-                       net->phase == PHASE_TRAIN ? "TRAIN" : "TEST");
     return OK;
 }
 
@@ -380,8 +393,9 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
         rc = add_net_input(net, param, &setup, err);
     for (size_t i = 0; i < param->n_layer && rc == OK; i++)
         rc = add_included(net, param, i, &setup, err);
-    if (rc == OK)
-        rc = check_data(net, err);
+    if (rc == OK && !find_data(net))
+        rc = err_set(err, ERR_INPUT, "net: no data layer in phase %s",
+                     net->phase == PHASE_TRAIN ? "TRAIN" : "TEST");
     if (rc != OK)
         return rc;
     choose_judge(net);

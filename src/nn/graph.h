@@ -9,11 +9,11 @@
 struct net {
     struct arena arena;
     enum phase phase;
-    size_t N;             /* records a batch at most */
-    size_t count;         /* of the last forward pass; 0 before the first */
-    struct layer **layer; /* those of this phase */
-    size_t n_layers;
-    struct blob **blob; /* all versions, oldest first */
+    size_t N;               /* records a batch at most */
+    size_t count;           /* of the last forward pass; 0 before the first */
+    struct layer **layer;   /* those of this phase */
+    size_t n_layers, n_own; /* of these, not the file's: 1 where layer 0 is the net's own `input` */
+    struct blob **blob;     /* all versions, oldest first */
     size_t n_blobs;
     struct segments segments, states;
     struct shares shares;

@@ -14,6 +14,10 @@
     " weight_filler { type: 'xavier' } bias_filler { type: 'uniform' } } " fields " }\n"
 #define LAYER(name, type, bottom, top, fields) \
     "layer { name: '" name "' type: '" type "' bottom: '" bottom "' top: '" top "' " fields " }\n"
+/* `per` has a number for each class. */
+#define CLASSES                                                                                  \
+    DATA INNER("ip", "data", "3", "") "layer { name: 'a' type: 'Accuracy' bottom: 'ip' bottom: " \
+                                      "'label' top: 'a' top: 'per' }\n"
 #define SHARED "param { name: 'w' } param { name: 'b' }"
 
 static const struct shape image = {3, {2, 4, 5}};
@@ -31,6 +35,28 @@ static double norm(const struct fixture *f, const char *segment)
     const struct segment *s = segments_find(net_segments(f->net), segment);
     assert_non_null(s);
     return vec_dot(&f->dx, &f->dx, (struct range){s->offset, s->len});
+}
+
+/* ---- what does not go by records ---- */
+
+static void test_classes_may_be_passed_on(void **state)
+{
+    (void)state;
+    static const char net[] = CLASSES LAYER("s", "Split", "per", "s", "top: 'u'")
+        LAYER("q", "Reshape", "s", "q", "reshape_param { shape { dim: 0 dim: 1 } }") LAYER(
+            "f", "Flatten", "q", "f", "") "layer { name: 'none' type: 'Silence' bottom: 'u' }";
+    struct fixture f;
+    struct shape shape;
+    float per[3], flat[3];
+    fixture_open(&f, net, PHASE_TEST, 6, image, &kernels_ref);
+    f.batch.count = 1; /* all three classes, however few the records */
+    fixture_forward(&f);
+    assert_int_equal(net_blob(f.net, "per", per, 3, NULL), 3);
+    assert_int_equal(net_blob(f.net, "f", flat, 3, &shape), 3);
+    assert_memory_equal(per, flat, sizeof per);
+    assert_int_equal(shape.n, 2);
+    assert_int_equal(shape.dim[0], 3);
+    fixture_close(&f);
 }
 
 /* ---- which layers take part ---- */
@@ -296,6 +322,11 @@ static void test_finished(void **state)
              INNER("ip", "c", "3", "") LOSS("loss", "ip", ""),
          3,
          {"ip.0", "b.0", "a.0"}},
+        /* nothing is learnt */
+        {DATA INNER("a", "data", "6", "param { lr_mult: 0 } param { lr_mult: 0 }") INNER(
+             "ip", "a", "3", "param { lr_mult: 0 } param { lr_mult: 0 }") LOSS("loss", "ip", ""),
+         1,
+         {"a.0"}},
         /* what is frozen, and what no loss depends on, is finished at once */
         {DATA INNER("a", "data", "6", "param { lr_mult: 0 } param { lr_mult: 0 }")
              INNER("b", "a", "6", "") INNER("ip", "b", "3", "") INNER("idle", "a", "9", "")
@@ -320,6 +351,22 @@ static void test_finished(void **state)
         assert_memory_equal(told.seen, f.dx.at, table->total * sizeof(float));
         fixture_close(&f);
     }
+}
+
+/* ---- the net's own input ---- */
+
+/* It is no layer of the file: its name takes none away. */
+static void test_a_layer_may_be_named_input(void **state)
+{
+    (void)state;
+    static const char net[] = "input: 'data' input_shape { dim: 1 dim: 2 dim: 4 dim: 5 }\n" INNER(
+        "input", "data", "3", "");
+    struct fixture f;
+    fixture_open(&f, net, PHASE_TEST, 2, image, &kernels_ref);
+    const struct segment *w = net_layer_param(f.net, "input", 0);
+    assert_non_null(w);
+    assert_string_equal(w->name, "input.0");
+    fixture_close(&f);
 }
 
 /* ---- where gradients stop ---- */
@@ -582,6 +629,23 @@ static const struct {
           "dim: 5 } } }",
      ERR_UNSUPPORTED,
      {"\"e\": a second data layer beside \"data\""}},
+    {DATA "layer { name: 'e' type: 'Input' top: 'more' input_param { shape { dim: 1 dim: 7 } } }",
+     ERR_UNSUPPORTED,
+     {"\"e\": a second data layer beside \"data\""}},
+    {"layer { name: 'd' type: 'Input' top: 'data' top: 'label'"
+     " input_param { shape { dim: 1 dim: 2 dim: 4 dim: 5 } } }",
+     ERR_UNSUPPORTED,
+     {"\"d\": label \"label\" of a record is 2x4x5"}},
+    {CLASSES LAYER("t", "Power", "per", "t", "power_param { scale: 100 }"),
+     ERR_UNSUPPORTED,
+     {"\"t\": bottom \"per\" does not go by records", "type \"Power\""}},
+    {CLASSES LAYER("q", "Reshape", "per", "q", "reshape_param { shape { dim: 0 dim: 1 } }")
+         LAYER("t", "BatchNorm", "q", "t", ""),
+     ERR_UNSUPPORTED,
+     {"\"t\": bottom \"q\" does not go by records", "type \"BatchNorm\""}},
+    {CLASSES LAYER("s", "Split", "per", "s", "") LAYER("t", "Sigmoid", "s", "t", ""),
+     ERR_UNSUPPORTED,
+     {"\"t\": bottom \"s\" does not go by records"}},
     {DATA LAYER("r", "ReLU", "data", "r", "include { } exclude { }"),
      ERR_INPUT,
      {"\"r\": include and exclude"}},
@@ -647,6 +711,8 @@ int main(void)
         cmocka_unit_test(test_shared_rules),
         cmocka_unit_test(test_finished),
         cmocka_unit_test(test_frozen),
+        cmocka_unit_test(test_classes_may_be_passed_on),
+        cmocka_unit_test(test_a_layer_may_be_named_input),
         cmocka_unit_test(test_propagate_down),
         cmocka_unit_test(test_in_place_chain),
         cmocka_unit_test(test_loss_weights),

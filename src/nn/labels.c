@@ -2,16 +2,12 @@
 
 enum { CLASSES_MAX = 1 << 24 };
 
-static int check(const struct labels *labels, const struct layer *layer, size_t N, struct err *err)
+static int check(const struct labels *labels, const struct layer *layer, struct err *err)
 {
     const struct blob *scores = labels->scores.blob, *given = layer->bottom[1].blob;
     size_t places = labels->scores.outer * labels->scores.inner;
     char a[128], b[128];
-    if (scores->shape.dim[0] % N != 0)
-        return err_set(err, ERR_INPUT, "bottom \"%.64s\" is %s: not %zu records", scores->name,
-                       shape_text(&scores->shape, a, sizeof a), N);
-    if (given->shape.n == 0 || given->shape.dim[0] != scores->shape.dim[0] ||
-        given->count != places)
+    if (given->shape.n == 0 || given->count != places)
         return err_set(err, ERR_INPUT,
                        "bottom \"%.64s\" is %s: no label for each of the %zu places that bottom "
                        "\"%.64s\", %s, has scores for",
@@ -32,7 +28,7 @@ int labels_init(struct labels *labels, struct layer *layer, const struct setup *
                  ? rows_init_records(&labels->scores, scores, setup->arena, bytes, err)
                  : rows_init(&labels->scores, scores, axis, setup->arena, bytes, err);
     if (rc == OK)
-        rc = check(labels, layer, N, err);
+        rc = check(labels, layer, err);
     if (rc == OK)
         rc = rows_init_records(&labels->given, given, setup->arena, bytes, err);
     if (rc != OK)

@@ -46,18 +46,6 @@ int layer_image(const struct layer *layer, const char *what, struct err *err)
                    shape_text(&x->shape, text, sizeof text), what);
 }
 
-int layer_matrix(const struct layer *layer, struct shape *matrix, struct err *err)
-{
-    const struct blob *x = layer->bottom[0].blob;
-    char text[128];
-    if (x->shape.n < 2 || shape_count_from(&x->shape, 2) != 1)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "bottom \"%.64s\" is %s; type \"%s\" takes NxC or NxCx1x1", x->name,
-                       shape_text(&x->shape, text, sizeof text), layer->type);
-    *matrix = (struct shape){2, {x->shape.dim[0], x->shape.dim[1]}};
-    return OK;
-}
-
 int layer_axis(const struct layer *layer, const char *field, int32_t axis, struct err *err)
 {
     size_t n = layer->bottom[0].blob->shape.n;
@@ -146,6 +134,19 @@ static int join(struct layer *layer, const struct setup *setup, struct share *sh
     return shares_join(share, segment, spec, shape, err);
 }
 
+/* x and, in training, dx are the caller's to make: what is left of the limit is the net's. */
+static int leave_room(const struct setup *setup, struct err *err)
+{
+    size_t limit = setup->options->memory_limit, size = sizeof(float);
+    size *= setup->options->phase == PHASE_TRAIN ? 2 : 1;
+    if (limit == 0)
+        return OK;
+    if (setup->segments->total >= limit / size)
+        return err_set(err, ERR_NOMEM, "out of memory for parameters");
+    arena_limit(setup->arena, limit - setup->segments->total * size);
+    return OK;
+}
+
 int layer_param(struct layer *layer, const struct setup *setup, const struct shape *shape,
                 const char *field, const Caffe__FillerParameter *filler, struct err *err)
 {
@@ -167,9 +168,10 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
         return rc;
     struct share *share = is_named(spec) ? shares_find(setup->shares, spec->name) : NULL;
     rc = share ? join(layer, setup, share, shape, spec, err) : own(layer, setup, shape, spec, err);
-    if (rc == OK)
-        layer->n_at++;
-    return rc;
+    if (rc != OK)
+        return rc;
+    layer->n_at++;
+    return leave_room(setup, err);
 }
 
 int layer_state(const struct layer *layer, const struct setup *setup, size_t k,

@@ -1,5 +1,6 @@
-/* A layer, as the folder sees it: one type a file, each filling a table `struct layer_ops`, listed
- * in layers.c. A layer's object begins with `struct layer`; what a type adds follows it.
+/* A layer, as the folder sees it: a type, or some that are alike, a file, each filling a table
+ * `struct layer_ops`, listed in layers.c. A layer's object begins with `struct layer`; what a type
+ * adds follows it.
  *
  * The life of a net: graph.c makes layers and blobs from the message and calls each `setup` in
  * order of the file; plan.c then decides who needs a gradient and gives every blob its memory;
@@ -28,7 +29,8 @@ struct blob {
     float weight;      /* loss_weight: the net's loss has the sum of the values, times this */
     bool is_labels;    /* class numbers from the data layer */
     bool is_borrowed;  /* values may lie in the caller's batch: not to be written */
-    bool is_whole;     /* outermost is not the batch: what is there does not go by records */
+    bool is_whole;     /* outermost is not the batch: what is there does not go by records; read
+                        * by takes_whole alone */
     bool needs, leads; /* depends on parameters; a loss depends on it: both: has a gradient */
     bool written;      /* during planning: some link writes the gradient */
     float *at, *d;     /* values; gradient, or NULL where there is none (as good as 0) */
@@ -102,6 +104,9 @@ struct layer_ops {
     /* backward writes a gradient for the first bottom alone (others are labels, targets): the net
      * is refused where another would need one. */
     bool first_only;
+
+    /* May read what does not go by records (is_whole), and then makes tops that do not either. */
+    bool takes_whole;
 };
 
 struct layer {
@@ -140,9 +145,6 @@ int layer_links_between(const struct layer *layer, size_t bottoms_min, size_t bo
 
 /* ERR_INPUT unless the bottom is (N, C, H, W). `what` is the reader: "a convolution". */
 int layer_image(const struct layer *layer, const char *what, struct err *err);
-
-/* The first bottom seen as rows of C values: (N, C), or (N, C, 1, ..). */
-int layer_matrix(const struct layer *layer, struct shape *matrix, struct err *err);
 
 /* Caffe's `axis`, if set, must be 1, or its equal counted from the end. */
 int layer_axis(const struct layer *layer, const char *field, int32_t axis, struct err *err);

@@ -1,11 +1,16 @@
-/* Convolution: y = w * x + b, weights (O, C/group, KH, KW), zero padding. */
+/* Convolution: y = w * x + b, weights (O, C/group, KH, KW), zero padding.
+ *
+ * Deconvolution: what a convolution from y to x would send back from x, plus b; weights
+ * (C, O/group, KH, KW). An image of H rows becomes one of stride · (H - 1) + E - 2 pad rows, E
+ * being what the kernel spans. */
 #include "nn/conv_fields.h"
 #include "nn/layers.h"
 
-static const char *const types[] = {"Convolution", NULL};
+static const char *const conv_types[] = {"Convolution", NULL};
+static const char *const deconv_types[] = {"Deconvolution", NULL};
 static const char *const messages[] = {"convolution_param", NULL};
 
-static int infer(const struct layer *layer, size_t O, struct conv_spec *s, struct err *err)
+static int conv_size(const struct layer *layer, size_t O, struct conv_spec *s, struct err *err)
 {
     size_t H = s->x.dim[2] + 2 * s->pad_h, span_h = conv_span(s->kernel_h, s->dilation_h);
     size_t W = s->x.dim[3] + 2 * s->pad_w, span_w = conv_span(s->kernel_w, s->dilation_w);
@@ -21,27 +26,61 @@ static int infer(const struct layer *layer, size_t O, struct conv_spec *s, struc
     return OK;
 }
 
-static int setup(struct layer *layer, const struct setup *setup, struct err *err)
+static int deconv_size(const struct layer *layer, size_t O, struct conv_spec *s, struct err *err)
 {
-    const struct net_options *options = setup->options;
+    size_t H = s->stride_h * (s->x.dim[2] - 1) + conv_span(s->kernel_h, s->dilation_h);
+    size_t W = s->stride_w * (s->x.dim[3] - 1) + conv_span(s->kernel_w, s->dilation_w);
+    char text[128];
+    if (H <= 2 * s->pad_h || W <= 2 * s->pad_w)
+        return err_set(err, ERR_INPUT,
+                       "pad, %zux%zu, leaves nothing of %zux%zu pixels (bottom \"%.64s\" is %s)",
+                       s->pad_h, s->pad_w, H, W, layer->bottom[0].blob->name,
+                       shape_text(&s->x, text, sizeof text));
+    s->y = (struct shape){4, {s->x.dim[0], O, H - 2 * s->pad_h, W - 2 * s->pad_w}};
+    return OK;
+}
+
+static int setup(struct layer *layer, const struct setup *setup, bool back, struct err *err)
+{
+    const struct kernels *kernels = setup->options->kernels;
+    bool training = setup->options->phase == PHASE_TRAIN;
     struct conv_spec spec;
     size_t O;
-    int rc = conv_fields_read(layer, "a convolution", &spec, &O, err);
+    int rc = conv_fields_read(layer, back ? "a deconvolution" : "a convolution", &spec, &O, err);
     if (rc == OK)
-        rc = infer(layer, O, &spec, err);
+        rc = back ? deconv_size(layer, O, &spec, err) : conv_size(layer, O, &spec, err);
     if (rc == OK)
-        rc = conv_fields_declare(layer, setup, &spec, &spec.y, spec.x.dim[1], err);
+        rc = conv_fields_declare(layer, setup, &spec, back ? &spec.x : &spec.y,
+                                 back ? O : spec.x.dim[1], err);
     if (rc != OK)
         return rc;
-    return options->kernels->conv(&spec, options->phase == PHASE_TRAIN, setup->arena, &layer->op,
-                                  err);
+    return (back ? kernels->deconv : kernels->conv)(&spec, training, setup->arena, &layer->op, err);
+}
+
+static int conv_setup(struct layer *layer, const struct setup *options, struct err *err)
+{
+    return setup(layer, options, false, err);
+}
+
+static int deconv_setup(struct layer *layer, const struct setup *options, struct err *err)
+{
+    return setup(layer, options, true, err);
 }
 
 const struct layer_ops layer_conv = {
-    .types = types,
+    .types = conv_types,
     .messages = messages,
     .size = sizeof(struct layer),
-    .setup = setup,
+    .setup = conv_setup,
+    .forward = layer_op_forward,
+    .backward = layer_op_backward,
+};
+
+const struct layer_ops layer_deconv = {
+    .types = deconv_types,
+    .messages = messages,
+    .size = sizeof(struct layer),
+    .setup = deconv_setup,
     .forward = layer_op_forward,
     .backward = layer_op_backward,
 };

@@ -41,4 +41,5 @@ const struct layer_ops layer_flatten = {
     .setup = setup,
     .forward = recast_layer_forward,
     .backward = recast_layer_backward,
+    .takes_whole = true,
 };

@@ -136,7 +136,7 @@ static int setup_labels(struct layer *layer, const struct setup *setup, struct e
     struct blob *labels = layer->top[1];
     struct shape record = {0}, shape = {1, {setup->options->batch}};
     const Caffe__InputParameter *param = layer->param->input_param;
-    if (param && param->n_shape > 1) {
+    if (param && param->n_shape > 0) { /* a single one is that of all tops */
         int rc = stated(layer, 1, &record, err);
         if (rc != OK)
             return rc;

@@ -102,4 +102,5 @@ const struct layer_ops layer_reshape = {
     .setup = setup,
     .forward = recast_layer_forward,
     .backward = recast_layer_backward,
+    .takes_whole = true,
 };

@@ -15,26 +15,13 @@ struct layer_sigmoid_loss {
     loss_mode mode;
     bool ignores;
     int32_t ignored;
-    float *g;         /* σ(x) − t, or 0 */
-    size_t used, per; /* rows of the last batch, and what a record has of them */
+    float *g;    /* σ(x) − t, or 0 */
+    size_t used; /* records of the last batch */
     double d;
 };
 
 static const char *const types[] = {"SigmoidCrossEntropyLoss", NULL};
 static const char *const messages[] = {"loss_param", NULL};
-
-static int check_bottoms(const struct layer *layer, size_t N, struct err *err)
-{
-    const struct shape *x = &layer->bottom[0].blob->shape, *t = &layer->bottom[1].blob->shape;
-    char a[128], b[128];
-    if (x->n == 0 || t->n == 0 || x->dim[0] != t->dim[0] || x->dim[0] % N != 0 ||
-        shape_count(x) != shape_count(t))
-        return err_set(err, ERR_INPUT,
-                       "bottom \"%.64s\" is %s: no target for each score of bottom \"%.64s\", %s",
-                       layer->bottom[1].blob->name, shape_text(t, b, sizeof b),
-                       layer->bottom[0].blob->name, shape_text(x, a, sizeof a));
-    return OK;
-}
 
 static int plan(struct layer_sigmoid_loss *self, const struct setup *setup, struct err *err)
 {
@@ -45,7 +32,6 @@ static int plan(struct layer_sigmoid_loss *self, const struct setup *setup, stru
         rc = rows_init_records(&self->targets, t, setup->arena, &layer->buffer_bytes, err);
     if (rc != OK)
         return rc;
-    self->per = self->scores.outer / setup->options->batch;
     self->g = arena_array(setup->arena, x->count, float);
     if (!self->g)
         return err_set(err, ERR_NOMEM, "out of memory for %zu scores", x->count);
@@ -60,7 +46,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     const struct shape scalar = {0};
     int rc = layer_links(layer, 2, 1, err);
     if (rc == OK)
-        rc = check_bottoms(layer, setup->options->batch, err);
+        rc = loss_check_pair(layer, err);
     if (rc == OK)
         rc = loss_read_mode(p, CAFFE__LOSS_PARAMETER__NORMALIZATION_MODE__BATCH_SIZE, &self->mode,
                             err);
@@ -85,8 +71,8 @@ static void forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_sigmoid_loss *self = (struct layer_sigmoid_loss *)layer;
     const float *scores = rows_read(&self->scores), *targets = rows_read(&self->targets);
-    size_t records = pass->batch->count, valid = 0;
-    self->used = records * self->per;
+    size_t valid = 0;
+    self->used = pass->batch->count;
     size_t n = self->used * self->scores.C;
     double sum = 0.0;
     for (size_t i = 0; i < n; i++) {
@@ -99,7 +85,7 @@ static void forward(struct layer *layer, const struct pass *pass)
         self->g[i] = (float)(1.0 / (1.0 + exp(-x)) - t);
     }
     self->d = loss_divisor(self->mode, n, valid, self->used);
-    layer_loss(layer, pass, sum * ((double)records / self->d));
+    layer_loss(layer, pass, sum * ((double)self->used / self->d));
 }
 
 static void backward(struct layer *layer, const struct pass *pass)

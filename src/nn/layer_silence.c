@@ -25,4 +25,5 @@ const struct layer_ops layer_silence = {
     .size = sizeof(struct layer),
     .setup = setup,
     .forward = forward,
+    .takes_whole = true,
 };

@@ -50,4 +50,5 @@ const struct layer_ops layer_split = {
     .setup = setup,
     .forward = forward,
     .backward = backward,
+    .takes_whole = true,
 };

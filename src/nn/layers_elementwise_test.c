@@ -396,11 +396,7 @@ static void test_in_place(void **state)
 
 #define T(type, fields) DATA LAYER("t", type, "data", "t", fields)
 
-static const struct {
-    const char *net;
-    int status;
-    const char *says;
-} refusals[] = {
+static const struct fixture_refusal refusals[] = {
     {T("Power", "power_param { power: inf }"), ERR_INPUT, "\"t\": power_param.power: inf"},
     {T("Power", "power_param { scale: nan }"), ERR_INPUT, "power_param.scale: nan"},
     {T("Power", "power_param { shift: -inf }"), ERR_INPUT, "power_param.shift: -inf"},
@@ -459,15 +455,7 @@ static const struct {
 static void test_refusals(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        struct net *net = NULL;
-        struct err err = {0};
-        int rc = fixture_try(refusals[i].net, PHASE_TRAIN, 5, (struct shape){3, {3, 4, 4}},
-                             &kernels_dnnl, &net, &err);
-        if (rc != refusals[i].status || !strstr(err.text, refusals[i].says))
-            fail_msg("status %d, \"%s\": not %d, \"%s\"", rc, err.text, refusals[i].status,
-                     refusals[i].says);
-    }
+    fixture_refused(refusals, sizeof refusals / sizeof refusals[0], (struct shape){3, {3, 4, 4}});
 }
 
 int main(void)

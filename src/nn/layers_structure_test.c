@@ -404,11 +404,7 @@ static void test_numbers(void **state)
 
 #define T(type, fields) DATA LAYER("t", type, "data", "t", fields)
 
-static const struct {
-    const char *net;
-    int status;
-    const char *says;
-} refusals[] = {
+static const struct fixture_refusal refusals[] = {
     {T("Concat", "concat_param { axis: 0 }"), ERR_UNSUPPORTED, "\"t\": concat_param.axis: 0"},
     {T("Concat", "concat_param { axis: 4 }"), ERR_INPUT, "concat_param.axis: 4"},
     {T("Concat", "concat_param { concat_dim: 0 }"), ERR_UNSUPPORTED, "concat_param.concat_dim: 0"},
@@ -470,15 +466,7 @@ static const struct {
 static void test_refusals(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        struct net *net = NULL;
-        struct err err = {0};
-        int rc = fixture_try(refusals[i].net, PHASE_TRAIN, 5, (struct shape){3, {3, 4, 2}},
-                             &kernels_dnnl, &net, &err);
-        if (rc != refusals[i].status || !strstr(err.text, refusals[i].says))
-            fail_msg("status %d, \"%s\": not %d, \"%s\"", rc, err.text, refusals[i].status,
-                     refusals[i].says);
-    }
+    fixture_refused(refusals, sizeof refusals / sizeof refusals[0], (struct shape){3, {3, 4, 2}});
 }
 
 int main(void)

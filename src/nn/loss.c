@@ -27,6 +27,18 @@ double loss_divisor(loss_mode mode, size_t places, size_t valid, size_t outer)
     return d > 0 ? (double)d : 1.0;
 }
 
+int loss_check_pair(const struct layer *layer, struct err *err)
+{
+    const struct blob *a = layer->bottom[0].blob, *b = layer->bottom[1].blob;
+    char x[128], y[128];
+    if (a->shape.n == 0 || b->shape.n == 0 || a->count != b->count)
+        return err_set(err, ERR_INPUT,
+                       "bottoms \"%.64s\", %s, and \"%.64s\", %s, are not records of one size",
+                       a->name, shape_text(&a->shape, x, sizeof x), b->name,
+                       shape_text(&b->shape, y, sizeof y));
+    return OK;
+}
+
 void loss_spread(const struct rows *rows, const float *g, size_t used, float scale, float *dx)
 {
     float *to = rows_room(rows, dx);

@@ -23,6 +23,9 @@ int loss_read_mode(const Caffe__LossParameter *param, loss_mode fallback, loss_m
  * axes before the one of the classes) BATCH_SIZE, 1 NONE. */
 double loss_divisor(loss_mode mode, size_t places, size_t valid, size_t outer);
 
+/* ERR_INPUT unless both bottoms have records of one size. */
+int loss_check_pair(const struct layer *layer, struct err *err);
+
 /* Write scale · g to dx, of the blob that `rows` are of; both are rows. 0 after the first `used`.
  */
 void loss_spread(const struct rows *rows, const float *g, size_t used, float scale, float *dx);

@@ -1,10 +1,53 @@
 #include "nn/net.h"
 
 #include "base/fault.h"
+#include "nn/axes.h"
 #include "nn/graph.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+static double gib(size_t floats)
+{
+    return (double)floats * sizeof(float) / (1024.0 * 1024.0 * 1024.0);
+}
+
+static size_t parameters_of(const struct net *net, const struct layer *layer)
+{
+    size_t floats = 0;
+    for (size_t k = 0; k < layer->n_at; k++)
+        floats += layer->at[k].shared ? 0 : net->segments.at[layer->at[k].index].len;
+    return floats;
+}
+
+static size_t values_of(const struct layer *layer)
+{
+    size_t floats = 0;
+    for (size_t k = 0; k < layer->n_top; k++)
+        floats += layer->top[k]->count;
+    return floats;
+}
+
+/* Of the layers that were reached, the one that takes most. */
+static void name_largest(const struct net *net, size_t limit, struct err *err)
+{
+    const struct layer *largest = NULL;
+    size_t most = 0;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        size_t floats = parameters_of(net, net->layer[i]) + values_of(net->layer[i]);
+        if (floats >= most) {
+            most = floats;
+            largest = net->layer[i];
+        }
+    }
+    const struct err what = *err;
+    if (largest)
+        err_set(err, ERR_NOMEM,
+                "%.160s: there are %.2f GiB; the largest layer is \"%s\", with %.2f GiB of "
+                "parameters and %.2f GiB of tops",
+                what.text, gib(limit / sizeof(float)), largest->name,
+                gib(parameters_of(net, largest)), gib(values_of(largest)));
+}
 
 int net_create(const Caffe__NetParameter *param, const struct net_options *options,
                struct net **out, struct err *err)
@@ -16,11 +59,14 @@ int net_create(const Caffe__NetParameter *param, const struct net_options *optio
     if (!net)
         return err_set(err, ERR_NOMEM, "net: out of memory");
     arena_init(&net->arena);
+    arena_limit(&net->arena, options->memory_limit);
     net->phase = options->phase;
     net->N = options->batch;
     int rc = graph_build(net, param, options, err);
     if (rc == OK)
         rc = plan_make(net, err);
+    if (rc == ERR_NOMEM && options->memory_limit > 0)
+        name_largest(net, options->memory_limit, err);
     if (rc != OK) {
         net_free(net);
         return rc;
@@ -51,7 +97,7 @@ const struct segments *net_state_segments(const struct net *net)
 
 const struct segment *net_layer_param(const struct net *net, const char *name, size_t k)
 {
-    for (size_t i = 0; i < net->n_layers; i++) {
+    for (size_t i = net->n_own; i < net->n_layers; i++) {
         const struct layer *layer = net->layer[i];
         if (strcmp(layer->name, name) == 0)
             return k < layer->n_at ? &net->segments.at[layer->at[k].index] : NULL;
@@ -77,20 +123,13 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
 
 /* ---- forward ---- */
 
-/* Floats of the blob that belong to `count` records. */
-static size_t blob_used(const struct net *net, const struct blob *blob, size_t count)
-{
-    bool by_record = !blob->is_whole && blob->shape.n > 0 && blob->shape.dim[0] % net->N == 0;
-    return by_record ? blob->count / net->N * count : blob->count;
-}
-
 /* loss_weight on a top that is no loss's: all its values count. */
-static double weighted_tops(const struct net *net, const struct layer *layer, size_t count)
+static double weighted_tops(const struct layer *layer, size_t count)
 {
     double sum = 0.0;
     for (size_t k = layer->ops->is_loss ? 1 : 0; k < layer->n_top; k++) {
         const struct blob *top = layer->top[k];
-        size_t n = top->weight != 0.0f ? blob_used(net, top, count) : 0;
+        size_t n = top->weight != 0.0f ? axes_live(top, count) : 0;
         double values = 0.0;
         for (size_t i = 0; i < n; i++)
             values += (double)top->at[i];
@@ -117,7 +156,7 @@ void net_forward(struct net *net, const struct vec *x, struct vec *s, const stru
     for (size_t i = 0; i < net->n_layers; i++) {
         const struct layer *layer = net->layer[i];
         layer->ops->forward(net->layer[i], &pass);
-        sum.loss += (double)batch->count * weighted_tops(net, layer, batch->count);
+        sum.loss += (double)batch->count * weighted_tops(layer, batch->count);
     }
     net->count = batch->count;
     *result = sum;
@@ -135,7 +174,7 @@ static void add_weights(const struct net *net, const struct layer *layer)
             continue;
         if (!top->written)
             memset(top->d, 0, top->count * sizeof *top->d);
-        size_t n = blob_used(net, top, net->count);
+        size_t n = axes_live(top, net->count);
         for (size_t i = 0; i < n; i++)
             top->d[i] += top->weight;
     }
@@ -204,6 +243,8 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
             rc = watch->finished(watch->user, from, all > 0.0 ? done / all : 1.0);
         }
     }
+    if (rc == OK && watch && from > 0) /* no layer learns */
+        rc = watch->finished(watch->user, 0, 1.0);
     return rc;
 }
 
@@ -217,8 +258,8 @@ size_t net_blob(const struct net *net, const char *name, float *out, size_t size
     if (!blob)
         return 0;
     struct shape actual = blob->shape;
-    if (net->count > 0 && blob_used(net, blob, net->count) < blob->count)
-        actual.dim[0] = actual.dim[0] / net->N * net->count;
+    if (net->count > 0 && axes_live(blob, net->count) < blob->count)
+        actual.dim[0] = net->count;
     size_t n = shape_count(&actual);
     if (shape)
         *shape = actual;

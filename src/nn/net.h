@@ -19,6 +19,7 @@ struct net_options {
     size_t batch;       /* records a call at most */
     struct shape input; /* of one record, (C, H, W), for data layers that state none */
     const struct kernels *kernels;
+    size_t memory_limit; /* bytes, of all that the net and its training need; 0: none */
 };
 
 /* One batch. `data` holds count records, each of the input's size, NCHW; the values must be finite
@@ -57,7 +58,9 @@ struct net;
  *
  * ERR_INPUT        a bad field, shape or connection
  * ERR_UNSUPPORTED  a layer type or option that is not supported, by name
- * ERR_NOMEM */
+ * ERR_NOMEM        memory, or memory_limit, runs out: the limit is looked at before memory is
+ * taken, and then the message names the largest layer as well
+ */
 int net_create(const Caffe__NetParameter *param, const struct net_options *options,
                struct net **out, struct err *err);
 void net_free(struct net *net);
@@ -78,14 +81,16 @@ void net_forward(struct net *net, const struct vec *x, struct vec *s, const stru
                  struct net_result *result);
 
 /* Who wants to know how far a backward pass is: told, each time more of dx is, that dx is finished
- * from `from` to its end, and that `share` of the step's products (of 1) are done. */
+ * from `from` to its end, and that `share` of the step's products (of 1) are done; last, unless
+ * there are no parameters, from 0. */
 struct net_watch {
     int (*finished)(void *user, size_t from, double share); /* anything but OK ends the pass */
     void *user;
 };
 
 /* Gradient of the mean loss over the batch last run forward, added to dx; but what is frozen
- * (lr_mult 0) has none: dx becomes 0 there. `watch` may be NULL. What it returns, or OK. */
+ * (lr_mult 0) has none: dx, which must be 0 there, stays so. `watch` may be NULL. What it returns,
+ * or OK. */
 int net_backward(struct net *net, const struct vec *x, struct vec *dx,
                  const struct net_watch *watch);
 

@@ -583,6 +583,58 @@ static void test_loss(void **state)
     }
 }
 
+static int try_within(const char *text, enum phase phase, size_t limit, struct err *err)
+{
+    Caffe__NetParameter *param = fixture_parse(text);
+    struct net_options options = {phase, 8, image, &kernels_ref, limit};
+    struct net *net = NULL;
+    int rc = net_create(param, &options, &net, err);
+    caffe__net_parameter__free_unpacked(param, NULL);
+    if (rc == OK)
+        net_free(net);
+    return rc;
+}
+
+/* What would not fit is refused before it is taken: none of these nets could be made here. */
+static void test_memory_limit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *net, *says;
+    } cases[] = {
+        {DATA INNER("ip", "data", "ip", 2000000000), "layer \"ip\": out of memory for parameters"},
+        {DATA "layer { name: 'ip' type: 'Convolution' bottom: 'data' top: 'ip' convolution_param {"
+              " num_output: 1 kernel_size: 1 pad: 1000000 } }",
+         "\"ip\""},
+        {DATA "layer { name: 'ip' type: 'Deconvolution' bottom: 'data' top: 'ip' convolution_param "
+              "{ num_output: 1 kernel_size: 1 stride: 400000 } }"
+              "layer { name: 'd' type: 'Dropout' bottom: 'ip' top: 'd' }",
+         "\"ip\""},
+    };
+    const size_t gib = (size_t)1 << 30;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int phase = 0; phase < 2; phase++) {
+            struct err err = {0};
+            int rc = try_within(cases[i].net, phase ? PHASE_TEST : PHASE_TRAIN, gib, &err);
+            if (rc != ERR_NOMEM || !strstr(err.text, cases[i].says) ||
+                !strstr(err.text, "there are 1.00 GiB; the largest layer is \"ip\""))
+                fail_msg("case %zu, phase %d: %d: %s", i, phase, rc, err.text);
+        }
+}
+
+/* Parameters count in training twice, with their gradient; a net that just fits is made. */
+static void test_memory_limit_is_what_it_takes(void **state)
+{
+    (void)state;
+    static const char net[] = DATA INNER("ip", "data", "ip", 1000) LOSS;
+    const size_t values = 216 * 1000 * sizeof(float);
+    struct err err = {0};
+    assert_int_equal(try_within(net, PHASE_TRAIN, 2 * values, &err), ERR_NOMEM);
+    assert_int_equal(try_within(net, PHASE_TEST, 2 * values, &err), OK);
+    assert_int_equal(try_within(net, PHASE_TRAIN, 5 * values, &err), OK);
+    assert_int_equal(try_within(net, PHASE_TEST, values, &err), ERR_NOMEM);
+}
+
 static void test_steps_do_not_allocate(void **state)
 {
     (void)state;
@@ -619,6 +671,8 @@ int main(void)
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_loss),
+        cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_memory_limit_is_what_it_takes),
         cmocka_unit_test(test_steps_do_not_allocate),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,29 +5,40 @@
 #include <stdio.h>
 #include <string.h>
 
-int repeat_param(const struct layer *layer, const char *name, int32_t axis, int32_t num_axes,
-                 size_t *at, struct shape *shape, struct err *err)
+static int shape_of_param(const struct layer *layer, const struct repeat_fields *fields,
+                          struct broadcast_spec *spec, struct err *err)
 {
-    const struct blob *x = layer->bottom[0].blob;
+    const struct shape *x = &spec->x;
     char field[64], text[128];
-    *at = 0;
-    *shape = (struct shape){0};
-    if (num_axes == 0)
+    if (fields->num_axes == 0)
         return OK; /* wherever it begins */
-    snprintf(field, sizeof field, "%s.axis", name);
-    int rc = axes_in_record(layer, field, axis, at, err);
+    snprintf(field, sizeof field, "%s.axis", fields->message);
+    int rc = axes_in_record(layer, field, fields->axis, &spec->axis, err);
     if (rc != OK)
         return rc;
-    size_t most = x->shape.n - *at, n = num_axes == -1 ? most : (size_t)num_axes;
-    if (num_axes < -1 || n > most)
+    size_t most = x->n - spec->axis;
+    size_t n = fields->num_axes == -1 ? most : (size_t)fields->num_axes;
+    if (fields->num_axes < -1 || n > most)
         return err_set(err, ERR_INPUT, "%s.num_axes: %d from axis %zu of bottom \"%.64s\", %s",
-                       name, (int)num_axes, *at, x->name, shape_text(&x->shape, text, sizeof text));
-    shape->n = n;
-    memcpy(shape->dim, x->shape.dim + *at, n * sizeof shape->dim[0]);
+                       fields->message, (int)fields->num_axes, spec->axis,
+                       layer->bottom[0].blob->name, shape_text(x, text, sizeof text));
+    spec->w.n = n;
+    memcpy(spec->w.dim, x->dim + spec->axis, n * sizeof x->dim[0]);
     return OK;
 }
 
-static int check_second(const struct layer *layer, const char *name, size_t at, struct err *err)
+static int learnt(struct layer *layer, const struct setup *setup,
+                  const struct repeat_fields *fields, struct broadcast_spec *spec, struct err *err)
+{
+    Caffe__FillerParameter constant = CAFFE__FILLER_PARAMETER__INIT;
+    constant.value = fields->begin;
+    int rc = shape_of_param(layer, fields, spec, err);
+    return rc == OK ? layer_param(layer, setup, &spec->w, "filler",
+                                  fields->filler ? fields->filler : &constant, err)
+                    : rc;
+}
+
+static int check_second(const struct layer *layer, const char *message, size_t at, struct err *err)
 {
     const struct blob *x = layer->bottom[0].blob, *w = layer->bottom[1].blob;
     char a[128], b[128];
@@ -43,29 +54,43 @@ static int check_second(const struct layer *layer, const char *name, size_t at, 
             err, ERR_UNSUPPORTED,
             "%s.axis: %zu is not supported for bottom \"%.64s\", whose first axis has the "
             "records; only 0",
-            name, at, w->name);
+            message, at, w->name);
     return OK;
 }
 
-int repeat_second(const struct layer *layer, const char *name, int32_t axis,
-                  const int32_t *num_axes, const Caffe__FillerParameter *filler, size_t *at,
-                  struct err *err)
+static int given(const struct layer *layer, const struct repeat_fields *fields,
+                 struct broadcast_spec *spec, struct err *err)
 {
     const struct blob *w = layer->bottom[1].blob;
     char field[64];
-    *at = 0;
-    if (filler)
+    spec->w = w->shape;
+    spec->w_layout = w->layout;
+    if (fields->filler)
         return err_set(err, ERR_INPUT,
-                       "%s.filler: bottom \"%.64s\" is there instead of a parameter", name,
-                       w->name);
-    if (num_axes && *num_axes != (int32_t)w->shape.n)
-        return err_set(err, ERR_INPUT, "%s.num_axes: %d, but bottom \"%.64s\" has %zu axes", name,
-                       (int)*num_axes, w->name, w->shape.n);
+                       "%s.filler: bottom \"%.64s\" is there instead of a parameter",
+                       fields->message, w->name);
+    if (fields->has_num_axes && fields->num_axes != (int32_t)w->shape.n)
+        return err_set(err, ERR_INPUT, "%s.num_axes: %d, but bottom \"%.64s\" has %zu axes",
+                       fields->message, (int)fields->num_axes, w->name, w->shape.n);
     if (w->shape.n == 0)
         return OK;
-    snprintf(field, sizeof field, "%s.axis", name);
-    int rc = layer_axis_at(layer, field, axis, at, err);
-    return rc == OK ? check_second(layer, name, *at, err) : rc;
+    snprintf(field, sizeof field, "%s.axis", fields->message);
+    int rc = layer_axis_at(layer, field, fields->axis, &spec->axis, err);
+    return rc == OK ? check_second(layer, fields->message, spec->axis, err) : rc;
+}
+
+int repeat_read(struct layer *layer, const struct setup *setup, const struct repeat_fields *fields,
+                struct broadcast_spec *spec, struct err *err)
+{
+    int rc = layer_links_between(layer, 1, 2, 1, 1, err);
+    if (rc != OK)
+        return rc;
+    const struct blob *x = layer->bottom[0].blob;
+    spec->x = x->shape;
+    spec->layout = x->layout;
+    rc = layer->n_bottom == 1 ? learnt(layer, setup, fields, spec, err)
+                              : given(layer, fields, spec, err);
+    return rc == OK ? layer_top(layer, 0, &x->shape, x->layout, err) : rc;
 }
 
 static struct op_args args_of(const struct layer *layer, const struct pass *pass)

@@ -4,17 +4,23 @@
 #define PL_NN_REPEAT_H
 
 #include "nn/layer.h"
+#include "tensor/broadcast.h"
 
-/* Caffe's `axis` and `num_axes`, of the message `name`: the shape of parameters that are repeated
- * over all other axes of the first bottom. num_axes 0 is one number, -1 all axes from `axis` on. */
-int repeat_param(const struct layer *layer, const char *name, int32_t axis, int32_t num_axes,
-                 size_t *at, struct shape *shape, struct err *err);
+/* The fields that the two messages have alike. */
+struct repeat_fields {
+    const char *message;
+    int32_t axis, num_axes;
+    bool has_num_axes;
+    const Caffe__FillerParameter *filler; /* NULL: not given */
+    float begin;                          /* what a parameter without a filler begins at */
+};
 
-/* The same, where the second bottom is what is repeated: its first axis has the records, unless it
- * is one number. num_axes, if given (not NULL), must be its own; `filler` must not be. */
-int repeat_second(const struct layer *layer, const char *name, int32_t axis,
-                  const int32_t *num_axes, const Caffe__FillerParameter *filler, size_t *at,
-                  struct err *err);
+/* Check the links, set the top, and read what is repeated into spec->w, spec->w_layout and
+ * spec->axis, beside spec->x and spec->layout. Learnt, it is declared: num_axes 0 is one number, -1
+ * all axes from `axis` on. A second bottom has the records first, unless it is one number; its
+ * num_axes, if given, must be its own, and there must be no filler. */
+int repeat_read(struct layer *layer, const struct setup *setup, const struct repeat_fields *fields,
+                struct broadcast_spec *spec, struct err *err);
 
 /* forward and backward by layer->op, whose w is the second bottom or the first parameter, and whose
  * b is the next. */

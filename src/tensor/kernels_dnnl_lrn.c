@@ -250,8 +250,11 @@ int dnnl_set_lrn(const struct lrn_spec *spec, bool training, struct arena *arena
         .share = across ? spec->alpha / size : spec->alpha / (size * size),
         .threads = shape_count(&spec->x) >= PARALLEL_MIN ? omp_get_max_threads() : 1,
     };
+    size_t all = 2 * lrn->x.C - 1; /* a wider window has no more in it than zeros */
+    if (across && spec->size > all)
+        lrn->spec.size = all;
     size_t image = lrn->x.H * lrn->x.W * lrn->x.C;
-    size_t summed = across ? lrn->x.C + spec->size - 1 : (training ? 2 : 1) * image;
+    size_t summed = across ? lrn->x.C + lrn->spec.size - 1 : (training ? 2 : 1) * image;
     lrn->floats = (2 * lrn->x.C + summed + 15) / 16 * 16;
     lrn->scratch = arena_array(arena, (size_t)lrn->threads * lrn->floats, float);
     if (!lrn->scratch)

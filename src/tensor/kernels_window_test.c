@@ -234,6 +234,7 @@ static void normalisations_agree(void **state)
         lrn_work(LRN_ACROSS, image(2, 96, 5, 5), 5, 0.5f, 0.75f, 1),
         lrn_work(LRN_ACROSS, image(3, 7, 4, 3), 3, 2, 0.75f, 2),
         lrn_work(LRN_ACROSS, image(2, 3, 4, 4), 9, 1, 0.5f, 1), /* more than there are channels */
+        lrn_work(LRN_ACROSS, image(2, 4, 3, 3), 9999, 5000, 0.75f, 1),
         lrn_work(LRN_ACROSS, image(2, 6, 3, 3), 1, 1, 1, 1),
         lrn_work(LRN_ACROSS, image(2, 10, 3, 5), 5, 1, 0.6f, 0.5f),
         lrn_work(LRN_ACROSS, image(4, 64, 12, 12), 5, 1e-4f, 0.75f, 1),
@@ -243,6 +244,27 @@ static void normalisations_agree(void **state)
         lrn_work(LRN_WITHIN, image(5, 32, 11, 10), 3, 5e-5f, 0.3f, 1),
     };
     assert_all("normalisation", works, sizeof works / sizeof *works);
+}
+
+/* A window wider than all channels costs no more than one that holds them all. */
+static void normalisation_looks_at_no_more_than_there_is(void **state)
+{
+    (void)state;
+    const size_t sizes[] = {7, 9, 9999};
+    size_t bytes[3];
+    for (size_t i = 0; i < 3; i++) {
+        const struct lrn_spec spec = {image(2, 4, 3, 3), LRN_ACROSS, sizes[i], 1, 0.75f, 1};
+        struct arena arena;
+        struct err err = {0};
+        struct op *op;
+        arena_init(&arena);
+        assert_int_equal(kernels_dnnl.lrn(&spec, true, &arena, &op, &err), OK);
+        bytes[i] = op->scratch_bytes;
+        op_release(op);
+        arena_release(&arena);
+    }
+    assert_int_equal(bytes[1], bytes[0]);
+    assert_int_equal(bytes[2], bytes[0]);
 }
 
 static void reference_has_the_same_bits_for_any_thread_count(void **state)
@@ -445,6 +467,7 @@ int main(void)
         cmocka_unit_test(poolings_agree),
         cmocka_unit_test(poolings_rounded_down_agree),
         cmocka_unit_test(normalisations_agree),
+        cmocka_unit_test(normalisation_looks_at_no_more_than_there_is),
         cmocka_unit_test(reference_has_the_same_bits_for_any_thread_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -203,6 +203,12 @@ WHOLE = {
       "{ axis: 1 slice_point: 1 } }"
       "layer { name: 'm' type: 'Eltwise' bottom: 'd' bottom: 'e' top: 'y' eltwise_param "
       "{ operation: MAX } } layer { name: 'q' type: 'Silence' bottom: 'a' bottom: 'b' }" + END,
+    "slice": DATA + "layer { name: 'y' type: 'Slice' bottom: 'd' top: 'a' top: 'y' slice_param "
+             "{ axis: 1 slice_point: 1 } }" + END,
+    "concat": DATA + "layer { name: 'y' type: 'Concat' bottom: 'd' bottom: 'd' top: 'y' "
+              "concat_param { axis: 2 } }" + END,
+    "eltwise": DATA + "layer { name: 'y' type: 'Eltwise' bottom: 'd' bottom: 'd' top: 'y' "
+               "eltwise_param { operation: PROD } }" + END,
     "losses": DATA
     + "layer { name: 'x' type: 'InnerProduct' bottom: 'd' top: 'x' inner_product_param "
       "{ num_output: 3 } param { name: 'w' } param { name: 'b' } }"

@@ -11,7 +11,7 @@
 static const struct net *planned(void)
 {
     static struct net *net;
-    const struct net_options options = {PHASE_TEST, 1, {3, {1, 4, 4}}, &kernels_ref};
+    const struct net_options options = {PHASE_TEST, 1, {3, {1, 4, 4}}, &kernels_ref, 0};
     struct err err;
     if (!net)
         PL_ASSERT(net_create(fuzz_small_net(), &options, &net, &err) == OK);

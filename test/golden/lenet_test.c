@@ -106,7 +106,7 @@ static void fill(const struct example *example, const struct segments *table, st
 
 static void check(const struct example *example, enum phase phase, const struct kernels *kernels)
 {
-    struct net_options options = {phase, example->N, example->input, kernels};
+    struct net_options options = {phase, example->N, example->input, kernels, 0};
     struct net *net = NULL;
     struct err err = {0};
     if (net_create(example->param, &options, &net, &err) != OK)

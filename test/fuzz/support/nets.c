@@ -50,7 +50,7 @@ static void step(struct net *net, const struct shape *record, enum phase phase)
 
 static void plan(const Caffe__NetParameter *param, const struct shape *record, enum phase phase)
 {
-    const struct net_options options = {phase, BATCH, *record, &kernels_ref};
+    const struct net_options options = {phase, BATCH, *record, &kernels_ref, 0};
     struct err err = {0};
     struct net *net = NULL;
     fuzz_budget(PLAN_BYTES);
