@@ -1,5 +1,7 @@
 #include "base/err.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +15,7 @@ int err_set(struct err *err, int status, const char *format, ...)
     err->status = status;
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
+    printable(err->text);
     return status;
 }
 
@@ -28,4 +31,5 @@ void err_prefix(struct err *err, const char *format, ...)
     va_end(args);
     size_t used = strlen(err->text);
     snprintf(err->text + used, sizeof err->text - used, ": %s", old);
+    printable(err->text);
 }

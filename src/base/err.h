@@ -13,7 +13,8 @@ struct err {
 };
 
 /* Write the message (cut at ERR_TEXT_MAX) and return `status`, so that a failing function ends in
- * `return err_set(err, ERR_INPUT, "%s: ...", path)`. `err` may be NULL. */
+ * `return err_set(err, ERR_INPUT, "%s: ...", path)`. A message is one line: control characters, as
+ * names in files may have them, become '?'. `err` may be NULL. */
 int err_set(struct err *err, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

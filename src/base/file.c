@@ -12,12 +12,13 @@
 #include <unistd.h>
 #include <zlib.h>
 
-static int gz_read_all(gzFile gz, const char *path, size_t max, struct file_bytes *out,
-                       struct err *err)
+/* To its end, or `most` bytes. */
+static int gz_read(gzFile gz, const char *path, size_t most, struct file_bytes *out,
+                   struct err *err)
 {
-    size_t cap = 1 << 16, len = 0;
+    size_t cap = most < 1 << 16 ? most : 1 << 16, len = 0;
     uint8_t *data = malloc(cap + 1);
-    while (data) {
+    while (data && len < most) {
         int got = gzread(gz, data + len, (unsigned)(cap - len < (1u << 30) ? cap - len : 1u << 30));
         if (got < 0) {
             int code;
@@ -29,12 +30,8 @@ static int gz_read_all(gzFile gz, const char *path, size_t max, struct file_byte
         if (got == 0)
             break;
         len += (size_t)got;
-        if (len > max) {
-            free(data);
-            return err_set(err, ERR_INPUT, "%s: longer than the limit of %zu bytes", path, max);
-        }
-        if (len == cap) {
-            cap *= 2;
+        if (len == cap && len < most) {
+            cap = most - cap < cap ? most : 2 * cap;
             uint8_t *bigger = realloc(data, cap + 1);
             if (!bigger)
                 free(data);
@@ -64,7 +61,7 @@ static int open_regular(const char *path, int *out, uint64_t *len, struct err *e
     return OK;
 }
 
-int file_read(const char *path, size_t max, struct file_bytes *out, struct err *err)
+int file_read_begin(const char *path, size_t n, struct file_bytes *out, struct err *err)
 {
     int fd;
     uint64_t len;
@@ -78,13 +75,27 @@ int file_read(const char *path, size_t max, struct file_bytes *out, struct err *
     }
     gzbuffer(gz, 1 << 17);
     struct file_bytes bytes;
-    rc = gz_read_all(gz, path, max, &bytes, err);
+    rc = gz_read(gz, path, n, &bytes, err);
     int closed = gzclose_r(gz);
     if (rc != OK)
         return rc;
     if (closed == Z_BUF_ERROR) {
         file_release(&bytes);
         return err_set(err, ERR_INPUT, "%s: the gzip stream is cut short", path);
+    }
+    *out = bytes;
+    return OK;
+}
+
+int file_read(const char *path, size_t max, struct file_bytes *out, struct err *err)
+{
+    struct file_bytes bytes;
+    int rc = file_read_begin(path, max + 1, &bytes, err);
+    if (rc != OK)
+        return rc;
+    if (bytes.len > max) {
+        file_release(&bytes);
+        return err_set(err, ERR_INPUT, "%s: longer than the limit of %zu bytes", path, max);
     }
     *out = bytes;
     return OK;
@@ -199,6 +210,15 @@ void file_names_release(struct file_names *names)
         free(names->at[i]);
     free(names->at);
     *names = (struct file_names){0};
+}
+
+int file_here(char *out, size_t size, struct err *err)
+{
+    if (!getcwd(out, size - 1))
+        return err_set(err, ERR_IO, "the working directory: %s", strerror(errno));
+    if (out[strlen(out) - 1] != '/')
+        strcat(out, "/");
+    return OK;
 }
 
 int file_resolve(const char *beside, const char *path, char *out, size_t size, struct err *err)

@@ -20,6 +20,9 @@ struct file_bytes {
  * ERR_INPUT  missing, not a regular file, unreadable, longer than `max`, or a broken gzip stream
  * ERR_NOMEM */
 int file_read(const char *path, size_t max, struct file_bytes *out, struct err *err);
+
+/* The same of no more than the first `n` bytes unpacked: what comes after them is not looked at. */
+int file_read_begin(const char *path, size_t n, struct file_bytes *out, struct err *err);
 void file_release(struct file_bytes *bytes);
 
 /* A regular file that is held open, for pieces of it from any thread; nothing is unpacked. */
@@ -50,6 +53,10 @@ struct file_names {
 /* ERR_INPUT: no folder, unreadable, or more than `max` names; ERR_NOMEM */
 int file_list(const char *folder, size_t max, struct file_names *out, struct err *err);
 void file_names_release(struct file_names *names);
+
+/* The working directory, with a slash at its end: what file_resolve takes for `beside`.
+ * ERR_IO: there is none, or it does not fit */
+int file_here(char *out, size_t size, struct err *err);
 
 /* `path` itself when absolute, else taken from the folder that holds the file `beside`. Written to
  * `out`; ERR_INPUT when it does not fit. */

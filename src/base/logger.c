@@ -1,5 +1,7 @@
 #include "base/logger.h"
 
+#include "base/printable.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -12,5 +14,6 @@ void log_write(const struct logger *log, enum log_level level, const char *forma
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    printable(line);
     log->write(log->user, level, line);
 }

@@ -10,8 +10,8 @@ struct logger {
     enum log_level level; /* lines below it are not formatted */
 };
 
-/* One line, lower case, no newline; values bare ("worker 3 joined", not "worker=3"). May be called
- * from any thread when `write` may. `log` may be NULL. */
+/* One line, lower case, no newline; values bare ("worker 3 joined", not "worker=3"). Control
+ * characters become '?'. May be called from any thread when `write` may. `log` may be NULL. */
 void log_write(const struct logger *log, enum log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
