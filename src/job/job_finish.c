@@ -179,6 +179,7 @@ static int fill_defaults(Paceline__Job *job, struct err *err)
     job->net = NULL;
     bool filled_in = text_fill_defaults(&job->base);
     job->net = net;
+    job_leave_out_elsewhere(job->solver);
     return filled_in ? OK : err_set(err, ERR_NOMEM, "job: out of memory");
 }
 

@@ -44,13 +44,17 @@ int job_from_solver(const Caffe__SolverParameter *solver, const Caffe__NetParame
                     const Caffe__NetParameter *test, const char *name, const struct logger *log,
                     Paceline__Job **out, struct job_solver_wants *wants, struct err *err);
 
-/* Records that were given in place of a data layer's: where they bring no maps of their own, they
- * get the layer's, and images its colours, in the order of Caffe's means. `layer` may be NULL.
- * ERR_NOMEM */
+/* Records that were given in place of a data layer's: they get the layer's maps, each unless they
+ * bring one of its kind (mean and mean_file are one kind, and so are the ways to resize), and
+ * images its colours, in the order of Caffe's means. `layer` may be NULL. ERR_NOMEM */
 int job_solver_keep_maps(Paceline__Data *records, const Paceline__Data *layer, struct err *err);
 
 /* Check the solver of a job, and put the words of older versions into today's; `iter_size` may
  * stand in the job or the solver. ERR_INPUT, ERR_UNSUPPORTED naming the field; ERR_NOMEM */
 int job_settle_solver(Paceline__Job *job, struct err *err);
+
+/* Of a settled solver: take out what a job says elsewhere, so that the defaults that a solver of
+ * Caffe's has there do not stand in the job. */
+void job_leave_out_elsewhere(Caffe__SolverParameter *solver);
 
 #endif

@@ -131,6 +131,16 @@ static int settle_iter_size(Paceline__Job *job, struct err *err)
     return OK;
 }
 
+void job_leave_out_elsewhere(Caffe__SolverParameter *solver)
+{
+    ProtobufCMessage *msg = &solver->base;
+    for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) {
+        const char *name = elsewhere[i].name;
+        text_field_clear(msg, text_field_find(msg->descriptor, name, strlen(name)));
+    }
+    text_field_clear(msg, text_field_find(msg->descriptor, "solver_type", strlen("solver_type")));
+}
+
 int job_settle_solver(Paceline__Job *job, struct err *err)
 {
     const Caffe__SolverParameter *solver = job->solver;

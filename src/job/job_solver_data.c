@@ -86,6 +86,11 @@ static int map_transform(const Caffe__LayerParameter *layer, bool trained, Pacel
     return rc;
 }
 
+static bool forces_encoded(const Caffe__LayerParameter *layer)
+{
+    return layer->data_param && layer->data_param->force_encoded_color;
+}
+
 /* Channels as OpenCV has them, which Caffe reads with, and as its means stand. */
 static int map_colour(const Caffe__LayerParameter *layer, bool gray, const char *path,
                       Paceline__Data *data, struct err *err)
@@ -94,6 +99,10 @@ static int map_colour(const Caffe__LayerParameter *layer, bool gray, const char 
     if (t && t->force_color && t->force_gray)
         return fail(layer, ERR_INPUT, err,
                     "transform_param.force_gray: force_color is set, and one of the two may be");
+    if (t && t->force_gray && forces_encoded(layer))
+        return fail(layer, ERR_INPUT, err,
+                    "transform_param.force_gray: data_param.force_encoded_color is set, and one of "
+                    "the two may be");
     if (t && (t->force_color || t->force_gray))
         gray = t->force_gray;
     return set(data, path, gray ? "gray" : "bgr", err);
@@ -169,10 +178,48 @@ static int map_other(const Caffe__LayerParameter *layer, const char *option,
     return OK;
 }
 
-/* What is not as Caffe does it, and changes no result. */
+/* Values of a layer that only the records can settle here. */
+static void tell_ignored(const Caffe__LayerParameter *layer, const char *name,
+                         const struct logger *log)
+{
+    const Caffe__MemoryDataParameter *memory = layer->memory_data_param;
+    if (memory && (memory->has_channels || memory->has_height || memory->has_width))
+        log_info(log,
+                 "layer \"%s\": memory_data_param.channels, height, width: ignored, records have "
+                 "the shape they are given with",
+                 name);
+    if (layer->hdf5_data_param && layer->hdf5_data_param->has_shuffle)
+        log_info(log,
+                 "layer \"%s\": hdf5_data_param.shuffle: ignored, records come in a random order "
+                 "of their own",
+                 name);
+}
+
+/* Where pictures do not come out as Caffe has them, to the last bit or at all. */
+static void tell_pictures(const Caffe__LayerParameter *layer, const char *name,
+                          const struct logger *log)
+{
+    const Caffe__TransformationParameter *t = layer->transform_param;
+    bool forced = forces_encoded(layer) || (t && (t->force_color || t->force_gray));
+    if (is_type(layer, "Data") && layer->data_param->backend == CAFFE__DATA_PARAMETER__DB__LMDB &&
+        !forced)
+        log_info(log,
+                 "layer \"%s\": encoded records are decoded to three channels, grey ones too; "
+                 "transform_param.force_gray makes them one",
+                 name);
+    if (is_type(layer, "ImageData") && layer->image_data_param->new_height > 0)
+        log_info(log,
+                 "layer \"%s\": image_data_param.new_height, new_width: pictures that shrink are "
+                 "smoothed, where Caffe's bilinear samples skip pixels: values differ",
+                 name);
+}
+
+/* What is not as Caffe does it. */
 static void tell(const Caffe__LayerParameter *layer, bool trained, const struct logger *log)
 {
     const char *name = layer->name ? layer->name : "";
+    tell_ignored(layer, name, log);
+    tell_pictures(layer, name, log);
     if (layer->data_param && layer->data_param->has_prefetch)
         log_info(log, "layer \"%s\": data_param.prefetch: ignored, one batch is prepared ahead",
                  name);
@@ -218,18 +265,34 @@ int job_data_layer_empty(Caffe__LayerParameter *layer, struct err *err)
 
 /* ---- records in a layer's place ---- */
 
-static bool is_map(const ProtobufCFieldDescriptor *field)
+/* Maps of one kind stand for each other: a record has one mean, and one size. */
+static int kind_of(const char *map)
 {
-    return !text_field_in_oneof(field);
+    return strncmp(map, "mean", 4) == 0 ? 'm' : strncmp(map, "resize", 6) == 0 ? 'r' : 0;
 }
 
-static bool has_maps(const Paceline__Data *data)
+static bool same_kind(const char *a, const char *b)
+{
+    return kind_of(a) ? kind_of(a) == kind_of(b) : strcmp(a, b) == 0;
+}
+
+static bool has_kind(const Paceline__Data *data, const char *map)
 {
     const ProtobufCMessageDescriptor *type = data->base.descriptor;
     for (unsigned i = 0; i < type->n_fields; i++)
-        if (is_map(&type->fields[i]) && text_field_is_set(&data->base, &type->fields[i]))
+        if (same_kind(type->fields[i].name, map) &&
+            text_field_is_set(&data->base, &type->fields[i]))
             return true;
     return false;
+}
+
+/* Leave those of `maps` that `records` have a map of the same kind for. */
+static void drop_kinds(Paceline__Data *maps, const Paceline__Data *records)
+{
+    const ProtobufCMessageDescriptor *type = maps->base.descriptor;
+    for (unsigned i = 0; i < type->n_fields; i++)
+        if (!text_field_in_oneof(&type->fields[i]) && has_kind(records, type->fields[i].name))
+            text_field_clear(&maps->base, &type->fields[i]);
 }
 
 static bool is_gray(const Paceline__Data *layer)
@@ -238,6 +301,25 @@ static bool is_gray(const Paceline__Data *layer)
         return layer->images->color == PACELINE__DATA__COLOR__gray;
     return layer->source_case == PACELINE__DATA__SOURCE_LMDB &&
            layer->lmdb->color == PACELINE__DATA__COLOR__gray;
+}
+
+/* A message of its own, by way of the bytes: `a`, and the maps of `b` (may be NULL) without its
+ * source. NULL: no memory. */
+static Paceline__Data *merged(const Paceline__Data *a, const Paceline__Data *b)
+{
+    Paceline__Data maps = b ? *b : (Paceline__Data)PACELINE__DATA__INIT;
+    maps.source_case = PACELINE__DATA__SOURCE__NOT_SET;
+    size_t own = paceline__data__get_packed_size(a);
+    size_t all = own + paceline__data__get_packed_size(&maps);
+    uint8_t *bytes = malloc(all + 1);
+    Paceline__Data *both = NULL;
+    if (bytes) {
+        paceline__data__pack(a, bytes);
+        paceline__data__pack(&maps, bytes + own);
+        both = paceline__data__unpack(NULL, all, bytes);
+    }
+    free(bytes);
+    return both;
 }
 
 int job_solver_keep_maps(Paceline__Data *records, const Paceline__Data *layer, struct err *err)
@@ -251,21 +333,14 @@ int job_solver_keep_maps(Paceline__Data *records, const Paceline__Data *layer, s
     if (rc == OK && records->source_case == PACELINE__DATA__SOURCE_LMDB &&
         !records->lmdb->has_color)
         rc = set(records, "lmdb.color", colour, err);
-    if (rc != OK || has_maps(records))
+    if (rc != OK)
         return rc;
-    /* All maps at once, by way of their bytes: those of the layer without its source. */
-    Paceline__Data maps = *layer;
-    maps.source_case = PACELINE__DATA__SOURCE__NOT_SET;
-    size_t own = paceline__data__get_packed_size(records);
-    size_t all = own + paceline__data__get_packed_size(&maps);
-    uint8_t *bytes = malloc(all + 1);
-    Paceline__Data *both = NULL;
-    if (bytes) {
-        paceline__data__pack(records, bytes);
-        paceline__data__pack(&maps, bytes + own);
-        both = paceline__data__unpack(NULL, all, bytes);
-    }
-    free(bytes);
+    Paceline__Data *maps = merged(layer, NULL);
+    if (maps)
+        drop_kinds(maps, records);
+    Paceline__Data *both = maps ? merged(records, maps) : NULL;
+    if (maps)
+        paceline__data__free_unpacked(maps, NULL);
     if (!both)
         return err_set(err, ERR_NOMEM, "job: out of memory");
     Paceline__Data before = *records;

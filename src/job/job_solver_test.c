@@ -229,6 +229,27 @@ static void what_is_not_said(void **state)
     job_free(m.job);
 }
 
+/* The text of a finished job says nothing that the job does not mean. */
+static void the_text_has_no_defaults_that_are_not_meant(void **state)
+{
+    (void)state;
+    static const char *const not_there[] = {"solver_mode", "random_seed",         "test_interval",
+                                            "solver_type", "test_initialization", "debug_info",
+                                            "device_id",   "test_compute_loss"};
+    struct buf text = {0};
+    struct mapped m;
+    map(&m, TESTED "solver_mode: CPU random_seed: 8 type: 'Adam'", NET);
+    finish(&m);
+    text_write(&m.job->solver->base, &text);
+    buf_put_u8(&text, 0);
+    assert_non_null(strstr((char *)text.data, "momentum2")); /* a default that is meant */
+    for (size_t i = 0; i < sizeof not_there / sizeof *not_there; i++)
+        if (strstr((char *)text.data, not_there[i]))
+            fail_msg("%s in: %s", not_there[i], (char *)text.data);
+    buf_release(&text);
+    job_free(m.job);
+}
+
 static void old_types_are_words(void **state)
 {
     (void)state;
@@ -267,6 +288,8 @@ static void what_is_done_otherwise_is_told(void **state)
                         "device_id: ignored: trains on the CPU\n"
                         "layer_wise_reduce: ignored: strategy.allreduce.bucket_kb is for that\n"
                         "snapshot_format: HDF5 cannot be written; snapshots are BINARYPROTO\n"
+                        "layer \"records\": encoded records are decoded to three channels, grey "
+                        "ones too; transform_param.force_gray makes them one\n"
                         "layer \"records\": records come in a new random order in every epoch\n");
     finish(&m);
     job_free(m.job);
@@ -309,6 +332,63 @@ static void data_layers_are_data(void **state)
     assert_false(d->has_mirror);
     assert_int_equal(m.job->evaluate->test_records, 21);
     job_free(m.job);
+}
+
+static void tells(const char *net, const char *line)
+{
+    struct mapped m;
+    map(&m, SOLVER, net);
+    assert_int_equal(m.rc, OK);
+    if (!strstr(m.said.text, line))
+        fail_msg("no `%s` in:\n%s", line, m.said.text);
+    job_free(m.job);
+}
+
+static void colours_of_encoded_records(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *more;
+        Paceline__Data__Color color;
+        bool told;
+    } as[] = {
+        {"} ", PACELINE__DATA__COLOR__bgr, true},
+        {"force_encoded_color: true } ", PACELINE__DATA__COLOR__bgr, false},
+        {"} transform_param { force_color: true } ", PACELINE__DATA__COLOR__bgr, false},
+        {"} transform_param { force_gray: true } ", PACELINE__DATA__COLOR__gray, false},
+    };
+    for (size_t i = 0; i < sizeof as / sizeof *as; i++) {
+        char net[1024];
+        struct mapped m;
+        snprintf(net, sizeof net,
+                 "layer { " LAYER "data_param { source: 'd' batch_size: 2 backend: LMDB %s} " REST,
+                 as[i].more);
+        map(&m, SOLVER, net);
+        assert_int_equal(m.job->train_data->lmdb->color, as[i].color);
+        assert_true(as[i].told == (strstr(m.said.text, "encoded records") != NULL));
+        finish(&m);
+        job_free(m.job);
+    }
+    refuses(SOLVER,
+            "layer { " LAYER "data_param { source: 'd' batch_size: 2 backend: LMDB "
+            "force_encoded_color: true } transform_param { force_gray: true } } " REST,
+            ERR_INPUT,
+            "layer \"records\": transform_param.force_gray: data_param.force_encoded_color is set, "
+            "and one of the two may be");
+}
+
+static void what_layers_say_in_vain_is_told(void **state)
+{
+    (void)state;
+    tells("layer { name: 'i' type: 'ImageData' top: 'data' top: 'label' image_data_param { "
+          "source: 's' batch_size: 1 new_height: 3 new_width: 3 } } " REST,
+          "layer \"i\": image_data_param.new_height, new_width: pictures that shrink are smoothed");
+    tells("layer { name: 'm' type: 'MemoryData' top: 'data' top: 'label' memory_data_param { "
+          "batch_size: 1 channels: 1 height: 2 width: 3 } } " REST,
+          "layer \"m\": memory_data_param.channels, height, width: ignored");
+    tells("layer { name: 'h' type: 'HDF5Data' top: 'data' top: 'label' hdf5_data_param { "
+          "source: 's' batch_size: 1 shuffle: true } } " REST,
+          "layer \"h\": hdf5_data_param.shuffle: ignored");
 }
 
 static void the_net_takes_whatever_comes(void **state)
@@ -441,7 +521,12 @@ static void records_in_a_layers_place_keep_its_maps(void **state)
 #define IDX    "idx { images: 'i' labels: 'l' } "
 #define LAYERS "lmdb { path: 'p' } scale: 0.5 mean: 1 mean: 2 crop: 9 mirror: true"
     keeps(IDX, LAYERS, IDX "scale: 0.5 mean: 1 mean: 2 crop: 9 mirror: true");
-    keeps(IDX "scale: 3", LAYERS, IDX "scale: 3");
+    keeps(IDX "scale: 3", LAYERS, IDX "scale: 3 mean: 1 mean: 2 crop: 9 mirror: true");
+    keeps(IDX "mean_file: 'm' mirror: false", LAYERS,
+          IDX "scale: 0.5 mean_file: 'm' crop: 9 mirror: false");
+    keeps(IDX "mean: 7", "mean_file: 'm' resize_height: 4 resize_width: 5",
+          IDX "mean: 7 resize_height: 4 resize_width: 5");
+    keeps(IDX "resize: 8", "scale: 2 resize_height: 4 resize_width: 5", IDX "scale: 2 resize: 8");
     keeps("images { list: 'x' }", LAYERS,
           "images { list: 'x' color: bgr } scale: 0.5 mean: 1 mean: 2 crop: 9 mirror: true");
     keeps("images { list: 'x' color: rgb }", "scale: 2",
@@ -591,9 +676,12 @@ int main(void)
         cmocka_unit_test(the_nets_of_a_solver),
         cmocka_unit_test(the_course_of_a_run),
         cmocka_unit_test(what_is_not_said),
+        cmocka_unit_test(the_text_has_no_defaults_that_are_not_meant),
         cmocka_unit_test(old_types_are_words),
         cmocka_unit_test(what_is_done_otherwise_is_told),
         cmocka_unit_test(data_layers_are_data),
+        cmocka_unit_test(colours_of_encoded_records),
+        cmocka_unit_test(what_layers_say_in_vain_is_told),
         cmocka_unit_test(the_net_takes_whatever_comes),
         cmocka_unit_test(records_that_only_a_user_has),
         cmocka_unit_test(data_that_is_refused),

@@ -8,12 +8,19 @@
 
 #include <protobuf-c/protobuf-c.h>
 
-enum { TEXT_DEPTH_MAX = 32, TEXT_BYTES_MAX = 64 * 1024 * 1024 };
+/* Text is written for people: nets of several hundred layers have some hundred kilobytes. Messages
+ * take more memory than their text, a layer of seven characters nearly half a kilobyte. */
+enum {
+    TEXT_DEPTH_MAX = 32,
+    TEXT_BYTES_MAX = 8 * 1024 * 1024,
+    TEXT_MEMORY_MAX = 256 * 1024 * 1024,
+};
 
 /* Parse `len` bytes of text into a new message. `name` is used in messages of errors, which say
  * file:line:column, the field, and what was expected. A field given twice that is not repeated, two
- * members of one oneof, an unknown field, a value out of range: all ERR_INPUT. Depth and size are
- * bounded. The message is freed with protobuf_c_message_free_unpacked(msg, NULL).
+ * members of one oneof, an unknown field, a value out of range: all ERR_INPUT. Depth, size and the
+ * memory of messages are bounded. The message is freed with protobuf_c_message_free_unpacked(msg,
+ * NULL).
  *
  * ERR_INPUT, ERR_NOMEM */
 int text_parse(const ProtobufCMessageDescriptor *type, const char *name, const char *text,

@@ -46,6 +46,15 @@ int text_fail_value(const struct text_reader *r, const ProtobufCMessageDescripto
                      type->short_name, wanted, found);
 }
 
+int text_take(struct text_reader *r, size_t bytes)
+{
+    if (bytes > TEXT_MEMORY_MAX - r->taken)
+        return text_fail(r, r->lex.at, "the messages up to here take more than the limit of %d MiB",
+                         TEXT_MEMORY_MAX >> 20);
+    r->taken += bytes;
+    return OK;
+}
+
 static int no_memory(const struct text_reader *r)
 {
     return err_set(r->err, ERR_NOMEM, "%.200s: out of memory", r->name ? r->name : r->path);
@@ -132,12 +141,16 @@ static int read_message(struct text_reader *r, const ProtobufCMessageDescriptor 
     if (r->depth == TEXT_DEPTH_MAX)
         return text_fail(r, r->lex.at, "field `%s` of %s: more than %d messages deep", field->name,
                          type->short_name, TEXT_DEPTH_MAX);
-    ProtobufCMessage *msg = text_message_new(field->descriptor);
+    const ProtobufCMessageDescriptor *inner = field->descriptor;
+    int rc = text_take(r, inner->sizeof_message);
+    if (rc != OK)
+        return rc;
+    ProtobufCMessage *msg = text_message_new(inner);
     if (!msg)
         return no_memory(r);
     r->depth++;
     text_lex_next(&r->lex);
-    int rc = read_fields(r, msg, brace ? '}' : '>');
+    rc = read_fields(r, msg, brace ? '}' : '>');
     r->depth--;
     if (rc != OK) {
         protobuf_c_message_free_unpacked(msg, NULL);
@@ -157,10 +170,15 @@ static int read_value(struct text_reader *r, const ProtobufCMessageDescriptor *t
 static int read_element(struct text_reader *r, ProtobufCMessage *msg,
                         const ProtobufCFieldDescriptor *field)
 {
+    /* An array has room for 4 values, then for at most twice as many as there are. */
+    size_t room = *text_field_count(msg, field) ? 2 : 4;
+    int rc = text_take(r, room * text_field_size(field));
+    if (rc != OK)
+        return rc;
     void *slot = text_field_append(msg, field);
     if (!slot)
         return no_memory(r);
-    int rc = read_value(r, msg->descriptor, field, slot);
+    rc = read_value(r, msg->descriptor, field, slot);
     if (rc == OK)
         ++*text_field_count(msg, field);
     return rc;

@@ -12,12 +12,16 @@ struct text_reader {
     const char *name; /* of the file; NULL when the text is the value of `path` alone */
     const char *path;
     unsigned depth;
+    size_t taken; /* bytes of the messages made so far, at most TEXT_MEMORY_MAX */
     struct err *err;
 };
 
 /* Write the message, the place of byte `at` or the path before it; returns ERR_INPUT. */
 int text_fail(const struct text_reader *r, size_t at, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Count `bytes` more of memory, for what the current token begins. ERR_INPUT: too many. */
+int text_take(struct text_reader *r, size_t bytes);
 
 /* Read the value of one field from the current token on, to the first token after it. The field is
  * marked as set; nothing may have set it before unless it is repeated. */

@@ -13,6 +13,7 @@
 #include "job/text.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -401,7 +402,36 @@ static void test_size_is_bounded(void **state)
     char text[1] = "";
     int rc = text_parse(&sample_type, "t", text, (size_t)TEXT_BYTES_MAX + 1, &msg, &err);
     assert_int_equal(rc, ERR_INPUT);
-    assert_string_equal(err.text, "t: 67108865 bytes of text, more than the limit of 67108864");
+    assert_string_equal(err.text, "t: 8388609 bytes of text, more than the limit of 8388608");
+}
+
+/* How often `unit`, repeated for as long as a text may be, is read before memory is refused. */
+static size_t refused_after(const ProtobufCMessageDescriptor *type, const char *unit)
+{
+    struct err err = {0};
+    ProtobufCMessage *msg = NULL;
+    size_t size = strlen(unit), n = TEXT_BYTES_MAX / size, column = 0;
+    char *text = malloc(n * size);
+    assert_non_null(text);
+    for (size_t i = 0; i < n; i++)
+        memcpy(text + i * size, unit, size);
+    int rc = text_parse(type, "t", text, n * size, &msg, &err);
+    free(text);
+    assert_int_equal(rc, ERR_INPUT);
+    assert_int_equal(sscanf(err.text, "t:1:%zu: the messages", &column), 1);
+    assert_non_null(strstr(err.text, "more than the limit of 256 MiB"));
+    return (column - 1) / size;
+}
+
+/* Messages and strings each count, with their places in arrays. */
+static void test_memory_is_bounded(void **state)
+{
+    (void)state;
+    const ProtobufCMessageDescriptor *net = &caffe__net_parameter__descriptor;
+    size_t most = TEXT_MEMORY_MAX, layer = sizeof(Caffe__LayerParameter);
+    assert_in_range(refused_after(net, "layer{}") * (layer + sizeof(void *)), most / 2, most);
+    /* A string has a buffer of its own. */
+    assert_in_range(refused_after(&sample_type, "words:''"), most / 1024, most / 32);
 }
 
 static void written(const void *msg, const char *text)
@@ -667,6 +697,7 @@ int main(void)
         cmocka_unit_test(test_columns_count_characters),
         cmocka_unit_test(test_depth_is_bounded),
         cmocka_unit_test(test_size_is_bounded),
+        cmocka_unit_test(test_memory_is_bounded),
         cmocka_unit_test(test_writing),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_floats_are_written_exactly),

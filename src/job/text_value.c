@@ -182,6 +182,8 @@ static int store_string(const struct value *v, void *slot)
 {
     struct buf bytes = {0};
     int rc = read_string(v, &bytes);
+    if (rc == OK)
+        rc = text_take(v->r, bytes.cap);
     if (rc != OK) {
         buf_release(&bytes);
         return rc;

@@ -13,7 +13,7 @@
 #include "world/disk.h"
 
 /* The key of the metadata under which a net stands, as protobuf text; its blobs have shapes and no
- * numbers. */
+ * numbers. A file that has it is of Caffe. */
 #define CAFFE_CONVERT_NET "caffe.net"
 
 /* Convert the file `in` to the file `out`, which is replaced whole or not at all, and has a

@@ -49,7 +49,8 @@ const struct caffe_layer *caffe_model_find(const struct caffe_model *model, cons
 
 /* The net that the file describes, upgraded and settled (caffe_upgrade.h, caffe_snapshot.h), with
  * all that it says but the numbers of its blobs: freed with caffe__net_parameter__free_unpacked.
- * ERR_INPUT; ERR_UNSUPPORTED: a description of more than 1 MiB; ERR_NOMEM */
+ * ERR_INPUT: broken, or a field, by its layer, has a number that stands for none of its words;
+ * ERR_UNSUPPORTED: a description of more than 1 MiB; ERR_NOMEM */
 int caffe_model_net(const struct caffe_model *model, Caffe__NetParameter **out, struct err *err);
 
 /* ---- writing ---- */

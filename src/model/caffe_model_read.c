@@ -1,5 +1,6 @@
 #include "base/bytes.h"
 #include "base/fault.h"
+#include "job/enums.h"
 #include "model/caffe_model.h"
 #include "model/caffe_snapshot.h"
 #include "model/caffe_upgrade.h"
@@ -296,7 +297,9 @@ int caffe_model_net(const struct caffe_model *model, Caffe__NetParameter **out, 
     buf_release(&bytes);
     if (rc != OK)
         return rc;
-    rc = caffe_upgrade(net, err);
+    rc = enums_check(&net->base, err);
+    if (rc == OK)
+        rc = caffe_upgrade(net, err);
     if (rc == OK)
         rc = caffe_snapshot_settle(net, model->v1, err);
     if (rc != OK) {

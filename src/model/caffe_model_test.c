@@ -413,6 +413,69 @@ static void test_a_snapshot_is_settled(void **state)
     caffe__net_parameter__free_unpacked(param, NULL);
 }
 
+/* Numbers of fields as Caffe's schema has them. Level by level from the layer: fields that hold
+ * messages, then one that holds a word. */
+static const struct {
+    unsigned v1, path[4];
+    uint64_t value;
+    const char *says;
+} WORDS[] = {
+    {0, {110, 1}, 7, "layer \"y\": eltwise_param.operation: 7 is none of PROD, SUM, MAX"},
+    {0, {121, 1}, 7, "layer \"y\": pooling_param.pool: 7 is none of MAX, AVE, STOCHASTIC"},
+    {0,
+     {118, 4},
+     7,
+     "layer \"y\": lrn_param.norm_region: 7 is none of ACROSS_CHANNELS, WITHIN_CHANNEL"},
+    {0,
+     {117, 3, 8},
+     9,
+     "layer \"y\": inner_product_param.weight_filler.variance_norm: 9 is none of "},
+    {0, {123, 2}, 7, "layer \"y\": relu_param.engine: 7 is none of DEFAULT, CAFFE, CUDNN"},
+    {0, {114, 1}, 9, "layer \"y\": hinge_loss_param.norm: 9 is none of L1, L2"},
+    {0, {101, 3}, 9, "layer \"y\": loss_param.normalization: 9 is none of "},
+    {0, {10}, 9, "layer \"y\": phase: 9 is none of TRAIN, TEST"},
+    {0, {10}, (uint64_t)-1, "layer \"y\": phase: -1 is none of TRAIN, TEST"},
+    {0, {8, 1}, 9, "layer \"y\": include[0].phase: 9 is none of TRAIN, TEST"},
+    {1, {1002}, 2, "layers \"y\": blob_share_mode: 2 is none of STRICT, PERMISSIVE"},
+};
+
+static struct piece with_word(size_t i)
+{
+    struct piece net = {.n = 0}, field = {.n = 0};
+    struct piece layer = WORDS[i].v1 ? layer_v1("y", 18) : layer_new("y", "ReLU");
+    size_t depth = 0;
+    while (depth < 4 && WORDS[i].path[depth])
+        depth++;
+    piece_number(&field, WORDS[i].path[depth - 1], WORDS[i].value);
+    while (--depth > 0) {
+        const struct piece inner = field;
+        field = (struct piece){.n = 0};
+        piece_in(&field, WORDS[i].path[depth - 1], &inner);
+    }
+    piece_bytes(&layer, field.at, field.n);
+    piece_in(&net, WORDS[i].v1 ? 2 : 100, &layer);
+    return net;
+}
+
+static void test_words_there_are_not(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++) {
+        const struct piece net = with_word(i);
+        struct caffe_model model;
+        struct err err = {0};
+        uint8_t *copy;
+        Caffe__NetParameter *param;
+        assert_int_equal(parse(net.at, net.n, &model, &copy, &err), OK);
+        assert_int_equal(caffe_model_net(&model, &param, &err), ERR_INPUT);
+        assert_memory_equal(err.text, "x.caffemodel: ", 14);
+        if (strncmp(err.text + 14, WORDS[i].says, strlen(WORDS[i].says)) != 0)
+            fail_msg("\"%s\", not \"%s\"", err.text, WORDS[i].says);
+        caffe_model_release(&model);
+        free(copy);
+    }
+}
+
 static void test_a_long_description(void **state)
 {
     (void)state;
@@ -511,6 +574,7 @@ int main(void)
         cmocka_unit_test(test_too_many_layers),
         cmocka_unit_test(test_the_net_without_numbers),
         cmocka_unit_test(test_a_snapshot_is_settled),
+        cmocka_unit_test(test_words_there_are_not),
         cmocka_unit_test(test_a_long_description),
         cmocka_unit_test(test_written_bytes),
     };

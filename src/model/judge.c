@@ -106,6 +106,25 @@ static const char *free_name(const struct blobs *b, char out[64])
     return out;
 }
 
+/* One number a record, where shapes are stated: a single one would be that of all blobs. */
+static void add_label_shape(struct build *build, Caffe__BlobShape ***list, size_t *n)
+{
+    Caffe__BlobShape *shape = build_message(build, &caffe__blob_shape__descriptor);
+    Caffe__BlobShape **more = build_grown(build, *list, *n);
+    int64_t *dim = malloc(sizeof *dim);
+    *list = more ? more : *list;
+    if (!shape || !more || !dim) {
+        build->failed = true;
+        free(shape);
+        free(dim);
+        return;
+    }
+    *dim = 1;
+    shape->n_dim = 1;
+    shape->dim = dim;
+    more[(*n)++] = shape;
+}
+
 /* Labels beside the net's own input, one a record. */
 static void add_net_label(struct build *build, const char *label)
 {
@@ -118,21 +137,17 @@ static void add_net_label(struct build *build, const char *label)
             dim[net->n_input_dim++] = 1;
         net->input_dim = dim ? dim : net->input_dim;
     } else if (net->n_input_shape > 0) {
-        Caffe__BlobShape *shape = build_message(build, &caffe__blob_shape__descriptor);
-        Caffe__BlobShape **more = build_grown(build, net->input_shape, net->n_input_shape);
-        int64_t *dim = malloc(sizeof *dim);
-        net->input_shape = more ? more : net->input_shape;
-        if (!shape || !more || !dim) {
-            build->failed = true;
-            free(shape);
-            free(dim);
-            return;
-        }
-        *dim = 1;
-        shape->n_dim = 1;
-        shape->dim = dim;
-        more[net->n_input_shape++] = shape;
+        add_label_shape(build, &net->input_shape, &net->n_input_shape);
     }
+}
+
+/* Or beside a data layer's. */
+static void add_layer_label(struct build *build, Caffe__LayerParameter *layer, const char *label)
+{
+    Caffe__InputParameter *input = layer->input_param;
+    build_add_string(build, &layer->top, &layer->n_top, label);
+    if (input && input->n_shape > 0)
+        add_label_shape(build, &input->shape, &input->n_shape);
 }
 
 /* The labels' blob, made if it is not there. `name` has room for a new one. */
@@ -158,7 +173,7 @@ static const char *add_label(struct build *build, const struct blobs *b, char na
     if (maker == SIZE_MAX)
         add_net_label(build, label);
     else
-        build_add_string(build, &net->layer[maker]->top, &net->layer[maker]->n_top, label);
+        add_layer_label(build, net->layer[maker], label);
     return label;
 }
 
@@ -178,7 +193,7 @@ static void add_accuracy(struct build *build, const char *scores, const char *la
 static void add_loss(struct build *build, const char *scores, const char *label,
                      const Caffe__SoftmaxParameter *like)
 {
-    build_softmax_loss(build, "judged_loss", scores, label);
+    build_softmax_loss(build, JUDGE_LOSS, scores, label);
     Caffe__SoftmaxParameter *param =
         like ? build_message(build, &caffe__softmax_parameter__descriptor) : NULL;
     if (!param || build->failed) {

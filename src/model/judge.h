@@ -8,6 +8,9 @@
 
 #include <stdbool.h>
 
+/* The loss that model_judge adds goes by this name. */
+#define JUDGE_LOSS "judged_loss"
+
 /* Give a net that lacks them what it is judged by in the test phase. Where no layer is a loss or an
  * accuracy, and one blob comes out, with a score for each class: labels beside the data, unless
  * they are there, an Accuracy, and the loss of the Softmax that the net ends in, if it does. Where

@@ -9,7 +9,9 @@
 #include <cmocka.h>
 
 #include "job/text.h"
+#include "nn/net.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define LOSS                                                                         \
@@ -78,6 +80,50 @@ static void test_scores_without_softmax(void **state)
     becomes("layer { name: 'd' type: 'Input' top: 'data' } " IP,
             "layer { name: 'd' type: 'Input' top: 'data' top: 'label' } " IP LOSS ACCURACY, "label",
             true);
+    becomes("layer { name: 'd' type: 'Input' top: 'data' input_param { shape { dim: 64 dim: 8 } } "
+            "} " IP,
+            "layer { name: 'd' type: 'Input' top: 'data' top: 'label' input_param { shape { "
+            "dim: 64 dim: 8 } shape { dim: 1 } } } " IP LOSS ACCURACY,
+            "label", true);
+}
+
+/* However a net says what comes in, it is one that can be made, and knows its classes. */
+static void test_judged_nets_are_nets(void **state)
+{
+    (void)state;
+    static const char *const inputs[] = {
+        "layer { name: 'd' type: 'Input' top: 'data' input_param { shape { dim: 64 dim: 1 dim: 28 "
+        "dim: 28 } } } ",
+        "layer { name: 'd' type: 'Input' top: 'data' } ",
+        "layer { name: 'd' type: 'MemoryData' top: 'data' memory_data_param { batch_size: 64 "
+        "channels: 1 height: 28 width: 28 } } ",
+        "input: 'data' input_dim: 64 input_dim: 1 input_dim: 28 input_dim: 28 ",
+        "input: 'data' input_shape { dim: 64 dim: 1 dim: 28 dim: 28 } ",
+        "input: 'data' ",
+    };
+    for (size_t i = 0; i < sizeof inputs / sizeof *inputs; i++) {
+        const struct net_options options = {
+            .phase = PHASE_TEST,
+            .batch = 3,
+            .input = {3, {1, 28, 28}},
+            .kernels = &kernels_ref,
+        };
+        char text[1024];
+        struct net *net = NULL;
+        struct err err = {0};
+        bool lossless;
+        snprintf(text, sizeof text,
+                 "%s layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' "
+                 "inner_product_param { num_output: 10 } } " PROB,
+                 inputs[i]);
+        Caffe__NetParameter *param = parse(text);
+        if (model_judge(param, &lossless, &err) != OK ||
+            net_create(param, &options, &net, &err) != OK)
+            fail_msg("%s: %s", inputs[i], err.text);
+        assert_int_equal(net_classes(net), 10);
+        net_free(net);
+        caffe__net_parameter__free_unpacked(param, NULL);
+    }
 }
 
 /* Labels that are there are used; a name that is taken is not. */
@@ -187,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_deploy_net),
         cmocka_unit_test(test_scores_without_softmax),
+        cmocka_unit_test(test_judged_nets_are_nets),
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_a_loss_alone),
         cmocka_unit_test(test_nets_that_stay),

@@ -1,5 +1,6 @@
 #include "model/scores.h"
 
+#include "model/judge.h"
 #include "nn/rules.h"
 
 #include <stdbool.h>
@@ -20,10 +21,10 @@ static float weight_of(const Caffe__LayerParameter *loss)
     return loss->n_loss_weight > 0 ? loss->loss_weight[0] : 1;
 }
 
-/* Does the layer stand there so that the net can be tested (model/judge.h)? */
+/* Does the layer stand there so that the net can be tested? */
 static bool is_added(const Caffe__LayerParameter *layer)
 {
-    return is(layer, "SoftmaxWithLoss") && layer->name && strcmp(layer->name, "judged_loss") == 0;
+    return is(layer, "SoftmaxWithLoss") && layer->name && strcmp(layer->name, JUDGE_LOSS) == 0;
 }
 
 /* The layer of that type that counts: the heaviest, of equals the last. */

@@ -1,6 +1,7 @@
 #include "model/weights_file.h"
 
 #include "base/bytes.h"
+#include "model/caffe_convert.h"
 #include "model/safetensors_format.h"
 
 #include <string.h>
@@ -50,6 +51,20 @@ int weights_file_open(const char *path, enum weights_trust trust, struct weights
     if (rc == OK)
         *out = file;
     return rc;
+}
+
+int weights_file_of_caffe(const char *path, bool *out, struct err *err)
+{
+    struct weights_file file;
+    *out = weights_file_called(path, "caffemodel");
+    if (*out)
+        return OK;
+    int rc = weights_file_open(path, WEIGHTS_FOREIGN, &file, err);
+    if (rc != OK)
+        return rc;
+    *out = file.is_caffe || safetensors_meta_get(&file.st, CAFFE_CONVERT_NET);
+    weights_file_close(&file);
+    return OK;
 }
 
 void weights_file_close(struct weights_file *file)

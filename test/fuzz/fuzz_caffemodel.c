@@ -56,6 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     rc = caffe_model_net(&model, &net, &err);
     fuzz_judge(rc, &err, NAME);
     if (rc == OK) {
+        fuzz_text(&net->base);
         fuzz_net(net);
         caffe__net_parameter__free_unpacked(net, NULL);
     }
