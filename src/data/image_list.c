@@ -62,6 +62,16 @@ static int parse_line(const char *name, size_t number, char *line, uint32_t *lab
     return OK;
 }
 
+static size_t line_ends(const char *text)
+{
+    size_t n = 0;
+    while ((text = strchr(text, '\n'))) {
+        text++;
+        n++;
+    }
+    return n;
+}
+
 int image_list_parse(const char *name, char *text, size_t len, struct image_list *out,
                      struct err *err)
 {
@@ -69,6 +79,8 @@ int image_list_parse(const char *name, char *text, size_t len, struct image_list
     int rc = OK;
     if (memchr(text, '\0', len))
         rc = err_set(err, ERR_INPUT, "%s: holds a zero byte; expected lines of text", name);
+    else if (line_ends(text) > IMAGE_LIST_MAX) /* before memory is taken for them */
+        rc = err_set(err, ERR_INPUT, "%s: more than %d lines", name, IMAGE_LIST_MAX);
     size_t number = 0;
     for (char *line = text, *next; rc == OK && line; line = next) {
         next = strchr(line, '\n');
@@ -87,8 +99,6 @@ int image_list_parse(const char *name, char *text, size_t len, struct image_list
     }
     if (rc == OK && list.count == 0)
         rc = err_set(err, ERR_INPUT, "%s: names no picture", name);
-    if (rc == OK && list.count > UINT32_MAX)
-        rc = err_set(err, ERR_INPUT, "%s: more than %u pictures", name, UINT32_MAX);
     if (rc != OK) {
         image_list_release(&list);
         return rc;
@@ -111,7 +121,7 @@ static int walk_class(const char *folder, const char *name, uint32_t label, stru
     if (!file_is_folder(path))
         return err_set(err, ERR_INPUT, "%s/%s: expected a folder of pictures for each class",
                        folder, source_quote(name, quoted, sizeof quoted));
-    int rc = file_list(path, UINT32_MAX, &names, err);
+    int rc = file_list(path, IMAGE_LIST_MAX - list->count, &names, err);
     if (rc != OK)
         return rc;
     for (size_t i = 0; rc == OK && i < names.count; i++) {
@@ -141,8 +151,6 @@ int image_list_walk(const char *folder, struct image_list *out, struct err *err)
         rc = walk_class(folder, classes.at[c], (uint32_t)c, &text, &list, err);
     if (rc == OK && list.count == 0)
         rc = err_set(err, ERR_INPUT, "%s: holds no folder with pictures", folder);
-    if (rc == OK && list.count > UINT32_MAX)
-        rc = err_set(err, ERR_INPUT, "%s: more than %u pictures", folder, UINT32_MAX);
     file_names_release(&classes);
     list.text = (char *)text.data;
     if (rc != OK) {

@@ -76,26 +76,41 @@ static int check_magic(const char *path, const struct file_bytes *file, uint32_t
     return OK;
 }
 
-/* Header and data fill the file exactly. */
-static int check_length(const char *path, size_t len, size_t promised, struct err *err)
+/* The header alone, unpacked and checked: nothing else of a file that is no such is. */
+static int read_header(const char *path, uint32_t magic, size_t header, struct file_bytes *out,
+                       struct err *err)
 {
-    if (len < promised)
-        return err_set(err, ERR_INPUT, "%s: truncated: %zu bytes, header promises %zu", path, len,
+    struct file_bytes file;
+    int rc = file_read_begin(path, header, &file, err);
+    if (rc != OK)
+        return rc;
+    rc = check_magic(path, &file, magic, header, err);
+    if (rc == OK)
+        *out = file;
+    else
+        file_release(&file);
+    return rc;
+}
+
+/* Header and data fill the file exactly; of one that goes on, a byte more is unpacked. */
+static int read_promised(const char *path, size_t promised, struct file_bytes *out, struct err *err)
+{
+    int rc = file_read_begin(path, promised + 1, out, err);
+    if (rc != OK)
+        return rc;
+    if (out->len < promised)
+        return err_set(err, ERR_INPUT, "%s: truncated: %zu bytes, header promises %zu", path,
+                       out->len, promised);
+    if (out->len > promised)
+        return err_set(err, ERR_INPUT, "%s: longer than the %zu bytes its header promises", path,
                        promised);
-    if (len > promised)
-        return err_set(err, ERR_INPUT, "%s: %zu bytes too many: %zu, header promises %zu", path,
-                       len - promised, len, promised);
     return OK;
 }
 
-static int check_images(const char *path, struct source_idx *idx, struct err *err)
+static int check_images(const char *path, const uint8_t *header, struct source *source,
+                        struct err *err)
 {
-    const struct file_bytes *file = &idx->images;
-    int rc = check_magic(path, file, MAGIC_IMAGES, HEADER_IMAGES, err);
-    if (rc != OK)
-        return rc;
-    size_t N = bytes_be32(file->data + 4);
-    size_t H = bytes_be32(file->data + 8), W = bytes_be32(file->data + 12);
+    size_t N = bytes_be32(header + 4), H = bytes_be32(header + 8), W = bytes_be32(header + 12);
     if (N == 0)
         return err_set(err, ERR_INPUT, "%s: holds 0 images", path);
     if (H == 0 || W == 0 || H > SIDE_MAX || W > SIDE_MAX)
@@ -106,48 +121,52 @@ static int check_images(const char *path, struct source_idx *idx, struct err *er
         return err_set(err, ERR_INPUT,
                        "%s: %zu images of %zu x %zu pixels are more than the limit of %zu bytes",
                        path, N, H, W, PIXELS_MAX);
-    rc = check_length(path, file->len, HEADER_IMAGES + pixels, err);
-    if (rc != OK)
-        return rc;
-    idx->source.count = N;
-    idx->source.shape = (struct shape){.n = 3, .dim = {1, H, W}};
+    source->count = N;
+    source->shape = (struct shape){.n = 3, .dim = {1, H, W}};
     return OK;
 }
 
-static int check_labels(const char *path, const char *images, struct source_idx *idx,
-                        struct err *err)
+static int load_images(const char *path, struct source_idx *idx, struct err *err)
 {
-    const struct file_bytes *file = &idx->labels;
-    int rc = check_magic(path, file, MAGIC_LABELS, HEADER_LABELS, err);
+    struct file_bytes header;
+    int rc = read_header(path, MAGIC_IMAGES, HEADER_IMAGES, &header, err);
     if (rc != OK)
         return rc;
-    size_t N = bytes_be32(file->data + 4);
+    rc = check_images(path, header.data, &idx->source, err);
+    file_release(&header);
+    size_t pixels = idx->source.count * idx->source.shape.dim[1] * idx->source.shape.dim[2];
+    return rc == OK ? read_promised(path, HEADER_IMAGES + pixels, &idx->images, err) : rc;
+}
+
+static int load_labels(const char *path, const char *images, struct source_idx *idx,
+                       struct err *err)
+{
+    struct file_bytes header;
+    int rc = read_header(path, MAGIC_LABELS, HEADER_LABELS, &header, err);
+    if (rc != OK)
+        return rc;
+    size_t N = bytes_be32(header.data + 4);
+    file_release(&header);
     if (N == 0)
         return err_set(err, ERR_INPUT, "%s: holds 0 labels", path);
-    rc = check_length(path, file->len, HEADER_LABELS + N, err);
-    if (rc != OK)
-        return rc;
     if (N != idx->source.count)
         return err_set(err, ERR_INPUT, "%s: %zu labels for the %zu images of %s", path, N,
                        idx->source.count, images);
+    rc = read_promised(path, HEADER_LABELS + N, &idx->labels, err);
     uint32_t top = 0;
-    for (size_t i = 0; i < N; i++) {
-        uint32_t label = file->data[HEADER_LABELS + i];
+    for (size_t i = 0; rc == OK && i < N; i++) {
+        uint32_t label = idx->labels.data[HEADER_LABELS + i];
         top = label > top ? label : top;
     }
     idx->source.classes = top + 1;
-    return OK;
+    return rc;
 }
 
 static int idx_load(const Paceline__Data__Idx *spec, struct source_idx *idx, struct err *err)
 {
-    int rc = file_read(spec->images, HEADER_IMAGES + PIXELS_MAX, &idx->images, err);
+    int rc = load_images(spec->images, idx, err);
     if (rc == OK)
-        rc = check_images(spec->images, idx, err);
-    if (rc == OK)
-        rc = file_read(spec->labels, HEADER_LABELS + (size_t)UINT32_MAX, &idx->labels, err);
-    if (rc == OK)
-        rc = check_labels(spec->labels, spec->images, idx, err);
+        rc = load_labels(spec->labels, spec->images, idx, err);
     if (rc != OK)
         return rc;
     idx->source.hash = hash_mix(hash_bytes(idx->images.data, idx->images.len),

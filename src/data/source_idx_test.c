@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -231,10 +232,37 @@ static void test_oversized(void **state)
     uint8_t longer[sizeof IMAGES + 5] = {0};
     memcpy(longer, LABELS, sizeof LABELS);
     put_plain(f->labels, longer, sizeof LABELS + 1);
-    refuse(f, f->labels, "1 bytes too many: 12, header promises 11");
+    refuse(f, f->labels, "longer than the 11 bytes its header promises");
     memcpy(longer, IMAGES, sizeof IMAGES);
     put_plain(f->images, longer, sizeof longer);
-    refuse(f, f->images, "5 bytes too many: 45, header promises 40");
+    refuse(f, f->images, "longer than the 40 bytes its header promises");
+}
+
+/* Zeros beyond what memory may hold, packed to a few kilobytes: refused by its first bytes, or once
+ * the header's promise is kept. */
+static void test_much_in_little(void **state)
+{
+    const struct fixture *f = *state;
+    static uint8_t zeros[1 << 20];
+    for (int i = 0; i < 2; i++) {
+        gzFile gz = gzopen(f->images, "wb1");
+        assert_non_null(gz);
+        if (i == 1)
+            assert_int_equal(gzwrite(gz, IMAGES, sizeof IMAGES), sizeof IMAGES);
+        for (int k = 0; k < 256; k++)
+            assert_int_equal(gzwrite(gz, zeros, sizeof zeros), sizeof zeros);
+        assert_int_equal(gzclose(gz), Z_OK);
+        struct rlimit before;
+        assert_int_equal(getrlimit(RLIMIT_DATA, &before), 0);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+        const struct rlimit tight = {(rlim_t)96 << 20, before.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_DATA, &tight), 0);
+#endif
+        refuse(f, f->images,
+               i == 0 ? "not an IDX image file (magic 0x00000000)"
+                      : "longer than the 40 bytes its header promises");
+        assert_int_equal(setrlimit(RLIMIT_DATA, &before), 0);
+    }
 }
 
 static void test_noise(void **state)
@@ -372,6 +400,7 @@ int main(void)
         FILES(test_every_truncation_of_labels),
         FILES(test_every_truncation_of_a_gzip_file),
         FILES(test_oversized),
+        FILES(test_much_in_little),
         FILES(test_noise),
         FILES(test_swapped_files),
         FILES(test_dimensions_out_of_bounds),

@@ -2,7 +2,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
-#include "data/picture.h"
+#include "data/picture_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,8 +10,7 @@
 
 enum { PATH_TEXT_MAX = 4096 };
 
-static const size_t LIST_BYTES_MAX = (size_t)1 << 30;
-static const uint64_t PICTURE_BYTES_MAX = (uint64_t)1 << 28;
+static const size_t LIST_BYTES_MAX = (size_t)1 << 28;
 
 struct source_images {
     struct source source; /* first: the ops get a pointer to it */
@@ -62,26 +61,6 @@ static int full_path(const struct source_images *images, size_t i, char out[PATH
     return OK;
 }
 
-/* Put the file's name, fit to be printed, before a message. */
-static int name_it(const char *path, int rc, struct err *err)
-{
-    char quoted[SOURCE_NAME_MAX];
-    if (rc != OK)
-        err_prefix(err, "%s", source_quote(path, quoted, sizeof quoted));
-    return rc;
-}
-
-static int open_file(const char *path, struct file_open *file, struct err *err)
-{
-    char quoted[SOURCE_NAME_MAX];
-    struct err why;
-    int rc = file_open(path, file, &why);
-    if (rc != OK) /* its message holds the path as it stands: what comes after it counts */
-        return err_set(err, rc, "%s%s", source_quote(path, quoted, sizeof quoted),
-                       strlen(why.text) > strlen(path) ? why.text + strlen(path) : "");
-    return OK;
-}
-
 static int fill(const struct file_open *file, uint64_t bytes, struct scratch *scratch,
                 const uint8_t **out, struct err *err)
 {
@@ -110,7 +89,7 @@ static int images_read(const struct source *source, size_t i, struct scratch *sc
     int rc = full_path(images, i, path, err);
     if (rc != OK)
         return rc;
-    if (open_file(path, &file, err) != OK)
+    if (picture_file_open(path, &file, err) != OK)
         return ERR_IO; /* it was there when the list was opened */
     rc = fill(&file, entry->bytes, scratch, &bytes, err);
     file_close(&file);
@@ -120,7 +99,7 @@ static int images_read(const struct source *source, size_t i, struct scratch *sc
         rc = err_set(err, ERR_IO, "has changed since it was opened: %zu x %zu pixels", made.H,
                      made.W);
     if (rc != OK)
-        return name_it(path, rc, err);
+        return picture_file_name(path, rc, err);
     *raw = made;
     return OK;
 }
@@ -142,29 +121,16 @@ static int look_at(struct source_images *images, size_t i, struct err *err)
     struct image_entry *entry = &images->list.at[i];
     const char *name = images->list.text + entry->path;
     char path[PATH_TEXT_MAX];
-    struct file_open file;
     struct picture picture;
     uint8_t head[PICTURE_HEAD];
+    size_t n;
     int rc = full_path(images, i, path, err);
     if (rc == OK)
-        rc = open_file(path, &file, err);
+        rc = picture_file_probe(path, head, &n, &entry->bytes, &picture, err);
     if (rc != OK)
         return rc;
-    struct part_of all = {&file, 0, file.len};
-    size_t n = part_left(&all, 0, sizeof head);
-    if (file.len > PICTURE_BYTES_MAX)
-        rc = err_set(err, ERR_INPUT, "longer than the limit of %llu bytes",
-                     (unsigned long long)PICTURE_BYTES_MAX);
-    else if (part_read(&all, 0, head, n) != OK)
-        rc = err_set(err, ERR_INPUT, "cannot be read");
-    else
-        rc = picture_probe(&all, head, n, &picture, err);
-    file_close(&file);
-    if (rc != OK)
-        return name_it(path, rc == ERR_IO ? ERR_INPUT : rc, err);
     entry->H = (uint16_t)picture.H;
     entry->W = (uint16_t)picture.W;
-    entry->bytes = all.len;
     uint64_t hash = hash_mix(images->source.hash, hash_bytes(name, strlen(name)));
     hash = hash_mix(hash_mix(hash, entry->label), entry->bytes);
     images->source.hash = hash_mix(hash, hash_bytes(head, n));

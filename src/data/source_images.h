@@ -29,11 +29,13 @@ struct image_list {
     uint32_t classes;
 };
 
-/* Read the lines of a list, whose name is for messages; `text` (taken, of `len` bytes and a zero)
- * becomes the list's. ERR_INPUT naming the line; ERR_NOMEM */
+enum { IMAGE_LIST_MAX = 1 << 24 };
+
+/* Read the lines of a list, IMAGE_LIST_MAX at most, whose name is for messages; `text` (taken, of
+ * `len` bytes and a zero) becomes the list's. ERR_INPUT naming the line; ERR_NOMEM */
 int image_list_parse(const char *name, char *text, size_t len, struct image_list *out,
                      struct err *err);
-/* Walk through a folder of class folders. ERR_INPUT, ERR_NOMEM */
+/* Walk through a folder of class folders, of as many pictures. ERR_INPUT, ERR_NOMEM */
 int image_list_walk(const char *folder, struct image_list *out, struct err *err);
 void image_list_release(struct image_list *list);
 

@@ -251,6 +251,32 @@ static void test_lists_that_are_wrong(void **state)
     refuse(list, NULL, "absent: cannot open");
 }
 
+/* What a small file may make us allocate is bounded before it is taken. */
+static void test_a_list_too_long(void **state)
+{
+    (void)state;
+    struct image_list list;
+    struct err err;
+    size_t n = IMAGE_LIST_MAX + 1;
+    char *text = malloc(n + 1);
+    assert_non_null(text);
+    memset(text, '\n', n);
+    text[n] = '\0';
+    assert_int_equal(image_list_parse("long", text, n, &list, &err), ERR_INPUT);
+    assert_string_equal(err.text, "long: more than 16777216 lines");
+}
+
+/* 257 MiB, of which none is on the disk. */
+static void test_a_list_file_too_long(void **state)
+{
+    const struct folder *f = *state;
+    char list[256];
+    put_list(f, "a 0\n");
+    folder_file(f, "list.txt", list);
+    assert_int_equal(truncate(list, (off_t)257 << 20), 0);
+    refuse(list, NULL, "longer than the limit of 268435456 bytes");
+}
+
 static void test_folders_that_are_wrong(void **state)
 {
     const struct folder *f = *state;
@@ -310,6 +336,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_folder_of_classes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_hash_is_the_data_s, setup, teardown),
         cmocka_unit_test_setup_teardown(test_lists_that_are_wrong, setup, teardown),
+        cmocka_unit_test(test_a_list_too_long),
+        cmocka_unit_test_setup_teardown(test_a_list_file_too_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folders_that_are_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(test_files_that_change, setup, teardown),
     };

@@ -1,13 +1,11 @@
 #include "data/source_pictures.h"
 
 #include "base/hash.h"
-#include "data/picture.h"
+#include "data/picture_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const uint64_t PICTURE_BYTES_MAX = (uint64_t)1 << 28;
 
 struct source_pictures {
     struct source source; /* first: the ops get a pointer to it */
@@ -40,26 +38,6 @@ static void pictures_close(struct source *source)
     free(source);
 }
 
-static int open_file(const char *path, struct file_open *file, struct err *err)
-{
-    int rc = file_open(path, file, err);
-    if (rc == OK && file->len > PICTURE_BYTES_MAX) {
-        file_close(file);
-        return err_set(err, ERR_INPUT, "%.300s: longer than the limit of %llu bytes", path,
-                       (unsigned long long)PICTURE_BYTES_MAX);
-    }
-    return rc;
-}
-
-/* Put the file's name, fit to be printed, before a message. */
-static int name_it(const char *path, int rc, struct err *err)
-{
-    char quoted[SOURCE_NAME_MAX];
-    if (rc != OK)
-        err_prefix(err, "%s", source_quote(path, quoted, sizeof quoted));
-    return rc;
-}
-
 static int pictures_read(const struct source *source, size_t i, struct scratch *scratch,
                          struct raw *raw, struct err *err)
 {
@@ -67,22 +45,22 @@ static int pictures_read(const struct source *source, size_t i, struct scratch *
     const char *path = pictures->path[i];
     struct file_open file;
     struct raw made = {0};
-    if (open_file(path, &file, err) != OK)
+    if (picture_file_open(path, &file, err) != OK)
         return ERR_IO; /* it was there when it was opened first */
     size_t len = (size_t)file.len;
     uint8_t *bytes = scratch_get(scratch, SCRATCH_FILE, len + 1);
     int rc = bytes ? file_part(&file, 0, bytes, len) : ERR_NOMEM;
     file_close(&file);
     if (rc != OK)
-        return name_it(path, err_set(err, rc, rc == ERR_NOMEM ? "out of memory" : "cannot be read"),
-                       err);
+        return picture_file_name(
+            path, err_set(err, rc, rc == ERR_NOMEM ? "out of memory" : "cannot be read"), err);
     rc = picture_decode(bytes, len, pictures->color, scratch, &made, err);
     if (rc == OK && (made.H != pictures->size[i].H || made.W != pictures->size[i].W))
         rc = err_set(err, ERR_IO, "has changed since it was opened: %zu x %zu pixels", made.H,
                      made.W);
     if (rc == OK)
         *raw = made;
-    return name_it(path, rc, err);
+    return picture_file_name(path, rc, err);
 }
 
 static const struct source_ops pictures_ops = {
@@ -98,21 +76,13 @@ static const struct source_ops pictures_ops = {
 static int look_at(struct source_pictures *pictures, size_t i, struct err *err)
 {
     const char *path = pictures->path[i];
-    struct file_open file;
     uint8_t head[PICTURE_HEAD];
-    int rc = open_file(path, &file, err);
+    size_t n;
+    uint64_t len;
+    int rc = picture_file_probe(path, head, &n, &len, &pictures->size[i], err);
     if (rc != OK)
         return rc;
-    struct part_of all = {&file, 0, file.len};
-    size_t n = part_left(&all, 0, sizeof head);
-    if (part_read(&all, 0, head, n) != OK)
-        rc = err_set(err, ERR_INPUT, "cannot be read");
-    else
-        rc = picture_probe(&all, head, n, &pictures->size[i], err);
-    file_close(&file);
-    if (rc != OK)
-        return name_it(path, rc == ERR_IO ? ERR_INPUT : rc, err);
-    const uint64_t part[] = {hash_bytes(path, strlen(path)), all.len, pictures->size[i].H,
+    const uint64_t part[] = {hash_bytes(path, strlen(path)), len, pictures->size[i].H,
                              pictures->size[i].W};
     for (size_t k = 0; k < sizeof part / sizeof *part; k++)
         pictures->source.hash = hash_mix(pictures->source.hash, part[k]);

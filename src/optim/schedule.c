@@ -14,6 +14,7 @@ enum {
     NEEDS_STEPSIZE = 4,
     NEEDS_STEPVALUE = 8,
     NEEDS_MAX_ITER = 16,
+    GAMMA_SIGNED = 32, /* a gamma below 0 makes the rate fall */
 };
 
 static double rate_fixed(const Caffe__SolverParameter *s, double t)
@@ -70,7 +71,7 @@ static const struct policy policies[] = {
     {"inv", rate_inv, NEEDS_GAMMA | NEEDS_POWER},
     {"multistep", rate_multistep, NEEDS_GAMMA | NEEDS_STEPVALUE},
     {"poly", rate_poly, NEEDS_POWER | NEEDS_MAX_ITER},
-    {"sigmoid", rate_sigmoid, NEEDS_GAMMA | NEEDS_STEPSIZE},
+    {"sigmoid", rate_sigmoid, NEEDS_GAMMA | GAMMA_SIGNED | NEEDS_STEPSIZE},
 };
 
 enum { POLICIES = sizeof policies / sizeof *policies };
@@ -106,6 +107,17 @@ static int check_number(const char *field, const char *policy, bool has, float v
         return err_set(err, ERR_INPUT, "solver.%s: %g, expected a finite number of 0 or more",
                        field, (double)value);
     return OK;
+}
+
+static int check_gamma(const struct policy *policy, const Caffe__SolverParameter *s,
+                       struct err *err)
+{
+    if (!(policy->needs & GAMMA_SIGNED) || !s->has_gamma || !(s->gamma < 0))
+        return check_number("gamma", policy->name, s->has_gamma, s->gamma, err);
+    return isfinite(s->gamma)
+               ? OK
+               : err_set(err, ERR_INPUT, "solver.gamma: %g, expected a finite number",
+                         (double)s->gamma);
 }
 
 static int check_count(const char *field, const char *policy, bool has, int32_t value,
@@ -144,7 +156,7 @@ int schedule_check(const Caffe__SolverParameter *solver, struct err *err)
     const char *name = policy->name;
     int status = check_number("base_lr", name, solver->has_base_lr, solver->base_lr, err);
     if (!status && (policy->needs & NEEDS_GAMMA))
-        status = check_number("gamma", name, solver->has_gamma, solver->gamma, err);
+        status = check_gamma(policy, solver, err);
     if (!status && (policy->needs & NEEDS_POWER))
         status = check_number("power", name, solver->has_power, solver->power, err);
     if (!status && (policy->needs & NEEDS_STEPSIZE))

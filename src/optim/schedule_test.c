@@ -159,6 +159,24 @@ static void refuse(const Caffe__SolverParameter *solver, const char *word, const
     assert_int_equal(schedule_check(solver, NULL), ERR_INPUT);
 }
 
+/* base_lr / (1 + exp(-gamma (t - stepsize))): with gamma < 0 it falls. exp(2) = 7.3890561. */
+static void sigmoid_falls_with_a_negative_gamma(void **state)
+{
+    (void)state;
+    Caffe__SolverParameter solver = solver_of("sigmoid", 1);
+    set_gamma(&solver, -0.5f);
+    set_stepsize(&solver, 4);
+    assert_int_equal(schedule_check(&solver, NULL), OK);
+    assert_true(fabsf(schedule_rate(&solver, 0) - 0.88079708f) < 1e-6f);
+    assert_true(schedule_rate(&solver, 4) == 0.5f);
+    assert_true(fabsf(schedule_rate(&solver, 8) - 0.11920292f) < 1e-6f);
+    set_gamma(&solver, -INFINITY);
+    refuse(&solver, "solver.gamma", "-inf");
+    solver = solver_of("exp", 1);
+    set_gamma(&solver, -0.5f);
+    refuse(&solver, "solver.gamma", "-0.5");
+}
+
 static void an_unknown_policy_is_answered_with_those_there_are(void **state)
 {
     (void)state;
@@ -235,6 +253,7 @@ int main(void)
         cmocka_unit_test(multistep_falls_at_the_steps_named),
         cmocka_unit_test(poly_ends_at_zero_and_stays_there),
         cmocka_unit_test(sigmoid_passes_half_at_stepsize),
+        cmocka_unit_test(sigmoid_falls_with_a_negative_gamma),
         cmocka_unit_test(epochs_may_be_fractions),
         cmocka_unit_test(an_unknown_policy_is_answered_with_those_there_are),
         cmocka_unit_test(a_field_that_is_missing_is_named),
