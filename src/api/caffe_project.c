@@ -98,17 +98,42 @@ static int settle(const struct finder *f, const char *field, char **path)
     return OK;
 }
 
-static int settle_data(const struct finder *f, Paceline__Data *data, const char *field)
+/* Where the records are; if they are nowhere, `option` can name others. */
+static int settle_source(const struct finder *f, const char *field, const char *option, char **path)
+{
+    int rc = settle(f, field, path);
+    if (rc == OK && *path && !is_there(*path))
+        log_info(f->log, "%s: %s is not there; %s KIND:PATH gives other records", field, *path,
+                 option);
+    return rc;
+}
+
+/* Paths count from where Caffe is started, "."; those of a list that was found elsewhere, from its
+ * folder. */
+static int settle_images(const struct finder *f, const char *field, const char *option,
+                         Paceline__Data__Images *images)
+{
+    const char *root = images->root;
+    bool here = is_there(images->list);
+    int rc = settle_source(f, field, option, &images->list);
+    if (rc != OK || here || !root || strcmp(root, ".") != 0 || !is_there(images->list))
+        return rc == OK ? settle(f, field, &images->root) : rc;
+    log_info(f->log, "%s: the paths of %s count from its folder", field, images->list);
+    free(images->root);
+    images->root = NULL;
+    return OK;
+}
+
+static int settle_data(const struct finder *f, Paceline__Data *data, const char *field,
+                       const char *option)
 {
     if (!data)
         return OK;
     int rc = settle(f, field, &data->mean_file);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_LMDB)
-        rc = settle(f, field, &data->lmdb->path);
+        rc = settle_source(f, field, option, &data->lmdb->path);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_IMAGES)
-        rc = settle(f, field, &data->images->list);
-    if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_IMAGES)
-        rc = settle(f, field, &data->images->root);
+        rc = settle_images(f, field, option, data->images);
     return rc;
 }
 
@@ -202,9 +227,9 @@ int api_load_solver(pl_engine *engine, const char *path, const char *text, size_
     rc = convert(&f, solver, name, wants, &job);
     caffe__solver_parameter__free_unpacked(solver, NULL);
     if (rc == OK)
-        rc = settle_data(&f, job->train_data, "train_data");
+        rc = settle_data(&f, job->train_data, "train_data", "--data");
     if (rc == OK)
-        rc = settle_data(&f, job->test_data, "test_data");
+        rc = settle_data(&f, job->test_data, "test_data", "--test-data");
     if (rc == OK)
         rc = settle_weights(&f, job);
     if (rc == OK)

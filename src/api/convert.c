@@ -5,6 +5,7 @@
 #include "api/net.h"
 #include "model/caffe_convert.h"
 #include "model/judge.h"
+#include "model/weights_file.h"
 #include "real/disk.h"
 
 #include <stdio.h>
@@ -32,6 +33,11 @@ static int convert(pl_engine *engine, const char *in, const char *out, const pl_
 int pl_convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net)
 {
     RETURN_GUARDED(engine, convert(engine, in, out, net));
+}
+
+int pl_weights_of_caffe(pl_engine *engine, const char *path, bool *of_caffe)
+{
+    RETURN_GUARDED(engine, weights_file_of_caffe(path, of_caffe, &engine->error));
 }
 
 static int judge(pl_net_spec *spec, bool *lossless)

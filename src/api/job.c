@@ -108,7 +108,8 @@ int pl_job_set(pl_job *job, const char *assignment)
     RETURN_GUARDED(job->engine, job_set(job->message, assignment, &job->engine->error));
 }
 
-/* In place of a data layer's records others come, through its maps unless they bring their own. */
+/* In place of a data layer's records others come, through those of its maps that they do not bring
+ * themselves. */
 static int replace_layer(Paceline__Data **data, char *wants, const char *spec, struct err *err)
 {
     Paceline__Data *records = NULL;

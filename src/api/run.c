@@ -121,9 +121,10 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options)
         return rc;
     engine->error.text[0] = '\0';
     rc = real_run(w.world, work, &w, &engine->error);
+    uint32_t self = w.world->self;
     real_close(w.world);
     if (rc != OK && engine->error.text[0] == '\0')
-        err_set(&engine->error, rc, "the worker ended: %s", status_text(rc));
+        err_set(&engine->error, rc, "worker %u ended: %s", self, status_text(rc));
     return rc;
 }
 

@@ -1,5 +1,5 @@
 /* What a model says of pictures and other records: the likeliest classes of each. */
-#include "cli/cli.h"
+#include "cli/color.h"
 #include "cli/predict_model.h"
 #include "cli/predict_output.h"
 
@@ -140,19 +140,20 @@ static int no_memory(void)
 
 /* ---- its records ---- */
 
-/* The order of colours that pictures are read in, where nobody has said any: Caffe's nets have
- * learnt blue first. */
-static const char *color_of(const struct predict_arguments *a, const struct predict_model *model,
-                            uint32_t channels)
+/* A run brings its own colours. */
+static int color_of(pl_engine *engine, const struct predict_arguments *a,
+                    const struct predict_model *model, uint32_t channels, const char **color)
 {
-    const char *given = a->maps ? a->maps : a->data ? a->data : "";
-    bool pictures = a->count > 0 || strncmp(given, "images:", 7) == 0;
-    if (a->color || !pictures || channels == 1 || strstr(given, "color=") ||
-        !predict_model_is_caffe(model))
-        return a->color;
-    fprintf(stderr, "colours are taken as blue, green, red, as Caffe has them; --color rgb turns "
-                    "them round\n");
-    return "bgr";
+    const struct color_question q = {
+        .given = a->color,
+        .spec = a->data,
+        .maps = a->maps,
+        .pictures = a->count > 0,
+        .weights = model->weights,
+        .channels = channels,
+    };
+    *color = a->color;
+    return model->job ? PL_OK : cli_color(engine, &q, color);
 }
 
 /* What was given after the SPEC, or as --maps, and the maps that options bring. NULL: no memory. */
@@ -188,11 +189,15 @@ static int open_data(pl_engine *engine, const struct predict_arguments *a,
         return usage_error("the model is of no run that has test data; which records?");
     if (!a->data && a->count == 0)
         return pl_data_open_job(model->job, false, out);
-    char *text = spec_text(a, color_of(a, model, channels));
+    const char *color;
+    int rc = color_of(engine, a, model, channels, &color);
+    if (rc != PL_OK)
+        return rc;
+    char *text = spec_text(a, color);
     if (!text)
         return no_memory();
-    int rc = a->data ? pl_data_open(engine, text, false, out)
-                     : pl_data_open_pictures(engine, a->pictures, a->count, text, out);
+    rc = a->data ? pl_data_open(engine, text, false, out)
+                 : pl_data_open_pictures(engine, a->pictures, a->count, text, out);
     free(text);
     return rc == PL_OK && model->job ? pl_data_take_maps(*out, model->job) : rc;
 }

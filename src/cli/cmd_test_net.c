@@ -1,6 +1,6 @@
 /* Judging a model: what share of some records it gets right. */
-#include "cli/cli.h"
-#include "paceline/net.h"
+#include "cli/color.h"
+#include "paceline/predict.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,7 +8,8 @@
 #include <string.h>
 
 struct test_arguments {
-    const char *net, *model, *job, *weights, *data, *mean, *scale, *batch, *threads, *kernels;
+    const char *net, *model, *job, *weights, *data, *mean, *scale, *color;
+    const char *batch, *threads, *kernels;
     bool json;
 };
 
@@ -25,6 +26,7 @@ static const struct option test_options[] = {
     TEST_OPTION("data", "SPEC", "records to test on, KIND:PATH[?scale=...]", data),
     TEST_OPTION("mean", "FILE", "take away their mean, a binaryproto", mean),
     TEST_OPTION("scale", "F", "multiply their values by F", scale),
+    TEST_OPTION("color", "rgb|bgr|gray", "the order of colours the net knows", color),
     TEST_OPTION("batch", "B", "records at a time (64)", batch),
     TEST_OPTION("threads", "T", "compute threads (all cores)", threads),
     TEST_OPTION("kernels", "K", "ref, dnnl or auto", kernels),
@@ -56,12 +58,31 @@ static int load_spec(pl_engine *engine, const struct test_arguments *a, const pl
     return a->net ? cli_net_spec(engine, a->net, out) : pl_net_spec_job(job, out);
 }
 
-/* --mean and --scale are maps more of the SPEC, or of the job's test data. */
-static int set_data(const struct test_arguments *a, pl_job *job, pl_net *net)
+static const char *weights_of(const struct test_arguments *a)
+{
+    return a->weights ? a->weights : a->model;
+}
+
+static int color_of(pl_engine *engine, const struct test_arguments *a, const pl_net_spec *spec,
+                    const char **color)
+{
+    uint32_t shape[3] = {0};
+    const struct color_question q = {
+        .given = a->color,
+        .spec = a->data,
+        .weights = weights_of(a),
+        .channels = pl_net_spec_record(spec, NULL, shape) == PL_OK ? shape[0] : 0,
+    };
+    return cli_color(engine, &q, color);
+}
+
+/* --mean and --scale are maps more of the SPEC, or of the job's test data; the colours are the
+ * SPEC's. */
+static int set_data(const struct test_arguments *a, const char *color, pl_job *job, pl_net *net)
 {
     const struct {
         const char *map, *value;
-    } more[] = {{"mean_file", a->mean}, {"scale", a->scale}};
+    } more[] = {{"mean_file", a->mean}, {"scale", a->scale}, {"color", color}};
     char text[16384];
     int rc = PL_OK, n = snprintf(text, sizeof text, "%s", a->data ? a->data : "");
     bool maps = a->data && strchr(a->data, '?');
@@ -86,7 +107,7 @@ static int set_data(const struct test_arguments *a, pl_job *job, pl_net *net)
 static int judge(pl_engine *engine, const struct test_arguments *a, const pl_net_options *options,
                  pl_test_result *result, bool *lossless)
 {
-    const char *weights = a->weights ? a->weights : a->model;
+    const char *weights = weights_of(a), *color = NULL;
     pl_job *job = NULL;
     pl_net_spec *spec = NULL;
     pl_net *net = NULL;
@@ -98,7 +119,9 @@ static int judge(pl_engine *engine, const struct test_arguments *a, const pl_net
     if (rc == PL_OK)
         rc = pl_net_create(engine, spec, options, &net);
     if (rc == PL_OK)
-        rc = set_data(a, job, net);
+        rc = color_of(engine, a, spec, &color);
+    if (rc == PL_OK)
+        rc = set_data(a, color, job, net);
     if (rc == PL_OK && weights)
         rc = pl_net_load_weights(net, weights);
     if (rc == PL_OK)
@@ -144,6 +167,8 @@ static int run_test(const struct command *command, int argc, char **argv)
         return usage_error("--net and --model both say which net");
     if (!a.data && !a.job)
         return usage_error("--data or --job must say which records");
+    if (a.color && !a.data)
+        return usage_error("--color is for --data; a job says the colours of its own");
     if (!read_count(a.batch, 65536, &options.batch))
         return usage_error("--batch must be a number from 1 to 65536");
     if (!read_count(a.threads, 1024, &options.threads))

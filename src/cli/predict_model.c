@@ -97,8 +97,3 @@ void predict_model_release(struct predict_model *model)
     pl_net_spec_free(model->spec);
     pl_job_free(model->job);
 }
-
-bool predict_model_is_caffe(const struct predict_model *model)
-{
-    return !model->job && ends_in(model->weights, ".caffemodel");
-}

@@ -23,7 +23,4 @@ int predict_model_make(pl_engine *engine, const char *net, const char *weights,
                        struct predict_model *model);
 void predict_model_release(struct predict_model *model);
 
-/* Was it Caffe that trained it, as far as can be told? */
-bool predict_model_is_caffe(const struct predict_model *model);
-
 #endif

@@ -135,6 +135,35 @@ static void tests_have_scores_for_all_labels(void **state)
     close_trial(&t);
 }
 
+/* Label i of the file is i modulo `classes`. */
+static void put_labels(const struct tiny *tiny, const char *name, uint32_t count, uint32_t classes)
+{
+    FILE *f = tiny_open(tiny, name);
+    tiny_put_be32(f, 0x801);
+    tiny_put_be32(f, count);
+    for (uint32_t i = 0; i < count; i++)
+        fputc((int)(i % classes), f);
+    fclose(f);
+}
+
+/* Records to train on need not show every class that the net has. */
+static void the_net_says_which_labels_a_test_may_have(void **state)
+{
+    (void)state;
+    struct tiny tiny;
+    struct trial t;
+    tiny_create(&tiny);
+    put_labels(&tiny, "train-labels", TINY_TRAIN, TINY_CLASSES - 1);
+    assert_int_equal(open_trial(&t, &tiny, "net.prototxt", "", ""), OK);
+    assert_true(judged(&t).count == TINY_TEST);
+    close_trial(&t);
+    put_labels(&tiny, "test-labels", TINY_TEST, TINY_CLASSES + 1);
+    assert_int_equal(open_trial(&t, &tiny, "net.prototxt", "", ""), ERR_INPUT);
+    assert_string_equal(t.err.text, "test_data: label 3 is out of range: the net has 3 classes");
+    close_trial(&t);
+    tiny_remove(&tiny);
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -158,6 +187,7 @@ int main(void)
         cmocka_unit_test(crops_are_trained_on_and_images_tested),
         cmocka_unit_test(a_net_of_one_size_says_so),
         cmocka_unit_test(tests_have_scores_for_all_labels),
+        cmocka_unit_test(the_net_says_which_labels_a_test_may_have),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -157,8 +157,10 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
                       struct err *err)
 {
     const struct dataset *test = &corpus->set[SET_TEST];
-    if (test->count == 0 || shape_equal(&test->shape, &corpus->set[SET_TRAIN].shape))
+    if (test->count == 0)
         return OK;
+    if (shape_equal(&test->shape, &corpus->set[SET_TRAIN].shape))
+        return workspace_accepts(ws, test, "test_data", err);
     struct net_options options = {
         .phase = PHASE_TEST,
         .batch = job->batch,

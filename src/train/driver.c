@@ -38,20 +38,39 @@ static bool send_to_all(struct driver *d, enum wire_kind kind)
 static int on_done(struct driver *d, const struct message *m)
 {
     const struct view *view = group_view(&d->group);
-    if (view && view_rank(view, m->from) < 0)
-        return OK; /* a stranger's, or of one that has been given up */
     struct cut in = {m->data, m->len, false};
     int status = (int)cut_u32(&in);
     char text[ERR_TEXT_MAX];
     cut_text(&in, text, sizeof text);
     struct course course;
     course_decode(&in, &course);
-    if (!cut_done(&in))
+    bool whole = cut_done(&in);
+    if (view && whole && status != OK && !train_ends_the_run(d->job, status)) {
+        memcpy(d->lost, text, sizeof text); /* it may have been given up already */
+        return OK;
+    }
+    if (view && view_rank(view, m->from) < 0)
+        return OK; /* a stranger's, or of one that has been given up */
+    if (!whole)
         return err_set(d->err, ERR_PROTOCOL, "worker %u: its last word cannot be read", m->from);
     if (status != OK)
         return err_set(d->err, status, "%s", text);
     members_add(&d->done, m->from);
     return OK;
+}
+
+/* What the last of them may have said is still to be read. */
+static int all_lost(struct driver *d)
+{
+    const struct wait_for word = wire_from(WORLD_ANY, WIRE_DONE);
+    struct wake wake;
+    while (world_wait(d->world, &word, 1, world_now(d->world) + WORLD_SECOND / 1000, &wake) == OK) {
+        int rc = on_done(d, wake.msg);
+        message_unref(wake.msg);
+        if (rc != OK)
+            return rc;
+    }
+    return err_set(d->err, ERR_PEER, "all workers are lost%s%s", d->lost[0] ? ": " : "", d->lost);
 }
 
 /* A copy of the model, for those uses: from the strategy's part here, or from the first worker. */
@@ -132,7 +151,7 @@ static int on_task_end(struct driver *d, struct task **task, const char *what)
         return OK;
     }
     if (task == &d->leader_task && result == ERR_PEER)
-        return err_set(d->err, ERR_PEER, "all workers are lost");
+        return all_lost(d);
     const struct err *why = &d->keeper.objectives.err;
     bool record = task == &d->keeper.task && result == why->status && result != OK;
     return err_set(d->err, result != OK ? result : ERR_BUG, "the driver's %s ended: %s", what,
@@ -265,7 +284,7 @@ static int run(struct driver *d)
         if (d->kept && all_done(d, view))
             return OK;
         if (view->count == 0 && !d->kept && !atomic_load(&d->handing_over))
-            return err_set(d->err, ERR_PEER, "all workers are lost");
+            return all_lost(d);
         check_stop(d);
         check_checkpoint(d, view);
         ask_for_model(d, view);

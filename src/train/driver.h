@@ -61,7 +61,8 @@ struct driver {
     atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */
     _Atomic int64_t stirred;  /* before the first view: when a worker last came or was served */
     struct members done;
-    uint32_t asked; /* for its model, at the end; WORLD_ANY: nobody yet */
+    char lost[ERR_TEXT_MAX]; /* why the last worker that said so was lost */
+    uint32_t asked;          /* for its model, at the end; WORLD_ANY: nobody yet */
     struct err *err;
 };
 

@@ -123,7 +123,8 @@ static void point_at_start(struct driver *d)
 
 static int make_room(struct driver *d)
 {
-    d->start_model = arena_array(&d->arena, model_floats_most(&d->layout), float);
+    if (!d->start_model)
+        d->start_model = arena_array(&d->arena, model_floats_most(&d->layout), float);
     return d->start_model ? OK : err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
 }
 
@@ -132,8 +133,10 @@ static int begin_with(struct driver *d)
 {
     bool weights = d->job->weights && *d->job->weights;
     const char *state = d->options->snapshot;
-    if (!weights && !state)
+    if (!weights && !state) {
+        d->start_model = NULL;
         return OK;
+    }
     int rc = make_room(d);
     if (rc != OK)
         return rc;
@@ -163,8 +166,7 @@ static int resume(struct driver *d)
         checkpoint_load(d->options->dir, d->host->log, &d->layout, d->start_model, note, d->err);
     if (rc == ERR_NOT_FOUND) { /* it ended before the first one */
         log_warn(d->host->log, "%s; the run begins afresh", d->err->text);
-        d->start_model = NULL;
-        return OK;
+        return begin_with(d);
     }
     if (rc != OK)
         return rc;

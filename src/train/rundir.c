@@ -1,6 +1,8 @@
 #include "train/rundir.h"
 
 #include "base/bytes.h"
+#include "base/file.h"
+#include "job/job.h"
 #include "job/text.h"
 
 #include <stdio.h>
@@ -117,17 +119,38 @@ int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const c
     return rc;
 }
 
+/* The job as text that is read the same wherever it is read: with whole paths. */
+static int write_job(const Paceline__Job *job, struct buf *text, struct err *err)
+{
+    char here[RUNDIR_PATH_MAX];
+    Paceline__Job *whole = NULL;
+    text_write(&job->base, text);
+    int rc = text->failed ? err_set(err, ERR_NOMEM, "job: out of memory")
+                          : job_parse("job", (char *)text->data, text->len, &whole, err);
+    if (rc == OK)
+        rc = file_here(here, sizeof here, err);
+    if (rc == OK)
+        rc = job_resolve_paths(whole, here, err);
+    buf_release(text);
+    if (rc == OK) {
+        text_write(&whole->base, text);
+        rc = text->failed ? err_set(err, ERR_NOMEM, "job: out of memory") : OK;
+    }
+    job_free(whole);
+    return rc;
+}
+
 int rundir_open(struct rundir *dir, const Paceline__Job *job, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
     struct buf text = {0};
-    text_write(&job->base, &text);
-    if (text.failed) {
+    int rc = write_job(job, &text, err);
+    if (rc != OK) {
         buf_release(&text);
-        return err_set(err, ERR_NOMEM, "job: out of memory");
+        return rc;
     }
     rundir_file(dir, "job.prototxt", path, sizeof path);
-    int rc = disk_replace(dir->disk, path, text.data, text.len, err);
+    rc = disk_replace(dir->disk, path, text.data, text.len, err);
     buf_release(&text);
     rundir_file(dir, "events.jsonl", path, sizeof path);
     if (rc == OK)

@@ -27,7 +27,8 @@ int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const
 int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const char *name,
                 struct err *err);
 
-/* Write job.prototxt and open events.jsonl. ERR_IO, ERR_NOMEM */
+/* Write job.prototxt, its paths made absolute from the working directory, and open events.jsonl.
+ * ERR_IO, ERR_NOMEM; ERR_INPUT: a path is too long */
 int rundir_open(struct rundir *dir, const Paceline__Job *job, struct err *err);
 
 /* Append a line to events.jsonl. An error is kept in dir->error: a run goes on without its log. */

@@ -146,6 +146,42 @@ static void test_the_job_and_the_events(void **state)
     job_free(again);
 }
 
+/* Who reads the job need not be where it was trained. */
+static void test_the_job_has_whole_paths(void **state)
+{
+    const struct folder *folder = *state;
+    static const char given[] =
+        "name: 'sample' net { file: 'a.prototxt' } solver { base_lr: 0.1 } weights: 'b,/c' "
+        "train_data { idx { images: 'd/e' labels: '/f' } mean_file: 'g' } "
+        "test_data { images { list: 'h' } }";
+    static uint8_t text[FOLDER_BYTES_MAX];
+    char here[1024], wanted[8192];
+    struct err err = {0};
+    Paceline__Job *job = NULL, *again = NULL;
+    assert_int_equal(job_parse("given", given, strlen(given), &job, &err), OK);
+    uint64_t hash = job_hash(job);
+    struct rundir dir = create("run", "net");
+    assert_int_equal(rundir_open(&dir, job, &err), OK);
+    rundir_close(&dir);
+    assert_int_equal(job_hash(job), hash);
+    size_t n = folder_get(folder, "run/job.prototxt", text);
+    assert_int_equal(job_parse("again", (char *)text, n, &again, &err), OK);
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(wanted, sizeof wanted, "%s/a.prototxt", here);
+    assert_string_equal(again->net->file, wanted);
+    snprintf(wanted, sizeof wanted, "%s/b,/c", here);
+    assert_string_equal(again->weights, wanted);
+    snprintf(wanted, sizeof wanted, "%s/d/e", here);
+    assert_string_equal(again->train_data->idx->images, wanted);
+    assert_string_equal(again->train_data->idx->labels, "/f");
+    snprintf(wanted, sizeof wanted, "%s/g", here);
+    assert_string_equal(again->train_data->mean_file, wanted);
+    snprintf(wanted, sizeof wanted, "%s/h", here);
+    assert_string_equal(again->test_data->images->list, wanted);
+    job_free(job);
+    job_free(again);
+}
+
 static void test_each_call_fails_at_the_start(void **state)
 {
     Paceline__Job *job = sample_job();
@@ -193,9 +229,13 @@ static void test_a_log_that_breaks_off(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_runs_are_numbered),      TEST(test_the_newest_is_found),
-        TEST(test_a_path_of_ones_own),     TEST(test_a_name_is_no_path),
-        TEST(test_the_job_and_the_events), TEST(test_each_call_fails_at_the_start),
+        TEST(test_runs_are_numbered),
+        TEST(test_the_newest_is_found),
+        TEST(test_a_path_of_ones_own),
+        TEST(test_a_name_is_no_path),
+        TEST(test_the_job_and_the_events),
+        TEST(test_the_job_has_whole_paths),
+        TEST(test_each_call_fails_at_the_start),
         TEST(test_a_log_that_breaks_off),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -67,6 +67,9 @@ struct strategy_ops;
  * there is one worker alone, whose optimizer state then goes along. */
 bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy);
 
+/* Does it end the run for all that a worker's loop ended so? Or do the others go on without it? */
+bool train_ends_the_run(const Paceline__Job *job, int status);
+
 /* Drive a run from this node until it has ended.
  *
  * ERR_INPUT, ERR_UNSUPPORTED  the job, its data or its net, by name

@@ -466,9 +466,9 @@ static int run_loop(struct worker *w)
 
 /* Is what broke this worker's loop everybody's affair? A record that is broken is: whoever comes to
  * it breaks. */
-static bool ends_the_run(const struct worker *w, int status)
+bool train_ends_the_run(const Paceline__Job *job, int status)
 {
-    return w->job->workers == 1 || status == ERR_DIVERGED || status == ERR_REPLICAS ||
+    return job->workers == 1 || status == ERR_DIVERGED || status == ERR_REPLICAS ||
            status == ERR_INPUT;
 }
 
@@ -493,8 +493,9 @@ static int work(struct worker *w)
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
         return atomic_load(&w->group.bye) ? OK : rc;
-    if (rc != OK && !ends_the_run(w, rc)) {
+    if (rc != OK && !train_ends_the_run(w->job, rc)) {
         log_error(w->host->log, "%s", w->err.text);
+        tell_done(w, rc);
         return rc; /* the others go on without it */
     }
     int told = tell_done(w, rc);

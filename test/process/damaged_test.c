@@ -1,7 +1,9 @@
 /* Checkpoints that are damaged, or of something else: a run goes on from the newest that is whole,
- * says which it passed over, and starts from nothing less than what it was asked for. */
+ * says which it passed over, and starts from nothing less than what it was asked for. And records
+ * that vanish while they are trained on. */
+#include "pictures.h"
+#include "real_run.h"
 #include "refusal.h"
-#include "run_files.h"
 
 /* A simulated run that keeps three checkpoints, in a folder called `name`; their paths,
  * oldest first. */
@@ -98,6 +100,37 @@ static void test_checkpoints_of_something_else(void **state)
             "idx:test-images,test-labels?scale=0.00390625");
 }
 
+/* Each worker comes to them, and is lost; the last line says why. */
+static void test_pictures_that_vanish(void **state)
+{
+    static const char *const names[] = {"zoo/a/1.png", "zoo/a/2.png", "zoo/b/3.png"};
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    struct folder f;
+    uint8_t rows[TINY_SIDE * TINY_SIDE] = {0};
+    char path[256];
+    snprintf(f.path, sizeof f.path, "%s", t->folder);
+    mkdir(folder_file(&f, "zoo", path), 0700);
+    mkdir(folder_file(&f, "zoo/a", path), 0700);
+    mkdir(folder_file(&f, "zoo/b", path), 0700);
+    for (size_t i = 0; i < 3; i++)
+        picture_put_png(&f, names[i], rows, TINY_SIDE, TINY_SIDE, PNG_COLOR_TYPE_GRAY, 8, TINY_SIDE,
+                        false);
+    START(t, &r, "--data", "images:zoo?color=gray", "--workers", "2", "--set", "validation=0",
+          "--set", "stop.epochs=100000", "--set", "pace=0.02", "--set", "batch=2");
+    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) > 0);
+    for (size_t i = 0; i < 3; i++)
+        unlink(folder_file(&f, names[i], path));
+    process_wait(&r.p, REAL_LIMIT_S);
+    const char *last = r.p.err;
+    for (const char *at = last; (at = strstr(at, "all workers are lost: worker ")); at++)
+        last = at;
+    if (r.p.code == 0 || last == r.p.err || !strstr(last, ".png"))
+        fail_msg("code %d; it said:\n%s", r.p.code, r.p.err);
+    assert_null(strstr(r.p.err, "the worker ended"));
+    process_release(&r.p);
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -117,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_damaged_checkpoints),
         cmocka_unit_test(test_checkpoints_of_something_else),
+        cmocka_unit_test(test_pictures_that_vanish),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

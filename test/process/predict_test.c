@@ -1,6 +1,7 @@
 /* `paceline predict`: what it says agrees with what the run said of its model, whichever way model
  * and records are named; pictures come to the same as records; and what it refuses. Numbers of
  * another program are compared with where PACELINE_DATA names the folder that has them. */
+#include "paceline/predict.h"
 #include "pictures.h"
 #include "refusal.h"
 #include "run_files.h"
@@ -206,6 +207,90 @@ static void test_pictures(void **state)
     process_release(&base);
 }
 
+/* ---- colours ---- */
+
+/* A net of three inputs that passes them on, as a file that is called Caffe's. */
+static void put_caffe_model(const struct folder *f)
+{
+    static const char text[] = "layer { name: 'data' type: 'Input' top: 'data'\n"
+                               "  input_param { shape { dim: 1 dim: 3 dim: 1 dim: 1 } } }\n"
+                               "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'\n"
+                               "  inner_product_param { num_output: 3 } }\n"
+                               "layer { name: 'prob' type: 'Softmax' bottom: 'ip' top: 'prob' }\n";
+    const pl_net_options options = {.batch = 1, .threads = 1, .kernels = "ref"};
+    pl_engine *engine;
+    pl_net_spec *net_spec;
+    pl_net *net;
+    pl_weights weights;
+    bool lossless;
+    char path[256];
+    folder_put(f, "three.prototxt", text, strlen(text));
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    assert_int_equal(pl_net_spec_load(engine, folder_file(f, "three.prototxt", path), &net_spec),
+                     PL_OK);
+    assert_int_equal(pl_net_spec_judge(net_spec, &lossless), PL_OK);
+    assert_int_equal(pl_net_create(engine, net_spec, &options, &net), PL_OK);
+    assert_int_equal(pl_net_form(net, 3, 1, 1), PL_OK);
+    assert_int_equal(pl_net_weights(net, "ip", 0, &weights), PL_OK);
+    for (size_t i = 0; i < 9; i++)
+        weights.at[i] = i % 4 == 0 ? 1 : 0;
+    assert_int_equal(pl_net_save_weights(net, folder_file(f, "three.caffemodel", path)), PL_OK);
+    pl_net_free(net);
+    pl_net_spec_free(net_spec);
+    pl_engine_destroy(engine);
+}
+
+static void says_colours(const struct process *p, const char *which)
+{
+    if (which ? !strstr(p->err, which) : strstr(p->err, "colours are taken") != NULL)
+        fail_msg("expected `%s`, but it said:\n%s", which ? which : "", p->err);
+}
+
+/* What comes out is the first channel's if that is the brightest: of a red pixel, class 0 where red
+ * comes first, and class 2 where blue does. */
+static void test_one_rule_of_colours(void **state)
+{
+    struct tiny *t = *state;
+    struct folder f;
+    struct process p;
+    static const uint8_t red[3] = {200, 3, 1};
+    static const char blue_first[] = "blue, green, red", red_first[] = "red, green, blue;";
+    snprintf(f.path, sizeof f.path, "%s", t->folder);
+    put_caffe_model(&f);
+    picture_put_png(&f, "red.png", red, 1, 1, PNG_COLOR_TYPE_RGB, 8, 3, false);
+    tiny_write(t, "reds", "red.png 2\n");
+    RUN(t, &p, "convert", "three.caffemodel", "three.safetensors");
+    process_release(&p);
+    static const char *const models[] = {"three.caffemodel", "three.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        const char *model = models[i];
+        RUN(t, &p, "predict", model, "red.png", "--json");
+        says_colours(&p, blue_first);
+        cJSON *record = line_of(p.out, 0);
+        assert_true(number(class_at(record, 0), "class") == 2);
+        cJSON_Delete(record);
+        process_release(&p);
+        RUN(t, &p, "test", "--net", "three.prototxt", "--weights", model, "--data", "images:reds",
+            "--json");
+        says_colours(&p, blue_first);
+        assert_non_null(strstr(p.out, "\"accuracy\":1.0"));
+        process_release(&p);
+        RUN(t, &p, "test", "--net", "three.prototxt", "--weights", model, "--data", "images:reds",
+            "--color", "rgb", "--json");
+        says_colours(&p, NULL);
+        assert_non_null(strstr(p.out, "\"accuracy\":0.0"));
+        process_release(&p);
+        RUN(t, &p, "test", "--model", model, "--data", "images:reds?color=rgb", "--json");
+        says_colours(&p, NULL);
+        assert_non_null(strstr(p.out, "\"accuracy\":0.0"));
+        process_release(&p);
+    }
+    RUN(t, &p, "test", "--net", "three.prototxt", "--data", "images:reds", "--json");
+    says_colours(&p, red_first);
+    process_release(&p);
+    REFUSED(t, "--color", "test", "--job", "job.prototxt", "--color", "bgr");
+}
+
 /* ---- how it is printed ---- */
 
 static void test_a_table_with_names(void **state)
@@ -398,6 +483,7 @@ int main(void)
         cmocka_unit_test(test_many_ways_to_say_it),
         cmocka_unit_test(test_a_checkpoint),
         cmocka_unit_test(test_pictures),
+        cmocka_unit_test(test_one_rule_of_colours),
         cmocka_unit_test(test_a_table_with_names),
         cmocka_unit_test(test_scores_without_a_softmax),
         cmocka_unit_test(test_wrong_inputs),

@@ -145,6 +145,35 @@ static void its_records_must_be_given(void **state)
     expect_said(p, "a job file is missing");
 }
 
+/* Those that are nowhere are missed with a word on how to give others; a list that lies beside the
+ * solver has its pictures there, too. */
+static void records_that_are_elsewhere(void **state)
+{
+    struct project *p = *state;
+    char dir[128];
+#define NET_OF(data)                                                         \
+    data                                                                     \
+        " layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' " \
+        "inner_product_param { num_output: 3 } } "                           \
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' } "
+#define SOLVER_OF(net) "net: '" net "' base_lr: 0.1 lr_policy: 'fixed' max_iter: 1 "
+    tiny_write(&p->tiny, "caffe/examples/tiny/lmdb.prototxt",
+               NET_OF("layer { name: 'd' type: 'Data' top: 'data' top: 'label' data_param { "
+                      "source: 'nowhere/db' batch_size: 1 backend: LMDB } }"));
+    tiny_write(&p->tiny, "caffe/examples/tiny/lmdb_solver.prototxt", SOLVER_OF("lmdb.prototxt"));
+    RUN(p, 2, dir, "train", "caffe/examples/tiny/lmdb_solver.prototxt");
+    expect_said(p, "train_data: nowhere/db is not there; --data KIND:PATH gives other records");
+    tiny_write(&p->tiny, "caffe/examples/tiny/list_net.prototxt",
+               NET_OF("layer { name: 'd' type: 'ImageData' top: 'data' top: 'label' "
+                      "image_data_param { source: 'data/list' batch_size: 1 } }"));
+    tiny_write(&p->tiny, "caffe/examples/tiny/list_solver.prototxt",
+               SOLVER_OF("list_net.prototxt"));
+    tiny_write(&p->tiny, "caffe/examples/tiny/list", "gone.png 0\n");
+    RUN(p, 2, dir, "train", "caffe/examples/tiny/list_solver.prototxt");
+    expect_said(p, "the paths of caffe/examples/tiny/list count from its folder");
+    expect_said(p, "caffe/examples/tiny/gone.png: cannot open");
+}
+
 static void it_can_be_simulated(void **state)
 {
     struct project *p = *state;
@@ -183,6 +212,22 @@ static void all_begin_with_the_weights(void **state)
         assert_true(run_number(dir, "eval", 0, "loss") ==
                     run_number(p->whole, "end", 0, "test_loss"));
     }
+}
+
+/* A run that was killed before its first checkpoint begins as it was to begin. */
+static void a_run_without_a_checkpoint_begins_with_them_too(void **state)
+{
+    struct project *p = *state;
+    char dir[128], job[32];
+    snprintf(job, sizeof job, "run-%d", p->tiny.runs + 1);
+    make_folder(&p->tiny, job);
+    snprintf(job, sizeof job, "run-%d/job.prototxt", p->tiny.runs + 1);
+    tiny_write(&p->tiny, job, "");
+    RUN(p, 0, dir, "train", p->solver, WITH_RECORDS, "--set", "solver.base_lr=1e-25", "--weights",
+        p->snapshot, "--resume");
+    expect_said(p, "the run begins afresh");
+    expect_said(p, "weights from ");
+    assert_true(run_same_bits(dir, p->whole, "final.safetensors"));
 }
 
 static bool same_tensor(const char *dir_a, const char *dir_b, const char *name)
@@ -385,8 +430,10 @@ int main(void)
         cmocka_unit_test(a_project_trains_as_it_stands),
         cmocka_unit_test(test_iter_says_how_much_is_tested),
         cmocka_unit_test(its_records_must_be_given),
+        cmocka_unit_test(records_that_are_elsewhere),
         cmocka_unit_test(it_can_be_simulated),
         cmocka_unit_test(all_begin_with_the_weights),
+        cmocka_unit_test(a_run_without_a_checkpoint_begins_with_them_too),
         cmocka_unit_test(what_is_frozen_stays),
         cmocka_unit_test(it_goes_on_from_a_solverstate),
         cmocka_unit_test(published_solvers_are_jobs),
