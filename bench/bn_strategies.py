@@ -7,7 +7,7 @@ unequal speed, 400 steps each of 32 records; two minutes of a core for each seed
 
     bench/bn_strategies.py [--build DIR] [--seeds N] [--only WORD] [--fraction F]
 
-joint     the final model's error on the test set, by `paceline test` from the run's final.safetensors
+joint     the final model's error on the test set, by `paceline test` from final.safetensors
 workers   the same of each worker's model and its own s, as its last step left them, which is before
           the last exchange mixed or replaced them. Runs do not keep these: paceline_own, a second
           copy of the command, evaluates them beside the joint model (test/lib/own_models.h)
@@ -15,10 +15,10 @@ apart     joint less the workers' median, in points; within --bar (1), or the ro
 on the way  how much the joint model was behind at most at steps 100, 200 and 300, where rates are
           high and a step moves either by points; no bar
 
-The rate falls to 0 over the run. The solver suits the strategy: without momentum where gradients are
-applied late (`ps` but for bsp, `downpour`), and for `diloco` the inner optimizer of its papers.
---fraction F sets moving_average_fraction, 0.999 being Caffe's default: the mean of all that a run of
-400 steps has seen."""
+The rate falls to 0 over the run. The solver suits the strategy: no momentum where gradients come
+late (`ps` but for bsp, `downpour`), and for `diloco` the inner optimizer of its papers.
+--fraction F sets moving_average_fraction; with 0.999, Caffe's default, s is the mean of all that a
+run of 400 steps has seen."""
 import argparse
 import json
 import os
@@ -41,7 +41,7 @@ def sgd(rate, momentum=0.9):
     return f"base_lr: {rate} momentum: {momentum}"
 
 
-ADAMW = "type: 'AdamW' base_lr: 0.003 momentum: 0.9 momentum2: 0.999 weight_decay: 0.1"
+ADAMW = "type: 'AdamW' base_lr: 0.003 momentum: 0.9 momentum2: 0.999 weight_decay: 0.01"
 STRATEGIES = [  # what the table calls it, the job's strategy, its solver
     ("single", "single {}", sgd(0.05)),
     ("sync", "sync { tau: 20 }", sgd(0.05)),
@@ -65,13 +65,14 @@ STRATEGIES = [  # what the table calls it, the job's strategy, its solver
 
 
 def command(args, folder, net, name, strategy, solver, seed):
-    settings = [f"net={{ file: '{net}' }}", "validation=0", "batch=32", f"stop={{ steps: {STEPS} }}",
+    settings = [f"net={{ file: '{net}' }}", "validation=0", "batch=32",
+                f"stop={{ steps: {STEPS} }}",
                 f"solver={{ {solver} lr_policy: 'poly' power: 1 max_iter: {STEPS} }}",
                 f"strategy={{ {strategy} }}", f"evaluate.every_steps={EVERY}",
                 "checkpoint.every_seconds=0"]
-    out = [os.path.join(args.build, "paceline_own"), "sim", "examples/fashion-lenet.job", "--cluster",
-           os.path.join(folder, "a.cluster"), "--out", os.path.join(folder, "run"), "--seed",
-           str(seed), "--workers", "1" if name == "single" else "4", "--threads", "1", "--json"]
+    out = [os.path.join(args.build, "paceline_own"), "sim", "examples/fashion-lenet.job", "--json",
+           "--cluster", os.path.join(folder, "a.cluster"), "--out", os.path.join(folder, "run"),
+           "--seed", str(seed), "--workers", "1" if name == "single" else "4", "--threads", "1"]
     for setting in settings:
         out += ["--set", setting]
     return out
@@ -122,8 +123,8 @@ def main():
             out.write(CLUSTER)
         for seed in range(1, args.seeds + 1):
             print(f"seed {seed}, moving_average_fraction {args.fraction:g}; errors in %\n"
-                  "strategy                    joint   workers: min median    max   apart   on the way",
-                  flush=True)
+                  "strategy                    joint   workers: min median    max   apart   "
+                  "on the way", flush=True)
             for row in STRATEGIES:
                 if args.only not in row[0]:
                     continue
