@@ -1,5 +1,6 @@
 /* BatchNorm and Scale on every kernel set against PyTorch (batch_norm.py wrote batch_norm.golden):
  * what goes forward and back, and the state that training leaves and testing uses. */
+#include "golden_hash.h"
 #include "nn/fixture.h"
 
 #include "base/file.h"
@@ -9,22 +10,6 @@
 #include <stdlib.h>
 
 enum { DATA = 100, LABELS = 101, CLASSES = 3, VALUES_MAX = 256 };
-
-/* The formula of batch_norm.py. */
-static uint32_t mix(uint32_t stream, uint32_t i)
-{
-    uint32_t v = i + 0x9E3779B9u * (stream + 1);
-    for (int round = 0; round < 2; round++) {
-        v ^= v >> 16;
-        v *= 0x45D9F3Bu;
-    }
-    return v ^ v >> 16;
-}
-
-static float hash_unit(uint32_t stream, size_t i)
-{
-    return (float)(mix(stream, (uint32_t)i) >> 8) * 0x1p-24f - 0.5f;
-}
 
 static const char *golden; /* the whole file */
 
@@ -87,7 +72,7 @@ static void open_net(struct fixture *f, const struct example *e, enum phase phas
         for (size_t i = 0; i < table->at[k].len; i++)
             f->x.at[table->at[k].offset + i] = hash_unit(k, i) + (k == 0 || k == 2 ? 1.0f : 0.0f);
     for (size_t n = 0; n < e->N; n++)
-        f->labels[n] = mix(LABELS, (uint32_t)n) % CLASSES;
+        f->labels[n] = hash_mix(LABELS, (uint32_t)n) % CLASSES;
 }
 
 /* What BatchNorm reads has a gradient, which nobody writes over before the next pass. */

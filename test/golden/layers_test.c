@@ -3,6 +3,7 @@
  *
  * A case fails for each value that is wrong and for each line that is unknown or missing. That the
  * comparison can fail is seen, too: every expectation of every case is spoilt once. */
+#include "golden_hash.h"
 #include "nn/fixture.h"
 
 #include "base/file.h"
@@ -13,20 +14,9 @@
 
 enum { DATA = 100, LABELS = 101, NET_MAX = 8192, CASE_NAME_MAX = 64, UNSPOILT = -1 };
 
-/* The formula of layers_common.py. */
-static uint32_t mix(uint32_t stream, uint32_t i)
-{
-    uint32_t v = i + 0x9E3779B9u * (stream + 1);
-    for (int round = 0; round < 2; round++) {
-        v ^= v >> 16;
-        v *= 0x45D9F3Bu;
-    }
-    return v ^ v >> 16;
-}
-
 static float hashed(uint32_t stream, size_t i, double scale, double offset)
 {
-    double unit = (double)(mix(stream, (uint32_t)i) >> 8) * 0x1p-24 - 0.5;
+    double unit = (double)hash_unit(stream, i);
     return (float)(unit * scale + offset);
 }
 
@@ -168,7 +158,7 @@ static bool open_net(struct trial *t)
     for (size_t i = 0; i < t->N * shape_count(&t->input); i++)
         t->f.data[i] = datum(t, i);
     for (size_t n = 0; n < t->N; n++)
-        t->f.labels[n] = mix(LABELS, (uint32_t)n) % t->classes;
+        t->f.labels[n] = hash_mix(LABELS, (uint32_t)n) % t->classes;
     return true;
 }
 

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "golden_hash.h"
 #include "job/text.h"
 #include "model/zoo.h"
 #include "nn/net.h"
@@ -19,22 +20,6 @@
 #include <string.h>
 
 enum { DATA = 100, LABELS = 101, PROBE = 200, SAMPLES = 24, VALUES_MAX = 64 };
-
-/* The formula of lenet.py. */
-static uint32_t mix(uint32_t stream, uint32_t i)
-{
-    uint32_t v = i + 0x9E3779B9u * (stream + 1);
-    for (int round = 0; round < 2; round++) {
-        v ^= v >> 16;
-        v *= 0x45D9F3Bu;
-    }
-    return v ^ v >> 16;
-}
-
-static float hash_unit(uint32_t stream, size_t i)
-{
-    return (float)(mix(stream, (uint32_t)i) >> 8) * 0x1p-24f - 0.5f;
-}
 
 static const char *golden; /* the whole file */
 
@@ -101,7 +86,7 @@ static void fill(const struct example *example, const struct segments *table, st
     for (size_t i = 0; i < example->N * shape_count(&example->input); i++)
         data[i] = hash_unit(DATA, i) + 0.5f;
     for (size_t n = 0; n < example->N; n++)
-        labels[n] = mix(LABELS, (uint32_t)n) % (uint32_t)classes;
+        labels[n] = hash_mix(LABELS, (uint32_t)n) % (uint32_t)classes;
 }
 
 static void check(const struct example *example, enum phase phase, const struct kernels *kernels)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "golden_hash.h"
 #include "job/text.h"
 #include "optim/optim.h"
 
@@ -18,22 +19,6 @@
 #include <string.h>
 
 enum { STEPS = 24, WEIGHTS = 3, BIASES = 2, ALL = WEIGHTS + BIASES, START = 100 };
-
-/* The formula of optim.py. */
-static uint32_t mix(uint32_t stream, uint32_t i)
-{
-    uint32_t v = i + 0x9E3779B9u * (stream + 1);
-    for (int round = 0; round < 2; round++) {
-        v ^= v >> 16;
-        v *= 0x45D9F3Bu;
-    }
-    return v ^ v >> 16;
-}
-
-static float hash_unit(uint32_t stream, uint32_t i)
-{
-    return (float)(mix(stream, i) >> 8) * 0x1p-24f - 0.5f;
-}
 
 /* Caffe's words for the settings of optim.py. */
 static const struct example {

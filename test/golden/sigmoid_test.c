@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "golden_hash.h"
 #include "tensor/kernels.h"
 
 #include <float.h>
@@ -20,17 +21,6 @@
 enum { N = 24, DY = 100, SCALES = 3 };
 
 static const int scales[SCALES] = {4, 32, 256};
-
-/* The formula of sigmoid.py. */
-static float hash_unit(uint32_t stream, uint32_t i)
-{
-    uint32_t v = i + 0x9E3779B9u * (stream + 1);
-    for (int round = 0; round < 2; round++) {
-        v ^= v >> 16;
-        v *= 0x45D9F3Bu;
-    }
-    return (float)((v ^ v >> 16) >> 8) * 0x1p-24f - 0.5f;
-}
 
 static const char *golden; /* the whole file */
 
