@@ -5,6 +5,7 @@
 installed=0 # packages that this call installed
 passed=0
 failed=0
+broken='' # what failed, and the end of what it printed: said again at the end, where it is read
 step_s=0 # seconds of the last step
 result=  # what the training printed
 
@@ -54,13 +55,17 @@ step() { # NAME COMMAND…
 
 # A step that counts: one passed or one failed.
 count() { # NAME COMMAND…
-    if step "$@"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+    if step "$@"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1)) broken+="failed: $1"$'\n'
+    fi
 }
 
 # A step that others stand on: counts only when it fails, and says so.
 need() { # NAME COMMAND…
     step "$@" && return 0
-    failed=$((failed + 1))
+    failed=$((failed + 1)) broken+="failed: $1"$'\n'
     return 1
 }
 
@@ -79,6 +84,20 @@ tests() { # DIR [CTEST_OPTION…]
     [ "$all" -gt 0 ] || all=1 # no test is a failure, too
     passed=$((passed + good))
     failed=$((failed + all - good))
+    [ "$all" = "$good" ] || broken+=$(failures "$dir")$'\n'
+}
+
+# Of every failed test of a build: its name, and the end of what it printed.
+failures() { # DIR
+    local log=$1/Testing/Temporary name
+    sed 's/^[0-9]*://' "$log/LastTestsFailed.log" 2>/dev/null | while IFS= read -r name; do
+        echo "failed: $name in $dir"
+        awk -v name="Testing: $name" '
+            index($0, name) && substr($0, index($0, name)) == name { on = 1 }
+            on
+            /^<end of output>/ { on = 0 }' "$log/LastTest.log" | tail -n 40
+    done
+    [ -s "$log/LastTestsFailed.log" ] || echo "failed: tests in $dir"
 }
 
 # The first of PREFIX-001, PREFIX-002, … that is free.
