@@ -42,7 +42,8 @@ typedef struct pl_engine_options {
     pl_log_level log_level;
 } pl_engine_options;
 
-/* `options` may be NULL and is copied. PL_ERR_NOMEM. */
+/* `options` may be NULL and is copied. The environment's PACELINE_ISA (sse2, avx2, avx512), if set,
+ * is the widest instruction set that is used. PL_ERR_USAGE: it is none of these. PL_ERR_NOMEM. */
 int pl_engine_create(const pl_engine_options *options, pl_engine **out);
 
 /* Everything made from the engine must have been freed. NULL is allowed. */

@@ -1,4 +1,5 @@
 #include "api/api.h"
+#include "tensor/isa.h"
 
 #include <stdlib.h>
 
@@ -31,6 +32,9 @@ struct engine_memory {
 
 int pl_engine_create(const pl_engine_options *options, pl_engine **out)
 {
+    struct err why;
+    if (isa_check(&why) != OK)
+        return ERR_USAGE;
     struct engine_memory *memory = calloc(1, sizeof *memory);
     if (!memory)
         return ERR_NOMEM;

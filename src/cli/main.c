@@ -1,7 +1,9 @@
 /* The command: picks a command from the table and runs it. */
 #include "cli/cli.h"
 
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct command *const commands[] = {&cmd_train,   &cmd_sim,    &cmd_test,
@@ -51,6 +53,19 @@ int cli_fail(const pl_engine *engine, int status)
     }
 }
 
+/* What the library refuses of the environment, before any command begins. */
+static bool environment_fits(void)
+{
+    pl_engine *engine = NULL;
+    int rc = pl_engine_create(NULL, &engine);
+    pl_engine_destroy(engine);
+    if (rc != PL_ERR_USAGE)
+        return true;
+    fprintf(stderr, "paceline: PACELINE_ISA: expected sse2, avx2 or avx512, not %s\n",
+            getenv("PACELINE_ISA"));
+    return false;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
@@ -67,7 +82,8 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         if (strcmp(argv[1], commands[i]->name) == 0)
-            return commands[i]->run(commands[i], argc - 1, argv + 1);
+            return environment_fits() ? commands[i]->run(commands[i], argc - 1, argv + 1)
+                                      : EXIT_BAD_INPUT;
     }
     fprintf(stderr, "paceline: unknown command %s; see paceline --help\n", argv[1]);
     return EXIT_BAD_INPUT;

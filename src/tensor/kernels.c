@@ -1,10 +1,10 @@
 #include "tensor/kernels.h"
 
 #include "base/fault.h"
+#include "tensor/isa.h"
 #include "tensor/kernels_common.h"
 
 #include <omp.h>
-#include <oneapi/dnnl/dnnl.h>
 
 void kernels_reorder(const struct shape *shape, enum layout from, const float *x, enum layout to,
                      float *y)
@@ -27,19 +27,5 @@ void kernels_set_threads(int threads)
 
 const char *kernels_isa(void)
 {
-    /* Each value holds the bits of those it includes. */
-    static const struct {
-        unsigned bits;
-        const char *name;
-    } isas[] = {
-        {dnnl_cpu_isa_avx512_core, "avx512"},
-        {dnnl_cpu_isa_avx2, "avx2"},
-        {dnnl_cpu_isa_avx, "avx"},
-        {dnnl_cpu_isa_sse41, "sse41"},
-    };
-    unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
-    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++)
-        if ((isa & isas[i].bits) == isas[i].bits)
-            return isas[i].name;
-    return "generic";
+    return isa_name(isa_best());
 }

@@ -141,7 +141,7 @@ void kernels_reorder(const struct shape *shape, enum layout from, const float *x
  * may be planned for the number it will run on. */
 void kernels_set_threads(int threads);
 
-/* "avx512", "avx2", "sse2", ...: what the set's library dispatches to on this machine. */
+/* "avx512", "avx2", "sse2", ...: the widest instructions that kernels use here (isa_best). */
 const char *kernels_isa(void);
 
 static inline void op_release(struct op *op)

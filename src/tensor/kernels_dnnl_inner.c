@@ -5,9 +5,8 @@
 
 #include "base/fault.h"
 #include "tensor/kernels_common.h"
+#include "tensor/kernels_onednn.h"
 #include "tensor/slices.h"
-
-#include <oneapi/dnnl/dnnl.h>
 
 #include <omp.h>
 
@@ -125,6 +124,7 @@ int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool tra
                    struct arena *arena, struct op **op, struct err *err)
 {
     inner_check(spec, x_layout);
+    onednn_limit_isa();
     struct inner_op *inner = arena_new(arena, struct inner_op);
     if (!inner)
         return plan_nomem("inner product", err);

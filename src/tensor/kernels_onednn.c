@@ -1,11 +1,21 @@
 #include "tensor/kernels_onednn.h"
 
 #include "base/fault.h"
+#include "tensor/isa.h"
 
 #include <string.h>
 
+void onednn_limit_isa(void)
+{
+    static const dnnl_cpu_isa_t limits[ISAS] = {
+        [ISA_PLAIN] = dnnl_cpu_isa_sse41, [ISA_AVX2] = dnnl_cpu_isa_avx2};
+    if (isa_best() != ISA_AVX512)
+        (void)dnnl_set_max_cpu_isa(limits[isa_best()]);
+}
+
 int onednn_init(struct onednn *dnn, struct err *err)
 {
+    onednn_limit_isa();
     dnnl_status_t status = dnnl_engine_create(&dnn->engine, dnnl_cpu, 0);
     if (!status)
         status = dnnl_stream_create(&dnn->stream, dnn->engine, dnnl_stream_default_flags);

@@ -39,6 +39,10 @@ struct onednn {
     size_t scratch_bytes;                    /* the largest any step asked for */
 };
 
+/* Hold oneDNN to the instructions that isa_best allows: for the whole process, before its first
+ * primitive or product; what comes later is refused, and changes nothing. onednn_init does it. */
+void onednn_limit_isa(void);
+
 int onednn_init(struct onednn *dnn, struct err *err);
 void onednn_release(struct onednn *dnn);
 

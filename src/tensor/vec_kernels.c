@@ -2,11 +2,13 @@
 #include "tensor/vec_kernels.h"
 
 #include "base/fault.h"
+#include "tensor/isa.h"
 
 #ifdef VEC_KERNELS_X86 /* the build compiled these, too */
 extern const struct vec_kernels vec_kernels_avx2, vec_kernels_avx512;
 #endif
 
+/* In the order of enum isa. */
 static const struct vec_kernels *const tables[] = {
     &vec_kernels_base,
 #ifdef VEC_KERNELS_X86
@@ -25,19 +27,11 @@ const struct vec_kernels *vec_kernels_at(size_t i)
 bool vec_kernels_runs(size_t i)
 {
     PL_ASSERT(i < TABLES);
-    switch (i) {
-#ifdef VEC_KERNELS_X86
-    case 1: return __builtin_cpu_supports("avx2");
-    case 2: return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl");
-#endif
-    default: return true;
-    }
+    return isa_runs((enum isa)i);
 }
 
 const struct vec_kernels *vec_kernels_best(void)
 {
-    size_t i = TABLES - 1;
-    while (!vec_kernels_runs(i))
-        i--;
-    return tables[i];
+    size_t i = (size_t)isa_best();
+    return tables[i < TABLES ? i : TABLES - 1];
 }

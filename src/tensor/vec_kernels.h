@@ -62,10 +62,10 @@ extern const struct vec_kernels vec_kernels_base;
 /* The tables of this build, the narrowest first, vec_kernels_base at 0; NULL from the end on. */
 const struct vec_kernels *vec_kernels_at(size_t i);
 
-/* Has this processor, under this system, what table i (one that there is) was compiled for? */
+/* Does what table i (one that there is) was compiled for run here? (isa_runs) */
 bool vec_kernels_runs(size_t i);
 
-/* The widest that runs here. Costs a few tests of a word: call it for a block, not an element. */
+/* The widest that runs here. Call it for a block, not an element. */
 const struct vec_kernels *vec_kernels_best(void);
 
 #endif

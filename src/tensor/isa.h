@@ -1,0 +1,36 @@
+/* Which of the instruction sets that loops are compiled for this process uses.
+ *
+ * A file of loops is compiled once for each (cmake/layers.cmake), every time with a table of its
+ * own, and the widest that runs is taken. The environment's PACELINE_ISA (sse2, avx2, avx512)
+ * holds the choice down, oneDNN's included, so that one machine can test what others will do. */
+#ifndef PL_TENSOR_ISA_H
+#define PL_TENSOR_ISA_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+
+enum isa {
+    ISA_PLAIN,  /* what every processor of the kind has: SSE2, NEON */
+    ISA_AVX2,   /* and FMA */
+    ISA_AVX512, /* F, VL, BW and DQ */
+    ISAS,
+};
+
+/* The widest that this processor has, its system keeps, and PACELINE_ISA allows. Costs a load. */
+enum isa isa_best(void);
+
+/* Whether isa_best's processor runs it, within the same limit. */
+static inline bool isa_runs(enum isa isa)
+{
+    return isa <= isa_best();
+}
+
+/* "sse2" (or "plain" elsewhere), "avx2", "avx512". */
+const char *isa_name(enum isa isa);
+
+/* ERR_USAGE where PACELINE_ISA is none of the names; isa_best does not heed it then. Wider than
+ * the processor is no error: there it limits nothing. */
+int isa_check(struct err *err);
+
+#endif
