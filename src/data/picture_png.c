@@ -10,7 +10,8 @@
 
 enum {
     SIGNATURE = 8,
-    CHUNK = 12, /* length · type · content · checksum, without the content */
+    CHUNK_HEAD = 8, /* length · type, */
+    CHUNK = 12,     /* and, behind the content, a checksum */
     IHDR_END = SIGNATURE + 8 + 13,
     CHUNK_BYTES_MAX = 1 << 23,
 };
@@ -101,9 +102,9 @@ static void read_rows(struct png *p, size_t C)
 static void check_chunks(struct png *p)
 {
     const uint8_t *at = p->bytes + SIGNATURE;
-    for (size_t left = p->left - SIGNATURE; left >= CHUNK && memcmp(at + 4, "IEND", 4) != 0;) {
+    for (size_t left = p->left - SIGNATURE; left >= CHUNK_HEAD && memcmp(at + 4, "IEND", 4) != 0;) {
         size_t n = bytes_be32(at);
-        if (n > left - CHUNK)
+        if (left < CHUNK || n > left - CHUNK)
             fail(p, ERR_INPUT, "broken off");
         at += CHUNK + n;
         left -= CHUNK + n;
