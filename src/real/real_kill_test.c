@@ -139,7 +139,7 @@ static void test_kills(void **state)
     for (uint32_t i = 0; i < KILLS; i++)
         kill_one(w, i);
     print_message("seen after %.2f ms at most\n", (double)victim.worst * 1e-6);
-    assert_true(victim.worst < WORLD_SECOND);
+    assert_true(victim.worst < 4 * WORLD_SECOND); /* of silence it would be five */
     for (int64_t end = real_now() + WORLD_SECOND;
          real_now() < end && (entries("/proc/self/fd") > most || shared_mappings() > 0);)
         real_sleep(KIT_MOMENT / 10); /* connections are closed a moment after */

@@ -6,7 +6,7 @@
 
 #include <cJSON.h>
 
-#define LIMIT_S 30.0
+#define LIMIT_S 120.0
 #define GONE_S  3.0
 
 enum { RANKS = 3 };

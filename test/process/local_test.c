@@ -101,7 +101,7 @@ static void test_a_group_can_be_measured(void **state)
                                        "threads=4", "--set", "pace=1",   NULL};
     struct process p;
     process_start(&p, t->folder, argv);
-    process_wait(&p, 10); /* at that pace twenty steps would be twenty seconds */
+    process_wait(&p, 18); /* at that pace twenty steps would be twenty seconds */
     if (p.code != 0 || !strstr(p.out, "4 threads"))
         fail_msg("code %d; it said:\n%s%s", p.code, p.out, p.err);
     process_release(&p);

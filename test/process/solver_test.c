@@ -8,7 +8,7 @@
 #include "run_files.h"
 #include "tiny_job.h"
 
-enum { LIMIT_S = 60, STEPS = 40 };
+enum { LIMIT_S = 120, STEPS = 40 };
 
 #define RECORDS(set) "idx:" set "-images," set "-labels"
 

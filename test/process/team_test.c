@@ -14,8 +14,8 @@
 #define SLOWED 1
 #endif
 
-#define DEAD_MAX_S (2.0 * SLOWED)
-#define CUT_MAX_S  (5.5 * SLOWED) /* of silence: 5 s where members share cores */
+#define DEAD_MAX_S (4.0 * SLOWED)
+#define CUT_MAX_S  (8.0 * SLOWED) /* of silence: 5 s where members share cores */
 #define LIMIT_S    30.0
 
 enum { MEMBERS = 4, FLOATS = 200000 };
