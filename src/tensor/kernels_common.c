@@ -1,6 +1,8 @@
 #include "tensor/kernels_common.h"
 
 #include "base/fault.h"
+#include "tensor/relu_loops.h"
+#include "tensor/turn.h"
 
 #include <math.h>
 
@@ -93,14 +95,40 @@ bool inner_needs_reorder(const struct inner_spec *spec, enum layout x_layout)
     return x_layout == LAYOUT_NHWC && spec->x.dim[1] > 1 && spec->x.dim[2] * spec->x.dim[3] > 1;
 }
 
+/* Planes of colours: the rows are as short as can be. */
+static size_t transpose_three(size_t C, const float *x, float *y)
+{
+    size_t c = 0;
+    for (; c + 4 <= C; c += 4)
+        turn_three(x + c, C, y + 3 * c);
+    return c;
+}
+
+/* All but the last R mod 4 rows and C mod 4 columns; by tiles, whose lines a cache holds whatever
+ * lies between them. */
+static void transpose_fours(size_t R, size_t C, const float *x, float *y)
+{
+    enum { TILE = 32 };
+    size_t rows = R / 4 * 4, columns = C / 4 * 4;
+    for (size_t r0 = 0; r0 < rows; r0 += TILE)
+        for (size_t c = 0; c < columns; c += 4)
+            for (size_t r = r0; r < min_size(r0 + TILE, rows); r += 4)
+                turn_four(x + r * C + c, C, y + c * R + r, R);
+}
+
 void transpose(size_t R, size_t C, const float *x, float *y)
 {
-    enum { TILE = 16 };
-    for (size_t r0 = 0; r0 < R; r0 += TILE)
-        for (size_t c0 = 0; c0 < C; c0 += TILE)
-            for (size_t c = c0; c < min_size(c0 + TILE, C); c++)
-                for (size_t r = r0; r < min_size(r0 + TILE, R); r++)
-                    y[c * R + r] = x[r * C + c];
+    size_t rows = R / 4 * 4, columns = C / 4 * 4;
+    if (R == 3)
+        columns = transpose_three(C, x, y);
+    else
+        transpose_fours(R, C, x, y);
+    for (size_t c = 0; c < columns && R != 3; c++)
+        for (size_t r = rows; r < R; r++)
+            y[c * R + r] = x[r * C + c];
+    for (size_t c = columns; c < C; c++)
+        for (size_t r = 0; r < R; r++)
+            y[c * R + r] = x[r * C + c];
 }
 
 void add_floats(size_t n, const float *restrict x, float *restrict y)
@@ -126,33 +154,29 @@ struct relu_op {
     struct op op;
     size_t n;
     float negative_slope;
+    const struct relu_loops *loops;
 };
+
+enum { RELU_CHUNK = 8 * 1024 };
+
+static void rectify(const struct relu_op *relu, const float *x, const float *v, float *y)
+{
+    size_t n = relu->n;
+#pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
+    for (size_t i = 0; i < n; i += RELU_CHUNK)
+        relu->loops->run(min_size(RELU_CHUNK, n - i), relu->negative_slope, x + i, v + i, y + i);
+}
 
 static void relu_forward(struct op *op, const struct op_args *args)
 {
-    const struct relu_op *relu = (const struct relu_op *)op;
-    size_t n = relu->n;
-    float slope = relu->negative_slope;
-    const float *x = args->x;
-    float *y = args->y;
-#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_MIN)
-    for (size_t i = 0; i < n; i++)
-        y[i] = x[i] > 0 ? x[i] : slope * x[i];
+    rectify((const struct relu_op *)op, args->x, args->x, args->y);
 }
 
 /* In place x holds y by now: its sign is x's, for no slope that is allowed in place is negative. */
 static void relu_backward(struct op *op, const struct op_args *args)
 {
-    const struct relu_op *relu = (const struct relu_op *)op;
-    if (!args->dx)
-        return;
-    size_t n = relu->n;
-    float slope = relu->negative_slope;
-    const float *x = args->x, *dy = args->dy;
-    float *dx = args->dx;
-#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_MIN)
-    for (size_t i = 0; i < n; i++)
-        dx[i] = x[i] > 0 ? dy[i] : slope * dy[i];
+    if (args->dx)
+        rectify((const struct relu_op *)op, args->x, args->dy, args->dx);
 }
 
 static const struct op_ops relu_training = {relu_forward, relu_backward, NULL};
@@ -161,18 +185,19 @@ static const struct op_ops relu_inference = {relu_forward, NULL, NULL};
 int plan_relu(const struct relu_spec *spec, enum layout layout, bool training, struct arena *arena,
               struct op **op, struct err *err)
 {
-    struct relu_op *relu = arena_new(arena, struct relu_op);
-    if (!relu)
+    struct relu_op *self = arena_new(arena, struct relu_op);
+    if (!self)
         return plan_nomem("ReLU", err);
-    *relu = (struct relu_op){
+    *self = (struct relu_op){
         .op = {.ops = training ? &relu_training : &relu_inference,
                .x_layout = layout,
                .y_layout = layout,
                .in_place = spec->negative_slope >= 0},
         .n = shape_count(&spec->x),
         .negative_slope = spec->negative_slope,
+        .loops = ISA_PICK(relu_loops),
     };
-    *op = &relu->op;
+    *op = &self->op;
     return OK;
 }
 

@@ -38,7 +38,7 @@ static int plan_conv1(const struct kernels *set, size_t n, struct arena *arena, 
         .groups = 1,
         .bias = true,
     };
-    return set->conv(&spec, true, arena, op, err);
+    return set->conv(&spec, &(struct plan_options){.training = true, .arena = arena}, op, err);
 }
 
 static int plan_conv2(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
@@ -56,7 +56,7 @@ static int plan_conv2(const struct kernels *set, size_t n, struct arena *arena, 
         .groups = 1,
         .bias = true,
     };
-    return set->conv(&spec, true, arena, op, err);
+    return set->conv(&spec, &(struct plan_options){.training = true, .arena = arena}, op, err);
 }
 
 static int plan_grouped(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
@@ -76,7 +76,7 @@ static int plan_grouped(const struct kernels *set, size_t n, struct arena *arena
         .groups = 2,
         .bias = true,
     };
-    return set->conv(&spec, true, arena, op, err);
+    return set->conv(&spec, &(struct plan_options){.training = true, .arena = arena}, op, err);
 }
 
 static int plan_deconv(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
@@ -96,7 +96,7 @@ static int plan_deconv(const struct kernels *set, size_t n, struct arena *arena,
         .groups = 1,
         .bias = true,
     };
-    return set->deconv(&spec, true, arena, op, err);
+    return set->deconv(&spec, &(struct plan_options){.training = true, .arena = arena}, op, err);
 }
 
 static int plan_pool(const struct kernels *set, size_t n, struct arena *arena, struct op **op,

@@ -1,149 +1,201 @@
-/* Inner product by oneDNN's matrix product. It reads canonical weights where they lie, which at
- * these sizes is worth more than a form of oneDNN's own choosing: reordering the weights and their
- * gradient would move several times what x and y hold. */
+/* Inner product, by loops of ours. They read canonical weights where they lie: oneDNN's products
+ * copy both factors to a form of their own, which a batch of some records does not pay for. A sum
+ * has one order, whatever the batch and the threads: a batch cut among workers gives the whole
+ * one's bits. */
 #include "tensor/kernels_dnnl.h"
 
 #include "base/fault.h"
 #include "tensor/kernels_common.h"
-#include "tensor/kernels_onednn.h"
+#include "tensor/product_loops.h"
 #include "tensor/slices.h"
 
 #include <omp.h>
 
-enum { ROWS_FLOATS = 32 * 1024 };
-
 struct inner_op {
     struct op op;
     struct inner_spec spec;
+    const struct product_loops *loops;
     size_t N, I, O;
-    float *x, *dx; /* (N, I) in NCHW order; NULL when the caller's own are */
-    size_t rows;   /* of dw, at most, that are summed at once */
+    float *x, *dx;  /* (N, I) in NCHW order; NULL when the caller's own are */
+    float *strips;  /* of x: of records, turned, on the way there; of columns on the way back */
+    float *packed;  /* some columns of w: for each thread */
+    size_t columns; /* of dx, at most, that a thread takes at a time */
     int threads;
-    struct slices *sums; /* one for each thread */
+    struct slices db;
 };
 
-/* c (M, N) = a · b, row-major, rows of a and b being lda and ldb apart; 'T' for a matrix that is
- * stored transposed. */
-static void product(char trans_a, char trans_b, size_t M, size_t N, size_t K, const float *a,
-                    size_t lda, const float *b, size_t ldb, float *c)
+/* So many rows of w, by so many columns, stay in a core's second cache while they meet all strips
+ * of x; and of so few rows at a time a strip of w is packed that they are read as they lie. */
+enum { ROWS = 48, DW_ROWS = 12, COLUMNS = 512, STEPS = 64 };
+
+static size_t smaller(size_t a, size_t b)
 {
-    dnnl_status_t status =
-        dnnl_sgemm(trans_a, trans_b, (dnnl_dim_t)M, (dnnl_dim_t)N, (dnnl_dim_t)K, 1, a,
-                   (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, 0, c, (dnnl_dim_t)N);
-    PL_ASSERT(status == dnnl_success);
+    return a < b ? a : b;
+}
+
+/* ---- forward ---- */
+
+/* Some rows of w make as many columns of y. */
+static void set_y(const struct inner_op *inner, size_t o, const struct op_args *args)
+{
+    size_t N = inner->N, I = inner->I, O = inner->O, strip = inner->loops->strip;
+    const float *bias = inner->spec.bias ? args->b + o : NULL;
+    for (size_t i = 0; i < I; i += COLUMNS) {
+        const struct product_a w = {args->w + o * I + i, I, 1};
+        for (size_t n = 0; n < N; n += strip) {
+            size_t records = smaller(strip, N - n);
+            size_t wide = inner->loops->wide(records);
+            inner->loops->multiply_turned(smaller(ROWS, O - o), records, smaller(COLUMNS, I - i),
+                                          &w, inner->strips + n * I + i * wide, i > 0, bias,
+                                          args->y + n * O + o, O);
+        }
+    }
 }
 
 static void inner_forward(struct op *op, const struct op_args *args)
 {
     const struct inner_op *inner = (const struct inner_op *)op;
-    size_t N = inner->N, O = inner->O;
+    size_t N = inner->N, I = inner->I, strip = inner->loops->strip;
     const float *x = args->x;
-    float *y = args->y;
     if (inner->x) {
         kernels_reorder(&inner->spec.x, LAYOUT_NHWC, x, LAYOUT_PLAIN, inner->x);
         x = inner->x;
     }
-    product('N', 'T', N, O, inner->I, x, inner->I, args->w, inner->I, y);
-    for (size_t n = 0; inner->spec.bias && n < N; n++)
-        for (size_t o = 0; o < O; o++)
-            y[n * O + o] += args->b[o];
+#pragma omp parallel num_threads(inner->threads)
+    {
+#pragma omp for schedule(static)
+        for (size_t n = 0; n < N; n += strip)
+            inner->loops->pack_turned(I, smaller(strip, N - n), x + n * I, I,
+                                      inner->strips + n * I);
+#pragma omp for schedule(static)
+        for (size_t o = 0; o < inner->O; o += ROWS)
+            set_y(inner, o, args);
+    }
 }
 
-/* Some outputs' rows of dw, few enough for the sums of their slices to stay in a core's cache. */
-struct inner_rows {
-    const struct inner_op *inner;
-    const float *x, *dy;
-    size_t o, n;
+/* ---- backward ---- */
+
+/* Rows of dw: dyᵀ·x. */
+static void add_dw(const struct inner_op *inner, size_t o, const float *dy, float *dw)
+{
+    size_t N = inner->N, I = inner->I, strip = inner->loops->strip;
+    const struct product_a turned = {dy + o, 1, inner->O};
+    for (size_t i = 0; i < I; i += strip)
+        inner->loops->add_slices(smaller(DW_ROWS, inner->O - o), smaller(strip, I - i), N, &turned,
+                                 inner->strips + i * N, dw + o * I + i, I);
+}
+
+/* Some columns of dx: dy·w. */
+static void set_dx(const struct inner_op *inner, size_t i, size_t columns, const float *w,
+                   const float *dy, float *dx)
+{
+    size_t I = inner->I, O = inner->O, strip = inner->loops->strip;
+    float *packed = inner->packed + (size_t)omp_get_thread_num() * STEPS * COLUMNS;
+    for (size_t o = 0; o < O; o += STEPS) {
+        const struct product_a part = {dy + o, O, 1};
+        size_t steps = smaller(STEPS, O - o);
+        inner->loops->pack(steps, columns, w + o * I + i, I, packed);
+        for (size_t at = 0; at < columns; at += strip)
+            inner->loops->multiply(inner->N, smaller(strip, columns - at), steps, &part,
+                                   packed + at * steps, o > 0, dx + i + at, I);
+    }
+}
+
+struct bias_pass {
+    size_t O;
+    const float *dy;
 };
 
-/* dw of the rows, then their db. */
-static void sum_records(void *user, size_t first, size_t count, float *sum)
+static void sum_bias(void *user, size_t first, size_t count, float *sum)
 {
-    const struct inner_rows *rows = user;
-    size_t I = rows->inner->I, O = rows->inner->O;
-    const float *dy = rows->dy + first * O + rows->o;
-    float *db = sum + rows->n * I;
-    product('T', 'N', rows->n, I, count, dy, O, rows->x + first * I, I, sum);
-    for (size_t o = 0; o < rows->n; o++)
-        db[o] = 0;
-    for (size_t k = 0; k < count; k++)
-        for (size_t o = 0; o < rows->n; o++)
-            db[o] += dy[k * O + o];
-}
-
-static void add_weights(struct inner_op *inner, const struct op_args *args)
-{
-    size_t I = inner->I, O = inner->O, step = inner->rows;
-    const float *x = inner->x ? inner->x : args->x;
-#pragma omp parallel for schedule(static) num_threads(inner->threads) if (O > step)
-    for (size_t o = 0; o < O; o += step) {
-        struct inner_rows rows = {inner, x, args->dy, o, step < O - o ? step : O - o};
-        const float *sum = slices_sum(&inner->sums[omp_get_thread_num()], sum_records, &rows);
-        add_floats(rows.n * I, sum, args->dw + o * I);
-        if (inner->spec.bias)
-            add_floats(rows.n, sum + rows.n * I, args->db + o);
-    }
+    const struct bias_pass *pass = user;
+    for (size_t o = 0; o < pass->O; o++)
+        sum[o] = 0;
+    column_sums_add(count, pass->O, pass->dy + first * pass->O, sum);
 }
 
 static void inner_backward(struct op *op, const struct op_args *args)
 {
     struct inner_op *inner = (struct inner_op *)op;
-    size_t N = inner->N, I = inner->I, O = inner->O;
-    add_weights(inner, args);
-    if (!args->dx)
-        return;
-    float *dx = inner->dx ? inner->dx : args->dx;
-    product('N', 'N', N, I, O, args->dy, O, args->w, I, dx);
-    if (inner->dx)
+    size_t I = inner->I, O = inner->O;
+    const float *x = inner->x ? inner->x : args->x;
+    float *dx = args->dx && inner->dx ? inner->dx : args->dx;
+    inner->loops->pack(inner->N, I, x, I, inner->strips);
+#pragma omp parallel num_threads(inner->threads)
+    {
+#pragma omp for schedule(static) nowait
+        for (size_t o = 0; o < O; o += DW_ROWS)
+            add_dw(inner, o, args->dy, args->dw);
+        if (dx)
+#pragma omp for schedule(static)
+            for (size_t i = 0; i < I; i += inner->columns)
+                set_dx(inner, i, smaller(inner->columns, I - i), args->w, args->dy, dx);
+    }
+    if (inner->spec.bias) {
+        struct bias_pass pass = {inner->O, args->dy};
+        add_floats(inner->O, slices_sum(&inner->db, sum_bias, &pass), args->db);
+    }
+    if (dx && inner->dx)
         kernels_reorder(&inner->spec.x, LAYOUT_PLAIN, dx, LAYOUT_NHWC, args->dx);
 }
 
 static const struct op_ops inner_training = {inner_forward, inner_backward, NULL};
 static const struct op_ops inner_inference = {inner_forward, NULL, NULL};
 
-static int plan_sums(struct inner_op *inner, struct arena *arena)
+/* ---- planning ---- */
+
+static float *room(struct inner_op *inner, struct arena *arena, size_t count)
 {
-    size_t O = inner->O, rows = ROWS_FLOATS / inner->I + 1;
-    inner->rows = rows < O ? rows : O;
-    inner->threads = O > rows ? omp_get_max_threads() : 1;
-    inner->sums = arena_array(arena, (size_t)inner->threads, struct slices);
-    if (!inner->sums)
+    inner->op.scratch_bytes += count * sizeof(float);
+    return arena_array(arena, count, float);
+}
+
+static size_t whole(const struct inner_op *inner, size_t n)
+{
+    size_t strip = inner->loops->strip;
+    return (n + strip - 1) / strip * strip;
+}
+
+static int plan_training(struct inner_op *inner, struct arena *arena)
+{
+    size_t bytes = 0;
+    size_t share = whole(inner, (inner->I + (size_t)inner->threads - 1) / (size_t)inner->threads);
+    inner->columns = smaller(share, COLUMNS);
+    inner->packed = room(inner, arena, (size_t)inner->threads * STEPS * COLUMNS);
+    if (inner->x)
+        inner->dx = room(inner, arena, inner->N * inner->I);
+    if (!inner->packed || (inner->x && !inner->dx))
         return ERR_NOMEM;
-    for (int i = 0; i < inner->threads; i++) {
-        size_t bytes;
-        int result =
-            slices_init(&inner->sums[i], arena, inner->N, inner->rows * (inner->I + 1), &bytes);
-        if (result)
-            return result;
-        inner->op.scratch_bytes += bytes;
-    }
-    return OK;
+    int result = slices_init(&inner->db, arena, inner->N, inner->O, &bytes);
+    inner->op.scratch_bytes += bytes;
+    return result;
 }
 
 int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool training,
                    struct arena *arena, struct op **op, struct err *err)
 {
     inner_check(spec, x_layout);
-    onednn_limit_isa();
     struct inner_op *inner = arena_new(arena, struct inner_op);
     if (!inner)
         return plan_nomem("inner product", err);
     *inner = (struct inner_op){
         .op = {.ops = training ? &inner_training : &inner_inference, .x_layout = x_layout},
         .spec = *spec,
+        .loops = ISA_PICK(product_loops),
         .N = spec->x.dim[0],
         .I = shape_count_from(&spec->x, 1),
         .O = spec->y.dim[1],
     };
-    size_t count = inner->N * inner->I;
+    bool small = inner->N * inner->I * inner->O < 16 * PARALLEL_MIN;
+    inner->threads = small ? 1 : omp_get_max_threads();
+    size_t there = whole(inner, inner->N) * inner->I, back = inner->N * whole(inner, inner->I);
+    inner->strips = room(inner, arena, training && back > there ? back : there);
     if (inner_needs_reorder(spec, x_layout)) {
-        inner->x = arena_array(arena, count, float);
-        inner->dx = training ? arena_array(arena, count, float) : NULL;
-        if (!inner->x || (training && !inner->dx))
+        inner->x = room(inner, arena, inner->N * inner->I);
+        if (!inner->x)
             return plan_nomem("inner product", err);
-        inner->op.scratch_bytes = count * sizeof(float) * (training ? 2 : 1);
     }
-    if (training && plan_sums(inner, arena) != OK)
+    if (!inner->strips || (training && plan_training(inner, arena) != OK))
         return plan_nomem("inner product", err);
     *op = &inner->op;
     return OK;

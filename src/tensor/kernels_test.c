@@ -10,7 +10,8 @@ static void inner_products_agree(void **state)
         inner_work(image(4, 50, 4, 4), 30, true), inner_work(image(3, 3, 5, 2), 7, false),
         inner_work(image(2, 1, 6, 6), 10, true),  inner_work(image(5, 9, 1, 1), 1, true),
         inner_work(matrix(64, 37), 10, true),     inner_work(matrix(1, 1), 3, false),
-        inner_work(matrix(39, 400), 90, true),
+        inner_work(matrix(39, 400), 90, true),    inner_work(image(100, 64, 3, 3), 64, true),
+        inner_work(matrix(130, 70), 301, true),   inner_work(matrix(17, 1100), 13, false),
     };
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         print_message("inner product %zu\n", i);
@@ -167,6 +168,28 @@ static void softmax_is_right_and_does_not_overflow(void **state)
     }
 }
 
+/* Sizes that are, and are not, made of whole fours; planes of colours. */
+static void layouts_convert_at_any_size(void **state)
+{
+    (void)state;
+    const size_t sizes[] = {1, 2, 3, 4, 5, 7, 20, 33, 50};
+    enum { SIZES = sizeof sizes / sizeof *sizes };
+    for (size_t i = 0; i < SIZES * SIZES; i++) {
+        size_t C = sizes[i / SIZES], W = sizes[i % SIZES];
+        struct shape shape = image(2, C, 1, W);
+        struct array x = array_shuffled(2 * C * W, 7), y = array_new(2 * C * W, NAN);
+        struct array z = array_new(2 * C * W, NAN);
+        kernels_reorder(&shape, LAYOUT_PLAIN, x.v, LAYOUT_NHWC, y.v);
+        for (size_t n = 0; n < 2; n++)
+            for (size_t c = 0; c < C; c++)
+                for (size_t w = 0; w < W; w++)
+                    assert_true(y.v[(n * W + w) * C + c] == x.v[(n * C + c) * W + w]);
+        kernels_reorder(&shape, LAYOUT_NHWC, y.v, LAYOUT_PLAIN, z.v);
+        assert_memory_equal(x.v, z.v, x.n * sizeof(float));
+        array_free(&x), array_free(&y), array_free(&z);
+    }
+}
+
 static void layouts_convert_both_ways(void **state)
 {
     (void)state;
@@ -186,6 +209,7 @@ int main(void)
     kernels_set_threads(2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layouts_convert_both_ways),
+        cmocka_unit_test(layouts_convert_at_any_size),
         cmocka_unit_test(inner_product_counts_in_nchw_order),
         cmocka_unit_test(sigmoid_by_hand),
         cmocka_unit_test(scale_by_hand),

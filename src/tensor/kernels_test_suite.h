@@ -81,9 +81,10 @@ static inline struct work softmax_work(struct shape x)
 static inline int plan(const struct kernels *set, const struct work *work, enum layout layout,
                        bool training, struct arena *arena, struct op **op, struct err *err)
 {
+    const struct plan_options options = {.training = training, .arena = arena};
     switch (work->kind) {
-    case CONV: return set->conv(&work->spec.conv, training, arena, op, err);
-    case DECONV: return set->deconv(&work->spec.conv, training, arena, op, err);
+    case CONV: return set->conv(&work->spec.conv, &options, op, err);
+    case DECONV: return set->deconv(&work->spec.conv, &options, op, err);
     case LRN: return set->lrn(&work->spec.lrn, training, arena, op, err);
     case POOL: return set->pool(&work->spec.pool, training, arena, op, err);
     case INNER: return set->inner(&work->spec.inner, layout, training, arena, op, err);

@@ -1,0 +1,51 @@
+/* Matrix products of an inner product's kind: many weights, and a batch that is short beside them.
+ * Private to kernels_dnnl_inner.c.
+ *
+ * A product adds up a[m][k] · b[k][n] in the order of k, whatever else is in the batch and whatever
+ * thread does it. `b` comes in strips of n, PRODUCT_VECTORS vectors wide or fewer, which are packed
+ * so that a step of k is next to the step before; `a` is read where it lies. */
+#ifndef PL_TENSOR_PRODUCT_LOOPS_H
+#define PL_TENSOR_PRODUCT_LOOPS_H
+
+#include "tensor/isa_loops.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { PRODUCT_VECTORS = 2, PRODUCT_LEVELS = 32 };
+
+/* Element (m, k) is at m · row + k · step. */
+struct product_a {
+    const float *at;
+    size_t row, step;
+};
+
+struct product_loops {
+    size_t strip; /* columns at most */
+
+    /* Floats of a packed strip's step: n, and zeros up to whole vectors. */
+    size_t (*wide)(size_t n);
+
+    /* pack K steps of b, `step` apart, and n columns, as strips one after another: the last is as
+     * wide as it must be, with zeros. pack_turned: one strip of a b whose columns are `step` apart,
+     * and whose steps are neighbours. */
+    void (*pack)(size_t K, size_t n, const float *b, size_t step, float *to);
+    void (*pack_turned)(size_t K, size_t n, const float *b, size_t step, float *to);
+
+    /* c[m][n] = a·b, or with `add` is added to; rows of c are `row` apart. */
+    void (*multiply)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
+                     bool add, float *c, size_t row);
+
+    /* c[m][n] += a·b, where K is summed in slices of SLICE_RECORDS, and these as slices.h has it.
+     */
+    void (*add_slices)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
+                       float *c, size_t row);
+
+    /* c[n][m] = bias[m] (0 where that is NULL) + a·b, or with `add` is added to. */
+    void (*multiply_turned)(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
+                            bool add, const float *bias, float *c, size_t row);
+};
+
+ISA_DECLARE(struct product_loops, product_loops);
+
+#endif
