@@ -32,8 +32,7 @@ set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/peak.c PROPERTIES
 # processor has. They may differ in width alone: none of them fuses, so all give the same bits.
 # A square root that may not set errno is one instruction, and so can be as wide as the others.
 set(vec_loops ${PROJECT_SOURCE_DIR}/src/tensor/vec_loops.c)
-set_source_files_properties(${vec_loops} ${PROJECT_SOURCE_DIR}/src/tensor/kernels_dnnl_lrn.c
-  PROPERTIES COMPILE_OPTIONS -fno-math-errno)
+set_source_files_properties(${vec_loops} PROPERTIES COMPILE_OPTIONS -fno-math-errno)
 # Nobody asks for traps, and a loop that may compute what it does not choose needs no branch: it is
 # ten times as fast, and as exact.
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/tensor/kernels_common.c
@@ -74,6 +73,12 @@ function(gradient_loops name)
     target_sources(paceline_core PRIVATE $<TARGET_OBJECTS:${name}_${isa}>)
   endforeach()
 endfunction()
+gradient_loops(norm_loops)
+gradient_loops(lrn_loops)
+gradient_loops(pool_loops)
+gradient_loops(winograd_loops)
+gradient_loops(product_loops)
+gradient_loops(relu_loops)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   target_compile_definitions(paceline_core PRIVATE ISA_TABLES_X86)
 endif()
@@ -154,7 +159,9 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
       endif()
     endforeach()
     add_test(NAME ${folder}/${name} COMMAND ${target})
-    set_tests_properties(${folder}/${name} PROPERTIES TIMEOUT 300 LABELS ${folder})
+    # What a test computes is the same wherever it runs: no choice hangs on a measurement.
+    set_tests_properties(${folder}/${name} PROPERTIES TIMEOUT 300 LABELS ${folder}
+      ENVIRONMENT PACELINE_TUNER=off)
   endforeach()
 
   # vec_isa_test sees that it can fail: the same loops, but fused, as a compiler does if left alone.
@@ -173,6 +180,11 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_link_libraries(paceline_breaks PRIVATE paceline paceline_core PkgConfig::CJSON)
   target_link_options(paceline_breaks PRIVATE LINKER:--wrap=net_forward)
   add_dependencies(process_bug_test paceline_breaks)
+
+  # Counts allocations of the command (bench_step_test).
+  add_library(count_malloc MODULE test/process/count_malloc.c)
+  target_link_libraries(count_malloc PRIVATE ${CMAKE_DL_LIBS})
+  add_dependencies(process_bench_step_test count_malloc)
 
   # Simulated runs that judge each worker's own model beside the joint one (test/lib/own_models.h):
   # a test, and a second copy of the command, which bench/bn_strategies.py runs.

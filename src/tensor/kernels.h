@@ -35,7 +35,28 @@ struct op {
     const struct op_ops *ops;
     enum layout x_layout, y_layout;
     bool in_place;
-    size_t scratch_bytes; /* for the report on memory */
+    size_t scratch_bytes; /* for the report on memory; of what is shared, nothing */
+    const char *chosen;   /* which code runs each direction, in words; NULL: there is one alone */
+};
+
+/* Memory for ops that never run at the same moment, as those of one net: each planning makes
+ * `bytes` as large as that op needs, and who planned them all provides `at` before the first runs.
+ */
+struct op_scratch {
+    size_t bytes;
+    void *at;              /* aligned as the arena's */
+    struct op_plan *plans; /* what else a set's ops share: the set's own */
+};
+
+struct tuner;
+
+/* How an op is planned. */
+struct plan_options {
+    bool training;              /* there is a way back, */
+    bool no_dx;                 /* on which nobody ever wants dx */
+    struct arena *arena;        /* where the op's memory comes from */
+    struct op_scratch *scratch; /* NULL: the op has its own */
+    struct tuner *tuner;        /* finds out which code is the fastest; NULL: a rule chooses */
 };
 
 struct op_ops {
@@ -107,9 +128,9 @@ struct kernels {
     /* Plan an op. Memory is the arena's; op_release gives back the rest.
      * ERR_UNSUPPORTED  the set has no fast path for it (the caller says so; never a silent slow
      * one) ERR_NOMEM */
-    int (*conv)(const struct conv_spec *spec, bool training, struct arena *arena, struct op **op,
+    int (*conv)(const struct conv_spec *spec, const struct plan_options *options, struct op **op,
                 struct err *err);
-    int (*deconv)(const struct conv_spec *spec, bool training, struct arena *arena, struct op **op,
+    int (*deconv)(const struct conv_spec *spec, const struct plan_options *options, struct op **op,
                   struct err *err);
     int (*pool)(const struct pool_spec *spec, bool training, struct arena *arena, struct op **op,
                 struct err *err); /* backward reads neither x nor y */

@@ -1,6 +1,35 @@
-#include "tensor/kernels_dnnl_weights.h"
-
+/* The gradient of a convolution's weights by oneDNN, summed over slices of the batch (slices.h):
+ * one pass over each slice, their sums in the form that the primitive chose, which is put into
+ * canonical order once, when it is added to dw. */
 #include "tensor/kernels_common.h"
+#include "tensor/kernels_dnnl_code.h"
+#include "tensor/slices.h"
+
+/* The pass over a slice of one size. */
+struct conv_slice {
+    dnnl_memory_t x, dy, dw, db;
+    struct onednn_step *run;
+    dnnl_memory_t sum;         /* where order writes */
+    struct onednn_step *order; /* from dw into the form that is summed; NULL: dw has it */
+};
+
+struct conv_weights {
+    struct conv_code code;
+    const struct conv_spec *spec;
+    struct onednn *dnn;
+    struct arena *arena;
+    struct op_scratch *scratch;
+    size_t *bytes;
+
+    size_t x_floats, dy_floats;    /* of one record */
+    struct conv_slice whole, tail; /* tail: of the records after the last whole slice */
+    size_t dw_floats;              /* in the form that is summed; db follows them */
+    struct slices sums;
+    dnnl_memory_t dw_sum, dw; /* dw: canonical, the caller's */
+    struct onednn_step *add_dw;
+    size_t first_step, end_step;
+    void *bound; /* what the steps' scratch was bound for */
+};
 
 struct pass {
     struct conv_weights *weights;
@@ -23,33 +52,32 @@ static void sum_slice(void *user, size_t first, size_t count, float *sum)
         onednn_run(weights->dnn, slice->order);
 }
 
-void conv_weights_add(struct conv_weights *weights, const float *x, const float *dy, float *dw,
-                      float *db)
+static void run(struct conv_code *code, const struct op_args *args)
 {
-    struct pass pass = {weights, x, dy};
+    struct conv_weights *weights = (struct conv_weights *)code;
+    struct pass pass = {weights, args->x, args->dy};
+    if (weights->bound != weights->scratch->at) {
+        weights->bound = weights->scratch->at;
+        onednn_scratch_bind(weights->dnn, weights->first_step, weights->end_step, weights->bound);
+    }
     const float *sum = slices_sum(&weights->sums, sum_slice, &pass);
     onednn_bind(weights->dw_sum, sum);
-    onednn_bind(weights->dw, dw);
+    onednn_bind(weights->dw, args->dw);
     onednn_run(weights->dnn, weights->add_dw);
-    if (db)
-        add_floats(weights->spec->y.dim[1], sum + weights->dw_floats, db);
+    if (weights->spec->bias)
+        add_floats(weights->spec->y.dim[1], sum + weights->dw_floats, args->db);
 }
 
-/* The descriptor of the backward pass over `records`, for which oneDNN asks the forward's first. */
+/* The descriptor of the backward pass over `records`. */
 static dnnl_status_t describe(const struct conv_weights *weights, size_t records,
-                              dnnl_primitive_desc_t *pd, const char **slow)
+                              dnnl_primitive_desc_t *pd)
 {
-    struct onednn *dnn = weights->dnn;
     struct conv_spec spec = *weights->spec;
-    dnnl_primitive_desc_t forward;
+    const struct onednn_conv conv = {
+        .spec = &spec, .pass = ONEDNN_BACKWARD_WEIGHTS, .training = true};
     spec.x.dim[0] = spec.y.dim[0] = records;
-    dnnl_status_t status = onednn_conv_desc(dnn, &spec, true, ONEDNN_FORWARD, NULL, &forward);
-    if (status)
-        return status;
-    status = onednn_conv_desc(dnn, &spec, true, ONEDNN_BACKWARD_WEIGHTS, forward, pd);
-    dnnl_primitive_desc_destroy(forward);
-    *slow = status ? NULL : onednn_slow(*pd);
-    if (!*slow)
+    dnnl_status_t status = onednn_conv_find(weights->dnn, &conv, conv_see_allowed, &spec, pd);
+    if (status || !onednn_slow(*pd))
         return status;
     dnnl_primitive_desc_destroy(*pd);
     return dnnl_unimplemented;
@@ -102,10 +130,10 @@ static dnnl_status_t plan_sums(struct conv_weights *weights, onednn_desc form)
     return status;
 }
 
-static dnnl_status_t plan_whole(struct conv_weights *weights, size_t records, const char **slow)
+static dnnl_status_t plan_whole(struct conv_weights *weights, size_t records)
 {
     dnnl_primitive_desc_t pd;
-    dnnl_status_t status = describe(weights, records, &pd, slow);
+    dnnl_status_t status = describe(weights, records, &pd);
     if (status)
         return status;
     status = plan_run(weights, &weights->whole, pd);
@@ -117,13 +145,13 @@ static dnnl_status_t plan_whole(struct conv_weights *weights, size_t records, co
 
 /* Fewer records may come in another form, and then have room of their own until they are put into
  * that of the sums. */
-static dnnl_status_t plan_tail(struct conv_weights *weights, size_t records, const char **slow)
+static dnnl_status_t plan_tail(struct conv_weights *weights, size_t records)
 {
     struct onednn *dnn = weights->dnn;
     struct conv_slice *tail = &weights->tail;
     dnnl_primitive_desc_t pd;
     void *data;
-    dnnl_status_t status = describe(weights, records, &pd, slow);
+    dnnl_status_t status = describe(weights, records, &pd);
     if (status)
         return status;
     onednn_desc form = form_of(pd, dnnl_query_diff_weights_md, 0);
@@ -141,15 +169,31 @@ static dnnl_status_t plan_tail(struct conv_weights *weights, size_t records, con
     return status;
 }
 
-dnnl_status_t conv_weights_plan(struct conv_weights *weights, const char **slow)
+dnnl_status_t code_plan_slices(const struct conv_site *site, struct conv_code **out)
 {
-    const struct conv_spec *spec = weights->spec;
+    const struct conv_spec *spec = site->spec;
     size_t records = spec->x.dim[0];
-    weights->x_floats = shape_count_from(&spec->x, 1);
-    weights->dy_floats = shape_count_from(&spec->y, 1);
-    dnnl_status_t status =
-        plan_whole(weights, records < SLICE_RECORDS ? records : SLICE_RECORDS, slow);
+    struct conv_weights *weights = arena_new(site->arena, struct conv_weights);
+    if (!weights)
+        return dnnl_out_of_memory;
+    *weights = (struct conv_weights){
+        .code = {run, NULL},
+        .spec = spec,
+        .dnn = site->dnn,
+        .arena = site->arena,
+        .scratch = site->scratch,
+        .bytes = site->bytes,
+        .x_floats = shape_count_from(&spec->x, 1),
+        .dy_floats = shape_count_from(&spec->y, 1),
+        .first_step = site->dnn->n_steps,
+    };
+    dnnl_status_t status = plan_whole(weights, records < SLICE_RECORDS ? records : SLICE_RECORDS);
     if (!status && records > SLICE_RECORDS && records % SLICE_RECORDS)
-        status = plan_tail(weights, records % SLICE_RECORDS, slow);
+        status = plan_tail(weights, records % SLICE_RECORDS);
+    weights->end_step = site->dnn->n_steps;
+    size_t bytes = onednn_scratch_of(site->dnn, weights->first_step);
+    if (bytes > site->scratch->bytes)
+        site->scratch->bytes = bytes;
+    *out = &weights->code;
     return status;
 }

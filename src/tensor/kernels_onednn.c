@@ -195,6 +195,23 @@ int onednn_plan_scratch(struct onednn *dnn, struct arena *arena, struct err *err
     return OK;
 }
 
+size_t onednn_scratch_of(const struct onednn *dnn, size_t first)
+{
+    size_t most = 0;
+    for (size_t i = first; i < dnn->n_steps; i++) {
+        size_t bytes = dnn->scratch[i] ? dnnl_memory_desc_get_size(desc_of(dnn->scratch[i])) : 0;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
+}
+
+void onednn_scratch_bind(struct onednn *dnn, size_t first, size_t end, void *at)
+{
+    for (size_t i = first; i < end; i++)
+        if (dnn->scratch[i])
+            onednn_bind(dnn->scratch[i], at);
+}
+
 void onednn_bind(dnnl_memory_t memory, const void *data)
 {
     /* oneDNN has one handle for inputs and outputs, hence not const. */

@@ -17,7 +17,7 @@ typedef const_dnnl_memory_desc_t onednn_desc;
 typedef const dnnl_memory_desc_t *onednn_desc;
 #endif
 
-enum { ONEDNN_MEMORIES_MAX = 24, ONEDNN_STEPS_MAX = 12, ONEDNN_ARGS_MAX = 6 };
+enum { ONEDNN_MEMORIES_MAX = 48, ONEDNN_STEPS_MAX = 12, ONEDNN_ARGS_MAX = 6 };
 
 /* One primitive with its arguments. */
 struct onednn_step {
@@ -53,7 +53,9 @@ int onednn_fail(dnnl_status_t status, const char *slow, const char *what, struct
 /* A memory of the form `desc`, bound to `data` (NULL: onednn_bind comes later). */
 dnnl_status_t onednn_memory(struct onednn *dnn, onednn_desc desc, void *data, dnnl_memory_t *out);
 
-/* A memory of the canonical weights (O, C/groups, KH, KW), to be bound later. */
+/* A memory of an NHWC image; of the canonical weights (O, C/groups, KH, KW). To be bound later. */
+dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct shape *shape,
+                                  dnnl_memory_t *out);
 dnnl_status_t onednn_memory_weights(struct onednn *dnn, const struct conv_spec *spec,
                                     dnnl_memory_t *out);
 
@@ -79,6 +81,11 @@ dnnl_status_t onednn_step_reorder(struct onednn *dnn, dnnl_memory_t from, dnnl_m
 /* After the last step: one scratch buffer for all. ERR_NOMEM */
 int onednn_plan_scratch(struct onednn *dnn, struct arena *arena, struct err *err);
 
+/* In place of that, for the steps from `first` on: the bytes of scratch they need, and where it is
+ * to be. */
+size_t onednn_scratch_of(const struct onednn *dnn, size_t first);
+void onednn_scratch_bind(struct onednn *dnn, size_t first, size_t end, void *at);
+
 void onednn_bind(dnnl_memory_t memory, const void *data);
 void onednn_run(const struct onednn *dnn, const struct onednn_step *step);
 
@@ -88,18 +95,32 @@ const char *onednn_name(const_dnnl_primitive_desc_t pd);
 /* That name if it is one of oneDNN's last resorts, some 80 times slower than the rest; or NULL. */
 const char *onednn_slow(const_dnnl_primitive_desc_t pd);
 
-enum onednn_pass { ONEDNN_FORWARD, ONEDNN_BACKWARD_DATA, ONEDNN_BACKWARD_WEIGHTS };
+enum onednn_pass {
+    ONEDNN_FORWARD,
+    ONEDNN_BACKWARD_DATA,
+    ONEDNN_BACKWARD_WEIGHTS,
+    ONEDNN_PASSES,
+};
 
-/* The descriptor of one pass over NHWC images: a convolution with weights in any form, max pooling.
- * `hint` is the forward's, NULL for the forward itself. The caller destroys *out. */
-dnnl_status_t onednn_conv_desc(struct onednn *dnn, const struct conv_spec *spec, bool training,
-                               enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
-                               dnnl_primitive_desc_t *out);
-dnnl_status_t onednn_pool_desc(struct onednn *dnn, const struct pool_spec *spec, bool training,
-                               enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
-                               dnnl_primitive_desc_t *out);
+/* One pass of a convolution, by weights in any form. */
+struct onednn_conv {
+    const struct conv_spec *spec;
+    enum onednn_pass pass;
+    bool training; /* of the forward pass alone: it has one back */
+    bool winograd; /* else direct */
+    bool any_form; /* images too lie in any form; else NHWC */
+};
 
-/* The same for the logistic function of n floats; its backward is given y for x. */
+/* Takes a code by saying true. */
+typedef bool (*onednn_see)(void *user, const_dnnl_primitive_desc_t pd);
+
+/* Show oneDNN's codes for it, in its own order of preference, until one is taken: the caller
+ * destroys *out. dnnl_unimplemented: none was. */
+dnnl_status_t onednn_conv_find(struct onednn *dnn, const struct onednn_conv *conv, onednn_see see,
+                               void *user, dnnl_primitive_desc_t *out);
+
+/* The descriptor of the logistic function of n floats; its backward is given y for x. `hint` is the
+ * forward's, NULL for the forward itself. The caller destroys *out. */
 dnnl_status_t onednn_logistic_desc(struct onednn *dnn, size_t n, bool training,
                                    enum onednn_pass pass, const_dnnl_primitive_desc_t hint,
                                    dnnl_primitive_desc_t *out);

@@ -4,9 +4,9 @@
 
 #include "tensor/kernels.h"
 
-int ref_plan_conv(const struct conv_spec *spec, bool training, struct arena *arena, struct op **op,
+int ref_plan_conv(const struct conv_spec *spec, const struct plan_options *options, struct op **op,
                   struct err *err);
-int ref_plan_deconv(const struct conv_spec *spec, bool training, struct arena *arena,
+int ref_plan_deconv(const struct conv_spec *spec, const struct plan_options *options,
                     struct op **op, struct err *err);
 int ref_plan_pool(const struct pool_spec *spec, bool training, struct arena *arena, struct op **op,
                   struct err *err);

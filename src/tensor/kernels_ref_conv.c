@@ -275,27 +275,27 @@ static int plan(const struct conv_spec *spec, size_t biases, bool training, stru
     return OK;
 }
 
-int ref_plan_conv(const struct conv_spec *spec, bool training, struct arena *arena, struct op **op,
+int ref_plan_conv(const struct conv_spec *spec, const struct plan_options *options, struct op **op,
                   struct err *err)
 {
     struct conv_op *conv;
-    int status = plan(spec, spec->y.dim[1], training, arena, &conv, err);
+    int status = plan(spec, spec->y.dim[1], options->training, options->arena, &conv, err);
     if (status)
         return status;
-    conv->op.ops = training ? &conv_training : &conv_inference;
+    conv->op.ops = options->training ? &conv_training : &conv_inference;
     *op = &conv->op;
     return OK;
 }
 
-int ref_plan_deconv(const struct conv_spec *spec, bool training, struct arena *arena,
+int ref_plan_deconv(const struct conv_spec *spec, const struct plan_options *options,
                     struct op **op, struct err *err)
 {
     struct conv_op *conv;
     struct conv_spec turned = conv_turned(spec);
-    int status = plan(&turned, spec->y.dim[1], training, arena, &conv, err);
+    int status = plan(&turned, spec->y.dim[1], options->training, options->arena, &conv, err);
     if (status)
         return status;
-    conv->op.ops = training ? &deconv_training : &deconv_inference;
+    conv->op.ops = options->training ? &deconv_training : &deconv_inference;
     conv->spec.bias = spec->bias;
     *op = &conv->op;
     return OK;

@@ -1,0 +1,125 @@
+#include "api/tuning.h"
+
+#include "base/file.h"
+#include "real/disk.h"
+#include "real/real.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PATH_MAX_HERE = 2048, FILE_MAX = 16 * 1024 * 1024 };
+
+struct api_tuning {
+    struct tuner *tuner; /* NULL: it is off */
+    const struct logger *log;
+    char path[PATH_MAX_HERE]; /* "": there is no place for a file */
+};
+
+static int64_t now(void *user)
+{
+    (void)user;
+    return real_now();
+}
+
+/* What there is and can be read; a first run has no file. */
+static void read_choices(const struct api_tuning *t)
+{
+    struct file_bytes bytes;
+    if (!t->path[0] || file_read(t->path, FILE_MAX, &bytes, NULL) != OK)
+        return;
+    tuner_load(t->tuner, (const char *)bytes.data, bytes.len);
+    file_release(&bytes);
+}
+
+/* Where each folder above the file is made; those that are there are left alone. */
+static void make_folders(struct disk *disk, const char *path)
+{
+    char folder[PATH_MAX_HERE];
+    for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
+        disk->ops->make_dir(disk, folder, NULL);
+    }
+}
+
+/* No two processes write the same file aside. */
+static int write_choices(const struct api_tuning *t, struct err *err)
+{
+    struct disk *disk = real_disk();
+    struct buf text = {0};
+    char own[PATH_MAX_HERE + 32];
+    snprintf(own, sizeof own, "%s.%" PRIx64, t->path, (uint64_t)real_now());
+    int rc = tuner_text(t->tuner, &text);
+    if (rc != OK)
+        err_set(err, rc, "out of memory");
+    else
+        rc = disk_replace(disk, own, text.data, text.len, err);
+    if (rc == OK)
+        rc = disk->ops->rename(disk, own, t->path, err);
+    buf_release(&text);
+    return rc;
+}
+
+static void keep(void *user, struct tuner *tuner, size_t fresh, double seconds)
+{
+    const struct api_tuning *t = user;
+    struct err err;
+    (void)tuner;
+    if (!t->path[0]) {
+        log_info(t->log, "tuned %zu shapes in %.1f s; there is no place to keep it", fresh,
+                 seconds);
+        return;
+    }
+    read_choices(t);
+    make_folders(real_disk(), t->path);
+    if (write_choices(t, &err) == OK)
+        log_info(t->log, "tuned %zu shapes in %.1f s, kept in %s", fresh, seconds, t->path);
+    else
+        log_warn(t->log, "tuned %zu shapes in %.1f s, but cannot keep it: %s", fresh, seconds,
+                 err.text);
+}
+
+/* "" where there is none, or it does not fit. */
+static void find_path(char *out, size_t size)
+{
+    const char *own = getenv("PACELINE_TUNER"), *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    int n = 0;
+    if (own && own[0] == '/')
+        n = snprintf(out, size, "%s", own);
+    else if (own && own[0])
+        n = snprintf(out, size, "./%s", own);
+    else if (cache && cache[0] == '/')
+        n = snprintf(out, size, "%s/paceline/kernels.txt", cache);
+    else if (home && home[0] == '/')
+        n = snprintf(out, size, "%s/.cache/paceline/kernels.txt", home);
+    if (n <= 0 || (size_t)n >= size)
+        out[0] = '\0';
+}
+
+struct tuner *api_tuner(struct api_tuning **tuning, const struct logger *log)
+{
+    const char *text = getenv("PACELINE_TUNER");
+    if (*tuning)
+        return (*tuning)->tuner;
+    struct api_tuning *t = calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    *tuning = t;
+    t->log = log;
+    if (text && strcmp(text, "off") == 0)
+        return NULL;
+    find_path(t->path, sizeof t->path);
+    t->tuner = tuner_create(&(struct tuner_host){now, keep, t});
+    if (t->tuner)
+        read_choices(t);
+    return t->tuner;
+}
+
+void api_tuning_free(struct api_tuning *tuning)
+{
+    if (tuning)
+        tuner_free(tuning->tuner);
+    free(tuning);
+}

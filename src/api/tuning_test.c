@@ -1,0 +1,178 @@
+/* Where the tuner's choices are kept: a file that several processes read and write, that may be
+ * damaged, and that may be missing. */
+#include "api/tuning.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/status.h"
+#include "folder.h"
+#include "paceline/bench.h"
+
+struct place {
+    struct folder folder;
+    char path[256];
+    char said[1024]; /* the log's last line about tuning */
+    int warnings, runs;
+};
+
+static struct place place;
+
+static void place_log(void *user, enum log_level level, const char *line)
+{
+    (void)user;
+    place.warnings += level == LOG_WARN;
+    if (strstr(line, "tuned "))
+        snprintf(place.said, sizeof place.said, "%s", line);
+}
+
+static const struct logger logger = {place_log, NULL, LOG_INFO};
+
+static int setup(void **state)
+{
+    (void)state;
+    place = (struct place){0};
+    folder_make(&place.folder);
+    folder_file(&place.folder, "kernels.txt", place.path);
+    setenv("PACELINE_TUNER", place.path, 1);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    folder_remove(&place.folder);
+    return 0;
+}
+
+static int run(void *user, size_t i)
+{
+    (void)user, (void)i;
+    place.runs++;
+    return OK;
+}
+
+/* Choose for one key in a tuner of its own, as a process would. */
+static void choose_alone(const char *key, const char *name)
+{
+    struct api_tuning *tuning = NULL;
+    struct tuner *tuner = api_tuner(&tuning, &logger);
+    assert_non_null(tuner);
+    assert_ptr_equal(api_tuner(&tuning, &logger), tuner);
+    assert_int_equal(tuner_choose(tuner, key, &name, 1, run, NULL), 0);
+    tuner_settle(tuner);
+    api_tuning_free(tuning);
+}
+
+static void put_file(const char *text)
+{
+    FILE *file = fopen(place.path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void assert_file_has(const char *a, const char *b)
+{
+    struct file_bytes bytes;
+    struct err err;
+    assert_int_equal(file_read(place.path, 1 << 20, &bytes, &err), OK);
+    assert_non_null(strstr((char *)bytes.data, a));
+    assert_non_null(strstr((char *)bytes.data, b));
+    file_release(&bytes);
+}
+
+static void what_one_process_found_the_next_one_knows(void **state)
+{
+    (void)state;
+    choose_alone("a", "direct");
+    assert_true(place.runs > 0);
+    assert_non_null(strstr(place.said, "tuned 1 shapes in "));
+    assert_non_null(strstr(place.said, place.path));
+    place.runs = 0;
+    place.said[0] = '\0';
+    choose_alone("a", "direct");
+    assert_int_equal(place.runs, 0);
+    assert_string_equal(place.said, "");
+    choose_alone("b", "own");
+    assert_file_has("paceline kernels 1\na | direct | ", "\nb | own | ");
+}
+
+/* Both had read the file before either wrote it. */
+static void two_at_once_keep_what_both_found(void **state)
+{
+    (void)state;
+    const char *name = "direct";
+    struct api_tuning *one = NULL, *two = NULL;
+    struct tuner *first = api_tuner(&one, &logger), *second = api_tuner(&two, &logger);
+    tuner_choose(first, "a", &name, 1, run, NULL);
+    tuner_choose(second, "b", &name, 1, run, NULL);
+    tuner_settle(first);
+    tuner_settle(second);
+    assert_file_has("\na | direct", "\nb | direct");
+    api_tuning_free(one), api_tuning_free(two);
+}
+
+static void a_damaged_file_is_made_good(void **state)
+{
+    (void)state;
+    put_file("paceline kernels 1\na | own | 5 ns\nb | \x01\x02 | 7 ns\nc | d");
+    choose_alone("a", "direct"); /* `own` is no candidate */
+    assert_true(place.runs > 0);
+    put_file("\x7f"
+             "ELF\n");
+    choose_alone("b", "direct");
+    assert_file_has("paceline kernels 1\n", "b | direct | ");
+}
+
+static void no_place_to_write_is_a_line_in_the_log(void **state)
+{
+    (void)state;
+    setenv("PACELINE_TUNER", "/proc/none/kernels.txt", 1);
+    choose_alone("a", "direct");
+    assert_int_equal(place.warnings, 1);
+    assert_non_null(strstr(place.said, "cannot keep it: /proc/none"));
+}
+
+static void folders_are_made_where_the_cache_has_its_place(void **state)
+{
+    (void)state;
+    unsetenv("PACELINE_TUNER");
+    setenv("XDG_CACHE_HOME", place.folder.path, 1);
+    choose_alone("a", "direct");
+    snprintf(place.path, sizeof place.path, "%.200s/paceline/kernels.txt", place.folder.path);
+    assert_file_has("a | direct", "ns\n");
+    unsetenv("XDG_CACHE_HOME");
+}
+
+static void off_is_off(void **state)
+{
+    (void)state;
+    struct api_tuning *tuning = NULL;
+    setenv("PACELINE_TUNER", "off", 1);
+    assert_null(api_tuner(&tuning, &logger));
+    assert_null(api_tuner(&tuning, &logger));
+    api_tuning_free(tuning);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_one_process_found_the_next_one_knows, setup, teardown),
+        cmocka_unit_test_setup_teardown(two_at_once_keep_what_both_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_damaged_file_is_made_good, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_place_to_write_is_a_line_in_the_log, setup, teardown),
+        cmocka_unit_test_setup_teardown(folders_are_made_where_the_cache_has_its_place, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(off_is_off, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

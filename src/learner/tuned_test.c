@@ -1,0 +1,148 @@
+/* What a tuner has to say in a learner's net: everything where it is given, nothing where a job is
+ * deterministic. */
+#include "job/job.h"
+#include "learner/learner.h"
+#include "nn/summary.h"
+#include "tensor/tuner.h"
+#include "tiny_job.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+enum { STEPS = 3, BATCH = 24 };
+
+struct trial {
+    Paceline__Job *job;
+    struct corpus corpus;
+    struct workspace *ws;
+    struct learner l;
+    struct arena arena;
+};
+
+static void open_trial(struct trial *t, const struct tiny *tiny, bool deterministic,
+                       struct tuner *tuner)
+{
+    char text[1024];
+    struct err err = {0};
+    struct logger silent = {0};
+    *t = (struct trial){0};
+    snprintf(text, sizeof text,
+             "name: 'tiny' net { file: 'net.prototxt' } threads: 1 kernels: dnnl batch: %d "
+             "deterministic: %s train_data { idx { images: 'train-images' labels: 'train-labels' } "
+             "scale: 0.00390625 } "
+             "solver { base_lr: 0.05 momentum: 0.9 weight_decay: 0.001 lr_policy: 'fixed' }",
+             BATCH, deterministic ? "true" : "false");
+    arena_init(&t->arena);
+    if (job_parse("job", text, strlen(text), &t->job, &err) != OK ||
+        job_resolve_paths(t->job, tiny->job, &err) != OK || job_finish(t->job, &err) != OK)
+        fail_msg("%s", err.text);
+    kernels_set_threads(1);
+    if (corpus_open(t->job, &t->corpus, &err) != OK ||
+        workspace_create(t->job, &t->corpus, &silent, tuner, &t->ws, &err) != OK ||
+        learner_init(&t->l, NULL, t->job, &t->corpus, t->ws, &t->arena, NULL, &err) != OK)
+        fail_msg("%s", err.text);
+    for (int i = 0; i < STEPS; i++)
+        assert_int_equal(learner_step(&t->l, (uint64_t)i * BATCH, BATCH), OK);
+}
+
+static void close_trial(struct trial *t)
+{
+    workspace_free(t->ws);
+    corpus_close(&t->corpus);
+    job_free(t->job);
+    arena_release(&t->arena);
+}
+
+static const char *choice_of(const struct trial *t)
+{
+    for (size_t i = 0; i < net_layer_count(t->ws->train); i++) {
+        struct layer_summary layer = net_layer_at(t->ws->train, i);
+        if (strcmp(layer.type, "Convolution") == 0)
+            return layer.chosen;
+    }
+    fail_msg("there is no convolution");
+    return NULL;
+}
+
+static int64_t no_clock(void *user)
+{
+    (void)user;
+    fail_msg("something was timed");
+    return 0;
+}
+
+static int64_t counting_clock(void *user)
+{
+    int64_t *looks = user;
+    return 1000 * ++*looks;
+}
+
+/* Neither timed nor changed by what a file says. */
+static void a_deterministic_job_has_its_bits_whatever_is_kept(void **state)
+{
+    struct trial plain, given;
+    int64_t looks = 0;
+    struct trial any;
+    struct buf text = {0};
+    struct tuner *source = tuner_create(&(struct tuner_host){counting_clock, NULL, &looks});
+    struct tuner *tuner = tuner_create(&(struct tuner_host){.now = no_clock});
+    open_trial(&any, *state, false, source); /* fills the table with keys of this net */
+    assert_int_equal(tuner_text(source, &text), OK);
+    assert_true(tuner_load(tuner, (char *)text.data, text.len) > 0);
+    open_trial(&plain, *state, true, NULL);
+    open_trial(&given, *state, true, tuner);
+    assert_non_null(strstr(choice_of(&given), "in slices"));
+    assert_string_equal(choice_of(&plain), choice_of(&given));
+    assert_int_equal(plain.l.x.n, given.l.x.n);
+    assert_memory_equal(plain.l.x.at, given.l.x.at, plain.l.x.n * sizeof(float));
+    buf_release(&text);
+    tuner_free(source), tuner_free(tuner);
+    close_trial(&any), close_trial(&plain), close_trial(&given);
+}
+
+static void a_job_is_timed_once_and_near_the_rule(void **state)
+{
+    struct trial first, second, rule;
+    int64_t looks = 0;
+    struct tuner *tuner = tuner_create(&(struct tuner_host){counting_clock, NULL, &looks});
+    open_trial(&first, *state, false, tuner);
+    assert_true(looks > 0);
+    assert_null(strstr(choice_of(&first), "in slices"));
+    int64_t after = looks;
+    open_trial(&second, *state, false, tuner);
+    assert_int_equal(looks, after);
+    assert_string_equal(choice_of(&first), choice_of(&second));
+    assert_memory_equal(first.l.x.at, second.l.x.at, first.l.x.n * sizeof(float));
+    open_trial(&rule, *state, true, NULL);
+    for (size_t i = 0; i < rule.l.x.n; i++)
+        assert_true(fabs((double)rule.l.x.at[i] - (double)first.l.x.at[i]) <= 1e-5);
+    tuner_free(tuner);
+    close_trial(&first), close_trial(&second), close_trial(&rule);
+}
+
+static int make_tiny(void **state)
+{
+    static struct tiny tiny;
+    *state = &tiny;
+    tiny_create(&tiny);
+    return 0;
+}
+
+static int remove_tiny(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_deterministic_job_has_its_bits_whatever_is_kept),
+        cmocka_unit_test(a_job_is_timed_once_and_near_the_rule),
+    };
+    return cmocka_run_group_tests(tests, make_tiny, remove_tiny);
+}

@@ -1,0 +1,307 @@
+/* Every code that a direction of a convolution may be given, against plain C; and how it is chosen:
+ * by rule without a tuner, by what is kept, and by timing once. */
+#include "tensor/kernels_test_suite.h"
+
+#include "tensor/kernels_common.h"
+#include "tensor/kernels_dnnl_choose.h"
+#include "tensor/tuner.h"
+
+struct shape_case {
+    struct shape x;
+    size_t O, kernel, stride, pad, dilation, groups;
+    bool bias, turned;
+};
+
+static struct work work_of(const struct shape_case *c)
+{
+    size_t span = c->dilation * (c->kernel - 1) + 1;
+    struct shape y = c->x;
+    y.dim[1] = c->O;
+    for (size_t i = 2; i < 4; i++)
+        y.dim[i] = c->turned ? c->stride * (c->x.dim[i] - 1) + span - 2 * c->pad
+                             : (c->x.dim[i] + 2 * c->pad - span) / c->stride + 1;
+    struct conv_spec s = {
+        .x = c->x,
+        .y = y,
+        .kernel_h = c->kernel,
+        .kernel_w = c->kernel,
+        .stride_h = c->stride,
+        .stride_w = c->stride,
+        .pad_h = c->pad,
+        .pad_w = c->pad,
+        .dilation_h = c->dilation,
+        .dilation_w = c->dilation,
+        .groups = c->groups,
+        .bias = c->bias,
+    };
+    size_t weights = c->O * c->x.dim[1] / c->groups * c->kernel * c->kernel;
+    return (struct work){c->turned ? DECONV : CONV, {.conv = s}, c->x, y, weights,
+                         c->bias ? c->O : 0};
+}
+
+static const struct shape_case cases[] = {
+    {{4, {2, 1, 12, 12}}, 20, 5, 1, 0, 1, 1, true, false},
+    {{4, {19, 3, 9, 7}}, 16, 3, 1, 1, 1, 1, false, false},
+    {{4, {17, 16, 8, 8}}, 16, 3, 1, 1, 1, 1, true, false},
+    {{4, {3, 20, 9, 9}}, 50, 3, 2, 1, 1, 1, true, false},
+    {{4, {3, 32, 14, 13}}, 48, 3, 1, 1, 1, 1, true, false},
+    {{4, {2, 64, 7, 7}}, 32, 3, 1, 0, 1, 1, false, false},
+    {{4, {19, 32, 10, 7}}, 16, 3, 1, 1, 1, 1, false, false},
+    {{4, {2, 32, 9, 8}}, 64, 5, 1, 2, 1, 1, false, false},
+    {{4, {2, 48, 6, 6}}, 32, 3, 1, 1, 1, 1, false, true},
+    {{4, {18, 20, 5, 6}}, 24, 1, 1, 0, 1, 1, true, false},
+    {{4, {2, 32, 7, 7}}, 64, 1, 1, 0, 1, 1, false, false},
+    {{4, {2, 16, 8, 8}}, 32, 1, 2, 0, 1, 1, false, false},
+    {{4, {2, 16, 9, 9}}, 32, 3, 1, 2, 2, 1, true, false},
+    {{4, {2, 32, 6, 6}}, 48, 5, 1, 2, 1, 2, true, false},
+    {{4, {2, 16, 9, 9}}, 16, 3, 1, 1, 1, 16, true, false},
+    {{4, {2, 16, 5, 5}}, 32, 4, 2, 1, 1, 1, true, true},
+    {{4, {3, 7, 6, 6}}, 4, 3, 1, 1, 1, 1, true, true},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+/* A clock that must not be asked. */
+static int64_t no_clock(void *user)
+{
+    (void)user;
+    fail_msg("something was timed");
+    return 0;
+}
+
+/* Each look takes a microsecond, and is counted. */
+static int64_t counting_clock(void *user)
+{
+    int64_t *looks = user;
+    return 1000 * ++*looks;
+}
+
+struct choices {
+    struct onednn dnn;
+    struct arena arena;
+    struct conv_spec spec;
+    struct conv_site site[ONEDNN_PASSES];
+    struct conv_candidate list[ONEDNN_PASSES][CONV_CANDIDATES_MAX];
+    size_t n[ONEDNN_PASSES];
+    char key[ONEDNN_PASSES][TUNER_KEY_MAX + 1];
+};
+
+static void choices_of(const struct work *work, struct choices *c)
+{
+    struct err err;
+    *c = (struct choices){.spec = work->kind == DECONV ? conv_turned(&work->spec.conv)
+                                                       : work->spec.conv};
+    arena_init(&c->arena);
+    assert_int_equal(onednn_init(&c->dnn, &err), OK);
+    for (int p = 0; p < ONEDNN_PASSES; p++) {
+        c->site[p] = (struct conv_site){
+            .spec = &c->spec, .pass = (enum onednn_pass)p, .training = true, .dnn = &c->dnn};
+        c->n[p] = conv_candidates(&c->site[p], c->list[p]);
+        conv_key(&c->site[p], c->key[p]);
+        assert_true(c->n[p] > 0);
+    }
+}
+
+static void choices_end(struct choices *c)
+{
+    onednn_release(&c->dnn);
+    arena_release(&c->arena);
+}
+
+/* A tuner in which direction `pass` has its ith candidate, the others their first, or last. */
+static struct tuner *tuner_with(const struct choices *c, int pass, size_t i, bool last)
+{
+    struct tuner *tuner = tuner_create(&(struct tuner_host){.now = no_clock});
+    struct buf text = {0};
+    assert_non_null(tuner);
+    buf_printf(&text, "paceline kernels 1\n");
+    for (int p = 0; p < ONEDNN_PASSES; p++) {
+        size_t k = p == pass ? i : last ? c->n[p] - 1 : 0;
+        buf_printf(&text, "%s | %s | 5 ns\n", c->key[p], c->list[p][k].name);
+    }
+    assert_int_equal(tuner_load(tuner, (char *)text.data, text.len), ONEDNN_PASSES);
+    buf_release(&text);
+    return tuner;
+}
+
+static void scribble(const struct op_scratch *scratch)
+{
+    memset(scratch->at, 0xff, scratch->bytes); /* NaN */
+}
+
+/* Twice, with scratch that others write to between the calls. */
+static void execute_shared(const struct work *work, struct op *op, const struct op_scratch *scratch,
+                           struct run *run)
+{
+    struct array x = array_laid_out(&work->x, op->x_layout, &run->x);
+    struct array dy = array_laid_out(&work->y, op->y_layout, &run->dy);
+    struct array y = array_new(run->y.n, NAN), dx = array_new(run->x.n, NAN);
+    struct array zero_w = array_new(run->w.n, 0), zero_b = array_new(run->b.n, 0);
+    struct array lost_w = array_new(run->w.n, 0), lost_b = array_new(run->b.n, 0);
+    const struct op_args args[] = {
+        {x.v, zero_w.v, zero_b.v, y.v, dy.v, dx.v, lost_w.v, lost_b.v},
+        {x.v, run->w.v, run->b.v, y.v, dy.v, dx.v, run->dw.v, run->db.v},
+    };
+    for (size_t i = 0; i < 2; i++) {
+        scribble(scratch);
+        op->ops->forward(op, &args[i]);
+        scribble(scratch);
+        op->ops->backward(op, &args[i]);
+    }
+    array_return(&work->y, op->y_layout, &y, &run->y);
+    array_return(&work->x, op->x_layout, &dx, &run->dx);
+    array_free(&x), array_free(&dy);
+    array_free(&zero_w), array_free(&zero_b), array_free(&lost_w), array_free(&lost_b);
+}
+
+static int plan_tuned(const struct work *work, struct tuner *tuner, struct arena *arena,
+                      struct op_scratch *scratch, struct op **op)
+{
+    struct err err = {0};
+    const struct plan_options options = {
+        .training = true, .arena = arena, .scratch = scratch, .tuner = tuner};
+    int rc = (work->kind == DECONV ? kernels_dnnl.deconv : kernels_dnnl.conv)(&work->spec.conv,
+                                                                              &options, op, &err);
+    if (rc != OK)
+        fail_msg("%s", err.text);
+    scratch->at = arena_alloc(arena, 1, scratch->bytes);
+    assert_non_null(scratch->at);
+    return rc;
+}
+
+static void assert_code(const struct work *work, const struct run *want, struct tuner *tuner,
+                        const char *name)
+{
+    struct arena arena;
+    struct op_scratch scratch = {0};
+    struct op *op;
+    struct run run = run_new(work);
+    arena_init(&arena);
+    plan_tuned(work, tuner, &arena, &scratch, &op);
+    assert_non_null(strstr(op->chosen, name));
+    execute_shared(work, op, &scratch, &run);
+    assert_pair(want, &run);
+    op_release(op);
+    arena_release(&arena);
+    run_free(&run);
+}
+
+static void assert_codes(const struct work *work)
+{
+    struct run want = run_new(work);
+    struct choices c;
+    run_set(&kernels_ref, work, LAYOUT_PLAIN, &want);
+    choices_of(work, &c);
+    for (int p = 0; p < ONEDNN_PASSES; p++)
+        for (size_t i = 0; i < c.n[p]; i++)
+            for (int last = 0; last < 2; last++) {
+                struct tuner *tuner = tuner_with(&c, p, i, last);
+                print_message("  %s: %s\n", c.key[p], c.list[p][i].name);
+                assert_code(work, &want, tuner, c.list[p][i].name);
+                tuner_free(tuner);
+            }
+    choices_end(&c);
+    run_free(&want);
+}
+
+static void every_code_agrees_with_plain_c(void **state)
+{
+    (void)state;
+    for (int threads = 1; threads <= 2; threads++) {
+        kernels_set_threads(threads);
+        for (size_t i = 0; i < CASES; i++) {
+            struct work work = work_of(&cases[i]);
+            assert_codes(&work);
+        }
+    }
+}
+
+static char *chosen_by(struct tuner *tuner, const struct work *work)
+{
+    struct arena arena;
+    struct op_scratch scratch = {0};
+    struct op *op;
+    arena_init(&arena);
+    plan_tuned(work, tuner, &arena, &scratch, &op);
+    char *text = strdup(op->chosen);
+    op_release(op);
+    arena_release(&arena);
+    assert_non_null(text);
+    return text;
+}
+
+/* What was timed in one process is known to the next, which times nothing. */
+static void a_second_run_chooses_the_same_and_times_nothing(void **state)
+{
+    (void)state;
+    int64_t looks = 0;
+    for (size_t i = 0; i < CASES; i++) {
+        struct work work = work_of(&cases[i]);
+        struct tuner *one = tuner_create(&(struct tuner_host){counting_clock, NULL, &looks});
+        struct tuner *two = tuner_create(&(struct tuner_host){.now = no_clock});
+        struct buf text = {0};
+        int64_t before = looks;
+        char *first = chosen_by(one, &work);
+        assert_true(looks > before);
+        before = looks;
+        char *again = chosen_by(one, &work);
+        assert_int_equal(looks, before);
+        assert_int_equal(tuner_text(one, &text), OK);
+        assert_int_equal(tuner_load(two, (char *)text.data, text.len), ONEDNN_PASSES);
+        char *later = chosen_by(two, &work);
+        assert_string_equal(first, again);
+        assert_string_equal(first, later);
+        free(first), free(again), free(later);
+        buf_release(&text);
+        tuner_free(one), tuner_free(two);
+    }
+}
+
+/* A file that names what there is not changes what is timed, not what is right. */
+static void a_kept_name_that_is_no_code_is_timed_anew(void **state)
+{
+    (void)state;
+    int64_t looks = 0;
+    struct work work = work_of(&cases[2]);
+    struct choices c;
+    struct buf text = {0};
+    struct tuner *tuner = tuner_create(&(struct tuner_host){counting_clock, NULL, &looks});
+    choices_of(&work, &c);
+    buf_printf(&text, "paceline kernels 1\n");
+    for (int p = 0; p < ONEDNN_PASSES; p++)
+        buf_printf(&text, "%s | jit:of_tomorrow | 1 ns\n", c.key[p]);
+    assert_int_equal(tuner_load(tuner, (char *)text.data, text.len), ONEDNN_PASSES);
+    char *chosen = chosen_by(tuner, &work);
+    assert_true(looks > 0);
+    assert_null(strstr(chosen, "of_tomorrow"));
+    free(chosen);
+    buf_release(&text);
+    choices_end(&c);
+    tuner_free(tuner);
+}
+
+/* Without a tuner the choice hangs on the shape alone, and sums go by slices. */
+static void the_rule_times_nothing_and_sums_by_slices(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CASES; i++) {
+        struct work work = work_of(&cases[i]);
+        char *first = chosen_by(NULL, &work), *again = chosen_by(NULL, &work);
+        assert_string_equal(first, again);
+        assert_non_null(strstr(first, "fwd "));
+        assert_non_null(strstr(first, ", bwd-data "));
+        assert_non_null(strstr(first, " in slices"));
+        free(first), free(again);
+    }
+}
+
+int main(void)
+{
+    kernels_set_threads(2);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_code_agrees_with_plain_c),
+        cmocka_unit_test(a_second_run_chooses_the_same_and_times_nothing),
+        cmocka_unit_test(a_kept_name_that_is_no_code_is_timed_anew),
+        cmocka_unit_test(the_rule_times_nothing_and_sums_by_slices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,17 @@
+/* Which code a convolution's direction gets: by rule, or the one that the tuner finds fastest.
+ * Private to the dnnl set. */
+#ifndef PL_TENSOR_KERNELS_DNNL_CHOOSE_H
+#define PL_TENSOR_KERNELS_DNNL_CHOOSE_H
+
+#include "tensor/kernels_dnnl_code.h"
+
+/* What the tuner keeps the choice under: the direction and all of the shape, the threads, the
+ * processor and the library. */
+void conv_key(const struct conv_site *site, char out[TUNER_KEY_MAX + 1]);
+
+/* dnnl_unimplemented as conv_rule. Candidates are timed on a batch that is large enough for them to
+ * show what they can do, with arrays of their own, all of which is given back. */
+dnnl_status_t conv_choose(const struct conv_site *site, struct tuner *tuner,
+                          struct conv_candidate *out);
+
+#endif

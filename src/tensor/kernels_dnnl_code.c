@@ -1,0 +1,400 @@
+/* oneDNN's convolutions, and the list of all codes. A primitive that wants its images in another
+ * form than NHWC is given copies, made by reorders in scratch; its weights it gets in the form it
+ * chose, once a pass. */
+#include "tensor/kernels_dnnl_code.h"
+
+#include "base/fault.h"
+#include "tensor/isa.h"
+#include "tensor/kernels_common.h"
+#include "tensor/winograd.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* An argument: the caller's array, and where the primitive wants another form, a copy in it. */
+struct port {
+    dnnl_memory_t user, own;   /* own == user: there is no copy */
+    struct onednn_step *order; /* between them; NULL: none */
+    size_t at;                 /* the copy's place in scratch; SIZE_MAX: not there */
+};
+
+struct library_code {
+    struct conv_code code;
+    struct onednn *dnn;
+    struct op_scratch *scratch;
+    enum onednn_pass pass;
+    struct port in, out, w; /* weights' gradient: in and out are x and dy, w is dw */
+    dnnl_memory_t b;        /* or db, in scratch; NULL: there is none */
+    size_t b_at, channels;
+    struct onednn_step *run;
+    size_t first_step, end_step, steps_at; /* whose scratch lies there */
+    void *bound;                           /* what the places in scratch were bound for */
+};
+
+/* ---- running ---- */
+
+static void bind_place(const struct port *port, char *base)
+{
+    if (port->own != port->user && port->at != SIZE_MAX)
+        onednn_bind(port->own, base + port->at);
+}
+
+/* Binding may cost more than setting a pointer (what pads a form is zeroed): once is enough. */
+static void bind_scratch(struct library_code *c)
+{
+    char *base = c->scratch->at;
+    if (c->bound == base)
+        return;
+    bind_place(&c->in, base);
+    bind_place(&c->out, base);
+    bind_place(&c->w, base);
+    if (c->b && c->b_at != SIZE_MAX)
+        onednn_bind(c->b, base + c->b_at);
+    onednn_scratch_bind(c->dnn, c->first_step, c->end_step, base + c->steps_at);
+    c->bound = base;
+}
+
+static void order(const struct library_code *c, const struct port *port)
+{
+    if (port->order)
+        onednn_run(c->dnn, port->order);
+}
+
+static void run_values(struct conv_code *code, const struct op_args *args)
+{
+    struct library_code *c = (struct library_code *)code;
+    bool forward = c->pass == ONEDNN_FORWARD;
+    bind_scratch(c);
+    onednn_bind(c->in.user, forward ? args->x : args->dy);
+    onednn_bind(c->out.user, forward ? args->y : args->dx);
+    onednn_bind(c->w.user, args->w);
+    if (c->b)
+        onednn_bind(c->b, args->b);
+    order(c, &c->in);
+    order(c, &c->w);
+    onednn_run(c->dnn, c->run);
+    order(c, &c->out);
+}
+
+static void run_weights(struct conv_code *code, const struct op_args *args)
+{
+    struct library_code *c = (struct library_code *)code;
+    bind_scratch(c);
+    onednn_bind(c->in.user, args->x);
+    onednn_bind(c->out.user, args->dy);
+    onednn_bind(c->w.user, args->dw);
+    order(c, &c->in);
+    order(c, &c->out);
+    onednn_run(c->dnn, c->run);
+    order(c, &c->w); /* adds */
+    if (c->b)
+        add_floats(c->channels, (const float *)((char *)c->scratch->at + c->b_at), args->db);
+}
+
+/* ---- planning ---- */
+
+/* Where `bytes` more lie behind *end. */
+static size_t take(size_t *end, size_t bytes)
+{
+    size_t at = *end;
+    *end += (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    return at;
+}
+
+/* The copy, unless the caller's array will do. What is added to always has one. */
+static dnnl_status_t plan_port(struct onednn *dnn, struct port *port, onednn_desc form, bool adds,
+                               size_t *end)
+{
+    port->own = port->user;
+    port->at = SIZE_MAX;
+    if (!adds && onednn_has_form(port->user, form))
+        return dnnl_success;
+    port->at = take(end, dnnl_memory_desc_get_size(form));
+    return onednn_memory(dnn, form, NULL, &port->own);
+}
+
+/* The other direction may have put the weights into this form already: they then get a place of
+ * their own, and stay there. */
+static dnnl_status_t share_weights(const struct conv_site *site, struct port *w, onednn_desc form,
+                                   bool *shared)
+{
+    struct library_code *first = site->first ? site->first->library : NULL;
+    *shared = first && first->w.own != first->w.user && onednn_has_form(first->w.own, form);
+    if (!*shared)
+        return dnnl_success;
+    if (first->w.at != SIZE_MAX) {
+        size_t bytes = dnnl_memory_desc_get_size(form);
+        void *kept = arena_alloc(site->arena, 1, bytes);
+        if (!kept)
+            return dnnl_out_of_memory;
+        *site->bytes += bytes;
+        onednn_bind(first->w.own, kept);
+        first->w.at = SIZE_MAX;
+    }
+    w->own = first->w.own;
+    w->at = SIZE_MAX;
+    return dnnl_success;
+}
+
+struct names {
+    dnnl_query_t in, out, w, b;
+    int in_arg, out_arg, w_arg, b_arg;
+};
+
+static const struct names names_of[] = {
+    [ONEDNN_FORWARD] = {dnnl_query_src_md, dnnl_query_dst_md, dnnl_query_weights_md,
+                        dnnl_query_weights_md, DNNL_ARG_SRC, DNNL_ARG_DST, DNNL_ARG_WEIGHTS,
+                        DNNL_ARG_BIAS},
+    [ONEDNN_BACKWARD_DATA] = {dnnl_query_diff_dst_md, dnnl_query_diff_src_md, dnnl_query_weights_md,
+                              dnnl_query_weights_md, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_SRC,
+                              DNNL_ARG_WEIGHTS, 0},
+    [ONEDNN_BACKWARD_WEIGHTS] = {dnnl_query_src_md, dnnl_query_diff_dst_md,
+                                 dnnl_query_diff_weights_md, dnnl_query_diff_weights_md,
+                                 DNNL_ARG_SRC, DNNL_ARG_DIFF_DST, DNNL_ARG_DIFF_WEIGHTS,
+                                 DNNL_ARG_DIFF_BIAS},
+};
+
+static dnnl_status_t plan_ports(const struct conv_site *site, const_dnnl_primitive_desc_t pd,
+                                struct library_code *c, size_t *end)
+{
+    const struct names *n = &names_of[c->pass];
+    const struct conv_spec *s = site->spec;
+    struct onednn *dnn = site->dnn;
+    bool data = c->pass == ONEDNN_BACKWARD_DATA, weights = c->pass == ONEDNN_BACKWARD_WEIGHTS;
+    bool shared = false;
+    onednn_desc form = dnnl_primitive_desc_query_md(pd, n->w, 0);
+    dnnl_status_t status = onednn_memory_image(dnn, data ? &s->y : &s->x, &c->in.user);
+    if (!status)
+        status = onednn_memory_image(dnn, data ? &s->x : &s->y, &c->out.user);
+    if (!status)
+        status = onednn_memory_weights(dnn, s, &c->w.user);
+    if (!status)
+        status = plan_port(dnn, &c->in, dnnl_primitive_desc_query_md(pd, n->in, 0), false, end);
+    if (!status)
+        status = plan_port(dnn, &c->out, dnnl_primitive_desc_query_md(pd, n->out, 0), false, end);
+    if (!status && !weights)
+        status = share_weights(site, &c->w, form, &shared);
+    if (!status && !shared)
+        status = plan_port(dnn, &c->w, form, weights, end);
+    if (!status && s->bias && !data)
+        status = onednn_memory(dnn, dnnl_primitive_desc_query_md(pd, n->b, 1), NULL, &c->b);
+    c->b_at = weights && c->b ? take(end, s->y.dim[1] * sizeof(float)) : SIZE_MAX;
+    if (status || shared)
+        return status;
+    if (weights)
+        return onednn_step_reorder(dnn, c->w.own, c->w.user, true, &c->w.order);
+    return c->w.own == c->w.user
+               ? dnnl_success
+               : onednn_step_reorder(dnn, c->w.user, c->w.own, false, &c->w.order);
+}
+
+static dnnl_status_t plan_orders(const struct conv_site *site, struct library_code *c)
+{
+    dnnl_status_t status = dnnl_success;
+    bool weights = c->pass == ONEDNN_BACKWARD_WEIGHTS;
+    if (c->in.own != c->in.user)
+        status = onednn_step_reorder(site->dnn, c->in.user, c->in.own, false, &c->in.order);
+    if (status || c->out.own == c->out.user)
+        return status;
+    dnnl_memory_t from = weights ? c->out.user : c->out.own;
+    dnnl_memory_t to = weights ? c->out.own : c->out.user;
+    return onednn_step_reorder(site->dnn, from, to, false, &c->out.order);
+}
+
+static dnnl_status_t plan_primitive(const struct conv_site *site, const_dnnl_primitive_desc_t pd,
+                                    struct library_code *c)
+{
+    const struct names *n = &names_of[c->pass];
+    size_t end = 0;
+    c->first_step = site->dnn->n_steps;
+    dnnl_status_t status = plan_ports(site, pd, c, &end);
+    if (!status)
+        status = plan_orders(site, c);
+    if (!status)
+        status = onednn_step(site->dnn, pd, &c->run);
+    if (status)
+        return status;
+    onednn_step_arg(c->run, n->in_arg, c->in.own);
+    onednn_step_arg(c->run, n->out_arg, c->out.own);
+    onednn_step_arg(c->run, n->w_arg, c->w.own);
+    if (c->b)
+        onednn_step_arg(c->run, n->b_arg, c->b);
+    c->end_step = site->dnn->n_steps;
+    c->steps_at = take(&end, onednn_scratch_of(site->dnn, c->first_step));
+    if (end > site->scratch->bytes)
+        site->scratch->bytes = end;
+    return dnnl_success;
+}
+
+/* ---- finding ---- */
+
+/* Its name in a table: oneDNN's, and how the images lie. */
+static void name_library(const_dnnl_primitive_desc_t pd, bool any_form, char *out)
+{
+    snprintf(out, TUNER_NAME_MAX + 1, "%.48s%s", onednn_name(pd), any_form ? " reordered" : "");
+}
+
+static struct onednn_conv conv_of(const struct conv_site *site,
+                                  const struct conv_candidate *candidate)
+{
+    return (struct onednn_conv){
+        .spec = site->spec,
+        .pass = site->pass,
+        .training = site->training,
+        .winograd = candidate->winograd,
+        .any_form = candidate->any_form,
+    };
+}
+
+static bool see_named(void *user, const_dnnl_primitive_desc_t pd)
+{
+    const struct conv_candidate *want = user;
+    char name[TUNER_NAME_MAX + 1];
+    name_library(pd, want->any_form, name);
+    return strcmp(name, want->name) == 0;
+}
+
+static dnnl_status_t plan_library(const struct conv_site *site,
+                                  const struct conv_candidate *candidate, struct conv_code **out)
+{
+    struct conv_candidate want = *candidate;
+    struct onednn_conv conv = conv_of(site, candidate);
+    dnnl_primitive_desc_t pd;
+    struct library_code *c = arena_new(site->arena, struct library_code);
+    if (!c)
+        return dnnl_out_of_memory;
+    dnnl_status_t status = onednn_conv_find(site->dnn, &conv, see_named, &want, &pd);
+    if (status)
+        return status;
+    *c = (struct library_code){
+        .code = {site->pass == ONEDNN_BACKWARD_WEIGHTS ? run_weights : run_values, c},
+        .dnn = site->dnn,
+        .scratch = site->scratch,
+        .pass = site->pass,
+        .channels = site->spec->y.dim[1],
+    };
+    status = plan_primitive(site, pd, c);
+    dnnl_primitive_desc_destroy(pd);
+    *out = &c->code;
+    return status;
+}
+
+/* Codes that were seen for one question to oneDNN. */
+struct seen {
+    struct conv_candidate *out;
+    size_t count, here;
+    bool winograd, any_form;
+    const struct conv_site *site;
+    dnnl_memory_t x, y; /* as NHWC */
+};
+
+/* So many of one question: what follows in oneDNN's order was never the fastest. */
+enum { SEEN_MAX = 3, SEEN_REORDERED_MAX = 1 };
+
+/* Was it written for narrower vectors than there are? Not asked of a question's first. */
+static bool narrow(const char *name)
+{
+    return (isa_best() > ISA_PLAIN && strstr(name, ":sse41")) ||
+           (isa_best() > ISA_AVX2 && strstr(name, ":avx2"));
+}
+
+/* Does it want its images as they are? Then it has been seen already. */
+static bool takes_nhwc(const struct seen *seen, const_dnnl_primitive_desc_t pd)
+{
+    const struct names *n = &names_of[seen->site->pass];
+    bool data = seen->site->pass == ONEDNN_BACKWARD_DATA;
+    return onednn_has_form(data ? seen->y : seen->x, dnnl_primitive_desc_query_md(pd, n->in, 0)) &&
+           onednn_has_form(data ? seen->x : seen->y, dnnl_primitive_desc_query_md(pd, n->out, 0));
+}
+
+static bool see_all(void *user, const_dnnl_primitive_desc_t pd)
+{
+    struct seen *seen = user;
+    if (onednn_slow(pd) || (seen->any_form && takes_nhwc(seen, pd)))
+        return false;
+    struct conv_candidate *c = &seen->out[seen->count];
+    *c = (struct conv_candidate){.winograd = seen->winograd, .any_form = seen->any_form};
+    name_library(pd, seen->any_form, c->name);
+    if (seen->here > 0 && narrow(c->name))
+        return false;
+    for (size_t i = 0; i < seen->count; i++)
+        if (strcmp(seen->out[i].name, c->name) == 0)
+            return false;
+    seen->count++;
+    return ++seen->here == (seen->any_form ? SEEN_REORDERED_MAX : SEEN_MAX) ||
+           seen->count == CONV_CANDIDATES_MAX;
+}
+
+static void ask(struct seen *seen, bool winograd, bool any_form)
+{
+    dnnl_primitive_desc_t pd;
+    seen->winograd = winograd;
+    seen->any_form = any_form;
+    seen->here = 0;
+    if (seen->count == CONV_CANDIDATES_MAX)
+        return;
+    struct conv_candidate kind = {.winograd = winograd, .any_form = any_form};
+    struct onednn_conv conv = conv_of(seen->site, &kind);
+    if (onednn_conv_find(seen->site->dnn, &conv, see_all, seen, &pd) == dnnl_success)
+        dnnl_primitive_desc_destroy(pd);
+}
+
+size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out)
+{
+    struct seen seen = {.out = out, .site = site};
+    if (code_product_fits(site->spec))
+        out[seen.count++] = (struct conv_candidate){.name = "product", .kind = CODE_PRODUCT};
+    if (winograd_fits(site->spec))
+        out[seen.count++] = (struct conv_candidate){.name = "winograd", .kind = CODE_WINOGRAD};
+    if (onednn_memory_image(site->dnn, &site->spec->x, &seen.x) != dnnl_success ||
+        onednn_memory_image(site->dnn, &site->spec->y, &seen.y) != dnnl_success)
+        return seen.count;
+    ask(&seen, false, false);
+    ask(&seen, false, true);
+    ask(&seen, true, true);
+    return seen.count;
+}
+
+/* oneDNN's first choice is a product of matrices over the input channels, which has next to nothing
+ * to sum over when these are fewer than this; its second choice is faster then. */
+enum { BRGCONV_CHANNELS_MIN = 4 };
+
+bool conv_see_allowed(void *user, const_dnnl_primitive_desc_t pd)
+{
+    const struct conv_spec *spec = user;
+    bool few = spec->x.dim[1] / spec->groups < BRGCONV_CHANNELS_MIN;
+    return !few || strncmp(onednn_name(pd), "brgconv", 7) != 0;
+}
+
+dnnl_status_t conv_rule(const struct conv_site *site, struct conv_candidate *out)
+{
+    struct conv_spec spec = *site->spec;
+    dnnl_primitive_desc_t pd;
+    *out = (struct conv_candidate){.kind = CODE_LIBRARY};
+    struct onednn_conv conv = conv_of(site, out);
+    dnnl_status_t status = onednn_conv_find(site->dnn, &conv, conv_see_allowed, &spec, &pd);
+    if (status)
+        return status;
+    bool slow = onednn_slow(pd);
+    name_library(pd, false, out->name);
+    dnnl_primitive_desc_destroy(pd);
+    if (slow)
+        return dnnl_unimplemented;
+    if (site->pass == ONEDNN_BACKWARD_WEIGHTS) {
+        out->kind = CODE_SLICES;
+        strncat(out->name, " in slices", TUNER_NAME_MAX - strlen(out->name));
+    }
+    return dnnl_success;
+}
+
+dnnl_status_t conv_code_plan(const struct conv_site *site, const struct conv_candidate *candidate,
+                             struct conv_code **out)
+{
+    switch (candidate->kind) {
+    case CODE_LIBRARY: return plan_library(site, candidate, out);
+    case CODE_SLICES: return code_plan_slices(site, out);
+    case CODE_PRODUCT: return code_plan_product(site, out);
+    case CODE_WINOGRAD: return code_plan_winograd(site, out);
+    }
+    return dnnl_unimplemented;
+}

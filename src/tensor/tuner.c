@@ -1,0 +1,271 @@
+#include "tensor/tuner.h"
+
+#include "base/fault.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char first_line[] = "paceline kernels 1";
+
+enum {
+    ENTRIES_MAX = 16 * 1024,
+    RUNS_MIN = 2,
+    RUNS_MAX = 9,
+    LONG = 30 * 1000 * 1000,   /* ns, to plan and to run once: no more is needed to see who loses */
+    ENOUGH = 20 * 1000 * 1000, /* ns of runs, once there are RUNS_MIN */
+};
+
+struct entry {
+    char key[TUNER_KEY_MAX + 1], name[TUNER_NAME_MAX + 1];
+    int64_t ns;
+};
+
+struct tuner {
+    struct tuner_host host;
+    struct entry *at; /* in the order of keys */
+    size_t count, cap;
+    size_t fresh;  /* choices since the last tuner_settle, */
+    int64_t spent; /* and how long they took; */
+    int64_t total; /* all of them */
+};
+
+struct tuner *tuner_create(const struct tuner_host *host)
+{
+    struct tuner *tuner = calloc(1, sizeof *tuner);
+    if (tuner)
+        tuner->host = *host;
+    return tuner;
+}
+
+void tuner_free(struct tuner *tuner)
+{
+    if (tuner)
+        free(tuner->at);
+    free(tuner);
+}
+
+/* ---- the table ---- */
+
+/* The first entry whose key is not before `key`. */
+static size_t place_of(const struct tuner *tuner, const char *key)
+{
+    size_t low = 0, high = tuner->count;
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (strcmp(tuner->at[mid].key, key) < 0)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+static bool is_at(const struct tuner *tuner, size_t place, const char *key)
+{
+    return place < tuner->count && strcmp(tuner->at[place].key, key) == 0;
+}
+
+const char *tuner_find(const struct tuner *tuner, const char *key)
+{
+    size_t place = place_of(tuner, key);
+    return is_at(tuner, place, key) ? tuner->at[place].name : NULL;
+}
+
+static int make_room(struct tuner *tuner)
+{
+    if (tuner->count < tuner->cap)
+        return OK;
+    if (tuner->count >= ENTRIES_MAX)
+        return ERR_FULL;
+    size_t cap = tuner->cap ? 2 * tuner->cap : 64;
+    struct entry *at = realloc(tuner->at, cap * sizeof *at);
+    if (!at)
+        return ERR_NOMEM;
+    tuner->at = at;
+    tuner->cap = cap;
+    return OK;
+}
+
+/* In place of what stands there for the key. What finds no room is not kept, and timed again. */
+static void put(struct tuner *tuner, const struct entry *entry)
+{
+    size_t place = place_of(tuner, entry->key);
+    if (!is_at(tuner, place, entry->key)) {
+        if (make_room(tuner) != OK)
+            return;
+        struct entry *at = tuner->at + place;
+        memmove(at + 1, at, (tuner->count - place) * sizeof *at);
+        tuner->count++;
+    }
+    tuner->at[place] = *entry;
+}
+
+/* ---- timing ---- */
+
+static int compare_times(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+struct trial {
+    struct tuner *tuner;
+    tuner_run run;
+    void *user;
+};
+
+static int time_run(const struct trial *t, size_t i, int64_t *ns)
+{
+    const struct tuner_host *host = &t->tuner->host;
+    int64_t start = host->now(host->user);
+    int rc = t->run(t->user, i);
+    *ns = host->now(host->user) - start;
+    return rc;
+}
+
+/* The median of candidate i's times. Who is far behind `best` is not timed to the end. */
+static int time_candidate(const struct trial *t, size_t i, int64_t best, int64_t *median)
+{
+    int64_t ns[RUNS_MAX], sum = 0, least;
+    int n = 0, rc = time_run(t, i, median); /* plans, and touches its memory */
+    if (rc != OK || (*median > LONG && *median / 4 > best))
+        return rc;
+    rc = time_run(t, i, median); /* warms */
+    if (rc != OK || *median / 2 > best)
+        return rc;
+    least = *median;
+    while (rc == OK && n < RUNS_MAX && (n < RUNS_MIN || sum < ENOUGH)) {
+        rc = time_run(t, i, &ns[n]);
+        sum += ns[n];
+        least = ns[n] < least ? ns[n] : least;
+        if (++n == 2 && least - least / 4 > best)
+            break;
+    }
+    qsort(ns, (size_t)n, sizeof *ns, compare_times);
+    *median = ns[(n - 1) / 2];
+    return rc;
+}
+
+static void check_text(const char *text, size_t max)
+{
+    PL_ASSERT(text[0] && strlen(text) <= max && !strchr(text, '|'));
+}
+
+size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *names, size_t n,
+                    tuner_run run, void *user)
+{
+    const struct trial trial = {tuner, run, user};
+    const char *kept = tuner_find(tuner, key);
+    for (size_t i = 0; kept && i < n; i++)
+        if (strcmp(names[i], kept) == 0)
+            return i;
+    const struct tuner_host *host = &tuner->host;
+    int64_t start = host->now(host->user), best = INT64_MAX, ns;
+    size_t winner = n;
+    for (size_t i = 0; i < n; i++)
+        if (time_candidate(&trial, i, best, &ns) == OK && (winner == n || ns < best - best / 50)) {
+            best = ns;
+            winner = i;
+        }
+    int64_t took = host->now(host->user) - start;
+    tuner->spent += took;
+    tuner->total += took;
+    if (winner == n)
+        return n;
+    struct entry entry = {.ns = best > 0 ? best : 1};
+    check_text(key, TUNER_KEY_MAX);
+    check_text(names[winner], TUNER_NAME_MAX);
+    strcpy(entry.key, key);
+    strcpy(entry.name, names[winner]);
+    put(tuner, &entry);
+    tuner->fresh++;
+    return winner;
+}
+
+double tuner_seconds(const struct tuner *tuner)
+{
+    return tuner ? (double)tuner->total * 1e-9 : 0;
+}
+
+void tuner_settle(struct tuner *tuner)
+{
+    size_t fresh = tuner->fresh;
+    double seconds = (double)tuner->spent * 1e-9;
+    tuner->fresh = 0;
+    tuner->spent = 0;
+    if (fresh > 0 && tuner->host.keep)
+        tuner->host.keep(tuner->host.user, tuner, fresh, seconds);
+}
+
+/* ---- as text ---- */
+
+static const char separator[] = " | ";
+
+/* The bytes before the next separator into `out`, of `max` and a zero: printable, no bar. False
+ * where they are none. *at moves past the separator. */
+static bool take_field(const char **at, const char *end, char *out, size_t max)
+{
+    size_t n = 0, len = sizeof separator - 1;
+    const char *p = *at;
+    while (p < end && *p != '|' && *p >= ' ' && *p <= '~')
+        p++;
+    if (p == *at || p >= end || *p != '|' || (size_t)(p - *at) < 2)
+        return false;
+    n = (size_t)(p - *at) - 1; /* less the space before the bar */
+    if (n > max || (*at)[n] != ' ' || (size_t)(end - (*at + n)) < len ||
+        memcmp(*at + n, separator, len) != 0)
+        return false;
+    memcpy(out, *at, n);
+    out[n] = '\0';
+    *at += n + len;
+    return true;
+}
+
+/* Digits, then " ns", and no more. */
+static bool take_time(const char *at, const char *end, int64_t *ns)
+{
+    int64_t value = 0;
+    const char *p = at;
+    for (; p < end && *p >= '0' && *p <= '9' && p - at < 18; p++)
+        value = 10 * value + (*p - '0');
+    *ns = value;
+    return value > 0 && end - p == 3 && memcmp(p, " ns", 3) == 0;
+}
+
+static bool read_line(const char *at, const char *end, struct entry *out)
+{
+    *out = (struct entry){0};
+    return take_field(&at, end, out->key, TUNER_KEY_MAX) &&
+           take_field(&at, end, out->name, TUNER_NAME_MAX) && take_time(at, end, &out->ns);
+}
+
+size_t tuner_load(struct tuner *tuner, const char *text, size_t len)
+{
+    const char *at = text, *stop = text + len;
+    size_t before = tuner->count;
+    for (bool first = true; at < stop; first = false) {
+        const char *end = memchr(at, '\n', (size_t)(stop - at));
+        struct entry entry;
+        if (!end) /* the line was not finished */
+            break;
+        if (first && ((size_t)(end - at) != sizeof first_line - 1 ||
+                      memcmp(at, first_line, sizeof first_line - 1) != 0))
+            break;
+        if (!first && read_line(at, end, &entry) && !tuner_find(tuner, entry.key))
+            put(tuner, &entry);
+        at = end + 1;
+    }
+    return tuner->count - before;
+}
+
+int tuner_text(struct tuner *tuner, struct buf *out)
+{
+    buf_printf(out, "%s\n", first_line);
+    for (size_t i = 0; i < tuner->count; i++) {
+        const struct entry *e = &tuner->at[i];
+        buf_printf(out, "%s%s%s%s%" PRId64 " ns\n", e->key, separator, e->name, separator, e->ns);
+    }
+    return out->failed ? ERR_NOMEM : OK;
+}

@@ -1,0 +1,64 @@
+/* The shape tuner: which of several codes for one piece of work is the fastest here. Each is run,
+ * once in the life of a machine, and the fastest kept in a table of lines of text that a later
+ * process loads, and then runs nothing.
+ *
+ *     paceline kernels 1
+ *     KEY | NAME | TIME ns
+ *
+ * The key says all that a code's speed hangs on; the name is one of the candidates' of the day. A
+ * table decides about speed alone, never about results: a name that is no candidate, and a line
+ * that is no such line, count for nothing.
+ *
+ * The clock is the caller's. Not thread-safe: one tuner, one caller at a time. */
+#ifndef PL_TENSOR_TUNER_H
+#define PL_TENSOR_TUNER_H
+
+#include "base/bytes.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { TUNER_KEY_MAX = 255, TUNER_NAME_MAX = 63 }; /* bytes, of printable ASCII without '|' */
+
+struct tuner;
+
+struct tuner_host {
+    int64_t (*now)(void *user); /* nanoseconds */
+    /* There are new choices to keep, `fresh` of them, found in so many seconds; NULL: they are not
+     * kept. Called by tuner_settle. */
+    void (*keep)(void *user, struct tuner *tuner, size_t fresh, double seconds);
+    void *user;
+};
+
+/* NULL when memory runs out. */
+struct tuner *tuner_create(const struct tuner_host *host);
+void tuner_free(struct tuner *tuner); /* NULL is allowed */
+
+/* Run candidate i: OK, or it cannot be run and is left out. The first run of each is not timed. */
+typedef int (*tuner_run)(void *user, size_t i);
+
+/* The name kept for the key, valid until the next call that is given the tuner; NULL: there is
+ * none. */
+const char *tuner_find(const struct tuner *tuner, const char *key);
+
+/* Which of the `n` names to take: the one that is kept for the key, if it is among them; else each
+ * is timed, and the fastest kept. One that is listed first is preferred to those that are faster by
+ * less than a fiftieth. n where none could be run. */
+size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *names, size_t n,
+                    tuner_run run, void *user);
+
+/* What timing candidates has taken until now, by the host's clock; 0 for NULL. */
+double tuner_seconds(const struct tuner *tuner);
+
+/* Hand what is new since the last call to the host's `keep`, if there is anything. */
+void tuner_settle(struct tuner *tuner);
+
+/* Take over the choices in `text` for keys that have none yet. Returns how many; what is foreign or
+ * damaged is passed over. */
+size_t tuner_load(struct tuner *tuner, const char *text, size_t len);
+
+/* Append the whole table, by keys in order. ERR_NOMEM */
+int tuner_text(struct tuner *tuner, struct buf *out);
+
+#endif

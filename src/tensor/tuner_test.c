@@ -1,0 +1,272 @@
+/* The tuner by a clock that the test turns: what is timed, what is kept, and what a file may say.
+ */
+#include "tensor/tuner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "base/status.h"
+
+enum { CANDIDATES = 3 };
+
+/* Candidates that take so many ns; 0: cannot be run. */
+struct bench {
+    int64_t now, takes[CANDIDATES];
+    size_t runs[CANDIDATES];
+    size_t kept, fresh;
+    double seconds;
+};
+
+static const char *const names[CANDIDATES] = {"direct", "jit:x winograd", "own"};
+
+static int64_t clock_now(void *user)
+{
+    return ((struct bench *)user)->now;
+}
+
+static void on_keep(void *user, struct tuner *tuner, size_t fresh, double seconds)
+{
+    struct bench *b = user;
+    (void)tuner;
+    b->kept++;
+    b->fresh = fresh;
+    b->seconds = seconds;
+}
+
+static int run(void *user, size_t i)
+{
+    struct bench *b = user;
+    assert_true(i < CANDIDATES);
+    b->runs[i]++;
+    /* The first run plans, and every fourth is disturbed: neither may decide. */
+    bool odd = b->runs[i] == 1 || b->runs[i] % 4 == 0;
+    b->now += odd ? 9 * b->takes[i] : b->takes[i];
+    return b->takes[i] ? OK : ERR_UNSUPPORTED;
+}
+
+static struct tuner *tuner_for(struct bench *b)
+{
+    struct tuner *tuner = tuner_create(&(struct tuner_host){clock_now, on_keep, b});
+    assert_non_null(tuner);
+    return tuner;
+}
+
+static size_t choose(struct tuner *tuner, struct bench *b, const char *key)
+{
+    return tuner_choose(tuner, key, names, CANDIDATES, run, b);
+}
+
+static size_t runs_of(const struct bench *b)
+{
+    size_t sum = 0;
+    for (size_t i = 0; i < CANDIDATES; i++)
+        sum += b->runs[i];
+    return sum;
+}
+
+static void the_fastest_is_taken_and_timed_no_more(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {3000, 2000, 2900}};
+    struct tuner *tuner = tuner_for(&b);
+    assert_null(tuner_find(tuner, "a"));
+    assert_int_equal(choose(tuner, &b, "a"), 1);
+    assert_string_equal(tuner_find(tuner, "a"), "jit:x winograd");
+    size_t runs = runs_of(&b);
+    assert_true(b.runs[0] > 3 && b.runs[1] > 3 && b.runs[2] > 1);
+    assert_int_equal(choose(tuner, &b, "a"), 1);
+    assert_int_equal(runs_of(&b), runs);
+    b.takes[2] = 1000; /* another shape is another question */
+    assert_int_equal(choose(tuner, &b, "b"), 2);
+    assert_true(runs_of(&b) > runs);
+    tuner_free(tuner);
+}
+
+static void what_cannot_run_is_left_out(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {0, 5000, 0}};
+    struct tuner *tuner = tuner_for(&b);
+    assert_int_equal(choose(tuner, &b, "a"), 1);
+    memset(b.takes, 0, sizeof b.takes);
+    assert_int_equal(choose(tuner, &b, "b"), CANDIDATES);
+    assert_null(tuner_find(tuner, "b"));
+    tuner_free(tuner);
+}
+
+/* Seconds of candidates that lose are not spent twice; a hair's breadth changes nothing. */
+static void the_slow_are_dropped_and_equals_keep_their_order(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {1000000, 990000, 400000000}};
+    struct tuner *tuner = tuner_for(&b);
+    assert_int_equal(choose(tuner, &b, "a"), 0);
+    assert_int_equal(b.runs[2], 1);
+    b.takes[2] = 2500000;
+    b.runs[2] = 0;
+    assert_int_equal(choose(tuner, &b, "b"), 0);
+    assert_int_equal(b.runs[2], 2);
+    tuner_free(tuner);
+}
+
+static void what_is_new_is_handed_on_once(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {3000, 2000, 4000}};
+    struct tuner *tuner = tuner_for(&b);
+    tuner_settle(tuner);
+    assert_int_equal(b.kept, 0);
+    choose(tuner, &b, "a");
+    choose(tuner, &b, "b");
+    tuner_settle(tuner);
+    assert_int_equal(b.kept, 1);
+    assert_int_equal(b.fresh, 2);
+    assert_true(b.seconds > 0 && b.seconds < 1e-3);
+    choose(tuner, &b, "a");
+    tuner_settle(tuner);
+    assert_int_equal(b.kept, 1);
+    tuner_free(tuner);
+}
+
+static void text_there_and_back(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {3000, 2000, 4000}};
+    struct tuner *one = tuner_for(&b), *two = tuner_for(&b);
+    struct buf text = {0}, again = {0};
+    choose(one, &b, "conv fwd f32 x=2x3 lib=one-2.6");
+    b.takes[0] = 7;
+    choose(one, &b, "conv data");
+    assert_int_equal(tuner_text(one, &text), OK);
+    const char *want = "paceline kernels 1\n"
+                       "conv data | direct | 7 ns\n"
+                       "conv fwd f32 x=2x3 lib=one-2.6 | jit:x winograd | 2000 ns\n";
+    assert_int_equal(text.len, strlen(want));
+    assert_memory_equal(text.data, want, text.len);
+    assert_int_equal(tuner_load(two, want, strlen(want)), 2);
+    assert_int_equal(tuner_text(two, &again), OK);
+    assert_int_equal(again.len, text.len);
+    assert_memory_equal(again.data, text.data, text.len);
+    size_t runs = runs_of(&b);
+    assert_int_equal(choose(two, &b, "conv data"), 0);
+    assert_int_equal(runs_of(&b), runs);
+    buf_release(&text), buf_release(&again);
+    tuner_free(one), tuner_free(two);
+}
+
+static void own_choices_stay_when_a_file_is_merged(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {3000, 2000, 4000}};
+    struct tuner *tuner = tuner_for(&b);
+    const char *text = "paceline kernels 1\na | own | 5 ns\nb | own | 6 ns\n";
+    choose(tuner, &b, "a");
+    assert_int_equal(tuner_load(tuner, text, strlen(text)), 1);
+    assert_string_equal(tuner_find(tuner, "a"), "jit:x winograd");
+    assert_string_equal(tuner_find(tuner, "b"), "own");
+    tuner_settle(tuner);
+    assert_int_equal(b.fresh, 1);
+    tuner_free(tuner);
+}
+
+/* A name of other days or other hands is not trusted: the candidates are timed. */
+static void a_name_that_is_no_candidate_is_timed_anew(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {3000, 2000, 4000}};
+    struct tuner *tuner = tuner_for(&b);
+    const char *text = "paceline kernels 1\na | %s%n ../../etc | 1 ns\n";
+    assert_int_equal(tuner_load(tuner, text, strlen(text)), 1);
+    assert_int_equal(choose(tuner, &b, "a"), 1);
+    assert_true(runs_of(&b) > 0);
+    assert_string_equal(tuner_find(tuner, "a"), "jit:x winograd");
+    tuner_free(tuner);
+}
+
+static void foreign_and_damaged_lines_count_for_nothing(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",
+        "\n",
+        "paceline kernels 1",
+        "paceline kernels 2\na | own | 5 ns\n",
+        "a | own | 5 ns\n",
+        "paceline kernels 1 \na | own | 5 ns\n",
+        "paceline kernels 1\na | own | 5 ns", /* cut off */
+        "paceline kernels 1\na | own | 5\n",
+        "paceline kernels 1\na | own | -5 ns\n",
+        "paceline kernels 1\na | own | 0 ns\n",
+        "paceline kernels 1\na | own | 1e3 ns\n",
+        "paceline kernels 1\na | own | 9999999999999999999999 ns\n",
+        "paceline kernels 1\na | own | 5 ns more\n",
+        "paceline kernels 1\na | own | x | 5 ns\n",
+        "paceline kernels 1\na || 5 ns\n",
+        "paceline kernels 1\n | own | 5 ns\n",
+        "paceline kernels 1\na |own | 5 ns\n",
+        "paceline kernels 1\na\x01 | own | 5 ns\n",
+        "paceline kernels 1\na | \xc3\xa4 | 5 ns\n",
+        "paceline kernels 1\n|\n|||\n | \n | | | \n",
+    };
+    struct bench b = {0};
+    struct tuner *tuner = tuner_for(&b);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_int_equal(tuner_load(tuner, texts[i], strlen(texts[i])), 0);
+    char longest[2 * TUNER_KEY_MAX];
+    struct buf line = {0};
+    memset(longest, 'k', sizeof longest);
+    buf_printf(&line, "paceline kernels 1\n%.*s | own | 5 ns\n%.*s | own | 5 ns\na | %.*s | 5 ns\n",
+               TUNER_KEY_MAX + 1, longest, TUNER_KEY_MAX, longest, TUNER_NAME_MAX + 1, longest);
+    assert_int_equal(tuner_load(tuner, (char *)line.data, line.len), 1);
+    buf_release(&line);
+    tuner_free(tuner);
+}
+
+/* Any bytes at all: what is taken over is written again as it was read. */
+static void chance_does_not_break_it(void **state)
+{
+    (void)state;
+    const char *good =
+        "paceline kernels 1\nkey a | own | 51 ns\nkey b | direct | 7 ns\nc | d | 1 ns\n";
+    size_t len = strlen(good);
+    char *text = malloc(len);
+    assert_non_null(text);
+    for (uint64_t round = 0; round < 2000; round++) {
+        struct bench b = {0};
+        struct tuner *one = tuner_for(&b), *two = tuner_for(&b);
+        struct buf out = {0};
+        memcpy(text, good, len);
+        for (uint64_t k = 0; k < 1 + round % 4; k++)
+            text[rng_below(5, 1, 8 * round + k, len)] = (char)rng_below(5, 2, 8 * round + k, 256);
+        size_t n = tuner_load(one, text, len - rng_below(5, 3, round, 9));
+        assert_true(n <= 4);
+        assert_int_equal(tuner_text(one, &out), OK);
+        assert_int_equal(tuner_load(two, (char *)out.data, out.len), n);
+        buf_release(&out);
+        tuner_free(one), tuner_free(two);
+    }
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fastest_is_taken_and_timed_no_more),
+        cmocka_unit_test(what_cannot_run_is_left_out),
+        cmocka_unit_test(the_slow_are_dropped_and_equals_keep_their_order),
+        cmocka_unit_test(what_is_new_is_handed_on_once),
+        cmocka_unit_test(text_there_and_back),
+        cmocka_unit_test(own_choices_stay_when_a_file_is_merged),
+        cmocka_unit_test(a_name_that_is_no_candidate_is_timed_anew),
+        cmocka_unit_test(foreign_and_damaged_lines_count_for_nothing),
+        cmocka_unit_test(chance_does_not_break_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,48 @@
+/* Winograd's convolutions of NHWC images with canonical OIHW weights, in all three directions.
+ *
+ * 4 × 4 pixels of output cost 36 products for each pair of channels where the 144 of 3 × 3 filters
+ * would do, 64 for the 400 of 5 × 5, and some sums for each channel. It pays from a dozen channels
+ * on; in the plain loops for 5 × 5 only.
+ *
+ *     Lavin, Gray: Fast Algorithms for Convolutional Neural Networks, 2016
+ *     Barabasz, Anderson, Soodhalter, Gregg: Error Analysis and Improving the Accuracy of Winograd
+ *     Convolution for Deep Neural Networks, 2020
+ *
+ * Results lie within 1e-4 of the exact ones, in parts of the largest, and mostly within 1e-5. They
+ * depend on the instruction set and, dw and db, on the number of threads; never on timing. A tile
+ * that holds an infinity or a NaN becomes NaN or infinite as a whole.
+ *
+ * Scratch is at most about 6 MB and 4 MB a thread up to 512 channels, and two rows of W, see
+ * *bytes. */
+#ifndef PL_TENSOR_WINOGRAD_H
+#define PL_TENSOR_WINOGRAD_H
+
+#include "tensor/kernels.h"
+
+struct winograd;
+
+/* Whether winograd_plan takes it: filters 3 × 3 or 5 × 5, of step 1, padding less than they, and
+ * at least 8 channels on both sides. */
+bool winograd_fits(const struct conv_spec *spec);
+
+/* Plan for batches of up to spec->x.dim[0] records, for what fits; memory is the arena's, *bytes of
+ * it. For the threads of the calling thread (kernels_set_threads). Without `training`, forward
+ * alone may be called. ERR_NOMEM */
+int winograd_plan(const struct conv_spec *spec, bool training, struct arena *arena,
+                  struct winograd **out, size_t *bytes, struct err *err);
+
+/* N records, at most as many as were planned for; arrays may lie anywhere, and none may overlap.
+ *
+ * y = x * w + b; b may be NULL. */
+void winograd_forward(const struct winograd *winograd, size_t N, const float *x, const float *w,
+                      const float *b, float *y);
+
+/* dx is overwritten. */
+void winograd_backward_data(const struct winograd *winograd, size_t N, const float *dy,
+                            const float *w, float *dx);
+
+/* dw and db are added to; db may be NULL. */
+void winograd_backward_weights(const struct winograd *winograd, size_t N, const float *x,
+                               const float *dy, float *dw, float *db);
+
+#endif

@@ -1,0 +1,80 @@
+/* The loops of Winograd's convolutions (winograd.h), compiled for each instruction set.
+ *
+ * With the letters of Lavin and Gray: d is a tile of the input, g a filter, Y a tile of the output,
+ *
+ *     Y = A^T [ (G g G^T) ⊙ (B^T d B) ] A = A^T [ U ⊙ V ] A = A^T M A
+ *
+ * with products element by element at α × α points, so that over all tiles, inputs c and outputs o
+ * each point is a product of matrices, M = V U. A tile of Y is 4 × 4 pixels, and α = K + 3.
+ *
+ * Channels lie in blocks of 16, whatever the instruction set, the last one filled up. A slab holds
+ * V or M of some tiles: at each point, of each block of channels, of each tile, 16 floats. U holds
+ * at each point, of each block of outputs, of each input, 16 floats; dU at each point, of each
+ * block of inputs, of each block of outputs, of each of its inputs, 16 floats. */
+#ifndef PL_TENSOR_WINOGRAD_LOOPS_H
+#define PL_TENSOR_WINOGRAD_LOOPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum {
+    WINOGRAD_TILE = 4,   /* pixels of the output each way */
+    WINOGRAD_BLOCK = 16, /* channels */
+    WINOGRAD_ROWS = 8,   /* room for tiles in a slab is a multiple */
+};
+
+static inline size_t winograd_blocks(size_t C)
+{
+    return (C + WINOGRAD_BLOCK - 1) / WINOGRAD_BLOCK;
+}
+
+/* N images (H, W, C) covered by rows × columns tiles each, 4 pixels apart both ways, the first
+ * beginning `top` rows and `left` columns outside.
+ *
+ * `outside` has two stretches of C floats, rounded up to whole blocks: what is read (zeros), or
+ * where is written what nobody wants, outside the image; and, where images are read, a copy of the
+ * very last pixel, since nothing lies behind it that a whole block could reach into. */
+struct winograd_image {
+    size_t N, H, W, C;
+    size_t rows, columns, top, left;
+};
+
+/* How far apart the blocks of channels and the points are, in floats. */
+struct winograd_slab {
+    size_t block, point;
+};
+
+/* Filters as a matrix of `in` × `out`, the steps apart; `turned`: by half a turn. */
+struct winograd_filters {
+    size_t in, out, in_step, out_step;
+    bool turned;
+};
+
+struct winograd_loops {
+    /* V = B^T d B of `tiles` tiles from `first` on, `blocks` blocks of channels from x on. */
+    void (*input)(const struct winograd_image *image, const float *x, const float *outside,
+                  size_t first, size_t tiles, size_t blocks, struct winograd_slab slab, float *V);
+    /* Y = A^T M A + b, of `channels` from y on. b has whole blocks. */
+    void (*output)(const struct winograd_image *image, float *y, float *outside, size_t first,
+                   size_t tiles, size_t channels, struct winograd_slab slab, const float *M,
+                   const float *b);
+    /* dM = A dY A^T, as `input`; db, unless NULL, has whole blocks, and each gets its sum added. */
+    void (*output_back)(const struct winograd_image *image, const float *dy, const float *outside,
+                        size_t first, size_t tiles, size_t blocks, struct winograd_slab slab,
+                        float *dM, float *db);
+    /* U = G g G^T of `count` inputs from k on and the 16 outputs from c on. */
+    void (*filters)(const struct winograd_filters *filters, const float *w, size_t k, size_t count,
+                    size_t c, size_t point, float *U);
+    /* dw += G^T dU G of the 16 inputs from k on and the 16 outputs from c on, where dU is the sum
+     * of `parts`, `part` floats apart. */
+    void (*filters_back)(const struct winograd_filters *filters, const float *dU, size_t point,
+                         size_t parts, size_t part, size_t k, size_t c, float *dw);
+    /* M = V U at one point, or M += V U. */
+    void (*multiply)(size_t tiles, size_t in, size_t out_blocks, const float *V, size_t v_block,
+                     const float *U, size_t u_block, bool add, float *M, size_t m_block);
+    /* dU = V^T dM at one point, or dU += V^T dM. */
+    void (*multiply_back)(size_t tiles, size_t in_blocks, size_t out_blocks, const float *V,
+                          size_t v_block, const float *dM, size_t m_block, bool add, float *dU);
+};
+
+#endif
