@@ -19,36 +19,79 @@ typedef struct pl_bench_memory {
     uint64_t records; /* two batches: one is made ready while the other is used */
 } pl_bench_memory;
 
+/* Zero or NULL stands for the default. */
+typedef struct pl_bench_options {
+    uint32_t steps;        /* to be timed, up to 1,000,000; 200 */
+    bool by_layer;         /* fill in `layers` */
+    const char *precision; /* "f32", the only one there is, and the default */
+} pl_bench_options;
+
+/* A layer's part in a training step; medians. */
+typedef struct pl_bench_layer {
+    char name[64], type[24]; /* these and `chosen` are cut where they are longer */
+    size_t dims, shape[8]; /* of its result, for the batch; 0 for a number, or where it has none */
+    double forward_ms, backward_ms;
+    double gflops;    /* of its products, forward and backward; 0: it has none */
+    double share;     /* of the step; of 1 */
+    char chosen[160]; /* which code runs each direction, in words; "": there was no choice */
+} pl_bench_layer;
+
+enum { PL_BENCH_THREADS_MAX = 64 };
+
 typedef struct pl_bench_step_report {
     double median_ms, p10_ms, p90_ms;
     double gflops;       /* multiply-adds of the matrix products × 2 */
     double peak_percent; /* of the multiply-add peak, measured in the same run */
     double samples_per_s;
+    double first_step_s; /* from the call until the first step was done, */
+    double tuning_s;     /* and what choosing codes took of it; 0: all choices were kept */
     uint64_t parameters; /* floats that are learnt */
     uint64_t state;      /* floats learnt without a gradient, such as running means */
     pl_bench_memory memory;
-    double peak_mb; /* highest resident memory of the process */
-    uint32_t batch; /* records a step */
-    int threads;
+    double peak_mb;  /* highest resident memory of the process */
+    double begin_mb; /* the same before the call */
+    uint64_t faults; /* pages of memory that the timed steps were the first to touch */
+    uint32_t batch;  /* records a step */
+    int threads;     /* that are to compute; */
+    /* those there were, besides this engine's also others of the process: in all; of those that
+     * were on a processor most, what part of the timed steps each was, in falling order; and how
+     * many of them were there at least a quarter as long as the first. Linux only: else 0. */
+    int process_threads, busy_threads;
+    double busy[PL_BENCH_THREADS_MAX];
     int reorders;              /* of activations between layouts, in one step */
     const char *kernels, *isa; /* static */
+    const char *precision;     /* static */
+
+    /* What follows is given back by pl_bench_step_release. */
+    double *ms; /* what each of the `steps` took, in their order */
+    uint32_t steps;
+    pl_bench_layer *layer; /* with by_layer, from further steps in which each layer was timed */
+    size_t layers;
+    /* Of such a step: all of it; waiting for records, which are loaded beside the step before;
+     * making the gradient zero; the update; the rest, such as reading the clock. */
+    double probed_ms, loading_ms, clearing_ms, update_ms, rest_ms;
 } pl_bench_step_report;
 
-/* Time `steps` (1 … 1,000,000) whole training steps of the job's learner, each with new records,
- * after a tenth as many, at least one, that are not timed. What is wrong with the job;
- * PL_ERR_USAGE; PL_ERR_DIVERGED */
-int pl_bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
+/* Time whole training steps of the job's learner: each with new records, with loss, gradient,
+ * weight decay and update, after a tenth as many, at least one, that are not timed. `options` may
+ * be NULL. The report is written on success only.
+ * What is wrong with the job; PL_ERR_USAGE; PL_ERR_UNSUPPORTED; PL_ERR_DIVERGED */
+int pl_bench_step(pl_engine *engine, const pl_job *job, const pl_bench_options *options,
                   pl_bench_step_report *report);
 
 /* The same for a net, on records of random values with random labels. A net that has no loss to
  * train on, as in a deploy.prototxt, gets one the way pl_net_spec_judge does it.
  *
- * options  may be NULL; its default solver is SGD with momentum, at a rate too low to diverge
+ * net      may be NULL; its default solver is SGD with momentum, at a rate too low to diverge
  * record   channels, height and width; three zeros: as for pl_net_spec_layers
  *
  * As pl_net_create; PL_ERR_USAGE when nobody knows the shape of records; PL_ERR_DIVERGED */
-int pl_bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
-                 const uint32_t record[3], uint32_t steps, pl_bench_step_report *report);
+int pl_bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *net,
+                 const uint32_t record[3], const pl_bench_options *options,
+                 pl_bench_step_report *report);
+
+/* What the report owns; it may be released twice. */
+void pl_bench_step_release(pl_bench_step_report *report);
 
 /* What it costs one core to pass over a byte of floats: nanoseconds. */
 typedef struct pl_bench_bytes_report {

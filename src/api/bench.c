@@ -3,27 +3,30 @@
 #include "api/guard.h"
 #include "api/net.h"
 #include "model/judge.h"
+#include "real/census.h"
 #include "real/real.h"
 #include "tensor/codec.h"
 #include "tensor/vec.h"
 #include "train/bench_step.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 struct timing {
     pl_engine *engine;
     const Paceline__Job *job;
-    const struct shape *made_up; /* records; NULL: the job's are taken */
-    uint32_t steps;
+    struct bench_options options;
     struct world *world;
+    struct arena arena; /* of the result */
     struct bench_step result;
+    struct census census[2]; /* around the timed steps */
 };
 
 static int time_steps(void *arg)
 {
     struct timing *t = arg;
-    return bench_step_run(t->world, t->job, t->made_up, &t->engine->log, t->steps, &t->result,
+    return bench_step_run(t->world, t->job, &t->engine->log, &t->options, &t->arena, &t->result,
                           &t->engine->error);
 }
 
@@ -38,6 +41,14 @@ static int time_in_world(struct timing *t)
     real_close(t->world);
     return rc;
 }
+
+static void on_mark(void *user, bool end)
+{
+    struct timing *t = user;
+    census_take(&t->census[end]);
+}
+
+/* ---- the report ---- */
 
 static pl_bench_memory memory_of(const struct bench_memory *m)
 {
@@ -54,71 +65,171 @@ static pl_bench_memory memory_of(const struct bench_memory *m)
     };
 }
 
+static void count_threads(const struct census census[2], pl_bench_step_report *report)
+{
+    enum { BUSY = 4 }; /* a quarter */
+    const struct census *end = &census[1];
+    int n = end->threads < PL_BENCH_THREADS_MAX ? end->threads : PL_BENCH_THREADS_MAX;
+    double elapsed = (double)(end->now - census[0].now);
+    report->process_threads = end->threads;
+    for (int i = 0; i < n; i++)
+        report->busy[i] = -(double)census_busy(&census[0], end, i) / elapsed;
+    bench_ascending(report->busy, (size_t)n); /* ascending: they are negative yet */
+    for (int i = 0; i < n; i++) {
+        report->busy[i] = -report->busy[i];
+        if (BUSY * report->busy[i] >= report->busy[0])
+            report->busy_threads = i + 1;
+    }
+}
+
+static pl_bench_layer layer_of(const struct bench_layer *from, double step_ms)
+{
+    pl_bench_layer to = {
+        .dims = from->top.n,
+        .forward_ms = from->forward_ms,
+        .backward_ms = from->backward_ms,
+        .gflops = from->gflops,
+        .share = (from->forward_ms + from->backward_ms) / step_ms,
+    };
+    snprintf(to.name, sizeof to.name, "%s", from->name);
+    snprintf(to.type, sizeof to.type, "%s", from->type);
+    snprintf(to.chosen, sizeof to.chosen, "%s", from->chosen);
+    for (size_t i = 0; i < from->top.n; i++)
+        to.shape[i] = from->top.dim[i];
+    return to;
+}
+
+static int keep_rows(const struct bench_step *b, pl_bench_step_report *report, struct err *err)
+{
+    double *ms = malloc(b->steps * sizeof *ms);
+    pl_bench_layer *layer = malloc((b->layers + 1) * sizeof *layer);
+    if (!ms || !layer) {
+        free(ms), free(layer);
+        return err_set(err, ERR_NOMEM, "out of memory for %u steps", b->steps);
+    }
+    memcpy(ms, b->ms, b->steps * sizeof *ms);
+    for (size_t i = 0; i < b->layers; i++)
+        layer[i] = layer_of(&b->layer[i], b->part_ms[PART_STEP]);
+    report->ms = ms;
+    report->steps = b->steps;
+    report->layer = layer;
+    report->layers = b->layers;
+    report->probed_ms = b->part_ms[PART_STEP];
+    report->loading_ms = b->part_ms[PART_LOADING];
+    report->clearing_ms = b->part_ms[PART_CLEARING];
+    report->update_ms = b->part_ms[PART_UPDATE];
+    report->rest_ms = b->part_ms[PART_REST];
+    return OK;
+}
+
 static int report_steps(struct timing *t, pl_bench_step_report *report)
 {
-    int rc = time_in_world(t);
-    if (rc != OK)
-        return rc;
     const struct bench_step *b = &t->result;
-    *report = (pl_bench_step_report){
+    uint64_t begin = real_peak_bytes();
+    t->options.mark = on_mark;
+    t->options.user = t;
+    double tuned = tuner_seconds(t->options.tuner);
+    int rc = time_in_world(t);
+    pl_bench_step_report out = {
         .median_ms = b->median_ms,
         .p10_ms = b->p10_ms,
         .p90_ms = b->p90_ms,
         .gflops = b->gflops,
         .peak_percent = b->peak_percent,
         .samples_per_s = b->samples_per_s,
+        .first_step_s = b->first_step_s,
+        .tuning_s = tuner_seconds(t->options.tuner) - tuned,
         .parameters = b->parameters,
         .state = b->state,
         .memory = memory_of(&b->memory),
         .peak_mb = (double)real_peak_bytes() * 1e-6,
+        .begin_mb = (double)begin * 1e-6,
+        .faults = t->census[1].faults - t->census[0].faults,
         .batch = (uint32_t)b->batch,
         .threads = b->threads,
         .reorders = b->reorders,
         .kernels = b->kernels,
         .isa = b->isa,
+        .precision = "f32",
     };
+    if (rc == OK)
+        rc = keep_rows(b, &out, &t->engine->error);
+    arena_release(&t->arena);
+    if (rc != OK)
+        return rc;
+    count_threads(t->census, &out);
+    *report = out;
     return OK;
 }
 
-static int check_steps(uint32_t steps, struct err *err)
+void pl_bench_step_release(pl_bench_step_report *report)
 {
-    return steps >= 1 && steps <= 1000000
-               ? OK
-               : err_set(err, ERR_USAGE, "steps: must be 1 to 1000000, is %u", steps);
+    free(report->ms), free(report->layer);
+    report->ms = NULL, report->layer = NULL;
+    report->steps = 0, report->layers = 0;
 }
 
-static int bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
+/* ---- the calls ---- */
+
+static int check_precision(const char *name, struct err *err)
+{
+    if (!name || strcmp(name, "f32") == 0)
+        return OK;
+    if (strcmp(name, "bf16") == 0)
+        return err_set(err, ERR_UNSUPPORTED, "precision: there is no bf16 yet, only f32");
+    return err_set(err, ERR_USAGE, "precision: expected f32, not \"%s\"", name);
+}
+
+static int timing_begin(struct timing *t, pl_engine *engine, const pl_bench_options *options)
+{
+    const pl_bench_options given = options ? *options : (pl_bench_options){0};
+    struct err *err = &engine->error;
+    *t = (struct timing){.engine = engine};
+    t->options.begun = real_now();
+    t->options.steps = given.steps ? given.steps : 200;
+    t->options.by_layer = given.by_layer;
+    t->options.tuner = api_tuner(&engine->tuning, &engine->log);
+    arena_init(&t->arena);
+    if (given.steps > 1000000)
+        return err_set(err, ERR_USAGE, "steps: must be 1 to 1000000, is %u", given.steps);
+    return check_precision(given.precision, err);
+}
+
+static int bench_step(pl_engine *engine, const pl_job *job, const pl_bench_options *options,
                       pl_bench_step_report *report)
 {
+    struct timing t;
     Paceline__Job *finished;
-    int rc = check_steps(steps, &engine->error);
+    int rc = timing_begin(&t, engine, options);
     if (rc == OK)
         rc = api_job_finish(job, 1, &finished);
     if (rc != OK)
         return rc;
-    struct timing t = {.engine = engine, .job = finished, .steps = steps};
+    t.job = finished;
     rc = report_steps(&t, report);
     job_free(finished);
     return rc;
 }
 
-int pl_bench_step(pl_engine *engine, const pl_job *job, uint32_t steps,
+int pl_bench_step(pl_engine *engine, const pl_job *job, const pl_bench_options *options,
                   pl_bench_step_report *report)
 {
-    RETURN_GUARDED(engine, bench_step(engine, job, steps, report));
+    RETURN_GUARDED(engine, bench_step(engine, job, options, report));
 }
 
-static int bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
-                     const uint32_t record[3], uint32_t steps, pl_bench_step_report *report)
+static int bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *net,
+                     const uint32_t record[3], const pl_bench_options *options,
+                     pl_bench_step_report *report)
 {
     struct err *err = &engine->error;
-    pl_net_options given = options ? *options : (pl_net_options){0};
+    struct timing t;
+    pl_net_options given = net ? *net : (pl_net_options){0};
     if (!given.solver)
         given.solver = "base_lr: 1e-6 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'fixed'";
     Paceline__Job *job = NULL;
     struct shape made_up;
     bool lossless;
-    int rc = check_steps(steps, err);
+    int rc = timing_begin(&t, engine, options);
     if (rc == OK)
         rc = api_spec_check(spec, err);
     if (rc == OK)
@@ -128,17 +239,19 @@ static int bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_op
     if (rc == OK && !model_has_loss(job->net->define, PHASE_TRAIN))
         rc = model_judge(job->net->define, &lossless, err);
     if (rc == OK) {
-        struct timing t = {.engine = engine, .job = job, .made_up = &made_up, .steps = steps};
+        t.job = job;
+        t.options.made_up = &made_up;
         rc = report_steps(&t, report);
     }
     job_free(job);
     return rc;
 }
 
-int pl_bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
-                 const uint32_t record[3], uint32_t steps, pl_bench_step_report *report)
+int pl_bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *net,
+                 const uint32_t record[3], const pl_bench_options *options,
+                 pl_bench_step_report *report)
 {
-    RETURN_GUARDED(engine, bench_net(engine, spec, options, record, steps, report));
+    RETURN_GUARDED(engine, bench_net(engine, spec, net, record, options, report));
 }
 
 /* ---- bytes ---- */

@@ -87,7 +87,7 @@ static int only_this_engine(struct stage *s, const char *text)
     atomic_store(&good_passes, 1000000);
     CHECK(pl_job_set(s->job, "no such field") == PL_ERR_BUG && says(s->engine, text));
     CHECK(pl_job_create(s->engine, &job) == PL_ERR_BUG && !job);
-    CHECK(pl_bench_step(s->engine, s->job, 10, &bench) == PL_ERR_BUG);
+    CHECK(pl_bench_step(s->engine, s->job, NULL, &bench) == PL_ERR_BUG);
     CHECK(pl_sim(s->engine, s->job, s->cluster, NULL, &run) == PL_ERR_BUG);
     CHECK(pl_run(s->engine, s->job, NULL, &run) == PL_ERR_BUG);
     CHECK(pl_work(s->engine, &(pl_work_options){.driver = "127.0.0.1:1"}) == PL_ERR_BUG);
@@ -96,7 +96,8 @@ static int only_this_engine(struct stage *s, const char *text)
     pl_job_free(s->job);
     pl_engine_destroy(s->engine);
     CHECK(pl_job_load(s->other, s->tiny.job, &job) == PL_OK);
-    CHECK(pl_bench_step(s->other, job, 10, &bench) == PL_OK);
+    CHECK(pl_bench_step(s->other, job, &(pl_bench_options){.steps = 10}, &bench) == PL_OK);
+    pl_bench_step_release(&bench);
     pl_job_free(job);
     pl_engine_destroy(s->other);
     return 0;
@@ -154,7 +155,7 @@ static int bench(struct stage *s)
 {
     pl_bench_step_report report = {.median_ms = -1};
     atomic_store(&good_passes, 5);
-    CHECK(pl_bench_step(s->engine, s->job, 10, &report) == PL_ERR_BUG);
+    CHECK(pl_bench_step(s->engine, s->job, NULL, &report) == PL_ERR_BUG);
     CHECK(report.median_ms == -1);
     return only_this_engine(s, "good_passes");
 }

@@ -2,13 +2,15 @@
 #include "cli/job_options.h"
 #include "paceline/bench.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct bench_arguments {
     struct job_options job;
-    const char *net, *input, *batch, *steps;
-    bool json, emit;
+    const char *net, *input, *batch, *steps, *precision;
+    bool by_layer, each, json, emit;
 };
 
 static const struct option bench_options[] = {
@@ -19,6 +21,11 @@ static const struct option bench_options[] = {
     JOB_OPTIONS(struct bench_arguments),
     {"batch", OPTION_TEXT, "B", "records a step", offsetof(struct bench_arguments, batch)},
     {"steps", OPTION_TEXT, "N", "timed steps (200)", offsetof(struct bench_arguments, steps)},
+    {"precision", OPTION_TEXT, "P", "f32", offsetof(struct bench_arguments, precision)},
+    {"by-layer", OPTION_FLAG, NULL, "then time each layer, in up to 100 steps more",
+     offsetof(struct bench_arguments, by_layer)},
+    {"each", OPTION_FLAG, NULL, "with --json: what each step took, too",
+     offsetof(struct bench_arguments, each)},
     {"emit", OPTION_FLAG, NULL, "print the line step_seconds for a cluster file",
      offsetof(struct bench_arguments, emit)},
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object",
@@ -52,23 +59,114 @@ static void list_purposes(const pl_bench_memory *m, struct purpose out[PURPOSES]
         out[i] = all[i];
 }
 
-static void print_json(const pl_bench_step_report *r)
+/* "64x20x24x24", or "1" for a number. */
+static const char *shape_text(const pl_bench_layer *layer, char out[128])
+{
+    int used = 0;
+    snprintf(out, 128, "1");
+    for (size_t i = 0; i < layer->dims; i++)
+        used += snprintf(out + used, 128 - (size_t)used, "%s%zu", used ? "x" : "", layer->shape[i]);
+    return out;
+}
+
+static void print_layers_json(const pl_bench_step_report *r)
+{
+    cJSON *all = cJSON_CreateArray();
+    for (size_t i = 0; i < r->layers; i++) {
+        const pl_bench_layer *from = &r->layer[i];
+        cJSON *layer = cJSON_CreateObject(), *shape = cJSON_AddArrayToObject(layer, "shape");
+        for (size_t k = 0; k < from->dims; k++)
+            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)from->shape[k]));
+        cJSON_AddStringToObject(layer, "name", from->name);
+        cJSON_AddStringToObject(layer, "type", from->type);
+        cJSON_AddNumberToObject(layer, "forward_ms", from->forward_ms);
+        cJSON_AddNumberToObject(layer, "backward_ms", from->backward_ms);
+        cJSON_AddNumberToObject(layer, "gflops", from->gflops);
+        cJSON_AddNumberToObject(layer, "share", from->share);
+        cJSON_AddStringToObject(layer, "chosen", from->chosen);
+        cJSON_AddItemToArray(all, layer);
+    }
+    char *text = cJSON_PrintUnformatted(all);
+    printf(",\"layers\":%s,\"probed_ms\":%.4f,\"loading_ms\":%.4f,\"clearing_ms\":%.4f,"
+           "\"update_ms\":%.4f,\"rest_ms\":%.4f",
+           text ? text : "[]", r->probed_ms, r->loading_ms, r->clearing_ms, r->update_ms,
+           r->rest_ms);
+    cJSON_free(text);
+    cJSON_Delete(all);
+}
+
+static int busy_listed(const pl_bench_step_report *r)
+{
+    return r->process_threads < PL_BENCH_THREADS_MAX ? r->process_threads : PL_BENCH_THREADS_MAX;
+}
+
+static void print_json(const struct bench_arguments *a, const pl_bench_step_report *r)
 {
     struct purpose purpose[PURPOSES];
     list_purposes(&r->memory, purpose);
     printf("{\"median_ms\":%.4f,\"p10_ms\":%.4f,\"p90_ms\":%.4f,\"gflops\":%.1f,"
-           "\"peak_percent\":%.1f,\"samples_per_s\":%.1f,\"peak_mb\":%.1f,\"batch\":%u,"
-           "\"threads\":%d,\"reorders\":%d,\"isa\":\"%s\",\"kernels\":\"%s\","
-           "\"precision\":\"f32\",\"parameters\":%llu,\"state\":%llu,\"bytes\":{",
+           "\"peak_percent\":%.1f,\"samples_per_s\":%.1f,\"first_step_s\":%.3f,\"tuning_s\":%.3f,"
+           "\"peak_mb\":%.1f,\"begin_mb\":%.1f,\"faults\":%llu,\"batch\":%u,\"threads\":%d,"
+           "\"reorders\":%d,\"isa\":\"%s\",\"kernels\":\"%s\",\"precision\":\"%s\","
+           "\"parameters\":%llu,\"state\":%llu,\"bytes\":{",
            r->median_ms, r->p10_ms, r->p90_ms, r->gflops, r->peak_percent, r->samples_per_s,
-           r->peak_mb, r->batch, r->threads, r->reorders, r->isa, r->kernels,
+           r->first_step_s, r->tuning_s, r->peak_mb, r->begin_mb, (unsigned long long)r->faults,
+           r->batch, r->threads, r->reorders, r->isa, r->kernels, r->precision,
            (unsigned long long)r->parameters, (unsigned long long)r->state);
     for (int i = 0; i < PURPOSES; i++)
         printf("%s\"%s\":%llu", i ? "," : "", purpose[i].key, (unsigned long long)purpose[i].bytes);
-    printf("}}\n");
+    printf("},\"census\":{\"process\":%d,\"computing\":%d,\"busy\":[", r->process_threads,
+           r->busy_threads);
+    for (int i = 0; i < busy_listed(r); i++)
+        printf("%s%.3f", i ? "," : "", r->busy[i]);
+    printf("]}");
+    for (uint32_t i = 0; a->each && i < r->steps; i++)
+        printf("%s%.4f%s", i ? "," : ",\"ms\":[", r->ms[i], i + 1 == r->steps ? "]" : "");
+    if (a->by_layer)
+        print_layers_json(r);
+    printf("}\n");
 }
 
-static void print_words(const pl_bench_step_report *r)
+/* ---- in words ---- */
+
+static void print_part(int width, const char *name, double ms, double step)
+{
+    printf("%-*s  %-16s %-16s %9s %9.3f %9s %6.1f\n", width, name, "", "", "", ms, "",
+           100 * ms / step);
+}
+
+/* What a layer before it does along with its own work takes no time by itself. */
+static void print_layer(int width, const pl_bench_layer *l)
+{
+    char shape[128], rate[32];
+    printf("%-*s  %-16s %-16s", width, l->name, l->type, shape_text(l, shape));
+    if (l->share == 0) {
+        printf(" %9s %9s %9s %6s  with the layer before\n", "", "", "", "");
+        return;
+    }
+    snprintf(rate, sizeof rate, "%.1f", l->gflops);
+    printf(" %9.3f %9.3f %9s %6.1f%s%s\n", l->forward_ms, l->backward_ms, l->gflops > 0 ? rate : "",
+           100 * l->share, l->chosen[0] ? "  " : "", l->chosen);
+}
+
+static void print_layers(const pl_bench_step_report *r)
+{
+    int width = (int)strlen("(waiting for records)");
+    for (size_t i = 0; i < r->layers; i++)
+        if ((int)strlen(r->layer[i].name) > width)
+            width = (int)strlen(r->layer[i].name);
+    printf("\n%-*s  %-16s %-16s %9s %9s %9s %6s  %s\n", width, "layer", "type", "result", "fwd ms",
+           "bwd ms", "GFLOP/s", "%", "code");
+    for (size_t i = 0; i < r->layers; i++)
+        print_layer(width, &r->layer[i]);
+    print_part(width, "(waiting for records)", r->loading_ms, r->probed_ms);
+    print_part(width, "(gradient to zero)", r->clearing_ms, r->probed_ms);
+    print_part(width, "(update)", r->update_ms, r->probed_ms);
+    print_part(width, "(between layers)", r->rest_ms, r->probed_ms);
+    print_part(width, "(step)", r->probed_ms, r->probed_ms);
+}
+
+static void print_words(const struct bench_arguments *a, const pl_bench_step_report *r)
 {
     struct purpose purpose[PURPOSES];
     list_purposes(&r->memory, purpose);
@@ -83,8 +181,17 @@ static void print_words(const pl_bench_step_report *r)
         if (purpose[i].bytes > 0)
             printf("%s %.1f, ", purpose[i].words, (double)purpose[i].bytes * 1e-6);
     printf("and the process\n");
-    printf("with        batches of %u, %s kernels, %s, %d threads\n", r->batch, r->kernels, r->isa,
-           r->threads);
+    printf("with        batches of %u, %s kernels, %s, %s, %d threads, %d reorders\n", r->batch,
+           r->kernels, r->isa, r->precision, r->threads, r->reorders);
+    printf("first step  after %.3f s, %.3f s of it choosing codes\n", r->first_step_s, r->tuning_s);
+    printf("process     %d threads, %d of them computing (on a processor", r->process_threads,
+           r->busy_threads);
+    for (int i = 0; i < busy_listed(r); i++)
+        printf("%s %.0f", i ? "," : "", 100 * r->busy[i]);
+    printf(" %% of the time); %llu pages touched for the first time\n",
+           (unsigned long long)r->faults);
+    if (a->by_layer)
+        print_layers(r);
 }
 
 static void print_report(const struct bench_arguments *a, const pl_bench_step_report *r)
@@ -92,15 +199,15 @@ static void print_report(const struct bench_arguments *a, const pl_bench_step_re
     if (a->emit)
         printf("step_seconds: %.6f\n", r->median_ms * 1e-3);
     else if (a->json)
-        print_json(r);
+        print_json(a, r);
     else
-        print_words(r);
+        print_words(a, r);
 }
 
 /* ---- what is measured ---- */
 
 static int time_job(pl_engine *engine, const struct bench_arguments *a, const char *path,
-                    uint32_t steps, pl_bench_step_report *report)
+                    const pl_bench_options *how, pl_bench_step_report *report)
 {
     pl_job *job = NULL;
     char text[64];
@@ -110,19 +217,19 @@ static int time_job(pl_engine *engine, const struct bench_arguments *a, const ch
         rc = pl_job_set(job, text);
     }
     if (rc == PL_OK)
-        rc = pl_bench_step(engine, job, steps, report);
+        rc = pl_bench_step(engine, job, how, report);
     pl_job_free(job);
     return rc;
 }
 
 static int time_net(pl_engine *engine, const struct bench_arguments *a,
-                    const pl_net_options *options, const uint32_t record[3], uint32_t steps,
-                    pl_bench_step_report *report)
+                    const pl_net_options *options, const uint32_t record[3],
+                    const pl_bench_options *how, pl_bench_step_report *report)
 {
     pl_net_spec *spec = NULL;
     int rc = cli_net_spec(engine, a->net, &spec);
     if (rc == PL_OK)
-        rc = pl_bench_net(engine, spec, options, record, steps, report);
+        rc = pl_bench_net(engine, spec, options, record, how, report);
     pl_net_spec_free(spec);
     return rc;
 }
@@ -185,29 +292,33 @@ static int run_step(const struct command *command, int argc, char **argv)
     if (end >= 0)
         return end;
     pl_net_options options = {0};
-    uint32_t record[3] = {0}, steps = bench_number(a.steps, 200);
+    uint32_t record[3] = {0};
+    const pl_bench_options how = {
+        .steps = bench_number(a.steps, 200), .by_layer = a.by_layer, .precision = a.precision};
     end = a.net ? check_net_options(&a, count, &options, record)
                 : check_job_options(command, &a, count);
     if (end >= 0)
         return end;
-    if (steps == 0)
+    if (how.steps == 0)
         return bench_refuse("step", "steps", a.steps, "a number > 0");
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
     pl_bench_step_report report;
-    int rc = a.net ? time_net(engine, &a, &options, record, steps, &report)
-                   : time_job(engine, &a, job, steps, &report);
+    int rc = a.net ? time_net(engine, &a, &options, record, &how, &report)
+                   : time_job(engine, &a, job, &how, &report);
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
-    if (rc == PL_OK)
+    if (rc == PL_OK) {
         print_report(&a, &report);
+        pl_bench_step_release(&report);
+    }
     pl_engine_destroy(engine);
     return code;
 }
 
 const struct command bench_step = {
     .name = "bench step",
-    .summary = "Time whole training steps of a job, or of a net",
+    .summary = "Time training steps of a job or a net: new records, loss, gradient, decay, update",
     .arguments = "[JOB]",
     .options = bench_options,
     .run = run_step,

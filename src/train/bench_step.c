@@ -3,22 +3,20 @@
 #include "data/source_random.h"
 #include "learner/learner.h"
 #include "tensor/peak.h"
-
-#include <stdlib.h>
+#include "train/bench_layers.h"
 
 struct bench {
+    struct world *world;
+    const struct bench_options *options;
     struct corpus corpus;
     struct workspace *ws;
     struct arena arena;
     struct learner learner;
-    double *ms; /* of each timed step */
+    uint64_t place;             /* of the next step's records */
+    uint32_t steps;             /* taken */
+    double *sorted;             /* milliseconds of the timed steps */
+    struct bench_layers layers; /* measured where that is asked for */
 };
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* Operations a second at the machine's best: the highest of three runs of some milliseconds. */
 static double measure_peak(struct world *world)
@@ -34,24 +32,70 @@ static double measure_peak(struct world *world)
     return best;
 }
 
-static int time_steps(struct bench *b, struct world *world, uint32_t steps, struct err *err)
+/* ---- steps ---- */
+
+static int told(struct bench *b, int rc, struct err *err)
 {
-    uint64_t place = 0;
-    size_t batch = b->learner.job->batch;
-    uint32_t warm = steps / 10 + 1;
-    for (uint32_t i = 0; i < warm + steps; i++) {
-        int64_t start = world_now(world);
-        int rc = learner_step(&b->learner, place, batch);
-        if (rc != OK)
-            return err_set(err, rc, "step %u: %s", i,
-                           rc == b->learner.err.status ? b->learner.err.text : status_text(rc));
-        if (i >= warm)
-            b->ms[i - warm] = world_seconds(world_now(world) - start) * 1e3;
-        place += batch;
-    }
-    qsort(b->ms, steps, sizeof *b->ms, compare_doubles);
-    return OK;
+    if (rc == OK)
+        return OK;
+    return err_set(err, rc, "step %u: %s", b->steps,
+                   rc == b->learner.err.status ? b->learner.err.text : status_text(rc));
 }
+
+static int take_step(struct bench *b, struct err *err)
+{
+    size_t batch = b->learner.job->batch;
+    int rc = told(b, learner_step(&b->learner, b->place, batch), err);
+    b->place += batch;
+    b->steps++;
+    return rc;
+}
+
+static void mark(const struct bench *b, bool end)
+{
+    if (b->options->mark)
+        b->options->mark(b->options->user, end);
+}
+
+static int time_steps(struct bench *b, struct bench_step *out, struct err *err)
+{
+    uint32_t n = b->options->steps, warm = n / 10 + 1;
+    int rc = OK;
+    for (uint32_t i = 0; rc == OK && i < warm + n; i++) {
+        if (i == warm)
+            mark(b, false);
+        int64_t start = world_now(b->world);
+        rc = take_step(b, err);
+        if (i >= warm)
+            out->ms[i - warm] = world_seconds(world_now(b->world) - start) * 1e3;
+        if (i == 0)
+            out->first_step_s = world_seconds(world_now(b->world) - b->options->begun);
+    }
+    mark(b, true);
+    return rc;
+}
+
+/* More steps, in which the clock is read at each layer: those that were timed did without. */
+static int time_layers(struct bench *b, struct err *err)
+{
+    size_t batch = b->learner.job->batch;
+    int rc = OK;
+    net_set_probe(b->ws->train, &b->layers.probe);
+    for (size_t i = 0; rc == OK && i < b->layers.steps; i++) {
+        bench_layers_begin(&b->layers);
+        rc = told(b, learner_gradient(&b->learner, b->place, batch), err);
+        bench_layers_update(&b->layers);
+        if (rc == OK)
+            learner_update(&b->learner, b->place);
+        bench_layers_end(&b->layers);
+        b->place += batch;
+        b->steps++;
+    }
+    net_set_probe(b->ws->train, NULL);
+    return rc;
+}
+
+/* ---- what takes them ---- */
 
 /* Labels of records that are made up must be known to the net, which is planned first. */
 static int make_up(struct bench *b, const Paceline__Job *job, const struct shape *record,
@@ -60,7 +104,7 @@ static int make_up(struct bench *b, const Paceline__Job *job, const struct shape
     enum { CLASSES_MAX = 1000 };
     const Paceline__Data plain = PACELINE__DATA__INIT;
     struct dataset set;
-    int rc = workspace_plan(job, record, log, &b->ws, err);
+    int rc = workspace_plan(job, record, log, b->options->tuner, &b->ws, err);
     if (rc != OK)
         return rc;
     size_t classes = net_classes(b->ws->train);
@@ -81,26 +125,38 @@ static int open_records(struct bench *b, const Paceline__Job *job, const struct 
     if (made_up)
         return make_up(b, job, made_up, log, err);
     int rc = corpus_open(job, &b->corpus, err);
-    return rc == OK ? workspace_create(job, &b->corpus, log, &b->ws, err) : rc;
+    return rc == OK ? workspace_create(job, &b->corpus, log, b->options->tuner, &b->ws, err) : rc;
 }
 
-static int open_learner(struct bench *b, struct world *world, const Paceline__Job *job,
-                        uint32_t steps, struct err *err)
+/* Memory for all that is measured is taken before the first step. */
+static int open_measures(struct bench *b, struct arena *arena, struct bench_step *out,
+                         struct err *err)
 {
-    int rc = workspace_load_ahead(b->ws, world, err);
+    enum { LAYER_STEPS_MAX = 100 };
+    uint32_t n = b->options->steps;
+    size_t layer_steps = n < LAYER_STEPS_MAX ? n : LAYER_STEPS_MAX;
+    out->ms = arena_array(arena, n, double);
+    b->sorted = arena_array(&b->arena, n, double);
+    int rc = out->ms && b->sorted ? OK : ERR_NOMEM;
+    if (rc == OK && b->options->by_layer)
+        rc = bench_layers_init(&b->layers, b->world, b->ws->train, layer_steps, &b->arena);
+    return rc == OK ? OK : err_set(err, rc, "out of memory for %u steps", n);
+}
+
+static int open_learner(struct bench *b, const Paceline__Job *job, struct err *err)
+{
+    int rc = workspace_load_ahead(b->ws, b->world, err);
     if (rc == OK)
         rc = learner_init(&b->learner, NULL, job, &b->corpus, b->ws, &b->arena, NULL, err);
-    if (rc == OK)
-        rc = learner_start(&b->learner, world, err);
-    if (rc == OK && !(b->ms = arena_array(&b->arena, steps, double)))
-        rc = err_set(err, ERR_NOMEM, "out of memory for %u steps", steps);
-    return rc;
+    return rc == OK ? learner_start(&b->learner, b->world, err) : rc;
 }
+
+/* ---- what came out ---- */
 
 static struct bench_memory sum_memory(const struct bench *b)
 {
     const struct learner *l = &b->learner;
-    const struct net_memory step = workspace_memory(b->ws), test = net_memory(b->ws->test);
+    const struct net_memory step = workspace_memory(b->ws);
     struct bench_memory out = {
         .parameters = l->x.n * sizeof(float),
         .state = l->s.n * sizeof(float),
@@ -108,7 +164,7 @@ static struct bench_memory sum_memory(const struct bench *b)
         .activations = step.activations,
         .activation_gradients = step.gradients,
         .scratch = step.scratch,
-        .testing = test.activations + test.scratch,
+        .testing = workspace_testing(b->ws),
         .records = 2 * b->ws->batch * b->ws->record_floats * sizeof(float),
     };
     for (size_t i = 0; i < l->optim.ops->states; i++)
@@ -124,44 +180,57 @@ static size_t sum_lengths(const struct segments *table)
     return sum;
 }
 
-static void summarise(const struct bench *b, uint32_t steps, double peak, struct bench_step *out)
+static int summarise(struct bench *b, struct arena *arena, struct bench_step *out, struct err *err)
 {
-    double median = b->ms[steps / 2];
-    double flops = workspace_flops(b->ws);
-    *out = (struct bench_step){
-        .median_ms = median,
-        .p10_ms = b->ms[steps / 10],
-        .p90_ms = b->ms[steps - 1 - steps / 10],
-        .gflops = flops / median * 1e-6,
-        .peak_percent = 100.0 * flops / (median * 1e-3) / peak,
-        .samples_per_s = (double)b->learner.job->batch / median * 1e3,
-        .parameters = sum_lengths(b->learner.table),
-        .state = sum_lengths(net_state_segments(b->ws->train)),
-        .memory = sum_memory(b),
-        .batch = b->learner.job->batch,
-        .threads = (int)b->learner.job->threads,
-        .reorders = (int)net_reorders(b->ws->train),
-        .kernels = b->ws->kernels->name,
-        .isa = kernels_isa(),
-    };
+    uint32_t n = b->options->steps;
+    for (uint32_t i = 0; i < n; i++)
+        b->sorted[i] = out->ms[i];
+    bench_ascending(b->sorted, n);
+    double median = b->sorted[n / 2], flops = workspace_flops(b->ws);
+    kernels_set_threads((int)b->learner.job->threads);
+    out->steps = n;
+    out->median_ms = median;
+    out->p10_ms = b->sorted[n / 10];
+    out->p90_ms = b->sorted[n - 1 - n / 10];
+    out->gflops = flops / median * 1e-6;
+    out->peak_percent = 100.0 * flops / (median * 1e-3) / measure_peak(b->world);
+    out->samples_per_s = (double)b->learner.job->batch / median * 1e3;
+    out->parameters = sum_lengths(b->learner.table);
+    out->state = sum_lengths(net_state_segments(b->ws->train));
+    out->memory = sum_memory(b);
+    out->batch = b->learner.job->batch;
+    out->threads = (int)b->learner.job->threads;
+    out->reorders = (int)net_reorders(b->ws->train);
+    out->kernels = b->ws->kernels->name;
+    out->isa = kernels_isa();
+    if (!b->options->by_layer)
+        return OK;
+    out->layers = net_layer_count(b->ws->train);
+    int rc = bench_layers_sum(&b->layers, b->ws->train, arena, &out->layer, out->part_ms);
+    return rc == OK ? OK : err_set(err, rc, "out of memory for %zu layers", out->layers);
 }
 
-int bench_step_run(struct world *world, const Paceline__Job *job, const struct shape *made_up,
-                   const struct logger *log, uint32_t steps, struct bench_step *out,
+int bench_step_run(struct world *world, const Paceline__Job *job, const struct logger *log,
+                   const struct bench_options *options, struct arena *arena, struct bench_step *out,
                    struct err *err)
 {
-    struct bench b = {0};
+    struct bench b = {.world = world, .options = options};
+    struct bench_step result = {0};
     arena_init(&b.arena);
-    kernels_set_threads((int)job->threads);
-    double peak = measure_peak(world);
     kernels_set_threads(learner_threads(job)); /* before planning: ops are planned for so many */
-    int rc = open_records(&b, job, made_up, log, err);
+    int rc = open_records(&b, job, options->made_up, log, err);
     if (rc == OK)
-        rc = open_learner(&b, world, job, steps, err);
+        rc = open_learner(&b, job, err);
     if (rc == OK)
-        rc = time_steps(&b, world, steps, err);
+        rc = open_measures(&b, arena, &result, err);
     if (rc == OK)
-        summarise(&b, steps, peak, out);
+        rc = time_steps(&b, &result, err);
+    if (rc == OK && options->by_layer)
+        rc = time_layers(&b, err);
+    if (rc == OK)
+        rc = summarise(&b, arena, &result, err);
+    if (rc == OK)
+        *out = result;
     learner_stop(&b.learner);
     arena_release(&b.arena);
     workspace_free(b.ws);

@@ -6,6 +6,7 @@
 #include "base/logger.h"
 #include "job/job.h"
 #include "tensor/shape.h"
+#include "train/bench_layers.h"
 #include "world/world.h"
 
 /* What a learner's memory is for, in bytes. */
@@ -16,24 +17,41 @@ struct bench_memory {
     size_t records; /* the batch, and the one that is made ready beside the step */
 };
 
+struct bench_options {
+    uint32_t steps;              /* timed ones, at least 1 */
+    bool by_layer;               /* then up to 100 more, in which each layer is timed */
+    struct tuner *tuner;         /* chooses kernels; NULL: they go by rule */
+    const struct shape *made_up; /* records are random ones of this shape; NULL: the job's */
+    int64_t begun;               /* by the world's clock; the first step's time counts from here */
+    /* (optional) Called before the first timed step, and after the last. */
+    void (*mark)(void *user, bool end);
+    void *user;
+};
+
 struct bench_step {
+    double *ms; /* of each timed step, in their order; the arena's, as are the layers */
+    uint32_t steps;
     double median_ms, p10_ms, p90_ms;
     double gflops, peak_percent; /* of the multiply-add peak measured in the same run */
     double samples_per_s;
+    double first_step_s;      /* until the first step was done */
     size_t parameters, state; /* floats */
     struct bench_memory memory;
     size_t batch;
     int threads;
     int reorders; /* of activations between layouts, in a step */
     const char *kernels, *isa;
+    struct bench_layer *layer; /* by_layer: in the order of the file. Several `local` learners: */
+    size_t layers;             /* the first one's */
+    double part_ms[BENCH_PARTS];
 };
 
-/* On a task of `world` and by its clock, take `steps` timed steps of the job's learner (and a tenth
- * as many before them, at least one). Its records are the finished job's; or, where `made_up` is a
- * shape, random ones of it (data/source_random.h), and all that counts of the job is what a learner
- * reads. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
-int bench_step_run(struct world *world, const Paceline__Job *job, const struct shape *made_up,
-                   const struct logger *log, uint32_t steps, struct bench_step *out,
+/* On a task of `world` and by its clock, take timed steps of the job's learner, and a tenth as many
+ * before them, at least one. Where records are made up (data/source_random.h) all that counts of
+ * the job is what a learner reads.
+ * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
+int bench_step_run(struct world *world, const Paceline__Job *job, const struct logger *log,
+                   const struct bench_options *options, struct arena *arena, struct bench_step *out,
                    struct err *err);
 
 #endif

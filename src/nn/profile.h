@@ -1,0 +1,22 @@
+/* What each layer of a net takes: arithmetic, which is counted, and time, for whoever has a clock.
+ */
+#ifndef PL_NN_PROFILE_H
+#define PL_NN_PROFILE_H
+
+#include "nn/net.h"
+
+/* Told, on the task that computes, when a layer begins and ends its part of a pass; layers are
+ * numbered as in summary.h. A layer that has nothing to do on the way back is not announced. */
+struct net_probe {
+    void (*begins)(void *user, size_t layer, bool backward);
+    void (*ends)(void *user, size_t layer, bool backward);
+    void *user;
+};
+
+/* From now on, in every pass. Borrowed; NULL: nobody is told, as at first. */
+void net_set_probe(struct net *net, const struct net_probe *probe);
+
+/* Multiply-adds × 2 of a layer's products in one pass; 0 where it has none. */
+double net_layer_flops(const struct net *net, size_t layer, bool backward);
+
+#endif

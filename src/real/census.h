@@ -1,0 +1,26 @@
+/* What the system knows of this process: its threads, the time each was on a processor, and how
+ * often memory had to be brought in. */
+#ifndef PL_REAL_CENSUS_H
+#define PL_REAL_CENSUS_H
+
+#include <stdint.h>
+
+enum { CENSUS_THREADS_MAX = 64 };
+
+struct census {
+    int threads; /* all that there are; those below: at most CENSUS_THREADS_MAX */
+    struct {
+        int64_t id;
+        int64_t ns; /* on a processor, since its start */
+    } thread[CENSUS_THREADS_MAX];
+    uint64_t faults; /* pages that were touched for the first time */
+    int64_t now;     /* real_now */
+};
+
+/* Allocates nothing that lasts. A system without /proc shows no threads. */
+void census_take(struct census *out);
+
+/* Nanoseconds that a thread of `end` was on a processor since `start`. */
+int64_t census_busy(const struct census *start, const struct census *end, int thread);
+
+#endif

@@ -1,0 +1,52 @@
+/* Where a training step's time goes: a probe of a net that reads the clock as layers begin and end,
+ * and between them. */
+#ifndef PL_TRAIN_BENCH_LAYERS_H
+#define PL_TRAIN_BENCH_LAYERS_H
+
+#include "base/arena.h"
+#include "nn/profile.h"
+#include "nn/summary.h"
+#include "world/world.h"
+
+/* Medians over the steps. */
+struct bench_layer {
+    const char *name, *type; /* the arena's, as is `chosen` */
+    struct shape top;
+    double forward_ms, backward_ms;
+    double gflops;      /* of its products, forward and backward; 0 where it has none */
+    const char *chosen; /* the code of each direction (summary.h); "": there was no choice */
+};
+
+/* Of a step, what is no layer's: waiting for records; making dx zero; the optimizer's update; the
+ * rest, which is the clock's own and little else. And all of it. */
+enum bench_part { PART_LOADING, PART_CLEARING, PART_UPDATE, PART_REST, PART_STEP, BENCH_PARTS };
+
+struct bench_layers {
+    struct world *world;
+    struct net_probe probe;
+    size_t layers, steps, step; /* steps there is room for; the one under way */
+    int passes;                 /* of it that have begun */
+    double *ms;                 /* [forward, then backward, of each layer; then parts][step] */
+    double known;               /* milliseconds of it that have found their row */
+    int64_t begun, moment;      /* the step; the layer, or what is between two of them */
+};
+
+/* Room for so many steps of the net. ERR_NOMEM */
+int bench_layers_init(struct bench_layers *b, struct world *world, const struct net *net,
+                      size_t steps, struct arena *arena);
+
+/* Around each step, which is one batch: its gradient between `begin` and `update`, then its update.
+ */
+void bench_layers_begin(struct bench_layers *b);
+void bench_layers_update(struct bench_layers *b);
+void bench_layers_end(struct bench_layers *b);
+
+/* The medians of those steps that have ended, at least one: a row for each layer of the net, from
+ * `arena`, and the parts, in milliseconds. ERR_NOMEM */
+int bench_layers_sum(struct bench_layers *b, const struct net *net, struct arena *arena,
+                     struct bench_layer **out, double part_ms[BENCH_PARTS]);
+
+/* In place: ascending. */
+void bench_ascending(double *values, size_t n);
+
+#endif
