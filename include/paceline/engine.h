@@ -43,7 +43,11 @@ typedef struct pl_engine_options {
 } pl_engine_options;
 
 /* `options` may be NULL and is copied. The environment's PACELINE_ISA (sse2, avx2, avx512), if set,
- * is the widest instruction set that is used. PL_ERR_USAGE: it is none of these. PL_ERR_NOMEM. */
+ * is the widest instruction set that is used. PL_ERR_USAGE: it is none of these. PL_ERR_NOMEM.
+ *
+ * Which code does a net's convolutions is found out by timing each shape once, unless the job is
+ * deterministic. What was found is kept in the file that PACELINE_TUNER names (`off`: nothing is
+ * timed), else in paceline/kernels.txt under $XDG_CACHE_HOME or ~/.cache. */
 int pl_engine_create(const pl_engine_options *options, pl_engine **out);
 
 /* Everything made from the engine must have been freed. NULL is allowed. */

@@ -216,6 +216,7 @@ typedef struct pl_net_options {
     uint64_t seed;       /* of initial weights, order of records, dropout; 1 */
     uint32_t threads;    /* that compute; the machine's cores */
     const char *kernels; /* "ref", "dnnl" or "auto"; "auto" */
+    bool inference;      /* it will not be trained, and its weights are 0 until they are loaded */
 } pl_net_options;
 
 /* A net with its initial weights. `options` may be NULL.
@@ -258,7 +259,7 @@ size_t pl_net_validation_records(const pl_net *net);
  * place in its schedule are the net's own and go on from call to call, whatever is done to the
  * weights between. *mean_loss, which may be NULL: over these steps.
  *
- * PL_ERR_USAGE     no training data
+ * PL_ERR_USAGE     no training data; it was made for inference
  * PL_ERR_DIVERGED  a loss was no number; the weights are those before that step */
 int pl_net_train(pl_net *net, uint64_t steps, double *mean_loss);
 

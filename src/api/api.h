@@ -3,6 +3,7 @@
 #define PL_API_API_H
 
 #include "api/trace_file.h"
+#include "api/tuning.h"
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/logger.h"
@@ -17,6 +18,7 @@ struct pl_engine {
     struct err error;           /* of the last call that failed */
     struct err bug;             /* status ERR_BUG: it is poisoned, and by what (guard.h) */
     struct api_source *sources; /* data that is open, for its nets (net.h) */
+    struct api_tuning *tuning;  /* once a net has asked for it */
 };
 
 struct pl_job {

@@ -49,6 +49,8 @@ int pl_engine_create(const pl_engine_options *options, pl_engine **out)
 
 void pl_engine_destroy(pl_engine *engine)
 {
+    if (engine)
+        api_tuning_free(engine->tuning);
     free(engine); /* the first member of engine_memory */
 }
 

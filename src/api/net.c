@@ -3,6 +3,7 @@
 #include "api/guard.h"
 #include "job/text.h"
 #include "model/load.h"
+#include "model/scores.h"
 #include "real/real.h"
 
 #include <inttypes.h>
@@ -64,7 +65,7 @@ int api_net_job(const pl_net_spec *spec, const pl_net_options *options, Paceline
 /* "conv1.0" → "conv1" */
 static int name_layers(pl_net *net)
 {
-    const struct segments *table = net_segments(net->ws->train);
+    const struct segments *table = net_segments(workspace_net(net->ws));
     net->layer = arena_array(&net->arena, table->count, const char *);
     for (size_t i = 0; net->layer && i < table->count; i++) {
         char *name = arena_strdup(&net->arena, table->at[i].name);
@@ -78,13 +79,42 @@ static int name_layers(pl_net *net)
     return net->layer ? OK : ERR_NOMEM;
 }
 
+/* Weights and state are there, and nothing else of a learner; initial values, which in a large net
+ * take longer than to load it, nobody wants. */
+static int make_still(pl_net *net, struct err *err)
+{
+    struct learner *l = &net->learner;
+    const struct net *form = workspace_net(net->ws);
+    *l = (struct learner){.table = net_segments(form)};
+    if (vec_init(&l->x, &net->arena, l->table->total) != OK ||
+        vec_init(&l->s, &net->arena, net_state_segments(form)->total) != OK)
+        return err_set(err, ERR_NOMEM, "net: out of memory for %zu parameters", l->table->total);
+    return OK;
+}
+
+/* What pl_net_predict will ask for is kept from the beginning. */
+static int plan(pl_net *net, const struct shape *record, struct err *err)
+{
+    const struct logger *log = &net->engine->log;
+    struct tuner *tuner = api_tuner(&net->engine->tuning, log);
+    struct scores scores;
+    struct err none;
+    if (!net->inference)
+        return workspace_plan(net->job, record, log, tuner, &net->ws, err);
+    bool known = model_scores(net->job->net->define, &scores, &none) == OK;
+    return workspace_plan_tests(net->job, record, log, tuner, known ? scores.blob : NULL, &net->ws,
+                                err);
+}
+
 int api_net_form(pl_net *net, const struct shape *record, struct err *err)
 {
     kernels_set_threads((int)net->job->threads); /* before planning: ops are planned for so many */
-    int rc = workspace_plan(net->job, record, &net->engine->log, &net->ws, err);
+    int rc = plan(net, record, err);
     if (rc != OK)
         return rc;
-    rc = learner_init(&net->learner, NULL, net->job, &net->corpus, net->ws, &net->arena, NULL, err);
+    rc = net->inference ? make_still(net, err)
+                        : learner_init(&net->learner, NULL, net->job, &net->corpus, net->ws,
+                                       &net->arena, NULL, err);
     if (rc == OK && name_layers(net) != OK)
         rc = err_set(err, ERR_NOMEM, "net: out of memory");
     if (rc != OK) {
@@ -115,6 +145,7 @@ static int create(pl_engine *engine, const pl_net_spec *spec, const pl_net_optio
     if (!net)
         return err_set(err, ERR_NOMEM, "net: out of memory");
     net->engine = engine;
+    net->inference = options && options->inference;
     arena_init(&net->arena);
     rc = api_net_job(spec, options ? options : &(pl_net_options){0}, &net->job, err);
     const struct shape record = model_record_shape(spec->build.net);
@@ -150,6 +181,8 @@ static int train(pl_net *net, uint64_t steps, double *mean_loss)
 {
     struct err *err = &net->engine->error;
     double sum = 0;
+    if (net->inference)
+        return err_set(err, ERR_USAGE, "net: it was made for inference, not to be trained");
     if (net->corpus.set[SET_TRAIN].count == 0)
         return err_set(err, ERR_USAGE, "net: there is no training data; set it first");
     kernels_set_threads((int)net->job->threads);
@@ -237,10 +270,12 @@ static int forward(pl_net *net, const float *records, size_t count, const char *
     if (rc != OK)
         return rc;
     size_t batch = net->job->batch;
+    kernels_set_threads((int)net->job->threads);
+    if ((rc = workspace_keep(net->ws, net->job, blob, err)) != OK)
+        return rc;
     uint32_t *labels = calloc(batch, sizeof *labels); /* for a loss, which nobody will look at */
     if (!labels)
         return err_set(err, ERR_NOMEM, "net: out of memory for %zu labels", batch);
-    kernels_set_threads((int)net->job->threads);
     for (size_t i = 0; i < count; i += batch) {
         size_t n = count - i < batch ? count - i : batch;
         struct net_batch piece = {

@@ -47,6 +47,7 @@ struct pl_net {
     struct learner learner;
     const char **layer; /* of each segment of the weights, its layer's name */
     uint64_t place;     /* in the stream of training records */
+    bool inference;     /* the learner is no more than its weights and state */
 };
 
 /* Give the net its form, for records of that shape. */

@@ -327,6 +327,51 @@ static void test_scores_of_given_records(void **state)
     pl_net_free(net);
 }
 
+/* It says of any blob what a net that could be trained says, in whatever order they are asked for.
+ */
+static void test_inference(void **state)
+{
+    const struct stage *s = *state;
+    enum { RECORDS = 3, FLOATS = TINY_SIDE * TINY_SIDE, MAX = RECORDS * 6 * FLOATS };
+    static const char *const asked[] = {"ip", "conv", "relu", "ip", "data", "conv"};
+    static float out[2][MAX];
+    pl_net_options options = quick;
+    pl_test_result result[2];
+    options.inference = true;
+    pl_net *both[] = {make(s, built_spec(s)), NULL};
+    pl_net_spec *spec = built_spec(s);
+    must(s, pl_net_create(s->engine, spec, &options, &both[1]));
+    pl_net_spec_free(spec);
+    float *x[2], *records = calloc(RECORDS * FLOATS, sizeof *records);
+    size_t n[2];
+    for (int i = 0; i < 2; i++)
+        must(s, pl_net_all_weights(both[i], &x[i], &n[i]));
+    assert_int_equal(n[0], n[1]);
+    for (size_t i = 0; i < n[0]; i++) {
+        assert_true(x[1][i] == 0);
+        x[1][i] = x[0][i];
+    }
+    for (int i = 0; i < RECORDS * FLOATS; i++)
+        records[i] = (float)(i * 37 % 101) / 101;
+    for (size_t k = 0; k < sizeof asked / sizeof *asked; k++) {
+        size_t each[2] = {0};
+        for (int i = 0; i < 2; i++)
+            must(s, pl_net_forward(both[i], records, RECORDS, asked[k], out[i], MAX, &each[i]));
+        assert_int_equal(each[0], each[1]);
+        assert_memory_equal(out[0], out[1], RECORDS * each[0] * sizeof(float));
+    }
+    must(s, pl_net_set_validation_data(both[1], s->test, 0, 1));
+    for (int i = 0; i < 2; i++)
+        must(s, pl_net_test(both[i], 0, &result[i]));
+    assert_true(result[0].error == result[1].error && result[0].loss == result[1].loss);
+    must(s, pl_net_set_training_data(both[1], s->train, 0, 1));
+    assert_int_equal(pl_net_train(both[1], 1, NULL), PL_ERR_USAGE);
+    must(s, pl_net_train(both[0], 1, NULL));
+    free(records);
+    pl_net_free(both[0]);
+    pl_net_free(both[1]);
+}
+
 static int entries(const char *path)
 {
     int n = 0;
@@ -413,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_parts_are_apart_and_cover_everything),
         cmocka_unit_test(test_two_nets_live_in_one_engine),
         cmocka_unit_test(test_scores_of_given_records),
+        cmocka_unit_test(test_inference),
         cmocka_unit_test(test_a_hundred_lives_leave_nothing),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

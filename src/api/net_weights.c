@@ -101,8 +101,8 @@ static int load(pl_net *net, const char *path, enum weights_fit fit)
     if (rc != OK)
         return rc;
     const struct weights_into into = {
-        .x = net_segments(net->ws->train),
-        .s = net_state_segments(net->ws->train),
+        .x = net_segments(workspace_net(net->ws)),
+        .s = net_state_segments(workspace_net(net->ws)),
         .x_at = net->learner.x.at,
         .s_at = net->learner.s.at,
     };
@@ -124,8 +124,8 @@ static int make_image(const pl_net *net, struct buf *image, struct err *err)
     struct safetensors_writer w;
     safetensors_begin(&w);
     safetensors_meta(&w, "format", "paceline 1");
-    weights_put(&w, "joint", net_segments(net->ws->train), net->learner.x.at);
-    weights_put(&w, "s", net_state_segments(net->ws->train), net->learner.s.at);
+    weights_put(&w, "joint", net_segments(workspace_net(net->ws)), net->learner.x.at);
+    weights_put(&w, "s", net_state_segments(workspace_net(net->ws)), net->learner.s.at);
     int rc = safetensors_image(&w, image, err);
     safetensors_end(&w);
     return rc;
@@ -147,9 +147,9 @@ static int save_caffe(const pl_net *net, const char *path, struct err *err)
     int rc = model_load_net(net->job->net, &param, err);
     if (rc != OK)
         return rc;
-    rc = caffe_convert_save(param, net_segments(net->ws->train), net->learner.x.at,
-                            net_state_segments(net->ws->train), net->learner.s.at, real_disk(),
-                            path, err);
+    rc = caffe_convert_save(param, net_segments(workspace_net(net->ws)), net->learner.x.at,
+                            net_state_segments(workspace_net(net->ws)), net->learner.s.at,
+                            real_disk(), path, err);
     caffe__net_parameter__free_unpacked(param, NULL);
     return rc;
 }

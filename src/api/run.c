@@ -75,7 +75,9 @@ static int run(pl_engine *engine, const pl_job *job, const pl_run_options *optio
     struct driving d = {
         .options = options ? options : &defaults,
         .train = {.job = finished},
-        .host = {.log = &engine->log, .timing = timing_for(finished, options && options->listen)},
+        .host = {.log = &engine->log,
+                 .tuner = api_tuner(&engine->tuning, &engine->log),
+                 .timing = timing_for(finished, options && options->listen)},
         .err = &engine->error,
     };
     d.train.stop = d.options->stop;
@@ -108,7 +110,11 @@ static int work(void *arg)
 
 static int join_and_work(pl_engine *engine, const pl_work_options *options)
 {
-    struct working w = {.host = {.log = &engine->log, .timing = group_timing_lan()}};
+    struct working w = {
+        .host = {.log = &engine->log,
+                 .tuner = api_tuner(&engine->tuning, &engine->log),
+                 .timing = group_timing_lan()},
+    };
     const struct real_options real = {
         .log = &engine->log,
         .listen = options->listen,

@@ -96,7 +96,7 @@ static int open_simulation(struct simulation *s, struct err *err)
     kernels_set_threads((int)job->threads);
     int rc = corpus_open(job, &s->corpus, err);
     if (rc == OK)
-        rc = workspace_create(job, &s->corpus, s->host.log, &s->ws, err);
+        rc = workspace_create(job, &s->corpus, s->host.log, NULL, &s->ws, err);
     if (rc == OK && vec_init(&s->dx, &s->arena, net_segments(s->ws->train)->total) != OK)
         rc = err_set(err, ERR_NOMEM, "out of memory for gradients");
     s->host.corpus = &s->corpus;

@@ -235,6 +235,7 @@ static int make_net(pl_engine *engine, const struct predict_arguments *a,
         .batch = (uint32_t)batch,
         .threads = (uint32_t)a->threads_n,
         .kernels = a->kernels,
+        .inference = true,
     };
     bool lossless;
     int rc = pl_net_spec_judge(model->spec, &lossless); /* a net without a loss cannot be made */

@@ -160,7 +160,7 @@ static int run_test(const struct command *command, int argc, char **argv)
     int end = options_parse(command, argc, argv, &a, NULL, 0, &count);
     if (end >= 0)
         return end;
-    pl_net_options options = {.kernels = a.kernels};
+    pl_net_options options = {.kernels = a.kernels, .inference = a.weights || a.model};
     if (!a.net && !a.model && !a.job)
         return usage_error("--net or --job must say which net, or --model");
     if (a.net && a.model)

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "model/load.h"
+#include "tensor/tuner.h"
 
 #include <stdlib.h>
 
@@ -14,25 +15,48 @@ static int make_net(const Caffe__NetParameter *param, struct net_options *option
     return net_create(param, options, out, err);
 }
 
-static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Paceline__Job *job,
-                const struct shape *record, struct err *err)
+static struct net_options options_of(const struct workspace *ws, enum phase phase, size_t batch,
+                                     const struct shape *record)
 {
-    struct net_options options = {
-        .phase = PHASE_TRAIN,
-        .batch = job->batch / job->local,
+    return (struct net_options){
+        .phase = phase,
+        .batch = batch,
         .input = *record,
         .kernels = ws->kernels,
+        .tuner = ws->tuner,
+        .keep = phase == PHASE_TEST ? ws->keep : NULL,
+        .brings_room = true,
     };
-    int rc = make_net(param, &options, &ws->train, err);
-    for (size_t i = 0; rc == OK && i < ws->others; i++)
-        rc = make_net(param, &options, &ws->other[i].train, err);
-    if (rc != OK)
-        return rc;
-    options.phase = PHASE_TEST;
-    options.batch = job->batch;
-    rc = make_net(param, &options, &ws->test, err);
-    if (rc != OK)
-        return rc;
+}
+
+/* Let the net lie where the others do, which never are at work at the same moment; the room grows
+ * where it is too small for it. */
+static int settle(struct workspace *ws, struct net *net, struct err *err)
+{
+    size_t floats = net_room(net);
+    float *room = floats > ws->room_floats ? arena_array(&ws->arena, floats, float) : ws->room;
+    if (!room)
+        return err_set(err, ERR_NOMEM, "net: out of memory for activations");
+    if (floats > ws->room_floats) {
+        ws->room = room;
+        ws->room_floats = floats;
+    }
+    net_take_room(net, room);
+    return OK;
+}
+
+/* Both lie in the larger one's. */
+static int settle_both(struct workspace *ws, struct err *err)
+{
+    bool train_first = ws->train && net_room(ws->train) > net_room(ws->test);
+    int rc = settle(ws, train_first ? ws->train : ws->test, err);
+    if (rc == OK && ws->train)
+        rc = settle(ws, train_first ? ws->test : ws->train, err);
+    return rc;
+}
+
+static int check_training(const struct workspace *ws, const Paceline__Job *job, struct err *err)
+{
     if (!segments_match(net_segments(ws->train), net_segments(ws->test)) ||
         !segments_match(net_state_segments(ws->train), net_state_segments(ws->test)))
         return err_set(err, ERR_INPUT, "net: training and test phase differ in their parameters");
@@ -44,6 +68,24 @@ static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Pa
     if (net_classes(ws->train) == 0)
         return err_set(err, ERR_INPUT, "net: there is no loss to train on");
     return OK;
+}
+
+static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Paceline__Job *job,
+                const struct shape *record, struct err *err)
+{
+    struct net_options train = options_of(ws, PHASE_TRAIN, job->batch / job->local, record);
+    struct net_options test = options_of(ws, PHASE_TEST, job->batch, record);
+    int rc = ws->only_tests ? OK : make_net(param, &train, &ws->train, err);
+    if (rc == OK)
+        rc = make_net(param, &test, &ws->test, err);
+    if (rc == OK && ws->train)
+        rc = check_training(ws, job, err);
+    if (rc == OK)
+        rc = settle_both(ws, err);
+    train.brings_room = false; /* these are at work at the same moment */
+    for (size_t i = 0; rc == OK && ws->train && i < ws->others; i++)
+        rc = make_net(param, &train, &ws->other[i].train, err);
+    return rc;
 }
 
 static void unplan(struct workspace *ws)
@@ -76,8 +118,9 @@ static int plan_auto(struct workspace *ws, const Caffe__NetParameter *param,
     return rc;
 }
 
-int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
-                   struct workspace **out, struct err *err)
+static int make(const Paceline__Job *job, const struct shape *record, const struct logger *log,
+                struct tuner *tuner, bool only_tests, const char *keep, struct workspace **out,
+                struct err *err)
 {
     Caffe__NetParameter *param;
     int rc = model_load_net(job->net, &param, err);
@@ -89,20 +132,71 @@ int workspace_plan(const Paceline__Job *job, const struct shape *record, const s
         goto done;
     }
     arena_init(&ws->arena);
+    ws->tuner = job->deterministic ? NULL : tuner;
     ws->batch = job->batch;
+    ws->record = *record;
     ws->record_floats = shape_count(record);
+    ws->only_tests = only_tests;
+    ws->keep = keep ? arena_strdup(&ws->arena, keep) : NULL;
     PL_ASSERT(job->local > 0 && job->batch % job->local == 0);
     ws->other = arena_array(&ws->arena, job->local - 1, struct inner_space);
     ws->others = ws->other ? job->local - 1 : 0;
-    rc = ws->other ? plan_auto(ws, param, job, record, log, err)
-                   : err_set(err, ERR_NOMEM, "net: out of memory");
+    rc = ws->other && (ws->keep || !keep) ? plan_auto(ws, param, job, record, log, err)
+                                          : err_set(err, ERR_NOMEM, "net: out of memory");
 done:
     caffe__net_parameter__free_unpacked(param, NULL);
+    if (tuner)
+        tuner_settle(tuner);
     if (rc == OK)
         *out = ws;
     else
         workspace_free(ws);
     return rc;
+}
+
+int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
+                   struct tuner *tuner, struct workspace **out, struct err *err)
+{
+    return make(job, record, log, tuner, false, NULL, out, err);
+}
+
+int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
+                         const struct logger *log, struct tuner *tuner, const char *keep,
+                         struct workspace **out, struct err *err)
+{
+    return make(job, record, log, tuner, true, keep, out, err);
+}
+
+int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *blob,
+                   struct err *err)
+{
+    if (net_keeps(ws->test, blob))
+        return OK;
+    Caffe__NetParameter *param;
+    struct net *net = NULL;
+    int rc = model_load_net(job->net, &param, err);
+    if (rc != OK)
+        return rc;
+    struct net_options options = options_of(ws, PHASE_TEST, job->batch, &ws->record);
+    options.keep = blob;
+    options.keep_all = ws->asked; /* who asks for a second one may ask for more */
+    rc = make_net(param, &options, &net, err);
+    caffe__net_parameter__free_unpacked(param, NULL);
+    if (rc == OK)
+        rc = settle(ws, net, err);
+    if (rc != OK) {
+        net_free(net);
+        return rc;
+    }
+    net_free(ws->test);
+    ws->test = net;
+    ws->asked = true;
+    return OK;
+}
+
+const struct net *workspace_net(const struct workspace *ws)
+{
+    return ws->train ? ws->train : ws->test;
 }
 
 /* A net without a loss has no classes to ask for: an Accuracy takes any label. */
@@ -123,7 +217,7 @@ int workspace_accepts(const struct workspace *ws, const struct dataset *set, con
     if (shape_count(&set->shape) != ws->record_floats)
         return err_set(err, ERR_INPUT, "%s: records are %s, the net is made for %zu numbers each",
                        field, shape_text(&set->shape, text, sizeof text), ws->record_floats);
-    int rc = labels_fit(ws->train, "the net", set, field, err);
+    int rc = ws->train ? labels_fit(ws->train, "the net", set, field, err) : OK;
     return rc == OK ? labels_fit(ws->test, "the net in phase TEST", set, field, err) : rc;
 }
 
@@ -161,19 +255,18 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
         return OK;
     if (shape_equal(&test->shape, &corpus->set[SET_TRAIN].shape))
         return workspace_accepts(ws, test, "test_data", err);
-    struct net_options options = {
-        .phase = PHASE_TEST,
-        .batch = job->batch,
-        .input = test->shape,
-        .kernels = ws->kernels,
-    };
+    struct net_options options = options_of(ws, PHASE_TEST, job->batch, &test->shape);
     Caffe__NetParameter *param;
     struct err why = {0};
     int rc = model_load_net(job->net, &param, err);
     if (rc != OK)
         return rc;
     rc = make_net(param, &options, &ws->apart, &why);
+    if (rc == OK)
+        rc = settle(ws, ws->apart, &why);
     caffe__net_parameter__free_unpacked(param, NULL);
+    if (ws->tuner)
+        tuner_settle(ws->tuner);
     if (rc == ERR_NOMEM)
         return err_set(err, rc, "%s", why.text);
     if (rc != OK)
@@ -190,11 +283,12 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
 }
 
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
-                     const struct logger *log, struct workspace **out, struct err *err)
+                     const struct logger *log, struct tuner *tuner, struct workspace **out,
+                     struct err *err)
 {
     const struct dataset *set = &corpus->set[SET_TRAIN];
     struct workspace *ws = NULL;
-    int rc = workspace_plan(job, &set->shape, log, &ws, err);
+    int rc = workspace_plan(job, &set->shape, log, tuner, &ws, err);
     if (rc == OK)
         rc = workspace_accepts(ws, set, "train_data", err);
     if (rc == OK)
@@ -250,6 +344,18 @@ struct net_memory workspace_memory(const struct workspace *ws)
     for (size_t i = 0; i < ws->others; i++)
         memory.gradients += (ws->other[i].dx.n + ws->other[i].s.n) * sizeof(float);
     return memory;
+}
+
+static size_t all_of(const struct net *net)
+{
+    const struct net_memory memory = net_memory(net);
+    return memory.activations + memory.gradients + memory.scratch;
+}
+
+size_t workspace_testing(const struct workspace *ws)
+{
+    size_t size = sizeof(float), room = ws->room_floats - (ws->train ? net_room(ws->train) : 0);
+    return room * size + all_of(ws->test) - net_room(ws->test) * size;
 }
 
 double workspace_flops(const struct workspace *ws)

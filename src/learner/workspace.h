@@ -19,22 +19,31 @@ struct inner_space {
 struct workspace {
     struct arena arena;
     const struct kernels *kernels;
+    struct tuner *tuner;      /* of the kernels' choices; NULL: a rule */
     struct net *train, *test; /* for batch / (1 + others) records, and for `batch` */
+    float *room;              /* train, test and apart lie here, one over the other */
+    size_t room_floats;
+    bool only_tests;   /* train is NULL */
+    const char *keep;  /* a blob that tests keep (nn/net.h), or NULL */
+    bool asked;        /* workspace_keep has planned anew */
     struct net *apart; /* as `test`, for test records of another size; NULL: there are none */
     struct shape apart_shape; /* of those, */
     struct batch apart_records;
     struct inner_space *other; /* of the job's `local` learners but the first */
     size_t others;
     size_t batch;         /* the job's */
-    size_t record_floats; /* of one record */
+    struct shape record;  /* that it was planned for, */
+    size_t record_floats; /* and what it has of floats */
     struct loader loader; /* of training batches; its spare one serves evaluation */
 };
 
 /* Load the job's net and plan it for the corpus's records. `kernels: auto` takes oneDNN, and plain
- * C where oneDNN has no path for some layer, with a line in the log. ERR_INPUT, ERR_UNSUPPORTED,
- * ERR_NOMEM */
+ * C where oneDNN has no path for some layer, with a line in the log. The tuner (tensor/tuner.h)
+ * chooses among codes, unless it is NULL or the job deterministic: then a rule does.
+ * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
-                     const struct logger *log, struct workspace **out, struct err *err);
+                     const struct logger *log, struct tuner *tuner, struct workspace **out,
+                     struct err *err);
 
 /* The same in three steps, for who has no records yet: plan the nets for records of that shape; ask
  * whether they can be given a set's (ERR_INPUT, with the name of the field that brought it);
@@ -42,11 +51,25 @@ int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
  * before, which needs a loader that is not started (ERR_NOMEM). Evaluating needs some set, too: its
  * batches lie in the loader. */
 int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
-                   struct workspace **out, struct err *err);
+                   struct tuner *tuner, struct workspace **out, struct err *err);
 int workspace_accepts(const struct workspace *ws, const struct dataset *set, const char *field,
                       struct err *err);
 int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct dataset *set,
                    struct err *err);
+
+/* The same without a net to train, for who only tests, or asks what a net makes of records: of the
+ * blob `keep` (NULL: of what comes out), which may be borrowed for the call. */
+int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
+                         const struct logger *log, struct tuner *tuner, const char *keep,
+                         struct workspace **out, struct err *err);
+
+/* Have tests keep that blob of theirs, which there must be; the net is planned anew where they do
+ * not. ERR_UNSUPPORTED, ERR_NOMEM; all is then as before */
+int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *blob,
+                   struct err *err);
+
+/* A net whose tables of parameters are the job's. */
+const struct net *workspace_net(const struct workspace *ws);
 
 /* Make the other learners' vectors; nothing once they are there. Who only evaluates does without.
  * ERR_NOMEM */
@@ -60,6 +83,9 @@ void workspace_free(struct workspace *ws);
 /* Of a training step at the job's batch, over all of a group; its first learner's vectors apart. */
 struct net_memory workspace_memory(const struct workspace *ws);
 double workspace_flops(const struct workspace *ws);
+
+/* Bytes that there are for tests alone. */
+size_t workspace_testing(const struct workspace *ws);
 
 struct evaluation {
     double error; /* share of records that were wrong */

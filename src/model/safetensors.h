@@ -13,8 +13,8 @@
  * tensor "xxh3.NAME", 16 hex digits of hash_bytes over the tensor's bytes. Its data begins at a
  * multiple of 64 bytes. The same calls make the same bytes.
  *
- * Everything here works on whole files in memory: writing costs the file's size once more, reading
- * too. */
+ * Everything here works on whole files in memory: writing costs the file's size once more, and so
+ * does reading, unless the file is only looked at. */
 #ifndef PL_MODEL_SAFETENSORS_H
 #define PL_MODEL_SAFETENSORS_H
 
@@ -72,8 +72,8 @@ struct safetensors_item {
     size_t offset;     /* in bytes, from the start of the file's data */
 };
 
-/* What a file held. Nothing points into the bytes it was read from; everything is valid until
- * safetensors_release. */
+/* What a file held. Nothing points into the bytes it was read from, unless it is only looked at;
+ * everything is valid until safetensors_release. */
 struct safetensors {
     struct arena arena;
     size_t n;
@@ -100,6 +100,10 @@ struct safetensors {
  * ERR_NOMEM */
 int safetensors_parse(const char *file, const uint8_t *bytes, size_t len, bool demand_checksums,
                       struct safetensors *out, struct err *err);
+
+/* The same without a copy of the tensors: `bytes` are borrowed until safetensors_release. */
+int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool demand_checksums,
+                     struct safetensors *out, struct err *err);
 void safetensors_release(struct safetensors *st);
 
 /* The tensor's floats, or NULL when there is no such tensor. `shape`, when not NULL, is written

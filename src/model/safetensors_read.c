@@ -23,6 +23,7 @@ struct reading {
     size_t text_len;
     const uint8_t *data;
     size_t data_len;
+    bool looks; /* tensors stay where they are */
     struct safetensors st;
     struct safetensors_item *item; /* st.item and st.notes while they are filled */
     struct safetensors_note *notes;
@@ -397,14 +398,18 @@ static int check_tensors(struct reading *r)
     return OK;
 }
 
-static int copy_data(struct reading *r)
+/* Floats that lie where floats may not are copied in any case. */
+static int place_data(struct reading *r)
 {
-    char *copy = arena_alloc(&r->st.arena, r->data_len, 1);
-    if (!copy)
-        return no_memory(r);
-    memcpy(copy, r->data, r->data_len);
+    const uint8_t *data = r->data;
+    if (!r->looks || (uintptr_t)data % sizeof(float) != 0) {
+        uint8_t *copy = arena_alloc(&r->st.arena, r->data_len, 1);
+        if (!copy)
+            return no_memory(r);
+        data = memcpy(copy, r->data, r->data_len);
+    }
     for (size_t i = 0; i < r->st.n; i++)
-        r->item[i].data = (const float *)(const void *)(copy + r->item[i].offset);
+        r->item[i].data = (const float *)(const void *)(data + r->item[i].offset);
     return OK;
 }
 
@@ -426,21 +431,34 @@ static int read_all(struct reading *r, const uint8_t *bytes, size_t len, bool de
         status = check_cover(r);
     if (!status && demand_checksums)
         status = check_tensors(r);
-    return status ? status : copy_data(r);
+    return status ? status : place_data(r);
+}
+
+static int parse(struct reading *r, const uint8_t *bytes, size_t len, bool demand_checksums,
+                 struct safetensors *out)
+{
+    arena_init(&r->st.arena);
+    int status = read_all(r, bytes, len, demand_checksums);
+    if (status) {
+        arena_release(&r->st.arena);
+        return status;
+    }
+    *out = r->st;
+    return OK;
 }
 
 int safetensors_parse(const char *file, const uint8_t *bytes, size_t len, bool demand_checksums,
                       struct safetensors *out, struct err *err)
 {
     struct reading r = {.file = file, .err = err};
-    arena_init(&r.st.arena);
-    int status = read_all(&r, bytes, len, demand_checksums);
-    if (status) {
-        arena_release(&r.st.arena);
-        return status;
-    }
-    *out = r.st;
-    return OK;
+    return parse(&r, bytes, len, demand_checksums, out);
+}
+
+int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool demand_checksums,
+                     struct safetensors *out, struct err *err)
+{
+    struct reading r = {.file = file, .err = err, .looks = true};
+    return parse(&r, bytes, len, demand_checksums, out);
 }
 
 void safetensors_release(struct safetensors *st)

@@ -42,14 +42,13 @@ int weights_file_open(const char *path, enum weights_trust trust, struct weights
         rc = caffe_model_parse(path, bytes.data, bytes.len, &file.caffe, err);
     } else {
         bool demand = trust == WEIGHTS_CHECKED || is_ours(&bytes);
-        rc = safetensors_parse(path, bytes.data, bytes.len, demand, &file.st, err);
+        rc = safetensors_look(path, bytes.data, bytes.len, demand, &file.st, err);
     }
-    if (rc == OK && file.is_caffe)
-        file.bytes = bytes;
-    else
-        file_release(&bytes);
+    file.bytes = bytes;
     if (rc == OK)
         *out = file;
+    else
+        file_release(&bytes);
     return rc;
 }
 

@@ -8,9 +8,9 @@
 
 struct weights_file {
     bool is_caffe;
-    struct caffe_model caffe; /* looks into `bytes` */
-    struct safetensors st;
-    struct file_bytes bytes; /* of a caffemodel */
+    struct caffe_model caffe; /* this, */
+    struct safetensors st;    /* or that, looks into `bytes` */
+    struct file_bytes bytes;
 };
 
 /* Must a safetensors file bring its checksums? */

@@ -87,7 +87,8 @@ static void test_files_have_published_parameters(void **state)
         Caffe__NetParameter *param = load(files[i].file);
         struct shape record = {3, {files[i].channels, files[i].side, files[i].side}};
         for (int phase = files[i].trains ? PHASE_TRAIN : PHASE_TEST; phase <= PHASE_TEST; phase++) {
-            struct net_options options = {(enum phase)phase, 1, record, &kernels_ref, 0};
+            struct net_options options = {
+                .phase = (enum phase)phase, .batch = 1, .input = record, .kernels = &kernels_ref};
             struct net *net;
             struct err err = {0};
             size_t sum = 0;

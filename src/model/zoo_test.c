@@ -33,7 +33,12 @@ static void open_both(const char *name, struct shape input, struct net *net[2])
     Caffe__NetParameter *param = zoo(name);
     struct err err = {0};
     for (int phase = 0; phase < 2; phase++) {
-        struct net_options options = {phase ? PHASE_TEST : PHASE_TRAIN, 1, input, &kernels_ref, 0};
+        struct net_options options = {
+            .phase = phase ? PHASE_TEST : PHASE_TRAIN,
+            .batch = 1,
+            .input = input,
+            .kernels = &kernels_ref,
+        };
         if (net_create(param, &options, &net[phase], &err) != OK)
             fail_msg("%s", err.text);
     }

@@ -46,14 +46,27 @@ static inline Caffe__NetParameter *fixture_parse(const char *text)
     return (Caffe__NetParameter *)msg;
 }
 
+static inline int fixture_make(const char *text, const struct net_options *options,
+                               struct net **out, struct err *err)
+{
+    Caffe__NetParameter *param = fixture_parse(text);
+    int rc = net_create(param, options, out, err);
+    caffe__net_parameter__free_unpacked(param, NULL);
+    return rc;
+}
+
+/* With all its values there to be looked at. */
 static inline int fixture_try(const char *text, enum phase phase, size_t batch, struct shape input,
                               const struct kernels *kernels, struct net **out, struct err *err)
 {
-    Caffe__NetParameter *param = fixture_parse(text);
-    struct net_options options = {phase, batch, input, kernels, 0};
-    int rc = net_create(param, &options, out, err);
-    caffe__net_parameter__free_unpacked(param, NULL);
-    return rc;
+    const struct net_options options = {
+        .phase = phase,
+        .batch = batch,
+        .input = input,
+        .kernels = kernels,
+        .keep_all = true,
+    };
+    return fixture_make(text, &options, out, err);
 }
 
 /* What is refused, and with which words. */
@@ -105,6 +118,23 @@ static inline void fixture_open(struct fixture *f, const char *text, enum phase 
     struct err err = {0};
     struct net *net = NULL;
     if (fixture_try(text, phase, N, input, kernels, &net, &err) != OK)
+        fail_msg("%s: %s", kernels->name, err.text);
+    fixture_fill(f, net, N, input);
+}
+
+/* As nets are for whoever wants no values but those that come out. */
+static inline void fixture_open_lean(struct fixture *f, const char *text, enum phase phase,
+                                     size_t N, struct shape input, const struct kernels *kernels)
+{
+    const struct net_options options = {
+        .phase = phase,
+        .batch = N,
+        .input = input,
+        .kernels = kernels,
+    };
+    struct err err = {0};
+    struct net *net = NULL;
+    if (fixture_make(text, &options, &net, &err) != OK)
         fail_msg("%s: %s", kernels->name, err.text);
     fixture_fill(f, net, N, input);
 }

@@ -189,6 +189,10 @@ static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_
     layer->name = name;
     layer->type = type;
     layer->index = index;
+    layer->nth = net->n_layers;
+    layer->in_place = ops->in_place;
+    layer->reads_bottom = ops->reads_bottom;
+    layer->reads_top = ops->reads_top;
     net->layer[net->n_layers++] = layer;
     *out = layer;
     return OK;
@@ -210,6 +214,7 @@ static int add_layer(struct net *net, const Caffe__LayerParameter *param, size_t
     int rc = check_name(net, param, index, err);
     if (rc != OK)
         return rc;
+    net->scratch.bytes = 0;
     if ((rc = make_layer(net, param, index, &layer, err)) == OK &&
         (rc = connect_bottoms(net, layer, err)) == OK && (rc = connect_tops(net, layer, err)) == OK)
         rc = layer->ops->setup(layer, setup, err);
@@ -218,6 +223,9 @@ static int add_layer(struct net *net, const Caffe__LayerParameter *param, size_t
         return rc;
     }
     check_tops(net, layer);
+    layer->scratch_bytes = net->scratch.bytes;
+    if (layer->op && !layer->op->in_place)
+        layer->in_place = false;
     layer->param = NULL;
     return OK;
 }
@@ -388,7 +396,14 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
     net->blob = arena_array(&net->arena, tops, struct blob *);
     if (!net->layer || !net->blob)
         return err_set(err, ERR_NOMEM, "net: out of memory");
-    struct setup setup = {options, &net->arena, &net->segments, &net->states, &net->shares};
+    struct setup setup = {
+        .options = options,
+        .arena = &net->arena,
+        .scratch = &net->scratch,
+        .segments = &net->segments,
+        .states = &net->states,
+        .shares = &net->shares,
+    };
     if (param->n_input > 0)
         rc = add_net_input(net, param, &setup, err);
     for (size_t i = 0; i < param->n_layer && rc == OK; i++)

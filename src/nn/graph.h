@@ -4,7 +4,17 @@
 #define PL_NN_GRAPH_H
 
 #include "nn/layer.h"
+#include "nn/place.h"
+#include "nn/profile.h"
 #include "nn/share.h"
+
+/* What the file says, where not all of it runs (fuse.h). */
+struct net_file {
+    struct layer **layer;
+    size_t n_layers;
+    struct blob **blob;
+    size_t n_blobs;
+};
 
 struct net {
     struct arena arena;
@@ -15,11 +25,19 @@ struct net {
     size_t n_layers, n_own; /* of these, not the file's: 1 where layer 0 is the net's own `input` */
     struct blob **blob;     /* all versions, oldest first */
     size_t n_blobs;
+    struct net_file file;
     struct segments segments, states;
     struct shares shares;
+    struct op_scratch scratch; /* of the op that runs */
+    struct piece *piece;       /* of the room: values, gradients, links' scratch */
+    size_t n_pieces;
+    float *room; /* NULL: still to be brought */
+    size_t room_floats;
+    bool poisoned;    /* for tests: what must not be read is no number (lives.h) */
     size_t *finished; /* one a layer: dx is finished from there on when its backward has run */
     size_t classes;   /* net_classes */
     struct net_memory memory;
+    const struct net_probe *probe; /* borrowed; NULL: nobody measures */
 };
 
 /* Layers of the phase, connected by name, each set up. On failure the caller frees the net. */
@@ -28,7 +46,7 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
 
 /* Who needs a gradient, who shares memory, and where every blob lies. ERR_INPUT where a gradient is
  * needed that a layer does not have. */
-int plan_make(struct net *net, struct err *err);
+int plan_make(struct net *net, const struct net_options *options, struct err *err);
 
 /* What the optimizer does not move has no gradient: dx is 0 there. */
 static inline bool param_frozen(const struct net *net, const struct layer_param *param)
@@ -52,6 +70,18 @@ static inline bool link_leads_back(const struct layer *layer, size_t k)
 static inline bool blob_has_gradient(const struct blob *blob)
 {
     return blob->needs && blob->leads;
+}
+
+/* Does backward read the values of the bottom? */
+static inline bool link_is_read_back(const struct layer *layer, const struct link *link)
+{
+    return layer->runs_backward && layer->reads_bottom && !link->forward_only;
+}
+
+/* Is backward to write a gradient through this link? */
+static inline bool link_wants_gradient(const struct layer *layer, const struct link *link)
+{
+    return layer->runs_backward && blob_has_gradient(link->blob) && !link->stops;
 }
 
 #endif

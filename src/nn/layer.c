@@ -1,6 +1,7 @@
 #include "nn/layer.h"
 
 #include "base/fault.h"
+#include "nn/fold.h"
 #include "nn/share.h"
 
 #include <math.h>
@@ -204,14 +205,30 @@ void layer_loss(struct layer *layer, const struct pass *pass, double sum)
         pass->result->loss += (double)top->weight * sum;
 }
 
+int layer_folds(struct layer *layer, const struct setup *setup, size_t n, bool *bias,
+                struct err *err)
+{
+    if (setup->options->phase != PHASE_TEST || setup->options->keep_all)
+        return OK;
+    layer->folds = true;
+    if (!*bias && !(layer->zeros = arena_array(setup->arena, n, float)))
+        return err_set(err, ERR_NOMEM, "out of memory for a bias of %zu", n);
+    *bias = true;
+    return OK;
+}
+
+void layer_params(const struct layer *layer, const struct pass *pass, struct op_args *args)
+{
+    args->w = layer->n_at > 0 ? pass->x + layer->at[0].offset : NULL;
+    args->b = layer->n_at > 1 ? pass->x + layer->at[1].offset : layer->zeros;
+    if (layer->fold)
+        fold_make(layer, pass, layer->folded_at, args);
+}
+
 void layer_op_forward(struct layer *layer, const struct pass *pass)
 {
-    struct op_args args = {
-        .x = layer->bottom[0].blob->at,
-        .w = layer->n_at > 0 ? pass->x + layer->at[0].offset : NULL,
-        .b = layer->n_at > 1 ? pass->x + layer->at[1].offset : NULL,
-        .y = layer->top[0]->at,
-    };
+    struct op_args args = {.x = layer->bottom[0].blob->at, .y = layer->top[0]->at};
+    layer_params(layer, pass, &args);
     layer->op->ops->forward(layer->op, &args);
 }
 

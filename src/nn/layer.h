@@ -15,6 +15,8 @@
 enum { LAYER_PARAMS_MAX = 2 };
 
 struct layer;
+struct piece;
+struct fold;
 
 /* One version of a named array of floats: a layer that works in place makes a new version of its
  * bottom's name. 4-D blobs lie in the kernel set's image layout, all others plain. */
@@ -25,23 +27,31 @@ struct blob {
     size_t count; /* floats */
     struct layer *maker;
     size_t users;
-    struct blob *over; /* the blob whose memory (values and gradient) this one takes over */
-    float weight;      /* loss_weight: the net's loss has the sum of the values, times this */
-    bool is_labels;    /* class numbers from the data layer */
-    bool is_borrowed;  /* values may lie in the caller's batch: not to be written */
-    bool is_whole;     /* outermost is not the batch: what is there does not go by records; read
-                        * by takes_whole alone */
-    bool needs, leads; /* depends on parameters; a loss depends on it: both: has a gradient */
-    bool written;      /* during planning: some link writes the gradient */
-    float *at, *d;     /* values; gradient, or NULL where there is none (as good as 0) */
+    struct blob *over;  /* the bottom in whose memory the values lie */
+    struct blob *under; /* the bottom whose gradient is made where this one's lies */
+    float weight;       /* loss_weight: the net's loss has the sum of the values, times this */
+    bool is_labels;     /* class numbers from the data layer */
+    bool is_borrowed;   /* values may lie in the caller's batch: not to be written */
+    bool is_whole;      /* outermost is not the batch: what is there does not go by records; read
+                         * by takes_whole alone */
+    bool needs, leads;  /* depends on parameters; a loss depends on it: both: has a gradient */
+    bool written;       /* during planning: some link writes the gradient */
+    bool kept;          /* net_blob may ask for the values: nothing takes their place */
+    float *at, *d;      /* values; gradient, or NULL where there is none (as good as 0) */
+    bool remade;        /* the maker makes the values again for backward */
+    float *room;        /* of the forward's values: elsewhere are the caller's, and what is remade */
+    struct piece *values, *again, *gradient; /* the plan's (lives.h); again: of what is remade */
 };
 
 /* A bottom: how a layer uses a blob. */
 struct link {
     struct blob *blob;
-    float *dx;  /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
+    float *dx; /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
+    struct piece *scratch;
     bool adds;  /* dx is scratch, and net.c adds it to the blob's after backward */
     bool stops; /* propagate_down is false: no gradient through here */
+    bool forward_only; /* backward does not read these values, whatever the layer's reads_bottom */
+    bool remakes;      /* of all that read the blob in backward it is the first: it is remade */
 };
 
 struct layer_param {
@@ -49,6 +59,9 @@ struct layer_param {
     struct filler filler;
     bool shared; /* by name: a layer before made it, and its filler fills it */
 };
+
+/* What a layer can be to a chain of layers that runs as one (layer_chain.h), in the order there. */
+enum chain_part { CHAIN_NONE, CHAIN_NORM, CHAIN_SCALE, CHAIN_SUM, CHAIN_RELU, CHAIN_PARTS };
 
 /* What forward and backward work on. */
 struct pass {
@@ -63,6 +76,7 @@ struct pass {
 struct setup {
     const struct net_options *options;
     struct arena *arena;
+    struct op_scratch *scratch;         /* that ops have while they run */
     struct segments *segments, *states; /* of x; of s */
     struct shares *shares;              /* parameters with a name of their own (share.h) */
 };
@@ -78,9 +92,13 @@ struct layer_ops {
     /* Bytes of the layer's object. */
     size_t size;
 
-    /* May write its top over its bottom ("top" and "bottom" of one name). A layer whose backward
-     * reads its top says so, and nobody is then let write over that. */
-    bool in_place, reads_top;
+    /* May write its top over its bottom ("top" and "bottom" of one name), and its bottom's
+     * gradient over its top's. */
+    bool in_place;
+
+    /* backward reads values of the bottoms, or of the tops, which are then there until it has run.
+     * Both are what struct layer begins with; setup knows better. */
+    bool reads_bottom, reads_top;
 
     /* A loss: the first top is one number, which counts for the net's loss with weight 1 unless
      * loss_weight says something else. forward ends with layer_loss; backward takes the weight
@@ -101,6 +119,10 @@ struct layer_ops {
      * Called only when some gradient is wanted. NULL when there can be none. */
     void (*backward)(struct layer *layer, const struct pass *pass);
 
+    /* The top again, as the last forward made it, before backward. NULL where no layer of the type
+     * is one that remakes. */
+    void (*remake)(struct layer *layer);
+
     /* backward writes a gradient for the first bottom alone (others are labels, targets): the net
      * is refused where another would need one. */
     bool first_only;
@@ -113,21 +135,34 @@ struct layer {
     const struct layer_ops *ops;
     const Caffe__LayerParameter *param; /* during setup only */
     const char *name, *type;
-    size_t index; /* in the NetParameter, so the same in both phases */
+    size_t index;   /* in the NetParameter, so the same in both phases */
+    size_t nth;     /* of the net's layers */
+    size_t in_file; /* its place, or its first member's, among those of the file (fuse.h) */
     struct link *bottom;
     size_t n_bottom;
     struct blob **top;
     size_t n_top;
     struct layer_param at[LAYER_PARAMS_MAX];
     size_t n_at;
-    struct op *op;       /* released by net_free */
-    size_t buffer_bytes; /* of activations that are no blob */
-    double products;     /* multiply-adds of the forward matrix product */
-    size_t classes;      /* labels from the data layer must stay below; 0: it reads none */
-    size_t top_k;        /* of an accuracy; else 0 */
-    bool judges;         /* the accuracy whose hits are the net's (net_result.right) */
-    unsigned reorders;   /* of activations between layouts, in a step */
+    struct op *op;            /* released by net_free */
+    size_t buffer_bytes;      /* of activations that are no blob */
+    size_t scratch_bytes;     /* that the op wants while it runs, */
+    struct piece *scratch[2]; /* forward; backward */
+    double products;          /* multiply-adds of the forward matrix product */
+    size_t classes;           /* labels from the data layer must stay below; 0: it reads none */
+    size_t top_k;             /* of an accuracy; else 0 */
+    bool judges;              /* the accuracy whose hits are the net's (net_result.right) */
+    unsigned reorders;        /* of activations between layouts, in a step */
     bool runs_backward;
+    enum chain_part part;
+    /* For tests (fold.h): by channel of the top, the first parameter's rows may be multiplied; what
+     * is done so, or NULL; where its parameters are made; a bias where the net has none. */
+    bool folds;
+    struct fold *fold;
+    struct piece *folded;
+    float *folded_at, *zeros;
+    bool in_place, reads_bottom, reads_top; /* of the type; of this layer, once it is set up */
+    bool remakes; /* its only top, in one pass over what its backward reads anyway */
 };
 
 /* The type's table, or NULL. */
@@ -179,6 +214,14 @@ static inline float layer_loss_weight(const struct layer *layer)
 {
     return layer->top[0]->d ? layer->top[0]->d[0] : 0.0f;
 }
+
+/* A layer that folds (fold.h): its op is to be planned with a bias of n floats, which *bias says it
+ * has; where it has none, it is zeros. Nothing where there is nothing to be folded. ERR_NOMEM */
+int layer_folds(struct layer *layer, const struct setup *setup, size_t n, bool *bias,
+                struct err *err);
+
+/* Set args' w and b for a forward pass, to what is folded where something is. */
+void layer_params(const struct layer *layer, const struct pass *pass, struct op_args *args);
 
 /* forward and backward of layers that are one op on bottom 0, top 0 and parameters (w, b). */
 void layer_op_forward(struct layer *layer, const struct pass *pass);

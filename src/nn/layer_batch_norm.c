@@ -12,24 +12,13 @@
  * With use_global_stats, which is the default in phase TEST, μ = s_0/s_2 and σ² = s_1/s_2 (0 as
  * long as s_2 is), s stays as it is, and dx = r·dy. Phase TEST never changes s: evaluating is no
  * training. A batch that is not full has the statistics of the records there are. */
+#include "nn/layer_batch_norm.h"
+
+#include "nn/axes.h"
 #include "nn/layers.h"
-#include "tensor/channels.h"
 
 #include <math.h>
 #include <string.h>
-
-enum { SUM_MEAN, SUM_VARIANCE, COUNT, BLOBS };
-
-struct layer_batch_norm {
-    struct layer layer;
-    struct channels ch;
-    bool global, learns; /* μ and σ² are those of s; s follows those of the batch */
-    double f, eps;
-    size_t at[BLOBS];   /* in s */
-    size_t count;       /* records of the last batch */
-    double *part, *sum; /* channels_sum's */
-    float *r, *q, *b;   /* one a channel: r, and what channels_combine takes beside it */
-};
 
 static const char *const types[] = {"BatchNorm", NULL};
 static const char *const messages[] = {"batch_norm_param", NULL};
@@ -39,9 +28,9 @@ static const char *const messages[] = {"batch_norm_param", NULL};
 /* In Caffe the state's blobs count as parameters, which no optimizer may move. */
 static int check_params(const Caffe__LayerParameter *param, struct err *err)
 {
-    if (param->n_param > BLOBS)
+    if (param->n_param > BATCH_NORM_BLOBS)
         return err_set(err, ERR_INPUT, "%zu param entries, but %d blobs of state", param->n_param,
-                       BLOBS);
+                       BATCH_NORM_BLOBS);
     for (size_t i = 0; i < param->n_param; i++) {
         const Caffe__ParamSpec *spec = param->param[i];
         if (spec->lr_mult != 0.0f)
@@ -79,22 +68,20 @@ static int read_fields(struct layer_batch_norm *self, const struct setup *setup,
 static int make_room(struct layer_batch_norm *self, const struct setup *setup, struct err *err)
 {
     struct layer *layer = &self->layer;
-    size_t C = self->ch.C, N = layer->bottom[0].blob->shape.dim[0];
+    const struct blob *x = layer->bottom[0].blob;
+    size_t C = x->shape.dim[1];
     const struct shape each = {1, {C}}, one = {1, {1}};
-    for (size_t k = 0; k < BLOBS; k++) {
-        int rc = layer_state(layer, setup, k, k == COUNT ? &one : &each, &self->at[k], err);
+    for (size_t k = 0; k < BATCH_NORM_BLOBS; k++) {
+        int rc =
+            layer_state(layer, setup, k, k == BATCH_NORM_COUNT ? &one : &each, &self->at[k], err);
         if (rc != OK)
             return rc;
     }
-    size_t parts = self->global ? 0 : 2 * N * C;
-    self->part = arena_array(setup->arena, parts, double);
-    self->sum = arena_array(setup->arena, 2 * C, double);
-    self->r = arena_array(setup->arena, 3 * C, float);
-    if (!self->part || !self->sum || !self->r)
+    self->r = arena_array(setup->arena, 2 * C, double);
+    if (!self->r || norm_init(&self->norm, &x->shape, x->layout, !self->global, setup->arena) != OK)
         return err_set(err, ERR_NOMEM, "out of memory for statistics of %zu channels", C);
-    self->q = self->r + C;
-    self->b = self->q + C;
-    layer->buffer_bytes = (parts + 2 * C) * sizeof(double) + 3 * C * sizeof(float);
+    self->rest = self->r + C;
+    layer->buffer_bytes = self->norm.bytes + 2 * C * sizeof(double);
     return OK;
 }
 
@@ -112,94 +99,93 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         return err_set(err, ERR_INPUT,
                        "bottom \"%.64s\" is %s; a normalisation takes NxC or NxCxHxW", x->name,
                        shape_text(&x->shape, text, sizeof text));
-    self->ch = channels_of(&x->shape, x->layout);
+    layer->part = CHAIN_NORM;
     rc = layer_top(layer, 0, &x->shape, x->layout, err);
     return rc == OK ? make_room(self, setup, err) : rc;
 }
 
 /* ---- forward ---- */
 
-/* μ and σ² of each channel go to sum[c] and sum[C + c]. */
-static void of_state(struct layer_batch_norm *self, const float *s)
+/* μ and σ² of each channel go to norm->sum[c] and norm->sum[C + c]. */
+static void of_state(const struct layer_batch_norm *self, struct norm *norm, const float *s)
 {
-    size_t C = self->ch.C;
-    double count = (double)s[self->at[COUNT]], scale = count != 0.0 ? 1.0 / count : 0.0;
+    size_t C = norm->C;
+    const float *means = s + self->at[BATCH_NORM_MEANS];
+    const float *variances = s + self->at[BATCH_NORM_VARIANCES];
+    double count = (double)s[self->at[BATCH_NORM_COUNT]], scale = count != 0.0 ? 1.0 / count : 0.0;
     for (size_t c = 0; c < C; c++) {
-        self->sum[c] = scale * (double)s[self->at[SUM_MEAN] + c];
-        self->sum[C + c] = scale * (double)s[self->at[SUM_VARIANCE] + c];
+        norm->sum[c] = scale * (double)means[c];
+        norm->sum[C + c] = scale * (double)variances[c];
+        norm->k[c] = (float)norm->sum[c];
     }
 }
 
-/* The sums are in double: what Σx² − (Σx)²/m loses is less than x lost when it became a float. */
-static void of_batch(struct layer_batch_norm *self, const float *x, size_t n)
+static void follow(const struct layer_batch_norm *self, const struct norm *norm, size_t n, float *s)
 {
-    size_t C = self->ch.C;
-    double m = (double)(n * self->ch.S);
-    channels_sum(&self->ch, n, x, x, self->part, self->sum);
+    size_t C = norm->C;
+    double m = (double)(n * norm->S), unbiased = m > 1.0 ? m / (m - 1.0) : 1.0;
+    float *mean = s + self->at[BATCH_NORM_MEANS], *variance = s + self->at[BATCH_NORM_VARIANCES];
+    float *count = s + self->at[BATCH_NORM_COUNT];
     for (size_t c = 0; c < C; c++) {
-        double mean = self->sum[c] / m, variance = self->sum[C + c] / m - mean * mean;
-        self->sum[c] = mean;
-        self->sum[C + c] = variance < 0.0 ? 0.0 : variance; /* what is no number stays so */
-    }
-}
-
-static void follow(const struct layer_batch_norm *self, size_t n, float *s)
-{
-    size_t C = self->ch.C;
-    double m = (double)(n * self->ch.S), unbiased = m > 1.0 ? m / (m - 1.0) : 1.0;
-    float *mean = s + self->at[SUM_MEAN], *variance = s + self->at[SUM_VARIANCE];
-    float *count = s + self->at[COUNT];
-    for (size_t c = 0; c < C; c++) {
-        mean[c] = (float)(self->f * (double)mean[c] + self->sum[c]);
-        variance[c] = (float)(self->f * (double)variance[c] + unbiased * self->sum[C + c]);
+        mean[c] = (float)(self->f * (double)mean[c] + norm->sum[c]);
+        variance[c] = (float)(self->f * (double)variance[c] + unbiased * norm->sum[C + c]);
     }
     *count = (float)(self->f * (double)*count + 1.0);
+}
+
+void batch_norm_measure(struct layer_batch_norm *self, struct norm *norm, const float *x,
+                        const struct pass *pass)
+{
+    size_t C = norm->C, n = pass->batch->count;
+    self->count = n;
+    if (self->global)
+        of_state(self, norm, pass->s);
+    else
+        norm_moments(norm, n, x);
+    if (self->learns)
+        follow(self, norm, n, pass->s);
+    for (size_t c = 0; c < C; c++) {
+        self->r[c] = 1.0 / sqrt(norm->sum[C + c] + self->eps);
+        self->rest[c] = norm->sum[c] - (double)norm->k[c];
+    }
 }
 
 static void forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_batch_norm *self = (struct layer_batch_norm *)layer;
-    const struct blob *x = layer->bottom[0].blob;
-    size_t C = self->ch.C, n = pass->batch->count;
-    self->count = n;
-    if (self->global)
-        of_state(self, pass->s);
-    else
-        of_batch(self, x->at, n);
-    if (self->learns)
-        follow(self, n, pass->s);
-    for (size_t c = 0; c < C; c++) {
-        double r = 1.0 / sqrt(self->sum[C + c] + self->eps);
-        self->r[c] = (float)r;
-        self->b[c] = (float)(-r * self->sum[c]);
+    struct norm *norm = &self->norm;
+    const float *x = layer->bottom[0].blob->at;
+    batch_norm_measure(self, norm, x, pass);
+    for (size_t c = 0; c < norm->C; c++) {
+        norm->a[c] = (float)self->r[c];
+        norm->b[c] = (float)(-self->r[c] * self->rest[c]);
     }
-    const struct channels_terms terms = {.p = self->r, .x = x->at, .b = self->b};
-    channels_combine(&self->ch, x->shape.dim[0], &terms, layer->top[0]->at);
+    norm_apply(norm, x, NULL, false, layer->top[0]->at);
 }
 
 /* ---- backward ---- */
 
+/* What is normalised is y, so that nothing has to keep x. */
 static void backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     struct layer_batch_norm *self = (struct layer_batch_norm *)layer;
+    struct norm *norm = &self->norm;
     const struct blob *y = layer->top[0];
-    float *dx = layer->bottom[0].dx;
-    size_t C = self->ch.C, n = self->count, floats = C * self->ch.S;
-    double m = (double)(n * self->ch.S);
-    struct channels_terms terms = {.p = self->r, .x = y->d};
+    const struct norm_flow flow = {.x = y->at, .dy = y->d};
+    size_t C = norm->C, n = self->count;
+    double m = (double)(n * norm->S);
     if (!self->global) {
-        channels_sum(&self->ch, n, y->d, y->at, self->part, self->sum);
-        for (size_t c = 0; c < C; c++) {
-            self->q[c] = (float)(-(double)self->r[c] * self->sum[C + c] / m);
-            self->b[c] = (float)(-(double)self->r[c] * self->sum[c] / m);
-        }
-        terms.q = self->q;
-        terms.z = y->at;
-        terms.b = self->b;
+        memset(norm->k, 0, C * sizeof *norm->k);
+        norm_sums(norm, n, &flow, NULL);
     }
-    channels_combine(&self->ch, n, &terms, dx);
-    memset(dx + n * floats, 0, (y->count - n * floats) * sizeof *dx); /* no records there */
+    for (size_t c = 0; c < C; c++) {
+        norm->p[c] = (float)self->r[c];
+        norm->q[c] = (float)(-self->r[c] * norm->sum[C + c] / m);
+        norm->c[c] = (float)(-self->r[c] * norm->sum[c] / m);
+    }
+    norm_slopes(norm, n, &flow, !self->global, layer->bottom[0].dx);
+    axes_clear_rest(layer->bottom[0].blob, n, layer->bottom[0].dx);
 }
 
 const struct layer_ops layer_batch_norm = {

@@ -43,7 +43,6 @@ static int deconv_size(const struct layer *layer, size_t O, struct conv_spec *s,
 static int setup(struct layer *layer, const struct setup *setup, bool back, struct err *err)
 {
     const struct kernels *kernels = setup->options->kernels;
-    bool training = setup->options->phase == PHASE_TRAIN;
     struct conv_spec spec;
     size_t O;
     int rc = conv_fields_read(layer, back ? "a deconvolution" : "a convolution", &spec, &O, err);
@@ -52,9 +51,18 @@ static int setup(struct layer *layer, const struct setup *setup, bool back, stru
     if (rc == OK)
         rc = conv_fields_declare(layer, setup, &spec, back ? &spec.x : &spec.y,
                                  back ? O : spec.x.dim[1], err);
+    if (rc == OK && !back)
+        rc = layer_folds(layer, setup, O, &spec.bias, err);
     if (rc != OK)
         return rc;
-    return (back ? kernels->deconv : kernels->conv)(&spec, training, setup->arena, &layer->op, err);
+    const struct plan_options options = {
+        .training = setup->options->phase == PHASE_TRAIN,
+        .no_dx = layer->bottom[0].stops || layer->bottom[0].blob->maker->ops == &layer_input,
+        .arena = setup->arena,
+        .scratch = setup->scratch,
+        .tuner = setup->options->tuner,
+    };
+    return (back ? kernels->deconv : kernels->conv)(&spec, &options, &layer->op, err);
 }
 
 static int conv_setup(struct layer *layer, const struct setup *options, struct err *err)
@@ -71,6 +79,7 @@ const struct layer_ops layer_conv = {
     .types = conv_types,
     .messages = messages,
     .size = sizeof(struct layer),
+    .reads_bottom = true,
     .setup = conv_setup,
     .forward = layer_op_forward,
     .backward = layer_op_backward,
@@ -80,6 +89,7 @@ const struct layer_ops layer_deconv = {
     .types = deconv_types,
     .messages = messages,
     .size = sizeof(struct layer),
+    .reads_bottom = true,
     .setup = deconv_setup,
     .forward = layer_op_forward,
     .backward = layer_op_backward,

@@ -106,7 +106,11 @@ static int setup_map(struct layer *layer, const struct setup *setup, enum map_ki
     const struct blob *x = layer->bottom[0].blob;
     spec.n = x->count;
     rc = layer_top(layer, 0, &x->shape, x->layout, err);
-    return rc == OK ? map_plan(&spec, training, setup->arena, &layer->op, err) : rc;
+    if (rc == OK)
+        rc = map_plan(&spec, training, setup->arena, &layer->op, err);
+    if (rc == OK)
+        layer->reads_bottom = map_reads_x(layer->op);
+    return rc;
 }
 
 static void forward(struct layer *layer, const struct pass *pass)

@@ -85,6 +85,10 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         coeff[k] = p->n_coeff > 0 ? p->coeff[k] : 1.0f;
     self->combine =
         (struct combine){kind_of(p), layer->n_bottom, x->count, coeff, !p->stable_prod_grad};
+    layer->in_place = self->combine.kind == COMBINE_SUM; /* over one of the first two bottoms */
+    layer->reads_bottom = !layer->in_place;
+    if (layer->in_place && layer->n_bottom == 2 && coeff[0] == 1.0f && coeff[1] == 1.0f)
+        layer->part = CHAIN_SUM;
     return OK;
 }
 
@@ -97,17 +101,29 @@ static void forward(struct layer *layer, const struct pass *pass)
     combine_forward(&self->combine, self->x, layer->top[0]->at);
 }
 
+static void backward_to(const struct layer *layer, size_t k)
+{
+    const struct layer_eltwise *self = (const struct layer_eltwise *)layer;
+    const struct link *x = &layer->bottom[k];
+    const float *dy = layer->top[0]->d;
+    if (x->dx == dy && self->combine.coeff[k] == 1.0f)
+        return;
+    combine_backward(&self->combine, k, self->x, dy, x->dx);
+    if (layer->reads_bottom) /* a quotient may be no number there */
+        axes_clear_rest(x->blob, self->records, x->dx);
+}
+
+/* What takes dy's place comes last. */
 static void backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
-    const struct layer_eltwise *self = (const struct layer_eltwise *)layer;
-    for (size_t k = 0; k < layer->n_bottom; k++) {
-        const struct link *x = &layer->bottom[k];
-        if (!x->dx)
-            continue;
-        combine_backward(&self->combine, k, self->x, layer->top[0]->d, x->dx);
-        axes_clear_rest(x->blob, self->records, x->dx); /* a quotient may be no number there */
-    }
+    const float *dy = layer->top[0]->d;
+    for (size_t k = 0; k < layer->n_bottom; k++)
+        if (layer->bottom[k].dx && layer->bottom[k].dx != dy)
+            backward_to(layer, k);
+    for (size_t k = 0; k < layer->n_bottom; k++)
+        if (layer->bottom[k].dx == dy)
+            backward_to(layer, k);
 }
 
 const struct layer_ops layer_eltwise = {

@@ -102,11 +102,13 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         rc = make_rows(self, setup, &x_rows, &y_rows, err);
     if (rc == OK)
         rc = make_params(self, setup, p, err);
+    bool bias = p->bias_term;
+    if (rc == OK && axis == 1 && !p->transpose)
+        rc = layer_folds(layer, setup, self->O, &bias, err);
     if (rc != OK)
         return rc;
     layer->products = (double)M * (double)self->I * (double)self->O;
-    const struct inner_spec spec = {
-        .x = axis > 1 ? x_rows : x->shape, .y = y_rows, .bias = p->bias_term};
+    const struct inner_spec spec = {.x = axis > 1 ? x_rows : x->shape, .y = y_rows, .bias = bias};
     return options->kernels->inner(&spec, axis > 1 ? LAYOUT_PLAIN : x->layout,
                                    options->phase == PHASE_TRAIN, setup->arena, &layer->op, err);
 }
@@ -125,15 +127,16 @@ static void turn(const struct layer_inner *self, enum layout from, const float *
 static struct op_args args_of(const struct layer_inner *self, const struct pass *pass)
 {
     const struct layer *layer = &self->layer;
-    const float *w = pass->x + layer->at[0].offset;
-    if (self->w)
-        turn(self, LAYOUT_PLAIN, w, self->w);
-    return (struct op_args){
+    struct op_args args = {
         .x = self->x ? self->x : layer->bottom[0].blob->at,
-        .w = self->w ? self->w : w,
-        .b = layer->n_at > 1 ? pass->x + layer->at[1].offset : NULL,
         .y = self->y ? self->y : layer->top[0]->at,
     };
+    layer_params(layer, pass, &args);
+    if (!self->w)
+        return args;
+    turn(self, LAYOUT_PLAIN, args.w, self->w);
+    args.w = self->w;
+    return args;
 }
 
 static void forward(struct layer *layer, const struct pass *pass)
@@ -174,6 +177,7 @@ const struct layer_ops layer_inner = {
     .types = types,
     .messages = messages,
     .size = sizeof(struct layer_inner),
+    .reads_bottom = true,
     .setup = setup,
     .forward = forward,
     .backward = backward,

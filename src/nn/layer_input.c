@@ -11,8 +11,7 @@
 
 struct layer_input {
     struct layer layer;
-    float *own; /* room for a batch that needs another layout, or to be filled up */
-    bool same;  /* the layout of what comes in and of the top are the same memory */
+    bool same; /* the layout of what comes in and of the top are the same memory */
 };
 
 static const char *const types[] = {"Data", "HDF5Data", "ImageData", "Input", "MemoryData", NULL};
@@ -118,12 +117,6 @@ static int setup_data(struct layer *layer, const struct setup *setup, struct err
     if (rc != OK)
         return rc;
     layer->top[0]->is_borrowed = true;
-    self->own = arena_array(setup->arena, layer->top[0]->count, float);
-    if (!self->own)
-        return err_set(err, ERR_NOMEM, "out of memory for a batch of %s",
-                       shape_text(&shape, a, sizeof a));
-    layer->top[0]->at = self->own;
-    layer->buffer_bytes = layer->top[0]->count * sizeof(float);
     /* One channel, or one pixel: both layouts are the same memory. */
     self->same =
         layout == LAYOUT_PLAIN || shape.dim[1] == 1 || shape_count_from(&shape, 1) == shape.dim[1];
@@ -185,15 +178,15 @@ static void forward_data(struct layer_input *self, const struct net_batch *batch
         y->at = (float *)(uintptr_t)batch->data; /* read only from here on: is_borrowed */
         return;
     }
-    y->at = self->own;
+    y->at = y->room; /* another layout is needed, or to be filled up */
     if (self->same) {
-        memcpy(self->own, batch->data, n * sizeof(float));
+        memcpy(y->at, batch->data, n * sizeof(float));
     } else {
         struct shape shape = y->shape;
         shape.dim[0] = batch->count;
-        kernels_reorder(&shape, LAYOUT_PLAIN, batch->data, y->layout, self->own);
+        kernels_reorder(&shape, LAYOUT_PLAIN, batch->data, y->layout, y->at);
     }
-    memset(self->own + n, 0, (y->count - n) * sizeof(float));
+    memset(y->at + n, 0, (y->count - n) * sizeof(float));
 }
 
 static void forward(struct layer *layer, const struct pass *pass)

@@ -58,6 +58,7 @@ const struct layer_ops layer_lrn = {
     .types = types,
     .messages = messages,
     .size = sizeof(struct layer),
+    .reads_bottom = true,
     .setup = setup,
     .forward = layer_op_forward,
     .backward = layer_op_backward,

@@ -41,6 +41,7 @@ const struct layer_ops layer_prelu = {
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
+    .reads_bottom = true,
     .setup = setup,
     .forward = layer_op_forward,
     .backward = layer_op_backward,

@@ -23,8 +23,23 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         rc = layer_params_done(layer, err);
     if (rc != OK)
         return rc;
+    layer->reads_top = spec.negative_slope >= 0.0f;
+    layer->reads_bottom = !layer->reads_top;
+    layer->part = spec.negative_slope == 0.0f ? CHAIN_RELU : CHAIN_NONE;
     return options->kernels->relu(&spec, x->layout, options->phase == PHASE_TRAIN, setup->arena,
                                   &layer->op, err);
+}
+
+/* Only the sign of x counts, which is y's unless the slope is negative. */
+static void backward(struct layer *layer, const struct pass *pass)
+{
+    (void)pass;
+    const struct op_args args = {
+        .x = layer->reads_top ? layer->top[0]->at : layer->bottom[0].blob->at,
+        .dy = layer->top[0]->d,
+        .dx = layer->bottom[0].dx,
+    };
+    layer->op->ops->backward(layer->op, &args);
 }
 
 const struct layer_ops layer_relu = {
@@ -35,5 +50,5 @@ const struct layer_ops layer_relu = {
     .reads_top = true,
     .setup = setup,
     .forward = layer_op_forward,
-    .backward = layer_op_backward,
+    .backward = backward,
 };

@@ -25,6 +25,7 @@ static int plan(struct layer *layer, const struct setup *setup, const struct bro
     bool training = setup->options->phase == PHASE_TRAIN;
     if (layer->n_bottom > 1 || spec->axis != 1 || spec->w.n != 1)
         return broadcast_plan(spec, training, setup->arena, &layer->op, err);
+    layer->part = CHAIN_SCALE;
     const struct scale_spec channels = {.x = spec->x, .bias = spec->bias};
     return kernels->scale(&channels, spec->layout, training, setup->arena, &layer->op, err);
 }
@@ -50,6 +51,7 @@ const struct layer_ops layer_scale = {
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
+    .reads_bottom = true,
     .setup = setup,
     .forward = repeat_forward,
     .backward = repeat_backward,

@@ -249,14 +249,14 @@ static void test_reorders(void **state)
 static void test_shared_memory(void **state)
 {
     struct fixture with, without;
-    fixture_open(&without, DATA INNER("a", "data", "8", "") END("a"), PHASE_TRAIN, N,
-                 (struct shape){1, {4}}, *state);
-    fixture_open(&with,
-                 DATA INNER("a", "data", "8", "")
-                     LAYER("r", "Reshape", "a", "r",
-                           "reshape_param { shape { dim: 0 dim: 2 dim: 2 dim: 2 dim: 1 } }")
-                         LAYER("f", "Flatten", "r", "f", "") END("f"),
-                 PHASE_TRAIN, N, (struct shape){1, {4}}, *state);
+    fixture_open_lean(&without, DATA INNER("a", "data", "8", "") END("a"), PHASE_TRAIN, N,
+                      (struct shape){1, {4}}, *state);
+    fixture_open_lean(&with,
+                      DATA INNER("a", "data", "8", "")
+                          LAYER("r", "Reshape", "a", "r",
+                                "reshape_param { shape { dim: 0 dim: 2 dim: 2 dim: 2 dim: 1 } }")
+                              LAYER("f", "Flatten", "r", "f", "") END("f"),
+                      PHASE_TRAIN, N, (struct shape){1, {4}}, *state);
     assert_int_equal(net_memory(with.net).activations, net_memory(without.net).activations);
     assert_int_equal(net_memory(with.net).gradients, net_memory(without.net).gradients);
     assert_true(fixture_gradient(&with).loss == fixture_gradient(&without).loss);

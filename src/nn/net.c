@@ -2,7 +2,8 @@
 
 #include "base/fault.h"
 #include "nn/axes.h"
-#include "nn/graph.h"
+#include "nn/fuse.h"
+#include "nn/lives.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +65,9 @@ int net_create(const Caffe__NetParameter *param, const struct net_options *optio
     net->N = options->batch;
     int rc = graph_build(net, param, options, err);
     if (rc == OK)
-        rc = plan_make(net, err);
+        rc = fuse_chains(net, options, err);
+    if (rc == OK)
+        rc = plan_make(net, options, err);
     if (rc == ERR_NOMEM && options->memory_limit > 0)
         name_largest(net, options->memory_limit, err);
     if (rc != OK) {
@@ -79,10 +82,24 @@ void net_free(struct net *net)
 {
     if (!net)
         return;
-    for (size_t i = 0; i < net->n_layers; i++)
-        op_release(net->layer[i]->op);
+    bool listed = net->file.layer; /* else it was not finished */
+    struct layer **layer = listed ? net->file.layer : net->layer;
+    for (size_t i = 0; i < (listed ? net->file.n_layers : net->n_layers); i++)
+        op_release(layer[i]->op);
     arena_release(&net->arena);
     free(net);
+}
+
+size_t net_room(const struct net *net)
+{
+    return net->room_floats;
+}
+
+void net_take_room(struct net *net, float *room)
+{
+    net->room = room;
+    net->count = 0;
+    lives_settle(net);
 }
 
 const struct segments *net_segments(const struct net *net)
@@ -97,8 +114,8 @@ const struct segments *net_state_segments(const struct net *net)
 
 const struct segment *net_layer_param(const struct net *net, const char *name, size_t k)
 {
-    for (size_t i = net->n_own; i < net->n_layers; i++) {
-        const struct layer *layer = net->layer[i];
+    for (size_t i = net->n_own; i < net->file.n_layers; i++) {
+        const struct layer *layer = net->file.layer[i];
         if (strcmp(layer->name, name) == 0)
             return k < layer->n_at ? &net->segments.at[layer->at[k].index] : NULL;
     }
@@ -110,8 +127,8 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
     PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
     vec_fill(x, vec_all(x), 0.0f);
     vec_fill(s, vec_all(s), 0.0f);
-    for (size_t i = 0; i < net->n_layers; i++) {
-        const struct layer *layer = net->layer[i];
+    for (size_t i = 0; i < net->file.n_layers; i++) {
+        const struct layer *layer = net->file.layer[i];
         for (size_t k = 0; k < layer->n_at; k++) {
             const struct layer_param *p = &layer->at[k];
             const struct segment *segment = &net->segments.at[p->index];
@@ -119,6 +136,25 @@ void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s
                 filler_fill(&p->filler, seed, p->index, x->at + segment->offset, segment->len);
         }
     }
+}
+
+static void probe_begins(const struct net *net, size_t layer, bool backward)
+{
+    if (net->probe)
+        net->probe->begins(net->probe->user, layer, backward);
+}
+
+static void probe_ends(const struct net *net, size_t layer, bool backward)
+{
+    if (net->probe)
+        net->probe->ends(net->probe->user, layer, backward);
+}
+
+static void make_anew(const struct layer *layer)
+{
+    for (size_t k = 0; k < layer->n_top; k++)
+        if (layer->top[k]->remade)
+            lives_anew(layer->top[k]);
 }
 
 /* ---- forward ---- */
@@ -152,11 +188,20 @@ void net_forward(struct net *net, const struct vec *x, struct vec *s, const stru
     PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
     struct net_result sum = {.count = batch->count};
     struct pass pass = {.x = x->at, .s = s->at, .batch = batch, .result = &sum};
+    PL_ASSERT(net->room);
     check_labels(net, batch);
+    if (net->poisoned)
+        lives_poison(net);
     for (size_t i = 0; i < net->n_layers; i++) {
         const struct layer *layer = net->layer[i];
+        probe_begins(net, layer->in_file, false);
+        make_anew(layer);
+        net->scratch.at = lives_scratch(net, layer, false);
         layer->ops->forward(net->layer[i], &pass);
         sum.loss += (double)batch->count * weighted_tops(layer, batch->count);
+        if (net->poisoned)
+            lives_poison_after(net, i);
+        probe_ends(net, layer->in_file, false);
     }
     net->count = batch->count;
     *result = sum;
@@ -199,24 +244,25 @@ static void add_scratch(const struct layer *layer)
     }
 }
 
-/* Multiply-adds of a layer's products, forward and backward, × 2. */
-static double forward_flops(const struct layer *layer)
+/* What the layer's backward is the first to read, and its maker makes again. */
+static void remake(const struct net *net, const struct layer *layer)
 {
-    return layer->products > 0.0 ? 2.0 * layer->products : 0.0;
+    for (size_t k = 0; k < layer->n_bottom; k++) {
+        struct blob *blob = layer->bottom[k].blob;
+        if (!layer->bottom[k].remakes)
+            continue;
+        probe_begins(net, blob->maker->in_file, true);
+        lives_again(net, blob);
+        blob->maker->ops->remake(blob->maker);
+        probe_ends(net, blob->maker->in_file, true);
+    }
 }
 
-static double backward_flops(const struct layer *layer)
-{
-    if (!layer->runs_backward)
-        return 0.0;
-    return forward_flops(layer) * (blob_has_gradient(layer->bottom[0].blob) ? 2.0 : 1.0);
-}
-
-static double all_forward_flops(const struct net *net)
+static double pass_flops(const struct net *net, bool backward)
 {
     double sum = 0.0;
-    for (size_t i = 0; i < net->n_layers; i++)
-        sum += forward_flops(net->layer[i]);
+    for (size_t i = 0; i < net->file.n_layers; i++)
+        sum += net_layer_flops(net, i, backward);
     return sum;
 }
 
@@ -226,18 +272,24 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
     PL_ASSERT(net->phase == PHASE_TRAIN && net->count > 0);
     PL_ASSERT(x->n >= net->segments.total && dx->n >= net->segments.total);
     struct pass pass = {.x = x->at, .dx = dx->at};
-    double all = watch ? net_flops(net) : 0.0, done = watch ? all_forward_flops(net) : 0.0;
+    double all = watch ? net_flops(net) : 0.0, done = watch ? pass_flops(net, false) : 0.0;
     size_t from = net->segments.total;
     int rc = OK;
     for (size_t i = net->n_layers; rc == OK && i-- > 0;) {
         struct layer *layer = net->layer[i];
+        if (net->poisoned)
+            lives_poison_after(net, lives_backward(net, layer) - 1);
         if (!layer->runs_backward)
             continue;
+        remake(net, layer);
+        probe_begins(net, layer->in_file, true);
         add_weights(net, layer);
+        net->scratch.at = lives_scratch(net, layer, true);
         layer->ops->backward(layer, &pass);
         clear_frozen(net, layer, dx->at);
         add_scratch(layer);
-        done += backward_flops(layer);
+        probe_ends(net, layer->in_file, true);
+        done += net_layer_flops(net, layer->in_file, true);
         if (watch && net->finished[i] < from) {
             from = net->finished[i];
             rc = watch->finished(watch->user, from, all > 0.0 ? done / all : 1.0);
@@ -248,13 +300,24 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
     return rc;
 }
 
+static const struct blob *newest(const struct net *net, const char *name)
+{
+    for (size_t i = net->file.n_blobs; i-- > 0;)
+        if (strcmp(net->file.blob[i]->name, name) == 0)
+            return net->file.blob[i];
+    return NULL;
+}
+
+bool net_keeps(const struct net *net, const char *name)
+{
+    const struct blob *blob = newest(net, name);
+    return blob && blob->kept;
+}
+
 size_t net_blob(const struct net *net, const char *name, float *out, size_t size,
                 struct shape *shape)
 {
-    const struct blob *blob = NULL;
-    for (size_t i = 0; i < net->n_blobs; i++)
-        if (strcmp(net->blob[i]->name, name) == 0)
-            blob = net->blob[i];
+    const struct blob *blob = newest(net, name);
     if (!blob)
         return 0;
     struct shape actual = blob->shape;
@@ -265,6 +328,7 @@ size_t net_blob(const struct net *net, const char *name, float *out, size_t size
         *shape = actual;
     if (size < n)
         return n;
+    PL_ASSERT(blob->kept);
     if (blob->layout == LAYOUT_PLAIN)
         memcpy(out, blob->at, n * sizeof(float));
     else
@@ -287,10 +351,7 @@ unsigned net_reorders(const struct net *net)
 
 double net_flops(const struct net *net)
 {
-    double sum = all_forward_flops(net);
-    for (size_t i = 0; i < net->n_layers; i++)
-        sum += backward_flops(net->layer[i]);
-    return sum;
+    return pass_flops(net, false) + pass_flops(net, true);
 }
 
 size_t net_classes(const struct net *net)

@@ -20,6 +20,12 @@ struct net_options {
     struct shape input; /* of one record, (C, H, W), for data layers that state none */
     const struct kernels *kernels;
     size_t memory_limit; /* bytes, of all that the net and its training need; 0: none */
+    struct tuner *tuner; /* used while the net is made; NULL: the kernels' choices go by rule */
+    /* What net_blob may ask for beside what comes out of the net, which is what no layer reads: the
+     * blob of that name (NULL: none), or all of them, each then in memory of its own. */
+    const char *keep;
+    bool keep_all;
+    bool brings_room; /* the caller does, by net_take_room */
 };
 
 /* One batch. `data` holds count records, each of the input's size, NCHW; the values must be finite
@@ -65,6 +71,12 @@ int net_create(const Caffe__NetParameter *param, const struct net_options *optio
                struct net **out, struct err *err);
 void net_free(struct net *net);
 
+/* The floats of memory that values and gradients lie in. Nets that bring their room may have one
+ * together, if only one of them is at a time between a forward and what follows from it: backward,
+ * net_blob. `room` is borrowed, aligned as an arena's, and may be brought anew. */
+size_t net_room(const struct net *net);
+void net_take_room(struct net *net, float *room);
+
 /* Valid until net_free. The tables of the two phases of one NetParameter match. */
 const struct segments *net_segments(const struct net *net);       /* of x and dx */
 const struct segments *net_state_segments(const struct net *net); /* of s */
@@ -96,7 +108,9 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
 
 /* The blob of that name (canonical NCHW) of the last forward pass, copied to `out`, which has room
  * for `size` floats. Returns the number of floats of the blob, 0 when there is none of that name.
- * Only tops that are not overwritten in place are guaranteed to be what the layer wrote. */
+ * With room for them, the blob must be one that is kept. Only tops that are not overwritten in
+ * place are guaranteed to be what the layer wrote. */
+bool net_keeps(const struct net *net, const char *name);
 size_t net_blob(const struct net *net, const char *name, float *out, size_t size,
                 struct shape *shape);
 

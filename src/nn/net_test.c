@@ -323,7 +323,8 @@ static void test_in_place(void **state)
             assert_true(fixture_gradient(&in).loss == fixture_gradient(&out).loss);
             assert_memory_equal(in.dx.at, out.dx.at, in.dx.n * sizeof(float));
             size_t saved = net_memory(out.net).activations - net_memory(in.net).activations;
-            assert_int_equal(saved, i == 1 ? 0 : 6 * 7 * sizeof(float));
+            size_t values = 48 * sizeof(float); /* 6·7 in whole lines */
+            assert_true(i == 1 ? saved < values : saved == values);
             fixture_close(&in);
             fixture_close(&out);
         }
@@ -586,7 +587,8 @@ static void test_loss(void **state)
 static int try_within(const char *text, enum phase phase, size_t limit, struct err *err)
 {
     Caffe__NetParameter *param = fixture_parse(text);
-    struct net_options options = {phase, 8, image, &kernels_ref, limit};
+    struct net_options options = {
+        .phase = phase, .batch = 8, .input = image, .kernels = &kernels_ref, .memory_limit = limit};
     struct net *net = NULL;
     int rc = net_create(param, &options, &net, err);
     caffe__net_parameter__free_unpacked(param, NULL);

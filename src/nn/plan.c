@@ -1,16 +1,7 @@
-/* Memory of a net, given out once: values of blobs side by side, since any may be asked for after a
- * forward pass; gradients one over the other where their lives do not meet. */
-#include "nn/graph.h"
+/* Who needs a gradient, who works in place, and what memory there is for it all. */
+#include "nn/lives.h"
 
-#include <stdlib.h>
-
-/* A gradient lives from the backward of the blob's last user to that of its maker. */
-struct life {
-    struct blob *root;
-    size_t first, last; /* indices of layers */
-    size_t offset;      /* floats in the gradients' memory */
-    bool placed;
-};
+#include <string.h>
 
 static void mark_needs(struct net *net)
 {
@@ -21,7 +12,7 @@ static void mark_needs(struct net *net)
             needs = needs || !param_frozen(net, &layer->at[k]);
         for (size_t k = 0; k < layer->n_bottom; k++)
             needs = needs || (layer->bottom[k].blob->needs && !layer->bottom[k].stops);
-        layer->runs_backward = needs && layer->ops->backward;
+        layer->runs_backward = needs && layer->ops->backward && net->phase == PHASE_TRAIN;
         for (size_t k = 0; k < layer->n_top; k++)
             layer->top[k]->needs = layer->runs_backward && top_leads_back(layer, k);
     }
@@ -59,164 +50,94 @@ static int check_first_only(const struct net *net, struct err *err)
     return OK;
 }
 
-/* Working in place is a wish: it is granted when nobody else needs what would be overwritten. */
-static void grant_in_place(struct net *net)
+static bool newest_of_name(const struct net *net, size_t i)
 {
-    for (size_t i = 0; i < net->n_blobs; i++) {
-        struct blob *y = net->blob[i], *x = y->over;
-        const struct layer *layer = y->maker;
-        if (x && (x->users > 1 || x->is_borrowed || x->weight != 0.0f || x->maker->ops->reads_top ||
-                  (layer->op && !layer->op->in_place)))
-            y->over = NULL;
-    }
+    for (size_t k = i + 1; k < net->n_blobs; k++)
+        if (strcmp(net->blob[k]->name, net->blob[i]->name) == 0)
+            return false;
+    return true;
 }
 
-static size_t aligned(size_t floats)
-{
-    return (floats + SEGMENT_ALIGN - 1) / SEGMENT_ALIGN * SEGMENT_ALIGN;
-}
-
-static int place_values(struct net *net, struct err *err)
+/* What comes out of the net is there to be looked at, and what its caller names. */
+static void mark_kept(struct net *net, const struct net_options *options)
 {
     for (size_t i = 0; i < net->n_blobs; i++) {
         struct blob *blob = net->blob[i];
-        if (blob->over)
-            blob->at = blob->over->at;
-        else if (!blob->at) {
-            blob->at = arena_array(&net->arena, blob->count, float);
-            if (!blob->at)
-                return err_set(err, ERR_NOMEM, "layer \"%s\": out of memory for top \"%.64s\"",
-                               blob->maker->name, blob->name);
-            net->memory.activations += blob->count * sizeof(float);
-        }
+        bool named = options->keep && strcmp(blob->name, options->keep) == 0;
+        blob->kept = (blob->users == 0 || named || options->keep_all) && newest_of_name(net, i);
     }
-    for (size_t i = 0; i < net->n_layers; i++)
-        net->memory.activations += net->layer[i]->buffer_bytes;
-    return OK;
 }
 
-/* The blob whose gradient's memory this one's is. What needs no gradient has none to take over. */
-static struct blob *root_of(struct blob *blob)
+/* May y take the place of the values that its maker is given through the link? */
+static bool may_lie_over(const struct layer *layer, const struct link *link, const struct blob *y)
 {
-    while (blob->over && blob_has_gradient(blob->over))
-        blob = blob->over;
-    return blob;
+    const struct blob *x = link->blob;
+    const struct layer *maker = x->maker;
+    return layer->in_place && !link_is_read_back(layer, link) && x->count == y->count &&
+           x->users == 1 && !x->kept && !x->is_borrowed && x->weight == 0.0f &&
+           !(maker->runs_backward && maker->reads_top);
 }
 
-static struct life *life_of(struct life *lives, size_t n, const struct blob *root)
+/* Nets ask to work in place by giving top and bottom one name; it is done wherever it can be, but
+ * for a net whose values are all to be kept: there it is done only as asked. */
+static void lay_over(struct net *net, bool keep_all)
 {
-    for (size_t i = 0; i < n; i++)
-        if (lives[i].root == root)
-            return &lives[i];
-    return NULL;
-}
-
-static size_t find_lives(const struct net *net, struct life *lives)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < net->n_blobs; i++) {
-        struct blob *blob = net->blob[i];
-        if (blob_has_gradient(blob) && root_of(blob) == blob)
-            lives[n++] = (struct life){blob, blob->maker->index, blob->maker->index, 0, false};
-    }
     for (size_t i = 0; i < net->n_layers; i++) {
         const struct layer *layer = net->layer[i];
-        for (size_t k = 0; k < layer->n_bottom && layer->runs_backward; k++) {
-            struct life *life = life_of(lives, n, root_of(layer->bottom[k].blob));
-            if (life)
-                life->last = layer->index;
+        if (layer->n_top != 1)
+            continue;
+        struct blob *y = layer->top[0], *asked = y->over;
+        y->over = NULL;
+        for (size_t k = 0; k < layer->n_bottom && k < 2 && !y->over; k++) {
+            struct blob *x = layer->bottom[k].blob;
+            if ((x == asked || !keep_all) && may_lie_over(layer, &layer->bottom[k], y))
+                y->over = x;
         }
     }
-    return n;
 }
 
-static bool meet(const struct life *a, const struct life *b)
+static bool lies_alone(const struct net *net, const struct blob *blob)
 {
-    size_t a_end = a->offset + aligned(a->root->count), b_end = b->offset + aligned(b->root->count);
-    return a->first <= b->last && b->first <= a->last && a->offset < b_end && b->offset < a_end;
+    for (size_t i = 0; i < net->n_blobs; i++)
+        if (net->blob[i]->over == blob)
+            return false;
+    return !blob->over;
 }
 
-/* The lowest place that is free during the whole life; largest blobs choose first. */
-static void place(struct life *lives, size_t n, struct life *life)
+/* What a layer can make again is not kept for backward: to make it costs a pass over values that
+ * the layer's own backward is to read, and no more than to have written it to memory and to fetch
+ * it again, long after; and its second life is short. */
+static void mark_remade(struct net *net)
 {
-    for (size_t i = 0; i < n; i++)
-        if (lives[i].placed && meet(&lives[i], life)) {
-            life->offset = lives[i].offset + aligned(lives[i].root->count);
-            i = (size_t)-1; /* look again from the start */
+    for (size_t i = net->n_layers; i-- > 0;) {
+        const struct layer *layer = net->layer[i];
+        for (size_t k = 0; k < layer->n_bottom; k++) {
+            struct link *link = &layer->bottom[k];
+            struct blob *y = link->blob;
+            if (!link_is_read_back(layer, link) || y->remade || y->kept || !lies_alone(net, y))
+                continue;
+            y->remade = link->remakes = y->maker->remakes && y->maker->runs_backward;
         }
-    life->placed = true;
+    }
 }
 
-static int larger_first(const void *a, const void *b)
+/* The first to write a blob's gradient writes it in place, which may be that of its top's, for it
+ * is the last to read that one; others write scratch, to be added. */
+static void share_gradients(struct net *net)
 {
-    const struct life *x = a, *y = b;
-    if (x->root->count != y->root->count)
-        return x->root->count < y->root->count ? 1 : -1;
-    return x->first < y->first ? -1 : x->first > y->first;
-}
-
-static int place_gradients(struct net *net, struct err *err)
-{
-    struct life *lives = arena_array(&net->arena, net->n_blobs, struct life);
-    if (!lives)
-        return err_set(err, ERR_NOMEM, "net: out of memory");
-    size_t n = find_lives(net, lives), total = 0;
-    qsort(lives, n, sizeof *lives, larger_first);
-    for (size_t i = 0; i < n; i++) {
-        place(lives, n, &lives[i]);
-        size_t end = lives[i].offset + aligned(lives[i].root->count);
-        total = end > total ? end : total;
-    }
-    float *memory = arena_array(&net->arena, total, float);
-    if (!memory)
-        return err_set(err, ERR_NOMEM, "net: out of memory for gradients of %zu floats", total);
-    for (size_t i = 0; i < net->n_blobs; i++) {
-        struct life *life = life_of(lives, n, root_of(net->blob[i]));
-        if (life && blob_has_gradient(net->blob[i]))
-            net->blob[i]->d = memory + life->offset;
-    }
-    net->memory.gradients = total * sizeof(float);
-    return OK;
-}
-
-/* Floats of scratch that the layer's links need at most: only blobs of several users are added to.
- */
-static size_t link_scratch(const struct layer *layer)
-{
-    size_t floats = 0;
-    for (size_t k = 0; k < layer->n_bottom && layer->runs_backward; k++) {
-        const struct blob *blob = layer->bottom[k].blob;
-        floats += blob->d && !layer->bottom[k].stops && blob->users > 1 ? aligned(blob->count) : 0;
-    }
-    return floats;
-}
-
-/* The first to write a blob's gradient writes it in place; others write scratch, to be added. */
-static int place_links(struct net *net, struct err *err)
-{
-    size_t largest = 0;
-    for (size_t i = 0; i < net->n_layers; i++) {
-        size_t floats = link_scratch(net->layer[i]);
-        largest = floats > largest ? floats : largest;
-    }
-    float *scratch = arena_array(&net->arena, largest, float);
-    if (!scratch)
-        return err_set(err, ERR_NOMEM, "net: out of memory for %zu floats of scratch", largest);
     for (size_t i = net->n_layers; i-- > 0;) {
         struct layer *layer = net->layer[i];
-        size_t used = 0;
-        for (size_t k = 0; k < layer->n_bottom && layer->runs_backward; k++) {
+        for (size_t k = 0; k < layer->n_bottom; k++) {
             struct link *link = &layer->bottom[k];
-            if (!link->blob->d || link->stops)
+            struct blob *x = link->blob, *y = layer->n_top == 1 ? layer->top[0] : NULL;
+            if (!link_wants_gradient(layer, link))
                 continue;
-            link->adds = link->blob->written;
-            link->blob->written = true;
-            link->dx = link->adds ? scratch + used : link->blob->d;
-            used += link->adds ? aligned(link->blob->count) : 0;
+            link->adds = x->written;
+            x->written = true;
+            if (!link->adds && layer->in_place && y && !y->under && k < 2 && x->count == y->count)
+                y->under = x;
         }
     }
-    net->memory.scratch += largest * sizeof(float);
-    return OK;
 }
 
 /* Segments that layers before the ith, whose backward is later, will still add to end where what is
@@ -238,7 +159,21 @@ static int find_finished(struct net *net, struct err *err)
     return OK;
 }
 
-int plan_make(struct net *net, struct err *err)
+static int make_room(struct net *net, const struct net_options *options, struct err *err)
+{
+    size_t limit = net->arena.limit, bytes = net->room_floats * sizeof(float);
+    if (limit > 0 && (net->arena.bytes > limit || bytes > limit - net->arena.bytes))
+        return err_set(err, ERR_NOMEM, "net: out of memory for activations");
+    if (options->brings_room)
+        return OK;
+    float *room = arena_array(&net->arena, net->room_floats, float);
+    if (!room)
+        return err_set(err, ERR_NOMEM, "net: out of memory for activations");
+    net_take_room(net, room);
+    return OK;
+}
+
+int plan_make(struct net *net, const struct net_options *options, struct err *err)
 {
     mark_needs(net);
     mark_leads(net);
@@ -247,14 +182,16 @@ int plan_make(struct net *net, struct err *err)
         rc = find_finished(net, err);
     if (rc != OK)
         return rc;
-    grant_in_place(net);
-    for (size_t i = 0; i < net->n_layers; i++)
-        if (net->layer[i]->op)
-            net->memory.scratch += net->layer[i]->op->scratch_bytes;
-    rc = place_values(net, err);
-    if (rc == OK && net->phase == PHASE_TRAIN)
-        rc = place_gradients(net, err);
-    if (rc == OK && net->phase == PHASE_TRAIN)
-        rc = place_links(net, err);
-    return rc;
+    mark_kept(net, options);
+    lay_over(net, options->keep_all);
+    mark_remade(net);
+    share_gradients(net);
+    if ((rc = lives_plan(net, err)) != OK)
+        return rc;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        net->memory.activations += layer->buffer_bytes;
+        net->memory.scratch += layer->op ? layer->op->scratch_bytes : 0;
+    }
+    return make_room(net, options, err);
 }

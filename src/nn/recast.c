@@ -66,7 +66,8 @@ int recast_layer(struct layer *layer, const struct setup *setup, const struct sh
         return rc;
     layer->top[0]->is_labels = x->is_labels;
     layer->top[0]->is_whole = x->is_whole;
-    layer->top[0]->over = recast_is_copy(&self->recast) ? x : NULL;
+    layer->in_place = recast_is_copy(&self->recast);
+    layer->top[0]->over = layer->in_place ? x : NULL;
     return OK;
 }
 

@@ -7,7 +7,7 @@
 
 size_t net_layer_count(const struct net *net)
 {
-    return net->n_layers;
+    return net->file.n_layers;
 }
 
 /* State is named after its layer: "bn1.0", "bn1.1". */
@@ -26,13 +26,14 @@ static size_t state_of(const struct net *net, const struct layer *layer)
 
 struct layer_summary net_layer_at(const struct net *net, size_t i)
 {
-    PL_ASSERT(i < net->n_layers);
-    const struct layer *layer = net->layer[i];
+    PL_ASSERT(i < net->file.n_layers);
+    const struct layer *layer = net->file.layer[i];
     struct layer_summary out = {
         .name = layer->name,
         .type = layer->type,
         .state = state_of(net, layer),
         .products = layer->products,
+        .chosen = layer->op ? layer->op->chosen : NULL,
     };
     if (layer->n_top > 0)
         out.top = layer->top[0]->shape;

@@ -17,10 +17,10 @@ struct combine {
     bool divide; /* PRODUCT: an array's gradient is dy · (Π / x), not dy · Π of the others */
 };
 
-/* y overlaps no x. */
+/* y overlaps no x, but that a SUM may lie over one of the first two. */
 void combine_forward(const struct combine *c, const float *const *x, float *y);
 
-/* The gradient of array k. dx overlaps nothing. */
+/* The gradient of array k. dx overlaps nothing, but that of a SUM may lie over dy. */
 void combine_backward(const struct combine *c, size_t k, const float *const *x, const float *dy,
                       float *dx);
 

@@ -219,3 +219,9 @@ int map_plan(const struct map_spec *spec, bool training, struct arena *arena, st
     *op = &map->op;
     return OK;
 }
+
+bool map_reads_x(const struct op *op)
+{
+    const struct map_op *map = (const struct map_op *)op;
+    return map->loops.reads_x || map->spec.kind == MAP_ELU;
+}

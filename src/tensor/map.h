@@ -25,4 +25,7 @@ struct map_spec {
 int map_plan(const struct map_spec *spec, bool training, struct arena *arena, struct op **op,
              struct err *err);
 
+/* Whether backward of an op that map_plan made reads x. */
+bool map_reads_x(const struct op *op);
+
 #endif

@@ -67,7 +67,7 @@ static int open_data(struct driver *d)
         d->corpus = &d->own_corpus;
     }
     if (rc == OK && !d->ws) {
-        rc = workspace_create(d->job, d->corpus, d->host->log, &d->own_ws, d->err);
+        rc = workspace_create(d->job, d->corpus, d->host->log, d->host->tuner, &d->own_ws, d->err);
         d->ws = d->own_ws;
     }
     return rc;

@@ -14,6 +14,7 @@
 /* What a node of this process brings along, and may share with others of it. */
 struct train_host {
     const struct logger *log;
+    struct tuner *tuner; /* chooses kernels (tensor/tuner.h); NULL: they go by rule */
     struct group_timing timing;
     double step_seconds; /* what a step at the job's batch costs a node of speed 1; 0 when real */
     /* Shared by the nodes of a simulation; NULL: the node opens its own. */

@@ -105,7 +105,7 @@ static int open_learner(struct worker *w)
         w->corpus = &w->own_corpus;
     }
     if (rc == OK && !w->ws) {
-        rc = workspace_create(w->job, w->corpus, w->host->log, &w->own_ws, &w->err);
+        rc = workspace_create(w->job, w->corpus, w->host->log, w->host->tuner, &w->own_ws, &w->err);
         w->ws = w->own_ws;
         if (rc == OK)
             rc = workspace_load_ahead(w->own_ws, w->world, &w->err);

@@ -30,7 +30,8 @@ static void load(void)
     static struct weights_into into;
     struct err err = {0};
     if (!into.x) {
-        const struct net_options options = {PHASE_TEST, 1, {3, {1, 4, 4}}, &kernels_ref, 0};
+        const struct net_options options = {
+            .phase = PHASE_TEST, .batch = 1, .input = {3, {1, 4, 4}}, .kernels = &kernels_ref};
         struct net *net;
         PL_ASSERT(net_create(fuzz_small_net(), &options, &net, &err) == OK);
         into.x = net_segments(net);

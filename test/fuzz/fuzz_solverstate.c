@@ -11,7 +11,8 @@
 static const struct net *planned(void)
 {
     static struct net *net;
-    const struct net_options options = {PHASE_TEST, 1, {3, {1, 4, 4}}, &kernels_ref, 0};
+    const struct net_options options = {
+        .phase = PHASE_TEST, .batch = 1, .input = {3, {1, 4, 4}}, .kernels = &kernels_ref};
     struct err err;
     if (!net)
         PL_ASSERT(net_create(fuzz_small_net(), &options, &net, &err) == OK);

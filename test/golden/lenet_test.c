@@ -91,7 +91,13 @@ static void fill(const struct example *example, const struct segments *table, st
 
 static void check(const struct example *example, enum phase phase, const struct kernels *kernels)
 {
-    struct net_options options = {phase, example->N, example->input, kernels, 0};
+    struct net_options options = {
+        .phase = phase,
+        .batch = example->N,
+        .input = example->input,
+        .kernels = kernels,
+        .keep = example->scores,
+    };
     struct net *net = NULL;
     struct err err = {0};
     if (net_create(example->param, &options, &net, &err) != OK)

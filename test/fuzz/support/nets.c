@@ -50,7 +50,8 @@ static void step(struct net *net, const struct shape *record, enum phase phase)
 
 static void plan(const Caffe__NetParameter *param, const struct shape *record, enum phase phase)
 {
-    const struct net_options options = {phase, BATCH, *record, &kernels_ref, 0};
+    const struct net_options options = {
+        .phase = phase, .batch = BATCH, .input = *record, .kernels = &kernels_ref};
     struct err err = {0};
     struct net *net = NULL;
     fuzz_budget(PLAN_BYTES);

@@ -1,0 +1,180 @@
+#include "nn/lives.h"
+
+#include "nn/fold.h"
+
+#include <math.h>
+
+static struct piece *begin(struct net *net, size_t floats)
+{
+    struct piece *piece = &net->piece[net->n_pieces++];
+    *piece = (struct piece){.floats = floats, .first = 2 * net->n_layers};
+    return piece;
+}
+
+static void live(struct piece *piece, size_t moment)
+{
+    piece->first = moment < piece->first ? moment : piece->first;
+    piece->last = moment > piece->last ? moment : piece->last;
+}
+
+/* ---- values ---- */
+
+static void live_at(const struct net *net, const struct layer *layer, const struct blob *blob,
+                    bool is_read_back)
+{
+    live(blob->values, layer->nth);
+    if (is_read_back)
+        live(blob->again ? blob->again : blob->values, lives_backward(net, layer));
+}
+
+static void find_values(struct net *net)
+{
+    for (size_t i = 0; i < net->n_blobs; i++) {
+        struct blob *blob = net->blob[i];
+        blob->values = blob->over ? blob->over->values : begin(net, blob->count);
+        blob->again = blob->remade ? begin(net, blob->count) : NULL;
+        if (blob->kept)
+            live(blob->values, 2 * net->n_layers);
+    }
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        for (size_t k = 0; k < layer->n_top; k++)
+            live_at(net, layer, layer->top[k], layer->runs_backward && layer->reads_top);
+        for (size_t k = 0; k < layer->n_bottom; k++) {
+            const struct link *link = &layer->bottom[k];
+            live_at(net, layer, link->blob, link_is_read_back(layer, link));
+        }
+    }
+}
+
+/* ---- gradients ---- */
+
+static void find_gradients(struct net *net)
+{
+    for (size_t i = net->n_blobs; i-- > 0;) { /* what `under` points to comes later here */
+        struct blob *blob = net->blob[i];
+        if (!blob_has_gradient(blob))
+            continue;
+        if (!blob->gradient)
+            blob->gradient = begin(net, blob->count);
+        if (blob->under)
+            blob->under->gradient = blob->gradient;
+    }
+    for (size_t i = 0; i < net->n_layers; i++) {
+        struct layer *layer = net->layer[i];
+        size_t moment = lives_backward(net, layer);
+        for (size_t k = 0; k < layer->n_top && layer->runs_backward; k++)
+            if (layer->top[k]->gradient)
+                live(layer->top[k]->gradient, moment);
+        for (size_t k = 0; k < layer->n_bottom; k++) {
+            struct link *link = &layer->bottom[k];
+            if (!link_wants_gradient(layer, link))
+                continue;
+            live(link->blob->gradient, moment);
+            link->scratch = link->adds ? begin(net, link->blob->count) : NULL;
+            if (link->scratch)
+                live(link->scratch, moment);
+        }
+    }
+}
+
+/* ---- scratch ---- */
+
+static void find_scratch(struct net *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++) {
+        struct layer *layer = net->layer[i];
+        size_t floats = (layer->scratch_bytes + sizeof(float) - 1) / sizeof(float);
+        for (int k = 0; k < 2 && floats > 0 && (k == 0 || layer->runs_backward); k++) {
+            layer->scratch[k] = begin(net, floats);
+            live(layer->scratch[k], k == 0 ? layer->nth : lives_backward(net, layer));
+        }
+        if (layer->fold) {
+            layer->folded = begin(net, fold_floats(layer));
+            live(layer->folded, layer->nth);
+        }
+    }
+}
+
+/* ---- all together ---- */
+
+/* What the room grows by for the pieces that have come since. */
+static size_t grow(struct net *net, struct piece **order)
+{
+    size_t before = net->room_floats;
+    size_t floats = place_pieces(net->piece, net->n_pieces, order);
+    net->room_floats = floats > before ? floats : before;
+    return (net->room_floats - before) * sizeof(float);
+}
+
+int lives_plan(struct net *net, struct err *err)
+{
+    size_t most = 3 * net->n_blobs + 3 * net->n_layers;
+    for (size_t i = 0; i < net->n_layers; i++)
+        most += net->layer[i]->n_bottom;
+    net->piece = arena_array(&net->arena, most, struct piece);
+    struct piece **order = arena_array(&net->arena, most, struct piece *);
+    if (!net->piece || !order)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    find_values(net);
+    net->memory.activations += grow(net, order);
+    find_gradients(net);
+    net->memory.gradients += grow(net, order);
+    find_scratch(net);
+    net->memory.scratch += grow(net, order);
+    return OK;
+}
+
+void lives_settle(struct net *net)
+{
+    for (size_t i = 0; i < net->n_blobs; i++) {
+        struct blob *blob = net->blob[i];
+        blob->room = blob->at = net->room + blob->values->offset;
+        blob->d = blob->gradient ? net->room + blob->gradient->offset : NULL;
+    }
+    for (size_t i = 0; i < net->n_layers; i++) {
+        struct layer *layer = net->layer[i];
+        layer->folded_at = layer->folded ? net->room + layer->folded->offset : NULL;
+        for (size_t k = 0; k < layer->n_bottom; k++) {
+            struct link *link = &layer->bottom[k];
+            if (link_wants_gradient(layer, link))
+                link->dx = link->adds ? net->room + link->scratch->offset : link->blob->d;
+        }
+    }
+}
+
+void lives_again(const struct net *net, struct blob *blob)
+{
+    blob->at = net->room + blob->again->offset;
+}
+
+void lives_anew(struct blob *blob)
+{
+    blob->at = blob->room;
+}
+
+void *lives_scratch(const struct net *net, const struct layer *layer, bool backward)
+{
+    const struct piece *piece = layer->scratch[backward];
+    return piece ? net->room + piece->offset : NULL;
+}
+
+/* ---- poison ---- */
+
+static void spoil(float *at, size_t floats)
+{
+    for (size_t i = 0; i < floats; i++)
+        at[i] = NAN;
+}
+
+void lives_poison(const struct net *net)
+{
+    spoil(net->room, net->room_floats);
+}
+
+void lives_poison_after(const struct net *net, size_t moment)
+{
+    for (size_t i = 0; i < net->n_pieces; i++)
+        if (net->piece[i].last == moment)
+            spoil(net->room + net->piece[i].offset, net->piece[i].floats);
+}

@@ -1,0 +1,340 @@
+/* What lies where: lives do not overlap in memory, and what a layer does not say that its backward
+ * reads may be spoilt before it. */
+#include "nn/fixture.h"
+#include "nn/layer.h"
+#include "nn/lives.h"
+
+#include <stdio.h>
+
+static const struct shape image = {3, {3, 12, 10}};
+enum { N = 6, TYPES_MAX = 64 };
+
+/* ---- places ---- */
+
+static bool apart(const struct piece *a, const struct piece *b)
+{
+    return a->last < b->first || b->last < a->first || a->offset + a->floats <= b->offset ||
+           b->offset + b->floats <= a->offset;
+}
+
+/* Three pieces of 16 floats, of which the outer two never meet; one more of 32 meets the last. */
+static void test_places_by_hand(void **state)
+{
+    (void)state;
+    struct piece piece[] = {{16, 0, 1, 0}, {10, 1, 2, 0}, {16, 2, 5, 0}, {32, 3, 4, 0}};
+    struct piece *order[4];
+    assert_int_equal(place_pieces(piece, 4, order), 48);
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < i; k++)
+            assert_true(apart(&piece[i], &piece[k]));
+    assert_int_equal(place_pieces(piece, 2, order), 32);
+    assert_int_equal(place_pieces(piece, 1, order), 16);
+    assert_int_equal(place_pieces(piece, 0, order), 0);
+}
+
+/* Any lives and sizes: nothing overlaps, and no order is worse than side by side. */
+static void test_places_of_many(void **state)
+{
+    (void)state;
+    enum { PIECES = 200 };
+    struct piece piece[PIECES], *order[PIECES];
+    for (uint64_t round = 0; round < 20; round++) {
+        size_t sum = 0;
+        for (uint64_t i = 0; i < PIECES; i++) {
+            size_t first = rng_below(round, 1, i, 100), length = rng_below(round, 2, i, 30);
+            size_t lines = 1 + rng_below(round, 3, i, 50);
+            piece[i] = (struct piece){lines * PLACE_ALIGN, first, first + length, 0};
+            sum += piece[i].floats;
+        }
+        size_t total = place_pieces(piece, PIECES, order);
+        assert_true(total < sum);
+        for (int i = 0; i < PIECES; i++) {
+            assert_true(piece[i].offset + piece[i].floats <= total);
+            assert_int_equal(piece[i].offset % PLACE_ALIGN, 0);
+            for (int k = 0; k < i; k++)
+                assert_true(apart(&piece[i], &piece[k]));
+        }
+    }
+}
+
+/* ---- nets with every type of layer ---- */
+
+#define DATA "layer { name: 'd' type: 'Data' top: 'data' top: 'label' } "
+#define LAYER(name, type, bottom, top, rest) \
+    "layer { name: '" name "' type: '" type "' bottom: '" bottom "' top: '" top "' " rest "} "
+#define TWO(name, type, one, two, top, rest)                                                   \
+    "layer { name: '" name "' type: '" type "' bottom: '" one "' bottom: '" two "' top: '" top \
+    "' " rest "} "
+#define CONV(name, bottom, top, n)                                                       \
+    LAYER(name, "Convolution", bottom, top,                                              \
+          "convolution_param { num_output: " n " kernel_size: 3 pad: 1 weight_filler { " \
+          "type: 'xavier' } } ")
+#define INNER(name, bottom, top, n)          \
+    LAYER(name, "InnerProduct", bottom, top, \
+          "inner_product_param { num_output: " n " weight_filler { type: 'xavier' } } ")
+#define NORM(name, bottom, top)               \
+    LAYER(name, "BatchNorm", bottom, top, "") \
+    LAYER(name "s", "Scale", top, top, "scale_param { bias_term: true } ")
+#define RELU(name, bottom, top) LAYER(name, "ReLU", bottom, top, "")
+#define LOSS(bottom)            TWO("loss", "SoftmaxWithLoss", bottom, "label", "loss", "")
+#define END(bottom) \
+    INNER("ip", bottom, "ip", "4") LOSS("ip") TWO("acc", "Accuracy", "ip", "label", "acc", "")
+
+static const char *const nets[] = {
+    /* A chain as most nets are, asked in place and not. */
+    DATA CONV("c", "data", "c", "8") RELU("r", "c", "c")
+        LAYER("p", "Pooling", "c", "p", "pooling_param { kernel_size: 2 stride: 2 } ")
+            CONV("c2", "p", "c2", "8") RELU("r2", "c2", "r2")
+                LAYER("n", "LRN", "r2", "n", "lrn_param { local_size: 3 alpha: 0.5 } ")
+                    LAYER("q", "Pooling", "n", "q",
+                          "pooling_param { pool: AVE kernel_size: 3 stride: 2 } ")
+                        INNER("i", "q", "i", "9") LAYER("do", "Dropout", "i", "i2", "") END("i2"),
+    /* Residual sums: over a bottom, through a shortcut of its own, and of three. */
+    DATA CONV("a", "data", "a", "8") NORM("an", "a", "a") RELU("ar", "a", "a")
+        CONV("b", "a", "b", "8") NORM("bn", "b", "b") RELU("br", "b", "b") CONV("c", "b", "c", "8")
+            NORM("cn", "c", "c") TWO("e", "Eltwise", "c", "a", "e", "") RELU("er", "e", "e")
+                CONV("f", "e", "f", "8") LAYER("g", "BatchNorm", "f", "g",
+                                               "") RELU("gr", "g", "h") CONV("i", "e", "i", "8")
+                    TWO("s", "Eltwise", "h", "i", "s",
+                        "bottom: 'e' eltwise_param { coeff: 2 coeff: -1 coeff: 0.5 } ") END("s"),
+    /* Branches that are joined, as Inception's, and a second loss. */
+    DATA CONV("a", "data", "a", "8") RELU("ar", "a", "a") CONV("b", "a", "b", "4")
+        RELU("br", "b", "b") CONV("c", "a", "c", "6") RELU("cr", "c", "c")
+            TWO("j", "Concat", "b", "c", "j", "bottom: 'a' ")
+                LAYER("p", "Pooling", "j", "p", "pooling_param { kernel_size: 3 stride: 2 } ")
+                    INNER("x", "j", "x", "4") TWO("xl", "SoftmaxWithLoss", "x", "label", "xl",
+                                                  "loss_weight: 0.3 ") END("p"),
+    /* Functions of one element, each beside a use of what it reads, and each alone. */
+    DATA INNER("a", "data", "a", "8") LAYER("p", "Power", "a", "p",
+                                            "power_param { power: 2 scale: 0.5 shift: 0.1 } ")
+        LAYER("e", "Exp", "p", "e", "exp_param { scale: 0.2 } ")
+            LAYER("l", "Log", "e", "l", "log_param { shift: 1 } ") LAYER("t", "TanH", "l", "t", "")
+                LAYER("u", "ELU", "t", "u", "elu_param { alpha: 0.5 } ")
+                    LAYER("s", "Sigmoid", "u", "s", "") LAYER("v", "AbsVal", "a", "v", "") LAYER(
+                        "w", "Power", "v", "w", "power_param { scale: 2 shift: 1 } ")
+                        TWO("m", "Eltwise", "s", "w", "m", "eltwise_param { operation: MAX } ") TWO(
+                            "pr", "Eltwise", "m", "a", "pr", "eltwise_param { operation: PROD } ")
+                            LAYER("z", "Power", "pr", "z", "power_param { power: 3 shift: 2 } ")
+                                END("z"),
+    DATA INNER("a", "data", "a", "8") LAYER("x", "ELU", "a", "x", "elu_param { alpha: -0.5 } ")
+        LAYER("y", "ReLU", "x", "y", "relu_param { negative_slope: -0.1 } ")
+            LAYER("z", "Softmax", "y", "z", "")
+                LAYER("w", "Power", "z", "w", "power_param { scale: 3 } ") END("w"),
+    /* Scales, biases, slopes; what only moves values. */
+    DATA CONV("a", "data", "a", "8") LAYER("b", "Bias", "a", "b", "bias_param { axis: 1 } ")
+        LAYER("s", "Scale", "b", "s", "scale_param { axis: 1 num_axes: 2 } ") LAYER("p", "PReLU",
+                                                                                    "s", "p", "")
+            LAYER("l", "Slice", "p", "l", "top: 'm' slice_param { axis: 1 slice_point: 3 } ")
+                LAYER("f", "Flatten", "l", "f", "")
+                    LAYER("r", "Reshape", "m", "r", "reshape_param { shape { dim: 0 dim: -1 } } ")
+                        TWO("c", "Concat", "f", "r", "c", "") LAYER("o", "Split", "c", "o",
+                                                                    "top: 'o2' top: 'o3' ")
+                            INNER("i", "o", "i", "5") INNER("k", "o2", "k", "5")
+                                TWO("g", "Scale", "i", "k", "g", "scale_param { axis: 0 } ") TWO(
+                                    "h", "Bias", "g", "k", "h",
+                                    "bias_param { axis: 0 } ") "layer { name: 'si' type: 'Silence' "
+                                                               "bottom: 'o3' } " END("h"),
+    DATA LAYER("c", "Deconvolution", "data", "c",
+               "convolution_param { num_output: 4 kernel_size: 2 stride: 2 weight_filler { type: "
+               "'xavier' } } ") RELU("r", "c", "c")
+        LAYER("b", "BatchNorm", "c", "b", "batch_norm_param { use_global_stats: true } ")
+            RELU("q", "b", "q") END("q"),
+    /* Each after and before what reads nothing. */
+    DATA CONV("c", "data", "c", "8")
+        LAYER("p", "Pooling", "c", "p", "pooling_param { kernel_size: 2 } ")
+            LAYER("n", "LRN", "p", "n", "lrn_param { local_size: 3 alpha: 0.5 } ")
+                LAYER("q", "Pooling", "n", "q", "pooling_param { kernel_size: 2 } ")
+                    LAYER("b", "BatchNorm", "q", "b", "")
+                        LAYER("t", "Pooling", "b", "t", "pooling_param { kernel_size: 2 } ")
+                            LAYER("r", "ReLU", "t", "r", "relu_param { negative_slope: -0.1 } ")
+                                LAYER("u", "Pooling", "r", "u", "pooling_param { kernel_size: 2 } ")
+                                    END("u"),
+    /* The other losses. */
+    DATA INNER("a", "data", "a", "5") INNER("b", "data", "b", "5")
+        LAYER("t", "Sigmoid", "b", "t", "") TWO("e", "EuclideanLoss", "a", "b", "e", "")
+            TWO("h", "HingeLoss", "a", "label", "h", "")
+                TWO("s", "SigmoidCrossEntropyLoss", "a", "t", "s",
+                    "propagate_down: true "
+                    "propagate_down: false ")
+                    LAYER("w", "Power", "a", "w", "power_param { power: 2 } loss_weight: 0.1 "),
+};
+enum { NETS = sizeof nets / sizeof *nets };
+
+/* Every type there is, so that a new one is not forgotten. */
+static void test_every_type_is_there(void **state)
+{
+    (void)state;
+    char text[1024], quoted[64];
+    layer_types_text(text, sizeof text);
+    for (char *type = strtok(text, ", "); type; type = strtok(NULL, ", ")) {
+        bool found = layer_find(type) == layer_find("Data");
+        snprintf(quoted, sizeof quoted, "type: '%s'", type);
+        for (size_t i = 0; i < NETS && !found; i++)
+            found = strstr(nets[i], quoted);
+        if (!found)
+            fail_msg("no net has a %s", type);
+    }
+}
+
+/* No two pieces that live at one moment overlap, and not much more is taken than what lives. */
+static void test_lives(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < NETS; i++) {
+        struct fixture f;
+        fixture_open_lean(&f, nets[i], PHASE_TRAIN, N, image, &kernels_dnnl);
+        const struct net *net = f.net;
+        size_t most = 0;
+        for (size_t k = 0; k < net->n_pieces; k++)
+            for (size_t l = 0; l < k; l++)
+                assert_true(apart(&net->piece[k], &net->piece[l]));
+        for (size_t moment = 0; moment <= 2 * net->n_layers; moment++) {
+            size_t sum = 0;
+            for (size_t k = 0; k < net->n_pieces; k++)
+                if (net->piece[k].first <= moment && moment <= net->piece[k].last)
+                    sum += net->piece[k].floats;
+            most = sum > most ? sum : most;
+        }
+        assert_true(net->room_floats >= most);
+        if ((double)net->room_floats > 1.15 * (double)most + 64.0 * PLACE_ALIGN)
+            fail_msg("net %zu: %zu floats for %zu", i, net->room_floats, most);
+        fixture_close(&f);
+    }
+}
+
+/* The same bits as `b`, and near those of `apart`. */
+static void same(const struct vec *a, const struct vec *b, const struct vec *apart, size_t net,
+                 const char *what)
+{
+    for (size_t i = 0; i < a->n; i++) {
+        double scale = 1.0 + fabs((double)apart->at[i]);
+        if (memcmp(&a->at[i], &b->at[i], sizeof(float)) != 0 ||
+            !(fabs((double)a->at[i] - (double)apart->at[i]) < 1e-4 * scale))
+            fail_msg("net %zu: %s %zu is %.9g, not %.9g, or nearly %.9g", net, what, i,
+                     (double)a->at[i], (double)b->at[i], (double)apart->at[i]);
+    }
+}
+
+/* A net that is spoilt wherever it says that nobody reads any more gives what it gives unspoilt,
+ * and what one gives whose values all stay; for whole batches and for less. */
+static void test_nobody_reads_the_dead(void **state)
+{
+    const struct kernels *kernels = *state;
+    for (size_t i = 0; i < NETS; i++)
+        for (size_t count = N; count > 0; count -= N / 2) {
+            struct fixture all, lean, spoilt;
+            fixture_open(&all, nets[i], PHASE_TRAIN, N, image, kernels);
+            fixture_open_lean(&lean, nets[i], PHASE_TRAIN, N, image, kernels);
+            fixture_open_lean(&spoilt, nets[i], PHASE_TRAIN, N, image, kernels);
+            spoilt.net->poisoned = true;
+            all.batch.count = lean.batch.count = spoilt.batch.count = count;
+            double a = fixture_gradient(&all).loss;
+            fixture_near(fixture_gradient(&lean).loss, a, 1e-4 * fabs(a));
+            fixture_near(fixture_gradient(&spoilt).loss, a, 1e-4 * fabs(a));
+            same(&spoilt.dx, &lean.dx, &all.dx, i, "gradient");
+            same(&spoilt.s, &lean.s, &all.s, i, "state");
+            assert_true(spoilt.net->room_floats < all.net->room_floats);
+            fixture_close(&all);
+            fixture_close(&lean);
+            fixture_close(&spoilt);
+        }
+}
+
+static void test_nobody_reads_the_dead_in_tests(void **state)
+{
+    const struct kernels *kernels = *state;
+    for (size_t i = 0; i < NETS; i++) {
+        struct fixture all, spoilt;
+        fixture_open(&all, nets[i], PHASE_TEST, N, image, kernels);
+        fixture_open_lean(&spoilt, nets[i], PHASE_TEST, N, image, kernels);
+        spoilt.net->poisoned = true;
+        for (size_t count = N; count > 0; count -= N / 2) {
+            all.batch.count = spoilt.batch.count = count;
+            struct net_result a = fixture_forward(&all), b = fixture_forward(&spoilt);
+            fixture_near(b.loss, a.loss, 1e-5 * fabs(a.loss));
+            assert_true(a.right == b.right);
+        }
+        assert_true(spoilt.net->room_floats < all.net->room_floats);
+        fixture_close(&all);
+        fixture_close(&spoilt);
+    }
+}
+
+/* ---- what is asked for ---- */
+
+static void test_what_is_kept(void **state)
+{
+    (void)state;
+    static const char net[] = DATA INNER("a", "data", "a", "8") RELU("r", "a", "a")
+        INNER("b", "a", "b", "8") RELU("s", "b", "c") END("c");
+    const struct net_options options = {
+        .phase = PHASE_TEST, .batch = N, .input = image, .kernels = &kernels_ref, .keep = "a"};
+    struct err err = {0};
+    struct fixture all, one;
+    float a[2][8 * N];
+    fixture_open(&all, net, PHASE_TEST, N, image, &kernels_ref);
+    assert_int_equal(fixture_make(net, &options, &one.net, &err), OK);
+    fixture_fill(&one, one.net, N, image);
+    one.net->poisoned = true;
+    assert_true(net_keeps(one.net, "a") && net_keeps(one.net, "loss") && net_keeps(one.net, "acc"));
+    assert_false(net_keeps(one.net, "b") || net_keeps(one.net, "data") || net_keeps(one.net, "x"));
+    assert_true(net_keeps(all.net, "a") && net_keeps(all.net, "b") && net_keeps(all.net, "data"));
+    fixture_forward(&all);
+    fixture_forward(&one);
+    assert_int_equal(net_blob(all.net, "a", a[0], 8 * N, NULL), 8 * N);
+    assert_int_equal(net_blob(one.net, "a", a[1], 8 * N, NULL), 8 * N);
+    assert_memory_equal(a[0], a[1], sizeof a[0]);
+    assert_int_equal(net_blob(one.net, "b", NULL, 0, NULL), 8 * N); /* how large it is */
+    fixture_close(&all);
+    fixture_close(&one);
+}
+
+/* Two nets in one room, in turns, as training and its evaluations are. */
+static void test_one_room_for_two(void **state)
+{
+    (void)state;
+    struct fixture own, train, test;
+    struct fixture *both[] = {&train, &test};
+    size_t floats = 0;
+    for (int i = 0; i < 2; i++) {
+        struct net_options options = {.phase = i ? PHASE_TEST : PHASE_TRAIN,
+                                      .batch = N,
+                                      .input = image,
+                                      .kernels = &kernels_dnnl,
+                                      .brings_room = true};
+        struct err err = {0};
+        struct net *net = NULL;
+        assert_int_equal(fixture_make(nets[1], &options, &net, &err), OK);
+        floats = net_room(net) > floats ? net_room(net) : floats;
+        fixture_fill(both[i], net, N, image);
+    }
+    float *room = arena_array(&train.arena, floats, float);
+    net_take_room(train.net, room);
+    net_take_room(test.net, room);
+    fixture_open_lean(&own, nets[1], PHASE_TRAIN, N, image, &kernels_dnnl);
+    for (int i = 0; i < 3; i++) {
+        assert_true(fixture_gradient(&train).loss == fixture_gradient(&own).loss);
+        assert_memory_equal(train.dx.at, own.dx.at, own.dx.n * sizeof(float));
+        assert_true(isfinite(fixture_forward(&test).loss));
+    }
+    fixture_close(&own);
+    fixture_close(&test);
+    fixture_close(&train);
+}
+
+#define BY_KERNELS(test)                                                  \
+    {#test " ref", test, NULL, NULL, (void *)(uintptr_t)&kernels_ref},    \
+    {                                                                     \
+#test " dnnl", test, NULL, NULL, (void *)(uintptr_t)&kernels_dnnl \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places_by_hand),      cmocka_unit_test(test_places_of_many),
+        cmocka_unit_test(test_every_type_is_there), cmocka_unit_test(test_lives),
+        BY_KERNELS(test_nobody_reads_the_dead),     BY_KERNELS(test_nobody_reads_the_dead_in_tests),
+        cmocka_unit_test(test_what_is_kept),        cmocka_unit_test(test_one_room_for_two),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

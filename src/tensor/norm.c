@@ -1,0 +1,277 @@
+#include "tensor/norm.h"
+
+#include "base/fault.h"
+#include "tensor/kernels_common.h"
+#include "tensor/norm_loops.h"
+#include "tensor/slices.h"
+
+#include <string.h>
+
+#include <omp.h>
+
+enum {
+    BLOCK_FLOATS = 16 * 1024, /* at least, where there are so many */
+    SAMPLES = 32,             /* pixels that k is the mean of */
+    TERMS = 6,
+};
+
+static const struct norm_loops *loops(void)
+{
+    return ISA_PICK(norm_loops);
+}
+
+/* ---- setting up ---- */
+
+/* The least common multiple of C and a group, which is a power of two. */
+static size_t period_of(size_t group, size_t C)
+{
+    size_t period = C;
+    while (period % group != 0)
+        period *= 2;
+    return period;
+}
+
+static size_t blocks_of(const struct norm *m, size_t n)
+{
+    return (n + m->block - 1) / m->block;
+}
+
+static size_t part_floats(const struct norm *m)
+{
+    return m->inner ? m->period : m->C;
+}
+
+int norm_init(struct norm *norm, const struct shape *x, enum layout layout, bool sums,
+              struct arena *arena)
+{
+    PL_ASSERT(x->n >= 2);
+    struct norm m = {.N = x->dim[0], .C = x->dim[1], .S = shape_count_from(x, 2), .block = 1};
+    size_t group = loops()->group, record = m.C * m.S;
+    PL_ASSERT(group <= NORM_GROUP_MAX);
+    m.inner = layout == LAYOUT_NHWC || m.S == 1;
+    m.period = m.inner ? period_of(group, m.C) : group;
+    while (m.block < SLICE_RECORDS && m.block * record < BLOCK_FLOATS)
+        m.block *= 2;
+    size_t parts = sums ? blocks_of(&m, m.N) * 2 * part_floats(&m) : 0;
+    size_t wide = m.inner ? TERMS * m.period : 0;
+    m.part = arena_array(arena, parts, double);
+    m.sum = arena_array(arena, 2 * m.C, double);
+    m.k = arena_array(arena, TERMS * m.C, float);
+    m.wide = arena_array(arena, wide, float);
+    if (!m.part || !m.sum || !m.k || !m.wide)
+        return ERR_NOMEM;
+    m.a = m.k + m.C;
+    m.b = m.a + m.C;
+    m.p = m.b + m.C;
+    m.q = m.p + m.C;
+    m.c = m.q + m.C;
+    m.bytes = (parts + 2 * m.C) * sizeof(double) + (TERMS * m.C + wide) * sizeof(float);
+    *norm = m;
+    return OK;
+}
+
+/* ---- runs ---- */
+
+typedef void loop_fn(const struct norm_run *run);
+
+static const float *from(const float *p, size_t at)
+{
+    return p ? p + at : NULL;
+}
+
+static struct norm_run run_at(const struct norm_run *all, size_t at, size_t n)
+{
+    struct norm_run run = *all;
+    run.n = n;
+    run.x = from(all->x, at);
+    run.z = from(all->z, at);
+    run.y = from(all->y, at);
+    run.dy = from(all->dy, at);
+    run.out = all->out ? all->out + at : NULL;
+    return run;
+}
+
+/* Where pixels lie next to one another, a channel's are a run. */
+static void run_plane(const struct norm_run *all, size_t at, size_t S, size_t c, loop_fn *loop,
+                      double *sum)
+{
+    float term[TERMS][NORM_GROUP_MAX];
+    double sums[2 * NORM_GROUP_MAX] = {0};
+    struct norm_run run = run_at(all, at, S);
+    const float **const terms[TERMS] = {&run.k, &run.a, &run.b, &run.p, &run.q, &run.c};
+    size_t P = run.period;
+    for (size_t t = 0; t < TERMS; t++) {
+        if (!*terms[t])
+            continue;
+        for (size_t i = 0; i < P; i++)
+            term[t][i] = (*terms[t])[c];
+        *terms[t] = term[t];
+    }
+    run.sum = sums;
+    loop(&run);
+    for (size_t i = 0; i < P && sum; i++) {
+        sum[0] += sums[i];
+        sum[1] += sums[P + i];
+    }
+}
+
+static void run_block(const struct norm *m, const struct norm_run *all, size_t n, size_t block,
+                      loop_fn *loop)
+{
+    size_t first = block * m->block, records = n - first < m->block ? n - first : m->block;
+    size_t record = m->C * m->S, parts = 2 * part_floats(m);
+    double *sum = all->sum ? all->sum + block * parts : NULL;
+    if (sum)
+        memset(sum, 0, parts * sizeof *sum);
+    if (m->inner) {
+        struct norm_run run = run_at(all, first * record, records * record);
+        run.sum = sum;
+        loop(&run);
+        return;
+    }
+    for (size_t i = 0; i < records; i++)
+        for (size_t c = 0; c < m->C; c++) {
+            double both[2] = {0};
+            run_plane(all, (first + i) * record + c * m->S, m->S, c, loop, both);
+            if (sum) {
+                sum[c] += both[0];
+                sum[m->C + c] += both[1];
+            }
+        }
+}
+
+/* A thread has the same blocks each time. `back`: from its last to its first, since what was read
+ * last is what caches still hold. */
+static void run_all(const struct norm *m, const struct norm_run *all, size_t n, loop_fn *loop,
+                    bool back)
+{
+    size_t blocks = blocks_of(m, n);
+#pragma omp parallel if (n * m->C * m->S >= PARALLEL_MIN)
+    {
+        size_t T = (size_t)omp_get_num_threads(), t = (size_t)omp_get_thread_num();
+        size_t first = blocks * t / T, end = blocks * (t + 1) / T;
+        for (size_t i = first; i < end; i++)
+            run_block(m, all, n, back ? first + end - 1 - i : i, loop);
+    }
+}
+
+/* The caller's terms as runs take them. */
+static void give_terms(const struct norm *m, struct norm_run *run)
+{
+    const float **const terms[TERMS] = {&run->k, &run->a, &run->b, &run->p, &run->q, &run->c};
+    run->period = m->period;
+    for (size_t t = 0; t < TERMS && m->inner; t++) {
+        float *wide = m->wide + t * m->period;
+        if (!*terms[t])
+            continue;
+        for (size_t i = 0; i < m->period; i += m->C)
+            memcpy(wide + i, *terms[t], m->C * sizeof *wide);
+        *terms[t] = wide;
+    }
+}
+
+/* ---- sums ---- */
+
+void norm_sums_of(const struct norm *norm, size_t n, size_t first, size_t count, double *sum)
+{
+    size_t C = norm->C, P = part_floats(norm), end = blocks_of(norm, n);
+    size_t last = blocks_of(norm, first + count) < end ? blocks_of(norm, first + count) : end;
+    PL_ASSERT(first % norm->block == 0);
+    memset(sum, 0, 2 * C * sizeof *sum);
+    for (size_t block = first / norm->block; block < last; block++) {
+        const double *part = norm->part + block * 2 * P;
+        for (size_t i = 0; i < P; i += C)
+            for (size_t c = 0; c < C; c++) {
+                sum[c] += part[i + c];
+                sum[C + c] += part[P + i + c];
+            }
+    }
+}
+
+/* The mean of some pixels from all over the batch. */
+static void choose_k(struct norm *norm, size_t n, const float *x)
+{
+    size_t C = norm->C, S = norm->S, pixels = n * S;
+    size_t samples = pixels < SAMPLES ? pixels : SAMPLES;
+    size_t step = norm->inner ? 1 : S;
+    memset(norm->sum, 0, C * sizeof *norm->sum);
+    for (size_t i = 0; i < samples; i++) {
+        size_t pixel = i * pixels / samples;
+        const float *at = x + (norm->inner ? pixel * C : pixel / S * C * S + pixel % S);
+        for (size_t c = 0; c < C; c++)
+            norm->sum[c] += (double)at[c * step];
+    }
+    for (size_t c = 0; c < C; c++)
+        norm->k[c] = (float)(norm->sum[c] / (double)samples);
+}
+
+void norm_moments(struct norm *norm, size_t n, const float *x)
+{
+    size_t C = norm->C;
+    double m = (double)(n * norm->S);
+    choose_k(norm, n, x);
+    struct norm_run run = {.x = x, .k = norm->k, .sum = norm->part};
+    give_terms(norm, &run);
+    run_all(norm, &run, n, loops()->moments, false);
+    norm_sums_of(norm, n, 0, n, norm->sum);
+    for (size_t c = 0; c < C; c++) {
+        double beside = norm->sum[c] / m, variance = norm->sum[C + c] / m - beside * beside;
+        norm->sum[c] = (double)norm->k[c] + beside;
+        norm->sum[C + c] = variance < 0.0 ? 0.0 : variance; /* what is no number stays so */
+    }
+}
+
+void norm_sums(struct norm *norm, size_t n, const struct norm_flow *flow, float *copy)
+{
+    PL_ASSERT(flow->mask != NORM_MASK_SELF || !copy);
+    struct norm_run run = {
+        .x = flow->x,
+        .y = flow->y,
+        .dy = flow->dy,
+        .out = copy,
+        .k = norm->k,
+        .a = norm->a,
+        .b = norm->b,
+        .mask = flow->mask,
+        .sum = norm->part,
+    };
+    give_terms(norm, &run);
+    run_all(norm, &run, n, loops()->sums, false);
+    norm_sums_of(norm, n, 0, n, norm->sum);
+}
+
+/* ---- element by element ---- */
+
+void norm_apply(struct norm *norm, const float *x, const float *z, bool relu, float *y)
+{
+    struct norm_run run = {
+        .x = x,
+        .z = z,
+        .out = y,
+        .k = norm->k,
+        .a = norm->a,
+        .b = norm->b,
+        .relu = relu,
+    };
+    give_terms(norm, &run);
+    run_all(norm, &run, norm->N, loops()->apply, true);
+}
+
+void norm_slopes(struct norm *norm, size_t n, const struct norm_flow *flow, bool centred, float *dx)
+{
+    struct norm_run run = {
+        .x = flow->x,
+        .y = flow->y,
+        .dy = flow->dy,
+        .out = dx,
+        .k = norm->k,
+        .a = norm->a,
+        .b = norm->b,
+        .p = norm->p,
+        .q = centred ? norm->q : NULL,
+        .c = centred ? norm->c : NULL,
+        .mask = flow->mask,
+    };
+    give_terms(norm, &run);
+    run_all(norm, &run, n, loops()->slopes, true);
+}

@@ -1,0 +1,33 @@
+/* What normalising does to one run of floats (norm_loops.c). Private to norm.c. */
+#ifndef PL_TENSOR_NORM_LOOPS_H
+#define PL_TENSOR_NORM_LOOPS_H
+
+#include "tensor/isa_loops.h"
+#include "tensor/norm.h"
+
+/* n floats, which begin at channel 0, and what is asked of each: x' = x − k, and g = dy, or 0 where
+ * the mask says so. Terms by channel are repeated to `period` floats, a multiple of `group`. What
+ * an operation does not name may be NULL. */
+struct norm_run {
+    size_t n, period;
+    const float *x, *z, *y, *dy;
+    float *out;
+    const float *k, *a, *b, *p, *q, *c;
+    enum norm_mask mask;
+    bool relu;
+    double *sum; /* 2 × period, added to */
+};
+
+struct norm_loops {
+    size_t group;                                /* floats */
+    void (*moments)(const struct norm_run *run); /* sum: Σ x', Σ x'² */
+    void (*apply)(const struct norm_run *run); /* out = a·x' + b + z; relu: at least 0; may be x */
+    void (*sums)(const struct norm_run *run);  /* sum: Σ g, Σ g·x'; out, unless NULL: g */
+    void (*slopes)(const struct norm_run *run); /* out = p·g + q·x' + c, or p·g if q is NULL */
+};
+
+enum { NORM_GROUP_MAX = 64 };
+
+ISA_DECLARE(struct norm_loops, norm_loops);
+
+#endif

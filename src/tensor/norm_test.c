@@ -1,0 +1,231 @@
+/* Normalising against plain sums in double, in both layouts, and the same bits on any number of
+ * threads. Instruction sets: PACELINE_ISA. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include "base/rng.h"
+#include "tensor/norm.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct example {
+    struct arena arena;
+    struct norm norm;
+    size_t N, C, S, n; /* n records of N */
+    bool inner, relu, adds, centred, copies;
+    float *x, *z, *y, *dy, *dz, *dx;
+};
+
+/* Where channel c of a pixel of a record lies. */
+static size_t at(const struct example *e, size_t r, size_t s, size_t c)
+{
+    return e->inner ? (r * e->S + s) * e->C + c : (r * e->C + c) * e->S + s;
+}
+
+static void open_example(struct example *e)
+{
+    const struct shape shape = {4, {e->N, e->C, e->S, 1}};
+    size_t floats = e->N * e->C * e->S;
+    float **const all[] = {&e->x, &e->z, &e->y, &e->dy, &e->dz, &e->dx};
+    arena_init(&e->arena);
+    assert_int_equal(
+        norm_init(&e->norm, &shape, e->inner ? LAYOUT_NHWC : LAYOUT_PLAIN, true, &e->arena), OK);
+    for (size_t k = 0; k < 6; k++) {
+        *all[k] = arena_array(&e->arena, floats, float);
+        assert_non_null(*all[k]);
+        for (size_t i = 0; i < floats; i++)
+            (*all[k])[i] = rng_normal(7, k, i) + (k == 0 ? 3.0f : 0.0f);
+    }
+}
+
+static struct norm_flow flow_of(const struct example *e)
+{
+    return (struct norm_flow){
+        .mask = !e->relu  ? NORM_MASK_NONE
+                : e->adds ? NORM_MASK_TOP
+                          : NORM_MASK_SELF,
+        .x = e->x,
+        .y = e->y,
+        .dy = e->dy,
+    };
+}
+
+/* All operations, with terms that are made up. */
+static void run(struct example *e, double *moments, double *sums)
+{
+    struct norm *norm = &e->norm;
+    struct norm_flow flow = flow_of(e);
+    size_t C = e->C;
+    norm_moments(norm, e->n, e->x);
+    memcpy(moments, norm->sum, 2 * C * sizeof *moments);
+    for (size_t c = 0; c < C; c++) {
+        norm->a[c] = rng_normal(8, 1, c);
+        norm->b[c] = rng_normal(8, 2, c);
+        norm->p[c] = rng_normal(8, 3, c);
+        norm->q[c] = rng_normal(8, 4, c);
+        norm->c[c] = rng_normal(8, 5, c);
+    }
+    norm_apply(norm, e->x, e->adds ? e->z : NULL, e->relu, e->y);
+    norm_sums(norm, e->n, &flow, e->copies ? e->dz : NULL);
+    memcpy(sums, norm->sum, 2 * C * sizeof *sums);
+    norm_slopes(norm, e->n, &flow, e->centred, e->dx);
+}
+
+static void near(const char *what, double got, double want, double scale)
+{
+    if (!(fabs(got - want) <= 1e-6 * scale))
+        fail_msg("%s is %.9g, not %.9g", what, got, want);
+}
+
+/* The sums of one channel, over pixels in plain order. */
+static void check_channel(const struct example *e, size_t c, const double *moments,
+                          const double *sums)
+{
+    const struct norm *norm = &e->norm;
+    double m = (double)(e->n * e->S), mean = 0, squares = 0, sum = 0, dot = 0, size = 0;
+    for (size_t i = 0; i < e->n * e->S; i++)
+        mean += (double)e->x[at(e, i / e->S, i % e->S, c)] / m;
+    for (size_t i = 0; i < e->n * e->S; i++) {
+        size_t k = at(e, i / e->S, i % e->S, c);
+        double d = (double)e->x[k] - (double)norm->k[c];
+        double y = (double)norm->a[c] * d + (double)norm->b[c] + (e->adds ? (double)e->z[k] : 0);
+        double want = e->relu && y < 0 ? 0 : y, g = e->relu && y <= 0 ? 0 : (double)e->dy[k];
+        bool edge = fabs(y) < 1e-5;
+        near("y", (double)e->y[k], want, 5);
+        if (e->copies && !edge)
+            near("g", (double)e->dz[k], g, 0);
+        double dx = (double)norm->p[c] * g;
+        if (e->centred)
+            dx += (double)norm->q[c] * d + (double)norm->c[c];
+        if (!edge)
+            near("dx", (double)e->dx[k], dx, 20);
+        squares += ((double)e->x[k] - mean) * ((double)e->x[k] - mean);
+        sum += g;
+        dot += g * d;
+        size += fabs(g) * (1 + fabs(d)) + (edge ? 1e6 : 0);
+    }
+    near("mean", moments[c], mean, 3);
+    near("variance", moments[e->C + c], squares / m, squares / m);
+    near("sum", sums[c], sum, size);
+    near("product", sums[e->C + c], dot, size);
+}
+
+static void test_against_plain_sums(void **state)
+{
+    (void)state;
+    static const size_t channels[] = {1, 2, 3, 5, 16, 20, 48, 64, 100}, pixels[] = {1, 7, 64, 300};
+    enum { C_MAX = 100 };
+    for (unsigned code = 0; code < 64; code++)
+        for (size_t i = 0; i < 9; i++)
+            for (size_t j = 0; j < 4; j++) {
+                struct example e = {.N = 11, .C = channels[i], .S = pixels[j]};
+                double moments[2 * C_MAX], sums[2 * C_MAX];
+                e.n = code & 1 ? 11 : 6;
+                e.inner = code & 2;
+                e.relu = code & 4;
+                e.adds = code & 8;
+                e.centred = code & 16;
+                e.copies = code & 32 && (e.adds || !e.relu);
+                open_example(&e);
+                run(&e, moments, sums);
+                for (size_t c = 0; c < e.C; c++)
+                    check_channel(&e, c, moments, sums);
+                arena_release(&e.arena);
+            }
+}
+
+static void test_any_number_of_threads(void **state)
+{
+    (void)state;
+    enum { C = 20, N = 21, S = 400, FLOATS = N * C * S };
+    for (int inner = 0; inner < 2; inner++) {
+        struct example e[3];
+        double moments[3][2 * C], sums[3][2 * C];
+        for (int i = 0; i < 3; i++) {
+            e[i] = (struct example){.N = N,
+                                    .C = C,
+                                    .S = S,
+                                    .n = N,
+                                    .inner = inner,
+                                    .relu = true,
+                                    .adds = true,
+                                    .centred = true,
+                                    .copies = true};
+            open_example(&e[i]);
+            kernels_set_threads(i + 1);
+            run(&e[i], moments[i], sums[i]);
+            kernels_set_threads(1);
+            assert_memory_equal(moments[i], moments[0], sizeof moments[0]);
+            assert_memory_equal(sums[i], sums[0], sizeof sums[0]);
+            assert_memory_equal(e[i].y, e[0].y, FLOATS * sizeof(float));
+            assert_memory_equal(e[i].dx, e[0].dx, FLOATS * sizeof(float));
+        }
+        for (int i = 0; i < 3; i++)
+            arena_release(&e[i].arena);
+    }
+}
+
+/* Slices add up to the whole, and are what a batch of their own records gives, bit by bit. */
+static void test_sums_of_slices(void **state)
+{
+    (void)state;
+    enum { C = 6, S = 30 };
+    struct example all = {.N = 40, .C = C, .S = S, .n = 40, .inner = true};
+    struct example part = {.N = 16, .C = C, .S = S, .n = 16, .inner = true};
+    double moments[2 * C], sums[2 * C], slice[2 * C], own[2 * C];
+    open_example(&all);
+    open_example(&part);
+    run(&all, moments, sums);
+    memset(part.norm.k, 0, C * sizeof(float));
+    memset(all.norm.k, 0, C * sizeof(float));
+    struct norm_flow flow = flow_of(&all);
+    norm_sums(&all.norm, all.n, &flow, NULL);
+    for (size_t first = 0; first < 40; first += 16) {
+        size_t count = 40 - first < 16 ? 40 - first : 16;
+        norm_sums_of(&all.norm, all.n, first, count, slice);
+        memcpy(part.x, all.x + first * C * S, count * C * S * sizeof(float));
+        memcpy(part.dy, all.dy + first * C * S, count * C * S * sizeof(float));
+        flow = flow_of(&part);
+        norm_sums(&part.norm, count, &flow, NULL);
+        memcpy(own, part.norm.sum, sizeof own);
+        assert_memory_equal(slice, own, sizeof own);
+    }
+    arena_release(&all.arena);
+    arena_release(&part.arena);
+}
+
+/* What is no number is not cut off as if it were below 0; and a constant has no variance. */
+static void test_no_numbers_and_constants(void **state)
+{
+    (void)state;
+    struct example e = {.N = 4, .C = 3, .S = 50, .n = 4, .inner = true, .relu = true};
+    double moments[6], sums[6];
+    open_example(&e);
+    for (size_t i = 0; i < 4 * 50; i++)
+        e.x[i * 3 + 1] = 12345.678f;
+    e.x[3 * 77] = NAN;
+    run(&e, moments, sums);
+    assert_true(isnan(moments[0]) && isnan(moments[3]) && isnan(e.y[3 * 77]));
+    assert_true(moments[1] == (double)12345.678f && moments[4] == 0);
+    assert_false(isnan(moments[2]) || isnan(moments[5]));
+    arena_release(&e.arena);
+}
+
+int main(void)
+{
+    kernels_set_threads(1);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_against_plain_sums),
+        cmocka_unit_test(test_any_number_of_threads),
+        cmocka_unit_test(test_sums_of_slices),
+        cmocka_unit_test(test_no_numbers_and_constants),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
