@@ -4,15 +4,11 @@
 #include "tensor/winograd.h"
 
 #include "base/fault.h"
-#include "tensor/isa_loops.h"
 #include "tensor/kernels_common.h"
 #include "tensor/winograd_loops.h"
 
 #include <omp.h>
 #include <string.h>
-
-typedef struct winograd_loops loops_of_kernels[2];
-ISA_DECLARE(loops_of_kernels, winograd_loops);
 
 enum { BLOCK = WINOGRAD_BLOCK, ROWS = WINOGRAD_ROWS, TILE = WINOGRAD_TILE };
 
@@ -22,6 +18,7 @@ enum {
     SLABS_FLOATS = 80 * 1024,
     TILES_MIN = 24,
     TILES_MAX = 72,
+    IN_BLOCKS_MAX = 16,
     SHARED_FLOATS = 1280 * 1024,
     PART_WORK_MIN = 1024 * 1024, /* products: less is not worth waking a thread */
 };
@@ -37,6 +34,8 @@ struct pass {
 
 struct winograd {
     const struct winograd_loops *loops;
+    const struct winograd_filter_loops *filter_loops;
+    const struct winograd_products *products;
     size_t N, points, parts;
     struct pass forward, back, weights;
     struct winograd_filters filters, filters_turned;
@@ -72,7 +71,8 @@ static struct span span_of(const struct pass *p, size_t part, size_t parts)
     size_t tiles = p->in.N * p->in.rows * p->in.columns, rows = up(tiles, ROWS) / ROWS;
     size_t first = rows * part / parts * ROWS, end = rows * (part + 1) / parts * ROWS;
     size_t blocks = larger(1, up(end - first, p->tiles) / p->tiles);
-    return (struct span){first, smaller(end, tiles), larger(ROWS, up((end - first) / blocks, ROWS))};
+    return (struct span){first, smaller(end, tiles),
+                         larger(ROWS, up((end - first) / blocks, ROWS))};
 }
 
 /* The pixel that nothing lies behind. */
@@ -99,9 +99,10 @@ static void make_tiles(const struct winograd *winograd, const struct pass *p, st
             size_t some = smaller(p->in_blocks * BLOCK, in - k);
             loops->input(&p->in, x + k, x_outside + k, t, tiles, winograd_blocks(some), p->V, V);
             for (size_t i = 0; i < winograd->points; i++)
-                loops->multiply(up(tiles, ROWS), some, blocks, V + i * p->V.point, p->V.block,
-                                winograd->U + i * p->shared_point + k * BLOCK, in * BLOCK, k > 0,
-                                M + i * p->M.point, p->M.block);
+                winograd->products->multiply(up(tiles, ROWS), some, blocks, V + i * p->V.point,
+                                             p->V.block,
+                                             winograd->U + i * p->shared_point + k * BLOCK,
+                                             in * BLOCK, k > 0, M + i * p->M.point, p->M.block);
         }
         loops->output(&p->out, y + c, outside, t, tiles, channels, p->M, M, b + c);
     }
@@ -121,8 +122,8 @@ static void convolve(const struct winograd *winograd, struct pass p, size_t N,
 #pragma omp for schedule(static) collapse(2)
         for (size_t i = 0; i < blocks; i++)
             for (size_t k = 0; k < in; k += BLOCK)
-                winograd->loops->filters(filters, w, k, smaller(BLOCK, in - k), (o + i) * BLOCK,
-                                         p.shared_point, winograd->U + (i * in + k) * BLOCK);
+                winograd->filter_loops->filters(filters, w, k, (o + i) * BLOCK, p.shared_point,
+                                                winograd->U + (i * in + k) * BLOCK);
 #pragma omp for schedule(static)
         for (size_t part = 0; part < parts; part++)
             make_tiles(winograd, &p, span_of(&p, part, parts), o, blocks, x, x_outside, b, y,
@@ -174,9 +175,9 @@ static void sum_tiles(const struct winograd *winograd, const struct pass *p, siz
         loops->output_back(&p->out, dy + o * BLOCK, winograd->dy_outside + o * BLOCK, t, tiles,
                            outs, p->M, dM, c == 0 ? db + o * BLOCK : NULL);
         for (size_t i = 0; i < winograd->points; i++)
-            loops->multiply_back(tiles, ins, outs, V + i * p->V.point, p->V.block,
-                                 dM + i * p->M.point, p->M.block, t > span.first,
-                                 dU + i * p->shared_point);
+            winograd->products->multiply_back(tiles, ins, outs, V + i * p->V.point, p->V.block,
+                                              dM + i * p->M.point, p->M.block, t > span.first,
+                                              dU + i * p->shared_point);
     }
 }
 
@@ -188,9 +189,9 @@ static void add_filters(const struct winograd *winograd, const struct pass *p, s
 #pragma omp for schedule(static) collapse(2)
     for (size_t i = 0; i < ins; i++)
         for (size_t j = 0; j < outs; j++)
-            winograd->loops->filters_back(&winograd->filters, dU + (i * outs + j) * BLOCK * BLOCK,
-                                          p->shared_point, winograd->parts, winograd->part_floats,
-                                          (c + i) * BLOCK, (o + j) * BLOCK, dw);
+            winograd->filter_loops->filters_back(
+                &winograd->filters, dU + (i * outs + j) * BLOCK * BLOCK, p->shared_point,
+                winograd->parts, winograd->part_floats, (c + i) * BLOCK, (o + j) * BLOCK, dw);
 }
 
 void winograd_backward_weights(const struct winograd *winograd, size_t N, const float *x,
@@ -218,18 +219,12 @@ void winograd_backward_weights(const struct winograd *winograd, size_t N, const 
 
 /* ---- planning ---- */
 
-#include <stdlib.h>
-static size_t env(const char *name, size_t value)
-{
-    return getenv(name) ? (size_t)atoi(getenv(name)) : value;
-}
 bool winograd_fits(const struct conv_spec *spec)
 {
     size_t K = spec->kernel_h;
     return (K == 3 || K == 5) && spec->kernel_w == K && spec->pad_h < K && spec->pad_w < K &&
            spec->stride_h == 1 && spec->stride_w == 1 && spec->dilation_h == 1 &&
-           spec->dilation_w == 1 && spec->groups == 1 && spec->x.dim[1] >= 8 &&
-           spec->y.dim[1] >= 8;
+           spec->dilation_w == 1 && spec->groups == 1 && spec->x.dim[1] >= 8 && spec->y.dim[1] >= 8;
 }
 
 /* Points lie an odd number of cache lines apart, so that they do not push one another out. */
@@ -255,17 +250,16 @@ static void plan_slabs(struct pass *p, size_t points)
 {
     size_t tile = points * BLOCK * (p->in_blocks + p->out_blocks);
     size_t tiles = smaller(larger(SLABS_FLOATS / tile, TILES_MIN), TILES_MAX);
-    p->tiles = env("TB",tiles / ROWS * ROWS);
+    p->tiles = tiles / ROWS * ROWS;
     p->V = slab_of(p->tiles, p->in_blocks);
     p->M = slab_of(p->tiles, p->out_blocks);
 }
 
-/* All of the input's channels, so that M is done when it is written, and as many outputs as U has
- * room for. */
+/* As many outputs as U has room for, of all inputs. */
 static void plan_convolve(struct pass *p, size_t points)
 {
-    p->in_blocks = smaller(winograd_blocks(p->in.C),env("IB",100));
-    size_t most = env("OB",larger(SHARED_FLOATS / (points * p->in.C * BLOCK), 2));
+    p->in_blocks = smaller(winograd_blocks(p->in.C), IN_BLOCKS_MAX);
+    size_t most = larger(SHARED_FLOATS / (points * p->in.C * BLOCK), 2);
     p->out_blocks = smaller(most, winograd_blocks(p->out.C));
     p->shared_point = point_floats(p->in.C * p->out_blocks);
     plan_slabs(p, points);
@@ -320,7 +314,10 @@ int winograd_plan(const struct conv_spec *spec, bool training, struct arena *are
         return plan_nomem("Winograd convolution", err);
     struct image x = image_of(&spec->x), y = image_of(&spec->y);
     size_t K = spec->kernel_h, C = x.C, O = y.C, taps = K * K;
-    winograd->loops = &(*ISA_PICK(winograd_loops))[K == 5];
+    const int kernel = K == 3 ? WINOGRAD_3X3 : WINOGRAD_5X5;
+    winograd->loops = &(*ISA_PICK(winograd_loops))[kernel];
+    winograd->filter_loops = &(*ISA_PICK(winograd_filters))[kernel];
+    winograd->products = ISA_PICK(winograd_products);
     winograd->N = x.N;
     winograd->points = (K + TILE - 1) * (K + TILE - 1);
     plan_images(&winograd->forward, x, y, spec->pad_h, spec->pad_w);

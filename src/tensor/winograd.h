@@ -1,8 +1,7 @@
 /* Winograd's convolutions of NHWC images with canonical OIHW weights, in all three directions.
  *
  * 4 × 4 pixels of output cost 36 products for each pair of channels where the 144 of 3 × 3 filters
- * would do, 64 for the 400 of 5 × 5, and some sums for each channel. It pays from a dozen channels
- * on; in the plain loops for 5 × 5 only.
+ * would do, 64 for the 400 of 5 × 5, and some sums for each channel. It pays from 16 channels on.
  *
  *     Lavin, Gray: Fast Algorithms for Convolutional Neural Networks, 2016
  *     Barabasz, Anderson, Soodhalter, Gregg: Error Analysis and Improving the Accuracy of Winograd
@@ -12,8 +11,7 @@
  * depend on the instruction set and, dw and db, on the number of threads; never on timing. A tile
  * that holds an infinity or a NaN becomes NaN or infinite as a whole.
  *
- * Scratch is at most about 6 MB and 4 MB a thread up to 512 channels, and two rows of W, see
- * *bytes. */
+ * Scratch (*bytes) grows with channels, to about 5 MB and 3 MB a thread at 256 to 512 of them. */
 #ifndef PL_TENSOR_WINOGRAD_H
 #define PL_TENSOR_WINOGRAD_H
 

@@ -5,7 +5,8 @@
  *     Y = A^T [ (G g G^T) ⊙ (B^T d B) ] A = A^T [ U ⊙ V ] A = A^T M A
  *
  * with products element by element at α × α points, so that over all tiles, inputs c and outputs o
- * each point is a product of matrices, M = V U. A tile of Y is 4 × 4 pixels, and α = K + 3.
+ * each point is a product of matrices, M = V U. A tile of Y is 4 × 4 pixels, and α = K + 3. Turned
+ * round, dM = A dY A^T, dU = V^T dM, dg = G^T dU G.
  *
  * Channels lie in blocks of 16, whatever the instruction set, the last one filled up. A slab holds
  * V or M of some tiles: at each point, of each block of channels, of each tile, 16 floats. U holds
@@ -13,6 +14,8 @@
  * block of inputs, of each block of outputs, of each of its inputs, 16 floats. */
 #ifndef PL_TENSOR_WINOGRAD_LOOPS_H
 #define PL_TENSOR_WINOGRAD_LOOPS_H
+
+#include "tensor/isa_loops.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,9 +34,10 @@ static inline size_t winograd_blocks(size_t C)
 /* N images (H, W, C) covered by rows × columns tiles each, 4 pixels apart both ways, the first
  * beginning `top` rows and `left` columns outside.
  *
- * `outside` has two stretches of C floats, rounded up to whole blocks: what is read (zeros), or
- * where is written what nobody wants, outside the image; and, where images are read, a copy of the
- * very last pixel, since nothing lies behind it that a whole block could reach into. */
+ * With them goes `outside`, stretches of C floats rounded up to whole blocks: what is read outside
+ * the image (zeros), or where is written what nobody wants; and, where images are read, a second
+ * one, a copy of the very last pixel, since nothing lies behind it that a whole block could reach
+ * into. */
 struct winograd_image {
     size_t N, H, W, C;
     size_t rows, columns, top, left;
@@ -50,6 +54,9 @@ struct winograd_filters {
     bool turned;
 };
 
+/* For 3 × 3 and for 5 × 5. */
+enum { WINOGRAD_3X3, WINOGRAD_5X5, WINOGRAD_KERNELS };
+
 struct winograd_loops {
     /* V = B^T d B of `tiles` tiles from `first` on, `blocks` blocks of channels from x on. */
     void (*input)(const struct winograd_image *image, const float *x, const float *outside,
@@ -62,13 +69,18 @@ struct winograd_loops {
     void (*output_back)(const struct winograd_image *image, const float *dy, const float *outside,
                         size_t first, size_t tiles, size_t blocks, struct winograd_slab slab,
                         float *dM, float *db);
-    /* U = G g G^T of `count` inputs from k on and the 16 outputs from c on. */
-    void (*filters)(const struct winograd_filters *filters, const float *w, size_t k, size_t count,
-                    size_t c, size_t point, float *U);
-    /* dw += G^T dU G of the 16 inputs from k on and the 16 outputs from c on, where dU is the sum
-     * of `parts`, `part` floats apart. */
+};
+
+struct winograd_filter_loops {
+    /* U = G g G^T of up to 16 inputs from k on and the 16 outputs from c on. */
+    void (*filters)(const struct winograd_filters *filters, const float *w, size_t k, size_t c,
+                    size_t point, float *U);
+    /* dw += G^T dU G of these, where dU is the sum of `parts`, `part` floats apart. Not turned. */
     void (*filters_back)(const struct winograd_filters *filters, const float *dU, size_t point,
                          size_t parts, size_t part, size_t k, size_t c, float *dw);
+};
+
+struct winograd_products {
     /* M = V U at one point, or M += V U. */
     void (*multiply)(size_t tiles, size_t in, size_t out_blocks, const float *V, size_t v_block,
                      const float *U, size_t u_block, bool add, float *M, size_t m_block);
@@ -76,5 +88,11 @@ struct winograd_loops {
     void (*multiply_back)(size_t tiles, size_t in_blocks, size_t out_blocks, const float *V,
                           size_t v_block, const float *dM, size_t m_block, bool add, float *dU);
 };
+
+typedef struct winograd_loops winograd_loops_of[WINOGRAD_KERNELS];
+typedef struct winograd_filter_loops winograd_filters_of[WINOGRAD_KERNELS];
+ISA_DECLARE(winograd_loops_of, winograd_loops);
+ISA_DECLARE(winograd_filters_of, winograd_filters);
+ISA_DECLARE(struct winograd_products, winograd_products);
 
 #endif

@@ -1,9 +1,13 @@
 /* Winograd's convolutions against sums in double as the definition has them, for shapes that cut
  * tiles and blocks of channels every way. Arrays lie between guards, at odd addresses. Instruction
  * sets: PACELINE_ISA. */
+#define _DEFAULT_SOURCE /* for MAP_ANONYMOUS, which POSIX has only since 2024 */
 #include "tensor/winograd.h"
 
 #include "tensor/kernels_test_suite.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 static const double part = 3e-5; /* of the largest result; the header promises 1e-4 */
 
@@ -277,13 +281,59 @@ static void test_tolerance(void **state)
     arena_release(&arena);
 }
 
+/* A copy of `a` with nothing behind it that may be read. */
+static float *at_the_edge(const struct array *a, void **map, size_t *length)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = a->n * sizeof *a->v;
+    size_t pages = (bytes + page - 1) / page * page;
+    char *at = mmap(NULL, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(at != MAP_FAILED);
+    assert_int_equal(mprotect(at + pages, page, PROT_NONE), 0);
+    memcpy(at + pages - bytes, a->v, bytes);
+    *map = at;
+    *length = pages + page;
+    return (float *)(void *)(at + pages - bytes);
+}
+
+/* Blocks of 16 channels are read whole, but never past the end of the last image. */
+static void try_edge(const struct sizes *s)
+{
+    struct conv_spec spec = spec_of(s);
+    struct arena arena;
+    arena_init(&arena);
+    const struct winograd *winograd = planned(&spec, true, &arena);
+    struct inputs in = inputs_new(&spec, s->N), edge = in;
+    struct results want = results_new(&spec, s->N), got = results_new(&spec, s->N);
+    void *map[3];
+    size_t length[3];
+    edge.x.v = at_the_edge(&in.x, &map[0], &length[0]);
+    edge.w.v = at_the_edge(&in.w, &map[1], &length[1]);
+    edge.dy.v = at_the_edge(&in.dy, &map[2], &length[2]);
+    results_by_winograd(winograd, s->N, &in, &want);
+    results_by_winograd(winograd, s->N, &edge, &got);
+    assert_same(&want.y, &got.y), assert_same(&want.dx, &got.dx), assert_same(&want.dw, &got.dw);
+    for (size_t i = 0; i < 3; i++)
+        munmap(map[i], length[i]);
+    results_free(&want), results_free(&got);
+    inputs_free(&in);
+    arena_release(&arena);
+}
+
+static void test_edge_of_memory(void **state)
+{
+    (void)state;
+    try_edge(&(struct sizes){1, 18, 6, 6, 17, 3, 0, 0});
+    try_edge(&(struct sizes){2, 33, 7, 5, 20, 3, 1, 1});
+    try_edge(&(struct sizes){1, 17, 8, 8, 33, 5, 0, 0});
+}
+
 static void test_fits(void **state)
 {
     (void)state;
     const struct conv_spec good = spec_of(&all_sizes[0]);
     assert_true(winograd_fits(&good));
-    struct conv_spec bad[8];
-    for (size_t i = 0; i < 8; i++)
+    struct conv_spec bad[9];
+    for (size_t i = 0; i < 9; i++)
         bad[i] = good;
     bad[0].kernel_h = bad[0].kernel_w = 7;
     bad[1].kernel_h = 5;
@@ -293,7 +343,8 @@ static void test_fits(void **state)
     bad[5].pad_h = 3;
     bad[6].x.dim[1] = 3;
     bad[7].y.dim[1] = 4;
-    for (size_t i = 0; i < 8; i++)
+    bad[8].pad_w = 3;
+    for (size_t i = 0; i < 9; i++)
         assert_false(winograd_fits(&bad[i]));
 }
 
@@ -317,8 +368,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definition),    cmocka_unit_test(test_two_threads),
         cmocka_unit_test(test_part_of_batch), cmocka_unit_test(test_less),
-        cmocka_unit_test(test_tolerance),     cmocka_unit_test(test_fits),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_tolerance),     cmocka_unit_test(test_edge_of_memory),
+        cmocka_unit_test(test_fits),          cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
