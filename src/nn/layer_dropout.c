@@ -65,6 +65,18 @@ static void draw(const struct layer_dropout *self, const struct net_batch *batch
     }
 }
 
+/* By masks: which elements stay no processor can guess. `to` may be `from`. */
+static void thin(const struct layer_dropout *self, size_t n, const float *from, float *to)
+{
+    for (size_t i = 0; i < n; i++) {
+        float grown = from[i] * self->scale;
+        uint32_t bits;
+        memcpy(&bits, &grown, sizeof bits);
+        bits &= 0u - self->keep[i];
+        memcpy(to + i, &bits, sizeof bits);
+    }
+}
+
 static void forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_dropout *self = (struct layer_dropout *)layer;
@@ -83,18 +95,14 @@ static void forward(struct layer *layer, const struct pass *pass)
         uint64_t record = n < batch->count && batch->records ? batch->records[n] : n;
         draw(self, batch, record, C, floats / C, x->layout, self->keep + n * floats);
     }
-    for (size_t i = 0; i < x->count; i++)
-        y->at[i] = self->keep[i] ? x->at[i] * self->scale : 0.0f;
+    thin(self, x->count, x->at, y->at);
 }
 
 static void backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_dropout *self = (const struct layer_dropout *)layer;
-    const float *dy = layer->top[0]->d;
-    float *dx = layer->bottom[0].dx;
-    for (size_t i = 0; i < layer->top[0]->count; i++)
-        dx[i] = self->keep[i] ? dy[i] * self->scale : 0.0f;
+    thin(self, layer->top[0]->count, layer->top[0]->d, layer->bottom[0].dx);
 }
 
 const struct layer_ops layer_dropout = {

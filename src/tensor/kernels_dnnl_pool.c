@@ -112,9 +112,8 @@ static int plan_axis(struct pool_axis *axis, struct arena *arena, size_t *bytes)
 
 static int plan_won(struct pool_op *pool, struct arena *arena)
 {
-    const struct pool_axis *rows = &pool->form.h, *columns = &pool->form.w;
-    pool->won_row = columns->m * pool->loops->places(&pool->form);
-    size_t words = pool->N * rows->m * pool->won_row;
+    pool->won_row = pool->loops->places(&pool->form);
+    size_t words = pool->N * pool->form.h.m * pool->won_row;
     pool->won = arena_array(arena, words, uint32_t);
     pool->op.scratch_bytes += words * sizeof *pool->won;
     return pool->won ? OK : ERR_NOMEM;

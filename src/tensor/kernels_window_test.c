@@ -226,6 +226,75 @@ static void poolings_agree(void **state)
         }
 }
 
+/* Few values, so that many are equal; infinities; and of what is not a number up to `none` in all.
+ */
+static void spoil(struct array *x, size_t none)
+{
+    for (size_t i = 0; i < x->n; i++)
+        x->v[i] = (float)(i * 7 % 5) - 2;
+    x->v[x->n / 3] = INFINITY;
+    x->v[x->n / 3 + 1] = -INFINITY;
+    for (size_t i = 0; i < none; i++)
+        x->v[(i * 31 + 5) % x->n] = NAN;
+}
+
+static void assert_same(const char *what, const struct array *a, const struct array *b)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (isnan(a->v[i]) ? !isnan(b->v[i]) : a->v[i] != b->v[i])
+            fail_msg("%s[%zu]: %g and %g", what, i, (double)a->v[i], (double)b->v[i]);
+}
+
+/* The first of equals wins, and over all else the last of what is not a number: in every set. */
+static void maxima_of_equals_and_of_no_numbers(void **state)
+{
+    (void)state;
+    const struct work works[] = {
+        pool_work(POOL_MAX, image(2, 20, 9, 8), 2, 2, 0),
+        pool_work(POOL_MAX, image(2, 33, 9, 8), 3, 2, 0),
+        pool_work(POOL_MAX, image(1, 64, 7, 7), 3, 1, 1),
+        pool_work(POOL_MAX, image(1, 18, 7, 7), 4, 2, 1),
+        pool_work(POOL_MAX, image(2, 3, 8, 8), 3, 2, 0),
+        pool_work(POOL_MAX, image(1, 17, 18, 18), 17, 1, 0),
+    };
+    for (size_t i = 0; i < sizeof works / sizeof *works; i++)
+        for (size_t none = 0; none <= 64; none += 32) {
+            struct run run[SETS];
+            for (size_t s = 0; s < SETS; s++) {
+                run[s] = run_counted(&works[i]);
+                spoil(&run[s].x, none);
+                run_set(sets[s], &works[i], LAYOUT_PLAIN, &run[s]);
+                assert_same("y", &run[0].y, &run[s].y);
+                assert_same("dx", &run[0].dx, &run[s].dx);
+            }
+            for (size_t s = 0; s < SETS; s++)
+                run_free(&run[s]);
+        }
+}
+
+/* 2 channels, which see the same: a row of two windows, 1 2 NaN 3 over 2 2 1 NaN. In the first the
+ * first of three 2s wins, in the second the later NaN. */
+static void maxima_by_hand(void **state)
+{
+    (void)state;
+    struct work work = pool_work(POOL_MAX, image(1, 2, 2, 4), 2, 2, 0);
+    const float x[] = {1, 2, NAN, 3, 2, 2, 1, NAN};
+    const float dx[] = {0, 1, 0, 0, 0, 0, 0, 1};
+    for (size_t s = 0; s < SETS; s++) {
+        struct run run = run_counted(&work);
+        for (size_t c = 0; c < 2; c++)
+            memcpy(run.x.v + 8 * c, x, sizeof x);
+        for (size_t i = 0; i < run.dy.n; i++)
+            run.dy.v[i] = 1;
+        run_set(sets[s], &work, LAYOUT_PLAIN, &run);
+        for (size_t c = 0; c < 2; c++) {
+            assert_true(run.y.v[2 * c] == 2 && isnan(run.y.v[2 * c + 1]));
+            assert_memory_equal(run.dx.v + 8 * c, dx, sizeof dx);
+        }
+        run_free(&run);
+    }
+}
+
 /* Sizes rounded down: pixels at the far edge are in no window. */
 static void poolings_rounded_down_agree(void **state)
 {
@@ -366,6 +435,20 @@ static void deconvolution_by_hand(void **state)
                   (float[]){10}, (float[]){1.5f, 1.5f, 1.5f, 1.5f}, NULL);
 }
 
+/* y as given, and all of dx 0: a difference of two terms that are at most 1. */
+static void assert_flat(const struct work *work, const float *y)
+{
+    for (size_t s = 0; s < SETS; s++) {
+        struct run run = run_counted(work);
+        run_set(sets[s], work, LAYOUT_PLAIN, &run);
+        assert_close("y", y, run.y.v, run.y.n, 1e-6);
+        for (size_t i = 0; i < run.dx.n; i++)
+            if (!(fabsf(run.dx.v[i]) <= 1e-7f))
+                fail_msg("dx[%zu]: %g", i, (double)run.dx.v[i]);
+        run_free(&run);
+    }
+}
+
 /* alpha/size = 1 and k = 1: s = 1 + (1 + 4), 1 + (1 + 4 + 9), 1 + (4 + 9). With beta = 1, y = x/s
  * and dx = 1/s - 2·x·Σ y/s. */
 static void normalisation_across_by_hand(void **state)
@@ -386,8 +469,10 @@ static void normalisation_across_by_hand(void **state)
             y[i] = powf((float)(i + 1), 1 - 2 * beta);
             dx[i] = (1 - 2 * beta) * powf((float)(i + 1), -2 * beta);
         }
-        /* Where all of dx is 0, there is no measure for how near it is. */
-        assert_worked(&alone, LAYOUT_PLAIN, y, beta == 0.5f ? NULL : dx, NULL, NULL);
+        if (beta != 0.5f)
+            assert_worked(&alone, LAYOUT_PLAIN, y, dx, NULL, NULL);
+        else
+            assert_flat(&alone, y);
     }
 }
 
@@ -485,6 +570,8 @@ int main(void)
         cmocka_unit_test(dilated_convolutions_agree),
         cmocka_unit_test(deconvolutions_agree),
         cmocka_unit_test(poolings_agree),
+        cmocka_unit_test(maxima_of_equals_and_of_no_numbers),
+        cmocka_unit_test(maxima_by_hand),
         cmocka_unit_test(poolings_rounded_down_agree),
         cmocka_unit_test(normalisations_agree),
         cmocka_unit_test(normalisation_looks_at_no_more_than_there_is),

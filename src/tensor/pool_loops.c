@@ -1,15 +1,15 @@
-/* See pool_loops.h. A pixel's channels go by groups of up to GROUP vectors, which share all that is
- * not arithmetic. Where channels do not fill the last vector, it is moved back over channels that
+/* See pool_loops.h. Where channels do not fill the last vector, it is moved back over channels that
  * are done, and does them again; fewer channels than lanes are copied to a vector and back.
  *
- * Places of 8 bits are bytes of a group's words: those of its vector v are bits 8v to 8v + 7. So no
- * vector's elements change their width, which would cost more than all the rest. */
+ * Places of 8 bits are packed four vectors to one of words, in the order in which a row of y has
+ * its vectors: vector i is bits 8 (i mod 4) and up of the words i / 4. So no vector's elements
+ * change their width, which would cost more than all the rest. */
 #include "tensor/pool_loops.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-enum { GROUP = 4, GROUP_WIDE = 1 };
+enum { GROUP = 4, PACK = 4 };
 
 typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 typedef uint32_t words_anywhere __attribute__((vector_size(LANES * sizeof(uint32_t)), aligned(4)));
@@ -17,9 +17,9 @@ typedef uint32_t words_anywhere __attribute__((vector_size(LANES * sizeof(uint32
 #define INLINE static inline __attribute__((always_inline))
 
 /* Some of a pixel's channels: V vectors from `at` on, of which the last begins at `last` and has n
- * lanes, as all others have LANES. It is the pixel's kth group. */
+ * lanes, as all others have LANES. */
 struct group {
-    size_t k, V, at, last, n;
+    size_t V, at, last, n;
 };
 
 INLINE size_t channel(const struct group *g, size_t v)
@@ -44,29 +44,37 @@ INLINE void store(const struct group *g, float *p, size_t v, floats value)
         memcpy(p, &value, g->n * sizeof *p);
 }
 
-/* RUN(group) for each of C channels' groups of `size` vectors; what is written as a number is a
+/* RUN(group) for each of C channels' groups of GROUP vectors; what is written as a number is a
  * constant to RUN. */
-#define EACH_GROUP(size, C, RUN)                                                     \
-    do {                                                                             \
-        size_t k_ = 0, at_ = 0, last_ = (C)-LANES;                                   \
-        for (; at_ + (size)*LANES <= (C); at_ += (size)*LANES, k_++)                 \
-            RUN(((struct group){k_, (size), at_, at_ + ((size)-1) * LANES, LANES})); \
-        if ((C) < LANES)                                                             \
-            RUN(((struct group){0, 1, 0, 0, (C)}));                                  \
-        else if (at_ + 3 * LANES < (C))                                              \
-            RUN(((struct group){k_, 4, at_, last_, LANES}));                         \
-        else if (at_ + 2 * LANES < (C))                                              \
-            RUN(((struct group){k_, 3, at_, last_, LANES}));                         \
-        else if (at_ + LANES < (C))                                                  \
-            RUN(((struct group){k_, 2, at_, last_, LANES}));                         \
-        else if (at_ < (C))                                                          \
-            RUN(((struct group){k_, 1, at_, last_, LANES}));                         \
+#define EACH_GROUP(C, RUN)                                                       \
+    do {                                                                         \
+        size_t at_ = 0, last_ = (C)-LANES;                                       \
+        for (; at_ + GROUP * LANES <= (C); at_ += GROUP * LANES)                 \
+            RUN(((struct group){GROUP, at_, at_ + (GROUP - 1) * LANES, LANES})); \
+        if ((C) < LANES)                                                         \
+            RUN(((struct group){1, 0, 0, (C)}));                                 \
+        else if (at_ + 3 * LANES < (C))                                          \
+            RUN(((struct group){4, at_, last_, LANES}));                         \
+        else if (at_ + 2 * LANES < (C))                                          \
+            RUN(((struct group){3, at_, last_, LANES}));                         \
+        else if (at_ + LANES < (C))                                              \
+            RUN(((struct group){2, at_, last_, LANES}));                         \
+        else if (at_ < (C))                                                      \
+            RUN(((struct group){1, at_, last_, LANES}));                         \
     } while (0)
+
+/* Vector v of all of a pixel's channels, which are one group; `few`: fewer than LANES. */
+INLINE struct group all_channels(const struct pool_form *p, bool few)
+{
+    if (few)
+        return (struct group){1, 0, 0, p->C};
+    return (struct group){(p->C + LANES - 1) / LANES, 0, p->C - LANES, LANES};
+}
 
 static size_t places(const struct pool_form *p)
 {
-    size_t lanes = (p->bits == 8 ? GROUP : GROUP_WIDE) * LANES;
-    return (p->C + lanes - 1) / lanes * LANES;
+    size_t vectors = p->w.m * ((p->C + LANES - 1) / LANES);
+    return (p->bits == 8 ? (vectors + PACK - 1) / PACK : vectors) * LANES;
 }
 
 INLINE words all(uint32_t value)
@@ -78,6 +86,16 @@ INLINE words all(uint32_t value)
 INLINE words choose(words set, words a, words b)
 {
     return (a & set) | (b & ~set);
+}
+
+INLINE words words_load(const uint32_t *p)
+{
+    return *(const words_anywhere *)(const void *)p;
+}
+
+INLINE void words_store(uint32_t *p, words v)
+{
+    *(words_anywhere *)(void *)p = v;
 }
 
 /* ---- forth ---- */
@@ -103,10 +121,10 @@ struct maximum {
     words place;
 };
 
-/* The first of equals wins, and what is not a number if it comes first. */
+/* The first of equals wins, and of what is not a number the last. */
 INLINE struct maximum larger(struct maximum a, struct maximum b)
 {
-    words wins = (words)(b.best > a.best);
+    words wins = (words)((b.best > a.best) | (b.best != b.best));
     return (struct maximum){(floats)choose(wins, (words)b.best, (words)a.best),
                             choose(wins, b.place, a.place)};
 }
@@ -114,23 +132,6 @@ INLINE struct maximum larger(struct maximum a, struct maximum b)
 INLINE struct maximum at_place(const struct group *g, const float *x, size_t v, size_t place)
 {
     return (struct maximum){load(g, x, v), all((uint32_t)place)};
-}
-
-/* Of a row of 2 or 3 pixels; like max_square a tree, so that comparisons need not wait in line. */
-INLINE struct maximum max_row(const struct pool_form *p, const struct group *g, const float *x,
-                              size_t v, size_t side, size_t place)
-{
-    size_t C = p->C;
-    struct maximum m = larger(at_place(g, x, v, place), at_place(g, x + C, v, place + 1));
-    return side == 2 ? m : larger(m, at_place(g, x + 2 * C, v, place + 2));
-}
-
-INLINE struct maximum max_square(const struct pool_form *p, const struct group *g, const float *x,
-                                 size_t v, size_t side)
-{
-    size_t row = p->w.n * p->C;
-    struct maximum m = larger(max_row(p, g, x, v, side, 0), max_row(p, g, x + row, v, side, side));
-    return side == 2 ? m : larger(m, max_row(p, g, x + 2 * row, v, side, 2 * side));
 }
 
 INLINE struct maximum max_window(const struct pool_form *p, const struct group *g, const float *x,
@@ -146,46 +147,164 @@ INLINE struct maximum max_window(const struct pool_form *p, const struct group *
     return m;
 }
 
-/* `side`: of a square window, where it is 2 or 3; else 0. */
-INLINE void max_group(const struct pool_form *p, size_t oh, const float *x, float *y, uint32_t *won,
-                      size_t side, size_t bits, struct group g)
+/* Where a row's places go: `count` vectors are in `word` and before it. */
+struct packing {
+    uint32_t *to;
+    words word;
+    size_t count;
+};
+
+INLINE void pack_place(struct packing *packing, words place, bool wide)
 {
-    size_t C = p->C, step = places(p);
-    for (size_t ow = 0; ow < p->w.m; ow++, y += C) {
-        struct view view = view_of(p, oh, ow);
-        const float *first = x + (view.h.from * p->w.n + view.w.from) * C;
-        bool whole = side && view.h.end - view.h.from == side && view.w.end - view.w.from == side;
-        words word = {0};
-#pragma GCC unroll 4
-        for (size_t v = 0; v < g.V; v++) {
-            struct maximum m =
-                whole ? max_square(p, &g, first, v, side) : max_window(p, &g, x, v, &view);
-            store(&g, y, v, m.best);
-            word |= m.place << (uint32_t)(v * bits);
-        }
-        if (won)
-            *(words_anywhere *)(void *)(won + ow * step + g.k * LANES) = word;
+    packing->word = wide ? place : packing->word >> 8 | place << 24;
+    if (++packing->count % PACK == 0 || wide) {
+        words_store(packing->to, packing->word);
+        packing->to += LANES;
     }
+}
+
+/* What cuts through the image leave of windows: of a row of y, from `ow` up to but not `end`. */
+INLINE void max_windows(const struct pool_form *p, size_t oh, size_t ow, size_t end, const float *x,
+                        float *y, struct packing *packing, bool few, bool wide)
+{
+    struct group g = all_channels(p, few);
+    for (; ow < end; ow++) {
+        struct view view = view_of(p, oh, ow);
+        for (size_t v = 0; v < g.V; v++) {
+            struct maximum m = max_window(p, &g, x, v, &view);
+            store(&g, y + ow * p->C, v, m.best);
+            if (packing->to)
+                pack_place(packing, m.place, wide);
+        }
+    }
+}
+
+/* The first of equals wins; what is not a number is not looked for. */
+INLINE struct maximum larger_number(struct maximum a, struct maximum b)
+{
+    words wins = (words)(b.best > a.best);
+    return (struct maximum){(floats)choose(wins, (words)b.best, (words)a.best),
+                            choose(wins, b.place, a.place)};
+}
+
+/* Of a row of 2 or 3 pixels; like max_square a tree, so that comparisons need not wait in line. The
+ * sum is no number where a pixel is none. */
+INLINE struct maximum max_row(const struct pool_form *p, const struct group *g, const float *x,
+                              size_t v, size_t side, size_t place, floats *sum)
+{
+    struct maximum a = at_place(g, x, v, place), b = at_place(g, x + p->C, v, place + 1);
+    struct maximum m = larger_number(a, b);
+    *sum += a.best + b.best;
+    if (side == 2)
+        return m;
+    b = at_place(g, x + 2 * p->C, v, place + 2);
+    *sum += b.best;
+    return larger_number(m, b);
+}
+
+INLINE struct maximum max_square(const struct pool_form *p, const struct group *g, const float *x,
+                                 size_t v, size_t side, floats *sum)
+{
+    size_t row = p->w.n * p->C;
+    struct maximum a = max_row(p, g, x, v, side, 0, sum);
+    struct maximum m = larger_number(a, max_row(p, g, x + row, v, side, side, sum));
+    return side == 2 ? m : larger_number(m, max_row(p, g, x + 2 * row, v, side, 2 * side, sum));
+}
+
+/* The pixels that the next row of y's window has and this one's has not: no hardware sees that they
+ * come next, a row further on. */
+INLINE void fetch_below(const struct pool_form *p, const float *first, size_t side, size_t rows)
+{
+    for (size_t r = 0; r < rows; r++) {
+        const float *at = first + (side + r) * p->w.n * p->C;
+        for (size_t c = 0; c < p->w.stride * p->C; c += 16)
+            __builtin_prefetch(at + c);
+    }
+}
+
+/* Whole windows of a row of y; false where a sum says that they may hold what is not a number. */
+INLINE bool max_squares(const struct pool_form *p, size_t oh, struct between of, const float *x,
+                        float *y, struct packing *packing, size_t side)
+{
+    struct group g = all_channels(p, false);
+    size_t C = p->C, lines = p->h.n - p->h.pixels[oh].end, step = p->w.stride * C;
+    const float *first = x + (p->h.pixels[oh].from * p->w.n + p->w.pixels[of.from].from) * C;
+    size_t below = lines < p->h.stride ? lines : p->h.stride;
+    floats sum = {0};
+    y += of.from * C;
+    for (size_t ow = of.from; ow < of.end; ow++, y += C, first += step) {
+        fetch_below(p, first, side, below);
+        for (size_t v = 0; v < g.V; v++) {
+            struct maximum m = max_square(p, &g, first, v, side, &sum);
+            store(&g, y, v, m.best);
+            if (packing->to)
+                pack_place(packing, m.place, false);
+        }
+    }
+    float none = 0;
+    for (size_t l = 0; l < LANES; l++)
+        none += sum[l] - sum[l];
+    return none == 0;
+}
+
+/* Those of a row of y. */
+static struct between whole_windows(const struct pool_form *p, size_t oh, size_t side)
+{
+    struct between whole = {0, p->w.m};
+    const struct between *rows = &p->h.pixels[oh], *columns = p->w.pixels;
+    if (rows->end - rows->from < side)
+        return (struct between){0, 0};
+    while (whole.from < whole.end && columns[whole.from].end - columns[whole.from].from < side)
+        whole.from++;
+    while (whole.end > whole.from &&
+           columns[whole.end - 1].end - columns[whole.end - 1].from < side)
+        whole.end--;
+    return whole;
+}
+
+/* The last of a row's words may be short of some. */
+static void packing_end(struct packing *packing)
+{
+    size_t rest = packing->count % PACK;
+    if (packing->to && rest)
+        words_store(packing->to, packing->word >> (uint32_t)(8 * (PACK - rest)));
+}
+
+INLINE void max_row_of_windows(const struct pool_form *p, size_t oh, const float *x, float *y,
+                               uint32_t *won, bool few, bool wide)
+{
+    struct packing packing = {.to = won};
+    max_windows(p, oh, 0, p->w.m, x, y, &packing, few, wide);
+    if (!wide)
+        packing_end(&packing);
+}
+
+INLINE void max_row_of_squares(const struct pool_form *p, size_t oh, const float *x, float *y,
+                               uint32_t *won, size_t side)
+{
+    struct packing packing = {.to = won};
+    struct between whole = whole_windows(p, oh, side);
+    max_windows(p, oh, 0, whole.from, x, y, &packing, false, false);
+    if (whole.from < whole.end && !max_squares(p, oh, whole, x, y, &packing, side)) {
+        max_row_of_windows(p, oh, x, y, won, false, false);
+        return;
+    }
+    max_windows(p, oh, whole.end, p->w.m, x, y, &packing, false, false);
+    packing_end(&packing);
 }
 
 static void max(const struct pool_form *p, size_t oh, const float *x, float *y, uint32_t *won)
 {
-#define RUN2(group)     max_group(p, oh, x, y, won, 2, 8, group)
-#define RUN3(group)     max_group(p, oh, x, y, won, 3, 8, group)
-#define RUN(group)      max_group(p, oh, x, y, won, 0, 8, group)
-#define RUN_WIDE(group) max_group(p, oh, x, y, won, 0, 0, group)
     if (p->bits > 8)
-        EACH_GROUP(GROUP_WIDE, p->C, RUN_WIDE);
+        max_row_of_windows(p, oh, x, y, won, p->C < LANES, true);
+    else if (p->C < LANES)
+        max_row_of_windows(p, oh, x, y, won, true, false);
     else if (p->h.kernel == 2 && p->w.kernel == 2)
-        EACH_GROUP(GROUP, p->C, RUN2);
+        max_row_of_squares(p, oh, x, y, won, 2);
     else if (p->h.kernel == 3 && p->w.kernel == 3)
-        EACH_GROUP(GROUP, p->C, RUN3);
+        max_row_of_squares(p, oh, x, y, won, 3);
     else
-        EACH_GROUP(GROUP, p->C, RUN);
-#undef RUN2
-#undef RUN3
-#undef RUN
-#undef RUN_WIDE
+        max_row_of_windows(p, oh, x, y, won, false, false);
 }
 
 INLINE void average_group(const struct pool_form *p, size_t oh, const float *x, float *y,
@@ -209,35 +328,67 @@ INLINE void average_group(const struct pool_form *p, size_t oh, const float *x, 
 static void average(const struct pool_form *p, size_t oh, const float *x, float *y)
 {
 #define RUN(group) average_group(p, oh, x, y, group)
-    EACH_GROUP(GROUP, p->C, RUN);
+    EACH_GROUP(p->C, RUN);
 #undef RUN
 }
 
 /* ---- back ---- */
 
-/* The place of the pixel in a window is as many times `each` as there are vectors in a word. */
-INLINE void max_back_group(const struct pool_form *p, size_t h, const float *dy,
-                           const uint32_t *won, float *dx, size_t bits, struct group g)
+/* What is in both: R rows by K columns of windows, from (oh, ow) on, of the first of which the
+ * pixel is `place`. */
+struct around {
+    size_t oh, ow, place;
+};
+
+/* A pixel's vector is that of dy of all windows that it won. */
+INLINE void max_back_pixel(const struct pool_form *p, const struct around *at, const float *dy,
+                           const uint32_t *won, size_t row, float *dx, size_t R, size_t K, bool few,
+                           bool wide)
 {
-    size_t C = p->C, OW = p->w.m, step = places(p), at_h = h + p->h.pad;
-    uint32_t each = bits == 8 ? 0x01010101u : 1, mask = bits == 8 ? 0xffu : 0xffffffffu;
-    struct between rows = p->h.windows[h];
+    size_t C = p->C, OW = p->w.m;
+    struct group g = all_channels(p, few);
+    const float *of = dy + (at->oh * OW + at->ow) * C;
+    const uint32_t *line = won + at->oh * row;
+    for (size_t v = 0; v < g.V; v++) {
+        floats sum = {0};
+        for (size_t k = 0; k < K; k++) {
+            size_t i = (at->ow + k) * g.V + v;
+            const uint32_t *word = line + (wide ? i : i / PACK) * LANES;
+            words mask = all(wide ? 0xffffffffu : 0xffu << (i % PACK * 8));
+            for (size_t r = 0; r < R; r++) {
+                size_t place = at->place - r * p->h.stride * p->w.kernel - k * p->w.stride;
+                words off = words_load(word + r * row);
+                off = (off ^ all((uint32_t)place * (wide ? 1u : 0x01010101u))) & mask;
+                words mine = (words)load(&g, of + (r * OW + k) * C, v);
+                sum += (floats)((words)(off == all(0)) & mine);
+            }
+        }
+        store(&g, dx, v, sum);
+    }
+}
+
+/* A row of pixels in R rows of windows. */
+INLINE void max_back_row(const struct pool_form *p, size_t h, const float *dy, const uint32_t *won,
+                         float *dx, size_t R)
+{
+    size_t C = p->C, oh = p->h.windows[h].from, row = places(p);
+    size_t down = (h + p->h.pad - oh * p->h.stride) * p->w.kernel;
     for (size_t w = 0; w < p->w.n; w++, dx += C) {
         struct between columns = p->w.windows[w];
-        floats sum[GROUP] = {0};
-        for (size_t oh = rows.from; oh < rows.end; oh++)
-            for (size_t ow = columns.from; ow < columns.end; ow++) {
-                size_t place =
-                    (at_h - oh * p->h.stride) * p->w.kernel + w + p->w.pad - ow * p->w.stride;
-                const uint32_t *at = won + (oh * OW + ow) * step + g.k * LANES;
-                words off = *(const words_anywhere *)(const void *)at ^ all((uint32_t)place * each);
-                for (size_t v = 0; v < g.V; v++) {
-                    words mine = (words)((off & all(mask << (v * bits))) == all(0));
-                    sum[v] += (floats)(mine & (words)load(&g, dy + (oh * OW + ow) * C, v));
-                }
-            }
-        for (size_t v = 0; v < g.V; v++)
-            store(&g, dx, v, sum[v]);
+        size_t K = columns.end - columns.from, place = w + p->w.pad - columns.from * p->w.stride;
+        struct around at = {oh, columns.from, down + place};
+        if (p->bits > 8)
+            max_back_pixel(p, &at, dy, won, row, dx, R, K, C < LANES, true);
+        else if (C < LANES)
+            max_back_pixel(p, &at, dy, won, row, dx, R, K, true, false);
+        else if (K == 1)
+            max_back_pixel(p, &at, dy, won, row, dx, R, 1, false, false);
+        else if (K == 2)
+            max_back_pixel(p, &at, dy, won, row, dx, R, 2, false, false);
+        else if (K == 3)
+            max_back_pixel(p, &at, dy, won, row, dx, R, 3, false, false);
+        else
+            max_back_pixel(p, &at, dy, won, row, dx, R, K, false, false);
     }
 }
 
@@ -248,23 +399,23 @@ INLINE void max_back_sweep(const struct pool_form *p, size_t h, const float *dy,
                            const uint32_t *won, float *dx, size_t side, size_t stride, size_t R,
                            const struct group *g, size_t v)
 {
-    size_t C = p->C, step = places(p), W = p->w.n, first = p->h.windows[h].from;
+    size_t C = p->C, row = places(p), W = p->w.n, first = p->h.windows[h].from;
     size_t w = 0 - p->w.pad; /* of the pixel whose turn it is; those before 0 count as past W */
-    words mask = all(0xffu << (8 * v)), place[3];
+    words place[3];
     floats next[2] = {{0}, {0}};
     for (size_t r = 0; r < R; r++)
-        place[r] = all((uint32_t)((h + p->h.pad - (first + r) * stride) * side) << (8 * v));
+        place[r] = all((uint32_t)((h + p->h.pad - (first + r) * stride) * side));
     for (size_t ow = 0; ow < p->w.m; ow++) {
         floats given[3] = {{0}, {0}, {0}};
+        size_t i = ow * g->V + v;
 #pragma GCC unroll 3
         for (size_t r = 0; r < R; r++) {
-            size_t at = (first + r) * p->w.m + ow;
-            words mine = *(const words_anywhere *)(const void *)(won + at * step + g->k * LANES);
-            words of = (words)load(g, dy + at * C, v);
-            mine &= mask;
+            words mine = words_load(won + (first + r) * row + i / PACK * LANES);
+            words of = (words)load(g, dy + ((first + r) * p->w.m + ow) * C, v);
+            mine = mine >> (uint32_t)(i % PACK * 8) & all(0xff);
 #pragma GCC unroll 3
             for (size_t k = 0; k < side; k++)
-                given[k] += (floats)((words)(mine == place[r] + all((uint32_t)k << (8 * v))) & of);
+                given[k] += (floats)((words)(mine == place[r] + all((uint32_t)k)) & of);
         }
 #pragma GCC unroll 3
         for (size_t k = 0; k < stride; k++, w++)
@@ -278,9 +429,9 @@ INLINE void max_back_sweep(const struct pool_form *p, size_t h, const float *dy,
 }
 
 INLINE void max_back_sweeps(const struct pool_form *p, size_t h, const float *dy,
-                            const uint32_t *won, float *dx, size_t side, size_t stride,
-                            struct group g)
+                            const uint32_t *won, float *dx, size_t side, size_t stride)
 {
+    struct group g = all_channels(p, false);
     struct between rows = p->h.windows[h];
     size_t R = rows.end - rows.from;
     for (size_t v = 0; v < g.V; v++) {
@@ -301,29 +452,24 @@ static bool is_square(const struct pool_form *p, size_t side, size_t stride)
            p->w.stride == stride;
 }
 
+/* Where pixels have few vectors, a row for each of them costs less than to look around at each. */
 static void max_back(const struct pool_form *p, size_t h, const float *dy, const uint32_t *won,
                      float *dx)
 {
-#define RUN22(group)    max_back_sweeps(p, h, dy, won, dx, 2, 2, group)
-#define RUN32(group)    max_back_sweeps(p, h, dy, won, dx, 3, 2, group)
-#define RUN31(group)    max_back_sweeps(p, h, dy, won, dx, 3, 1, group)
-#define RUN(group)      max_back_group(p, h, dy, won, dx, 8, group)
-#define RUN_WIDE(group) max_back_group(p, h, dy, won, dx, 0, group)
-    if (p->bits > 8)
-        EACH_GROUP(GROUP_WIDE, p->C, RUN_WIDE);
-    else if (is_square(p, 2, 2))
-        EACH_GROUP(GROUP, p->C, RUN22);
-    else if (is_square(p, 3, 2))
-        EACH_GROUP(GROUP, p->C, RUN32);
-    else if (is_square(p, 3, 1))
-        EACH_GROUP(GROUP, p->C, RUN31);
+    bool narrow = p->C >= LANES && p->C <= 2 * LANES;
+    size_t R = p->h.windows[h].end - p->h.windows[h].from;
+    if (narrow && is_square(p, 2, 2))
+        max_back_sweeps(p, h, dy, won, dx, 2, 2);
+    else if (narrow && is_square(p, 3, 2))
+        max_back_sweeps(p, h, dy, won, dx, 3, 2);
+    else if (R == 1)
+        max_back_row(p, h, dy, won, dx, 1);
+    else if (R == 2)
+        max_back_row(p, h, dy, won, dx, 2);
+    else if (R == 3)
+        max_back_row(p, h, dy, won, dx, 3);
     else
-        EACH_GROUP(GROUP, p->C, RUN);
-#undef RUN22
-#undef RUN32
-#undef RUN31
-#undef RUN
-#undef RUN_WIDE
+        max_back_row(p, h, dy, won, dx, R);
 }
 
 INLINE void average_back_group(const struct pool_form *p, size_t h, const float *dy, float *dx,
@@ -347,7 +493,7 @@ INLINE void average_back_group(const struct pool_form *p, size_t h, const float 
 static void average_back(const struct pool_form *p, size_t h, const float *dy, float *dx)
 {
 #define RUN(group) average_back_group(p, h, dy, dx, group)
-    EACH_GROUP(GROUP, p->C, RUN);
+    EACH_GROUP(p->C, RUN);
 #undef RUN
 }
 

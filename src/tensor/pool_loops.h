@@ -32,8 +32,9 @@ struct pool_form {
 };
 
 struct pool_loops {
-    size_t (*places)(const struct pool_form *p); /* words that a pixel of y has in `won` */
-    /* Row oh of y, and unless `won` is NULL its places, from an image x. */
+    size_t (*places)(const struct pool_form *p); /* words that a row of y has in `won` */
+    /* Row oh of y, and unless `won` is NULL its places, from an image x. What is not a number wins:
+     * the last of it, and of equal numbers the first. */
     void (*max)(const struct pool_form *p, size_t oh, const float *x, float *y, uint32_t *won);
     void (*average)(const struct pool_form *p, size_t oh, const float *x, float *y);
     /* Row h of dx from an image dy, and the places of its maxima. */
