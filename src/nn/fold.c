@@ -1,8 +1,7 @@
 #include "nn/fold.h"
 
+#include "nn/fuse.h"
 #include "nn/layer_batch_norm.h"
-
-#include <string.h>
 
 /* y = a·x + c by channel, of `norm` and then `scale`, of which one may be NULL. */
 struct fold {
@@ -14,21 +13,11 @@ struct fold {
 
 /* ---- finding ---- */
 
-static bool is_newest(const struct net *net, const struct blob *blob)
-{
-    for (size_t i = net->file.n_blobs; i-- > 0;)
-        if (strcmp(net->file.blob[i]->name, blob->name) == 0)
-            return net->file.blob[i] == blob;
-    return false;
-}
-
 /* The layer that alone reads the blob, which may then be left out; or NULL. */
 static struct layer *only_user(const struct net *net, const struct net_options *options,
                                const struct blob *blob)
 {
-    if (blob->users != 1 || blob->weight != 0.0f)
-        return NULL;
-    if (options->keep && strcmp(options->keep, blob->name) == 0 && is_newest(net, blob))
+    if (!fuse_may_leave_out(net, options, blob))
         return NULL;
     for (size_t i = 0; i < net->file.n_layers; i++)
         if (net->file.layer[i]->n_bottom > 0 && net->file.layer[i]->bottom[0].blob == blob)

@@ -2,6 +2,7 @@
 
 #include "nn/fold.h"
 #include "nn/layer_chain.h"
+#include "nn/pool_first.h"
 
 #include <string.h>
 
@@ -13,6 +14,13 @@ static bool is_newest(const struct net *net, const struct blob *blob)
         if (strcmp(net->file.blob[i]->name, blob->name) == 0)
             return net->file.blob[i] == blob;
     return false;
+}
+
+bool fuse_may_leave_out(const struct net *net, const struct net_options *options,
+                        const struct blob *blob)
+{
+    bool named = options->keep && strcmp(options->keep, blob->name) == 0 && is_newest(net, blob);
+    return blob->users == 1 && blob->weight == 0.0f && !named;
 }
 
 static struct layer *user_of(const struct net *net, const struct blob *blob, size_t *k)
@@ -29,9 +37,7 @@ static struct layer *next_member(const struct net *net, const struct net_options
                                  const struct layer *layer, size_t *k)
 {
     const struct blob *y = layer->n_top == 1 ? layer->top[0] : NULL;
-    if (layer->part == CHAIN_NONE || !y || y->users != 1 || y->weight != 0.0f)
-        return NULL;
-    if (options->keep && strcmp(options->keep, y->name) == 0 && is_newest(net, y))
+    if (layer->part == CHAIN_NONE || !y || !fuse_may_leave_out(net, options, y))
         return NULL;
     struct layer *user = user_of(net, y, k);
     return user->part > layer->part && !user->bottom[*k].stops ? user : NULL;
@@ -149,5 +155,5 @@ int fuse_chains(struct net *net, const struct net_options *options, struct err *
             put(net, &chain, layer, taken);
     }
     close_gaps(net);
-    return rc;
+    return rc == OK ? pool_first(net, options, err) : rc;
 }

@@ -12,4 +12,8 @@
  * loss, or that options name to be kept, is made: no chain goes through it. ERR_NOMEM */
 int fuse_chains(struct net *net, const struct net_options *options, struct err *err);
 
+/* Need the blob, which one layer reads as it is in the file, not be made? */
+bool fuse_may_leave_out(const struct net *net, const struct net_options *options,
+                        const struct blob *blob);
+
 #endif

@@ -109,6 +109,22 @@ static const struct {
              LAYER("m", "SoftmaxWithLoss", "iq", "m", "bottom: 'label'")
                  LAYER("r", "ReLU", "conv", "conv", "") INNER("ir", "conv", "5")
                      LAYER("n", "SoftmaxWithLoss", "ir", "n", "bottom: 'label'")},
+    {SMOOTH, "another blob's bias", /* whose gradient may not lie where dy does */
+     DATA CONV("conv", "data", "2", "kernel_size: 1")
+         LAYER("s", "Bias", "data", "s", "bottom: 'conv' bias_param { axis: 0 }")
+             LAYER("t", "TanH", "s", "t", "") INNER("ip", "t", "5") LOSS("ip")},
+    {SMOOTH, "another blob's scale",
+     DATA CONV("conv", "data", "2", "kernel_size: 1")
+         LAYER("s", "Scale", "data", "s", "bottom: 'conv' scale_param { axis: 0 }")
+             INNER("ip", "s", "5") LOSS("ip")},
+    {KINKED, "a chain on a chain",
+     DATA CONV("conv", "data", "3", "kernel_size: 3")
+         LAYER("s", "Scale", "conv", "s", "scale_param { bias_term: true }")
+             LAYER("r", "ReLU", "s", "r", "")
+                 LAYER("t", "Scale", "r", "t",
+                       "scale_param { filler { value: -1 } bias_term: true"
+                       " bias_filler { value: 0.5 } }") LAYER("u", "ReLU", "t", "u", "")
+                     CONV("w", "u", "3", "kernel_size: 3") INNER("ip", "w", "5") LOSS("ip")},
     {SMOOTH, "a branch without a loss",
      DATA INNER("a", "data", "6") INNER("ip", "a", "5") LOSS("ip")
          LAYER("p", "Softmax", "a", "p", "")},

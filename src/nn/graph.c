@@ -191,6 +191,7 @@ static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_
     layer->index = index;
     layer->nth = net->n_layers;
     layer->in_place = ops->in_place;
+    layer->n_over = 1;
     layer->reads_bottom = ops->reads_bottom;
     layer->reads_top = ops->reads_top;
     net->layer[net->n_layers++] = layer;

@@ -39,7 +39,7 @@ struct blob {
     bool kept;          /* net_blob may ask for the values: nothing takes their place */
     float *at, *d;      /* values; gradient, or NULL where there is none (as good as 0) */
     bool remade;        /* the maker makes the values again for backward */
-    float *room;        /* of the forward's values: elsewhere are the caller's, and what is remade */
+    float *room; /* of the forward's values: elsewhere are the caller's, and what is remade */
     struct piece *values, *again, *gradient; /* the plan's (lives.h); again: of what is remade */
 };
 
@@ -48,8 +48,8 @@ struct link {
     struct blob *blob;
     float *dx; /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
     struct piece *scratch;
-    bool adds;  /* dx is scratch, and net.c adds it to the blob's after backward */
-    bool stops; /* propagate_down is false: no gradient through here */
+    bool adds;         /* dx is scratch, and net.c adds it to the blob's after backward */
+    bool stops;        /* propagate_down is false: no gradient through here */
     bool forward_only; /* backward does not read these values, whatever the layer's reads_bottom */
     bool remakes;      /* of all that read the blob in backward it is the first: it is remade */
 };
@@ -155,6 +155,7 @@ struct layer {
     unsigned reorders;        /* of activations between layouts, in a step */
     bool runs_backward;
     enum chain_part part;
+    bool takes_largest; /* its top's values are each the largest of some of its bottom's */
     /* For tests (fold.h): by channel of the top, the first parameter's rows may be multiplied; what
      * is done so, or NULL; where its parameters are made; a bias where the net has none. */
     bool folds;
@@ -162,7 +163,9 @@ struct layer {
     struct piece *folded;
     float *folded_at, *zeros;
     bool in_place, reads_bottom, reads_top; /* of the type; of this layer, once it is set up */
-    bool remakes; /* its only top, in one pass over what its backward reads anyway */
+    size_t n_over; /* so many of its first bottoms may lie where its top does: of those alone
+                    * an element is read before it is written */
+    bool remakes;  /* its only top, in one pass over what its backward reads anyway */
 };
 
 /* The type's table, or NULL. */

@@ -259,6 +259,7 @@ int layer_chain_make(const struct chain *chain, enum phase phase, struct arena *
     layer->reads_bottom = self->batch || self->scale;
     layer->reads_top = self->relu && self->z;
     layer->in_place = true;
+    layer->n_over = 2;
     layer->remakes = layer->reads_bottom && !self->z;
     if (make_room(self, training, arena) != OK)
         return err_set(err, ERR_NOMEM, "layer \"%s\": out of memory for its sums", layer->name);

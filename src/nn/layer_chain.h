@@ -16,7 +16,8 @@ struct chain {
 };
 
 /* The layer that does what the chain's do, with the last one's top as its own. It keeps nothing for
- * backward but x and, with a sum, y; without one it can make y again. Memory is the arena's. ERR_NOMEM */
+ * backward but x and, with a sum, y; without one it can make y again. Memory is the arena's.
+ * ERR_NOMEM */
 int layer_chain_make(const struct chain *chain, enum phase phase, struct arena *arena,
                      struct layer **out, struct err *err);
 

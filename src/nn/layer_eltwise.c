@@ -9,7 +9,7 @@
 struct layer_eltwise {
     struct layer layer;
     struct combine combine;
-    const float **x; /* of the last forward */
+    const float **x; /* of the pass */
     size_t records;
 };
 
@@ -86,18 +86,25 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     self->combine =
         (struct combine){kind_of(p), layer->n_bottom, x->count, coeff, !p->stable_prod_grad};
     layer->in_place = self->combine.kind == COMBINE_SUM; /* over one of the first two bottoms */
+    layer->n_over = 2;
     layer->reads_bottom = !layer->in_place;
     if (layer->in_place && layer->n_bottom == 2 && coeff[0] == 1.0f && coeff[1] == 1.0f)
         layer->part = CHAIN_SUM;
     return OK;
 }
 
+/* Where they are now: in backward it may be elsewhere than in forward. */
+static void find_bottoms(struct layer_eltwise *self)
+{
+    for (size_t k = 0; k < self->layer.n_bottom; k++)
+        self->x[k] = self->layer.bottom[k].blob->at;
+}
+
 static void forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_eltwise *self = (struct layer_eltwise *)layer;
     self->records = pass->batch->count;
-    for (size_t k = 0; k < layer->n_bottom; k++)
-        self->x[k] = layer->bottom[k].blob->at;
+    find_bottoms(self);
     combine_forward(&self->combine, self->x, layer->top[0]->at);
 }
 
@@ -118,6 +125,7 @@ static void backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const float *dy = layer->top[0]->d;
+    find_bottoms((struct layer_eltwise *)layer);
     for (size_t k = 0; k < layer->n_bottom; k++)
         if (layer->bottom[k].dx && layer->bottom[k].dx != dy)
             backward_to(layer, k);

@@ -114,6 +114,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         (rc = layer_top(layer, 0, &spec.y, options->kernels->image_layout, err)) != OK ||
         (rc = layer_params_done(layer, err)) != OK)
         return rc;
+    layer->takes_largest = spec.kind == POOL_MAX;
     return options->kernels->pool(&spec, options->phase == PHASE_TRAIN, setup->arena, &layer->op,
                                   err);
 }

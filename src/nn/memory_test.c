@@ -81,6 +81,13 @@ static void test_places_of_many(void **state)
     INNER("ip", bottom, "ip", "4") LOSS("ip") TWO("acc", "Accuracy", "ip", "label", "acc", "")
 
 static const char *const nets[] = {
+    /* Chains on chains, of which not every one can be made again. */
+    DATA CONV("c", "data", "c", "8") NORM("n", "c", "n") RELU("r", "n", "r") NORM("m", "r", "m")
+        RELU("q", "m", "q") CONV("w", "q", "w", "8") NORM("k", "w", "k") RELU("j", "k", "j")
+            CONV("v", "j", "v", "4") END("v"),
+    DATA CONV("c", "data", "c", "8") LAYER("s", "Scale", "c", "s", "") RELU("r", "s", "r")
+        LAYER("t", "Scale", "r", "t", "") RELU("u", "t", "u") LAYER("k", "Scale", "u", "k", "")
+            RELU("j", "k", "j") CONV("w", "j", "w", "8") END("w"),
     /* A chain as most nets are, asked in place and not. */
     DATA CONV("c", "data", "c", "8") RELU("r", "c", "c")
         LAYER("p", "Pooling", "c", "p", "pooling_param { kernel_size: 2 stride: 2 } ")
@@ -97,6 +104,13 @@ static const char *const nets[] = {
                                                "") RELU("gr", "g", "h") CONV("i", "e", "i", "8")
                     TWO("s", "Eltwise", "h", "i", "s",
                         "bottom: 'e' eltwise_param { coeff: 2 coeff: -1 coeff: 0.5 } ") END("s"),
+    /* A shortcut that only the sum reads; what is made again is read by three, one of them the sum.
+     */
+    DATA CONV("z", "data", "z", "8") NORM("zn", "z", "z") RELU("zr", "z", "z")
+        CONV("x", "z", "x", "8") NORM("xn", "x", "x") TWO("e", "Eltwise", "x", "z", "e", "") RELU(
+            "er", "e", "e") CONV("y", "z", "y", "8") CONV("t", "e", "t", "8") NORM("tn", "t", "t")
+            TWO("f", "Eltwise", "t", "y", "f", "") RELU("fr", "f", "f") NORM("fn", "f", "g")
+                TWO("p", "Eltwise", "g", "g", "p", "eltwise_param { operation: PROD } ") END("p"),
     /* Branches that are joined, as Inception's, and a second loss. */
     DATA CONV("a", "data", "a", "8") RELU("ar", "a", "a") CONV("b", "a", "b", "4")
         RELU("br", "b", "b") CONV("c", "a", "c", "6") RELU("cr", "c", "c")
@@ -228,6 +242,9 @@ static void test_nobody_reads_the_dead(void **state)
             fixture_open_lean(&spoilt, nets[i], PHASE_TRAIN, N, image, kernels);
             spoilt.net->poisoned = true;
             all.batch.count = lean.batch.count = spoilt.batch.count = count;
+            struct fixture *each[] = {&all, &lean, &spoilt};
+            for (int k = 0; k < 3; k++) /* no first step */
+                fixture_gradient(each[k]);
             double a = fixture_gradient(&all).loss;
             fixture_near(fixture_gradient(&lean).loss, a, 1e-4 * fabs(a));
             fixture_near(fixture_gradient(&spoilt).loss, a, 1e-4 * fabs(a));
@@ -258,6 +275,102 @@ static void test_nobody_reads_the_dead_in_tests(void **state)
         fixture_close(&all);
         fixture_close(&spoilt);
     }
+}
+
+/* ---- who lies where ---- */
+
+static struct blob *find(const struct net *net, const char *name)
+{
+    for (size_t i = net->n_blobs; i-- > 0;)
+        if (strcmp(net->blob[i]->name, name) == 0)
+            return net->blob[i];
+    fail_msg("no blob is named %s", name);
+    return NULL;
+}
+
+static void lives(const struct piece *piece, size_t first, size_t last)
+{
+    assert_non_null(piece);
+    if (piece->first != first || piece->last != last)
+        fail_msg("from %zu to %zu, not from %zu to %zu", piece->first, piece->last, first, last);
+}
+
+/* Layers run as: data 0, x 1, the chain that makes a 2, b 3, c 4, the sum that makes e 5, ip 6,
+ * loss 7; backward at 15 less that. a is read again by c at 11 and b at 12; b and c, which are
+ * summed, by nobody. */
+static const char remade[] =
+    DATA CONV("x", "data", "x", "8") NORM("an", "x", "a") RELU("ar", "a", "a")
+        CONV("b", "a", "b", "8") CONV("c", "a", "c", "8") TWO("e", "Eltwise", "b", "c", "e", "")
+            RELU("er", "e", "e") INNER("ip", "e", "ip", "4") LOSS("ip");
+
+static void test_what_is_remade(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_open_lean(&f, remade, PHASE_TRAIN, N, image, &kernels_dnnl);
+    const struct net *net = f.net;
+    assert_int_equal(net->n_layers, 8);
+    lives(find(net, "x")->values, 1, 13);
+    lives(find(net, "a")->values, 2, 4);
+    lives(find(net, "a")->again, 11, 12);
+    size_t remakes = 0;
+    for (size_t i = 0; i < net->n_layers; i++)
+        for (size_t k = 0; k < net->layer[i]->n_bottom; k++)
+            remakes += net->layer[i]->bottom[k].remakes;
+    assert_int_equal(remakes, 1);
+    assert_null(find(net, "x")->again);
+    assert_null(find(net, "e")->again);
+    fixture_close(&f);
+    fixture_open_lean(&f, remade, PHASE_TEST, N, image, &kernels_dnnl);
+    for (size_t i = 0; i < f.net->n_blobs; i++)
+        assert_null(f.net->blob[i]->again);
+    fixture_close(&f);
+}
+
+/* What may be asked for stays, and so does what no backward leads through. */
+static void test_what_is_not_remade(void **state)
+{
+    (void)state;
+    static const char frozen[] = DATA LAYER("n", "BatchNorm", "data", "a", "") RELU("r", "a", "a")
+        INNER("ip", "a", "ip", "4") LOSS("ip");
+    static const struct {
+        const char *net, *keep;
+    } cases[] = {{remade, "a"}, {frozen, NULL}};
+    for (size_t i = 0; i < 2; i++) {
+        struct net_options options = {.phase = PHASE_TRAIN,
+                                      .batch = N,
+                                      .input = image,
+                                      .kernels = &kernels_dnnl,
+                                      .keep = cases[i].keep};
+        struct err err = {0};
+        struct fixture f;
+        struct net *net = NULL;
+        assert_int_equal(fixture_make(cases[i].net, &options, &net, &err), OK);
+        fixture_fill(&f, net, N, image);
+        assert_null(find(net, "a")->again);
+        assert_true(find(net, "a")->values->last > net->n_layers);
+        fixture_gradient(&f);
+        fixture_close(&f);
+    }
+}
+
+/* A residual's sum: the gradient goes on to the shortcut where it lies; the shortcut's values are
+ * read by no backward, and where nobody else reads them the sum takes their place. */
+static void test_sums_lie_over(void **state)
+{
+    (void)state;
+    static const char net[] = DATA CONV("z", "data", "z", "8") CONV("x", "z", "x", "8")
+        NORM("xn", "x", "y") TWO("e", "Eltwise", "y", "z", "e", "") RELU("er", "e", "e")
+            CONV("s", "e", "s", "8") CONV("t", "e", "t", "8") NORM("tn", "t", "u")
+                TWO("f", "Eltwise", "u", "s", "f", "") RELU("fr", "f", "f") END("f");
+    struct fixture f;
+    fixture_open_lean(&f, net, PHASE_TRAIN, N, image, &kernels_dnnl);
+    assert_ptr_equal(find(f.net, "e")->gradient, find(f.net, "z")->gradient);
+    assert_ptr_not_equal(find(f.net, "e")->values, find(f.net, "z")->values); /* x reads z back */
+    assert_ptr_equal(find(f.net, "f")->gradient, find(f.net, "s")->gradient);
+    assert_ptr_equal(find(f.net, "f")->values, find(f.net, "s")->values);
+    assert_ptr_not_equal(find(f.net, "f")->values, find(f.net, "t")->values);
+    fixture_close(&f);
 }
 
 /* ---- what is asked for ---- */
@@ -334,7 +447,9 @@ int main(void)
         cmocka_unit_test(test_places_by_hand),      cmocka_unit_test(test_places_of_many),
         cmocka_unit_test(test_every_type_is_there), cmocka_unit_test(test_lives),
         BY_KERNELS(test_nobody_reads_the_dead),     BY_KERNELS(test_nobody_reads_the_dead_in_tests),
-        cmocka_unit_test(test_what_is_kept),        cmocka_unit_test(test_one_room_for_two),
+        cmocka_unit_test(test_what_is_remade),      cmocka_unit_test(test_what_is_not_remade),
+        cmocka_unit_test(test_sums_lie_over),       cmocka_unit_test(test_what_is_kept),
+        cmocka_unit_test(test_one_room_for_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

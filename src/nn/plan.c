@@ -1,6 +1,8 @@
 /* Who needs a gradient, who works in place, and what memory there is for it all. */
 #include "nn/lives.h"
 
+#include "base/fault.h"
+
 #include <string.h>
 
 static void mark_needs(struct net *net)
@@ -88,7 +90,7 @@ static void lay_over(struct net *net, bool keep_all)
             continue;
         struct blob *y = layer->top[0], *asked = y->over;
         y->over = NULL;
-        for (size_t k = 0; k < layer->n_bottom && k < 2 && !y->over; k++) {
+        for (size_t k = 0; k < layer->n_bottom && k < layer->n_over && !y->over; k++) {
             struct blob *x = layer->bottom[k].blob;
             if ((x == asked || !keep_all) && may_lie_over(layer, &layer->bottom[k], y))
                 y->over = x;
@@ -96,12 +98,21 @@ static void lay_over(struct net *net, bool keep_all)
     }
 }
 
-static bool lies_alone(const struct net *net, const struct blob *blob)
+/* To make y again takes what it is made of as it was: not what is itself made again, which may not
+ * have begun its second life, or have ended it. */
+static bool made_of_remade(const struct net *net, const struct blob *y)
 {
-    for (size_t i = 0; i < net->n_blobs; i++)
-        if (net->blob[i]->over == blob)
-            return false;
-    return !blob->over;
+    for (size_t k = 0; k < y->maker->n_bottom; k++)
+        if (y->maker->bottom[k].blob->remade)
+            return true;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        for (size_t k = 0; k < layer->n_bottom; k++)
+            for (size_t t = 0; t < layer->n_top && layer->bottom[k].blob == y; t++)
+                if (layer->top[t]->remade)
+                    return true;
+    }
+    return false;
 }
 
 /* What a layer can make again is not kept for backward: to make it costs a pass over values that
@@ -114,9 +125,11 @@ static void mark_remade(struct net *net)
         for (size_t k = 0; k < layer->n_bottom; k++) {
             struct link *link = &layer->bottom[k];
             struct blob *y = link->blob;
-            if (!link_is_read_back(layer, link) || y->remade || y->kept || !lies_alone(net, y))
+            if (!link_is_read_back(layer, link) || y->remade || y->kept || !y->maker->remakes ||
+                !y->maker->runs_backward || made_of_remade(net, y))
                 continue;
-            y->remade = link->remakes = y->maker->remakes && y->maker->runs_backward;
+            y->remade = link->remakes = true;
+            PL_ASSERT(!y->over); /* nor is another over y, which is read back */
         }
     }
 }
@@ -134,7 +147,8 @@ static void share_gradients(struct net *net)
                 continue;
             link->adds = x->written;
             x->written = true;
-            if (!link->adds && layer->in_place && y && !y->under && k < 2 && x->count == y->count)
+            if (!link->adds && layer->in_place && y && !y->under && k < layer->n_over &&
+                x->count == y->count)
                 y->under = x;
         }
     }

@@ -18,5 +18,5 @@ double net_layer_flops(const struct net *net, size_t i, bool backward)
         return forward;
     if (!layer->runs_backward)
         return 0.0;
-    return forward * (blob_has_gradient(layer->bottom[0].blob) ? 2.0 : 1.0);
+    return forward * (link_wants_gradient(layer, &layer->bottom[0]) ? 2.0 : 1.0);
 }
