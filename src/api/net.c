@@ -238,9 +238,10 @@ static int check_blob(const pl_net *net, size_t count, const char *blob, size_t 
     struct shape shape = {0};
     if (net_blob(net->ws->test, blob, NULL, 0, &shape) == 0)
         return err_set(err, ERR_USAGE, "net: no layer makes a blob \"%.100s\"", blob);
-    if (shape.n == 0)
-        return err_set(err, ERR_USAGE, "net: blob \"%.100s\" is one number, not one a record",
-                       blob);
+    if (!net_by_records(net->ws->test, blob))
+        return err_set(err, ERR_USAGE,
+                       "net: blob \"%.100s\" does not go by records: it is %s, not one a record",
+                       blob, shape.n == 0 ? "one number" : "of the whole batch");
     size_t floats = shape_count_from(&shape, 1);
     *each = floats;
     if (room / floats < count)

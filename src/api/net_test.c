@@ -327,6 +327,41 @@ static void test_scores_of_given_records(void **state)
     pl_net_free(net);
 }
 
+/* An Accuracy's second top has a number for each class, and none for a record. */
+static void test_what_goes_by_no_record(void **state)
+{
+    const struct stage *s = *state;
+    enum { FLOATS = TINY_SIDE * TINY_SIDE };
+    static const char text[] =
+        "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
+        "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'\n"
+        "  inner_product_param { num_output: 3 } }\n"
+        "layer { name: 'a' type: 'Accuracy' bottom: 'ip' bottom: 'label' top: 'a' top: 'each' }\n"
+        "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
+    char path[160];
+    snprintf(path, sizeof path, "%s.each", s->prototxt);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fwrite(text, 1, strlen(text), f);
+    assert_int_equal(fclose(f), 0);
+    pl_net_spec *spec;
+    pl_net *net;
+    must(s, pl_net_spec_load(s->engine, path, &spec));
+    must(s, pl_net_create(s->engine, spec, &quick, &net));
+    must(s, pl_net_set_training_data(net, s->train, 0, 1));
+    float *records = calloc(2 * FLOATS, sizeof *records);
+    float out[2 * TINY_CLASSES];
+    size_t each;
+    must(s, pl_net_forward(net, records, 2, "ip", out, 2 * TINY_CLASSES, &each));
+    assert_int_equal(pl_net_forward(net, records, 2, "each", out, 2 * TINY_CLASSES, &each),
+                     PL_ERR_USAGE);
+    assert_non_null(strstr(pl_engine_error(s->engine), "of the whole batch"));
+    free(records);
+    pl_net_spec_free(spec);
+    pl_net_free(net);
+    assert_int_equal(remove(path), 0);
+}
+
 /* It says of any blob what a net that could be trained says, in whatever order they are asked for.
  */
 static void test_inference(void **state)
@@ -458,6 +493,7 @@ int main(void)
         cmocka_unit_test(test_parts_are_apart_and_cover_everything),
         cmocka_unit_test(test_two_nets_live_in_one_engine),
         cmocka_unit_test(test_scores_of_given_records),
+        cmocka_unit_test(test_what_goes_by_no_record),
         cmocka_unit_test(test_inference),
         cmocka_unit_test(test_a_hundred_lives_leave_nothing),
     };

@@ -314,6 +314,12 @@ bool net_keeps(const struct net *net, const char *name)
     return blob && blob->kept;
 }
 
+bool net_by_records(const struct net *net, const char *name)
+{
+    const struct blob *blob = newest(net, name);
+    return blob && !blob->is_whole && blob->shape.n > 0;
+}
+
 size_t net_blob(const struct net *net, const char *name, float *out, size_t size,
                 struct shape *shape)
 {

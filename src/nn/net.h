@@ -111,6 +111,7 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
  * With room for them, the blob must be one that is kept. Only tops that are not overwritten in
  * place are guaranteed to be what the layer wrote. */
 bool net_keeps(const struct net *net, const char *name);
+bool net_by_records(const struct net *net, const char *name); /* there is one, a piece a record */
 size_t net_blob(const struct net *net, const char *name, float *out, size_t size,
                 struct shape *shape);
 
