@@ -74,7 +74,7 @@ tests() { # DIR [CTEST_OPTION…]
     local dir=$1 report=$PWD/$1/tests.xml all=0 good=0
     shift
     rm -f "$report"
-    step "tests in $dir" env OMP_WAIT_POLICY=passive PACELINE_TUNER=off ASAN_OPTIONS=detect_leaks=1 \
+    step "tests in $dir${PACELINE_ISA:+, $PACELINE_ISA}" env OMP_WAIT_POLICY=passive PACELINE_TUNER=off ASAN_OPTIONS=detect_leaks=1 \
         UBSAN_OPTIONS=print_stacktrace=1 ctest --test-dir "$dir" -j 2 --output-on-failure \
         --no-tests=error --output-junit "$report" "$@" || true
     if [ -f "$report" ]; then
