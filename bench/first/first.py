@@ -108,14 +108,17 @@ class Run:
 
     def passed(self, errors):
         """When the median of the last five was first at the target or below."""
+        if self.target is None:
+            return None
         for i in range(LAST, len(errors) + 1):
             if statistics.median(e for _, e in errors[i - LAST:i]) <= self.target:
                 return errors[i - 1][0]
         return None
 
     def go(self):
-        _, _, _, end = self.read()
-        if not end:
+        errors, _, _, end = self.read()
+        cut = end and end["reason"] == "interrupted" and self.passed(errors) is None
+        if not end or cut:
             subprocess.run(["rm", "-rf", self.dir], check=True)
             os.makedirs(os.path.dirname(self.dir), exist_ok=True)
             env = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}

@@ -281,11 +281,12 @@ int pl_net_test(pl_net *net, uint64_t steps, pl_test_result *result);
  * out      room for `room` floats; the blob's for each record, in the records' order
  * each     the blob's floats for one record
  *
- * Nets keep no more than is asked for: the first call that asks for a blob inside plans the net anew,
- * and its last bits may differ from those of a call that asked for other blobs.
+ * Nets keep no more than is asked for: the first call that asks for a blob inside plans the net
+ * anew, and its last bits may differ from those of a call that asked for other blobs.
  *
  * PL_ERR_INPUT  a value that is not finite
- * PL_ERR_USAGE  no such blob, or not one that goes by records, too little room (*each is then written), or the net has no form yet
+ * PL_ERR_USAGE  no such blob, or not one that goes by records, too little room (*each is then
+ *               written), or the net has no form yet
  * PL_ERR_NOMEM */
 int pl_net_forward(pl_net *net, const float *records, size_t count, const char *blob, float *out,
                    size_t room, size_t *each);

@@ -23,6 +23,21 @@ static int64_t now(void *user)
     return real_now();
 }
 
+/* Nothing, or a table of ours, or empty: the name may be anybody's, and their file is not replaced
+ * by ours. */
+static bool may_write(const char *path)
+{
+    struct file_bytes start;
+    enum file_type kind = file_type(path);
+    if (kind != FILE_IS_REGULAR)
+        return kind == FILE_IS_NONE;
+    if (file_read_begin(path, 64, &start, NULL) != OK)
+        return false;
+    bool ours = start.len == 0 || tuner_is_table((const char *)start.data, start.len);
+    file_release(&start);
+    return ours;
+}
+
 /* What there is and can be read; a first run has no file. */
 static void read_choices(const struct api_tuning *t)
 {
@@ -55,20 +70,32 @@ static int write_choices(const struct api_tuning *t, struct err *err)
         err_set(err, rc, "out of memory");
     else
         rc = disk_replace(disk, own, text.data, text.len, err);
-    if (rc == OK)
-        rc = disk->ops->rename(disk, own, t->path, err);
+    if (rc == OK && (rc = disk->ops->rename(disk, own, t->path, err)) != OK)
+        disk->ops->remove(disk, own, NULL);
     buf_release(&text);
     return rc;
 }
 
-static void keep(void *user, struct tuner *tuner, size_t fresh, double seconds)
+static void keep(void *user, struct tuner *tuner, const struct tuner_news *news)
 {
     const struct api_tuning *t = user;
+    size_t fresh = news->fresh;
+    double seconds = news->seconds;
     struct err err;
     (void)tuner;
+    if (news->left > 0)
+        log_info(t->log, "tuning stopped after %d s, %zu shapes go by rule", TUNER_SECONDS,
+                 news->left);
+    if (fresh == 0)
+        return;
     if (!t->path[0]) {
         log_info(t->log, "tuned %zu shapes in %.1f s; there is no place to keep it", fresh,
                  seconds);
+        return;
+    }
+    if (!may_write(t->path)) {
+        log_warn(t->log, "tuned %zu shapes in %.1f s, not kept: %s is no file of choices", fresh,
+                 seconds, t->path);
         return;
     }
     read_choices(t);
@@ -86,10 +113,8 @@ static void find_path(char *out, size_t size)
     const char *own = getenv("PACELINE_TUNER"), *cache = getenv("XDG_CACHE_HOME");
     const char *home = getenv("HOME");
     int n = 0;
-    if (own && own[0] == '/')
+    if (own && own[0])
         n = snprintf(out, size, "%s", own);
-    else if (own && own[0])
-        n = snprintf(out, size, "./%s", own);
     else if (cache && cache[0] == '/')
         n = snprintf(out, size, "%s/paceline/kernels.txt", cache);
     else if (home && home[0] == '/')
@@ -108,8 +133,12 @@ struct tuner *api_tuner(struct api_tuning **tuning, const struct logger *log)
         return NULL;
     *tuning = t;
     t->log = log;
-    if (text && strcmp(text, "off") == 0)
+    if (text && text[0] && !strchr(text, '/')) {
+        if (strcmp(text, "off") != 0)
+            log_warn(log, "PACELINE_TUNER: '%.40s' is neither off nor a path with a slash: off",
+                     text);
         return NULL;
+    }
     find_path(t->path, sizeof t->path);
     t->tuner = tuner_create(&(struct tuner_host){now, keep, t});
     if (t->tuner)

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -127,10 +129,61 @@ static void a_damaged_file_is_made_good(void **state)
     put_file("paceline kernels 1\na | own | 5 ns\nb | \x01\x02 | 7 ns\nc | d");
     choose_alone("a", "direct"); /* `own` is no candidate */
     assert_true(place.runs > 0);
-    put_file("\x7f"
-             "ELF\n");
+    put_file("");
     choose_alone("b", "direct");
     assert_file_has("paceline kernels 1\n", "b | direct | ");
+    put_file("paceline kernels 0\nb | own\n");
+    choose_alone("b", "direct");
+    assert_file_has("paceline kernels 1\n", "b | direct | ");
+}
+
+/* The one entry of its folder, whatever that is. */
+static void assert_alone(void)
+{
+    struct file_names names;
+    assert_int_equal(file_list(place.folder.path, 9, &names, NULL), OK);
+    assert_int_equal(names.count, 1);
+    file_names_release(&names);
+}
+
+/* What another has under that name is not lost. */
+static void what_is_not_ours_is_left_alone(void **state)
+{
+    (void)state;
+    char other[300];
+    static const char *const texts[] = {"paceline", "\n", "my notes\npaceline kernels 1\n"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        put_file(texts[i]);
+        choose_alone("a", "direct");
+        assert_file_has(texts[i], texts[i]);
+        assert_int_equal(place.warnings, i + 1);
+        assert_non_null(strstr(place.said, "is no file of choices"));
+        assert_alone();
+    }
+    assert_int_equal(remove(place.path), 0);
+    assert_int_equal(mkfifo(place.path, 0600), 0);
+    choose_alone("a", "direct");
+    assert_int_equal(file_type(place.path), FILE_IS_OTHER);
+    assert_int_equal(remove(place.path), 0);
+    snprintf(other, sizeof other, "%s.own", place.path);
+    assert_int_equal(symlink(other, place.path), 0);
+    choose_alone("a", "direct");
+    assert_int_equal(file_type(place.path), FILE_IS_OTHER);
+    assert_int_equal(file_type(other), FILE_IS_NONE);
+    assert_alone();
+    assert_int_equal(place.warnings, 5);
+}
+
+/* A folder's name, which no file can be renamed to. */
+static void nothing_is_left_beside_what_cannot_be_replaced(void **state)
+{
+    (void)state;
+    snprintf(place.path, sizeof place.path, "%.200s/sub/", place.folder.path);
+    setenv("PACELINE_TUNER", place.path, 1);
+    choose_alone("a", "direct");
+    assert_int_equal(place.warnings, 1);
+    assert_non_null(strstr(place.said, "cannot keep it"));
+    assert_int_equal(rmdir(place.path), 0); /* it is empty */
 }
 
 static void no_place_to_write_is_a_line_in_the_log(void **state)
@@ -161,6 +214,18 @@ static void off_is_off(void **state)
     assert_null(api_tuner(&tuning, &logger));
     assert_null(api_tuner(&tuning, &logger));
     api_tuning_free(tuning);
+    assert_int_equal(place.warnings, 0);
+}
+
+static void a_word_that_is_no_path_is_off_and_said(void **state)
+{
+    (void)state;
+    struct api_tuning *tuning = NULL;
+    setenv("PACELINE_TUNER", "none", 1);
+    assert_null(api_tuner(&tuning, &logger));
+    assert_null(api_tuner(&tuning, &logger));
+    api_tuning_free(tuning);
+    assert_int_equal(place.warnings, 1);
 }
 
 int main(void)
@@ -173,6 +238,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(folders_are_made_where_the_cache_has_its_place, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(off_is_off, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_word_that_is_no_path_is_off_and_said, setup, teardown),
+        cmocka_unit_test_setup_teardown(what_is_not_ours_is_left_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(nothing_is_left_beside_what_cannot_be_replaced, setup,
+                                        teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

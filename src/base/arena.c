@@ -17,14 +17,26 @@ void arena_init(struct arena *arena)
     *arena = (struct arena){0};
 }
 
+struct arena_mark arena_mark(const struct arena *arena)
+{
+    return (struct arena_mark){arena->head, arena->head ? arena->head->used : 0, arena->bytes};
+}
+
+void arena_rewind(struct arena *arena, const struct arena_mark *mark)
+{
+    while (arena->head != mark->head) {
+        struct arena_block *next = arena->head->next;
+        free(arena->head);
+        arena->head = next;
+    }
+    if (arena->head)
+        arena->head->used = mark->used;
+    arena->bytes = mark->bytes;
+}
+
 void arena_release(struct arena *arena)
 {
-    struct arena_block *block = arena->head;
-    while (block) {
-        struct arena_block *next = block->next;
-        free(block);
-        block = next;
-    }
+    arena_rewind(arena, &(struct arena_mark){0});
     arena_init(arena);
 }
 

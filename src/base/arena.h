@@ -27,6 +27,14 @@ void arena_limit(struct arena *arena, size_t bytes);
  * or the product overflows. A zero count gives a valid pointer. */
 void *arena_alloc(struct arena *arena, size_t count, size_t size);
 
+/* Give back all that was handed out since the mark; what was marked after it marks nothing. */
+struct arena_mark {
+    struct arena_block *head;
+    size_t used, bytes;
+};
+struct arena_mark arena_mark(const struct arena *arena);
+void arena_rewind(struct arena *arena, const struct arena_mark *mark);
+
 /* A copy of the string, or NULL when memory runs out. */
 char *arena_strdup(struct arena *arena, const char *text);
 

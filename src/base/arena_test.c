@@ -107,6 +107,28 @@ static void test_nothing_is_a_valid_request(void **state)
     arena_release(&arena); /* an empty arena may be released, too */
 }
 
+static void test_what_came_after_a_mark_is_given_back(void **state)
+{
+    (void)state;
+    struct arena arena;
+    arena_init(&arena);
+    struct arena_mark empty = arena_mark(&arena);
+    char *kept = arena_strdup(&arena, "kept");
+    struct arena_mark mark = arena_mark(&arena);
+    void *gone = arena_alloc(&arena, 100, 1);
+    memset(gone, 7, 100);
+    check_piece(arena_alloc(&arena, 1 << 20, 1), 1 << 20);
+    arena_rewind(&arena, &mark);
+    assert_int_equal(arena.bytes, 64);
+    assert_string_equal(kept, "kept");
+    void *again = arena_alloc(&arena, 100, 1);
+    assert_ptr_equal(again, gone);
+    check_piece(again, 100);
+    arena_rewind(&arena, &empty);
+    assert_int_equal(arena.bytes, 0);
+    assert_null(arena.head);
+}
+
 static void test_strings_are_copied(void **state)
 {
     (void)state;
@@ -129,6 +151,7 @@ int main(void)
         cmocka_unit_test(test_what_overflows_is_refused),
         cmocka_unit_test(test_what_is_over_the_limit_is_refused),
         cmocka_unit_test(test_nothing_is_a_valid_request),
+        cmocka_unit_test(test_what_came_after_a_mark_is_given_back),
         cmocka_unit_test(test_strings_are_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -152,6 +152,14 @@ bool file_is_regular(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+enum file_type file_type(const char *path)
+{
+    struct stat st;
+    if (lstat(path, &st) != 0)
+        return errno == ENOENT || errno == ENOTDIR ? FILE_IS_NONE : FILE_IS_OTHER;
+    return S_ISREG(st.st_mode) ? FILE_IS_REGULAR : FILE_IS_OTHER;
+}
+
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);

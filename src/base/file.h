@@ -43,6 +43,10 @@ int file_part(const struct file_open *file, uint64_t offset, void *out, size_t n
 bool file_is_folder(const char *path);
 bool file_is_regular(const char *path);
 
+/* What has that name, a link itself and not what it leads to. */
+enum file_type { FILE_IS_NONE, FILE_IS_REGULAR, FILE_IS_OTHER };
+enum file_type file_type(const char *path);
+
 /* What a folder holds, names alone, in the order of their bytes; those that begin with a dot are
  * left out. Released by file_names_release. */
 struct file_names {

@@ -124,6 +124,28 @@ static void a_job_is_timed_once_and_near_the_rule(void **state)
     close_trial(&first), close_trial(&second), close_trial(&rule);
 }
 
+static void count_news(void *user, struct tuner *tuner, const struct tuner_news *news)
+{
+    (void)tuner;
+    *(int64_t *)user += 1000000 * (int64_t)news->fresh;
+}
+
+/* Also what a net is planned for that keeps another blob is stored. */
+static void a_net_planned_anew_hands_on_what_it_found(void **state)
+{
+    struct trial t;
+    struct err err = {0};
+    int64_t looks = 0;
+    struct tuner *tuner = tuner_create(&(struct tuner_host){counting_clock, count_news, &looks});
+    open_trial(&t, *state, false, NULL);
+    t.ws->tuner = tuner;
+    if (workspace_keep(t.ws, t.job, "conv", &err) != OK)
+        fail_msg("%s", err.text);
+    assert_true(looks >= 1000000);
+    close_trial(&t);
+    tuner_free(tuner);
+}
+
 static int make_tiny(void **state)
 {
     static struct tiny tiny;
@@ -141,6 +163,7 @@ static int remove_tiny(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_net_planned_anew_hands_on_what_it_found),
         cmocka_unit_test(a_deterministic_job_has_its_bits_whatever_is_kept),
         cmocka_unit_test(a_job_is_timed_once_and_near_the_rule),
     };

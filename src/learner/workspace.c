@@ -182,6 +182,8 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
     options.keep_all = ws->asked; /* who asks for a second one may ask for more */
     rc = make_net(param, &options, &net, err);
     caffe__net_parameter__free_unpacked(param, NULL);
+    if (ws->tuner)
+        tuner_settle(ws->tuner);
     if (rc == OK)
         rc = settle(ws, net, err);
     if (rc != OK) {

@@ -51,7 +51,11 @@ static const struct shape_case cases[] = {
     {{4, {2, 48, 6, 6}}, 32, 3, 1, 1, 1, 1, false, true},
     {{4, {18, 20, 5, 6}}, 24, 1, 1, 0, 1, 1, true, false},
     {{4, {2, 32, 7, 7}}, 64, 1, 1, 0, 1, 1, false, false},
+    {{4, {3, 300, 11, 11}}, 37, 1, 1, 0, 1, 1, true, false},
+    {{4, {7, 45, 7, 7}}, 270, 1, 1, 0, 1, 1, true, true},
     {{4, {2, 16, 8, 8}}, 32, 1, 2, 0, 1, 1, false, false},
+    {{4, {1, 3, 14, 14}}, 16, 1, 2, 0, 1, 1, true, false},
+    {{4, {2, 7, 9, 9}}, 16, 1, 2, 0, 1, 1, true, false},
     {{4, {2, 16, 9, 9}}, 32, 3, 1, 2, 2, 1, true, false},
     {{4, {2, 32, 6, 6}}, 48, 5, 1, 2, 1, 2, true, false},
     {{4, {2, 16, 9, 9}}, 16, 3, 1, 1, 1, 16, true, false},
@@ -123,9 +127,20 @@ static struct tuner *tuner_with(const struct choices *c, int pass, size_t i, boo
     return tuner;
 }
 
+/* Behind the scratch: nothing may be written there. */
+enum { BEHIND = 4096 };
+
 static void scribble(const struct op_scratch *scratch)
 {
     memset(scratch->at, 0xff, scratch->bytes); /* NaN */
+    memset((char *)scratch->at + scratch->bytes, 0xab, BEHIND);
+}
+
+static void assert_untouched(const struct op_scratch *scratch)
+{
+    const unsigned char *behind = (const unsigned char *)scratch->at + scratch->bytes;
+    for (size_t i = 0; i < BEHIND; i++)
+        assert_int_equal(behind[i], 0xab);
 }
 
 /* Twice, with scratch that others write to between the calls. */
@@ -144,8 +159,10 @@ static void execute_shared(const struct work *work, struct op *op, const struct 
     for (size_t i = 0; i < 2; i++) {
         scribble(scratch);
         op->ops->forward(op, &args[i]);
+        assert_untouched(scratch);
         scribble(scratch);
         op->ops->backward(op, &args[i]);
+        assert_untouched(scratch);
     }
     array_return(&work->y, op->y_layout, &y, &run->y);
     array_return(&work->x, op->x_layout, &dx, &run->dx);
@@ -163,7 +180,7 @@ static int plan_tuned(const struct work *work, struct tuner *tuner, struct arena
                                                                               &options, op, &err);
     if (rc != OK)
         fail_msg("%s", err.text);
-    scratch->at = arena_alloc(arena, 1, scratch->bytes);
+    scratch->at = arena_alloc(arena, 1, scratch->bytes + BEHIND);
     assert_non_null(scratch->at);
     return rc;
 }
@@ -279,6 +296,73 @@ static void a_kept_name_that_is_no_code_is_timed_anew(void **state)
     tuner_free(tuner);
 }
 
+/* A code that wants more memory than there is: the rule's does with less. */
+static void a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule(void **state)
+{
+    (void)state;
+    struct work work = work_of(&cases[4]);
+    struct arena arena;
+    struct op *op;
+    struct choices c;
+    struct err err = {0};
+    struct op_scratch scratch = {0};
+    struct buf text = {0};
+    struct tuner *tuner = tuner_create(&(struct tuner_host){.now = no_clock});
+    struct plan_options options = {.training = true, .arena = &arena, .scratch = &scratch};
+    choices_of(&work, &c);
+    buf_printf(&text, "paceline kernels 1\n");
+    for (int p = 0; p < ONEDNN_PASSES; p++)
+        buf_printf(&text, "%s | winograd | 1 ns\n", c.key[p]);
+    assert_int_equal(tuner_load(tuner, (char *)text.data, text.len), ONEDNN_PASSES);
+    arena_init(&arena);
+    assert_int_equal(kernels_dnnl.conv(&work.spec.conv, &options, &op, &err), OK);
+    char *rule = strdup(op->chosen);
+    size_t bytes = arena.bytes;
+    op_release(op), arena_release(&arena);
+    scratch = (struct op_scratch){0};
+    options.tuner = tuner;
+    arena_init(&arena);
+    arena_limit(&arena, bytes + 1024); /* and some for the start of a plan that fails */
+    if (kernels_dnnl.conv(&work.spec.conv, &options, &op, &err) != OK)
+        fail_msg("%s", err.text);
+    assert_string_equal(op->chosen, rule);
+    op_release(op), arena_release(&arena);
+    free(rule);
+    buf_release(&text);
+    choices_end(&c);
+    tuner_free(tuner);
+}
+
+/* Nothing is kept of what is tried. */
+static int64_t clock_without_a_cache(void *user)
+{
+    int capacity;
+    assert_int_equal(dnnl_get_primitive_cache_capacity(&capacity), dnnl_success);
+    assert_int_equal(capacity, 0);
+    return counting_clock(user);
+}
+
+/* What loses is not kept in oneDNN's cache, whose capacity is as before. */
+static void timing_leaves_no_primitives_behind(void **state)
+{
+    (void)state;
+    int64_t looks = 0;
+    int before, after;
+    struct work work = work_of(&cases[4]);
+    struct choices c;
+    struct conv_candidate chosen;
+    struct tuner *tuner = tuner_create(&(struct tuner_host){clock_without_a_cache, NULL, &looks});
+    assert_int_equal(dnnl_get_primitive_cache_capacity(&before), dnnl_success);
+    assert_true(before > 0);
+    choices_of(&work, &c);
+    assert_int_equal(conv_choose(&c.site[0], tuner, &chosen), dnnl_success);
+    assert_true(looks > 0);
+    assert_int_equal(dnnl_get_primitive_cache_capacity(&after), dnnl_success);
+    assert_int_equal(after, before);
+    choices_end(&c);
+    tuner_free(tuner);
+}
+
 /* Without a tuner the choice hangs on the shape alone, and sums go by slices. */
 static void the_rule_times_nothing_and_sums_by_slices(void **state)
 {
@@ -301,6 +385,8 @@ int main(void)
         cmocka_unit_test(every_code_agrees_with_plain_c),
         cmocka_unit_test(a_second_run_chooses_the_same_and_times_nothing),
         cmocka_unit_test(a_kept_name_that_is_no_code_is_timed_anew),
+        cmocka_unit_test(a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule),
+        cmocka_unit_test(timing_leaves_no_primitives_behind),
         cmocka_unit_test(the_rule_times_nothing_and_sums_by_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -126,6 +126,18 @@ static int plan_fail(const struct plan *plan, dnnl_status_t status, const char *
     return onednn_fail(status, slow, what, plan->err);
 }
 
+/* What the tuner chose may want more memory than the rule's choice, which then takes its place. */
+static dnnl_status_t plan_chosen(const struct plan *plan, const struct conv_site *site,
+                                 struct conv_candidate *candidate)
+{
+    struct conv_code **code = &plan->conv->code[site->pass];
+    dnnl_status_t status = conv_code_plan(site, candidate, code);
+    if (!status || !plan->options->tuner)
+        return status;
+    status = conv_rule(site, candidate);
+    return status ? status : conv_code_plan(site, candidate, code);
+}
+
 /* `what` is the direction's name for the op's user. */
 static int plan_code(const struct plan *plan, enum onednn_pass pass, const char *what)
 {
@@ -144,7 +156,7 @@ static int plan_code(const struct plan *plan, enum onednn_pass pass, const char 
     struct conv_candidate candidate = {.name = ""};
     dnnl_status_t status = conv_choose(&site, plan->options->tuner, &candidate);
     if (!status)
-        status = conv_code_plan(&site, &candidate, &conv->code[pass]);
+        status = plan_chosen(plan, &site, &candidate);
     else if (status == dnnl_unimplemented && candidate.name[0])
         return plan_fail(plan, status, candidate.name);
     if (status)

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "tensor/isa.h"
 
+#include <ctype.h>
 #include <omp.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,15 +13,23 @@
 #include <cpuid.h>
 #endif
 
-/* Family, model and stepping; 0: not known. Choices are not to be carried to another processor. */
-static unsigned processor(void)
+/* The maker; family, model and stepping. Choices are not to be carried to another processor. */
+static void name_processor(char out[32])
 {
-    unsigned a = 0, b, c, d;
+    snprintf(out, 32, "generic");
 #ifdef __x86_64__
-    if (!__get_cpuid(1, &a, &b, &c, &d))
-        a = 0;
+    unsigned a, b, c, d, id;
+    char maker[13] = {0};
+    if (!__get_cpuid(0, &a, &b, &c, &d) || !__get_cpuid(1, &id, &a, &a, &a))
+        return;
+    memcpy(maker, &b, 4);
+    memcpy(maker + 4, &d, 4);
+    memcpy(maker + 8, &c, 4);
+    for (char *p = maker; *p; p++)
+        if (!isalnum((unsigned char)*p))
+            *p = '.';
+    snprintf(out, 32, "%s-%x", maker, id);
 #endif
-    return a;
 }
 
 static const char *const passes[] = {"fwd", "data", "weights"};
@@ -29,15 +38,17 @@ void conv_key(const struct conv_site *site, char out[TUNER_KEY_MAX + 1])
 {
     const struct conv_spec *s = site->spec;
     const dnnl_version_t *lib = dnnl_version();
+    char cpu[32];
+    name_processor(cpu);
     int n = snprintf(
         out, TUNER_KEY_MAX + 1,
         "conv %s f32 x=%zux%zux%zux%zu k=%zux%zu s=%zux%zu p=%zux%zu d=%zux%zu g=%zu o=%zu b=%d "
-        "t=%d cpu=%x-%s lib=onednn-%d.%d.%d",
+        "t=%d cpu=%s-%s codes=%d lib=onednn-%d.%d.%d",
         passes[site->pass], s->x.dim[0], s->x.dim[1], s->x.dim[2], s->x.dim[3], s->kernel_h,
         s->kernel_w, s->stride_h, s->stride_w, s->pad_h, s->pad_w, s->dilation_h, s->dilation_w,
         s->groups, s->y.dim[1], s->bias && site->pass != ONEDNN_BACKWARD_DATA,
-        omp_get_max_threads(), processor(), isa_name(isa_best()), lib->major, lib->minor,
-        lib->patch);
+        omp_get_max_threads(), cpu, isa_name(isa_best()), CONV_CODES_VERSION, lib->major,
+        lib->minor, lib->patch);
     PL_ASSERT(n > 0 && n <= TUNER_KEY_MAX); /* 21 numbers */
 }
 
@@ -134,6 +145,18 @@ static size_t records_to_time(const struct conv_spec *s)
     return shares * (double)T < (double)most ? (size_t)shares * T : most;
 }
 
+/* How many primitives oneDNN keeps for those who ask for the same again; what it was. It would keep
+ * all that lose, too. */
+static int keep_primitives(int most)
+{
+    int before = 0;
+    dnnl_status_t status = dnnl_get_primitive_cache_capacity(&before);
+    if (!status)
+        status = dnnl_set_primitive_cache_capacity(most);
+    PL_ASSERT(status == dnnl_success);
+    return before;
+}
+
 static dnnl_status_t time_candidates(const struct conv_site *site, struct tuner *tuner,
                                      const char *key, const struct conv_candidate *list, size_t n,
                                      size_t *winner)
@@ -153,9 +176,11 @@ static dnnl_status_t time_candidates(const struct conv_site *site, struct tuner 
     arena_limit(&t.arrays, memory_available() / 2);
     arena_init(&t.arena);
     dnnl_status_t status = make_arrays(&t) ? dnnl_success : dnnl_out_of_memory;
+    int kept = keep_primitives(0);
     if (!status)
         *winner = tuner_choose(tuner, key, names, n, run_candidate, &t);
     end_candidate(&t);
+    keep_primitives(kept);
     arena_release(&t.arena);
     arena_release(&t.arrays);
     return !status && *winner == n ? dnnl_unimplemented : status;
@@ -173,12 +198,10 @@ dnnl_status_t conv_choose(const struct conv_site *site, struct tuner *tuner,
     const char *kept = tuner_find(tuner, key);
     while (kept && winner < n && strcmp(list[winner].name, kept) != 0)
         winner++;
-    dnnl_status_t status = dnnl_success;
-    if (n == 0)
-        return conv_rule(site, out); /* which knows the word for it */
-    if (!kept || winner == n)
-        status = time_candidates(site, tuner, key, list, n, &winner);
-    if (!status)
-        *out = list[winner];
-    return status;
+    bool known = kept && winner < n;
+    if (n == 0 || (!known && !tuner_has_time(tuner, key)) ||
+        (!known && time_candidates(site, tuner, key, list, n, &winner) != dnnl_success))
+        return conv_rule(site, out); /* which knows the word for what there is no code for */
+    *out = list[winner];
+    return dnnl_success;
 }

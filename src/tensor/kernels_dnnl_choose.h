@@ -6,7 +6,7 @@
 #include "tensor/kernels_dnnl_code.h"
 
 /* What the tuner keeps the choice under: the direction and all of the shape, the threads, the
- * processor and the library. */
+ * processor, and the versions of our codes and of the library. */
 void conv_key(const struct conv_site *site, char out[TUNER_KEY_MAX + 1]);
 
 /* dnnl_unimplemented as conv_rule. Candidates are timed on a batch that is large enough for them to

@@ -307,10 +307,19 @@ static bool takes_nhwc(const struct seen *seen, const_dnnl_primitive_desc_t pd)
            onednn_has_form(data ? seen->x : seen->y, dnnl_primitive_desc_query_md(pd, n->out, 0));
 }
 
+/* oneDNN 2.6's windows of one pixel, the gradient of weights by a stride: where channels do not
+ * fill its vectors of 8, it writes past the scratch that it asked for. */
+static bool overruns(const struct conv_spec *s, enum onednn_pass pass, const char *name)
+{
+    return pass == ONEDNN_BACKWARD_WEIGHTS && (s->stride_h > 1 || s->stride_w > 1) &&
+           s->x.dim[1] / s->groups % 8 != 0 && strncmp(name, "jit_1x1", 7) == 0;
+}
+
 static bool see_all(void *user, const_dnnl_primitive_desc_t pd)
 {
     struct seen *seen = user;
-    if (onednn_slow(pd) || (seen->any_form && takes_nhwc(seen, pd)))
+    if (onednn_slow(pd) || overruns(seen->site->spec, seen->site->pass, onednn_name(pd)) ||
+        (seen->any_form && takes_nhwc(seen, pd)))
         return false;
     struct conv_candidate *c = &seen->out[seen->count];
     *c = (struct conv_candidate){.winograd = seen->winograd, .any_form = seen->any_form};
@@ -361,18 +370,19 @@ enum { BRGCONV_CHANNELS_MIN = 4 };
 
 bool conv_see_allowed(void *user, const_dnnl_primitive_desc_t pd)
 {
-    const struct conv_spec *spec = user;
+    const struct onednn_conv *conv = user;
+    const struct conv_spec *spec = conv->spec;
+    const char *name = onednn_name(pd);
     bool few = spec->x.dim[1] / spec->groups < BRGCONV_CHANNELS_MIN;
-    return !few || strncmp(onednn_name(pd), "brgconv", 7) != 0;
+    return (!few || strncmp(name, "brgconv", 7) != 0) && !overruns(spec, conv->pass, name);
 }
 
 dnnl_status_t conv_rule(const struct conv_site *site, struct conv_candidate *out)
 {
-    struct conv_spec spec = *site->spec;
     dnnl_primitive_desc_t pd;
     *out = (struct conv_candidate){.kind = CODE_LIBRARY};
     struct onednn_conv conv = conv_of(site, out);
-    dnnl_status_t status = onednn_conv_find(site->dnn, &conv, conv_see_allowed, &spec, &pd);
+    dnnl_status_t status = onednn_conv_find(site->dnn, &conv, conv_see_allowed, &conv, &pd);
     if (status)
         return status;
     bool slow = onednn_slow(pd);
@@ -387,8 +397,8 @@ dnnl_status_t conv_rule(const struct conv_site *site, struct conv_candidate *out
     return dnnl_success;
 }
 
-dnnl_status_t conv_code_plan(const struct conv_site *site, const struct conv_candidate *candidate,
-                             struct conv_code **out)
+static dnnl_status_t plan_kind(const struct conv_site *site, const struct conv_candidate *candidate,
+                               struct conv_code **out)
 {
     switch (candidate->kind) {
     case CODE_LIBRARY: return plan_library(site, candidate, out);
@@ -397,4 +407,23 @@ dnnl_status_t conv_code_plan(const struct conv_site *site, const struct conv_can
     case CODE_WINOGRAD: return code_plan_winograd(site, out);
     }
     return dnnl_unimplemented;
+}
+
+dnnl_status_t conv_code_plan(const struct conv_site *site, const struct conv_candidate *candidate,
+                             struct conv_code **out)
+{
+    struct library_code *first = site->first ? site->first->library : NULL;
+    struct arena_mark mark = arena_mark(site->arena);
+    size_t steps = site->dnn->n_steps, memories = site->dnn->n_memories, bytes = *site->bytes;
+    size_t w_at = first ? first->w.at : SIZE_MAX;
+    dnnl_status_t status = plan_kind(site, candidate, out);
+    if (!status)
+        return status;
+    if (first)
+        first->w.at = w_at; /* share_weights had moved it */
+    onednn_cut(site->dnn, steps, memories);
+    arena_rewind(site->arena, &mark);
+    *site->bytes = bytes;
+    *out = NULL;
+    return status;
 }

@@ -37,6 +37,10 @@ struct conv_candidate {
 
 enum { CONV_CANDIDATES_MAX = 24 };
 
+/* Grows with every change to the speed of our own codes, or to the list: what was timed before is
+ * timed anew. */
+enum { CONV_CODES_VERSION = 1 };
+
 /* All that may be fastest at the site's direction; how many. */
 size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out);
 
@@ -45,13 +49,14 @@ size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out)
  * is none, or oneDNN's last resort alone, and out->name then is its name. */
 dnnl_status_t conv_rule(const struct conv_site *site, struct conv_candidate *out);
 
+/* A plan that fails leaves nothing behind, and *out NULL. */
 dnnl_status_t conv_code_plan(const struct conv_site *site, const struct conv_candidate *candidate,
                              struct conv_code **out);
 
 /* ---- for the files of codes ---- */
 
-/* Takes the first of oneDNN's codes that the rule allows, for a `const struct conv_spec *`. */
-bool conv_see_allowed(void *spec, const_dnnl_primitive_desc_t pd);
+/* Takes the first of oneDNN's codes that the rule allows, for a `const struct onednn_conv *`. */
+bool conv_see_allowed(void *conv, const_dnnl_primitive_desc_t pd);
 
 dnnl_status_t code_plan_slices(const struct conv_site *site, struct conv_code **out);
 

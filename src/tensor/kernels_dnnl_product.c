@@ -1,16 +1,141 @@
 /* A window of one pixel makes a convolution over NHWC images a product of matrices: with P pixels
  * of the batch, y (P, O) = x (P, C) · wᵀ, dx = dy · w, and dw += dyᵀ · x, straight on canonical
- * weights. */
-#include "tensor/kernels_dnnl_code.h"
-
-#include "base/fault.h"
+ * weights. By loops of ours (product_loops.h), for oneDNN's products allocate whenever they run. */
 #include "tensor/kernels_common.h"
+#include "tensor/kernels_dnnl_code.h"
+#include "tensor/product_loops.h"
+
+#include <omp.h>
 
 struct product_code {
     struct conv_code code;
+    const struct product_loops *loops;
+    const struct op_scratch *scratch; /* of w's strips; or, for each thread, of BLOCK pixels of x */
     size_t P, C, O;
     bool bias;
+    int threads;
 };
+
+/* A strip of so many steps stays in a core's first cache, so many rows of pixels in its second; and
+ * so many are done at a time, or half of it. */
+enum { STEPS = 256, ROWS = 96, BLOCK = 128, ROWS_EVEN = 12 };
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static float *scratch_of(const struct product_code *c)
+{
+    return c->scratch->at;
+}
+
+/* n columns as whole strips. */
+static size_t wide_of(const struct product_code *c, size_t n)
+{
+    size_t strip = c->loops->strip;
+    return (n + strip - 1) / strip * strip;
+}
+
+/* ---- pixels by weights ---- */
+
+/* ROWS pixels from p on: out (P, N) = in (P, K) · b, whose strips are packed. */
+static void multiply_rows(const struct product_code *c, size_t p, size_t N, size_t K,
+                          const float *in, bool add, float *out)
+{
+    size_t strip = c->loops->strip, rows = smaller(ROWS, c->P - p);
+    for (size_t k = 0; k < K; k += STEPS) {
+        const struct product_a a = {in + p * K + k, K, 1};
+        for (size_t n = 0; n < N; n += strip) {
+            size_t columns = smaller(strip, N - n), wide = c->loops->wide(columns);
+            c->loops->multiply(rows, columns, smaller(STEPS, K - k), &a,
+                               scratch_of(c) + n * K + k * wide, add || k > 0, out + p * N + n, N);
+        }
+    }
+}
+
+static void forward(struct conv_code *code, const struct op_args *args)
+{
+    const struct product_code *c = (const struct product_code *)code;
+    size_t P = c->P, C = c->C, O = c->O, strip = c->loops->strip;
+#pragma omp parallel num_threads(c->threads)
+    {
+#pragma omp for schedule(static)
+        for (size_t o = 0; o < O; o += strip)
+            c->loops->pack_turned(C, smaller(strip, O - o), args->w + o * C, C,
+                                  scratch_of(c) + o * C);
+#pragma omp for schedule(static)
+        for (size_t p = 0; p < P; p += ROWS) {
+            float *y = args->y + p * O;
+            for (size_t i = 0; c->bias && i < smaller(ROWS, P - p); i++)
+                for (size_t o = 0; o < O; o++)
+                    y[i * O + o] = args->b[o];
+            multiply_rows(c, p, O, C, args->x, c->bias, args->y);
+        }
+    }
+}
+
+static void backward_data(struct conv_code *code, const struct op_args *args)
+{
+    const struct product_code *c = (const struct product_code *)code;
+    size_t C = c->C, O = c->O, strip = c->loops->strip;
+#pragma omp parallel num_threads(c->threads)
+    {
+#pragma omp for schedule(static)
+        for (size_t i = 0; i < C; i += strip)
+            c->loops->pack(O, smaller(strip, C - i), args->w + i, C, scratch_of(c) + i * O);
+#pragma omp for schedule(static)
+        for (size_t p = 0; p < c->P; p += ROWS)
+            multiply_rows(c, p, C, O, args->dy, false, args->dx);
+    }
+}
+
+/* ---- pixels by pixels ---- */
+
+/* A part of dw: so many of its rows, and columns; by BLOCK pixels at a time, which stay near. */
+struct part {
+    size_t o, rows, i, columns;
+};
+
+static void add_weights(const struct product_code *c, const struct part *part,
+                        const struct op_args *args)
+{
+    size_t C = c->C, O = c->O, strip = c->loops->strip, end = part->i + part->columns;
+    float *packed = scratch_of(c) + (size_t)omp_get_thread_num() * BLOCK * wide_of(c, C);
+    for (size_t p = 0; p < c->P; p += BLOCK) {
+        const struct product_a turned = {args->dy + p * O + part->o, 1, O};
+        size_t steps = smaller(BLOCK, c->P - p);
+        c->loops->pack(steps, part->columns, args->x + p * C + part->i, C, packed);
+        for (size_t i = part->i; i < end; i += strip)
+            c->loops->multiply(part->rows, smaller(strip, end - i), steps, &turned,
+                               packed + (i - part->i) * steps, true, args->dw + part->o * C + i, C);
+    }
+}
+
+/* Each thread has its columns, or where strips do not share out evenly its rows, and then packs all
+ * strips as the others do. */
+static void backward_weights(struct conv_code *code, const struct op_args *args)
+{
+    const struct product_code *c = (const struct product_code *)code;
+    size_t strip = c->loops->strip, C = c->C, O = c->O, T = (size_t)c->threads;
+    size_t strips = (C + strip - 1) / strip;
+    bool by_columns = strips % T == 0;
+    size_t columns = by_columns ? strips / T * strip : C;
+    size_t rows = by_columns ? O : ((O + T - 1) / T + ROWS_EVEN - 1) / ROWS_EVEN * ROWS_EVEN;
+#pragma omp parallel for schedule(static) num_threads(c->threads)
+    for (size_t t = 0; t < T; t++) {
+        struct part part = {by_columns ? 0 : t * rows, rows, by_columns ? t * columns : 0, columns};
+        if (part.o >= O)
+            continue;
+        part.rows = smaller(rows, O - part.o);
+        part.columns = smaller(columns, C - part.i);
+        add_weights(c, &part, args);
+    }
+    if (c->bias)
+        column_sums_add(c->P, O, args->dy, args->db);
+}
+
+/* ---- planning ---- */
 
 bool code_product_fits(const struct conv_spec *s)
 {
@@ -18,43 +143,12 @@ bool code_product_fits(const struct conv_spec *s)
            s->pad_h == 0 && s->pad_w == 0 && s->groups == 1;
 }
 
-/* c (M, N) = a · b + beta c, row-major; 'T' for a matrix that is stored transposed. */
-static void product(char trans_a, char trans_b, size_t M, size_t N, size_t K, const float *a,
-                    size_t lda, const float *b, size_t ldb, float beta, float *c)
+static size_t scratch_floats(const struct product_code *c, enum onednn_pass pass)
 {
-    dnnl_status_t status =
-        dnnl_sgemm(trans_a, trans_b, (dnnl_dim_t)M, (dnnl_dim_t)N, (dnnl_dim_t)K, 1, a,
-                   (dnnl_dim_t)lda, b, (dnnl_dim_t)ldb, beta, c, (dnnl_dim_t)N);
-    PL_ASSERT(status == dnnl_success);
-}
-
-static void forward(struct conv_code *code, const struct op_args *args)
-{
-    const struct product_code *c = (const struct product_code *)code;
-    size_t P = c->P, O = c->O;
-    float *y = args->y;
-    const float *b = args->b;
-    if (c->bias) {
-#pragma omp parallel for schedule(static) if (P * O >= PARALLEL_MIN)
-        for (size_t p = 0; p < P; p++)
-            for (size_t o = 0; o < O; o++)
-                y[p * O + o] = b[o];
-    }
-    product('N', 'T', P, O, c->C, args->x, c->C, args->w, c->C, c->bias ? 1 : 0, y);
-}
-
-static void backward_data(struct conv_code *code, const struct op_args *args)
-{
-    const struct product_code *c = (const struct product_code *)code;
-    product('N', 'N', c->P, c->C, c->O, args->dy, c->O, args->w, c->C, 0, args->dx);
-}
-
-static void backward_weights(struct conv_code *code, const struct op_args *args)
-{
-    const struct product_code *c = (const struct product_code *)code;
-    product('T', 'N', c->O, c->C, c->P, args->dy, c->O, args->x, c->C, 1, args->dw);
-    if (c->bias)
-        column_sums_add(c->P, c->O, args->dy, args->db);
+    if (pass == ONEDNN_BACKWARD_WEIGHTS)
+        return (size_t)c->threads * BLOCK * wide_of(c, c->C);
+    size_t N = pass == ONEDNN_FORWARD ? c->O : c->C, K = pass == ONEDNN_FORWARD ? c->C : c->O;
+    return wide_of(c, N) * K;
 }
 
 dnnl_status_t code_plan_product(const struct conv_site *site, struct conv_code **out)
@@ -70,11 +164,17 @@ dnnl_status_t code_plan_product(const struct conv_site *site, struct conv_code *
         return dnnl_out_of_memory;
     *c = (struct product_code){
         .code = {run[site->pass], NULL},
+        .loops = ISA_PICK(product_loops),
+        .scratch = site->scratch,
         .P = s->x.dim[0] * s->x.dim[2] * s->x.dim[3],
         .C = s->x.dim[1],
         .O = s->y.dim[1],
         .bias = s->bias,
     };
+    c->threads = c->P * c->C * c->O < 16 * PARALLEL_MIN ? 1 : omp_get_max_threads();
+    size_t bytes = scratch_floats(c, site->pass) * sizeof(float);
+    if (bytes > site->scratch->bytes)
+        site->scratch->bytes = bytes;
     *out = &c->code;
     return dnnl_success;
 }

@@ -73,10 +73,9 @@ static dnnl_status_t describe(const struct conv_weights *weights, size_t records
                               dnnl_primitive_desc_t *pd)
 {
     struct conv_spec spec = *weights->spec;
-    const struct onednn_conv conv = {
-        .spec = &spec, .pass = ONEDNN_BACKWARD_WEIGHTS, .training = true};
+    struct onednn_conv conv = {.spec = &spec, .pass = ONEDNN_BACKWARD_WEIGHTS, .training = true};
     spec.x.dim[0] = spec.y.dim[0] = records;
-    dnnl_status_t status = onednn_conv_find(weights->dnn, &conv, conv_see_allowed, &spec, pd);
+    dnnl_status_t status = onednn_conv_find(weights->dnn, &conv, conv_see_allowed, &conv, pd);
     if (status || !onednn_slow(*pd))
         return status;
     dnnl_primitive_desc_destroy(*pd);

@@ -26,12 +26,20 @@ int onednn_init(struct onednn *dnn, struct err *err)
     return status ? onednn_fail(status, NULL, "an engine", err) : OK;
 }
 
+void onednn_cut(struct onednn *dnn, size_t steps, size_t memories)
+{
+    while (dnn->n_steps > steps) {
+        dnn->n_steps--;
+        dnnl_primitive_destroy(dnn->steps[dnn->n_steps].primitive);
+        dnn->scratch[dnn->n_steps] = NULL;
+    }
+    while (dnn->n_memories > memories)
+        dnnl_memory_destroy(dnn->memories[--dnn->n_memories]);
+}
+
 void onednn_release(struct onednn *dnn)
 {
-    for (size_t i = 0; i < dnn->n_steps; i++)
-        dnnl_primitive_destroy(dnn->steps[i].primitive);
-    for (size_t i = 0; i < dnn->n_memories; i++)
-        dnnl_memory_destroy(dnn->memories[i]);
+    onednn_cut(dnn, 0, 0);
     if (dnn->attr)
         dnnl_primitive_attr_destroy(dnn->attr);
     if (dnn->stream)

@@ -46,6 +46,10 @@ void onednn_limit_isa(void);
 int onednn_init(struct onednn *dnn, struct err *err);
 void onednn_release(struct onednn *dnn);
 
+/* Let go of the steps and memories after the first `steps` and `memories`: of a plan that failed.
+ */
+void onednn_cut(struct onednn *dnn, size_t steps, size_t memories);
+
 /* Turn a failure of oneDNN's into ours. `what` names the op and its shape; `slow`, unless NULL, the
  * code that was turned down. */
 int onednn_fail(dnnl_status_t status, const char *slow, const char *what, struct err *err);

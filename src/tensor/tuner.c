@@ -19,16 +19,16 @@ enum {
 
 struct entry {
     char key[TUNER_KEY_MAX + 1], name[TUNER_NAME_MAX + 1];
-    int64_t ns;
+    int64_t ns; /* 0: there was no time for it, and there is no name */
 };
 
 struct tuner {
     struct tuner_host host;
     struct entry *at; /* in the order of keys */
     size_t count, cap;
-    size_t fresh;  /* choices since the last tuner_settle, */
-    int64_t spent; /* and how long they took; */
-    int64_t total; /* all of them */
+    struct tuner_news news;
+    int64_t spent; /* on what is new */
+    int64_t total;
 };
 
 struct tuner *tuner_create(const struct tuner_host *host)
@@ -70,7 +70,7 @@ static bool is_at(const struct tuner *tuner, size_t place, const char *key)
 const char *tuner_find(const struct tuner *tuner, const char *key)
 {
     size_t place = place_of(tuner, key);
-    return is_at(tuner, place, key) ? tuner->at[place].name : NULL;
+    return is_at(tuner, place, key) && tuner->at[place].ns > 0 ? tuner->at[place].name : NULL;
 }
 
 static int make_room(struct tuner *tuner)
@@ -88,18 +88,19 @@ static int make_room(struct tuner *tuner)
     return OK;
 }
 
-/* In place of what stands there for the key. What finds no room is not kept, and timed again. */
-static void put(struct tuner *tuner, const struct entry *entry)
+/* In place of what stands there for the key. False: it found no room, and is timed again. */
+static bool put(struct tuner *tuner, const struct entry *entry)
 {
     size_t place = place_of(tuner, entry->key);
     if (!is_at(tuner, place, entry->key)) {
         if (make_room(tuner) != OK)
-            return;
+            return false;
         struct entry *at = tuner->at + place;
         memmove(at + 1, at, (tuner->count - place) * sizeof *at);
         tuner->count++;
     }
     tuner->at[place] = *entry;
+    return true;
 }
 
 /* ---- timing ---- */
@@ -180,8 +181,22 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
     strcpy(entry.key, key);
     strcpy(entry.name, names[winner]);
     put(tuner, &entry);
-    tuner->fresh++;
+    tuner->news.fresh++;
     return winner;
+}
+
+bool tuner_has_time(struct tuner *tuner, const char *key)
+{
+    if (tuner->total < TUNER_SECONDS * INT64_C(1000000000))
+        return true;
+    if (is_at(tuner, place_of(tuner, key), key) && !tuner_find(tuner, key))
+        return false;
+    struct entry entry = {.ns = 0};
+    check_text(key, TUNER_KEY_MAX);
+    strcpy(entry.key, key);
+    put(tuner, &entry);
+    tuner->news.left++;
+    return false;
 }
 
 double tuner_seconds(const struct tuner *tuner)
@@ -191,12 +206,12 @@ double tuner_seconds(const struct tuner *tuner)
 
 void tuner_settle(struct tuner *tuner)
 {
-    size_t fresh = tuner->fresh;
-    double seconds = (double)tuner->spent * 1e-9;
-    tuner->fresh = 0;
+    struct tuner_news news = tuner->news;
+    news.seconds = (double)tuner->spent * 1e-9;
+    tuner->news = (struct tuner_news){0};
     tuner->spent = 0;
-    if (fresh > 0 && tuner->host.keep)
-        tuner->host.keep(tuner->host.user, tuner, fresh, seconds);
+    if ((news.fresh > 0 || news.left > 0) && tuner->host.keep)
+        tuner->host.keep(tuner->host.user, tuner, &news);
 }
 
 /* ---- as text ---- */
@@ -241,10 +256,16 @@ static bool read_line(const char *at, const char *end, struct entry *out)
            take_field(&at, end, out->name, TUNER_NAME_MAX) && take_time(at, end, &out->ns);
 }
 
+bool tuner_is_table(const char *text, size_t len)
+{
+    size_t name = sizeof first_line - 2; /* less the version */
+    return len >= name && memcmp(text, first_line, name) == 0;
+}
+
 size_t tuner_load(struct tuner *tuner, const char *text, size_t len)
 {
     const char *at = text, *stop = text + len;
-    size_t before = tuner->count;
+    size_t taken = 0;
     for (bool first = true; at < stop; first = false) {
         const char *end = memchr(at, '\n', (size_t)(stop - at));
         struct entry entry;
@@ -254,10 +275,10 @@ size_t tuner_load(struct tuner *tuner, const char *text, size_t len)
                       memcmp(at, first_line, sizeof first_line - 1) != 0))
             break;
         if (!first && read_line(at, end, &entry) && !tuner_find(tuner, entry.key))
-            put(tuner, &entry);
+            taken += put(tuner, &entry);
         at = end + 1;
     }
-    return tuner->count - before;
+    return taken;
 }
 
 int tuner_text(struct tuner *tuner, struct buf *out)
@@ -265,7 +286,9 @@ int tuner_text(struct tuner *tuner, struct buf *out)
     buf_printf(out, "%s\n", first_line);
     for (size_t i = 0; i < tuner->count; i++) {
         const struct entry *e = &tuner->at[i];
-        buf_printf(out, "%s%s%s%s%" PRId64 " ns\n", e->key, separator, e->name, separator, e->ns);
+        if (e->ns > 0)
+            buf_printf(out, "%s%s%s%s%" PRId64 " ns\n", e->key, separator, e->name, separator,
+                       e->ns);
     }
     return out->failed ? ERR_NOMEM : OK;
 }

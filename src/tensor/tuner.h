@@ -21,13 +21,22 @@
 
 enum { TUNER_KEY_MAX = 255, TUNER_NAME_MAX = 63 }; /* bytes, of printable ASCII without '|' */
 
+enum { TUNER_SECONDS = 20 }; /* of timing in a tuner's life; it ends with a key, not amid one */
+
 struct tuner;
+
+/* What is new since the last tuner_settle. */
+struct tuner_news {
+    size_t fresh; /* choices, found in so many */
+    double seconds;
+    size_t left; /* keys that TUNER_SECONDS left no time for */
+};
 
 struct tuner_host {
     int64_t (*now)(void *user); /* nanoseconds */
-    /* There are new choices to keep, `fresh` of them, found in so many seconds; NULL: they are not
-     * kept. Called by tuner_settle. */
-    void (*keep)(void *user, struct tuner *tuner, size_t fresh, double seconds);
+    /* There are new choices to keep, or keys that go without; NULL: nothing is kept. Called by
+     * tuner_settle. */
+    void (*keep)(void *user, struct tuner *tuner, const struct tuner_news *news);
     void *user;
 };
 
@@ -48,11 +57,17 @@ const char *tuner_find(const struct tuner *tuner, const char *key);
 size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *names, size_t n,
                     tuner_run run, void *user);
 
+/* Is there time left to time this key's candidates? If not, it is counted, once. */
+bool tuner_has_time(struct tuner *tuner, const char *key);
+
 /* What timing candidates has taken until now, by the host's clock; 0 for NULL. */
 double tuner_seconds(const struct tuner *tuner);
 
 /* Hand what is new since the last call to the host's `keep`, if there is anything. */
 void tuner_settle(struct tuner *tuner);
+
+/* Is it the text of a table, of this version or another, by its first line? */
+bool tuner_is_table(const char *text, size_t len);
 
 /* Take over the choices in `text` for keys that have none yet. Returns how many; what is foreign or
  * damaged is passed over. */

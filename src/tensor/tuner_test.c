@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,8 +21,8 @@ enum { CANDIDATES = 3 };
 struct bench {
     int64_t now, takes[CANDIDATES];
     size_t runs[CANDIDATES];
-    size_t kept, fresh;
-    double seconds;
+    size_t kept;
+    struct tuner_news news;
 };
 
 static const char *const names[CANDIDATES] = {"direct", "jit:x winograd", "own"};
@@ -31,13 +32,12 @@ static int64_t clock_now(void *user)
     return ((struct bench *)user)->now;
 }
 
-static void on_keep(void *user, struct tuner *tuner, size_t fresh, double seconds)
+static void on_keep(void *user, struct tuner *tuner, const struct tuner_news *news)
 {
     struct bench *b = user;
     (void)tuner;
     b->kept++;
-    b->fresh = fresh;
-    b->seconds = seconds;
+    b->news = *news;
 }
 
 static int run(void *user, size_t i)
@@ -127,12 +127,50 @@ static void what_is_new_is_handed_on_once(void **state)
     choose(tuner, &b, "b");
     tuner_settle(tuner);
     assert_int_equal(b.kept, 1);
-    assert_int_equal(b.fresh, 2);
-    assert_true(b.seconds > 0 && b.seconds < 1e-3);
+    assert_int_equal(b.news.fresh, 2);
+    assert_int_equal(b.news.left, 0);
+    assert_true(b.news.seconds > 0 && b.news.seconds < 1e-3);
     choose(tuner, &b, "a");
     tuner_settle(tuner);
     assert_int_equal(b.kept, 1);
     tuner_free(tuner);
+}
+
+/* What was found in time is kept and known; what was not is no choice, and counted once. */
+static void timing_ends_after_so_many_seconds(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {100000000, 0, 0}};
+    struct tuner *tuner = tuner_for(&b), *next = tuner_for(&b);
+    struct buf text = {0};
+    char key[8];
+    size_t n = 0;
+    for (; n < 1000; n++) {
+        snprintf(key, sizeof key, "k%zu", n);
+        if (!tuner_has_time(tuner, key))
+            break;
+        assert_int_equal(choose(tuner, &b, key), 0);
+    }
+    assert_in_range(b.now, 20 * INT64_C(1000000000), 23 * INT64_C(1000000000));
+    assert_false(tuner_has_time(tuner, key));
+    assert_false(tuner_has_time(tuner, "another"));
+    assert_null(tuner_find(tuner, key));
+    assert_string_equal(tuner_find(tuner, "k0"), "direct");
+    tuner_settle(tuner);
+    assert_int_equal(b.news.fresh, n);
+    assert_int_equal(b.news.left, 2);
+    assert_int_equal(tuner_text(tuner, &text), OK);
+    assert_int_equal(tuner_load(next, (char *)text.data, text.len), n);
+    assert_true(tuner_has_time(next, key));
+    b.kept = 0;
+    assert_false(tuner_has_time(tuner, key));
+    tuner_settle(tuner);
+    assert_int_equal(b.kept, 0);
+    const char *found = "paceline kernels 1\nanother | own | 5 ns\n"; /* by another process */
+    assert_int_equal(tuner_load(tuner, found, strlen(found)), 1);
+    assert_string_equal(tuner_find(tuner, "another"), "own");
+    buf_release(&text);
+    tuner_free(tuner), tuner_free(next);
 }
 
 static void text_there_and_back(void **state)
@@ -172,7 +210,7 @@ static void own_choices_stay_when_a_file_is_merged(void **state)
     assert_string_equal(tuner_find(tuner, "a"), "jit:x winograd");
     assert_string_equal(tuner_find(tuner, "b"), "own");
     tuner_settle(tuner);
-    assert_int_equal(b.fresh, 1);
+    assert_int_equal(b.news.fresh, 1);
     tuner_free(tuner);
 }
 
@@ -262,6 +300,7 @@ int main(void)
         cmocka_unit_test(what_cannot_run_is_left_out),
         cmocka_unit_test(the_slow_are_dropped_and_equals_keep_their_order),
         cmocka_unit_test(what_is_new_is_handed_on_once),
+        cmocka_unit_test(timing_ends_after_so_many_seconds),
         cmocka_unit_test(text_there_and_back),
         cmocka_unit_test(own_choices_stay_when_a_file_is_merged),
         cmocka_unit_test(a_name_that_is_no_candidate_is_timed_anew),

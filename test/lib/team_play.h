@@ -40,6 +40,7 @@ struct team_member {
     uint32_t rank;
     pthread_t thread;
     int line;
+    pthread_barrier_t *opened; /* nobody plays, and leaves, before all have looked who is there */
 };
 
 /* A socket at a port of the loopback that was free. */
@@ -99,6 +100,7 @@ static inline void *team_member_run(void *arg)
 {
     struct team_member *m = arg;
     m->line = team_member_open(m);
+    pthread_barrier_wait(m->opened);
     if (m->line == 0)
         m->line = m->play(m);
     if (m->line == 0 && m->team)
@@ -114,16 +116,23 @@ static inline void team_play(uint32_t members, int (*play)(struct team_member *)
     struct team_member member[TEAM_PLAY_MAX];
     char rendezvous[32];
     int line = 0;
+    pthread_barrier_t opened;
+    assert_int_equal(pthread_barrier_init(&opened, NULL, members), 0);
     team_find_port(rendezvous);
     for (uint32_t i = 0; i < members; i++) {
-        member[i] = (struct team_member){
-            .number = i, .members = members, .rendezvous = rendezvous, .play = play, .arg = arg};
+        member[i] = (struct team_member){.number = i,
+                                         .members = members,
+                                         .rendezvous = rendezvous,
+                                         .play = play,
+                                         .arg = arg,
+                                         .opened = &opened};
         assert_int_equal(pthread_create(&member[i].thread, NULL, team_member_run, &member[i]), 0);
     }
     for (uint32_t i = 0; i < members; i++) {
         pthread_join(member[i].thread, NULL);
         line = line ? line : member[i].line;
     }
+    pthread_barrier_destroy(&opened);
     assert_int_equal(line, 0);
 }
 
