@@ -10,7 +10,7 @@ struct layer_summary {
     size_t parameters;       /* floats of x; not those that another layer owns */
     size_t state;            /* floats of s */
     double products;         /* multiply-adds of its forward matrix product */
-    const char *chosen; /* the code of each direction, where there was a choice; else NULL */
+    const char *chosen;      /* the code of each direction, where there was a choice; else NULL */
 };
 
 /* How many layers the net has in its phase, and the ith of them in the order of the file. */
