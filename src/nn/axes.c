@@ -37,8 +37,8 @@ size_t axes_live(const struct blob *blob, size_t records)
     return by_record ? blob->count / blob->shape.dim[0] * records : blob->count;
 }
 
-void axes_clear_rest(const struct blob *blob, size_t records, float *at)
+void axes_clear_rest(const struct blob *blob, size_t records, void *at)
 {
     size_t live = axes_live(blob, records);
-    memset(at + live, 0, (blob->count - live) * sizeof *at);
+    memset(dtype_at(blob->dtype, at, live), 0, (blob->count - live) * dtype_size(blob->dtype));
 }

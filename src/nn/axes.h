@@ -24,11 +24,11 @@ int axes_in_record_either(const struct layer *layer, const struct axes_either *f
 /* Layout of a top of that shape that follows none of its bottoms'. */
 enum layout axes_layout(const struct setup *setup, const struct shape *shape);
 
-/* Floats of the blob that hold the first `records` records; one without their axis is of all of
+/* Elements of the blob that hold the first `records` records; one without their axis is of all of
  * them. */
 size_t axes_live(const struct blob *blob, size_t records);
 
 /* Zero what lies behind them in `at`, an array of the blob's size. */
-void axes_clear_rest(const struct blob *blob, size_t records, float *at);
+void axes_clear_rest(const struct blob *blob, size_t records, void *at);
 
 #endif

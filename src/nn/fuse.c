@@ -65,6 +65,12 @@ static void join(struct chain *chain, struct layer *layer, size_t k)
         chain->z = layer->bottom[1 - k];
 }
 
+/* Of bf16 there is no BatchNorm, Scale or sum but a chain's. */
+static bool alone_as_chain(const struct layer *layer)
+{
+    return layer->part != CHAIN_RELU && layer->top[0]->dtype == DTYPE_BF16;
+}
+
 /* From its first layer; of those before a sum only one chain can have it. */
 static bool find_chain(const struct net *net, const struct net_options *options, const bool *taken,
                        struct layer *first, struct chain *chain)
@@ -77,7 +83,7 @@ static bool find_chain(const struct net *net, const struct net_options *options,
         join(chain, at, k);
         at = next_member(net, options, at, &k);
     }
-    return chain->first != chain->last;
+    return chain->first != chain->last || alone_as_chain(first);
 }
 
 /* ---- replacing ---- */

@@ -8,6 +8,7 @@
 #include "nn/graph.h"
 
 #include "base/fault.h"
+#include "nn/cast.h"
 #include "nn/fields.h"
 #include "nn/layers.h"
 #include "nn/rules.h"
@@ -21,7 +22,7 @@ enum { LAYER_NAME_MAX = 100 };
 static struct blob *newest(const struct net *net, const char *name)
 {
     for (size_t i = net->n_blobs; i-- > 0 && name[0];)
-        if (strcmp(net->blob[i]->name, name) == 0)
+        if (!net->blob[i]->is_cast && strcmp(net->blob[i]->name, name) == 0)
             return net->blob[i];
     return NULL;
 }
@@ -121,14 +122,15 @@ static int connect_tops(struct net *net, struct layer *layer, struct err *err)
     for (size_t i = 0; i < param->n_top; i++) {
         const char *name = param->top[i];
         bool same = i < layer->n_bottom && strcmp(layer->bottom[i].blob->name, name) == 0;
-        struct blob *over = same ? layer->bottom[i].blob : NULL, *other = newest(net, name);
+        struct blob *over = same ? layer->bottom[i].blob : NULL;
+        struct blob *other = same ? NULL : newest(net, name);
         if (!name[0])
             return err_set(err, ERR_INPUT, "top %zu has no name", i + 1);
         if (over && !layer->ops->in_place)
             return err_set(err, ERR_INPUT,
                            "type \"%s\" cannot work in place: top \"%.64s\" is a bottom",
                            layer->type, name);
-        if (other && other != over)
+        if (other)
             return err_set(err, ERR_INPUT, "top \"%.64s\" is already made by layer \"%s\"", name,
                            other->maker->name);
         int rc = add_top(net, layer, name, over, err);
@@ -217,7 +219,9 @@ static int add_layer(struct net *net, const Caffe__LayerParameter *param, size_t
         return rc;
     net->scratch.bytes = 0;
     if ((rc = make_layer(net, param, index, &layer, err)) == OK &&
-        (rc = connect_bottoms(net, layer, err)) == OK && (rc = connect_tops(net, layer, err)) == OK)
+        (rc = connect_bottoms(net, layer, err)) == OK &&
+        (rc = cast_bottoms(net, layer, setup, err)) == OK &&
+        (rc = connect_tops(net, layer, err)) == OK)
         rc = layer->ops->setup(layer, setup, err);
     if (rc != OK) {
         err_prefix(err, "layer \"%s\"", param->name);
@@ -390,11 +394,13 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
     int rc = check_net(param, err);
     if (rc != OK)
         return rc;
-    size_t tops = param->n_input;
-    for (size_t i = 0; i < param->n_layer; i++)
+    size_t tops = param->n_input, casts = 0;
+    for (size_t i = 0; i < param->n_layer; i++) {
         tops += param->layer[i]->n_top + 1;
-    net->layer = arena_array(&net->arena, param->n_layer + 1, struct layer *);
-    net->blob = arena_array(&net->arena, tops, struct blob *);
+        casts += options->dtype == DTYPE_BF16 ? param->layer[i]->n_bottom : 0;
+    }
+    net->layer = arena_array(&net->arena, param->n_layer + casts + 1, struct layer *);
+    net->blob = arena_array(&net->arena, tops + casts, struct blob *);
     if (!net->layer || !net->blob)
         return err_set(err, ERR_NOMEM, "net: out of memory");
     struct setup setup = {

@@ -80,6 +80,7 @@ int layer_top(struct layer *layer, size_t i, const struct shape *shape, enum lay
                        shape_text(shape, text, sizeof text), "empty or too large");
     y->shape = *shape;
     y->layout = layout;
+    y->dtype = shape->n == 4 ? layer->dtype : DTYPE_F32;
     y->count = count;
     return OK;
 }
@@ -200,7 +201,7 @@ int layer_params_done(const struct layer *layer, struct err *err)
 void layer_loss(struct layer *layer, const struct pass *pass, double sum)
 {
     struct blob *top = layer->top[0];
-    top->at[0] = (float)(sum / (double)pass->batch->count);
+    *(float *)top->at = (float)(sum / (double)pass->batch->count);
     if (top->weight != 0.0f)
         pass->result->loss += (double)top->weight * sum;
 }

@@ -18,13 +18,15 @@ struct layer;
 struct piece;
 struct fold;
 
-/* One version of a named array of floats: a layer that works in place makes a new version of its
- * bottom's name. 4-D blobs lie in the kernel set's image layout, all others plain. */
+/* One version of a named array: a layer that works in place makes a new version of its bottom's
+ * name. 4-D blobs lie in the kernel set's image layout, and may be bf16; all others are plain, and
+ * floats. */
 struct blob {
     const char *name;
     struct shape shape; /* canonical; outermost the planned batch, but for scalars */
     enum layout layout;
-    size_t count; /* floats */
+    enum dtype dtype; /* of values and gradient */
+    size_t count;     /* elements */
     struct layer *maker;
     size_t users;
     struct blob *over;  /* the bottom in whose memory the values lie */
@@ -36,17 +38,18 @@ struct blob {
                          * by takes_whole alone */
     bool needs, leads;  /* depends on parameters; a loss depends on it: both: has a gradient */
     bool written;       /* during planning: some link writes the gradient */
+    bool is_cast;       /* another in another dtype: no version of its name (cast.h) */
     bool kept;          /* net_blob may ask for the values: nothing takes their place */
-    float *at, *d;      /* values; gradient, or NULL where there is none (as good as 0) */
+    void *at, *d;       /* values; gradient, or NULL where there is none (as good as 0) */
     bool remade;        /* the maker makes the values again for backward */
-    float *room; /* of the forward's values: elsewhere are the caller's, and what is remade */
+    void *room; /* of the forward's values: elsewhere are the caller's, and what is remade */
     struct piece *values, *again, *gradient; /* the plan's (lives.h); again: of what is remade */
 };
 
 /* A bottom: how a layer uses a blob. */
 struct link {
     struct blob *blob;
-    float *dx; /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
+    void *dx; /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
     struct piece *scratch;
     bool adds;         /* dx is scratch, and net.c adds it to the blob's after backward */
     bool stops;        /* propagate_down is false: no gradient through here */
@@ -71,6 +74,11 @@ struct pass {
     const struct net_batch *batch;
     struct net_result *result;
 };
+
+/* In a net of bf16, what a layer takes for 4-D bottoms, and makes its 4-D tops of: floats; bf16; or
+ * what its bottoms are, bf16 where one of them is. Bottoms that are something else are cast for it
+ * (cast.h). */
+enum layer_takes { TAKES_F32, TAKES_BF16, TAKES_EITHER };
 
 /* What setup may use. */
 struct setup {
@@ -129,6 +137,10 @@ struct layer_ops {
 
     /* May read what does not go by records (is_whole), and then makes tops that do not either. */
     bool takes_whole;
+
+    /* What it takes, unless takes_for says so for each layer. */
+    enum layer_takes takes;
+    enum layer_takes (*takes_for)(const Caffe__LayerParameter *param);
 };
 
 struct layer {
@@ -154,6 +166,7 @@ struct layer {
     bool judges;              /* the accuracy whose hits are the net's (net_result.right) */
     unsigned reorders;        /* of activations between layouts, in a step */
     bool runs_backward;
+    enum dtype dtype; /* of 4-D bottoms and tops */
     enum chain_part part;
     bool takes_largest; /* its top's values are each the largest of some of its bottom's */
     /* For tests (fold.h): by channel of the top, the first parameter's rows may be multiplied; what
@@ -215,7 +228,8 @@ void layer_loss(struct layer *layer, const struct pass *pass, double sum);
 /* In backward: how much the net's loss grows with the layer's. */
 static inline float layer_loss_weight(const struct layer *layer)
 {
-    return layer->top[0]->d ? layer->top[0]->d[0] : 0.0f;
+    const float *d = layer->top[0]->d;
+    return d ? *d : 0.0f;
 }
 
 /* A layer that folds (fold.h): its op is to be planned with a bias of n floats, which *bias says it

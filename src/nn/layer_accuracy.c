@@ -100,10 +100,10 @@ static void forward(struct layer *layer, const struct pass *pass)
     labels_read(&self->labels, count);
     double hits = (double)count_hits(self, count * self->labels.per);
     double valid = self->labels.valid > 0 ? (double)self->labels.valid : 1.0;
-    layer->top[0]->at[0] = (float)(hits / valid);
-    for (size_t c = 0; layer->n_top > 1 && c < self->labels.scores.C; c++)
-        layer->top[1]->at[c] =
-            self->seen[c] > 0 ? (float)self->hits[c] / (float)self->seen[c] : 0.0f;
+    *(float *)layer->top[0]->at = (float)(hits / valid);
+    float *each = layer->n_top > 1 ? layer->top[1]->at : NULL;
+    for (size_t c = 0; each && c < self->labels.scores.C; c++)
+        each[c] = self->seen[c] > 0 ? (float)self->hits[c] / (float)self->seen[c] : 0.0f;
     if (layer->judges) {
         pass->result->has_right = true;
         pass->result->right = hits * ((double)count / valid);

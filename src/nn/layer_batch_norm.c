@@ -78,7 +78,8 @@ static int make_room(struct layer_batch_norm *self, const struct setup *setup, s
             return rc;
     }
     self->r = arena_array(setup->arena, 2 * C, double);
-    if (!self->r || norm_init(&self->norm, &x->shape, x->layout, !self->global, setup->arena) != OK)
+    if (!self->r ||
+        norm_init(&self->norm, &x->shape, x->layout, x->dtype, !self->global, setup->arena) != OK)
         return err_set(err, ERR_NOMEM, "out of memory for statistics of %zu channels", C);
     self->rest = self->r + C;
     layer->buffer_bytes = self->norm.bytes + 2 * C * sizeof(double);
@@ -133,7 +134,7 @@ static void follow(const struct layer_batch_norm *self, const struct norm *norm,
     *count = (float)(self->f * (double)*count + 1.0);
 }
 
-void batch_norm_measure(struct layer_batch_norm *self, struct norm *norm, const float *x,
+void batch_norm_measure(struct layer_batch_norm *self, struct norm *norm, const void *x,
                         const struct pass *pass)
 {
     size_t C = norm->C, n = pass->batch->count;
@@ -154,7 +155,7 @@ static void forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_batch_norm *self = (struct layer_batch_norm *)layer;
     struct norm *norm = &self->norm;
-    const float *x = layer->bottom[0].blob->at;
+    const void *x = layer->bottom[0].blob->at;
     batch_norm_measure(self, norm, x, pass);
     for (size_t c = 0; c < norm->C; c++) {
         norm->a[c] = (float)self->r[c];
@@ -193,6 +194,7 @@ const struct layer_ops layer_batch_norm = {
     .messages = messages,
     .size = sizeof(struct layer_batch_norm),
     .in_place = true,
+    .takes = TAKES_EITHER,
     .reads_top = true,
     .setup = setup,
     .forward = forward,

@@ -19,7 +19,7 @@ struct layer_batch_norm {
 
 /* What forward begins with: r, rest and norm->k for the pass's batch of x; s follows where it is
  * to. `norm` is the layer's own, or one of the same shape. */
-void batch_norm_measure(struct layer_batch_norm *self, struct norm *norm, const float *x,
+void batch_norm_measure(struct layer_batch_norm *self, struct norm *norm, const void *x,
                         const struct pass *pass);
 
 #endif

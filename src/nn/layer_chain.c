@@ -63,7 +63,7 @@ static double b_of(const struct layer_chain *self, const float *x, size_t c)
 static void make_top(struct layer *layer)
 {
     struct layer_chain *self = (struct layer_chain *)layer;
-    const float *z = self->z ? self->z->blob->at : NULL;
+    const void *z = self->z ? self->z->blob->at : NULL;
     norm_apply(self->norm, self->x->blob->at, z, self->relu, layer->top[0]->at);
 }
 
@@ -134,7 +134,7 @@ static void set_slopes(const struct layer_chain *self, const float *x)
 static void pass_on(struct layer_chain *self, struct norm_flow *flow, bool sums)
 {
     struct norm *norm = self->norm;
-    float *dz = self->z ? self->z->dx : NULL;
+    void *dz = self->z ? self->z->dx : NULL;
     size_t n = self->count;
     if (sums) {
         norm_sums(norm, n, flow, dz);
@@ -201,7 +201,7 @@ static int make_room(struct layer_chain *self, bool training, struct arena *aren
     self->norm = self->centred ? &self->batch->norm : &self->own;
     if (self->centred)
         return OK;
-    if (norm_init(&self->own, &x->shape, x->layout, sums, arena) != OK)
+    if (norm_init(&self->own, &x->shape, x->layout, x->dtype, sums, arena) != OK)
         return ERR_NOMEM;
     if (sums) {
         self->part = arena_array(arena, 2 * C, double);

@@ -62,7 +62,10 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
 
 static struct span span_along(const struct layer *layer, const struct blob *blob)
 {
-    return span_of(&blob->shape, blob->layout, ((const struct layer_concat *)layer)->axis);
+    struct span span =
+        span_of(&blob->shape, blob->layout, ((const struct layer_concat *)layer)->axis);
+    span.dtype = blob->dtype;
+    return span;
 }
 
 static void forward(struct layer *layer, const struct pass *pass)
@@ -96,6 +99,7 @@ const struct layer_ops layer_concat = {
     .types = types,
     .messages = messages,
     .size = sizeof(struct layer_concat),
+    .takes = TAKES_EITHER,
     .setup = setup,
     .forward = forward,
     .backward = backward,

@@ -55,6 +55,7 @@ static int setup(struct layer *layer, const struct setup *setup, bool back, stru
         rc = layer_folds(layer, setup, O, &spec.bias, err);
     if (rc != OK)
         return rc;
+    spec.dtype = layer->dtype;
     const struct plan_options options = {
         .training = setup->options->phase == PHASE_TRAIN,
         .no_dx = layer->bottom[0].stops || layer->bottom[0].blob->maker->ops == &layer_input,
@@ -80,6 +81,7 @@ const struct layer_ops layer_conv = {
     .messages = messages,
     .size = sizeof(struct layer),
     .reads_bottom = true,
+    .takes = TAKES_BF16,
     .setup = conv_setup,
     .forward = layer_op_forward,
     .backward = layer_op_backward,

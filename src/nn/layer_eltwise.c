@@ -59,6 +59,20 @@ static enum combine_kind kind_of(const Caffe__EltwiseParameter *p)
     }
 }
 
+/* What takes part in a chain (fuse.h). */
+static bool adds_two(const Caffe__EltwiseParameter *p, size_t bottoms)
+{
+    bool plain = true;
+    for (size_t k = 0; p && k < p->n_coeff; k++)
+        plain = plain && p->coeff[k] == 1.0f;
+    return bottoms == 2 && plain && (!p || kind_of(p) == COMBINE_SUM);
+}
+
+static enum layer_takes takes_for(const Caffe__LayerParameter *param)
+{
+    return adds_two(param->eltwise_param, param->n_bottom) ? TAKES_EITHER : TAKES_F32;
+}
+
 static int setup(struct layer *layer, const struct setup *setup, struct err *err)
 {
     struct layer_eltwise *self = (struct layer_eltwise *)layer;
@@ -88,7 +102,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     layer->in_place = self->combine.kind == COMBINE_SUM; /* over one of the first two bottoms */
     layer->n_over = 2;
     layer->reads_bottom = !layer->in_place;
-    if (layer->in_place && layer->n_bottom == 2 && coeff[0] == 1.0f && coeff[1] == 1.0f)
+    if (adds_two(p, layer->n_bottom))
         layer->part = CHAIN_SUM;
     return OK;
 }
@@ -138,6 +152,7 @@ const struct layer_ops layer_eltwise = {
     .types = types,
     .messages = messages,
     .size = sizeof(struct layer_eltwise),
+    .takes_for = takes_for,
     .setup = setup,
     .forward = forward,
     .backward = backward,

@@ -5,12 +5,15 @@
  * the type, and read there. A shape that is stated is that of a record: the first dimension, and
  * each field batch_size, is another's number of records, and does not count. */
 #include "base/fault.h"
+#include "nn/axes.h"
 #include "nn/layers.h"
+#include "tensor/bf16.h"
 
 #include <string.h>
 
 struct layer_input {
     struct layer layer;
+    const struct op_scratch *scratch; /* where what is to be rounded is put in order */
     bool same; /* the layout of what comes in and of the top are the same memory */
 };
 
@@ -121,6 +124,9 @@ static int setup_data(struct layer *layer, const struct setup *setup, struct err
     self->same =
         layout == LAYOUT_PLAIN || shape.dim[1] == 1 || shape_count_from(&shape, 1) == shape.dim[1];
     layer->reorders = !self->same;
+    self->scratch = setup->scratch;
+    if (layer->top[0]->dtype == DTYPE_BF16 && !self->same)
+        setup->scratch->bytes = layer->top[0]->count * sizeof(float);
     return OK;
 }
 
@@ -169,24 +175,42 @@ static bool finite(const float *x, size_t n)
     return !bad;
 }
 
+static void order(const struct layer_input *self, const struct net_batch *batch, float *to)
+{
+    const struct blob *y = self->layer.top[0];
+    struct shape shape = y->shape;
+    shape.dim[0] = batch->count;
+    kernels_reorder(&shape, LAYOUT_PLAIN, batch->data, y->layout, to);
+}
+
+static void round_data(struct layer_input *self, const struct net_batch *batch, size_t n)
+{
+    struct blob *y = self->layer.top[0];
+    if (!self->same)
+        order(self, batch, self->scratch->at);
+    bf16_round(n, self->same ? batch->data : self->scratch->at, y->at);
+    axes_clear_rest(y, batch->count, y->at);
+}
+
 static void forward_data(struct layer_input *self, const struct net_batch *batch)
 {
     struct blob *y = self->layer.top[0];
     size_t N = y->shape.dim[0], floats = y->count / N, n = batch->count * floats;
     PL_ASSERT(batch->data && finite(batch->data, n));
+    if (y->dtype == DTYPE_BF16) {
+        round_data(self, batch, n);
+        return;
+    }
     if (self->same && batch->count == N) {
-        y->at = (float *)(uintptr_t)batch->data; /* read only from here on: is_borrowed */
+        y->at = (void *)(uintptr_t)batch->data; /* read only from here on: is_borrowed */
         return;
     }
     y->at = y->room; /* another layout is needed, or to be filled up */
-    if (self->same) {
+    if (self->same)
         memcpy(y->at, batch->data, n * sizeof(float));
-    } else {
-        struct shape shape = y->shape;
-        shape.dim[0] = batch->count;
-        kernels_reorder(&shape, LAYOUT_PLAIN, batch->data, y->layout, y->at);
-    }
-    memset(y->at + n, 0, (y->count - n) * sizeof(float));
+    else
+        order(self, batch, y->at);
+    axes_clear_rest(y, batch->count, y->at);
 }
 
 static void forward(struct layer *layer, const struct pass *pass)
@@ -196,15 +220,17 @@ static void forward(struct layer *layer, const struct pass *pass)
     if (layer->n_top < 2)
         return;
     struct blob *labels = layer->top[1];
+    float *label = labels->at;
     PL_ASSERT(batch->labels || labels->users == 0);
     for (size_t i = 0; i < labels->count; i++)
-        labels->at[i] = batch->labels && i < batch->count ? (float)batch->labels[i] : 0.0f;
+        label[i] = batch->labels && i < batch->count ? (float)batch->labels[i] : 0.0f;
 }
 
 const struct layer_ops layer_input = {
     .types = types,
     .messages = messages,
     .size = sizeof(struct layer_input),
+    .takes = TAKES_BF16,
     .setup = setup,
     .forward = forward,
 };

@@ -104,7 +104,8 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         return rc;
     if (!p)
         return err_set(err, ERR_INPUT, "pooling_param is missing");
-    struct pool_spec spec = {.kind = POOL_MAX, .x = layer->bottom[0].blob->shape};
+    struct pool_spec spec = {
+        .kind = POOL_MAX, .x = layer->bottom[0].blob->shape, .dtype = layer->dtype};
     if (p->pool == CAFFE__POOLING_PARAMETER__POOL_METHOD__AVE)
         spec.kind = POOL_AVERAGE;
     else if (p->pool != CAFFE__POOLING_PARAMETER__POOL_METHOD__MAX)
@@ -123,6 +124,7 @@ const struct layer_ops layer_pool = {
     .types = types,
     .messages = messages,
     .size = sizeof(struct layer),
+    .takes = TAKES_EITHER,
     .setup = setup,
     .forward = layer_op_forward,
     .backward = layer_op_backward,

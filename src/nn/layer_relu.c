@@ -14,7 +14,8 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     if (rc != OK)
         return rc;
     const struct blob *x = layer->bottom[0].blob;
-    struct relu_spec spec = {.x = x->shape, .negative_slope = p ? p->negative_slope : 0.0f};
+    struct relu_spec spec = {
+        .x = x->shape, .negative_slope = p ? p->negative_slope : 0.0f, .dtype = x->dtype};
     if (!isfinite(spec.negative_slope))
         return err_set(err, ERR_INPUT, "relu_param.negative_slope: %g is out of range",
                        (double)spec.negative_slope);
@@ -47,6 +48,7 @@ const struct layer_ops layer_relu = {
     .messages = messages,
     .size = sizeof(struct layer),
     .in_place = true,
+    .takes = TAKES_EITHER,
     .reads_top = true,
     .setup = setup,
     .forward = layer_op_forward,

@@ -1,5 +1,6 @@
 /* Split: every top is the bottom. Nets need none, since any number of layers may read a blob; but
  * Caffe writes them out. */
+#include "nn/cast.h"
 #include "nn/layers.h"
 
 #include <string.h>
@@ -25,21 +26,22 @@ static void forward(struct layer *layer, const struct pass *pass)
     (void)pass;
     const struct blob *x = layer->bottom[0].blob;
     for (size_t i = 0; i < layer->n_top; i++)
-        memcpy(layer->top[i]->at, x->at, x->count * sizeof(float));
+        memcpy(layer->top[i]->at, x->at, x->count * dtype_size(x->dtype));
 }
 
 /* The sum, over tops that lead to a loss. */
 static void backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
-    float *dx = layer->bottom[0].dx;
-    size_t count = layer->bottom[0].blob->count, done = 0;
+    const struct blob *x = layer->bottom[0].blob;
+    void *dx = layer->bottom[0].dx;
+    size_t done = 0;
     for (size_t i = 0; i < layer->n_top; i++) {
-        const float *dy = layer->top[i]->d;
+        const void *dy = layer->top[i]->d;
         if (dy && done++ == 0)
-            memcpy(dx, dy, count * sizeof *dx);
+            memcpy(dx, dy, x->count * dtype_size(x->dtype));
         else if (dy)
-            vec_host_add(dx, dy, count);
+            cast_add(x->dtype, x->count, dy, dx);
     }
 }
 
@@ -47,6 +49,7 @@ const struct layer_ops layer_split = {
     .types = types,
     .messages = messages,
     .size = sizeof(struct layer),
+    .takes = TAKES_EITHER,
     .setup = setup,
     .forward = forward,
     .backward = backward,

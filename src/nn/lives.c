@@ -2,13 +2,19 @@
 
 #include "nn/fold.h"
 
-#include <math.h>
+#include <string.h>
 
 static struct piece *begin(struct net *net, size_t floats)
 {
     struct piece *piece = &net->piece[net->n_pieces++];
     *piece = (struct piece){.floats = floats, .first = 2 * net->n_layers};
     return piece;
+}
+
+/* Of memory, in the room's unit. */
+static size_t floats_of(const struct blob *blob)
+{
+    return (blob->count * dtype_size(blob->dtype) + sizeof(float) - 1) / sizeof(float);
 }
 
 static void live(struct piece *piece, size_t moment)
@@ -31,8 +37,8 @@ static void find_values(struct net *net)
 {
     for (size_t i = 0; i < net->n_blobs; i++) {
         struct blob *blob = net->blob[i];
-        blob->values = blob->over ? blob->over->values : begin(net, blob->count);
-        blob->again = blob->remade ? begin(net, blob->count) : NULL;
+        blob->values = blob->over ? blob->over->values : begin(net, floats_of(blob));
+        blob->again = blob->remade ? begin(net, floats_of(blob)) : NULL;
         if (blob->kept)
             live(blob->values, 2 * net->n_layers);
     }
@@ -56,7 +62,7 @@ static void find_gradients(struct net *net)
         if (!blob_has_gradient(blob))
             continue;
         if (!blob->gradient)
-            blob->gradient = begin(net, blob->count);
+            blob->gradient = begin(net, floats_of(blob));
         if (blob->under)
             blob->under->gradient = blob->gradient;
     }
@@ -71,7 +77,7 @@ static void find_gradients(struct net *net)
             if (!link_wants_gradient(layer, link))
                 continue;
             live(link->blob->gradient, moment);
-            link->scratch = link->adds ? begin(net, link->blob->count) : NULL;
+            link->scratch = link->adds ? begin(net, floats_of(link->blob)) : NULL;
             if (link->scratch)
                 live(link->scratch, moment);
         }
@@ -161,10 +167,12 @@ void *lives_scratch(const struct net *net, const struct layer *layer, bool backw
 
 /* ---- poison ---- */
 
+/* No number as a float, nor as two of bf16. */
 static void spoil(float *at, size_t floats)
 {
+    const uint32_t none = 0x7fc07fc0;
     for (size_t i = 0; i < floats; i++)
-        at[i] = NAN;
+        memcpy(&at[i], &none, sizeof none);
 }
 
 void lives_poison(const struct net *net)

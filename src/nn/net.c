@@ -2,8 +2,10 @@
 
 #include "base/fault.h"
 #include "nn/axes.h"
+#include "nn/cast.h"
 #include "nn/fuse.h"
 #include "nn/lives.h"
+#include "tensor/bf16.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -50,12 +52,26 @@ static void name_largest(const struct net *net, size_t limit, struct err *err)
                 gib(parameters_of(net, largest)), gib(values_of(largest)));
 }
 
+static int check_bf16(const struct net_options *options, struct err *err)
+{
+    PL_ASSERT(!options->keep_all || options->phase == PHASE_TEST);
+    if (!options->kernels->has_bf16)
+        return err_set(err, ERR_UNSUPPORTED, "net: kernels \"%s\" have no bf16",
+                       options->kernels->name);
+    return bf16_check(err);
+}
+
 int net_create(const Caffe__NetParameter *param, const struct net_options *options,
                struct net **out, struct err *err)
 {
     PL_ASSERT(options->kernels);
     if (options->batch == 0)
         return err_set(err, ERR_INPUT, "net: a batch must have at least one record");
+    if (options->dtype == DTYPE_BF16) {
+        int rc = check_bf16(options, err);
+        if (rc != OK)
+            return rc;
+    }
     struct net *net = calloc(1, sizeof *net);
     if (!net)
         return err_set(err, ERR_NOMEM, "net: out of memory");
@@ -168,7 +184,7 @@ static double weighted_tops(const struct layer *layer, size_t count)
         size_t n = top->weight != 0.0f ? axes_live(top, count) : 0;
         double values = 0.0;
         for (size_t i = 0; i < n; i++)
-            values += (double)top->at[i];
+            values += (double)cast_element(top->dtype, top->at, i);
         sum += (double)top->weight * values;
     }
     return sum;
@@ -218,10 +234,8 @@ static void add_weights(const struct net *net, const struct layer *layer)
         if (top->weight == 0.0f)
             continue;
         if (!top->written)
-            memset(top->d, 0, top->count * sizeof *top->d);
-        size_t n = axes_live(top, net->count);
-        for (size_t i = 0; i < n; i++)
-            top->d[i] += top->weight;
+            memset(top->d, 0, top->count * dtype_size(top->dtype));
+        cast_add_number(top->dtype, top->weight, axes_live(top, net->count), top->d);
     }
 }
 
@@ -240,7 +254,7 @@ static void add_scratch(const struct layer *layer)
     for (size_t k = 0; k < layer->n_bottom; k++) {
         const struct link *link = &layer->bottom[k];
         if (link->adds)
-            vec_host_add(link->blob->d, link->dx, link->blob->count);
+            cast_add(link->blob->dtype, link->blob->count, link->dx, link->blob->d);
     }
 }
 
@@ -335,7 +349,9 @@ size_t net_blob(const struct net *net, const char *name, float *out, size_t size
     if (size < n)
         return n;
     PL_ASSERT(blob->kept);
-    if (blob->layout == LAYOUT_PLAIN)
+    if (blob->dtype == DTYPE_BF16)
+        cast_out(&actual, blob->layout, blob->at, out);
+    else if (blob->layout == LAYOUT_PLAIN)
         memcpy(out, blob->at, n * sizeof(float));
     else
         kernels_reorder(&actual, blob->layout, blob->at, LAYOUT_PLAIN, out);

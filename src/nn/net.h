@@ -19,6 +19,7 @@ struct net_options {
     size_t batch;       /* records a call at most */
     struct shape input; /* of one record, (C, H, W), for data layers that state none */
     const struct kernels *kernels;
+    enum dtype dtype;    /* of images and their gradients while training; bf16: kernels has_bf16 */
     size_t memory_limit; /* bytes, of all that the net and its training need; 0: none */
     struct tuner *tuner; /* used while the net is made; NULL: the kernels' choices go by rule */
     /* What net_blob may ask for beside what comes out of the net, which is what no layer reads: the
@@ -63,7 +64,8 @@ struct net;
  * message is borrowed only during the call. Messages of errors name the layer.
  *
  * ERR_INPUT        a bad field, shape or connection
- * ERR_UNSUPPORTED  a layer type or option that is not supported, by name
+ * ERR_UNSUPPORTED  a layer type or option that is not supported, by name; bf16 where the kernels or
+ *                  the processor have none
  * ERR_NOMEM        memory, or memory_limit, runs out: the limit is looked at before memory is
  * taken, and then the message names the largest layer as well
  */

@@ -55,7 +55,7 @@ static int check_first_only(const struct net *net, struct err *err)
 static bool newest_of_name(const struct net *net, size_t i)
 {
     for (size_t k = i + 1; k < net->n_blobs; k++)
-        if (strcmp(net->blob[k]->name, net->blob[i]->name) == 0)
+        if (!net->blob[k]->is_cast && strcmp(net->blob[k]->name, net->blob[i]->name) == 0)
             return false;
     return true;
 }
@@ -66,7 +66,8 @@ static void mark_kept(struct net *net, const struct net_options *options)
     for (size_t i = 0; i < net->n_blobs; i++) {
         struct blob *blob = net->blob[i];
         bool named = options->keep && strcmp(blob->name, options->keep) == 0;
-        blob->kept = (blob->users == 0 || named || options->keep_all) && newest_of_name(net, i);
+        blob->kept = !blob->is_cast && (blob->users == 0 || named || options->keep_all) &&
+                     newest_of_name(net, i);
     }
 }
 
@@ -76,8 +77,8 @@ static bool may_lie_over(const struct layer *layer, const struct link *link, con
     const struct blob *x = link->blob;
     const struct layer *maker = x->maker;
     return layer->in_place && !link_is_read_back(layer, link) && x->count == y->count &&
-           x->users == 1 && !x->kept && !x->is_borrowed && x->weight == 0.0f &&
-           !(maker->runs_backward && maker->reads_top);
+           x->dtype == y->dtype && x->users == 1 && !x->kept && !x->is_borrowed &&
+           x->weight == 0.0f && !(maker->runs_backward && maker->reads_top);
 }
 
 /* Nets ask to work in place by giving top and bottom one name; it is done wherever it can be, but
@@ -148,7 +149,7 @@ static void share_gradients(struct net *net)
             link->adds = x->written;
             x->written = true;
             if (!link->adds && layer->in_place && y && !y->under && k < layer->n_over &&
-                x->count == y->count)
+                x->count == y->count && x->dtype == y->dtype)
                 y->under = x;
         }
     }

@@ -19,7 +19,7 @@ static struct layer *pooling_of(const struct net *net, const struct net_options 
 static int plan_relu(struct net *net, const struct net_options *options, struct layer *relu,
                      const struct blob *x, struct err *err)
 {
-    const struct relu_spec spec = {.x = x->shape};
+    const struct relu_spec spec = {.x = x->shape, .dtype = x->dtype};
     bool training = net->phase == PHASE_TRAIN;
     op_release(relu->op);
     relu->op = NULL;
@@ -44,6 +44,7 @@ static int exchange(struct net *net, const struct net_options *options, struct l
         .name = y->name,
         .shape = y->shape,
         .layout = y->layout,
+        .dtype = y->dtype,
         .count = y->count,
         .maker = pool,
         .users = 1,

@@ -110,11 +110,12 @@ static void forward_row(const struct broadcast_op *op, const void *pass, size_t 
                         size_t w, size_t s)
 {
     const struct op_args *args = pass;
-    const float *at = args->x + x, *b = op->bias ? args->b + w : NULL;
+    const struct op_floats io = op_floats(args);
+    const float *at = io.x + x, *b = op->bias ? args->b + w : NULL;
     switch (op->kind) {
-    case BROADCAST_SCALE: scale_row(n, at, args->w + w, b, s, args->y + x); break;
-    case BROADCAST_BIAS: bias_row(n, at, args->w + w, s, args->y + x); break;
-    case BROADCAST_SLOPE: slope_row(n, at, at, args->w + w, s, args->y + x); break;
+    case BROADCAST_SCALE: scale_row(n, at, args->w + w, b, s, io.y + x); break;
+    case BROADCAST_BIAS: bias_row(n, at, args->w + w, s, io.y + x); break;
+    case BROADCAST_SLOPE: slope_row(n, at, at, args->w + w, s, io.y + x); break;
     }
 }
 
@@ -122,11 +123,12 @@ static void backward_row(const struct broadcast_op *op, const void *pass, size_t
                          size_t w, size_t s)
 {
     const struct op_args *args = pass;
-    const float *dy = args->dy + x;
+    const struct op_floats io = op_floats(args);
+    const float *dy = io.dy + x;
     if (op->kind == BROADCAST_SCALE)
-        scale_row(n, dy, args->w + w, NULL, s, args->dx + x);
+        scale_row(n, dy, args->w + w, NULL, s, io.dx + x);
     else
-        slope_row(n, args->x + x, dy, args->w + w, s, args->dx + x);
+        slope_row(n, io.x + x, dy, args->w + w, s, io.dx + x);
 }
 
 struct sum_pass {
@@ -173,7 +175,8 @@ static void sum_row(const struct broadcast_op *op, const void *pass, size_t n, s
                     size_t s)
 {
     const struct sum_pass *sums = pass;
-    const float *at = sums->args->x + x, *dy = sums->args->dy + x;
+    const struct op_floats io = op_floats(sums->args);
+    const float *at = io.x + x, *dy = io.dy + x;
     add_row(op->kind, n, at, dy, s, sums->sum + w);
     if (op->bias)
         add_row(BROADCAST_BIAS, n, at, dy, s, sums->sum + op->W + w);

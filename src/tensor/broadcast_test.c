@@ -100,10 +100,11 @@ static void check(const struct broadcast_spec *spec)
     args.b = spec->bias ? numbers(&arena, W, 3) : NULL;
     struct outcome one = run(spec, args, 1, &arena), more = run(spec, args, 3, &arena);
     double *dw = arena_array(&arena, W, double), *db = arena_array(&arena, W, double);
+    const struct op_floats io = op_floats(&args);
     for (size_t i = 0; i < n; i++) {
         size_t at = place(&spec->x, spec->layout, i);
         size_t e = entry(spec, i), w_at = place(&spec->w, spec->w_layout, e);
-        double x = (double)args.x[at], dy = (double)args.dy[at], w = (double)args.w[w_at];
+        double x = (double)io.x[at], dy = (double)io.dy[at], w = (double)args.w[w_at];
         double b = args.b ? (double)args.b[w_at] : 0.0;
         bool sloped = spec->kind == BROADCAST_SLOPE && x > 0;
         bool bias = spec->kind == BROADCAST_BIAS;
@@ -158,8 +159,8 @@ static void sums_do_not_ask_how_a_batch_was_cut(void **state)
     spec.x.dim[0] = 16;
     for (size_t k = 0; k < 4; k++) {
         struct op_args cut = args;
-        cut.x += k * n / 4;
-        cut.dy += k * n / 4;
+        cut.x = (const float *)args.x + k * n / 4;
+        cut.dy = (const float *)args.dy + k * n / 4;
         part[k] = run(&spec, cut, 2, &arena);
     }
     for (size_t i = 0; i < 6; i++) {
@@ -250,7 +251,10 @@ static void softmax_sums_to_one(void **state)
     (void)state;
     struct arena arena;
     arena_init(&arena);
-    const struct span spans[] = {{40, 25, 33}, {1000, 30, 1}, {1, 2, 20000}, {3, 1, 5}};
+    const struct span spans[] = {{40, 25, 33, DTYPE_F32},
+                                 {1000, 30, 1, DTYPE_F32},
+                                 {1, 2, 20000, DTYPE_F32},
+                                 {3, 1, 5, DTYPE_F32}};
     for (size_t k = 0; k < sizeof spans / sizeof spans[0]; k++) {
         struct span s = spans[k];
         size_t n = s.outer * s.n * s.inner;

@@ -9,6 +9,7 @@
 #ifndef PL_TENSOR_ISA_LOOPS_H
 #define PL_TENSOR_ISA_LOOPS_H
 
+#include "tensor/dtype.h"
 #include "tensor/isa.h"
 
 #ifndef ISA_SUFFIX /* compiled plainly */
@@ -38,6 +39,71 @@ static inline floats floats_load(const float *p)
 static inline void floats_store(float *p, floats v)
 {
     *(floats_anywhere *)(void *)p = v;
+}
+
+/* ---- bf16 (bf16.h) ---- */
+
+typedef uint32_t isa_bits __attribute__((vector_size(LANES * sizeof(uint32_t))));
+typedef bf16 isa_halves __attribute__((vector_size(LANES * sizeof(bf16))));
+typedef bf16 isa_halves_anywhere __attribute__((vector_size(LANES * sizeof(bf16)), aligned(2)));
+
+static inline floats bf16_load(const bf16 *p)
+{
+    isa_halves v = *(const isa_halves_anywhere *)(const void *)p;
+    return (floats)(__builtin_convertvector(v, isa_bits) << 16);
+}
+
+static inline void bf16_store(bf16 *p, floats v)
+{
+    isa_bits bits = (isa_bits)v, none = (isa_bits)(v != v);
+    isa_bits nearest = bits + 0x7fff + ((bits >> 16) & 1), quiet = bits | 0x400000;
+    bits = ((quiet & none) | (nearest & ~none)) >> 16;
+    *(isa_halves_anywhere *)(void *)p = __builtin_convertvector(bits, isa_halves);
+}
+
+/* ---- values of either type ---- */
+
+/* A file of loops that is compiled once more with ISA_VALUES_BF16 (values_loops) reads and writes
+ * `value`s, its tables by VALUES_NAME: foo_loops and foo_loops_bf16. */
+#ifdef ISA_VALUES_BF16
+typedef bf16 value;
+#define VALUES_NAME(name) ISA_NAME(name##_bf16)
+#else
+typedef float value;
+#define VALUES_NAME(name) ISA_NAME(name)
+#endif
+
+static inline floats value_load(const value *p)
+{
+#ifdef ISA_VALUES_BF16
+    return bf16_load(p);
+#else
+    return floats_load(p);
+#endif
+}
+
+static inline void value_store(value *p, floats v)
+{
+#ifdef ISA_VALUES_BF16
+    bf16_store(p, v);
+#else
+    floats_store(p, v);
+#endif
+}
+
+/* The first `len` lanes: others read as 0, and stay as they are. */
+static inline floats value_load_part(const value *p, size_t len)
+{
+    value part[LANES] = {0};
+    __builtin_memcpy(part, p, len * sizeof *p);
+    return value_load(part);
+}
+
+static inline void value_store_part(value *p, floats v, size_t len)
+{
+    value part[LANES];
+    value_store(part, v);
+    __builtin_memcpy(p, part, len * sizeof *p);
 }
 
 /* Declarations, and the pick of the widest table that runs. */

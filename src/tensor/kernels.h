@@ -5,12 +5,15 @@
  * pair of sets together. Weights and their gradients are canonical (row-major, OIHW) in x and dx;
  * a blocked or reordered form stays inside an op.
  *
- * Activations have a layout. A set has one favourite for images; matrices are always plain. */
+ * Activations have a layout. A set has one favourite for images; matrices are always plain. They
+ * are floats, unless an op is planned for images of bf16: x, y, dy and dx then are, and sums are
+ * still taken in float. */
 #ifndef PL_TENSOR_KERNELS_H
 #define PL_TENSOR_KERNELS_H
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "tensor/dtype.h"
 #include "tensor/shape.h"
 
 #include <stdbool.h>
@@ -25,11 +28,26 @@ enum layout {
  * the output; dy is the incoming gradient, dx is overwritten, dw and db are added to. dx NULL: not
  * wanted. Nothing may overlap, but that x = y and dx = dy are allowed where `in_place` is set. */
 struct op_args {
-    const float *x, *w, *b;
+    const void *x; /* floats, or bf16, as are y, dy and dx */
+    const float *w, *b;
+    void *y;
+    const void *dy;
+    void *dx;
+    float *dw, *db;
+};
+
+/* x, y, dy and dx of an op that knows floats alone. */
+struct op_floats {
+    const float *x;
     float *y;
     const float *dy;
-    float *dx, *dw, *db;
+    float *dx;
 };
+
+static inline struct op_floats op_floats(const struct op_args *args)
+{
+    return (struct op_floats){args->x, args->y, args->dy, args->dx};
+}
 
 struct op {
     const struct op_ops *ops;
@@ -77,6 +95,7 @@ struct conv_spec {
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
     size_t dilation_h, dilation_w, groups; /* at least 1 */
     bool bias;
+    enum dtype dtype; /* of x and y */
 };
 
 enum pool_kind { POOL_MAX, POOL_AVERAGE };
@@ -87,6 +106,7 @@ struct pool_spec {
     enum pool_kind kind;
     struct shape x, y;
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
+    enum dtype dtype; /* of x and y */
 };
 
 /* Local response normalisation (Krizhevsky et al. 2012, section 3.3): y = x · s^-beta, where
@@ -103,6 +123,7 @@ struct lrn_spec {
     enum lrn_region region;
     size_t size;
     float alpha, beta, k;
+    enum dtype dtype; /* of x and y */
 };
 
 /* x flattened to (N, I); w (O, I); y (N, O). I counts in NCHW order whatever the layout of x. */
@@ -114,6 +135,7 @@ struct inner_spec {
 struct relu_spec {
     struct shape x;
     float negative_slope;
+    enum dtype dtype; /* of x and y */
 };
 
 /* One w, and one b, a channel: x is (N, C, ..). */
@@ -125,9 +147,10 @@ struct scale_spec {
 struct kernels {
     const char *name;
     enum layout image_layout;
+    bool has_bf16; /* its conv, pool and relu take images of bf16, where bf16_check is OK */
     /* Plan an op. Memory is the arena's; op_release gives back the rest.
      * ERR_UNSUPPORTED  the set has no fast path for it (the caller says so; never a silent slow
-     * one) ERR_NOMEM */
+     * one) ERR_NOMEM. bf16: where has_bf16 alone */
     int (*conv)(const struct conv_spec *spec, const struct plan_options *options, struct op **op,
                 struct err *err);
     int (*deconv)(const struct conv_spec *spec, const struct plan_options *options, struct op **op,

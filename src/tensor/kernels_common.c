@@ -153,18 +153,21 @@ int plan_nomem(const char *what, struct err *err)
 struct relu_op {
     struct op op;
     size_t n;
+    enum dtype dtype;
     float negative_slope;
     const struct relu_loops *loops;
 };
 
 enum { RELU_CHUNK = 8 * 1024 };
 
-static void rectify(const struct relu_op *relu, const float *x, const float *v, float *y)
+static void rectify(const struct relu_op *relu, const void *x, const void *v, void *y)
 {
+    enum dtype dtype = relu->dtype;
     size_t n = relu->n;
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_MIN)
     for (size_t i = 0; i < n; i += RELU_CHUNK)
-        relu->loops->run(min_size(RELU_CHUNK, n - i), relu->negative_slope, x + i, v + i, y + i);
+        relu->loops->run(min_size(RELU_CHUNK, n - i), relu->negative_slope, dtype_in(dtype, x, i),
+                         dtype_in(dtype, v, i), dtype_at(dtype, y, i));
 }
 
 static void relu_forward(struct op *op, const struct op_args *args)
@@ -194,8 +197,9 @@ int plan_relu(const struct relu_spec *spec, enum layout layout, bool training, s
                .y_layout = layout,
                .in_place = spec->negative_slope >= 0},
         .n = shape_count(&spec->x),
+        .dtype = spec->dtype,
         .negative_slope = spec->negative_slope,
-        .loops = ISA_PICK(relu_loops),
+        .loops = spec->dtype == DTYPE_BF16 ? ISA_PICK(relu_loops_bf16) : ISA_PICK(relu_loops),
     };
     *op = &self->op;
     return OK;
@@ -223,11 +227,12 @@ static void softmax_row(size_t C, const float *x, float *y)
 
 static void softmax_forward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct softmax_op *softmax = (const struct softmax_op *)op;
     size_t N = softmax->N, C = softmax->C;
 #pragma omp parallel for schedule(static) if (N * C >= PARALLEL_MIN)
     for (size_t n = 0; n < N; n++)
-        softmax_row(C, args->x + n * C, args->y + n * C);
+        softmax_row(C, io.x + n * C, io.y + n * C);
 }
 
 static const struct op_ops softmax_ops = {softmax_forward, NULL, NULL};

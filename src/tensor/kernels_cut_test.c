@@ -103,14 +103,14 @@ static int plan_pool(const struct kernels *set, size_t n, struct arena *arena, s
                      struct err *err)
 {
     const struct shape x = {4, {n, 12, 9, 9}}, y = {4, {n, 12, 5, 5}};
-    const struct pool_spec spec = {POOL_AVERAGE, x, y, 3, 3, 2, 2, 1, 1};
+    const struct pool_spec spec = {POOL_AVERAGE, x, y, 3, 3, 2, 2, 1, 1, DTYPE_F32};
     return set->pool(&spec, true, arena, op, err);
 }
 
 static int plan_lrn(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
                     struct err *err)
 {
-    const struct lrn_spec spec = {{4, {n, 12, 9, 9}}, LRN_ACROSS, 5, 1, 0.75f, 1};
+    const struct lrn_spec spec = {{4, {n, 12, 9, 9}}, LRN_ACROSS, 5, 1, 0.75f, 1, DTYPE_F32};
     return set->lrn(&spec, true, arena, op, err);
 }
 
@@ -216,8 +216,10 @@ static struct op_args execute_cut(const struct kernels *set, const struct layer 
     for (size_t p = 0; p < parts; p++) {
         size_t first = p * SLICE_RECORDS;
         part[p] = cut;
-        part[p].x += first * layer->x, part[p].dx += first * layer->x;
-        part[p].y += first * layer->y, part[p].dy += first * layer->y;
+        part[p].x = (const float *)cut.x + first * layer->x;
+        part[p].dx = (float *)cut.dx + first * layer->x;
+        part[p].y = (float *)cut.y + first * layer->y;
+        part[p].dy = (const float *)cut.dy + first * layer->y;
         part[p].dw = floats(arena, layer->w), part[p].db = floats(arena, layer->b);
         execute(set, layer, SLICE_RECORDS, &part[p]);
     }

@@ -244,6 +244,7 @@ static int plan_deconv(const struct conv_spec *spec, const struct plan_options *
 const struct kernels kernels_dnnl = {
     .name = "dnnl",
     .image_layout = LAYOUT_NHWC,
+    .has_bf16 = true,
     .conv = plan_conv,
     .deconv = plan_deconv,
     .pool = dnnl_set_pool,

@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
+#include "tensor/bf16.h"
 #include "tensor/isa.h"
 
 #include <ctype.h>
@@ -42,13 +43,13 @@ void conv_key(const struct conv_site *site, char out[TUNER_KEY_MAX + 1])
     name_processor(cpu);
     int n = snprintf(
         out, TUNER_KEY_MAX + 1,
-        "conv %s f32 x=%zux%zux%zux%zu k=%zux%zu s=%zux%zu p=%zux%zu d=%zux%zu g=%zu o=%zu b=%d "
+        "conv %s %s x=%zux%zux%zux%zu k=%zux%zu s=%zux%zu p=%zux%zu d=%zux%zu g=%zu o=%zu b=%d "
         "t=%d cpu=%s-%s codes=%d lib=onednn-%d.%d.%d",
-        passes[site->pass], s->x.dim[0], s->x.dim[1], s->x.dim[2], s->x.dim[3], s->kernel_h,
-        s->kernel_w, s->stride_h, s->stride_w, s->pad_h, s->pad_w, s->dilation_h, s->dilation_w,
-        s->groups, s->y.dim[1], s->bias && site->pass != ONEDNN_BACKWARD_DATA,
-        omp_get_max_threads(), cpu, isa_name(isa_best()), CONV_CODES_VERSION, lib->major,
-        lib->minor, lib->patch);
+        passes[site->pass], dtype_name(s->dtype), s->x.dim[0], s->x.dim[1], s->x.dim[2],
+        s->x.dim[3], s->kernel_h, s->kernel_w, s->stride_h, s->stride_w, s->pad_h, s->pad_w,
+        s->dilation_h, s->dilation_w, s->groups, s->y.dim[1],
+        s->bias && site->pass != ONEDNN_BACKWARD_DATA, omp_get_max_threads(), cpu,
+        isa_name(isa_best()), CONV_CODES_VERSION, lib->major, lib->minor, lib->patch);
     PL_ASSERT(n > 0 && n <= TUNER_KEY_MAX); /* 21 numbers */
 }
 
@@ -122,12 +123,25 @@ static float *numbers(struct arena *arena, size_t n)
     return v;
 }
 
+/* Rounded where they lie. */
+static void *image_numbers(struct arena *arena, const struct shape *shape, enum dtype dtype)
+{
+    size_t n = shape_count(shape);
+    float *v = numbers(arena, n);
+    bf16 *half = (void *)v;
+    for (size_t i = 0; v && i < n && dtype == DTYPE_BF16; i++) {
+        float number = v[i];
+        bf16_round(1, &number, &half[i]);
+    }
+    return v;
+}
+
 static bool make_arrays(struct trial *t)
 {
     const struct conv_spec *s = &t->spec;
     size_t O = s->y.dim[1], w = O * (s->x.dim[1] / s->groups) * s->kernel_h * s->kernel_w;
-    float *x = numbers(&t->arrays, shape_count(&s->x)),
-          *y = numbers(&t->arrays, shape_count(&s->y));
+    void *x = image_numbers(&t->arrays, &s->x, s->dtype);
+    void *y = image_numbers(&t->arrays, &s->y, s->dtype);
     float *weights = numbers(&t->arrays, w), *b = numbers(&t->arrays, O);
     t->args = (struct op_args){
         .x = x, .w = weights, .b = b, .y = y, .dy = y, .dx = x, .dw = weights, .db = b};

@@ -163,9 +163,9 @@ static dnnl_status_t plan_ports(const struct conv_site *site, const_dnnl_primiti
     bool data = c->pass == ONEDNN_BACKWARD_DATA, weights = c->pass == ONEDNN_BACKWARD_WEIGHTS;
     bool shared = false;
     onednn_desc form = dnnl_primitive_desc_query_md(pd, n->w, 0);
-    dnnl_status_t status = onednn_memory_image(dnn, data ? &s->y : &s->x, &c->in.user);
+    dnnl_status_t status = onednn_memory_image(dnn, data ? &s->y : &s->x, s->dtype, &c->in.user);
     if (!status)
-        status = onednn_memory_image(dnn, data ? &s->x : &s->y, &c->out.user);
+        status = onednn_memory_image(dnn, data ? &s->x : &s->y, s->dtype, &c->out.user);
     if (!status)
         status = onednn_memory_weights(dnn, s, &c->w.user);
     if (!status)
@@ -350,13 +350,14 @@ static void ask(struct seen *seen, bool winograd, bool any_form)
 
 size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out)
 {
+    const struct conv_spec *s = site->spec;
     struct seen seen = {.out = out, .site = site};
-    if (code_product_fits(site->spec))
+    if (code_product_fits(s))
         out[seen.count++] = (struct conv_candidate){.name = "product", .kind = CODE_PRODUCT};
-    if (winograd_fits(site->spec))
+    if (winograd_fits(s))
         out[seen.count++] = (struct conv_candidate){.name = "winograd", .kind = CODE_WINOGRAD};
-    if (onednn_memory_image(site->dnn, &site->spec->x, &seen.x) != dnnl_success ||
-        onednn_memory_image(site->dnn, &site->spec->y, &seen.y) != dnnl_success)
+    if (onednn_memory_image(site->dnn, &s->x, s->dtype, &seen.x) != dnnl_success ||
+        onednn_memory_image(site->dnn, &s->y, s->dtype, &seen.y) != dnnl_success)
         return seen.count;
     ask(&seen, false, false);
     ask(&seen, false, true);

@@ -38,6 +38,7 @@ static size_t smaller(size_t a, size_t b)
 /* Some rows of w make as many columns of y. */
 static void set_y(const struct inner_op *inner, size_t o, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     size_t N = inner->N, I = inner->I, O = inner->O, strip = inner->loops->strip;
     const float *bias = inner->spec.bias ? args->b + o : NULL;
     for (size_t i = 0; i < I; i += COLUMNS) {
@@ -47,7 +48,7 @@ static void set_y(const struct inner_op *inner, size_t o, const struct op_args *
             size_t wide = inner->loops->wide(records);
             inner->loops->multiply_turned(smaller(ROWS, O - o), records, smaller(COLUMNS, I - i),
                                           &w, inner->strips + n * I + i * wide, i > 0, bias,
-                                          args->y + n * O + o, O);
+                                          io.y + n * O + o, O);
         }
     }
 }

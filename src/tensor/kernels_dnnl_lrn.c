@@ -34,45 +34,49 @@ static size_t pixels_at(size_t all, size_t i)
 
 static void across_forward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct lrn_op *lrn = (const struct lrn_op *)op;
     size_t C = lrn->form.C, all = pixels_of(lrn);
 #pragma omp parallel for schedule(static) num_threads(lrn->threads)
     for (size_t i = 0; i < all; i += LRN_PIXELS)
-        lrn->loops->across(&lrn->form, pixels_at(all, i), args->x + i * C, scratch_of(lrn),
-                           args->y + i * C);
+        lrn->loops->across(&lrn->form, pixels_at(all, i), io.x + i * C, scratch_of(lrn),
+                           io.y + i * C);
 }
 
 static void across_backward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct lrn_op *lrn = (const struct lrn_op *)op;
     size_t C = lrn->form.C, all = pixels_of(lrn);
-    if (!args->dx)
+    if (!io.dx)
         return;
 #pragma omp parallel for schedule(static) num_threads(lrn->threads)
     for (size_t i = 0; i < all; i += LRN_PIXELS)
-        lrn->loops->across_back(&lrn->form, pixels_at(all, i), args->x + i * C, args->dy + i * C,
-                                scratch_of(lrn), args->dx + i * C);
+        lrn->loops->across_back(&lrn->form, pixels_at(all, i), io.x + i * C, io.dy + i * C,
+                                scratch_of(lrn), io.dx + i * C);
 }
 
 static void within_forward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct lrn_op *lrn = (const struct lrn_op *)op;
     size_t size = lrn->form.H * lrn->form.W * lrn->form.C;
 #pragma omp parallel for schedule(static) num_threads(lrn->threads)
     for (size_t n = 0; n < lrn->N; n++)
-        lrn->loops->within(&lrn->form, args->x + n * size, scratch_of(lrn), args->y + n * size);
+        lrn->loops->within(&lrn->form, io.x + n * size, scratch_of(lrn), io.y + n * size);
 }
 
 static void within_backward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct lrn_op *lrn = (const struct lrn_op *)op;
     size_t size = lrn->form.H * lrn->form.W * lrn->form.C;
-    if (!args->dx)
+    if (!io.dx)
         return;
 #pragma omp parallel for schedule(static) num_threads(lrn->threads)
     for (size_t n = 0; n < lrn->N; n++)
-        lrn->loops->within_back(&lrn->form, args->x + n * size, args->dy + n * size,
-                                scratch_of(lrn), args->dx + n * size);
+        lrn->loops->within_back(&lrn->form, io.x + n * size, io.dy + n * size, scratch_of(lrn),
+                                io.dx + n * size);
 }
 
 /* ---- planning ---- */

@@ -10,7 +10,8 @@ struct pool_op {
     struct op op;
     struct pool_form form;
     const struct pool_loops *loops;
-    size_t N, x_size, y_size; /* floats of an image */
+    enum dtype dtype;
+    size_t N, x_size, y_size; /* elements of an image */
     bool parallel;
     uint32_t *won; /* the places of the maxima of a batch; NULL for inference, and averages */
     size_t won_row;
@@ -22,7 +23,8 @@ static void max_forward(struct op *op, const struct op_args *args)
     size_t OH = pool->form.h.m, row = pool->form.w.m * pool->form.C;
 #pragma omp parallel for schedule(static) if (pool->parallel)
     for (size_t i = 0; i < pool->N * OH; i++)
-        pool->loops->max(&pool->form, i % OH, args->x + i / OH * pool->x_size, args->y + i * row,
+        pool->loops->max(&pool->form, i % OH, dtype_in(pool->dtype, args->x, i / OH * pool->x_size),
+                         dtype_at(pool->dtype, args->y, i * row),
                          pool->won ? pool->won + i * pool->won_row : NULL);
 }
 
@@ -34,9 +36,10 @@ static void max_backward(struct op *op, const struct op_args *args)
         return;
 #pragma omp parallel for schedule(static) if (pool->parallel)
     for (size_t i = 0; i < pool->N * H; i++)
-        pool->loops->max_back(&pool->form, i % H, args->dy + i / H * pool->y_size,
+        pool->loops->max_back(&pool->form, i % H,
+                              dtype_in(pool->dtype, args->dy, i / H * pool->y_size),
                               pool->won + i / H * pool->form.h.m * pool->won_row,
-                              args->dx + i * row);
+                              dtype_at(pool->dtype, args->dx, i * row));
 }
 
 static void average_forward(struct op *op, const struct op_args *args)
@@ -45,8 +48,9 @@ static void average_forward(struct op *op, const struct op_args *args)
     size_t OH = pool->form.h.m, row = pool->form.w.m * pool->form.C;
 #pragma omp parallel for schedule(static) if (pool->parallel)
     for (size_t i = 0; i < pool->N * OH; i++)
-        pool->loops->average(&pool->form, i % OH, args->x + i / OH * pool->x_size,
-                             args->y + i * row);
+        pool->loops->average(&pool->form, i % OH,
+                             dtype_in(pool->dtype, args->x, i / OH * pool->x_size),
+                             dtype_at(pool->dtype, args->y, i * row));
 }
 
 static void average_backward(struct op *op, const struct op_args *args)
@@ -57,8 +61,9 @@ static void average_backward(struct op *op, const struct op_args *args)
         return;
 #pragma omp parallel for schedule(static) if (pool->parallel)
     for (size_t i = 0; i < pool->N * H; i++)
-        pool->loops->average_back(&pool->form, i % H, args->dy + i / H * pool->y_size,
-                                  args->dx + i * row);
+        pool->loops->average_back(&pool->form, i % H,
+                                  dtype_in(pool->dtype, args->dy, i / H * pool->y_size),
+                                  dtype_at(pool->dtype, args->dx, i * row));
 }
 
 static const struct op_ops max_training = {max_forward, max_backward, NULL};
@@ -155,7 +160,8 @@ int dnnl_set_pool(const struct pool_spec *spec, bool training, struct arena *are
                  .w = {.n = x.W, y.W, spec->kernel_w, spec->stride_w, spec->pad_w},
                  .C = x.C,
                  .bits = spec->kernel_h * spec->kernel_w > 256 ? 32 : 8},
-        .loops = ISA_PICK(pool_loops),
+        .loops = spec->dtype == DTYPE_BF16 ? ISA_PICK(pool_loops_bf16) : ISA_PICK(pool_loops),
+        .dtype = spec->dtype,
         .N = x.N,
         .x_size = x.H * x.W * x.C,
         .y_size = y.H * y.W * y.C,

@@ -56,6 +56,7 @@ static void multiply_rows(const struct product_code *c, size_t p, size_t N, size
 
 static void forward(struct conv_code *code, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct product_code *c = (const struct product_code *)code;
     size_t P = c->P, C = c->C, O = c->O, strip = c->loops->strip;
 #pragma omp parallel num_threads(c->threads)
@@ -66,11 +67,11 @@ static void forward(struct conv_code *code, const struct op_args *args)
                                   scratch_of(c) + o * C);
 #pragma omp for schedule(static)
         for (size_t p = 0; p < P; p += ROWS) {
-            float *y = args->y + p * O;
+            float *y = io.y + p * O;
             for (size_t i = 0; c->bias && i < smaller(ROWS, P - p); i++)
                 for (size_t o = 0; o < O; o++)
                     y[i * O + o] = args->b[o];
-            multiply_rows(c, p, O, C, args->x, c->bias, args->y);
+            multiply_rows(c, p, O, C, io.x, c->bias, io.y);
         }
     }
 }
@@ -100,12 +101,13 @@ struct part {
 static void add_weights(const struct product_code *c, const struct part *part,
                         const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     size_t C = c->C, O = c->O, strip = c->loops->strip, end = part->i + part->columns;
     float *packed = scratch_of(c) + (size_t)omp_get_thread_num() * BLOCK * wide_of(c, C);
     for (size_t p = 0; p < c->P; p += BLOCK) {
-        const struct product_a turned = {args->dy + p * O + part->o, 1, O};
+        const struct product_a turned = {io.dy + p * O + part->o, 1, O};
         size_t steps = smaller(BLOCK, c->P - p);
-        c->loops->pack(steps, part->columns, args->x + p * C + part->i, C, packed);
+        c->loops->pack(steps, part->columns, io.x + p * C + part->i, C, packed);
         for (size_t i = part->i; i < end; i += strip)
             c->loops->multiply(part->rows, smaller(strip, end - i), steps, &turned,
                                packed + (i - part->i) * steps, true, args->dw + part->o * C + i, C);
@@ -140,7 +142,7 @@ static void backward_weights(struct conv_code *code, const struct op_args *args)
 bool code_product_fits(const struct conv_spec *s)
 {
     return s->kernel_h == 1 && s->kernel_w == 1 && s->stride_h == 1 && s->stride_w == 1 &&
-           s->pad_h == 0 && s->pad_w == 0 && s->groups == 1;
+           s->pad_h == 0 && s->pad_w == 0 && s->groups == 1 && s->dtype == DTYPE_F32;
 }
 
 static size_t scratch_floats(const struct product_code *c, enum onednn_pass pass)

@@ -21,7 +21,7 @@ struct conv_weights {
     struct op_scratch *scratch;
     size_t *bytes;
 
-    size_t x_floats, dy_floats;    /* of one record */
+    size_t x_size, dy_size;        /* elements of one record */
     struct conv_slice whole, tail; /* tail: of the records after the last whole slice */
     size_t dw_floats;              /* in the form that is summed; db follows them */
     struct slices sums;
@@ -33,17 +33,18 @@ struct conv_weights {
 
 struct pass {
     struct conv_weights *weights;
-    const float *x, *dy;
+    const void *x, *dy;
 };
 
 static void sum_slice(void *user, size_t first, size_t count, float *sum)
 {
     const struct pass *pass = user;
     const struct conv_weights *weights = pass->weights;
+    enum dtype dtype = weights->spec->dtype;
     const struct conv_slice *slice =
         count < SLICE_RECORDS && weights->tail.run ? &weights->tail : &weights->whole;
-    onednn_bind(slice->x, pass->x + first * weights->x_floats);
-    onednn_bind(slice->dy, pass->dy + first * weights->dy_floats);
+    onednn_bind(slice->x, dtype_in(dtype, pass->x, first * weights->x_size));
+    onednn_bind(slice->dy, dtype_in(dtype, pass->dy, first * weights->dy_size));
     onednn_bind(slice->order ? slice->sum : slice->dw, sum);
     if (slice->db)
         onednn_bind(slice->db, sum + weights->dw_floats);
@@ -182,8 +183,8 @@ dnnl_status_t code_plan_slices(const struct conv_site *site, struct conv_code **
         .arena = site->arena,
         .scratch = site->scratch,
         .bytes = site->bytes,
-        .x_floats = shape_count_from(&spec->x, 1),
-        .dy_floats = shape_count_from(&spec->y, 1),
+        .x_size = shape_count_from(&spec->x, 1),
+        .dy_size = shape_count_from(&spec->y, 1),
         .first_step = site->dnn->n_steps,
     };
     dnnl_status_t status = plan_whole(weights, records < SLICE_RECORDS ? records : SLICE_RECORDS);

@@ -57,8 +57,9 @@ int onednn_fail(dnnl_status_t status, const char *slow, const char *what, struct
 /* A memory of the form `desc`, bound to `data` (NULL: onednn_bind comes later). */
 dnnl_status_t onednn_memory(struct onednn *dnn, onednn_desc desc, void *data, dnnl_memory_t *out);
 
-/* A memory of an NHWC image; of the canonical weights (O, C/groups, KH, KW). To be bound later. */
-dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct shape *shape,
+/* A memory of an NHWC image; of the canonical weights (O, C/groups, KH, KW), floats. To be bound
+ * later. */
+dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct shape *shape, enum dtype dtype,
                                   dnnl_memory_t *out);
 dnnl_status_t onednn_memory_weights(struct onednn *dnn, const struct conv_spec *spec,
                                     dnnl_memory_t *out);
@@ -106,7 +107,8 @@ enum onednn_pass {
     ONEDNN_PASSES,
 };
 
-/* One pass of a convolution, by weights in any form. */
+/* One pass of a convolution, by weights in any form, and of bf16 where its images are; the gradient
+ * of weights is float. */
 struct onednn_conv {
     const struct conv_spec *spec;
     enum onednn_pass pass;

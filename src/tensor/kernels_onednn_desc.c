@@ -4,6 +4,7 @@
 
 struct conv_forms {
     onednn_desc x, w, b, y; /* b NULL: no bias */
+    onednn_desc hint_w;     /* those of the forward pass */
     dnnl_prop_kind_t prop;
     dnnl_alg_kind_t alg;
     dnnl_dims_t stride, pad, dilate; /* dilate: pixels between taps, 0 for none */
@@ -18,9 +19,9 @@ struct look {
 #if DNNL_VERSION_MAJOR >= 3
 
 static dnnl_status_t form_init(dnnl_memory_desc_t *form, int n, const dnnl_dims_t dim,
-                               dnnl_format_tag_t tag)
+                               dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
-    return dnnl_memory_desc_create_with_tag(form, n, dim, dnnl_f32, tag);
+    return dnnl_memory_desc_create_with_tag(form, n, dim, type, tag);
 }
 
 static onednn_desc form_view(const dnnl_memory_desc_t *form)
@@ -83,9 +84,9 @@ static dnnl_status_t logistic_desc(struct onednn *dnn, onednn_desc form, dnnl_pr
 #else
 
 static dnnl_status_t form_init(dnnl_memory_desc_t *form, int n, const dnnl_dims_t dim,
-                               dnnl_format_tag_t tag)
+                               dnnl_data_type_t type, dnnl_format_tag_t tag)
 {
-    return dnnl_memory_desc_init_by_tag(form, n, dim, dnnl_f32, tag);
+    return dnnl_memory_desc_init_by_tag(form, n, dim, type, tag);
 }
 
 static onednn_desc form_view(const dnnl_memory_desc_t *form)
@@ -155,19 +156,25 @@ static dnnl_status_t logistic_desc(struct onednn *dnn, onednn_desc form, dnnl_pr
 
 #endif
 
+static dnnl_data_type_t type_of(enum dtype dtype)
+{
+    return dtype == DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
+}
+
 static dnnl_status_t image_init(dnnl_memory_desc_t *form, const struct shape *shape,
-                                dnnl_format_tag_t tag)
+                                enum dtype dtype, dnnl_format_tag_t tag)
 {
     dnnl_dims_t dim = {0};
     for (size_t i = 0; i < 4; i++)
         dim[i] = (dnnl_dim_t)shape->dim[i];
-    return form_init(form, 4, dim, tag);
+    return form_init(form, 4, dim, type_of(dtype), tag);
 }
 
-dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct shape *shape, dnnl_memory_t *out)
+dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct shape *shape, enum dtype dtype,
+                                  dnnl_memory_t *out)
 {
     dnnl_memory_desc_t form = {0};
-    dnnl_status_t status = image_init(&form, shape, dnnl_nhwc);
+    dnnl_status_t status = image_init(&form, shape, dtype, dnnl_nhwc);
     if (!status)
         status = onednn_memory(dnn, form_view(&form), NULL, out);
     form_release(&form);
@@ -177,21 +184,22 @@ dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct shape *shape,
 /* Weights in the order `plain`, or `grouped` where there are groups: (O, C, KH, KW), with the
  * groups before all. */
 static dnnl_status_t weights_init(dnnl_memory_desc_t *form, const struct conv_spec *s,
-                                  dnnl_format_tag_t plain, dnnl_format_tag_t grouped)
+                                  dnnl_data_type_t type, dnnl_format_tag_t plain,
+                                  dnnl_format_tag_t grouped)
 {
     dnnl_dim_t G = (dnnl_dim_t)s->groups, O = (dnnl_dim_t)s->y.dim[1] / G;
     dnnl_dim_t C = (dnnl_dim_t)s->x.dim[1] / G;
     dnnl_dim_t KH = (dnnl_dim_t)s->kernel_h, KW = (dnnl_dim_t)s->kernel_w;
     if (G == 1)
-        return form_init(form, 4, (dnnl_dims_t){O, C, KH, KW}, plain);
-    return form_init(form, 5, (dnnl_dims_t){G, O, C, KH, KW}, grouped);
+        return form_init(form, 4, (dnnl_dims_t){O, C, KH, KW}, type, plain);
+    return form_init(form, 5, (dnnl_dims_t){G, O, C, KH, KW}, type, grouped);
 }
 
 dnnl_status_t onednn_memory_weights(struct onednn *dnn, const struct conv_spec *s,
                                     dnnl_memory_t *out)
 {
     dnnl_memory_desc_t form = {0};
-    dnnl_status_t status = weights_init(&form, s, dnnl_oihw, dnnl_goihw);
+    dnnl_status_t status = weights_init(&form, s, dnnl_f32, dnnl_oihw, dnnl_goihw);
     if (!status)
         status = onednn_memory(dnn, form_view(&form), NULL, out);
     form_release(&form);
@@ -210,10 +218,12 @@ static dnnl_status_t find_with_hint(struct onednn *dnn, const struct conv_forms 
                                     dnnl_primitive_desc_t *out)
 {
     const struct look any = {see_first, NULL};
+    struct conv_forms forward = *f;
     dnnl_primitive_desc_t hint;
     if (pass == ONEDNN_FORWARD)
         return conv_find(dnn, f, pass, NULL, look, out);
-    dnnl_status_t status = conv_find(dnn, f, ONEDNN_FORWARD, NULL, &any, &hint);
+    forward.w = f->hint_w;
+    dnnl_status_t status = conv_find(dnn, &forward, ONEDNN_FORWARD, NULL, &any, &hint);
     if (status)
         return status;
     status = conv_find(dnn, f, pass, hint, look, out);
@@ -227,20 +237,25 @@ dnnl_status_t onednn_conv_find(struct onednn *dnn, const struct onednn_conv *con
     const struct conv_spec *s = conv->spec;
     const struct look look = {see, user};
     dnnl_format_tag_t images = conv->any_form ? dnnl_format_tag_any : dnnl_nhwc;
+    dnnl_data_type_t w_type = conv->pass == ONEDNN_BACKWARD_WEIGHTS ? dnnl_f32 : type_of(s->dtype);
     dnnl_dims_t dim_b = {(dnnl_dim_t)s->y.dim[1]};
-    dnnl_memory_desc_t x = {0}, w = {0}, b = {0}, y = {0};
-    dnnl_status_t status = image_init(&x, &s->x, images);
+    dnnl_memory_desc_t x = {0}, w = {0}, hint_w = {0}, b = {0}, y = {0};
+    dnnl_status_t status = image_init(&x, &s->x, s->dtype, images);
     if (!status)
-        status = weights_init(&w, s, dnnl_format_tag_any, dnnl_format_tag_any);
+        status = weights_init(&w, s, w_type, dnnl_format_tag_any, dnnl_format_tag_any);
     if (!status)
-        status = form_init(&b, 1, dim_b, dnnl_a);
+        status =
+            weights_init(&hint_w, s, type_of(s->dtype), dnnl_format_tag_any, dnnl_format_tag_any);
     if (!status)
-        status = image_init(&y, &s->y, images);
+        status = form_init(&b, 1, dim_b, dnnl_f32, dnnl_a);
+    if (!status)
+        status = image_init(&y, &s->y, s->dtype, images);
     struct conv_forms forms = {
         .x = form_view(&x),
         .w = form_view(&w),
         .b = s->bias ? form_view(&b) : NULL,
         .y = form_view(&y),
+        .hint_w = form_view(&hint_w),
         .prop = conv->training ? dnnl_forward_training : dnnl_forward_inference,
         .alg = conv->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct,
         .stride = {(dnnl_dim_t)s->stride_h, (dnnl_dim_t)s->stride_w},
@@ -251,6 +266,7 @@ dnnl_status_t onednn_conv_find(struct onednn *dnn, const struct onednn_conv *con
         status = find_with_hint(dnn, &forms, conv->pass, &look, out);
     form_release(&x);
     form_release(&w);
+    form_release(&hint_w);
     form_release(&b);
     form_release(&y);
     return status;
@@ -263,7 +279,7 @@ dnnl_status_t onednn_logistic_desc(struct onednn *dnn, size_t n, bool training,
     const dnnl_dims_t dim = {(dnnl_dim_t)n};
     dnnl_prop_kind_t prop = training ? dnnl_forward_training : dnnl_forward_inference;
     dnnl_memory_desc_t form = {0};
-    dnnl_status_t status = form_init(&form, 1, dim, dnnl_a);
+    dnnl_status_t status = form_init(&form, 1, dim, dnnl_f32, dnnl_a);
     if (!status)
         status = logistic_desc(dnn, form_view(&form), prop, pass, hint, out);
     form_release(&form);

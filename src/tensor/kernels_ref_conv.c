@@ -147,10 +147,11 @@ static void sum_channels(size_t C, size_t P, const float *dy, float *db)
 
 static void conv_forward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct conv_op *conv = (const struct conv_op *)op;
     for (size_t n = 0; n < conv->x.N; n++) {
-        float *y = args->y + n * image_size(conv->y);
-        spread(conv, args->x + n * image_size(conv->x));
+        float *y = io.y + n * image_size(conv->y);
+        spread(conv, io.x + n * image_size(conv->x));
         set_channels(conv->y.C, conv->P, conv->spec.bias ? args->b : NULL, y);
         add_outputs(conv, args->w, y);
     }
@@ -158,10 +159,11 @@ static void conv_forward(struct op *op, const struct op_args *args)
 
 static void deconv_forward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct conv_op *conv = (const struct conv_op *)op;
     for (size_t n = 0; n < conv->x.N; n++) {
-        float *y = args->y + n * image_size(conv->x);
-        set_taps(conv, args->w, args->x + n * image_size(conv->y));
+        float *y = io.y + n * image_size(conv->x);
+        set_taps(conv, args->w, io.x + n * image_size(conv->y));
         gather(conv, y);
         if (conv->spec.bias)
             add_channels(conv->x.C, conv->x.H * conv->x.W, args->b, y);
@@ -179,16 +181,17 @@ static void conv_sum(void *user, size_t first, size_t count, float *sum)
     const struct pass *pass = user;
     const struct conv_op *conv = pass->conv;
     const struct op_args *args = pass->args;
+    const struct op_floats io = op_floats(args);
     size_t weights = conv->y.C * conv->K;
     memset(sum, 0, (weights + conv->y.C) * sizeof *sum);
     for (size_t n = first; n < first + count; n++) {
-        const float *dy = args->dy + n * image_size(conv->y);
-        spread(conv, args->x + n * image_size(conv->x));
+        const float *dy = io.dy + n * image_size(conv->y);
+        spread(conv, io.x + n * image_size(conv->x));
         add_weights(conv, dy, sum);
         sum_channels(conv->y.C, conv->P, dy, sum + weights);
-        if (args->dx) {
+        if (io.dx) {
             set_taps(conv, args->w, dy);
-            gather(conv, args->dx + n * image_size(conv->x));
+            gather(conv, io.dx + n * image_size(conv->x));
         }
     }
 }
@@ -198,15 +201,16 @@ static void deconv_sum(void *user, size_t first, size_t count, float *sum)
     const struct pass *pass = user;
     const struct conv_op *conv = pass->conv;
     const struct op_args *args = pass->args;
+    const struct op_floats io = op_floats(args);
     size_t weights = conv->y.C * conv->K;
     memset(sum, 0, (weights + conv->x.C) * sizeof *sum);
     for (size_t n = first; n < first + count; n++) {
-        const float *dy = args->dy + n * image_size(conv->x);
+        const float *dy = io.dy + n * image_size(conv->x);
         spread(conv, dy);
-        add_weights(conv, args->x + n * image_size(conv->y), sum);
+        add_weights(conv, io.x + n * image_size(conv->y), sum);
         sum_channels(conv->x.C, conv->x.H * conv->x.W, dy, sum + weights);
-        if (args->dx) {
-            float *dx = args->dx + n * image_size(conv->y);
+        if (io.dx) {
+            float *dx = io.dx + n * image_size(conv->y);
             set_channels(conv->y.C, conv->P, NULL, dx);
             add_outputs(conv, args->w, dx);
         }

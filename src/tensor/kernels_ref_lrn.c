@@ -67,11 +67,12 @@ static void set_s(const struct lrn_op *lrn, const float *x)
 
 static void lrn_forward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct lrn_op *lrn = (const struct lrn_op *)op;
     size_t size = lrn->x.C * lrn->x.H * lrn->x.W;
     for (size_t n = 0; n < lrn->x.N; n++) {
-        const float *x = args->x + n * size;
-        float *y = args->y + n * size;
+        const float *x = io.x + n * size;
+        float *y = io.y + n * size;
         set_s(lrn, x);
 #pragma omp parallel for schedule(static) if (size >= PARALLEL_MIN)
         for (size_t i = 0; i < size; i++)
@@ -81,14 +82,15 @@ static void lrn_forward(struct op *op, const struct op_args *args)
 
 static void lrn_backward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct lrn_op *lrn = (const struct lrn_op *)op;
-    if (!args->dx)
+    if (!io.dx)
         return;
     size_t size = lrn->x.C * lrn->x.H * lrn->x.W;
     float beta = lrn->spec.beta, slope = 2 * beta * share(&lrn->spec);
     for (size_t n = 0; n < lrn->x.N; n++) {
-        const float *x = args->x + n * size, *dy = args->dy + n * size;
-        float *dx = args->dx + n * size;
+        const float *x = io.x + n * size, *dy = io.dy + n * size;
+        float *dx = io.dx + n * size;
         set_s(lrn, x);
 #pragma omp parallel for schedule(static) if (size >= PARALLEL_MIN)
         for (size_t i = 0; i < size; i++) {

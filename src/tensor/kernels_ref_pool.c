@@ -58,12 +58,13 @@ static void plane_average_back(const struct pool_op *pool, const float *dy, floa
 
 static void pool_forward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct pool_op *pool = (const struct pool_op *)op;
     size_t x_size = pool->x_size, y_size = pool->y_size;
 #pragma omp parallel for schedule(static) if (pool->planes * x_size >= PARALLEL_MIN)
     for (size_t i = 0; i < pool->planes; i++) {
-        const float *x = args->x + i * x_size;
-        float *y = args->y + i * y_size;
+        const float *x = io.x + i * x_size;
+        float *y = io.y + i * y_size;
         if (pool->spec.kind == POOL_MAX)
             plane_max(pool, x, y, pool->from ? pool->from + i * y_size : NULL);
         else
@@ -73,14 +74,15 @@ static void pool_forward(struct op *op, const struct op_args *args)
 
 static void pool_backward(struct op *op, const struct op_args *args)
 {
+    const struct op_floats io = op_floats(args);
     const struct pool_op *pool = (const struct pool_op *)op;
     size_t x_size = pool->x_size, y_size = pool->y_size;
-    if (!args->dx)
+    if (!io.dx)
         return;
 #pragma omp parallel for schedule(static) if (pool->planes * x_size >= PARALLEL_MIN)
     for (size_t i = 0; i < pool->planes; i++) {
-        const float *dy = args->dy + i * y_size;
-        float *dx = args->dx + i * x_size;
+        const float *dy = io.dy + i * y_size;
+        float *dx = io.dx + i * x_size;
         memset(dx, 0, x_size * sizeof *dx);
         if (pool->spec.kind == POOL_MAX)
             for (size_t o = 0; o < y_size; o++)

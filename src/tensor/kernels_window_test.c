@@ -82,13 +82,14 @@ static struct work pool_work(enum pool_kind kind, struct shape x, size_t kernel,
 {
     struct shape y = image(x.dim[0], x.dim[1], pooled(x.dim[2], kernel, stride, pad),
                            pooled(x.dim[3], kernel, stride, pad));
-    return pool_of((struct pool_spec){kind, x, y, kernel, kernel, stride, stride, pad, pad});
+    return pool_of(
+        (struct pool_spec){kind, x, y, kernel, kernel, stride, stride, pad, pad, DTYPE_F32});
 }
 
 static struct work lrn_work(enum lrn_region region, struct shape x, size_t size, float alpha,
                             float beta, float k)
 {
-    struct lrn_spec spec = {x, region, size, alpha, beta, k};
+    struct lrn_spec spec = {x, region, size, alpha, beta, k, DTYPE_F32};
     return (struct work){LRN, {.lrn = spec}, x, x, 0, 0};
 }
 
@@ -301,12 +302,12 @@ static void poolings_rounded_down_agree(void **state)
     (void)state;
     for (enum pool_kind kind = POOL_MAX; kind <= POOL_AVERAGE; kind++) {
         const struct work works[] = {
-            pool_of(
-                (struct pool_spec){kind, image(2, 5, 8, 8), image(2, 5, 3, 3), 3, 3, 2, 2, 0, 0}),
-            pool_of(
-                (struct pool_spec){kind, image(2, 17, 9, 6), image(2, 17, 2, 3), 3, 2, 4, 2, 0, 0}),
-            pool_of(
-                (struct pool_spec){kind, image(2, 4, 6, 6), image(2, 4, 3, 3), 3, 3, 2, 2, 1, 1}),
+            pool_of((struct pool_spec){kind, image(2, 5, 8, 8), image(2, 5, 3, 3), 3, 3, 2, 2, 0, 0,
+                                       DTYPE_F32}),
+            pool_of((struct pool_spec){kind, image(2, 17, 9, 6), image(2, 17, 2, 3), 3, 2, 4, 2, 0,
+                                       0, DTYPE_F32}),
+            pool_of((struct pool_spec){kind, image(2, 4, 6, 6), image(2, 4, 3, 3), 3, 3, 2, 2, 1, 1,
+                                       DTYPE_F32}),
         };
         assert_all("rounded down", works, sizeof works / sizeof *works);
     }
@@ -341,7 +342,8 @@ static void normalisation_looks_at_no_more_than_there_is(void **state)
     const size_t sizes[] = {7, 9, 9999};
     size_t bytes[3];
     for (size_t i = 0; i < 3; i++) {
-        const struct lrn_spec spec = {image(2, 4, 3, 3), LRN_ACROSS, sizes[i], 1, 0.75f, 1};
+        const struct lrn_spec spec = {image(2, 4, 3, 3), LRN_ACROSS, sizes[i], 1, 0.75f, 1,
+                                      DTYPE_F32};
         struct arena arena;
         struct err err = {0};
         struct op *op;
@@ -539,7 +541,7 @@ static void window_without_a_pixel_is_refused(void **state)
 {
     (void)state;
     struct shape x = image(1, 1, 4, 4), y = image(1, 1, 2, 2);
-    struct pool_spec spec = {POOL_MAX, x, y, 1, 1, 4, 4, 0, 0};
+    struct pool_spec spec = {POOL_MAX, x, y, 1, 1, 4, 4, 0, 0, DTYPE_F32};
     struct arena arena;
     arena_init(&arena);
     for (size_t s = 0; s < SETS; s++) {

@@ -1,6 +1,7 @@
 #include "tensor/norm.h"
 
 #include "base/fault.h"
+#include "tensor/bf16.h"
 #include "tensor/kernels_common.h"
 #include "tensor/norm_loops.h"
 #include "tensor/slices.h"
@@ -15,9 +16,9 @@ enum {
     TERMS = 6,
 };
 
-static const struct norm_loops *loops(void)
+static const struct norm_loops *loops(enum dtype dtype)
 {
-    return ISA_PICK(norm_loops);
+    return dtype == DTYPE_BF16 ? ISA_PICK(norm_loops_bf16) : ISA_PICK(norm_loops);
 }
 
 /* ---- setting up ---- */
@@ -41,12 +42,13 @@ static size_t part_floats(const struct norm *m)
     return m->inner ? m->period : m->C;
 }
 
-int norm_init(struct norm *norm, const struct shape *x, enum layout layout, bool sums,
-              struct arena *arena)
+int norm_init(struct norm *norm, const struct shape *x, enum layout layout, enum dtype dtype,
+              bool sums, struct arena *arena)
 {
     PL_ASSERT(x->n >= 2);
-    struct norm m = {.N = x->dim[0], .C = x->dim[1], .S = shape_count_from(x, 2), .block = 1};
-    size_t group = loops()->group, record = m.C * m.S;
+    struct norm m = {
+        .N = x->dim[0], .C = x->dim[1], .S = shape_count_from(x, 2), .dtype = dtype, .block = 1};
+    size_t group = loops(dtype)->group, record = m.C * m.S;
     PL_ASSERT(group <= NORM_GROUP_MAX);
     m.inner = layout == LAYOUT_NHWC || m.S == 1;
     m.period = m.inner ? period_of(group, m.C) : group;
@@ -74,30 +76,30 @@ int norm_init(struct norm *norm, const struct shape *x, enum layout layout, bool
 
 typedef void loop_fn(const struct norm_run *run);
 
-static const float *from(const float *p, size_t at)
+static const void *from(enum dtype dtype, const void *p, size_t at)
 {
-    return p ? p + at : NULL;
+    return p ? dtype_in(dtype, p, at) : NULL;
 }
 
-static struct norm_run run_at(const struct norm_run *all, size_t at, size_t n)
+static struct norm_run run_at(const struct norm *m, const struct norm_run *all, size_t at, size_t n)
 {
     struct norm_run run = *all;
     run.n = n;
-    run.x = from(all->x, at);
-    run.z = from(all->z, at);
-    run.y = from(all->y, at);
-    run.dy = from(all->dy, at);
-    run.out = all->out ? all->out + at : NULL;
+    run.x = from(m->dtype, all->x, at);
+    run.z = from(m->dtype, all->z, at);
+    run.y = from(m->dtype, all->y, at);
+    run.dy = from(m->dtype, all->dy, at);
+    run.out = all->out ? dtype_at(m->dtype, all->out, at) : NULL;
     return run;
 }
 
 /* Where pixels lie next to one another, a channel's are a run. */
-static void run_plane(const struct norm_run *all, size_t at, size_t S, size_t c, loop_fn *loop,
-                      double *sum)
+static void run_plane(const struct norm *m, const struct norm_run *all, size_t at, size_t c,
+                      loop_fn *loop, double *sum)
 {
     float term[TERMS][NORM_GROUP_MAX];
     double sums[2 * NORM_GROUP_MAX] = {0};
-    struct norm_run run = run_at(all, at, S);
+    struct norm_run run = run_at(m, all, at, m->S);
     const float **const terms[TERMS] = {&run.k, &run.a, &run.b, &run.p, &run.q, &run.c};
     size_t P = run.period;
     for (size_t t = 0; t < TERMS; t++) {
@@ -124,7 +126,7 @@ static void run_block(const struct norm *m, const struct norm_run *all, size_t n
     if (sum)
         memset(sum, 0, parts * sizeof *sum);
     if (m->inner) {
-        struct norm_run run = run_at(all, first * record, records * record);
+        struct norm_run run = run_at(m, all, first * record, records * record);
         run.sum = sum;
         loop(&run);
         return;
@@ -132,7 +134,7 @@ static void run_block(const struct norm *m, const struct norm_run *all, size_t n
     for (size_t i = 0; i < records; i++)
         for (size_t c = 0; c < m->C; c++) {
             double both[2] = {0};
-            run_plane(all, (first + i) * record + c * m->S, m->S, c, loop, both);
+            run_plane(m, all, (first + i) * record + c * m->S, c, loop, both);
             if (sum) {
                 sum[c] += both[0];
                 sum[m->C + c] += both[1];
@@ -188,8 +190,14 @@ void norm_sums_of(const struct norm *norm, size_t n, size_t first, size_t count,
     }
 }
 
+static double element(const struct norm *norm, const void *x, size_t i)
+{
+    return norm->dtype == DTYPE_BF16 ? (double)bf16_float(((const bf16 *)x)[i])
+                                     : (double)((const float *)x)[i];
+}
+
 /* The mean of some pixels from all over the batch. */
-static void choose_k(struct norm *norm, size_t n, const float *x)
+static void choose_k(struct norm *norm, size_t n, const void *x)
 {
     size_t C = norm->C, S = norm->S, pixels = n * S;
     size_t samples = pixels < SAMPLES ? pixels : SAMPLES;
@@ -197,22 +205,22 @@ static void choose_k(struct norm *norm, size_t n, const float *x)
     memset(norm->sum, 0, C * sizeof *norm->sum);
     for (size_t i = 0; i < samples; i++) {
         size_t pixel = i * pixels / samples;
-        const float *at = x + (norm->inner ? pixel * C : pixel / S * C * S + pixel % S);
+        size_t at = norm->inner ? pixel * C : pixel / S * C * S + pixel % S;
         for (size_t c = 0; c < C; c++)
-            norm->sum[c] += (double)at[c * step];
+            norm->sum[c] += element(norm, x, at + c * step);
     }
     for (size_t c = 0; c < C; c++)
         norm->k[c] = (float)(norm->sum[c] / (double)samples);
 }
 
-void norm_moments(struct norm *norm, size_t n, const float *x)
+void norm_moments(struct norm *norm, size_t n, const void *x)
 {
     size_t C = norm->C;
     double m = (double)(n * norm->S);
     choose_k(norm, n, x);
     struct norm_run run = {.x = x, .k = norm->k, .sum = norm->part};
     give_terms(norm, &run);
-    run_all(norm, &run, n, loops()->moments, false);
+    run_all(norm, &run, n, loops(norm->dtype)->moments, false);
     norm_sums_of(norm, n, 0, n, norm->sum);
     for (size_t c = 0; c < C; c++) {
         double beside = norm->sum[c] / m, variance = norm->sum[C + c] / m - beside * beside;
@@ -221,7 +229,7 @@ void norm_moments(struct norm *norm, size_t n, const float *x)
     }
 }
 
-void norm_sums(struct norm *norm, size_t n, const struct norm_flow *flow, float *copy)
+void norm_sums(struct norm *norm, size_t n, const struct norm_flow *flow, void *copy)
 {
     PL_ASSERT(flow->mask != NORM_MASK_SELF || !copy);
     struct norm_run run = {
@@ -236,13 +244,13 @@ void norm_sums(struct norm *norm, size_t n, const struct norm_flow *flow, float 
         .sum = norm->part,
     };
     give_terms(norm, &run);
-    run_all(norm, &run, n, loops()->sums, false);
+    run_all(norm, &run, n, loops(norm->dtype)->sums, false);
     norm_sums_of(norm, n, 0, n, norm->sum);
 }
 
 /* ---- element by element ---- */
 
-void norm_apply(struct norm *norm, const float *x, const float *z, bool relu, float *y)
+void norm_apply(struct norm *norm, const void *x, const void *z, bool relu, void *y)
 {
     struct norm_run run = {
         .x = x,
@@ -254,10 +262,10 @@ void norm_apply(struct norm *norm, const float *x, const float *z, bool relu, fl
         .relu = relu,
     };
     give_terms(norm, &run);
-    run_all(norm, &run, norm->N, loops()->apply, true);
+    run_all(norm, &run, norm->N, loops(norm->dtype)->apply, true);
 }
 
-void norm_slopes(struct norm *norm, size_t n, const struct norm_flow *flow, bool centred, float *dx)
+void norm_slopes(struct norm *norm, size_t n, const struct norm_flow *flow, bool centred, void *dx)
 {
     struct norm_run run = {
         .x = flow->x,
@@ -273,5 +281,5 @@ void norm_slopes(struct norm *norm, size_t n, const struct norm_flow *flow, bool
         .mask = flow->mask,
     };
     give_terms(norm, &run);
-    run_all(norm, &run, n, loops()->slopes, true);
+    run_all(norm, &run, n, loops(norm->dtype)->slopes, true);
 }

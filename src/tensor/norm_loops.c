@@ -3,37 +3,31 @@
  * floats over ROWS of a column, and in double over these. */
 #include "tensor/norm_loops.h"
 
-#include <string.h>
-
 #define INLINE static inline __attribute__((always_inline))
 
 enum { COLUMN = 4, ROWS = 64 };
 
 typedef int ints __attribute__((vector_size(LANES * sizeof(int))));
 
-/* Rows of a column: the first float is x[first + at], `at` floats into the period. The column has V
- * vectors of `len` floats. */
+/* Rows of a column: the first element is x[first + at], `at` floats into the period. The column has
+ * V vectors of `len` elements. */
 struct column {
     size_t first, rows, at;
 };
 
 typedef void column_fn(const struct norm_run *r, struct column col, size_t V, size_t len);
 
-INLINE floats load(const float *p, size_t len)
+INLINE floats load(const value *p, size_t len)
 {
-    floats v = {0};
-    if (len == LANES)
-        return floats_load(p);
-    memcpy(&v, p, len * sizeof *p);
-    return v;
+    return len == LANES ? value_load(p) : value_load_part(p, len);
 }
 
-INLINE void store(float *p, floats v, size_t len)
+INLINE void store(value *p, floats v, size_t len)
 {
     if (len == LANES)
-        floats_store(p, v);
+        value_store(p, v);
     else
-        memcpy(p, &v, len * sizeof *p);
+        value_store_part(p, v, len);
 }
 
 /* v where `keep` is set, else 0. */
@@ -85,7 +79,7 @@ INLINE void moments_column(const struct norm_run *r, struct column col, size_t V
 {
     floats k[COLUMN], s[COLUMN] = {0}, q[COLUMN] = {0};
     read_terms(r->k, col.at, V, k);
-    const float *x = r->x + col.first;
+    const value *x = (const value *)r->x + col.first;
     for (size_t row = 0; row < col.rows; row++, x += r->period)
         for (size_t v = 0; v < V; v++) {
             floats d = load(x + v * LANES, len) - k[v];
@@ -108,13 +102,15 @@ INLINE void apply_column(const struct norm_run *r, struct column col, size_t V, 
     read_terms(r->k, col.at, V, k);
     read_terms(r->a, col.at, V, a);
     read_terms(r->b, col.at, V, b);
+    const value *x = r->x, *z = r->z;
+    value *out = r->out;
     for (size_t row = 0, i = col.first; row < col.rows; row++, i += r->period)
         for (size_t v = 0; v < V; v++) {
             size_t at = i + v * LANES;
-            floats y = a[v] * (load(r->x + at, len) - k[v]) + b[v];
+            floats y = a[v] * (load(x + at, len) - k[v]) + b[v];
             if (adds)
-                y += load(r->z + at, len);
-            store(r->out + at, relu ? rectify(y) : y, len);
+                y += load(z + at, len);
+            store(out + at, relu ? rectify(y) : y, len);
         }
 }
 
@@ -147,10 +143,11 @@ static void apply(const struct norm_run *run)
 INLINE floats gradient(const struct norm_run *r, size_t at, size_t len, enum norm_mask mask,
                        floats self)
 {
-    floats dy = load(r->dy + at, len);
+    const value *all = r->dy, *top = r->y;
+    floats dy = load(all + at, len);
     if (mask == NORM_MASK_NONE)
         return dy;
-    floats y = mask == NORM_MASK_TOP ? load(r->y + at, len) : self;
+    floats y = mask == NORM_MASK_TOP ? load(top + at, len) : self;
     return only(dy, (ints)(y > 0.0f));
 }
 
@@ -161,15 +158,17 @@ INLINE void sums_column(const struct norm_run *r, struct column col, size_t V, s
     read_terms(r->k, col.at, V, k);
     read_terms(r->a, col.at, V, a);
     read_terms(r->b, col.at, V, b);
+    const value *x = r->x;
+    value *out = r->out;
     for (size_t row = 0, i = col.first; row < col.rows; row++, i += r->period)
         for (size_t v = 0; v < V; v++) {
             size_t at = i + v * LANES;
-            floats d = load(r->x + at, len) - k[v];
+            floats d = load(x + at, len) - k[v];
             floats g = gradient(r, at, len, mask, a[v] * d + b[v]);
             s[v] += g;
             q[v] += g * d;
             if (writes)
-                store(r->out + at, g, len);
+                store(out + at, g, len);
         }
     fold(s, V, len, r->sum + col.at);
     fold(q, V, len, r->sum + r->period + col.at);
@@ -206,14 +205,16 @@ INLINE void slopes_column(const struct norm_run *r, struct column col, size_t V,
     read_terms(r->p, col.at, V, p);
     read_terms(r->q, col.at, V, q);
     read_terms(r->c, col.at, V, c);
+    const value *x = r->x;
+    value *out = r->out;
     for (size_t row = 0, i = col.first; row < col.rows; row++, i += r->period)
         for (size_t v = 0; v < V; v++) {
             size_t at = i + v * LANES;
-            floats d = reads_x ? load(r->x + at, len) - k[v] : k[v];
+            floats d = reads_x ? load(x + at, len) - k[v] : k[v];
             floats dx = p[v] * gradient(r, at, len, mask, a[v] * d + b[v]);
             if (centres)
                 dx += q[v] * d + c[v];
-            store(r->out + at, dx, len);
+            store(out + at, dx, len);
         }
 }
 
@@ -233,7 +234,7 @@ static void slopes(const struct norm_run *run)
     }
 }
 
-const struct norm_loops ISA_NAME(norm_loops) = {
+const struct norm_loops VALUES_NAME(norm_loops) = {
     .group = COLUMN * LANES,
     .moments = moments,
     .apply = apply,

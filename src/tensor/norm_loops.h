@@ -1,17 +1,17 @@
-/* What normalising does to one run of floats (norm_loops.c). Private to norm.c. */
+/* What normalising does to one run of elements (norm_loops.c). Private to norm.c. */
 #ifndef PL_TENSOR_NORM_LOOPS_H
 #define PL_TENSOR_NORM_LOOPS_H
 
 #include "tensor/isa_loops.h"
 #include "tensor/norm.h"
 
-/* n floats, which begin at channel 0, and what is asked of each: x' = x − k, and g = dy, or 0 where
- * the mask says so. Terms by channel are repeated to `period` floats, a multiple of `group`. What
- * an operation does not name may be NULL. */
+/* n elements, which begin at channel 0, and what is asked of each: x' = x − k, and g = dy, or 0
+ * where the mask says so. Terms by channel are repeated to `period` of them, a multiple of `group`.
+ * What an operation does not name may be NULL. */
 struct norm_run {
     size_t n, period;
-    const float *x, *z, *y, *dy;
-    float *out;
+    const void *x, *z, *y, *dy; /* floats, or bf16 */
+    void *out;
     const float *k, *a, *b, *p, *q, *c;
     enum norm_mask mask;
     bool relu;
@@ -19,7 +19,7 @@ struct norm_run {
 };
 
 struct norm_loops {
-    size_t group;                                /* floats */
+    size_t group;                                /* elements */
     void (*moments)(const struct norm_run *run); /* sum: Σ x', Σ x'² */
     void (*apply)(const struct norm_run *run); /* out = a·x' + b + z; relu: at least 0; may be x */
     void (*sums)(const struct norm_run *run);  /* sum: Σ g, Σ g·x'; out, unless NULL: g */
@@ -29,5 +29,6 @@ struct norm_loops {
 enum { NORM_GROUP_MAX = 64 };
 
 ISA_DECLARE(struct norm_loops, norm_loops);
+ISA_DECLARE(struct norm_loops, norm_loops_bf16);
 
 #endif

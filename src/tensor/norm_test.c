@@ -35,8 +35,9 @@ static void open_example(struct example *e)
     size_t floats = e->N * e->C * e->S;
     float **const all[] = {&e->x, &e->z, &e->y, &e->dy, &e->dz, &e->dx};
     arena_init(&e->arena);
-    assert_int_equal(
-        norm_init(&e->norm, &shape, e->inner ? LAYOUT_NHWC : LAYOUT_PLAIN, true, &e->arena), OK);
+    assert_int_equal(norm_init(&e->norm, &shape, e->inner ? LAYOUT_NHWC : LAYOUT_PLAIN, DTYPE_F32,
+                               true, &e->arena),
+                     OK);
     for (size_t k = 0; k < 6; k++) {
         *all[k] = arena_array(&e->arena, floats, float);
         assert_non_null(*all[k]);

@@ -27,21 +27,19 @@ INLINE size_t channel(const struct group *g, size_t v)
     return v + 1 < g->V ? g->at + v * LANES : g->last;
 }
 
-INLINE floats load(const struct group *g, const float *p, size_t v)
+INLINE floats load(const struct group *g, const value *p, size_t v)
 {
     if (g->n == LANES)
-        return floats_load(p + channel(g, v));
-    floats part = {0};
-    memcpy(&part, p, g->n * sizeof *p);
-    return part;
+        return value_load(p + channel(g, v));
+    return value_load_part(p, g->n);
 }
 
-INLINE void store(const struct group *g, float *p, size_t v, floats value)
+INLINE void store(const struct group *g, value *p, size_t v, floats y)
 {
     if (g->n == LANES)
-        floats_store(p + channel(g, v), value);
+        value_store(p + channel(g, v), y);
     else
-        memcpy(p, &value, g->n * sizeof *p);
+        value_store_part(p, y, g->n);
 }
 
 /* RUN(group) for each of C channels' groups of GROUP vectors; what is written as a number is a
@@ -77,9 +75,9 @@ static size_t places(const struct pool_form *p)
     return (p->bits == 8 ? (vectors + PACK - 1) / PACK : vectors) * LANES;
 }
 
-INLINE words all(uint32_t value)
+INLINE words all(uint32_t number)
 {
-    return (words){0} + value;
+    return (words){0} + number;
 }
 
 /* a where the lane's bits are set, b where they are not. */
@@ -129,15 +127,15 @@ INLINE struct maximum larger(struct maximum a, struct maximum b)
                             choose(wins, b.place, a.place)};
 }
 
-INLINE struct maximum at_place(const struct group *g, const float *x, size_t v, size_t place)
+INLINE struct maximum at_place(const struct group *g, const value *x, size_t v, size_t place)
 {
     return (struct maximum){load(g, x, v), all((uint32_t)place)};
 }
 
-INLINE struct maximum max_window(const struct pool_form *p, const struct group *g, const float *x,
+INLINE struct maximum max_window(const struct pool_form *p, const struct group *g, const value *x,
                                  size_t v, const struct view *view)
 {
-    const float *first = x + (view->h.from * p->w.n + view->w.from) * p->C;
+    const value *first = x + (view->h.from * p->w.n + view->w.from) * p->C;
     struct maximum m = at_place(g, first, v, view->first);
     for (size_t h = view->h.from; h < view->h.end; h++) {
         size_t place = view->first + (h - view->h.from) * p->w.kernel;
@@ -164,8 +162,8 @@ INLINE void pack_place(struct packing *packing, words place, bool wide)
 }
 
 /* What cuts through the image leave of windows: of a row of y, from `ow` up to but not `end`. */
-INLINE void max_windows(const struct pool_form *p, size_t oh, size_t ow, size_t end, const float *x,
-                        float *y, struct packing *packing, bool few, bool wide)
+INLINE void max_windows(const struct pool_form *p, size_t oh, size_t ow, size_t end, const value *x,
+                        value *y, struct packing *packing, bool few, bool wide)
 {
     struct group g = all_channels(p, few);
     for (; ow < end; ow++) {
@@ -189,7 +187,7 @@ INLINE struct maximum larger_number(struct maximum a, struct maximum b)
 
 /* Of a row of 2 or 3 pixels; like max_square a tree, so that comparisons need not wait in line. The
  * sum is no number where a pixel is none. */
-INLINE struct maximum max_row(const struct pool_form *p, const struct group *g, const float *x,
+INLINE struct maximum max_row(const struct pool_form *p, const struct group *g, const value *x,
                               size_t v, size_t side, size_t place, floats *sum)
 {
     struct maximum a = at_place(g, x, v, place), b = at_place(g, x + p->C, v, place + 1);
@@ -202,7 +200,7 @@ INLINE struct maximum max_row(const struct pool_form *p, const struct group *g, 
     return larger_number(m, b);
 }
 
-INLINE struct maximum max_square(const struct pool_form *p, const struct group *g, const float *x,
+INLINE struct maximum max_square(const struct pool_form *p, const struct group *g, const value *x,
                                  size_t v, size_t side, floats *sum)
 {
     size_t row = p->w.n * p->C;
@@ -213,22 +211,22 @@ INLINE struct maximum max_square(const struct pool_form *p, const struct group *
 
 /* The pixels that the next row of y's window has and this one's has not: no hardware sees that they
  * come next, a row further on. */
-INLINE void fetch_below(const struct pool_form *p, const float *first, size_t side, size_t rows)
+INLINE void fetch_below(const struct pool_form *p, const value *first, size_t side, size_t rows)
 {
     for (size_t r = 0; r < rows; r++) {
-        const float *at = first + (side + r) * p->w.n * p->C;
+        const value *at = first + (side + r) * p->w.n * p->C;
         for (size_t c = 0; c < p->w.stride * p->C; c += 16)
             __builtin_prefetch(at + c);
     }
 }
 
 /* Whole windows of a row of y; false where a sum says that they may hold what is not a number. */
-INLINE bool max_squares(const struct pool_form *p, size_t oh, struct between of, const float *x,
-                        float *y, struct packing *packing, size_t side)
+INLINE bool max_squares(const struct pool_form *p, size_t oh, struct between of, const value *x,
+                        value *y, struct packing *packing, size_t side)
 {
     struct group g = all_channels(p, false);
     size_t C = p->C, lines = p->h.n - p->h.pixels[oh].end, step = p->w.stride * C;
-    const float *first = x + (p->h.pixels[oh].from * p->w.n + p->w.pixels[of.from].from) * C;
+    const value *first = x + (p->h.pixels[oh].from * p->w.n + p->w.pixels[of.from].from) * C;
     size_t below = lines < p->h.stride ? lines : p->h.stride;
     floats sum = {0};
     y += of.from * C;
@@ -270,7 +268,7 @@ static void packing_end(struct packing *packing)
         words_store(packing->to, packing->word >> (uint32_t)(8 * (PACK - rest)));
 }
 
-INLINE void max_row_of_windows(const struct pool_form *p, size_t oh, const float *x, float *y,
+INLINE void max_row_of_windows(const struct pool_form *p, size_t oh, const value *x, value *y,
                                uint32_t *won, bool few, bool wide)
 {
     struct packing packing = {.to = won};
@@ -279,7 +277,7 @@ INLINE void max_row_of_windows(const struct pool_form *p, size_t oh, const float
         packing_end(&packing);
 }
 
-INLINE void max_row_of_squares(const struct pool_form *p, size_t oh, const float *x, float *y,
+INLINE void max_row_of_squares(const struct pool_form *p, size_t oh, const value *x, value *y,
                                uint32_t *won, size_t side)
 {
     struct packing packing = {.to = won};
@@ -293,7 +291,7 @@ INLINE void max_row_of_squares(const struct pool_form *p, size_t oh, const float
     packing_end(&packing);
 }
 
-static void max(const struct pool_form *p, size_t oh, const float *x, float *y, uint32_t *won)
+static void max(const struct pool_form *p, size_t oh, const void *x, void *y, uint32_t *won)
 {
     if (p->bits > 8)
         max_row_of_windows(p, oh, x, y, won, p->C < LANES, true);
@@ -307,7 +305,7 @@ static void max(const struct pool_form *p, size_t oh, const float *x, float *y, 
         max_row_of_windows(p, oh, x, y, won, false, false);
 }
 
-INLINE void average_group(const struct pool_form *p, size_t oh, const float *x, float *y,
+INLINE void average_group(const struct pool_form *p, size_t oh, const value *x, value *y,
                           struct group g)
 {
     size_t C = p->C;
@@ -325,7 +323,7 @@ INLINE void average_group(const struct pool_form *p, size_t oh, const float *x, 
     }
 }
 
-static void average(const struct pool_form *p, size_t oh, const float *x, float *y)
+static void average(const struct pool_form *p, size_t oh, const void *x, void *y)
 {
 #define RUN(group) average_group(p, oh, x, y, group)
     EACH_GROUP(p->C, RUN);
@@ -341,13 +339,13 @@ struct around {
 };
 
 /* A pixel's vector is that of dy of all windows that it won. */
-INLINE void max_back_pixel(const struct pool_form *p, const struct around *at, const float *dy,
-                           const uint32_t *won, size_t row, float *dx, size_t R, size_t K, bool few,
+INLINE void max_back_pixel(const struct pool_form *p, const struct around *at, const value *dy,
+                           const uint32_t *won, size_t row, value *dx, size_t R, size_t K, bool few,
                            bool wide)
 {
     size_t C = p->C, OW = p->w.m;
     struct group g = all_channels(p, few);
-    const float *of = dy + (at->oh * OW + at->ow) * C;
+    const value *of = dy + (at->oh * OW + at->ow) * C;
     const uint32_t *line = won + at->oh * row;
     for (size_t v = 0; v < g.V; v++) {
         floats sum = {0};
@@ -368,8 +366,8 @@ INLINE void max_back_pixel(const struct pool_form *p, const struct around *at, c
 }
 
 /* A row of pixels in R rows of windows. */
-INLINE void max_back_row(const struct pool_form *p, size_t h, const float *dy, const uint32_t *won,
-                         float *dx, size_t R)
+INLINE void max_back_row(const struct pool_form *p, size_t h, const value *dy, const uint32_t *won,
+                         value *dx, size_t R)
 {
     size_t C = p->C, oh = p->h.windows[h].from, row = places(p);
     size_t down = (h + p->h.pad - oh * p->h.stride) * p->w.kernel;
@@ -395,8 +393,8 @@ INLINE void max_back_row(const struct pool_form *p, size_t h, const float *dy, c
 /* A row of one vector of channels, of windows `side` wide and `stride` apart, of which it lies in R
  * rows. Windows are met from left to right: what one gives to pixels that the next has, too, goes
  * along in `next`. */
-INLINE void max_back_sweep(const struct pool_form *p, size_t h, const float *dy,
-                           const uint32_t *won, float *dx, size_t side, size_t stride, size_t R,
+INLINE void max_back_sweep(const struct pool_form *p, size_t h, const value *dy,
+                           const uint32_t *won, value *dx, size_t side, size_t stride, size_t R,
                            const struct group *g, size_t v)
 {
     size_t C = p->C, row = places(p), W = p->w.n, first = p->h.windows[h].from;
@@ -428,8 +426,8 @@ INLINE void max_back_sweep(const struct pool_form *p, size_t h, const float *dy,
         store(g, dx + w * C, v, k + stride < side ? next[k < 2 ? k : 1] : (floats){0});
 }
 
-INLINE void max_back_sweeps(const struct pool_form *p, size_t h, const float *dy,
-                            const uint32_t *won, float *dx, size_t side, size_t stride)
+INLINE void max_back_sweeps(const struct pool_form *p, size_t h, const value *dy,
+                            const uint32_t *won, value *dx, size_t side, size_t stride)
 {
     struct group g = all_channels(p, false);
     struct between rows = p->h.windows[h];
@@ -453,8 +451,8 @@ static bool is_square(const struct pool_form *p, size_t side, size_t stride)
 }
 
 /* Where pixels have few vectors, a row for each of them costs less than to look around at each. */
-static void max_back(const struct pool_form *p, size_t h, const float *dy, const uint32_t *won,
-                     float *dx)
+static void max_back(const struct pool_form *p, size_t h, const void *dy, const uint32_t *won,
+                     void *dx)
 {
     bool narrow = p->C >= LANES && p->C <= 2 * LANES;
     size_t R = p->h.windows[h].end - p->h.windows[h].from;
@@ -472,7 +470,7 @@ static void max_back(const struct pool_form *p, size_t h, const float *dy, const
         max_back_row(p, h, dy, won, dx, R);
 }
 
-INLINE void average_back_group(const struct pool_form *p, size_t h, const float *dy, float *dx,
+INLINE void average_back_group(const struct pool_form *p, size_t h, const value *dy, value *dx,
                                struct group g)
 {
     struct between rows = p->h.windows[h];
@@ -490,14 +488,14 @@ INLINE void average_back_group(const struct pool_form *p, size_t h, const float 
     }
 }
 
-static void average_back(const struct pool_form *p, size_t h, const float *dy, float *dx)
+static void average_back(const struct pool_form *p, size_t h, const void *dy, void *dx)
 {
 #define RUN(group) average_back_group(p, h, dy, dx, group)
     EACH_GROUP(p->C, RUN);
 #undef RUN
 }
 
-const struct pool_loops ISA_NAME(pool_loops) = {
+const struct pool_loops VALUES_NAME(pool_loops) = {
     .places = places,
     .max = max,
     .average = average,

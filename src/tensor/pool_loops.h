@@ -31,18 +31,20 @@ struct pool_form {
     size_t bits; /* of a place: 8, or 32 where windows have more than 256 */
 };
 
+/* Of images of floats, or of bf16. */
 struct pool_loops {
     size_t (*places)(const struct pool_form *p); /* words that a row of y has in `won` */
     /* Row oh of y, and unless `won` is NULL its places, from an image x. What is not a number wins:
      * the last of it, and of equal numbers the first. */
-    void (*max)(const struct pool_form *p, size_t oh, const float *x, float *y, uint32_t *won);
-    void (*average)(const struct pool_form *p, size_t oh, const float *x, float *y);
+    void (*max)(const struct pool_form *p, size_t oh, const void *x, void *y, uint32_t *won);
+    void (*average)(const struct pool_form *p, size_t oh, const void *x, void *y);
     /* Row h of dx from an image dy, and the places of its maxima. */
-    void (*max_back)(const struct pool_form *p, size_t h, const float *dy, const uint32_t *won,
-                     float *dx);
-    void (*average_back)(const struct pool_form *p, size_t h, const float *dy, float *dx);
+    void (*max_back)(const struct pool_form *p, size_t h, const void *dy, const uint32_t *won,
+                     void *dx);
+    void (*average_back)(const struct pool_form *p, size_t h, const void *dy, void *dx);
 };
 
 ISA_DECLARE(struct pool_loops, pool_loops);
+ISA_DECLARE(struct pool_loops, pool_loops_bf16);
 
 #endif

@@ -5,16 +5,22 @@
 
 typedef int32_t ints __attribute__((vector_size(LANES * sizeof(int32_t))));
 
-static void run(size_t n, float slope, const float *x, const float *v, float *y)
+static inline floats bend(float slope, floats x, floats v)
 {
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        floats at = floats_load(v + i);
-        ints above = floats_load(x + i) > 0, bent = (ints)(slope * at);
-        floats_store(y + i, (floats)(((ints)at & above) | (bent & ~above)));
-    }
-    for (; i < n; i++)
-        y[i] = x[i] > 0 ? v[i] : slope * v[i];
+    ints above = x > 0, bent = (ints)(slope * v);
+    return (floats)(((ints)v & above) | (bent & ~above));
 }
 
-const struct relu_loops ISA_NAME(relu_loops) = {.run = run};
+static void run(size_t n, float slope, const void *of, const void *from, void *to)
+{
+    const value *x = of, *v = from;
+    value *y = to;
+    size_t i = 0, rest = n % LANES;
+    for (; i + LANES <= n; i += LANES)
+        value_store(y + i, bend(slope, value_load(x + i), value_load(v + i)));
+    if (rest > 0)
+        value_store_part(
+            y + i, bend(slope, value_load_part(x + i, rest), value_load_part(v + i, rest)), rest);
+}
+
+const struct relu_loops VALUES_NAME(relu_loops) = {.run = run};

@@ -24,39 +24,43 @@ struct span span_of(const struct shape *x, enum layout layout, size_t axis)
 
 /* ---- parts ---- */
 
-/* `rows` rows of `len` floats; x NULL: zeros. */
-static void copy_rows(size_t rows, size_t len, const float *x, size_t x_step, float *y,
-                      size_t y_step)
+/* `rows` rows of `len` bytes; x NULL: zeros. */
+static void copy_rows(size_t rows, size_t len, const char *x, size_t x_step, char *y, size_t y_step)
 {
-#pragma omp parallel for schedule(static) if (rows * len >= PARALLEL_MIN)
+#pragma omp parallel for schedule(static) if (rows * len >= PARALLEL_MIN * sizeof(float))
     for (size_t r = 0; r < rows; r++) {
         if (x)
-            memcpy(y + r * y_step, x + r * x_step, len * sizeof *y);
+            memcpy(y + r * y_step, x + r * x_step, len);
         else
-            memset(y + r * y_step, 0, len * sizeof *y);
+            memset(y + r * y_step, 0, len);
     }
 }
 
 static void check(const struct span *part, const struct span *whole, size_t at)
 {
     PL_ASSERT(part->outer == whole->outer && part->inner == whole->inner);
+    PL_ASSERT(part->dtype == whole->dtype);
     PL_ASSERT(at <= whole->n && part->n <= whole->n - at);
 }
 
-void span_get(const struct span *whole, const float *x, const struct span *part, size_t at,
-              float *y)
+/* Bytes of one place. */
+static size_t place_of(const struct span *s)
 {
-    size_t len = part->n * part->inner;
-    check(part, whole, at);
-    copy_rows(part->outer, len, x + at * whole->inner, whole->n * whole->inner, y, len);
+    return s->inner * dtype_size(s->dtype);
 }
 
-void span_put(const struct span *part, const float *x, const struct span *whole, size_t at,
-              float *y)
+void span_get(const struct span *whole, const void *x, const struct span *part, size_t at, void *y)
 {
-    size_t len = part->n * part->inner;
+    size_t place = place_of(whole), len = part->n * place;
     check(part, whole, at);
-    copy_rows(part->outer, len, x, len, y + at * whole->inner, whole->n * whole->inner);
+    copy_rows(part->outer, len, (const char *)x + at * place, whole->n * place, y, len);
+}
+
+void span_put(const struct span *part, const void *x, const struct span *whole, size_t at, void *y)
+{
+    size_t place = place_of(whole), len = part->n * place;
+    check(part, whole, at);
+    copy_rows(part->outer, len, x, len, (char *)y + at * place, whole->n * place);
 }
 
 /* ---- softmax ---- */

@@ -1,5 +1,5 @@
 /* A blob seen along one of its axes: `outer` blocks, in each the axis's n places one after another,
- * at each of them `inner` floats. Every axis of either layout is such a span of the memory as it
+ * at each of them `inner` elements. Every axis of either layout is such a span of the memory as it
  * lies, so that what works along an axis need not put anything in another order. */
 #ifndef PL_TENSOR_SPAN_H
 #define PL_TENSOR_SPAN_H
@@ -8,19 +8,18 @@
 
 struct span {
     size_t outer, n, inner;
+    enum dtype dtype;
 };
 
-/* Along `axis` < x->n of x as it lies in memory. */
+/* Along `axis` < x->n of x, floats, as it lies in memory. */
 struct span span_of(const struct shape *x, enum layout layout, size_t axis);
 
-/* Spans of one `outer` and `inner`: all places of `part` are those of `whole` from place `at` on.
- * span_get copies them out of the whole; span_put into it, or zeros where x is NULL. */
-void span_get(const struct span *whole, const float *x, const struct span *part, size_t at,
-              float *y);
-void span_put(const struct span *part, const float *x, const struct span *whole, size_t at,
-              float *y);
+/* Spans of one `outer`, `inner` and dtype: all places of `part` are those of `whole` from place
+ * `at` on. span_get copies them out of the whole; span_put into it, or zeros where x is NULL. */
+void span_get(const struct span *whole, const void *x, const struct span *part, size_t at, void *y);
+void span_put(const struct span *part, const void *x, const struct span *whole, size_t at, void *y);
 
-/* Softmax along the span: y = e^x / Σ e^x. y may be x. */
+/* Softmax along the span, of floats: y = e^x / Σ e^x. y may be x. */
 void span_softmax(const struct span *s, const float *x, float *y);
 
 /* dx = y · (dy − Σ dy·y). dx may be dy. */

@@ -224,7 +224,8 @@ bool winograd_fits(const struct conv_spec *spec)
     size_t K = spec->kernel_h;
     return (K == 3 || K == 5) && spec->kernel_w == K && spec->pad_h < K && spec->pad_w < K &&
            spec->stride_h == 1 && spec->stride_w == 1 && spec->dilation_h == 1 &&
-           spec->dilation_w == 1 && spec->groups == 1 && spec->x.dim[1] >= 8 && spec->y.dim[1] >= 8;
+           spec->dtype == DTYPE_F32 && spec->dilation_w == 1 && spec->groups == 1 &&
+           spec->x.dim[1] >= 8 && spec->y.dim[1] >= 8;
 }
 
 /* Points lie an odd number of cache lines apart, so that they do not push one another out. */

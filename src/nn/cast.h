@@ -1,0 +1,21 @@
+/* Blobs of two dtypes in one net. Where a layer takes another than its bottom is, a layer is put
+ * between that makes a copy, in the dtype of the copy; gradients go back in that of the blob. A
+ * blob has one copy at most, which all who want it share. */
+#ifndef PL_NN_CAST_H
+#define PL_NN_CAST_H
+
+#include "nn/layer.h"
+
+/* Set the dtype of a layer whose bottoms are connected, and cast those that are something else. The
+ * layer stays the net's newest; there is room for a layer and a blob for each of its bottoms. */
+int cast_bottoms(struct net *net, struct layer *layer, const struct setup *setup, struct err *err);
+
+/* y ← y + x, over n elements; y ← y + number; and element i. */
+void cast_add(enum dtype dtype, size_t n, const void *x, void *y);
+void cast_add_number(enum dtype dtype, float number, size_t n, void *y);
+float cast_element(enum dtype dtype, const void *x, size_t i);
+
+/* An image of bf16 as floats, canonical. For who looks at one, not for every step. */
+void cast_out(const struct shape *shape, enum layout layout, const bf16 *x, float *y);
+
+#endif

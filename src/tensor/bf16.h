@@ -1,0 +1,24 @@
+/* Activations as bf16: the upper half of a float, rounded to the nearest, ties to even; what is no
+ * number stays none. Arithmetic is done in float, and rounded where it is stored.
+ *
+ * Long arrays go by the calling thread's OpenMP threads. */
+#ifndef PL_TENSOR_BF16_H
+#define PL_TENSOR_BF16_H
+
+#include "base/err.h"
+#include "tensor/dtype.h"
+
+#include <stdbool.h>
+
+/* Whether products of bf16 are the processor's own (AVX512_BF16), within PACELINE_ISA's limit:
+ * ERR_UNSUPPORTED, with what is missing, where they are not. */
+int bf16_check(struct err *err);
+
+void bf16_round(size_t n, const float *x, bf16 *y); /* y ← x */
+void bf16_widen(size_t n, const bf16 *x, float *y); /* y ← x, exactly */
+void bf16_add(size_t n, const bf16 *x, bf16 *y);    /* y ← y + x */
+
+/* One of them. */
+float bf16_float(bf16 x);
+
+#endif
