@@ -23,7 +23,7 @@ typedef struct pl_bench_memory {
 typedef struct pl_bench_options {
     uint32_t steps;        /* to be timed, up to 1,000,000; 200 */
     bool by_layer;         /* fill in `layers` */
-    const char *precision; /* "f32", the only one there is, and the default */
+    const char *precision; /* "f32" or "bf16"; NULL: the job's, or f32 */
 } pl_bench_options;
 
 /* A layer's part in a training step; medians. */

@@ -150,7 +150,7 @@ static int report_steps(struct timing *t, pl_bench_step_report *report)
         .reorders = b->reorders,
         .kernels = b->kernels,
         .isa = b->isa,
-        .precision = "f32",
+        .precision = dtype_name(b->dtype),
     };
     if (rc == OK)
         rc = keep_rows(b, &out, &t->engine->error);
@@ -171,13 +171,16 @@ void pl_bench_step_release(pl_bench_step_report *report)
 
 /* ---- the calls ---- */
 
-static int check_precision(const char *name, struct err *err)
+/* NULL: as the job has it. */
+static int set_precision(const char *name, Paceline__Job *job, struct err *err)
 {
-    if (!name || strcmp(name, "f32") == 0)
+    if (!name)
         return OK;
-    if (strcmp(name, "bf16") == 0)
-        return err_set(err, ERR_UNSUPPORTED, "precision: there is no bf16 yet, only f32");
-    return err_set(err, ERR_USAGE, "precision: expected f32, not \"%s\"", name);
+    bool is_bf16 = strcmp(name, "bf16") == 0;
+    if (!is_bf16 && strcmp(name, "f32") != 0)
+        return err_set(err, ERR_USAGE, "precision: expected f32 or bf16, not \"%s\"", name);
+    job->precision = is_bf16 ? PACELINE__JOB__PRECISION__bf16 : PACELINE__JOB__PRECISION__f32;
+    return OK;
 }
 
 static int timing_begin(struct timing *t, pl_engine *engine, const pl_bench_options *options)
@@ -192,7 +195,7 @@ static int timing_begin(struct timing *t, pl_engine *engine, const pl_bench_opti
     arena_init(&t->arena);
     if (given.steps > 1000000)
         return err_set(err, ERR_USAGE, "steps: must be 1 to 1000000, is %u", given.steps);
-    return check_precision(given.precision, err);
+    return OK;
 }
 
 static int bench_step(pl_engine *engine, const pl_job *job, const pl_bench_options *options,
@@ -206,7 +209,9 @@ static int bench_step(pl_engine *engine, const pl_job *job, const pl_bench_optio
     if (rc != OK)
         return rc;
     t.job = finished;
-    rc = report_steps(&t, report);
+    rc = set_precision(options ? options->precision : NULL, finished, &engine->error);
+    if (rc == OK)
+        rc = report_steps(&t, report);
     job_free(finished);
     return rc;
 }
@@ -236,6 +241,8 @@ static int bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_op
         rc = api_spec_record(spec, record, &made_up, err);
     if (rc == OK)
         rc = api_net_job(spec, &given, &job, err);
+    if (rc == OK)
+        rc = set_precision(options ? options->precision : NULL, job, err);
     if (rc == OK && !model_has_loss(job->net->define, PHASE_TRAIN))
         rc = model_judge(job->net->define, &lossless, err);
     if (rc == OK) {

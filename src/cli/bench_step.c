@@ -9,7 +9,7 @@
 
 struct bench_arguments {
     struct job_options job;
-    const char *net, *input, *batch, *steps, *precision;
+    const char *net, *input, *batch, *steps;
     bool by_layer, each, json, emit;
 };
 
@@ -21,7 +21,6 @@ static const struct option bench_options[] = {
     JOB_OPTIONS(struct bench_arguments),
     {"batch", OPTION_TEXT, "B", "records a step", offsetof(struct bench_arguments, batch)},
     {"steps", OPTION_TEXT, "N", "timed steps (200)", offsetof(struct bench_arguments, steps)},
-    {"precision", OPTION_TEXT, "P", "f32", offsetof(struct bench_arguments, precision)},
     {"by-layer", OPTION_FLAG, NULL, "then time each layer, in up to 100 steps more",
      offsetof(struct bench_arguments, by_layer)},
     {"each", OPTION_FLAG, NULL, "with --json: what each step took, too",
@@ -294,7 +293,7 @@ static int run_step(const struct command *command, int argc, char **argv)
     pl_net_options options = {0};
     uint32_t record[3] = {0};
     const pl_bench_options how = {
-        .steps = bench_number(a.steps, 200), .by_layer = a.by_layer, .precision = a.precision};
+        .steps = bench_number(a.steps, 200), .by_layer = a.by_layer, .precision = a.job.precision};
     end = a.net ? check_net_options(&a, count, &options, record)
                 : check_job_options(command, &a, count);
     if (end >= 0)

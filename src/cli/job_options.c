@@ -22,6 +22,8 @@ static int apply(pl_job *job, const struct job_options *o)
         rc = set_field(job, "threads", o->threads);
     if (rc == PL_OK)
         rc = set_field(job, "kernels", o->kernels);
+    if (rc == PL_OK)
+        rc = set_field(job, "precision", o->precision);
     if (rc == PL_OK && o->deterministic)
         rc = pl_job_set(job, "deterministic=true");
     if (rc == PL_OK)

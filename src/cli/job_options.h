@@ -7,7 +7,8 @@
 
 struct job_options {
     const char *solver, *weights;
-    const char *strategy, *workers, *seed, *threads, *kernels, *data, *test_data;
+    const char *strategy, *workers, *seed, *threads, *kernels, *precision;
+    const char *data, *test_data;
     struct option_list set;
     bool deterministic;
 };
@@ -31,6 +32,8 @@ struct job_options {
         JOB_OPTION(type, "seed", OPTION_TEXT, "S", "seed of all that is random", seed),           \
         JOB_OPTION(type, "threads", OPTION_TEXT, "T", "compute threads a worker", threads),       \
         JOB_OPTION(type, "kernels", OPTION_TEXT, "K", "ref, dnnl or auto", kernels),              \
+        JOB_OPTION(type, "precision", OPTION_TEXT, "P", "f32 or bf16, of images in training",     \
+                   precision),                                                                    \
         JOB_OPTION(type, "deterministic", OPTION_FLAG, NULL, "pin every automatic choice",        \
                    deterministic)
 

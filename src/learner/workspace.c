@@ -74,6 +74,8 @@ static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Pa
                 const struct shape *record, struct err *err)
 {
     struct net_options train = options_of(ws, PHASE_TRAIN, job->batch / job->local, record);
+    bool is_bf16 = job->precision == PACELINE__JOB__PRECISION__bf16;
+    train.dtype = is_bf16 ? DTYPE_BF16 : DTYPE_F32;
     struct net_options test = options_of(ws, PHASE_TEST, job->batch, record);
     int rc = ws->only_tests ? OK : make_net(param, &train, &ws->train, err);
     if (rc == OK)
@@ -100,14 +102,16 @@ static void unplan(struct workspace *ws)
     }
 }
 
-/* `auto` falls back from oneDNN to plain C as a whole: a net never mixes the two. */
+/* `auto` falls back from oneDNN to plain C as a whole: a net never mixes the two. Plain C has no
+ * bf16. */
 static int plan_auto(struct workspace *ws, const Caffe__NetParameter *param,
                      const Paceline__Job *job, const struct shape *record, const struct logger *log,
                      struct err *err)
 {
     ws->kernels = job->kernels == PACELINE__JOB__KERNELS__ref ? &kernels_ref : &kernels_dnnl;
     int rc = plan(ws, param, job, record, err);
-    if (rc != ERR_UNSUPPORTED || job->kernels != PACELINE__JOB__KERNELS__auto)
+    if (rc != ERR_UNSUPPORTED || job->kernels != PACELINE__JOB__KERNELS__auto ||
+        job->precision != PACELINE__JOB__PRECISION__f32)
         return rc;
     struct err why = *err;
     unplan(ws);

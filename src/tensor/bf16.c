@@ -10,15 +10,15 @@ int bf16_check(struct err *err)
 #ifdef __x86_64__
     if (isa_best() < ISA_AVX512)
         return err_set(err, ERR_UNSUPPORTED,
-                       "bf16 needs a processor with AVX-512, and %s is what is used here",
+                       "precision: bf16 needs a processor with AVX-512, and %s is what is used here",
                        isa_name(isa_best()));
     if (!__builtin_cpu_supports("avx512bf16"))
         return err_set(err, ERR_UNSUPPORTED,
-                       "bf16 needs a processor with products of bf16 (AVX512_BF16), which this one "
+                       "precision: bf16 needs a processor with products of bf16 (AVX512_BF16), which this one "
                        "does not have");
     return OK;
 #else
-    return err_set(err, ERR_UNSUPPORTED, "bf16 is supported on x86-64 with AVX512_BF16 alone");
+    return err_set(err, ERR_UNSUPPORTED, "precision: bf16 is supported on x86-64 with AVX512_BF16 alone");
 #endif
 }
 

@@ -203,6 +203,8 @@ static int summarise(struct bench *b, struct arena *arena, struct bench_step *ou
     out->reorders = (int)net_reorders(b->ws->train);
     out->kernels = b->ws->kernels->name;
     out->isa = kernels_isa();
+    out->dtype =
+        b->learner.job->precision == PACELINE__JOB__PRECISION__bf16 ? DTYPE_BF16 : DTYPE_F32;
     if (!b->options->by_layer)
         return OK;
     out->layers = net_layer_count(b->ws->train);

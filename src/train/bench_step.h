@@ -5,6 +5,7 @@
 
 #include "base/logger.h"
 #include "job/job.h"
+#include "tensor/dtype.h"
 #include "tensor/shape.h"
 #include "train/bench_layers.h"
 #include "world/world.h"
@@ -39,7 +40,8 @@ struct bench_step {
     struct bench_memory memory;
     size_t batch;
     int threads;
-    int reorders; /* of activations between layouts, in a step */
+    int reorders;     /* of activations between layouts, in a step */
+    enum dtype dtype; /* of images */
     const char *kernels, *isa;
     struct bench_layer *layer; /* by_layer: in the order of the file. Several `local` learners: */
     size_t layers;             /* the first one's */

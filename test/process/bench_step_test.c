@@ -367,7 +367,7 @@ static void test_refusals(void **state)
     refused(&p, "--batch");
     RUN(&p, f->path, "--net", "lenet", "--batch", "70000");
     refused(&p, "batch");
-    RUN(&p, f->path, "--net", "lenet", "--precision", "bf16");
+    RUN(&p, f->path, "--net", "lenet", "--precision", "bf16", "--kernels", "ref");
     refused(&p, "bf16");
     RUN(&p, f->path, "--net", "lenet", "--precision", "f16");
     refused(&p, "f16");
