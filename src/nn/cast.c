@@ -20,12 +20,10 @@ void cast_add_number(enum dtype dtype, float number, size_t n, void *y)
     float *wide = y;
     bf16 *half = y;
     for (size_t i = 0; i < n; i++)
-        if (dtype == DTYPE_BF16) {
-            float sum = bf16_float(half[i]) + number;
-            bf16_round(1, &sum, &half[i]);
-        } else {
+        if (dtype == DTYPE_BF16)
+            half[i] = bf16_nearest(bf16_float(half[i]) + number);
+        else
             wide[i] += number;
-        }
 }
 
 float cast_element(enum dtype dtype, const void *x, size_t i)

@@ -9,16 +9,19 @@ int bf16_check(struct err *err)
 {
 #ifdef __x86_64__
     if (isa_best() < ISA_AVX512)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "precision: bf16 needs a processor with AVX-512, and %s is what is used here",
-                       isa_name(isa_best()));
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "precision: bf16 needs a processor with AVX-512, and %s is what is used here",
+            isa_name(isa_best()));
     if (!__builtin_cpu_supports("avx512bf16"))
-        return err_set(err, ERR_UNSUPPORTED,
-                       "precision: bf16 needs a processor with products of bf16 (AVX512_BF16), which this one "
-                       "does not have");
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "precision: bf16 needs a processor with products of bf16 (AVX512_BF16), which this one "
+            "does not have");
     return OK;
 #else
-    return err_set(err, ERR_UNSUPPORTED, "precision: bf16 is supported on x86-64 with AVX512_BF16 alone");
+    return err_set(err, ERR_UNSUPPORTED,
+                   "precision: bf16 is supported on x86-64 with AVX512_BF16 alone");
 #endif
 }
 
@@ -52,6 +55,13 @@ void bf16_add(size_t n, const bf16 *x, bf16 *y)
 #pragma omp parallel for schedule(static) if (n >= 2 * RUN)
     for (size_t i = 0; i < n; i += RUN)
         loops->add(run_at(n, i), x + i, y + i);
+}
+
+bf16 bf16_nearest(float x)
+{
+    bf16 y;
+    ISA_PICK(bf16_loops)->round(1, &x, &y);
+    return y;
 }
 
 float bf16_float(bf16 x)

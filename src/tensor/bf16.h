@@ -20,5 +20,6 @@ void bf16_add(size_t n, const bf16 *x, bf16 *y);    /* y ← y + x */
 
 /* One of them. */
 float bf16_float(bf16 x);
+bf16 bf16_nearest(float x);
 
 #endif

@@ -129,10 +129,8 @@ static void *image_numbers(struct arena *arena, const struct shape *shape, enum 
     size_t n = shape_count(shape);
     float *v = numbers(arena, n);
     bf16 *half = (void *)v;
-    for (size_t i = 0; v && i < n && dtype == DTYPE_BF16; i++) {
-        float number = v[i];
-        bf16_round(1, &number, &half[i]);
-    }
+    for (size_t i = 0; v && i < n && dtype == DTYPE_BF16; i++)
+        half[i] = bf16_nearest(v[i]);
     return v;
 }
 
