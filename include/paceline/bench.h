@@ -58,7 +58,9 @@ typedef struct pl_bench_step_report {
      * many of them were there at least a quarter as long as the first. Linux only: else 0. */
     int process_threads, busy_threads;
     double busy[PL_BENCH_THREADS_MAX];
-    int reorders;              /* of activations between layouts, in one step */
+    /* Copies in one step beside all arithmetic: of images between layouts, and between f32 and
+     * bf16; of weights and their gradients between canonical order and that of a code. */
+    int reorders, casts, weight_reorders;
     const char *kernels, *isa; /* static */
     const char *precision;     /* static */
 

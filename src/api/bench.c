@@ -148,6 +148,8 @@ static int report_steps(struct timing *t, pl_bench_step_report *report)
         .batch = (uint32_t)b->batch,
         .threads = b->threads,
         .reorders = b->reorders,
+        .casts = b->casts,
+        .weight_reorders = b->weight_reorders,
         .kernels = b->kernels,
         .isa = b->isa,
         .precision = dtype_name(b->dtype),

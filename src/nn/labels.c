@@ -33,6 +33,8 @@ int labels_init(struct labels *labels, struct layer *layer, const struct setup *
         rc = rows_init_records(&labels->given, given, setup->arena, bytes, err);
     if (rc != OK)
         return rc;
+    bool writes = setup->options->phase == PHASE_TRAIN && layer->ops->backward;
+    layer->reorders = rows_reorders(&labels->scores, writes) + rows_reorders(&labels->given, false);
     labels->outer = labels->scores.outer / N;
     labels->per = labels->outer * labels->scores.inner;
     labels->at = arena_array(setup->arena, given->count, int32_t);

@@ -164,7 +164,7 @@ struct layer {
     size_t classes;           /* labels from the data layer must stay below; 0: it reads none */
     size_t top_k;             /* of an accuracy; else 0 */
     bool judges;              /* the accuracy whose hits are the net's (net_result.right) */
-    unsigned reorders;        /* of activations between layouts, in a step */
+    unsigned reorders;        /* of images between layouts, in a step; the op has its own */
     bool runs_backward;
     enum dtype dtype; /* of 4-D bottoms and tops */
     enum chain_part part;

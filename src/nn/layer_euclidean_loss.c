@@ -29,6 +29,9 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         rc = layer_top(layer, 0, &scalar, LAYOUT_PLAIN, err);
     if (rc != OK)
         return rc;
+    bool training = setup->options->phase == PHASE_TRAIN;
+    for (size_t k = 0; k < 2; k++)
+        layer->reorders += rows_reorders(&self->side[k], training);
     size_t count = layer->bottom[0].blob->count;
     self->g = arena_array(setup->arena, count, float);
     if (!self->g)

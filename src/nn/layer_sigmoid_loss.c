@@ -32,6 +32,8 @@ static int plan(struct layer_sigmoid_loss *self, const struct setup *setup, stru
         rc = rows_init_records(&self->targets, t, setup->arena, &layer->buffer_bytes, err);
     if (rc != OK)
         return rc;
+    bool training = setup->options->phase == PHASE_TRAIN;
+    layer->reorders = rows_reorders(&self->scores, training) + rows_reorders(&self->targets, false);
     self->g = arena_array(setup->arena, x->count, float);
     if (!self->g)
         return err_set(err, ERR_NOMEM, "out of memory for %zu scores", x->count);

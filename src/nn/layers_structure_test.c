@@ -239,7 +239,7 @@ static void test_reorders(void **state)
                          fixture_kernels[k]);
             bool nhwc = fixture_kernels[k]->image_layout == LAYOUT_NHWC;
             unsigned data = nhwc ? 1 : 0; /* the data layer's own */
-            unsigned n = net_reorders(f.net) - data;
+            unsigned n = net_copies(f.net).reorders - data;
             if (n != (nhwc ? cases[i].nhwc : cases[i].plain))
                 fail_msg("%s: %u reorders", cases[i].net, n);
             fixture_close(&f);

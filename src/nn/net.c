@@ -363,11 +363,24 @@ struct net_memory net_memory(const struct net *net)
     return net->memory;
 }
 
-unsigned net_reorders(const struct net *net)
+static void add_copies(struct net_copies *sum, const struct op_reorders *op)
 {
-    unsigned sum = 0;
-    for (size_t i = 0; i < net->n_layers; i++)
-        sum += net->layer[i]->reorders;
+    sum->reorders += op->images;
+    sum->weights += op->weights;
+}
+
+struct net_copies net_copies(const struct net *net)
+{
+    struct net_copies sum = {0};
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        sum.reorders += layer->reorders;
+        sum.casts += layer->n_top > 0 && layer->top[0]->is_cast ? 1u + layer->runs_backward : 0;
+        if (layer->op)
+            add_copies(&sum, &layer->op->forward);
+        if (layer->op && layer->runs_backward)
+            add_copies(&sum, &layer->op->backward);
+    }
     return sum;
 }
 

@@ -122,8 +122,12 @@ struct net_memory {
 };
 struct net_memory net_memory(const struct net *net);
 
-/* Times that activations change their layout in a step. */
-unsigned net_reorders(const struct net *net);
+/* What is copied in a step beside all arithmetic: images between layouts, or between dtypes;
+ * weights and their gradients between canonical order and that of a code. */
+struct net_copies {
+    unsigned reorders, casts, weights;
+};
+struct net_copies net_copies(const struct net *net);
 
 /* Multiply-adds of a training step's matrix products (forward, and both backward products) × 2. */
 double net_flops(const struct net *net);

@@ -14,6 +14,12 @@ struct rows {
     float *plain, *row;     /* room for what they make, NULL where not needed */
 };
 
+/* What a layer's `reorders` grows by for reading the rows, and for writing them. */
+static inline unsigned rows_reorders(const struct rows *rows, bool writes)
+{
+    return rows->reorders ? (writes ? 2 : 1) : 0;
+}
+
 /* Plan rows of `blob` around `axis` below its number of dimensions. Adds room that is taken to
  * *bytes. ERR_NOMEM. */
 int rows_init(struct rows *rows, const struct blob *blob, size_t axis, struct arena *arena,

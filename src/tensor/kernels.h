@@ -49,12 +49,19 @@ static inline struct op_floats op_floats(const struct op_args *args)
     return (struct op_floats){args->x, args->y, args->dy, args->dx};
 }
 
+/* What a pass puts into another order beside its arithmetic: images and their gradients; weights
+ * and theirs. */
+struct op_reorders {
+    unsigned images, weights;
+};
+
 struct op {
     const struct op_ops *ops;
     enum layout x_layout, y_layout;
     bool in_place;
     size_t scratch_bytes; /* for the report on memory; of what is shared, nothing */
     const char *chosen;   /* which code runs each direction, in words; NULL: there is one alone */
+    struct op_reorders forward, backward;
 };
 
 /* Memory for ops that never run at the same moment, as those of one net: each planning makes

@@ -195,6 +195,8 @@ static void assert_code(const struct work *work, const struct run *want, struct 
     arena_init(&arena);
     plan_tuned(work, tuner, &arena, &scratch, &op);
     assert_non_null(strstr(op->chosen, name));
+    bool reorders = strstr(op->chosen, " reordered");
+    assert_true((op->forward.images + op->backward.images > 0) == reorders);
     execute_shared(work, op, &scratch, &run);
     assert_pair(want, &run);
     op_release(op);

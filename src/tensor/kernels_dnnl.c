@@ -138,6 +138,14 @@ static dnnl_status_t plan_chosen(const struct plan *plan, const struct conv_site
     return status ? status : conv_code_plan(site, candidate, code);
 }
 
+static void count(struct op_reorders *sum, const struct conv_code *code)
+{
+    if (!code)
+        return;
+    sum->images += code->reorders.images;
+    sum->weights += code->reorders.weights;
+}
+
 /* `what` is the direction's name for the op's user. */
 static int plan_code(const struct plan *plan, enum onednn_pass pass, const char *what)
 {
@@ -176,6 +184,10 @@ static int plan_codes(const struct plan *plan)
         rc = plan_code(plan, turned ? ONEDNN_FORWARD : ONEDNN_BACKWARD_DATA, "bwd-data");
     if (rc == OK && plan->options->training)
         rc = plan_code(plan, ONEDNN_BACKWARD_WEIGHTS, "bwd-weights");
+    struct conv_op *conv = plan->conv;
+    count(&conv->op.forward, conv->code[turned ? ONEDNN_BACKWARD_DATA : ONEDNN_FORWARD]);
+    count(&conv->op.backward, conv->code[turned ? ONEDNN_FORWARD : ONEDNN_BACKWARD_DATA]);
+    count(&conv->op.backward, conv->code[ONEDNN_BACKWARD_WEIGHTS]);
     return rc;
 }
 

@@ -267,13 +267,18 @@ static dnnl_status_t plan_library(const struct conv_site *site,
     if (status)
         return status;
     *c = (struct library_code){
-        .code = {site->pass == ONEDNN_BACKWARD_WEIGHTS ? run_weights : run_values, c},
+        .code = {.run = site->pass == ONEDNN_BACKWARD_WEIGHTS ? run_weights : run_values,
+                 .library = c},
         .dnn = site->dnn,
         .scratch = site->scratch,
         .pass = site->pass,
         .channels = site->spec->y.dim[1],
     };
     status = plan_primitive(site, pd, c);
+    c->code.reorders = (struct op_reorders){
+        .images = (c->in.order ? 1u : 0u) + (c->out.order ? 1u : 0u),
+        .weights = c->w.order != NULL,
+    };
     dnnl_primitive_desc_destroy(pd);
     *out = &c->code;
     return status;

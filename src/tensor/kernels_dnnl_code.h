@@ -13,6 +13,7 @@
 struct conv_code {
     void (*run)(struct conv_code *code, const struct op_args *args);
     struct library_code *library; /* oneDNN's, whose weights another direction may use; or NULL */
+    struct op_reorders reorders;
 };
 
 /* What a code is planned for, and with. */

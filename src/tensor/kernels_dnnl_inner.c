@@ -192,6 +192,7 @@ int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool tra
     size_t there = whole(inner, inner->N) * inner->I, back = inner->N * whole(inner, inner->I);
     inner->strips = room(inner, arena, training && back > there ? back : there);
     if (inner_needs_reorder(spec, x_layout)) {
+        inner->op.forward.images = inner->op.backward.images = 1;
         inner->x = room(inner, arena, inner->N * inner->I);
         if (!inner->x)
             return plan_nomem("inner product", err);

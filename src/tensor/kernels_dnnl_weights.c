@@ -177,7 +177,7 @@ dnnl_status_t code_plan_slices(const struct conv_site *site, struct conv_code **
     if (!weights)
         return dnnl_out_of_memory;
     *weights = (struct conv_weights){
-        .code = {run, NULL},
+        .code = {.run = run, .reorders = {.weights = 1}},
         .spec = spec,
         .dnn = site->dnn,
         .arena = site->arena,

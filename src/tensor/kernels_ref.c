@@ -141,6 +141,7 @@ static int plan_inner(const struct inner_spec *spec, enum layout x_layout, bool 
     };
     size_t count = inner->N * inner->I;
     if (inner_needs_reorder(spec, x_layout)) {
+        inner->op.forward.images = inner->op.backward.images = 1;
         inner->x = arena_array(arena, count, float);
         inner->dx = training ? arena_array(arena, count, float) : NULL;
         if (!inner->x || (training && !inner->dx))

@@ -200,7 +200,10 @@ static int summarise(struct bench *b, struct arena *arena, struct bench_step *ou
     out->memory = sum_memory(b);
     out->batch = b->learner.job->batch;
     out->threads = (int)b->learner.job->threads;
-    out->reorders = (int)net_reorders(b->ws->train);
+    const struct net_copies copies = net_copies(b->ws->train);
+    out->reorders = (int)copies.reorders;
+    out->casts = (int)copies.casts;
+    out->weight_reorders = (int)copies.weights;
     out->kernels = b->ws->kernels->name;
     out->isa = kernels_isa();
     out->dtype =

@@ -40,8 +40,8 @@ struct bench_step {
     struct bench_memory memory;
     size_t batch;
     int threads;
-    int reorders;     /* of activations between layouts, in a step */
-    enum dtype dtype; /* of images */
+    int reorders, casts, weight_reorders; /* in a step (nn/net.h) */
+    enum dtype dtype;                     /* of images */
     const char *kernels, *isa;
     struct bench_layer *layer; /* by_layer: in the order of the file. Several `local` learners: */
     size_t layers;             /* the first one's */
