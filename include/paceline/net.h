@@ -216,7 +216,10 @@ typedef struct pl_net_options {
     uint64_t seed;       /* of initial weights, order of records, dropout; 1 */
     uint32_t threads;    /* that compute; the machine's cores */
     const char *kernels; /* "ref", "dnnl" or "auto"; "auto" */
-    bool inference;      /* it will not be trained, and its weights are 0 until they are loaded */
+    /* "f32" or "bf16": of images and their gradients in training; "f32". Weights, updates,
+     * statistics, losses and tests are f32. */
+    const char *precision;
+    bool inference; /* it will not be trained, and its weights are 0 until they are loaded */
 } pl_net_options;
 
 /* A net with its initial weights. `options` may be NULL.
@@ -225,8 +228,9 @@ typedef struct pl_net_options {
  * wrong with it comes to light, when it is first given some. Until then it has no weights.
  *
  * PL_ERR_INPUT        a layer, the solver or a value is wrong, by name
- * PL_ERR_UNSUPPORTED  there is no such layer, filler, or optimizer
- * PL_ERR_USAGE        wrong kernels
+ * PL_ERR_UNSUPPORTED  there is no such layer, filler, or optimizer; bf16 where the processor, or
+ *                     kernels "ref", have none
+ * PL_ERR_USAGE        wrong kernels, or precision
  * PL_ERR_NOMEM */
 int pl_net_create(pl_engine *engine, const pl_net_spec *spec, const pl_net_options *options,
                   pl_net **out);

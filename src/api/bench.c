@@ -173,18 +173,6 @@ void pl_bench_step_release(pl_bench_step_report *report)
 
 /* ---- the calls ---- */
 
-/* NULL: as the job has it. */
-static int set_precision(const char *name, Paceline__Job *job, struct err *err)
-{
-    if (!name)
-        return OK;
-    bool is_bf16 = strcmp(name, "bf16") == 0;
-    if (!is_bf16 && strcmp(name, "f32") != 0)
-        return err_set(err, ERR_USAGE, "precision: expected f32 or bf16, not \"%s\"", name);
-    job->precision = is_bf16 ? PACELINE__JOB__PRECISION__bf16 : PACELINE__JOB__PRECISION__f32;
-    return OK;
-}
-
 static int timing_begin(struct timing *t, pl_engine *engine, const pl_bench_options *options)
 {
     const pl_bench_options given = options ? *options : (pl_bench_options){0};
@@ -211,7 +199,7 @@ static int bench_step(pl_engine *engine, const pl_job *job, const pl_bench_optio
     if (rc != OK)
         return rc;
     t.job = finished;
-    rc = set_precision(options ? options->precision : NULL, finished, &engine->error);
+    rc = api_set_word(finished, "precision", options ? options->precision : NULL, &engine->error);
     if (rc == OK)
         rc = report_steps(&t, report);
     job_free(finished);
@@ -244,7 +232,7 @@ static int bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_op
     if (rc == OK)
         rc = api_net_job(spec, &given, &job, err);
     if (rc == OK)
-        rc = set_precision(options ? options->precision : NULL, job, err);
+        rc = api_set_word(job, "precision", options ? options->precision : NULL, err);
     if (rc == OK && !model_has_loss(job->net->define, PHASE_TRAIN))
         rc = model_judge(job->net->define, &lossless, err);
     if (rc == OK) {

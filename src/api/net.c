@@ -32,6 +32,15 @@ static int read_solver(const char *text, Caffe__SolverParameter **out, struct er
     return OK;
 }
 
+int api_set_word(Paceline__Job *job, const char *field, const char *word, struct err *err)
+{
+    char assignment[64];
+    if (!word)
+        return OK;
+    snprintf(assignment, sizeof assignment, "%s=%s", field, word);
+    return job_set(job, assignment, err);
+}
+
 int api_net_job(const pl_net_spec *spec, const pl_net_options *options, Paceline__Job **out,
                 struct err *err)
 {
@@ -50,11 +59,9 @@ int api_net_job(const pl_net_spec *spec, const pl_net_options *options, Paceline
     if (options->seed)
         job->seed = options->seed;
     job->threads = options->threads ? options->threads : (uint32_t)real_cores();
-    if (options->kernels) {
-        char assignment[64];
-        snprintf(assignment, sizeof assignment, "kernels=%s", options->kernels);
-        rc = job_set(job, assignment, err);
-    }
+    rc = api_set_word(job, "kernels", options->kernels, err);
+    if (rc == OK)
+        rc = api_set_word(job, "precision", options->precision, err);
     if (rc == OK)
         rc = model_define_net(&job->net, spec->build.net, err);
     return rc != OK

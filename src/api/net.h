@@ -24,6 +24,9 @@ int api_spec_check(const pl_net_spec *spec, struct err *err);
 int api_spec_record(const pl_net_spec *spec, const uint32_t given[3], struct shape *out,
                     struct err *err);
 
+/* Set a field of the job to a word; NULL leaves it. As job_set. */
+int api_set_word(Paceline__Job *job, const char *field, const char *word, struct err *err);
+
 /* As much of a job as a learner reads, with the net and what the options say, or their defaults.
  * *out is the caller's (job_free), also on failure. ERR_INPUT, ERR_USAGE, ERR_NOMEM */
 int api_net_job(const pl_net_spec *spec, const pl_net_options *options, Paceline__Job **out,

@@ -187,6 +187,8 @@ static void test_wrong_options_are_named(void **state)
         {{.batch = 65537}, PL_ERR_INPUT, "batch"},
         {{.threads = 1025}, PL_ERR_INPUT, "threads"},
         {{.kernels = "abacus"}, PL_ERR_USAGE, "kernels"},
+        {{.precision = "f16"}, PL_ERR_USAGE, "precision"},
+        {{.precision = "bf16", .kernels = "ref"}, PL_ERR_UNSUPPORTED, "precision"},
         {{.solver = "base_lr: 0.1"}, PL_ERR_INPUT, "lr_policy"},
         {{.solver = "base_lr: 0.1 lr_policy: 'fixed' momentum: 2"}, PL_ERR_INPUT, "momentum"},
         {{.solver = "base_lr: x"}, PL_ERR_INPUT, "solver:1:10"},
