@@ -12,6 +12,10 @@
 #include "tensor/dtype.h"
 #include "tensor/isa.h"
 
+#if defined __AVX512F__
+#include <immintrin.h>
+#endif
+
 #ifndef ISA_SUFFIX /* compiled plainly */
 #define ISA_SUFFIX plain
 #endif
@@ -43,6 +47,28 @@ static inline void floats_store(float *p, floats v)
 
 /* ---- bf16 (bf16.h) ---- */
 
+/* For AVX-512 in its own words, by the same steps: gcc 12 widens in two halves, and narrows through
+ * a table. AVX512_BF16 rounds in one instruction, but not every AVX-512 processor has it, and it
+ * makes zeros of denormals: bits would depend on the processor, to save 0 to 4 % of a Winograd
+ * convolution. */
+#if defined __AVX512F__
+static inline floats bf16_load(const bf16 *p)
+{
+    return (floats)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)),
+                                     16);
+}
+
+static inline void bf16_store(bf16 *p, floats v)
+{
+    const __m512i most = _mm512_set1_epi32(0x7fff), quiet = _mm512_set1_epi32(0x400000);
+    __m512i bits = (__m512i)v, half = _mm512_srli_epi32(bits, 16);
+    __m512i odd = _mm512_and_si512(half, _mm512_set1_epi32(1));
+    __m512i nearest = _mm512_add_epi32(_mm512_add_epi32(bits, most), odd);
+    __mmask16 none = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    nearest = _mm512_mask_or_epi32(nearest, none, bits, quiet);
+    _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(nearest, 16)));
+}
+#else
 typedef uint32_t isa_bits __attribute__((vector_size(LANES * sizeof(uint32_t))));
 typedef bf16 isa_halves __attribute__((vector_size(LANES * sizeof(bf16))));
 typedef bf16 isa_halves_anywhere __attribute__((vector_size(LANES * sizeof(bf16)), aligned(2)));
@@ -60,6 +86,7 @@ static inline void bf16_store(bf16 *p, floats v)
     bits = ((quiet & none) | (nearest & ~none)) >> 16;
     *(isa_halves_anywhere *)(void *)p = __builtin_convertvector(bits, isa_halves);
 }
+#endif
 
 /* ---- values of either type ---- */
 

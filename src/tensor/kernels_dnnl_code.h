@@ -40,7 +40,7 @@ enum { CONV_CANDIDATES_MAX = 24 };
 
 /* Grows with every change to the speed of our own codes, or to the list: what was timed before is
  * timed anew. */
-enum { CONV_CODES_VERSION = 1 };
+enum { CONV_CODES_VERSION = 2 };
 
 /* All that may be fastest at the site's direction; how many. */
 size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out);

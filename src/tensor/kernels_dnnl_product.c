@@ -139,6 +139,8 @@ static void backward_weights(struct conv_code *code, const struct op_args *args)
 
 /* ---- planning ---- */
 
+/* Not of bf16: oneDNN's codes then multiply bf16, in a seventh to three fifths of the time that
+ * these products of floats take. */
 bool code_product_fits(const struct conv_spec *s)
 {
     return s->kernel_h == 1 && s->kernel_w == 1 && s->stride_h == 1 && s->stride_w == 1 &&

@@ -41,7 +41,8 @@ static void backward_weights(struct conv_code *code, const struct op_args *args)
 static bool same(const struct conv_spec *a, const struct conv_spec *b)
 {
     return shape_equal(&a->x, &b->x) && shape_equal(&a->y, &b->y) && a->kernel_h == b->kernel_h &&
-           a->kernel_w == b->kernel_w && a->pad_h == b->pad_h && a->pad_w == b->pad_w;
+           a->kernel_w == b->kernel_w && a->pad_h == b->pad_h && a->pad_w == b->pad_w &&
+           a->dtype == b->dtype;
 }
 
 static dnnl_status_t find_plan(const struct conv_site *site, struct winograd **out)

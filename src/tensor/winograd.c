@@ -39,7 +39,9 @@ struct winograd {
     size_t N, points, parts;
     struct pass forward, back, weights;
     struct winograd_filters filters, filters_turned;
-    float *x_outside, *dy_outside, *b, *zeros, *U;
+    enum dtype dtype;             /* of images */
+    void *x_outside, *dy_outside; /* elements of images, too */
+    float *b, *zeros, *U;
     size_t part_floats;
     float *scratch; /* part_floats for each part */
 };
@@ -76,20 +78,23 @@ static struct span span_of(const struct pass *p, size_t part, size_t parts)
 }
 
 /* The pixel that nothing lies behind. */
-static void copy_last(const struct winograd_image *image, const float *x, float *outside)
+static void copy_last(enum dtype dtype, const struct winograd_image *image, const void *x,
+                      void *outside)
 {
     size_t C = image->C, count = image->N * image->H * image->W * C;
-    memcpy(outside + up(C, BLOCK), x + count - C, C * sizeof *x);
+    memcpy(dtype_at(dtype, outside, up(C, BLOCK)), dtype_in(dtype, x, count - C),
+           C * dtype_size(dtype));
 }
 
 /* ---- forward, and back to dx ---- */
 
 /* Blocks o to o + blocks of the output. */
 static void make_tiles(const struct winograd *winograd, const struct pass *p, struct span span,
-                       size_t o, size_t blocks, const float *x, const float *x_outside,
-                       const float *b, float *y, float *scratch)
+                       size_t o, size_t blocks, const void *x, const void *x_outside,
+                       const float *b, void *y, float *scratch)
 {
     const struct winograd_loops *loops = winograd->loops;
+    const enum dtype dtype = winograd->dtype;
     size_t in = p->in.C, c = o * BLOCK, channels = smaller(blocks * BLOCK, p->out.C - c);
     float *outside = scratch, *V = outside + up(p->out.C, BLOCK);
     float *M = V + winograd->points * p->V.point;
@@ -97,25 +102,26 @@ static void make_tiles(const struct winograd *winograd, const struct pass *p, st
         size_t tiles = smaller(span.step, span.end - t);
         for (size_t k = 0; k < in; k += p->in_blocks * BLOCK) {
             size_t some = smaller(p->in_blocks * BLOCK, in - k);
-            loops->input(&p->in, x + k, x_outside + k, t, tiles, winograd_blocks(some), p->V, V);
+            loops->input(&p->in, dtype_in(dtype, x, k), dtype_in(dtype, x_outside, k), t, tiles,
+                         winograd_blocks(some), p->V, V);
             for (size_t i = 0; i < winograd->points; i++)
                 winograd->products->multiply(up(tiles, ROWS), some, blocks, V + i * p->V.point,
                                              p->V.block,
                                              winograd->U + i * p->shared_point + k * BLOCK,
                                              in * BLOCK, k > 0, M + i * p->M.point, p->M.block);
         }
-        loops->output(&p->out, y + c, outside, t, tiles, channels, p->M, M, b + c);
+        loops->output(&p->out, dtype_at(dtype, y, c), outside, t, tiles, channels, p->M, M, b + c);
     }
 }
 
 static void convolve(const struct winograd *winograd, struct pass p, size_t N,
-                     const struct winograd_filters *filters, const float *x, float *x_outside,
-                     const float *w, const float *b, float *y)
+                     const struct winograd_filters *filters, const void *x, void *x_outside,
+                     const float *w, const float *b, void *y)
 {
     size_t parts = winograd->parts, in = p.in.C, all = winograd_blocks(p.out.C);
     PL_ASSERT(N > 0 && N <= winograd->N);
     p.in.N = p.out.N = N;
-    copy_last(&p.in, x, x_outside);
+    copy_last(winograd->dtype, &p.in, x, x_outside);
 #pragma omp parallel num_threads((int)parts)
     for (size_t o = 0; o < all; o += p.out_blocks) {
         size_t blocks = smaller(p.out_blocks, all - o);
@@ -131,8 +137,8 @@ static void convolve(const struct winograd *winograd, struct pass p, size_t N,
     }
 }
 
-void winograd_forward(const struct winograd *winograd, size_t N, const float *x, const float *w,
-                      const float *b, float *y)
+void winograd_forward(const struct winograd *winograd, size_t N, const void *x, const float *w,
+                      const float *b, void *y)
 {
     if (b)
         memcpy(winograd->b, b, winograd->forward.out.C * sizeof *b);
@@ -140,8 +146,8 @@ void winograd_forward(const struct winograd *winograd, size_t N, const float *x,
              b ? winograd->b : winograd->zeros, y);
 }
 
-void winograd_backward_data(const struct winograd *winograd, size_t N, const float *dy,
-                            const float *w, float *dx)
+void winograd_backward_data(const struct winograd *winograd, size_t N, const void *dy,
+                            const float *w, void *dx)
 {
     PL_ASSERT(winograd->dy_outside);
     convolve(winograd, winograd->back, N, &winograd->filters_turned, dy, winograd->dy_outside, w,
@@ -158,9 +164,10 @@ static float *part_sums(const struct winograd *winograd, size_t part)
 
 /* dU of blocks c to c + ins and o to o + outs, and db on the first way past them. */
 static void sum_tiles(const struct winograd *winograd, const struct pass *p, size_t part, size_t c,
-                      size_t ins, size_t o, size_t outs, const float *x, const float *dy)
+                      size_t ins, size_t o, size_t outs, const void *x, const void *dy)
 {
     const struct winograd_loops *loops = winograd->loops;
+    const enum dtype dtype = winograd->dtype;
     struct span span = span_of(p, part, winograd->parts);
     float *db = part_sums(winograd, part), *dU = db + up(p->out.C, BLOCK);
     float *V = dU + winograd->points * p->shared_point, *dM = V + winograd->points * p->V.point;
@@ -170,10 +177,11 @@ static void sum_tiles(const struct winograd *winograd, const struct pass *p, siz
         memset(dU, 0, winograd->points * p->shared_point * sizeof *dU);
     for (size_t t = span.first; t < span.end; t += span.step) {
         size_t tiles = smaller(span.step, span.end - t);
-        loops->input(&p->in, x + c * BLOCK, winograd->x_outside + c * BLOCK, t, tiles, ins, p->V,
-                     V);
-        loops->output_back(&p->out, dy + o * BLOCK, winograd->dy_outside + o * BLOCK, t, tiles,
-                           outs, p->M, dM, c == 0 ? db + o * BLOCK : NULL);
+        loops->input(&p->in, dtype_in(dtype, x, c * BLOCK),
+                     dtype_in(dtype, winograd->x_outside, c * BLOCK), t, tiles, ins, p->V, V);
+        loops->output_back(&p->out, dtype_in(dtype, dy, o * BLOCK),
+                           dtype_in(dtype, winograd->dy_outside, o * BLOCK), t, tiles, outs, p->M,
+                           dM, c == 0 ? db + o * BLOCK : NULL);
         for (size_t i = 0; i < winograd->points; i++)
             winograd->products->multiply_back(tiles, ins, outs, V + i * p->V.point, p->V.block,
                                               dM + i * p->M.point, p->M.block, t > span.first,
@@ -194,14 +202,14 @@ static void add_filters(const struct winograd *winograd, const struct pass *p, s
                 winograd->parts, winograd->part_floats, (c + i) * BLOCK, (o + j) * BLOCK, dw);
 }
 
-void winograd_backward_weights(const struct winograd *winograd, size_t N, const float *x,
-                               const float *dy, float *dw, float *db)
+void winograd_backward_weights(const struct winograd *winograd, size_t N, const void *x,
+                               const void *dy, float *dw, float *db)
 {
     PL_ASSERT(winograd->dy_outside && N > 0 && N <= winograd->N);
     struct pass p = winograd->weights;
     p.in.N = p.out.N = N;
-    copy_last(&p.in, x, winograd->x_outside);
-    copy_last(&p.out, dy, winograd->dy_outside);
+    copy_last(winograd->dtype, &p.in, x, winograd->x_outside);
+    copy_last(winograd->dtype, &p.out, dy, winograd->dy_outside);
     size_t all_in = winograd_blocks(p.in.C), all_out = winograd_blocks(p.out.C);
 #pragma omp parallel num_threads((int)winograd->parts)
     for (size_t c = 0; c < all_in; c += p.in_blocks)
@@ -224,8 +232,7 @@ bool winograd_fits(const struct conv_spec *spec)
     size_t K = spec->kernel_h;
     return (K == 3 || K == 5) && spec->kernel_w == K && spec->pad_h < K && spec->pad_w < K &&
            spec->stride_h == 1 && spec->stride_w == 1 && spec->dilation_h == 1 &&
-           spec->dtype == DTYPE_F32 && spec->dilation_w == 1 && spec->groups == 1 &&
-           spec->x.dim[1] >= 8 && spec->y.dim[1] >= 8;
+           spec->dilation_w == 1 && spec->groups == 1 && spec->x.dim[1] >= 8 && spec->y.dim[1] >= 8;
 }
 
 /* Points lie an odd number of cache lines apart, so that they do not push one another out. */
@@ -290,10 +297,10 @@ static int plan_scratch(struct winograd *winograd, size_t C, size_t O, bool trai
     if (training) {
         U = larger(U, q->shared_point);
         part = larger(larger(part, slabs_floats(q)), r->shared_point + slabs_floats(r));
-        winograd->dy_outside = arena_array(arena, 2 * widest, float);
+        winograd->dy_outside = arena_alloc(arena, 2 * widest, dtype_size(winograd->dtype));
     }
     winograd->part_floats = widest + part * winograd->points;
-    winograd->x_outside = arena_array(arena, 2 * widest, float);
+    winograd->x_outside = arena_alloc(arena, 2 * widest, dtype_size(winograd->dtype));
     winograd->zeros = arena_array(arena, widest, float);
     winograd->b = arena_array(arena, widest, float);
     winograd->U = arena_array(arena, U * winograd->points, float);
@@ -316,7 +323,9 @@ int winograd_plan(const struct conv_spec *spec, bool training, struct arena *are
     struct image x = image_of(&spec->x), y = image_of(&spec->y);
     size_t K = spec->kernel_h, C = x.C, O = y.C, taps = K * K;
     const int kernel = K == 3 ? WINOGRAD_3X3 : WINOGRAD_5X5;
-    winograd->loops = &(*ISA_PICK(winograd_loops))[kernel];
+    winograd->dtype = spec->dtype;
+    winograd->loops = spec->dtype == DTYPE_BF16 ? &(*ISA_PICK(winograd_loops_bf16))[kernel]
+                                                : &(*ISA_PICK(winograd_loops))[kernel];
     winograd->filter_loops = &(*ISA_PICK(winograd_filters))[kernel];
     winograd->products = ISA_PICK(winograd_products);
     winograd->N = x.N;

@@ -95,20 +95,20 @@ INLINE void place_next(const struct winograd_image *image, struct place *at)
 typedef size_t addresses __attribute__((vector_size(ALPHA_MAX * sizeof(size_t))));
 
 struct tile {
-    float *first;
+    value *first;
     size_t row, pixel;
     addresses table[ALPHA_MAX];
 };
 
 /* The tile of size × size pixels at `at`. Returns whether it takes the table. */
 INLINE bool tile_at(const struct winograd_image *image, const struct place *at, size_t size,
-                    const float *x, const float *outside, bool read, struct tile *tile)
+                    const value *x, const value *outside, bool read, struct tile *tile)
 {
     size_t C = image->C, W = image->W, H = image->H;
     size_t i = at->i * TILE - image->top, j = at->j * TILE - image->left; /* wraps, outside */
     bool last = read && at->n + 1 == image->N && H - i <= size && W - j <= size;
     size_t first = (size_t)x + (at->n * H * W + i * W + j) * C * sizeof *x;
-    tile->first = (float *)first;
+    tile->first = (value *)first;
     tile->row = W * C;
     tile->pixel = C;
     if (i < H && j < W && H - i >= size && W - j >= size && !(last && C % BLOCK))
@@ -128,9 +128,9 @@ INLINE bool tile_at(const struct winograd_image *image, const struct place *at, 
 
 /* Channels c to c + LANES of a pixel. Tables are read anew each time: a compiler that keeps more
  * addresses than there are registers loses more than it wins. */
-INLINE float *pixel_at(const struct tile *tile, bool table, int i, int j, size_t c)
+INLINE value *pixel_at(const struct tile *tile, bool table, int i, int j, size_t c)
 {
-    return c + (table ? (float *)((const volatile size_t *)&tile->table[i])[j]
+    return c + (table ? (value *)((const volatile size_t *)&tile->table[i])[j]
                       : tile->first + (size_t)i * tile->row + (size_t)j * tile->pixel);
 }
 
@@ -148,8 +148,8 @@ INLINE void input_edges(int P, bool table, const struct tile *d, size_t c, float
         for (int j = 0; j < alpha; j++) {
 #pragma GCC unroll 16
             for (int k = 0; k <= P; k++) {
-                const float *pixel = pixel_at(d, table, edge + 2 * k, j, c);
-                column[k] = floats_load(pixel);
+                const value *pixel = pixel_at(d, table, edge + 2 * k, j, c);
+                column[k] = value_load(pixel);
                 if (j < TILE && edge + 2 * k >= alpha - TILE)
                     __builtin_prefetch(pixel + TILE * d->row);
             }
@@ -170,7 +170,7 @@ INLINE void input_pairs(int P, int first, int count, bool table, const struct ti
     for (int j = 0; j < alpha; j++) {
 #pragma GCC unroll 16
         for (int k = 1; k <= 2 * P; k++)
-            column[k] = floats_load(pixel_at(d, table, k, j, c));
+            column[k] = value_load(pixel_at(d, table, k, j, c));
 #pragma GCC unroll 2
         for (int i = 0; i < count; i++) {
             floats e = polynomial(P, points[P].but[first + i], column + 2, 2);
@@ -205,7 +205,7 @@ INLINE void back_tile(int P, bool table, const struct tile *d, size_t c, float *
     for (int edge = 0; edge < 2; edge++) {
 #pragma GCC unroll 16
         for (int j = 0; j < TILE; j++)
-            t[j] = floats_load(pixel_at(d, table, 3 * edge, j, c));
+            t[j] = value_load(pixel_at(d, table, 3 * edge, j, c));
         output_back_1d(P, t, row);
         store_points(alpha, row, v + (size_t)(edge * alpha * (alpha - 1)) * apart, apart);
     }
@@ -215,7 +215,7 @@ INLINE void back_tile(int P, bool table, const struct tile *d, size_t c, float *
         for (int j = 0; j < TILE; j++) {
 #pragma GCC unroll 16
             for (int k = 0; k < TILE; k++)
-                y[k] = floats_load(pixel_at(d, table, k, j, c));
+                y[k] = value_load(pixel_at(d, table, k, j, c));
             floats e = y[0] + square(P, i) * y[2], o = y[1] + square(P, i) * y[3];
             s[j] = e + point(P, i) * o;
             t[j] = e - point(P, i) * o;
@@ -232,10 +232,10 @@ INLINE void add_sum(bool table, const struct tile *d, size_t c, float *db)
     floats row[TILE];
 #pragma GCC unroll 16
     for (int i = 0; i < TILE; i++) {
-        row[i] = floats_load(pixel_at(d, table, i, 0, c));
+        row[i] = value_load(pixel_at(d, table, i, 0, c));
 #pragma GCC unroll 16
         for (int j = 1; j < TILE; j++)
-            row[i] += floats_load(pixel_at(d, table, i, j, c));
+            row[i] += value_load(pixel_at(d, table, i, j, c));
     }
     floats_store(db, floats_load(db) + ((row[0] + row[1]) + (row[2] + row[3])));
 }
@@ -244,7 +244,7 @@ typedef void read_tile(const struct tile *d, size_t c, float *v, size_t apart);
 
 /* What input and output_back do, by one of two loops for each tile. */
 INLINE void read_tiles(size_t size, read_tile *steps, read_tile *table,
-                       const struct winograd_image *image, const float *x, const float *outside,
+                       const struct winograd_image *image, const value *x, const value *outside,
                        size_t first, size_t tiles, size_t blocks, struct winograd_slab slab,
                        float *V, float *db)
 {
@@ -295,7 +295,7 @@ INLINE void output_rows(int P, bool table, int from, int step, const float *m, s
         floats row[TILE] = {even[0], odd[0], even[1], odd[1]};
 #pragma GCC unroll 16
         for (int j = 0; j < TILE; j++)
-            floats_store(pixel_at(y, table, k, j, c), row[j] + floats_load(b));
+            value_store(pixel_at(y, table, k, j, c), row[j] + floats_load(b));
     }
 }
 
@@ -315,7 +315,7 @@ typedef void write_tile(const float *m, size_t apart, const float *b, const stru
 INLINE void output_rest(write_tile *steps, const float *m, size_t apart, const float *b,
                         size_t channels, const struct tile *y, bool table, size_t c)
 {
-    float copy[TILE * TILE * BLOCK];
+    value copy[TILE * TILE * BLOCK];
     const struct tile whole = {.first = copy, .row = TILE * BLOCK, .pixel = BLOCK};
     for (size_t l = 0; l < BLOCK; l += LANES)
         steps(m + l, apart, b + l, &whole, l);
@@ -326,7 +326,7 @@ INLINE void output_rest(write_tile *steps, const float *m, size_t apart, const f
 }
 
 INLINE void write_tiles(write_tile *steps, write_tile *table, const struct winograd_image *image,
-                        float *y, float *outside, size_t first, size_t tiles, size_t channels,
+                        value *y, value *outside, size_t first, size_t tiles, size_t channels,
                         struct winograd_slab slab, const float *M, const float *b)
 {
     struct place at = place_of(image, first);
@@ -382,21 +382,21 @@ INLINE void write_tiles(write_tile *steps, write_tile *table, const struct winog
     {                                                                                              \
         output_tile(P, true, m, apart, b, y, c);                                                   \
     }                                                                                              \
-    static void input_##P(const struct winograd_image *image, const float *x,                      \
-                          const float *outside, size_t first, size_t tiles, size_t blocks,         \
-                          struct winograd_slab slab, float *V)                                     \
+    static void input_##P(const struct winograd_image *image, const void *x, const void *outside,  \
+                          size_t first, size_t tiles, size_t blocks, struct winograd_slab slab,    \
+                          float *V)                                                                \
     {                                                                                              \
         read_tiles(2 * P + 2, input_steps_##P, input_table_##P, image, x, outside, first, tiles,   \
                    blocks, slab, V, NULL);                                                         \
     }                                                                                              \
-    static void output_back_##P(const struct winograd_image *image, const float *dy,               \
-                                const float *outside, size_t first, size_t tiles, size_t blocks,   \
+    static void output_back_##P(const struct winograd_image *image, const void *dy,                \
+                                const void *outside, size_t first, size_t tiles, size_t blocks,    \
                                 struct winograd_slab slab, float *dM, float *db)                   \
     {                                                                                              \
         read_tiles(TILE, back_steps_##P, back_table_##P, image, dy, outside, first, tiles, blocks, \
                    slab, dM, db);                                                                  \
     }                                                                                              \
-    static void output_##P(const struct winograd_image *image, float *y, float *outside,           \
+    static void output_##P(const struct winograd_image *image, void *y, void *outside,             \
                            size_t first, size_t tiles, size_t channels, struct winograd_slab slab, \
                            const float *M, const float *b)                                         \
     {                                                                                              \
@@ -407,7 +407,7 @@ INLINE void write_tiles(write_tile *steps, write_tile *table, const struct winog
 LOOPS_OF(2)
 LOOPS_OF(3)
 
-const struct winograd_loops ISA_NAME(winograd_loops)[WINOGRAD_KERNELS] = {
+const struct winograd_loops VALUES_NAME(winograd_loops)[WINOGRAD_KERNELS] = {
     [WINOGRAD_3X3] = {input_2, output_2, output_back_2},
     [WINOGRAD_5X5] = {input_3, output_3, output_back_3},
 };

@@ -34,10 +34,10 @@ static inline size_t winograd_blocks(size_t C)
 /* N images (H, W, C) covered by rows × columns tiles each, 4 pixels apart both ways, the first
  * beginning `top` rows and `left` columns outside.
  *
- * With them goes `outside`, stretches of C floats rounded up to whole blocks: what is read outside
- * the image (zeros), or where is written what nobody wants; and, where images are read, a second
- * one, a copy of the very last pixel, since nothing lies behind it that a whole block could reach
- * into. */
+ * With them goes `outside`, stretches of C elements rounded up to whole blocks: what is read
+ * outside the image (zeros), or where is written what nobody wants; and, where images are read, a
+ * second one, a copy of the very last pixel, since nothing lies behind it that a whole block could
+ * reach into. */
 struct winograd_image {
     size_t N, H, W, C;
     size_t rows, columns, top, left;
@@ -57,16 +57,17 @@ struct winograd_filters {
 /* For 3 × 3 and for 5 × 5. */
 enum { WINOGRAD_3X3, WINOGRAD_5X5, WINOGRAD_KERNELS };
 
+/* Over images of floats, or of bf16. */
 struct winograd_loops {
     /* V = B^T d B of `tiles` tiles from `first` on, `blocks` blocks of channels from x on. */
-    void (*input)(const struct winograd_image *image, const float *x, const float *outside,
+    void (*input)(const struct winograd_image *image, const void *x, const void *outside,
                   size_t first, size_t tiles, size_t blocks, struct winograd_slab slab, float *V);
     /* Y = A^T M A + b, of `channels` from y on. b has whole blocks. */
-    void (*output)(const struct winograd_image *image, float *y, float *outside, size_t first,
+    void (*output)(const struct winograd_image *image, void *y, void *outside, size_t first,
                    size_t tiles, size_t channels, struct winograd_slab slab, const float *M,
                    const float *b);
     /* dM = A dY A^T, as `input`; db, unless NULL, has whole blocks, and each gets its sum added. */
-    void (*output_back)(const struct winograd_image *image, const float *dy, const float *outside,
+    void (*output_back)(const struct winograd_image *image, const void *dy, const void *outside,
                         size_t first, size_t tiles, size_t blocks, struct winograd_slab slab,
                         float *dM, float *db);
 };
@@ -92,6 +93,7 @@ struct winograd_products {
 typedef struct winograd_loops winograd_loops_of[WINOGRAD_KERNELS];
 typedef struct winograd_filter_loops winograd_filters_of[WINOGRAD_KERNELS];
 ISA_DECLARE(winograd_loops_of, winograd_loops);
+ISA_DECLARE(winograd_loops_of, winograd_loops_bf16);
 ISA_DECLARE(winograd_filters_of, winograd_filters);
 ISA_DECLARE(struct winograd_products, winograd_products);
 

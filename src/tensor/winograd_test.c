@@ -1,15 +1,21 @@
 /* Winograd's convolutions against sums in double as the definition has them, for shapes that cut
- * tiles and blocks of channels every way. Arrays lie between guards, at odd addresses. Instruction
- * sets: PACELINE_ISA. */
+ * tiles and blocks of channels every way, and images of floats and of bf16. Arrays lie between
+ * guards, at odd addresses, or end with the memory that may be read. Instruction sets:
+ * PACELINE_ISA. */
 #define _DEFAULT_SOURCE /* for MAP_ANONYMOUS, which POSIX has only since 2024 */
 #include "tensor/winograd.h"
 
+#include "tensor/bf16.h"
+#include "tensor/kernels_dnnl_code.h"
 #include "tensor/kernels_test_suite.h"
 
 #include <sys/mman.h>
 #include <unistd.h>
 
-static const double part = 3e-5; /* of the largest result; the header promises 1e-4 */
+static const double part = 3e-5;      /* of the largest result; the header promises 1e-4 */
+static const double rounded = 0x1p-8; /* of a result itself, as bf16: half of its last bit */
+
+static const enum dtype dtypes[] = {DTYPE_F32, DTYPE_BF16};
 
 struct sizes {
     size_t N, C, H, W, O, K, pad_h, pad_w;
@@ -27,7 +33,7 @@ static const struct sizes all_sizes[] = {
 };
 enum { SIZES = sizeof all_sizes / sizeof *all_sizes };
 
-static struct conv_spec spec_of(const struct sizes *s)
+static struct conv_spec spec_of(const struct sizes *s, enum dtype dtype)
 {
     size_t OH = s->H + 2 * s->pad_h - s->K + 1, OW = s->W + 2 * s->pad_w - s->K + 1;
     return (struct conv_spec){.x = image(s->N, s->C, s->H, s->W),
@@ -40,7 +46,8 @@ static struct conv_spec spec_of(const struct sizes *s)
                               .pad_w = s->pad_w,
                               .dilation_h = 1,
                               .dilation_w = 1,
-                              .groups = 1};
+                              .groups = 1,
+                              .dtype = dtype};
 }
 
 /* What N records make of the inputs, or ought to. Images are NHWC. */
@@ -68,14 +75,23 @@ struct inputs {
     struct array x, w, b, dy;
 };
 
-static struct inputs inputs_new(const struct conv_spec *spec, size_t N)
+/* Images to be are numbers that bf16 has, where they are to be that. */
+static struct array image_shuffled(enum dtype dtype, size_t n, uint64_t stream)
+{
+    struct array a = array_shuffled(n, stream);
+    for (size_t i = 0; i < n && dtype == DTYPE_BF16; i++)
+        a.v[i] = bf16_float(bf16_nearest(a.v[i]));
+    return a;
+}
+
+static struct inputs inputs_new(const struct conv_spec *spec, size_t N, uint64_t stream)
 {
     const size_t *x = spec->x.dim, *y = spec->y.dim, K = spec->kernel_h;
     return (struct inputs){
-        array_shuffled(N * x[1] * x[2] * x[3], 1),
-        array_shuffled(y[1] * x[1] * K * K, 2),
-        array_shuffled(y[1], 3),
-        array_shuffled(N * y[1] * y[2] * y[3], 4),
+        image_shuffled(spec->dtype, N * x[1] * x[2] * x[3], stream),
+        array_shuffled(y[1] * x[1] * K * K, stream + 1),
+        array_shuffled(y[1], stream + 2),
+        image_shuffled(spec->dtype, N * y[1] * y[2] * y[3], stream + 3),
     };
 }
 
@@ -163,18 +179,91 @@ static struct winograd *planned(const struct conv_spec *spec, bool training, str
     return winograd;
 }
 
-static void results_by_winograd(const struct winograd *winograd, size_t N, const struct inputs *in,
-                                struct results *r)
+/* Memory that ends where nothing may be read, and begins after zeros. */
+struct edge {
+    char *map;
+    void *at;
+    size_t length;
+};
+
+static struct edge edge_new(size_t bytes)
 {
-    winograd_forward(winograd, N, in->x.v, in->w.v, in->b.v, r->y.v);
-    winograd_backward_data(winograd, N, in->dy.v, in->w.v, r->dx.v);
-    winograd_backward_weights(winograd, N, in->x.v, in->dy.v, r->dw.v, r->db.v);
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), end = page + (bytes + page - 1) / page * page;
+    char *map = mmap(NULL, end + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(map != MAP_FAILED);
+    assert_int_equal(mprotect(map + end, page, PROT_NONE), 0);
+    return (struct edge){map, map + end - bytes, end + page};
 }
 
-static void assert_results(const struct results *want, const struct results *got)
+static void edge_free(const struct edge *edge)
 {
-    assert_close("y", want->y.v, got->y.v, want->y.n, part);
-    assert_close("dx", want->dx.v, got->dx.v, want->dx.n, part);
+    for (const char *p = edge->map; p < (const char *)edge->at; p++)
+        assert_true(*p == 0);
+    munmap(edge->map, edge->length);
+}
+
+/* The array there, as an image. */
+static struct edge image_at_edge(enum dtype dtype, const struct array *a)
+{
+    struct edge edge = edge_new(a->n * dtype_size(dtype));
+    if (dtype == DTYPE_BF16)
+        bf16_round(a->n, a->v, edge.at);
+    else
+        memcpy(edge.at, a->v, a->n * sizeof *a->v);
+    return edge;
+}
+
+struct images {
+    const void *x, *dy;
+    void *y, *dx;
+};
+
+/* A direction may not count on what another one left behind: so in either order. */
+static void run_all(const struct winograd *winograd, size_t N, const struct images *at,
+                    const struct inputs *in, bool weights_first, struct results *r)
+{
+    if (weights_first)
+        winograd_backward_weights(winograd, N, at->x, at->dy, r->dw.v, r->db.v);
+    winograd_forward(winograd, N, at->x, in->w.v, in->b.v, at->y);
+    winograd_backward_data(winograd, N, at->dy, in->w.v, at->dx);
+    if (!weights_first)
+        winograd_backward_weights(winograd, N, at->x, at->dy, r->dw.v, r->db.v);
+}
+
+static void results_by_winograd(const struct winograd *winograd, enum dtype dtype, size_t N,
+                                const struct inputs *in, bool weights_first, struct results *r)
+{
+    if (dtype == DTYPE_F32) {
+        const struct images at = {in->x.v, in->dy.v, r->y.v, r->dx.v};
+        run_all(winograd, N, &at, in, weights_first, r);
+        return;
+    }
+    struct edge x = image_at_edge(dtype, &in->x), dy = image_at_edge(dtype, &in->dy);
+    struct edge y = image_at_edge(dtype, &r->y), dx = image_at_edge(dtype, &r->dx);
+    const struct images at = {x.at, dy.at, y.at, dx.at};
+    run_all(winograd, N, &at, in, weights_first, r);
+    bf16_widen(r->y.n, y.at, r->y.v);
+    bf16_widen(r->dx.n, dx.at, r->dx.v);
+    edge_free(&x), edge_free(&dy), edge_free(&y), edge_free(&dx);
+}
+
+static void assert_image(const char *what, enum dtype dtype, const struct array *want,
+                         const struct array *got)
+{
+    double largest = 0, own = dtype == DTYPE_BF16 ? rounded : 0;
+    for (size_t i = 0; i < want->n; i++)
+        largest = fmax(largest, fabs((double)want->v[i]));
+    for (size_t i = 0; i < want->n; i++) {
+        double a = (double)want->v[i], b = (double)got->v[i];
+        if (!(fabs(a - b) <= part * largest + own * fabs(a)))
+            fail_msg("%s[%zu] of %zu: %.9g and %.9g", what, i, want->n, a, b);
+    }
+}
+
+static void assert_results(enum dtype dtype, const struct results *want, const struct results *got)
+{
+    assert_image("y", dtype, &want->y, &got->y);
+    assert_image("dx", dtype, &want->dx, &got->dx);
     assert_close("dw", want->dw.v, got->dw.v, want->dw.n, part);
     assert_close("db", want->db.v, got->db.v, want->db.n, part);
 }
@@ -184,27 +273,34 @@ static void assert_same(const struct array *a, const struct array *b)
     assert_memory_equal(a->v, b->v, a->n * sizeof *a->v);
 }
 
-/* Plan for s->N records on so many threads, run N of them, twice, and compare. */
-static void try_sizes(const struct sizes *s, size_t N, int threads)
+/* Plan for s->N records on so many threads, run N of them, others, and the first again: compare. */
+static void try_dtype(const struct sizes *s, enum dtype dtype, size_t N, int threads)
 {
-    struct conv_spec spec = spec_of(s);
+    struct conv_spec spec = spec_of(s, dtype);
     struct arena arena;
     arena_init(&arena);
     kernels_set_threads(threads);
     const struct winograd *winograd = planned(&spec, true, &arena);
-    struct inputs in = inputs_new(&spec, N);
+    struct inputs in = inputs_new(&spec, N, 1), others = inputs_new(&spec, N, 5);
     struct results want = results_new(&spec, N), got = results_new(&spec, N);
-    struct results again = results_new(&spec, N);
+    struct results lost = results_new(&spec, N), again = results_new(&spec, N);
     results_by_definition(&spec, N, &in, &want);
-    results_by_winograd(winograd, N, &in, &got);
-    assert_results(&want, &got);
-    results_by_winograd(winograd, N, &in, &again);
+    results_by_winograd(winograd, dtype, N, &in, false, &got);
+    assert_results(dtype, &want, &got);
+    results_by_winograd(winograd, dtype, N, &others, false, &lost);
+    results_by_winograd(winograd, dtype, N, &in, true, &again);
     assert_same(&got.y, &again.y), assert_same(&got.dx, &again.dx);
     assert_same(&got.dw, &again.dw), assert_same(&got.db, &again.db);
-    results_free(&want), results_free(&got), results_free(&again);
-    inputs_free(&in);
+    results_free(&want), results_free(&got), results_free(&lost), results_free(&again);
+    inputs_free(&in), inputs_free(&others);
     arena_release(&arena);
     kernels_set_threads(1);
+}
+
+static void try_sizes(const struct sizes *s, size_t N, int threads)
+{
+    for (size_t i = 0; i < 2; i++)
+        try_dtype(s, dtypes[i], N, threads);
 }
 
 static void test_definition(void **state)
@@ -222,6 +318,18 @@ static void test_two_threads(void **state)
     try_sizes(&(struct sizes){3, 32, 20, 20, 64, 3, 1, 1}, 3, 3);
 }
 
+/* All that a kernel may be padded by, and channels that leave something over. */
+static void test_pads(void **state)
+{
+    (void)state;
+    static const size_t channels[] = {9, 17, 24};
+    for (size_t K = 3; K <= 5; K += 2)
+        for (size_t h = 0; h < K; h++)
+            for (size_t w = 0; w < K; w++)
+                try_sizes(&(struct sizes){2, channels[h % 3], 7, 5, channels[w % 3], K, h, w}, 2,
+                          1 + (int)(h + w) % 2);
+}
+
 /* The arrays are then as short as the batch. */
 static void test_part_of_batch(void **state)
 {
@@ -235,14 +343,14 @@ static void test_part_of_batch(void **state)
 static void test_less(void **state)
 {
     (void)state;
-    struct conv_spec spec = spec_of(&(struct sizes){2, 16, 6, 6, 20, 3, 1, 1});
+    struct conv_spec spec = spec_of(&(struct sizes){2, 16, 6, 6, 20, 3, 1, 1}, DTYPE_F32);
     struct arena arena;
     arena_init(&arena);
     const struct winograd *winograd = planned(&spec, true, &arena);
     const struct winograd *inference = planned(&spec, false, &arena);
-    struct inputs in = inputs_new(&spec, 2);
+    struct inputs in = inputs_new(&spec, 2, 1);
     struct results with = results_new(&spec, 2), without = results_new(&spec, 2);
-    results_by_winograd(winograd, 2, &in, &with);
+    results_by_winograd(winograd, DTYPE_F32, 2, &in, false, &with);
     winograd_forward(inference, 2, in.x.v, in.w.v, in.b.v, without.y.v);
     assert_same(&with.y, &without.y);
     winograd_backward_weights(winograd, 2, in.x.v, in.dy.v, without.dw.v, NULL);
@@ -261,15 +369,15 @@ static void test_less(void **state)
 static void test_tolerance(void **state)
 {
     (void)state;
-    struct conv_spec spec = spec_of(&(struct sizes){1, 32, 8, 8, 32, 3, 1, 1});
+    struct conv_spec spec = spec_of(&(struct sizes){1, 32, 8, 8, 32, 3, 1, 1}, DTYPE_F32);
     struct arena arena;
     arena_init(&arena);
     const struct winograd *winograd = planned(&spec, true, &arena);
-    struct inputs in = inputs_new(&spec, 1);
+    struct inputs in = inputs_new(&spec, 1, 1);
     struct results want = results_new(&spec, 1), got = results_new(&spec, 1);
     results_by_definition(&spec, 1, &in, &want);
     in.w.v[77] += 0.01f;
-    results_by_winograd(winograd, 1, &in, &got);
+    results_by_winograd(winograd, DTYPE_F32, 1, &in, false, &got);
     double largest = 0, most = 0;
     for (size_t i = 0; i < want.y.n; i++) {
         largest = fmax(largest, fabs((double)want.y.v[i]));
@@ -281,39 +389,22 @@ static void test_tolerance(void **state)
     arena_release(&arena);
 }
 
-/* A copy of `a` with nothing behind it that may be read. */
-static float *at_the_edge(const struct array *a, void **map, size_t *length)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = a->n * sizeof *a->v;
-    size_t pages = (bytes + page - 1) / page * page;
-    char *at = mmap(NULL, pages + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    assert_true(at != MAP_FAILED);
-    assert_int_equal(mprotect(at + pages, page, PROT_NONE), 0);
-    memcpy(at + pages - bytes, a->v, bytes);
-    *map = at;
-    *length = pages + page;
-    return (float *)(void *)(at + pages - bytes);
-}
-
 /* Blocks of 16 channels are read whole, but never past the end of the last image. */
 static void try_edge(const struct sizes *s)
 {
-    struct conv_spec spec = spec_of(s);
+    struct conv_spec spec = spec_of(s, DTYPE_F32);
     struct arena arena;
     arena_init(&arena);
     const struct winograd *winograd = planned(&spec, true, &arena);
-    struct inputs in = inputs_new(&spec, s->N), edge = in;
+    struct inputs in = inputs_new(&spec, s->N, 1), edge = in;
     struct results want = results_new(&spec, s->N), got = results_new(&spec, s->N);
-    void *map[3];
-    size_t length[3];
-    edge.x.v = at_the_edge(&in.x, &map[0], &length[0]);
-    edge.w.v = at_the_edge(&in.w, &map[1], &length[1]);
-    edge.dy.v = at_the_edge(&in.dy, &map[2], &length[2]);
-    results_by_winograd(winograd, s->N, &in, &want);
-    results_by_winograd(winograd, s->N, &edge, &got);
+    struct edge x = image_at_edge(DTYPE_F32, &in.x), dy = image_at_edge(DTYPE_F32, &in.dy);
+    struct edge w = image_at_edge(DTYPE_F32, &in.w);
+    edge.x.v = x.at, edge.w.v = w.at, edge.dy.v = dy.at;
+    results_by_winograd(winograd, DTYPE_F32, s->N, &in, false, &want);
+    results_by_winograd(winograd, DTYPE_F32, s->N, &edge, false, &got);
     assert_same(&want.y, &got.y), assert_same(&want.dx, &got.dx), assert_same(&want.dw, &got.dw);
-    for (size_t i = 0; i < 3; i++)
-        munmap(map[i], length[i]);
+    edge_free(&x), edge_free(&w), edge_free(&dy);
     results_free(&want), results_free(&got);
     inputs_free(&in);
     arena_release(&arena);
@@ -327,10 +418,39 @@ static void test_edge_of_memory(void **state)
     try_edge(&(struct sizes){1, 17, 8, 8, 33, 5, 0, 0});
 }
 
+/* Ops of one shape that share scratch share a plan, but not where their images differ in type. */
+static void test_types_share_no_plan(void **state)
+{
+    (void)state;
+    const struct sizes s = {2, 16, 6, 6, 20, 3, 1, 1};
+    struct arena arena;
+    struct op_scratch scratch = {0};
+    size_t bytes = 0;
+    arena_init(&arena);
+    for (size_t i = 0; i < 2; i++) {
+        struct conv_spec spec = spec_of(&s, dtypes[i]);
+        spec.bias = true;
+        const struct conv_site site = {
+            .spec = &spec, .training = true, .arena = &arena, .scratch = &scratch, .bytes = &bytes};
+        struct conv_code *code;
+        struct inputs in = inputs_new(&spec, s.N, 1);
+        struct results r = results_new(&spec, s.N);
+        struct edge x = image_at_edge(dtypes[i], &in.x), y = image_at_edge(dtypes[i], &r.y);
+        assert_int_equal(code_plan_winograd(&site, &code), dnnl_success);
+        code->run(code, &(struct op_args){.x = x.at, .w = in.w.v, .b = in.b.v, .y = y.at});
+        results_by_winograd(planned(&spec, true, &arena), dtypes[i], s.N, &in, false, &r);
+        struct edge want = image_at_edge(dtypes[i], &r.y);
+        assert_memory_equal(want.at, y.at, r.y.n * dtype_size(dtypes[i]));
+        edge_free(&x), edge_free(&y), edge_free(&want);
+        results_free(&r), inputs_free(&in);
+    }
+    arena_release(&arena);
+}
+
 static void test_fits(void **state)
 {
     (void)state;
-    const struct conv_spec good = spec_of(&all_sizes[0]);
+    const struct conv_spec good = spec_of(&all_sizes[0], DTYPE_F32);
     assert_true(winograd_fits(&good));
     struct conv_spec bad[9];
     for (size_t i = 0; i < 9; i++)
@@ -351,7 +471,7 @@ static void test_fits(void **state)
 static void test_no_memory(void **state)
 {
     (void)state;
-    struct conv_spec spec = spec_of(&all_sizes[0]);
+    struct conv_spec spec = spec_of(&all_sizes[0], DTYPE_F32);
     struct arena arena;
     struct winograd *winograd = NULL;
     struct err err = {0};
@@ -366,10 +486,11 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_definition),    cmocka_unit_test(test_two_threads),
-        cmocka_unit_test(test_part_of_batch), cmocka_unit_test(test_less),
-        cmocka_unit_test(test_tolerance),     cmocka_unit_test(test_edge_of_memory),
-        cmocka_unit_test(test_fits),          cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_definition),     cmocka_unit_test(test_two_threads),
+        cmocka_unit_test(test_pads),           cmocka_unit_test(test_part_of_batch),
+        cmocka_unit_test(test_less),           cmocka_unit_test(test_tolerance),
+        cmocka_unit_test(test_edge_of_memory), cmocka_unit_test(test_types_share_no_plan),
+        cmocka_unit_test(test_fits),           cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
