@@ -25,5 +25,6 @@ const struct layer_ops layer_silence = {
     .size = sizeof(struct layer),
     .setup = setup,
     .forward = forward,
+    .takes = TAKES_EITHER,
     .takes_whole = true,
 };

@@ -317,7 +317,7 @@ int net_backward(struct net *net, const struct vec *x, struct vec *dx,
 static const struct blob *newest(const struct net *net, const char *name)
 {
     for (size_t i = net->file.n_blobs; i-- > 0;)
-        if (strcmp(net->file.blob[i]->name, name) == 0)
+        if (!net->file.blob[i]->is_cast && strcmp(net->file.blob[i]->name, name) == 0)
             return net->file.blob[i];
     return NULL;
 }

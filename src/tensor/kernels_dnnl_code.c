@@ -312,18 +312,23 @@ static bool takes_nhwc(const struct seen *seen, const_dnnl_primitive_desc_t pd)
            onednn_has_form(data ? seen->x : seen->y, dnnl_primitive_desc_query_md(pd, n->out, 0));
 }
 
-/* oneDNN 2.6's windows of one pixel, the gradient of weights by a stride: where channels do not
- * fill its vectors of 8, it writes past the scratch that it asked for. */
-static bool overruns(const struct conv_spec *s, enum onednn_pass pass, const char *name)
+/* What oneDNN 2.6 gets wrong for windows of one pixel. By a stride, where channels do not fill its
+ * vectors, it writes past the scratch that it asked for: of floats, in the gradient of weights. Of
+ * bf16 it multiplies channels in pairs, the last of an odd number with what comes after it. */
+static bool goes_wrong(const struct conv_spec *s, enum onednn_pass pass, const char *name)
 {
-    return pass == ONEDNN_BACKWARD_WEIGHTS && (s->stride_h > 1 || s->stride_w > 1) &&
-           s->x.dim[1] / s->groups % 8 != 0 && strncmp(name, "jit_1x1", 7) == 0;
+    size_t C = s->x.dim[1] / s->groups, O = s->y.dim[1] / s->groups;
+    bool strided = s->stride_h > 1 || s->stride_w > 1;
+    if (strncmp(name, "jit_bf16_1x1", 12) == 0)
+        return C % 2 != 0 || O % 2 != 0 || (strided && C % 16 != 0);
+    return pass == ONEDNN_BACKWARD_WEIGHTS && strided && C % 8 != 0 &&
+           strncmp(name, "jit_1x1", 7) == 0;
 }
 
 static bool see_all(void *user, const_dnnl_primitive_desc_t pd)
 {
     struct seen *seen = user;
-    if (onednn_slow(pd) || overruns(seen->site->spec, seen->site->pass, onednn_name(pd)) ||
+    if (onednn_slow(pd) || goes_wrong(seen->site->spec, seen->site->pass, onednn_name(pd)) ||
         (seen->any_form && takes_nhwc(seen, pd)))
         return false;
     struct conv_candidate *c = &seen->out[seen->count];
@@ -380,7 +385,7 @@ bool conv_see_allowed(void *user, const_dnnl_primitive_desc_t pd)
     const struct conv_spec *spec = conv->spec;
     const char *name = onednn_name(pd);
     bool few = spec->x.dim[1] / spec->groups < BRGCONV_CHANNELS_MIN;
-    return (!few || strncmp(name, "brgconv", 7) != 0) && !overruns(spec, conv->pass, name);
+    return (!few || strncmp(name, "brgconv", 7) != 0) && !goes_wrong(spec, conv->pass, name);
 }
 
 dnnl_status_t conv_rule(const struct conv_site *site, struct conv_candidate *out)

@@ -26,9 +26,11 @@ static void relus_agree(void **state)
 {
     (void)state;
     const struct work works[] = {relu_work(matrix(3, 11), 0), relu_work(image(2, 3, 4, 5), 0.1f),
-                                 relu_work(image(8, 16, 16, 16), 0.01f)};
+                                 relu_work(image(8, 16, 16, 16), 0.01f),
+                                 relu_work(image(3, 7, 9, 5), -0.3f)};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         assert_conforms(&works[i], LAYOUT_PLAIN);
+        assert_conforms_rounded(&works[i], LAYOUT_PLAIN);
         if (works[i].x.n == 4)
             assert_conforms(&works[i], LAYOUT_NHWC);
         assert_gradients(&works[i]);

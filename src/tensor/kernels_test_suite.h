@@ -8,6 +8,7 @@
 
 #include "base/fault.h"
 #include "base/rng.h"
+#include "tensor/bf16.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -96,6 +97,24 @@ static inline int plan(const struct kernels *set, const struct work *work, enum 
     return ERR_BUG;
 }
 
+/* Where the spec says what images are; NULL: floats alone. */
+static inline enum dtype *dtype_in_spec(struct work *work)
+{
+    switch (work->kind) {
+    case CONV: return &work->spec.conv.dtype;
+    case POOL: return &work->spec.pool.dtype;
+    case RELU: return &work->spec.relu.dtype;
+    default: return NULL;
+    }
+}
+
+static inline enum dtype dtype_of(const struct work *work)
+{
+    struct work copy = *work;
+    const enum dtype *dtype = dtype_in_spec(&copy);
+    return dtype ? *dtype : DTYPE_F32;
+}
+
 /* An array between guards. Their odd number takes the array off any alignment. */
 enum { GUARD = 17 };
 static const float guard = 12345.0f;
@@ -175,35 +194,56 @@ static inline void run_free(struct run *run)
     array_free(&run->y), array_free(&run->dx), array_free(&run->dw), array_free(&run->db);
 }
 
-/* A copy of `from` (plain) as an array laid out as `layout`, and back. */
+/* An image of n elements, none of them a number, in as many floats as hold them. */
+static inline struct array array_of(enum dtype dtype, size_t n)
+{
+    const uint32_t none = 0x7fc07fc0; /* neither as a float nor as two of bf16 */
+    struct array a = array_new((n * dtype_size(dtype) + sizeof(float) - 1) / sizeof(float), 0);
+    for (size_t i = 0; i < a.n; i++)
+        memcpy(&a.v[i], &none, sizeof none);
+    return a;
+}
+
+/* A copy of `from` (plain) as an array laid out as `layout`, rounded to the dtype, and back. */
 static inline struct array array_laid_out(const struct shape *shape, enum layout layout,
-                                          const struct array *from)
+                                          enum dtype dtype, const struct array *from)
 {
     struct array a = array_new(from->n, 0);
     if (layout == LAYOUT_PLAIN)
         memcpy(a.v, from->v, a.n * sizeof(float));
     else
         kernels_reorder(shape, LAYOUT_PLAIN, from->v, layout, a.v);
-    return a;
+    if (dtype == DTYPE_F32)
+        return a;
+    struct array rounded = array_of(dtype, from->n);
+    bf16_round(from->n, a.v, (void *)rounded.v);
+    array_free(&a);
+    return rounded;
 }
 
-static inline void array_return(const struct shape *shape, enum layout layout, struct array *a,
-                                struct array *to)
+static inline void array_return(const struct shape *shape, enum layout layout, enum dtype dtype,
+                                struct array *a, struct array *to)
 {
+    struct array wide = dtype == DTYPE_BF16 ? array_new(to->n, 0) : *a;
+    if (dtype == DTYPE_BF16)
+        bf16_widen(to->n, (const void *)a->v, wide.v);
     if (layout == LAYOUT_PLAIN)
-        memcpy(to->v, a->v, a->n * sizeof(float));
+        memcpy(to->v, wide.v, to->n * sizeof(float));
     else
-        kernels_reorder(shape, layout, a->v, LAYOUT_PLAIN, to->v);
-    array_free(a);
+        kernels_reorder(shape, layout, wide.v, LAYOUT_PLAIN, to->v);
+    array_free(&wide);
+    if (dtype == DTYPE_BF16)
+        array_free(a);
 }
 
 /* Forward and, when there is one, backward. A pass with other weights goes before: nothing of it
  * may linger. */
 static inline void execute(const struct work *work, struct op *op, struct run *run)
 {
-    struct array x = array_laid_out(&work->x, op->x_layout, &run->x);
-    struct array dy = array_laid_out(&work->y, op->y_layout, &run->dy);
-    struct array y = array_new(run->y.n, NAN), dx = array_new(run->x.n, NAN);
+    enum dtype dtype = dtype_of(work);
+    struct array x = array_laid_out(&work->x, op->x_layout, dtype, &run->x);
+    struct array dy = array_laid_out(&work->y, op->y_layout, dtype, &run->dy);
+    struct array y = array_of(dtype, run->y.n), dx = array_of(dtype, run->x.n);
     struct array zero_w = array_new(run->w.n, 0), zero_b = array_new(run->b.n, 0);
     struct array lost_w = array_new(run->w.n, 0), lost_b = array_new(run->b.n, 0);
     struct op_args before = {x.v, zero_w.v, zero_b.v, y.v, dy.v, dx.v, lost_w.v, lost_b.v};
@@ -214,8 +254,8 @@ static inline void execute(const struct work *work, struct op *op, struct run *r
     op->ops->forward(op, &args);
     if (op->ops->backward)
         op->ops->backward(op, &args);
-    array_return(&work->y, op->y_layout, &y, &run->y);
-    array_return(&work->x, op->x_layout, &dx, &run->dx);
+    array_return(&work->y, op->y_layout, dtype, &y, &run->y);
+    array_return(&work->x, op->x_layout, dtype, &dx, &run->dx);
     array_free(&x), array_free(&dy);
     array_free(&zero_w), array_free(&zero_b), array_free(&lost_w), array_free(&lost_b);
 }
@@ -333,8 +373,8 @@ static inline void assert_reduced(const struct kernels *set, const struct work *
     struct run run = run_new(work);
     arena_init(&arena);
     plan_or_fail(set, work, layout, true, &arena, &op);
-    struct array x = array_laid_out(&work->x, op->x_layout, &run.x);
-    struct array dy = array_laid_out(&work->y, op->y_layout, &run.dy);
+    struct array x = array_laid_out(&work->x, op->x_layout, dtype_of(work), &run.x);
+    struct array dy = array_laid_out(&work->y, op->y_layout, dtype_of(work), &run.dy);
     struct op_args args = {.x = x.v, .w = run.w.v, .b = run.b.v, .y = run.y.v};
     op->ops->forward(op, &args);
     args.dy = dy.v, args.dw = run.dw.v, args.db = run.db.v;
@@ -366,6 +406,73 @@ static inline void assert_conforms(const struct work *work, enum layout layout)
     for (size_t i = 0; i < SETS; i++)
         run_free(&run[i]);
 }
+
+static inline void round_array(struct array *a)
+{
+    for (size_t i = 0; i < a->n; i++)
+        a->v[i] = bf16_float(bf16_nearest(a->v[i]));
+}
+
+/* Half of the last of the 8 bits that a value is rounded to. */
+static inline double half_of_last(double x)
+{
+    return x == 0 ? 0 : ldexp(1, ilogb(x) - 8);
+}
+
+/* Sums of what bf16 holds exactly, in float, of which each is rounded once. */
+static inline void assert_rounded(const char *what, const struct array *want,
+                                  const struct array *got)
+{
+    double max = 0;
+    for (size_t i = 0; i < want->n; i++)
+        max = fmax(max, fabs((double)want->v[i]));
+    for (size_t i = 0; i < want->n; i++) {
+        double a = (double)want->v[i], b = (double)got->v[i];
+        if (!(fabs(a - b) <= half_of_last(a) + 1e-4 * max))
+            fail_msg("%s[%zu] of %zu: %.9g, and rounded %.9g", what, i, want->n, a, b);
+    }
+}
+
+static inline void assert_pair_rounded(const struct run *want, const struct run *got)
+{
+    assert_rounded("y", &want->y, &got->y);
+    assert_rounded("dx", &want->dx, &got->dx);
+    assert_close("dw", want->dw.v, got->dw.v, want->dw.n, 1e-4);
+    assert_close("db", want->db.v, got->db.v, want->db.n, 1e-4);
+}
+
+/* What plain C makes of the same numbers: by floats, but from rounded images and weights where the
+ * work's are bf16. The op rounds weights itself. */
+static inline void run_plainly(const struct work *work, enum layout layout, struct run *run)
+{
+    struct work wide = *work;
+    if (dtype_of(work) == DTYPE_BF16) {
+        *dtype_in_spec(&wide) = DTYPE_F32;
+        round_array(&run->x), round_array(&run->w), round_array(&run->dy);
+    }
+    run_set(&kernels_ref, &wide, layout, run);
+}
+
+static inline void assert_conforms_rounded(const struct work *work, enum layout layout)
+{
+    struct run want = run_new(work), run = run_new(work);
+    struct work half = *work;
+    *dtype_in_spec(&half) = DTYPE_BF16;
+    run_plainly(&half, layout, &want);
+    run_set(&kernels_dnnl, &half, layout, &run);
+    assert_pair_rounded(&want, &run);
+    assert_reduced(&kernels_dnnl, &half, layout, &run);
+    run_free(&want), run_free(&run);
+}
+
+/* Loops of ours run everywhere, oneDNN's products of bf16 where the processor has them. */
+static inline bool runs_rounded(const struct work *work)
+{
+    struct work copy = *work;
+    struct err err;
+    return dtype_in_spec(&copy) && (work->kind != CONV || bf16_check(&err) == OK);
+}
+
 /* Inputs counted 1, 2, 3 ... and dy all ones: numbers that pencil and paper check. */
 static inline struct run run_counted(const struct work *work)
 {

@@ -100,6 +100,8 @@ static void assert_all(const char *what, const struct work *works, size_t n)
         for (size_t i = 0; i < n; i++) {
             print_message("%s %zu, %d threads\n", what, i, threads);
             assert_conforms(&works[i], LAYOUT_PLAIN);
+            if (threads == 2 && runs_rounded(&works[i]))
+                assert_conforms_rounded(&works[i], LAYOUT_PLAIN);
         }
     }
     for (size_t i = 0; i < n; i++)
@@ -268,6 +270,14 @@ static void maxima_of_equals_and_of_no_numbers(void **state)
                 assert_same("y", &run[0].y, &run[s].y);
                 assert_same("dx", &run[0].dx, &run[s].dx);
             }
+            struct work half = works[i];
+            struct run rounded = run_counted(&half);
+            half.spec.pool.dtype = DTYPE_BF16;
+            spoil(&rounded.x, none);
+            run_set(&kernels_dnnl, &half, LAYOUT_PLAIN, &rounded);
+            assert_same("y of bf16", &run[0].y, &rounded.y);
+            assert_same("dx of bf16", &run[0].dx, &rounded.dx);
+            run_free(&rounded);
             for (size_t s = 0; s < SETS; s++)
                 run_free(&run[s]);
         }

@@ -1,5 +1,5 @@
-/* Normalising against plain sums in double, in both layouts, and the same bits on any number of
- * threads. Instruction sets: PACELINE_ISA. */
+/* Normalising against plain sums in double, in both layouts and dtypes, and the same bits on any
+ * number of threads. Instruction sets: PACELINE_ISA. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/rng.h"
+#include "tensor/bf16.h"
 #include "tensor/norm.h"
 
 #include <math.h>
@@ -20,8 +21,11 @@ struct example {
     struct norm norm;
     size_t N, C, S, n; /* n records of N */
     bool inner, relu, adds, centred, copies;
-    float *x, *z, *y, *dy, *dz, *dx;
+    enum dtype dtype;
+    float *x, *z, *y, *dy, *dz, *dx; /* as floats, whatever the images are */
 };
+
+enum { IMAGES = 6 };
 
 /* Where channel c of a pixel of a record lies. */
 static size_t at(const struct example *e, size_t r, size_t s, size_t c)
@@ -33,28 +37,59 @@ static void open_example(struct example *e)
 {
     const struct shape shape = {4, {e->N, e->C, e->S, 1}};
     size_t floats = e->N * e->C * e->S;
-    float **const all[] = {&e->x, &e->z, &e->y, &e->dy, &e->dz, &e->dx};
+    float **const all[IMAGES] = {&e->x, &e->z, &e->y, &e->dy, &e->dz, &e->dx};
     arena_init(&e->arena);
-    assert_int_equal(norm_init(&e->norm, &shape, e->inner ? LAYOUT_NHWC : LAYOUT_PLAIN, DTYPE_F32,
+    assert_int_equal(norm_init(&e->norm, &shape, e->inner ? LAYOUT_NHWC : LAYOUT_PLAIN, e->dtype,
                                true, &e->arena),
                      OK);
-    for (size_t k = 0; k < 6; k++) {
+    for (size_t k = 0; k < IMAGES; k++) {
         *all[k] = arena_array(&e->arena, floats, float);
         assert_non_null(*all[k]);
-        for (size_t i = 0; i < floats; i++)
-            (*all[k])[i] = rng_normal(7, k, i) + (k == 0 ? 3.0f : 0.0f);
+        for (size_t i = 0; i < floats; i++) {
+            float v = rng_normal(7, k, i) + (k == 0 ? 3.0f : 0.0f);
+            (*all[k])[i] = e->dtype == DTYPE_BF16 ? bf16_float(bf16_nearest(v)) : v;
+        }
     }
 }
 
-static struct norm_flow flow_of(const struct example *e)
+/* Images as norm takes them: the example's own, or copies. */
+struct images {
+    void *x, *z, *y, *dy, *dz, *dx;
+};
+
+static struct images images_of(struct example *e)
+{
+    struct images to = {e->x, e->z, e->y, e->dy, e->dz, e->dx};
+    void **const all[IMAGES] = {&to.x, &to.z, &to.y, &to.dy, &to.dz, &to.dx};
+    size_t n = e->N * e->C * e->S;
+    for (size_t k = 0; k < IMAGES && e->dtype == DTYPE_BF16; k++) {
+        bf16 *half = arena_array(&e->arena, n, bf16);
+        assert_non_null(half);
+        bf16_round(n, *all[k], half);
+        *all[k] = half;
+    }
+    return to;
+}
+
+static void take_back(struct example *e, const struct images *from)
+{
+    size_t n = e->N * e->C * e->S;
+    if (e->dtype == DTYPE_F32)
+        return;
+    bf16_widen(n, from->y, e->y);
+    bf16_widen(n, from->dz, e->dz);
+    bf16_widen(n, from->dx, e->dx);
+}
+
+static struct norm_flow flow_of(const struct example *e, const struct images *images)
 {
     return (struct norm_flow){
         .mask = !e->relu  ? NORM_MASK_NONE
                 : e->adds ? NORM_MASK_TOP
                           : NORM_MASK_SELF,
-        .x = e->x,
-        .y = e->y,
-        .dy = e->dy,
+        .x = images->x,
+        .y = images->y,
+        .dy = images->dy,
     };
 }
 
@@ -62,9 +97,10 @@ static struct norm_flow flow_of(const struct example *e)
 static void run(struct example *e, double *moments, double *sums)
 {
     struct norm *norm = &e->norm;
-    struct norm_flow flow = flow_of(e);
+    struct images images = images_of(e);
+    struct norm_flow flow = flow_of(e, &images);
     size_t C = e->C;
-    norm_moments(norm, e->n, e->x);
+    norm_moments(norm, e->n, images.x);
     memcpy(moments, norm->sum, 2 * C * sizeof *moments);
     for (size_t c = 0; c < C; c++) {
         norm->a[c] = rng_normal(8, 1, c);
@@ -73,16 +109,25 @@ static void run(struct example *e, double *moments, double *sums)
         norm->q[c] = rng_normal(8, 4, c);
         norm->c[c] = rng_normal(8, 5, c);
     }
-    norm_apply(norm, e->x, e->adds ? e->z : NULL, e->relu, e->y);
-    norm_sums(norm, e->n, &flow, e->copies ? e->dz : NULL);
+    norm_apply(norm, images.x, e->adds ? images.z : NULL, e->relu, images.y);
+    norm_sums(norm, e->n, &flow, e->copies ? images.dz : NULL);
     memcpy(sums, norm->sum, 2 * C * sizeof *sums);
-    norm_slopes(norm, e->n, &flow, e->centred, e->dx);
+    norm_slopes(norm, e->n, &flow, e->centred, images.dx);
+    take_back(e, &images);
 }
 
 static void near(const char *what, double got, double want, double scale)
 {
     if (!(fabs(got - want) <= 1e-6 * scale))
         fail_msg("%s is %.9g, not %.9g", what, got, want);
+}
+
+/* An element of an image: rounded, where that is of bf16, by half of the last of 8 bits. */
+static void near_in_image(const struct example *e, const char *what, double got, double want,
+                          double scale)
+{
+    double rounding = e->dtype == DTYPE_BF16 && want != 0 ? ldexp(1, ilogb(want) - 8) : 0;
+    near(what, got, want, scale + 1e6 * rounding);
 }
 
 /* The sums of one channel, over pixels in plain order. */
@@ -99,14 +144,14 @@ static void check_channel(const struct example *e, size_t c, const double *momen
         double y = (double)norm->a[c] * d + (double)norm->b[c] + (e->adds ? (double)e->z[k] : 0);
         double want = e->relu && y < 0 ? 0 : y, g = e->relu && y <= 0 ? 0 : (double)e->dy[k];
         bool edge = fabs(y) < 1e-5;
-        near("y", (double)e->y[k], want, 5);
+        near_in_image(e, "y", (double)e->y[k], want, 5);
         if (e->copies && !edge)
             near("g", (double)e->dz[k], g, 0);
         double dx = (double)norm->p[c] * g;
         if (e->centred)
             dx += (double)norm->q[c] * d + (double)norm->c[c];
         if (!edge)
-            near("dx", (double)e->dx[k], dx, 20);
+            near_in_image(e, "dx", (double)e->dx[k], dx, 20);
         squares += ((double)e->x[k] - mean) * ((double)e->x[k] - mean);
         sum += g;
         dot += g * d;
@@ -123,9 +168,9 @@ static void test_against_plain_sums(void **state)
     (void)state;
     static const size_t channels[] = {1, 2, 3, 5, 16, 20, 48, 64, 100}, pixels[] = {1, 7, 64, 300};
     enum { C_MAX = 100 };
-    for (unsigned code = 0; code < 64; code++)
-        for (size_t i = 0; i < 9; i++)
-            for (size_t j = 0; j < 4; j++) {
+    for (unsigned code = 0; code < 128; code++)
+        for (size_t i = code & 64 ? 2 : 0; i < 9; i += code & 64 ? 3 : 1)
+            for (size_t j = 0; j < (code & 64 ? 3 : 4); j++) {
                 struct example e = {.N = 11, .C = channels[i], .S = pixels[j]};
                 double moments[2 * C_MAX], sums[2 * C_MAX];
                 e.n = code & 1 ? 11 : 6;
@@ -134,6 +179,7 @@ static void test_against_plain_sums(void **state)
                 e.adds = code & 8;
                 e.centred = code & 16;
                 e.copies = code & 32 && (e.adds || !e.relu);
+                e.dtype = code & 64 ? DTYPE_BF16 : DTYPE_F32;
                 open_example(&e);
                 run(&e, moments, sums);
                 for (size_t c = 0; c < e.C; c++)
@@ -146,7 +192,7 @@ static void test_any_number_of_threads(void **state)
 {
     (void)state;
     enum { C = 20, N = 21, S = 400, FLOATS = N * C * S };
-    for (int inner = 0; inner < 2; inner++) {
+    for (int kind = 0; kind < 4; kind++) {
         struct example e[3];
         double moments[3][2 * C], sums[3][2 * C];
         for (int i = 0; i < 3; i++) {
@@ -154,7 +200,8 @@ static void test_any_number_of_threads(void **state)
                                     .C = C,
                                     .S = S,
                                     .n = N,
-                                    .inner = inner,
+                                    .inner = kind & 1,
+                                    .dtype = kind & 2 ? DTYPE_BF16 : DTYPE_F32,
                                     .relu = true,
                                     .adds = true,
                                     .centred = true,
@@ -186,14 +233,15 @@ static void test_sums_of_slices(void **state)
     run(&all, moments, sums);
     memset(part.norm.k, 0, C * sizeof(float));
     memset(all.norm.k, 0, C * sizeof(float));
-    struct norm_flow flow = flow_of(&all);
+    struct images images = images_of(&all), own_images = images_of(&part);
+    struct norm_flow flow = flow_of(&all, &images);
     norm_sums(&all.norm, all.n, &flow, NULL);
     for (size_t first = 0; first < 40; first += 16) {
         size_t count = 40 - first < 16 ? 40 - first : 16;
         norm_sums_of(&all.norm, all.n, first, count, slice);
         memcpy(part.x, all.x + first * C * S, count * C * S * sizeof(float));
         memcpy(part.dy, all.dy + first * C * S, count * C * S * sizeof(float));
-        flow = flow_of(&part);
+        flow = flow_of(&part, &own_images);
         norm_sums(&part.norm, count, &flow, NULL);
         memcpy(own, part.norm.sum, sizeof own);
         assert_memory_equal(slice, own, sizeof own);
