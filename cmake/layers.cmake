@@ -1,6 +1,6 @@
 # One archive holds everything that both worlds share; real and sim are an archive each, so that the
 # linker, too, sees that the protocols know neither.
-set(core_folders base job world tensor wire nn data group coll optim model learner strategy train)
+set(core_folders base job world tensor wire nn data group coll kv optim model learner strategy train)
 
 # Sources of a folder, its tests apart.
 function(folder_sources folder out)

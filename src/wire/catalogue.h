@@ -40,7 +40,12 @@
     X(MODEL, "model")             /* a copy of a model, to who evaluates it */                     \
     X(PARCEL, "parcel")           /* a vector that one node sends another: its note and pieces */  \
     X(PARCEL_GO, "parcel_go")     /* how much of a parcel may come; or: no more of it */           \
-    X(TRACE, "trace")             /* worker → driver: where its time went */
+    X(TRACE, "trace")             /* worker → driver: where its time went */                     \
+    X(KV_ASK, "kv_ask")           /* node → driver: about values: I hold one, or want one */     \
+    X(KV_TELL, "kv_tell")         /* driver → node: it is in the book, or who holds it */        \
+    X(KV_FETCH, "kv_fetch")       /* node → holder: send me a piece */                           \
+    X(KV_PIECE, "kv_piece")       /* holder → node: a piece of a value */                        \
+    X(KV_GONE, "kv_gone")         /* holder → node: I do not send it */
 
 enum wire_kind {
     WIRE_NONE,

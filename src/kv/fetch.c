@@ -1,0 +1,279 @@
+/* One value on its way here: pieces land in it from all its holders at once. */
+#include "base/fault.h"
+#include "base/hash.h"
+#include "kv/parts.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS = KV_LOCATIONS * KV_WINDOW };
+
+#define REST (WORLD_SECOND / 20) /* of a holder that is busy */
+
+struct kv_slot {
+    struct recv recv;
+    uint32_t source, piece, number;
+    bool busy;
+};
+
+struct kv_fetch {
+    struct kv_value *value; /* not whole yet */
+    struct kv_plan plan;
+    int64_t heard[KV_LOCATIONS]; /* when a piece last came from there, or the first was asked for */
+    struct kv_slot slot[SLOTS];
+};
+
+/* ---- beginning and ending ---- */
+
+static int no_room(struct kv_call *call, const struct kv_meta *meta)
+{
+    const struct kv *kv = call->kv;
+    return err_set(&call->err, ERR_FULL,
+                   "key '%s', version %llu: %llu bytes have no room here: %llu of %llu are taken",
+                   call->key, (unsigned long long)meta->version, (unsigned long long)meta->size,
+                   (unsigned long long)(kv->store.bytes + kv->coming),
+                   (unsigned long long)kv->options.bytes_max);
+}
+
+int kv_fetch_begin(struct kv *kv, struct kv_call *call, const struct kv_meta *meta)
+{
+    uint64_t taken = kv->store.bytes + kv->coming, room = kv->options.bytes_max;
+    if (taken > room || meta->size > room - taken)
+        return no_room(call, meta);
+    struct kv_fetch *f = calloc(1, sizeof *f);
+    if (!f || kv_plan_init(&f->plan, meta) != OK || !(f->value = kv_value_new(call->key, meta))) {
+        if (f)
+            kv_plan_release(&f->plan);
+        free(f);
+        return err_set(&call->err, ERR_NOMEM, "key '%s': out of memory for %llu bytes", call->key,
+                       (unsigned long long)meta->size);
+    }
+    kv->coming += meta->size;
+    call->fetch = f;
+    atomic_store(&call->have, 0);
+    atomic_store(&call->size, meta->size);
+    return OK;
+}
+
+/* Nobody writes into the slot's piece any more. */
+static void slot_fail(struct kv_call *call, struct kv_slot *slot)
+{
+    struct kv_fetch *f = call->fetch;
+    world_unpost(call->kv->group->world, &slot->recv);
+    slot->busy = false;
+    kv_plan_failed(&f->plan, slot->source, slot->piece);
+}
+
+void kv_fetch_end(struct kv_call *call)
+{
+    struct kv_fetch *f = call->fetch;
+    if (!f)
+        return;
+    for (size_t i = 0; i < SLOTS; i++)
+        if (f->slot[i].busy)
+            slot_fail(call, &f->slot[i]);
+    call->kv->coming -= f->plan.meta.size;
+    kv_value_unref(f->value);
+    kv_plan_release(&f->plan);
+    free(f);
+    call->fetch = NULL;
+}
+
+/* ---- holders ---- */
+
+static void source_out(struct kv_call *call, uint32_t s, const char *why)
+{
+    struct kv_fetch *f = call->fetch;
+    if (f->plan.source[s].state == KV_OUT)
+        return;
+    for (size_t i = 0; i < SLOTS; i++)
+        if (f->slot[i].busy && f->slot[i].source == s)
+            slot_fail(call, &f->slot[i]);
+    kv_plan_out(&f->plan, s);
+    log_info(call->kv->group->log, "key '%s', version %llu: node %u %s; %u of %u pieces are here",
+             call->key, (unsigned long long)f->plan.meta.version, f->plan.source[s].node, why,
+             f->plan.have, f->plan.pieces);
+}
+
+int kv_fetch_sources(struct kv_call *call, const struct kv_tell *tell)
+{
+    struct kv_fetch *f = call->fetch;
+    uint32_t node[KV_LOCATIONS], count = 0;
+    for (uint32_t i = 0; i < tell->count; i++) {
+        int rc = tell->address[i][0]
+                     ? world_peer_add(call->kv->group->world, tell->node[i], tell->address[i])
+                     : OK;
+        if (rc == ERR_CANCELLED || rc == ERR_NOMEM)
+            return rc;
+        if (rc == OK && tell->node[i] != call->kv->group->world->self)
+            node[count++] = tell->node[i];
+    }
+    kv_plan_sources(&f->plan, node, count);
+    return tell->count > 0 && f->plan.sources == 0 && members_count(&f->plan.liars) > 0
+               ? ERR_PROTOCOL
+               : OK;
+}
+
+bool kv_fetch_gone(struct kv_call *call, uint32_t from, uint32_t number, enum kv_gone why,
+                   int64_t now)
+{
+    struct kv_fetch *f = call->fetch;
+    for (size_t i = 0; f && i < SLOTS; i++) {
+        struct kv_slot *slot = &f->slot[i];
+        if (!slot->busy || slot->number != number || slot->recv.from != from)
+            continue;
+        uint32_t s = slot->source;
+        slot_fail(call, slot);
+        if (why == KV_BUSY)
+            kv_plan_rest(&f->plan, s, now + REST);
+        else
+            source_out(call, s, "does not hold it any more");
+        return true;
+    }
+    return false;
+}
+
+/* ---- pieces ---- */
+
+static void take_piece(struct kv_call *call, struct kv_slot *slot, int64_t now)
+{
+    struct kv_fetch *f = call->fetch;
+    slot->busy = false;
+    call->kv->moved += slot->recv.len;
+    f->heard[slot->source] = now;
+    kv_plan_landed(&f->plan, slot->source, slot->piece,
+                   hash_bytes(slot->recv.into, slot->recv.len));
+}
+
+static void take_ended(struct kv_call *call, int64_t now)
+{
+    struct kv_fetch *f = call->fetch;
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct kv_slot *slot = &f->slot[i];
+        int status = slot->busy ? atomic_load(&slot->recv.status) : POST_PENDING;
+        if (status == OK)
+            take_piece(call, slot, now);
+        else if (status != POST_PENDING)
+            source_out(call, slot->source, status_text(status));
+    }
+    atomic_store(&call->have, kv_plan_bytes(&f->plan));
+}
+
+static void give_up_slow(struct kv_call *call, int64_t now)
+{
+    struct kv_fetch *f = call->fetch;
+    for (uint32_t s = 0; s < f->plan.sources; s++)
+        if (f->plan.source[s].under_way > 0 && now - f->heard[s] >= call->kv->options.slow)
+            source_out(call, s, "does not answer");
+}
+
+static struct kv_slot *free_slot(struct kv_fetch *f)
+{
+    for (size_t i = 0; i < SLOTS; i++)
+        if (!f->slot[i].busy)
+            return &f->slot[i];
+    PL_ASSERT(!"a slot for each piece of each window");
+    return NULL;
+}
+
+/* The receive first: what comes finds it. */
+static int want_piece(struct kv_call *call, uint32_t s, uint32_t piece, int64_t now)
+{
+    struct kv *kv = call->kv;
+    struct kv_fetch *f = call->fetch;
+    struct kv_source *source = &f->plan.source[s];
+    struct kv_slot *slot = free_slot(f);
+    struct kv_piece note = {.version = f->plan.meta.version,
+                            .at = kv_piece_at(piece),
+                            .len = kv_piece_len(&f->plan, piece)};
+    struct buf bytes = {0};
+    *slot = (struct kv_slot){.source = s, .piece = piece, .number = ++kv->number, .busy = true};
+    slot->recv = (struct recv){
+        .from = source->node,
+        .tag = wire_tag(WIRE_KV_PIECE, 0, slot->number, 0),
+        .into = f->value->data + note.at,
+        .len = note.len,
+        .ended = &kv->ended,
+    };
+    if (source->under_way == 1)
+        f->heard[s] = now;
+    memcpy(note.key, call->key, sizeof note.key);
+    kv_piece_encode(&note, &bytes);
+    int rc = bytes.failed ? ERR_NOMEM : kv_post_recv(kv, &slot->recv);
+    if (rc == OK)
+        rc = wire_post(kv->group->world, source->node, wire_tag(WIRE_KV_FETCH, 0, slot->number, 0),
+                       bytes.data, bytes.len);
+    else
+        slot->recv.status = rc;
+    buf_release(&bytes);
+    return rc;
+}
+
+static int want_more(struct kv_call *call, int64_t now)
+{
+    struct kv_fetch *f = call->fetch;
+    for (uint32_t s, piece; kv_plan_next(&f->plan, now, &s, &piece);) {
+        int rc = want_piece(call, s, piece, now);
+        if (rc == ERR_CANCELLED || rc == ERR_NOMEM)
+            return rc;
+        if (rc != OK)
+            source_out(call, s, status_text(rc));
+    }
+    return kv_plan_stuck(&f->plan) ? ERR_NOT_FOUND : POST_PENDING;
+}
+
+/* All is here: is it what the master knows? */
+static int check(struct kv_call *call)
+{
+    struct kv_fetch *f = call->fetch;
+    const struct logger *log = call->kv->group->log;
+    unsigned long long version = f->plan.meta.version;
+    uint32_t liar;
+    if (kv_plan_check(&f->plan, &liar) == OK) {
+        call->value = kv_value_ref(f->value);
+        kv_fetch_end(call);
+        return OK;
+    }
+    if (f->plan.pieces == 0)
+        return err_set(
+            &call->err, ERR_PROTOCOL,
+            "key '%s', version %llu: an empty value has not the checksum that the master "
+            "knows",
+            call->key, version);
+    if (liar == WORLD_ANY)
+        log_warn(log,
+                 "key '%s', version %llu: pieces of several holders have a wrong checksum: "
+                 "they are asked one by one",
+                 call->key, version);
+    if (liar == WORLD_ANY)
+        return POST_PENDING;
+    err_set(&call->err, ERR_PROTOCOL,
+            "key '%s', version %llu: what node %u sends has not the checksum that the master knows",
+            call->key, version, liar);
+    log_error(log, "%s", call->err.text);
+    return POST_PENDING;
+}
+
+int kv_fetch_step(struct kv_call *call, int64_t now)
+{
+    struct kv_fetch *f = call->fetch;
+    take_ended(call, now);
+    give_up_slow(call, now);
+    int rc = f->plan.have == f->plan.pieces ? check(call) : POST_PENDING;
+    return rc == POST_PENDING ? want_more(call, now) : rc;
+}
+
+int64_t kv_fetch_wakes(const struct kv_call *call)
+{
+    const struct kv_fetch *f = call->fetch;
+    int64_t first = kv_plan_wakes(&f->plan);
+    for (uint32_t s = 0; s < f->plan.sources; s++)
+        if (f->plan.source[s].under_way > 0 && f->heard[s] + call->kv->options.slow < first)
+            first = f->heard[s] + call->kv->options.slow;
+    return first;
+}
+
+const struct kv_meta *kv_fetch_meta(const struct kv_call *call)
+{
+    return call->fetch ? &call->fetch->plan.meta : NULL;
+}

@@ -1,0 +1,160 @@
+#include "kv/plan.h"
+
+#include "base/fault.h"
+#include "kv/note.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NEEDED, UNDER_WAY, HERE };
+
+int kv_plan_init(struct kv_plan *plan, const struct kv_meta *meta)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->meta = *meta;
+    plan->pieces = kv_pieces(meta->size);
+    plan->state = calloc(plan->pieces + 1, sizeof *plan->state);
+    plan->hash = calloc(plan->pieces + 1, sizeof *plan->hash);
+    if (plan->state && plan->hash)
+        return OK;
+    kv_plan_release(plan);
+    return ERR_NOMEM;
+}
+
+void kv_plan_release(struct kv_plan *plan)
+{
+    free(plan->state);
+    free(plan->hash);
+    memset(plan, 0, sizeof *plan);
+}
+
+void kv_plan_sources(struct kv_plan *plan, const uint32_t *node, uint32_t count)
+{
+    plan->sources = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (!members_has(&plan->liars, node[i]))
+            plan->source[plan->sources++] = (struct kv_source){.node = node[i]};
+}
+
+/* With `alone`, the first that is not out. */
+static bool may_ask(struct kv_plan *plan, uint32_t s, int64_t now)
+{
+    struct kv_source *source = &plan->source[s];
+    if (source->state == KV_RESTS && source->until <= now)
+        source->state = KV_LIVE;
+    for (uint32_t before = 0; plan->alone && before < s; before++)
+        if (plan->source[before].state != KV_OUT)
+            return false;
+    return source->state == KV_LIVE && source->under_way < KV_WINDOW;
+}
+
+bool kv_plan_next(struct kv_plan *plan, int64_t now, uint32_t *s, uint32_t *piece)
+{
+    uint32_t best = plan->sources;
+    for (uint32_t i = 0; i < plan->sources; i++)
+        if (may_ask(plan, i, now) &&
+            (best == plan->sources || plan->source[i].under_way < plan->source[best].under_way))
+            best = i;
+    while (plan->next < plan->pieces && plan->state[plan->next] != NEEDED)
+        plan->next++;
+    if (best == plan->sources || plan->next == plan->pieces)
+        return false;
+    plan->state[plan->next] = UNDER_WAY;
+    plan->source[best].under_way++;
+    *s = best;
+    *piece = plan->next;
+    return true;
+}
+
+void kv_plan_landed(struct kv_plan *plan, uint32_t s, uint32_t piece, uint64_t hash)
+{
+    PL_ASSERT(plan->state[piece] == UNDER_WAY && plan->source[s].under_way > 0);
+    plan->state[piece] = HERE;
+    plan->hash[piece] = hash;
+    plan->source[s].under_way--;
+    plan->have++;
+    members_add(&plan->givers, plan->source[s].node);
+}
+
+void kv_plan_failed(struct kv_plan *plan, uint32_t s, uint32_t piece)
+{
+    PL_ASSERT(plan->state[piece] == UNDER_WAY && plan->source[s].under_way > 0);
+    plan->state[piece] = NEEDED;
+    plan->source[s].under_way--;
+    if (piece < plan->next)
+        plan->next = piece;
+}
+
+static void begin_again(struct kv_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->pieces; i++)
+        if (plan->state[i] == HERE)
+            plan->state[i] = NEEDED;
+    plan->have = 0;
+    plan->next = 0;
+    plan->givers = (struct members){{0}};
+}
+
+void kv_plan_out(struct kv_plan *plan, uint32_t s)
+{
+    PL_ASSERT(plan->source[s].under_way == 0);
+    plan->source[s].state = KV_OUT;
+    if (plan->alone)
+        begin_again(plan); /* what is here shall be of one holder */
+}
+
+void kv_plan_rest(struct kv_plan *plan, uint32_t s, int64_t until)
+{
+    plan->source[s].state = KV_RESTS;
+    plan->source[s].until = until;
+}
+
+static uint32_t only(const struct members *set)
+{
+    uint32_t node = 0;
+    while (!members_has(set, node))
+        node++;
+    return node;
+}
+
+int kv_plan_check(struct kv_plan *plan, uint32_t *liar)
+{
+    PL_ASSERT(plan->have == plan->pieces);
+    if (kv_checksum_pieces(plan->hash, plan->meta.size) == plan->meta.checksum)
+        return OK;
+    *liar = WORLD_ANY;
+    if (members_count(&plan->givers) == 1) {
+        *liar = only(&plan->givers);
+        members_add(&plan->liars, *liar);
+        for (uint32_t s = 0; s < plan->sources; s++)
+            if (plan->source[s].node == *liar)
+                plan->source[s].state = KV_OUT;
+    }
+    plan->alone = true;
+    begin_again(plan);
+    return ERR_PROTOCOL;
+}
+
+bool kv_plan_stuck(const struct kv_plan *plan)
+{
+    for (uint32_t s = 0; s < plan->sources; s++)
+        if (plan->source[s].state != KV_OUT)
+            return false;
+    return true;
+}
+
+int64_t kv_plan_wakes(const struct kv_plan *plan)
+{
+    int64_t first = WORLD_FOREVER;
+    for (uint32_t s = 0; s < plan->sources; s++)
+        if (plan->source[s].state == KV_RESTS && plan->source[s].until < first)
+            first = plan->source[s].until;
+    return first;
+}
+
+uint64_t kv_plan_bytes(const struct kv_plan *plan)
+{
+    bool last = plan->pieces > 0 && plan->state[plan->pieces - 1] == HERE;
+    uint64_t bytes = (uint64_t)plan->have * KV_PIECE;
+    return last ? bytes - KV_PIECE + kv_piece_len(plan, plan->pieces - 1) : bytes;
+}
