@@ -10,7 +10,8 @@
  * which then does nothing else. Sizes and ranks are the new ones from there on, and the first call
  * after it is the first on all. Some have the result that others lack: let the team agree where to
  * go on, say by PL_MIN over a counter of steps. For results that either all
- * have or none, whoever dies, see paceline/shared.h.
+ * have or none, whoever dies, see paceline/shared.h; for state that is kept for who comes late,
+ * paceline/kv.h.
  *
  * A call that cannot be carried out by one member alone, for want of memory or because the others
  * call something else, ends its membership, so that nobody waits for it. */
@@ -38,8 +39,9 @@ typedef struct pl_team_options {
     double timeout_s;       /* for all to find each other; 0: 60 */
     uint32_t stripes;       /* connections to open to each peer on another host, ≤ 16; 0: 4 */
     int no_shared_memory;   /* connections also to peers on this host */
-    int ucx; /* bytes to other hosts by UCX, where all were built with it and want it;
-                only among hosts that trust each other */
+    int ucx;           /* bytes to other hosts by UCX, where all were built with it and want it;
+                          only among hosts that trust each other */
+    uint64_t kv_bytes; /* of values (paceline/kv.h) that this member may hold; 0: no limit */
 } pl_team_options;
 
 /* Join, and wait until all have. PL_ERR_INPUT (an address; a port in use), PL_ERR_USAGE (no

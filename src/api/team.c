@@ -31,13 +31,20 @@ static int host_main(void *arg)
 {
     pl_team *team = arg;
     const struct group_timing timing = group_timing_busy();
-    return team_host_start(&team->host, team->host_world, &team->engine->log, &timing,
-                           team->members);
+    int rc =
+        team_host_start(&team->host, team->host_world, &team->engine->log, &timing, team->members);
+    if (rc != OK)
+        return rc;
+    rc = kv_server_start(&team->kv_server, &team->host.group);
+    if (rc != OK)
+        team_host_stop(&team->host);
+    return rc;
 }
 
 static int host_end(void *arg)
 {
     pl_team *team = arg;
+    kv_server_stop(&team->kv_server);
     team_host_stop(&team->host);
     return OK;
 }
@@ -83,7 +90,13 @@ static int member_main(void *arg)
 {
     pl_team *team = arg;
     const struct group_timing timing = group_timing_busy();
-    return team_join(&team->team, team->world, &team->engine->log, &timing, team->deadline);
+    int rc = team_join(&team->team, team->world, &team->engine->log, &timing, team->deadline);
+    if (rc != OK)
+        return rc;
+    rc = kv_start(&team->kv, &team->team.group, &(struct kv_options){.bytes_max = team->kv_bytes});
+    if (rc != OK)
+        team_leave(&team->team);
+    return rc;
 }
 
 static int open_team(pl_team *team, const pl_team_options *o)
@@ -91,6 +104,7 @@ static int open_team(pl_team *team, const pl_team_options *o)
     struct err *err = &team->engine->error;
     double timeout_s = o->timeout_s > 0 ? fmin(o->timeout_s, TIMEOUT_MAX_S) : TIMEOUT_S;
     team->members = o->members;
+    team->kv_bytes = o->kv_bytes;
     team->stripes = o->stripes ? o->stripes : STRIPES;
     team->deadline = real_now() + (int64_t)(timeout_s * (double)WORLD_SECOND);
     if (!o->rendezvous)
@@ -139,6 +153,7 @@ int pl_team_open(pl_engine *engine, const pl_team_options *options, pl_team **ou
 static int member_end(void *arg)
 {
     pl_team *team = arg;
+    kv_stop(&team->kv);
     team_leave(&team->team);
     return OK;
 }
@@ -157,6 +172,7 @@ void pl_team_close(pl_team *team)
     if (team->host_world)
         real_close(team->host_world);
     api_shared_free(team);
+    api_kv_free(team);
     free(team);
 }
 

@@ -4,6 +4,8 @@
 
 #include "api/api.h"
 #include "coll/team.h"
+#include "kv/client.h"
+#include "kv/server.h"
 #include "paceline/team.h"
 
 struct pl_team {
@@ -11,14 +13,19 @@ struct pl_team {
     struct world *world, *host_world; /* host_world: the coordinator's, where this process is it */
     bool joined, hosting;
     uint32_t members, stripes;
+    uint64_t kv_bytes;
     int64_t deadline;
     struct team team;
     struct team_host host;
+    struct kv kv;
+    struct kv_server kv_server;
     struct err error[PL_TEAM_CHANNELS];
     _Atomic(struct pl_shared *) shared; /* all handles, owned */
+    _Atomic(struct pl_kv *) kvs;
 };
 
 /* What the team's end leaves of them. */
 void api_shared_free(pl_team *team);
+void api_kv_free(pl_team *team);
 
 #endif

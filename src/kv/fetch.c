@@ -8,7 +8,8 @@
 
 enum { SLOTS = KV_LOCATIONS * KV_WINDOW };
 
-#define REST (WORLD_SECOND / 20) /* of a holder that is busy */
+#define SLOW_MAX (60 * WORLD_SECOND)
+#define REST     (WORLD_SECOND / 20) /* of a holder that is busy */
 
 struct kv_slot {
     struct recv recv;
@@ -19,7 +20,7 @@ struct kv_slot {
 struct kv_fetch {
     struct kv_value *value; /* not whole yet */
     struct kv_plan plan;
-    int64_t heard[KV_LOCATIONS]; /* when a piece last came from there, or the first was asked for */
+    int64_t slow; /* silence after which a holder is given up: longer, each time that all were */
     struct kv_slot slot[SLOTS];
 };
 
@@ -49,6 +50,7 @@ int kv_fetch_begin(struct kv *kv, struct kv_call *call, const struct kv_meta *me
                        (unsigned long long)meta->size);
     }
     kv->coming += meta->size;
+    f->slow = kv->options.slow;
     call->fetch = f;
     atomic_store(&call->have, 0);
     atomic_store(&call->size, meta->size);
@@ -140,9 +142,8 @@ static void take_piece(struct kv_call *call, struct kv_slot *slot, int64_t now)
     struct kv_fetch *f = call->fetch;
     slot->busy = false;
     call->kv->moved += slot->recv.len;
-    f->heard[slot->source] = now;
-    kv_plan_landed(&f->plan, slot->source, slot->piece,
-                   hash_bytes(slot->recv.into, slot->recv.len));
+    kv_plan_landed(&f->plan, slot->source, slot->piece, hash_bytes(slot->recv.into, slot->recv.len),
+                   now);
 }
 
 static void take_ended(struct kv_call *call, int64_t now)
@@ -162,9 +163,16 @@ static void take_ended(struct kv_call *call, int64_t now)
 static void give_up_slow(struct kv_call *call, int64_t now)
 {
     struct kv_fetch *f = call->fetch;
-    for (uint32_t s = 0; s < f->plan.sources; s++)
-        if (f->plan.source[s].under_way > 0 && now - f->heard[s] >= call->kv->options.slow)
-            source_out(call, s, "does not answer");
+    bool any = false;
+    for (uint32_t s = 0; s < f->plan.sources; s++) {
+        const struct kv_source *source = &f->plan.source[s];
+        if (source->under_way == 0 || now - source->heard < f->slow)
+            continue;
+        source_out(call, s, "does not answer");
+        any = true;
+    }
+    if (any && kv_plan_stuck(&f->plan) && f->slow < SLOW_MAX)
+        f->slow *= 2;
 }
 
 static struct kv_slot *free_slot(struct kv_fetch *f)
@@ -177,7 +185,7 @@ static struct kv_slot *free_slot(struct kv_fetch *f)
 }
 
 /* The receive first: what comes finds it. */
-static int want_piece(struct kv_call *call, uint32_t s, uint32_t piece, int64_t now)
+static int want_piece(struct kv_call *call, uint32_t s, uint32_t piece)
 {
     struct kv *kv = call->kv;
     struct kv_fetch *f = call->fetch;
@@ -195,8 +203,6 @@ static int want_piece(struct kv_call *call, uint32_t s, uint32_t piece, int64_t 
         .len = note.len,
         .ended = &kv->ended,
     };
-    if (source->under_way == 1)
-        f->heard[s] = now;
     memcpy(note.key, call->key, sizeof note.key);
     kv_piece_encode(&note, &bytes);
     int rc = bytes.failed ? ERR_NOMEM : kv_post_recv(kv, &slot->recv);
@@ -209,17 +215,40 @@ static int want_piece(struct kv_call *call, uint32_t s, uint32_t piece, int64_t 
     return rc;
 }
 
+static int want_or_part(struct kv_call *call, uint32_t s, uint32_t piece)
+{
+    int rc = want_piece(call, s, piece);
+    if (rc == OK || rc == ERR_CANCELLED || rc == ERR_NOMEM)
+        return rc;
+    source_out(call, s, status_text(rc));
+    return OK;
+}
+
+/* What still comes from where it was slow comes for nobody. */
+static void leave(struct kv_call *call, uint32_t s, uint32_t piece)
+{
+    for (size_t i = 0; i < SLOTS; i++) {
+        struct kv_slot *slot = &call->fetch->slot[i];
+        if (!slot->busy || slot->source != s || slot->piece != piece)
+            continue;
+        world_unpost(call->kv->group->world, &slot->recv);
+        slot->busy = false;
+    }
+}
+
 static int want_more(struct kv_call *call, int64_t now)
 {
-    struct kv_fetch *f = call->fetch;
-    for (uint32_t s, piece; kv_plan_next(&f->plan, now, &s, &piece);) {
-        int rc = want_piece(call, s, piece, now);
-        if (rc == ERR_CANCELLED || rc == ERR_NOMEM)
-            return rc;
-        if (rc != OK)
-            source_out(call, s, status_text(rc));
+    struct kv_plan *plan = &call->fetch->plan;
+    int rc = OK;
+    for (uint32_t s, piece; rc == OK && kv_plan_next(plan, now, &s, &piece);)
+        rc = want_or_part(call, s, piece);
+    for (uint32_t from, to, piece; rc == OK && kv_plan_move(plan, now, &from, &to, &piece);) {
+        leave(call, from, piece);
+        rc = want_or_part(call, to, piece);
     }
-    return kv_plan_stuck(&f->plan) ? ERR_NOT_FOUND : POST_PENDING;
+    if (rc != OK)
+        return rc;
+    return kv_plan_stuck(plan) ? ERR_NOT_FOUND : POST_PENDING;
 }
 
 /* All is here: is it what the master knows? */
@@ -263,13 +292,15 @@ int kv_fetch_step(struct kv_call *call, int64_t now)
     return rc == POST_PENDING ? want_more(call, now) : rc;
 }
 
-int64_t kv_fetch_wakes(const struct kv_call *call)
+int64_t kv_fetch_wakes(const struct kv_call *call, int64_t now)
 {
-    const struct kv_fetch *f = call->fetch;
-    int64_t first = kv_plan_wakes(&f->plan);
-    for (uint32_t s = 0; s < f->plan.sources; s++)
-        if (f->plan.source[s].under_way > 0 && f->heard[s] + call->kv->options.slow < first)
-            first = f->heard[s] + call->kv->options.slow;
+    const struct kv_plan *plan = &call->fetch->plan;
+    int64_t first = kv_plan_wakes(plan, now);
+    for (uint32_t s = 0; s < plan->sources; s++) {
+        int64_t late = plan->source[s].heard + call->fetch->slow;
+        if (plan->source[s].under_way > 0 && late < first)
+            first = late;
+    }
     return first;
 }
 

@@ -96,7 +96,7 @@ int kv_fetch_step(struct kv_call *call, int64_t now);
 const struct kv_meta *kv_fetch_meta(const struct kv_call *call);
 
 /* When to step it at the latest, if nothing ends before. */
-int64_t kv_fetch_wakes(const struct kv_call *call);
+int64_t kv_fetch_wakes(const struct kv_call *call, int64_t now);
 
 /* A holder does not send the piece of this number. false: not this fetch's */
 bool kv_fetch_gone(struct kv_call *call, uint32_t from, uint32_t number, enum kv_gone why,

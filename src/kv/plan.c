@@ -14,8 +14,9 @@ int kv_plan_init(struct kv_plan *plan, const struct kv_meta *meta)
     plan->meta = *meta;
     plan->pieces = kv_pieces(meta->size);
     plan->state = calloc(plan->pieces + 1, sizeof *plan->state);
+    plan->who = calloc(plan->pieces + 1, sizeof *plan->who);
     plan->hash = calloc(plan->pieces + 1, sizeof *plan->hash);
-    if (plan->state && plan->hash)
+    if (plan->state && plan->who && plan->hash)
         return OK;
     kv_plan_release(plan);
     return ERR_NOMEM;
@@ -24,6 +25,7 @@ int kv_plan_init(struct kv_plan *plan, const struct kv_meta *meta)
 void kv_plan_release(struct kv_plan *plan)
 {
     free(plan->state);
+    free(plan->who);
     free(plan->hash);
     memset(plan, 0, sizeof *plan);
 }
@@ -48,6 +50,22 @@ static bool may_ask(struct kv_plan *plan, uint32_t s, int64_t now)
     return source->state == KV_LIVE && source->under_way < KV_WINDOW;
 }
 
+static void send_off(struct kv_plan *plan, uint32_t s, uint32_t piece, int64_t now)
+{
+    struct kv_source *source = &plan->source[s];
+    plan->state[piece] = UNDER_WAY;
+    plan->who[piece] = (uint8_t)s;
+    if (source->under_way++ == 0)
+        source->heard = now;
+}
+
+static bool all_under_way(struct kv_plan *plan)
+{
+    while (plan->next < plan->pieces && plan->state[plan->next] != NEEDED)
+        plan->next++;
+    return plan->next == plan->pieces;
+}
+
 bool kv_plan_next(struct kv_plan *plan, int64_t now, uint32_t *s, uint32_t *piece)
 {
     uint32_t best = plan->sources;
@@ -55,25 +73,67 @@ bool kv_plan_next(struct kv_plan *plan, int64_t now, uint32_t *s, uint32_t *piec
         if (may_ask(plan, i, now) &&
             (best == plan->sources || plan->source[i].under_way < plan->source[best].under_way))
             best = i;
-    while (plan->next < plan->pieces && plan->state[plan->next] != NEEDED)
-        plan->next++;
-    if (best == plan->sources || plan->next == plan->pieces)
+    if (best == plan->sources || all_under_way(plan))
         return false;
-    plan->state[plan->next] = UNDER_WAY;
-    plan->source[best].under_way++;
+    send_off(plan, best, plan->next, now);
     *s = best;
     *piece = plan->next;
     return true;
 }
 
-void kv_plan_landed(struct kv_plan *plan, uint32_t s, uint32_t piece, uint64_t hash)
+/* How long the last piece under way from a source will take yet: at its pace, or, where it has been
+ * silent for longer than that, at the pace of its silence. */
+static int64_t left_at(const struct kv_source *source, int64_t now)
+{
+    int64_t silent = now - source->heard;
+    return (silent > source->pace ? silent : source->pace) * (int64_t)source->under_way;
+}
+
+/* The idle source that is the fastest; `sources`: none. */
+static uint32_t idle_source(struct kv_plan *plan, int64_t now)
+{
+    uint32_t best = plan->sources;
+    for (uint32_t s = 0; s < plan->sources; s++) {
+        const struct kv_source *source = &plan->source[s];
+        if (may_ask(plan, s, now) && source->under_way == 0 && source->pace > 0 &&
+            (best == plan->sources || source->pace < plan->source[best].pace))
+            best = s;
+    }
+    return best;
+}
+
+bool kv_plan_move(struct kv_plan *plan, int64_t now, uint32_t *from, uint32_t *to, uint32_t *piece)
+{
+    uint32_t idle = idle_source(plan, now), slowest = 0, last = plan->pieces;
+    if (plan->alone || idle == plan->sources || !all_under_way(plan))
+        return false;
+    for (uint32_t s = 1; s < plan->sources; s++)
+        if (left_at(&plan->source[s], now) > left_at(&plan->source[slowest], now))
+            slowest = s;
+    if (left_at(&plan->source[slowest], now) <= 2 * plan->source[idle].pace)
+        return false;
+    while (plan->state[last - 1] != UNDER_WAY || plan->who[last - 1] != slowest)
+        last--;
+    plan->source[slowest].under_way--;
+    send_off(plan, idle, last - 1, now);
+    *from = slowest;
+    *to = idle;
+    *piece = last - 1;
+    return true;
+}
+
+void kv_plan_landed(struct kv_plan *plan, uint32_t s, uint32_t piece, uint64_t hash, int64_t now)
 {
     PL_ASSERT(plan->state[piece] == UNDER_WAY && plan->source[s].under_way > 0);
     plan->state[piece] = HERE;
     plan->hash[piece] = hash;
-    plan->source[s].under_way--;
+    struct kv_source *source = &plan->source[s];
+    int64_t took = now > source->heard ? now - source->heard : 1;
+    source->pace = source->pace ? (3 * source->pace + took) / 4 : took;
+    source->heard = now;
+    source->under_way--;
     plan->have++;
-    members_add(&plan->givers, plan->source[s].node);
+    members_add(&plan->givers, source->node);
 }
 
 void kv_plan_failed(struct kv_plan *plan, uint32_t s, uint32_t piece)
@@ -143,12 +203,22 @@ bool kv_plan_stuck(const struct kv_plan *plan)
     return true;
 }
 
-int64_t kv_plan_wakes(const struct kv_plan *plan)
+int64_t kv_plan_wakes(const struct kv_plan *plan, int64_t now)
 {
     int64_t first = WORLD_FOREVER;
-    for (uint32_t s = 0; s < plan->sources; s++)
-        if (plan->source[s].state == KV_RESTS && plan->source[s].until < first)
-            first = plan->source[s].until;
+    uint32_t busy = 0;
+    for (uint32_t s = 0; s < plan->sources; s++) {
+        const struct kv_source *source = &plan->source[s];
+        busy += source->under_way > 0;
+        if (source->state == KV_RESTS && source->until < first)
+            first = source->until;
+    }
+    for (uint32_t s = 0; busy && !plan->alone && s < plan->sources; s++) {
+        const struct kv_source *source = &plan->source[s];
+        if (source->state == KV_LIVE && source->under_way == 0 && source->pace > 0 &&
+            now + source->pace < first)
+            first = now + source->pace;
+    }
     return first;
 }
 

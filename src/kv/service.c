@@ -150,6 +150,11 @@ static void say_too_late(struct kv_call *call)
         err_set(&call->err, ERR_TIMEOUT,
                 "key '%s', version %llu: the master has not answered in time", call->key,
                 (unsigned long long)call->value->meta.version);
+    else if (half && call->request)
+        err_set(&call->err, ERR_TIMEOUT,
+                "key '%s', version %llu: nobody holds it any more; %llu of %llu bytes had come",
+                call->key, (unsigned long long)half->version,
+                (unsigned long long)atomic_load(&call->have), (unsigned long long)half->size);
     else if (half)
         err_set(&call->err, ERR_TIMEOUT, "key '%s', version %llu: %llu of %llu bytes came in time",
                 call->key, (unsigned long long)half->version,
@@ -236,7 +241,8 @@ static int step(struct kv *kv, int64_t *until)
     for (const struct kv_call *call = kv->calls; call; call = call->next) {
         int64_t at = call->given_up ? WORLD_FOREVER : call->deadline;
         at = call->again && call->again < at ? call->again : at;
-        int64_t wakes = call->fetch && !call->again && !call->request ? kv_fetch_wakes(call) : at;
+        int64_t wakes =
+            call->fetch && !call->again && !call->request ? kv_fetch_wakes(call, now) : at;
         at = wakes < at ? wakes : at;
         *until = at < *until ? at : *until;
     }

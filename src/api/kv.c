@@ -1,0 +1,251 @@
+#include "paceline/kv.h"
+
+#include "api/team.h"
+#include "real/real.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct pl_kv {
+    pl_kv *next; /* of the team's */
+    pl_team *team;
+    atomic_flag telling; /* somebody writes or reads the message; never for longer than a copy */
+    struct err error;
+};
+
+struct pl_kv_fetch {
+    pl_kv *kv;
+    struct kv_call *call;
+};
+
+_Static_assert(PL_KV_KEY_MAX == KV_KEY_MAX && PL_KV_MAX == KV_ENTRIES_MAX &&
+                   PL_KV_NEWEST == KV_NEWEST,
+               "what is promised is what is done");
+
+/* A call on its way: it runs as a task of the team's world, on the caller's thread. */
+struct calling {
+    struct kv *kv;
+    struct world *world;
+    const char *key;
+    uint64_t state;
+    const void *data;
+    size_t size;
+    double timeout_s;
+    struct kv_want want;
+    struct kv_call *call;
+    struct kv_value *value;
+    struct err err;
+};
+
+static int64_t deadline_of(const struct calling *c)
+{
+    if (!(c->timeout_s >= 0 && c->timeout_s < 1e9))
+        return WORLD_FOREVER;
+    return world_now(c->world) + (int64_t)(c->timeout_s * (double)WORLD_SECOND);
+}
+
+static void tell(pl_kv *kv, const struct err *err)
+{
+    while (atomic_flag_test_and_set(&kv->telling))
+        ;
+    kv->error = *err;
+    atomic_flag_clear(&kv->telling);
+}
+
+/* What the caller is told of how it ended: the message stays, the status is one of the public. */
+static int call(pl_kv *kv, struct calling *c, task_fn fn)
+{
+    c->kv = &kv->team->kv;
+    c->world = kv->team->world;
+    int rc = real_run(c->world, fn, c, &c->err);
+    if (rc == ERR_CANCELLED)
+        err_set(&c->err, rc, "the team is over");
+    else if (rc == ERR_NOMEM && !c->err.text[0])
+        err_set(&c->err, rc, "out of memory");
+    if (rc != OK)
+        tell(kv, &c->err);
+    bool lost = rc == ERR_CANCELLED || rc == ERR_DRIVER || rc == ERR_PROTOCOL || rc == ERR_VIEW;
+    return lost ? ERR_PEER : rc;
+}
+
+/* ---- handles ---- */
+
+int pl_kv_open(pl_team *team, pl_kv **out)
+{
+    pl_kv *kv = calloc(1, sizeof *kv);
+    if (!kv)
+        return err_set(&team->engine->error, ERR_NOMEM, "out of memory for a key-value store");
+    kv->team = team;
+    atomic_flag_clear(&kv->telling);
+    kv->next = atomic_load(&team->kvs);
+    while (!atomic_compare_exchange_weak(&team->kvs, &kv->next, kv))
+        ;
+    *out = kv;
+    return OK;
+}
+
+void api_kv_free(pl_team *team)
+{
+    for (pl_kv *kv = atomic_load(&team->kvs), *next; kv; kv = next) {
+        next = kv->next;
+        free(kv);
+    }
+}
+
+void pl_kv_error(pl_kv *kv, char *text, size_t size)
+{
+    struct err err;
+    while (atomic_flag_test_and_set(&kv->telling))
+        ;
+    err = kv->error;
+    atomic_flag_clear(&kv->telling);
+    size_t len = strlen(err.text);
+    if (size == 0)
+        return;
+    len = len < size ? len : size - 1;
+    memcpy(text, err.text, len);
+    text[len] = '\0';
+}
+
+/* ---- update and withdraw ---- */
+
+static int update_main(void *arg)
+{
+    struct calling *c = arg;
+    return kv_update(c->kv, c->key, c->state, c->data, c->size, deadline_of(c), &c->err);
+}
+
+int pl_kv_update(pl_kv *kv, const char *key, uint64_t state, const void *value, size_t size,
+                 double timeout_s)
+{
+    struct calling c = {
+        .key = key, .state = state, .data = value, .size = size, .timeout_s = timeout_s};
+    return call(kv, &c, update_main);
+}
+
+static int withdraw_main(void *arg)
+{
+    struct calling *c = arg;
+    return kv_withdraw(c->kv, c->key, &c->err);
+}
+
+int pl_kv_withdraw(pl_kv *kv, const char *key)
+{
+    struct calling c = {.key = key};
+    return call(kv, &c, withdraw_main);
+}
+
+/* ---- get ---- */
+
+static struct calling wanting(const pl_kv_want *want)
+{
+    return (struct calling){
+        .timeout_s = want->timeout_s,
+        .want = {.key = want->key, .version = want->version, .patient = want->wait != 0},
+    };
+}
+
+static int get_main(void *arg)
+{
+    struct calling *c = arg;
+    c->want.deadline = deadline_of(c);
+    return kv_get(c->kv, &c->want, &c->value, &c->err);
+}
+
+int pl_kv_get(pl_kv *kv, const pl_kv_want *want, pl_kv_value **out)
+{
+    struct calling c = wanting(want);
+    int rc = call(kv, &c, get_main);
+    if (rc == OK)
+        *out = (pl_kv_value *)c.value;
+    return rc;
+}
+
+static int begin_main(void *arg)
+{
+    struct calling *c = arg;
+    c->want.deadline = deadline_of(c);
+    return kv_begin(c->kv, &c->want, &c->call, &c->err);
+}
+
+int pl_kv_begin(pl_kv *kv, const pl_kv_want *want, pl_kv_fetch **out)
+{
+    struct calling c = wanting(want);
+    pl_kv_fetch *fetch = malloc(sizeof *fetch);
+    if (!fetch) {
+        err_set(&c.err, ERR_NOMEM, "key '%s': out of memory", want->key ? want->key : "");
+        tell(kv, &c.err);
+        return ERR_NOMEM;
+    }
+    int rc = call(kv, &c, begin_main);
+    if (rc != OK) {
+        free(fetch);
+        return rc;
+    }
+    *fetch = (pl_kv_fetch){kv, c.call};
+    *out = fetch;
+    return OK;
+}
+
+void pl_kv_progress(const pl_kv_fetch *fetch, uint64_t *have, uint64_t *size)
+{
+    kv_progress(fetch->call, have, size);
+}
+
+static int finish_main(void *arg)
+{
+    struct calling *c = arg;
+    return kv_finish(c->call, deadline_of(c), &c->value, &c->err);
+}
+
+int pl_kv_finish(pl_kv_fetch *fetch, double timeout_s, pl_kv_value **out)
+{
+    struct calling c = {.call = fetch->call, .timeout_s = timeout_s};
+    int rc = call(fetch->kv, &c, finish_main);
+    if (rc == OK)
+        *out = (pl_kv_value *)c.value;
+    return rc;
+}
+
+static int end_main(void *arg)
+{
+    struct calling *c = arg;
+    kv_end(c->call);
+    return OK;
+}
+
+void pl_kv_end(pl_kv_fetch *fetch)
+{
+    if (!fetch)
+        return;
+    struct calling c = {.call = fetch->call};
+    call(fetch->kv, &c, end_main);
+    free(fetch);
+}
+
+/* ---- values: the store's own, seen from outside ---- */
+
+static const struct kv_value *seen(const pl_kv_value *value)
+{
+    return (const struct kv_value *)value;
+}
+
+const void *pl_kv_data(const pl_kv_value *value)
+{
+    return seen(value)->data;
+}
+
+size_t pl_kv_size(const pl_kv_value *value)
+{
+    return (size_t)seen(value)->meta.size;
+}
+
+uint64_t pl_kv_version(const pl_kv_value *value)
+{
+    return seen(value)->meta.version;
+}
+
+void pl_kv_free(pl_kv_value *value)
+{
+    kv_value_unref((struct kv_value *)value);
+}

@@ -1,0 +1,293 @@
+/* The key-value store on simulated nodes: what calls do, what they say when they cannot, and how
+ * long a value takes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "kv_trial.h"
+
+#define LAN "node { count: 8 } link { mbit: 1000 latency_us: 100 } "
+#define MB  (1000 * 1000)
+
+static const struct members nobody;
+
+static int64_t in(struct trial_node *n, double seconds)
+{
+    return world_now(n->world) + (int64_t)(seconds * (double)WORLD_SECOND);
+}
+
+/* With both back ends: the same events at the same times. */
+static void both(struct trial t, struct members dead)
+{
+    struct trial *first = malloc(sizeof *first), *second = malloc(sizeof *second);
+    assert_true(first && second);
+    *first = *second = t;
+    second->backend = SIM_BATON;
+    trial_run(first);
+    trial_expect(first, dead);
+    trial_run(second);
+    trial_expect(second, dead);
+    assert_true(first->outcome.trace == second->outcome.trace);
+    free(first), free(second);
+}
+
+static int says(const struct trial_node *n, const char *part)
+{
+    if (strstr(n->err->text, part))
+        return true;
+    print_message("'%s' does not say '%s'\n", n->err->text, part);
+    return false;
+}
+
+/* ---- update and get ---- */
+
+static size_t holders(const struct trial *t, const char *key, uint64_t version)
+{
+    const struct kv_book *book = &t->master->book;
+    for (size_t i = 0; i < book->count; i++)
+        if (book->entry[i].meta.version == version && strcmp(book->entry[i].key, key) == 0)
+            return members_count(&book->entry[i].holders);
+    return 0;
+}
+
+static int play_share(struct trial *t, struct trial_node *n)
+{
+    static const size_t sizes[] = {1, 0, KV_PIECE - 1, KV_PIECE, KV_PIECE + 1, 3 * MB};
+    for (uint64_t i = 0; i < 6; i++) {
+        char key[] = {(char)('a' + i), '\0'};
+        if (n->self == 0)
+            TRIAL_CHECK(trial_update(n, key, 0, sizes[i], in(n, 1)) == OK);
+        else
+            TRIAL_CHECK(trial_get(n, key, n->self == 1 ? 1 : KV_NEWEST, sizes[i], in(n, 5)) == 1);
+        TRIAL_CHECK(trial_get(n, key, 1, sizes[i], in(n, 1)) == 1); /* what is here */
+    }
+    TRIAL_CHECK(trial_meet(n) == OK);
+    /* Node 1 goes on; the others stay where they are, and may still be asked. */
+    if (n->self == 1) {
+        TRIAL_CHECK(holders(t, "a", 1) == 3 && holders(t, "f", 1) == 3);
+        TRIAL_CHECK(trial_update(n, "a", 1, 7, in(n, 1)) == OK);
+        TRIAL_CHECK(holders(t, "a", 1) == 2 && holders(t, "a", 2) == 1);
+        TRIAL_CHECK(trial_get(n, "a", 1, 1, in(n, 1)) == 1); /* an old one: read, and not kept */
+        TRIAL_CHECK(kv_store_find(&n->kv.store, "a")->value->meta.version == 2);
+        TRIAL_CHECK(holders(t, "a", 1) == 2 && holders(t, "a", 2) == 1);
+        t->sheet[0] = 1;
+    }
+    TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
+    if (n->self == 2) {
+        TRIAL_CHECK(trial_get(n, "a", 1, 1, in(n, 1)) == 1);
+        TRIAL_CHECK(trial_get(n, "a", KV_NEWEST, 7, in(n, 1)) == 2);
+        TRIAL_CHECK(trial_get(n, "a", KV_NEWEST, 7, in(n, 1)) == 2);
+        TRIAL_CHECK(kv_withdraw(&n->kv, "a", n->err) == OK);
+        TRIAL_CHECK(kv_withdraw(&n->kv, "a", n->err) == ERR_NOT_FOUND && says(n, "no copy"));
+        TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK);
+        TRIAL_CHECK(holders(t, "a", 1) == 1 && holders(t, "a", 2) == 1);
+        t->sheet[0] = 2;
+    }
+    TRIAL_CHECK(trial_until(n, &t->sheet[0], 2) == OK);
+    if (n->self == 1) /* exit withdraws everything */
+        return OK;
+    if (n->self == 2)
+        return trial_until(n, &t->sheet[0], 3);
+    TRIAL_CHECK(world_sleep(n->world, in(n, 0.1)) == OK);
+    TRIAL_CHECK(holders(t, "a", 2) == 0 && holders(t, "b", 1) == 2);
+    t->sheet[0] = 3;
+    return OK;
+}
+
+static void values_are_shared_and_go_with_their_last_holder(void **state)
+{
+    (void)state;
+    both((struct trial){.cluster = LAN, .workers = 3, .members = 3, .play = play_share}, nobody);
+}
+
+/* ---- what is refused, and how ---- */
+
+static int play_refused(struct trial *t, struct trial_node *n)
+{
+    const struct kv_want none = {"none", 3, false, in(n, 1)},
+                         any = {"none", KV_NEWEST, true, in(n, 0.2)},
+                         zero = {"x", 0, false, in(n, 1)}, blank = {"a b", 1, false, in(n, 1)};
+    struct kv_value *value;
+    if (n->self == 0) {
+        TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, in(n, 1), n->err) == OK);
+        TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, in(n, 1), n->err) == OK); /* the same */
+        TRIAL_CHECK(kv_update(&n->kv, "x", 3, "abc", 3, in(n, 1), n->err) == ERR_USAGE);
+        TRIAL_CHECK(says(n, "version 5 is here, and 4 would fall back"));
+        TRIAL_CHECK(kv_update(&n->kv, "", 0, "abc", 3, in(n, 1), n->err) == ERR_USAGE);
+        TRIAL_CHECK(kv_update(&n->kv, "y", KV_VERSION_MAX, "a", 1, in(n, 1), n->err) == ERR_USAGE);
+        TRIAL_CHECK(kv_update(&n->kv, "y", 0, NULL, 1, in(n, 1), n->err) == ERR_USAGE);
+        TRIAL_CHECK(kv_update(&n->kv, "y", 0, "a", SIZE_MAX, in(n, 1), n->err) == ERR_USAGE);
+        t->sheet[0] = 1;
+        return trial_until(n, &t->sheet[0], 2);
+    }
+    TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
+    TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abd", 3, in(n, 1), n->err) == ERR_REPLICAS);
+    TRIAL_CHECK(says(n, "key 'x', version 5: node 1 has 3 bytes") && says(n, "node 0 has 3 with"));
+    TRIAL_CHECK(holders(t, "x", 5) == 1 && kv_store_find(&n->kv.store, "x") == NULL);
+    TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, in(n, 1), n->err) == OK); /* a replica */
+    TRIAL_CHECK(holders(t, "x", 5) == 2);
+    TRIAL_CHECK(kv_get(&n->kv, &none, &value, n->err) == ERR_NOT_FOUND);
+    TRIAL_CHECK(says(n, "key 'none', version 3: nobody holds it"));
+    TRIAL_CHECK(kv_get(&n->kv, &any, &value, n->err) == ERR_TIMEOUT);
+    TRIAL_CHECK(says(n, "the newest version: the master has named nobody"));
+    TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK && t->master->book.waits == 0);
+    TRIAL_CHECK(kv_get(&n->kv, &zero, &value, n->err) == ERR_USAGE);
+    TRIAL_CHECK(kv_get(&n->kv, &blank, &value, n->err) == ERR_USAGE);
+    t->sheet[0] = 2;
+    return OK;
+}
+
+static void what_cannot_be_is_refused_by_name(void **state)
+{
+    (void)state;
+    both((struct trial){.cluster = LAN, .workers = 2, .members = 2, .play = play_refused}, nobody);
+}
+
+/* A node keeps no more bytes than it was told to. */
+static int play_room(struct trial *t, struct trial_node *n)
+{
+    const struct kv_want want = {"x", 1, true, in(n, 1)};
+    struct kv_value *value;
+    if (n->self == 0) {
+        n->kv.options.bytes_max = UINT64_MAX;
+        TRIAL_CHECK(trial_update(n, "x", 0, MB, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "y", 0, MB / 2, in(n, 1)) == OK);
+        return trial_until(n, &t->sheet[0], 1);
+    }
+    TRIAL_CHECK(kv_get(&n->kv, &want, &value, n->err) == ERR_FULL);
+    TRIAL_CHECK(says(n, "1000000 bytes have no room here: 0 of 999999 are taken"));
+    TRIAL_CHECK(trial_get(n, "y", 1, MB / 2, in(n, 1)) == 1);
+    TRIAL_CHECK(trial_update(n, "z", 0, MB / 2, in(n, 1)) == ERR_FULL);
+    TRIAL_CHECK(trial_update(n, "z", 0, MB / 2 - 1, in(n, 1)) == OK);
+    TRIAL_CHECK(trial_update(n, "z", 1, MB / 2 - 1, in(n, 1)) == OK); /* takes its own place */
+    TRIAL_CHECK(n->kv.store.bytes == 999999);
+    t->sheet[0] = 1;
+    return OK;
+}
+
+static void a_node_keeps_what_it_has_room_for(void **state)
+{
+    (void)state;
+    both((struct trial){.cluster = LAN,
+                        .workers = 2,
+                        .members = 2,
+                        .options = {.bytes_max = MB - 1},
+                        .play = play_room},
+         nobody);
+}
+
+/* ---- time ---- */
+
+/* All but the last hold it; the last, no member, gets it in the background. */
+static int play_joiner(struct trial *t, struct trial_node *n)
+{
+    size_t size = (size_t)t->arg;
+    uint32_t last = t->workers - 1;
+    const struct kv_want want = {"x", KV_NEWEST, true, in(n, 100)};
+    if (n->self != last)
+        TRIAL_CHECK(trial_update(n, "x", 0, size, in(n, 1)) == OK);
+    TRIAL_CHECK(trial_meet(n) == OK);
+    if (n->self != last)
+        return trial_until(n, &t->sheet[0], 1);
+    struct kv_call *call;
+    struct kv_value *value;
+    uint64_t have = 0, before = 0, whole, steps = 0;
+    int64_t begun = world_now(n->world);
+    TRIAL_CHECK(kv_begin(&n->kv, &want, &call, n->err) == OK);
+    int rc;
+    while ((rc = kv_finish(call, in(n, 0.01), &value, n->err)) == ERR_TIMEOUT) {
+        kv_progress(call, &have, &whole);
+        TRIAL_CHECK(have >= before && have <= whole && (whole == 0 || whole == size));
+        steps += have > before;
+        before = have;
+    }
+    TRIAL_CHECK(rc == OK && trial_whole(value, "x", size) && steps > 5);
+    kv_progress(call, &have, &whole);
+    TRIAL_CHECK(have == size && whole == size);
+    t->time[0] = world_now(n->world) - begun;
+    kv_value_unref(value);
+    kv_end(call);
+    t->sheet[0] = 1;
+    return OK;
+}
+
+/* Within five per cent of what links allow, after a question to the master and one to holders, and
+ * the ten milliseconds of the poll above. */
+static void expect_rate(const char *cluster, uint32_t nodes, double mbit, double latency_s)
+{
+    struct trial t = {.cluster = cluster,
+                      .workers = nodes,
+                      .members = nodes - 1,
+                      .arg = 20 * MB,
+                      .play = play_joiner};
+    trial_run(&t);
+    trial_expect(&t, nobody);
+    double seconds = world_seconds(t.time[0]), least = 20e6 * 8 / (mbit * 1e6);
+    print_message("20 MB from %u holders at %g Mbit/s: %.4f s, %.1f %%\n", nodes - 1, mbit, seconds,
+                  100 * least / seconds);
+    assert_true(seconds >= least && seconds < least * 1.05 + 4 * latency_s + 0.01);
+}
+
+static void a_joiner_reads_at_line_rate_from_all_holders(void **state)
+{
+    (void)state;
+    expect_rate("node { count: 2 } link { mbit: 1000 latency_us: 100 }", 2, 1000, 1e-4);
+    expect_rate("node { count: 4 } link { mbit: 1000 latency_us: 100 }", 4, 1000, 1e-4);
+    /* Four holders with a tenth of the joiner's link each. */
+    expect_rate("node { count: 4 mbit: 100 } node { count: 1 } link { mbit: 1000 latency_us: 100 }",
+                5, 400, 1e-4);
+    /* One of them with a hundredth: it gives what it can, and holds up nobody. */
+    expect_rate("node { count: 3 mbit: 100 } node { mbit: 10 } node { count: 1 } "
+                "link { mbit: 1000 latency_us: 100 }",
+                5, 310, 1e-4);
+    /* Far away: what is under way from two fills links of 200 Mbit/s for 100 ms. */
+    expect_rate(
+        "node { count: 2 mbit: 200 } node { count: 1 } link { mbit: 1000 latency_us: 20000 }", 3,
+        400, 0.02);
+}
+
+/* Taken back in the middle: what is under way comes for nobody, and nothing is held up. */
+static int play_cancel(struct trial *t, struct trial_node *n)
+{
+    const struct kv_want want = {"x", 1, true, in(n, 100)};
+    if (n->self == 0) {
+        TRIAL_CHECK(trial_update(n, "x", 0, 20 * MB, in(n, 1)) == OK);
+        return trial_until(n, &t->sheet[0], 1);
+    }
+    struct kv_value *value;
+    for (int i = 0; i < 20; i++) {
+        struct kv_call *call;
+        TRIAL_CHECK(kv_begin(&n->kv, &want, &call, n->err) == OK);
+        TRIAL_CHECK(kv_finish(call, in(n, 0.003 * i), &value, n->err) == ERR_TIMEOUT);
+        kv_end(call);
+        TRIAL_CHECK(i > 15 || n->kv.coming <= 20 * MB);
+    }
+    TRIAL_CHECK(world_sleep(n->world, in(n, 0.1)) == OK);
+    TRIAL_CHECK(n->kv.coming == 0 && n->kv.calls == NULL);
+    int64_t begun = world_now(n->world);
+    TRIAL_CHECK(trial_get(n, "x", 1, 20 * MB, in(n, 5)) == 1);
+    TRIAL_CHECK(world_now(n->world) - begun < 170 * TRIAL_MS);
+    t->sheet[0] = 1;
+    return OK;
+}
+
+static void a_get_can_be_taken_back(void **state)
+{
+    (void)state;
+    both((struct trial){.cluster = LAN, .workers = 2, .members = 2, .play = play_cancel}, nobody);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_are_shared_and_go_with_their_last_holder),
+        cmocka_unit_test(what_cannot_be_is_refused_by_name),
+        cmocka_unit_test(a_node_keeps_what_it_has_room_for),
+        cmocka_unit_test(a_joiner_reads_at_line_rate_from_all_holders),
+        cmocka_unit_test(a_get_can_be_taken_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
