@@ -32,6 +32,7 @@ struct member {
     pl_engine *engine;
     pl_team *team;
     void *arg;
+    bool tcp; /* also within this host */
     int rc;
     char error[256];
 };
@@ -39,8 +40,10 @@ struct member {
 static inline void *run_member(void *arg)
 {
     struct member *m = arg;
-    const pl_team_options options = {
-        .rendezvous = m->rendezvous, .members = m->number == 0 ? m->members : 0, .timeout_s = 30};
+    const pl_team_options options = {.rendezvous = m->rendezvous,
+                                     .members = m->number == 0 ? m->members : 0,
+                                     .no_shared_memory = m->tcp,
+                                     .timeout_s = 30};
     m->rc = pl_engine_create(NULL, &m->engine);
     if (m->rc == PL_OK)
         m->rc = pl_team_open(m->engine, &options, &m->team);
@@ -53,14 +56,18 @@ static inline void *run_member(void *arg)
     return NULL;
 }
 
-static inline void run_team(uint32_t members, int (*play)(struct member *m), void *arg)
+static inline void run_team_by(bool tcp, uint32_t members, int (*play)(struct member *m), void *arg)
 {
     char rendezvous[32];
     struct member m[MEMBERS];
     find_port(rendezvous);
     for (uint32_t i = 0; i < members; i++) {
-        m[i] = (struct member){
-            .number = i, .members = members, .rendezvous = rendezvous, .play = play, .arg = arg};
+        m[i] = (struct member){.number = i,
+                               .members = members,
+                               .rendezvous = rendezvous,
+                               .play = play,
+                               .arg = arg,
+                               .tcp = tcp};
         if (i > 0)
             assert_int_equal(pthread_create(&m[i].thread, NULL, run_member, &m[i]), 0);
     }
@@ -70,6 +77,11 @@ static inline void run_team(uint32_t members, int (*play)(struct member *m), voi
     for (uint32_t i = 0; i < members; i++)
         if (m[i].rc != PL_OK)
             fail_msg("member %u: %d, %s", i, m[i].rc, m[i].error);
+}
+
+static inline void run_team(uint32_t members, int (*play)(struct member *m), void *arg)
+{
+    run_team_by(false, members, play, arg);
 }
 
 #endif
