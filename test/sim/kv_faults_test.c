@@ -331,6 +331,42 @@ static void a_version_stays_for_who_is_reading_it(void **state)
     run(&t, nobody);
 }
 
+/* Node 1 makes version 5 while it reads version 6, and hears that 5 is in the book when 6 is here:
+ * its versions do not fall. */
+static int play_overtaken(struct trial *t, struct trial_node *n)
+{
+    if (n->self == 0) {
+        TRIAL_CHECK(trial_update(n, "x", 5, MB, in(n, 1)) == OK);
+        return trial_until(n, &t->sheet[0], 1);
+    }
+    const struct kv_want want = {"x", 6, true, in(n, 9)};
+    struct kv_call *call;
+    struct kv_value *value;
+    uint64_t have = 0, size = 0;
+    TRIAL_CHECK(kv_begin(&n->kv, &want, &call, n->err) == OK);
+    for (; size == 0; kv_progress(call, &have, &size))
+        TRIAL_CHECK(world_sleep(n->world, in(n, 0.001)) == OK);
+    TRIAL_CHECK(have < size && trial_update(n, "x", 4, 10, in(n, 9)) == OK);
+    TRIAL_CHECK(kv_finish(call, in(n, 0), &value, n->err) == OK); /* it has been here for long */
+    TRIAL_CHECK(kv_store_find(&n->kv.store, "x")->value == value);
+    TRIAL_CHECK(t->master->book.count == 1 && n->kv.calls == NULL);
+    kv_value_unref(value);
+    kv_end(call);
+    t->sheet[0] = 1;
+    return OK;
+}
+
+static void an_update_is_overtaken_by_a_newer_version(void **state)
+{
+    (void)state;
+    struct trial t = {.cluster = "node { count: 2 } link { mbit: 100 latency_us: 100 } "
+                                 "delay { from: -1 to: 1 tag: \"kv_tell\" seconds: 2 nth: 2 }",
+                      .workers = 2,
+                      .members = 2,
+                      .play = play_overtaken};
+    run(&t, nobody);
+}
+
 /* ---- what is wrong ---- */
 
 /* Each piece of node 0's copy is damaged, after the master has been told its checksum. */
@@ -545,6 +581,7 @@ int main(void)
         cmocka_unit_test(a_joiner_holds_what_it_read_when_it_is_a_member),
         cmocka_unit_test(a_new_master_is_told_everything),
         cmocka_unit_test(a_version_stays_for_who_is_reading_it),
+        cmocka_unit_test(an_update_is_overtaken_by_a_newer_version),
         cmocka_unit_test(what_has_not_the_checksum_is_not_taken),
         cmocka_unit_test(nonsense_stops_nobody),
         cmocka_unit_test(storms),
