@@ -197,6 +197,15 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_link_options(paceline_breaks PRIVATE LINKER:--wrap=net_forward)
   add_dependencies(process_bug_test paceline_breaks)
 
+  # A faulty network, and a driver alone, for tests and measurements of lost machines (bench/faults).
+  add_executable(paceline_proxy test/proxy/proxy.c test/proxy/flow.c)
+  target_link_libraries(paceline_proxy PRIVATE paceline_flags)
+  add_executable(paceline_stage test/proxy/stage.c)
+  target_link_libraries(paceline_stage PRIVATE paceline_flags paceline)
+  foreach(test proxy proxy_run)
+    add_dependencies(process_${test}_test paceline_proxy paceline_stage)
+  endforeach()
+
   # Counts allocations of the command (bench_step_test).
   add_library(count_malloc MODULE test/process/count_malloc.c)
   target_link_libraries(count_malloc PRIVATE ${CMAKE_DL_LIBS})

@@ -77,6 +77,9 @@ typedef struct pl_work_options {
     const char *driver; /* the address of the driver */
     const char *listen; /* where other workers reach this one; NULL: 127.0.0.1 and any port */
     bool insecure;
+    /* What others connect to to reach `listen`, where a port is forwarded, or a proxy stands before
+     * it; NULL: `listen` itself. */
+    const char *advertise;
 } pl_work_options;
 
 /* Work for a driver; returns when its run is over.

@@ -118,6 +118,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options)
     const struct real_options real = {
         .log = &engine->log,
         .listen = options->listen,
+        .advertise = options->advertise,
         .insecure = options->insecure,
         .driver = options->driver,
         .stripes = STRIPES, /* the job, which says how many are used, comes later */

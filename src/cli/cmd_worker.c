@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 struct worker_arguments {
-    const char *join, *listen;
+    const char *join, *listen, *advertise;
     bool insecure;
 };
 
@@ -13,6 +13,8 @@ static const struct option worker_options[] = {
      offsetof(struct worker_arguments, join)},
     {"listen", OPTION_TEXT, "ADDR", "where other workers reach this one (127.0.0.1)",
      offsetof(struct worker_arguments, listen)},
+    {"advertise", OPTION_TEXT, "ADDR", "what they connect to to reach it, where a port is forwarded",
+     offsetof(struct worker_arguments, advertise)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
      offsetof(struct worker_arguments, insecure)},
     {0},
@@ -32,7 +34,12 @@ static int run_worker(const struct command *command, int argc, char **argv)
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    const pl_work_options options = {arguments.join, arguments.listen, arguments.insecure};
+    const pl_work_options options = {
+        .driver = arguments.join,
+        .listen = arguments.listen,
+        .insecure = arguments.insecure,
+        .advertise = arguments.advertise,
+    };
     int rc = pl_work(engine, &options);
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
     pl_engine_destroy(engine);

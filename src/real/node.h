@@ -31,7 +31,7 @@ struct node {
     void *user;
     uint64_t random_seed;
     uint64_t run; /* which run: drawn by the driver, never 0 */
-    struct address address;
+    struct address address, advertised; /* .len of the second may be 0 */
 
     struct pool *pool; /* has a lock of its own */
 

@@ -48,7 +48,8 @@ static uint64_t node_raised(struct world *w, uint32_t signal)
 
 static void node_address(struct world *w, char *out, size_t size)
 {
-    address_print(&node_of(w)->address, out, size);
+    const struct node *node = node_of(w);
+    address_print(node->advertised.len ? &node->advertised : &node->address, out, size);
 }
 
 static int node_want_nodes(struct world *w, uint32_t n)
@@ -128,6 +129,8 @@ static int go_live(struct node *node, const struct real_options *options, struct
     if (rc == OK)
         rc = parse_address(node, "listen", options->listen ? options->listen : "127.0.0.1:0",
                            &node->address, err);
+    if (rc == OK && options->advertise)
+        rc = parse_address(node, "advertise", options->advertise, &node->advertised, err);
     if (rc == OK)
         rc = io_open(node, err);
     if (rc == OK)
@@ -204,7 +207,7 @@ int node_open(const struct real_options *options, const struct node_limits *limi
         node->log = *options->log;
     node->limits = *limits;
     node->insecure = options->insecure;
-    node->no_shm = options->no_shm;
+    node->no_shm = options->no_shm || options->advertise;
     node->ucx = options->ucx;
     node->stripes = options->stripes ? options->stripes : 1;
     node->want_nodes = options->want_nodes;

@@ -17,6 +17,10 @@ struct real_options {
      * beyond loopback is refused unless `insecure` is set: there is no authentication yet. */
     const char *listen;
     bool insecure;
+    /* Where others are told to connect to, "host:port" too, when that is not where this node listens:
+     * behind a forwarded port or a proxy. No memory is shared then, for who seems to be near may
+     * not be. NULL: where it listens. */
+    const char *advertise;
     /* NULL: this node is the driver. Else the driver's address: connect, and be given a number. */
     const char *driver;
     uint64_t seed; /* of world_random */
@@ -33,7 +37,8 @@ struct real_options {
 /* Open the world of a new node. A worker is connected to the driver when this returns.
  *
  * ERR_INPUT  a bad number of stripes, a bad address, one beyond loopback without `insecure`, a port
- * in use ERR_PEER   the driver cannot be reached, refuses, or speaks another protocol version
+ *            in use
+ * ERR_PEER   the driver cannot be reached, refuses, or speaks another protocol version
  * ERR_IO, ERR_NOMEM */
 int real_open(const struct real_options *options, struct world **out, struct err *err);
 

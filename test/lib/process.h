@@ -65,10 +65,12 @@ static inline char *process_said(int fd)
     return text;
 }
 
-/* Start `paceline ARGV…`, ended by NULL, in the folder. */
-static inline void process_start(struct process *p, const char *folder, const char *const *argv)
+/* Start `PROGRAM ARGV…` of the build, ended by NULL, in the folder. */
+static inline void process_start_of(struct process *p, const char *program, const char *folder,
+                                    const char *const *argv)
 {
-    char *args[PROCESS_ARGS_MAX + 2] = {"paceline"};
+    char path[512], *args[PROCESS_ARGS_MAX + 2] = {(char *)(uintptr_t)program};
+    snprintf(path, sizeof path, "%s/%s", TEST_BUILD, program);
     for (size_t i = 0; argv[i]; i++) {
         assert_true(i < PROCESS_ARGS_MAX);
         args[i + 1] = (char *)(uintptr_t)argv[i];
@@ -80,10 +82,15 @@ static inline void process_start(struct process *p, const char *folder, const ch
         setpgid(0, 0);
         if (chdir(folder) == 0 && dup2(p->out_fd, STDOUT_FILENO) >= 0 &&
             dup2(p->err_fd, STDERR_FILENO) >= 0)
-            execv(TEST_BUILD "/paceline", args);
+            execv(path, args);
         _exit(126);
     }
     setpgid(p->pid, p->pid);
+}
+
+static inline void process_start(struct process *p, const char *folder, const char *const *argv)
+{
+    process_start_of(p, "paceline", folder, argv);
 }
 
 /* The whole group, workers included. */

@@ -1,0 +1,51 @@
+/* What a faulty network does to a connection, as the proxy does it (proxy.c): bytes of one direction,
+ * each due at a time, at a rate, some of them changed, or held back for as long as it is said. */
+#ifndef PL_PROXY_PROXY_H
+#define PL_PROXY_PROXY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The side that connects, and the one that is connected to. What flows from `client` goes up. */
+enum side { CLIENT, TARGET, SIDES };
+
+/* What is wrong with a route at this moment, either way. All zero: nothing. */
+struct fault {
+    int64_t delay;          /* ns that each byte takes */
+    double mbit;            /* of each direction, all connections together; 0: as it comes */
+    uint64_t corrupt_every; /* one bit of every nth byte of a direction; 0: none */
+    bool held[SIDES];       /* what comes from that side stays where it is */
+};
+
+/* One direction of a route. */
+struct lane {
+    int64_t free_at;        /* when what was sent has crossed a link of that rate */
+    uint64_t bytes, broken; /* that came; of them changed */
+};
+
+struct chunk;
+
+/* Bytes of one connection on their way in one direction, in order. */
+struct flow {
+    struct chunk *first, *last;
+    size_t queued;
+    bool ended, shut; /* no more will come; and the other side knows */
+};
+
+enum { FLOW_BYTES_MAX = 4 << 20 };
+
+enum flow_result { FLOW_WAITS, FLOW_BLOCKED, FLOW_BROKEN };
+
+/* Read what there is at `fd`, as far as there is room. FLOW_WAITS, FLOW_BROKEN */
+enum flow_result flow_fill(struct flow *flow, int fd, const struct fault *fault, struct lane *lane,
+                           int64_t now);
+
+/* Send what is due. FLOW_WAITS: for bytes, or until *next, which is only ever lowered;
+ * FLOW_BLOCKED: until `fd` takes more; FLOW_BROKEN */
+enum flow_result flow_drain(struct flow *flow, int fd, const struct fault *fault, struct lane *lane,
+                            int64_t now, int64_t *next);
+
+void flow_release(struct flow *flow);
+
+#endif

@@ -1,0 +1,82 @@
+/* A driver that starts no workers, for tests and measurements that start theirs one by one, some
+ * behind a proxy or in a network of their own.
+ *
+ *   paceline_stage JOB OUT LISTEN [ASSIGNMENT…]     assignments as of `paceline train --set`
+ *
+ * Prints the address that workers are to join, then the events of the run, a line each; ends with 0
+ * when the run has ended well. SIGINT ends it at its next commit point. An address beyond loopback
+ * is taken as it is. */
+#include "paceline/run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static atomic_bool stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    atomic_store(&stop, true);
+}
+
+static void log_line(void *user, pl_log_level level, const char *line)
+{
+    (void)user;
+    (void)level;
+    fprintf(stderr, "%s\n", line);
+}
+
+static void event_line(void *user, const char *line)
+{
+    (void)user;
+    puts(line);
+}
+
+static int tell_address(void *user, uint32_t count, const char *address)
+{
+    (void)user;
+    (void)count;
+    puts(address);
+    return 0;
+}
+
+static int drive(pl_engine *engine, int argc, char **argv)
+{
+    pl_job *job = NULL;
+    pl_run_report report;
+    const pl_run_options options = {
+        .out = argv[2],
+        .stop = &stop,
+        .event = event_line,
+        .start_workers = tell_address,
+        .listen = argv[3],
+        .insecure = true,
+    };
+    int rc = pl_job_load(engine, argv[1], &job);
+    for (int i = 4; rc == PL_OK && i < argc; i++)
+        rc = pl_job_set(job, argv[i]);
+    if (rc == PL_OK)
+        rc = pl_run(engine, job, &options, &report);
+    if (rc != PL_OK)
+        fprintf(stderr, "paceline_stage: %s\n", pl_engine_error(engine));
+    pl_job_free(job);
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const pl_engine_options options = {.log = log_line, .log_level = PL_LOG_INFO};
+    pl_engine *engine;
+    if (argc < 4) {
+        fprintf(stderr, "usage: paceline_stage JOB OUT LISTEN [ASSIGNMENT...]\n");
+        return 2;
+    }
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    signal(SIGINT, on_signal);
+    if (pl_engine_create(&options, &engine) != PL_OK)
+        return 1;
+    int rc = drive(engine, argc, argv);
+    pl_engine_destroy(engine);
+    return rc == PL_OK ? 0 : 1;
+}
