@@ -18,6 +18,28 @@ static void test_is_xxh3(void **state)
     assert_true(hash_bytes("abc", 3) == 0x78af5f94892f3950);
 }
 
+/* However it is cut, and again after a beginning. */
+static void test_pieces(void **state)
+{
+    (void)state;
+    static uint8_t data[5000];
+    struct hash_stream *stream = hash_stream_create();
+    assert_non_null(stream);
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * i >> 3);
+    for (size_t piece = 1; piece < sizeof data; piece = piece * 3 + 1) {
+        hash_stream_begin(stream);
+        for (size_t at = 0; at < sizeof data; at += piece) {
+            size_t rest = sizeof data - at;
+            hash_stream_add(stream, data + at, rest < piece ? rest : piece);
+        }
+        assert_true(hash_stream_take(stream) == hash_bytes(data, sizeof data));
+    }
+    hash_stream_begin(stream);
+    assert_true(hash_stream_take(stream) == 0x2d06800538d394c2);
+    hash_stream_free(stream);
+}
+
 static void test_one_bit_changes_about_half(void **state)
 {
     (void)state;
@@ -49,6 +71,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_is_xxh3),
+        cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_one_bit_changes_about_half),
         cmocka_unit_test(test_order_matters),
     };

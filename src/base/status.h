@@ -19,6 +19,7 @@
     /* A peer is lost. */                                                        \
     X(ERR_PEER, -30, "peer lost")                                                \
     X(ERR_PROTOCOL, -31, "peer broke the protocol")                              \
+    X(ERR_CORRUPT, -32, "bytes were corrupted on the way")                       \
     /* This member is lost to the group. */                                      \
     X(ERR_FENCED, -40, "fenced out of the group")                                \
     X(ERR_DRIVER, -41, "driver lost")                                            \

@@ -46,7 +46,10 @@ struct link *connect_link(struct node *node, const struct stream *stream, enum l
     struct link *link = calloc(1, sizeof *link);
     struct stream mine = *stream;
     uint32_t events = state == LINK_CONNECTING ? EPOLLOUT : EPOLLIN;
-    if (!link || !connect_watch(io, EPOLL_CTL_ADD, mine.fd, events, link)) {
+    if (!link || link_init(link) != OK ||
+        !connect_watch(io, EPOLL_CTL_ADD, mine.fd, events, link)) {
+        if (link)
+            link_release(node, link);
         free(link);
         stream_close(&mine);
         return NULL;

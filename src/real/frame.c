@@ -1,6 +1,7 @@
 #include "real/frame.h"
 
 #include "base/bytes.h"
+#include "base/hash.h"
 
 #include <string.h>
 
@@ -86,6 +87,13 @@ const char *hello_refusal_text(uint32_t refusal)
     }
 }
 
+enum { CHECK_AT = 20 };
+
+static uint32_t check_of(const uint8_t *head)
+{
+    return (uint32_t)hash_bytes(head, CHECK_AT);
+}
+
 void frame_encode(const struct frame *frame, uint8_t out[FRAME_SIZE])
 {
     bytes_put_le32(out, frame->length);
@@ -94,6 +102,7 @@ void frame_encode(const struct frame *frame, uint8_t out[FRAME_SIZE])
     out[6] = out[7] = 0;
     bytes_put_le32(out + 8, frame->view);
     bytes_put_le64(out + 12, frame->tag);
+    bytes_put_le32(out + CHECK_AT, check_of(out));
 }
 
 int frame_decode(const uint8_t in[FRAME_SIZE], struct frame *out)
@@ -101,6 +110,8 @@ int frame_decode(const uint8_t in[FRAME_SIZE], struct frame *out)
     uint32_t length = bytes_le32(in), view = bytes_le32(in + 8);
     uint64_t tag = bytes_le64(in + 12);
     uint8_t type = in[4], class = in[5];
+    if (bytes_le32(in + CHECK_AT) != check_of(in))
+        return ERR_CORRUPT;
     if (length > WORLD_MESSAGE_MAX || class >= CLASS_COUNT || in[6] || in[7])
         return ERR_PROTOCOL;
     if (type != FRAME_DATA && type != FRAME_CREDIT)

@@ -17,13 +17,17 @@
  * `past` the first hello offers memory to share, in an open file of a process, and the second
  * accepts (real/shm.h); with 2 the same for UCX (real/ucx.h), and what follows is zero, as with 0.
  *
- * After the hellos come frames, a header and `length` bytes each, and in shared memory zeros up to
- * a multiple of eight:
+ * After the hellos come frames, a header and `length` bytes each:
  *
- *     0          4      5       6       8          12                  20
- *    +----------+------+-------+-------+----------+-------------------+--------------
- *    | length   | type | class | zero  | view     | tag               | data …
- *    +----------+------+-------+-------+----------+-------------------+--------------
+ *     0          4      5       6       8          12                  20        24
+ *    +----------+------+-------+-------+----------+-------------------+---------+--------------
+ *    | length   | type | class | zero  | view     | tag               | check   | data …
+ *    +----------+------+-------+-------+----------+-------------------+---------+--------------
+ *
+ * `check` is the lower half of the XXH3 of the twenty bytes before it. Behind data that goes
+ * through a TCP socket stand eight bytes, the XXH3 of it: TCP's own sum lets one of 65536 damaged
+ * packets pass, and what has crossed a bad switch or adapter was added up afresh by it. In shared
+ * memory there are zeros up to a multiple of eight instead.
  *
  * A data frame is a message. A credit frame has no data and no view; its tag is the number of bytes
  * of the class that have been taken. */
@@ -33,11 +37,12 @@
 #include "world/world.h"
 
 enum {
-    PROTOCOL_VERSION = 1,
+    PROTOCOL_VERSION = 2,
     HELLO_SIZE = 64,
     HELLO_NONCE = 16,
     STRIPES_MAX = 16,
-    FRAME_SIZE = 20,
+    FRAME_SIZE = 24,
+    FRAME_TAIL = 8,        /* behind data, where it is summed */
     MESSAGE_COST_MIN = 64, /* what a short message counts for, so that credit bounds memory */
 };
 
@@ -85,7 +90,8 @@ struct frame {
 
 void frame_encode(const struct frame *frame, uint8_t out[FRAME_SIZE]);
 
-/* ERR_PROTOCOL: unknown type or class, too long, or anything else that nobody sends. */
+/* ERR_CORRUPT   it is not what was sent
+ * ERR_PROTOCOL  unknown type or class, too long, or anything else that nobody sends */
 int frame_decode(const uint8_t in[FRAME_SIZE], struct frame *out);
 
 /* What a message of `len` bytes takes of the credit. */

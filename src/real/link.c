@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "real/link.h"
 
+#include "base/bytes.h"
+#include "base/hash.h"
 #include "real/connect.h"
 #include "real/greet.h"
 #include "real/node.h"
@@ -9,11 +11,20 @@
 
 /* ---- out ---- */
 
-enum { WRITE_BYTES_MAX = 4 * 1024 * 1024 }; /* at a time, so that others have their turn */
+enum {
+    WRITE_BYTES_MAX = 4 * 1024 * 1024, /* at a time, so that others have their turn */
+    SUM_BYTES_MAX = 256 * 1024         /* summed and then sent, while the cache has them */
+};
 
 static size_t out_data(const struct link_out *out)
 {
     return out->m ? out->m->len : out->send ? out->send->len : 0;
+}
+
+/* Is there a sum behind so much data? */
+static bool sums(const struct link *link, size_t len)
+{
+    return link->stream.ops->sums && len > 0;
 }
 
 /* Zeros behind a frame with so much data. */
@@ -33,8 +44,10 @@ static bool out_next(struct node *node, struct link *link)
         return false;
     frame_encode(&frame, out->head);
     out->going = true;
-    out->sent = 0;
-    out->pad = padding(link, frame.length);
+    out->sent = out->summed = 0;
+    out->pad = sums(link, frame.length) ? FRAME_TAIL : padding(link, frame.length);
+    memset(out->tail, 0, sizeof out->tail);
+    hash_stream_begin(out->sum);
     return true;
 }
 
@@ -47,23 +60,57 @@ static void out_part(struct iovec *part, size_t *parts, const void *bytes, size_
         part[(*parts)++] = (struct iovec){(char *)(uintptr_t)bytes + at, n - at};
 }
 
+/* Of the data, what goes now, and before that into the sum. */
+struct out_piece {
+    struct iovec part[3];
+    size_t parts;
+    const uint8_t *unsummed;
+    size_t n;
+    bool last; /* the sum is complete */
+};
+
 /* What there is to send, to be read with the lock released. false: nothing */
-static bool out_begin(struct node *node, struct link *link, struct iovec part[3], size_t *parts)
+static bool out_begin(struct node *node, struct link *link, struct out_piece *piece)
 {
-    static const uint8_t zeros[8] = {0};
     struct link_out *out = &link->out;
     while (out->busy) /* somebody keeps the rest of a send */
         pthread_cond_wait(&node->peers.paused, &node->lock);
     if (out->broken || (!out->going && !out_next(node, link)))
         return false;
-    size_t len = out_data(out);
-    *parts = 0;
-    out_part(part, parts, out->head, FRAME_SIZE, 0, out->sent);
+    size_t len = out_data(out), until = len;
+    const uint8_t *data = out->m ? out->m->data : out->send ? out->send->from : NULL;
+    *piece = (struct out_piece){.last = false};
+    if (sums(link, len)) {
+        size_t at = out->sent > FRAME_SIZE ? out->sent - FRAME_SIZE : 0;
+        until = at + SUM_BYTES_MAX < len ? at + SUM_BYTES_MAX : len;
+        until = until > out->summed ? until : out->summed;
+        piece->unsummed = data + out->summed;
+        piece->n = until - out->summed;
+        piece->last = until == len && out->summed < len;
+        out->summed = until;
+    }
+    out_part(piece->part, &piece->parts, out->head, FRAME_SIZE, 0, out->sent);
     if (len)
-        out_part(part, parts, out->m ? out->m->data : out->send->from, len, FRAME_SIZE, out->sent);
-    out_part(part, parts, zeros, out->pad, FRAME_SIZE + len, out->sent);
+        out_part(piece->part, &piece->parts, data, until, FRAME_SIZE, out->sent);
+    if (until == len)
+        out_part(piece->part, &piece->parts, out->tail, out->pad, FRAME_SIZE + len, out->sent);
     out->busy = out->send != NULL;
     return true;
+}
+
+/* Only who serves touches a sum. */
+static void out_sum(struct link_out *out, const struct out_piece *piece)
+{
+    if (piece->n)
+        hash_stream_add(out->sum, piece->unsummed, piece->n);
+    if (piece->last)
+        bytes_put_le64(out->tail, hash_stream_take(out->sum));
+}
+
+/* Nothing is being sent any more. */
+static void out_clear(struct link_out *out)
+{
+    *out = (struct link_out){.sum = out->sum};
 }
 
 /* So many bytes more have gone. */
@@ -79,7 +126,7 @@ static void out_end(struct node *node, struct link *link, size_t n)
     if (out->send)
         send_end(node, out->send, OK);
     message_unref(out->m);
-    *out = (struct link_out){.going = false};
+    out_clear(out);
 }
 
 static int failure(ssize_t n)
@@ -92,14 +139,14 @@ int link_write(struct node *node, struct link *link)
     int rc = OK;
     node_lock(node);
     for (size_t total = 0; rc == OK;) {
-        struct iovec part[3];
-        size_t parts;
-        if (!out_begin(node, link, part, &parts)) {
+        struct out_piece piece;
+        if (!out_begin(node, link, &piece)) {
             rc = link->out.broken ? ERR_PEER : OK;
             break;
         }
         node_unlock(node);
-        ssize_t n = link->stream.ops->send(&link->stream, part, parts);
+        out_sum(&link->out, &piece);
+        ssize_t n = link->stream.ops->send(&link->stream, piece.part, piece.parts);
         node_lock(node);
         out_end(node, link, n > 0 ? (size_t)n : 0);
         total += n > 0 ? (size_t)n : 0;
@@ -143,7 +190,7 @@ void link_keep_rest(struct node *node, struct link *link, int status)
     struct link_out *out = &link->out;
     struct send *send = out->send;
     if (out->sent == 0) { /* nobody has seen anything of it */
-        *out = (struct link_out){.going = false};
+        out_clear(out);
         link->peer->sent[CLASS_BULK] -= message_cost(send->len);
         send_end(node, send, status);
         task_wake(node, WAIT_CREDIT, link->peer);
@@ -163,7 +210,7 @@ void link_keep_rest(struct node *node, struct link *link, int status)
 
 /* ---- in ---- */
 
-/* All of the frame is here. */
+/* All of the frame is here, and is what was sent. */
 static int in_complete(struct node *node, struct link *link)
 {
     struct link_in *in = &link->in;
@@ -180,9 +227,29 @@ static int in_complete(struct node *node, struct link *link)
     }
     node_unlock(node);
     in->have = 0;
-    in->pad = padding(link, frame->length);
-    in->data = false;
+    in->pad = sums(link, frame->length) ? 0 : padding(link, frame->length);
+    in->data = in->tail = false;
     return rc;
+}
+
+/* All of the data is here. */
+static int in_landed(struct node *node, struct link *link)
+{
+    struct link_in *in = &link->in;
+    if (!sums(link, in->frame.length))
+        return in_complete(node, link);
+    in->data = false;
+    in->tail = true;
+    in->have = 0;
+    return OK;
+}
+
+/* And its sum. */
+static int in_tail(struct node *node, struct link *link)
+{
+    struct link_in *in = &link->in;
+    bool same = bytes_le64(in->head) == hash_stream_take(in->sum);
+    return same ? in_complete(node, link) : ERR_CORRUPT;
 }
 
 /* A data frame's header is here: decide where its bytes go. */
@@ -192,6 +259,7 @@ static int in_begin(struct node *node, struct link *link)
     const struct frame *frame = &in->frame;
     in->data = true;
     in->got = 0;
+    hash_stream_begin(in->sum);
     in->first_byte = real_now();
     node_lock(node);
     int rc = peer_hold(link->peer, frame);
@@ -278,13 +346,15 @@ static void land(struct node *node, struct link_in *in, const uint8_t *bytes, si
 static int in_data(struct node *node, struct link *link, const uint8_t *bytes, size_t n)
 {
     struct link_in *in = &link->in;
+    if (sums(link, in->frame.length))
+        hash_stream_add(in->sum, bytes, n);
     if (in->m) {
         memcpy((char *)in->m->data + in->got, bytes, n);
         in->got += n;
     } else {
         land(node, in, bytes, n);
     }
-    return in->got == in->frame.length ? in_complete(node, link) : OK;
+    return in->got == in->frame.length ? in_landed(node, link) : OK;
 }
 
 static int in_header(struct node *node, struct link *link)
@@ -319,7 +389,8 @@ static size_t feed_head(struct node *node, struct link *link, const uint8_t *byt
 {
     struct link_in *in = &link->in;
     bool hello = link->state == LINK_GREETING;
-    size_t want = (hello ? (size_t)HELLO_SIZE : FRAME_SIZE) - in->have;
+    size_t whole = hello ? (size_t)HELLO_SIZE : in->tail ? (size_t)FRAME_TAIL : FRAME_SIZE;
+    size_t want = whole - in->have;
     if (in->pad) {
         size_t k = n < in->pad ? n : in->pad;
         in->pad -= k;
@@ -330,8 +401,8 @@ static size_t feed_head(struct node *node, struct link *link, const uint8_t *byt
     in->have += k;
     if (hello)
         *rc = in_hello(node, link);
-    else if (in->have == FRAME_SIZE)
-        *rc = in_header(node, link);
+    else if (in->have == whole)
+        *rc = in->tail ? in_tail(node, link) : in_header(node, link);
     return k;
 }
 
@@ -372,15 +443,17 @@ static char *in_direct(struct node *node, struct link_in *in)
     return NULL;
 }
 
-static int in_arrived(struct node *node, struct link *link, size_t n)
+static int in_arrived(struct node *node, struct link *link, const char *bytes, size_t n)
 {
     struct link_in *in = &link->in;
+    if (sums(link, in->frame.length))
+        hash_stream_add(in->sum, bytes, n);
     in->got += n;
     if (!in->m) {
         in->claim.recv->landed = in->got;
         in_paused(node, in);
     }
-    return in->got == in->frame.length ? in_complete(node, link) : OK;
+    return in->got == in->frame.length ? in_landed(node, link) : OK;
 }
 
 /* Nothing comes any more. While other stripes are open that is all right: what they bring came
@@ -389,7 +462,7 @@ static int in_ended(struct node *node, struct link *link)
 {
     const struct peer *peer = link->peer;
     bool others = false;
-    if (link->state == LINK_GREETING || link->in.have || link->in.data)
+    if (link->state == LINK_GREETING || link->in.have || link->in.data || link->in.tail)
         return ERR_PEER;
     for (int i = 0; i < STRIPES_MAX; i++)
         others = others || (peer->link[i] && peer->link[i] != link && !peer->link[i]->ended);
@@ -413,7 +486,7 @@ static int receive(struct node *node, struct link *link, uint8_t *scratch, size_
     struct iovec part[2] = {{direct, rest}, {scratch, behind < size ? behind : size}};
     ssize_t n = link->stream.ops->receive(&link->stream, direct ? part : part + 1, direct ? 2 : 1);
     size_t got = n > 0 ? (size_t)n : 0, placed = !direct ? 0 : got < rest ? got : rest;
-    int rc = direct ? in_arrived(node, link, placed) : OK;
+    int rc = direct ? in_arrived(node, link, direct, placed) : OK;
     *more = got == part[1].iov_len + (direct ? rest : 0);
     *total += got;
     if (n < 0)
@@ -457,8 +530,17 @@ int link_read(struct node *node, struct link *link, uint8_t *scratch, size_t siz
         }
     const struct link_in *in = &link->in;
     if (rc == OK && link->stream.ops->expect)
-        link->stream.ops->expect(&link->stream, in->data ? in->frame.length - in->got : 0);
+        link->stream.ops->expect(
+            &link->stream,
+            in->data ? in->frame.length - in->got + (link->stream.ops->sums ? FRAME_TAIL : 0) : 0);
     return rc;
+}
+
+int link_init(struct link *link)
+{
+    link->out.sum = hash_stream_create();
+    link->in.sum = hash_stream_create();
+    return link->out.sum && link->in.sum ? OK : ERR_NOMEM;
 }
 
 void link_release(struct node *node, struct link *link)
@@ -468,4 +550,6 @@ void link_release(struct node *node, struct link *link)
     node_lock(node);
     claim_finish(node, &link->in.claim, ERR_PEER);
     node_unlock(node);
+    hash_stream_free(link->out.sum);
+    hash_stream_free(link->in.sum);
 }

@@ -21,17 +21,22 @@ enum link_state {
 struct link_out {
     uint8_t head[FRAME_SIZE]; /* of the frame that is being sent, */
     bool going;               /* if one is */
-    size_t sent, pad;         /* of all of it, up to `pad` zeros behind it */
-    struct message *m;        /* its data is a message's, */
-    struct send *send;        /* or in a caller's range */
-    bool busy;                /* that is being read, with the lock released: hands off */
-    bool broken;              /* the rest of it is gone: the connection is to end */
+    size_t sent, pad;         /* of all of it, up to `pad` bytes behind it: */
+    uint8_t tail[FRAME_TAIL]; /* zeros, or the sum of the data, */
+    size_t summed;            /* of which so many bytes are in `sum` */
+    struct hash_stream *sum;
+    struct message *m; /* its data is a message's, */
+    struct send *send; /* or in a caller's range */
+    bool busy;         /* that is being read, with the lock released: hands off */
+    bool broken;       /* the rest of it is gone: the connection is to end */
 };
 
 struct link_in {
     uint8_t head[HELLO_SIZE];
-    size_t have; /* of the header or hello */
-    bool data;   /* the header is complete, its data is coming */
+    size_t have;             /* of the header or hello */
+    bool data;               /* the header is complete, its data is coming, */
+    bool tail;               /* or has come, and its sum has not */
+    struct hash_stream *sum; /* of the data so far */
     struct frame frame;
     size_t got; /* of the data */
     size_t pad; /* zeros behind the frame, still to come */
@@ -61,9 +66,12 @@ struct link {
 int link_write(struct node *node, struct link *link);
 
 /* Receive what there is, up to some megabytes, and do what it says: bytes that belong into a range
- * go there at once, all others through `scratch`. ERR_PEER: the connection has ended, or was
- * broken; ERR_PROTOCOL; ERR_NOMEM. */
+ * go there at once, all others through `scratch`. What came damaged ends no receive well. ERR_PEER:
+ * the connection has ended, or was broken; ERR_PROTOCOL; ERR_CORRUPT; ERR_NOMEM. */
 int link_read(struct node *node, struct link *link, uint8_t *scratch, size_t size);
+
+/* Room for sums. ERR_NOMEM */
+int link_init(struct link *link);
 
 /* Drop what is half in and half out. */
 void link_release(struct node *node, struct link *link);

@@ -30,7 +30,7 @@ struct node {
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
     uint64_t random_seed;
-    uint64_t run; /* which run: drawn by the driver, never 0 */
+    uint64_t run;                       /* which run: drawn by the driver, never 0 */
     struct address address, advertised; /* .len of the second may be 0 */
 
     struct pool *pool; /* has a lock of its own */

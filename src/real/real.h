@@ -17,9 +17,9 @@ struct real_options {
      * beyond loopback is refused unless `insecure` is set: there is no authentication yet. */
     const char *listen;
     bool insecure;
-    /* Where others are told to connect to, "host:port" too, when that is not where this node listens:
-     * behind a forwarded port or a proxy. No memory is shared then, for who seems to be near may
-     * not be. NULL: where it listens. */
+    /* Where others are told to connect to, "host:port" too, when that is not where this node
+     * listens: behind a forwarded port or a proxy. No memory is shared then, for who seems to be
+     * near may not be. NULL: where it listens. */
     const char *advertise;
     /* NULL: this node is the driver. Else the driver's address: connect, and be given a number. */
     const char *driver;

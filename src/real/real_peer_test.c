@@ -241,7 +241,7 @@ static int half_in_node(struct world *w)
     CHECK(world_sleep(w, suite_until(w, KIT_MOMENT)) == OK);
     world_abort(w, 2);
     CHECK(old.status == ERR_VIEW && x[499] == 500 && x[501] == 0);
-    CHECK(kit_put(other.fd, (char *)y + 2001, 1999));
+    CHECK(kit_put_rest(other.fd, y, 2001, sizeof y));
     CHECK(kit_put_frame(other.fd, &(struct frame){8, FRAME_DATA, CLASS_BULK, 2, 5}, y, 8));
     struct wait_for done = {.kind = WAIT_RECV, .recv = &now};
     struct wake wake;

@@ -3,6 +3,8 @@
 #ifndef PL_REAL_REAL_TEST_KIT_H
 #define PL_REAL_REAL_TEST_KIT_H
 
+#include "base/bytes.h"
+#include "base/hash.h"
 #include "real/frame.h"
 #include "real/node.h"
 #include "world/world_test_suite.h"
@@ -195,22 +197,35 @@ static inline int kit_join(struct world *driver, struct hello *answer)
     return fd;
 }
 
+/* The frame with its first n bytes of data; with its sum, once all are there. */
 static inline bool kit_put_frame(int fd, const struct frame *frame, const void *data, size_t n)
 {
-    uint8_t bytes[FRAME_SIZE];
+    uint8_t bytes[FRAME_SIZE], tail[FRAME_TAIL];
     frame_encode(frame, bytes);
-    return kit_put(fd, bytes, sizeof bytes) && kit_put(fd, data, n);
+    bytes_put_le64(tail, hash_bytes(data, n));
+    return kit_put(fd, bytes, sizeof bytes) && kit_put(fd, data, n) &&
+           kit_put(fd, tail, n > 0 && n == frame->length ? sizeof tail : 0);
 }
 
-/* The next frame that is not credit, and its data. */
+/* The rest of one that was cut short. */
+static inline bool kit_put_rest(int fd, const void *data, size_t from, size_t n)
+{
+    uint8_t tail[FRAME_TAIL];
+    bytes_put_le64(tail, hash_bytes(data, n));
+    return kit_put(fd, (const char *)data + from, n - from) && kit_put(fd, tail, sizeof tail);
+}
+
+/* The next frame that is not credit, and its data, whose sum is right. */
 static inline bool kit_get_message(int fd, struct frame *frame, void *data, size_t size)
 {
-    uint8_t bytes[FRAME_SIZE];
+    uint8_t bytes[FRAME_SIZE], tail[FRAME_TAIL];
     do {
         if (!kit_get(fd, bytes, sizeof bytes) || frame_decode(bytes, frame) != OK)
             return false;
     } while (frame->type == FRAME_CREDIT);
-    return frame->length <= size && kit_get(fd, data, frame->length);
+    return frame->length <= size && kit_get(fd, data, frame->length) &&
+           kit_get(fd, tail, frame->length ? sizeof tail : 0) &&
+           (!frame->length || bytes_le64(tail) == hash_bytes(data, frame->length));
 }
 
 #endif

@@ -27,6 +27,7 @@ enum {
 struct transport_ops {
     const char *name;
     size_t align; /* frames begin at multiples of it: a power of two, at most 8 */
+    bool sums;    /* data is followed by its sum, for what lies between may change it */
 
     /* Take as many bytes as there is room for. */
     ssize_t (*send)(struct stream *s, const struct iovec *part, size_t parts);

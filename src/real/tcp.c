@@ -58,6 +58,7 @@ static int tcp_shut(struct stream *s)
 const struct transport_ops transport_tcp = {
     .name = "tcp",
     .align = 1,
+    .sums = true,
     .send = tcp_send,
     .receive = tcp_receive,
     .expect = tcp_expect,

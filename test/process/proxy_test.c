@@ -277,10 +277,14 @@ static void test_routes_and_nonsense(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bytes_and_ends_pass), cmocka_unit_test(test_delay),
-        cmocka_unit_test(test_bandwidth),           cmocka_unit_test(test_corruption),
-        cmocka_unit_test(test_blackhole),           cmocka_unit_test(test_death_in_a_blackhole),
-        cmocka_unit_test(test_one_way),             cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_bytes_and_ends_pass),
+        cmocka_unit_test(test_delay),
+        cmocka_unit_test(test_bandwidth),
+        cmocka_unit_test(test_corruption),
+        cmocka_unit_test(test_blackhole),
+        cmocka_unit_test(test_death_in_a_blackhole),
+        cmocka_unit_test(test_one_way),
+        cmocka_unit_test(test_reset),
         cmocka_unit_test(test_routes_and_nonsense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,8 +4,8 @@
  *   paceline_proxy [FROM=]TARGET…         a route for each: whoever connects to FROM (127.0.0.1 and
  *                                         any port) is connected to TARGET, both IPv4:PORT
  *
- * It prints `route N ADDRESS` for each route, then answers every line with one: `ok`, or `error` and
- * why. A line is `[ROUTE] COMMAND`, for all routes where none is named:
+ * It prints `route N ADDRESS` for each route, then answers every line with one: `ok`, or `error`
+ * and why. A line is `[ROUTE] COMMAND`, for all routes where none is named:
  *
  *   pass              as if there were no proxy; what was held back goes on its way
  *   delay MS          each byte takes so long
@@ -170,8 +170,8 @@ static void watch_both(struct pair *p)
     for (int side = 0; side < SIDES; side++) {
         const struct flow *in = &p->flow[side];
         bool reads = !p->route->fault.held[side] && !in->ended && in->queued < FLOW_BYTES_MAX;
-        uint32_t events = (reads ? (uint32_t)EPOLLIN : 0) |
-                          (p->blocked[side] ? (uint32_t)EPOLLOUT : 0);
+        uint32_t events =
+            (reads ? (uint32_t)EPOLLIN : 0) | (p->blocked[side] ? (uint32_t)EPOLLOUT : 0);
         watch(p, (enum side)side, p->lost[side] || !events ? unwatched : events);
     }
 }

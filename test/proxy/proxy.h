@@ -1,5 +1,6 @@
-/* What a faulty network does to a connection, as the proxy does it (proxy.c): bytes of one direction,
- * each due at a time, at a rate, some of them changed, or held back for as long as it is said. */
+/* What a faulty network does to a connection, as the proxy does it (proxy.c): bytes of one
+ * direction, each due at a time, at a rate, some of them changed, or held back for as long as it is
+ * said. */
 #ifndef PL_PROXY_PROXY_H
 #define PL_PROXY_PROXY_H
 

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""kill -9 of one of N workers, real processes: how much later the survivors' next committed exchange
+comes than it would have, and what of the work is lost.
+
+    bench/faults/kill.py [--strategy NAME…] [--kills 100] [--workers 4] [--pace 0.01]
+
+A fresh run for each kill: a tiny net, steps of `pace` seconds, a kill at a moment drawn from the seed.
+late    over what the survivors' exchanges took between each other before: the longest gap, of each
+        survivor where each has exchanges of its own, that lies around the death or follows it, less
+        the median gap. The driver's clock; the death itself and its detection are in it.
+lost    records of the dead worker that the ledger counts as missed, in steps, at most; where there
+        are common rounds
+"""
+import argparse
+import random
+import statistics
+import time
+
+import stage
+
+
+def gaps_late(events, dead, window=3):
+    """Of each series of exchanges: how late is the latest of those around the death and behind it.
+    None: too few."""
+    at = next(i for i, e in enumerate(events) if e["kind"] == "member" and e["what"] != "join")
+    series = {}
+    for i, e in enumerate(events):
+        if e["kind"] == "exchange" and e.get("node") != dead:
+            series.setdefault((e.get("node"), e["lane"]), []).append((e["t"], i))
+    late = []
+    for times in series.values():
+        before = [t for t, i in times if i < at]
+        after = [t for t, i in times if i > at][:window]
+        if len(before) < 4 or not after:
+            return None
+        usual = statistics.median(b - a for a, b in zip(before, before[1:]))
+        line = before[-2:] + after
+        late.append(max(b - a for a, b in zip(line, line[1:])) - usual)
+    return max(late) if late else None
+
+
+def one_kill(scene, strategy, args, draw):
+    with scene.run(args.workers, [f"strategy.{stage.STRATEGIES[strategy]}",
+                                  f"pace={args.pace}"]) as run:
+        enough = args.warm * (args.workers if strategy in FREE else 1)
+        run.wait(lambda: run.exchanges() >= enough, 60, "exchanges")
+        time.sleep(draw.random() * 8 * args.pace)
+        victim = draw.randrange(args.workers)
+        killed = time.monotonic()
+        run.worker[victim].kill()
+        run.wait(lambda: run.members() == 1, 30, "a death")
+        heard = time.monotonic() - killed
+        before = run.exchanges()
+        run.wait(lambda: run.exchanges() >= before + 4 * args.workers, 30, "exchanges after it")
+        end = run.finish()
+        if run.members() != 1:
+            raise stage.Failure(f"more were lost than one: {run.said()}")
+        late = gaps_late(run.events, victim)
+        if late is None:
+            raise stage.Failure("too few exchanges to judge")
+        return late, heard, end["missed"] / 16
+
+
+FREE = {"async_allreduce", "easgd", "ps", "ps-bsp", "downpour", "gossip", "mpca", "mpca-symmetric"}
+
+
+def measure(scene, strategy, args):
+    draw = random.Random(args.seed)
+    late, heard, lost = [], [], []
+    for _ in range(args.kills):
+        one = one_kill(scene, strategy, args, draw)
+        for values, value in zip((late, heard, lost), one):
+            values.append(value)
+    print(f"{strategy:16} {args.workers:7} {len(late):5} {stage.spread(late)} {stage.spread(heard)}"
+          f" {max(lost):6.1f}", flush=True)
+    return stage.quantile(late, 0.99)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    stage.arguments(parser)
+    parser.add_argument("--strategy", nargs="*", choices=stage.STRATEGIES,
+                        default=list(stage.STRATEGIES))
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--pace", type=float, default=0.01)
+    parser.add_argument("--warm", type=int, default=8, help="exchanges before a kill")
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    print("ms               workers kills      late p50, p99, max   driver knows p50, p99, max"
+          "   lost steps")
+    with stage.Stage(args) as scene:
+        worst = max(measure(scene, strategy, args) for strategy in args.strategy)
+    print(f"worst p99 {1e3 * worst:.1f} ms; bar: 500 ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""Real runs whose members are started, hurt and watched one by one: what the scripts here share."""
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STRATEGIES = {
+    "sync": "sync={tau: 4}",
+    "allreduce": "allreduce={}",
+    "async_allreduce": "async_allreduce={}",
+    "diloco": "diloco={tau: 4}",
+    "easgd": "easgd={tau: 4}",
+    "easgd-sync": "easgd={tau: 4 mode: sync}",
+    "mpca": "mpca={}",
+    "mpca-symmetric": "mpca={coordination: symmetric}",
+    "ps": "ps={}",
+    "ps-bsp": "ps={consistency: bsp}",
+    "downpour": "downpour={}",
+    "gossip": "gossip={p: 0.5}",
+}
+TRAIN, TEST, SIDE, CLASSES = 600, 120, 12, 3
+NET = """name: 'tiny'
+layer { name: 'data' type: 'Data' top: 'data' top: 'label' }
+layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'
+  convolution_param { num_output: 6 kernel_size: 3 weight_filler { type: 'xavier' } } }
+layer { name: 'pool' type: 'Pooling' bottom: 'conv' top: 'pool'
+  pooling_param { pool: MAX kernel_size: 2 stride: 2 } }
+layer { name: 'relu' type: 'ReLU' bottom: 'pool' top: 'pool' }
+layer { name: 'ip' type: 'InnerProduct' bottom: 'pool' top: 'ip'
+  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }
+layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }
+"""
+JOB = """name: 'tiny'
+net { file: 'net.prototxt' }
+train_data { idx { images: 'train-images' labels: 'train-labels' } scale: 0.00390625 }
+test_data { idx { images: 'test-images' labels: 'test-labels' } scale: 0.00390625 }
+batch: 16
+solver { base_lr: 0.01 momentum: 0.9 lr_policy: 'fixed' }
+strategy { sync { tau: 4 } }
+threads: 1
+kernels: ref
+checkpoint { every_seconds: 0 }
+evaluate { every_exchanges: 1000000 }
+stop { epochs: 1000000 }
+"""
+
+
+def arguments(parser):
+    parser.add_argument("--build", default=os.path.join(HERE, "..", "..", "build"),
+                        help="the build folder: paceline, paceline_stage and paceline_proxy")
+    parser.add_argument("--preset", choices=["automatic", "lan", "busy"], default="lan",
+                        help="of heartbeats: 250 ms / 1 s, or 1 s / 5 s")
+
+
+def write_data(folder, seed=1):
+    """A few hundred images of three classes: a bright bar on noise."""
+    draw = random.Random(seed)
+    for name, count in (("train", TRAIN), ("test", TEST)):
+        pixels, labels = bytearray(), bytearray()
+        for i in range(count):
+            label, at = i % CLASSES, 3 + draw.randrange(6)
+            labels.append(label)
+            for row in range(SIDE):
+                for col in range(SIDE):
+                    on = (row == at, col == at, row + col == 2 * at)[label]
+                    pixels.append(draw.randrange(100) + 150 * on)
+        with open(os.path.join(folder, f"{name}-images"), "wb") as f:
+            f.write(struct.pack(">4I", 0x803, count, SIDE, SIDE) + pixels)
+        with open(os.path.join(folder, f"{name}-labels"), "wb") as f:
+            f.write(struct.pack(">2I", 0x801, count) + labels)
+    for name, text in (("net.prototxt", NET), ("tiny.job", JOB)):
+        with open(os.path.join(folder, name), "w") as f:
+            f.write(text)
+
+
+def free_port(host="127.0.0.1"):
+    with socket.socket() as s:
+        s.bind((host, 0))
+        return f"{host}:{s.getsockname()[1]}"
+
+
+class Failure(Exception):
+    """What must not happen has happened."""
+
+
+class Proxy:
+    """test/proxy: a route for each target; `address` has where to connect to for each."""
+
+    def __init__(self, build, routes):
+        self.process = subprocess.Popen([os.path.join(build, "paceline_proxy")] + routes,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        bufsize=1)
+        self.address = [self.process.stdout.readline().split()[2] for _ in routes]
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline().strip()
+        if answer != "ok":
+            raise Failure(f"the proxy, told '{line}', says: {answer}")
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Stage:
+    """A folder with the tiny job, in which runs follow each other."""
+
+    def __init__(self, args):
+        self.build = os.path.abspath(args.build)
+        for name in ("paceline", "paceline_stage", "paceline_proxy"):
+            if not os.path.exists(os.path.join(self.build, name)):
+                sys.exit(f"{name} is not in {self.build}: build it, or say --build DIR")
+        self.preset = args.preset
+        self.folder = tempfile.mkdtemp(prefix="paceline-stage-")
+        self.count = 0
+        write_data(self.folder)
+        self.preset_set = self.find_preset()
+
+    def find_preset(self):
+        if self.preset == "automatic":
+            return []
+        job = os.path.join(self.folder, "tiny.job")
+        asked = subprocess.run([os.path.join(self.build, "paceline_stage"), job,
+                                os.path.join(self.folder, "no"), "nowhere",
+                                f"heartbeat={self.preset}"], capture_output=True, text=True,
+                               check=False)
+        if "heartbeat" in asked.stderr:
+            print("this build knows no job field `heartbeat`: its own choice is taken",
+                  file=sys.stderr)
+            return []
+        return [f"heartbeat={self.preset}"]
+
+    def run(self, workers, settings, **how):
+        self.count += 1
+        return Run(self, os.path.join(self.folder, f"run-{self.count}"), workers, settings, **how)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Run:
+    """A driver and its workers, each a process; node N is worker[N]. `wrap(node)` is put before a
+    worker's command, `wrap(None)` before the driver's; `address(node)` is where it listens."""
+
+    def __init__(self, stage, out, workers, settings, proxied=(), wrap=None, address=None):
+        self.stage, self.out = stage, out
+        self.wrap = wrap or (lambda node: [])
+        self.address = address or (lambda node: "127.0.0.1:0")
+        self.worker, self.proxy = [], {}
+        self.read_to, self.rest, self.events = 0, "", []
+        self.err = open(out + ".log", "wb")
+        self.driver = subprocess.Popen(
+            self.wrap(None) + [self.program("paceline_stage"), "tiny.job", out, self.address(None),
+                               f"workers={workers}"] + stage.preset_set + settings,
+            cwd=stage.folder, stdout=subprocess.PIPE, stderr=self.err, text=True)
+        self.at = self.driver.stdout.readline().strip()
+        self.driver.stdout.close() # the events are in the file
+        if not self.at:
+            self.end()
+            raise Failure(f"no driver: {self.said()}")
+        for node in range(workers):
+            self.start_worker(node, node in proxied)
+            self.wait(lambda n=node: self.members("join") == n + 1, 60, "a worker's join")
+
+    def program(self, name):
+        return os.path.join(self.stage.build, name)
+
+    def start_worker(self, node, proxied):
+        listen, more, join = self.address(node), [], self.at
+        if proxied:
+            listen = free_port()
+            self.proxy[node] = Proxy(self.stage.build, [self.at, listen])
+            join = self.proxy[node].address[0]
+            more = ["--advertise", self.proxy[node].address[1]]
+        if not listen.startswith("127."):
+            more.append("--insecure")
+        self.worker.append(subprocess.Popen(
+            self.wrap(node) + [self.program("paceline"), "worker", "--join", join, "--listen",
+                               listen] + more,
+            cwd=self.stage.folder, stdout=subprocess.DEVNULL, stderr=self.err,
+            env=dict(os.environ, OMP_WAIT_POLICY="passive")))
+
+    def said(self):
+        with open(self.out + ".log") as f:
+            return f.read()
+
+    def poll(self):
+        """Read what events there are by now."""
+        try:
+            with open(os.path.join(self.out, "events.jsonl")) as f:
+                f.seek(self.read_to)
+                text = f.read()
+                self.read_to = f.tell()
+        except FileNotFoundError:
+            return
+        lines = (self.rest + text).split("\n")
+        self.rest = lines.pop()
+        self.events += [json.loads(line) for line in lines]
+
+    def members(self, what=None):
+        self.poll()
+        return sum(1 for e in self.events if e["kind"] == "member" and
+                   (e["what"] == what if what else e["what"] != "join"))
+
+    def exchanges(self):
+        self.poll()
+        return sum(1 for e in self.events if e["kind"] == "exchange")
+
+    def wait(self, condition, limit, what):
+        until = time.monotonic() + limit
+        while not condition():
+            if time.monotonic() > until:
+                raise Failure(f"{what}: not within {limit} s; they said:\n{self.said()}")
+            if self.driver.poll() is not None:
+                self.poll()
+                if condition():
+                    return
+                raise Failure(f"{what}: the driver has ended with {self.driver.returncode}; they "
+                              f"said:\n{self.said()}")
+            time.sleep(0.002)
+
+    def finish(self, limit=60):
+        """Ask it to end, and wait until it has. Its last event."""
+        if self.driver.poll() is None:
+            self.driver.send_signal(signal.SIGINT)
+        try:
+            self.driver.wait(limit)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"it does not end; they said:\n{self.said()}") from None
+        self.poll()
+        if self.driver.returncode != 0:
+            raise Failure(f"the driver ended with {self.driver.returncode}; they said:\n"
+                          f"{self.said()}")
+        return self.events[-1]
+
+    def end(self):
+        for process in [self.driver] + self.worker:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        for proxy in self.proxy.values():
+            proxy.end()
+        self.err.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+
+def quantile(values, q):
+    values = sorted(values)
+    return values[min(len(values) - 1, int(q * len(values)))]
+
+
+def spread(values, unit=1e3):
+    """p50, p99 and max, in ms."""
+    return " ".join(f"{unit * quantile(values, q):8.1f}" for q in (0.5, 0.99, 1.0))
