@@ -19,31 +19,43 @@ import time
 import stage
 
 
-def gaps_late(events, dead, window=3):
-    """Of each series of exchanges: how late is the latest of those around the death and behind it.
-    None: too few."""
+def series_of(events, dead):
+    """When exchanges came, by lane, and by whose they are: before the death, and after it. Where one
+    worker alone tells of them, they are everybody's, and the next one tells of them when it is dead.
+    """
     at = next(i for i, e in enumerate(events) if e["kind"] == "member" and e["what"] != "join")
+    tellers = {e.get("node") for e in events[:at] if e["kind"] == "exchange"}
     series = {}
     for i, e in enumerate(events):
-        if e["kind"] == "exchange" and e.get("node") != dead:
-            series.setdefault((e.get("node"), e["lane"]), []).append((e["t"], i))
+        node = e.get("node") if len(tellers) > 1 else None
+        if e["kind"] == "exchange" and node != dead:
+            times = series.setdefault((node, e["lane"]), ([], []))
+            times[i > at].append(e["t"])
+    return [times for times in series.values() if len(times[0]) >= 4]
+
+
+def settled(run, dead):
+    """Every series has gone on."""
+    return all(len(after) >= 3 for _, after in series_of(run.events, dead))
+
+
+def gaps_late(events, dead, window=3):
+    """How late is the latest of the exchanges around the death and behind it."""
     late = []
-    for times in series.values():
-        before = [t for t, i in times if i < at]
-        after = [t for t, i in times if i > at][:window]
-        if len(before) < 4 or not after:
-            return None
+    for before, after in series_of(events, dead):
         usual = statistics.median(b - a for a, b in zip(before, before[1:]))
-        line = before[-2:] + after
+        line = before[-2:] + after[:window]
         late.append(max(b - a for a, b in zip(line, line[1:])) - usual)
-    return max(late) if late else None
+    if not late:
+        raise stage.Failure("too few exchanges to judge")
+    return max(late)
 
 
 def one_kill(scene, strategy, args, draw):
-    with scene.run(args.workers, [f"strategy.{stage.STRATEGIES[strategy]}",
-                                  f"pace={args.pace}"]) as run:
-        enough = args.warm * (args.workers if strategy in FREE else 1)
-        run.wait(lambda: run.exchanges() >= enough, 60, "exchanges")
+    with scene.run(args.workers, stage.strategy_settings(strategy) +
+                   [f"pace={args.pace}"]) as run:
+        run.wait(lambda: run.exchanges() >= args.warm * args.workers and
+                 min(run.series().values()) >= 5, 60, "exchanges")
         time.sleep(draw.random() * 8 * args.pace)
         victim = draw.randrange(args.workers)
         killed = time.monotonic()
@@ -51,17 +63,13 @@ def one_kill(scene, strategy, args, draw):
         run.wait(lambda: run.members() == 1, 30, "a death")
         heard = time.monotonic() - killed
         before = run.exchanges()
-        run.wait(lambda: run.exchanges() >= before + 4 * args.workers, 30, "exchanges after it")
+        run.wait(lambda: run.exchanges() >= before + 4 * args.workers and settled(run, victim), 30,
+                 "exchanges after it")
         end = run.finish()
         if run.members() != 1:
             raise stage.Failure(f"more were lost than one: {run.said()}")
         late = gaps_late(run.events, victim)
-        if late is None:
-            raise stage.Failure("too few exchanges to judge")
         return late, heard, end["missed"] / 16
-
-
-FREE = {"async_allreduce", "easgd", "ps", "ps-bsp", "downpour", "gossip", "mpca", "mpca-symmetric"}
 
 
 def measure(scene, strategy, args):

@@ -24,8 +24,9 @@ STRATEGIES = {
     "ps": "ps={}",
     "ps-bsp": "ps={consistency: bsp}",
     "downpour": "downpour={}",
-    "gossip": "gossip={p: 0.5}",
+    "gossip": "gossip={p: 1}",
 }
+MORE = {"downpour": ["solver.momentum=0"]}
 TRAIN, TEST, SIDE, CLASSES = 600, 120, 12, 3
 NET = """name: 'tiny'
 layer { name: 'data' type: 'Data' top: 'data' top: 'label' }
@@ -51,6 +52,10 @@ checkpoint { every_seconds: 0 }
 evaluate { every_exchanges: 1000000 }
 stop { epochs: 1000000 }
 """
+
+
+def strategy_settings(name):
+    return [f"strategy.{STRATEGIES[name]}"] + MORE.get(name, [])
 
 
 def arguments(parser):
@@ -218,6 +223,16 @@ class Run:
     def exchanges(self):
         self.poll()
         return sum(1 for e in self.events if e["kind"] == "exchange")
+
+    def series(self):
+        """How many exchanges there are of each worker that has its own, and of each lane."""
+        self.poll()
+        count = {}
+        for e in self.events:
+            if e["kind"] == "exchange":
+                key = e.get("node"), e["lane"]
+                count[key] = count.get(key, 0) + 1
+        return count
 
     def wait(self, condition, limit, what):
         until = time.monotonic() + limit

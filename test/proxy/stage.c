@@ -3,9 +3,8 @@
  *
  *   paceline_stage JOB OUT LISTEN [ASSIGNMENT…]     assignments as of `paceline train --set`
  *
- * Prints the address that workers are to join, then the events of the run, a line each; ends with 0
- * when the run has ended well. SIGINT ends it at its next commit point. An address beyond loopback
- * is taken as it is. */
+ * Prints the address that workers are to join; ends with 0 when the run has ended well. SIGINT ends
+ * it at its next commit point. An address beyond loopback is taken as it is. */
 #include "paceline/run.h"
 
 #include <signal.h>
@@ -27,12 +26,6 @@ static void log_line(void *user, pl_log_level level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-static void event_line(void *user, const char *line)
-{
-    (void)user;
-    puts(line);
-}
-
 static int tell_address(void *user, uint32_t count, const char *address)
 {
     (void)user;
@@ -48,7 +41,6 @@ static int drive(pl_engine *engine, int argc, char **argv)
     const pl_run_options options = {
         .out = argv[2],
         .stop = &stop,
-        .event = event_line,
         .start_workers = tell_address,
         .listen = argv[3],
         .insecure = true,
