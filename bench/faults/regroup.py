@@ -19,7 +19,7 @@ def main():
     stage.arguments(parser)
     parser.add_argument("--strategy", choices=stage.STRATEGIES, default="sync")
     parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--pace", type=float, default=0.02)
+    parser.add_argument("--pace", type=float, default=0.01)
     parser.add_argument("--warm", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
