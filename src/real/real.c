@@ -109,6 +109,14 @@ static int parse_address(const struct node *node, const char *what, const char *
     return OK;
 }
 
+static int parse_advertised(struct node *node, const char *text, struct err *err)
+{
+    int rc = parse_address(node, "advertise", text, &node->advertised, err);
+    bool nowhere = rc == OK &&
+                   (address_is_wildcard(&node->advertised) || address_port(&node->advertised) == 0);
+    return nowhere ? err_set(err, ERR_INPUT, "advertise %s: nobody can connect to that", text) : rc;
+}
+
 static int draw_run(uint64_t *run, struct err *err)
 {
     for (*run = 0; *run == 0;)
@@ -130,7 +138,7 @@ static int go_live(struct node *node, const struct real_options *options, struct
         rc = parse_address(node, "listen", options->listen ? options->listen : "127.0.0.1:0",
                            &node->address, err);
     if (rc == OK && options->advertise)
-        rc = parse_address(node, "advertise", options->advertise, &node->advertised, err);
+        rc = parse_advertised(node, options->advertise, err);
     if (rc == OK)
         rc = io_open(node, err);
     if (rc == OK)

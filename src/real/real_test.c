@@ -44,6 +44,7 @@ static void test_bad_addresses(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         opens_not(&(struct real_options){.listen = bad[i]}, ERR_INPUT, "listen: address '");
         opens_not(&(struct real_options){.driver = bad[i]}, ERR_INPUT, "driver: address '");
+        opens_not(&(struct real_options){.advertise = bad[i]}, ERR_INPUT, "advertise: address '");
     }
     char long_one[300];
     memset(long_one, '1', sizeof long_one);
@@ -85,6 +86,10 @@ static void test_address_text(void **state)
 static void test_insecure(void **state)
 {
     (void)state;
+    opens_not(&(struct real_options){.advertise = "192.0.2.1:9"}, ERR_INPUT, "insecure");
+    opens_not(&(struct real_options){.advertise = "127.0.0.1:0"}, ERR_INPUT, "nobody can connect");
+    opens_not(&(struct real_options){.advertise = "0.0.0.0:9", .insecure = true}, ERR_INPUT,
+              "nobody can connect");
     opens_not(&(struct real_options){.listen = "0.0.0.0:0"}, ERR_INPUT, "insecure");
     opens_not(&(struct real_options){.listen = "[::]:0"}, ERR_INPUT, "insecure");
     opens_not(&(struct real_options){.driver = "192.0.2.1:9"}, ERR_INPUT, "insecure");
@@ -129,6 +134,19 @@ static void test_port_in_use(void **state)
     struct err err = {0};
     assert_int_equal(real_open(&(struct real_options){.listen = address}, &first, &err), OK);
     real_close(first);
+}
+
+/* Others are told another address than the one at which it listens. */
+static void test_advertised(void **state)
+{
+    (void)state;
+    struct world *w = NULL;
+    char address[64];
+    const struct real_options options = {.advertise = "127.0.0.9:4711"};
+    assert_int_equal(real_open(&options, &w, NULL), OK);
+    world_address(w, address, sizeof address);
+    assert_string_equal(address, "127.0.0.9:4711");
+    real_close(w);
 }
 
 /* ---- drivers that are none ---- */
@@ -430,15 +448,11 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "victim") == 0)
         return be_a_victim(argv[2]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_addresses),
-        cmocka_unit_test(test_address_text),
-        cmocka_unit_test(test_insecure),
-        cmocka_unit_test(test_port_in_use),
-        cmocka_unit_test(test_no_driver),
-        cmocka_unit_test(test_want_nodes),
-        cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_throughput),
-        cmocka_unit_test(test_cycles_leave_nothing),
+        cmocka_unit_test(test_bad_addresses), cmocka_unit_test(test_address_text),
+        cmocka_unit_test(test_insecure),      cmocka_unit_test(test_port_in_use),
+        cmocka_unit_test(test_advertised),    cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_want_nodes),    cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_throughput),    cmocka_unit_test(test_cycles_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
