@@ -196,17 +196,35 @@ static int64_t patience(const struct roster *roster, const struct roster_member 
     return 8 * m->longest > limit ? 8 * m->longest : limit;
 }
 
-/* A broken link outlasts the time in which a death would have been heard of: the higher number
- * leaves. */
+static bool has_lost(const struct roster_member *m, uint32_t node)
+{
+    return m->in && m->link_lost && m->other == node;
+}
+
+/* How many links of a member's are broken, by what it or the other end of each has said. */
+static size_t broken_links(const struct roster *roster, const struct roster_member *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < roster->count; i++) {
+        const struct roster_member *other = &roster->member[i];
+        n += has_lost(other, m->node) || (other->in && has_lost(m, other->node));
+    }
+    return n;
+}
+
+/* A broken link outlasts the time in which a death would have been heard of: whoever has more such
+ * links leaves, or else the higher number. */
 static void tick_link(struct roster *roster, struct roster_member *m, int64_t now,
                       struct roster_orders *out)
 {
     struct roster_member *other = find(roster, m->other);
     if (!m->link_lost || now - m->lost_at <= roster->options.silence_max)
         return;
+    size_t mine = broken_links(roster, m), others = broken_links(roster, other);
     m->link_lost = false;
     if (other->in)
-        lose(roster, other->node > m->node ? other : m, "cut", out);
+        lose(roster, others > mine || (others == mine && other->node > m->node) ? other : m, "cut",
+             out);
 }
 
 static void tick(struct roster *roster, const struct roster_event *event, struct roster_orders *out)

@@ -353,6 +353,25 @@ static void two_who_cannot_hear_each_other_part(void **state)
     assert_string_equal(ticks(s, s->now + 2), ""); /* whom 1 could not hear has gone */
 }
 
+/* And not one after another those who could hear everybody but it. */
+static void one_whom_nobody_hears_goes_itself(void **state)
+{
+    struct story *s = *state;
+    form(s, 4, false);
+    for (uint32_t node = 1; node < 4; node++) {
+        assert_string_equal(loses(s, node, 0), "");
+        assert_string_equal(loses(s, 0, node), "");
+    }
+    for (int i = 0; i < 4; i++) {
+        s->now += SILENCE / 4;
+        for (uint32_t node = 0; node < 4; node++)
+            beats(s, node, 1, false);
+        assert_string_equal(ticks(s, s->now), "");
+    }
+    assert_string_equal(ticks(s, s->now + 1), "cut 0; drop 0; view 2: 1 2 3");
+    assert_string_equal(ticks(s, s->now + 2), "");
+}
+
 /* ---- lanes ---- */
 
 static void nobody_is_ahead(void **state)
@@ -667,6 +686,7 @@ int main(void)
         cmocka_unit_test(a_member_sets_its_own_measure),
         cmocka_unit_test(the_drivers_own_sleep_is_nobodys_silence),
         cmocka_unit_test(two_who_cannot_hear_each_other_part),
+        cmocka_unit_test(one_whom_nobody_hears_goes_itself),
         cmocka_unit_test(nobody_is_ahead),
         cmocka_unit_test(one_is_ahead),
         cmocka_unit_test(several_are_ahead_and_the_lowest_holds),
