@@ -106,18 +106,22 @@ static int check_space(const struct rundir *dir, size_t bytes, struct err *err)
     return rc;
 }
 
-/* "NNNNNNNN.safetensors" → N; false for any other name. */
-static bool checkpoint_number(const char *name, uint64_t *n)
+#define WHOLE      ".safetensors"
+#define UNFINISHED ".safetensors.new" /* disk_replace's; there only while it is written */
+
+/* "NNNNNNNN" and that end → N; false for any other name. */
+static bool checkpoint_number(const char *name, const char *with_end, uint64_t *n)
 {
     char *end;
     if (name[0] < '0' || name[0] > '9')
         return false;
     *n = strtoull(name, &end, 10);
-    return strcmp(end, ".safetensors") == 0;
+    return strcmp(end, with_end) == 0;
 }
 
 /* Numbers of the checkpoints in a directory, ascending as their names are. */
 struct numbers {
+    const char *end; /* of their names */
     uint64_t *at;
     size_t count, cap;
     bool failed;
@@ -127,7 +131,7 @@ static void add_number(void *user, const char *name)
 {
     struct numbers *numbers = user;
     uint64_t n;
-    if (!checkpoint_number(name, &n) || numbers->failed)
+    if (!checkpoint_number(name, numbers->end, &n) || numbers->failed)
         return;
     if (numbers->count == numbers->cap) {
         size_t cap = numbers->cap ? 2 * numbers->cap : 16;
@@ -160,31 +164,72 @@ static int list_checkpoints(const struct rundir *dir, struct numbers *numbers, s
     return rc;
 }
 
-static void checkpoint_path(const struct rundir *dir, uint64_t n, char *out, size_t size)
+static void file_path(const struct rundir *dir, uint64_t n, const char *end, char *out, size_t size)
 {
     char name[64];
-    snprintf(name, sizeof name, "checkpoint/%08" PRIu64 ".safetensors", n);
+    snprintf(name, sizeof name, "checkpoint/%08" PRIu64 "%s", n, end);
     rundir_file(dir, name, out, size);
 }
 
-/* Of the numbers up to n, all but the newest `keep` go; and those above n, which are of a course
- * that the run has gone back behind. What cannot be removed stays: it does no harm. */
-static void remove_old(const struct rundir *dir, uint64_t n, uint32_t keep)
+static void checkpoint_path(const struct rundir *dir, uint64_t n, char *out, size_t size)
 {
-    struct numbers numbers = {0};
+    file_path(dir, n, WHOLE, out, size);
+}
+
+/* What crashes have left half written would take its room for good: nobody else looks for it. */
+static void remove_unfinished(const struct rundir *dir)
+{
+    struct numbers numbers = {.end = UNFINISHED};
     char path[RUNDIR_PATH_MAX + 64];
-    size_t upto = 0;
-    if (list_checkpoints(dir, &numbers, NULL) == OK) {
-        while (upto < numbers.count && numbers.at[upto] <= n)
-            upto++;
+    if (list_checkpoints(dir, &numbers, NULL) == OK)
         for (size_t i = 0; i < numbers.count; i++) {
-            if (i < upto && i + keep >= upto)
-                continue;
-            checkpoint_path(dir, numbers.at[i], path, sizeof path);
+            file_path(dir, numbers.at[i], UNFINISHED, path, sizeof path);
             dir->disk->ops->remove(dir->disk, path, NULL);
         }
-    }
     free(numbers.at);
+}
+
+/* Those above n are of a course that the run has gone back behind. One that stayed, or came back
+ * after a power cut, would be taken for the newest. */
+static int remove_above(const struct rundir *dir, const struct numbers *numbers, uint64_t n,
+                        struct err *err)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    size_t left = numbers->count;
+    int rc = OK;
+    for (; rc == OK && left > 0 && numbers->at[left - 1] > n; left--) {
+        checkpoint_path(dir, numbers->at[left - 1], path, sizeof path);
+        rc = dir->disk->ops->remove(dir->disk, path, err);
+    }
+    rundir_file(dir, "checkpoint", path, sizeof path);
+    return rc == OK && left < numbers->count ? dir->disk->ops->sync_dir(dir->disk, path, err) : rc;
+}
+
+/* Of the numbers up to n, all but the newest `keep` go. What cannot be removed stays: it does no
+ * harm. */
+static void remove_below(const struct rundir *dir, const struct numbers *numbers, uint64_t n,
+                         uint32_t keep)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    size_t upto = 0;
+    while (upto < numbers->count && numbers->at[upto] <= n)
+        upto++;
+    for (size_t i = 0; i + keep < upto; i++) {
+        checkpoint_path(dir, numbers->at[i], path, sizeof path);
+        dir->disk->ops->remove(dir->disk, path, NULL);
+    }
+}
+
+static int remove_others(const struct rundir *dir, uint64_t n, uint32_t keep, struct err *err)
+{
+    struct numbers numbers = {.end = WHOLE};
+    int rc = list_checkpoints(dir, &numbers, err);
+    if (rc == OK)
+        rc = remove_above(dir, &numbers, n, err);
+    if (rc == OK)
+        remove_below(dir, &numbers, n, keep);
+    free(numbers.at);
+    return rc;
 }
 
 static int save(const struct rundir *dir, const char *path, const struct checkpoint_note *note,
@@ -208,12 +253,14 @@ int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note
 {
     char path[RUNDIR_PATH_MAX + 64];
     rundir_file(dir, "checkpoint", path, sizeof path);
-    int rc = dir->disk->ops->make_dir(dir->disk, path, err);
+    int rc = disk_keep_dir(dir->disk, path, err);
+    if (rc != OK)
+        return rc;
+    remove_unfinished(dir);
     checkpoint_path(dir, note->course.exchanges, path, sizeof path);
+    rc = save(dir, path, note, layout, model, bytes, err);
     if (rc == OK)
-        rc = save(dir, path, note, layout, model, bytes, err);
-    if (rc == OK)
-        remove_old(dir, note->course.exchanges, keep > 0 ? keep : 1);
+        rc = remove_others(dir, note->course.exchanges, keep > 0 ? keep : 1, err);
     return rc;
 }
 
@@ -393,7 +440,7 @@ static int load_newest(const struct rundir *dir, const struct numbers *numbers,
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     float *model, struct checkpoint_note *note, struct err *err)
 {
-    struct numbers numbers = {0};
+    struct numbers numbers = {.end = WHOLE};
     int rc = list_checkpoints(dir, &numbers, err);
     if (rc == OK || rc == ERR_NOT_FOUND)
         rc = load_newest(dir, &numbers, log, layout, model, note, err);

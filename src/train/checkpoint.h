@@ -37,7 +37,11 @@ struct checkpoint_note {
 };
 
 /* Write checkpoint/NNNNNNNN.safetensors of the run directory (N: the exchange), and remove all but
- * the newest `keep`. *bytes: its size. ERR_IO (nothing changed), ERR_NOMEM */
+ * the newest `keep`; and those of higher numbers, of a course that the run has gone back behind.
+ * After OK a power cut takes nothing of it. *bytes: its size.
+ *
+ * ERR_IO     the disk's: what there was to go on from is still there
+ * ERR_NOMEM */
 int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note,
                     const struct model_layout *layout, const float *model, uint32_t keep,
                     uint64_t *bytes, struct err *err);

@@ -79,13 +79,13 @@ int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const
         rc = set_path(dir, path, err);
     } else {
         unsigned long number = 0;
-        rc = disk->ops->make_dir(disk, RUNS, err);
+        rc = disk_keep_dir(disk, RUNS, err);
         if (rc == OK)
             rc = newest_number(disk, name, &number, err);
         if (rc == OK)
             rc = numbered(dir, name, number + 1, err);
     }
-    if (rc == OK && disk->ops->make_dir(disk, dir->path, err) != OK)
+    if (rc == OK && disk_keep_dir(disk, dir->path, err) != OK)
         rc = ERR_USAGE; /* the path is the caller's, and the message names it */
     size_t entries = 0;
     if (rc == OK)
@@ -140,6 +140,19 @@ static int write_job(const Paceline__Job *job, struct buf *text, struct err *err
     return rc;
 }
 
+/* A power cut, or a full disk, may have left half a line: the next one begins a line of its own. */
+static int end_the_last_line(const struct rundir *dir, const char *path, struct err *err)
+{
+    struct file_open file;
+    char last = '\n';
+    if (file_open(path, &file, NULL) != OK)
+        return OK; /* nothing to be read, and writing says more */
+    if (file.len > 0 && file_part(&file, file.len - 1, &last, 1) != OK)
+        last = '\0';
+    file_close(&file);
+    return last == '\n' ? OK : dir->disk->ops->write(dir->events, "\n", 1, err);
+}
+
 int rundir_open(struct rundir *dir, const Paceline__Job *job, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
@@ -155,7 +168,7 @@ int rundir_open(struct rundir *dir, const Paceline__Job *job, struct err *err)
     rundir_file(dir, "events.jsonl", path, sizeof path);
     if (rc == OK)
         rc = dir->disk->ops->open(dir->disk, path, true, &dir->events, err);
-    return rc;
+    return rc == OK ? end_the_last_line(dir, path, err) : rc;
 }
 
 void rundir_line(struct rundir *dir, const char *line)

@@ -221,6 +221,11 @@ static void test_a_log_that_breaks_off(void **state)
     assert_int_equal(faulty.calls, calls);
     rundir_close(&dir);
     folder_expect(*state, "run/events.jsonl", "{\"a\":1}\n{\"los");
+    dir = (struct rundir){.disk = real_disk(), .path = "run"};
+    assert_int_equal(rundir_open(&dir, job, &err), OK); /* a run that goes on */
+    rundir_line(&dir, "{\"d\":4}");
+    rundir_close(&dir);
+    folder_expect(*state, "run/events.jsonl", "{\"a\":1}\n{\"los\n{\"d\":4}\n");
     job_free(job);
 }
 

@@ -18,6 +18,29 @@ static int write_piece(void *user, struct disk_file *file, struct err *err)
     return piece->disk->ops->write(file, piece->data, piece->len, err);
 }
 
+/* The directory that holds `path`; where no slash says so, the working directory. */
+static void above(const char *path, char out[DISK_PATH_MAX])
+{
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    while (n > 0 && path[n - 1] != '/')
+        n--;
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    snprintf(out, DISK_PATH_MAX, "%.*s", n > 0 ? (int)n : 1, n > 0 ? path : ".");
+}
+
+int disk_keep_dir(struct disk *d, const char *path, struct err *err)
+{
+    char dir[DISK_PATH_MAX];
+    if (strlen(path) >= sizeof dir)
+        return err_set(err, ERR_IO, "%.100s: not a path that can be written", path);
+    above(path, dir);
+    int rc = d->ops->make_dir(d, path, err);
+    return rc == OK ? d->ops->sync_dir(d, dir, err) : rc;
+}
+
 static int write_new(struct disk *d, const char *path,
                      int (*fill)(void *user, struct disk_file *file, struct err *err), void *user,
                      struct err *err)
@@ -42,7 +65,7 @@ int disk_replace_by(struct disk *d, const char *path,
     int n = snprintf(temp, sizeof temp, "%s.new", path);
     if (!slash || n < 0 || (size_t)n >= sizeof temp)
         return err_set(err, ERR_IO, "%.100s: not a path that can be written", path);
-    snprintf(dir, sizeof dir, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    above(path, dir);
     d->ops->remove(d, temp, NULL); /* left behind by a crash */
     int rc = write_new(d, temp, fill, user, err);
     if (rc == OK)

@@ -24,7 +24,8 @@ struct disk_ops {
     int (*remove)(struct disk *d, const char *path, struct err *err); /* ERR_IO */
     /* ERR_IO */
     int (*rename)(struct disk *d, const char *from, const char *to, struct err *err);
-    int (*sync_dir)(struct disk *d, const char *path, struct err *err); /* ERR_IO */
+    /* Changes of names in it survive a power cut, as far as the file system can promise. ERR_IO */
+    int (*sync_dir)(struct disk *d, const char *path, struct err *err);
     int (*free_space)(struct disk *d, const char *path, uint64_t *bytes, struct err *err);
 
     /* Open for writing: at the end of what is there (`append`), or a new file, which must not
@@ -41,6 +42,10 @@ struct disk_ops {
 struct disk {
     const struct disk_ops *ops;
 };
+
+/* Make a directory that is there after a power cut, too: its name is synced in the one above, by
+ * whoever made it. Fine when it is there. ERR_IO */
+int disk_keep_dir(struct disk *d, const char *path, struct err *err);
 
 /* Replace `path` by these bytes, or leave it as it was: a new file beside it, synced, renamed over
  * it, the directory synced. `path` has a directory part. ERR_IO, ERR_NOMEM */

@@ -71,6 +71,30 @@ static void test_each_call_fails(void **state)
     }
 }
 
+static void test_a_directory_that_is_kept(void **state)
+{
+    const struct folder *folder = *state;
+    struct faulty_disk faulty;
+    struct err err = {0};
+    char path[256];
+    folder_file(folder, "kept/", path);
+    for (int n = 2; n >= 0; n--) {
+        faulty_init(&faulty);
+        faulty.fail_at = n;
+        assert_int_equal(disk_keep_dir(&faulty.disk, path, &err), n > 0 ? ERR_IO : OK);
+        assert_string_equal(faulty.said, n == 1 ? "make_dir " : "make_dir sync_dir ");
+    }
+    assert_true(folder_has(folder, "kept"));
+    folder_file(folder, "missing/kept", path);
+    assert_int_equal(disk_keep_dir(real_disk(), path, &err), ERR_IO);
+    assert_non_null(strstr(err.text, path));
+    assert_int_equal(disk_keep_dir(real_disk(), "/", &err), OK);
+    assert_int_equal(chdir(folder->path), 0);
+    assert_int_equal(disk_keep_dir(real_disk(), "plainly", &err), OK);
+    assert_int_equal(chdir("/"), 0);
+    assert_true(folder_has(folder, "plainly"));
+}
+
 static void test_paths_that_cannot_be(void **state)
 {
     const struct folder *folder = *state;
@@ -157,6 +181,7 @@ int main(void)
         cmocka_unit_test(test_a_file_is_made_and_replaced),
         cmocka_unit_test(test_the_order_is_the_point),
         cmocka_unit_test(test_each_call_fails),
+        cmocka_unit_test(test_a_directory_that_is_kept),
         cmocka_unit_test(test_paths_that_cannot_be),
         cmocka_unit_test(test_a_link_is_not_followed),
         cmocka_unit_test(test_listing),
