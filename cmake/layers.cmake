@@ -211,6 +211,11 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_link_libraries(count_malloc PRIVATE ${CMAKE_DL_LIBS})
   add_dependencies(process_bench_step_test count_malloc)
 
+  # Makes a call of the command's fail (failing_calls_test).
+  add_library(fail_call MODULE test/process/fail_call.c)
+  target_link_libraries(fail_call PRIVATE ${CMAKE_DL_LIBS})
+  add_dependencies(process_failing_calls_test fail_call)
+
   # Simulated runs that judge each worker's own model beside the joint one (test/lib/own_models.h):
   # a test, and a second copy of the command, which bench/bn_strategies.py runs.
   set(own_wraps learner_gradient learner_update learner_step objectives_evaluate)

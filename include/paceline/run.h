@@ -51,6 +51,9 @@ typedef struct pl_run_options {
     /* pl_run: start `count` workers, each of which must call pl_work with `address`; NULL: workers
      * are started by somebody else. Not used by pl_sim. */
     int (*start_workers)(void *user, uint32_t count, const char *address);
+    /* Has one of those ended? Asked while they are waited for, by the thread that calls
+     * start_workers: a run ends at once that would wait a minute for it. May be NULL. */
+    bool (*workers_lost)(void *user);
     /* Where the driver listens, "host:port"; NULL: 127.0.0.1 and any port. */
     const char *listen;
     bool insecure; /* allow an address beyond loopback although nothing is authenticated yet */

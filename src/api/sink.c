@@ -16,6 +16,12 @@ static void on_line(void *user, const char *line)
         sink->options->event(sink->options->user, line);
 }
 
+static bool on_lost(void *user)
+{
+    const struct api_sink *sink = user;
+    return sink->options->workers_lost && sink->options->workers_lost(sink->options->user);
+}
+
 static void on_progress(void *user, const struct train_progress *p)
 {
     const struct api_sink *sink = user;
@@ -82,6 +88,7 @@ int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_
     sink->spans = (struct trace_sink){trace_file_spans, &sink->trace};
     train->begin = on_begin;
     train->line = on_line;
+    train->lost = on_lost;
     train->progress = on_progress;
     train->user = sink;
     train->trace = options->trace ? &sink->spans : NULL;

@@ -24,8 +24,8 @@ static int gz_read(gzFile gz, const char *path, size_t most, struct file_bytes *
             int code;
             const char *why = gzerror(gz, &code);
             free(data);
-            return err_set(err, ERR_INPUT, "%s: cannot read: %s", path,
-                           code == Z_ERRNO ? strerror(errno) : why);
+            return err_set(err, code == Z_MEM_ERROR ? ERR_NOMEM : ERR_INPUT, "%s: cannot read: %s",
+                           path, code == Z_ERRNO ? strerror(errno) : why);
         }
         if (got == 0)
             break;

@@ -40,6 +40,11 @@ static int start_workers(void *user, uint32_t count, const char *address)
     return workers_start(&((struct training *)user)->workers, count, address);
 }
 
+static bool has_lost_workers(void *user)
+{
+    return workers_lost(&((struct training *)user)->workers);
+}
+
 static int train(const struct train_arguments *arguments, const char *path)
 {
     pl_engine *engine = cli_engine();
@@ -63,6 +68,7 @@ static int train(const struct train_arguments *arguments, const char *path)
             .trace = arguments->trace,
             .stop = &run_interrupted,
             .start_workers = start_workers,
+            .workers_lost = has_lost_workers,
             .listen = arguments->listen,
             .insecure = arguments->insecure,
         };

@@ -20,7 +20,7 @@ static void on_signal(int number)
 
 void run_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
@@ -133,12 +133,22 @@ static void print_result(struct run_output *output, const pl_run_report *report)
     printf("directory   %s\n", report->directory);
 }
 
+/* Is the last event the run's end? One that there was no memory for has not come. */
+static bool has_end(const struct run_output *output)
+{
+    return strstr(output->last, "\"kind\":\"end\"") != NULL;
+}
+
 int cli_run_ended(const pl_engine *engine, int status, struct run_output *output,
                   const pl_run_report *report)
 {
     if (status != PL_OK) {
         break_line(output);
         return cli_fail(engine, status);
+    }
+    if (output->json && !has_end(output)) {
+        fprintf(stderr, "paceline: the run has ended, but there was no memory for its result\n");
+        return EXIT_FAILED;
     }
     print_result(output, report);
     return strcmp(report->reason, "interrupted") == 0 ? EXIT_INTERRUPTED : EXIT_DONE;

@@ -51,6 +51,11 @@ static uint32_t reap(struct workers *workers)
     return left;
 }
 
+bool workers_lost(struct workers *workers)
+{
+    return reap(workers) < workers->count;
+}
+
 void workers_end(struct workers *workers)
 {
     const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};

@@ -19,6 +19,9 @@ struct workers {
  * Returns 0, or -1 after a message. */
 int workers_start(struct workers *workers, uint32_t count, const char *address);
 
+/* For pl_run_options.workers_lost: has one of them ended? */
+bool workers_lost(struct workers *workers);
+
 /* Wait up to five seconds for those that are left, then kill them. */
 void workers_end(struct workers *workers);
 

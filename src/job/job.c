@@ -119,14 +119,15 @@ const char *job_strategy_name(const Paceline__Job *job)
     return field->name;
 }
 
-uint64_t job_hash(const Paceline__Job *job)
+int job_hash(const Paceline__Job *job, uint64_t *out, struct err *err)
 {
     struct buf text = {0};
     Paceline__Job same = *job;
     same.has_threads = false;
     text_write(&same.base, &text);
-    PL_ASSERT(!text.failed);
-    uint64_t hash = hash_bytes(text.data, text.len);
+    if (!text.failed)
+        *out = hash_bytes(text.data, text.len);
+    int rc = text.failed ? err_set(err, ERR_NOMEM, "job: out of memory") : OK;
     buf_release(&text);
-    return hash;
+    return rc;
 }

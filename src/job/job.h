@@ -46,7 +46,7 @@ static inline uint32_t job_step_records(const Paceline__Job *job)
 const char *job_strategy_name(const Paceline__Job *job);
 
 /* Hash of the finished job as text, but for `threads`, which is each machine's own affair; peers
- * compare it. */
-uint64_t job_hash(const Paceline__Job *job);
+ * compare it. ERR_NOMEM */
+int job_hash(const Paceline__Job *job, uint64_t *out, struct err *err);
 
 #endif

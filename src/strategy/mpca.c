@@ -336,6 +336,12 @@ static int mpca_driver(struct leader *l)
     struct mpca_node *node = arena_new(l->arena, struct mpca_node);
     if (!node)
         return ERR_NOMEM;
+    struct vec *v = arena_new(l->arena, struct vec);
+    if (!v || vec_init(v, l->arena, l->x.n) != OK)
+        return ERR_NOMEM;
+    if (l->resumed.extra)
+        vec_copy(v, l->resumed.extra, vec_all(v));
+    l->joint.extra = node->v = v;
     node->world = l->world;
     node->group = l->group;
     int rc = mpca_node_init(node, l->job, &l->x, &l->s, completed(l->job, &l->course), l->arena);
@@ -355,6 +361,8 @@ const struct strategy_ops strategy_mpca = {
     .worker = mpca_worker,
     .close = mpca_close,
     .gather = mpca_gather,
+    .extras = 1,
+    .extra_name = {"joint_direction"},
     .leads = leads,
     .driver = mpca_driver,
 };

@@ -61,6 +61,8 @@ struct mpca_node {
     struct mpca_how how;
     int threads; /* that a lane computes with; 0: the job's */
     bool worker, prepares;
+    const struct vec
+        *v; /* driver: ṽ to begin with, which moves, too; NULL: 0, and each lane's own */
     struct stages stages;
     struct mpca_lane *lane;
     uint32_t lanes;

@@ -44,14 +44,17 @@ int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool ow
                    struct arena *arena)
 {
     struct mpca_part *p = &lane->part;
-    struct vec x_s = {x->at + lane->r.from, lane->r.len};
+    const struct vec *v = lane->node->v;
+    struct vec x_s = {x->at + lane->r.from, lane->r.len}, v_s = {0};
+    if (v)
+        v_s = (struct vec){v->at + lane->r.from, lane->r.len};
     p->s = (struct vec){s->at, lane->n_s};
     if (own && (vec_init(&x_s, arena, x_s.n) != OK || vec_init(&p->s, arena, lane->n_s) != OK))
         return ERR_NOMEM;
     if (!own)
         p->owned = between(0, lane->exchange.n_floats);
     int rc = vec_init(&p->s_next, arena, lane->n_s);
-    return rc == OK ? mpca_joint_init(&p->joint, &x_s, arena) : rc;
+    return rc == OK ? mpca_joint_init(&p->joint, &x_s, v ? &v_s : NULL, arena) : rc;
 }
 
 static void take_over(struct mpca_lane *lane, struct range r)

@@ -73,18 +73,21 @@ void mpca_tilt(struct vec *dx, const struct vec *x, const struct vec *star, floa
     vec_axpy(dx, alpha, scratch, r);
 }
 
-static int model_init(struct mpca_model *model, size_t n, struct arena *arena)
+static int model_init(struct mpca_model *model, size_t n, const struct vec *v, struct arena *arena)
 {
-    int rc = vec_init(&model->v, arena, n);
+    int rc = v ? OK : vec_init(&model->v, arena, n);
+    if (v)
+        model->v = *v;
     return rc == OK ? vec_init(&model->star, arena, n) : rc;
 }
 
-int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, struct arena *arena)
+int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, const struct vec *v,
+                    struct arena *arena)
 {
     joint->now.x = *x;
-    int rc = model_init(&joint->now, x->n, arena);
+    int rc = model_init(&joint->now, x->n, v, arena);
     if (rc == OK)
-        rc = model_init(&joint->next, x->n, arena);
+        rc = model_init(&joint->next, x->n, NULL, arena);
     if (rc == OK)
         rc = vec_init(&joint->next.x, arena, x->n);
     if (rc == OK)

@@ -72,9 +72,10 @@ struct mpca_joint {
     } now, next;
 };
 
-/* x̃_0 and x̃*_0 are x, ṽ_0 is 0. `x` is borrowed and becomes now.x; five vectors of its length
- * come from the arena. ERR_NOMEM */
-int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, struct arena *arena);
+/* x̃_0 and x̃*_0 are x. `x` is borrowed and becomes now.x, and so does `v`, ṽ_0, now.v; NULL: ṽ_0 is
+ * 0. Vectors of their length come from the arena, four or five. ERR_NOMEM */
+int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, const struct vec *v,
+                    struct arena *arena);
 
 /* Eq. 9: y ← Σ τ^i·x^i / Σ τ^i over the range; y stays as it is when Σ τ^i is 0. This is all that
  * befalls the state s of layers such as BatchNorm: it is never penalised, extrapolated or given

@@ -81,7 +81,7 @@ static void scene_init(struct scene *k)
         k->x[i] = vec_of(k);
         randomise(&k->x[i], i);
     }
-    assert_int_equal(mpca_joint_init(&k->joint, &k->x0, &k->arena), OK);
+    assert_int_equal(mpca_joint_init(&k->joint, &k->x0, NULL, &k->arena), OK);
 }
 
 static void warm_up(struct scene *k)

@@ -10,6 +10,7 @@
 
 #define FORM_TIMEOUT (60 * WORLD_SECOND)
 #define TICK         (WORLD_SECOND / 10)
+#define LAST_WORDS   (WORLD_SECOND / 2)
 
 void driver_want_stop(struct driver *d, const char *reason)
 {
@@ -152,10 +153,9 @@ static int on_task_end(struct driver *d, struct task **task, const char *what)
     }
     if (task == &d->leader_task && result == ERR_PEER)
         return all_lost(d);
-    const struct err *why = &d->keeper.objectives.err;
-    bool record = task == &d->keeper.task && result == why->status && result != OK;
+    const char *why = task == &d->keeper.task ? keeper_says(&d->keeper, result) : NULL;
     return err_set(d->err, result != OK ? result : ERR_BUG, "the driver's %s ended: %s", what,
-                   record ? why->text : status_text(result));
+                   why ? why : status_text(result));
 }
 
 /* One wait, one thing done. */
@@ -199,12 +199,28 @@ static int turn(struct driver *d)
     return wake.which > 4 ? on_task_end(d, &d->keeper.task, "keeper of models") : rc;
 }
 
+/* Whoever has ended cannot come any more. What it may have said before is read first. */
+static int check_lost(struct driver *d, int64_t *since)
+{
+    if (!d->options->lost || !d->options->lost(d->options->user))
+        return OK;
+    if (*since == WORLD_FOREVER)
+        *since = world_now(d->world);
+    if (world_now(d->world) - *since < LAST_WORDS)
+        return OK;
+    return err_set(d->err, ERR_PEER, "a worker ended before training began%s%s",
+                   d->lost[0] ? ": " : "", d->lost);
+}
+
 /* Wait for the first view, with events going out meanwhile. */
 static int form(struct driver *d)
 {
+    int64_t lost_since = WORLD_FOREVER;
     atomic_store(&d->stirred, world_now(d->world));
     while (!group_view(&d->group)) {
         int rc = turn(d);
+        if (rc == OK)
+            rc = check_lost(d, &lost_since);
         if (rc != OK)
             return rc;
         if (d->options->stop && atomic_load(d->options->stop))

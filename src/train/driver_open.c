@@ -17,11 +17,20 @@ bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *st
 
 /* ---- what the group's server asks of us, on its task ---- */
 
+/* It waits for what it cannot be sent: it is better told so, by being let go. */
+static void let_go(struct driver *d, uint32_t node, const char *what, int rc)
+{
+    log_warn(d->host->log, "worker %u: no %s for it: %s", node, what, status_text(rc));
+    world_peer_drop(d->world, node);
+}
+
 static void on_arrived(void *user, uint32_t node)
 {
     struct driver *d = user;
     atomic_store(&d->stirred, world_now(d->world));
-    driver_send(d, node, WIRE_WELCOME, &d->welcome);
+    int rc = driver_send(d, node, WIRE_WELCOME, &d->welcome);
+    if (rc != OK && rc != ERR_PEER)
+        let_go(d, node, "welcome", rc);
 }
 
 static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, char *address,
@@ -92,11 +101,10 @@ static int open_model(struct driver *d)
     net_init(d->ws->train, d->job->seed, &d->x, &d->s);
     d->own = (struct hello){
         .version = WIRE_VERSION,
-        .job_hash = job_hash(d->job),
         .data_hash = d->corpus->hash,
         .segments_hash = segments_hash(x),
     };
-    return OK;
+    return job_hash(d->job, &d->own.job_hash, d->err);
 }
 
 /* The vectors of a checkpoint, where they lie in `start_model`. */
@@ -155,6 +163,28 @@ static int begin_with(struct driver *d)
     return OK;
 }
 
+/* What a checkpoint brought, and what begins afresh since it had none. */
+static void tell_what_was_taken(const struct driver *d)
+{
+    const struct course *course = &d->resumed.course;
+    bool state = d->layout.optim->states > 0, extra = d->layout.extras > 0;
+    struct buf text = {0};
+    buf_printf(&text, "goes on after exchange %" PRIu64 " at epoch %.2f with %u workers: model",
+               course->exchanges, (double)course->place / (double)d->corpus->set[SET_TRAIN].count,
+               d->job->workers);
+    if (state && d->layout.has_state)
+        buf_printf(&text, ", optimizer state");
+    for (size_t i = 0; extra && d->layout.has_extra && i < d->layout.extras; i++)
+        buf_printf(&text, ", %s", d->layout.extra_name[i]);
+    if (state && !d->layout.has_state)
+        buf_printf(&text, "; optimizers start afresh");
+    for (size_t i = 0; extra && !d->layout.has_extra && i < d->layout.extras; i++)
+        buf_printf(&text, "; %s starts afresh", d->layout.extra_name[i]);
+    buf_put_u8(&text, 0);
+    log_info(d->host->log, "%s", text.failed ? "goes on" : (const char *)text.data);
+    buf_release(&text);
+}
+
 /* Take the newest checkpoint of the run directory as the start. */
 static int resume(struct driver *d)
 {
@@ -179,10 +209,7 @@ static int resume(struct driver *d)
         note->updates = 0;
     point_at_start(d);
     d->goes_on = true;
-    log_info(d->host->log, "goes on after exchange %" PRIu64 " at epoch %.2f: model%s",
-             note->course.exchanges,
-             (double)note->course.place / (double)d->corpus->set[SET_TRAIN].count,
-             d->layout.has_state ? " and optimizer state" : "; optimizers start afresh");
+    tell_what_was_taken(d);
     return OK;
 }
 
@@ -239,10 +266,12 @@ static int giver_main(void *arg)
             return rc;
         d->to_worker.to = wake.msg->from;
         message_unref(wake.msg);
-        publisher_start(&d->to_worker, &d->resumed.course, 0, &d->start);
+        bool started = publisher_start(&d->to_worker, &d->resumed.course, 0, &d->start);
         rc = publisher_finish(&d->to_worker, WORLD_FOREVER);
-        if (rc != OK && rc != ERR_PEER)
+        if (rc == ERR_CANCELLED)
             return rc;
+        if (!started || (rc != OK && rc != ERR_PEER))
+            let_go(d, d->to_worker.to, "model to go on from", started ? rc : ERR_NOMEM);
         atomic_store(&d->stirred, world_now(d->world));
     }
 }

@@ -40,27 +40,26 @@ static int keep_checkpoint(struct keeper *k, const struct model_note *model)
 {
     struct checkpoint_note note = note_at(k, &model->course);
     struct model_layout layout = k->layout;
-    struct err err;
+    struct err *err = &k->err;
     uint64_t bytes;
     int64_t start = world_now(k->world);
     layout.has_state = model->has_state;
     layout.has_extra = model->has_extra;
     note.updates = model->updates;
-    int rc = checkpoint_save(k->dir, &note, &layout, k->landing, k->keep, &bytes, &err);
+    int rc = checkpoint_save(k->dir, &note, &layout, k->landing, k->keep, &bytes, err);
     if (rc == OK)
         tell_checkpoint(k, model->course.exchanges, bytes, start);
     else
-        log_error(k->log, "no checkpoint: %s", err.text);
+        log_error(k->log, "no checkpoint: %s", err->text);
     return rc;
 }
 
 static int keep_model(struct keeper *k, const char *name, const struct course *course)
 {
     struct checkpoint_note note = note_at(k, course);
-    struct err err;
-    int rc = checkpoint_save_model(k->dir, name, &note, &k->layout, k->landing, &err);
+    int rc = checkpoint_save_model(k->dir, name, &note, &k->layout, k->landing, &k->err);
     if (rc != OK)
-        log_error(k->log, "no %s: %s", name, err.text);
+        log_error(k->log, "no %s: %s", name, k->err.text);
     return rc;
 }
 
@@ -110,10 +109,9 @@ static int first_error(int rc, int then)
 
 static int keep_snapshot(struct keeper *k, const struct model_note *model)
 {
-    struct err err;
-    int rc = snapshot_write(&k->snapshot, &k->layout, k->landing, model->course.steps, &err);
+    int rc = snapshot_write(&k->snapshot, &k->layout, k->landing, model->course.steps, &k->err);
     if (rc != OK)
-        log_error(k->log, "no snapshot: %s", err.text);
+        log_error(k->log, "no snapshot: %s", k->err.text);
     return rc;
 }
 
@@ -169,6 +167,15 @@ static int keeper_main(void *arg)
         if (rc != OK || model.use & MODEL_FINAL)
             return rc;
     }
+}
+
+const char *keeper_says(const struct keeper *k, int result)
+{
+    const struct err *read = &k->objectives.err, *written = &k->err;
+    return result == OK                ? NULL
+           : result == read->status    ? read->text
+           : result == written->status ? written->text
+                                       : NULL;
 }
 
 int keeper_start(struct keeper *k)

@@ -16,6 +16,7 @@ struct keeper {
     uint32_t keep;            /* checkpoints */
     struct objectives objectives;
     struct model_layout layout;
+    struct err err; /* why the newest file that could not be written was not */
     float *landing; /* where models come in; `room` floats */
     size_t room;
     struct vec x, s;
@@ -36,6 +37,9 @@ struct keeper {
 /* Memory for models of the layout from the arena. The caller has filled in world, log, events, dir,
  * keep, objectives, layout, note, reached and user. ERR_NOMEM */
 int keeper_init(struct keeper *k, struct arena *arena);
+
+/* Why its task ended with that; NULL: nobody said. Once it has ended. */
+const char *keeper_says(const struct keeper *k, int result);
 
 /* Start the task; it ends after the model that is marked final. ERR_NOMEM */
 int keeper_start(struct keeper *k);

@@ -55,6 +55,7 @@ struct train_options {
     int (*begin)(void *user, struct err *err);
     /* Each event, and how the run stands, from the driver's main task. `progress` may be NULL. */
     void (*line)(void *user, const char *event);
+    bool (*lost)(void *user); /* has a worker ended that has not come yet? May be NULL */
     void (*progress)(void *user, const struct train_progress *progress);
     void *user;
     /* Where a trace goes; NULL: there is none. Called by a task beside the driver's main one. */

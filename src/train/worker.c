@@ -177,7 +177,6 @@ static int say_hello(struct worker *w)
 {
     struct hello hello = {
         .version = WIRE_VERSION,
-        .job_hash = job_hash(w->job),
         .data_hash = w->corpus->hash,
         .segments_hash = segments_hash(w->learner.table),
         .threads = w->job->threads,
@@ -186,8 +185,11 @@ static int say_hello(struct worker *w)
     snprintf(hello.kernels, sizeof hello.kernels, "%s", w->ws->kernels->name);
     world_address(w->world, hello.address, sizeof hello.address);
     struct buf bytes = {0};
+    int rc = job_hash(w->job, &hello.job_hash, &w->err);
+    if (rc != OK)
+        return rc;
     hello_write(&hello, &bytes);
-    int rc = tell_driver(w->world, WIRE_HELLO, &bytes);
+    rc = tell_driver(w->world, WIRE_HELLO, &bytes);
     buf_release(&bytes);
     return rc;
 }

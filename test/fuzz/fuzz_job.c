@@ -21,7 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     fuzz_judge(rc, &err, NULL);
     if (rc == OK) {
         fuzz_text(&job->base);
-        (void)job_hash(job);
+        uint64_t hash;
+        (void)job_hash(job, &hash, &err);
     }
     job_free(job);
     return 0;

@@ -123,7 +123,7 @@ static void cluster_init(struct cluster *k, const char *form, bool tilts)
         assert_int_equal(vec_init(vecs[i], &k->arena, ALL), OK);
         vec_copy(vecs[i], &start, vec_all(&start));
     }
-    assert_int_equal(mpca_joint_init(&k->joint, &start, &k->arena), OK);
+    assert_int_equal(mpca_joint_init(&k->joint, &start, NULL, &k->arena), OK);
 }
 
 static float alpha(const struct cluster *k, size_t s)

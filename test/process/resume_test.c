@@ -93,6 +93,45 @@ static void test_four_workers_that_are_not(void **state)
     assert_true(run_difference(killed.dir, whole.dir) < 0.5);
 }
 
+/* Half with so many workers, the rest with others: the same place in data and schedule, a book that
+ * adds up, and the log says what was taken. */
+static void change_workers(struct tiny *t, const char *from, const char *to, const char *taken)
+{
+    struct real_run r = real_new(t);
+    char says[128];
+    double at_least = kill_all(t, &r, from, "strategy.sync.tau=4", SGD);
+    int exchanges = real_exchanges(&r), rates = run_count(r.dir, "rate", NULL, NULL);
+    START(t, &r, "--set", "strategy.sync.tau=4", "--set", SGD, "--workers", to, "--set",
+          "stop.epochs=8", "--resume");
+    real_end(&r, 0, "epochs");
+    double n = run_number(r.dir, "start", 1, "resumed_after");
+    assert_true(n >= at_least && n > 0);
+    assert_true(run_number(r.dir, "exchange", exchanges, "n") == n + 1);
+    snprintf(says, sizeof says, "with %s workers: model%s\n", to, taken);
+    if (!strstr(r.p.err, says))
+        fail_msg("expected \"%s\"; it said:\n%s", says, r.p.err);
+    process_release(&r.p);
+    double steps = run_number(r.dir, "rate", rates, "step"), epochs, used;
+    double rate = 0.05 * pow(1 + 0.001 * steps, -0.75);
+    assert_true(steps >=
+                4 * (n + 1)); /* τ steps of each an exchange, and one round at least since */
+    assert_true(fabs(run_number(r.dir, "rate", rates, "rate") - rate) < 1e-6);
+    epochs = run_number(r.dir, "end", 0, "epochs");
+    used = run_number(r.dir, "end", 0, "used");
+    assert_true(epochs >= 8 && fabs(used - epochs * (TINY_TRAIN - 60)) < 1e-3);
+    assert_true(run_number(r.dir, "end", 0, "missed") == 0);
+    assert_true(run_number(r.dir, "end", 0, "test_error") < 0.15);
+    print_message("    %s workers, then %s: after exchange %g, error %.2f %%\n", from, to, n,
+                  100 * run_number(r.dir, "end", 0, "test_error"));
+}
+
+static void test_other_numbers_of_workers(void **state)
+{
+    change_workers(*state, "4", "1", "; optimizers start afresh");
+    change_workers(*state, "4", "7", "; optimizers start afresh");
+    change_workers(*state, "1", "4", ", optimizer state");
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -114,6 +153,7 @@ int main(void)
         cmocka_unit_test(test_one_worker_that_counts),
         cmocka_unit_test(test_four_workers_that_are_equal),
         cmocka_unit_test(test_four_workers_that_are_not),
+        cmocka_unit_test(test_other_numbers_of_workers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

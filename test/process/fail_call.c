@@ -1,0 +1,438 @@
+/* Preloaded into a process, makes the n-th call of a kind fail, and says at the process's end how
+ * many calls there were and what is still held. What it is to do is in its environment:
+ *
+ *   FAIL_IN      train or worker: only the process that runs this command; of several the first,
+ *                which makes the file FAIL_CLAIM
+ *   FAIL_KIND    memory: malloc and its kin, pthread_create
+ *                file:   everything that is asked of regular files and folders
+ *                socket: everything that is asked of sockets, epoll and shared memory
+ *   FAIL_AT      n, from 1; 0: none, they are only counted
+ *   FAIL_HOW     error: it fails; short: it transfers one byte; interrupted: EINTR, or EAGAIN of a
+ *                socket that would block
+ *   FAIL_ALWAYS  1: all calls from the n-th on
+ *   FAIL_REPORT  file for the report
+ *
+ * Apart is what oneDNN, C++, OpenMP and the loader take from the heap: what becomes of them without
+ * memory is not ours to say. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { FDS = 1024, APART = 64 };
+enum kind { NO_KIND, MEMORY, FILES, SOCKETS };
+enum how { ERROR, SHORT, INTERRUPTED };
+
+/* The C library's own, by the names under which it offers them to whoever replaces malloc. */
+void *__libc_malloc(size_t size);
+void *__libc_calloc(size_t count, size_t size);
+void *__libc_realloc(void *at, size_t size);
+void *__libc_memalign(size_t align, size_t size);
+void __libc_free(void *at);
+
+static struct {
+    pid_t process; /* that is watched; 0: none */
+    enum kind kind;
+    enum how how;
+    long at;
+    bool always;
+    atomic_long calls, failed, live;
+    _Atomic uint8_t of[FDS]; /* enum kind of each descriptor */
+    uintptr_t apart[APART][2];
+    int aparts;
+} fail;
+
+/* One more call of that kind: does it fail? */
+static bool fails(enum kind kind)
+{
+    if (kind != fail.kind || fail.process == 0 || (pid_t)syscall(SYS_getpid) != fail.process)
+        return false;
+    long n = atomic_fetch_add(&fail.calls, 1) + 1;
+    bool now = fail.at > 0 && (fail.always ? n >= fail.at : n == fail.at);
+    atomic_fetch_add(&fail.failed, now);
+    return now;
+}
+
+static int error(int code)
+{
+    errno = code;
+    return -1;
+}
+
+/* ---- what is asked for ---- */
+
+static int note_library(struct dl_phdr_info *info, size_t size, void *user)
+{
+    static const char *const apart[] = {"/libdnnl", "/libstdc++", "/libgomp", "/ld-linux"};
+    (void)size, (void)user;
+    for (size_t k = 0; k < sizeof apart / sizeof *apart; k++)
+        for (int i = 0; strstr(info->dlpi_name, apart[k]) && i < info->dlpi_phnum; i++) {
+            const ElfW(Phdr) *part = &info->dlpi_phdr[i];
+            if (part->p_type != PT_LOAD || fail.aparts == APART)
+                continue;
+            uintptr_t from = info->dlpi_addr + part->p_vaddr;
+            fail.apart[fail.aparts][0] = from;
+            fail.apart[fail.aparts++][1] = from + part->p_memsz;
+        }
+    return 0;
+}
+
+static bool is_apart(const void *caller)
+{
+    for (int i = 0; i < fail.aparts; i++)
+        if ((uintptr_t)caller - fail.apart[i][0] < fail.apart[i][1] - fail.apart[i][0])
+            return true;
+    return false;
+}
+
+/* Is this the process? By its own command line: `paceline COMMAND …`. */
+static bool is_chosen(const char *command)
+{
+    char line[256] = "";
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    long n = syscall(SYS_read, fd, line, sizeof line - 1);
+    syscall(SYS_close, fd);
+    const char *second = n > 0 ? line + strlen(line) + 1 : line;
+    if (!command || second >= line + n || strcmp(second, command) != 0)
+        return false;
+    const char *claim = getenv("FAIL_CLAIM");
+    if (!claim)
+        return true;
+    fd = (int)syscall(SYS_openat, AT_FDCWD, claim, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        syscall(SYS_close, fd);
+    return fd >= 0;
+}
+
+static const char *asked(const char *name)
+{
+    const char *value = getenv(name);
+    return value ? value : "";
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *kind = asked("FAIL_KIND"), *how = asked("FAIL_HOW");
+    if (!is_chosen(getenv("FAIL_IN")))
+        return;
+    dl_iterate_phdr(note_library, NULL);
+    fail.kind = kind[0] == 'm' ? MEMORY : kind[0] == 'f' ? FILES : SOCKETS;
+    fail.how = how[0] == 's' ? SHORT : how[0] == 'i' ? INTERRUPTED : ERROR;
+    fail.at = atol(asked("FAIL_AT"));
+    fail.always = asked("FAIL_ALWAYS")[0] == '1';
+    fail.process = (pid_t)syscall(SYS_getpid);
+}
+
+__attribute__((destructor)) static void report(void)
+{
+    const char *path = getenv("FAIL_REPORT");
+    char text[128];
+    int open_fds = 0;
+    if (fail.process == 0 || (pid_t)syscall(SYS_getpid) != fail.process || !path)
+        return;
+    long live = fail.live;
+    for (int fd = 3; fd < FDS; fd++)
+        open_fds += syscall(SYS_fcntl, fd, F_GETFD, 0) >= 0;
+    int n = snprintf(text, sizeof text, "calls %ld failed %ld live %ld fds %d\n", (long)fail.calls,
+                     (long)fail.failed, live, open_fds);
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (syscall(SYS_write, fd, text, n) != n)
+        abort();
+    syscall(SYS_close, fd);
+}
+
+/* ---- memory ---- */
+
+static bool no_memory(const void *caller)
+{
+    if (is_apart(caller) || !fails(MEMORY))
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
+static void *held(void *at)
+{
+    if (at)
+        atomic_fetch_add(&fail.live, 1);
+    return at;
+}
+
+void *malloc(size_t size)
+{
+    return no_memory(__builtin_return_address(0)) ? NULL : held(__libc_malloc(size));
+}
+
+void *calloc(size_t n, size_t size)
+{
+    return no_memory(__builtin_return_address(0)) ? NULL : held(__libc_calloc(n, size));
+}
+
+void *realloc(void *at, size_t size)
+{
+    if (no_memory(__builtin_return_address(0)))
+        return NULL;
+    return at ? __libc_realloc(at, size) : held(__libc_malloc(size));
+}
+
+void *memalign(size_t align, size_t size)
+{
+    return no_memory(__builtin_return_address(0)) ? NULL : held(__libc_memalign(align, size));
+}
+
+void *aligned_alloc(size_t align, size_t size)
+{
+    return no_memory(__builtin_return_address(0)) ? NULL : held(__libc_memalign(align, size));
+}
+
+int posix_memalign(void **out, size_t align, size_t size)
+{
+    void *at = no_memory(__builtin_return_address(0)) ? NULL : held(__libc_memalign(align, size));
+    if (at)
+        *out = at;
+    return at ? 0 : ENOMEM;
+}
+
+void free(void *at)
+{
+    if (at)
+        atomic_fetch_sub(&fail.live, 1);
+    __libc_free(at);
+}
+
+/* ---- the rest: NAME is what it is in the C library ---- */
+
+#define REAL(name)                                                 \
+    static __typeof__(name) *real;                                 \
+    if (!real) {                                                   \
+        void *found = dlsym(RTLD_NEXT, #name);                     \
+        memcpy(&real, &found, sizeof real); /* no cast has this */ \
+    }
+
+int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*main)(void *), void *arg)
+{
+    REAL(pthread_create)
+    if (!is_apart(__builtin_return_address(0)) && fails(MEMORY))
+        return EAGAIN;
+    return real(thread, how, main, arg);
+}
+
+static enum kind kind_of(int fd)
+{
+    return fd >= 0 && fd < FDS ? (enum kind)fail.of[fd] : NO_KIND;
+}
+
+static int made(int fd, enum kind kind)
+{
+    if (fd >= 0 && fd < FDS)
+        fail.of[fd] = (uint8_t)kind;
+    return fd;
+}
+
+/* A call that has nothing to transfer: only `error` touches it. */
+static bool breaks(enum kind kind)
+{
+    return fail.how == ERROR && fails(kind);
+}
+
+/* One that transfers: *len may become less; else what goes wrong, 0: nothing. */
+static int hurts(enum kind kind, size_t *len, int code)
+{
+    if (kind == NO_KIND || *len == 0 || !fails(kind))
+        return 0;
+    if (fail.how == SHORT)
+        *len = 1;
+    return fail.how == ERROR ? code : fail.how == SHORT ? 0 : kind == SOCKETS ? EAGAIN : EINTR;
+}
+
+int open(const char *path, int how, ...)
+{
+    REAL(open)
+    va_list more;
+    va_start(more, how);
+    mode_t mode = how & O_CREAT ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    if (breaks(FILES))
+        return error(how & O_CREAT ? ENOSPC : EMFILE);
+    return made(real(path, how, mode), FILES);
+}
+
+ssize_t read(int fd, void *into, size_t len)
+{
+    REAL(read)
+    int code = hurts(kind_of(fd), &len, EIO);
+    return code ? error(code) : real(fd, into, len);
+}
+
+ssize_t pread(int fd, void *into, size_t len, off_t at)
+{
+    REAL(pread)
+    int code = hurts(kind_of(fd), &len, EIO);
+    return code ? error(code) : real(fd, into, len, at);
+}
+
+ssize_t write(int fd, const void *from, size_t len)
+{
+    REAL(write)
+    int code = hurts(kind_of(fd), &len, ENOSPC);
+    return code ? error(code) : real(fd, from, len);
+}
+
+int close(int fd)
+{
+    REAL(close)
+    bool broken = kind_of(fd) == FILES && breaks(FILES);
+    made(fd, NO_KIND);
+    int rc = real(fd);
+    return broken ? error(EIO) : rc;
+}
+
+#define FILE_CALL(type, none, name, parameters, arguments, code) \
+    type name parameters                                         \
+    {                                                            \
+        REAL(name)                                               \
+        if (breaks(FILES)) {                                     \
+            errno = code;                                        \
+            return none;                                         \
+        }                                                        \
+        return real arguments;                                   \
+    }
+
+FILE_CALL(int, -1, fsync, (int fd), (fd), EIO)
+FILE_CALL(int, -1, rename, (const char *from, const char *to), (from, to), EIO)
+FILE_CALL(int, -1, unlink, (const char *path), (path), EIO)
+FILE_CALL(int, -1, mkdir, (const char *path, mode_t mode), (path, mode), ENOSPC)
+FILE_CALL(int, -1, stat, (const char *path, struct stat *out), (path, out), EIO)
+FILE_CALL(int, -1, lstat, (const char *path, struct stat *out), (path, out), EIO)
+FILE_CALL(int, -1, fstat, (int fd, struct stat *out), (fd, out), EIO)
+FILE_CALL(int, -1, statvfs, (const char *path, struct statvfs *out), (path, out), EIO)
+FILE_CALL(DIR *, NULL, opendir, (const char *path), (path), EMFILE)
+FILE_CALL(int, -1, scandir,
+          (const char *path, struct dirent ***out, int (*keep)(const struct dirent *),
+           int (*order)(const struct dirent **, const struct dirent **)),
+          (path, out, keep, order), ENOMEM)
+FILE_CALL(FILE *, NULL, fopen, (const char *path, const char *how), (path, how), EMFILE)
+FILE_CALL(char *, NULL, getcwd, (char *into, size_t size), (into, size), ENOENT)
+
+#define SOCKET_CALL(name, parameters, arguments, code)         \
+    int name parameters                                        \
+    {                                                          \
+        REAL(name)                                             \
+        return breaks(SOCKETS) ? error(code) : real arguments; \
+    }
+
+#define SOCKET_MAKER(name, parameters, arguments, code)                       \
+    int name parameters                                                       \
+    {                                                                         \
+        REAL(name)                                                            \
+        return breaks(SOCKETS) ? error(code) : made(real arguments, SOCKETS); \
+    }
+
+SOCKET_MAKER(socket, (int domain, int type, int protocol), (domain, type, protocol), EMFILE)
+SOCKET_MAKER(accept4, (int fd, struct sockaddr *from, socklen_t *len, int how),
+             (fd, from, len, how), EMFILE)
+SOCKET_CALL(epoll_create1, (int how), (how), EMFILE)
+SOCKET_CALL(eventfd, (unsigned value, int how), (value, how), EMFILE)
+SOCKET_CALL(memfd_create, (const char *name, unsigned how), (name, how), ENOMEM)
+SOCKET_CALL(ftruncate, (int fd, off_t len), (fd, len), ENOSPC)
+SOCKET_CALL(bind, (int fd, const struct sockaddr *to, socklen_t len), (fd, to, len), EADDRINUSE)
+SOCKET_CALL(listen, (int fd, int backlog), (fd, backlog), EADDRINUSE)
+SOCKET_CALL(connect, (int fd, const struct sockaddr *to, socklen_t len), (fd, to, len),
+            ECONNREFUSED)
+SOCKET_CALL(getsockname, (int fd, struct sockaddr *out, socklen_t *len), (fd, out, len), ENOBUFS)
+SOCKET_CALL(getpeername, (int fd, struct sockaddr *out, socklen_t *len), (fd, out, len), ENOTCONN)
+SOCKET_CALL(setsockopt, (int fd, int level, int name, const void *value, socklen_t len),
+            (fd, level, name, value, len), ENOBUFS)
+SOCKET_CALL(getsockopt, (int fd, int level, int name, void *value, socklen_t *len),
+            (fd, level, name, value, len), ENOBUFS)
+SOCKET_CALL(epoll_ctl, (int fd, int what, int on, struct epoll_event *event), (fd, what, on, event),
+            ENOMEM)
+
+int epoll_wait(int fd, struct epoll_event *events, int count, int ms)
+{
+    REAL(epoll_wait)
+    /* Not for ever: it is asked again until it has waited. */
+    return fail.how != SHORT && !fail.always && fails(SOCKETS) ? error(EINTR)
+                                                               : real(fd, events, count, ms);
+}
+
+void *mmap(void *at, size_t len, int access, int how, int fd, off_t offset)
+{
+    REAL(mmap)
+    if (fd >= 0 && breaks(SOCKETS)) {
+        errno = ENOMEM;
+        return MAP_FAILED;
+    }
+    return real(at, len, access, how, fd, offset);
+}
+
+ssize_t send(int fd, const void *from, size_t len, int how)
+{
+    REAL(send)
+    int code = hurts(SOCKETS, &len, ECONNRESET);
+    return code ? error(code) : real(fd, from, len, how);
+}
+
+ssize_t recv(int fd, void *into, size_t len, int how)
+{
+    REAL(recv)
+    int code = hurts(SOCKETS, &len, ECONNRESET);
+    return code ? error(code) : real(fd, into, len, how);
+}
+
+/* The message as a call of one byte sees it. */
+static int shorten(struct msghdr *message, struct iovec *one)
+{
+    size_t i = 0, len = 0;
+    while (i < message->msg_iovlen && message->msg_iov[i].iov_len == 0)
+        i++;
+    *one = i < message->msg_iovlen ? message->msg_iov[i] : (struct iovec){0};
+    len = one->iov_len;
+    int code = hurts(SOCKETS, &len, ECONNRESET);
+    if (len < one->iov_len) {
+        one->iov_len = len;
+        message->msg_iov = one;
+        message->msg_iovlen = 1;
+    }
+    return code;
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int how)
+{
+    REAL(sendmsg)
+    struct msghdr less = *message;
+    struct iovec one;
+    int code = shorten(&less, &one);
+    return code ? error(code) : real(fd, &less, how);
+}
+
+ssize_t recvmsg(int fd, struct msghdr *message, int how)
+{
+    REAL(recvmsg)
+    struct msghdr less = *message;
+    struct iovec one;
+    int code = shorten(&less, &one);
+    ssize_t n = code ? error(code) : real(fd, &less, how);
+    message->msg_flags = less.msg_flags;
+    message->msg_controllen = less.msg_controllen;
+    message->msg_namelen = less.msg_namelen;
+    return n;
+}
