@@ -72,8 +72,8 @@ struct mpca_joint {
     } now, next;
 };
 
-/* x̃_0 and x̃*_0 are x. `x` is borrowed and becomes now.x, and so does `v`, ṽ_0, now.v; NULL: ṽ_0 is
- * 0. Vectors of their length come from the arena, four or five. ERR_NOMEM */
+/* x̃_0 and x̃*_0 are x, ṽ_0 is `v`; NULL: 0. They are borrowed, and become now.x and now.v; other
+ * vectors of their length come from the arena, four or five. ERR_NOMEM */
 int mpca_joint_init(struct mpca_joint *joint, const struct vec *x, const struct vec *v,
                     struct arena *arena);
 

@@ -112,12 +112,21 @@ static inline bool process_poll(struct process *p)
     return p->ended;
 }
 
+/* Time in which this process did not run does not count: what it waits for stood still, too. */
+static inline double process_not_stopped(double *last, double until)
+{
+    double now = process_now(), gap = now - *last;
+    *last = now;
+    return gap > 1 ? until + gap : until;
+}
+
 /* Wait for its end; a process that runs longer than that is killed, and the test fails. */
 static inline void process_wait(struct process *p, double limit_s)
 {
-    double until = process_now() + limit_s;
+    double last = process_now(), until = last + limit_s;
     while (!process_poll(p)) {
-        if (process_now() > until) {
+        until = process_not_stopped(&last, until);
+        if (last > until) {
             process_signal_all(p, SIGKILL);
             while (!process_poll(p))
                 process_nap(0.01);

@@ -10,11 +10,12 @@
 enum { REAL_LIMIT_S = 60 }; /* for what has no bound of its own */
 
 /* Wait for something to become true. */
-#define UNTIL(limit_s, condition)                                        \
-    for (double until_ = process_now() + (limit_s); !(condition);) {     \
-        if (process_now() > until_)                                      \
-            fail_msg("not within %g s: %s", (limit_s) + 0., #condition); \
-        process_nap(0.005);                                              \
+#define UNTIL(limit_s, condition)                                                   \
+    for (double last_ = process_now(), until_ = last_ + (limit_s); !(condition);) { \
+        until_ = process_not_stopped(&last_, until_);                               \
+        if (last_ > until_)                                                         \
+            fail_msg("not within %g s: %s", (limit_s) + 0., #condition);            \
+        process_nap(0.005);                                                         \
     }
 
 struct real_run {

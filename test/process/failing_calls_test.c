@@ -139,7 +139,8 @@ static void sweep(struct tiny *t, const struct failing *f, const char *begun, ui
     if (base.calls <= 20 || base.live <= 0)
         fail_msg("%ld calls, %ld live, %ld fds", base.calls, base.live, base.fds);
     long stride = all || base.calls < FEW ? 1 : base.calls / FEW;
-    long first = all ? 1 : 1 + (long)rng_below(seed, (uint64_t)base.calls, (uint64_t)runs, (uint64_t)stride);
+    uint64_t draw = rng_below(seed, (uint64_t)base.calls, (uint64_t)runs, (uint64_t)stride);
+    long first = all ? 1 : 1 + (long)draw;
     for (long n = first; n <= base.calls; n += stride)
         play(t, f, n, begun, &base, &is);
     assert_false(play(t, f, 100 * base.calls, begun, &base, &is));
