@@ -1,7 +1,8 @@
 /* Checkpoints (D11): what a run needs to go on, as safetensors, data only.
  *
  * Tensors are joint/SEGMENT, s/SEGMENT and, where all workers have it in common or there is but
- * one, the optimizer's state by its own name (momentum/SEGMENT). The metadata holds the course, the
+ * one, the optimizer's state by its own name (momentum/SEGMENT); and a strategy's own
+ * (outer_momentum/SEGMENT). The metadata holds the course, the
  * book of records, seed and driver's incarnation. Every byte is under a checksum. */
 #ifndef PL_TRAIN_CHECKPOINT_H
 #define PL_TRAIN_CHECKPOINT_H
