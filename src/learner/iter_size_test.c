@@ -1,4 +1,5 @@
 /* iter_size: several batches, one after another, whose gradients make one step. */
+#include "bf16_needed.h"
 #include "job/job.h"
 #include "learner/learner.h"
 #include "tensor/kernels.h"
@@ -32,18 +33,19 @@ struct trial {
     struct arena arena;
 };
 
-static void open_trial(struct trial *t, const struct tiny *tiny, const char *batches)
+static void open_trial(struct trial *t, const struct tiny *tiny, const char *net_file,
+                       const char *fields)
 {
     char text[1024];
     struct err err = {0};
     struct logger silent = {0};
     *t = (struct trial){0};
     snprintf(text, sizeof text,
-             "name: 'tiny' net { file: 'drop.prototxt' } threads: 2 kernels: ref %s "
+             "name: 'tiny' net { file: '%s' } threads: 2 %s "
              "train_data { idx { images: 'train-images' labels: 'train-labels' } "
              "scale: 0.00390625 } "
              "solver { base_lr: 0.05 momentum: 0.9 weight_decay: 0.001 lr_policy: 'fixed' }",
-             batches);
+             net_file, fields);
     arena_init(&t->arena);
     if (job_parse("job", text, strlen(text), &t->job, &err) != OK ||
         job_resolve_paths(t->job, tiny->job, &err) != OK || job_finish(t->job, &err) != OK)
@@ -75,13 +77,14 @@ static void assert_near(const struct vec *a, const struct vec *b)
  * share; the last step is of fewer records than the others. */
 static void batches_make_the_step_of_one(void **state)
 {
-    static const char *const ways[] = {"batch: 16 iter_size: 4", "batch: 16 iter_size: 4 local: 2",
-                                       "batch: 21 iter_size: 4"};
+    static const char *const ways[] = {"kernels: ref batch: 16 iter_size: 4",
+                                       "kernels: ref batch: 16 iter_size: 4 local: 2",
+                                       "kernels: ref batch: 21 iter_size: 4"};
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         struct trial one, several;
         uint64_t place = 0;
-        open_trial(&one, *state, "batch: 64");
-        open_trial(&several, *state, ways[w]);
+        open_trial(&one, *state, "drop.prototxt", "kernels: ref batch: 64");
+        open_trial(&several, *state, "drop.prototxt", ways[w]);
         for (int i = 0; i < STEPS; i++) {
             size_t count = i + 1 < STEPS ? 64 : 41;
             assert_int_equal(learner_step(&one.l, place, count), OK);
@@ -95,6 +98,40 @@ static void batches_make_the_step_of_one(void **state)
         assert_int_equal(several.l.samples, place);
         close_trial(&one);
         close_trial(&several);
+    }
+}
+
+static double apart(const struct vec *a, const struct vec *b)
+{
+    double most = 0, largest = 0;
+    assert_int_equal(a->n, b->n);
+    for (size_t i = 0; i < b->n; i++) {
+        most = fmax(most, fabs((double)a->at[i] - (double)b->at[i]));
+        largest = fmax(largest, fabs((double)b->at[i]));
+    }
+    return most / largest;
+}
+
+/* In bf16 each batch rounds what it alone knows: gradients are those of one batch, but for sums
+ * that come out on the other side of where rounding parts. To round at all moves them further. */
+static void so_they_do_in_bf16(void **state)
+{
+    bf16_needed();
+    static const char *const ways[] = {"batch: 16 iter_size: 4", "batch: 16 iter_size: 4 local: 2"};
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        struct trial wide, one, several;
+        char fields[128];
+        snprintf(fields, sizeof fields, "kernels: dnnl precision: bf16 %s", ways[w]);
+        open_trial(&wide, *state, "net.prototxt", "kernels: dnnl batch: 64");
+        open_trial(&one, *state, "net.prototxt", "kernels: dnnl precision: bf16 batch: 64");
+        open_trial(&several, *state, "net.prototxt", fields);
+        assert_int_equal(learner_gradient(&wide.l, 3, 64), OK);
+        assert_int_equal(learner_gradient(&one.l, 3, 64), OK);
+        assert_int_equal(learner_gradient(&several.l, 3, 64), OK);
+        double near = apart(&several.l.dx, &one.l.dx), far = apart(&wide.l.dx, &one.l.dx);
+        print_message("    %s: %.1e; of floats: %.1e\n", ways[w], near, far);
+        assert_true(near <= 1e-4 && far > 1e-3);
+        close_trial(&wide), close_trial(&one), close_trial(&several);
     }
 }
 
@@ -119,8 +156,8 @@ static int finished(void *user, size_t from)
 static void parts_of_dx_are_told_once(void **state)
 {
     struct trial plain, several;
-    open_trial(&plain, *state, "batch: 64");
-    open_trial(&several, *state, "batch: 16 iter_size: 4");
+    open_trial(&plain, *state, "drop.prototxt", "kernels: ref batch: 64");
+    open_trial(&several, *state, "drop.prototxt", "kernels: ref batch: 16 iter_size: 4");
     struct watched once = {.l = &plain.l}, w = {.l = &several.l};
     once.seen = arena_array(&plain.arena, plain.l.dx.n, float);
     w.seen = arena_array(&several.arena, several.l.dx.n, float);
@@ -157,6 +194,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(batches_make_the_step_of_one),
+        cmocka_unit_test(so_they_do_in_bf16),
         cmocka_unit_test(parts_of_dx_are_told_once),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

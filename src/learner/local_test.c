@@ -3,6 +3,7 @@
 #include "learner/learner.h"
 
 #include "base/fault.h"
+#include "bf16_needed.h"
 #include "counted_malloc.h"
 #include "data/source_fake.h"
 #include "job/cluster.h"
@@ -289,6 +290,28 @@ static void a_gradient_is_the_mean_over_the_batch(void **state)
             bench_close(&b);
             bench_close(&one);
         }
+}
+
+/* In bf16, too: halves of a batch are rounded as it is whole, but where a sum of floats comes out
+ * on the other side of where rounding parts. To round at all moves the gradient further. */
+static void a_gradient_in_bf16_is_that_of_one(void **state)
+{
+    bf16_needed();
+    for (enum setting s = IN_TURNS; s < SETTINGS; s++) {
+        struct bench wide = {.setting = IN_TURNS, .start = 3};
+        struct bench one = {.setting = IN_TURNS, .start = 3};
+        struct bench b = {.setting = s, .story = differentiate, .start = 3};
+        alone(&wide, *state, plain_net, "kernels: dnnl batch: 64", differentiate);
+        alone(&one, *state, plain_net, "kernels: dnnl precision: bf16 batch: 64", differentiate);
+        bench_open(&b, make_job(*state, plain_net, "train",
+                                "local: 2 kernels: dnnl precision: bf16 batch: 64"));
+        play_well(&b);
+        print_message("    setting %d: %.1e; of floats: %.1e\n", (int)s, apart(&b, &one),
+                      apart(&wide, &one));
+        assert_true(apart(&b, &one) <= 1e-4 && apart(&wide, &one) > 1e-3);
+        assert_true(fabs(b.l.loss / one.l.loss - 1) <= 1e-6);
+        bench_close(&b), bench_close(&one), bench_close(&wide);
+    }
 }
 
 /* With more threads than learners each has several. OpenMP's threads are not seen to meet by the
@@ -619,6 +642,7 @@ int main(void)
         cmocka_unit_test(dropout_is_that_of_the_whole_batch),
         cmocka_unit_test(other_records_are_other_bits),
         cmocka_unit_test(a_gradient_is_the_mean_over_the_batch),
+        cmocka_unit_test(a_gradient_in_bf16_is_that_of_one),
         cmocka_unit_test(threads_are_shared_out),
         cmocka_unit_test(a_learner_that_diverges_ends_the_step),
         cmocka_unit_test(a_mistake_in_a_learner_ends_all),

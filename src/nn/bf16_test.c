@@ -1,24 +1,16 @@
 /* Nets of bf16 against the same of floats: near them whatever the numbers are, and the same bits
  * where every number that occurs is one of bf16. */
+#include "bf16_needed.h"
 #include "nn/fixture.h"
 #include "nn/graph.h"
 #include "nn/nets.h"
-#include "tensor/bf16.h"
+#include "nn/summary.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 static const struct shape image = {3, {3, 12, 10}};
 enum { N = 6 };
-
-static void needs_bf16(void)
-{
-    struct err err;
-    if (bf16_check(&err) == OK)
-        return;
-    print_message("skipped: %s\n", err.text);
-    skip();
-}
 
 static void open_of(struct fixture *f, const char *text, enum dtype dtype, const char *keep,
                     size_t batch, struct shape input)
@@ -109,7 +101,7 @@ static void check_follows(const char *what, const char *text, size_t count)
 static void test_nets_of_all_types(void **state)
 {
     (void)state;
-    needs_bf16();
+    bf16_needed();
     for (size_t i = 0; i < NETS; i++)
         for (size_t count = N; count > 0; count -= N / 2) {
             char what[64];
@@ -123,7 +115,7 @@ static void test_nets_of_all_types(void **state)
 static void test_chains(void **state)
 {
     (void)state;
-    needs_bf16();
+    bf16_needed();
     static const struct {
         const char *type, *rest;
     } member[] = {{"BatchNorm", ""},
@@ -214,6 +206,12 @@ static const struct {
          LAYER("q", "Power", "a", "a", "power_param { scale: 0.5 } ") RELU("r", "a", "a")
              ONE("w", "a", "w", "2") TWO("s", "Eltwise", "w", "b", "s", "loss_weight: 0.25 "),
      2},
+    /* a copy that two read, one of which could write over it */
+    {DATA ONE("a", "data", "a", "4") LAYER("p", "Power", "a", "p", "power_param { scale: 2 } ")
+         LAYER("q", "Power", "a", "q", "power_param { scale: 0.5 } ")
+             TWO("s", "Eltwise", "p", "q", "s",
+                 "eltwise_param { coeff: 1 coeff: -1 } loss_weight: 0.25 "),
+     1},
     /* weights on what is read further, and on what is not */
     {DATA ONE("a", "data", "a", "4") LAYER("z", "Scale", "a", "z", "loss_weight: 0.25 ") RELU(
          "r", "z", "b") ONE("w", "b", "w", "2") LAYER("e", "Scale", "w", "e", "loss_weight: 0.5 "),
@@ -255,7 +253,7 @@ static void open_exact(struct fixture *f, const char *net, enum dtype dtype, siz
 static void test_exact(void **state)
 {
     (void)state;
-    needs_bf16();
+    bf16_needed();
     for (size_t i = 0; i < EXACT; i++) {
         struct fixture wide, half, more;
         open_exact(&wide, exact[i].net, DTYPE_F32, N);
@@ -287,7 +285,7 @@ static void test_exact(void **state)
 static void test_blobs(void **state)
 {
     (void)state;
-    needs_bf16();
+    bf16_needed();
     static const char net[] =
         DATA ONE("a", "data", "a", "4") LAYER("t", "AbsVal", "a", "t", "") ONE("b", "a", "b", "5");
     enum { MOST = N * 5 * 120 };
@@ -316,11 +314,85 @@ static void test_blobs(void **state)
     fixture_close(&f[0]), fixture_close(&f[1]);
 }
 
+static size_t floats_of(const struct segments *table)
+{
+    size_t sum = 0;
+    for (size_t k = 0; k < table->count; k++)
+        sum += table->at[k].len;
+    return sum;
+}
+
+/* What casts are called is nobody's name: layers may have it, with their parameters and state. */
+static void test_names(void **state)
+{
+    (void)state;
+    bf16_needed();
+    static const char net[] = DATA ONE("a", "data", "a", "4") LAYER("p", "PReLU", "a", "p", "")
+        ONE("w", "p", "w", "2") LAYER("a as f32", "BatchNorm", "a", "b", "")
+            INNER("p as bf16", "p", "c", "3") LAYER("f", "ReLU", "w", "f", "loss_weight: 0.5 ")
+                LAYER("g", "ReLU", "b", "g", "loss_weight: 0.5 ")
+                    LAYER("h", "ReLU", "c", "h", "loss_weight: 0.5 ");
+    struct fixture f;
+    open_of(&f, net, DTYPE_BF16, NULL, N, image);
+    size_t casts = 0, parameters = 0, kept = 0;
+    for (size_t i = 0; i < net_layer_count(f.net); i++) {
+        const struct layer_summary layer = net_layer_at(f.net, i);
+        bool is_cast = strcmp(layer.type, "Cast") == 0;
+        assert_true(!is_cast || strcmp(layer.name, casts ? "p as bf16" : "a as f32") == 0);
+        casts += is_cast;
+        parameters += layer.parameters;
+        kept += layer.state;
+    }
+    assert_int_equal(casts, 2);
+    assert_int_equal(parameters, floats_of(net_segments(f.net)));
+    assert_int_equal(kept, floats_of(net_state_segments(f.net)));
+    const struct segment *w = net_layer_param(f.net, "p as bf16", 0);
+    assert_non_null(w);
+    assert_int_equal(w->len, 3 * 4 * 12 * 10);
+    assert_true(isfinite(fixture_gradient(&f).loss));
+    fixture_close(&f);
+}
+
+static struct net_options options_of(const struct kernels *kernels, struct shape input)
+{
+    return (struct net_options){
+        .phase = PHASE_TRAIN, .batch = N, .input = input, .kernels = kernels, .dtype = DTYPE_BF16};
+}
+
+static void is_refused(const char *text, const struct net_options *options, int status,
+                       const char *says)
+{
+    struct net *net = NULL;
+    struct err err = {0};
+    int rc = fixture_make(text, options, &net, &err);
+    if (rc != status || net || !strstr(err.text, says))
+        fail_msg("status %d, \"%s\": not %d, \"%s\"", rc, err.text, status, says);
+}
+
+/* Two layers of one name are refused as ever; where memory ends, what is said counts two bytes a
+ * value: 6 · 4 · 1024² of them are 0.047 GiB. */
+static void test_what_else_is_refused(void **state)
+{
+    (void)state;
+    bf16_needed();
+    static const char twice[] = DATA ONE("a", "data", "a", "4") LAYER("p", "PReLU", "a", "p", "")
+        ONE("a as f32", "a", "b", "2") ONE("a as f32", "b", "c", "2");
+    static const char wide[] =
+        DATA CONV("c", "data", "c", "4") POOL("p", "c", "p", "kernel_size: 4 stride: 4 ")
+            LAYER("r", "ReLU", "p", "r", "loss_weight: 1 ");
+    struct net_options options = options_of(&kernels_dnnl, image);
+    is_refused(twice, &options, ERR_INPUT, "layer \"a as f32\": another layer has the same name");
+    options = options_of(&kernels_dnnl, (struct shape){3, {3, 1024, 1024}});
+    options.memory_limit = (size_t)1 << 24;
+    is_refused(wide, &options, ERR_NOMEM,
+               "\"c\", with 0.00 GiB of parameters and 0.05 GiB of tops");
+}
+
 /* Images of one channel lie as they come; a net without images is one of floats. */
 static void test_few_dimensions(void **state)
 {
     (void)state;
-    needs_bf16();
+    bf16_needed();
     static const char lone[] = DATA ONE("a", "data", "a", "4") RELU("r", "a", "a")
         ONE("w", "a", "w", "2") LAYER("z", "Scale", "w", "z", "loss_weight: 0.5 ");
     static const char matrix[] =
@@ -342,11 +414,33 @@ static void test_few_dimensions(void **state)
     }
 }
 
+/* Odd numbers of values, of which the last has half a float: all lie within what is theirs; what
+ * the records are put in order in is of floats. */
+static void test_places(void **state)
+{
+    (void)state;
+    bf16_needed();
+    static const char net[] = DATA ONE("a", "data", "a", "3") RELU("r", "a", "b")
+        ONE("w", "b", "w", "1") LAYER("z", "Scale", "w", "z", "loss_weight: 0.5 ");
+    static const struct shape odd = {3, {3, 1, 11}}; /* 33 values: one more than fills lines */
+    struct fixture f;
+    open_of(&f, net, DTYPE_BF16, NULL, 1, odd);
+    for (size_t i = 0; i < f.net->n_blobs; i++) {
+        const struct blob *blob = f.net->blob[i];
+        size_t bytes = blob->count * dtype_size(blob->dtype);
+        assert_true(blob->values->floats * sizeof(float) >= bytes);
+        assert_true(!blob->gradient || blob->gradient->floats * sizeof(float) >= bytes);
+    }
+    const struct layer *data = f.net->layer[0];
+    assert_true(data->scratch[false]->floats >= data->top[0]->count);
+    fixture_close(&f);
+}
+
 /* No more than half of it, but for what casts hold, and for what is as it was. */
 static void test_memory(void **state)
 {
     (void)state;
-    needs_bf16();
+    bf16_needed();
     static const char net[] = DATA CONV("c", "data", "c", "32") NORM("n", "c", "n")
         RELU("r", "n", "r") CONV("w", "r", "w", "32") NORM("m", "w", "m")
             TWO("e", "Eltwise", "m", "r", "e", "") RELU("q", "e", "q") CONV("v", "q", "v", "32")
@@ -371,16 +465,10 @@ static void test_refused(void **state)
 {
     (void)state;
     static const char text[] = DATA CONV("c", "data", "c", "4") END("c");
-    struct net_options options = {.phase = PHASE_TRAIN,
-                                  .batch = N,
-                                  .input = image,
-                                  .kernels = &kernels_ref,
-                                  .dtype = DTYPE_BF16};
+    struct net_options options = options_of(&kernels_ref, image);
     struct net *net = NULL;
     struct err err = {0};
-    assert_int_equal(fixture_make(text, &options, &net, &err), ERR_UNSUPPORTED);
-    assert_null(net);
-    assert_string_equal(err.text, "precision: kernels \"ref\" have no bf16");
+    is_refused(text, &options, ERR_UNSUPPORTED, "precision: kernels \"ref\" have no bf16");
     options.phase = PHASE_TEST;
     assert_int_equal(fixture_make(text, &options, &net, &err), OK);
     for (size_t i = 0; i < net->n_blobs; i++)
@@ -396,7 +484,10 @@ int main(void)
         cmocka_unit_test(test_chains),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_blobs),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_what_else_is_refused),
         cmocka_unit_test(test_few_dimensions),
+        cmocka_unit_test(test_places),
         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_refused),
     };

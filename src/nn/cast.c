@@ -70,6 +70,11 @@ static const struct layer_ops ops = {
     .backward = backward,
 };
 
+bool cast_is(const struct layer *layer)
+{
+    return layer->ops == &ops;
+}
+
 /* ---- putting it between ---- */
 
 static enum dtype dtype_for(const struct layer *layer, const struct setup *setup)
@@ -144,9 +149,10 @@ int cast_bottoms(struct net *net, struct layer *layer, const struct setup *setup
     layer->dtype = dtype_for(layer, setup);
     for (size_t k = 0; k < layer->n_bottom && rc == OK; k++) {
         struct link *link = &layer->bottom[k];
-        struct blob *x = link->blob, *y = find_cast(net, x);
+        struct blob *x = link->blob;
         if (x->shape.n != 4 || x->dtype == layer->dtype)
             continue;
+        struct blob *y = find_cast(net, x);
         if (!y)
             rc = insert(net, layer, x, &y, err);
         else

@@ -10,6 +10,9 @@
  * layer stays the net's newest; there is room for a layer and a blob for each of its bottoms. */
 int cast_bottoms(struct net *net, struct layer *layer, const struct setup *setup, struct err *err);
 
+/* Is the layer such a one? The file does not know its name, "X as f32", and may use it. */
+bool cast_is(const struct layer *layer);
+
 /* y ← y + x, over n elements; y ← y + number; and element i. */
 void cast_add(enum dtype dtype, size_t n, const void *x, void *y);
 void cast_add_number(enum dtype dtype, float number, size_t n, void *y);

@@ -149,7 +149,7 @@ static int check_name(const struct net *net, const Caffe__LayerParameter *param,
         return err_set(err, ERR_INPUT, "net: the name of layer %zu is longer than %d", index + 1,
                        LAYER_NAME_MAX);
     for (size_t i = net->n_own; i < net->n_layers; i++)
-        if (strcmp(net->layer[i]->name, param->name) == 0)
+        if (!cast_is(net->layer[i]) && strcmp(net->layer[i]->name, param->name) == 0)
             return err_set(err, ERR_INPUT, "layer \"%s\": another layer has the same name",
                            param->name);
     return OK;

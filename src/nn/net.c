@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double gib(size_t floats)
+static double gib(size_t bytes)
 {
-    return (double)floats * sizeof(float) / (1024.0 * 1024.0 * 1024.0);
+    return (double)bytes / (1024.0 * 1024.0 * 1024.0);
 }
 
 static size_t parameters_of(const struct net *net, const struct layer *layer)
@@ -20,15 +20,15 @@ static size_t parameters_of(const struct net *net, const struct layer *layer)
     size_t floats = 0;
     for (size_t k = 0; k < layer->n_at; k++)
         floats += layer->at[k].shared ? 0 : net->segments.at[layer->at[k].index].len;
-    return floats;
+    return floats * sizeof(float);
 }
 
 static size_t values_of(const struct layer *layer)
 {
-    size_t floats = 0;
+    size_t bytes = 0;
     for (size_t k = 0; k < layer->n_top; k++)
-        floats += layer->top[k]->count;
-    return floats;
+        bytes += layer->top[k]->count * dtype_size(layer->top[k]->dtype);
+    return bytes;
 }
 
 /* Of the layers that were reached, the one that takes most. */
@@ -37,9 +37,9 @@ static void name_largest(const struct net *net, size_t limit, struct err *err)
     const struct layer *largest = NULL;
     size_t most = 0;
     for (size_t i = 0; i < net->n_layers; i++) {
-        size_t floats = parameters_of(net, net->layer[i]) + values_of(net->layer[i]);
-        if (floats >= most) {
-            most = floats;
+        size_t bytes = parameters_of(net, net->layer[i]) + values_of(net->layer[i]);
+        if (bytes >= most) {
+            most = bytes;
             largest = net->layer[i];
         }
     }
@@ -48,8 +48,8 @@ static void name_largest(const struct net *net, size_t limit, struct err *err)
         err_set(err, ERR_NOMEM,
                 "%.160s: there are %.2f GiB; the largest layer is \"%s\", with %.2f GiB of "
                 "parameters and %.2f GiB of tops",
-                what.text, gib(limit / sizeof(float)), largest->name,
-                gib(parameters_of(net, largest)), gib(values_of(largest)));
+                what.text, gib(limit), largest->name, gib(parameters_of(net, largest)),
+                gib(values_of(largest)));
 }
 
 static int check_bf16(const struct net_options *options, struct err *err)
@@ -132,7 +132,7 @@ const struct segment *net_layer_param(const struct net *net, const char *name, s
 {
     for (size_t i = net->n_own; i < net->file.n_layers; i++) {
         const struct layer *layer = net->file.layer[i];
-        if (strcmp(layer->name, name) == 0)
+        if (!cast_is(layer) && strcmp(layer->name, name) == 0)
             return k < layer->n_at ? &net->segments.at[layer->at[k].index] : NULL;
     }
     return NULL;
@@ -375,7 +375,7 @@ struct net_copies net_copies(const struct net *net)
     for (size_t i = 0; i < net->n_layers; i++) {
         const struct layer *layer = net->layer[i];
         sum.reorders += layer->reorders;
-        sum.casts += layer->n_top > 0 && layer->top[0]->is_cast ? 1u + layer->runs_backward : 0;
+        sum.casts += cast_is(layer) ? 1u + layer->runs_backward : 0;
         if (layer->op)
             add_copies(&sum, &layer->op->forward);
         if (layer->op && layer->runs_backward)

@@ -1,6 +1,7 @@
 #include "nn/summary.h"
 
 #include "base/fault.h"
+#include "nn/cast.h"
 #include "nn/graph.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ size_t net_layer_count(const struct net *net)
 static size_t state_of(const struct net *net, const struct layer *layer)
 {
     size_t sum = 0, len = strlen(layer->name);
-    for (size_t i = 0; i < net->states.count; i++) {
+    for (size_t i = 0; i < net->states.count && !cast_is(layer); i++) {
         const struct segment *segment = &net->states.at[i];
         const char *dot = strrchr(segment->name, '.');
         if (dot && (size_t)(dot - segment->name) == len &&

@@ -130,7 +130,6 @@ struct lrn_spec {
     enum lrn_region region;
     size_t size;
     float alpha, beta, k;
-    enum dtype dtype; /* of x and y */
 };
 
 /* x flattened to (N, I); w (O, I); y (N, O). I counts in NCHW order whatever the layout of x. */
@@ -155,9 +154,10 @@ struct kernels {
     const char *name;
     enum layout image_layout;
     bool has_bf16; /* its conv, pool and relu take images of bf16, where bf16_check is OK */
-    /* Plan an op. Memory is the arena's; op_release gives back the rest.
+    /* Plan an op, of bf16 where has_bf16 alone. Memory is the arena's; op_release gives back the
+     * rest.
      * ERR_UNSUPPORTED  the set has no fast path for it (the caller says so; never a silent slow
-     * one) ERR_NOMEM. bf16: where has_bf16 alone */
+     * one) ERR_NOMEM */
     int (*conv)(const struct conv_spec *spec, const struct plan_options *options, struct op **op,
                 struct err *err);
     int (*deconv)(const struct conv_spec *spec, const struct plan_options *options, struct op **op,

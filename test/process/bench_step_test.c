@@ -1,6 +1,7 @@
 /* `paceline bench step --net`: a training step of any net on records that are made up, what its
  * result says of the net, of memory, of threads and of each layer, that steps allocate nothing, and
  * what it refuses. */
+#include "bf16_needed.h"
 #include "folder.h"
 #include "process.h"
 
@@ -39,7 +40,7 @@ static double number(const cJSON *object, const char *key)
 }
 
 /* The one line of a result, with all its keys and `more` that were asked for. */
-static cJSON *result_of(struct process *p, int more)
+static cJSON *result_in(struct process *p, int more, const char *precision)
 {
     if (p->code != 0)
         fail_msg("code %d:\n%s", p->code, p->err);
@@ -58,9 +59,14 @@ static cJSON *result_of(struct process *p, int more)
     assert_true(number(line, "p90_ms") >= number(line, "median_ms"));
     assert_true(number(line, "p10_ms") > 0 && number(line, "gflops") >= 0);
     assert_true(number(line, "first_step_s") > 0 && number(line, "first_step_s") < LIMIT_S);
-    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(line, "precision")), "f32");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(line, "precision")), precision);
     process_release(p);
     return line;
+}
+
+static cJSON *result_of(struct process *p, int more)
+{
+    return result_in(p, more, "f32");
 }
 
 /* LeNet for 1×28×28: 431,080 parameters; conv1 20·24², pool1 20·12², conv2 50·8², pool2 50·4², ip1
@@ -100,6 +106,30 @@ static void test_a_net_of_the_zoo(void **state)
     assert_true(peak > sum);
     assert_true(number(line, "begin_mb") > 0 && number(line, "begin_mb") * 1e6 < peak - sum);
     cJSON_Delete(line);
+}
+
+/* The same in half the memory, but for what is of floats: ip1's 500 and ip2's 10 values, what ip1
+ * reads of pool2, and its gradient. That copy is the one cast, forth and back. */
+static void test_in_bf16(void **state)
+{
+    (void)state;
+    bf16_needed();
+    cJSON *line[2];
+    for (int i = 0; i < 2; i++) {
+        struct process p;
+        const char *precision = i ? "bf16" : "f32";
+        RUN(&p, "/", "--net", "lenet", "--batch", "64", "--steps", "2", "--threads", "1", "--json",
+            "--precision", precision);
+        line[i] = result_in(&p, 0, precision);
+        assert_true(number(line[i], "casts") == 2 * i);
+    }
+    const cJSON *wide = cJSON_GetObjectItem(line[0], "bytes");
+    const cJSON *half = cJSON_GetObjectItem(line[1], "bytes");
+    double part = number(half, "activations") / number(wide, "activations");
+    assert_true(part > 0.5 && part < 0.65);
+    assert_true(number(half, "parameters") == number(wide, "parameters"));
+    assert_true(number(half, "records") == number(wide, "records"));
+    cJSON_Delete(line[0]), cJSON_Delete(line[1]);
 }
 
 /* ---- where the time goes ---- */
@@ -223,16 +253,21 @@ static void test_steps_allocate_nothing(void **state)
     (void)state;
     skip(); /* the sanitizer has malloc to itself */
 }
+
+static void test_steps_in_bf16_allocate_nothing(void **state)
+{
+    test_steps_allocate_nothing(state);
+}
 #else
 /* Allocations of a whole process that takes so many steps, its threads and libraries included, but
  * for what oneDNN and OpenMP take for themselves (count_malloc.c). */
-static long allocations(const struct folder *f, const char *net, const char *input,
+static long allocations(const struct folder *f, const char *precision, const char *const *net,
                         const char *threads, const char *steps)
 {
     struct process p;
     setenv("LD_PRELOAD", TEST_BUILD "/libcount_malloc.so", 1);
-    RUN(&p, f->path, "--net", net, "--input", input, "--batch", "8", "--threads", threads,
-        "--steps", steps);
+    RUN(&p, f->path, "--net", net[0], "--input", net[1], "--batch", "8", "--threads", threads,
+        "--steps", steps, "--precision", precision);
     unsetenv("LD_PRELOAD");
     const char *said = strstr(p.err, "allocations: ");
     if (p.code != 0 || !said)
@@ -242,21 +277,32 @@ static long allocations(const struct folder *f, const char *net, const char *inp
     return n;
 }
 
-static void test_steps_allocate_nothing(void **state)
+static void steps_allocate_nothing(const struct folder *f, const char *precision)
 {
     static const char *const nets[][2] = {
         {"lenet", "1x28x28"}, {"resnet-20", "3x32x32"}, {"alexnet-small", "3x32x32"}};
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
         for (int T = 1; T <= 2; T++) {
             const char *threads = T == 1 ? "1" : "2";
-            allocations(*state, nets[i][0], nets[i][1], threads, "1"); /* and the tuner's */
-            long few = allocations(*state, nets[i][0], nets[i][1], threads, "3");
-            long many = allocations(*state, nets[i][0], nets[i][1], threads, "13");
+            allocations(f, precision, nets[i], threads, "1"); /* and the tuner's */
+            long few = allocations(f, precision, nets[i], threads, "3");
+            long many = allocations(f, precision, nets[i], threads, "13");
             assert_true(few > 100); /* they are counted */
             if (many != few)
-                fail_msg("%s, %d threads: 11 steps more, %ld allocations more", nets[i][0], T,
-                         many - few);
+                fail_msg("%s, %s, %d threads: 10 steps more, %ld allocations more", nets[i][0],
+                         precision, T, many - few);
         }
+}
+
+static void test_steps_allocate_nothing(void **state)
+{
+    steps_allocate_nothing(*state, "f32");
+}
+
+static void test_steps_in_bf16_allocate_nothing(void **state)
+{
+    bf16_needed();
+    steps_allocate_nothing(*state, "bf16");
 }
 #endif
 
@@ -404,7 +450,9 @@ int main(void)
         cmocka_unit_test(test_by_layer),
         cmocka_unit_test(test_each_step),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_in_bf16),
         cmocka_unit_test(test_steps_allocate_nothing),
+        cmocka_unit_test(test_steps_in_bf16_allocate_nothing),
         cmocka_unit_test(test_choices_are_kept),
         cmocka_unit_test(test_a_deploy_prototxt),
         cmocka_unit_test(test_refusals),
