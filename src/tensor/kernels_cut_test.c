@@ -110,7 +110,7 @@ static int plan_pool(const struct kernels *set, size_t n, struct arena *arena, s
 static int plan_lrn(const struct kernels *set, size_t n, struct arena *arena, struct op **op,
                     struct err *err)
 {
-    const struct lrn_spec spec = {{4, {n, 12, 9, 9}}, LRN_ACROSS, 5, 1, 0.75f, 1, DTYPE_F32};
+    const struct lrn_spec spec = {{4, {n, 12, 9, 9}}, LRN_ACROSS, 5, 1, 0.75f, 1};
     return set->lrn(&spec, true, arena, op, err);
 }
 

@@ -89,7 +89,7 @@ static struct work pool_work(enum pool_kind kind, struct shape x, size_t kernel,
 static struct work lrn_work(enum lrn_region region, struct shape x, size_t size, float alpha,
                             float beta, float k)
 {
-    struct lrn_spec spec = {x, region, size, alpha, beta, k, DTYPE_F32};
+    struct lrn_spec spec = {x, region, size, alpha, beta, k};
     return (struct work){LRN, {.lrn = spec}, x, x, 0, 0};
 }
 
@@ -352,8 +352,7 @@ static void normalisation_looks_at_no_more_than_there_is(void **state)
     const size_t sizes[] = {7, 9, 9999};
     size_t bytes[3];
     for (size_t i = 0; i < 3; i++) {
-        const struct lrn_spec spec = {image(2, 4, 3, 3), LRN_ACROSS, sizes[i], 1, 0.75f, 1,
-                                      DTYPE_F32};
+        const struct lrn_spec spec = {image(2, 4, 3, 3), LRN_ACROSS, sizes[i], 1, 0.75f, 1};
         struct arena arena;
         struct err err = {0};
         struct op *op;
