@@ -133,6 +133,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
             continue;
         }
         size_t len = cut_u8(&in);
+        if (in.failed)
+            break;
         len = len < in.left ? len : in.left;
         const uint8_t *at = cut_take(&in, len);
         uint8_t *own = malloc(len ? len : 1); /* a red zone follows each message */
