@@ -16,8 +16,9 @@
  * disappears with its last holder; a member that leaves or dies takes what it alone had with it.
  *
  * Costs. An update: one copy and a checksum of the value, and two messages of some hundred bytes,
- * to the coordinator and back. A get of what is here: nothing. Else the value's bytes once, and 100
- * bytes for every 256 KiB. Threads: one a member, and one of the coordinator.
+ * to the coordinator and back. A get of a version that is here: nothing; of the newest, two
+ * messages. Else the value's bytes once, and 100 bytes for every 256 KiB. Threads: one of a member,
+ * from its first handle on, and one of the coordinator.
  *
  * Handles may be used by any number of threads at once, and live as long as their team; values and
  * fetches are freed by the caller. */
@@ -38,7 +39,8 @@ typedef struct pl_kv pl_kv;
 typedef struct pl_kv_value pl_kv_value;
 typedef struct pl_kv_fetch pl_kv_fetch;
 
-/* A handle on the team's values, with a message of its own. PL_ERR_NOMEM (in pl_engine_error) */
+/* A handle on the team's values, with a message of its own. PL_ERR_NOMEM, PL_ERR_BUG (in
+ * pl_engine_error) */
 int pl_kv_open(pl_team *team, pl_kv **out);
 
 /* Message of the last call on this handle that failed, cut to `size` characters with the zero. */

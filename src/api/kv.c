@@ -70,8 +70,33 @@ static int call(pl_kv *kv, struct calling *c, task_fn fn)
 
 /* ---- handles ---- */
 
+static int open_main(void *arg)
+{
+    pl_team *team = arg;
+    const struct kv_options options = {.bytes_max = team->kv_bytes};
+    return team->kv.group ? OK : kv_start(&team->kv, &team->team.group, &options);
+}
+
+/* A member that opens no handle has no thread for it. */
+static int open_store(pl_team *team)
+{
+    struct err err = {0};
+    while (atomic_flag_test_and_set(&team->kv_opening))
+        real_sleep(WORLD_SECOND / 1000);
+    int rc = real_run(team->world, open_main, team, &err);
+    atomic_flag_clear(&team->kv_opening);
+    if (rc == ERR_NOMEM)
+        err_set(&err, rc, "out of memory for a key-value store");
+    if (rc != OK)
+        team->engine->error = err;
+    return rc;
+}
+
 int pl_kv_open(pl_team *team, pl_kv **out)
 {
+    int rc = open_store(team);
+    if (rc != OK)
+        return rc;
     pl_kv *kv = calloc(1, sizeof *kv);
     if (!kv)
         return err_set(&team->engine->error, ERR_NOMEM, "out of memory for a key-value store");

@@ -90,13 +90,7 @@ static int member_main(void *arg)
 {
     pl_team *team = arg;
     const struct group_timing timing = group_timing_busy();
-    int rc = team_join(&team->team, team->world, &team->engine->log, &timing, team->deadline);
-    if (rc != OK)
-        return rc;
-    rc = kv_start(&team->kv, &team->team.group, &(struct kv_options){.bytes_max = team->kv_bytes});
-    if (rc != OK)
-        team_leave(&team->team);
-    return rc;
+    return team_join(&team->team, team->world, &team->engine->log, &timing, team->deadline);
 }
 
 static int open_team(pl_team *team, const pl_team_options *o)
@@ -134,6 +128,7 @@ static int new_team(pl_engine *engine, const pl_team_options *options, pl_team *
     if (!team)
         return err_set(&engine->error, ERR_NOMEM, "out of memory for a team");
     team->engine = engine;
+    atomic_flag_clear(&team->kv_opening);
     int rc = open_team(team, options);
     if (rc != OK) {
         struct err why = engine->error;

@@ -17,7 +17,8 @@ struct pl_team {
     int64_t deadline;
     struct team team;
     struct team_host host;
-    struct kv kv;
+    struct kv kv;           /* started with the first handle */
+    atomic_flag kv_opening; /* somebody looks whether it is, or starts it */
     struct kv_server kv_server;
     struct err error[PL_TEAM_CHANNELS];
     _Atomic(struct pl_shared *) shared; /* all handles, owned */

@@ -4,6 +4,7 @@
 #include "paceline/kv.h"
 #include "shared_team.h"
 
+#include <dirent.h>
 #include <sys/mman.h>
 
 enum { KEYS = 4, VERSIONS = 12, MB = 1000 * 1000 };
@@ -134,6 +135,51 @@ static void many_keys_and_callers(void **state)
     (void)state;
     run_team_by(false, MEMBERS, play_callers, NULL);
     run_team_by(true, MEMBERS, play_callers, NULL);
+}
+
+/* ---- the first handle ---- */
+
+static int count_threads(void)
+{
+    int count = 0;
+    DIR *dir = opendir("/proc/self/task");
+    while (dir && readdir(dir))
+        count++;
+    if (dir)
+        closedir(dir);
+    return count;
+}
+
+static void *open_handle(void *arg)
+{
+    struct caller *c = arg;
+    c->rc = pl_kv_open(c->member->team, &c->kv);
+    return NULL;
+}
+
+/* It starts the store, once, whoever comes first; a team without handles has no thread for it. */
+static int play_open(struct member *m)
+{
+    struct caller c[8];
+    int before = count_threads();
+    for (size_t i = 0; i < 8; i++) {
+        c[i] = (struct caller){.member = m};
+        assert_int_equal(pthread_create(&c[i].thread, NULL, open_handle, &c[i]), 0);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        pthread_join(c[i].thread, NULL);
+        assert_int_equal(c[i].rc, PL_OK);
+        assert_int_equal(pl_kv_update(c[i].kv, "x", i, "a", 1, 10), PL_OK);
+    }
+    for (double limit = process_now() + 10; count_threads() != before + 1; process_nap(0.01))
+        assert_true(process_now() < limit); /* who was joined may be seen for a moment yet */
+    return PL_OK;
+}
+
+static void the_first_handle_starts_the_store(void **state)
+{
+    (void)state;
+    run_team(1, play_open, NULL);
 }
 
 /* ---- wrong use, by the public names ---- */
@@ -388,6 +434,7 @@ int main(void)
         cmocka_unit_test(a_killed_holder_is_made_up_for), /* forks: before there are threads */
         cmocka_unit_test(when_all_holders_are_killed_the_reader_is_told),
         cmocka_unit_test(many_keys_and_callers),
+        cmocka_unit_test(the_first_handle_starts_the_store),
         cmocka_unit_test(wrong_use_is_refused_by_name),
         cmocka_unit_test(the_end_of_the_team_is_told),
         cmocka_unit_test(a_hundred_megabytes_with_progress),
