@@ -141,9 +141,9 @@ static int await(struct kv_call *call, int64_t deadline)
 
 static int answer_of(const struct kv_call *call, struct err *err)
 {
-    if (call->err.status != OK && err)
-        *err = call->err;
-    return call->err.status;
+    if (call->told.status != OK && err)
+        *err = call->told;
+    return call->told.status;
 }
 
 /* Hand it over, and wait for its end; the caller's reference goes. The service keeps to the

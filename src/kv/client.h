@@ -8,8 +8,8 @@
  * when its checksum is the master's, and then this node is a holder, too.
  *
  * Costs. An update: the value copied and checksummed once, and a message of some hundred bytes each
- * way. A get of what is here: no message. Else the value's bytes once, a message of some hundred
- * bytes for every 256 KiB, and at most 2 MiB under way from each holder. */
+ * way. A get of a version that is here: no message. Else the value's bytes once, a message of some
+ * hundred bytes for every 256 KiB, and at most 2 MiB under way from each holder. */
 #ifndef PL_KV_CLIENT_H
 #define PL_KV_CLIENT_H
 

@@ -13,6 +13,7 @@ enum {
     KV_PIECE = 256 * 1024,  /* bytes that travel at once */
     KV_WINDOW = 8,          /* pieces that a reader wants from one holder at once */
     KV_SERVINGS_MAX = 1024, /* pieces that a holder is sending at once */
+    KV_SERVINGS_EACH = 128, /* of them to one reader: who does not take them holds up no other */
     KV_RETIRED_MAX = 8,     /* values that a node replaced and that somebody still reads */
 };
 

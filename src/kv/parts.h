@@ -27,11 +27,13 @@ struct kv_call {
     _Atomic int references; /* the caller's and the service's */
     atomic_bool cancelled, answered;
     _Atomic uint64_t have, size;
-    struct err err; /* how it ended, once it is answered */
+    struct err told; /* how it ended, once it is answered: not written again */
     /* The service's: */
     struct kv_call *next;
+    struct err err;   /* what it would end with */
     uint64_t request; /* of the question that the master has not answered; 0: none */
     uint64_t asked;   /* version, of that question */
+    uint64_t room;    /* UPDATE: bytes of `coming` */
     bool given_up;    /* UPDATE: the caller has been told that it took too long */
     int64_t again;    /* when to ask the master again; 0: not */
     struct kv_fetch *fetch;

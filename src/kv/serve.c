@@ -59,6 +59,14 @@ static int send_piece(struct kv *kv, const struct message *m, struct kv_value *v
     return rc == ERR_NOMEM ? say_gone(kv, m, KV_BUSY) : rc;
 }
 
+static bool is_busy(const struct kv *kv, uint32_t reader)
+{
+    uint32_t sending = 0;
+    for (const struct kv_serving *s = kv->first; s; s = s->next)
+        sending += s->send.to == reader;
+    return kv->servings >= KV_SERVINGS_MAX || sending >= KV_SERVINGS_EACH;
+}
+
 int kv_serve(struct kv *kv, const struct message *m)
 {
     struct cut in = {m->data, m->len, false};
@@ -70,7 +78,7 @@ int kv_serve(struct kv *kv, const struct message *m)
     struct kv_value *value = value_of(kv, &piece);
     if (!value)
         return say_gone(kv, m, KV_NOT_HERE);
-    if (kv->servings >= KV_SERVINGS_MAX)
+    if (is_busy(kv, m->from))
         return say_gone(kv, m, KV_BUSY);
     return send_piece(kv, m, value, &piece);
 }

@@ -121,7 +121,10 @@ int kv_server_start(struct kv_server *server, struct group *group)
     server->group = group;
     server->view = NULL;
     kv_book_init(&server->book);
-    return world_spawn(group->world, "kv server", server_task, server, &server->task);
+    int rc = world_spawn(group->world, "kv server", server_task, server, &server->task);
+    if (rc != OK)
+        server->group = NULL;
+    return rc;
 }
 
 void kv_server_stop(struct kv_server *server)

@@ -34,9 +34,9 @@ static void answer(struct kv_call *call, int status)
 {
     if (call->given_up)
         return;
-    if (status == OK)
-        call->err = (struct err){0};
-    call->err.status = status;
+    if (status != OK)
+        call->told = call->err;
+    call->told.status = status;
     atomic_store(&call->answered, true);
     world_raise(call->kv->group->world, SIGNAL_KV_DONE);
 }
@@ -45,6 +45,7 @@ static void answer(struct kv_call *call, int status)
 void kv_call_end(struct kv *kv, struct kv_call *call, int status)
 {
     kv_fetch_end(call);
+    kv->coming -= call->room;
     unlink_call(kv, call);
     answer(call, status);
     kv_call_unref(call);
@@ -88,6 +89,8 @@ static int begin_update(struct kv *kv, struct kv_call *call)
         kv_call_end(kv, call, ERR_FULL);
         return OK;
     }
+    call->room = meta->size;
+    kv->coming += call->room;
     return kv_ask_hold(kv, call);
 }
 
@@ -265,7 +268,7 @@ static int take_gone(struct kv *kv, const struct message *m)
     return OK;
 }
 
-enum { ON_TELL = 3, ON_GONE, ON_FETCH, ON_LATE };
+enum { ON_TELL, ON_GONE, ON_FETCH, ON_LATE, ON_CALL, ON_GROUP, ON_ENDED, WAITS };
 
 static int take(struct kv *kv, const struct wake *wake)
 {
@@ -276,31 +279,36 @@ static int take(struct kv *kv, const struct wake *wake)
         rc = take_gone(kv, wake->msg);
     else if (wake->which == ON_FETCH)
         rc = kv_serve(kv, wake->msg);
-    if (wake->which >= ON_TELL) /* ON_LATE: a piece that nobody waits for any more */
+    if (wake->which <= ON_LATE) /* ON_LATE: a piece that nobody waits for any more */
         message_unref(wake->msg);
     return rc;
 }
 
+/* Messages first: each round steps, so calls and pieces that ended never wait for them. */
 static int serve(struct kv *kv)
 {
     struct world *world = kv->group->world;
     for (;;) {
         const struct wait_for set[] = {
-            {.kind = WAIT_SIGNAL, .signal = SIGNAL_KV, .seen = world_raised(world, SIGNAL_KV)},
-            {.kind = WAIT_SIGNAL,
-             .signal = SIGNAL_GROUP,
-             .seen = world_raised(world, SIGNAL_GROUP)},
-            {.kind = WAIT_ENDED, .ended = &kv->ended, .seen = atomic_load(&kv->ended.times)},
             [ON_TELL] = wire_from(WORLD_DRIVER, WIRE_KV_TELL),
             [ON_GONE] = wire_from(WORLD_ANY, WIRE_KV_GONE),
             [ON_FETCH] = wire_from(WORLD_ANY, WIRE_KV_FETCH),
             [ON_LATE] = wire_from(WORLD_ANY, WIRE_KV_PIECE),
+            [ON_CALL] = {.kind = WAIT_SIGNAL,
+                         .signal = SIGNAL_KV,
+                         .seen = world_raised(world, SIGNAL_KV)},
+            [ON_GROUP] = {.kind = WAIT_SIGNAL,
+                          .signal = SIGNAL_GROUP,
+                          .seen = world_raised(world, SIGNAL_GROUP)},
+            [ON_ENDED] = {.kind = WAIT_ENDED,
+                          .ended = &kv->ended,
+                          .seen = atomic_load(&kv->ended.times)},
         };
         struct wake wake;
         int64_t until;
         int rc = step(kv, &until);
         if (rc == OK)
-            rc = world_wait(world, set, ON_LATE + 1, until, &wake);
+            rc = world_wait(world, set, WAITS, until, &wake);
         if (rc == OK)
             rc = take(kv, &wake);
         if (rc != OK && rc != ERR_TIMEOUT)

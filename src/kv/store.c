@@ -100,7 +100,8 @@ int kv_store_put(struct kv_store *store, struct kv_value *value, int64_t since)
 {
     struct kv_copy *copy = kv_store_find(store, value->key), old = {0};
     PL_ASSERT(!copy || copy->value->meta.version <= value->meta.version);
-    if (copy && copy->value->meta.version == value->meta.version)
+    bool same_version = copy && copy->value->meta.version == value->meta.version;
+    if (same_version && copy->value->meta.checksum == value->meta.checksum)
         return OK;
     if (!copy && store->count == KV_ENTRIES_MAX)
         return ERR_FULL;
@@ -113,7 +114,7 @@ int kv_store_put(struct kv_store *store, struct kv_value *value, int64_t since)
     *copy = (struct kv_copy){.value = kv_value_ref(value)};
     store->bytes += value->meta.size;
     if (old.value)
-        retire(store, &old, since);
+        retire(store, &old, same_version ? INT64_MAX : since);
     return OK;
 }
 

@@ -39,7 +39,8 @@ void kv_store_release(struct kv_store *store);
 struct kv_copy *kv_store_find(struct kv_store *store, const char *key);
 
 /* Keep this value (referenced) in place of what there is of its key, which must not be newer; that
- * retires if it was read at `since` or later. ERR_NOMEM; ERR_FULL: there are KV_ENTRIES_MAX keys */
+ * retires if it was read at `since` or later, and goes at once if it is of the same version with
+ * other bytes. ERR_NOMEM; ERR_FULL: there are KV_ENTRIES_MAX keys */
 int kv_store_put(struct kv_store *store, struct kv_value *value, int64_t since);
 void kv_store_drop(struct kv_store *store, const char *key, int64_t since);
 

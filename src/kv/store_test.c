@@ -13,15 +13,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static int put(struct kv_store *store, const char *key, uint64_t version, uint64_t size,
-               int64_t since)
+static int put_sum(struct kv_store *store, const char *key, const struct kv_meta *meta,
+                   int64_t since)
 {
-    const struct kv_meta meta = {.version = version, .size = size};
-    struct kv_value *value = kv_value_new(key, &meta);
+    struct kv_value *value = kv_value_new(key, meta);
     assert_non_null(value);
     int rc = kv_store_put(store, value, since);
     kv_value_unref(value);
     return rc;
+}
+
+static int put(struct kv_store *store, const char *key, uint64_t version, uint64_t size,
+               int64_t since)
+{
+    return put_sum(store, key, &(struct kv_meta){.version = version, .size = size}, since);
 }
 
 static void a_newer_version_takes_the_place_of_an_older(void **state)
@@ -61,6 +66,22 @@ static void what_is_read_stays_until_nobody_reads(void **state)
     assert_true(kv_store_sweep(&store, 61) == INT64_MAX);
     assert_null(kv_store_read(&store, "x", 1, 62));
     assert_int_equal(store.bytes, 100);
+    kv_store_release(&store);
+}
+
+/* The master knows which of two values of one version is right: the other is read no more. */
+static void another_value_of_a_version_goes_at_once(void **state)
+{
+    (void)state;
+    struct kv_store store = {0};
+    const struct kv_meta wrong = {.version = 1, .size = 100, .checksum = 5},
+                         right = {.version = 1, .size = 70, .checksum = 6};
+    assert_int_equal(put_sum(&store, "x", &wrong, 1), OK);
+    assert_non_null(kv_store_read(&store, "x", 1, 50));
+    assert_int_equal(put_sum(&store, "x", &right, 40), OK);
+    assert_int_equal(kv_store_read(&store, "x", 1, 60)->meta.checksum, 6);
+    assert_int_equal(store.retirees, 0);
+    assert_int_equal(store.bytes, 70);
     kv_store_release(&store);
 }
 
@@ -117,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_newer_version_takes_the_place_of_an_older),
         cmocka_unit_test(what_is_read_stays_until_nobody_reads),
+        cmocka_unit_test(another_value_of_a_version_goes_at_once),
         cmocka_unit_test(the_retired_are_few),
         cmocka_unit_test(keys_are_as_many_as_may_be),
         cmocka_unit_test(a_value_outlives_the_store),

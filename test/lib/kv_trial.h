@@ -199,8 +199,10 @@ static inline int trial_driver(struct trial *t, struct world *w)
     int rc = group && server && view ? OK : ERR_NOMEM;
     if (rc == OK) {
         view->incarnation = 1;
-        for (uint32_t node = 0; node < t->members; node++)
+        for (uint32_t node = 0; node < t->members; node++) {
             view->node[view->count++] = node;
+            snprintf(view->address[node], NODE_ADDRESS_MAX, "node-%u:7", node);
+        }
         group_init(group, w, &log, &timing);
         rc = trial_drive(t, w, group, server, view);
         group_release(group);

@@ -209,8 +209,11 @@ static int play_slow_master(struct trial *t, struct trial_node *n)
     if (n->self == 0) {
         TRIAL_CHECK(trial_update(n, "x", 0, 100, in(n, 1)) == ERR_TIMEOUT);
         TRIAL_CHECK(says(n, "key 'x', version 1: the master has not answered in time"));
+        TRIAL_CHECK(trial_update(n, "y", 0, 151, in(n, 5)) == ERR_FULL); /* beside x */
+        TRIAL_CHECK(says(n, "151 bytes have no room here: 100 of 250 are taken"));
         TRIAL_CHECK(trial_update(n, "y", 0, 100, in(n, 5)) == OK);
         TRIAL_CHECK(trial_get(n, "x", 1, 100, in(n, 1)) == 1); /* it has come to pass */
+        TRIAL_CHECK(n->kv.store.bytes == 200 && n->kv.coming == 0);
     } else {
         TRIAL_CHECK(trial_get(n, "x", 1, 100, in(n, 1)) == ERR_TIMEOUT);
         TRIAL_CHECK(says(n, "version 1: the master has named nobody who holds it in time"));
@@ -225,6 +228,7 @@ static void a_slow_master_is_waited_for_until_the_deadline(void **state)
     struct trial t = {.cluster = LAN "delay { from: -1 tag: \"kv_tell\" seconds: 2 }",
                       .workers = 2,
                       .members = 2,
+                      .options = {.bytes_max = 250},
                       .play = play_slow_master};
     run(&t, nobody);
 }

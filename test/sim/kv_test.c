@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "kv/note.h"
 #include "kv_trial.h"
 
 #define LAN "node { count: 8 } link { mbit: 1000 latency_us: 100 } "
@@ -280,6 +281,130 @@ static void a_get_can_be_taken_back(void **state)
     both((struct trial){.cluster = LAN, .workers = 2, .members = 2, .play = play_cancel}, nobody);
 }
 
+/* ---- what others say, by hand ---- */
+
+/* A joiner is told where holders are; who is in the view knows it. */
+static int ask_where(struct trial_node *n, struct kv_tell *tell)
+{
+    const struct kv_ask ask = {.what = KV_FIND, .request = 5, .key = "x", .meta = {.version = 1}};
+    const struct wait_for answer = wire_from(WORLD_DRIVER, WIRE_KV_TELL);
+    struct buf bytes = {0};
+    struct wake wake;
+    kv_ask_encode(&ask, &bytes);
+    int rc = wire_post_buf(n->world, WORLD_DRIVER, WIRE_KV_ASK, 0, &bytes);
+    buf_release(&bytes);
+    if (rc == OK)
+        rc = world_wait(n->world, &answer, 1, in(n, 1), &wake);
+    if (rc != OK)
+        return rc;
+    struct cut cut = {wake.msg->data, wake.msg->len, false};
+    rc = kv_tell_decode(&cut, tell);
+    message_unref(wake.msg);
+    return rc;
+}
+
+static int play_where(struct trial *t, struct trial_node *n)
+{
+    struct kv_tell tell;
+    if (n->self == 0)
+        TRIAL_CHECK(trial_update(n, "x", 0, 10, in(n, 1)) == OK);
+    TRIAL_CHECK(trial_meet(n) == OK);
+    if (n->self > 0) {
+        kv_stop(&n->kv); /* which would take the answer */
+        TRIAL_CHECK(ask_where(n, &tell) == OK && tell.what == KV_FOUND && tell.request == 5);
+        TRIAL_CHECK(tell.count == 1 && tell.node[0] == 0 && tell.meta.size == 10);
+        TRIAL_CHECK(strcmp(tell.address[0], n->self == 1 ? "" : "node-0:7") == 0);
+    }
+    t->sheet[n->self] = 1;
+    for (int i = 0; i < 3; i++)
+        TRIAL_CHECK(trial_until(n, &t->sheet[i], 1) == OK);
+    return OK;
+}
+
+static void who_is_no_member_is_told_where_holders_are(void **state)
+{
+    (void)state;
+    both((struct trial){.cluster = LAN, .workers = 3, .members = 2, .play = play_where}, nobody);
+}
+
+/* Node 1 asks for more pieces than a holder sends at once, and takes none: node 2 reads on. */
+static int ask_for_pieces(struct trial_node *n)
+{
+    const struct kv_piece piece = {.key = "x", .version = 1, .len = KV_PIECE};
+    struct buf bytes = {0};
+    int rc = OK;
+    kv_piece_encode(&piece, &bytes);
+    for (uint32_t i = 0; rc == OK && i < KV_SERVINGS_MAX + 100; i++)
+        rc = wire_post(n->world, 0, wire_tag(WIRE_KV_FETCH, 0, i, 0), bytes.data, bytes.len);
+    buf_release(&bytes);
+    return rc;
+}
+
+static int play_greedy(struct trial *t, struct trial_node *n)
+{
+    if (n->self == 0)
+        TRIAL_CHECK(trial_update(n, "x", 0, 3 * MB, in(n, 1)) == OK);
+    TRIAL_CHECK(trial_meet(n) == OK);
+    if (n->self == 1) {
+        kv_stop(&n->kv);
+        TRIAL_CHECK(ask_for_pieces(n) == OK);
+        TRIAL_CHECK(world_sleep(n->world, in(n, 0.5)) == OK);
+        uint32_t servings = t->kv[0]->servings;
+        TRIAL_CHECK(servings > 0 && servings <= KV_SERVINGS_EACH);
+        t->sheet[0] = 1;
+    }
+    if (n->self == 2) {
+        TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
+        TRIAL_CHECK(trial_get(n, "x", 1, 3 * MB, in(n, 1)) == 1);
+        t->sheet[0] = 2;
+    }
+    return trial_until(n, &t->sheet[0], 2);
+}
+
+static void who_takes_no_pieces_holds_up_no_other(void **state)
+{
+    (void)state;
+    both((struct trial){.cluster = LAN, .workers = 3, .members = 3, .play = play_greedy}, nobody);
+}
+
+/* What a joiner read was made anew, with other bytes, before it was a member: its copy goes. */
+static int play_contradict(struct trial *t, struct trial_node *n)
+{
+    const struct kv_want want = {"x", 1, true, in(n, 1)};
+    struct kv_value *value;
+    if (n->self == 0) {
+        TRIAL_CHECK(kv_update(&n->kv, "x", 0, "abc", 3, in(n, 1), n->err) == OK);
+        TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
+        TRIAL_CHECK(kv_withdraw(&n->kv, "x", n->err) == OK);
+        TRIAL_CHECK(kv_update(&n->kv, "x", 0, "xyz", 3, in(n, 1), n->err) == OK);
+        t->sheet[0] = 2;
+        return trial_until(n, &t->sheet[0], 3);
+    }
+    TRIAL_CHECK(kv_get(&n->kv, &want, &value, n->err) == OK && memcmp(value->data, "abc", 3) == 0);
+    kv_value_unref(value);
+    t->sheet[0] = 1;
+    TRIAL_CHECK(trial_until(n, &t->sheet[0], 2) == OK);
+    TRIAL_CHECK(group_wait_view(&n->group, 0, in(n, 5)) == OK);
+    TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK);
+    TRIAL_CHECK(kv_store_find(&n->kv.store, "x") == NULL);
+    const struct kv_want again = {"x", 1, true, in(n, 1)};
+    TRIAL_CHECK(kv_get(&n->kv, &again, &value, n->err) == OK && memcmp(value->data, "xyz", 3) == 0);
+    kv_value_unref(value);
+    t->sheet[0] = 3;
+    return OK;
+}
+
+static void a_copy_that_the_master_contradicts_goes(void **state)
+{
+    (void)state;
+    both((struct trial){.cluster = LAN,
+                        .workers = 2,
+                        .members = 1,
+                        .join_at = WORLD_SECOND,
+                        .play = play_contradict},
+         nobody);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +413,9 @@ int main(void)
         cmocka_unit_test(a_node_keeps_what_it_has_room_for),
         cmocka_unit_test(a_joiner_reads_at_line_rate_from_all_holders),
         cmocka_unit_test(a_get_can_be_taken_back),
+        cmocka_unit_test(who_is_no_member_is_told_where_holders_are),
+        cmocka_unit_test(who_takes_no_pieces_holds_up_no_other),
+        cmocka_unit_test(a_copy_that_the_master_contradicts_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
