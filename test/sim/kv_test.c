@@ -119,6 +119,7 @@ static int play_refused(struct trial *t, struct trial_node *n)
         TRIAL_CHECK(says(n, "version 5 is here, and 4 would fall back"));
         TRIAL_CHECK(kv_update(&n->kv, "", 0, "abc", 3, in(n, 1), n->err) == ERR_USAGE);
         TRIAL_CHECK(kv_update(&n->kv, "y", KV_VERSION_MAX, "a", 1, in(n, 1), n->err) == ERR_USAGE);
+        TRIAL_CHECK(says(n, "there is no version after"));
         TRIAL_CHECK(kv_update(&n->kv, "y", 0, NULL, 1, in(n, 1), n->err) == ERR_USAGE);
         TRIAL_CHECK(kv_update(&n->kv, "y", 0, "a", SIZE_MAX, in(n, 1), n->err) == ERR_USAGE);
         t->sheet[0] = 1;
@@ -308,11 +309,14 @@ static int play_where(struct trial *t, struct trial_node *n)
     struct kv_tell tell;
     if (n->self == 0)
         TRIAL_CHECK(trial_update(n, "x", 0, 10, in(n, 1)) == OK);
+    if (n->self == 1)
+        TRIAL_CHECK(trial_update(n, "y", 0, 10, in(n, 1)) == OK && holders(t, "y", 1) == 1);
     TRIAL_CHECK(trial_meet(n) == OK);
     if (n->self > 0) {
-        kv_stop(&n->kv); /* which would take the answer */
+        kv_stop(&n->kv); /* which would take the answer, and withdraws all */
         TRIAL_CHECK(ask_where(n, &tell) == OK && tell.what == KV_FOUND && tell.request == 5);
         TRIAL_CHECK(tell.count == 1 && tell.node[0] == 0 && tell.meta.size == 10);
+        TRIAL_CHECK(n->self == 2 || holders(t, "y", 1) == 0);
         TRIAL_CHECK(strcmp(tell.address[0], n->self == 1 ? "" : "node-0:7") == 0);
     }
     t->sheet[n->self] = 1;
