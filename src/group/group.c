@@ -118,6 +118,43 @@ int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
     }
 }
 
+static int say_node(struct group *group, enum wire_kind kind, uint32_t node)
+{
+    uint8_t bytes[4];
+    bytes_put_le32(bytes, node);
+    int rc = wire_post(group->world, WORLD_DRIVER, wire_tag(kind, 0, 0, 0), bytes, sizeof bytes);
+    return rc == ERR_PEER ? ERR_DRIVER : rc;
+}
+
+static int await_ward(struct group *group, uint32_t node, bool *in)
+{
+    for (;;) {
+        uint64_t seen = world_raised(group->world, SIGNAL_GROUP);
+        *in = view_rank(group_view(group), node) >= 0;
+        if (*in || atomic_load(&group->ward) != node)
+            return OK;
+        if (atomic_load(&group->over))
+            return ERR_DRIVER;
+        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        struct wake wake;
+        int rc = world_wait(group->world, &change, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+int group_sponsor(struct group *group, uint32_t node, bool *in)
+{
+    bool busy = atomic_exchange(&group->busy, false);
+    int rc = say_node(group, WIRE_SPONSORED, node);
+    if (rc == OK)
+        rc = await_ward(group, node, in);
+    /* Another may have been named meanwhile. */
+    atomic_compare_exchange_strong(&group->ward, &node, ROSTER_NOBODY);
+    atomic_store(&group->busy, busy);
+    return rc;
+}
+
 static int take_view(struct group *group, const struct message *m)
 {
     struct view *view = malloc(sizeof *view);
@@ -140,6 +177,20 @@ static void ask_for_model(struct group *group, const struct message *m)
     group_changed(group);
 }
 
+static void take_ward(struct group *group, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    uint32_t node = cut_u32(&in);
+    bool comes = cut_u8(&in) != 0;
+    if (!cut_done(&in))
+        return;
+    if (comes)
+        atomic_store(&group->ward, node);
+    else
+        atomic_compare_exchange_strong(&group->ward, &node, ROSTER_NOBODY);
+    group_changed(group);
+}
+
 /* A connection broke. The driver's own: the group is lost. Another member's: the driver cannot see
  * it, and must know, or the two would wait for each other for ever. */
 static int lose_peer(struct group *group, uint32_t peer)
@@ -149,10 +200,7 @@ static int lose_peer(struct group *group, uint32_t peer)
         return ERR_DRIVER;
     if (!view || view_rank(view, peer) < 0)
         return OK;
-    uint8_t node[4];
-    bytes_put_le32(node, peer);
-    int rc = wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_LOST, 0, 0, 0), node, sizeof node);
-    return rc == ERR_PEER ? ERR_DRIVER : rc;
+    return say_node(group, WIRE_LOST, peer);
 }
 
 static void say_refused(const struct group *group, const struct message *m)
@@ -171,6 +219,7 @@ static int hear(struct group *group, const struct wake *wake)
     case 2: ask_for_model(group, wake->msg); return OK;
     case 3: atomic_store(&group->bye, true); return ERR_END;
     case 4: say_refused(group, wake->msg); return ERR_DRIVER;
+    case 5: take_ward(group, wake->msg); return OK;
     default: return wake->up ? OK : lose_peer(group, wake->peer);
     }
 }
@@ -180,17 +229,21 @@ static int listen_task(void *arg)
 {
     struct group *group = arg;
     const struct wait_for set[] = {
-        wire_from(WORLD_DRIVER, WIRE_VIEW),       wire_from(WORLD_DRIVER, WIRE_STOP),
-        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL), wire_from(WORLD_DRIVER, WIRE_BYE),
-        wire_from(WORLD_DRIVER, WIRE_REFUSED),    {.kind = WAIT_PEER},
+        wire_from(WORLD_DRIVER, WIRE_VIEW),
+        wire_from(WORLD_DRIVER, WIRE_STOP),
+        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL),
+        wire_from(WORLD_DRIVER, WIRE_BYE),
+        wire_from(WORLD_DRIVER, WIRE_REFUSED),
+        wire_from(WORLD_DRIVER, WIRE_SPONSOR),
+        {.kind = WAIT_PEER},
     };
     for (;;) {
         struct wake wake;
-        int rc = world_wait(group->world, set, 6, WORLD_FOREVER, &wake);
+        int rc = world_wait(group->world, set, 7, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
         rc = hear(group, &wake);
-        if (wake.which < 5)
+        if (wake.which < 6)
             message_unref(wake.msg);
         if (rc != OK) {
             group_end(group);
@@ -220,7 +273,7 @@ static int heart_task(void *arg)
 void group_init(struct group *group, struct world *world, const struct logger *log,
                 const struct group_timing *timing)
 {
-    *group = (struct group){.world = world, .log = log, .timing = *timing};
+    *group = (struct group){.world = world, .log = log, .timing = *timing, .ward = ROSTER_NOBODY};
 }
 
 int group_listen(struct group *group)

@@ -32,6 +32,8 @@ struct group {
     atomic_bool busy;                   /* computing: progress is due */
     atomic_bool stop;                   /* the driver asks to end: vote so in the next exchange */
     _Atomic uint32_t wanted;            /* a copy of the model, for these uses (the driver asks) */
+    _Atomic uint32_t ward;              /* whom to sponsor (roster.h); ROSTER_NOBODY */
+    atomic_bool leaving;                /* to take part in nothing more than it has to, and go */
     atomic_bool bye;                    /* it is over because the run is */
     atomic_bool over;                   /* the run is over, or the driver is gone */
     _Atomic uint32_t collectives;       /* under way on this node, of all lanes */
@@ -56,6 +58,10 @@ void group_quit(struct group *group, int why);
 
 /* Make `view` current: older views are aborted in the world, tasks are woken. Copies it. */
 int group_set_view(struct group *group, const struct view *view);
+
+/* This member stands at a commit point: let the one in that it was asked to sponsor, and wait until
+ * the view that holds it is there. OK with *in false: it has gone. ERR_DRIVER, ERR_CANCELLED */
+int group_sponsor(struct group *group, uint32_t node, bool *in);
 
 /* The current view, or NULL. Valid until group_release. */
 const struct view *group_view(const struct group *group);

@@ -40,6 +40,14 @@ static struct roster_order *order(struct roster_orders *out, enum roster_order_k
     return o;
 }
 
+static void order_pair(struct roster_orders *out, enum roster_order_kind kind, uint32_t node,
+                       uint32_t other)
+{
+    struct roster_order *o = order(out, kind);
+    o->node = node;
+    o->other = other;
+}
+
 static struct roster_member *find(struct roster *roster, uint32_t node)
 {
     for (size_t i = 0; i < roster->count; i++)
@@ -87,36 +95,130 @@ static void tell(struct roster_orders *out, uint32_t node, const char *what)
     o->what = what;
 }
 
+/* ---- who comes to a run under way ---- */
+
+/* The lowest that waits, or NULL; and whether one that waits has a sponsor already. */
+static struct roster_member *first_waiting(struct roster *roster, bool *sponsored)
+{
+    struct roster_member *first = NULL;
+    *sponsored = false;
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        if (!m->waits)
+            continue;
+        *sponsored |= m->sponsor != ROSTER_NOBODY;
+        if (!first || m->node < first->node)
+            first = m;
+    }
+    return first;
+}
+
+/* If there is room, the next that waits gets a sponsor: who has been in for longest, for it has all
+ * that is to be handed on. One comes in at a time. */
+static void seek_sponsor(struct roster *roster, struct roster_orders *out)
+{
+    bool sponsored;
+    struct roster_member *m = first_waiting(roster, &sponsored);
+    const struct view *view = &roster->view;
+    if (!m || sponsored || view->count == 0 || view->count >= roster->options.workers_max)
+        return;
+    for (size_t i = 0; i < view->count; i++) {
+        if (find(roster, view->node[i])->settles)
+            continue;
+        m->sponsor = view->node[i];
+        order_pair(out, ORDER_SPONSOR, m->sponsor, m->node);
+        return;
+    }
+}
+
+static void sponsored(struct roster *roster, const struct roster_event *event,
+                      struct roster_orders *out)
+{
+    const struct roster_member *sponsor = find(roster, event->node);
+    struct roster_member *m = find(roster, event->other);
+    if (!sponsor || !sponsor->in)
+        return;
+    if (!m || !m->waits || m->sponsor != event->node) {
+        order_pair(out, ORDER_RELEASE, event->node, event->other);
+        return;
+    }
+    m->waits = false;
+    m->in = m->settles = true;
+    m->moved = event->now;
+    tell(out, m->node, "join");
+    make_view(roster, out);
+    seek_sponsor(roster, out);
+}
+
 static void join(struct roster *roster, const struct roster_event *event, struct roster_orders *out)
 {
-    /* Joining a view that is already at work is not possible yet: who comes late is turned away. */
-    if (find(roster, event->node) || roster->view.number > 0 || event->node >= VIEW_MEMBERS_MAX) {
+    bool begun = roster->view.number > 0;
+    if (find(roster, event->node) || (begun && roster->options.workers_max == 0) ||
+        event->node >= VIEW_MEMBERS_MAX) {
         order(out, ORDER_DROP)->node = event->node;
         return;
     }
     struct roster_member *m = &roster->member[roster->count++];
     *m = (struct roster_member){
-        .node = event->node, .in = true, .heard = event->now, .moved = event->now};
+        .node = event->node,
+        .in = !begun,
+        .waits = begun,
+        .sponsor = ROSTER_NOBODY,
+        .heard = event->now,
+        .moved = event->now,
+    };
     snprintf(m->address, sizeof m->address, "%s", event->address);
+    if (begun) {
+        seek_sponsor(roster, out);
+        return;
+    }
     tell(out, event->node, "join");
     if (count_in(roster) == roster->options.workers)
         make_view(roster, out);
 }
 
+/* ---- who goes ---- */
+
+static void put_out(struct roster_member *m, const char *what, struct roster_orders *out)
+{
+    m->in = m->settles = false;
+    tell(out, m->node, what);
+    order(out, ORDER_DROP)->node = m->node;
+}
+
+/* What its sponsor had for a newcomer goes with the sponsor, unless it is there already. */
+static void orphan(struct roster *roster, uint32_t sponsor, struct roster_orders *out)
+{
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        if (m->sponsor != sponsor)
+            continue;
+        if (m->waits)
+            m->sponsor = ROSTER_NOBODY;
+        else if (m->in && m->settles)
+            put_out(m, "fenced", out);
+    }
+}
+
 static void lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out)
 {
-    m->in = false;
-    tell(out, m->node, what);
-    order(out, ORDER_DROP)->node = m->node;
-    if (roster->view.number > 0)
-        make_view(roster, out);
+    if (m->waits) { /* it never was in: nobody else is concerned */
+        m->waits = false;
+        order(out, ORDER_DROP)->node = m->node;
+    } else {
+        put_out(m, what, out);
+        orphan(roster, m->node, out);
+        if (roster->view.number > 0)
+            make_view(roster, out);
+    }
+    seek_sponsor(roster, out);
 }
 
 static void heartbeat(struct roster *roster, const struct roster_event *event)
 {
     struct roster_member *m = find(roster, event->node);
-    if (!m || !m->in)
+    if (!m || (!m->in && !m->waits))
         return;
     m->heard = event->now;
     if (event->busy && event->progress == m->progress)
@@ -140,22 +242,41 @@ static void lost(struct roster *roster, const struct roster_event *event)
     m->lost_at = event->now;
 }
 
+/* A newcomer that is ahead of all who hold a result: what it begins behind has died with those who
+ * had it. Out it goes, and so the view ends; false: there is none. */
+static bool fence(struct roster *roster, const struct roster_lane *lane, uint64_t completed,
+                  struct roster_orders *out)
+{
+    const struct view *view = &roster->view;
+    for (size_t i = 0; i < view->count; i++) {
+        if (!members_has(&lane->fresh, view->node[i]) || lane->at[i] <= completed)
+            continue;
+        lose(roster, find(roster, view->node[i]), "fenced", out);
+        return true;
+    }
+    return false;
+}
+
 /* All who take part have reported: if anyone completed the highest number, it counts. */
 static void decide(struct roster *roster, uint32_t number, struct roster_orders *out)
 {
     const struct roster_lane *lane = &roster->lane[number];
     const struct view *view = &roster->view;
-    struct lane_go go = {.view = view->number, .lane = number};
+    struct lane_go go = {.view = view->number, .lane = number, .holder = ROSTER_NOBODY};
     if (roster->options.driver_takes_part) {
         go.completed = lane->driver_at;
         go.holder = ROSTER_DRIVER; /* the driver, until a worker is ahead of it */
     }
     for (size_t i = 0; i < view->count; i++) {
-        if (lane->at[i] > go.completed || (i == 0 && !roster->options.driver_takes_part)) {
+        if (members_has(&lane->fresh, view->node[i]))
+            continue;
+        if (lane->at[i] > go.completed || go.holder == ROSTER_NOBODY) {
             go.completed = lane->at[i];
             go.holder = view->node[i];
         }
     }
+    if (fence(roster, lane, go.completed, out))
+        return;
     for (size_t i = 0; i < view->count; i++)
         if (lane->at[i] < go.completed)
             members_add(&go.lacking, view->node[i]);
@@ -173,7 +294,10 @@ static void lane_at(struct roster *roster, const struct roster_event *event,
     int rank = view_rank(&roster->view, event->node);
     if (rank >= 0) {
         members_add(&lane->in, event->node);
+        if (event->fresh)
+            members_add(&lane->fresh, event->node);
         lane->at[rank] = event->completed;
+        find(roster, event->node)->settles = false;
     } else if (event->node == ROSTER_DRIVER && roster->options.driver_takes_part) {
         lane->driver_in = true;
         lane->driver_at = event->completed;
@@ -231,7 +355,7 @@ static void tick(struct roster *roster, const struct roster_event *event, struct
 {
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
-        if (!m->in)
+        if (!m->in && !m->waits)
             continue;
         /* While the driver stood still it heard nobody: that is nobody's silence. */
         m->heard += event->pause;
@@ -252,16 +376,17 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     switch (event->kind) {
     case ROSTER_JOIN: join(roster, event, out); break;
     case ROSTER_LEAVE:
-        if (m && m->in)
+        if (m && (m->in || m->waits))
             lose(roster, m, "leave", out);
         break;
     case ROSTER_PEER_DOWN:
-        if (m && m->in)
+        if (m && (m->in || m->waits))
             lose(roster, m, "dead", out);
         break;
     case ROSTER_HEARTBEAT: heartbeat(roster, event); break;
     case ROSTER_LANE_AT: lane_at(roster, event, out); break;
     case ROSTER_LOST: lost(roster, event); break;
+    case ROSTER_SPONSORED: sponsored(roster, event, out); break;
     case ROSTER_TICK: tick(roster, event, out); break;
     }
 }

@@ -2,7 +2,12 @@
  * current, and what members of a new view adopt or redo in each lane. No clock, no messages: events
  * go in, orders come out, and any state can be built in a test.
  *
- * One path for every change (D5): whatever happened to a member, it ends in a new view. */
+ * One path for every change (D5): whatever happened to a member, it ends in a new view.
+ *
+ * Who comes to a run under way waits. A member is asked to sponsor it: at its next commit point,
+ * behind exchange n, the sponsor says so and goes no further until the view that holds the newcomer
+ * is there. So exchange n + 1 cannot complete without the newcomer, which begins behind n with what
+ * the sponsor sends it. Should its sponsor die before it has that, it is out again. */
 #ifndef PL_GROUP_ROSTER_H
 #define PL_GROUP_ROSTER_H
 
@@ -10,9 +15,10 @@
 
 #include <stdbool.h>
 
-enum { ROSTER_LANES_MAX = 32, ROSTER_ORDERS_MAX = 3 * VIEW_MEMBERS_MAX };
+enum { ROSTER_LANES_MAX = 32, ROSTER_ORDERS_MAX = 5 * VIEW_MEMBERS_MAX };
 
-#define ROSTER_DRIVER (UINT32_MAX - 1) /* the driver's node number, as the world gives it */
+#define ROSTER_DRIVER (UINT32_MAX - 1) /* the driver's node number, as the world gives it, */
+#define ROSTER_NOBODY UINT32_MAX       /* and nobody's */
 
 enum roster_event_kind {
     ROSTER_JOIN,      /* node, with its address, is ready */
@@ -21,6 +27,7 @@ enum roster_event_kind {
     ROSTER_HEARTBEAT, /* node is alive; progress, busy */
     ROSTER_LANE_AT,   /* node reports `completed` of `lane` in `view` */
     ROSTER_LOST,      /* node has lost its link to `other` */
+    ROSTER_SPONSORED, /* node stands at a commit point for `other` to come in */
     ROSTER_TICK,      /* time has passed */
 };
 
@@ -31,10 +38,11 @@ struct roster_event {
     const char *address; /* JOIN; borrowed */
     uint64_t progress;   /* HEARTBEAT: steps taken */
     bool busy;           /* HEARTBEAT: computing, so progress is due */
-    uint32_t other;      /* LOST */
+    uint32_t other;      /* LOST, SPONSORED */
     int64_t pause;       /* TICK: how long the driver itself stood still, ns */
     uint32_t view, lane; /* LANE_AT */
     uint64_t completed;  /* LANE_AT */
+    bool fresh;          /* LANE_AT: it has come in there, and does not hold the result */
 };
 
 /* What all who take part in a lane do in a view before they exchange again. */
@@ -55,12 +63,14 @@ enum roster_order_kind {
     ORDER_MEMBER,  /* tell the run: `node` `what` (an event) */
     ORDER_LANE_GO, /* send `go` to all that take part in the lane */
     ORDER_DROP,    /* cut the connection to `node` */
+    ORDER_SPONSOR, /* ask `node` to sponsor `other` */
+    ORDER_RELEASE, /* tell `node`, which waits for `other` to come in, that it does not */
 };
 
 struct roster_order {
     enum roster_order_kind kind;
-    uint32_t node;
-    const char *what; /* join leave dead cut hung */
+    uint32_t node, other;
+    const char *what; /* join leave dead cut hung fenced */
     struct lane_go go;
 };
 
@@ -70,7 +80,8 @@ struct roster_orders {
 };
 
 struct roster_options {
-    uint32_t workers; /* the first view is made when so many have joined */
+    uint32_t workers;     /* the first view is made when so many have joined */
+    uint32_t workers_max; /* who comes later joins while there are fewer; 0: nobody does */
     uint32_t incarnation;
     bool driver_takes_part; /* in every lane, as its root */
     int64_t silence_max;    /* ns without a heartbeat: dead */
@@ -81,6 +92,9 @@ struct roster_options {
 struct roster_member {
     uint32_t node;
     bool in;
+    bool waits;       /* to come in */
+    bool settles;     /* has come in, and may lack what its sponsor has for it */
+    uint32_t sponsor; /* of one that waits or settles; ROSTER_NOBODY: not yet */
     char address[NODE_ADDRESS_MAX];
     int64_t heard, moved; /* last heartbeat; last progress */
     uint64_t progress;
@@ -95,6 +109,7 @@ struct roster_lane {
     bool driver_in;
     uint64_t driver_at;
     struct members in;             /* whose report of the current view has come in */
+    struct members fresh;          /* who of them hold no result */
     uint64_t at[VIEW_MEMBERS_MAX]; /* by rank in the current view */
 };
 

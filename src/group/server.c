@@ -35,6 +35,16 @@ static int send_lane_go(struct server *s, const struct lane_go *go)
     return rc;
 }
 
+static int send_sponsor(struct server *s, const struct roster_order *o)
+{
+    struct buf bytes = {0};
+    buf_put_u32(&bytes, o->other);
+    buf_put_u8(&bytes, o->kind == ORDER_SPONSOR);
+    int rc = wire_post_buf(s->group->world, o->node, WIRE_SPONSOR, 0, &bytes);
+    buf_release(&bytes);
+    return rc == ERR_NOMEM ? rc : OK;
+}
+
 static int carry_out(struct server *s)
 {
     int rc = OK;
@@ -47,6 +57,8 @@ static int carry_out(struct server *s)
             break;
         case ORDER_LANE_GO: rc = send_lane_go(s, &o->go); break;
         case ORDER_DROP: world_peer_drop(s->group->world, o->node); break;
+        case ORDER_SPONSOR:
+        case ORDER_RELEASE: rc = send_sponsor(s, o); break;
         }
     }
     return rc;
@@ -61,9 +73,9 @@ static int step(struct server *s, struct roster_event *event)
 
 static int admit(struct server *s, const struct message *m, char *address, struct err *err)
 {
-    if (s->roster.view.number > 0)
+    if (s->roster.view.number > 0 && s->roster.options.workers_max == 0)
         return err_set(err, ERR_UNSUPPORTED,
-                       "the group is complete, and a run under way cannot be joined yet");
+                       "the group is complete, and cannot be joined any more");
     return s->hooks.admit(s->hooks.user, m->from, m->data, m->len, address, err);
 }
 
@@ -100,7 +112,21 @@ static int take_lane_at(struct server *s, const struct message *m)
     event.view = cut_u32(&in);
     event.lane = cut_u32(&in);
     event.completed = cut_u64(&in);
+    event.fresh = cut_u8(&in) != 0;
     return cut_done(&in) ? step(s, &event) : OK;
+}
+
+static int take_sponsored(struct server *s, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_SPONSORED, .node = m->from};
+    event.other = cut_u32(&in);
+    return cut_done(&in) ? step(s, &event) : OK;
+}
+
+static int take_leave(struct server *s, const struct message *m)
+{
+    return step(s, &(struct roster_event){.kind = ROSTER_LEAVE, .node = m->from});
 }
 
 static int take_lost(struct server *s, const struct message *m)
@@ -126,6 +152,8 @@ static int serve(struct server *s, const struct wake *wake)
     case 1: return take_heartbeat(s, wake->msg);
     case 2: return take_lane_at(s, wake->msg);
     case 3: return take_lost(s, wake->msg);
+    case 4: return take_sponsored(s, wake->msg);
+    case 5: return take_leave(s, wake->msg);
     default: return take_peer(s, wake);
     }
 }
@@ -150,17 +178,19 @@ static int serve_task(void *arg)
         wire_from(WORLD_ANY, WIRE_HEARTBEAT),
         wire_from(WORLD_ANY, WIRE_LANE_AT),
         wire_from(WORLD_ANY, WIRE_LOST),
+        wire_from(WORLD_ANY, WIRE_SPONSORED),
+        wire_from(WORLD_ANY, WIRE_LEAVE),
         {.kind = WAIT_PEER},
     };
     int64_t period = s->group->timing.silence_max / TICKS_PER_SILENCE;
     int64_t tick = world_now(world) + period;
     for (;;) {
         struct wake wake;
-        int rc = world_wait(world, set, 5, tick, &wake);
+        int rc = world_wait(world, set, 7, tick, &wake);
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
         int done = rc == OK ? serve(s, &wake) : OK;
-        if (rc == OK && wake.which < 4)
+        if (rc == OK && wake.which < 6)
             message_unref(wake.msg);
         if (done == OK)
             done = serve_tick(s, &tick, period);

@@ -47,6 +47,22 @@ void members_decode(struct cut *in, struct members *out)
         out->word[i] = cut_u64(in);
 }
 
+struct members members_union(const struct members *a, const struct members *b)
+{
+    struct members both;
+    for (int i = 0; i < MEMBER_WORDS; i++)
+        both.word[i] = a->word[i] | b->word[i];
+    return both;
+}
+
+struct members members_without(const struct members *a, const struct members *b)
+{
+    struct members left;
+    for (int i = 0; i < MEMBER_WORDS; i++)
+        left.word[i] = a->word[i] & ~b->word[i];
+    return left;
+}
+
 size_t members_count(const struct members *set)
 {
     size_t n = 0;

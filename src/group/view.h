@@ -43,6 +43,10 @@ static inline bool members_has(const struct members *set, uint32_t node)
 void members_encode(const struct members *set, struct buf *out);
 void members_decode(struct cut *in, struct members *out);
 
+/* a ∪ b, a without b */
+struct members members_union(const struct members *a, const struct members *b);
+struct members members_without(const struct members *a, const struct members *b);
+
 size_t members_count(const struct members *set);
 
 /* How many of the set have a smaller number: a member's rank among them. */

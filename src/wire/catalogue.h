@@ -23,6 +23,9 @@
     X(VIEW, "view")               /* driver → members: a new membership */                       \
     X(HEARTBEAT, "heartbeat")     /* member → driver: alive, and how far */                      \
     X(LOST, "lost")               /* member → driver: my link to another member broke */         \
+    X(SPONSOR, "sponsor")         /* driver → member: let that one in; or: it is gone */         \
+    X(SPONSORED, "sponsored")     /* member → driver: it may come in now, before I go on */      \
+    X(LEAVE, "leave")             /* member → driver: I go, and wait for your goodbye */         \
     X(LANE_AT, "lane_at")         /* member → driver: the last exchange I completed in a lane */ \
     X(LANE_GO, "lane_go")         /* driver → members: what to adopt or redo */                  \
     X(COMMITTED, "committed")     /* member → driver: an exchange, and what it cost me */        \

@@ -1,0 +1,147 @@
+/* The roster: who comes to a run under way, by a sponsor. */
+#include "group/roster_story.h"
+
+static void begin_elastic(struct story *s, uint32_t most)
+{
+    story_init(s, 2, false);
+    s->roster.options.workers_max = most;
+    joins(s, 0);
+    assert_string_equal(joins(s, 1), "join 1; view 1: 0 1");
+}
+
+static const char *sponsors(struct story *s, uint32_t node, uint32_t other)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_SPONSORED, .node = node, .other = other});
+}
+
+static const char *enters(struct story *s, uint32_t node, uint32_t view, uint64_t completed)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_LANE_AT,
+                                         .node = node,
+                                         .view = view,
+                                         .completed = completed,
+                                         .fresh = true});
+}
+
+static void who_comes_late_is_sponsored(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    assert_string_equal(joins(s, 2), "ask 0 for 2");
+    assert_string_equal(sponsors(s, 0, 2), "join 2; view 2: 0 1 2");
+    assert_string_equal(reports(s, 0, 2, 0, 7), "");
+    assert_string_equal(enters(s, 2, 2, 7), "");
+    assert_string_equal(reports(s, 1, 2, 0, 6), "go 0.2: 7 from 0 to 1"); /* not from 2 */
+}
+
+static void they_come_one_at_a_time_while_there_is_room(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    assert_string_equal(joins(s, 4), "ask 0 for 4");
+    assert_string_equal(joins(s, 2), "");
+    assert_string_equal(joins(s, 3), "");
+    assert_string_equal(sponsors(s, 0, 4), "join 4; view 2: 0 1 4; ask 0 for 2");
+    assert_string_equal(sponsors(s, 0, 2), "join 2; view 3: 0 1 2 4");
+    assert_string_equal(goes_down(s, 1), "dead 1; drop 1; view 4: 0 2 4; ask 0 for 3");
+    assert_string_equal(sponsors(s, 0, 3), "join 3; view 5: 0 2 3 4");
+}
+
+static void who_waits_goes_unnoticed(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    joins(s, 2);
+    assert_string_equal(goes_down(s, 2), "drop 2");
+    assert_string_equal(sponsors(s, 0, 2), "release 0 of 2");
+    assert_string_equal(joins(s, 2), "drop 2"); /* a number is one life */
+    assert_string_equal(joins(s, 3), "ask 0 for 3");
+    s->now += SILENCE - MS;
+    beats(s, 0, 1, true);
+    beats(s, 1, 1, true);
+    beats(s, 3, 0, false);
+    s->now += SILENCE - MS;
+    beats(s, 0, 2, true);
+    beats(s, 1, 2, true);
+    assert_string_equal(ticks(s, s->now), "");
+    s->now += 2 * MS;
+    assert_string_equal(ticks(s, s->now), "drop 3");
+}
+
+static void a_sponsor_dies_before_it_has_sponsored(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    joins(s, 2);
+    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 2: 1; ask 1 for 2");
+    assert_string_equal(sponsors(s, 0, 2), "");
+    assert_string_equal(sponsors(s, 1, 2), "join 2; view 3: 1 2");
+}
+
+static void a_sponsor_dies_with_what_it_had_for_the_newcomer(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    joins(s, 2);
+    sponsors(s, 0, 2);
+    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; fenced 2; drop 2; view 3: 1");
+}
+
+static void a_newcomer_that_has_all_outlives_its_sponsor(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    joins(s, 2);
+    sponsors(s, 0, 2);
+    enters(s, 2, 2, 7);
+    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 3: 1 2");
+    assert_string_equal(enters(s, 2, 3, 7), "");
+    assert_string_equal(reports(s, 1, 3, 0, 7), "go 0.3: 7 from 1");
+}
+
+/* Exchange 7 was the sponsor's alone, and died with it: the others do it again, and nobody may
+ * stand behind it. */
+static void a_newcomer_behind_what_never_was_is_fenced(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    joins(s, 2);
+    sponsors(s, 0, 2);
+    enters(s, 2, 2, 7);
+    goes_down(s, 0);
+    enters(s, 2, 3, 7);
+    assert_string_equal(reports(s, 1, 3, 0, 6), "fenced 2; drop 2; view 4: 1");
+    assert_string_equal(reports(s, 1, 4, 0, 6), "go 0.4: 6 from 1");
+}
+
+static void who_settles_sponsors_nobody(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    joins(s, 2);
+    sponsors(s, 0, 2);
+    joins(s, 3);
+    enters(s, 2, 2, 7);
+    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 3: 1 2; ask 1 for 3");
+    begin_elastic(s, 4);
+    joins(s, 2);
+    sponsors(s, 0, 2);
+    assert_string_equal(goes_down(s, 1), "dead 1; drop 1; view 3: 0 2");
+    joins(s, 3);
+    assert_string_equal(leaves(s, 2), "leave 2; drop 2; view 4: 0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_comes_late_is_sponsored),
+        cmocka_unit_test(they_come_one_at_a_time_while_there_is_room),
+        cmocka_unit_test(who_waits_goes_unnoticed),
+        cmocka_unit_test(a_sponsor_dies_before_it_has_sponsored),
+        cmocka_unit_test(a_sponsor_dies_with_what_it_had_for_the_newcomer),
+        cmocka_unit_test(a_newcomer_that_has_all_outlives_its_sponsor),
+        cmocka_unit_test(a_newcomer_behind_what_never_was_is_fenced),
+        cmocka_unit_test(who_settles_sponsors_nobody),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
