@@ -38,6 +38,13 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
     return OK;
 }
 
+void exchange_enter(struct exchange *e, uint64_t completed)
+{
+    e->completed = completed;
+    e->synced = 0;
+    e->fresh = true;
+}
+
 void exchange_release(struct exchange *e)
 {
     coll_plan_release(&e->plan);
@@ -65,6 +72,8 @@ static void merge_tally(void *note, const void *other)
     for (int i = 0; i < MEMBER_WORDS; i++) {
         t->who.word[i] |= o->who.word[i];
         t->took_part.word[i] |= o->took_part.word[i];
+        t->idle.word[i] |= o->idle.word[i];
+        t->apart.word[i] |= o->apart.word[i];
     }
     t->hash_min = o->hash_min < t->hash_min ? o->hash_min : t->hash_min;
     t->hash_max = o->hash_max > t->hash_max ? o->hash_max : t->hash_max;
@@ -224,6 +233,7 @@ static int report_lane(const struct exchange *e, const struct view *view)
     buf_put_u32(&bytes, view->number);
     buf_put_u32(&bytes, e->lane);
     buf_put_u64(&bytes, e->completed);
+    buf_put_u8(&bytes, e->fresh);
     int rc = wire_post_buf(e->group->world, WORLD_DRIVER, WIRE_LANE_AT, e->lane, &bytes);
     buf_release(&bytes);
     return rc == ERR_PEER ? ERR_DRIVER : rc;
@@ -286,8 +296,10 @@ static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
     int rc = coll_recv(c, from, note, tally, sizeof *tally);
     if (rc == OK)
         rc = coll_recv_vector(c, from, WIRE_RESULT, result->at, result->n);
-    if (rc == OK)
+    if (rc == OK) {
         e->completed = go->completed;
+        e->fresh = false;
+    }
     return rc;
 }
 
@@ -334,13 +346,19 @@ static void take_input(struct exchange *e, const struct tally *mine)
 {
     uint32_t self = e->group->world->self;
     e->mine = *mine;
+    if (e->fresh)
+        e->mine.weight = 0;
     if (self != WORLD_DRIVER)
         members_add(&e->mine.took_part, self);
+    if (self != WORLD_DRIVER && atomic_load(&e->group->leaving))
+        members_add(&e->mine.apart, self);
     if (e->mine.weight > 0 && !e->how.plain && !vec_finite(&e->input, vec_all(&e->input)))
         e->mine.weight = 0;
     if (e->mine.weight > 0) {
         members_add(&e->mine.who, self);
     } else { /* it counts as nothing, and what it stood for is given back */
+        if (self != WORLD_DRIVER && e->fresh)
+            members_add(&e->mine.idle, self);
         e->mine.samples = 0;
         e->mine.loss = 0;
     }
@@ -376,6 +394,7 @@ static int run(struct exchange *e, const struct tally *mine)
             rc = attempt(e, &c);
         if (rc == OK) {
             e->completed = n;
+            e->fresh = false;
             begin_tick(e);
             note_cost(e, start, &waits);
             return OK;

@@ -18,12 +18,14 @@
 /* What travels beside the vector and is reduced with it. All fields are eight bytes wide: it goes
  * over the wire as it stands. */
 struct tally {
-    double weight;               /* Σ: of the mean */
-    uint64_t samples;            /* Σ: records that went into the contributions */
-    double loss;                 /* Σ of losses over those records */
-    uint64_t stop_votes;         /* Σ: who want the run to end here */
-    struct members who;          /* ∪: whose contribution counted */
-    struct members took_part;    /* ∪: who took part, counted or not */
+    double weight;            /* Σ: of the mean */
+    uint64_t samples;         /* Σ: records that went into the contributions */
+    double loss;              /* Σ of losses over those records */
+    uint64_t stop_votes;      /* Σ: who want the run to end here */
+    struct members who;       /* ∪: whose contribution counted */
+    struct members took_part; /* ∪: who took part, counted or not */
+    struct members idle;      /* ∪: who rightly had nothing to give: comes in, or goes */
+    struct members apart;     /* ∪: who has no part in what follows: leaves, or is not in yet */
     uint64_t hash_min, hash_max; /* of replicas that must agree: min, max; UINT64_MAX and 0 when
                                     not compared */
     double step_s;               /* max: seconds of a member's step, where it says so; else 0 */
@@ -79,6 +81,8 @@ struct exchange {
     size_t n_floats;
     uint64_t completed;        /* number of the last exchange completed here */
     uint32_t synced;           /* the view in which the lane was last brought into line */
+    bool fresh;                /* come in behind `completed`, whose result is not here: has nothing
+                                  to give to its first exchange */
     struct vec input;          /* kept, unweighted */
     struct vec result[2];      /* of exchange n in [n & 1] */
     struct tally mine;         /* kept with the input */
@@ -101,6 +105,10 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
                   size_t n, const struct exchange_how *how, uint64_t completed,
                   struct arena *arena);
 void exchange_release(struct exchange *e); /* zeroed: nothing to do */
+
+/* This member comes to a lane under way, of which so many exchanges are completed. Its first has
+ * weight 0 whatever it gives. */
+void exchange_enter(struct exchange *e, uint64_t completed);
 
 /* The weighted mean over all who take part of what they put into e->input (unweighted; the root
  * that only collects gives weight 0), with `mine` saying what it stands for. Returns when exchange

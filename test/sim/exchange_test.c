@@ -14,12 +14,14 @@
 int planted_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
                  size_t n, const struct exchange_how *how, uint64_t completed, struct arena *arena);
 void planted_release(struct exchange *e);
+void planted_enter(struct exchange *e, uint64_t completed);
 int planted_run(struct exchange *e, const struct tally *mine);
 int planted_settle(struct exchange *e);
 const struct vec *planted_result(const struct exchange *e);
 const struct tally *planted_tally(const struct exchange *e);
 
 #define PLANT_SKIP_COMMIT_RULE
+#define exchange_enter   planted_enter
 #define exchange_init    planted_init
 #define exchange_release planted_release
 #define exchange_run     planted_run
@@ -29,6 +31,7 @@ const struct tally *planted_tally(const struct exchange *e);
 
 #include "coll/exchange.c"
 
+#undef exchange_enter
 #undef exchange_init
 #undef exchange_release
 #undef exchange_run
