@@ -85,6 +85,10 @@ static int gradient(struct reducer *r, uint64_t place)
     };
     if (m->course.exchanges % HASH_EVERY == 0)
         r->mine.hash_min = r->mine.hash_max = vec_hash(&l->x, vec_all(&l->x));
+    if (!strategy_shares(m, &m->course)) {
+        strategy_give_nothing(m, &r->mine);
+        return finished(r, 0);
+    }
     int rc = learner_gradient(l, place, job_step_records(m->job));
     r->mine.loss = l->loss * job_step_records(m->job);
     if (rc == ERR_DIVERGED)
@@ -176,6 +180,7 @@ const struct strategy_ops strategy_allreduce = {
     .sends_gradients = true,
     .replicas_agree = true,
     .round = allreduce_round,
+    .joinable = strategy_always,
     .worker = allreduce_worker,
     .close = allreduce_close,
 };

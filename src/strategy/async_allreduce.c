@@ -31,6 +31,7 @@
 #include <math.h>
 
 enum { HASH_EVERY = 100 }; /* exchanges, where replicas agree */
+enum { TOLD_FROM, TOLD_PLACE, TOLD_STEPS, TOLD_DRAINING, TOLD_WORDS }; /* to a newcomer */
 
 struct pipe {
     struct member *m;
@@ -39,6 +40,8 @@ struct pipe {
     struct background beside;
     bool away;          /* an exchange has been submitted and not been taken */
     bool rejected;      /* what this worker put into the one last taken was not finite */
+    bool warming;       /* plain allreduce yet, */
+    bool draining;      /* or waiting for the exchange under way, with nothing beside */
     struct course here; /* where this worker trains */
     struct course sent; /* and where it was when it submitted last */
     uint64_t from;      /* place of all in the step last taken, */
@@ -135,11 +138,11 @@ static int receive(struct pipe *p)
         return ERR_DIVERGED;
     p->away = false;
     p->rejected = gave > 0 && p->lane->mine.weight == 0;
-    p->here.who = tally->took_part;
+    p->here.who = strategy_sharers(tally);
     m->course.place = p->sent.place;
     m->course.steps = p->sent.steps;
     m->course.exchanges++;
-    m->course.who = tally->took_part;
+    m->course.who = p->here.who;
     p->s = part_s(p, exchange_result(p->lane));
     take_s(p);
     return OK;
@@ -174,15 +177,18 @@ static int gradient(struct pipe *p, struct tally *mine)
 {
     struct learner *l = p->m->learner;
     uint32_t batch = job_step_records(p->m->job);
+    bool shares = strategy_shares(p->m, &p->here);
     p->from = p->here.place;
     p->place = strategy_place(&p->here, p->m->world->self, 0, batch);
-    int rc = learner_gradient(l, p->place, batch);
+    int rc = shares ? learner_gradient(l, p->place, batch) : OK;
     bool diverged = rc == ERR_DIVERGED;
     *mine = (struct tally){
         .weight = diverged ? 0 : 1,
         .samples = batch,
         .loss = l->loss * batch,
     };
+    if (!shares)
+        strategy_give_nothing(p->m, mine);
     p->here.place += batch * members_count(&p->here.who);
     p->here.steps++;
     return diverged ? OK : rc;
@@ -240,7 +246,9 @@ static void update_2(struct pipe *p, struct tally *mine)
 static int drain(struct pipe *p)
 {
     struct learner *l = p->m->learner;
+    p->draining = true;
     int rc = get(p);
+    p->draining = false;
     if (rc != OK)
         return rc;
     vec_copy(&l->x, &p->x, vec_all(&l->x));
@@ -282,6 +290,7 @@ static int warm_step(struct pipe *p)
 {
     struct learner *l = p->m->learner;
     struct tally mine;
+    p->warming = true;
     int rc = gradient(p, &mine);
     if (rc != OK)
         return rc;
@@ -292,13 +301,46 @@ static int warm_step(struct pipe *p)
         return rc;
     vec_import(&l->dx, vec_all(&l->dx), exchange_result(p->lane)->at);
     learner_update(l, p->from);
-    return commit(p, l->x);
+    rc = commit(p, l->x);
+    p->warming = false;
+    return rc;
+}
+
+/* While it warms up, replicas agree in more than the joint model. */
+static size_t async_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
+{
+    const struct pipe *p = m->own;
+    if (p->warming)
+        return ADMISSION_NOT_HERE;
+    word[TOLD_FROM] = p->from;
+    word[TOLD_PLACE] = p->here.place;
+    word[TOLD_STEPS] = p->here.steps;
+    word[TOLD_DRAINING] = p->draining;
+    return TOLD_WORDS;
+}
+
+/* Its x is the joint model. Unless all begin afresh, they submit next what this step has given: a
+ * newcomer, nothing. */
+static int enter(struct pipe *p, const struct admission *told)
+{
+    struct tally nothing = {0};
+    if (told->words != TOLD_WORDS)
+        return ERR_PROTOCOL;
+    p->from = told->word[TOLD_FROM];
+    p->here.place = told->word[TOLD_PLACE];
+    p->here.steps = told->word[TOLD_STEPS];
+    if (told->word[TOLD_DRAINING])
+        return OK;
+    submit(p, &nothing, p->how->method == 1);
+    return sync_due(p) ? drain(p) : OK;
 }
 
 static int async_worker(struct member *m)
 {
-    struct pipe *p = arena_new(m->arena, struct pipe);
+    struct pipe *p = m->own = arena_new(m->arena, struct pipe);
     int rc = p ? pipe_open(p, m) : ERR_NOMEM;
+    if (rc == OK && m->admission)
+        rc = enter(p, m->admission);
     uint64_t warm = rc == OK ? in_records(p, p->how->warmup_epochs) : 0;
     while (rc == OK && !done(p) && p->here.place < warm)
         rc = warm_step(p);
@@ -321,5 +363,7 @@ const struct strategy_ops strategy_async_allreduce = {
     .name = "async_allreduce",
     .sends_gradients = true,
     .round = async_round,
+    .joinable = strategy_always,
+    .tell = async_tell,
     .worker = async_worker,
 };

@@ -6,28 +6,48 @@
 
 #include <stdatomic.h>
 
-static int background_main(void *arg)
+/* Until there is something to do. When the view changes in between, others may lack the lane's last
+ * result, and wait for it before they come to the next exchange of any lane. */
+static int await_turn(struct background *b)
 {
-    struct background *b = arg;
     const uint32_t go_signal = SIGNAL_BESIDE + b->lane->lane;
-    kernels_set_threads(b->threads);
+    int settled = OK;
     for (;;) {
-        uint64_t seen = world_raised(b->world, go_signal);
-        if (background_busy(b)) {
-            int rc = exchange_run(b->lane, &b->mine);
-            atomic_store(&b->status, rc);
-            atomic_fetch_add(&b->ended, 1);
-            world_raise(b->world, SIGNAL_BESIDE_DONE);
-            if (rc != OK)
-                return rc;
+        const struct wait_for set[] = {
+            {.kind = WAIT_SIGNAL, .signal = go_signal, .seen = world_raised(b->world, go_signal)},
+            {.kind = WAIT_SIGNAL,
+             .signal = SIGNAL_GROUP,
+             .seen = world_raised(b->world, SIGNAL_GROUP)},
+        };
+        if (background_busy(b))
+            return settled;
+        if (settled == OK)
+            settled = exchange_settle(b->lane);
+        if (background_busy(b))
             continue;
-        }
-        const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = go_signal, .seen = seen};
         struct wake wake;
-        int rc = world_wait(b->world, &go, 1, WORLD_FOREVER, &wake);
+        int rc = world_wait(b->world, set, 2, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
     }
+}
+
+static int background_main(void *arg)
+{
+    struct background *b = arg;
+    int rc = OK;
+    kernels_set_threads(b->threads);
+    while (rc == OK) {
+        rc = await_turn(b);
+        if (rc == ERR_CANCELLED)
+            return rc;
+        if (rc == OK)
+            rc = exchange_run(b->lane, &b->mine);
+        atomic_store(&b->status, rc);
+        atomic_fetch_add(&b->ended, 1);
+        world_raise(b->world, SIGNAL_BESIDE_DONE);
+    }
+    return rc;
 }
 
 int background_start(struct background *b, const struct member *m, struct exchange *lane)

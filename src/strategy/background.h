@@ -22,7 +22,8 @@ struct background {
     struct task *task;
 };
 
-/* Start the task; `lane` is open, and the task's alone while an exchange is under way. ERR_NOMEM */
+/* Start the task; `lane` is open, and the task's alone while an exchange is under way. In between
+ * the task settles it when the view changes, which alters no result. ERR_NOMEM */
 int background_start(struct background *b, const struct member *m, struct exchange *lane);
 
 /* Begin the next exchange: lane->input is filled in, and the one before has ended. Never blocks. */

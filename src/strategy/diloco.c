@@ -34,12 +34,17 @@
 
 enum { FRAGMENTS_MAX = 16, HASH_EVERY = 100 /* exchanges of a fragment */ };
 
+/* To a newcomer: where workers train, and when each fragment was submitted last. */
+enum { TOLD_PLACE, TOLD_STEPS, TOLD_SENT };
+_Static_assert(TOLD_SENT + FRAGMENTS_MAX <= ADMISSION_WORDS, "all can be told");
+
 struct fragment {
     struct range r;        /* of x */
     bool last;             /* s goes with it */
     struct exchange *lane; /* for x, the inner optimizer's state if it is averaged, s */
     struct background beside;
     bool away;          /* submitted, not taken */
+    bool entered;       /* a newcomer has taken part here */
     struct course sent; /* where the worker was when it submitted */
 };
 
@@ -102,6 +107,7 @@ static int open_fragment(struct diloco *d, size_t p)
     f->r = mpca_shard_range(d->x.n, d->count, p);
     f->last = p + 1 == d->count;
     f->sent = m->course;
+    f->entered = !m->admission;
     size_t n = f->r.len * (1 + d->states) + (f->last ? d->s.n : 0);
     int rc =
         lanes_open(&m->lanes, m->group, false, n, &how, m->course.exchanges, m->arena, &f->lane);
@@ -156,6 +162,15 @@ static void put_fragment(const struct diloco *d, const struct fragment *f)
         vec_export(&l->s, vec_all(&l->s), at);
 }
 
+/* Has this worker taken part in the exchanges of all fragments, but perhaps this one? */
+static bool all_entered(const struct diloco *d, const struct fragment *but)
+{
+    bool all = true;
+    for (const struct fragment *f = d->at; f < d->at + d->count; f++)
+        all &= f == but || f->entered;
+    return all;
+}
+
 static void submit(struct diloco *d, struct fragment *f)
 {
     struct tally mine = d->since;
@@ -164,6 +179,8 @@ static void submit(struct diloco *d, struct fragment *f)
     if (f->lane->completed % HASH_EVERY == 0)
         mine.hash_min = mine.hash_max = vec_hash(&d->x, f->r);
     d->since = (struct tally){.weight = 1};
+    if (!all_entered(d, f)) /* and has no share yet */
+        members_add(&mine.apart, d->m->world->self);
     put_fragment(d, f);
     f->sent = d->here;
     f->away = true;
@@ -233,6 +250,7 @@ static int receive(struct diloco *d, struct fragment *f)
     if (tally->weight == 0)
         return ERR_DIVERGED;
     f->away = false;
+    f->entered = true;
     outer_step(d, f);
     if (f->last)
         vec_import(&d->s, vec_all(&d->s),
@@ -240,11 +258,14 @@ static int receive(struct diloco *d, struct fragment *f)
     replace(d, f);
     if (f->lane->mine.weight == 0)
         begin_afresh(d);
-    d->here.who = tally->took_part;
+    bool shared = strategy_shares(m, &d->here);
+    d->here.who = strategy_sharers(tally);
+    if (!shared && strategy_shares(m, &d->here))
+        d->since = (struct tally){.weight = 1}; /* it begins here */
     m->course.place = f->sent.place;
     m->course.steps = f->sent.steps;
     m->course.exchanges++;
-    m->course.who = tally->took_part;
+    m->course.who = d->here.who;
     return m->committed(m, f->lane);
 }
 
@@ -255,6 +276,11 @@ static int train(struct diloco *d, uint64_t steps)
     struct member *m = d->m;
     uint64_t all = members_count(&d->here.who) * job_step_records(m->job);
     uint64_t end = d->here.steps + steps;
+    if (!strategy_shares(m, &d->here)) { /* the others train */
+        d->here.steps = end;
+        d->here.place += steps * all;
+        strategy_give_nothing(m, &d->since);
+    }
     while (d->here.steps < end) {
         uint64_t before = d->since.samples;
         bool lost = d->since.weight == 0;
@@ -270,6 +296,31 @@ static int train(struct diloco *d, uint64_t steps)
             begin_afresh(d);
         d->since.weight = diverged || lost ? 0 : 1;
     }
+    return OK;
+}
+
+/* Behind an exchange beside which no other is under way. */
+static size_t diloco_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
+{
+    const struct diloco *d = m->own;
+    for (size_t p = 0; p < d->count; p++) {
+        if (d->at[p].away)
+            return ADMISSION_NOT_HERE;
+        word[TOLD_SENT + p] = d->at[p].sent.steps;
+    }
+    word[TOLD_PLACE] = d->here.place;
+    word[TOLD_STEPS] = d->here.steps;
+    return TOLD_SENT + d->count;
+}
+
+static int diloco_enter(struct diloco *d, const struct admission *told)
+{
+    if (told->words != TOLD_SENT + d->count)
+        return ERR_PROTOCOL;
+    d->here.place = told->word[TOLD_PLACE];
+    d->here.steps = told->word[TOLD_STEPS];
+    for (size_t p = 0; p < d->count; p++)
+        d->at[p].sent.steps = told->word[TOLD_SENT + p];
     return OK;
 }
 
@@ -314,9 +365,11 @@ static int finish(struct diloco *d)
 
 static int diloco_worker(struct member *m)
 {
-    struct diloco *d = arena_new(m->arena, struct diloco);
+    struct diloco *d = m->own = arena_new(m->arena, struct diloco);
     size_t records = m->learner->corpus->set[SET_TRAIN].count;
     int rc = d ? diloco_open(d, m) : ERR_NOMEM;
+    if (rc == OK && m->admission)
+        rc = diloco_enter(d, m->admission);
     while (rc == OK && !strategy_done(m->job, &d->here, records)) {
         rc = train(d, strategy_round(m->job, &d->here, records, steps_ahead(d)));
         if (rc == OK)
@@ -348,10 +401,19 @@ static uint64_t diloco_round(const Paceline__Job *job)
     return how->tau / how->fragments;
 }
 
+/* Are there commit points at which nothing is under way? */
+static bool diloco_joinable(const Paceline__Job *job)
+{
+    const Paceline__DiLoCo *how = job->strategy->diloco;
+    return how->overlap == 0 || (uint64_t)how->overlap * how->fragments < how->tau;
+}
+
 const struct strategy_ops strategy_diloco = {
     .name = "diloco",
     .check = diloco_check,
     .round = diloco_round,
+    .joinable = diloco_joinable,
+    .tell = diloco_tell,
     .extras = 1,
     .extra_name = {"outer_momentum"},
     .worker = diloco_worker,

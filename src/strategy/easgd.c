@@ -38,6 +38,11 @@ static bool easgd_runs_free(const Paceline__Job *job)
     return settings(job)->mode == PACELINE__EASGD__MODE__async;
 }
 
+static bool easgd_joinable(const Paceline__Job *job)
+{
+    return !easgd_runs_free(job);
+}
+
 static uint64_t easgd_round(const Paceline__Job *job)
 {
     return settings(job)->tau;
@@ -324,6 +329,7 @@ const struct strategy_ops strategy_easgd = {
     .name = "easgd",
     .runs_free = easgd_runs_free,
     .round = easgd_round,
+    .joinable = easgd_joinable,
     .worker = easgd_worker,
     .close = easgd_close,
     .leads = strategy_always,

@@ -32,6 +32,11 @@ bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job
     return strategy->runs_free && strategy->runs_free(job);
 }
 
+bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job)
+{
+    return strategy->joinable && strategy->joinable(job);
+}
+
 bool strategy_always(const Paceline__Job *job)
 {
     (void)job;
@@ -49,7 +54,12 @@ int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part,
     int rc = exchange_init(e, group, (uint32_t)lanes->count, driver_takes_part, n, how, completed,
                            arena);
     lanes->at[lanes->count++] = e;
-    return rc;
+    if (rc != OK || !lanes->entered)
+        return rc;
+    if (e->lane >= lanes->entered->lanes)
+        return ERR_PROTOCOL;
+    exchange_enter(e, lanes->entered->completed[e->lane]);
+    return OK;
 }
 
 void lanes_release(struct lanes *lanes)
@@ -106,20 +116,39 @@ uint64_t strategy_place(const struct course *course, uint32_t node, uint64_t t, 
     return course->place + (t * shares + members_rank(&course->who, node)) * batch;
 }
 
+bool strategy_shares(const struct member *m, const struct course *course)
+{
+    return members_has(&course->who, m->world->self);
+}
+
+void strategy_give_nothing(const struct member *m, struct tally *mine)
+{
+    mine->weight = 0;
+    members_add(&mine->idle, m->world->self);
+}
+
+struct members strategy_sharers(const struct tally *tally)
+{
+    struct members stay = members_without(&tally->took_part, &tally->apart);
+    return members_count(&stay) > 0 ? stay : tally->took_part;
+}
+
 void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
                       const struct tally *tally)
 {
     course->place += steps * batch * members_count(&course->who);
     course->steps += steps;
     course->exchanges++;
-    course->who = tally->took_part;
+    course->who = strategy_sharers(tally);
 }
 
 int strategy_steps(struct member *m, const struct course *from, uint64_t first, uint64_t most,
                    int64_t until, struct tally *mine)
 {
     uint32_t batch = job_step_records(m->job);
-    for (uint64_t k = 0; k < most; k++) {
+    if (!strategy_shares(m, from))
+        strategy_give_nothing(m, mine);
+    for (uint64_t k = 0; k < most && strategy_shares(m, from); k++) {
         if (atomic_load(&m->group->over))
             return ERR_DRIVER; /* a round can be long, and nobody waits for it any more */
         if (k > 0 && world_now(m->world) >= until)

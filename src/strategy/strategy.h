@@ -24,10 +24,23 @@ enum { STRATEGY_EXTRAS_MAX = 2 };
 struct lanes {
     struct exchange *at[ROSTER_LANES_MAX];
     size_t count;
+    const struct admission *entered; /* of a worker that has come to a run under way; or NULL */
+};
+
+enum { ADMISSION_WORDS = 24 };
+#define ADMISSION_NOT_HERE SIZE_MAX
+
+/* What a newcomer is told by its sponsor beside the course and the model: how far each lane is, and
+ * what the strategy's own ops->tell says. */
+struct admission {
+    uint32_t lanes, words;
+    uint64_t completed[ROSTER_LANES_MAX];
+    uint64_t word[ADMISSION_WORDS];
 };
 
 /* Open the next lane, for vectors of n floats: exchange_init with memory from the arena, `lanes`
- * owning it until lanes_release. ERR_NOMEM */
+ * owning it until lanes_release. A newcomer's begins where its sponsor stood, whatever `completed`
+ * is. ERR_NOMEM; ERR_PROTOCOL: the sponsor had no such lane */
 int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,
                const struct exchange_how *how, uint64_t completed, struct arena *arena,
                struct exchange **out);
@@ -59,8 +72,10 @@ struct member {
     struct lanes lanes;   /* opened by the strategy; when its loop has ended well, train settles
                              them (exchange_settle) until the run is over */
     struct joint joint;   /* brought by train: the learner's own; the strategy may know better */
-    const struct vec *resumed; /* ops->extras vectors that a checkpoint held; NULL: none */
-    void *own;                 /* the strategy's */
+    /* ops->extras vectors that a checkpoint held, or a sponsor; NULL: none */
+    const struct vec *resumed;
+    const struct admission *admission; /* this worker came to a run under way; NULL: it did not */
+    void *own;                         /* the strategy's */
     /* Train's hook, called by the strategy at each commit point, between two learner calls, with
      * the course already moved on. `e` has just completed; NULL under `single`. ERR_STOP: the run
      * ends here, for every member. */
@@ -107,6 +122,14 @@ struct strategy_ops {
      * give, say. ERR_INPUT, ERR_UNSUPPORTED naming the field. */
     int (*check)(const Paceline__Job *job, struct err *err);
     uint64_t (*round)(const Paceline__Job *job); /* steps between two exchanges, about */
+    /* (optional) Can workers come to a run of this job that is under way? NULL: never. One begins
+     * behind a commit point of a member's, with its course, m->admission, and the joint model. */
+    bool (*joinable)(const Paceline__Job *job);
+    bool joins_bare; /* its first exchange brings a newcomer all that it needs of the model */
+    /* (optional) A sponsor, at a commit point: what else a newcomer has to know to begin behind it;
+     * at most ADMISSION_WORDS, their number returned. ADMISSION_NOT_HERE: none can begin behind
+     * this one, perhaps behind the next. */
+    size_t (*tell)(const struct member *m, uint64_t word[ADMISSION_WORDS]);
     /* Vectors as long as x that go into checkpoints beside the joint model, by these names. */
     size_t extras;
     const char *extra_name[STRATEGY_EXTRAS_MAX];
@@ -141,6 +164,9 @@ int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, str
 bool strategy_leads(const struct strategy_ops *strategy, const Paceline__Job *job);
 bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job *job);
 
+/* Can workers come to a run of this job that is under way? */
+bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job);
+
 /* For ops: always. */
 bool strategy_always(const Paceline__Job *job);
 
@@ -161,10 +187,20 @@ int strategy_free_stepped(struct member *m);
 /* A whole free step: learner_step, counted. What either returns. */
 int strategy_free_step(struct member *m);
 
+/* Has this worker a share of the records of the round that `course` begins? Who has come in has one
+ * from the round after its first exchange; who leaves has none any more. */
+bool strategy_shares(const struct member *m, const struct course *course);
+
+/* Who has no share puts in nothing, and rightly. */
+void strategy_give_nothing(const struct member *m, struct tally *mine);
+
+/* Who shares the records after an exchange with this tally. */
+struct members strategy_sharers(const struct tally *tally);
+
 /* At most `most` steps, from step `first` on, of this worker's share of what all of from->who take
  * from from->place on; but for the first of them, none begins at `until` or later. What they stand
  * for is added to `mine`. A worker whose loss is no number any more has nothing to give: it stops
- * there, with weight 0. */
+ * there, with weight 0. Whoever has no share takes no step, and has weight 0. */
 int strategy_steps(struct member *m, const struct course *from, uint64_t first, uint64_t most,
                    int64_t until, struct tally *mine);
 

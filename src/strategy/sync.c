@@ -47,6 +47,8 @@ struct rounds {
     uint64_t tau;          /* as agreed; tau_auto: 0 until it is */
 };
 
+enum { TOLD_FIRST, TOLD_TAU, TOLD_UPDATES, TOLD_WORDS }; /* to a newcomer */
+
 static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *group,
                        const Paceline__Job *job, const struct vec *x, const struct vec *s,
                        const struct optim *optim, const struct course *course, struct arena *arena)
@@ -161,8 +163,9 @@ static int train(struct member *m, const struct rounds *r, uint64_t most, struct
     int64_t start = world_now(m->world);
     int64_t until = start + (int64_t)(fmin(how->seconds, LONG_S) * WORLD_SECOND);
     *mine = (struct tally){.weight = 1, .hash_min = UINT64_MAX};
-    int rc = how->has_seconds ? strategy_steps(m, &own->from, own->taken, most, until, mine)
-                              : strategy_steps(m, &m->course, 0, most, WORLD_FOREVER, mine);
+    bool by_clock = how->has_seconds && strategy_shares(m, &m->course);
+    int rc = by_clock ? strategy_steps(m, &own->from, own->taken, most, until, mine)
+                      : strategy_steps(m, &m->course, 0, most, WORLD_FOREVER, mine);
     uint64_t steps = mine->samples / job_step_records(m->job);
     own->taken += steps + (mine->weight == 0);
     if (how->tau_auto && steps > 0) {
@@ -256,14 +259,31 @@ static int sync_worker(struct member *m)
     struct learner *l = m->learner;
     size_t records = l->corpus->set[SET_TRAIN].count;
     struct rounds r;
+    m->own = &r;
     int rc =
         rounds_open(&r, &m->lanes, m->group, m->job, &l->x, &l->s, &l->optim, &m->course, m->arena);
+    if (m->admission && m->admission->words == TOLD_WORDS) {
+        r.first = m->admission->word[TOLD_FIRST];
+        r.tau = m->admission->word[TOLD_TAU];
+        l->optim.updates = m->admission->word[TOLD_UPDATES];
+    }
     while (rc == OK && begins(&r, &m->course))
         rc = first_round(m, &r);
     struct stripe own = {.from = m->course};
+    if (m->admission) /* a stripe of its own, as if all began theirs here (ours) */
+        members_add(&own.from.who, m->world->self);
     while (rc == OK && !strategy_done(m->job, &m->course, records))
         rc = one_round(m, &r, &own);
     return rc == ERR_STOP ? OK : rc;
+}
+
+static size_t sync_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
+{
+    const struct rounds *r = m->own;
+    word[TOLD_FIRST] = r->first;
+    word[TOLD_TAU] = r->tau;
+    word[TOLD_UPDATES] = m->learner->optim.updates;
+    return TOLD_WORDS;
 }
 
 /* ---- the driver, which gives nothing to the mean and keeps it as x̃ ---- */
@@ -315,6 +335,9 @@ static uint64_t sync_round(const Paceline__Job *job)
 const struct strategy_ops strategy_sync = {
     .name = "sync",
     .round = sync_round,
+    .joinable = strategy_always,
+    .joins_bare = true,
+    .tell = sync_tell,
     .worker = sync_worker,
     .leads = strategy_always,
     .driver = sync_driver,
