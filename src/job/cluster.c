@@ -95,16 +95,32 @@ static int check_delay(const Paceline__Delay *delay, size_t i, uint32_t nodes, s
     return rc;
 }
 
+/* What has no degree and does not end. */
+static int check_once(const Paceline__Fault *fault, const char *what, size_t i, struct err *err)
+{
+    if (!fault->has_factor && !fault->has_for_)
+        return OK;
+    return err_set(err, ERR_INPUT, "fault[%zu].%s: belongs to `slow` and `clog`, not to `%s`", i,
+                   fault->has_factor ? "factor" : "for", what);
+}
+
+static int check_join(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    int rc = check_once(fault, "join", i, err);
+    if (rc == OK && fault->join == CLUSTER_DRIVER)
+        rc = err_set(err, ERR_INPUT, "fault[%zu].join: the driver is there from the beginning", i);
+    return rc != OK ? rc : check_place(indexed(name, "fault", i, "join"), fault->join, nodes, err);
+}
+
 static int check_kill(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
 {
     char name[FIELD_TEXT_MAX];
     if (fault->kill == CLUSTER_DRIVER)
         return err_set(err, ERR_UNSUPPORTED,
                        "fault[%zu].kill: killing the driver is not yet supported in simulation", i);
-    if (fault->has_factor || fault->has_for_)
-        return err_set(err, ERR_INPUT, "fault[%zu].%s: belongs to `slow` and `clog`, not to `kill`",
-                       i, fault->has_factor ? "factor" : "for");
-    return check_place(indexed(name, "fault", i, "kill"), fault->kill, nodes, err);
+    int rc = check_once(fault, "kill", i, err);
+    return rc != OK ? rc : check_place(indexed(name, "fault", i, "kill"), fault->kill, nodes, err);
 }
 
 /* `slow` or `clog`, as `what` says. */
@@ -132,7 +148,9 @@ static int check_fault(const Paceline__Fault *fault, size_t i, uint32_t nodes, s
     case PACELINE__FAULT__WHAT_KILL: return check_kill(fault, i, nodes, err);
     case PACELINE__FAULT__WHAT_SLOW: return check_pace(fault, "slow", fault->slow, i, nodes, err);
     case PACELINE__FAULT__WHAT_CLOG: return check_pace(fault, "clog", fault->clog, i, nodes, err);
-    default: return err_set(err, ERR_INPUT, "fault[%zu]: expected `kill`, `slow` or `clog`", i);
+    case PACELINE__FAULT__WHAT_JOIN: return check_join(fault, i, nodes, err);
+    default:
+        return err_set(err, ERR_INPUT, "fault[%zu]: expected `kill`, `slow`, `clog` or `join`", i);
     }
 }
 

@@ -71,9 +71,11 @@ static void node_up(struct event *up)
 {
     struct node *node = event_owner(up, struct node, up);
     struct sim *sim = node->sim;
+    node->met = true;
     meet(node, &sim->nodes[sim->slots - 1]); /* the driver; then workers start in order */
-    for (uint32_t i = 0; i < node->slot; i++)
-        meet(node, &sim->nodes[i]);
+    for (uint32_t i = 0; i < sim->slots - 1; i++)
+        if (i != node->slot && (sim->nodes[i].met || sim->nodes[i].state == NODE_ENDED))
+            meet(node, &sim->nodes[i]);
 }
 
 static void node_gone(struct event *gone)
@@ -207,7 +209,10 @@ int node_want(struct world *w, uint32_t n)
         return ERR_CANCELLED;
     if (n > sim->slots - 1 - sim->wanted)
         return ERR_NOT_FOUND;
-    for (uint32_t i = 0; i < n; i++)
-        heap_push(&sim->heap, &sim->nodes[sim->wanted++].start, sim->now + sim->latency);
+    for (uint32_t end = sim->wanted + n; sim->wanted < end; sim->wanted++) {
+        struct node *next = &sim->nodes[sim->wanted];
+        if (!next->comes) /* else it does so in its own time */
+            heap_push(&sim->heap, &next->start, sim->now + sim->latency);
+    }
     return OK;
 }

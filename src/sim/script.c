@@ -2,6 +2,8 @@
  */
 #include "sim/state.h"
 
+#include <inttypes.h>
+
 struct delay_rule {
     uint32_t from, to; /* slots; WORLD_ANY */
     uint32_t kind;     /* 0: any */
@@ -86,6 +88,11 @@ static void fault_begin(struct event *begin)
     struct sim *sim = rule->sim;
     if (rule->node->state == NODE_ENDED)
         return;
+    if (rule->what == PACELINE__FAULT__WHAT_JOIN) {
+        announce(rule, "join", TRACE_PEER);
+        rule->node->start.fire(&rule->node->start);
+        return;
+    }
     if (rule->what == PACELINE__FAULT__WHAT_KILL) {
         announce(rule, "kill", TRACE_KILL);
         node_end(rule->node, true);
@@ -103,6 +110,39 @@ static void fault_end(struct event *end)
     slow_down(rule, false);
     if (rule->node->state != NODE_ENDED)
         announce(rule, clogs(rule) ? "clog ends" : "slow ends", TRACE_SLOW);
+}
+
+static int32_t node_of(const Paceline__Fault *f)
+{
+    switch (f->what_case) {
+    case PACELINE__FAULT__WHAT_KILL: return f->kill;
+    case PACELINE__FAULT__WHAT_SLOW: return f->slow;
+    case PACELINE__FAULT__WHAT_JOIN: return f->join;
+    default: return f->clog;
+    }
+}
+
+uint32_t script_workers(const Paceline__Cluster *cluster, uint32_t workers)
+{
+    for (size_t i = 0; i < cluster->n_fault; i++) {
+        const Paceline__Fault *f = cluster->fault[i];
+        if (f->what_case == PACELINE__FAULT__WHAT_JOIN && (uint32_t)f->join >= workers)
+            workers = (uint32_t)f->join + 1;
+    }
+    return workers;
+}
+
+/* A node that comes by itself comes once, then, whoever asks for it. */
+static int read_join(struct fault_rule *rule, size_t i, struct err *err)
+{
+    struct node *node = rule->node;
+    if (rule->what != PACELINE__FAULT__WHAT_JOIN)
+        return OK;
+    if (node->comes)
+        return err_set(err, ERR_INPUT, "fault[%zu].join: node %" PRIu32 " is there already", i,
+                       node->slot);
+    node->comes = true;
+    return OK;
 }
 
 static int read_delays(struct sim *sim, struct err *err)
@@ -140,10 +180,7 @@ int script_read(struct sim *sim, struct err *err)
     sim->script = script;
     for (size_t i = 0; i < cluster->n_fault; i++) {
         const Paceline__Fault *f = cluster->fault[i];
-        int32_t node = f->what_case == PACELINE__FAULT__WHAT_KILL   ? f->kill
-                       : f->what_case == PACELINE__FAULT__WHAT_SLOW ? f->slow
-                                                                    : f->clog;
-        uint32_t slot = slot_of(sim, true, node);
+        uint32_t slot = slot_of(sim, true, node_of(f));
         if (slot == WORLD_DRIVER)
             continue; /* of the cluster, but not of this run */
         struct fault_rule *rule = &script->fault[script->faults++];
@@ -156,6 +193,9 @@ int script_read(struct sim *sim, struct err *err)
             .begin.fire = fault_begin,
             .end.fire = fault_end,
         };
+        int rc = read_join(rule, i, err);
+        if (rc != OK)
+            return rc;
         heap_push(&sim->heap, &rule->begin, sim_after(sim, f->at * 1e9));
     }
     return read_delays(sim, err);

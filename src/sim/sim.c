@@ -111,14 +111,15 @@ static const struct coroutine_ops *carrier(enum sim_backend backend)
 int sim_create(const struct sim_options *options, struct sim **out, struct err *err)
 {
     const Paceline__Cluster *cluster = options->cluster;
-    if (cluster_nodes(cluster) < options->workers)
+    uint32_t workers = script_workers(cluster, options->workers);
+    if (cluster_nodes(cluster) < workers)
         return err_set(err, ERR_INPUT, "cluster: has %" PRIu32 " nodes, the run needs %" PRIu32,
-                       cluster_nodes(cluster), options->workers);
+                       cluster_nodes(cluster), workers);
     struct sim *sim = calloc(1, sizeof *sim);
     if (!sim)
         return err_set(err, ERR_NOMEM, "simulator: out of memory");
     sim->options = *options;
-    sim->slots = options->workers + 1;
+    sim->slots = workers + 1;
     sim->latency = sim_span(cluster->link->latency_us * 1000);
     sim->loss = cluster->link->loss;
     sim->sink.fail = fault_in_task;

@@ -19,14 +19,15 @@ enum sim_backend {
 
 /* What happened, as the cluster's file asked for: told when it happens. */
 struct sim_fault {
-    const char *what; /* "kill", "slow", "slow ends", "clog", "clog ends" */
+    const char *what; /* "join", "kill", "slow", "slow ends", "clog", "clog ends" */
     uint32_t node;
     double factor;
 };
 
 struct sim_options {
     const Paceline__Cluster *cluster; /* finished; borrowed until sim_free */
-    uint32_t workers;                 /* nodes 0 … workers-1 exist; and the driver */
+    uint32_t workers;                 /* nodes 0 … workers-1 exist, and the driver; others of the
+                                         cluster are those that its script lets join */
     uint64_t seed;
     enum sim_backend backend;
     const struct logger *log;

@@ -110,6 +110,8 @@ struct node {
     uint32_t slot;
     enum node_state state;
     bool broken; /* killed before it started: it never will */
+    bool comes;  /* by itself, by the script */
+    bool met;    /* others have heard of it */
     struct event start, up, gone;
 
     struct task *main, *tasks, *waits, *waits_last;
@@ -150,8 +152,8 @@ struct sim {
     uint64_t trace;
     const struct coroutine_ops *carry;
     struct coroutine_host *host;
-    struct node *nodes; /* by slot */
-    uint32_t slots, wanted;
+    struct node *nodes;     /* by slot */
+    uint32_t slots, wanted; /* nodes up to this one have been asked for */
     struct task *running;
     int64_t latency;
     double loss;
@@ -266,6 +268,8 @@ void work_finish(struct event *done);
 
 /* script.c */
 int script_read(struct sim *sim, struct err *err);
+/* How many there are in all, when so many are asked for. */
+uint32_t script_workers(const Paceline__Cluster *cluster, uint32_t workers);
 int64_t script_delay(struct sim *sim, const struct node *from, const struct node *to, uint64_t tag);
 
 #endif
