@@ -179,7 +179,8 @@ int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out
         return rc;
     }
     if (!copy->has_threads) {
-        uint32_t share = (uint32_t)real_cores() / (workers_here ? workers_here : copy->workers);
+        uint32_t share =
+            (uint32_t)real_cores() / (workers_here ? workers_here : job_workers_max(copy));
         copy->has_threads = true;
         copy->threads = share > copy->local ? share : copy->local;
     }

@@ -39,8 +39,11 @@ static int drive(void *arg)
 /* More computing threads than cores, or hosts we know nothing of: heartbeats may come late. */
 static struct group_timing timing_for(const Paceline__Job *job, bool elsewhere)
 {
-    bool crowded = job->workers * job->threads > (uint32_t)real_cores();
-    return crowded || elsewhere ? group_timing_busy() : group_timing_lan();
+    bool crowded = job_workers_max(job) * job->threads > (uint32_t)real_cores();
+    if (job->heartbeat == PACELINE__JOB__HEARTBEAT__lan)
+        return group_timing_lan();
+    bool busy = job->heartbeat == PACELINE__JOB__HEARTBEAT__busy;
+    return busy || crowded || elsewhere ? group_timing_busy() : group_timing_lan();
 }
 
 static int run_here(struct driving *d, const struct logger *log)

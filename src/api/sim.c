@@ -113,7 +113,7 @@ static int simulate(struct simulation *s, const Paceline__Cluster *cluster,
         return rc;
     const struct sim_options how = {
         .cluster = cluster,
-        .workers = s->train.job->workers,
+        .workers = s->train.job->has_workers_max ? cluster_nodes(cluster) : s->train.job->workers,
         .seed = s->train.job->seed,
         .backend = options->threads ? SIM_BATON : SIM_FIBRES,
         .log = s->host.log,
@@ -156,7 +156,9 @@ static int sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
         .host =
             {
                 .log = &engine->log,
-                .timing = group_timing_lan(),
+                .timing = finished->heartbeat == PACELINE__JOB__HEARTBEAT__busy
+                              ? group_timing_busy()
+                              : group_timing_lan(),
                 .step_seconds = cluster->message->step_seconds,
             },
         .err = &engine->error,

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "job/job.pb-c.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,9 +26,9 @@ int job_set(Paceline__Job *job, const char *assignment, struct err *err);
 int job_set_data(Paceline__Data **data, const char *spec, struct err *err);
 
 /* Check everything that can be checked without opening a file, and write derived values into the
- * message: `batch` from `global_batch`, sub-messages that were left out, `stop.epochs` 1 when
- * nothing stops the run. Afterwards every sub-message but test_data is present.
- * ERR_INPUT naming the field. */
+ * message: `batch` from `global_batch`, `workers` from `workers_min`, sub-messages that were left
+ * out, `stop.epochs` 1 when nothing stops the run. Afterwards every sub-message but test_data is
+ * present. ERR_INPUT naming the field. */
 int job_finish(Paceline__Job *job, struct err *err);
 
 /* The same for data alone, which `field` names in messages. */
@@ -35,6 +36,19 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
 
 /* Make relative paths in the job relative to the folder of `job_path` (pure text work). */
 int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err);
+
+/* How many workers a run may have at a time; `workers` are those that it begins with. Of a finished
+ * job. */
+static inline uint32_t job_workers_max(const Paceline__Job *job)
+{
+    return job->has_workers_max ? job->workers_max : job->workers;
+}
+
+/* Will there never be a second worker? */
+static inline bool job_is_alone(const Paceline__Job *job)
+{
+    return job_workers_max(job) == 1;
+}
 
 /* Records of a worker's step: iter_size batches. Of a finished job. */
 static inline uint32_t job_step_records(const Paceline__Job *job)

@@ -28,7 +28,7 @@ static int make_parts(Paceline__Job *job, struct err *err)
     }
     if (job->strategy->algorithm_case)
         return OK;
-    return job_set_strategy(job, job->workers == 1 ? "single" : "sync", err);
+    return job_set_strategy(job, job_is_alone(job) ? "single" : "sync", err);
 }
 
 static bool filled(const char *text)
@@ -183,6 +183,32 @@ static int fill_defaults(Paceline__Job *job, struct err *err)
     return filled_in ? OK : err_set(err, ERR_NOMEM, "job: out of memory");
 }
 
+/* From so many to so many: `workers` becomes those that it begins with. A job that has been
+ * finished before says both. */
+static int settle_workers(Paceline__Job *job, struct err *err)
+{
+    int rc = OK;
+    if (!job->has_workers_min && !job->has_workers_max) {
+        rc = check_range("workers", job->workers, 1, WORKERS_MAX, err);
+    } else if (job->has_workers && !(job->has_workers_min && job->workers == job->workers_min)) {
+        rc = err_set(err, ERR_INPUT, "workers: not together with %s",
+                     job->has_workers_min ? "workers_min" : "workers_max");
+    } else {
+        rc = check_given("workers_max", job->has_workers_max, err);
+        job->workers = job->workers_min = job->has_workers_min ? job->workers_min : 1;
+        job->has_workers_min = true;
+    }
+    if (rc == OK && job->has_workers_max)
+        rc = check_range("workers_max", job->workers_max, 1, WORKERS_MAX, err);
+    if (rc == OK && job->has_workers_max)
+        rc = check_range("workers_min", job->workers, 1, job->workers_max, err);
+    if (rc == OK && job->has_global_batch && job->workers != job_workers_max(job))
+        rc = err_set(err, ERR_INPUT,
+                     "global_batch: needs a fixed number of workers, not %" PRIu32 " to %" PRIu32,
+                     job->workers, job->workers_max);
+    return rc == OK ? check_range("standby", job->standby, 0, WORKERS_MAX, err) : rc;
+}
+
 int job_finish(Paceline__Job *job, struct err *err)
 {
     int rc = check_given("name", filled(job->name), err);
@@ -195,7 +221,7 @@ int job_finish(Paceline__Job *job, struct err *err)
     if (rc == OK)
         rc = job_settle_solver(job, err);
     if (rc == OK)
-        rc = check_range("workers", job->workers, 1, WORKERS_MAX, err);
+        rc = settle_workers(job, err);
     if (rc == OK && job->has_threads)
         rc = check_range("threads", job->threads, 1, THREADS_MAX, err);
     if (rc == OK)

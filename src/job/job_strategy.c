@@ -2,6 +2,7 @@
  */
 #include "job/job_strategy.h"
 #include "job/check.h"
+#include "job/job.h"
 #include "job/text.h"
 #include "job/text_field.h"
 
@@ -96,7 +97,7 @@ static int settle_momentum(Paceline__Job *job, struct err *err)
 static int settle_easgd(Paceline__Job *job, struct err *err)
 {
     Paceline__Easgd *e = job->strategy->easgd;
-    uint32_t workers = job->workers;
+    uint32_t workers = job_workers_max(job);
     if (!e->has_alpha) {
         e->alpha = 0.9f / (float)workers;
         e->has_alpha = true;
@@ -162,9 +163,9 @@ int job_settle_strategy(Paceline__Job *job, struct err *err)
     Paceline__Strategy *s = job->strategy;
     switch (s->algorithm_case) {
     case PACELINE__STRATEGY__ALGORITHM_SINGLE:
-        if (job->workers != 1)
+        if (!job_is_alone(job))
             return err_set(err, ERR_INPUT, "strategy.single: needs workers: 1, is %" PRIu32,
-                           job->workers);
+                           job_workers_max(job));
         return OK;
     case PACELINE__STRATEGY__ALGORITHM_SYNC: return check_sync(s->sync, err);
     case PACELINE__STRATEGY__ALGORITHM_ASYNC_ALLREDUCE:
