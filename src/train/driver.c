@@ -121,7 +121,7 @@ static void on_committed(struct driver *d, const struct message *m)
     if (committed_decode(&in, &report) == OK && report.free == free)
         ledger_report(&d->ledger, m->from, &report);
     display_report(&d->display, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
-                   d->job->workers == 1 && d->ledger.last.n == 0, d->host->log);
+                   job_is_alone(d->job) && d->ledger.last.n == 0, d->host->log);
     atomic_store(&d->keeper.missed, d->ledger.missed);
     if (free)
         count_free(d);
@@ -416,6 +416,7 @@ int train_drive(struct world *world, const struct train_host *host,
     if (d->group.world)
         group_release(&d->group);
     buf_release(&d->welcome);
+    buf_release(&d->welcome_late);
     snapshot_close(&d->keeper.snapshot);
     workspace_free(d->own_ws);
     corpus_close(&d->own_corpus);

@@ -29,9 +29,9 @@ struct driver {
     struct tracer tracer;
     struct group group;
     struct server server;
-    struct hello own; /* what a worker's hello must agree with */
-    struct buf welcome;
-    struct optim optim; /* for its layout; the driver takes no step */
+    struct hello own;                 /* what a worker's hello must agree with */
+    struct buf welcome, welcome_late; /* the latter for who comes to the run under way */
+    struct optim optim;               /* for its layout; the driver takes no step */
     struct model_layout layout;
     struct vec x, s;                /* what the run starts from */
     struct joint begins;            /* these two */

@@ -12,7 +12,7 @@
 bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy)
 {
     return !strategy_leads(strategy, job) ||
-           (job->workers == 1 && !strategy_runs_free(strategy, job));
+           (job_is_alone(job) && !strategy_runs_free(strategy, job));
 }
 
 /* ---- what the group's server asks of us, on its task ---- */
@@ -28,7 +28,8 @@ static void on_arrived(void *user, uint32_t node)
 {
     struct driver *d = user;
     atomic_store(&d->stirred, world_now(d->world));
-    int rc = driver_send(d, node, WIRE_WELCOME, &d->welcome);
+    const struct buf *welcome = group_view(&d->group) ? &d->welcome_late : &d->welcome;
+    int rc = driver_send(d, node, WIRE_WELCOME, welcome);
     if (rc != OK && rc != ERR_PEER)
         let_go(d, node, "welcome", rc);
 }
@@ -44,6 +45,11 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     int rc = hello_check(&hello, &d->own, err);
     if (rc != OK)
         return rc;
+    if (group_view(&d->group) && !strategy_joinable(d->strategy, d->job))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the run is under way, and with strategy %s as the job has it nobody can "
+                       "join it then",
+                       d->strategy->name);
     atomic_store(&d->stirred, world_now(d->world));
     memcpy(address, hello.address, sizeof hello.address);
     log_info(d->host->log, "worker %u: %s kernels, %s, %u threads", node, hello.kernels, hello.isa,
@@ -226,8 +232,10 @@ static int write_welcome(struct driver *d)
             .traces = d->options->trace != NULL,
         };
         welcome_encode(&welcome, &d->welcome);
+        welcome.resumes = false; /* a sponsor has what it goes on from */
+        welcome_encode(&welcome, &d->welcome_late);
     }
-    bool failed = text.failed || d->welcome.failed;
+    bool failed = text.failed || d->welcome.failed || d->welcome_late.failed;
     buf_release(&text);
     return failed ? err_set(d->err, ERR_NOMEM, "job: out of memory") : OK;
 }
@@ -287,6 +295,7 @@ static int start_group(struct driver *d)
 {
     const struct roster_options roster = {
         .workers = d->job->workers,
+        .workers_max = strategy_joinable(d->strategy, d->job) ? job_workers_max(d->job) : 0,
         .incarnation = d->resumed.incarnation + 1,
         .driver_takes_part = strategy_leads(d->strategy, d->job),
         .silence_max = d->host->timing.silence_max,
@@ -298,11 +307,11 @@ static int start_group(struct driver *d)
     int rc = d->start_model ? start_giver(d) : OK;
     if (rc == OK)
         rc = server_start(&d->server, &d->group, &roster, &hooks);
+    uint32_t workers = job_workers_max(d->job) + d->job->standby;
     if (rc == OK)
-        rc = world_want_nodes(d->world, d->job->workers);
+        rc = world_want_nodes(d->world, workers);
     return rc == OK ? OK
-                    : err_set(d->err, rc, "%u workers cannot be had: %s", d->job->workers,
-                              status_text(rc));
+                    : err_set(d->err, rc, "%u workers cannot be had: %s", workers, status_text(rc));
 }
 
 /* What is counted from where the run begins, or goes on. */
@@ -518,8 +527,7 @@ static int start_leader(struct driver *d, const struct view *view)
 
 int driver_start(struct driver *d, const struct view *view)
 {
-    world_end_task(d->world, &d->giver_task); /* all have what they start from */
-    int rc = OK;
+    int rc = OK; /* the giver stays: who came too late for the first view may be asking */
     if (d->options->trace)
         rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start);
     if (rc == OK)

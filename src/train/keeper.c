@@ -153,7 +153,8 @@ static int keeper_main(void *arg)
         return begun;
     for (;;) {
         struct model_note model;
-        int rc = model_receive(k->world, WORLD_ANY, k->landing, k->room, &model, WORLD_FOREVER);
+        int rc =
+            model_receive(k->world, NULL, WORLD_ANY, k->landing, k->room, &model, WORLD_FOREVER);
         if (rc == ERR_PEER)
             continue; /* its sender died on the way; another will send */
         if (rc == ERR_PROTOCOL) {

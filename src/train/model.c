@@ -21,6 +21,12 @@ static void note_encode(const struct model_note *note, struct buf *out)
     buf_put_u8(out, note->has_extra);
     buf_put_u64(out, note->floats);
     buf_put_u64(out, note->updates);
+    buf_put_u32(out, note->admission.lanes);
+    for (uint32_t i = 0; i < note->admission.lanes; i++)
+        buf_put_u64(out, note->admission.completed[i]);
+    buf_put_u32(out, note->admission.words);
+    for (uint32_t i = 0; i < note->admission.words; i++)
+        buf_put_u64(out, note->admission.word[i]);
 }
 
 static int note_decode(struct cut *in, struct model_note *out)
@@ -31,6 +37,16 @@ static int note_decode(struct cut *in, struct model_note *out)
     out->has_extra = cut_u8(in) != 0;
     out->floats = cut_u64(in);
     out->updates = cut_u64(in);
+    out->admission.lanes = cut_u32(in);
+    if (out->admission.lanes > ROSTER_LANES_MAX)
+        return ERR_PROTOCOL;
+    for (uint32_t i = 0; i < out->admission.lanes; i++)
+        out->admission.completed[i] = cut_u64(in);
+    out->admission.words = cut_u32(in);
+    if (out->admission.words > ADMISSION_WORDS)
+        return ERR_PROTOCOL;
+    for (uint32_t i = 0; i < out->admission.words; i++)
+        out->admission.word[i] = cut_u64(in);
     return cut_done(in) ? OK : ERR_PROTOCOL;
 }
 
@@ -109,24 +125,45 @@ static void copy_model(float *copy, const struct joint *joint, size_t extras)
     }
 }
 
-bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
-                     const struct joint *joint)
+/* What the note says of the vectors, and a copy of them. */
+static void take_copy(struct publisher *p, const struct joint *joint)
+{
+    struct model_note *note = &p->note;
+    note->has_state = joint->states > 0;
+    note->has_extra = joint->extra && p->extras > 0;
+    note->updates = joint->updates;
+    note->floats =
+        joint->x->n * (1 + joint->states + (note->has_extra ? p->extras : 0)) + joint->s->n;
+    PL_ASSERT(note->floats <= p->room);
+    copy_model(p->copy, joint, p->extras);
+}
+
+static bool start(struct publisher *p, const struct model_note *note, const struct joint *joint)
 {
     if (atomic_load(&p->busy) || publisher_finish(p, WORLD_FOREVER) == ERR_CANCELLED)
         return false;
-    bool has_extra = joint->extra && p->extras > 0;
-    size_t floats = joint->x->n * (1 + joint->states + (has_extra ? p->extras : 0)) + joint->s->n;
-    PL_ASSERT(floats <= p->room);
-    p->note = (struct model_note){
-        *course, use, joint->states > 0, has_extra, floats, joint->updates,
-    };
+    p->note = *note;
     int64_t begun = trace_now(p->world);
-    copy_model(p->copy, joint, p->extras);
+    if (joint)
+        take_copy(p, joint);
     trace_end(p->world, begun, span_of(p, SPAN_COPY, TRACE_STEPS));
     atomic_store(&p->busy, true);
     if (world_spawn(p->world, "publisher", publish_task, p, &p->task) != OK)
         atomic_store(&p->busy, false);
     return p->task != NULL;
+}
+
+bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
+                     const struct joint *joint)
+{
+    return start(p, &(struct model_note){.course = *course, .use = use}, joint);
+}
+
+bool publisher_admit(struct publisher *p, uint32_t to, const struct course *course,
+                     const struct admission *admission, const struct joint *joint)
+{
+    p->to = to;
+    return start(p, &(struct model_note){.course = *course, .admission = *admission}, joint);
 }
 
 int publisher_finish(struct publisher *p, int64_t deadline)
@@ -151,22 +188,39 @@ void publisher_release(struct publisher *p)
         world_end_task(p->world, &p->task);
 }
 
-static int receive_piece(struct world *world, uint32_t from, uint64_t tag, float *into, size_t len,
-                         int64_t deadline)
+/* Wait for that, or for the end of the group. */
+static int await(struct world *world, const struct group *group, const struct wait_for *what,
+                 int64_t deadline, struct wake *wake)
+{
+    for (;;) {
+        const struct wait_for set[] = {*what,
+                                       {.kind = WAIT_SIGNAL,
+                                        .signal = SIGNAL_GROUP,
+                                        .seen = world_raised(world, SIGNAL_GROUP)}};
+        if (group && atomic_load(&group->over))
+            return ERR_DRIVER;
+        int rc = world_wait(world, set, group ? 2 : 1, deadline, wake);
+        if (rc != OK || wake->which == 0)
+            return rc;
+    }
+}
+
+static int receive_piece(struct world *world, const struct group *group, uint32_t from,
+                         uint64_t tag, float *into, size_t len, int64_t deadline)
 {
     struct recv recv = {.from = from, .tag = tag, .into = into, .len = len * sizeof(float)};
     int rc = world_post_recv(world, &recv);
     if (rc != OK)
         return rc;
-    struct wait_for done = {.kind = WAIT_RECV, .recv = &recv};
+    const struct wait_for done = {.kind = WAIT_RECV, .recv = &recv};
     struct wake wake;
-    rc = world_wait(world, &done, 1, deadline, &wake);
+    rc = await(world, group, &done, deadline, &wake);
     world_unpost(world, &recv);
     return rc == OK ? recv.status : rc;
 }
 
-static int receive_note(struct world *world, struct model_note *note, uint32_t *from,
-                        int64_t deadline)
+static int receive_note(struct world *world, const struct group *group, struct model_note *note,
+                        uint32_t *from, int64_t deadline)
 {
     const struct wait_for set[] = {
         {.kind = WAIT_MESSAGE,
@@ -178,7 +232,8 @@ static int receive_note(struct world *world, struct model_note *note, uint32_t *
     struct wake wake;
     int rc;
     do
-        rc = world_wait(world, set, *from == WORLD_ANY ? 1 : 2, deadline, &wake);
+        rc = *from == WORLD_ANY ? await(world, group, set, deadline, &wake)
+                                : world_wait(world, set, 2, deadline, &wake);
     while (rc == OK && wake.which == 1 && wake.up);
     if (rc != OK || wake.which == 1)
         return rc != OK ? rc : ERR_PEER;
@@ -189,16 +244,16 @@ static int receive_note(struct world *world, struct model_note *note, uint32_t *
     return rc;
 }
 
-int model_receive(struct world *world, uint32_t from, float *into, size_t room,
-                  struct model_note *note, int64_t deadline)
+int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,
+                  size_t room, struct model_note *note, int64_t deadline)
 {
-    int rc = receive_note(world, note, &from, deadline);
+    int rc = receive_note(world, group, note, &from, deadline);
     if (rc == OK && note->floats > room)
         rc = ERR_PROTOCOL;
     for (size_t i = 0, at = 0; rc == OK && at < note->floats; i++, at += CHUNK_FLOATS) {
         size_t left = note->floats - at;
         size_t len = left < CHUNK_FLOATS ? left : CHUNK_FLOATS;
-        rc = receive_piece(world, from, model_tag(note, i), into + at, len, deadline);
+        rc = receive_piece(world, group, from, model_tag(note, i), into + at, len, deadline);
     }
     return rc;
 }

@@ -15,11 +15,12 @@ enum model_use {
 
 struct model_note {
     struct course course;
-    uint32_t use;     /* model_use, or-ed; 0: to start from */
-    bool has_state;   /* the optimizer's vectors follow x and s */
-    bool has_extra;   /* and then the strategy's */
-    uint64_t floats;  /* that follow */
-    uint64_t updates; /* that made the optimizer's vectors */
+    uint32_t use;               /* model_use, or-ed; 0: to start from */
+    bool has_state;             /* the optimizer's vectors follow x and s */
+    bool has_extra;             /* and then the strategy's */
+    uint64_t floats;            /* that follow */
+    uint64_t updates;           /* that made the optimizer's vectors */
+    struct admission admission; /* for a newcomer; else all 0 */
 };
 
 /* A model being sent by a task of its own, from a copy, so that training goes on. */
@@ -43,15 +44,20 @@ int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t
 bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
                      const struct joint *joint);
 
+/* The same for a newcomer; `joint` NULL: no vectors. */
+bool publisher_admit(struct publisher *p, uint32_t to, const struct course *course,
+                     const struct admission *admission, const struct joint *joint);
+
 /* Wait until what was started has been handed over. OK, ERR_TIMEOUT, ERR_PEER, ERR_CANCELLED */
 int publisher_finish(struct publisher *p, int64_t deadline);
 void publisher_release(struct publisher *p);
 
 /* Wait for a model and take its vectors into `into`, which has room for `room` floats. `from` is
- * WORLD_ANY, or the one peer that this node has: that it goes down is then heard here.
+ * WORLD_ANY, or the one peer that this node has: that it goes down is then heard here. So is the
+ * end of `group` (may be NULL): ERR_DRIVER.
  * ERR_TIMEOUT, ERR_CANCELLED; ERR_PEER: it broke off, the next may come; ERR_PROTOCOL: it is longer
  * than the room */
-int model_receive(struct world *world, uint32_t from, float *into, size_t room,
-                  struct model_note *note, int64_t deadline);
+int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,
+                  size_t room, struct model_note *note, int64_t deadline);
 
 #endif

@@ -7,6 +7,7 @@
 #include "train/ledger.h"
 #include "train/model.h"
 #include "train/objectives.h"
+#include "train/sponsor.h"
 #include "train/train.h"
 #include "wire/post.h"
 
@@ -25,7 +26,10 @@ struct worker {
     struct arena arena;
     Paceline__Job *job;
     bool busy_hosts, resumes, traces;
-    struct course start; /* where the run goes on from */
+    struct course start; /* where the run goes on from, or this worker came to it */
+    bool entered;        /* it is under way, and this is what its sponsor said: */
+    struct admission admission;
+    struct sponsor sponsor;
     struct vec extra[STRATEGY_EXTRAS_MAX];
     bool has_extra; /* `extra` holds a checkpoint's */
     struct corpus own_corpus;
@@ -151,26 +155,49 @@ static int take_state(struct worker *w, const struct model_note *note, const flo
     return note->has_extra ? take_extra(w, model) : OK;
 }
 
-/* Ask the driver for what its checkpoint held. The publisher's copy serves as the landing place. */
-static int fetch_start(struct worker *w)
+/* A model of the length that its note promises is begun with. */
+static int take_start(struct worker *w, int rc, const struct model_note *note)
 {
     const struct learner *l = &w->learner;
-    const struct strategy_ops *strategy = w->strategy;
-    struct buf nothing = {0};
-    struct model_note note = {0};
-    int rc = tell_driver(w->world, WIRE_WANT_MODEL, &nothing);
-    if (rc == OK)
-        rc = model_receive(w->world, WORLD_DRIVER, w->publisher.copy, w->publisher.room, &note,
-                           WORLD_FOREVER); /* the driver gives them out one after another */
-    size_t vectors =
-        1 + (note.has_state ? l->optim.ops->states : 0) + (note.has_extra ? strategy->extras : 0);
+    size_t vectors = 1 + (note->has_state ? l->optim.ops->states : 0) +
+                     (note->has_extra ? w->strategy->extras : 0);
     size_t floats = vectors * l->x.n + l->s.n;
-    if (rc == OK && note.floats != floats)
+    if (rc == OK && note->floats != floats)
         rc = ERR_PROTOCOL;
     if (rc != OK)
         return err_set(&w->err, rc, "worker %u: no model to go on from: %s", w->world->self,
                        status_text(rc));
-    return take_state(w, &note, w->publisher.copy);
+    return take_state(w, note, w->publisher.copy);
+}
+
+/* Ask the driver for what its checkpoint held. The publisher's copy serves as the landing place. */
+static int fetch_start(struct worker *w)
+{
+    struct buf nothing = {0};
+    struct model_note note = {0};
+    int rc = tell_driver(w->world, WIRE_WANT_MODEL, &nothing);
+    if (rc == OK)
+        rc = model_receive(w->world, NULL, WORLD_DRIVER, w->publisher.copy, w->publisher.room,
+                           &note, WORLD_FOREVER); /* the driver gives them out one after another */
+    return take_start(w, rc, &note);
+}
+
+/* The first view that holds this worker is not the first of all: its sponsor sends what it goes on
+ * from. Where the next exchange brings the model, that is no vectors. */
+static int enter(struct worker *w)
+{
+    struct model_note note = {0};
+    int rc = model_receive(w->world, &w->group, WORLD_ANY, w->publisher.copy, w->publisher.room,
+                           &note, WORLD_FOREVER);
+    if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
+        return rc;
+    w->entered = true;
+    w->admission = note.admission;
+    if (rc != OK || !w->strategy->joins_bare)
+        return take_start(w, rc, &note);
+    w->start = note.course;
+    w->learner.steps = note.course.steps;
+    return OK;
 }
 
 static int say_hello(struct worker *w)
@@ -206,7 +233,7 @@ static bool speaks_for_all(const struct worker *w, const struct course *course)
 static struct joint own_model(const struct worker *w)
 {
     const struct learner *l = &w->learner;
-    bool common = w->job->workers == 1 || w->strategy->replicas_agree;
+    bool common = job_is_alone(w->job) || w->strategy->replicas_agree;
     struct joint joint = {.x = &l->x, .s = &l->s};
     if (common) {
         joint.state = l->optim.state;
@@ -216,12 +243,19 @@ static struct joint own_model(const struct worker *w)
     return joint;
 }
 
-/* Start sending the model; the updates counted by the learner itself are those of now. */
-static bool publish(struct worker *w, const struct course *course, uint32_t use)
+/* The updates counted by the learner itself are those of now. */
+static struct joint current_model(const struct worker *w)
 {
     struct joint joint = w->member.joint;
     if (joint.state == w->learner.optim.state)
         joint.updates = w->learner.optim.updates;
+    return joint;
+}
+
+/* Start sending the model. */
+static bool publish(struct worker *w, const struct course *course, uint32_t use)
+{
+    struct joint joint = current_model(w);
     return publisher_start(&w->publisher, course, use, &joint);
 }
 
@@ -261,7 +295,7 @@ static int report_exchange(struct worker *w, const struct exchange *e)
         report.cost = e->cost;
         report.samples = tally->samples;
         report.loss = tally->loss;
-        report.who = tally->who;
+        report.who = members_union(&tally->who, &tally->idle); /* nobody that was left out */
         report.took_part = tally->took_part;
     } else {
         report.samples = 1;
@@ -280,6 +314,12 @@ static uint64_t lone_report_every(const Paceline__Job *job)
     return display % parts == 0 ? display / parts : 1;
 }
 
+static int sponsor(struct worker *w)
+{
+    struct joint joint = current_model(w);
+    return sponsor_if_asked(&w->sponsor, &w->member, &joint);
+}
+
 static int committed(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
@@ -294,7 +334,9 @@ static int committed(struct member *m, const struct exchange *e)
     tracer_ship(w->world, w->host->trace);
     if (!last)
         publish_if_due(w, &m->course);
-    return stop ? ERR_STOP : atomic_load(&m->group->over) ? ERR_DRIVER : OK;
+    if (e && !last && !stop)
+        rc = sponsor(w);
+    return stop ? ERR_STOP : rc == OK && atomic_load(&m->group->over) ? ERR_DRIVER : rc;
 }
 
 /* Who runs free: the steps since its last report, and, for an exchange of its own, what it cost. */
@@ -411,6 +453,8 @@ static int join_group(struct worker *w)
         rc = say_hello(w);
     if (rc == OK)
         rc = group_wait_view(&w->group, 0, WORLD_FOREVER); /* or until the driver ends it */
+    if (rc == OK && group_first_view(&w->group)->number > 1)
+        rc = enter(w);
     return rc;
 }
 
@@ -446,12 +490,14 @@ static int run_loop(struct worker *w)
         .exchanged = exchanged,
         .train = w,
     };
-    for (size_t i = 0; i < view->count; i++)
+    for (size_t i = 0; !w->entered && i < view->count; i++)
         members_add(&w->start.who, view->node[i]);
+    w->member.admission = w->member.lanes.entered = w->entered ? &w->admission : NULL;
+    w->sponsor = (struct sponsor){.strategy = w->strategy, .floats = floats_most(w)};
     w->member.start = w->member.course = w->seen = w->start;
-    w->report_samples = report_every(w, view->count);
+    w->report_samples = report_every(w, w->job->workers);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
-                                         w->strategy->round(w->job) * view->count);
+                                         w->strategy->round(w->job) * w->job->workers);
     atomic_store(&w->group.busy, true);
     int rc = mean_loss_init(&w->mean, (size_t)w->job->solver->average_loss, &w->arena);
     if (rc == OK)
@@ -470,7 +516,7 @@ static int run_loop(struct worker *w)
  * it breaks. */
 bool train_ends_the_run(const Paceline__Job *job, int status)
 {
-    return job->workers == 1 || status == ERR_DIVERGED || status == ERR_REPLICAS ||
+    return job_is_alone(job) || status == ERR_DIVERGED || status == ERR_REPLICAS ||
            status == ERR_INPUT;
 }
 
@@ -515,6 +561,7 @@ int train_work(struct world *world, const struct train_host *host)
     arena_init(&w->arena);
     int rc = work(w);
     publisher_release(&w->publisher);
+    sponsor_release(&w->sponsor);
     if (w->strategy && w->strategy->close && w->member.world)
         w->strategy->close(&w->member);
     lanes_release(&w->member.lanes);

@@ -1,0 +1,158 @@
+/* Workers that come to a run under way, in simulation: with every strategy that takes them in, at
+ * every moment, and while others die. */
+#include "strategy_sim.h"
+
+/* Every strategy that can be joined, and how far apart its exchanges are, in steps. */
+struct way {
+    const char *set[4];
+    uint64_t steps; /* that a worker which dies takes with it, at most */
+};
+
+static const struct way ways[] = {
+    {{"strategy.sync={tau:4}"}, 4},
+    {{"strategy.sync={tau:4 on_replace:average}"}, 4},
+    {{"strategy.sync={tau_auto:true}"}, 10},
+    {{"strategy.sync={seconds:0.02}"}, 0},
+    {{"strategy.allreduce={}"}, 1},
+    {{"strategy.allreduce={bucket_kb:1}", "collective.algorithm=ring"}, 1},
+    {{"strategy.easgd={mode:sync tau:4}"}, 4},
+    {{"strategy.diloco={tau:4}"}, 4},
+    {{"strategy.diloco={tau:6 fragments:3}"}, 6},
+    {{"strategy.diloco={tau:12 fragments:2 overlap:2 on_replace:average}"}, 24},
+    {{"strategy.async_allreduce={}"}, 2},
+    {{"strategy.async_allreduce={method:1 sync_every_epochs:0.3}", "solver.base_lr=0.005"}, 2},
+    {{"strategy.async_allreduce={warmup_epochs:0.5 sync_every_epochs:0}"}, 2},
+};
+
+enum { WAYS = sizeof ways / sizeof *ways };
+
+/* The tiny job with two to four workers, in this way; nodes 2 and 3 come when `faults` let them. */
+static void play(struct tiny *t, const struct way *way, const char *faults, struct sim_run *r)
+{
+    const char *set[8] = {"workers_min=2", "workers_max=4", "stop.epochs=4",
+                          "evaluate.every_exchanges=1000"};
+    char cluster[512];
+    snprintf(cluster, sizeof cluster,
+             "node { count: 6 } step_seconds: 0.004 link { mbit: 100 }\n%s", faults);
+    for (size_t i = 0; way->set[i]; i++)
+        set[4 + i] = way->set[i];
+    r->limit_s = 60;
+    sim_try(t, cluster, r, set);
+    if (r->rc != PL_OK)
+        fail_msg("%s, %s: %s", way->set[0], faults, r->error);
+    sim_adds_up(r);
+}
+
+static int joins(const struct sim_run *r)
+{
+    return run_count(r->dir, "member", "what", "join");
+}
+
+/* When the last exchange ended. */
+static double trained(const struct sim_run *r)
+{
+    return run_number(r->dir, "exchange", run_count(r->dir, "exchange", NULL, NULL) - 1, "t");
+}
+
+/* Node 3 comes at `moments` moments all over the run, and soon shares its records: nothing is
+ * missed or given twice, nobody is suspected, and the run ends earlier than without it. */
+static void test_who_comes_at_any_moment_soon_counts(void **state)
+{
+    enum { MOMENTS = 20 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run alone = {0};
+        play(t, &ways[w], "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
+        assert_int_equal(joins(&alone), 2);
+        double sooner = 0, whole = trained(&alone);
+        for (int i = 0; i < MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[128];
+            snprintf(faults, sizeof faults, "fault { at: 1000 join: 2 } fault { at: %.9f join: 3 }",
+                     whole * i / MOMENTS);
+            play(t, &ways[w], faults, &r);
+            assert_int_equal(run_count(r.dir, "member", NULL, NULL), joins(&r));
+            assert_int_equal(run_count(r.dir, "rejected", NULL, NULL), 0);
+            if (i < MOMENTS / 2) {
+                assert_int_equal(joins(&r), 3);
+                assert_true(trained(&r) < whole);
+            }
+            assert_int_equal(r.report.missed, 0);
+            sooner = fmax(sooner, 1 - trained(&r) / whole);
+        }
+        print_message("    %s: up to %.0f %% sooner\n", ways[w].set[0], 100 * sooner);
+        assert_true(sooner > 0.2);
+    }
+}
+
+/* Replicas compare their models after a hundred exchanges: a newcomer's is theirs. */
+static void test_a_newcomer_agrees_with_all(void **state)
+{
+    static const char *const how[] = {"strategy.allreduce={}", "strategy.diloco={tau:1}",
+                                      "strategy.async_allreduce={method:1}"};
+    for (size_t i = 0; i < 3; i++) {
+        const struct way way = {{how[i], "stop={steps:205}", "solver.base_lr=0.005"}, 1};
+        struct sim_run r = {0};
+        play(*state, &way, "fault { at: 0.09 join: 2 } fault { at: 0.31 join: 3 }", &r);
+        assert_int_equal(joins(&r), 4);
+        assert_string_equal(r.report.reason, "steps");
+    }
+}
+
+/* Node 3 comes at 0.1 s, and somebody dies about then: the sponsor, who has been there for longest,
+ * the newcomer itself, or the third. All who are left end the run well; a newcomer is out again
+ * only if its sponsor is. */
+static void test_whoever_dies_while_one_comes(void **state)
+{
+    enum { MOMENTS = 14 };
+    static const int victims[] = {0, 1, 3};
+    struct tiny *t = *state;
+    int fenced = 0;
+    for (size_t w = 0; w < WAYS; w++) {
+        uint64_t most = 0;
+        for (int i = 0; i < 3 * MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[160];
+            snprintf(faults, sizeof faults,
+                     "fault { at: 0.005 join: 2 } fault { at: 0.1 join: 3 } "
+                     "fault { at: %.6f kill: %d }",
+                     0.1 + 0.0017 * (i / 3), victims[i % 3]);
+            play(t, &ways[w], faults, &r);
+            int out = run_count(r.dir, "member", "what", "fenced");
+            int dead = run_count(r.dir, "member", "what", "dead");
+            assert_true(dead == 1 || (dead == 0 && victims[i % 3] == 3));
+            assert_true(out == 0 || victims[i % 3] == 0);
+            assert_int_equal(run_count(r.dir, "member", NULL, NULL), joins(&r) + dead + out);
+            fenced += out;
+            most = r.report.missed > most ? r.report.missed : most;
+        }
+        print_message("    %s: at most %u records missed\n", ways[w].set[0], (unsigned)most);
+        assert_true(most <= ways[w].steps * SIM_BATCH);
+    }
+    print_message("    %d newcomers lost their sponsor too early\n", fenced);
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    tiny_elastic(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_comes_at_any_moment_soon_counts),
+        cmocka_unit_test(test_a_newcomer_agrees_with_all),
+        cmocka_unit_test(test_whoever_dies_while_one_comes),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
