@@ -48,8 +48,9 @@ typedef struct pl_run_options {
     /* Set it, from any thread or a signal handler, to end the run cleanly at its next commit
      * point. May be NULL. */
     const atomic_bool *stop;
-    /* pl_run: start `count` workers, each of which must call pl_work with `address`; NULL: workers
-     * are started by somebody else. Not used by pl_sim. */
+    /* pl_run: start `count` workers, each of which must call pl_work with `address`; called again to
+     * replace those that are lost, where the job says from how many to how many there may be. NULL:
+     * workers are started by somebody else. Not used by pl_sim. */
     int (*start_workers)(void *user, uint32_t count, const char *address);
     /* Has one of those ended? Asked while they are waited for, by the thread that calls
      * start_workers: a run ends at once that would wait a minute for it. May be NULL. */
@@ -83,9 +84,16 @@ typedef struct pl_work_options {
     /* What others connect to to reach `listen`, where a port is forwarded, or a proxy stands before
      * it; NULL: `listen` itself. */
     const char *advertise;
+    /* A worker that has lost its driver, or that its driver holds to be lost, comes again, as a new
+     * one: what it had learnt since the last exchange is gone. So long it tries, with growing
+     * pauses, seconds; 0: once, at once. */
+    double retry_s;
+    /* Set it, from any thread or a signal handler, to leave the run in good order: within two
+     * exchanges, with nothing lost. Whoever is alone in a run stays. May be NULL. */
+    const atomic_bool *leave;
 } pl_work_options;
 
-/* Work for a driver; returns when its run is over.
+/* Work for a driver; returns when its run is over, or has been left.
  * PL_ERR_PEER (the driver is gone or refuses), PL_ERR_INPUT, PL_ERR_NOMEM */
 int pl_work(pl_engine *engine, const pl_work_options *options);
 

@@ -100,6 +100,10 @@ int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
 
 enum { STRIPES = 4 };
 
+#define PAUSE_STEP  (WORLD_SECOND / 20)
+#define PAUSE_FIRST (WORLD_SECOND / 10)
+#define PAUSE_MAX   (5 * WORLD_SECOND)
+
 struct working {
     struct world *world;
     struct train_host host;
@@ -111,12 +115,14 @@ static int work(void *arg)
     return train_work(w->world, &w->host);
 }
 
-static int join_and_work(pl_engine *engine, const pl_work_options *options)
+/* *met: the driver was there. */
+static int join_and_work(pl_engine *engine, const pl_work_options *options, bool *met)
 {
     struct working w = {
         .host = {.log = &engine->log,
                  .tuner = api_tuner(&engine->tuning, &engine->log),
-                 .timing = group_timing_lan()},
+                 .timing = group_timing_lan(),
+                 .leave = options->leave},
     };
     const struct real_options real = {
         .log = &engine->log,
@@ -127,6 +133,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options)
         .stripes = STRIPES, /* the job, which says how many are used, comes later */
     };
     int rc = real_open(&real, &w.world, &engine->error);
+    *met = rc == OK;
     if (rc != OK)
         return rc;
     engine->error.text[0] = '\0';
@@ -138,7 +145,47 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options)
     return rc;
 }
 
+static bool is_leaving(const pl_work_options *options)
+{
+    return options->leave && atomic_load(options->leave);
+}
+
+/* Longer each time: others want to come again, too. */
+static void pause_for(const pl_work_options *options, int64_t *pause)
+{
+    int64_t until = real_now() + *pause;
+    while (!is_leaving(options) && real_now() < until)
+        real_sleep(PAUSE_STEP < until - real_now() ? PAUSE_STEP : until - real_now());
+    *pause = *pause == 0 ? PAUSE_FIRST : 2 * *pause < PAUSE_MAX ? 2 * *pause : PAUSE_MAX;
+}
+
+/* Whoever has lost its driver once tries to come again; whom it does not want does not. */
+static int keep_working(pl_engine *engine, const pl_work_options *options)
+{
+    int64_t lost_at = 0, pause = 0, patience = (int64_t)(options->retry_s * 1e9);
+    bool before = false;
+    for (;;) {
+        bool met;
+        int rc = join_and_work(engine, options, &met);
+        bool lost = met && rc == ERR_DRIVER;
+        if (rc == OK || (met && !lost) || (!met && (!before || rc != ERR_PEER)))
+            return rc;
+        if (lost) {
+            lost_at = real_now();
+            pause = 0;
+            log_warn(&engine->log, "the driver is lost, or holds this worker to be: it comes again "
+                                   "as a new one");
+        } else if (real_now() - lost_at >= patience) {
+            return rc;
+        }
+        before = true;
+        pause_for(options, &pause);
+        if (is_leaving(options))
+            return OK;
+    }
+}
+
 int pl_work(pl_engine *engine, const pl_work_options *options)
 {
-    RETURN_GUARDED(engine, join_and_work(engine, options));
+    RETURN_GUARDED(engine, keep_working(engine, options));
 }

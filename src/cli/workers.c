@@ -14,30 +14,20 @@
 static void become_worker(const char *address, bool insecure)
 {
     signal(SIGINT, SIG_IGN);
-    signal(SIGTERM, SIG_IGN); /* and so is what a service manager sends to all of a group */
+    /* SIGTERM lets it leave; sent to all of a group, as a service manager does, it ends the run. */
     signal(SIGHUP, SIG_IGN);
     setenv("OMP_WAIT_POLICY", "passive", 0);
-    char *const argv[] = {
-        "paceline", "worker", "--join", (char *)(uintptr_t)address, insecure ? "--insecure" : NULL,
-        NULL};
+    char *const argv[] = {"paceline",
+                          "worker",
+                          "--retry",
+                          "0",
+                          "--join",
+                          (char *)(uintptr_t)address,
+                          insecure ? "--insecure" : NULL,
+                          NULL};
     execv("/proc/self/exe", argv);
     fprintf(stderr, "paceline: cannot start a worker: %s\n", strerror(errno));
     _exit(127);
-}
-
-int workers_start(struct workers *workers, uint32_t count, const char *address)
-{
-    for (uint32_t i = 0; i < count && workers->count < WORKERS_MAX; i++) {
-        pid_t pid = fork();
-        if (pid < 0) {
-            fprintf(stderr, "paceline: cannot start a worker: %s\n", strerror(errno));
-            return -1;
-        }
-        if (pid == 0)
-            become_worker(address, workers->insecure);
-        workers->pid[workers->count++] = pid;
-    }
-    return 0;
 }
 
 static uint32_t reap(struct workers *workers)
@@ -54,6 +44,22 @@ static uint32_t reap(struct workers *workers)
 bool workers_lost(struct workers *workers)
 {
     return reap(workers) < workers->count;
+}
+
+int workers_start(struct workers *workers, uint32_t count, const char *address)
+{
+    reap(workers);
+    for (uint32_t i = 0; i < count && workers->count < WORKERS_MAX; i++) {
+        pid_t pid = fork();
+        if (pid < 0) {
+            fprintf(stderr, "paceline: cannot start a worker: %s\n", strerror(errno));
+            return -1;
+        }
+        if (pid == 0)
+            become_worker(address, workers->insecure);
+        workers->pid[workers->count++] = pid;
+    }
+    return 0;
 }
 
 void workers_end(struct workers *workers)

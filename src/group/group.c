@@ -118,6 +118,19 @@ int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
     }
 }
 
+bool group_is_leaving(struct group *group)
+{
+    if (group->leave && atomic_load(group->leave))
+        atomic_store(&group->leaving, true);
+    return atomic_load(&group->leaving);
+}
+
+void group_say_leave(struct group *group)
+{
+    if (!atomic_load(&group->over))
+        wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_LEAVE, 0, 0, 0), NULL, 0);
+}
+
 static int say_node(struct group *group, enum wire_kind kind, uint32_t node)
 {
     uint8_t bytes[4];
@@ -218,7 +231,10 @@ static int hear(struct group *group, const struct wake *wake)
     case 1: atomic_store(&group->stop, true); return OK;
     case 2: ask_for_model(group, wake->msg); return OK;
     case 3: atomic_store(&group->bye, true); return ERR_END;
-    case 4: say_refused(group, wake->msg); return ERR_DRIVER;
+    case 4:
+        say_refused(group, wake->msg);
+        atomic_store(&group->refused, true);
+        return ERR_DRIVER;
     case 5: take_ward(group, wake->msg); return OK;
     default: return wake->up ? OK : lose_peer(group, wake->peer);
     }
@@ -259,6 +275,7 @@ static int heart_task(void *arg)
     int64_t next = world_now(group->world);
     for (;;) {
         uint8_t beat[9];
+        (void)group_is_leaving(group);
         bytes_put_le64(beat, atomic_load(&group->progress));
         beat[8] = atomic_load(&group->busy);
         /* One that cannot be sent is a silence, and heard as such. */

@@ -34,6 +34,8 @@ struct group {
     _Atomic uint32_t wanted;            /* a copy of the model, for these uses (the driver asks) */
     _Atomic uint32_t ward;              /* whom to sponsor (roster.h); ROSTER_NOBODY */
     atomic_bool leaving;                /* to take part in nothing more than it has to, and go */
+    const atomic_bool *leave;           /* whoever set it wants that; or NULL */
+    atomic_bool refused;                /* the driver has said that it will not have this one */
     atomic_bool bye;                    /* it is over because the run is */
     atomic_bool over;                   /* the run is over, or the driver is gone */
     _Atomic uint32_t collectives;       /* under way on this node, of all lanes */
@@ -62,6 +64,12 @@ int group_set_view(struct group *group, const struct view *view);
 /* This member stands at a commit point: let the one in that it was asked to sponsor, and wait until
  * the view that holds it is there. OK with *in false: it has gone. ERR_DRIVER, ERR_CANCELLED */
 int group_sponsor(struct group *group, uint32_t node, bool *in);
+
+/* Is this member to leave? It says so in its next exchange, and goes after the one behind. */
+bool group_is_leaving(struct group *group);
+
+/* Say goodbye: the next view does not hold this member, and nobody suspects anything. */
+void group_say_leave(struct group *group);
 
 /* The current view, or NULL. Valid until group_release. */
 const struct view *group_view(const struct group *group);

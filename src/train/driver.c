@@ -12,6 +12,8 @@
 #define TICK         (WORLD_SECOND / 10)
 #define LAST_WORDS   (WORLD_SECOND / 2)
 
+enum { REPLACE_WINDOW_S = 60, REPLACE_TIMES = 5 }; /* so often the workers in so long */
+
 void driver_want_stop(struct driver *d, const char *reason)
 {
     const char *none = NULL;
@@ -246,6 +248,29 @@ static void check_stop(struct driver *d)
     }
 }
 
+/* Where the job says from how many to how many workers there may be, lost ones are replaced; but
+ * something that kills them as fast as they come is not fed for ever. */
+static void check_workers(struct driver *d)
+{
+    uint32_t gone = atomic_exchange(&d->gone, 0);
+    double t = events_seconds(&d->events);
+    if (gone == 0 || !d->job->has_workers_max || d->stop_sent)
+        return;
+    if (t - d->replacing_since > REPLACE_WINDOW_S) {
+        d->replacing_since = t;
+        d->replaced = 0;
+    }
+    if (d->replaced + gone > REPLACE_TIMES * job_workers_max(d->job)) {
+        log_error(d->host->log, "%u workers lost in %.0f s: for now no more are started",
+                  d->replaced + gone, t - d->replacing_since);
+        return;
+    }
+    d->replaced += gone;
+    int rc = world_want_nodes(d->world, gone);
+    if (rc != OK)
+        log_warn(d->host->log, "no worker for one that is lost: %s", status_text(rc));
+}
+
 /* Ask for a checkpoint, from whoever has the model, when it is time for one. */
 static void check_checkpoint(struct driver *d, const struct view *view)
 {
@@ -302,6 +327,7 @@ static int run(struct driver *d)
         if (view->count == 0 && !d->kept && !atomic_load(&d->handing_over))
             return all_lost(d);
         check_stop(d);
+        check_workers(d);
         check_checkpoint(d, view);
         ask_for_model(d, view);
         let_leader_finish(d, view);

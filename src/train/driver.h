@@ -60,6 +60,9 @@ struct driver {
     bool kept;                /* the keeper has taken the final model */
     atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */
     _Atomic int64_t stirred;  /* before the first view: when a worker last came or was served */
+    _Atomic uint32_t gone;    /* workers that were lost and have not been replaced */
+    double replacing_since;
+    uint32_t replaced; /* since then */
     struct members done;
     char lost[ERR_TEXT_MAX]; /* why the last worker that said so was lost */
     uint32_t asked;          /* for its model, at the end; WORLD_ANY: nobody yet */

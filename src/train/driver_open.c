@@ -60,7 +60,9 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
 static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
 {
     struct driver *d = user;
-    enum log_level level = what[0] == 'j' ? LOG_INFO : LOG_WARN;
+    bool lost = strcmp(what, "join") != 0 && strcmp(what, "leave") != 0;
+    enum log_level level = lost ? LOG_WARN : LOG_INFO;
+    atomic_fetch_add(&d->gone, lost);
     log_write(d->host->log, level, "worker %u: %s (view %u)", node, what, view);
     cJSON *event = events_new(&d->events, "member");
     cJSON_AddNumberToObject(event, "node", node);

@@ -21,6 +21,8 @@ struct train_host {
     const struct corpus *corpus;
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */
+    /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
+    const atomic_bool *leave;
     /* Where a worker's spans go, where it lives in one process and on one clock with its driver;
      * NULL: to the driver. */
     const struct trace_sink *trace;
@@ -81,8 +83,10 @@ bool train_ends_the_run(const Paceline__Job *job, int status);
 int train_drive(struct world *world, const struct train_host *host,
                 const struct train_options *options, struct train_report *report, struct err *err);
 
-/* Work for the driver until it says that the run is over. What went wrong is told to the driver.
- * ERR_DRIVER when it is gone, ERR_CANCELLED, or what broke the worker. */
+/* Work for the driver until it says that the run is over, or until this worker has left it. What
+ * went wrong is told to the driver.
+ * ERR_DRIVER when it is gone, or holds this worker to be: whoever comes again begins afresh.
+ * ERR_PEER when it refuses this worker; ERR_CANCELLED, or what broke the worker. */
 int train_work(struct world *world, const struct train_host *host);
 
 #endif

@@ -1,225 +1,15 @@
-/* A worker's node: it is welcomed with the job, opens the data, plans the net, says hello, and then
- * runs its strategy's loop until the end. */
+/* A worker's node: when it has met its driver it runs its strategy's loop until the end. */
+#include "train/worker.h"
 #include "tensor/kernels.h"
-#include "train/display.h"
 #include "train/due.h"
-#include "train/greeting.h"
 #include "train/ledger.h"
-#include "train/model.h"
 #include "train/objectives.h"
-#include "train/sponsor.h"
-#include "train/train.h"
 #include "wire/post.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { LONE_REPORT_EVERY = 20 }; /* steps, where there are no exchanges */
-
-#define WELCOME_TIMEOUT (60 * WORLD_SECOND)
-
-struct worker {
-    struct world *world;
-    const struct train_host *host;
-    struct arena arena;
-    Paceline__Job *job;
-    bool busy_hosts, resumes, traces;
-    struct course start; /* where the run goes on from, or this worker came to it */
-    bool entered;        /* it is under way, and this is what its sponsor said: */
-    struct admission admission;
-    struct sponsor sponsor;
-    struct vec extra[STRATEGY_EXTRAS_MAX];
-    bool has_extra; /* `extra` holds a checkpoint's */
-    struct corpus own_corpus;
-    struct workspace *own_ws;
-    const struct corpus *corpus;
-    struct workspace *ws;
-    struct learner learner;
-    struct group group;
-    struct publisher publisher;
-    struct member member;
-    const struct strategy_ops *strategy;
-    uint64_t evaluate_every;
-    struct course seen;                  /* the commit point before */
-    struct mean_loss mean;               /* alone: of the last steps' losses */
-    uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */
-    double unreported_loss;              /* Σ over them */
-    struct err err;
-};
-
-static int tell_driver(struct world *world, enum wire_kind kind, const struct buf *bytes)
-{
-    int rc = wire_post_buf(world, WORLD_DRIVER, kind, 0, bytes);
-    return rc == ERR_PEER ? ERR_DRIVER : rc;
-}
-
-static int await_welcome(struct worker *w)
-{
-    const struct wait_for welcome[] = {
-        {.kind = WAIT_MESSAGE,
-         .from = WORLD_DRIVER,
-         .tag = wire_tag(WIRE_WELCOME, 0, 0, 0),
-         .mask = WIRE_KIND_MASK},
-        {.kind = WAIT_PEER},
-    };
-    struct wake wake;
-    int64_t deadline = world_now(w->world) + WELCOME_TIMEOUT;
-    int rc;
-    do
-        rc = world_wait(w->world, welcome, 2, deadline, &wake);
-    while (rc == OK && wake.which == 1 && wake.up);
-    if (rc == OK && wake.which == 1)
-        rc = ERR_DRIVER;
-    if (rc != OK)
-        return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
-    struct cut in = {wake.msg->data, wake.msg->len, false};
-    struct welcome text;
-    rc = welcome_decode(&in, &text);
-    message_unref(wake.msg);
-    if (rc != OK)
-        return err_set(&w->err, rc, "the driver's welcome: %s", status_text(rc));
-    rc = job_parse("job", text.job, strlen(text.job), &w->job, &w->err);
-    if (rc == OK)
-        rc = job_finish(w->job, &w->err);
-    w->busy_hosts = text.busy_hosts;
-    w->resumes = text.resumes;
-    w->traces = text.traces;
-    welcome_release(&text);
-    return rc;
-}
-
-/* Of a model that brings all that it may. */
-static size_t floats_most(const struct worker *w)
-{
-    const struct learner *l = &w->learner;
-    return l->x.n * (1 + l->optim.ops->states + w->strategy->extras) + l->s.n;
-}
-
-static int open_learner(struct worker *w)
-{
-    int rc = strategy_find(w->job, &w->strategy, &w->err);
-    w->corpus = w->host->corpus;
-    w->ws = w->host->ws;
-    /* Learners that share a workspace with others take turns, with all threads. */
-    kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
-    if (rc == OK && !w->corpus) {
-        rc = corpus_open(w->job, &w->own_corpus, &w->err);
-        w->corpus = &w->own_corpus;
-    }
-    if (rc == OK && !w->ws) {
-        rc = workspace_create(w->job, w->corpus, w->host->log, w->host->tuner, &w->own_ws, &w->err);
-        w->ws = w->own_ws;
-        if (rc == OK)
-            rc = workspace_load_ahead(w->own_ws, w->world, &w->err);
-    }
-    if (rc != OK)
-        return rc;
-    struct vec *dx = w->strategy->sends_gradients ? NULL : w->host->dx;
-    rc = learner_init(&w->learner, w->world, w->job, w->corpus, w->ws, &w->arena, dx, &w->err);
-    w->learner.step_seconds = w->host->step_seconds;
-    w->learner.progress = &w->group.progress;
-    if (rc == OK)
-        rc = learner_start(&w->learner, w->world, &w->err);
-    if (rc == OK)
-        rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, floats_most(w),
-                            w->strategy->extras, &w->arena);
-    return rc;
-}
-
-/* The strategy's own vectors of a checkpoint, kept for it. */
-static int take_extra(struct worker *w, const float *from)
-{
-    for (size_t i = 0; i < w->strategy->extras; i++) {
-        struct vec *extra = &w->extra[i];
-        if (vec_init(extra, &w->arena, w->learner.x.n) != OK)
-            return err_set(&w->err, ERR_NOMEM, "out of memory for a checkpoint");
-        vec_import(extra, vec_all(extra), from + i * extra->n);
-    }
-    w->has_extra = true;
-    return OK;
-}
-
-static int take_state(struct worker *w, const struct model_note *note, const float *model)
-{
-    struct learner *l = &w->learner;
-    vec_import(&l->x, vec_all(&l->x), model);
-    vec_import(&l->s, vec_all(&l->s), model + l->x.n);
-    model += l->x.n + l->s.n;
-    for (size_t i = 0; note->has_state && i < l->optim.ops->states; i++, model += l->x.n)
-        vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), model);
-    l->optim.updates = note->has_state ? note->updates : 0;
-    w->start = note->course;
-    l->steps = note->course.steps;
-    return note->has_extra ? take_extra(w, model) : OK;
-}
-
-/* A model of the length that its note promises is begun with. */
-static int take_start(struct worker *w, int rc, const struct model_note *note)
-{
-    const struct learner *l = &w->learner;
-    size_t vectors = 1 + (note->has_state ? l->optim.ops->states : 0) +
-                     (note->has_extra ? w->strategy->extras : 0);
-    size_t floats = vectors * l->x.n + l->s.n;
-    if (rc == OK && note->floats != floats)
-        rc = ERR_PROTOCOL;
-    if (rc != OK)
-        return err_set(&w->err, rc, "worker %u: no model to go on from: %s", w->world->self,
-                       status_text(rc));
-    return take_state(w, note, w->publisher.copy);
-}
-
-/* Ask the driver for what its checkpoint held. The publisher's copy serves as the landing place. */
-static int fetch_start(struct worker *w)
-{
-    struct buf nothing = {0};
-    struct model_note note = {0};
-    int rc = tell_driver(w->world, WIRE_WANT_MODEL, &nothing);
-    if (rc == OK)
-        rc = model_receive(w->world, NULL, WORLD_DRIVER, w->publisher.copy, w->publisher.room,
-                           &note, WORLD_FOREVER); /* the driver gives them out one after another */
-    return take_start(w, rc, &note);
-}
-
-/* The first view that holds this worker is not the first of all: its sponsor sends what it goes on
- * from. Where the next exchange brings the model, that is no vectors. */
-static int enter(struct worker *w)
-{
-    struct model_note note = {0};
-    int rc = model_receive(w->world, &w->group, WORLD_ANY, w->publisher.copy, w->publisher.room,
-                           &note, WORLD_FOREVER);
-    if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
-        return rc;
-    w->entered = true;
-    w->admission = note.admission;
-    if (rc != OK || !w->strategy->joins_bare)
-        return take_start(w, rc, &note);
-    w->start = note.course;
-    w->learner.steps = note.course.steps;
-    return OK;
-}
-
-static int say_hello(struct worker *w)
-{
-    struct hello hello = {
-        .version = WIRE_VERSION,
-        .data_hash = w->corpus->hash,
-        .segments_hash = segments_hash(w->learner.table),
-        .threads = w->job->threads,
-    };
-    snprintf(hello.isa, sizeof hello.isa, "%s", kernels_isa());
-    snprintf(hello.kernels, sizeof hello.kernels, "%s", w->ws->kernels->name);
-    world_address(w->world, hello.address, sizeof hello.address);
-    struct buf bytes = {0};
-    int rc = job_hash(w->job, &hello.job_hash, &w->err);
-    if (rc != OK)
-        return rc;
-    hello_write(&hello, &bytes);
-    rc = tell_driver(w->world, WIRE_HELLO, &bytes);
-    buf_release(&bytes);
-    return rc;
-}
 
 /* The lowest of those who share the records speaks for all, where the driver has no model itself.
  */
@@ -280,7 +70,7 @@ static int send_report(struct worker *w, const struct committed *report)
 {
     struct buf bytes = {0};
     committed_encode(report, &bytes);
-    int rc = tell_driver(w->world, WIRE_COMMITTED, &bytes);
+    int rc = worker_tell(w, WIRE_COMMITTED, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -320,6 +110,16 @@ static int sponsor(struct worker *w)
     return sponsor_if_asked(&w->sponsor, &w->member, &joint);
 }
 
+/* A member that leaves says so in an exchange, behind which it has no share of the records, and
+ * puts nothing into the next. When that is complete, all have the one before: nothing is lost with
+ * it. */
+static bool leaves(struct worker *w)
+{
+    bool apart = w->apart;
+    w->apart = !strategy_shares(&w->member, &w->member.course);
+    return group_is_leaving(&w->group) && apart && w->apart;
+}
+
 static int committed(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
@@ -336,6 +136,10 @@ static int committed(struct member *m, const struct exchange *e)
         publish_if_due(w, &m->course);
     if (e && !last && !stop)
         rc = sponsor(w);
+    if (e && !last && !stop && leaves(w)) {
+        w->left = true;
+        return ERR_STOP;
+    }
     return stop ? ERR_STOP : rc == OK && atomic_load(&m->group->over) ? ERR_DRIVER : rc;
 }
 
@@ -399,7 +203,7 @@ static int tell_done(struct worker *w, int status)
     buf_put_u32(&bytes, (uint32_t)status);
     buf_put_text(&bytes, status == OK ? "" : w->err.text);
     course_encode(&w->member.course, &bytes);
-    int rc = tell_driver(w->world, WIRE_DONE, &bytes);
+    int rc = worker_tell(w, WIRE_DONE, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -444,20 +248,6 @@ static int linger(struct worker *w)
     }
 }
 
-static int join_group(struct worker *w)
-{
-    struct group_timing timing = w->busy_hosts ? group_timing_busy() : w->host->timing;
-    group_init(&w->group, w->world, w->host->log, &timing);
-    int rc = group_listen(&w->group);
-    if (rc == OK)
-        rc = say_hello(w);
-    if (rc == OK)
-        rc = group_wait_view(&w->group, 0, WORLD_FOREVER); /* or until the driver ends it */
-    if (rc == OK && group_first_view(&w->group)->number > 1)
-        rc = enter(w);
-    return rc;
-}
-
 /* Who runs free says how far it is so often that the end, which counts them all, is not missed by
  * much: fifty times in a run, and every twenty steps at least. */
 static uint64_t report_every(const struct worker *w, size_t workers)
@@ -493,7 +283,7 @@ static int run_loop(struct worker *w)
     for (size_t i = 0; !w->entered && i < view->count; i++)
         members_add(&w->start.who, view->node[i]);
     w->member.admission = w->member.lanes.entered = w->entered ? &w->admission : NULL;
-    w->sponsor = (struct sponsor){.strategy = w->strategy, .floats = floats_most(w)};
+    w->sponsor = (struct sponsor){.strategy = w->strategy, .floats = worker_floats_most(w)};
     w->member.start = w->member.course = w->seen = w->start;
     w->report_samples = report_every(w, w->job->workers);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
@@ -520,27 +310,50 @@ bool train_ends_the_run(const Paceline__Job *job, int status)
            status == ERR_INPUT;
 }
 
+/* What it sends a newcomer, or to who evaluates, is to arrive; then the driver drops it. */
+static int leave(struct worker *w)
+{
+    int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
+    if ((rc == OK || rc == ERR_PEER) && w->sponsor.ready)
+        rc = publisher_finish(&w->sponsor.publisher, WORLD_FOREVER);
+    if (rc != OK && rc != ERR_PEER)
+        return rc;
+    log_info(w->host->log, "worker %u leaves the run", w->world->self);
+    group_say_leave(&w->group);
+    while (!atomic_load(&w->group.over)) {
+        const struct wait_for end = {.kind = WAIT_SIGNAL,
+                                     .signal = SIGNAL_GROUP,
+                                     .seen = world_raised(w->world, SIGNAL_GROUP)};
+        struct wake wake;
+        if (atomic_load(&w->group.over))
+            break;
+        rc =
+            world_wait(w->world, &end, 1, world_now(w->world) + w->group.timing.silence_max, &wake);
+        if (rc != OK)
+            return rc == ERR_TIMEOUT ? OK : rc;
+    }
+    return OK;
+}
+
 static int work(struct worker *w)
 {
-    int rc = await_welcome(w);
-    if (rc == OK)
-        rc = open_learner(w);
-    if (rc == OK && w->resumes)
-        rc = fetch_start(w);
+    int rc = worker_open(w);
     if (rc != OK) {
         log_error(w->host->log, "worker %u: %s", w->world->self, w->err.text);
         tell_done(w, rc);
         return rc;
     }
-    rc = join_group(w);
+    rc = worker_join(w);
     if (rc != OK)
-        return atomic_load(&w->group.bye) ? OK : rc;
+        return atomic_load(&w->group.bye) ? OK : atomic_load(&w->group.refused) ? ERR_PEER : rc;
     if (w->traces)
         tracer_begin(w->world, w->host->trace, w->host->log);
     rc = run_loop(w);
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
         return atomic_load(&w->group.bye) ? OK : rc;
+    if (rc == OK && w->left)
+        return leave(w);
     if (rc != OK && !train_ends_the_run(w->job, rc)) {
         log_error(w->host->log, "%s", w->err.text);
         tell_done(w, rc);

@@ -1,0 +1,56 @@
+/* A worker's node, as its files share it: worker_open.c meets the driver and brings the worker to
+ * where its strategy's loop begins, worker.c runs that and ends it. */
+#ifndef PL_TRAIN_WORKER_H
+#define PL_TRAIN_WORKER_H
+
+#include "train/display.h"
+#include "train/greeting.h"
+#include "train/model.h"
+#include "train/sponsor.h"
+#include "train/train.h"
+#include "wire/catalogue.h"
+
+struct worker {
+    struct world *world;
+    const struct train_host *host;
+    struct arena arena;
+    Paceline__Job *job;
+    bool busy_hosts, resumes, traces;
+    struct course start; /* where the run goes on from, or this worker came to it */
+    bool entered;        /* it is under way, and this is what its sponsor said: */
+    struct admission admission;
+    struct sponsor sponsor;
+    bool apart, left; /* has no share of the records any more; and has gone */
+    struct vec extra[STRATEGY_EXTRAS_MAX];
+    bool has_extra; /* `extra` holds a checkpoint's */
+    struct corpus own_corpus;
+    struct workspace *own_ws;
+    const struct corpus *corpus;
+    struct workspace *ws;
+    struct learner learner;
+    struct group group;
+    struct publisher publisher;
+    struct member member;
+    const struct strategy_ops *strategy;
+    uint64_t evaluate_every;
+    struct course seen;                  /* the commit point before */
+    struct mean_loss mean;               /* alone: of the last steps' losses */
+    uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */
+    double unreported_loss;              /* Σ over them */
+    struct err err;
+};
+
+/* Be welcomed, open the data, plan the net, and fetch what a run that goes on begins from. w->err
+ * has the message. */
+int worker_open(struct worker *w);
+
+/* Say hello, and wait for the first view that holds this worker; of a run under way, for what its
+ * sponsor sends. ERR_DRIVER, ERR_CANCELLED, or w->err has the message */
+int worker_join(struct worker *w);
+
+/* Of a model that brings all that it may. */
+size_t worker_floats_most(const struct worker *w);
+
+int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes);
+
+#endif

@@ -1,0 +1,205 @@
+/* A worker meets its driver: it is welcomed with the job, opens the data, plans the net, says
+ * hello, and gets what it begins with. */
+#include "tensor/kernels.h"
+#include "train/worker.h"
+#include "wire/post.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define WELCOME_TIMEOUT (60 * WORLD_SECOND)
+
+int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes)
+{
+    int rc = wire_post_buf(w->world, WORLD_DRIVER, kind, 0, bytes);
+    return rc == ERR_PEER ? ERR_DRIVER : rc;
+}
+
+static int await_welcome(struct worker *w)
+{
+    const struct wait_for welcome[] = {
+        {.kind = WAIT_MESSAGE,
+         .from = WORLD_DRIVER,
+         .tag = wire_tag(WIRE_WELCOME, 0, 0, 0),
+         .mask = WIRE_KIND_MASK},
+        {.kind = WAIT_PEER},
+    };
+    struct wake wake;
+    int64_t deadline = world_now(w->world) + WELCOME_TIMEOUT;
+    int rc;
+    do
+        rc = world_wait(w->world, welcome, 2, deadline, &wake);
+    while (rc == OK && wake.which == 1 && wake.up);
+    if (rc == OK && wake.which == 1)
+        rc = ERR_DRIVER;
+    if (rc != OK)
+        return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
+    struct cut in = {wake.msg->data, wake.msg->len, false};
+    struct welcome text;
+    rc = welcome_decode(&in, &text);
+    message_unref(wake.msg);
+    if (rc != OK)
+        return err_set(&w->err, rc, "the driver's welcome: %s", status_text(rc));
+    rc = job_parse("job", text.job, strlen(text.job), &w->job, &w->err);
+    if (rc == OK)
+        rc = job_finish(w->job, &w->err);
+    w->busy_hosts = text.busy_hosts;
+    w->resumes = text.resumes;
+    w->traces = text.traces;
+    welcome_release(&text);
+    return rc;
+}
+
+/* Of a model that brings all that it may. */
+size_t worker_floats_most(const struct worker *w)
+{
+    const struct learner *l = &w->learner;
+    return l->x.n * (1 + l->optim.ops->states + w->strategy->extras) + l->s.n;
+}
+
+static int open_learner(struct worker *w)
+{
+    int rc = strategy_find(w->job, &w->strategy, &w->err);
+    w->corpus = w->host->corpus;
+    w->ws = w->host->ws;
+    /* Learners that share a workspace with others take turns, with all threads. */
+    kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
+    if (rc == OK && !w->corpus) {
+        rc = corpus_open(w->job, &w->own_corpus, &w->err);
+        w->corpus = &w->own_corpus;
+    }
+    if (rc == OK && !w->ws) {
+        rc = workspace_create(w->job, w->corpus, w->host->log, w->host->tuner, &w->own_ws, &w->err);
+        w->ws = w->own_ws;
+        if (rc == OK)
+            rc = workspace_load_ahead(w->own_ws, w->world, &w->err);
+    }
+    if (rc != OK)
+        return rc;
+    struct vec *dx = w->strategy->sends_gradients ? NULL : w->host->dx;
+    rc = learner_init(&w->learner, w->world, w->job, w->corpus, w->ws, &w->arena, dx, &w->err);
+    w->learner.step_seconds = w->host->step_seconds;
+    w->learner.progress = &w->group.progress;
+    if (rc == OK)
+        rc = learner_start(&w->learner, w->world, &w->err);
+    if (rc == OK)
+        rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, worker_floats_most(w),
+                            w->strategy->extras, &w->arena);
+    return rc;
+}
+
+/* The strategy's own vectors of a checkpoint, kept for it. */
+static int take_extra(struct worker *w, const float *from)
+{
+    for (size_t i = 0; i < w->strategy->extras; i++) {
+        struct vec *extra = &w->extra[i];
+        if (vec_init(extra, &w->arena, w->learner.x.n) != OK)
+            return err_set(&w->err, ERR_NOMEM, "out of memory for a checkpoint");
+        vec_import(extra, vec_all(extra), from + i * extra->n);
+    }
+    w->has_extra = true;
+    return OK;
+}
+
+static int take_state(struct worker *w, const struct model_note *note, const float *model)
+{
+    struct learner *l = &w->learner;
+    vec_import(&l->x, vec_all(&l->x), model);
+    vec_import(&l->s, vec_all(&l->s), model + l->x.n);
+    model += l->x.n + l->s.n;
+    for (size_t i = 0; note->has_state && i < l->optim.ops->states; i++, model += l->x.n)
+        vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), model);
+    l->optim.updates = note->has_state ? note->updates : 0;
+    w->start = note->course;
+    l->steps = note->course.steps;
+    return note->has_extra ? take_extra(w, model) : OK;
+}
+
+/* A model of the length that its note promises is begun with. */
+static int take_start(struct worker *w, int rc, const struct model_note *note)
+{
+    const struct learner *l = &w->learner;
+    size_t vectors = 1 + (note->has_state ? l->optim.ops->states : 0) +
+                     (note->has_extra ? w->strategy->extras : 0);
+    size_t floats = vectors * l->x.n + l->s.n;
+    if (rc == OK && note->floats != floats)
+        rc = ERR_PROTOCOL;
+    if (rc != OK)
+        return err_set(&w->err, rc, "worker %u: no model to go on from: %s", w->world->self,
+                       status_text(rc));
+    return take_state(w, note, w->publisher.copy);
+}
+
+/* Ask the driver for what its checkpoint held. The publisher's copy serves as the landing place. */
+static int fetch_start(struct worker *w)
+{
+    struct buf nothing = {0};
+    struct model_note note = {0};
+    int rc = worker_tell(w, WIRE_WANT_MODEL, &nothing);
+    if (rc == OK)
+        rc = model_receive(w->world, NULL, WORLD_DRIVER, w->publisher.copy, w->publisher.room,
+                           &note, WORLD_FOREVER); /* the driver gives them out one after another */
+    return take_start(w, rc, &note);
+}
+
+/* The first view that holds this worker is not the first of all: its sponsor sends what it goes on
+ * from. Where the next exchange brings the model, that is no vectors. */
+static int enter(struct worker *w)
+{
+    struct model_note note = {0};
+    int rc = model_receive(w->world, &w->group, WORLD_ANY, w->publisher.copy, w->publisher.room,
+                           &note, WORLD_FOREVER);
+    if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
+        return rc;
+    w->entered = true;
+    w->admission = note.admission;
+    if (rc != OK || !w->strategy->joins_bare)
+        return take_start(w, rc, &note);
+    w->start = note.course;
+    w->learner.steps = note.course.steps;
+    return OK;
+}
+
+static int say_hello(struct worker *w)
+{
+    struct hello hello = {
+        .version = WIRE_VERSION,
+        .data_hash = w->corpus->hash,
+        .segments_hash = segments_hash(w->learner.table),
+        .threads = w->job->threads,
+    };
+    int rc = job_hash(w->job, &hello.job_hash, &w->err);
+    if (rc != OK)
+        return rc;
+    snprintf(hello.isa, sizeof hello.isa, "%s", kernels_isa());
+    snprintf(hello.kernels, sizeof hello.kernels, "%s", w->ws->kernels->name);
+    world_address(w->world, hello.address, sizeof hello.address);
+    struct buf bytes = {0};
+    hello_write(&hello, &bytes);
+    rc = worker_tell(w, WIRE_HELLO, &bytes);
+    buf_release(&bytes);
+    return rc;
+}
+
+int worker_open(struct worker *w)
+{
+    int rc = await_welcome(w);
+    if (rc == OK)
+        rc = open_learner(w);
+    return rc == OK && w->resumes ? fetch_start(w) : rc;
+}
+
+int worker_join(struct worker *w)
+{
+    struct group_timing timing = w->busy_hosts ? group_timing_busy() : w->host->timing;
+    group_init(&w->group, w->world, w->host->log, &timing);
+    w->group.leave = w->host->leave;
+    int rc = group_listen(&w->group);
+    if (rc == OK)
+        rc = say_hello(w);
+    if (rc == OK)
+        rc = group_wait_view(&w->group, 0, WORLD_FOREVER); /* or until the driver ends it */
+    if (rc == OK && group_first_view(&w->group)->number > 1)
+        rc = enter(w);
+    return rc;
+}

@@ -1,0 +1,168 @@
+/* Real workers that come to a run under way: in place of one that was killed, by hand, and back
+ * after they were held to be dead; and workers that leave it. */
+#include "real_run.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#define COMES_MAX_S 6.0 /* from a worker's start to its place in a view */
+
+static const char *const ways[] = {
+    "strategy.sync={tau:4}",
+    "strategy.allreduce={bucket_kb:1}",
+    "strategy.easgd={mode:sync tau:4}",
+    "strategy.diloco={tau:6 fragments:3}",
+    "strategy.async_allreduce={}",
+};
+
+enum { WAYS = sizeof ways / sizeof *ways };
+
+/* A port that was free a moment ago. */
+static void free_address(char out[32])
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
+                getsockname(fd, (struct sockaddr *)&a, &len) == 0);
+    close(fd);
+    snprintf(out, 32, "127.0.0.1:%d", ntohs(a.sin_port));
+}
+
+/* The records of all epochs are used or missed; at most so many are missed, and nobody's part was
+ * ever left out. */
+static void expect_books(const struct real_run *r, double missed_most)
+{
+    double used = run_number(r->dir, "end", 0, "used");
+    double missed = run_number(r->dir, "end", 0, "missed");
+    double epochs = run_number(r->dir, "end", 0, "epochs");
+    print_message("    used %g, missed %g, epochs %g\n", used, missed, epochs);
+    assert_true(missed <= missed_most);
+    assert_true(fabs(used + missed - epochs * (TINY_TRAIN - 60)) < 0.5);
+    assert_int_equal(run_count(r->dir, "rejected", NULL, NULL), 0);
+    assert_true(run_number(r->dir, "end", 0, "test_error") < 0.3);
+}
+
+static void test_a_killed_worker_is_replaced(void **state)
+{
+    struct tiny *t = *state;
+    for (int i = 0; i < WAYS; i++) {
+        struct real_run r = real_new(t);
+        pid_t worker[PROCESS_CHILDREN_MAX];
+        START(t, &r, "--set", "workers_min=2", "--set", "workers_max=4", "--set", "pace=0.01",
+              "--set", "stop.epochs=40", "--set", ways[i]);
+        real_workers(&r, 4, worker);
+        UNTIL(REAL_LIMIT_S, real_members(&r, "join") == 4);
+        double killed = process_now();
+        kill(worker[i % 4], SIGKILL);
+        UNTIL(REAL_LIMIT_S, real_members(&r, "join") == 5);
+        double took = process_now() - killed;
+        print_message("    %s: replaced after %.3f s\n", ways[i], took);
+        assert_true(took < COMES_MAX_S);
+        real_end(&r, 0, "epochs");
+        assert_int_equal(real_members(&r, "dead"), 1);
+        assert_int_equal(real_members(&r, "cut"), 0);
+        expect_books(&r, 12 * 16);
+        process_release(&r.p);
+    }
+}
+
+static void test_a_worker_comes_by_hand(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    struct process by_hand;
+    pid_t worker[PROCESS_CHILDREN_MAX];
+    char address[32];
+    free_address(address);
+    START(t, &r, "--listen", address, "--set", "workers=3", "--set", "pace=0.01", "--set",
+          "stop.epochs=30", "--set", "strategy.sync.tau=4");
+    real_workers(&r, 3, worker);
+    UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 3);
+    process_start(&by_hand, t->folder, (const char *const[]){"worker", "--join", address, NULL});
+    process_nap(1); /* three are all: it waits */
+    assert_int_equal(real_members(&r, "join"), 3);
+    kill(worker[1], SIGKILL);
+    UNTIL(REAL_LIMIT_S, real_members(&r, "join") == 4);
+    real_end(&r, 0, "epochs");
+    process_wait(&by_hand, REAL_LIMIT_S);
+    if (by_hand.code != 0)
+        fail_msg("it said:\n%s", by_hand.err);
+    expect_books(&r, 4 * 16);
+    process_release(&by_hand);
+    process_release(&r.p);
+}
+
+/* Who is asleep for too long is cut; when it wakes up it forgets what it has and comes again. */
+static void test_a_worker_that_slept_comes_back(void **state)
+{
+    struct tiny *t = *state;
+    for (int i = 0; i < 2; i++) {
+        struct real_run r = real_new(t);
+        pid_t worker[PROCESS_CHILDREN_MAX];
+        START(t, &r, "--workers", "4", "--set", "pace=0.01", "--set", "stop.epochs=100", "--set",
+              "heartbeat=lan", "--set", ways[i]);
+        real_workers(&r, 4, worker);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 5);
+        kill(worker[2], SIGSTOP);
+        UNTIL(REAL_LIMIT_S, real_members(&r, "cut") == 1);
+        int before = real_exchanges(&r);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&r) > before + 3); /* the others have gone on */
+        kill(worker[2], SIGCONT);
+        UNTIL(REAL_LIMIT_S, real_members(&r, "join") == 5);
+        process_nap(0.3);
+        process_signal_all(&r.p, SIGINT);
+        real_end(&r, 130, "interrupted");
+        assert_int_equal(real_members(&r, "dead"), 0);
+        expect_books(&r, 4 * 16);
+        process_release(&r.p);
+    }
+}
+
+static void test_a_worker_leaves_in_good_order(void **state)
+{
+    struct tiny *t = *state;
+    for (int i = 0; i < WAYS; i++) {
+        struct real_run r = real_new(t);
+        pid_t worker[PROCESS_CHILDREN_MAX];
+        START(t, &r, "--workers", "4", "--set", "pace=0.01", "--set", "stop.epochs=30", "--set",
+              ways[i]);
+        real_workers(&r, 4, worker);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 5);
+        double asked = process_now();
+        kill(worker[i % 4], SIGTERM);
+        UNTIL(REAL_LIMIT_S, real_members(&r, "leave") == 1);
+        print_message("    %s: gone after %.3f s\n", ways[i], process_now() - asked);
+        UNTIL(3, real_gone(worker + i % 4, 1));
+        real_end(&r, 0, "epochs");
+        assert_int_equal(run_count(r.dir, "member", NULL, NULL), 5);
+        expect_books(&r, 0);
+        process_release(&r.p);
+    }
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    tiny_elastic(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_killed_worker_is_replaced),
+        cmocka_unit_test(test_a_worker_comes_by_hand),
+        cmocka_unit_test(test_a_worker_that_slept_comes_back),
+        cmocka_unit_test(test_a_worker_leaves_in_good_order),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
