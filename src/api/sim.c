@@ -11,7 +11,9 @@
 #include "train/train.h"
 #include "wire/catalogue.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct pl_cluster {
     Paceline__Cluster *message;
@@ -62,6 +64,8 @@ struct simulation {
     struct vec dx;
     struct arena arena;
     struct sim *sim;
+    atomic_bool *leave; /* by node */
+    uint32_t nodes;
     struct train_report report;
     struct api_sink sink;
     struct err *err;
@@ -72,7 +76,9 @@ static int node_main(void *arg, struct world *world)
     struct simulation *s = arg;
     if (world->self == WORLD_DRIVER)
         return train_drive(world, &s->host, &s->train, &s->report, s->err);
-    return train_work(world, &s->host);
+    struct train_host host = s->host;
+    host.leave = &s->leave[world->self];
+    return train_work(world, &host);
 }
 
 static uint32_t kind_of(const char *name)
@@ -84,13 +90,15 @@ static void on_fault(void *arg, const struct sim_fault *fault)
 {
     struct simulation *s = arg;
     double t = world_seconds(sim_now(s->sim));
+    if (strcmp(fault->what, "leave") == 0 && fault->node < s->nodes)
+        atomic_store(&s->leave[fault->node], true);
     char *line = events_fault(t, fault->what, fault->node, fault->factor);
     if (line)
         s->train.line(s->train.user, line);
     free(line);
 }
 
-static int open_simulation(struct simulation *s, struct err *err)
+static int open_simulation(struct simulation *s, const Paceline__Cluster *cluster, struct err *err)
 {
     const Paceline__Job *job = s->train.job;
     kernels_set_threads((int)job->threads);
@@ -99,6 +107,10 @@ static int open_simulation(struct simulation *s, struct err *err)
         rc = workspace_create(job, &s->corpus, s->host.log, NULL, &s->ws, err);
     if (rc == OK && vec_init(&s->dx, &s->arena, net_segments(s->ws->train)->total) != OK)
         rc = err_set(err, ERR_NOMEM, "out of memory for gradients");
+    s->nodes = cluster_nodes(cluster);
+    s->leave = arena_array(&s->arena, s->nodes, atomic_bool);
+    if (rc == OK && !s->leave)
+        rc = err_set(err, ERR_NOMEM, "out of memory for %u nodes", s->nodes);
     s->host.corpus = &s->corpus;
     s->host.ws = s->ws;
     s->host.dx = &s->dx;
@@ -108,7 +120,7 @@ static int open_simulation(struct simulation *s, struct err *err)
 static int simulate(struct simulation *s, const Paceline__Cluster *cluster,
                     const pl_sim_options *options, struct err *err)
 {
-    int rc = open_simulation(s, err);
+    int rc = open_simulation(s, cluster, err);
     if (rc != OK)
         return rc;
     const struct sim_options how = {

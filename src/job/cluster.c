@@ -104,13 +104,16 @@ static int check_once(const Paceline__Fault *fault, const char *what, size_t i, 
                    fault->has_factor ? "factor" : "for", what);
 }
 
-static int check_join(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
+/* `join` or `leave`, as `what` says. */
+static int check_worker(const Paceline__Fault *fault, const char *what, int32_t node, size_t i,
+                        uint32_t nodes, struct err *err)
 {
     char name[FIELD_TEXT_MAX];
-    int rc = check_once(fault, "join", i, err);
-    if (rc == OK && fault->join == CLUSTER_DRIVER)
-        rc = err_set(err, ERR_INPUT, "fault[%zu].join: the driver is there from the beginning", i);
-    return rc != OK ? rc : check_place(indexed(name, "fault", i, "join"), fault->join, nodes, err);
+    int rc = check_once(fault, what, i, err);
+    if (rc == OK && node == CLUSTER_DRIVER)
+        rc = err_set(err, ERR_INPUT, "fault[%zu].%s: the driver is there from beginning to end", i,
+                     what);
+    return rc != OK ? rc : check_place(indexed(name, "fault", i, what), node, nodes, err);
 }
 
 static int check_kill(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
@@ -148,9 +151,12 @@ static int check_fault(const Paceline__Fault *fault, size_t i, uint32_t nodes, s
     case PACELINE__FAULT__WHAT_KILL: return check_kill(fault, i, nodes, err);
     case PACELINE__FAULT__WHAT_SLOW: return check_pace(fault, "slow", fault->slow, i, nodes, err);
     case PACELINE__FAULT__WHAT_CLOG: return check_pace(fault, "clog", fault->clog, i, nodes, err);
-    case PACELINE__FAULT__WHAT_JOIN: return check_join(fault, i, nodes, err);
+    case PACELINE__FAULT__WHAT_JOIN: return check_worker(fault, "join", fault->join, i, nodes, err);
+    case PACELINE__FAULT__WHAT_LEAVE:
+        return check_worker(fault, "leave", fault->leave, i, nodes, err);
     default:
-        return err_set(err, ERR_INPUT, "fault[%zu]: expected `kill`, `slow`, `clog` or `join`", i);
+        return err_set(err, ERR_INPUT,
+                       "fault[%zu]: expected `kill`, `slow`, `clog`, `join` or `leave`", i);
     }
 }
 

@@ -93,6 +93,10 @@ static void fault_begin(struct event *begin)
         rule->node->start.fire(&rule->node->start);
         return;
     }
+    if (rule->what == PACELINE__FAULT__WHAT_LEAVE) {
+        announce(rule, "leave", TRACE_PEER); /* it is for whoever hears it to tell the node */
+        return;
+    }
     if (rule->what == PACELINE__FAULT__WHAT_KILL) {
         announce(rule, "kill", TRACE_KILL);
         node_end(rule->node, true);
@@ -118,6 +122,7 @@ static int32_t node_of(const Paceline__Fault *f)
     case PACELINE__FAULT__WHAT_KILL: return f->kill;
     case PACELINE__FAULT__WHAT_SLOW: return f->slow;
     case PACELINE__FAULT__WHAT_JOIN: return f->join;
+    case PACELINE__FAULT__WHAT_LEAVE: return f->leave;
     default: return f->clog;
     }
 }

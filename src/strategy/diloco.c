@@ -279,7 +279,8 @@ static int train(struct diloco *d, uint64_t steps)
     if (!strategy_shares(m, &d->here)) { /* the others train */
         d->here.steps = end;
         d->here.place += steps * all;
-        strategy_give_nothing(m, &d->since);
+        if (d->since.samples == 0) /* else it leaves, and has yet to give the steps of an overlap */
+            strategy_give_nothing(m, &d->since);
     }
     while (d->here.steps < end) {
         uint64_t before = d->since.samples;

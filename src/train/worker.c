@@ -134,13 +134,15 @@ static int committed(struct member *m, const struct exchange *e)
     tracer_ship(w->world, w->host->trace);
     if (!last)
         publish_if_due(w, &m->course);
-    if (e && !last && !stop)
-        rc = sponsor(w);
-    if (e && !last && !stop && leaves(w)) {
+    if (!e || last || stop)
+        return stop ? ERR_STOP : atomic_load(&m->group->over) ? ERR_DRIVER : OK;
+    if (leaves(w)) {
         w->left = true;
         return ERR_STOP;
     }
-    return stop ? ERR_STOP : rc == OK && atomic_load(&m->group->over) ? ERR_DRIVER : rc;
+    if (!group_is_leaving(m->group)) /* else another one does, when this one has gone */
+        rc = sponsor(w);
+    return rc == OK && atomic_load(&m->group->over) ? ERR_DRIVER : rc;
 }
 
 /* Who runs free: the steps since its last report, and, for an exchange of its own, what it cost. */

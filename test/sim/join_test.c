@@ -132,6 +132,36 @@ static void test_whoever_dies_while_one_comes(void **state)
     print_message("    %d newcomers lost their sponsor too early\n", fenced);
 }
 
+/* Worker `who` is asked to leave at any moment: it does, within two exchanges, nothing is missed,
+ * and nobody is suspected. Two at once leave likewise; the last two of four end the run. */
+static void test_who_leaves_at_any_moment_takes_nothing_along(void **state)
+{
+    enum { MOMENTS = 8 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run whole = {0};
+        play(t, &ways[w], "", &whole);
+        for (int i = 0; i < 2 * MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[160];
+            double at = 0.8 * trained(&whole) * (i + 1) / (2 * MOMENTS + 1);
+            int n = snprintf(faults, sizeof faults, "fault { at: %.6f leave: %d } ", at, i % 4);
+            if (i % 2)
+                snprintf(faults + n, sizeof faults - (size_t)n, "fault { at: %.6f leave: %d }", at,
+                         (i + 1) % 4);
+            play(t, &ways[w], faults, &r);
+            int left = run_count(r.dir, "member", "what", "leave");
+            if (left != 1 + i % 2 && i < MOMENTS)
+                fail_msg("%s, %s: %d left", ways[w].set[0], faults, left);
+            if (run_count(r.dir, "member", NULL, NULL) != joins(&r) + left)
+                fail_msg("%s, %s: somebody is lost", ways[w].set[0], faults);
+            assert_int_equal(run_count(r.dir, "rejected", NULL, NULL), 0);
+            if (r.report.missed > 0)
+                fail_msg("%s, %s: %u missed", ways[w].set[0], faults, (unsigned)r.report.missed);
+        }
+    }
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -153,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_who_comes_at_any_moment_soon_counts),
         cmocka_unit_test(test_a_newcomer_agrees_with_all),
         cmocka_unit_test(test_whoever_dies_while_one_comes),
+        cmocka_unit_test(test_who_leaves_at_any_moment_takes_nothing_along),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
