@@ -45,6 +45,12 @@ void exchange_enter(struct exchange *e, uint64_t completed)
     e->fresh = true;
 }
 
+void exchange_enter_blank(struct exchange *e)
+{
+    exchange_enter(e, 0);
+    e->blank = true;
+}
+
 void exchange_release(struct exchange *e)
 {
     coll_plan_release(&e->plan);
@@ -233,7 +239,7 @@ static int report_lane(const struct exchange *e, const struct view *view)
     buf_put_u32(&bytes, view->number);
     buf_put_u32(&bytes, e->lane);
     buf_put_u64(&bytes, e->completed);
-    buf_put_u8(&bytes, e->fresh);
+    buf_put_u8(&bytes, e->blank ? LANE_BLANK : e->fresh ? LANE_FRESH : LANE_HELD);
     int rc = wire_post_buf(e->group->world, WORLD_DRIVER, WIRE_LANE_AT, e->lane, &bytes);
     buf_release(&bytes);
     return rc == ERR_PEER ? ERR_DRIVER : rc;
@@ -288,7 +294,7 @@ static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
         }
         return rc;
     }
-    if (e->completed >= go->completed)
+    if (e->completed >= go->completed && !e->blank)
         return OK;
     size_t from = rank_of(c->ranks, go->holder);
     if (from == c->ranks->count)
@@ -298,7 +304,7 @@ static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
         rc = coll_recv_vector(c, from, WIRE_RESULT, result->at, result->n);
     if (rc == OK) {
         e->completed = go->completed;
-        e->fresh = false;
+        e->fresh = e->blank = false;
     }
     return rc;
 }
@@ -315,7 +321,8 @@ static int bring_into_line(struct exchange *e, struct coll *c)
     if (rc == OK && COMMIT_RULE) {
         c->patient = true; /* the holder serves one after another */
         /* An exchange completes only when all contributed, so nobody is two behind. */
-        bool near = go.completed == e->completed || go.completed == e->completed + 1;
+        bool near =
+            e->blank || go.completed == e->completed || go.completed == e->completed + 1;
         c->n = go.completed;
         rc = near ? adopt(e, c, &go) : ERR_PROTOCOL;
         c->patient = false;
@@ -370,6 +377,7 @@ static int run(struct exchange *e, const struct tally *mine)
     struct coll_waits waits = {0};
     int64_t start = world_now(e->group->world);
     struct ranks ranks;
+    PL_ASSERT(!e->blank);
     take_input(e, mine);
     for (;;) {
         if (atomic_load(&e->group->over))

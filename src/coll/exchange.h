@@ -83,6 +83,7 @@ struct exchange {
     uint32_t synced;           /* the view in which the lane was last brought into line */
     bool fresh;                /* come in behind `completed`, whose result is not here: has nothing
                                   to give to its first exchange */
+    bool blank;                /* come in, and does not know how far the lane is */
     struct vec input;          /* kept, unweighted */
     struct vec result[2];      /* of exchange n in [n & 1] */
     struct tally mine;         /* kept with the input */
@@ -109,6 +110,10 @@ void exchange_release(struct exchange *e); /* zeroed: nothing to do */
 /* This member comes to a lane under way, of which so many exchanges are completed. Its first has
  * weight 0 whatever it gives. */
 void exchange_enter(struct exchange *e, uint64_t completed);
+
+/* The same for one that is not told how far the lane is: exchange_settle finds out, and brings the
+ * result of the last exchange, before the first exchange_run. Until then e->blank. */
+void exchange_enter_blank(struct exchange *e);
 
 /* The weighted mean over all who take part of what they put into e->input (unweighted; the root
  * that only collects gives weight 0), with `mine` saying what it stands for. Returns when exchange

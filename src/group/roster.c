@@ -249,7 +249,8 @@ static bool fence(struct roster *roster, const struct roster_lane *lane, uint64_
 {
     const struct view *view = &roster->view;
     for (size_t i = 0; i < view->count; i++) {
-        if (!members_has(&lane->fresh, view->node[i]) || lane->at[i] <= completed)
+        if (!members_has(&lane->fresh, view->node[i]) || members_has(&lane->blank, view->node[i]) ||
+            lane->at[i] <= completed)
             continue;
         lose(roster, find(roster, view->node[i]), "fenced", out);
         return true;
@@ -278,7 +279,7 @@ static void decide(struct roster *roster, uint32_t number, struct roster_orders 
     if (fence(roster, lane, go.completed, out))
         return;
     for (size_t i = 0; i < view->count; i++)
-        if (lane->at[i] < go.completed)
+        if (lane->at[i] < go.completed || members_has(&lane->blank, view->node[i]))
             members_add(&go.lacking, view->node[i]);
     go.driver_lacks = roster->options.driver_takes_part && lane->driver_at < go.completed;
     order(out, ORDER_LANE_GO)->go = go;
@@ -296,8 +297,9 @@ static void lane_at(struct roster *roster, const struct roster_event *event,
         members_add(&lane->in, event->node);
         if (event->fresh)
             members_add(&lane->fresh, event->node);
+        if (event->blank)
+            members_add(&lane->blank, event->node);
         lane->at[rank] = event->completed;
-        find(roster, event->node)->settles = false;
     } else if (event->node == ROSTER_DRIVER && roster->options.driver_takes_part) {
         lane->driver_in = true;
         lane->driver_at = event->completed;
@@ -387,6 +389,10 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     case ROSTER_LANE_AT: lane_at(roster, event, out); break;
     case ROSTER_LOST: lost(roster, event); break;
     case ROSTER_SPONSORED: sponsored(roster, event, out); break;
+    case ROSTER_SETTLED:
+        if (m)
+            m->settles = false;
+        break;
     case ROSTER_TICK: tick(roster, event, out); break;
     }
 }

@@ -27,6 +27,7 @@ enum roster_event_kind {
     ROSTER_HEARTBEAT, /* node is alive; progress, busy */
     ROSTER_LANE_AT,   /* node reports `completed` of `lane` in `view` */
     ROSTER_LOST,      /* node has lost its link to `other` */
+    ROSTER_SETTLED,   /* node, a newcomer, has what its sponsor had for it */
     ROSTER_SPONSORED, /* node stands at a commit point for `other` to come in */
     ROSTER_TICK,      /* time has passed */
 };
@@ -42,8 +43,13 @@ struct roster_event {
     int64_t pause;       /* TICK: how long the driver itself stood still, ns */
     uint32_t view, lane; /* LANE_AT */
     uint64_t completed;  /* LANE_AT */
-    bool fresh;          /* LANE_AT: it has come in there, and does not hold the result */
+    bool fresh;          /* LANE_AT: it has come in there, and does not hold the result, */
+    bool blank;          /* LANE_AT: nor knows how far the lane is */
 };
+
+/* As members report it: with the result of the exchange that it has completed, without, or knowing
+ * nothing. */
+enum lane_how { LANE_HELD, LANE_FRESH, LANE_BLANK };
 
 /* What all who take part in a lane do in a view before they exchange again. */
 struct lane_go {
@@ -109,7 +115,8 @@ struct roster_lane {
     bool driver_in;
     uint64_t driver_at;
     struct members in;             /* whose report of the current view has come in */
-    struct members fresh;          /* who of them hold no result */
+    struct members fresh;          /* who of them hold no result, */
+    struct members blank;          /* nor know how far the lane is */
     uint64_t at[VIEW_MEMBERS_MAX]; /* by rank in the current view */
 };
 

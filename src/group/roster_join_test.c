@@ -14,6 +14,11 @@ static const char *sponsors(struct story *s, uint32_t node, uint32_t other)
     return step(s, (struct roster_event){.kind = ROSTER_SPONSORED, .node = node, .other = other});
 }
 
+static const char *settles(struct story *s, uint32_t node)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_SETTLED, .node = node});
+}
+
 static const char *enters(struct story *s, uint32_t node, uint32_t view, uint64_t completed)
 {
     return step(s, (struct roster_event){.kind = ROSTER_LANE_AT,
@@ -93,6 +98,7 @@ static void a_newcomer_that_has_all_outlives_its_sponsor(void **state)
     begin_elastic(s, 4);
     joins(s, 2);
     sponsors(s, 0, 2);
+    settles(s, 2);
     enters(s, 2, 2, 7);
     assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 3: 1 2");
     assert_string_equal(enters(s, 2, 3, 7), "");
@@ -107,6 +113,7 @@ static void a_newcomer_behind_what_never_was_is_fenced(void **state)
     begin_elastic(s, 4);
     joins(s, 2);
     sponsors(s, 0, 2);
+    settles(s, 2);
     enters(s, 2, 2, 7);
     goes_down(s, 0);
     enters(s, 2, 3, 7);
@@ -121,7 +128,7 @@ static void who_settles_sponsors_nobody(void **state)
     joins(s, 2);
     sponsors(s, 0, 2);
     joins(s, 3);
-    enters(s, 2, 2, 7);
+    settles(s, 2);
     assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 3: 1 2; ask 1 for 3");
     begin_elastic(s, 4);
     joins(s, 2);

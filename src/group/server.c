@@ -112,7 +112,9 @@ static int take_lane_at(struct server *s, const struct message *m)
     event.view = cut_u32(&in);
     event.lane = cut_u32(&in);
     event.completed = cut_u64(&in);
-    event.fresh = cut_u8(&in) != 0;
+    uint8_t how = cut_u8(&in);
+    event.fresh = how >= LANE_FRESH;
+    event.blank = how >= LANE_BLANK;
     return cut_done(&in) ? step(s, &event) : OK;
 }
 
@@ -122,6 +124,11 @@ static int take_sponsored(struct server *s, const struct message *m)
     struct roster_event event = {.kind = ROSTER_SPONSORED, .node = m->from};
     event.other = cut_u32(&in);
     return cut_done(&in) ? step(s, &event) : OK;
+}
+
+static int take_settled(struct server *s, const struct message *m)
+{
+    return step(s, &(struct roster_event){.kind = ROSTER_SETTLED, .node = m->from});
 }
 
 static int take_leave(struct server *s, const struct message *m)
@@ -153,7 +160,8 @@ static int serve(struct server *s, const struct wake *wake)
     case 2: return take_lane_at(s, wake->msg);
     case 3: return take_lost(s, wake->msg);
     case 4: return take_sponsored(s, wake->msg);
-    case 5: return take_leave(s, wake->msg);
+    case 5: return take_settled(s, wake->msg);
+    case 6: return take_leave(s, wake->msg);
     default: return take_peer(s, wake);
     }
 }
@@ -179,6 +187,7 @@ static int serve_task(void *arg)
         wire_from(WORLD_ANY, WIRE_LANE_AT),
         wire_from(WORLD_ANY, WIRE_LOST),
         wire_from(WORLD_ANY, WIRE_SPONSORED),
+        wire_from(WORLD_ANY, WIRE_SETTLED),
         wire_from(WORLD_ANY, WIRE_LEAVE),
         {.kind = WAIT_PEER},
     };
@@ -186,11 +195,11 @@ static int serve_task(void *arg)
     int64_t tick = world_now(world) + period;
     for (;;) {
         struct wake wake;
-        int rc = world_wait(world, set, 7, tick, &wake);
+        int rc = world_wait(world, set, 8, tick, &wake);
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
         int done = rc == OK ? serve(s, &wake) : OK;
-        if (rc == OK && wake.which < 6)
+        if (rc == OK && wake.which < 7)
             message_unref(wake.msg);
         if (done == OK)
             done = serve_tick(s, &tick, period);

@@ -38,11 +38,6 @@ static bool easgd_runs_free(const Paceline__Job *job)
     return settings(job)->mode == PACELINE__EASGD__MODE__async;
 }
 
-static bool easgd_joinable(const Paceline__Job *job)
-{
-    return !easgd_runs_free(job);
-}
-
 static uint64_t easgd_round(const Paceline__Job *job)
 {
     return settings(job)->tau;
@@ -192,12 +187,27 @@ static int local_steps(struct visitor *v, struct member *m, bool *diverged)
     return rc;
 }
 
+/* Who comes to a run under way begins as the centre is. */
+static int enter(struct visitor *v, struct member *m)
+{
+    struct learner *l = m->learner;
+    struct vec x = centre_x(&v->centre, l->x.n), s = centre_s(&v->centre, l->x.n);
+    int rc = with_driver(fetch(v, WORLD_FOREVER));
+    if (rc != OK)
+        return rc;
+    vec_copy(&l->x, &x, vec_all(&x));
+    vec_copy(&l->s, &s, vec_all(&s));
+    return OK;
+}
+
 static int async_worker(struct member *m)
 {
     struct visitor *v = m->own = arena_new(m->arena, struct visitor);
     if (!v)
         return ERR_NOMEM;
     int rc = visitor_init(v, m);
+    if (rc == OK && m->admission)
+        rc = enter(v, m);
     while (rc == OK) {
         bool diverged;
         rc = local_steps(v, m, &diverged);
@@ -329,7 +339,8 @@ const struct strategy_ops strategy_easgd = {
     .name = "easgd",
     .runs_free = easgd_runs_free,
     .round = easgd_round,
-    .joinable = easgd_joinable,
+    .joinable = strategy_always,
+    .joins_bare = easgd_runs_free,
     .worker = easgd_worker,
     .close = easgd_close,
     .leads = strategy_always,

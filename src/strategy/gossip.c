@@ -163,9 +163,11 @@ static int gossip_worker(struct member *m)
     struct learner *l = m->learner;
     struct gossip *g = m->own = arena_new(m->arena, struct gossip);
     int rc = g ? OK : ERR_NOMEM;
-    bool alone = members_count(&m->start.who) == 1;
+    bool alone = job_is_alone(m->job);
     if (rc == OK && !alone)
         rc = gossip_post_open(&g->post, m->world, m->group, l->x.n, l->s.n, m->arena);
+    if (rc == OK && m->admission) /* what a newcomer has weighs nothing, until somebody gives */
+        g->post.w = 0;
     while (rc == OK) {
         follow_view(g, m);
         rc = strategy_free_step(m);
@@ -247,6 +249,7 @@ const struct strategy_ops strategy_gossip = {
     .name = "gossip",
     .runs_free = gossip_runs_free,
     .round = gossip_round,
+    .joinable = strategy_always,
     .worker = gossip_worker,
     .close = gossip_close,
     .gather = gossip_gather,

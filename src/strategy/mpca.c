@@ -248,12 +248,56 @@ static int tell(struct worker *w, struct member *m)
 
 /* ---- a worker: all of it ---- */
 
+static bool all_entered(const struct mpca_node *node)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < node->lanes; i++)
+        all &= atomic_load(&node->lane[i].entered);
+    return all;
+}
+
+/* Who comes to a run under way trains from x̃* on, when its lanes have brought all of it. They take
+ * part meanwhile, and give nothing. */
+static int enter(struct worker *w, struct member *m)
+{
+    struct learner *l = m->learner;
+    atomic_store(&m->group->busy, false);
+    for (;;) {
+        const struct wait_for set[] = {
+            {.kind = WAIT_SIGNAL,
+             .signal = SIGNAL_MPCA,
+             .seen = world_raised(m->world, SIGNAL_MPCA)},
+            {.kind = WAIT_SIGNAL,
+             .signal = SIGNAL_GROUP,
+             .seen = world_raised(m->world, SIGNAL_GROUP)},
+        };
+        struct wake wake;
+        int rc = mpca_node_status(&w->node);
+        if (rc == OK && atomic_load(&m->group->over))
+            rc = ERR_DRIVER;
+        if (rc == OK && all_entered(&w->node))
+            break;
+        if (rc == OK)
+            rc = world_wait(m->world, set, 2, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+    atomic_store(&m->group->busy, true);
+    for (uint32_t i = 0; i < w->node.lanes; i++)
+        w->node.lane[i].c = UINT64_MAX; /* whatever has come is new */
+    int rc = adopt_all(w);
+    vec_copy(&l->x, &w->star, vec_all(&l->x));
+    vec_copy(&l->s, &w->s, vec_all(&l->s));
+    return rc;
+}
+
 static int worker_init(struct worker *w, struct member *m)
 {
     struct learner *l = m->learner;
     bool tilts = settings(m->job)->penalty == PACELINE__MPCA__PENALTY__gradient;
     w->node.world = m->world;
     w->node.group = m->group;
+    w->node.enters = m->admission != NULL;
     w->node.threads = l->step_seconds > 0 ? 0 : 1; /* tasks of a simulation share theirs */
     int rc = mpca_node_init(&w->node, m->job, &l->x, &l->s, completed(m->job, &m->start), m->arena);
     if (rc != OK || vec_init(&w->star, m->arena, l->x.n) != OK ||
@@ -265,7 +309,8 @@ static int worker_init(struct worker *w, struct member *m)
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].adopted_at = world_now(m->world);
     m->joint = (struct joint){.x = &w->star, .s = &w->s};
-    return mpca_node_start(&w->node);
+    rc = mpca_node_start(&w->node);
+    return rc == OK && w->node.enters ? enter(w, m) : rc;
 }
 
 static int mpca_worker(struct member *m)
@@ -358,6 +403,8 @@ const struct strategy_ops strategy_mpca = {
     .runs_free = strategy_always,
     .check = check,
     .round = round_of,
+    .joinable = strategy_always,
+    .joins_bare = strategy_always,
     .worker = mpca_worker,
     .close = mpca_close,
     .gather = mpca_gather,

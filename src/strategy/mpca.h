@@ -41,6 +41,7 @@ struct mpca_lane {
     _Atomic int status; /* OK as long as the task runs */
     struct mpca_slot slot;
     struct mpca_part part;
+    atomic_bool entered;      /* how far it is is known, and its x̃* is there */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the joint model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted */
     _Atomic uint64_t reading; /* that is being copied out of result[reading - 1]; 0: none is */
@@ -63,6 +64,7 @@ struct mpca_node {
     bool worker, prepares;
     const struct vec
         *v; /* driver: ṽ to begin with, which moves, too; NULL: 0, and each lane's own */
+    bool enters; /* a worker that has come to a run under way */
     struct stages stages;
     struct mpca_lane *lane;
     uint32_t lanes;

@@ -37,6 +37,9 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     vec_export(x, lane->r, first);
     vec_export(s, (struct range){0, lane->n_s}, first + lane->r.len);
     atomic_store(&lane->slot.turn, stages_tick(&node->stages, number));
+    atomic_store(&lane->entered, !node->enters);
+    if (node->enters)
+        exchange_enter_blank(&lane->exchange);
     return OK;
 }
 
@@ -112,6 +115,11 @@ static bool is_committed(const struct mpca_lane *lane)
     return !atomic_load(&lane->prepared);
 }
 
+static bool is_known(const struct mpca_lane *lane)
+{
+    return !lane->exchange.blank;
+}
+
 static bool never(const struct mpca_lane *lane)
 {
     (void)lane;
@@ -138,10 +146,12 @@ static void note_tick(struct mpca_node *node, uint64_t tick)
 }
 
 /* Two typical steps, which members know from the exchange before; this worker's first step is
- * waited for as long as it takes. */
+ * waited for as long as it takes, but a newcomer's not at all. */
 static int64_t patience(const struct mpca_node *node)
 {
     int64_t typical = atomic_load(&node->typical_ns);
+    if (typical == 0 && node->enters)
+        return world_now(node->world);
     return typical > 0 ? world_now(node->world) + 2 * typical : WORLD_FOREVER;
 }
 
@@ -215,11 +225,25 @@ static int take_turn(struct mpca_lane *lane)
     return rc == OK && all_have_stopped(lane) ? await(lane, never, WORLD_FOREVER) : rc;
 }
 
+/* A newcomer's lane is brought into line with the others': that tells how far it is, and brings the
+ * last x̃*. Lanes whose ticks come before have to be known first, and are: they stand at 0. */
+static int enter(struct mpca_lane *lane)
+{
+    int rc = await(lane, is_known, WORLD_FOREVER);
+    if (rc != OK)
+        return rc;
+    atomic_store(&lane->slot.turn, stages_tick(&lane->node->stages, lane->exchange.lane));
+    atomic_store(&lane->arrived, lane->exchange.completed);
+    atomic_store(&lane->entered, true);
+    world_raise(lane->node->world, SIGNAL_MPCA);
+    return OK;
+}
+
 static int lane_main(void *arg)
 {
     struct mpca_lane *lane = arg;
-    int rc = OK;
     kernels_set_threads(lane->node->threads);
+    int rc = atomic_load(&lane->entered) ? OK : enter(lane);
     while (rc == OK)
         rc = take_turn(lane);
     atomic_store(&lane->status, rc);

@@ -37,6 +37,11 @@ bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job 
     return strategy->joinable && strategy->joinable(job);
 }
 
+bool strategy_joins_bare(const struct strategy_ops *strategy, const Paceline__Job *job)
+{
+    return strategy->joins_bare && strategy->joins_bare(job);
+}
+
 bool strategy_always(const Paceline__Job *job)
 {
     (void)job;

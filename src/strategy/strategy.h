@@ -125,7 +125,9 @@ struct strategy_ops {
     /* (optional) Can workers come to a run of this job that is under way? NULL: never. One begins
      * behind a commit point of a member's, with its course, m->admission, and the joint model. */
     bool (*joinable)(const Paceline__Job *job);
-    bool joins_bare; /* its first exchange brings a newcomer all that it needs of the model */
+    /* (optional) Does the sponsor not send the model, since the newcomer gets it otherwise? NULL: it
+     * sends it. */
+    bool (*joins_bare)(const Paceline__Job *job);
     /* (optional) A sponsor, at a commit point: what else a newcomer has to know to begin behind it;
      * at most ADMISSION_WORDS, their number returned. ADMISSION_NOT_HERE: none can begin behind
      * this one, perhaps behind the next. */
@@ -166,6 +168,8 @@ bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job
 
 /* Can workers come to a run of this job that is under way? */
 bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job);
+
+bool strategy_joins_bare(const struct strategy_ops *strategy, const Paceline__Job *job);
 
 /* For ops: always. */
 bool strategy_always(const Paceline__Job *job);

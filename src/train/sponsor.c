@@ -16,7 +16,7 @@ static size_t look_around(const struct sponsor *s, const struct member *m, struc
 
 static int make_ready(struct sponsor *s, const struct member *m)
 {
-    size_t floats = s->strategy->joins_bare ? 0 : s->floats;
+    size_t floats = strategy_joins_bare(s->strategy, m->job) ? 0 : s->floats;
     if (s->ready)
         return OK;
     int rc =
@@ -25,7 +25,8 @@ static int make_ready(struct sponsor *s, const struct member *m)
     return rc;
 }
 
-int sponsor_if_asked(struct sponsor *s, const struct member *m, const struct joint *joint)
+int sponsor_if_asked(struct sponsor *s, const struct member *m, const struct course *course,
+                     const struct joint *joint)
 {
     struct admission admission;
     uint32_t ward = atomic_load(&m->group->ward);
@@ -38,8 +39,8 @@ int sponsor_if_asked(struct sponsor *s, const struct member *m, const struct joi
         rc = group_sponsor(m->group, ward, &in);
     if (rc != OK || !in)
         return rc;
-    bool sent = publisher_admit(&s->publisher, ward, &m->course, &admission,
-                                s->strategy->joins_bare ? NULL : joint);
+    bool sent = publisher_admit(&s->publisher, ward, course, &admission,
+                                strategy_joins_bare(s->strategy, m->job) ? NULL : joint);
     return sent ? OK : ERR_NOMEM;
 }
 

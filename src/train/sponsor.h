@@ -13,9 +13,11 @@ struct sponsor {
     bool ready;
 };
 
-/* At a commit point: if the driver has asked for it, let one in. `joint` is what it begins with.
+/* At a commit point, or where workers run free between two steps: if the driver has asked for it,
+ * let one in. It begins with `course` and `joint`.
  * OK, ERR_NOMEM, ERR_DRIVER, ERR_CANCELLED */
-int sponsor_if_asked(struct sponsor *sponsor, const struct member *m, const struct joint *joint);
+int sponsor_if_asked(struct sponsor *sponsor, const struct member *m, const struct course *course,
+                     const struct joint *joint);
 
 void sponsor_release(struct sponsor *sponsor); /* zeroed: nothing to do */
 

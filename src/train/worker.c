@@ -106,8 +106,12 @@ static uint64_t lone_report_every(const Paceline__Job *job)
 
 static int sponsor(struct worker *w)
 {
+    const struct member *m = &w->member;
     struct joint joint = current_model(w);
-    return sponsor_if_asked(&w->sponsor, &w->member, &joint);
+    struct course course = m->course;
+    if (strategy_runs_free(w->strategy, w->job))
+        course.place = strategy_free_place(m); /* about where all are */
+    return sponsor_if_asked(&w->sponsor, m, &course, &joint);
 }
 
 /* A member that leaves says so in an exchange, behind which it has no share of the records, and
@@ -167,11 +171,22 @@ static int report_free(struct worker *w, uint32_t lane, const struct exchange_co
 static int may_go_on(const struct worker *w)
 {
     const struct member *m = &w->member;
-    bool alone = members_count(&m->start.who) == 1;
+    bool alone = job_is_alone(m->job);
     if (atomic_load(&m->group->stop) ||
         (alone && strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count)))
         return ERR_STOP;
     return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
+}
+
+/* Who runs free goes at once; its strategy ends what is under way, as at the end of a run. Whoever is
+ * alone stays. */
+static int leave_free(struct worker *w)
+{
+    if (group_view(&w->group)->count < 2)
+        return OK;
+    w->left = true;
+    int rc = w->unreported > 0 ? report_free(w, 0, NULL) : OK;
+    return rc == OK ? ERR_STOP : rc;
 }
 
 static int stepped(struct member *m)
@@ -188,7 +203,9 @@ static int stepped(struct member *m)
     if (rc == OK)
         publish_if_due(w, &m->course);
     tracer_ship(w->world, w->host->trace);
-    return rc;
+    if (rc == OK && group_is_leaving(m->group))
+        return leave_free(w);
+    return rc == OK ? sponsor(w) : rc;
 }
 
 static int exchanged(struct member *m, uint32_t lane, const struct exchange_cost *cost)
@@ -266,6 +283,15 @@ static uint64_t report_every(const struct worker *w, size_t workers)
     return (every > 0 ? every : 1) * job_step_records(w->job);
 }
 
+/* Who comes to those that run free has no stripe among theirs, and takes one record after another
+ * from about where they all are; its exchanges it numbers from 1. */
+static void begin_stripe(struct worker *w)
+{
+    w->start.who = (struct members){{0}};
+    members_add(&w->start.who, w->world->self);
+    w->start.exchanges = 0;
+}
+
 static int run_loop(struct worker *w)
 {
     const struct view *view = group_first_view(&w->group);
@@ -286,6 +312,8 @@ static int run_loop(struct worker *w)
         members_add(&w->start.who, view->node[i]);
     w->member.admission = w->member.lanes.entered = w->entered ? &w->admission : NULL;
     w->sponsor = (struct sponsor){.strategy = w->strategy, .floats = worker_floats_most(w)};
+    if (w->entered && strategy_runs_free(w->strategy, w->job))
+        begin_stripe(w);
     w->member.start = w->member.course = w->seen = w->start;
     w->report_samples = report_every(w, w->job->workers);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,

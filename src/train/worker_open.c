@@ -153,11 +153,14 @@ static int enter(struct worker *w)
         return rc;
     w->entered = true;
     w->admission = note.admission;
-    if (rc != OK || !w->strategy->joins_bare)
-        return take_start(w, rc, &note);
-    w->start = note.course;
-    w->learner.steps = note.course.steps;
-    return OK;
+    if (rc == OK && strategy_joins_bare(w->strategy, w->job)) {
+        w->start = note.course;
+        w->learner.steps = note.course.steps;
+    } else {
+        rc = take_start(w, rc, &note);
+    }
+    struct buf nothing = {0};
+    return rc == OK ? worker_tell(w, WIRE_SETTLED, &nothing) : rc;
 }
 
 static int say_hello(struct worker *w)

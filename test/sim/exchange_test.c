@@ -15,6 +15,7 @@ int planted_init(struct exchange *e, struct group *group, uint32_t lane, bool dr
                  size_t n, const struct exchange_how *how, uint64_t completed, struct arena *arena);
 void planted_release(struct exchange *e);
 void planted_enter(struct exchange *e, uint64_t completed);
+void planted_enter_blank(struct exchange *e);
 int planted_run(struct exchange *e, const struct tally *mine);
 int planted_settle(struct exchange *e);
 const struct vec *planted_result(const struct exchange *e);
@@ -22,6 +23,7 @@ const struct tally *planted_tally(const struct exchange *e);
 
 #define PLANT_SKIP_COMMIT_RULE
 #define exchange_enter   planted_enter
+#define exchange_enter_blank planted_enter_blank
 #define exchange_init    planted_init
 #define exchange_release planted_release
 #define exchange_run     planted_run
@@ -32,6 +34,7 @@ const struct tally *planted_tally(const struct exchange *e);
 #include "coll/exchange.c"
 
 #undef exchange_enter
+#undef exchange_enter_blank
 #undef exchange_init
 #undef exchange_release
 #undef exchange_run
