@@ -48,7 +48,7 @@ typedef struct pl_run_options {
     /* Set it, from any thread or a signal handler, to end the run cleanly at its next commit
      * point. May be NULL. */
     const atomic_bool *stop;
-    /* pl_run: start `count` workers, each of which must call pl_work with `address`; called again to
+    /* pl_run: start `count` workers, each of which must call pl_work with `address`; once more to
      * replace those that are lost, where the job says from how many to how many there may be. NULL:
      * workers are started by somebody else. Not used by pl_sim. */
     int (*start_workers)(void *user, uint32_t count, const char *address);

@@ -125,8 +125,8 @@ struct strategy_ops {
     /* (optional) Can workers come to a run of this job that is under way? NULL: never. One begins
      * behind a commit point of a member's, with its course, m->admission, and the joint model. */
     bool (*joinable)(const Paceline__Job *job);
-    /* (optional) Does the sponsor not send the model, since the newcomer gets it otherwise? NULL: it
-     * sends it. */
+    /* (optional) Does the sponsor not send the model, as the newcomer gets it otherwise? NULL: it
+     * does. */
     bool (*joins_bare)(const Paceline__Job *job);
     /* (optional) A sponsor, at a commit point: what else a newcomer has to know to begin behind it;
      * at most ADMISSION_WORDS, their number returned. ADMISSION_NOT_HERE: none can begin behind

@@ -178,8 +178,8 @@ static int may_go_on(const struct worker *w)
     return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
 }
 
-/* Who runs free goes at once; its strategy ends what is under way, as at the end of a run. Whoever is
- * alone stays. */
+/* Who runs free goes at once; its strategy ends what is under way, as at the end of a run. The last
+ * one stays. */
 static int leave_free(struct worker *w)
 {
     if (group_view(&w->group)->count < 2)

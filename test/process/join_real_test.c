@@ -13,6 +13,9 @@ static const char *const ways[] = {
     "strategy.easgd={mode:sync tau:4}",
     "strategy.diloco={tau:6 fragments:3}",
     "strategy.async_allreduce={}",
+    "strategy.mpca={}",
+    "strategy.easgd={tau:4}",
+    "strategy.gossip={p:0.3}",
 };
 
 enum { WAYS = sizeof ways / sizeof *ways };

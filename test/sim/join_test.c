@@ -177,7 +177,7 @@ static void test_some_take_nobody(void **state)
 {
     static const char *const how[] = {"strategy.ps={}", "strategy.downpour={}"};
     for (size_t i = 0; i < 2; i++) {
-        const struct way way = {{how[i]}, 0, true};
+        const struct way way = {{how[i], "solver.momentum=0"}, 0, true};
         struct sim_run r = {0};
         play(*state, &way, "fault { at: 0.01 join: 2 } fault { at: 0.1 join: 3 }", &r);
         assert_int_equal(joins(&r), 2);
