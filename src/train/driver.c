@@ -389,6 +389,16 @@ static void tell_failure(struct driver *d)
     events_emit(&d->events, event);
 }
 
+/* To those who stand by, too. */
+static void say_bye(struct driver *d)
+{
+    const struct roster *roster = &d->server.roster;
+    send_to_all(d, WIRE_BYE);
+    for (size_t i = 0; i < roster->count; i++)
+        if (roster->member[i].waits)
+            driver_send(d, roster->member[i].node, WIRE_BYE, NULL);
+}
+
 /* The tasks end one after another; what made the run fail first is what is told. */
 static int close_driver(struct driver *d, int rc, struct train_report *report)
 {
@@ -405,7 +415,7 @@ static int close_driver(struct driver *d, int rc, struct train_report *report)
         rc = err_set(d->err, leader, "the driver's part ended: %s", status_text(leader));
     server_stop(&d->server); /* before anybody goes, which would be a death to it */
     if (d->group.world)
-        send_to_all(d, WIRE_BYE);
+        say_bye(d);
     if (d->events.world)
         ledger_close(&d->ledger);
     if (rc == OK) {

@@ -96,6 +96,28 @@ static void test_a_worker_comes_by_hand(void **state)
     process_release(&r.p);
 }
 
+/* One more than there is room for stands by, takes the place of the first that is lost, and the
+ * next one is told when the run is over. */
+static void test_one_stands_by(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    pid_t worker[PROCESS_CHILDREN_MAX];
+    START(t, &r, "--set", "workers_min=2", "--set", "workers_max=2", "--set", "standby=2", "--set",
+          "pace=0.01", "--set", "stop.epochs=12");
+    real_workers(&r, 4, worker);
+    UNTIL(REAL_LIMIT_S, real_exchanges(&r) >= 3);
+    assert_int_equal(real_members(&r, "join"), 2);
+    for (int i = 0; i < 4 && real_members(&r, "dead") == 0; i++) {
+        kill(worker[i], SIGKILL); /* until it was one that had joined */
+        process_nap(0.5);
+    }
+    UNTIL(REAL_LIMIT_S, real_members(&r, "join") == 3);
+    real_end(&r, 0, "epochs");
+    expect_books(&r, 4 * 16);
+    process_release(&r.p);
+}
+
 /* Who is asleep for too long is cut; when it wakes up it forgets what it has and comes again. */
 static void test_a_worker_that_slept_comes_back(void **state)
 {
@@ -164,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_killed_worker_is_replaced),
         cmocka_unit_test(test_a_worker_comes_by_hand),
+        cmocka_unit_test(test_one_stands_by),
         cmocka_unit_test(test_a_worker_that_slept_comes_back),
         cmocka_unit_test(test_a_worker_leaves_in_good_order),
     };
