@@ -86,7 +86,7 @@ typedef struct pl_work_options {
     const char *advertise;
     /* A worker that has lost its driver, or that its driver holds to be lost, comes again, as a new
      * one: what it had learnt since the last exchange is gone. So long it tries, with growing
-     * pauses, seconds; 0: once, at once. */
+     * pauses, seconds; 0: it does not come again. */
     double retry_s;
     /* Set it, from any thread or a signal handler, to leave the run in good order: within two
      * exchanges, with nothing lost. Whoever is alone in a run stays. May be NULL. */

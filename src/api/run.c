@@ -167,7 +167,7 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
     for (;;) {
         bool met;
         int rc = join_and_work(engine, options, &met);
-        bool lost = met && rc == ERR_DRIVER;
+        bool lost = met && rc == ERR_DRIVER && patience > 0;
         if (rc == OK || (met && !lost) || (!met && (!before || rc != ERR_PEER)))
             return rc;
         if (lost) {
@@ -179,6 +179,8 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
             return rc;
         }
         before = true;
+        int64_t left = lost_at + patience - real_now();
+        pause = pause < left ? pause : left;
         pause_for(options, &pause);
         if (is_leaving(options))
             return OK;

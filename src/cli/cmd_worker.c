@@ -39,7 +39,7 @@ static const struct option worker_options[] = {
     {"advertise", OPTION_TEXT, "ADDR",
      "what they connect to to reach it, where a port is forwarded",
      offsetof(struct worker_arguments, advertise)},
-    {"retry", OPTION_TEXT, "SECONDS", "how long to try to come back to a lost driver (60)",
+    {"retry", OPTION_TEXT, "SECONDS", "how long to try to come again to a lost driver (60)",
      offsetof(struct worker_arguments, retry)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
      offsetof(struct worker_arguments, insecure)},

@@ -20,7 +20,7 @@ static void become_worker(const char *address, bool insecure)
     char *const argv[] = {"paceline",
                           "worker",
                           "--retry",
-                          "0",
+                          "1",
                           "--join",
                           (char *)(uintptr_t)address,
                           insecure ? "--insecure" : NULL,

@@ -44,12 +44,14 @@ static inline void staged_worker(struct tiny *t, struct staged *s)
 {
     char listen[32];
     staged_port(listen);
-    const char *argv[] = {"worker", "--join", s->driver, "--listen", listen, NULL, NULL, NULL};
+    /* Who is lost stays lost. */
+    const char *argv[] = {"worker",  "--join", s->driver, "--listen", listen,
+                          "--retry", "0",      NULL,      NULL,       NULL};
     if (s->workers == 0) {
         proxied_start(&s->proxy, (const char *const[]){s->driver, listen, NULL});
         argv[2] = s->proxy.address[0];
-        argv[5] = "--advertise";
-        argv[6] = s->proxy.address[1];
+        argv[7] = "--advertise";
+        argv[8] = s->proxy.address[1];
     }
     process_start(&s->worker[s->workers++], t->folder, argv);
 }
