@@ -321,8 +321,7 @@ static int bring_into_line(struct exchange *e, struct coll *c)
     if (rc == OK && COMMIT_RULE) {
         c->patient = true; /* the holder serves one after another */
         /* An exchange completes only when all contributed, so nobody is two behind. */
-        bool near =
-            e->blank || go.completed == e->completed || go.completed == e->completed + 1;
+        bool near = e->blank || go.completed == e->completed || go.completed == e->completed + 1;
         c->n = go.completed;
         rc = near ? adopt(e, c, &go) : ERR_PROTOCOL;
         c->patient = false;

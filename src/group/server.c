@@ -182,14 +182,10 @@ static int serve_task(void *arg)
     struct server *s = arg;
     struct world *world = s->group->world;
     const struct wait_for set[] = {
-        wire_from(WORLD_ANY, WIRE_HELLO),
-        wire_from(WORLD_ANY, WIRE_HEARTBEAT),
-        wire_from(WORLD_ANY, WIRE_LANE_AT),
-        wire_from(WORLD_ANY, WIRE_LOST),
-        wire_from(WORLD_ANY, WIRE_SPONSORED),
-        wire_from(WORLD_ANY, WIRE_SETTLED),
-        wire_from(WORLD_ANY, WIRE_LEAVE),
-        {.kind = WAIT_PEER},
+        wire_from(WORLD_ANY, WIRE_HELLO),     wire_from(WORLD_ANY, WIRE_HEARTBEAT),
+        wire_from(WORLD_ANY, WIRE_LANE_AT),   wire_from(WORLD_ANY, WIRE_LOST),
+        wire_from(WORLD_ANY, WIRE_SPONSORED), wire_from(WORLD_ANY, WIRE_SETTLED),
+        wire_from(WORLD_ANY, WIRE_LEAVE),     {.kind = WAIT_PEER},
     };
     int64_t period = s->group->timing.silence_max / TICKS_PER_SILENCE;
     int64_t tick = world_now(world) + period;

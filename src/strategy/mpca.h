@@ -63,7 +63,7 @@ struct mpca_node {
     int threads; /* that a lane computes with; 0: the job's */
     bool worker, prepares;
     const struct vec
-        *v; /* driver: ṽ to begin with, which moves, too; NULL: 0, and each lane's own */
+        *v;      /* driver: ṽ to begin with, which moves, too; NULL: 0, and each lane's own */
     bool enters; /* a worker that has come to a run under way */
     struct stages stages;
     struct mpca_lane *lane;

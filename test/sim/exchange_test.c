@@ -22,14 +22,14 @@ const struct vec *planted_result(const struct exchange *e);
 const struct tally *planted_tally(const struct exchange *e);
 
 #define PLANT_SKIP_COMMIT_RULE
-#define exchange_enter   planted_enter
+#define exchange_enter       planted_enter
 #define exchange_enter_blank planted_enter_blank
-#define exchange_init    planted_init
-#define exchange_release planted_release
-#define exchange_run     planted_run
-#define exchange_settle  planted_settle
-#define exchange_result  planted_result
-#define exchange_tally   planted_tally
+#define exchange_init        planted_init
+#define exchange_release     planted_release
+#define exchange_run         planted_run
+#define exchange_settle      planted_settle
+#define exchange_result      planted_result
+#define exchange_tally       planted_tally
 
 #include "coll/exchange.c"
 
