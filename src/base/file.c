@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "base/file.h"
 
 #include "base/fault.h"
@@ -218,6 +219,34 @@ void file_names_release(struct file_names *names)
         free(names->at[i]);
     free(names->at);
     *names = (struct file_names){0};
+}
+
+int file_canonical(const char *path, char *out, size_t size, struct err *err)
+{
+    char *full = realpath(path, NULL);
+    if (!full)
+        return err_set(err, ERR_INPUT, "%s: %s", path, strerror(errno));
+    bool fits = strlen(full) < size;
+    if (fits)
+        strcpy(out, full);
+    free(full);
+    if (!fits)
+        return err_set(err, ERR_INPUT, "%.80s...: path longer than %zu bytes", path, size);
+    return file_is_folder(out) ? OK : err_set(err, ERR_INPUT, "%s: not a folder", path);
+}
+
+int file_check_under(const char *root, const char *path, struct err *err)
+{
+    if (!root)
+        return OK;
+    char *full = realpath(path, NULL);
+    if (!full)
+        return err_set(err, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
+    size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
+    bool inside = strncmp(full, root, n) == 0 && (full[n] == '/' || full[n] == '\0');
+    free(full);
+    return inside ? OK
+                  : err_set(err, ERR_INPUT, "%s: lies outside of the data root %s", path, root);
 }
 
 int file_here(char *out, size_t size, struct err *err)

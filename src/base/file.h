@@ -58,6 +58,15 @@ struct file_names {
 int file_list(const char *folder, size_t max, struct file_names *out, struct err *err);
 void file_names_release(struct file_names *names);
 
+/* The folder `path` by its one whole name, without links, dots or a slash at its end.
+ * ERR_INPUT: there is none; it does not fit */
+int file_canonical(const char *path, char *out, size_t size, struct err *err);
+
+/* Is `path`, wherever links lead from it, the folder `root` (canonical) or something in it? Asked
+ * before something is opened that somebody else has named. `root` NULL: anything may be. ERR_INPUT
+ * naming both, or what does not exist */
+int file_check_under(const char *root, const char *path, struct err *err);
+
 /* The working directory, with a slash at its end: what file_resolve takes for `beside`.
  * ERR_IO: there is none, or it does not fit */
 int file_here(char *out, size_t size, struct err *err);

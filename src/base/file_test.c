@@ -329,6 +329,41 @@ static void test_names_of_a_folder(void **state)
     }
 }
 
+static void test_what_lies_under_a_folder(void **state)
+{
+    const struct fixture *f = *state;
+    char root[128], path[160], link[160];
+    struct err err = {0};
+    put(f->path, "x", 1);
+    snprintf(path, sizeof path, "%s/.", f->folder);
+    assert_int_equal(file_canonical(path, root, sizeof root, &err), OK);
+    assert_string_equal(root, f->folder);
+    assert_int_equal(file_canonical(path, root, 4, &err), ERR_INPUT);
+    assert_int_equal(file_canonical(f->path, root, sizeof root, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "not a folder"));
+    snprintf(root, sizeof root, "%s", f->folder);
+    assert_int_equal(file_check_under(NULL, "/etc/passwd", &err), OK);
+    assert_int_equal(file_check_under("/", "/etc/passwd", &err), OK);
+    assert_int_equal(file_check_under(root, root, &err), OK);
+    assert_int_equal(file_check_under(root, f->path, &err), OK);
+    assert_int_equal(file_check_under(root, "/etc/passwd", &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "/etc/passwd: lies outside of the data root"));
+    snprintf(path, sizeof path, "%s/../../etc/passwd", f->folder);
+    assert_int_equal(file_check_under(root, path, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, path));
+    snprintf(link, sizeof link, "%s/link", f->folder);
+    assert_int_equal(symlink("/etc/passwd", link), 0);
+    assert_int_equal(file_check_under(root, link, &err), ERR_INPUT);
+    unlink(link);
+    assert_int_equal(symlink("input", link), 0);
+    assert_int_equal(file_check_under(root, link, &err), OK);
+    unlink(link);
+    assert_int_equal(file_check_under(root, link, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "cannot open"));
+    root[strlen(root) - 1] = '\0'; /* a folder whose name this one's begins with */
+    assert_int_equal(file_check_under(root, f->path, &err), ERR_INPUT);
+}
+
 int main(void)
 {
 #define FILES(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
@@ -347,6 +382,7 @@ int main(void)
         cmocka_unit_test(test_paths_beside_a_file),
         cmocka_unit_test_setup_teardown(test_pieces_of_an_open_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_names_of_a_folder, setup, teardown),
+        FILES(test_what_lies_under_a_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

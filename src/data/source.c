@@ -1,5 +1,6 @@
 #include "data/source.h"
 
+#include "base/file.h"
 #include "data/source_cifar.h"
 #include "data/source_idx.h"
 #include "data/source_images.h"
@@ -8,17 +9,32 @@
 #include <stdio.h>
 #include <string.h>
 
+static int open_idx(const char *root, const Paceline__Data__Idx *spec, struct source **out,
+                    struct err *err)
+{
+    int rc = file_check_under(root, spec->images, err);
+    if (rc == OK)
+        rc = file_check_under(root, spec->labels, err);
+    return rc == OK ? source_idx_open(spec, out, err) : rc;
+}
+
 int source_open(const Paceline__Data *spec, enum source_role role, struct source **out,
                 struct err *err)
 {
+    return source_open_under(NULL, spec, role, out, err);
+}
+
+int source_open_under(const char *root, const Paceline__Data *spec, enum source_role role,
+                      struct source **out, struct err *err)
+{
     switch (spec->source_case) {
-    case PACELINE__DATA__SOURCE_IDX: return source_idx_open(spec->idx, out, err);
+    case PACELINE__DATA__SOURCE_IDX: return open_idx(root, spec->idx, out, err);
     case PACELINE__DATA__SOURCE_CIFAR10:
-        return source_cifar_open(spec->cifar10, CIFAR_10, role, out, err);
+        return source_cifar_open(root, spec->cifar10, CIFAR_10, role, out, err);
     case PACELINE__DATA__SOURCE_CIFAR100:
-        return source_cifar_open(spec->cifar100, CIFAR_100, role, out, err);
-    case PACELINE__DATA__SOURCE_IMAGES: return source_images_open(spec->images, out, err);
-    case PACELINE__DATA__SOURCE_LMDB: return source_lmdb_open(spec->lmdb, out, err);
+        return source_cifar_open(root, spec->cifar100, CIFAR_100, role, out, err);
+    case PACELINE__DATA__SOURCE_IMAGES: return source_images_open(root, spec->images, out, err);
+    case PACELINE__DATA__SOURCE_LMDB: return source_lmdb_open(root, spec->lmdb, out, err);
     default:
         return err_set(err, ERR_INPUT,
                        "data: no source is set; there are idx, cifar10, cifar100, images, lmdb");

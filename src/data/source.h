@@ -43,6 +43,11 @@ enum source_role { SOURCE_TRAIN, SOURCE_TEST };
  * ERR_NOMEM */
 int source_open(const Paceline__Data *spec, enum source_role role, struct source **out,
                 struct err *err);
+/* The same, but nothing outside of the folder `root` is opened, whatever paths, lists of pictures
+ * and links say: ERR_INPUT by name (file_check_under). `root` is borrowed as long as the source is
+ * open; NULL: anything may be. */
+int source_open_under(const char *root, const Paceline__Data *spec, enum source_role role,
+                      struct source **out, struct err *err);
 void source_close(struct source *source);
 
 void source_size(const struct source *source, size_t i, size_t *H, size_t *W);

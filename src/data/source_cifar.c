@@ -82,10 +82,13 @@ static int check_file(const char *path, const struct source_cifar *cifar,
     return OK;
 }
 
-static int load_file(struct source_cifar *cifar, const char *path, struct err *err)
+static int load_file(const char *root, struct source_cifar *cifar, const char *path,
+                     struct err *err)
 {
     struct file_bytes *file = &cifar->file[cifar->files];
-    int rc = file_read(path, FILE_BYTES_MAX, file, err);
+    int rc = file_check_under(root, path, err);
+    if (rc == OK)
+        rc = file_read(path, FILE_BYTES_MAX, file, err);
     if (rc != OK)
         return rc;
     cifar->files++;
@@ -99,8 +102,8 @@ static int load_file(struct source_cifar *cifar, const char *path, struct err *e
     return OK;
 }
 
-static int load_folder(struct source_cifar *cifar, const char *folder, enum source_role role,
-                       struct err *err)
+static int load_folder(const char *root, struct source_cifar *cifar, const char *folder,
+                       enum source_role role, struct err *err)
 {
     static const char *const names[2][2][FILES_MAX] = {
         {{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
@@ -113,14 +116,14 @@ static int load_folder(struct source_cifar *cifar, const char *folder, enum sour
     for (size_t f = 0; rc == OK && f < FILES_MAX && name[f]; f++) {
         char path[PATH_TEXT_MAX];
         int n = snprintf(path, sizeof path, "%s/%s", folder, name[f]);
-        rc = n < (int)sizeof path ? load_file(cifar, path, err)
+        rc = n < (int)sizeof path ? load_file(root, cifar, path, err)
                                   : err_set(err, ERR_INPUT, "%.80s...: path longer than %zu bytes",
                                             folder, sizeof path);
     }
     return rc;
 }
 
-int source_cifar_open(const Paceline__Data__Cifar *spec, enum cifar_kind kind,
+int source_cifar_open(const char *root, const Paceline__Data__Cifar *spec, enum cifar_kind kind,
                       enum source_role role, struct source **out, struct err *err)
 {
     struct source_cifar *cifar = calloc(1, sizeof *cifar);
@@ -134,8 +137,10 @@ int source_cifar_open(const Paceline__Data__Cifar *spec, enum cifar_kind kind,
     cifar->source.shape = (struct shape){.n = 3, .dim = {3, SIDE, SIDE}};
     cifar->source.classes = kind == CIFAR_10 ? 10 : fine ? 100 : 20;
     cifar->source.hash = hash_mix(0, cifar->label_at);
-    int rc = file_is_folder(spec->path) ? load_folder(cifar, spec->path, role, err)
-                                        : load_file(cifar, spec->path, err);
+    int rc = file_check_under(root, spec->path, err);
+    if (rc == OK)
+        rc = file_is_folder(spec->path) ? load_folder(root, cifar, spec->path, role, err)
+                                        : load_file(root, cifar, spec->path, err);
     if (rc != OK) {
         cifar_close(&cifar->source);
         return rc;

@@ -15,7 +15,8 @@ static const size_t LIST_BYTES_MAX = (size_t)1 << 28;
 struct source_images {
     struct source source; /* first: the ops get a pointer to it */
     struct image_list list;
-    char *root; /* what relative paths count from, with its slash */
+    char *root;        /* what relative paths count from, with its slash */
+    const char *under; /* where all must be; NULL: anywhere */
     Paceline__Data__Color color;
 };
 
@@ -58,7 +59,7 @@ static int full_path(const struct source_images *images, size_t i, char out[PATH
     int n = snprintf(out, PATH_TEXT_MAX, "%s%s", path[0] == '/' ? "" : images->root, path);
     if (n >= PATH_TEXT_MAX)
         return err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", out, PATH_TEXT_MAX);
-    return OK;
+    return file_check_under(images->under, out, err);
 }
 
 static int fill(const struct file_open *file, uint64_t bytes, struct scratch *scratch,
@@ -189,8 +190,12 @@ static int load_list(struct source_images *images, const char *path, struct err 
     return image_list_parse(path, (char *)file.data, file.len, &images->list, err);
 }
 
-int source_images_open(const Paceline__Data__Images *spec, struct source **out, struct err *err)
+int source_images_open(const char *under, const Paceline__Data__Images *spec, struct source **out,
+                       struct err *err)
 {
+    int rc = file_check_under(under, spec->list, err);
+    if (rc != OK)
+        return rc;
     bool walks = file_is_folder(spec->list);
     if (walks && spec->root && spec->root[0])
         return err_set(err, ERR_INPUT,
@@ -201,8 +206,9 @@ int source_images_open(const Paceline__Data__Images *spec, struct source **out, 
         return err_set(err, ERR_NOMEM, "%s: out of memory", spec->list);
     images->source.ops = &images_ops;
     images->color = spec->color;
+    images->under = under;
     images->root = root_of(spec, walks);
-    int rc = images->root ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", spec->list);
+    rc = images->root ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", spec->list);
     if (rc == OK)
         rc = walks ? image_list_walk(spec->list, &images->list, err)
                    : load_list(images, spec->list, err);

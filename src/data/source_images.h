@@ -13,8 +13,10 @@
 
 #include "data/source.h"
 
-/* ERR_INPUT with file, line and what is wrong; ERR_NOMEM */
-int source_images_open(const Paceline__Data__Images *spec, struct source **out, struct err *err);
+/* `under` is the root of source_open_under, borrowed while the source is open. ERR_INPUT with file,
+ * line and what is wrong; ERR_NOMEM */
+int source_images_open(const char *under, const Paceline__Data__Images *spec, struct source **out,
+                       struct err *err);
 
 /* Paths of pictures and their labels, not looked at yet. */
 struct image_list {

@@ -328,6 +328,43 @@ static void test_files_that_change(void **state)
     source_close(source);
 }
 
+/* Whatever a list says, and wherever links lead, only what lies under the root is opened. */
+static void test_a_root_is_not_left(void **state)
+{
+    const struct folder *f = *state;
+    char list[256], root[256], path[256];
+    static const char *const lines[] = {"../a", NULL, "link", "links/a"};
+    Paceline__Data__Images images = PACELINE__DATA__IMAGES__INIT;
+    Paceline__Data spec = PACELINE__DATA__INIT;
+    struct source *source;
+    struct err err;
+    make_folder(f, "in");
+    put(f, "a", 8, 8, 1);
+    put(f, "in/b", 8, 8, 1);
+    assert_int_equal(symlink("../a", folder_file(f, "in/link", path)), 0);
+    assert_int_equal(symlink("..", folder_file(f, "in/links", path)), 0);
+    folder_file(f, "in", root);
+    images.list = (char *)(uintptr_t)folder_file(f, "in/list", list);
+    images.color = PACELINE__DATA__COLOR__gray;
+    spec.source_case = PACELINE__DATA__SOURCE_IMAGES;
+    spec.images = &images;
+    for (size_t i = 0; i < 4; i++) {
+        char text[512];
+        const char *bad = lines[i] ? lines[i] : folder_file(f, "a", path);
+        int n = snprintf(text, sizeof text, "b 0\n%s 0\n", bad);
+        folder_put(f, "in/list", text, (size_t)n);
+        assert_int_equal(source_open(&spec, SOURCE_TRAIN, &source, &err), OK);
+        source_close(source);
+        assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), ERR_INPUT);
+        assert_non_null(strstr(err.text, "lies outside of the data root"));
+    }
+    folder_put(f, "in/list", "b 0\n", 4);
+    assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), OK);
+    source_close(source);
+    images.list = (char *)(uintptr_t)f->path; /* all of it */
+    assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), ERR_INPUT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -340,6 +377,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_list_file_too_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folders_that_are_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(test_files_that_change, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_root_is_not_left, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -222,7 +222,8 @@ static int find_file(const char *path, char out[PATH_TEXT_MAX], struct err *err)
     return err_set(err, ERR_INPUT, "%s: no LMDB: there is no data.mdb in it", path);
 }
 
-int source_lmdb_open(const Paceline__Data__Lmdb *spec, struct source **out, struct err *err)
+int source_lmdb_open(const char *root, const Paceline__Data__Lmdb *spec, struct source **out,
+                     struct err *err)
 {
     struct source_lmdb *lmdb = calloc(1, sizeof *lmdb);
     if (!lmdb)
@@ -233,7 +234,11 @@ int source_lmdb_open(const Paceline__Data__Lmdb *spec, struct source **out, stru
     lmdb->file.fd = -1;
     lmdb->color = spec->color;
     lmdb->err = err ? err : &unheard;
-    int rc = find_file(spec->path, lmdb->path, lmdb->err);
+    int rc = file_check_under(root, spec->path, lmdb->err);
+    if (rc == OK)
+        rc = find_file(spec->path, lmdb->path, lmdb->err);
+    if (rc == OK)
+        rc = file_check_under(root, lmdb->path, lmdb->err);
     if (rc == OK)
         rc = file_open(lmdb->path, &lmdb->file, lmdb->err);
     if (rc == OK) {

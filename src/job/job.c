@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIELD_TEXT_MAX = 256 };
+enum { FIELD_TEXT_MAX = 256, PATH_TEXT_MAX = 4096 };
 
 int job_parse(const char *name, const char *text, size_t len, Paceline__Job **out, struct err *err)
 {
@@ -103,9 +103,20 @@ int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err)
     if (rc == OK)
         rc = resolve_weights(job, job_path, err);
     if (rc == OK)
-        rc = job_data_resolve(job->train_data, job_path, "train_data", err);
+        rc = job_data_resolve(job->train_data, NULL, job_path, "train_data", err);
     if (rc == OK)
-        rc = job_data_resolve(job->test_data, job_path, "test_data", err);
+        rc = job_data_resolve(job->test_data, NULL, job_path, "test_data", err);
+    return rc;
+}
+
+int job_move_data(Paceline__Job *job, const char *folder, const char *root, struct err *err)
+{
+    char beside[PATH_TEXT_MAX];
+    if (snprintf(beside, sizeof beside, "%s/", root) >= (int)sizeof beside)
+        return err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", root, PATH_TEXT_MAX);
+    int rc = job_data_resolve(job->train_data, folder, beside, "train_data", err);
+    if (rc == OK)
+        rc = job_data_resolve(job->test_data, folder, beside, "test_data", err);
     return rc;
 }
 

@@ -37,6 +37,10 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
 /* Make relative paths in the job relative to the folder of `job_path` (pure text work). */
 int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err);
 
+/* For another machine: paths of data that are relative, or lie in `folder` (of the job, with its
+ * slash; "": none), are taken from the folder `root` (pure text work). ERR_INPUT, ERR_NOMEM */
+int job_move_data(Paceline__Job *job, const char *folder, const char *root, struct err *err);
+
 /* How many workers a run may have at a time; `workers` are those that it begins with. Of a finished
  * job. */
 static inline uint32_t job_workers_max(const Paceline__Job *job)

@@ -81,14 +81,25 @@ static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
     return n;
 }
 
-int job_data_resolve(Paceline__Data *data, const char *job_path, const char *field, struct err *err)
+/* "jobs/a/images" of the folder "jobs/" is "a/images". */
+static void strip(char *path, const char *folder)
+{
+    size_t n = folder ? strlen(folder) : 0;
+    if (n > 0 && path && strncmp(path, folder, n) == 0 && path[n])
+        memmove(path, path + n, strlen(path + n) + 1);
+}
+
+int job_data_resolve(Paceline__Data *data, const char *folder, const char *job_path,
+                     const char *field, struct err *err)
 {
     struct data_path path[PATHS_MAX];
     char name[FIELD_TEXT_MAX];
     size_t n = data ? paths_of(data, path) : 0;
     int rc = OK;
-    for (size_t i = 0; rc == OK && i < n; i++)
+    for (size_t i = 0; rc == OK && i < n; i++) {
+        strip(*path[i].at, folder);
         rc = job_resolve(path[i].at, job_path, join(name, field, path[i].name), err);
+    }
     return rc;
 }
 

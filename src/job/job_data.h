@@ -10,8 +10,9 @@
  * too long; ERR_NOMEM */
 int job_resolve(char **path, const char *job_path, const char *field, struct err *err);
 
-/* Likewise all paths of `data` (NULL: none). */
-int job_data_resolve(Paceline__Data *data, const char *job_path, const char *field,
-                     struct err *err);
+/* Likewise all paths of `data` (NULL: none); but first those within `folder` (NULL, or with a slash
+ * at its end) lose it. */
+int job_data_resolve(Paceline__Data *data, const char *folder, const char *job_path,
+                     const char *field, struct err *err);
 
 #endif

@@ -178,6 +178,31 @@ static void test_paths_count_from_the_job(void **state)
     }
 }
 
+static void test_paths_count_from_another_root(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    Paceline__Job *job = parse("train_data { images { list: 'a/list' root: '/pictures' } "
+                               "mean_file: '/other/m' } test_data { cifar10 { path: 't' } }");
+    assert_int_equal(job_resolve_paths(job, "jobs/a.job", &err), OK);
+    assert_int_equal(job_move_data(job, "jobs/", "/mine", &err), OK);
+    assert_string_equal(job->train_data->images->list, "/mine/a/list");
+    assert_string_equal(job->train_data->images->root, "/pictures"); /* refused when opened */
+    assert_string_equal(job->train_data->mean_file, "/other/m");
+    assert_string_equal(job->test_data->cifar10->path, "/mine/t");
+    assert_int_equal(job_move_data(job, "/mine/", "/new", &err), OK);
+    assert_string_equal(job->test_data->cifar10->path, "/new/t");
+    job_free(job);
+    job = parse("train_data { cifar10 { path: 'c' } }"); /* of a job without a folder */
+    assert_int_equal(job_move_data(job, "", "/mine", &err), OK);
+    assert_string_equal(job->train_data->cifar10->path, "/mine/c");
+    char long_root[5000];
+    memset(long_root, 'r', sizeof long_root - 1);
+    long_root[sizeof long_root - 1] = '\0';
+    assert_int_equal(job_move_data(job, "", long_root, &err), ERR_INPUT);
+    job_free(job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -186,6 +211,7 @@ int main(void)
         cmocka_unit_test(test_specs),
         cmocka_unit_test(test_specs_that_are_wrong),
         cmocka_unit_test(test_paths_count_from_the_job),
+        cmocka_unit_test(test_paths_count_from_another_root),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include "learner/corpus.h"
 
+#include "base/file.h"
 #include "base/hash.h"
 
 #include <stdlib.h>
@@ -55,11 +56,16 @@ void corpus_put(struct corpus *corpus, enum corpus_set which, const struct datas
     corpus->set[which] = *set;
 }
 
-static int open_set(struct corpus *corpus, enum corpus_set which, const char *field,
-                    const Paceline__Data *spec, struct source **source, struct err *err)
+static int open_set(const char *root, struct corpus *corpus, enum corpus_set which,
+                    const char *field, const Paceline__Data *spec, struct source **source,
+                    struct err *err)
 {
     struct dataset set;
-    int rc = source_open(spec, which == SET_TRAIN ? SOURCE_TRAIN : SOURCE_TEST, source, err);
+    int rc =
+        spec->mean_file && spec->mean_file[0] ? file_check_under(root, spec->mean_file, err) : OK;
+    if (rc == OK)
+        rc = source_open_under(root, spec, which == SET_TRAIN ? SOURCE_TRAIN : SOURCE_TEST, source,
+                               err);
     if (rc == OK)
         rc = corpus_make(*source, spec, (struct part){0, 1}, &set, err);
     if (rc == OK)
@@ -86,13 +92,21 @@ static int check_test(const struct corpus *corpus, struct err *err)
 
 int corpus_open(const Paceline__Job *job, struct corpus *out, struct err *err)
 {
+    return corpus_open_under(NULL, job, out, err);
+}
+
+int corpus_open_under(const char *root, const Paceline__Job *job, struct corpus *out,
+                      struct err *err)
+{
     struct corpus corpus = {0};
-    int rc = open_set(&corpus, SET_TRAIN, "train_data", job->train_data, &corpus.train_source, err);
+    int rc = open_set(root, &corpus, SET_TRAIN, "train_data", job->train_data, &corpus.train_source,
+                      err);
     if (rc == OK)
         rc = dataset_split(&corpus.set[SET_TRAIN], job->validation, job->seed,
                            &corpus.set[SET_VALIDATION], err);
     if (rc == OK && job->test_data)
-        rc = open_set(&corpus, SET_TEST, "test_data", job->test_data, &corpus.test_source, err);
+        rc = open_set(root, &corpus, SET_TEST, "test_data", job->test_data, &corpus.test_source,
+                      err);
     if (rc == OK && job->test_data)
         rc = check_test(&corpus, err);
     if (rc != OK) {

@@ -21,6 +21,10 @@ const char *corpus_set_name(enum corpus_set set);
  * ERR_INPUT  a file is bad, or train and test do not fit together
  * ERR_NOMEM */
 int corpus_open(const Paceline__Job *job, struct corpus *out, struct err *err);
+/* The same, with nothing opened outside of the folder `root` (source_open_under), which is borrowed
+ * as long as the corpus is open; NULL: anything may be. */
+int corpus_open_under(const char *root, const Paceline__Job *job, struct corpus *out,
+                      struct err *err);
 void corpus_close(struct corpus *corpus);
 
 /* One of `of` parts of a set of n records: [index·n/of, (index+1)·n/of). */
