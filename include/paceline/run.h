@@ -50,11 +50,17 @@ typedef struct pl_run_options {
     const atomic_bool *stop;
     /* pl_run: start `count` workers, each of which must call pl_work with `address`; once more to
      * replace those that are lost, where the job says from how many to how many there may be. NULL:
-     * workers are started by somebody else. Not used by pl_sim. */
+     * workers are started by somebody else, wherever that is: they are given the net itself, need
+     * no file but those of data, and use the threads of their own machine where the job names no
+     * number. Not used by pl_sim. */
     int (*start_workers)(void *user, uint32_t count, const char *address);
     /* Has one of those ended? Asked while they are waited for, by the thread that calls
      * start_workers: a run ends at once that would wait a minute for it. May be NULL. */
     bool (*workers_lost)(void *user);
+    /* Without start_workers: the driver listens at `address`, where those that somebody else starts
+     * are to join it. Called once, before it waits for them. May be NULL. */
+    void (*listens)(void *user, const char *address);
+    double patience_s; /* how long to wait for workers while none stirs; 0: a minute */
     /* Where the driver listens, "host:port"; NULL: 127.0.0.1 and any port. */
     const char *listen;
     bool insecure; /* allow an address beyond loopback although nothing is authenticated yet */
@@ -84,9 +90,16 @@ typedef struct pl_work_options {
     /* What others connect to to reach `listen`, where a port is forwarded, or a proxy stands before
      * it; NULL: `listen` itself. */
     const char *advertise;
-    /* A worker that has lost its driver, or that its driver holds to be lost, comes again, as a new
-     * one: what it had learnt since the last exchange is gone. So long it tries, with growing
-     * pauses, seconds; 0: it does not come again. */
+    /* The folder that holds the data here: nothing outside of it is opened for reading, whatever
+     * the job, lists of pictures and links say, and paths of data that the job names relative to
+     * itself are taken from there. NULL: for a driver at loopback, whatever the job names; for any
+     * other, the working directory. */
+    const char *data_root;
+    unsigned threads; /* that compute here; 0: as the job says, or else one a core */
+    /* A worker that finds no driver yet tries again. One that has lost its driver, or that its
+     * driver holds to be lost, comes again, as a new one: what it had learnt since the last
+     * exchange is gone. So long it tries, with growing pauses, seconds; 0: it does not come again,
+     * and comes once. */
     double retry_s;
     /* Set it, from any thread or a signal handler, to leave the run in good order: within two
      * exchanges, with nothing lost. Whoever is alone in a run stays. May be NULL. */

@@ -24,6 +24,7 @@ struct pl_engine {
 struct pl_job {
     pl_engine *engine;
     Paceline__Job *message;         /* as read and overridden, not yet finished */
+    char *folder;                   /* of its file, with its slash; owned, may be NULL */
     struct job_solver_wants *wants; /* owned; NULL where it was not a solver of Caffe's */
 };
 

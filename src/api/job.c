@@ -7,6 +7,7 @@
 #include "real/real.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static int job_wrap(pl_engine *engine, Paceline__Job *message, pl_job **out)
 {
@@ -64,7 +65,14 @@ static int load(pl_engine *engine, const char *path, enum file_kind kind, pl_job
     bool solver = kind == SOLVER || job_is_solver((char *)text.data, text.len);
     rc = solver ? read_solver(engine, path, &text, out) : read_job(engine, path, &text, out);
     file_release(&text);
-    return rc;
+    const char *slash = strrchr(path, '/');
+    if (rc != OK || !slash)
+        return rc;
+    (*out)->folder = strndup(path, (size_t)(slash - path) + 1);
+    if ((*out)->folder)
+        return OK;
+    pl_job_free(*out);
+    return err_set(&engine->error, ERR_NOMEM, "%s: out of memory", path);
 }
 
 int pl_job_load(pl_engine *engine, const char *path, pl_job **out)
@@ -95,6 +103,7 @@ void pl_job_free(pl_job *job)
         return;
     job_free(job->message);
     free(job->wants);
+    free(job->folder);
     free(job);
 }
 

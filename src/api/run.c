@@ -2,7 +2,10 @@
 
 #include "api/api.h"
 #include "api/guard.h"
+#include "base/file.h"
 #include "real/real.h"
+
+enum { PATH_TEXT_MAX = 4096 };
 
 /* A run as its driver's process holds it. */
 struct driving {
@@ -12,6 +15,7 @@ struct driving {
     struct train_report report;
     struct api_sink sink;
     struct world *world;
+    bool told; /* where it listens */
     struct err *err;
 };
 
@@ -20,14 +24,12 @@ static int want_nodes(void *user, uint32_t n)
     struct driving *d = user;
     char address[128];
     world_address(d->world, address, sizeof address);
-    return d->options->start_workers(d->options->user, n, address) == 0 ? OK : ERR_IO;
-}
-
-static int nobody_to_start(void *user, uint32_t n)
-{
-    (void)user;
-    (void)n;
-    return OK; /* somebody else starts them */
+    if (d->options->start_workers)
+        return d->options->start_workers(d->options->user, n, address) == 0 ? OK : ERR_IO;
+    if (d->options->listens && !d->told) /* somebody else starts them */
+        d->options->listens(d->options->user, address);
+    d->told = true;
+    return OK;
 }
 
 static int drive(void *arg)
@@ -54,7 +56,7 @@ static int run_here(struct driving *d, const struct logger *log)
         .listen = o->listen,
         .insecure = o->insecure,
         .seed = d->train.job->seed,
-        .want_nodes = o->start_workers ? want_nodes : nobody_to_start,
+        .want_nodes = want_nodes,
         .user = d,
     };
     int rc = real_open(&real, &d->world, d->err);
@@ -84,6 +86,10 @@ static int run(pl_engine *engine, const pl_job *job, const pl_run_options *optio
         .err = &engine->error,
     };
     d.train.stop = d.options->stop;
+    d.train.elsewhere = !d.options->start_workers;
+    d.train.open_threads = d.train.elsewhere && !job->message->has_threads;
+    d.train.folder = job->folder;
+    d.train.patience_s = d.options->patience_s;
     rc = run_here(&d, &engine->log);
     if (rc == OK)
         api_report(&d.sink, &d.report, report);
@@ -115,11 +121,29 @@ static int work(void *arg)
     return train_work(w->world, &w->host);
 }
 
+/* The folder to stay in, by its whole name; "": there is none. */
+static int find_root(const pl_work_options *options, char *root, size_t size, struct err *err)
+{
+    const char *folder = options->data_root;
+    bool near = !options->driver || real_is_loopback(options->driver);
+    root[0] = '\0';
+    if (!folder && near)
+        return OK;
+    int rc = file_canonical(folder ? folder : ".", root, size, err);
+    if (rc != OK)
+        err_prefix(err, "data root");
+    return rc;
+}
+
 /* *met: the driver was there. */
-static int join_and_work(pl_engine *engine, const pl_work_options *options, bool *met)
+static int join_and_work(pl_engine *engine, const pl_work_options *options, const char *root,
+                         bool *met)
 {
     struct working w = {
-        .host = {.log = &engine->log,
+        .host = {.data_root = root[0] ? root : NULL,
+                 .threads = options->threads,
+                 .cores = (uint32_t)real_cores(),
+                 .log = &engine->log,
                  .tuner = api_tuner(&engine->tuning, &engine->log),
                  .timing = group_timing_lan(),
                  .leave = options->leave},
@@ -159,14 +183,19 @@ static void pause_for(const pl_work_options *options, int64_t *pause)
     *pause = *pause == 0 ? PAUSE_FIRST : 2 * *pause < PAUSE_MAX ? 2 * *pause : PAUSE_MAX;
 }
 
-/* Whoever has lost its driver once tries to come again; whom it does not want does not. */
+/* Whoever finds no driver yet, or has lost its driver, tries to come again; whom it does not want
+ * does not. */
 static int keep_working(pl_engine *engine, const pl_work_options *options)
 {
-    int64_t lost_at = 0, pause = 0, patience = (int64_t)(options->retry_s * 1e9);
-    bool before = false;
+    int64_t lost_at = real_now(), pause = 0, patience = (int64_t)(options->retry_s * 1e9);
+    bool before = patience > 0, told = false;
+    char root[PATH_TEXT_MAX];
+    int found = find_root(options, root, sizeof root, &engine->error);
+    if (found != OK)
+        return found;
     for (;;) {
         bool met;
-        int rc = join_and_work(engine, options, &met);
+        int rc = join_and_work(engine, options, root, &met);
         bool lost = met && rc == ERR_DRIVER && patience > 0;
         if (rc == OK || (met && !lost) || (!met && (!before || rc != ERR_PEER)))
             return rc;
@@ -177,8 +206,11 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
                                    "as a new one");
         } else if (real_now() - lost_at >= patience) {
             return rc;
+        } else if (!told) {
+            log_warn(&engine->log, "%s; it tries again for %.0f s", engine->error.text,
+                     options->retry_s);
+            told = true;
         }
-        before = true;
         int64_t left = lost_at + patience - real_now();
         pause = pause < left ? pause : left;
         pause_for(options, &pause);

@@ -38,7 +38,7 @@ struct command {
 };
 
 extern const struct command cmd_train, cmd_sim, cmd_test, cmd_predict, cmd_model, cmd_data,
-    cmd_convert, cmd_worker, cmd_bench;
+    cmd_convert, cmd_driver, cmd_worker, cmd_bench;
 
 /* Parse argv[1…] into `into` by the command's table. Arguments that are no options go to
  * `positional`, at most `max`, counted in *count. Returns -1 to go on, or the exit code at which to

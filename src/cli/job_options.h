@@ -1,4 +1,4 @@
-/* The options that train, sim and bench share: a job file and what overrides it. */
+/* The options that train, driver, sim and bench share: a job file and what overrides it. */
 #ifndef PL_CLI_JOB_OPTIONS_H
 #define PL_CLI_JOB_OPTIONS_H
 

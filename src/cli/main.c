@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&cmd_train,   &cmd_sim,    &cmd_test,
-                                                 &cmd_predict, &cmd_model,  &cmd_data,
-                                                 &cmd_convert, &cmd_worker, &cmd_bench};
+static const struct command *const commands[] = {&cmd_train,  &cmd_sim,  &cmd_test,    &cmd_predict,
+                                                 &cmd_model,  &cmd_data, &cmd_convert, &cmd_driver,
+                                                 &cmd_worker, &cmd_bench};
 
 static void help(FILE *to)
 {

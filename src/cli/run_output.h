@@ -1,5 +1,5 @@
-/* What train and sim print while they run: a progress line on a terminal, plain lines when piped,
- * the last event alone on stdout with --json. */
+/* What train, driver and sim print while they run: a progress line on a terminal, plain lines when
+ * piped, the last event alone on stdout with --json. */
 #ifndef PL_CLI_RUN_OUTPUT_H
 #define PL_CLI_RUN_OUTPUT_H
 

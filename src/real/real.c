@@ -3,6 +3,7 @@
 
 #include "base/rng.h"
 #include "real/greet.h"
+#include "real/interface.h"
 #include "real/node.h"
 
 #include <errno.h>
@@ -117,6 +118,29 @@ static int parse_advertised(struct node *node, const char *text, struct err *err
     return nowhere ? err_set(err, ERR_INPUT, "advertise %s: nobody can connect to that", text) : rc;
 }
 
+/* Where to listen: as it was told, or on the interface that leads to the driver. */
+static int choose_listen(struct node *node, const char *told, const struct address *driver,
+                         struct err *err)
+{
+    if (!told && driver->len > 0 && !address_is_loopback(driver))
+        return interface_towards(driver, &node->address, err);
+    return parse_address(node, "listen", told ? told : "127.0.0.1:0", &node->address, err);
+}
+
+static void tell_address(const struct node *node)
+{
+    char where[ADDRESS_TEXT_MAX], interface[INTERFACE_TEXT_MAX], others[ADDRESS_TEXT_MAX];
+    address_print(&node->address, where, sizeof where);
+    interface_name(&node->address, interface);
+    if (node->advertised.len) {
+        address_print(&node->advertised, others, sizeof others);
+        log_info(&node->log, "listens on %s (%s), to be reached at %s", where, interface, others);
+    } else {
+        bool far = !address_is_loopback(&node->address); /* where nobody else is, it is no news */
+        log_write(&node->log, far ? LOG_INFO : LOG_DEBUG, "listens on %s (%s)", where, interface);
+    }
+}
+
 static int draw_run(uint64_t *run, struct err *err)
 {
     for (*run = 0; *run == 0;)
@@ -135,8 +159,7 @@ static int go_live(struct node *node, const struct real_options *options, struct
     if (options->driver)
         rc = parse_address(node, "driver", options->driver, &driver, err);
     if (rc == OK)
-        rc = parse_address(node, "listen", options->listen ? options->listen : "127.0.0.1:0",
-                           &node->address, err);
+        rc = choose_listen(node, options->listen, &driver, err);
     if (rc == OK && options->advertise)
         rc = parse_advertised(node, options->advertise, err);
     if (rc == OK)
@@ -146,6 +169,7 @@ static int go_live(struct node *node, const struct real_options *options, struct
             options->driver ? greet_driver(node, &driver, &stream, err) : draw_run(&node->run, err);
     if (rc != OK)
         return rc;
+    tell_address(node);
     node->random_seed = rng_u64(options->seed, RNG_NODE, node->world.self);
     struct peer *self = peer_make(node, node->world.self);
     if (self)
@@ -227,6 +251,12 @@ int node_open(const struct real_options *options, const struct node_limits *limi
     }
     *out = &node->world;
     return OK;
+}
+
+bool real_is_loopback(const char *address)
+{
+    struct address a;
+    return address_parse(address, &a, NULL) == OK && address_is_loopback(&a);
 }
 
 int real_open(const struct real_options *options, struct world **out, struct err *err)

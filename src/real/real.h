@@ -13,8 +13,9 @@
 
 struct real_options {
     const struct logger *log;
-    /* Where to listen, "host:port", port 0 for any that is free; NULL: 127.0.0.1:0. An address
-     * beyond loopback is refused unless `insecure` is set: there is no authentication yet. */
+    /* Where to listen, "host:port", port 0 for any that is free; NULL: 127.0.0.1:0, or, for a
+     * driver beyond loopback, the address by which this host reaches it. An address beyond loopback
+     * is refused unless `insecure` is set: there is no authentication yet. */
     const char *listen;
     bool insecure;
     /* Where others are told to connect to, "host:port" too, when that is not where this node
@@ -49,6 +50,9 @@ int real_run(struct world *world, task_fn fn, void *arg, struct err *err);
 /* Flush what has been sent (for at most two seconds), close all connections, end the I/O thread.
  * All tasks must have been joined, but for those parked by a failed assertion. */
 void real_close(struct world *world);
+
+/* Can only this host reach that address, "host:port"? false, too, if it is none. */
+bool real_is_loopback(const char *address);
 
 /* Monotonic nanoseconds, for who measures without a world. */
 int64_t real_now(void);

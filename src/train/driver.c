@@ -218,6 +218,8 @@ static int check_lost(struct driver *d, int64_t *since)
 static int form(struct driver *d)
 {
     int64_t lost_since = WORLD_FOREVER;
+    double s = d->options->patience_s;
+    int64_t patience = s > 0 ? (int64_t)(s * WORLD_SECOND) : FORM_TIMEOUT;
     atomic_store(&d->stirred, world_now(d->world));
     while (!group_view(&d->group)) {
         int rc = turn(d);
@@ -227,10 +229,10 @@ static int form(struct driver *d)
             return rc;
         if (d->options->stop && atomic_load(d->options->stop))
             return err_set(d->err, ERR_STOP, "interrupted before training began");
-        if (world_now(d->world) - atomic_load(&d->stirred) > FORM_TIMEOUT)
+        if (world_now(d->world) - atomic_load(&d->stirred) > patience)
             return err_set(d->err, ERR_TIMEOUT,
-                           "not all of %u workers came: nobody has stirred for a minute",
-                           d->job->workers);
+                           "not all of %u workers came: nobody has stirred for %g s",
+                           d->job->workers, world_seconds(patience));
     }
     return OK;
 }

@@ -1,4 +1,5 @@
 #include "job/text.h"
+#include "model/load.h"
 #include "tensor/kernels.h"
 #include "train/driver.h"
 #include "train/origin.h"
@@ -52,8 +53,8 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
                        d->strategy->name);
     atomic_store(&d->stirred, world_now(d->world));
     memcpy(address, hello.address, sizeof hello.address);
-    log_info(d->host->log, "worker %u: %s kernels, %s, %u threads", node, hello.kernels, hello.isa,
-             hello.threads);
+    log_info(d->host->log, "worker %u is at %s: %s kernels, %s, %u threads", node, hello.address,
+             hello.kernels, hello.isa, hello.threads);
     return OK;
 }
 
@@ -63,7 +64,14 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
     bool lost = strcmp(what, "join") != 0 && strcmp(what, "leave") != 0;
     enum log_level level = lost ? LOG_WARN : LOG_INFO;
     atomic_fetch_add(&d->gone, lost);
-    log_write(d->host->log, level, "worker %u: %s (view %u)", node, what, view);
+    bool joins = strcmp(what, "join") == 0;
+    if (view > 1 || (view == 1 && !joins)) {
+        log_write(d->host->log, level, "worker %u: %s (view %u)", node, what, view);
+    } else {
+        d->came = joins ? d->came + 1 : d->came - 1;
+        log_write(d->host->log, level, "worker %u: %s (%u of %u are here)", node, what, d->came,
+                  d->job->workers);
+    }
     cJSON *event = events_new(&d->events, "member");
     cJSON_AddNumberToObject(event, "node", node);
     cJSON_AddStringToObject(event, "what", what);
@@ -221,14 +229,45 @@ static int resume(struct driver *d)
     return OK;
 }
 
+/* The job as workers elsewhere are given it: with what they cannot read, and without what is theirs
+ * to say. */
+static int write_elsewhere(struct driver *d, struct buf *text)
+{
+    Caffe__NetParameter *net = NULL;
+    Paceline__Job *copy = NULL;
+    int rc = job_parse("job", (char *)text->data, strlen((char *)text->data), &copy, d->err);
+    if (rc == OK && copy->net->source_case == PACELINE__NET__SOURCE_FILE) {
+        rc = model_load_net(copy->net, &net, d->err);
+        if (rc == OK)
+            rc = model_define_net(&copy->net, net, d->err);
+        if (net)
+            caffe__net_parameter__free_unpacked(net, NULL);
+    }
+    if (rc == OK) {
+        copy->has_threads = copy->has_threads && !d->options->open_threads;
+        buf_release(text);
+        text_write(&copy->base, text);
+        buf_put_u8(text, 0);
+        rc = job_hash(copy, &d->own.job_hash, d->err);
+    }
+    job_free(copy);
+    return rc;
+}
+
 static int write_welcome(struct driver *d)
 {
     struct buf text = {0};
     text_write(&d->job->base, &text);
     buf_put_u8(&text, 0);
+    int rc = d->options->elsewhere && !text.failed ? write_elsewhere(d, &text) : OK;
+    if (rc != OK) {
+        buf_release(&text);
+        return rc;
+    }
     if (!text.failed) {
         struct welcome welcome = {
             .job = (char *)text.data,
+            .folder = (char *)(uintptr_t)d->options->folder,
             .busy_hosts = d->host->timing.silence_max > WORLD_SECOND,
             .resumes = d->start_model != NULL,
             .traces = d->options->trace != NULL,

@@ -12,6 +12,22 @@ void welcome_encode(const struct welcome *welcome, struct buf *out)
     buf_put_u8(out, welcome->resumes);
     buf_put_u8(out, welcome->traces);
     buf_put_text(out, welcome->job);
+    buf_put_text(out, welcome->folder ? welcome->folder : "");
+}
+
+/* A text of any length that is in bounds. NULL: it is cut short, or there is no memory for it. */
+static char *take_text(struct cut *in, int *rc)
+{
+    uint32_t len = cut_u32(in);
+    const char *text = cut_take(in, len);
+    char *copy = text ? malloc((size_t)len + 1) : NULL;
+    if (!copy) {
+        *rc = text ? ERR_NOMEM : ERR_PROTOCOL;
+        return NULL;
+    }
+    memcpy(copy, text, len);
+    copy[len] = '\0';
+    return copy;
 }
 
 int welcome_decode(struct cut *in, struct welcome *out)
@@ -19,23 +35,25 @@ int welcome_decode(struct cut *in, struct welcome *out)
     bool busy = cut_u8(in) != 0;
     bool resumes = cut_u8(in) != 0;
     bool traces = cut_u8(in) != 0;
-    uint32_t len = cut_u32(in);
-    const char *text = cut_take(in, len);
-    if (!cut_done(in))
-        return ERR_PROTOCOL;
-    char *job = malloc((size_t)len + 1);
-    if (!job)
-        return ERR_NOMEM;
-    memcpy(job, text, len);
-    job[len] = '\0';
-    *out = (struct welcome){job, busy, resumes, traces};
+    int rc = OK;
+    char *job = take_text(in, &rc);
+    char *folder = job ? take_text(in, &rc) : NULL;
+    if (rc == OK && !cut_done(in))
+        rc = ERR_PROTOCOL;
+    if (rc != OK) {
+        free(job);
+        free(folder);
+        return rc;
+    }
+    *out = (struct welcome){job, folder, busy, resumes, traces};
     return OK;
 }
 
 void welcome_release(struct welcome *welcome)
 {
     free(welcome->job);
-    welcome->job = NULL;
+    free(welcome->folder);
+    welcome->job = welcome->folder = NULL;
 }
 
 void hello_write(const struct hello *hello, struct buf *out)

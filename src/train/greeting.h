@@ -10,7 +10,8 @@
 enum { GREETING_WORD_MAX = 32 };
 
 struct welcome {
-    char *job;       /* the finished job as text; owned, freed by welcome_release */
+    char *job;    /* the finished job as text; both owned, freed by welcome_release */
+    char *folder; /* of the job file, with its slash: relative paths of data were taken from it */
     bool busy_hosts; /* heartbeats at the pace of busy or shared hosts */
     bool resumes;    /* ask the driver for the model to start from */
     bool traces;     /* say where your time goes (tracer.h) */

@@ -93,18 +93,19 @@ static void test_long_words(void **state)
 
 static void test_a_welcome_arrives_whole_or_not_at_all(void **state)
 {
-    static char job[] = "name: 'x'";
+    static char job[] = "name: 'x'", folder[] = "jobs/";
     (void)state;
     for (int flags = 0; flags < 8; flags++) {
         struct buf bytes = {0};
-        struct welcome out, in = {job, flags & 1, flags & 2, flags & 4};
+        struct welcome out, in = {job, folder, flags & 1, flags & 2, flags & 4};
         welcome_encode(&in, &bytes);
         assert_int_equal(read_welcome(bytes.data, bytes.len, &out), OK);
         assert_string_equal(out.job, job);
+        assert_string_equal(out.folder, folder);
         assert_true(out.busy_hosts == in.busy_hosts && out.resumes == in.resumes);
         assert_true(out.traces == in.traces);
         welcome_release(&out);
-        assert_null(out.job);
+        assert_true(!out.job && !out.folder);
         for (size_t n = 0; n < bytes.len; n++)
             assert_int_equal(read_welcome(bytes.data, n, &out), ERR_PROTOCOL);
         buf_put_u8(&bytes, 0);

@@ -23,6 +23,11 @@ struct train_host {
     struct vec *dx; /* for strategies that do not send gradients */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
     const atomic_bool *leave;
+    /* A worker opens nothing outside of this folder, by its one whole name, and takes from there
+     * what the job's paths of data name relative to it; NULL: the job's paths hold as they are. */
+    const char *data_root;
+    uint32_t threads; /* of a worker that computes; 0: as the job says, */
+    uint32_t cores;   /* or where that says nothing, so many */
     /* Where a worker's spans go, where it lives in one process and on one clock with its driver;
      * NULL: to the driver. */
     const struct trace_sink *trace;
@@ -52,6 +57,11 @@ struct train_options {
     const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
     bool resume;              /* go on from the newest checkpoint in `dir` */
     const char *snapshot;     /* go on from a .solverstate of Caffe's instead; NULL: no */
+    /* Workers may be on other machines: they are given the net itself, not the name of a file of
+     * it, and choose their threads themselves where the job leaves that `open_threads`. */
+    bool elsewhere, open_threads;
+    const char *folder; /* of the job file, with its slash; NULL: none */
+    double patience_s;  /* how long to wait for workers while none stirs; 0: a minute */
     /* Job, data and net fit each other, nobody has been started yet: the host may make the run
      * directory. An error ends the run. May be NULL. */
     int (*begin)(void *user, struct err *err);

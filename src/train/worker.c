@@ -414,8 +414,8 @@ int train_work(struct world *world, const struct train_host *host)
     tracer_end(w->world, w->host->trace, w->host->log);
     workspace_free(w->own_ws);
     corpus_close(&w->own_corpus);
-    if (w->job)
-        job_free(w->job);
+    job_free(w->found);
+    job_free(w->job);
     arena_release(&w->arena);
     free(w);
     return rc;

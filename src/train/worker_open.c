@@ -15,6 +15,38 @@ int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes)
     return rc == ERR_PEER ? ERR_DRIVER : rc;
 }
 
+static int read_job(const char *text, Paceline__Job **out, struct err *err)
+{
+    int rc = job_parse("job", text, strlen(text), out, err);
+    return rc == OK ? job_finish(*out, err) : rc;
+}
+
+/* No path of the driver's is opened but those of data, and of them none outside of the data root.
+ */
+static int take_root(struct worker *w, const struct welcome *welcome)
+{
+    const char *root = w->host->data_root;
+    if (!root)
+        return OK;
+    if (w->job->net->source_case == PACELINE__NET__SOURCE_FILE)
+        return err_set(&w->err, ERR_INPUT, "net.file: the driver is to send the net itself");
+    int rc = read_job(welcome->job, &w->found, &w->err);
+    return rc == OK ? job_move_data(w->found, welcome->folder, root, &w->err) : rc;
+}
+
+static int choose_threads(struct worker *w)
+{
+    Paceline__Job *job = w->job;
+    uint32_t local = job->local, cores = w->host->cores > local ? w->host->cores : local;
+    if (w->host->threads > 0 && w->host->threads < local)
+        return err_set(&w->err, ERR_INPUT, "threads: %u are too few for `local: %u` learners",
+                       w->host->threads, local);
+    if (w->host->threads > 0 || !job->has_threads)
+        job->threads = w->host->threads > 0 ? w->host->threads : cores;
+    job->has_threads = true;
+    return OK;
+}
+
 static int await_welcome(struct worker *w)
 {
     const struct wait_for welcome[] = {
@@ -40,9 +72,11 @@ static int await_welcome(struct worker *w)
     message_unref(wake.msg);
     if (rc != OK)
         return err_set(&w->err, rc, "the driver's welcome: %s", status_text(rc));
-    rc = job_parse("job", text.job, strlen(text.job), &w->job, &w->err);
+    rc = read_job(text.job, &w->job, &w->err);
     if (rc == OK)
-        rc = job_finish(w->job, &w->err);
+        rc = take_root(w, &text);
+    if (rc == OK)
+        rc = choose_threads(w);
     w->busy_hosts = text.busy_hosts;
     w->resumes = text.resumes;
     w->traces = text.traces;
@@ -65,7 +99,8 @@ static int open_learner(struct worker *w)
     /* Learners that share a workspace with others take turns, with all threads. */
     kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
     if (rc == OK && !w->corpus) {
-        rc = corpus_open(w->job, &w->own_corpus, &w->err);
+        rc = corpus_open_under(w->host->data_root, w->found ? w->found : w->job, &w->own_corpus,
+                               &w->err);
         w->corpus = &w->own_corpus;
     }
     if (rc == OK && !w->ws) {

@@ -251,7 +251,8 @@ static void test_addresses(void **state)
     REFUSED(t, "insecure", "worker", "--join", "127.0.0.1:9", "--listen", "0.0.0.0:0");
     fd = take_port(false, address);
     struct process p;
-    process_start(&p, t->folder, (const char *const[]){"worker", "--join", address, NULL});
+    process_start(&p, t->folder,
+                  (const char *const[]){"worker", "--join", address, "--retry", "0", NULL});
     process_wait(&p, 30);
     assert_int_equal(p.code, 1); /* nothing is wrong with what it was given */
     assert_non_null(strstr(p.err, address));

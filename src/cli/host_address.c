@@ -1,0 +1,94 @@
+#define _GNU_SOURCE
+#include "cli/host_address.h"
+
+#include "cli/cli.h"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+enum { NAME_MAX_BYTES = 255 };
+
+static bool is_number(const char *host)
+{
+    struct in_addr v4;
+    return host[0] == '[' || inet_pton(AF_INET, host, &v4) == 1 || strcmp(host, "localhost") == 0;
+}
+
+/* The first address of IPv4, or else the first. */
+static const struct addrinfo *choose(const struct addrinfo *all)
+{
+    for (const struct addrinfo *a = all; a; a = a->ai_next)
+        if (a->ai_family == AF_INET)
+            return a;
+    return all;
+}
+
+static bool print(const struct addrinfo *a, const char *port, char out[HOST_ADDRESS_MAX])
+{
+    char host[INET6_ADDRSTRLEN];
+    if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
+        return false;
+    const char *form = a->ai_family == AF_INET6 ? "[%s]:%s" : "%s:%s";
+    return snprintf(out, HOST_ADDRESS_MAX, form, host, port) < HOST_ADDRESS_MAX;
+}
+
+int host_address(const char *command, const char *option, const char *text,
+                 char out[HOST_ADDRESS_MAX], const char **at)
+{
+    char host[NAME_MAX_BYTES + 1];
+    const char *colon = text ? strrchr(text, ':') : NULL;
+    size_t n = colon ? (size_t)(colon - text) : 0;
+    *at = text;
+    if (!colon || n == 0 || n > NAME_MAX_BYTES || strchr(text, ':') != colon)
+        return -1; /* the library says what is wrong with it, if anything is */
+    memcpy(host, text, n);
+    host[n] = '\0';
+    if (is_number(host))
+        return -1;
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *all = NULL;
+    int why = getaddrinfo(host, NULL, &hints, &all);
+    bool found = why == 0 && print(choose(all), colon + 1, out);
+    if (!found)
+        fprintf(stderr, "paceline %s: --%s %s: no address is known of host %s: %s\n", command,
+                option, text, host, why ? gai_strerror(why) : "it does not fit");
+    if (all)
+        freeaddrinfo(all);
+    *at = out;
+    return found ? -1 : EXIT_BAD_INPUT;
+}
+
+bool host_address_is_any(const char *address)
+{
+    return strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;
+}
+
+bool host_address_is_far(const char *address)
+{
+    return strncmp(address, "127.", 4) != 0 && strncmp(address, "localhost:", 10) != 0 &&
+           strncmp(address, "[::1]:", 6) != 0;
+}
+
+void host_address_each(const char *address, void (*tell)(const char *address, const char *name))
+{
+    struct ifaddrs *all;
+    if (getifaddrs(&all) != 0)
+        return;
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        char host[INET_ADDRSTRLEN], text[HOST_ADDRESS_MAX];
+        if (!i->ifa_addr || i->ifa_addr->sa_family != AF_INET || !(i->ifa_flags & IFF_UP) ||
+            (i->ifa_flags & IFF_LOOPBACK))
+            continue;
+        inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr, host,
+                  sizeof host);
+        snprintf(text, sizeof text, "%s%s", host, strrchr(address, ':'));
+        tell(text, i->ifa_name);
+    }
+    freeifaddrs(all);
+}

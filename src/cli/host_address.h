@@ -1,0 +1,24 @@
+/* Addresses as a user types them: HOST:PORT, with names. The library takes numbers alone, so that
+ * nothing in it asks a name server. */
+#ifndef PL_CLI_HOST_ADDRESS_H
+#define PL_CLI_HOST_ADDRESS_H
+
+#include <stdbool.h>
+
+enum { HOST_ADDRESS_MAX = 96 };
+
+/* Write `text` with its host as a number; what has no name in it stays as it is, right or wrong.
+ * NULL stays NULL. *at is then `out` or `text`. Returns -1 to go on, or EXIT_BAD_INPUT after a
+ * message that names command, option and host. */
+int host_address(const char *command, const char *option, const char *text,
+                 char out[HOST_ADDRESS_MAX], const char **at);
+
+/* "10.0.0.1:29500" or "[::]:29500": can other hosts reach it; is it every address of this host? */
+bool host_address_is_far(const char *address);
+bool host_address_is_any(const char *address);
+
+/* For an address that is every one of this host: call `tell` with each that others can reach, and
+ * the port of `address`. */
+void host_address_each(const char *address, void (*tell)(const char *address, const char *name));
+
+#endif

@@ -1,0 +1,12 @@
+/* Numbers among a command's options. */
+#ifndef PL_CLI_NUMBER_H
+#define PL_CLI_NUMBER_H
+
+#include "cli/cli.h"
+
+/* The value of --OPTION, `text`, from `least` to `most`; NULL leaves *out as it is. Returns -1 to
+ * go on, or EXIT_BAD_INPUT after a message. */
+int number_option(const struct command *command, const char *option, const char *text, double least,
+                  double most, double *out);
+
+#endif

@@ -1,0 +1,233 @@
+/* `paceline driver`, and workers that somebody else starts: together, before it, with their data in
+ * other places, and with what must be refused. */
+#include "machines.h"
+#include "refusal.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+static void test_workers_started_by_hand(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    pid_t child[PROCESS_CHILDREN_MAX];
+    DRIVE(t, &m, "--set", "workers=4", "--set", "strategy.sync.tau=4", "--seed", "3");
+    for (int i = 0; i < 4; i++) {
+        char came[64];
+        WORKER(&m, t->folder, "--threads", "1");
+        snprintf(came, sizeof came, "join (%d of 4 are here)", i + 1);
+        UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, came) || process_poll(&m.run.p));
+        assert_int_equal(process_children(m.run.p.pid, child), 0);
+    }
+    real_end(&m.run, 0, "epochs");
+    machines_end(&m, 0);
+    assert_true(machines_said(&m.run.p, "worker 0 is at 127.0.0.1:"));
+    double used = run_number(m.run.dir, "end", 0, "used");
+    assert_true(used >= 3.0 * (TINY_TRAIN - 60) && run_number(m.run.dir, "end", 0, "missed") == 0);
+    assert_int_equal((int)run_number(m.run.dir, "end", 0, "seed"), 3);
+    machines_release(&m);
+}
+
+static void test_workers_come_before_their_driver(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m = {.workers = 0};
+    struct process early[2];
+    char address[32];
+    machines_port(address);
+    for (int i = 0; i < 2; i++)
+        process_start(&early[i], t->folder,
+                      (const char *const[]){"worker", "--join", address, NULL});
+    for (int i = 0; i < 2; i++)
+        UNTIL(REAL_LIMIT_S, machines_said(&early[i], "it tries again"));
+    assert_true(machines_said(&early[0], address));
+    DRIVE(t, &m, "--listen", address, "--set", "workers=2");
+    real_end(&m.run, 0, "epochs");
+    for (int i = 0; i < 2; i++) {
+        process_wait(&early[i], REAL_LIMIT_S);
+        assert_int_equal(early[i].code, 0);
+        process_release(&early[i]);
+    }
+    machines_release(&m);
+}
+
+static void test_an_interrupt_ends_it_as_it_ends_train(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    DRIVE(t, &m, "--set", "workers=2", "--set", "stop.epochs=1000", "--set", "pace=0.005");
+    WORKER(&m, t->folder, NULL);
+    WORKER(&m, t->folder, NULL);
+    UNTIL(REAL_LIMIT_S, real_exchanges(&m.run) >= 3);
+    kill(m.run.p.pid, SIGINT);
+    real_end(&m.run, 130, "interrupted");
+    machines_end(&m, 0);
+    machines_release(&m);
+    DRIVE(t, &m, "--set", "workers=2");
+    WORKER(&m, t->folder, NULL);
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "1 of 2 are here"));
+    kill(m.run.p.pid, SIGINT);
+    process_wait(&m.run.p, REAL_LIMIT_S);
+    assert_int_equal(m.run.p.code, 1);
+    assert_non_null(strstr(m.run.p.err, "interrupted before training began"));
+    machines_release(&m);
+}
+
+static void test_who_does_not_come(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    DRIVE(t, &m, "--set", "workers=2", "--wait", "0.7");
+    process_wait(&m.run.p, REAL_LIMIT_S);
+    assert_int_equal(m.run.p.code, 1);
+    assert_non_null(strstr(m.run.p.err, "not all of 2 workers came: nobody has stirred for 0.7 s"));
+    machines_release(&m);
+}
+
+/* ---- refusals ---- */
+
+static int listening(char address[32])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0 && listen(fd, 1) == 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
+    snprintf(address, 32, "127.0.0.1:%d", ntohs(at.sin_port));
+    return fd;
+}
+
+static void test_addresses_are_refused_by_name(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char address[32];
+    int fd = listening(address);
+    REFUSED(t, address, "driver", t->job, "--out", "no", "--listen", address);
+    close(fd);
+    REFUSED(t, "insecure", "driver", t->job, "--out", "no", "--listen", "0.0.0.0:0");
+    REFUSED(t, "no address is known of host no..such..host", "driver", t->job, "--listen",
+            "no..such..host:1");
+    REFUSED(t, "no address is known of host no..such..host", "worker", "--join",
+            "no..such..host:1");
+    REFUSED(t, "insecure", "worker", "--join", "10.1.2.3:4000");
+    REFUSED(t, "--join", "worker", "--data-root", ".");
+    REFUSED(t, "there is no such folder", "worker", "--join", "127.0.0.1:1", "--data-root",
+            "there is no such folder");
+    REFUSED(t, "--threads", "worker", "--join", "127.0.0.1:1", "--threads", "0");
+    REFUSED(t, "--wait", "driver", t->job, "--wait", "soon");
+    machines_port(address); /* nobody listens there */
+    process_start(&p, t->folder,
+                  (const char *const[]){"worker", "--join", address, "--retry", "0.5", NULL});
+    double since = process_now();
+    process_wait(&p, REAL_LIMIT_S);
+    assert_int_equal(p.code, 1);
+    assert_true(process_now() - since > 0.4);
+    assert_non_null(strstr(p.err, address));
+    process_release(&p);
+}
+
+/* ---- data elsewhere ---- */
+
+/* A folder beside the tiny job's, with a copy of its data in `sub`, or nothing. */
+static void make_elsewhere(const struct tiny *t, char folder[96], const char *sub, bool data)
+{
+    char command[512];
+    snprintf(folder, 96, "%s/elsewhere-XXXXXX", t->folder);
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "mkdir -p '%s/%s' && if %s; then cp '%s'/t*-* '%s/%s'; fi",
+             folder, sub, data ? "true" : "false", t->folder, folder, sub);
+    assert_int_equal(system(command), 0);
+}
+
+static void test_each_has_its_data_where_it_likes(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    char a[96], b[96];
+    make_elsewhere(t, a, ".", true);
+    make_elsewhere(t, b, "data", true);
+    DRIVE(t, &m, "--set", "workers=3");
+    WORKER(&m, "/", "--data-root", a); /* the net itself it is given by the driver */
+    char inner[128];
+    snprintf(inner, sizeof inner, "%s/data", b);
+    WORKER(&m, b, "--data-root", "data");
+    WORKER(&m, t->folder, "--threads", "2");
+    real_end(&m.run, 0, "epochs");
+    machines_end(&m, 0);
+    machines_release(&m);
+}
+
+/* A worker whose data root is `root`, in a run of one: refused, with both texts in what it says. */
+static void expect_confined(struct tiny *t, const char *root, const char *says, const char *too,
+                            const char *set)
+{
+    struct machines m;
+    DRIVE(t, &m, "--set", "workers=1", "--set", set);
+    struct process *p = WORKER(&m, "/", "--data-root", root);
+    process_wait(p, REAL_LIMIT_S);
+    process_wait(&m.run.p, REAL_LIMIT_S);
+    print_message("    %s", strstr(p->err, "worker 0") ? strstr(p->err, "worker 0") : p->err);
+    assert_int_not_equal(p->code, 0);
+    assert_int_not_equal(m.run.p.code, 0);
+    assert_non_null(strstr(p->err, says));
+    assert_non_null(strstr(p->err, too));
+    assert_non_null(strstr(m.run.p.err, says)); /* the driver is told, too */
+    machines_release(&m);
+}
+
+static void test_nothing_outside_of_the_root_is_opened(void **state)
+{
+    struct tiny *t = *state;
+    char root[96], path[256], target[600], set[400];
+    make_elsewhere(t, root, "in", true);
+    static const char outside[] = "lies outside of the data root";
+    /* An absolute path that exists, and is readable. */
+    snprintf(path, sizeof path, "%s/elsewhere.labels", t->folder);
+    snprintf(target, sizeof target, "cp '%s/train-labels' '%s'", t->folder, path);
+    assert_int_equal(system(target), 0);
+    char inner[128];
+    snprintf(inner, sizeof inner, "%s/in", root);
+    snprintf(set, sizeof set, "train_data.idx.labels=/etc/../%s", path);
+    expect_confined(t, inner, outside, "train_data", set);
+    /* Dots: the driver finds the file from its folder, the worker must not from its own. */
+    snprintf(set, sizeof set, "train_data.idx.labels=../%s/train-labels", strrchr(t->folder, '/'));
+    snprintf(target, sizeof target, "mkdir '%s%s' && cp '%s/train-labels' '%s%s'", root,
+             strrchr(t->folder, '/'), t->folder, root, strrchr(t->folder, '/'));
+    assert_int_equal(system(target), 0);
+    expect_confined(t, inner, outside, "train-labels", set);
+    /* A link that leads out. */
+    snprintf(target, sizeof target, "%s/train-labels", inner);
+    assert_int_equal(unlink(target), 0);
+    assert_int_equal(symlink(path, target), 0);
+    expect_confined(t, inner, outside, "train-labels", "seed=1");
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    tiny_elastic(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_workers_started_by_hand),
+        cmocka_unit_test(test_workers_come_before_their_driver),
+        cmocka_unit_test(test_an_interrupt_ends_it_as_it_ends_train),
+        cmocka_unit_test(test_who_does_not_come),
+        cmocka_unit_test(test_addresses_are_refused_by_name),
+        cmocka_unit_test(test_each_has_its_data_where_it_likes),
+        cmocka_unit_test(test_nothing_outside_of_the_root_is_opened),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
