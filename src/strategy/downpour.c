@@ -54,11 +54,12 @@ static int check_plain(const Paceline__Job *job, struct err *err)
 }
 
 static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct group *group,
-                                         const struct course *start, size_t records)
+                                         const struct course *start, size_t records,
+                                         const struct admission *told)
 {
     const Paceline__Downpour *d = settings(job);
     struct ps_server_how how = {
-        .place = ps_place_of(group, d->servers, d->colocated),
+        .place = ps_place_of(group, d->servers, d->colocated, told),
         .shard = {.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES, .solver = job->solver},
         .start = *start,
     };
@@ -166,11 +167,13 @@ static int leave(struct replica *r, struct member *m)
 static int downpour_worker(struct member *m)
 {
     struct replica *r = arena_new(m->arena, struct replica);
-    const struct ps_server_how how =
-        how_to_serve(m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count);
+    const struct ps_server_how how = how_to_serve(
+        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->admission);
     int rc = r ? ps_client_open(&r->c, m, &how) : ERR_NOMEM;
     if (rc == OK)
         rc = vec_init(&r->a, m->arena, m->learner->x.n);
+    if (rc == OK && m->admission)
+        rc = ps_client_enter(&r->c);
     while (rc == OK)
         rc = iterate(r, m);
     return rc == ERR_STOP ? leave(r, m) : rc;
@@ -180,7 +183,7 @@ static int downpour_worker(struct member *m)
 
 static int downpour_driver(struct leader *l)
 {
-    const struct ps_server_how how = how_to_serve(l->job, l->group, &l->course, l->records);
+    const struct ps_server_how how = how_to_serve(l->job, l->group, &l->course, l->records, NULL);
     return ps_server_lead(l, &how);
 }
 
@@ -189,6 +192,8 @@ const struct strategy_ops strategy_downpour = {
     .runs_free = strategy_always,
     .check = check_plain,
     .round = steps_a_push,
+    .joinable = strategy_always,
+    .tell = ps_client_tell,
     .worker = downpour_worker,
     .close = ps_client_close,
     .gather = ps_client_gather,

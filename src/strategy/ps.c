@@ -59,11 +59,12 @@ static enum consistency_kind kind_of(const Paceline__Ps *ps)
 }
 
 static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct group *group,
-                                         const struct course *start, size_t records)
+                                         const struct course *start, size_t records,
+                                         const struct admission *told)
 {
     const Paceline__Ps *ps = settings(job);
     struct ps_server_how how = {
-        .place = ps_place_of(group, ps->servers, ps->colocated),
+        .place = ps_place_of(group, ps->servers, ps->colocated, told),
         .shard = {.rule = SHARD_GRADIENTS,
                   .sum = ps->aggregate == PACELINE__PS__AGGREGATE__sum,
                   .solver = job->solver},
@@ -133,9 +134,11 @@ static int iterate(struct ps_client *c)
 static int ps_worker(struct member *m)
 {
     struct ps_client *c = arena_new(m->arena, struct ps_client);
-    const struct ps_server_how how =
-        how_to_serve(m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count);
+    const struct ps_server_how how = how_to_serve(
+        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->admission);
     int rc = c ? ps_client_open(c, m, &how) : ERR_NOMEM;
+    if (rc == OK && m->admission)
+        rc = ps_client_enter(c);
     while (rc == OK)
         rc = iterate(c);
     return rc == ERR_STOP ? ps_client_leave(c) : rc;
@@ -145,7 +148,7 @@ static int ps_worker(struct member *m)
 
 static int ps_driver(struct leader *l)
 {
-    const struct ps_server_how how = how_to_serve(l->job, l->group, &l->course, l->records);
+    const struct ps_server_how how = how_to_serve(l->job, l->group, &l->course, l->records, NULL);
     return ps_server_lead(l, &how);
 }
 
@@ -154,6 +157,8 @@ const struct strategy_ops strategy_ps = {
     .runs_free = strategy_always,
     .check = check_optimizer,
     .round = every_step,
+    .joinable = strategy_always,
+    .tell = ps_client_tell,
     .worker = ps_worker,
     .close = ps_client_close,
     .gather = ps_client_gather,

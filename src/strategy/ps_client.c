@@ -9,7 +9,8 @@ static int tell_shard(struct ps_client *c, size_t shard, const struct ps_note *n
 
 static int ask(struct ps_client *c, size_t shard)
 {
-    const struct ps_note note = {.op = PS_FETCH, .number = c->pushed, .version = c->ok.version};
+    const struct ps_note note = {
+        .op = PS_FETCH, .view = c->view, .number = c->pushed, .version = c->ok.version};
     c->link[shard].asked = c->link[shard].lacks = true;
     return tell_shard(c, shard, &note);
 }
@@ -31,6 +32,18 @@ static int on_ended(struct ps_client *c, const struct parcel *ended)
             vec_copy(&c->joint, &c->landing, link->range);
     }
     return OK;
+}
+
+/* Of the newest copy here, to who serves that shard now. */
+static int offer(struct ps_client *c, size_t shard)
+{
+    const struct ps_note copy = {.op = PS_COPY,
+                                 .flags = c->ended ? PS_LEFT : 0,
+                                 .shard = (uint32_t)shard,
+                                 .view = c->view,
+                                 .version = c->link[shard].version};
+    return ps_post_tell(&c->post, ps_place_host(&c->how.place, shard),
+                        PS_LANE_SERVER + (uint32_t)shard, &copy);
 }
 
 /* Some shards have moved: what this worker has of them may be the newest there is. If one has moved
@@ -55,13 +68,8 @@ static int on_view(struct ps_client *c, const struct view *view)
                      i, host);
             rc = ps_client_serve(c, i, true);
         }
-        const struct ps_note copy = {.op = PS_COPY,
-                                     .flags = c->ended ? PS_LEFT : 0,
-                                     .shard = (uint32_t)i,
-                                     .view = c->view,
-                                     .version = link->version};
         if (rc == OK)
-            rc = ps_post_tell(&c->post, host, PS_LANE_SERVER + (uint32_t)i, &copy);
+            rc = offer(c, i);
     }
     return rc;
 }
@@ -311,17 +319,43 @@ int ps_client_leave(struct ps_client *c)
 }
 
 /* The clock first: it knows how far the others are to be. */
-int ps_client_gather(struct member *m)
+static int fetch_in_turn(struct ps_client *c)
 {
-    struct ps_client *c = m->own;
     int rc = OK;
-    world_end_task(m->world, &c->lingering);
     for (size_t i = 0; rc == OK && i < c->how.place.shards; i++) {
         rc = ask(c, i);
         if (rc == OK)
-            rc = wait_while(c, lacking, m->group->timing.piece);
+            rc = wait_while(c, lacking, c->m->group->timing.piece);
         if (i == 0)
             c->ok.version = c->link[0].version;
     }
     return rc;
+}
+
+size_t ps_client_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
+{
+    const struct ps_client *c = m->own;
+    return ps_place_tell(&c->how.place, word);
+}
+
+int ps_client_gather(struct member *m)
+{
+    struct ps_client *c = m->own;
+    world_end_task(m->world, &c->lingering);
+    return fetch_in_turn(c);
+}
+
+/* Should a shard be moving just now, its new server waits for a word from everybody: the copy here
+ * is a sponsor's, and as old as any. */
+int ps_client_enter(struct ps_client *c)
+{
+    int rc = OK;
+    for (size_t i = 0; rc == OK && c->how.place.on_workers && i < c->how.place.shards; i++)
+        rc = offer(c, i);
+    if (rc == OK)
+        rc = fetch_in_turn(c);
+    if (rc != OK)
+        return rc;
+    vec_copy(&c->m->learner->s, &c->s, vec_all(&c->s));
+    return ps_client_take(c);
 }

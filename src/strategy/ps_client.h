@@ -40,6 +40,9 @@ struct ps_client {
     struct task *lingering; /* then, answers in its stead */
 };
 
+/* A newcomer fetches the whole model, the clock's part first, before it begins. */
+int ps_client_enter(struct ps_client *c);
+
 /* Memory from the member's arena, and the server's task, if there is to be one here. m->joint and
  * m->own become the client's. ERR_NOMEM */
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_how *how);
@@ -49,6 +52,9 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
 
 /* ops->close, m->own being a client: end the server's task. */
 void ps_client_close(struct member *m);
+
+/* ops->tell, m->own being a client. */
+size_t ps_client_tell(const struct member *m, uint64_t word[ADMISSION_WORDS]);
 
 /* ops->gather, m->own being a client: fetch the whole model once more. */
 int ps_client_gather(struct member *m);

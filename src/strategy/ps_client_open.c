@@ -24,7 +24,7 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved)
     int rc = ps_server_init(link->server, m->world, m->group, m->group->log, &how,
                             m->learner->table, &m->learner->x, &m->learner->s, m->arena, &err);
     if (moved) /* about, should nobody know */
-        link->server->place += (m->course.place - m->start.place) * how.place.first->count;
+        link->server->place += (m->course.place - m->start.place) * members_count(&how.place.first);
     return rc == OK ? world_spawn(m->world, "server", serve, link->server, &link->serving) : rc;
 }
 
@@ -64,7 +64,7 @@ static int start_pusher(struct ps_client *c)
 
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_how *how)
 {
-    *c = (struct ps_client){.m = m, .how = *how, .view = how->place.first->number};
+    *c = (struct ps_client){.m = m, .how = *how, .view = how->place.now->number};
     ps_post_init(&c->post, m->world, m->group, PS_LANE_WORKER);
     m->own = c;
     int rc = take_memory(c);
@@ -75,7 +75,7 @@ int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server
     m->joint = (struct joint){.x = &c->x, .s = &c->s};
     for (size_t i = 0; rc == OK && i < how->place.shards; i++)
         if (c->link[i].host == m->world->self)
-            rc = ps_client_serve(c, i, false);
+            rc = ps_client_serve(c, i, m->admission != NULL);
     return rc;
 }
 
@@ -86,7 +86,10 @@ void ps_client_close(struct member *m)
         return;
     world_end_task(m->world, &c->lingering);
     ps_pusher_stop(&c->pusher);
-    for (size_t i = 0; c->link && i < c->how.place.shards; i++)
+    for (size_t i = 0; c->link && i < c->how.place.shards; i++) {
         world_end_task(m->world, &c->link[i].serving);
+        if (c->link[i].server)
+            ps_server_release(c->link[i].server);
+    }
     ps_post_close(&c->post);
 }

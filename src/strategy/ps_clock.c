@@ -62,11 +62,42 @@ static bool none(const struct members *set)
     return members_count(set) == 0;
 }
 
+/* Another K from here on: what the rate has come to stays. */
+static void change_number(struct ps_clock *clock)
+{
+    if (clock->since == 0)
+        return;
+    clock->base = clock->base + (double)clock->since / (double)step_of_all(clock);
+    clock->since = 0;
+}
+
+void ps_clock_come(struct ps_clock *clock, uint32_t node)
+{
+    if (!members_has(&clock->consistency.in, node))
+        members_add(&clock->coming, node);
+}
+
+static void count_in(struct ps_clock *clock, uint32_t node)
+{
+    struct members who = {{0}};
+    members_add(&who, node);
+    clock->coming = without(&clock->coming, &who);
+    change_number(clock);
+    consistency_join(&clock->consistency, &who);
+}
+
+void ps_clock_fetched(struct ps_clock *clock, uint32_t node)
+{
+    if (members_has(&clock->coming, node) && clock->how.consistency.kind == CONSISTENCY_BSP)
+        count_in(clock, node);
+}
+
 void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t samples, bool bad,
                    int64_t now)
 {
-    if (!consistency_expects(&clock->consistency, node) || members_has(&clock->ready, node) ||
-        shard >= clock->how.shards)
+    bool comes = members_has(&clock->coming, node);
+    if (!(comes || consistency_expects(&clock->consistency, node)) ||
+        members_has(&clock->ready, node) || shard >= clock->how.shards)
         return;
     struct ps_clock_worker *w = &clock->worker[node];
     members_add(&w->have, (uint32_t)shard);
@@ -74,6 +105,8 @@ void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t
         members_add(&clock->bad, node);
     if (members_count(&w->have) < clock->how.shards)
         return;
+    if (comes)
+        count_in(clock, node);
     members_add(&clock->ready, node);
     w->arrived = now;
     w->samples = samples;
@@ -122,11 +155,11 @@ void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_
 {
     struct members who = {{0}};
     *out = (struct ps_decision){.by = node};
+    members_add(&who, node);
+    clock->coming = without(&clock->coming, &who);
     if (!members_has(&clock->consistency.in, node))
         return;
-    members_add(&who, node);
-    clock->base = clock->base + (double)clock->since / (double)step_of_all(clock);
-    clock->since = 0;
+    change_number(clock);
     clock->ready = without(&clock->ready, &who);
     clock->bad = without(&clock->bad, &who);
     clock->lost = without(&clock->lost, &who);

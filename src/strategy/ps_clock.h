@@ -31,6 +31,7 @@ struct ps_clock {
     uint64_t first;              /* workers that began */
     double base;                 /* clock value when somebody last left, */
     uint64_t since;              /* and records since then */
+    struct members coming;       /* who have come since and are not counted in yet */
     struct members ready, bad;   /* pushes that wait to be decided; those not finite */
     struct members lost;         /* whose last push was not finite */
     uint32_t latest;             /* whose push became ready last */
@@ -48,6 +49,11 @@ struct ps_decision {
 
 void ps_clock_init(struct ps_clock *clock, const struct ps_clock_how *how,
                    const struct course *start, const struct members *who);
+
+/* `node` has come to the run. Nobody waits for it until its first push is there; in bsp, where all
+ * push what they made of the same weights, from its first fetch on. */
+void ps_clock_come(struct ps_clock *clock, uint32_t node);
+void ps_clock_fetched(struct ps_clock *clock, uint32_t node);
 
 /* A shard has the next push of `node`, of so many samples, in full; `bad`: it is not finite. What
  * makes no sense (a stranger's, of one who waits) is ignored. */

@@ -229,6 +229,68 @@ static void a_death_lets_those_go_who_wait(void **state)
     job_free(p.job);
 }
 
+/* K is 2, and 3 when worker 2 is counted in: three steps of each, then three more. */
+static void nobody_waits_for_who_comes_before_its_first_push(void **state)
+{
+    struct play p;
+    (void)state;
+    begin(&p, CONSISTENCY_SSP, 2, 2);
+    ps_clock_come(&p.clock, 2);
+    ps_clock_fetched(&p.clock, 2);
+    for (int step = 0; step < 3; step++) { /* a lead of 3 over it, were it counted */
+        for (uint32_t node = 0; node < 2; node++) {
+            have(&p, node, 0, step);
+            have(&p, node, 1, step);
+        }
+        assert_true(decides(&p, step));
+        is_set(&p.d.ok, "01");
+        assert_float_equal(p.d.t, 7 + step, 1e-9);
+    }
+    have(&p, 2, 0, 3);
+    assert_false(decides(&p, 3)); /* half of it is there */
+    have(&p, 2, 1, 4);
+    assert_true(decides(&p, 4));
+    is_set(&p.d.applied, "2");
+    is_set(&p.d.ok, "2");
+    assert_float_equal(p.d.t, 10, 1e-9);
+    have(&p, 0, 0, 5);
+    have(&p, 0, 1, 5);
+    assert_true(decides(&p, 5));
+    assert_float_equal(p.d.t, 10 + 1 / 3.0, 1e-9);
+    is_set(&p.d.ok, "0"); /* a lead of 1 over worker 1, which has pushed as often as 2 counts for */
+    have(&p, 0, 0, 6);
+    have(&p, 0, 1, 6);
+    assert_true(decides(&p, 6));
+    is_set(&p.d.ok, "");
+    job_free(p.job);
+}
+
+static void a_round_waits_for_who_comes_once_it_has_fetched(void **state)
+{
+    struct play p;
+    (void)state;
+    begin(&p, CONSISTENCY_BSP, 2, 1);
+    ps_clock_come(&p.clock, 2);
+    ps_clock_come(&p.clock, 3);
+    have(&p, 0, 0, 1);
+    have(&p, 1, 0, 2);
+    assert_true(decides(&p, 2));
+    is_set(&p.d.ok, "01");
+    ps_clock_fetched(&p.clock, 2);
+    have(&p, 0, 0, 3);
+    have(&p, 1, 0, 4);
+    assert_false(decides(&p, 4));
+    have(&p, 2, 0, 5);
+    assert_true(decides(&p, 5));
+    is_set(&p.d.applied, "012");
+    is_set(&p.d.ok, "012");
+    ps_clock_leave(&p.clock, 3, true, &p.d); /* it has never been counted */
+    is_set(&p.d.ok, "");
+    have(&p, 3, 0, 6);
+    assert_false(decides(&p, 6));
+    job_free(p.job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -240,6 +302,8 @@ int main(void)
         cmocka_unit_test(what_is_not_finite_is_dropped),
         cmocka_unit_test(what_is_not_finite_is_remembered),
         cmocka_unit_test(a_death_lets_those_go_who_wait),
+        cmocka_unit_test(nobody_waits_for_who_comes_before_its_first_push),
+        cmocka_unit_test(a_round_waits_for_who_comes_once_it_has_fetched),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include "strategy/ps_server_parts.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* ---- setting up ---- */
 
@@ -14,13 +15,28 @@ static struct members members_of(const struct view *view)
 
 static int make_guest(struct ps_server *s, uint32_t node)
 {
-    struct ps_guest *g = s->guest[node] = arena_new(s->arena, struct ps_guest);
+    struct ps_guest *g = s->guest[node] = arena_new(&s->own, struct ps_guest);
     size_t n = s->shard.range.len;
-    if (!g || vec_init(&g->in, s->arena, n) != OK || vec_init(&g->copy, s->arena, n) != OK)
+    if (!g || vec_init(&g->in, &s->own, n) != OK || vec_init(&g->copy, &s->own, n) != OK)
         return ERR_NOMEM;
     if (s->shard.s.n == 0)
         return OK;
-    return vec_init(&g->last, s->arena, n);
+    return vec_init(&g->last, &s->own, n);
+}
+
+/* Its memory is that of one who is gone, if there is one of whom no order can tell any more. */
+static int welcome(struct ps_server *s, uint32_t node, const struct members *kept)
+{
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
+        struct ps_guest *g = members_has(kept, p) ? NULL : s->guest[p];
+        if (!g)
+            continue;
+        s->guest[p] = NULL;
+        s->guest[node] = g;
+        *g = (struct ps_guest){.in = g->in, .copy = g->copy, .last = g->last};
+        return OK;
+    }
+    return make_guest(s, node);
 }
 
 int ps_server_init(struct ps_server *s, struct world *world, struct group *group,
@@ -28,27 +44,27 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
                    const struct segments *table, const struct vec *x, const struct vec *state,
                    struct arena *arena, struct err *err)
 {
-    const struct view *first = how->place.first;
+    const struct view *now = how->place.now;
     struct range range = shard_range(x->n + state->n, how->index, how->place.shards);
-    *s =
-        (struct ps_server){.world = world, .group = group, .log = log, .arena = arena, .how = *how};
-    s->known = members_of(how->place.now);
-    s->view = how->place.now->number;
+    *s = (struct ps_server){.world = world, .group = group, .log = log, .how = *how};
+    arena_init(&s->own);
+    s->known = members_of(now);
+    s->view = now->number;
     s->place = how->start.place;
     s->holds = s->synced = !how->moved;
     s->settled = how->moved ? 0 : s->view;
     s->giver = WORLD_ANY;
     ps_post_init(&s->post, world, group, PS_LANE_SERVER + (uint32_t)how->index);
     int rc = shard_init(&s->shard, &how->shard, table, x, state, range, arena, err);
-    s->together = arena_array(arena, first->count, struct push);
+    s->together = arena_array(arena, VIEW_MEMBERS_MAX, struct push);
     s->orders_kept =
-        2 * first->count + 1; /* each is about a push, and a worker has one at a time */
+        2 * VIEW_MEMBERS_MAX + 1; /* each is about a push, and a worker has one at a time */
     s->orders = arena_array(arena, s->orders_kept, struct ps_note);
     s->stand = arena_array(arena, how->place.shards, struct ps_stand);
     if (rc == OK && (!s->together || !s->orders || !s->stand))
         rc = ERR_NOMEM;
-    for (size_t i = 0; rc == OK && i < first->count; i++)
-        rc = make_guest(s, first->node[i]);
+    for (size_t i = 0; rc == OK && i < now->count; i++)
+        rc = make_guest(s, now->node[i]);
     if (rc != OK || how->index > 0)
         return rc;
     s->clock = arena_new(arena, struct ps_clock);
@@ -56,6 +72,12 @@ int ps_server_init(struct ps_server *s, struct world *world, struct group *group
         return ERR_NOMEM;
     ps_clock_init(s->clock, &how->clock, &how->start, &s->known);
     return OK;
+}
+
+void ps_server_release(struct ps_server *s)
+{
+    arena_release(&s->own);
+    memset(s->guest, 0, sizeof s->guest);
 }
 
 /* ---- pushes come in ---- */
@@ -183,6 +205,14 @@ static int on_gone(struct ps_server *s, uint32_t node, bool died)
     return ps_send_oks(s, &d, world_now(s->world));
 }
 
+static int on_come(struct ps_server *s, uint32_t node, const struct members *kept)
+{
+    int rc = welcome(s, node, kept);
+    if (rc == OK && s->clock)
+        ps_clock_come(s->clock, node);
+    return rc;
+}
+
 int ps_look_at_view(struct ps_server *s)
 {
     const struct view *view = group_view(s->group);
@@ -190,11 +220,17 @@ int ps_look_at_view(struct ps_server *s)
         return OK;
     int rc = OK;
     const struct members now = members_of(view), before = s->known;
+    struct members all; /* whose memory is kept: while the shards are uneven, everybody's */
+    memset(&all, s->settled == s->view ? 0 : 0xff, sizeof all);
+    const struct members kept = members_union(&all, &before);
     s->view = view->number;
     s->known = now;
     for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
         if (members_has(&before, p) && !members_has(&now, p))
             rc = on_gone(s, p, true);
+    for (size_t i = 0; rc == OK && i < view->count; i++)
+        if (!members_has(&before, view->node[i]))
+            rc = on_come(s, view->node[i], &kept);
     s->how.place.now = view;
     if (!s->how.place.on_workers)
         s->settled = s->view;
@@ -209,6 +245,8 @@ static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_note *no
     g->asks = true;
     g->after = note->number;
     g->version = note->version;
+    if (s->clock)
+        ps_clock_fetched(s->clock, node);
     return answer(s, node);
 }
 
@@ -224,12 +262,30 @@ static int on_clock_note(struct ps_server *s, uint32_t from, const struct ps_not
     return OK;
 }
 
+static bool is_known(const struct ps_server *s, uint32_t node)
+{
+    return node < VIEW_MEMBERS_MAX && s->guest[node] && members_has(&s->known, node);
+}
+
+int ps_see_view(struct ps_server *s, uint32_t number)
+{
+    int64_t deadline = world_now(s->world) + s->group->timing.piece;
+    int rc = number > s->view ? group_wait_view(s->group, number - 1, deadline) : OK;
+    return rc == OK ? ps_look_at_view(s) : rc;
+}
+
 static int on_note(struct ps_server *s, struct message *m)
 {
     struct ps_note note;
     uint32_t from = m->from;
-    bool known = from < VIEW_MEMBERS_MAX && s->guest[from] && members_has(&s->known, from);
     bool read = ps_note_decode(parcel_note_cut(m), &note) == OK;
+    bool news = read && !is_known(s, from) && note.view > s->view; /* a newcomer, perhaps */
+    int rc = news ? ps_see_view(s, note.view) : OK;
+    if (rc != OK) {
+        parcel_refuse(&s->post.parcels, m);
+        return rc;
+    }
+    bool known = is_known(s, from);
     if (known && read && note.op == PS_PUSH)
         return on_push(s, m);
     if (known && read && note.op >= PS_COPY)
@@ -318,13 +374,11 @@ int ps_changed(struct ps_server *s)
     return s->leader->committed(s->leader, NULL);
 }
 
-int ps_server_lead(struct leader *l, const struct ps_server_how *how)
+static int lead(struct ps_server *s, struct leader *l, const struct ps_server_how *how)
 {
-    struct ps_server *s = arena_new(l->arena, struct ps_server);
     struct err err;
-    int rc = s ? ps_server_init(s, l->world, l->group, l->log, how, l->table, &l->x, &l->s,
-                                l->arena, &err)
-               : ERR_NOMEM;
+    int rc =
+        ps_server_init(s, l->world, l->group, l->log, how, l->table, &l->x, &l->s, l->arena, &err);
     if (rc != OK)
         return rc;
     take_state(s, &l->resumed);
@@ -336,4 +390,13 @@ int ps_server_lead(struct leader *l, const struct ps_server_how *how)
     }
     s->leader = l;
     return ps_server_run(s, &l->finish);
+}
+
+int ps_server_lead(struct leader *l, const struct ps_server_how *how)
+{
+    struct ps_server *s = arena_new(l->arena, struct ps_server);
+    int rc = s ? lead(s, l, how) : ERR_NOMEM;
+    if (s)
+        ps_server_release(s);
+    return rc;
 }

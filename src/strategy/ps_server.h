@@ -52,7 +52,7 @@ struct ps_server {
     struct world *world;
     struct group *group;
     const struct logger *log;
-    struct arena *arena;
+    struct arena own; /* what comes later is its own: other tasks of the node take memory, too */
     struct ps_server_how how;
     struct ps_post post;
     struct shard shard;
@@ -79,12 +79,14 @@ struct ps_server {
     struct leader *leader;  /* whose part it is; NULL: a worker's */
 };
 
-/* The joint model begins as x and s; those of the first view are its workers. All memory is the
- * arena's. ERR_NOMEM, or what the solver is refused for */
+/* The joint model begins as x and s, in memory of the arena's; those of place.now are its workers.
+ * Release it in any case. ERR_NOMEM, or what the solver is refused for */
 int ps_server_init(struct ps_server *server, struct world *world, struct group *group,
                    const struct logger *log, const struct ps_server_how *how,
                    const struct segments *table, const struct vec *x, const struct vec *s,
                    struct arena *arena, struct err *err);
+
+void ps_server_release(struct ps_server *server);
 
 /* Serve until *finish is set (raised with SIGNAL_GROUP; NULL: until the task is cancelled).
  * OK, ERR_CANCELLED, ERR_NOMEM, ERR_PROTOCOL */

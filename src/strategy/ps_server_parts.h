@@ -18,6 +18,9 @@ int ps_changed(struct ps_server *server);
 /* ps_server.c: is there a new view? Then take note of it. */
 int ps_look_at_view(struct ps_server *server);
 
+/* ps_server.c: somebody has seen the view of that number: so do we, as soon as it is here. */
+int ps_see_view(struct ps_server *server, uint32_t number);
+
 /* ps_server.c: tell the clock that a push is here. */
 int ps_have(struct ps_server *server, uint32_t node);
 

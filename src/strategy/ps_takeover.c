@@ -246,11 +246,7 @@ static int on_sync(struct ps_server *s, const struct ps_note *note)
 int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_note *note)
 {
     uint32_t from = m->from;
-    int rc = note->view > s->view ? group_wait_view(s->group, note->view - 1,
-                                                    world_now(s->world) + s->group->timing.piece)
-                                  : OK;
-    if (rc == OK)
-        rc = ps_look_at_view(s);
+    int rc = ps_see_view(s, note->view);
     if (rc == OK && note->view == s->view && note->op == PS_GIVEN && !s->holds &&
         from == s->giver) {
         const struct parcel_in in = {.x = s->shard.both.at, .n = s->shard.both.n};

@@ -16,6 +16,7 @@ static const char *const ways[] = {
     "strategy.mpca={}",
     "strategy.easgd={tau:4}",
     "strategy.gossip={p:0.3}",
+    "strategy.ps={consistency:bsp servers:2}",
 };
 
 enum { WAYS = sizeof ways / sizeof *ways };

@@ -30,6 +30,11 @@ static const struct way ways[] = {
     {{"strategy.mpca={phases:1 shards:1 penalty:gradient adopt:arrival}"}, 0, true},
     {{"strategy.easgd={tau:4}"}, 0, true},
     {{"strategy.gossip={p:0.3}"}, 0, true},
+    {{"strategy.ps={}"}, 0, true},
+    {{"strategy.ps={consistency:bsp servers:2}"}, 0, true},
+    {{"strategy.ps={consistency:ssp colocated:true}"}, 0, true},
+    {{"strategy.downpour={}", "solver.momentum=0"}, 0, true},
+    {{"strategy.downpour={servers:2 n_push:2 n_fetch:4}", "solver.momentum=0"}, 0, true},
 };
 
 enum { WAYS = sizeof ways / sizeof *ways };
@@ -172,17 +177,38 @@ static void test_who_leaves_at_any_moment_takes_nothing_along(void **state)
     }
 }
 
-/* Servers have no place yet for who comes late: it is told so by name, and the run goes on. */
+/* Servers go on when nobody is left of those that began, one after another of whom has gone. */
+static void test_who_came_late_serves_alone(void **state)
+{
+    static const char *const how[] = {
+        "strategy.ps={servers:2}", "strategy.ps={consistency:bsp servers:2}",
+        "strategy.ps={consistency:ssp colocated:true}", "strategy.downpour={servers:2}"};
+    static const char faults[] =
+        "fault { at: 0.01 join: 2 } fault { at: 0.02 join: 3 } fault { at: 0.1 kill: 0 } "
+        "fault { at: 0.15 join: 4 } fault { at: 0.2 kill: 2 } fault { at: 0.25 join: 5 } "
+        "fault { at: 0.3 kill: 1 }";
+    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        const struct way way = {{how[i], "solver.momentum=0", "stop.epochs=9"}, 0, true};
+        struct sim_run r = {0};
+        play(*state, &way, faults, &r);
+        assert_int_equal(joins(&r), 6);
+        assert_int_equal(run_count(r.dir, "member", "what", "dead"), 3);
+        assert_int_equal(run_count(r.dir, "member", NULL, NULL), 9);
+        assert_true(r.report.wall_s > 0.35);
+        print_message("    %s: error %.3f\n", how[i], r.report.test_error);
+        assert_true(r.report.test_error < 0.4); /* a third is right by chance */
+    }
+}
+
+/* A round that never has nothing under way has no point to come in at: whoever comes is told so by
+ * name, and the run goes on. */
 static void test_some_take_nobody(void **state)
 {
-    static const char *const how[] = {"strategy.ps={}", "strategy.downpour={}"};
-    for (size_t i = 0; i < 2; i++) {
-        const struct way way = {{how[i], "solver.momentum=0"}, 0, true};
-        struct sim_run r = {0};
-        play(*state, &way, "fault { at: 0.01 join: 2 } fault { at: 0.1 join: 3 }", &r);
-        assert_int_equal(joins(&r), 2);
-        assert_int_equal(run_count(r.dir, "member", NULL, NULL), 2);
-    }
+    const struct way way = {{"strategy.diloco={tau:4 fragments:2 overlap:2}"}, 8, false};
+    struct sim_run r = {0};
+    play(*state, &way, "fault { at: 0.01 join: 2 } fault { at: 0.1 join: 3 }", &r);
+    assert_int_equal(joins(&r), 2);
+    assert_int_equal(run_count(r.dir, "member", NULL, NULL), 2);
 }
 
 static int setup(void **state)
@@ -207,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_a_newcomer_agrees_with_all),
         cmocka_unit_test(test_whoever_dies_while_one_comes),
         cmocka_unit_test(test_who_leaves_at_any_moment_takes_nothing_along),
+        cmocka_unit_test(test_who_came_late_serves_alone),
         cmocka_unit_test(test_some_take_nobody),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
