@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     fuzz_files_clear();
     fuzz_file(NAME, bytes + 1, n - 1);
     enum cifar_kind kind = bytes[0] & 1 ? CIFAR_100 : CIFAR_10;
-    int rc = source_cifar_open(&cifar, kind, SOURCE_TRAIN, &source, &err);
+    int rc = source_cifar_open(NULL, &cifar, kind, SOURCE_TRAIN, &source, &err);
     fuzz_judge(rc, &err, NAME);
     fuzz_source(rc, source);
     return 0;

@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     fuzz_files_clear();
     fuzz_file(NAME, bytes, n);
     fuzz_file("p.png", picture, sizeof picture);
-    int rc = source_images_open(&images, &source, &err);
+    int rc = source_images_open(NULL, &images, &source, &err);
     fuzz_judge(rc, &err, NULL);
     fuzz_source(rc, source);
     return 0;

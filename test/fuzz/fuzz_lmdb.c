@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     lmdb.path = (char *)(uintptr_t)NAME;
     fuzz_files_clear();
     fuzz_file(NAME, bytes, n);
-    int rc = source_lmdb_open(&lmdb, &source, &err);
+    int rc = source_lmdb_open(NULL, &lmdb, &source, &err);
     fuzz_judge(rc, &err, NAME);
     fuzz_source(rc, source);
     return 0;
