@@ -81,6 +81,7 @@ static int run(pl_engine *engine, const pl_job *job, const pl_run_options *optio
         .options = options ? options : &defaults,
         .train = {.job = finished},
         .host = {.log = &engine->log,
+                 .reach = real_reach,
                  .tuner = api_tuner(&engine->tuning, &engine->log),
                  .timing = timing_for(finished, options && options->listen)},
         .err = &engine->error,
@@ -141,6 +142,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options, cons
 {
     struct working w = {
         .host = {.data_root = root[0] ? root : NULL,
+                 .reach = real_reach,
                  .threads = options->threads,
                  .cores = (uint32_t)real_cores(),
                  .log = &engine->log,

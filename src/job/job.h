@@ -41,6 +41,9 @@ int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err)
  * slash; "": none), are taken from the folder `root` (pure text work). ERR_INPUT, ERR_NOMEM */
 int job_move_data(Paceline__Job *job, const char *folder, const char *root, struct err *err);
 
+/* Where data is: the first path of its source, as the job has it; "": there is none. */
+const char *job_data_path(const Paceline__Data *data);
+
 /* How many workers a run may have at a time; `workers` are those that it begins with. Of a finished
  * job. */
 static inline uint32_t job_workers_max(const Paceline__Job *job)

@@ -81,6 +81,13 @@ static size_t paths_of(Paceline__Data *data, struct data_path path[PATHS_MAX])
     return n;
 }
 
+const char *job_data_path(const Paceline__Data *data)
+{
+    struct data_path path[PATHS_MAX];
+    size_t n = data ? paths_of((Paceline__Data *)(uintptr_t)data, path) : 0;
+    return n > 0 && filled(*path[0].at) ? *path[0].at : "";
+}
+
 /* "jobs/a/images" of the folder "jobs/" is "a/images". */
 static void strip(char *path, const char *folder)
 {

@@ -203,13 +203,22 @@ void connect_dial(struct node *node, struct peer *peer)
             dial(node, peer, i);
 }
 
+/* It was to be connected to, and cannot be: both ends by their addresses. */
+static void tell_unreached(const struct node *node, const struct link *link, const char *why)
+{
+    char here[ADDRESS_TEXT_MAX], there[ADDRESS_TEXT_MAX];
+    address_print(&node->address, here, sizeof here);
+    address_print(&link->peer->address, there, sizeof there);
+    log_warn(&node->log, "worker %u at %s cannot be connected to from worker %u at %s: %s",
+             link->peer->number, there, node->world.self, here, why);
+}
+
 int connect_made(struct node *node, struct link *link)
 {
     int code = 0;
     socklen_t len = sizeof code;
     if (getsockopt(link->stream.fd, SOL_SOCKET, SO_ERROR, &code, &len) != 0 || code != 0) {
-        log_warn(&node->log, "worker %u cannot be connected to: %s", link->peer->number,
-                 strerror(code ? code : errno));
+        tell_unreached(node, link, strerror(code ? code : errno));
         return ERR_PEER;
     }
     link->state = LINK_GREETING;
@@ -255,8 +264,11 @@ void connect_sweep(struct node *node)
     int64_t now = real_now();
     for (struct link *link = io->timed ? io->links : NULL, *next; link; link = next) {
         next = link->next;
-        if (is_timed(link) && link->deadline <= now)
-            connect_end(node, link, link_is_greeting(link));
+        if (!is_timed(link) || link->deadline > now)
+            continue;
+        if (link->dialled && link_is_greeting(link) && link->stripe == 0)
+            tell_unreached(node, link, "it does not answer");
+        connect_end(node, link, link_is_greeting(link));
     }
     if (!io->accepting && io->half_open < HALF_OPEN_MAX && io->accept_after <= now) {
         io->accept_after = 0;

@@ -148,8 +148,10 @@ static int take_stranger(struct node *node, struct link *link, const struct hell
     else if (!node->no_shm)
         shm_accept(&link->stream, hello, &answer);
     int rc = put_hello(link, &answer);
+    bool nobody = hello->run == 1 && hello->node == WORLD_ANY; /* real_reach */
     if (refusal != REFUSED_NOT)
-        log_info(&node->log, "a connection is refused: %s", hello_refusal_text(refusal));
+        log_write(&node->log, nobody ? LOG_DEBUG : LOG_INFO, "a connection is refused: %s",
+                  hello_refusal_text(refusal));
     if (refusal != REFUSED_NOT || rc != OK)
         return ERR_PEER;
     if (answer.shm)
@@ -281,6 +283,40 @@ static int exchange_hellos(struct node *node, struct stream *stream, const char 
         return err_set(err, ERR_PEER, "driver at %s: connected, but it gives no answer: %s", where,
                        strerror(code));
     return read_answer(node, bytes, stream, where, err);
+}
+
+/* Nobody's hello, of a run that there is none of, is refused, and the refusal is ours. */
+static int probe(int fd, const struct address *there, int64_t deadline, struct err *err)
+{
+    uint8_t bytes[HELLO_SIZE];
+    const struct hello nobody = {.version = PROTOCOL_VERSION, .node = WORLD_ANY, .run = 1};
+    struct hello answer;
+    int code = connect_until(fd, there, deadline);
+    if (code)
+        return err_set(err, ERR_PEER, "cannot connect: %s", strerror(code));
+    hello_encode(&nobody, bytes);
+    code = transfer(fd, bytes, sizeof bytes, true, deadline);
+    if (code == 0)
+        code = transfer(fd, bytes, sizeof bytes, false, deadline);
+    if (code)
+        return err_set(err, ERR_PEER, "connected, but nobody answers: %s", strerror(code));
+    return hello_decode(bytes, &answer) == ERR_PROTOCOL
+               ? err_set(err, ERR_PEER, "what answers there is none of ours")
+               : OK;
+}
+
+int real_reach(const char *address, int64_t patience, struct err *err)
+{
+    struct address there;
+    int rc = address_parse(address, &there, err);
+    int fd = rc == OK ? io_socket(&there) : -1;
+    if (rc == OK && fd < 0)
+        return err_set(err, ERR_PEER, "no socket: %s", strerror(errno));
+    if (rc == OK)
+        rc = probe(fd, &there, real_now() + patience, err);
+    if (fd >= 0)
+        close(fd);
+    return rc;
 }
 
 int greet_driver(struct node *node, const struct address *driver, struct stream *out,

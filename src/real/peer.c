@@ -157,9 +157,10 @@ void peer_close(struct node *node, struct peer *peer)
 void peer_lost(struct node *node, struct peer *peer)
 {
     bool was_up = peer->state == PEER_UP;
+    bool sought = peer->state == PEER_AWAITED && peer->address.len > 0; /* it cannot be reached */
     if (peer->state != PEER_DOWN)
         peer_close(node, peer);
-    if (was_up)
+    if (was_up || sought)
         tell(node, &peer->went[0]);
 }
 

@@ -54,6 +54,11 @@ void real_close(struct world *world);
 /* Can only this host reach that address, "host:port"? false, too, if it is none. */
 bool real_is_loopback(const char *address);
 
+/* Does a node of ours listen at that address? Connects, says hello as nobody, and hangs up; blocks
+ * for `patience` ns at most. ERR_PEER: it cannot be connected to, or what answers is none of ours;
+ * ERR_INPUT: that is no address */
+int real_reach(const char *address, int64_t patience, struct err *err);
+
 /* Monotonic nanoseconds, for who measures without a world. */
 int64_t real_now(void);
 

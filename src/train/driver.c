@@ -409,6 +409,7 @@ static int close_driver(struct driver *d, int rc, struct train_report *report)
         world_cancel(d->world, d->leader_task);
     world_end_task(d->world, &d->keeper.task); /* it has ended, or what broke the run ends it */
     world_end_task(d->world, &d->giver_task);
+    reach_stop(d->reach);
     if (d->leader_task)
         world_join(d->world, d->leader_task, WORLD_FOREVER, &leader);
     publisher_release(&d->to_keeper);

@@ -10,6 +10,7 @@
 #include "train/keeper.h"
 #include "train/ledger.h"
 #include "train/progress.h"
+#include "train/reach.h"
 #include "train/train.h"
 
 struct driver {
@@ -27,6 +28,7 @@ struct driver {
     struct ledger ledger;
     struct progress_meter meter;
     struct tracer tracer;
+    struct reach_book *reach; /* NULL: nobody is asked */
     struct group group;
     struct server server;
     struct hello own;                 /* what a worker's hello must agree with */

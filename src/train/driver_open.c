@@ -1,3 +1,4 @@
+#include "base/printable.h"
 #include "job/text.h"
 #include "model/load.h"
 #include "tensor/kernels.h"
@@ -44,8 +45,14 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     if (hello_read(&in, &hello) != OK)
         return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
     int rc = hello_check(&hello, &d->own, err);
-    if (rc != OK)
+    if (rc != OK) {
+        char here[NODE_ADDRESS_MAX];
+        world_address(d->world, here, sizeof here);
+        printable(hello.address);
+        err_prefix(err, "it, at %s, and the driver, at %s, do not fit together", hello.address,
+                   here);
         return rc;
+    }
     if (group_view(&d->group) && !strategy_joinable(d->strategy, d->job))
         return err_set(err, ERR_UNSUPPORTED,
                        "the run is under way, and with strategy %s as the job has it nobody can "
@@ -120,6 +127,7 @@ static int open_model(struct driver *d)
         .data_hash = d->corpus->hash,
         .segments_hash = segments_hash(x),
     };
+    hello_take_data(&d->own, d->job, d->corpus);
     return job_hash(d->job, &d->own.job_hash, d->err);
 }
 
@@ -271,6 +279,7 @@ static int write_welcome(struct driver *d)
             .busy_hosts = d->host->timing.silence_max > WORLD_SECOND,
             .resumes = d->start_model != NULL,
             .traces = d->options->trace != NULL,
+            .checks = d->options->elsewhere && d->host->reach,
         };
         welcome_encode(&welcome, &d->welcome);
         welcome.resumes = false; /* a sponsor has what it goes on from */
@@ -346,6 +355,8 @@ static int start_group(struct driver *d)
         .arrived = on_arrived, .admit = on_hello, .member = on_member, .user = d};
     group_init(&d->group, d->world, d->host->log, &d->host->timing);
     int rc = d->start_model ? start_giver(d) : OK;
+    if (rc == OK && d->options->elsewhere && d->host->reach)
+        rc = reach_start(d->world, d->host, &d->reach);
     if (rc == OK)
         rc = server_start(&d->server, &d->group, &roster, &hooks);
     uint32_t workers = job_workers_max(d->job) + d->job->standby;

@@ -1,8 +1,11 @@
 #include "train/greeting.h"
 
+#include "base/printable.h"
+#include "learner/corpus.h"
 #include "wire/catalogue.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +14,7 @@ void welcome_encode(const struct welcome *welcome, struct buf *out)
     buf_put_u8(out, welcome->busy_hosts);
     buf_put_u8(out, welcome->resumes);
     buf_put_u8(out, welcome->traces);
+    buf_put_u8(out, welcome->checks);
     buf_put_text(out, welcome->job);
     buf_put_text(out, welcome->folder ? welcome->folder : "");
 }
@@ -35,6 +39,7 @@ int welcome_decode(struct cut *in, struct welcome *out)
     bool busy = cut_u8(in) != 0;
     bool resumes = cut_u8(in) != 0;
     bool traces = cut_u8(in) != 0;
+    bool checks = cut_u8(in) != 0;
     int rc = OK;
     char *job = take_text(in, &rc);
     char *folder = job ? take_text(in, &rc) : NULL;
@@ -45,7 +50,7 @@ int welcome_decode(struct cut *in, struct welcome *out)
         free(folder);
         return rc;
     }
-    *out = (struct welcome){job, folder, busy, resumes, traces};
+    *out = (struct welcome){job, folder, busy, resumes, traces, checks};
     return OK;
 }
 
@@ -54,6 +59,37 @@ void welcome_release(struct welcome *welcome)
     free(welcome->job);
     free(welcome->folder);
     welcome->job = welcome->folder = NULL;
+}
+
+static void take_data(struct hello_data *own, const Paceline__Data *data,
+                      const struct source *source, const struct dataset *set)
+{
+    *own = (struct hello_data){0};
+    if (!source || !set->source)
+        return;
+    own->hash = dataset_hash(set);
+    own->count = source->count;
+    snprintf(own->path, sizeof own->path, "%s", job_data_path(data));
+}
+
+void hello_take_data(struct hello *own, const Paceline__Job *job, const struct corpus *corpus)
+{
+    take_data(&own->train, job->train_data, corpus->train_source, &corpus->set[SET_TRAIN]);
+    take_data(&own->test, job->test_data, corpus->test_source, &corpus->set[SET_TEST]);
+}
+
+static void put_data(const struct hello_data *data, struct buf *out)
+{
+    buf_put_u64(out, data->hash);
+    buf_put_u64(out, data->count);
+    buf_put_text(out, data->path);
+}
+
+static void cut_data(struct cut *in, struct hello_data *out)
+{
+    out->hash = cut_u64(in);
+    out->count = cut_u64(in);
+    cut_text(in, out->path, sizeof out->path);
 }
 
 void hello_write(const struct hello *hello, struct buf *out)
@@ -66,6 +102,8 @@ void hello_write(const struct hello *hello, struct buf *out)
     buf_put_text(out, hello->isa);
     buf_put_text(out, hello->kernels);
     buf_put_text(out, hello->address);
+    put_data(&hello->train, out);
+    put_data(&hello->test, out);
 }
 
 int hello_read(struct cut *in, struct hello *out)
@@ -78,6 +116,8 @@ int hello_read(struct cut *in, struct hello *out)
     cut_text(in, out->isa, sizeof out->isa);
     cut_text(in, out->kernels, sizeof out->kernels);
     cut_text(in, out->address, sizeof out->address);
+    cut_data(in, &out->train);
+    cut_data(in, &out->test);
     return cut_done(in) ? OK : ERR_PROTOCOL;
 }
 
@@ -85,6 +125,33 @@ static int differs(const char *what, uint64_t theirs, uint64_t ours, struct err 
 {
     return err_set(err, ERR_INPUT, "its %s is %016" PRIx64 ", the driver's %016" PRIx64, what,
                    theirs, ours);
+}
+
+static int other_data(const char *field, const struct hello_data *theirs,
+                      const struct hello_data *ours, struct err *err)
+{
+    char path[GREETING_PATH_MAX];
+    snprintf(path, sizeof path, "%s", theirs->path);
+    printable(path);
+    if (theirs->count != ours->count)
+        return err_set(err, ERR_INPUT,
+                       "other data: %s has %" PRIu64 " records there (%s), %" PRIu64
+                       " at the driver (%s)",
+                       field, theirs->count, path, ours->count, ours->path);
+    return err_set(err, ERR_INPUT,
+                   "other data: %s has as many records on both sides, %" PRIu64
+                   ", with other contents: hash %016" PRIx64 " there (%s), %016" PRIx64
+                   " at the driver (%s)",
+                   field, theirs->count, theirs->hash, path, ours->hash, ours->path);
+}
+
+static int data_differs(const struct hello *hello, const struct hello *own, struct err *err)
+{
+    if (hello->train.hash != own->train.hash)
+        return other_data("train_data", &hello->train, &own->train, err);
+    if (hello->test.hash != own->test.hash)
+        return other_data("test_data", &hello->test, &own->test, err);
+    return differs("data", hello->data_hash, own->data_hash, err);
 }
 
 int hello_check(const struct hello *hello, const struct hello *own, struct err *err)
@@ -95,7 +162,7 @@ int hello_check(const struct hello *hello, const struct hello *own, struct err *
     if (hello->job_hash != own->job_hash)
         return differs("job", hello->job_hash, own->job_hash, err);
     if (hello->data_hash != own->data_hash)
-        return differs("data", hello->data_hash, own->data_hash, err);
+        return data_differs(hello, own, err);
     if (hello->segments_hash != own->segments_hash)
         return differs("net", hello->segments_hash, own->segments_hash, err);
     return OK;

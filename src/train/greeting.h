@@ -6,8 +6,9 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "group/view.h"
+#include "job/job.h"
 
-enum { GREETING_WORD_MAX = 32 };
+enum { GREETING_WORD_MAX = 32, GREETING_PATH_MAX = 200 };
 
 struct welcome {
     char *job;    /* the finished job as text; both owned, freed by welcome_release */
@@ -15,6 +16,13 @@ struct welcome {
     bool busy_hosts; /* heartbeats at the pace of busy or shared hosts */
     bool resumes;    /* ask the driver for the model to start from */
     bool traces;     /* say where your time goes (tracer.h) */
+    bool checks;     /* ask the driver whether all can reach each other (reach.h) */
+};
+
+/* A source of records as a node has it, for a message that says how two differ. */
+struct hello_data {
+    uint64_t hash, count;
+    char path[GREETING_PATH_MAX]; /* cut where it does not fit; opened by nobody */
 };
 
 struct hello {
@@ -23,7 +31,13 @@ struct hello {
     uint32_t threads;
     char isa[GREETING_WORD_MAX], kernels[GREETING_WORD_MAX];
     char address[NODE_ADDRESS_MAX];
+    struct hello_data train, test;
 };
+
+struct corpus;
+
+/* What of `own` is told of the data that `job` names. */
+void hello_take_data(struct hello *own, const Paceline__Job *job, const struct corpus *corpus);
 
 void welcome_encode(const struct welcome *welcome, struct buf *out);
 /* ERR_PROTOCOL, ERR_NOMEM */
@@ -35,7 +49,7 @@ void hello_write(const struct hello *hello, struct buf *out);
 int hello_read(struct cut *in, struct hello *out);
 
 /* Does a worker that says `hello` fit a run whose own hello would be `own`? ERR_INPUT naming what
- * differs. */
+ * differs: of data, how much of it there is, where, and that its contents do. */
 int hello_check(const struct hello *hello, const struct hello *own, struct err *err);
 
 #endif

@@ -22,6 +22,8 @@ static const struct hello sample = {
     .isa = "avx512_core",
     .kernels = "dnnl",
     .address = "127.0.0.1:65535",
+    .train = {7, 600, "/data/train"},
+    .test = {8, 100, "/data/test"},
 };
 
 /* Decode from memory of exactly that size, so that a sanitizer sees a read past it. */
@@ -60,6 +62,8 @@ static void test_a_hello_arrives_whole_or_not_at_all(void **state)
     assert_string_equal(out.isa, sample.isa);
     assert_string_equal(out.kernels, sample.kernels);
     assert_string_equal(out.address, sample.address);
+    assert_true(out.train.hash == sample.train.hash && out.test.count == sample.test.count);
+    assert_string_equal(out.train.path, sample.train.path);
     for (size_t n = 0; n < bytes.len; n++)
         assert_int_equal(read_hello(bytes.data, n, &out), ERR_PROTOCOL);
     buf_put_u8(&bytes, 0);
@@ -84,6 +88,8 @@ static void test_long_words(void **state)
         buf_put_text(&bytes, which == 0 ? word : "isa");
         buf_put_text(&bytes, which == 1 ? word : "ref");
         buf_put_text(&bytes, which == 2 ? word : "127.0.0.1:1");
+        for (int i = 0; i < 10; i++)
+            buf_put_u32(&bytes, 0);
         assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
         bytes_put_le32(bytes.data + 32, UINT32_MAX); /* the length of the first */
         assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
@@ -95,22 +101,22 @@ static void test_a_welcome_arrives_whole_or_not_at_all(void **state)
 {
     static char job[] = "name: 'x'", folder[] = "jobs/";
     (void)state;
-    for (int flags = 0; flags < 8; flags++) {
+    for (int flags = 0; flags < 16; flags++) {
         struct buf bytes = {0};
-        struct welcome out, in = {job, folder, flags & 1, flags & 2, flags & 4};
+        struct welcome out, in = {job, folder, flags & 1, flags & 2, flags & 4, flags & 8};
         welcome_encode(&in, &bytes);
         assert_int_equal(read_welcome(bytes.data, bytes.len, &out), OK);
         assert_string_equal(out.job, job);
         assert_string_equal(out.folder, folder);
         assert_true(out.busy_hosts == in.busy_hosts && out.resumes == in.resumes);
-        assert_true(out.traces == in.traces);
+        assert_true(out.traces == in.traces && out.checks == in.checks);
         welcome_release(&out);
         assert_true(!out.job && !out.folder);
         for (size_t n = 0; n < bytes.len; n++)
             assert_int_equal(read_welcome(bytes.data, n, &out), ERR_PROTOCOL);
         buf_put_u8(&bytes, 0);
         assert_int_equal(read_welcome(bytes.data, bytes.len, &out), ERR_PROTOCOL);
-        bytes_put_le32(bytes.data + 3, UINT32_MAX); /* nothing of that size is asked for */
+        bytes_put_le32(bytes.data + 4, UINT32_MAX); /* nothing of that size is asked for */
         assert_int_equal(read_welcome(bytes.data, bytes.len, &out), ERR_PROTOCOL);
         buf_release(&bytes);
     }
@@ -153,6 +159,13 @@ static void test_what_differs_is_named(void **state)
     expect_refused(&hello, "net");
     hello.data_hash--;
     expect_refused(&hello, "data is fffffffffffffffe");
+    hello.test.hash = 9;
+    expect_refused(&hello, "test_data has as many records on both sides, 100, with other contents: "
+                           "hash 0000000000000009 there (/data/test), 0000000000000008 at the "
+                           "driver (/data/test)");
+    hello.train = (struct hello_data){70, 599, "/mine\n/train"};
+    expect_refused(&hello, "train_data has 599 records there (/mine?/train), 600 at the driver "
+                           "(/data/train)");
     hello.job_hash++;
     expect_refused(&hello, "job is 0123456789abcdf0");
     hello.version++;

@@ -26,6 +26,9 @@ struct train_host {
     /* A worker opens nothing outside of this folder, by its one whole name, and takes from there
      * what the job's paths of data name relative to it; NULL: the job's paths hold as they are. */
     const char *data_root;
+    /* Does anybody of ours listen at that address? Blocks for `patience` ns at most. ERR_PEER
+     * saying what happened instead; NULL: nobody asks. */
+    int (*reach)(const char *address, int64_t patience, struct err *err);
     uint32_t threads; /* of a worker that computes; 0: as the job says, */
     uint32_t cores;   /* or where that says nothing, so many */
     /* Where a worker's spans go, where it lives in one process and on one clock with its driver;

@@ -16,7 +16,7 @@ struct worker {
     struct arena arena;
     Paceline__Job *job;
     Paceline__Job *found; /* the same with its data where it is here; NULL: as `job` says */
-    bool busy_hosts, resumes, traces;
+    bool busy_hosts, resumes, traces, checks;
     struct course start; /* where the run goes on from, or this worker came to it */
     bool entered;        /* it is under way, and this is what its sponsor said: */
     struct admission admission;

@@ -1,6 +1,7 @@
 /* A worker meets its driver: it is welcomed with the job, opens the data, plans the net, says
  * hello, and gets what it begins with. */
 #include "tensor/kernels.h"
+#include "train/reach.h"
 #include "train/worker.h"
 #include "wire/post.h"
 
@@ -80,6 +81,7 @@ static int await_welcome(struct worker *w)
     w->busy_hosts = text.busy_hosts;
     w->resumes = text.resumes;
     w->traces = text.traces;
+    w->checks = text.checks;
     welcome_release(&text);
     return rc;
 }
@@ -207,6 +209,7 @@ static int say_hello(struct worker *w)
         .threads = w->job->threads,
     };
     int rc = job_hash(w->job, &hello.job_hash, &w->err);
+    hello_take_data(&hello, w->found ? w->found : w->job, w->corpus);
     if (rc != OK)
         return rc;
     snprintf(hello.isa, sizeof hello.isa, "%s", kernels_isa());
@@ -222,6 +225,8 @@ static int say_hello(struct worker *w)
 int worker_open(struct worker *w)
 {
     int rc = await_welcome(w);
+    if (rc == OK && w->checks && w->host->reach)
+        rc = reach_check(w->world, w->host, &w->err);
     if (rc == OK)
         rc = open_learner(w);
     return rc == OK && w->resumes ? fetch_start(w) : rc;

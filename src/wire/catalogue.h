@@ -20,6 +20,8 @@
     X(HELLO, "hello")             /* worker → driver: who I am, what I have */                   \
     X(WELCOME, "welcome")         /* driver → worker: the job */                                 \
     X(REFUSED, "refused")         /* driver → worker: why you cannot join */                     \
+    X(REACH, "reach")             /* worker → driver: I listen there; does that work? */         \
+    X(REACHED, "reached")         /* driver → worker: yes, or why not; try those */              \
     X(VIEW, "view")               /* driver → members: a new membership */                       \
     X(HEARTBEAT, "heartbeat")     /* member → driver: alive, and how far */                      \
     X(LOST, "lost")               /* member → driver: my link to another member broke */         \

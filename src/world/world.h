@@ -112,7 +112,7 @@ enum wait_kind {
     WAIT_RECV,    /* `recv` no longer pending */
     WAIT_ENDED,   /* posts counted by `ended` have ended more often than `seen` */
     WAIT_CREDIT,  /* `peer` would take a bulk message again, or is down */
-    WAIT_PEER,    /* a peer came up or went down; each change wakes one wait */
+    WAIT_PEER,    /* a peer came up, or went down, or cannot be reached; each wakes one wait */
     WAIT_TASK,    /* `task` has ended */
 };
 

@@ -203,6 +203,100 @@ static void test_nothing_outside_of_the_root_is_opened(void **state)
     expect_confined(t, inner, outside, "train-labels", "seed=1");
 }
 
+/* A copy with as many records, of which one byte is another; and one with fewer records. */
+static void test_other_data_is_refused_by_what_differs(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    char other[96], path[160], address[32], says[128];
+    make_elsewhere(t, other, ".", true);
+    snprintf(path, sizeof path, "%s/test-images", other);
+    int fd = open(path, O_WRONLY);
+    assert_true(fd >= 0 && pwrite(fd, "\xff", 1, 4000) == 1);
+    close(fd);
+    DRIVE(t, &m, "--set", "workers=1", "--set", "stop.epochs=1");
+    struct process *p = WORKER(&m, "/", "--data-root", other);
+    process_wait(p, REAL_LIMIT_S);
+    assert_int_equal(p->code, 1);
+    print_message("    %s", p->err);
+    assert_non_null(strstr(p->err, "test_data has as many records on both sides, 120, with other "
+                                   "contents"));
+    assert_non_null(strstr(p->err, path)); /* both paths, and both ends */
+    snprintf(path, sizeof path, "%s/test-images", t->folder);
+    assert_non_null(strstr(p->err, path));
+    snprintf(says, sizeof says, "the driver, at %s,", m.join);
+    assert_non_null(strstr(p->err, says));
+    const char *own = strstr(p->err, "it, at ");
+    assert_true(own && sscanf(own, "it, at %31[0-9.:]", address) == 1);
+    assert_true(machines_said(&m.run.p, address));
+    WORKER(&m, "/", "--data-root", t->folder); /* the run still waits for one that fits */
+    real_end(&m.run, 0, "epochs");
+    machines_release(&m);
+}
+
+/* ---- who can reach whom ---- */
+
+static void test_a_worker_that_cannot_be_reached(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    char nowhere[32], both[128];
+    machines_port(nowhere);
+    DRIVE(t, &m, "--set", "workers=2");
+    double since = process_now();
+    struct process *p = WORKER(&m, t->folder, "--advertise", nowhere);
+    process_wait(p, REAL_LIMIT_S);
+    process_wait(&m.run.p, REAL_LIMIT_S);
+    print_message("    after %.2f s: %s", process_now() - since, m.run.p.err);
+    assert_true(process_now() - since < 10);
+    assert_int_not_equal(p->code, 0);
+    assert_int_equal(m.run.p.code, 1);
+    snprintf(both, sizeof both, "the driver at %s cannot reach worker 0 at %s: cannot connect: ",
+             m.join, nowhere);
+    assert_non_null(strstr(m.run.p.err, both));
+    assert_non_null(strstr(p->err, both));
+    assert_non_null(strstr(p->err, "firewall"));
+    assert_non_null(strstr(p->err, "--advertise"));
+    machines_release(&m);
+}
+
+/* Something listens there, but it is none of ours. */
+static void test_a_stranger_is_no_worker(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    char silent[32];
+    int fd = listening(silent);
+    DRIVE(t, &m, "--set", "workers=1");
+    struct process *p = WORKER(&m, t->folder, "--advertise", silent);
+    process_wait(p, REAL_LIMIT_S);
+    assert_non_null(strstr(p->err, "connected, but nobody answers"));
+    close(fd);
+    machines_release(&m);
+}
+
+/* Where nobody has asked before (the stage does not), a member that others cannot connect to is
+ * found out when they try, and given up; the others go on. */
+static void test_a_member_that_others_cannot_reach(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m = {.run = real_new(t)};
+    char nowhere[32];
+    machines_port(nowhere);
+    const char *argv[] = {t->job, m.run.dir, "127.0.0.1:0", "workers=2", "pace=0.01", NULL};
+    process_start_of(&m.run.p, "paceline_stage", t->folder, argv);
+    UNTIL(REAL_LIMIT_S, strchr(m.join, ':') || pread(m.run.p.out_fd, m.join, 63, 0) > 0);
+    m.join[strcspn(m.join, "\n")] = '\0';
+    WORKER(&m, t->folder, "--advertise", nowhere, "--retry", "0");
+    UNTIL(REAL_LIMIT_S, real_members(&m.run, "join") == 1);
+    WORKER(&m, t->folder, "--retry", "0");
+    UNTIL(20, real_members(&m.run, "cut") == 1);
+    process_wait(&m.run.p, REAL_LIMIT_S);
+    assert_int_equal(m.run.p.code, 0);
+    assert_true(machines_said(&m.worker[1], nowhere));
+    machines_release(&m);
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -228,6 +322,10 @@ int main(void)
         cmocka_unit_test(test_addresses_are_refused_by_name),
         cmocka_unit_test(test_each_has_its_data_where_it_likes),
         cmocka_unit_test(test_nothing_outside_of_the_root_is_opened),
+        cmocka_unit_test(test_other_data_is_refused_by_what_differs),
+        cmocka_unit_test(test_a_worker_that_cannot_be_reached),
+        cmocka_unit_test(test_a_stranger_is_no_worker),
+        cmocka_unit_test(test_a_member_that_others_cannot_reach),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
