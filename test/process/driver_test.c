@@ -240,7 +240,7 @@ static void test_a_worker_that_cannot_be_reached(void **state)
 {
     struct tiny *t = *state;
     struct machines m;
-    char nowhere[32], both[128];
+    char nowhere[32], both[192];
     machines_port(nowhere);
     DRIVE(t, &m, "--set", "workers=2");
     double since = process_now();
@@ -251,8 +251,8 @@ static void test_a_worker_that_cannot_be_reached(void **state)
     assert_true(process_now() - since < 10);
     assert_int_not_equal(p->code, 0);
     assert_int_equal(m.run.p.code, 1);
-    snprintf(both, sizeof both, "the driver at %s cannot reach worker 0 at %s: cannot connect: ",
-             m.join, nowhere);
+    snprintf(both, sizeof both,
+             "the driver at %s cannot reach worker 0 at %s: cannot connect: ", m.join, nowhere);
     assert_non_null(strstr(m.run.p.err, both));
     assert_non_null(strstr(p->err, both));
     assert_non_null(strstr(p->err, "firewall"));
@@ -283,7 +283,9 @@ static void test_a_member_that_others_cannot_reach(void **state)
     struct machines m = {.run = real_new(t)};
     char nowhere[32];
     machines_port(nowhere);
-    const char *argv[] = {t->job, m.run.dir, "127.0.0.1:0", "workers=2", "pace=0.01", NULL};
+    const char *argv[] = {t->job,      m.run.dir,   "127.0.0.1:0",
+                          "workers=2", "pace=0.01", "strategy.allreduce={bucket_kb:1}",
+                          NULL};
     process_start_of(&m.run.p, "paceline_stage", t->folder, argv);
     UNTIL(REAL_LIMIT_S, strchr(m.join, ':') || pread(m.run.p.out_fd, m.join, 63, 0) > 0);
     m.join[strcspn(m.join, "\n")] = '\0';
