@@ -64,6 +64,9 @@ typedef struct pl_run_options {
     /* Where the driver listens, "host:port"; NULL: 127.0.0.1 and any port. */
     const char *listen;
     bool insecure; /* allow an address beyond loopback although nothing is authenticated yet */
+    /* What the driver sends, and what it is sent, is held to so many Mbit/s each way; 0: no limit.
+     * What keeps the group together goes at once, and is counted. */
+    double max_mbit;
 } pl_run_options;
 
 typedef struct pl_run_report {
@@ -95,6 +98,7 @@ typedef struct pl_work_options {
      * itself are taken from there. NULL: for a driver at loopback, whatever the job names; for any
      * other, the working directory. */
     const char *data_root;
+    double max_mbit;  /* as the driver's */
     unsigned threads; /* that compute here; 0: as the job says, or else one a core */
     /* A worker that finds no driver yet tries again. One that has lost its driver, or that its
      * driver holds to be lost, comes again, as a new one: what it had learnt since the last
@@ -104,6 +108,14 @@ typedef struct pl_work_options {
     /* Set it, from any thread or a signal handler, to leave the run in good order: within two
      * exchanges, with nothing lost. Whoever is alone in a run stays. May be NULL. */
     const atomic_bool *leave;
+    /* While it is set, this worker stands aside: it leaves the run in good order, gives back what
+     * it holds and waits; when it is not any more, it joins the run again, as a new one. May be
+     * NULL.
+     */
+    const atomic_bool *pause;
+    /* Niceness of threads that compute or read data, 0 to 19. Those that say that this worker lives
+     * stay as they are, and so does the calling thread. */
+    int nice;
 } pl_work_options;
 
 /* Work for a driver; returns when its run is over, or has been left.

@@ -55,6 +55,7 @@ static int run_here(struct driving *d, const struct logger *log)
         .log = log,
         .listen = o->listen,
         .insecure = o->insecure,
+        .max_mbit = o->max_mbit,
         .seed = d->train.job->seed,
         .want_nodes = want_nodes,
         .user = d,
@@ -109,6 +110,7 @@ enum { STRIPES = 4 };
 
 #define PAUSE_STEP  (WORLD_SECOND / 20)
 #define PAUSE_FIRST (WORLD_SECOND / 10)
+#define PAUSED_STEP (WORLD_SECOND / 4)
 #define PAUSE_MAX   (5 * WORLD_SECOND)
 
 struct working {
@@ -136,9 +138,9 @@ static int find_root(const pl_work_options *options, char *root, size_t size, st
     return rc;
 }
 
-/* *met: the driver was there. */
+/* *met: the driver was there. *left: this worker has left the run, as it was to. */
 static int join_and_work(pl_engine *engine, const pl_work_options *options, const char *root,
-                         bool *met)
+                         bool *met, bool *left)
 {
     struct working w = {
         .host = {.data_root = root[0] ? root : NULL,
@@ -148,13 +150,17 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options, cons
                  .log = &engine->log,
                  .tuner = api_tuner(&engine->tuning, &engine->log),
                  .timing = group_timing_lan(),
-                 .leave = options->leave},
+                 .leave = options->leave,
+                 .pause = options->pause,
+                 .left = left},
     };
     const struct real_options real = {
         .log = &engine->log,
         .listen = options->listen,
         .advertise = options->advertise,
         .insecure = options->insecure,
+        .max_mbit = options->max_mbit,
+        .nice = options->nice,
         .driver = options->driver,
         .stripes = STRIPES, /* the job, which says how many are used, comes later */
     };
@@ -174,6 +180,24 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options, cons
 static bool is_leaving(const pl_work_options *options)
 {
     return options->leave && atomic_load(options->leave);
+}
+
+static bool is_paused(const pl_work_options *options)
+{
+    return options->pause && atomic_load(options->pause);
+}
+
+/* false: it is to leave for good. */
+static bool wait_while_paused(pl_engine *engine, const pl_work_options *options)
+{
+    bool paused = is_paused(options);
+    if (paused)
+        log_info(&engine->log, "paused: this worker stands aside until it is to go on");
+    while (is_paused(options) && !is_leaving(options))
+        real_sleep(PAUSED_STEP);
+    if (paused && !is_leaving(options))
+        log_info(&engine->log, "goes on: it joins the run again");
+    return !paused || !is_leaving(options);
 }
 
 /* Longer each time: others want to come again, too. */
@@ -196,8 +220,15 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
     if (found != OK)
         return found;
     for (;;) {
-        bool met;
-        int rc = join_and_work(engine, options, root, &met);
+        bool met, left = false;
+        if (!wait_while_paused(engine, options))
+            return OK;
+        int rc = join_and_work(engine, options, root, &met, &left);
+        if (rc == OK && left && is_paused(options)) {
+            lost_at = real_now(); /* as at the beginning */
+            pause = 0;
+            continue;
+        }
         bool lost = met && rc == ERR_DRIVER && patience > 0;
         if (rc == OK || (met && !lost) || (!met && (!before || rc != ERR_PEER)))
             return rc;
@@ -213,8 +244,8 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
                      options->retry_s);
             told = true;
         }
-        int64_t left = lost_at + patience - real_now();
-        pause = pause < left ? pause : left;
+        int64_t rest = lost_at + patience - real_now();
+        pause = pause < rest ? pause : rest;
         pause_for(options, &pause);
         if (is_leaving(options))
             return OK;

@@ -8,7 +8,7 @@
 
 struct driver_arguments {
     struct job_options job;
-    const char *out, *listen, *trace, *wait;
+    const char *out, *listen, *trace, *wait, *max_mbit;
     bool insecure, resume, json;
 };
 
@@ -21,6 +21,8 @@ static const struct option driver_options[] = {
      offsetof(struct driver_arguments, insecure)},
     {"wait", OPTION_TEXT, "SECONDS", "how long to wait for workers while none stirs (600)",
      offsetof(struct driver_arguments, wait)},
+    {"max-mbit", OPTION_TEXT, "N", "send no more than N Mbit/s, and be sent no more",
+     offsetof(struct driver_arguments, max_mbit)},
     JOB_OPTIONS(struct driver_arguments),
     {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
      offsetof(struct driver_arguments, out)},
@@ -52,7 +54,12 @@ static void on_listens(void *user, const char *address)
         tell_worker(address, NULL);
 }
 
-static int drive(const struct driver_arguments *arguments, const char *path, double wait_s)
+struct driver_numbers {
+    double wait_s, max_mbit;
+};
+
+static int drive(const struct driver_arguments *arguments, const char *path,
+                 const struct driver_numbers *numbers)
 {
     pl_engine *engine = cli_engine();
     if (!engine)
@@ -73,7 +80,8 @@ static int drive(const struct driver_arguments *arguments, const char *path, dou
             .trace = arguments->trace,
             .stop = &run_interrupted,
             .listens = on_listens,
-            .patience_s = wait_s,
+            .patience_s = numbers->wait_s,
+            .max_mbit = numbers->max_mbit,
             .listen = arguments->listen,
             .insecure = arguments->insecure,
         };
@@ -90,16 +98,18 @@ static int run_driver(const struct command *command, int argc, char **argv)
     struct driver_arguments arguments = {0};
     const char *path = NULL;
     char listen[HOST_ADDRESS_MAX];
-    double wait_s = WAIT_S;
+    struct driver_numbers numbers = {.wait_s = WAIT_S};
     size_t count;
     int end = options_parse(command, argc, argv, &arguments, &path, 1, &count);
     if (end < 0)
         end = job_options_check(command, &arguments.job, count);
     if (end < 0)
-        end = number_option(command, "wait", arguments.wait, 0.001, 1e9, &wait_s);
+        end = number_option(command, "wait", arguments.wait, 0.001, 1e9, &numbers.wait_s);
+    if (end < 0)
+        end = number_option(command, "max-mbit", arguments.max_mbit, 0.01, 1e6, &numbers.max_mbit);
     if (end < 0)
         end = host_address("driver", "listen", arguments.listen, listen, &arguments.listen);
-    return end >= 0 ? end : drive(&arguments, path, wait_s);
+    return end >= 0 ? end : drive(&arguments, path, &numbers);
 }
 
 const struct command cmd_driver = {

@@ -120,7 +120,7 @@ int group_wait_view(struct group *group, uint32_t number, int64_t deadline)
 
 bool group_is_leaving(struct group *group)
 {
-    if (group->leave && atomic_load(group->leave))
+    if ((group->leave && atomic_load(group->leave)) || (group->pause && atomic_load(group->pause)))
         atomic_store(&group->leaving, true);
     return atomic_load(&group->leaving);
 }

@@ -257,6 +257,15 @@ void connect_accept(struct node *node)
     connect_listening(io, false); /* until some have said who they are, or have been closed */
 }
 
+/* When the next of those that wait for a pacer may go on. */
+static int64_t pace_due(const struct io *io)
+{
+    int64_t out = pacer_opens(&io->pace_out), in = pacer_opens(&io->pace_in), now = real_now();
+    if (out <= now || in <= now) /* one is open: it is the other that is waited for */
+        return out > in ? out : in;
+    return out < in ? out : in;
+}
+
 /* Close who is late, and accept again when there is room. */
 void connect_sweep(struct node *node)
 {
@@ -270,6 +279,11 @@ void connect_sweep(struct node *node)
             tell_unreached(node, link, "it does not answer");
         connect_end(node, link, link_is_greeting(link));
     }
+    if (io->paced && pace_due(io) <= now) {
+        node_lock(node);
+        peers_go_on(node);
+        node_unlock(node);
+    }
     if (!io->accepting && io->half_open < HALF_OPEN_MAX && io->accept_after <= now) {
         io->accept_after = 0;
         connect_listening(io, true);
@@ -282,5 +296,7 @@ int64_t connect_deadline(const struct io *io)
     for (const struct link *link = io->timed ? io->links : NULL; link; link = link->next)
         if (is_timed(link) && link->deadline < until)
             until = link->deadline;
+    if (io->paced && pace_due(io) < until)
+        until = pace_due(io);
     return until;
 }

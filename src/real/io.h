@@ -5,6 +5,7 @@
 
 #include "real/address.h"
 #include "real/link.h"
+#include "real/pacer.h"
 #include "real/role.h"
 #include "real/task.h"
 
@@ -30,6 +31,8 @@ struct io {
     size_t timed;        /* those, dialled ones that are not open, and ended ones: with deadlines */
     struct ucx *ucx;     /* NULL: none */
     uint8_t *scratch;
+    struct pacer pace_out, pace_in;
+    bool paced; /* some peer waits for one of them: peer->paced */
     /* Under the node's lock: */
     struct role role;
     struct peer *to_tend;

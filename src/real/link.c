@@ -150,6 +150,8 @@ int link_write(struct node *node, struct link *link)
         node_lock(node);
         out_end(node, link, n > 0 ? (size_t)n : 0);
         total += n > 0 ? (size_t)n : 0;
+        if (n > 0 && node->io.pace_out.rate > 0)
+            pacer_take(&node->io.pace_out, (size_t)n, real_now());
         if (n < 0)
             rc = failure(n);
         else if (n == 0 || total >= WRITE_BYTES_MAX)
@@ -262,7 +264,7 @@ static int in_begin(struct node *node, struct link *link)
     hash_stream_begin(in->sum);
     in->first_byte = real_now();
     node_lock(node);
-    int rc = peer_hold(link->peer, frame);
+    int rc = peer_hold(node, link->peer, frame);
     bool nowhere = link->state != LINK_OPEN || link->peer->state != PEER_UP ||
                    mailbox_aborted(node, frame->view);
     if (rc == OK && !nowhere)

@@ -27,6 +27,7 @@ struct node {
     struct node_limits limits;
     bool insecure, no_shm, ucx;
     uint32_t stripes; /* connections to open to a peer */
+    int nice;         /* of threads that compute */
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
     uint64_t random_seed;

@@ -147,12 +147,17 @@ static bool next_letter(struct node *node, struct peer *peer, enum world_class c
 bool outbox_next(struct node *node, struct peer *peer, uint32_t stripe, struct frame *frame,
                  struct message **m, struct send **send)
 {
+    const struct outbox *box = &peer->out;
     if (stripe > 0)
-        return next_send(peer, stripe, frame, send);
-    if (peer_tells_credit(peer, frame))
+        return box->first_send[stripe] && peer_may_move(node, peer, &node->io.pace_out) &&
+               next_send(peer, stripe, frame, send);
+    if (peer_tells_credit(node, peer, frame))
         return true;
     if (next_letter(node, peer, CLASS_CONTROL, frame, m))
         return true;
+    if ((!box->first_send[0] && !box->first[CLASS_BULK]) ||
+        !peer_may_move(node, peer, &node->io.pace_out))
+        return false;
     return send_is_first(&peer->out) ? next_send(peer, 0, frame, send)
                                      : next_letter(node, peer, CLASS_BULK, frame, m);
 }

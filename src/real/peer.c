@@ -6,7 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CREDIT_HALF = WORLD_CREDIT / 2, CREDIT_STEP = WORLD_CREDIT / 4 };
+enum {
+    CREDIT_HALF = WORLD_CREDIT / 2,
+    CREDIT_STEP = WORLD_CREDIT / 4,
+    CREDIT_PACED = WORLD_CREDIT / 32, /* where a rate is kept to */
+};
 
 int peers_init(struct peers *peers)
 {
@@ -174,12 +178,28 @@ static void give_back(struct node *node, struct peer *peer, enum world_class cla
         task_wake(node, WAIT_CREDIT, peer);
 }
 
-int peer_hold(struct peer *peer, const struct frame *frame)
+/* Against our rate a bulk byte counts when the credit for it is given, and that which every peer
+ * has from the start when it is used. */
+static void count_in(struct node *node, struct peer *peer, enum world_class class, size_t cost)
+{
+    size_t left = WORLD_CREDIT - peer->given;
+    if (node->io.pace_in.rate <= 0)
+        return;
+    if (class == CLASS_BULK) {
+        cost = cost < left ? cost : left;
+        peer->given += cost;
+    }
+    if (cost > 0)
+        pacer_take(&node->io.pace_in, cost, real_now());
+}
+
+int peer_hold(struct node *node, struct peer *peer, const struct frame *frame)
 {
     size_t cost = message_cost(frame->length);
     if (peer->held[frame->class] + cost > WORLD_CREDIT)
         return ERR_PROTOCOL;
     peer->held[frame->class] += cost;
+    count_in(node, peer, frame->class, cost);
     return OK;
 }
 
@@ -191,7 +211,8 @@ void peer_taken(struct node *node, uint32_t number, enum world_class class, size
         return;
     }
     peer->taken[class] += bytes;
-    if (peer->taken[class] >= CREDIT_STEP && peer->state == PEER_UP)
+    size_t step = node->io.pace_in.rate > 0 ? CREDIT_PACED : CREDIT_STEP;
+    if (peer->taken[class] >= step && peer->state == PEER_UP)
         io_tend(node, peer);
 }
 
@@ -207,16 +228,50 @@ int peer_credit(struct node *node, struct peer *peer, enum world_class class, ui
 
 /* ---- messages ---- */
 
-bool peer_tells_credit(struct peer *peer, struct frame *frame)
+bool peer_may_move(struct node *node, struct peer *peer, struct pacer *pacer)
 {
-    for (int c = 0; c < CLASS_COUNT; c++)
-        if (peer->taken[c] >= CREDIT_STEP) {
-            *frame = (struct frame){
-                .type = FRAME_CREDIT, .class = (enum world_class)c, .tag = peer->taken[c]};
-            peer->held[c] -= peer->taken[c];
-            peer->taken[c] = 0;
-            return true;
-        }
+    if (pacer->rate <= 0 || pacer_is_open(pacer, real_now()))
+        return true;
+    peer->paced = node->io.paced = true;
+    return false;
+}
+
+void peers_go_on(struct node *node)
+{
+    node->io.paced = false;
+    for (size_t i = 0; i < node->peers.count; i++) {
+        struct peer *peer = node->peers.at[i];
+        if (peer->paced && peer->state == PEER_UP)
+            io_tend(node, peer);
+        peer->paced = false;
+    }
+}
+
+/* Of what it may be told, so much now. */
+static size_t credit_to_tell(struct node *node, struct peer *peer, enum world_class class)
+{
+    struct pacer *pacer = &node->io.pace_in;
+    bool paced = class == CLASS_BULK && pacer->rate > 0;
+    size_t step = paced ? CREDIT_PACED : CREDIT_STEP, n = peer->taken[class];
+    if (n < step || (paced && !peer_may_move(node, peer, pacer)))
+        return 0;
+    if (!paced)
+        return n;
+    pacer_take(pacer, step, real_now());
+    return step;
+}
+
+bool peer_tells_credit(struct node *node, struct peer *peer, struct frame *frame)
+{
+    for (int c = 0; c < CLASS_COUNT; c++) {
+        size_t n = credit_to_tell(node, peer, (enum world_class)c);
+        if (n == 0)
+            continue;
+        *frame = (struct frame){.type = FRAME_CREDIT, .class = (enum world_class)c, .tag = n};
+        peer->held[c] -= n;
+        peer->taken[c] -= n;
+        return true;
+    }
     return false;
 }
 

@@ -11,6 +11,7 @@
 
 struct link;
 struct node;
+struct pacer;
 
 enum {
     PEERS_MAX = 65536,  /* ever known, so that strangers cannot fill the memory with the dead */
@@ -29,8 +30,9 @@ struct peer {
     uint32_t number;
     enum peer_state state;
     struct address address;
-    bool dial; /* to be connected to, by who serves */
-    bool cut;  /* to be closed, by who serves */
+    bool dial;  /* to be connected to, by who serves */
+    bool cut;   /* to be closed, by who serves */
+    bool paced; /* to be tended when a pacer opens; of who serves */
     /* Connections: messages and the first stripe go on the first. Written by who serves alone. */
     struct link *link[STRIPES_MAX];
     uint32_t stripes, open; /* how many there are to be, once the first is open, and are */
@@ -38,8 +40,9 @@ struct peer {
     size_t sent[CLASS_COUNT];  /* of the credit we have at it: what it has not taken */
     size_t held[CLASS_COUNT];  /* of the credit it has here */
     size_t taken[CLASS_COUNT]; /* part of it that has been taken, to be told */
-    struct change went[2];     /* down, up */
-    bool tended;               /* is in the list of those that are to be looked after */
+    size_t given; /* what it has had from the start has been counted against our rate, so far */
+    struct change went[2]; /* down, up */
+    bool tended;           /* is in the list of those that are to be looked after */
     struct peer *next_tended;
 };
 
@@ -71,15 +74,21 @@ void peer_close(struct node *node, struct peer *peer);
 /* The same, and tell: it was lost. */
 void peer_lost(struct node *node, struct peer *peer);
 
-/* Enough of its messages have been taken to tell it: true with the frame that does. */
-bool peer_tells_credit(struct peer *peer, struct frame *frame);
+/* Enough of its messages have been taken to tell it, and of bulk ones as many as this node's rate
+ * allows: true with the frame that does. */
+bool peer_tells_credit(struct node *node, struct peer *peer, struct frame *frame);
 
 /* A message begins to come in: ERR_PROTOCOL when the peer has no credit for it. */
-int peer_hold(struct peer *peer, const struct frame *frame);
+int peer_hold(struct node *node, struct peer *peer, const struct frame *frame);
 /* Bytes of a peer's message have been taken here. */
 void peer_taken(struct node *node, uint32_t number, enum world_class class, size_t bytes);
 /* The peer says that it has taken ours. ERR_PROTOCOL: more than we have sent. */
 int peer_credit(struct node *node, struct peer *peer, enum world_class class, uint64_t bytes);
+
+/* May bulk bytes go one way, by that pacer? If not, the peer is tended when they may. */
+bool peer_may_move(struct node *node, struct peer *peer, struct pacer *pacer);
+/* A pacer has opened: tend those that waited. */
+void peers_go_on(struct node *node);
 
 /* The seam's. */
 int peer_send(struct world *w, uint32_t number, struct message *m, enum world_class class);

@@ -220,6 +220,7 @@ destroy_mailbox:
     pthread_cond_destroy(&node->mailbox.landed);
 destroy_tasks:
     pthread_cond_destroy(&node->tasks.ended);
+    pthread_cond_destroy(&node->tasks.nursery);
 destroy_lock:
     pthread_mutex_destroy(&node->lock);
 free_node:
@@ -239,9 +240,12 @@ int node_open(const struct real_options *options, const struct node_limits *limi
         node->log = *options->log;
     node->limits = *limits;
     node->insecure = options->insecure;
-    node->no_shm = options->no_shm || options->advertise;
-    node->ucx = options->ucx;
+    node->no_shm = options->no_shm || options->advertise || options->max_mbit > 0;
+    node->ucx = options->ucx && options->max_mbit <= 0;
+    pacer_init(&node->io.pace_out, options->max_mbit, real_now());
+    pacer_init(&node->io.pace_in, options->max_mbit, real_now());
     node->stripes = options->stripes ? options->stripes : 1;
+    node->nice = options->nice;
     node->want_nodes = options->want_nodes;
     node->user = options->user;
     int rc = go_live(node, options, err);

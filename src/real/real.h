@@ -28,6 +28,12 @@ struct real_options {
     /* Connections to open to a peer that we connect to, 1 (0: the same) to 16: the stripes of
      * posted sends. Others may open as many to us as they like, up to 16. */
     uint32_t stripes;
+    /* Hold what this node sends, and what it is sent, to so many Mbit/s each way, headers counted
+     * in; control messages go at once and are counted. 0: no limit. No memory is shared then. */
+    double max_mbit;
+    /* Niceness, 0 to 19, of this node's threads; those that keep it in touch with others, and the
+     * caller's, stay as they are. The main task then runs on a thread of its own. */
+    int nice;
     bool no_shm; /* TCP also between processes of one host */
     bool ucx;    /* UCX to whom wants it too, for builds with it; without `insecure` by loopback */
     /* Carries out want_nodes; may be NULL: ERR_UNSUPPORTED. Called on the asking task. */
@@ -43,7 +49,8 @@ struct real_options {
  * ERR_IO, ERR_NOMEM */
 int real_open(const struct real_options *options, struct world **out, struct err *err);
 
-/* Run fn(arg) as the main task of the world on the calling thread, and return what it returned. If
+/* Run fn(arg) as the main task of the world, on the calling thread unless its threads are to be
+ * nice, and return what it returned. If
  * an assertion failed in any task, ERR_BUG, with the place in *err. */
 int real_run(struct world *world, task_fn fn, void *arg, struct err *err);
 

@@ -1,10 +1,14 @@
+#define _GNU_SOURCE
 #include "real/task.h"
 
 #include "real/node.h"
 
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 int task_init_cond(pthread_cond_t *cond)
 {
@@ -32,7 +36,10 @@ bool task_wait_until(struct node *node, pthread_cond_t *cond, int64_t deadline)
 
 int tasks_init(struct tasks *tasks)
 {
-    return task_init_cond(&tasks->ended);
+    int rc = task_init_cond(&tasks->nursery);
+    if (rc == OK && (rc = task_init_cond(&tasks->ended)) != OK)
+        pthread_cond_destroy(&tasks->nursery);
+    return rc;
 }
 
 static void task_unlist(struct node *node, struct task *task)
@@ -81,10 +88,24 @@ static void task_fail(struct fault_sink *sink, const char *file, int line, const
     pthread_exit(NULL);
 }
 
+/* What computes and reads data yields to the machine's owner; what says that it lives does not. */
+static void be_nice(const struct node *node, const char *name)
+{
+    static const char *const urgent[] = {"io", "listener", "heart"};
+    for (size_t i = 0; i < sizeof urgent / sizeof *urgent; i++)
+        if (strcmp(name, urgent[i]) == 0)
+            return;
+    id_t self = (id_t)gettid();
+    if (node->nice > getpriority(PRIO_PROCESS, self))
+        (void)setpriority(PRIO_PROCESS, self, node->nice); /* less may always be asked for */
+}
+
 static void *task_thread(void *arg)
 {
     struct task *task = arg;
     struct node *node = task->node;
+    if (node->nice > 0)
+        be_nice(node, task->name);
     fault_bind(&task->sink);
     int result = task->fn(task->arg);
     fault_bind(NULL);
@@ -98,6 +119,39 @@ static void *task_thread(void *arg)
     return NULL;
 }
 
+/* A thread, and its place in the list: with the lock held, so that it finds itself there. Signals
+ * are the business of the program's own threads. */
+static int create(struct node *node, struct task *task)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&task->thread, NULL, task_thread, task);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0) {
+        task->next = node->tasks.first;
+        node->tasks.first = task;
+    }
+    return rc;
+}
+
+/* The same by the thread that makes others', where there is one. */
+static int have_created(struct node *node, struct task *task)
+{
+    struct tasks *tasks = &node->tasks;
+    if (!tasks->nursing)
+        return create(node, task);
+    while (tasks->unborn)
+        pthread_cond_wait(&tasks->nursery, &node->lock);
+    int rc = -1; /* until it is said */
+    tasks->unborn = task;
+    tasks->said = &rc;
+    pthread_cond_broadcast(&tasks->nursery);
+    while (rc < 0)
+        pthread_cond_wait(&tasks->nursery, &node->lock);
+    return rc;
+}
+
 int task_start(struct node *node, struct task *task, const char *name)
 {
     task->sink.fail = task_fail;
@@ -107,18 +161,9 @@ int task_start(struct node *node, struct task *task, const char *name)
     task->spin = -1;
     if (task_init_cond(&task->wake) != OK)
         return ERR_NOMEM;
-    /* Signals are the business of the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    node_lock(node); /* until task->thread is there to be read */
-    int rc = pthread_create(&task->thread, NULL, task_thread, task);
-    if (rc == 0) {
-        task->next = node->tasks.first;
-        node->tasks.first = task;
-    }
+    node_lock(node);
+    int rc = have_created(node, task);
     node_unlock(node);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0)
         pthread_cond_destroy(&task->wake);
     return rc == 0 ? OK : ERR_NOMEM;
@@ -150,6 +195,7 @@ void tasks_release(struct node *node)
     }
     node_unlock(node);
     pthread_cond_destroy(&node->tasks.ended);
+    pthread_cond_destroy(&node->tasks.nursery);
 }
 
 int task_spawn(struct world *w, const char *name, task_fn fn, void *arg, struct task **out)
@@ -209,7 +255,7 @@ static int run_or_unwind(struct task *task, task_fn fn, void *arg)
 }
 
 /* The calling thread is a task for as long as the call lasts: so is the task itself. */
-int task_run_main(struct node *node, task_fn fn, void *arg, struct err *err)
+static int run_main(struct node *node, task_fn fn, void *arg, struct err *err)
 {
     struct task task = {
         .sink = {.fail = task_fail},
@@ -235,4 +281,64 @@ int task_run_main(struct node *node, task_fn fn, void *arg, struct err *err)
     node_unlock(node);
     pthread_cond_destroy(&task.wake);
     return rc;
+}
+
+/* A main task on a thread of its own. */
+struct apart {
+    struct node *node;
+    task_fn fn;
+    void *arg;
+    struct err *err;
+    int rc;
+};
+
+static void *apart_thread(void *arg)
+{
+    struct apart *a = arg;
+    be_nice(a->node, "main");
+    a->rc = run_main(a->node, a->fn, a->arg, a->err);
+    node_lock(a->node);
+    a->node->tasks.nursing = false;
+    pthread_cond_broadcast(&a->node->tasks.nursery);
+    node_unlock(a->node);
+    return NULL;
+}
+
+/* Make threads until the main task has ended, the lock held. */
+static void nurse(struct node *node)
+{
+    struct tasks *tasks = &node->tasks;
+    while (tasks->nursing) {
+        struct task *task = tasks->unborn;
+        if (task) {
+            *tasks->said = create(node, task);
+            tasks->unborn = NULL;
+            pthread_cond_broadcast(&tasks->nursery);
+        } else {
+            pthread_cond_wait(&tasks->nursery, &node->lock);
+        }
+    }
+}
+
+int task_run_main(struct node *node, task_fn fn, void *arg, struct err *err)
+{
+    struct apart apart = {node, fn, arg, err, OK};
+    pthread_t thread;
+    sigset_t all, before;
+    if (node->nice == 0)
+        return run_main(node, fn, arg, err);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    node_lock(node);
+    node->tasks.nursing = true;
+    int rc = pthread_create(&thread, NULL, apart_thread, &apart);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        nurse(node);
+    node->tasks.nursing = false;
+    node_unlock(node);
+    if (rc != 0)
+        return err_set(err, ERR_NOMEM, "out of memory for the main task's thread");
+    pthread_join(thread, NULL);
+    return apart.rc;
 }

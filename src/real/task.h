@@ -38,7 +38,13 @@ struct tasks {
     struct task *first;
     pthread_cond_t ended; /* one ended or was parked, or the parked may go */
     bool poisoned, release;
-    struct err bug; /* what poisoned the world */
+    /* Where compute threads are nice: the thread that called real_run is not, and makes the threads
+     * of others, since one made by a nice thread is as nice and cannot become less so. */
+    bool nursing;
+    struct task *unborn;    /* the one that it is to make a thread for; NULL: none */
+    int *said;              /* where it says how that went */
+    pthread_cond_t nursery; /* one is to be made, or has been */
+    struct err bug;         /* what poisoned the world */
 };
 
 int tasks_init(struct tasks *tasks);
@@ -52,7 +58,8 @@ void task_finish(struct node *node, struct task *task);
 
 struct task *task_current(const struct node *node); /* the calling thread's, the lock held */
 
-/* Run fn(arg) on the calling thread as a task. */
+/* Run fn(arg) as a task: on the calling thread or, where compute threads are nice, on one of its
+ * own while the calling thread waits. */
 int task_run_main(struct node *node, task_fn fn, void *arg, struct err *err);
 
 int task_init_cond(pthread_cond_t *cond); /* on the monotonic clock */

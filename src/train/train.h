@@ -22,7 +22,8 @@ struct train_host {
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
-    const atomic_bool *leave;
+    const atomic_bool *leave, *pause; /* the same twice */
+    bool *left; /* set when a worker ends since it has left the run so; may be NULL */
     /* A worker opens nothing outside of this folder, by its one whole name, and takes from there
      * what the job's paths of data name relative to it; NULL: the job's paths hold as they are. */
     const char *data_root;

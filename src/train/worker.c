@@ -349,6 +349,8 @@ static int leave(struct worker *w)
     if (rc != OK && rc != ERR_PEER)
         return rc;
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
+    if (w->host->left)
+        *w->host->left = true;
     group_say_leave(&w->group);
     while (!atomic_load(&w->group.over)) {
         const struct wait_for end = {.kind = WAIT_SIGNAL,
@@ -376,6 +378,8 @@ static int work(struct worker *w)
     rc = worker_join(w);
     if (rc != OK)
         return atomic_load(&w->group.bye) ? OK : atomic_load(&w->group.refused) ? ERR_PEER : rc;
+    if (w->left)
+        return leave(w);
     if (w->traces)
         tracer_begin(w->world, w->host->trace, w->host->log);
     rc = run_loop(w);

@@ -46,7 +46,8 @@ struct worker {
 int worker_open(struct worker *w);
 
 /* Say hello, and wait for the first view that holds this worker; of a run under way, for what its
- * sponsor sends. ERR_DRIVER, ERR_CANCELLED, or w->err has the message */
+ * sponsor sends; or, with w->left, until it is to leave. ERR_DRIVER, ERR_CANCELLED, or w->err has
+ * the message */
 int worker_join(struct worker *w);
 
 /* Of a model that brings all that it may. */

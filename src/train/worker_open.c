@@ -232,17 +232,32 @@ int worker_open(struct worker *w)
     return rc == OK && w->resumes ? fetch_start(w) : rc;
 }
 
+/* The first view that holds this worker, or the end of the run; who stands by may leave. */
+static int await_view(struct worker *w)
+{
+    int rc;
+    do {
+        if (group_is_leaving(&w->group)) {
+            w->left = true;
+            return OK;
+        }
+        rc = group_wait_view(&w->group, 0, world_now(w->world) + w->group.timing.heartbeat);
+    } while (rc == ERR_TIMEOUT);
+    return rc;
+}
+
 int worker_join(struct worker *w)
 {
     struct group_timing timing = w->busy_hosts ? group_timing_busy() : w->host->timing;
     group_init(&w->group, w->world, w->host->log, &timing);
     w->group.leave = w->host->leave;
+    w->group.pause = w->host->pause;
     int rc = group_listen(&w->group);
     if (rc == OK)
         rc = say_hello(w);
     if (rc == OK)
-        rc = group_wait_view(&w->group, 0, WORLD_FOREVER); /* or until the driver ends it */
-    if (rc == OK && group_first_view(&w->group)->number > 1)
+        rc = await_view(w);
+    if (rc == OK && !w->left && group_first_view(&w->group)->number > 1)
         rc = enter(w);
     return rc;
 }
