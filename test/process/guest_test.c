@@ -83,8 +83,8 @@ static int count_nice(const struct use *use, int nice)
 }
 
 /* Everything the four send and are sent goes at 10 Mbit/s each way, with the heartbeats of a quick
- * LAN: none is late for it. What an exchange moves is 2 MB up and 2 MB down for each worker, by way
- * of the driver, which is not held to anything. */
+ * LAN: none is late for it. In a ring of four each sends three halves of the model, and waits for
+ * what it is sent, so the rate is not used up (real/real_pace_test.c measures it where it is). */
 static void test_a_rate_costs_nobody_its_place(void **state)
 {
     struct tiny *t = *state;
@@ -102,12 +102,12 @@ static void test_a_rate_costs_nobody_its_place(void **state)
     int last = real_exchanges(&m.run);
     double took = run_number(m.run.dir, "exchange", last - 1, "t") - since;
     double bytes = run_number(m.run.dir, "exchange", last - 1, "bytes");
-    /* A ring of four: of 2 MB each sends 2 * 3/4. `bytes` is what all of them send. */
-    double mbit = (last - first) * bytes / 4 * 8 * HEADERS / 1e6 / took;
-    print_message("    %d exchanges in %.2f s: %.2f Mbit/s of each worker, %.0f bytes\n",
+    /* `bytes` is what all of them send and are sent. */
+    double mbit = (last - first) * bytes / 4 / 2 * 8 * HEADERS / 1e6 / took;
+    print_message("    %d exchanges in %.2f s: %.2f Mbit/s each way of a worker, %.0f bytes\n",
                   last - first, took, mbit, bytes);
     assert_true(bytes > 4 * MODEL_MB * 1e6);
-    assert_true(mbit < 1.05 * MBIT && mbit > 0.5 * MBIT);
+    assert_true(mbit < 1.05 * MBIT && mbit > 0.2 * MBIT);
     kill(m.run.p.pid, SIGINT);
     real_end(&m.run, 130, "interrupted");
     assert_int_equal(real_members(&m.run, "join"), 4);
