@@ -48,6 +48,11 @@ typedef struct pl_run_options {
     /* Set it, from any thread or a signal handler, to end the run cleanly at its next commit
      * point. May be NULL. */
     const atomic_bool *stop;
+    /* Set it, from any thread, to change how many workers there are while the run goes on, between
+     * the job's workers_min and workers_max: more are taken from those that stand by, or asked for
+     * (start_workers); of fewer the latest to come leave in good order, and stand by where they are
+     * pl_work's. 0: as many as the job allows. May be NULL. */
+    const atomic_uint *workers;
     /* pl_run: start `count` workers, each of which must call pl_work with `address`; once more to
      * replace those that are lost, where the job says from how many to how many there may be. NULL:
      * workers are started by somebody else, wherever that is: they are given the net itself, need

@@ -88,6 +88,7 @@ static int run(pl_engine *engine, const pl_job *job, const pl_run_options *optio
         .err = &engine->error,
     };
     d.train.stop = d.options->stop;
+    d.train.workers = d.options->workers;
     d.train.elsewhere = !d.options->start_workers;
     d.train.open_threads = d.train.elsewhere && !job->message->has_threads;
     d.train.folder = job->folder;
@@ -140,7 +141,7 @@ static int find_root(const pl_work_options *options, char *root, size_t size, st
 
 /* *met: the driver was there. *left: this worker has left the run, as it was to. */
 static int join_and_work(pl_engine *engine, const pl_work_options *options, const char *root,
-                         bool *met, bool *left)
+                         bool *met, bool *left, bool *parted)
 {
     struct working w = {
         .host = {.data_root = root[0] ? root : NULL,
@@ -152,7 +153,8 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options, cons
                  .timing = group_timing_lan(),
                  .leave = options->leave,
                  .pause = options->pause,
-                 .left = left},
+                 .left = left,
+                 .parted = parted},
     };
     const struct real_options real = {
         .log = &engine->log,
@@ -220,11 +222,11 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
     if (found != OK)
         return found;
     for (;;) {
-        bool met, left = false;
+        bool met, left = false, parted = false;
         if (!wait_while_paused(engine, options))
             return OK;
-        int rc = join_and_work(engine, options, root, &met, &left);
-        if (rc == OK && left && is_paused(options)) {
+        int rc = join_and_work(engine, options, root, &met, &left, &parted);
+        if (rc == OK && left && !is_leaving(options) && (parted || is_paused(options))) {
             lost_at = real_now(); /* as at the beginning */
             pause = 0;
             continue;

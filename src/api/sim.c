@@ -66,6 +66,7 @@ struct simulation {
     struct sim *sim;
     atomic_bool *leave; /* by node */
     uint32_t nodes;
+    _Atomic uint32_t workers; /* that there are to be; 0: nobody has said */
     struct train_report report;
     struct api_sink sink;
     struct err *err;
@@ -92,6 +93,8 @@ static void on_fault(void *arg, const struct sim_fault *fault)
     double t = world_seconds(sim_now(s->sim));
     if (strcmp(fault->what, "leave") == 0 && fault->node < s->nodes)
         atomic_store(&s->leave[fault->node], true);
+    if (strcmp(fault->what, "want") == 0)
+        atomic_store(&s->workers, (uint32_t)fault->factor);
     char *line = events_fault(t, fault->what, fault->node, fault->factor);
     if (line)
         s->train.line(s->train.user, line);
@@ -175,6 +178,7 @@ static int sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
             },
         .err = &engine->error,
     };
+    s.train.workers = &s.workers;
     arena_init(&s.arena);
     rc = simulate(&s, cluster->message, options, &engine->error);
     if (rc == OK)

@@ -8,7 +8,7 @@
 
 struct driver_arguments {
     struct job_options job;
-    const char *out, *listen, *trace, *wait, *max_mbit;
+    const char *out, *listen, *trace, *wait, *max_mbit, *workers_file;
     bool insecure, resume, json;
 };
 
@@ -28,6 +28,9 @@ static const struct option driver_options[] = {
      offsetof(struct driver_arguments, out)},
     {"trace", OPTION_TEXT, "FILE", "write where each node's time went, for ui.perfetto.dev",
      offsetof(struct driver_arguments, trace)},
+    {"workers-file", OPTION_TEXT, "FILE",
+     "its number is how many workers there are to be: may change",
+     offsetof(struct driver_arguments, workers_file)},
     {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
      offsetof(struct driver_arguments, resume)},
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",
@@ -68,6 +71,7 @@ static int drive(const struct driver_arguments *arguments, const char *path,
     static struct run_output output;
     pl_run_report report;
     run_output_init(&output, arguments->json);
+    output.workers.path = arguments->workers_file;
     int rc = job_options_load(engine, path, &arguments->job, &job);
     if (rc == PL_OK) {
         run_catch_signals();
@@ -79,6 +83,7 @@ static int drive(const struct driver_arguments *arguments, const char *path,
             .user = &output,
             .trace = arguments->trace,
             .stop = &run_interrupted,
+            .workers = &output.workers.workers,
             .listens = on_listens,
             .patience_s = numbers->wait_s,
             .max_mbit = numbers->max_mbit,

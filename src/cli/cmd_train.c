@@ -6,7 +6,7 @@
 
 struct train_arguments {
     struct job_options job;
-    const char *out, *listen, *trace, *snapshot;
+    const char *out, *listen, *trace, *snapshot, *workers_file;
     bool insecure, resume, json;
 };
 
@@ -20,6 +20,9 @@ static const struct option train_options[] = {
      offsetof(struct train_arguments, listen)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
      offsetof(struct train_arguments, insecure)},
+    {"workers-file", OPTION_TEXT, "FILE",
+     "its number is how many workers there are to be: may change",
+     offsetof(struct train_arguments, workers_file)},
     {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
      offsetof(struct train_arguments, resume)},
     {"snapshot", OPTION_TEXT, "FILE", "go on from a .solverstate of Caffe's",
@@ -55,6 +58,7 @@ static int train(const struct train_arguments *arguments, const char *path)
     pl_run_report report;
     training.workers.insecure = arguments->insecure;
     run_output_init(&training.output, arguments->json);
+    training.output.workers.path = arguments->workers_file;
     int rc = job_options_load(engine, path, &arguments->job, &job);
     if (rc == PL_OK) {
         run_catch_signals();
@@ -67,6 +71,7 @@ static int train(const struct train_arguments *arguments, const char *path)
             .user = &training,
             .trace = arguments->trace,
             .stop = &run_interrupted,
+            .workers = &training.output.workers.workers,
             .start_workers = start_workers,
             .workers_lost = has_lost_workers,
             .listen = arguments->listen,

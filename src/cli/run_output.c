@@ -99,6 +99,7 @@ static void print_progress(const pl_progress *p)
 void run_output_progress(void *user, const pl_progress *progress)
 {
     struct run_output *output = user;
+    workers_file_look(&output->workers, progress->t);
     if (output->terminal) {
         fputc('\r', stderr);
         print_progress(progress);

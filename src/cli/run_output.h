@@ -4,6 +4,7 @@
 #define PL_CLI_RUN_OUTPUT_H
 
 #include "cli/cli.h"
+#include "cli/workers_file.h"
 #include "paceline/run.h"
 
 struct run_output {
@@ -12,6 +13,7 @@ struct run_output {
     bool open_line;  /* a progress line stands unfinished */
     char last[2048]; /* the newest event */
     double printed;  /* time of the last plain progress line */
+    struct workers_file workers;
 };
 
 void run_output_init(struct run_output *output, bool json);

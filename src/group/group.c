@@ -236,6 +236,11 @@ static int hear(struct group *group, const struct wake *wake)
         atomic_store(&group->refused, true);
         return ERR_DRIVER;
     case 5: take_ward(group, wake->msg); return OK;
+    case 6:
+        atomic_store(&group->parted, true);
+        atomic_store(&group->leaving, true);
+        group_changed(group);
+        return OK;
     default: return wake->up ? OK : lose_peer(group, wake->peer);
     }
 }
@@ -245,21 +250,18 @@ static int listen_task(void *arg)
 {
     struct group *group = arg;
     const struct wait_for set[] = {
-        wire_from(WORLD_DRIVER, WIRE_VIEW),
-        wire_from(WORLD_DRIVER, WIRE_STOP),
-        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL),
-        wire_from(WORLD_DRIVER, WIRE_BYE),
-        wire_from(WORLD_DRIVER, WIRE_REFUSED),
-        wire_from(WORLD_DRIVER, WIRE_SPONSOR),
-        {.kind = WAIT_PEER},
+        wire_from(WORLD_DRIVER, WIRE_VIEW),       wire_from(WORLD_DRIVER, WIRE_STOP),
+        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL), wire_from(WORLD_DRIVER, WIRE_BYE),
+        wire_from(WORLD_DRIVER, WIRE_REFUSED),    wire_from(WORLD_DRIVER, WIRE_SPONSOR),
+        wire_from(WORLD_DRIVER, WIRE_PART),       {.kind = WAIT_PEER},
     };
     for (;;) {
         struct wake wake;
-        int rc = world_wait(group->world, set, 7, WORLD_FOREVER, &wake);
+        int rc = world_wait(group->world, set, 8, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
         rc = hear(group, &wake);
-        if (wake.which < 6)
+        if (wake.which < 7)
             message_unref(wake.msg);
         if (rc != OK) {
             group_end(group);

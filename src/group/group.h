@@ -35,6 +35,7 @@ struct group {
     _Atomic uint32_t ward;              /* whom to sponsor (roster.h); ROSTER_NOBODY */
     atomic_bool leaving;                /* to take part in nothing more than it has to, and go */
     const atomic_bool *leave, *pause;   /* whoever set one wants that; or NULL */
+    atomic_bool parted;                 /* the driver has asked it to leave: it may stand by */
     atomic_bool refused;                /* the driver has said that it will not have this one */
     atomic_bool bye;                    /* it is over because the run is */
     atomic_bool over;                   /* the run is over, or the driver is gone */

@@ -113,6 +113,20 @@ static struct roster_member *first_waiting(struct roster *roster, bool *sponsore
     return first;
 }
 
+/* Members that have been asked to leave, and are still here. */
+static uint32_t count_parting(struct roster *roster)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < roster->count; i++)
+        n += roster->member[i].in && roster->member[i].parts;
+    return n;
+}
+
+static uint32_t most_wanted(const struct roster *roster)
+{
+    return roster->wanted > 0 ? roster->wanted : roster->options.workers_max;
+}
+
 /* If there is room, the next that waits gets a sponsor: who has been in for longest, for it has all
  * that is to be handed on. One comes in at a time. */
 static void seek_sponsor(struct roster *roster, struct roster_orders *out)
@@ -120,15 +134,53 @@ static void seek_sponsor(struct roster *roster, struct roster_orders *out)
     bool sponsored;
     struct roster_member *m = first_waiting(roster, &sponsored);
     const struct view *view = &roster->view;
-    if (!m || sponsored || view->count == 0 || view->count >= roster->options.workers_max)
+    if (!m || sponsored || view->count == 0 || view->count >= roster->options.workers_max ||
+        view->count - count_parting(roster) >= most_wanted(roster))
         return;
     for (size_t i = 0; i < view->count; i++) {
-        if (find(roster, view->node[i])->settles)
+        const struct roster_member *may = find(roster, view->node[i]);
+        if (may->settles || may->parts)
             continue;
         m->sponsor = view->node[i];
         order_pair(out, ORDER_SPONSOR, m->sponsor, m->node);
         return;
     }
+}
+
+static bool sponsors(const struct roster *roster, uint32_t node)
+{
+    for (size_t i = 0; i < roster->count; i++)
+        if ((roster->member[i].waits || roster->member[i].settles) &&
+            roster->member[i].sponsor == node)
+            return true;
+    return false;
+}
+
+/* Where there are more than there are to be, the latest to come are the first to go; not one on
+ * whom another hangs, nor the last. */
+static void part(struct roster *roster, struct roster_orders *out)
+{
+    if (roster->wanted == 0)
+        return; /* nobody has said */
+    const struct view *view = &roster->view;
+    uint32_t stay = (uint32_t)view->count - count_parting(roster);
+    for (size_t i = view->count; i-- > 0 && stay > most_wanted(roster) && stay > 1;) {
+        struct roster_member *m = find(roster, view->node[i]);
+        if (m->parts || m->settles || sponsors(roster, m->node))
+            continue;
+        m->parts = true;
+        order(out, ORDER_PART)->node = m->node;
+        stay--;
+    }
+}
+
+static void want(struct roster *roster, uint32_t n, struct roster_orders *out)
+{
+    if (roster->options.workers_max == 0)
+        return; /* who leaves could not come back */
+    roster->wanted = n < 1 ? 1 : n > roster->options.workers_max ? roster->options.workers_max : n;
+    part(roster, out);
+    seek_sponsor(roster, out);
 }
 
 static void sponsored(struct roster *roster, const struct roster_event *event,
@@ -147,6 +199,7 @@ static void sponsored(struct roster *roster, const struct roster_event *event,
     m->moved = event->now;
     tell(out, m->node, "join");
     make_view(roster, out);
+    part(roster, out);
     seek_sponsor(roster, out);
 }
 
@@ -392,7 +445,9 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     case ROSTER_SETTLED:
         if (m)
             m->settles = false;
+        part(roster, out);
         break;
+    case ROSTER_WANT: want(roster, event->other, out); break;
     case ROSTER_TICK: tick(roster, event, out); break;
     }
 }

@@ -29,6 +29,7 @@ enum roster_event_kind {
     ROSTER_LOST,      /* node has lost its link to `other` */
     ROSTER_SETTLED,   /* node, a newcomer, has what its sponsor had for it */
     ROSTER_SPONSORED, /* node stands at a commit point for `other` to come in */
+    ROSTER_WANT,      /* so many members there are to be: `other` */
     ROSTER_TICK,      /* time has passed */
 };
 
@@ -39,7 +40,7 @@ struct roster_event {
     const char *address; /* JOIN; borrowed */
     uint64_t progress;   /* HEARTBEAT: steps taken */
     bool busy;           /* HEARTBEAT: computing, so progress is due */
-    uint32_t other;      /* LOST, SPONSORED */
+    uint32_t other;      /* LOST, SPONSORED; WANT: how many */
     int64_t pause;       /* TICK: how long the driver itself stood still, ns */
     uint32_t view, lane; /* LANE_AT */
     uint64_t completed;  /* LANE_AT */
@@ -70,6 +71,7 @@ enum roster_order_kind {
     ORDER_LANE_GO, /* send `go` to all that take part in the lane */
     ORDER_DROP,    /* cut the connection to `node` */
     ORDER_SPONSOR, /* ask `node` to sponsor `other` */
+    ORDER_PART,    /* ask `node` to leave in good order: there are more than there are to be */
     ORDER_RELEASE, /* tell `node`, which waits for `other` to come in, that it does not */
 };
 
@@ -99,6 +101,7 @@ struct roster_member {
     uint32_t node;
     bool in;
     bool waits;       /* to come in */
+    bool parts;       /* has been asked to leave */
     bool settles;     /* has come in, and may lack what its sponsor has for it */
     uint32_t sponsor; /* of one that waits or settles; ROSTER_NOBODY: not yet */
     char address[NODE_ADDRESS_MAX];
@@ -123,6 +126,8 @@ struct roster_lane {
 struct roster {
     struct roster_options options;
     struct view view; /* number 0: not formed yet */
+    uint32_t wanted;  /* members there are to be: newcomers come in while there are fewer; 0: as
+                         many as there may be */
     size_t count;
     struct roster_member member[VIEW_MEMBERS_MAX]; /* all that ever joined, by node number */
     struct roster_lane lane[ROSTER_LANES_MAX];

@@ -174,6 +174,7 @@ static void carry_out(struct state *s)
         case ORDER_SPONSOR:
             put(&s->to[o->node], (struct letter){ASK, 0, (uint8_t)(o->other + 1), 0, 0});
             break;
+        case ORDER_PART: fail(); break; /* nobody says how many there are to be */
         case ORDER_RELEASE:
             put(&s->to[o->node], (struct letter){RELEASE, 0, (uint8_t)(o->other + 1), 0, 0});
             break;

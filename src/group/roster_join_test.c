@@ -138,6 +138,61 @@ static void who_settles_sponsors_nobody(void **state)
     assert_string_equal(leaves(s, 2), "leave 2; drop 2; view 4: 0");
 }
 
+static const char *wants(struct story *s, uint32_t n)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_WANT, .node = ROSTER_NOBODY, .other = n});
+}
+
+static void grow_to_four(struct story *s)
+{
+    begin_elastic(s, 4);
+    for (uint32_t node = 2; node < 4; node++) {
+        joins(s, node);
+        sponsors(s, 0, node);
+        settles(s, node);
+    }
+}
+
+static void fewer_are_wanted_and_more_again(void **state)
+{
+    struct story *s = *state;
+    grow_to_four(s);
+    assert_string_equal(wants(s, 2), "part 3; part 2"); /* the latest to come */
+    assert_string_equal(wants(s, 2), "");
+    assert_string_equal(joins(s, 4), ""); /* it stands by */
+    assert_string_equal(leaves(s, 3), "leave 3; drop 3; view 4: 0 1 2");
+    assert_string_equal(wants(s, 3), "ask 0 for 4"); /* 2 has been asked, and will go */
+    assert_string_equal(leaves(s, 2), "leave 2; drop 2; view 5: 0 1");
+    assert_string_equal(sponsors(s, 0, 4), "join 4; view 6: 0 1 4");
+    assert_string_equal(joins(s, 5), "");
+    assert_string_equal(wants(s, 99), "ask 0 for 5"); /* as many as there may be */
+    assert_string_equal(settles(s, 4), "");
+    assert_string_equal(wants(s, 0), "part 4; part 1"); /* somebody has to stay */
+}
+
+/* Who has a newcomer to care for stays, and so does the newcomer until it has all. */
+static void who_is_needed_is_not_asked_to_go(void **state)
+{
+    struct story *s = *state;
+    begin_elastic(s, 4);
+    joins(s, 2);
+    assert_string_equal(wants(s, 1), "part 1"); /* 0 sponsors 2 */
+    assert_string_equal(sponsors(s, 0, 2), "join 2; view 2: 0 1 2");
+    assert_string_equal(leaves(s, 1), "leave 1; drop 1; view 3: 0 2");
+    assert_string_equal(settles(s, 2), "part 2");
+    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 4: 2");
+}
+
+/* Where nobody may come to a run under way, nobody is sent away either. */
+static void a_group_that_stays_as_it_is(void **state)
+{
+    struct story *s = *state;
+    story_init(s, 2, false);
+    joins(s, 0);
+    joins(s, 1);
+    assert_string_equal(wants(s, 1), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -149,6 +204,9 @@ int main(void)
         cmocka_unit_test(a_newcomer_that_has_all_outlives_its_sponsor),
         cmocka_unit_test(a_newcomer_behind_what_never_was_is_fenced),
         cmocka_unit_test(who_settles_sponsors_nobody),
+        cmocka_unit_test(fewer_are_wanted_and_more_again),
+        cmocka_unit_test(who_is_needed_is_not_asked_to_go),
+        cmocka_unit_test(a_group_that_stays_as_it_is),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

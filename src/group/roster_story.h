@@ -100,6 +100,7 @@ static inline void say_order(struct story *s, const struct roster_order *o)
     case ORDER_LANE_GO: say_go(s, &o->go); break;
     case ORDER_DROP: say(s, "drop %u", o->node); break;
     case ORDER_SPONSOR: say(s, "ask %u for %u", o->node, o->other); break;
+    case ORDER_PART: say(s, "part %u", o->node); break;
     case ORDER_RELEASE: say(s, "release %u of %u", o->node, o->other); break;
     }
 }

@@ -56,6 +56,9 @@ static int carry_out(struct server *s)
             s->hooks.member(s->hooks.user, o->node, o->what, s->roster.view.number);
             break;
         case ORDER_LANE_GO: rc = send_lane_go(s, &o->go); break;
+        case ORDER_PART:
+            wire_post(s->group->world, o->node, wire_tag(WIRE_PART, 0, 0, 0), NULL, 0);
+            break;
         case ORDER_DROP: world_peer_drop(s->group->world, o->node); break;
         case ORDER_SPONSOR:
         case ORDER_RELEASE: rc = send_sponsor(s, o); break;
@@ -68,6 +71,10 @@ static int step(struct server *s, struct roster_event *event)
 {
     event->now = world_now(s->group->world);
     roster_step(&s->roster, event, &s->orders);
+    uint32_t standing = 0;
+    for (size_t i = 0; i < s->roster.count; i++)
+        standing += s->roster.member[i].waits;
+    atomic_store(&s->standing, standing);
     return carry_out(s);
 }
 
@@ -166,6 +173,20 @@ static int serve(struct server *s, const struct wake *wake)
     }
 }
 
+void server_want(struct server *server, uint32_t members)
+{
+    atomic_store(&server->want, members);
+}
+
+static int take_want(struct server *s)
+{
+    uint32_t want = atomic_load(&s->want);
+    if (want == s->told || s->roster.view.number == 0)
+        return OK;
+    s->told = want;
+    return step(s, &(struct roster_event){.kind = ROSTER_WANT, .node = WORLD_ANY, .other = want});
+}
+
 /* A tick that comes a period late was the driver's own sleep, not anybody's silence. */
 static int serve_tick(struct server *s, int64_t *tick, int64_t period)
 {
@@ -173,6 +194,9 @@ static int serve_tick(struct server *s, int64_t *tick, int64_t period)
     if (late < 0)
         return OK;
     *tick = now + period;
+    int rc = take_want(s);
+    if (rc != OK)
+        return rc;
     return step(s, &(struct roster_event){
                        .kind = ROSTER_TICK, .node = WORLD_ANY, .pause = late > period ? late : 0});
 }

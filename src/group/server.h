@@ -23,7 +23,14 @@ struct server {
     struct roster roster;
     struct roster_orders orders;
     struct task *task;
+    _Atomic uint32_t want; /* members there are to be; 0: nobody has said */
+    uint32_t told;
+    _Atomic uint32_t standing; /* who stands by */
 };
+
+/* So many members there are to be, from now on: more are let in, or the latest are asked to leave.
+ * From any task. */
+void server_want(struct server *server, uint32_t members);
 
 /* Start serving. `server` is large: not on a task's stack. ERR_NOMEM */
 int server_start(struct server *server, struct group *group, const struct roster_options *options,

@@ -154,9 +154,10 @@ static int check_fault(const Paceline__Fault *fault, size_t i, uint32_t nodes, s
     case PACELINE__FAULT__WHAT_JOIN: return check_worker(fault, "join", fault->join, i, nodes, err);
     case PACELINE__FAULT__WHAT_LEAVE:
         return check_worker(fault, "leave", fault->leave, i, nodes, err);
+    case PACELINE__FAULT__WHAT_WANT: return check_once(fault, "want", i, err);
     default:
         return err_set(err, ERR_INPUT,
-                       "fault[%zu]: expected `kill`, `slow`, `clog`, `join` or `leave`", i);
+                       "fault[%zu]: expected `kill`, `slow`, `clog`, `join`, `leave` or `want`", i);
     }
 }
 

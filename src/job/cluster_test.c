@@ -120,7 +120,7 @@ static void test_faults_out_of_range(void **state)
     refuses("node { } fault { kill: 0 }", "fault[0].at: is missing");
     refuses("node { } fault { at: -1 kill: 0 }", "fault[0].at: must be >= 0, is -1");
     refuses("node { } fault { at: 1 }",
-            "fault[0]: expected `kill`, `slow`, `clog`, `join` or `leave`");
+            "fault[0]: expected `kill`, `slow`, `clog`, `join`, `leave` or `want`");
     refuses("node { count: 2 } fault { at: 1 kill: 0 } fault { at: 1 kill: 2 }",
             "fault[1].kill: no node 2; there are 0 to 1, and -1, the driver");
     refuses("node { } fault { at: 1 slow: 1 }",

@@ -97,6 +97,10 @@ static void fault_begin(struct event *begin)
         announce(rule, "leave", TRACE_PEER); /* it is for whoever hears it to tell the node */
         return;
     }
+    if (rule->what == PACELINE__FAULT__WHAT_WANT) {
+        announce(rule, "want", TRACE_PEER); /* likewise, the driver */
+        return;
+    }
     if (rule->what == PACELINE__FAULT__WHAT_KILL) {
         announce(rule, "kill", TRACE_KILL);
         node_end(rule->node, true);
@@ -123,6 +127,7 @@ static int32_t node_of(const Paceline__Fault *f)
     case PACELINE__FAULT__WHAT_SLOW: return f->slow;
     case PACELINE__FAULT__WHAT_JOIN: return f->join;
     case PACELINE__FAULT__WHAT_LEAVE: return f->leave;
+    case PACELINE__FAULT__WHAT_WANT: return -1; /* the driver */
     default: return f->clog;
     }
 }
@@ -193,7 +198,7 @@ int script_read(struct sim *sim, struct err *err)
             .sim = sim,
             .node = &sim->nodes[slot],
             .what = f->what_case,
-            .factor = f->factor,
+            .factor = f->what_case == PACELINE__FAULT__WHAT_WANT ? f->want : f->factor,
             .seconds = f->has_for_ ? f->for_ : 0,
             .begin.fire = fault_begin,
             .end.fire = fault_end,

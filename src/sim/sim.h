@@ -19,7 +19,8 @@ enum sim_backend {
 
 /* What happened, as the cluster's file asked for: told when it happens. */
 struct sim_fault {
-    const char *what; /* "join", "leave", "kill", "slow", "slow ends", "clog", "clog ends" */
+    const char
+        *what; /* "join", "leave", "want", "kill", "slow", "slow ends", "clog", "clog ends" */
     uint32_t node;
     double factor;
 };

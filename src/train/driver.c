@@ -273,6 +273,30 @@ static void check_workers(struct driver *d)
         log_warn(d->host->log, "no worker for one that is lost: %s", status_text(rc));
 }
 
+/* Somebody has said how many workers there are to be: within what the job allows. Those that are
+ * too many are asked to leave, and may stand by; of those that lack, who stands by comes first, and
+ * the host is asked for the others. */
+static void check_wanted(struct driver *d, const struct view *view)
+{
+    uint32_t n = d->options->workers ? atomic_load(d->options->workers) : 0;
+    uint32_t least = d->job->has_workers_min ? d->job->workers_min : 1;
+    uint32_t most = job_workers_max(d->job), standing = atomic_load(&d->server.standing);
+    if (n == d->wanted || d->stop_sent)
+        return;
+    d->wanted = n;
+    if (!d->job->has_workers_max || !strategy_joinable(d->strategy, d->job)) {
+        log_warn(d->host->log,
+                 "%u workers are wanted, but the job does not let their number change", n);
+        return;
+    }
+    n = n == 0 || n > most ? most : n < least ? least : n;
+    log_info(d->host->log, "%u workers are wanted from now on, of %zu", n, view->count);
+    server_want(&d->server, n);
+    if (view->count + standing < n &&
+        world_want_nodes(d->world, n - (uint32_t)view->count - standing) != OK)
+        log_warn(d->host->log, "no more workers can be had");
+}
+
 /* Ask for a checkpoint, from whoever has the model, when it is time for one. */
 static void check_checkpoint(struct driver *d, const struct view *view)
 {
@@ -330,6 +354,7 @@ static int run(struct driver *d)
             return all_lost(d);
         check_stop(d);
         check_workers(d);
+        check_wanted(d, view);
         check_checkpoint(d, view);
         ask_for_model(d, view);
         let_leader_finish(d, view);

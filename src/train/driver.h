@@ -61,6 +61,7 @@ struct driver {
     bool stop_sent;
     bool kept;                /* the keeper has taken the final model */
     atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */
+    uint32_t wanted;          /* workers there are to be; 0: nobody has said */
     uint32_t came;            /* of the server's task: who belongs to the first view */
     _Atomic int64_t stirred;  /* before the first view: when a worker last came or was served */
     _Atomic uint32_t gone;    /* workers that were lost and have not been replaced */

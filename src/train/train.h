@@ -23,7 +23,8 @@ struct train_host {
     struct vec *dx; /* for strategies that do not send gradients */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
     const atomic_bool *leave, *pause; /* the same twice */
-    bool *left; /* set when a worker ends since it has left the run so; may be NULL */
+    bool *parted; /* set when a worker has left since the driver asked it to; may be NULL */
+    bool *left;   /* set when a worker ends since it has left the run so; may be NULL */
     /* A worker opens nothing outside of this folder, by its one whole name, and takes from there
      * what the job's paths of data name relative to it; NULL: the job's paths hold as they are. */
     const char *data_root;
@@ -76,6 +77,8 @@ struct train_options {
     void *user;
     /* Where a trace goes; NULL: there is none. Called by a task beside the driver's main one. */
     const struct trace_sink *trace;
+    /* Set by anyone: how many workers there are to be; 0: as many as the job allows; may be NULL */
+    const _Atomic uint32_t *workers;
     const atomic_bool *stop; /* set by anyone: end at the next commit point; may be NULL */
 };
 

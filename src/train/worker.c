@@ -351,6 +351,8 @@ static int leave(struct worker *w)
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
     if (w->host->left)
         *w->host->left = true;
+    if (w->host->parted)
+        *w->host->parted = atomic_load(&w->group.parted);
     group_say_leave(&w->group);
     while (!atomic_load(&w->group.over)) {
         const struct wait_for end = {.kind = WAIT_SIGNAL,

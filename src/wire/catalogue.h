@@ -28,6 +28,7 @@
     X(SPONSOR, "sponsor")         /* driver → member: let that one in; or: it is gone */         \
     X(SPONSORED, "sponsored")     /* member → driver: it may come in now, before I go on */      \
     X(SETTLED, "settled")         /* newcomer → driver: I have what my sponsor had for me */     \
+    X(PART, "part")               /* driver → member: leave; you may stand by */                 \
     X(LEAVE, "leave")             /* member → driver: I go, and wait for your goodbye */         \
     X(LANE_AT, "lane_at")         /* member → driver: the last exchange I completed in a lane */ \
     X(LANE_GO, "lane_go")         /* driver → members: what to adopt or redo */                  \

@@ -202,6 +202,44 @@ static void test_a_standby_pauses(void **state)
     machines_release(&m);
 }
 
+static void say_workers(const struct tiny *t, const char *number)
+{
+    tiny_write((struct tiny *)(uintptr_t)t, "how-many", number);
+}
+
+/* Whom the run does not want for now stands by, and comes again when it does. */
+static void test_as_many_as_a_file_says(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    char path[128];
+    snprintf(path, sizeof path, "%s/how-many", t->folder);
+    DRIVE(t, &m, "--set", "workers_min=1", "--set", "workers_max=3", "--set", "pace=0.01", "--set",
+          "stop.epochs=100000", "--workers-file", path);
+    for (int i = 0; i < 3; i++)
+        WORKER(&m, t->folder, "--threads", "1");
+    UNTIL(REAL_LIMIT_S, real_members(&m.run, "join") == 3 && real_exchanges(&m.run) >= 3);
+    say_workers(t, "1\n");
+    UNTIL(REAL_LIMIT_S, real_members(&m.run, "leave") == 2);
+    process_nap(1);
+    assert_int_equal(real_members(&m.run, "join"), 3); /* they stand by */
+    say_workers(t, "not a number\n");
+    process_nap(1.5);
+    assert_int_equal(real_members(&m.run, "join"), 3);
+    say_workers(t, "2\n");
+    UNTIL(REAL_LIMIT_S, real_members(&m.run, "join") == 4);
+    process_nap(1);
+    assert_int_equal(real_members(&m.run, "join"), 4);
+    say_workers(t, "0\n"); /* as many as may be */
+    UNTIL(REAL_LIMIT_S, real_members(&m.run, "join") == 5);
+    kill(m.run.p.pid, SIGINT);
+    real_end(&m.run, 130, "interrupted");
+    assert_int_equal(run_count(m.run.dir, "member", NULL, NULL), 7);
+    assert_true(run_number(m.run.dir, "end", 0, "missed") == 0);
+    machines_end(&m, 0);
+    machines_release(&m);
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -223,6 +261,7 @@ int main(void)
         cmocka_unit_test(test_what_computes_is_nice),
         cmocka_unit_test(test_a_pause),
         cmocka_unit_test(test_a_standby_pauses),
+        cmocka_unit_test(test_as_many_as_a_file_says),
         cmocka_unit_test(test_a_rate_costs_nobody_its_place),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

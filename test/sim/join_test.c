@@ -211,6 +211,37 @@ static void test_some_take_nobody(void **state)
     assert_int_equal(run_count(r.dir, "member", NULL, NULL), 2);
 }
 
+/* Four, then two, then four again, as the run itself may want it: in good order, with nothing lost
+ * and nobody suspected, in every strategy. Nodes 4 and 5 stand by. */
+static void test_as_many_as_are_wanted(void **state)
+{
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run r = {0}, four = {0};
+        struct way long_way = ways[w];
+        size_t n = 0;
+        while (long_way.set[n])
+            n++;
+        assert_true(n < 3);
+        long_way.set[n] = "stop.epochs=20";
+        play(t, &long_way, "fault { at: 1000 want: 1 }", &four);
+        assert_int_equal(run_count(four.dir, "member", "what", "leave"), 0);
+        assert_int_equal(joins(&four), 4);
+        char faults[160];
+        snprintf(faults, sizeof faults, "fault { at: %.6f want: 2 } fault { at: %.6f want: 9 }",
+                 four.report.wall_s * 0.3, four.report.wall_s * 0.6);
+        play(t, &long_way, faults, &r);
+        print_message("    %s: %.3f s with four, %.3f s with two for a while\n", ways[w].set[0],
+                      four.report.wall_s, r.report.wall_s);
+        assert_int_equal(run_count(r.dir, "member", "what", "leave"), 2);
+        assert_int_equal(joins(&r), 6);
+        assert_int_equal(run_count(r.dir, "member", NULL, NULL), 8);
+        assert_int_equal(r.report.missed, 0);
+        if (!ways[w].free)
+            assert_true(r.report.wall_s > 1.1 * four.report.wall_s);
+    }
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -235,6 +266,7 @@ int main(void)
         cmocka_unit_test(test_who_leaves_at_any_moment_takes_nothing_along),
         cmocka_unit_test(test_who_came_late_serves_alone),
         cmocka_unit_test(test_some_take_nobody),
+        cmocka_unit_test(test_as_many_as_are_wanted),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
