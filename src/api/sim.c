@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RETRY (60 * WORLD_SECOND) /* that workers wait for a driver that is gone */
+
 struct pl_cluster {
     Paceline__Cluster *message;
 };
@@ -67,6 +69,7 @@ struct simulation {
     atomic_bool *leave; /* by node */
     uint32_t nodes;
     _Atomic uint32_t workers; /* that there are to be; 0: nobody has said */
+    unsigned drivers; /* that there have been */
     struct train_report report;
     struct api_sink sink;
     struct err *err;
@@ -75,8 +78,12 @@ struct simulation {
 static int node_main(void *arg, struct world *world)
 {
     struct simulation *s = arg;
-    if (world->self == WORLD_DRIVER)
-        return train_drive(world, &s->host, &s->train, &s->report, s->err);
+    if (world->self == WORLD_DRIVER) {
+        struct train_options train = s->train;
+        train.resume = train.resume || s->drivers++ > 0;
+        s->err->text[0] = '\0';
+        return train_drive(world, &s->host, &train, &s->report, s->err);
+    }
     struct train_host host = s->host;
     host.leave = &s->leave[world->self];
     return train_work(world, &host);
@@ -175,6 +182,7 @@ static int sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
                               ? group_timing_busy()
                               : group_timing_lan(),
                 .step_seconds = cluster->message->step_seconds,
+                .retry = RETRY,
             },
         .err = &engine->error,
     };

@@ -242,7 +242,10 @@ static int report_lane(const struct exchange *e, const struct view *view)
     buf_put_u8(&bytes, e->blank ? LANE_BLANK : e->fresh ? LANE_FRESH : LANE_HELD);
     int rc = wire_post_buf(e->group->world, WORLD_DRIVER, WIRE_LANE_AT, e->lane, &bytes);
     buf_release(&bytes);
-    return rc == ERR_PEER ? ERR_DRIVER : rc;
+    if (rc != ERR_PEER)
+        return rc;
+    rc = group_wait_view(e->group, view->number, WORLD_FOREVER); /* of a driver that comes back */
+    return rc == OK ? ERR_VIEW : rc;
 }
 
 /* What the driver decided for the lane in this view, when all have reported: those who compute do

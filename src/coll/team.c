@@ -38,7 +38,8 @@ int team_host_start(struct team_host *host, struct world *world, const struct lo
         .silence_max = timing->silence_max,
         .stall_max = timing->stall_max,
     };
-    const struct server_hooks hooks = {on_arrived, on_hello, on_member, host};
+    const struct server_hooks hooks = {
+        .arrived = on_arrived, .admit = on_hello, .member = on_member, .user = host};
     group_init(&host->group, world, log, timing);
     int rc = shared_host_start(&host->shared, &host->group);
     if (rc == OK)

@@ -1,6 +1,7 @@
 #include "group/group.h"
 
 #include "base/fault.h"
+#include "group/listener.h"
 #include "wire/post.h"
 
 #include <stdlib.h>
@@ -28,12 +29,12 @@ struct group_timing group_timing_busy(void)
     return timing;
 }
 
-static void group_changed(struct group *group)
+void group_changed(struct group *group)
 {
     world_raise(group->world, SIGNAL_GROUP);
 }
 
-static void group_end(struct group *group)
+void group_end(struct group *group)
 {
     atomic_store(&group->over, true);
     group_changed(group);
@@ -69,7 +70,7 @@ int group_set_view(struct group *group, const struct view *view)
 {
     const struct view *old = group_view(group);
     if (old && (view->number <= old->number || view->incarnation < old->incarnation))
-        return OK;
+        return OK; /* an older driver's, too, is no view any more */
     struct view_node *node = malloc(sizeof *node);
     if (!node)
         return ERR_NOMEM;
@@ -125,13 +126,36 @@ bool group_is_leaving(struct group *group)
     return atomic_load(&group->leaving);
 }
 
+void group_note(struct group *group, const uint64_t *words, size_t n)
+{
+    PL_ASSERT(n <= GROUP_NOTE);
+    uint64_t noted = atomic_load(&group->noted);
+    atomic_store(&group->noted, noted + 1);
+    for (size_t i = 0; i < n; i++)
+        atomic_store(&group->note[i], words[i]);
+    atomic_store(&group->noted, noted + 2);
+}
+
+bool group_read_note(const struct group *group, uint64_t note[GROUP_NOTE])
+{
+    for (;;) {
+        uint64_t noted = atomic_load(&group->noted);
+        if (noted == 0)
+            return false;
+        for (size_t i = 0; i < GROUP_NOTE; i++)
+            note[i] = atomic_load(&group->note[i]);
+        if (noted % 2 == 0 && atomic_load(&group->noted) == noted)
+            return true;
+    }
+}
+
 void group_say_leave(struct group *group)
 {
     if (!atomic_load(&group->over))
         wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_LEAVE, 0, 0, 0), NULL, 0);
 }
 
-static int say_node(struct group *group, enum wire_kind kind, uint32_t node)
+int group_say_node(struct group *group, enum wire_kind kind, uint32_t node)
 {
     uint8_t bytes[4];
     bytes_put_le32(bytes, node);
@@ -159,115 +183,16 @@ static int await_ward(struct group *group, uint32_t node, bool *in)
 int group_sponsor(struct group *group, uint32_t node, bool *in)
 {
     bool busy = atomic_exchange(&group->busy, false);
-    int rc = say_node(group, WIRE_SPONSORED, node);
+    int rc = group_say_node(group, WIRE_SPONSORED, node);
+    *in = false;
     if (rc == OK)
         rc = await_ward(group, node, in);
+    else if (rc == ERR_DRIVER && !atomic_load(&group->over))
+        rc = OK; /* another driver may ask again */
     /* Another may have been named meanwhile. */
     atomic_compare_exchange_strong(&group->ward, &node, ROSTER_NOBODY);
     atomic_store(&group->busy, busy);
     return rc;
-}
-
-static int take_view(struct group *group, const struct message *m)
-{
-    struct view *view = malloc(sizeof *view);
-    if (!view)
-        return ERR_NOMEM;
-    struct cut in = {m->data, m->len, false};
-    int rc = view_decode(&in, view);
-    if (rc == OK)
-        rc = group_set_view(group, view);
-    free(view);
-    return rc;
-}
-
-static void ask_for_model(struct group *group, const struct message *m)
-{
-    struct cut in = {m->data, m->len, false};
-    uint32_t uses = cut_u32(&in);
-    if (cut_done(&in))
-        atomic_fetch_or(&group->wanted, uses);
-    group_changed(group);
-}
-
-static void take_ward(struct group *group, const struct message *m)
-{
-    struct cut in = {m->data, m->len, false};
-    uint32_t node = cut_u32(&in);
-    bool comes = cut_u8(&in) != 0;
-    if (!cut_done(&in))
-        return;
-    if (comes)
-        atomic_store(&group->ward, node);
-    else
-        atomic_compare_exchange_strong(&group->ward, &node, ROSTER_NOBODY);
-    group_changed(group);
-}
-
-/* A connection broke. The driver's own: the group is lost. Another member's: the driver cannot see
- * it, and must know, or the two would wait for each other for ever. */
-static int lose_peer(struct group *group, uint32_t peer)
-{
-    const struct view *view = group_view(group);
-    if (peer == WORLD_DRIVER)
-        return ERR_DRIVER;
-    if (!view || view_rank(view, peer) < 0)
-        return OK;
-    return say_node(group, WIRE_LOST, peer);
-}
-
-static void say_refused(const struct group *group, const struct message *m)
-{
-    struct cut in = {m->data, m->len, false};
-    char why[ERR_TEXT_MAX];
-    cut_text(&in, why, sizeof why);
-    log_error(group->log, "the driver refuses this worker: %s", why);
-}
-
-static int hear(struct group *group, const struct wake *wake)
-{
-    switch (wake->which) {
-    case 0: return take_view(group, wake->msg);
-    case 1: atomic_store(&group->stop, true); return OK;
-    case 2: ask_for_model(group, wake->msg); return OK;
-    case 3: atomic_store(&group->bye, true); return ERR_END;
-    case 4:
-        say_refused(group, wake->msg);
-        atomic_store(&group->refused, true);
-        return ERR_DRIVER;
-    case 5: take_ward(group, wake->msg); return OK;
-    case 6:
-        atomic_store(&group->parted, true);
-        atomic_store(&group->leaving, true);
-        group_changed(group);
-        return OK;
-    default: return wake->up ? OK : lose_peer(group, wake->peer);
-    }
-}
-
-/* A worker's ear: what the driver says about the group, and who is lost. */
-static int listen_task(void *arg)
-{
-    struct group *group = arg;
-    const struct wait_for set[] = {
-        wire_from(WORLD_DRIVER, WIRE_VIEW),       wire_from(WORLD_DRIVER, WIRE_STOP),
-        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL), wire_from(WORLD_DRIVER, WIRE_BYE),
-        wire_from(WORLD_DRIVER, WIRE_REFUSED),    wire_from(WORLD_DRIVER, WIRE_SPONSOR),
-        wire_from(WORLD_DRIVER, WIRE_PART),       {.kind = WAIT_PEER},
-    };
-    for (;;) {
-        struct wake wake;
-        int rc = world_wait(group->world, set, 8, WORLD_FOREVER, &wake);
-        if (rc != OK)
-            return rc;
-        rc = hear(group, &wake);
-        if (wake.which < 7)
-            message_unref(wake.msg);
-        if (rc != OK) {
-            group_end(group);
-            return rc;
-        }
-    }
 }
 
 /* A worker's heart: on a task of its own, so that it beats while a step computes. */
@@ -297,7 +222,7 @@ void group_init(struct group *group, struct world *world, const struct logger *l
 
 int group_listen(struct group *group)
 {
-    int rc = world_spawn(group->world, "listener", listen_task, group, &group->listener);
+    int rc = world_spawn(group->world, "listener", group_listener, group, &group->listener);
     if (rc == OK)
         rc = world_spawn(group->world, "heart", heart_task, group, &group->heart);
     return rc;

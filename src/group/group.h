@@ -1,5 +1,11 @@
 /* A node's membership: the current view, kept by a task that listens to the driver, and heartbeats
- * sent by another. Lanes and exchanges (coll/exchange.h) stand on it. */
+ * sent by another. Lanes and exchanges (coll/exchange.h) stand on it.
+ *
+ * A member whose driver is gone, or says nothing any more, goes on in its view for as long as it
+ * may
+ * (`retry`): exchanges that need no driver complete, others wait. Its listener calls the driver
+ * until one answers whose incarnation is higher than that of any view before, and tells it what
+ * this member has; the next view is that driver's. An older driver is never gone back to. */
 #ifndef PL_GROUP_GROUP_H
 #define PL_GROUP_GROUP_H
 
@@ -22,6 +28,37 @@ struct group_timing {
 struct group_timing group_timing_lan(void);
 struct group_timing group_timing_busy(void);
 
+enum { GROUP_NOTE = 64, GROUP_ASIDE = 2 }; /* words */
+
+/* What a member says to a driver that has come back. */
+struct group_return {
+    uint32_t view, incarnation; /* which it comes from, */
+    struct members who;         /* and who was in it */
+    const void *hello;
+    size_t hello_len;
+    uint64_t note[GROUP_NOTE];
+};
+
+/* ERR_PROTOCOL. out->hello points into `data`. */
+int group_return_decode(const void *data, size_t len, struct group_return *out);
+
+/* A driver has answered, and this is its welcome: who is it, and what does this worker say to it?
+ * OK with its incarnation and a hello; else this worker has no part in its run. */
+struct group_meeting {
+    int (*meet)(void *user, const struct message *welcome, uint32_t *incarnation,
+                struct buf *hello);
+    void *user;
+};
+
+/* When the driver was last heard; pure. */
+struct group_ear {
+    int64_t heard, looked;
+};
+
+/* Has the driver been silent for too long? Looked at every so often (`period` ns): if much later,
+ * this node itself has stood still, and heard nobody. */
+bool group_ear_deaf(struct group_ear *ear, int64_t now, int64_t period, int64_t silence_max);
+
 struct group {
     struct world *world;
     const struct logger *log;
@@ -41,6 +78,15 @@ struct group {
     atomic_bool over;                   /* the run is over, or the driver is gone */
     _Atomic uint32_t collectives;       /* under way on this node, of all lanes */
     _Atomic uint64_t moved;             /* bytes that they have sent and received */
+    /* A driver that is gone may come back: */
+    int64_t retry; /* ns that are waited for it; 0: it is over at once */
+    struct group_meeting meeting;
+    atomic_bool away;      /* there is no driver at the moment */
+    atomic_bool given_up;  /* it is over because none has come back in time */
+    _Atomic uint32_t met;  /* drivers that this member has returned to */
+    struct members broken; /* links to others, by what the driver has been told; the listener's */
+    _Atomic uint64_t noted, note[GROUP_NOTE]; /* odd: it is being written; 0: nothing yet */
+    _Atomic uint64_t aside[GROUP_ASIDE];      /* as the driver last said */
     struct task *listener, *heart;
     struct view_node *views; /* all views of the run, owned */
 };
@@ -63,8 +109,13 @@ void group_quit(struct group *group, int why);
 int group_set_view(struct group *group, const struct view *view);
 
 /* This member stands at a commit point: let the one in that it was asked to sponsor, and wait until
- * the view that holds it is there. OK with *in false: it has gone. ERR_DRIVER, ERR_CANCELLED */
+ * the view that holds it is there. OK with *in false: it has gone, or the driver.
+ * ERR_DRIVER, ERR_CANCELLED */
 int group_sponsor(struct group *group, uint32_t node, bool *in);
+
+/* What this member would tell a driver that has come back: by one task, at its commit points; until
+ * then it would begin afresh. `n` ≤ GROUP_NOTE. */
+void group_note(struct group *group, const uint64_t *words, size_t n);
 
 /* Is this member to leave? It says so in its next exchange, and goes after the one behind. */
 bool group_is_leaving(struct group *group);

@@ -9,6 +9,13 @@ void roster_init(struct roster *roster, const struct roster_options *options)
 {
     memset(roster, 0, sizeof *roster);
     roster->options = *options;
+    roster->reforming = (struct reforming){
+        .on = options->reforms && options->last_view > 0,
+        .view = options->last_view,
+        .incarnation = options->last_incarnation,
+        .who = options->last,
+        .highest = options->last_view,
+    };
 }
 
 void lane_go_encode(const struct lane_go *go, struct buf *out)
@@ -203,24 +210,30 @@ static void sponsored(struct roster *roster, const struct roster_event *event,
     seek_sponsor(roster, out);
 }
 
-static void join(struct roster *roster, const struct roster_event *event, struct roster_orders *out)
+static struct roster_member *add_member(struct roster *roster, const struct roster_event *event)
 {
-    bool begun = roster->view.number > 0;
-    if (find(roster, event->node) || (begun && roster->options.workers_max == 0) ||
-        event->node >= VIEW_MEMBERS_MAX) {
-        order(out, ORDER_DROP)->node = event->node;
-        return;
-    }
     struct roster_member *m = &roster->member[roster->count++];
     *m = (struct roster_member){
         .node = event->node,
-        .in = !begun,
-        .waits = begun,
         .sponsor = ROSTER_NOBODY,
         .heard = event->now,
         .moved = event->now,
     };
     snprintf(m->address, sizeof m->address, "%s", event->address);
+    return m;
+}
+
+static void join(struct roster *roster, const struct roster_event *event, struct roster_orders *out)
+{
+    bool begun = roster->view.number > 0 || roster->reforming.on;
+    if (find(roster, event->node) || event->node >= VIEW_MEMBERS_MAX ||
+        (roster->view.number > 0 && roster->options.workers_max == 0)) {
+        order(out, ORDER_DROP)->node = event->node;
+        return;
+    }
+    struct roster_member *m = add_member(roster, event);
+    m->in = !begun;
+    m->waits = begun;
     if (begun) {
         seek_sponsor(roster, out);
         return;
@@ -228,6 +241,130 @@ static void join(struct roster *roster, const struct roster_event *event, struct
     tell(out, event->node, "join");
     if (count_in(roster) == roster->options.workers)
         make_view(roster, out);
+}
+
+/* ---- who returns to a driver that has come back ---- */
+
+static void want_missing(const struct roster *roster, struct roster_orders *out)
+{
+    const struct roster_options *o = &roster->options;
+    uint32_t most = o->workers_max > o->workers ? o->workers_max : o->workers, here = 0;
+    for (size_t i = 0; i < roster->count; i++)
+        here += roster->member[i].in || roster->member[i].waits;
+    if (here < most)
+        order(out, ORDER_WANT)->other = most - here;
+}
+
+static bool is_expected(const struct roster *roster, const struct roster_member *m)
+{
+    return m->back && members_has(&roster->reforming.who, m->node);
+}
+
+static size_t count_back(const struct roster *roster)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < roster->count; i++)
+        n += is_expected(roster, &roster->member[i]);
+    return n;
+}
+
+/* Those who are back from the newest view go on together. */
+static void reform(struct roster *roster, struct roster_orders *out)
+{
+    struct reforming *r = &roster->reforming;
+    struct members missing = r->who;
+    r->on = false;
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        m->in = is_expected(roster, m);
+        if (m->in) {
+            missing.word[m->node / 64] &= ~(UINT64_C(1) << m->node % 64);
+            tell(out, m->node, "back");
+        } else if (m->back) {
+            order(out, ORDER_AFRESH)->node = m->node;
+        }
+        m->back = false;
+    }
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
+        if (members_has(&missing, node))
+            tell(out, node, "dead");
+    roster->view.number = r->highest;
+    make_view(roster, out);
+    want_missing(roster, out);
+    seek_sponsor(roster, out);
+}
+
+/* Nobody is left of those who trained: the run goes on from what the driver has, with others. */
+static void begin_anew(struct roster *roster, struct roster_orders *out)
+{
+    roster->reforming.on = false;
+    for (size_t i = 0; i < roster->count && roster->view.number == 0; i++) {
+        struct roster_member *m = &roster->member[i];
+        if (!m->waits)
+            continue;
+        m->waits = false;
+        m->in = true;
+        tell(out, m->node, "join");
+        if (count_in(roster) == roster->options.workers)
+            make_view(roster, out);
+    }
+    want_missing(roster, out);
+    seek_sponsor(roster, out);
+}
+
+static bool is_newer(const struct reforming *r, const struct roster_event *event)
+{
+    return event->incarnation > r->incarnation ||
+           (event->incarnation == r->incarnation && event->view > r->view);
+}
+
+static void come_back(struct roster *roster, const struct roster_event *event,
+                      struct roster_orders *out)
+{
+    struct reforming *r = &roster->reforming;
+    struct roster_member *m = find(roster, event->node);
+    if (!roster->options.reforms || roster->view.number > 0 || event->node >= VIEW_MEMBERS_MAX ||
+        event->incarnation >= roster->options.incarnation || (m && (m->in || m->waits))) {
+        order(out, ORDER_AFRESH)->node = event->node;
+        return;
+    }
+    if (!m)
+        m = add_member(roster, event);
+    for (size_t i = 0; i < roster->count && !r->on; i++) /* who came for a first view waits */
+        if (roster->member[i].in) {
+            roster->member[i].in = false;
+            roster->member[i].waits = true;
+        }
+    bool first = count_back(roster) == 0;
+    r->on = m->back = true;
+    m->heard = m->moved = event->now;
+    snprintf(m->address, sizeof m->address, "%s", event->address);
+    if (is_newer(r, event)) {
+        r->view = event->view;
+        r->incarnation = event->incarnation;
+        r->who = *event->who;
+    }
+    r->highest = event->view > r->highest ? event->view : r->highest;
+    if (first)
+        r->until = event->now + roster->options.silence_max;
+    if (count_back(roster) == members_count(&r->who))
+        reform(roster, out);
+}
+
+/* Nobody is waited for longer than a death takes to be noticed; or twice as long, for the first. */
+static void tick_reforming(struct roster *roster, const struct roster_event *event,
+                           struct roster_orders *out)
+{
+    struct reforming *r = &roster->reforming;
+    if (r->until == 0)
+        r->until = event->now + 2 * roster->options.silence_max;
+    r->until += event->pause;
+    if (event->now < r->until)
+        return;
+    if (count_back(roster) > 0)
+        reform(roster, out);
+    else
+        begin_anew(roster, out);
 }
 
 /* ---- who goes ---- */
@@ -256,8 +393,8 @@ static void orphan(struct roster *roster, uint32_t sponsor, struct roster_orders
 static void lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out)
 {
-    if (m->waits) { /* it never was in: nobody else is concerned */
-        m->waits = false;
+    if (m->waits || m->back) { /* it is not in: nobody else is concerned */
+        m->waits = m->back = false;
         order(out, ORDER_DROP)->node = m->node;
     } else {
         put_out(m, what, out);
@@ -271,7 +408,7 @@ static void lose(struct roster *roster, struct roster_member *m, const char *wha
 static void heartbeat(struct roster *roster, const struct roster_event *event)
 {
     struct roster_member *m = find(roster, event->node);
-    if (!m || (!m->in && !m->waits))
+    if (!m || (!m->in && !m->waits && !m->back))
         return;
     m->heard = event->now;
     if (event->busy && event->progress == m->progress)
@@ -317,7 +454,7 @@ static void decide(struct roster *roster, uint32_t number, struct roster_orders 
     const struct roster_lane *lane = &roster->lane[number];
     const struct view *view = &roster->view;
     struct lane_go go = {.view = view->number, .lane = number, .holder = ROSTER_NOBODY};
-    if (roster->options.driver_takes_part) {
+    if (roster->options.driver_takes_part && !lane->driver_blank) {
         go.completed = lane->driver_at;
         go.holder = ROSTER_DRIVER; /* the driver, until a worker is ahead of it */
     }
@@ -334,7 +471,8 @@ static void decide(struct roster *roster, uint32_t number, struct roster_orders 
     for (size_t i = 0; i < view->count; i++)
         if (lane->at[i] < go.completed || members_has(&lane->blank, view->node[i]))
             members_add(&go.lacking, view->node[i]);
-    go.driver_lacks = roster->options.driver_takes_part && lane->driver_at < go.completed;
+    go.driver_lacks =
+        roster->options.driver_takes_part && (lane->driver_blank || lane->driver_at < go.completed);
     order(out, ORDER_LANE_GO)->go = go;
 }
 
@@ -356,6 +494,7 @@ static void lane_at(struct roster *roster, const struct roster_event *event,
     } else if (event->node == ROSTER_DRIVER && roster->options.driver_takes_part) {
         lane->driver_in = true;
         lane->driver_at = event->completed;
+        lane->driver_blank = event->blank;
     } else {
         return;
     }
@@ -408,6 +547,8 @@ static void tick_link(struct roster *roster, struct roster_member *m, int64_t no
 
 static void tick(struct roster *roster, const struct roster_event *event, struct roster_orders *out)
 {
+    if (roster->reforming.on)
+        tick_reforming(roster, event, out);
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
         if (!m->in && !m->waits)
@@ -430,12 +571,13 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     struct roster_member *m = find(roster, event->node);
     switch (event->kind) {
     case ROSTER_JOIN: join(roster, event, out); break;
+    case ROSTER_RETURN: come_back(roster, event, out); break;
     case ROSTER_LEAVE:
-        if (m && (m->in || m->waits))
+        if (m && (m->in || m->waits || m->back))
             lose(roster, m, "leave", out);
         break;
     case ROSTER_PEER_DOWN:
-        if (m && (m->in || m->waits))
+        if (m && (m->in || m->waits || m->back))
             lose(roster, m, "dead", out);
         break;
     case ROSTER_HEARTBEAT: heartbeat(roster, event); break;

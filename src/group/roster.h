@@ -7,7 +7,12 @@
  * Who comes to a run under way waits. A member is asked to sponsor it: at its next commit point,
  * behind exchange n, the sponsor says so and goes no further until the view that holds the newcomer
  * is there. So exchange n + 1 cannot complete without the newcomer, which begins behind n with what
- * the sponsor sends it. Should its sponsor die before it has that, it is out again. */
+ * the sponsor sends it. Should its sponsor die before it has that, it is out again.
+ *
+ * A driver that comes back after a death makes no first view of its own: members of the last view
+ * return to it, under their numbers, and it goes on with those of the newest that any of them has
+ * seen, or that it knows to have made itself. It waits for them a while, not for ever. Who has been
+ * left out meanwhile, or comes too late, is told to begin afresh. */
 #ifndef PL_GROUP_ROSTER_H
 #define PL_GROUP_ROSTER_H
 
@@ -22,6 +27,7 @@ enum { ROSTER_LANES_MAX = 32, ROSTER_ORDERS_MAX = 5 * VIEW_MEMBERS_MAX };
 
 enum roster_event_kind {
     ROSTER_JOIN,      /* node, with its address, is ready */
+    ROSTER_RETURN,    /* node comes back from `view` of `incarnation`, which held `who` */
     ROSTER_LEAVE,     /* node says goodbye */
     ROSTER_PEER_DOWN, /* its connection is gone */
     ROSTER_HEARTBEAT, /* node is alive; progress, busy */
@@ -37,15 +43,18 @@ struct roster_event {
     enum roster_event_kind kind;
     int64_t now;
     uint32_t node;
-    const char *address; /* JOIN; borrowed */
-    uint64_t progress;   /* HEARTBEAT: steps taken */
-    bool busy;           /* HEARTBEAT: computing, so progress is due */
-    uint32_t other;      /* LOST, SPONSORED; WANT: how many */
-    int64_t pause;       /* TICK: how long the driver itself stood still, ns */
-    uint32_t view, lane; /* LANE_AT */
-    uint64_t completed;  /* LANE_AT */
-    bool fresh;          /* LANE_AT: it has come in there, and does not hold the result, */
-    bool blank;          /* LANE_AT: nor knows how far the lane is */
+    const char *address; /* JOIN, RETURN; borrowed */
+    uint32_t incarnation;
+    const struct members *who; /* RETURN; borrowed */
+    uint64_t progress;         /* HEARTBEAT: steps taken */
+    bool busy;                 /* HEARTBEAT: computing, so progress is due */
+    uint32_t other;            /* LOST, SPONSORED; WANT: how many */
+    int64_t pause;             /* TICK: how long the driver itself stood still, ns */
+    uint32_t view;             /* LANE_AT, RETURN */
+    uint32_t lane;             /* LANE_AT */
+    uint64_t completed;        /* LANE_AT */
+    bool fresh;                /* LANE_AT: it has come in there, and does not hold the result, */
+    bool blank;                /* LANE_AT: nor knows how far the lane is */
 };
 
 /* As members report it: with the result of the exchange that it has completed, without, or knowing
@@ -73,12 +82,14 @@ enum roster_order_kind {
     ORDER_SPONSOR, /* ask `node` to sponsor `other` */
     ORDER_PART,    /* ask `node` to leave in good order: there are more than there are to be */
     ORDER_RELEASE, /* tell `node`, which waits for `other` to come in, that it does not */
+    ORDER_AFRESH,  /* tell `node` to forget what it has and to come again */
+    ORDER_WANT,    /* ask for `other` workers more: so many have not come back */
 };
 
 struct roster_order {
     enum roster_order_kind kind;
     uint32_t node, other;
-    const char *what; /* join leave dead cut hung fenced */
+    const char *what; /* join back leave dead cut hung fenced */
     struct lane_go go;
 };
 
@@ -95,6 +106,11 @@ struct roster_options {
     int64_t silence_max;    /* ns without a heartbeat: dead */
     int64_t stall_max;      /* ns busy without progress, and 8 times its longest step: hung; a first
                                step may take 20 times stall_max */
+    /* A driver that comes back: */
+    bool reforms;
+    uint32_t last_view,
+        last_incarnation; /* the newest it knows to have been; 0: it knows of none */
+    struct members last;  /* which held these */
 };
 
 struct roster_member {
@@ -102,6 +118,7 @@ struct roster_member {
     bool in;
     bool waits;       /* to come in */
     bool parts;       /* has been asked to leave */
+    bool back;        /* has returned, and waits for the others */
     bool settles;     /* has come in, and may lack what its sponsor has for it */
     uint32_t sponsor; /* of one that waits or settles; ROSTER_NOBODY: not yet */
     char address[NODE_ADDRESS_MAX];
@@ -120,11 +137,22 @@ struct roster_lane {
     struct members in;             /* whose report of the current view has come in */
     struct members fresh;          /* who of them hold no result, */
     struct members blank;          /* nor know how far the lane is */
+    bool driver_blank;             /* nor does the driver */
     uint64_t at[VIEW_MEMBERS_MAX]; /* by rank in the current view */
+};
+
+/* Who is waited for when the driver has come back. */
+struct reforming {
+    bool on;
+    int64_t until;              /* 0: the clock does not run yet */
+    uint32_t view, incarnation; /* the newest there was; it held: */
+    struct members who;
+    uint32_t highest; /* number of any view that was */
 };
 
 struct roster {
     struct roster_options options;
+    struct reforming reforming;
     struct view view; /* number 0: not formed yet */
     uint32_t wanted;  /* members there are to be: newcomers come in while there are fewer; 0: as
                          many as there may be */

@@ -178,6 +178,8 @@ static void carry_out(struct state *s)
         case ORDER_RELEASE:
             put(&s->to[o->node], (struct letter){RELEASE, 0, (uint8_t)(o->other + 1), 0, 0});
             break;
+        case ORDER_AFRESH:
+        case ORDER_WANT: fail_msg("there is one driver here"); break;
         }
     }
 }

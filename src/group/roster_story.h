@@ -6,6 +6,8 @@
  *   go 0.3: 7 from 1 to 0 driver    in lane 0 of view 3 exchange 7 counts; 1 has it, they lack it
  *   ask 0 for 3    worker 0 is to sponsor 3, which waits to come in
  *   release 0 of 3 worker 0 is not to wait for 3 any more
+ *   afresh 2       worker 2 is to forget what it has
+ *   want 1         one more worker is asked for
  */
 #ifndef PL_GROUP_ROSTER_STORY_H
 #define PL_GROUP_ROSTER_STORY_H
@@ -102,6 +104,8 @@ static inline void say_order(struct story *s, const struct roster_order *o)
     case ORDER_SPONSOR: say(s, "ask %u for %u", o->node, o->other); break;
     case ORDER_PART: say(s, "part %u", o->node); break;
     case ORDER_RELEASE: say(s, "release %u of %u", o->node, o->other); break;
+    case ORDER_AFRESH: say(s, "afresh %u", o->node); break;
+    case ORDER_WANT: say(s, "want %u", o->other); break;
     }
 }
 

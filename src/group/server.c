@@ -8,6 +8,8 @@ enum { TICKS_PER_SILENCE = 16 };
 static int send_view(struct server *s)
 {
     const struct view *view = &s->roster.view;
+    if (s->hooks.formed)
+        s->hooks.formed(s->hooks.user, view);
     int rc = group_set_view(s->group, view);
     struct buf bytes = {0};
     view_encode(view, &bytes);
@@ -45,6 +47,13 @@ static int send_sponsor(struct server *s, const struct roster_order *o)
     return rc == ERR_NOMEM ? rc : OK;
 }
 
+static int send_afresh(struct server *s, uint32_t node)
+{
+    static const struct buf nothing;
+    int rc = wire_post_buf(s->group->world, node, WIRE_AFRESH, 0, &nothing);
+    return rc == ERR_NOMEM ? rc : OK;
+}
+
 static int carry_out(struct server *s)
 {
     int rc = OK;
@@ -62,6 +71,11 @@ static int carry_out(struct server *s)
         case ORDER_DROP: world_peer_drop(s->group->world, o->node); break;
         case ORDER_SPONSOR:
         case ORDER_RELEASE: rc = send_sponsor(s, o); break;
+        case ORDER_AFRESH: rc = send_afresh(s, o->node); break;
+        case ORDER_WANT:
+            if (s->hooks.want)
+                s->hooks.want(s->hooks.user, o->other);
+            break;
         }
     }
     return rc;
@@ -101,6 +115,34 @@ static int take_hello(struct server *s, const struct message *m)
     rc = wire_post_buf(s->group->world, m->from, WIRE_REFUSED, 0, &why);
     buf_release(&why);
     return rc == ERR_PEER ? OK : rc;
+}
+
+static int take_return(struct server *s, const struct message *m)
+{
+    struct group_return back;
+    char address[NODE_ADDRESS_MAX] = "";
+    struct err err = {0};
+    int rc = group_return_decode(m->data, m->len, &back);
+    if (rc != OK)
+        err_set(&err, rc, "what it says cannot be read");
+    else if (!s->hooks.returned)
+        rc = err_set(&err, ERR_UNSUPPORTED, "nobody returns to this run");
+    else
+        rc = s->hooks.returned(s->hooks.user, m->from, back.hello, back.hello_len, back.note,
+                               address, &err);
+    if (rc == OK) {
+        struct roster_event event = {
+            .kind = ROSTER_RETURN,
+            .node = m->from,
+            .address = address,
+            .view = back.view,
+            .incarnation = back.incarnation,
+            .who = &back.who,
+        };
+        return step(s, &event);
+    }
+    log_warn(s->group->log, "worker %u cannot come back: %s", m->from, err.text);
+    return send_afresh(s, m->from);
 }
 
 static int take_heartbeat(struct server *s, const struct message *m)
@@ -169,6 +211,7 @@ static int serve(struct server *s, const struct wake *wake)
     case 4: return take_sponsored(s, wake->msg);
     case 5: return take_settled(s, wake->msg);
     case 6: return take_leave(s, wake->msg);
+    case 7: return take_return(s, wake->msg);
     default: return take_peer(s, wake);
     }
 }
@@ -187,6 +230,19 @@ static int take_want(struct server *s)
     return step(s, &(struct roster_event){.kind = ROSTER_WANT, .node = WORLD_ANY, .other = want});
 }
 
+/* To all who listen, whether they are in or wait. */
+static void beat(struct server *s)
+{
+    uint8_t bytes[8 * GROUP_ASIDE];
+    for (int i = 0; i < GROUP_ASIDE; i++)
+        bytes_put_le64(bytes + 8 * i, atomic_load(&s->aside[i]));
+    for (size_t i = 0; i < s->roster.count; i++) {
+        const struct roster_member *m = &s->roster.member[i];
+        if (m->in || m->waits || m->back) /* one that cannot be sent is a silence */
+            wire_post(s->group->world, m->node, wire_tag(WIRE_BEAT, 0, 0, 0), bytes, sizeof bytes);
+    }
+}
+
 /* A tick that comes a period late was the driver's own sleep, not anybody's silence. */
 static int serve_tick(struct server *s, int64_t *tick, int64_t period)
 {
@@ -197,6 +253,10 @@ static int serve_tick(struct server *s, int64_t *tick, int64_t period)
     int rc = take_want(s);
     if (rc != OK)
         return rc;
+    if (now >= s->next_beat) {
+        beat(s);
+        s->next_beat = now + s->group->timing.heartbeat;
+    }
     return step(s, &(struct roster_event){
                        .kind = ROSTER_TICK, .node = WORLD_ANY, .pause = late > period ? late : 0});
 }
@@ -206,20 +266,25 @@ static int serve_task(void *arg)
     struct server *s = arg;
     struct world *world = s->group->world;
     const struct wait_for set[] = {
-        wire_from(WORLD_ANY, WIRE_HELLO),     wire_from(WORLD_ANY, WIRE_HEARTBEAT),
-        wire_from(WORLD_ANY, WIRE_LANE_AT),   wire_from(WORLD_ANY, WIRE_LOST),
-        wire_from(WORLD_ANY, WIRE_SPONSORED), wire_from(WORLD_ANY, WIRE_SETTLED),
-        wire_from(WORLD_ANY, WIRE_LEAVE),     {.kind = WAIT_PEER},
+        wire_from(WORLD_ANY, WIRE_HELLO),
+        wire_from(WORLD_ANY, WIRE_HEARTBEAT),
+        wire_from(WORLD_ANY, WIRE_LANE_AT),
+        wire_from(WORLD_ANY, WIRE_LOST),
+        wire_from(WORLD_ANY, WIRE_SPONSORED),
+        wire_from(WORLD_ANY, WIRE_SETTLED),
+        wire_from(WORLD_ANY, WIRE_LEAVE),
+        wire_from(WORLD_ANY, WIRE_RETURN),
+        {.kind = WAIT_PEER},
     };
     int64_t period = s->group->timing.silence_max / TICKS_PER_SILENCE;
     int64_t tick = world_now(world) + period;
     for (;;) {
         struct wake wake;
-        int rc = world_wait(world, set, 8, tick, &wake);
+        int rc = world_wait(world, set, 9, tick, &wake);
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
         int done = rc == OK ? serve(s, &wake) : OK;
-        if (rc == OK && wake.which < 7)
+        if (rc == OK && wake.which < 8)
             message_unref(wake.msg);
         if (done == OK)
             done = serve_tick(s, &tick, period);

@@ -1,5 +1,6 @@
 /* The driver's side of the group at work: a mailbox around the roster (roster.h). It takes joins,
- * heartbeats, lost connections and reports of lanes, and carries out what the roster orders. */
+ * heartbeats, lost connections and reports of lanes, and carries out what the roster orders. And it
+ * beats itself: who does not hear its driver any more looks for another one. */
 #ifndef PL_GROUP_SERVER_H
 #define PL_GROUP_SERVER_H
 
@@ -12,8 +13,17 @@ struct server_hooks {
      * (NODE_ADDRESS_MAX); anything else turns it away, with err's message sent to it. */
     int (*admit)(void *user, uint32_t node, const void *hello, size_t len, char *address,
                  struct err *err);
-    /* `node` join, leave, dead, hung or cut; `view` is the number of the view that follows. */
+    /* `node` join, back, leave, dead, hung or cut; `view` is the number of the view that follows.
+     */
     void (*member)(void *user, uint32_t node, const char *what, uint32_t view);
+    /* (optional) A worker returns to this driver, which has come back. As admit; and this is what
+     * it has noted (group_note). */
+    int (*returned)(void *user, uint32_t node, const void *hello, size_t len, const uint64_t *note,
+                    char *address, struct err *err);
+    /* (optional) That view is about to be told to its members. */
+    void (*formed)(void *user, const struct view *view);
+    /* (optional) So many workers of those who were there have not come back. */
+    void (*want)(void *user, uint32_t workers);
     void *user;
 };
 
@@ -26,6 +36,8 @@ struct server {
     _Atomic uint32_t want; /* members there are to be; 0: nobody has said */
     uint32_t told;
     _Atomic uint32_t standing; /* who stands by */
+    int64_t next_beat;
+    _Atomic uint64_t aside[GROUP_ASIDE]; /* goes with every beat */
 };
 
 /* So many members there are to be, from now on: more are let in, or the latest are asked to leave.

@@ -119,9 +119,12 @@ static int check_worker(const Paceline__Fault *fault, const char *what, int32_t 
 static int check_kill(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
 {
     char name[FIELD_TEXT_MAX];
-    if (fault->kill == CLUSTER_DRIVER)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "fault[%zu].kill: killing the driver is not yet supported in simulation", i);
+    if (fault->kill == CLUSTER_DRIVER && fault->has_for_ && !fault->has_factor)
+        return check_positive(indexed(name, "fault", i, "for"), fault->for_, err);
+    if (fault->kill == CLUSTER_DRIVER && !fault->has_for_)
+        return err_set(err, ERR_INPUT,
+                       "fault[%zu].for: is missing: a run whose driver does not come back is over",
+                       i);
     int rc = check_once(fault, "kill", i, err);
     return rc != OK ? rc : check_place(indexed(name, "fault", i, "kill"), fault->kill, nodes, err);
 }

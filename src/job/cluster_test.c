@@ -133,11 +133,20 @@ static void test_faults_out_of_range(void **state)
             "fault[0].factor: belongs to `slow` and `clog`, not to `kill`");
 }
 
-static void test_killing_the_driver_is_not_yet_supported(void **state)
+static void test_a_driver_that_is_killed_comes_back(void **state)
 {
     (void)state;
-    refuses_as("node { } fault { at: 1 kill: -1 }", ERR_UNSUPPORTED,
-               "fault[0].kill: killing the driver is not yet supported in simulation");
+    refuses("node { } fault { at: 1 kill: -1 }",
+            "fault[0].for: is missing: a run whose driver does not come back is over");
+    refuses("node { } fault { at: 1 kill: -1 for: 0 }", "fault[0].for: must be > 0, is 0");
+    refuses("node { } fault { at: 1 kill: -1 for: 1 factor: 2 }",
+            "fault[0].factor: belongs to `slow` and `clog`, not to `kill`");
+    Paceline__Cluster *cluster = NULL;
+    struct err err = {0};
+    const char *text = "node { } fault { at: 1 kill: -1 for: 0.5 }";
+    assert_int_equal(cluster_parse("c", text, strlen(text), &cluster, &err), OK);
+    assert_int_equal(cluster_finish(cluster, &err), OK);
+    cluster_free(cluster);
 }
 
 static void test_the_example_is_a_cluster(void **state)
@@ -169,7 +178,7 @@ int main(void)
         cmocka_unit_test(test_nodes_out_of_range),
         cmocka_unit_test(test_links_out_of_range),
         cmocka_unit_test(test_faults_out_of_range),
-        cmocka_unit_test(test_killing_the_driver_is_not_yet_supported),
+        cmocka_unit_test(test_a_driver_that_is_killed_comes_back),
         cmocka_unit_test(test_the_example_is_a_cluster),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,9 +11,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { NAME_SIZE = 24 };
-
-#define ACCEPT_PAUSE (WORLD_SECOND / 10)
+#define ACCEPT_PAUSE   (WORLD_SECOND / 10)
+#define DRIVER_ANSWERS WORLD_SECOND /* or is called once more: its machine may just come up */
 
 int io_socket(const struct address *address)
 {
@@ -124,7 +123,7 @@ void connect_end(struct node *node, struct link *link, bool was_greeting)
     link_free(node, link, was_greeting);
 }
 
-static const char *peer_name(const struct peer *peer, char name[NAME_SIZE])
+const char *peer_name(const struct peer *peer, char name[NAME_SIZE])
 {
     if (peer->number == WORLD_DRIVER)
         return "the driver";
@@ -187,6 +186,8 @@ static void dial(struct node *node, struct peer *peer, uint32_t stripe)
         link->dialled = true;
         link->stripe = stripe;
         peer->link[stripe] = link;
+        if (peer->number == WORLD_DRIVER && stripe == 0)
+            link->deadline = real_now() + DRIVER_ANSWERS;
     } else {
         peer_lost(node, peer);
         peer->cut = true; /* what there is of other stripes */
@@ -209,8 +210,12 @@ static void tell_unreached(const struct node *node, const struct link *link, con
     char here[ADDRESS_TEXT_MAX], there[ADDRESS_TEXT_MAX];
     address_print(&node->address, here, sizeof here);
     address_print(&link->peer->address, there, sizeof there);
-    log_warn(&node->log, "worker %u at %s cannot be connected to from worker %u at %s: %s",
-             link->peer->number, there, node->world.self, here, why);
+    if (link->peer->number == WORLD_DRIVER) /* called until it answers */
+        log_debug(&node->log, "the driver at %s cannot be connected to from %s: %s", there, here,
+                  why);
+    else
+        log_warn(&node->log, "worker %u at %s cannot be connected to from worker %u at %s: %s",
+                 link->peer->number, there, node->world.self, here, why);
 }
 
 int connect_made(struct node *node, struct link *link)

@@ -6,6 +6,12 @@
 #include "real/link.h"
 
 struct io;
+struct peer;
+
+enum { NAME_SIZE = 24 };
+
+/* "worker 3", "the driver" */
+const char *peer_name(const struct peer *peer, char name[NAME_SIZE]);
 
 bool connect_watch(struct io *io, int op, int fd, uint32_t events, void *ptr);
 

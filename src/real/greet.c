@@ -69,7 +69,8 @@ static enum hello_refusal judge(const struct node *node, const struct hello *hel
     if (node_is_driver(node) && hello->stripe == 0) {
         if (hello->run != 0 && hello->run != node->run)
             return REFUSED_RUN;
-        return hello->node == WORLD_ANY ? REFUSED_NOT : REFUSED_NUMBER;
+        bool was_here = hello->run == node->run && hello->node < WORLD_DRIVER; /* has a number */
+        return hello->node == WORLD_ANY || was_here ? REFUSED_NOT : REFUSED_NUMBER;
     }
     if (hello->run != node->run)
         return REFUSED_RUN;
@@ -84,12 +85,17 @@ static enum hello_refusal admit(struct node *node, struct link *link, const stru
     struct peers *peers = &node->peers;
     if (peers->up >= PEERS_UP_MAX)
         return REFUSED_FULL;
-    uint32_t number = node_is_driver(node) ? peers->next_number : hello->node;
+    bool numbers = node_is_driver(node) && hello->node == WORLD_ANY;
+    uint32_t number = numbers ? peers->next_number : hello->node;
+    if (node_is_driver(node) && !numbers && !node->came_back && number >= peers->next_number)
+        return REFUSED_NUMBER; /* nobody has that one */
     struct peer *peer = number < WORLD_DRIVER ? peer_make(node, number) : NULL;
     if (!peer)
         return REFUSED_FULL;
-    if (node_is_driver(node))
-        peers->next_number++;
+    if (node_is_driver(node) && number >= peers->next_number)
+        peers->next_number = number + 1;
+    if (node_is_driver(node) && peer->state == PEER_DOWN)
+        peer_revive(node, peer); /* it may not have ended yet: the worker will try again */
     if (peer->state != PEER_AWAITED || peer->link[0])
         return REFUSED_NUMBER;
     link->peer = peer;
@@ -165,7 +171,8 @@ static int take_answer(struct node *node, struct link *link, const struct hello 
 {
     struct peer *peer = link->peer;
     if (hello->version != PROTOCOL_VERSION || hello->refusal != REFUSED_NOT) {
-        log_warn(&node->log, "worker %u refuses the connection: %s", peer->number,
+        char name[NAME_SIZE];
+        log_warn(&node->log, "%s refuses the connection: %s", peer_name(peer, name),
                  hello_refusal_text(hello->refusal));
         return ERR_PEER;
     }

@@ -55,6 +55,16 @@ struct message *mailbox_take(struct node *node, const struct wait_for *want)
     return NULL;
 }
 
+void mailbox_forget(struct node *node, uint32_t peer)
+{
+    for (struct letter **at = &node->mailbox.head; *at;) {
+        if ((*at)->m->from == peer)
+            message_unref(open_letter(node, at));
+        else
+            at = &(*at)->next;
+    }
+}
+
 /* ---- claims ---- */
 
 static void recv_end(struct node *node, struct recv *recv, int status)

@@ -56,6 +56,8 @@ void claim_end(struct node *node, struct claim *claim);
 /* The receive, if it was not taken back, ends so; the claim is gone. */
 void claim_finish(struct node *node, struct claim *claim, int status);
 
+/* What lies here from this peer, which is down, is gone. */
+void mailbox_forget(struct node *node, uint32_t peer);
 /* No receive from this peer will be served any more. */
 void mailbox_fail_peer(struct node *node, uint32_t peer);
 /* None at all will, and what this thread was writing stays as it is. */

@@ -32,6 +32,7 @@ struct node {
     void *user;
     uint64_t random_seed;
     uint64_t run;                       /* which run: drawn by the driver, never 0 */
+    bool came_back;                     /* a driver, to a run that there was before */
     struct address address, advertised; /* .len of the second may be 0 */
 
     struct pool *pool; /* has a lock of its own */

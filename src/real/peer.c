@@ -117,12 +117,16 @@ bool peer_change(struct node *node, uint32_t *number, bool *up)
         peers->changes_end = &peers->changes;
     *number = change->peer->number;
     *up = change->up;
+    change->queued = false;
     return true;
 }
 
-/* Each happens once in a peer's life. */
+/* Each happens once in a peer's life; and again in that of one that is revived, when both have been
+ * told. */
 static void tell(struct node *node, struct change *change)
 {
+    change->queued = true;
+    change->next = NULL;
     *node->peers.changes_end = change;
     node->peers.changes_end = &change->next;
     task_wake(node, WAIT_PEER, NULL);
@@ -166,6 +170,22 @@ void peer_lost(struct node *node, struct peer *peer)
         peer_close(node, peer);
     if (was_up || sought)
         tell(node, &peer->went[0]);
+}
+
+bool peer_revive(struct node *node, struct peer *peer)
+{
+    bool ended = peer->state == PEER_DOWN && !peer->went[0].queued && !peer->went[1].queued;
+    for (int i = 0; i < STRIPES_MAX; i++)
+        ended = ended && !peer->link[i];
+    if (!ended)
+        return false;
+    mailbox_forget(node, peer->number);
+    for (int c = 0; c < CLASS_COUNT; c++)
+        peer->sent[c] = peer->held[c] = peer->taken[c] = 0;
+    peer->cut = false;
+    peer->stripes = peer->open = 0;
+    peer->state = PEER_AWAITED;
+    return true;
 }
 
 /* ---- credit ---- */
@@ -352,10 +372,32 @@ static bool connects_to(const struct node *node, uint32_t number)
     return !node_is_driver(node) && number < node->world.self;
 }
 
+/* A worker calls its driver once more; nothing happens while that is under way already. */
+static int call_driver(struct node *node, const char *text)
+{
+    struct address a = {0};
+    if (text && (address_parse(text, &a, NULL) != OK || address_port(&a) == 0))
+        return ERR_INPUT;
+    if (text && !node->insecure && !address_is_loopback(&a))
+        return ERR_INPUT;
+    node_lock(node);
+    struct peer *peer = peer_find(node, WORLD_DRIVER);
+    if (peer && peer->state == PEER_DOWN && peer_revive(node, peer)) {
+        if (text)
+            peer->address = a;
+        peer->dial = true;
+        io_tend(node, peer);
+    }
+    node_unlock(node);
+    return OK;
+}
+
 int peer_add(struct world *w, uint32_t number, const char *address)
 {
     struct node *node = node_of(w);
     struct address a = {0};
+    if (number == WORLD_DRIVER && !node_is_driver(node))
+        return call_driver(node, address);
     if (number == WORLD_ANY)
         return ERR_INPUT;
     if (connects_to(node, number)) {

@@ -1,8 +1,9 @@
 /* The address book: who is known, up or down, and the credit between.
  * All functions want the node's lock held, but for the seam's.
  *
- * A peer that has gone down is remembered, so that it never comes up again. The node itself is a
- * peer too: it has credit, and no connection. */
+ * A peer that has gone down is remembered, so that it never comes up again; but for a worker and
+ * its driver, who may meet again. The node itself is a peer too: it has credit, and no connection.
+ */
 #ifndef PL_REAL_PEER_H
 #define PL_REAL_PEER_H
 
@@ -24,6 +25,7 @@ struct change {
     struct change *next;
     struct peer *peer;
     bool up;
+    bool queued;
 };
 
 struct peer {
@@ -73,6 +75,9 @@ void peer_wider(struct node *node, struct peer *peer, struct link *link);
 void peer_close(struct node *node, struct peer *peer);
 /* The same, and tell: it was lost. */
 void peer_lost(struct node *node, struct peer *peer);
+/* One that is down may come up again, with nothing of before. false: not yet, for what was between
+ * us has not ended altogether. */
+bool peer_revive(struct node *node, struct peer *peer);
 
 /* Enough of its messages have been taken to tell it, and of bulk ones as many as this node's rate
  * allows: true with the frame that does. */

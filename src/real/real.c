@@ -164,9 +164,13 @@ static int go_live(struct node *node, const struct real_options *options, struct
         rc = parse_advertised(node, options->advertise, err);
     if (rc == OK)
         rc = io_open(node, err);
-    if (rc == OK)
-        rc =
-            options->driver ? greet_driver(node, &driver, &stream, err) : draw_run(&node->run, err);
+    node->run = options->run;
+    node->came_back = options->run != 0;
+    node->peers.next_number = options->first_number;
+    if (rc == OK && options->driver)
+        rc = greet_driver(node, &driver, &stream, err);
+    else if (rc == OK && node->run == 0)
+        rc = draw_run(&node->run, err);
     if (rc != OK)
         return rc;
     tell_address(node);
@@ -267,6 +271,11 @@ int real_open(const struct real_options *options, struct world **out, struct err
 {
     const struct node_limits limits = {.hello = HELLO_MAX, .flush = FLUSH_MAX};
     return node_open(options, &limits, out, err);
+}
+
+uint64_t real_run_of(const struct world *world)
+{
+    return ((const struct node *)world)->run;
 }
 
 int real_run(struct world *world, task_fn fn, void *arg, struct err *err)

@@ -25,6 +25,10 @@ struct real_options {
     /* NULL: this node is the driver. Else the driver's address: connect, and be given a number. */
     const char *driver;
     uint64_t seed; /* of world_random */
+    /* A driver's: which run it is, and the first number it gives to a worker. 0: a new one. Workers
+     * that have a number of that run may come back with it. */
+    uint64_t run;
+    uint32_t first_number;
     /* Connections to open to a peer that we connect to, 1 (0: the same) to 16: the stripes of
      * posted sends. Others may open as many to us as they like, up to 16. */
     uint32_t stripes;
@@ -48,6 +52,9 @@ struct real_options {
  * ERR_PEER   the driver cannot be reached, refuses, or speaks another protocol version
  * ERR_IO, ERR_NOMEM */
 int real_open(const struct real_options *options, struct world **out, struct err *err);
+
+/* Which run this world belongs to. */
+uint64_t real_run_of(const struct world *world);
 
 /* Run fn(arg) as the main task of the world, on the calling thread unless its threads are to be
  * nice, and return what it returned. If

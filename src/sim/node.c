@@ -3,6 +3,7 @@
 #include "sim/state.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 static struct node *node_of(struct world *w)
 {
@@ -12,7 +13,15 @@ static struct node *node_of(struct world *w)
 static void tell(struct node *node, const struct node *peer, bool up)
 {
     struct sim *sim = node->sim;
-    PL_ASSERT(node->changes_in < (size_t)sim->slots * 2);
+    if (node->changes_out == node->changes_in)
+        node->changes_out = node->changes_in = 0;
+    if (node->changes_in == node->changes_room) {
+        size_t room = node->changes_room ? 2 * node->changes_room : (size_t)sim->slots * 2;
+        void *grown = realloc(node->changes, room * sizeof *node->changes);
+        PL_ASSERT(grown);
+        node->changes = grown;
+        node->changes_room = room;
+    }
     node->changes[node->changes_in].slot = peer->slot;
     node->changes[node->changes_in++].up = up;
     sim_note(sim, TRACE_PEER, node, peer->slot, up);
@@ -122,6 +131,27 @@ static void worker_start(struct event *start)
         log_error(sim->options.log, "node %" PRIu32 " cannot start: out of memory", node->slot);
 }
 
+/* A worker that has lost its driver has called it again. A driver that has not noticed yet that the
+ * connection of before is gone does not answer. */
+static void dialled(struct event *dial)
+{
+    struct node *node = event_owner(dial, struct node, dial);
+    struct node *driver = &node->sim->nodes[node->sim->slots - 1];
+    if (node->state != NODE_RUNNING || node->peer[driver->slot] != PEER_KNOWN)
+        return;
+    if (driver->state != NODE_RUNNING || driver->peer[node->slot] == PEER_UP) {
+        node->peer[driver->slot] = PEER_DOWN;
+        mail_fail(node, driver, ERR_PEER);
+        if (node->routes[driver->slot])
+            route_purge(node->routes[driver->slot], ERR_PEER);
+        tell(node, driver, false);
+        return;
+    }
+    driver->peer[node->slot] = PEER_KNOWN;
+    peer_up(driver, node);
+    peer_up(node, driver);
+}
+
 void node_init(struct sim *sim, uint32_t slot)
 {
     struct node *node = &sim->nodes[slot];
@@ -132,6 +162,7 @@ void node_init(struct sim *sim, uint32_t slot)
     node->start.fire = worker_start;
     node->up.fire = node_up;
     node->gone.fire = node_gone;
+    node->dial.fire = dialled;
     node->work_done.fire = work_finish;
     node->slow = 1;
     node->peer[slot] = PEER_UP;
@@ -143,6 +174,7 @@ void node_end(struct node *node, bool killed)
     node->broken = true;
     if (node->state != NODE_RUNNING)
         return;
+    node->killed = killed;
     node->state = NODE_ENDED;
     mail_fail(node, NULL, ERR_CANCELLED);
     mail_discard(node, NULL);
@@ -157,8 +189,26 @@ void node_end(struct node *node, bool killed)
     heap_push(&sim->heap, &node->gone, sim->now + sim->latency);
 }
 
+int node_restart(struct node *node)
+{
+    struct sim *sim = node->sim;
+    for (const struct task *task = node->tasks; task; task = task->next)
+        PL_ASSERT(task->ended); /* all its waits have been cancelled */
+    for (uint32_t i = 0; i < sim->slots; i++) {
+        node->peer[i] = i == node->slot ? PEER_UP : PEER_KNOWN;
+        if (node->routes[i])
+            node->routes[i]->closing = false;
+    }
+    node->changes_in = node->changes_out = 0;
+    node->oldest_view = 0;
+    node->broken = node->killed = false;
+    return node_start(node);
+}
+
 void node_release(struct node *node)
 {
+    free(node->changes);
+    node->changes = NULL;
     mail_discard(node, NULL);
     for (uint32_t i = 0; node->routes && i < node->sim->slots; i++)
         if (node->routes[i])
@@ -171,9 +221,15 @@ int node_peer_add(struct world *w, uint32_t peer, const char *address)
 {
     (void)address;
     struct node *node = node_of(w);
+    struct sim *sim = node->sim;
     if (node->state == NODE_ENDED)
         return ERR_CANCELLED;
-    return sim_node(node->sim, peer) ? OK : ERR_INPUT;
+    if (peer == WORLD_DRIVER && node->peer[sim->slots - 1] == PEER_DOWN) {
+        node->peer[sim->slots - 1] = PEER_KNOWN;
+        mail_discard(node, &sim->nodes[sim->slots - 1]);
+        heap_push(&sim->heap, &node->dial, sim->now + sim->latency);
+    }
+    return sim_node(sim, peer) ? OK : ERR_INPUT;
 }
 
 void node_peer_drop(struct world *w, uint32_t number)

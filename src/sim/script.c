@@ -3,6 +3,7 @@
 #include "sim/state.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 struct delay_rule {
     uint32_t from, to; /* slots; WORLD_ANY */
@@ -104,6 +105,11 @@ static void fault_begin(struct event *begin)
     if (rule->what == PACELINE__FAULT__WHAT_KILL) {
         announce(rule, "kill", TRACE_KILL);
         node_end(rule->node, true);
+        if (rule->seconds > 0) {
+            sim->coming++;
+            heap_push(&sim->heap, &rule->end,
+                      sim_after(sim, fmax(rule->seconds * 1e9, 2.0 * (double)sim->latency)));
+        }
         return;
     }
     slow_down(rule, true);
@@ -115,6 +121,14 @@ static void fault_begin(struct event *begin)
 static void fault_end(struct event *end)
 {
     struct fault_rule *rule = event_owner(end, struct fault_rule, end);
+    struct sim *sim = rule->sim;
+    if (rule->what == PACELINE__FAULT__WHAT_KILL) {
+        sim->coming--;
+        announce(rule, "back", TRACE_PEER);
+        if (node_restart(rule->node) != OK)
+            log_error(sim->options.log, "the driver cannot start again: out of memory");
+        return;
+    }
     slow_down(rule, false);
     if (rule->node->state != NODE_ENDED)
         announce(rule, clogs(rule) ? "clog ends" : "slow ends", TRACE_SLOW);

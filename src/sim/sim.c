@@ -76,8 +76,7 @@ static int make_nodes(struct sim *sim)
         struct node *node = &sim->nodes[i];
         node->routes = arena_array(&sim->arena, sim->slots, struct route *);
         node->peer = arena_array(&sim->arena, sim->slots, uint8_t);
-        node->changes = arena_alloc(&sim->arena, (size_t)sim->slots * 2, sizeof *node->changes);
-        if (!node->routes || !node->peer || !node->changes)
+        if (!node->routes || !node->peer)
             return ERR_NOMEM;
         node_init(sim, i);
         if (costs)
@@ -179,10 +178,10 @@ static void log_tasks(const struct sim *sim, const char *why)
         log_error(log, "and %d tasks more", more);
 }
 
-/* Let things happen until `main` has ended. */
-static int run_until_end(struct sim *sim, const struct task *main, int64_t limit)
+/* Let things happen until the driver has ended, and does not come back. */
+static int run_until_end(struct sim *sim, const struct node *driver, int64_t limit)
 {
-    while (!main->ended) {
+    while (!driver->main->ended || (driver->killed && sim->coming)) {
         struct event *next = heap_top(&sim->heap);
         if (sim->dirty && (!next || next->at > sim->now)) {
             net_settle(sim);
@@ -201,7 +200,7 @@ static int run_until_end(struct sim *sim, const struct task *main, int64_t limit
         sim->now = next->at;
         next->fire(next);
     }
-    return main->result;
+    return driver->main->result;
 }
 
 /* Cancel what is left of every node and let it unwind, in no time at all. */
@@ -233,7 +232,7 @@ int sim_run(struct sim *sim, int64_t limit_ns)
     int rc = node_start(driver);
     if (rc != OK)
         return rc;
-    rc = run_until_end(sim, driver->main, limit_ns);
+    rc = run_until_end(sim, driver, limit_ns);
     unwind(sim);
     return rc;
 }

@@ -20,7 +20,7 @@ enum sim_backend {
 /* What happened, as the cluster's file asked for: told when it happens. */
 struct sim_fault {
     const char
-        *what; /* "join", "leave", "want", "kill", "slow", "slow ends", "clog", "clog ends" */
+        *what; /* "join", "leave", "want", "kill", "back", "slow", "slow ends", "clog", "clog ends" */
     uint32_t node;
     double factor;
 };
@@ -32,8 +32,9 @@ struct sim_options {
     uint64_t seed;
     enum sim_backend backend;
     const struct logger *log;
-    /* The main task of a node, run when the node starts: the driver at once, a worker when
-     * want_nodes asks for it. Its return ends the node: what tasks it has left are cancelled. */
+    /* The main task of a node, run when the node starts: the driver at once, and again after a kill
+     * if the script has it come back; a worker when want_nodes asks for it. Its return ends the
+     * node: what tasks it has left are cancelled. */
     int (*node_main)(void *arg, struct world *w);
     void *arg;
     /* Number of the message kind that a delay's tag names; 0 for none. The top eight bits of a

@@ -112,7 +112,9 @@ struct node {
     bool broken; /* killed before it started: it never will */
     bool comes;  /* by itself, by the script */
     bool met;    /* others have heard of it */
+    bool killed; /* the driver; it may be started again */
     struct event start, up, gone;
+    struct event dial; /* a worker's: its driver may be there again */
 
     struct task *main, *tasks, *waits, *waits_last;
     uint64_t spawned;
@@ -129,8 +131,8 @@ struct node {
     struct {
         uint32_t slot;
         bool up;
-    } * changes; /* room for all there can ever be: each peer comes once and goes once */
-    size_t changes_in, changes_out;
+    } * changes; /* not yet told: from `out` to `in` */
+    size_t changes_in, changes_out, changes_room;
 
     double speed, jitter, slow;
     double link_speed; /* of its link when nothing clogs it */
@@ -160,6 +162,7 @@ struct sim {
     struct link *dirty, *dirty_last;
     struct script *script;
     bool ran, ending;
+    unsigned coming; /* restarts of the driver that are to come */
     /* A task's fault is told again on the stack of sim_run's caller, who can be unwound. */
     struct fault_sink sink, *outer;
     struct {
@@ -253,6 +256,8 @@ void node_init(struct sim *sim, uint32_t slot);
 int node_start(struct node *node);
 /* Its tasks are cancelled; what it has handed over still travels, unless it was killed. */
 void node_end(struct node *node, bool killed);
+/* The driver, which was killed, begins again as a new one, that knows nobody. */
+int node_restart(struct node *node);
 void node_release(struct node *node);
 void peer_down(struct node *node, struct node *peer);
 int node_peer_add(struct world *w, uint32_t peer, const char *address);

@@ -37,6 +37,11 @@ bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job 
     return strategy->joinable && strategy->joinable(job);
 }
 
+bool strategy_outlives_driver(const struct strategy_ops *strategy, const Paceline__Job *job)
+{
+    return !strategy_leads(strategy, job) || (strategy->takes_up && strategy->takes_up(job));
+}
+
 bool strategy_joins_bare(const struct strategy_ops *strategy, const Paceline__Job *job)
 {
     return strategy->joins_bare && strategy->joins_bare(job);
@@ -59,6 +64,8 @@ int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part,
     int rc = exchange_init(e, group, (uint32_t)lanes->count, driver_takes_part, n, how, completed,
                            arena);
     lanes->at[lanes->count++] = e;
+    if (rc == OK && lanes->blank)
+        exchange_enter_blank(e);
     if (rc != OK || !lanes->entered)
         return rc;
     if (e->lane >= lanes->entered->lanes)
@@ -79,6 +86,7 @@ void course_encode(const struct course *course, struct buf *out)
     buf_put_u64(out, course->place);
     buf_put_u64(out, course->steps);
     buf_put_u64(out, course->exchanges);
+    buf_put_u64(out, course->used);
     members_encode(&course->who, out);
 }
 
@@ -87,6 +95,7 @@ void course_decode(struct cut *in, struct course *out)
     out->place = cut_u64(in);
     out->steps = cut_u64(in);
     out->exchanges = cut_u64(in);
+    out->used = cut_u64(in);
     members_decode(in, &out->who);
 }
 
@@ -188,6 +197,7 @@ int strategy_free_stepped(struct member *m)
 {
     m->course.steps++;
     m->course.place += job_step_records(m->job);
+    m->course.used += job_step_records(m->job);
     return m->stepped(m);
 }
 

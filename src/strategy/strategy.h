@@ -12,6 +12,8 @@ struct course {
     uint64_t place;     /* in the endless stream of records: those before it are committed */
     uint64_t steps;     /* of each worker */
     uint64_t exchanges; /* of all lanes */
+    uint64_t used;      /* records before `place` that counted; train keeps this book. Free-running:
+                           that this worker has taken itself, since it began */
     struct members who; /* share the records of the round under way */
 };
 
@@ -25,6 +27,8 @@ struct lanes {
     struct exchange *at[ROSTER_LANES_MAX];
     size_t count;
     const struct admission *entered; /* of a worker that has come to a run under way; or NULL */
+    bool blank; /* of a driver that has come back: it brings no result to them, nor knows how far
+                   they are, until exchange_settle */
 };
 
 enum { ADMISSION_WORDS = 24 };
@@ -102,6 +106,9 @@ struct leader {
     struct joint resumed; /* what a checkpoint held beside: state, extra */
     struct course course;
     struct lanes lanes; /* as the member's */
+    /* This driver has come back to workers that went on: what ops->tell of one of them said, at its
+     * last commit point, which `course` is that of. NULL: it has not. */
+    const uint64_t *back;
     /* As the member's. Where workers run free: called with NULL after each change of the joint
      * model; train fills in the course. */
     int (*committed)(struct leader *l, const struct exchange *e);
@@ -146,6 +153,10 @@ struct strategy_ops {
      * Otherwise the joint model is that of any member. */
     bool (*leads)(const Paceline__Job *job);
     int (*driver)(struct leader *l); /* its part, in every exchange as rank 0 */
+    /* (optional) Where the driver has a part: can one that has died and come back take it up again
+     * from what workers have? l->back then says what they told it. NULL: no, all begin again from
+     * the checkpoint. */
+    bool (*takes_up)(const Paceline__Job *job);
 };
 
 extern const struct strategy_ops strategy_single;
@@ -168,6 +179,9 @@ bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job
 
 /* Can workers come to a run of this job that is under way? */
 bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job);
+
+/* Can the driver of this job die and come back to workers that have kept what they have? */
+bool strategy_outlives_driver(const struct strategy_ops *strategy, const Paceline__Job *job);
 
 bool strategy_joins_bare(const struct strategy_ops *strategy, const Paceline__Job *job);
 

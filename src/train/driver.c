@@ -115,6 +115,20 @@ static void count_free(struct driver *d)
     d->due_before = due;
 }
 
+/* What is in the book and not by members: a driver that comes after this one adds what they have
+ * done themselves. */
+void driver_tell_aside(struct driver *d)
+{
+    const struct view *view = group_view(&d->group);
+    uint64_t samples = d->ledger.last.course.place, exchanges = d->ledger.last.course.exchanges;
+    for (size_t i = 0; view && i < view->count; i++) {
+        samples -= d->ledger.own[view->node[i]].samples;
+        exchanges -= d->ledger.own[view->node[i]].exchanges;
+    }
+    atomic_store(&d->server.aside[0], samples);
+    atomic_store(&d->server.aside[1], exchanges);
+}
+
 static void on_committed(struct driver *d, const struct message *m)
 {
     struct cut in = {m->data, m->len, false};
@@ -125,8 +139,10 @@ static void on_committed(struct driver *d, const struct message *m)
     display_report(&d->display, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
                    job_is_alone(d->job) && d->ledger.last.n == 0, d->host->log);
     atomic_store(&d->keeper.missed, d->ledger.missed);
-    if (free)
+    if (free) {
         count_free(d);
+        driver_tell_aside(d);
+    }
 }
 
 static void tell_progress(struct driver *d)
@@ -454,6 +470,8 @@ static int close_driver(struct driver *d, int rc, struct train_report *report)
     }
     if (d->events.world)
         drain(d);
+    if (rc != ERR_CANCELLED && d->tenure.incarnation > 0)
+        driver_leave(d); /* in good order: nobody is to be waited for */
     tracer_stop(&d->tracer, d->host->log);
     return rc;
 }

@@ -4,6 +4,7 @@
 #define PL_TRAIN_DRIVER_H
 
 #include "group/server.h"
+#include "train/comeback.h"
 #include "train/display.h"
 #include "train/due.h"
 #include "train/greeting.h"
@@ -11,6 +12,7 @@
 #include "train/ledger.h"
 #include "train/progress.h"
 #include "train/reach.h"
+#include "train/tenure.h"
 #include "train/train.h"
 
 struct driver {
@@ -35,12 +37,18 @@ struct driver {
     struct buf welcome, welcome_late; /* the latter for who comes to the run under way */
     struct optim optim;               /* for its layout; the driver takes no step */
     struct model_layout layout;
-    struct vec x, s;                /* what the run starts from */
-    struct joint begins;            /* these two */
-    struct checkpoint_note resumed; /* where; course.exchanges 0: at the beginning */
-    bool goes_on;                   /* from there: a checkpoint, or a run of Caffe */
-    float *start_model;             /* for the workers; NULL: they draw it themselves */
-    struct joint start;             /* of it; x NULL: there is none */
+    struct vec x, s;                        /* what the run starts from */
+    struct joint begins;                    /* these two */
+    struct checkpoint_note resumed;         /* where; course.exchanges 0: at the beginning */
+    bool goes_on;                           /* from there: a checkpoint, or a run of Caffe */
+    struct tenure tenure;                   /* this driver's; and what the one before has left: */
+    struct tenure before;                   /* view 0: nothing */
+    struct comeback back[VIEW_MEMBERS_MAX]; /* of workers that have returned: */
+
+    uint64_t back_word[ADMISSION_WORDS]; /* of the one that was furthest */
+    bool back_told;
+    float *start_model; /* for the workers; NULL: they draw it themselves */
+    struct joint start; /* of it; x NULL: there is none */
     struct vec start_state[OPTIM_STATE_MAX], start_extra[STRATEGY_EXTRAS_MAX];
     struct keeper keeper;
     struct leader leader;
@@ -79,6 +87,12 @@ int driver_open(struct driver *d);
 
 /* The first view has formed: start the keeper and the strategy's part. */
 int driver_start(struct driver *d, const struct view *view);
+
+/* The run has ended here: nobody waits for its workers when it is gone on with. */
+void driver_leave(struct driver *d);
+
+/* What goes with each beat: what is in the book that no member has done. */
+void driver_tell_aside(struct driver *d);
 
 /* Why the run is to end before its time; the first reason stands. From any task. */
 void driver_want_stop(struct driver *d, const char *reason);

@@ -65,10 +65,76 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     return OK;
 }
 
+/* It brings what it has: the server's task writes this down until the first view has formed, then
+ * the main task reads it. */
+static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
+                       const uint64_t *note, char *address, struct err *err)
+{
+    struct driver *d = user;
+    struct cut in = {bytes, len, false};
+    struct hello hello;
+    if (hello_read(&in, &hello) != OK || node >= VIEW_MEMBERS_MAX)
+        return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
+    int rc = hello_check(&hello, &d->own, err);
+    if (rc != OK)
+        return rc;
+    memcpy(address, hello.address, sizeof hello.address);
+    atomic_store(&d->stirred, world_now(d->world));
+    if (group_view(&d->group))
+        return OK; /* it comes too late, and will be told */
+    comeback_read(note, &d->back[node]);
+    log_info(d->host->log, "worker %u is back, after exchange %" PRIu64, node,
+             d->back[node].course.exchanges);
+    return OK;
+}
+
+static void keep_tenure(struct driver *d)
+{
+    struct err err;
+    if (!d->options->dir)
+        return;
+    int rc = tenure_write(d->options->dir, &d->tenure, &err);
+    if (rc == ERR_FENCED)
+        driver_want_stop(d, "replaced");
+    if (rc != OK)
+        log_warn(d->host->log, "%s", err.text);
+}
+
+void driver_leave(struct driver *d)
+{
+    d->tenure.view = 0;
+    d->tenure.who = (struct members){{0}};
+    keep_tenure(d);
+}
+
+/* For a driver that comes after this one. */
+static void on_formed(void *user, const struct view *view)
+{
+    struct driver *d = user;
+    d->tenure.view = view->number;
+    d->tenure.who = (struct members){{0}};
+    for (size_t i = 0; i < view->count; i++) {
+        members_add(&d->tenure.who, view->node[i]);
+        if (view->node[i] >= d->tenure.next)
+            d->tenure.next = view->node[i] + 1;
+    }
+    keep_tenure(d);
+}
+
+static void on_want(void *user, uint32_t workers)
+{
+    struct driver *d = user;
+    int rc = world_want_nodes(d->world, workers);
+    if (rc != OK)
+        log_warn(d->host->log, "no workers for %u that have not come back: %s", workers,
+                 status_text(rc));
+}
+
 static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
 {
     struct driver *d = user;
-    bool lost = strcmp(what, "join") != 0 && strcmp(what, "leave") != 0;
+    bool lost =
+        strcmp(what, "join") != 0 && strcmp(what, "leave") != 0 && strcmp(what, "back") != 0;
     enum log_level level = lost ? LOG_WARN : LOG_INFO;
     atomic_fetch_add(&d->gone, lost);
     bool joins = strcmp(what, "join") == 0;
@@ -231,6 +297,7 @@ static int resume(struct driver *d)
                        d->options->dir->path, note->data_hash, d->corpus->hash);
     if (!d->layout.has_state)
         note->updates = 0;
+    note->course.used = note->used;
     point_at_start(d);
     d->goes_on = true;
     tell_what_was_taken(d);
@@ -262,6 +329,32 @@ static int write_elsewhere(struct driver *d, struct buf *text)
     return rc;
 }
 
+/* This driver outranks all that have been here before. Where what they left is damaged it goes far
+ * beyond what they can have come to. */
+static void take_over(struct driver *d)
+{
+    enum { FAR = 1000 };
+    struct err err;
+    uint32_t before = d->resumed.incarnation;
+    int rc = d->options->resume && d->options->dir ? tenure_read(d->options->dir, &d->before, &err)
+                                                   : ERR_NOT_FOUND;
+    if (rc != OK)
+        d->before = (struct tenure){.view = 0};
+    if (rc != OK && rc != ERR_NOT_FOUND) {
+        log_warn(d->host->log, "%s", err.text);
+        before += FAR;
+    }
+    if (d->before.incarnation > before)
+        before = d->before.incarnation;
+    d->tenure = (struct tenure){
+        .run = d->options->run,
+        .incarnation = before + 1,
+        .next = d->before.next,
+    };
+    if (!strategy_outlives_driver(d->strategy, d->job))
+        d->before.view = 0;
+}
+
 static int write_welcome(struct driver *d)
 {
     struct buf text = {0};
@@ -280,6 +373,7 @@ static int write_welcome(struct driver *d)
             .resumes = d->start_model != NULL,
             .traces = d->options->trace != NULL,
             .checks = d->options->elsewhere && d->host->reach,
+            .incarnation = d->tenure.incarnation,
         };
         welcome_encode(&welcome, &d->welcome);
         welcome.resumes = false; /* a sponsor has what it goes on from */
@@ -346,13 +440,24 @@ static int start_group(struct driver *d)
     const struct roster_options roster = {
         .workers = d->job->workers,
         .workers_max = strategy_joinable(d->strategy, d->job) ? job_workers_max(d->job) : 0,
-        .incarnation = d->resumed.incarnation + 1,
+        .incarnation = d->tenure.incarnation,
         .driver_takes_part = strategy_leads(d->strategy, d->job),
         .silence_max = d->host->timing.silence_max,
         .stall_max = d->host->timing.stall_max,
+        .reforms = d->options->resume && strategy_outlives_driver(d->strategy, d->job),
+        .last_view = d->before.view,
+        .last_incarnation = d->before.view ? d->before.incarnation : 0,
+        .last = d->before.who,
     };
     const struct server_hooks hooks = {
-        .arrived = on_arrived, .admit = on_hello, .member = on_member, .user = d};
+        .arrived = on_arrived,
+        .admit = on_hello,
+        .member = on_member,
+        .returned = on_returned,
+        .formed = on_formed,
+        .want = on_want,
+        .user = d,
+    };
     group_init(&d->group, d->world, d->host->log, &d->host->timing);
     int rc = d->start_model ? start_giver(d) : OK;
     if (rc == OK && d->options->elsewhere && d->host->reach)
@@ -360,7 +465,8 @@ static int start_group(struct driver *d)
     if (rc == OK)
         rc = server_start(&d->server, &d->group, &roster, &hooks);
     uint32_t workers = job_workers_max(d->job) + d->job->standby;
-    if (rc == OK)
+    bool waits = roster.reforms && roster.last_view > 0; /* for those that may still be there */
+    if (rc == OK && !waits)
         rc = world_want_nodes(d->world, workers);
     return rc == OK ? OK
                     : err_set(d->err, rc, "%u workers cannot be had: %s", workers, status_text(rc));
@@ -407,11 +513,16 @@ int driver_open(struct driver *d)
     if (rc == OK)
         rc = d->options->resume ? resume(d) : begin_with(d);
     if (rc == OK)
+        take_over(d);
+    if (rc == OK)
         rc = write_welcome(d);
     if (rc == OK && d->options->begin)
         rc = d->options->begin(d->options->user, d->err);
     if (rc != OK)
         return rc;
+    d->tenure.view = d->before.view; /* until there is one of this driver's */
+    d->tenure.who = d->before.who;
+    keep_tenure(d);
     open_book(d);
     d->begins = (struct joint){.x = &d->x, .s = &d->s};
     rc = display_init(&d->display, d->job, d->resumed.course.steps, &d->arena);
@@ -464,7 +575,7 @@ static int start_keeper(struct driver *d)
         .job_hash = d->own.job_hash,
         .data_hash = d->own.data_hash,
         .records = d->corpus->set[SET_TRAIN].count,
-        .incarnation = d->resumed.incarnation + 1,
+        .incarnation = d->tenure.incarnation,
     };
     atomic_store(&k->missed, d->resumed.missed);
     objectives_init(&k->objectives, d->world, d->job, d->corpus, d->ws, &d->events,
@@ -495,6 +606,7 @@ static int on_leader_committed(struct leader *l, const struct exchange *e)
     struct driver *d = l->train;
     if (!e)
         return on_free_change(d, l);
+    l->course.used += exchange_tally(e)->samples;
     bool last = strategy_done(l->job, &l->course, l->records);
     uint32_t use = due_uses(d->job, d->evaluate_every, &d->led, &l->course);
     uint32_t due = atomic_load(&d->due);
@@ -564,7 +676,10 @@ static int start_leader(struct driver *d, const struct view *view)
         .committed = on_leader_committed,
         .train = d,
     };
-    for (size_t i = 0; i < view->count; i++)
+    bool back = view->number > 1;
+    d->leader.lanes.blank = back;
+    d->leader.back = back && d->back_told ? d->back_word : NULL;
+    for (size_t i = 0; !back && i < view->count; i++)
         members_add(&d->leader.course.who, view->node[i]);
     if (vec_init(&d->leader.x, &d->arena, d->x.n) != OK ||
         vec_init(&d->leader.s, &d->arena, d->s.n) != OK ||
@@ -577,8 +692,70 @@ static int start_leader(struct driver *d, const struct view *view)
     return world_spawn(d->world, "leader", leader_main, d, &d->leader_task);
 }
 
+/* What all together have done that run free: each itself, and those that are there no more. */
+static struct course sum_of_free(struct driver *d, const struct view *view)
+{
+    struct course all = {.place = 0};
+    uint64_t aside[GROUP_ASIDE] = {0};
+    for (size_t i = 0; i < view->count; i++) {
+        const struct comeback *back = &d->back[view->node[i]];
+        d->ledger.own[view->node[i]] = (struct ledger_own){back->samples, back->exchanges};
+        all.place += back->samples;
+        all.exchanges += back->exchanges;
+        for (int k = 0; k < GROUP_ASIDE; k++)
+            aside[k] = back->aside[k] > aside[k] ? back->aside[k] : aside[k];
+    }
+    all.place += aside[0];
+    all.exchanges += aside[1];
+    all.used = all.place;
+    all.steps = all.place / d->ledger.step_samples;
+    return all;
+}
+
+/* Of workers in step: who is furthest knows best. */
+static struct course furthest(struct driver *d, const struct view *view)
+{
+    const struct comeback *best = &d->back[view->node[0]];
+    for (size_t i = 1; i < view->count; i++)
+        if (d->back[view->node[i]].course.exchanges > best->course.exchanges)
+            best = &d->back[view->node[i]];
+    d->back_told = best->words > 0;
+    memcpy(d->back_word, best->word, sizeof d->back_word);
+    return best->course;
+}
+
+/* Workers have gone on without a driver: it is where they are that the run goes on from. */
+static void go_on_with(struct driver *d, const struct view *view)
+{
+    struct ledger *ledger = &d->ledger;
+    bool free = strategy_runs_free(d->strategy, d->job);
+    struct course course = free ? sum_of_free(d, view) : furthest(d, view);
+    ledger_go_on(ledger, &course);
+    d->resumed.course = course;
+    d->resumed.used = course.used;
+    d->resumed.missed = ledger->missed;
+    d->meter.place = course.place;
+    d->goes_on = true;
+    open_counts(d);
+    log_info(d->host->log,
+             "goes on with %zu workers that are back, after exchange %" PRIu64 " at epoch %.2f",
+             view->count, course.exchanges,
+             (double)course.place / (double)d->corpus->set[SET_TRAIN].count);
+    cJSON *event = events_new(&d->events, "back");
+    cJSON_AddNumberToObject(event, "incarnation", d->tenure.incarnation);
+    cJSON_AddNumberToObject(event, "workers", (double)view->count);
+    cJSON_AddNumberToObject(event, "exchanges", (double)course.exchanges);
+    cJSON_AddNumberToObject(event, "place", (double)course.place);
+    cJSON_AddNumberToObject(event, "used", (double)ledger->used);
+    cJSON_AddNumberToObject(event, "missed", (double)ledger->missed);
+    events_emit(&d->events, event);
+}
+
 int driver_start(struct driver *d, const struct view *view)
 {
+    if (view->number > 1)
+        go_on_with(d, view);
+    driver_tell_aside(d);
     int rc = OK; /* the giver stays: who came too late for the first view may be asking */
     if (d->options->trace)
         rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start);

@@ -15,6 +15,7 @@ void welcome_encode(const struct welcome *welcome, struct buf *out)
     buf_put_u8(out, welcome->resumes);
     buf_put_u8(out, welcome->traces);
     buf_put_u8(out, welcome->checks);
+    buf_put_u32(out, welcome->incarnation);
     buf_put_text(out, welcome->job);
     buf_put_text(out, welcome->folder ? welcome->folder : "");
 }
@@ -40,6 +41,7 @@ int welcome_decode(struct cut *in, struct welcome *out)
     bool resumes = cut_u8(in) != 0;
     bool traces = cut_u8(in) != 0;
     bool checks = cut_u8(in) != 0;
+    uint32_t incarnation = cut_u32(in);
     int rc = OK;
     char *job = take_text(in, &rc);
     char *folder = job ? take_text(in, &rc) : NULL;
@@ -50,7 +52,7 @@ int welcome_decode(struct cut *in, struct welcome *out)
         free(folder);
         return rc;
     }
-    *out = (struct welcome){job, folder, busy, resumes, traces, checks};
+    *out = (struct welcome){job, folder, busy, resumes, traces, checks, incarnation};
     return OK;
 }
 

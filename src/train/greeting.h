@@ -13,10 +13,11 @@ enum { GREETING_WORD_MAX = 32, GREETING_PATH_MAX = 200 };
 struct welcome {
     char *job;    /* the finished job as text; both owned, freed by welcome_release */
     char *folder; /* of the job file, with its slash: relative paths of data were taken from it */
-    bool busy_hosts; /* heartbeats at the pace of busy or shared hosts */
-    bool resumes;    /* ask the driver for the model to start from */
-    bool traces;     /* say where your time goes (tracer.h) */
-    bool checks;     /* ask the driver whether all can reach each other (reach.h) */
+    bool busy_hosts;      /* heartbeats at the pace of busy or shared hosts */
+    bool resumes;         /* ask the driver for the model to start from */
+    bool traces;          /* say where your time goes (tracer.h) */
+    bool checks;          /* ask the driver whether all can reach each other (reach.h) */
+    uint32_t incarnation; /* of the driver */
 };
 
 /* A source of records as a node has it, for a message that says how two differ. */

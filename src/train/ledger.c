@@ -74,9 +74,8 @@ static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
     entry->open = false;
     tell_exchange(ledger, c, 0);
     name_rejected(ledger, c);
-    uint64_t share = c->course.place - ledger->last.course.place;
-    ledger->used += c->samples;
-    ledger->missed += share > c->samples ? share - c->samples : 0;
+    ledger->used = c->course.used;
+    ledger->missed = c->course.place > c->course.used ? c->course.place - c->course.used : 0;
     if (c->samples > 0)
         ledger->loss = c->loss / (double)c->samples;
     ledger->slowest = entry->slowest;
@@ -116,19 +115,24 @@ static void close_below(struct ledger *ledger, uint64_t n)
         close_entry(ledger, &ledger->entry[k % LEDGER_OPEN_MAX]);
 }
 
-/* Workers run free: what each has done adds up, and there is nothing to close. */
+/* Workers run free: what each has done adds up, and there is nothing to close. A report that never
+ * came, for want of a driver, is made good by the next. */
 static void report_free(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
     struct course *all = &ledger->last.course;
-    ledger->used += report->samples;
-    all->place += report->samples;
-    ledger->odd_samples += report->samples;
+    uint64_t *own = &ledger->own[node % VIEW_MEMBERS_MAX].samples;
+    uint64_t samples = report->course.used > *own ? report->course.used - *own : 0;
+    *own += samples;
+    ledger->used += samples;
+    all->place += samples;
+    ledger->odd_samples += samples;
     all->steps += ledger->odd_samples / ledger->step_samples;
     ledger->odd_samples %= ledger->step_samples;
     if (report->samples > 0)
         ledger->loss = report->loss / (double)report->samples;
     if (report->n == 0)
         return;
+    ledger->own[node % VIEW_MEMBERS_MAX].exchanges++;
     ledger->last.n = ++all->exchanges;
     ledger->last.cost = report->cost;
     ledger->slowest = report->cost.waited_s > 0 ? report->cost.waited_for : ledger->slowest;
@@ -168,6 +172,16 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
         close_below(ledger, n); /* who lacks there died before it could report */
         close_entry(ledger, entry);
     }
+}
+
+void ledger_go_on(struct ledger *ledger, const struct course *course)
+{
+    for (int i = 0; i < LEDGER_OPEN_MAX; i++)
+        ledger->entry[i].open = false;
+    ledger->last.n = course->exchanges;
+    ledger->last.course = *course;
+    ledger->used = course->used;
+    ledger->missed = course->place > course->used ? course->place - course->used : 0;
 }
 
 void ledger_close(struct ledger *ledger)

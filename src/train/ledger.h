@@ -32,6 +32,11 @@ struct ledger_entry {
     size_t reports, expected;
 };
 
+/* What a worker that runs free has done itself. */
+struct ledger_own {
+    uint64_t samples, exchanges;
+};
+
 struct ledger {
     const struct events *events;
     const struct logger *log;
@@ -42,6 +47,7 @@ struct ledger {
                               run free, its course is that of them all */
     uint64_t step_samples; /* of a step of all together; free */
     uint64_t odd_samples;  /* beyond last.course.steps of those; free */
+    struct ledger_own own[VIEW_MEMBERS_MAX];
     uint64_t used, missed; /* records */
     uint32_t slowest;      /* worker of the newest exchange */
     double loss;           /* mean loss of the newest exchange's records */
@@ -50,6 +56,9 @@ struct ledger {
 /* What `node` reports. An exchange is closed when all who took part have reported, or when all have
  * of the next, or when the next but one is reported: who has not spoken by then is dead. */
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report);
+
+/* The run goes on from there, whatever has been reported yet: a driver has come back. */
+void ledger_go_on(struct ledger *ledger, const struct course *course);
 
 /* Close what is open, in order. */
 void ledger_close(struct ledger *ledger);

@@ -51,7 +51,7 @@ static struct committed report_of(uint64_t n, uint32_t count)
 {
     return (struct committed){
         .n = n,
-        .course = {.place = n * ROUND, .steps = n, .exchanges = n},
+        .course = {.place = n * ROUND, .steps = n, .exchanges = n, .used = n * ROUND},
         .cost = {.seconds = 0.5, .bytes = 100},
         .samples = count * 16,
         .loss = 2.0 * count * 16,
@@ -60,10 +60,11 @@ static struct committed report_of(uint64_t n, uint32_t count)
     };
 }
 
-/* All who took part report. */
-static void report_all(struct book *b, uint64_t n, uint32_t count)
+/* All who took part report; so many records have been missed up to then. */
+static void report_all(struct book *b, uint64_t n, uint32_t count, uint64_t missed)
 {
     struct committed report = report_of(n, count);
+    report.course.used -= missed;
     for (uint32_t node = 0; node < count; node++)
         ledger_report(&b->ledger, node, &report);
 }
@@ -113,11 +114,11 @@ static void test_an_exchange_is_told_once(void **state)
 static void test_every_record_is_used_or_missed(void **state)
 {
     struct book *b = *state;
-    report_all(b, 1, 4);
+    report_all(b, 1, 4, 0);
     assert_true(b->ledger.used == ROUND && b->ledger.missed == 0);
-    report_all(b, 2, 3);
+    report_all(b, 2, 3, 16);
     assert_true(b->ledger.used == 2 * ROUND - 16 && b->ledger.missed == 16);
-    report_all(b, 3, 4);
+    report_all(b, 3, 4, 16);
     assert_true(b->ledger.used == 3 * ROUND - 16 && b->ledger.missed == 16);
     assert_int_equal(b->ledger.last.course.place, 3 * ROUND);
 }
@@ -127,11 +128,11 @@ static void test_who_dies_before_it_reports(void **state)
 {
     struct book *b = *state;
     struct committed second = report_of(2, 4);
-    report_all(b, 1, 4);
+    report_all(b, 1, 4, 0);
     for (uint32_t node = 0; node < 3; node++)
         ledger_report(&b->ledger, node, &second);
     assert_int_equal(b->listener.lines, 1);
-    report_all(b, 3, 3);
+    report_all(b, 3, 3, 16);
     assert_int_equal(b->listener.lines, 3);
     assert_true(said(b, 1, "n") == 2 && said(b, 2, "n") == 3);
     assert_true(b->ledger.used == 3 * ROUND - 16 && b->ledger.missed == 16);
@@ -161,7 +162,7 @@ static void test_the_dead_do_not_hold_the_book(void **state)
 {
     struct book *b = *state;
     struct committed second = report_of(2, 4), third = report_of(3, 3);
-    report_all(b, 1, 4);
+    report_all(b, 1, 4, 0);
     for (uint32_t node = 0; node < 3; node++)
         ledger_report(&b->ledger, node, &second);
     assert_int_equal(b->listener.lines, 1);
@@ -186,9 +187,9 @@ static void test_what_cannot_be_is_left_out(void **state)
     report.n = UINT64_MAX;
     ledger_report(&b->ledger, 0, &report);
     assert_int_equal(b->listener.lines, 0);
-    report_all(b, 1, 2);
-    report_all(b, 2, 2);
-    report_all(b, 1, 2);
+    report_all(b, 1, 2, ROUND / 2);
+    report_all(b, 2, 2, ROUND);
+    report_all(b, 1, 2, ROUND / 2);
     assert_int_equal(b->listener.lines, 2);
     assert_true(b->ledger.used == 2 * 32);
 }
@@ -199,6 +200,7 @@ static void test_who_is_rejected_is_named(void **state)
     struct committed report = report_of(1, 4);
     report.who = first(2);
     report.samples = 32;
+    report.course.used -= 32;
     for (uint32_t node = 0; node < 4; node++)
         ledger_report(&b->ledger, node, &report);
     assert_int_equal(b->listener.lines, 3);
@@ -216,6 +218,37 @@ static void test_a_lone_worker(void **state)
     assert_int_equal(b->listener.lines, 0);
     assert_int_equal(b->ledger.last.course.place, 320);
     assert_true(b->ledger.loss == 0.25);
+}
+
+/* What was never reported, for want of a driver, is in the course of the next that is. */
+static void test_reports_that_never_came_are_made_good(void **state)
+{
+    struct book *b = *state;
+    report_all(b, 1, 4, 0);
+    report_all(b, 4, 4, 16);
+    assert_true(b->ledger.used == 4 * ROUND - 16 && b->ledger.missed == 16);
+    const struct course course = {.place = 100 * ROUND, .exchanges = 100, .used = 99 * ROUND};
+    ledger_go_on(&b->ledger, &course);
+    assert_true(b->ledger.used == 99 * ROUND && b->ledger.missed == ROUND);
+    report_all(b, 100, 4, 0); /* of the one before */
+    assert_true(b->ledger.used == 99 * ROUND);
+    report_all(b, 101, 4, ROUND);
+    assert_true(b->ledger.used == 100 * ROUND && b->ledger.missed == ROUND);
+}
+
+/* Who runs free says what it has done in all: twice said, or not said at all, it counts once. */
+static void test_who_runs_free_counts_once(void **state)
+{
+    struct book *b = *state;
+    b->ledger.step_samples = 64;
+    struct committed report = {.free = true, .course = {.used = 64}, .samples = 64};
+    ledger_report(&b->ledger, 2, &report);
+    ledger_report(&b->ledger, 2, &report);
+    assert_true(b->ledger.used == 64);
+    report.course.used = 192; /* and what it said at 128 was lost */
+    ledger_report(&b->ledger, 2, &report);
+    assert_true(b->ledger.used == 192 && b->ledger.last.course.place == 192);
+    assert_int_equal(b->ledger.last.course.steps, 3);
 }
 
 static void test_reports_arrive_whole_or_not_at_all(void **state)
@@ -260,6 +293,8 @@ int main(void)
         TEST(test_the_dead_do_not_hold_the_book),
         TEST(test_what_cannot_be_is_left_out),
         TEST(test_who_is_rejected_is_named),
+        TEST(test_reports_that_never_came_are_made_good),
+        TEST(test_who_runs_free_counts_once),
         TEST(test_a_lone_worker),
         TEST(test_reports_arrive_whole_or_not_at_all),
     };

@@ -21,6 +21,10 @@ struct train_host {
     const struct corpus *corpus;
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */
+    /* How long a worker whose driver is gone goes on without it, and calls it, ns; 0: not at all.
+     */
+    int64_t retry;
+    atomic_bool *given_up; /* set when it has not come back in that time; may be NULL */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
     const atomic_bool *leave, *pause; /* the same twice */
     bool *parted; /* set when a worker has left since the driver asked it to; may be NULL */
@@ -60,7 +64,9 @@ struct rundir;
 struct train_options {
     const Paceline__Job *job; /* finished, paths resolved */
     const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
-    bool resume;              /* go on from the newest checkpoint in `dir` */
+    bool resume;              /* go on from the newest checkpoint in `dir`, or from what workers
+                                 that are still there have */
+    uint64_t run;             /* the world's number of this run */
     const char *snapshot;     /* go on from a .solverstate of Caffe's instead; NULL: no */
     /* Workers may be on other machines: they are given the net itself, not the name of a file of
      * it, and choose their threads themselves where the job leaves that `open_threads`. */
@@ -100,10 +106,10 @@ bool train_ends_the_run(const Paceline__Job *job, int status);
 int train_drive(struct world *world, const struct train_host *host,
                 const struct train_options *options, struct train_report *report, struct err *err);
 
-/* Work for the driver until it says that the run is over, or until this worker has left it. What
- * went wrong is told to the driver.
- * ERR_DRIVER when it is gone, or holds this worker to be: whoever comes again begins afresh.
- * ERR_PEER when it refuses this worker; ERR_CANCELLED, or what broke the worker. */
+/* Work for the driver, and those that come after it, until one says that the run is over, or until
+ * this worker has left it. What went wrong is told to the driver. ERR_DRIVER when it is gone for
+ * good, or holds this worker to be: whoever comes again begins afresh. ERR_PEER when it refuses
+ * this worker; ERR_CANCELLED, or what broke the worker. */
 int train_work(struct world *world, const struct train_host *host);
 
 #endif

@@ -1,6 +1,7 @@
 /* A worker's node: when it has met its driver it runs its strategy's loop until the end. */
 #include "train/worker.h"
 #include "tensor/kernels.h"
+#include "train/comeback.h"
 #include "train/due.h"
 #include "train/ledger.h"
 #include "train/objectives.h"
@@ -70,7 +71,7 @@ static int send_report(struct worker *w, const struct committed *report)
 {
     struct buf bytes = {0};
     committed_encode(report, &bytes);
-    int rc = worker_tell(w, WIRE_COMMITTED, &bytes);
+    int rc = worker_mention(w, WIRE_COMMITTED, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -92,6 +93,25 @@ static int report_exchange(struct worker *w, const struct exchange *e)
         report.loss = mean_loss(&w->mean);
     }
     return send_report(w, &report);
+}
+
+/* What a driver that comes back is to know, as of this moment. */
+static void note_stand(struct worker *w)
+{
+    const struct member *m = &w->member;
+    struct comeback back = {
+        .course = m->course,
+        .samples = m->course.used,
+        .exchanges = m->course.exchanges - m->start.exchanges,
+    };
+    for (int i = 0; i < GROUP_ASIDE; i++)
+        back.aside[i] = atomic_load(&w->group.aside[i]);
+    uint64_t note[GROUP_NOTE];
+    bool tells = w->strategy->tell && strategy_leads(w->strategy, w->job) && m->own;
+    size_t words = tells ? w->strategy->tell(m, back.word) : 0;
+    back.words = words == ADMISSION_NOT_HERE ? 0 : words;
+    comeback_note(&back, note);
+    group_note(&w->group, note, GROUP_NOTE);
 }
 
 /* Steps, where there are no exchanges; those that `display` asks for among them. */
@@ -127,6 +147,8 @@ static bool leaves(struct worker *w)
 static int committed(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
+    m->course.used += e ? exchange_tally(e)->samples : job_step_records(m->job);
+    note_stand(w);
     bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
     bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
     if (!e)
@@ -195,6 +217,7 @@ static int stepped(struct member *m)
     w->unreported += job_step_records(m->job);
     if (isfinite(m->learner->loss))
         w->unreported_loss += m->learner->loss * job_step_records(m->job);
+    note_stand(w);
     int rc = may_go_on(w);
     if (w->unreported >= w->report_samples || rc == ERR_STOP) {
         int told = report_free(w, 0, NULL);
@@ -212,6 +235,7 @@ static int exchanged(struct member *m, uint32_t lane, const struct exchange_cost
 {
     struct worker *w = m->train;
     m->course.exchanges++;
+    note_stand(w);
     int rc = report_free(w, lane, cost);
     return rc == OK ? may_go_on(w) : rc;
 }
@@ -222,16 +246,18 @@ static int tell_done(struct worker *w, int status)
     buf_put_u32(&bytes, (uint32_t)status);
     buf_put_text(&bytes, status == OK ? "" : w->err.text);
     course_encode(&w->member.course, &bytes);
-    int rc = worker_tell(w, WIRE_DONE, &bytes);
+    int rc = worker_mention(w, WIRE_DONE, &bytes);
     buf_release(&bytes);
     return rc;
 }
 
+/* Lanes that run beside have tasks of their own, which do it. */
 static int settle(struct worker *w)
 {
     int rc = OK;
     for (size_t i = 0; rc == OK && i < w->member.lanes.count; i++)
-        rc = exchange_settle(w->member.lanes.at[i]);
+        if (!w->member.lanes.at[i]->beside)
+            rc = exchange_settle(w->member.lanes.at[i]);
     return rc;
 }
 
@@ -246,15 +272,20 @@ static int hand_over(struct worker *w)
     return rc;
 }
 
-/* After the loop: hand over the model if asked, until the driver says that the run is over. */
-static int linger(struct worker *w)
+/* After the loop: hand over the model if asked, until the driver says that the run is over. One
+ * that has come back meanwhile is told what the one before was. */
+static int linger(struct worker *w, int status, uint32_t told)
 {
     atomic_store(&w->group.busy, false);
     for (;;) {
         uint64_t seen = world_raised(w->world, SIGNAL_GROUP);
         if (atomic_load(&w->group.over))
             return OK;
-        int rc = settle(w);
+        uint32_t met = atomic_load(&w->group.met);
+        int rc = met != told ? tell_done(w, status) : OK;
+        told = met;
+        if (rc == OK)
+            rc = settle(w);
         if (rc == OK && atomic_exchange(&w->group.wanted, 0) & MODEL_FINAL)
             rc = hand_over(w);
         if (rc != OK)
@@ -314,12 +345,15 @@ static int run_loop(struct worker *w)
     w->sponsor = (struct sponsor){.strategy = w->strategy, .floats = worker_floats_most(w)};
     if (w->entered && strategy_runs_free(w->strategy, w->job))
         begin_stripe(w);
+    if (strategy_runs_free(w->strategy, w->job))
+        w->start.used = 0;
     w->member.start = w->member.course = w->seen = w->start;
     w->report_samples = report_every(w, w->job->workers);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
                                          w->strategy->round(w->job) * w->job->workers);
     atomic_store(&w->group.busy, true);
     int rc = mean_loss_init(&w->mean, (size_t)w->job->solver->average_loss, &w->arena);
+    note_stand(w);
     if (rc == OK)
         rc = w->strategy->worker(&w->member);
     const struct err *why = &w->learner.err;
@@ -395,8 +429,9 @@ static int work(struct worker *w)
         tell_done(w, rc);
         return rc; /* the others go on without it */
     }
+    uint32_t met = atomic_load(&w->group.met);
     int told = tell_done(w, rc);
-    int lingered = told == OK ? linger(w) : told;
+    int lingered = told == OK ? linger(w, rc, met) : told;
     return rc == OK ? lingered : rc;
 }
 
@@ -409,6 +444,8 @@ int train_work(struct world *world, const struct train_host *host)
     w->host = host;
     arena_init(&w->arena);
     int rc = work(w);
+    if (host->given_up && atomic_load(&w->group.given_up))
+        atomic_store(host->given_up, true);
     publisher_release(&w->publisher);
     sponsor_release(&w->sponsor);
     if (w->strategy && w->strategy->close && w->member.world)

@@ -55,4 +55,7 @@ size_t worker_floats_most(const struct worker *w);
 
 int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 
+/* The same for what a driver that comes back learns otherwise: OK, too, while there is none. */
+int worker_mention(struct worker *w, enum wire_kind kind, const struct buf *bytes);
+
 #endif

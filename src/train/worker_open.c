@@ -16,6 +16,12 @@ int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes)
     return rc == ERR_PEER ? ERR_DRIVER : rc;
 }
 
+int worker_mention(struct worker *w, enum wire_kind kind, const struct buf *bytes)
+{
+    int rc = worker_tell(w, kind, bytes);
+    return rc == ERR_DRIVER && w->group.retry > 0 && !atomic_load(&w->group.over) ? OK : rc;
+}
+
 static int read_job(const char *text, Paceline__Job **out, struct err *err)
 {
     int rc = job_parse("job", text, strlen(text), out, err);
@@ -200,7 +206,7 @@ static int enter(struct worker *w)
     return rc == OK ? worker_tell(w, WIRE_SETTLED, &nothing) : rc;
 }
 
-static int say_hello(struct worker *w)
+static int write_hello(const struct worker *w, struct buf *out, struct err *err)
 {
     struct hello hello = {
         .version = WIRE_VERSION,
@@ -208,18 +214,41 @@ static int say_hello(struct worker *w)
         .segments_hash = segments_hash(w->learner.table),
         .threads = w->job->threads,
     };
-    int rc = job_hash(w->job, &hello.job_hash, &w->err);
+    int rc = job_hash(w->job, &hello.job_hash, err);
     hello_take_data(&hello, w->found ? w->found : w->job, w->corpus);
     if (rc != OK)
         return rc;
     snprintf(hello.isa, sizeof hello.isa, "%s", kernels_isa());
     snprintf(hello.kernels, sizeof hello.kernels, "%s", w->ws->kernels->name);
     world_address(w->world, hello.address, sizeof hello.address);
+    hello_write(&hello, out);
+    return OK;
+}
+
+static int say_hello(struct worker *w)
+{
     struct buf bytes = {0};
-    hello_write(&hello, &bytes);
-    rc = worker_tell(w, WIRE_HELLO, &bytes);
+    int rc = write_hello(w, &bytes, &w->err);
+    if (rc == OK)
+        rc = worker_tell(w, WIRE_HELLO, &bytes);
     buf_release(&bytes);
     return rc;
+}
+
+/* Another driver has answered, on the listener's task. Whether its run is this one is for it to
+ * judge, by the hello. */
+static int meet(void *user, const struct message *m, uint32_t *incarnation, struct buf *hello)
+{
+    const struct worker *w = user;
+    struct cut in = {m->data, m->len, false};
+    struct welcome welcome;
+    struct err err;
+    int rc = welcome_decode(&in, &welcome);
+    if (rc != OK)
+        return rc;
+    *incarnation = welcome.incarnation;
+    welcome_release(&welcome);
+    return write_hello(w, hello, &err);
 }
 
 int worker_open(struct worker *w)
@@ -252,6 +281,8 @@ int worker_join(struct worker *w)
     group_init(&w->group, w->world, w->host->log, &timing);
     w->group.leave = w->host->leave;
     w->group.pause = w->host->pause;
+    w->group.retry = w->host->retry;
+    w->group.meeting = (struct group_meeting){meet, w};
     int rc = group_listen(&w->group);
     if (rc == OK)
         rc = say_hello(w);

@@ -52,7 +52,10 @@
     X(KV_TELL, "kv_tell")         /* driver → node: it is in the book, or who holds it */        \
     X(KV_FETCH, "kv_fetch")       /* node → holder: send me a piece */                           \
     X(KV_PIECE, "kv_piece")       /* holder → node: a piece of a value */                        \
-    X(KV_GONE, "kv_gone")         /* holder → node: I do not send it */
+    X(KV_GONE, "kv_gone")         /* holder → node: I do not send it */                          \
+    X(BEAT, "beat")               /* driver → members: alive, and what others have done */       \
+    X(RETURN, "return")           /* member → a driver that has come back: what I have */        \
+    X(AFRESH, "afresh")           /* driver → worker: forget what you have, and come again */
 
 enum wire_kind {
     WIRE_NONE,

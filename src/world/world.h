@@ -31,7 +31,7 @@ struct trace;
 enum {
     WORLD_CREDIT = 8 * 1024 * 1024,
     WORLD_MESSAGE_MAX = 4 * 1024 * 1024, /* of data; a longer vector travels in pieces */
-    WORLD_WAITS_MAX = 8,
+    WORLD_WAITS_MAX = 12,
     WORLD_SIGNALS = 32,
 };
 
@@ -191,7 +191,10 @@ struct world_ops {
     void (*abort)(struct world *w, uint32_t view);
 
     /* The address book: where `peer` listens. A peer that is known is connected to and comes up by
-     * itself. sim: peers know each other, `address` is ignored. ERR_INPUT, ERR_NOMEM */
+     * itself. sim: peers know each other, `address` is ignored.
+     * A worker whose driver is down may add it once more, at the same address (NULL) or another: it
+     * is called again, under this node's number, and comes up or goes down; what lay here of the
+     * one before is gone. Others that are down stay so. ERR_INPUT, ERR_NOMEM */
     int (*peer_add)(struct world *w, uint32_t peer, const char *address);
     /* Forget a peer, closing what is open; it does not come up again. */
     void (*peer_drop)(struct world *w, uint32_t peer);

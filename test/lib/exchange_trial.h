@@ -372,7 +372,8 @@ static int driver_main(struct trial *t, struct world *w)
     struct driver *d = calloc(1, sizeof *d);
     if (!d)
         return ERR_NOMEM;
-    const struct server_hooks hooks = {on_arrived, on_hello, on_member, d};
+    const struct server_hooks hooks = {
+        .arrived = on_arrived, .admit = on_hello, .member = on_member, .user = d};
     d->trial = t;
     arena_init(&d->arena);
     group_init(&d->group, w, NULL, &timing);

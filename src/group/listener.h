@@ -1,0 +1,21 @@
+/* A worker's ear (group.h), and what it shares with group.c. */
+#ifndef PL_GROUP_LISTENER_H
+#define PL_GROUP_LISTENER_H
+
+#include "group/group.h"
+#include "wire/catalogue.h"
+
+/* The listener's task. `arg`: the group. */
+int group_listener(void *arg);
+
+/* Wake whoever waits for the group. */
+void group_changed(struct group *group);
+void group_end(struct group *group);
+
+/* A control message to the driver that names a node. ERR_DRIVER, ERR_NOMEM, ERR_CANCELLED */
+int group_say_node(struct group *group, enum wire_kind kind, uint32_t node);
+
+/* What this member has noted last. false: nothing yet */
+bool group_read_note(const struct group *group, uint64_t note[GROUP_NOTE]);
+
+#endif
