@@ -4,6 +4,7 @@
 #include "api/guard.h"
 #include "base/file.h"
 #include "real/real.h"
+#include "train/tenure.h"
 
 enum { PATH_TEXT_MAX = 4096 };
 
@@ -48,10 +49,26 @@ static struct group_timing timing_for(const Paceline__Job *job, bool elsewhere)
     return busy || crowded || elsewhere ? group_timing_busy() : group_timing_lan();
 }
 
+/* A run that is gone on with keeps its number, so that workers that are still there know it. */
+static void find_run(const struct driving *d, const struct logger *log, struct real_options *real)
+{
+    struct tenure before;
+    struct err err;
+    if (!d->options->resume)
+        return;
+    int rc = tenure_read(&d->sink.dir, &before, &err);
+    if (rc == OK) {
+        real->run = before.run;
+        real->first_number = before.next;
+    } else if (rc != ERR_NOT_FOUND) {
+        log_warn(log, "%s", err.text);
+    }
+}
+
 static int run_here(struct driving *d, const struct logger *log)
 {
     const pl_run_options *o = d->options;
-    const struct real_options real = {
+    struct real_options real = {
         .log = log,
         .listen = o->listen,
         .insecure = o->insecure,
@@ -60,12 +77,15 @@ static int run_here(struct driving *d, const struct logger *log)
         .want_nodes = want_nodes,
         .user = d,
     };
-    int rc = real_open(&real, &d->world, d->err);
+    int rc = api_sink_open(&d->sink, d->train.job, o, &d->train, log, d->err);
+    if (rc == OK)
+        find_run(d, log, &real);
+    if (rc == OK)
+        rc = real_open(&real, &d->world, d->err);
     if (rc != OK)
         return rc;
-    rc = api_sink_open(&d->sink, d->train.job, o, &d->train, log, d->err);
-    if (rc == OK)
-        rc = real_run(d->world, drive, d, d->err);
+    d->train.run = real_run_of(d->world);
+    rc = real_run(d->world, drive, d, d->err);
     real_close(d->world);
     return rc;
 }
@@ -139,10 +159,18 @@ static int find_root(const pl_work_options *options, char *root, size_t size, st
     return rc;
 }
 
-/* *met: the driver was there. *left: this worker has left the run, as it was to. */
+/* How a stay with the driver has ended. */
+struct stay {
+    bool met;      /* the driver was there */
+    bool given_up; /* it has gone since, and not come back in time */
+    bool left;     /* this worker has left the run, as it was to, */
+    bool parted;   /* by the driver */
+};
+
 static int join_and_work(pl_engine *engine, const pl_work_options *options, const char *root,
-                         bool *met, bool *left, bool *parted)
+                         struct stay *stay)
 {
+    atomic_bool alone = false;
     struct working w = {
         .host = {.data_root = root[0] ? root : NULL,
                  .reach = real_reach,
@@ -151,10 +179,12 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options, cons
                  .log = &engine->log,
                  .tuner = api_tuner(&engine->tuning, &engine->log),
                  .timing = group_timing_lan(),
+                 .retry = (int64_t)(options->retry_s * 1e9),
+                 .given_up = &alone,
                  .leave = options->leave,
                  .pause = options->pause,
-                 .left = left,
-                 .parted = parted},
+                 .left = &stay->left,
+                 .parted = &stay->parted},
     };
     const struct real_options real = {
         .log = &engine->log,
@@ -167,13 +197,17 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options, cons
         .stripes = STRIPES, /* the job, which says how many are used, comes later */
     };
     int rc = real_open(&real, &w.world, &engine->error);
-    *met = rc == OK;
+    stay->met = rc == OK;
     if (rc != OK)
         return rc;
     engine->error.text[0] = '\0';
     rc = real_run(w.world, work, &w, &engine->error);
     uint32_t self = w.world->self;
     real_close(w.world);
+    stay->given_up = rc != OK && atomic_load(&alone);
+    if (stay->given_up)
+        rc = err_set(&engine->error, ERR_PEER, "driver at %s: it has not come back in %g s",
+                     options->driver, options->retry_s);
     if (rc != OK && engine->error.text[0] == '\0')
         err_set(&engine->error, rc, "worker %u ended: %s", self, status_text(rc));
     return rc;
@@ -222,17 +256,19 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
     if (found != OK)
         return found;
     for (;;) {
-        bool met, left = false, parted = false;
+        struct stay stay = {0};
         if (!wait_while_paused(engine, options))
             return OK;
-        int rc = join_and_work(engine, options, root, &met, &left, &parted);
-        if (rc == OK && left && !is_leaving(options) && (parted || is_paused(options))) {
+        int rc = join_and_work(engine, options, root, &stay);
+        if (rc == OK && stay.left && !is_leaving(options) &&
+            (stay.parted || is_paused(options))) {
             lost_at = real_now(); /* as at the beginning */
             pause = 0;
             continue;
         }
-        bool lost = met && rc == ERR_DRIVER && patience > 0;
-        if (rc == OK || (met && !lost) || (!met && (!before || rc != ERR_PEER)))
+        bool lost = stay.met && rc == ERR_DRIVER && patience > 0;
+        if (rc == OK || stay.given_up || (stay.met && !lost) ||
+            (!stay.met && (!before || rc != ERR_PEER)))
             return rc;
         if (lost) {
             lost_at = real_now();
