@@ -25,6 +25,8 @@ static int want_nodes(void *user, uint32_t n)
     struct driving *d = user;
     char address[128];
     world_address(d->world, address, sizeof address);
+    if (d->options->start_workers && n == 0)
+        return OK;
     if (d->options->start_workers)
         return d->options->start_workers(d->options->user, n, address) == 0 ? OK : ERR_IO;
     if (d->options->listens && !d->told) /* somebody else starts them */

@@ -295,14 +295,13 @@ static void tell_tau(const struct leader *l, const struct rounds *r)
              (unsigned long long)r->tau, tally->exchange_s, tally->step_s);
 }
 
-static int driver_round(struct leader *l, struct rounds *r)
+/* The round that follows l->course has been exchanged. */
+static int driver_commits(struct leader *l, struct rounds *r)
 {
     bool first = begins(r, &l->course);
     uint64_t before = r->tau;
     uint64_t tau = strategy_round(l->job, &l->course, l->records, longest(r));
-    int rc = exchange_run(r->lane, &(struct tally){.hash_min = UINT64_MAX});
-    if (rc == OK)
-        rc = first ? advance_first(r, &l->course) : advance(r, &l->course, tau);
+    int rc = first ? advance_first(r, &l->course) : advance(r, &l->course, tau);
     if (rc != OK)
         return rc;
     if (exchange_tally(r->lane)->weight > 0)
@@ -310,6 +309,32 @@ static int driver_round(struct leader *l, struct rounds *r)
     if (r->tau != before)
         tell_tau(l, r);
     return l->committed(l, r->lane);
+}
+
+static int driver_round(struct leader *l, struct rounds *r)
+{
+    int rc = exchange_run(r->lane, &(struct tally){.hash_min = UINT64_MAX});
+    return rc == OK ? driver_commits(l, r) : rc;
+}
+
+/* This driver has come back: x̃ is the result that its workers have kept, of the exchange behind
+ * which l->course is, or of the next, which the last driver completed for one of them at least. */
+static int take_up(struct leader *l, struct rounds *r)
+{
+    if (l->back) {
+        r->first = l->back[TOLD_FIRST];
+        r->tau = l->back[TOLD_TAU];
+    }
+    int rc = exchange_settle(r->lane);
+    if (rc == OK && r->lane->blank)
+        rc = ERR_PEER; /* nobody was left to ask */
+    if (rc != OK)
+        return rc;
+    if (r->lane->completed > l->course.exchanges)
+        return driver_commits(l, r);
+    if (exchange_tally(r->lane)->weight > 0)
+        take_model(r, &l->x, &l->s);
+    return OK;
 }
 
 static int sync_driver(struct leader *l)
@@ -321,6 +346,8 @@ static int sync_driver(struct leader *l)
     if (rc == OK)
         rc = rounds_open(&r, &l->lanes, l->group, l->job, &l->x, &l->s, &optim, &l->course,
                          l->arena);
+    if (rc == OK && l->lanes.blank)
+        rc = take_up(l, &r);
     while (rc == OK && (begins(&r, &l->course) || !strategy_done(l->job, &l->course, l->records)))
         rc = driver_round(l, &r);
     return rc == ERR_STOP ? OK : rc;
@@ -341,4 +368,5 @@ const struct strategy_ops strategy_sync = {
     .worker = sync_worker,
     .leads = strategy_always,
     .driver = sync_driver,
+    .takes_up = strategy_always,
 };

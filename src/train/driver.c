@@ -134,7 +134,14 @@ static void on_committed(struct driver *d, const struct message *m)
     struct cut in = {m->data, m->len, false};
     struct committed report;
     bool free = strategy_runs_free(d->strategy, d->job);
-    if (committed_decode(&in, &report) == OK && report.free == free)
+    int rc = committed_decode(&in, &report);
+    const struct view *first = group_first_view(&d->group);
+    if (!d->begun && (!first || first->number > 1)) { /* who is back does not wait for others */
+        if (rc == OK && !free && report.course.exchanges > d->early.exchanges)
+            d->early = report.course;
+        return;
+    }
+    if (rc == OK && report.free == free)
         ledger_report(&d->ledger, m->from, &report);
     display_report(&d->display, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
                    job_is_alone(d->job) && d->ledger.last.n == 0, d->host->log);

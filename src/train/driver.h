@@ -45,6 +45,8 @@ struct driver {
     struct tenure before;                   /* view 0: nothing */
     struct comeback back[VIEW_MEMBERS_MAX]; /* of workers that have returned: */
 
+    struct course early;                 /* as they have reported it before all were back */
+    bool begun;                          /* what is reported is counted */
     uint64_t back_word[ADMISSION_WORDS]; /* of the one that was furthest */
     bool back_told;
     float *start_model; /* for the workers; NULL: they draw it themselves */

@@ -465,8 +465,9 @@ static int start_group(struct driver *d)
     if (rc == OK)
         rc = server_start(&d->server, &d->group, &roster, &hooks);
     uint32_t workers = job_workers_max(d->job) + d->job->standby;
-    bool waits = roster.reforms && roster.last_view > 0; /* for those that may still be there */
-    if (rc == OK && !waits)
+    if (roster.reforms && roster.last_view > 0)
+        workers = 0; /* those of before may still be there */
+    if (rc == OK)
         rc = world_want_nodes(d->world, workers);
     return rc == OK ? OK
                     : err_set(d->err, rc, "%u workers cannot be had: %s", workers, status_text(rc));
@@ -721,7 +722,9 @@ static struct course furthest(struct driver *d, const struct view *view)
             best = &d->back[view->node[i]];
     d->back_told = best->words > 0;
     memcpy(d->back_word, best->word, sizeof d->back_word);
-    return best->course;
+    bool further = !strategy_leads(d->strategy, d->job) && /* these complete none without us */
+                   d->early.exchanges > best->course.exchanges;
+    return further ? d->early : best->course;
 }
 
 /* Workers have gone on without a driver: it is where they are that the run goes on from. */
@@ -756,6 +759,7 @@ int driver_start(struct driver *d, const struct view *view)
     if (view->number > 1)
         go_on_with(d, view);
     driver_tell_aside(d);
+    d->begun = true;
     int rc = OK; /* the giver stays: who came too late for the first view may be asking */
     if (d->options->trace)
         rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start);

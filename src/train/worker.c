@@ -102,7 +102,7 @@ static void note_stand(struct worker *w)
     struct comeback back = {
         .course = m->course,
         .samples = m->course.used,
-        .exchanges = m->course.exchanges - m->start.exchanges,
+        .exchanges = w->own_exchanges,
     };
     for (int i = 0; i < GROUP_ASIDE; i++)
         back.aside[i] = atomic_load(&w->group.aside[i]);
@@ -235,6 +235,7 @@ static int exchanged(struct member *m, uint32_t lane, const struct exchange_cost
 {
     struct worker *w = m->train;
     m->course.exchanges++;
+    w->own_exchanges++;
     note_stand(w);
     int rc = report_free(w, lane, cost);
     return rc == OK ? may_go_on(w) : rc;

@@ -35,6 +35,7 @@ struct worker {
     const struct strategy_ops *strategy;
     uint64_t evaluate_every;
     struct course seen;                  /* the commit point before */
+    uint64_t own_exchanges;              /* free-running: in all lanes */
     struct mean_loss mean;               /* alone: of the last steps' losses */
     uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */
     double unreported_loss;              /* Σ over them */
