@@ -298,6 +298,12 @@ static void reform(struct roster *roster, struct roster_orders *out)
 static void begin_anew(struct roster *roster, struct roster_orders *out)
 {
     roster->reforming.on = false;
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        if (m->back) /* of a view that was left behind */
+            order(out, ORDER_AFRESH)->node = m->node;
+        m->back = false;
+    }
     for (size_t i = 0; i < roster->count && roster->view.number == 0; i++) {
         struct roster_member *m = &roster->member[i];
         if (!m->waits)

@@ -1,6 +1,8 @@
 /* The view machine, explored: every order in which three workers, a newcomer and two crashes can
- * meet is gone through, whatever is under way between any two steps. The roster is the real one;
- * the nodes are models of what group.c and exchange.c do in one lane of N exchanges.
+ * meet is gone through, whatever is under way between any two steps. One of the crashes may be the
+ * driver's, which comes back and knows of the view that it made last, or of none; it may also be
+ * too impatient for any that is late. The roster is the real one; the nodes are models of what
+ * group.c, listener.c and exchange.c do in one lane of N exchanges.
  *
  * What must hold in every state:
  *   whoever is out never comes in again, and views have one number each
@@ -22,10 +24,10 @@
 #include <string.h>
 
 /* Workers 0 to 2 are there from the beginning, 3 comes. */
-enum { NODES = 4, NEWCOMER = 3, N = 2, POST_MAX = 8, CRASHES = 2 };
+enum { NODES = 4, NEWCOMER = 3, N = 2, POST_MAX = 8 };
 
 enum letter_kind { VIEW = 1, GO, ASK, RELEASE, GONE };
-enum word_kind { SAY_HELLO = 1, SAY_LANE, SAY_SPONSORED, SAY_SETTLED, SAY_DOWN };
+enum word_kind { SAY_HELLO = 1, SAY_LANE, SAY_SPONSORED, SAY_SETTLED, SAY_DOWN, SAY_RETURN };
 
 /* Between the driver and one node, in order; `a` to `c` as the kind has it. */
 struct letter {
@@ -47,6 +49,7 @@ struct peer {
     uint8_t ward, waits;      /* + 1: asked to sponsor; has said so */
     uint8_t state, begins;    /* newcomer: 1 under way, 2 here; behind which exchange */
     uint8_t sponsor;          /* whose it is */
+    uint8_t returned;         /* to the driver that has come back */
     uint8_t value[N + 1], of[N + 1]; /* what exchange n was: who contributed, in which view */
 };
 
@@ -56,6 +59,8 @@ struct book {
     uint8_t sponsor[NODES]; /* + 1 */
     uint8_t decided, said, fresh;
     uint8_t at[NODES];
+    uint8_t second, reforming, back; /* the driver has come back; it collects; who is there again */
+    uint8_t last, last_in, highest;  /* the newest view that was */
 };
 
 struct state {
@@ -71,11 +76,31 @@ static struct roster_orders orders;
 static const struct roster_options options = {
     .workers = 3, .workers_max = 4, .incarnation = 1, .silence_max = 1000, .stall_max = 1000};
 
+/* What may happen in a world. */
+struct world {
+    int crashes;    /* of nodes */
+    bool newcomer;  /* comes */
+    bool driver;    /* dies, once, and comes back */
+    bool forgetful; /* and knows of no view */
+};
+
+static struct world world;
+
 /* ---- the roster, in a few bytes ---- */
 
 static void unpack(const struct book *b)
 {
     roster.options = options;
+    roster.options.incarnation = 1u + b->second;
+    roster.options.reforms = b->second;
+    roster.reforming = (struct reforming){
+        .on = b->reforming,
+        .until = 1,
+        .view = b->last,
+        .incarnation = b->last ? 1 : 0,
+        .who.word[0] = b->last_in,
+        .highest = b->highest,
+    };
     roster.view.number = b->number;
     roster.view.count = 0;
     roster.count = 0;
@@ -88,6 +113,7 @@ static void unpack(const struct book *b)
                 .in = b->in >> i & 1,
                 .waits = b->waits >> i & 1,
                 .settles = b->settles >> i & 1,
+                .back = b->back >> i & 1,
                 .sponsor = b->sponsor[i] ? b->sponsor[i] - 1u : ROSTER_NOBODY,
             };
     }
@@ -102,7 +128,14 @@ static void unpack(const struct book *b)
 static void pack(struct book *b)
 {
     const struct roster_lane *lane = &roster.lane[0];
-    *b = (struct book){.number = (uint8_t)roster.view.number};
+    const struct reforming *r = &roster.reforming;
+    *b = (struct book){.number = (uint8_t)roster.view.number, .second = roster.options.reforms};
+    if (b->second && b->number == 0) { /* afterwards nobody asks */
+        b->reforming = r->on;
+        b->last = (uint8_t)r->view;
+        b->last_in = (uint8_t)r->who.word[0];
+        b->highest = (uint8_t)r->highest;
+    }
     for (size_t i = 0; i < roster.view.count; i++)
         b->in_view |= (uint8_t)(1u << roster.view.node[i]);
     for (size_t i = 0; i < roster.count; i++) {
@@ -111,6 +144,7 @@ static void pack(struct book *b)
         b->in |= (uint8_t)((unsigned)m->in << m->node);
         b->waits |= (uint8_t)((unsigned)m->waits << m->node);
         b->settles |= (uint8_t)((unsigned)m->settles << m->node);
+        b->back |= (uint8_t)((unsigned)m->back << m->node);
         b->sponsor[m->node] = m->sponsor == ROSTER_NOBODY ? 0 : (uint8_t)(m->sponsor + 1);
     }
     b->decided = lane->decided;
@@ -151,8 +185,9 @@ static void carry_out(struct state *s)
         uint8_t set = 0;
         switch (o->kind) {
         case ORDER_MEMBER:
-            if (strcmp(o->what, "join") == 0)
-                assert_false(has(s->out, o->node));
+            if (strcmp(o->what, "join") == 0 || strcmp(o->what, "back") == 0)
+                assert_true(!has(s->out, o->node) ||
+                            world.forgetful); /* of a view that none has seen */
             else
                 s->out |= (uint8_t)(1u << o->node);
             break;
@@ -178,20 +213,23 @@ static void carry_out(struct state *s)
         case ORDER_RELEASE:
             put(&s->to[o->node], (struct letter){RELEASE, 0, (uint8_t)(o->other + 1), 0, 0});
             break;
-        case ORDER_AFRESH:
-        case ORDER_WANT: fail_msg("there is one driver here"); break;
+        case ORDER_AFRESH: /* it will be another */
+            s->out |= (uint8_t)(1u << o->node);
+            put(&s->to[o->node], (struct letter){.kind = GONE});
+            break;
+        case ORDER_WANT: break;
         }
     }
 }
 
 static void driver_hears(struct state *s, uint32_t node)
 {
-    static const enum roster_event_kind kinds[] = {[SAY_HELLO] = ROSTER_JOIN,
-                                                   [SAY_LANE] = ROSTER_LANE_AT,
-                                                   [SAY_SPONSORED] = ROSTER_SPONSORED,
-                                                   [SAY_SETTLED] = ROSTER_SETTLED,
-                                                   [SAY_DOWN] = ROSTER_PEER_DOWN};
+    static const enum roster_event_kind kinds[] = {
+        [SAY_HELLO] = ROSTER_JOIN,          [SAY_LANE] = ROSTER_LANE_AT,
+        [SAY_SPONSORED] = ROSTER_SPONSORED, [SAY_SETTLED] = ROSTER_SETTLED,
+        [SAY_DOWN] = ROSTER_PEER_DOWN,      [SAY_RETURN] = ROSTER_RETURN};
     struct letter word = take(&s->from[node]);
+    const struct members who = {{word.a}};
     const struct roster_event event = {
         .kind = kinds[word.kind],
         .node = node,
@@ -200,6 +238,8 @@ static void driver_hears(struct state *s, uint32_t node)
         .view = word.view,
         .completed = word.b,
         .fresh = word.c,
+        .incarnation = 1,
+        .who = &who,
     };
     uint8_t before = s->book.number;
     unpack(&s->book);
@@ -207,6 +247,52 @@ static void driver_hears(struct state *s, uint32_t node)
     pack(&s->book);
     assert_true(s->book.number == before || s->book.number > before);
     carry_out(s);
+}
+
+/* Its connections break: what was on its way is lost, and so is who is not in, or is in and has not
+ * all that its sponsor had for it. Who waited for another to come in does not any more. */
+static bool driver_dies(struct state *s, uint32_t node)
+{
+    struct book *b = &s->book;
+    if (node > 0 || b->second || !world.driver || b->number == 0)
+        return false;
+    *b = (struct book){.second = 1,
+                       .reforming = !world.forgetful,
+                       .last = world.forgetful ? 0 : b->number,
+                       .last_in = world.forgetful ? 0 : b->in_view,
+                       .highest = world.forgetful ? 0 : b->number};
+    for (uint32_t i = 0; i < NODES; i++) {
+        struct peer *p = &s->peer[i];
+        s->to[i] = s->from[i] = (struct post){0};
+        p->waits = p->ward = 0;
+        if (p->view == 0 || (i == NEWCOMER && p->state != 2))
+            p->alive = 0;
+    }
+    return true;
+}
+
+static bool come_back(struct state *s, uint32_t node)
+{
+    struct peer *p = &s->peer[node];
+    if (!s->book.second || !p->alive || p->returned)
+        return false;
+    p->returned = 1;
+    put(&s->from[node], (struct letter){SAY_RETURN, p->view, p->members, 0, 0});
+    return true;
+}
+
+/* The driver has waited long enough for the others, however near they are. */
+static bool driver_goes_on(struct state *s, uint32_t node)
+{
+    if (node > 0 || !s->book.reforming || s->book.back == 0)
+        return false;
+    unpack(&s->book);
+    roster_step(&roster,
+                &(struct roster_event){.kind = ROSTER_TICK, .node = ROSTER_NOBODY, .now = 2},
+                &orders);
+    pack(&s->book);
+    carry_out(s);
+    return true;
 }
 
 /* ---- a node ---- */
@@ -367,7 +453,7 @@ static bool settle(struct state *s, uint32_t node)
 static bool crash(struct state *s, uint32_t node)
 {
     struct peer *p = &s->peer[node];
-    if (!p->alive || s->crashes == CRASHES || s->book.number == 0)
+    if (!p->alive || s->crashes == world.crashes || s->book.number == 0)
         return false;
     p->alive = 0;
     s->crashes++;
@@ -405,11 +491,11 @@ static bool hear_at_once(struct state *s, uint32_t node)
 }
 
 /* Steps that take nothing from what others can do are not put off, but by crashes; so fewer states
- * that differ in nothing but the order of such are gone through. A crash is last: whatever else can
- * happen is no end. */
+ * that differ in nothing but the order of such are gone through. Crashes are last: whatever else
+ * can happen is no end. */
 static bool (*const steps[])(struct state *, uint32_t) = {
-    hear_at_once, report,     adopt,    settle,  driver_turn, node_turn,
-    say_hello,    contribute, complete, sponsor, crash};
+    hear_at_once, report,   adopt,   settle,    driver_turn,    node_turn, say_hello,
+    contribute,   complete, sponsor, come_back, driver_goes_on, crash,     driver_dies};
 
 enum { STEPS = sizeof steps / sizeof *steps, AT_ONCE = 4 };
 
@@ -419,7 +505,7 @@ enum { TABLE = 1 << 24 };
 
 static uint64_t *seen;
 static struct state *stack;
-static size_t depth, room, states, ends, joined;
+static size_t depth, room, states, ends, joined, returns;
 
 static bool is_new(const struct state *s)
 {
@@ -452,6 +538,7 @@ static void check_end(const struct state *s)
 {
     ends++;
     joined += has(s->book.in, NEWCOMER);
+    returns += s->book.second && s->book.number > 0;
     for (uint32_t i = 0; i < NODES; i++)
         if (has(s->book.in, i) && s->peer[i].alive)
             assert_int_equal(s->peer[i].completed, N);
@@ -478,12 +565,12 @@ static void explore(const struct state *from)
         struct state s = stack[--depth];
         bool moved = false;
         check(&s);
-        for (int k = 0; k < STEPS; k = moved && k < AT_ONCE ? STEPS - 1 : k + 1)
+        for (int k = 0; k < STEPS; k = moved && k < AT_ONCE ? STEPS - 2 : k + 1)
             for (uint32_t node = 0; node < NODES; node++) {
                 struct state next = s;
                 if (!steps[k](&next, node))
                     continue;
-                moved |= steps[k] != crash;
+                moved |= k < STEPS - 2;
                 if (is_new(&next))
                     push(&next);
                 if (k < AT_ONCE)
@@ -494,15 +581,17 @@ static void explore(const struct state *from)
     }
 }
 
-static void every_meeting_of_a_newcomer_and_two_crashes_ends_well(void **state)
+static void go_through_all(const struct world *all)
 {
-    (void)state;
     struct state s;
     memset(&s, 0, sizeof s);
+    world = *all;
+    depth = room = states = ends = joined = returns = 0;
+    stack = NULL;
     seen = calloc(TABLE, sizeof *seen);
     assert_non_null(seen);
     for (uint32_t i = 0; i < NODES; i++)
-        s.peer[i].alive = 1;
+        s.peer[i].alive = i != NEWCOMER || all->newcomer;
     roster_init(&roster, &options);
     for (uint32_t i = 0; i < NEWCOMER; i++) { /* the group forms */
         assert_true(say_hello(&s, i));
@@ -510,17 +599,45 @@ static void every_meeting_of_a_newcomer_and_two_crashes_ends_well(void **state)
         s.peer[i].synced = s.peer[i].reported = 1; /* as exchange_init has it */
     }
     explore(&s);
-    print_message("    %zu states, %zu ends, the newcomer in at %zu of them\n", states, ends,
-                  joined);
-    assert_true(states > 10000 && joined > 0);
+    print_message("    %zu states, %zu ends, the newcomer in at %zu of them, the driver back at "
+                  "%zu\n",
+                  states, ends, joined, returns);
+    assert_true(states > 10000 && (joined > 0) == all->newcomer && (returns > 0) == all->driver);
     free(seen);
     free(stack);
+}
+
+static void every_meeting_of_a_newcomer_and_two_crashes_ends_well(void **state)
+{
+    (void)state;
+    go_through_all(&(struct world){.crashes = 2, .newcomer = true});
+}
+
+static void a_driver_dies_and_so_does_a_worker(void **state)
+{
+    (void)state;
+    go_through_all(&(struct world){.crashes = 1, .driver = true});
+}
+
+static void a_driver_dies_while_one_comes(void **state)
+{
+    (void)state;
+    go_through_all(&(struct world){.newcomer = true, .driver = true});
+}
+
+static void and_remembers_nothing(void **state)
+{
+    (void)state;
+    go_through_all(&(struct world){.newcomer = true, .driver = true, .forgetful = true});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_meeting_of_a_newcomer_and_two_crashes_ends_well),
+        cmocka_unit_test(a_driver_dies_and_so_does_a_worker),
+        cmocka_unit_test(a_driver_dies_while_one_comes),
+        cmocka_unit_test(and_remembers_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

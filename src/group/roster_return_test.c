@@ -106,6 +106,17 @@ static void test_nobody_returns(void **state)
     assert_string_equal(joins(s, 3), "join 3; view 1: 2 3");
 }
 
+/* Whoever was left out by the newest view is no reason to wait, nor one to go on with. */
+static void test_only_one_that_was_left_out_returns(void **state)
+{
+    struct story *s = *state;
+    again(s, 2, 7, "01");
+    assert_string_equal(returns_from(s, 2, 3, 6, "012"), "");
+    assert_string_equal(waits(s, SILENCE), "afresh 2; want 2");
+    assert_string_equal(returns_from(s, 1, 3, 7, "01"), "");
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "back 1; back 0; view 8: 0 1");
+}
+
 /* Without knowing of anybody it begins with those who come; until the first view has formed they
  * wait for those who return. */
 static void test_who_returns_goes_before_who_comes(void **state)
@@ -179,6 +190,7 @@ int main(void)
         TEST(test_the_newest_view_counts),
         TEST(test_an_older_driver_is_outranked),
         TEST(test_nobody_returns),
+        TEST(test_only_one_that_was_left_out_returns),
         TEST(test_who_returns_goes_before_who_comes),
         TEST(test_one_dies_while_others_are_waited_for),
         TEST(test_the_driver_lacks_what_all_have),

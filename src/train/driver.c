@@ -477,7 +477,7 @@ static int close_driver(struct driver *d, int rc, struct train_report *report)
     }
     if (d->events.world)
         drain(d);
-    if (rc != ERR_CANCELLED && d->tenure.incarnation > 0)
+    if (rc != ERR_CANCELLED && d->events.world)
         driver_leave(d); /* in good order: nobody is to be waited for */
     tracer_stop(&d->tracer, d->host->log);
     return rc;
