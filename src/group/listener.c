@@ -11,7 +11,9 @@
     (WORLD_SECOND / 50) /* between two calls for a driver that is gone; then longer */
 #define CALL_MAX (WORLD_SECOND / 2)
 
-enum { LOOKS_PER_SILENCE = 8 };
+/* A driver that is silent for so many times what a member may be is given up: it may only have
+ * stood still, and who gives it up then is given up itself. */
+enum { LOOKS_PER_SILENCE = 8, SILENCES = 4 };
 
 /* Where a member stands with its driver. */
 enum standing {
@@ -315,7 +317,7 @@ static int look_up(struct listener *l)
     if (l->standing != HEARD)
         return call_driver(l);
     int64_t silence_max = group->timing.silence_max;
-    if (!group_ear_deaf(&l->ear, now, silence_max / LOOKS_PER_SILENCE, silence_max))
+    if (!group_ear_deaf(&l->ear, now, silence_max / LOOKS_PER_SILENCE, SILENCES * silence_max))
         return OK;
     world_peer_drop(group->world, WORLD_DRIVER);
     return lose_driver(l, "is silent");

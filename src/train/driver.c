@@ -371,6 +371,8 @@ static int run(struct driver *d)
         rc = driver_start(d, group_first_view(&d->group));
     while (rc == OK) {
         const struct view *view = group_view(&d->group);
+        if (atomic_load(&d->outranked))
+            return err_set(d->err, ERR_FENCED, "a later driver has taken this run over");
         if (d->kept && all_done(d, view))
             return OK;
         if (view->count == 0 && !d->kept && !atomic_load(&d->handing_over))

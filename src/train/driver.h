@@ -46,6 +46,7 @@ struct driver {
     struct comeback back[VIEW_MEMBERS_MAX]; /* of workers that have returned: */
 
     struct course early;                 /* as they have reported it before all were back */
+    atomic_bool outranked;               /* a later driver has taken the run over */
     bool begun;                          /* what is reported is counted */
     uint64_t back_word[ADMISSION_WORDS]; /* of the one that was furthest */
     bool back_told;

@@ -95,9 +95,20 @@ static void keep_tenure(struct driver *d)
         return;
     int rc = tenure_write(d->options->dir, &d->tenure, &err);
     if (rc == ERR_FENCED)
-        driver_want_stop(d, "replaced");
+        atomic_store(&d->outranked, true);
     if (rc != OK)
         log_warn(d->host->log, "%s", err.text);
+}
+
+/* Asked by the keeper, before it writes. */
+static bool is_replaced(void *user)
+{
+    struct driver *d = user;
+    struct tenure now;
+    struct err err;
+    if (tenure_read(d->options->dir, &now, &err) == OK && now.incarnation > d->tenure.incarnation)
+        atomic_store(&d->outranked, true);
+    return atomic_load(&d->outranked);
 }
 
 void driver_leave(struct driver *d)
@@ -568,6 +579,7 @@ static int start_keeper(struct driver *d)
     k->keep = d->job->checkpoint->keep;
     k->layout = d->layout;
     k->reached = on_error_reached;
+    k->replaced = is_replaced;
     k->free = strategy_runs_free(d->strategy, d->job);
     k->where = k->free && train_workers_speak(d->job, d->strategy) ? where_all_were : NULL;
     k->user = d;

@@ -120,6 +120,8 @@ static int take(struct keeper *k, const struct model_note *model)
 {
     bool final = model->use & MODEL_FINAL;
     int rc = OK;
+    if (k->dir && k->replaced && k->replaced(k->user))
+        return OK; /* it is told to end, and writes nothing more */
     if (k->dir && model->use & (MODEL_CHECKPOINT | MODEL_FINAL)) {
         rc = keep_checkpoint(k, model);
         if (rc == OK && final)

@@ -20,13 +20,14 @@ struct keeper {
     float *landing; /* where models come in; `room` floats */
     size_t room;
     struct vec x, s;
-    struct snapshot snapshot;    /* opened and closed by the caller */
-    const struct joint *first;   /* evaluated before any other; NULL: none is */
-    struct checkpoint_note note; /* what does not change, and missed records so far */
-    _Atomic uint64_t missed;     /* told by the main task */
-    struct course judged;        /* where the model last evaluated stood */
-    _Atomic double last_error;   /* of the set that counts; < 0: none yet */
-    void (*reached)(void *user); /* an error that the job stops at has been reached */
+    struct snapshot snapshot;     /* opened and closed by the caller */
+    const struct joint *first;    /* evaluated before any other; NULL: none is */
+    struct checkpoint_note note;  /* what does not change, and missed records so far */
+    _Atomic uint64_t missed;      /* told by the main task */
+    struct course judged;         /* where the model last evaluated stood */
+    _Atomic double last_error;    /* of the set that counts; < 0: none yet */
+    void (*reached)(void *user);  /* an error that the job stops at has been reached */
+    bool (*replaced)(void *user); /* by a later driver, whose run directory it is now */
     bool free; /* workers run free: models that stand at the same place need not be the same */
     /* Who sends a model does not know how far all were when it was asked for; NULL: it does. */
     void (*where)(void *user, struct course *course);

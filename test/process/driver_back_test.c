@@ -1,0 +1,195 @@
+/* A real driver that is killed and started again: its workers keep what they have, and the run goes
+ * on from where they are, within two seconds. */
+#include "real_run.h"
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+#define BACK_MAX_S 2.0 /* from the start of a driver to its first exchange */
+
+enum { WORKERS = 3, DEATHS = 4 };
+
+/* A port that was free a moment ago. */
+static void free_address(char out[32])
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&a, sizeof a) == 0 &&
+                getsockname(fd, (struct sockaddr *)&a, &len) == 0);
+    close(fd);
+    snprintf(out, 32, "127.0.0.1:%d", ntohs(a.sin_port));
+}
+
+struct cast {
+    struct tiny *t;
+    char at[32];
+    struct real_run r; /* the driver's process, and the run's directory */
+    struct process worker[WORKERS];
+};
+
+static void drive(struct cast *c, const char *strategy, const char *epochs, bool again)
+{
+    const char *argv[] = {
+        "driver",    c->t->job, "--listen",      c->at,       "--out",
+        c->r.dir,    "--json",  "--set",         "workers=3", "--set",
+        "pace=0.01", "--set",   "heartbeat=lan", "--set",     "checkpoint.every_seconds=0.3",
+        "--set",     strategy,  "--set",         epochs,      again ? "--resume" : NULL,
+        NULL};
+    process_start(&c->r.p, c->t->folder, argv);
+}
+
+static void begin(struct cast *c, struct tiny *t, const char *strategy, const char *epochs,
+                  const char *retry)
+{
+    *c = (struct cast){.t = t, .r = real_new(t)};
+    free_address(c->at);
+    drive(c, strategy, epochs, false);
+    for (int i = 0; i < WORKERS; i++)
+        process_start(&c->worker[i], t->folder,
+                      (const char *const[]){"worker", "--join", c->at, "--retry", retry, NULL});
+    UNTIL(REAL_LIMIT_S, process_poll(&c->r.p) || real_exchanges(&c->r) >= 5);
+}
+
+static void kill_driver(struct cast *c)
+{
+    kill(c->r.p.pid, SIGKILL);
+    process_wait(&c->r.p, REAL_LIMIT_S);
+    process_release(&c->r.p);
+}
+
+static void all_end_well(struct cast *c)
+{
+    real_end(&c->r, 0, "epochs");
+    for (int i = 0; i < WORKERS; i++) {
+        process_wait(&c->worker[i], REAL_LIMIT_S);
+        if (c->worker[i].code != 0)
+            fail_msg("worker %d ended with %d:\n%s", i, c->worker[i].code, c->worker[i].err);
+        process_release(&c->worker[i]);
+    }
+    process_release(&c->r.p);
+}
+
+static void dies_and_comes_back(struct tiny *t, const char *strategy)
+{
+    struct cast c;
+    double longest = 0;
+    begin(&c, t, strategy, "stop.epochs=30", "30");
+    for (int i = 0; i < DEATHS; i++) {
+        int told = real_exchanges(&c.r);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) >= told + 3);
+        kill_driver(&c);
+        told = real_exchanges(&c.r);
+        process_nap(0.1);
+        double started = process_now();
+        drive(&c, strategy, "stop.epochs=30", true);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > told);
+        double took = process_now() - started;
+        longest = took > longest ? took : longest;
+        assert_int_equal(real_members(&c.r, "back"), WORKERS * (i + 1));
+    }
+    print_message("    %s: trains again after %.3f s at most\n", strategy, longest);
+    assert_true(longest < BACK_MAX_S);
+    all_end_well(&c);
+    assert_int_equal(real_members(&c.r, "join"), WORKERS);
+    assert_int_equal(run_count(c.r.dir, "member", NULL, NULL), WORKERS * (1 + DEATHS));
+    assert_true(run_number(c.r.dir, "end", 0, "missed") == 0);
+    assert_true(fabs(run_number(c.r.dir, "end", 0, "used") -
+                     run_number(c.r.dir, "end", 0, "epochs") * (TINY_TRAIN - 60)) < 0.5);
+    assert_true(run_number(c.r.dir, "end", 0, "test_error") < 0.3);
+}
+
+static void test_it_dies_and_comes_back(void **state)
+{
+    dies_and_comes_back(*state, "strategy.sync={tau:4}");
+    dies_and_comes_back(*state, "strategy.allreduce={}");
+    dies_and_comes_back(*state, "strategy.diloco={tau:4}");
+    dies_and_comes_back(*state, "strategy.mpca={coordination:symmetric}");
+}
+
+/* Nobody waits for ever. */
+static void test_it_does_not_come_back(void **state)
+{
+    struct cast c;
+    begin(&c, *state, "strategy.allreduce={}", "stop.epochs=10000", "1");
+    kill_driver(&c);
+    double killed = process_now();
+    for (int i = 0; i < WORKERS; i++) {
+        process_wait(&c.worker[i], REAL_LIMIT_S);
+        assert_int_not_equal(c.worker[i].code, 0);
+        assert_non_null(strstr(c.worker[i].err, "it has not come back in 1 s"));
+        process_release(&c.worker[i]);
+    }
+    double took = process_now() - killed;
+    print_message("    they ended after %.3f s\n", took);
+    assert_true(took > 0.9 && took < 6);
+}
+
+/* Two drivers on one run directory: the later one is the run's, and the other finds it out before
+ * it writes again. */
+static void test_a_driver_that_was_replaced_ends(void **state)
+{
+    struct cast c, later = {.t = *state};
+    begin(&c, *state, "strategy.allreduce={}", "stop.epochs=100000", "1");
+    snprintf(later.r.dir, sizeof later.r.dir, "%s", c.r.dir);
+    free_address(later.at);
+    drive(&later, "strategy.allreduce={}", "stop.epochs=100000", true);
+    process_wait(&c.r.p, REAL_LIMIT_S);
+    assert_int_not_equal(c.r.p.code, 0);
+    assert_non_null(strstr(c.r.p.err, "a later driver has taken this run over"));
+    process_release(&c.r.p);
+    process_signal_all(&later.r.p, SIGKILL);
+    process_wait(&later.r.p, REAL_LIMIT_S);
+    process_release(&later.r.p);
+    for (int i = 0; i < WORKERS; i++) {
+        process_wait(&c.worker[i], REAL_LIMIT_S);
+        process_release(&c.worker[i]);
+    }
+}
+
+/* Where the driver has something that nobody else has, all begin again from the checkpoint, at once
+ * and by themselves. */
+static void test_from_the_checkpoint(void **state)
+{
+    static const char *const how[] = {"strategy.mpca={}", "strategy.easgd={mode:sync tau:4}"};
+    for (size_t i = 0; i < 2; i++) {
+        struct cast c;
+        char path[3][512];
+        begin(&c, *state, how[i], "stop.epochs=60", "30");
+        UNTIL(REAL_LIMIT_S, run_checkpoints(c.r.dir, path) >= 2);
+        kill_driver(&c);
+        drive(&c, how[i], "stop.epochs=60", true);
+        all_end_well(&c);
+        assert_int_equal(real_members(&c.r, "join"), 2 * WORKERS);
+        assert_int_equal(real_members(&c.r, "back"), 0);
+        assert_true(run_number(c.r.dir, "start", 1, "resumed_after") > 0);
+        assert_true(fabs(run_number(c.r.dir, "end", 0, "used") +
+                         run_number(c.r.dir, "end", 0, "missed") -
+                         run_number(c.r.dir, "end", 0, "epochs") * (TINY_TRAIN - 60)) < 0.5);
+    }
+}
+
+static int setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_it_dies_and_comes_back),
+        cmocka_unit_test(test_it_does_not_come_back),
+        cmocka_unit_test(test_a_driver_that_was_replaced_ends),
+        cmocka_unit_test(test_from_the_checkpoint),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
