@@ -30,7 +30,9 @@ typedef struct pl_run_options {
     /* Where the run directory is to be: a path that is empty or does not exist; with `resume` that
      * of the run to go on with. NULL: the next free (with `resume`: the newest) runs/NAME-NNN. */
     const char *out;
-    bool resume; /* go on from the run directory's newest checkpoint */
+    /* Go on with the run of the directory: from what workers have that are still there and wait for
+     * their driver, or else from the newest checkpoint. */
+    bool resume;
     /* Go on from what a run of Caffe left, a .solverstate, which names its weights: those, the
      * optimizer's state and the step. For one worker. NULL: none. */
     const char *snapshot;
@@ -105,10 +107,10 @@ typedef struct pl_work_options {
     const char *data_root;
     double max_mbit;  /* as the driver's */
     unsigned threads; /* that compute here; 0: as the job says, or else one a core */
-    /* A worker that finds no driver yet tries again. One that has lost its driver, or that its
-     * driver holds to be lost, comes again, as a new one: what it had learnt since the last
-     * exchange is gone. So long it tries, with growing pauses, seconds; 0: it does not come again,
-     * and comes once. */
+    /* A worker that finds no driver yet tries again. One whose driver is gone keeps what it has,
+     * trains on as far as the strategy needs no driver, and calls it until it has come back. One
+     * that its driver holds to be lost comes again, as a new one: what it had learnt since the last
+     * exchange is gone. So long it tries each of these, seconds; 0: it does not, and ends. */
     double retry_s;
     /* Set it, from any thread or a signal handler, to leave the run in good order: within two
      * exchanges, with nothing lost. Whoever is alone in a run stays. May be NULL. */

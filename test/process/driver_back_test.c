@@ -26,6 +26,7 @@ struct cast {
     char at[32];
     struct real_run r; /* the driver's process, and the run's directory */
     struct process worker[WORKERS];
+    int silent; /* workers that said so of their driver */
 };
 
 static void drive(struct cast *c, const char *strategy, const char *epochs, bool again)
@@ -65,6 +66,7 @@ static void all_end_well(struct cast *c)
         process_wait(&c->worker[i], REAL_LIMIT_S);
         if (c->worker[i].code != 0)
             fail_msg("worker %d ended with %d:\n%s", i, c->worker[i].code, c->worker[i].err);
+        c->silent += strstr(c->worker[i].err, "the driver is silent") != NULL;
         process_release(&c->worker[i]);
     }
     process_release(&c->r.p);
@@ -105,6 +107,28 @@ static void test_it_dies_and_comes_back(void **state)
     dies_and_comes_back(*state, "strategy.allreduce={}");
     dies_and_comes_back(*state, "strategy.diloco={tau:4}");
     dies_and_comes_back(*state, "strategy.mpca={coordination:symmetric}");
+}
+
+/* One that only stands still for a moment finds all where they were; one that says nothing any more
+ * is called anew, and answers when it has been killed and started again. */
+static void test_it_stands_still(void **state)
+{
+    struct cast c;
+    begin(&c, *state, "strategy.allreduce={}", "stop.epochs=60", "30");
+    kill(c.r.p.pid, SIGSTOP);
+    process_nap(1.5);
+    kill(c.r.p.pid, SIGCONT);
+    int told = real_exchanges(&c.r);
+    UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > told + 3);
+    assert_int_equal(run_count(c.r.dir, "member", NULL, NULL), WORKERS);
+    kill(c.r.p.pid, SIGSTOP);
+    process_nap(6);
+    kill_driver(&c);
+    drive(&c, "strategy.allreduce={}", "stop.epochs=60", true);
+    all_end_well(&c);
+    assert_int_equal(c.silent, WORKERS);
+    assert_int_equal(real_members(&c.r, "back"), WORKERS);
+    assert_true(run_number(c.r.dir, "end", 0, "missed") == 0);
 }
 
 /* Nobody waits for ever. */
@@ -187,6 +211,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_dies_and_comes_back),
+        cmocka_unit_test(test_it_stands_still),
         cmocka_unit_test(test_it_does_not_come_back),
         cmocka_unit_test(test_a_driver_that_was_replaced_ends),
         cmocka_unit_test(test_from_the_checkpoint),
