@@ -25,6 +25,9 @@ static const struct way ways[] = {
     {{"strategy.mpca={coordination:symmetric}"}, .free = true},
     {{"strategy.mpca={coordination:symmetric shards:5}"}, .free = true},
     {{"strategy.gossip={p:0.3}"}, .free = true},
+    {{"strategy.ps={colocated:true}", "solver.momentum=0"}, .free = true},
+    {{"strategy.ps={servers:2 consistency:bsp}", "solver.momentum=0"}, .free = true},
+    {{"strategy.downpour={colocated:true}", "solver.momentum=0"}, .free = true},
 };
 
 enum { WAYS = sizeof ways / sizeof *ways };
