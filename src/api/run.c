@@ -262,8 +262,7 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
         if (!wait_while_paused(engine, options))
             return OK;
         int rc = join_and_work(engine, options, root, &stay);
-        if (rc == OK && stay.left && !is_leaving(options) &&
-            (stay.parted || is_paused(options))) {
+        if (rc == OK && stay.left && !is_leaving(options) && (stay.parted || is_paused(options))) {
             lost_at = real_now(); /* as at the beginning */
             pause = 0;
             continue;

@@ -69,7 +69,7 @@ struct simulation {
     atomic_bool *leave; /* by node */
     uint32_t nodes;
     _Atomic uint32_t workers; /* that there are to be; 0: nobody has said */
-    unsigned drivers; /* that there have been */
+    unsigned drivers;         /* that there have been */
     struct train_report report;
     struct api_sink sink;
     struct err *err;

@@ -327,11 +327,16 @@ static int listen_once(struct listener *l)
 {
     enum { MESSAGES = 10 };
     const struct wait_for set[] = {
-        wire_from(WORLD_DRIVER, WIRE_VIEW),       wire_from(WORLD_DRIVER, WIRE_STOP),
-        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL), wire_from(WORLD_DRIVER, WIRE_BYE),
-        wire_from(WORLD_DRIVER, WIRE_REFUSED),    wire_from(WORLD_DRIVER, WIRE_SPONSOR),
-        wire_from(WORLD_DRIVER, WIRE_BEAT),       wire_from(WORLD_DRIVER, WIRE_WELCOME),
-        wire_from(WORLD_DRIVER, WIRE_AFRESH),     wire_from(WORLD_DRIVER, WIRE_PART),
+        wire_from(WORLD_DRIVER, WIRE_VIEW),
+        wire_from(WORLD_DRIVER, WIRE_STOP),
+        wire_from(WORLD_DRIVER, WIRE_WANT_MODEL),
+        wire_from(WORLD_DRIVER, WIRE_BYE),
+        wire_from(WORLD_DRIVER, WIRE_REFUSED),
+        wire_from(WORLD_DRIVER, WIRE_SPONSOR),
+        wire_from(WORLD_DRIVER, WIRE_BEAT),
+        wire_from(WORLD_DRIVER, WIRE_WELCOME),
+        wire_from(WORLD_DRIVER, WIRE_AFRESH),
+        wire_from(WORLD_DRIVER, WIRE_PART),
         {.kind = WAIT_PEER},
     };
     struct wake wake;

@@ -17,10 +17,10 @@ enum sim_backend {
     SIM_BATON,  /* a thread a task, of which the one that holds the baton runs */
 };
 
-/* What happened, as the cluster's file asked for: told when it happens. */
+/* What happened, as the cluster's file asked for: told when it happens. `what` is "join", "leave",
+ * "want", "kill", "back", "slow", "slow ends", "clog" or "clog ends". */
 struct sim_fault {
-    const char
-        *what; /* "join", "leave", "want", "kill", "back", "slow", "slow ends", "clog", "clog ends" */
+    const char *what;
     uint32_t node;
     double factor;
 };
