@@ -100,7 +100,7 @@ static int check_once(const Paceline__Fault *fault, const char *what, size_t i, 
 {
     if (!fault->has_factor && !fault->has_for_)
         return OK;
-    return err_set(err, ERR_INPUT, "fault[%zu].%s: belongs to `slow` and `clog`, not to `%s`", i,
+    return err_set(err, ERR_INPUT, "fault[%zu].%s: belongs to what lasts, not to `%s`", i,
                    fault->has_factor ? "factor" : "for", what);
 }
 
@@ -127,6 +127,21 @@ static int check_kill(const Paceline__Fault *fault, size_t i, uint32_t nodes, st
                        i);
     int rc = check_once(fault, "kill", i, err);
     return rc != OK ? rc : check_place(indexed(name, "fault", i, "kill"), fault->kill, nodes, err);
+}
+
+/* A fault of the link to `to`, or of all that a node does, which may last. */
+static int check_lasting(const Paceline__Fault *fault, const char *what, int32_t node, size_t i,
+                         uint32_t nodes, struct err *err)
+{
+    char name[FIELD_TEXT_MAX];
+    int rc = check_place(indexed(name, "fault", i, what), node, nodes, err);
+    if (rc == OK)
+        rc = check_place(indexed(name, "fault", i, "to"), fault->to, nodes, err);
+    if (rc == OK && fault->has_for_)
+        rc = check_positive(indexed(name, "fault", i, "for"), fault->for_, err);
+    if (rc == OK)
+        rc = check_positive(indexed(name, "fault", i, "seconds"), fault->seconds, err);
+    return rc;
 }
 
 /* `slow` or `clog`, as `what` says. */
@@ -158,9 +173,22 @@ static int check_fault(const Paceline__Fault *fault, size_t i, uint32_t nodes, s
     case PACELINE__FAULT__WHAT_LEAVE:
         return check_worker(fault, "leave", fault->leave, i, nodes, err);
     case PACELINE__FAULT__WHAT_WANT: return check_once(fault, "want", i, err);
+    case PACELINE__FAULT__WHAT_PAUSE:
+        return check_lasting(fault, "pause", fault->pause, i, nodes, err);
+    case PACELINE__FAULT__WHAT_PART:
+        return check_lasting(fault, "part", fault->part, i, nodes, err);
+    case PACELINE__FAULT__WHAT_MUTE:
+        return check_lasting(fault, "mute", fault->mute, i, nodes, err);
+    case PACELINE__FAULT__WHAT_RESET:
+        return check_lasting(fault, "reset", fault->reset, i, nodes, err);
+    case PACELINE__FAULT__WHAT_SHUFFLE:
+        return check_lasting(fault, "shuffle", fault->shuffle, i, nodes, err);
     default:
-        return err_set(err, ERR_INPUT,
-                       "fault[%zu]: expected `kill`, `slow`, `clog`, `join`, `leave` or `want`", i);
+        return err_set(
+            err, ERR_INPUT,
+            "fault[%zu]: expected one of kill, slow, clog, leave, join, pause, part, mute, "
+            "reset, shuffle, want",
+            i);
     }
 }
 

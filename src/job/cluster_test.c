@@ -120,7 +120,8 @@ static void test_faults_out_of_range(void **state)
     refuses("node { } fault { kill: 0 }", "fault[0].at: is missing");
     refuses("node { } fault { at: -1 kill: 0 }", "fault[0].at: must be >= 0, is -1");
     refuses("node { } fault { at: 1 }",
-            "fault[0]: expected `kill`, `slow`, `clog`, `join`, `leave` or `want`");
+            "fault[0]: expected one of kill, slow, clog, leave, join, pause, part, mute, "
+            "reset, shuffle, want");
     refuses("node { count: 2 } fault { at: 1 kill: 0 } fault { at: 1 kill: 2 }",
             "fault[1].kill: no node 2; there are 0 to 1, and -1, the driver");
     refuses("node { } fault { at: 1 slow: 1 }",
@@ -128,9 +129,9 @@ static void test_faults_out_of_range(void **state)
     refuses("node { } fault { at: 1 slow: 0 factor: 0 }", "fault[0].factor: must be > 0, is 0");
     refuses("node { } fault { at: 1 slow: 0 for: 0 }", "fault[0].for: must be > 0, is 0");
     refuses("node { } fault { at: 1 kill: 0 for: 1 }",
-            "fault[0].for: belongs to `slow` and `clog`, not to `kill`");
+            "fault[0].for: belongs to what lasts, not to `kill`");
     refuses("node { } fault { at: 1 kill: 0 factor: 3 }",
-            "fault[0].factor: belongs to `slow` and `clog`, not to `kill`");
+            "fault[0].factor: belongs to what lasts, not to `kill`");
 }
 
 static void test_a_driver_that_is_killed_comes_back(void **state)

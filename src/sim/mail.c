@@ -25,7 +25,7 @@ static int64_t lateness(struct node *from, const struct node *to, uint64_t tag)
     uint64_t draw = UINT64_C(1) << 63 | (uint64_t)from->slot << 40 | from->sent;
     if (sim->loss > 0 && rng_uniform(sim->options.seed, RNG_SIM, draw) < (float)sim->loss)
         late += RETRANSMISSION_NS;
-    return late;
+    return late + hold_shuffle(from);
 }
 
 bool mail_dies(const struct node *node)
@@ -149,11 +149,25 @@ static void deliver(struct node *node, struct letter *letter)
     node_wake(node, WAIT_MESSAGE, letter);
 }
 
+/* Nothing of the lane arrives before then, and all in its order. */
+static void put_off(struct lane *lane, int64_t until)
+{
+    for (struct letter *letter = lane->flight.head; letter; letter = letter->next) {
+        int64_t at = letter->arrival.at > until ? letter->arrival.at : until;
+        heap_push(&lane->route->from->sim->heap, &letter->arrival, at);
+    }
+    lane->last_arrival = lane->last_arrival > until ? lane->last_arrival : until;
+}
+
 void mail_arrive(struct event *arrival)
 {
     struct letter *letter = event_owner(arrival, struct letter, arrival);
     struct route *route = letter->lane->route;
     struct node *from = route->from, *to = route->to;
+    if (hold_cut(from, to)) {
+        put_off(letter->lane, hold_opens(from, to));
+        return;
+    }
     PL_ASSERT(letters_take(&letter->lane->flight) == letter);
     if (to->state == NODE_ENDED || to->peer[from->slot] == PEER_DOWN)
         letter_free(letter);

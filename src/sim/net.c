@@ -108,8 +108,9 @@ static void fly(struct lane *lane, int64_t first_byte, int64_t arrival)
 {
     struct letter *letter = letters_take(&lane->queue);
     int64_t ahead = lane->last_arrival;
-    first_byte += letter->extra;
-    arrival += letter->extra;
+    const struct route *route = lane->route;
+    first_byte = hold_arrival(route->from, route->to, first_byte + letter->extra);
+    arrival = hold_arrival(route->from, route->to, arrival + letter->extra);
     letter->first_byte = first_byte > ahead ? first_byte : ahead;
     lane->last_arrival = arrival > ahead ? arrival : ahead;
     letters_put(&lane->flight, letter);
@@ -242,7 +243,10 @@ void net_settle(struct sim *sim)
 static void route_close(struct event *close)
 {
     struct route *route = event_owner(close, struct route, close);
-    peer_down(route->to, route->from);
+    if (hold_cut(route->from, route->to))
+        heap_push(&route->from->sim->heap, close, hold_opens(route->from, route->to));
+    else
+        peer_down(route->to, route->from);
 }
 
 int route_get(struct node *from, struct node *to, struct route **out)

@@ -99,6 +99,8 @@ static void node_gone(struct event *gone)
             route_purge(route, ERR_CANCELLED);
         else if (route && !route_empty(route))
             route->closing = true;
+        else if (hold_cut(node, &sim->nodes[i]) && route_get(node, &sim->nodes[i], &route) == OK)
+            heap_push(&sim->heap, &route->close, hold_opens(node, &sim->nodes[i]));
         else
             peer_down(&sim->nodes[i], node);
     }
@@ -182,6 +184,7 @@ void node_end(struct node *node, bool killed)
         work_drop(task);
     while (node->waits)
         task_ready(node->waits);
+    hold_release(node);
     for (uint32_t i = 0; killed && i < sim->slots; i++)
         if (node->routes[i])
             route_purge(node->routes[i], ERR_CANCELLED);

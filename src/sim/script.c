@@ -1,5 +1,5 @@
-/* The cluster file's script: which messages come late, which nodes are killed or slowed, and when.
- */
+/* The cluster file's script: which messages come late, what happens to nodes and links, and when;
+ * and faults that are in no file, which happen at once. */
 #include "sim/state.h"
 
 #include <inttypes.h>
@@ -13,17 +13,20 @@ struct delay_rule {
 };
 
 struct fault_rule {
+    struct fault_rule *next; /* of those that struck */
     struct sim *sim;
     struct node *node;
     Paceline__Fault__WhatCase what;
     bool active;
     double factor, seconds; /* seconds 0: to the end */
-    struct event begin, end;
+    struct node *to;        /* of a link's fault */
+    double late;            /* shuffle: ns */
+    struct event begin, end, unanswered;
 };
 
 struct script {
     struct delay_rule *delay;
-    struct fault_rule *fault;
+    struct fault_rule *fault, *struck;
     size_t delays, faults;
 };
 
@@ -66,6 +69,23 @@ static bool clogs(const struct fault_rule *rule)
     return rule->what == PACELINE__FAULT__WHAT_CLOG;
 }
 
+/* What it is called, begun and ended. */
+static const char *const lasting[][2] = {
+    [PACELINE__FAULT__WHAT_SLOW] = {"slow", "slow ends"},
+    [PACELINE__FAULT__WHAT_CLOG] = {"clog", "clog ends"},
+    [PACELINE__FAULT__WHAT_PAUSE] = {"pause", "pause ends"},
+    [PACELINE__FAULT__WHAT_PART] = {"part", "part ends"},
+    [PACELINE__FAULT__WHAT_MUTE] = {"mute", "mute ends"},
+    [PACELINE__FAULT__WHAT_SHUFFLE] = {"shuffle", "shuffle ends"},
+};
+
+/* What another fault adds to this one's kind of slowness. */
+static double slowness(const struct fault_rule *other, const struct fault_rule *rule)
+{
+    return other->active && other->node == rule->node && other->what == rule->what ? other->factor
+                                                                                   : 1;
+}
+
 /* Slowness of a node, or of its link: the product of all such faults that hold now, in the order of
  * the file. */
 static void slow_down(struct fault_rule *rule, bool active)
@@ -74,19 +94,56 @@ static void slow_down(struct fault_rule *rule, bool active)
     double slow = 1;
     rule->active = active;
     for (size_t i = 0; i < script->faults; i++)
-        if (script->fault[i].active && script->fault[i].node == rule->node &&
-            script->fault[i].what == rule->what)
-            slow *= script->fault[i].factor;
+        slow *= slowness(&script->fault[i], rule);
+    for (const struct fault_rule *struck = script->struck; struck; struck = struck->next)
+        slow *= slowness(struck, rule);
     if (clogs(rule))
         net_pace(rule->node, slow);
     else
         work_pace(rule->node, slow);
 }
 
+static int64_t ends_at(const struct fault_rule *rule)
+{
+    return rule->seconds > 0 ? sim_after(rule->sim, rule->seconds * 1e9) : INT64_MAX;
+}
+
+/* Both ends of the way have waited in vain. Who cannot hear does not hear that either. */
+static void fault_unanswered(struct event *unanswered)
+{
+    struct fault_rule *rule = event_owner(unanswered, struct fault_rule, unanswered);
+    if (hold_cut(rule->node, rule->to))
+        hold_part(rule->node, rule->to);
+}
+
+static void cut_ways(struct fault_rule *rule)
+{
+    struct sim *sim = rule->sim;
+    hold_cut_way(rule->node, rule->to, ends_at(rule));
+    if (rule->what == PACELINE__FAULT__WHAT_PART)
+        hold_cut_way(rule->to, rule->node, ends_at(rule));
+    heap_push(&sim->heap, &rule->unanswered, hold_unanswered(sim));
+}
+
+/* What lasts for a while. */
+static void begin_lasting(struct fault_rule *rule)
+{
+    rule->active = true;
+    switch (rule->what) {
+    case PACELINE__FAULT__WHAT_PAUSE: hold_pause(rule->node, ends_at(rule)); break;
+    case PACELINE__FAULT__WHAT_PART:
+    case PACELINE__FAULT__WHAT_MUTE: cut_ways(rule); break;
+    case PACELINE__FAULT__WHAT_SHUFFLE: rule->node->shuffle = rule->late; break;
+    default: slow_down(rule, true);
+    }
+    if (rule->seconds > 0)
+        heap_push(&rule->sim->heap, &rule->end, ends_at(rule));
+    announce(rule, lasting[rule->what][0], TRACE_SLOW);
+}
+
 static void fault_begin(struct event *begin)
 {
     struct fault_rule *rule = event_owner(begin, struct fault_rule, begin);
-    struct sim *sim = rule->sim;
     if (rule->node->state == NODE_ENDED)
         return;
     if (rule->what == PACELINE__FAULT__WHAT_JOIN) {
@@ -112,10 +169,12 @@ static void fault_begin(struct event *begin)
         }
         return;
     }
-    slow_down(rule, true);
-    if (rule->seconds > 0)
-        heap_push(&sim->heap, &rule->end, sim_after(sim, rule->seconds * 1e9));
-    announce(rule, clogs(rule) ? "clog" : "slow", TRACE_SLOW);
+    if (rule->what == PACELINE__FAULT__WHAT_RESET) {
+        announce(rule, "reset", TRACE_HOLD);
+        hold_part(rule->node, rule->to);
+        return;
+    }
+    begin_lasting(rule);
 }
 
 static void fault_end(struct event *end)
@@ -129,9 +188,16 @@ static void fault_end(struct event *end)
             log_error(sim->options.log, "the driver cannot start again: out of memory");
         return;
     }
-    slow_down(rule, false);
+    rule->active = false;
+    switch (rule->what) {
+    case PACELINE__FAULT__WHAT_PAUSE: hold_go_on(rule->node); break;
+    case PACELINE__FAULT__WHAT_SHUFFLE: rule->node->shuffle = 0; break;
+    case PACELINE__FAULT__WHAT_PART:
+    case PACELINE__FAULT__WHAT_MUTE: break; /* the ways know until when */
+    default: slow_down(rule, false);
+    }
     if (rule->node->state != NODE_ENDED)
-        announce(rule, clogs(rule) ? "clog ends" : "slow ends", TRACE_SLOW);
+        announce(rule, lasting[rule->what][1], TRACE_SLOW);
 }
 
 static int32_t node_of(const Paceline__Fault *f)
@@ -142,6 +208,11 @@ static int32_t node_of(const Paceline__Fault *f)
     case PACELINE__FAULT__WHAT_JOIN: return f->join;
     case PACELINE__FAULT__WHAT_LEAVE: return f->leave;
     case PACELINE__FAULT__WHAT_WANT: return -1; /* the driver */
+    case PACELINE__FAULT__WHAT_PAUSE: return f->pause;
+    case PACELINE__FAULT__WHAT_PART: return f->part;
+    case PACELINE__FAULT__WHAT_MUTE: return f->mute;
+    case PACELINE__FAULT__WHAT_RESET: return f->reset;
+    case PACELINE__FAULT__WHAT_SHUFFLE: return f->shuffle;
     default: return f->clog;
     }
 }
@@ -166,6 +237,44 @@ static int read_join(struct fault_rule *rule, size_t i, struct err *err)
         return err_set(err, ERR_INPUT, "fault[%zu].join: node %" PRIu32 " is there already", i,
                        node->slot);
     node->comes = true;
+    return OK;
+}
+
+/* False: it is of the cluster, but not of this run. */
+static bool read_fault(struct sim *sim, const Paceline__Fault *f, struct fault_rule *rule)
+{
+    uint32_t slot = slot_of(sim, true, node_of(f)), to = slot_of(sim, true, f->to);
+    if (slot == WORLD_DRIVER || to == WORLD_DRIVER)
+        return false;
+    *rule = (struct fault_rule){
+        .sim = sim,
+        .node = &sim->nodes[slot],
+        .what = f->what_case,
+        .factor = f->what_case == PACELINE__FAULT__WHAT_WANT ? f->want : f->factor,
+        .seconds = f->has_for_ ? f->for_ : 0,
+        .to = &sim->nodes[to],
+        .late = f->seconds * 1e9,
+        .begin.fire = fault_begin,
+        .end.fire = fault_end,
+        .unanswered.fire = fault_unanswered,
+    };
+    return true;
+}
+
+int sim_strike(struct sim *sim, const Paceline__Fault *fault)
+{
+    struct fault_rule *rule = arena_new(&sim->arena, struct fault_rule);
+    if (!rule)
+        return ERR_NOMEM;
+    if (!read_fault(sim, fault, rule))
+        return ERR_INPUT;
+    bool comes = rule->what == PACELINE__FAULT__WHAT_JOIN;
+    if (comes && (rule->node->state != NODE_ABSENT || rule->node->start.queued))
+        return OK;
+    rule->node->comes |= comes;
+    rule->next = sim->script->struck;
+    sim->script->struck = rule;
+    fault_begin(&rule->begin);
     return OK;
 }
 
@@ -204,19 +313,10 @@ int script_read(struct sim *sim, struct err *err)
     sim->script = script;
     for (size_t i = 0; i < cluster->n_fault; i++) {
         const Paceline__Fault *f = cluster->fault[i];
-        uint32_t slot = slot_of(sim, true, node_of(f));
-        if (slot == WORLD_DRIVER)
-            continue; /* of the cluster, but not of this run */
-        struct fault_rule *rule = &script->fault[script->faults++];
-        *rule = (struct fault_rule){
-            .sim = sim,
-            .node = &sim->nodes[slot],
-            .what = f->what_case,
-            .factor = f->what_case == PACELINE__FAULT__WHAT_WANT ? f->want : f->factor,
-            .seconds = f->has_for_ ? f->for_ : 0,
-            .begin.fire = fault_begin,
-            .end.fire = fault_end,
-        };
+        struct fault_rule *rule = &script->fault[script->faults];
+        if (!read_fault(sim, f, rule))
+            continue;
+        script->faults++;
         int rc = read_join(rule, i, err);
         if (rc != OK)
             return rc;

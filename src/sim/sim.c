@@ -76,7 +76,8 @@ static int make_nodes(struct sim *sim)
         struct node *node = &sim->nodes[i];
         node->routes = arena_array(&sim->arena, sim->slots, struct route *);
         node->peer = arena_array(&sim->arena, sim->slots, uint8_t);
-        if (!node->routes || !node->peer)
+        node->cut_until = arena_array(&sim->arena, sim->slots, int64_t);
+        if (!node->routes || !node->peer || !node->cut_until)
             return ERR_NOMEM;
         node_init(sim, i);
         if (costs)
@@ -178,10 +179,20 @@ static void log_tasks(const struct sim *sim, const char *why)
         log_error(log, "and %d tasks more", more);
 }
 
-/* Let things happen until the driver has ended, and does not come back. */
+/* Has the run ended: the driver's main, which does not come back, and if all are to end by
+ * themselves, every node's? */
+static bool has_ended(const struct sim *sim, const struct node *driver)
+{
+    bool ended = driver->main->ended && !(driver->killed && sim->coming);
+    for (uint32_t i = 0; ended && sim->options.to_the_last && i < sim->slots; i++)
+        ended = sim->nodes[i].state != NODE_RUNNING;
+    return ended;
+}
+
+/* Let things happen until the run has ended. */
 static int run_until_end(struct sim *sim, const struct node *driver, int64_t limit)
 {
-    while (!driver->main->ended || (driver->killed && sim->coming)) {
+    while (!has_ended(sim, driver)) {
         struct event *next = heap_top(&sim->heap);
         if (sim->dirty && (!next || next->at > sim->now)) {
             net_settle(sim);
@@ -198,7 +209,10 @@ static int run_until_end(struct sim *sim, const struct node *driver, int64_t lim
         }
         heap_remove(&sim->heap, next);
         sim->now = next->at;
+        sim->acted = NULL;
         next->fire(next);
+        if (sim->options.observe)
+            sim->options.observe(sim->options.arg, sim->acted ? sim->acted->world.self : WORLD_ANY);
     }
     return driver->main->result;
 }

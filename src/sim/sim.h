@@ -17,9 +17,10 @@ enum sim_backend {
     SIM_BATON,  /* a thread a task, of which the one that holds the baton runs */
 };
 
-/* What happened, as the cluster's file asked for: told when it happens. `what` is "join", "leave",
- * "want", "kill", "back", "slow", "slow ends", "clog" or "clog ends". */
+/* What happened, as the cluster's file asked for: told when it happens. */
 struct sim_fault {
+    /* "join", "leave", "want", "kill", "back", "reset"; "slow", "clog", "pause", "part", "mute",
+     * "shuffle", and the same with " ends" */
     const char *what;
     uint32_t node;
     double factor;
@@ -41,6 +42,11 @@ struct sim_options {
      * message's tag are its kind. */
     uint32_t (*kind_of)(const char *name);
     void (*fault)(void *arg, const struct sim_fault *fault);
+    /* For tests, which may look at what they know of all nodes: after each event. `node` is whose
+     * task ran; WORLD_ANY: nobody's. It may call sim_strike. NULL: nobody looks on. */
+    void (*observe)(void *arg, uint32_t node);
+    /* Not only the driver's main is to end by itself before sim_run returns, but every node's. */
+    bool to_the_last;
     /* For tests: kill `kill_node` at the moment it hands its kill_send-th message, or send that it
      * posts (from 1; 0: never), to the world; that one is not sent. */
     uint32_t kill_node;
@@ -59,6 +65,10 @@ void sim_free(struct sim *sim);
 int sim_run(struct sim *sim, int64_t limit_ns);
 
 int64_t sim_now(const struct sim *sim);
+
+/* A fault that is in no file happens now, whatever its `at`, and ends after its `for`. `kill` takes
+ * the driver, too. `fault` is not kept. Between two events. ERR_INPUT: no such node; ERR_NOMEM */
+int sim_strike(struct sim *sim, const Paceline__Fault *fault);
 
 /* A hash over every resumption, delivery and fault with its virtual time: two runs that have the
  * same one took the same path. */

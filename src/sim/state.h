@@ -4,6 +4,7 @@
  *   task.c    tasks and the one place where they wait     mail.c   messages, receives, credit
  *   net.c     flows through links                         send.c   sends posted
  *   script.c  the delays and faults of the cluster file   work.c   tasks share a node's cores
+ *   hold.c    nodes that stand still, ways that are cut
  *
  * Nodes are kept by slot: workers by their number, then the driver. Whatever may happen in more
  * than one order happens in the order of slots or of a list's making, never of addresses. */
@@ -134,6 +135,11 @@ struct node {
     } * changes; /* not yet told: from `out` to `in` */
     size_t changes_in, changes_out, changes_room;
 
+    int64_t stands_until; /* its tasks do nothing before, */
+    bool halted;          /* and so its cores do nothing */
+    int64_t *cut_until;   /* by slot: nothing that it sends there arrives before */
+    double shuffle;       /* ns that a message of its own may be late */
+
     double speed, jitter, slow;
     double link_speed; /* of its link when nothing clogs it */
     uint32_t cores, active;
@@ -157,6 +163,7 @@ struct sim {
     struct node *nodes;     /* by slot */
     uint32_t slots, wanted; /* nodes up to this one have been asked for */
     struct task *running;
+    struct node *acted; /* whose the last event was; NULL: nobody's */
     int64_t latency;
     double loss;
     struct link *dirty, *dirty_last;
@@ -174,7 +181,7 @@ struct sim {
 /* sim.c */
 enum { SIM_NAME_MAX = 24 };
 
-enum trace_kind { TRACE_RESUME, TRACE_DELIVER, TRACE_PEER, TRACE_KILL, TRACE_SLOW };
+enum trace_kind { TRACE_RESUME, TRACE_DELIVER, TRACE_PEER, TRACE_KILL, TRACE_SLOW, TRACE_HOLD };
 
 void sim_note(struct sim *sim, enum trace_kind kind, const struct node *node, uint64_t tag,
               uint64_t len);
@@ -269,7 +276,26 @@ int node_want(struct world *w, uint32_t n);
 int work_do(struct world *w, const struct cost *cost);
 void work_drop(struct task *task);
 void work_pace(struct node *node, double slow);
+void work_halt(struct node *node, bool halted);
 void work_finish(struct event *done);
+
+/* hold.c */
+bool hold_stands(const struct node *node);
+void hold_pause(struct node *node, int64_t until);
+void hold_go_on(struct node *node);
+void hold_release(struct node *node);
+/* Nothing gets from one to the other until then. */
+void hold_cut_way(struct node *from, struct node *to, int64_t until);
+bool hold_cut(const struct node *from, const struct node *to);
+int64_t hold_opens(const struct node *from, const struct node *to);
+/* When both ends of a way that was cut just now hold the other to be gone. */
+int64_t hold_unanswered(const struct sim *sim);
+/* Both see the other go down, and what was between them is lost. */
+void hold_part(struct node *a, struct node *b);
+/* When what would arrive then does. */
+int64_t hold_arrival(const struct node *from, const struct node *to, int64_t arrival);
+/* How much later than others the next message of a shuffled node is. */
+int64_t hold_shuffle(const struct node *from);
 
 /* script.c */
 int script_read(struct sim *sim, struct err *err);

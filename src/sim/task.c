@@ -113,9 +113,14 @@ void task_fire(struct event *resume)
     struct task *task = event_owner(resume, struct task, resume);
     struct node *node = task->node;
     struct sim *sim = node->sim;
+    if (hold_stands(node)) { /* all that it was to do it does then, in the same order */
+        heap_push(&sim->heap, resume, node->stands_until);
+        return;
+    }
     wait_leave(task); /* its deadline has come */
     sim_note(sim, TRACE_RESUME, node, task->number, 0);
     sim->running = task;
+    sim->acted = node;
     sim->carry->resume(task->co);
     sim->running = NULL;
     if (task->parked)

@@ -7,6 +7,8 @@
 
 static double pace(const struct node *node)
 {
+    if (node->halted)
+        return 0;
     double part = node->active > node->cores ? (double)node->cores / node->active : 1.0;
     return node->speed / node->slow * part;
 }
@@ -32,11 +34,12 @@ static void plan(struct node *node)
 {
     struct heap *heap = &node->sim->heap;
     const struct task *first = first_done(node);
-    if (!first) {
+    if (!first || node->halted)
         heap_remove(heap, &node->work_done);
+    if (!first)
         node->service = 0;
+    if (!first || node->halted)
         return;
-    }
     double left = first->work_end - node->service;
     heap_push(heap, &node->work_done, sim_after(node->sim, left > 0 ? left / pace(node) : 0));
 }
@@ -71,6 +74,13 @@ void work_drop(struct task *task)
     leave(task);
     plan(task->node);
     task_ready(task);
+}
+
+void work_halt(struct node *node, bool halted)
+{
+    serve(node); /* at the pace there was */
+    node->halted = halted;
+    plan(node);
 }
 
 void work_pace(struct node *node, double slow)
