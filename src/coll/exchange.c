@@ -28,6 +28,7 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
         .completed = completed,
         .synced = 1, /* everybody starts the first view at the same exchange */
     };
+    group->lane[lane] = e;
     while (n / e->how.chunk + 1 >= WIRE_NOTE) /* pieces have numbers of sixteen bits */
         e->how.chunk *= 2;
     size_t owed = how->codec == CODEC_F32 ? 0 : n;
@@ -141,6 +142,7 @@ static int exchange_notes(struct exchange *e, struct coll *c, struct tally *tall
 {
     struct tally other;
     *tally = e->mine;
+    e->stage = EXCHANGE_GATHERS;
     auto_note_init(&tally->automatic, c, e->took);
     c->patient = true;
     int rc = note_reduce(c, tally, sizeof *tally, &other, merge_tally);
@@ -149,6 +151,7 @@ static int exchange_notes(struct exchange *e, struct coll *c, struct tally *tall
     if (rc == OK)
         rc = note_broadcast(c, tally, sizeof *tally);
     c->patient = false;
+    e->stage = EXCHANGE_REDUCES;
     c->stripes = measures(e) ? (uint32_t)tally->automatic.stripes : e->how.stripes;
     if (rc == OK && tally->automatic.measure) {
         e->planned_in = 0;
@@ -316,11 +319,13 @@ static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
 static int bring_into_line(struct exchange *e, struct coll *c)
 {
     struct lane_go go;
+    e->stage = EXCHANGE_REPORTS;
     int rc = report_lane(e, c->view);
     int64_t begun = trace_now(e->group->world);
     if (rc == OK)
         rc = await_go(e, c->view, &go);
     trace_end(e->group->world, begun, span_of(e, SPAN_WAIT, 0));
+    e->stage = EXCHANGE_ADOPTS;
     if (rc == OK && COMMIT_RULE) {
         c->patient = true; /* the holder serves one after another */
         /* An exchange completes only when all contributed, so nobody is two behind. */
@@ -418,11 +423,12 @@ static int run(struct exchange *e, const struct tally *mine)
 /* While a member waits for others, no progress is expected of it. */
 static int run_idle(struct exchange *e, const struct tally *mine)
 {
-    if (e->beside)
-        return run(e, mine);
-    atomic_store(&e->group->busy, false);
+    if (!e->beside)
+        atomic_store(&e->group->busy, false);
     int rc = run(e, mine);
-    atomic_store(&e->group->busy, true);
+    if (!e->beside)
+        atomic_store(&e->group->busy, true);
+    e->stage = EXCHANGE_IDLE;
     return rc;
 }
 
@@ -450,6 +456,7 @@ int exchange_settle(struct exchange *e)
                          .lane = e->lane,
                          .chunk_floats = e->how.chunk};
         int rc = bring_into_line(e, &c);
+        e->stage = EXCHANGE_IDLE;
         begin_tick(e);
         if (rc != OK && rc != ERR_VIEW)
             return rc;

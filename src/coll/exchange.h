@@ -72,9 +72,19 @@ struct exchange_cost {
     uint64_t bytes; /* sent and received */
 };
 
+/* What a member does in a lane just now, for who looks on. */
+enum exchange_stage {
+    EXCHANGE_IDLE,
+    EXCHANGE_GATHERS, /* it has given its input, and waits until all have */
+    EXCHANGE_REDUCES, /* the vector is on its way */
+    EXCHANGE_REPORTS, /* a new view: it has said how far it is, and waits to hear what counts */
+    EXCHANGE_ADOPTS,  /* and hands a result on, or fetches it */
+};
+
 struct exchange {
     struct group *group;
     uint32_t lane;
+    enum exchange_stage stage;
     bool driver_takes_part; /* as rank 0; else the first worker of the view is */
     bool beside;            /* run by a task beside the one that computes */
     struct exchange_how how;

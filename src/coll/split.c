@@ -90,10 +90,12 @@ static int reduce(struct exchange *e, struct coll *c, struct vec *x, float *owed
     struct tally other;
     int rc = enter(e, c, STAGE_REDUCE);
     *tally = e->mine;
+    e->stage = EXCHANGE_GATHERS;
     if (rc == OK)
         rc = note_reduce(c, tally, sizeof *tally, &other, merge_tally);
     if (rc == OK && !at_root(e))
         rc = note_broadcast(c, tally, sizeof *tally);
+    e->stage = EXCHANGE_REDUCES;
     if (rc == OK)
         rc = coll_run(c, &e->plan, x->at, e->mine.weight > 0 ? owed : NULL);
     if (rc == OK)

@@ -144,6 +144,7 @@ static void begin_lasting(struct fault_rule *rule)
 static void fault_begin(struct event *begin)
 {
     struct fault_rule *rule = event_owner(begin, struct fault_rule, begin);
+    struct sim *sim = rule->sim;
     if (rule->node->state == NODE_ENDED)
         return;
     if (rule->what == PACELINE__FAULT__WHAT_JOIN) {

@@ -499,10 +499,14 @@ int train_drive(struct world *world, const struct train_host *host,
     atomic_store(&d->keeper.last_error, -1.0);
     d->err = err;
     arena_init(&d->arena);
+    if (host->watch)
+        host->watch->driver(host->watch->user, d);
     int rc = driver_open(d);
     if (rc == OK)
         rc = run(d);
     rc = close_driver(d, rc, report);
+    if (host->watch)
+        host->watch->driver(host->watch->user, NULL);
     lanes_release(&d->leader.lanes);
     if (d->group.world)
         group_release(&d->group);

@@ -11,6 +11,18 @@
 
 #include <stdatomic.h>
 
+struct driver;
+struct worker;
+
+/* Who looks on, where all nodes live in one process and one runs at a time: told where a node's
+ * things are once it has begun, and again, with NULL, before they go. To be read, between two
+ * events of a simulation. */
+struct train_watch {
+    void (*driver)(void *user, const struct driver *d);
+    void (*worker)(void *user, uint32_t node, const struct worker *w);
+    void *user;
+};
+
 /* What a node of this process brings along, and may share with others of it. */
 struct train_host {
     const struct logger *log;
@@ -40,6 +52,7 @@ struct train_host {
     /* Where a worker's spans go, where it lives in one process and on one clock with its driver;
      * NULL: to the driver. */
     const struct trace_sink *trace;
+    const struct train_watch *watch; /* NULL: nobody looks on */
 };
 
 /* What a run was, as its `end` event says. */

@@ -444,9 +444,13 @@ int train_work(struct world *world, const struct train_host *host)
     w->world = world;
     w->host = host;
     arena_init(&w->arena);
+    if (host->watch)
+        host->watch->worker(host->watch->user, world->self, w);
     int rc = work(w);
     if (host->given_up && atomic_load(&w->group.given_up))
         atomic_store(host->given_up, true);
+    if (host->watch)
+        host->watch->worker(host->watch->user, world->self, NULL);
     publisher_release(&w->publisher);
     sponsor_release(&w->sponsor);
     if (w->strategy && w->strategy->close && w->member.world)
