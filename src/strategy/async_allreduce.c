@@ -349,8 +349,15 @@ static int async_worker(struct member *m)
     if (rc == OK && p->away)
         rc = drain(p);
     if (p)
-        background_stop(&p->beside);
+        background_rest(&p->beside);
     return rc == ERR_STOP ? OK : rc;
+}
+
+static void async_close(struct member *m)
+{
+    struct pipe *p = m->own;
+    if (p)
+        background_stop(&p->beside);
 }
 
 static uint64_t async_round(const Paceline__Job *job)
@@ -366,4 +373,5 @@ const struct strategy_ops strategy_async_allreduce = {
     .joinable = strategy_always,
     .tell = async_tell,
     .worker = async_worker,
+    .close = async_close,
 };

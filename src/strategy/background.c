@@ -102,8 +102,16 @@ int background_wait(struct background *b, int64_t deadline)
     return rc;
 }
 
+void background_rest(struct background *b)
+{
+    if (b->task && background_busy(b))
+        background_stop(b);
+}
+
 void background_stop(struct background *b)
 {
-    if (b->world)
-        world_end_task(b->world, &b->task);
+    if (!b->task)
+        return;
+    world_end_task(b->world, &b->task);
+    b->lane->beside = false;
 }

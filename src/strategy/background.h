@@ -36,7 +36,13 @@ bool background_busy(const struct background *b);
  * exchange_run returns; from then on the lane is the caller's until the next is submitted. */
 int background_wait(struct background *b, int64_t deadline);
 
-/* End the task, and an exchange under way. Zeroed, or never started: nothing to do. */
+/* The worker's loop has ended: an exchange under way is given up, and the task with it; else the
+ * task goes on to settle the lane until it is stopped. Nobody else may settle it meanwhile: what
+ * the driver says about a lane in a view is heard once. Zeroed, or never started: nothing to do. */
+void background_rest(struct background *b);
+
+/* End the task, and an exchange under way; the lane is the caller's. Zeroed, never started, or
+ * stopped: nothing to do. */
 void background_stop(struct background *b);
 
 #endif

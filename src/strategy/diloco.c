@@ -381,9 +381,16 @@ static int diloco_worker(struct member *m)
     for (size_t p = 0; d && p < d->count; p++) {
         if (rc == ERR_STOP && d->at[p].away) /* others may wait for it */
             background_wait(&d->at[p].beside, WORLD_FOREVER);
-        background_stop(&d->at[p].beside);
+        background_rest(&d->at[p].beside);
     }
     return rc == ERR_STOP ? OK : rc;
+}
+
+static void diloco_close(struct member *m)
+{
+    struct diloco *d = m->own;
+    for (size_t p = 0; d && p < d->count; p++)
+        background_stop(&d->at[p].beside);
 }
 
 static int diloco_check(const Paceline__Job *job, struct err *err)
@@ -418,4 +425,5 @@ const struct strategy_ops strategy_diloco = {
     .extras = 1,
     .extra_name = {"outer_momentum"},
     .worker = diloco_worker,
+    .close = diloco_close,
 };

@@ -74,7 +74,8 @@ struct member {
     struct course start;  /* where the run began, or goes on from */
     struct course course; /* where it is; free-running: as far as this worker has come itself */
     struct lanes lanes;   /* opened by the strategy; when its loop has ended well, train settles
-                             them (exchange_settle) until the run is over */
+                             them (exchange_settle) until the run is over, but for those that a
+                             task beside still does */
     struct joint joint;   /* brought by train: the learner's own; the strategy may know better */
     /* ops->extras vectors that a checkpoint held, or a sponsor; NULL: none */
     const struct vec *resumed;

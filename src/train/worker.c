@@ -252,13 +252,14 @@ static int tell_done(struct worker *w, int status)
     return rc;
 }
 
-/* Lanes that run beside have tasks of their own, which do it. */
+/* A lane that has a task of its own is settled by that. */
 static int settle(struct worker *w)
 {
+    const struct lanes *lanes = &w->member.lanes;
     int rc = OK;
-    for (size_t i = 0; rc == OK && i < w->member.lanes.count; i++)
-        if (!w->member.lanes.at[i]->beside)
-            rc = exchange_settle(w->member.lanes.at[i]);
+    for (size_t i = 0; rc == OK && i < lanes->count; i++)
+        if (!lanes->at[i]->beside)
+            rc = exchange_settle(lanes->at[i]);
     return rc;
 }
 

@@ -79,6 +79,31 @@ static void test_a_death_between_buckets(void **state)
                  true);
 }
 
+/* All is exchanged, and somebody dies while the model is handed over: lanes that have a task of
+ * their own are brought into line by that one alone, and the run ends. So with every strategy that
+ * exchanges beside training. */
+static void test_a_death_at_the_end(void **state)
+{
+    static const char *const how[] = {"strategy.allreduce={bucket_kb:1}",
+                                      "strategy.async_allreduce={}",
+                                      "strategy.diloco={tau:4 fragments:2 overlap:1}"};
+    enum { MOMENTS = 8 };
+    for (size_t k = 0; k < 3; k++) {
+        struct sim_run whole = {0};
+        SIM(*state, SIM_CALM, &whole, how[k], "stop={steps:12}");
+        double last = run_number(whole.dir, "exchange",
+                                 run_count(whole.dir, "exchange", NULL, NULL) - 1, "t");
+        for (int i = 0; i < MOMENTS; i++) {
+            struct sim_run r = {.limit_s = 60};
+            char cluster[256];
+            snprintf(cluster, sizeof cluster, SIM_CALM "fault { at: %.9f kill: %d }",
+                     last + (whole.report.wall_s - last) * i / MOMENTS, 1 + i % 3);
+            SIM(*state, cluster, &r, how[k], "stop={steps:12}");
+            assert_string_equal(r.report.reason, "steps");
+        }
+    }
+}
+
 static int setup(void **state)
 {
     static struct tiny tiny;
@@ -99,6 +124,7 @@ int main(void)
         cmocka_unit_test(test_timeline),
         cmocka_unit_test(test_buckets_leave_early),
         cmocka_unit_test(test_a_death_between_buckets),
+        cmocka_unit_test(test_a_death_at_the_end),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
