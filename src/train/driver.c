@@ -260,16 +260,17 @@ static int form(struct driver *d)
     return OK;
 }
 
-static void check_stop(struct driver *d)
+/* Members are told that the run is to end, and so are those who come in after that: each view's. */
+static void check_stop(struct driver *d, const struct view *view)
 {
     const Paceline__Stop *stop = d->job->stop;
     if (d->options->stop && atomic_load(d->options->stop))
         driver_want_stop(d, "interrupted");
     if (stop->has_seconds && events_seconds(&d->events) >= stop->seconds)
         driver_want_stop(d, "seconds");
-    if ((atomic_load(&d->reason) || d->complete) && !d->stop_sent) {
+    if ((atomic_load(&d->reason) || d->complete) && d->stop_sent < view->number) {
         atomic_store(&d->group.stop, true);
-        d->stop_sent = send_to_all(d, WIRE_STOP);
+        d->stop_sent = send_to_all(d, WIRE_STOP) ? view->number : 0;
     }
 }
 
@@ -279,7 +280,7 @@ static void check_workers(struct driver *d)
 {
     uint32_t gone = atomic_exchange(&d->gone, 0);
     double t = events_seconds(&d->events);
-    if (gone == 0 || !d->job->has_workers_max || d->stop_sent)
+    if (gone == 0 || !d->job->has_workers_max || d->stop_sent > 0)
         return;
     if (t - d->replacing_since > REPLACE_WINDOW_S) {
         d->replacing_since = t;
@@ -377,7 +378,7 @@ static int run(struct driver *d)
             return OK;
         if (view->count == 0 && !d->kept && !atomic_load(&d->handing_over))
             return all_lost(d);
-        check_stop(d);
+        check_stop(d, view);
         check_workers(d);
         check_wanted(d, view);
         check_checkpoint(d, view);

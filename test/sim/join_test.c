@@ -200,6 +200,28 @@ static void test_who_came_late_serves_alone(void **state)
     }
 }
 
+/* Node 3 comes while the run comes to its end, to those that run free: it is told that it is over,
+ * as those are that were there before. */
+static void test_who_comes_at_the_end_is_told_so(void **state)
+{
+    enum { MOMENTS = 16 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run alone = {0};
+        if (!ways[w].free)
+            continue;
+        play(t, &ways[w], "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
+        for (int i = 0; i < MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[128];
+            snprintf(faults, sizeof faults, "fault { at: 1000 join: 2 } fault { at: %.9f join: 3 }",
+                     alone.report.wall_s - 0.002 * (MOMENTS - i));
+            play(t, &ways[w], faults, &r);
+            assert_true(r.report.wall_s < alone.report.wall_s + 1);
+        }
+    }
+}
+
 /* A round that never has nothing under way has no point to come in at: whoever comes is told so by
  * name, and the run goes on. */
 static void test_some_take_nobody(void **state)
@@ -265,6 +287,7 @@ int main(void)
         cmocka_unit_test(test_whoever_dies_while_one_comes),
         cmocka_unit_test(test_who_leaves_at_any_moment_takes_nothing_along),
         cmocka_unit_test(test_who_came_late_serves_alone),
+        cmocka_unit_test(test_who_comes_at_the_end_is_told_so),
         cmocka_unit_test(test_some_take_nobody),
         cmocka_unit_test(test_as_many_as_are_wanted),
     };
