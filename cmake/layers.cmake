@@ -180,6 +180,14 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
       ENVIRONMENT PACELINE_TUNER=off)
   endforeach()
 
+  # Seeds of faults in simulation (test/storm/README.md): a share of them here, all of them in
+  # ./run check --all.
+  file(GLOB storm CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/test/storm/*.c)
+  add_executable(storm ${storm})
+  target_link_libraries(storm PRIVATE paceline_sim paceline_real paceline_core Threads::Threads m)
+  add_test(NAME storm/share COMMAND storm --seeds 200)
+  set_tests_properties(storm/share PROPERTIES TIMEOUT 900 LABELS storm)
+
   # vec_isa_test sees that it can fail: the same loops, but fused, as a compiler does if left alone.
   add_library(vec_loops_fused OBJECT ${vec_loops})
   target_include_directories(vec_loops_fused PRIVATE src)

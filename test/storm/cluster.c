@@ -1,0 +1,358 @@
+/* A plan is played: the driver and the workers of train, on simulated machines, with the storm
+ * looking on. Where the driver dies the run goes on from its checkpoint, in calm. */
+#include "job/cluster.h"
+#include "learner/learner.h"
+#include "live.h"
+#include "real/disk.h"
+#include "storm.h"
+#include "tensor/kernels.h"
+#include "wire/catalogue.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LIMIT (200 * WORLD_SECOND)
+
+/* ---- the ground ---- */
+
+enum { SIDE = 6, TRAIN = 400, TEST = 12, CLASSES = 3 };
+
+static const char net_text[] =
+    "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
+    "layer { name: 'ip1' type: 'InnerProduct' bottom: 'data' top: 'ip1'\n"
+    "  inner_product_param { num_output: 24 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'relu' type: 'ReLU' bottom: 'ip1' top: 'ip1' }\n"
+    "layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2'\n"
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }\n";
+
+static const char job_text[] =
+    "name: 'storm' net { file: '%s/net.prototxt' }\n"
+    "train_data { idx { images: '%s/train-images' labels: '%s/train-labels' } scale: 0.004 }\n"
+    "test_data { idx { images: '%s/test-images' labels: '%s/test-labels' } scale: 0.004 }\n"
+    "batch: 2 threads: 1 kernels: ref collective { chunk_kb: 1 }\n"
+    "solver { base_lr: 0.02 momentum: 0.9 lr_policy: 'fixed' }\n"
+    "evaluate { every_exchanges: 100000 } checkpoint { every_seconds: 0.08 }\n";
+
+static FILE *open_in(const struct ground *ground, const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", ground->folder, name);
+    FILE *f = fopen(path, "wb");
+    if (!f)
+        abort();
+    return f;
+}
+
+static void put_be32(FILE *f, uint32_t v)
+{
+    for (int shift = 24; shift >= 0; shift -= 8)
+        fputc((int)(v >> shift & 0xff), f);
+}
+
+static void write_set(const struct ground *ground, const char *name, uint32_t count)
+{
+    char file[32];
+    snprintf(file, sizeof file, "%s-images", name);
+    FILE *images = open_in(ground, file);
+    snprintf(file, sizeof file, "%s-labels", name);
+    FILE *labels = open_in(ground, file);
+    put_be32(images, 0x803), put_be32(images, count), put_be32(images, SIDE);
+    put_be32(images, SIDE), put_be32(labels, 0x801), put_be32(labels, count);
+    for (uint32_t i = 0; i < count; i++) {
+        fputc((int)(i % CLASSES), labels);
+        for (uint32_t p = 0; p < SIDE * SIDE; p++)
+            fputc((int)(rng_u64(9, i, p) % 100 + (p % CLASSES == i % CLASSES ? 150 : 0)), images);
+    }
+    fclose(images);
+    fclose(labels);
+}
+
+static void must(int rc, const struct err *err)
+{
+    if (rc == OK)
+        return;
+    fprintf(stderr, "storm: %s\n", err->text);
+    abort();
+}
+
+static void on_log(void *user, enum log_level level, const char *line)
+{
+    const struct ground *ground = user;
+    (void)level;
+    if (ground->loud)
+        fprintf(stderr, "             | %s\n", line);
+}
+
+static Paceline__Job *new_job(const struct ground *ground)
+{
+    char text[2048];
+    struct err err = {0};
+    Paceline__Job *job = NULL;
+    const char *f = ground->folder;
+    snprintf(text, sizeof text, job_text, f, f, f, f, f);
+    must(job_parse("storm.job", text, strlen(text), &job, &err), &err);
+    return job;
+}
+
+void ground_open(struct ground *ground, bool loud)
+{
+    struct err err = {0};
+    bool shm = access("/dev/shm", W_OK) == 0;
+    *ground = (struct ground){.loud = loud, .log = {.write = on_log, .user = ground}};
+    ground->log.level = loud ? LOG_DEBUG : LOG_ERROR;
+    snprintf(ground->folder, sizeof ground->folder, "%s/paceline-storm-XXXXXX",
+             shm ? "/dev/shm" : "/tmp");
+    if (!mkdtemp(ground->folder))
+        abort();
+    FILE *net = open_in(ground, "net.prototxt");
+    fputs(net_text, net);
+    fclose(net);
+    write_set(ground, "train", TRAIN);
+    write_set(ground, "test", TEST);
+    ground->job = new_job(ground);
+    must(job_set(ground->job, "workers=4", &err), &err);
+    must(job_set(ground->job, "stop.steps=1", &err), &err);
+    must(job_finish(ground->job, &err), &err);
+    kernels_set_threads(1);
+    arena_init(&ground->arena);
+    must(corpus_open(ground->job, &ground->corpus, &err), &err);
+    must(workspace_create(ground->job, &ground->corpus, &ground->log, NULL, &ground->ws, &err),
+         &err);
+    must(vec_init(&ground->dx, &ground->arena, net_segments(ground->ws->train)->total), &err);
+}
+
+static void remove_tree(const char *path)
+{
+    char command[160];
+    snprintf(command, sizeof command, "rm -rf '%s'", path);
+    if (system(command) != 0)
+        fprintf(stderr, "storm: %s stays behind\n", path);
+}
+
+void ground_close(struct ground *ground)
+{
+    workspace_free(ground->ws);
+    corpus_close(&ground->corpus);
+    arena_release(&ground->arena);
+    job_free(ground->job);
+    remove_tree(ground->folder);
+}
+
+/* ---- one run ---- */
+
+static void on_driver(void *user, const struct driver *d)
+{
+    struct storm *s = user;
+    if (!d && s->driver)
+        watch_books(s);
+    s->driver = d;
+}
+
+static void on_worker(void *user, uint32_t node, const struct worker *w)
+{
+    struct storm *s = user;
+    s->node[node].worker = w;
+    s->node[node].ran = true;
+}
+
+static int node_main(void *arg, struct world *world)
+{
+    struct storm *s = arg;
+    kernels_set_threads(1);
+    const struct train_watch watch = {on_driver, on_worker, s};
+    struct train_host host = {
+        .log = &s->ground->log,
+        .timing = group_timing_lan(),
+        .step_seconds = 0.004,
+        .corpus = &s->ground->corpus,
+        .ws = s->ground->ws,
+        .dx = &s->ground->dx,
+        .watch = &watch,
+    };
+    if (world->self == WORLD_DRIVER) {
+        s->disk.world = world;
+        return train_drive(world, &host, &s->train, &s->report, &s->err);
+    }
+    host.leave = &s->leave[world->self];
+    int rc = train_work(world, &host);
+    s->node[world->self].rc = rc;
+    s->node[world->self].ended = true;
+    watch_worker_end(s, world->self, rc);
+    return rc;
+}
+
+static void on_fault(void *arg, const struct sim_fault *fault)
+{
+    struct storm *s = arg;
+    storm_tell(s, "%s %d", fault->what, fault->node == WORLD_DRIVER ? -1 : (int)fault->node);
+    if (strcmp(fault->what, "kill") != 0)
+        return;
+    if (fault->node == WORLD_DRIVER)
+        s->driver_dead = true;
+    else
+        s->node[fault->node].dead = true;
+}
+
+/* Has nobody been left that is alive, and has not ended by itself? */
+static bool all_lost(const struct storm *s)
+{
+    const struct driver *d = s->driver;
+    return d && d->group.world && group_view(&d->group) && group_view(&d->group)->count == 0;
+}
+
+static void on_event(void *arg, uint32_t node)
+{
+    struct storm *s = arg;
+    watch_event(s, node);
+    if (node == WORLD_DRIVER)
+        s->lost_all |= all_lost(s);
+    if (s->broken[0] && !s->over)
+        strike_all_down(s);
+    else
+        strike_if_due(s);
+}
+
+static uint32_t kind_of(const char *name)
+{
+    return (uint32_t)wire_kind_find(name);
+}
+
+static void on_line(void *user, const char *line)
+{
+    watch_line(user, line);
+}
+
+static Paceline__Job *job_of(const struct ground *ground, const struct plan *plan)
+{
+    char field[64];
+    struct err err = {0};
+    Paceline__Job *job = new_job(ground);
+    for (int i = 0; i < 4 && plan->set[i]; i++)
+        must(job_set(job, plan->set[i], &err), &err);
+    if (plan->joinable) {
+        snprintf(field, sizeof field, "workers_min=%u", plan->workers);
+        must(job_set(job, field, &err), &err);
+        snprintf(field, sizeof field, "workers_max=%u", plan->workers_max);
+    } else {
+        snprintf(field, sizeof field, "workers=%u", plan->workers);
+    }
+    must(job_set(job, field, &err), &err);
+    snprintf(field, sizeof field, "stop.steps=%llu", (unsigned long long)plan->steps);
+    must(job_set(job, field, &err), &err);
+    snprintf(field, sizeof field, "seed=%llu", (unsigned long long)(plan->seed & 0xffff));
+    must(job_set(job, field, &err), &err);
+    must(job_finish(job, &err), &err);
+    return job;
+}
+
+/* What its tasks have left behind. */
+static void check_leaks(struct storm *s, int64_t before)
+{
+    int64_t left = live_count() - before;
+    if (left != 0)
+        storm_break(s, "%lld allocations are left behind", (long long)left);
+}
+
+static void play(struct storm *s, enum sim_backend backend, const struct rundir *dir,
+                 uint64_t *trace)
+{
+    const struct plan *plan = s->plan;
+    struct err err = {0};
+    Paceline__Cluster *cluster = NULL;
+    int64_t before = live_count();
+    Paceline__Job *job = job_of(s->ground, plan);
+    must(cluster_parse("storm.cluster", plan->cluster, strlen(plan->cluster), &cluster, &err),
+         &err);
+    must(cluster_finish(cluster, &err), &err);
+    s->records = job_step_records(job);
+    s->train = (struct train_options){
+        .job = job, .dir = dir, .resume = s->resumes, .line = on_line, .user = s};
+    const struct sim_options options = {
+        .cluster = cluster,
+        .workers = plan->nodes,
+        .seed = plan->seed,
+        .backend = backend,
+        .log = &s->ground->log,
+        .node_main = node_main,
+        .arg = s,
+        .kind_of = kind_of,
+        .fault = on_fault,
+        .observe = on_event,
+        .to_the_last = true,
+    };
+    must(sim_create(&options, &s->sim, &err), &err);
+    int rc = sim_run(s->sim, LIMIT);
+    *trace = sim_trace(s->sim);
+    watch_end(s, rc);
+    sim_free(s->sim);
+    s->sim = NULL;
+    watch_release(s);
+    cluster_free(cluster);
+    job_free(job);
+    if (backend == SIM_FIBRES) /* threads leave their stacks with the C library */
+        check_leaks(s, before);
+}
+
+static void add_up(struct table *table, const struct storm *s)
+{
+    table->exchanges += s->exchanges;
+    table->events += s->events;
+}
+
+static void remove_one(void *user, const char *name)
+{
+    char path[RUNDIR_PATH_MAX + 300];
+    struct err err;
+    snprintf(path, sizeof path, "%s/%s", (const char *)user, name);
+    real_disk()->ops->remove(real_disk(), path, &err);
+}
+
+static void clear(const char *folder)
+{
+    char sub[RUNDIR_PATH_MAX + 64];
+    struct err err;
+    snprintf(sub, sizeof sub, "%s/checkpoint", folder);
+    real_disk()->ops->list(real_disk(), sub, remove_one, sub, &err);
+    rmdir(sub);
+    real_disk()->ops->list(real_disk(), folder, remove_one, (void *)folder, &err);
+    rmdir(folder);
+}
+
+/* Once, and as often again as the driver dies. What was still to strike does so then. */
+void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend backend,
+                struct table *table, FILE *trace, struct outcome *out)
+{
+    struct rundir dir = {0};
+    uint32_t struck = 0;
+    bool again = false;
+    *out = (struct outcome){.held = true};
+    snprintf(dir.path, sizeof dir.path, "%s/run", ground->folder);
+    mkdir(dir.path, 0700);
+    table->seeds++;
+    do {
+        uint64_t path;
+        struct storm *s = calloc(1, sizeof *s);
+        if (!s)
+            abort();
+        *s = (struct storm){.plan = plan, .ground = ground, .table = table, .trace = trace};
+        s->resumes = again;
+        s->struck = struck;
+        storm_disk_init(&s->disk);
+        dir.disk = &s->disk.disk;
+        table->resumed += again;
+        play(s, backend, &dir, &path);
+        add_up(table, s);
+        out->trace = out->trace * 31 + path;
+        out->held = s->broken[0] == '\0';
+        memcpy(out->why, s->broken, sizeof out->why);
+        again = s->driver_dead;
+        struck = s->struck;
+        free(s);
+        if (again && trace)
+            fprintf(trace, "and on, from the newest checkpoint\n");
+    } while (again && out->held);
+    clear(dir.path);
+}

@@ -1,0 +1,210 @@
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+/* storm [--seeds N] [--from N] [--seed N] [--verbose] [--least N] [--twice N]: plays seeds, on two
+ * processes; the first that breaks something is named, with the command that replays it. */
+#include "base/fault.h"
+#include "storm.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { CREWS = 2, GAP_LEAST = 20, BACKENDS = 8 };
+
+struct wish {
+    uint64_t from, seeds, twice, least;
+    bool one, verbose, loud, threads;
+};
+
+/* What the processes share. */
+struct share {
+    struct table table[CREWS];
+    uint64_t seed[CREWS]; /* under way */
+    bool broken[CREWS], done[CREWS];
+};
+
+static uint64_t *under_way;
+
+static void on_fault(struct fault_sink *sink, const char *file, int line, const char *what)
+{
+    (void)sink;
+    printf("seed %" PRIu64 ": %s:%d: %s does not hold\n", *under_way, file, line, what);
+    fflush(stdout);
+    _exit(3);
+}
+
+/* The same seed takes the same path, whatever carries its tasks. */
+static bool play_twice(struct ground *ground, const struct plan *plan, uint64_t trace)
+{
+    struct outcome again;
+    struct table scratch = {0};
+    enum sim_backend backend = plan->seed % BACKENDS == 0 ? SIM_BATON : SIM_FIBRES;
+    storm_play(ground, plan, backend, &scratch, NULL, &again);
+    if (again.trace == trace)
+        return true;
+    printf("seed %" PRIu64 ": two runs took two paths%s\n", plan->seed,
+           backend == SIM_BATON ? ", on fibres and on threads" : "");
+    return false;
+}
+
+static bool play_seed(struct ground *ground, const struct wish *wish, uint64_t seed,
+                      struct table *table)
+{
+    struct plan plan;
+    struct outcome outcome;
+    plan_draw(&plan, seed);
+    if (wish->verbose) {
+        printf("seed %" PRIu64 "\n", seed);
+        plan_print(&plan, stdout);
+        fflush(stdout);
+    }
+    storm_play(ground, &plan, wish->threads ? SIM_BATON : SIM_FIBRES, table,
+               wish->verbose ? stdout : NULL, &outcome);
+    if (wish->verbose)
+        printf("trace %016" PRIx64 "\n", outcome.trace);
+    if (!outcome.held) {
+        printf("seed %" PRIu64 ": %s\n  storm --seed %" PRIu64 " --verbose\n", seed, outcome.why,
+               seed);
+        if (!wish->verbose)
+            plan_print(&plan, stdout);
+        fflush(stdout);
+        return false;
+    }
+    return !(wish->twice && seed % wish->twice == 0) || play_twice(ground, &plan, outcome.trace);
+}
+
+/* What is made once and kept is made before anything is counted. */
+static void warm_up(struct ground *ground)
+{
+    struct plan plan;
+    struct table scratch = {0};
+    struct outcome outcome;
+    plan_draw(&plan, 0);
+    plan.strikes = 0;
+    plan.steps = 10;
+    storm_play(ground, &plan, SIM_FIBRES, &scratch, NULL, &outcome);
+}
+
+/* Every other seed. */
+static int crew(const struct wish *wish, struct share *share, int me)
+{
+    struct ground ground;
+    struct fault_sink sink = {on_fault};
+    under_way = &share->seed[me];
+    fault_bind(&sink);
+    ground_open(&ground, wish->loud);
+    warm_up(&ground);
+    for (uint64_t i = (uint64_t)me; i < wish->seeds; i += CREWS) {
+        *under_way = wish->from + i;
+        bool others = false;
+        for (int k = 0; k < CREWS; k++)
+            others |= share->broken[k];
+        if (others && !getenv("STORM_GO_ON"))
+            break;
+        if (!play_seed(&ground, wish, *under_way, &share->table[me]))
+            share->broken[me] = true;
+    }
+    share->done[me] = true;
+    ground_close(&ground);
+    fflush(stdout);
+    return share->broken[me] ? 1 : 0;
+}
+
+static int campaign(const struct wish *wish, struct share *share)
+{
+    pid_t child[CREWS];
+    int failed = 0;
+    fflush(stdout);
+    for (int i = 0; i < CREWS; i++) {
+        child[i] = fork();
+        if (child[i] == 0)
+            _exit(crew(wish, share, i));
+        if (child[i] < 0)
+            abort();
+    }
+    for (int i = 0; i < CREWS; i++) {
+        int status;
+        waitpid(child[i], &status, 0);
+        if (!WIFEXITED(status) || (WEXITSTATUS(status) != 0 && !share->done[i]))
+            printf("seed %" PRIu64 ": the process is lost (status %d)\n  storm --seed %" PRIu64
+                   " --verbose\n",
+                   share->seed[i], status, share->seed[i]);
+        failed |= status != 0;
+    }
+    return failed;
+}
+
+static int verdict(const struct wish *wish, const struct share *share)
+{
+    struct table sum = {0};
+    for (int i = 0; i < CREWS; i++)
+        table_add(&sum, &share->table[i]);
+    int few = table_print(&sum, wish->least);
+    double gap = (double)sum.exchanges / (double)(sum.faults ? sum.faults : 1);
+    printf("%" PRIu64 " seeds, %" PRIu64 " faults, %.1f exchanges committed between two, %" PRIu64
+           " events; %" PRIu64 " runs resumed, %" PRIu64 " ended by name, %" PRIu64
+           " without a worker left\n",
+           sum.seeds, sum.faults, gap, sum.events, sum.resumed, sum.ended_by_name, sum.lost);
+    if (few > 0)
+        printf("VOID: %d pairs have fewer than %" PRIu64 " hits\n", few, wish->least);
+    if (gap < GAP_LEAST)
+        printf("VOID: fewer than %d exchanges between two faults\n", GAP_LEAST);
+    return few > 0 || gap < GAP_LEAST;
+}
+
+static uint64_t number(const char *name, const char *text)
+{
+    char *end = NULL;
+    uint64_t value = text ? strtoull(text, &end, 10) : 0;
+    if (!text || end == text || *end) {
+        fprintf(stderr, "storm: %s takes a number\n", name);
+        exit(2);
+    }
+    return value;
+}
+
+static void read_wish(struct wish *wish, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *name = argv[i];
+        if (strcmp(name, "--verbose") == 0)
+            wish->verbose = true;
+        else if (strcmp(name, "--threads") == 0)
+            wish->threads = true;
+        else if (strcmp(name, "--log") == 0)
+            wish->loud = true;
+        else if (strcmp(name, "--seeds") == 0)
+            wish->seeds = number(name, argv[++i]);
+        else if (strcmp(name, "--from") == 0)
+            wish->from = number(name, argv[++i]);
+        else if (strcmp(name, "--twice") == 0)
+            wish->twice = number(name, argv[++i]);
+        else if (strcmp(name, "--least") == 0)
+            wish->least = number(name, argv[++i]);
+        else if (strcmp(name, "--seed") == 0)
+            wish->from = number(name, argv[++i]), wish->one = true;
+        else
+            fprintf(stderr, "storm: cannot %s\n", name), exit(2);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct wish wish = {.from = 1, .seeds = 200, .twice = 50};
+    read_wish(&wish, argc, argv);
+    struct share *share =
+        mmap(NULL, sizeof *share, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (share == MAP_FAILED)
+        return 1;
+    memset(share, 0, sizeof *share);
+    printf("seeds from %" PRIu64 "\n", wish.from);
+    if (wish.one) {
+        wish.seeds = 1;
+        wish.twice = 1;
+        return crew(&wish, share, 0);
+    }
+    int failed = campaign(&wish, share);
+    return verdict(&wish, share) || failed;
+}

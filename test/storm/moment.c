@@ -1,0 +1,75 @@
+/* What a node is doing just now, by what it holds. */
+#include "storm.h"
+
+static const struct roster_member *member_of(const struct storm *s, uint32_t node)
+{
+    const struct roster *roster = &s->driver->server.roster;
+    for (size_t i = 0; i < roster->count; i++)
+        if (roster->member[i].node == node)
+            return &roster->member[i];
+    return NULL;
+}
+
+static bool run_hands_over(const struct storm *s)
+{
+    const struct driver *d = s->driver;
+    return d->asked != WORLD_ANY || atomic_load(&d->handing_over) || members_count(&d->done) > 0;
+}
+
+bool moment_alive(const struct storm *s, uint32_t node)
+{
+    if (node == NODES_MAX)
+        return s->driver && !s->driver_dead;
+    const struct storm_node *n = &s->node[node];
+    return n->ran && !n->dead && !n->ended && n->worker;
+}
+
+static enum moment lanes_moment(const struct group *group)
+{
+    static const enum moment of[] = {
+        [EXCHANGE_IDLE] = MOMENT_TRAINS,     [EXCHANGE_GATHERS] = MOMENT_GATHERS,
+        [EXCHANGE_REDUCES] = MOMENT_REDUCES, [EXCHANGE_REPORTS] = MOMENT_REPORTS,
+        [EXCHANGE_ADOPTS] = MOMENT_ADOPTS,
+    };
+    enum exchange_stage furthest = EXCHANGE_IDLE;
+    for (int i = 0; i < LANES_WATCHED; i++)
+        if (group->lane[i] && group->lane[i]->stage > furthest)
+            furthest = group->lane[i]->stage;
+    return of[furthest];
+}
+
+static enum moment worker_moment(const struct storm *s, uint32_t node)
+{
+    const struct worker *w = s->node[node].worker;
+    const struct group *group = &w->group;
+    const struct roster_member *m = member_of(s, node);
+    if (!group->world || !group_view(group) || !m || m->waits)
+        return MOMENT_WAITS;
+    if (atomic_load(&group->over) || !m->in)
+        return MOMENTS;
+    if (m->settles)
+        return MOMENT_SETTLES;
+    if (w->left || atomic_load(&group->leaving))
+        return MOMENT_LEAVES;
+    if (run_hands_over(s))
+        return MOMENT_HANDS_OVER;
+    if (atomic_load(&group->ward) != ROSTER_NOBODY)
+        return MOMENT_SPONSORS;
+    enum moment lanes = lanes_moment(group);
+    /* Servers are waited for without a lane. */
+    return lanes == MOMENT_TRAINS && !atomic_load(&group->busy) ? MOMENT_GATHERS : lanes;
+}
+
+enum moment moment_of(const struct storm *s, uint32_t node)
+{
+    const struct driver *d = s->driver;
+    if (!d || s->driver_dead || !moment_alive(s, node))
+        return MOMENTS;
+    if (s->disk.writing)
+        return MOMENT_SAVES;
+    if (!d->group.world || !group_view(&d->group))
+        return MOMENT_FORMS;
+    if (node < NODES_MAX)
+        return worker_moment(s, node);
+    return run_hands_over(s) ? MOMENT_HANDS_OVER : lanes_moment(&d->group);
+}

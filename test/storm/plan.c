@@ -1,0 +1,193 @@
+/* A seed becomes a plan. Pairs of a fault and a moment are dealt out in turn, so that all get their
+ * share; the rest is drawn. */
+#include "storm.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    JOINED = 1, /* it can be joined under way */
+    FREE = 2,   /* workers run free */
+    LANES = 4,  /* by exchanges with the commit rule */
+    BLANK = 8,  /* newcomers adopt what they begin with: so there is adopting to strike at */
+};
+
+struct way {
+    const char *set[4];
+    uint64_t round; /* steps between two exchanges */
+    unsigned is;
+};
+
+/* `single` is not among them: there is nobody to lose. */
+static const struct way ways[] = {
+    {{"strategy.sync={tau:2}"}, 2, JOINED | LANES},
+    {{"strategy.sync={tau:3 on_replace:average}"}, 3, JOINED | LANES},
+    {{"strategy.sync={tau_auto:true}"}, 10, JOINED | LANES},
+    {{"strategy.sync={seconds:0.01}"}, 3, JOINED | LANES},
+    {{"strategy.allreduce={}"}, 1, JOINED | LANES},
+    {{"strategy.allreduce={bucket_kb:1}", "collective.algorithm=ring"}, 1, JOINED | LANES},
+    {{"strategy.async_allreduce={}"}, 1, JOINED | LANES},
+    {{"strategy.async_allreduce={method:1 sync_every_epochs:0.3}"}, 1, JOINED | LANES},
+    {{"strategy.async_allreduce={warmup_epochs:0.5 sync_every_epochs:0}"}, 1, JOINED | LANES},
+    {{"strategy.diloco={tau:2}"}, 2, JOINED | LANES},
+    {{"strategy.diloco={tau:3 fragments:3}"}, 1, JOINED | LANES},
+    {{"strategy.diloco={tau:4 fragments:2 overlap:1 on_replace:average}"}, 2, JOINED | LANES},
+    {{"strategy.easgd={mode:sync tau:2}"}, 2, JOINED | LANES},
+    {{"strategy.easgd={tau:2}"}, 2, JOINED | FREE},
+    {{"strategy.mpca={}"}, 1, JOINED | FREE | LANES | BLANK},
+    {{"strategy.mpca={coordination:symmetric shards:5}"}, 1, JOINED | FREE | LANES | BLANK},
+    {{"strategy.mpca={phases:1 shards:1 penalty:gradient adopt:arrival}"},
+     1,
+     JOINED | FREE | LANES | BLANK},
+    {{"strategy.gossip={p:0.3}"}, 1, JOINED | FREE},
+    {{"strategy.ps={consistency:bsp}"}, 1, JOINED | FREE},
+    {{"strategy.ps={consistency:asp}"}, 1, JOINED | FREE},
+    {{"strategy.ps={consistency:ssp staleness:2}"}, 1, JOINED | FREE},
+    {{"strategy.ps={consistency:dssp colocated:true}"}, 1, JOINED | FREE},
+    {{"strategy.downpour={n_push:2 n_fetch:2}", "solver.momentum=0"}, 1, JOINED | FREE},
+    {{"strategy.downpour={n_push:2 n_fetch:2 colocated:true}", "solver.momentum=0"},
+     1,
+     JOINED | FREE},
+};
+
+enum { WAYS = sizeof ways / sizeof *ways, GAP = 22, STRIKES = 4 };
+
+uint32_t plan_ways(void)
+{
+    return WAYS;
+}
+
+/* What a strategy must be, for there to be such a moment. */
+static unsigned needs_of(const struct strike *strike)
+{
+    switch (strike->aim) {
+    case MOMENT_ADOPTS: return JOINED | LANES | BLANK;
+    case MOMENT_REPORTS: return JOINED | LANES;
+    case MOMENT_REDUCES: return LANES;
+    case MOMENT_WAITS:
+    case MOMENT_SPONSORS:
+    case MOMENT_SETTLES:
+    case MOMENT_LEAVES: return JOINED;
+    default: return strike->fault == FAULT_FLOOD ? JOINED : 0;
+    }
+}
+
+/* When in a run a strike has its place. */
+static int place_of(const struct strike *strike)
+{
+    return strike->aim == MOMENT_FORMS ? 0 : strike->aim == MOMENT_HANDS_OVER ? 2 : 1;
+}
+
+/* The pairs that can be are dealt like cards: each once, in an order drawn anew for every deal. */
+static void pair_of(uint64_t number, struct strike *strike)
+{
+    struct strike card[FAULTS * MOMENTS];
+    uint32_t cards = 0;
+    for (int f = 0; f < FAULTS; f++)
+        for (int m = 0; m < MOMENTS; m++)
+            if (!table_impossible((enum fault_kind)f, (enum moment)m))
+                card[cards++] = (struct strike){.fault = (enum fault_kind)f, .aim = (enum moment)m};
+    struct dice dice = {.seed = number / cards};
+    uint32_t at = (uint32_t)(number % cards);
+    for (uint32_t i = 0; i <= at; i++) {
+        uint32_t k = i + dice_roll(&dice, cards - i);
+        struct strike t = card[i];
+        card[i] = card[k];
+        card[k] = t;
+    }
+    strike->fault = card[at].fault;
+    strike->aim = card[at].aim;
+}
+
+static void draw_strike(struct strike *strike, struct dice *dice)
+{
+    static const double longest[FAULTS] = {
+        [FAULT_PAUSE] = 3,  [FAULT_SLOW] = 0.4,    [FAULT_PARTITION] = 7, [FAULT_ONE_WAY] = 7,
+        [FAULT_CLOG] = 0.4, [FAULT_REORDER] = 0.4, [FAULT_DISK_FULL] = 1,
+    };
+    strike->after = GAP + dice_roll(dice, 5);
+    /* Half of them pass before anybody is suspected. */
+    strike->lasts = dice_roll(dice, 2) ? dice_real(dice, 0.02, 0.8)
+                                       : dice_real(dice, 0.02, longest[strike->fault] + 0.03);
+    if (strike->lasts > longest[strike->fault])
+        strike->lasts = longest[strike->fault];
+    strike->back = dice_roll(dice, 3) ? dice_real(dice, 0.001, 0.05) : dice_real(dice, 0.05, 1.5);
+    strike->factor = 2 + dice_roll(dice, 30);
+    strike->draw = dice_roll(dice, 1 << 20);
+}
+
+static void sort_strikes(struct plan *plan)
+{
+    for (uint32_t i = 1; i < plan->strikes; i++)
+        for (uint32_t j = i; j > 0; j--) {
+            struct strike *a = &plan->strike[j - 1], *b = &plan->strike[j], t = *a;
+            if (place_of(a) <= place_of(b))
+                break;
+            *a = *b;
+            *b = t;
+        }
+}
+
+static const struct way *draw_way(const struct plan *plan, struct dice *dice)
+{
+    for (;;) {
+        const struct way *way = &ways[dice_roll(dice, WAYS)];
+        unsigned needs = 0;
+        for (uint32_t i = 0; i < plan->strikes; i++)
+            needs |= needs_of(&plan->strike[i]);
+        if ((way->is & needs) == needs)
+            return way;
+    }
+}
+
+/* Every other seed lets whoever is lost be replaced by the host; in others all come when told. */
+static void draw_cluster(struct plan *plan, struct dice *dice)
+{
+    static const int mbit[] = {20, 100, 1000};
+    bool hosts = dice_roll(dice, 2);
+    int n = snprintf(plan->cluster, sizeof plan->cluster,
+                     "node { count: %u jitter: %.2f } step_seconds: 0.004 link { mbit: %d "
+                     "latency_us: %u loss: %.4f }",
+                     plan->nodes, 0.3 * dice_roll(dice, 3), mbit[dice_roll(dice, 3)],
+                     50 + dice_roll(dice, 400), dice_roll(dice, 4) ? 0 : 0.0005);
+    uint32_t until = hosts ? plan->workers_max : plan->nodes;
+    for (uint32_t i = plan->workers; plan->joinable && i < until; i++)
+        n += snprintf(plan->cluster + n, sizeof plan->cluster - (size_t)n,
+                      " fault { at: 1e6 join: %u }", i);
+}
+
+void plan_draw(struct plan *plan, uint64_t seed)
+{
+    struct dice dice = {.seed = seed};
+    *plan = (struct plan){.seed = seed};
+    for (uint32_t i = 0; i < STRIKES; i++) {
+        struct strike *strike = &plan->strike[plan->strikes];
+        pair_of(seed * STRIKES + i, strike);
+        draw_strike(strike, &dice);
+        plan->strikes++;
+    }
+    sort_strikes(plan);
+    const struct way *way = draw_way(plan, &dice);
+    memcpy(plan->set, way->set, sizeof plan->set);
+    plan->joinable = way->is & JOINED;
+    plan->frees = way->is & FREE;
+    plan->workers = 3 + dice_roll(&dice, 3);
+    if (!(way->is & JOINED))
+        plan->workers = 5 + dice_roll(&dice, 2);
+    plan->workers_max = plan->workers + ((way->is & JOINED) ? 2 + dice_roll(&dice, 3) : 0);
+    plan->nodes = (way->is & JOINED) ? NODES_MAX : plan->workers;
+    plan->steps = (uint64_t)(GAP + 4) * (plan->strikes + 3) * way->round;
+    draw_cluster(plan, &dice);
+}
+
+void plan_print(const struct plan *plan, FILE *out)
+{
+    fprintf(out, "  %s%s%s, %u to %u workers, %" PRIu64 " steps\n  %s\n", plan->set[0],
+            plan->set[1] ? " " : "", plan->set[1] ? plan->set[1] : "", plan->workers,
+            plan->workers_max, plan->steps, plan->cluster);
+    for (uint32_t i = 0; i < plan->strikes; i++) {
+        const struct strike *s = &plan->strike[i];
+        fprintf(out, "  %s at one that %s, %" PRIu64 " exchanges on, for %.3f s\n",
+                fault_names[s->fault], moment_names[s->aim], s->after, s->lasts);
+    }
+}

@@ -1,0 +1,249 @@
+/* The storm: seeds draw a strategy, a cluster and faults; a run of a net of a thousand parameters
+ * goes through them in simulation, and what must hold is checked at every event.
+ *
+ *   plan.c     a seed becomes a plan            moment.c   what a node is doing just now
+ *   cluster.c  a plan is played                 strike.c   faults, at the moments that they aim at
+ *   disk.c     the run's disk, which fills up   watch.c    what must hold, at every event
+ *   exchange.c what must hold of exchanges      table.c    faults by moments, counted
+ *   main.c     seeds, processes, the verdict */
+#ifndef PL_STORM_STORM_H
+#define PL_STORM_STORM_H
+
+#include "base/rng.h"
+#include "coll/exchange.h"
+#include "sim/sim.h"
+#include "train/driver.h"
+#include "train/worker.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+enum fault_kind {
+    FAULT_CRASH,
+    FAULT_RESTART, /* and a new incarnation comes */
+    FAULT_PAUSE,   /* it stands still, as after SIGSTOP */
+    FAULT_SLOW,
+    FAULT_PARTITION, /* some hear nothing of the others */
+    FAULT_ONE_WAY,   /* what one sends to another does not get there */
+    FAULT_CLOG,      /* its link carries little */
+    FAULT_DUPLICATE, /* its connection breaks, and it says all again over a new one */
+    FAULT_REORDER,   /* its messages overtake others' and those of another class */
+    FAULT_DISK_FULL,
+    FAULT_DRIVER, /* the driver crashes; the run goes on from its checkpoint */
+    FAULT_FLOOD,  /* all that stand by come at once */
+    FAULTS
+};
+
+/* What a node, or where it says so the cluster, is doing. */
+enum moment {
+    MOMENT_FORMS,      /* there is no view yet */
+    MOMENT_TRAINS,     /* between exchanges */
+    MOMENT_GATHERS,    /* its input is given, others' are not */
+    MOMENT_REDUCES,    /* the vector is on its way */
+    MOMENT_REPORTS,    /* a new view: it has said how far its lane is */
+    MOMENT_ADOPTS,     /* a result is handed on or fetched */
+    MOMENT_WAITS,      /* a newcomer, to come in */
+    MOMENT_SPONSORS,   /* a member, asked to let one in */
+    MOMENT_SETTLES,    /* a newcomer that is in, and may lack what its sponsor has for it */
+    MOMENT_LEAVES,     /* asked to leave, and not gone */
+    MOMENT_HANDS_OVER, /* the loop has ended, the final model is on its way */
+    MOMENT_SAVES,      /* the cluster: a checkpoint is being written */
+    MOMENTS
+};
+
+extern const char *const fault_names[FAULTS], *const moment_names[MOMENTS];
+
+/* Why a pair cannot be; NULL: it can. */
+const char *table_impossible(enum fault_kind fault, enum moment moment);
+
+struct table {
+    uint64_t hits[FAULTS][MOMENTS];
+    uint64_t seeds, faults, exchanges, events, resumed, ended_by_name, lost;
+};
+
+void table_add(struct table *sum, const struct table *other);
+/* Prints; how many pairs that can be have fewer than `least`. */
+int table_print(const struct table *table, uint64_t least);
+
+enum {
+    STRIKES_MAX = 8,
+    NODES_MAX = 12,
+    LANES_WATCHED = 6,
+    VIEWS_MAX = 128,
+    STORM_TEXT_MAX = 1024,
+};
+
+struct strike {
+    enum fault_kind fault;
+    enum moment aim;
+    uint64_t after; /* exchanges since the strike before */
+    double lasts;   /* seconds */
+    double back;    /* restart, duplicate: seconds until a new incarnation comes */
+    double factor;
+    uint32_t draw; /* which node of those that fit */
+};
+
+struct plan {
+    uint64_t seed;
+    const char *set[4]; /* the strategy and what goes with it */
+    bool joinable, frees;
+    uint32_t workers, workers_max, standby, nodes;
+    uint64_t steps;
+    uint32_t strikes;
+    struct strike strike[STRIKES_MAX];
+    char cluster[STORM_TEXT_MAX];
+};
+
+void plan_draw(struct plan *plan, uint64_t seed);
+void plan_print(const struct plan *plan, FILE *out);
+uint32_t plan_ways(void);
+
+/* What was in an exchange of a lane, on one node. */
+struct entry {
+    uint64_t n;
+    double weight;
+    uint64_t samples;
+    size_t floats;
+    float *input;
+};
+
+struct lane_watch {
+    const struct exchange *seen;
+    uint64_t completed;
+    struct entry entry[2]; /* by n & 1 */
+};
+
+/* Who holds what for an exchange. */
+struct result {
+    uint32_t lane;
+    uint64_t n, hash, samples;
+    uint32_t view;  /* the newest in which someone came to it */
+    uint64_t nodes; /* who have; bit NODES_MAX: the driver */
+    uint32_t view_of[NODES_MAX + 1];
+    struct result *next;
+};
+
+struct view_seen {
+    uint32_t number;
+    uint64_t nodes;
+};
+
+struct storm_node {
+    const struct worker *worker;
+    bool ran, dead, ended;
+    int rc;
+    const struct view *view;
+    uint32_t view_number;
+    uint64_t progress;
+    struct lane_watch lane[LANES_WATCHED];
+};
+
+struct storm_disk {
+    struct disk disk; /* first */
+    struct world *world;
+    double write_s; /* of virtual time a write takes */
+    bool full, writing, was_full;
+};
+
+struct ground;
+
+struct storm {
+    const struct plan *plan;
+    struct ground *ground;
+    struct sim *sim;
+    struct table *table;
+    FILE *trace; /* NULL: silent */
+    bool resumes;
+    const struct driver *driver;
+    bool driver_dead, over;
+    struct storm_node node[NODES_MAX + 1]; /* the last is the driver's own lanes */
+    struct view_seen view[VIEWS_MAX];
+    uint32_t views;
+    struct result *results; /* newest first */
+    struct storm_disk disk;
+    struct train_report report;
+    struct err err;
+    atomic_bool leave[NODES_MAX];
+    /* strikes */
+    uint32_t struck;
+    bool staged;
+    uint64_t exchanges, struck_at; /* committed; when the last fault struck */
+    int64_t calm;                  /* when the last fault ends */
+    int64_t comes[NODES_MAX];      /* when a new incarnation comes; 0: never */
+    uint64_t records;              /* of a step, */
+    uint64_t taken;                /* and by all steps */
+    bool lost_all;                 /* there was a view of nobody */
+    uint64_t events;
+    struct train_options train;
+    char broken[STORM_TEXT_MAX]; /* the first that does not hold; "": all does */
+};
+
+/* The first that is broken stands. */
+__attribute__((format(printf, 2, 3))) void storm_break(struct storm *s, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void storm_tell(struct storm *s, const char *format, ...);
+
+/* What all runs of a process share: the data and the net. */
+struct ground {
+    char folder[64];
+    Paceline__Job *job; /* without a strategy */
+    struct corpus corpus;
+    struct workspace *ws;
+    struct vec dx;
+    struct arena arena;
+    struct logger log;
+    bool loud;
+};
+
+void ground_open(struct ground *ground, bool loud);
+void ground_close(struct ground *ground);
+
+/* Play a plan to its end, and again from its checkpoint where the driver has died. True: all held;
+ * else `why` says what did not. */
+struct outcome {
+    bool held;
+    char why[STORM_TEXT_MAX];
+    uint64_t trace; /* hash */
+};
+
+void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend backend,
+                struct table *table, FILE *trace, struct outcome *out);
+
+/* What a worker, or the driver (NODES_MAX), is doing. */
+enum moment moment_of(const struct storm *s, uint32_t node);
+bool moment_alive(const struct storm *s, uint32_t node);
+
+/* After each event: something may be due to strike. */
+void strike_if_due(struct storm *s);
+/* It is known how it ends. */
+void strike_all_down(struct storm *s);
+
+/* After each event. */
+void watch_event(struct storm *s, uint32_t node);
+void watch_exchanges(struct storm *s, uint32_t place, const struct group *group);
+void watch_worker_end(struct storm *s, uint32_t node, int rc);
+/* Each line of the run's events. */
+void watch_line(struct storm *s, const char *line);
+/* When the driver is about to go. */
+void watch_books(struct storm *s);
+void watch_end(struct storm *s, int rc);
+void watch_release(struct storm *s);
+uint64_t watch_view(const struct storm *s, uint32_t number, bool *known);
+
+void storm_disk_init(struct storm_disk *disk);
+
+/* A number below `below` from the seed; each draw is the next. */
+struct dice {
+    uint64_t seed, n;
+};
+
+static inline uint32_t dice_roll(struct dice *d, uint32_t below)
+{
+    return (uint32_t)(rng_u64(d->seed, 0x5707, d->n++) % below);
+}
+
+static inline double dice_real(struct dice *d, double from, double to)
+{
+    return from + (to - from) * (double)dice_roll(d, 1 << 20) / (1 << 20);
+}
+
+#endif

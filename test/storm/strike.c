@@ -1,0 +1,299 @@
+/* Faults strike at the moments that they aim at, once so many exchanges have been committed since
+ * the one before. Where such a moment comes only when somebody comes or goes, somebody does. */
+#include "storm.h"
+
+#include <inttypes.h>
+
+static void fault(struct storm *s, Paceline__Fault f)
+{
+    f.has_for_ = f.for_ > 0;
+    if (sim_strike(s->sim, &f) != OK)
+        storm_break(s, "the storm's own fault: it cannot strike");
+}
+
+static Paceline__Fault blank(Paceline__Fault__WhatCase what, double lasts)
+{
+    Paceline__Fault f = PACELINE__FAULT__INIT;
+    f.what_case = what;
+    f.for_ = lasts;
+    return f;
+}
+
+static int32_t number_of(uint32_t place)
+{
+    return place == NODES_MAX ? -1 : (int32_t)place;
+}
+
+static void bring(struct storm *s, uint32_t node)
+{
+    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_JOIN, 0);
+    f.join = (int32_t)node;
+    s->comes[node] = INT64_MAX;
+    fault(s, f);
+}
+
+/* The lowest that has never run; NODES_MAX: none is left. */
+static uint32_t spare(const struct storm *s)
+{
+    uint32_t node = s->plan->workers;
+    while (node < s->plan->nodes && (s->node[node].ran || s->comes[node]))
+        node++;
+    return node < s->plan->nodes && s->plan->joinable ? node : NODES_MAX;
+}
+
+static void bring_later(struct storm *s, double seconds)
+{
+    uint32_t node = spare(s);
+    if (node < NODES_MAX)
+        s->comes[node] = sim_now(s->sim) + (int64_t)(seconds * 1e9);
+}
+
+static uint32_t members_alive(const struct storm *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < NODES_MAX; i++)
+        n += moment_alive(s, i);
+    return n;
+}
+
+/* ---- the strikes themselves ---- */
+
+static void kill_node(struct storm *s, uint32_t node)
+{
+    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_KILL, 0);
+    f.kill = number_of(node);
+    fault(s, f);
+}
+
+/* The one and, by draw, some others hear nothing of the rest, nor the rest of them. */
+static void partition(struct storm *s, const struct strike *k, uint32_t node)
+{
+    uint32_t alive = members_alive(s), apart = 0, side[NODES_MAX + 1] = {0};
+    for (uint32_t i = 0; i < NODES_MAX; i++) {
+        bool away = i == node ||
+                    (moment_alive(s, i) && apart + 2 < (alive + 1) / 2 && (k->draw >> (i + 4) & 1));
+        side[i] = away;
+        apart += away;
+    }
+    for (uint32_t i = 0; i < NODES_MAX; i++)
+        for (uint32_t j = 0; side[i] && j <= NODES_MAX; j++) {
+            if (side[j] || !moment_alive(s, i) || !moment_alive(s, j))
+                continue;
+            Paceline__Fault f = blank(PACELINE__FAULT__WHAT_PART, k->lasts);
+            f.part = number_of(i);
+            f.to = number_of(j);
+            fault(s, f);
+        }
+}
+
+/* Only members of one view know each other: before, there is no way between two workers. */
+static bool in_view(const struct storm *s, uint32_t node)
+{
+    const struct driver *d = s->driver;
+    const struct view *view = d->group.world ? group_view(&d->group) : NULL;
+    return view && view_rank(view, node) >= 0 && s->node[node].view;
+}
+
+/* Another that is alive, or the driver. */
+static uint32_t another(const struct storm *s, const struct strike *k, uint32_t node)
+{
+    if (node == NODES_MAX || !in_view(s, node))
+        return NODES_MAX;
+    for (uint32_t i = 0; i < NODES_MAX && (k->draw & 3) != 0; i++) {
+        uint32_t other = (k->draw / 4 + i) % NODES_MAX;
+        if (other != node && moment_alive(s, other) && in_view(s, other))
+            return other;
+    }
+    return NODES_MAX;
+}
+
+static void one_way(struct storm *s, const struct strike *k, uint32_t node)
+{
+    uint32_t other = another(s, k, node);
+    bool there = k->draw & 64;
+    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_MUTE, k->lasts);
+    f.mute = number_of(there ? node : other);
+    f.to = number_of(there ? other : node);
+    fault(s, f);
+}
+
+static void reset(struct storm *s, const struct strike *k, uint32_t node)
+{
+    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_RESET, 0);
+    f.reset = number_of(node);
+    f.to = number_of(k->draw & 32 ? NODES_MAX : another(s, k, node));
+    fault(s, f);
+    bring_later(s, k->back);
+}
+
+static void lasting(struct storm *s, const struct strike *k, uint32_t node)
+{
+    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_SLOW, k->lasts);
+    f.factor = k->factor;
+    if (k->fault == FAULT_PAUSE) {
+        f.what_case = PACELINE__FAULT__WHAT_PAUSE;
+    } else if (k->fault == FAULT_CLOG) {
+        f.what_case = PACELINE__FAULT__WHAT_CLOG;
+        f.factor *= f.factor;
+    } else if (k->fault == FAULT_REORDER) {
+        f.what_case = PACELINE__FAULT__WHAT_SHUFFLE;
+        f.seconds = 0.0005 * k->factor;
+    }
+    f.slow = number_of(node); /* a union: whichever it is */
+    fault(s, f);
+}
+
+static void flood(struct storm *s)
+{
+    for (uint32_t node; (node = spare(s)) < NODES_MAX;)
+        bring(s, node);
+}
+
+static void strike(struct storm *s, const struct strike *k, uint32_t node)
+{
+    bool lasts = false;
+    switch (k->fault) {
+    case FAULT_CRASH:
+        kill_node(s, node);
+        if (members_alive(s) < 3 || k->draw & 1 || k->aim == MOMENT_FORMS)
+            bring_later(s, 1 + k->back);
+        break;
+    case FAULT_RESTART:
+        kill_node(s, node);
+        bring_later(s, k->back);
+        break;
+    case FAULT_PARTITION: partition(s, k, node), lasts = true; break;
+    case FAULT_ONE_WAY: one_way(s, k, node), lasts = true; break;
+    case FAULT_DUPLICATE: reset(s, k, node); break;
+    case FAULT_DISK_FULL: s->disk.full = lasts = true; break;
+    case FAULT_DRIVER: kill_node(s, NODES_MAX); break;
+    case FAULT_FLOOD: flood(s); break;
+    default: lasting(s, k, node), lasts = true;
+    }
+    /* Whoever may be given up for it comes again, under another number. */
+    if (lasts && k->fault != FAULT_DISK_FULL && k->fault != FAULT_SLOW && k->lasts > 0.7)
+        bring_later(s, k->lasts + k->back);
+    int64_t ends = sim_now(s->sim) + (int64_t)((lasts ? k->lasts : 0) * 1e9);
+    s->calm = ends > s->calm ? ends : s->calm;
+}
+
+/* ---- when and whom ---- */
+
+static bool kills(enum fault_kind fault)
+{
+    return fault != FAULT_SLOW && fault != FAULT_CLOG && fault != FAULT_REORDER &&
+           fault != FAULT_DISK_FULL && fault != FAULT_DRIVER && fault != FAULT_FLOOD;
+}
+
+/* What does not end a node may strike the driver, while somebody is in that moment. */
+static bool driver_instead(const struct strike *k)
+{
+    return (k->fault == FAULT_PAUSE || k->fault == FAULT_SLOW || k->fault == FAULT_CLOG ||
+            k->fault == FAULT_REORDER) &&
+           (k->draw >> 10 & 3) == 0;
+}
+
+/* One that is in that moment; NODES_MAX + 1: nobody is. */
+static uint32_t target(const struct storm *s, const struct strike *k)
+{
+    uint32_t found[NODES_MAX + 1], n = 0;
+    bool any = k->fault == FAULT_DISK_FULL || k->fault == FAULT_DRIVER || k->fault == FAULT_FLOOD ||
+               k->fault == FAULT_SLOW || k->fault == FAULT_CLOG || k->fault == FAULT_REORDER;
+    for (uint32_t i = 0; i <= NODES_MAX; i++)
+        if ((i < NODES_MAX || any) && moment_alive(s, i) && moment_of(s, i) == k->aim)
+            found[n++] = i;
+    return n > 0 ? found[k->draw % n] : NODES_MAX + 1;
+}
+
+/* The highest that is in, if some are left then. */
+static void ask_to_leave(struct storm *s)
+{
+    uint32_t node = NODES_MAX;
+    for (uint32_t i = 0; i < NODES_MAX; i++)
+        if (moment_alive(s, i) && in_view(s, i) && !atomic_load(&s->leave[i]))
+            node = i;
+    if (node < NODES_MAX && members_alive(s) > 2)
+        atomic_store(&s->leave[node], true);
+}
+
+static bool has_room(const struct storm *s)
+{
+    const struct driver *d = s->driver;
+    const struct view *view = d->group.world ? group_view(&d->group) : NULL;
+    return spare(s) < NODES_MAX && view && view->count < s->plan->workers_max;
+}
+
+/* Somebody comes, or is asked to go, so that there will be such a moment. */
+static void set_the_stage(struct storm *s, const struct strike *k)
+{
+    uint32_t node = spare(s);
+    if (s->staged)
+        return;
+    s->staged = true;
+    switch (k->aim) {
+    case MOMENT_REPORTS:
+    case MOMENT_ADOPTS:
+    case MOMENT_WAITS:
+    case MOMENT_SPONSORS:
+    case MOMENT_SETTLES:
+        if (!has_room(s))
+            ask_to_leave(s); /* who comes, or stands by, has its place */
+        if (node < NODES_MAX)
+            bring(s, node);
+        break;
+    case MOMENT_LEAVES: ask_to_leave(s); break;
+    default: break;
+    }
+}
+
+static void come(struct storm *s)
+{
+    for (uint32_t i = 0; i < s->plan->nodes; i++)
+        if (s->comes[i] > 0 && s->comes[i] <= sim_now(s->sim) && !s->node[i].ran) {
+            s->comes[i] = INT64_MAX;
+            bring(s, i);
+        }
+}
+
+void strike_all_down(struct storm *s)
+{
+    s->over = true;
+    for (uint32_t i = 0; i <= NODES_MAX; i++)
+        if (i == NODES_MAX || i < s->plan->nodes)
+            kill_node(s, i);
+}
+
+void strike_if_due(struct storm *s)
+{
+    if (!s->driver || s->driver_dead)
+        return;
+    come(s);
+    if (s->disk.full && sim_now(s->sim) >= s->calm)
+        s->disk.full = false;
+    if (s->struck >= s->plan->strikes)
+        return;
+    const struct strike *k = &s->plan->strike[s->struck];
+    bool early = k->aim == MOMENT_FORMS || k->aim == MOMENT_HANDS_OVER;
+    if (!early && s->exchanges < s->struck_at + k->after)
+        return;
+    set_the_stage(s, k);
+    uint32_t node = target(s, k);
+    bool formed = s->driver->group.world && group_view(&s->driver->group);
+    if (node > NODES_MAX || (kills(k->fault) && members_alive(s) < 2)) {
+        /* It may never come, and the next has its turn then. */
+        if ((k->aim == MOMENT_FORMS && formed) ||
+            (!early && s->exchanges > s->struck_at + 2 * k->after)) {
+            s->struck++;
+            s->staged = false;
+        }
+        return;
+    }
+    storm_tell(s, "%s strikes %s%d, which %s", fault_names[k->fault],
+               driver_instead(k) ? "the driver, not " : "", number_of(node), moment_names[k->aim]);
+    s->table->hits[k->fault][k->aim]++;
+    s->table->faults++;
+    s->struck++;
+    s->staged = false;
+    s->struck_at = s->exchanges;
+    strike(s, k, driver_instead(k) ? NODES_MAX : node);
+}

@@ -1,0 +1,259 @@
+/* What must hold at every event: a view's number stands for one membership, and views come in
+ * order; and at the end: the books add up, the run has ended as it had to, and in time. */
+#include "storm.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Longest that a run may take once the faults are over: what is left to do, and while it forms, as
+ * for workers that are left alone, a minute's patience (FORM_TIMEOUT, WELCOME_TIMEOUT). */
+#define LEFT_TO_DO (30 * WORLD_SECOND)
+#define PATIENCE   (60 * WORLD_SECOND + LEFT_TO_DO)
+
+void storm_tell(struct storm *s, const char *format, ...)
+{
+    va_list args;
+    if (!s->trace)
+        return;
+    fprintf(s->trace, "%11.6f  ", s->sim ? world_seconds(sim_now(s->sim)) : 0.0);
+    va_start(args, format);
+    vfprintf(s->trace, format, args);
+    va_end(args);
+    fputc('\n', s->trace);
+}
+
+void storm_break(struct storm *s, const char *format, ...)
+{
+    va_list args;
+    if (s->broken[0])
+        return;
+    va_start(args, format);
+    int n = snprintf(s->broken, sizeof s->broken,
+                     "at %.6f s: ", s->sim ? world_seconds(sim_now(s->sim)) : 0.0);
+    vsnprintf(s->broken + n, sizeof s->broken - (size_t)n, format, args);
+    va_end(args);
+    storm_tell(s, "BROKEN: %s", s->broken);
+}
+
+/* ---- views ---- */
+
+uint64_t watch_view(const struct storm *s, uint32_t number, bool *known)
+{
+    for (uint32_t i = 0; i < s->views; i++)
+        if (s->view[i].number == number) {
+            *known = true;
+            return s->view[i].nodes;
+        }
+    *known = false;
+    return 0;
+}
+
+static void note_view(struct storm *s, uint32_t place, const struct view *view)
+{
+    struct storm_node *n = &s->node[place];
+    uint64_t nodes = 0, was;
+    bool known;
+    if (view == n->view || !view)
+        return;
+    if (n->view_number >= view->number)
+        storm_break(s, "%d goes from view %u to view %u", place == NODES_MAX ? -1 : (int)place,
+                    n->view_number, view->number);
+    n->view = view;
+    n->view_number = view->number;
+    for (size_t i = 0; i < view->count; i++)
+        nodes |= UINT64_C(1) << view->node[i];
+    was = watch_view(s, view->number, &known);
+    if (known && was != nodes)
+        storm_break(s, "two views have the number %u: %" PRIx64 " and %" PRIx64, view->number, was,
+                    nodes);
+    if (!known && s->views < VIEWS_MAX) {
+        s->view[s->views++] = (struct view_seen){view->number, nodes};
+        storm_tell(s, "view %u: %" PRIx64, view->number, nodes);
+    }
+    if (place < NODES_MAX && !(nodes >> place & 1))
+        storm_break(s, "worker %u took view %u, which does not hold it", place, view->number);
+}
+
+/* ---- every event ---- */
+
+static void count_exchanges(struct storm *s)
+{
+    const struct course *now = &s->driver->ledger.last.course, *begin = &s->driver->resumed.course;
+    /* Where there are none, a step of all together counts as one. */
+    bool none = s->driver->strategy && strcmp(s->driver->strategy->name, "gossip") == 0;
+    s->exchanges = none ? now->steps - begin->steps : now->exchanges - begin->exchanges;
+}
+
+static void check_progress(struct storm *s)
+{
+    bool goes_on = s->driver && !s->driver_dead;
+    int64_t late = sim_now(s->sim) - s->calm;
+    if (late > (goes_on && s->views > 0 ? LEFT_TO_DO : PATIENCE))
+        storm_break(s, "the faults were over at %.3f s, and the run is not",
+                    world_seconds(s->calm));
+}
+
+void watch_event(struct storm *s, uint32_t node)
+{
+    s->events++;
+    check_progress(s);
+    if (node == WORLD_ANY || !s->driver || s->driver_dead)
+        return;
+    if (node == WORLD_DRIVER) {
+        const struct group *group = &s->driver->group;
+        if (group->world) {
+            note_view(s, NODES_MAX, group_view(group));
+            watch_exchanges(s, NODES_MAX, group);
+        }
+        count_exchanges(s);
+        return;
+    }
+    struct storm_node *n = &s->node[node];
+    if (!n->worker || n->dead || !n->worker->group.world)
+        return;
+    const struct group *group = &n->worker->group;
+    uint64_t progress = atomic_load(&group->progress);
+    s->taken += (progress - n->progress) * s->records;
+    n->progress = progress;
+    note_view(s, node, group_view(group));
+    watch_exchanges(s, node, group);
+}
+
+/* A newcomer is sent away again only when its sponsor is gone: who has let it in holds what it
+ * begins behind. */
+void watch_line(struct storm *s, const char *line)
+{
+    const char *node = strstr(line, "\"node\":");
+    const struct roster *roster = s->driver ? &s->driver->server.roster : NULL;
+    storm_tell(s, "%s", line);
+    if (!roster || s->driver_dead || !node || !strstr(line, "\"what\":\"fenced\""))
+        return;
+    uint32_t number = (uint32_t)atoi(node + strlen("\"node\":")), sponsor = ROSTER_NOBODY;
+    for (size_t i = 0; i < roster->count; i++)
+        if (roster->member[i].node == number)
+            sponsor = roster->member[i].sponsor;
+    for (size_t i = 0; i < roster->count; i++)
+        if (roster->member[i].node == sponsor && roster->member[i].in)
+            storm_break(s, "newcomer %u is fenced, and its sponsor %u is there", number, sponsor);
+}
+
+/* Faults are of machines and networks: whoever finds that another breaks the protocol, or that
+ * replicas differ, has found a mistake. */
+void watch_worker_end(struct storm *s, uint32_t node, int rc)
+{
+    bool known =
+        rc == OK || rc == ERR_DRIVER || rc == ERR_PEER || rc == ERR_CANCELLED || rc == ERR_TIMEOUT;
+    storm_tell(s, "worker %u ends: %s", node, status_text(rc));
+    if (!known && !s->node[node].dead && !s->over)
+        storm_break(s, "worker %u ends: %s", node, status_text(rc));
+}
+
+/* ---- the end ---- */
+
+/* The buckets of a step are one exchange to the book: the last of them. */
+static bool in_the_book(const struct storm *s, uint32_t lane)
+{
+    const struct strategy_ops *strategy = s->driver->strategy;
+    if (strcmp(strategy->name, "allreduce") != 0)
+        return true;
+    for (const struct result *r = s->results; r; r = r->next)
+        if (r->lane > lane)
+            return false;
+    return true;
+}
+
+/* Of each exchange the result that stands: that of the latest view. */
+static uint64_t committed_samples(const struct storm *s)
+{
+    uint64_t sum = 0;
+    for (const struct result *r = s->results; r; r = r->next) {
+        bool stands = in_the_book(s, r->lane);
+        for (const struct result *o = s->results; o && stands; o = o->next)
+            stands = o == r || o->lane != r->lane || o->n != r->n || o->view < r->view;
+        sum += stands ? r->samples : 0;
+    }
+    return sum;
+}
+
+/* Where replicas agree at every commit point they do so at the last. */
+static void check_replicas(struct storm *s)
+{
+    const struct view *view = group_view(&s->driver->group);
+    uint64_t hash = 0;
+    bool first = true;
+    for (size_t i = 0; i < view->count; i++) {
+        const struct storm_node *n = &s->node[view->node[i]];
+        const struct worker *w = moment_alive(s, view->node[i]) ? n->worker : NULL;
+        if (!w || !w->member.joint.x || !members_has(&s->driver->done, view->node[i]))
+            continue;
+        uint64_t own = vec_hash(w->member.joint.x, vec_all(w->member.joint.x));
+        if (!first && own != hash)
+            storm_break(s, "worker %u ends with another model than those before it", view->node[i]);
+        hash = own;
+        first = false;
+    }
+}
+
+void watch_books(struct storm *s)
+{
+    const struct ledger *ledger = &s->driver->ledger;
+    uint64_t before = s->driver->resumed.used, used = ledger->used - before;
+    uint64_t place = ledger->last.course.place;
+    storm_tell(s,
+               "the books: %" PRIu64 " used, %" PRIu64 " missed, %" PRIu64
+               " in the course, %" PRIu64 " taken",
+               ledger->used, ledger->missed, place, s->taken);
+    count_exchanges(s);
+    if (s->driver_dead || ledger->used + ledger->missed != place) {
+        if (!s->driver_dead)
+            storm_break(s, "%" PRIu64 " records used and %" PRIu64 " missed are not %" PRIu64,
+                        ledger->used, ledger->missed, place);
+        return;
+    }
+    if (used > s->taken)
+        storm_break(s, "%" PRIu64 " records used, and steps took %" PRIu64, used, s->taken);
+    if (s->plan->frees)
+        return;
+    uint64_t sum = committed_samples(s);
+    if (s->driver->kept && s->driver->strategy->replicas_agree)
+        check_replicas(s);
+    if (s->driver->kept && sum != used)
+        storm_break(s, "%" PRIu64 " records used, and exchanges held %" PRIu64, used, sum);
+}
+
+/* May the run end so? */
+static bool may_end(const struct storm *s, int rc)
+{
+    if (rc == OK || s->driver_dead)
+        return true;
+    if (rc == ERR_PEER && strstr(s->err.text, "all workers are lost"))
+        return s->lost_all;
+    if (rc == ERR_TIMEOUT && strstr(s->err.text, "nobody has stirred"))
+        return s->views == 0;
+    return s->disk.was_full && strstr(s->err.text, "no space left");
+}
+
+void watch_end(struct storm *s, int rc)
+{
+    char why[ERR_TEXT_MAX];
+    memcpy(why, s->err.text, sizeof why);
+    storm_tell(s, "the run ends: %s %s", status_text(rc), why);
+    if (!may_end(s, rc))
+        storm_break(s, "the run ends with %s (%s)", status_text(rc), why[0] ? why : "no word");
+    s->table->ended_by_name += rc != OK && !s->driver_dead;
+    s->table->lost += s->lost_all;
+}
+
+void watch_release(struct storm *s)
+{
+    while (s->results) {
+        struct result *next = s->results->next;
+        free(s->results);
+        s->results = next;
+    }
+    for (uint32_t i = 0; i <= NODES_MAX; i++)
+        for (uint32_t l = 0; l < LANES_WATCHED; l++)
+            for (int k = 0; k < 2; k++)
+                free(s->node[i].lane[l].entry[k].input);
+}
