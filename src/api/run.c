@@ -8,6 +8,8 @@
 
 enum { PATH_TEXT_MAX = 4096 };
 
+#define ALONE_SILENCE (60 * WORLD_SECOND)
+
 /* A run as its driver's process holds it. */
 struct driving {
     const pl_run_options *options;
@@ -41,14 +43,20 @@ static int drive(void *arg)
     return train_drive(d->world, &d->host, &d->train, &d->report, d->err);
 }
 
-/* More computing threads than cores, or hosts we know nothing of: heartbeats may come late. */
+/* More computing threads than cores, or hosts we know nothing of: heartbeats may come late. And who
+ * is alone holds up nobody: to give it up, on a machine that has no time for it, is to lose the
+ * run. */
 static struct group_timing timing_for(const Paceline__Job *job, bool elsewhere)
 {
     bool crowded = job_workers_max(job) * job->threads > (uint32_t)real_cores();
     if (job->heartbeat == PACELINE__JOB__HEARTBEAT__lan)
         return group_timing_lan();
     bool busy = job->heartbeat == PACELINE__JOB__HEARTBEAT__busy;
-    return busy || crowded || elsewhere ? group_timing_busy() : group_timing_lan();
+    struct group_timing timing =
+        busy || crowded || elsewhere ? group_timing_busy() : group_timing_lan();
+    if (!busy && job_is_alone(job))
+        timing.silence_max = ALONE_SILENCE;
+    return timing;
 }
 
 /* A run that is gone on with keeps its number, so that workers that are still there know it. */

@@ -65,6 +65,25 @@ static void test_a_worker_is_stopped(void **state)
     process_release(&r.p);
 }
 
+/* Nobody waits for one that is alone, and there is nobody to take its place. */
+static void test_one_alone_is_not_given_up(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    pid_t worker[PROCESS_CHILDREN_MAX];
+    START(t, &r, "--workers", "1", "--set", "pace=0.01", "--set", "stop.epochs=12");
+    real_workers(&r, 1, worker);
+    UNTIL(REAL_LIMIT_S, real_members(&r, "join") == 1);
+    process_nap(0.5);
+    kill(worker[0], SIGSTOP);
+    process_nap(7); /* preset busy: 5 s */
+    kill(worker[0], SIGCONT);
+    real_end(&r, 0, "epochs");
+    assert_int_equal(real_members(&r, "cut"), 0);
+    assert_true(run_number(r.dir, "end", 0, "missed") == 0);
+    process_release(&r.p);
+}
+
 /* Whatever the workers are at: starting, joining, training, in a round that lasts minutes. */
 static void test_the_driver_is_killed(void **state)
 {
@@ -159,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_worker_is_killed),
         cmocka_unit_test(test_a_worker_is_stopped),
+        cmocka_unit_test(test_one_alone_is_not_given_up),
         cmocka_unit_test(test_the_driver_is_killed),
         cmocka_unit_test(test_an_interrupted_run_goes_on),
         cmocka_unit_test(test_a_second_interrupt_ends_at_once),
