@@ -62,7 +62,8 @@ typedef struct pl_run_options {
      * number. Not used by pl_sim. */
     int (*start_workers)(void *user, uint32_t count, const char *address);
     /* Has one of those ended? Asked while they are waited for, by the thread that calls
-     * start_workers: a run ends at once that would wait a minute for it. May be NULL. */
+     * start_workers: a run ends at once that would wait a minute for it. Who can tell has them all
+     * at hand: with `resume`, those of an earlier driver are not waited for. May be NULL. */
     bool (*workers_lost)(void *user);
     /* Without start_workers: the driver listens at `address`, where those that somebody else starts
      * are to join it. Called once, before it waits for them. May be NULL. */

@@ -67,10 +67,10 @@ static void find_run(const struct driving *d, const struct logger *log, struct r
     if (!d->options->resume)
         return;
     int rc = tenure_read(&d->sink.dir, &before, &err);
-    if (rc == OK) {
+    if (rc == OK && before.view > 0) {
         real->run = before.run;
         real->first_number = before.next;
-    } else if (rc != ERR_NOT_FOUND) {
+    } else if (rc != OK && rc != ERR_NOT_FOUND) {
         log_warn(log, "%s", err.text);
     }
 }
@@ -120,6 +120,7 @@ static int run(pl_engine *engine, const pl_job *job, const pl_run_options *optio
     d.train.stop = d.options->stop;
     d.train.workers = d.options->workers;
     d.train.elsewhere = !d.options->start_workers;
+    d.train.fresh = d.options->workers_lost != NULL;
     d.train.open_threads = d.train.elsewhere && !job->message->has_threads;
     d.train.folder = job->folder;
     d.train.patience_s = d.options->patience_s;
@@ -267,11 +268,14 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
         return found;
     for (;;) {
         struct stay stay = {0};
+        int64_t paused_at = is_paused(options) ? real_now() : 0;
         if (!wait_while_paused(engine, options))
             return OK;
+        if (paused_at > 0)
+            lost_at += real_now() - paused_at;
         int rc = join_and_work(engine, options, root, &stay);
-        if (rc == OK && stay.left && !is_leaving(options) && (stay.parted || is_paused(options))) {
-            lost_at = real_now(); /* as at the beginning */
+        if (rc == OK && stay.left && !is_leaving(options)) { /* for a pause, or room for others */
+            lost_at = real_now();                            /* as at the beginning */
             pause = 0;
             continue;
         }

@@ -4,13 +4,13 @@
 
 void workers_file_look(struct workers_file *file, double t)
 {
-    unsigned n;
+    long n;
     if (!file->path || t < file->looked + 1)
         return;
     file->looked = t;
     FILE *f = fopen(file->path, "r");
-    if (f && fscanf(f, "%5u", &n) == 1)
-        atomic_store(&file->workers, n);
+    if (f && fscanf(f, "%6ld", &n) == 1 && n >= 0)
+        atomic_store(&file->workers, (unsigned)n);
     if (f)
         fclose(f);
 }

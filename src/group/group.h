@@ -88,7 +88,7 @@ struct group {
     struct members broken; /* links to others, by what the driver has been told; the listener's */
     _Atomic uint64_t noted, note[GROUP_NOTE]; /* odd: it is being written; 0: nothing yet */
     _Atomic uint64_t aside[GROUP_ASIDE];      /* as the driver last said */
-    struct exchange *lane[ROSTER_LANES_MAX]; /* this node's, for who looks on; NULL: not opened */
+    struct exchange *lane[ROSTER_LANES_MAX];  /* this node's, for who looks on; NULL: not opened */
     struct task *listener, *heart;
     struct view_node *views; /* all views of the run, owned */
 };

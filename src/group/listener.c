@@ -57,7 +57,8 @@ int group_return_decode(const void *data, size_t len, struct group_return *out)
 static bool may_wait(const struct group *group)
 {
     return group->retry > 0 && group->meeting.meet && group_view(group) &&
-           atomic_load(&group->noted) > 0 && !atomic_load(&group->bye);
+           atomic_load(&group->noted) > 0 && !atomic_load(&group->bye) &&
+           !atomic_load(&group->over);
 }
 
 /* The driver is gone. ERR_DRIVER: and that is the end. */

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define GRACE_MAX INT64_C(5000000000) /* ns */
+
 void roster_init(struct roster *roster, const struct roster_options *options)
 {
     memset(roster, 0, sizeof *roster);
@@ -288,9 +290,10 @@ static void reform(struct roster *roster, struct roster_orders *out)
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
         if (members_has(&missing, node))
             tell(out, node, "dead");
+    if (roster->options.workers_max > 0) /* else nobody can come in any more */
+        want_missing(roster, out);
     roster->view.number = r->highest;
     make_view(roster, out);
-    want_missing(roster, out);
     seek_sponsor(roster, out);
 }
 
@@ -324,12 +327,27 @@ static bool is_newer(const struct reforming *r, const struct roster_event *event
            (event->incarnation == r->incarnation && event->view > r->view);
 }
 
+/* As long as a death takes to be noticed, where that is not a matter of minutes. */
+static int64_t grace(const struct roster *roster)
+{
+    int64_t silence_max = roster->options.silence_max;
+    return silence_max < GRACE_MAX ? silence_max : GRACE_MAX;
+}
+
+/* No view that was ever made: of nobody, or without who tells of it, or at the end of all numbers.
+ */
+static bool makes_no_sense(const struct roster_event *event)
+{
+    return event->node >= VIEW_MEMBERS_MAX || event->view == 0 || event->view >= UINT32_MAX / 2 ||
+           !members_has(event->who, event->node);
+}
+
 static void come_back(struct roster *roster, const struct roster_event *event,
                       struct roster_orders *out)
 {
     struct reforming *r = &roster->reforming;
     struct roster_member *m = find(roster, event->node);
-    if (!roster->options.reforms || roster->view.number > 0 || event->node >= VIEW_MEMBERS_MAX ||
+    if (!roster->options.reforms || roster->view.number > 0 || makes_no_sense(event) ||
         event->incarnation >= roster->options.incarnation || (m && (m->in || m->waits))) {
         order(out, ORDER_AFRESH)->node = event->node;
         return;
@@ -351,19 +369,19 @@ static void come_back(struct roster *roster, const struct roster_event *event,
         r->who = *event->who;
     }
     r->highest = event->view > r->highest ? event->view : r->highest;
-    if (first)
-        r->until = event->now + roster->options.silence_max;
+    if (first && is_expected(roster, m))
+        r->until = event->now + grace(roster);
     if (count_back(roster) == members_count(&r->who))
         reform(roster, out);
 }
 
-/* Nobody is waited for longer than a death takes to be noticed; or twice as long, for the first. */
+/* Nobody is waited for longer than that, or twice as long, for the first. */
 static void tick_reforming(struct roster *roster, const struct roster_event *event,
                            struct roster_orders *out)
 {
     struct reforming *r = &roster->reforming;
     if (r->until == 0)
-        r->until = event->now + 2 * roster->options.silence_max;
+        r->until = event->now + 2 * grace(roster);
     r->until += event->pause;
     if (event->now < r->until)
         return;

@@ -60,7 +60,7 @@ static void test_nobody_is_waited_for_long(void **state)
     assert_string_equal(returns_from(s, 1, 3, 7, "012"), "");
     assert_string_equal(waits(s, SILENCE - 1), "");
     assert_string_equal(returns_from(s, 2, 3, 7, "012"), "");
-    assert_string_equal(waits(s, 1), "back 1; back 2; dead 0; view 8: 1 2; want 1");
+    assert_string_equal(waits(s, 1), "back 1; back 2; dead 0; want 1; view 8: 1 2");
     assert_string_equal(returns_from(s, 0, 3, 7, "012"), "afresh 0");
 }
 
@@ -85,7 +85,7 @@ static void test_an_older_driver_is_outranked(void **state)
     assert_string_equal(returns_from(s, 2, 2, 20, "2"), "");
     assert_string_equal(returns_from(s, 0, 3, 7, "01"), "");
     assert_string_equal(returns_from(s, 1, 3, 7, "01"),
-                        "afresh 2; back 0; back 1; view 21: 0 1; want 1");
+                        "afresh 2; back 0; back 1; want 1; view 21: 0 1");
     again(s, 3, 7, "01");
     assert_string_equal(returns_from(s, 0, 4, 8, "01"), "afresh 0"); /* another of our own rank */
     assert_string_equal(returns_from(s, 1, 5, 8, "01"), "afresh 1"); /* it has met a newer one */
@@ -106,12 +106,15 @@ static void test_nobody_returns(void **state)
     assert_string_equal(joins(s, 3), "join 3; view 1: 2 3");
 }
 
-/* Whoever was left out by the newest view is no reason to wait, nor one to go on with. */
+/* Whoever was left out by the newest view is no reason to wait for others less, nor one to go on
+ * with. */
 static void test_only_one_that_was_left_out_returns(void **state)
 {
     struct story *s = *state;
     again(s, 2, 7, "01");
     assert_string_equal(returns_from(s, 2, 3, 6, "012"), "");
+    assert_string_equal(waits(s, MS), "");
+    assert_string_equal(waits(s, SILENCE), "");
     assert_string_equal(waits(s, SILENCE), "afresh 2; want 2");
     assert_string_equal(returns_from(s, 1, 3, 7, "01"), "");
     assert_string_equal(returns_from(s, 0, 3, 7, "01"), "back 1; back 0; view 8: 0 1");
@@ -182,6 +185,20 @@ static void test_without_reforming_all_begin_afresh(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* What no driver ever said: a view of nobody, without who tells of it, at the end of all numbers.
+ */
+static void test_returns_that_make_no_sense(void **state)
+{
+    struct story *s = *state;
+    again(s, 2, 7, "01");
+    assert_string_equal(returns_from(s, 0, 3, 9, ""), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 9, "1"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, UINT32_MAX, "01"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 0, "01"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "");
+    assert_string_equal(returns_from(s, 1, 3, 7, "01"), "back 0; back 1; view 8: 0 1");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +208,7 @@ int main(void)
         TEST(test_an_older_driver_is_outranked),
         TEST(test_nobody_returns),
         TEST(test_only_one_that_was_left_out_returns),
+        TEST(test_returns_that_make_no_sense),
         TEST(test_who_returns_goes_before_who_comes),
         TEST(test_one_dies_while_others_are_waited_for),
         TEST(test_the_driver_lacks_what_all_have),

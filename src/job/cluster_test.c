@@ -141,7 +141,7 @@ static void test_a_driver_that_is_killed_comes_back(void **state)
             "fault[0].for: is missing: a run whose driver does not come back is over");
     refuses("node { } fault { at: 1 kill: -1 for: 0 }", "fault[0].for: must be > 0, is 0");
     refuses("node { } fault { at: 1 kill: -1 for: 1 factor: 2 }",
-            "fault[0].factor: belongs to `slow` and `clog`, not to `kill`");
+            "fault[0].factor: belongs to what lasts, not to `kill`");
     Paceline__Cluster *cluster = NULL;
     struct err err = {0};
     const char *text = "node { } fault { at: 1 kill: -1 for: 0.5 }";

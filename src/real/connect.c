@@ -48,7 +48,7 @@ struct link *connect_link(struct node *node, const struct stream *stream, enum l
     if (!link || link_init(link) != OK ||
         !connect_watch(io, EPOLL_CTL_ADD, mine.fd, events, link)) {
         if (link)
-            link_release(node, link);
+            link_discard(link);
         free(link);
         stream_close(&mine);
         return NULL;
@@ -265,9 +265,8 @@ void connect_accept(struct node *node)
 /* When the next of those that wait for a pacer may go on. */
 static int64_t pace_due(const struct io *io)
 {
-    int64_t out = pacer_opens(&io->pace_out), in = pacer_opens(&io->pace_in), now = real_now();
-    if (out <= now || in <= now) /* one is open: it is the other that is waited for */
-        return out > in ? out : in;
+    int64_t out = io->pace_out.awaited ? pacer_opens(&io->pace_out) : WORLD_FOREVER;
+    int64_t in = io->pace_in.awaited ? pacer_opens(&io->pace_in) : WORLD_FOREVER;
     return out < in ? out : in;
 }
 

@@ -33,6 +33,7 @@ struct io {
     uint8_t *scratch;
     struct pacer pace_out, pace_in;
     bool paced; /* some peer waits for one of them: peer->paced */
+    size_t paced_turn;
     /* Under the node's lock: */
     struct role role;
     struct peer *to_tend;

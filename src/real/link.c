@@ -545,6 +545,12 @@ int link_init(struct link *link)
     return link->out.sum && link->in.sum ? OK : ERR_NOMEM;
 }
 
+void link_discard(struct link *link)
+{
+    hash_stream_free(link->out.sum);
+    hash_stream_free(link->in.sum);
+}
+
 void link_release(struct node *node, struct link *link)
 {
     message_unref(link->out.m);
@@ -552,6 +558,5 @@ void link_release(struct node *node, struct link *link)
     node_lock(node);
     claim_finish(node, &link->in.claim, ERR_PEER);
     node_unlock(node);
-    hash_stream_free(link->out.sum);
-    hash_stream_free(link->in.sum);
+    link_discard(link);
 }

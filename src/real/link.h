@@ -70,10 +70,12 @@ int link_write(struct node *node, struct link *link);
  * the connection has ended, or was broken; ERR_PROTOCOL; ERR_CORRUPT; ERR_NOMEM. */
 int link_read(struct node *node, struct link *link, uint8_t *scratch, size_t size);
 
-/* Room for sums. ERR_NOMEM */
+/* Room for sums; in any case either link_discard, of one that nothing has gone through, or
+ * link_release. ERR_NOMEM */
 int link_init(struct link *link);
+void link_discard(struct link *link);
 
-/* Drop what is half in and half out. */
+/* Drop what is half in and half out, too. Takes the node's lock. */
 void link_release(struct node *node, struct link *link);
 
 /* For who takes back the send that this link is sending and is not busy with, the lock held: it

@@ -11,9 +11,10 @@
 #include <stdint.h>
 
 struct pacer {
-    double rate; /* bytes a nanosecond; 0: as fast as it goes */
-    double debt; /* bytes; below 0 what was slept through, up to a little */
-    int64_t at;  /* when that was so */
+    double rate;  /* bytes a nanosecond; 0: as fast as it goes */
+    double debt;  /* bytes; below 0 what was slept through, up to a little */
+    int64_t at;   /* when that was so */
+    bool awaited; /* some peer waits for it */
 };
 
 /* `mbit` million bits a second, headers of TCP, IP and Ethernet counted in; 0: no limit. */

@@ -252,15 +252,17 @@ bool peer_may_move(struct node *node, struct peer *peer, struct pacer *pacer)
 {
     if (pacer->rate <= 0 || pacer_is_open(pacer, real_now()))
         return true;
-    peer->paced = node->io.paced = true;
+    peer->paced = pacer->awaited = node->io.paced = true;
     return false;
 }
 
 void peers_go_on(struct node *node)
 {
-    node->io.paced = false;
-    for (size_t i = 0; i < node->peers.count; i++) {
-        struct peer *peer = node->peers.at[i];
+    struct io *io = &node->io;
+    size_t count = node->peers.count, first = io->paced_turn++; /* who is tended last goes first */
+    io->paced = io->pace_out.awaited = io->pace_in.awaited = false;
+    for (size_t i = 0; i < count; i++) {
+        struct peer *peer = node->peers.at[(first + i) % count];
         if (peer->paced && peer->state == PEER_UP)
             io_tend(node, peer);
         peer->paced = false;

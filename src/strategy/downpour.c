@@ -62,6 +62,7 @@ static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct 
         .place = ps_place_of(group, d->servers, d->colocated, told),
         .shard = {.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES, .solver = job->solver},
         .start = *start,
+        .push = (uint64_t)d->n_push * job_step_records(job),
     };
     how.clock = (struct ps_clock_how){
         .consistency = {.kind = CONSISTENCY_ASP},

@@ -69,6 +69,7 @@ static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct 
                   .sum = ps->aggregate == PACELINE__PS__AGGREGATE__sum,
                   .solver = job->solver},
         .start = *start,
+        .push = job_step_records(job),
     };
     how.clock = (struct ps_clock_how){
         .consistency = {.kind = kind_of(ps),

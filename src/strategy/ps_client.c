@@ -59,7 +59,7 @@ static int on_view(struct ps_client *c, const struct view *view)
     for (size_t i = 0; rc == OK && i < c->how.place.shards; i++) {
         struct ps_link *link = &c->link[i];
         uint32_t host = ps_place_host(&c->how.place, i);
-        if (host == link->host)
+        if (host == link->host && !c->enters)
             continue;
         if (host == c->m->world->self && !link->server) {
             log_warn(c->m->group->log,
@@ -350,10 +350,12 @@ int ps_client_gather(struct member *m)
 int ps_client_enter(struct ps_client *c)
 {
     int rc = OK;
+    c->enters = true;
     for (size_t i = 0; rc == OK && c->how.place.on_workers && i < c->how.place.shards; i++)
         rc = offer(c, i);
     if (rc == OK)
         rc = fetch_in_turn(c);
+    c->enters = false;
     if (rc != OK)
         return rc;
     vec_copy(&c->m->learner->s, &c->s, vec_all(&c->s));

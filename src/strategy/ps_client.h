@@ -36,6 +36,7 @@ struct ps_client {
     uint64_t samples;       /* it stands for so many */
     struct ps_note ok;      /* the newest OK */
     uint32_t view;          /* the last one seen */
+    bool enters;            /* it fetches the model for the first time */
     bool ended;             /* its loop has */
     struct task *lingering; /* then, answers in its stead */
 };

@@ -22,6 +22,7 @@ struct ps_server_how {
     bool moved;   /* its server is gone: the range begins as the newest copy that anyone has */
     struct shard_how shard;
     struct ps_clock_how clock; /* of shard 0 */
+    uint64_t push;             /* records of one */
     struct course start;
 };
 

@@ -124,9 +124,12 @@ static bool level(struct ps_server *s, size_t most, int *rc)
     return done;
 }
 
+/* Who has died with the clock may not have told the driver of its last push, which counted: the
+ * others make up for it. */
 static void go_on_from(struct ps_server *s, size_t most)
 {
     struct members who = s->known;
+    uint64_t told = s->how.start.place + s->how.push;
     if (most < s->how.place.shards) {
         s->version = s->stand[most].version;
         s->history = s->stand[most].history;
@@ -134,7 +137,7 @@ static void go_on_from(struct ps_server *s, size_t most)
     }
     for (int i = 0; i < MEMBER_WORDS; i++)
         who.word[i] &= ~s->left.word[i];
-    ps_clock_go_on(s->clock, s->place, &who);
+    ps_clock_go_on(s->clock, s->place >= told ? s->place - s->how.push : s->place, &who);
 }
 
 /* ---- 4 ---- */

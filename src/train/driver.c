@@ -48,7 +48,8 @@ static int on_done(struct driver *d, const struct message *m)
     struct course course;
     course_decode(&in, &course);
     bool whole = cut_done(&in);
-    if (view && whole && status != OK && !train_ends_the_run(d->job, status)) {
+    bool under_way = view || d->before.view > 0;
+    if (under_way && whole && status != OK && !train_ends_the_run(d->job, status)) {
         memcpy(d->lost, text, sizeof text); /* it may have been given up already */
         return OK;
     }
@@ -448,7 +449,7 @@ static void say_bye(struct driver *d)
     const struct roster *roster = &d->server.roster;
     send_to_all(d, WIRE_BYE);
     for (size_t i = 0; i < roster->count; i++)
-        if (roster->member[i].waits)
+        if (roster->member[i].waits || roster->member[i].back)
             driver_send(d, roster->member[i].node, WIRE_BYE, NULL);
 }
 
@@ -467,8 +468,8 @@ static int close_driver(struct driver *d, int rc, struct train_report *report)
     publisher_release(&d->to_worker);
     if (rc == OK && leader != OK && leader != ERR_CANCELLED)
         rc = err_set(d->err, leader, "the driver's part ended: %s", status_text(leader));
-    server_stop(&d->server); /* before anybody goes, which would be a death to it */
-    if (d->group.world)
+    server_stop(&d->server);                /* before anybody goes, which would be a death to it */
+    if (d->group.world && rc != ERR_FENCED) /* else it is not over: a later driver has it */
         say_bye(d);
     if (d->events.world)
         ledger_close(&d->ledger);

@@ -69,8 +69,8 @@ struct driver {
     struct task *leader_task, *giver_task;
     _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
     bool complete;                /* free-running workers have taken all that the run asks for */
-    uint32_t stop_sent; /* to the members of this view; 0: not yet */
-    bool kept;                /* the keeper has taken the final model */
+    uint32_t stop_sent;           /* to the members of this view; 0: not yet */
+    bool kept;                    /* the keeper has taken the final model */
     atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */
     uint32_t wanted;          /* workers there are to be; 0: nobody has said */
     uint32_t came;            /* of the server's task: who belongs to the first view */

@@ -135,6 +135,7 @@ static void on_formed(void *user, const struct view *view)
 static void on_want(void *user, uint32_t workers)
 {
     struct driver *d = user;
+    atomic_store(&d->gone, 0); /* they are among these */
     int rc = world_want_nodes(d->world, workers);
     if (rc != OK)
         log_warn(d->host->log, "no workers for %u that have not come back: %s", workers,
@@ -242,6 +243,7 @@ static int begin_with(struct driver *d)
 {
     bool weights = d->job->weights && *d->job->weights;
     const char *state = d->options->snapshot;
+    d->resumed.best_error = INFINITY;
     if (!weights && !state) {
         d->start_model = NULL;
         return OK;
@@ -259,7 +261,6 @@ static int begin_with(struct driver *d)
     if (rc != OK)
         return rc;
     d->goes_on = state != NULL;
-    d->resumed.best_error = INFINITY;
     point_at_start(d);
     return OK;
 }
@@ -455,7 +456,8 @@ static int start_group(struct driver *d)
         .driver_takes_part = strategy_leads(d->strategy, d->job),
         .silence_max = d->host->timing.silence_max,
         .stall_max = d->host->timing.stall_max,
-        .reforms = d->options->resume && strategy_outlives_driver(d->strategy, d->job),
+        .reforms = d->options->resume && !d->options->fresh &&
+                   strategy_outlives_driver(d->strategy, d->job),
         .last_view = d->before.view,
         .last_incarnation = d->before.view ? d->before.incarnation : 0,
         .last = d->before.who,
@@ -720,6 +722,11 @@ static struct course sum_of_free(struct driver *d, const struct view *view)
     }
     all.place += aside[0];
     all.exchanges += aside[1];
+    /* Who died with the driver is in neither sum, but what it had reported is in the checkpoint. */
+    if (all.place < d->resumed.course.place)
+        all.place = d->resumed.course.place;
+    if (all.exchanges < d->resumed.course.exchanges)
+        all.exchanges = d->resumed.course.exchanges;
     all.used = all.place;
     all.steps = all.place / d->ledger.step_samples;
     return all;

@@ -79,6 +79,7 @@ struct train_options {
     const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
     bool resume;              /* go on from the newest checkpoint in `dir`, or from what workers
                                  that are still there have */
+    bool fresh;               /* no worker of an earlier driver can be there any more */
     uint64_t run;             /* the world's number of this run */
     const char *snapshot;     /* go on from a .solverstate of Caffe's instead; NULL: no */
     /* Workers may be on other machines: they are given the net itself, not the name of a file of
