@@ -11,6 +11,9 @@
 
 #define TRY_MAX    (3 * WORLD_SECOND) /* for a connection */
 #define ANSWER_MAX (60 * WORLD_SECOND)
+#define PAUSE      (WORLD_SECOND / 5)
+
+enum { QUESTIONS = 3 };
 
 static const char advice[] = "open that port where a firewall stands between them, or give that "
                              "worker another address by --listen or --advertise";
@@ -35,12 +38,13 @@ static int try(const struct train_host *host, const char *address, struct err *e
 
 /* ---- the driver's side ---- */
 
-/* Whoever cannot be reached any more has gone, or is lost soon by other means. */
-static void forget_gone(struct reach_book *book)
+/* Whoever cannot be reached any more has gone, or is lost soon by other means; and who asks once
+ * more is in it once. */
+static void forget_gone(struct reach_book *book, uint32_t asks)
 {
     size_t left = 0;
     for (size_t i = 0; i < book->count; i++)
-        if (try(book->host, book->at[i].address, NULL) == OK)
+        if (book->at[i].node != asks && try(book->host, book->at[i].address, NULL) == OK)
             book->at[left++] = book->at[i];
     book->count = left;
 }
@@ -58,7 +62,7 @@ static int answer(struct reach_book *book, const struct reach_entry *asks)
                    asks->address);
         log_warn(book->host->log, "%s; %s", why.text, advice);
     }
-    forget_gone(book);
+    forget_gone(book, asks->node);
     buf_put_u8(&bytes, reached == OK);
     buf_put_text(&bytes, reached == OK ? "" : why.text);
     buf_put_u32(&bytes, (uint32_t)book->count);
@@ -156,19 +160,21 @@ static int try_all(struct world *world, const struct train_host *host, struct cu
     return OK;
 }
 
+/* *reached: the driver can reach this worker. */
 static int take_answer(struct world *world, const struct train_host *host, const struct message *m,
-                       struct err *err)
+                       bool *reached, struct err *err)
 {
     char why[ERR_TEXT_MAX];
     struct cut in = {m->data, m->len, false};
-    bool reached = cut_u8(&in) != 0;
+    *reached = cut_u8(&in) != 0;
     cut_text(&in, why, sizeof why);
     if (in.failed)
         return err_set(err, ERR_PROTOCOL, "the driver's answer cannot be read");
-    return reached ? try_all(world, host, &in, err) : err_set(err, ERR_PEER, "%s; %s", why, advice);
+    return *reached ? try_all(world, host, &in, err)
+                    : err_set(err, ERR_PEER, "%s; %s", why, advice);
 }
 
-int reach_check(struct world *world, const struct train_host *host, struct err *err)
+static int ask(struct world *world, const struct train_host *host, bool *reached, struct err *err)
 {
     char here[NODE_ADDRESS_MAX];
     struct buf bytes = {0};
@@ -183,7 +189,20 @@ int reach_check(struct world *world, const struct train_host *host, struct err *
         return err_set(err, rc == ERR_PEER ? ERR_DRIVER : rc,
                        "the driver does not say whether it can reach %s: %s", here,
                        status_text(rc));
-    rc = take_answer(world, host, m, err);
+    rc = take_answer(world, host, m, reached, err);
     message_unref(m);
+    return rc;
+}
+
+/* Who could not be reached may have left just then: the driver, asked again, has forgotten it. */
+int reach_check(struct world *world, const struct train_host *host, struct err *err)
+{
+    bool reached = false;
+    int rc = ask(world, host, &reached, err);
+    for (int i = 1; rc == ERR_PEER && reached && i < QUESTIONS; i++) {
+        rc = world_sleep(world, world_now(world) + PAUSE);
+        if (rc == OK)
+            rc = ask(world, host, &reached, err);
+    }
     return rc;
 }
