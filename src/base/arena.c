@@ -10,6 +10,9 @@ enum { BLOCK_BYTES = 64 * 1024 };
 struct arena_block {
     struct arena_block *next;
     size_t used, size; /* of the bytes that follow the header's line */
+    size_t touched;    /* have been handed out before: those behind are zero, and of a large block
+                          no page is there yet */
+    void *memory;
 };
 
 void arena_init(struct arena *arena)
@@ -26,7 +29,7 @@ void arena_rewind(struct arena *arena, const struct arena_mark *mark)
 {
     while (arena->head != mark->head) {
         struct arena_block *next = arena->head->next;
-        free(arena->head);
+        free(arena->head->memory);
         arena->head = next;
     }
     if (arena->head)
@@ -53,18 +56,22 @@ static bool within_limit(const struct arena *arena, size_t bytes)
 
 static struct arena_block *block_new(size_t size)
 {
-    if (size > SIZE_MAX - ARENA_ALIGN)
+    if (size > SIZE_MAX - 2 * ARENA_ALIGN)
         return NULL;
-    struct arena_block *block = aligned_alloc(ARENA_ALIGN, ARENA_ALIGN + size);
-    if (block)
-        *block = (struct arena_block){.size = size};
+    char *memory = calloc(1, 2 * ARENA_ALIGN + size);
+    if (!memory)
+        return NULL;
+    size_t over = (uintptr_t)memory % ARENA_ALIGN;
+    struct arena_block *block = (void *)(memory + (over > 0 ? ARENA_ALIGN - over : 0));
+    block->size = size;
+    block->memory = memory;
     return block;
 }
 
 void *arena_alloc(struct arena *arena, size_t count, size_t size)
 {
     size_t bytes;
-    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 2 * ARENA_ALIGN)
+    if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - 3 * ARENA_ALIGN)
         return NULL;
     bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
     if (!within_limit(arena, bytes))
@@ -78,9 +85,15 @@ void *arena_alloc(struct arena *arena, size_t count, size_t size)
         arena->head = block;
     }
     char *piece = (char *)block + ARENA_ALIGN + block->used;
+    if (block->touched > block->used) {
+        size_t again = block->touched - block->used;
+        memset(piece, 0, again < bytes ? again : bytes);
+    }
     block->used += bytes;
+    if (block->touched < block->used)
+        block->touched = block->used;
     arena->bytes += bytes;
-    return memset(piece, 0, bytes);
+    return piece;
 }
 
 char *arena_strdup(struct arena *arena, const char *text)

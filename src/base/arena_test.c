@@ -129,6 +129,22 @@ static void test_what_came_after_a_mark_is_given_back(void **state)
     assert_null(arena.head);
 }
 
+/* A small piece over the beginning of what was given back, then one over its end and what nobody
+ * has had yet. */
+static void test_what_is_handed_out_again_is_zero(void **state)
+{
+    (void)state;
+    struct arena arena;
+    arena_init(&arena);
+    arena_alloc(&arena, 100, 1);
+    struct arena_mark mark = arena_mark(&arena);
+    memset(arena_alloc(&arena, 1000, 1), 0xff, 1000);
+    arena_rewind(&arena, &mark);
+    check_piece(arena_alloc(&arena, 200, 1), 200);
+    check_piece(arena_alloc(&arena, 5000, 1), 5000);
+    arena_release(&arena);
+}
+
 static void test_strings_are_copied(void **state)
 {
     (void)state;
@@ -152,6 +168,7 @@ int main(void)
         cmocka_unit_test(test_what_is_over_the_limit_is_refused),
         cmocka_unit_test(test_nothing_is_a_valid_request),
         cmocka_unit_test(test_what_came_after_a_mark_is_given_back),
+        cmocka_unit_test(test_what_is_handed_out_again_is_zero),
         cmocka_unit_test(test_strings_are_copied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

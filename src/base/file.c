@@ -6,12 +6,15 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
+
+enum { STEPS_MAX = 40 }; /* up a path, and along links */
 
 /* To its end, or `most` bytes. */
 static int gz_read(gzFile gz, const char *path, size_t most, struct file_bytes *out,
@@ -235,18 +238,66 @@ int file_canonical(const char *path, char *out, size_t size, struct err *err)
     return file_is_folder(out) ? OK : err_set(err, ERR_INPUT, "%s: not a folder", path);
 }
 
+static bool lies_under(const char *root, const char *full)
+{
+    size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
+    return strncmp(full, root, n) == 0 && (full[n] == '/' || full[n] == '\0');
+}
+
+static size_t without_slashes(const char *path, size_t n)
+{
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return n;
+}
+
+/* A path that is short enough as the folder and the last name in it; the slashes between go. */
+static void split(const char *path, char folder[PATH_MAX], char name[PATH_MAX])
+{
+    size_t end = without_slashes(path, strlen(path)), at = end;
+    while (at > 0 && path[at - 1] != '/')
+        at--;
+    snprintf(name, PATH_MAX, "%.*s", (int)(end - at), path + at);
+    snprintf(folder, PATH_MAX, "%.*s", at ? (int)without_slashes(path, at) : 1, at ? path : ".");
+}
+
+/* Of a path that cannot be opened: would that be under the root, as far as names and links say? Who
+ * asks for one that would not be is not to hear whether it is there. */
+static bool leads_under(const char *root, const char *path, int steps)
+{
+    char folder[PATH_MAX], name[PATH_MAX], next[2 * PATH_MAX + 2], *full = realpath(path, NULL);
+    if (full) {
+        bool under = lies_under(root, full);
+        free(full);
+        return under;
+    }
+    if (steps == 0 || strlen(path) >= PATH_MAX)
+        return false;
+    split(path, folder, name);
+    if (name[0] == '\0' || strcmp(name, "..") == 0)
+        return false;
+    snprintf(next, sizeof next, "%s/%s", folder, name);
+    ssize_t n = readlink(next, name, sizeof name - 1);
+    if (n < 0)
+        return leads_under(root, folder, steps - 1);
+    name[n] = '\0';
+    snprintf(next, sizeof next, "%s%s%s", name[0] == '/' ? "" : folder, name[0] == '/' ? "" : "/",
+             name);
+    return leads_under(root, next, steps - 1);
+}
+
 int file_check_under(const char *root, const char *path, struct err *err)
 {
     if (!root)
         return OK;
     char *full = realpath(path, NULL);
-    if (!full)
-        return err_set(err, ERR_INPUT, "%s: cannot open: %s", path, strerror(errno));
-    size_t n = strcmp(root, "/") == 0 ? 0 : strlen(root);
-    bool inside = strncmp(full, root, n) == 0 && (full[n] == '/' || full[n] == '\0');
+    int why = errno;
+    bool under = full ? lies_under(root, full) : leads_under(root, path, STEPS_MAX);
+    bool there = full != NULL;
     free(full);
-    return inside ? OK
-                  : err_set(err, ERR_INPUT, "%s: lies outside of the data root %s", path, root);
+    if (!under)
+        return err_set(err, ERR_INPUT, "%s: lies outside of the data root %s", path, root);
+    return there ? OK : err_set(err, ERR_INPUT, "%s: cannot open: %s", path, strerror(why));
 }
 
 int file_here(char *out, size_t size, struct err *err)

@@ -64,7 +64,7 @@ int file_canonical(const char *path, char *out, size_t size, struct err *err);
 
 /* Is `path`, wherever links lead from it, the folder `root` (canonical) or something in it? Asked
  * before something is opened that somebody else has named. `root` NULL: anything may be. ERR_INPUT
- * naming both, or what does not exist */
+ * naming both, whether it exists or not; or what would be in it and does not exist */
 int file_check_under(const char *root, const char *path, struct err *err);
 
 /* The working directory, with a slash at its end: what file_resolve takes for `beside`.

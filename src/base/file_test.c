@@ -332,7 +332,7 @@ static void test_names_of_a_folder(void **state)
 static void test_what_lies_under_a_folder(void **state)
 {
     const struct fixture *f = *state;
-    char root[128], path[160], link[160];
+    char root[128], path[192], link[160];
     struct err err = {0};
     put(f->path, "x", 1);
     snprintf(path, sizeof path, "%s/.", f->folder);
@@ -360,6 +360,36 @@ static void test_what_lies_under_a_folder(void **state)
     unlink(link);
     assert_int_equal(file_check_under(root, link, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "cannot open"));
+    /* What is not there is told apart from what is only under the root. */
+    static const char *const nowhere[] = {
+        "/none/at/all",        "/etc/passwd/none",         "/etc/none",
+        "%s/../none",          "%s/none/../../etc/passwd", "%s/./.././none",
+        "%s/none/../none/..//"};
+    for (size_t i = 0; i < sizeof nowhere / sizeof *nowhere; i++) {
+        snprintf(path, sizeof path, nowhere[i], f->folder);
+        assert_int_equal(file_check_under(root, path, &err), ERR_INPUT);
+        assert_non_null(strstr(err.text, "lies outside of the data root"));
+    }
+    static const char *const targets[] = {"/none", "../none", "/etc/none/x", "link"};
+    for (size_t i = 0; i < sizeof targets / sizeof *targets; i++) {
+        assert_int_equal(symlink(targets[i], link), 0);
+        assert_int_equal(file_check_under(root, link, &err), ERR_INPUT);
+        assert_non_null(strstr(err.text, "lies outside of the data root"));
+        snprintf(path, sizeof path, "%s/in/it", link);
+        assert_int_equal(file_check_under(root, path, &err), ERR_INPUT);
+        assert_non_null(strstr(err.text, "lies outside of the data root"));
+        unlink(link);
+    }
+    static const char *const inside[] = {"%s/none", "%s/none/at//all/", "%s/./none"};
+    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+        snprintf(path, sizeof path, inside[i], f->folder);
+        assert_int_equal(file_check_under(root, path, &err), ERR_INPUT);
+        assert_non_null(strstr(err.text, "cannot open: No such file"));
+    }
+    assert_int_equal(symlink("none", link), 0);
+    assert_int_equal(file_check_under(root, link, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, "cannot open: No such file"));
+    unlink(link);
     root[strlen(root) - 1] = '\0'; /* a folder whose name this one's begins with */
     assert_int_equal(file_check_under(root, f->path, &err), ERR_INPUT);
 }

@@ -110,18 +110,21 @@ int image_list_parse(const char *name, char *text, size_t len, struct image_list
 /* ---- a folder of folders ---- */
 
 /* The pictures of one class; `text` grows by their paths. */
-static int walk_class(const char *folder, const char *name, uint32_t label, struct buf *text,
-                      struct image_list *list, struct err *err)
+static int walk_class(const char *under, const char *folder, const char *name, uint32_t label,
+                      struct buf *text, struct image_list *list, struct err *err)
 {
     char path[PATH_TEXT_MAX], quoted[QUOTE_MAX];
     struct file_names names;
     if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
         return err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", folder,
                        PATH_TEXT_MAX);
+    int rc = file_check_under(under, path, err);
+    if (rc != OK)
+        return rc;
     if (!file_is_folder(path))
         return err_set(err, ERR_INPUT, "%s/%s: expected a folder of pictures for each class",
                        folder, source_quote(name, quoted, sizeof quoted));
-    int rc = file_list(path, IMAGE_LIST_MAX - list->count, &names, err);
+    rc = file_list(path, IMAGE_LIST_MAX - list->count, &names, err);
     if (rc != OK)
         return rc;
     for (size_t i = 0; rc == OK && i < names.count; i++) {
@@ -139,7 +142,7 @@ static int walk_class(const char *folder, const char *name, uint32_t label, stru
     return rc;
 }
 
-int image_list_walk(const char *folder, struct image_list *out, struct err *err)
+int image_list_walk(const char *under, const char *folder, struct image_list *out, struct err *err)
 {
     struct image_list list = {0};
     struct file_names classes;
@@ -148,7 +151,7 @@ int image_list_walk(const char *folder, struct image_list *out, struct err *err)
     if (rc != OK)
         return rc;
     for (size_t c = 0; rc == OK && c < classes.count; c++)
-        rc = walk_class(folder, classes.at[c], (uint32_t)c, &text, &list, err);
+        rc = walk_class(under, folder, classes.at[c], (uint32_t)c, &text, &list, err);
     if (rc == OK && list.count == 0)
         rc = err_set(err, ERR_INPUT, "%s: holds no folder with pictures", folder);
     file_names_release(&classes);

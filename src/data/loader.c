@@ -47,6 +47,7 @@ int loader_start(struct loader *l, struct arena *arena, struct world *world)
     }
     l->world = world;
     l->asked = l->takes = l->hits = 0;
+    l->told.count = 0;
     l->wanted = world_raised(world, SIGNAL_LOADER_WANT);
     l->readied = world_raised(world, SIGNAL_LOADER_READY);
     return world_spawn(world, "loader", loader_main, l, &l->task);
@@ -82,6 +83,11 @@ static int settle(struct loader *l)
     return world_wait(l->world, &ready, 1, WORLD_FOREVER, &wake);
 }
 
+void loader_expect(struct loader *l, uint64_t start, size_t count)
+{
+    l->told = (struct stretch){start, count};
+}
+
 /* What comes after `now`. */
 static struct stretch expected(struct loader *l, struct stretch now)
 {
@@ -93,7 +99,9 @@ static struct stretch expected(struct loader *l, struct stretch now)
     else
         l->stepped = step;
     l->start = now.start;
-    return (struct stretch){now.start + l->stride, now.count};
+    struct stretch told = l->told;
+    l->told.count = 0;
+    return told.count > 0 ? told : (struct stretch){now.start + l->stride, now.count};
 }
 
 static void prepare(struct loader *l, struct stretch next)

@@ -4,8 +4,8 @@
  * A loader begins synchronous: a batch is filled when it is taken. Once started it has a task of
  * its world which fills the batch that is expected next while the caller works on the one before.
  * It expects the same stride again, and a new stride when that has come twice in a row, so that a
- * jump between two stretches is one wrong guess and not two. A wrong guess costs the wait for what
- * is being prepared, and a fill. */
+ * jump between two stretches is one wrong guess and not two; who knows what comes next tells it. A
+ * wrong guess costs the wait for what is being prepared, and a fill. */
 #ifndef PL_DATA_LOADER_H
 #define PL_DATA_LOADER_H
 
@@ -30,6 +30,7 @@ struct loader {
     size_t given;             /* which of them the caller has; the task fills the other */
     uint64_t start;           /* last taken */
     uint64_t stride, stepped; /* expected; and the last one seen */
+    struct stretch told;      /* what follows the batch that is taken next; count 0: nobody knows */
     uint64_t takes, hits;     /* while started; and how many were there already */
     /* Until it is started, world and task are NULL. */
     struct world *world;
@@ -54,6 +55,10 @@ void loader_stop(struct loader *loader);
 
 /* Give back what is not the arena's; the loader is not started. */
 void loader_release(struct loader *loader);
+
+/* Behind the batch that is taken next comes the one at those places (count > 0, ≤ cap), probably.
+ */
+void loader_expect(struct loader *loader, uint64_t start, size_t count);
 
 /* The batch at those places (count ≤ cap), valid until the next call. ERR_CANCELLED, or what
  * batch_fill returns: a record that cannot be read is an error of the batch that it belongs to, and

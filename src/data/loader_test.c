@@ -222,6 +222,29 @@ static void test_a_jump_is_one_wrong_guess(void **state)
     play_all(jumps);
 }
 
+/* The same, and more than jumps, where the caller knows what comes next. */
+static int told(struct bench *b)
+{
+    for (uint64_t i = 0; i < 30; i++) {
+        uint64_t next = i + 1;
+        loader_expect(&b->loader, (next * next % 31) * CAP, 1 + next % CAP);
+        CHECK(takes(b, (i * i % 31) * CAP, 1 + i % CAP));
+    }
+    CHECK(missed(b, 30, 1));
+    loader_expect(&b->loader, 100, 2);
+    CHECK(takes(b, (30 * 30 % 31) * CAP, 1 + 30 % CAP));
+    CHECK(takes(b, 108, 2)); /* what was said was wrong, */
+    CHECK(takes(b, 100, 2)); /* and is not expected again */
+    CHECK(missed(b, 33, 3));
+    return OK;
+}
+
+static void test_what_is_told_is_foreseen(void **state)
+{
+    (void)state;
+    play_all(told);
+}
+
 static int anywhere(struct bench *b)
 {
     for (uint64_t i = 0; i < 300; i++) {
@@ -400,6 +423,7 @@ int main(void)
         cmocka_unit_test(test_a_steady_stream_is_foreseen),
         cmocka_unit_test(test_a_stride_is_learnt),
         cmocka_unit_test(test_a_jump_is_one_wrong_guess),
+        cmocka_unit_test(test_what_is_told_is_foreseen),
         cmocka_unit_test(test_wrong_guesses_do_not_show),
         cmocka_unit_test(test_the_spare_batch_disturbs_nothing),
         cmocka_unit_test(test_it_stops_and_starts_again),

@@ -210,7 +210,7 @@ int source_images_open(const char *under, const Paceline__Data__Images *spec, st
     images->root = root_of(spec, walks);
     rc = images->root ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", spec->list);
     if (rc == OK)
-        rc = walks ? image_list_walk(spec->list, &images->list, err)
+        rc = walks ? image_list_walk(under, spec->list, &images->list, err)
                    : load_list(images, spec->list, err);
     if (rc == OK)
         rc = look_at_all(images, err);

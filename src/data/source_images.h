@@ -37,8 +37,9 @@ enum { IMAGE_LIST_MAX = 1 << 24 };
  * `len` bytes and a zero) becomes the list's. ERR_INPUT naming the line; ERR_NOMEM */
 int image_list_parse(const char *name, char *text, size_t len, struct image_list *out,
                      struct err *err);
-/* Walk through a folder of class folders, of as many pictures. ERR_INPUT, ERR_NOMEM */
-int image_list_walk(const char *folder, struct image_list *out, struct err *err);
+/* Walk through a folder of class folders, of as many pictures, all of them within `under`.
+ * ERR_INPUT, ERR_NOMEM */
+int image_list_walk(const char *under, const char *folder, struct image_list *out, struct err *err);
 void image_list_release(struct image_list *list);
 
 #endif

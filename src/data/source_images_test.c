@@ -365,6 +365,43 @@ static void test_a_root_is_not_left(void **state)
     assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), ERR_INPUT);
 }
 
+/* A class that is a link out of the root is not even listed: nobody is told a name from there, nor
+ * that nothing is there. */
+static void test_no_class_lies_outside(void **state)
+{
+    const struct folder *f = *state;
+    char list[256], root[256], link[256];
+    static const char *const outside[] = {"../../full", "../../empty", "../../none"};
+    Paceline__Data__Images images = PACELINE__DATA__IMAGES__INIT;
+    Paceline__Data spec = PACELINE__DATA__INIT;
+    struct source *source;
+    struct err err;
+    const char *folders[] = {"in", "in/classes", "in/classes/one", "full", "empty"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        make_folder(f, folders[i]);
+    put(f, "in/classes/one/b", 8, 8, 1);
+    put(f, "full/secret", 8, 8, 1);
+    folder_file(f, "in", root);
+    images.list = (char *)(uintptr_t)folder_file(f, "in/classes", list);
+    images.color = PACELINE__DATA__COLOR__gray;
+    spec.source_case = PACELINE__DATA__SOURCE_IMAGES;
+    spec.images = &images;
+    assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), OK);
+    source_close(source);
+    folder_file(f, "in/classes/two", link);
+    for (size_t i = 0; i < 3; i++) {
+        assert_int_equal(symlink(outside[i], link), 0);
+        assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), ERR_INPUT);
+        assert_non_null(strstr(err.text, "in/classes/two: lies outside of the data root"));
+        assert_null(strstr(err.text, "secret"));
+        assert_int_equal(unlink(link), 0);
+    }
+    assert_int_equal(symlink("one", link), 0);
+    assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), OK);
+    assert_int_equal(source->count, 2);
+    source_close(source);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -378,6 +415,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_folders_that_are_wrong, setup, teardown),
         cmocka_unit_test_setup_teardown(test_files_that_change, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_root_is_not_left, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_no_class_lies_outside, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

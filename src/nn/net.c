@@ -393,3 +393,11 @@ size_t net_classes(const struct net *net)
 {
     return net->classes;
 }
+
+bool net_judges(const struct net *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (net->layer[i]->judges)
+            return true;
+    return false;
+}

@@ -137,4 +137,6 @@ double net_flops(const struct net *net);
  * net has no loss. */
 size_t net_classes(const struct net *net);
 
+bool net_judges(const struct net *net); /* there is an accuracy (net_result.right) */
+
 #endif

@@ -9,6 +9,7 @@
 #include "tensor/winograd.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* An argument: the caller's array, and where the primitive wants another form, a copy in it. */
@@ -358,13 +359,20 @@ static void ask(struct seen *seen, bool winograd, bool any_form)
         dnnl_primitive_desc_destroy(pd);
 }
 
+/* PACELINE_WINOGRAD=off: the library's codes alone, for who wants to know what ours are worth. */
+static bool own_winograd(const struct conv_spec *spec)
+{
+    const char *text = getenv("PACELINE_WINOGRAD");
+    return winograd_fits(spec) && !(text && strcmp(text, "off") == 0);
+}
+
 size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out)
 {
     const struct conv_spec *s = site->spec;
     struct seen seen = {.out = out, .site = site};
     if (code_product_fits(s))
         out[seen.count++] = (struct conv_candidate){.name = "product", .kind = CODE_PRODUCT};
-    if (winograd_fits(s))
+    if (own_winograd(s))
         out[seen.count++] = (struct conv_candidate){.name = "winograd", .kind = CODE_WINOGRAD};
     if (onednn_memory_image(site->dnn, &s->x, s->dtype, &seen.x) != dnnl_success ||
         onednn_memory_image(site->dnn, &s->y, s->dtype, &seen.y) != dnnl_success)

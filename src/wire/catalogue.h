@@ -55,7 +55,8 @@
     X(KV_GONE, "kv_gone")         /* holder → node: I do not send it */                          \
     X(BEAT, "beat")               /* driver → members: alive, and what others have done */       \
     X(RETURN, "return")           /* member → a driver that has come back: what I have */        \
-    X(AFRESH, "afresh")           /* driver → worker: forget what you have, and come again */
+    X(AFRESH, "afresh")           /* driver → worker: forget what you have, and come again */    \
+    X(LEASE, "lease")             /* driver → worker: records that you go over next */
 
 enum wire_kind {
     WIRE_NONE,

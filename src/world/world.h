@@ -35,7 +35,9 @@ enum {
     WORLD_SIGNALS = 32,
 };
 
-/* Nodes. Workers are numbered by the driver, from 0, and numbers are never reused. */
+/* Nodes. Workers are numbered by the driver, from 0. The number of one that the driver has added to
+ * its address book is its own for ever, and who comes after has a higher one; a worker that goes
+ * before gives its number back. */
 #define WORLD_ANY    UINT32_MAX
 #define WORLD_DRIVER (UINT32_MAX - 1)
 
@@ -191,10 +193,10 @@ struct world_ops {
     void (*abort)(struct world *w, uint32_t view);
 
     /* The address book: where `peer` listens. A peer that is known is connected to and comes up by
-     * itself. sim: peers know each other, `address` is ignored.
-     * A worker whose driver is down may add it once more, at the same address (NULL) or another: it
-     * is called again, under this node's number, and comes up or goes down; what lay here of the
-     * one before is gone. Others that are down stay so. ERR_INPUT, ERR_NOMEM */
+     * itself. A driver so takes a worker's number for good. sim: peers know each other, `address`
+     * is ignored. A worker whose driver is down may add it once more, at the same address (NULL) or
+     * another: it is called again, under this node's number, and comes up or goes down; what lay
+     * here of the one before is gone. Others that are down stay so. ERR_INPUT, ERR_NOMEM */
     int (*peer_add)(struct world *w, uint32_t peer, const char *address);
     /* Forget a peer, closing what is open; it does not come up again. */
     void (*peer_drop)(struct world *w, uint32_t peer);
