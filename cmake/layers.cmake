@@ -176,7 +176,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
     endforeach()
     add_test(NAME ${folder}/${name} COMMAND ${target})
     # What a test computes is the same wherever it runs: no choice hangs on a measurement.
-    set_tests_properties(${folder}/${name} PROPERTIES TIMEOUT 600 LABELS ${folder}
+    set_tests_properties(${folder}/${name} PROPERTIES TIMEOUT 900 LABELS ${folder}
       ENVIRONMENT PACELINE_TUNER=off)
   endforeach()
 

@@ -268,7 +268,8 @@ size_t pl_net_validation_records(const pl_net *net);
 int pl_net_train(pl_net *net, uint64_t steps, double *mean_loss);
 
 typedef struct pl_test_result {
-    double error;   /* share of records that were wrong; < 0: the net has no accuracy layer */
+    double
+        error; /* share of records that were wrong; < 0: no accuracy layer, no loss over classes */
     double loss;    /* mean */
     uint64_t count; /* of records */
 } pl_test_result;

@@ -80,7 +80,8 @@ typedef struct pl_run_options {
 typedef struct pl_run_report {
     char reason[16]; /* epochs, steps, seconds, error, interrupted */
     bool has_validation, has_test;
-    double validation_error, test_error, test_loss;
+    double validation_error, test_error; /* -1: the net has no error rate */
+    double validation_loss, test_loss;
     double epochs;
     uint64_t samples, used, repeated, missed;
     double wall_s;
@@ -95,7 +96,7 @@ int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
            pl_run_report *report);
 
 typedef struct pl_work_options {
-    const char *driver; /* the address of the driver */
+    const char *driver; /* its address; or several, with commas between: where it may come back */
     const char *listen; /* where other workers reach this one; NULL: 127.0.0.1 and any port */
     bool insecure;
     /* What others connect to to reach `listen`, where a port is forwarded, or a proxy stands before

@@ -6,6 +6,8 @@
 #include "real/real.h"
 #include "train/tenure.h"
 
+#include <string.h>
+
 enum { PATH_TEXT_MAX = 4096 };
 
 #define ALONE_SILENCE (60 * WORLD_SECOND)
@@ -84,6 +86,7 @@ static int run_here(struct driving *d, const struct logger *log)
         .insecure = o->insecure,
         .max_mbit = o->max_mbit,
         .seed = d->train.job->seed,
+        .numbers = VIEW_MEMBERS_MAX,
         .want_nodes = want_nodes,
         .user = d,
     };
@@ -156,11 +159,51 @@ static int work(void *arg)
     return train_work(w->world, &w->host);
 }
 
+enum { DRIVERS_MAX = 16, DRIVERS_TEXT_MAX = 1024 };
+
+/* Where the driver is, or may be when it has come back: tried in turn. */
+struct drivers {
+    char text[DRIVERS_TEXT_MAX];
+    const char *at[DRIVERS_MAX];
+    size_t count, turn;
+};
+
+static int find_drivers(struct drivers *d, const char *text, bool insecure, struct err *err)
+{
+    int rc = OK;
+    *d = (struct drivers){.count = 0};
+    if (!text || strlen(text) >= sizeof d->text)
+        return err_set(err, ERR_INPUT, text ? "driver: that is too long" : "driver: no address");
+    memcpy(d->text, text, strlen(text) + 1);
+    for (char *at = d->text; at; d->count++) {
+        char *comma = strchr(at, ',');
+        if (d->count == DRIVERS_MAX)
+            return err_set(err, ERR_INPUT, "driver: %d addresses at most", DRIVERS_MAX);
+        if (comma)
+            *comma++ = '\0';
+        rc = rc == OK ? real_check_driver(at, insecure, err) : rc;
+        d->at[d->count] = at;
+        at = comma;
+    }
+    return rc;
+}
+
+/* From the one whose turn it is, and NULL at the end. */
+static void in_turn(const struct drivers *d, const char *out[DRIVERS_MAX + 1])
+{
+    for (size_t i = 0; i < d->count; i++)
+        out[i] = d->at[(d->turn + i) % d->count];
+    out[d->count] = NULL;
+}
+
 /* The folder to stay in, by its whole name; "": there is none. */
-static int find_root(const pl_work_options *options, char *root, size_t size, struct err *err)
+static int find_root(const pl_work_options *options, const struct drivers *drivers, char *root,
+                     size_t size, struct err *err)
 {
     const char *folder = options->data_root;
-    bool near = !options->driver || real_is_loopback(options->driver);
+    bool near = true;
+    for (size_t i = 0; i < drivers->count; i++)
+        near &= real_is_loopback(drivers->at[i]);
     root[0] = '\0';
     if (!folder && near)
         return OK;
@@ -178,10 +221,12 @@ struct stay {
     bool parted;   /* by the driver */
 };
 
-static int join_and_work(pl_engine *engine, const pl_work_options *options, const char *root,
-                         struct stay *stay)
+static int join_and_work(pl_engine *engine, const pl_work_options *options,
+                         const struct drivers *drivers, const char *root, struct stay *stay)
 {
     atomic_bool alone = false;
+    const char *addresses[DRIVERS_MAX + 1];
+    in_turn(drivers, addresses);
     struct working w = {
         .host = {.data_root = root[0] ? root : NULL,
                  .reach = real_reach,
@@ -191,6 +236,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options, cons
                  .tuner = api_tuner(&engine->tuning, &engine->log),
                  .timing = group_timing_lan(),
                  .retry = (int64_t)(options->retry_s * 1e9),
+                 .drivers = addresses,
                  .given_up = &alone,
                  .leave = options->leave,
                  .pause = options->pause,
@@ -204,7 +250,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options, cons
         .insecure = options->insecure,
         .max_mbit = options->max_mbit,
         .nice = options->nice,
-        .driver = options->driver,
+        .driver = addresses[0],
         .stripes = STRIPES, /* the job, which says how many are used, comes later */
     };
     int rc = real_open(&real, &w.world, &engine->error);
@@ -263,7 +309,10 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
     int64_t lost_at = real_now(), pause = 0, patience = (int64_t)(options->retry_s * 1e9);
     bool before = patience > 0, told = false;
     char root[PATH_TEXT_MAX];
-    int found = find_root(options, root, sizeof root, &engine->error);
+    struct drivers drivers;
+    int found = find_drivers(&drivers, options->driver, options->insecure, &engine->error);
+    if (found == OK)
+        found = find_root(options, &drivers, root, sizeof root, &engine->error);
     if (found != OK)
         return found;
     for (;;) {
@@ -273,7 +322,7 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
             return OK;
         if (paused_at > 0)
             lost_at += real_now() - paused_at;
-        int rc = join_and_work(engine, options, root, &stay);
+        int rc = join_and_work(engine, options, &drivers, root, &stay);
         if (rc == OK && stay.left && !is_leaving(options)) { /* for a pause, or room for others */
             lost_at = real_now();                            /* as at the beginning */
             pause = 0;
@@ -297,7 +346,9 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
         }
         int64_t rest = lost_at + patience - real_now();
         pause = pause < rest ? pause : rest;
-        pause_for(options, &pause);
+        drivers.turn = (drivers.turn + !stay.met) % drivers.count;
+        if (stay.met || drivers.turn == 0)
+            pause_for(options, &pause);
         if (is_leaving(options))
             return OK;
     }

@@ -119,6 +119,7 @@ void api_report(const struct api_sink *sink, const struct train_report *from, pl
         .has_test = from->has_test,
         .validation_error = from->validation_error,
         .test_error = from->test_error,
+        .validation_loss = from->validation_loss,
         .test_loss = from->test_loss,
         .epochs = from->epochs,
         .samples = from->samples,

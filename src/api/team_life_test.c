@@ -36,7 +36,7 @@ static void test_addresses(void **state)
             "insecure");
     refused((pl_team_options){.rendezvous = "127.0.0.1:0", .members = 100000}, PL_ERR_USAGE,
             "100000");
-    int fd = team_take_port(taken);
+    int fd = port_take(taken);
     refused((pl_team_options){.rendezvous = taken, .members = 2}, PL_ERR_INPUT, taken);
     close(fd);
 }
@@ -45,7 +45,7 @@ static void test_patience(void **state)
 {
     (void)state;
     char nobody[32];
-    team_find_port(nobody);
+    port_find(nobody);
     double start = team_now();
     refused((pl_team_options){.rendezvous = nobody, .members = 2, .timeout_s = 1}, PL_ERR_TIMEOUT,
             nobody);
@@ -210,7 +210,7 @@ static void test_two_teams(void **state)
 {
     (void)state;
     char rendezvous[32];
-    team_find_port(rendezvous);
+    port_find(rendezvous);
     team_play(3, play_two, rendezvous);
 }
 

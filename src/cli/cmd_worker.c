@@ -26,7 +26,8 @@ static void on_pause(int number)
 }
 
 static const struct option worker_options[] = {
-    {"join", OPTION_TEXT, "ADDR", "the driver's address, HOST:PORT (needed)",
+    {"join", OPTION_TEXT, "ADDR[,ADDR]",
+     "the driver's HOST:PORT (needed), and where it may come back",
      offsetof(struct worker_arguments, join)},
     {"data-root", OPTION_TEXT, "DIR", "open no data outside of it (driver elsewhere: .)",
      offsetof(struct worker_arguments, data_root)},
@@ -98,9 +99,9 @@ static int run_worker(const struct command *command, int argc, char **argv)
         end = number_option(command, "max-mbit", arguments.max_mbit, 0.01, 1e6, &numbers.max_mbit);
     if (end < 0)
         end = number_option(command, "nice", arguments.nice, 0, 19, &numbers.nice);
-    char join[HOST_ADDRESS_MAX], listen[HOST_ADDRESS_MAX], advertise[HOST_ADDRESS_MAX];
+    char join[HOST_ADDRESSES_MAX], listen[HOST_ADDRESS_MAX], advertise[HOST_ADDRESS_MAX];
     if (end < 0)
-        end = host_address("worker", "join", arguments.join, join, &arguments.join);
+        end = host_addresses("worker", "join", arguments.join, join, &arguments.join);
     if (end < 0)
         end = host_address("worker", "listen", arguments.listen, listen, &arguments.listen);
     if (end < 0)

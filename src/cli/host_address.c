@@ -64,6 +64,30 @@ int host_address(const char *command, const char *option, const char *text,
     return found ? -1 : EXIT_BAD_INPUT;
 }
 
+int host_addresses(const char *command, const char *option, const char *text,
+                   char out[HOST_ADDRESSES_MAX], const char **at)
+{
+    size_t n = 0;
+    out[0] = '\0';
+    *at = text ? out : NULL;
+    for (const char *part = text; part;) {
+        char one[HOST_ADDRESSES_MAX], number[HOST_ADDRESS_MAX];
+        const char *is;
+        size_t len = strcspn(part, ",");
+        snprintf(one, sizeof one, "%.*s", (int)len, part);
+        int end = host_address(command, option, one, number, &is);
+        if (end >= 0)
+            return end;
+        n += (size_t)snprintf(out + n, HOST_ADDRESSES_MAX - n, "%s%s", n > 0 ? "," : "", is);
+        if (n >= HOST_ADDRESSES_MAX) {
+            fprintf(stderr, "paceline %s: --%s: that is too long\n", command, option);
+            return EXIT_BAD_INPUT;
+        }
+        part = part[len] ? part + len + 1 : NULL;
+    }
+    return -1;
+}
+
 bool host_address_is_any(const char *address)
 {
     return strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;

@@ -13,6 +13,11 @@ enum { HOST_ADDRESS_MAX = 96 };
 int host_address(const char *command, const char *option, const char *text,
                  char out[HOST_ADDRESS_MAX], const char **at);
 
+/* The same for several, with commas between. */
+enum { HOST_ADDRESSES_MAX = 1024 };
+int host_addresses(const char *command, const char *option, const char *text,
+                   char out[HOST_ADDRESSES_MAX], const char **at);
+
 /* "10.0.0.1:29500" or "[::]:29500": can other hosts reach it; is it every address of this host? */
 bool host_address_is_far(const char *address);
 bool host_address_is_any(const char *address);

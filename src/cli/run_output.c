@@ -50,14 +50,22 @@ static const char *text(const cJSON *event, const char *key)
     return value ? value : "";
 }
 
+/* A net may have no error rate. */
+static void print_evaluation(const cJSON *event)
+{
+    fprintf(stderr, "%8.1f s  epoch %.2f: %s ", number(event, "t"), number(event, "epoch"),
+            text(event, "set"));
+    if (cJSON_HasObjectItem(event, "error"))
+        fprintf(stderr, "error %.2f %%, ", 100 * number(event, "error"));
+    fprintf(stderr, "loss %.4f\n", number(event, "loss"));
+}
+
 static void print_event(const cJSON *event)
 {
     const char *kind = text(event, "kind");
     double t = number(event, "t");
     if (strcmp(kind, "eval") == 0)
-        fprintf(stderr, "%8.1f s  epoch %.2f: %s error %.2f %%, loss %.4f\n", t,
-                number(event, "epoch"), text(event, "set"), 100 * number(event, "error"),
-                number(event, "loss"));
+        print_evaluation(event);
     else if (strcmp(kind, "member") == 0 && strcmp(text(event, "what"), "join") != 0)
         fprintf(stderr, "%8.1f s  worker %.0f: %s\n", t, number(event, "node"),
                 text(event, "what"));
@@ -113,6 +121,14 @@ void run_output_progress(void *user, const pl_progress *progress)
     }
 }
 
+static void print_set(const char *name, double error, double loss)
+{
+    printf("%-12s", name);
+    if (error >= 0)
+        printf("error %.2f %%, ", 100 * error);
+    printf("loss %.4f\n", loss);
+}
+
 static void print_result(struct run_output *output, const pl_run_report *report)
 {
     break_line(output);
@@ -123,10 +139,9 @@ static void print_result(struct run_output *output, const pl_run_report *report)
     printf("ended       %s, after %.2f epochs and %.1f s\n", report->reason, report->epochs,
            report->wall_s);
     if (report->has_validation)
-        printf("validation  error %.2f %%\n", 100 * report->validation_error);
+        print_set("validation", report->validation_error, report->validation_loss);
     if (report->has_test)
-        printf("test        error %.2f %%, loss %.4f\n", 100 * report->test_error,
-               report->test_loss);
+        print_set("test", report->test_error, report->test_loss);
     if (report->wall_s > 0)
         printf("speed       %.0f samples/s\n", (double)report->samples / report->wall_s);
     printf("records     %llu used, %llu repeated, %llu missed\n", (unsigned long long)report->used,

@@ -281,22 +281,31 @@ static int await_go(const struct exchange *e, const struct view *view, struct la
     }
 }
 
+static int hand_on(struct exchange *e, struct coll *c, size_t to, const struct lane_go *go)
+{
+    const struct vec *result = &e->result[go->completed & 1], *kept = &e->how.kept;
+    int rc = coll_send(c, to, coll_tag(c, WIRE_RESULT, WIRE_NOTE), &e->tally[go->completed & 1],
+                       sizeof *e->tally);
+    if (rc == OK)
+        rc = coll_send_vector(c, to, WIRE_RESULT, result->at, result->n);
+    if (rc == OK && go->driver_blank && c->ranks->node[to] == WORLD_DRIVER)
+        rc = coll_send_vector(c, to, WIRE_RESULT, kept->at, kept->n);
+    return rc;
+}
+
 /* The holder's result of exchange `completed` goes to all that lack it. */
 static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
 {
     uint32_t self = e->group->world->self;
     struct vec *result = &e->result[go->completed & 1];
     struct tally *tally = &e->tally[go->completed & 1];
-    uint64_t note = coll_tag(c, WIRE_RESULT, WIRE_NOTE);
     if (self == go->holder) {
         int rc = OK;
         for (size_t to = 0; rc == OK && to < c->ranks->count; to++) {
             uint32_t node = c->ranks->node[to];
             if (node == WORLD_DRIVER ? !go->driver_lacks : !members_has(&go->lacking, node))
                 continue;
-            rc = coll_send(c, to, note, tally, sizeof *tally);
-            if (rc == OK)
-                rc = coll_send_vector(c, to, WIRE_RESULT, result->at, result->n);
+            rc = hand_on(e, c, to, go);
         }
         return rc;
     }
@@ -305,9 +314,11 @@ static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
     size_t from = rank_of(c->ranks, go->holder);
     if (from == c->ranks->count)
         return ERR_PROTOCOL;
-    int rc = coll_recv(c, from, note, tally, sizeof *tally);
+    int rc = coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_NOTE), tally, sizeof *tally);
     if (rc == OK)
         rc = coll_recv_vector(c, from, WIRE_RESULT, result->at, result->n);
+    if (rc == OK && e->blank && self == WORLD_DRIVER)
+        rc = coll_recv_vector(c, from, WIRE_RESULT, e->how.kept.at, e->how.kept.n);
     if (rc == OK) {
         e->completed = go->completed;
         e->fresh = e->blank = false;

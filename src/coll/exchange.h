@@ -62,6 +62,11 @@ struct exchange_how {
     int (*prepare)(void *user, struct range range, float *x, const struct tally *tally);
     void *user;
     struct stages *stages; /* lanes of this node that take turns; NULL: it goes on as it likes */
+    /* What the driver holds of this lane beside its results, and workers as well, as of the last
+     * exchange that each completed: a driver that has come back is handed it with that result, by
+     * whoever hands that on. A newcomer is not: what its strategy does not bring it otherwise it
+     * begins anew. Borrowed; of one length on all. n 0: nothing. */
+    struct vec kept;
 };
 
 /* What it cost this member. */

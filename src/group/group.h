@@ -28,7 +28,7 @@ struct group_timing {
 struct group_timing group_timing_lan(void);
 struct group_timing group_timing_busy(void);
 
-enum { GROUP_NOTE = 64, GROUP_ASIDE = 2 }; /* words */
+enum { GROUP_NOTE = 64, GROUP_ASIDE = 4 }; /* words */
 
 /* What a member says to a driver that has come back. */
 struct group_return {
@@ -80,7 +80,9 @@ struct group {
     _Atomic uint32_t collectives;       /* under way on this node, of all lanes */
     _Atomic uint64_t moved;             /* bytes that they have sent and received */
     /* A driver that is gone may come back: */
-    int64_t retry; /* ns that are waited for it; 0: it is over at once */
+    int64_t retry;              /* ns that are waited for it; 0: it is over at once */
+    const char *const *drivers; /* where it may come back, the address that it had first, and at
+                                   last NULL; NULL: only there */
     struct group_meeting meeting;
     atomic_bool away;      /* there is no driver at the moment */
     atomic_bool given_up;  /* it is over because none has come back in time */

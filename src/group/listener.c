@@ -27,6 +27,7 @@ struct listener {
     struct group_ear ear;
     enum standing standing;
     int64_t gone_at, call_at, pause;
+    size_t calls; /* since it has gone */
 };
 
 bool group_ear_deaf(struct group_ear *ear, int64_t now, int64_t period, int64_t silence_max)
@@ -75,12 +76,23 @@ static int lose_driver(struct listener *l, const char *how)
         l->gone_at = now;
         l->call_at = now + CALL_FIRST;
         l->pause = 2 * CALL_FIRST;
+        l->calls = 0;
     }
     l->standing = CALLED;
     atomic_store(&group->away, true);
     atomic_store(&group->ward, ROSTER_NOBODY);
     group_changed(group);
     return OK;
+}
+
+/* Where it is called next: at one address after the other. */
+static const char *next_address(struct listener *l)
+{
+    const char *const *at = l->group->drivers;
+    size_t n = 0;
+    while (at && at[n])
+        n++;
+    return n > 0 ? at[l->calls++ % n] : NULL;
 }
 
 /* Call it again, less and less often. ERR_DRIVER: it has been long enough. */
@@ -93,13 +105,15 @@ static int call_driver(struct listener *l)
         atomic_store(&group->given_up, true);
         return ERR_DRIVER;
     }
-    if (l->standing == ANSWERED) { /* and has said nothing since */
+    const char *address = next_address(l);
+    bool several = address && group->drivers[1];
+    /* Who has answered has said nothing since; or, of several, this one does not answer. */
+    if (l->standing == ANSWERED || several)
         world_peer_drop(group->world, WORLD_DRIVER);
-        l->standing = CALLED;
-    }
+    l->standing = CALLED;
     l->call_at = now + l->pause;
     l->pause = 2 * l->pause < CALL_MAX ? 2 * l->pause : CALL_MAX;
-    int rc = world_peer_add(group->world, WORLD_DRIVER, NULL);
+    int rc = world_peer_add(group->world, WORLD_DRIVER, address);
     return rc == ERR_NOMEM ? OK : rc; /* next time, perhaps */
 }
 

@@ -5,9 +5,10 @@
  * One path for every change (D5): whatever happened to a member, it ends in a new view.
  *
  * Who comes to a run under way waits. A member is asked to sponsor it: at its next commit point,
- * behind exchange n, the sponsor says so and goes no further until the view that holds the newcomer
- * is there. So exchange n + 1 cannot complete without the newcomer, which begins behind n with what
- * the sponsor sends it. Should its sponsor die before it has that, it is out again.
+ * behind exchange n, or later on its way to the next, the sponsor says so and goes no further until
+ * the view that holds the newcomer is there. So exchange n + 1 cannot complete without the
+ * newcomer, which begins behind n with what the sponsor sends it. Should its sponsor die before it
+ * has that, it is out again.
  *
  * A driver that comes back after a death makes no first view of its own: members of the last view
  * return to it, under their numbers, and it goes on with those of the newest that any of them has
@@ -68,6 +69,7 @@ struct lane_go {
     uint32_t holder;        /* from this node */
     struct members lacking; /* workers that fetch it */
     bool driver_lacks;
+    bool driver_blank; /* it has come back, and lacks what else it held as well */
 };
 
 void lane_go_encode(const struct lane_go *go, struct buf *out);
@@ -101,6 +103,7 @@ struct roster_orders {
 struct roster_options {
     uint32_t workers;     /* the first view is made when so many have joined */
     uint32_t workers_max; /* who comes later joins while there are fewer; 0: nobody does */
+    uint32_t standby;     /* so many more are to wait for a place, where workers are asked for */
     uint32_t incarnation;
     bool driver_takes_part; /* in every lane, as its root */
     int64_t silence_max;    /* ns without a heartbeat: dead */

@@ -64,6 +64,26 @@ static void test_nobody_is_waited_for_long(void **state)
     assert_string_equal(returns_from(s, 0, 3, 7, "012"), "afresh 0");
 }
 
+/* Places are filled by those who stand by, and these are asked for again: so many are to be there
+ * in all as the run began with. */
+static void test_standbys_are_filled_up_again(void **state)
+{
+    struct story *s = *state;
+    again(s, 3, 7, "012");
+    s->roster.options.standby = 2;
+    assert_string_equal(returns_from(s, 1, 3, 7, "012"), "");
+    assert_string_equal(joins(s, 4), "");
+    assert_string_equal(joins(s, 5), "");
+    assert_string_equal(waits(s, SILENCE),
+                        "back 1; dead 0; dead 2; want 2; view 8: 1; ask 1 for 4");
+    again(s, 2, 7, "01");
+    s->roster.options.standby = 1;
+    assert_string_equal(waits(s, MS), "");
+    for (int i = 1; i < 4; i++)
+        assert_string_equal(waits(s, SILENCE / 2), "");
+    assert_string_equal(waits(s, SILENCE / 2), "want 3"); /* nobody is left */
+}
+
 /* The last driver made a view of which not all have heard: who was in it belongs, whatever it comes
  * from; who was put out of it does not. */
 static void test_the_newest_view_counts(void **state)
@@ -204,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_all_return),
         TEST(test_nobody_is_waited_for_long),
+        TEST(test_standbys_are_filled_up_again),
         TEST(test_the_newest_view_counts),
         TEST(test_an_older_driver_is_outranked),
         TEST(test_nobody_returns),

@@ -105,7 +105,10 @@ static int take_hello(struct server *s, const struct message *m)
     char address[NODE_ADDRESS_MAX] = "";
     struct err err = {0};
     int rc = admit(s, m, address, &err);
-    if (rc == OK) {
+    if (rc == OK) { /* others may hear of it now, and must never take another for it */
+        rc = world_peer_add(s->group->world, m->from, address);
+        if (rc != OK)
+            return rc;
         struct roster_event join = {.kind = ROSTER_JOIN, .node = m->from, .address = address};
         return step(s, &join);
     }
@@ -253,6 +256,8 @@ static int serve_tick(struct server *s, int64_t *tick, int64_t period)
     int rc = take_want(s);
     if (rc != OK)
         return rc;
+    if (s->hooks.tick)
+        s->hooks.tick(s->hooks.user);
     if (now >= s->next_beat) {
         beat(s);
         s->next_beat = now + s->group->timing.heartbeat;

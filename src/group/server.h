@@ -22,6 +22,8 @@ struct server_hooks {
                     char *address, struct err *err);
     /* (optional) That view is about to be told to its members. */
     void (*formed)(void *user, const struct view *view);
+    /* (optional) Time has passed: several times in what a silence may last. */
+    void (*tick)(void *user);
     /* (optional) So many workers of those who were there have not come back. */
     void (*want)(void *user, uint32_t workers);
     void *user;

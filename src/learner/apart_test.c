@@ -175,12 +175,6 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,5 +183,5 @@ int main(void)
         cmocka_unit_test(tests_have_scores_for_all_labels),
         cmocka_unit_test(the_net_says_which_labels_a_test_may_have),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }

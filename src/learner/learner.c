@@ -8,9 +8,9 @@
 #include <math.h>
 #include <stdatomic.h>
 
-int learner_init(struct learner *l, struct world *world, const Paceline__Job *job,
-                 const struct corpus *corpus, struct workspace *ws, struct arena *arena,
-                 struct vec *dx, struct err *err)
+int learner_init_blank(struct learner *l, struct world *world, const Paceline__Job *job,
+                       const struct corpus *corpus, struct workspace *ws, struct arena *arena,
+                       struct vec *dx, struct err *err)
 {
     *l = (struct learner){
         .world = world,
@@ -31,8 +31,14 @@ int learner_init(struct learner *l, struct world *world, const Paceline__Job *jo
     if (workspace_fill(ws) != OK || local_create(ws, arena, &l->group) != OK)
         return err_set(err, ERR_NOMEM, "net: out of memory for %u local learners", job->local);
     int rc = schedule_check(job->solver, err);
-    if (rc == OK)
-        rc = optim_init(&l->optim, job->solver, n, arena, err);
+    return rc == OK ? optim_init(&l->optim, job->solver, n, arena, err) : rc;
+}
+
+int learner_init(struct learner *l, struct world *world, const Paceline__Job *job,
+                 const struct corpus *corpus, struct workspace *ws, struct arena *arena,
+                 struct vec *dx, struct err *err)
+{
+    int rc = learner_init_blank(l, world, job, corpus, ws, arena, dx, err);
     if (rc == OK)
         net_init(ws->train, job->seed, &l->x, &l->s);
     return rc;
@@ -93,6 +99,23 @@ static void gather(struct learner *l, size_t from)
     vec_axpy(&l->dx, 1.0f, &l->before, r);
 }
 
+/* The batch behind the one that is next: of this step, `left` records of which are still to come,
+ * or of the step that follows. */
+static void tell_loader(struct learner *l, uint64_t next, size_t left)
+{
+    size_t batch = l->job->batch;
+    if (left > 0)
+        loader_expect(&l->ws->loader, next, left < batch ? left : batch);
+    else if (l->knows)
+        loader_expect(&l->ws->loader, l->follows, batch);
+}
+
+void learner_expect(struct learner *l, uint64_t start)
+{
+    l->follows = start;
+    l->knows = true;
+}
+
 static int compute_batch(struct learner *l, uint64_t start, size_t count,
                          const struct net_watch *watch, double *loss)
 {
@@ -127,12 +150,14 @@ static int compute(struct learner *l, uint64_t start, size_t count, const struct
         size_t first = l->part * batch, n = count - first < batch ? count - first : batch;
         bool last = l->part + 1 == l->parts;
         l->weight = (float)n / (float)count;
+        tell_loader(l, start + first + n, count - first - n);
         int rc = compute_batch(l, start + first, n, last ? watch : NULL, &loss);
         if (rc != OK)
             return rc;
         if (!last)
             put_aside(l);
     }
+    l->knows = false;
     gather(l, 0);
     l->loss = loss / (double)count;
     l->samples += count;

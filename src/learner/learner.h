@@ -39,11 +39,13 @@ struct learner {
     int (*finished)(void *user, size_t from);
     void *user;
     /* Its own: */
-    int64_t begun;   /* the step under way */
-    size_t part;     /* batches of it that are done, */
-    size_t parts;    /* of so many; */
-    float weight;    /* the share of the last one's records in the step; */
-    size_t gathered; /* dx is the whole step's from here on */
+    int64_t begun;    /* the step under way */
+    uint64_t follows; /* where the step behind it begins, */
+    bool knows;       /* if that is known */
+    size_t part;      /* batches of it that are done, */
+    size_t parts;     /* of so many; */
+    float weight;     /* the share of the last one's records in the step; */
+    size_t gathered;  /* dx is the whole step's from here on */
     struct learner_mark *mark;
     size_t marks;
 };
@@ -54,6 +56,12 @@ struct learner {
 int learner_init(struct learner *l, struct world *world, const Paceline__Job *job,
                  const struct corpus *corpus, struct workspace *ws, struct arena *arena,
                  struct vec *dx, struct err *err);
+
+/* The same, but that x and s are 0: for who gets them from somewhere else. Drawing 25 million
+ * values takes a third of a second, and touches all their memory. */
+int learner_init_blank(struct learner *l, struct world *world, const Paceline__Job *job,
+                       const struct corpus *corpus, struct workspace *ws, struct arena *arena,
+                       struct vec *dx, struct err *err);
 
 /* Compute threads of each task that computes: the job's, shared out among its `local` learners, at
  * least 1. Whoever plans for a learner and calls it sets them (kernels_set_threads). */
@@ -75,6 +83,10 @@ void learner_stop(struct learner *l);
  * ERR_INPUT, ERR_IO, ERR_NOMEM: a record cannot be read; learner->err names it
  * or what the world's work returns, its waits for the group, its sleep where the job sets a pace */
 int learner_gradient(struct learner *l, uint64_t start, size_t count);
+
+/* The step behind the next one begins there, probably: its records are prepared meanwhile. Without
+ * it, and where that is wrong, the next one may wait for them. */
+void learner_expect(struct learner *l, uint64_t start);
 
 /* x ← optimizer's update by dx at the schedule's rate; `start` is what the gradient was given. */
 void learner_update(struct learner *l, uint64_t start);

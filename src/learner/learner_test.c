@@ -129,17 +129,11 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_tiny_net_learns_with_every_optimizer),
         cmocka_unit_test(lenet_learns_with_every_optimizer),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }

@@ -629,12 +629,6 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -652,5 +646,5 @@ int main(void)
         cmocka_unit_test(a_step_costs_its_part_of_the_cores),
         cmocka_unit_test(pace_is_kept_once_a_step),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }

@@ -2,10 +2,27 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
+#include "model/judge.h"
 #include "model/load.h"
 #include "tensor/tuner.h"
 
 #include <stdlib.h>
+
+/* The job's net. One that is trained is judged while it is, as `paceline test` judges it. */
+static int load(const Paceline__Job *job, bool only_tests, Caffe__NetParameter **out,
+                struct err *err)
+{
+    bool lossless;
+    int rc = model_load_net(job->net, out, err);
+    if (rc != OK || only_tests || !model_has_loss(*out, PHASE_TEST))
+        return rc;
+    rc = model_judge(*out, &lossless, err);
+    if (rc != OK) {
+        caffe__net_parameter__free_unpacked(*out, NULL);
+        *out = NULL;
+    }
+    return rc;
+}
 
 /* What the net before it has taken is no longer available. */
 static int make_net(const Caffe__NetParameter *param, struct net_options *options, struct net **out,
@@ -67,6 +84,12 @@ static int check_training(const struct workspace *ws, const Paceline__Job *job, 
                        "rounded, small variances become 0");
     if (net_classes(ws->train) == 0)
         return err_set(err, ERR_INPUT, "net: there is no loss to train on");
+    const Paceline__Stop *stop = job->stop;
+    if (stop && (stop->has_validation_error || stop->has_test_error) && !net_judges(ws->test))
+        return err_set(err, ERR_INPUT,
+                       "stop.%s: the net has no error rate, only a loss: there is neither an "
+                       "Accuracy nor a SoftmaxWithLoss in phase TEST",
+                       stop->has_validation_error ? "validation_error" : "test_error");
     return OK;
 }
 
@@ -127,7 +150,7 @@ static int make(const Paceline__Job *job, const struct shape *record, const stru
                 struct err *err)
 {
     Caffe__NetParameter *param;
-    int rc = model_load_net(job->net, &param, err);
+    int rc = load(job, only_tests, &param, err);
     if (rc != OK)
         return rc;
     struct workspace *ws = calloc(1, sizeof *ws);
@@ -178,7 +201,7 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
         return OK;
     Caffe__NetParameter *param;
     struct net *net = NULL;
-    int rc = model_load_net(job->net, &param, err);
+    int rc = load(job, ws->only_tests, &param, err);
     if (rc != OK)
         return rc;
     struct net_options options = options_of(ws, PHASE_TEST, job->batch, &ws->record);
@@ -264,7 +287,7 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
     struct net_options options = options_of(ws, PHASE_TEST, job->batch, &test->shape);
     Caffe__NetParameter *param;
     struct err why = {0};
-    int rc = model_load_net(job->net, &param, err);
+    int rc = load(job, false, &param, err);
     if (rc != OK)
         return rc;
     rc = make_net(param, &options, &ws->apart, &why);
@@ -404,7 +427,7 @@ struct evaluation evaluation_of(const struct net_result *sum)
 {
     double n = sum->count ? (double)sum->count : 1.0;
     return (struct evaluation){
-        .error = sum->has_right ? 1.0 - (double)sum->right / n : 1.0,
+        .error = sum->has_right ? 1.0 - (double)sum->right / n : -1.0,
         .loss = sum->loss / n,
         .count = sum->count,
     };

@@ -37,10 +37,11 @@ struct workspace {
     struct loader loader; /* of training batches; its spare one serves evaluation */
 };
 
-/* Load the job's net and plan it for the corpus's records. `kernels: auto` takes oneDNN, and plain
- * C where oneDNN has no path for some layer, with a line in the log. The tuner (tensor/tuner.h)
- * chooses among codes, unless it is NULL or the job deterministic: then a rule does.
- * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
+/* Load the job's net and plan it for the corpus's records. One that tests a SoftmaxWithLoss, and no
+ * Accuracy, is given one (model/judge.h); a job that stops at an error rate needs it. `kernels:
+ * auto` takes oneDNN, and plain C where oneDNN has no path for some layer, with a line in the log.
+ * The tuner (tensor/tuner.h) chooses among codes, unless it is NULL or the job deterministic: then
+ * a rule does. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      const struct logger *log, struct tuner *tuner, struct workspace **out,
                      struct err *err);
@@ -88,7 +89,7 @@ double workspace_flops(const struct workspace *ws);
 size_t workspace_testing(const struct workspace *ws);
 
 struct evaluation {
-    double error; /* share of records that were wrong */
+    double error; /* share of records that were wrong; -1: the net has no accuracy */
     double loss;  /* mean */
     size_t count;
 };

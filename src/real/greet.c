@@ -86,14 +86,16 @@ static enum hello_refusal admit(struct node *node, struct link *link, const stru
     if (peers->up >= PEERS_UP_MAX)
         return REFUSED_FULL;
     bool numbers = node_is_driver(node) && hello->node == WORLD_ANY;
-    uint32_t number = numbers ? peers->next_number : hello->node;
+    uint32_t number = numbers ? peer_give_number(node) : hello->node;
     if (node_is_driver(node) && !numbers && !node->came_back && number >= peers->next_number)
         return REFUSED_NUMBER; /* nobody has that one */
-    struct peer *peer = number < WORLD_DRIVER ? peer_make(node, number) : NULL;
+    struct peer *peer = number < peers->numbers ? peer_make(node, number) : NULL;
     if (!peer)
         return REFUSED_FULL;
     if (node_is_driver(node) && number >= peers->next_number)
         peers->next_number = number + 1;
+    if (node_is_driver(node) && !numbers) /* it may come once more */
+        peer_keep_number(node, number);
     if (node_is_driver(node) && peer->state == PEER_DOWN)
         peer_revive(node, peer); /* it may not have ended yet: the worker will try again */
     if (peer->state != PEER_AWAITED || peer->link[0])

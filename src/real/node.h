@@ -19,6 +19,7 @@
 struct node_limits {
     int64_t hello; /* ns that a new connection has for its hello */
     int64_t flush; /* ns that closing may take to send what is under way */
+    int64_t rest;  /* ns for which a number that was given back is not given again */
 };
 
 struct node {

@@ -156,6 +156,7 @@ void peer_close(struct node *node, struct peer *peer)
     if (peer->state == PEER_UP)
         node->peers.up--;
     peer->state = PEER_DOWN;
+    peer->down_at = real_now();
     peer->dial = false;
     outbox_close(node, peer);
     mailbox_fail_peer(node, peer->number);
@@ -182,10 +183,33 @@ bool peer_revive(struct node *node, struct peer *peer)
     mailbox_forget(node, peer->number);
     for (int c = 0; c < CLASS_COUNT; c++)
         peer->sent[c] = peer->held[c] = peer->taken[c] = 0;
+    peer->given = 0;
     peer->cut = false;
     peer->stripes = peer->open = 0;
     peer->state = PEER_AWAITED;
     return true;
+}
+
+/* ---- numbers ---- */
+
+/* Newcomers come after all who stay: what has been handed on lies with the lowest numbers. */
+uint32_t peer_give_number(struct node *node)
+{
+    const struct peers *peers = &node->peers;
+    for (uint32_t number = peers->kept; number < peers->next_number; number++) {
+        struct peer *peer = peer_find(node, number);
+        if (peer && peer->state == PEER_DOWN && real_now() - peer->down_at >= node->limits.rest &&
+            peer_revive(node, peer))
+            return number;
+    }
+    return peers->next_number;
+}
+
+void peer_keep_number(struct node *node, uint32_t number)
+{
+    struct peers *peers = &node->peers;
+    if (number >= peers->kept)
+        peers->kept = number + 1;
 }
 
 /* ---- credit ---- */
@@ -411,6 +435,8 @@ int peer_add(struct world *w, uint32_t number, const char *address)
     node_lock(node);
     bool known = peer_find(node, number) != NULL;
     struct peer *peer = peer_make(node, number);
+    if (peer && node_is_driver(node) && number < WORLD_DRIVER)
+        peer_keep_number(node, number);
     if (peer && !known && connects_to(node, number)) {
         peer->address = a;
         peer->dial = true;

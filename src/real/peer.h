@@ -45,13 +45,16 @@ struct peer {
     size_t given; /* what it has had from the start has been counted against our rate, so far */
     struct change went[2]; /* down, up */
     bool tended;           /* is in the list of those that are to be looked after */
+    int64_t down_at;       /* of the driver's book: when it went */
     struct peer *next_tended;
 };
 
 struct peers {
     struct peer **at; /* by number */
     size_t count, room, up;
-    uint32_t next_number;
+    /* The driver's. No number up to `kept` is given any more; between the two are those of workers
+     * who may not stay, and of some who have gone. */
+    uint32_t kept, next_number, numbers;
     struct change *changes, **changes_end; /* not yet told */
     pthread_cond_t paused;                 /* a link that was busy with a send no longer is */
 };
@@ -78,6 +81,11 @@ void peer_lost(struct node *node, struct peer *peer);
 /* One that is down may come up again, with nothing of before. false: not yet, for what was between
  * us has not ended altogether. */
 bool peer_revive(struct node *node, struct peer *peer);
+
+/* The driver's: a number for a worker that has none, and for the driver to be sure of. What is told
+ * of one that gave it back may be on its way for a moment (node_limits.rest). */
+uint32_t peer_give_number(struct node *node);
+void peer_keep_number(struct node *node, uint32_t number);
 
 /* Enough of its messages have been taken to tell it, and of bulk ones as many as this node's rate
  * allows: true with the frame that does. */

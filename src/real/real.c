@@ -13,6 +13,7 @@
 
 #define HELLO_MAX (5 * WORLD_SECOND)
 #define FLUSH_MAX (2 * WORLD_SECOND)
+#define REST      (5 * WORLD_SECOND)
 
 /* ---- small slots of the seam ---- */
 
@@ -91,23 +92,28 @@ static const struct world_ops ops = {
 
 /* ---- opening ---- */
 
+static int parse_allowed(bool insecure, const char *what, const char *text, struct address *out,
+                         struct err *err)
+{
+    int rc = address_parse(text, out, err);
+    if (rc != OK)
+        err_prefix(err, "%s", what);
+    else if (!insecure && !address_is_loopback(out))
+        rc = err_set(err, ERR_INPUT,
+                     "%s %s: beyond this host nothing is authenticated or encrypted yet; allow "
+                     "insecure connections to use it all the same",
+                     what, text);
+    return rc;
+}
+
 static int parse_address(const struct node *node, const char *what, const char *text,
                          struct address *out, struct err *err)
 {
-    int rc = address_parse(text, out, err);
-    if (rc != OK) {
-        err_prefix(err, "%s", what);
-        return rc;
-    }
-    if (address_is_loopback(out))
-        return OK;
-    if (!node->insecure)
-        return err_set(err, ERR_INPUT,
-                       "%s %s: beyond this host nothing is authenticated or encrypted yet; allow "
-                       "insecure connections to use it all the same",
-                       what, text);
-    log_warn(&node->log, "%s %s: connections are neither authenticated nor encrypted", what, text);
-    return OK;
+    int rc = parse_allowed(node->insecure, what, text, out, err);
+    if (rc == OK && !address_is_loopback(out))
+        log_warn(&node->log, "%s %s: connections are neither authenticated nor encrypted", what,
+                 text);
+    return rc;
 }
 
 static int parse_advertised(struct node *node, const char *text, struct err *err)
@@ -166,7 +172,8 @@ static int go_live(struct node *node, const struct real_options *options, struct
         rc = io_open(node, err);
     node->run = options->run;
     node->came_back = options->run != 0;
-    node->peers.next_number = options->first_number;
+    node->peers.kept = node->peers.next_number = options->first_number;
+    node->peers.numbers = options->numbers > 0 ? options->numbers : WORLD_DRIVER;
     if (rc == OK && options->driver)
         rc = greet_driver(node, &driver, &stream, err);
     else if (rc == OK && node->run == 0)
@@ -261,6 +268,12 @@ int node_open(const struct real_options *options, const struct node_limits *limi
     return OK;
 }
 
+int real_check_driver(const char *address, bool insecure, struct err *err)
+{
+    struct address a;
+    return parse_allowed(insecure, "driver", address, &a, err);
+}
+
 bool real_is_loopback(const char *address)
 {
     struct address a;
@@ -269,7 +282,7 @@ bool real_is_loopback(const char *address)
 
 int real_open(const struct real_options *options, struct world **out, struct err *err)
 {
-    const struct node_limits limits = {.hello = HELLO_MAX, .flush = FLUSH_MAX};
+    const struct node_limits limits = {.hello = HELLO_MAX, .flush = FLUSH_MAX, .rest = REST};
     return node_open(options, &limits, out, err);
 }
 

@@ -29,6 +29,7 @@ struct real_options {
      * that have a number of that run may come back with it. */
     uint64_t run;
     uint32_t first_number;
+    uint32_t numbers; /* all are below that: who gets none is refused for now. 0: any */
     /* Connections to open to a peer that we connect to, 1 (0: the same) to 16: the stripes of
      * posted sends. Others may open as many to us as they like, up to 16. */
     uint32_t stripes;
@@ -64,6 +65,9 @@ int real_run(struct world *world, task_fn fn, void *arg, struct err *err);
 /* Flush what has been sent (for at most two seconds), close all connections, end the I/O thread.
  * All tasks must have been joined, but for those parked by a failed assertion. */
 void real_close(struct world *world);
+
+/* Would real_open take that for a driver's address? ERR_INPUT saying why not */
+int real_check_driver(const char *address, bool insecure, struct err *err);
 
 /* Can only this host reach that address, "host:port"? false, too, if it is none. */
 bool real_is_loopback(const char *address);

@@ -370,6 +370,97 @@ static void test_refusals(void **state)
     real_close(driver);
 }
 
+/* A driver of thousands that come and go: their numbers come back, but not those of who was to
+ * stay, nor any below. */
+enum { CALLERS = 1500 };
+
+static int hear_gone(struct world *w)
+{
+    return suite_peer_is(w, other.number, false);
+}
+
+static uint32_t call(void)
+{
+    struct hello answer;
+    other.fd = kit_join(other.world, &answer);
+    other.number = answer.peer;
+    return answer.peer;
+}
+
+static void hang_up(void)
+{
+    close(other.fd);
+    other.fd = -1;
+    kit_check(other.world, hear_gone);
+}
+
+static void test_numbers_come_back(void **state)
+{
+    (void)state;
+    struct world *stays[2];
+    uint32_t highest = 0;
+    other.world = kit_driver(5 * WORLD_SECOND);
+    node_of(other.world)->limits.rest = 0;
+    stays[0] = kit_worker(other.world);
+    for (int i = 0; i < CALLERS; i++) {
+        uint32_t number = call();
+        highest = number > highest ? number : highest;
+        hang_up();
+    }
+    assert_in_range(highest, 1, 20); /* a number is free again when all of its links have ended */
+
+    uint32_t kept = call();
+    assert_int_equal(world_peer_add(other.world, kept, "127.0.0.1:1"), OK);
+    hang_up();
+    for (int i = 0; i < 100; i++) {
+        assert_true(call() > kept);
+        hang_up();
+    }
+    stays[1] = kit_worker(other.world);
+    assert_true(stays[1]->self > kept);
+    for (int i = 0; i < 2; i++)
+        real_close(stays[i]);
+    real_close(other.world);
+}
+
+/* Nobody gets one that was another's a moment ago. */
+static void test_numbers_rest(void **state)
+{
+    (void)state;
+    other.world = kit_driver(5 * WORLD_SECOND);
+    node_of(other.world)->limits.rest = 5 * KIT_MOMENT;
+    uint32_t first = call();
+    hang_up();
+    assert_int_not_equal(call(), first);
+    hang_up();
+    real_sleep(7 * KIT_MOMENT);
+    assert_int_equal(call(), first);
+    hang_up();
+    real_close(other.world);
+}
+
+/* Many who come and go at once can use all numbers up, but not for longer than these rest. */
+static void test_numbers_have_an_end(void **state)
+{
+    enum { NUMBERS = 4 };
+    (void)state;
+    other.world = kit_driver(5 * WORLD_SECOND);
+    struct node *node = node_of(other.world);
+    node->limits.rest = WORLD_FOREVER;
+    node->peers.numbers = NUMBERS;
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        assert_int_equal(call(), i);
+        hang_up();
+    }
+    refused(other.world, kit_hello(0, WORLD_ANY, WORLD_DRIVER), REFUSED_FULL);
+    node->came_back = true;
+    refused(other.world, kit_hello(node->run, NUMBERS, WORLD_DRIVER), REFUSED_FULL);
+    node->limits.rest = 0;
+    assert_in_range(call(), 0, NUMBERS - 1);
+    hang_up();
+    real_close(other.world);
+}
+
 /* Who connects and says nothing, or not enough, is closed when its time is up; nobody waits for it
  * in the meantime, unless there are very many. */
 static void test_half_open(void **state)
@@ -483,6 +574,9 @@ int main(void)
         cmocka_unit_test(test_abort_when_half_is_out),
         cmocka_unit_test(test_broken_protocol),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_numbers_come_back),
+        cmocka_unit_test(test_numbers_rest),
+        cmocka_unit_test(test_numbers_have_an_end),
         cmocka_unit_test(test_half_open),
         cmocka_unit_test(test_garbage_meanwhile),
     };

@@ -77,10 +77,11 @@ static inline struct kit_way *kit_way(void)
     }                                                                              \
     return failed
 
-/* A driver whose strangers have `hello` ns. */
+/* A driver whose strangers have `hello` ns, and that gives no number twice. */
 static inline struct world *kit_driver(int64_t hello)
 {
-    const struct node_limits limits = {.hello = hello, .flush = WORLD_SECOND};
+    const struct node_limits limits = {
+        .hello = hello, .flush = WORLD_SECOND, .rest = WORLD_FOREVER};
     struct world *w = NULL;
     struct err err = {0};
     const struct real_options options = {.seed = 7,

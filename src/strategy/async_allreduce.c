@@ -348,8 +348,6 @@ static int async_worker(struct member *m)
         rc = step(p);
     if (rc == OK && p->away)
         rc = drain(p);
-    if (p)
-        background_rest(&p->beside);
     return rc == ERR_STOP ? OK : rc;
 }
 

@@ -102,12 +102,6 @@ int background_wait(struct background *b, int64_t deadline)
     return rc;
 }
 
-void background_rest(struct background *b)
-{
-    if (b->task && background_busy(b))
-        background_stop(b);
-}
-
 void background_stop(struct background *b)
 {
     if (!b->task)

@@ -36,13 +36,11 @@ bool background_busy(const struct background *b);
  * exchange_run returns; from then on the lane is the caller's until the next is submitted. */
 int background_wait(struct background *b, int64_t deadline);
 
-/* The worker's loop has ended: an exchange under way is given up, and the task with it; else the
- * task goes on to settle the lane until it is stopped. Nobody else may settle it meanwhile: what
- * the driver says about a lane in a view is heard once. Zeroed, or never started: nothing to do. */
-void background_rest(struct background *b);
-
-/* End the task, and an exchange under way; the lane is the caller's. Zeroed, never started, or
- * stopped: nothing to do. */
+/* End the task, and give up an exchange under way, in whatever stage it is: for who goes from the
+ * group, or when the run is over. Until then, when the worker's loop has ended, well or not, the
+ * task ends what is under way and settles the lane, and nobody else may: what the driver says about
+ * a lane in a view is heard once. The lane is the caller's. Zeroed, never started, or stopped:
+ * nothing to do. */
 void background_stop(struct background *b);
 
 #endif

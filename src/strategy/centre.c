@@ -1,6 +1,6 @@
 #include "strategy/centre.h"
 
-#include "coll/parcel.h"
+#include <inttypes.h>
 
 /* A worker as the centre sees it: it fetches, then gives, so that one vector serves both. */
 struct client {
@@ -9,13 +9,58 @@ struct client {
     bool asks;              /* for x̃, as soon as d is in */
     struct message *giving; /* the note of d, as soon as x̃ is out */
     struct vec both;
+    bool offered;          /* to a driver that has come back, */
+    struct message *offer; /* a copy, by this note; NULL: it has none */
+    uint64_t given;        /* by what it said with it, */
+    bool owes;             /* and the last of these is not in the centre */
 };
 
 struct centre {
     struct leader *l;
     struct parcels post;
     struct client *client[VIEW_MEMBERS_MAX]; /* by node; made when it first comes */
+    uint64_t version;                        /* gifts decided */
+    struct members odd;                      /* of whom an odd number of them */
+    bool holds;                              /* a centre; else it takes one from who returned */
+    struct parcel taken;                     /* the best copy, coming in */
+    struct vec copy;
 };
+
+/* ---- notes ---- */
+
+size_t centre_note_encode(const struct centre_note *note, uint8_t out[CENTRE_NOTE])
+{
+    bytes_put_le64(out, note->op);
+    bytes_put_le64(out + 8, note->number);
+    bytes_put_le64(out + 16, note->version);
+    for (int i = 0; i < MEMBER_WORDS; i++)
+        bytes_put_le64(out + 24 + 8 * i, note->odd.word[i]);
+    return CENTRE_NOTE;
+}
+
+int centre_note_decode(struct cut in, struct centre_note *out)
+{
+    uint64_t op = cut_u64(&in);
+    *out = (struct centre_note){.op = (enum centre_op)op};
+    out->number = cut_u64(&in);
+    out->version = cut_u64(&in);
+    members_decode(&in, &out->odd);
+    return cut_done(&in) && op >= CENTRE_ASK && op <= CENTRE_OFFER ? OK : ERR_PROTOCOL;
+}
+
+static bool is_odd(const struct centre *c, uint32_t node)
+{
+    return members_has(&c->odd, node);
+}
+
+/* Of a worker one gift more is decided: it is in, or was left out for good. */
+static void count(struct centre *c, uint32_t node)
+{
+    c->version++;
+    c->odd.word[node / 64] ^= UINT64_C(1) << node % 64;
+}
+
+/* ---- who comes ---- */
 
 static struct client *client_of(struct centre *c, uint32_t node)
 {
@@ -29,40 +74,171 @@ static struct client *client_of(struct centre *c, uint32_t node)
     return c->client[node] = client;
 }
 
-/* Begin what the client waits for, if its vector is free. */
-static int serve(struct centre *c, struct client *client, uint32_t node)
+static void accept_given(struct centre *c, struct client *client)
+{
+    struct vec *both = &client->both;
+    client->gives = true;
+    parcel_accept(&client->parcel, &c->post, client->giving,
+                  &(struct parcel_in){.x = both->at, .n = both->n});
+    client->giving = NULL;
+}
+
+static int answer(struct centre *c, struct client *client, uint32_t node)
 {
     const struct leader *l = c->l;
     struct vec *both = &client->both;
-    if (client->parcel.all || (!client->giving && !client->asks))
-        return OK;
-    client->gives = client->giving != NULL;
-    if (client->gives) {
-        parcel_accept(&client->parcel, &c->post, client->giving,
-                      &(struct parcel_in){.x = both->at, .n = both->n});
-        client->giving = NULL;
-        return OK;
-    }
+    const struct centre_note note = {.op = CENTRE_MODEL, .version = c->version, .odd = c->odd};
+    uint8_t bytes[CENTRE_NOTE];
     client->asks = false;
     vec_export(&l->x, vec_all(&l->x), both->at);
     vec_export(&l->s, vec_all(&l->s), both->at + l->x.n);
     parcel_send(&client->parcel, &c->post,
-                &(struct parcel_out){node, CENTRE_LANE_VISIT, both->at, both->n, NULL, 0});
+                &(struct parcel_out){.to = node,
+                                     .lane = CENTRE_LANE_VISIT,
+                                     .x = both->at,
+                                     .n = both->n,
+                                     .note = bytes,
+                                     .note_len = centre_note_encode(&note, bytes)});
     return world_copied(l->world, both->n * sizeof(float));
 }
 
-static int take_note(struct centre *c, struct message *note)
+/* Begin what the client waits for, if its vector is free. */
+static int serve(struct centre *c, struct client *client, uint32_t node)
 {
-    uint32_t node = note->from;
-    struct client *client = client_of(c, node);
-    bool gives = parcel_note_floats(note) > 0;
-    if (gives && client && !client->giving) {
-        client->giving = note;
-    } else {
-        parcel_refuse(&c->post, note);
-        if (client && !gives)
-            client->asks = true;
+    if (!c->holds || client->parcel.all)
+        return OK;
+    if (client->giving) {
+        accept_given(c, client);
+        return OK;
     }
+    return client->asks ? answer(c, client, node) : OK;
+}
+
+/* ---- a driver that has come back ---- */
+
+static bool is_here(const struct centre *c, uint32_t node)
+{
+    return view_rank(group_view(c->l->group), node) >= 0;
+}
+
+/* Those of its first view who are still there have all offered what they have. */
+static bool all_have_offered(const struct centre *c)
+{
+    const struct view *first = group_first_view(c->l->group);
+    for (size_t i = 0; i < first->count; i++) {
+        uint32_t node = first->node[i];
+        if (is_here(c, node) && !(c->client[node] && c->client[node]->offered))
+            return false;
+    }
+    return true;
+}
+
+/* The node with the newest copy; WORLD_ANY: nobody has one. */
+static uint32_t find_newest(const struct centre *c, struct centre_note *best)
+{
+    uint32_t from = WORLD_ANY;
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
+        struct centre_note note;
+        if (!c->client[node] || !c->client[node]->offer)
+            continue;
+        int rc = centre_note_decode(parcel_note_cut(c->client[node]->offer), &note);
+        if (rc == OK && (from == WORLD_ANY || note.version > best->version)) {
+            from = node;
+            *best = note;
+        }
+    }
+    return from;
+}
+
+/* There is a centre again: no more is offered, and who has asked is answered. */
+static int serve_all(struct centre *c)
+{
+    int rc = OK;
+    c->holds = true;
+    for (uint32_t node = 0; rc == OK && node < VIEW_MEMBERS_MAX; node++) {
+        struct client *client = c->client[node];
+        if (!client)
+            continue;
+        if (client->offer)
+            parcel_refuse(&c->post, client->offer);
+        client->offer = NULL;
+        client->owes = client->offered && (client->given & 1) != is_odd(c, node);
+        rc = serve(c, client, node);
+    }
+    return rc;
+}
+
+/* All have offered: take the newest, or, had nobody any, what this driver began with. ERR_PEER:
+ * nobody is left who could have one */
+static int choose(struct centre *c)
+{
+    struct centre_note best;
+    if (c->holds || c->taken.all)
+        return OK;
+    if (group_view(c->l->group)->count == 0)
+        return ERR_PEER;
+    if (!all_have_offered(c))
+        return OK;
+    uint32_t from = find_newest(c, &best);
+    if (from == WORLD_ANY) {
+        log_warn(c->l->log, "no worker has a copy of the centre: it is the checkpoint's");
+        return serve_all(c);
+    }
+    parcel_accept(&c->taken, &c->post, c->client[from]->offer,
+                  &(struct parcel_in){.x = c->copy.at, .n = c->copy.n});
+    c->client[from]->offer = NULL;
+    c->version = best.version;
+    c->odd = best.odd;
+    return OK;
+}
+
+/* The copy has come, or who had it is gone: then the next best. */
+static int take_copy(struct centre *c)
+{
+    struct leader *l = c->l;
+    if (c->taken.status != OK)
+        return choose(c);
+    struct vec x = centre_x(&c->copy, l->x.n), s = centre_s(&c->copy, l->x.n);
+    vec_copy(&l->x, &x, vec_all(&x));
+    vec_copy(&l->s, &s, vec_all(&s));
+    log_info(l->log, "the centre goes on from worker %u's copy, after %" PRIu64 " gifts",
+             c->taken.peer, c->version);
+    return serve_all(c);
+}
+
+static int take_offer(struct centre *c, struct client *client, const struct centre_note *note,
+                      struct message *m)
+{
+    client->offered = true;
+    client->given = note->number;
+    if (client->offer)
+        message_unref(client->offer);
+    client->offer = NULL;
+    if (c->holds || parcel_note_floats(m) == 0)
+        parcel_refuse(&c->post, m);
+    else
+        client->offer = m;
+    return choose(c);
+}
+
+/* ---- what comes in ---- */
+
+/* Before there is a centre nothing is given to it: what one gives meant the driver before, which
+ * its worker finds out only when it has left. And who asked that one asks this one, too. */
+static int take_note(struct centre *c, struct message *m)
+{
+    struct centre_note note;
+    uint32_t node = m->from;
+    struct client *client = client_of(c, node);
+    bool read = centre_note_decode(parcel_note_cut(m), &note) == OK;
+    if (client && read && note.op == CENTRE_OFFER)
+        return take_offer(c, client, &note, m);
+    if (client && read && note.op == CENTRE_GIVE && c->holds && !client->giving)
+        client->giving = m;
+    else
+        parcel_refuse(&c->post, m);
+    if (client && read && note.op == CENTRE_ASK)
+        client->asks |= note.number == group_view(c->l->group)->incarnation;
     return client ? serve(c, client, node) : ERR_NOMEM;
 }
 
@@ -71,9 +247,17 @@ static int take_given(struct centre *c, struct client *client)
 {
     struct leader *l = c->l;
     struct vec x = centre_x(&client->both, l->x.n), s = centre_s(&client->both, l->x.n);
+    struct centre_note note;
+    uint32_t from = client->parcel.peer;
+    bool read = centre_note_decode(parcel_cut(&client->parcel), &note) == OK;
+    if (!read || (note.number & 1) == is_odd(c, from)) {
+        log_warn(l->log, "worker %u gives what it has given already", from);
+        return OK;
+    }
+    count(c, from);
+    client->owes = false;
     if (!vec_finite(&client->both, vec_all(&client->both))) {
-        log_warn(l->log, "worker %u: what it gave was not finite and is left out",
-                 client->parcel.peer);
+        log_warn(l->log, "worker %u: what it gave was not finite and is left out", from);
         return OK;
     }
     double seconds = l->world->costs.reduce * (double)(client->both.n * sizeof(float));
@@ -87,20 +271,37 @@ static int take_given(struct centre *c, struct client *client)
 
 static int take_ended(struct centre *c, const struct parcel *ended)
 {
+    if (ended == &c->taken)
+        return take_copy(c);
     struct client *client = c->client[ended->peer];
     int rc = client->gives && ended->status == OK ? take_given(c, client) : OK;
     client->gives = false;
     return rc == OK ? serve(c, client, ended->peer) : rc;
 }
 
-/* All workers' loops have ended, and what they gave has left them: is some of it on its way here?
- */
+/* All workers' loops have ended, and what they gave has left them: is some of it on its way here,
+ * or did it go to the driver before and is to be given once more? */
 static bool is_complete(const struct centre *c)
 {
-    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
-        if (c->client[node] && (c->client[node]->gives || c->client[node]->giving))
+    if (!c->holds || !atomic_load(&c->l->finish))
+        return false;
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
+        const struct client *client = c->client[node];
+        if (client && (client->gives || client->giving || (client->owes && is_here(c, node))))
             return false;
-    return atomic_load(&c->l->finish);
+    }
+    return true;
+}
+
+static void centre_close(struct centre *c)
+{
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
+        if (!c->client[node])
+            continue;
+        message_unref(c->client[node]->giving);
+        message_unref(c->client[node]->offer);
+    }
+    parcels_close(&c->post);
 }
 
 int centre_run(struct leader *l)
@@ -109,11 +310,15 @@ int centre_run(struct leader *l)
     if (!c)
         return ERR_NOMEM;
     c->l = l;
+    c->holds = !l->lanes.blank;
+    if (!c->holds && vec_init(&c->copy, l->arena, l->x.n + l->s.n) != OK)
+        return ERR_NOMEM;
     parcels_init(&c->post, l->world, l->group, CENTRE_LANE_VISIT);
     int rc = OK;
     while (rc == OK) {
         uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
-        if (is_complete(c))
+        rc = choose(c);
+        if (rc != OK || is_complete(c))
             break;
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct parcel_wake got;
@@ -123,9 +328,6 @@ int centre_run(struct leader *l)
         else if (rc == OK && got.ended)
             rc = take_ended(c, got.ended);
     }
-    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
-        if (c->client[node])
-            message_unref(c->client[node]->giving);
-    parcels_close(&c->post);
+    centre_close(c);
     return rc;
 }

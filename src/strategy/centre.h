@@ -1,14 +1,45 @@
 /* The centre of elastic averaging: the driver's part of `easgd` where workers come when they like.
  * A worker asks by a parcel's note alone, which is refused, since nothing comes with it; the answer
  * is x̃ and s̃ as they are. What a worker gives is added whole, or, if it dies on the way or what
- * it gives is not finite, not at all. Memory: one vector a worker, made when it first comes. */
+ * it gives is not finite, not at all. Memory: one vector a worker, made when it first comes.
+ *
+ * A driver that comes back has no centre any more. Every worker that has returned to it offers the
+ * one that it fetched last; when all have, the newest is taken, and whoever asks is answered again.
+ * Of what a worker has given the last may not be in it. Each answer says so: it names the workers
+ * of whom an odd number of gifts is decided, and since a worker fetches between two, so that the
+ * newest copy has all of them but perhaps the last, one bit is enough. Nor does the centre end
+ * before those gifts are in, or their workers gone: by what they say with their offers it knows of
+ * whom it lacks one. */
 #ifndef PL_STRATEGY_CENTRE_H
 #define PL_STRATEGY_CENTRE_H
 
+#include "coll/parcel.h"
 #include "strategy/strategy.h"
 
 /* Lanes of parcels: of the centre and of workers that visit it; of what workers give. */
 enum centre_lane { CENTRE_LANE_VISIT, CENTRE_LANE_GIVE };
+
+/* What is said in the notes of parcels:
+ *   ASK    worker → centre   send me x̃ and s̃, if you are the driver of incarnation `number`
+ *   GIVE   worker → centre   the vector is d, the `number`th of mine
+ *   MODEL  centre → worker   the vector is x̃, s̃ of that `version`: so many gifts have come
+ *   OFFER  worker → centre   the vector, if there is one, is what MODEL has brought last; `number`
+ *                            gifts of mine have been under way */
+enum centre_op { CENTRE_ASK = 1, CENTRE_GIVE, CENTRE_MODEL, CENTRE_OFFER };
+
+struct centre_note {
+    enum centre_op op;
+    uint64_t number, version;
+    struct members odd; /* MODEL, OFFER: of whom an odd number of gifts is decided */
+};
+
+enum { CENTRE_NOTE = 24 + 8 * MEMBER_WORDS };
+_Static_assert((int)CENTRE_NOTE <= (int)PARCEL_NOTE, "it fits a note");
+
+size_t centre_note_encode(const struct centre_note *note, uint8_t out[CENTRE_NOTE]);
+
+/* ERR_PROTOCOL */
+int centre_note_decode(struct cut in, struct centre_note *out);
 
 /* What travels is x, then s: the two parts of such a vector, n floats being x. */
 static inline struct vec centre_x(const struct vec *both, size_t n)
@@ -21,7 +52,9 @@ static inline struct vec centre_s(const struct vec *both, size_t n)
     return (struct vec){both->at + n, both->n - n};
 }
 
-/* Keep l->x and l->s as the centre until l->finish, and until all that was given is in. */
+/* Keep l->x and l->s as the centre until l->finish, and until all that was given is in. A driver
+ * that has come back (l->lanes.blank) first takes them from who has the newest; ERR_PEER: all are
+ * gone before it had. */
 int centre_run(struct leader *l);
 
 #endif

@@ -378,11 +378,9 @@ static int diloco_worker(struct member *m)
     }
     if (rc == OK)
         rc = finish(d);
-    for (size_t p = 0; d && p < d->count; p++) {
-        if (rc == ERR_STOP && d->at[p].away) /* others may wait for it */
+    for (size_t p = 0; rc == ERR_STOP && p < d->count; p++)
+        if (d->at[p].away) /* others may wait for it */
             background_wait(&d->at[p].beside, WORLD_FOREVER);
-        background_rest(&d->at[p].beside);
-    }
     return rc == ERR_STOP ? OK : rc;
 }
 

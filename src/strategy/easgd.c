@@ -8,8 +8,11 @@
  *     sends d, and trains on         at the driver:  x̃ ← x̃ + d   Eq. 3
  *
  * so the centre gains what the worker gives. The state of layers, s̃, is a mean weighted alike:
- * the driver adds α(s − s̃); workers keep their own s. Memory: two vectors on a worker; on the
- * driver x̃, and one vector a worker.
+ * the driver adds α(s − s̃); workers keep their own s. Memory: three vectors on a worker, where a
+ * driver that comes back finds the newest x̃ (centre.h); on the driver x̃, and one vector a worker.
+ * Until it is there all train on, each to its next visit. What was added behind the newest x̃ that
+ * anyone has fetched is given once more by those who gave it. Who comes to a run under way begins
+ * with its sponsor's x: the centre is where all fetch, and members' own links are free.
  *
  * mode: sync. Every τ steps all exchange, and with the x̃ of before
  *
@@ -62,47 +65,213 @@ static int begin_afresh(struct member *m, const struct vec *centre)
 /* ---- async: a worker ---- */
 
 struct visitor {
+    struct member *m;
     struct parcels post;
     struct parcel ask, fetched;
-    struct courier courier; /* carries d, beside training */
-    struct vec centre;      /* x̃ and s̃ as fetched */
-    struct vec d;
+    struct courier courier; /* carries d, beside training; or an offer */
+    uint8_t note[CENTRE_NOTE];
+    struct vec centre;         /* x̃ and s̃ as fetched last, */
+    struct centre_note is;     /* and what was said of them */
+    struct vec landing;        /* where they come in: a copy may be the last that there is */
+    struct vec d;              /* the last that was given */
+    bool has_centre;           /* who has just come has not */
+    uint64_t given;            /* so many */
+    uint32_t incarnation;      /* of the driver that is dealt with */
+    bool offered;              /* to it, and what it made of that has not been seen yet */
+    struct task *lingering;    /* its loop has ended: it still answers a driver that comes back */
     double download_s, step_s; /* the shortest yet */
     uint64_t tau;
 };
 
 static int visitor_init(struct visitor *v, struct member *m)
 {
-    size_t n = m->learner->x.n + m->learner->s.n;
+    struct learner *l = m->learner;
+    size_t n = l->x.n + l->s.n;
+    v->m = m;
+    v->incarnation = group_first_view(m->group)->incarnation;
     parcels_init(&v->post, m->world, m->group, CENTRE_LANE_VISIT);
     v->tau = settings(m->job)->tau;
-    if (vec_init(&v->centre, m->arena, n) != OK || vec_init(&v->d, m->arena, n) != OK)
+    if (vec_init(&v->centre, m->arena, n) != OK || vec_init(&v->landing, m->arena, n) != OK ||
+        vec_init(&v->d, m->arena, n) != OK)
         return ERR_NOMEM;
+    struct vec x = centre_x(&v->centre, l->x.n), s = centre_s(&v->centre, l->x.n);
+    vec_copy(&x, &l->x, vec_all(&x)); /* the driver began with the same */
+    vec_copy(&s, &l->s, vec_all(&s));
+    v->has_centre = !m->admission;
     return courier_start(&v->courier, m->world, m->group, CENTRE_LANE_GIVE, SIGNAL_GIVE,
                          SIGNAL_GIVEN);
 }
 
-/* How a parcel from or to the driver ended: if not well, the driver is no driver any more. */
-static int with_driver(int status)
+/* ---- the driver goes and comes ---- */
+
+/* Wait until what the courier carries has left, or its driver is gone: whether a gift has arrived
+ * the next centre says. */
+static int await_courier(struct visitor *v)
 {
-    bool gone = status == ERR_PEER || status == ERR_STOP;
-    return gone ? ERR_DRIVER : status;
+    int rc = courier_wait(&v->courier, WORLD_FOREVER);
+    return rc == ERR_PEER || rc == ERR_STOP ? OK : rc;
 }
 
-/* A note alone asks, and is refused, since nothing comes with it; what comes back is the centre. */
-static int fetch(struct visitor *v, int64_t deadline)
+static void carry(struct visitor *v, const struct centre_note *note, const struct vec *what)
 {
-    struct message *note;
+    courier_send(&v->courier, &(struct parcel_out){.to = WORLD_DRIVER,
+                                                   .lane = CENTRE_LANE_VISIT,
+                                                   .x = what ? what->at : NULL,
+                                                   .n = what ? what->n : 0,
+                                                   .note = v->note,
+                                                   .note_len = centre_note_encode(note, v->note)});
+}
+
+static bool is_another(const struct visitor *v)
+{
+    return group_view(v->m->group)->incarnation != v->incarnation;
+}
+
+/* Has another driver come? Then it lacks the centre, and this worker's copy may be the newest. */
+static int look_up(struct visitor *v)
+{
+    struct centre_note offer = v->is;
+    if (atomic_load(&v->m->group->over))
+        return ERR_DRIVER;
+    if (!is_another(v))
+        return OK;
+    int rc = await_courier(v);
+    if (rc != OK)
+        return rc;
+    v->incarnation = group_view(v->m->group)->incarnation;
+    v->offered = true;
+    offer.op = CENTRE_OFFER;
+    offer.number = v->given;
+    carry(v, &offer, v->has_centre ? &v->centre : NULL);
+    return OK;
+}
+
+/* Until the view is another driver's. ERR_DRIVER: none has come */
+static int await_another(struct visitor *v)
+{
+    for (;;) {
+        uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
+        if (atomic_load(&v->m->group->over))
+            return ERR_DRIVER;
+        if (is_another(v))
+            return OK;
+        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        struct wake wake;
+        int rc = world_wait(v->m->world, &change, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+/* ---- the centre is fetched ---- */
+
+static void take_answer(struct visitor *v, struct message *m)
+{
+    struct centre_note note;
+    bool fits = centre_note_decode(parcel_note_cut(m), &note) == OK && note.op == CENTRE_MODEL;
+    if (!fits || v->fetched.all || m->from != WORLD_DRIVER) {
+        parcel_refuse(&v->post, m);
+        return;
+    }
+    parcel_accept(&v->fetched, &v->post, m,
+                  &(struct parcel_in){.x = v->landing.at, .n = v->landing.n});
+}
+
+static void land(struct visitor *v)
+{
+    struct vec before = v->centre;
+    v->centre = v->landing;
+    v->landing = before;
+    (void)centre_note_decode(parcel_cut(&v->fetched), &v->is);
+    v->has_centre = true;
+}
+
+/* A note alone asks, and is refused, since nothing comes with it; what comes back is the centre.
+ * ERR_PEER: that driver is gone */
+static int ask_driver(struct visitor *v)
+{
+    const struct centre_note ask = {.op = CENTRE_ASK, .number = v->incarnation};
+    uint8_t bytes[CENTRE_NOTE];
+    int rc = OK;
+    bool here = false;
     parcel_send(&v->ask, &v->post,
-                &(struct parcel_out){.to = WORLD_DRIVER, .lane = CENTRE_LANE_VISIT});
-    int rc = parcels_await(&v->post, WORLD_DRIVER, deadline, &note);
-    if (rc == OK) {
-        parcel_accept(&v->fetched, &v->post, note,
-                      &(struct parcel_in){.x = v->centre.at, .n = v->centre.n});
-        rc = parcel_finish(&v->fetched, deadline);
+                &(struct parcel_out){.to = WORLD_DRIVER,
+                                     .lane = CENTRE_LANE_VISIT,
+                                     .note = bytes,
+                                     .note_len = centre_note_encode(&ask, bytes)});
+    while (rc == OK && !here) {
+        struct parcel_wake got;
+        uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
+        const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        if (atomic_load(&v->m->group->over))
+            rc = ERR_DRIVER;
+        else if (is_another(v))
+            rc = ERR_PEER;
+        else
+            rc = parcels_next(&v->post, &change, 1, WORLD_FOREVER, &got);
+        if (rc == OK && got.note)
+            take_answer(v, got.note);
+        else if (rc == OK && got.ended)
+            rc = got.ended->status == ERR_STOP && got.ended == &v->ask ? OK : got.ended->status;
+        here = rc == OK && got.ended == &v->fetched;
     }
     parcel_cancel(&v->ask); /* the refusal may be under way yet */
+    parcel_cancel(&v->fetched);
+    if (here)
+        land(v);
     return rc;
+}
+
+static int fetch(struct visitor *v)
+{
+    for (;;) {
+        int rc = look_up(v);
+        if (rc == OK)
+            rc = ask_driver(v);
+        if (rc != ERR_PEER && rc != ERR_STOP)
+            return rc;
+        rc = await_another(v);
+        if (rc != OK)
+            return rc;
+    }
+}
+
+static bool lacks_the_last(const struct visitor *v)
+{
+    return members_has(&v->is.odd, v->m->world->self) != (v->given & 1);
+}
+
+static void give(struct visitor *v)
+{
+    carry(v, &(struct centre_note){.op = CENTRE_GIVE, .number = v->given}, &v->d);
+}
+
+/* A centre with all that this worker has given: one that has been handed over may lack the last
+ * gift, which then is given once more. */
+static int fetch_whole(struct visitor *v)
+{
+    int rc = await_courier(v);
+    if (rc == OK)
+        rc = fetch(v);
+    while (rc == OK && lacks_the_last(v)) {
+        log_info(v->m->group->log, "worker %u gives once more what the centre lacks",
+                 v->m->world->self);
+        rc = await_courier(v);
+        if (rc == OK)
+            give(v);
+        if (rc == OK)
+            rc = await_courier(v);
+        if (rc == OK)
+            rc = fetch(v);
+    }
+    v->offered &= rc != OK;
+    return rc;
+}
+
+/* What has been given has left, and no driver that has come back meanwhile lacks any of it. */
+static int leave_nothing(struct visitor *v)
+{
+    return v->offered ? fetch_whole(v) : await_courier(v);
 }
 
 /* Wait for x̃; and, if a link is so slow that τ steps were not enough for it, for the last d to
@@ -111,10 +280,10 @@ static int await_centre(struct visitor *v, struct member *m, struct exchange_cos
 {
     int64_t start = world_now(m->world);
     atomic_store(&m->group->busy, false);
-    int rc = courier_wait(&v->courier, WORLD_FOREVER);
+    int rc = await_courier(v);
     int64_t asked = world_now(m->world);
     if (rc == OK)
-        rc = fetch(v, WORLD_FOREVER);
+        rc = fetch_whole(v);
     atomic_store(&m->group->busy, true);
     double seconds = world_seconds(world_now(m->world) - asked);
     if (v->download_s == 0 || seconds < v->download_s)
@@ -127,7 +296,7 @@ static int await_centre(struct visitor *v, struct member *m, struct exchange_cos
                                   .row = TRACE_STEPS,
                                   .peer = WORLD_DRIVER,
                                   .n = m->course.exchanges + 1});
-    return with_driver(rc);
+    return rc;
 }
 
 /* Eq. 2, and d as it is sent. */
@@ -150,10 +319,10 @@ static int visit(struct visitor *v, struct member *m, bool diverged)
     if (rc == OK && diverged) {
         rc = begin_afresh(m, &v->centre);
     } else if (rc == OK) {
+        rc = await_courier(v); /* d is to be another; what is under way is an offer at most */
         pull(v, m->learner, settings(m->job)->alpha);
-        courier_send(&v->courier,
-                     &(struct parcel_out){
-                         .to = WORLD_DRIVER, .lane = CENTRE_LANE_VISIT, .x = v->d.at, .n = v->d.n});
+        v->given++;
+        give(v);
     }
     return rc == OK ? m->exchanged(m, 0, &cost) : rc;
 }
@@ -183,21 +352,23 @@ static int local_steps(struct visitor *v, struct member *m, bool *diverged)
         *diverged = rc == ERR_DIVERGED;
         if (rc == OK || *diverged)
             rc = strategy_free_stepped(m);
+        if (rc == OK)
+            rc = look_up(v);
     }
     return rc;
 }
 
-/* Who comes to a run under way begins as the centre is. */
-static int enter(struct visitor *v, struct member *m)
+/* What has been given is to arrive, and a driver that comes back to be offered the centre. */
+static int linger(void *arg)
 {
-    struct learner *l = m->learner;
-    struct vec x = centre_x(&v->centre, l->x.n), s = centre_s(&v->centre, l->x.n);
-    int rc = with_driver(fetch(v, WORLD_FOREVER));
-    if (rc != OK)
-        return rc;
-    vec_copy(&l->x, &x, vec_all(&x));
-    vec_copy(&l->s, &s, vec_all(&s));
-    return OK;
+    struct visitor *v = arg;
+    int rc = OK;
+    while (rc == OK) {
+        rc = await_another(v);
+        if (rc == OK)
+            rc = fetch_whole(v);
+    }
+    return rc;
 }
 
 static int async_worker(struct member *m)
@@ -206,8 +377,6 @@ static int async_worker(struct member *m)
     if (!v)
         return ERR_NOMEM;
     int rc = visitor_init(v, m);
-    if (rc == OK && m->admission)
-        rc = enter(v, m);
     while (rc == OK) {
         bool diverged;
         rc = local_steps(v, m, &diverged);
@@ -215,18 +384,20 @@ static int async_worker(struct member *m)
             rc = visit(v, m, diverged);
         choose_tau(v, m);
     }
-    parcels_close(&v->post);
     atomic_store(&m->group->busy, false);
-    if (rc == ERR_STOP) /* what has been given is to arrive */
-        rc = with_driver(courier_wait(&v->courier, WORLD_FOREVER));
-    return rc;
+    if (rc == ERR_STOP)
+        rc = leave_nothing(v);
+    return rc == OK ? world_spawn(m->world, "worker", linger, v, &v->lingering) : rc;
 }
 
 static void easgd_close(struct member *m)
 {
     struct visitor *v = m->own;
-    if (v)
-        courier_stop(&v->courier);
+    if (!v || !v->m)
+        return;
+    world_end_task(m->world, &v->lingering);
+    parcels_close(&v->post);
+    courier_stop(&v->courier);
 }
 
 /* ---- sync ---- */
@@ -241,9 +412,10 @@ static int ring_init(struct ring *r, struct lanes *lanes, struct group *group,
                      const Paceline__Job *job, const struct vec *x, const struct vec *s,
                      uint64_t completed, struct arena *arena)
 {
-    const struct exchange_how how = strategy_exchange_how(job);
+    struct exchange_how how = strategy_exchange_how(job);
     if (vec_init(&r->both, arena, x->n + s->n) != OK)
         return ERR_NOMEM;
+    how.kept = r->both; /* for a driver that comes back */
     r->x = centre_x(&r->both, x->n);
     r->s = centre_s(&r->both, x->n);
     vec_copy(&r->x, x, vec_all(x));
@@ -305,22 +477,43 @@ static int sync_worker(struct member *m)
     return rc == ERR_STOP ? OK : rc;
 }
 
+/* The round that follows l->course has been exchanged, and the centre moved. */
+static int sync_commits(struct leader *l, struct ring *r)
+{
+    uint64_t tau = strategy_round(l->job, &l->course, l->records, settings(l->job)->tau);
+    vec_copy(&l->x, &r->x, vec_all(&r->x));
+    vec_copy(&l->s, &r->s, vec_all(&r->s));
+    strategy_advance(&l->course, tau, job_step_records(l->job), exchange_tally(r->lane));
+    return l->committed(l, r->lane);
+}
+
+/* This driver has come back: a worker hands it the centre of the last exchange, which is that of
+ * l->course, or the next. */
+static int sync_takes_up(struct leader *l, struct ring *r)
+{
+    int rc = exchange_settle(r->lane);
+    if (rc == OK && r->lane->blank)
+        rc = ERR_PEER; /* nobody was left to ask */
+    if (rc == OK && r->lane->completed > l->course.exchanges)
+        return sync_commits(l, r);
+    vec_copy(&l->x, &r->x, vec_all(&r->x));
+    vec_copy(&l->s, &r->s, vec_all(&r->s));
+    return rc;
+}
+
 static int sync_driver(struct leader *l)
 {
     struct ring r;
     int rc =
         ring_init(&r, &l->lanes, l->group, l->job, &l->x, &l->s, l->course.exchanges, l->arena);
+    if (rc == OK && l->lanes.blank)
+        rc = sync_takes_up(l, &r);
     while (rc == OK && !strategy_done(l->job, &l->course, l->records)) {
-        uint64_t tau = strategy_round(l->job, &l->course, l->records, settings(l->job)->tau);
         rc = exchange_run(r.lane, &(struct tally){.hash_min = UINT64_MAX});
         if (rc == OK)
             rc = move_centre(&r, l->job);
-        if (rc != OK)
-            break;
-        vec_copy(&l->x, &r.x, vec_all(&r.x));
-        vec_copy(&l->s, &r.s, vec_all(&r.s));
-        strategy_advance(&l->course, tau, job_step_records(l->job), exchange_tally(r.lane));
-        rc = l->committed(l, r.lane);
+        if (rc == OK)
+            rc = sync_commits(l, &r);
     }
     return rc == ERR_STOP ? OK : rc;
 }
@@ -340,7 +533,6 @@ const struct strategy_ops strategy_easgd = {
     .runs_free = easgd_runs_free,
     .round = easgd_round,
     .joinable = strategy_always,
-    .joins_bare = easgd_runs_free,
     .worker = easgd_worker,
     .close = easgd_close,
     .leads = strategy_always,

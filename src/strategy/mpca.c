@@ -298,6 +298,7 @@ static int worker_init(struct worker *w, struct member *m)
     w->node.world = m->world;
     w->node.group = m->group;
     w->node.enters = m->admission != NULL;
+    w->node.v = leads(m->job) ? m->resumed : NULL;
     w->node.threads = l->step_seconds > 0 ? 0 : 1; /* tasks of a simulation share theirs */
     int rc = mpca_node_init(&w->node, m->job, &l->x, &l->s, completed(m->job, &m->start), m->arena);
     if (rc != OK || vec_init(&w->star, m->arena, l->x.n) != OK ||
@@ -348,7 +349,9 @@ static int mpca_gather(struct member *m)
 
 /* ---- the driver ---- */
 
-/* Lanes reduce, prepare and broadcast; the joint model moves here. */
+/* Lanes reduce, prepare and broadcast; the joint model moves here. On a driver that has come back
+ * each lane's task writes its shard of it when it enters: until all have, nobody copies the model
+ * or takes it for the final one. ERR_PEER: nobody is left who could bring it */
 static int follow(struct mpca_node *node, struct leader *l)
 {
     for (;;) {
@@ -362,13 +365,16 @@ static int follow(struct mpca_node *node, struct leader *l)
         };
         struct wake wake;
         int rc = mpca_node_status(node);
-        for (uint32_t i = 0; rc == OK && i < node->lanes; i++) {
+        bool entered = all_entered(node);
+        if (rc == OK && !entered && group_view(l->group)->count == 0)
+            rc = ERR_PEER;
+        for (uint32_t i = 0; rc == OK && entered && i < node->lanes; i++) {
             if (!atomic_load(&node->lane[i].prepared))
                 continue;
             mpca_lane_commit(&node->lane[i]);
             rc = l->committed(l, NULL);
         }
-        if (rc != OK || atomic_load(&l->finish))
+        if (rc != OK || (entered && atomic_load(&l->finish)))
             return rc;
         rc = world_wait(l->world, set, 2, WORLD_FOREVER, &wake);
         if (rc != OK)
@@ -389,6 +395,7 @@ static int mpca_driver(struct leader *l)
     l->joint.extra = node->v = v;
     node->world = l->world;
     node->group = l->group;
+    node->enters = l->lanes.blank;
     int rc = mpca_node_init(node, l->job, &l->x, &l->s, completed(l->job, &l->course), l->arena);
     if (rc == OK)
         rc = mpca_node_start(node);

@@ -41,6 +41,10 @@ struct mpca_lane {
     _Atomic int status; /* OK as long as the task runs */
     struct mpca_slot slot;
     struct mpca_part part;
+    /* Where the driver prepares: ṽ_s as worked out from what it broadcasts, and behind it the γ
+     * that made the last x̃*; for a driver that comes back. A newcomer's begins at 0, and nears the
+     * others' from exchange to exchange. */
+    struct vec heading;
     atomic_bool entered;      /* how far it is is known, and its x̃* is there */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the joint model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted */
@@ -62,9 +66,9 @@ struct mpca_node {
     struct mpca_how how;
     int threads; /* that a lane computes with; 0: the job's */
     bool worker, prepares;
-    const struct vec
-        *v;      /* driver: ṽ to begin with, which moves, too; NULL: 0, and each lane's own */
-    bool enters; /* a worker that has come to a run under way */
+    const struct vec *v; /* ṽ to begin with; on the driver it moves, too. NULL: 0, and each lane's
+                            own */
+    bool enters;         /* a worker that has come to a run under way, or a driver that is back */
     struct stages stages;
     struct mpca_lane *lane;
     uint32_t lanes;
@@ -99,5 +103,13 @@ int mpca_lane_prepare(void *user, struct range range, float *x, const struct tal
 int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool own,
                    struct arena *arena);
 void mpca_part_commit(struct mpca_lane *lane);
+
+/* Of a driver that has come back, its lane being known: the joint model is what x̃* and
+ * lane->heading, which a worker handed it, say. */
+void mpca_part_take_up(struct mpca_lane *lane);
+
+/* Of a worker: an exchange has been completed; lane->heading moves with it. What world_copied says
+ */
+int mpca_part_follow(struct mpca_lane *lane);
 
 #endif

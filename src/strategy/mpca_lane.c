@@ -23,6 +23,12 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     lane->n_s = number + 1 == node->lanes ? s->n : 0;
     lane->arrived = lane->c = lane->reported = completed;
     size_t n = lane->r.len + lane->n_s;
+    bool heads = how.split == EXCHANGE_AT_ROOT && (node->worker || node->enters);
+    if (heads && vec_init(&lane->heading, arena, lane->r.len + 1) != OK)
+        return ERR_NOMEM;
+    if (heads && node->worker && node->v)
+        vec_import(&lane->heading, (struct range){0, lane->r.len}, node->v->at + lane->r.from);
+    how.kept = lane->heading;
     int rc = exchange_init(&lane->exchange, node->group, number, how.split == EXCHANGE_AT_ROOT, n,
                            &how, completed, arena);
     lane->exchange.beside = true;
@@ -192,12 +198,13 @@ static int end_turn(struct mpca_lane *lane)
         atomic_store(&node->typical_ns,
                      (int64_t)(1e9 * (double)members_count(&tally->took_part) / tally->rate));
     lane->cost[e->completed % MPCA_COSTS] = e->cost;
+    int rc = node->worker ? mpca_part_follow(lane) : OK;
     if (node->worker && node->prepares)
         mpca_part_commit(lane);
     atomic_store(&lane->prepared, !node->worker);
     atomic_store(&lane->arrived, e->completed);
     world_raise(node->world, SIGNAL_MPCA);
-    return node->worker ? OK : await(lane, is_committed, WORLD_FOREVER);
+    return node->worker ? rc : await(lane, is_committed, WORLD_FOREVER);
 }
 
 /* Nobody will contribute any more, and all know it from the same exchange. */
@@ -225,14 +232,17 @@ static int take_turn(struct mpca_lane *lane)
     return rc == OK && all_have_stopped(lane) ? await(lane, never, WORLD_FOREVER) : rc;
 }
 
-/* A newcomer's lane is brought into line with the others': that tells how far it is, and brings the
- * last x̃*. Lanes whose ticks come before have to be known first, and are: they stand at 0. */
+/* The lane of a newcomer, or of a driver that has come back, is brought into line with the others':
+ * that tells how far it is, and brings the last x̃*. Lanes whose ticks come before have to be known
+ * first, and are: they stand at 0. */
 static int enter(struct mpca_lane *lane)
 {
     int rc = await(lane, is_known, WORLD_FOREVER);
     if (rc != OK)
         return rc;
     atomic_store(&lane->slot.turn, stages_tick(&lane->node->stages, lane->exchange.lane));
+    if (!lane->node->worker)
+        mpca_part_take_up(lane);
     atomic_store(&lane->arrived, lane->exchange.completed);
     atomic_store(&lane->entered, true);
     world_raise(lane->node->world, SIGNAL_MPCA);

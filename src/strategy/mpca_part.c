@@ -97,3 +97,29 @@ void mpca_part_commit(struct mpca_lane *lane)
     vec_copy(&p->s, &p->s_next, of_s(lane, p->prepared));
     p->owned = p->prepared;
 }
+
+void mpca_part_take_up(struct mpca_lane *lane)
+{
+    struct mpca_part *p = &lane->part;
+    struct mpca_model *now = &p->joint.now;
+    struct range all = between(0, lane->exchange.n_floats), xs = of_x(lane, all);
+    take_over(lane, all);
+    vec_copy(&now->v, &lane->heading, xs);
+    vec_axpy(&now->x, -lane->heading.at[xs.len], &now->v, xs);
+}
+
+enum { FOLLOW_PASSES = 3 };
+
+int mpca_part_follow(struct mpca_lane *lane)
+{
+    const struct exchange *e = &lane->exchange;
+    const struct vec *star = exchange_result(e), *before = &e->result[~e->completed & 1];
+    struct range xs = {0, lane->r.len};
+    float *made = &lane->heading.at[xs.len];
+    if (lane->heading.n == 0 || exchange_tally(e)->weight == 0)
+        return OK;
+    float gamma = mpca_gamma(&lane->node->how, e->completed - 1);
+    mpca_follow(&lane->heading, &lane->node->how, before, *made, star, gamma, xs);
+    *made = gamma;
+    return world_copied(lane->node->world, FOLLOW_PASSES * xs.len * sizeof(float));
+}

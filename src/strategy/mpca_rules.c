@@ -133,6 +133,17 @@ void mpca_commit(struct mpca_joint *joint, struct range r)
     copy_model(&joint->now, &joint->next, r);
 }
 
+/* With d the change of x̃, x̃* − x̃*_before = d + γ·ṽ − γ_before·ṽ_before and ṽ = δ·ṽ_before +
+ * (1 − δ)·d, so that d = (x̃* − x̃*_before + (γ_before − γδ)·ṽ_before) / (1 + γ(1 − δ)). */
+void mpca_follow(struct vec *v, const struct mpca_how *how, const struct vec *star_before,
+                 float gamma_before, const struct vec *star, float gamma, struct range r)
+{
+    double delta = how->delta, k = (1 - delta) / (1 + gamma * (1 - delta));
+    vec_scale(v, (float)(delta + k * (gamma_before - gamma * delta)), r);
+    vec_axpy(v, (float)k, star, r);
+    vec_axpy(v, (float)-k, star_before, r);
+}
+
 void mpca_pace_note(struct mpca_pace *pace, int64_t took)
 {
     pace->took[pace->cycles++ % MPCA_CYCLES_KEPT] = took;

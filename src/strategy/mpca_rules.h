@@ -92,6 +92,14 @@ void mpca_prepare(struct mpca_joint *joint, const struct mpca_how *how, uint64_t
 /* The exchange is committed: now ← next over the range, as the last prepare left it. */
 void mpca_commit(struct mpca_joint *joint, struct range r);
 
+/* ---- who only hears x̃* ---- */
+
+/* ṽ ← ṽ after the cycle that made x̃*, from ṽ before it and the x̃* before it: Eq. 4 and 5, solved
+ * for what is not broadcast. γ_before and γ are those that the two x̃* were made with; a model that
+ * training began with has 0. To be called for cycles with a contribution alone. Three passes. */
+void mpca_follow(struct vec *v, const struct mpca_how *how, const struct vec *star_before,
+                 float gamma_before, const struct vec *star, float gamma, struct range r);
+
 /* ---- limits (ours; §1 asks for some) ---- */
 
 enum { MPCA_CYCLES_KEPT = 15 };

@@ -428,6 +428,38 @@ static void state_is_a_plain_mean(void **state)
     assert_true(s->at[0] == 7 && s->at[N - 1] == 7);
 }
 
+/* Who hears nothing but x̃* knows ṽ all the same, through the ramp, cycles without a contribution,
+ * and beyond; and who begins to listen late knows it after a while. */
+static void who_hears_the_broadcasts_knows_the_direction(void **state)
+{
+    struct scene *k = *state;
+    struct vec v = vec_of(k), late = vec_of(k), before = vec_of(k);
+    struct range all = vec_all(&v);
+    float gamma = 0;
+    vec_copy(&before, &k->joint.now.star, all);
+    for (uint64_t c = 0; c < 100; c++) {
+        uint64_t gives = c % 7 != 3;
+        one_cycle(k, c, all, (const uint64_t[]){3 * gives, 2 * gives, gives});
+        if (gives) {
+            float next = mpca_gamma(&mpca_how_default, c);
+            mpca_follow(&v, &mpca_how_default, &before, gamma, &k->joint.now.star, next, all);
+            if (c > 5)
+                mpca_follow(&late, &mpca_how_default, &before, gamma, &k->joint.now.star, next,
+                            all);
+            gamma = next;
+        }
+        vec_copy(&before, &k->joint.now.star, all);
+        for (size_t i = 0; i < WORKERS; i++)
+            randomise(&k->x[i], 10 * (c + 1) + i);
+        for (size_t i = 0; i < N; i++)
+            if (!(fabs((double)v.at[i] - (double)k->joint.now.v.at[i]) < 2e-6))
+                fail_msg("cycle %u: %g, not %g", (unsigned)c, (double)v.at[i],
+                         (double)k->joint.now.v.at[i]);
+    }
+    for (size_t i = 0; i < N; i++)
+        assert_true(fabs((double)late.at[i] - (double)v.at[i]) < 1e-4);
+}
+
 /* ---- limits ---- */
 
 static void the_median_of_the_latest_cycles(void **state)
@@ -477,6 +509,7 @@ int main(void)
         IN_SCENE(redone_is_as_done_once),
         IN_SCENE(shards_know_nothing_of_each_other),
         IN_SCENE(state_is_a_plain_mean),
+        IN_SCENE(who_hears_the_broadcasts_knows_the_direction),
         cmocka_unit_test(the_median_of_the_latest_cycles),
         cmocka_unit_test(beyond_four_cycles_a_worker_is_let_go),
     };

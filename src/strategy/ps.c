@@ -86,6 +86,12 @@ static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct 
     return how;
 }
 
+/* bsp: a push of each is one of a batch that all share. */
+static bool in_rounds(const Paceline__Job *job)
+{
+    return kind_of(settings(job)) == CONSISTENCY_BSP;
+}
+
 /* ---- a worker ---- */
 
 /* Line 5. What is pushed is a copy: g, and the worker's own s for the mean of all. */
@@ -156,6 +162,7 @@ static int ps_driver(struct leader *l)
 const struct strategy_ops strategy_ps = {
     .name = "ps",
     .runs_free = strategy_always,
+    .in_rounds = in_rounds,
     .check = check_optimizer,
     .round = every_step,
     .joinable = strategy_always,

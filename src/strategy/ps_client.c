@@ -15,11 +15,11 @@ static int ask(struct ps_client *c, size_t shard)
     return tell_shard(c, shard, &note);
 }
 
-/* A server that is lost is for the view to tell; a driver that is, for nobody else. */
+/* A server that is lost is for the view to tell. */
 static int on_ended(struct ps_client *c, const struct parcel *ended)
 {
     if (ended->status == ERR_PEER)
-        return c->how.place.on_workers ? OK : ERR_DRIVER;
+        return OK;
     for (size_t i = 0; i < c->how.place.shards; i++) {
         struct ps_link *link = &c->link[i];
         if (ended != &link->part)
@@ -28,8 +28,8 @@ static int on_ended(struct ps_client *c, const struct parcel *ended)
             return ended->status;
         link->lacks = false;
         link->version = link->comes;
-        if (c->how.place.on_workers)
-            vec_copy(&c->joint, &c->landing, link->range);
+        link->odd = link->odd_comes;
+        vec_copy(&c->joint, &c->landing, link->range);
     }
     return OK;
 }
@@ -41,9 +41,18 @@ static int offer(struct ps_client *c, size_t shard)
                                  .flags = c->ended ? PS_LEFT : 0,
                                  .shard = (uint32_t)shard,
                                  .view = c->view,
-                                 .version = c->link[shard].version};
+                                 .number = c->pushed,
+                                 .version = c->link[shard].version,
+                                 .samples = c->samples,
+                                 .ns = (int64_t)c->sent};
     return ps_post_tell(&c->post, ps_place_host(&c->how.place, shard),
                         PS_LANE_SERVER + (uint32_t)shard, &copy);
+}
+
+/* Has the driver, who is the server, come back since this worker dealt with it? */
+static bool is_back(const struct ps_client *c)
+{
+    return !c->how.place.on_workers && c->how.place.now->incarnation != c->incarnation;
 }
 
 /* Some shards have moved: what this worker has of them may be the newest there is. If one has moved
@@ -59,7 +68,7 @@ static int on_view(struct ps_client *c, const struct view *view)
     for (size_t i = 0; rc == OK && i < c->how.place.shards; i++) {
         struct ps_link *link = &c->link[i];
         uint32_t host = ps_place_host(&c->how.place, i);
-        if (host == link->host && !c->enters)
+        if (host == link->host && !is_back(c) && !c->enters)
             continue;
         if (host == c->m->world->self && !link->server) {
             log_warn(c->m->group->log,
@@ -86,7 +95,8 @@ static int give(struct ps_client *c, const struct ps_note *asked)
 {
     uint8_t bytes[PS_NOTE_MAX];
     struct ps_link *link = &c->link[asked->shard];
-    const struct ps_note note = {.op = PS_GIVEN, .shard = asked->shard, .view = c->view};
+    const struct ps_note note = {
+        .op = PS_GIVEN, .shard = asked->shard, .view = c->view, .who = link->odd};
     parcel_cancel(&link->give);
     parcel_send(&link->give, &c->post.parcels,
                 &(struct parcel_out){.to = ps_place_host(&c->how.place, asked->shard),
@@ -103,7 +113,13 @@ static int give(struct ps_client *c, const struct ps_note *asked)
 static int resume(struct ps_client *c, const struct ps_note *note)
 {
     int rc = OK;
-    bool new_clock = note->flags & PS_NEW;
+    bool new_clock = note->flags & PS_NEW, back = is_back(c);
+    uint64_t open = c->pushed - c->covered;
+    if (back && open > 1)
+        log_warn(c->m->group->log,
+                 "worker %u: of its last %llu pushes, which it has not fetched, some may be lost",
+                 c->m->world->self, (unsigned long long)open);
+    c->incarnation = c->how.place.now->incarnation;
     if (new_clock && !(note->flags & PS_LOST)) /* what counts is what the shards have applied */
         c->ok = (struct ps_note){.number = note->number, .node = c->m->world->self};
     if (new_clock)
@@ -112,7 +128,7 @@ static int resume(struct ps_client *c, const struct ps_note *note)
     for (size_t i = 0; rc == OK && i < c->how.place.shards; i++) {
         struct ps_link *link = &c->link[i];
         uint32_t host = ps_place_host(&c->how.place, i);
-        bool moved = host != link->host;
+        bool moved = host != link->host || back;
         link->host = host;
         link->again = undecided && (moved || link->again);
         if (!link->lacks || !(moved || (new_clock && link->asked)))
@@ -134,6 +150,7 @@ static int on_note(struct ps_client *c, struct message *m)
         const struct parcel_in in = {.x = c->landing.at + link->range.from, .n = link->range.len};
         link->asked = false;
         link->comes = note.version;
+        link->odd_comes = note.who;
         parcel_accept(&link->part, &c->post.parcels, m, &in);
         return OK;
     }
@@ -195,7 +212,8 @@ static int turn(struct ps_client *c, bool (*holds)(const struct ps_client *), in
     };
     int64_t deadline = patience < WORLD_FOREVER ? world_now(world) + patience : WORLD_FOREVER;
     rc = parcels_next(&c->post.parcels, own, 2, deadline, &got);
-    if (rc == ERR_TIMEOUT && patience > 0 && atomic_load(&c->m->group->moved) != moved)
+    bool stirs = atomic_load(&c->m->group->moved) != moved || atomic_load(&c->m->group->away);
+    if (rc == ERR_TIMEOUT && patience > 0 && stirs)
         return OK;
     if (rc == OK && got.note)
         return on_note(c, got.note);
@@ -248,6 +266,7 @@ int ps_client_push(struct ps_client *c, uint64_t samples, bool lost)
     c->pushed++;
     c->lost = lost;
     c->samples = samples;
+    c->sent += samples;
     for (size_t i = 0; i < c->how.place.shards; i++)
         c->link[i].again = true;
     send_push(c);
@@ -276,7 +295,11 @@ int ps_client_fetch(struct ps_client *c)
     int rc = OK;
     for (size_t i = 0; rc == OK && i < c->how.place.shards; i++)
         rc = ask(c, i);
-    return rc == OK ? wait_while(c, lacking, c->m->group->timing.piece) : rc;
+    if (rc == OK)
+        rc = wait_while(c, lacking, c->m->group->timing.piece);
+    if (rc == OK)
+        c->covered = c->pushed;
+    return rc;
 }
 
 int ps_client_take(struct ps_client *c)
@@ -313,9 +336,7 @@ int ps_client_leave(struct ps_client *c)
         rc = tell_shard(c, 0, &note);
     if (rc == OK)
         rc = wait_while(c, telling, c->m->group->timing.piece);
-    if (rc != OK || !c->how.place.on_workers)
-        return rc;
-    return world_spawn(c->m->world, "worker", linger, c, &c->lingering);
+    return rc == OK ? world_spawn(c->m->world, "worker", linger, c, &c->lingering) : rc;
 }
 
 /* The clock first: it knows how far the others are to be. */
@@ -351,7 +372,7 @@ int ps_client_enter(struct ps_client *c)
 {
     int rc = OK;
     c->enters = true;
-    for (size_t i = 0; rc == OK && c->how.place.on_workers && i < c->how.place.shards; i++)
+    for (size_t i = 0; rc == OK && i < c->how.place.shards; i++)
         rc = offer(c, i);
     if (rc == OK)
         rc = fetch_in_turn(c);

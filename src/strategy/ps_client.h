@@ -12,10 +12,11 @@ struct ps_link {
     struct range range;
     uint32_t host; /* whom it deals with */
     struct parcel part, give;
-    bool again;        /* the last push has to go there (once more) */
-    bool asked, lacks; /* for its part: it has not begun to come; is not here in full */
-    uint64_t comes;    /* the order that the part which comes is as of, */
-    uint64_t version;  /* and the copy here */
+    bool again;                    /* the last push has to go there (once more) */
+    bool asked, lacks;             /* for its part: it has not begun to come; is not here in full */
+    uint64_t comes;                /* the order that the part which comes is as of, */
+    uint64_t version;              /* and the copy here; */
+    struct members odd_comes, odd; /* and what both know of pushes (ps_note.h, PART) */
     /* The server of it, where that is this node. */
     struct ps_server *server;
     struct task *serving;
@@ -33,9 +34,12 @@ struct ps_client {
     struct vec landing;     /* where parts come in: a copy may be the last that there is */
     uint64_t pushed;        /* pushes begun */
     bool lost;              /* the last was of nothing; */
-    uint64_t samples;       /* it stands for so many */
+    uint64_t samples;       /* it stands for so many, */
+    uint64_t sent;          /* and all of them for so many */
+    uint64_t covered;       /* pushes that are in the newest copy for sure */
     struct ps_note ok;      /* the newest OK */
     uint32_t view;          /* the last one seen */
+    uint32_t incarnation;   /* of the driver that is dealt with, where that is the server */
     bool enters;            /* it fetches the model for the first time */
     bool ended;             /* its loop has */
     struct task *lingering; /* then, answers in its stead */

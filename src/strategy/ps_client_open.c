@@ -34,10 +34,8 @@ static int take_memory(struct ps_client *c)
     struct arena *arena = c->m->arena;
     size_t n = l->x.n + l->s.n, shards = c->how.place.shards;
     c->link = arena_array(arena, shards, struct ps_link);
-    if (!c->link || vec_init(&c->out, arena, n) != OK || vec_init(&c->joint, arena, n) != OK)
-        return ERR_NOMEM;
-    c->landing = c->joint;
-    if (c->how.place.on_workers && vec_init(&c->landing, arena, n) != OK)
+    if (!c->link || vec_init(&c->out, arena, n) != OK || vec_init(&c->joint, arena, n) != OK ||
+        vec_init(&c->landing, arena, n) != OK)
         return ERR_NOMEM;
     for (size_t i = 0; i < shards; i++) {
         c->link[i].range = shard_range(n, i, shards);
@@ -64,7 +62,10 @@ static int start_pusher(struct ps_client *c)
 
 int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_how *how)
 {
-    *c = (struct ps_client){.m = m, .how = *how, .view = how->place.now->number};
+    *c = (struct ps_client){.m = m,
+                            .how = *how,
+                            .view = how->place.now->number,
+                            .incarnation = how->place.now->incarnation};
     ps_post_init(&c->post, m->world, m->group, PS_LANE_WORKER);
     m->own = c;
     int rc = take_memory(c);

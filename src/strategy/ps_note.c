@@ -2,6 +2,12 @@
 
 #include <string.h>
 
+/* Who has to say something about many: as far as the highest of them. */
+static bool has_who(enum ps_op op)
+{
+    return op == PS_APPLY || op == PS_DROP || op == PS_PART || op == PS_GIVEN;
+}
+
 size_t ps_note_encode(const struct ps_note *note, uint8_t *out)
 {
     uint64_t t;
@@ -18,11 +24,14 @@ size_t ps_note_encode(const struct ps_note *note, uint8_t *out)
     };
     for (int i = 0; i < PS_NOTE_HEAD / 8; i++)
         bytes_put_le64(out + 8 * i, head[i]);
-    if (note->op != PS_APPLY && note->op != PS_DROP)
+    if (!has_who(note->op))
         return PS_NOTE_HEAD;
-    for (int i = 0; i < MEMBER_WORDS; i++)
+    int words = MEMBER_WORDS;
+    while (words > 0 && note->who.word[words - 1] == 0)
+        words--;
+    for (int i = 0; i < words; i++)
         bytes_put_le64(out + PS_NOTE_HEAD + 8 * i, note->who.word[i]);
-    return PS_NOTE_MAX;
+    return PS_NOTE_HEAD + 8 * (size_t)words;
 }
 
 int ps_note_decode(struct cut in, struct ps_note *out)
@@ -38,8 +47,8 @@ int ps_note_decode(struct cut in, struct ps_note *out)
     out->samples = cut_u64(&in);
     out->t = cut_f64(&in);
     out->ns = (int64_t)cut_u64(&in);
-    if (out->op == PS_APPLY || out->op == PS_DROP)
-        members_decode(&in, &out->who);
+    for (int i = 0; i < MEMBER_WORDS && has_who(out->op) && in.left > 0; i++)
+        out->who.word[i] = cut_u64(&in);
     return cut_done(&in) && out->op >= PS_PUSH && out->op <= PS_KNOWN ? OK : ERR_PROTOCOL;
 }
 

@@ -10,14 +10,17 @@
  *                             run is over; LOST: nobody's model is a number any more
  *   FETCH   worker → shard    your part of the model, once you have carried out order `version` and
  *                             decided my push `number`
- *   PART    shard → worker    the vector is the part of `shard`, as of order `version`
+ *   PART    shard → worker    the vector is the part of `shard`, as of order `version`; `who`: of
+ *                             whom an odd number of pushes is decided
  *   LEAVE   worker → clock    I have ended: let nobody wait for me
  *
  * and when a new view has moved shards (ps_takeover.c), all with its number:
  *
- *   COPY    worker → shard    of your part I have a copy, as of order `version`; LEFT: I have ended
+ *   COPY    worker → shard    of your part I have a copy, as of order `version`; my last push
+ *                             was `number`, of `samples` records, all mine of `ns`; LEFT: I
+ *                             have ended
  *   GIVE    shard → worker    send me that copy
- *   GIVEN   worker → shard    the vector is it
+ *   GIVEN   worker → shard    the vector is it; `who` as in its PART
  *   STATE   shard → clock     I have carried out orders up to `version`, whose hash is `number`,
  *                             and which came to place `samples`; NEW: I hold a copy, and know none
  *   REPLAY  clock → shard     send `shard`, on `node`, your orders from `version` on
@@ -66,7 +69,7 @@ struct ps_note {
     uint64_t number, version, samples;
     double t;
     int64_t ns;
-    struct members who; /* APPLY, DROP */
+    struct members who; /* APPLY, DROP, PART, GIVEN */
 };
 
 enum { PS_NOTE_HEAD = 64, PS_NOTE_MAX = PS_NOTE_HEAD + 8 * MEMBER_WORDS };

@@ -31,6 +31,8 @@ static int carry_out(struct ps_server *s, const struct ps_note *order)
         }
         if (g)
             g->done = g->here;
+        if (g)
+            s->odd.word[p / 64] ^= UINT64_C(1) << p % 64;
     }
     s->version++;
     s->place = order->samples;

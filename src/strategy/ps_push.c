@@ -24,11 +24,10 @@ static size_t begin(struct ps_pusher *p)
     return count;
 }
 
-/* A note alone is refused by who takes it. */
+/* A note alone is refused by who takes it; so is a push that is there already. */
 static bool went_wrong(const struct parcel *ended)
 {
-    bool taken = ended->status == OK || (ended->status == ERR_STOP && ended->n == 0);
-    return !taken && ended->status != ERR_PEER;
+    return ended->status != OK && ended->status != ERR_STOP && ended->status != ERR_PEER;
 }
 
 static int pusher_main(void *arg)

@@ -132,7 +132,7 @@ int ps_take_push(struct ps_server *s, struct message *m)
 static int on_push(struct ps_server *s, struct message *m)
 {
     struct ps_guest *g = s->guest[m->from];
-    bool free = g->here == g->done && !g->push.all;
+    bool free = g->here == g->done && !g->push.all && (s->synced || !s->how.back);
     if (free)
         return ps_take_push(s, m);
     if (g->next)
@@ -158,14 +158,15 @@ static int answer(struct ps_server *s, uint32_t node)
 {
     struct ps_guest *g = s->guest[node];
     uint8_t bytes[PS_NOTE_MAX];
-    bool sees = g->done >= g->after || (s->how.moved && g->comes == 0); /* it pushed elsewhere */
+    bool sees = g->done >= g->after ||
+                (s->how.moved && !s->how.back && g->comes == 0); /* it pushed elsewhere */
     if (!g->asks || !sees || s->version < g->version || !s->holds || !s->synced ||
         g->part.status == POST_PENDING)
         return OK;
     g->asks = false;
     vec_copy(&g->copy, &s->shard.both, vec_all(&g->copy));
     const struct ps_note note = {
-        .op = PS_PART, .shard = (uint32_t)s->how.index, .version = s->version};
+        .op = PS_PART, .shard = (uint32_t)s->how.index, .version = s->version, .who = s->odd};
     parcel_send(&g->part, &s->post.parcels,
                 &(struct parcel_out){.to = node,
                                      .lane = PS_LANE_WORKER,
@@ -232,9 +233,10 @@ int ps_look_at_view(struct ps_server *s)
         if (!members_has(&before, view->node[i]))
             rc = on_come(s, view->node[i], &kept);
     s->how.place.now = view;
-    if (!s->how.place.on_workers)
+    bool stock = s->how.place.on_workers || !s->synced; /* else there is nothing to level */
+    if (!stock)
         s->settled = s->view;
-    return rc == OK && s->how.place.on_workers ? ps_take_stock(s) : rc;
+    return rc == OK && stock ? ps_take_stock(s) : rc;
 }
 
 /* ---- the task ---- */
@@ -335,7 +337,7 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
     while (rc == OK) {
         uint64_t seen = world_raised(s->world, SIGNAL_GROUP);
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
-        if (finish && atomic_load(finish))
+        if (finish && atomic_load(finish) && s->synced)
             break;
         rc = ps_look_at_view(s);
         if (rc == OK)
@@ -381,7 +383,12 @@ static int lead(struct ps_server *s, struct leader *l, const struct ps_server_ho
         ps_server_init(s, l->world, l->group, l->log, how, l->table, &l->x, &l->s, l->arena, &err);
     if (rc != OK)
         return rc;
+    if (how->back)
+        s->place = l->others;
     take_state(s, &l->resumed);
+    if (how->back && s->shard.optim.ops && s->shard.optim.ops->states > 0)
+        log_info(l->log, "the optimizer's state is %s",
+                 l->resumed.states > 0 ? "the newest checkpoint's" : "begun afresh");
     l->joint = (struct joint){.x = &s->shard.x, .s = &s->shard.s};
     if (s->shard.optim.ops) {
         l->joint.state = s->shard.optim.state;
@@ -395,7 +402,11 @@ static int lead(struct ps_server *s, struct leader *l, const struct ps_server_ho
 int ps_server_lead(struct leader *l, const struct ps_server_how *how)
 {
     struct ps_server *s = arena_new(l->arena, struct ps_server);
-    int rc = s ? lead(s, l, how) : ERR_NOMEM;
+    struct ps_server_how own = *how;
+    own.back = own.moved = l->lanes.blank;
+    if (own.back) /* its clock goes by the place alone, which may lie before the book's */
+        own.start = (struct course){0};
+    int rc = s ? lead(s, l, &own) : ERR_NOMEM;
     if (s)
         ps_server_release(s);
     return rc;

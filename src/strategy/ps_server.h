@@ -20,6 +20,7 @@ struct ps_server_how {
     struct ps_place place;
     size_t index; /* of the shard */
     bool moved;   /* its server is gone: the range begins as the newest copy that anyone has */
+    bool back;    /* so it does: the driver that serves it has come back */
     struct shard_how shard;
     struct ps_clock_how clock; /* of shard 0 */
     uint64_t push;             /* records of one */
@@ -40,6 +41,7 @@ struct ps_guest {
     uint64_t averaged;    /* samples behind `last`; 0: nothing yet */
     bool asks;            /* for its part, after push `after` and order `version` */
     uint64_t after, version;
+    struct ps_note copy_of; /* what it said of its copy, to a driver that has come back */
 };
 
 /* What a shard has told the clock since the view of that number. */
@@ -62,6 +64,7 @@ struct ps_server {
     uint64_t version;       /* orders carried out */
     uint64_t history;       /* a hash over them */
     uint64_t place;         /* in the stream of records, that they have come to */
+    struct members odd;     /* workers of whom an odd number of pushes is decided */
     struct members known;   /* workers, as far as the views seen say */
     uint32_t view;          /* the last one seen */
     struct ps_note *orders; /* the newest, by number; as many as may be under way to a shard */

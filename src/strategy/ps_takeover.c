@@ -3,17 +3,28 @@
  *
  * With each new view all take stock (servers on workers alone):
  *
- *   1  A server that takes over is offered a copy by every worker (COPY), asks for the newest
- * (GIVE) and holds it (GIVEN). 2  Every shard tells the clock how far it has come (STATE). Nothing
- * is decided meanwhile. 3  Is the clock new, some shards may have heard more of the orders of the
- * one before than others: the one that has heard most hands them on (REPLAY). All its pushes are
- * there: a shard that has said HAVE keeps a push until it is decided. So all that are left have
- * applied the same. 4  When all stand at one order the clock says so (SYNC), and each worker hears
- * which of its pushes was the last to be decided (RESUME), from a shard that knows: it pushes once
- * more to new servers what is not decided yet, and asks them once more for what it lacks.
+ *   1.  A server that takes over is offered a copy by every worker (COPY), asks for the newest
+ *       (GIVE) and holds it (GIVEN).
+ *
+ *   2.  Every shard tells the clock how far it has come (STATE). Nothing is decided meanwhile.
+ *
+ *   3.  Is the clock new, some shards may have heard more of the orders of the one before than
+ *       others: the one that has heard most hands them on (REPLAY). All its pushes are there: a
+ *       shard that has said HAVE keeps a push until it is decided. So all that are left have
+ *       applied the same.
+ *
+ *   4.  When all stand at one order the clock says so (SYNC), and each worker hears which of its
+ *       pushes was the last to be decided (RESUME), from a shard that knows: it pushes once more to
+ *       new servers what is not decided yet, and asks them once more for what it lacks.
  *
  * A new clock begins to count pushes anew, all workers alike, with nobody waiting. Should the next
- * view come meanwhile, all begins again at 1; notes of an older view mean nothing. */
+ * view come meanwhile, all begins again at 1; notes of an older view mean nothing.
+ *
+ * A driver that served the model and has come back does the same alone: it takes the newest copy,
+ * and resumes. With the copy comes of whom an odd number of pushes is in it. Who fetches between
+ * two pushes has all in it but the last, perhaps: that is then pushed once more. (In `downpour` a
+ * worker may push more often than it fetches. What else the copy lacks is lost.) The optimizer's
+ * state is the newest checkpoint's, or begins afresh. */
 #include "strategy/ps_server_parts.h"
 
 /* ---- 1: copies ---- */
@@ -42,6 +53,10 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_note *not
 {
     if (note->flags & PS_LEFT)
         members_add(&s->left, from);
+    if (s->guest[from])
+        s->guest[from]->copy_of = *note;
+    if (s->how.back && s->synced) /* it has seen this view before it heard where we go on */
+        return tell_worker(s, from, PS_RESUME, PS_NEW, s->guest[from]->done);
     if (s->holds || members_has(&s->offered, from))
         return OK;
     bool better = s->giver == WORLD_ANY || note->version > s->best ||
@@ -56,10 +71,14 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_note *not
 
 int ps_on_copied(struct ps_server *s)
 {
+    struct ps_note note;
     s->holds = true;
     s->version = s->best;
-    log_info(s->log, "shard %zu goes on at worker %u from worker %u's copy of order %llu",
-             s->how.index, s->world->self, s->giver, (unsigned long long)s->best);
+    if (ps_note_decode(parcel_cut(&s->given), &note) == OK)
+        s->odd = note.who;
+    log_info(s->log, "shard %zu goes on at %s %u from worker %u's copy of order %llu", s->how.index,
+             s->how.back ? "driver" : "worker", s->how.back ? 0 : s->world->self, s->giver,
+             (unsigned long long)s->best);
     return ps_tell_stand(s);
 }
 
@@ -124,6 +143,21 @@ static bool level(struct ps_server *s, size_t most, int *rc)
     return done;
 }
 
+/* A driver that has come back: whose pushes the copy has all of, whose all but the last, and where
+ * they have come to. */
+static void learn_what_is_in(struct ps_server *s)
+{
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
+        struct ps_guest *g = members_has(&s->known, p) ? s->guest[p] : NULL;
+        if (!g)
+            continue;
+        const struct ps_note *copy = &g->copy_of;
+        bool lacks = copy->number > 0 && members_has(&s->odd, p) != (copy->number & 1);
+        g->done = g->here = copy->number - lacks;
+        s->place += (uint64_t)copy->ns - (lacks ? copy->samples : 0);
+    }
+}
+
 /* Who has died with the clock may not have told the driver of its last push, which counted: the
  * others make up for it. */
 static void go_on_from(struct ps_server *s, size_t most)
@@ -137,10 +171,29 @@ static void go_on_from(struct ps_server *s, size_t most)
     }
     for (int i = 0; i < MEMBER_WORDS; i++)
         who.word[i] &= ~s->left.word[i];
-    ps_clock_go_on(s->clock, s->place >= told ? s->place - s->how.push : s->place, &who);
+    if (s->how.back)
+        learn_what_is_in(s);
+    else if (s->place >= told)
+        s->place -= s->how.push;
+    ps_clock_go_on(s->clock, s->place, &who);
 }
 
 /* ---- 4 ---- */
+
+/* Pushes that came to a driver before it knew how far it is. */
+static int take_waiting(struct ps_server *s)
+{
+    int rc = OK;
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
+        struct ps_guest *g = s->guest[p];
+        if (!g || !g->next || g->here > g->done || g->push.all)
+            continue;
+        struct message *m = g->next;
+        g->next = NULL;
+        rc = ps_take_push(s, m);
+    }
+    return rc;
+}
 
 static int tell_all(struct ps_server *s, bool new_clock, size_t witness)
 {
@@ -154,8 +207,9 @@ static int tell_all(struct ps_server *s, bool new_clock, size_t witness)
                                      .samples = s->place};
         rc = ps_tell_shard(s, i, &note);
     }
+    uint32_t flags = (new_clock ? PS_NEW : 0u) | (new_clock && !s->how.back ? PS_LOST : 0u);
     if (rc == OK && (!new_clock || witness == s->how.place.shards))
-        rc = resume_all(s, new_clock ? PS_NEW | PS_LOST : 0);
+        rc = resume_all(s, flags);
     return rc == OK ? ps_answer_all(s) : rc;
 }
 
@@ -181,7 +235,8 @@ static int settle(struct ps_server *s)
             ps_clock_forget(s->clock, i);
     s->synced = true;
     s->settled = s->view;
-    return tell_all(s, new_clock, most);
+    rc = tell_all(s, new_clock, most);
+    return rc == OK && s->how.back ? take_waiting(s) : rc;
 }
 
 static int on_stand(struct ps_server *s, const struct ps_note *note)

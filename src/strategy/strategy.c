@@ -32,14 +32,14 @@ bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job
     return strategy->runs_free && strategy->runs_free(job);
 }
 
+bool strategy_leases(const struct strategy_ops *strategy, const Paceline__Job *job)
+{
+    return strategy_runs_free(strategy, job) && !(strategy->in_rounds && strategy->in_rounds(job));
+}
+
 bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job)
 {
     return strategy->joinable && strategy->joinable(job);
-}
-
-bool strategy_outlives_driver(const struct strategy_ops *strategy, const Paceline__Job *job)
-{
-    return !strategy_leads(strategy, job) || (strategy->takes_up && strategy->takes_up(job));
 }
 
 bool strategy_joins_bare(const struct strategy_ops *strategy, const Paceline__Job *job)
@@ -175,6 +175,9 @@ int strategy_steps(struct member *m, const struct course *from, uint64_t first, 
             return rc == ERR_DIVERGED ? OK : rc;
         mine->samples += batch;
         mine->loss += m->learner->loss * batch;
+        rc = k + 1 < most ? m->amid(m) : OK;
+        if (rc != OK)
+            return rc;
     }
     return OK;
 }
@@ -187,14 +190,21 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct tally *mine)
     return rc;
 }
 
-uint64_t strategy_free_place(const struct member *m)
+uint64_t strategy_free_place(struct member *m)
 {
-    return strategy_place(&m->start, m->world->self, m->course.steps - m->start.steps,
-                          job_step_records(m->job));
+    if (!m->leased)
+        return strategy_place(&m->start, m->world->self, m->course.steps - m->start.steps,
+                              job_step_records(m->job));
+    if (m->hold.count == 0)
+        m->used_up(m);
+    learner_expect(m->learner, hold_follows(&m->hold));
+    return hold_place(&m->hold);
 }
 
 int strategy_free_stepped(struct member *m)
 {
+    if (m->leased)
+        hold_step(&m->hold);
     m->course.steps++;
     m->course.place += job_step_records(m->job);
     m->course.used += job_step_records(m->job);

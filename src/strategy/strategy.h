@@ -4,6 +4,7 @@
 #define PL_STRATEGY_STRATEGY_H
 
 #include "coll/exchange.h"
+#include "data/hold.h"
 #include "job/job.h"
 #include "learner/learner.h"
 
@@ -13,7 +14,7 @@ struct course {
     uint64_t steps;     /* of each worker */
     uint64_t exchanges; /* of all lanes */
     uint64_t used;      /* records before `place` that counted; train keeps this book. Free-running:
-                           that this worker has taken itself, since it began */
+                           that this worker has gone over itself, since it began */
     struct members who; /* share the records of the round under way */
 };
 
@@ -73,6 +74,8 @@ struct member {
     struct arena *arena;  /* for the strategy's vectors */
     struct course start;  /* where the run began, or goes on from */
     struct course course; /* where it is; free-running: as far as this worker has come itself */
+    bool leased;          /* it takes its records by leases, which train brings: */
+    struct hold hold;     /* (data/hold.h) */
     struct lanes lanes;   /* opened by the strategy; when its loop has ended well, train settles
                              them (exchange_settle) until the run is over, but for those that a
                              task beside still does */
@@ -85,11 +88,16 @@ struct member {
      * the course already moved on. `e` has just completed; NULL under `single`. ERR_STOP: the run
      * ends here, for every member. */
     int (*committed)(struct member *m, const struct exchange *e);
+    /* Between two steps of a round, which strategy_steps calls: all that a newcomer needs is as it
+     * was at the last commit point. */
+    int (*amid)(struct member *m);
     /* The same for who runs free: after each step (strategy_free_step calls it), and after each of
      * this worker's own exchanges, which it numbers from 1. ERR_STOP: the run ends, for this
      * worker now, and for others when they hear of it. */
     int (*stepped)(struct member *m);
     int (*exchanged)(struct member *m, uint32_t lane, const struct exchange_cost *cost);
+    /* m->hold is used up: take what leases have come meanwhile. Waits for none. */
+    void (*used_up)(struct member *m);
     void *train; /* the hooks' own */
 };
 
@@ -110,6 +118,8 @@ struct leader {
     /* This driver has come back to workers that went on: what ops->tell of one of them said, at its
      * last commit point, which `course` is that of. NULL: it has not. */
     const uint64_t *back;
+    /* And of course.place, where workers run free: what none of them has taken. */
+    uint64_t others;
     /* As the member's. Where workers run free: called with NULL after each change of the joint
      * model; train fills in the course. */
     int (*committed)(struct leader *l, const struct exchange *e);
@@ -126,6 +136,9 @@ struct strategy_ops {
      * its own pace, calls `stepped` and `exchanged` and not `committed`, and the run ends when all
      * together have taken as many records as it asks for. NULL: they are. */
     bool (*runs_free)(const Paceline__Job *job);
+    /* (optional) Do those that run free go in rounds all the same, so that whose records are whose
+     * is arithmetic? NULL: never; each takes them by leases (data/lease.h). */
+    bool (*in_rounds)(const Paceline__Job *job);
     /* (optional) Beyond what the job's own checks see: an optimizer that a sharded server cannot
      * give, say. ERR_INPUT, ERR_UNSUPPORTED naming the field. */
     int (*check)(const Paceline__Job *job, struct err *err);
@@ -153,11 +166,9 @@ struct strategy_ops {
     /* (optional) Does the driver have a part, and the joint model, in this job? NULL: never.
      * Otherwise the joint model is that of any member. */
     bool (*leads)(const Paceline__Job *job);
-    int (*driver)(struct leader *l); /* its part, in every exchange as rank 0 */
-    /* (optional) Where the driver has a part: can one that has died and come back take it up again
-     * from what workers have? l->back then says what they told it. NULL: no, all begin again from
-     * the checkpoint. */
-    bool (*takes_up)(const Paceline__Job *job);
+    /* Its part, in every exchange as rank 0. One that has died and come back (l->lanes.blank) takes
+     * it up again from what workers have; l->back says what they told it. */
+    int (*driver)(struct leader *l);
 };
 
 extern const struct strategy_ops strategy_single;
@@ -178,11 +189,11 @@ int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, str
 bool strategy_leads(const struct strategy_ops *strategy, const Paceline__Job *job);
 bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job *job);
 
+/* Do they take their records by leases? */
+bool strategy_leases(const struct strategy_ops *strategy, const Paceline__Job *job);
+
 /* Can workers come to a run of this job that is under way? */
 bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job);
-
-/* Can the driver of this job die and come back to workers that have kept what they have? */
-bool strategy_outlives_driver(const struct strategy_ops *strategy, const Paceline__Job *job);
 
 bool strategy_joins_bare(const struct strategy_ops *strategy, const Paceline__Job *job);
 
@@ -196,9 +207,9 @@ bool strategy_done(const Paceline__Job *job, const struct course *course, size_t
 uint64_t strategy_round(const Paceline__Job *job, const struct course *course, size_t records,
                         uint64_t most);
 
-/* Who runs free: where its next step's records are. Its own stripe of the stream, one batch of each
- * that all who began the run would share. */
-uint64_t strategy_free_place(const struct member *m);
+/* Who runs free: where its next step's records are: in its leases; or its own stripe of the stream,
+ * one batch of each that all who began the run would share. */
+uint64_t strategy_free_place(struct member *m);
 
 /* A step has been taken there: counts it, then the hook `stepped`. */
 int strategy_free_stepped(struct member *m);

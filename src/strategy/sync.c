@@ -45,6 +45,7 @@ struct rounds {
     size_t states;         /* vectors of the latter */
     uint64_t first;        /* exchange after which the run began, or goes on */
     uint64_t tau;          /* as agreed; tau_auto: 0 until it is */
+    uint64_t updates;      /* that had made the optimizer's state when the round began */
 };
 
 enum { TOLD_FIRST, TOLD_TAU, TOLD_UPDATES, TOLD_WORDS }; /* to a newcomer */
@@ -200,9 +201,9 @@ static void begin_afresh(struct learner *l, const struct course *course)
     l->steps = course->steps;
 }
 
-/* `updates` that had made the state when the round began: they go where the state goes. */
+/* How many updates made the optimizer's state goes where the state goes. */
 static void replace(const struct rounds *r, struct learner *l, const struct course *course,
-                    uint64_t steps, uint64_t updates)
+                    uint64_t steps)
 {
     take_model(r, &l->x, &l->s);
     if (r->lane->mine.weight == 0)
@@ -213,7 +214,7 @@ static void replace(const struct rounds *r, struct learner *l, const struct cour
     for (size_t i = 0; i < r->states; i++, at += l->x.n)
         vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), at);
     if (r->states > 0)
-        l->optim.updates = updates + steps;
+        l->optim.updates = r->updates + steps;
 }
 
 static int first_round(struct member *m, struct rounds *r)
@@ -238,9 +239,10 @@ static int first_round(struct member *m, struct rounds *r)
 static int one_round(struct member *m, struct rounds *r, struct stripe *own)
 {
     struct learner *l = m->learner;
-    uint64_t updates = l->optim.updates, steps = m->course.steps;
+    uint64_t steps = m->course.steps;
     uint64_t tau = strategy_round(m->job, &m->course, l->corpus->set[SET_TRAIN].count, longest(r));
     struct tally mine;
+    r->updates = l->optim.updates;
     int rc = train(m, r, tau, own, &mine);
     if (rc != OK)
         return rc;
@@ -250,7 +252,8 @@ static int one_round(struct member *m, struct rounds *r, struct stripe *own)
         rc = advance(r, &m->course, tau);
     if (rc != OK)
         return rc;
-    replace(r, l, &m->course, m->course.steps - steps, updates);
+    replace(r, l, &m->course, m->course.steps - steps);
+    r->updates = l->optim.updates;
     return m->committed(m, r->lane);
 }
 
@@ -282,7 +285,7 @@ static size_t sync_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
     const struct rounds *r = m->own;
     word[TOLD_FIRST] = r->first;
     word[TOLD_TAU] = r->tau;
-    word[TOLD_UPDATES] = m->learner->optim.updates;
+    word[TOLD_UPDATES] = r->updates;
     return TOLD_WORDS;
 }
 
@@ -368,5 +371,4 @@ const struct strategy_ops strategy_sync = {
     .worker = sync_worker,
     .leads = strategy_always,
     .driver = sync_driver,
-    .takes_up = strategy_always,
 };

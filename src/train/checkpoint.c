@@ -46,11 +46,11 @@ static void put_hash(struct safetensors_writer *w, const char *key, uint64_t val
 }
 
 /* Infinite before the first evaluation: then it is left out. */
-static void put_best(struct safetensors_writer *w, double error)
+static void put_best(struct safetensors_writer *w, double score)
 {
     char text[32];
-    snprintf(text, sizeof text, "%.17g", error);
-    if (isfinite(error))
+    snprintf(text, sizeof text, "%.17g", score);
+    if (isfinite(score))
         safetensors_meta(w, "best_error", text);
 }
 
@@ -66,9 +66,12 @@ static void put_note(struct safetensors_writer *w, const struct checkpoint_note 
     put_number(w, "steps", note->course.steps);
     safetensors_meta(w, "epoch", epoch);
     put_number(w, "used", note->used);
+    put_number(w, "repeated", note->repeated);
     put_number(w, "missed", note->missed);
+    if (note->leases)
+        safetensors_meta(w, "leases", note->leases);
     put_number(w, "seed", note->seed);
-    put_best(w, note->best_error);
+    put_best(w, note->best_score);
     put_number(w, "incarnation", note->incarnation);
 }
 
@@ -324,8 +327,14 @@ static int take_note(const struct safetensors *st, const char *path, struct chec
             return rc;
     }
     note->incarnation = (uint32_t)incarnation;
+    note->repeated = 0;
+    if (safetensors_meta_get(st, "repeated")) { /* older ones do not say */
+        int rc = take_number(st, path, "repeated", 10, &note->repeated, err);
+        if (rc != OK)
+            return rc;
+    }
     const char *best = safetensors_meta_get(st, "best_error");
-    note->best_error = best ? strtod(best, NULL) : INFINITY;
+    note->best_score = best ? strtod(best, NULL) : INFINITY;
     return OK;
 }
 
@@ -408,6 +417,10 @@ static int load(const char *path, struct model_layout *layout, float *model,
         rc = take_model(&st, path, layout, model, err);
     if (rc == OK)
         rc = take_updates(&st, path, layout, note, err);
+    const char *leases = safetensors_meta_get(&st, "leases");
+    note->leases = rc == OK && leases ? strdup(leases) : NULL;
+    if (rc == OK && leases && !note->leases)
+        rc = err_set(err, ERR_NOMEM, "%s: out of memory", path);
     safetensors_release(&st);
     return rc;
 }

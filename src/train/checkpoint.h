@@ -29,11 +29,14 @@ size_t model_floats_most(const struct model_layout *layout);
 /* What stands beside the vectors. */
 struct checkpoint_note {
     struct course course;
-    uint64_t updates;      /* that made the optimizer's vectors, where they follow */
-    uint64_t used, missed; /* records */
+    uint64_t updates;                /* that made the optimizer's vectors, where they follow */
+    uint64_t used, repeated, missed; /* records (train.h) */
+    char *leases; /* where workers run free, the book of them (data/lease.h); NULL: there is none.
+                     Of a checkpoint that was loaded, owned */
     uint64_t seed, job_hash, data_hash;
     size_t records;       /* of the training set */
-    double best_error;    /* lowest yet of the set that counts; INFINITY: none */
+    double best_score;    /* lowest error yet of the set that counts, or loss where the net has no
+                             error rate; INFINITY: none */
     uint32_t incarnation; /* of the driver that wrote it */
 };
 

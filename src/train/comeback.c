@@ -9,7 +9,8 @@ enum {
     AT_OWN,
     AT_ASIDE,
     AT_WORDS = AT_ASIDE + GROUP_ASIDE,
-    AT_WORD
+    AT_LEASE, /* taken, again, high, ask, then each from and to, 0 where there is none */
+    AT_WORD = AT_LEASE + 4 + 2 * LEASE_HELD_MAX
 };
 
 _Static_assert(AT_WORD + ADMISSION_WORDS + MEMBER_WORDS <= GROUP_NOTE, "a note has room for all");
@@ -27,6 +28,14 @@ void comeback_note(const struct comeback *back, uint64_t note[GROUP_NOTE])
     note[AT_OWN] = back->exchanges;
     for (int i = 0; i < GROUP_ASIDE; i++)
         note[AT_ASIDE + i] = back->aside[i];
+    note[AT_LEASE] = back->lease.taken;
+    note[AT_LEASE + 1] = back->lease.again;
+    note[AT_LEASE + 2] = back->lease_high;
+    note[AT_LEASE + 3] = back->lease_ask;
+    for (size_t i = 0; i < back->lease.count; i++) {
+        note[AT_LEASE + 4 + 2 * i] = back->lease.held[i].from;
+        note[AT_LEASE + 5 + 2 * i] = back->lease.held[i].to;
+    }
     note[AT_WORDS] = back->words;
     for (uint64_t i = 0; i < back->words; i++)
         note[AT_WORD + i] = back->word[i];
@@ -45,6 +54,12 @@ void comeback_read(const uint64_t note[GROUP_NOTE], struct comeback *back)
     back->exchanges = note[AT_OWN];
     for (int i = 0; i < GROUP_ASIDE; i++)
         back->aside[i] = note[AT_ASIDE + i];
+    back->lease = (struct lease_holder){.taken = note[AT_LEASE], .again = note[AT_LEASE + 1]};
+    back->lease_high = note[AT_LEASE + 2];
+    back->lease_ask = (uint32_t)note[AT_LEASE + 3];
+    for (int i = 0; i < LEASE_HELD_MAX && note[AT_LEASE + 5 + 2 * i] > 0; i++)
+        back->lease.held[back->lease.count++] =
+            (struct lease){.from = note[AT_LEASE + 4 + 2 * i], .to = note[AT_LEASE + 5 + 2 * i]};
     back->words = note[AT_WORDS] <= ADMISSION_WORDS ? note[AT_WORDS] : 0;
     for (int i = 0; i < ADMISSION_WORDS; i++)
         back->word[i] = note[AT_WORD + i];

@@ -9,11 +9,18 @@ struct comeback {
     struct course course; /* as of its last commit point; where workers run free, its own */
     /* Where workers run free: what it has done itself, since it began. */
     uint64_t samples, exchanges;
+    struct lease_holder lease; /* what it holds */
+    uint64_t lease_high;       /* where the highest lease ends that it has had */
+    uint32_t lease_ask;        /* the number of its newest question */
     /* What the strategy tells a newcomer (ops->tell). */
     uint64_t words, word[ADMISSION_WORDS];
-    uint64_t aside[GROUP_ASIDE]; /* as the last driver said: what others have done that are not
-                                    there any more; records and exchanges, free-running */
+    /* As the last driver said, by enum aside: what others have done that are not there any more,
+     * where workers run free. */
+    uint64_t aside[GROUP_ASIDE];
 };
+
+enum aside { ASIDE_SAMPLES, ASIDE_EXCHANGES, ASIDE_AGAIN, ASIDE_REPEATED, ASIDE_COUNT };
+_Static_assert((int)ASIDE_COUNT == (int)GROUP_ASIDE, "what goes with a beat");
 
 void comeback_note(const struct comeback *back, uint64_t note[GROUP_NOTE]);
 void comeback_read(const uint64_t note[GROUP_NOTE], struct comeback *back);

@@ -1,5 +1,5 @@
-/* The driver's main task: waits for what members say, keeps the book of exchanges, hands out events
- * (it alone), and ends the run. The group's server, the keeper and the strategy's part are tasks
+/* The driver's main task: waits for what members say (driver_book.c), hands out events (it alone),
+ * and ends the run. The group's server, the keeper and the strategy's part are tasks
  * beside it. */
 #include "train/driver.h"
 
@@ -77,95 +77,6 @@ static int all_lost(struct driver *d)
     return err_set(d->err, ERR_PEER, "all workers are lost%s%s", d->lost[0] ? ": " : "", d->lost);
 }
 
-/* A copy of the model, for those uses: from the strategy's part here, or from the first worker. */
-static void want_model(struct driver *d, uint32_t uses)
-{
-    const struct view *view = group_view(&d->group);
-    struct buf bytes = {0};
-    if (!train_workers_speak(d->job, d->strategy)) {
-        atomic_fetch_or(&d->due, uses);
-        return;
-    }
-    buf_put_u32(&bytes, uses);
-    atomic_store(&d->asked_place, atomic_load(&d->place));
-    atomic_store(&d->asked_steps, atomic_load(&d->steps));
-    atomic_store(&d->asked_exchanges, atomic_load(&d->exchanges));
-    if (view->count > 0)
-        driver_send(d, view->node[0], WIRE_WANT_MODEL, &bytes);
-    buf_release(&bytes);
-}
-
-/* Workers run free: how far all are together says when the model is to be evaluated, after so many
- * exchanges or once an epoch, and when the run ends. */
-static void count_free(struct driver *d)
-{
-    const struct course *all = &d->ledger.last.course;
-    atomic_store(&d->place, all->place);
-    atomic_store(&d->steps, all->steps);
-    atomic_store(&d->exchanges, all->exchanges);
-    size_t records = d->corpus->set[SET_TRAIN].count;
-    struct due_counts due = due_counts(d->job, d->evaluate_every, records, all);
-    if (strategy_done(d->job, all, records)) {
-        d->complete = true;
-        return;
-    }
-    uint32_t uses = (due.evaluations > d->due_before.evaluations ? MODEL_EVALUATE : 0u) |
-                    (due.snapshots > d->due_before.snapshots ? MODEL_SNAPSHOT : 0u);
-    if (uses)
-        want_model(d, uses);
-    d->due_before = due;
-}
-
-/* What is in the book and not by members: a driver that comes after this one adds what they have
- * done themselves. */
-void driver_tell_aside(struct driver *d)
-{
-    const struct view *view = group_view(&d->group);
-    uint64_t samples = d->ledger.last.course.place, exchanges = d->ledger.last.course.exchanges;
-    for (size_t i = 0; view && i < view->count; i++) {
-        samples -= d->ledger.own[view->node[i]].samples;
-        exchanges -= d->ledger.own[view->node[i]].exchanges;
-    }
-    atomic_store(&d->server.aside[0], samples);
-    atomic_store(&d->server.aside[1], exchanges);
-}
-
-static void on_committed(struct driver *d, const struct message *m)
-{
-    struct cut in = {m->data, m->len, false};
-    struct committed report;
-    bool free = strategy_runs_free(d->strategy, d->job);
-    int rc = committed_decode(&in, &report);
-    const struct view *first = group_first_view(&d->group);
-    if (!d->begun && (!first || first->number > 1)) { /* who is back does not wait for others */
-        if (rc == OK && !free && report.course.exchanges > d->early.exchanges)
-            d->early = report.course;
-        return;
-    }
-    if (rc == OK && report.free == free)
-        ledger_report(&d->ledger, m->from, &report);
-    display_report(&d->display, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
-                   job_is_alone(d->job) && d->ledger.last.n == 0, d->host->log);
-    atomic_store(&d->keeper.missed, d->ledger.missed);
-    if (free) {
-        count_free(d);
-        driver_tell_aside(d);
-    }
-}
-
-static void tell_progress(struct driver *d)
-{
-    struct train_progress p;
-    const struct view *view = group_view(&d->group);
-    if (!view || !d->options->progress ||
-        !progress_due(&d->meter, &d->events, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
-                      &p))
-        return;
-    p.workers = (uint32_t)view->count;
-    p.error = atomic_load(&d->keeper.last_error);
-    d->options->progress(d->options->user, &p);
-}
-
 /* A task beside this one has ended. The keeper's end is the run's; the others end by being
  * cancelled, unless something broke them. */
 static int on_task_end(struct driver *d, struct task **task, const char *what)
@@ -211,8 +122,8 @@ static int turn(struct driver *d)
     if (wake.which == 0) {
         d->options->line(d->options->user, events_line(wake.msg));
     } else if (wake.which == 1) {
-        on_committed(d, wake.msg);
-        tell_progress(d);
+        driver_on_committed(d, wake.msg);
+        driver_tell_progress(d);
     } else if (wake.which == 2) {
         rc = on_done(d, wake.msg);
     }
@@ -238,6 +149,19 @@ static int check_lost(struct driver *d, int64_t *since)
                    d->lost[0] ? ": " : "", d->lost);
 }
 
+/* Another may have taken the run up at the same moment, or since. */
+static int check_replaced(struct driver *d)
+{
+    double t = events_seconds(&d->events);
+    if (t >= d->next_look) {
+        driver_replaced(d);
+        d->next_look = t + 1;
+    }
+    return atomic_load(&d->outranked)
+               ? err_set(d->err, ERR_FENCED, "a later driver has taken this run over")
+               : OK;
+}
+
 /* Wait for the first view, with events going out meanwhile. */
 static int form(struct driver *d)
 {
@@ -246,7 +170,9 @@ static int form(struct driver *d)
     int64_t patience = s > 0 ? (int64_t)(s * WORLD_SECOND) : FORM_TIMEOUT;
     atomic_store(&d->stirred, world_now(d->world));
     while (!group_view(&d->group)) {
-        int rc = turn(d);
+        int rc = check_replaced(d);
+        if (rc == OK)
+            rc = turn(d);
         if (rc == OK)
             rc = check_lost(d, &lost_since);
         if (rc != OK)
@@ -322,15 +248,46 @@ static void check_wanted(struct driver *d, const struct view *view)
         log_warn(d->host->log, "no more workers can be had");
 }
 
+/* Is the model of the checkpoint before still to come? What belongs to it is told when it is asked
+ * for, so that the next is asked for when it has come, or who was asked is gone; or else after a
+ * minute more, since a run without checkpoints is worse than a book that is a little newer. */
+static bool awaits_checkpoint(const struct driver *d, const struct view *view, double t)
+{
+    enum { PATIENCE = 60 };
+    return d->awaits_checkpoint && t < d->next_checkpoint + PATIENCE &&
+           atomic_load(&d->keeper.taken) == d->taken_before &&
+           (d->checkpoint_of == WORLD_DRIVER || view_rank(view, d->checkpoint_of) >= 0);
+}
+
 /* Ask for a checkpoint, from whoever has the model, when it is time for one. */
 static void check_checkpoint(struct driver *d, const struct view *view)
 {
     double every = d->job->checkpoint->every_seconds, t = events_seconds(&d->events);
-    if (!d->options->dir || every <= 0 || t < d->next_checkpoint)
+    if (!d->options->dir || every <= 0 || t < d->next_checkpoint || awaits_checkpoint(d, view, t))
         return;
     if (d->next_checkpoint > 0 && view->count > 0)
-        want_model(d, MODEL_CHECKPOINT);
+        driver_want_model(d, MODEL_CHECKPOINT);
     d->next_checkpoint = t + every;
+}
+
+/* Who has come gets leases; who is gone leaves some. What it has said before it went is heard
+ * first: it lies here already, since that came before the news. */
+static void check_leases(struct driver *d, const struct view *view)
+{
+    const struct wait_for report = wire_from(WORLD_ANY, WIRE_COMMITTED);
+    struct leases *leases = &d->leases;
+    struct wake wake;
+    if (!leases->opened || view->number == leases->view)
+        return;
+    leases->view = view->number;
+    leases_welcome(leases, view);
+    const struct members gone = leases_orphans(leases, view);
+    while (members_count(&gone) > 0 &&
+           world_wait(d->world, &report, 1, world_now(d->world), &wake) == OK) {
+        driver_on_committed(d, wake.msg);
+        message_unref(wake.msg);
+    }
+    leases_take_back(leases, &gone);
 }
 
 static bool all_done(const struct driver *d, const struct view *view)
@@ -351,7 +308,7 @@ static void ask_for_model(struct driver *d, const struct view *view)
     if (!all_done(d, view))
         return;
     d->asked = view->node[0];
-    want_model(d, MODEL_FINAL);
+    driver_want_model(d, MODEL_FINAL);
 }
 
 /* Where workers run free the driver's part serves them until their loops have ended. */
@@ -360,6 +317,7 @@ static void let_leader_finish(struct driver *d, const struct view *view)
     if (!d->leader_task || !strategy_runs_free(d->strategy, d->job) ||
         atomic_load(&d->leader.finish) || view->count == 0 || !all_done(d, view))
         return;
+    driver_tell_leases(d, true);
     atomic_store(&d->handing_over, true);
     atomic_store(&d->leader.finish, true);
     world_raise(d->world, SIGNAL_GROUP);
@@ -373,12 +331,14 @@ static int run(struct driver *d)
         rc = driver_start(d, group_first_view(&d->group));
     while (rc == OK) {
         const struct view *view = group_view(&d->group);
-        if (atomic_load(&d->outranked))
-            return err_set(d->err, ERR_FENCED, "a later driver has taken this run over");
+        rc = check_replaced(d);
+        if (rc != OK)
+            return rc;
         if (d->kept && all_done(d, view))
             return OK;
         if (view->count == 0 && !d->kept && !atomic_load(&d->handing_over))
             return all_lost(d);
+        check_leases(d, view);
         check_stop(d, view);
         check_workers(d);
         check_wanted(d, view);
@@ -420,14 +380,16 @@ static void fill_report(struct driver *d, struct train_report *report)
     const struct course *course = &d->keeper.judged;
     *report = (struct train_report){
         .reason = reason_of(d),
-        .has_validation = d->corpus->set[SET_VALIDATION].count > 0,
-        .has_test = d->corpus->set[SET_TEST].count > 0,
+        .has_validation = !d->over && d->corpus->set[SET_VALIDATION].count > 0,
+        .has_test = !d->over && d->corpus->set[SET_TEST].count > 0,
         .validation_error = o->last[SET_VALIDATION].error,
         .test_error = o->last[SET_TEST].error,
+        .validation_loss = o->last[SET_VALIDATION].loss,
         .test_loss = o->last[SET_TEST].loss,
         .epochs = (double)course->place / (double)d->corpus->set[SET_TRAIN].count,
         .samples = d->ledger.used - d->resumed.used,
         .used = d->ledger.used,
+        .repeated = d->ledger.repeated,
         .missed = d->ledger.missed,
         .wall_s = events_seconds(&d->events),
         .seed = d->job->seed,
@@ -481,7 +443,7 @@ static int close_driver(struct driver *d, int rc, struct train_report *report)
     }
     if (d->events.world)
         drain(d);
-    if (rc != ERR_CANCELLED && d->events.world)
+    if (rc != ERR_CANCELLED && d->events.world && !d->over)
         driver_leave(d); /* in good order: nobody is to be waited for */
     tracer_stop(&d->tracer, d->host->log);
     return rc;
@@ -504,7 +466,7 @@ int train_drive(struct world *world, const struct train_host *host,
     if (host->watch)
         host->watch->driver(host->watch->user, d);
     int rc = driver_open(d);
-    if (rc == OK)
+    if (rc == OK && !d->over)
         rc = run(d);
     rc = close_driver(d, rc, report);
     if (host->watch)
@@ -515,6 +477,8 @@ int train_drive(struct world *world, const struct train_host *host,
     buf_release(&d->welcome);
     buf_release(&d->welcome_late);
     snapshot_close(&d->keeper.snapshot);
+    keeper_release(&d->keeper);
+    free(d->resumed.leases);
     workspace_free(d->own_ws);
     corpus_close(&d->own_corpus);
     arena_release(&d->arena);

@@ -1,4 +1,6 @@
-/* The driver's node, as its files share it: driver_open.c sets it up and meets the workers,
+/* The driver's node, as its files share it: driver_open.c sets it up, driver_origin.c finds what
+ * the run starts from, driver_meet.c meets the workers, driver_lead.c begins the run;
+ * driver_tenure.c knows which driver it is, driver_back.c what one that has come back does instead;
  * driver.c is its main task. */
 #ifndef PL_TRAIN_DRIVER_H
 #define PL_TRAIN_DRIVER_H
@@ -9,6 +11,7 @@
 #include "train/due.h"
 #include "train/greeting.h"
 #include "train/keeper.h"
+#include "train/leases.h"
 #include "train/ledger.h"
 #include "train/progress.h"
 #include "train/reach.h"
@@ -28,9 +31,11 @@ struct driver {
     struct workspace *ws;
     struct events events;
     struct ledger ledger;
+    struct leases leases; /* where workers run free */
     struct progress_meter meter;
     struct tracer tracer;
-    struct reach_book *reach; /* NULL: nobody is asked */
+    _Atomic int64_t came_at[VIEW_MEMBERS_MAX]; /* the tracer's: who came to a run under way */
+    struct reach_book *reach;                  /* NULL: nobody is asked */
     struct group group;
     struct server server;
     struct hello own;                 /* what a worker's hello must agree with */
@@ -41,14 +46,19 @@ struct driver {
     struct joint begins;                    /* these two */
     struct checkpoint_note resumed;         /* where; course.exchanges 0: at the beginning */
     bool goes_on;                           /* from there: a checkpoint, or a run of Caffe */
+    bool over;                              /* and there is nothing left to be done */
     struct tenure tenure;                   /* this driver's; and what the one before has left: */
     struct tenure before;                   /* view 0: nothing */
+    bool claimed;                           /* its incarnation is nobody else's */
+    bool tenure_owed;                       /* the file could not be written, and is to be */
+    int64_t tenure_again;                   /* at that time; both of the server's task */
     struct comeback back[VIEW_MEMBERS_MAX]; /* of workers that have returned: */
 
     struct course early;                 /* as they have reported it before all were back */
     atomic_bool outranked;               /* a later driver has taken the run over */
     bool begun;                          /* what is reported is counted */
     uint64_t back_word[ADMISSION_WORDS]; /* of the one that was furthest */
+    uint64_t others;                     /* records that none of them has taken */
     bool back_told;
     float *start_model; /* for the workers; NULL: they draw it themselves */
     struct joint start; /* of it; x NULL: there is none */
@@ -66,6 +76,10 @@ struct driver {
     _Atomic uint64_t asked_place, asked_steps,
         asked_exchanges;    /* when a model was last asked for */
     double next_checkpoint; /* seconds */
+    bool awaits_checkpoint; /* a model for one has been asked for, of worker checkpoint_of */
+    uint32_t checkpoint_of; /* (WORLD_DRIVER: of the driver's part) when the keeper had taken */
+    uint64_t taken_before;  /* so many */
+    double next_look;       /* for a later driver; seconds */
     struct task *leader_task, *giver_task;
     _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
     bool complete;                /* free-running workers have taken all that the run asks for */
@@ -88,17 +102,54 @@ struct driver {
  * d->err has the message. */
 int driver_open(struct driver *d);
 
+/* What the run starts from, into start_model and `resumed`, and the book of leases. */
+int driver_find_start(struct driver *d);
+
+/* What workers are welcomed with; then the group, and workers asked for. */
+int driver_write_welcome(struct driver *d);
+int driver_start_group(struct driver *d);
+
+/* What is counted from where the run begins, or goes on. */
+void driver_open_counts(struct driver *d);
+
+/* Workers have gone on without a driver, and this is the first view of those that are back: it is
+ * where they are that the run goes on from. */
+void driver_go_on_with(struct driver *d, const struct view *view);
+
 /* The first view has formed: start the keeper and the strategy's part. */
 int driver_start(struct driver *d, const struct view *view);
 
+/* Outrank all that have been here before; and leave word of this driver. */
+void driver_take_over(struct driver *d);
+void driver_keep_tenure(struct driver *d);
+/* Once more, if that could not be written. */
+void driver_keep_tenure_owed(struct driver *d);
+
+/* Has a later driver taken the run over? Looks into the run directory. From any task. */
+bool driver_replaced(struct driver *d);
+
 /* The run has ended here: nobody waits for its workers when it is gone on with. */
 void driver_leave(struct driver *d);
+
+/* A member has reported what it has done; the host hears how far all are. */
+void driver_on_committed(struct driver *d, const struct message *m);
+void driver_tell_progress(struct driver *d);
+
+/* A copy of the model, for those uses: from the strategy's part here, or from the first worker. */
+void driver_want_model(struct driver *d, uint32_t uses);
+
+/* The book of leases as it stands, for the checkpoint that is asked for, or the final one. One that
+ * lacks it would be gone on from as if all that was handed out had been done. */
+void driver_tell_leases(struct driver *d, bool final);
 
 /* What goes with each beat: what is in the book that no member has done. */
 void driver_tell_aside(struct driver *d);
 
 /* Why the run is to end before its time; the first reason stands. From any task. */
 void driver_want_stop(struct driver *d, const char *reason);
+
+/* What checkpoints say of records, from now on. */
+void driver_tell_keeper(struct driver *d);
 
 /* A control message to a node; `bytes` may be NULL. ERR_FULL, ERR_PEER, ERR_NOMEM */
 int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const struct buf *bytes);

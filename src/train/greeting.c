@@ -13,9 +13,11 @@ void welcome_encode(const struct welcome *welcome, struct buf *out)
 {
     buf_put_u8(out, welcome->busy_hosts);
     buf_put_u8(out, welcome->resumes);
+    buf_put_u8(out, welcome->late);
     buf_put_u8(out, welcome->traces);
     buf_put_u8(out, welcome->checks);
     buf_put_u32(out, welcome->incarnation);
+    buf_put_u64(out, welcome->leases_from);
     buf_put_text(out, welcome->job);
     buf_put_text(out, welcome->folder ? welcome->folder : "");
 }
@@ -39,9 +41,11 @@ int welcome_decode(struct cut *in, struct welcome *out)
 {
     bool busy = cut_u8(in) != 0;
     bool resumes = cut_u8(in) != 0;
+    bool late = cut_u8(in) != 0;
     bool traces = cut_u8(in) != 0;
     bool checks = cut_u8(in) != 0;
     uint32_t incarnation = cut_u32(in);
+    uint64_t leases_from = cut_u64(in);
     int rc = OK;
     char *job = take_text(in, &rc);
     char *folder = job ? take_text(in, &rc) : NULL;
@@ -52,7 +56,8 @@ int welcome_decode(struct cut *in, struct welcome *out)
         free(folder);
         return rc;
     }
-    *out = (struct welcome){job, folder, busy, resumes, traces, checks, incarnation};
+    *out = (struct welcome){job,    folder, busy,        resumes,    late,
+                            traces, checks, incarnation, leases_from};
     return OK;
 }
 

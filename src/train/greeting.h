@@ -15,9 +15,11 @@ struct welcome {
     char *folder; /* of the job file, with its slash: relative paths of data were taken from it */
     bool busy_hosts;      /* heartbeats at the pace of busy or shared hosts */
     bool resumes;         /* ask the driver for the model to start from */
+    bool late;            /* the run is under way: others have what this worker begins with */
     bool traces;          /* say where your time goes (tracer.h) */
     bool checks;          /* ask the driver whether all can reach each other (reach.h) */
     uint32_t incarnation; /* of the driver */
+    uint64_t leases_from; /* where the first leases begin (leases.h) */
 };
 
 /* A source of records as a node has it, for a message that says how two differ. */

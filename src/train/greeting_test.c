@@ -101,15 +101,17 @@ static void test_a_welcome_arrives_whole_or_not_at_all(void **state)
 {
     static char job[] = "name: 'x'", folder[] = "jobs/";
     (void)state;
-    for (int flags = 0; flags < 16; flags++) {
+    for (int flags = 0; flags < 32; flags++) {
         struct buf bytes = {0};
-        struct welcome out, in = {job, folder, flags & 1, flags & 2, flags & 4, flags & 8, 7};
+        struct welcome out,
+            in = {job, folder, flags & 1, flags & 2, flags & 4, flags & 8, flags & 16, 7, 80};
         welcome_encode(&in, &bytes);
         assert_int_equal(read_welcome(bytes.data, bytes.len, &out), OK);
         assert_string_equal(out.job, job);
         assert_string_equal(out.folder, folder);
         assert_int_equal(out.incarnation, 7);
         assert_true(out.busy_hosts == in.busy_hosts && out.resumes == in.resumes);
+        assert_true(out.late == in.late);
         assert_true(out.traces == in.traces && out.checks == in.checks);
         welcome_release(&out);
         assert_true(!out.job && !out.folder);

@@ -4,6 +4,7 @@
 #include "tensor/kernels.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 int keeper_init(struct keeper *k, struct arena *arena)
 {
@@ -16,13 +17,27 @@ int keeper_init(struct keeper *k, struct arena *arena)
     return OK;
 }
 
+/* The book that was told with the request for such a model. */
+static void take_leases(struct keeper *k, uint32_t use)
+{
+    bool final = use & MODEL_FINAL;
+    char *leases = atomic_exchange(final ? &k->leases_final : &k->leases_told, NULL);
+    if (leases) {
+        free(k->leases);
+        k->leases = leases;
+    }
+}
+
 static struct checkpoint_note note_at(const struct keeper *k, const struct course *course)
 {
     struct checkpoint_note note = k->note;
+    uint64_t unused = atomic_load(&k->unused);
+    note.leases = k->leases;
     note.course = *course;
+    note.repeated = atomic_load(&k->repeated);
     note.missed = atomic_load(&k->missed);
-    note.used = course->place - note.missed;
-    note.best_error = k->objectives.best_error;
+    note.used = course->place > unused ? course->place - unused : 0; /* of a model of before, say */
+    note.best_score = k->objectives.best_score;
     return note;
 }
 
@@ -88,7 +103,7 @@ static int judge(struct keeper *k, const struct model_note *model)
     k->judged = model->course;
     tell_rate(k, &model->course);
     int rc = objectives_evaluate(o, &k->x, &k->s, model->course.place, model->course.steps);
-    atomic_store(&k->last_error, o->evaluated > 0 && isfinite(o->best_error) ? o->error : -1.0);
+    atomic_store(&k->last_error, o->evaluated > 0 && isfinite(o->best_score) ? o->error : -1.0);
     if (rc == ERR_STOP)
         k->reached(k->user);
     if ((rc == OK || rc == ERR_STOP) && o->best && k->dir)
@@ -122,6 +137,10 @@ static int take(struct keeper *k, const struct model_note *model)
     int rc = OK;
     if (k->dir && k->replaced && k->replaced(k->user))
         return OK; /* it is told to end, and writes nothing more */
+    if (model->use & (MODEL_CHECKPOINT | MODEL_FINAL)) {
+        take_leases(k, model->use);
+        atomic_fetch_add(&k->taken, 1);
+    }
     if (k->dir && model->use & (MODEL_CHECKPOINT | MODEL_FINAL)) {
         rc = keep_checkpoint(k, model);
         if (rc == OK && final)
@@ -179,6 +198,14 @@ const char *keeper_says(const struct keeper *k, int result)
            : result == read->status    ? read->text
            : result == written->status ? written->text
                                        : NULL;
+}
+
+void keeper_release(struct keeper *k)
+{
+    free(atomic_exchange(&k->leases_told, NULL));
+    free(atomic_exchange(&k->leases_final, NULL));
+    free(k->leases);
+    k->leases = NULL;
 }
 
 int keeper_start(struct keeper *k)

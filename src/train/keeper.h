@@ -20,10 +20,16 @@ struct keeper {
     float *landing; /* where models come in; `room` floats */
     size_t room;
     struct vec x, s;
-    struct snapshot snapshot;     /* opened and closed by the caller */
-    const struct joint *first;    /* evaluated before any other; NULL: none is */
-    struct checkpoint_note note;  /* what does not change, and missed records so far */
-    _Atomic uint64_t missed;      /* told by the main task */
+    struct snapshot snapshot;    /* opened and closed by the caller */
+    const struct joint *first;   /* evaluated before any other; NULL: none is */
+    struct checkpoint_note note; /* what does not change */
+    /* Told by the main task: records of the course that do not count as used; and the ledger. */
+    _Atomic uint64_t unused, repeated, missed;
+    /* The book of leases as it stood when a checkpoint was asked for, and when the final model was:
+     * owned. One checkpoint at a time is on its way, so that no book is of another model. */
+    _Atomic(char *) leases_told, leases_final;
+    char *leases;                 /* the one that was taken last; owned */
+    _Atomic uint64_t taken;       /* models for checkpoints that have come */
     struct course judged;         /* where the model last evaluated stood */
     _Atomic double last_error;    /* of the set that counts; < 0: none yet */
     void (*reached)(void *user);  /* an error that the job stops at has been reached */
@@ -41,6 +47,9 @@ int keeper_init(struct keeper *k, struct arena *arena);
 
 /* Why its task ended with that; NULL: nobody said. Once it has ended. */
 const char *keeper_says(const struct keeper *k, int result);
+
+/* The task has ended: give back what is not the arena's. */
+void keeper_release(struct keeper *k);
 
 /* Start the task; it ends after the model that is marked final. ERR_NOMEM */
 int keeper_start(struct keeper *k);

@@ -14,6 +14,11 @@ void committed_encode(const struct committed *c, struct buf *out)
     buf_put_f64(out, c->loss);
     members_encode(&c->who, out);
     members_encode(&c->took_part, out);
+    buf_put_u64(out, c->lease.taken);
+    buf_put_u64(out, c->lease.again);
+    buf_put_u64(out, c->lease.want);
+    buf_put_u32(out, c->lease.ask);
+    buf_put_u8(out, c->lease.ends);
 }
 
 int committed_decode(struct cut *in, struct committed *out)
@@ -30,6 +35,11 @@ int committed_decode(struct cut *in, struct committed *out)
     out->loss = cut_f64(in);
     members_decode(in, &out->who);
     members_decode(in, &out->took_part);
+    out->lease.taken = cut_u64(in);
+    out->lease.again = cut_u64(in);
+    out->lease.want = cut_u64(in);
+    out->lease.ask = cut_u32(in);
+    out->lease.ends = cut_u8(in) != 0;
     return cut_done(in) ? OK : ERR_PROTOCOL;
 }
 
@@ -115,15 +125,24 @@ static void close_below(struct ledger *ledger, uint64_t n)
         close_entry(ledger, &ledger->entry[k % LEDGER_OPEN_MAX]);
 }
 
+/* What a count that only grows has grown by. */
+static uint64_t grown(uint64_t *was, uint64_t now)
+{
+    uint64_t by = now > *was ? now - *was : 0;
+    *was += by;
+    return by;
+}
+
 /* Workers run free: what each has done adds up, and there is nothing to close. A report that never
  * came, for want of a driver, is made good by the next. */
 static void report_free(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
     struct course *all = &ledger->last.course;
-    uint64_t *own = &ledger->own[node % VIEW_MEMBERS_MAX].samples;
-    uint64_t samples = report->course.used > *own ? report->course.used - *own : 0;
-    *own += samples;
-    ledger->used += samples;
+    struct ledger_own *own = &ledger->own[node % VIEW_MEMBERS_MAX];
+    uint64_t samples = grown(&own->samples, report->course.used);
+    uint64_t again = grown(&own->again, report->lease.again);
+    ledger->used += samples - (again < samples ? again : samples);
+    ledger->again += again;
     all->place += samples;
     ledger->odd_samples += samples;
     all->steps += ledger->odd_samples / ledger->step_samples;
@@ -132,7 +151,7 @@ static void report_free(struct ledger *ledger, uint32_t node, const struct commi
         ledger->loss = report->loss / (double)report->samples;
     if (report->n == 0)
         return;
-    ledger->own[node % VIEW_MEMBERS_MAX].exchanges++;
+    own->exchanges++;
     ledger->last.n = ++all->exchanges;
     ledger->last.cost = report->cost;
     ledger->slowest = report->cost.waited_s > 0 ? report->cost.waited_for : ledger->slowest;
@@ -182,6 +201,12 @@ void ledger_go_on(struct ledger *ledger, const struct course *course)
     ledger->last.course = *course;
     ledger->used = course->used;
     ledger->missed = course->place > course->used ? course->place - course->used : 0;
+}
+
+void ledger_lease(struct ledger *ledger, const struct lease_book *book)
+{
+    ledger->repeated = book->repeated;
+    ledger->missed = book->lost;
 }
 
 void ledger_close(struct ledger *ledger)

@@ -6,6 +6,14 @@
 #include "strategy/strategy.h"
 #include "train/events.h"
 
+/* What a worker says of its leases (data/hold.h) with each report. */
+struct lease_word {
+    uint64_t taken, again; /* records since it came: of leases, and gone over again */
+    uint64_t want;         /* question `ask` is open: so many more; 0: none is */
+    uint32_t ask;
+    bool ends; /* it takes no step any more: what it holds is as it got it */
+};
+
 /* What a member says of an exchange that it has committed. */
 struct committed {
     uint32_t lane;
@@ -16,6 +24,7 @@ struct committed {
     uint64_t samples; /* in the exchange, of all; free: of this worker since its last report */
     double loss;      /* Σ over them */
     struct members who, took_part;
+    struct lease_word lease; /* free */
 };
 
 void committed_encode(const struct committed *c, struct buf *out);
@@ -34,7 +43,7 @@ struct ledger_entry {
 
 /* What a worker that runs free has done itself. */
 struct ledger_own {
-    uint64_t samples, exchanges;
+    uint64_t samples, exchanges, again; /* `again`: of the samples, by leases of before */
 };
 
 struct ledger {
@@ -48,9 +57,13 @@ struct ledger {
     uint64_t step_samples; /* of a step of all together; free */
     uint64_t odd_samples;  /* beyond last.course.steps of those; free */
     struct ledger_own own[VIEW_MEMBERS_MAX];
-    uint64_t used, missed; /* records */
-    uint32_t slowest;      /* worker of the newest exchange */
-    double loss;           /* mean loss of the newest exchange's records */
+    /* Records. Where workers are in step: those that counted in exchanges, and those that would
+     * have been a dead worker's of the round under way. Where they run free: that workers have
+     * reported, each once; that they went over once more, since no other lease had come; and
+     * `missed` is the driver's (data/lease.h, lost). */
+    uint64_t used, again, repeated, missed;
+    uint32_t slowest; /* worker of the newest exchange */
+    double loss;      /* mean loss of the newest exchange's records */
 };
 
 /* What `node` reports. An exchange is closed when all who took part have reported, or when all have
@@ -59,6 +72,9 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
 
 /* The run goes on from there, whatever has been reported yet: a driver has come back. */
 void ledger_go_on(struct ledger *ledger, const struct course *course);
+
+/* Where workers run free: what the book of leases says. */
+void ledger_lease(struct ledger *ledger, const struct lease_book *book);
 
 /* Close what is open, in order. */
 void ledger_close(struct ledger *ledger);

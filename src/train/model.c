@@ -103,7 +103,7 @@ static int publish_task(void *arg)
 int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t floats,
                    size_t extras, struct arena *arena)
 {
-    *p = (struct publisher){.world = world, .to = to, .extras = extras, .room = floats};
+    *p = (struct publisher){.world = world, .reader = to, .extras = extras, .room = floats};
     p->copy = arena_array(arena, floats, float);
     return p->copy ? OK : ERR_NOMEM;
 }
@@ -138,10 +138,12 @@ static void take_copy(struct publisher *p, const struct joint *joint)
     copy_model(p->copy, joint, p->extras);
 }
 
-static bool start(struct publisher *p, const struct model_note *note, const struct joint *joint)
+static bool start(struct publisher *p, uint32_t to, const struct model_note *note,
+                  const struct joint *joint)
 {
     if (atomic_load(&p->busy) || publisher_finish(p, WORLD_FOREVER) == ERR_CANCELLED)
         return false;
+    p->to = to;
     p->note = *note;
     int64_t begun = trace_now(p->world);
     if (joint)
@@ -156,14 +158,18 @@ static bool start(struct publisher *p, const struct model_note *note, const stru
 bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
                      const struct joint *joint)
 {
-    return start(p, &(struct model_note){.course = *course, .use = use}, joint);
+    return start(p, p->reader, &(struct model_note){.course = *course, .use = use}, joint);
 }
 
 bool publisher_admit(struct publisher *p, uint32_t to, const struct course *course,
                      const struct admission *admission, const struct joint *joint)
 {
-    p->to = to;
-    return start(p, &(struct model_note){.course = *course, .admission = *admission}, joint);
+    return start(p, to, &(struct model_note){.course = *course, .admission = *admission}, joint);
+}
+
+bool publisher_admits(const struct publisher *p)
+{
+    return atomic_load(&p->busy) && p->to != p->reader;
 }
 
 int publisher_finish(struct publisher *p, int64_t deadline)

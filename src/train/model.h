@@ -26,8 +26,9 @@ struct model_note {
 /* A model being sent by a task of its own, from a copy, so that training goes on. */
 struct publisher {
     struct world *world;
-    uint32_t to;
-    size_t extras; /* vectors, where a joint model brings them */
+    uint32_t reader; /* whoever has no other name */
+    uint32_t to;     /* of what is on its way */
+    size_t extras;   /* vectors, where a joint model brings them */
     struct model_note note;
     float *copy;
     size_t room; /* floats */
@@ -47,6 +48,9 @@ bool publisher_start(struct publisher *p, const struct course *course, uint32_t 
 /* The same for a newcomer; `joint` NULL: no vectors. */
 bool publisher_admit(struct publisher *p, uint32_t to, const struct course *course,
                      const struct admission *admission, const struct joint *joint);
+
+/* Is that still on its way? */
+bool publisher_admits(const struct publisher *p);
 
 /* Wait until what was started has been handed over. OK, ERR_TIMEOUT, ERR_PEER, ERR_CANCELLED */
 int publisher_finish(struct publisher *p, int64_t deadline);

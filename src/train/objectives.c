@@ -16,7 +16,7 @@ void objectives_init(struct objectives *o, struct world *world, const Paceline__
         .world = world,
         .events = events,
         .batch_seconds = step_seconds / 3, /* forward only */
-        .best_error = INFINITY,
+        .best_score = INFINITY,
     };
 }
 
@@ -62,10 +62,12 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
                             (double)place / (double)o->corpus->set[SET_TRAIN].count);
     cJSON_AddNumberToObject(event, "step", (double)step);
     cJSON_AddStringToObject(event, "set", corpus_set_name(which));
-    cJSON_AddNumberToObject(event, "error", e.error);
+    if (e.error >= 0)
+        cJSON_AddNumberToObject(event, "error", e.error);
     cJSON_AddNumberToObject(event, "loss", e.loss);
     if (which == SET_TEST) {
-        cJSON_AddNumberToObject(event, "test_error", e.error);
+        if (e.error >= 0)
+            cJSON_AddNumberToObject(event, "test_error", e.error);
         cJSON_AddNumberToObject(event, "test_loss", e.loss);
     }
     events_emit(o->events, event);
@@ -87,9 +89,10 @@ int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s
     enum corpus_set counts = o->corpus->set[SET_VALIDATION].count ? SET_VALIDATION : SET_TEST;
     o->error = o->last[counts].error;
     o->evaluated++;
-    o->best = o->corpus->set[counts].count > 0 && o->error < o->best_error;
+    double score = o->error >= 0 ? o->error : o->last[counts].loss;
+    o->best = o->corpus->set[counts].count > 0 && score < o->best_score;
     if (o->best)
-        o->best_error = o->error;
+        o->best_score = score;
     reached |= stop->has_validation_error && o->error <= stop->validation_error;
     reached |= stop->has_test_error && o->last[SET_TEST].error <= stop->test_error;
     return reached ? ERR_STOP : OK;

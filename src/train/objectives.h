@@ -16,8 +16,9 @@ struct objectives {
     double batch_seconds; /* what evaluating a batch costs a node with speed 1 */
     struct evaluation last[SET_COUNT];
     uint64_t evaluated; /* times */
-    double error;       /* last of the set that counts: validation, or test without it */
-    double best_error;  /* lowest of it yet; INFINITY: none, or there is no such set */
+    double error;       /* last of the set that counts: validation, or test without it; -1: the net
+                           has none */
+    double best_score;  /* lowest of it yet, or else of the loss; INFINITY: none, or no such set */
     bool best;          /* the last evaluation was the best */
     struct err err;     /* why evaluating failed, where its status does not say it all */
 };

@@ -5,7 +5,7 @@
 #include "group/view.h"
 #include "wire/post.h"
 
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +15,9 @@
 
 enum { QUESTIONS = 3 };
 
+/* Of the driver: so many questions are answered together, and so many addresses tried at a time. */
+enum { ROUND_MAX = 32, PROBES_MAX = 64 };
+
 static const char advice[] = "open that port where a firewall stands between them, or give that "
                              "worker another address by --listen or --advertise";
 
@@ -23,12 +26,24 @@ struct reach_entry {
     char address[NODE_ADDRESS_MAX];
 };
 
+struct probe {
+    const char *address;
+    int rc;
+    struct err *why; /* may be NULL */
+};
+
 struct reach_book {
     struct world *world;
     const struct train_host *host;
     struct task *task;
     size_t count;
     struct reach_entry at[VIEW_MEMBERS_MAX]; /* who has asked, and could be reached since */
+    size_t asking;
+    struct reach_entry asks[ROUND_MAX];
+    struct err why[ROUND_MAX];
+    size_t probes;
+    struct probe probe[ROUND_MAX + VIEW_MEMBERS_MAX]; /* those who ask, then the book */
+    atomic_size_t next;                               /* of them, to be tried */
 };
 
 static int try(const struct train_host *host, const char *address, struct err *err)
@@ -38,33 +53,76 @@ static int try(const struct train_host *host, const char *address, struct err *e
 
 /* ---- the driver's side ---- */
 
-/* Whoever cannot be reached any more has gone, or is lost soon by other means; and who asks once
- * more is in it once. */
-static void forget_gone(struct reach_book *book, uint32_t asks)
+static int probe_task(void *arg)
 {
+    struct reach_book *book = arg;
+    for (size_t i; (i = atomic_fetch_add(&book->next, 1)) < book->probes;)
+        book->probe[i].rc = try(book->host, book->probe[i].address, book->probe[i].why);
+    return OK;
+}
+
+/* Many at a time: one that is silent takes as long as all. */
+static void try_them(struct reach_book *book)
+{
+    struct task *task[PROBES_MAX - 1];
+    size_t n = 0;
+    atomic_store(&book->next, 0);
+    while (n + 1 < book->probes && n < PROBES_MAX - 1 &&
+           world_spawn(book->world, "probe", probe_task, book, &task[n]) == OK)
+        n++;
+    probe_task(book);
+    while (n > 0)
+        world_join(book->world, task[--n], WORLD_FOREVER, NULL);
+}
+
+static void add_probe(struct reach_book *book, const char *address, struct err *why)
+{
+    book->probe[book->probes++] = (struct probe){.address = address, .rc = ERR_PEER, .why = why};
+}
+
+/* Whoever cannot be reached any more has gone, or is lost soon by other means. */
+static void try_all_known(struct reach_book *book)
+{
+    book->probes = 0;
+    for (size_t i = 0; i < book->asking; i++)
+        add_probe(book, book->asks[i].address, &book->why[i]);
+    for (size_t i = 0; i < book->count; i++)
+        add_probe(book, book->at[i].address, NULL);
+    try_them(book);
     size_t left = 0;
     for (size_t i = 0; i < book->count; i++)
-        if (book->at[i].node != asks && try(book->host, book->at[i].address, NULL) == OK)
+        if (book->probe[book->asking + i].rc == OK)
             book->at[left++] = book->at[i];
     book->count = left;
 }
 
-/* Can the newcomer be reached? And who was before it? */
-static int answer(struct reach_book *book, const struct reach_entry *asks)
+/* Who asks once more is in it once. */
+static void forget(struct reach_book *book, uint32_t node)
+{
+    size_t left = 0;
+    for (size_t i = 0; i < book->count; i++)
+        if (book->at[i].node != node)
+            book->at[left++] = book->at[i];
+    book->count = left;
+}
+
+/* Can the newcomer be reached? And who was before it? Its address goes along: when it has gone, its
+ * number may be another's by now. */
+static int answer(struct reach_book *book, const struct reach_entry *asks, int reached,
+                  struct err *why)
 {
     char here[NODE_ADDRESS_MAX];
     struct buf bytes = {0};
-    struct err why = {0};
     world_address(book->world, here, sizeof here);
-    int reached = try(book->host, asks->address, &why);
     if (reached != OK) {
-        err_prefix(&why, "the driver at %s cannot reach worker %u at %s", here, asks->node,
+        err_prefix(why, "the driver at %s cannot reach worker %u at %s", here, asks->node,
                    asks->address);
-        log_warn(book->host->log, "%s; %s", why.text, advice);
+        log_warn(book->host->log, "%s; %s", why->text, advice);
     }
-    forget_gone(book, asks->node);
+    forget(book, asks->node);
+    buf_put_text(&bytes, asks->address);
     buf_put_u8(&bytes, reached == OK);
-    buf_put_text(&bytes, reached == OK ? "" : why.text);
+    buf_put_text(&bytes, reached == OK ? "" : why->text);
     buf_put_u32(&bytes, (uint32_t)book->count);
     for (size_t i = 0; i < book->count; i++) {
         buf_put_u32(&bytes, book->at[i].node);
@@ -77,21 +135,37 @@ static int answer(struct reach_book *book, const struct reach_entry *asks)
     return rc == ERR_PEER ? OK : rc;
 }
 
+/* All who ask now, but one at the least. */
+static int take_questions(struct reach_book *book)
+{
+    const struct wait_for asked = wire_from(WORLD_ANY, WIRE_REACH);
+    struct wake wake;
+    int rc = OK;
+    for (book->asking = 0; book->asking < ROUND_MAX;) {
+        int64_t until = book->asking == 0 ? WORLD_FOREVER : world_now(book->world);
+        rc = world_wait(book->world, &asked, 1, until, &wake);
+        if (rc != OK)
+            break;
+        struct cut in = {wake.msg->data, wake.msg->len, false};
+        struct reach_entry *asks = &book->asks[book->asking];
+        *asks = (struct reach_entry){.node = wake.msg->from};
+        cut_text(&in, asks->address, sizeof asks->address);
+        printable(asks->address);
+        book->asking += cut_done(&in);
+        message_unref(wake.msg);
+    }
+    return rc == ERR_TIMEOUT ? OK : rc;
+}
+
 static int reach_task(void *arg)
 {
     struct reach_book *book = arg;
     for (;;) {
-        const struct wait_for asked = wire_from(WORLD_ANY, WIRE_REACH);
-        struct wake wake;
-        int rc = world_wait(book->world, &asked, 1, WORLD_FOREVER, &wake);
-        if (rc != OK)
-            return rc;
-        struct cut in = {wake.msg->data, wake.msg->len, false};
-        struct reach_entry asks = {.node = wake.msg->from};
-        cut_text(&in, asks.address, sizeof asks.address);
-        printable(asks.address);
-        message_unref(wake.msg);
-        rc = cut_done(&in) ? answer(book, &asks) : OK;
+        int rc = take_questions(book);
+        if (rc == OK)
+            try_all_known(book);
+        for (size_t i = 0; rc == OK && i < book->asking; i++)
+            rc = answer(book, &book->asks[i], book->probe[i].rc, &book->why[i]);
         if (rc != OK)
             return rc;
     }
@@ -122,15 +196,27 @@ void reach_stop(struct reach_book *book)
 
 /* ---- a worker's ---- */
 
-static int await_answer(struct world *world, struct message **out)
+static bool is_about(const struct message *m, const char *address)
+{
+    char asked[NODE_ADDRESS_MAX];
+    struct cut in = {m->data, m->len, false};
+    cut_text(&in, asked, sizeof asked);
+    return !in.failed && strcmp(asked, address) == 0;
+}
+
+static int await_answer(struct world *world, const char *here, struct message **out)
 {
     const struct wait_for set[] = {wire_from(WORLD_DRIVER, WIRE_REACHED), {.kind = WAIT_PEER}};
     int64_t deadline = world_now(world) + ANSWER_MAX;
     struct wake wake;
     int rc;
-    do
+    for (;;) {
         rc = world_wait(world, set, 2, deadline, &wake);
-    while (rc == OK && wake.which == 1 && wake.up);
+        if (rc == OK && wake.which == 0 && !is_about(wake.msg, here))
+            message_unref(wake.msg); /* of who had this number before */
+        else if (rc != OK || wake.which == 0 || !wake.up)
+            break;
+    }
     if (rc == OK && wake.which == 1)
         rc = ERR_DRIVER;
     if (rc == OK)
@@ -164,8 +250,9 @@ static int try_all(struct world *world, const struct train_host *host, struct cu
 static int take_answer(struct world *world, const struct train_host *host, const struct message *m,
                        bool *reached, struct err *err)
 {
-    char why[ERR_TEXT_MAX];
+    char asked[NODE_ADDRESS_MAX], why[ERR_TEXT_MAX];
     struct cut in = {m->data, m->len, false};
+    cut_text(&in, asked, sizeof asked);
     *reached = cut_u8(&in) != 0;
     cut_text(&in, why, sizeof why);
     if (in.failed)
@@ -184,7 +271,7 @@ static int ask(struct world *world, const struct train_host *host, bool *reached
     int rc = wire_post_buf(world, WORLD_DRIVER, WIRE_REACH, 0, &bytes);
     buf_release(&bytes);
     if (rc == OK)
-        rc = await_answer(world, &m);
+        rc = await_answer(world, here, &m);
     if (rc != OK)
         return err_set(err, rc == ERR_PEER ? ERR_DRIVER : rc,
                        "the driver does not say whether it can reach %s: %s", here,

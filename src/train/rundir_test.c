@@ -189,21 +189,24 @@ static void test_the_job_has_whole_paths(void **state)
     job_free(again);
 }
 
+/* What fails once while the job is written may be another driver's doing, and is done once more. */
 static void test_each_call_fails_at_the_start(void **state)
 {
     Paceline__Job *job = sample_job();
     (void)state;
-    for (int n = 1; n <= 8; n++) {
+    for (int i = 0; i < 16; i++) {
+        int n = i / 2 + 1;
         struct faulty_disk faulty;
         struct err err = {0};
         char name[32];
-        snprintf(name, sizeof name, "run%d", n);
+        snprintf(name, sizeof name, "run%d", i);
         struct rundir dir = create(name, "net");
         faulty_init(&faulty);
         dir.disk = &faulty.disk;
         faulty.fail_at = n;
+        faulty.for_good = i % 2;
         int rc = rundir_open(&dir, job, &err);
-        assert_int_equal(rc, n == 1 ? OK : ERR_IO); /* 1 removes what is not there */
+        assert_int_equal(rc, faulty.for_good || n == 8 ? ERR_IO : OK);
         rundir_close(&dir);
     }
     job_free(job);

@@ -8,7 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENURE_MAX = 64 * 1024 };
+#define CLAIM "driver."
+
+enum { TENURE_MAX = 64 * 1024, CLAIMS_MAX = 100 /* one after another */ };
 
 static const char *const words[] = {"run", "incarnation", "view", "members", "next"};
 
@@ -82,21 +84,128 @@ static void print(const struct tenure *t, struct buf *text)
     buf_printf(text, "\nnext %" PRIu32 "\n", t->next);
 }
 
+/* ---- who has it ---- */
+
+/* 0: that is no claim's name. */
+static uint32_t claimed(const char *name)
+{
+    size_t n = strlen(CLAIM);
+    char *end;
+    if (strncmp(name, CLAIM, n) != 0 || name[n] < '1' || name[n] > '9')
+        return 0;
+    unsigned long long number = strtoull(name + n, &end, 10);
+    return *end == '\0' && number < UINT32_MAX ? (uint32_t)number : 0;
+}
+
+static void find_newest(void *user, const char *name)
+{
+    uint32_t *newest = user, number = claimed(name);
+    *newest = number > *newest ? number : *newest;
+}
+
+uint32_t tenure_newest(const struct rundir *dir)
+{
+    uint32_t newest = 0;
+    struct tenure now;
+    struct err err;
+    dir->disk->ops->list(dir->disk, dir->path, find_newest, &newest, &err);
+    return tenure_read(dir, &now, &err) == OK && now.incarnation > newest ? now.incarnation
+                                                                          : newest;
+}
+
+static void claim_path(const struct rundir *dir, uint32_t incarnation, char *out, size_t size)
+{
+    char name[sizeof CLAIM + 10];
+    snprintf(name, sizeof name, CLAIM "%" PRIu32, incarnation);
+    rundir_file(dir, name, out, size);
+}
+
+struct older {
+    const struct rundir *dir;
+    uint32_t than;
+};
+
+static void remove_older(void *user, const char *name)
+{
+    const struct older *older = user;
+    uint32_t number = claimed(name);
+    if (number > 0 && number < older->than)
+        tenure_unclaim(older->dir, number);
+}
+
+void tenure_unclaim(const struct rundir *dir, uint32_t incarnation)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    claim_path(dir, incarnation, path, sizeof path);
+    dir->disk->ops->remove(dir->disk, path, NULL);
+}
+
+static int make_claim(const struct rundir *dir, uint32_t incarnation, struct err *err)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    struct disk_file *file;
+    struct disk *disk = dir->disk;
+    claim_path(dir, incarnation, path, sizeof path);
+    int rc = disk->ops->open(disk, path, false, &file, err);
+    if (rc != OK)
+        return rc;
+    rc = disk->ops->close(file, err);
+    if (rc == OK)
+        rc = disk->ops->sync_dir(disk, dir->path, err);
+    if (rc != OK)
+        tenure_unclaim(dir, incarnation);
+    return rc;
+}
+
+int tenure_claim(const struct rundir *dir, uint32_t above, uint32_t *incarnation, struct err *err)
+{
+    int rc = OK;
+    for (int i = 0; i < CLAIMS_MAX; i++) {
+        uint32_t newest = tenure_newest(dir), mine = (newest > above ? newest : above) + 1;
+        rc = make_claim(dir, mine, err);
+        uint32_t then = tenure_newest(dir);
+        if (rc != OK && then < mine)
+            return rc; /* and not because somebody was quicker */
+        struct tenure left;
+        struct err none;
+        bool gone = tenure_read(dir, &left, &none) == OK && left.incarnation >= mine;
+        if (rc != OK || gone) /* had it, has ended, and has taken its claim away */
+            continue;
+        const struct older older = {dir, mine};
+        dir->disk->ops->list(dir->disk, dir->path, remove_older, (void *)(uintptr_t)&older, &none);
+        *incarnation = mine;
+        return OK;
+    }
+    return err_set(err, ERR_IO, "%s: %d other drivers have been quicker to take this run up",
+                   dir->path, CLAIMS_MAX);
+}
+
+static int check_newest(const struct rundir *dir, uint32_t own, struct err *err)
+{
+    uint32_t newest = tenure_newest(dir);
+    return newest <= own ? OK
+                         : err_set(err, ERR_FENCED,
+                                   "%s: a later driver has taken this run over (number %" PRIu32
+                                   ", this one is %" PRIu32 ")",
+                                   dir->path, newest, own);
+}
+
 int tenure_write(const struct rundir *dir, const struct tenure *tenure, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
-    struct tenure before;
-    int rc = tenure_read(dir, &before, err);
-    if (rc == OK && before.incarnation > tenure->incarnation)
-        return err_set(err, ERR_FENCED,
-                       "%s: a later driver has taken this run over (number %" PRIu32
-                       ", this one is %" PRIu32 ")",
-                       dir->path, before.incarnation, tenure->incarnation);
+    int rc = check_newest(dir, tenure->incarnation, err);
+    if (rc != OK)
+        return rc;
     struct buf text = {0};
     rundir_file(dir, "driver", path, sizeof path);
     print(tenure, &text);
-    rc = text.failed ? err_set(err, ERR_NOMEM, "%s: out of memory", path)
-                     : disk_replace(dir->disk, path, text.data, text.len, err);
+    rc = text.failed ? err_set(err, ERR_NOMEM, "%s: out of memory", path) : ERR_IO;
+    /* Two who write at the same moment disturb each other; the later driver does it once more. */
+    for (int i = 0; i < 2 && rc == ERR_IO; i++)
+        rc = disk_replace(dir->disk, path, text.data, text.len, err);
     buf_release(&text);
+    struct err fenced;
+    if (check_newest(dir, tenure->incarnation, &fenced) != OK)
+        return err_set(err, ERR_FENCED, "%s", fenced.text);
     return rc;
 }

@@ -7,7 +7,13 @@
  *   members 0 1 2 5
  *   next 6             the first number that no worker has had
  *
- * A driver that finds a higher incarnation than its own there has been replaced, and ends. */
+ * An incarnation is taken by making a file `driver.N` that there must not be yet, and before
+ * anything else is done: of two drivers that take a run up at the same moment one gets a higher
+ * number. Who is cut off behind that has used a number up, and holds up nobody; the next one
+ * removes its file.
+ *
+ * A driver that finds a higher incarnation than its own in either place has been replaced, and
+ * ends. */
 #ifndef PL_TRAIN_TENURE_H
 #define PL_TRAIN_TENURE_H
 
@@ -25,7 +31,16 @@ struct tenure {
 /* ERR_NOT_FOUND: nobody has left any; ERR_INPUT: it is damaged */
 int tenure_read(const struct rundir *dir, struct tenure *out, struct err *err);
 
-/* Replaces the one before, durably. ERR_IO, ERR_NOMEM; ERR_EXISTS: a later driver has been there */
+/* The highest incarnation that has been there, or is about to be; 0: none. */
+uint32_t tenure_newest(const struct rundir *dir);
+
+/* Take an incarnation above that one and all that have been there: nobody else gets it. ERR_IO */
+int tenure_claim(const struct rundir *dir, uint32_t above, uint32_t *incarnation, struct err *err);
+
+/* What was claimed is written, and the run has ended in good order. */
+void tenure_unclaim(const struct rundir *dir, uint32_t incarnation);
+
+/* Replaces the one before, durably. ERR_IO, ERR_NOMEM; ERR_FENCED: a later driver has been there */
 int tenure_write(const struct rundir *dir, const struct tenure *tenure, struct err *err);
 
 #endif

@@ -1,7 +1,9 @@
 #include "train/tracer.h"
 
+#include "group/view.h"
 #include "wire/post.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 
 /* ---- bytes ---- */
@@ -100,17 +102,25 @@ void tracer_end(struct world *world, const struct trace_sink *here, const struct
 
 /* ---- the driver ---- */
 
+/* Where this node's times begin. */
+static int64_t zero_of(const struct tracer *t, uint32_t node)
+{
+    int64_t came = node < VIEW_MEMBERS_MAX ? atomic_load(&t->came[node]) : 0;
+    return came > 0 ? came : t->first_view;
+}
+
 static void take_in(const struct tracer *t, const struct message *m)
 {
     struct trace_span span[64];
+    int64_t zero = zero_of(t, m->from);
     struct cut in = {m->data, m->len, false};
     while (in.left > 0) {
         size_t n = 0;
         while (n < sizeof span / sizeof *span && in.left > 0) {
             if (tracer_decode(&in, &span[n]) != OK)
                 return; /* what cannot be read is left aside */
-            span[n].start += t->first_view;
-            span[n++].end += t->first_view;
+            span[n].start += zero;
+            span[n++].end += zero;
         }
         t->sink->spans(t->sink->user, m->from, span, n);
     }
@@ -134,9 +144,9 @@ static int tracer_main(void *arg)
 }
 
 int tracer_start(struct tracer *tracer, struct world *world, const struct trace_sink *sink,
-                 int64_t began)
+                 int64_t began, const _Atomic int64_t *came)
 {
-    *tracer = (struct tracer){world, sink, world_now(world) - began, NULL};
+    *tracer = (struct tracer){world, sink, world_now(world) - began, came, NULL};
     world->trace = trace_create(TRACE_SPANS, began);
     return world->trace ? world_spawn(world, "tracer", tracer_main, tracer, &tracer->task)
                         : ERR_NOMEM;

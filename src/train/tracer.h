@@ -3,7 +3,7 @@
  * clock: there they are handed to the host at once, so that a trace changes nothing of what it
  * shows.
  *
- * Clocks of hosts are never compared. A worker's spans count from the moment at which it had the
+ * Clocks of hosts are never compared. A worker's spans count from the moment at which it had its
  * first view, and the driver puts that moment where it had that view itself: rows of different
  * hosts are apart by as much as the view's message took, and drift as their clocks do. */
 #ifndef PL_TRAIN_TRACER_H
@@ -40,14 +40,15 @@ void tracer_end(struct world *world, const struct trace_sink *here, const struct
 struct tracer {
     struct world *world;
     const struct trace_sink *sink;
-    int64_t first_view; /* ns since the run began */
+    int64_t first_view;          /* ns since the run began */
+    const _Atomic int64_t *came; /* by node: the same of those that came later; else 0 */
     struct task *task;
 };
 
 /* At the driver's first view; `began` is when the run did. The driver is traced, and workers' spans
- * are taken in. ERR_NOMEM */
+ * are taken in; `came` has room for VIEW_MEMBERS_MAX. ERR_NOMEM */
 int tracer_start(struct tracer *tracer, struct world *world, const struct trace_sink *sink,
-                 int64_t began);
+                 int64_t began, const _Atomic int64_t *came);
 
 /* All other tasks that are traced have ended: take in what has come. Zeroed: nothing to do. */
 void tracer_stop(struct tracer *tracer, const struct logger *log);

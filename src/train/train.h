@@ -36,7 +36,8 @@ struct train_host {
     /* How long a worker whose driver is gone goes on without it, and calls it, ns; 0: not at all.
      */
     int64_t retry;
-    atomic_bool *given_up; /* set when it has not come back in that time; may be NULL */
+    const char *const *drivers; /* addresses, as the group's; NULL: it has the one */
+    atomic_bool *given_up;      /* set when it has not come back in that time; may be NULL */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
     const atomic_bool *leave, *pause; /* the same twice */
     bool *parted; /* set when a worker has left since the driver asked it to; may be NULL */
@@ -59,7 +60,8 @@ struct train_host {
 struct train_report {
     const char *reason; /* "epochs", "steps", "seconds", "error", "interrupted" */
     bool has_validation, has_test;
-    double validation_error, test_error, test_loss;
+    double validation_error, test_error; /* -1: the net has no error rate */
+    double validation_loss, test_loss;
     double epochs;
     uint64_t samples, used, repeated, missed;
     double wall_s;

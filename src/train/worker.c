@@ -51,7 +51,8 @@ static bool publish(struct worker *w, const struct course *course, uint32_t use)
 }
 
 /* Between two steps: is a copy of the model due, and what for? One that cannot be sent yet, since
- * the one before is still on its way, is left out if it was to be evaluated, else sent later. */
+ * the one before is still on its way, is left out if it was to be evaluated, else sent later; while
+ * what a newcomer begins with is on its way, nothing is left out. */
 static void publish_if_due(struct worker *w, const struct course *course)
 {
     struct group *group = &w->group;
@@ -61,10 +62,11 @@ static void publish_if_due(struct worker *w, const struct course *course)
     w->seen = *course;
     if (!use || !speaks_for_all(w, course))
         return;
+    uint32_t late = MODEL_SNAPSHOT | (publisher_admits(&w->publisher) ? MODEL_EVALUATE : 0u);
     bool started = publish(w, course, use);
     if (!started)
-        atomic_fetch_or(&group->wanted, use & MODEL_SNAPSHOT);
-    atomic_fetch_and(&group->wanted, ~(started ? use : (uint32_t)MODEL_EVALUATE));
+        atomic_fetch_or(&group->wanted, use & late);
+    atomic_fetch_and(&group->wanted, ~(started ? use : MODEL_EVALUATE & ~late));
 }
 
 static int send_report(struct worker *w, const struct committed *report)
@@ -104,6 +106,7 @@ static void note_stand(struct worker *w)
         .samples = m->course.used,
         .exchanges = w->own_exchanges,
     };
+    lessee_note(m, &back);
     for (int i = 0; i < GROUP_ASIDE; i++)
         back.aside[i] = atomic_load(&w->group.aside[i]);
     uint64_t note[GROUP_NOTE];
@@ -126,12 +129,23 @@ static uint64_t lone_report_every(const Paceline__Job *job)
 
 static int sponsor(struct worker *w)
 {
-    const struct member *m = &w->member;
+    struct member *m = &w->member;
     struct joint joint = current_model(w);
     struct course course = m->course;
     if (strategy_runs_free(w->strategy, w->job))
-        course.place = strategy_free_place(m); /* about where all are */
-    return sponsor_if_asked(&w->sponsor, m, &course, &joint);
+        course.place = m->leased ? hold_place(&m->hold) : strategy_free_place(m);
+    return sponsor_if_asked(w->strategy, &w->publisher, m, &course, &joint);
+}
+
+/* A round can be long. Where the next exchange brings the model, whoever waits to come need not
+ * wait for its end, but is in that exchange already. Before the first one there is nothing to come
+ * to. */
+static int amid(struct member *m)
+{
+    struct worker *w = m->train;
+    bool may = strategy_joins_bare(w->strategy, w->job) && !group_is_leaving(m->group) &&
+               m->course.exchanges > m->start.exchanges;
+    return may ? sponsor(w) : OK;
 }
 
 /* A member that leaves says so in an exchange, behind which it has no share of the records, and
@@ -158,17 +172,18 @@ static int committed(struct member *m, const struct exchange *e)
     if (rc != OK)
         return rc;
     tracer_ship(w->world, w->host->trace);
-    if (!last)
-        publish_if_due(w, &m->course);
-    if (!e || last || stop)
-        return stop ? ERR_STOP : atomic_load(&m->group->over) ? ERR_DRIVER : OK;
-    if (leaves(w)) {
-        w->left = true;
-        return ERR_STOP;
-    }
-    if (!group_is_leaving(m->group)) /* else another one does, when this one has gone */
+    bool on = e && !last && !stop;
+    bool leaving = on && leaves(w);
+    /* Before a model is published, which would keep newcomers out. Of those who leave none lets one
+     * in: another one does, when they have gone. */
+    if (on && !group_is_leaving(m->group))
         rc = sponsor(w);
-    return rc == OK && atomic_load(&m->group->over) ? ERR_DRIVER : rc;
+    if (rc == OK && !last)
+        publish_if_due(w, &m->course);
+    w->left |= leaving;
+    if (rc != OK || stop || leaving)
+        return rc != OK ? rc : ERR_STOP;
+    return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
 }
 
 /* Who runs free: the steps since its last report, and, for an exchange of its own, what it cost. */
@@ -181,6 +196,7 @@ static int report_free(struct worker *w, uint32_t lane, const struct exchange_co
         .n = cost ? w->member.course.exchanges : 0,
         .samples = w->unreported,
         .loss = w->unreported_loss,
+        .lease = lessee_word(&w->lessee, &w->member),
     };
     if (cost)
         report.cost = *cost;
@@ -207,8 +223,7 @@ static int leave_free(struct worker *w)
     if (group_view(&w->group)->count < 2)
         return OK;
     w->left = true;
-    int rc = w->unreported > 0 ? report_free(w, 0, NULL) : OK;
-    return rc == OK ? ERR_STOP : rc;
+    return ERR_STOP;
 }
 
 static int stepped(struct member *m)
@@ -217,18 +232,30 @@ static int stepped(struct member *m)
     w->unreported += job_step_records(m->job);
     if (isfinite(m->learner->loss))
         w->unreported_loss += m->learner->loss * job_step_records(m->job);
+    bool asks = lessee_stepped(&w->lessee, m);
     note_stand(w);
     int rc = may_go_on(w);
-    if (w->unreported >= w->report_samples || rc == ERR_STOP) {
+    if (w->unreported >= w->report_samples || asks) {
         int told = report_free(w, 0, NULL);
         rc = told != OK ? told : rc;
     }
+    bool leaving = group_is_leaving(m->group);
+    if (rc == OK && !leaving)
+        rc = sponsor(w);
     if (rc == OK)
         publish_if_due(w, &m->course);
     tracer_ship(w->world, w->host->trace);
-    if (rc == OK && group_is_leaving(m->group))
-        return leave_free(w);
-    return rc == OK ? sponsor(w) : rc;
+    return rc == OK && leaving ? leave_free(w) : rc;
+}
+
+static void used_up(struct member *m)
+{
+    struct worker *w = m->train;
+    uint64_t high = m->hold.high;
+    size_t count = m->hold.count;
+    lessee_look(&w->lessee, m);
+    if (m->hold.count != count || m->hold.high != high)
+        note_stand(w);
 }
 
 static int exchanged(struct member *m, uint32_t lane, const struct exchange_cost *cost)
@@ -316,9 +343,16 @@ static uint64_t report_every(const struct worker *w, size_t workers)
     return (every > 0 ? every : 1) * job_step_records(w->job);
 }
 
-/* Who comes to those that run free has no stripe among theirs, and takes one record after another
- * from about where they all are; its exchanges it numbers from 1. */
-static void begin_stripe(struct worker *w)
+/* It has taken its last step: what it has not gone over is handed out again. */
+static int report_last(struct worker *w)
+{
+    w->lessee.ends = true;
+    return report_free(w, 0, NULL);
+}
+
+/* Who comes to those that run free has no stripe among theirs, where they have such, and takes one
+ * record after another from about where they all are; its exchanges it numbers from 1. */
+static void begin_free(struct worker *w)
 {
     w->start.who = (struct members){{0}};
     members_add(&w->start.who, w->world->self);
@@ -337,27 +371,33 @@ static int run_loop(struct worker *w)
         .joint = own_model(w),
         .resumed = w->has_extra ? w->extra : NULL,
         .committed = committed,
+        .amid = amid,
         .stepped = stepped,
         .exchanged = exchanged,
+        .used_up = used_up,
         .train = w,
     };
     for (size_t i = 0; !w->entered && i < view->count; i++)
         members_add(&w->start.who, view->node[i]);
     w->member.admission = w->member.lanes.entered = w->entered ? &w->admission : NULL;
-    w->sponsor = (struct sponsor){.strategy = w->strategy, .floats = worker_floats_most(w)};
-    if (w->entered && strategy_runs_free(w->strategy, w->job))
-        begin_stripe(w);
-    if (strategy_runs_free(w->strategy, w->job))
+    bool free = strategy_runs_free(w->strategy, w->job);
+    if (w->entered && free)
+        begin_free(w);
+    if (free)
         w->start.used = 0;
     w->member.start = w->member.course = w->seen = w->start;
     w->report_samples = report_every(w, w->job->workers);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
                                          w->strategy->round(w->job) * w->job->workers);
+    if (strategy_leases(w->strategy, w->job))
+        lessee_begin(&w->lessee, &w->member, w->entered);
     atomic_store(&w->group.busy, true);
     int rc = mean_loss_init(&w->mean, (size_t)w->job->solver->average_loss, &w->arena);
     note_stand(w);
     if (rc == OK)
         rc = w->strategy->worker(&w->member);
+    if (rc == OK && free)
+        rc = report_last(w);
     const struct err *why = &w->learner.err;
     if (rc != OK && rc == why->status)
         err_set(&w->err, rc, "worker %u, step %llu: %s", w->world->self,
@@ -380,8 +420,6 @@ bool train_ends_the_run(const Paceline__Job *job, int status)
 static int leave(struct worker *w)
 {
     int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
-    if ((rc == OK || rc == ERR_PEER) && w->sponsor.ready)
-        rc = publisher_finish(&w->sponsor.publisher, WORLD_FOREVER);
     if (rc != OK && rc != ERR_PEER)
         return rc;
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
@@ -418,8 +456,6 @@ static int work(struct worker *w)
         return atomic_load(&w->group.bye) ? OK : atomic_load(&w->group.refused) ? ERR_PEER : rc;
     if (w->left)
         return leave(w);
-    if (w->traces)
-        tracer_begin(w->world, w->host->trace, w->host->log);
     rc = run_loop(w);
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
@@ -453,7 +489,6 @@ int train_work(struct world *world, const struct train_host *host)
     if (host->watch)
         host->watch->worker(host->watch->user, world->self, NULL);
     publisher_release(&w->publisher);
-    sponsor_release(&w->sponsor);
     if (w->strategy && w->strategy->close && w->member.world)
         w->strategy->close(&w->member);
     lanes_release(&w->member.lanes);

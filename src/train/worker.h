@@ -5,6 +5,7 @@
 
 #include "train/display.h"
 #include "train/greeting.h"
+#include "train/lessee.h"
 #include "train/model.h"
 #include "train/sponsor.h"
 #include "train/train.h"
@@ -16,11 +17,10 @@ struct worker {
     struct arena arena;
     Paceline__Job *job;
     Paceline__Job *found; /* the same with its data where it is here; NULL: as `job` says */
-    bool busy_hosts, resumes, traces, checks;
+    bool busy_hosts, resumes, late, traces, checks;
     struct course start; /* where the run goes on from, or this worker came to it */
     bool entered;        /* it is under way, and this is what its sponsor said: */
     struct admission admission;
-    struct sponsor sponsor;
     bool apart, left; /* has no share of the records any more; and has gone */
     struct vec extra[STRATEGY_EXTRAS_MAX];
     bool has_extra; /* `extra` holds a checkpoint's */
@@ -35,6 +35,7 @@ struct worker {
     const struct strategy_ops *strategy;
     uint64_t evaluate_every;
     struct course seen;                  /* the commit point before */
+    struct lessee lessee;                /* free-running */
     uint64_t own_exchanges;              /* free-running: in all lanes */
     struct mean_loss mean;               /* alone: of the last steps' losses */
     uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */

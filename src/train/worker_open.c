@@ -4,6 +4,7 @@
 #include "train/reach.h"
 #include "train/worker.h"
 #include "wire/post.h"
+#include "world/trace.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -86,7 +87,9 @@ static int await_welcome(struct worker *w)
         rc = choose_threads(w);
     w->busy_hosts = text.busy_hosts;
     w->resumes = text.resumes;
+    w->late = text.late;
     w->traces = text.traces;
+    w->lessee.from = text.leases_from;
     w->checks = text.checks;
     welcome_release(&text);
     return rc;
@@ -120,7 +123,8 @@ static int open_learner(struct worker *w)
     if (rc != OK)
         return rc;
     struct vec *dx = w->strategy->sends_gradients ? NULL : w->host->dx;
-    rc = learner_init(&w->learner, w->world, w->job, w->corpus, w->ws, &w->arena, dx, &w->err);
+    rc = (w->resumes || w->late ? learner_init_blank : learner_init)(
+        &w->learner, w->world, w->job, w->corpus, w->ws, &w->arena, dx, &w->err);
     w->learner.step_seconds = w->host->step_seconds;
     w->learner.progress = &w->group.progress;
     if (rc == OK)
@@ -190,10 +194,15 @@ static int fetch_start(struct worker *w)
 static int enter(struct worker *w)
 {
     struct model_note note = {0};
+    int64_t begun = trace_now(w->world);
     int rc = model_receive(w->world, &w->group, WORLD_ANY, w->publisher.copy, w->publisher.room,
                            &note, WORLD_FOREVER);
     if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
         return rc;
+    trace_end(
+        w->world, begun,
+        (struct trace_span){
+            .kind = SPAN_WAIT, .row = TRACE_MODELS, .peer = WORLD_ANY, .n = note.course.exchanges});
     w->entered = true;
     w->admission = note.admission;
     if (rc == OK && strategy_joins_bare(w->strategy, w->job)) {
@@ -282,12 +291,15 @@ int worker_join(struct worker *w)
     w->group.leave = w->host->leave;
     w->group.pause = w->host->pause;
     w->group.retry = w->host->retry;
+    w->group.drivers = w->host->drivers;
     w->group.meeting = (struct group_meeting){meet, w};
     int rc = group_listen(&w->group);
     if (rc == OK)
         rc = say_hello(w);
     if (rc == OK)
         rc = await_view(w);
+    if (rc == OK && !w->left && w->traces)
+        tracer_begin(w->world, w->host->trace, w->host->log);
     if (rc == OK && !w->left && group_first_view(&w->group)->number > 1)
         rc = enter(w);
     return rc;

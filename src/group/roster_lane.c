@@ -1,0 +1,99 @@
+/* What members of a new view adopt or redo in each lane. */
+#include "group/roster_parts.h"
+
+void lane_go_encode(const struct lane_go *go, struct buf *out)
+{
+    buf_put_u32(out, go->view);
+    buf_put_u32(out, go->lane);
+    buf_put_u64(out, go->completed);
+    buf_put_u32(out, go->holder);
+    members_encode(&go->lacking, out);
+    buf_put_u8(out, go->driver_lacks);
+    buf_put_u8(out, go->driver_blank);
+}
+
+int lane_go_decode(struct cut *in, struct lane_go *out)
+{
+    out->view = cut_u32(in);
+    out->lane = cut_u32(in);
+    out->completed = cut_u64(in);
+    out->holder = cut_u32(in);
+    members_decode(in, &out->lacking);
+    out->driver_lacks = cut_u8(in) != 0;
+    out->driver_blank = cut_u8(in) != 0;
+    return cut_done(in) ? OK : ERR_PROTOCOL;
+}
+
+/* A newcomer that is ahead of all who hold a result: what it begins behind has died with those who
+ * had it. Out it goes, and so the view ends; false: there is none. */
+static bool fence(struct roster *roster, const struct roster_lane *lane, uint64_t completed,
+                  struct roster_orders *out)
+{
+    const struct view *view = &roster->view;
+    for (size_t i = 0; i < view->count; i++) {
+        if (!members_has(&lane->fresh, view->node[i]) || members_has(&lane->blank, view->node[i]) ||
+            lane->at[i] <= completed)
+            continue;
+        roster_lose(roster, roster_find(roster, view->node[i]), "fenced", out);
+        return true;
+    }
+    return false;
+}
+
+/* All who take part have reported: if anyone completed the highest number, it counts. */
+static void decide(struct roster *roster, uint32_t number, struct roster_orders *out)
+{
+    const struct roster_lane *lane = &roster->lane[number];
+    const struct view *view = &roster->view;
+    struct lane_go go = {.view = view->number, .lane = number, .holder = ROSTER_NOBODY};
+    if (roster->options.driver_takes_part && !lane->driver_blank) {
+        go.completed = lane->driver_at;
+        go.holder = ROSTER_DRIVER; /* the driver, until a worker is ahead of it */
+    }
+    for (size_t i = 0; i < view->count; i++) {
+        if (members_has(&lane->fresh, view->node[i]))
+            continue;
+        if (lane->at[i] > go.completed || go.holder == ROSTER_NOBODY) {
+            go.completed = lane->at[i];
+            go.holder = view->node[i];
+        }
+    }
+    if (fence(roster, lane, go.completed, out))
+        return;
+    for (size_t i = 0; i < view->count; i++)
+        if (lane->at[i] < go.completed || members_has(&lane->blank, view->node[i]))
+            members_add(&go.lacking, view->node[i]);
+    go.driver_blank = roster->options.driver_takes_part && lane->driver_blank;
+    go.driver_lacks =
+        go.driver_blank || (roster->options.driver_takes_part && lane->driver_at < go.completed);
+    roster_order(out, ORDER_LANE_GO)->go = go;
+}
+
+void roster_lane_at(struct roster *roster, const struct roster_event *event,
+                    struct roster_orders *out)
+{
+    if (roster->view.number == 0 || event->view != roster->view.number ||
+        event->lane >= ROSTER_LANES_MAX)
+        return;
+    struct roster_lane *lane = &roster->lane[event->lane];
+    int rank = view_rank(&roster->view, event->node);
+    if (rank >= 0) {
+        members_add(&lane->in, event->node);
+        if (event->fresh)
+            members_add(&lane->fresh, event->node);
+        if (event->blank)
+            members_add(&lane->blank, event->node);
+        lane->at[rank] = event->completed;
+    } else if (event->node == ROSTER_DRIVER && roster->options.driver_takes_part) {
+        lane->driver_in = true;
+        lane->driver_at = event->completed;
+        lane->driver_blank = event->blank;
+    } else {
+        return;
+    }
+    bool driver_ready = lane->driver_in || !roster->options.driver_takes_part;
+    if (!lane->decided && driver_ready && members_count(&lane->in) == roster->view.count) {
+        lane->decided = true;
+        decide(roster, event->lane, out);
+    }
+}

@@ -1,0 +1,157 @@
+/* What members say goes into the driver's book, and what is due by the book is asked for. */
+#include "train/driver.h"
+#include "wire/post.h"
+
+#include <stdlib.h>
+
+void driver_tell_leases(struct driver *d, bool final)
+{
+    struct buf text = {0};
+    if (!strategy_leases(d->strategy, d->job))
+        return;
+    lease_write(&d->leases.book, &text);
+    if (text.failed)
+        buf_release(&text);
+    else
+        free(atomic_exchange(final ? &d->keeper.leases_final : &d->keeper.leases_told,
+                             (char *)text.data));
+}
+
+/* Note who has been asked for a checkpoint's model, if that could be. */
+static void await_checkpoint(struct driver *d, uint32_t node, int asked)
+{
+    d->awaits_checkpoint = asked == OK;
+    d->checkpoint_of = node;
+    d->taken_before = atomic_load(&d->keeper.taken);
+}
+
+void driver_want_model(struct driver *d, uint32_t uses)
+{
+    bool checkpoint = uses & MODEL_CHECKPOINT;
+    const struct view *view = group_view(&d->group);
+    struct buf bytes = {0};
+    if (uses & (MODEL_CHECKPOINT | MODEL_FINAL))
+        driver_tell_leases(d, uses & MODEL_FINAL);
+    if (!train_workers_speak(d->job, d->strategy)) {
+        if (checkpoint)
+            await_checkpoint(d, WORLD_DRIVER, OK);
+        atomic_fetch_or(&d->due, uses);
+        return;
+    }
+    buf_put_u32(&bytes, uses);
+    atomic_store(&d->asked_place, atomic_load(&d->place));
+    atomic_store(&d->asked_steps, atomic_load(&d->steps));
+    atomic_store(&d->asked_exchanges, atomic_load(&d->exchanges));
+    if (view->count > 0) {
+        int rc = driver_send(d, view->node[0], WIRE_WANT_MODEL, &bytes);
+        if (checkpoint)
+            await_checkpoint(d, view->node[0], rc);
+    }
+    buf_release(&bytes);
+}
+
+/* Workers run free: how far all are together says when the model is to be evaluated, after so many
+ * exchanges or once an epoch, and when the run ends. */
+static void count_free(struct driver *d)
+{
+    const struct course *all = &d->ledger.last.course;
+    atomic_store(&d->place, all->place);
+    atomic_store(&d->steps, all->steps);
+    atomic_store(&d->exchanges, all->exchanges);
+    size_t records = d->corpus->set[SET_TRAIN].count;
+    struct due_counts due = due_counts(d->job, d->evaluate_every, records, all);
+    if (strategy_done(d->job, all, records)) {
+        d->complete = true;
+        return;
+    }
+    uint32_t uses = (due.evaluations > d->due_before.evaluations ? MODEL_EVALUATE : 0u) |
+                    (due.snapshots > d->due_before.snapshots ? MODEL_SNAPSHOT : 0u);
+    if (uses)
+        driver_want_model(d, uses);
+    d->due_before = due;
+}
+
+void driver_tell_keeper(struct driver *d)
+{
+    const struct ledger *ledger = &d->ledger;
+    uint64_t place = ledger->last.course.place;
+    atomic_store(&d->keeper.unused, place > ledger->used ? place - ledger->used : 0);
+    atomic_store(&d->keeper.missed, ledger->missed);
+    atomic_store(&d->keeper.repeated, ledger->repeated);
+}
+
+/* What is in the book and not by members: a driver that comes after this one adds what they have
+ * done themselves. */
+void driver_tell_aside(struct driver *d)
+{
+    const struct view *view = group_view(&d->group);
+    uint64_t samples = d->ledger.last.course.place, exchanges = d->ledger.last.course.exchanges;
+    uint64_t again = d->ledger.again, repeated = d->ledger.repeated;
+    for (size_t i = 0; view && i < view->count; i++) {
+        const struct ledger_own *own = &d->ledger.own[view->node[i]];
+        samples -= own->samples;
+        exchanges -= own->exchanges;
+        again -= own->again;
+        repeated -= own->again;
+    }
+    atomic_store(&d->server.aside[ASIDE_SAMPLES], samples);
+    atomic_store(&d->server.aside[ASIDE_EXCHANGES], exchanges);
+    atomic_store(&d->server.aside[ASIDE_AGAIN], again);
+    atomic_store(&d->server.aside[ASIDE_REPEATED], repeated);
+}
+
+/* What a worker that runs free says of its leases. False: it was given up, they are others' by now,
+ * and what it says does not count. */
+static bool hear_lease(struct driver *d, uint32_t node, const struct lease_word *word)
+{
+    struct leases *leases = &d->leases;
+    const struct view *view = group_view(&d->group), *first = group_first_view(&d->group);
+    if (!leases->opened && first)
+        leases_begin(leases, first);
+    if (view)
+        leases_welcome(leases, view);
+    if (!leases_counts(leases, node))
+        return false;
+    leases_hear(leases, node, word);
+    return true;
+}
+
+void driver_on_committed(struct driver *d, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    struct committed report;
+    bool free = strategy_runs_free(d->strategy, d->job);
+    int rc = committed_decode(&in, &report);
+    const struct view *first = group_first_view(&d->group);
+    if (!d->begun && (!first || first->number > 1)) { /* who is back does not wait for others */
+        if (rc == OK && !free && report.course.exchanges > d->early.exchanges)
+            d->early = report.course;
+        return;
+    }
+    bool leased = strategy_leases(d->strategy, d->job);
+    if (rc != OK || report.free != free || (leased && !hear_lease(d, m->from, &report.lease)))
+        return;
+    ledger_report(&d->ledger, m->from, &report);
+    if (leased)
+        ledger_lease(&d->ledger, &d->leases.book);
+    display_report(&d->display, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
+                   job_is_alone(d->job) && d->ledger.last.n == 0, d->host->log);
+    driver_tell_keeper(d);
+    if (free) {
+        count_free(d);
+        driver_tell_aside(d);
+    }
+}
+
+void driver_tell_progress(struct driver *d)
+{
+    struct train_progress p;
+    const struct view *view = group_view(&d->group);
+    if (!view || !d->options->progress ||
+        !progress_due(&d->meter, &d->events, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
+                      &p))
+        return;
+    p.workers = (uint32_t)view->count;
+    p.error = atomic_load(&d->keeper.last_error);
+    d->options->progress(d->options->user, &p);
+}

@@ -1,0 +1,197 @@
+/* The run begins: the keeper of models, and the strategy's own part where the driver has one. */
+#include "tensor/kernels.h"
+#include "train/driver.h"
+
+bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy)
+{
+    return !strategy_leads(strategy, job) ||
+           (job_is_alone(job) && !strategy_runs_free(strategy, job));
+}
+
+/* Asked by the keeper, before it writes. */
+static bool is_replaced(void *user)
+{
+    return driver_replaced(user);
+}
+
+/* ---- the keeper ---- */
+
+/* Where workers run free. */
+static void where_all_are(void *user, struct course *course)
+{
+    const struct driver *d = user;
+    course->place = atomic_load(&d->place);
+    course->steps = atomic_load(&d->steps);
+    course->exchanges = atomic_load(&d->exchanges);
+}
+
+/* And where they were when a worker was asked for its model. */
+static void where_all_were(void *user, struct course *course)
+{
+    const struct driver *d = user;
+    course->place = atomic_load(&d->asked_place);
+    course->steps = atomic_load(&d->asked_steps);
+    course->exchanges = atomic_load(&d->asked_exchanges);
+}
+
+static void on_error_reached(void *user)
+{
+    driver_want_stop(user, "error");
+}
+
+static int start_keeper(struct driver *d)
+{
+    struct keeper *k = &d->keeper;
+    k->world = d->world;
+    k->log = d->host->log;
+    k->events = &d->events;
+    k->dir = d->options->dir;
+    k->keep = d->job->checkpoint->keep;
+    k->layout = d->layout;
+    k->reached = on_error_reached;
+    k->replaced = is_replaced;
+    k->free = strategy_runs_free(d->strategy, d->job);
+    k->where = k->free && train_workers_speak(d->job, d->strategy) ? where_all_were : NULL;
+    k->user = d;
+    k->note = (struct checkpoint_note){
+        .seed = d->job->seed,
+        .job_hash = d->own.job_hash,
+        .data_hash = d->own.data_hash,
+        .records = d->corpus->set[SET_TRAIN].count,
+        .incarnation = d->tenure.incarnation,
+    };
+    driver_tell_keeper(d);
+    objectives_init(&k->objectives, d->world, d->job, d->corpus, d->ws, &d->events,
+                    d->host->step_seconds);
+    if (d->goes_on)
+        k->objectives.best_score = d->resumed.best_score;
+    if (d->job->evaluate->at_start && !d->goes_on)
+        k->first = &d->begins;
+    int rc = keeper_init(k, &d->arena);
+    if (rc == OK)
+        rc = snapshot_open(&k->snapshot, d->job, d->options->dir, d->err);
+    return rc == OK ? keeper_start(k) : rc;
+}
+
+/* ---- the strategy's part ---- */
+
+/* Workers run free, and the driver's model has changed: the main task knows how far they are and
+ * what is due. */
+static int on_free_change(struct driver *d, struct leader *l)
+{
+    uint32_t due = atomic_load(&d->due);
+    where_all_are(d, &l->course);
+    if (due && publisher_start(&d->to_keeper, &l->course, due, &l->joint))
+        atomic_fetch_and(&d->due, ~due);
+    return OK;
+}
+
+static int on_leader_committed(struct leader *l, const struct exchange *e)
+{
+    struct driver *d = l->train;
+    if (!e)
+        return on_free_change(d, l);
+    l->course.used += exchange_tally(e)->samples;
+    bool last = strategy_done(l->job, &l->course, l->records);
+    uint32_t use = due_uses(d->job, d->evaluate_every, &d->led, &l->course);
+    uint32_t due = atomic_load(&d->due);
+    atomic_fetch_or(&d->due, use & MODEL_SNAPSHOT); /* that one waits for its turn */
+    d->led = l->course;
+    use |= due;
+    if (use && !last && !train_workers_speak(d->job, d->strategy) &&
+        publisher_start(&d->to_keeper, &l->course, use, &l->joint))
+        atomic_fetch_and(&d->due, ~use);
+    return exchange_tally(e)->stop_votes > 0 ? ERR_STOP : OK;
+}
+
+static int hand_over_final(struct driver *d)
+{
+    struct leader *l = &d->leader;
+    if (train_workers_speak(d->job, d->strategy))
+        return OK;
+    if (strategy_runs_free(d->strategy, d->job))
+        where_all_are(d, &l->course);
+    atomic_store(&d->handing_over, true);
+    int rc = publisher_finish(&d->to_keeper, WORLD_FOREVER);
+    if (rc == OK && !publisher_start(&d->to_keeper, &l->course, MODEL_FINAL, &l->joint))
+        rc = ERR_NOMEM;
+    return rc == OK ? publisher_finish(&d->to_keeper, WORLD_FOREVER) : rc;
+}
+
+/* The loop has ended; members of a new view may still lack the last result, until the run is over
+ * and this task is cancelled. */
+static int settle(struct leader *l)
+{
+    for (;;) {
+        uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
+        int rc = OK;
+        for (size_t i = 0; rc == OK && i < l->lanes.count; i++)
+            rc = exchange_settle(l->lanes.at[i]);
+        struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        struct wake wake;
+        if (rc == OK)
+            rc = world_wait(l->world, &change, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc == ERR_CANCELLED ? OK : rc;
+    }
+}
+
+static int leader_main(void *arg)
+{
+    struct driver *d = arg;
+    kernels_set_threads((int)d->job->threads);
+    int rc = d->strategy->driver(&d->leader);
+    if (rc == OK)
+        rc = hand_over_final(d);
+    return rc == OK ? settle(&d->leader) : rc; /* an error ends the run: driver.c watches */
+}
+
+static int start_leader(struct driver *d, const struct view *view)
+{
+    d->leader = (struct leader){
+        .world = d->world,
+        .group = &d->group,
+        .log = d->host->log,
+        .job = d->job,
+        .table = d->layout.x,
+        .arena = &d->arena,
+        .records = d->corpus->set[SET_TRAIN].count,
+        .course = d->resumed.course,
+        .others = d->others,
+        .resumed = d->start,
+        .committed = on_leader_committed,
+        .train = d,
+    };
+    bool back = view->number > 1;
+    d->leader.lanes.blank = back;
+    d->leader.back = back && d->back_told ? d->back_word : NULL;
+    for (size_t i = 0; !back && i < view->count; i++)
+        members_add(&d->leader.course.who, view->node[i]);
+    if (vec_init(&d->leader.x, &d->arena, d->x.n) != OK ||
+        vec_init(&d->leader.s, &d->arena, d->s.n) != OK ||
+        publisher_init(&d->to_keeper, d->world, WORLD_DRIVER, model_floats_most(&d->layout),
+                       d->layout.extras, &d->arena) != OK)
+        return ERR_NOMEM;
+    vec_copy(&d->leader.x, &d->x, vec_all(&d->x));
+    vec_copy(&d->leader.s, &d->s, vec_all(&d->s));
+    d->leader.joint = (struct joint){.x = &d->leader.x, .s = &d->leader.s};
+    return world_spawn(d->world, "leader", leader_main, d, &d->leader_task);
+}
+
+int driver_start(struct driver *d, const struct view *view)
+{
+    if (view->number > 1)
+        driver_go_on_with(d, view);
+    else if (!d->leases.opened && strategy_leases(d->strategy, d->job))
+        leases_begin(&d->leases, view);
+    driver_tell_aside(d);
+    d->begun = true;
+    int rc = OK; /* the giver stays: who came too late for the first view may be asking */
+    if (d->options->trace)
+        rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start, d->came_at);
+    if (rc == OK)
+        rc = start_keeper(d);
+    if (rc == OK && strategy_leads(d->strategy, d->job))
+        rc = start_leader(d, view);
+    return rc == OK ? OK : err_set(d->err, rc, "the run cannot start: %s", status_text(rc));
+}

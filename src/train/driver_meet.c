@@ -1,0 +1,264 @@
+/* How the driver meets its workers: what it welcomes them with, and what the group's server asks of
+ * it about them. */
+#include "base/printable.h"
+#include "job/text.h"
+#include "model/load.h"
+#include "train/driver.h"
+#include "wire/post.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the welcome ---- */
+
+/* The job as workers elsewhere are given it: with what they cannot read, and without what is theirs
+ * to say. */
+static int write_elsewhere(struct driver *d, struct buf *text)
+{
+    Caffe__NetParameter *net = NULL;
+    Paceline__Job *copy = NULL;
+    int rc = job_parse("job", (char *)text->data, strlen((char *)text->data), &copy, d->err);
+    if (rc == OK && copy->net->source_case == PACELINE__NET__SOURCE_FILE) {
+        rc = model_load_net(copy->net, &net, d->err);
+        if (rc == OK)
+            rc = model_define_net(&copy->net, net, d->err);
+        if (net)
+            caffe__net_parameter__free_unpacked(net, NULL);
+    }
+    if (rc == OK) {
+        copy->has_threads = copy->has_threads && !d->options->open_threads;
+        buf_release(text);
+        text_write(&copy->base, text);
+        buf_put_u8(text, 0);
+        rc = job_hash(copy, &d->own.job_hash, d->err);
+    }
+    job_free(copy);
+    return rc;
+}
+
+int driver_write_welcome(struct driver *d)
+{
+    struct buf text = {0};
+    text_write(&d->job->base, &text);
+    buf_put_u8(&text, 0);
+    int rc = d->options->elsewhere && !text.failed ? write_elsewhere(d, &text) : OK;
+    if (rc != OK) {
+        buf_release(&text);
+        return rc;
+    }
+    if (!text.failed) {
+        struct welcome welcome = {
+            .job = (char *)text.data,
+            .folder = (char *)(uintptr_t)d->options->folder,
+            .busy_hosts = d->host->timing.silence_max > WORLD_SECOND,
+            .resumes = d->start_model != NULL,
+            .traces = d->options->trace != NULL,
+            .checks = d->options->elsewhere && d->host->reach,
+            .incarnation = d->tenure.incarnation,
+            .leases_from = d->leases.book.frontier,
+        };
+        welcome_encode(&welcome, &d->welcome);
+        welcome.resumes = false;
+        welcome.late = true; /* a sponsor has what it goes on from */
+        welcome_encode(&welcome, &d->welcome_late);
+    }
+    bool failed = text.failed || d->welcome.failed || d->welcome_late.failed;
+    buf_release(&text);
+    return failed ? err_set(d->err, ERR_NOMEM, "job: out of memory") : OK;
+}
+
+/* ---- what the group's server asks of us, on its task ---- */
+
+/* It waits for what it cannot be sent: it is better told so, by being let go. */
+static void let_go(struct driver *d, uint32_t node, const char *what, int rc)
+{
+    log_warn(d->host->log, "worker %u: no %s for it: %s", node, what, status_text(rc));
+    world_peer_drop(d->world, node);
+}
+
+static void on_arrived(void *user, uint32_t node)
+{
+    struct driver *d = user;
+    atomic_store(&d->stirred, world_now(d->world));
+    const struct buf *welcome = group_view(&d->group) ? &d->welcome_late : &d->welcome;
+    int rc = driver_send(d, node, WIRE_WELCOME, welcome);
+    if (rc != OK && rc != ERR_PEER)
+        let_go(d, node, "welcome", rc);
+}
+
+static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, char *address,
+                    struct err *err)
+{
+    struct driver *d = user;
+    struct cut in = {bytes, len, false};
+    struct hello hello;
+    if (hello_read(&in, &hello) != OK)
+        return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
+    int rc = hello_check(&hello, &d->own, err);
+    if (rc != OK) {
+        char here[NODE_ADDRESS_MAX];
+        world_address(d->world, here, sizeof here);
+        printable(hello.address);
+        err_prefix(err, "it, at %s, and the driver, at %s, do not fit together", hello.address,
+                   here);
+        return rc;
+    }
+    if (group_view(&d->group) && !strategy_joinable(d->strategy, d->job))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the run is under way, and with strategy %s as the job has it nobody can "
+                       "join it then",
+                       d->strategy->name);
+    atomic_store(&d->stirred, world_now(d->world));
+    memcpy(address, hello.address, sizeof hello.address);
+    log_info(d->host->log, "worker %u is at %s: %s kernels, %s, %u threads", node, hello.address,
+             hello.kernels, hello.isa, hello.threads);
+    return OK;
+}
+
+/* It brings what it has: the server's task writes this down until the first view has formed, then
+ * the main task reads it. */
+static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
+                       const uint64_t *note, char *address, struct err *err)
+{
+    struct driver *d = user;
+    struct cut in = {bytes, len, false};
+    struct hello hello;
+    if (hello_read(&in, &hello) != OK || node >= VIEW_MEMBERS_MAX)
+        return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
+    int rc = hello_check(&hello, &d->own, err);
+    if (rc != OK)
+        return rc;
+    memcpy(address, hello.address, sizeof hello.address);
+    atomic_store(&d->stirred, world_now(d->world));
+    if (group_view(&d->group))
+        return OK; /* it comes too late, and will be told */
+    comeback_read(note, &d->back[node]);
+    log_info(d->host->log, "worker %u is back, after exchange %" PRIu64, node,
+             d->back[node].course.exchanges);
+    return OK;
+}
+
+/* For a driver that comes after this one. */
+static void on_formed(void *user, const struct view *view)
+{
+    struct driver *d = user;
+    d->tenure.view = view->number;
+    d->tenure.who = (struct members){{0}};
+    for (size_t i = 0; i < view->count; i++) {
+        members_add(&d->tenure.who, view->node[i]);
+        if (view->node[i] >= d->tenure.next)
+            d->tenure.next = view->node[i] + 1;
+    }
+    driver_keep_tenure(d);
+}
+
+static void on_tick(void *user)
+{
+    driver_keep_tenure_owed(user);
+}
+
+static void on_want(void *user, uint32_t workers)
+{
+    struct driver *d = user;
+    atomic_store(&d->gone, 0); /* they are among these */
+    int rc = world_want_nodes(d->world, workers);
+    if (rc != OK)
+        log_warn(d->host->log, "no workers for %u that have not come back: %s", workers,
+                 status_text(rc));
+}
+
+static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
+{
+    struct driver *d = user;
+    bool lost =
+        strcmp(what, "join") != 0 && strcmp(what, "leave") != 0 && strcmp(what, "back") != 0;
+    enum log_level level = lost ? LOG_WARN : LOG_INFO;
+    atomic_fetch_add(&d->gone, lost);
+    bool joins = strcmp(what, "join") == 0;
+    if (joins && view > 1)
+        atomic_store(&d->came_at[node], world_now(d->world) - d->events.start);
+    if (view > 1 || (view == 1 && !joins)) {
+        log_write(d->host->log, level, "worker %u: %s (view %u)", node, what, view);
+    } else {
+        d->came = joins ? d->came + 1 : d->came - 1;
+        log_write(d->host->log, level, "worker %u: %s (%u of %u are here)", node, what, d->came,
+                  d->job->workers);
+    }
+    cJSON *event = events_new(&d->events, "member");
+    cJSON_AddNumberToObject(event, "node", node);
+    cJSON_AddStringToObject(event, "what", what);
+    cJSON_AddNumberToObject(event, "view", view);
+    events_emit(&d->events, event);
+}
+
+/* ---- the group ---- */
+
+/* In a resumed run: the model to start from, for whoever asks. */
+static int giver_main(void *arg)
+{
+    struct driver *d = arg;
+    for (;;) {
+        const struct wait_for asked = wire_from(WORLD_ANY, WIRE_WANT_MODEL);
+        struct wake wake;
+        int rc = world_wait(d->world, &asked, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+        d->to_worker.reader = wake.msg->from;
+        message_unref(wake.msg);
+        bool started = publisher_start(&d->to_worker, &d->resumed.course, 0, &d->start);
+        rc = publisher_finish(&d->to_worker, WORLD_FOREVER);
+        if (rc == ERR_CANCELLED)
+            return rc;
+        if (!started || (rc != OK && rc != ERR_PEER))
+            let_go(d, d->to_worker.reader, "model to go on from", started ? rc : ERR_NOMEM);
+        atomic_store(&d->stirred, world_now(d->world));
+    }
+}
+
+static int start_giver(struct driver *d)
+{
+    int rc = publisher_init(&d->to_worker, d->world, WORLD_ANY, model_floats_most(&d->layout),
+                            d->layout.extras, &d->arena);
+    return rc == OK ? world_spawn(d->world, "giver", giver_main, d, &d->giver_task) : rc;
+}
+
+int driver_start_group(struct driver *d)
+{
+    const struct roster_options roster = {
+        .workers = d->job->workers,
+        .workers_max = strategy_joinable(d->strategy, d->job) ? job_workers_max(d->job) : 0,
+        .standby = d->job->standby,
+        .incarnation = d->tenure.incarnation,
+        .driver_takes_part = strategy_leads(d->strategy, d->job),
+        .silence_max = d->host->timing.silence_max,
+        .stall_max = d->host->timing.stall_max,
+        .reforms = d->options->resume && !d->options->fresh,
+        .last_view = d->before.view,
+        .last_incarnation = d->before.view ? d->before.incarnation : 0,
+        .last = d->before.who,
+    };
+    const struct server_hooks hooks = {
+        .arrived = on_arrived,
+        .admit = on_hello,
+        .member = on_member,
+        .returned = on_returned,
+        .formed = on_formed,
+        .tick = on_tick,
+        .want = on_want,
+        .user = d,
+    };
+    group_init(&d->group, d->world, d->host->log, &d->host->timing);
+    int rc = d->start_model ? start_giver(d) : OK;
+    if (rc == OK && d->options->elsewhere && d->host->reach)
+        rc = reach_start(d->world, d->host, &d->reach);
+    if (rc == OK)
+        rc = server_start(&d->server, &d->group, &roster, &hooks);
+    uint32_t workers = job_workers_max(d->job) + d->job->standby;
+    if (roster.reforms && roster.last_view > 0)
+        workers = 0; /* those of before may still be there */
+    if (rc == OK)
+        rc = world_want_nodes(d->world, workers);
+    return rc == OK ? OK
+                    : err_set(d->err, rc, "%u workers cannot be had: %s", workers, status_text(rc));
+}

@@ -1,0 +1,168 @@
+/* What the run starts from: values drawn from its seed, files of weights, a run of Caffe's, or its
+ * own newest checkpoint. */
+#include "train/driver.h"
+#include "train/origin.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+/* The vectors of a checkpoint, where they lie in `start_model`. */
+static void point_at_start(struct driver *d)
+{
+    size_t n = d->x.n;
+    float *at = d->start_model;
+    d->start = (struct joint){.x = &d->x, .s = &d->s};
+    vec_import(&d->x, vec_all(&d->x), at);
+    vec_import(&d->s, vec_all(&d->s), at + n);
+    at += n + d->s.n;
+    if (d->layout.has_state) {
+        d->start.state = d->start_state;
+        d->start.states = d->optim.ops->states;
+        d->start.updates = d->resumed.updates;
+    }
+    for (size_t i = 0; i < d->start.states; i++, at += n)
+        d->start_state[i] = (struct vec){at, n};
+    if (d->layout.has_extra)
+        d->start.extra = d->start_extra;
+    for (size_t i = 0; d->start.extra && i < d->layout.extras; i++, at += n)
+        d->start_extra[i] = (struct vec){at, n};
+}
+
+static int make_room(struct driver *d)
+{
+    if (!d->start_model)
+        d->start_model = arena_array(&d->arena, model_floats_most(&d->layout), float);
+    return d->start_model ? OK : err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
+}
+
+/* Files of weights, and what a run of Caffe left: read here, given to all. */
+static int begin_with(struct driver *d)
+{
+    bool weights = d->job->weights && *d->job->weights;
+    const char *state = d->options->snapshot;
+    d->resumed.best_score = INFINITY;
+    if (!weights && !state) {
+        d->start_model = NULL;
+        return OK;
+    }
+    int rc = make_room(d);
+    if (rc != OK)
+        return rc;
+    vec_export(&d->x, vec_all(&d->x), d->start_model);
+    vec_export(&d->s, vec_all(&d->s), d->start_model + d->x.n);
+    if (weights)
+        rc = origin_weights(d->job, &d->layout, d->host->log, d->start_model, d->err);
+    if (rc == OK && state)
+        rc = origin_state(state, d->job, &d->layout, d->host->log, d->start_model, &d->resumed,
+                          d->err);
+    if (rc != OK)
+        return rc;
+    d->goes_on = state != NULL;
+    point_at_start(d);
+    return OK;
+}
+
+/* What a checkpoint brought, and what begins afresh since it had none. */
+static void tell_what_was_taken(const struct driver *d)
+{
+    const struct course *course = &d->resumed.course;
+    bool state = d->layout.optim->states > 0, extra = d->layout.extras > 0;
+    struct buf text = {0};
+    buf_printf(&text, "goes on after exchange %" PRIu64 " at epoch %.2f with %u workers: model",
+               course->exchanges, (double)course->place / (double)d->corpus->set[SET_TRAIN].count,
+               d->job->workers);
+    if (state && d->layout.has_state)
+        buf_printf(&text, ", optimizer state");
+    for (size_t i = 0; extra && d->layout.has_extra && i < d->layout.extras; i++)
+        buf_printf(&text, ", %s", d->layout.extra_name[i]);
+    if (state && !d->layout.has_state)
+        buf_printf(&text, "; optimizers start afresh");
+    for (size_t i = 0; extra && !d->layout.has_extra && i < d->layout.extras; i++)
+        buf_printf(&text, "; %s starts afresh", d->layout.extra_name[i]);
+    buf_put_u8(&text, 0);
+    log_info(d->host->log, "%s", text.failed ? "goes on" : (const char *)text.data);
+    buf_release(&text);
+}
+
+static void look_for_final(void *user, const char *name)
+{
+    if (strcmp(name, "final.safetensors") == 0)
+        *(bool *)user = true;
+}
+
+/* The run has come to its end, and has left what it was for. Nobody is waited for then; but a
+ * driver that died before its workers had heard of it owes them that. */
+static void look_whether_over(struct driver *d)
+{
+    const struct rundir *dir = d->options->dir;
+    struct tenure before = {.view = 0};
+    struct err none;
+    bool final = false;
+    if (tenure_read(dir, &before, &none) == OK && before.view > 0)
+        return;
+    if (!strategy_done(d->job, &d->resumed.course, d->corpus->set[SET_TRAIN].count) ||
+        dir->disk->ops->list(dir->disk, dir->path, look_for_final, &final, &none) != OK || !final)
+        return;
+    d->over = true;
+    d->keeper.judged = d->resumed.course;
+    log_info(d->host->log, "the run is complete: %s/final.safetensors", dir->path);
+}
+
+/* Take the newest checkpoint of the run directory as the start. */
+static int resume(struct driver *d)
+{
+    struct checkpoint_note *note = &d->resumed;
+    int made = make_room(d);
+    if (made != OK)
+        return made;
+    int rc =
+        checkpoint_load(d->options->dir, d->host->log, &d->layout, d->start_model, note, d->err);
+    if (rc == ERR_NOT_FOUND) { /* it ended before the first one */
+        log_warn(d->host->log, "%s; the run begins afresh", d->err->text);
+        return begin_with(d);
+    }
+    if (rc != OK)
+        return rc;
+    if (note->data_hash != d->corpus->hash)
+        return err_set(d->err, ERR_INPUT,
+                       "%s: the checkpoint is of other data (%016" PRIx64 ", the job's is "
+                       "%016" PRIx64 ")",
+                       d->options->dir->path, note->data_hash, d->corpus->hash);
+    if (!d->layout.has_state)
+        note->updates = 0;
+    note->course.used = note->used;
+    point_at_start(d);
+    d->goes_on = true;
+    look_whether_over(d);
+    if (!d->over)
+        tell_what_was_taken(d);
+    return OK;
+}
+
+/* The book of leases goes on where a checkpoint's ended. One of a run that had none has handed out
+ * whatever was before its place. */
+static int open_leases(struct driver *d)
+{
+    struct checkpoint_note *note = &d->resumed;
+    struct lease_book *book = &d->leases.book;
+    uint64_t grain = job_step_records(d->job);
+    bool opened = note->leases ? lease_read(book, note->leases, grain)
+                               : lease_open(book, note->course.place, note->missed, grain);
+    if (!opened)
+        return err_set(d->err, ERR_INPUT, "%s: the checkpoint's book of %s cannot be read",
+                       d->options->dir ? d->options->dir->path : "the run",
+                       note->leases ? "leases" : "records");
+    d->leases.world = d->world;
+    d->leases.log = d->host->log;
+    d->leases.records = d->corpus->set[SET_TRAIN].count;
+    if (note->leases)
+        note->used = book->used;
+    return OK;
+}
+
+int driver_find_start(struct driver *d)
+{
+    int rc = d->options->resume ? resume(d) : begin_with(d);
+    return rc == OK ? open_leases(d) : rc;
+}

@@ -1,0 +1,118 @@
+/* Who asks the driver whether it can be reached hears it soon, however many ask whom nothing
+ * reaches. */
+#include "train/reach.h"
+
+#include "sim/scene.h"
+#include "wire/post.h"
+
+enum { SILENT = 20, ASKERS = SILENT + 2, GOES = SILENT };
+
+#define TRIES (3 * WORLD_SECOND)
+
+static struct {
+    struct world *driver;
+    bool gone; /* the host that goes */
+    int at_once, most;
+} net;
+
+/* As a host does it: silence takes all of one's patience. */
+static int reach(const char *address, int64_t patience, struct err *err)
+{
+    net.most = ++net.at_once > net.most ? net.at_once : net.most;
+    bool silent = strncmp(address, "silent", 6) == 0 || (net.gone && !strcmp(address, "goes:1"));
+    world_sleep(net.driver, world_now(net.driver) + (silent ? patience : MS));
+    net.at_once--;
+    return silent ? err_set(err, ERR_PEER, "nobody answers") : OK;
+}
+
+static int stay(struct scene *s, struct world *w)
+{
+    struct logger log = {.write = scene_log, .user = s, .level = LOG_WARN};
+    const struct train_host host = {.log = &log, .reach = reach};
+    struct reach_book *book;
+    net.driver = w;
+    net.gone = false;
+    net.most = net.at_once = 0;
+    int rc = reach_start(w, &host, &book);
+    if (rc == OK)
+        rc = scene_stay(s, w);
+    reach_stop(book);
+    return rc;
+}
+
+/* The driver's answer, and how many it names. */
+static int ask(struct world *w, const char *address, bool *reached, uint32_t *named)
+{
+    const struct wait_for answer = wire_from(WORLD_DRIVER, WIRE_REACHED);
+    char asked[NODE_ADDRESS_MAX], why[ERR_TEXT_MAX];
+    struct buf bytes = {0};
+    struct wake wake;
+    buf_put_text(&bytes, address);
+    int rc = wire_post_buf(w, WORLD_DRIVER, WIRE_REACH, 0, &bytes);
+    buf_release(&bytes);
+    if (rc == OK)
+        rc = world_wait(w, &answer, 1, world_now(w) + 60 * WORLD_SECOND, &wake);
+    if (rc != OK)
+        return rc;
+    struct cut in = {wake.msg->data, wake.msg->len, false};
+    cut_text(&in, asked, sizeof asked);
+    *reached = cut_u8(&in) != 0;
+    cut_text(&in, why, sizeof why);
+    *named = cut_u32(&in);
+    message_unref(wake.msg);
+    return in.failed || strcmp(asked, address) != 0 ? ERR_PROTOCOL : OK;
+}
+
+/* Twenty that nothing reaches ask just before two that are well; one of these goes then without a
+ * word, and the other asks once more. */
+static int asks(struct scene *s, struct world *w)
+{
+    char address[NODE_ADDRESS_MAX];
+    bool reached = false;
+    uint32_t named = 0, self = w->self;
+    const char *name = self < SILENT ? "silent" : self == GOES ? "goes" : "well";
+    snprintf(address, sizeof address, "%s:1", name);
+    int rc = world_sleep(w, BEGIN + (int64_t)self * MS);
+    int64_t asked = world_now(w);
+    if (rc == OK)
+        rc = ask(w, address, &reached, &named);
+    s->time[self] = world_now(w) - asked;
+    s->rc[self] = rc != OK ? rc : reached == (self >= SILENT) ? OK : ERR_BUG;
+    if (self == GOES)
+        net.gone = true;
+    if (self == ASKERS - 1 && rc == OK) {
+        s->rc[ASKERS] = named == 1 ? OK : ERR_BUG;
+        asked = world_now(w);
+        rc = ask(w, address, &reached, &named);
+        s->time[ASKERS] = world_now(w) - asked;
+        s->rc[ASKERS + 1] = rc == OK && reached && named == 0 ? OK : ERR_BUG;
+    }
+    return rc;
+}
+
+static void test_silent_hosts_hold_up_nobody(void **state)
+{
+    (void)state;
+    struct scene s = {
+        .cluster = "node { count: 24 }", .workers = ASKERS, .driver = stay, .worker = asks};
+    assert_int_equal(scene_play(&s), OK);
+    for (int i = 0; i < ASKERS + 2; i++)
+        assert_int_equal(s.rc[i], OK);
+    int64_t longest = 0;
+    for (int i = 0; i <= ASKERS; i++)
+        longest = s.time[i] > longest ? s.time[i] : longest;
+    print_message("    the longest answer took %.2f s; %d tried at once\n", world_seconds(longest),
+                  net.most);
+    /* A question may come while others are tried, and wait for its own trial then. */
+    assert_true(longest <= 2 * TRIES + WORLD_SECOND / 10);
+    assert_in_range(net.most, SILENT / 2, 64);
+    assert_null(strstr(s.log, "well"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_silent_hosts_hold_up_nobody),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
