@@ -89,7 +89,7 @@ static inline struct checkpoint_note sample_note_of(uint64_t n)
         .job_hash = 0xfedcba9876543210,
         .data_hash = n,
         .records = 540,
-        .best_error = 0.1 + (double)n,
+        .best_score = 0.1 + (double)n,
         .incarnation = UINT32_MAX,
     };
 }

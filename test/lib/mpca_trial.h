@@ -97,6 +97,12 @@ static void note_adopted(struct trial *t, const struct member *m, uint32_t numbe
     memcpy(a->x + lane->r.len, m->joint.s->at, lane->n_s * sizeof *star);
 }
 
+/* Where the records of a worker's step are, counted from 0: each has one lease, long enough. */
+static uint64_t mpca_trial_place(const struct trial *t, uint32_t worker, uint64_t step)
+{
+    return (worker * (uint64_t)(STEPS_MAX + 1) + step) * t->job->batch;
+}
+
 static bool ends(const struct trial *t, const struct member *m)
 {
     int64_t ran = world_now(m->world) - t->begun;
@@ -189,6 +195,10 @@ static int train_on(struct trial *t, struct group *group, struct arena *arena)
         .train = t,
     };
     m.start = m.course = course_of(group_first_view(group));
+    const struct lease own = {.from = mpca_trial_place(t, group->world->self, 0),
+                              .to = mpca_trial_place(t, group->world->self + 1, 0)};
+    m.leased = true;
+    hold_begin(&m.hold, t->job->batch, own, own.to - own.from);
     t->begun = world_now(group->world);
     t->step[group->world->self][0].t = t->begun;
     rc = strategy_mpca.worker(&m);

@@ -2,27 +2,13 @@
 #ifndef PL_LIB_SHARED_TEAM_H
 #define PL_LIB_SHARED_TEAM_H
 
+#include "free_port.h"
 #include "paceline/shared.h"
 #include "process.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <pthread.h>
-#include <sys/socket.h>
 
 enum { MEMBERS = 3 };
-
-/* A port that was free a moment ago. */
-static inline void find_port(char rendezvous[32])
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
-    close(fd);
-    snprintf(rendezvous, 32, "127.0.0.1:%d", ntohs(at.sin_port));
-}
 
 struct member {
     pthread_t thread;
@@ -60,7 +46,7 @@ static inline void run_team_by(bool tcp, uint32_t members, int (*play)(struct me
 {
     char rendezvous[32];
     struct member m[MEMBERS];
-    find_port(rendezvous);
+    port_find(rendezvous);
     for (uint32_t i = 0; i < members; i++) {
         m[i] = (struct member){.number = i,
                                .members = members,

@@ -30,12 +30,19 @@ struct loops {
     uint32_t breaks; /* this worker's model, or its s, after so many commits; 0: nobody's */
     uint64_t breaks_after;
     bool breaks_s;
+    uint64_t fails_after[LOOPS_WORKERS]; /* its loop, at this commit, with ERR_NOMEM; 0: never */
     /* How it went, by worker, and each one's joint model at the end: */
     struct loops_commit seen[LOOPS_WORKERS][LOOPS_COMMITS];
     uint64_t commits[LOOPS_WORKERS];
     float x[LOOPS_WORKERS][LOOPS_FLOATS];
     struct course course[LOOPS_WORKERS];
 };
+
+static int loops_go_on(struct member *m)
+{
+    (void)m;
+    return OK;
+}
 
 static int loops_committed(struct member *m, const struct exchange *e)
 {
@@ -48,7 +55,7 @@ static int loops_committed(struct member *m, const struct exchange *e)
     seen->who = exchange_tally(e)->who;
     if (loops->breaks == self && loops->commits[self] == loops->breaks_after)
         (loops->breaks_s ? &m->learner->s : &m->learner->x)->at[0] = NAN;
-    return OK;
+    return loops->commits[self] == loops->fails_after[self] ? ERR_NOMEM : OK;
 }
 
 /* s_k = 100·worker + k at first. */
@@ -84,6 +91,7 @@ static int loops_play(struct scene *scene, struct group *group, const struct ran
         .job = loops->job,
         .arena = &arena,
         .committed = loops_committed,
+        .amid = loops_go_on,
         .train = loops,
     };
     if (rc == OK) {
@@ -95,6 +103,10 @@ static int loops_play(struct scene *scene, struct group *group, const struct ran
         loops->course[w->self] = m.course;
         memcpy(loops->x[w->self], m.joint.x->at, m.joint.x->n * sizeof(float));
     }
+    if (rc != OK)
+        world_sleep(w, world_now(w) + 10 * WORLD_SECOND); /* it stays until the run is over */
+    if (ops && ops->close)
+        ops->close(&m);
     lanes_release(&m.lanes);
     arena_release(&arena);
     free(l);

@@ -3,10 +3,9 @@
 #ifndef PL_LIB_TEAM_PLAY_H
 #define PL_LIB_TEAM_PLAY_H
 
+#include "free_port.h"
 #include "paceline/team.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,7 +13,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -42,24 +40,6 @@ struct team_member {
     int line;
     pthread_barrier_t *opened; /* nobody plays, and leaves, before all have looked who is there */
 };
-
-/* A socket at a port of the loopback that was free. */
-static inline int team_take_port(char rendezvous[32])
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
-    snprintf(rendezvous, 32, "127.0.0.1:%d", ntohs(at.sin_port));
-    return fd;
-}
-
-/* A port that was free a moment ago. */
-static inline void team_find_port(char rendezvous[32])
-{
-    close(team_take_port(rendezvous));
-}
 
 static inline double team_now(void)
 {
@@ -118,7 +98,7 @@ static inline void team_play(uint32_t members, int (*play)(struct team_member *)
     int line = 0;
     pthread_barrier_t opened;
     assert_int_equal(pthread_barrier_init(&opened, NULL, members), 0);
-    team_find_port(rendezvous);
+    port_find(rendezvous);
     for (uint32_t i = 0; i < members; i++) {
         member[i] = (struct team_member){.number = i,
                                          .members = members,

@@ -149,4 +149,26 @@ static inline void tiny_remove(struct tiny *t)
         abort();
 }
 
+/* For a group of tests, whose state it is. */
+static inline int tiny_setup(void **state)
+{
+    static struct tiny tiny;
+    tiny_create(&tiny);
+    *state = &tiny;
+    return 0;
+}
+
+static inline int tiny_setup_elastic(void **state)
+{
+    tiny_setup(state);
+    tiny_elastic(*state);
+    return 0;
+}
+
+static inline int tiny_teardown(void **state)
+{
+    tiny_remove(*state);
+    return 0;
+}
+
 #endif

@@ -144,7 +144,7 @@ static void test_one_rank(void **state)
 static void start_ranks(struct process p[], uint32_t count, const char *const *argv)
 {
     char rendezvous[32], text[16];
-    team_find_port(rendezvous);
+    port_find(rendezvous);
     setenv("PACELINE_RENDEZVOUS", rendezvous, 1);
     snprintf(text, sizeof text, "%u", count);
     setenv("PACELINE_RANKS", text, 1);

@@ -80,20 +80,6 @@ static void test_narrow_instructions(void **state)
 #endif
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,5 +88,5 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_narrow_instructions),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -131,20 +131,6 @@ static void test_pictures_that_vanish(void **state)
     process_release(&r.p);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,5 +138,5 @@ int main(void)
         cmocka_unit_test(test_checkpoints_of_something_else),
         cmocka_unit_test(test_pictures_that_vanish),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

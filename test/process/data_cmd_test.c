@@ -208,20 +208,6 @@ static void test_wrong_inputs(void **state)
     REFUSED(t, "--sheep", "data", "head", spec, "--sheep", "no.png");
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -231,5 +217,5 @@ int main(void)
         cmocka_unit_test(test_what_stats_propose),
         cmocka_unit_test(test_wrong_inputs),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

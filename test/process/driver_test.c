@@ -51,6 +51,28 @@ static void test_workers_come_before_their_driver(void **state)
     machines_release(&m);
 }
 
+/* What goes before it has said hello gives its number back after a while; who had its place does
+ * not. */
+static void test_a_number_is_one_workers(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    DRIVE(t, &m, "--set", "workers=2");
+    struct process *first = WORKER(&m, t->folder, NULL);
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 0: join (1 of 2 are here)"));
+    kill(first->pid, SIGKILL);
+    process_wait(first, REAL_LIMIT_S);
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 0: dead"));
+    process_nap(5.5); /* longer than a number rests */
+    WORKER(&m, t->folder, NULL);
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 1: join (1 of 2 are here)"));
+    WORKER(&m, t->folder, NULL);
+    real_end(&m.run, 0, "epochs");
+    const char *once = strstr(m.run.p.err, "worker 0 is at ");
+    assert_true(once && !strstr(once + 1, "worker 0 is at "));
+    machines_release(&m);
+}
+
 static void test_an_interrupt_ends_it_as_it_ends_train(void **state)
 {
     struct tiny *t = *state;
@@ -111,6 +133,9 @@ static void test_addresses_are_refused_by_name(void **state)
     REFUSED(t, "no address is known of host no..such..host", "worker", "--join",
             "no..such..host:1");
     REFUSED(t, "insecure", "worker", "--join", "10.1.2.3:4000");
+    REFUSED(t, "insecure", "worker", "--join", "127.0.0.1:9,10.1.2.3:4000");
+    REFUSED(t, "expected HOST:PORT", "worker", "--join", "127.0.0.1:9,");
+    REFUSED(t, "expected HOST:PORT", "worker", "--join", "127.0.0.1:9,there");
     REFUSED(t, "--join", "worker", "--data-root", ".");
     REFUSED(t, "there is no such folder", "worker", "--join", "127.0.0.1:1", "--data-root",
             "there is no such folder");
@@ -299,26 +324,12 @@ static void test_a_member_that_others_cannot_reach(void **state)
     machines_release(&m);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    tiny_elastic(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_workers_started_by_hand),
         cmocka_unit_test(test_workers_come_before_their_driver),
+        cmocka_unit_test(test_a_number_is_one_workers),
         cmocka_unit_test(test_an_interrupt_ends_it_as_it_ends_train),
         cmocka_unit_test(test_who_does_not_come),
         cmocka_unit_test(test_addresses_are_refused_by_name),
@@ -329,5 +340,5 @@ int main(void)
         cmocka_unit_test(test_a_stranger_is_no_worker),
         cmocka_unit_test(test_a_member_that_others_cannot_reach),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup_elastic, tiny_teardown);
 }

@@ -99,20 +99,6 @@ static void test_both_worlds_agree(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,5 +107,5 @@ int main(void)
         cmocka_unit_test(test_alone_every_strategy_is_single),
         cmocka_unit_test(test_both_worlds_agree),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -205,20 +205,6 @@ static void test_calls_of_sockets_fail(void **state)
     try_all(state, "socket");
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -233,5 +219,5 @@ int main(int argc, char **argv)
         print_message("skipped: the sanitizer has malloc to itself\n");
         return 0;
     }
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -159,20 +159,6 @@ static void test_a_second_interrupt_ends_at_once(void **state)
     process_release(&r.p);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,5 +169,5 @@ int main(void)
         cmocka_unit_test(test_an_interrupted_run_goes_on),
         cmocka_unit_test(test_a_second_interrupt_ends_at_once),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

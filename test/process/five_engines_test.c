@@ -122,25 +122,11 @@ static void test_five_engines_exchange_gradients(void **state)
     expect_three_exchanges(out, &report, 1);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_five_engines_exchange_models),
         cmocka_unit_test(test_five_engines_exchange_gradients),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -240,21 +240,6 @@ static void test_as_many_as_a_file_says(void **state)
     machines_release(&m);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    tiny_elastic(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -264,5 +249,5 @@ int main(void)
         cmocka_unit_test(test_as_many_as_a_file_says),
         cmocka_unit_test(test_a_rate_costs_nobody_its_place),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup_elastic, tiny_teardown);
 }

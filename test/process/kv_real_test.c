@@ -386,7 +386,7 @@ static void run_processes(bool both)
         mmap(NULL, sizeof *stage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(stage != MAP_FAILED);
     memset(stage, 0, sizeof *stage);
-    find_port(rendezvous);
+    port_find(rendezvous);
     for (uint32_t i = MEMBERS; i-- > 0;) { /* the one who kills last: he knows all others */
         pid_t child = fork();
         assert_true(child >= 0);

@@ -118,20 +118,6 @@ static void test_what_cannot_be_shared_out_is_refused(void **state)
     REFUSED(t, "local", "sim", t->job, "--cluster", t->cluster, "--set", "local=-2");
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,5 +127,5 @@ int main(void)
         cmocka_unit_test(test_a_group_can_be_measured),
         cmocka_unit_test(test_what_cannot_be_shared_out_is_refused),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

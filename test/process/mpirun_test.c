@@ -63,23 +63,8 @@ static void test_one_rank_of_four_dies(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    tiny_elastic(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_rank_of_four_dies)};
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup_elastic, tiny_teardown);
 }

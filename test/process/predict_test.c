@@ -470,12 +470,6 @@ static int setup(void **state)
     return 0;
 }
 
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -489,5 +483,5 @@ int main(void)
         cmocka_unit_test(test_wrong_inputs),
         cmocka_unit_test(test_caffes_own_models),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }

@@ -21,11 +21,15 @@ static void expect_books(const struct staged *s, bool all)
 {
     double used = run_number(s->run.dir, "end", 0, "used");
     double missed = run_number(s->run.dir, "end", 0, "missed");
+    double repeated = run_number(s->run.dir, "end", 0, "repeated");
     double epochs = run_number(s->run.dir, "end", 0, "epochs");
-    print_message("    used %g, missed %g, epochs %g\n", used, missed, epochs);
+    print_message("    used %g, repeated %g, missed %g, epochs %g\n", used, repeated, missed,
+                  epochs);
     assert_true(epochs >= EPOCHS);
     assert_true(missed >= 0 && (!all || missed == 0));
-    assert_true(fabs(used + missed - epochs * (TINY_TRAIN - 60)) < 0.5);
+    /* Epochs are what has been gone over, again while no lease came, too. */
+    double again = epochs * (TINY_TRAIN - 60) - used - missed;
+    assert_true(again > -0.5 && again < repeated + 0.5);
 }
 
 static bool said_by_anybody(const struct staged *s, const char *what)
@@ -126,25 +130,11 @@ static void test_what_cannot(void **state)
     PLAY(*state, stories);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_can_be_borne),
         cmocka_unit_test(test_what_cannot),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -1,6 +1,8 @@
 /* Parameter servers for real: processes and TCP. */
 #include "real_run.h"
 
+/* At a rate that is low enough for stale gradients: with 0.03 `downpour` is thrown out of its
+ * minimum now and then, and sometimes at the end. */
 static void test_every_mode_trains(void **state)
 {
     static const char *const how[] = {
@@ -10,11 +12,12 @@ static void test_every_mode_trains(void **state)
     for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
         struct real_run r = real_new(*state);
         START(*state, &r, "--set", how[i], "--set", "solver.momentum=0", "--set",
-              "solver.base_lr=0.03", "--set", "stop.epochs=12", "--set", "batch=8");
+              "solver.base_lr=0.01", "--set", "stop.epochs=30", "--set", "batch=8");
         real_end(&r, 0, "epochs");
         assert_true(run_number(r.dir, "end", 0, "test_error") < 0.4);
-        assert_true(run_number(r.dir, "end", 0, "used") >= 12 * 540);
-        assert_true(run_number(r.dir, "end", 0, "used") < 12.5 * 540);
+        double used = run_number(r.dir, "end", 0, "used");
+        assert_true(used + run_number(r.dir, "end", 0, "repeated") >= 30 * 540);
+        assert_true(used < 30.5 * 540);
         assert_true(real_exchanges(&r) > 0 && run_count(r.dir, "eval", "set", "validation") >= 1);
         process_release(&r.p);
     }
@@ -54,20 +57,6 @@ static void test_a_run_goes_on(void **state)
     process_release(&parts.p);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -75,5 +64,5 @@ int main(void)
         cmocka_unit_test(test_rounds_are_equal),
         cmocka_unit_test(test_a_run_goes_on),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -125,25 +125,45 @@ static void change_workers(struct tiny *t, const char *from, const char *to, con
                   100 * run_number(r.dir, "end", 0, "test_error"));
 }
 
+/* Nothing is left to be done: it says so, starts nobody and waits for nobody; with more to be done
+ * it goes on. */
+static void test_a_run_that_is_complete(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    char says[256];
+    START(t, &r, "--workers", "2", "--set", "stop.epochs=2");
+    real_end(&r, 0, "epochs");
+    process_release(&r.p);
+    double used = run_number(r.dir, "end", 0, "used");
+    snprintf(says, sizeof says, "the run is complete: %s/final.safetensors", r.dir);
+    START(t, &r, "--workers", "2", "--set", "stop.epochs=2", "--resume");
+    real_end(&r, 0, "epochs");
+    assert_non_null(strstr(r.p.err, says));
+    process_release(&r.p);
+    process_start(&r.p, t->folder,
+                  (const char *const[]){"driver", t->job, "--json", "--listen", "127.0.0.1:0",
+                                        "--out", r.dir, "--set", "workers=2", "--set",
+                                        "stop.epochs=2", "--resume", NULL});
+    real_end(&r, 0, "epochs"); /* without a worker */
+    assert_non_null(strstr(r.p.err, says));
+    assert_null(strstr(r.p.err, "waits for workers"));
+    process_release(&r.p);
+    assert_int_equal(real_members(&r, "join"), 2); /* those of the first time */
+    assert_int_equal(run_count(r.dir, "end", NULL, NULL), 3);
+    assert_true(run_number(r.dir, "end", 2, "used") == used);
+    START(t, &r, "--workers", "2", "--set", "stop.epochs=3", "--resume");
+    real_end(&r, 0, "epochs");
+    assert_null(strstr(r.p.err, says));
+    process_release(&r.p);
+    assert_int_equal(real_members(&r, "join"), 4);
+}
+
 static void test_other_numbers_of_workers(void **state)
 {
     change_workers(*state, "4", "1", "; optimizers start afresh");
     change_workers(*state, "4", "7", "; optimizers start afresh");
     change_workers(*state, "1", "4", ", optimizer state");
-}
-
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
 }
 
 int main(void)
@@ -153,7 +173,8 @@ int main(void)
         cmocka_unit_test(test_one_worker_that_counts),
         cmocka_unit_test(test_four_workers_that_are_equal),
         cmocka_unit_test(test_four_workers_that_are_not),
+        cmocka_unit_test(test_a_run_that_is_complete),
         cmocka_unit_test(test_other_numbers_of_workers),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

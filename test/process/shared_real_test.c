@@ -241,7 +241,7 @@ static void a_killed_process_is_made_up_for(void **state)
     (void)state;
     char rendezvous[32];
     pid_t child[MEMBERS];
-    find_port(rendezvous);
+    port_find(rendezvous);
     for (uint32_t i = 0; i < MEMBERS; i++) {
         child[i] = fork();
         assert_true(child[i] >= 0);

@@ -104,7 +104,7 @@ static struct scene *start(void)
     struct scene *s =
         mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(s != MAP_FAILED);
-    team_find_port(s->rendezvous);
+    port_find(s->rendezvous);
     for (uint32_t i = 0; i < MEMBERS; i++) {
         pid_t pid = fork();
         assert_true(pid >= 0);
@@ -266,7 +266,7 @@ static void test_the_example(void **state)
     char rendezvous[32];
     int out = process_capture(), status;
     assert_true(fcntl(out, F_SETFL, O_APPEND) == 0);
-    team_find_port(rendezvous);
+    port_find(rendezvous);
     pid_t pid[3];
     for (int i = 0; i < 3; i++) /* the coordinator comes last */
         pid[i] = start_example(out, rendezvous, i == 2 ? "3" : "0");

@@ -167,20 +167,6 @@ static void test_paths_that_cannot_be(void **state)
             "idx:nowhere,train-labels");
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,5 +177,5 @@ int main(void)
         cmocka_unit_test(test_a_run_that_fails),
         cmocka_unit_test(test_paths_that_cannot_be),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

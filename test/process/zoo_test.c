@@ -147,20 +147,6 @@ static void test_what_is_refused(void **state)
             "--set", "net.zoo=fc-480-160?classes=2");
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,5 +154,5 @@ int main(void)
         cmocka_unit_test(test_the_list),        cmocka_unit_test(test_a_prototxt),
         cmocka_unit_test(test_what_is_refused),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

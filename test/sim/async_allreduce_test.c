@@ -387,20 +387,6 @@ static void test_two_real_workers(void **state)
     assert_true(run_difference(r.dir, sim.dir) <= SIM_SAME); /* nothing of it depends on time */
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,5 +405,5 @@ int main(void)
         cmocka_unit_test(test_a_resumed_run_of_four_adds_up),
         cmocka_unit_test(test_two_real_workers),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -270,6 +270,21 @@ static void test_a_broken_state_is_left_out_and_begins_afresh(void **state)
     }
 }
 
+/* Worker 2's loop breaks at the first commit, when the other fragment has just left. As long as it
+ * is in the group it takes that from nobody: the others have it two steps later, and break there.
+ */
+static void test_what_is_under_way_goes_on_without_the_loop(void **state)
+{
+    static struct loops loops;
+    loops = (struct loops){.fails_after = {2, 2, 1}};
+    LOOPS_RUN(&loops, *state, "stop.steps=12", "strategy.diloco={tau:4 fragments:2 overlap:2}");
+    for (uint32_t w = 0; w < LOOPS_WORKERS; w++) {
+        assert_int_equal(loops.scene.rc[w], ERR_NOMEM);
+        assert_int_equal(loops.commits[w], loops.fails_after[w]);
+    }
+    assert_int_equal(members_count(&loops.seen[0][1].who), 3);
+}
+
 /* ---- when ---- */
 
 /* Two workers take 1 s a step, the third 2 s; a message takes 50 ms, and so an exchange of all
@@ -402,20 +417,6 @@ static void test_two_real_workers(void **state)
     assert_true(run_difference(r.dir, sim.dir) <= SIM_SAME); /* nothing of it depends on time */
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +430,7 @@ int main(void)
         cmocka_unit_test(test_state_that_is_not_learnt_is_averaged),
         cmocka_unit_test(test_a_broken_model_is_left_out_and_begins_afresh),
         cmocka_unit_test(test_a_broken_state_is_left_out_and_begins_afresh),
+        cmocka_unit_test(test_what_is_under_way_goes_on_without_the_loop),
         cmocka_unit_test(test_the_timeline),
         cmocka_unit_test(test_a_death_at_any_moment_is_survived),
         cmocka_unit_test(test_it_ends_when_asked_to),
@@ -436,5 +438,5 @@ int main(void)
         cmocka_unit_test(test_a_resumed_stream_adds_up),
         cmocka_unit_test(test_two_real_workers),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

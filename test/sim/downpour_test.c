@@ -155,20 +155,6 @@ static void test_only_fetching_takes_time(void **state)
     assert_true(is[0].waited > 100 && is[0].waited < 125); /* and some notes */
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,5 +166,5 @@ int main(void)
         cmocka_unit_test(test_timeline),
         cmocka_unit_test(test_only_fetching_takes_time),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -8,6 +8,7 @@ struct way {
     bool free;
     bool
         exact; /* what is computed depends on no clock: the model is that of a run without deaths */
+    bool ends_alike; /* or is, to rounding, where the driver dies after the last step */
 };
 
 static const struct way ways[] = {
@@ -22,11 +23,22 @@ static const struct way ways[] = {
     {{"strategy.diloco={tau:6 fragments:3}"}, .exact = true},
     {{"strategy.diloco={tau:12 fragments:2 overlap:2 on_replace:average}"}, .exact = true},
     {{"strategy.async_allreduce={}"}, .exact = true},
+    {{"strategy.easgd={mode:sync tau:4}"}, .waits = true, .exact = true},
+    {{"strategy.easgd={tau:4}"}, .free = true, .ends_alike = true},
+    {{"strategy.mpca={}"}, .free = true, .ends_alike = true},
+    {{"strategy.mpca={shards:5}"}, .free = true, .ends_alike = true},
     {{"strategy.mpca={coordination:symmetric}"}, .free = true},
     {{"strategy.mpca={coordination:symmetric shards:5}"}, .free = true},
     {{"strategy.gossip={p:0.3}"}, .free = true},
     {{"strategy.ps={colocated:true}", "solver.momentum=0"}, .free = true},
     {{"strategy.ps={servers:2 consistency:bsp}", "solver.momentum=0"}, .free = true},
+    {{"strategy.ps={consistency:bsp}", "solver.momentum=0"}, .free = true, .exact = true},
+    {{"strategy.ps={consistency:asp}"}, .free = true},
+    {{"strategy.ps={consistency:ssp staleness:2}", "solver.momentum=0"}, .free = true},
+    {{"strategy.ps={consistency:dssp}"}, .free = true},
+    {{"strategy.downpour={n_push:2 n_fetch:2}", "solver.momentum=0"}, .free = true},
+    {{"strategy.downpour={n_push:2 n_fetch:6 server_adagrad:true}", "solver.momentum=0"},
+     .free = true},
     {{"strategy.downpour={colocated:true}", "solver.momentum=0"}, .free = true},
 };
 
@@ -76,7 +88,7 @@ static void expect_nothing_lost(const struct way *way, const struct sim_run *r, 
  * nothing is missed or done twice, and the run ends as it would have. */
 static void test_it_dies_at_any_moment(void **state)
 {
-    enum { MOMENTS = 12 };
+    enum { MOMENTS = 8 };
     struct tiny *t = *state;
     for (size_t w = 0; w < WAYS; w++) {
         struct sim_run whole = {0};
@@ -126,6 +138,100 @@ static void test_it_dies_twice(void **state)
     }
 }
 
+/* When the last of a run's steps ended, in its seconds. */
+static double last_step(const struct sim_run *r)
+{
+    struct trace_events trace;
+    int64_t last = 0;
+    trace_read(r->trace, &trace);
+    for (size_t i = 0; i < trace.count; i++)
+        if (strcmp(trace.at[i].name, "compute") == 0 && trace.at[i].end > last)
+            last = trace.at[i].end;
+    trace_release(&trace);
+    return (double)last / 1e9;
+}
+
+/* Whoever waits for the driver before it goes on, alone or all in rounds: whatever it has given is
+ * in the model once, neither lost nor twice, or the model would be another. The driver dies all
+ * over the run; with easgd then at every step of its end, too: before the last visit, after it and,
+ * when it is back, with none to come. */
+static void test_what_was_given_is_in_once(void **state)
+{
+    enum { MOMENTS = 16, AT_THE_END = 24 };
+    static const struct way once[] = {
+        {{"strategy.easgd={tau:4}", "workers=1"}, .free = true, .ends_alike = true},
+        {{"strategy.ps={consistency:asp}", "solver.momentum=0", "workers=1"}, .free = true},
+        {{"strategy.downpour={n_push:2 n_fetch:2}", "solver.momentum=0", "workers=1"},
+         .free = true},
+        {{"strategy.ps={consistency:bsp}", "solver.momentum=0"}, .free = true},
+    };
+    for (size_t w = 0; w < sizeof once / sizeof *once; w++) {
+        struct sim_run whole = {0};
+        play(*state, &once[w], "", &whole);
+        double from = last_step(&whole) - 0.06, left = whole.report.wall_s - from;
+        for (int i = 0; i < MOMENTS + (once[w].ends_alike ? AT_THE_END : 0); i++) {
+            struct sim_run r = {0};
+            char faults[160];
+            double at = i < MOMENTS ? (0.2 + 0.6 * i / MOMENTS) * whole.report.wall_s
+                                    : from + left * (i - MOMENTS) / AT_THE_END;
+            snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.02 }", at);
+            play(*state, &once[w], faults, &r);
+            assert_int_equal(run_count(r.dir, "member", "what", "back"),
+                             run_count(whole.dir, "member", "what", "join"));
+            if (!run_same_bits(r.dir, whole.dir, "final.safetensors"))
+                fail_msg("%s, %s: another model (%s)", once[w].set[0], faults, r.dir);
+        }
+    }
+}
+
+/* The first view of the driver that is back is long on its way, and what its worker says comes
+ * late; copying takes long, too. So what the worker has fetched from the one before it gives to
+ * this one, which has no centre yet, and takes it for that one. What it gave is in once. */
+static void test_it_is_taken_for_the_one_before(void **state)
+{
+    enum { MOMENTS = 16 };
+    static const struct way alone = {{"strategy.easgd={tau:4}", "workers=1"}, .free = true};
+    static const char late[] = "delay { from: -1 to: 0 tag: 'view' seconds: 0.06 }\n"
+                               "costs { copy_gb_s: 0.00005 }\n"
+                               "fault { at: 0 shuffle: 0 seconds: 0.02 }\n";
+    struct sim_run whole = {0};
+    play(*state, &alone, late, &whole);
+    for (int i = 0; i < MOMENTS; i++) {
+        struct sim_run r = {0};
+        char faults[256];
+        double at = (0.2 + 0.2 * i / MOMENTS) * whole.report.wall_s;
+        snprintf(faults, sizeof faults, "%sfault { at: %.6f kill: -1 for: 0.005 }", late, at);
+        play(*state, &alone, faults, &r);
+        if (!run_same_bits(r.dir, whole.dir, "final.safetensors"))
+            fail_msg("%s: another model (%s)", faults, r.dir);
+    }
+}
+
+/* All loops have ended, and the driver dies before the final model is kept. No worker trains any
+ * more, and the driver that comes back has the model that the one before would have kept: what each
+ * worker had given is in it, though maybe in another order; nothing of it is the checkpoint's. */
+static void test_it_dies_when_all_have_ended(void **state)
+{
+    enum { MOMENTS = 8 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run whole = {0};
+        if (!ways[w].waits && !ways[w].ends_alike)
+            continue;
+        play(t, &ways[w], "", &whole);
+        double from = last_step(&whole), left = whole.report.wall_s - from;
+        for (int i = 0; i < MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[160];
+            double at = from + left * i * i / (MOMENTS * MOMENTS); /* most soon */
+            snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.02 }", at);
+            play(t, &ways[w], faults, &r);
+            if (run_difference(r.dir, whole.dir) > SIM_SAME)
+                fail_msg("%s, %s: another model (%s)", ways[w].set[0], faults, r.dir);
+        }
+    }
+}
+
 /* A worker dies while there is no driver, or at about the moment when it comes back: the others are
  * waited for, it is not, and they go on without it. */
 static void test_a_worker_dies_meanwhile(void **state)
@@ -152,26 +258,15 @@ static void test_a_worker_dies_meanwhile(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_dies_at_any_moment),
         cmocka_unit_test(test_it_dies_twice),
+        cmocka_unit_test(test_what_was_given_is_in_once),
+        cmocka_unit_test(test_it_is_taken_for_the_one_before),
+        cmocka_unit_test(test_it_dies_when_all_have_ended),
         cmocka_unit_test(test_a_worker_dies_meanwhile),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -1,5 +1,6 @@
 /* `easgd`: timelines drawn by hand, and what they compute, replayed with plain loops to the bit;
  * whole runs with deaths, delays and restarts. */
+#include "data/lease.h"
 #include "doomed_run.h"
 #include "replay.h"
 #include "strategy_sim.h"
@@ -30,11 +31,11 @@ static void train(struct replay *r, struct elastic *w, uint64_t place)
     w->steps++;
 }
 
-/* τ steps of worker i of k that run free: each on its own stripe of the records. */
-static void train_free(struct replay *r, struct elastic *w, uint64_t i, uint64_t k, uint64_t tau)
+/* τ steps of worker i that runs free: on its first lease, or alone. */
+static void train_free(struct replay *r, struct elastic *w, uint64_t i, uint64_t tau)
 {
     for (uint64_t t = 0; t < tau; t++)
-        train(r, w, (w->steps * k + i) * SIM_BATCH);
+        train(r, w, (i * LEASE_STEPS_MIN + w->steps) * SIM_BATCH);
 }
 
 /* d = α(x − x̃), x ← x − d. */
@@ -77,7 +78,7 @@ static void alone(struct tiny *t, const char *cluster, uint64_t tau, uint64_t st
     snprintf(set[1], sizeof set[1], "stop.steps=%llu", (unsigned long long)steps);
     SIM(t, cluster, &run, set[0], set[1], "workers=1", FIXED);
     for (uint64_t s = tau; s < steps; s += tau) {
-        train_free(&r, w, 0, 1, tau);
+        train_free(&r, w, 0, tau);
         pull(&r, w, centre, alpha);
         give(&r, w, centre);
     }
@@ -182,7 +183,7 @@ static void test_timeline(void **state)
     for (size_t k = 0; k < sizeof centre_events / sizeof *centre_events; k++) {
         struct elastic *one = &w[centre_events[k].worker];
         if (centre_events[k].what == READ) {
-            train_free(&r, one, (uint64_t)centre_events[k].worker, 3, 2);
+            train_free(&r, one, (uint64_t)centre_events[k].worker, 2);
             pull(&r, one, centre, 0.9f / 3);
             continue;
         }
@@ -424,20 +425,6 @@ static void test_momentum_is_nesterovs(void **state)
     assert_false(run_same_bits(a.dir, c.dir, "final.safetensors"));
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -455,5 +442,5 @@ int main(void)
         cmocka_unit_test(test_it_goes_on),
         cmocka_unit_test(test_momentum_is_nesterovs),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

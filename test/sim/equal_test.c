@@ -128,20 +128,6 @@ static void test_a_pace_takes_time_and_nothing_else(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -152,5 +138,5 @@ int main(void)
         cmocka_unit_test(test_alone_every_strategy_is_single),
         cmocka_unit_test(test_a_pace_takes_time_and_nothing_else),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

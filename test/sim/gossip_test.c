@@ -1,5 +1,6 @@
 /* `gossip`: weights that are conserved to the last unit, whoever dies; a timeline drawn by hand;
  * whole runs. */
+#include "data/lease.h"
 #include "doomed_run.h"
 #include "replay.h"
 #include "sim/scene.h"
@@ -388,7 +389,7 @@ static void drawn_boundary(struct replay *r, struct drawn_worker *worker, struct
     struct drawn_worker *self = &worker[i];
     if (i == 2 && now % 2)
         return;
-    drawn_step(r, self, (self->steps * 3 + (uint64_t)i) * SIM_BATCH);
+    drawn_step(r, self, (self->steps + (uint64_t)i * LEASE_STEPS_MIN) * SIM_BATCH);
     for (int k = 0; k < LETTERS; k++)
         if (drawn[k].from == i && drawn[k].sent == now) {
             memcpy(copy[k].x, self->x, sizeof self->x);
@@ -543,20 +544,6 @@ static void test_it_goes_on(void **state)
     sim_adds_up(&r);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -573,5 +560,5 @@ int main(void)
         cmocka_unit_test(test_lost_models),
         cmocka_unit_test(test_it_goes_on),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -256,7 +256,6 @@ struct cycle {
 struct replay {
     const struct trial *t;
     struct learner l;
-    struct course start;
     uint32_t lanes;
     bool tilts;
     float x[WORKERS_MAX][FLOATS_MAX], star[WORKERS_MAX][FLOATS_MAX];
@@ -351,7 +350,7 @@ static void step(struct replay *p, uint32_t w, uint64_t k)
     for (size_t i = 0; i < n; i++)
         x[i] -= p->tilts ? 0 : pull[i];
     memcpy(p->l.x.at, x, n * sizeof *x);
-    uint64_t place = strategy_place(&p->start, w, k - 1, p->t->job->batch);
+    uint64_t place = mpca_trial_place(p->t, w, k - 1);
     assert_int_equal(learner_gradient(&p->l, place, p->t->job->batch), OK);
     for (size_t i = 0; i < n; i++)
         x[i] -= 0.05f * (p->l.dx.at[i] + (p->tilts ? pull[i] : 0));
@@ -401,8 +400,6 @@ static void expect_equations(void **state, const char *strategy, bool tilts)
     p->t = &t;
     p->tilts = tilts;
     p->lanes = t.lanes;
-    for (uint32_t w = 0; w < t.workers; w++)
-        members_add(&p->start.who, w);
     assert_int_equal(learner_init(&p->l, NULL, t.job, &t.corpus, t.ws, &t.arena, &t.dx, &err), OK);
     for (uint32_t w = 0; w < t.workers; w++) {
         memcpy(p->x[w], p->l.x.at, p->l.x.n * sizeof(float));
@@ -431,7 +428,6 @@ static void without_a_penalty_a_worker_is_alone(void **state)
     static struct trial t;
     struct learner l;
     struct err err;
-    struct course start = {0};
     t = (struct trial){.strategy = "mpca { alpha_hold: 4000000000 }",
                        .cluster = unequal,
                        .workers = 1,
@@ -440,10 +436,9 @@ static void without_a_penalty_a_worker_is_alone(void **state)
     trial_run(&t);
     assert_int_equal(t.rc, OK);
     assert_true(t.moves > 3);
-    members_add(&start.who, 0);
     assert_int_equal(learner_init(&l, NULL, t.job, &t.corpus, t.ws, &t.arena, &t.dx, &err), OK);
     for (uint64_t k = 1; k <= 30; k++) {
-        assert_int_equal(learner_step(&l, strategy_place(&start, 0, k - 1, 4), 4), OK);
+        assert_int_equal(learner_step(&l, mpca_trial_place(&t, 0, k - 1), 4), OK);
         assert_memory_equal(l.x.at, t.step[0][k].x, l.x.n * sizeof(float));
     }
     trial_close(&t);
@@ -456,7 +451,6 @@ static void an_old_joint_model_pulls_nobody(void **state)
     static struct trial t;
     struct learner l;
     struct err err;
-    struct course start = {0};
     t = (struct trial){.strategy = "mpca { phases: 1 alpha_hold: 0 }",
                        .cluster = "node { } link { mbit: 1000000 latency_us: 1 }\n"
                                   "delay { from: -1 to: 0 tag: 'broadcast' nth: 20 seconds: 0.5 }",
@@ -466,12 +460,11 @@ static void an_old_joint_model_pulls_nobody(void **state)
     trial_run(&t);
     assert_int_equal(t.rc, OK);
     assert_non_null(strstr(t.said, "shard 0: nothing new for"));
-    members_add(&start.who, 0);
     assert_int_equal(learner_init(&l, NULL, t.job, &t.corpus, t.ws, &t.arena, &t.dx, &err), OK);
     uint64_t pulled = 0, free = 0;
     for (uint64_t k = 2; k <= STEPS_MAX; k++) {
         memcpy(l.x.at, t.step[0][k - 1].x, l.x.n * sizeof(float));
-        assert_int_equal(learner_step(&l, strategy_place(&start, 0, k - 1, 4), 4), OK);
+        assert_int_equal(learner_step(&l, mpca_trial_place(&t, 0, k - 1), 4), OK);
         bool same = memcmp(l.x.at, t.step[0][k].x, l.x.n * sizeof(float)) == 0;
         free += same;
         pulled += !same;
@@ -588,20 +581,6 @@ static void a_seed_is_a_run(void **state)
     assert_true(trace[0] == trace[1]);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -616,5 +595,5 @@ int main(void)
         cmocka_unit_test(a_worker_dies_at_each_message_it_sends),
         cmocka_unit_test(a_seed_is_a_run),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

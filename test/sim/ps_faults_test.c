@@ -237,20 +237,6 @@ static void test_when_all_is_lost_the_run_ends(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -261,5 +247,5 @@ int main(void)
         cmocka_unit_test(test_what_is_no_number_is_left_out),
         cmocka_unit_test(test_when_all_is_lost_the_run_ends),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

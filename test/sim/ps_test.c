@@ -304,20 +304,6 @@ static void test_dssp_without_one_goes_beyond(void **state)
     assert_true(most > 5);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,5 +321,5 @@ int main(void)
         cmocka_unit_test(test_dssp_keeps_a_hard_bound),
         cmocka_unit_test(test_dssp_without_one_goes_beyond),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -246,20 +246,6 @@ static void test_where_mpca_is_heading(void **state)
     safetensors_release(&after);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,5 +255,5 @@ int main(void)
         cmocka_unit_test(test_others),
         cmocka_unit_test(test_where_mpca_is_heading),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -221,20 +221,6 @@ static void test_a_death_at_any_moment_is_survived(void **state)
     }
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -245,5 +231,5 @@ int main(void)
         cmocka_unit_test(test_a_delay_is_waited_for_exactly),
         cmocka_unit_test(test_a_death_at_any_moment_is_survived),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -302,20 +302,6 @@ static void test_two_real_workers_by_the_clock(void **state)
     assert_true(run_number(r.dir, "end", 0, "missed") == 0);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,5 +318,5 @@ int main(void)
         cmocka_unit_test(test_a_resumed_run_goes_on),
         cmocka_unit_test(test_two_real_workers_by_the_clock),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

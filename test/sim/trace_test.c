@@ -292,20 +292,6 @@ static void test_a_bad_path_is_an_error_before_training(void **state)
     pl_engine_destroy(engine);
 }
 
-static int setup(void **state)
-{
-    static struct tiny tiny;
-    tiny_create(&tiny);
-    *state = &tiny;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    tiny_remove(*state);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,5 +305,5 @@ int main(void)
         cmocka_unit_test(test_a_buffer_that_is_full_is_said_in_the_log),
         cmocka_unit_test(test_a_bad_path_is_an_error_before_training),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

@@ -1,5 +1,5 @@
 /* A plan is played: the driver and the workers of train, on simulated machines, with the storm
- * looking on. Where the driver dies the run goes on from its checkpoint, in calm. */
+ * looking on. Where the driver dies for good the run goes on from its checkpoint, with others. */
 #include "job/cluster.h"
 #include "learner/learner.h"
 #include "live.h"
@@ -14,6 +14,9 @@
 #include <unistd.h>
 
 #define LIMIT (200 * WORLD_SECOND)
+
+/* Workers look for a driver that is gone for longer than any is away. */
+#define RETRY (9 * WORLD_SECOND / 5)
 
 /* ---- the ground ---- */
 
@@ -173,9 +176,13 @@ static int node_main(void *arg, struct world *world)
         .watch = &watch,
     };
     if (world->self == WORLD_DRIVER) {
+        struct train_options train = s->train;
+        train.resume |= s->drivers++ > 0;
         s->disk.world = world;
-        return train_drive(world, &host, &s->train, &s->report, &s->err);
+        s->err.text[0] = '\0';
+        return train_drive(world, &host, &train, &s->report, &s->err);
     }
+    host.retry = RETRY;
     host.leave = &s->leave[world->self];
     int rc = train_work(world, &host);
     s->node[world->self].rc = rc;
@@ -187,12 +194,13 @@ static int node_main(void *arg, struct world *world)
 static void on_fault(void *arg, const struct sim_fault *fault)
 {
     struct storm *s = arg;
-    storm_tell(s, "%s %d", fault->what, fault->node == WORLD_DRIVER ? -1 : (int)fault->node);
-    if (strcmp(fault->what, "kill") != 0)
-        return;
-    if (fault->node == WORLD_DRIVER)
-        s->driver_dead = true;
-    else
+    bool driver = fault->node == WORLD_DRIVER;
+    storm_tell(s, "%s %d", fault->what, driver ? -1 : (int)fault->node);
+    if (strcmp(fault->what, "back") == 0 && driver)
+        watch_driver_comes(s);
+    if (strcmp(fault->what, "kill") == 0 && driver)
+        watch_driver_dies(s);
+    if (strcmp(fault->what, "kill") == 0 && !driver)
         s->node[fault->node].dead = true;
 }
 

@@ -75,6 +75,8 @@ static int write_file(struct disk_file *f, const void *data, size_t len, struct 
     bool fails = slept != OK || d->full;
     int rc = real_disk()->ops->write(f->file, data, fails ? len / 2 : len, err);
     d->was_full |= d->full;
+    if (d->full)
+        d->failed_at = world_now(d->world);
     return fails ? err_set(err, ERR_IO, "the storm's disk: no space left") : rc;
 }
 

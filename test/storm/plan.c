@@ -187,7 +187,7 @@ void plan_print(const struct plan *plan, FILE *out)
             plan->workers_max, plan->steps, plan->cluster);
     for (uint32_t i = 0; i < plan->strikes; i++) {
         const struct strike *s = &plan->strike[i];
-        fprintf(out, "  %s at one that %s, %" PRIu64 " exchanges on, for %.3f s\n",
-                fault_names[s->fault], moment_names[s->aim], s->after, s->lasts);
+        fprintf(out, "  %s at one that %s, %" PRIu64 " exchanges on, for %.3f s, back after %.3f\n",
+                fault_names[s->fault], moment_names[s->aim], s->after, s->lasts, s->back);
     }
 }

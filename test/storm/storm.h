@@ -29,7 +29,7 @@ enum fault_kind {
     FAULT_DUPLICATE, /* its connection breaks, and it says all again over a new one */
     FAULT_REORDER,   /* its messages overtake others' and those of another class */
     FAULT_DISK_FULL,
-    FAULT_DRIVER, /* the driver crashes; the run goes on from its checkpoint */
+    FAULT_DRIVER, /* the driver crashes, and comes back, or the run goes on from its checkpoint */
     FAULT_FLOOD,  /* all that stand by come at once */
     FAULTS
 };
@@ -58,7 +58,7 @@ const char *table_impossible(enum fault_kind fault, enum moment moment);
 
 struct table {
     uint64_t hits[FAULTS][MOMENTS];
-    uint64_t seeds, faults, exchanges, events, resumed, ended_by_name, lost;
+    uint64_t seeds, faults, exchanges, events, resumed, returned, ended_by_name, lost;
 };
 
 void table_add(struct table *sum, const struct table *other);
@@ -78,7 +78,7 @@ struct strike {
     enum moment aim;
     uint64_t after; /* exchanges since the strike before */
     double lasts;   /* seconds */
-    double back;    /* restart, duplicate: seconds until a new incarnation comes */
+    double back;    /* seconds until a new incarnation comes; so, too, of the driver */
     double factor;
     uint32_t draw; /* which node of those that fit */
 };
@@ -143,6 +143,7 @@ struct storm_disk {
     struct world *world;
     double write_s; /* of virtual time a write takes */
     bool full, writing, was_full;
+    int64_t failed_at; /* the last write for want of space */
 };
 
 struct ground;
@@ -156,9 +157,17 @@ struct storm {
     bool resumes;
     const struct driver *driver;
     bool driver_dead, over;
+    bool away; /* it is dead, and to come back */
+    int64_t died_at;
+    uint32_t drivers;          /* that there have been */
+    uint64_t exchanges_before; /* of those before this one */
+    bool used_known;           /* a driver that had a view has died: when the run began */
+    uint64_t used_before;      /* so many records had been used */
+    bool went_back;            /* one went on from its checkpoint: what was made since is void */
     struct storm_node node[NODES_MAX + 1]; /* the last is the driver's own lanes */
     struct view_seen view[VIEWS_MAX];
     uint32_t views;
+    uint64_t lease_sum;     /* of the book of leases when it was last looked at */
     struct result *results; /* newest first */
     struct storm_disk disk;
     struct train_report report;
@@ -225,6 +234,9 @@ void watch_worker_end(struct storm *s, uint32_t node, int rc);
 void watch_line(struct storm *s, const char *line);
 /* When the driver is about to go. */
 void watch_books(struct storm *s);
+/* It is killed; another has come. */
+void watch_driver_dies(struct storm *s);
+void watch_driver_comes(struct storm *s);
 void watch_end(struct storm *s, int rc);
 void watch_release(struct storm *s);
 uint64_t watch_view(const struct storm *s, uint32_t number, bool *known);

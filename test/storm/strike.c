@@ -65,6 +65,20 @@ static void kill_node(struct storm *s, uint32_t node)
     fault(s, f);
 }
 
+/* Half of them come back, once there is somebody to come back to, and a member may be gone then. */
+static void kill_driver(struct storm *s, const struct strike *k, uint32_t node)
+{
+    s->away = k->draw & 1 && s->views > 0;
+    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_KILL, s->away ? k->back : 0);
+    f.kill = -1;
+    fault(s, f);
+    if (!s->away)
+        return;
+    if ((k->draw >> 1 & 3) == 0 && node < NODES_MAX && members_alive(s) > 2)
+        kill_node(s, node);
+    s->calm = sim_now(s->sim) + (int64_t)(k->back * 1e9);
+}
+
 /* The one and, by draw, some others hear nothing of the rest, nor the rest of them. */
 static void partition(struct storm *s, const struct strike *k, uint32_t node)
 {
@@ -166,7 +180,7 @@ static void strike(struct storm *s, const struct strike *k, uint32_t node)
     case FAULT_ONE_WAY: one_way(s, k, node), lasts = true; break;
     case FAULT_DUPLICATE: reset(s, k, node); break;
     case FAULT_DISK_FULL: s->disk.full = lasts = true; break;
-    case FAULT_DRIVER: kill_node(s, NODES_MAX); break;
+    case FAULT_DRIVER: kill_driver(s, k, node); return;
     case FAULT_FLOOD: flood(s); break;
     default: lasting(s, k, node), lasts = true;
     }

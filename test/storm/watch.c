@@ -11,6 +11,9 @@
 #define LEFT_TO_DO (30 * WORLD_SECOND)
 #define PATIENCE   (60 * WORLD_SECOND + LEFT_TO_DO)
 
+/* Who is in could not be written for want of space: until the driver tries again. */
+#define WRITTEN_AGAIN (6 * WORLD_SECOND / 5)
+
 void storm_tell(struct storm *s, const char *format, ...)
 {
     va_list args;
@@ -49,6 +52,54 @@ uint64_t watch_view(const struct storm *s, uint32_t number, bool *known)
     return 0;
 }
 
+/* ---- a driver that dies, and one that comes back ---- */
+
+/* Its own results die with it. */
+void watch_driver_dies(struct storm *s)
+{
+    s->driver_dead = true;
+    s->died_at = sim_now(s->sim);
+    s->exchanges_before = s->exchanges;
+    if (s->driver && s->views > 0 && !s->used_known) {
+        s->used_before = s->driver->resumed.used;
+        s->used_known = true;
+    }
+    for (struct result *r = s->results; r; r = r->next)
+        r->nodes &= ~(UINT64_C(1) << NODES_MAX);
+}
+
+void watch_driver_comes(struct storm *s)
+{
+    struct storm_node *own = &s->node[NODES_MAX];
+    s->driver_dead = s->away = false;
+    s->disk.writing = false;
+    own->view = NULL;
+    for (uint32_t l = 0; l < LANES_WATCHED; l++)
+        own->lane[l].seen = NULL;
+    s->table->returned++;
+}
+
+static void release_results(struct storm *s)
+{
+    while (s->results) {
+        struct result *next = s->results->next;
+        free(s->results);
+        s->results = next;
+    }
+}
+
+/* Nobody was left: others go on from the checkpoint, and views and exchanges are counted anew. */
+static void go_back(struct storm *s)
+{
+    storm_tell(s, "it goes on from its checkpoint");
+    s->went_back = true;
+    s->views = 0;
+    s->node[NODES_MAX].view_number = 0;
+    release_results(s);
+}
+
+/* ---- views, as nodes take them ---- */
+
 static void note_view(struct storm *s, uint32_t place, const struct view *view)
 {
     struct storm_node *n = &s->node[place];
@@ -56,6 +107,8 @@ static void note_view(struct storm *s, uint32_t place, const struct view *view)
     bool known;
     if (view == n->view || !view)
         return;
+    if (place == NODES_MAX && s->drivers > 1 && view->number == 1 && s->views > 0)
+        go_back(s);
     if (n->view_number >= view->number)
         storm_break(s, "%d goes from view %u to view %u", place == NODES_MAX ? -1 : (int)place,
                     n->view_number, view->number);
@@ -82,7 +135,8 @@ static void count_exchanges(struct storm *s)
     const struct course *now = &s->driver->ledger.last.course, *begin = &s->driver->resumed.course;
     /* Where there are none, a step of all together counts as one. */
     bool none = s->driver->strategy && strcmp(s->driver->strategy->name, "gossip") == 0;
-    s->exchanges = none ? now->steps - begin->steps : now->exchanges - begin->exchanges;
+    s->exchanges = s->exchanges_before +
+                   (none ? now->steps - begin->steps : now->exchanges - begin->exchanges);
 }
 
 static void check_progress(struct storm *s)
@@ -94,12 +148,42 @@ static void check_progress(struct storm *s)
                     world_seconds(s->calm));
 }
 
+/* Each range is owned once, and the book of leases adds up. */
+static void check_leases(struct storm *s)
+{
+    const struct lease_book *book = &s->driver->leases.book;
+    uint64_t sum = book->frontier + 3 * book->used + 5 * lease_pooled(book) + 7 * lease_held(book);
+    if (!s->driver->leases.opened || sum == s->lease_sum)
+        return;
+    s->lease_sum = sum; /* it has changed */
+    if (!lease_adds_up(book))
+        storm_break(s,
+                    "the leases up to %" PRIu64 " do not add up: %" PRIu64 " used, %" PRIu64
+                    " held, %" PRIu64 " pooled, %" PRIu64 " lost",
+                    book->frontier, book->used, lease_held(book), lease_pooled(book), book->lost);
+}
+
+/* What a worker takes for its own is so in the driver's book, as long as that knows the worker. */
+static void check_hold(struct storm *s, uint32_t node, const struct hold *hold)
+{
+    const struct lease_holder *h = &s->driver->leases.book.holder[node];
+    for (size_t i = 0; h->here && i < hold->count; i++) {
+        bool own = false;
+        for (size_t k = 0; k < h->count; k++)
+            own |= h->held[k].from <= hold->lease[i].from && hold->lease[i].to <= h->held[k].to;
+        if (!own)
+            storm_break(s, "worker %u goes over [%" PRIu64 ", %" PRIu64 "), which it was not given",
+                        node, hold->lease[i].from, hold->lease[i].to);
+    }
+}
+
 void watch_event(struct storm *s, uint32_t node)
 {
     s->events++;
     check_progress(s);
-    if (node == WORLD_ANY || !s->driver || s->driver_dead)
-        return;
+    bool driven = s->driver && !s->driver_dead;
+    if (node == WORLD_ANY || !(driven || (s->away && node != WORLD_DRIVER)))
+        return; /* else workers go on without a driver */
     if (node == WORLD_DRIVER) {
         const struct group *group = &s->driver->group;
         if (group->world) {
@@ -107,6 +191,7 @@ void watch_event(struct storm *s, uint32_t node)
             watch_exchanges(s, NODES_MAX, group);
         }
         count_exchanges(s);
+        check_leases(s);
         return;
     }
     struct storm_node *n = &s->node[node];
@@ -118,6 +203,8 @@ void watch_event(struct storm *s, uint32_t node)
     n->progress = progress;
     note_view(s, node, group_view(group));
     watch_exchanges(s, node, group);
+    if (driven)
+        check_hold(s, node, &n->worker->member.hold);
 }
 
 /* A newcomer is sent away again only when its sponsor is gone: who has let it in holds what it
@@ -198,22 +285,29 @@ static void check_replicas(struct storm *s)
 void watch_books(struct storm *s)
 {
     const struct ledger *ledger = &s->driver->ledger;
-    uint64_t before = s->driver->resumed.used, used = ledger->used - before;
+    uint64_t before = s->used_known ? s->used_before : s->driver->resumed.used;
+    uint64_t used = ledger->used - before;
     uint64_t place = ledger->last.course.place;
+    bool free = s->driver->leases.opened;
+    uint64_t beside = free ? ledger->again : ledger->missed;
     storm_tell(s,
-               "the books: %" PRIu64 " used, %" PRIu64 " missed, %" PRIu64
+               "the books: %" PRIu64 " used, %" PRIu64 " again, %" PRIu64 " missed, %" PRIu64
                " in the course, %" PRIu64 " taken",
-               ledger->used, ledger->missed, place, s->taken);
-    count_exchanges(s);
-    if (s->driver_dead || ledger->used + ledger->missed != place) {
+               ledger->used, ledger->again, ledger->missed, place, s->taken);
+    if (!s->driver_dead)
+        count_exchanges(s);
+    if (s->driver_dead || ledger->used + beside != place) {
         if (!s->driver_dead)
-            storm_break(s, "%" PRIu64 " records used and %" PRIu64 " missed are not %" PRIu64,
-                        ledger->used, ledger->missed, place);
+            storm_break(s, "%" PRIu64 " records used and %" PRIu64 " beside are not %" PRIu64,
+                        ledger->used, beside, place);
         return;
     }
+    if (free && ledger->used != s->driver->leases.book.used)
+        storm_break(s, "%" PRIu64 " records used, and in leases %" PRIu64, ledger->used,
+                    s->driver->leases.book.used);
     if (used > s->taken)
         storm_break(s, "%" PRIu64 " records used, and steps took %" PRIu64, used, s->taken);
-    if (s->plan->frees)
+    if (s->plan->frees || s->went_back)
         return;
     uint64_t sum = committed_samples(s);
     if (s->driver->kept && s->driver->strategy->replicas_agree)
@@ -231,6 +325,8 @@ static bool may_end(const struct storm *s, int rc)
         return s->lost_all;
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "nobody has stirred"))
         return s->views == 0;
+    if (s->drivers > 1 && strstr(s->err.text, "cannot be had")) /* it knows of no workers, */
+        return s->disk.was_full && s->died_at - s->disk.failed_at < WRITTEN_AGAIN;
     return s->disk.was_full && strstr(s->err.text, "no space left");
 }
 
@@ -247,11 +343,7 @@ void watch_end(struct storm *s, int rc)
 
 void watch_release(struct storm *s)
 {
-    while (s->results) {
-        struct result *next = s->results->next;
-        free(s->results);
-        s->results = next;
-    }
+    release_results(s);
     for (uint32_t i = 0; i <= NODES_MAX; i++)
         for (uint32_t l = 0; l < LANES_WATCHED; l++)
             for (int k = 0; k < 2; k++)

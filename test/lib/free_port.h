@@ -1,0 +1,33 @@
+/* Addresses at which nobody listens. */
+#ifndef PL_LIB_FREE_PORT_H
+#define PL_LIB_FREE_PORT_H
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { PORT_TEXT = 32 };
+
+/* A port of 127.0.0.1 that is held, by the socket returned, with nobody listening. */
+static inline int port_take(char address[PORT_TEXT])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+        abort();
+    snprintf(address, PORT_TEXT, "127.0.0.1:%d", ntohs(at.sin_port));
+    return fd;
+}
+
+/* One that was free a moment ago. */
+static inline void port_find(char address[PORT_TEXT])
+{
+    close(port_take(address));
+}
+
+#endif
