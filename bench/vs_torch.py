@@ -3,7 +3,7 @@
 
     bench/vs_torch.py [--nets NAME,...] [--threads 1,2] [--rounds 5] [--steps 40]
                       [--python FILE ...] [--blas FOLDER] [--precision f32|bf16]
-                      [--paceline FILE] [--json FILE]
+                      [--paceline FILE] [--library] [--json FILE]
 
 Each round takes `--steps` timed steps of ours (`paceline bench step`, as the command comes) and of
 each PyTorch setting, a fresh process each time, so that what the machine does meanwhile meets all
@@ -11,6 +11,9 @@ alike. Settings: NCHW and channels_last; the allocator as it is and made to keep
 several threads, OpenMP's waiting as it is and active; for each --python (default: /usr/bin/python3)
 that has torch. Ahead of the rounds each setting takes a quarter of a round's steps, and those are
 dropped whose fastest is more than 30 % behind the best's.
+
+With --library ours does without its own convolutions (PACELINE_WINOGRAD=off) and chooses among
+oneDNN's, anew, in a file of choices of its own.
 
 A step is whole on both sides: other records than the step before, forward, loss, backward, weight
 decay, momentum and update. Ours also loads its records, on a thread of its own; PyTorch's lie ready.
@@ -42,6 +45,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -114,9 +118,10 @@ class Ours:
         self.command = [a.paceline, "bench", "step", "--net", net, "--input", record, "--batch",
                         str(batch), "--threads", str(threads), "--precision", a.precision,
                         "--json", "--each", "--steps"]
+        self.env = a.library_alone
 
     def take(self, steps):
-        return call(self.command + [str(steps)])
+        return call(self.command + [str(steps)], self.env)
 
 
 class Torch:
@@ -293,6 +298,7 @@ def main():
     p.add_argument("--precision", choices=("f32", "bf16"), default="f32")
     p.add_argument("--paceline", default=os.path.join(HERE, "..", "build", "paceline"))
     p.add_argument("--noisy", action="store_true", help="go on, whatever else the machine does")
+    p.add_argument("--library", action="store_true", help="ours without own convolutions")
     p.add_argument("--json", metavar="FILE", help="everything, for who counts again")
     a = p.parse_args()
     unknown = [n for n in a.nets.split(",") if n not in NETS]
@@ -302,6 +308,9 @@ def main():
     a.pythons = with_torch(a.python)
     if not a.pythons:
         sys.exit("no interpreter with PyTorch: see --python")
+    choices = tempfile.TemporaryDirectory()
+    a.library_alone = {"PACELINE_WINOGRAD": "off",
+                       "PACELINE_TUNER": os.path.join(choices.name, "kernels.txt")} if a.library else {}
     measured, void = [], None
     try:
         print(HEAD, flush=True)

@@ -62,7 +62,7 @@ def series(name, args, hurt, heal, **how):
     with stage.Stage(args) as scene:
         for _ in range(args.times):
             with scene.run(WORKERS, stage.strategy_settings(args.strategy) +
-                           [f"pace={args.pace}"], **how) as run:
+                           [f"pace={args.pace}"], retry=0, **how) as run:
                 one = once(run, draw.randrange(WORKERS), hurt, heal, args, draw)
             took.append(one[0])
             gone.append(one[1])

@@ -10,6 +10,9 @@ late    over what the survivors' exchanges took between each other before: the l
         the median gap. The driver's clock; the death itself and its detection are in it.
 lost    records of the dead worker that the ledger counts as missed, in steps, at most; where there
         are common rounds
+again   records that it counts as repeated, in steps: what the dead worker held, and the others went
+        over, of which it may have done a part; where there are leases. The run goes on until that has
+        been handed out and done.
 """
 import argparse
 import random
@@ -17,6 +20,9 @@ import statistics
 import time
 
 import stage
+
+BATCH = 16 # records of a step of the stage's job
+AGAIN = 40 # steps: those of the leases that the others hold, and of what they are given then
 
 
 def series_of(events, dead):
@@ -64,22 +70,23 @@ def one_kill(scene, strategy, args, draw):
         run.wait(lambda: run.members() == 1, 30, "a death")
         heard = time.monotonic() - killed
         run.wait(lambda: settled(run, victim), 30, "exchanges after it")
+        time.sleep(AGAIN * args.pace)
         end = run.finish()
         if run.members() != 1:
             raise stage.Failure(f"more were lost than one: {run.said()}")
         late = gaps_late(run.events, victim)
-        return late, heard, end["missed"] / 16
+        return late, heard, end["missed"] / BATCH, end["repeated"] / BATCH
 
 
 def measure(scene, strategy, args):
     draw = random.Random(args.seed)
-    late, heard, lost = [], [], []
+    late, heard, lost, again = [], [], [], []
     for _ in range(args.kills):
         one = one_kill(scene, strategy, args, draw)
-        for values, value in zip((late, heard, lost), one):
+        for values, value in zip((late, heard, lost, again), one):
             values.append(value)
     print(f"{strategy:16} {args.workers:7} {len(late):5} {stage.spread(late)} {stage.spread(heard)}"
-          f" {max(lost):6.1f}", flush=True)
+          f" {max(lost):6.1f} {statistics.median(again):7.1f} {max(again):6.1f}", flush=True)
     return stage.quantile(late, 0.99)
 
 
@@ -95,7 +102,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     print("ms               workers kills      late p50, p99, max   driver knows p50, p99, max"
-          "   lost steps")
+          "   lost, again p50, max: steps")
     with stage.Stage(args) as scene:
         worst = max(measure(scene, strategy, args) for strategy in args.strategy)
     print(f"worst p99 {1e3 * worst:.1f} ms; bar: 500 ms")

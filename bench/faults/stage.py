@@ -158,10 +158,12 @@ class Stage:
 
 class Run:
     """A driver and its workers, each a process; node N is worker[N]. `wrap(node)` is put before a
-    worker's command, `wrap(None)` before the driver's; `address(node)` is where it listens."""
+    worker's command, `wrap(None)` before the driver's; `address(node)` is where it listens. Who is
+    put out comes again for `retry` seconds (None: as long as a worker does by itself)."""
 
-    def __init__(self, stage, out, workers, settings, proxied=(), wrap=None, address=None):
-        self.stage, self.out = stage, out
+    def __init__(self, stage, out, workers, settings, proxied=(), wrap=None, address=None,
+                 retry=None):
+        self.stage, self.out, self.retry = stage, out, retry
         self.wrap = wrap or (lambda node: [])
         self.address = address or (lambda node: "127.0.0.1:0")
         self.worker, self.proxy = [], {}
@@ -192,6 +194,8 @@ class Run:
             more = ["--advertise", self.proxy[node].address[1]]
         if not listen.startswith("127."):
             more.append("--insecure")
+        if self.retry is not None:
+            more += ["--retry", str(self.retry)]
         self.worker.append(subprocess.Popen(
             self.wrap(node) + [self.program("paceline"), "worker", "--join", join, "--listen",
                                listen] + more,
