@@ -15,7 +15,8 @@ asks      from there to the view that holds it: until a member stands at a commi
 state     from the view until it has what it needs to go on
 idle      from there to the beginning of its first step: an exchange in which it has no weight yet;
           where the next exchange brings the model (sync, mpca), that is in here and not in `state`
-useful    from the process start to the end of its first step that counts
+begins    from the process start to the beginning of its first step that counts
+useful    the same to its end: with the pace that the job asks for
 own       of `useful`, what is not the run's own rhythm: ready + state
 bar       1 s + bytes / (0.8 link), of what a newcomer is sent
 others    step time of the others from the view to the newcomer's first step, over that of the
@@ -24,6 +25,7 @@ others    step time of the others from the view to the newcomer's first step, ov
 import argparse
 import json
 import os
+import random
 import shutil
 import signal
 import statistics
@@ -45,15 +47,15 @@ layer { name: 'ip2' type: 'InnerProduct' bottom: 'ip1' top: 'ip2'
   inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }
 layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip2' bottom: 'label' top: 'loss' }
 """
-# Settings, seconds a step, width: exchanges as often as a link of a gigabit bears, each of which
-# moves one to three times the model over it.
+# Settings, seconds a step, width, steps from one exchange to the next: as often as a link of a
+# gigabit bears, each of which moves one to three times the model over it.
 STRATEGIES = {
-    "allreduce": (["strategy.allreduce={}"], 1.5, HIDDEN // 2),
-    "sync": (["strategy.sync={tau: 8}"], 0.5, HIDDEN),
-    "mpca": (["strategy.mpca={}"], 0.5, HIDDEN),
-    "easgd": (["strategy.easgd={tau: 12}"], 0.5, HIDDEN),
-    "ps": (["strategy.ps={}"], 3.0, HIDDEN // 2),
-    "gossip": (["strategy.gossip={p: 0.05}"], 0.5, HIDDEN),
+    "allreduce": (["strategy.allreduce={}"], 1.5, HIDDEN // 2, 1),
+    "sync": (["strategy.sync={tau: 8}"], 0.5, HIDDEN, 8),
+    "mpca": (["strategy.mpca={}"], 0.5, HIDDEN, 4),
+    "easgd": (["strategy.easgd={tau: 12}"], 0.5, HIDDEN, 12),
+    "ps": (["strategy.ps={}"], 3.0, HIDDEN // 2, 1),
+    "gossip": (["strategy.gossip={p: 0.05}"], 0.5, HIDDEN, 20),
 }
 WORKERS = 3
 MODELS = 2 # the row of a trace on which a newcomer waits for its state
@@ -64,8 +66,10 @@ class Run:
 
     def __init__(self, args, net, folder, name):
         self.args, self.net, self.folder = args, net, folder
-        more, pace, _ = STRATEGIES[name]
+        more, pace, _, tau = STRATEGIES[name]
         self.pace = args.pace or pace
+        self.round_s = tau * self.pace
+        self.draw = random.Random(args.seed)
         self.in_step = name in ("allreduce", "sync")
         self.out, self.trace = os.path.join(folder, name), os.path.join(folder, name + ".trace")
         self.events, self.seen, self.offset = [], {}, None
@@ -149,10 +153,10 @@ def joins(args, run):
     """The moments of each: process start, as seconds of the run."""
     run.wait(lambda: run.count("member", what="join") == WORKERS and run.exchanges() >= 2, 300, "a run")
     moments = []
-    for i in range(args.joins):
+    for _ in range(args.joins):
         had, exchanges = run.count("member", what="join"), run.exchanges()
         run.wait(lambda: run.exchanges() >= exchanges + 1, 120, "an exchange")
-        time.sleep(0.37 * run.pace * i % run.pace)
+        time.sleep(run.draw.random() * run.round_s) # at any moment between two
         begun = time.monotonic()
         guest = run.come(WORKERS)
         run.wait(lambda: run.count("member", what="join") == had + 1, 120, "a join")
@@ -201,7 +205,8 @@ def first_steps(run, moments):
             meanwhile += steps(every[other], join, first[1])
         rows.append({
             "ready": hello - begun, "asks": join - hello, "state": fetch - join,
-            "useful": first[2] - begun, "idle": first[1] - fetch, "step": first[2] - first[1],
+            "begins": first[1] - begun, "useful": first[2] - begun,
+            "idle": first[1] - fetch, "step": first[2] - first[1],
             "own": hello - begun + fetch - join,
             "before": before, "meanwhile": meanwhile})
     return rows
@@ -211,7 +216,7 @@ def report(args, name, rows):
     state = 4 * (STRATEGIES[name][2] * 795 + 10) * (2 if name == "allreduce" else 1)
     bar = 1 + 8 * state / (0.8e6 * args.link)
     text = f"{name:10}"
-    for key in ("ready", "asks", "state", "idle", "step", "own", "useful"):
+    for key in ("ready", "asks", "state", "idle", "step", "own", "begins", "useful"):
         values = [r[key] for r in rows]
         text += f" {statistics.median(values):6.2f} {max(values):6.2f}"
     before = [s for r in rows for s in r["before"]]
@@ -271,6 +276,7 @@ def main():
     parser.add_argument("--joins", type=int, default=10)
     parser.add_argument("--link", type=int, default=1000, help="Mbit/s")
     parser.add_argument("--pace", type=float, help="seconds a step takes, for all strategies")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--temp", help="where the runs are kept meanwhile")
     parser.add_argument("--keep", help="a folder for events and traces")
     args = parser.parse_args()
@@ -280,7 +286,7 @@ def main():
     if missing:
         sys.exit(f"cannot measure: {missing}")
     print("s, p50 max    ready         asks          state         idle          step          own "
-          "          useful        bar   others' step p50, p90")
+          "          begins        useful        bar   others' step p50, p90")
     for name in args.strategy:
         measure(args, name)
 

@@ -94,10 +94,12 @@ static int visitor_init(struct visitor *v, struct member *m)
     if (vec_init(&v->centre, m->arena, n) != OK || vec_init(&v->landing, m->arena, n) != OK ||
         vec_init(&v->d, m->arena, n) != OK)
         return ERR_NOMEM;
-    struct vec x = centre_x(&v->centre, l->x.n), s = centre_s(&v->centre, l->x.n);
-    vec_copy(&x, &l->x, vec_all(&x)); /* the driver began with the same */
-    vec_copy(&s, &l->s, vec_all(&s));
     v->has_centre = !m->admission;
+    if (v->has_centre) { /* the driver began with the same */
+        struct vec x = centre_x(&v->centre, l->x.n), s = centre_s(&v->centre, l->x.n);
+        vec_copy(&x, &l->x, vec_all(&x));
+        vec_copy(&s, &l->s, vec_all(&s));
+    }
     return courier_start(&v->courier, m->world, m->group, CENTRE_LANE_GIVE, SIGNAL_GIVE,
                          SIGNAL_GIVEN);
 }
@@ -203,11 +205,12 @@ static int ask_driver(struct visitor *v)
         struct parcel_wake got;
         uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
-        if (atomic_load(&v->m->group->over))
+        rc = v->lingering ? OK : v->m->amid(v->m); /* x stays as it is meanwhile */
+        if (rc == OK && atomic_load(&v->m->group->over))
             rc = ERR_DRIVER;
-        else if (is_another(v))
+        else if (rc == OK && is_another(v))
             rc = ERR_PEER;
-        else
+        else if (rc == OK)
             rc = parcels_next(&v->post, &change, 1, WORLD_FOREVER, &got);
         if (rc == OK && got.note)
             take_answer(v, got.note);

@@ -89,7 +89,7 @@ struct member {
      * ends here, for every member. */
     int (*committed)(struct member *m, const struct exchange *e);
     /* Between two steps of a round, which strategy_steps calls: all that a newcomer needs is as it
-     * was at the last commit point. */
+     * was at the last commit point. Where workers run free, while a strategy waits for somebody. */
     int (*amid)(struct member *m);
     /* The same for who runs free: after each step (strategy_free_step calls it), and after each of
      * this worker's own exchanges, which it numbers from 1. ERR_STOP: the run ends, for this

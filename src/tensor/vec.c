@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Ranges shorter than this are done before other threads would have woken up. */
-enum { THREADS_LEN_MIN = 64 * 1024 };
+enum { THREADS_LEN_MIN = 64 * 1024, PAGE_FLOATS = 1024 };
 
 static void check(const struct vec *v, struct range r)
 {
@@ -85,6 +85,12 @@ int vec_init(struct vec *v, struct arena *arena, size_t n)
         return ERR_NOMEM;
     *v = (struct vec){at, n};
     return OK;
+}
+
+void vec_touch(struct vec *v)
+{
+    for (size_t i = 0; i < v->n; i += PAGE_FLOATS)
+        *(volatile float *)(v->at + i) = 0;
 }
 
 void vec_export(const struct vec *v, struct range r, float *out)

@@ -39,6 +39,11 @@ static inline struct range vec_all(const struct vec *v)
 /* n zeroed floats from the arena. ERR_NOMEM. */
 int vec_init(struct vec *v, struct arena *arena, size_t n);
 
+/* Writes a 0 to each page of a vector that is 0 yet: memory is the system's until somebody does,
+ * and a quarter of a second per 100 MB goes into that on a virtual machine. Any thread may call it
+ * while nobody else uses the vector. */
+void vec_touch(struct vec *v);
+
 /* Copy a range out to, or in from, host memory (len floats, borrowed). */
 void vec_export(const struct vec *v, struct range r, float *out);
 void vec_import(struct vec *v, struct range r, const float *in);

@@ -139,13 +139,14 @@ static int sponsor(struct worker *w)
 
 /* A round can be long. Where the next exchange brings the model, whoever waits to come need not
  * wait for its end, but is in that exchange already. Before the first one there is nothing to come
- * to. */
+ * to. Who runs free lets others in at any time. */
 static int amid(struct member *m)
 {
     struct worker *w = m->train;
-    bool may = strategy_joins_bare(w->strategy, w->job) && !group_is_leaving(m->group) &&
-               m->course.exchanges > m->start.exchanges;
-    return may ? sponsor(w) : OK;
+    bool may =
+        strategy_runs_free(w->strategy, w->job) ||
+        (strategy_joins_bare(w->strategy, w->job) && m->course.exchanges > m->start.exchanges);
+    return may && !group_is_leaving(m->group) ? sponsor(w) : OK;
 }
 
 /* A member that leaves says so in an exchange, behind which it has no share of the records, and
@@ -488,6 +489,7 @@ int train_work(struct world *world, const struct train_host *host)
         atomic_store(host->given_up, true);
     if (host->watch)
         host->watch->worker(host->watch->user, world->self, NULL);
+    world_end_task(w->world, &w->warming);
     publisher_release(&w->publisher);
     if (w->strategy && w->strategy->close && w->member.world)
         w->strategy->close(&w->member);

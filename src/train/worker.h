@@ -31,6 +31,7 @@ struct worker {
     struct learner learner;
     struct group group;
     struct publisher publisher;
+    struct task *warming; /* touches the learner's memory, while its model is on its way */
     struct member member;
     const struct strategy_ops *strategy;
     uint64_t evaluate_every;

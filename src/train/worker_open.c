@@ -189,6 +189,36 @@ static int fetch_start(struct worker *w)
     return take_start(w, rc, &note);
 }
 
+/* ---- waiting to be let in ---- */
+
+static int touch_memory(void *arg)
+{
+    struct worker *w = arg;
+    struct learner *l = &w->learner;
+    vec_touch(&l->x);
+    if (!w->host->dx || l->dx.at != w->host->dx->at) /* others may be at work in that */
+        vec_touch(&l->dx);
+    for (size_t i = 0; i < l->optim.ops->states; i++)
+        vec_touch(&l->optim.state[i]);
+    return OK;
+}
+
+/* x, dx and the optimizer's state are 0 until a sponsor's model comes: meanwhile their memory is
+ * got from the system. Where there is no task for it the first step pays. */
+static void begin_warming(struct worker *w)
+{
+    if (w->late)
+        (void)world_spawn(w->world, "memory", touch_memory, w, &w->warming);
+}
+
+static int end_warming(struct worker *w)
+{
+    int rc = w->warming ? world_join(w->world, w->warming, WORLD_FOREVER, &(int){0}) : OK;
+    if (rc == OK)
+        w->warming = NULL;
+    return rc;
+}
+
 /* The first view that holds this worker is not the first of all: its sponsor sends what it goes on
  * from. Where the next exchange brings the model, that is no vectors. */
 static int enter(struct worker *w)
@@ -205,6 +235,8 @@ static int enter(struct worker *w)
             .kind = SPAN_WAIT, .row = TRACE_MODELS, .peer = WORLD_ANY, .n = note.course.exchanges});
     w->entered = true;
     w->admission = note.admission;
+    if (rc == OK)
+        rc = end_warming(w);
     if (rc == OK && strategy_joins_bare(w->strategy, w->job)) {
         w->start = note.course;
         w->learner.steps = note.course.steps;
@@ -297,10 +329,12 @@ int worker_join(struct worker *w)
     if (rc == OK)
         rc = say_hello(w);
     if (rc == OK)
+        begin_warming(w);
+    if (rc == OK)
         rc = await_view(w);
     if (rc == OK && !w->left && w->traces)
         tracer_begin(w->world, w->host->trace, w->host->log);
     if (rc == OK && !w->left && group_first_view(&w->group)->number > 1)
         rc = enter(w);
-    return rc;
+    return rc == OK ? end_warming(w) : rc;
 }
