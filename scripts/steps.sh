@@ -55,11 +55,14 @@ step() { # NAME COMMAND…
 
 # A step that counts: one passed or one failed.
 count() { # NAME COMMAND…
-    if step "$@"; then
+    local said
+    said=$(mktemp)
+    if step "$@" 2>&1 | tee "$said"; then
         passed=$((passed + 1))
     else
-        failed=$((failed + 1)) broken+="failed: $1"$'\n'
+        failed=$((failed + 1)) broken+="failed: $1"$'\n'$(tail -n 40 "$said")$'\n'
     fi
+    rm -f "$said"
 }
 
 # A step that others stand on: counts only when it fails, and says so.
