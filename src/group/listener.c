@@ -114,7 +114,11 @@ static int call_driver(struct listener *l)
     l->call_at = now + l->pause;
     l->pause = 2 * l->pause < CALL_MAX ? 2 * l->pause : CALL_MAX;
     int rc = world_peer_add(group->world, WORLD_DRIVER, address);
-    return rc == ERR_NOMEM ? OK : rc; /* next time, perhaps */
+    if (rc == ERR_FULL) { /* the call before is being closed yet: the same place, soon */
+        l->calls -= address != NULL;
+        l->call_at = now + CALL_FIRST;
+    }
+    return rc == ERR_NOMEM || rc == ERR_FULL ? OK : rc; /* next time, perhaps */
 }
 
 static int say_return(struct group *group, const struct buf *hello)

@@ -398,7 +398,8 @@ static bool connects_to(const struct node *node, uint32_t number)
     return !node_is_driver(node) && number < node->world.self;
 }
 
-/* A worker calls its driver once more; nothing happens while that is under way already. */
+/* A worker calls its driver once more; nothing happens while that is under way already. ERR_FULL:
+ * what was open before is being closed yet. */
 static int call_driver(struct node *node, const char *text)
 {
     struct address a = {0};
@@ -408,14 +409,15 @@ static int call_driver(struct node *node, const char *text)
         return ERR_INPUT;
     node_lock(node);
     struct peer *peer = peer_find(node, WORLD_DRIVER);
-    if (peer && peer->state == PEER_DOWN && peer_revive(node, peer)) {
+    bool down = peer && peer->state == PEER_DOWN, revived = down && peer_revive(node, peer);
+    if (revived) {
         if (text)
             peer->address = a;
         peer->dial = true;
         io_tend(node, peer);
     }
     node_unlock(node);
-    return OK;
+    return down && !revived ? ERR_FULL : OK;
 }
 
 int peer_add(struct world *w, uint32_t number, const char *address)

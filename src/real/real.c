@@ -271,7 +271,9 @@ int node_open(const struct real_options *options, const struct node_limits *limi
 int real_check_driver(const char *address, bool insecure, struct err *err)
 {
     struct address a;
-    return parse_allowed(insecure, "driver", address, &a, err);
+    int rc = parse_allowed(insecure, "driver", address, &a, err);
+    bool nowhere = rc == OK && address_port(&a) == 0;
+    return nowhere ? err_set(err, ERR_INPUT, "driver %s: no port to call", address) : rc;
 }
 
 bool real_is_loopback(const char *address)

@@ -74,6 +74,7 @@ static int all_lost(struct driver *d)
         if (rc != OK)
             return rc;
     }
+    d->unseen = !d->lost[0];
     return err_set(d->err, ERR_PEER, "all workers are lost%s%s", d->lost[0] ? ": " : "", d->lost);
 }
 
@@ -443,8 +444,10 @@ static int close_driver(struct driver *d, int rc, struct train_report *report)
     }
     if (d->events.world)
         drain(d);
-    if (rc != ERR_CANCELLED && d->events.world && !d->over)
-        driver_leave(d); /* in good order: nobody is to be waited for */
+    /* In good order: nobody is to be waited for. Workers that said nothing may be well, and it is
+     * this driver that was cut off: they go on, and call the next one. */
+    if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen)
+        driver_leave(d);
     tracer_stop(&d->tracer, d->host->log);
     return rc;
 }

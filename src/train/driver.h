@@ -94,6 +94,7 @@ struct driver {
     uint32_t replaced; /* since then */
     struct members done;
     char lost[ERR_TEXT_MAX]; /* why the last worker that said so was lost */
+    bool unseen;             /* all are lost, and none said why */
     uint32_t asked;          /* for its model, at the end; WORLD_ANY: nobody yet */
     struct err *err;
 };

@@ -196,7 +196,8 @@ struct world_ops {
      * itself. A driver so takes a worker's number for good. sim: peers know each other, `address`
      * is ignored. A worker whose driver is down may add it once more, at the same address (NULL) or
      * another: it is called again, under this node's number, and comes up or goes down; what lay
-     * here of the one before is gone. Others that are down stay so. ERR_INPUT, ERR_NOMEM */
+     * here of the one before is gone. ERR_FULL: that is being closed yet, and nobody is called;
+     * soon again. Others that are down stay so. ERR_INPUT, ERR_NOMEM */
     int (*peer_add)(struct world *w, uint32_t peer, const char *address);
     /* Forget a peer, closing what is open; it does not come up again. */
     void (*peer_drop)(struct world *w, uint32_t peer);

@@ -24,6 +24,15 @@ static inline int port_take(char address[PORT_TEXT])
     return fd;
 }
 
+/* The same, but calls are taken by the system, and nobody answers them. */
+static inline int port_mute(char address[PORT_TEXT])
+{
+    int fd = port_take(address);
+    if (listen(fd, 64) != 0)
+        abort();
+    return fd;
+}
+
 /* One that was free a moment ago. */
 static inline void port_find(char address[PORT_TEXT])
 {

@@ -122,10 +122,11 @@ static void dies_and_comes_back(struct tiny *t, const char *strategy)
 static void test_it_comes_back_elsewhere(void **state)
 {
     struct cast c = {.t = *state, .r = real_new(*state)};
-    char places[2][32], all[128];
+    char places[2][PORT_TEXT], mute[PORT_TEXT], all[128];
+    int silent = port_mute(mute);
     port_find(places[0]);
     port_find(places[1]);
-    snprintf(all, sizeof all, "%s,%s,127.0.0.1:9", places[0], places[1]);
+    snprintf(all, sizeof all, "%s,%s,%s,127.0.0.1:9", places[0], mute, places[1]);
     memcpy(c.at, places[0], sizeof c.at);
     begin_at(&c, "strategy.sync={tau:4}", "stop.epochs=30", "30", all);
     for (int i = 0; i < DEATHS; i++) {
@@ -140,6 +141,7 @@ static void test_it_comes_back_elsewhere(void **state)
     all_end_well(&c);
     assert_int_equal(real_members(&c.r, "join"), WORKERS);
     assert_int_equal(real_members(&c.r, "back"), WORKERS * DEATHS);
+    close(silent);
 }
 
 static void test_it_dies_and_comes_back(void **state)
