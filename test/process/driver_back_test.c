@@ -3,7 +3,12 @@
 #include "free_port.h"
 #include "real_run.h"
 
-#define BACK_MAX_S 2.0 /* from the start of a driver to its first exchange */
+/* From the start of a driver to its first exchange. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define BACK_MAX_S 15.0
+#else
+#define BACK_MAX_S 2.0
+#endif
 
 enum { WORKERS = 3, DEATHS = 4 };
 
