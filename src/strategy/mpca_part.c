@@ -115,9 +115,9 @@ int mpca_part_follow(struct mpca_lane *lane)
     const struct exchange *e = &lane->exchange;
     const struct vec *star = exchange_result(e), *before = &e->result[~e->completed & 1];
     struct range xs = {0, lane->r.len};
-    float *made = &lane->heading.at[xs.len];
     if (lane->heading.n == 0 || exchange_tally(e)->weight == 0)
         return OK;
+    float *made = &lane->heading.at[xs.len];
     float gamma = mpca_gamma(&lane->node->how, e->completed - 1);
     mpca_follow(&lane->heading, &lane->node->how, before, *made, star, gamma, xs);
     *made = gamma;

@@ -62,8 +62,10 @@ static int on_view(struct ps_client *c, const struct view *view)
     int rc = OK;
     c->view = view->number;
     c->how.place.now = view;
-    c->m->course.who = (struct members){{0}};
-    for (size_t i = 0; i < view->count; i++)
+    if (!c->ended) /* else the worker's task, which tells a driver that is back of it, may read it
+                    */
+        c->m->course.who = (struct members){{0}};
+    for (size_t i = 0; !c->ended && i < view->count; i++)
         members_add(&c->m->course.who, view->node[i]);
     for (size_t i = 0; rc == OK && i < c->how.place.shards; i++) {
         struct ps_link *link = &c->link[i];

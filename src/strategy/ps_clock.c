@@ -7,7 +7,7 @@ void ps_clock_init(struct ps_clock *clock, const struct ps_clock_how *how,
         .how = *how,
         .start = *start,
         .course = *start,
-        .first = members_count(who), /* of a run that begins */
+        .first = how->job->workers, /* whoever has come back, or come to it, since */
         .base = (double)start->steps,
     };
     consistency_init(&clock->consistency, &how->consistency);
@@ -182,11 +182,9 @@ void ps_clock_go_on(struct ps_clock *clock, uint64_t place, const struct members
 {
     const struct ps_clock_how how = clock->how;
     const struct course start = clock->start;
-    uint64_t first = clock->first;
     ps_clock_init(clock, &how, &start, who);
-    clock->first = first;
     advance(clock, place - start.place);
-    clock->base += (double)clock->since / (double)(first * job_step_records(how.job));
+    clock->base += (double)clock->since / (double)(clock->first * job_step_records(how.job));
     clock->since = 0;
 }
 

@@ -29,6 +29,7 @@ static void begin(struct play *p, enum consistency_kind kind, uint32_t workers, 
         job_finish(p->job, &err) != OK)
         fail_msg("%s", err.text);
     p->job->stop->steps = 17;
+    p->job->workers = workers;
     for (uint32_t i = 0; i < workers; i++)
         members_add(&who, i);
     const struct ps_clock_how how = {.consistency = {.kind = kind, .staleness = 1},
@@ -292,6 +293,27 @@ static void a_round_waits_for_who_comes_once_it_has_fetched(void **state)
     job_free(p.job);
 }
 
+/* Three of four have come back to a driver, after a quarter of the run: the clock goes on where it
+ * was, with a fourth of a step for each push, and not ahead. */
+static void fewer_go_on(void **state)
+{
+    (void)state;
+    struct play p;
+    struct members who = {{0}};
+    begin(&p, CONSISTENCY_ASP, 4, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        members_add(&who, i);
+    {
+        const struct ps_clock_how how = p.clock.how;
+        const struct course start = p.clock.start;
+        ps_clock_init(&p.clock, &how, &start, &who);
+    }
+    ps_clock_go_on(&p.clock, 1000 + UINT64_C(4) * 16 * 5, &who);
+    assert_int_equal(p.clock.course.steps, 7 + 5);
+    assert_true(p.clock.base == 7 + 5);
+    job_free(p.job);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -305,6 +327,7 @@ int main(void)
         cmocka_unit_test(a_death_lets_those_go_who_wait),
         cmocka_unit_test(nobody_waits_for_who_comes_before_its_first_push),
         cmocka_unit_test(a_round_waits_for_who_comes_once_it_has_fetched),
+        cmocka_unit_test(fewer_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,10 +29,11 @@ static int carry_out(struct ps_server *s, const struct ps_note *order)
             vec_copy(&g->last, &g->in, vec_all(&g->in));
             g->averaged = g->samples;
         }
-        if (g)
-            g->done = g->here;
-        if (g)
-            s->odd.word[p / 64] ^= UINT64_C(1) << p % 64;
+        if (!g)
+            continue;
+        g->done = g->here;
+        s->odd.word[p / 64] &= ~(UINT64_C(1) << p % 64);
+        s->odd.word[p / 64] |= (g->done & 1) << p % 64; /* by number: one may have been lost */
     }
     s->version++;
     s->place = order->samples;
