@@ -24,7 +24,7 @@ static int load(const Paceline__Job *job, bool only_tests, Caffe__NetParameter *
     return rc;
 }
 
-/* What the net before it has taken is no longer available. */
+/* Held to what is free now, of which memory that the net before has not touched yet is part. */
 static int make_net(const Caffe__NetParameter *param, struct net_options *options, struct net **out,
                     struct err *err)
 {
