@@ -47,20 +47,11 @@ class Run:
                                  *sets, *more)
 
     poll = stage.Run.poll
+    wait = stage.wait_until
 
     def said(self):
         with open(self.out + ".log") as f:
             return f.read()[-4000:]
-
-    def wait(self, condition, limit, what):
-        until = time.monotonic() + limit
-        while True:
-            self.poll()
-            if condition():
-                return
-            if time.monotonic() > until or self.driver.poll() is not None:
-                raise stage.Failure(f"{what}: not within {limit} s; they said:\n{self.said()}")
-            time.sleep(0.001)
 
     def count(self, kind, since=0):
         return sum(1 for e in self.events[since:] if e["kind"] == kind)

@@ -64,8 +64,9 @@ MODELS = 2 # the row of a trace on which a newcomer waits for its state
 class Run:
     """A driver and its workers on hosts of their own; what they say is noted with the time."""
 
-    def __init__(self, args, net, folder, name):
+    def __init__(self, args, net, folder, name, workers=WORKERS, settings=()):
         self.args, self.net, self.folder = args, net, folder
+        self.at = f"{hosts.Hosts.address(workers + 1)}:29500"
         more, pace, _, tau = STRATEGIES[name]
         self.pace = args.pace or pace
         self.round_s = tau * self.pace
@@ -74,13 +75,12 @@ class Run:
         self.out, self.trace = os.path.join(folder, name), os.path.join(folder, name + ".trace")
         self.events, self.seen, self.offset = [], {}, None
         self.files, self.workers = {}, []
-        settings = more + [f"pace={self.pace}", "heartbeat=busy"]
+        settings = more + [f"pace={self.pace}", "heartbeat=busy", *settings]
         self.log = self.out + ".log"
-        self.driver = self.start(WORKERS + 1, "driver", "wide.job", "--listen",
-                                 f"{hosts.Hosts.address(WORKERS + 1)}:29500", "--insecure", "--out",
-                                 self.out, "--trace", self.trace, "--wait", "120",
+        self.driver = self.start(workers + 1, "driver", "wide.job", "--listen", self.at,
+                                 "--insecure", "--out", self.out, "--trace", self.trace, "--wait", "120",
                                  *(w for s in settings for w in ("--set", s)))
-        for host in range(WORKERS):
+        for host in range(workers):
             self.come(host)
 
     def start(self, host, *arguments):
@@ -93,8 +93,7 @@ class Run:
         return started
 
     def come(self, host):
-        self.workers.append(self.start(host, "worker", "--join",
-                                       f"{hosts.Hosts.address(WORKERS + 1)}:29500", "--insecure",
+        self.workers.append(self.start(host, "worker", "--join", self.at, "--insecure",
                                        "--data-root", self.folder))
         return self.workers[-1]
 
@@ -124,16 +123,11 @@ class Run:
             if "is at" in line and "worker" in words:
                 self.seen[int(words[words.index("worker") + 1])] = now
 
-    def wait(self, condition, limit, what):
-        until = time.monotonic() + limit
-        while True:
-            self.poll()
-            if condition():
-                return
-            if time.monotonic() > until or self.driver.poll() is not None:
-                with open(self.log) as f:
-                    raise stage.Failure(f"{what}: not within {limit} s; they said:\n{f.read()[-4000:]}")
-            time.sleep(0.002)
+    def said(self):
+        with open(self.log) as f:
+            return f.read()
+
+    wait = stage.wait_until
 
     def count(self, kind, **more):
         return sum(e["kind"] == kind and all(e.get(k) == v for k, v in more.items())
@@ -238,7 +232,7 @@ def shape(net, mbit):
                            check=True)
 
 
-def write_job(folder, hidden):
+def write_job(folder, hidden, workers=WORKERS):
     stage.SIDE = SIDE
     stage.write_data(folder)
     with open(os.path.join(folder, "wide.prototxt"), "w") as f:
@@ -246,7 +240,7 @@ def write_job(folder, hidden):
     text = stage.JOB.replace("net.prototxt", "wide.prototxt").replace("kernels: ref\n", "")
     text = text.replace("batch: 16", "batch: 2").replace(" momentum: 0.9", "")
     with open(os.path.join(folder, "wide.job"), "w") as f:
-        f.write(text.replace("'tiny'", "'wide'") + f"workers_min: {WORKERS}\nworkers_max: {WORKERS + 1}\n")
+        f.write(text.replace("'tiny'", "'wide'") + f"workers_min: {workers}\nworkers_max: {workers + 1}\n")
 
 
 def measure(args, name):

@@ -156,6 +156,21 @@ class Stage:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def wait_until(run, condition, limit, what):
+    """Until that holds, by what the run has told by then; it is a Failure if it ends before."""
+    until = time.monotonic() + limit
+    while True:
+        gone = run.driver.poll() is not None
+        run.poll()
+        if condition():
+            return
+        if gone or time.monotonic() > until:
+            why = f"the driver has ended with {run.driver.returncode}" if gone \
+                else f"not within {limit} s"
+            raise Failure(f"{what}: {why}; they said:\n{run.said()[-4000:]}")
+        time.sleep(0.002)
+
+
 class Run:
     """A driver and its workers, each a process; node N is worker[N]. `wrap(node)` is put before a
     worker's command, `wrap(None)` before the driver's; `address(node)` is where it listens. Who is
@@ -238,18 +253,7 @@ class Run:
                 count[key] = count.get(key, 0) + 1
         return count
 
-    def wait(self, condition, limit, what):
-        until = time.monotonic() + limit
-        while not condition():
-            if time.monotonic() > until:
-                raise Failure(f"{what}: not within {limit} s; they said:\n{self.said()}")
-            if self.driver.poll() is not None:
-                self.poll()
-                if condition():
-                    return
-                raise Failure(f"{what}: the driver has ended with {self.driver.returncode}; they "
-                              f"said:\n{self.said()}")
-            time.sleep(0.002)
+    wait = wait_until
 
     def finish(self, limit=60):
         """Ask it to end, and wait until it has. Its last event."""

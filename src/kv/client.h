@@ -16,7 +16,7 @@
 #include "group/group.h"
 #include "kv/store.h"
 
-enum kv_signal { SIGNAL_KV = 30, SIGNAL_KV_DONE = 31 };
+enum kv_signal { SIGNAL_KV = 32, SIGNAL_KV_DONE = 33 };
 
 /* All zero is fine. */
 struct kv_options {

@@ -423,12 +423,11 @@ static int close_driver(struct driver *d, int rc, struct train_report *report)
     if (d->leader_task)
         world_cancel(d->world, d->leader_task);
     world_end_task(d->world, &d->keeper.task); /* it has ended, or what broke the run ends it */
-    world_end_task(d->world, &d->giver_task);
+    bootstrap_give_stop(&d->giver);
     reach_stop(d->reach);
     if (d->leader_task)
         world_join(d->world, d->leader_task, WORLD_FOREVER, &leader);
     publisher_release(&d->to_keeper);
-    publisher_release(&d->to_worker);
     if (rc == OK && leader != OK && leader != ERR_CANCELLED)
         rc = err_set(d->err, leader, "the driver's part ended: %s", status_text(leader));
     server_stop(&d->server);                /* before anybody goes, which would be a death to it */

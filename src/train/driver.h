@@ -6,6 +6,7 @@
 #define PL_TRAIN_DRIVER_H
 
 #include "group/server.h"
+#include "train/bootstrap.h"
 #include "train/comeback.h"
 #include "train/display.h"
 #include "train/due.h"
@@ -65,8 +66,8 @@ struct driver {
     struct vec start_state[OPTIM_STATE_MAX], start_extra[STRATEGY_EXTRAS_MAX];
     struct keeper keeper;
     struct leader leader;
-    struct publisher to_keeper; /* the leader's */
-    struct publisher to_worker; /* the giver's */
+    struct publisher to_keeper;   /* the leader's */
+    struct bootstrap_giver giver; /* of start_model */
     uint64_t evaluate_every;
     _Atomic uint32_t due;         /* uses that the leader's next copy of the model is for */
     struct due_counts due_before; /* where workers run free */
@@ -80,7 +81,7 @@ struct driver {
     uint32_t checkpoint_of; /* (WORLD_DRIVER: of the driver's part) when the keeper had taken */
     uint64_t taken_before;  /* so many */
     double next_look;       /* for a later driver; seconds */
-    struct task *leader_task, *giver_task;
+    struct task *leader_task;
     _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
     bool complete;                /* free-running workers have taken all that the run asks for */
     uint32_t stop_sent;           /* to the members of this view; 0: not yet */
@@ -88,7 +89,7 @@ struct driver {
     atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */
     uint32_t wanted;          /* workers there are to be; 0: nobody has said */
     uint32_t came;            /* of the server's task: who belongs to the first view */
-    _Atomic int64_t stirred;  /* before the first view: when a worker last came or was served */
+    _Atomic int64_t stirred;  /* before the first view: when a worker last came */
     _Atomic uint32_t gone;    /* workers that were lost and have not been replaced */
     double replacing_since;
     uint32_t replaced; /* since then */

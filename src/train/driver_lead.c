@@ -178,6 +178,23 @@ static int start_leader(struct driver *d, const struct view *view)
     return world_spawn(d->world, "leader", leader_main, d, &d->leader_task);
 }
 
+/* Workers fetch what they begin with, where they do not draw it. */
+static int start_giver(struct driver *d)
+{
+    const struct joint *start = &d->start;
+    size_t extras = start->extra ? d->layout.extras : 0;
+    d->giver = (struct bootstrap_giver){
+        .group = &d->group,
+        .note = {.course = d->resumed.course,
+                 .has_state = start->states > 0,
+                 .has_extra = extras > 0,
+                 .floats = d->s.n + d->x.n * (1 + start->states + extras),
+                 .updates = start->updates},
+        .vectors = d->start_model,
+    };
+    return bootstrap_give(&d->giver);
+}
+
 int driver_start(struct driver *d, const struct view *view)
 {
     if (view->number > 1)
@@ -186,9 +203,11 @@ int driver_start(struct driver *d, const struct view *view)
         leases_begin(&d->leases, view);
     driver_tell_aside(d);
     d->begun = true;
-    int rc = OK; /* the giver stays: who came too late for the first view may be asking */
+    int rc = OK;
     if (d->options->trace)
         rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start, d->came_at);
+    if (rc == OK && d->start_model) /* who is in already may have asked */
+        rc = start_giver(d);
     if (rc == OK)
         rc = start_keeper(d);
     if (rc == OK && strategy_leads(d->strategy, d->job))

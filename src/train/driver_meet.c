@@ -194,35 +194,6 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
 
 /* ---- the group ---- */
 
-/* In a resumed run: the model to start from, for whoever asks. */
-static int giver_main(void *arg)
-{
-    struct driver *d = arg;
-    for (;;) {
-        const struct wait_for asked = wire_from(WORLD_ANY, WIRE_WANT_MODEL);
-        struct wake wake;
-        int rc = world_wait(d->world, &asked, 1, WORLD_FOREVER, &wake);
-        if (rc != OK)
-            return rc;
-        d->to_worker.reader = wake.msg->from;
-        message_unref(wake.msg);
-        bool started = publisher_start(&d->to_worker, &d->resumed.course, 0, &d->start);
-        rc = publisher_finish(&d->to_worker, WORLD_FOREVER);
-        if (rc == ERR_CANCELLED)
-            return rc;
-        if (!started || (rc != OK && rc != ERR_PEER))
-            let_go(d, d->to_worker.reader, "model to go on from", started ? rc : ERR_NOMEM);
-        atomic_store(&d->stirred, world_now(d->world));
-    }
-}
-
-static int start_giver(struct driver *d)
-{
-    int rc = publisher_init(&d->to_worker, d->world, WORLD_ANY, model_floats_most(&d->layout),
-                            d->layout.extras, &d->arena);
-    return rc == OK ? world_spawn(d->world, "giver", giver_main, d, &d->giver_task) : rc;
-}
-
 int driver_start_group(struct driver *d)
 {
     const struct roster_options roster = {
@@ -249,8 +220,8 @@ int driver_start_group(struct driver *d)
         .user = d,
     };
     group_init(&d->group, d->world, d->host->log, &d->host->timing);
-    int rc = d->start_model ? start_giver(d) : OK;
-    if (rc == OK && d->options->elsewhere && d->host->reach)
+    int rc = OK;
+    if (d->options->elsewhere && d->host->reach)
         rc = reach_start(d->world, d->host, &d->reach);
     if (rc == OK)
         rc = server_start(&d->server, &d->group, &roster, &hooks);

@@ -14,7 +14,7 @@ struct welcome {
     char *job;    /* the finished job as text; both owned, freed by welcome_release */
     char *folder; /* of the job file, with its slash: relative paths of data were taken from it */
     bool busy_hosts;      /* heartbeats at the pace of busy or shared hosts */
-    bool resumes;         /* ask the driver for the model to start from */
+    bool resumes;         /* what it begins with is not drawn (bootstrap.h) */
     bool late;            /* the run is under way: others have what this worker begins with */
     bool traces;          /* say where your time goes (tracer.h) */
     bool checks;          /* ask the driver whether all can reach each other (reach.h) */

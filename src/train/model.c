@@ -51,19 +51,19 @@ static int note_decode(struct cut *in, struct model_note *out)
 }
 
 /* Waits for credit only. */
-static int send_piece(struct publisher *p, uint64_t tag, const void *data, size_t len)
+static int send_piece(struct world *world, uint32_t to, uint64_t tag, const void *data, size_t len)
 {
     struct message *m = message_new(tag, 0, len);
     if (!m)
         return ERR_NOMEM;
     memcpy(m->data, data, len);
     for (;;) {
-        int rc = world_send(p->world, p->to, m, CLASS_BULK);
+        int rc = world_send(world, to, m, CLASS_BULK);
         if (rc != ERR_FULL)
             return rc;
-        struct wait_for credit = {.kind = WAIT_CREDIT, .peer = p->to};
+        struct wait_for credit = {.kind = WAIT_CREDIT, .peer = to};
         struct wake wake;
-        rc = world_wait(p->world, &credit, 1, WORLD_FOREVER, &wake);
+        rc = world_wait(world, &credit, 1, WORLD_FOREVER, &wake);
         if (rc != OK) {
             message_unref(m);
             return rc;
@@ -71,31 +71,39 @@ static int send_piece(struct publisher *p, uint64_t tag, const void *data, size_
     }
 }
 
-static struct trace_span span_of(const struct publisher *p, enum span_kind kind, uint8_t row)
+static struct trace_span span_of(const struct model_note *note, uint32_t to, enum span_kind kind,
+                                 uint8_t row)
 {
     return (struct trace_span){.kind = (uint8_t)kind,
                                .row = row,
-                               .peer = p->to,
-                               .n = p->note.course.exchanges,
-                               .amount = p->note.floats * sizeof(float)};
+                               .peer = to,
+                               .n = note->course.exchanges,
+                               .amount = note->floats * sizeof(float)};
+}
+
+int model_send(struct world *world, uint32_t to, const struct model_note *note,
+               const float *vectors)
+{
+    int64_t begun = trace_now(world);
+    struct buf head = {0};
+    note_encode(note, &head);
+    int rc = head.failed ? ERR_NOMEM
+                         : send_piece(world, to, model_tag(note, WIRE_NOTE), head.data, head.len);
+    buf_release(&head);
+    size_t n = note->floats;
+    for (size_t i = 0, from = 0; rc == OK && from < n; i++, from += CHUNK_FLOATS) {
+        size_t len = n - from < CHUNK_FLOATS ? n - from : CHUNK_FLOATS;
+        rc = send_piece(world, to, model_tag(note, i), vectors + from, len * sizeof(float));
+    }
+    if (to != world->self)
+        trace_end(world, begun, span_of(note, to, SPAN_SEND, TRACE_MODELS));
+    return rc;
 }
 
 static int publish_task(void *arg)
 {
     struct publisher *p = arg;
-    int64_t begun = trace_now(p->world);
-    struct buf note = {0};
-    note_encode(&p->note, &note);
-    int rc = note.failed ? ERR_NOMEM
-                         : send_piece(p, model_tag(&p->note, WIRE_NOTE), note.data, note.len);
-    buf_release(&note);
-    size_t n = p->note.floats;
-    for (size_t i = 0, from = 0; rc == OK && from < n; i++, from += CHUNK_FLOATS) {
-        size_t len = n - from < CHUNK_FLOATS ? n - from : CHUNK_FLOATS;
-        rc = send_piece(p, model_tag(&p->note, i), p->copy + from, len * sizeof(float));
-    }
-    if (p->to != p->world->self)
-        trace_end(p->world, begun, span_of(p, SPAN_SEND, TRACE_MODELS));
+    int rc = model_send(p->world, p->to, &p->note, p->copy);
     atomic_store(&p->busy, false);
     return rc;
 }
@@ -148,7 +156,7 @@ static bool start(struct publisher *p, uint32_t to, const struct model_note *not
     int64_t begun = trace_now(p->world);
     if (joint)
         take_copy(p, joint);
-    trace_end(p->world, begun, span_of(p, SPAN_COPY, TRACE_STEPS));
+    trace_end(p->world, begun, span_of(&p->note, to, SPAN_COPY, TRACE_STEPS));
     atomic_store(&p->busy, true);
     if (world_spawn(p->world, "publisher", publish_task, p, &p->task) != OK)
         atomic_store(&p->busy, false);
@@ -228,21 +236,14 @@ static int receive_piece(struct world *world, const struct group *group, uint32_
 static int receive_note(struct world *world, const struct group *group, struct model_note *note,
                         uint32_t *from, int64_t deadline)
 {
-    const struct wait_for set[] = {
-        {.kind = WAIT_MESSAGE,
-         .from = *from,
-         .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_NOTE),
-         .mask = WIRE_KIND_MASK | 0xffff},
-        {.kind = WAIT_PEER},
-    };
+    const struct wait_for head = {.kind = WAIT_MESSAGE,
+                                  .from = *from,
+                                  .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_NOTE),
+                                  .mask = WIRE_KIND_MASK | 0xffff};
     struct wake wake;
-    int rc;
-    do
-        rc = *from == WORLD_ANY ? await(world, group, set, deadline, &wake)
-                                : world_wait(world, set, 2, deadline, &wake);
-    while (rc == OK && wake.which == 1 && wake.up);
-    if (rc != OK || wake.which == 1)
-        return rc != OK ? rc : ERR_PEER;
+    int rc = await(world, group, &head, deadline, &wake);
+    if (rc != OK)
+        return rc;
     struct cut in = {wake.msg->data, wake.msg->len, false};
     rc = note_decode(&in, note);
     *from = wake.msg->from;

@@ -56,9 +56,13 @@ bool publisher_admits(const struct publisher *p);
 int publisher_finish(struct publisher *p, int64_t deadline);
 void publisher_release(struct publisher *p);
 
-/* Wait for a model and take its vectors into `into`, which has room for `room` floats. `from` is
- * WORLD_ANY, or the one peer that this node has: that it goes down is then heard here. So is the
- * end of `group` (may be NULL): ERR_DRIVER.
+/* Send a model that the note describes, its vectors one behind the other; waits for credit.
+ * ERR_PEER, ERR_NOMEM, ERR_CANCELLED */
+int model_send(struct world *world, uint32_t to, const struct model_note *note,
+               const float *vectors);
+
+/* Wait for a model of `from` (or of WORLD_ANY) and take its vectors into `into`, which has room for
+ * `room` floats. The end of `group` (may be NULL) is heard: ERR_DRIVER.
  * ERR_TIMEOUT, ERR_CANCELLED; ERR_PEER: it broke off, the next may come; ERR_PROTOCOL: it is longer
  * than the room */
 int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,

@@ -168,6 +168,7 @@ static int committed(struct member *m, const struct exchange *e)
     bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
     if (!e)
         mean_loss_add(&w->mean, 1, w->learner.loss);
+    bootstrap_hand_on(&w->bootstrap, w->world, e != NULL);
     bool report = e || last || stop || m->course.steps % lone_report_every(w->job) == 0;
     int rc = report ? report_exchange(w, e) : OK;
     if (rc != OK)
@@ -235,6 +236,7 @@ static int stepped(struct member *m)
         w->unreported_loss += m->learner->loss * job_step_records(m->job);
     bool asks = lessee_stepped(&w->lessee, m);
     note_stand(w);
+    bootstrap_hand_on(&w->bootstrap, w->world, false);
     int rc = may_go_on(w);
     if (w->unreported >= w->report_samples || asks) {
         int told = report_free(w, 0, NULL);
@@ -444,6 +446,22 @@ static int leave(struct worker *w)
     return OK;
 }
 
+/* It cannot begin: for its own reasons, or since there is no run (any more). */
+static int say_why_not(struct worker *w, int rc)
+{
+    if (atomic_load(&w->group.bye))
+        return OK;
+    if (atomic_load(&w->group.refused))
+        return ERR_PEER;
+    if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
+        return rc;
+    if (w->err.status != rc)
+        err_set(&w->err, rc, "worker %u cannot begin: %s", w->world->self, status_text(rc));
+    log_error(w->host->log, "%s", w->err.text);
+    tell_done(w, rc);
+    return rc;
+}
+
 static int work(struct worker *w)
 {
     int rc = worker_open(w);
@@ -454,7 +472,7 @@ static int work(struct worker *w)
     }
     rc = worker_join(w);
     if (rc != OK)
-        return atomic_load(&w->group.bye) ? OK : atomic_load(&w->group.refused) ? ERR_PEER : rc;
+        return say_why_not(w, rc);
     if (w->left)
         return leave(w);
     rc = run_loop(w);
@@ -494,6 +512,7 @@ int train_work(struct world *world, const struct train_host *host)
     if (w->strategy && w->strategy->close && w->member.world)
         w->strategy->close(&w->member);
     lanes_release(&w->member.lanes);
+    bootstrap_release(&w->bootstrap, w->world);
     if (w->group.world)
         group_release(&w->group);
     learner_stop(&w->learner);

@@ -3,6 +3,7 @@
 #ifndef PL_TRAIN_WORKER_H
 #define PL_TRAIN_WORKER_H
 
+#include "train/bootstrap.h"
 #include "train/display.h"
 #include "train/greeting.h"
 #include "train/lessee.h"
@@ -31,6 +32,7 @@ struct worker {
     struct learner learner;
     struct group group;
     struct publisher publisher;
+    struct bootstrap bootstrap;
     struct task *warming; /* touches the learner's memory, while its model is on its way */
     struct member member;
     const struct strategy_ops *strategy;
@@ -44,13 +46,12 @@ struct worker {
     struct err err;
 };
 
-/* Be welcomed, open the data, plan the net, and fetch what a run that goes on begins from. w->err
- * has the message. */
+/* Be welcomed, open the data, and plan the net. w->err has the message. */
 int worker_open(struct worker *w);
 
-/* Say hello, and wait for the first view that holds this worker; of a run under way, for what its
- * sponsor sends; or, with w->left, until it is to leave. ERR_DRIVER, ERR_CANCELLED, or w->err has
- * the message */
+/* Say hello, and wait for the first view that holds this worker; then for what it begins with, if
+ * it does not draw that, or, in a run under way, for what its sponsor sends; or, with w->left,
+ * until it is to leave. ERR_DRIVER, ERR_CANCELLED, or w->err has the message */
 int worker_join(struct worker *w);
 
 /* Of a model that brings all that it may. */

@@ -1,5 +1,5 @@
 /* A worker meets its driver: it is welcomed with the job, opens the data, plans the net, says
- * hello, and gets what it begins with. */
+ * hello, and, when it is in, gets what it begins with. */
 #include "tensor/kernels.h"
 #include "train/reach.h"
 #include "train/worker.h"
@@ -162,31 +162,22 @@ static int take_state(struct worker *w, const struct model_note *note, const flo
     return note->has_extra ? take_extra(w, model) : OK;
 }
 
-/* A model of the length that its note promises is begun with. */
-static int take_start(struct worker *w, int rc, const struct model_note *note)
+/* As many floats as the note says that there are vectors. */
+static size_t floats_of(const struct worker *w, const struct model_note *note)
 {
     const struct learner *l = &w->learner;
     size_t vectors = 1 + (note->has_state ? l->optim.ops->states : 0) +
                      (note->has_extra ? w->strategy->extras : 0);
-    size_t floats = vectors * l->x.n + l->s.n;
-    if (rc == OK && note->floats != floats)
-        rc = ERR_PROTOCOL;
+    return vectors * l->x.n + l->s.n;
+}
+
+/* The publisher's copy has what it begins with. */
+static int take_start(struct worker *w, int rc, const struct model_note *note)
+{
     if (rc != OK)
         return err_set(&w->err, rc, "worker %u: no model to go on from: %s", w->world->self,
                        status_text(rc));
     return take_state(w, note, w->publisher.copy);
-}
-
-/* Ask the driver for what its checkpoint held. The publisher's copy serves as the landing place. */
-static int fetch_start(struct worker *w)
-{
-    struct buf nothing = {0};
-    struct model_note note = {0};
-    int rc = worker_tell(w, WIRE_WANT_MODEL, &nothing);
-    if (rc == OK)
-        rc = model_receive(w->world, NULL, WORLD_DRIVER, w->publisher.copy, w->publisher.room,
-                           &note, WORLD_FOREVER); /* the driver gives them out one after another */
-    return take_start(w, rc, &note);
 }
 
 /* ---- waiting to be let in ---- */
@@ -203,11 +194,11 @@ static int touch_memory(void *arg)
     return OK;
 }
 
-/* x, dx and the optimizer's state are 0 until a sponsor's model comes: meanwhile their memory is
+/* x, dx and the optimizer's state are 0 until a model comes: meanwhile their memory is
  * got from the system. Where there is no task for it the first step pays. */
 static void begin_warming(struct worker *w)
 {
-    if (w->late)
+    if (w->late || w->resumes)
         (void)world_spawn(w->world, "memory", touch_memory, w, &w->warming);
 }
 
@@ -241,10 +232,34 @@ static int enter(struct worker *w)
         w->start = note.course;
         w->learner.steps = note.course.steps;
     } else {
+        if (rc == OK && note.floats != floats_of(w, &note))
+            rc = ERR_PROTOCOL;
         rc = take_start(w, rc, &note);
     }
     struct buf nothing = {0};
     return rc == OK ? worker_tell(w, WIRE_SETTLED, &nothing) : rc;
+}
+
+/* Of the first of all views, in a run that does not draw what it begins with. */
+static int begin(struct worker *w)
+{
+    struct model_note note = {0};
+    int64_t begun = trace_now(w->world);
+    int rc = bootstrap_ask(&w->group, &note);
+    if (rc == OK && floats_of(w, &note) > w->publisher.room)
+        rc = ERR_PROTOCOL;
+    if (rc == OK)
+        rc = bootstrap_take(&w->bootstrap, &w->group, w->publisher.copy, floats_of(w, &note));
+    if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
+        return rc;
+    trace_end(w->world, begun,
+              (struct trace_span){.kind = SPAN_WAIT,
+                                  .row = TRACE_MODELS,
+                                  .peer = WORLD_DRIVER,
+                                  .n = note.course.exchanges});
+    if (rc == OK)
+        rc = end_warming(w);
+    return take_start(w, rc, &note);
 }
 
 static int write_hello(const struct worker *w, struct buf *out, struct err *err)
@@ -299,7 +314,7 @@ int worker_open(struct worker *w)
         rc = reach_check(w->world, w->host, &w->err);
     if (rc == OK)
         rc = open_learner(w);
-    return rc == OK && w->resumes ? fetch_start(w) : rc;
+    return rc;
 }
 
 /* The first view that holds this worker, or the end of the run; who stands by may leave. */
@@ -336,5 +351,7 @@ int worker_join(struct worker *w)
         tracer_begin(w->world, w->host->trace, w->host->log);
     if (rc == OK && !w->left && group_first_view(&w->group)->number > 1)
         rc = enter(w);
+    else if (rc == OK && !w->left && w->resumes)
+        rc = begin(w);
     return rc == OK ? end_warming(w) : rc;
 }

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WIRE_VERSION 1
+#define WIRE_VERSION 2
 
 /*        name            sent by → to       what */
 #define WIRE_KINDS(X)                                                                              \
@@ -35,7 +35,7 @@
     X(COMMITTED, "committed")     /* member → driver: an exchange, and what it cost me */        \
     X(STOP, "stop")               /* driver → members: vote to end */                            \
     X(DONE, "done")               /* member → driver: my loop has ended */                       \
-    X(WANT_MODEL, "want_model")   /* driver → member: send me your model */                      \
+    X(WANT_MODEL, "want_model")   /* driver → member: your model; back: a part of the first */   \
     X(BYE, "bye")                 /* driver → members: the run is over */                        \
     X(EVENT, "event")             /* a node to itself: a line for events.jsonl */                  \
     X(REDUCE, "reduce")           /* an exchange, towards the root */                              \

@@ -32,7 +32,7 @@ enum {
     WORLD_CREDIT = 8 * 1024 * 1024,
     WORLD_MESSAGE_MAX = 4 * 1024 * 1024, /* of data; a longer vector travels in pieces */
     WORLD_WAITS_MAX = 12,
-    WORLD_SIGNALS = 32,
+    WORLD_SIGNALS = 34,
 };
 
 /* Nodes. Workers are numbered by the driver, from 0. The number of one that the driver has added to

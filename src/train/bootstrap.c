@@ -1,0 +1,346 @@
+#include "train/bootstrap.h"
+
+#include "base/fault.h"
+#include "wire/post.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    PART_LEAST = 16 * 1024, /* floats */
+    PARTS_EACH = 4,         /* for each worker, where there is enough */
+    PARTS_MAX = 256,
+    AHEAD = 4 /* parts that a worker wants of others at once */
+};
+
+#define PATIENCE \
+    (60 * WORLD_SECOND)          /* while nothing comes; then the driver is asked for the rest */
+#define SLOW (30 * WORLD_SECOND) /* a guest's link may hold several pieces: kv_options */
+
+/* Where nothing shows that others have begun they may take so much longer than this worker. */
+#define HOLD       (30 * WORLD_SECOND)
+#define HOLD_TIMES 4
+
+/* How it is cut: into parts of `each`, of which the last may be shorter. */
+struct parts {
+    size_t floats, each;
+    uint32_t count;
+};
+
+static struct parts parts_of(size_t floats, size_t workers)
+{
+    size_t most = PARTS_EACH * workers < PARTS_MAX ? PARTS_EACH * workers : PARTS_MAX;
+    size_t fit = (floats + PART_LEAST - 1) / PART_LEAST, count = fit < most ? fit : most;
+    size_t least = (size_t)((floats * sizeof(float) + KV_VALUE_MAX - 1) / KV_VALUE_MAX);
+    struct parts p = {.floats = floats, .each = floats};
+    count = count > least ? count : least;
+    if (floats == 0)
+        return p;
+    p.each = (floats + count - 1) / count;
+    p.count = (uint32_t)((floats + p.each - 1) / p.each);
+    return p;
+}
+
+/* A worker that takes it all. */
+struct taking {
+    struct bootstrap *b;
+    struct group *group;
+    const struct view *first;
+    struct parts parts;
+    float *into;
+    uint32_t rank;
+    uint32_t turn;   /* of the parts of others: those that have been asked for */
+    int64_t arrived; /* when something last came from others */
+    bool impatient;  /* too long ago */
+    uint32_t under_way;
+    struct wanted {
+        struct kv_call *call; /* NULL: nothing */
+        uint32_t part;
+        uint64_t have; /* bytes, when it was last looked at */
+    } wanted[AHEAD];
+};
+
+static size_t part_at(const struct taking *t, uint32_t part)
+{
+    return part * t->parts.each;
+}
+
+static size_t part_len(const struct taking *t, uint32_t part)
+{
+    size_t left = t->parts.floats - part_at(t, part);
+    return left < t->parts.each ? left : t->parts.each;
+}
+
+/* Who is given it by the driver: of those that began together, one after the other, the first that
+ * is still there. This worker is. */
+static uint32_t owner_of(const struct taking *t, uint32_t part)
+{
+    const struct view *now = group_view(t->group);
+    size_t rank = part % t->first->count;
+    while (view_rank(now, t->first->node[rank]) < 0 && rank != t->rank)
+        rank = (rank + 1) % t->first->count;
+    return t->first->node[rank];
+}
+
+static void part_key(uint32_t part, char key[KV_KEY_MAX + 1])
+{
+    snprintf(key, KV_KEY_MAX + 1, "bootstrap/%" PRIu32, part);
+}
+
+/* ---- from the driver ---- */
+
+/* That many floats from there; none: the note alone. */
+static int ask_driver(struct group *group, size_t from, size_t count, float *into,
+                      struct model_note *note)
+{
+    struct world *world = group->world;
+    struct buf range = {0};
+    buf_put_u64(&range, from);
+    buf_put_u64(&range, count);
+    int rc = wire_post_buf(world, WORLD_DRIVER, WIRE_WANT_MODEL, 0, &range);
+    buf_release(&range);
+    if (rc == OK) /* it serves one after another, and whoever is dead is lost to it */
+        rc = model_receive(world, group, WORLD_DRIVER, into, count, note, WORLD_FOREVER);
+    if (rc == OK && note->floats != count)
+        rc = ERR_PROTOCOL;
+    return rc == ERR_PEER ? ERR_DRIVER : rc;
+}
+
+int bootstrap_ask(struct group *group, struct model_note *note)
+{
+    return ask_driver(group, 0, 0, NULL, note);
+}
+
+/* What stops a worker; all else costs the driver a part more. */
+static bool is_final(int rc)
+{
+    return rc == ERR_DRIVER || rc == ERR_CANCELLED || rc == ERR_NOMEM;
+}
+
+static int take_from_driver(struct taking *t, uint32_t part)
+{
+    struct model_note note;
+    struct err err = {0};
+    char key[KV_KEY_MAX + 1];
+    float *at = t->into + part_at(t, part);
+    int rc = ask_driver(t->group, part_at(t, part), part_len(t, part), at, &note);
+    if (rc != OK || !t->b->kv.group)
+        return rc;
+    part_key(part, key);
+    rc = kv_update(&t->b->kv, key, 0, at, part_len(t, part) * sizeof *at,
+                   world_now(t->group->world) + PATIENCE, &err);
+    if (rc != OK && !is_final(rc)) { /* whoever wants it asks the driver, too */
+        log_warn(t->group->log, "what the run begins with is not handed on: %s", err.text);
+        rc = OK;
+    }
+    return rc;
+}
+
+/* ---- from the others ---- */
+
+static void begin(struct taking *t, struct wanted *w, uint32_t part)
+{
+    char key[KV_KEY_MAX + 1];
+    struct err err;
+    part_key(part, key);
+    *w = (struct wanted){.part = part};
+    const struct kv_want want = {
+        .key = key, .version = 1, .patient = true, .deadline = WORLD_FOREVER};
+    if (kv_begin(&t->b->kv, &want, &w->call, &err) != OK)
+        w->call = NULL; /* the driver has it */
+}
+
+/* Want more, as long as there is more and not too much under way. Everybody begins elsewhere, or
+ * all would want the same of the same. */
+static void begin_some(struct taking *t)
+{
+    uint32_t count = t->parts.count, workers = (uint32_t)t->first->count;
+    while (t->under_way < AHEAD && t->turn < count) {
+        uint32_t part = (t->rank + 1 + t->turn++) % count;
+        if (part % workers == t->rank)
+            continue;
+        begin(t, &t->wanted[t->under_way++], part);
+    }
+}
+
+static bool put(struct taking *t, uint32_t part, const struct kv_value *value)
+{
+    size_t size = part_len(t, part) * sizeof *t->into;
+    if (value->meta.size != size)
+        return false;
+    memcpy(t->into + part_at(t, part), value->data, size);
+    return true;
+}
+
+/* It is on its way, or it is another's to ask for, and something has come of late. */
+static bool may_come(struct taking *t, struct wanted *w)
+{
+    uint64_t have, size;
+    int64_t now = world_now(t->group->world);
+    kv_progress(w->call, &have, &size);
+    bool comes = have != w->have;
+    w->have = have;
+    if (comes)
+        t->arrived = now;
+    t->impatient |= now >= t->arrived + PATIENCE;
+    return comes || (!t->impatient && owner_of(t, w->part) != t->group->world->self);
+}
+
+/* Has what was wanted come? POST_PENDING: it still may. */
+static int look_at(struct taking *t, struct wanted *w)
+{
+    struct group *group = t->group;
+    struct kv_value *value = NULL;
+    struct err err = {0};
+    if (!w->call)
+        return ERR_NOT_FOUND;
+    int rc = kv_finish(w->call, world_now(group->world) + group->timing.heartbeat, &value, &err);
+    if (rc == OK) {
+        rc = put(t, w->part, value) ? OK : ERR_PROTOCOL;
+        kv_value_unref(value);
+    } else if (rc == ERR_TIMEOUT && may_come(t, w)) {
+        return POST_PENDING;
+    }
+    if (rc != OK && !is_final(rc))
+        log_info(group->log, "what the run begins with, part %" PRIu32 ": %s; the driver is asked",
+                 w->part, err.text[0] ? err.text : status_text(rc));
+    return rc;
+}
+
+/* The oldest that is wanted comes from somebody, and if not, from the driver. */
+static int take_next(struct taking *t)
+{
+    struct wanted w = t->wanted[0];
+    int rc;
+    do
+        rc = look_at(t, &w);
+    while (rc == POST_PENDING);
+    kv_end(w.call);
+    t->under_way--;
+    memmove(t->wanted, t->wanted + 1, t->under_way * sizeof *t->wanted);
+    if (rc == OK)
+        t->arrived = world_now(t->group->world);
+    return rc == OK || is_final(rc) ? rc : take_from_driver(t, w.part);
+}
+
+static int take_all(struct taking *t)
+{
+    int rc = OK;
+    for (uint32_t part = t->rank; rc == OK && part < t->parts.count;
+         part += (uint32_t)t->first->count) {
+        begin_some(t);
+        rc = take_from_driver(t, part);
+    }
+    begin_some(t);
+    t->arrived = world_now(t->group->world);
+    while (rc == OK && t->under_way > 0) {
+        rc = take_next(t);
+        begin_some(t);
+    }
+    for (uint32_t i = 0; i < t->under_way; i++)
+        kv_end(t->wanted[i].call);
+    return rc;
+}
+
+int bootstrap_take(struct bootstrap *b, struct group *group, float *into, size_t floats)
+{
+    struct world *world = group->world;
+    const struct view *first = group_first_view(group);
+    int64_t begun = world_now(world);
+    int rank = view_rank(first, world->self);
+    PL_ASSERT(rank >= 0);
+    struct taking t = {
+        .b = b,
+        .group = group,
+        .first = first,
+        .parts = parts_of(floats, first->count),
+        .into = into,
+        .rank = (uint32_t)rank,
+    };
+    const struct kv_options options = {.slow = SLOW};
+    int rc = first->count > 1 ? kv_start(&b->kv, group, &options) : OK;
+    if (rc == OK)
+        rc = take_all(&t);
+    int64_t now = world_now(world);
+    b->until = b->kv.group ? now + HOLD + HOLD_TIMES * (now - begun) : 0;
+    return rc;
+}
+
+/* ---- handing on, and its end ---- */
+
+/* A reader may hang, and what is on its way to it with it: nobody waits for that here. */
+static int end(void *arg)
+{
+    struct bootstrap *b = arg;
+    kv_stop(&b->kv);
+    return OK;
+}
+
+void bootstrap_hand_on(struct bootstrap *b, struct world *world, bool all_have_begun)
+{
+    if (b->until == 0 || (!all_have_begun && world_now(world) < b->until))
+        return;
+    b->until = 0;
+    (void)world_spawn(world, "bootstrap", end, b, &b->end); /* if not now, then at the end */
+}
+
+void bootstrap_release(struct bootstrap *b, struct world *world)
+{
+    world_end_task(world, &b->end);
+    kv_stop(&b->kv);
+}
+
+/* ---- the driver's side ---- */
+
+/* Who is no member is not waited for, as nobody would notice its death. */
+static int give(struct bootstrap_giver *g, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    uint64_t from = cut_u64(&in), count = cut_u64(&in);
+    struct model_note note = g->note;
+    if (view_rank(group_view(g->group), m->from) < 0)
+        return ERR_VIEW;
+    if (!cut_done(&in) || from > note.floats || count > note.floats - from)
+        return ERR_PROTOCOL;
+    note.floats = count;
+    return model_send(g->group->world, m->from, &note, g->vectors + from);
+}
+
+static int giver_main(void *arg)
+{
+    struct bootstrap_giver *g = arg;
+    struct world *world = g->group->world;
+    for (;;) {
+        const struct wait_for asked = wire_from(WORLD_ANY, WIRE_WANT_MODEL);
+        struct wake wake;
+        int rc = world_wait(world, &asked, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc;
+        uint32_t from = wake.msg->from;
+        rc = give(g, wake.msg);
+        message_unref(wake.msg);
+        if (rc == ERR_CANCELLED)
+            return rc;
+        if (rc == OK || rc == ERR_PEER)
+            continue;
+        log_warn(g->group->log, "worker %u gets nothing to begin with, and is let go: %s", from,
+                 status_text(rc));
+        world_peer_drop(world, from);
+    }
+}
+
+int bootstrap_give(struct bootstrap_giver *giver)
+{
+    struct group *group = giver->group;
+    int rc = kv_server_start(&giver->store, group);
+    return rc == OK ? world_spawn(group->world, "giver", giver_main, giver, &giver->task) : rc;
+}
+
+void bootstrap_give_stop(struct bootstrap_giver *giver)
+{
+    if (!giver->group)
+        return;
+    world_end_task(giver->group->world, &giver->task);
+    kv_server_stop(&giver->store);
+}

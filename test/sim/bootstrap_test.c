@@ -1,0 +1,141 @@
+/* What a run begins with, where files or a checkpoint have it: the driver gives each part of it to
+ * one worker, and the workers hand the parts on, whoever dies meanwhile. */
+#include "train_trial.h"
+
+#include "strategy_sim.h"
+
+enum { NODES = 4, MANY = 8, STRIDE = 3 };
+
+/* A model of several parts, 92,000 floats, that nothing moves: at such a rate. */
+#define UNMOVED "solver.base_lr=1e-12"
+#define CALM    "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n"
+
+static const char net[] =
+    "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
+    "layer { name: 'a' type: 'InnerProduct' bottom: 'data' top: 'a'\n"
+    "  inner_product_param { num_output: 620 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'relu' type: 'ReLU' bottom: 'a' top: 'a' }\n"
+    "layer { name: 'b' type: 'InnerProduct' bottom: 'a' top: 'b'\n"
+    "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
+    "layer { name: 'accuracy' type: 'Accuracy' bottom: 'b' bottom: 'label' top: 'accuracy'\n"
+    "  include { phase: TEST } }\n"
+    "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'b' bottom: 'label' top: 'loss' }\n";
+
+static const double model_bits = 32.0 * (620 * (TINY_SIDE * TINY_SIDE + 1) + 3 * 621);
+
+/* A run that leaves a model for others to begin with. */
+static struct sim_run trained(struct tiny *t)
+{
+    struct sim_run r = {0};
+    tiny_write(t, "net.prototxt", net);
+    SIM(t, CALM, &r, "seed=5", "stop.steps=8");
+    return r;
+}
+
+static void weights_of(const struct sim_run *r, char set[256])
+{
+    snprintf(set, 256, "weights=%s/final.safetensors", r->dir);
+}
+
+static void on_ways(struct tiny *t, const char *const *way, int count)
+{
+    struct sim_run from = trained(t);
+    char weights[256];
+    weights_of(&from, weights);
+    for (int i = 0; i < count; i++) {
+        struct sim_run r = {0};
+        SIM(t, CALM, &r, weights, UNMOVED, "threads=2", way[i], "stop.steps=4");
+        double apart = run_difference(r.dir, from.dir);
+        if (!(apart < 1e-6))
+            fail_msg("%s: %g from what it began with", way[i], apart);
+    }
+}
+
+static void test_all_begin_with_what_the_file_has(void **state)
+{
+    static const char *const way[] = {"strategy.sync.tau=2",
+                                      "strategy.allreduce={}",
+                                      "strategy.ps={ consistency: bsp }",
+                                      "strategy.mpca={}",
+                                      "strategy.easgd={}",
+                                      "strategy.gossip={}",
+                                      "strategy.diloco.tau=2",
+                                      "local=2"};
+    on_ways(*state, way, sizeof way / sizeof *way);
+    tiny_write(*state, "net.prototxt", tiny_net);
+}
+
+/* One model passes the driver's link, and two at most each worker's: all have begun, stepped and
+ * exchanged in the time that four would take; one after the other eight would. */
+static void test_eight_begin_while_one_link_would_take_four(void **state)
+{
+    struct tiny *t = *state;
+    struct sim_run from = trained(t), fresh = {0}, r = {0};
+    const double mbit = 10, model_s = model_bits / (mbit * 1e6);
+    const char *cluster = "node { count: 8 } step_seconds: 0.004 link { mbit: 10 }\n";
+    char weights[256];
+    weights_of(&from, weights);
+    SIM(t, cluster, &fresh, "workers=8", "strategy.sync.tau=2", "stop.steps=2");
+    SIM(t, cluster, &r, "workers=8", "strategy.sync.tau=2", "stop.steps=2", weights);
+    double took = run_number(r.dir, "exchange", 0, "t") - run_number(fresh.dir, "exchange", 0, "t");
+    print_message("    %.2f s for a model of %.2f\n", took, model_s);
+    assert_true(took > model_s && took < MANY / 2 * model_s);
+    tiny_write(t, "net.prototxt", tiny_net);
+}
+
+/* What is left of the group begins with the same. */
+static void kill_at_each(struct trial_ground *g, uint32_t node, int *runs, int *unformed)
+{
+    struct train_trial whole = {.ground = g};
+    trial_run(&whole);
+    assert_int_equal(whole.rc, OK);
+    for (uint64_t send = 1 + node % STRIDE; send <= whole.sent[node]; send += STRIDE) {
+        struct train_trial t = {.ground = g, .kill_node = node, .kill_send = send};
+        trial_run(&t);
+        ++*runs;
+        if (t.exchanges == 0 && t.rc == ERR_TIMEOUT) { /* the group never formed */
+            ++*unformed;
+            continue;
+        }
+        if (t.rc != OK)
+            fail_msg("worker %u killed at message %llu: %s", node, (unsigned long long)send,
+                     t.err.text);
+        if (!(fabs(t.report.test_loss - whole.report.test_loss) < 1e-4))
+            fail_msg("worker %u killed at message %llu: loss %.6f, of all %.6f", node,
+                     (unsigned long long)send, t.report.test_loss, whole.report.test_loss);
+        assert_true(t.end_s < whole.end_s + 3);
+    }
+}
+
+static void sweep(struct tiny *t, const char *strategy, int least)
+{
+    struct sim_run from = trained(t);
+    char weights[256];
+    weights_of(&from, weights);
+    const char *const set[] = {weights, UNMOVED, strategy, "stop.steps=2", "validation=0", NULL};
+    struct trial_ground g = {0};
+    int runs = 0, unformed = 0;
+    trial_ground_open(&g, t, CALM, set);
+    for (uint32_t node = 0; node < NODES; node++)
+        kill_at_each(&g, node, &runs, &unformed);
+    print_message("    %s: %d runs, %d of them never formed\n", strategy, runs, unformed);
+    assert_true(runs > least && unformed <= 3 * NODES);
+    trial_ground_close(&g);
+    tiny_write(t, "net.prototxt", tiny_net);
+}
+
+static void test_a_worker_dies_at_its_messages(void **state)
+{
+    sweep(*state, "strategy.sync.tau=2", 400);
+    sweep(*state, "strategy.gossip={}", 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all_begin_with_what_the_file_has),
+        cmocka_unit_test(test_eight_begin_while_one_link_would_take_four),
+        cmocka_unit_test(test_a_worker_dies_at_its_messages),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}
