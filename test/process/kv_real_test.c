@@ -45,7 +45,10 @@ static bool says(pl_kv *kv, const char *part)
 static int part(struct member *m)
 {
     float nothing = 0;
-    return pl_team_allreduce(m->team, &nothing, 1, NULL, NULL);
+    int rc = pl_team_allreduce(m->team, &nothing, 1, NULL, NULL);
+    if (rc == PL_OK) /* the coordinator goes when all others are here, and ends what they do */
+        (void)pl_team_allreduce(m->team, &nothing, 1, NULL, NULL);
+    return rc;
 }
 
 /* ---- many keys, many callers ---- */
