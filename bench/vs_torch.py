@@ -3,14 +3,14 @@
 
     bench/vs_torch.py [--nets NAME,...] [--threads 1,2] [--rounds 5] [--steps 40]
                       [--python FILE ...] [--blas FOLDER] [--precision f32|bf16]
-                      [--paceline FILE] [--library] [--json FILE]
+                      [--paceline FILE] [--library] [--within 30] [--json FILE]
 
 Each round takes `--steps` timed steps of ours (`paceline bench step`, as the command comes) and of
 each PyTorch setting, a fresh process each time, so that what the machine does meanwhile meets all
 alike. Settings: NCHW and channels_last; the allocator as it is and made to keep its memory; with
 several threads, OpenMP's waiting as it is and active; for each --python (default: /usr/bin/python3)
 that has torch. Ahead of the rounds each setting takes a quarter of a round's steps, and those are
-dropped whose fastest is more than 30 % behind the best's.
+dropped whose fastest is more than --within (30) % behind the best's.
 
 With --library ours does without its own convolutions (PACELINE_WINOGRAD=off) and chooses among
 oneDNN's, anew, in a file of choices of its own.
@@ -61,7 +61,6 @@ NETS = {  # batch, a record
 KEEP_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
                "MALLOC_TOP_PAD_": str(64 << 20)}
 OTHERS_MAX = 0.03   # of the machine
-BEHIND_MAX = 1.3    # times the best setting's, ahead of the rounds
 PRODUCT_MIN = 0.1   # of the machine's peak, by PyTorch's matrix product
 SLOW_MS, SLOW_PART = 500, 5
 
@@ -211,7 +210,7 @@ class Patience:
         return True
 
 
-def scout(net, first, settings, steps, patience):
+def scout(a, net, first, settings, steps, patience):
     """Those settings that may be the best, by their fastest step; and what the others took."""
     ms = {}
     for side in settings:
@@ -222,7 +221,7 @@ def scout(net, first, settings, steps, patience):
             if not patience.disturbed(watch):
                 break
         ms[side] = min(taken["ms"])
-    most = BEHIND_MAX * min(ms.values())
+    most = (1 + a.within / 100) * min(ms.values())
     return ([s for s in settings if ms[s] <= most],
             {s.name: ms[s] for s in settings if ms[s] > most})
 
@@ -233,7 +232,7 @@ def measure(a, net, threads):
     slow = median(first["ms"]) > SLOW_MS
     steps = max(2, a.steps // SLOW_PART) if slow else a.steps
     patience = Patience(a, f"{net}, {threads} threads")
-    settings, dropped = scout(net, first, torch_settings(a, net, threads), max(3, steps // 4),
+    settings, dropped = scout(a, net, first, torch_settings(a, net, threads), max(3, steps // 4),
                               patience)
     sides, rounds = [ours, *settings], 0
     results = {side: [] for side in sides}
@@ -299,6 +298,8 @@ def main():
     p.add_argument("--paceline", default=os.path.join(HERE, "..", "build", "paceline"))
     p.add_argument("--noisy", action="store_true", help="go on, whatever else the machine does")
     p.add_argument("--library", action="store_true", help="ours without own convolutions")
+    p.add_argument("--within", type=float, default=30, metavar="PERCENT",
+                   help="of the best, ahead of the rounds: other settings are dropped")
     p.add_argument("--json", metavar="FILE", help="everything, for who counts again")
     a = p.parse_args()
     unknown = [n for n in a.nets.split(",") if n not in NETS]
