@@ -14,9 +14,10 @@ enum {
     AHEAD = 4 /* parts that a worker wants of others at once */
 };
 
-#define PATIENCE \
-    (60 * WORLD_SECOND)          /* while nothing comes; then the driver is asked for the rest */
-#define SLOW (30 * WORLD_SECOND) /* a guest's link may hold several pieces: kv_options */
+/* While nothing comes; then the driver is asked for the rest. */
+#define PATIENCE (60 * WORLD_SECOND)
+/* A guest's link may be busy for long with pieces that came before (kv_options). */
+#define SLOW (30 * WORLD_SECOND)
 
 /* Where nothing shows that others have begun they may take so much longer than this worker. */
 #define HOLD       (30 * WORLD_SECOND)
@@ -35,6 +36,7 @@ static struct parts parts_of(size_t floats, size_t workers)
     size_t least = (size_t)((floats * sizeof(float) + KV_VALUE_MAX - 1) / KV_VALUE_MAX);
     struct parts p = {.floats = floats, .each = floats};
     count = count > least ? count : least;
+    PL_ASSERT(count <= PARTS_MAX); /* or a terabyte */
     if (floats == 0)
         return p;
     p.each = (floats + count - 1) / count;
@@ -49,6 +51,8 @@ struct taking {
     const struct view *first;
     struct parts parts;
     float *into;
+    bool here[PARTS_MAX];
+    const struct view *seen; /* by whose members owners have been told */
     uint32_t rank;
     uint32_t turn;   /* of the parts of others: those that have been asked for */
     int64_t arrived; /* when something last came from others */
@@ -125,6 +129,7 @@ static int take_from_driver(struct taking *t, uint32_t part)
     char key[KV_KEY_MAX + 1];
     float *at = t->into + part_at(t, part);
     int rc = ask_driver(t->group, part_at(t, part), part_len(t, part), at, &note);
+    t->here[part] = rc == OK;
     if (rc != OK || !t->b->kv.group)
         return rc;
     part_key(part, key);
@@ -158,7 +163,7 @@ static void begin_some(struct taking *t)
     uint32_t count = t->parts.count, workers = (uint32_t)t->first->count;
     while (t->under_way < AHEAD && t->turn < count) {
         uint32_t part = (t->rank + 1 + t->turn++) % count;
-        if (part % workers == t->rank)
+        if (part % workers == t->rank || t->here[part])
             continue;
         begin(t, &t->wanted[t->under_way++], part);
     }
@@ -173,7 +178,7 @@ static bool put(struct taking *t, uint32_t part, const struct kv_value *value)
     return true;
 }
 
-/* It is on its way, or it is another's to ask for, and something has come of late. */
+/* Something has come of late. */
 static bool may_come(struct taking *t, struct wanted *w)
 {
     uint64_t have, size;
@@ -184,7 +189,22 @@ static bool may_come(struct taking *t, struct wanted *w)
     if (comes)
         t->arrived = now;
     t->impatient |= now >= t->arrived + PATIENCE;
-    return comes || (!t->impatient && owner_of(t, w->part) != t->group->world->self);
+    return comes || !t->impatient;
+}
+
+/* When somebody has gone: all of its parts that are this worker's now, before it waits for others,
+ * who may be waiting for them. */
+static int stand_in(struct taking *t)
+{
+    const struct view *now = group_view(t->group);
+    if (now == t->seen)
+        return OK;
+    t->seen = now;
+    int rc = OK;
+    for (uint32_t part = 0; rc == OK && part < t->parts.count; part++)
+        if (!t->here[part] && owner_of(t, part) == t->group->world->self)
+            rc = take_from_driver(t, part);
+    return rc;
 }
 
 /* Has what was wanted come? POST_PENDING: it still may. */
@@ -197,7 +217,8 @@ static int look_at(struct taking *t, struct wanted *w)
         return ERR_NOT_FOUND;
     int rc = kv_finish(w->call, world_now(group->world) + group->timing.heartbeat, &value, &err);
     if (rc == OK) {
-        rc = put(t, w->part, value) ? OK : ERR_PROTOCOL;
+        t->here[w->part] = put(t, w->part, value);
+        rc = t->here[w->part] ? OK : ERR_PROTOCOL;
         kv_value_unref(value);
     } else if (rc == ERR_TIMEOUT && may_come(t, w)) {
         return POST_PENDING;
@@ -213,9 +234,11 @@ static int take_next(struct taking *t)
 {
     struct wanted w = t->wanted[0];
     int rc;
-    do
-        rc = look_at(t, &w);
-    while (rc == POST_PENDING);
+    do {
+        rc = stand_in(t);
+        if (rc == OK && !t->here[w.part])
+            rc = look_at(t, &w);
+    } while (rc == POST_PENDING);
     kv_end(w.call);
     t->under_way--;
     memmove(t->wanted, t->wanted + 1, t->under_way * sizeof *t->wanted);
@@ -257,6 +280,7 @@ int bootstrap_take(struct bootstrap *b, struct group *group, float *into, size_t
         .parts = parts_of(floats, first->count),
         .into = into,
         .rank = (uint32_t)rank,
+        .seen = first,
     };
     const struct kv_options options = {.slow = SLOW};
     int rc = first->count > 1 ? kv_start(&b->kv, group, &options) : OK;

@@ -4,7 +4,7 @@
 
 #include "strategy_sim.h"
 
-enum { NODES = 4, MANY = 8, STRIDE = 3 };
+enum { NODES = 4, MANY = 8 };
 
 /* A model of several parts, 92,000 floats, that nothing moves: at such a rate. */
 #define UNMOVED "solver.base_lr=1e-12"
@@ -84,12 +84,14 @@ static void test_eight_begin_while_one_link_would_take_four(void **state)
 }
 
 /* What is left of the group begins with the same. */
-static void kill_at_each(struct trial_ground *g, uint32_t node, int *runs, int *unformed)
+static void kill_at_some(struct trial_ground *g, uint32_t node, uint64_t stride, int *runs,
+                         int *unformed)
 {
     struct train_trial whole = {.ground = g};
     trial_run(&whole);
     assert_int_equal(whole.rc, OK);
-    for (uint64_t send = 1 + node % STRIDE; send <= whole.sent[node]; send += STRIDE) {
+    assert_true(whole.end_s < 3);
+    for (uint64_t send = 1 + node % stride; send <= whole.sent[node]; send += stride) {
         struct train_trial t = {.ground = g, .kill_node = node, .kill_send = send};
         trial_run(&t);
         ++*runs;
@@ -107,7 +109,8 @@ static void kill_at_each(struct trial_ground *g, uint32_t node, int *runs, int *
     }
 }
 
-static void sweep(struct tiny *t, const char *strategy, int least)
+static void sweep(struct tiny *t, const char *cluster, const char *strategy, uint64_t stride,
+                  int least)
 {
     struct sim_run from = trained(t);
     char weights[256];
@@ -115,9 +118,9 @@ static void sweep(struct tiny *t, const char *strategy, int least)
     const char *const set[] = {weights, UNMOVED, strategy, "stop.steps=2", "validation=0", NULL};
     struct trial_ground g = {0};
     int runs = 0, unformed = 0;
-    trial_ground_open(&g, t, CALM, set);
+    trial_ground_open(&g, t, cluster, set);
     for (uint32_t node = 0; node < NODES; node++)
-        kill_at_each(&g, node, &runs, &unformed);
+        kill_at_some(&g, node, stride, &runs, &unformed);
     print_message("    %s: %d runs, %d of them never formed\n", strategy, runs, unformed);
     assert_true(runs > least && unformed <= 3 * NODES);
     trial_ground_close(&g);
@@ -126,8 +129,19 @@ static void sweep(struct tiny *t, const char *strategy, int least)
 
 static void test_a_worker_dies_at_its_messages(void **state)
 {
-    sweep(*state, "strategy.sync.tau=2", 400);
-    sweep(*state, "strategy.gossip={}", 30);
+    sweep(*state, CALM, "strategy.sync.tau=2", 3, 400);
+    sweep(*state, CALM, "strategy.gossip={}", 3, 30);
+}
+
+/* Another has died meanwhile: nobody waits for those who are gone, nor two for each other. */
+static void test_two_die(void **state)
+{
+    for (int i = 0; i < 4; i++) {
+        char cluster[256];
+        snprintf(cluster, sizeof cluster, CALM "fault { at: %g kill: %d }\n", 0.008 + 0.011 * i,
+                 (i + 1) % NODES);
+        sweep(*state, cluster, "strategy.sync.tau=2", 13, 50);
+    }
 }
 
 int main(void)
@@ -136,6 +150,7 @@ int main(void)
         cmocka_unit_test(test_all_begin_with_what_the_file_has),
         cmocka_unit_test(test_eight_begin_while_one_link_would_take_four),
         cmocka_unit_test(test_a_worker_dies_at_its_messages),
+        cmocka_unit_test(test_two_die),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
