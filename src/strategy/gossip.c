@@ -9,7 +9,9 @@
  *     x ← (w x + w_m x_m)/(w + w_m),  w ← w + w_m
  *
  * So Σ w stays what it was, to the last unit (gossip_post.h), and mixing leaves Σ w x alone. The
- * state of layers goes with x; optimizers stay with their workers.
+ * state of layers goes with x; optimizers stay with their workers. Whoever dies or leaves takes its
+ * weight along; who comes brings a worker's, for the model that its sponsor has given it. So there
+ * is about one for each member, however many have come and gone.
  *
  * Ours: the draws are a function of (seed, node, step). A worker whose model is not finite any more
  * sends nothing, and asks others for theirs until one comes; when nobody has one, the run ends. The
@@ -166,8 +168,6 @@ static int gossip_worker(struct member *m)
     bool alone = job_is_alone(m->job);
     if (rc == OK && !alone)
         rc = gossip_post_open(&g->post, m->world, m->group, l->x.n, l->s.n, m->arena);
-    if (rc == OK && m->admission) /* what a newcomer has weighs nothing, until somebody gives */
-        g->post.w = 0;
     while (rc == OK) {
         follow_view(g, m);
         rc = strategy_free_step(m);

@@ -129,7 +129,7 @@ static void sweep(struct tiny *t, const char *cluster, const char *strategy, uin
 
 static void test_a_worker_dies_at_its_messages(void **state)
 {
-    sweep(*state, CALM, "strategy.sync.tau=2", 3, 400);
+    sweep(*state, CALM, "strategy.sync.tau=2", 7, 200);
     sweep(*state, CALM, "strategy.gossip={}", 3, 30);
 }
 
@@ -140,7 +140,7 @@ static void test_two_die(void **state)
         char cluster[256];
         snprintf(cluster, sizeof cluster, CALM "fault { at: %g kill: %d }\n", 0.008 + 0.011 * i,
                  (i + 1) % NODES);
-        sweep(*state, cluster, "strategy.sync.tau=2", 13, 50);
+        sweep(*state, cluster, "strategy.sync.tau=2", 29, 20);
     }
 }
 

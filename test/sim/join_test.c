@@ -245,6 +245,36 @@ static void test_who_came_late_serves_alone(void **state)
     }
 }
 
+/* Every few seconds the oldest of three workers dies and another takes its place, until nobody is
+ * left of many generations: what members hand each other has not been used up, the run ends well,
+ * and has learnt. */
+static void test_generations_come_and_go(void **state)
+{
+    enum { DEATHS = 100 };
+    struct tiny *t = *state;
+    struct buf cluster = {0};
+    buf_printf(&cluster, "node { count: %d } step_seconds: 0.3 link { mbit: 100 }\n", DEATHS + 3);
+    for (int i = 0; i < DEATHS; i++)
+        buf_printf(&cluster, "fault { at: %g kill: %d }\n", 4.5 * (i + 1), i);
+    buf_put_u8(&cluster, 0);
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run r = {.limit_s = 600};
+        if (!ways[w].free && ways[w].steps != 4)
+            continue;
+        const char *set[9] = {"workers_min=3", "workers_max=3", "stop={seconds: 460}",
+                              "evaluate.every_exchanges=100000", "solver.base_lr=0.01"};
+        for (size_t i = 0; ways[w].set[i]; i++)
+            set[5 + i] = ways[w].set[i];
+        sim_try(t, (const char *)cluster.data, &r, set);
+        if (r.rc != PL_OK)
+            fail_msg("%s: %s", ways[w].set[0], r.error);
+        assert_int_equal(run_count(r.dir, "member", "what", "dead"), DEATHS);
+        print_message("    %s: error %.3f\n", ways[w].set[0], r.report.test_error);
+        assert_true(r.report.test_error < 0.1);
+    }
+    buf_release(&cluster);
+}
+
 /* Node 3 comes while the run comes to its end, to those that run free: it is told that it is over,
  * as those are that were there before. */
 static void test_who_comes_at_the_end_is_told_so(void **state)
@@ -341,6 +371,7 @@ int main(void)
         cmocka_unit_test(test_whoever_dies_while_one_comes),
         cmocka_unit_test(test_who_leaves_at_any_moment_takes_nothing_along),
         cmocka_unit_test(test_who_came_late_serves_alone),
+        cmocka_unit_test(test_generations_come_and_go),
         cmocka_unit_test(test_who_comes_at_the_end_is_told_so),
         cmocka_unit_test(test_some_take_nobody),
         cmocka_unit_test(test_as_many_as_are_wanted),
