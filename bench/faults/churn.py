@@ -26,6 +26,7 @@ import stage
 JOB = os.path.join(stage.HERE, "..", "..", "examples", "fashion-lenet.job")
 STRATEGIES = dict(stage.STRATEGIES, sync="sync={tau: 10}", diloco="diloco={tau: 10}",
                   ps="ps={consistency: asp}")
+RATE = {"ps": 0.001} # the server takes a step for each of four workers; at 0.01 the loss is soon no number
 
 
 def write_job(folder):
@@ -51,7 +52,7 @@ class Run:
         self.out = os.path.join(folder, name)
         settings = [f"strategy.{STRATEGIES[strategy]}", f"stop={{seconds: {60 * args.minutes}}}",
                     f"pace={args.pace}", "heartbeat=lan",
-                    "batch=16", "solver.base_lr=0.01", "threads=1"] + stage.MORE.get(strategy, [])
+                    "batch=16", f"solver.base_lr={RATE.get(strategy, 0.01)}", "threads=1"] + stage.MORE.get(strategy, [])
         command = [os.path.join(args.build, "paceline"), "train", write_job(folder), "--out", self.out, "--json"]
         for setting in settings:
             command += ["--set", setting]
