@@ -76,8 +76,8 @@ static size_t part_len(const struct taking *t, uint32_t part)
     return left < t->parts.each ? left : t->parts.each;
 }
 
-/* Who is given it by the driver: of those that began together, one after the other, the first that
- * is still there. This worker is. */
+/* Who is given it by the driver: of those that began together, from the part's own on, the first
+ * that is still there, as this worker is. */
 static uint32_t owner_of(const struct taking *t, uint32_t part)
 {
     const struct view *now = group_view(t->group);

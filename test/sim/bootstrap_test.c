@@ -8,7 +8,6 @@ enum { NODES = 4, MANY = 8 };
 
 /* A model of several parts, 92,000 floats, that nothing moves: at such a rate. */
 #define UNMOVED "solver.base_lr=1e-12"
-#define CALM    "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n"
 
 static const char net[] =
     "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
@@ -28,27 +27,13 @@ static struct sim_run trained(struct tiny *t)
 {
     struct sim_run r = {0};
     tiny_write(t, "net.prototxt", net);
-    SIM(t, CALM, &r, "seed=5", "stop.steps=8");
+    SIM(t, SIM_CALM, &r, "seed=5", "stop.steps=8");
     return r;
 }
 
 static void weights_of(const struct sim_run *r, char set[256])
 {
     snprintf(set, 256, "weights=%s/final.safetensors", r->dir);
-}
-
-static void on_ways(struct tiny *t, const char *const *way, int count)
-{
-    struct sim_run from = trained(t);
-    char weights[256];
-    weights_of(&from, weights);
-    for (int i = 0; i < count; i++) {
-        struct sim_run r = {0};
-        SIM(t, CALM, &r, weights, UNMOVED, "threads=2", way[i], "stop.steps=4");
-        double apart = run_difference(r.dir, from.dir);
-        if (!(apart < 1e-6))
-            fail_msg("%s: %g from what it began with", way[i], apart);
-    }
 }
 
 static void test_all_begin_with_what_the_file_has(void **state)
@@ -61,8 +46,17 @@ static void test_all_begin_with_what_the_file_has(void **state)
                                       "strategy.gossip={}",
                                       "strategy.diloco.tau=2",
                                       "local=2"};
-    on_ways(*state, way, sizeof way / sizeof *way);
-    tiny_write(*state, "net.prototxt", tiny_net);
+    struct tiny *t = *state;
+    struct sim_run from = trained(t);
+    char weights[256];
+    weights_of(&from, weights);
+    for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
+        struct sim_run r = {0};
+        SIM(t, SIM_CALM, &r, weights, UNMOVED, "threads=2", way[i], "stop.steps=4");
+        double apart = run_difference(r.dir, from.dir);
+        if (!(apart < 1e-6))
+            fail_msg("%s: %g from what it began with", way[i], apart);
+    }
 }
 
 /* One model passes the driver's link, and two at most each worker's: all have begun, stepped and
@@ -80,7 +74,6 @@ static void test_eight_begin_while_one_link_would_take_four(void **state)
     double took = run_number(r.dir, "exchange", 0, "t") - run_number(fresh.dir, "exchange", 0, "t");
     print_message("    %.2f s for a model of %.2f\n", took, model_s);
     assert_true(took > model_s && took < MANY / 2 * model_s);
-    tiny_write(t, "net.prototxt", tiny_net);
 }
 
 /* What is left of the group begins with the same. */
@@ -124,13 +117,12 @@ static void sweep(struct tiny *t, const char *cluster, const char *strategy, uin
     print_message("    %s: %d runs, %d of them never formed\n", strategy, runs, unformed);
     assert_true(runs > least && unformed <= 3 * NODES);
     trial_ground_close(&g);
-    tiny_write(t, "net.prototxt", tiny_net);
 }
 
 static void test_a_worker_dies_at_its_messages(void **state)
 {
-    sweep(*state, CALM, "strategy.sync.tau=2", 7, 200);
-    sweep(*state, CALM, "strategy.gossip={}", 3, 30);
+    sweep(*state, SIM_CALM, "strategy.sync.tau=2", 7, 200);
+    sweep(*state, SIM_CALM, "strategy.gossip={}", 3, 30);
 }
 
 /* Another has died meanwhile: nobody waits for those who are gone, nor two for each other. */
@@ -138,7 +130,7 @@ static void test_two_die(void **state)
 {
     for (int i = 0; i < 4; i++) {
         char cluster[256];
-        snprintf(cluster, sizeof cluster, CALM "fault { at: %g kill: %d }\n", 0.008 + 0.011 * i,
+        snprintf(cluster, sizeof cluster, SIM_CALM "fault { at: %g kill: %d }\n", 0.008 + 0.011 * i,
                  (i + 1) % NODES);
         sweep(*state, cluster, "strategy.sync.tau=2", 29, 20);
     }
