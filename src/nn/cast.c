@@ -12,7 +12,7 @@ void cast_add(enum dtype dtype, size_t n, const void *x, void *y)
     if (dtype == DTYPE_BF16)
         bf16_add(n, x, y);
     else
-        vec_host_add(y, x, n);
+        vec_host_add_all(y, x, n);
 }
 
 void cast_add_number(enum dtype dtype, float number, size_t n, void *y)

@@ -450,3 +450,11 @@ void vec_host_add(float *y, const float *x, size_t n)
 {
     vec_kernels_best()->add(y, x, n);
 }
+
+void vec_host_add_all(float *y, const float *x, size_t n)
+{
+    const struct vec_kernels *k = vec_kernels_best();
+#pragma omp parallel for schedule(static) if (n >= THREADS_LEN_MIN)
+    for (size_t i = 0; i < n; i += VEC_BLOCK)
+        k->add(y + i, x + i, n - i < VEC_BLOCK ? n - i : VEC_BLOCK);
+}

@@ -128,6 +128,7 @@ double vec_dot(const struct vec *a, const struct vec *b, struct range r);
 uint64_t vec_hash(const struct vec *v, struct range r);
 
 /* Host-memory forms of what the wire does to bytes as they arrive. */
-void vec_host_add(float *y, const float *x, size_t n); /* y ← y + x */
+void vec_host_add(float *y, const float *x, size_t n);     /* y ← y + x */
+void vec_host_add_all(float *y, const float *x, size_t n); /* by all compute threads */
 
 #endif
