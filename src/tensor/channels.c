@@ -11,7 +11,8 @@ struct channels channels_of(const struct shape *x, enum layout layout)
 {
     PL_ASSERT(x->n >= 2);
     struct channels ch = {.C = x->dim[1], .S = shape_count_from(x, 2)};
-    ch.inner = layout == LAYOUT_NHWC || ch.S == 1;
+    ch.inner = layout != LAYOUT_PLAIN || ch.S == 1;
+    ch.width = layout == LAYOUT_BLOCKS ? BLOCK_CHANNELS : ch.C;
     return ch;
 }
 
@@ -39,22 +40,23 @@ static void sum_pixels(size_t S, const float *a, const float *b, double *sum, do
     *dot = fold(dots);
 }
 
-static void add_pixel(size_t C, const float *restrict a, const float *restrict b,
-                      double *restrict sum)
+static void add_pixel(size_t width, const float *restrict a, const float *restrict b,
+                      double *restrict sum, double *restrict dot)
 {
 #pragma omp simd
-    for (size_t c = 0; c < C; c++) {
+    for (size_t c = 0; c < width; c++) {
         sum[c] += (double)a[c];
-        sum[C + c] += (double)a[c] * (double)b[c];
+        dot[c] += (double)a[c] * (double)b[c];
     }
 }
 
 static void sum_record(const struct channels *ch, const float *a, const float *b, double *sum)
 {
-    size_t C = ch->C, S = ch->S;
+    size_t C = ch->C, S = ch->S, width = ch->width;
     memset(sum, 0, 2 * C * sizeof *sum);
-    for (size_t s = 0; s < S && ch->inner; s++)
-        add_pixel(C, a + s * C, b + s * C, sum);
+    for (size_t c = 0; c < C && ch->inner; c += width)
+        for (size_t s = 0; s < S; s++)
+            add_pixel(width, a + c * S + s * width, b + c * S + s * width, sum + c, sum + C + c);
     for (size_t c = 0; c < C && !ch->inner; c++)
         sum_pixels(S, a + c * S, b + c * S, sum + c, sum + C + c);
 }
@@ -78,16 +80,19 @@ void channels_sum(const struct channels *ch, size_t n, const float *a, const flo
 static void combine_inner(const struct channels *ch, const struct channels_terms *t, size_t at,
                           float *y)
 {
-    size_t C = ch->C;
-    for (size_t s = 0; s < ch->S; s++, at += C) {
-        const float *x = t->x + at, *z = t->z ? t->z + at : NULL;
+    size_t width = ch->width;
+    for (size_t first = 0; first < ch->C; first += width)
+        for (size_t s = 0; s < ch->S; s++, at += width) {
+            const float *x = t->x + at, *z = t->z ? t->z + at : NULL;
+            const float *p = t->p + first, *q = z ? t->q + first : NULL;
+            const float *b = t->b ? t->b + first : NULL;
 #pragma omp simd
-        for (size_t c = 0; c < C; c++) {
-            float v = t->p[c] * x[c];
-            v = z ? v + t->q[c] * z[c] : v;
-            y[at + c] = t->b ? v + t->b[c] : v;
+            for (size_t c = 0; c < width; c++) {
+                float v = p[c] * x[c];
+                v = z ? v + q[c] * z[c] : v;
+                y[at + c] = b ? v + b[c] : v;
+            }
         }
-    }
 }
 
 static void combine_outer(const struct channels *ch, const struct channels_terms *t, size_t at,

@@ -8,7 +8,8 @@
 
 struct channels {
     size_t C, S;
-    bool inner; /* channels lie next to one another, not pixels */
+    bool inner;   /* channels lie next to one another, not pixels */
+    size_t width; /* so many of them, before the next pixel's */
 };
 
 /* Of x, (N, C, ..), as it lies in memory. */

@@ -22,6 +22,7 @@
 enum layout {
     LAYOUT_PLAIN, /* NCHW, or any row-major matrix */
     LAYOUT_NHWC,
+    LAYOUT_BLOCKS, /* (N, C / 16, H, W, 16) */
 };
 
 /* What an op reads and writes in one call; an op uses the fields it needs. x, w, b are inputs, y
@@ -61,6 +62,7 @@ struct op {
     bool in_place;
     size_t scratch_bytes; /* for the report on memory; of what is shared, nothing */
     const char *chosen;   /* which code runs each direction, in words; NULL: there is one alone */
+    double seconds;       /* that the tuner saw them take, all together; 0: not all were timed */
     struct op_reorders forward, backward;
 };
 
@@ -78,7 +80,8 @@ struct tuner;
 /* How an op is planned. */
 struct plan_options {
     bool training;              /* there is a way back, */
-    bool no_dx;                 /* on which nobody ever wants dx */
+    bool no_dx;                 /* on which nobody ever wants dx, */
+    bool no_db;                 /* nor db: it stays as it is */
     struct arena *arena;        /* where the op's memory comes from */
     struct op_scratch *scratch; /* NULL: the op has its own */
     struct tuner *tuner;        /* finds out which code is the fastest; NULL: a rule chooses */
@@ -102,6 +105,7 @@ struct conv_spec {
     size_t kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
     size_t dilation_h, dilation_w, groups; /* at least 1 */
     bool bias;
+    bool blocks;      /* x and y lie as layout_in_blocks says, where the set has_blocks */
     enum dtype dtype; /* of x and y */
 };
 
@@ -153,7 +157,8 @@ struct scale_spec {
 struct kernels {
     const char *name;
     enum layout image_layout;
-    bool has_bf16; /* its conv, pool and relu take images of bf16, where bf16_check is OK */
+    bool has_bf16;   /* its conv, pool and relu take images of bf16, where bf16_check is OK */
+    bool has_blocks; /* its conv takes floats in blocks of channels */
     /* Plan an op, of bf16 where has_bf16 alone. Memory is the arena's; op_release gives back the
      * rest.
      * ERR_UNSUPPORTED  the set has no fast path for it (the caller says so; never a silent slow
@@ -183,7 +188,18 @@ struct kernels {
 extern const struct kernels kernels_ref;
 extern const struct kernels kernels_dnnl;
 
-/* Convert (N, C, H, W) between layouts; `from` ≠ `to`. */
+enum { BLOCK_CHANNELS = 16 };
+
+/* How an image of that shape lies where images lie in blocks of channels: of one block, or of one
+ * pixel, it is the same memory as NHWC, and is called that; as are those that blocks do not divide.
+ */
+enum layout layout_in_blocks(const struct shape *shape);
+
+/* The NHWC image, of 16 channels and more records, that an image in blocks is to whom channels mean
+ * nothing. */
+struct shape shape_of_blocks(const struct shape *shape);
+
+/* Convert (N, C, H, W) between PLAIN and another layout. */
 void kernels_reorder(const struct shape *shape, enum layout from, const float *x, enum layout to,
                      float *y);
 

@@ -2,6 +2,7 @@
  * by rule without a tuner, by what is kept, and by timing once. */
 #include "tensor/kernels_test_suite.h"
 
+#include "tensor/isa.h"
 #include "tensor/kernels_common.h"
 #include "tensor/kernels_dnnl_choose.h"
 #include "tensor/tuner.h"
@@ -44,6 +45,7 @@ static const struct shape_case cases[] = {
     {{4, {19, 3, 9, 7}}, 16, 3, 1, 1, 1, 1, false, false},
     {{4, {17, 16, 8, 8}}, 16, 3, 1, 1, 1, 1, true, false},
     {{4, {3, 20, 9, 9}}, 50, 3, 2, 1, 1, 1, true, false},
+    {{4, {2, 3, 11, 9}}, 64, 3, 2, 1, 1, 1, true, false},
     {{4, {3, 32, 14, 13}}, 48, 3, 1, 1, 1, 1, true, false},
     {{4, {2, 64, 7, 7}}, 32, 3, 1, 0, 1, 1, false, false},
     {{4, {19, 32, 10, 7}}, 16, 3, 1, 1, 1, 1, false, false},
@@ -65,7 +67,7 @@ static const struct shape_case cases[] = {
     {{4, {2, 16, 5, 5}}, 32, 4, 2, 1, 1, 1, true, true},
     {{4, {3, 7, 6, 6}}, 4, 3, 1, 1, 1, 1, true, true},
 };
-enum { CASES = sizeof cases / sizeof *cases };
+enum { CASES = sizeof cases / sizeof *cases, WIDE = 5 }; /* with room for Winograd */
 
 /* A clock that must not be asked. */
 static int64_t no_clock(void *user)
@@ -247,6 +249,44 @@ static void every_code_agrees_with_plain_c(void **state)
     }
 }
 
+/* Images in blocks of channels, where a case has any. */
+static void every_code_agrees_over_blocks(void **state)
+{
+    (void)state;
+    size_t tried = 0;
+    kernels_set_threads(2);
+    for (size_t i = 0; i < CASES; i++) {
+        struct work work = work_of(&cases[i]);
+        bool x = layout_in_blocks(&work.x) == LAYOUT_BLOCKS;
+        bool y = layout_in_blocks(&work.y) == LAYOUT_BLOCKS;
+        if (cases[i].turned || !(x || y))
+            continue;
+        work.spec.conv.blocks = true;
+        assert_codes(&work);
+        tried++;
+    }
+    assert_true(tried > 5);
+}
+
+/* Winograd's form is that of blocks: there and back nothing is copied. */
+static void winograd_takes_blocks_as_they_lie(void **state)
+{
+    (void)state;
+    struct work work = work_of(&cases[WIDE]);
+    struct choices c;
+    work.spec.conv.blocks = true;
+    choices_of(&work, &c);
+    for (int p = 0; p < ONEDNN_PASSES; p++) {
+        bool as_is = isa_best() < ISA_AVX512; /* which it is written for */
+        for (size_t i = 0; i < c.n[p]; i++) {
+            assert_false(c.list[p][i].winograd && c.list[p][i].reordered);
+            as_is = as_is || c.list[p][i].winograd;
+        }
+        assert_true(as_is);
+    }
+    choices_end(&c);
+}
+
 static char *chosen_by(struct tuner *tuner, const struct work *work)
 {
     struct arena arena;
@@ -315,7 +355,7 @@ static void a_kept_name_that_is_no_code_is_timed_anew(void **state)
 static void a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule(void **state)
 {
     (void)state;
-    struct work work = work_of(&cases[4]);
+    struct work work = work_of(&cases[WIDE]);
     struct arena arena;
     struct op *op;
     struct choices c;
@@ -363,14 +403,16 @@ static void timing_leaves_no_primitives_behind(void **state)
     (void)state;
     int64_t looks = 0;
     int before, after;
-    struct work work = work_of(&cases[4]);
+    struct work work = work_of(&cases[WIDE]);
     struct choices c;
     struct conv_candidate chosen;
     struct tuner *tuner = tuner_create(&(struct tuner_host){clock_without_a_cache, NULL, &looks});
     assert_int_equal(dnnl_get_primitive_cache_capacity(&before), dnnl_success);
     assert_true(before > 0);
     choices_of(&work, &c);
-    assert_int_equal(conv_choose(&c.site[0], tuner, &chosen), dnnl_success);
+    double seconds;
+    assert_int_equal(conv_choose(&c.site[0], tuner, &chosen, &seconds), dnnl_success);
+    assert_true(seconds > 0);
     assert_true(looks > 0);
     assert_int_equal(dnnl_get_primitive_cache_capacity(&after), dnnl_success);
     assert_int_equal(after, before);
@@ -398,6 +440,8 @@ int main(void)
     kernels_set_threads(2);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_code_agrees_with_plain_c),
+        cmocka_unit_test(every_code_agrees_over_blocks),
+        cmocka_unit_test(winograd_takes_blocks_as_they_lie),
         cmocka_unit_test(a_second_run_chooses_the_same_and_times_nothing),
         cmocka_unit_test(a_kept_name_that_is_no_code_is_timed_anew),
         cmocka_unit_test(a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule),

@@ -92,7 +92,7 @@ void inner_check(const struct inner_spec *spec, enum layout x_layout)
 
 bool inner_needs_reorder(const struct inner_spec *spec, enum layout x_layout)
 {
-    return x_layout == LAYOUT_NHWC && spec->x.dim[1] > 1 && spec->x.dim[2] * spec->x.dim[3] > 1;
+    return x_layout != LAYOUT_PLAIN && spec->x.dim[1] > 1 && spec->x.dim[2] * spec->x.dim[3] > 1;
 }
 
 /* Planes of colours: the rows are as short as can be. */

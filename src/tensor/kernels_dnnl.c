@@ -17,9 +17,11 @@
 struct conv_op {
     struct op op;
     struct onednn dnn;
-    struct conv_spec spec; /* of the convolution */
+    struct conv_spec spec; /* of the convolution; */
+    struct conv_spec back; /* of its dw, without a bias where no db is wanted */
     struct conv_code *code[ONEDNN_PASSES];
     struct op_scratch own; /* where nobody shares */
+    bool timed;            /* all codes until now */
     bool bias;             /* of a deconvolution */
     struct slices sums;    /* of its db */
     char chosen[3 * (TUNER_NAME_MAX + 16)];
@@ -152,7 +154,7 @@ static int plan_code(const struct plan *plan, enum onednn_pass pass, const char 
     struct conv_op *conv = plan->conv;
     enum onednn_pass other = pass == ONEDNN_FORWARD ? ONEDNN_BACKWARD_DATA : ONEDNN_FORWARD;
     const struct conv_site site = {
-        .spec = &conv->spec,
+        .spec = pass == ONEDNN_BACKWARD_WEIGHTS ? &conv->back : &conv->spec,
         .pass = pass,
         .training = plan->options->training || plan->turned, /* only then is there a way back */
         .dnn = &conv->dnn,
@@ -162,7 +164,10 @@ static int plan_code(const struct plan *plan, enum onednn_pass pass, const char 
         .first = conv->code[other],
     };
     struct conv_candidate candidate = {.name = ""};
-    dnnl_status_t status = conv_choose(&site, plan->options->tuner, &candidate);
+    double seconds;
+    dnnl_status_t status = conv_choose(&site, plan->options->tuner, &candidate, &seconds);
+    conv->timed = conv->timed && seconds > 0;
+    conv->op.seconds = conv->timed ? conv->op.seconds + seconds : 0;
     if (!status)
         status = plan_chosen(plan, &site, &candidate);
     else if (status == dnnl_unimplemented && candidate.name[0])
@@ -221,15 +226,19 @@ static int plan_either(const struct conv_spec *spec, bool turned,
     struct conv_op *conv = arena_new(options->arena, struct conv_op);
     if (!conv)
         return plan_nomem("convolution", err);
+    enum layout x = spec->blocks ? layout_in_blocks(&spec->x) : LAYOUT_NHWC;
+    enum layout y = spec->blocks ? layout_in_blocks(&spec->y) : LAYOUT_NHWC;
     *conv = (struct conv_op){
-        .op = {.ops = ops,
-               .x_layout = LAYOUT_NHWC,
-               .y_layout = LAYOUT_NHWC,
-               .chosen = conv->chosen},
+        .op = {.ops = ops, .x_layout = x, .y_layout = y, .chosen = conv->chosen},
         .spec = turned ? conv_turned(spec) : *spec,
         .bias = turned && spec->bias,
+        .timed = true,
     };
+    conv->spec.blocks = x == LAYOUT_BLOCKS || y == LAYOUT_BLOCKS;
+    PL_ASSERT(!conv->spec.blocks || (!turned && spec->dtype == DTYPE_F32));
     conv_check(&conv->spec);
+    conv->back = conv->spec;
+    conv->back.bias = conv->spec.bias && !options->no_db;
     struct op_scratch *scratch = options->scratch ? options->scratch : &conv->own;
     const struct plan plan = {conv, turned, options, scratch, err};
     int rc = plan_all(&plan);
@@ -257,6 +266,7 @@ const struct kernels kernels_dnnl = {
     .name = "dnnl",
     .image_layout = LAYOUT_NHWC,
     .has_bf16 = true,
+    .has_blocks = true,
     .conv = plan_conv,
     .deconv = plan_deconv,
     .pool = dnnl_set_pool,

@@ -43,11 +43,11 @@ void conv_key(const struct conv_site *site, char out[TUNER_KEY_MAX + 1])
     name_processor(cpu);
     int n = snprintf(
         out, TUNER_KEY_MAX + 1,
-        "conv %s %s x=%zux%zux%zux%zu k=%zux%zu s=%zux%zu p=%zux%zu d=%zux%zu g=%zu o=%zu b=%d "
+        "conv %s %s%s x=%zux%zux%zux%zu k=%zux%zu s=%zux%zu p=%zux%zu d=%zux%zu g=%zu o=%zu b=%d "
         "t=%d cpu=%s-%s codes=%d lib=onednn-%d.%d.%d",
-        passes[site->pass], dtype_name(s->dtype), s->x.dim[0], s->x.dim[1], s->x.dim[2],
-        s->x.dim[3], s->kernel_h, s->kernel_w, s->stride_h, s->stride_w, s->pad_h, s->pad_w,
-        s->dilation_h, s->dilation_w, s->groups, s->y.dim[1],
+        passes[site->pass], dtype_name(s->dtype), s->blocks ? "-blocks" : "", s->x.dim[0],
+        s->x.dim[1], s->x.dim[2], s->x.dim[3], s->kernel_h, s->kernel_w, s->stride_h, s->stride_w,
+        s->pad_h, s->pad_w, s->dilation_h, s->dilation_w, s->groups, s->y.dim[1],
         s->bias && site->pass != ONEDNN_BACKWARD_DATA, omp_get_max_threads(), cpu,
         isa_name(isa_best()), CONV_CODES_VERSION, lib->major, lib->minor, lib->patch);
     PL_ASSERT(n > 0 && n <= TUNER_KEY_MAX); /* 21 numbers */
@@ -63,6 +63,7 @@ struct trial {
     const struct conv_candidate *candidates;
     struct arena arrays;
     struct op_args args;
+    size_t y_bytes, ys, turn; /* y goes round so many places, which lie next to one another */
 
     size_t current; /* which is planned; SIZE_MAX: none */
     struct arena arena;
@@ -109,8 +110,10 @@ static int run_candidate(void *user, size_t i)
 {
     struct trial *t = user;
     int rc = t->current == i ? OK : begin_candidate(t, i);
+    struct op_args args = t->args;
+    args.y = (char *)args.y + t->turn++ % t->ys * t->y_bytes;
     if (rc == OK)
-        t->code->run(t->code, &t->args);
+        t->code->run(t->code, &args);
     return rc;
 }
 
@@ -134,6 +137,22 @@ static void *image_numbers(struct arena *arena, const struct shape *shape, enum 
     return v;
 }
 
+enum { COLD_BYTES = 64 << 20, COLD_MAX = 16, TOUCH_BYTES = 4096 };
+
+/* What training makes on its way forward is kept, and so lies where no cache has been for long;
+ * what it reads was written just before. Some codes suffer from that more than others. */
+static bool make_cold(struct trial *t)
+{
+    t->y_bytes = shape_count(&t->spec.y) * dtype_size(t->spec.dtype);
+    t->ys = COLD_BYTES / t->y_bytes;
+    t->ys = t->ys < 1 ? 1 : t->ys > COLD_MAX ? COLD_MAX : t->ys;
+    char *y = arena_alloc(&t->arrays, t->ys, t->y_bytes);
+    for (size_t i = 0; y && i < t->ys * t->y_bytes; i += TOUCH_BYTES)
+        y[i] = 0;
+    t->args.y = y;
+    return y;
+}
+
 static bool make_arrays(struct trial *t)
 {
     const struct conv_spec *s = &t->spec;
@@ -143,7 +162,10 @@ static bool make_arrays(struct trial *t)
     float *weights = numbers(&t->arrays, w), *b = numbers(&t->arrays, O);
     t->args = (struct op_args){
         .x = x, .w = weights, .b = b, .y = y, .dy = y, .dx = x, .dw = weights, .db = b};
-    return x && y && weights && b;
+    t->ys = 1;
+    if (!x || !y || !weights || !b)
+        return false;
+    return t->pass != ONEDNN_FORWARD || !t->training || make_cold(t);
 }
 
 /* Enough records for some GFLOP, which take tens of milliseconds; a share for each thread. */
@@ -199,10 +221,11 @@ static dnnl_status_t time_candidates(const struct conv_site *site, struct tuner 
 }
 
 dnnl_status_t conv_choose(const struct conv_site *site, struct tuner *tuner,
-                          struct conv_candidate *out)
+                          struct conv_candidate *out, double *seconds)
 {
     struct conv_candidate list[CONV_CANDIDATES_MAX];
     char key[TUNER_KEY_MAX + 1];
+    *seconds = 0;
     if (!tuner)
         return conv_rule(site, out);
     conv_key(site, key);
@@ -215,5 +238,7 @@ dnnl_status_t conv_choose(const struct conv_site *site, struct tuner *tuner,
         (!known && time_candidates(site, tuner, key, list, n, &winner) != dnnl_success))
         return conv_rule(site, out); /* which knows the word for what there is no code for */
     *out = list[winner];
+    double times = (double)site->spec->x.dim[0] / (double)records_to_time(site->spec);
+    *seconds = (double)tuner_time(tuner, key) * 1e-9 * times;
     return dnnl_success;
 }

@@ -1,5 +1,5 @@
 /* oneDNN's convolutions, and the list of all codes. A primitive that wants its images in another
- * form than NHWC is given copies, made by reorders in scratch; its weights it gets in the form it
+ * form than theirs is given copies, made by reorders in scratch; its weights it gets in the form it
  * chose, once a pass. */
 #include "tensor/kernels_dnnl_code.h"
 
@@ -164,9 +164,9 @@ static dnnl_status_t plan_ports(const struct conv_site *site, const_dnnl_primiti
     bool data = c->pass == ONEDNN_BACKWARD_DATA, weights = c->pass == ONEDNN_BACKWARD_WEIGHTS;
     bool shared = false;
     onednn_desc form = dnnl_primitive_desc_query_md(pd, n->w, 0);
-    dnnl_status_t status = onednn_memory_image(dnn, data ? &s->y : &s->x, s->dtype, &c->in.user);
+    dnnl_status_t status = onednn_memory_image(dnn, s, data ? &s->y : &s->x, &c->in.user);
     if (!status)
-        status = onednn_memory_image(dnn, data ? &s->x : &s->y, s->dtype, &c->out.user);
+        status = onednn_memory_image(dnn, s, data ? &s->x : &s->y, &c->out.user);
     if (!status)
         status = onednn_memory_weights(dnn, s, &c->w.user);
     if (!status)
@@ -229,10 +229,11 @@ static dnnl_status_t plan_primitive(const struct conv_site *site, const_dnnl_pri
 
 /* ---- finding ---- */
 
-/* Its name in a table: oneDNN's, and how the images lie. */
-static void name_library(const_dnnl_primitive_desc_t pd, bool any_form, char *out)
+/* Its name in a table: oneDNN's, and whether images are put into its form. Winograd, which has but
+ * one, may be given what lies so already. */
+static void name_library(const_dnnl_primitive_desc_t pd, bool reordered, char *out)
 {
-    snprintf(out, TUNER_NAME_MAX + 1, "%.48s%s", onednn_name(pd), any_form ? " reordered" : "");
+    snprintf(out, TUNER_NAME_MAX + 1, "%.48s%s", onednn_name(pd), reordered ? " reordered" : "");
 }
 
 static struct onednn_conv conv_of(const struct conv_site *site,
@@ -251,7 +252,7 @@ static bool see_named(void *user, const_dnnl_primitive_desc_t pd)
 {
     const struct conv_candidate *want = user;
     char name[TUNER_NAME_MAX + 1];
-    name_library(pd, want->any_form, name);
+    name_library(pd, want->reordered, name);
     return strcmp(name, want->name) == 0;
 }
 
@@ -291,7 +292,7 @@ struct seen {
     size_t count, here;
     bool winograd, any_form;
     const struct conv_site *site;
-    dnnl_memory_t x, y; /* as NHWC */
+    dnnl_memory_t x, y; /* as they lie */
 };
 
 /* So many of one question: what follows in oneDNN's order was never the fastest. */
@@ -304,8 +305,8 @@ static bool narrow(const char *name)
            (isa_best() > ISA_AVX2 && strstr(name, ":avx2"));
 }
 
-/* Does it want its images as they are? Then it has been seen already. */
-static bool takes_nhwc(const struct seen *seen, const_dnnl_primitive_desc_t pd)
+/* Does it want its images as they are? */
+static bool takes_as_is(const struct seen *seen, const_dnnl_primitive_desc_t pd)
 {
     const struct names *n = &names_of[seen->site->pass];
     bool data = seen->site->pass == ONEDNN_BACKWARD_DATA;
@@ -335,12 +336,15 @@ static bool goes_wrong(const struct conv_spec *s, enum onednn_pass pass, const c
 static bool see_all(void *user, const_dnnl_primitive_desc_t pd)
 {
     struct seen *seen = user;
+    bool reordered = seen->any_form && !takes_as_is(seen, pd);
+    bool seen_before = seen->any_form && !seen->winograd && !reordered;
     if (onednn_slow(pd) || goes_wrong(seen->site->spec, seen->site->pass, onednn_name(pd)) ||
-        (seen->any_form && takes_nhwc(seen, pd)))
+        seen_before)
         return false;
     struct conv_candidate *c = &seen->out[seen->count];
-    *c = (struct conv_candidate){.winograd = seen->winograd, .any_form = seen->any_form};
-    name_library(pd, seen->any_form, c->name);
+    *c = (struct conv_candidate){
+        .winograd = seen->winograd, .any_form = seen->any_form, .reordered = reordered};
+    name_library(pd, reordered, c->name);
     if (seen->here > 0 && narrow(c->name))
         return false;
     for (size_t i = 0; i < seen->count; i++)
@@ -369,19 +373,19 @@ static void ask(struct seen *seen, bool winograd, bool any_form)
 static bool own_winograd(const struct conv_spec *spec)
 {
     const char *text = getenv("PACELINE_WINOGRAD");
-    return winograd_fits(spec) && !(text && strcmp(text, "off") == 0);
+    return !spec->blocks && winograd_fits(spec) && !(text && strcmp(text, "off") == 0);
 }
 
 size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out)
 {
     const struct conv_spec *s = site->spec;
     struct seen seen = {.out = out, .site = site};
-    if (code_product_fits(s))
+    if (!s->blocks && code_product_fits(s))
         out[seen.count++] = (struct conv_candidate){.name = "product", .kind = CODE_PRODUCT};
     if (own_winograd(s))
         out[seen.count++] = (struct conv_candidate){.name = "winograd", .kind = CODE_WINOGRAD};
-    if (onednn_memory_image(site->dnn, &s->x, s->dtype, &seen.x) != dnnl_success ||
-        onednn_memory_image(site->dnn, &s->y, s->dtype, &seen.y) != dnnl_success)
+    if (onednn_memory_image(site->dnn, s, &s->x, &seen.x) != dnnl_success ||
+        onednn_memory_image(site->dnn, s, &s->y, &seen.y) != dnnl_success)
         return seen.count;
     ask(&seen, false, false);
     ask(&seen, false, true);
@@ -415,7 +419,7 @@ dnnl_status_t conv_rule(const struct conv_site *site, struct conv_candidate *out
     dnnl_primitive_desc_destroy(pd);
     if (slow)
         return dnnl_unimplemented;
-    if (site->pass == ONEDNN_BACKWARD_WEIGHTS) {
+    if (site->pass == ONEDNN_BACKWARD_WEIGHTS && !site->spec->blocks) {
         out->kind = CODE_SLICES;
         strncat(out->name, " in slices", TUNER_NAME_MAX - strlen(out->name));
     }

@@ -1,7 +1,7 @@
-/* Codes for one direction of a convolution over NHWC images: forward, y from x, w and b; the
- * gradient dx from dy and w; the gradients dw and db from x and dy. Each is one file's way of doing
- * it: oneDNN's primitives, sums over slices of the batch, products of matrices, our own Winograd.
- * Private to the dnnl set. */
+/* Codes for one direction of a convolution over NHWC images, or images in blocks: forward, y from
+ * x, w and b; the gradient dx from dy and w; the gradients dw and db from x and dy. Each is one
+ * file's way of doing it: oneDNN's primitives, sums over slices of the batch, products of matrices,
+ * our own Winograd. Private to the dnnl set. */
 #ifndef PL_TENSOR_KERNELS_DNNL_CODE_H
 #define PL_TENSOR_KERNELS_DNNL_CODE_H
 
@@ -33,21 +33,22 @@ enum code_kind { CODE_LIBRARY, CODE_SLICES, CODE_PRODUCT, CODE_WINOGRAD };
 struct conv_candidate {
     char name[TUNER_NAME_MAX + 1];
     enum code_kind kind;
-    bool winograd, any_form; /* of the library's */
+    bool winograd, any_form, reordered; /* of the library's */
 };
 
 enum { CONV_CANDIDATES_MAX = 24 };
 
-/* Grows with every change to the speed of our own codes, or to the list: what was timed before is
- * timed anew. */
-enum { CONV_CODES_VERSION = 2 };
+/* Grows with every change to the speed of our own codes, to the list, or to how they are timed:
+ * what was timed before is timed anew. */
+enum { CONV_CODES_VERSION = 3 };
 
 /* All that may be fastest at the site's direction; how many. */
 size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out);
 
-/* The one that is taken without measuring: oneDNN's first choice over NHWC images, and for weights
- * the sum over slices, whose bits do not hang on how the batch was cut. dnnl_unimplemented: there
- * is none, or oneDNN's last resort alone, and out->name then is its name. */
+/* The one that is taken without measuring: oneDNN's first choice over images as they lie, and for
+ * weights, over NHWC, the sum over slices, whose bits do not hang on how the batch was cut.
+ * dnnl_unimplemented: there is none, or oneDNN's last resort alone, and out->name then is its name.
+ */
 dnnl_status_t conv_rule(const struct conv_site *site, struct conv_candidate *out);
 
 /* A plan that fails leaves nothing behind, and *out NULL. */

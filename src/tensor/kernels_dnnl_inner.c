@@ -59,7 +59,7 @@ static void inner_forward(struct op *op, const struct op_args *args)
     size_t N = inner->N, I = inner->I, strip = inner->loops->strip;
     const float *x = args->x;
     if (inner->x) {
-        kernels_reorder(&inner->spec.x, LAYOUT_NHWC, x, LAYOUT_PLAIN, inner->x);
+        kernels_reorder(&inner->spec.x, inner->op.x_layout, x, LAYOUT_PLAIN, inner->x);
         x = inner->x;
     }
 #pragma omp parallel num_threads(inner->threads)
@@ -137,7 +137,7 @@ static void inner_backward(struct op *op, const struct op_args *args)
         add_floats(inner->O, slices_sum(&inner->db, sum_bias, &pass), args->db);
     }
     if (dx && inner->dx)
-        kernels_reorder(&inner->spec.x, LAYOUT_PLAIN, dx, LAYOUT_NHWC, args->dx);
+        kernels_reorder(&inner->spec.x, LAYOUT_PLAIN, dx, inner->op.x_layout, args->dx);
 }
 
 static const struct op_ops inner_training = {inner_forward, inner_backward, NULL};

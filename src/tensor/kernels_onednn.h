@@ -57,10 +57,10 @@ int onednn_fail(dnnl_status_t status, const char *slow, const char *what, struct
 /* A memory of the form `desc`, bound to `data` (NULL: onednn_bind comes later). */
 dnnl_status_t onednn_memory(struct onednn *dnn, onednn_desc desc, void *data, dnnl_memory_t *out);
 
-/* A memory of an NHWC image; of the canonical weights (O, C/groups, KH, KW), floats. To be bound
- * later. */
-dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct shape *shape, enum dtype dtype,
-                                  dnnl_memory_t *out);
+/* A memory of an image of the convolution, as it lies; of the canonical weights (O, C/groups, KH,
+ * KW), floats. To be bound later. */
+dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct conv_spec *spec,
+                                  const struct shape *image, dnnl_memory_t *out);
 dnnl_status_t onednn_memory_weights(struct onednn *dnn, const struct conv_spec *spec,
                                     dnnl_memory_t *out);
 
@@ -114,7 +114,7 @@ struct onednn_conv {
     enum onednn_pass pass;
     bool training; /* of the forward pass alone: it has one back */
     bool winograd; /* else direct */
-    bool any_form; /* images too lie in any form; else NHWC */
+    bool any_form; /* images too lie in any form; else as the spec says */
 };
 
 /* Takes a code by saying true. */

@@ -161,6 +161,12 @@ static dnnl_data_type_t type_of(enum dtype dtype)
     return dtype == DTYPE_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
+/* What is in one block is called so here: oneDNN wants one name for both images. */
+static dnnl_format_tag_t tag_of(const struct conv_spec *spec, const struct shape *image)
+{
+    return spec->blocks && image->dim[1] % BLOCK_CHANNELS == 0 ? dnnl_nChw16c : dnnl_nhwc;
+}
+
 static dnnl_status_t image_init(dnnl_memory_desc_t *form, const struct shape *shape,
                                 enum dtype dtype, dnnl_format_tag_t tag)
 {
@@ -170,11 +176,11 @@ static dnnl_status_t image_init(dnnl_memory_desc_t *form, const struct shape *sh
     return form_init(form, 4, dim, type_of(dtype), tag);
 }
 
-dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct shape *shape, enum dtype dtype,
-                                  dnnl_memory_t *out)
+dnnl_status_t onednn_memory_image(struct onednn *dnn, const struct conv_spec *spec,
+                                  const struct shape *image, dnnl_memory_t *out)
 {
     dnnl_memory_desc_t form = {0};
-    dnnl_status_t status = image_init(&form, shape, dtype, dnnl_nhwc);
+    dnnl_status_t status = image_init(&form, image, spec->dtype, tag_of(spec, image));
     if (!status)
         status = onednn_memory(dnn, form_view(&form), NULL, out);
     form_release(&form);
@@ -236,11 +242,12 @@ dnnl_status_t onednn_conv_find(struct onednn *dnn, const struct onednn_conv *con
 {
     const struct conv_spec *s = conv->spec;
     const struct look look = {see, user};
-    dnnl_format_tag_t images = conv->any_form ? dnnl_format_tag_any : dnnl_nhwc;
+    dnnl_format_tag_t x_tag = conv->any_form ? dnnl_format_tag_any : tag_of(s, &s->x);
+    dnnl_format_tag_t y_tag = conv->any_form ? dnnl_format_tag_any : tag_of(s, &s->y);
     dnnl_data_type_t w_type = conv->pass == ONEDNN_BACKWARD_WEIGHTS ? dnnl_f32 : type_of(s->dtype);
     dnnl_dims_t dim_b = {(dnnl_dim_t)s->y.dim[1]};
     dnnl_memory_desc_t x = {0}, w = {0}, hint_w = {0}, b = {0}, y = {0};
-    dnnl_status_t status = image_init(&x, &s->x, s->dtype, images);
+    dnnl_status_t status = image_init(&x, &s->x, s->dtype, x_tag);
     if (!status)
         status = weights_init(&w, s, w_type, dnnl_format_tag_any, dnnl_format_tag_any);
     if (!status)
@@ -249,7 +256,7 @@ dnnl_status_t onednn_conv_find(struct onednn *dnn, const struct onednn_conv *con
     if (!status)
         status = form_init(&b, 1, dim_b, dnnl_f32, dnnl_a);
     if (!status)
-        status = image_init(&y, &s->y, s->dtype, images);
+        status = image_init(&y, &s->y, s->dtype, y_tag);
     struct conv_forms forms = {
         .x = form_view(&x),
         .w = form_view(&w),

@@ -82,7 +82,7 @@ static void inner_forward(struct op *op, const struct op_args *args)
     const struct inner_op *inner = (const struct inner_op *)op;
     const float *x = args->x;
     if (inner->x) {
-        kernels_reorder(&inner->spec.x, LAYOUT_NHWC, x, LAYOUT_PLAIN, inner->x);
+        kernels_reorder(&inner->spec.x, inner->op.x_layout, x, LAYOUT_PLAIN, inner->x);
         x = inner->x;
     }
     fill_rows(inner->N, inner->O, inner->spec.bias ? args->b : NULL, args->y);
@@ -119,7 +119,7 @@ static void inner_backward(struct op *op, const struct op_args *args)
     memset(dx, 0, N * I * sizeof *dx);
     ref_add_product(N, O, I, args->dy, O, 1, args->w, dx);
     if (inner->dx)
-        kernels_reorder(&inner->spec.x, LAYOUT_PLAIN, dx, LAYOUT_NHWC, args->dx);
+        kernels_reorder(&inner->spec.x, LAYOUT_PLAIN, dx, inner->op.x_layout, args->dx);
 }
 
 static const struct op_ops inner_training = {inner_forward, inner_backward, NULL};

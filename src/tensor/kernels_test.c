@@ -3,6 +3,15 @@
  * windows has kernels_window_test.c. */
 #include "tensor/kernels_test_suite.h"
 
+static void assert_conforms_in_all(const struct work *work)
+{
+    assert_conforms(work, LAYOUT_PLAIN);
+    if (work->x.n == 4)
+        assert_conforms(work, LAYOUT_NHWC);
+    if (work->x.n == 4 && layout_in_blocks(&work->x) == LAYOUT_BLOCKS)
+        assert_conforms(work, LAYOUT_BLOCKS);
+}
+
 static void inner_products_agree(void **state)
 {
     (void)state;
@@ -15,9 +24,7 @@ static void inner_products_agree(void **state)
     };
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         print_message("inner product %zu\n", i);
-        assert_conforms(&works[i], LAYOUT_PLAIN);
-        if (works[i].x.n == 4)
-            assert_conforms(&works[i], LAYOUT_NHWC);
+        assert_conforms_in_all(&works[i]);
         assert_gradients(&works[i]);
     }
 }
@@ -44,9 +51,7 @@ static void sigmoids_agree(void **state)
                                  sigmoid_work(image(2, 3, 4, 5)),
                                  sigmoid_work(image(8, 16, 17, 16))};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
-        assert_conforms(&works[i], LAYOUT_PLAIN);
-        if (works[i].x.n == 4)
-            assert_conforms(&works[i], LAYOUT_NHWC);
+        assert_conforms_in_all(&works[i]);
         assert_gradients(&works[i]);
     }
 }
@@ -56,11 +61,10 @@ static void scales_agree(void **state)
     (void)state;
     const struct work works[] = {scale_work(matrix(1, 1), true), scale_work(matrix(3, 11), false),
                                  scale_work(image(2, 3, 4, 5), true),
-                                 scale_work(image(18, 16, 17, 16), true)};
+                                 scale_work(image(18, 16, 17, 16), true),
+                                 scale_work(image(17, 48, 5, 6), true)};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
-        assert_conforms(&works[i], LAYOUT_PLAIN);
-        if (works[i].x.n == 4)
-            assert_conforms(&works[i], LAYOUT_NHWC);
+        assert_conforms_in_all(&works[i]);
         assert_gradients(&works[i]);
     }
 }

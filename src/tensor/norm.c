@@ -37,7 +37,14 @@ static size_t blocks_of(const struct norm *m, size_t n)
     return (n + m->block - 1) / m->block;
 }
 
-static size_t part_floats(const struct norm *m)
+/* Runs of a record whose terms are other channels'. */
+static size_t strips_of(const struct norm *m)
+{
+    return m->inner ? m->C / m->width : 1;
+}
+
+/* Either sum of a strip; both lie next to one another, strip by strip. */
+static size_t part_doubles(const struct norm *m)
 {
     return m->inner ? m->period : m->C;
 }
@@ -50,12 +57,13 @@ int norm_init(struct norm *norm, const struct shape *x, enum layout layout, enum
         .N = x->dim[0], .C = x->dim[1], .S = shape_count_from(x, 2), .dtype = dtype, .block = 1};
     size_t group = loops(dtype)->group, record = m.C * m.S;
     PL_ASSERT(group <= NORM_GROUP_MAX);
-    m.inner = layout == LAYOUT_NHWC || m.S == 1;
-    m.period = m.inner ? period_of(group, m.C) : group;
+    m.inner = layout != LAYOUT_PLAIN || m.S == 1;
+    m.width = layout == LAYOUT_BLOCKS ? BLOCK_CHANNELS : m.C;
+    m.period = m.inner ? period_of(group, m.width) : group;
     while (m.block < SLICE_RECORDS && m.block * record < BLOCK_FLOATS)
         m.block *= 2;
-    size_t parts = sums ? blocks_of(&m, m.N) * 2 * part_floats(&m) : 0;
-    size_t wide = m.inner ? TERMS * m.period : 0;
+    size_t parts = sums ? blocks_of(&m, m.N) * strips_of(&m) * 2 * part_doubles(&m) : 0;
+    size_t wide = m.inner ? TERMS * strips_of(&m) * m.period : 0;
     m.part = arena_array(arena, parts, double);
     m.sum = arena_array(arena, 2 * m.C, double);
     m.k = arena_array(arena, TERMS * m.C, float);
@@ -89,6 +97,7 @@ static struct norm_run run_at(const struct norm *m, const struct norm_run *all, 
     run.z = from(m->dtype, all->z, at);
     run.y = from(m->dtype, all->y, at);
     run.dy = from(m->dtype, all->dy, at);
+    run.dy2 = from(m->dtype, all->dy2, at);
     run.out = all->out ? dtype_at(m->dtype, all->out, at) : NULL;
     return run;
 }
@@ -117,18 +126,34 @@ static void run_plane(const struct norm *m, const struct norm_run *all, size_t a
     }
 }
 
+/* Some records, where channels lie next to one another: one run, or by strips. */
+static void run_strips(const struct norm *m, const struct norm_run *all, size_t first,
+                       size_t records, loop_fn *loop, double *sum)
+{
+    size_t strips = strips_of(m), pixels = (strips == 1 ? records : 1) * m->S;
+    for (size_t i = 0; i < records * m->S / pixels; i++)
+        for (size_t t = 0; t < strips; t++) {
+            size_t at = first * m->C * m->S + (i * strips + t) * pixels * m->width;
+            struct norm_run run = run_at(m, all, at, pixels * m->width);
+            const float **const terms[TERMS] = {&run.k, &run.a, &run.b, &run.p, &run.q, &run.c};
+            for (size_t k = 0; k < TERMS; k++)
+                if (*terms[k])
+                    *terms[k] += t * m->period;
+            run.sum = sum ? sum + t * 2 * m->period : NULL;
+            loop(&run);
+        }
+}
+
 static void run_block(const struct norm *m, const struct norm_run *all, size_t n, size_t block,
                       loop_fn *loop)
 {
     size_t first = block * m->block, records = n - first < m->block ? n - first : m->block;
-    size_t record = m->C * m->S, parts = 2 * part_floats(m);
+    size_t record = m->C * m->S, parts = strips_of(m) * 2 * part_doubles(m);
     double *sum = all->sum ? all->sum + block * parts : NULL;
     if (sum)
         memset(sum, 0, parts * sizeof *sum);
     if (m->inner) {
-        struct norm_run run = run_at(m, all, first * record, records * record);
-        run.sum = sum;
-        loop(&run);
+        run_strips(m, all, first, records, loop, sum);
         return;
     }
     for (size_t i = 0; i < records; i++)
@@ -161,13 +186,15 @@ static void run_all(const struct norm *m, const struct norm_run *all, size_t n, 
 static void give_terms(const struct norm *m, struct norm_run *run)
 {
     const float **const terms[TERMS] = {&run->k, &run->a, &run->b, &run->p, &run->q, &run->c};
+    size_t strips = strips_of(m), width = m->width;
     run->period = m->period;
     for (size_t t = 0; t < TERMS && m->inner; t++) {
-        float *wide = m->wide + t * m->period;
+        float *wide = m->wide + t * strips * m->period;
         if (!*terms[t])
             continue;
-        for (size_t i = 0; i < m->period; i += m->C)
-            memcpy(wide + i, *terms[t], m->C * sizeof *wide);
+        for (size_t s = 0; s < strips; s++)
+            for (size_t i = 0; i < m->period; i += width)
+                memcpy(wide + s * m->period + i, *terms[t] + s * width, width * sizeof *wide);
         *terms[t] = wide;
     }
 }
@@ -176,17 +203,19 @@ static void give_terms(const struct norm *m, struct norm_run *run)
 
 void norm_sums_of(const struct norm *norm, size_t n, size_t first, size_t count, double *sum)
 {
-    size_t C = norm->C, P = part_floats(norm), end = blocks_of(norm, n);
+    size_t C = norm->C, P = part_doubles(norm), end = blocks_of(norm, n);
+    size_t strips = strips_of(norm), width = norm->inner ? norm->width : C;
     size_t last = blocks_of(norm, first + count) < end ? blocks_of(norm, first + count) : end;
     PL_ASSERT(first % norm->block == 0);
     memset(sum, 0, 2 * C * sizeof *sum);
     for (size_t block = first / norm->block; block < last; block++) {
-        const double *part = norm->part + block * 2 * P;
-        for (size_t i = 0; i < P; i += C)
-            for (size_t c = 0; c < C; c++) {
-                sum[c] += part[i + c];
-                sum[C + c] += part[P + i + c];
-            }
+        const double *part = norm->part + block * strips * 2 * P;
+        for (size_t first_c = 0; first_c < C; first_c += width, part += 2 * P)
+            for (size_t i = 0; i < P; i += width)
+                for (size_t c = 0; c < width; c++) {
+                    sum[first_c + c] += part[i + c];
+                    sum[C + first_c + c] += part[P + i + c];
+                }
     }
 }
 
@@ -200,14 +229,14 @@ static double element(const struct norm *norm, const void *x, size_t i)
 static void choose_k(struct norm *norm, size_t n, const void *x)
 {
     size_t C = norm->C, S = norm->S, pixels = n * S;
-    size_t samples = pixels < SAMPLES ? pixels : SAMPLES;
-    size_t step = norm->inner ? 1 : S;
+    size_t samples = pixels < SAMPLES ? pixels : SAMPLES, width = norm->width;
     memset(norm->sum, 0, C * sizeof *norm->sum);
     for (size_t i = 0; i < samples; i++) {
-        size_t pixel = i * pixels / samples;
-        size_t at = norm->inner ? pixel * C : pixel / S * C * S + pixel % S;
-        for (size_t c = 0; c < C; c++)
-            norm->sum[c] += element(norm, x, at + c * step);
+        size_t pixel = i * pixels / samples, at = pixel / S * C * S, s = pixel % S;
+        for (size_t first = 0; first < C; first += width, at += width * S)
+            for (size_t c = 0; c < width; c++)
+                norm->sum[first + c] +=
+                    element(norm, x, at + (norm->inner ? s * width + c : c * S + s));
     }
     for (size_t c = 0; c < C; c++)
         norm->k[c] = (float)(norm->sum[c] / (double)samples);
@@ -236,6 +265,7 @@ void norm_sums(struct norm *norm, size_t n, const struct norm_flow *flow, void *
         .x = flow->x,
         .y = flow->y,
         .dy = flow->dy,
+        .dy2 = flow->dy2,
         .out = copy,
         .k = norm->k,
         .a = norm->a,
@@ -271,6 +301,7 @@ void norm_slopes(struct norm *norm, size_t n, const struct norm_flow *flow, bool
         .x = flow->x,
         .y = flow->y,
         .dy = flow->dy,
+        .dy2 = flow->dy2,
         .out = dx,
         .k = norm->k,
         .a = norm->a,

@@ -15,7 +15,8 @@
 struct norm {
     size_t N, C, S;
     enum dtype dtype; /* of images; terms are floats, sums double */
-    bool inner;       /* channels lie next to one another, not pixels */
+    bool inner;       /* channels lie next to one another, not pixels: */
+    size_t width;     /* so many, before the next pixel's */
     size_t period;    /* elements after which terms repeat in a run */
     size_t block;     /* records summed together; divides SLICE_RECORDS */
     double *part;     /* of each block: two sums for each element of the period */
@@ -42,10 +43,10 @@ void norm_apply(struct norm *norm, const void *x, const void *z, bool relu, void
  * same where nothing was added and spares the reading of y. */
 enum norm_mask { NORM_MASK_NONE, NORM_MASK_TOP, NORM_MASK_SELF };
 
-/* g = dy, or 0 where the mask says so. What is not used may be NULL. */
+/* g = dy, or dy + dy2, or 0 where the mask says so. What is not used may be NULL. */
 struct norm_flow {
     enum norm_mask mask;
-    const void *x, *y, *dy;
+    const void *x, *y, *dy, *dy2;
 };
 
 /* Over n records: Σ g to sum[c], Σ g·x' to sum[C + c]; and g itself to `copy`, unless that is NULL,

@@ -141,10 +141,12 @@ static void apply(const struct norm_run *run)
 /* ---- backward ---- */
 
 INLINE floats gradient(const struct norm_run *r, size_t at, size_t len, enum norm_mask mask,
-                       floats self)
+                       floats self, bool two)
 {
-    const value *all = r->dy, *top = r->y;
+    const value *all = r->dy, *more = r->dy2, *top = r->y;
     floats dy = load(all + at, len);
+    if (two)
+        dy += load(more + at, len);
     if (mask == NORM_MASK_NONE)
         return dy;
     floats y = mask == NORM_MASK_TOP ? load(top + at, len) : self;
@@ -152,7 +154,7 @@ INLINE floats gradient(const struct norm_run *r, size_t at, size_t len, enum nor
 }
 
 INLINE void sums_column(const struct norm_run *r, struct column col, size_t V, size_t len,
-                        enum norm_mask mask, bool writes)
+                        enum norm_mask mask, bool writes, bool two)
 {
     floats k[COLUMN], a[COLUMN], b[COLUMN], s[COLUMN] = {0}, q[COLUMN] = {0};
     read_terms(r->k, col.at, V, k);
@@ -164,7 +166,7 @@ INLINE void sums_column(const struct norm_run *r, struct column col, size_t V, s
         for (size_t v = 0; v < V; v++) {
             size_t at = i + v * LANES;
             floats d = load(x + at, len) - k[v];
-            floats g = gradient(r, at, len, mask, a[v] * d + b[v]);
+            floats g = gradient(r, at, len, mask, a[v] * d + b[v], two);
             s[v] += g;
             q[v] += g * d;
             if (writes)
@@ -174,28 +176,34 @@ INLINE void sums_column(const struct norm_run *r, struct column col, size_t V, s
     fold(q, V, len, r->sum + r->period + col.at);
 }
 
-KIND(sums_only, sums_column, NORM_MASK_NONE, false)
-KIND(sums_copy, sums_column, NORM_MASK_NONE, true)
-KIND(sums_top, sums_column, NORM_MASK_TOP, false)
-KIND(sums_top_copy, sums_column, NORM_MASK_TOP, true)
-KIND(sums_self, sums_column, NORM_MASK_SELF, false)
+/* And one of two gradients. */
+#define KINDS(name, visit, ...)           \
+    KIND(name, visit, __VA_ARGS__, false) \
+    KIND(name##_two, visit, __VA_ARGS__, true)
+#define WALK(run, name) ((run)->dy2 ? walk(run, name##_two) : walk(run, name))
+
+KINDS(sums_only, sums_column, NORM_MASK_NONE, false)
+KINDS(sums_copy, sums_column, NORM_MASK_NONE, true)
+KINDS(sums_top, sums_column, NORM_MASK_TOP, false)
+KINDS(sums_top_copy, sums_column, NORM_MASK_TOP, true)
+KINDS(sums_self, sums_column, NORM_MASK_SELF, false)
 
 static void sums(const struct norm_run *run)
 {
     if (run->mask == NORM_MASK_SELF)
-        walk(run, sums_self);
+        WALK(run, sums_self);
     else if (run->mask == NORM_MASK_TOP && run->out)
-        walk(run, sums_top_copy);
+        WALK(run, sums_top_copy);
     else if (run->mask == NORM_MASK_TOP)
-        walk(run, sums_top);
+        WALK(run, sums_top);
     else if (run->out)
-        walk(run, sums_copy);
+        WALK(run, sums_copy);
     else
-        walk(run, sums_only);
+        WALK(run, sums_only);
 }
 
 INLINE void slopes_column(const struct norm_run *r, struct column col, size_t V, size_t len,
-                          enum norm_mask mask, bool centres)
+                          enum norm_mask mask, bool centres, bool two)
 {
     floats k[COLUMN], a[COLUMN], b[COLUMN], p[COLUMN], q[COLUMN], c[COLUMN];
     bool reads_x = centres || mask == NORM_MASK_SELF;
@@ -211,26 +219,26 @@ INLINE void slopes_column(const struct norm_run *r, struct column col, size_t V,
         for (size_t v = 0; v < V; v++) {
             size_t at = i + v * LANES;
             floats d = reads_x ? load(x + at, len) - k[v] : k[v];
-            floats dx = p[v] * gradient(r, at, len, mask, a[v] * d + b[v]);
+            floats dx = p[v] * gradient(r, at, len, mask, a[v] * d + b[v], two);
             if (centres)
                 dx += q[v] * d + c[v];
             store(out + at, dx, len);
         }
 }
 
-KIND(slopes_only, slopes_column, NORM_MASK_NONE, false)
-KIND(slopes_top, slopes_column, NORM_MASK_TOP, false)
-KIND(slopes_self, slopes_column, NORM_MASK_SELF, false)
-KIND(slopes_centred, slopes_column, NORM_MASK_NONE, true)
-KIND(slopes_centred_top, slopes_column, NORM_MASK_TOP, true)
-KIND(slopes_centred_self, slopes_column, NORM_MASK_SELF, true)
+KINDS(slopes_only, slopes_column, NORM_MASK_NONE, false)
+KINDS(slopes_top, slopes_column, NORM_MASK_TOP, false)
+KINDS(slopes_self, slopes_column, NORM_MASK_SELF, false)
+KINDS(slopes_centred, slopes_column, NORM_MASK_NONE, true)
+KINDS(slopes_centred_top, slopes_column, NORM_MASK_TOP, true)
+KINDS(slopes_centred_self, slopes_column, NORM_MASK_SELF, true)
 
 static void slopes(const struct norm_run *run)
 {
     switch (run->mask) {
-    case NORM_MASK_NONE: run->q ? walk(run, slopes_centred) : walk(run, slopes_only); break;
-    case NORM_MASK_TOP: run->q ? walk(run, slopes_centred_top) : walk(run, slopes_top); break;
-    case NORM_MASK_SELF: run->q ? walk(run, slopes_centred_self) : walk(run, slopes_self); break;
+    case NORM_MASK_NONE: run->q ? WALK(run, slopes_centred) : WALK(run, slopes_only); break;
+    case NORM_MASK_TOP: run->q ? WALK(run, slopes_centred_top) : WALK(run, slopes_top); break;
+    case NORM_MASK_SELF: run->q ? WALK(run, slopes_centred_self) : WALK(run, slopes_self); break;
     }
 }
 

@@ -1,5 +1,5 @@
-/* Normalising against plain sums in double, in both layouts and dtypes, and the same bits on any
- * number of threads. Instruction sets: PACELINE_ISA. */
+/* Normalising against plain sums in double, in all layouts and both dtypes, and the same bits on
+ * any number of threads. Instruction sets: PACELINE_ISA. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,28 +20,33 @@ struct example {
     struct arena arena;
     struct norm norm;
     size_t N, C, S, n; /* n records of N */
-    bool inner, relu, adds, centred, copies;
+    bool relu, adds, centred, copies, two;
+    enum layout layout;
     enum dtype dtype;
-    float *x, *z, *y, *dy, *dz, *dx; /* as floats, whatever the images are */
+    float *x, *z, *y, *dy, *dy2, *dz, *dx; /* as floats, whatever the images are */
 };
 
-enum { IMAGES = 6 };
+enum { IMAGES = 7 };
 
 /* Where channel c of a pixel of a record lies. */
 static size_t at(const struct example *e, size_t r, size_t s, size_t c)
 {
-    return e->inner ? (r * e->S + s) * e->C + c : (r * e->C + c) * e->S + s;
+    size_t W = BLOCK_CHANNELS, first = r * e->C * e->S;
+    switch (e->layout) {
+    case LAYOUT_PLAIN: return first + c * e->S + s;
+    case LAYOUT_NHWC: return first + s * e->C + c;
+    case LAYOUT_BLOCKS: return first + (c / W * e->S + s) * W + c % W;
+    }
+    return SIZE_MAX;
 }
 
 static void open_example(struct example *e)
 {
     const struct shape shape = {4, {e->N, e->C, e->S, 1}};
     size_t floats = e->N * e->C * e->S;
-    float **const all[IMAGES] = {&e->x, &e->z, &e->y, &e->dy, &e->dz, &e->dx};
+    float **const all[IMAGES] = {&e->x, &e->z, &e->y, &e->dy, &e->dy2, &e->dz, &e->dx};
     arena_init(&e->arena);
-    assert_int_equal(norm_init(&e->norm, &shape, e->inner ? LAYOUT_NHWC : LAYOUT_PLAIN, e->dtype,
-                               true, &e->arena),
-                     OK);
+    assert_int_equal(norm_init(&e->norm, &shape, e->layout, e->dtype, true, &e->arena), OK);
     for (size_t k = 0; k < IMAGES; k++) {
         *all[k] = arena_array(&e->arena, floats, float);
         assert_non_null(*all[k]);
@@ -54,13 +59,13 @@ static void open_example(struct example *e)
 
 /* Images as norm takes them: the example's own, or copies. */
 struct images {
-    void *x, *z, *y, *dy, *dz, *dx;
+    void *x, *z, *y, *dy, *dy2, *dz, *dx;
 };
 
 static struct images images_of(struct example *e)
 {
-    struct images to = {e->x, e->z, e->y, e->dy, e->dz, e->dx};
-    void **const all[IMAGES] = {&to.x, &to.z, &to.y, &to.dy, &to.dz, &to.dx};
+    struct images to = {e->x, e->z, e->y, e->dy, e->dy2, e->dz, e->dx};
+    void **const all[IMAGES] = {&to.x, &to.z, &to.y, &to.dy, &to.dy2, &to.dz, &to.dx};
     size_t n = e->N * e->C * e->S;
     for (size_t k = 0; k < IMAGES && e->dtype == DTYPE_BF16; k++) {
         bf16 *half = arena_array(&e->arena, n, bf16);
@@ -90,6 +95,7 @@ static struct norm_flow flow_of(const struct example *e, const struct images *im
         .x = images->x,
         .y = images->y,
         .dy = images->dy,
+        .dy2 = e->two ? images->dy2 : NULL,
     };
 }
 
@@ -142,11 +148,12 @@ static void check_channel(const struct example *e, size_t c, const double *momen
         size_t k = at(e, i / e->S, i % e->S, c);
         double d = (double)e->x[k] - (double)norm->k[c];
         double y = (double)norm->a[c] * d + (double)norm->b[c] + (e->adds ? (double)e->z[k] : 0);
-        double want = e->relu && y < 0 ? 0 : y, g = e->relu && y <= 0 ? 0 : (double)e->dy[k];
+        float dy = e->two ? e->dy[k] + e->dy2[k] : e->dy[k];
+        double want = e->relu && y < 0 ? 0 : y, g = e->relu && y <= 0 ? 0 : (double)dy;
         bool edge = fabs(y) < 1e-5;
         near_in_image(e, "y", (double)e->y[k], want, 5);
         if (e->copies && !edge)
-            near("g", (double)e->dz[k], g, 0);
+            near_in_image(e, "g", (double)e->dz[k], g, 0);
         double dx = (double)norm->p[c] * g;
         if (e->centred)
             dx += (double)norm->q[c] * d + (double)norm->c[c];
@@ -163,36 +170,47 @@ static void check_channel(const struct example *e, size_t c, const double *momen
     near("product", sums[e->C + c], dot, size);
 }
 
+static void check_example(unsigned code, size_t C, size_t S, enum layout layout)
+{
+    enum { C_MAX = 100 };
+    double moments[2 * C_MAX], sums[2 * C_MAX];
+    struct example e = {.N = 11, .C = C, .S = S, .layout = layout};
+    assert_true(C <= C_MAX);
+    e.n = code & 1 ? 11 : 6;
+    e.relu = code & 2;
+    e.adds = code & 4;
+    e.centred = code & 8;
+    e.copies = code & 16 && (e.adds || !e.relu);
+    e.dtype = code & 32 ? DTYPE_BF16 : DTYPE_F32;
+    e.two = __builtin_parity(code); /* with either of all the others */
+    open_example(&e);
+    run(&e, moments, sums);
+    for (size_t c = 0; c < e.C; c++)
+        check_channel(&e, c, moments, sums);
+    arena_release(&e.arena);
+}
+
 static void test_against_plain_sums(void **state)
 {
     (void)state;
     static const size_t channels[] = {1, 2, 3, 5, 16, 20, 48, 64, 100}, pixels[] = {1, 7, 64, 300};
-    enum { C_MAX = 100 };
-    for (unsigned code = 0; code < 128; code++)
-        for (size_t i = code & 64 ? 2 : 0; i < 9; i += code & 64 ? 3 : 1)
-            for (size_t j = 0; j < (code & 64 ? 3 : 4); j++) {
-                struct example e = {.N = 11, .C = channels[i], .S = pixels[j]};
-                double moments[2 * C_MAX], sums[2 * C_MAX];
-                e.n = code & 1 ? 11 : 6;
-                e.inner = code & 2;
-                e.relu = code & 4;
-                e.adds = code & 8;
-                e.centred = code & 16;
-                e.copies = code & 32 && (e.adds || !e.relu);
-                e.dtype = code & 64 ? DTYPE_BF16 : DTYPE_F32;
-                open_example(&e);
-                run(&e, moments, sums);
-                for (size_t c = 0; c < e.C; c++)
-                    check_channel(&e, c, moments, sums);
-                arena_release(&e.arena);
+    for (unsigned code = 0; code < 64; code++)
+        for (size_t i = code & 32 ? 2 : 0; i < 9; i += code & 32 ? 2 : 1)
+            for (size_t j = 0; j < (code & 32 ? 3 : 4); j++) {
+                size_t C = channels[i], S = pixels[j];
+                check_example(code, C, S, LAYOUT_PLAIN);
+                check_example(code, C, S, LAYOUT_NHWC);
+                if (C % BLOCK_CHANNELS == 0)
+                    check_example(code, C, S, LAYOUT_BLOCKS);
             }
 }
 
 static void test_any_number_of_threads(void **state)
 {
     (void)state;
-    enum { C = 20, N = 21, S = 400, FLOATS = N * C * S };
-    for (int kind = 0; kind < 4; kind++) {
+    enum { C = 48, N = 21, S = 170, FLOATS = N * C * S };
+    static const enum layout layouts[] = {LAYOUT_PLAIN, LAYOUT_NHWC, LAYOUT_BLOCKS};
+    for (int kind = 0; kind < 6; kind++) {
         struct example e[3];
         double moments[3][2 * C], sums[3][2 * C];
         for (int i = 0; i < 3; i++) {
@@ -200,8 +218,8 @@ static void test_any_number_of_threads(void **state)
                                     .C = C,
                                     .S = S,
                                     .n = N,
-                                    .inner = kind & 1,
-                                    .dtype = kind & 2 ? DTYPE_BF16 : DTYPE_F32,
+                                    .layout = layouts[kind % 3],
+                                    .dtype = kind < 3 ? DTYPE_F32 : DTYPE_BF16,
                                     .relu = true,
                                     .adds = true,
                                     .centred = true,
@@ -223,10 +241,10 @@ static void test_any_number_of_threads(void **state)
 /* Slices add up to the whole, and are what a batch of their own records gives, bit by bit. */
 static void test_sums_of_slices(void **state)
 {
-    (void)state;
-    enum { C = 6, S = 30 };
-    struct example all = {.N = 40, .C = C, .S = S, .n = 40, .inner = true};
-    struct example part = {.N = 16, .C = C, .S = S, .n = 16, .inner = true};
+    enum { C = 32, S = 30 };
+    enum layout layout = *(const enum layout *)*state;
+    struct example all = {.N = 40, .C = C, .S = S, .n = 40, .layout = layout};
+    struct example part = {.N = 16, .C = C, .S = S, .n = 16, .layout = layout};
     double moments[2 * C], sums[2 * C], slice[2 * C], own[2 * C];
     open_example(&all);
     open_example(&part);
@@ -254,7 +272,7 @@ static void test_sums_of_slices(void **state)
 static void test_no_numbers_and_constants(void **state)
 {
     (void)state;
-    struct example e = {.N = 4, .C = 3, .S = 50, .n = 4, .inner = true, .relu = true};
+    struct example e = {.N = 4, .C = 3, .S = 50, .n = 4, .layout = LAYOUT_NHWC, .relu = true};
     double moments[6], sums[6];
     open_example(&e);
     for (size_t i = 0; i < 4 * 50; i++)
@@ -269,11 +287,13 @@ static void test_no_numbers_and_constants(void **state)
 
 int main(void)
 {
+    static enum layout nhwc = LAYOUT_NHWC, blocks = LAYOUT_BLOCKS;
     kernels_set_threads(1);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_plain_sums),
         cmocka_unit_test(test_any_number_of_threads),
-        cmocka_unit_test(test_sums_of_slices),
+        cmocka_unit_test_prestate(test_sums_of_slices, &nhwc),
+        cmocka_unit_test_prestate(test_sums_of_slices, &blocks),
         cmocka_unit_test(test_no_numbers_and_constants),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

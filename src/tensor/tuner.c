@@ -73,6 +73,12 @@ const char *tuner_find(const struct tuner *tuner, const char *key)
     return is_at(tuner, place, key) && tuner->at[place].ns > 0 ? tuner->at[place].name : NULL;
 }
 
+int64_t tuner_time(const struct tuner *tuner, const char *key)
+{
+    size_t place = place_of(tuner, key);
+    return is_at(tuner, place, key) ? tuner->at[place].ns : 0;
+}
+
 static int make_room(struct tuner *tuner)
 {
     if (tuner->count < tuner->cap)

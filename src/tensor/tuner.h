@@ -51,6 +51,9 @@ typedef int (*tuner_run)(void *user, size_t i);
  * none. */
 const char *tuner_find(const struct tuner *tuner, const char *key);
 
+/* What that name took when it was timed, in ns; 0: there is none. */
+int64_t tuner_time(const struct tuner *tuner, const char *key);
+
 /* Which of the `n` names to take: the one that is kept for the key, if it is among them; else each
  * is timed, and the fastest kept. One that is listed first is preferred to those that are faster by
  * less than a fiftieth. n where none could be run. */
