@@ -28,7 +28,9 @@ int axes_in_record_either(const struct layer *layer, const struct axes_either *f
 
 enum layout axes_layout(const struct setup *setup, const struct shape *shape)
 {
-    return shape->n == 4 ? setup->options->kernels->image_layout : LAYOUT_PLAIN;
+    if (shape->n != 4)
+        return LAYOUT_PLAIN;
+    return setup->blocks ? layout_in_blocks(shape) : setup->options->kernels->image_layout;
 }
 
 size_t axes_live(const struct blob *blob, size_t records)

@@ -1,5 +1,6 @@
 #include "nn/conv_fields.h"
 
+#include "nn/axes.h"
 #include "nn/window.h"
 
 static int read_window(const Caffe__ConvolutionParameter *p, struct conv_spec *spec,
@@ -84,7 +85,7 @@ int conv_fields_declare(struct layer *layer, const struct setup *setup,
     const Caffe__ConvolutionParameter *p = layer->param->convolution_param;
     struct shape w = {4, {image->dim[1], columns / spec->groups, spec->kernel_h, spec->kernel_w}};
     struct shape b = {1, {spec->y.dim[1]}};
-    int rc = layer_top(layer, 0, &spec->y, setup->options->kernels->image_layout, err);
+    int rc = layer_top(layer, 0, &spec->y, axes_layout(setup, &spec->y), err);
     if (rc == OK)
         rc = layer_param(layer, setup, &w, "weight_filler", p->weight_filler, err);
     if (rc == OK && p->bias_term)

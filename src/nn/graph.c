@@ -194,6 +194,7 @@ static int make_layer(struct net *net, const Caffe__LayerParameter *param, size_
     layer->nth = net->n_layers;
     layer->in_place = ops->in_place;
     layer->n_over = 1;
+    layer->takes_blocks = ops->takes_blocks;
     layer->reads_bottom = ops->reads_bottom;
     layer->reads_top = ops->reads_top;
     net->layer[net->n_layers++] = layer;
@@ -235,18 +236,61 @@ static int add_layer(struct net *net, const Caffe__LayerParameter *param, size_t
     return OK;
 }
 
+static bool has_name(char *const *names, size_t n, const char *name)
+{
+    for (size_t k = 0; k < n; k++)
+        if (strcmp(names[k], name) == 0)
+            return true;
+    return false;
+}
+
+static bool normalises_batch(const Caffe__LayerParameter *layer)
+{
+    const Caffe__BatchNormParameter *p = layer->batch_norm_param;
+    return layer->type && strcmp(layer->type, "BatchNorm") == 0 &&
+           !(p && p->has_use_global_stats && p->use_global_stats);
+}
+
+/* Is one such layer alone to read the ith one's top? Of rules that are wrong it is said when it is
+ * their layer's turn. */
+static bool is_normalised(const struct net *net, const Caffe__NetParameter *param, size_t i)
+{
+    const Caffe__LayerParameter *maker = param->layer[i];
+    size_t readers = 0;
+    if (net->phase != PHASE_TRAIN || !maker->convolution_param || maker->n_top != 1 ||
+        maker->n_loss_weight > 0)
+        return false; /* or nobody asks */
+    for (size_t k = i + 1; k < param->n_layer; k++) {
+        const Caffe__LayerParameter *layer = param->layer[k];
+        struct err ignored;
+        if (net_rules_check(layer, &ignored) != OK ||
+            !rules_include(layer, param->state, net->phase))
+            continue;
+        if (has_name(layer->bottom, layer->n_bottom, maker->top[0])) {
+            if (readers++ > 0 || !normalises_batch(layer))
+                return false;
+        }
+        if (has_name(layer->top, layer->n_top, maker->top[0]))
+            break; /* what is read from here on is another version */
+    }
+    return readers == 1;
+}
+
 /* The net's ith layer, if it takes part. */
 static int add_included(struct net *net, const Caffe__NetParameter *param, size_t i,
                         const struct setup *setup, struct err *err)
 {
     const Caffe__LayerParameter *layer = param->layer[i];
+    struct setup own = *setup;
     int rc = net_rules_check(layer, err);
     if (rc != OK) {
         err_prefix(err, "layer \"%.64s\"", layer->name ? layer->name : "");
         return rc;
     }
-    return rules_include(layer, param->state, net->phase) ? add_layer(net, layer, i, setup, err)
-                                                          : OK;
+    if (!rules_include(layer, param->state, net->phase))
+        return OK;
+    own.normalised = is_normalised(net, param, i);
+    return add_layer(net, layer, i, &own, err);
 }
 
 /* ---- the net's own fields ---- */
@@ -410,6 +454,7 @@ int graph_build(struct net *net, const Caffe__NetParameter *param,
         .segments = &net->segments,
         .states = &net->states,
         .shares = &net->shares,
+        .blocks = net->blocks,
     };
     if (param->n_input > 0)
         rc = add_net_input(net, param, &setup, err);

@@ -20,6 +20,7 @@ struct net {
     struct arena arena;
     enum phase phase;
     size_t N;               /* records a batch at most */
+    bool blocks;            /* images lie in blocks of channels */
     size_t count;           /* of the last forward pass; 0 before the first */
     struct layer **layer;   /* those of this phase */
     size_t n_layers, n_own; /* of these, not the file's: 1 where layer 0 is the net's own `input` */
@@ -39,6 +40,11 @@ struct net {
     struct net_memory memory;
     const struct net_probe *probe; /* borrowed; NULL: nobody measures */
 };
+
+/* What net_create makes, with its images in blocks of channels or not; where they are, all layers
+ * are to be able to read them (blocks.h). */
+int net_build(const Caffe__NetParameter *param, const struct net_options *options, bool blocks,
+              struct net **out, struct err *err);
 
 /* Layers of the phase, connected by name, each set up. On failure the caller frees the net. */
 int graph_build(struct net *net, const Caffe__NetParameter *param,

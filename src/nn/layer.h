@@ -19,8 +19,8 @@ struct piece;
 struct fold;
 
 /* One version of a named array: a layer that works in place makes a new version of its bottom's
- * name. 4-D blobs lie in the kernel set's image layout, and may be bf16; all others are plain, and
- * floats. */
+ * name. 4-D blobs lie in the kernel set's image layout, or in blocks (blocks.h), and may be bf16;
+ * all others are plain, and floats. */
 struct blob {
     const char *name;
     struct shape shape; /* canonical; outermost the planned batch, but for scalars */
@@ -38,6 +38,7 @@ struct blob {
                          * by takes_whole alone */
     bool needs, leads;  /* depends on parameters; a loss depends on it: both: has a gradient */
     bool written;       /* during planning: some link writes the gradient */
+    struct link *rest;  /* whose dx is the rest of the gradient, which the maker adds as it reads */
     bool is_cast;       /* another in another dtype: no version of its name (cast.h) */
     bool kept;          /* net_blob may ask for the values: nothing takes their place */
     void *at, *d;       /* values; gradient, or NULL where there is none (as good as 0) */
@@ -51,7 +52,8 @@ struct link {
     struct blob *blob;
     void *dx; /* where backward writes the gradient: the blob's, or scratch; NULL: not wanted */
     struct piece *scratch;
-    bool adds;         /* dx is scratch, and net.c adds it to the blob's after backward */
+    bool adds;         /* dx is scratch, which net.c adds to the blob's after backward, unless it
+                        * is the blob's rest */
     bool stops;        /* propagate_down is false: no gradient through here */
     bool forward_only; /* backward does not read these values, whatever the layer's reads_bottom */
     bool remakes;      /* of all that read the blob in backward it is the first: it is remade */
@@ -87,6 +89,9 @@ struct setup {
     struct op_scratch *scratch;         /* that ops have while they run */
     struct segments *segments, *states; /* of x; of s */
     struct shares *shares;              /* parameters with a name of their own (share.h) */
+    bool blocks;                        /* images lie in blocks of channels (blocks.h) */
+    bool normalised; /* only a BatchNorm that goes by the batch reads the layer's top: what is the
+                      * same for all of a channel is lost there, and has no gradient */
 };
 
 struct layer_ops {
@@ -135,8 +140,15 @@ struct layer_ops {
      * is refused where another would need one. */
     bool first_only;
 
+    /* backward reads its only top's gradient in two parts, where there are two (blob's rest). */
+    bool takes_rest;
+
     /* May read what does not go by records (is_whole), and then makes tops that do not either. */
     bool takes_whole;
+
+    /* Reads images in blocks of channels, and makes its tops so, where those would lie so. Of the
+     * type; struct layer's is of the layer, once it is set up. */
+    bool takes_blocks;
 
     /* What it takes, unless takes_for says so for each layer. */
     enum layer_takes takes;
@@ -175,6 +187,7 @@ struct layer {
     struct fold *fold;
     struct piece *folded;
     float *folded_at, *zeros;
+    bool takes_blocks;
     bool in_place, reads_bottom, reads_top; /* of the type; of this layer, once it is set up */
     size_t n_over; /* so many of its first bottoms may lie where its top does: of those alone
                     * an element is read before it is written */

@@ -196,6 +196,7 @@ const struct layer_ops layer_batch_norm = {
     .in_place = true,
     .takes = TAKES_EITHER,
     .reads_top = true,
+    .takes_blocks = true,
     .setup = setup,
     .forward = forward,
     .backward = backward,

@@ -147,6 +147,7 @@ static void pass_on(struct layer_chain *self, struct norm_flow *flow, bool sums)
         return;
     axes_clear_rest(self->z->blob, n, dz);
     flow->dy = dz;
+    flow->dy2 = NULL;
     flow->mask = NORM_MASK_NONE;
 }
 
@@ -161,6 +162,7 @@ static void backward(struct layer *layer, const struct pass *pass)
         .x = self->x->blob->at,
         .y = y->at,
         .dy = y->d,
+        .dy2 = y->rest ? y->rest->dx : NULL,
     };
     pass_on(self, &flow, self->scale || self->centred);
     if (self->scale)
@@ -178,6 +180,7 @@ static const struct layer_ops ops = {
     .forward = forward,
     .backward = backward,
     .remake = make_top,
+    .takes_rest = true,
 };
 
 /* ---- setting up ---- */

@@ -56,9 +56,11 @@ static int setup(struct layer *layer, const struct setup *setup, bool back, stru
     if (rc != OK)
         return rc;
     spec.dtype = layer->dtype;
+    spec.blocks = setup->blocks && !back;
     const struct plan_options options = {
         .training = setup->options->phase == PHASE_TRAIN,
         .no_dx = layer->bottom[0].stops || layer->bottom[0].blob->maker->ops == &layer_input,
+        .no_db = setup->normalised && !back,
         .arena = setup->arena,
         .scratch = setup->scratch,
         .tuner = setup->options->tuner,
@@ -82,6 +84,7 @@ const struct layer_ops layer_conv = {
     .size = sizeof(struct layer),
     .reads_bottom = true,
     .takes = TAKES_BF16,
+    .takes_blocks = true,
     .setup = conv_setup,
     .forward = layer_op_forward,
     .backward = layer_op_backward,

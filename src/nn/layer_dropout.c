@@ -45,6 +45,16 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     return OK;
 }
 
+static size_t place_in(enum layout layout, size_t C, size_t S, size_t c, size_t s)
+{
+    switch (layout) {
+    case LAYOUT_PLAIN: return c * S + s;
+    case LAYOUT_NHWC: return s * C + c;
+    case LAYOUT_BLOCKS: return (c / BLOCK_CHANNELS * S + s) * BLOCK_CHANNELS + c % BLOCK_CHANNELS;
+    }
+    return 0;
+}
+
 /* The mask of one record: C channels of S pixels, drawn in canonical order, kept in `layout`. */
 static void draw(const struct layer_dropout *self, const struct net_batch *batch, uint64_t record,
                  size_t C, size_t S, enum layout layout, uint8_t *keep)
@@ -57,7 +67,7 @@ static void draw(const struct layer_dropout *self, const struct net_batch *batch
     for (size_t i = 0; i < C * S; i++) {
         if (i % 4 == 0)
             rng_block(key, RNG_DROPOUT, i / 4, word);
-        keep[layout == LAYOUT_NHWC ? s * C + c : i] = word[i % 4] >= self->drop_below;
+        keep[place_in(layout, C, S, c, s)] = word[i % 4] >= self->drop_below;
         if (++s == S) {
             s = 0;
             c++;
@@ -110,6 +120,7 @@ const struct layer_ops layer_dropout = {
     .messages = messages,
     .size = sizeof(struct layer_dropout),
     .in_place = true,
+    .takes_blocks = true,
     .setup = setup,
     .forward = forward,
     .backward = backward,

@@ -153,6 +153,7 @@ const struct layer_ops layer_eltwise = {
     .messages = messages,
     .size = sizeof(struct layer_eltwise),
     .takes_for = takes_for,
+    .takes_blocks = true,
     .setup = setup,
     .forward = forward,
     .backward = backward,

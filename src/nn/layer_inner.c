@@ -178,6 +178,7 @@ const struct layer_ops layer_inner = {
     .messages = messages,
     .size = sizeof(struct layer_inner),
     .reads_bottom = true,
+    .takes_blocks = true,
     .setup = setup,
     .forward = forward,
     .backward = backward,

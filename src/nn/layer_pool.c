@@ -1,5 +1,6 @@
 /* Pooling: the largest value, or the mean, of each window. The output's size rounds up as in Caffe,
  * unless round_mode says FLOOR; a window that would begin in the far padding is left out. */
+#include "nn/axes.h"
 #include "nn/layers.h"
 #include "nn/window.h"
 
@@ -112,10 +113,14 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         return err_set(err, ERR_UNSUPPORTED,
                        "pooling_param.pool: STOCHASTIC is not supported; supported: MAX, AVE");
     if ((rc = read_window(p, &spec, err)) != OK || (rc = infer(layer, p, &spec, err)) != OK ||
-        (rc = layer_top(layer, 0, &spec.y, options->kernels->image_layout, err)) != OK ||
+        (rc = layer_top(layer, 0, &spec.y, axes_layout(setup, &spec.y), err)) != OK ||
         (rc = layer_params_done(layer, err)) != OK)
         return rc;
     layer->takes_largest = spec.kind == POOL_MAX;
+    if (layer->bottom[0].blob->layout == LAYOUT_BLOCKS) {
+        spec.x = shape_of_blocks(&spec.x);
+        spec.y = shape_of_blocks(&spec.y);
+    }
     return options->kernels->pool(&spec, options->phase == PHASE_TRAIN, setup->arena, &layer->op,
                                   err);
 }
@@ -125,6 +130,7 @@ const struct layer_ops layer_pool = {
     .messages = messages,
     .size = sizeof(struct layer),
     .takes = TAKES_EITHER,
+    .takes_blocks = true,
     .setup = setup,
     .forward = layer_op_forward,
     .backward = layer_op_backward,

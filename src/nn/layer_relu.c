@@ -50,6 +50,7 @@ const struct layer_ops layer_relu = {
     .in_place = true,
     .takes = TAKES_EITHER,
     .reads_top = true,
+    .takes_blocks = true,
     .setup = setup,
     .forward = layer_op_forward,
     .backward = backward,

@@ -26,6 +26,7 @@ static int plan(struct layer *layer, const struct setup *setup, const struct bro
     if (layer->n_bottom > 1 || spec->axis != 1 || spec->w.n != 1)
         return broadcast_plan(spec, training, setup->arena, &layer->op, err);
     layer->part = CHAIN_SCALE;
+    layer->takes_blocks = true;
     const struct scale_spec channels = {.x = spec->x, .bias = spec->bias};
     return kernels->scale(&channels, spec->layout, training, setup->arena, &layer->op, err);
 }

@@ -50,6 +50,7 @@ const struct layer_ops layer_split = {
     .messages = messages,
     .size = sizeof(struct layer),
     .takes = TAKES_EITHER,
+    .takes_blocks = true,
     .setup = setup,
     .forward = forward,
     .backward = backward,

@@ -80,6 +80,8 @@ static void find_gradients(struct net *net)
             link->scratch = link->adds ? begin(net, floats_of(link->blob)) : NULL;
             if (link->scratch)
                 live(link->scratch, moment);
+            if (link->blob->rest == link)
+                live(link->scratch, lives_backward(net, link->blob->maker));
         }
     }
 }

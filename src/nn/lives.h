@@ -17,9 +17,8 @@ static inline size_t lives_backward(const struct net *net, const struct layer *l
 
 /* Find the pieces of values, gradients, what links write to be added, and ops' scratch, and a
  * place for each;
- * net->room_floats and net->memory say how much they take. `over`, `under`, `adds` and `remade` are
- * settled.
- * ERR_NOMEM */
+ * net->room_floats and net->memory say how much they take. `over`, `under`, `adds`, `rest` and
+ * `remade` are settled. ERR_NOMEM */
 int lives_plan(struct net *net, struct err *err);
 
 /* Have blobs and links lie in net->room. */

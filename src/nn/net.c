@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "nn/axes.h"
+#include "nn/blocks.h"
 #include "nn/cast.h"
 #include "nn/fuse.h"
 #include "nn/lives.h"
@@ -61,17 +62,9 @@ static int check_bf16(const struct net_options *options, struct err *err)
     return bf16_check(err);
 }
 
-int net_create(const Caffe__NetParameter *param, const struct net_options *options,
-               struct net **out, struct err *err)
+int net_build(const Caffe__NetParameter *param, const struct net_options *options, bool blocks,
+              struct net **out, struct err *err)
 {
-    PL_ASSERT(options->kernels);
-    if (options->batch == 0)
-        return err_set(err, ERR_INPUT, "net: a batch must have at least one record");
-    if (options->dtype == DTYPE_BF16 && options->phase == PHASE_TRAIN) {
-        int rc = check_bf16(options, err);
-        if (rc != OK)
-            return rc;
-    }
     struct net *net = calloc(1, sizeof *net);
     if (!net)
         return err_set(err, ERR_NOMEM, "net: out of memory");
@@ -79,6 +72,7 @@ int net_create(const Caffe__NetParameter *param, const struct net_options *optio
     arena_limit(&net->arena, options->memory_limit);
     net->phase = options->phase;
     net->N = options->batch;
+    net->blocks = blocks;
     int rc = graph_build(net, param, options, err);
     if (rc == OK)
         rc = fuse_chains(net, options, err);
@@ -92,6 +86,36 @@ int net_create(const Caffe__NetParameter *param, const struct net_options *optio
     }
     *out = net;
     return OK;
+}
+
+/* Where that is faster. Nothing is lost where it cannot be had. */
+static void put_in_blocks(const Caffe__NetParameter *param, const struct net_options *options,
+                          struct net **net)
+{
+    struct err ignored;
+    struct net *nhwc = *net, *blocks = NULL;
+    if (net_build(param, options, true, &blocks, &ignored) != OK)
+        return;
+    bool win = blocks_win(nhwc, blocks);
+    *net = win ? blocks : nhwc;
+    net_free(win ? nhwc : blocks);
+}
+
+int net_create(const Caffe__NetParameter *param, const struct net_options *options,
+               struct net **out, struct err *err)
+{
+    PL_ASSERT(options->kernels);
+    if (options->batch == 0)
+        return err_set(err, ERR_INPUT, "net: a batch must have at least one record");
+    if (options->dtype == DTYPE_BF16 && options->phase == PHASE_TRAIN) {
+        int rc = check_bf16(options, err);
+        if (rc != OK)
+            return rc;
+    }
+    int rc = net_build(param, options, false, out, err);
+    if (rc == OK && blocks_may_help(*out, options))
+        put_in_blocks(param, options, out);
+    return rc;
 }
 
 void net_free(struct net *net)
@@ -253,7 +277,7 @@ static void add_scratch(const struct layer *layer)
 {
     for (size_t k = 0; k < layer->n_bottom; k++) {
         const struct link *link = &layer->bottom[k];
-        if (link->adds)
+        if (link->adds && link->blob->rest != link)
             cast_add(link->blob->dtype, link->blob->count, link->dx, link->blob->d);
     }
 }

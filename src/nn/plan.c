@@ -155,6 +155,27 @@ static void share_gradients(struct net *net)
     }
 }
 
+/* Of a gradient of two parts the second, which is scratch, may stay one until the maker reads both:
+ * that spares a pass over memory. */
+static void leave_rests(struct net *net)
+{
+    for (size_t i = 0; i < net->n_blobs; i++) {
+        struct blob *blob = net->blob[i];
+        size_t parts = 0;
+        struct link *last = NULL;
+        for (size_t j = 0; j < net->n_layers; j++)
+            for (size_t k = 0; k < net->layer[j]->n_bottom; k++) {
+                struct link *link = &net->layer[j]->bottom[k];
+                if (link->blob != blob || !link_wants_gradient(net->layer[j], link))
+                    continue;
+                parts++;
+                last = link->adds ? link : last;
+            }
+        if (parts == 2 && blob->maker->ops->takes_rest && blob->weight == 0.0f)
+            blob->rest = last;
+    }
+}
+
 /* Segments that layers before the ith, whose backward is later, will still add to end where what is
  * finished begins. */
 static int find_finished(struct net *net, struct err *err)
@@ -201,6 +222,7 @@ int plan_make(struct net *net, const struct net_options *options, struct err *er
     lay_over(net, options->keep_all);
     mark_remade(net);
     share_gradients(net);
+    leave_rests(net);
     if ((rc = lives_plan(net, err)) != OK)
         return rc;
     for (size_t i = 0; i < net->n_layers; i++) {
