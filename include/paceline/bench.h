@@ -62,6 +62,7 @@ typedef struct pl_bench_step_report {
      * bf16; of weights and their gradients between canonical order and that of a code. */
     int reorders, casts, weight_reorders;
     const char *kernels, *isa; /* static */
+    const char *layout;        /* of images between layers: "nchw", "nhwc", "nchw16c"; static */
     const char *precision;     /* static */
 
     /* What follows is given back by pl_bench_step_release. */

@@ -152,6 +152,7 @@ static int report_steps(struct timing *t, pl_bench_step_report *report)
         .weight_reorders = b->weight_reorders,
         .kernels = b->kernels,
         .isa = b->isa,
+        .layout = b->layout,
         .precision = dtype_name(b->dtype),
     };
     if (rc == OK)

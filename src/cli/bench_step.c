@@ -107,12 +107,14 @@ static void print_json(const struct bench_arguments *a, const pl_bench_step_repo
            "\"peak_percent\":%.1f,\"samples_per_s\":%.1f,\"first_step_s\":%.3f,\"tuning_s\":%.3f,"
            "\"peak_mb\":%.1f,\"begin_mb\":%.1f,\"faults\":%llu,\"batch\":%u,\"threads\":%d,"
            "\"reorders\":%d,\"casts\":%d,\"weight_reorders\":%d,\"isa\":\"%s\",\"kernels\":\"%s\","
+           "\"layout\":\"%s\","
            "\"precision\":\"%s\","
            "\"parameters\":%llu,\"state\":%llu,\"bytes\":{",
            r->median_ms, r->p10_ms, r->p90_ms, r->gflops, r->peak_percent, r->samples_per_s,
            r->first_step_s, r->tuning_s, r->peak_mb, r->begin_mb, (unsigned long long)r->faults,
            r->batch, r->threads, r->reorders, r->casts, r->weight_reorders, r->isa, r->kernels,
-           r->precision, (unsigned long long)r->parameters, (unsigned long long)r->state);
+           r->layout, r->precision, (unsigned long long)r->parameters,
+           (unsigned long long)r->state);
     for (int i = 0; i < PURPOSES; i++)
         printf("%s\"%s\":%llu", i ? "," : "", purpose[i].key, (unsigned long long)purpose[i].bytes);
     printf("},\"census\":{\"process\":%d,\"computing\":%d,\"busy\":[", r->process_threads,
@@ -181,8 +183,8 @@ static void print_words(const struct bench_arguments *a, const pl_bench_step_rep
         if (purpose[i].bytes > 0)
             printf("%s %.1f, ", purpose[i].words, (double)purpose[i].bytes * 1e-6);
     printf("and the process\n");
-    printf("with        batches of %u, %s kernels, %s, %s, %d threads\n", r->batch, r->kernels,
-           r->isa, r->precision, r->threads);
+    printf("with        batches of %u, %s kernels, %s, %s, %s, %d threads\n", r->batch, r->kernels,
+           r->isa, r->layout, r->precision, r->threads);
     printf("copies      %d images to another layout, %d to another precision, %d weights\n",
            r->reorders, r->casts, r->weight_reorders);
     printf("first step  after %.3f s, %.3f s of it choosing codes\n", r->first_step_s, r->tuning_s);

@@ -20,7 +20,8 @@ struct net {
     struct arena arena;
     enum phase phase;
     size_t N;               /* records a batch at most */
-    bool blocks;            /* images lie in blocks of channels */
+    bool blocks;            /* images lie in blocks of channels, */
+    enum layout images;     /* else so */
     size_t count;           /* of the last forward pass; 0 before the first */
     struct layer **layer;   /* those of this phase */
     size_t n_layers, n_own; /* of these, not the file's: 1 where layer 0 is the net's own `input` */

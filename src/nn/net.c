@@ -73,6 +73,7 @@ int net_build(const Caffe__NetParameter *param, const struct net_options *option
     net->phase = options->phase;
     net->N = options->batch;
     net->blocks = blocks;
+    net->images = options->kernels->image_layout;
     int rc = graph_build(net, param, options, err);
     if (rc == OK)
         rc = fuse_chains(net, options, err);
@@ -416,6 +417,11 @@ double net_flops(const struct net *net)
 size_t net_classes(const struct net *net)
 {
     return net->classes;
+}
+
+const char *net_layout(const struct net *net)
+{
+    return net->blocks ? "nchw16c" : net->images == LAYOUT_NHWC ? "nhwc" : "nchw";
 }
 
 bool net_judges(const struct net *net)

@@ -129,6 +129,10 @@ struct net_copies {
 };
 struct net_copies net_copies(const struct net *net);
 
+/* How images lie between layers: "nchw", "nhwc", or "nchw16c" where those that have channels enough
+ * lie in blocks of 16. */
+const char *net_layout(const struct net *net);
+
 /* Multiply-adds of a training step's matrix products (forward, and both backward products) × 2. */
 double net_flops(const struct net *net);
 

@@ -206,6 +206,7 @@ static int summarise(struct bench *b, struct arena *arena, struct bench_step *ou
     out->weight_reorders = (int)copies.weights;
     out->kernels = b->ws->kernels->name;
     out->isa = kernels_isa();
+    out->layout = net_layout(b->ws->train);
     out->dtype =
         b->learner.job->precision == PACELINE__JOB__PRECISION__bf16 ? DTYPE_BF16 : DTYPE_F32;
     if (!b->options->by_layer)

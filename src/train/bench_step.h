@@ -42,7 +42,7 @@ struct bench_step {
     int threads;
     int reorders, casts, weight_reorders; /* in a step (nn/net.h) */
     enum dtype dtype;                     /* of images */
-    const char *kernels, *isa;
+    const char *kernels, *isa, *layout;
     struct bench_layer *layer; /* by_layer: in the order of the file. Several `local` learners: */
     size_t layers;             /* the first one's */
     double part_ms[BENCH_PARTS];

@@ -11,11 +11,11 @@
 enum { LIMIT_S = 120 };
 
 static const char *const keys[] = {
-    "median_ms",     "p10_ms",   "p90_ms",         "gflops",     "peak_percent",
-    "samples_per_s", "peak_mb",  "batch",          "threads",    "reorders",
-    "isa",           "kernels",  "precision",      "parameters", "state",
-    "bytes",         "begin_mb", "faults",         "census",     "first_step_s",
-    "tuning_s",      "casts",    "weight_reorders"};
+    "median_ms",     "p10_ms",   "p90_ms",          "gflops",     "peak_percent",
+    "samples_per_s", "peak_mb",  "batch",           "threads",    "reorders",
+    "isa",           "kernels",  "precision",       "parameters", "state",
+    "bytes",         "begin_mb", "faults",          "census",     "first_step_s",
+    "tuning_s",      "casts",    "weight_reorders", "layout"};
 static const char *const purposes[] = {"parameters", "state",       "gradients",
                                        "optimizer",  "activations", "activation_gradients",
                                        "scratch",    "testing",     "records"};
