@@ -117,7 +117,8 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         (rc = layer_params_done(layer, err)) != OK)
         return rc;
     layer->takes_largest = spec.kind == POOL_MAX;
-    if (layer->bottom[0].blob->layout == LAYOUT_BLOCKS) {
+    bool blocks = layer->bottom[0].blob->layout == LAYOUT_BLOCKS;
+    if (blocks || layer->top[0]->layout == LAYOUT_BLOCKS) { /* of one pixel it is as good as NHWC */
         spec.x = shape_of_blocks(&spec.x);
         spec.y = shape_of_blocks(&spec.y);
     }

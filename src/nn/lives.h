@@ -4,7 +4,8 @@
  * A value lives from its maker's forward to its last reader's, or, where a backward reads it, to
  * that. One that is remade lives twice: to its last reader's forward, and from the first backward
  * that reads it to the last. A gradient lives from the backward of the blob's last user to that of
- * its maker. All lie in one room, one over the other where lives do not meet. */
+ * its maker, as does what is left to the maker to add, from where it is written. All lie in one
+ * room, one over the other where lives do not meet. */
 #ifndef PL_NN_LIVES_H
 #define PL_NN_LIVES_H
 

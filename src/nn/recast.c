@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* One channel, or one pixel: both layouts are the same memory. */
+/* One channel, or one pixel: all layouts are the same memory. */
 static bool reorders(const struct shape *shape, enum layout layout)
 {
     return layout != LAYOUT_PLAIN && shape->dim[1] > 1 && shape_count_from(shape, 2) > 1;

@@ -264,8 +264,8 @@ static const struct op_ops inference_ops = {forward, NULL, NULL};
 static void check(const struct broadcast_spec *spec)
 {
     PL_ASSERT(spec->axis + spec->w.n <= spec->x.n);
-    PL_ASSERT(spec->layout == LAYOUT_PLAIN || spec->x.n == 4);
-    PL_ASSERT(spec->w_layout == LAYOUT_PLAIN || spec->w.n == 4);
+    PL_ASSERT(spec->layout == LAYOUT_PLAIN || (spec->layout == LAYOUT_NHWC && spec->x.n == 4));
+    PL_ASSERT(spec->w_layout == LAYOUT_PLAIN || (spec->w_layout == LAYOUT_NHWC && spec->w.n == 4));
     for (size_t i = 0; i < spec->w.n; i++)
         PL_ASSERT(spec->w.dim[i] == spec->x.dim[spec->axis + i]);
 }

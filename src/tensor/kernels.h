@@ -81,7 +81,7 @@ struct tuner;
 struct plan_options {
     bool training;              /* there is a way back, */
     bool no_dx;                 /* on which nobody ever wants dx, */
-    bool no_db;                 /* nor db: it stays as it is */
+    bool no_db;                 /* nor db, which may stay as it is */
     struct arena *arena;        /* where the op's memory comes from */
     struct op_scratch *scratch; /* NULL: the op has its own */
     struct tuner *tuner;        /* finds out which code is the fastest; NULL: a rule chooses */

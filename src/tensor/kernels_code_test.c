@@ -101,9 +101,13 @@ static void choices_of(const struct work *work, struct choices *c)
                                                        : work->spec.conv};
     arena_init(&c->arena);
     assert_int_equal(onednn_init(&c->dnn, &err), OK);
+    int there = work->kind == DECONV ? ONEDNN_BACKWARD_DATA : ONEDNN_FORWARD;
     for (int p = 0; p < ONEDNN_PASSES; p++) {
-        c->site[p] = (struct conv_site){
-            .spec = &c->spec, .pass = (enum onednn_pass)p, .training = true, .dnn = &c->dnn};
+        c->site[p] = (struct conv_site){.spec = &c->spec,
+                                        .pass = (enum onednn_pass)p,
+                                        .training = true,
+                                        .cold = p == there,
+                                        .dnn = &c->dnn};
         c->n[p] = conv_candidates(&c->site[p], c->list[p]);
         conv_key(&c->site[p], c->key[p]);
         assert_true(c->n[p] > 0);

@@ -31,7 +31,7 @@ void conv_check(const struct conv_spec *spec);
 void lrn_check(const struct lrn_spec *spec);
 void inner_check(const struct inner_spec *spec, enum layout x_layout);
 
-/* Whether NHWC x has its I values in another order than NCHW. */
+/* Whether x has its I values in another order than NCHW. */
 bool inner_needs_reorder(const struct inner_spec *spec, enum layout x_layout);
 
 /* The convolution whose way back a deconvolution is: from y to x, and without the bias. */

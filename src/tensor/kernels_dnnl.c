@@ -1,4 +1,5 @@
-/* Convolution and deconvolution over NHWC images, and the dnnl set as a whole.
+/* Convolution over NHWC images, or images in blocks, deconvolution over NHWC, and the dnnl set as a
+ * whole.
  *
  * A convolution has three directions, each by a code of its own choosing: forward, from x to y;
  * back to dx; and to dw and db. A deconvolution is the convolution from its y to its x, turned
@@ -130,12 +131,13 @@ static int plan_fail(const struct plan *plan, dnnl_status_t status, const char *
 
 /* What the tuner chose may want more memory than the rule's choice, which then takes its place. */
 static dnnl_status_t plan_chosen(const struct plan *plan, const struct conv_site *site,
-                                 struct conv_candidate *candidate)
+                                 struct conv_candidate *candidate, double *seconds)
 {
     struct conv_code **code = &plan->conv->code[site->pass];
     dnnl_status_t status = conv_code_plan(site, candidate, code);
     if (!status || !plan->options->tuner)
         return status;
+    *seconds = 0;
     status = conv_rule(site, candidate);
     return status ? status : conv_code_plan(site, candidate, code);
 }
@@ -157,6 +159,8 @@ static int plan_code(const struct plan *plan, enum onednn_pass pass, const char 
         .spec = pass == ONEDNN_BACKWARD_WEIGHTS ? &conv->back : &conv->spec,
         .pass = pass,
         .training = plan->options->training || plan->turned, /* only then is there a way back */
+        .cold = plan->options->training &&
+                pass == (plan->turned ? ONEDNN_BACKWARD_DATA : ONEDNN_FORWARD),
         .dnn = &conv->dnn,
         .arena = plan->options->arena,
         .scratch = plan->scratch,
@@ -166,14 +170,14 @@ static int plan_code(const struct plan *plan, enum onednn_pass pass, const char 
     struct conv_candidate candidate = {.name = ""};
     double seconds;
     dnnl_status_t status = conv_choose(&site, plan->options->tuner, &candidate, &seconds);
-    conv->timed = conv->timed && seconds > 0;
-    conv->op.seconds = conv->timed ? conv->op.seconds + seconds : 0;
     if (!status)
-        status = plan_chosen(plan, &site, &candidate);
+        status = plan_chosen(plan, &site, &candidate, &seconds);
     else if (status == dnnl_unimplemented && candidate.name[0])
         return plan_fail(plan, status, candidate.name);
     if (status)
         return plan_fail(plan, status, NULL);
+    conv->timed = conv->timed && seconds > 0;
+    conv->op.seconds = conv->timed ? conv->op.seconds + seconds : 0;
     size_t len = strlen(conv->chosen);
     snprintf(conv->chosen + len, sizeof conv->chosen - len, "%s%s %s", len ? ", " : "", what,
              candidate.name);

@@ -43,13 +43,14 @@ void conv_key(const struct conv_site *site, char out[TUNER_KEY_MAX + 1])
     name_processor(cpu);
     int n = snprintf(
         out, TUNER_KEY_MAX + 1,
-        "conv %s %s%s x=%zux%zux%zux%zu k=%zux%zu s=%zux%zu p=%zux%zu d=%zux%zu g=%zu o=%zu b=%d "
+        "conv %s%s %s%s x=%zux%zux%zux%zu k=%zux%zu s=%zux%zu p=%zux%zu d=%zux%zu g=%zu o=%zu b=%d "
         "t=%d cpu=%s-%s codes=%d lib=onednn-%d.%d.%d",
-        passes[site->pass], dtype_name(s->dtype), s->blocks ? "-blocks" : "", s->x.dim[0],
-        s->x.dim[1], s->x.dim[2], s->x.dim[3], s->kernel_h, s->kernel_w, s->stride_h, s->stride_w,
-        s->pad_h, s->pad_w, s->dilation_h, s->dilation_w, s->groups, s->y.dim[1],
-        s->bias && site->pass != ONEDNN_BACKWARD_DATA, omp_get_max_threads(), cpu,
-        isa_name(isa_best()), CONV_CODES_VERSION, lib->major, lib->minor, lib->patch);
+        passes[site->pass], site->cold ? "-cold" : "", dtype_name(s->dtype),
+        s->blocks ? "-blocks" : "", s->x.dim[0], s->x.dim[1], s->x.dim[2], s->x.dim[3], s->kernel_h,
+        s->kernel_w, s->stride_h, s->stride_w, s->pad_h, s->pad_w, s->dilation_h, s->dilation_w,
+        s->groups, s->y.dim[1], s->bias && site->pass != ONEDNN_BACKWARD_DATA,
+        omp_get_max_threads(), cpu, isa_name(isa_best()), CONV_CODES_VERSION, lib->major,
+        lib->minor, lib->patch);
     PL_ASSERT(n > 0 && n <= TUNER_KEY_MAX); /* 21 numbers */
 }
 
@@ -59,11 +60,11 @@ void conv_key(const struct conv_site *site, char out[TUNER_KEY_MAX + 1])
 struct trial {
     struct conv_spec spec; /* over fewer records, maybe */
     enum onednn_pass pass;
-    bool training;
+    bool training, cold;
     const struct conv_candidate *candidates;
     struct arena arrays;
     struct op_args args;
-    size_t y_bytes, ys, turn; /* y goes round so many places, which lie next to one another */
+    size_t bytes, places, turn; /* what is made goes round so many places, one behind the other */
 
     size_t current; /* which is planned; SIZE_MAX: none */
     struct arena arena;
@@ -111,7 +112,8 @@ static int run_candidate(void *user, size_t i)
     struct trial *t = user;
     int rc = t->current == i ? OK : begin_candidate(t, i);
     struct op_args args = t->args;
-    args.y = (char *)args.y + t->turn++ % t->ys * t->y_bytes;
+    void **made = t->pass == ONEDNN_FORWARD ? &args.y : &args.dx;
+    *made = (char *)*made + t->turn++ % t->places * t->bytes;
     if (rc == OK)
         t->code->run(t->code, &args);
     return rc;
@@ -141,31 +143,32 @@ enum { COLD_BYTES = 64 << 20, COLD_MAX = 16, TOUCH_BYTES = 4096 };
 
 /* What training makes on its way forward is kept, and so lies where no cache has been for long;
  * what it reads was written just before. Some codes suffer from that more than others. */
-static bool make_cold(struct trial *t)
+static void *cold_places(struct trial *t, const struct shape *image)
 {
-    t->y_bytes = shape_count(&t->spec.y) * dtype_size(t->spec.dtype);
-    t->ys = COLD_BYTES / t->y_bytes;
-    t->ys = t->ys < 1 ? 1 : t->ys > COLD_MAX ? COLD_MAX : t->ys;
-    char *y = arena_alloc(&t->arrays, t->ys, t->y_bytes);
-    for (size_t i = 0; y && i < t->ys * t->y_bytes; i += TOUCH_BYTES)
-        y[i] = 0;
-    t->args.y = y;
-    return y;
+    size_t bytes = shape_count(image) * dtype_size(t->spec.dtype);
+    t->bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
+    t->places = COLD_BYTES / t->bytes;
+    t->places = t->places < 1 ? 1 : t->places > COLD_MAX ? COLD_MAX : t->places;
+    char *at = arena_alloc(&t->arrays, t->places, t->bytes);
+    for (size_t i = 0; at && i < t->places * t->bytes; i += TOUCH_BYTES)
+        at[i] = 0;
+    return at;
 }
 
 static bool make_arrays(struct trial *t)
 {
     const struct conv_spec *s = &t->spec;
     size_t O = s->y.dim[1], w = O * (s->x.dim[1] / s->groups) * s->kernel_h * s->kernel_w;
-    void *x = image_numbers(&t->arrays, &s->x, s->dtype);
-    void *y = image_numbers(&t->arrays, &s->y, s->dtype);
+    bool makes_y = t->pass == ONEDNN_FORWARD, makes_x = t->pass == ONEDNN_BACKWARD_DATA;
+    t->places = 1;
+    void *x =
+        t->cold && makes_x ? cold_places(t, &s->x) : image_numbers(&t->arrays, &s->x, s->dtype);
+    void *y =
+        t->cold && makes_y ? cold_places(t, &s->y) : image_numbers(&t->arrays, &s->y, s->dtype);
     float *weights = numbers(&t->arrays, w), *b = numbers(&t->arrays, O);
     t->args = (struct op_args){
         .x = x, .w = weights, .b = b, .y = y, .dy = y, .dx = x, .dw = weights, .db = b};
-    t->ys = 1;
-    if (!x || !y || !weights || !b)
-        return false;
-    return t->pass != ONEDNN_FORWARD || !t->training || make_cold(t);
+    return x && y && weights && b;
 }
 
 /* Enough records for some GFLOP, which take tens of milliseconds; a share for each thread. */
@@ -200,6 +203,7 @@ static dnnl_status_t time_candidates(const struct conv_site *site, struct tuner 
         .spec = *site->spec,
         .pass = site->pass,
         .training = site->training,
+        .cold = site->cold,
         .candidates = list,
         .current = SIZE_MAX,
     };

@@ -21,6 +21,7 @@ struct conv_site {
     const struct conv_spec *spec;
     enum onednn_pass pass;
     bool training;
+    bool cold;          /* what it makes is kept for long, and lies where no cache has been */
     struct onednn *dnn; /* what the code holds of oneDNN is released with it */
     struct arena *arena;
     struct op_scratch *scratch;

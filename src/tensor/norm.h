@@ -19,7 +19,8 @@ struct norm {
     size_t width;     /* so many, before the next pixel's */
     size_t period;    /* elements after which terms repeat in a run */
     size_t block;     /* records summed together; divides SLICE_RECORDS */
-    double *part;     /* of each block: two sums for each element of the period */
+    double *part;     /* of each block and each `width` of channels: two sums for each element of
+                       * the period */
     double *sum;      /* of the last operation, one a channel: sum[c], sum[C + c] */
     float *k, *a, *b; /* set by the caller (k: or by norm_moments), one a channel */
     float *p, *q, *c; /* as are these, for norm_slopes */

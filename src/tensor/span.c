@@ -8,7 +8,7 @@
 
 struct span span_of(const struct shape *x, enum layout layout, size_t axis)
 {
-    PL_ASSERT(axis < x->n && (layout == LAYOUT_PLAIN || x->n == 4));
+    PL_ASSERT(axis < x->n && (layout == LAYOUT_PLAIN || (layout == LAYOUT_NHWC && x->n == 4)));
     struct span s = {.outer = 1, .n = x->dim[axis], .inner = 1};
     bool inside = false;
     for (size_t i = 0; i < x->n; i++) {
