@@ -266,10 +266,9 @@ static bool is_normalised(const struct net *net, const Caffe__NetParameter *para
         if (net_rules_check(layer, &ignored) != OK ||
             !rules_include(layer, param->state, net->phase))
             continue;
-        if (has_name(layer->bottom, layer->n_bottom, maker->top[0])) {
-            if (readers++ > 0 || !normalises_batch(layer))
-                return false;
-        }
+        bool reads = has_name(layer->bottom, layer->n_bottom, maker->top[0]);
+        if (reads && (readers++ > 0 || !normalises_batch(layer)))
+            return false;
         if (has_name(layer->top, layer->n_top, maker->top[0]))
             break; /* what is read from here on is another version */
     }

@@ -37,7 +37,7 @@ struct blob {
     bool is_whole;      /* outermost is not the batch: what is there does not go by records; read
                          * by takes_whole alone */
     bool needs, leads;  /* depends on parameters; a loss depends on it: both: has a gradient */
-    bool written;       /* during planning: some link writes the gradient */
+    size_t parts;       /* of the gradient, as many as links write it */
     struct link *rest;  /* whose dx is the rest of the gradient, which the maker adds as it reads */
     bool is_cast;       /* another in another dtype: no version of its name (cast.h) */
     bool kept;          /* net_blob may ask for the values: nothing takes their place */

@@ -258,7 +258,7 @@ static void add_weights(const struct net *net, const struct layer *layer)
         const struct blob *top = layer->top[k];
         if (top->weight == 0.0f)
             continue;
-        if (!top->written)
+        if (top->parts == 0)
             memset(top->d, 0, top->count * dtype_size(top->dtype));
         cast_add_number(top->dtype, top->weight, axes_live(top, net->count), top->d);
     }

@@ -135,6 +135,13 @@ static void mark_remade(struct net *net)
     }
 }
 
+/* Of a gradient of two parts the second, which is scratch, may stay one until the maker reads both:
+ * that spares a pass over memory. */
+static bool leaves_rest(const struct blob *blob)
+{
+    return blob->maker->ops->takes_rest && blob->weight == 0.0f;
+}
+
 /* The first to write a blob's gradient writes it in place, which may be that of its top's, for it
  * is the last to read that one; others write scratch, to be added. */
 static void share_gradients(struct net *net)
@@ -146,33 +153,12 @@ static void share_gradients(struct net *net)
             struct blob *x = link->blob, *y = layer->n_top == 1 ? layer->top[0] : NULL;
             if (!link_wants_gradient(layer, link))
                 continue;
-            link->adds = x->written;
-            x->written = true;
+            link->adds = x->parts > 0;
+            x->rest = ++x->parts == 2 && leaves_rest(x) ? link : NULL;
             if (!link->adds && layer->in_place && y && !y->under && k < layer->n_over &&
                 x->count == y->count && x->dtype == y->dtype)
                 y->under = x;
         }
-    }
-}
-
-/* Of a gradient of two parts the second, which is scratch, may stay one until the maker reads both:
- * that spares a pass over memory. */
-static void leave_rests(struct net *net)
-{
-    for (size_t i = 0; i < net->n_blobs; i++) {
-        struct blob *blob = net->blob[i];
-        size_t parts = 0;
-        struct link *last = NULL;
-        for (size_t j = 0; j < net->n_layers; j++)
-            for (size_t k = 0; k < net->layer[j]->n_bottom; k++) {
-                struct link *link = &net->layer[j]->bottom[k];
-                if (link->blob != blob || !link_wants_gradient(net->layer[j], link))
-                    continue;
-                parts++;
-                last = link->adds ? link : last;
-            }
-        if (parts == 2 && blob->maker->ops->takes_rest && blob->weight == 0.0f)
-            blob->rest = last;
     }
 }
 
@@ -222,7 +208,6 @@ int plan_make(struct net *net, const struct net_options *options, struct err *er
     lay_over(net, options->keep_all);
     mark_remade(net);
     share_gradients(net);
-    leave_rests(net);
     if ((rc = lives_plan(net, err)) != OK)
         return rc;
     for (size_t i = 0; i < net->n_layers; i++) {
