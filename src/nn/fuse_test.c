@@ -235,6 +235,12 @@ static void test_differences(void **state)
                    SUM("z", "a", "e", "") RELU("e", "e") LOSS("e")},
         {true,
          DATA PLAIN("z", "data") PLAIN("a", "z") SUM("z", "a", "e", "") RELU("e", "e") LOSS("e")},
+        /* tops whose gradients come in two parts */
+        {false, DATA PLAIN("a", "data") NORM("a", "a", "") SCALE("a", "a", "") PLAIN("b", "a")
+                    SUM("b", "a", "e", "") LOSS("e")},
+        {true, DATA PLAIN("z", "data") PLAIN("a", "z") NORM("a", "a", "") SCALE("a", "a", "")
+                   SUM("z", "a", "e", "") RELU("e", "e") PLAIN("b", "e")
+                       LAYER("f", "Eltwise", "e", "f", "bottom: 'b'") LOSS("f")},
     };
     const struct kernels *kernels = *state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
