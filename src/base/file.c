@@ -14,26 +14,50 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { STEPS_MAX = 40 }; /* up a path, and along links */
+enum {
+    STEPS_MAX = 40, /* up a path, and along links */
+    READ_MAX = 1 << 22,
+};
+
+/* A file on its way into memory. */
+struct reading {
+    const char *path;
+    gzFile gz;
+    uint64_t len; /* as it lies on the disk */
+    const struct open_watch *watch;
+};
+
+static int report_bytes(const struct reading *r, struct err *err)
+{
+    z_off_t at = gzoffset(r->gz);
+    uint64_t done = at > 0 ? (uint64_t)at : 0;
+    if (done >= r->len) /* it may not be the last piece yet */
+        return OK;
+    return open_watch_report(r->watch, "bytes", done, r->len, err);
+}
 
 /* To its end, or `most` bytes. */
-static int gz_read(gzFile gz, const char *path, size_t most, struct file_bytes *out,
-                   struct err *err)
+static int gz_read(const struct reading *r, size_t most, struct file_bytes *out, struct err *err)
 {
     size_t cap = most < 1 << 16 ? most : 1 << 16, len = 0;
     uint8_t *data = malloc(cap + 1);
     while (data && len < most) {
-        int got = gzread(gz, data + len, (unsigned)(cap - len < (1u << 30) ? cap - len : 1u << 30));
+        int got =
+            gzread(r->gz, data + len, (unsigned)(cap - len < READ_MAX ? cap - len : READ_MAX));
         if (got < 0) {
             int code;
-            const char *why = gzerror(gz, &code);
+            const char *why = gzerror(r->gz, &code);
             free(data);
             return err_set(err, code == Z_MEM_ERROR ? ERR_NOMEM : ERR_INPUT, "%s: cannot read: %s",
-                           path, code == Z_ERRNO ? strerror(errno) : why);
+                           r->path, code == Z_ERRNO ? strerror(errno) : why);
         }
         if (got == 0)
             break;
         len += (size_t)got;
+        if (report_bytes(r, err) != OK) {
+            free(data);
+            return ERR_CANCELLED;
+        }
         if (len == cap && len < most) {
             cap = most - cap < cap ? most : 2 * cap;
             uint8_t *bigger = realloc(data, cap + 1);
@@ -43,7 +67,7 @@ static int gz_read(gzFile gz, const char *path, size_t most, struct file_bytes *
         }
     }
     if (!data)
-        return err_set(err, ERR_NOMEM, "%s: out of memory after %zu bytes", path, len);
+        return err_set(err, ERR_NOMEM, "%s: out of memory after %zu bytes", r->path, len);
     data[len] = 0;
     *out = (struct file_bytes){data, len};
     return OK;
@@ -65,27 +89,32 @@ static int open_regular(const char *path, int *out, uint64_t *len, struct err *e
     return OK;
 }
 
-int file_read_begin(const char *path, size_t n, struct file_bytes *out, struct err *err)
+int file_read_begin(const char *path, size_t n, const struct open_watch *watch,
+                    struct file_bytes *out, struct err *err)
 {
     int fd;
-    uint64_t len;
-    int rc = open_regular(path, &fd, &len, err);
+    struct reading r = {.path = path, .watch = watch};
+    int rc = open_regular(path, &fd, &r.len, err);
     if (rc != OK)
         return rc;
-    gzFile gz = gzdopen(fd, "rb"); /* plain files pass through unchanged */
-    if (!gz) {
+    r.gz = gzdopen(fd, "rb"); /* plain files pass through unchanged */
+    if (!r.gz) {
         close(fd);
         return err_set(err, ERR_NOMEM, "%s: out of memory", path);
     }
-    gzbuffer(gz, 1 << 17);
+    gzbuffer(r.gz, 1 << 17);
     struct file_bytes bytes;
-    rc = gz_read(gz, path, n, &bytes, err);
-    int closed = gzclose_r(gz);
+    rc = gz_read(&r, n, &bytes, err);
+    int closed = gzclose_r(r.gz);
     if (rc != OK)
         return rc;
-    if (closed == Z_BUF_ERROR) {
+    if (closed == Z_BUF_ERROR)
+        rc = err_set(err, ERR_INPUT, "%s: the gzip stream is cut short", path);
+    else if (r.len > 0)
+        rc = open_watch_report(watch, "bytes", r.len, r.len, err);
+    if (rc != OK) {
         file_release(&bytes);
-        return err_set(err, ERR_INPUT, "%s: the gzip stream is cut short", path);
+        return rc;
     }
     *out = bytes;
     return OK;
@@ -93,8 +122,14 @@ int file_read_begin(const char *path, size_t n, struct file_bytes *out, struct e
 
 int file_read(const char *path, size_t max, struct file_bytes *out, struct err *err)
 {
+    return file_read_watched(path, max, NULL, out, err);
+}
+
+int file_read_watched(const char *path, size_t max, const struct open_watch *watch,
+                      struct file_bytes *out, struct err *err)
+{
     struct file_bytes bytes;
-    int rc = file_read_begin(path, max + 1, &bytes, err);
+    int rc = file_read_begin(path, max + 1, watch, &bytes, err);
     if (rc != OK)
         return rc;
     if (bytes.len > max) {

@@ -3,7 +3,7 @@
 #ifndef PL_BASE_FILE_H
 #define PL_BASE_FILE_H
 
-#include "base/err.h"
+#include "base/open_watch.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,8 +21,14 @@ struct file_bytes {
  * ERR_NOMEM */
 int file_read(const char *path, size_t max, struct file_bytes *out, struct err *err);
 
+/* The same, watched (NULL: by nobody) in stage "bytes", those of the file as it lies on the disk.
+ * ERR_CANCELLED, too */
+int file_read_watched(const char *path, size_t max, const struct open_watch *watch,
+                      struct file_bytes *out, struct err *err);
+
 /* The same of no more than the first `n` bytes unpacked: what comes after them is not looked at. */
-int file_read_begin(const char *path, size_t n, struct file_bytes *out, struct err *err);
+int file_read_begin(const char *path, size_t n, const struct open_watch *watch,
+                    struct file_bytes *out, struct err *err);
 void file_release(struct file_bytes *bytes);
 
 /* A regular file that is held open, for pieces of it from any thread; nothing is unpacked. */

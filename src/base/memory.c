@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include "base/cgroup.h"
 #include "base/file.h"
 
 #include <stdlib.h>
@@ -7,7 +8,8 @@
 
 enum { MEMINFO_MAX = 1 << 16 };
 
-size_t memory_available(void)
+/* 0: it does not say. */
+static size_t read_machine_memory(void)
 {
     static const char key[] = "MemAvailable:"; /* in KiB */
     struct file_bytes text;
@@ -18,4 +20,15 @@ size_t memory_available(void)
     size_t kib = at ? (size_t)strtoull(at + strlen(key), NULL, 10) : 0;
     file_release(&text);
     return kib * 1024;
+}
+
+size_t memory_available(const char **limit)
+{
+    struct cgroup_limits groups;
+    size_t machine = read_machine_memory();
+    cgroup_read("", &groups);
+    bool held = groups.memory_by && (machine == 0 || groups.memory < machine);
+    if (limit)
+        *limit = held ? groups.memory_by : NULL;
+    return held ? groups.memory : machine;
 }

@@ -5,8 +5,9 @@
 
 #include <stddef.h>
 
-/* Bytes that could be taken now without swapping, as the system estimates; 0 where it does not
- * say. */
-size_t memory_available(void);
+/* Bytes that could be taken now without swapping, as the system estimates and control groups
+ * (cgroup.h) allow; 0 where neither says. *limit (may be NULL) becomes the control file that is the
+ * tighter of the two, as "memory.max", or NULL: the machine's own memory is. */
+size_t memory_available(const char **limit);
 
 #endif

@@ -5,6 +5,7 @@
 #include "wire/post.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct view_node {
     struct view_node *next;
@@ -151,6 +152,7 @@ bool group_read_note(const struct group *group, uint64_t note[GROUP_NOTE])
 
 void group_say_leave(struct group *group)
 {
+    atomic_store(&group->left, true);
     if (!atomic_load(&group->over))
         wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_LEAVE, 0, 0, 0), NULL, 0);
 }
@@ -201,10 +203,14 @@ static int heart_task(void *arg)
     struct group *group = arg;
     int64_t next = world_now(group->world);
     for (;;) {
-        uint8_t beat[9];
+        uint8_t beat[17];
+        uint64_t bits;
+        double loss = atomic_load(&group->local_loss);
         (void)group_is_leaving(group);
         bytes_put_le64(beat, atomic_load(&group->progress));
         beat[8] = atomic_load(&group->busy);
+        memcpy(&bits, &loss, sizeof bits);
+        bytes_put_le64(beat + 9, bits);
         /* One that cannot be sent is a silence, and heard as such. */
         wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_HEARTBEAT, 0, 0, 0), beat, sizeof beat);
         next += group->timing.heartbeat;

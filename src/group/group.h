@@ -67,15 +67,18 @@ struct group {
     _Atomic(const struct view *) view;  /* NULL before the first */
     _Atomic(const struct view *) first; /* what all members' courses begin with */
     _Atomic uint64_t progress;          /* steps taken, put into heartbeats */
+    _Atomic double local_loss;          /* mean of those since the last commit point; likewise */
     atomic_bool busy;                   /* computing: progress is due */
     atomic_bool stop;                   /* the driver asks to end: vote so in the next exchange */
     _Atomic uint32_t wanted;            /* a copy of the model, for these uses (the driver asks) */
     _Atomic uint32_t ward;              /* whom to sponsor (roster.h); ROSTER_NOBODY */
     atomic_bool leaving;                /* to take part in nothing more than it has to, and go */
-    const atomic_bool *leave, *pause;   /* whoever set one wants that; or NULL */
+    const atomic_int *leave, *pause;    /* whoever set one wants that; or NULL */
+    atomic_bool left;                   /* it has said so: the driver's answer is to hang up */
     atomic_bool parted;                 /* the driver has asked it to leave: it may stand by */
     atomic_bool refused;                /* the driver has said that it will not have this one */
-    atomic_bool bye;                    /* it is over because the run is */
+    atomic_bool bye;                    /* it is over because the run is, */
+    char end_reason[24];                /* for this reason, as the driver says; set before */
     atomic_bool over;                   /* the run is over, or the driver is gone */
     _Atomic uint32_t collectives;       /* under way on this node, of all lanes */
     _Atomic uint64_t moved;             /* bytes that they have sent and received */

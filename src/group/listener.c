@@ -54,12 +54,13 @@ int group_return_decode(const void *data, size_t len, struct group_return *out)
 
 /* ---- a driver that is gone ---- */
 
-/* Without a view there is nothing to go on with, nor before the first commit point. */
+/* Without a view there is nothing to go on with, nor before the first commit point; and a driver
+ * that hangs up on a member that has left does what it was asked for. */
 static bool may_wait(const struct group *group)
 {
     return group->retry > 0 && group->meeting.meet && group_view(group) &&
-           atomic_load(&group->noted) > 0 && !atomic_load(&group->bye) &&
-           !atomic_load(&group->over);
+           atomic_load(&group->noted) > 0 && !atomic_load(&group->left) &&
+           !atomic_load(&group->bye) && !atomic_load(&group->over);
 }
 
 /* The driver is gone. ERR_DRIVER: and that is the end. */
@@ -77,6 +78,9 @@ static int lose_driver(struct listener *l, const char *how)
         l->call_at = now + CALL_FIRST;
         l->pause = 2 * CALL_FIRST;
         l->calls = 0;
+    } else if (l->standing ==
+               ANSWERED) { /* whoever it was has hung up: no word is to be waited for */
+        l->call_at = now + l->pause;
     }
     l->standing = CALLED;
     atomic_store(&group->away, true);
@@ -264,6 +268,20 @@ static void say_refused(const struct group *group, const struct message *m)
     log_error(group->log, "the driver refuses this worker: %s", why);
 }
 
+/* The run is over. The message may say why: "epochs", for one. */
+static void take_bye(struct group *group, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    char reason[sizeof group->end_reason] = "";
+    if (m->len > 0)
+        cut_text(&in, reason, sizeof reason);
+    for (char *at = reason; *at; at++)
+        *at = (char)(*at >= 'a' && *at <= 'z' ? *at : '?');
+    if (!in.failed)
+        memcpy(group->end_reason, reason, sizeof reason);
+    atomic_store(&group->bye, true);
+}
+
 static void take_beat(struct listener *l, const struct message *m)
 {
     struct cut in = {m->data, m->len, false};
@@ -297,7 +315,7 @@ static int hear(struct listener *l, const struct wake *wake)
     case 0: return take_view(group, wake->msg);
     case 1: atomic_store(&group->stop, true); return OK;
     case 2: ask_for_model(group, wake->msg); return OK;
-    case 3: atomic_store(&group->bye, true); return ERR_END;
+    case 3: take_bye(group, wake->msg); return ERR_END;
     case 4:
         say_refused(group, wake->msg);
         atomic_store(&group->refused, true);

@@ -6,7 +6,9 @@
 
 #include <cmocka.h>
 
-#include "group/group.h"
+#include "group/listener.h"
+
+#include "wire/catalogue.h"
 
 enum { PERIOD = 125, SILENCE = 1000 };
 
@@ -60,6 +62,127 @@ static void test_a_return_is_read_whole_or_not_at_all(void **state)
     assert_int_equal(group_return_decode(bytes, sizeof bytes, &back), ERR_PROTOCOL);
 }
 
+/* ---- a driver that hangs up ---- */
+
+enum { NEWS_MAX = 4, CALLS_MAX = 8 };
+
+/* A world in which the driver comes and goes as the test says, and time passes in waits alone. */
+struct line {
+    struct world world; /* first */
+    struct group *group;
+    int64_t now, called_at[CALLS_MAX];
+    int calls, news, told;
+    bool up[NEWS_MAX]; /* each after so many calls: */
+    int after[NEWS_MAX];
+};
+
+static int64_t line_now(struct world *w)
+{
+    return ((struct line *)w)->now;
+}
+
+static int line_wait(struct world *w, const struct wait_for *set, int n, int64_t deadline,
+                     struct wake *out)
+{
+    struct line *line = (struct line *)w;
+    assert_int_equal(set[n - 1].kind, WAIT_PEER);
+    if (line->told < line->news && line->calls >= line->after[line->told]) {
+        *out = (struct wake){.which = n - 1, .peer = WORLD_DRIVER, .up = line->up[line->told++]};
+        return OK;
+    }
+    if (line->calls == CALLS_MAX)
+        return ERR_CANCELLED;
+    line->now = deadline;
+    return ERR_TIMEOUT;
+}
+
+static int line_add(struct world *w, uint32_t peer, const char *address)
+{
+    struct line *line = (struct line *)w;
+    (void)address;
+    assert_int_equal(peer, WORLD_DRIVER);
+    line->called_at[line->calls++] = line->now;
+    return OK;
+}
+
+static void line_drop(struct world *w, uint32_t peer)
+{
+    (void)w, (void)peer;
+}
+
+static void line_raise(struct world *w, uint32_t signal)
+{
+    (void)w, (void)signal;
+}
+
+static void line_abort(struct world *w, uint32_t view)
+{
+    (void)w, (void)view;
+}
+
+static int line_send(struct world *w, uint32_t peer, struct message *m, enum world_class class)
+{
+    (void)w, (void)peer, (void)class;
+    message_unref(m);
+    return OK;
+}
+
+static int no_meeting(void *user, const struct message *m, uint32_t *incarnation, struct buf *hello)
+{
+    (void)user, (void)m, (void)incarnation, (void)hello;
+    return ERR_PROTOCOL;
+}
+
+/* A member of a view, with something to come back with. */
+static void open_line(struct line *line, struct group *group)
+{
+    static const struct world_ops ops = {
+        .now = line_now,
+        .wait = line_wait,
+        .peer_add = line_add,
+        .peer_drop = line_drop,
+        .raise = line_raise,
+        .abort = line_abort,
+        .send = line_send,
+    };
+    static const struct group_timing timing = {.heartbeat = WORLD_SECOND,
+                                               .silence_max = 5 * WORLD_SECOND};
+    const struct view view = {.number = 1, .incarnation = 1, .count = 1, .node = {3}};
+    const uint64_t word = 1;
+    line->world = (struct world){.ops = &ops, .self = 3};
+    group_init(group, &line->world, NULL, &timing);
+    group->retry = 60 * WORLD_SECOND;
+    group->meeting.meet = no_meeting;
+    assert_int_equal(group_set_view(group, &view), OK);
+    group_note(group, &word, 1);
+}
+
+static void test_driver_that_answers_and_hangs_up_is_called_again_soon(void **state)
+{
+    (void)state;
+    struct line line = {.news = 3, .up = {false, true, false}, .after = {0, 1, 1}};
+    struct group group;
+    open_line(&line, &group);
+    assert_int_equal(group_listener(&group), ERR_CANCELLED);
+    for (int i = 1; i < CALLS_MAX; i++)
+        assert_true(line.called_at[i] - line.called_at[i - 1] <= WORLD_SECOND);
+    group_release(&group);
+}
+
+/* That is its answer to a member's goodbye. */
+static void test_driver_that_hangs_up_on_a_leaver_is_not_called(void **state)
+{
+    (void)state;
+    struct line line = {.news = 1, .up = {false}, .after = {0}};
+    struct group group;
+    open_line(&line, &group);
+    group_say_leave(&group);
+    assert_int_equal(group_listener(&group), ERR_DRIVER);
+    assert_int_equal(line.calls, 0);
+    assert_true(atomic_load(&group.over));
+    group_release(&group);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -67,6 +190,8 @@ int main(void)
         cmocka_unit_test(test_a_silence_has_an_end),
         cmocka_unit_test(test_its_own_sleep_is_not_the_drivers_silence),
         cmocka_unit_test(test_a_return_is_read_whole_or_not_at_all),
+        cmocka_unit_test(test_driver_that_answers_and_hangs_up_is_called_again_soon),
+        cmocka_unit_test(test_driver_that_hangs_up_on_a_leaver_is_not_called),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

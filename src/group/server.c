@@ -112,7 +112,10 @@ static int take_hello(struct server *s, const struct message *m)
         struct roster_event join = {.kind = ROSTER_JOIN, .node = m->from, .address = address};
         return step(s, &join);
     }
-    log_warn(s->group->log, "worker %u is refused: %s", m->from, err.text);
+    if (s->hooks.refused)
+        s->hooks.refused(s->hooks.user, m->from, &err);
+    else
+        log_warn(s->group->log, "worker %u is refused: %s", m->from, err.text);
     struct buf why = {0};
     buf_put_text(&why, err.text);
     rc = wire_post_buf(s->group->world, m->from, WIRE_REFUSED, 0, &why);
@@ -154,7 +157,12 @@ static int take_heartbeat(struct server *s, const struct message *m)
     struct roster_event event = {.kind = ROSTER_HEARTBEAT, .node = m->from};
     event.progress = cut_u64(&in);
     event.busy = cut_u8(&in) != 0;
-    return cut_done(&in) ? step(s, &event) : OK;
+    double loss = cut_f64(&in);
+    if (!cut_done(&in))
+        return OK;
+    atomic_store(&s->steps[m->from % VIEW_MEMBERS_MAX], event.progress);
+    atomic_store(&s->local_loss[m->from % VIEW_MEMBERS_MAX], loss);
+    return step(s, &event);
 }
 
 static int take_lane_at(struct server *s, const struct message *m)
@@ -198,6 +206,8 @@ static int take_lost(struct server *s, const struct message *m)
 
 static int take_peer(struct server *s, const struct wake *wake)
 {
+    if (!wake->up && s->hooks.gone)
+        s->hooks.gone(s->hooks.user, wake->peer);
     if (!wake->up)
         return step(s, &(struct roster_event){.kind = ROSTER_PEER_DOWN, .node = wake->peer});
     s->hooks.arrived(s->hooks.user, wake->peer);

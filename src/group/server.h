@@ -9,6 +9,10 @@
 struct server_hooks {
     /* A node has connected: the time to welcome it. */
     void (*arrived)(void *user, uint32_t node);
+    /* (optional) A node's connection has ended. */
+    void (*gone)(void *user, uint32_t node);
+    /* (optional) What a worker was told that was turned away. */
+    void (*refused)(void *user, uint32_t node, const struct err *why);
     /* A worker wants in and said this in its hello. OK puts the address it listens at in `address`
      * (NODE_ADDRESS_MAX); anything else turns it away, with err's message sent to it. */
     int (*admit)(void *user, uint32_t node, const void *hello, size_t len, char *address,
@@ -37,7 +41,10 @@ struct server {
     struct task *task;
     _Atomic uint32_t want; /* members there are to be; 0: nobody has said */
     uint32_t told;
-    _Atomic uint32_t standing; /* who stands by */
+    _Atomic uint32_t standing;                /* who stands by */
+    _Atomic uint64_t steps[VIEW_MEMBERS_MAX]; /* that each has taken, by its heartbeats, */
+    _Atomic double
+        local_loss[VIEW_MEMBERS_MAX]; /* and their mean loss since its last commit point */
     int64_t next_beat;
     _Atomic uint64_t aside[GROUP_ASIDE]; /* goes with every beat */
 };

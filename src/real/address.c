@@ -1,5 +1,7 @@
 #include "real/address.h"
 
+#include "base/hash.h"
+
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <string.h>
@@ -80,6 +82,17 @@ bool address_is_wildcard(const struct address *a)
     if (a->u.any.sa_family == AF_INET)
         return a->u.v4.sin_addr.s_addr == htonl(INADDR_ANY);
     return IN6_IS_ADDR_UNSPECIFIED(&a->u.v6.sin6_addr);
+}
+
+uint32_t address_network(const struct address *a)
+{
+    enum { V6_NETWORK = 8 };
+    const uint8_t *v6 = a->u.v6.sin6_addr.s6_addr;
+    if (a->u.any.sa_family == AF_INET)
+        return (uint32_t)hash_bytes(&a->u.v4.sin_addr, sizeof a->u.v4.sin_addr);
+    if (IN6_IS_ADDR_V4MAPPED(&a->u.v6.sin6_addr))
+        return (uint32_t)hash_bytes(v6 + 12, sizeof a->u.v4.sin_addr);
+    return (uint32_t)hash_bytes(v6, V6_NETWORK);
 }
 
 uint16_t address_port(const struct address *a)

@@ -31,6 +31,9 @@ bool address_is_loopback(const struct address *a);
 /* 0.0.0.0 or ::, every address of this host: to listen at, not to connect to. */
 bool address_is_wildcard(const struct address *a);
 
+/* A hash of what one host cannot choose freely: an IPv4 address, the network of an IPv6 one. */
+uint32_t address_network(const struct address *a);
+
 uint16_t address_port(const struct address *a);
 void address_set_port(struct address *a, uint16_t port);
 

@@ -8,19 +8,23 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-/* The first number in a thread's schedstat. */
-static int64_t time_of(int64_t id)
+/* The first numbers in a thread's schedstat: ns on a processor, and ns ready for one. */
+struct times {
+    int64_t ran, delayed;
+};
+
+static struct times times_of(int64_t id)
 {
     char path[64];
-    int64_t ns = 0;
+    struct times t = {0};
     snprintf(path, sizeof path, "/proc/self/task/%" PRId64 "/schedstat", id);
     FILE *f = fopen(path, "r");
     if (!f)
-        return 0;
-    if (fscanf(f, "%" SCNd64, &ns) != 1)
-        ns = 0;
+        return t;
+    if (fscanf(f, "%" SCNd64 " %" SCNd64, &t.ran, &t.delayed) != 2)
+        t = (struct times){0};
     fclose(f);
-    return ns;
+    return t;
 }
 
 void census_take(struct census *out)
@@ -34,7 +38,7 @@ void census_take(struct census *out)
             continue;
         if (out->threads < CENSUS_THREADS_MAX) {
             out->thread[out->threads].id = id;
-            out->thread[out->threads].ns = time_of(id);
+            out->thread[out->threads].ns = times_of(id).ran;
         }
         out->threads++;
     }
@@ -51,4 +55,17 @@ int64_t census_busy(const struct census *start, const struct census *end, int th
         if (start->thread[i].id == end->thread[thread].id)
             return ns - start->thread[i].ns;
     return ns;
+}
+
+int64_t census_delay(void)
+{
+    int64_t sum = 0;
+    DIR *tasks = opendir("/proc/self/task");
+    for (const struct dirent *e; tasks && (e = readdir(tasks));) {
+        int64_t id = strtoll(e->d_name, NULL, 10);
+        sum += id > 0 ? times_of(id).delayed : 0;
+    }
+    if (tasks)
+        closedir(tasks);
+    return sum;
 }

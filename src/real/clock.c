@@ -1,10 +1,15 @@
 #define _GNU_SOURCE
+#include "base/cgroup.h"
 #include "real/real.h"
 
 #include <errno.h>
+#include <math.h>
 #include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
+
+enum { CPUS_MAX = 1 << 20 };
 
 int64_t real_now(void)
 {
@@ -13,16 +18,48 @@ int64_t real_now(void)
     return (int64_t)t.tv_sec * WORLD_SECOND + t.tv_nsec;
 }
 
+/* Those the process may run on: a set of 1,024 is too small for the largest machines. */
+static int count_affinity(void)
+{
+    for (size_t n = CPU_SETSIZE; n <= CPUS_MAX; n *= 2) {
+        size_t bytes = CPU_ALLOC_SIZE(n);
+        cpu_set_t *set = CPU_ALLOC(n);
+        if (!set)
+            return 1;
+        int rc = sched_getaffinity(0, bytes, set), error = errno;
+        int count = rc == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        CPU_FREE(set);
+        if (rc == 0 || error != EINVAL)
+            return count > 0 ? count : 1;
+    }
+    return 1;
+}
+
+int real_cores_under(const char *root)
+{
+    struct cgroup_limits groups;
+    int cores = count_affinity();
+    cgroup_read(root, &groups);
+    double allowed = ceil(groups.cpus);
+    return allowed >= cores ? cores : allowed > 1 ? (int)allowed : 1;
+}
+
 int real_cores(void)
 {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+    return real_cores_under("");
 }
 
 uint64_t real_peak_bytes(void)
 {
     struct rusage usage;
     return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
+}
+
+void real_host_name(char *out, size_t size)
+{
+    if (gethostname(out, size) != 0)
+        out[0] = '\0';
+    out[size - 1] = '\0';
 }
 
 void real_sleep(int64_t ns)

@@ -9,10 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define ACCEPT_PAUSE   (WORLD_SECOND / 10)
 #define DRIVER_ANSWERS WORLD_SECOND /* or is called once more: its machine may just come up */
+
+enum { ACCEPT_TURN = 64 }; /* connections taken before others are served */
 
 int io_socket(const struct address *address)
 {
@@ -144,7 +147,7 @@ void connect_settle(struct node *node, struct link *link, int rc, bool was_greet
             log_warn(&node->log, "the connection to %s is closed: %s", peer_name(link->peer, name),
                      status_text(rc));
         else if (rc != ERR_PEER)
-            log_info(&node->log, "a stranger's connection is closed: %s", status_text(rc));
+            connect_tell_stranger(node, link, status_text(rc));
         connect_end(node, link, was_greeting);
         return;
     }
@@ -234,6 +237,26 @@ int connect_made(struct node *node, struct link *link)
 
 /* ---- accepting ---- */
 
+void connect_tell_stranger(struct node *node, const struct link *link, const char *why)
+{
+    struct io *io = &node->io;
+    struct address from = {.len = sizeof from.u};
+    char where[ADDRESS_TEXT_MAX] = "an address that is gone";
+    int64_t now = real_now();
+    io->strangers++;
+    if (now < io->tell_strangers)
+        return;
+    if (getpeername(link->stream.fd, &from.u.any, &from.len) == 0)
+        address_print(&from, where, sizeof where);
+    if (io->strangers > 1)
+        log_info(&node->log, "%llu connections are closed, the last one from %s: %s",
+                 (unsigned long long)io->strangers, where, why);
+    else
+        log_info(&node->log, "a connection from %s is closed: %s", where, why);
+    io->strangers = 0;
+    io->tell_strangers = now + WORLD_SECOND;
+}
+
 void connect_listening(struct io *io, bool on)
 {
     if (on == io->accepting || io->listener < 0)
@@ -242,24 +265,80 @@ void connect_listening(struct io *io, bool on)
     connect_watch(io, EPOLL_CTL_MOD, io->listener, on ? EPOLLIN : 0, &io->listener);
 }
 
-void connect_accept(struct node *node)
+static bool is_half_open(const struct link *link)
+{
+    return link->state == LINK_GREETING && !link->dialled;
+}
+
+/* Of the connections without a hello the oldest one from the network that has most of them: where
+ * one address opens many, they make room for each other and for those of all others. */
+static struct link *find_evicted(const struct io *io)
+{
+    enum { NETWORKS = 1024 }; /* two of one place count as one */
+    uint16_t count[NETWORKS] = {0}, most = 0;
+    struct link *oldest = NULL;
+    for (const struct link *link = io->links; link; link = link->next) {
+        uint16_t n = is_half_open(link) ? ++count[link->network % NETWORKS] : 0;
+        most = n > most ? n : most;
+    }
+    for (struct link *link = io->links; link; link = link->next) /* the newest comes first */
+        if (is_half_open(link) && count[link->network % NETWORKS] == most)
+            oldest = link;
+    return oldest;
+}
+
+static bool evict_half_open(struct node *node)
+{
+    struct link *link = node->io.half_open > 0 ? find_evicted(&node->io) : NULL;
+    if (!link)
+        return false;
+    connect_tell_stranger(node, link, "others come, and it has said nothing");
+    connect_end(node, link, true);
+    return true;
+}
+
+/* The process has no descriptor left, nor a stranger that could give up one: whoever is next in
+ * the queue is hung up on, or the queue would be ready for ever. false: not even that */
+static bool refuse_next(struct io *io)
+{
+    close(io->spare);
+    int fd = accept4(io->listener, NULL, NULL, SOCK_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    io->spare = eventfd(0, EFD_CLOEXEC);
+    return fd >= 0;
+}
+
+/* true: there may be another one waiting. */
+static bool accept_next(struct node *node)
 {
     struct io *io = &node->io;
-    while (io->half_open < HALF_OPEN_MAX) {
-        int fd = accept4(io->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0) {
-            struct stream stream = stream_tcp(fd);
-            connect_link(node, &stream, LINK_GREETING, NULL);
-            continue;
-        }
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            io->accept_after = real_now() + ACCEPT_PAUSE;
-            connect_listening(io, false);
-        }
-        if (errno != EINTR && errno != ECONNABORTED)
-            return;
+    struct address from = {.len = sizeof from.u};
+    int fd = accept4(io->listener, &from.u.any, &from.len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd >= 0) {
+        struct stream stream = stream_tcp(fd);
+        struct link *link = connect_link(node, &stream, LINK_GREETING, NULL);
+        if (link)
+            link->network = address_network(&from);
+        if (io->half_open > io->half_open_max)
+            evict_half_open(node);
+        return true;
     }
-    connect_listening(io, false); /* until some have said who they are, or have been closed */
+    if (errno == EINTR || errno == ECONNABORTED)
+        return true;
+    if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM)
+        return false;
+    if (evict_half_open(node) || refuse_next(io))
+        return true;
+    io->accept_after = real_now() + ACCEPT_PAUSE;
+    connect_listening(io, false);
+    return false;
+}
+
+void connect_accept(struct node *node)
+{
+    for (int i = 0; i < ACCEPT_TURN && accept_next(node); i++)
+        continue;
 }
 
 /* When the next of those that wait for a pacer may go on. */
@@ -270,7 +349,7 @@ static int64_t pace_due(const struct io *io)
     return out < in ? out : in;
 }
 
-/* Close who is late, and accept again when there is room. */
+/* Close who is late, and accept again after a pause. */
 void connect_sweep(struct node *node)
 {
     struct io *io = &node->io;
@@ -281,6 +360,8 @@ void connect_sweep(struct node *node)
             continue;
         if (link->dialled && link_is_greeting(link) && link->stripe == 0)
             tell_unreached(node, link, "it does not answer");
+        if (is_half_open(link))
+            connect_tell_stranger(node, link, "it has not said hello in time");
         connect_end(node, link, link_is_greeting(link));
     }
     if (io->paced && pace_due(io) <= now) {
@@ -288,7 +369,7 @@ void connect_sweep(struct node *node)
         peers_go_on(node);
         node_unlock(node);
     }
-    if (!io->accepting && io->half_open < HALF_OPEN_MAX && io->accept_after <= now) {
+    if (!io->accepting && io->accept_after <= now) {
         io->accept_after = 0;
         connect_listening(io, true);
     }

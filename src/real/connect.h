@@ -36,9 +36,15 @@ int connect_send(struct node *node, struct link *link);
 void connect_dial(struct node *node, struct peer *peer);
 int connect_made(struct node *node, struct link *link); /* or not: ERR_PEER */
 
+/* A connection that is no peer's is about to be closed, for that reason: the log tells of one a
+ * second, and how many there were. */
+void connect_tell_stranger(struct node *node, const struct link *link, const char *why);
+
 void connect_listening(struct io *io, bool on);
+/* Take those who wait at the listener, some at a time. However many say nothing, there is room for
+ * one more: see HALF_OPEN_MAX. May close links. */
 void connect_accept(struct node *node);
-/* Close who is late, and accept again when there is room. */
+/* Close who is late, and accept again after a pause. */
 void connect_sweep(struct node *node);
 /* When the next sweep is due; WORLD_FOREVER: never. */
 int64_t connect_deadline(const struct io *io);

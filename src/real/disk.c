@@ -1,5 +1,7 @@
 #include "real/disk.h"
 
+#include "real/disk_file.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -10,21 +12,20 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-struct disk_file {
-    int fd;
-    char path[];
-};
-
 static int failed(const char *what, const char *path, struct err *err)
 {
-    return err_set(err, ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
+    bool full = errno == ENOSPC || errno == EDQUOT;
+    return err_set(err, full ? ERR_FULL : ERR_IO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-static int disk_make_dir(struct disk *d, const char *path, struct err *err)
+static int disk_make_dir(struct disk *d, const char *path, bool *made, struct err *err)
 {
     (void)d;
     struct stat st;
-    if (mkdir(path, 0777) == 0)
+    bool new = mkdir(path, 0777) == 0;
+    if (made)
+        *made = new;
+    if (new)
         return OK;
     if (errno == EEXIST && stat(path, &st) == 0 && S_ISDIR(st.st_mode))
         return OK;
@@ -129,6 +130,11 @@ static int disk_write(struct disk_file *f, const void *data, size_t len, struct 
     return OK;
 }
 
+static int disk_truncate(struct disk_file *f, uint64_t len, struct err *err)
+{
+    return ftruncate(f->fd, (off_t)len) == 0 ? OK : failed("shorten", f->path, err);
+}
+
 static int disk_sync(struct disk_file *f, struct err *err)
 {
     return fsync(f->fd) == 0 ? OK : failed("sync", f->path, err);
@@ -152,8 +158,12 @@ struct disk *real_disk(void)
         .free_space = disk_free_space,
         .open = disk_open,
         .write = disk_write,
+        .truncate = disk_truncate,
         .sync = disk_sync,
         .close = disk_close,
+        .lock = disk_lock,
+        .touch = disk_touch,
+        .unlock = disk_unlock,
     };
     static struct disk disk = {&ops}; /* never written */
     return &disk;

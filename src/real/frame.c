@@ -21,6 +21,7 @@ void hello_encode(const struct hello *hello, uint8_t out[HELLO_SIZE])
     out[34] = hello->stripe;
     out[35] = hello->stripes;
     out[36] = hello->shm ? 1 : hello->ucx ? 2 : 0;
+    out[37] = hello->token;
     if (!hello->shm)
         return;
     bytes_put_le32(out + 40, hello->process);
@@ -51,7 +52,8 @@ int hello_decode(const uint8_t in[HELLO_SIZE], struct hello *out)
         return ERR_UNSUPPORTED;
     }
     bool shm = in[36] == 1;
-    if (!stripe_is_sound(in[34], in[35]) || in[36] > 2 || !all_zero(in + 37, shm ? 3 : 27))
+    if (!stripe_is_sound(in[34], in[35]) || in[36] > 2 || in[37] > 1 ||
+        !all_zero(in + 38, shm ? 2 : 26))
         return ERR_PROTOCOL;
     *out = (struct hello){
         .version = version,
@@ -62,6 +64,7 @@ int hello_decode(const uint8_t in[HELLO_SIZE], struct hello *out)
         .port = (uint16_t)(in[32] | in[33] << 8),
         .stripe = in[34],
         .stripes = in[35],
+        .token = in[37] == 1,
         .ucx = in[36] == 2,
         .shm = shm,
         .process = bytes_le32(in + 40),
@@ -83,6 +86,7 @@ const char *hello_refusal_text(uint32_t refusal)
     case REFUSED_RUN: return "another run";
     case REFUSED_NUMBER: return "a node number that may not connect there";
     case REFUSED_FULL: return "no room for more nodes";
+    case REFUSED_TOKEN: return "its token is not the run's";
     default: return "no reason that this version knows";
     }
 }

@@ -8,10 +8,14 @@
  *    +----------+---------+---------+----------+---------+---------+-------+------+-------+---
  *    | magic    | version | refusal | run      | node    | peer    | port  |stripe|stripes|
  *    +----------+---------+---------+----------+---------+---------+-------+------+-------+---
- *          36      37      40        44         48                        64
- *       ---+-------+-------+---------+----------+-------------------------+
- *          | past  | zero  | process | file     | nonce                   |
- *       ---+-------+-------+---------+----------+-------------------------+
+ *          36      37       38     40        44         48                        64
+ *       ---+-------+--------+------+---------+----------+-------------------------+
+ *          | past  | token  | zero | process | file     | nonce                   |
+ *       ---+-------+--------+------+---------+----------+-------------------------+
+ *
+ * Behind the connecting side's hello stand TOKEN_SIZE bytes: the token of the run, then zeros. With
+ * 1 in `token` the answer says that this side asks for it. It is compared before anything of the
+ * run is told. It is sent as it is: it keeps out whoever cannot read what others send.
  *
  * `stripe` of `stripes` connections to this peer; zero of zero, where there is one only. With 1 in
  * `past` the first hello offers memory to share, in an open file of a process, and the second
@@ -37,8 +41,9 @@
 #include "world/world.h"
 
 enum {
-    PROTOCOL_VERSION = 2,
+    PROTOCOL_VERSION = 3,
     HELLO_SIZE = 64,
+    TOKEN_SIZE = 64,
     HELLO_NONCE = 16,
     STRIPES_MAX = 16,
     FRAME_SIZE = 24,
@@ -52,6 +57,7 @@ enum hello_refusal {
     REFUSED_RUN,     /* the runs differ */
     REFUSED_NUMBER,  /* a number that is mine, another's, or not to connect here */
     REFUSED_FULL,    /* no room for more peers */
+    REFUSED_TOKEN,   /* another token than the run's */
 };
 
 struct hello {
@@ -61,6 +67,7 @@ struct hello {
     uint32_t peer;             /* whom it speaks to; from the driver: the number given */
     uint16_t port;             /* where the sender listens */
     uint8_t stripe, stripes;   /* 0 ≤ stripe < stripes ≤ STRIPES_MAX, or both 0 */
+    bool token;                /* this side asks for the run's token */
     bool ucx;                  /* or shm, and then these are meant: */
     bool shm;
     uint32_t process, file;

@@ -27,7 +27,7 @@ static void test_hello_bytes(void **state)
 {
     (void)state;
     static const uint8_t expected[HELLO_SIZE] = {
-        'P',  'A',  'C',  'E',  'L',  'I',  'N',  'E', 2, 0, 0, 0, 0, 0, 0, 0,    0xef,
+        'P',  'A',  'C',  'E',  'L',  'I',  'N',  'E', 3, 0, 0, 0, 0, 0, 0, 0,    0xef,
         0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 7,   0, 0, 0, 3, 0, 0, 0, 0xef, 0xbe};
     uint8_t bytes[HELLO_SIZE];
     struct hello back;
@@ -94,6 +94,12 @@ static void test_offers(void **state)
         assert_true(out.shm == hello.shm && out.ucx == hello.ucx);
     }
     bytes[36] = 3;
+    assert_int_equal(hello_decode(bytes, &out), ERR_PROTOCOL);
+    hello = (struct hello){.version = PROTOCOL_VERSION, .token = true};
+    hello_encode(&hello, bytes);
+    assert_int_equal(hello_decode(bytes, &out), OK);
+    assert_true(out.token && !out.shm && !out.ucx);
+    bytes[37] = 2;
     assert_int_equal(hello_decode(bytes, &out), ERR_PROTOCOL);
 }
 

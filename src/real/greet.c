@@ -19,16 +19,32 @@ static struct hello own_hello(const struct node *node, uint32_t peer)
         .node = node->world.self,
         .peer = peer,
         .port = address_port(&node->address),
+        .token = node->asks_token,
     };
 }
 
 /* A socket that has sent nothing takes that much at once. */
-static int put_hello(struct link *link, const struct hello *hello)
+static int put_bytes(const struct link *link, const uint8_t *bytes, size_t n)
 {
-    uint8_t bytes[HELLO_SIZE];
-    hello_encode(hello, bytes);
-    ssize_t n = send(link->stream.fd, bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
-    return n == sizeof bytes ? OK : ERR_PEER;
+    ssize_t sent = send(link->stream.fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return sent == (ssize_t)n ? OK : ERR_PEER;
+}
+
+/* A connecting side's, with the token behind it. */
+static void write_first(const struct node *node, const struct hello *hello,
+                        uint8_t out[HELLO_SIZE + TOKEN_SIZE])
+{
+    hello_encode(hello, out);
+    memcpy(out + HELLO_SIZE, node->token, TOKEN_SIZE);
+}
+
+/* In a time that does not tell how much of it is right. */
+static bool is_token(const struct node *node, const uint8_t told[TOKEN_SIZE])
+{
+    volatile uint8_t differs = 0;
+    for (size_t i = 0; i < TOKEN_SIZE; i++)
+        differs = (uint8_t)(differs | (node->token[i] ^ told[i]));
+    return differs == 0;
 }
 
 /* That there are to be several connections, or shared memory or UCX instead. */
@@ -58,14 +74,19 @@ int greet_begin(struct node *node, struct link *link)
     struct hello hello = own_hello(node, link->peer->number);
     hello.stripe = (uint8_t)link->stripe;
     propose(node, &link->stream, &hello);
-    return put_hello(link, &hello);
+    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE];
+    write_first(node, &hello, bytes);
+    return put_bytes(link, bytes, sizeof bytes);
 }
 
-/* What speaks against a connection that was made to us, judged by its hello alone. */
-static enum hello_refusal judge(const struct node *node, const struct hello *hello)
+/* What speaks against a connection that was made to us, judged by its hello and token alone. */
+static enum hello_refusal judge(const struct node *node, const struct hello *hello,
+                                const uint8_t token[TOKEN_SIZE])
 {
     if (hello->version != PROTOCOL_VERSION)
         return REFUSED_VERSION;
+    if (node->asks_token && !is_token(node, token))
+        return REFUSED_TOKEN;
     if (node_is_driver(node) && hello->stripe == 0) {
         if (hello->run != 0 && hello->run != node->run)
             return REFUSED_RUN;
@@ -139,7 +160,7 @@ static int open_link(struct node *node, struct link *link, uint32_t stripes)
 
 static int take_stranger(struct node *node, struct link *link, const struct hello *hello)
 {
-    enum hello_refusal refusal = judge(node, hello);
+    enum hello_refusal refusal = judge(node, hello, link->in.head + HELLO_SIZE);
     if (refusal == REFUSED_NOT) {
         node_lock(node);
         refusal = hello->stripe ? admit_stripe(node, link, hello) : admit(node, link, hello);
@@ -155,11 +176,12 @@ static int take_stranger(struct node *node, struct link *link, const struct hell
         ucx_accept(node->io.ucx, &link->stream, hello, &answer);
     else if (!node->no_shm)
         shm_accept(&link->stream, hello, &answer);
-    int rc = put_hello(link, &answer);
+    uint8_t bytes[HELLO_SIZE];
+    hello_encode(&answer, bytes);
+    int rc = put_bytes(link, bytes, sizeof bytes);
     bool nobody = hello->run == 1 && hello->node == WORLD_ANY; /* real_reach */
-    if (refusal != REFUSED_NOT)
-        log_write(&node->log, nobody ? LOG_DEBUG : LOG_INFO, "a connection is refused: %s",
-                  hello_refusal_text(refusal));
+    if (refusal != REFUSED_NOT && !nobody)
+        connect_tell_stranger(node, link, hello_refusal_text(refusal));
     if (refusal != REFUSED_NOT || rc != OK)
         return ERR_PEER;
     if (answer.shm)
@@ -198,9 +220,8 @@ int greet_take(struct node *node, struct link *link)
 static int await(int fd, short events, int64_t deadline)
 {
     for (;;) {
-        int64_t left = deadline - real_now();
         struct pollfd p = {.fd = fd, .events = events};
-        int n = poll(&p, 1, left > 0 ? (int)(left / 1000000 + 1) : 0);
+        int n = poll(&p, 1, io_timeout_ms(deadline, real_now()));
         if (n > 0)
             return 0;
         if (n == 0)
@@ -253,15 +274,23 @@ static int read_answer(struct node *node, const uint8_t bytes[HELLO_SIZE], struc
         return err_set(err, ERR_PEER, "driver at %s: what answers there is no driver of ours",
                        where);
     if (rc == ERR_UNSUPPORTED)
-        return err_set(err, ERR_PEER,
-                       "driver at %s: it speaks protocol version %u, this worker version %u", where,
-                       answer.version, (unsigned)PROTOCOL_VERSION);
+        return err_set(
+            err, ERR_PEER,
+            "driver at %s: it speaks protocol version %u, this worker version %u; install "
+            "the same release on both",
+            where, answer.version, (unsigned)PROTOCOL_VERSION);
+    if (answer.refusal == REFUSED_TOKEN)
+        return err_set(err, ERR_INPUT,
+                       "driver at %s: it refuses this worker: its token is not the run's; give it "
+                       "the driver's token file",
+                       where);
     if (answer.refusal != REFUSED_NOT)
         return err_set(err, ERR_PEER, "driver at %s: it refuses this worker: %s", where,
                        hello_refusal_text(answer.refusal));
     if (answer.node != WORLD_DRIVER || answer.peer >= WORLD_DRIVER || answer.run == 0 ||
         answered(stream, &answer) != OK)
         return err_set(err, ERR_PEER, "driver at %s: what answers there is a worker", where);
+    node->asks_token = answer.token;
     node->run = answer.run;
     node->world.self = answer.peer;
     return OK;
@@ -281,13 +310,13 @@ static void find_own_address(struct node *node, int fd)
 static int exchange_hellos(struct node *node, struct stream *stream, const char *where,
                            int64_t deadline, struct err *err)
 {
-    uint8_t bytes[HELLO_SIZE];
+    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE];
     struct hello hello = own_hello(node, WORLD_DRIVER);
     propose(node, stream, &hello);
-    hello_encode(&hello, bytes);
+    write_first(node, &hello, bytes);
     int code = transfer(stream->fd, bytes, sizeof bytes, true, deadline);
     if (code == 0)
-        code = transfer(stream->fd, bytes, sizeof bytes, false, deadline);
+        code = transfer(stream->fd, bytes, HELLO_SIZE, false, deadline);
     if (code)
         return err_set(err, ERR_PEER, "driver at %s: connected, but it gives no answer: %s", where,
                        strerror(code));
@@ -297,7 +326,7 @@ static int exchange_hellos(struct node *node, struct stream *stream, const char 
 /* Nobody's hello, of a run that there is none of, is refused, and the refusal is ours. */
 static int probe(int fd, const struct address *there, int64_t deadline, struct err *err)
 {
-    uint8_t bytes[HELLO_SIZE];
+    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE] = {0};
     const struct hello nobody = {.version = PROTOCOL_VERSION, .node = WORLD_ANY, .run = 1};
     struct hello answer;
     int code = connect_until(fd, there, deadline);
@@ -306,7 +335,7 @@ static int probe(int fd, const struct address *there, int64_t deadline, struct e
     hello_encode(&nobody, bytes);
     code = transfer(fd, bytes, sizeof bytes, true, deadline);
     if (code == 0)
-        code = transfer(fd, bytes, sizeof bytes, false, deadline);
+        code = transfer(fd, bytes, HELLO_SIZE, false, deadline);
     if (code)
         return err_set(err, ERR_PEER, "connected, but nobody answers: %s", strerror(code));
     return hello_decode(bytes, &answer) == ERR_PROTOCOL

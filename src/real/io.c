@@ -10,9 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-enum { SCRATCH_BYTES = 256 * 1024, BACKLOG = 128 };
+enum {
+    SCRATCH_BYTES = 256 * 1024,
+    BACKLOG = 1024,
+    DESCRIPTORS_SHARE = 4 /* of the process: one in so many may be a stranger's */
+};
 
 /* ---- serving ---- */
 
@@ -29,14 +34,16 @@ static void serve(struct node *node, struct link *link, uint32_t events)
     connect_settle(node, link, rc, was_greeting);
 }
 
-static int timeout_ms(int64_t until)
+int io_timeout_ms(int64_t until, int64_t now)
 {
+    enum { NS_PER_MS = 1000000 };
     if (until == WORLD_FOREVER)
         return -1;
-    int64_t left = until - real_now();
-    if (left > INT_MAX)
-        return INT_MAX;
-    return left > 0 ? (int)(left / 1000000 + 1) : 0;
+    if (until <= now)
+        return 0;
+    uint64_t left = (uint64_t)until - (uint64_t)now;
+    uint64_t ms = left / NS_PER_MS + (left % NS_PER_MS > 0);
+    return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
 int io_poll(struct io *io, struct epoll_event *events, int64_t until)
@@ -44,7 +51,7 @@ int io_poll(struct io *io, struct epoll_event *events, int64_t until)
     int timeout = 0;
     if (until != 0 && !io_arm(io)) {
         int64_t due = connect_deadline(io);
-        timeout = timeout_ms(due < until ? due : until);
+        timeout = io_timeout_ms(due < until ? due : until, real_now());
     }
     return epoll_wait(io->epoll, events, IO_EVENTS_MAX, timeout);
 }
@@ -81,12 +88,13 @@ static void serve_mapped(struct node *node)
 void io_serve(struct node *node, const struct epoll_event *events, int n)
 {
     struct io *io = &node->io;
+    bool incoming = false; /* taken at the end: that may close a link of which there is an event */
     for (int i = 0; i < n; i++) {
         void *of = events[i].data.ptr;
         if (of == &io->event)
             take_kick(node);
         else if (of == &io->listener)
-            connect_accept(node);
+            incoming = true;
         else if (of == &io->ucx)
             continue;
         else if (((struct link *)of)->stream.ops->told)
@@ -96,6 +104,8 @@ void io_serve(struct node *node, const struct epoll_event *events, int n)
     }
     ucx_progress(io->ucx);
     serve_mapped(node);
+    if (incoming)
+        connect_accept(node);
 }
 
 void io_kick(struct io *io)
@@ -210,7 +220,7 @@ static void watch(struct node *node)
     role_leave(node);
     role->watch_until = connect_deadline(io);
     role->watching = true;
-    int timeout = role->unseen ? 0 : timeout_ms(role->watch_until);
+    int timeout = role->unseen ? 0 : io_timeout_ms(role->watch_until, real_now());
     node_unlock(node);
     int n = epoll_wait(io->epoll, events, IO_EVENTS_MAX, timeout);
     node_lock(node);
@@ -260,17 +270,30 @@ static int listen_at(struct node *node, struct err *err)
     setsockopt(io->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(io->listener, &node->address.u.any, node->address.len) != 0 ||
         listen(io->listener, BACKLOG) != 0)
-        return err_set(err, ERR_INPUT, "listen %s: %s", where, strerror(errno));
+        return err_set(err, ERR_INPUT, "listen %s: %s%s", where, strerror(errno),
+                       errno == EADDRINUSE      ? ": give another port, or 0 for any that is free"
+                       : errno == EADDRNOTAVAIL ? ": that is no address of this host"
+                                                : "");
     node->address.len = sizeof node->address.u;
     if (getsockname(io->listener, &node->address.u.any, &node->address.len) != 0)
         return err_set(err, ERR_IO, "listen %s: %s", where, strerror(errno));
     return OK;
 }
 
+static size_t half_open_max(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return HALF_OPEN_MAX;
+    size_t share = (size_t)limit.rlim_cur / DESCRIPTORS_SHARE;
+    return share < 1 ? 1 : share < HALF_OPEN_MAX ? share : HALF_OPEN_MAX;
+}
+
 int io_open(struct node *node, struct err *err)
 {
     struct io *io = &node->io;
-    io->listener = io->event = io->epoll = -1;
+    io->listener = io->event = io->epoll = io->spare = -1;
+    io->half_open_max = half_open_max();
     int rc = listen_at(node, err);
     if (rc != OK)
         return rc;
@@ -279,6 +302,7 @@ int io_open(struct node *node, struct err *err)
         return err_set(err, ERR_NOMEM, "out of memory for a receive buffer");
     io->epoll = epoll_create1(EPOLL_CLOEXEC);
     io->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    io->spare = eventfd(0, EFD_CLOEXEC);
     io->accepting = true;
     if (io->epoll < 0 || io->event < 0 ||
         !connect_watch(io, EPOLL_CTL_ADD, io->event, EPOLLIN, &io->event) ||
@@ -343,7 +367,7 @@ void io_release(struct node *node)
     struct io *io = &node->io;
     while (io->links)
         connect_end(node, io->links, link_is_greeting(io->links));
-    const int fds[] = {io->listener, io->event, io->epoll};
+    const int fds[] = {io->listener, io->event, io->epoll, io->spare};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)
             close(fds[i]);

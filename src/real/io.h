@@ -15,21 +15,26 @@ struct peer;
 struct ucx;
 
 enum {
-    HALF_OPEN_MAX = 64, /* accepted, and no hello yet; more wait in the kernel's queue */
+    HALF_OPEN_MAX = 256, /* accepted, and no hello yet: for one more the oldest goes, of the address
+                            that has the most of them */
     IO_EVENTS_MAX = 64,
 };
 
 struct io {
     struct task task;
     int epoll, listener, event; /* -1: none */
+    int spare;                  /* a descriptor to give up when there are no more; -1: none */
     /* Of who serves, and of nobody else: */
     bool accepting;       /* the listener is watched */
     int64_t accept_after; /* when to go on after running short of descriptors; 0: at will */
     struct link *links;
-    struct link *mapped; /* those whose streams have readiness of their own */
-    size_t half_open;    /* accepted and greeting */
-    size_t timed;        /* those, dialled ones that are not open, and ended ones: with deadlines */
-    struct ucx *ucx;     /* NULL: none */
+    struct link *mapped;    /* those whose streams have readiness of their own */
+    size_t half_open;       /* accepted and greeting, */
+    size_t half_open_max;   /* and how many there may be: HALF_OPEN_MAX, or fewer descriptors */
+    uint64_t strangers;     /* connections closed since the log last told of one */
+    int64_t tell_strangers; /* when it may tell again */
+    size_t timed;    /* those, dialled ones that are not open, and ended ones: with deadlines */
+    struct ucx *ucx; /* NULL: none */
     uint8_t *scratch;
     struct pacer pace_out, pace_in;
     bool paced; /* some peer waits for one of them: peer->paced */
@@ -66,6 +71,10 @@ void io_tend_all(struct node *node);
 /* For who serves and is about to stop looking: from now on epoll tells of all that comes. true:
  * there is something already. */
 bool io_arm(struct io *io);
+
+/* The time-out of poll and epoll_wait, in milliseconds, for a deadline: rounded up, so that the
+ * deadline has passed when they return; INT_MAX at most; -1 for WORLD_FOREVER. Pure. */
+int io_timeout_ms(int64_t until, int64_t now);
 
 /* A non-blocking socket for this address; -1 and errno. */
 int io_socket(const struct address *address);

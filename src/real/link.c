@@ -375,13 +375,24 @@ static int in_header(struct node *node, struct link *link)
     return rc;
 }
 
+/* The bytes of the other side's hello, with the token where it is the one that connects. */
+static size_t hello_size(const struct link *link)
+{
+    return link->dialled ? HELLO_SIZE : HELLO_SIZE + TOKEN_SIZE;
+}
+
 static int in_hello(struct node *node, struct link *link)
 {
-    if (!link->dialled && !hello_begins(link->in.head, link->in.have))
+    struct link_in *in = &link->in;
+    struct hello hello;
+    if (!link->dialled && !hello_begins(in->head, in->have))
         return ERR_PROTOCOL; /* at its first byte, if need be */
-    if (link->in.have < HELLO_SIZE)
+    if (in->have < HELLO_SIZE)
         return OK;
-    link->in.have = 0;
+    bool other_version = hello_decode(in->head, &hello) == ERR_UNSUPPORTED;
+    if (in->have < hello_size(link) && !other_version) /* of which nothing more is known */
+        return OK;
+    in->have = 0;
     return greet_take(node, link);
 }
 
@@ -391,7 +402,7 @@ static size_t feed_head(struct node *node, struct link *link, const uint8_t *byt
 {
     struct link_in *in = &link->in;
     bool hello = link->state == LINK_GREETING;
-    size_t whole = hello ? (size_t)HELLO_SIZE : in->tail ? (size_t)FRAME_TAIL : FRAME_SIZE;
+    size_t whole = hello ? hello_size(link) : in->tail ? (size_t)FRAME_TAIL : FRAME_SIZE;
     size_t want = whole - in->have;
     if (in->pad) {
         size_t k = n < in->pad ? n : in->pad;

@@ -32,8 +32,8 @@ struct link_out {
 };
 
 struct link_in {
-    uint8_t head[HELLO_SIZE];
-    size_t have;             /* of the header or hello */
+    uint8_t head[HELLO_SIZE + TOKEN_SIZE];
+    size_t have;             /* of the header, or hello and token */
     bool data;               /* the header is complete, its data is coming, */
     bool tail;               /* or has come, and its sum has not */
     struct hash_stream *sum; /* of the data so far */
@@ -54,6 +54,7 @@ struct link {
     bool ended;        /* the other side has told us, and others to the peer are still open */
     bool wants_out;    /* it took no more, and we are told when it does */
     struct peer *peer; /* NULL until its hello has come */
+    uint32_t network;  /* of one that was accepted: where it comes from (address_network) */
     uint32_t stripe;   /* which of the peer's it is */
     int64_t deadline;  /* for the hello; for the other stripes to end too */
     struct link_out out;

@@ -32,6 +32,8 @@ struct node {
     int (*want_nodes)(void *user, uint32_t n);
     void *user;
     uint64_t random_seed;
+    uint8_t token[TOKEN_SIZE];          /* zeros behind it; all zeros: none */
+    bool asks_token;                    /* of who connects; a worker's: its driver does */
     uint64_t run;                       /* which run: drawn by the driver, never 0 */
     bool came_back;                     /* a driver, to a run that there was before */
     struct address address, advertised; /* .len of the second may be 0 */

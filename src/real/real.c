@@ -15,6 +15,8 @@
 #define FLUSH_MAX (2 * WORLD_SECOND)
 #define REST      (5 * WORLD_SECOND)
 
+_Static_assert((int)TOKEN_MAX == (int)TOKEN_SIZE, "a token fits into a hello");
+
 /* ---- small slots of the seam ---- */
 
 static int64_t node_now(struct world *w)
@@ -100,8 +102,8 @@ static int parse_allowed(bool insecure, const char *what, const char *text, stru
         err_prefix(err, "%s", what);
     else if (!insecure && !address_is_loopback(out))
         rc = err_set(err, ERR_INPUT,
-                     "%s %s: beyond this host nothing is authenticated or encrypted yet; allow "
-                     "insecure connections to use it all the same",
+                     "%s %s: beyond this host nothing is authenticated or encrypted yet; give "
+                     "--insecure to use it all the same, in a network that you trust",
                      what, text);
     return rc;
 }
@@ -211,7 +213,7 @@ static struct node *node_new(void)
     if (!node)
         return NULL;
     node->world.ops = &ops;
-    node->io.listener = node->io.event = node->io.epoll = -1;
+    node->io.listener = node->io.event = node->io.epoll = node->io.spare = -1;
     node->io.role.holder = &node->io.task; /* as soon as it runs */
     if (pthread_mutex_init(&node->lock, NULL) != 0)
         goto free_node;
@@ -239,11 +241,23 @@ free_node:
     return NULL;
 }
 
+static int check_options(const struct real_options *options, struct err *err)
+{
+    size_t token = options->token ? strlen(options->token) : TOKEN_MIN;
+    if (options->stripes > STRIPES_MAX)
+        return err_set(err, ERR_INPUT, "stripes: 1 to %d, not %u", STRIPES_MAX, options->stripes);
+    if (token < TOKEN_MIN || token > TOKEN_MAX)
+        return err_set(err, ERR_INPUT, "token: %d to %d characters, not %zu", TOKEN_MIN, TOKEN_MAX,
+                       token);
+    return OK;
+}
+
 int node_open(const struct real_options *options, const struct node_limits *limits,
               struct world **out, struct err *err)
 {
-    if (options->stripes > STRIPES_MAX)
-        return err_set(err, ERR_INPUT, "stripes: 1 to %d, not %u", STRIPES_MAX, options->stripes);
+    int rc = check_options(options, err);
+    if (rc != OK)
+        return rc;
     struct node *node = node_new();
     if (!node)
         return err_set(err, ERR_NOMEM, "out of memory for a world");
@@ -251,6 +265,9 @@ int node_open(const struct real_options *options, const struct node_limits *limi
         node->log = *options->log;
     node->limits = *limits;
     node->insecure = options->insecure;
+    if (options->token)
+        memcpy(node->token, options->token, strlen(options->token));
+    node->asks_token = options->token && !options->driver;
     node->no_shm = options->no_shm || options->advertise || options->max_mbit > 0;
     node->ucx = options->ucx && options->max_mbit <= 0;
     pacer_init(&node->io.pace_out, options->max_mbit, real_now());
@@ -259,7 +276,7 @@ int node_open(const struct real_options *options, const struct node_limits *limi
     node->nice = options->nice;
     node->want_nodes = options->want_nodes;
     node->user = options->user;
-    int rc = go_live(node, options, err);
+    rc = go_live(node, options, err);
     if (rc != OK) {
         node_free(node);
         return rc;

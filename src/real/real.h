@@ -11,6 +11,8 @@
 #include "base/logger.h"
 #include "world/world.h"
 
+enum { TOKEN_MIN = 16, TOKEN_MAX = 64 };
+
 struct real_options {
     const struct logger *log;
     /* Where to listen, "host:port", port 0 for any that is free; NULL: 127.0.0.1:0, or, for a
@@ -22,6 +24,10 @@ struct real_options {
      * listens: behind a forwarded port or a proxy. No memory is shared then, for who seems to be
      * near may not be. NULL: where it listens. */
     const char *advertise;
+    /* What whoever connects must show before it is told anything of the run, and what this node
+     * shows: TOKEN_MIN to TOKEN_MAX characters. A worker asks others for it if its driver does.
+     * NULL: none is asked for. */
+    const char *token;
     /* NULL: this node is the driver. Else the driver's address: connect, and be given a number. */
     const char *driver;
     uint64_t seed; /* of world_random */
@@ -80,11 +86,19 @@ int real_reach(const char *address, int64_t patience, struct err *err);
 /* Monotonic nanoseconds, for who measures without a world. */
 int64_t real_now(void);
 
+/* The name of this machine; "" when it has none. */
+void real_host_name(char *out, size_t size);
+
 /* Sleep, outside of any world. */
 void real_sleep(int64_t ns);
 
-/* Processors this process may use; the highest resident memory of it yet, in bytes. */
+/* Processors this process may use: those of its affinity, at most as many as the quota of its
+ * control groups (base/cgroup.h) comes to, rounded up. The second looks for control groups under
+ * `root`. */
 int real_cores(void);
+int real_cores_under(const char *root);
+
+/* The highest resident memory of this process yet, in bytes. */
 uint64_t real_peak_bytes(void);
 
 #endif

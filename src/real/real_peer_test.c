@@ -3,6 +3,7 @@
 #include "real/real_test_kit.h"
 
 #include <stdatomic.h>
+#include <sys/resource.h>
 
 /* A story's bare peer, for the node to play with. */
 static struct {
@@ -322,17 +323,23 @@ static void test_broken_protocol(void **state)
 
 /* ---- hellos ---- */
 
-static void refused(struct world *w, const struct hello *hello, enum hello_refusal why)
+static void refused_with(struct world *w, const struct hello *hello, const char *token,
+                         enum hello_refusal why)
 {
     struct hello answer;
     int fd = kit_connect_to(w);
-    kit_put_hello(fd, hello);
+    kit_put_hello_of(fd, hello, token);
     assert_int_equal(kit_get_hello(fd, &answer), OK);
     assert_int_equal(answer.refusal, why);
     assert_int_equal(answer.version, PROTOCOL_VERSION);
     assert_int_equal(answer.run, 0);
     assert_true(kit_closes(fd, 5 * WORLD_SECOND));
     close(fd);
+}
+
+static void refused(struct world *w, const struct hello *hello, enum hello_refusal why)
+{
+    refused_with(w, hello, NULL, why);
 }
 
 static void test_refusals(void **state)
@@ -367,6 +374,90 @@ static void test_refusals(void **state)
     close(fd);
     for (int i = 0; i < 2; i++)
         real_close(worker[i]);
+    real_close(driver);
+}
+
+static int open_with(const char *driver, const char *token, struct world **out, struct err *err)
+{
+    const struct real_options options = {.driver = driver, .token = token};
+    return real_open(&options, out, err);
+}
+
+/* Who does not show the run's token is told nothing of the run, by its driver or by a worker. */
+static void test_token_is_asked_for_first(void **state)
+{
+    (void)state;
+    static const char token[] = "0123456789abcdef0123456789abcdef";
+    struct world *driver, *worker, *none = NULL;
+    struct err err = {0};
+    char where[64];
+    assert_int_equal(open_with(NULL, token, &driver, &err), OK);
+    uint64_t run = node_of(driver)->run;
+    const char *const wrong[] = {NULL, "0123456789abcdef0123456789abcdeF", "0123456789abcdef",
+                                 "0123456789abcdef0123456789abcdef0"};
+    world_address(driver, where, sizeof where);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        refused_with(driver, kit_hello(0, WORLD_ANY, WORLD_DRIVER), wrong[i], REFUSED_TOKEN);
+        refused_with(driver, kit_hello(run, 0, WORLD_DRIVER), wrong[i], REFUSED_TOKEN);
+        assert_int_equal(open_with(where, wrong[i], &none, &err), ERR_INPUT);
+        assert_non_null(strstr(err.text, "its token is not the run's"));
+    }
+    assert_int_equal(node_of(driver)->peers.count, 1); /* itself */
+    assert_int_equal(open_with(where, token, &worker, &err), OK);
+    refused_with(worker, kit_hello(run, 1, 0), NULL, REFUSED_TOKEN);
+    refused_with(worker, kit_hello(run, 1, 0), wrong[1], REFUSED_TOKEN);
+    refused_with(worker, kit_hello(run, 0, 0), token, REFUSED_NUMBER); /* as without a token */
+    assert_int_equal(real_reach(where, WORLD_SECOND, &err), OK);       /* which tells nothing */
+    real_close(worker);
+    real_close(driver);
+}
+
+/* A worker with a token of its own asks for it only where its driver does. */
+static void test_token_of_a_worker_alone_is_not_asked_for(void **state)
+{
+    (void)state;
+    struct world *driver = kit_driver(5 * WORLD_SECOND), *worker;
+    struct hello answer;
+    char where[64];
+    world_address(driver, where, sizeof where);
+    assert_int_equal(open_with(where, "0123456789abcdef", &worker, NULL), OK);
+    int fd = kit_connect_to(worker);
+    kit_put_hello(fd, kit_hello(node_of(driver)->run, 5, 0));
+    assert_int_equal(kit_get_hello(fd, &answer), OK);
+    assert_int_equal(answer.refusal, REFUSED_NOT);
+    close(fd);
+    real_close(worker);
+    real_close(driver);
+}
+
+static void test_token_has_a_length(void **state)
+{
+    (void)state;
+    struct world *none = NULL;
+    struct err err = {0};
+    char text[TOKEN_MAX + 2];
+    memset(text, 'x', sizeof text);
+    text[TOKEN_MAX + 1] = '\0';
+    assert_int_equal(open_with(NULL, text, &none, &err), ERR_INPUT);
+    text[TOKEN_MIN - 1] = '\0';
+    assert_int_equal(open_with(NULL, text, &none, &err), ERR_INPUT);
+    assert_string_equal(err.text, "token: 16 to 64 characters, not 15");
+}
+
+/* A node of an earlier version says no more than a hello, and waits for the answer. */
+static void test_other_version_is_refused_by_its_hello(void **state)
+{
+    (void)state;
+    struct world *driver = kit_driver(60 * WORLD_SECOND);
+    struct hello hello = *kit_hello(0, WORLD_ANY, WORLD_DRIVER), answer;
+    uint8_t bytes[HELLO_SIZE];
+    int fd = kit_connect_to(driver);
+    hello.version = 2;
+    hello_encode(&hello, bytes);
+    assert_true(kit_put(fd, bytes, sizeof bytes));
+    assert_int_equal(kit_get_hello(fd, &answer), OK);
+    assert_int_equal(answer.refusal, REFUSED_VERSION);
+    close(fd);
     real_close(driver);
 }
 
@@ -461,32 +552,131 @@ static void test_numbers_have_an_end(void **state)
     real_close(other.world);
 }
 
-/* Who connects and says nothing, or not enough, is closed when its time is up; nobody waits for it
- * in the meantime, unless there are very many. */
-static void test_half_open(void **state)
+/* Who connects and says nothing, or not enough, is closed when its time is up. */
+static void test_half_open_connections_end(void **state)
 {
     (void)state;
-    enum { SILENT = HALF_OPEN_MAX + 40 };
+    enum { SILENT = 10 };
     struct world *driver = kit_driver(3 * KIT_MOMENT);
     int fd[SILENT];
-    for (int i = 0; i < 10; i++)
+    for (int i = 0; i < SILENT; i++)
         fd[i] = kit_connect_to(driver);
     int64_t start = real_now();
     assert_true(kit_put(fd[1], "PACEL", 5));
     real_close(kit_worker(driver));
-    for (int i = 0; i < 10; i++) {
-        assert_true(kit_closes(fd[i], 5 * WORLD_SECOND));
-        close(fd[i]);
-    }
-    assert_true(real_now() - start >= 2 * KIT_MOMENT);
-
-    for (int i = 0; i < SILENT; i++)
-        fd[i] = kit_connect_to(driver);
-    real_close(kit_worker(driver)); /* its turn comes */
     for (int i = 0; i < SILENT; i++) {
         assert_true(kit_closes(fd[i], 5 * WORLD_SECOND));
         close(fd[i]);
     }
+    assert_true(real_now() - start >= 2 * KIT_MOMENT);
+    real_close(driver);
+}
+
+/* With the limits that everybody has, while nothing else happens. */
+static void test_half_open_connections_end_in_a_quiet_world(void **state)
+{
+    (void)state;
+    enum { SILENT = 64, HELLO_S = 5 };
+    const struct real_options options = {.seed = 7};
+    struct world *driver;
+    int fd[SILENT];
+    assert_int_equal(real_open(&options, &driver, NULL), OK);
+    for (int i = 0; i < SILENT; i++)
+        fd[i] = kit_connect_to(driver);
+    int64_t until = real_now() + (HELLO_S + 3) * WORLD_SECOND;
+    for (int i = 0; i < SILENT; i++) {
+        assert_true(kit_closes(fd[i], until - real_now()));
+        close(fd[i]);
+    }
+    real_close(driver);
+}
+
+#define JOIN_MAX (2 * WORLD_SECOND)
+
+/* However many say nothing, there is room for who says who it is, and at once. */
+static void test_many_half_open_connections_keep_nobody_out(void **state)
+{
+    (void)state;
+    enum { SILENT = 2 * HALF_OPEN_MAX - 100 };
+    struct world *driver = kit_driver(600 * WORLD_SECOND);
+    int fd[SILENT];
+    for (int i = 0; i < SILENT; i++) {
+        fd[i] = kit_connect_to(driver);
+        if (i % 3 == 0)
+            assert_true(kit_put(fd[i], "PACE", 4));
+    }
+    int64_t start = real_now();
+    struct world *worker = kit_worker(driver);
+    assert_true(real_now() - start < JOIN_MAX);
+    assert_true(kit_closes(fd[0], 5 * WORLD_SECOND)); /* it made room for the newest */
+    real_close(worker);
+    for (int i = 0; i < SILENT; i++)
+        close(fd[i]);
+    real_close(driver);
+}
+
+static int connect_from(const char *source, struct world *driver)
+{
+    char where[64];
+    struct address here, there;
+    assert_int_equal(address_parse(source, &here, NULL), OK);
+    world_address(driver, where, sizeof where);
+    assert_int_equal(address_parse(where, &there, NULL), OK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, &here.u.any, here.len), 0);
+    assert_int_equal(connect(fd, &there.u.any, there.len), 0);
+    return fd;
+}
+
+/* One that takes its time is not closed in favour of the many that another address opens. */
+static void test_one_address_evicts_its_own_connections(void **state)
+{
+    (void)state;
+    enum { SILENT = HALF_OPEN_MAX + 50 };
+    struct world *driver = kit_driver(600 * WORLD_SECOND);
+    int fd[SILENT], slow = connect_from("127.0.0.2:0", driver);
+    struct hello answer;
+    for (int i = 0; i < SILENT; i++)
+        fd[i] = kit_connect_to(driver);
+    for (int i = 0; i < 50; i++)
+        assert_true(kit_closes(fd[i], 5 * WORLD_SECOND));
+    kit_put_hello(slow, kit_hello(0, WORLD_ANY, WORLD_DRIVER));
+    assert_int_equal(kit_get_hello(slow, &answer), OK);
+    assert_int_equal(answer.refusal, REFUSED_NOT);
+    for (int i = 0; i < SILENT; i++)
+        close(fd[i]);
+    close(slow);
+    real_close(driver);
+}
+
+/* The process has no descriptor left: strangers lose theirs, and then the queue is not taken. */
+static void test_no_descriptors_left_keep_nobody_out(void **state)
+{
+    (void)state;
+    enum { SILENT = 40, SPARE = 6 };
+    struct world *driver = kit_driver(600 * WORLD_SECOND);
+    struct rlimit before, few;
+    struct address there;
+    struct hello answer;
+    char where[64];
+    int fd[SILENT + 1];
+    world_address(driver, where, sizeof where);
+    assert_int_equal(address_parse(where, &there, NULL), OK);
+    for (int i = 0; i <= SILENT; i++)
+        fd[i] = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){.rlim_cur = (rlim_t)fd[SILENT] + 1 + SPARE, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (int i = 0; i <= SILENT; i++)
+        assert_int_equal(connect(fd[i], &there.u.any, there.len), 0);
+    kit_put_hello(fd[SILENT], kit_hello(0, WORLD_ANY, WORLD_DRIVER));
+    int64_t start = real_now();
+    assert_int_equal(kit_get_hello(fd[SILENT], &answer), OK);
+    assert_true(real_now() - start < JOIN_MAX);
+    assert_int_equal(answer.refusal, REFUSED_NOT);
+    for (int i = 0; i <= SILENT; i++)
+        close(fd[i]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     real_close(driver);
 }
 
@@ -574,10 +764,18 @@ int main(void)
         cmocka_unit_test(test_abort_when_half_is_out),
         cmocka_unit_test(test_broken_protocol),
         cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_token_is_asked_for_first),
+        cmocka_unit_test(test_token_of_a_worker_alone_is_not_asked_for),
+        cmocka_unit_test(test_token_has_a_length),
+        cmocka_unit_test(test_other_version_is_refused_by_its_hello),
         cmocka_unit_test(test_numbers_come_back),
         cmocka_unit_test(test_numbers_rest),
         cmocka_unit_test(test_numbers_have_an_end),
-        cmocka_unit_test(test_half_open),
+        cmocka_unit_test(test_half_open_connections_end),
+        cmocka_unit_test(test_half_open_connections_end_in_a_quiet_world),
+        cmocka_unit_test(test_many_half_open_connections_keep_nobody_out),
+        cmocka_unit_test(test_one_address_evicts_its_own_connections),
+        cmocka_unit_test(test_no_descriptors_left_keep_nobody_out),
         cmocka_unit_test(test_garbage_meanwhile),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

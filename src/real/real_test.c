@@ -86,13 +86,13 @@ static void test_address_text(void **state)
 static void test_insecure(void **state)
 {
     (void)state;
-    opens_not(&(struct real_options){.advertise = "192.0.2.1:9"}, ERR_INPUT, "insecure");
+    opens_not(&(struct real_options){.advertise = "192.0.2.1:9"}, ERR_INPUT, "--insecure");
     opens_not(&(struct real_options){.advertise = "127.0.0.1:0"}, ERR_INPUT, "nobody can connect");
     opens_not(&(struct real_options){.advertise = "0.0.0.0:9", .insecure = true}, ERR_INPUT,
               "nobody can connect");
-    opens_not(&(struct real_options){.listen = "0.0.0.0:0"}, ERR_INPUT, "insecure");
-    opens_not(&(struct real_options){.listen = "[::]:0"}, ERR_INPUT, "insecure");
-    opens_not(&(struct real_options){.driver = "192.0.2.1:9"}, ERR_INPUT, "insecure");
+    opens_not(&(struct real_options){.listen = "0.0.0.0:0"}, ERR_INPUT, "--insecure");
+    opens_not(&(struct real_options){.listen = "[::]:0"}, ERR_INPUT, "--insecure");
+    opens_not(&(struct real_options){.driver = "192.0.2.1:9"}, ERR_INPUT, "--insecure");
     struct world *driver = kit_driver(WORLD_SECOND), *worker = kit_worker(driver);
     struct world *second = kit_worker(driver);
     assert_int_equal(world_peer_add(second, 0, "192.0.2.1:9"), ERR_INPUT);
@@ -162,7 +162,7 @@ struct impostor {
 static void *impostor_thread(void *arg)
 {
     struct impostor *i = arg;
-    uint8_t bytes[HELLO_SIZE];
+    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE];
     int fd = accept(i->listener, NULL, NULL);
     if (kit_get(fd, bytes, sizeof bytes))
         kit_put(fd, i->says, i->n);
@@ -197,7 +197,7 @@ static void test_no_driver(void **state)
     struct hello h = good;
     answered(&h, HELLO_SIZE - 1, "gives no answer");
     h.version = 9;
-    answered(&h, HELLO_SIZE, "protocol version 9, this worker version 2");
+    answered(&h, HELLO_SIZE, "protocol version 9, this worker version 3");
     h = good;
     h.refusal = REFUSED_FULL;
     answered(&h, HELLO_SIZE, "refuses this worker: no room");

@@ -174,11 +174,18 @@ static inline const struct hello *kit_hello(uint64_t run, uint32_t node, uint32_
     return &hello;
 }
 
+/* As who connects, with that token; NULL: none. */
+static inline void kit_put_hello_of(int fd, const struct hello *hello, const char *token)
+{
+    uint8_t bytes[HELLO_SIZE + TOKEN_SIZE] = {0};
+    hello_encode(hello, bytes);
+    memcpy(bytes + HELLO_SIZE, token ? token : "", token ? strlen(token) : 0);
+    assert_true(kit_put(fd, bytes, sizeof bytes));
+}
+
 static inline void kit_put_hello(int fd, const struct hello *hello)
 {
-    uint8_t bytes[HELLO_SIZE];
-    hello_encode(hello, bytes);
-    assert_true(kit_put(fd, bytes, sizeof bytes));
+    kit_put_hello_of(fd, hello, NULL);
 }
 
 static inline int kit_get_hello(int fd, struct hello *hello)

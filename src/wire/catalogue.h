@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WIRE_VERSION 2
+#define WIRE_VERSION 3
 
 /*        name            sent by → to       what */
 #define WIRE_KINDS(X)                                                                              \
@@ -56,7 +56,9 @@
     X(BEAT, "beat")               /* driver → members: alive, and what others have done */       \
     X(RETURN, "return")           /* member → a driver that has come back: what I have */        \
     X(AFRESH, "afresh")           /* driver → worker: forget what you have, and come again */    \
-    X(LEASE, "lease")             /* driver → worker: records that you go over next */
+    X(LEASE, "lease")             /* driver → worker: records that you go over next */           \
+    X(OPENING, "opening")         /* node → node: alive, and opening my data: how far */         \
+    X(BAD_RECORD, "bad_record")   /* worker → driver: a broken record that I left out */
 
 enum wire_kind {
     WIRE_NONE,

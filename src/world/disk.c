@@ -31,13 +31,13 @@ static void above(const char *path, char out[DISK_PATH_MAX])
     snprintf(out, DISK_PATH_MAX, "%.*s", n > 0 ? (int)n : 1, n > 0 ? path : ".");
 }
 
-int disk_keep_dir(struct disk *d, const char *path, struct err *err)
+int disk_keep_dir(struct disk *d, const char *path, bool *made, struct err *err)
 {
     char dir[DISK_PATH_MAX];
     if (strlen(path) >= sizeof dir)
         return err_set(err, ERR_IO, "%.100s: not a path that can be written", path);
     above(path, dir);
-    int rc = d->ops->make_dir(d, path, err);
+    int rc = d->ops->make_dir(d, path, made, err);
     return rc == OK ? d->ops->sync_dir(d, dir, err) : rc;
 }
 

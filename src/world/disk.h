@@ -1,7 +1,8 @@
 /* The part of the seam that is what a run writes: directories, logs that grow, files that are
  * replaced whole. Read-only inputs are base/file.h's.
  *
- * Paths are the host's. Every function gives a message naming the path. */
+ * Paths are the host's. Every function gives a message naming the path. ERR_IO below is ERR_FULL
+ * where the disk is full or the user's quota is used up. */
 #ifndef PL_WORLD_DISK_H
 #define PL_WORLD_DISK_H
 
@@ -13,10 +14,12 @@
 
 struct disk;
 struct disk_file;
+struct disk_holder;
 
 struct disk_ops {
-    /* Make a directory whose parent exists; fine when it is there. ERR_IO */
-    int (*make_dir)(struct disk *d, const char *path, struct err *err);
+    /* Make a directory whose parent exists; fine when it is there. *made: it was not; may be NULL.
+     * ERR_IO */
+    int (*make_dir)(struct disk *d, const char *path, bool *made, struct err *err);
     /* Call fn with the name of each entry, in order of their bytes. ERR_NOT_FOUND: no such
      * directory; ERR_IO */
     int (*list)(struct disk *d, const char *path, void (*fn)(void *user, const char *name),
@@ -34,18 +37,40 @@ struct disk_ops {
                 struct err *err);
     /* All of the bytes, or ERR_IO. */
     int (*write)(struct disk_file *f, const void *data, size_t len, struct err *err);
+    /* Cut the file back to its first `len` bytes. ERR_IO */
+    int (*truncate)(struct disk_file *f, uint64_t len, struct err *err);
     /* What has been written survives a power cut. An error is final. ERR_IO */
     int (*sync)(struct disk_file *f, struct err *err);
     int (*close)(struct disk_file *f, struct err *err); /* f is gone, also after an error */
+
+    /* Take the file for this process until `unlock`, or until the process ends in any way; the file
+     * says who has it. take_over: whoever has it loses it.
+     * ERR_USAGE  somebody has it, or may have it: *holder; ERR_IO, ERR_NOMEM */
+    int (*lock)(struct disk *d, const char *path, bool take_over, struct disk_file **out,
+                struct disk_holder *holder, struct err *err);
+    /* A sign of life of who has the lock, for machines from which that cannot be seen. */
+    void (*touch)(struct disk_file *lock);
+    /* Gives it up and removes the file, if it is still this process's; `lock` is gone. */
+    void (*unlock)(struct disk_file *lock);
 };
+
+/* Who has a lock. */
+struct disk_holder {
+    char who[160]; /* "process 4711 on host a, since 2026-11-24 12:03" */
+    double silent; /* s since its last sign of life, where that is all that can be known; < 0: it
+                      lives for certain */
+};
+
+/* A holder that cannot be seen from here is taken to be gone after so long without a sign, s. */
+enum { DISK_SILENCE_MAX = 20 };
 
 struct disk {
     const struct disk_ops *ops;
 };
 
 /* Make a directory that is there after a power cut, too: its name is synced in the one above, by
- * whoever made it. Fine when it is there. ERR_IO */
-int disk_keep_dir(struct disk *d, const char *path, struct err *err);
+ * whoever made it. Fine when it is there; *made: it was not (may be NULL). ERR_IO */
+int disk_keep_dir(struct disk *d, const char *path, bool *made, struct err *err);
 
 /* Replace `path` by these bytes, or leave it as it was: a new file beside it, synced, renamed over
  * it, the directory synced. `path` has a directory part. ERR_IO, ERR_NOMEM */

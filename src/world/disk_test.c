@@ -81,16 +81,16 @@ static void test_a_directory_that_is_kept(void **state)
     for (int n = 2; n >= 0; n--) {
         faulty_init(&faulty);
         faulty.fail_at = n;
-        assert_int_equal(disk_keep_dir(&faulty.disk, path, &err), n > 0 ? ERR_IO : OK);
+        assert_int_equal(disk_keep_dir(&faulty.disk, path, NULL, &err), n > 0 ? ERR_IO : OK);
         assert_string_equal(faulty.said, n == 1 ? "make_dir " : "make_dir sync_dir ");
     }
     assert_true(folder_has(folder, "kept"));
     folder_file(folder, "missing/kept", path);
-    assert_int_equal(disk_keep_dir(real_disk(), path, &err), ERR_IO);
+    assert_int_equal(disk_keep_dir(real_disk(), path, NULL, &err), ERR_IO);
     assert_non_null(strstr(err.text, path));
-    assert_int_equal(disk_keep_dir(real_disk(), "/", &err), OK);
+    assert_int_equal(disk_keep_dir(real_disk(), "/", NULL, &err), OK);
     assert_int_equal(chdir(folder->path), 0);
-    assert_int_equal(disk_keep_dir(real_disk(), "plainly", &err), OK);
+    assert_int_equal(disk_keep_dir(real_disk(), "plainly", NULL, &err), OK);
     assert_int_equal(chdir("/"), 0);
     assert_true(folder_has(folder, "plainly"));
 }
@@ -142,8 +142,8 @@ static void test_listing(void **state)
     folder_file(folder, "listed", path);
     assert_int_equal(ops->list(real_disk(), path, join_names, names, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, path));
-    assert_int_equal(ops->make_dir(real_disk(), path, &err), OK);
-    assert_int_equal(ops->make_dir(real_disk(), path, &err), OK); /* it is there: fine */
+    assert_int_equal(ops->make_dir(real_disk(), path, NULL, &err), OK);
+    assert_int_equal(ops->make_dir(real_disk(), path, NULL, &err), OK); /* it is there: fine */
     assert_int_equal(ops->list(real_disk(), path, join_names, names, &err), OK);
     assert_string_equal(names, "");
     folder_put(folder, "listed/b", "", 0);
@@ -154,7 +154,8 @@ static void test_listing(void **state)
     assert_string_equal(names, ".c a10 a9 b ");
     folder_file(folder, "listed/b", path);
     assert_int_equal(ops->list(real_disk(), path, join_names, names, &err), ERR_NOT_FOUND);
-    assert_int_equal(ops->make_dir(real_disk(), path, &err), ERR_IO); /* a file has its name */
+    assert_int_equal(ops->make_dir(real_disk(), path, NULL, &err),
+                     ERR_IO); /* a file has its name */
 }
 
 static void test_files_that_grow(void **state)

@@ -1,0 +1,29 @@
+/* A watch over something long that is opened or read: it is told how far that is, and may end it.
+ */
+#ifndef PL_BASE_OPEN_WATCH_H
+#define PL_BASE_OPEN_WATCH_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct open_watch {
+    void *user;
+    /* `done` of `total` (> 0) of a stage, which is named after what is counted: "bytes",
+     * "pictures". Within a stage `done` does not fall, and the last call has done == total; the
+     * next stage may have the same name. Called about once a record that takes a read, so that it
+     * must be cheap, and on the caller's thread alone. false: opening ends with ERR_CANCELLED. */
+    bool (*progress)(void *user, const char *stage, uint64_t done, uint64_t total);
+};
+
+/* Tell the watch. `watch` NULL: nobody watches. ERR_CANCELLED: "opening was cancelled". */
+static inline int open_watch_report(const struct open_watch *watch, const char *stage,
+                                    uint64_t done, uint64_t total, struct err *err)
+{
+    if (!watch || watch->progress(watch->user, stage, done, total))
+        return OK;
+    return err_set(err, ERR_CANCELLED, "opening was cancelled");
+}
+
+#endif

@@ -1,0 +1,129 @@
+/* The lock of a run: who has it, when it ends, and what is known of an owner on another machine. */
+#include "folder.h"
+#include "real/disk.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static int setup(void **state)
+{
+    static struct folder folder;
+    folder_make(&folder);
+    *state = &folder;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    folder_remove(*state);
+    return 0;
+}
+
+static int take_lock(const struct folder *folder, bool take_over, struct disk_file **lock,
+                     struct disk_holder *holder)
+{
+    char path[256];
+    struct err err = {0};
+    folder_file(folder, "lock", path);
+    return real_disk()->ops->lock(real_disk(), path, take_over, lock, holder, &err);
+}
+
+/* As another machine has left it, whose last sign of life is so old. */
+static void put_foreign(const struct folder *folder, int age_s)
+{
+    static const char text[] = "another-boot\nprocess 7 on host far, since 2026-11-24 12:03\n";
+    struct timespec now, times[2];
+    char path[256];
+    folder_put(folder, "lock", text, sizeof text - 1);
+    clock_gettime(CLOCK_REALTIME, &now);
+    now.tv_sec -= age_s;
+    times[0] = times[1] = now;
+    assert_int_equal(utimensat(AT_FDCWD, folder_file(folder, "lock", path), times, 0), 0);
+}
+
+static void test_lock_ends_with_its_process(void **state)
+{
+    struct disk_file *lock;
+    struct disk_holder holder;
+    char who[64];
+    int ready[2];
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        bool has = take_lock(*state, false, &lock, &holder) == OK;
+        if (!has || write(ready[1], "x", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    assert_int_equal(read(ready[0], who, 1), 1);
+    assert_int_equal(take_lock(*state, false, &lock, &holder), ERR_USAGE);
+    snprintf(who, sizeof who, "process %ld on host ", (long)child);
+    assert_non_null(strstr(holder.who, who));
+    assert_true(holder.silent < 0);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    assert_int_equal(take_lock(*state, false, &lock, &holder), OK);
+    real_disk()->ops->unlock(lock);
+    assert_false(folder_has(*state, "lock"));
+    close(ready[0]);
+    close(ready[1]);
+}
+
+static void test_lock_is_taken_over(void **state)
+{
+    struct disk_file *old, *new;
+    struct disk_holder holder;
+    assert_int_equal(take_lock(*state, false, &old, &holder), OK);
+    assert_int_equal(take_lock(*state, true, &new, &holder), OK);
+    real_disk()->ops->unlock(old);
+    assert_true(folder_has(*state, "lock"));
+    assert_int_equal(take_lock(*state, false, &old, &holder), ERR_USAGE);
+    real_disk()->ops->unlock(new);
+}
+
+/* Its lock is not seen from here: it lives as long as it touches the file. */
+static void test_lock_of_another_machine_goes_by_signs_of_life(void **state)
+{
+    struct disk_file *lock;
+    struct disk_holder holder;
+    put_foreign(*state, 5);
+    for (int i = 0; i < 2; i++) { /* looking at it is no sign of life */
+        assert_int_equal(take_lock(*state, false, &lock, &holder), ERR_USAGE);
+        assert_string_equal(holder.who, "process 7 on host far, since 2026-11-24 12:03");
+        assert_true(holder.silent > 4.5 && holder.silent < 15);
+    }
+    put_foreign(*state, DISK_SILENCE_MAX + 5);
+    assert_int_equal(take_lock(*state, false, &lock, &holder), OK);
+    real_disk()->ops->touch(lock);
+    real_disk()->ops->unlock(lock);
+    put_foreign(*state, 5);
+    assert_int_equal(take_lock(*state, true, &lock, &holder), OK);
+    real_disk()->ops->unlock(lock);
+}
+
+static void test_lock_needs_a_directory(void **state)
+{
+    const struct folder *folder = *state;
+    struct disk_file *lock;
+    struct disk_holder holder;
+    struct err err = {0};
+    char path[256];
+    folder_file(folder, "missing/lock", path);
+    assert_int_equal(real_disk()->ops->lock(real_disk(), path, false, &lock, &holder, &err),
+                     ERR_IO);
+    assert_non_null(strstr(err.text, path));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lock_ends_with_its_process),
+        cmocka_unit_test(test_lock_is_taken_over),
+        cmocka_unit_test(test_lock_of_another_machine_goes_by_signs_of_life),
+        cmocka_unit_test(test_lock_needs_a_directory),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
