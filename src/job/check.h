@@ -16,4 +16,8 @@ int check_fraction(const char *field, double value, struct err *err);
 /* A field that must be given: "FIELD: is missing" unless `given`. */
 int check_given(const char *field, int given, struct err *err);
 
+/* `rc` of a check, with `remedy` at the end of its message where it failed: "; --unset stop.steps
+ * takes it away". */
+int check_remedied(int rc, const char *remedy, struct err *err);
+
 #endif

@@ -60,10 +60,55 @@ int job_set(Paceline__Job *job, const char *assignment, struct err *err)
     const char *equals = strchr(assignment, '=');
     size_t n = equals ? (size_t)(equals - assignment) : 0;
     if (n == 0 || n >= sizeof path)
-        return err_set(err, ERR_USAGE, "`%.60s`: expected FIELD=VALUE", assignment);
+        return err_set(err, ERR_USAGE, "set `%.60s`: write FIELD=VALUE, as in batch=32",
+                       assignment);
     memcpy(path, assignment, n);
     path[n] = '\0';
     return as_usage(text_set(&job->base, path, equals + 1, err), err);
+}
+
+int job_unset(Paceline__Job *job, const char *field, struct err *err)
+{
+    return as_usage(text_unset(&job->base, field, NULL, err), err);
+}
+
+/* A field, and one that cannot stand beside it. */
+static const struct rivals {
+    const char *field, *rival;
+} rivals[] = {
+    {"workers", "workers_min"},    {"workers", "workers_max"},    {"workers_min", "workers"},
+    {"workers_max", "workers"},    {"batch", "global_batch"},     {"global_batch", "batch"},
+    {"stop.epochs", "stop.steps"}, {"stop.steps", "stop.epochs"},
+};
+
+static int take_back(Paceline__Job *job, const char *field, char taken[JOB_TAKEN_MAX],
+                     struct err *err)
+{
+    bool was_set;
+    size_t n = strlen(taken);
+    int rc = text_unset(&job->base, field, &was_set, err);
+    if (rc == OK && was_set)
+        snprintf(taken + n, JOB_TAKEN_MAX - n, "%s%s", n > 0 ? ", " : "", field);
+    return rc;
+}
+
+static bool is_single(const Paceline__Job *job)
+{
+    return job->strategy && job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_SINGLE;
+}
+
+int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKEN_MAX],
+                 struct err *err)
+{
+    size_t n = strcspn(assignment, "=");
+    int rc = job_set(job, assignment, err);
+    taken[0] = '\0';
+    for (size_t i = 0; rc == OK && i < sizeof rivals / sizeof *rivals; i++)
+        if (strlen(rivals[i].field) == n && strncmp(rivals[i].field, assignment, n) == 0)
+            rc = take_back(job, rivals[i].rival, taken, err);
+    if (rc == OK && strncmp(assignment, "workers", 7) == 0 && !job_is_alone(job) && is_single(job))
+        rc = take_back(job, "strategy.single", taken, err);
+    return rc;
 }
 
 /* Files with a comma between each two: every one from the job's folder. */

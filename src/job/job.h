@@ -21,6 +21,17 @@ int job_set_strategy(Paceline__Job *job, const char *name, struct err *err);
 /* `--set FIELD=VALUE`: "stop.epochs=2". ERR_USAGE. */
 int job_set(Paceline__Job *job, const char *assignment, struct err *err);
 
+/* `--unset FIELD`: it has its default again, or is missing. ERR_USAGE: there is no such field. */
+int job_unset(Paceline__Job *job, const char *field, struct err *err);
+
+/* Set one field and take back those that contradict it: `workers` takes back workers_min,
+ * workers_max and, where there are several, the strategy `single`; `batch` global_batch;
+ * `stop.epochs` stop.steps, and so on. What was taken back stands in `taken`, with commas; "" when
+ * nothing was. ERR_USAGE. */
+enum { JOB_TAKEN_MAX = 128 };
+int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKEN_MAX],
+                 struct err *err);
+
 /* `--data KIND:PATH[?scale=…&mean=…]`: replaces *data. ERR_USAGE. Every map is a field of Data, or
  * one of the kind's own. */
 int job_set_data(Paceline__Data **data, const char *spec, struct err *err);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum { WORKERS_MAX = 1024, THREADS_MAX = 1024, BATCH_MAX = 65536, LOCAL_MAX = 64 };
+enum { BAD_RECORDS_MAX = 10000 };
 enum { RECORDS_MAX = 1 << 24 };
 enum { STRIPES_MAX = 4, CHUNK_KB_MAX = 4096 }; /* a piece is one message: world.h */
 
@@ -48,26 +49,48 @@ static int check_net(const Paceline__Job *job, struct err *err)
     return check_given("net.file", filled(net->file), err);
 }
 
+/* A rule that can never be judged is no rule: the run would not end where it is to. */
+static int check_stop_error(const char *field, double value, const char *measured, struct err *err)
+{
+    int rc = OK;
+    if (value > 1)
+        rc = err_set(err, ERR_INPUT, "%s: is a share of the records, at most 1, is %g; write %g",
+                     field, value, value / 100);
+    return rc == OK && measured ? err_set(err, ERR_INPUT, "%s: %s", field, measured) : rc;
+}
+
 static int check_stop(const Paceline__Job *job, struct err *err)
 {
     const Paceline__Stop *stop = job->stop;
+    const struct {
+        const char *field, *remedy;
+        bool set;
+        double value;
+    } ends[] = {
+        {"stop.epochs", "; --unset stop.epochs takes it away", stop->has_epochs, stop->epochs},
+        {"stop.steps", "; --unset stop.steps takes it away", stop->has_steps, (double)stop->steps},
+        {"stop.seconds", "; --unset stop.seconds takes it away", stop->has_seconds, stop->seconds},
+        {"stop.validation_error", "; --unset stop.validation_error takes it away",
+         stop->has_validation_error, stop->validation_error},
+        {"stop.test_error", "; --unset stop.test_error takes it away", stop->has_test_error,
+         stop->test_error},
+    };
     int rc = OK;
-    if (stop->has_epochs)
-        rc = check_positive("stop.epochs", stop->epochs, err);
-    if (rc == OK && stop->has_steps)
-        rc = check_positive("stop.steps", (double)stop->steps, err);
-    if (rc == OK && stop->has_seconds)
-        rc = check_positive("stop.seconds", stop->seconds, err);
+    for (size_t i = 0; rc == OK && i < sizeof ends / sizeof *ends; i++)
+        if (ends[i].set)
+            rc = check_remedied(check_positive(ends[i].field, ends[i].value, err), ends[i].remedy,
+                                err);
     if (rc == OK && stop->has_validation_error)
-        rc = check_positive("stop.validation_error", stop->validation_error, err);
+        rc = check_stop_error("stop.validation_error", stop->validation_error,
+                              job->validation > 0
+                                  ? NULL
+                                  : "there is no validation data to measure it on; hold records of "
+                                    "the training data out for it by `validation: N`",
+                              err);
     if (rc == OK && stop->has_test_error)
-        rc = check_positive("stop.test_error", stop->test_error, err);
-    if (rc == OK && stop->has_test_error && !job->test_data)
-        rc = err_set(err, ERR_INPUT, "stop.test_error: there is no test_data to measure it on");
-    if (rc == OK && stop->has_validation_error && job->validation == 0 && !job->test_data)
-        rc = err_set(err, ERR_INPUT,
-                     "stop.validation_error: neither validation nor test_data is there to measure "
-                     "it on");
+        rc = check_stop_error(
+            "stop.test_error", stop->test_error,
+            job->test_data ? NULL : "there is no test data to measure it on; give test_data", err);
     return rc;
 }
 
@@ -79,8 +102,8 @@ static int settle_batch(Paceline__Job *job, struct err *err)
         uint32_t all = job->global_batch;
         if (job->has_batch)
             return err_set(err, ERR_INPUT,
-                           "global_batch: `batch` is set, and one of the two may "
-                           "be");
+                           "global_batch: `batch` is set, and one of the two may be; --unset one "
+                           "of them");
         if (all == 0 || all % job->workers != 0)
             return err_set(err, ERR_INPUT,
                            "global_batch: must be a multiple of workers, which is %" PRIu32
@@ -134,8 +157,19 @@ static int check_records(const Paceline__Job *job, struct err *err)
                          RECORDS_MAX, (uint64_t)job->batch * job->iter_size);
 }
 
-static int check_evaluate(const Paceline__Evaluate *e, struct err *err)
+/* What says when or on what to evaluate; NULL: nothing does. */
+static const char *find_evaluation(const Paceline__Evaluate *e)
 {
+    return e->has_every_exchanges           ? "evaluate.every_exchanges"
+           : e->has_every_steps             ? "evaluate.every_steps"
+           : e->has_at_start && e->at_start ? "evaluate.at_start"
+                                            : NULL;
+}
+
+static int check_evaluate(const Paceline__Job *job, struct err *err)
+{
+    const Paceline__Evaluate *e = job->evaluate;
+    const char *asks = find_evaluation(e);
     int rc = OK;
     if (e->has_every_exchanges)
         rc = check_range("evaluate.every_exchanges", e->every_exchanges, 1, UINT32_MAX, err);
@@ -146,6 +180,14 @@ static int check_evaluate(const Paceline__Evaluate *e, struct err *err)
                      "evaluate.every_steps: every_exchanges is set, and one of the two may be");
     if (rc == OK && e->has_test_records)
         rc = check_range("evaluate.test_records", e->test_records, 1, UINT32_MAX, err);
+    if (rc == OK && asks && job->validation == 0 && !job->test_data)
+        rc = err_set(err, ERR_INPUT,
+                     "%s: there is nothing to evaluate on; hold records of the training data out "
+                     "by `validation: N`, or give test_data",
+                     asks);
+    if (rc == OK && e->has_test_records && !job->test_data)
+        rc =
+            err_set(err, ERR_INPUT, "evaluate.test_records: there is no test data; give test_data");
     return rc;
 }
 
@@ -155,9 +197,11 @@ static int check_parts(Paceline__Job *job, struct err *err)
     if (rc == OK)
         rc = check_collective(job->collective, err);
     if (rc == OK)
-        rc = check_evaluate(job->evaluate, err);
+        rc = check_evaluate(job, err);
     if (rc == OK)
         rc = check_not_negative("checkpoint.every_seconds", job->checkpoint->every_seconds, err);
+    if (rc == OK)
+        rc = check_not_negative("checkpoint.wait_seconds", job->checkpoint->wait_seconds, err);
     if (rc == OK)
         rc = check_range("checkpoint.keep", job->checkpoint->keep, 1, 1000, err);
     return rc != OK ? rc : check_stop(job, err);
@@ -191,10 +235,14 @@ static int settle_workers(Paceline__Job *job, struct err *err)
     if (!job->has_workers_min && !job->has_workers_max) {
         rc = check_range("workers", job->workers, 1, WORKERS_MAX, err);
     } else if (job->has_workers && !(job->has_workers_min && job->workers == job->workers_min)) {
-        rc = err_set(err, ERR_INPUT, "workers: not together with %s",
-                     job->has_workers_min ? "workers_min" : "workers_max");
+        const char *other = job->has_workers_min ? "workers_min" : "workers_max";
+        rc = err_set(err, ERR_INPUT,
+                     "workers: not together with %s; --unset %s keeps the number fixed, --unset "
+                     "workers lets it change",
+                     other, other);
     } else {
-        rc = check_given("workers_max", job->has_workers_max, err);
+        rc = check_remedied(check_given("workers_max", job->has_workers_max, err),
+                            "; with workers_min it says how many there may be at most", err);
         job->workers = job->workers_min = job->has_workers_min ? job->workers_min : 1;
         job->has_workers_min = true;
     }
@@ -206,6 +254,11 @@ static int settle_workers(Paceline__Job *job, struct err *err)
         rc = err_set(err, ERR_INPUT,
                      "global_batch: needs a fixed number of workers, not %" PRIu32 " to %" PRIu32,
                      job->workers, job->workers_max);
+    if (rc == OK && !(job->patience_seconds > 0 && job->patience_seconds <= 1e9))
+        rc = err_set(err, ERR_INPUT,
+                     "patience_seconds: expected more than 0, 1e9 at most, is %g; write "
+                     "patience_seconds: 600",
+                     job->patience_seconds);
     return rc == OK ? check_range("standby", job->standby, 0, WORKERS_MAX, err) : rc;
 }
 
@@ -232,6 +285,8 @@ int job_finish(Paceline__Job *job, struct err *err)
         rc = check_records(job, err);
     if (rc == OK)
         rc = check_local(job, err);
+    if (rc == OK)
+        rc = check_range("bad_records_max", job->bad_records_max, 1, BAD_RECORDS_MAX, err);
     if (rc == OK)
         rc = make_parts(job, err);
     if (rc == OK)

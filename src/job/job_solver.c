@@ -8,6 +8,7 @@
 #include "job/text.h"
 #include "job/text_field.h"
 #include "job/text_lex.h"
+#include "job/text_number.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -127,9 +128,13 @@ static int no_memory(const struct project *p)
 
 static int set_number(const struct project *p, const char *path, double value)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%.17g", value);
-    return text_set(&p->job->base, path, text, p->err);
+    struct buf text = {0};
+    text_number_put_double(&text, value);
+    buf_put_u8(&text, 0);
+    int rc =
+        text.failed ? no_memory(p) : text_set(&p->job->base, path, (const char *)text.data, p->err);
+    buf_release(&text);
+    return rc;
 }
 
 /* The solver of the job: what is said elsewhere in a job is left out of it. */

@@ -148,7 +148,9 @@ int job_settle_solver(Paceline__Job *job, struct err *err)
         return err_set(err, ERR_INPUT, "solver: is missing; give at least `solver { base_lr: R }`");
     int rc = check_elsewhere(solver, err);
     if (rc == OK)
-        rc = check_given("solver.base_lr", solver->has_base_lr, err);
+        rc = check_remedied(check_given("solver.base_lr", solver->has_base_lr, err),
+                            "; give the learning rate: `base_lr: 0.01` in the job, or --lr 0.01",
+                            err);
     if (rc == OK)
         rc = check_numbers(solver, err);
     if (rc == OK && filled(solver->snapshot_prefix) && strlen(solver->snapshot_prefix) > PREFIX_MAX)

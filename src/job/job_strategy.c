@@ -5,9 +5,11 @@
 #include "job/job.h"
 #include "job/text.h"
 #include "job/text_field.h"
+#include "job/text_number.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { SHARDS_MAX = 16, FRAGMENTS_MAX = 16, R_MAX = 255 };
@@ -164,7 +166,9 @@ int job_settle_strategy(Paceline__Job *job, struct err *err)
     switch (s->algorithm_case) {
     case PACELINE__STRATEGY__ALGORITHM_SINGLE:
         if (!job_is_alone(job))
-            return err_set(err, ERR_INPUT, "strategy.single: needs workers: 1, is %" PRIu32,
+            return err_set(err, ERR_INPUT,
+                           "strategy.single: needs workers: 1, has %" PRIu32
+                           "; write --strategy sync, or another that is for several",
                            job_workers_max(job));
         return OK;
     case PACELINE__STRATEGY__ALGORITHM_SYNC: return check_sync(s->sync, err);
@@ -179,4 +183,43 @@ int job_settle_strategy(Paceline__Job *job, struct err *err)
     case PACELINE__STRATEGY__ALGORITHM_DILOCO: return check_diloco(s->diloco, err);
     default: return OK;
     }
+}
+
+static void put_value(struct buf *out, const ProtobufCFieldDescriptor *field, const void *slot)
+{
+    switch (field->type) {
+    case PROTOBUF_C_TYPE_FLOAT: text_number_put_float(out, *(const float *)slot); break;
+    case PROTOBUF_C_TYPE_DOUBLE: text_number_put_double(out, *(const double *)slot); break;
+    case PROTOBUF_C_TYPE_BOOL:
+        buf_printf(out, "%s", *(const protobuf_c_boolean *)slot ? "true" : "false");
+        break;
+    case PROTOBUF_C_TYPE_ENUM:
+        buf_printf(
+            out, "%s",
+            protobuf_c_enum_descriptor_get_value(field->descriptor, *(const int *)slot)->name);
+        break;
+    default: buf_printf(out, "%" PRIu32, *(const uint32_t *)slot);
+    }
+}
+
+void job_strategy_settings(const Paceline__Job *job, char *out, size_t size)
+{
+    const ProtobufCFieldDescriptor *algorithm = protobuf_c_message_descriptor_get_field(
+        &paceline__strategy__descriptor, job->strategy->algorithm_case);
+    const ProtobufCMessage *msg =
+        *(ProtobufCMessage *const *)text_field_slot(&job->strategy->base, algorithm);
+    struct buf text = {0};
+    for (unsigned i = 0; i < msg->descriptor->n_fields; i++) {
+        const ProtobufCFieldDescriptor *field = &msg->descriptor->fields[i];
+        const void *slot = text_field_slot(msg, field);
+        bool usual =
+            field->default_value && memcmp(slot, field->default_value, text_field_size(field)) == 0;
+        if (!text_field_is_set(msg, field) || (usual && i > 0))
+            continue;
+        buf_printf(&text, "%s%s ", text.len > 0 ? ", " : "", field->name);
+        put_value(&text, field, slot);
+    }
+    buf_put_u8(&text, 0);
+    snprintf(out, size, "%s", text.failed ? "" : (const char *)text.data);
+    buf_release(&text);
 }

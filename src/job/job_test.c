@@ -121,19 +121,52 @@ static void test_numbers_out_of_range(void **state)
     refuses(LEAST "checkpoint { every_seconds: -1 }",
             "checkpoint.every_seconds: must be >= 0, is -1");
     refuses(LEAST "checkpoint { keep: 0 }", "checkpoint.keep: must be from 1 to 1000, is 0");
-    refuses(LEAST "stop { epochs: -1 }", "stop.epochs: must be > 0, is -1");
-    refuses(LEAST "stop { epochs: inf }", "stop.epochs: must be a finite number, is inf");
-    refuses(LEAST "stop { steps: 0 }", "stop.steps: must be > 0, is 0");
-    refuses(LEAST "stop { seconds: 0 }", "stop.seconds: must be > 0, is 0");
-    refuses(LEAST "stop { validation_error: nan }", "stop.validation_error: must be > 0, is nan");
-    refuses(LEAST "stop { test_error: 0 }", "stop.test_error: must be > 0, is 0");
+    refuses(LEAST "stop { epochs: -1 }",
+            "stop.epochs: must be > 0, is -1; --unset stop.epochs takes it away");
+    refuses(LEAST "stop { epochs: inf }",
+            "stop.epochs: must be a finite number, is inf; --unset stop.epochs takes it away");
+    refuses(LEAST "stop { steps: 0 }",
+            "stop.steps: must be > 0, is 0; --unset stop.steps takes it away");
+    refuses(LEAST "stop { seconds: 0 }",
+            "stop.seconds: must be > 0, is 0; --unset stop.seconds takes it away");
+    refuses(
+        LEAST "stop { validation_error: nan }",
+        "stop.validation_error: must be > 0, is nan; --unset stop.validation_error takes it away");
+    refuses(LEAST "stop { test_error: 0 }",
+            "stop.test_error: must be > 0, is 0; --unset stop.test_error takes it away");
+    refuses(LEAST "validation: 9 stop { validation_error: 5 }",
+            "stop.validation_error: is a share of the records, at most 1, is 5; write 0.05");
+}
+
+/* A rule that nothing ever judges is refused, with what would judge it. */
+static void test_rules_that_cannot_be_judged_are_refused(void **state)
+{
+    (void)state;
+    refuses(LEAST "stop { validation_error: 0.1 }",
+            "stop.validation_error: there is no validation data to measure it on; hold records of "
+            "the training data out for it by `validation: N`");
+    refuses(LEAST "test_data { idx { images: 'i' labels: 'l' } } stop { validation_error: 0.1 }",
+            "stop.validation_error: there is no validation data to measure it on; hold records of "
+            "the training data out for it by `validation: N`");
+    refuses(LEAST "validation: 9 stop { test_error: 0.1 }",
+            "stop.test_error: there is no test data to measure it on; give test_data");
+    refuses(LEAST "evaluate { every_steps: 5 }",
+            "evaluate.every_steps: there is nothing to evaluate on; hold records of the training "
+            "data out by `validation: N`, or give test_data");
+    refuses(LEAST "evaluate { at_start: true }",
+            "evaluate.at_start: there is nothing to evaluate on; hold records of the training data "
+            "out by `validation: N`, or give test_data");
+    refuses(LEAST "validation: 9 evaluate { test_records: 5 }",
+            "evaluate.test_records: there is no test data; give test_data");
 }
 
 static void test_solver_and_data_numbers(void **state)
 {
     (void)state;
 #define REST "net { zoo: 'lenet' } train_data { idx { images: 'i' labels: 'l' } "
-    refuses(REST "} solver { }", "solver.base_lr: is missing");
+    refuses(REST "} solver { }", "solver.base_lr: is missing; give the learning rate: `base_lr: "
+                                 "0.01` in the job, or --lr 0.01");
+    refuses(REST "} solver { base_lr: -0.01 }", "solver.base_lr: must be > 0, is -0.01");
     refuses(REST "} solver { base_lr: 0 }", "solver.base_lr: must be > 0, is 0");
     refuses(REST "} solver { base_lr: inf }", "solver.base_lr: must be a finite number, is inf");
     refuses(REST "} solver { base_lr: 1 momentum: 1 }",
@@ -167,7 +200,7 @@ static void test_global_batch(void **state)
     assert_int_equal(job->batch, 64);
     job_free(job);
     refuses(LEAST "batch: 64 global_batch: 64",
-            "global_batch: `batch` is set, and one of the two may be");
+            "global_batch: `batch` is set, and one of the two may be; --unset one of them");
     refuses(LEAST "workers: 3 global_batch: 64",
             "global_batch: must be a multiple of workers, which is 3, is 64");
     refuses(LEAST "global_batch: 0",
@@ -178,7 +211,38 @@ static void test_global_batch(void **state)
 static void test_single_is_for_one_worker(void **state)
 {
     (void)state;
-    refuses(LEAST "workers: 2 strategy { single {} }", "strategy.single: needs workers: 1, is 2");
+    refuses(LEAST "workers: 2 strategy { single {} }",
+            "strategy.single: needs workers: 1, has 2; write --strategy sync, or another that is "
+            "for several");
+}
+
+static void overrides(const char *text, const char *assignment, const char *takes)
+{
+    struct err err = {0};
+    char taken[JOB_TAKEN_MAX];
+    Paceline__Job *job = parse(text);
+    if (job_override(job, assignment, taken, &err) != OK || job_finish(job, &err) != OK)
+        fail_msg("%s: %s", assignment, err.text);
+    assert_string_equal(taken, takes);
+    job_free(job);
+}
+
+static void test_override_takes_rivals_back(void **state)
+{
+    (void)state;
+    overrides(LEAST "strategy { single {} }", "workers=4", "strategy.single");
+    overrides(LEAST "strategy { single {} }", "workers=1", "");
+    overrides(LEAST "strategy { mpca {} }", "workers=4", "");
+    overrides(LEAST "workers_min: 1 workers_max: 3", "workers=2", "workers_min, workers_max");
+    overrides(LEAST "workers: 3 workers_max: 5", "workers_min=2", "workers");
+    overrides(LEAST "global_batch: 32", "batch=8", "global_batch");
+    overrides(LEAST "batch: 8", "global_batch=32", "batch");
+    overrides(LEAST "stop { steps: 5 seconds: 9 }", "stop.epochs=2", "stop.steps");
+    overrides(LEAST "stop { epochs: 2 }", "stop.steps=7", "stop.epochs");
+    overrides(LEAST, "solver.base_lr=0.5", "");
+    refuses(LEAST "workers: 3 workers_min: 1 workers_max: 3",
+            "workers: not together with workers_min; --unset workers_min keeps the number fixed, "
+            "--unset workers lets it change");
 }
 
 static void test_strategy_by_name(void **state)
@@ -212,7 +276,7 @@ static void test_set_from_the_command_line(void **state)
     assert_string_equal(err.text, "workers: field `workers` of Job: expected an integer from 0 to "
                                   "4294967295, not `-3`");
     assert_int_equal(job_set(job, "workers", &err), ERR_USAGE);
-    assert_string_equal(err.text, "`workers`: expected FIELD=VALUE");
+    assert_string_equal(err.text, "set `workers`: write FIELD=VALUE, as in batch=32");
     assert_int_equal(job_set(job, "=3", &err), ERR_USAGE);
     assert_int_equal(job_set(job, "worker=3", NULL), ERR_USAGE);
     job_free(job);
@@ -355,9 +419,11 @@ int main(void)
         cmocka_unit_test(test_several_workers_default_to_sync),
         cmocka_unit_test(test_parts_that_are_missing),
         cmocka_unit_test(test_numbers_out_of_range),
+        cmocka_unit_test(test_rules_that_cannot_be_judged_are_refused),
         cmocka_unit_test(test_solver_and_data_numbers),
         cmocka_unit_test(test_global_batch),
         cmocka_unit_test(test_single_is_for_one_worker),
+        cmocka_unit_test(test_override_takes_rivals_back),
         cmocka_unit_test(test_strategy_by_name),
         cmocka_unit_test(test_set_from_the_command_line),
         cmocka_unit_test(test_data_from_the_command_line),

@@ -7,6 +7,7 @@
 #include "base/err.h"
 
 #include <protobuf-c/protobuf-c.h>
+#include <stdbool.h>
 
 /* Text is written for people: nets of several hundred layers have some hundred kilobytes. Messages
  * take more memory than their text, a layer of seven characters nearly half a kilobyte. */
@@ -34,5 +35,10 @@ void text_write(const ProtobufCMessage *msg, struct buf *out);
  * `--set` does; sub-messages on the way are made. A string needs no quotes. Setting a member of a
  * oneof replaces the other. A repeated field is replaced. ERR_INPUT naming path and field. */
 int text_set(ProtobufCMessage *msg, const char *path, const char *value, struct err *err);
+
+/* Take back one field by its path: it has its default again, or is missing where it has none.
+ * *was_set (may be NULL) says whether it was set before; an enclosing message that is not there
+ * stays so. ERR_INPUT: there is no such field. */
+int text_unset(ProtobufCMessage *msg, const char *path, bool *was_set, struct err *err);
 
 #endif

@@ -29,44 +29,6 @@ const ProtobufCFieldDescriptor *text_field_find(const ProtobufCMessageDescriptor
         type, strcmp(copy, TEXT_BASE) == 0 ? TEXT_BASE_IN_C : copy);
 }
 
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* Levenshtein's distance; n < FIELD_NAME_MAX. */
-static size_t distance(const char *a, size_t n, const char *b)
-{
-    size_t row[FIELD_NAME_MAX];
-    for (size_t i = 0; i <= n; i++)
-        row[i] = i;
-    for (size_t j = 0; b[j]; j++) {
-        size_t corner = row[0];
-        row[0] = j + 1;
-        for (size_t i = 1; i <= n; i++) {
-            size_t change = corner + (a[i - 1] != b[j]);
-            corner = row[i];
-            row[i] = least(change, least(row[i], row[i - 1]) + 1);
-        }
-    }
-    return row[n];
-}
-
-const ProtobufCFieldDescriptor *text_field_nearest(const ProtobufCMessageDescriptor *type,
-                                                   const char *name, size_t n)
-{
-    const ProtobufCFieldDescriptor *nearest = NULL;
-    size_t best = n < 5 ? 2 : 3; /* one slip in a short name, two in a longer one */
-    for (unsigned i = 0; i < type->n_fields && n < FIELD_NAME_MAX; i++) {
-        size_t d = distance(name, n, type->fields[i].name);
-        if (d < best && d < n) {
-            best = d;
-            nearest = &type->fields[i];
-        }
-    }
-    return nearest;
-}
-
 size_t text_field_size(const ProtobufCFieldDescriptor *field)
 {
     switch (field->type) {

@@ -3,6 +3,8 @@
 #ifndef PL_JOB_TEXT_FIELD_H
 #define PL_JOB_TEXT_FIELD_H
 
+#include "base/bytes.h"
+
 #include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,10 +20,6 @@ ProtobufCMessage *text_message_new(const ProtobufCMessageDescriptor *type);
 /* The field called by `n` characters of `name`, or NULL. */
 const ProtobufCFieldDescriptor *text_field_find(const ProtobufCMessageDescriptor *type,
                                                 const char *name, size_t n);
-
-/* The field whose name is nearest, or NULL when none is near. */
-const ProtobufCFieldDescriptor *text_field_nearest(const ProtobufCMessageDescriptor *type,
-                                                   const char *name, size_t n);
 
 /* Bytes of one value. */
 size_t text_field_size(const ProtobufCFieldDescriptor *field);
@@ -51,6 +49,12 @@ void *text_field_append(ProtobufCMessage *msg, const ProtobufCFieldDescriptor *f
 
 /* Free what the field, or the member of its oneof that is set, holds, and leave it unset. */
 void text_field_clear(ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field);
+
+/* Append a value that is no message, as text has it; and a field with its name, all of its values;
+ * nothing where it is not set. */
+void text_write_scalar(const ProtobufCFieldDescriptor *field, const void *slot, struct buf *out);
+void text_write_field(const ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field,
+                      struct buf *out);
 
 /* Write out every default that was left unset, through all sub-messages there are; oneofs and
  * repeated fields stay as they are. False when memory is out. */

@@ -64,7 +64,7 @@ static void lex_string(struct text_lex *lex)
     }
     bool closed = at < lex->len && lex->text[at] == quote;
     lex->kind = closed ? TEXT_STRING : TEXT_BAD;
-    lex->why = closed ? NULL : "a string is not closed on its line";
+    lex->why = closed ? NULL : "a string is not closed on its line; write the quote at its end";
     lex->end = closed ? at + 1 : at;
 }
 
@@ -93,7 +93,6 @@ void text_lex_next(struct text_lex *lex)
     } else {
         bool known = c != '\0' && strchr(":{}<>[],;-", c);
         lex->kind = known ? TEXT_MARK : TEXT_BAD;
-        lex->why = known ? NULL : "a character that has no place here";
         lex->end = at + 1;
     }
 }

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "job/text.h"
 #include "job/text_field.h"
+#include "job/text_suggest.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,13 +32,45 @@ const char *text_quote(const char *s, size_t n, char out[48])
     return out;
 }
 
+/* What a character that no token begins with was for, and what to write instead. */
+static const char *remedy_for(char c)
+{
+    switch (c) {
+    case '=': return "; write `:` between a field and its value, as in base_lr: 0.01";
+    case '/':
+    case '*':
+    case '+':
+    case '(':
+    case ')': return "; nothing is computed here: write the number itself, as in 0.00390625";
+    case '%': return "; write the share as a number, as in 0.2";
+    case '\xe2': return "; quotes are written straight, \"like this\"";
+    default:
+        return (unsigned char)c >= ' ' && (unsigned char)c < 0x7f
+                   ? ""
+                   : "; is this a text file? Text beyond ASCII goes between quotes";
+    }
+}
+
+static int fail_bad(const struct text_reader *r, const char *place)
+{
+    unsigned char c = (unsigned char)r->lex.text[r->lex.at];
+    char shown[16];
+    if (r->lex.why)
+        return text_fail(r, r->lex.at, "%s%s", place, r->lex.why);
+    if (c > ' ' && c <= '~')
+        snprintf(shown, sizeof shown, "`%c`", c);
+    else
+        snprintf(shown, sizeof shown, "byte 0x%02x", c);
+    return text_fail(r, r->lex.at, "%s%s has no place here%s", place, shown, remedy_for((char)c));
+}
+
 int text_fail_value(const struct text_reader *r, const ProtobufCMessageDescriptor *type,
                     const ProtobufCFieldDescriptor *field, size_t at, const char *wanted)
 {
-    char found[48];
+    char found[48], place[160];
+    snprintf(place, sizeof place, "field `%s` of %s: ", field->name, type->short_name);
     if (r->lex.kind == TEXT_BAD)
-        return text_fail(r, r->lex.at, "field `%s` of %s: %s", field->name, type->short_name,
-                         r->lex.why);
+        return fail_bad(r, place);
     if (r->lex.kind == TEXT_END)
         return text_fail(r, at, "field `%s` of %s: expected %s, not the end", field->name,
                          type->short_name, wanted);
@@ -60,17 +93,87 @@ static int no_memory(const struct text_reader *r)
     return err_set(r->err, ERR_NOMEM, "%.200s: out of memory", r->name ? r->name : r->path);
 }
 
+/* The text ends inside a message. */
+static int fail_open(const struct text_reader *r, const ProtobufCMessageDescriptor *type,
+                     const char *wanted)
+{
+    size_t line, column;
+    if (!r->block || !r->block->name)
+        return text_fail(r, r->lex.at, "expected %s of %s, not the end", wanted, type->short_name);
+    text_lex_place(&r->lex, r->block->at, &line, &column);
+    return text_fail(r, r->lex.at,
+                     "expected %s of %s, not the end; `%s`, which begins in line %zu, is not "
+                     "closed",
+                     wanted, type->short_name, r->block->name, line);
+}
+
 /* The text is neither a value's nor a mark the grammar knows. */
 static int fail_token(const struct text_reader *r, const ProtobufCMessageDescriptor *type,
                       const char *wanted)
 {
     char found[48];
     if (r->lex.kind == TEXT_BAD)
-        return text_fail(r, r->lex.at, "%s", r->lex.why);
+        return fail_bad(r, "");
     if (r->lex.kind == TEXT_END)
-        return text_fail(r, r->lex.at, "expected %s of %s, not the end", wanted, type->short_name);
+        return fail_open(r, type, wanted);
     text_quote(r->lex.text + r->lex.at, r->lex.end - r->lex.at, found);
     return text_fail(r, r->lex.at, "expected %s of %s, not `%s`", wanted, type->short_name, found);
+}
+
+enum { NESTED_MAX = 4 * TEXT_SUGGESTION_MAX };
+
+/* `solver.base_lr` as a file has it: `solver { base_lr: ... }`. */
+static void nest_path(const char *path, char out[NESTED_MAX])
+{
+    size_t n = 0, depth = 0;
+    for (; strchr(path, '.'); path = strchr(path, '.') + 1, depth++)
+        n += (size_t)snprintf(out + n, NESTED_MAX - n, "%.*s { ", (int)strcspn(path, "."), path);
+    n += (size_t)snprintf(out + n, NESTED_MAX - n, "%s%s", path, depth ? ": ..." : "");
+    for (; depth > 0; depth--)
+        n += (size_t)snprintf(out + n, NESTED_MAX - n, " }");
+}
+
+/* A message around this one knows the field: a brace is missing, most likely. */
+static const struct text_block *find_around(const struct text_reader *r, const char *word, size_t n,
+                                            const struct text_block **inside)
+{
+    for (const struct text_block *b = r->block; b && b->above; b = b->above) {
+        *inside = b;
+        if (text_field_find(b->above->type, word, n))
+            return b->above;
+    }
+    return NULL;
+}
+
+static int fail_unknown(const struct text_reader *r, const ProtobufCMessageDescriptor *type,
+                        const char *word, size_t n)
+{
+    char quoted[48], path[TEXT_SUGGESTION_MAX], nested[NESTED_MAX];
+    const struct text_block *inside = NULL, *around = find_around(r, word, n, &inside);
+    text_quote(word, n, quoted);
+    if (around) {
+        size_t line, column;
+        text_lex_place(&r->lex, inside->at, &line, &column);
+        return text_fail(r, r->lex.at,
+                         "%s has no field `%s`, but %s has: is the `}` of `%s`, which begins in "
+                         "line %zu, missing?",
+                         type->short_name, quoted, around->type->short_name, inside->name, line);
+    }
+    const struct text_block *file = r->block;
+    while (file && file->above)
+        file = file->above;
+    if (text_suggest(type, word, n, TEXT_NEARLY, path)) {
+        nest_path(path, nested);
+        return text_fail(r, r->lex.at, "%s has no field `%s`; did you mean `%s`?", type->short_name,
+                         quoted, nested);
+    }
+    if (file && file->type != type && text_suggest(file->type, word, n, TEXT_EXACTLY, path)) {
+        nest_path(path, nested);
+        return text_fail(r, r->lex.at, "%s has no field `%s`; did you mean `%s` of %s?",
+                         type->short_name, quoted, nested, file->type->short_name);
+    }
+    text_list_fields(type, path);
+    return text_fail(r, r->lex.at, "%s has no field `%s`%s", type->short_name, quoted, path);
 }
 
 static int find_field(struct text_reader *r, const ProtobufCMessage *msg,
@@ -80,15 +183,8 @@ static int find_field(struct text_reader *r, const ProtobufCMessage *msg,
     const char *word = r->lex.text + r->lex.at;
     size_t n = r->lex.end - r->lex.at;
     const ProtobufCFieldDescriptor *field = text_field_find(type, word, n);
-    if (!field) {
-        char quoted[48];
-        text_quote(word, n, quoted);
-        const ProtobufCFieldDescriptor *near = text_field_nearest(type, word, n);
-        if (near)
-            return text_fail(r, r->lex.at, "%s has no field `%s`; did you mean `%s`?",
-                             type->short_name, quoted, near->name);
-        return text_fail(r, r->lex.at, "%s has no field `%s`", type->short_name, quoted);
-    }
+    if (!field)
+        return fail_unknown(r, type, word, n);
     const ProtobufCFieldDescriptor *rival = text_field_rival(msg, field);
     if (rival && rival != field)
         return text_fail(r, r->lex.at, "field `%s` of %s: `%s` is set, and one of the two may be",
@@ -148,10 +244,13 @@ static int read_message(struct text_reader *r, const ProtobufCMessageDescriptor 
     ProtobufCMessage *msg = text_message_new(inner);
     if (!msg)
         return no_memory(r);
+    const struct text_block block = {r->block, inner, field->name, r->lex.at};
+    r->block = r->block ? &block : NULL;
     r->depth++;
     text_lex_next(&r->lex);
     rc = read_fields(r, msg, brace ? '}' : '>');
     r->depth--;
+    r->block = block.above;
     if (rc != OK) {
         protobuf_c_message_free_unpacked(msg, NULL);
         return rc;
@@ -227,7 +326,8 @@ int text_parse(const ProtobufCMessageDescriptor *type, const char *name, const c
     if (len > TEXT_BYTES_MAX)
         return err_set(err, ERR_INPUT, "%.200s: %zu bytes of text, more than the limit of %d", name,
                        len, TEXT_BYTES_MAX);
-    struct text_reader r = {.name = name, .err = err};
+    const struct text_block file = {.type = type};
+    struct text_reader r = {.name = name, .block = &file, .err = err};
     ProtobufCMessage *msg = text_message_new(type);
     if (!msg)
         return no_memory(&r);

@@ -7,10 +7,19 @@
 
 #include <protobuf-c/protobuf-c.h>
 
+/* A message that is being read, and those that it lies in. */
+struct text_block {
+    const struct text_block *above;
+    const ProtobufCMessageDescriptor *type;
+    const char *name; /* of its field; NULL: the file */
+    size_t at;        /* of its `{` */
+};
+
 struct text_reader {
     struct text_lex lex;
     const char *name; /* of the file; NULL when the text is the value of `path` alone */
     const char *path;
+    const struct text_block *block; /* the innermost; NULL: no file is read */
     unsigned depth;
     size_t taken; /* bytes of the messages made so far, at most TEXT_MEMORY_MAX */
     struct err *err;

@@ -3,6 +3,7 @@
 #include "base/fault.h"
 #include "job/text_field.h"
 #include "job/text_read.h"
+#include "job/text_suggest.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +26,7 @@ static int find_last(const char *path, const ProtobufCMessageDescriptor **type,
                      const ProtobufCFieldDescriptor **out, struct err *err)
 {
     const char *rest = path, *name;
+    const ProtobufCMessageDescriptor *root = *type;
     const ProtobufCFieldDescriptor *field = NULL;
     size_t n;
     while (next_name(&rest, &name, &n)) {
@@ -37,13 +39,17 @@ static int find_last(const char *path, const ProtobufCMessageDescriptor **type,
         field = text_field_find(*type, name, n);
         if (field)
             continue;
-        const ProtobufCFieldDescriptor *near = text_field_nearest(*type, name, n);
+        char meant[TEXT_SUGGESTION_MAX];
         text_quote(name, n, quoted);
-        if (near)
+        if (text_suggest(*type, name, n, TEXT_NEARLY, meant))
+            return err_set(err, ERR_INPUT, "%.200s: %s has no field `%s`; did you mean `%.*s%s`?",
+                           path, (*type)->short_name, quoted, (int)(name - path), path, meant);
+        if (text_suggest(root, name, n, TEXT_EXACTLY, meant))
             return err_set(err, ERR_INPUT, "%.200s: %s has no field `%s`; did you mean `%s`?", path,
-                           (*type)->short_name, quoted, near->name);
-        return err_set(err, ERR_INPUT, "%.200s: %s has no field `%s`", path, (*type)->short_name,
-                       quoted);
+                           (*type)->short_name, quoted, meant);
+        text_list_fields(*type, meant);
+        return err_set(err, ERR_INPUT, "%.200s: %s has no field `%s`%s", path, (*type)->short_name,
+                       quoted, meant);
     }
     if (!field)
         return err_set(err, ERR_INPUT, "expected the name of a field of %s", (*type)->short_name);
@@ -151,4 +157,26 @@ int text_set(ProtobufCMessage *msg, const char *path, const char *value, struct 
     move_field(holder, fresh, field);
     free(fresh);
     return OK;
+}
+
+int text_unset(ProtobufCMessage *msg, const char *path, bool *was_set, struct err *err)
+{
+    PL_ASSERT(msg && path);
+    const ProtobufCMessageDescriptor *type = msg->descriptor;
+    const ProtobufCFieldDescriptor *field = NULL;
+    const char *rest = path, *name;
+    size_t n;
+    int rc = find_last(path, &type, &field, err);
+    bool set = rc == OK;
+    while (set && next_name(&rest, &name, &n)) {
+        field = text_field_find(msg->descriptor, name, n);
+        set = text_field_is_set(msg, field);
+        if (set && *rest)
+            msg = *(ProtobufCMessage **)text_field_slot(msg, field);
+    }
+    if (set)
+        text_field_clear(msg, field);
+    if (was_set)
+        *was_set = set;
+    return rc;
 }

@@ -35,7 +35,7 @@ static void write_enum(const ProtobufCEnumDescriptor *words, int value, struct b
         buf_printf(out, "%d", value);
 }
 
-static void write_scalar(const ProtobufCFieldDescriptor *field, const void *slot, struct buf *out)
+void text_write_scalar(const ProtobufCFieldDescriptor *field, const void *slot, struct buf *out)
 {
     switch (field->type) {
     case PROTOBUF_C_TYPE_INT32:
@@ -80,27 +80,37 @@ static void write_value(const ProtobufCFieldDescriptor *field, const void *slot,
         buf_printf(out, "%*s}\n", indent, "");
     } else {
         buf_printf(out, ": ");
-        write_scalar(field, slot, out);
+        text_write_scalar(field, slot, out);
         buf_printf(out, "\n");
     }
+}
+
+static void write_field(const ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field,
+                        int indent, struct buf *out)
+{
+    if (!text_field_is_set(msg, field))
+        return;
+    const uint8_t *at = text_field_slot(msg, field);
+    size_t n = 1, size = text_field_size(field);
+    if (text_field_repeated(field)) {
+        n = *text_field_count(msg, field);
+        at = *(const uint8_t *const *)(const void *)at;
+    }
+    for (size_t k = 0; k < n; k++)
+        write_value(field, at + k * size, indent, out);
+}
+
+void text_write_field(const ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field,
+                      struct buf *out)
+{
+    write_field(msg, field, 0, out);
 }
 
 /* protobuf-c keeps descriptors of fields in the order of their numbers. */
 static void write_message(const ProtobufCMessage *msg, int indent, struct buf *out)
 {
-    for (unsigned i = 0; i < msg->descriptor->n_fields; i++) {
-        const ProtobufCFieldDescriptor *field = &msg->descriptor->fields[i];
-        if (!text_field_is_set(msg, field))
-            continue;
-        const uint8_t *at = text_field_slot(msg, field);
-        size_t n = 1, size = text_field_size(field);
-        if (text_field_repeated(field)) {
-            n = *text_field_count(msg, field);
-            at = *(const uint8_t *const *)(const void *)at;
-        }
-        for (size_t k = 0; k < n; k++)
-            write_value(field, at + k * size, indent, out);
-    }
+    for (unsigned i = 0; i < msg->descriptor->n_fields; i++)
+        write_field(msg, &msg->descriptor->fields[i], indent, out);
 }
 
 void text_write(const ProtobufCMessage *msg, struct buf *out)
