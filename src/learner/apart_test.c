@@ -67,7 +67,7 @@ static int open_trial(struct trial *t, const struct tiny *tiny, const char *net,
         job_resolve_paths(t->job, tiny->job, &t->err) != OK || job_finish(t->job, &t->err) != OK)
         fail_msg("%s", t->err.text);
     kernels_set_threads(1);
-    int rc = corpus_open(t->job, &t->corpus, &t->err);
+    int rc = corpus_open(t->job, NULL, &t->corpus, &t->err);
     return rc == OK ? workspace_create(t->job, &t->corpus, &silent, NULL, &t->ws, &t->err) : rc;
 }
 

@@ -56,22 +56,25 @@ void corpus_put(struct corpus *corpus, enum corpus_set which, const struct datas
     corpus->set[which] = *set;
 }
 
-static int open_set(const char *root, struct corpus *corpus, enum corpus_set which,
-                    const char *field, const Paceline__Data *spec, struct source **source,
-                    struct err *err)
+static int open_set(const struct source_config *config, struct corpus *corpus,
+                    enum corpus_set which, const char *field, const Paceline__Data *spec,
+                    struct source **source, struct err *err)
 {
     struct dataset set;
-    int rc =
-        spec->mean_file && spec->mean_file[0] ? file_check_under(root, spec->mean_file, err) : OK;
+    int rc = spec->mean_file && spec->mean_file[0]
+                 ? file_check_under(config->root, spec->mean_file, err)
+                 : OK;
     if (rc == OK)
-        rc = source_open_under(root, spec, which == SET_TRAIN ? SOURCE_TRAIN : SOURCE_TEST, source,
-                               err);
+        rc = source_open_with(config, spec, source, err);
     if (rc == OK)
         rc = corpus_make(*source, spec, (struct part){0, 1}, &set, err);
-    if (rc == OK)
+    if (rc == OK) {
+        set.bad = config->bad;
+        set.of = config->of;
         corpus_put(corpus, which, &set);
-    else
+    } else if (rc != ERR_CANCELLED) {
         err_prefix(err, "%s", field);
+    }
     return rc;
 }
 
@@ -90,25 +93,40 @@ static int check_test(const struct corpus *corpus, struct err *err)
     return OK;
 }
 
-int corpus_open(const Paceline__Job *job, struct corpus *out, struct err *err)
+int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct corpus *out,
+                struct err *err)
 {
-    return corpus_open_under(NULL, job, out, err);
+    return corpus_open_under(NULL, job, watch, out, err);
 }
 
-int corpus_open_under(const char *root, const Paceline__Job *job, struct corpus *out,
-                      struct err *err)
+static int open_sets(struct source_config *config, const Paceline__Job *job, struct corpus *corpus,
+                     struct err *err)
+{
+    if (job->on_bad_record == PACELINE__ON_BAD_RECORD__skip) {
+        corpus->bad = config->bad = bad_records_create(job->bad_records_max);
+        if (!corpus->bad)
+            return err_set(err, ERR_NOMEM, "bad_records_max: out of memory for so many");
+    }
+    int rc = open_set(config, corpus, SET_TRAIN, "train_data", job->train_data,
+                      &corpus->train_source, err);
+    if (rc == OK)
+        rc = dataset_split(&corpus->set[SET_TRAIN], job->validation, job->seed,
+                           &corpus->set[SET_VALIDATION], err);
+    if (rc != OK || !job->test_data)
+        return rc;
+    config->role = SOURCE_TEST;
+    config->of = BAD_OF_TEST;
+    rc = open_set(config, corpus, SET_TEST, "test_data", job->test_data, &corpus->test_source, err);
+    return rc == OK ? check_test(corpus, err) : rc;
+}
+
+int corpus_open_under(const char *root, const Paceline__Job *job, const struct open_watch *watch,
+                      struct corpus *out, struct err *err)
 {
     struct corpus corpus = {0};
-    int rc = open_set(root, &corpus, SET_TRAIN, "train_data", job->train_data, &corpus.train_source,
-                      err);
-    if (rc == OK)
-        rc = dataset_split(&corpus.set[SET_TRAIN], job->validation, job->seed,
-                           &corpus.set[SET_VALIDATION], err);
-    if (rc == OK && job->test_data)
-        rc = open_set(root, &corpus, SET_TEST, "test_data", job->test_data, &corpus.test_source,
-                      err);
-    if (rc == OK && job->test_data)
-        rc = check_test(&corpus, err);
+    struct err unheard; /* broken records are counted by their messages */
+    struct source_config config = {.role = SOURCE_TRAIN, .root = root, .watch = watch};
+    int rc = open_sets(&config, job, &corpus, err ? err : &unheard);
     if (rc != OK) {
         corpus_close(&corpus);
         return rc;
@@ -120,6 +138,14 @@ int corpus_open_under(const char *root, const Paceline__Job *job, struct corpus 
     return OK;
 }
 
+void corpus_log_warnings(const struct corpus *corpus, const struct logger *log)
+{
+    const struct source *sources[] = {corpus->train_source, corpus->test_source};
+    for (size_t i = 0; i < 2; i++)
+        if (sources[i] && sources[i]->warning[0])
+            log_warn(log, "%s", sources[i]->warning);
+}
+
 void corpus_close(struct corpus *corpus)
 {
     for (int i = 0; i < SET_COUNT; i++)
@@ -128,5 +154,6 @@ void corpus_close(struct corpus *corpus)
         source_close(corpus->train_source);
     if (corpus->test_source)
         source_close(corpus->test_source);
+    bad_records_free(corpus->bad);
     *corpus = (struct corpus){0};
 }

@@ -3,6 +3,7 @@
 #ifndef PL_LEARNER_CORPUS_H
 #define PL_LEARNER_CORPUS_H
 
+#include "base/logger.h"
 #include "data/dataset.h"
 
 enum corpus_set { SET_TRAIN, SET_VALIDATION, SET_TEST, SET_COUNT };
@@ -10,21 +11,26 @@ enum corpus_set { SET_TRAIN, SET_VALIDATION, SET_TEST, SET_COUNT };
 struct corpus {
     struct dataset set[SET_COUNT];             /* count 0 where there is no such set */
     struct source *train_source, *test_source; /* opened here and closed with it; may be NULL */
-    uint64_t hash;                             /* identity of a job's data, compared by nodes */
+    struct bad_records *bad; /* of both; owned; NULL: the job says on_bad_record: stop */
+    uint64_t hash;           /* identity of a job's data, compared by nodes */
 };
 
 /* "train", "validation", "test". */
 const char *corpus_set_name(enum corpus_set set);
 
 /* Open what the job names: sources opened, validation held out, test set beside. Paths are absolute
- * or relative to the working directory.
- * ERR_INPUT  a file is bad, or train and test do not fit together
+ * or relative to the working directory. `watch`, which may be NULL, is told how far that is.
+ * ERR_INPUT      a file is bad, or train and test do not fit together
+ * ERR_CANCELLED  the watch has said so
  * ERR_NOMEM */
-int corpus_open(const Paceline__Job *job, struct corpus *out, struct err *err);
-/* The same, with nothing opened outside of the folder `root` (source_open_under), which is borrowed
- * as long as the corpus is open; NULL: anything may be. */
-int corpus_open_under(const char *root, const Paceline__Job *job, struct corpus *out,
-                      struct err *err);
+int corpus_open(const Paceline__Job *job, const struct open_watch *watch, struct corpus *out,
+                struct err *err);
+/* The same, with nothing opened outside of the folder `root` (source_config), which is borrowed as
+ * long as the corpus is open; NULL: anything may be. */
+int corpus_open_under(const char *root, const Paceline__Job *job, const struct open_watch *watch,
+                      struct corpus *out, struct err *err);
+/* Log what was left out when its sources were opened. */
+void corpus_log_warnings(const struct corpus *corpus, const struct logger *log);
 void corpus_close(struct corpus *corpus);
 
 /* One of `of` parts of a set of n records: [index·n/of, (index+1)·n/of). */

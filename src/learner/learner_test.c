@@ -78,7 +78,7 @@ static void learn(const Paceline__Job *job, int steps, double share)
     uint64_t place = 0;
     arena_init(&arena);
     kernels_set_threads((int)job->threads);
-    if (corpus_open(job, &corpus, &err) != OK ||
+    if (corpus_open(job, NULL, &corpus, &err) != OK ||
         workspace_create(job, &corpus, &silent, NULL, &ws, &err) != OK ||
         learner_init(&l, NULL, job, &corpus, ws, &arena, NULL, &err) != OK)
         fail_msg("%s", err.text);

@@ -82,7 +82,7 @@ static void bench_open(struct bench *b, Paceline__Job *job)
     b->count = b->count ? b->count : job->batch;
     arena_init(&b->arena);
     kernels_set_threads(learner_threads(job));
-    if (corpus_open(job, &b->corpus, &err) != OK ||
+    if (corpus_open(job, NULL, &b->corpus, &err) != OK ||
         workspace_create(job, &b->corpus, &silent, NULL, &b->ws, &err) != OK)
         fail_msg("%s", err.text);
 }

@@ -41,7 +41,7 @@ static void open_trial(struct trial *t, const struct tiny *tiny, bool determinis
         job_resolve_paths(t->job, tiny->job, &err) != OK || job_finish(t->job, &err) != OK)
         fail_msg("%s", err.text);
     kernels_set_threads(1);
-    if (corpus_open(t->job, &t->corpus, &err) != OK ||
+    if (corpus_open(t->job, NULL, &t->corpus, &err) != OK ||
         workspace_create(t->job, &t->corpus, &silent, tuner, &t->ws, &err) != OK ||
         learner_init(&t->l, NULL, t->job, &t->corpus, t->ws, &t->arena, NULL, &err) != OK)
         fail_msg("%s", err.text);
@@ -88,7 +88,8 @@ static void a_deterministic_job_has_its_bits_whatever_is_kept(void **state)
     int64_t looks = 0;
     struct trial any;
     struct buf text = {0};
-    struct tuner *source = tuner_create(&(struct tuner_host){counting_clock, NULL, &looks});
+    struct tuner *source =
+        tuner_create(&(struct tuner_host){.now = counting_clock, .keep = NULL, .user = &looks});
     struct tuner *tuner = tuner_create(&(struct tuner_host){.now = no_clock});
     open_trial(&any, *state, false, source); /* fills the table with keys of this net */
     assert_int_equal(tuner_text(source, &text), OK);
@@ -108,7 +109,8 @@ static void a_job_is_timed_once_and_near_the_rule(void **state)
 {
     struct trial first, second, rule;
     int64_t looks = 0;
-    struct tuner *tuner = tuner_create(&(struct tuner_host){counting_clock, NULL, &looks});
+    struct tuner *tuner =
+        tuner_create(&(struct tuner_host){.now = counting_clock, .keep = NULL, .user = &looks});
     open_trial(&first, *state, false, tuner);
     assert_true(looks > 0);
     assert_null(strstr(choice_of(&first), "in slices"));
@@ -136,7 +138,8 @@ static void a_net_planned_anew_hands_on_what_it_found(void **state)
     struct trial t;
     struct err err = {0};
     int64_t looks = 0;
-    struct tuner *tuner = tuner_create(&(struct tuner_host){counting_clock, count_news, &looks});
+    struct tuner *tuner = tuner_create(
+        &(struct tuner_host){.now = counting_clock, .keep = count_news, .user = &looks});
     open_trial(&t, *state, false, NULL);
     t.ws->tuner = tuner;
     if (workspace_keep(t.ws, t.job, "conv", &err) != OK)

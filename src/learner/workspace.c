@@ -28,7 +28,7 @@ static int load(const Paceline__Job *job, bool only_tests, Caffe__NetParameter *
 static int make_net(const Caffe__NetParameter *param, struct net_options *options, struct net **out,
                     struct err *err)
 {
-    options->memory_limit = memory_available();
+    options->memory_limit = memory_available(&options->memory_by);
     return net_create(param, options, out, err);
 }
 

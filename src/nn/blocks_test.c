@@ -95,7 +95,8 @@ static void open_net(struct fixture *f, const char *text, bool blocks)
     struct net *net = NULL;
     Caffe__NetParameter *param = fixture_parse(text);
     int64_t looks = 0;
-    struct tuner *tuner = tuner_create(&(struct tuner_host){even_clock, NULL, &looks});
+    struct tuner *tuner =
+        tuner_create(&(struct tuner_host){.now = even_clock, .keep = NULL, .user = &looks});
     const struct net_options options = options_of(tuner);
     if (net_build(param, &options, blocks, &net, &err) != OK)
         fail_msg("%s", err.text);
@@ -230,7 +231,8 @@ static void test_who_lies_in_blocks(void **state)
         LAYER("l", "LRN", "b", "l", "") LOSS("l");
     int64_t looks = 0;
     setenv("PACELINE_WINOGRAD", "off", 1);
-    struct tuner *tuner = tuner_create(&(struct tuner_host){speeding_clock, NULL, &looks});
+    struct tuner *tuner =
+        tuner_create(&(struct tuner_host){.now = speeding_clock, .keep = NULL, .user = &looks});
     struct net_options options = options_of(tuner);
     bool copies =
         copies_images(nets[0], tuner); /* else oneDNN has nothing here that wants blocks */
@@ -245,7 +247,7 @@ static void test_who_lies_in_blocks(void **state)
     options.keep_all = true;
     expect("all of whose values are kept", nets[0], options, false);
     tuner_free(tuner);
-    tuner = tuner_create(&(struct tuner_host){even_clock, NULL, &looks});
+    tuner = tuner_create(&(struct tuner_host){.now = even_clock, .keep = NULL, .user = &looks});
     expect("where nothing that copies is faster", nets[0], options_of(tuner), false);
     tuner_free(tuner);
     unsetenv("PACELINE_WINOGRAD");

@@ -5,9 +5,11 @@
 #include "nn/blocks.h"
 #include "nn/cast.h"
 #include "nn/fuse.h"
+#include "nn/layers.h"
 #include "nn/lives.h"
 #include "tensor/bf16.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +35,7 @@ static size_t values_of(const struct layer *layer)
 }
 
 /* Of the layers that were reached, the one that takes most. */
-static void name_largest(const struct net *net, size_t limit, struct err *err)
+static void name_largest(const struct net *net, const struct net_options *options, struct err *err)
 {
     const struct layer *largest = NULL;
     size_t most = 0;
@@ -45,12 +47,15 @@ static void name_largest(const struct net *net, size_t limit, struct err *err)
         }
     }
     const struct err what = *err;
+    char by[64] = "";
+    if (options->memory_by)
+        snprintf(by, sizeof by, " allowed by the container (%.32s)", options->memory_by);
     if (largest)
         err_set(err, ERR_NOMEM,
-                "%.160s: there are %.2f GiB; the largest layer is \"%s\", with %.2f GiB of "
-                "parameters and %.2f GiB of tops",
-                what.text, gib(limit), largest->name, gib(parameters_of(net, largest)),
-                gib(values_of(largest)));
+                "%.160s: there are %.2f GiB%s; the largest layer is \"%s\", with %.2f GiB of "
+                "parameters and %.2f GiB of tops; lower batch",
+                what.text, gib(options->memory_limit), by, largest->name,
+                gib(parameters_of(net, largest)), gib(values_of(largest)));
 }
 
 static int check_bf16(const struct net_options *options, struct err *err)
@@ -80,7 +85,7 @@ int net_build(const Caffe__NetParameter *param, const struct net_options *option
     if (rc == OK)
         rc = plan_make(net, options, err);
     if (rc == ERR_NOMEM && options->memory_limit > 0)
-        name_largest(net, options->memory_limit, err);
+        name_largest(net, options, err);
     if (rc != OK) {
         net_free(net);
         return rc;
@@ -422,6 +427,19 @@ size_t net_classes(const struct net *net)
 const char *net_layout(const struct net *net)
 {
     return net->blocks ? "nchw16c" : net->images == LAYOUT_NHWC ? "nhwc" : "nchw";
+}
+
+bool net_normalises(const struct net *net)
+{
+    static const char *const types[] = {"BatchNorm", "Power", "Scale", "Bias"};
+    const struct layer *first = NULL;
+    for (size_t i = 0; i < net->n_layers && !first; i++)
+        if (net->layer[i]->ops != &layer_input)
+            first = net->layer[i];
+    for (size_t i = 0; first && i < sizeof types / sizeof *types; i++)
+        if (strcmp(first->type, types[i]) == 0)
+            return true;
+    return false;
 }
 
 bool net_judges(const struct net *net)

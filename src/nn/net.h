@@ -21,7 +21,8 @@ struct net_options {
     const struct kernels *kernels;
     enum dtype dtype;    /* of images and their gradients while training; bf16: kernels has_bf16 */
     size_t memory_limit; /* bytes, of all that the net and its training need; 0: none */
-    struct tuner *tuner; /* used while the net is made; NULL: the kernels' choices go by rule */
+    const char *memory_by; /* the container's limit that it is, for messages; NULL: the machine's */
+    struct tuner *tuner;   /* used while the net is made; NULL: the kernels' choices go by rule */
     /* What net_blob may ask for beside what comes out of the net, which is what no layer reads: the
      * blob of that name (NULL: none), or all of them, each then in memory of its own. */
     const char *keep;
@@ -140,6 +141,9 @@ double net_flops(const struct net *net);
  * that all of them ignore may be above); SIZE_MAX when no loss takes labels as classes; 0 when the
  * net has no loss. */
 size_t net_classes(const struct net *net);
+
+/* Is the first thing that it does with records to bring them near 0? */
+bool net_normalises(const struct net *net);
 
 bool net_judges(const struct net *net); /* there is an accuracy (net_result.right) */
 

@@ -624,6 +624,24 @@ static void test_memory_limit(void **state)
         }
 }
 
+/* A limit of the container's is called that, by the file that an administrator would look for. */
+static void test_memory_limit_names_the_container(void **state)
+{
+    (void)state;
+    Caffe__NetParameter *param = fixture_parse(DATA INNER("ip", "data", "ip", 2000000000));
+    const struct net_options options = {.phase = PHASE_TEST,
+                                        .batch = 8,
+                                        .input = image,
+                                        .kernels = &kernels_ref,
+                                        .memory_limit = (size_t)1 << 30,
+                                        .memory_by = "memory.max"};
+    struct net *net = NULL;
+    struct err err = {0};
+    assert_int_equal(net_create(param, &options, &net, &err), ERR_NOMEM);
+    caffe__net_parameter__free_unpacked(param, NULL);
+    assert_non_null(strstr(err.text, "there are 1.00 GiB allowed by the container (memory.max); "));
+}
+
 /* Parameters count in training twice, with their gradient; a net that just fits is made. */
 static void test_memory_limit_is_what_it_takes(void **state)
 {
@@ -674,6 +692,7 @@ int main(void)
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_memory_limit_names_the_container),
         cmocka_unit_test(test_memory_limit_is_what_it_takes),
         cmocka_unit_test(test_steps_do_not_allocate),
     };

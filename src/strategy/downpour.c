@@ -43,13 +43,17 @@ static int check_plain(const Paceline__Job *job, struct err *err)
 {
     const Caffe__SolverParameter *solver = job->solver;
     if (solver && strcmp(solver->type, "SGD") != 0)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "solver.type: strategy downpour takes plain steps, \"SGD\", is \"%s\"",
-                       solver->type);
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "solver.type: strategy downpour takes plain steps, \"SGD\", is \"%s\"; write "
+            "--set solver.type=SGD",
+            solver->type);
     if (solver && solver->momentum != 0)
-        return err_set(err, ERR_UNSUPPORTED,
-                       "solver.momentum: strategy downpour takes plain steps, 0, is %g",
-                       (double)solver->momentum);
+        return err_set(
+            err, ERR_UNSUPPORTED,
+            "solver.momentum: strategy downpour takes plain steps, 0, is %g; write --set "
+            "solver.momentum=0",
+            (double)solver->momentum);
     return OK;
 }
 

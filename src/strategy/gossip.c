@@ -239,8 +239,9 @@ static int gossip_gather(struct member *m)
     parcels_close(&own);
     if (rc == ERR_CANCELLED || w == 0)
         return rc == ERR_CANCELLED ? rc : ERR_DIVERGED;
-    log_info(m->group->log, "gossip: the mean of %zu models, which weigh %" PRIu64 "/2^40 workers",
-             count, w);
+    log_info(m->group->log,
+             "gossip: the final model is the mean of %zu model%s; their weights add up to %.15g",
+             count, count == 1 ? "" : "s", (double)w / (double)(UINT64_C(1) << 40));
     m->joint = (struct joint){.x = &g->x, .s = &g->s};
     return OK;
 }

@@ -165,7 +165,8 @@ static float alpha_of(struct worker *w, struct mpca_lane *lane)
     bool stale = mpca_stale(&w->node.how, since, mpca_pace_median(&lane->cycles));
     if (stale && !lane->stale)
         log_warn(w->node.group->log,
-                 "shard %u: nothing new for %.3f s; no pull towards its old joint model",
+                 "shard %u: no new global model for %.3f s; until one comes this worker trains "
+                 "without its pull",
                  lane->exchange.lane, world_seconds(since));
     lane->stale = stale;
     return stale ? 0 : mpca_alpha(&w->node.how, lane->c);

@@ -50,6 +50,11 @@ enum isa isa_best(void)
     return best;
 }
 
+bool isa_is_limited(void)
+{
+    return isa_best() < processor();
+}
+
 const char *isa_name(enum isa isa)
 {
     PL_ASSERT(isa < ISAS);

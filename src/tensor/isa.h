@@ -20,6 +20,9 @@ enum isa {
 /* The widest that this processor has, its system keeps, and PACELINE_ISA allows. Costs a load. */
 enum isa isa_best(void);
 
+/* Does PACELINE_ISA ask for less than this processor has? */
+bool isa_is_limited(void);
+
 /* Whether isa_best's processor runs it, within the same limit. */
 static inline bool isa_runs(enum isa isa)
 {

@@ -45,6 +45,11 @@ void kernels_set_threads(int threads)
     omp_set_num_threads(threads);
 }
 
+int kernels_threads(void)
+{
+    return omp_get_max_threads();
+}
+
 const char *kernels_isa(void)
 {
     return isa_name(isa_best());

@@ -207,6 +207,7 @@ void kernels_reorder(const struct shape *shape, enum layout from, const float *x
  * until the next on the same thread; other threads are not affected. Call it before planning: an op
  * may be planned for the number it will run on. */
 void kernels_set_threads(int threads);
+int kernels_threads(void); /* what it was set to, or what OpenMP begins with */
 
 /* "avx512", "avx2", "sse2", ...: the widest instructions that kernels use here (isa_best). */
 const char *kernels_isa(void);

@@ -7,6 +7,9 @@
 #include "tensor/kernels_dnnl_choose.h"
 #include "tensor/tuner.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 struct shape_case {
     struct shape x;
     size_t O, kernel, stride, pad, dilation, groups;
@@ -312,7 +315,8 @@ static void a_second_run_chooses_the_same_and_times_nothing(void **state)
     int64_t looks = 0;
     for (size_t i = 0; i < CASES; i++) {
         struct work work = work_of(&cases[i]);
-        struct tuner *one = tuner_create(&(struct tuner_host){counting_clock, NULL, &looks});
+        struct tuner *one =
+            tuner_create(&(struct tuner_host){.now = counting_clock, .keep = NULL, .user = &looks});
         struct tuner *two = tuner_create(&(struct tuner_host){.now = no_clock});
         struct buf text = {0};
         int64_t before = looks;
@@ -340,7 +344,8 @@ static void a_kept_name_that_is_no_code_is_timed_anew(void **state)
     struct work work = work_of(&cases[2]);
     struct choices c;
     struct buf text = {0};
-    struct tuner *tuner = tuner_create(&(struct tuner_host){counting_clock, NULL, &looks});
+    struct tuner *tuner =
+        tuner_create(&(struct tuner_host){.now = counting_clock, .keep = NULL, .user = &looks});
     choices_of(&work, &c);
     buf_printf(&text, "paceline kernels 1\n");
     for (int p = 0; p < ONEDNN_PASSES; p++)
@@ -410,7 +415,8 @@ static void timing_leaves_no_primitives_behind(void **state)
     struct work work = work_of(&cases[WIDE]);
     struct choices c;
     struct conv_candidate chosen;
-    struct tuner *tuner = tuner_create(&(struct tuner_host){clock_without_a_cache, NULL, &looks});
+    struct tuner *tuner = tuner_create(
+        &(struct tuner_host){.now = clock_without_a_cache, .keep = NULL, .user = &looks});
     assert_int_equal(dnnl_get_primitive_cache_capacity(&before), dnnl_success);
     assert_true(before > 0);
     choices_of(&work, &c);
@@ -422,6 +428,58 @@ static void timing_leaves_no_primitives_behind(void **state)
     assert_int_equal(after, before);
     choices_end(&c);
     tuner_free(tuner);
+}
+
+/* One of two engines that tune at the same time on threads of their own. */
+struct engine {
+    pthread_t thread;
+    bool is_first;
+    struct engine *other;
+    _Atomic bool begun, ended;
+};
+
+/* The first waits for the second to begin, the second for the first to end. */
+static int64_t clock_of_two(void *user)
+{
+    struct engine *e = user;
+    atomic_store(&e->begun, true);
+    while (e->is_first ? !atomic_load(&e->other->begun) : !atomic_load(&e->other->ended))
+        ;
+    return 0;
+}
+
+static void *choose_beside_another(void *user)
+{
+    struct engine *e = user;
+    struct work work = work_of(&cases[WIDE]);
+    struct choices c;
+    struct conv_candidate chosen;
+    double seconds;
+    while (!e->is_first && !atomic_load(&e->other->begun))
+        ;
+    struct tuner *tuner =
+        tuner_create(&(struct tuner_host){.now = clock_of_two, .keep = NULL, .user = e});
+    choices_of(&work, &c);
+    assert_int_equal(conv_choose(&c.site[0], tuner, &chosen, &seconds), dnnl_success);
+    choices_end(&c);
+    tuner_free(tuner);
+    atomic_store(&e->ended, true);
+    return NULL;
+}
+
+static void test_timing_by_two_engines_leaves_the_cache_as_it_was(void **state)
+{
+    (void)state;
+    int before, after;
+    struct engine engine[2] = {{.is_first = true, .other = &engine[1]}, {.other = &engine[0]}};
+    assert_int_equal(dnnl_get_primitive_cache_capacity(&before), dnnl_success);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&engine[i].thread, NULL, choose_beside_another, &engine[i]),
+                         0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(engine[i].thread, NULL);
+    assert_int_equal(dnnl_get_primitive_cache_capacity(&after), dnnl_success);
+    assert_int_equal(after, before);
 }
 
 /* Without a tuner the choice hangs on the shape alone, and sums go by slices. */
@@ -450,6 +508,7 @@ int main(void)
         cmocka_unit_test(a_kept_name_that_is_no_code_is_timed_anew),
         cmocka_unit_test(a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule),
         cmocka_unit_test(timing_leaves_no_primitives_behind),
+        cmocka_unit_test(test_timing_by_two_engines_leaves_the_cache_as_it_was),
         cmocka_unit_test(the_rule_times_nothing_and_sums_by_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

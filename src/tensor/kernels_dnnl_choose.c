@@ -78,7 +78,7 @@ static void end_candidate(struct trial *t)
     onednn_release(&t->dnn);
     arena_release(&t->arena);
     arena_init(&t->arena);
-    arena_limit(&t->arena, memory_available() / 2);
+    arena_limit(&t->arena, memory_available(NULL) / 2);
     t->scratch = (struct op_scratch){0};
     t->current = SIZE_MAX;
 }
@@ -182,18 +182,6 @@ static size_t records_to_time(const struct conv_spec *s)
     return shares * (double)T < (double)most ? (size_t)shares * T : most;
 }
 
-/* How many primitives oneDNN keeps for those who ask for the same again; what it was. It would keep
- * all that lose, too. */
-static int keep_primitives(int most)
-{
-    int before = 0;
-    dnnl_status_t status = dnnl_get_primitive_cache_capacity(&before);
-    if (!status)
-        status = dnnl_set_primitive_cache_capacity(most);
-    PL_ASSERT(status == dnnl_success);
-    return before;
-}
-
 static dnnl_status_t time_candidates(const struct conv_site *site, struct tuner *tuner,
                                      const char *key, const struct conv_candidate *list, size_t n,
                                      size_t *winner)
@@ -211,14 +199,16 @@ static dnnl_status_t time_candidates(const struct conv_site *site, struct tuner 
     for (size_t i = 0; i < n; i++)
         names[i] = list[i].name;
     arena_init(&t.arrays);
-    arena_limit(&t.arrays, memory_available() / 2);
+    arena_limit(&t.arrays, memory_available(NULL) / 2);
     arena_init(&t.arena);
     dnnl_status_t status = make_arrays(&t) ? dnnl_success : dnnl_out_of_memory;
-    int kept = keep_primitives(0);
     if (!status)
+        status = onednn_keep_no_primitives();
+    if (!status) {
         *winner = tuner_choose(tuner, key, names, n, run_candidate, &t);
-    end_candidate(&t);
-    keep_primitives(kept);
+        end_candidate(&t);
+        onednn_keep_primitives();
+    }
     arena_release(&t.arena);
     arena_release(&t.arrays);
     return !status && *winner == n ? dnnl_unimplemented : status;

@@ -41,7 +41,7 @@ enum { CONV_CANDIDATES_MAX = 24 };
 
 /* Grows with every change to the speed of our own codes, to the list, or to how they are timed:
  * what was timed before is timed anew. */
-enum { CONV_CODES_VERSION = 3 };
+enum { CONV_CODES_VERSION = 4 };
 
 /* All that may be fastest at the site's direction; how many. */
 size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out);

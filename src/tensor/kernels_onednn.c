@@ -9,8 +9,36 @@ void onednn_limit_isa(void)
 {
     static const dnnl_cpu_isa_t limits[ISAS] = {
         [ISA_PLAIN] = dnnl_cpu_isa_sse41, [ISA_AVX2] = dnnl_cpu_isa_avx2};
-    if (isa_best() != ISA_AVX512)
+    if (isa_is_limited())
         (void)dnnl_set_max_cpu_isa(limits[isa_best()]);
+}
+
+/* Add `by` to how many want that none is kept. The capacity is the process's, and several engines
+ * may tune at once: the first finds out what it was, and the last sets it back. */
+static dnnl_status_t count_keepers_of_none(int by)
+{
+    static int wanting, capacity;
+    dnnl_status_t status = dnnl_success;
+#pragma omp critical(onednn_primitives)
+    {
+        if (by > 0 && wanting == 0)
+            status = dnnl_get_primitive_cache_capacity(&capacity);
+        if (!status && wanting == (by > 0 ? 0 : 1))
+            status = dnnl_set_primitive_cache_capacity(by > 0 ? 0 : capacity);
+        wanting += status ? 0 : by;
+    }
+    return status;
+}
+
+dnnl_status_t onednn_keep_no_primitives(void)
+{
+    return count_keepers_of_none(1);
+}
+
+void onednn_keep_primitives(void)
+{
+    dnnl_status_t status = count_keepers_of_none(-1);
+    PL_ASSERT(status == dnnl_success);
 }
 
 int onednn_init(struct onednn *dnn, struct err *err)

@@ -15,6 +15,10 @@ enum {
     RUNS_MAX = 9,
     LONG = 30 * 1000 * 1000,   /* ns, to plan and to run once: no more is needed to see who loses */
     ENOUGH = 20 * 1000 * 1000, /* ns of runs, once there are RUNS_MIN */
+    WAKING = 500 * 1000,       /* ns: what it takes to wake threads is no disturbance, */
+    WAKING_SHARE = 10,         /* nor is this part of a run */
+    DISTURBED_RUNS = 12,       /* of a key, then it goes without a choice */
+    DISTURBED_KEYS = 3,        /* in a tuner's life, then it times nothing more */
 };
 
 struct entry {
@@ -29,6 +33,7 @@ struct tuner {
     struct tuner_news news;
     int64_t spent; /* on what is new */
     int64_t total;
+    int disturbed; /* keys that were given up */
 };
 
 struct tuner *tuner_create(const struct tuner_host *host)
@@ -121,19 +126,32 @@ struct trial {
     struct tuner *tuner;
     tuner_run run;
     void *user;
+    int disturbed; /* runs of this key */
 };
 
-static int time_run(const struct trial *t, size_t i, int64_t *ns)
+static int64_t delay_until_now(const struct tuner_host *host)
+{
+    return host->delay ? host->delay(host->user) : 0;
+}
+
+/* A run whose threads had to wait for a processor is no measurement, and is done again.
+ * ERR_TIMEOUT: there were too many of them. */
+static int time_run(struct trial *t, size_t i, int64_t *ns)
 {
     const struct tuner_host *host = &t->tuner->host;
-    int64_t start = host->now(host->user);
-    int rc = t->run(t->user, i);
-    *ns = host->now(host->user) - start;
-    return rc;
+    for (;;) {
+        int64_t delay = delay_until_now(host), start = host->now(host->user);
+        int rc = t->run(t->user, i);
+        *ns = host->now(host->user) - start;
+        if (rc != OK || delay_until_now(host) - delay <= WAKING + *ns / WAKING_SHARE)
+            return rc;
+        if (++t->disturbed == DISTURBED_RUNS)
+            return ERR_TIMEOUT;
+    }
 }
 
 /* The median of candidate i's times. Who is far behind `best` is not timed to the end. */
-static int time_candidate(const struct trial *t, size_t i, int64_t best, int64_t *median)
+static int time_candidate(struct trial *t, size_t i, int64_t best, int64_t *median)
 {
     int64_t ns[RUNS_MAX], sum = 0, least;
     int n = 0, rc = time_run(t, i, median); /* plans, and touches its memory */
@@ -163,7 +181,7 @@ static void check_text(const char *text, size_t max)
 size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *names, size_t n,
                     tuner_run run, void *user)
 {
-    const struct trial trial = {tuner, run, user};
+    struct trial trial = {.tuner = tuner, .run = run, .user = user};
     const char *kept = tuner_find(tuner, key);
     for (size_t i = 0; kept && i < n; i++)
         if (strcmp(names[i], kept) == 0)
@@ -171,7 +189,7 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
     const struct tuner_host *host = &tuner->host;
     int64_t start = host->now(host->user), best = INT64_MAX, ns;
     size_t winner = n;
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n && trial.disturbed < DISTURBED_RUNS; i++)
         if (time_candidate(&trial, i, best, &ns) == OK && (winner == n || ns < best - best / 50)) {
             best = ns;
             winner = i;
@@ -179,6 +197,11 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
     int64_t took = host->now(host->user) - start;
     tuner->spent += took;
     tuner->total += took;
+    if (trial.disturbed == DISTURBED_RUNS) {
+        tuner->disturbed++;
+        tuner->news.disturbed++;
+        return n;
+    }
     if (winner == n)
         return n;
     struct entry entry = {.ns = best > 0 ? best : 1};
@@ -193,7 +216,8 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
 
 bool tuner_has_time(struct tuner *tuner, const char *key)
 {
-    if (tuner->total < TUNER_SECONDS * INT64_C(1000000000))
+    bool quiet = tuner->disturbed < DISTURBED_KEYS;
+    if (quiet && tuner->total < TUNER_SECONDS * INT64_C(1000000000))
         return true;
     if (is_at(tuner, place_of(tuner, key), key) && !tuner_find(tuner, key))
         return false;
@@ -201,7 +225,10 @@ bool tuner_has_time(struct tuner *tuner, const char *key)
     check_text(key, TUNER_KEY_MAX);
     strcpy(entry.key, key);
     put(tuner, &entry);
-    tuner->news.left++;
+    if (quiet)
+        tuner->news.left++;
+    else
+        tuner->news.disturbed++;
     return false;
 }
 
@@ -216,7 +243,7 @@ void tuner_settle(struct tuner *tuner)
     news.seconds = (double)tuner->spent * 1e-9;
     tuner->news = (struct tuner_news){0};
     tuner->spent = 0;
-    if ((news.fresh > 0 || news.left > 0) && tuner->host.keep)
+    if ((news.fresh > 0 || news.left > 0 || news.disturbed > 0) && tuner->host.keep)
         tuner->host.keep(tuner->host.user, tuner, &news);
 }
 

@@ -29,7 +29,8 @@ struct tuner;
 struct tuner_news {
     size_t fresh; /* choices, found in so many */
     double seconds;
-    size_t left; /* keys that TUNER_SECONDS left no time for */
+    size_t left;      /* keys that TUNER_SECONDS left no time for */
+    size_t disturbed; /* keys that could not be timed, since the machine was busy: none is kept */
 };
 
 struct tuner_host {
@@ -38,6 +39,9 @@ struct tuner_host {
      * tuner_settle. */
     void (*keep)(void *user, struct tuner *tuner, const struct tuner_news *news);
     void *user;
+    /* (optional) Nanoseconds that threads of this process were ready to run and had no processor,
+     * until now. A run in which that grows is no measurement. */
+    int64_t (*delay)(void *user);
 };
 
 /* NULL when memory runs out. */
@@ -56,7 +60,8 @@ int64_t tuner_time(const struct tuner *tuner, const char *key);
 
 /* Which of the `n` names to take: the one that is kept for the key, if it is among them; else each
  * is timed, and the fastest kept. One that is listed first is preferred to those that are faster by
- * less than a fiftieth. n where none could be run. */
+ * less than a fiftieth. n where none could be run, or others took the processors too often: then
+ * nothing is kept, and a later process times the key. */
 size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *names, size_t n,
                     tuner_run run, void *user);
 

@@ -51,9 +51,42 @@ static int run(void *user, size_t i)
     return b->takes[i] ? OK : ERR_UNSUPPORTED;
 }
 
+/* Other processes that want the processors: in so many runs of the fastest candidate threads wait
+ * for one, and the run takes 40 ms longer. */
+struct busy {
+    struct bench bench;
+    size_t disturbed;
+    int64_t delay;
+};
+
+static int64_t delay_now(void *user)
+{
+    return ((struct busy *)user)->delay; /* the bench comes first */
+}
+
+static int run_busy(void *user, size_t i)
+{
+    struct busy *b = user;
+    int rc = run(&b->bench, i);
+    if (i == 1 && b->disturbed > 0) {
+        b->disturbed--;
+        b->delay += 40 * 1000 * 1000;
+        b->bench.now += 40 * 1000 * 1000;
+    }
+    return rc;
+}
+
+static struct tuner *tuner_for_busy(struct busy *b)
+{
+    struct tuner *tuner = tuner_create(&(struct tuner_host){clock_now, on_keep, b, delay_now});
+    assert_non_null(tuner);
+    return tuner;
+}
+
 static struct tuner *tuner_for(struct bench *b)
 {
-    struct tuner *tuner = tuner_create(&(struct tuner_host){clock_now, on_keep, b});
+    struct tuner *tuner =
+        tuner_create(&(struct tuner_host){.now = clock_now, .keep = on_keep, .user = b});
     assert_non_null(tuner);
     return tuner;
 }
@@ -293,6 +326,51 @@ static void chance_does_not_break_it(void **state)
     free(text);
 }
 
+/* The choice is that of a machine that was never busy. */
+static void test_tuner_repeats_runs_that_were_disturbed(void **state)
+{
+    (void)state;
+    struct busy b = {.bench = {.takes = {3000, 2000, 2900}}, .disturbed = 9};
+    struct tuner *tuner = tuner_for_busy(&b);
+    assert_int_equal(tuner_choose(tuner, "a", names, CANDIDATES, run_busy, &b), 1);
+    assert_int_equal(tuner_time(tuner, "a"), 2000);
+    tuner_settle(tuner);
+    assert_int_equal(b.bench.news.fresh, 1);
+    assert_int_equal(b.bench.news.disturbed, 0);
+    tuner_free(tuner);
+}
+
+/* Nothing is kept, timing ends soon, and a later process that has the machine chooses rightly. */
+static void test_tuner_keeps_nothing_of_a_busy_machine(void **state)
+{
+    (void)state;
+    struct busy b = {.bench = {.takes = {3000, 2000, 2900}}, .disturbed = SIZE_MAX};
+    struct tuner *tuner = tuner_for_busy(&b);
+    static const char *const keys[] = {"a", "b", "c", "d"};
+    for (size_t i = 0; i < 4; i++)
+        if (tuner_has_time(tuner, keys[i]))
+            assert_int_equal(tuner_choose(tuner, keys[i], names, CANDIDATES, run_busy, &b),
+                             CANDIDATES);
+    assert_true(runs_of(&b.bench) < 90);
+    tuner_settle(tuner);
+    assert_int_equal(b.bench.kept, 1);
+    assert_int_equal(b.bench.news.fresh, 0);
+    assert_int_equal(b.bench.news.left, 0);
+    assert_int_equal(b.bench.news.disturbed, 4);
+    struct buf text = {0};
+    assert_int_equal(tuner_text(tuner, &text), OK);
+    struct busy later = {.bench = {.takes = {3000, 2000, 2900}}};
+    struct tuner *quiet = tuner_for_busy(&later);
+    assert_int_equal(tuner_load(quiet, (const char *)text.data, text.len), 0);
+    for (size_t i = 0; i < 4; i++) {
+        memset(later.bench.runs, 0, sizeof later.bench.runs); /* each key is planned anew */
+        assert_int_equal(tuner_choose(quiet, keys[i], names, CANDIDATES, run_busy, &later), 1);
+    }
+    buf_release(&text);
+    tuner_free(tuner);
+    tuner_free(quiet);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +384,8 @@ int main(void)
         cmocka_unit_test(a_name_that_is_no_candidate_is_timed_anew),
         cmocka_unit_test(foreign_and_damaged_lines_count_for_nothing),
         cmocka_unit_test(chance_does_not_break_it),
+        cmocka_unit_test(test_tuner_repeats_runs_that_were_disturbed),
+        cmocka_unit_test(test_tuner_keeps_nothing_of_a_busy_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
