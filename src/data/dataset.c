@@ -30,13 +30,11 @@ uint64_t dataset_hash(const struct dataset *set)
     return mean ? hash_mix(set->source->hash, mean) : set->source->hash;
 }
 
-int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw *draw,
-                 struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
-                 struct err *err)
+static int read_record(const struct dataset *set, size_t n, const struct dataset_draw *draw,
+                       struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
+                       struct err *err)
 {
-    PL_ASSERT(i < set->count);
     const struct source *source = set->source;
-    size_t n = set->choice ? set->choice[i] : i;
     struct maps_draw drawn;
     if (draw)
         drawn = (struct maps_draw){draw->seed, draw->epoch, n};
@@ -49,6 +47,32 @@ int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw 
     if (maps_apply(&set->maps, &raw, draw ? &drawn : NULL, scratch, x) != OK)
         return err_set(err, ERR_NOMEM, "data: out of memory for record %zu", n);
     return OK;
+}
+
+int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw *draw,
+                 struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
+                 struct err *err)
+{
+    PL_ASSERT(i < set->count);
+    for (size_t tried = 0; tried < set->count; tried++) {
+        size_t n = set->choice ? set->choice[i] : i;
+        struct err why;
+        if (!set->bad)
+            return read_record(set, n, draw, scratch, x, label, record, err);
+        if (!bad_records_have(set->bad, set->of, n)) {
+            int rc = read_record(set, n, draw, scratch, x, label, record, &why);
+            if (rc == OK)
+                return OK;
+            if (rc != ERR_INPUT)
+                return err_set(err, rc, "%s", why.text);
+            rc = bad_records_add(set->bad, set->of, n, why.text, err);
+            if (rc != OK)
+                return rc;
+        }
+        i = i + 1 < set->count ? i + 1 : 0;
+    }
+    return err_set(err, ERR_INPUT, "none of the %zu records can be read; first: %s", set->count,
+                   bad_records_at(set->bad, 0)->cause);
 }
 
 /* How a split goes about it: per class, the records there are and those to take. */
@@ -138,13 +162,14 @@ int dataset_split(struct dataset *set, uint32_t held, uint64_t seed, struct data
 {
     const struct source *source = set->source;
     PL_ASSERT(!set->choice && set->count == source->count && set->count <= UINT32_MAX);
-    struct dataset out = {.source = source, .shape = set->shape};
+    struct dataset out = {.source = source, .shape = set->shape, .bad = set->bad, .of = set->of};
     if (held == 0) {
         *validation = out;
         return OK;
     }
     if (held >= set->count)
-        return err_set(err, ERR_INPUT, "validation: %u held out of %zu records leave none to train",
+        return err_set(err, ERR_INPUT,
+                       "validation: %u held out of %zu records leave none to train; hold out fewer",
                        held, set->count);
     size_t *counts = calloc(source->classes, 2 * sizeof *counts);
     uint32_t *kept = NULL;

@@ -11,6 +11,8 @@ struct dataset {
     struct shape shape; /* of a record through the maps: (C, H, W) */
     uint32_t *choice;   /* record numbers in the source, ascending, owned; NULL: all */
     size_t count;
+    struct bad_records *bad; /* borrowed; NULL: a broken record is an error */
+    enum bad_source of;
 };
 
 /* All records of the source through the maps of `spec`. ERR_INPUT when the maps do not fit the
@@ -35,7 +37,9 @@ struct dataset_draw {
 };
 
 /* Record i mapped, (C, H, W) floats of set->shape, its label, and its number in the source. From
- * any thread, with a scratch of its own. What source->ops->read returns, or ERR_NOMEM. */
+ * any thread, with a scratch of its own. Where set->bad is there, a broken record (ERR_INPUT) is
+ * counted in it, and the next readable one of the set stands in, behind the last one the first.
+ * What source->ops->read returns, or ERR_NOMEM; ERR_INPUT when too many are broken. */
 int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw *draw,
                  struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
                  struct err *err);

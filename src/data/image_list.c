@@ -109,16 +109,82 @@ int image_list_parse(const char *name, char *text, size_t len, struct image_list
 
 /* ---- a folder of folders ---- */
 
+static void count_stray(struct image_strays *strays, const char *name)
+{
+    if (strays->count++ == 0)
+        source_quote(name, strays->first, sizeof strays->first);
+}
+
+/* Files that systems and people leave in folders of pictures. */
+static bool is_no_picture(const char *name)
+{
+    static const char *const ends[] = {".txt", ".md",  ".db",   ".ini", ".csv", ".json",
+                                       ".xml", ".zip", ".html", ".log", ".yaml"};
+    const char *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof ends / sizeof *ends; i++)
+        if (strcmp(dot, ends[i]) == 0)
+            return true;
+    return false;
+}
+
+static int join_path(const char *folder, const char *name, char out[PATH_TEXT_MAX], struct err *err)
+{
+    return snprintf(out, PATH_TEXT_MAX, "%s/%s", folder, name) < PATH_TEXT_MAX
+               ? OK
+               : err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", folder,
+                         PATH_TEXT_MAX);
+}
+
+int image_list_classes(const char *under, const char *folder, struct file_names *out,
+                       struct image_strays *strays, struct err *err)
+{
+    char path[PATH_TEXT_MAX];
+    struct file_names names;
+    size_t kept = 0;
+    int rc = file_list(folder, LABEL_MAX, &names, err);
+    if (rc != OK)
+        return rc;
+    for (size_t i = 0; i < names.count; i++) {
+        if (rc == OK)
+            rc = join_path(folder, names.at[i], path, err);
+        if (rc == OK)
+            rc = file_check_under(under, path, err);
+        if (rc == OK && file_is_regular(path)) {
+            count_stray(strays, names.at[i]);
+            free(names.at[i]);
+        } else {
+            names.at[kept++] = names.at[i];
+        }
+    }
+    names.count = kept;
+    if (rc == OK)
+        *out = names;
+    else
+        file_names_release(&names);
+    return rc;
+}
+
+static int add_picture(struct image_list *list, struct buf *text, const char *class,
+                       const char *name, uint32_t label, struct err *err)
+{
+    size_t at = text->len;
+    buf_printf(text, "%s/%s", class, name);
+    buf_put_u8(text, 0);
+    if (text->len - at > PATH_TEXT_MAX)
+        return err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", class, PATH_TEXT_MAX);
+    if (text->failed || add(list, at, label) != OK)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", class);
+    return OK;
+}
+
 /* The pictures of one class; `text` grows by their paths. */
-static int walk_class(const char *under, const char *folder, const char *name, uint32_t label,
-                      struct buf *text, struct image_list *list, struct err *err)
+static int walk_class(const char *folder, const char *name, uint32_t label, struct buf *text,
+                      struct image_list *list, struct err *err)
 {
     char path[PATH_TEXT_MAX], quoted[QUOTE_MAX];
     struct file_names names;
-    if (snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", folder,
-                       PATH_TEXT_MAX);
-    int rc = file_check_under(under, path, err);
+    size_t before = list->count;
+    int rc = join_path(folder, name, path, err);
     if (rc != OK)
         return rc;
     if (!file_is_folder(path))
@@ -128,30 +194,33 @@ static int walk_class(const char *under, const char *folder, const char *name, u
     if (rc != OK)
         return rc;
     for (size_t i = 0; rc == OK && i < names.count; i++) {
-        size_t at = text->len;
-        buf_printf(text, "%s/%s", name, names.at[i]);
-        buf_put_u8(text, 0);
-        if (text->len - at > PATH_TEXT_MAX)
-            rc = err_set(err, ERR_INPUT, "%s: path longer than %d bytes", folder, PATH_TEXT_MAX);
-        else if (text->failed || add(list, at, label) != OK)
-            rc = err_set(err, ERR_NOMEM, "%s: out of memory", folder);
+        if (is_no_picture(names.at[i]))
+            count_stray(&list->inside, names.at[i]);
+        else
+            rc = add_picture(list, text, name, names.at[i], label, err);
     }
     file_names_release(&names);
+    if (rc == OK && list->count == before)
+        count_stray(&list->empty, name);
     if (list->classes <= label)
         list->classes = label + 1;
     return rc;
 }
 
-int image_list_walk(const char *under, const char *folder, struct image_list *out, struct err *err)
+int image_list_walk(const struct source_config *config, const char *folder, struct image_list *out,
+                    struct err *err)
 {
     struct image_list list = {0};
     struct file_names classes;
     struct buf text = {0};
-    int rc = file_list(folder, LABEL_MAX, &classes, err);
+    int rc = image_list_classes(config->root, folder, &classes, &list.beside, err);
     if (rc != OK)
         return rc;
-    for (size_t c = 0; rc == OK && c < classes.count; c++)
-        rc = walk_class(under, folder, classes.at[c], (uint32_t)c, &text, &list, err);
+    for (size_t c = 0; rc == OK && c < classes.count; c++) {
+        rc = walk_class(folder, classes.at[c], (uint32_t)c, &text, &list, err);
+        if (rc == OK)
+            rc = open_watch_report(config->watch, "folders", c + 1, classes.count, err);
+    }
     if (rc == OK && list.count == 0)
         rc = err_set(err, ERR_INPUT, "%s: holds no folder with pictures", folder);
     file_names_release(&classes);

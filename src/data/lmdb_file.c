@@ -160,7 +160,11 @@ static int visit_leaf_node(struct walk *w, uint64_t number, const uint8_t *page,
         return bad_page(w, number, "more records than the database says it has");
     int rc = find_value(w, number, node, w->meta.page_size - value_at,
                         number * w->meta.page_size + value_at, &value);
-    return rc == OK ? w->visitor->entry(w->visitor->user, node + NODE_HEAD, key_len, &value) : rc;
+    if (rc == OK)
+        rc = w->visitor->entry(w->visitor->user, node + NODE_HEAD, key_len, &value);
+    return rc == OK ? open_watch_report(w->visitor->watch, "records", w->entries, w->meta.entries,
+                                        w->err)
+                    : rc;
 }
 
 static int walk_page(struct walk *w, uint64_t number, uint64_t level)

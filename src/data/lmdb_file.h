@@ -20,11 +20,12 @@ struct lmdb_visitor {
      * returns, the value as long as the file. */
     int (*entry)(void *user, const uint8_t *key, size_t key_len, const struct part_of *value);
     void *user;
+    const struct open_watch *watch; /* told of "records", one by one; may be NULL */
 };
 
 /* Walk through all entries of the one unnamed database. Costs every branch and leaf page, and the
  * head of each overflow page; memory: a page for each level of the tree.
- * ERR_INPUT naming the page, ERR_NOMEM, or what the visitor returned */
+ * ERR_INPUT naming the page, ERR_NOMEM, ERR_CANCELLED, or what the visitor returned */
 int lmdb_walk(const struct file_open *file, const char *name, const struct lmdb_visitor *visitor,
               struct err *err);
 

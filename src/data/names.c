@@ -1,5 +1,7 @@
 #include "data/names.h"
 
+#include "data/source_images.h"
+
 #include "base/file.h"
 #include "data/source.h"
 
@@ -83,7 +85,8 @@ static int folder_names(const char *folder, struct names *out, struct err *err)
 {
     struct file_names files;
     struct names names = {0};
-    int rc = file_list(folder, LABEL_MAX, &files, err);
+    struct image_strays strays = {0};
+    int rc = image_list_classes(NULL, folder, &files, &strays, err);
     if (rc != OK)
         return rc;
     names.at = calloc(files.count + 1, sizeof *names.at);

@@ -1,6 +1,7 @@
 #include "data/source.h"
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "data/source_cifar.h"
 #include "data/source_idx.h"
 #include "data/source_images.h"
@@ -9,32 +10,33 @@
 #include <stdio.h>
 #include <string.h>
 
-static int open_idx(const char *root, const Paceline__Data__Idx *spec, struct source **out,
-                    struct err *err)
+static int open_idx(const struct source_config *config, const Paceline__Data__Idx *spec,
+                    struct source **out, struct err *err)
 {
-    int rc = file_check_under(root, spec->images, err);
+    int rc = file_check_under(config->root, spec->images, err);
     if (rc == OK)
-        rc = file_check_under(root, spec->labels, err);
-    return rc == OK ? source_idx_open(spec, out, err) : rc;
+        rc = file_check_under(config->root, spec->labels, err);
+    return rc == OK ? source_idx_open(spec, config->watch, out, err) : rc;
 }
 
 int source_open(const Paceline__Data *spec, enum source_role role, struct source **out,
                 struct err *err)
 {
-    return source_open_under(NULL, spec, role, out, err);
+    const struct source_config config = {.role = role};
+    return source_open_with(&config, spec, out, err);
 }
 
-int source_open_under(const char *root, const Paceline__Data *spec, enum source_role role,
-                      struct source **out, struct err *err)
+int source_open_with(const struct source_config *config, const Paceline__Data *spec,
+                     struct source **out, struct err *err)
 {
     switch (spec->source_case) {
-    case PACELINE__DATA__SOURCE_IDX: return open_idx(root, spec->idx, out, err);
+    case PACELINE__DATA__SOURCE_IDX: return open_idx(config, spec->idx, out, err);
     case PACELINE__DATA__SOURCE_CIFAR10:
-        return source_cifar_open(root, spec->cifar10, CIFAR_10, role, out, err);
+        return source_cifar_open(config, spec->cifar10, CIFAR_10, out, err);
     case PACELINE__DATA__SOURCE_CIFAR100:
-        return source_cifar_open(root, spec->cifar100, CIFAR_100, role, out, err);
-    case PACELINE__DATA__SOURCE_IMAGES: return source_images_open(root, spec->images, out, err);
-    case PACELINE__DATA__SOURCE_LMDB: return source_lmdb_open(root, spec->lmdb, out, err);
+        return source_cifar_open(config, spec->cifar100, CIFAR_100, out, err);
+    case PACELINE__DATA__SOURCE_IMAGES: return source_images_open(config, spec->images, out, err);
+    case PACELINE__DATA__SOURCE_LMDB: return source_lmdb_open(config, spec->lmdb, out, err);
     default:
         return err_set(err, ERR_INPUT,
                        "data: no source is set; there are idx, cifar10, cifar100, images, lmdb");
@@ -45,6 +47,33 @@ void source_close(struct source *source)
 {
     if (source)
         source->ops->close(source);
+}
+
+int source_leave_out(const struct source_config *config, uint64_t number, struct err *err)
+{
+    char cause[BAD_CAUSE_MAX];
+    snprintf(cause, sizeof cause, "%.*s", (int)sizeof cause - 1, err->text);
+    return bad_records_add(config->bad, config->of, BAD_AT_OPENING | number, cause, err);
+}
+
+int source_hash_bytes(const void *data, size_t len, const struct open_watch *watch, uint64_t *out,
+                      struct err *err)
+{
+    static const size_t block = (size_t)1 << 24;
+    struct hash_stream *stream = hash_stream_create();
+    if (!stream)
+        return err_set(err, ERR_NOMEM, "data: out of memory");
+    hash_stream_begin(stream);
+    int rc = OK;
+    for (size_t at = 0, n; rc == OK && at < len; at += n) {
+        n = len - at < block ? len - at : block;
+        hash_stream_add(stream, (const uint8_t *)data + at, n);
+        rc = open_watch_report(watch, "bytes hashed", at + n, len, err);
+    }
+    if (rc == OK)
+        *out = hash_stream_take(stream);
+    hash_stream_free(stream);
+    return rc;
 }
 
 void source_size(const struct source *source, size_t i, size_t *H, size_t *W)

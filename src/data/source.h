@@ -3,7 +3,8 @@
 #ifndef PL_DATA_SOURCE_H
 #define PL_DATA_SOURCE_H
 
-#include "base/err.h"
+#include "base/open_watch.h"
+#include "data/bad_records.h"
 #include "data/raw.h"
 #include "job/job.pb-c.h"
 
@@ -15,6 +16,7 @@ struct source {
     struct shape shape; /* of a record: (C, H, W); H = W = 0 where they differ in size */
     uint32_t classes;   /* labels are below it */
     uint64_t hash;      /* identity of the data, compared between nodes: see each source */
+    char warning[320];  /* of what was left out when it was opened; "": nothing was */
 };
 
 struct source_ops {
@@ -43,12 +45,31 @@ enum source_role { SOURCE_TRAIN, SOURCE_TEST };
  * ERR_NOMEM */
 int source_open(const Paceline__Data *spec, enum source_role role, struct source **out,
                 struct err *err);
-/* The same, but nothing outside of the folder `root` is opened, whatever paths, lists of pictures
- * and links say: ERR_INPUT by name (file_check_under). `root` is borrowed as long as the source is
- * open; NULL: anything may be. */
-int source_open_under(const char *root, const Paceline__Data *spec, enum source_role role,
-                      struct source **out, struct err *err);
+/* How a source is opened. All zero: for training, from anywhere, unwatched, and no record may be
+ * broken. */
+struct source_config {
+    enum source_role role;
+    /* Nothing outside of this folder is opened, whatever paths, lists of pictures and links say:
+     * ERR_INPUT by name (file_check_under). Borrowed as long as the source is open; NULL: anything
+     * may be. */
+    const char *root;
+    const struct open_watch *watch; /* told how far it is: ERR_CANCELLED when it says so; or NULL */
+    /* A record whose head is broken is counted here and left out; NULL: it is an error. */
+    struct bad_records *bad;
+    enum bad_source of; /* what it is counted as */
+};
+
+int source_open_with(const struct source_config *config, const Paceline__Data *spec,
+                     struct source **out, struct err *err);
 void source_close(struct source *source);
+
+/* Record `number` of what is opened is broken, as the message in `err` says: count it among
+ * config->bad (not NULL). ERR_INPUT: there are too many. Internal to sources. */
+int source_leave_out(const struct source_config *config, uint64_t number, struct err *err);
+
+/* hash_bytes of something large, watched in stage "bytes hashed". ERR_CANCELLED, ERR_NOMEM */
+int source_hash_bytes(const void *data, size_t len, const struct open_watch *watch, uint64_t *out,
+                      struct err *err);
 
 void source_size(const struct source *source, size_t i, size_t *H, size_t *W);
 

@@ -17,7 +17,8 @@ struct source_cifar {
     size_t label_at; /* which of them counts */
     size_t files;
     struct file_bytes file[FILES_MAX];
-    size_t records[FILES_MAX]; /* in each */
+    size_t records[FILES_MAX];      /* in each */
+    const struct open_watch *watch; /* while it is opened */
 };
 
 static const uint8_t *record_at(const struct source *source, size_t i)
@@ -88,22 +89,25 @@ static int load_file(const char *root, struct source_cifar *cifar, const char *p
     struct file_bytes *file = &cifar->file[cifar->files];
     int rc = file_check_under(root, path, err);
     if (rc == OK)
-        rc = file_read(path, FILE_BYTES_MAX, file, err);
+        rc = file_read_watched(path, FILE_BYTES_MAX, cifar->watch, file, err);
     if (rc != OK)
         return rc;
     cifar->files++;
+    uint64_t hash = 0;
     rc = check_file(path, cifar, file, err);
+    if (rc == OK)
+        rc = source_hash_bytes(file->data, file->len, cifar->watch, &hash, err);
     if (rc != OK)
         return rc;
     size_t n = file->len / (cifar->labels + PIXELS);
     cifar->records[cifar->files - 1] = n;
     cifar->source.count += n;
-    cifar->source.hash = hash_mix(cifar->source.hash, hash_bytes(file->data, file->len));
+    cifar->source.hash = hash_mix(cifar->source.hash, hash);
     return OK;
 }
 
-static int load_folder(const char *root, struct source_cifar *cifar, const char *folder,
-                       enum source_role role, struct err *err)
+static int load_folder(const struct source_config *config, struct source_cifar *cifar,
+                       const char *folder, struct err *err)
 {
     static const char *const names[2][2][FILES_MAX] = {
         {{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
@@ -111,36 +115,38 @@ static int load_folder(const char *root, struct source_cifar *cifar, const char 
          {"test_batch.bin"}},
         {{"train.bin"}, {"test.bin"}},
     };
-    const char *const *name = names[cifar->kind][role];
+    const char *const *name = names[cifar->kind][config->role];
     int rc = OK;
     for (size_t f = 0; rc == OK && f < FILES_MAX && name[f]; f++) {
         char path[PATH_TEXT_MAX];
         int n = snprintf(path, sizeof path, "%s/%s", folder, name[f]);
-        rc = n < (int)sizeof path ? load_file(root, cifar, path, err)
+        rc = n < (int)sizeof path ? load_file(config->root, cifar, path, err)
                                   : err_set(err, ERR_INPUT, "%.80s...: path longer than %zu bytes",
                                             folder, sizeof path);
     }
     return rc;
 }
 
-int source_cifar_open(const char *root, const Paceline__Data__Cifar *spec, enum cifar_kind kind,
-                      enum source_role role, struct source **out, struct err *err)
+int source_cifar_open(const struct source_config *config, const Paceline__Data__Cifar *spec,
+                      enum cifar_kind kind, struct source **out, struct err *err)
 {
     struct source_cifar *cifar = calloc(1, sizeof *cifar);
     if (!cifar)
         return err_set(err, ERR_NOMEM, "%s: out of memory", spec->path);
     bool fine = kind == CIFAR_100 && !spec->coarse;
     cifar->kind = kind;
+    cifar->watch = config->watch;
     cifar->labels = kind == CIFAR_10 ? 1 : 2;
     cifar->label_at = fine ? 1 : 0;
     cifar->source.ops = &cifar_ops;
     cifar->source.shape = (struct shape){.n = 3, .dim = {3, SIDE, SIDE}};
     cifar->source.classes = kind == CIFAR_10 ? 10 : fine ? 100 : 20;
     cifar->source.hash = hash_mix(0, cifar->label_at);
-    int rc = file_check_under(root, spec->path, err);
+    int rc = file_check_under(config->root, spec->path, err);
     if (rc == OK)
-        rc = file_is_folder(spec->path) ? load_folder(root, cifar, spec->path, role, err)
-                                        : load_file(root, cifar, spec->path, err);
+        rc = file_is_folder(spec->path) ? load_folder(config, cifar, spec->path, err)
+                                        : load_file(config->root, cifar, spec->path, err);
+    cifar->watch = NULL;
     if (rc != OK) {
         cifar_close(&cifar->source);
         return rc;

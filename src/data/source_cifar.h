@@ -13,10 +13,10 @@
 
 enum cifar_kind { CIFAR_10, CIFAR_100 };
 
-/* A file, or of a folder the files that `role` asks for: data_batch_1.bin .. data_batch_5.bin and
- * test_batch.bin; train.bin and test.bin.
- * `root` as of source_open_under. ERR_INPUT with file and numbers; ERR_NOMEM. */
-int source_cifar_open(const char *root, const Paceline__Data__Cifar *spec, enum cifar_kind kind,
-                      enum source_role role, struct source **out, struct err *err);
+/* A file, or of a folder the files that config->role asks for: data_batch_1.bin .. data_batch_5.bin
+ * and test_batch.bin; train.bin and test.bin. ERR_INPUT with file and numbers; ERR_NOMEM,
+ * ERR_CANCELLED. */
+int source_cifar_open(const struct source_config *config, const Paceline__Data__Cifar *spec,
+                      enum cifar_kind kind, struct source **out, struct err *err);
 
 #endif

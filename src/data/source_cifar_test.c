@@ -239,7 +239,7 @@ static void test_cifar_10_itself(void **state)
     source_close(source);
     source = must_open(path, 10, false, SOURCE_TEST);
     struct stats stats;
-    assert_int_equal(stats_of(source, 0, &stats, &err), OK);
+    assert_int_equal(stats_of(source, 0, NULL, &stats, &err), OK);
     assert_int_equal(stats.records, 10000);
     for (size_t c = 0; c < 10; c++)
         assert_int_equal(stats.of_class[c], 1000);
@@ -257,7 +257,7 @@ static void test_figures_of_cifar_10(void **state)
         must_open(real_data("cifar-10-batches-bin", path), 10, false, SOURCE_TRAIN);
     struct stats stats;
     struct err err;
-    assert_int_equal(stats_of(source, 0, &stats, &err), OK);
+    assert_int_equal(stats_of(source, 0, NULL, &stats, &err), OK);
     assert_int_equal(stats.channels, 3);
     for (int c = 0; c < 3; c++) {
         assert_true(stats.channel[c].mean / 255 - mean[c] < 5.1e-5 &&

@@ -20,6 +20,7 @@ static const size_t PIXELS_MAX = (size_t)1 << 32;
 struct source_idx {
     struct source source; /* first: the ops get a pointer to it */
     struct file_bytes images, labels;
+    const struct open_watch *watch; /* while it is opened */
 };
 
 static int idx_read(const struct source *source, size_t i, struct scratch *scratch, struct raw *raw,
@@ -81,7 +82,7 @@ static int read_header(const char *path, uint32_t magic, size_t header, struct f
                        struct err *err)
 {
     struct file_bytes file;
-    int rc = file_read_begin(path, header, &file, err);
+    int rc = file_read_begin(path, header, NULL, &file, err);
     if (rc != OK)
         return rc;
     rc = check_magic(path, &file, magic, header, err);
@@ -93,14 +94,18 @@ static int read_header(const char *path, uint32_t magic, size_t header, struct f
 }
 
 /* Header and data fill the file exactly; of one that goes on, a byte more is unpacked. */
-static int read_promised(const char *path, size_t promised, struct file_bytes *out, struct err *err)
+static int read_promised(const char *path, size_t promised, const struct open_watch *watch,
+                         struct file_bytes *out, struct err *err)
 {
-    int rc = file_read_begin(path, promised + 1, out, err);
+    int rc = file_read_begin(path, promised + 1, watch, out, err);
     if (rc != OK)
         return rc;
     if (out->len < promised)
-        return err_set(err, ERR_INPUT, "%s: truncated: %zu bytes, header promises %zu", path,
-                       out->len, promised);
+        return err_set(
+            err, ERR_INPUT,
+            "%s: truncated: %zu bytes, header promises %zu; the file ends too early: copy "
+            "it again",
+            path, out->len, promised);
     if (out->len > promised)
         return err_set(err, ERR_INPUT, "%s: longer than the %zu bytes its header promises", path,
                        promised);
@@ -135,7 +140,8 @@ static int load_images(const char *path, struct source_idx *idx, struct err *err
     rc = check_images(path, header.data, &idx->source, err);
     file_release(&header);
     size_t pixels = idx->source.count * idx->source.shape.dim[1] * idx->source.shape.dim[2];
-    return rc == OK ? read_promised(path, HEADER_IMAGES + pixels, &idx->images, err) : rc;
+    return rc == OK ? read_promised(path, HEADER_IMAGES + pixels, idx->watch, &idx->images, err)
+                    : rc;
 }
 
 static int load_labels(const char *path, const char *images, struct source_idx *idx,
@@ -152,7 +158,7 @@ static int load_labels(const char *path, const char *images, struct source_idx *
     if (N != idx->source.count)
         return err_set(err, ERR_INPUT, "%s: %zu labels for the %zu images of %s", path, N,
                        idx->source.count, images);
-    rc = read_promised(path, HEADER_LABELS + N, &idx->labels, err);
+    rc = read_promised(path, HEADER_LABELS + N, idx->watch, &idx->labels, err);
     uint32_t top = 0;
     for (size_t i = 0; rc == OK && i < N; i++) {
         uint32_t label = idx->labels.data[HEADER_LABELS + i];
@@ -167,14 +173,16 @@ static int idx_load(const Paceline__Data__Idx *spec, struct source_idx *idx, str
     int rc = load_images(spec->images, idx, err);
     if (rc == OK)
         rc = load_labels(spec->labels, spec->images, idx, err);
-    if (rc != OK)
-        return rc;
-    idx->source.hash = hash_mix(hash_bytes(idx->images.data, idx->images.len),
-                                hash_bytes(idx->labels.data, idx->labels.len));
-    return OK;
+    uint64_t images = 0;
+    if (rc == OK)
+        rc = source_hash_bytes(idx->images.data, idx->images.len, idx->watch, &images, err);
+    if (rc == OK)
+        idx->source.hash = hash_mix(images, hash_bytes(idx->labels.data, idx->labels.len));
+    return rc;
 }
 
-int source_idx_open(const Paceline__Data__Idx *spec, struct source **out, struct err *err)
+int source_idx_open(const Paceline__Data__Idx *spec, const struct open_watch *watch,
+                    struct source **out, struct err *err)
 {
     if (!spec->images || !spec->images[0])
         return err_set(err, ERR_INPUT, "data: idx.images is not set");
@@ -184,7 +192,9 @@ int source_idx_open(const Paceline__Data__Idx *spec, struct source **out, struct
     if (!idx)
         return err_set(err, ERR_NOMEM, "%s: out of memory", spec->images);
     idx->source.ops = &idx_ops;
+    idx->watch = watch;
     int rc = idx_load(spec, idx, err);
+    idx->watch = NULL;
     if (rc != OK) {
         idx_close(&idx->source);
         return rc;

@@ -10,7 +10,8 @@
 #include "data/source.h"
 
 /* Open both files; records are (1, rows, cols), classes is the largest label + 1.
- * ERR_INPUT with file and numbers; ERR_NOMEM. */
-int source_idx_open(const Paceline__Data__Idx *spec, struct source **out, struct err *err);
+ * `watch` as in source_config. ERR_INPUT with file and numbers; ERR_NOMEM, ERR_CANCELLED. */
+int source_idx_open(const Paceline__Data__Idx *spec, const struct open_watch *watch,
+                    struct source **out, struct err *err);
 
 #endif

@@ -138,17 +138,28 @@ static int look_at(struct source_images *images, size_t i, struct err *err)
     return OK;
 }
 
-static int look_at_all(struct source_images *images, struct err *err)
+static int look_at_all(struct source_images *images, const struct source_config *config,
+                       struct err *err)
 {
     struct source *source = &images->source;
-    source->count = images->list.count;
     source->classes = images->list.classes;
     source->hash = hash_mix(0, images->color);
     int rc = OK;
-    for (size_t i = 0; rc == OK && i < source->count; i++)
+    size_t kept = 0;
+    for (size_t i = 0; rc == OK && i < images->list.count; i++) {
         rc = look_at(images, i, err);
+        if (rc == OK)
+            images->list.at[kept++] = images->list.at[i];
+        else if (rc == ERR_INPUT && config->bad)
+            rc = source_leave_out(config, i, err);
+        if (rc == OK)
+            rc = open_watch_report(config->watch, "pictures", i + 1, images->list.count, err);
+    }
+    if (rc == OK && kept == 0)
+        rc = err_set(err, ERR_INPUT, "none of the %zu pictures can be read", images->list.count);
     if (rc != OK)
         return rc;
+    source->count = images->list.count = kept;
     const struct image_entry *first = &images->list.at[0];
     source->shape =
         (struct shape){.n = 3, .dim = {picture_channels(images->color), first->H, first->W}};
@@ -181,19 +192,41 @@ static char *root_of(const Paceline__Data__Images *spec, bool walks)
     return join(spec->list, slash ? (size_t)(slash - spec->list) + 1 : 0);
 }
 
-static int load_list(struct source_images *images, const char *path, struct err *err)
+/* "; 2 files beside ... (README.txt)" */
+static void warn_of(char *text, size_t room, const struct image_strays *strays, const char *what)
+{
+    size_t used = strlen(text);
+    if (strays->count > 0)
+        snprintf(text + used, room - used, "%s%zu %s (%s%s)", used > 0 ? "; " : "", strays->count,
+                 what, strays->first, strays->count > 1 ? " first" : "");
+}
+
+static void write_warning(struct source_images *images, const char *folder)
+{
+    char text[256] = "", quoted[64];
+    const struct image_list *list = &images->list;
+    warn_of(text, sizeof text, &list->beside, "files beside the class folders left out");
+    warn_of(text, sizeof text, &list->inside, "files that are no pictures left out");
+    warn_of(text, sizeof text, &list->empty, "classes without pictures");
+    if (text[0])
+        snprintf(images->source.warning, sizeof images->source.warning, "%s: %s",
+                 source_quote(folder, quoted, sizeof quoted), text);
+}
+
+static int load_list(struct source_images *images, const char *path, const struct open_watch *watch,
+                     struct err *err)
 {
     struct file_bytes file;
-    int rc = file_read(path, LIST_BYTES_MAX, &file, err);
+    int rc = file_read_watched(path, LIST_BYTES_MAX, watch, &file, err);
     if (rc != OK)
         return rc;
     return image_list_parse(path, (char *)file.data, file.len, &images->list, err);
 }
 
-int source_images_open(const char *under, const Paceline__Data__Images *spec, struct source **out,
-                       struct err *err)
+int source_images_open(const struct source_config *config, const Paceline__Data__Images *spec,
+                       struct source **out, struct err *err)
 {
-    int rc = file_check_under(under, spec->list, err);
+    int rc = file_check_under(config->root, spec->list, err);
     if (rc != OK)
         return rc;
     bool walks = file_is_folder(spec->list);
@@ -206,14 +239,16 @@ int source_images_open(const char *under, const Paceline__Data__Images *spec, st
         return err_set(err, ERR_NOMEM, "%s: out of memory", spec->list);
     images->source.ops = &images_ops;
     images->color = spec->color;
-    images->under = under;
+    images->under = config->root;
     images->root = root_of(spec, walks);
     rc = images->root ? OK : err_set(err, ERR_NOMEM, "%s: out of memory", spec->list);
     if (rc == OK)
-        rc = walks ? image_list_walk(under, spec->list, &images->list, err)
-                   : load_list(images, spec->list, err);
+        rc = walks ? image_list_walk(config, spec->list, &images->list, err)
+                   : load_list(images, spec->list, config->watch, err);
+    if (rc == OK && walks)
+        write_warning(images, spec->list);
     if (rc == OK)
-        rc = look_at_all(images, err);
+        rc = look_at_all(images, config, err);
     if (rc != OK) {
         images_close(&images->source);
         return rc;

@@ -11,12 +11,18 @@
 #ifndef PL_DATA_SOURCE_IMAGES_H
 #define PL_DATA_SOURCE_IMAGES_H
 
+#include "base/file.h"
 #include "data/source.h"
 
-/* `under` is the root of source_open_under, borrowed while the source is open. ERR_INPUT with file,
- * line and what is wrong; ERR_NOMEM */
-int source_images_open(const char *under, const Paceline__Data__Images *spec, struct source **out,
-                       struct err *err);
+/* ERR_INPUT with file, line and what is wrong; ERR_NOMEM, ERR_CANCELLED */
+int source_images_open(const struct source_config *config, const Paceline__Data__Images *spec,
+                       struct source **out, struct err *err);
+
+/* Of files that are left out: how many, and the name of the first. */
+struct image_strays {
+    size_t count;
+    char first[80];
+};
 
 /* Paths of pictures and their labels, not looked at yet. */
 struct image_list {
@@ -29,6 +35,9 @@ struct image_list {
     } * at;             /* owned */
     size_t count, cap;
     uint32_t classes;
+    /* Of a folder: files beside the class folders, files in them that are no pictures, and classes
+     * without any. */
+    struct image_strays beside, inside, empty;
 };
 
 enum { IMAGE_LIST_MAX = 1 << 24 };
@@ -37,9 +46,15 @@ enum { IMAGE_LIST_MAX = 1 << 24 };
  * `len` bytes and a zero) becomes the list's. ERR_INPUT naming the line; ERR_NOMEM */
 int image_list_parse(const char *name, char *text, size_t len, struct image_list *out,
                      struct err *err);
-/* Walk through a folder of class folders, of as many pictures, all of them within `under`.
- * ERR_INPUT, ERR_NOMEM */
-int image_list_walk(const char *under, const char *folder, struct image_list *out, struct err *err);
+/* The class folders in a folder, in the order of names; plain files beside them are no classes, and
+ * are left out and counted in *strays. ERR_INPUT, ERR_NOMEM */
+int image_list_classes(const char *under, const char *folder, struct file_names *out,
+                       struct image_strays *strays, struct err *err);
+/* Walk through a folder of class folders, of as many pictures. A file in them that is no picture by
+ * its name (Thumbs.db, *.txt) is left out and counted; one that only claims to be one is a broken
+ * record. Watched in stage "folders". ERR_INPUT, ERR_NOMEM, ERR_CANCELLED */
+int image_list_walk(const struct source_config *config, const char *folder, struct image_list *out,
+                    struct err *err);
 void image_list_release(struct image_list *list);
 
 #endif

@@ -114,7 +114,7 @@ static void test_sizes_may_differ(void **state)
     source_size(source, 1, &H, &W);
     assert_true(H == 8 && W == 3);
     struct stats stats;
-    assert_int_equal(stats_of(source, 0, &stats, NULL), OK);
+    assert_int_equal(stats_of(source, 0, NULL, &stats, NULL), OK);
     assert_true(stats.H_least == 4 && stats.H_most == 8 && stats.W_least == 3 && stats.W_most == 6);
     assert_true(stats.of_class[0] == 1 && stats.of_class[1] == 1);
     /* 24 of 10 and 24 of 20 */
@@ -292,8 +292,39 @@ static void test_folders_that_are_wrong(void **state)
     assert_int_equal(symlink(".", folder_file(f, "self", path)), 0);
     refuse(f->path, NULL, "self/a: not a regular file");
     assert_int_equal(unlink(path), 0);
-    put(f, "picture", 3, 3, 0);
-    refuse(f->path, NULL, "/picture: expected a folder of pictures for each class");
+}
+
+/* What systems and people leave in folders is left out, named, and changes neither labels nor
+ * names; a class without pictures stays one. */
+static void test_stray_files_are_left_out_with_a_warning(void **state)
+{
+    const struct folder *f = *state;
+    Paceline__Data__Images images = PACELINE__DATA__IMAGES__INIT;
+    Paceline__Data spec = PACELINE__DATA__INIT;
+    struct names names;
+    make_folder(f, "b");
+    make_folder(f, "c");
+    make_folder(f, "d");
+    put(f, "b/1.png", 3, 3, 0);
+    put(f, "d/1.png", 3, 3, 0);
+    folder_put(f, "README.txt", "hi", 2);
+    folder_put(f, "list", "hi", 2);
+    folder_put(f, "d/Thumbs.db", "hi", 2);
+    struct source *source = must_open(f->path, NULL);
+    assert_int_equal(source->count, 2);
+    assert_int_equal(source->classes, 3);
+    assert_int_equal(source->ops->label(source, 1), 2);
+    assert_non_null(
+        strstr(source->warning, "2 files beside the class folders left out (README.txt"));
+    assert_non_null(strstr(source->warning, "1 files that are no pictures left out (Thumbs.db)"));
+    assert_non_null(strstr(source->warning, "1 classes without pictures (c)"));
+    source_close(source);
+    images.list = (char *)(uintptr_t)f->path;
+    spec.source_case = PACELINE__DATA__SOURCE_IMAGES;
+    spec.images = &images;
+    assert_int_equal(names_of(&spec, &names, NULL), OK);
+    assert_string_equal(names_at(&names, 2), "d");
+    names_release(&names);
 }
 
 /* What becomes of a file after it was opened is an error of its record, which names it. */
@@ -328,6 +359,13 @@ static void test_files_that_change(void **state)
     source_close(source);
 }
 
+static int open_under(const char *root, const Paceline__Data *spec, struct source **out,
+                      struct err *err)
+{
+    const struct source_config config = {.root = root};
+    return source_open_with(&config, spec, out, err);
+}
+
 /* Whatever a list says, and wherever links lead, only what lies under the root is opened. */
 static void test_a_root_is_not_left(void **state)
 {
@@ -355,14 +393,14 @@ static void test_a_root_is_not_left(void **state)
         folder_put(f, "in/list", text, (size_t)n);
         assert_int_equal(source_open(&spec, SOURCE_TRAIN, &source, &err), OK);
         source_close(source);
-        assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), ERR_INPUT);
+        assert_int_equal(open_under(root, &spec, &source, &err), ERR_INPUT);
         assert_non_null(strstr(err.text, "lies outside of the data root"));
     }
     folder_put(f, "in/list", "b 0\n", 4);
-    assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), OK);
+    assert_int_equal(open_under(root, &spec, &source, &err), OK);
     source_close(source);
     images.list = (char *)(uintptr_t)f->path; /* all of it */
-    assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), ERR_INPUT);
+    assert_int_equal(open_under(root, &spec, &source, &err), ERR_INPUT);
 }
 
 /* A class that is a link out of the root is not even listed: nobody is told a name from there, nor
@@ -386,18 +424,18 @@ static void test_no_class_lies_outside(void **state)
     images.color = PACELINE__DATA__COLOR__gray;
     spec.source_case = PACELINE__DATA__SOURCE_IMAGES;
     spec.images = &images;
-    assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), OK);
+    assert_int_equal(open_under(root, &spec, &source, &err), OK);
     source_close(source);
     folder_file(f, "in/classes/two", link);
     for (size_t i = 0; i < 3; i++) {
         assert_int_equal(symlink(outside[i], link), 0);
-        assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), ERR_INPUT);
+        assert_int_equal(open_under(root, &spec, &source, &err), ERR_INPUT);
         assert_non_null(strstr(err.text, "in/classes/two: lies outside of the data root"));
         assert_null(strstr(err.text, "secret"));
         assert_int_equal(unlink(link), 0);
     }
     assert_int_equal(symlink("one", link), 0);
-    assert_int_equal(source_open_under(root, &spec, SOURCE_TRAIN, &source, &err), OK);
+    assert_int_equal(open_under(root, &spec, &source, &err), OK);
     assert_int_equal(source->count, 2);
     source_close(source);
 }
@@ -413,6 +451,8 @@ int main(void)
         cmocka_unit_test(test_a_list_too_long),
         cmocka_unit_test_setup_teardown(test_a_list_file_too_long, setup, teardown),
         cmocka_unit_test_setup_teardown(test_folders_that_are_wrong, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stray_files_are_left_out_with_a_warning, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_files_that_change, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_root_is_not_left, setup, teardown),
         cmocka_unit_test_setup_teardown(test_no_class_lies_outside, setup, teardown),

@@ -28,7 +28,9 @@ struct source_lmdb {
     struct lmdb_record *record;
     size_t cap;
     struct err *err; /* while it is opened */
-    struct pb pb;    /* likewise */
+    struct pb pb;    /* likewise, */
+    const struct source_config *config;
+    uint64_t entries; /* looked at so far */
 };
 
 static const struct lmdb_record *record_of(const struct source *source, size_t i)
@@ -180,6 +182,7 @@ static int on_entry(void *user, const uint8_t *key, size_t key_len, const struct
     struct datum d = {0};
     uint8_t head[PICTURE_HEAD];
     size_t n = part_left(value, 0, sizeof head);
+    uint64_t number = lmdb->entries++;
     int rc = OK;
     if (value->len > RECORD_BYTES_MAX)
         rc = err_set(lmdb->err, ERR_INPUT, "%" PRIu64 " bytes, more than the limit of %" PRIu64,
@@ -199,8 +202,10 @@ static int on_entry(void *user, const uint8_t *key, size_t key_len, const struct
     }
     char shown[KEY_SHOWN + 1], quoted[2 * KEY_SHOWN];
     snprintf(shown, sizeof shown, "%.*s", key_len < KEY_SHOWN ? (int)key_len : KEY_SHOWN, key);
-    err_prefix(lmdb->err, "%s: record %zu (key %s)", lmdb->path, lmdb->source.count,
+    err_prefix(lmdb->err, "%s: record %" PRIu64 " (key %s)", lmdb->path, number,
                source_quote(shown, quoted, sizeof quoted));
+    if (rc == ERR_INPUT && lmdb->config->bad)
+        return source_leave_out(lmdb->config, number, lmdb->err);
     return rc == ERR_IO ? ERR_INPUT : rc;
 }
 
@@ -222,8 +227,8 @@ static int find_file(const char *path, char out[PATH_TEXT_MAX], struct err *err)
     return err_set(err, ERR_INPUT, "%s: no LMDB: there is no data.mdb in it", path);
 }
 
-int source_lmdb_open(const char *root, const Paceline__Data__Lmdb *spec, struct source **out,
-                     struct err *err)
+int source_lmdb_open(const struct source_config *config, const Paceline__Data__Lmdb *spec,
+                     struct source **out, struct err *err)
 {
     struct source_lmdb *lmdb = calloc(1, sizeof *lmdb);
     if (!lmdb)
@@ -233,19 +238,24 @@ int source_lmdb_open(const char *root, const Paceline__Data__Lmdb *spec, struct 
     lmdb->source.hash = hash_mix(0, spec->color);
     lmdb->file.fd = -1;
     lmdb->color = spec->color;
+    lmdb->config = config;
     lmdb->err = err ? err : &unheard;
-    int rc = file_check_under(root, spec->path, lmdb->err);
+    int rc = file_check_under(config->root, spec->path, lmdb->err);
     if (rc == OK)
         rc = find_file(spec->path, lmdb->path, lmdb->err);
     if (rc == OK)
-        rc = file_check_under(root, lmdb->path, lmdb->err);
+        rc = file_check_under(config->root, lmdb->path, lmdb->err);
     if (rc == OK)
         rc = file_open(lmdb->path, &lmdb->file, lmdb->err);
     if (rc == OK) {
-        const struct lmdb_visitor visitor = {on_entry, lmdb};
+        const struct lmdb_visitor visitor = {on_entry, lmdb, config->watch};
         rc = lmdb_walk(&lmdb->file, lmdb->path, &visitor, lmdb->err);
     }
     lmdb->err = NULL;
+    lmdb->config = NULL;
+    if (rc == OK && lmdb->source.count == 0)
+        rc = err_set(err, ERR_INPUT, "%s: none of its %" PRIu64 " records can be read", lmdb->path,
+                     lmdb->entries);
     if (rc != OK) {
         lmdb_close(&lmdb->source);
         return rc;

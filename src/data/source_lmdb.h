@@ -7,8 +7,8 @@
 #include "data/source.h"
 
 /* The folder that holds data.mdb, or that file. A LevelDB is refused by name.
- * `root` as of source_open_under. ERR_INPUT with record and key; ERR_NOMEM */
-int source_lmdb_open(const char *root, const Paceline__Data__Lmdb *spec, struct source **out,
-                     struct err *err);
+ * ERR_INPUT with record and key; ERR_NOMEM, ERR_CANCELLED */
+int source_lmdb_open(const struct source_config *config, const Paceline__Data__Lmdb *spec,
+                     struct source **out, struct err *err);
 
 #endif

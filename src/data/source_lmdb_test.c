@@ -1,7 +1,9 @@
 /* Databases that LMDB's own library writes, read by ours; and what happens when their bytes lie. */
 #include "data/lmdb_file.h"
 #include "data/reading.h"
+#include "data/source_lmdb.h"
 #include "pictures.h"
+#include "watching.h"
 
 #include "caffe.pb-c.h"
 
@@ -324,7 +326,7 @@ static int walk(const char *path, size_t *count)
     struct file_open file;
     struct err err;
     *count = 0;
-    const struct lmdb_visitor visitor = {count_entry, count};
+    const struct lmdb_visitor visitor = {.entry = count_entry, .user = count};
     assert_int_equal(file_open(path, &file, &err), OK);
     int rc = lmdb_walk(&file, "t", &visitor, &err);
     file_close(&file);
@@ -405,10 +407,36 @@ static void test_a_tree_that_is_a_ring(void **state)
     assert_int_equal(walk(path, &count), ERR_INPUT);
 }
 
+static int open_watched(void *user, const struct open_watch *watch, struct err *err)
+{
+    Paceline__Data__Lmdb lmdb = PACELINE__DATA__LMDB__INIT;
+    const struct source_config config = {.watch = watch};
+    struct source *source;
+    lmdb.path = user;
+    int rc = source_lmdb_open(&config, &lmdb, &source, err);
+    if (rc == OK)
+        source_close(source);
+    return rc;
+}
+
+static void test_opening_is_watched_and_cancelled(void **state)
+{
+    struct stage *s = *state;
+    char key[8];
+    begin(s, 0);
+    for (int i = 0; i < 40; i++) {
+        snprintf(key, sizeof key, "%04d", i);
+        put_values(s, key, 1, 16, 16, 0, 0);
+    }
+    commit(s);
+    watching_story(open_watched, s->folder.path, "records ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_records_in_the_order_of_keys, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_opening_is_watched_and_cancelled, setup, teardown),
         cmocka_unit_test_setup_teardown(test_values_that_do_not_fit_a_leaf, setup, teardown),
         cmocka_unit_test_setup_teardown(test_floats, setup, teardown),
         cmocka_unit_test_setup_teardown(test_files_of_pictures, setup, teardown),

@@ -90,7 +90,7 @@ static int look_at(struct source_pictures *pictures, size_t i, struct err *err)
 }
 
 int source_pictures_open(const char *const *paths, size_t count, Paceline__Data__Color color,
-                         struct source **out, struct err *err)
+                         const struct open_watch *watch, struct source **out, struct err *err)
 {
     struct source_pictures *pictures =
         calloc(1, sizeof *pictures + count * sizeof pictures->size[0]);
@@ -101,8 +101,11 @@ int source_pictures_open(const char *const *paths, size_t count, Paceline__Data_
     pictures->path = paths;
     pictures->color = color;
     int rc = OK;
-    for (size_t i = 0; rc == OK && i < count; i++)
+    for (size_t i = 0; rc == OK && i < count; i++) {
         rc = look_at(pictures, i, err);
+        if (rc == OK)
+            rc = open_watch_report(watch, "pictures", i + 1, count, err);
+    }
     if (rc != OK) {
         free(pictures);
         return rc;

@@ -6,8 +6,9 @@
 
 #include "data/source.h"
 
-/* `count` (> 0) paths, borrowed as long as the source. ERR_INPUT naming the file; ERR_NOMEM */
+/* `count` (> 0) paths, borrowed as long as the source. `watch` as in source_config.
+ * ERR_INPUT naming the file; ERR_NOMEM, ERR_CANCELLED */
 int source_pictures_open(const char *const *paths, size_t count, Paceline__Data__Color color,
-                         struct source **out, struct err *err);
+                         const struct open_watch *watch, struct source **out, struct err *err);
 
 #endif

@@ -61,7 +61,8 @@ static int see(const struct source *source, size_t i, struct scratch *scratch,
     return OK;
 }
 
-int stats_of(const struct source *source, size_t most, struct stats *out, struct err *err)
+int stats_of(const struct source *source, size_t most, const struct open_watch *watch,
+             struct stats *out, struct err *err)
 {
     size_t C = source->shape.dim[0];
     struct stats stats = {
@@ -80,8 +81,11 @@ int stats_of(const struct source *source, size_t most, struct stats *out, struct
                  : err_set(err, ERR_NOMEM, "data: out of memory");
     for (size_t c = 0; rc == OK && c < C; c++)
         channel[c] = (struct moments){.least = INFINITY, .most = -INFINITY};
-    for (size_t i = 0; rc == OK && i < stats.records; i++)
+    for (size_t i = 0; rc == OK && i < stats.records; i++) {
         rc = see(source, i, &scratch, channel, &stats, err);
+        if (rc == OK)
+            rc = open_watch_report(watch, "records", i + 1, stats.records, err);
+    }
     for (size_t c = 0; rc == OK && c < C; c++) {
         const struct moments *m = &channel[c];
         stats.channel[c] =

@@ -19,9 +19,11 @@ struct stats {
     size_t H_least, H_most, W_least, W_most; /* of records */
 };
 
-/* Of the first `most` records of a source, or of all: most 0. Released by stats_release.
- * What source->ops->read returns, or ERR_NOMEM. */
-int stats_of(const struct source *source, size_t most, struct stats *out, struct err *err);
+/* Of the first `most` records of a source, or of all: most 0. Released by stats_release. `watch`,
+ * which may be NULL, is told of "records". What source->ops->read returns, or ERR_NOMEM,
+ * ERR_CANCELLED. */
+int stats_of(const struct source *source, size_t most, const struct open_watch *watch,
+             struct stats *out, struct err *err);
 void stats_release(struct stats *stats);
 
 #endif

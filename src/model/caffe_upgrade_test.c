@@ -187,7 +187,9 @@ static void test_what_is_refused(void **state)
     assert_int_equal(
         text_parse(&caffe__net_parameter__descriptor, "old", old, strlen(old), &msg, &err),
         ERR_INPUT);
-    assert_string_equal(err.text, "old:2:11: V0LayerParameter has no field `name`");
+    assert_string_equal(err.text, "old:2:11: V0LayerParameter has no field `name`, but "
+                                  "V1LayerParameter has: is the `}` of `layer`, which begins in "
+                                  "line 2, missing?");
 }
 
 int main(void)

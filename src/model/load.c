@@ -4,6 +4,7 @@
 #include "job/text.h"
 #include "model/caffe_convert.h"
 #include "model/caffe_upgrade.h"
+#include "model/foreign.h"
 #include "model/weights_file.h"
 #include "model/zoo.h"
 
@@ -13,11 +14,15 @@ int model_load_prototxt(const char *path, Caffe__NetParameter **out, struct err 
 {
     struct file_bytes text;
     ProtobufCMessage *msg = NULL;
-    int rc = file_read(path, TEXT_BYTES_MAX, &text, err);
+    int rc = foreign_check_folder(path, err);
+    if (rc == OK)
+        rc = file_read(path, TEXT_BYTES_MAX, &text, err);
     if (rc != OK)
         return rc;
-    rc =
-        text_parse(&caffe__net_parameter__descriptor, path, (char *)text.data, text.len, &msg, err);
+    rc = foreign_check(path, text.data, text.len, err);
+    if (rc == OK)
+        rc = text_parse(&caffe__net_parameter__descriptor, path, (char *)text.data, text.len, &msg,
+                        err);
     file_release(&text);
     if (rc != OK)
         return rc;

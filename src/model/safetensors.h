@@ -13,8 +13,8 @@
  * tensor "xxh3.NAME", 16 hex digits of hash_bytes over the tensor's bytes. Its data begins at a
  * multiple of 64 bytes. The same calls make the same bytes.
  *
- * Everything here works on whole files in memory: writing costs the file's size once more, and so
- * does reading, unless the file is only looked at. */
+ * Reading costs the file's size once more, unless the file is only looked at; so does making an
+ * image, but not writing in parts. */
 #ifndef PL_MODEL_SAFETENSORS_H
 #define PL_MODEL_SAFETENSORS_H
 
@@ -61,6 +61,14 @@ void safetensors_tensor(struct safetensors_writer *w, const char *name, const st
  *            dimension above 2^31 - 1, a header above 16 MiB
  * ERR_NOMEM  here or in a call before */
 int safetensors_image(const struct safetensors_writer *w, struct buf *out, struct err *err);
+
+/* The same in parts, without a copy of the tensors: what stands before the data, into `out`, which
+ * is released by buf_release, and the bytes of the whole file; then the data, piece by piece. What
+ * `put` returns ends it, if not OK. Errors as of safetensors_image. */
+int safetensors_head(const struct safetensors_writer *w, struct buf *out, size_t *bytes,
+                     struct err *err);
+int safetensors_data(const struct safetensors_writer *w,
+                     int (*put)(void *user, const void *data, size_t len), void *user);
 
 /* ---- reading ---- */
 

@@ -189,45 +189,72 @@ static void put_header(struct buf *header, const struct safetensors_writer *w)
     memcpy(header->data + strlen(SAFETENSORS_LEAD), digits, SAFETENSORS_DIGITS);
 }
 
-int safetensors_image(const struct safetensors_writer *w, struct buf *out, struct err *err)
+int safetensors_head(const struct safetensors_writer *w, struct buf *out, size_t *bytes,
+                     struct err *err)
 {
     int status = check(w, err);
+    struct buf header = {0}, head = {0};
     if (status)
         return status;
-    struct buf header = {0};
-    uint8_t *image = NULL;
     put_header(&header, w);
-    if (header.failed) {
-        status = err_set(err, ERR_NOMEM, "safetensors: out of memory");
-        goto release_header;
-    }
-    if (header.len > SAFETENSORS_HEADER_MAX) {
+    if (!header.failed && header.len > SAFETENSORS_HEADER_MAX) {
         status = err_set(err, ERR_INPUT, "safetensors: a header of %zu bytes, above %d", header.len,
                          SAFETENSORS_HEADER_MAX);
-        goto release_header;
+        buf_release(&header);
+        return status;
     }
+    buf_put_u64(&head, header.len);
+    buf_put(&head, header.data, header.len);
     /* The parts lie in memory, so that the sum of their bytes cannot overflow; one that is given
      * many times over may. */
-    size_t len = SAFETENSORS_LENGTH_BYTES + header.len;
+    size_t len = head.len;
     bool overflow = false;
     for (const struct safetensors_part *part = w->parts; part; part = part->next)
         overflow |= __builtin_add_overflow(len, part->bytes, &len);
-    image = overflow ? NULL : malloc(len);
-    if (!image) {
-        status = err_set(err, ERR_NOMEM, "safetensors: no memory for the file's image");
-        goto release_header;
-    }
-    bytes_put_le64(image, header.len);
-    uint8_t *at = image + SAFETENSORS_LENGTH_BYTES;
-    memcpy(at, header.data, header.len);
-    at += header.len;
-    for (const struct safetensors_part *part = w->parts; part; part = part->next) {
-        if (part->bytes)
-            memcpy(at, part->data, part->bytes);
-        at += part->bytes;
-    }
-    *out = (struct buf){.data = image, .len = len, .cap = len};
-release_header:
+    bool failed = header.failed || head.failed || overflow;
     buf_release(&header);
-    return status;
+    if (failed) {
+        buf_release(&head);
+        return err_set(err, ERR_NOMEM, "safetensors: out of memory");
+    }
+    *out = head;
+    *bytes = len;
+    return OK;
+}
+
+int safetensors_data(const struct safetensors_writer *w,
+                     int (*put)(void *user, const void *data, size_t len), void *user)
+{
+    int rc = OK;
+    for (const struct safetensors_part *part = w->parts; rc == OK && part; part = part->next)
+        if (part->bytes)
+            rc = put(user, part->data, part->bytes);
+    return rc;
+}
+
+static int add_to_image(void *user, const void *data, size_t len)
+{
+    struct buf *image = user;
+    memcpy(image->data + image->len, data, len);
+    image->len += len;
+    return OK;
+}
+
+int safetensors_image(const struct safetensors_writer *w, struct buf *out, struct err *err)
+{
+    struct buf head = {0};
+    size_t len;
+    int status = safetensors_head(w, &head, &len, err);
+    if (status)
+        return status;
+    struct buf image = {.data = malloc(len), .cap = len};
+    if (!image.data) {
+        buf_release(&head);
+        return err_set(err, ERR_NOMEM, "safetensors: no memory for the file's image");
+    }
+    add_to_image(&image, head.data, head.len);
+    safetensors_data(w, add_to_image, &image);
+    buf_release(&head);
+    *out = image;
+    return OK;
 }

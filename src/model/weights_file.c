@@ -2,6 +2,7 @@
 
 #include "base/bytes.h"
 #include "model/caffe_convert.h"
+#include "model/foreign.h"
 #include "model/safetensors_format.h"
 
 #include <string.h>
@@ -34,9 +35,16 @@ int weights_file_open(const char *path, enum weights_trust trust, struct weights
 {
     struct file_bytes bytes;
     struct weights_file file = {0};
-    int rc = file_read(path, FILE_BYTES_MAX, &bytes, err);
+    int rc = foreign_check_folder(path, err);
+    if (rc == OK)
+        rc = file_read(path, FILE_BYTES_MAX, &bytes, err);
     if (rc != OK)
         return rc;
+    rc = foreign_check(path, bytes.data, bytes.len, err);
+    if (rc != OK) {
+        file_release(&bytes);
+        return rc;
+    }
     file.is_caffe = !begins_safetensors(&bytes) && !weights_file_called(path, "safetensors");
     if (file.is_caffe) {
         rc = caffe_model_parse(path, bytes.data, bytes.len, &file.caffe, err);

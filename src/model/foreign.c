@@ -1,0 +1,63 @@
+#include "model/foreign.h"
+
+#include "base/file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum { PATH_MAX_BYTES = 4096 };
+
+static const char safetensors_instead[] =
+    "save its weights as .safetensors, and write the net as a prototxt";
+
+static const struct magic {
+    const char *bytes;
+    size_t len;
+    const char *what;
+} magics[] = {
+    {"\x89HDF\r\n\x1a\n", 8, "HDF5"},
+    {"PK\x03\x04", 4, "a zip archive, as PyTorch and Keras write"},
+    {"\x80\x02", 2, "a pickle, as PyTorch writes"},
+    {"\x93NUMPY", 6, "an array of NumPy"},
+    {"GGUF", 4, "GGUF"},
+};
+
+/* The version of the format, then who wrote it: no net or weights of Caffe's begin so. */
+static bool is_onnx(const char *path, const uint8_t *bytes, size_t len)
+{
+    const char *dot = strrchr(path, '.');
+    return (dot && strcmp(dot, ".onnx") == 0) ||
+           (len > 3 && bytes[0] == 0x08 && bytes[1] < 0x80 && bytes[2] == 0x12);
+}
+
+static int refuse(const char *path, const char *what, struct err *err)
+{
+    return err_set(err, ERR_UNSUPPORTED, "%.200s: this is %s, which is not supported: %s", path,
+                   what, safetensors_instead);
+}
+
+int foreign_check(const char *path, const uint8_t *bytes, size_t len, struct err *err)
+{
+    if (is_onnx(path, bytes, len))
+        return refuse(path, "ONNX", err);
+    for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
+        if (len >= magics[i].len && memcmp(bytes, magics[i].bytes, magics[i].len) == 0)
+            return refuse(path, magics[i].what, err);
+    return OK;
+}
+
+static bool holds(const char *folder, const char *name)
+{
+    char path[PATH_MAX_BYTES];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+           file_is_regular(path);
+}
+
+int foreign_check_folder(const char *path, struct err *err)
+{
+    if (!file_is_folder(path))
+        return OK;
+    if (holds(path, "CURRENT"))
+        return refuse(path, "a LevelDB", err);
+    return holds(path, "saved_model.pb") ? refuse(path, "a SavedModel of TensorFlow", err) : OK;
+}
