@@ -1,6 +1,7 @@
 #include "train/checkpoint.h"
 
 #include "base/file.h"
+#include "job/text_number.h"
 #include "model/weights.h"
 
 #include <inttypes.h>
@@ -45,26 +46,34 @@ static void put_hash(struct safetensors_writer *w, const char *key, uint64_t val
     safetensors_meta(w, key, text);
 }
 
+/* With a point, whatever the process's locale has. */
+static void put_fraction(struct safetensors_writer *w, const char *key, double value)
+{
+    struct buf text = {0};
+    text_number_put_double(&text, value);
+    buf_put_u8(&text, 0);
+    if (!text.failed)
+        safetensors_meta(w, key, (const char *)text.data);
+    buf_release(&text);
+}
+
 /* Infinite before the first evaluation: then it is left out. */
 static void put_best(struct safetensors_writer *w, double score)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%.17g", score);
     if (isfinite(score))
-        safetensors_meta(w, "best_error", text);
+        put_fraction(w, "best_error", score);
 }
 
 static void put_note(struct safetensors_writer *w, const struct checkpoint_note *note)
 {
-    char epoch[32];
-    snprintf(epoch, sizeof epoch, "%.6f", (double)note->course.place / (double)note->records);
+    double epoch = (double)note->course.place / (double)note->records;
     safetensors_meta(w, "format", FORMAT);
     put_hash(w, "job_hash", note->job_hash);
     put_hash(w, "data_hash", note->data_hash);
     put_number(w, "lane.0", note->course.exchanges);
     put_number(w, "place", note->course.place);
     put_number(w, "steps", note->course.steps);
-    safetensors_meta(w, "epoch", epoch);
+    put_fraction(w, "epoch", round(epoch * 1e6) / 1e6);
     put_number(w, "used", note->used);
     put_number(w, "repeated", note->repeated);
     put_number(w, "missed", note->missed);
@@ -75,37 +84,36 @@ static void put_note(struct safetensors_writer *w, const struct checkpoint_note 
     put_number(w, "incarnation", note->incarnation);
 }
 
-static int make_image(const struct checkpoint_note *note, const struct model_layout *layout,
-                      const float *model, struct buf *image, struct err *err)
+static void put_model(struct safetensors_writer *w, const struct checkpoint_note *note,
+                      const struct model_layout *layout, const float *model)
 {
-    struct safetensors_writer w;
-    safetensors_begin(&w);
-    put_note(&w, note);
+    put_note(w, note);
     if (layout->has_state)
-        put_number(&w, "updates", note->updates);
-    weights_put(&w, "joint", layout->x, model);
-    weights_put(&w, "s", layout->s, model + layout->x->total);
+        put_number(w, "updates", note->updates);
+    weights_put(w, "joint", layout->x, model);
+    weights_put(w, "s", layout->s, model + layout->x->total);
     model += floats(layout, false, false);
     for (size_t i = 0; layout->has_state && i < layout->optim->states; i++) {
-        weights_put(&w, layout->optim->state_name[i], layout->x, model);
+        weights_put(w, layout->optim->state_name[i], layout->x, model);
         model += layout->x->total;
     }
     for (size_t i = 0; layout->has_extra && i < layout->extras; i++) {
-        weights_put(&w, layout->extra_name[i], layout->x, model);
+        weights_put(w, layout->extra_name[i], layout->x, model);
         model += layout->x->total;
     }
-    int rc = safetensors_image(&w, image, err);
-    safetensors_end(&w);
-    return rc;
 }
 
-static int check_space(const struct rundir *dir, size_t bytes, struct err *err)
+/* Is there room for so many bytes in the folder? */
+static int check_space(struct disk *disk, const char *folder, const char *what, uint64_t bytes,
+                       struct err *err)
 {
     uint64_t left;
-    int rc = dir->disk->ops->free_space(dir->disk, dir->path, &left, err);
-    if (rc == OK && left < bytes + bytes / 8)
-        return err_set(err, ERR_IO, "%s: %" PRIu64 " bytes are left, a checkpoint needs %zu",
-                       dir->path, left, bytes);
+    int rc = disk->ops->free_space(disk, folder, &left, err);
+    if (rc == OK && left < bytes)
+        return err_set(err, ERR_FULL,
+                       "%s: %" PRIu64 " bytes are left, %s needs %" PRIu64 "; free %" PRIu64
+                       " bytes there",
+                       folder, left, what, bytes, bytes - left);
     return rc;
 }
 
@@ -174,7 +182,7 @@ static void file_path(const struct rundir *dir, uint64_t n, const char *end, cha
     rundir_file(dir, name, out, size);
 }
 
-static void checkpoint_path(const struct rundir *dir, uint64_t n, char *out, size_t size)
+void checkpoint_path_of(const struct rundir *dir, uint64_t n, char *out, size_t size)
 {
     file_path(dir, n, WHOLE, out, size);
 }
@@ -201,7 +209,7 @@ static int remove_above(const struct rundir *dir, const struct numbers *numbers,
     size_t left = numbers->count;
     int rc = OK;
     for (; rc == OK && left > 0 && numbers->at[left - 1] > n; left--) {
-        checkpoint_path(dir, numbers->at[left - 1], path, sizeof path);
+        checkpoint_path_of(dir, numbers->at[left - 1], path, sizeof path);
         rc = dir->disk->ops->remove(dir->disk, path, err);
     }
     rundir_file(dir, "checkpoint", path, sizeof path);
@@ -218,7 +226,7 @@ static void remove_below(const struct rundir *dir, const struct numbers *numbers
     while (upto < numbers->count && numbers->at[upto] <= n)
         upto++;
     for (size_t i = 0; i + keep < upto; i++) {
-        checkpoint_path(dir, numbers->at[i], path, sizeof path);
+        checkpoint_path_of(dir, numbers->at[i], path, sizeof path);
         dir->disk->ops->remove(dir->disk, path, NULL);
     }
 }
@@ -235,19 +243,46 @@ static int remove_others(const struct rundir *dir, uint64_t n, uint32_t keep, st
     return rc;
 }
 
-static int save(const struct rundir *dir, const char *path, const struct checkpoint_note *note,
-                const struct model_layout *layout, const float *model, uint64_t *bytes,
-                struct err *err)
+/* A file that is put together, on its way to the disk without a copy of its tensors. */
+struct image {
+    struct safetensors_writer w;
+    struct buf head;
+    size_t bytes;
+    struct disk *disk;
+    struct disk_file *file;
+    struct err *err;
+};
+
+static int put_piece(void *user, const void *data, size_t len)
 {
-    struct buf image = {0};
-    int rc = make_image(note, layout, model, &image, err);
-    if (rc == OK)
-        rc = check_space(dir, image.len, err);
-    if (rc == OK)
-        rc = disk_replace(dir->disk, path, image.data, image.len, err);
-    *bytes = image.len;
-    buf_release(&image);
-    return rc;
+    const struct image *image = user;
+    return image->disk->ops->write(image->file, data, len, image->err);
+}
+
+static int fill(void *user, struct disk_file *file, struct err *err)
+{
+    struct image *image = user;
+    image->file = file;
+    image->err = err;
+    int rc = put_piece(image, image->head.data, image->head.len);
+    return rc == OK ? safetensors_data(&image->w, put_piece, image) : rc;
+}
+
+static int begin_image(struct image *image, struct disk *disk, const struct checkpoint_note *note,
+                       const struct model_layout *layout, const float *model, struct err *err)
+{
+    image->disk = disk;
+    image->bytes = 0;
+    image->head = (struct buf){0};
+    safetensors_begin(&image->w);
+    put_model(&image->w, note, layout, model);
+    return safetensors_head(&image->w, &image->head, &image->bytes, err);
+}
+
+static void end_image(struct image *image)
+{
+    buf_release(&image->head);
+    safetensors_end(&image->w);
 }
 
 int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note,
@@ -255,16 +290,30 @@ int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note
                     uint64_t *bytes, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
+    struct image image;
     rundir_file(dir, "checkpoint", path, sizeof path);
-    int rc = disk_keep_dir(dir->disk, path, err);
+    int rc = disk_keep_dir(dir->disk, path, NULL, err);
     if (rc != OK)
         return rc;
     remove_unfinished(dir);
-    checkpoint_path(dir, note->course.exchanges, path, sizeof path);
-    rc = save(dir, path, note, layout, model, bytes, err);
+    checkpoint_path_of(dir, note->course.exchanges, path, sizeof path);
+    rc = begin_image(&image, dir->disk, note, layout, model, err);
+    if (rc == OK) /* beside it the final model, events and what others write are to have room */
+        rc = check_space(dir->disk, dir->path, "a checkpoint", image.bytes + image.bytes / 8, err);
+    if (rc == OK)
+        rc = disk_replace_by(dir->disk, path, fill, &image, err);
+    *bytes = image.bytes;
+    end_image(&image);
     if (rc == OK)
         rc = remove_others(dir, note->course.exchanges, keep > 0 ? keep : 1, err);
     return rc;
+}
+
+static struct model_layout layout_alone(const struct model_layout *layout)
+{
+    struct model_layout alone = *layout;
+    alone.has_state = alone.has_extra = false;
+    return alone;
 }
 
 int checkpoint_save_model(const struct rundir *dir, const char *name,
@@ -272,11 +321,75 @@ int checkpoint_save_model(const struct rundir *dir, const char *name,
                           const float *model, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
-    uint64_t bytes;
-    struct model_layout alone = *layout;
-    alone.has_state = alone.has_extra = false;
+    struct model_layout alone = layout_alone(layout);
+    struct image image;
     rundir_file(dir, name, path, sizeof path);
-    return save(dir, path, note, &alone, model, &bytes, err);
+    int rc = begin_image(&image, dir->disk, note, &alone, model, err);
+    if (rc == OK)
+        rc = check_space(dir->disk, dir->path, "the model", image.bytes, err);
+    if (rc == OK)
+        rc = disk_replace_by(dir->disk, path, fill, &image, err);
+    end_image(&image);
+    return rc;
+}
+
+/* A new file, and nothing if it cannot be written whole. */
+static int write_new(struct image *image, const char *path, struct err *err)
+{
+    const struct disk_ops *ops = image->disk->ops;
+    struct disk_file *file;
+    int rc = ops->open(image->disk, path, false, &file, err);
+    if (rc != OK)
+        return rc;
+    rc = fill(image, file, err);
+    if (rc == OK)
+        rc = ops->sync(file, err);
+    int closed = ops->close(file, rc == OK ? err : NULL);
+    rc = rc == OK ? closed : rc;
+    if (rc != OK)
+        ops->remove(image->disk, path, NULL);
+    return rc;
+}
+
+int checkpoint_save_copy(struct disk *disk, const char *folder, const char *name,
+                         const struct checkpoint_note *note, const struct model_layout *layout,
+                         const float *model, char *path, size_t size, struct err *err)
+{
+    enum { NAMES = 100 }; /* of earlier runs */
+    struct model_layout alone = layout_alone(layout);
+    struct image image;
+    int rc = begin_image(&image, disk, note, &alone, model, err);
+    if (rc == OK)
+        rc = check_space(disk, folder, "the model", image.bytes + image.bytes / 8, err);
+    bool has_room = rc == OK;
+    for (int n = 1; has_room && n <= NAMES; n++) {
+        snprintf(path, size, "%s/%s-%03d.safetensors", folder, name, n);
+        rc = write_new(&image, path, err);
+        if (rc == OK)
+            break;
+    }
+    end_image(&image);
+    return rc == OK ? disk->ops->sync_dir(disk, folder, err) : rc;
+}
+
+uint64_t checkpoint_bytes(const struct model_layout *layout, bool alone)
+{
+    enum { HEADER = 64 * 1024 };
+    return (alone ? floats(layout, false, false) : model_floats_most(layout)) * sizeof(float) +
+           HEADER;
+}
+
+bool checkpoint_remove_oldest(const struct rundir *dir, bool newest_too)
+{
+    struct numbers numbers = {.end = WHOLE};
+    char path[RUNDIR_PATH_MAX + 64];
+    bool removed = false;
+    if (list_checkpoints(dir, &numbers, NULL) == OK && numbers.count > (newest_too ? 0 : 1)) {
+        checkpoint_path_of(dir, numbers.at[0], path, sizeof path);
+        removed = dir->disk->ops->remove(dir->disk, path, NULL) == OK;
+    }
+    free(numbers.at);
+    return removed;
 }
 
 /* ---- reading ---- */
@@ -334,8 +447,31 @@ static int take_note(const struct safetensors *st, const char *path, struct chec
             return rc;
     }
     const char *best = safetensors_meta_get(st, "best_error");
-    note->best_score = best ? strtod(best, NULL) : INFINITY;
+    bool below = best && best[0] == '-';
+    if (!best || !text_number_double(best + below, strlen(best + below), &note->best_score))
+        note->best_score = INFINITY;
+    else if (below)
+        note->best_score = -note->best_score;
     return OK;
+}
+
+bool checkpoint_model_is_of(const struct rundir *dir, const char *name, const struct course *course)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    struct file_bytes bytes;
+    struct safetensors st;
+    struct checkpoint_note note = {.records = 0};
+    rundir_file(dir, name, path, sizeof path);
+    if (file_read(path, (size_t)1 << CHECKPOINT_BYTES_MAX_SHIFT, &bytes, NULL) != OK)
+        return false;
+    bool whole = safetensors_parse(path, bytes.data, bytes.len, true, &st, NULL) == OK;
+    file_release(&bytes);
+    bool same = whole && take_note(&st, path, &note, NULL) == OK &&
+                note.course.exchanges == course->exchanges && note.course.place == course->place &&
+                note.course.steps == course->steps;
+    if (whole)
+        safetensors_release(&st);
+    return same;
 }
 
 /* A tensor of the model that the net does not have. */
@@ -407,10 +543,11 @@ static int load(const char *path, struct model_layout *layout, float *model,
     int rc = file_read(path, (size_t)1 << CHECKPOINT_BYTES_MAX_SHIFT, &bytes, err);
     if (rc != OK)
         return rc;
-    rc = safetensors_parse(path, bytes.data, bytes.len, true, &st, err);
-    file_release(&bytes);
-    if (rc != OK)
+    rc = safetensors_look(path, bytes.data, bytes.len, true, &st, err);
+    if (rc != OK) {
+        file_release(&bytes);
         return rc;
+    }
     *whole = true;
     rc = take_note(&st, path, note, err);
     if (rc == OK)
@@ -422,6 +559,7 @@ static int load(const char *path, struct model_layout *layout, float *model,
     if (rc == OK && leases && !note->leases)
         rc = err_set(err, ERR_NOMEM, "%s: out of memory", path);
     safetensors_release(&st);
+    file_release(&bytes);
     return rc;
 }
 
@@ -434,7 +572,7 @@ static int load_newest(const struct rundir *dir, const struct numbers *numbers,
     struct err why, newest = {0};
     for (size_t left = numbers->count; left-- > 0;) {
         bool whole;
-        checkpoint_path(dir, numbers->at[left], path, sizeof path);
+        checkpoint_path_of(dir, numbers->at[left], path, sizeof path);
         int rc = load(path, layout, model, note, &whole, &why);
         if (rc != OK && (whole || rc == ERR_NOMEM))
             return err_set(err, rc, "%s", why.text);

@@ -45,15 +45,36 @@ struct checkpoint_note {
  * After OK a power cut takes nothing of it. *bytes: its size.
  *
  * ERR_IO     the disk's: what there was to go on from is still there
+ * ERR_FULL   there is no room for it; the same
  * ERR_NOMEM */
 int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note,
                     const struct model_layout *layout, const float *model, uint32_t keep,
                     uint64_t *bytes, struct err *err);
 
-/* Write the model alone to `name` in the run directory. ERR_IO, ERR_NOMEM */
+/* The path of checkpoint N, into out (RUNDIR_PATH_MAX + 64). */
+void checkpoint_path_of(const struct rundir *dir, uint64_t n, char *out, size_t size);
+
+/* Write the model alone to `name` in the run directory. ERR_IO, ERR_FULL, ERR_NOMEM */
 int checkpoint_save_model(const struct rundir *dir, const char *name,
                           const struct checkpoint_note *note, const struct model_layout *layout,
                           const float *model, struct err *err);
+
+/* Write the model alone to a new file in another folder, NAME-001.safetensors or the next number
+ * that is free; its path into `path`. ERR_IO, ERR_FULL, ERR_NOMEM */
+int checkpoint_save_copy(struct disk *disk, const char *folder, const char *name,
+                         const struct checkpoint_note *note, const struct model_layout *layout,
+                         const float *model, char *path, size_t size, struct err *err);
+
+/* Bytes that a file takes at most: of the model `alone`, or of a checkpoint with all that it may
+ * hold. */
+uint64_t checkpoint_bytes(const struct model_layout *layout, bool alone);
+
+/* Remove the oldest checkpoint, but not the only one unless `newest_too`. False: none is gone. */
+bool checkpoint_remove_oldest(const struct rundir *dir, bool newest_too);
+
+/* Is the model `name` of the run directory the one of this commit point? */
+bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
+                            const struct course *course);
 
 /* Load the newest valid checkpoint into `model`, which has room for everything; layout->has_state
  * and has_extra come out as what the file holds. Damaged files are passed over with a line in the

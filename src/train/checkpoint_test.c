@@ -77,7 +77,7 @@ static void test_what_was_left_half_written_goes(void **state)
     struct err err = {0};
     faulty_init(&faulty);
     faulty.space = 500;
-    assert_int_equal(sample_save_to(m, &faulty.disk, 3, 3, &err), ERR_IO);
+    assert_int_equal(sample_save_to(m, &faulty.disk, 3, 3, &err), ERR_FULL);
     assert_false(folder_has(&m->folder, "checkpoint/00000002.safetensors.new"));
     assert_true(folder_has(&m->folder, "checkpoint/mine.safetensors.new"));
     sample_expect_loaded(m, 1);
@@ -222,7 +222,7 @@ static void test_a_full_disk_is_refused_before_it_is_full(void **state)
     sample_save(m, 1, 3);
     faulty_init(&faulty);
     faulty.space = 500;
-    assert_int_equal(sample_save_to(m, &faulty.disk, 2, 3, &err), ERR_IO);
+    assert_int_equal(sample_save_to(m, &faulty.disk, 2, 3, &err), ERR_FULL);
     assert_non_null(strstr(err.text, "500 bytes are left"));
     assert_null(strstr(faulty.said, "open"));
     assert_null(strstr(faulty.said, "remove"));

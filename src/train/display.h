@@ -28,6 +28,9 @@ struct display {
     struct mean_loss mean;
 };
 
+/* The learning rate of the step that follows, as its user wrote it. */
+double display_rate(const Paceline__Job *job, const struct course *course, size_t records);
+
 /* From where a run begins or goes on. ERR_NOMEM */
 int display_init(struct display *d, const Paceline__Job *job, uint64_t steps, struct arena *arena);
 

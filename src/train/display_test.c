@@ -45,7 +45,7 @@ static void report(struct display *d, const Paceline__Job *job, uint64_t steps, 
                    bool lone, char said[512])
 {
     const struct logger log = {note, said, LOG_INFO};
-    struct ledger ledger = {.loss = loss};
+    struct ledger ledger = {.loss = lone ? 0 : loss, .recent = loss};
     ledger.last.course.steps = steps;
     ledger.last.course.place = 10 * steps;
     display_report(d, &ledger, job, 100, lone, &log);

@@ -1,12 +1,15 @@
 /* The driver's node, as its files share it: driver_open.c sets it up, driver_origin.c finds what
  * the run starts from, driver_meet.c meets the workers, driver_lead.c begins the run;
  * driver_tenure.c knows which driver it is, driver_back.c what one that has come back does instead;
+ * driver_form.c waits for workers and hears why they leave, driver_opening.c how far they
+ * are, driver_arrivals.c that it is alive while it is not ready itself;
  * driver.c is its main task. */
 #ifndef PL_TRAIN_DRIVER_H
 #define PL_TRAIN_DRIVER_H
 
 #include "group/server.h"
 #include "train/bootstrap.h"
+#include "train/chance.h"
 #include "train/comeback.h"
 #include "train/display.h"
 #include "train/due.h"
@@ -18,6 +21,17 @@
 #include "train/reach.h"
 #include "train/tenure.h"
 #include "train/train.h"
+#include "train/worker_report.h"
+
+/* A worker that has connected and is no member yet. */
+struct newcomer {
+    bool here;
+    struct opening_report report; /* the last; no stage: none yet */
+    int64_t moved, told;          /* when it last moved, and was last logged */
+    int64_t left;                 /* when one of this number last said why it leaves */
+};
+
+enum newcomer_news { NEWCOMER_CAME, NEWCOMER_JOINED, NEWCOMER_GONE };
 
 struct driver {
     struct world *world;
@@ -73,6 +87,8 @@ struct driver {
     struct due_counts due_before; /* where workers run free */
     struct course led;            /* the leader's commit point before */
     struct display display;
+    struct chance chance;                     /* of the loss; */
+    uint64_t chance_place;                    /* as far as it has been looked at */
     _Atomic uint64_t place, steps, exchanges; /* of all together; where workers run free */
     _Atomic uint64_t asked_place, asked_steps,
         asked_exchanges;    /* when a model was last asked for */
@@ -81,6 +97,10 @@ struct driver {
     uint32_t checkpoint_of; /* (WORLD_DRIVER: of the driver's part) when the keeper had taken */
     uint64_t taken_before;  /* so many */
     double next_look;       /* for a later driver; seconds */
+    bool stop_told;         /* whoever asked for it knows how soon it can stop */
+    uint64_t commits;       /* exchanges that have been reported, or steps where there */
+    int64_t commit_at, commit_every; /* are none: when the newest, and how long each takes */
+    bool released;                   /* the run is over for workers */
     struct task *leader_task;
     _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
     bool complete;                /* free-running workers have taken all that the run asks for */
@@ -92,11 +112,26 @@ struct driver {
     _Atomic int64_t stirred;  /* before the first view: when a worker last came */
     _Atomic uint32_t gone;    /* workers that were lost and have not been replaced */
     double replacing_since;
-    uint32_t replaced; /* since then */
+    uint32_t replaced;     /* since then */
+    uint32_t last_workers; /* of the newest view that had any */
+    double next_loss;      /* when a `loss` event is due; seconds */
+    uint64_t judgements;   /* of the keeper's, when the last was */
     struct members done;
-    char lost[ERR_TEXT_MAX]; /* why the last worker that said so was lost */
-    bool unseen;             /* all are lost, and none said why */
-    uint32_t asked;          /* for its model, at the end; WORLD_ANY: nobody yet */
+    struct err lost; /* why the last worker left that said so, and when */
+    int64_t lost_at;
+    struct task *arrivals; /* until the driver is ready: who has come meanwhile */
+    struct members arrived;
+    int64_t opening_told;
+    struct departure_book departures;
+    size_t bad_emitted, bad_logged; /* of the corpus' broken records */
+    int64_t next_bad_log;
+    struct newcomer newcomer[VIEW_MEMBERS_MAX];
+    size_t newcomers;                               /* that are here */
+    struct worker_place place_of[VIEW_MEMBERS_MAX]; /* of the server's task: who said hello */
+    _Atomic uint32_t started;                       /* workers that the host has been asked for */
+    bool goes_on_later; /* all are lost, and others are to go on with the run */
+    bool unseen;        /* all are lost, and none said why */
+    uint32_t asked;     /* for its model, at the end; WORLD_ANY: nobody yet */
     struct err *err;
 };
 
@@ -118,6 +153,51 @@ void driver_open_counts(struct driver *d);
  * where they are that the run goes on from. */
 void driver_go_on_with(struct driver *d, const struct view *view);
 
+/* Wait for the first view, with events going out meanwhile; d->err has the message. */
+int driver_form(struct driver *d);
+
+/* While the driver opens: workers that come are told that it is alive. ERR_NOMEM */
+int driver_await_arrivals(struct driver *d);
+void driver_end_arrivals(struct driver *d);
+/* They are welcomed; from now on the server's task sees who comes. */
+void driver_welcome_arrivals(struct driver *d);
+void driver_welcome(struct driver *d, uint32_t node);
+
+/* From the server's task to the main one. */
+void driver_tell_newcomer(struct driver *d, uint32_t node, enum newcomer_news news);
+
+void driver_set_newcomer(struct driver *d, uint32_t node, bool here);
+
+/* What a worker says while it opens, or the server's task of one. */
+void driver_on_opening(struct driver *d, const struct message *m);
+
+/* When a worker that opens last made progress; 0: there is none. */
+int64_t driver_last_moved(const struct driver *d);
+
+/* Those without progress for so long lose their places. */
+void driver_check_newcomers(struct driver *d, int64_t patience);
+
+/* How long to wait for workers while nothing moves. */
+int64_t driver_patience(const struct driver *d);
+
+/* A worker that is to be a member, or was one, cannot go on. */
+void driver_take_departure(struct driver *d, uint32_t node, const struct departure *departure);
+
+/* A worker's loop has ended, or it cannot go on. */
+int driver_on_done(struct driver *d, const struct message *m);
+
+/* No member is left: the end of the run, with its message. */
+int driver_lose_all(struct driver *d);
+
+/* Ask the host for `n` workers more. As world_want_nodes */
+int driver_ask_workers(struct driver *d, uint32_t n);
+
+/* One wait of the main task, and one thing done. */
+int driver_turn(struct driver *d);
+
+/* ERR_FENCED: another driver has taken the run up at the same moment, or since. */
+int driver_check_replaced(struct driver *d);
+
 /* The first view has formed: start the keeper and the strategy's part. */
 int driver_start(struct driver *d, const struct view *view);
 
@@ -136,6 +216,13 @@ void driver_leave(struct driver *d);
 /* A member has reported what it has done; the host hears how far all are. */
 void driver_on_committed(struct driver *d, const struct message *m);
 void driver_tell_progress(struct driver *d);
+
+/* An event with the training loss, once a second at most; `now`: at once; and where the model is
+ * evaluated. */
+void driver_tell_loss(struct driver *d, bool now);
+
+/* Numbers that are learnt. */
+uint64_t driver_parameters(const struct driver *d);
 
 /* A copy of the model, for those uses: from the strategy's part here, or from the first worker. */
 void driver_want_model(struct driver *d, uint32_t uses);

@@ -1,8 +1,12 @@
 /* What members say goes into the driver's book, and what is due by the book is asked for. */
+#include "train/describe.h"
 #include "train/driver.h"
+#include "train/driver_stop.h"
 #include "wire/post.h"
 
 #include <stdlib.h>
+
+#define LOSS_EVERY_S 1.0
 
 void driver_tell_leases(struct driver *d, bool final)
 {
@@ -137,10 +141,29 @@ void driver_on_committed(struct driver *d, const struct message *m)
     display_report(&d->display, &d->ledger, d->job, d->corpus->set[SET_TRAIN].count,
                    job_is_alone(d->job) && d->ledger.last.n == 0, d->host->log);
     driver_tell_keeper(d);
+    describe_chance(d);
+    driver_note_commit(d, &d->ledger.last.course);
     if (free) {
         count_free(d);
         driver_tell_aside(d);
     }
+}
+
+/* No exchange yet, which all wait for: how far the slowest worker is, by its heartbeats. */
+static void add_local_steps(struct driver *d, const struct view *view, struct train_progress *p)
+{
+    uint64_t least = UINT64_MAX;
+    double loss = 0;
+    if (d->ledger.last.n > d->resumed.course.exchanges || view->number > 1 || view->count == 0 ||
+        job_is_alone(d->job) || strategy_runs_free(d->strategy, d->job))
+        return;
+    for (size_t i = 0; i < view->count; i++) {
+        uint32_t node = view->node[i];
+        uint64_t steps = atomic_load(&d->server.steps[node]);
+        least = steps < least ? steps : least;
+        loss += atomic_load(&d->server.local_loss[node]) / (double)view->count;
+    }
+    progress_add_local(&d->meter, least, d->strategy->round(d->job), loss, p);
 }
 
 void driver_tell_progress(struct driver *d)
@@ -153,5 +176,29 @@ void driver_tell_progress(struct driver *d)
         return;
     p.workers = (uint32_t)view->count;
     p.error = atomic_load(&d->keeper.last_error);
+    add_local_steps(d, view, &p);
     d->options->progress(d->options->user, &p);
+}
+
+void driver_tell_loss(struct driver *d, bool now)
+{
+    const struct course *course = &d->ledger.last.course;
+    size_t records = d->corpus->set[SET_TRAIN].count;
+    uint64_t judgements = atomic_load(&d->keeper.judgements);
+    double t = events_seconds(&d->events);
+    if (!now && t < d->next_loss && judgements == d->judgements)
+        return;
+    if (ledger_tell_loss(&d->ledger, (double)course->place / (double)records,
+                         display_rate(d->job, course, records)))
+        d->next_loss = t + LOSS_EVERY_S;
+    d->judgements = judgements;
+}
+
+uint64_t driver_parameters(const struct driver *d)
+{
+    const struct segments *x = d->layout.x;
+    uint64_t sum = 0;
+    for (size_t i = 0; i < x->count; i++)
+        sum += x->at[i].len;
+    return sum;
 }

@@ -1,4 +1,4 @@
-/* The run begins: the keeper of models, and the strategy's own part where the driver has one. */
+/* The run begins: the model writer, and the strategy's own part where the driver has one. */
 #include "tensor/kernels.h"
 #include "train/driver.h"
 
@@ -34,6 +34,14 @@ static void where_all_were(void *user, struct course *course)
     course->exchanges = atomic_load(&d->asked_exchanges);
 }
 
+/* Of the driver's own part, or of a member. */
+static bool expects_model(void *user, uint32_t node)
+{
+    const struct driver *d = user;
+    const struct view *view = group_view(&d->group);
+    return node == WORLD_DRIVER || (view && view_rank(view, node) >= 0);
+}
+
 static void on_error_reached(void *user)
 {
     driver_want_stop(user, "error");
@@ -47,9 +55,13 @@ static int start_keeper(struct driver *d)
     k->events = &d->events;
     k->dir = d->options->dir;
     k->keep = d->job->checkpoint->keep;
+    k->places = d->options->places;
+    k->stop = d->options->stop;
+    k->wait_s = d->job->checkpoint->wait_seconds;
     k->layout = d->layout;
     k->reached = on_error_reached;
     k->replaced = is_replaced;
+    k->expects = expects_model;
     k->free = strategy_runs_free(d->strategy, d->job);
     k->where = k->free && train_workers_speak(d->job, d->strategy) ? where_all_were : NULL;
     k->user = d;
@@ -63,6 +75,7 @@ static int start_keeper(struct driver *d)
     driver_tell_keeper(d);
     objectives_init(&k->objectives, d->world, d->job, d->corpus, d->ws, &d->events,
                     d->host->step_seconds);
+    k->objectives.stop = d->options->stop;
     if (d->goes_on)
         k->objectives.best_score = d->resumed.best_score;
     if (d->job->evaluate->at_start && !d->goes_on)

@@ -77,14 +77,50 @@ static void let_go(struct driver *d, uint32_t node, const char *what, int rc)
     world_peer_drop(d->world, node);
 }
 
-static void on_arrived(void *user, uint32_t node)
+void driver_welcome(struct driver *d, uint32_t node)
 {
-    struct driver *d = user;
-    atomic_store(&d->stirred, world_now(d->world));
+    driver_tell_newcomer(d, node, NEWCOMER_CAME);
     const struct buf *welcome = group_view(&d->group) ? &d->welcome_late : &d->welcome;
     int rc = driver_send(d, node, WIRE_WELCOME, welcome);
     if (rc != OK && rc != ERR_PEER)
         let_go(d, node, "welcome", rc);
+}
+
+static void on_arrived(void *user, uint32_t node)
+{
+    driver_welcome(user, node);
+}
+
+static void on_gone(void *user, uint32_t node)
+{
+    driver_tell_newcomer(user, node, NEWCOMER_GONE);
+}
+
+/* To the main task, which knows what was reported before. */
+static void on_refused(void *user, uint32_t node, const struct err *why)
+{
+    struct driver *d = user;
+    struct departure departure = {.status = why->status, .stage = DEPARTED_REFUSED};
+    struct buf bytes = {0};
+    if (node < VIEW_MEMBERS_MAX)
+        departure.place = d->place_of[node];
+    memcpy(departure.text, why->text, sizeof departure.text);
+    buf_put_u32(&bytes, node);
+    departure_encode(&departure, &bytes);
+    driver_send(d, WORLD_DRIVER, WIRE_DONE, &bytes);
+    buf_release(&bytes);
+}
+
+/* Who says hello is known by its machine. */
+static void keep_place(struct driver *d, uint32_t node, struct hello *hello)
+{
+    printable(hello->host);
+    printable(hello->address);
+    if (node >= VIEW_MEMBERS_MAX)
+        return;
+    struct worker_place *place = &d->place_of[node];
+    memcpy(place->host, hello->host, sizeof place->host);
+    memcpy(place->address, hello->address, sizeof place->address);
 }
 
 static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, char *address,
@@ -95,11 +131,11 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     struct hello hello;
     if (hello_read(&in, &hello) != OK)
         return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
+    keep_place(d, node, &hello);
     int rc = hello_check(&hello, &d->own, err);
     if (rc != OK) {
         char here[NODE_ADDRESS_MAX];
         world_address(d->world, here, sizeof here);
-        printable(hello.address);
         err_prefix(err, "it, at %s, and the driver, at %s, do not fit together", hello.address,
                    here);
         return rc;
@@ -110,9 +146,15 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
                        "join it then",
                        d->strategy->name);
     atomic_store(&d->stirred, world_now(d->world));
+    driver_tell_newcomer(d, node, NEWCOMER_JOINED);
     memcpy(address, hello.address, sizeof hello.address);
-    log_info(d->host->log, "worker %u is at %s: %s kernels, %s, %u threads", node, hello.address,
-             hello.kernels, hello.isa, hello.threads);
+    if (d->options->simulated)
+        log_info(d->host->log, "worker %u is simulated: %s kernels, %s", node, hello.kernels,
+                 hello.isa);
+    else
+        log_info(d->host->log, "worker %u is at %s: %s kernels, %s, %u thread%s", node,
+                 hello.address, hello.kernels, hello.isa, hello.threads,
+                 hello.threads == 1 ? "" : "s");
     return OK;
 }
 
@@ -129,6 +171,8 @@ static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
     int rc = hello_check(&hello, &d->own, err);
     if (rc != OK)
         return rc;
+    keep_place(d, node, &hello);
+    driver_tell_newcomer(d, node, NEWCOMER_JOINED);
     memcpy(address, hello.address, sizeof hello.address);
     atomic_store(&d->stirred, world_now(d->world));
     if (group_view(&d->group))
@@ -162,10 +206,27 @@ static void on_want(void *user, uint32_t workers)
 {
     struct driver *d = user;
     atomic_store(&d->gone, 0); /* they are among these */
-    int rc = world_want_nodes(d->world, workers);
+    int rc = driver_ask_workers(d, workers);
     if (rc != OK)
         log_warn(d->host->log, "no workers for %u that have not come back: %s", workers,
                  status_text(rc));
+}
+
+/* ", on attic, 10.0.0.3:4711: no heartbeat for 5 s" */
+static void describe_loss(const struct driver *d, uint32_t node, const char *what, char *out,
+                          size_t size)
+{
+    const struct worker_place *place = &d->place_of[node];
+    double silence = world_seconds(d->host->timing.silence_max);
+    char why[48] = "its connection has ended";
+    if (strcmp(what, "cut") == 0)
+        snprintf(why, sizeof why, "no heartbeat, or no link, for %g s", silence);
+    else if (strcmp(what, "hung") == 0)
+        snprintf(why, sizeof why, "it computes without progress");
+    else if (strcmp(what, "fenced") == 0)
+        snprintf(why, sizeof why, "its donor left before it had its state");
+    snprintf(out, size, "%s%s%s%s: %s", place->host[0] || place->address[0] ? ", on " : "",
+             place->host, place->host[0] && place->address[0] ? ", " : "", place->address, why);
 }
 
 static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
@@ -173,17 +234,20 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
     struct driver *d = user;
     bool lost =
         strcmp(what, "join") != 0 && strcmp(what, "leave") != 0 && strcmp(what, "back") != 0;
+    char where[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 64] = "";
+    if (lost && node < VIEW_MEMBERS_MAX)
+        describe_loss(d, node, what, where, sizeof where);
     enum log_level level = lost ? LOG_WARN : LOG_INFO;
     atomic_fetch_add(&d->gone, lost);
     bool joins = strcmp(what, "join") == 0;
     if (joins && view > 1)
         atomic_store(&d->came_at[node], world_now(d->world) - d->events.start);
     if (view > 1 || (view == 1 && !joins)) {
-        log_write(d->host->log, level, "worker %u: %s (view %u)", node, what, view);
+        log_write(d->host->log, level, "worker %u: %s (view %u)%s", node, what, view, where);
     } else {
         d->came = joins ? d->came + 1 : d->came - 1;
-        log_write(d->host->log, level, "worker %u: %s (%u of %u are here)", node, what, d->came,
-                  d->job->workers);
+        log_write(d->host->log, level, "worker %u: %s (%u of %u are here)%s", node, what, d->came,
+                  d->job->workers, where);
     }
     cJSON *event = events_new(&d->events, "member");
     cJSON_AddNumberToObject(event, "node", node);
@@ -211,6 +275,8 @@ int driver_start_group(struct driver *d)
     };
     const struct server_hooks hooks = {
         .arrived = on_arrived,
+        .gone = on_gone,
+        .refused = on_refused,
         .admit = on_hello,
         .member = on_member,
         .returned = on_returned,
@@ -223,13 +289,14 @@ int driver_start_group(struct driver *d)
     int rc = OK;
     if (d->options->elsewhere && d->host->reach)
         rc = reach_start(d->world, d->host, &d->reach);
+    driver_welcome_arrivals(d);
     if (rc == OK)
         rc = server_start(&d->server, &d->group, &roster, &hooks);
     uint32_t workers = job_workers_max(d->job) + d->job->standby;
     if (roster.reforms && roster.last_view > 0)
         workers = 0; /* those of before may still be there */
     if (rc == OK)
-        rc = world_want_nodes(d->world, workers);
+        rc = driver_ask_workers(d, workers);
     return rc == OK ? OK
                     : err_set(d->err, rc, "%u workers cannot be had: %s", workers, status_text(rc));
 }

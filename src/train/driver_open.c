@@ -1,24 +1,57 @@
 /* The driver's node is set up: the job's data, net and vectors, and the books that it keeps. */
 #include "tensor/kernels.h"
+#include "train/describe.h"
 #include "train/driver.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+
+/* In a simulation: let the time pass that opening takes. */
+static int pass_opening(struct driver *d)
+{
+    int64_t s = (int64_t)(d->host->open_seconds * WORLD_SECOND);
+    return s > 0 ? world_sleep(d->world, world_now(d->world) + s) : OK;
+}
+
+/* What the driver opens is told now and then, and an interrupt is heard. */
+static bool watch_opening(void *user, const char *stage, uint64_t done, uint64_t total)
+{
+    struct driver *d = user;
+    int64_t now = world_now(d->world);
+    if (d->opening_told == 0)
+        d->opening_told = now;
+    if (now - d->opening_told >= 10 * WORLD_SECOND) {
+        d->opening_told = now;
+        log_info(d->host->log, "the driver opens its data: %" PRIu64 " of %" PRIu64 " %s", done,
+                 total, stage);
+    }
+    return !d->options->stop || !atomic_load(d->options->stop);
+}
 
 static int open_data(struct driver *d)
 {
+    const struct open_watch watch = {d, watch_opening};
     kernels_set_threads((int)d->job->threads);
     d->corpus = d->host->corpus;
     d->ws = d->host->ws;
-    int rc = OK;
+    int rc = d->corpus ? pass_opening(d) : OK;
     if (!d->corpus) {
-        rc = corpus_open(d->job, &d->own_corpus, d->err);
+        rc = corpus_open(d->job, &watch, &d->own_corpus, d->err);
+        if (rc == ERR_CANCELLED)
+            rc = err_set(d->err, ERR_STOP, "interrupted before training began");
         d->corpus = &d->own_corpus;
+        if (rc == OK)
+            corpus_log_warnings(d->corpus, d->host->log);
     }
     if (rc == OK && !d->ws) {
         rc = workspace_create(d->job, d->corpus, d->host->log, d->host->tuner, &d->own_ws, d->err);
         d->ws = d->own_ws;
     }
+    if (rc == OK && d->options->dir && d->corpus->set[SET_VALIDATION].count == 0 &&
+        d->corpus->set[SET_TEST].count > 0)
+        log_info(d->host->log, "no best.safetensors is written, since the test set chooses no "
+                               "model; `validation: N` holds N training records out to choose by");
     if (rc == OK && !net_judges(d->ws->test))
         log_info(d->host->log, "the net has no error rate: there is neither an Accuracy nor a "
                                "SoftmaxWithLoss in phase TEST; its loss says which is the best");
@@ -47,6 +80,7 @@ static int open_model(struct driver *d)
         .data_hash = d->corpus->hash,
         .segments_hash = segments_hash(x),
     };
+    snprintf(d->own.release, sizeof d->own.release, "%s", release_text());
     hello_take_data(&d->own, d->job, d->corpus);
     return job_hash(d->job, &d->own.job_hash, d->err);
 }
@@ -61,11 +95,15 @@ static void emit_start(struct driver *d)
     cJSON_AddStringToObject(event, "job_hash", job);
     cJSON_AddStringToObject(event, "data_hash", data);
     cJSON_AddNumberToObject(event, "protocol", WIRE_VERSION);
+    if (d->options->simulated)
+        cJSON_AddTrueToObject(event, "simulated");
     cJSON_AddStringToObject(event, "strategy", d->strategy->name);
     cJSON_AddStringToObject(event, "kernels", d->ws->kernels->name);
     cJSON_AddStringToObject(event, "isa", kernels_isa());
     cJSON_AddNumberToObject(event, "nodes", d->job->workers);
-    cJSON_AddNumberToObject(event, "parameters", (double)d->x.n);
+    describe_run(d, event);
+    if (d->options->resume)
+        cJSON_AddNumberToObject(event, "session", d->tenure.incarnation);
     if (d->goes_on)
         cJSON_AddNumberToObject(event, "resumed_after", (double)d->resumed.course.exchanges);
     events_emit(&d->events, event);
@@ -93,11 +131,13 @@ static uint64_t again_before(const struct driver *d)
 
 static void open_book(struct driver *d)
 {
-    events_init(&d->events, d->world);
+    events_init(&d->events, d->world, d->options->before);
+    d->meter.t = d->options->before;
     d->ledger = (struct ledger){
         .events = &d->events,
         .log = d->host->log,
         .strategy = d->strategy->name,
+        .mean_loss = (double)NAN,
         .used = d->resumed.used,
         .repeated = d->resumed.repeated,
         .missed = d->resumed.missed,
@@ -110,18 +150,55 @@ static void open_book(struct driver *d)
     driver_open_counts(d);
 }
 
+/* All fits, as far as that shows without a step. */
+static int end_dry(struct driver *d)
+{
+    open_book(d);
+    emit_start(d);
+    describe_suspicions(d);
+    driver_want_stop(d, "checked");
+    d->over = true;
+    return OK;
+}
+
+/* Before the first step: what the disk has room for. A run whose final model would not fit does not
+ * begin. */
+static int check_room(struct driver *d)
+{
+    const struct rundir *dir = d->options->dir;
+    uint64_t left, final = checkpoint_bytes(&d->layout, true);
+    uint64_t wanted = final + 2 * checkpoint_bytes(&d->layout, false);
+    struct err none;
+    if (!dir || dir->disk->ops->free_space(dir->disk, dir->path, &left, &none) != OK ||
+        left >= wanted)
+        return OK;
+    if (left < final && !d->options->resume)
+        return err_set(d->err, ERR_FULL,
+                       "%s: %" PRIu64 " bytes are left, and the final model alone needs %" PRIu64
+                       "; free %" PRIu64
+                       " bytes there, or give a directory on another disk (--out)",
+                       dir->path, left, final, final - left);
+    log_warn(d->host->log,
+             "%s: %" PRIu64 " bytes are left, and two checkpoints and the final model need %" PRIu64
+             ": checkpoints may be missing; free %" PRIu64 " bytes there",
+             dir->path, left, wanted, wanted - left);
+    return OK;
+}
+
 int driver_open(struct driver *d)
 {
     int rc = strategy_find(d->job, &d->strategy, d->err);
+    if (rc == OK && !d->options->dry && (!d->host->corpus || d->host->open_seconds > 0))
+        rc = driver_await_arrivals(d);
     if (rc == OK)
         rc = open_data(d);
     if (rc == OK)
         rc = open_model(d);
     if (rc == OK)
         rc = driver_find_start(d);
+    if (rc == OK && d->options->dry)
+        return end_dry(d);
     if (rc == OK && d->over) {
-        if (d->options->begin)
-            rc = d->options->begin(d->options->user, d->err);
         open_book(d);
         return rc;
     }
@@ -131,6 +208,8 @@ int driver_open(struct driver *d)
         rc = driver_write_welcome(d);
     if (rc == OK && d->options->begin)
         rc = d->options->begin(d->options->user, d->err);
+    if (rc == OK)
+        rc = check_room(d);
     if (rc != OK)
         return rc;
     d->tenure.view = d->before.view; /* until there is one of this driver's */
@@ -142,5 +221,7 @@ int driver_open(struct driver *d)
     if (rc != OK)
         return err_set(d->err, rc, "out of memory");
     emit_start(d);
+    describe_suspicions(d);
+    describe_chance_begin(d);
     return driver_start_group(d);
 }

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 /* The vectors of a checkpoint, where they lie in `start_model`. */
@@ -85,28 +86,51 @@ static void tell_what_was_taken(const struct driver *d)
     buf_release(&text);
 }
 
-static void look_for_final(void *user, const char *name)
-{
-    if (strcmp(name, "final.safetensors") == 0)
-        *(bool *)user = true;
-}
-
 /* The run has come to its end, and has left what it was for. Nobody is waited for then; but a
  * driver that died before its workers had heard of it owes them that. */
 static void look_whether_over(struct driver *d)
 {
     const struct rundir *dir = d->options->dir;
+    const Paceline__Stop *stop = d->job->stop;
+    const struct course *course = &d->resumed.course;
     struct tenure before = {.view = 0};
     struct err none;
-    bool final = false;
     if (tenure_read(dir, &before, &none) == OK && before.view > 0)
         return;
-    if (!strategy_done(d->job, &d->resumed.course, d->corpus->set[SET_TRAIN].count) ||
-        dir->disk->ops->list(dir->disk, dir->path, look_for_final, &final, &none) != OK || !final)
+    /* One of an earlier, shorter run of this directory is of another commit point. */
+    if (!strategy_done(d->job, course, d->corpus->set[SET_TRAIN].count) ||
+        !checkpoint_model_is_of(dir, "final.safetensors", course))
         return;
     d->over = true;
-    d->keeper.judged = d->resumed.course;
-    log_info(d->host->log, "the run is complete: %s/final.safetensors", dir->path);
+    d->keeper.at = *course;
+    rundir_file(dir, "final.safetensors", d->keeper.final_path, sizeof d->keeper.final_path);
+    char more[48];
+    if (stop->has_steps && course->steps >= stop->steps)
+        snprintf(more, sizeof more, "stop.steps=%" PRIu64, 2 * stop->steps);
+    else
+        snprintf(more, sizeof more, "stop.epochs=%g", 2 * stop->epochs);
+    log_info(
+        d->host->log,
+        "the run is complete: %s/final.safetensors; to train it further, write paceline resume "
+        "%s --set %s",
+        dir->path, dir->path, more);
+}
+
+/* Wherever it lies now. */
+static int check_data(const struct driver *d)
+{
+    uint64_t before = d->resumed.data_hash;
+    if (before == d->corpus->hash)
+        return OK;
+    int rc = err_set(d->err, ERR_INPUT,
+                     "%s: the checkpoint is of other data (%016" PRIx64 ", the job's is %016" PRIx64
+                     "); give it the same records, or allow others by --force-change",
+                     d->options->dir->path, before, d->corpus->hash);
+    if (!d->options->force)
+        return rc;
+    log_warn(d->host->log, "%s: goes on with other data than the checkpoint's",
+             d->options->dir->path);
+    return OK;
 }
 
 /* Take the newest checkpoint of the run directory as the start. */
@@ -124,11 +148,9 @@ static int resume(struct driver *d)
     }
     if (rc != OK)
         return rc;
-    if (note->data_hash != d->corpus->hash)
-        return err_set(d->err, ERR_INPUT,
-                       "%s: the checkpoint is of other data (%016" PRIx64 ", the job's is "
-                       "%016" PRIx64 ")",
-                       d->options->dir->path, note->data_hash, d->corpus->hash);
+    rc = check_data(d);
+    if (rc != OK)
+        return rc;
     if (!d->layout.has_state)
         note->updates = 0;
     note->course.used = note->used;

@@ -2,16 +2,18 @@
 
 #include "wire/catalogue.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-void events_init(struct events *events, struct world *world)
+void events_init(struct events *events, struct world *world, double before)
 {
-    *events = (struct events){world, world_now(world)};
+    *events = (struct events){world, world_now(world), before};
 }
 
 double events_seconds(const struct events *events)
 {
-    return world_seconds(world_now(events->world) - events->start);
+    return events->before + world_seconds(world_now(events->world) - events->start);
 }
 
 static cJSON *new_at(double t, const char *kind)
@@ -30,6 +32,17 @@ cJSON *events_new(const struct events *events, const char *kind)
 double events_node(uint32_t node)
 {
     return node == WORLD_DRIVER ? -1 : (double)node;
+}
+
+double events_decimal(float value)
+{
+    char text[32];
+    for (int digits = 1; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            return strtod(text, NULL);
+    }
+    return (double)value;
 }
 
 char *events_fault(double t, const char *what, uint32_t node, double factor)

@@ -13,10 +13,12 @@
 
 struct events {
     struct world *world;
-    int64_t start; /* of the run, on the world's clock */
+    int64_t start; /* of this driver, on the world's clock */
+    double before; /* s of the run that earlier drivers have had */
 };
 
-void events_init(struct events *events, struct world *world);
+/* `before`: seconds of the run until now, 0 for a new one. */
+void events_init(struct events *events, struct world *world, double before);
 
 /* Seconds since the run began. */
 double events_seconds(const struct events *events);
@@ -29,6 +31,10 @@ void events_emit(const struct events *events, cJSON *event);
 /* The line of a `fault`, for the simulator, which is no node. Freed with free; NULL when memory
  * runs out. */
 char *events_fault(double t, const char *what, uint32_t node, double factor);
+
+/* A number whose digits are those of the shortest decimal that is this float: 0.01, where as a
+ * double it were 0.00999999977648258. */
+double events_decimal(float value);
 
 /* A node's number as events give it: the driver is -1. */
 double events_node(uint32_t node);

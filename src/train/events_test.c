@@ -3,6 +3,7 @@
 
 #include "listening_world.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@ static void test_a_line_has_its_time_and_its_kind_first(void **state)
     (void)state;
     listening_init(&l);
     l.now = 5 * WORLD_SECOND;
-    events_init(&events, &l.world);
+    events_init(&events, &l.world, 0);
     l.now += WORLD_SECOND / 4;
     assert_true(events_seconds(&events) == 0.25);
     cJSON *event = events_new(&events, "eval");
@@ -38,7 +39,7 @@ static void test_a_world_that_takes_nothing(void **state)
     struct events events;
     (void)state;
     listening_init(&l);
-    events_init(&events, &l.world);
+    events_init(&events, &l.world, 0);
     for (size_t i = 0; i < sizeof fails / sizeof *fails; i++) {
         l.fails = fails[i];
         events_emit(&events, events_new(&events, "lost"));
@@ -65,12 +66,24 @@ static void test_faults(void **state)
     assert_true(events_node(1023) == 1023);
 }
 
+/* As its user wrote it, not as the nearest double has it. */
+static void test_decimal_is_the_shortest_that_is_that_float(void **state)
+{
+    static const char *const texts[] = {"0.01", "0.1", "0.004", "1", "0", "123456.8", "3.0e-05"};
+    (void)state;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_true(events_decimal(strtof(texts[i], NULL)) == strtod(texts[i], NULL));
+    assert_true(events_decimal(1.0f / 3) == 0.33333334);
+    assert_true(isnan(events_decimal(NAN)) && isinf(events_decimal(INFINITY)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_line_has_its_time_and_its_kind_first),
         cmocka_unit_test(test_a_world_that_takes_nothing),
         cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_decimal_is_the_shortest_that_is_that_float),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

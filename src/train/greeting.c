@@ -11,6 +11,8 @@
 
 void welcome_encode(const struct welcome *welcome, struct buf *out)
 {
+    buf_put_u32(out, WIRE_VERSION);
+    buf_put_text(out, release_text());
     buf_put_u8(out, welcome->busy_hosts);
     buf_put_u8(out, welcome->resumes);
     buf_put_u8(out, welcome->late);
@@ -39,6 +41,13 @@ static char *take_text(struct cut *in, int *rc)
 
 int welcome_decode(struct cut *in, struct welcome *out)
 {
+    *out = (struct welcome){.version = cut_u32(in)};
+    cut_text(in, out->release, sizeof out->release);
+    printable(out->release);
+    if (in->failed)
+        return ERR_PROTOCOL;
+    if (out->version != WIRE_VERSION || strcmp(out->release, release_text()) != 0)
+        return ERR_UNSUPPORTED;
     bool busy = cut_u8(in) != 0;
     bool resumes = cut_u8(in) != 0;
     bool late = cut_u8(in) != 0;
@@ -56,8 +65,15 @@ int welcome_decode(struct cut *in, struct welcome *out)
         free(folder);
         return rc;
     }
-    *out = (struct welcome){job,    folder, busy,        resumes,    late,
-                            traces, checks, incarnation, leases_from};
+    out->job = job;
+    out->folder = folder;
+    out->busy_hosts = busy;
+    out->resumes = resumes;
+    out->late = late;
+    out->traces = traces;
+    out->checks = checks;
+    out->incarnation = incarnation;
+    out->leases_from = leases_from;
     return OK;
 }
 
@@ -102,12 +118,14 @@ static void cut_data(struct cut *in, struct hello_data *out)
 void hello_write(const struct hello *hello, struct buf *out)
 {
     buf_put_u32(out, hello->version);
+    buf_put_text(out, hello->release);
     buf_put_u64(out, hello->job_hash);
     buf_put_u64(out, hello->data_hash);
     buf_put_u64(out, hello->segments_hash);
     buf_put_u32(out, hello->threads);
     buf_put_text(out, hello->isa);
     buf_put_text(out, hello->kernels);
+    buf_put_text(out, hello->host);
     buf_put_text(out, hello->address);
     put_data(&hello->train, out);
     put_data(&hello->test, out);
@@ -116,12 +134,15 @@ void hello_write(const struct hello *hello, struct buf *out)
 int hello_read(struct cut *in, struct hello *out)
 {
     out->version = cut_u32(in);
+    cut_text(in, out->release, sizeof out->release);
+    printable(out->release);
     out->job_hash = cut_u64(in);
     out->data_hash = cut_u64(in);
     out->segments_hash = cut_u64(in);
     out->threads = cut_u32(in);
     cut_text(in, out->isa, sizeof out->isa);
     cut_text(in, out->kernels, sizeof out->kernels);
+    cut_text(in, out->host, sizeof out->host);
     cut_text(in, out->address, sizeof out->address);
     cut_data(in, &out->train);
     cut_data(in, &out->test);
@@ -143,12 +164,12 @@ static int other_data(const char *field, const struct hello_data *theirs,
     if (theirs->count != ours->count)
         return err_set(err, ERR_INPUT,
                        "other data: %s has %" PRIu64 " records there (%s), %" PRIu64
-                       " at the driver (%s)",
+                       " at the driver (%s); copy the driver's files there",
                        field, theirs->count, path, ours->count, ours->path);
     return err_set(err, ERR_INPUT,
                    "other data: %s has as many records on both sides, %" PRIu64
                    ", with other contents: hash %016" PRIx64 " there (%s), %016" PRIx64
-                   " at the driver (%s)",
+                   " at the driver (%s); copy the driver's files there",
                    field, theirs->count, theirs->hash, path, ours->hash, ours->path);
 }
 
@@ -161,11 +182,19 @@ static int data_differs(const struct hello *hello, const struct hello *own, stru
     return differs("data", hello->data_hash, own->data_hash, err);
 }
 
+int release_differs(uint32_t version, const char *release, uint32_t driver_version,
+                    const char *driver, struct err *err)
+{
+    return err_set(err, ERR_INPUT,
+                   "the worker is release %s (protocol %u), the driver release %s (protocol %u); "
+                   "install the same release on both",
+                   release, version, driver, driver_version);
+}
+
 int hello_check(const struct hello *hello, const struct hello *own, struct err *err)
 {
-    if (hello->version != own->version)
-        return err_set(err, ERR_INPUT, "it speaks protocol version %u, the driver %u",
-                       hello->version, own->version);
+    if (hello->version != own->version || strcmp(hello->release, own->release) != 0)
+        return release_differs(hello->version, hello->release, own->version, own->release, err);
     if (hello->job_hash != own->job_hash)
         return differs("job", hello->job_hash, own->job_hash, err);
     if (hello->data_hash != own->data_hash)

@@ -5,13 +5,17 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/release.h"
 #include "group/view.h"
 #include "job/job.h"
+#include "train/worker_report.h"
 
 enum { GREETING_WORD_MAX = 32, GREETING_PATH_MAX = 200 };
 
 struct welcome {
-    char *job;    /* the finished job as text; both owned, freed by welcome_release */
+    uint32_t version;          /* WIRE_VERSION */
+    char release[RELEASE_MAX]; /* the driver's */
+    char *job;                 /* the finished job as text; both owned, freed by welcome_release */
     char *folder; /* of the job file, with its slash: relative paths of data were taken from it */
     bool busy_hosts;      /* heartbeats at the pace of busy or shared hosts */
     bool resumes;         /* what it begins with is not drawn (bootstrap.h) */
@@ -30,10 +34,11 @@ struct hello_data {
 
 struct hello {
     uint32_t version; /* WIRE_VERSION */
+    char release[RELEASE_MAX];
     uint64_t job_hash, data_hash, segments_hash;
     uint32_t threads;
     char isa[GREETING_WORD_MAX], kernels[GREETING_WORD_MAX];
-    char address[NODE_ADDRESS_MAX];
+    char host[WORKER_HOST_MAX], address[NODE_ADDRESS_MAX];
     struct hello_data train, test;
 };
 
@@ -43,9 +48,14 @@ struct corpus;
 void hello_take_data(struct hello *own, const Paceline__Job *job, const struct corpus *corpus);
 
 void welcome_encode(const struct welcome *welcome, struct buf *out);
-/* ERR_PROTOCOL, ERR_NOMEM */
+/* ERR_PROTOCOL, ERR_NOMEM; ERR_UNSUPPORTED: the driver is another release, and `out` holds its
+ * version and release alone. */
 int welcome_decode(struct cut *in, struct welcome *out);
 void welcome_release(struct welcome *welcome);
+
+/* A worker and its driver are of different releases. ERR_INPUT naming both, and the remedy. */
+int release_differs(uint32_t version, const char *release, uint32_t driver_version,
+                    const char *driver, struct err *err);
 
 void hello_write(const struct hello *hello, struct buf *out);
 /* ERR_PROTOCOL */

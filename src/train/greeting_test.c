@@ -15,6 +15,7 @@
 
 static const struct hello sample = {
     .version = WIRE_VERSION,
+    .release = "0.1.0",
     .job_hash = 0x0123456789abcdef,
     .data_hash = UINT64_MAX,
     .segments_hash = 1,
@@ -82,16 +83,18 @@ static void test_long_words(void **state)
         memset(word, 'w', sizeof word - 1);
         word[which == 2 ? NODE_ADDRESS_MAX : GREETING_WORD_MAX] = '\0';
         buf_put_u32(&bytes, WIRE_VERSION);
+        buf_put_text(&bytes, "1");
         for (int i = 0; i < 3; i++)
             buf_put_u64(&bytes, 1);
         buf_put_u32(&bytes, 1);
         buf_put_text(&bytes, which == 0 ? word : "isa");
         buf_put_text(&bytes, which == 1 ? word : "ref");
+        buf_put_text(&bytes, "attic");
         buf_put_text(&bytes, which == 2 ? word : "127.0.0.1:1");
         for (int i = 0; i < 10; i++)
             buf_put_u32(&bytes, 0);
         assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
-        bytes_put_le32(bytes.data + 32, UINT32_MAX); /* the length of the first */
+        bytes_put_le32(bytes.data + 37, UINT32_MAX); /* the length of the first */
         assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
         buf_release(&bytes);
     }
@@ -103,8 +106,15 @@ static void test_a_welcome_arrives_whole_or_not_at_all(void **state)
     (void)state;
     for (int flags = 0; flags < 32; flags++) {
         struct buf bytes = {0};
-        struct welcome out,
-            in = {job, folder, flags & 1, flags & 2, flags & 4, flags & 8, flags & 16, 7, 80};
+        struct welcome out, in = {.job = job,
+                                  .folder = folder,
+                                  .busy_hosts = flags & 1,
+                                  .resumes = flags & 2,
+                                  .late = flags & 4,
+                                  .traces = flags & 8,
+                                  .checks = flags & 16,
+                                  .incarnation = 7,
+                                  .leases_from = 80};
         welcome_encode(&in, &bytes);
         assert_int_equal(read_welcome(bytes.data, bytes.len, &out), OK);
         assert_string_equal(out.job, job);
@@ -119,6 +129,10 @@ static void test_a_welcome_arrives_whole_or_not_at_all(void **state)
             assert_int_equal(read_welcome(bytes.data, n, &out), ERR_PROTOCOL);
         buf_put_u8(&bytes, 0);
         assert_int_equal(read_welcome(bytes.data, bytes.len, &out), ERR_PROTOCOL);
+        bytes.data[8] ^= 1; /* of the release */
+        assert_int_equal(read_welcome(bytes.data, bytes.len, &out), ERR_UNSUPPORTED);
+        assert_string_not_equal(out.release, in.release);
+        bytes.data[8] ^= 1;
         bytes_put_le32(bytes.data + 4, UINT32_MAX); /* nothing of that size is asked for */
         assert_int_equal(read_welcome(bytes.data, bytes.len, &out), ERR_PROTOCOL);
         buf_release(&bytes);
@@ -172,7 +186,11 @@ static void test_what_differs_is_named(void **state)
     hello.job_hash++;
     expect_refused(&hello, "job is 0123456789abcdf0");
     hello.version++;
-    expect_refused(&hello, "version");
+    expect_refused(&hello, "(protocol 4), the driver release 0.1.0 (protocol 3)");
+    hello.version--;
+    strcpy(hello.release, "0.0.9");
+    expect_refused(&hello, "the worker is release 0.0.9 (protocol 3), the driver release 0.1.0 "
+                           "(protocol 3); install the same release on both");
 }
 
 int main(void)

@@ -1,10 +1,12 @@
 #include "train/keeper.h"
 
-#include "optim/schedule.h"
 #include "tensor/kernels.h"
+#include "train/display.h"
 
 #include <math.h>
 #include <stdlib.h>
+
+#define PIECE_MAX (60 * WORLD_SECOND)
 
 int keeper_init(struct keeper *k, struct arena *arena)
 {
@@ -28,7 +30,7 @@ static void take_leases(struct keeper *k, uint32_t use)
     }
 }
 
-static struct checkpoint_note note_at(const struct keeper *k, const struct course *course)
+struct checkpoint_note keeper_note_at(const struct keeper *k, const struct course *course)
 {
     struct checkpoint_note note = k->note;
     uint64_t unused = atomic_load(&k->unused);
@@ -50,10 +52,9 @@ static void tell_checkpoint(const struct keeper *k, uint64_t n, uint64_t bytes, 
     events_emit(k->events, event);
 }
 
-/* A checkpoint that cannot be written does not end the run; the next may succeed. */
-static int keep_checkpoint(struct keeper *k, const struct model_note *model)
+void keeper_checkpoint(struct keeper *k, const struct model_note *model)
 {
-    struct checkpoint_note note = note_at(k, &model->course);
+    struct checkpoint_note note = keeper_note_at(k, &model->course);
     struct model_layout layout = k->layout;
     struct err *err = &k->err;
     uint64_t bytes;
@@ -62,16 +63,18 @@ static int keep_checkpoint(struct keeper *k, const struct model_note *model)
     layout.has_extra = model->has_extra;
     note.updates = model->updates;
     int rc = checkpoint_save(k->dir, &note, &layout, k->landing, k->keep, &bytes, err);
-    if (rc == OK)
+    if (rc == OK) {
         tell_checkpoint(k, model->course.exchanges, bytes, start);
-    else
+        k->written = true;
+        k->written_at = model->course;
+    } else {
         log_error(k->log, "no checkpoint: %s", err->text);
-    return rc;
+    }
 }
 
 static int keep_model(struct keeper *k, const char *name, const struct course *course)
 {
-    struct checkpoint_note note = note_at(k, course);
+    struct checkpoint_note note = keeper_note_at(k, course);
     int rc = checkpoint_save_model(k->dir, name, &note, &k->layout, k->landing, &k->err);
     if (rc != OK)
         log_error(k->log, "no %s: %s", name, k->err.text);
@@ -81,29 +84,37 @@ static int keep_model(struct keeper *k, const char *name, const struct course *c
 /* The learning rate of the step that follows. */
 static void tell_rate(const struct keeper *k, const struct course *course)
 {
-    const Caffe__SolverParameter *solver = k->objectives.job->solver;
     double epoch = (double)course->place / (double)k->note.records;
-    bool by_epoch = solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs;
     cJSON *event = events_new(k->events, "rate");
     cJSON_AddNumberToObject(event, "epoch", epoch);
     cJSON_AddNumberToObject(event, "step", (double)course->steps);
-    cJSON_AddNumberToObject(
-        event, "rate", (double)schedule_rate(solver, by_epoch ? epoch : (double)course->steps));
+    cJSON_AddNumberToObject(event, "rate",
+                            display_rate(k->objectives.job, course, k->note.records));
     events_emit(k->events, event);
+}
+
+bool keeper_has_judged(const struct keeper *k, const struct course *course)
+{
+    return k->objectives.evaluated > 0 && k->judged.exchanges == course->exchanges &&
+           k->judged.place == course->place;
 }
 
 static int judge(struct keeper *k, const struct model_note *model)
 {
     struct objectives *o = &k->objectives;
-    if (model->use & MODEL_FINAL && o->evaluated > 0 && !k->free &&
-        k->judged.exchanges == model->course.exchanges && k->judged.place == model->course.place)
+    if (model->use & MODEL_FINAL && !k->free && keeper_has_judged(k, &model->course))
         return OK; /* it has just been seen */
+    if (k->stop && atomic_load(k->stop) > 0)
+        return OK; /* whoever stops the run does not wait for it */
     vec_import(&k->x, vec_all(&k->x), k->landing);
     vec_import(&k->s, vec_all(&k->s), k->landing + k->x.n);
-    k->judged = model->course;
     tell_rate(k, &model->course);
+    atomic_fetch_add(&k->judgements, 1);
     int rc = objectives_evaluate(o, &k->x, &k->s, model->course.place, model->course.steps);
-    atomic_store(&k->last_error, o->evaluated > 0 && isfinite(o->best_score) ? o->error : -1.0);
+    if (rc == ERR_END)
+        return OK;
+    k->judged = model->course;
+    atomic_store(&k->last_error, o->error);
     if (rc == ERR_STOP)
         k->reached(k->user);
     if ((rc == OK || rc == ERR_STOP) && o->best && k->dir)
@@ -130,6 +141,13 @@ static int keep_snapshot(struct keeper *k, const struct model_note *model)
     return rc;
 }
 
+static int keep_final(struct keeper *k, const struct model_note *model)
+{
+    const struct checkpoint_note note = keeper_note_at(k, &model->course);
+    bool complete = strategy_done(k->objectives.job, &model->course, k->note.records);
+    return keeper_write_final(k, &note, complete);
+}
+
 /* What can be lost is written before what can be computed again. */
 static int take(struct keeper *k, const struct model_note *model)
 {
@@ -141,11 +159,12 @@ static int take(struct keeper *k, const struct model_note *model)
         take_leases(k, model->use);
         atomic_fetch_add(&k->taken, 1);
     }
-    if (k->dir && model->use & (MODEL_CHECKPOINT | MODEL_FINAL)) {
-        rc = keep_checkpoint(k, model);
-        if (rc == OK && final)
-            rc = keep_model(k, "final.safetensors", &model->course);
-    }
+    if (k->dir && model->use & (MODEL_CHECKPOINT | MODEL_FINAL))
+        keeper_checkpoint(k, model);
+    if (k->dir && final)
+        rc = keep_final(k, model);
+    if (rc != OK)
+        return rc;
     if (wants_snapshot(k, model))
         rc = first_error(rc, keep_snapshot(k, model));
     if (model->use & (MODEL_EVALUATE | MODEL_FINAL)) {
@@ -165,6 +184,14 @@ static int judge_first(struct keeper *k)
     return judge(k, &(struct model_note){.use = MODEL_EVALUATE});
 }
 
+static void note_held(struct keeper *k, const struct model_note *model)
+{
+    k->held = *model;
+    k->at = model->course;
+    atomic_store(&k->held_exchanges, model->course.exchanges);
+    atomic_store(&k->held_at, world_now(k->world));
+}
+
 static int keeper_main(void *arg)
 {
     struct keeper *k = arg;
@@ -174,16 +201,32 @@ static int keeper_main(void *arg)
         return begun;
     for (;;) {
         struct model_note model;
-        int rc =
-            model_receive(k->world, NULL, WORLD_ANY, k->landing, k->room, &model, WORLD_FOREVER);
-        if (rc == ERR_PEER)
-            continue; /* its sender died on the way; another will send */
+        k->held.floats = 0;
+        uint32_t from = WORLD_ANY;
+        int rc = model_receive_note(k->world, NULL, &model, &from, WORLD_FOREVER);
+        if (rc == OK && k->expects && !k->expects(k->user, from)) {
+            log_warn(k->log, "a model of worker %u, which is no member, is left aside", from);
+            continue;
+        }
+        if (rc == OK)
+            rc =
+                model_receive_vectors(k->world, NULL, from, k->landing, k->room, &model, PIECE_MAX);
+        if (rc == ERR_TIMEOUT)
+            log_warn(k->log,
+                     "worker %u: its model is left aside: nothing more of it came in %.0f s", from,
+                     world_seconds(PIECE_MAX));
+        if (rc == ERR_PEER || rc == ERR_TIMEOUT)
+            continue; /* its sender died on the way, or hangs; another will send */
         if (rc == ERR_PROTOCOL) {
             log_warn(k->log, "a model of the wrong length is left aside");
             continue;
         }
+        if (rc == OK && model.use & MODEL_FINAL)
+            atomic_store(&k->here, true);
         if (rc == OK && k->where)
             k->where(k->user, &model.course);
+        if (rc == OK)
+            note_held(k, &model);
         if (rc == OK)
             rc = take(k, &model);
         if (rc != OK || model.use & MODEL_FINAL)

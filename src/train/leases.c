@@ -16,7 +16,9 @@ void lease_grant_encode(const struct lease_grant *grant, struct buf *out)
 
 int lease_grant_decode(struct cut *in, struct lease_grant *out)
 {
-    *out = (struct lease_grant){.ask = cut_u32(in), .count = cut_u32(in)};
+    *out = (struct lease_grant){.count = 0};
+    out->ask = cut_u32(in); /* one statement a number: initialisers have no order */
+    out->count = cut_u32(in);
     if (out->count > LEASE_HELD_MAX)
         return ERR_PROTOCOL;
     for (size_t i = 0; i < out->count; i++) {

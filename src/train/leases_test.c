@@ -319,6 +319,19 @@ static void a_grant_comes_whole_or_not_at_all(void **state)
     buf_release(&bytes);
 }
 
+static void test_grant_is_read_in_the_order_of_its_bytes(void **state)
+{
+    (void)state;
+    const uint8_t bytes[24] = {7, 0, 0, 0, 1, 0, 0, 0, 0x10, 2, 0, 0, 0, 0, 0, 0, 0x30, 2};
+    struct cut in = {bytes, sizeof bytes, false};
+    struct lease_grant grant;
+    assert_int_equal(lease_grant_decode(&in, &grant), OK);
+    assert_int_equal(grant.ask, 7);
+    assert_int_equal(grant.count, 1);
+    assert_int_equal(grant.lease[0].from, 0x210);
+    assert_int_equal(grant.lease[0].to, 0x230);
+}
+
 /* ---- a worker's side ---- */
 
 struct worker_side {
@@ -513,6 +526,7 @@ int main(void)
         cmocka_unit_test(who_ends_leaves_the_rest_as_it_got_it),
         cmocka_unit_test(a_driver_that_comes_back),
         cmocka_unit_test(a_grant_comes_whole_or_not_at_all),
+        cmocka_unit_test(test_grant_is_read_in_the_order_of_its_bytes),
         cmocka_unit_test(a_member_knows_its_first_lease),
         cmocka_unit_test(a_newcomer_waits_for_none),
         cmocka_unit_test(it_asks_for_two_seconds_when_half_is_used),

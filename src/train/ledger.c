@@ -12,6 +12,7 @@ void committed_encode(const struct committed *c, struct buf *out)
     buf_put_u64(out, c->cost.bytes);
     buf_put_u64(out, c->samples);
     buf_put_f64(out, c->loss);
+    buf_put_f64(out, c->recent);
     members_encode(&c->who, out);
     members_encode(&c->took_part, out);
     buf_put_u64(out, c->lease.taken);
@@ -33,6 +34,7 @@ int committed_decode(struct cut *in, struct committed *out)
     out->cost.bytes = cut_u64(in);
     out->samples = cut_u64(in);
     out->loss = cut_f64(in);
+    out->recent = cut_f64(in);
     members_decode(in, &out->who);
     members_decode(in, &out->took_part);
     out->lease.taken = cut_u64(in);
@@ -76,6 +78,16 @@ static void tell_exchange(const struct ledger *ledger, const struct committed *c
     events_emit(ledger->events, event);
 }
 
+/* What records had as their loss, all together. */
+static void add_loss(struct ledger *ledger, double sum, uint64_t records)
+{
+    if (records == 0)
+        return;
+    ledger->loss = sum / (double)records;
+    ledger->loss_sum += sum;
+    ledger->loss_records += records;
+}
+
 static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
 {
     const struct committed *c = &entry->sum;
@@ -86,8 +98,7 @@ static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
     name_rejected(ledger, c);
     ledger->used = c->course.used;
     ledger->missed = c->course.place > c->course.used ? c->course.place - c->course.used : 0;
-    if (c->samples > 0)
-        ledger->loss = c->loss / (double)c->samples;
+    add_loss(ledger, c->loss, c->samples);
     ledger->slowest = entry->slowest;
     ledger->last = *c;
 }
@@ -147,8 +158,7 @@ static void report_free(struct ledger *ledger, uint32_t node, const struct commi
     ledger->odd_samples += samples;
     all->steps += ledger->odd_samples / ledger->step_samples;
     ledger->odd_samples %= ledger->step_samples;
-    if (report->samples > 0)
-        ledger->loss = report->loss / (double)report->samples;
+    add_loss(ledger, report->loss, report->samples);
     if (report->n == 0)
         return;
     own->exchanges++;
@@ -167,7 +177,8 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
     if (report->n == 0) {
         ledger->last = *report;
         ledger->used = report->course.place - ledger->missed;
-        ledger->loss = report->samples ? report->loss / (double)report->samples : 0;
+        ledger->recent = report->recent;
+        add_loss(ledger, report->loss, report->samples);
         return;
     }
     uint64_t n = report->course.exchanges, closed = ledger->last.course.exchanges;
@@ -207,6 +218,23 @@ void ledger_lease(struct ledger *ledger, const struct lease_book *book)
 {
     ledger->repeated = book->repeated;
     ledger->missed = book->lost;
+}
+
+bool ledger_tell_loss(struct ledger *ledger, double epoch, double rate)
+{
+    if (ledger->loss_records == 0)
+        return false;
+    ledger->mean_loss = ledger->loss_sum / (double)ledger->loss_records;
+    cJSON *event = events_new(ledger->events, "loss");
+    cJSON_AddNumberToObject(event, "epoch", epoch);
+    cJSON_AddNumberToObject(event, "step", (double)ledger->last.course.steps);
+    cJSON_AddNumberToObject(event, "samples", (double)ledger->loss_records);
+    cJSON_AddNumberToObject(event, "loss", ledger->mean_loss);
+    cJSON_AddNumberToObject(event, "rate", rate);
+    events_emit(ledger->events, event);
+    ledger->loss_sum = 0;
+    ledger->loss_records = 0;
+    return true;
 }
 
 void ledger_close(struct ledger *ledger)

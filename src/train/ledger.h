@@ -23,6 +23,7 @@ struct committed {
     struct exchange_cost cost;
     uint64_t samples; /* in the exchange, of all; free: of this worker since its last report */
     double loss;      /* Σ over them */
+    double recent;    /* of a lone worker: the mean over its last solver.average_loss steps */
     struct members who, took_part;
     struct lease_word lease; /* free */
 };
@@ -64,6 +65,10 @@ struct ledger {
     uint64_t used, again, repeated, missed;
     uint32_t slowest; /* worker of the newest exchange */
     double loss;      /* mean loss of the newest exchange's records */
+    double recent;    /* of a lone worker, as it says */
+    double loss_sum;  /* Σ over the records that have been reported since the last `loss` event, */
+    uint64_t loss_records; /* so many */
+    double mean_loss;      /* of the last such event; NaN: none yet */
 };
 
 /* What `node` reports. An exchange is closed when all who took part have reported, or when all have
@@ -75,6 +80,10 @@ void ledger_go_on(struct ledger *ledger, const struct course *course);
 
 /* Where workers run free: what the book of leases says. */
 void ledger_lease(struct ledger *ledger, const struct lease_book *book);
+
+/* A `loss` event: the mean loss of the records reported since the one before, and the learning rate
+ * at that epoch. false: none has been, and there is no event. */
+bool ledger_tell_loss(struct ledger *ledger, double epoch, double rate);
 
 /* Close what is open, in order. */
 void ledger_close(struct ledger *ledger);

@@ -26,7 +26,7 @@ static int setup(void **state)
     struct book *b = calloc(1, sizeof *b);
     assert_non_null(b);
     listening_init(&b->listener);
-    events_init(&b->events, &b->listener.world);
+    events_init(&b->events, &b->listener.world, 0);
     b->ledger = (struct ledger){.events = &b->events, .strategy = "sync"};
     *state = b;
     return 0;
@@ -220,6 +220,35 @@ static void test_a_lone_worker(void **state)
     assert_true(b->ledger.loss == 0.25);
 }
 
+/* Whatever way records are reported, the training loss is their mean since the last event. */
+static void test_loss_event_has_the_mean_since_the_last(void **state)
+{
+    struct book *b = *state;
+    struct committed alone = {.course = {.place = 32, .steps = 2}, .samples = 32, .loss = 32 * 3.0};
+    assert_false(ledger_tell_loss(&b->ledger, 0.5, 0.01));
+    ledger_report(&b->ledger, 0, &alone);
+    alone.samples = 96;
+    alone.loss = 96 * 1.0;
+    alone.recent = 7;
+    ledger_report(&b->ledger, 0, &alone);
+    assert_true(ledger_tell_loss(&b->ledger, 0.5, 0.01));
+    assert_int_equal(b->listener.lines, 1);
+    assert_non_null(strstr(b->listener.said, "\"kind\":\"loss\",\"epoch\":0.5,\"step\":2,"
+                                             "\"samples\":128,\"loss\":1.5,\"rate\":0.01}"));
+    assert_true(b->ledger.mean_loss == 1.5 && b->ledger.recent == 7);
+    assert_false(ledger_tell_loss(&b->ledger, 0.5, 0.01)); /* nothing since */
+    report_all(b, 1, 4, 0);
+    assert_true(ledger_tell_loss(&b->ledger, 0.5, 0.01));
+    assert_true(b->ledger.mean_loss == 2.0);
+    struct committed freely = {.free = true, .samples = 16, .loss = 16 * 5.0};
+    b->ledger.step_samples = 64;
+    ledger_report(&b->ledger, 0, &freely);
+    freely.loss = 16 * 3.0;
+    ledger_report(&b->ledger, 1, &freely);
+    assert_true(ledger_tell_loss(&b->ledger, 0.5, 0.01));
+    assert_true(b->ledger.mean_loss == 4.0);
+}
+
 /* What was never reported, for want of a driver, is in the course of the next that is. */
 static void test_reports_that_never_came_are_made_good(void **state)
 {
@@ -296,6 +325,7 @@ int main(void)
         TEST(test_reports_that_never_came_are_made_good),
         TEST(test_who_runs_free_counts_once),
         TEST(test_a_lone_worker),
+        TEST(test_loss_event_has_the_mean_since_the_last),
         TEST(test_reports_arrive_whole_or_not_at_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

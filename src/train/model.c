@@ -116,7 +116,7 @@ int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t
     return p->copy ? OK : ERR_NOMEM;
 }
 
-static void copy_model(float *copy, const struct joint *joint, size_t extras)
+void model_copy(float *copy, const struct joint *joint, size_t extras)
 {
     size_t at = 0;
     vec_export(joint->x, vec_all(joint->x), copy);
@@ -133,17 +133,26 @@ static void copy_model(float *copy, const struct joint *joint, size_t extras)
     }
 }
 
+struct model_note model_note_of(const struct joint *joint, size_t extras)
+{
+    struct model_note note = {.has_state = joint->states > 0,
+                              .has_extra = joint->extra && extras > 0,
+                              .updates = joint->updates};
+    note.floats = joint->x->n * (1 + joint->states + (note.has_extra ? extras : 0)) + joint->s->n;
+    return note;
+}
+
 /* What the note says of the vectors, and a copy of them. */
 static void take_copy(struct publisher *p, const struct joint *joint)
 {
+    const struct model_note of = model_note_of(joint, p->extras);
     struct model_note *note = &p->note;
-    note->has_state = joint->states > 0;
-    note->has_extra = joint->extra && p->extras > 0;
-    note->updates = joint->updates;
-    note->floats =
-        joint->x->n * (1 + joint->states + (note->has_extra ? p->extras : 0)) + joint->s->n;
+    note->has_state = of.has_state;
+    note->has_extra = of.has_extra;
+    note->updates = of.updates;
+    note->floats = of.floats;
     PL_ASSERT(note->floats <= p->room);
-    copy_model(p->copy, joint, p->extras);
+    model_copy(p->copy, joint, p->extras);
 }
 
 static bool start(struct publisher *p, uint32_t to, const struct model_note *note,
@@ -233,8 +242,8 @@ static int receive_piece(struct world *world, const struct group *group, uint32_
     return rc == OK ? recv.status : rc;
 }
 
-static int receive_note(struct world *world, const struct group *group, struct model_note *note,
-                        uint32_t *from, int64_t deadline)
+int model_receive_note(struct world *world, const struct group *group, struct model_note *note,
+                       uint32_t *from, int64_t deadline)
 {
     const struct wait_for head = {.kind = WAIT_MESSAGE,
                                   .from = *from,
@@ -254,13 +263,19 @@ static int receive_note(struct world *world, const struct group *group, struct m
 int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,
                   size_t room, struct model_note *note, int64_t deadline)
 {
-    int rc = receive_note(world, group, note, &from, deadline);
-    if (rc == OK && note->floats > room)
-        rc = ERR_PROTOCOL;
+    int rc = model_receive_note(world, group, note, &from, deadline);
+    return rc == OK ? model_receive_vectors(world, group, from, into, room, note, 0) : rc;
+}
+
+int model_receive_vectors(struct world *world, const struct group *group, uint32_t from,
+                          float *into, size_t room, const struct model_note *note, int64_t pause)
+{
+    int rc = note->floats > room ? ERR_PROTOCOL : OK;
     for (size_t i = 0, at = 0; rc == OK && at < note->floats; i++, at += CHUNK_FLOATS) {
         size_t left = note->floats - at;
         size_t len = left < CHUNK_FLOATS ? left : CHUNK_FLOATS;
-        rc = receive_piece(world, group, from, model_tag(note, i), into + at, len, deadline);
+        int64_t until = pause > 0 ? world_now(world) + pause : WORLD_FOREVER;
+        rc = receive_piece(world, group, from, model_tag(note, i), into + at, len, until);
     }
     return rc;
 }

@@ -10,6 +10,7 @@ enum model_use {
     MODEL_EVALUATE = 1,
     MODEL_CHECKPOINT = 2,
     MODEL_FINAL = 4,
+    MODEL_URGENT = 16,  /* in the middle of a round, where the joint model can be told there, too */
     MODEL_SNAPSHOT = 8, /* for who reads Caffe's files (snapshot.h) */
 };
 
@@ -56,6 +57,11 @@ bool publisher_admits(const struct publisher *p);
 int publisher_finish(struct publisher *p, int64_t deadline);
 void publisher_release(struct publisher *p);
 
+/* What a note says of a joint model's vectors, of which a strategy's own are `extras`; and a copy
+ * of them as they travel. */
+struct model_note model_note_of(const struct joint *joint, size_t extras);
+void model_copy(float *copy, const struct joint *joint, size_t extras);
+
 /* Send a model that the note describes, its vectors one behind the other; waits for credit.
  * ERR_PEER, ERR_NOMEM, ERR_CANCELLED */
 int model_send(struct world *world, uint32_t to, const struct model_note *note,
@@ -67,5 +73,13 @@ int model_send(struct world *world, uint32_t to, const struct model_note *note,
  * than the room */
 int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,
                   size_t room, struct model_note *note, int64_t deadline);
+
+/* The same in two steps, for who looks at the sender in between: the note of the next model of
+ * *from (or of WORLD_ANY), whose node is then in *from; and the vectors behind it, of which each
+ * piece may take `pause` ns (0: for ever): ERR_TIMEOUT. */
+int model_receive_note(struct world *world, const struct group *group, struct model_note *note,
+                       uint32_t *from, int64_t deadline);
+int model_receive_vectors(struct world *world, const struct group *group, uint32_t from,
+                          float *into, size_t room, const struct model_note *note, int64_t pause);
 
 #endif

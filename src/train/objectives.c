@@ -16,6 +16,7 @@ void objectives_init(struct objectives *o, struct world *world, const Paceline__
         .world = world,
         .events = events,
         .batch_seconds = step_seconds / 3, /* forward only */
+        .error = -1,
         .best_score = INFINITY,
     };
 }
@@ -46,6 +47,8 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
     int64_t begun = trace_now(o->world);
     for (size_t first = 0; first < count; first += o->job->batch) {
         size_t n = count - first < o->job->batch ? count - first : o->job->batch;
+        if (o->stop && atomic_load(o->stop) > 0)
+            return ERR_END;
         int rc = world_work(o->world, &(struct cost){o->batch_seconds});
         if (rc != OK)
             return rc;
@@ -86,14 +89,17 @@ int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s
         if (rc != OK)
             return rc;
     }
-    enum corpus_set counts = o->corpus->set[SET_VALIDATION].count ? SET_VALIDATION : SET_TEST;
-    o->error = o->last[counts].error;
+    bool chooses = o->corpus->set[SET_VALIDATION].count > 0;
+    const struct evaluation *counts = &o->last[chooses ? SET_VALIDATION : SET_TEST];
+    o->error = chooses || o->corpus->set[SET_TEST].count > 0 ? counts->error : -1;
     o->evaluated++;
-    double score = o->error >= 0 ? o->error : o->last[counts].loss;
-    o->best = o->corpus->set[counts].count > 0 && score < o->best_score;
+    double score = counts->error >= 0 ? counts->error : counts->loss;
+    o->best = chooses && score < o->best_score;
     if (o->best)
         o->best_score = score;
-    reached |= stop->has_validation_error && o->error <= stop->validation_error;
-    reached |= stop->has_test_error && o->last[SET_TEST].error <= stop->test_error;
+    reached |= stop->has_validation_error && chooses && o->error >= 0 &&
+               o->error <= stop->validation_error;
+    reached |= stop->has_test_error && o->last[SET_TEST].error >= 0 &&
+               o->last[SET_TEST].error <= stop->test_error;
     return reached ? ERR_STOP : OK;
 }

@@ -7,18 +7,22 @@
 #include "learner/workspace.h"
 #include "train/events.h"
 
+#include <stdatomic.h>
+
 struct objectives {
     const Paceline__Job *job;
     const struct corpus *corpus;
     struct workspace *ws; /* its test net; not used by a learner while objectives run */
     struct world *world;
     const struct events *events;
-    double batch_seconds; /* what evaluating a batch costs a node with speed 1 */
+    const atomic_int *stop; /* above 0: nothing is evaluated any more; NULL: nobody asks */
+    double batch_seconds;   /* what evaluating a batch costs a node with speed 1 */
     struct evaluation last[SET_COUNT];
     uint64_t evaluated; /* times */
-    double error;       /* last of the set that counts: validation, or test without it; -1: the net
-                           has none */
-    double best_score;  /* lowest of it yet, or else of the loss; INFINITY: none, or no such set */
+    double error;       /* last of the validation set, or of the test set without it; -1: the net
+                           has none, or there is no set */
+    double best_score;  /* lowest validation error yet, or else of the loss; INFINITY: none. The
+                           test set chooses nothing */
     bool best;          /* the last evaluation was the best */
     struct err err;     /* why evaluating failed, where its status does not say it all */
 };
@@ -33,6 +37,7 @@ uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t bat
 
 /* Evaluate the validation and the test set on (x, s), with an `eval` event for each. `place` is
  * where the run stands in the stream of records, `step` the steps of each worker.
+ * ERR_END, without an event, when `stop` is raised meanwhile.
  * ERR_STOP when an error that `stop` asks for is reached; what the world's work returns; ERR_INPUT,
  * ERR_IO or ERR_NOMEM when a record cannot be read, which `err` names. */
 int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t place,

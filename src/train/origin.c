@@ -83,7 +83,9 @@ int origin_state(const char *path, const Paceline__Job *job, struct model_layout
     struct caffe_state state;
     if (strcmp(job_strategy_name(job), "single") != 0)
         return err_set(err, ERR_UNSUPPORTED,
-                       "%s: a solver's state is one worker's: needs strategy single", path);
+                       "snapshot %s: a solver's state is one worker's, and strategy %s has "
+                       "several; write workers: 1 and strategy { single { } }",
+                       path, job_strategy_name(job));
     int rc = caffe_state_read(path, &state, err);
     if (rc != OK)
         return rc;

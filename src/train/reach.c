@@ -33,6 +33,7 @@ struct probe {
 };
 
 struct reach_book {
+    struct reach_rate rate[VIEW_MEMBERS_MAX]; /* by number: of all who have had it */
     struct world *world;
     const struct train_host *host;
     struct task *task;
@@ -108,13 +109,35 @@ static void forget(struct reach_book *book, uint32_t node)
 
 /* Can the newcomer be reached? And who was before it? Its address goes along: when it has gone, its
  * number may be another's by now. */
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0;
+}
+
+/* One that only its own machine reaches, where others are on other machines. */
+static int check_elsewhere(const struct reach_book *book, const struct reach_entry *asks,
+                           struct err *why)
+{
+    for (size_t i = 0; is_loopback(asks->address) && i < book->count; i++)
+        if (!is_loopback(book->at[i].address))
+            return err_set(
+                why, ERR_PEER,
+                "worker %u listens on %s, which no other machine reaches, and worker %u "
+                "is at %s: join by the driver's address on the network, or give --listen",
+                asks->node, asks->address, book->at[i].node, book->at[i].address);
+    return OK;
+}
+
 static int answer(struct reach_book *book, const struct reach_entry *asks, int reached,
                   struct err *why)
 {
     char here[NODE_ADDRESS_MAX];
     struct buf bytes = {0};
     world_address(book->world, here, sizeof here);
-    if (reached != OK) {
+    bool far = reached == OK;
+    if (far)
+        reached = check_elsewhere(book, asks, why);
+    if (reached != OK && !far) {
         err_prefix(why, "the driver at %s cannot reach worker %u at %s", here, asks->node,
                    asks->address);
         log_warn(book->host->log, "%s; %s", why->text, advice);
@@ -135,6 +158,28 @@ static int answer(struct reach_book *book, const struct reach_entry *asks, int r
     return rc == ERR_PEER ? OK : rc;
 }
 
+bool reach_rate_allows(struct reach_rate *rate, int64_t now)
+{
+    if (rate->asked == 0 || now - rate->since >= 60 * WORLD_SECOND)
+        *rate = (struct reach_rate){.since = now};
+    return ++rate->asked <= REACH_TRIES_MAX;
+}
+
+/* Is that to be tried? If not it is answered at once. */
+static bool may_ask(struct reach_book *book, const struct reach_entry *asks)
+{
+    struct err why = {0};
+    if (asks->node >= VIEW_MEMBERS_MAX)
+        return false;
+    if (reach_rate_allows(&book->rate[asks->node], world_now(book->world)))
+        return true;
+    err_set(&why, ERR_PEER, "it has asked %d times in a minute; start it again later",
+            REACH_TRIES_MAX);
+    if (book->rate[asks->node].asked == REACH_TRIES_MAX + 1) /* once: the log is no toy either */
+        (void)answer(book, asks, ERR_PEER, &why);
+    return false;
+}
+
 /* All who ask now, but one at the least. */
 static int take_questions(struct reach_book *book)
 {
@@ -151,7 +196,7 @@ static int take_questions(struct reach_book *book)
         *asks = (struct reach_entry){.node = wake.msg->from};
         cut_text(&in, asks->address, sizeof asks->address);
         printable(asks->address);
-        book->asking += cut_done(&in);
+        book->asking += cut_done(&in) && may_ask(book, asks);
         message_unref(wake.msg);
     }
     return rc == ERR_TIMEOUT ? OK : rc;

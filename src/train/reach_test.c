@@ -109,10 +109,25 @@ static void test_silent_hosts_hold_up_nobody(void **state)
     assert_null(strstr(s.log, "well"));
 }
 
+/* A node that asks and asks is a nuisance to those whose addresses it names. */
+static void test_reach_tries_are_bounded(void **state)
+{
+    (void)state;
+    struct reach_rate rate = {0};
+    int allowed = 0;
+    for (int64_t at = 0; at < 60; at++)
+        allowed += reach_rate_allows(&rate, at * WORLD_SECOND);
+    assert_int_equal(allowed, REACH_TRIES_MAX);
+    for (int64_t at = 60; at < 120; at++)
+        allowed += reach_rate_allows(&rate, at * WORLD_SECOND);
+    assert_int_equal(allowed, 2 * REACH_TRIES_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent_hosts_hold_up_nobody),
+        cmocka_unit_test(test_reach_tries_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,13 @@ void train_report_event(const struct events *events, const struct train_report *
 {
     cJSON *event = events_new(events, "end");
     cJSON_AddStringToObject(event, "reason", report->reason);
+    if (report->simulated)
+        cJSON_AddTrueToObject(event, "simulated");
+    cJSON_AddStringToObject(event, "strategy", report->strategy);
+    cJSON_AddNumberToObject(event, "workers", report->workers);
+    cJSON_AddNumberToObject(event, "parameters", (double)report->parameters);
+    if (report->has_train)
+        cJSON_AddNumberToObject(event, "train_loss", report->train_loss);
     if (report->has_test) {
         if (report->test_error >= 0)
             cJSON_AddNumberToObject(event, "test_error", report->test_error);
@@ -15,12 +22,26 @@ void train_report_event(const struct events *events, const struct train_report *
             cJSON_AddNumberToObject(event, "validation_error", report->validation_error);
         cJSON_AddNumberToObject(event, "validation_loss", report->validation_loss);
     }
+    if (report->model[0])
+        cJSON_AddStringToObject(event, "model", report->model + report->model_name);
     cJSON_AddNumberToObject(event, "epochs", report->epochs);
     cJSON_AddNumberToObject(event, "samples", (double)report->samples);
     cJSON_AddNumberToObject(event, "used", (double)report->used);
     cJSON_AddNumberToObject(event, "repeated", (double)report->repeated);
     cJSON_AddNumberToObject(event, "missed", (double)report->missed);
+    if (report->bad_records > 0) {
+        cJSON_AddNumberToObject(event, "bad_records", (double)report->bad_records);
+        cJSON *first = cJSON_AddArrayToObject(event, "bad_record");
+        for (size_t i = 0; i < report->bad_records && i < TRAIN_BAD_NAMED; i++)
+            cJSON_AddItemToArray(first, cJSON_CreateString(report->bad_record[i]));
+    }
     cJSON_AddNumberToObject(event, "wall_s", report->wall_s);
+    if (report->simulated)
+        cJSON_AddNumberToObject(event, "virtual_s", report->wall_s);
+    cJSON_AddNumberToObject(event, "session_s", report->session_s);
+    if (report->session_s > 0)
+        cJSON_AddNumberToObject(event, "samples_per_s",
+                                (double)report->samples / report->session_s);
     cJSON_AddNumberToObject(event, "seed", (double)report->seed);
     events_emit(events, event);
 }

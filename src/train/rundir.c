@@ -1,28 +1,24 @@
 #include "train/rundir.h"
 
-#include "base/bytes.h"
-#include "base/file.h"
-#include "job/job.h"
-#include "job/text.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define RUNS "runs"
+#define LOCK "driver.lock"
 
 void rundir_file(const struct rundir *dir, const char *name, char *out, size_t size)
 {
     snprintf(out, size, "%s/%s", dir->path, name);
 }
 
+/* The lock does not count: whoever has it asks. */
 static void count_entry(void *user, const char *name)
 {
-    (void)name;
-    ++*(size_t *)user;
+    *(size_t *)user += strcmp(name, LOCK) != 0;
 }
 
-static int set_path(struct rundir *dir, const char *path, struct err *err)
+int rundir_set_path(struct rundir *dir, const char *path, struct err *err)
 {
     int n = snprintf(dir->path, sizeof dir->path, "%s", path);
     if (n <= 0 || (size_t)n >= sizeof dir->path)
@@ -67,33 +63,91 @@ static int numbered(struct rundir *dir, const char *name, unsigned long number, 
     if (strchr(name, '/'))
         return err_set(err, ERR_USAGE, "name: `%.80s` cannot be part of a directory's name", name);
     snprintf(path, sizeof path, RUNS "/%s-%03lu", name, number);
-    return set_path(dir, path, err);
+    return rundir_set_path(dir, path, err);
+}
+
+/* Others may look for a number at the same moment: who makes the directory has it. */
+static int make_numbered(struct rundir *dir, const char *name, struct err *err)
+{
+    struct disk *disk = dir->disk;
+    unsigned long number = 0;
+    bool made = false;
+    int rc = disk_keep_dir(disk, RUNS, NULL, err);
+    if (rc == OK)
+        rc = newest_number(disk, name, &number, err);
+    while (rc == OK && !made) {
+        rc = numbered(dir, name, ++number, err);
+        if (rc == OK && disk_keep_dir(disk, dir->path, &made, err) != OK)
+            rc = ERR_USAGE;
+    }
+    return rc;
+}
+
+static int make_given(struct rundir *dir, const char *path, struct err *err)
+{
+    int rc = rundir_set_path(dir, path, err);
+    if (rc == OK && disk_keep_dir(dir->disk, dir->path, NULL, err) != OK)
+        rc = ERR_USAGE; /* the path is the caller's, and the message names it */
+    return rc;
+}
+
+static int check_empty(const struct rundir *dir, struct err *err)
+{
+    size_t entries = 0;
+    int rc = dir->disk->ops->list(dir->disk, dir->path, count_entry, &entries, err);
+    if (rc == OK && entries > 0)
+        rc = err_set(err, ERR_USAGE, "%s: is not empty; --resume goes on with the run in it",
+                     dir->path);
+    return rc;
 }
 
 int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const char *name,
                   struct err *err)
 {
+    char none[256];
     *dir = (struct rundir){.disk = disk};
-    int rc = OK;
-    if (path) {
-        rc = set_path(dir, path, err);
-    } else {
-        unsigned long number = 0;
-        rc = disk_keep_dir(disk, RUNS, err);
-        if (rc == OK)
-            rc = newest_number(disk, name, &number, err);
-        if (rc == OK)
-            rc = numbered(dir, name, number + 1, err);
-    }
-    if (rc == OK && disk_keep_dir(disk, dir->path, err) != OK)
-        rc = ERR_USAGE; /* the path is the caller's, and the message names it */
-    size_t entries = 0;
+    int rc = path ? make_given(dir, path, err) : make_numbered(dir, name, err);
     if (rc == OK)
-        rc = disk->ops->list(disk, dir->path, count_entry, &entries, err);
-    if (rc == OK && entries > 0)
-        rc = err_set(err, ERR_USAGE, "%s: is not empty; --resume goes on with the run in it",
-                     dir->path);
+        rc = rundir_lock(dir, false, none, err);
+    if (rc == OK)
+        rc = check_empty(dir, err);
+    if (rc != OK)
+        rundir_close(dir);
     return rc;
+}
+
+static int refuse_lock(const struct rundir *dir, const struct disk_holder *holder, struct err *err)
+{
+    if (holder->silent < 0)
+        return err_set(err, ERR_USAGE,
+                       "%s: its driver is alive (%s); end it first, or take the run over with "
+                       "--take-over",
+                       dir->path, holder->who);
+    return err_set(err, ERR_USAGE,
+                   "%s: its driver may be alive (%s; its last sign of life is %.0f s old, and no "
+                   "more can be seen from here); try again in %.0f s, or take the run over with "
+                   "--take-over",
+                   dir->path, holder->who, holder->silent, DISK_SILENCE_MAX - holder->silent + 1);
+}
+
+int rundir_lock(struct rundir *dir, bool take_over, char *taken_from, struct err *err)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    struct disk *disk = dir->disk;
+    struct disk_holder holder;
+    rundir_file(dir, LOCK, path, sizeof path);
+    taken_from[0] = '\0';
+    int rc = disk->ops->lock(disk, path, false, &dir->lock, &holder, err);
+    if (rc != ERR_USAGE || !take_over)
+        return rc == ERR_USAGE ? refuse_lock(dir, &holder, err) : rc;
+    snprintf(taken_from, sizeof holder.who, "%s", holder.who);
+    return disk->ops->lock(disk, path, true, &dir->lock, &holder, err);
+}
+
+void rundir_beat(const struct rundir *dir)
+{
+    if (dir->lock)
+        dir->disk->ops->touch(dir->lock);
 }
 
 static void look_for_job(void *user, const char *name)
@@ -107,7 +161,7 @@ int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const c
 {
     *dir = (struct rundir){.disk = disk};
     unsigned long number = 0;
-    int rc = path ? set_path(dir, path, err) : newest_number(disk, name, &number, err);
+    int rc = path ? rundir_set_path(dir, path, err) : newest_number(disk, name, &number, err);
     if (rc == OK && !path)
         rc = numbered(dir, name, number, err);
     bool is_run = false;
@@ -119,77 +173,20 @@ int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const c
     return rc;
 }
 
-/* The job as text that is read the same wherever it is read: with whole paths. */
-static int write_job(const Paceline__Job *job, struct buf *text, struct err *err)
-{
-    char here[RUNDIR_PATH_MAX];
-    Paceline__Job *whole = NULL;
-    text_write(&job->base, text);
-    int rc = text->failed ? err_set(err, ERR_NOMEM, "job: out of memory")
-                          : job_parse("job", (char *)text->data, text->len, &whole, err);
-    if (rc == OK)
-        rc = file_here(here, sizeof here, err);
-    if (rc == OK)
-        rc = job_resolve_paths(whole, here, err);
-    buf_release(text);
-    if (rc == OK) {
-        text_write(&whole->base, text);
-        rc = text->failed ? err_set(err, ERR_NOMEM, "job: out of memory") : OK;
-    }
-    job_free(whole);
-    return rc;
-}
-
-/* A power cut, or a full disk, may have left half a line: the next one begins a line of its own. */
-static int end_the_last_line(const struct rundir *dir, const char *path, struct err *err)
-{
-    struct file_open file;
-    char last = '\n';
-    if (file_open(path, &file, NULL) != OK)
-        return OK; /* nothing to be read, and writing says more */
-    if (file.len > 0 && file_part(&file, file.len - 1, &last, 1) != OK)
-        last = '\0';
-    file_close(&file);
-    return last == '\n' ? OK : dir->disk->ops->write(dir->events, "\n", 1, err);
-}
-
 int rundir_open(struct rundir *dir, const Paceline__Job *job, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
-    struct buf text = {0};
-    int rc = write_job(job, &text, err);
-    if (rc != OK) {
-        buf_release(&text);
-        return rc;
-    }
-    rundir_file(dir, "job.prototxt", path, sizeof path);
-    rc = ERR_IO;
-    /* Two drivers that take a run up at the same moment disturb each other: once, since one of them
-     * ends (tenure.h). */
-    for (int i = 0; i < 2 && rc == ERR_IO; i++)
-        rc = disk_replace(dir->disk, path, text.data, text.len, err);
-    buf_release(&text);
+    int rc = rundir_put_job(dir, job, err);
     rundir_file(dir, "events.jsonl", path, sizeof path);
     if (rc == OK)
-        rc = dir->disk->ops->open(dir->disk, path, true, &dir->events, err);
-    return rc == OK ? end_the_last_line(dir, path, err) : rc;
-}
-
-void rundir_line(struct rundir *dir, const char *line)
-{
-    if (!dir->events || dir->error.status != OK)
-        return;
-    struct buf text = {0}; /* one write, so that a kill leaves whole lines */
-    buf_printf(&text, "%s\n", line);
-    dir->error.status = text.failed
-                            ? ERR_NOMEM
-                            : dir->disk->ops->write(dir->events, text.data, text.len, &dir->error);
-    buf_release(&text);
+        rc = event_log_open(&dir->events, dir->disk, path, err);
+    return rc;
 }
 
 void rundir_close(struct rundir *dir)
 {
-    if (dir->events)
-        dir->disk->ops->close(dir->events, NULL);
-    dir->events = NULL;
+    event_log_close(&dir->events);
+    if (dir->lock)
+        dir->disk->ops->unlock(dir->lock);
+    dir->lock = NULL;
 }

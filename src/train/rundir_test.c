@@ -21,12 +21,20 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct rundir create(const char *path, const char *name)
+/* With its lock. */
+static struct rundir claim(const char *path, const char *name)
 {
     struct rundir dir;
     struct err err = {0};
     if (rundir_create(&dir, real_disk(), path, name, &err) != OK)
         fail_msg("%s", err.text);
+    return dir;
+}
+
+static struct rundir create(const char *path, const char *name)
+{
+    struct rundir dir = claim(path, name);
+    rundir_close(&dir);
     return dir;
 }
 
@@ -138,10 +146,10 @@ static void test_the_job_and_the_events(void **state)
     struct err err = {0};
     Paceline__Job *job = sample_job(), *again = NULL;
     struct rundir dir = create("run", "net");
-    rundir_line(&dir, "{\"too\":\"early\"}"); /* no file is open yet */
-    for (int i = 0; i < 2; i++) {             /* the second time as a run that goes on */
+    event_log_line(&dir.events, "{\"too\":\"early\"}"); /* no file is open yet */
+    for (int i = 0; i < 2; i++) {                       /* the second time as a run that goes on */
         assert_int_equal(rundir_open(&dir, job, &err), OK);
-        rundir_line(&dir, i ? "{\"b\":2}" : "{\"a\":1}");
+        event_log_line(&dir.events, i ? "{\"b\":2}" : "{\"a\":1}");
         rundir_close(&dir);
         rundir_close(&dir); /* fine, too */
     }
@@ -212,31 +220,69 @@ static void test_each_call_fails_at_the_start(void **state)
     job_free(job);
 }
 
-/* The first error of the log is kept; nothing more is written, and the run knows nothing of it. */
-static void test_a_log_that_breaks_off(void **state)
+/* A disk on which, while one driver looks for a number, another takes the same one. */
+struct race {
+    struct disk disk; /* first */
+    struct rundir other;
+    int left; /* calls of `list` that this still happens at */
+};
+
+static int list_late(struct disk *d, const char *path, void (*fn)(void *user, const char *name),
+                     void *user, struct err *err)
 {
-    struct faulty_disk faulty;
+    struct race *race = (struct race *)d;
+    int rc = real_disk()->ops->list(real_disk(), path, fn, user, err);
+    if (race->left-- > 0)
+        race->other = claim(NULL, "net");
+    return rc;
+}
+
+static void test_rundir_create_claims_number_alone(void **state)
+{
+    struct disk_ops ops = *real_disk()->ops;
+    struct race race = {.disk = {&ops}, .left = 1};
+    struct rundir dir;
     struct err err = {0};
-    Paceline__Job *job = sample_job();
-    struct rundir dir = create("run", "net");
-    faulty_init(&faulty);
-    dir.disk = &faulty.disk;
-    assert_int_equal(rundir_open(&dir, job, &err), OK);
-    rundir_line(&dir, "{\"a\":1}");
-    faulty.fail_at = faulty.calls + 1;
-    rundir_line(&dir, "{\"lost\":2}");
-    assert_int_equal(dir.error.status, ERR_IO);
-    int calls = faulty.calls;
-    rundir_line(&dir, "{\"c\":3}");
-    assert_int_equal(faulty.calls, calls);
+    (void)state;
+    ops.list = list_late;
+    assert_int_equal(rundir_create(&dir, &race.disk, NULL, "net", &err), OK);
+    assert_string_equal(race.other.path, "runs/net-001");
+    assert_string_equal(dir.path, "runs/net-002");
     rundir_close(&dir);
-    folder_expect(*state, "run/events.jsonl", "{\"a\":1}\n{\"los");
-    dir = (struct rundir){.disk = real_disk(), .path = "run"};
-    assert_int_equal(rundir_open(&dir, job, &err), OK); /* a run that goes on */
-    rundir_line(&dir, "{\"d\":4}");
+    rundir_close(&race.other);
+}
+
+static void test_rundir_create_refuses_claimed_directory(void **state)
+{
+    struct err err = {0};
+    struct rundir dir = claim("here", "net"), second;
+    assert_int_equal(rundir_create(&second, real_disk(), "here", "net", &err), ERR_USAGE);
+    assert_non_null(strstr(err.text, "here: its driver is alive (process "));
+    rundir_close(&second);
     rundir_close(&dir);
-    folder_expect(*state, "run/events.jsonl", "{\"a\":1}\n{\"los\n{\"d\":4}\n");
-    job_free(job);
+    assert_false(folder_has(*state, "here/driver.lock"));
+    dir = claim("here", "net"); /* it has ended, and left nothing */
+    rundir_close(&dir);
+}
+
+static void test_rundir_lock_refuses_living_driver(void **state)
+{
+    const struct folder *folder = *state;
+    struct err err = {0};
+    char from[256];
+    struct rundir dir = claim("here", "net"), second = {.disk = real_disk(), .path = "here"};
+    assert_int_equal(rundir_lock(&second, false, from, &err), ERR_USAGE);
+    assert_non_null(strstr(err.text, "--take-over"));
+    assert_int_equal(rundir_lock(&second, true, from, &err), OK);
+    assert_non_null(strstr(from, "process "));
+    rundir_close(&dir); /* the older one's end does not give up the newer one's lock */
+    assert_true(folder_has(folder, "here/driver.lock"));
+    dir = (struct rundir){.disk = real_disk(), .path = "here"};
+    assert_int_equal(rundir_lock(&dir, false, from, &err), ERR_USAGE);
+    rundir_close(&second);
+    assert_int_equal(rundir_lock(&dir, false, from, &err), OK);
+    assert_string_equal(from, "");
+    rundir_close(&dir);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -251,7 +297,9 @@ int main(void)
         TEST(test_the_job_and_the_events),
         TEST(test_the_job_has_whole_paths),
         TEST(test_each_call_fails_at_the_start),
-        TEST(test_a_log_that_breaks_off),
+        TEST(test_rundir_create_claims_number_alone),
+        TEST(test_rundir_create_refuses_claimed_directory),
+        TEST(test_rundir_lock_refuses_living_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,9 @@ struct train_host {
     const struct logger *log;
     struct tuner *tuner; /* chooses kernels (tensor/tuner.h); NULL: they go by rule */
     struct group_timing timing;
+    const char *name;    /* of this machine, for messages; NULL: it has none */
     double step_seconds; /* what a step at the job's batch costs a node of speed 1; 0 when real */
+    double open_seconds; /* what opening its data costs a node; 0 when real */
     /* Shared by the nodes of a simulation; NULL: the node opens its own. */
     const struct corpus *corpus;
     struct workspace *ws;
@@ -39,7 +41,7 @@ struct train_host {
     const char *const *drivers; /* addresses, as the group's; NULL: it has the one */
     atomic_bool *given_up;      /* set when it has not come back in that time; may be NULL */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
-    const atomic_bool *leave, *pause; /* the same twice */
+    const atomic_int *leave, *pause; /* the same twice */
     bool *parted; /* set when a worker has left since the driver asked it to; may be NULL */
     bool *left;   /* set when a worker ends since it has left the run so; may be NULL */
     /* A worker opens nothing outside of this folder, by its one whole name, and takes from there
@@ -53,19 +55,44 @@ struct train_host {
     /* Where a worker's spans go, where it lives in one process and on one clock with its driver;
      * NULL: to the driver. */
     const struct trace_sink *trace;
+    const struct work_watch *work;   /* who is told how a worker does; NULL: nobody */
     const struct train_watch *watch; /* NULL: nobody looks on */
 };
 
 /* What a run was, as its `end` event says. */
+enum { TRAIN_BAD_NAMED = 3 };
+
 struct train_report {
     const char *reason; /* "epochs", "steps", "seconds", "error", "interrupted" */
     bool has_validation, has_test;
     double validation_error, test_error; /* -1: the net has no error rate */
     double validation_loss, test_loss;
+    bool has_train;    /* a training loss: */
+    double train_loss; /* mean over the newest second or so of training */
     double epochs;
     uint64_t samples, used, repeated, missed;
-    double wall_s;
+    double wall_s, session_s; /* of the run, and since it was last gone on with; virtual in a
+                                 simulation */
     uint64_t seed;
+    const char *strategy;
+    uint32_t workers; /* that were in the run when it ended */
+    uint64_t parameters;
+    bool simulated;
+    uint64_t bad_records; /* left out, of all workers; and what was wrong with the first of them */
+    char bad_record[TRAIN_BAD_NAMED][240];
+    bool elsewhere;    /* the model is not in the run directory, which could not take it */
+    char model[2112];  /* the path of the newest model of the run; "": there is none */
+    size_t model_name; /* where its name in the run directory begins */
+};
+
+/* What becomes of a run that has been asked to stop: told when that is heard, and again when it has
+ * stopped at once. */
+struct train_stopping {
+    bool now;           /* it has stopped at once */
+    double commit_s;    /* until its next commit point; < 0: unknown */
+    double state_age_s; /* how old the newest state is that the driver has; < 0: there is none */
+    uint64_t exchanges; /* of that state */
+    const char *path;   /* `now`: where it is; "": nothing is kept */
 };
 
 struct events;
@@ -81,27 +108,42 @@ struct train_options {
     const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
     bool resume;              /* go on from the newest checkpoint in `dir`, or from what workers
                                  that are still there have */
-    bool fresh;               /* no worker of an earlier driver can be there any more */
-    uint64_t run;             /* the world's number of this run */
-    const char *snapshot;     /* go on from a .solverstate of Caffe's instead; NULL: no */
+    bool simulated;           /* its events say so */
+    double before;        /* s of the run until now: its events go on from there; 0: a new one */
+    bool force;           /* to be gone on with is what the caller knows to be another job */
+    bool *lost_all;       /* set when all workers are lost and the run can be gone on with, which
+                             has then not ended: it is to be driven again, with `resume`. NULL:
+                             the run then ends */
+    bool fresh;           /* no worker of an earlier driver can be there any more */
+    uint64_t run;         /* the world's number of this run */
+    const char *snapshot; /* go on from a .solverstate of Caffe's instead; NULL: no */
     /* Workers may be on other machines: they are given the net itself, not the name of a file of
      * it, and choose their threads themselves where the job leaves that `open_threads`. */
     bool elsewhere, open_threads;
+    bool dry;           /* job, data and net are opened and described, and no more */
+    bool open_end;      /* the job says no end, and ends by the default one */
     const char *folder; /* of the job file, with its slash; NULL: none */
-    double patience_s;  /* how long to wait for workers while none stirs; 0: a minute */
+    double patience_s;  /* how long to wait for workers while none stirs; 0: as the job says */
     /* Job, data and net fit each other, nobody has been started yet: the host may make the run
      * directory. An error ends the run. May be NULL. */
     int (*begin)(void *user, struct err *err);
     /* Each event, and how the run stands, from the driver's main task. `progress` may be NULL. */
     void (*line)(void *user, const char *event);
-    bool (*lost)(void *user); /* has a worker ended that has not come yet? May be NULL */
+    /* How many workers that it has started have ended? May be NULL. */
+    uint32_t (*lost)(void *user);
     void (*progress)(void *user, const struct train_progress *progress);
     void *user;
     /* Where a trace goes; NULL: there is none. Called by a task beside the driver's main one. */
     const struct trace_sink *trace;
     /* Set by anyone: how many workers there are to be; 0: as many as the job allows; may be NULL */
-    const _Atomic uint32_t *workers;
-    const atomic_bool *stop; /* set by anyone: end at the next commit point; may be NULL */
+    const atomic_int *workers;
+    /* Set by anyone: 1, end at the next commit point, without evaluating any more; 2, end at once,
+     * and keep what state there is. May be NULL. */
+    const atomic_int *stop;
+    void (*stopping)(void *user, const struct train_stopping *s); /* may be NULL */
+    void (*tick)(void *user); /* ten times a second, about, whatever happens; may be NULL */
+    /* Folders that take the final model where `dir` cannot; ends with NULL. May be NULL. */
+    const char *const *places;
 };
 
 struct strategy_ops;
@@ -110,7 +152,8 @@ struct strategy_ops;
  * there is one worker alone, whose optimizer state then goes along. */
 bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy);
 
-/* Does it end the run for all that a worker's loop ended so? Or do the others go on without it? */
+/* Does it end the run for all that a worker's loop ended so? What concerns all replicas does, and
+ * what ends the only worker. Trouble of one machine does not: the others go on without it. */
 bool train_ends_the_run(const Paceline__Job *job, int status);
 
 /* Drive a run from this node until it has ended.

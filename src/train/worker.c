@@ -1,6 +1,7 @@
 /* A worker's node: when it has met its driver it runs its strategy's loop until the end. */
 #include "train/worker.h"
 #include "tensor/kernels.h"
+#include "train/bad_report.h"
 #include "train/comeback.h"
 #include "train/due.h"
 #include "train/ledger.h"
@@ -8,7 +9,9 @@
 #include "wire/post.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LONE_REPORT_EVERY = 20 }; /* steps, where there are no exchanges */
 
@@ -91,8 +94,11 @@ static int report_exchange(struct worker *w, const struct exchange *e)
         report.who = members_union(&tally->who, &tally->idle); /* nobody that was left out */
         report.took_part = tally->took_part;
     } else {
-        report.samples = 1;
-        report.loss = mean_loss(&w->mean);
+        report.samples = w->unreported;
+        report.loss = w->unreported_loss;
+        report.recent = mean_loss(&w->mean);
+        w->unreported = 0;
+        w->unreported_loss = 0;
     }
     return send_report(w, &report);
 }
@@ -137,15 +143,31 @@ static int sponsor(struct worker *w)
     return sponsor_if_asked(w->strategy, &w->publisher, m, &course, &joint);
 }
 
+/* The run is to stop at once: where the joint model stays what it was at the last commit point, it
+ * can be sent before the next. */
+static void publish_urgent(struct worker *w)
+{
+    uint32_t wanted = atomic_load(&w->group.wanted);
+    bool steady = w->member.joint.x != &w->learner.x;
+    if (wanted & MODEL_URGENT && steady && speaks_for_all(w, &w->member.course) &&
+        publish(w, &w->member.course, wanted))
+        atomic_fetch_and(&w->group.wanted, ~wanted);
+}
+
 /* A round can be long. Where the next exchange brings the model, whoever waits to come need not
  * wait for its end, but is in that exchange already. Before the first one there is nothing to come
  * to. Who runs free lets others in at any time. */
 static int amid(struct member *m)
 {
     struct worker *w = m->train;
+    w->round_steps++;
+    w->round_loss += w->learner.loss;
+    atomic_store(&w->group.local_loss, w->round_loss / (double)w->round_steps);
+    worker_show_step(w);
     bool may =
         strategy_runs_free(w->strategy, w->job) ||
         (strategy_joins_bare(w->strategy, w->job) && m->course.exchanges > m->start.exchanges);
+    publish_urgent(w);
     return may && !group_is_leaving(m->group) ? sponsor(w) : OK;
 }
 
@@ -159,6 +181,15 @@ static bool leaves(struct worker *w)
     return group_is_leaving(&w->group) && apart && w->apart;
 }
 
+/* A step of a worker that has no exchanges. */
+static void count_lone(struct worker *w)
+{
+    uint64_t records = job_step_records(w->job);
+    mean_loss_add(&w->mean, 1, w->learner.loss);
+    w->unreported += records;
+    w->unreported_loss += w->learner.loss * (double)records;
+}
+
 static int committed(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
@@ -167,10 +198,15 @@ static int committed(struct member *m, const struct exchange *e)
     bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
     bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
     if (!e)
-        mean_loss_add(&w->mean, 1, w->learner.loss);
+        count_lone(w);
+    w->round_steps = 0;
+    w->round_loss = 0;
+    worker_show_step(w);
     bootstrap_hand_on(&w->bootstrap, w->world, e != NULL);
     bool report = e || last || stop || m->course.steps % lone_report_every(w->job) == 0;
-    int rc = report ? report_exchange(w, e) : OK;
+    int rc = worker_report_bad_records(w);
+    if (rc == OK && report)
+        rc = report_exchange(w, e);
     if (rc != OK)
         return rc;
     tracer_ship(w->world, w->host->trace);
@@ -235,9 +271,12 @@ static int stepped(struct member *m)
     if (isfinite(m->learner->loss))
         w->unreported_loss += m->learner->loss * job_step_records(m->job);
     bool asks = lessee_stepped(&w->lessee, m);
+    worker_show_step(w);
     note_stand(w);
     bootstrap_hand_on(&w->bootstrap, w->world, false);
-    int rc = may_go_on(w);
+    int rc = worker_report_bad_records(w);
+    if (rc == OK)
+        rc = may_go_on(w);
     if (w->unreported >= w->report_samples || asks) {
         int told = report_free(w, 0, NULL);
         rc = told != OK ? told : rc;
@@ -274,9 +313,11 @@ static int exchanged(struct member *m, uint32_t lane, const struct exchange_cost
 static int tell_done(struct worker *w, int status)
 {
     struct buf bytes = {0};
-    buf_put_u32(&bytes, (uint32_t)status);
-    buf_put_text(&bytes, status == OK ? "" : w->err.text);
-    course_encode(&w->member.course, &bytes);
+    struct departure departure = {.status = status, .stage = w->stage};
+    worker_find_place(w, &departure.place);
+    if (status != OK)
+        memcpy(departure.text, w->err.text, sizeof departure.text);
+    departure_encode(&departure, &bytes);
     int rc = worker_mention(w, WIRE_DONE, &bytes);
     buf_release(&bytes);
     return rc;
@@ -362,6 +403,38 @@ static void begin_free(struct worker *w)
     w->start.exchanges = 0;
 }
 
+static void explain_divergence(struct worker *w)
+{
+    double rate = (double)w->job->solver->base_lr, loss = w->learner.loss;
+    const char *is = isnan(loss) ? "NaN" : isinf(loss) ? "infinite" : NULL;
+    char number[32];
+    if (!is)
+        snprintf(number, sizeof number, "%.4g", loss);
+    err_set(&w->err, ERR_DIVERGED,
+            "step %llu: the model diverged (loss %s): lower the learning rate, solver.base_lr, now "
+            "%.6g (--lr %.6g), or bring the input near 0 (scale, mean)",
+            (unsigned long long)w->learner.steps, is ? is : number, rate, rate / 10);
+}
+
+/* What broke the loop, and the remedy where the machine is at fault. */
+static void explain_end(struct worker *w, int rc)
+{
+    const struct err *why = &w->learner.err;
+    unsigned long long step = w->learner.steps;
+    const char *remedy = "";
+    if (rc == ERR_INPUT || rc == ERR_IO)
+        remedy = "; mend the data on that machine and start its worker again";
+    else if (rc == ERR_NOMEM)
+        remedy = "; free memory on that machine, or give the job a smaller batch";
+    if (rc == ERR_DIVERGED && rc != why->status)
+        explain_divergence(w);
+    else if (rc == why->status)
+        err_set(&w->err, rc, "step %llu: %s%s", step, why->text, remedy);
+    else
+        err_set(&w->err, rc, "step %llu: %s (loss %g)%s", step, status_text(rc), w->learner.loss,
+                remedy);
+}
+
 static int run_loop(struct worker *w)
 {
     const struct view *view = group_first_view(&w->group);
@@ -401,22 +474,14 @@ static int run_loop(struct worker *w)
         rc = w->strategy->worker(&w->member);
     if (rc == OK && free)
         rc = report_last(w);
-    const struct err *why = &w->learner.err;
-    if (rc != OK && rc == why->status)
-        err_set(&w->err, rc, "worker %u, step %llu: %s", w->world->self,
-                (unsigned long long)w->learner.steps, why->text);
-    else if (rc != OK)
-        err_set(&w->err, rc, "worker %u, step %llu: %s (loss %g)", w->world->self,
-                (unsigned long long)w->learner.steps, status_text(rc), w->learner.loss);
+    if (rc != OK)
+        explain_end(w, rc);
     return rc;
 }
 
-/* Is what broke this worker's loop everybody's affair? A record that is broken is: whoever comes to
- * it breaks. */
 bool train_ends_the_run(const Paceline__Job *job, int status)
 {
-    return job_is_alone(job) || status == ERR_DIVERGED || status == ERR_REPLICAS ||
-           status == ERR_INPUT;
+    return job_is_alone(job) || status == ERR_DIVERGED || status == ERR_REPLICAS;
 }
 
 /* What it sends a newcomer, or to who evaluates, is to arrive; then the driver drops it. */
@@ -446,6 +511,24 @@ static int leave(struct worker *w)
     return OK;
 }
 
+/* This worker cannot go on, and says why; the others go on without it. */
+static int end_in_trouble(struct worker *w, int rc)
+{
+    log_error(w->host->log, "worker %u: %s", w->world->self, w->err.text);
+    tell_done(w, rc);
+    return rc;
+}
+
+/* It was asked to leave before it was a member. */
+static int leave_early(struct worker *w)
+{
+    log_info(w->host->log, "worker %u leaves the run", w->world->self);
+    tell_done(w, ERR_STOP);
+    if (w->host->left)
+        *w->host->left = true;
+    return OK;
+}
+
 /* It cannot begin: for its own reasons, or since there is no run (any more). */
 static int say_why_not(struct worker *w, int rc)
 {
@@ -456,36 +539,33 @@ static int say_why_not(struct worker *w, int rc)
     if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
         return rc;
     if (w->err.status != rc)
-        err_set(&w->err, rc, "worker %u cannot begin: %s", w->world->self, status_text(rc));
-    log_error(w->host->log, "%s", w->err.text);
-    tell_done(w, rc);
-    return rc;
+        err_set(&w->err, rc, "it cannot begin: %s", status_text(rc));
+    return end_in_trouble(w, rc);
 }
 
 static int work(struct worker *w)
 {
     int rc = worker_open(w);
-    if (rc != OK) {
-        log_error(w->host->log, "worker %u: %s", w->world->self, w->err.text);
-        tell_done(w, rc);
-        return rc;
-    }
+    if (rc != OK && w->opening_ended == ERR_STOP)
+        return leave_early(w);
+    if (rc != OK)
+        return end_in_trouble(w, rc);
+    w->stage = DEPARTED_JOINING;
     rc = worker_join(w);
     if (rc != OK)
         return say_why_not(w, rc);
     if (w->left)
         return leave(w);
+    w->stage = DEPARTED_TRAINING;
+    worker_show(w, WORK_JOINED);
     rc = run_loop(w);
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
         return atomic_load(&w->group.bye) ? OK : rc;
     if (rc == OK && w->left)
         return leave(w);
-    if (rc != OK && !train_ends_the_run(w->job, rc)) {
-        log_error(w->host->log, "%s", w->err.text);
-        tell_done(w, rc);
-        return rc; /* the others go on without it */
-    }
+    if (rc != OK && !train_ends_the_run(w->job, rc))
+        return end_in_trouble(w, rc);
     uint32_t met = atomic_load(&w->group.met);
     int told = tell_done(w, rc);
     int lingered = told == OK ? linger(w, rc, met) : told;
@@ -503,6 +583,8 @@ int train_work(struct world *world, const struct train_host *host)
     if (host->watch)
         host->watch->worker(host->watch->user, world->self, w);
     int rc = work(w);
+    if (rc == OK && w->stage == DEPARTED_TRAINING)
+        worker_show(w, w->left ? WORK_LEFT : WORK_OVER);
     if (host->given_up && atomic_load(&w->group.given_up))
         atomic_store(host->given_up, true);
     if (host->watch)

@@ -10,6 +10,8 @@
 #include "train/model.h"
 #include "train/sponsor.h"
 #include "train/train.h"
+#include "train/work_progress.h"
+#include "train/worker_report.h"
 #include "wire/catalogue.h"
 
 struct worker {
@@ -43,6 +45,13 @@ struct worker {
     struct mean_loss mean;               /* alone: of the last steps' losses */
     uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */
     double unreported_loss;              /* Σ over them */
+    int64_t opening_reported;            /* when, last */
+    int opening_ended;                   /* why opening is not to go on; OK: it is */
+    size_t bad_reported;                 /* of the corpus' broken records */
+    enum departure_stage stage;          /* that it is in, should it have to leave */
+    uint64_t round_steps;                /* taken since the last commit point, */
+    double round_loss;                   /* Σ over them */
+    struct work_meter meter;             /* for its own user */
     struct err err;
 };
 
@@ -53,6 +62,23 @@ int worker_open(struct worker *w);
  * it does not draw that, or, in a run under way, for what its sponsor sends; or, with w->left,
  * until it is to leave. ERR_DRIVER, ERR_CANCELLED, or w->err has the message */
 int worker_join(struct worker *w);
+
+/* Is this worker to leave, or to stand aside? */
+bool worker_is_to_leave(const struct worker *w);
+
+/* How far opening is, for the driver: sent at most once a second. false: it is not to go on, since
+ * this worker is to leave or its driver is gone; opening_ended has the status.
+ * An open_watch's progress. */
+bool worker_report_opening(void *worker, const char *stage, uint64_t done, uint64_t total);
+/* Opening is not to go on: w->err with opening_ended, which is returned. */
+int worker_say_ended(struct worker *w);
+/* Its first report of a stage. OK, or opening_ended */
+int worker_begin_stage(struct worker *w, const char *stage);
+/* In a simulation: let the time pass that opening takes. OK, opening_ended, ERR_CANCELLED */
+int worker_pass_opening(struct worker *w);
+
+/* Where this worker runs, for messages. */
+void worker_find_place(const struct worker *w, struct worker_place *out);
 
 /* Of a model that brings all that it may. */
 size_t worker_floats_most(const struct worker *w);

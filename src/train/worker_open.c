@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WELCOME_TIMEOUT (60 * WORLD_SECOND)
+#define WELCOME_TIMEOUT (60 * WORLD_SECOND) /* without a sign of the driver's life */
+#define LOOK_EVERY      (WORLD_SECOND / 4)  /* whether to leave */
 
 int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes)
 {
@@ -55,31 +56,54 @@ static int choose_threads(struct worker *w)
     return OK;
 }
 
-static int await_welcome(struct worker *w)
+/* The driver may be opening its own data for as long as that takes: it says so. */
+static int await_driver(struct worker *w, struct wake *wake)
 {
-    const struct wait_for welcome[] = {
-        {.kind = WAIT_MESSAGE,
-         .from = WORLD_DRIVER,
-         .tag = wire_tag(WIRE_WELCOME, 0, 0, 0),
-         .mask = WIRE_KIND_MASK},
+    const struct wait_for set[] = {
+        wire_from(WORLD_DRIVER, WIRE_WELCOME),
+        wire_from(WORLD_DRIVER, WIRE_OPENING),
         {.kind = WAIT_PEER},
     };
+    int64_t heard = world_now(w->world);
+    for (;;) {
+        int rc = world_wait(w->world, set, 3, world_now(w->world) + LOOK_EVERY, wake);
+        if (rc == OK && wake->which == 0)
+            return OK;
+        if (rc == OK && wake->which == 1) {
+            message_unref(wake->msg);
+            heard = world_now(w->world);
+        }
+        if (rc == OK && wake->which == 2 && !wake->up)
+            return err_set(&w->err, ERR_DRIVER, "no welcome from the driver: it is gone");
+        if (rc != OK && rc != ERR_TIMEOUT)
+            return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
+        if (worker_is_to_leave(w)) {
+            w->opening_ended = ERR_STOP;
+            return worker_say_ended(w);
+        }
+        if (world_now(w->world) - heard > WELCOME_TIMEOUT)
+            return err_set(&w->err, ERR_TIMEOUT,
+                           "no welcome from the driver, and no sign of life, for %g s",
+                           world_seconds(WELCOME_TIMEOUT));
+    }
+}
+
+static int await_welcome(struct worker *w)
+{
     struct wake wake;
-    int64_t deadline = world_now(w->world) + WELCOME_TIMEOUT;
-    int rc;
-    do
-        rc = world_wait(w->world, welcome, 2, deadline, &wake);
-    while (rc == OK && wake.which == 1 && wake.up);
-    if (rc == OK && wake.which == 1)
-        rc = ERR_DRIVER;
+    int rc = await_driver(w, &wake);
     if (rc != OK)
-        return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
+        return rc;
     struct cut in = {wake.msg->data, wake.msg->len, false};
     struct welcome text;
     rc = welcome_decode(&in, &text);
     message_unref(wake.msg);
+    if (rc == ERR_UNSUPPORTED)
+        return release_differs(WIRE_VERSION, release_text(), text.version, text.release, &w->err);
     if (rc != OK)
-        return err_set(&w->err, rc, "the driver's welcome: %s", status_text(rc));
+        return err_set(&w->err, rc,
+                       "the driver's welcome cannot be read: %s; install the same release on both",
+                       status_text(rc));
     rc = read_job(text.job, &w->job, &w->err);
     if (rc == OK)
         rc = take_root(w, &text);
@@ -95,6 +119,14 @@ static int await_welcome(struct worker *w)
     return rc;
 }
 
+void worker_find_place(const struct worker *w, struct worker_place *out)
+{
+    *out = (struct worker_place){.host = ""};
+    if (w->host->name)
+        snprintf(out->host, sizeof out->host, "%s", w->host->name);
+    world_address(w->world, out->address, sizeof out->address);
+}
+
 /* Of a model that brings all that it may. */
 size_t worker_floats_most(const struct worker *w)
 {
@@ -102,18 +134,36 @@ size_t worker_floats_most(const struct worker *w)
     return l->x.n * (1 + l->optim.ops->states + w->strategy->extras) + l->s.n;
 }
 
+static void add_remedy(struct err *err, const char *remedy)
+{
+    char text[ERR_TEXT_MAX];
+    memcpy(text, err->text, sizeof text);
+    err_set(err, err->status, "%s; %s", text, remedy);
+}
+
 static int open_learner(struct worker *w)
 {
+    const struct open_watch watch = {w, worker_report_opening};
     int rc = strategy_find(w->job, &w->strategy, &w->err);
     w->corpus = w->host->corpus;
     w->ws = w->host->ws;
     /* Learners that share a workspace with others take turns, with all threads. */
     kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
+    if (rc == OK)
+        rc = worker_begin_stage(w, "data");
+    if (rc == OK && w->corpus)
+        rc = worker_pass_opening(w);
     if (rc == OK && !w->corpus) {
-        rc = corpus_open_under(w->host->data_root, w->found ? w->found : w->job, &w->own_corpus,
-                               &w->err);
+        rc = corpus_open_under(w->host->data_root, w->found ? w->found : w->job, &watch,
+                               &w->own_corpus, &w->err);
+        if (rc == ERR_CANCELLED && w->opening_ended != OK)
+            rc = worker_say_ended(w);
+        if (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO)
+            add_remedy(&w->err, "mount the data there or start the worker with --data-root");
         w->corpus = &w->own_corpus;
     }
+    if (rc == OK)
+        rc = worker_begin_stage(w, "net and kernels");
     if (rc == OK && !w->ws) {
         rc = workspace_create(w->job, w->corpus, w->host->log, w->host->tuner, &w->own_ws, &w->err);
         w->ws = w->own_ws;
@@ -276,6 +326,9 @@ static int write_hello(const struct worker *w, struct buf *out, struct err *err)
         return rc;
     snprintf(hello.isa, sizeof hello.isa, "%s", kernels_isa());
     snprintf(hello.kernels, sizeof hello.kernels, "%s", w->ws->kernels->name);
+    snprintf(hello.release, sizeof hello.release, "%s", release_text());
+    if (w->host->name)
+        snprintf(hello.host, sizeof hello.host, "%s", w->host->name);
     world_address(w->world, hello.address, sizeof hello.address);
     hello_write(&hello, out);
     return OK;
@@ -310,6 +363,8 @@ static int meet(void *user, const struct message *m, uint32_t *incarnation, stru
 int worker_open(struct worker *w)
 {
     int rc = await_welcome(w);
+    if (rc == OK && w->checks && w->host->reach)
+        rc = worker_begin_stage(w, "connections");
     if (rc == OK && w->checks && w->host->reach)
         rc = reach_check(w->world, w->host, &w->err);
     if (rc == OK)

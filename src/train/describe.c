@@ -1,0 +1,297 @@
+#include "train/describe.h"
+
+#include "job/job_strategy.h"
+#include "model/zoo.h"
+#include "tensor/kernels.h"
+#include "train/driver.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEXT_MAX = 512, LOOKED_AT = 8 };
+
+/* ---- what it is ---- */
+
+static const char *net_title(const Paceline__Net *net)
+{
+    const char *slash;
+    switch (net->source_case) {
+    case PACELINE__NET__SOURCE_ZOO: return net->zoo;
+    case PACELINE__NET__SOURCE_FILE:
+        slash = strrchr(net->file, '/');
+        return slash ? slash + 1 : net->file;
+    case PACELINE__NET__SOURCE_DEFINE:
+        return net->define->name && net->define->name[0] ? net->define->name : "net";
+    default: return "net";
+    }
+}
+
+/* Without what fills up segments. */
+static size_t count_parameters(const struct segments *x)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < x->count; i++)
+        n += x->at[i].len;
+    return n;
+}
+
+/* Of the net's outputs; 0: no loss takes labels as classes. */
+static size_t count_classes(const struct driver *d)
+{
+    size_t n = net_classes(d->ws->train);
+    return n == SIZE_MAX ? 0 : n;
+}
+
+/* A float's value with no more digits than it needs. */
+static double tidy(float value)
+{
+    char text[32];
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            break;
+    }
+    return strtod(text, NULL);
+}
+
+static uint64_t step_records(const struct driver *d)
+{
+    return (uint64_t)job_step_records(d->job) * d->job->workers;
+}
+
+static void add_records(const struct driver *d, cJSON *start)
+{
+    char shape[64];
+    cJSON *records = cJSON_AddObjectToObject(start, "records");
+    for (int set = 0; set < SET_COUNT; set++)
+        if (d->corpus->set[set].count > 0)
+            cJSON_AddNumberToObject(records, corpus_set_name((enum corpus_set)set),
+                                    (double)d->corpus->set[set].count);
+    cJSON_AddStringToObject(start, "record", shape_text(&d->ws->record, shape, sizeof shape));
+}
+
+static void add_solver(const struct driver *d, cJSON *start)
+{
+    const Caffe__SolverParameter *solver = d->job->solver;
+    cJSON_AddStringToObject(start, "optimizer", solver->type);
+    cJSON_AddNumberToObject(start, "base_lr", tidy(solver->base_lr));
+    cJSON_AddStringToObject(start, "lr_policy", solver->lr_policy ? solver->lr_policy : "fixed");
+    if (solver->momentum > 0)
+        cJSON_AddNumberToObject(start, "momentum", tidy(solver->momentum));
+}
+
+static void add_end(const struct driver *d, cJSON *start)
+{
+    const Paceline__Stop *stop = d->job->stop;
+    cJSON *ends = cJSON_AddObjectToObject(start, "ends");
+    if (stop->has_epochs)
+        cJSON_AddNumberToObject(ends, "epochs", stop->epochs);
+    if (stop->has_steps)
+        cJSON_AddNumberToObject(ends, "steps", (double)stop->steps);
+    if (stop->has_seconds)
+        cJSON_AddNumberToObject(ends, "seconds", stop->seconds);
+    if (stop->has_validation_error)
+        cJSON_AddNumberToObject(ends, "validation_error", stop->validation_error);
+    if (stop->has_test_error)
+        cJSON_AddNumberToObject(ends, "test_error", stop->test_error);
+}
+
+void describe_run(const struct driver *d, cJSON *start)
+{
+    char settings[TEXT_MAX];
+    uint64_t step = step_records(d), records = d->corpus->set[SET_TRAIN].count;
+    cJSON_AddStringToObject(start, "net", net_title(d->job->net));
+    cJSON_AddNumberToObject(start, "parameters", (double)count_parameters(d->layout.x));
+    if (count_classes(d) > 0)
+        cJSON_AddNumberToObject(start, "classes", (double)count_classes(d));
+    add_records(d, start);
+    cJSON_AddNumberToObject(start, "batch", job_step_records(d->job));
+    cJSON_AddNumberToObject(start, "steps_an_epoch", (double)((records + step - 1) / step));
+    job_strategy_settings(d->job, settings, sizeof settings);
+    cJSON_AddStringToObject(start, "settings", settings);
+    add_solver(d, start);
+    add_end(d, start);
+    if (!d->options->open_threads)
+        cJSON_AddNumberToObject(start, "threads", d->job->threads);
+}
+
+/* ---- what is seldom meant ---- */
+
+__attribute__((format(printf, 3, 4))) static void warn(const struct events *events,
+                                                       const char *what, const char *format, ...)
+{
+    char text[TEXT_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    cJSON *event = events_new(events, "warning");
+    cJSON_AddStringToObject(event, "what", what);
+    cJSON_AddStringToObject(event, "text", text);
+    events_emit(events, event);
+}
+
+static void suspect_classes(struct driver *d)
+{
+    size_t outputs = count_classes(d);
+    uint32_t classes = d->corpus->set[SET_TRAIN].source->classes;
+    bool zoo = d->job->net->source_case == PACELINE__NET__SOURCE_ZOO;
+    char remedy[160];
+    if (outputs == 0 || classes >= outputs)
+        return;
+    if (zoo)
+        snprintf(remedy, sizeof remedy, "write --set 'net.zoo=%.*s?classes=%u'",
+                 (int)strcspn(d->job->net->zoo, "?"), d->job->net->zoo, classes);
+    else
+        snprintf(remedy, sizeof remedy, "set num_output of its last layer to %u", classes);
+    warn(&d->events, "classes", "the net has %zu outputs, and the records have %u class%s: %s",
+         outputs, classes, classes == 1 ? "" : "es", remedy);
+}
+
+/* The range of a few records as training sees them. false: they cannot be read now. */
+static bool find_range(const struct dataset *set, float *least, float *most)
+{
+    struct scratch scratch = {0};
+    size_t n = shape_count(&set->shape), count = set->count < LOOKED_AT ? set->count : LOOKED_AT;
+    float *x = malloc(n * sizeof *x);
+    bool read = x != NULL && n > 0;
+    *least = FLT_MAX;
+    *most = -FLT_MAX;
+    for (size_t i = 0; read && i < count; i++) {
+        uint32_t label;
+        uint64_t record;
+        struct err err;
+        read = dataset_read(set, i * (set->count / count), NULL, &scratch, x, &label, &record,
+                            &err) == OK;
+        for (size_t k = 0; read && k < n; k++) {
+            *least = x[k] < *least ? x[k] : *least;
+            *most = x[k] > *most ? x[k] : *most;
+        }
+    }
+    free(x);
+    scratch_release(&scratch);
+    return read;
+}
+
+/* Whole bytes go into a net that expects something near 0. */
+static void suspect_pixels(struct driver *d)
+{
+    enum { FAR = 100 };
+    const Paceline__Data *data = d->job->train_data;
+    bool mapped = data->scale != 1 || data->n_mean > 0 || (data->mean_file && data->mean_file[0]);
+    float least, most;
+    if (mapped || net_normalises(d->ws->train) ||
+        !find_range(&d->corpus->set[SET_TRAIN], &least, &most) || most < FAR)
+        return;
+    warn(&d->events, "pixels",
+         "values of records go from %g to %g into a net that does not normalise them: "
+         "write --set train_data.scale=0.00390625, and the same for test_data; "
+         "`paceline data stats` finds mean and scale",
+         (double)least, (double)most);
+}
+
+static void suspect_batch(struct driver *d)
+{
+    uint64_t step = step_records(d), records = d->corpus->set[SET_TRAIN].count;
+    if (step > records)
+        warn(&d->events, "batch",
+             "a step takes %llu records (batch %u, workers %u), and there are %llu to train on, so "
+             "that it sees some twice: write a smaller --batch",
+             (unsigned long long)step, job_step_records(d->job), d->job->workers,
+             (unsigned long long)records);
+}
+
+static void suspect_threads(struct driver *d)
+{
+    uint32_t cores = d->host->cores, workers = d->job->workers, threads = d->job->threads;
+    if (cores > 0 && !d->options->elsewhere && threads > 1 && threads * workers > cores)
+        warn(&d->events, "threads",
+             "%u threads compute on %u cores (threads %u, workers %u), which is slower than fewer: "
+             "write --threads %u",
+             threads * workers, cores, threads, workers, cores > workers ? cores / workers : 1);
+}
+
+static bool is_far(size_t a, size_t b)
+{
+    return 2 * a > 3 * b || 2 * b > 3 * a;
+}
+
+static void suspect_size(struct driver *d)
+{
+    const struct shape *is = &d->ws->record;
+    struct shape wanted = {0};
+    if (d->job->net->source_case == PACELINE__NET__SOURCE_ZOO)
+        wanted = zoo_record(d->job->net->zoo);
+    if (wanted.n != 3 || is->n != 3 ||
+        (!is_far(is->dim[1], wanted.dim[1]) && !is_far(is->dim[2], wanted.dim[2])))
+        return;
+    warn(&d->events, "size",
+         "%s was made for records of %zu x %zu, and these are %zu x %zu: resize them "
+         "(train_data.resize_height and resize_width, and those of test_data), or "
+         "take another net",
+         d->job->net->zoo, wanted.dim[1], wanted.dim[2], is->dim[1], is->dim[2]);
+}
+
+static void suspect_rate(struct driver *d)
+{
+    const Caffe__SolverParameter *solver = d->job->solver;
+    bool adam = strncmp(solver->type, "Adam", 4) == 0;
+    if (adam && tidy(solver->base_lr) >= 0.1)
+        warn(&d->events, "rate", "a learning rate of %g is very high for %s: write --lr 0.001",
+             tidy(solver->base_lr), solver->type);
+}
+
+static void suspect_end(struct driver *d)
+{
+    if (d->options->open_end)
+        warn(&d->events, "end",
+             "the job does not say when to stop, and ends after 1 epoch: write "
+             "--epochs E");
+}
+
+void describe_suspicions(struct driver *d)
+{
+    suspect_end(d);
+    suspect_classes(d);
+    suspect_pixels(d);
+    suspect_batch(d);
+    suspect_threads(d);
+    suspect_size(d);
+    suspect_rate(d);
+}
+
+void describe_chance_begin(struct driver *d)
+{
+    chance_init(&d->chance, count_classes(d), d->corpus->set[SET_TRAIN].count, step_records(d));
+    d->chance_place = d->ledger.last.course.place;
+}
+
+static void warn_chance(struct driver *d)
+{
+    double rate = tidy(d->job->solver->base_lr);
+    warn(
+        &d->events, "chance",
+        "the loss stays at %.4f, which is guessing among %zu classes: lower the learning rate, now "
+        "%g (--lr %g), or look at scale and labels (`paceline data stats`, `data head`)",
+        d->ledger.loss, count_classes(d), rate, rate / 10);
+}
+
+void describe_chance(struct driver *d)
+{
+    uint64_t place = d->ledger.last.course.place, before = d->chance_place;
+    if (place <= before)
+        return;
+    d->chance_place = place;
+    if (chance_add(&d->chance, place - before, d->ledger.loss))
+        warn_chance(d);
+}
+
+void describe_chance_end(struct driver *d)
+{
+    if (chance_end(&d->chance))
+        warn_chance(d);
+}

@@ -1,0 +1,23 @@
+/* What a run is, before its first step: fields of its `start` event, for whoever prints them, and a
+ * `warning` event for each thing that is allowed and seldom meant. */
+#ifndef PL_TRAIN_DESCRIBE_H
+#define PL_TRAIN_DESCRIBE_H
+
+#include "train/events.h"
+
+struct driver;
+
+/* Add to the `start` event: net, parameters, classes, records, a step, the rate, the end. */
+void describe_run(const struct driver *d, cJSON *start);
+
+/* Emit the warnings, {"kind":"warning","what":"classes","text":"..."}: each text says what is
+ * odd and what to write instead. Reads a few training records. */
+void describe_suspicions(struct driver *d);
+
+/* The same of a loss that stays where guessing has it: looked at from the beginning on, at each
+ * report, and at the end. */
+void describe_chance_begin(struct driver *d);
+void describe_chance(struct driver *d);
+void describe_chance_end(struct driver *d);
+
+#endif

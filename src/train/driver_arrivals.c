@@ -1,0 +1,64 @@
+/* Workers that connect while the driver still opens its own data: each second they are told that it
+ * is alive, and they are welcomed as soon as it is ready. */
+#include "train/driver.h"
+
+#include "wire/post.h"
+
+static void tell_arrived(struct driver *d)
+{
+    struct opening_report report = {.stage = "data"};
+    struct buf bytes = {0};
+    world_address(d->world, report.place.address, sizeof report.place.address);
+    opening_encode(&report, &bytes);
+    for (uint32_t i = 0; i < VIEW_MEMBERS_MAX; i++)
+        if (members_has(&d->arrived, i))
+            driver_send(d, i, WIRE_OPENING, &bytes);
+    buf_release(&bytes);
+}
+
+static void note_arrival(struct driver *d, const struct wake *wake)
+{
+    uint32_t node = wake->peer;
+    if (node >= VIEW_MEMBERS_MAX)
+        return;
+    struct members one = {{0}};
+    members_add(&one, node);
+    d->arrived = wake->up ? members_union(&d->arrived, &one) : members_without(&d->arrived, &one);
+}
+
+static int arrivals_task(void *arg)
+{
+    struct driver *d = arg;
+    const struct wait_for change = {.kind = WAIT_PEER};
+    int64_t next = world_now(d->world);
+    for (;;) {
+        struct wake wake;
+        int rc = world_wait(d->world, &change, 1, next, &wake);
+        if (rc != OK && rc != ERR_TIMEOUT)
+            return rc;
+        if (rc == OK)
+            note_arrival(d, &wake);
+        if (world_now(d->world) >= next) {
+            tell_arrived(d);
+            next = world_now(d->world) + WORLD_SECOND;
+        }
+    }
+}
+
+int driver_await_arrivals(struct driver *d)
+{
+    return world_spawn(d->world, "arrivals", arrivals_task, d, &d->arrivals);
+}
+
+void driver_end_arrivals(struct driver *d)
+{
+    world_end_task(d->world, &d->arrivals);
+}
+
+void driver_welcome_arrivals(struct driver *d)
+{
+    driver_end_arrivals(d);
+    for (uint32_t i = 0; i < VIEW_MEMBERS_MAX; i++)
+        if (members_has(&d->arrived, i))
+            driver_welcome(d, i);
+}

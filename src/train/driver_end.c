@@ -1,0 +1,192 @@
+/* The end of a run: what is said of it, workers let go, and its tasks ended in order. */
+#include "train/bad_report.h"
+#include "train/describe.h"
+#include "train/driver.h"
+#include "train/driver_stop.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Has everybody who can be reached been told? */
+bool driver_send_to_all(struct driver *d, enum wire_kind kind, const struct buf *bytes)
+{
+    const struct view *view = group_view(&d->group);
+    bool told = true;
+    for (size_t i = 0; view && i < view->count; i++) {
+        int rc = driver_send(d, view->node[i], kind, bytes);
+        told &= rc == OK || rc == ERR_PEER;
+    }
+    return told;
+}
+
+/* Every other task has ended, so all events are under way to us. */
+static void drain(struct driver *d)
+{
+    for (;;) {
+        struct wait_for event = events_wait(&d->events);
+        struct wake wake;
+        if (world_wait(d->world, &event, 1, world_now(d->world) + WORLD_SECOND / 1000, &wake) != OK)
+            return;
+        d->options->line(d->options->user, events_line(wake.msg));
+        message_unref(wake.msg);
+    }
+}
+
+/* A reason to end early is one only when the run had not come to its end by itself. */
+static const char *reason_of(struct driver *d)
+{
+    const Paceline__Stop *stop = d->job->stop;
+    const struct course *course = &d->keeper.at;
+    const char *early = atomic_load(&d->reason);
+    if (!strategy_done(d->job, course, d->corpus->set[SET_TRAIN].count))
+        return early ? early : "stopped";
+    return stop->has_steps && course->steps >= stop->steps ? "steps" : "epochs";
+}
+
+static void fill_report(struct driver *d, struct train_report *report)
+{
+    const struct objectives *o = &d->keeper.objectives;
+    const struct keeper *k = &d->keeper;
+    const struct course *course = &k->at;
+    double t = events_seconds(&d->events);
+    bool judged = !d->over && keeper_has_judged(k, course);
+    *report = (struct train_report){
+        .reason = reason_of(d),
+        .has_validation = judged && d->corpus->set[SET_VALIDATION].count > 0,
+        .has_test = judged && d->corpus->set[SET_TEST].count > 0,
+        .validation_error = o->last[SET_VALIDATION].error,
+        .test_error = o->last[SET_TEST].error,
+        .validation_loss = o->last[SET_VALIDATION].loss,
+        .test_loss = o->last[SET_TEST].loss,
+        .epochs = (double)course->place / (double)d->corpus->set[SET_TRAIN].count,
+        .samples = d->ledger.used - d->resumed.used,
+        .used = d->ledger.used,
+        .repeated = d->ledger.repeated,
+        .missed = d->ledger.missed,
+        .wall_s = t,
+        .session_s = t - d->events.before,
+        .seed = d->job->seed,
+        .has_train = !isnan(d->ledger.mean_loss),
+        .train_loss = d->ledger.mean_loss,
+        .strategy = d->strategy->name,
+        .workers = d->last_workers,
+        .parameters = driver_parameters(d),
+        .simulated = d->options->simulated,
+        .elsewhere = k->elsewhere,
+    };
+    snprintf(report->model, sizeof report->model, "%s", k->final_path);
+    if (!k->elsewhere && report->model[0])
+        report->model_name = strlen(d->options->dir->path) + 1;
+}
+
+/* What is left of a run that failed: its last event says so. */
+static void tell_failure(struct driver *d)
+{
+    cJSON *event = events_new(&d->events, "end");
+    cJSON_AddStringToObject(event, "reason", "failed");
+    cJSON_AddStringToObject(event, "error", d->err ? d->err->text : "");
+    events_emit(&d->events, event);
+}
+
+/* The run is over for them; for those who stand by, too. */
+static void release_workers(struct driver *d, const char *reason)
+{
+    const struct roster *roster = &d->server.roster;
+    server_stop(&d->server); /* before anybody goes, which would be a death to it */
+    if (d->released)
+        return;
+    d->released = true;
+    struct buf bytes = {0};
+    buf_put_text(&bytes, reason);
+    driver_send_to_all(d, WIRE_BYE, &bytes);
+    for (size_t i = 0; i < roster->count; i++)
+        if (roster->member[i].waits || roster->member[i].back)
+            driver_send(d, roster->member[i].node, WIRE_BYE, &bytes);
+    buf_release(&bytes);
+}
+
+/* The strategy's part, and those who give workers what they begin with. */
+static int end_tasks(struct driver *d)
+{
+    int leader = OK;
+    driver_end_arrivals(d);
+    if (d->leader_task)
+        world_cancel(d->world, d->leader_task);
+    bootstrap_give_stop(&d->giver);
+    reach_stop(d->reach);
+    if (d->leader_task)
+        world_join(d->world, d->leader_task, WORLD_FOREVER, &leader);
+    d->leader_task = NULL;
+    publisher_release(&d->to_keeper);
+    return leader == ERR_CANCELLED ? OK : leader;
+}
+
+/* The final model is safe, though not where it belongs: no worker is needed any more, and none
+ * waits with this driver. */
+int driver_await_model(struct driver *d)
+{
+    int rc = end_tasks(d);
+    if (rc != OK)
+        return err_set(d->err, rc, "the driver's part ended: %s", status_text(rc));
+    release_workers(d, reason_of(d));
+    while (rc == OK && d->keeper.task) {
+        const struct wait_for set[] = {events_wait(&d->events),
+                                       {.kind = WAIT_TASK, .task = d->keeper.task}};
+        struct wake wake;
+        if (d->options->tick)
+            d->options->tick(d->options->user);
+        rc = driver_check_replaced(d);
+        if (rc == OK)
+            rc = world_wait(d->world, set, 2, world_now(d->world) + WORLD_SECOND / 10, &wake);
+        if (rc == ERR_TIMEOUT) {
+            rc = OK;
+        } else if (rc == OK && wake.which == 0) {
+            d->options->line(d->options->user, events_line(wake.msg));
+            message_unref(wake.msg);
+        } else if (rc == OK) {
+            rc = driver_on_task_end(d, &d->keeper.task, "model writer");
+        }
+    }
+    return rc;
+}
+
+/* The tasks end one after another; what made the run fail first is what is told. */
+int driver_close(struct driver *d, int rc, struct train_report *report)
+{
+    int leader;
+    if (d->leader_task)
+        world_cancel(d->world, d->leader_task);
+    world_end_task(d->world, &d->keeper.task); /* it has ended, or what broke the run ends it */
+    leader = end_tasks(d);
+    if (rc == OK && leader != OK)
+        rc = err_set(d->err, leader, "the driver's part ended: %s", status_text(leader));
+    bool again = rc != OK && d->goes_on_later;
+    if (again)
+        *d->options->lost_all = true;
+    if (d->group.world && rc != ERR_FENCED &&
+        !again) /* else it is not over: a later driver has it */
+        release_workers(d, rc == OK ? reason_of(d) : "failed");
+    else
+        server_stop(&d->server);
+    if (d->events.world) {
+        ledger_close(&d->ledger);
+        driver_tell_loss(d, true);
+    }
+    if (rc == OK) {
+        fill_report(d, report);
+        driver_sum_bad_records(d, report);
+        describe_chance_end(d);
+        train_report_event(&d->events, report);
+    } else if (d->events.world && !again) {
+        tell_failure(d);
+    }
+    if (d->events.world)
+        drain(d);
+    /* In good order: nobody is to be waited for. Workers that said nothing may be well, and it is
+     * this driver that was cut off: they go on, and call the next one. */
+    if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && !again)
+        driver_leave(d);
+    tracer_stop(&d->tracer, d->host->log);
+    return rc;
+}

@@ -1,0 +1,173 @@
+/* Workers that are not there yet, or not any more: waiting for the first view, and what workers say
+ * that cannot go on. Such a worker's trouble is its own: it is named, with its machine, and the run
+ * waits for another, or goes on with the others. */
+#include "train/driver.h"
+
+#include "wire/post.h"
+
+#include <stdio.h>
+
+#define LAST_WORDS (WORLD_SECOND / 2)
+
+/* ---- workers that leave ---- */
+
+static void emit_departure(struct driver *d, uint32_t node, const struct departure *departure)
+{
+    const struct view *view = group_view(&d->group);
+    cJSON *event = events_new(&d->events, "member");
+    cJSON_AddNumberToObject(event, "node", node);
+    cJSON_AddStringToObject(event, "what",
+                            departure->stage == DEPARTED_TRAINING ? "failed" : "refused");
+    cJSON_AddNumberToObject(event, "view", view ? view->number : 0);
+    cJSON_AddStringToObject(event, "host", departure->place.host);
+    cJSON_AddStringToObject(event, "address", departure->place.address);
+    cJSON_AddStringToObject(event, "why", departure->text);
+    events_emit(&d->events, event);
+}
+
+/* Departures of members are always told; of others, which may come again and again, once a minute.
+ */
+void driver_take_departure(struct driver *d, uint32_t node, const struct departure *departure)
+{
+    uint32_t silent = 0;
+    int64_t now = world_now(d->world);
+    if (node < VIEW_MEMBERS_MAX) {
+        d->newcomer[node].left = now;
+        driver_set_newcomer(d, node, false);
+    }
+    if (departure->status == ERR_STOP) {
+        struct err left;
+        departure_explain(departure, node, &left);
+        log_info(d->host->log, "%s", left.text);
+        return;
+    }
+    d->lost_at = now;
+    departure_explain(departure, node, &d->lost);
+    bool news = departure_is_news(&d->departures, departure, now, &silent);
+    if (!news && departure->stage != DEPARTED_TRAINING)
+        return;
+    if (silent > 0)
+        log_warn(d->host->log, "%s (%u times more in the last %.0f s)", d->lost.text, silent,
+                 world_seconds(DEPARTURE_PAUSE));
+    else
+        log_warn(d->host->log, "%s", d->lost.text);
+    emit_departure(d, node, departure);
+}
+
+int driver_on_done(struct driver *d, const struct message *m)
+{
+    const struct view *view = group_view(&d->group);
+    struct cut in = {m->data, m->len, false};
+    struct departure departure;
+    uint32_t node = m->from == WORLD_DRIVER ? cut_u32(&in) : m->from; /* the server's task's */
+    if (departure_decode(&in, &departure) != OK) {
+        log_warn(d->host->log, "worker %u: its last word cannot be read", node);
+        return OK;
+    }
+    bool member = view && view_rank(view, node) >= 0;
+    if (departure.status == OK) {
+        if (member || !view) /* else it has been given up; without a view it is back, and ready */
+            members_add(&d->done, node);
+        return OK;
+    }
+    if (member && train_ends_the_run(d->job, departure.status))
+        return err_set(d->err, departure.status, "%s", departure.text);
+    driver_take_departure(d, node, &departure);
+    return OK;
+}
+
+/* Why the last one left, unless that was long ago; NULL: nobody said. */
+static const char *last_cause(const struct driver *d)
+{
+    bool late = world_now(d->world) - d->lost_at > DEPARTURE_PAUSE + driver_patience(d);
+    return d->lost.text[0] && !late ? d->lost.text : NULL;
+}
+
+/* The end of a run for lack of workers: for the reason that the last one gave, if any did. */
+static int lack_workers(struct driver *d, int status, const char *what)
+{
+    const char *cause = last_cause(d);
+    return err_set(d->err, cause ? d->lost.status : status, "%s%s%s", what, cause ? ": " : "",
+                   cause ? cause : "");
+}
+
+/* What the last of them may have said is still to be read. */
+int driver_lose_all(struct driver *d)
+{
+    const struct wait_for word = wire_from(WORLD_ANY, WIRE_DONE);
+    struct wake wake;
+    while (world_wait(d->world, &word, 1, world_now(d->world) + WORLD_SECOND / 1000, &wake) == OK) {
+        int rc = driver_on_done(d, wake.msg);
+        message_unref(wake.msg);
+        if (rc != OK)
+            return rc;
+    }
+    d->unseen = !last_cause(d);
+    d->goes_on_later = d->options->lost_all && d->options->dir && !d->stop_sent;
+    return lack_workers(d, ERR_PEER, "all workers are lost");
+}
+
+/* ---- workers that are to come ---- */
+
+int driver_ask_workers(struct driver *d, uint32_t n)
+{
+    atomic_fetch_add(&d->started, n);
+    return world_want_nodes(d->world, n);
+}
+
+/* Of those that the host itself has started so many have ended that the others are too few. What
+ * they may have said before is read first. */
+static int check_lost(struct driver *d, int64_t *since)
+{
+    uint32_t ended = d->options->lost ? d->options->lost(d->options->user) : 0;
+    uint32_t started = atomic_load(&d->started);
+    if (ended == 0 || ended + d->job->workers <= started)
+        return OK;
+    if (*since == WORLD_FOREVER)
+        *since = world_now(d->world);
+    if (world_now(d->world) - *since < LAST_WORDS)
+        return OK;
+    char what[96];
+    snprintf(what, sizeof what, "%u of %u workers ended before training began", ended, started);
+    return lack_workers(d, ERR_PEER, what);
+}
+
+static int check_patience(struct driver *d, int64_t patience)
+{
+    char what[128];
+    int64_t moved = driver_last_moved(d), stirred = atomic_load(&d->stirred);
+    if (world_now(d->world) - (moved > stirred ? moved : stirred) <= patience)
+        return OK;
+    snprintf(what, sizeof what, "not all of %u workers came: nobody has stirred for %g s",
+             d->job->workers, world_seconds(patience));
+    return lack_workers(d, ERR_TIMEOUT, what);
+}
+
+int64_t driver_patience(const struct driver *d)
+{
+    double s = d->options->patience_s;
+    return (int64_t)((s > 0 ? s : d->job->patience_seconds) * WORLD_SECOND);
+}
+
+int driver_form(struct driver *d)
+{
+    int64_t lost_since = WORLD_FOREVER;
+    int64_t patience = driver_patience(d);
+    atomic_store(&d->stirred, world_now(d->world));
+    while (!group_view(&d->group)) {
+        int rc = driver_check_replaced(d);
+        if (rc == OK)
+            rc = driver_turn(d);
+        if (rc == OK)
+            rc = check_lost(d, &lost_since);
+        if (rc != OK)
+            return rc;
+        if (d->options->stop && atomic_load(d->options->stop))
+            return err_set(d->err, ERR_STOP, "interrupted before training began");
+        driver_check_newcomers(d, patience);
+        rc = check_patience(d, patience);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}

@@ -1,0 +1,120 @@
+/* Workers that have connected and are no members yet, as the driver's main task knows them: how far
+ * each is with opening its data. The server's task, which sees them come, join and go, tells it by
+ * messages of the node to itself. */
+#include "train/driver.h"
+
+#include "wire/post.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LOG_EVERY    (10 * WORLD_SECOND)
+#define NUMBER_RESTS (4 * WORLD_SECOND) /* before another has it, at the least */
+
+void driver_tell_newcomer(struct driver *d, uint32_t node, enum newcomer_news news)
+{
+    struct buf bytes = {0};
+    buf_put_u32(&bytes, node);
+    buf_put_u8(&bytes, (uint8_t)news);
+    driver_send(d, WORLD_DRIVER, WIRE_OPENING, &bytes);
+    buf_release(&bytes);
+}
+
+void driver_set_newcomer(struct driver *d, uint32_t node, bool here)
+{
+    struct newcomer *n = &d->newcomer[node];
+    int64_t now = world_now(d->world);
+    d->newcomers = d->newcomers + here - n->here;
+    if (here)
+        *n = (struct newcomer){.moved = now, .told = now, .left = n->left};
+    n->here = here;
+}
+
+static void log_opening(struct driver *d, uint32_t node, struct newcomer *n)
+{
+    char who[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
+    const struct opening_report *report = &n->report;
+    int64_t now = world_now(d->world);
+    if (report->done == 0 || now - n->told < LOG_EVERY)
+        return;
+    n->told = now;
+    worker_place_print(&report->place, node, who, sizeof who);
+    log_info(d->host->log, "%s opens its data: %" PRIu64 " of %" PRIu64 " %s", who, report->done,
+             report->total, report->stage);
+}
+
+/* Progress that moves, and a new stage, are life. */
+static void take_report(struct driver *d, uint32_t node, const struct opening_report *report)
+{
+    struct newcomer *n = &d->newcomer[node];
+    bool moved = n->report.done != report->done || strcmp(n->report.stage, report->stage) != 0;
+    if (!n->here)
+        return; /* it has left already */
+    n->report = *report;
+    if (moved)
+        n->moved = world_now(d->world);
+    log_opening(d, node, n);
+}
+
+/* It has gone without a word: killed, or cut off. */
+static void lose_newcomer(struct driver *d, uint32_t node, const char *how)
+{
+    const struct newcomer *n = &d->newcomer[node];
+    struct departure departure = {.status = ERR_PEER, .place = n->report.place};
+    if (n->report.done > 0)
+        snprintf(departure.text, sizeof departure.text, "%s, after %" PRIu64 " of %" PRIu64 " %s",
+                 how, n->report.done, n->report.total, n->report.stage);
+    else
+        snprintf(departure.text, sizeof departure.text, "%s%s%s", how,
+                 n->report.stage[0] ? ", at its " : "", n->report.stage);
+    driver_take_departure(d, node, &departure);
+}
+
+static void take_news(struct driver *d, struct cut *in)
+{
+    uint32_t node = cut_u32(in);
+    uint8_t news = cut_u8(in);
+    if (!cut_done(in) || node >= VIEW_MEMBERS_MAX)
+        return;
+    const struct newcomer *n = &d->newcomer[node];
+    /* Its last word may have been read before what it had said earlier. */
+    bool said = n->left > 0 && world_now(d->world) - n->left < NUMBER_RESTS;
+    if (news == NEWCOMER_GONE && n->here && n->report.stage[0] && !said)
+        lose_newcomer(d, node, "its connection has ended");
+    else
+        driver_set_newcomer(d, node, news == NEWCOMER_CAME);
+}
+
+void driver_on_opening(struct driver *d, const struct message *m)
+{
+    struct cut in = {m->data, m->len, false};
+    struct opening_report report;
+    if (m->from == WORLD_DRIVER)
+        take_news(d, &in);
+    else if (m->from < VIEW_MEMBERS_MAX && opening_decode(&in, &report) == OK)
+        take_report(d, m->from, &report);
+}
+
+int64_t driver_last_moved(const struct driver *d)
+{
+    int64_t last = 0;
+    for (uint32_t i = 0; d->newcomers > 0 && i < VIEW_MEMBERS_MAX; i++)
+        if (d->newcomer[i].here && d->newcomer[i].moved > last)
+            last = d->newcomer[i].moved;
+    return last;
+}
+
+void driver_check_newcomers(struct driver *d, int64_t patience)
+{
+    char how[64];
+    int64_t now = world_now(d->world);
+    for (uint32_t i = 0; d->newcomers > 0 && i < VIEW_MEMBERS_MAX; i++) {
+        if (!d->newcomer[i].here || now - d->newcomer[i].moved <= patience)
+            continue;
+        snprintf(how, sizeof how, "no progress for %g s", world_seconds(patience));
+        world_peer_drop(d->world, i);
+        lose_newcomer(d, i, how);
+        atomic_store(&d->stirred, now); /* its place is free for another, which may take as long */
+    }
+}

@@ -1,0 +1,125 @@
+/* A request to stop the run: at the next commit point, or at once. */
+#include "train/driver_stop.h"
+
+#define MODEL_WAIT (2 * WORLD_SECOND) /* for a worker's model, where the run is to stop at once */
+
+static int read_stop(const struct driver *d)
+{
+    return d->options->stop ? atomic_load(d->options->stop) : 0;
+}
+
+/* Does the driver's part of the strategy hold the joint model? */
+static bool holds_model(const struct driver *d)
+{
+    return d->leader_task && !train_workers_speak(d->job, d->strategy);
+}
+
+void driver_note_commit(struct driver *d, const struct course *course)
+{
+    int64_t now = world_now(d->world);
+    bool stepwise = course->exchanges == 0 || strategy_runs_free(d->strategy, d->job);
+    uint64_t n = stepwise ? course->steps : course->exchanges;
+    if (n <= d->commits)
+        return;
+    if (d->commits > 0) {
+        int64_t each = (now - d->commit_at) / (int64_t)(n - d->commits);
+        d->commit_every = d->commit_every > 0 ? (3 * d->commit_every + each) / 4 : each;
+    }
+    d->commits = n;
+    d->commit_at = now;
+}
+
+/* How long until the next commit point, seconds; < 0: there has been no two of them yet. */
+static double commit_seconds(const struct driver *d)
+{
+    int64_t left = d->commit_at + d->commit_every - world_now(d->world);
+    return d->commit_every == 0 ? -1 : left > 0 ? world_seconds(left) : 0;
+}
+
+/* The newest state that a stop at once would keep. */
+static void find_state(const struct driver *d, struct train_stopping *out)
+{
+    const struct keeper *k = &d->keeper;
+    int64_t at = d->goes_on ? d->events.start : -1;
+    out->exchanges = d->resumed.course.exchanges;
+    if (atomic_load(&k->held_at) > 0) {
+        at = atomic_load(&k->held_at);
+        out->exchanges = atomic_load(&k->held_exchanges);
+    }
+    if (holds_model(d) && d->commit_at > at) {
+        at = d->commit_at;
+        out->exchanges = d->ledger.last.course.exchanges;
+    }
+    out->state_age_s = at < 0 ? -1 : world_seconds(world_now(d->world) - at);
+}
+
+static void tell_stopping(struct driver *d)
+{
+    struct train_stopping news = {.commit_s = commit_seconds(d)};
+    find_state(d, &news);
+    if (d->options->stopping)
+        d->options->stopping(d->options->user, &news);
+}
+
+void driver_check_stop(struct driver *d, const struct view *view)
+{
+    const Paceline__Stop *stop = d->job->stop;
+    if (read_stop(d) > 0 && !d->stop_told) {
+        d->stop_told = true;
+        if (!atomic_load(&d->keeper.here))
+            tell_stopping(d);
+        driver_want_stop(d, "interrupted");
+    }
+    if (stop->has_seconds && events_seconds(&d->events) >= stop->seconds)
+        driver_want_stop(d, "seconds");
+    if ((atomic_load(&d->reason) || d->complete) && d->stop_sent < view->number) {
+        atomic_store(&d->group.stop, true);
+        d->stop_sent = driver_send_to_all(d, WIRE_STOP, NULL) ? view->number : 0;
+    }
+}
+
+bool driver_stops_now(const struct driver *d)
+{
+    return read_stop(d) > 1 && !atomic_load(&d->keeper.here);
+}
+
+/* A worker's model, if one can send it soon. */
+static int fetch_model(struct driver *d)
+{
+    int64_t until = world_now(d->world) + MODEL_WAIT;
+    uint64_t taken = atomic_load(&d->keeper.taken);
+    int rc = OK;
+    driver_want_model(d, MODEL_CHECKPOINT | MODEL_URGENT);
+    while (rc == OK && d->keeper.task && atomic_load(&d->keeper.taken) == taken &&
+           world_now(d->world) < until && group_view(&d->group)->count > 0)
+        rc = driver_turn(d);
+    return rc;
+}
+
+int driver_stop_now(struct driver *d)
+{
+    struct keeper *k = &d->keeper;
+    struct leader *l = &d->leader;
+    bool holds = holds_model(d);
+    if (train_workers_speak(d->job, d->strategy) && fetch_model(d) == ERR_CANCELLED)
+        return ERR_CANCELLED;
+    struct train_stopping news = {.now = true};
+    find_state(d, &news);
+    if (d->leader_task)
+        world_end_task(d->world, &d->leader_task);
+    world_end_task(d->world, &k->task); /* all that it holds is this task's now */
+    if (holds && l->joint.x) {
+        if (strategy_runs_free(d->strategy, d->job)) {
+            driver_tell_leases(d, false);
+            l->course = d->ledger.last.course;
+        }
+        keeper_hold(k, &l->course, &l->joint, d->layout.extras);
+    }
+    const char *path = keeper_save_held(k);
+    news.path = path ? path : "";
+    news.exchanges = path ? k->at.exchanges : news.exchanges;
+    if (d->options->stopping)
+        d->options->stopping(d->options->user, &news);
+    driver_want_stop(d, "interrupted");
+    return OK;
+}

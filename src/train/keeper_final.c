@@ -1,0 +1,187 @@
+/* What a run leaves reaches a disk: its final model, and what it has when it is stopped at once.
+ *
+ * The final model's room is waited for, with a copy in another place meanwhile, where one has
+ * room; and in the end that copy is the model. */
+#include "train/keeper.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FINAL "final.safetensors"
+#define LOOK  (5 * WORLD_SECOND)  /* between two attempts */
+#define TELL  (30 * WORLD_SECOND) /* between two messages */
+#define POLL  (WORLD_SECOND / 5)  /* for a request to stop */
+
+/* One wait, until the model is written or given another place. */
+struct patience {
+    int64_t until, next_told;
+    int level;       /* of the request to stop when it began */
+    bool may_remove; /* the newest checkpoint, too, once the model is safe elsewhere */
+};
+
+static int read_stop(const struct keeper *k)
+{
+    return k->stop ? atomic_load(k->stop) : 0;
+}
+
+/* "net-final", from the run directory's name. */
+static void name_copy(const struct keeper *k, char *out, size_t size)
+{
+    const char *slash = strrchr(k->dir->path, '/');
+    snprintf(out, size, "%.200s-final", slash ? slash + 1 : k->dir->path);
+}
+
+/* The first place that takes it. */
+static bool put_elsewhere(struct keeper *k, const struct checkpoint_note *note)
+{
+    char name[256];
+    name_copy(k, name, sizeof name);
+    for (size_t i = 0; k->places && k->places[i] && !k->copy[0]; i++) {
+        struct err why;
+        if (checkpoint_save_copy(k->dir->disk, k->places[i], name, note, &k->layout, k->landing,
+                                 k->copy, sizeof k->copy, &why) != OK)
+            k->copy[0] = '\0';
+    }
+    return k->copy[0] != '\0';
+}
+
+/* What failed, and what would help. */
+static void tell_wait(struct keeper *k, struct patience *p)
+{
+    double left = world_seconds(p->until - world_now(k->world));
+    uint64_t bytes = checkpoint_bytes(&k->layout, true);
+    p->next_told = world_now(k->world) + TELL;
+    if (k->copy[0])
+        log_error(k->log,
+                  "the final model is not in the run directory yet: %s. It needs %" PRIu64
+                  " bytes under %s, and is tried again for %.0f s. A copy is safe as %s; Ctrl-C: "
+                  "end with that one",
+                  k->err.text, bytes, k->dir->path, left, k->copy);
+    else
+        log_error(k->log,
+                  "the final model is not on disk yet: %s. It needs %" PRIu64
+                  " bytes under %s, and is tried again for %.0f s. No other place has room for it, "
+                  "either; Ctrl-C: end WITHOUT the model",
+                  k->err.text, bytes, k->dir->path, left);
+}
+
+/* Write it into the run directory. Of checkpoints that take its room the oldest go first; the
+ * newest only when it is not needed any more. */
+static int write_here(struct keeper *k, const struct checkpoint_note *note, bool newest_too)
+{
+    int rc = checkpoint_save_model(k->dir, FINAL, note, &k->layout, k->landing, &k->err);
+    while (rc == ERR_FULL && checkpoint_remove_oldest(k->dir, newest_too)) {
+        log_warn(k->log, "a checkpoint was removed to make room for the final model");
+        rc = checkpoint_save_model(k->dir, FINAL, note, &k->layout, k->landing, &k->err);
+    }
+    return rc;
+}
+
+static int try_once(struct keeper *k, const struct checkpoint_note *note, const struct patience *p)
+{
+    int rc = write_here(k, note, false);
+    if (rc == ERR_FULL && put_elsewhere(k, note) && p->may_remove)
+        rc = write_here(k, note, true);
+    if (rc != OK && !k->copy[0])
+        put_elsewhere(k, note);
+    return rc;
+}
+
+/* Until it is time to try again. ERR_STOP: somebody does not want to wait any more; ERR_TIMEOUT */
+static int pause_wait(struct keeper *k, const struct patience *p)
+{
+    int64_t again = world_now(k->world) + LOOK;
+    int rc = OK;
+    while (rc == OK && world_now(k->world) < again) {
+        if (read_stop(k) > p->level)
+            return ERR_STOP;
+        if (world_now(k->world) >= p->until)
+            return ERR_TIMEOUT;
+        rc = world_sleep(k->world, world_now(k->world) + POLL);
+    }
+    return rc;
+}
+
+/* Where the model is now, for the run's report. */
+static int end_wait(struct keeper *k, int rc)
+{
+    if (rc == OK && k->copy[0]) {
+        k->dir->disk->ops->remove(k->dir->disk, k->copy, NULL);
+        k->copy[0] = '\0';
+        log_info(k->log, "the final model is in the run directory now");
+    }
+    if (rc == OK) {
+        rundir_file(k->dir, FINAL, k->final_path, sizeof k->final_path);
+        return OK;
+    }
+    snprintf(k->final_path, sizeof k->final_path, "%s", k->copy);
+    if (!k->copy[0])
+        return err_set(&k->err, rc, "the final model is lost: no place had room for it");
+    k->elsewhere = true;
+    log_error(k->log, "the final model is %s, and not in the run directory: %s", k->copy,
+              k->err.text);
+    return OK;
+}
+
+int keeper_write_final(struct keeper *k, const struct checkpoint_note *note, bool complete)
+{
+    struct patience p = {
+        .until = world_now(k->world) + (int64_t)(k->wait_s * WORLD_SECOND),
+        .level = read_stop(k),
+        .may_remove = complete,
+    };
+    for (;;) {
+        int rc = try_once(k, note, &p);
+        if (rc == OK)
+            return end_wait(k, OK);
+        if (world_now(k->world) >= p.next_told)
+            tell_wait(k, &p);
+        if (k->copy[0]) {
+            atomic_store(&k->waits, true);
+            world_raise(k->world, SIGNAL_GROUP);
+        }
+        int paused = pause_wait(k, &p);
+        if (paused == ERR_CANCELLED)
+            return paused;
+        if (paused != OK)
+            return end_wait(k, rc);
+    }
+}
+
+/* Is a further than b? */
+static bool is_further(const struct course *a, const struct course *b)
+{
+    return a->exchanges != b->exchanges ? a->exchanges > b->exchanges : a->place > b->place;
+}
+
+void keeper_hold(struct keeper *k, const struct course *course, const struct joint *joint,
+                 size_t extras)
+{
+    if (k->held.floats > 0 && !is_further(course, &k->held.course))
+        return;
+    if (k->written && !is_further(course, &k->written_at))
+        return;
+    k->held = model_note_of(joint, extras);
+    k->held.course = k->at = *course;
+    model_copy(k->landing, joint, k->held.has_extra ? extras : 0);
+}
+
+const char *keeper_save_held(struct keeper *k)
+{
+    bool newer = k->held.floats > 0 && (!k->written || is_further(&k->held.course, &k->written_at));
+    if (!k->dir)
+        return NULL;
+    if (newer)
+        keeper_checkpoint(k, &k->held);
+    if (newer && !(k->written && !is_further(&k->held.course, &k->written_at))) {
+        const struct checkpoint_note note = keeper_note_at(k, &k->held.course);
+        k->elsewhere = put_elsewhere(k, &note);
+        snprintf(k->final_path, sizeof k->final_path, "%s", k->copy);
+    }
+    if (!k->copy[0] && k->written) {
+        k->at = k->written_at;
+        checkpoint_path_of(k->dir, k->written_at.exchanges, k->final_path, sizeof k->final_path);
+    }
+    return k->final_path[0] ? k->final_path : NULL;
+}

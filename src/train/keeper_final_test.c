@@ -1,0 +1,373 @@
+/* A trained model is never dropped: whole runs in virtual time on a disk that is full, whose quota
+ * is used up, or that can only be read, for a while or for good. And a run that is to stop at once
+ * keeps what there is. */
+#include "doomed_run.h"
+#include "run_files.h"
+
+#include "real/disk.h"
+#include "train/rundir.h"
+
+enum fault { FAULT_FULL, FAULT_QUOTA, FAULT_READ_ONLY, FAULTS };
+
+/* The real disk, but what lies under `root` cannot be written for a while. */
+struct tight_disk {
+    struct disk disk; /* first */
+    const char *root;
+    enum fault fault;
+    double from_s, until_s;
+    struct doomed_run *run;
+};
+
+struct disk_file {
+    struct tight_disk *disk;
+    struct disk_file *file; /* the real disk's */
+    bool inside;
+};
+
+static double now_s(const struct doomed_run *r)
+{
+    return r->sim ? (double)sim_now(r->sim) * 1e-9 : 0;
+}
+
+static bool is_tight(const struct tight_disk *t, const char *path)
+{
+    double now = now_s(t->run);
+    return strncmp(path, t->root, strlen(t->root)) == 0 && now >= t->from_s && now < t->until_s;
+}
+
+static bool is_read_only(struct disk *d, const char *path)
+{
+    const struct tight_disk *t = (struct tight_disk *)d;
+    return t->fault == FAULT_READ_ONLY && is_tight(t, path);
+}
+
+static int refuse(const char *path, struct err *err)
+{
+    return err_set(err, ERR_IO, "%s: cannot write: Read-only file system", path);
+}
+
+static int tight_make_dir(struct disk *d, const char *path, bool *made, struct err *err)
+{
+    return is_read_only(d, path) ? refuse(path, err)
+                                 : real_disk()->ops->make_dir(real_disk(), path, made, err);
+}
+
+static int tight_list(struct disk *d, const char *path, void (*fn)(void *user, const char *name),
+                      void *user, struct err *err)
+{
+    (void)d;
+    return real_disk()->ops->list(real_disk(), path, fn, user, err);
+}
+
+static int tight_remove(struct disk *d, const char *path, struct err *err)
+{
+    return is_read_only(d, path) ? refuse(path, err)
+                                 : real_disk()->ops->remove(real_disk(), path, err);
+}
+
+static int tight_rename(struct disk *d, const char *from, const char *to, struct err *err)
+{
+    return is_read_only(d, from) ? refuse(from, err)
+                                 : real_disk()->ops->rename(real_disk(), from, to, err);
+}
+
+static int tight_sync_dir(struct disk *d, const char *path, struct err *err)
+{
+    (void)d;
+    return real_disk()->ops->sync_dir(real_disk(), path, err);
+}
+
+/* Of a quota nobody knows before it is met. */
+static int tight_free_space(struct disk *d, const char *path, uint64_t *bytes, struct err *err)
+{
+    const struct tight_disk *t = (struct tight_disk *)d;
+    int rc = real_disk()->ops->free_space(real_disk(), path, bytes, err);
+    if (t->fault == FAULT_FULL && is_tight(t, path))
+        *bytes = 1000;
+    return rc;
+}
+
+static int tight_open(struct disk *d, const char *path, bool append, struct disk_file **out,
+                      struct err *err)
+{
+    struct tight_disk *t = (struct tight_disk *)d;
+    if (is_read_only(d, path))
+        return refuse(path, err);
+    struct disk_file *file = malloc(sizeof *file);
+    assert_non_null(file);
+    *file = (struct disk_file){.disk = t, .inside = strncmp(path, t->root, strlen(t->root)) == 0};
+    int rc = real_disk()->ops->open(real_disk(), path, append, &file->file, err);
+    if (rc == OK)
+        *out = file;
+    else
+        free(file);
+    return rc;
+}
+
+static int tight_write(struct disk_file *f, const void *data, size_t len, struct err *err)
+{
+    const struct tight_disk *t = f->disk;
+    if (!f->inside || !is_tight(t, t->root))
+        return real_disk()->ops->write(f->file, data, len, err);
+    if (t->fault == FAULT_READ_ONLY)
+        return refuse(t->root, err);
+    int rc = real_disk()->ops->write(f->file, data, len / 3, err); /* it is full then */
+    return rc != OK ? rc
+                    : err_set(err, ERR_FULL, "%s: cannot write: %s", t->root,
+                              t->fault == FAULT_FULL ? "No space left on device"
+                                                     : "Disk quota exceeded");
+}
+
+static int tight_truncate(struct disk_file *f, uint64_t len, struct err *err)
+{
+    return real_disk()->ops->truncate(f->file, len, err);
+}
+
+static int tight_sync(struct disk_file *f, struct err *err)
+{
+    return real_disk()->ops->sync(f->file, err);
+}
+
+static int tight_close(struct disk_file *f, struct err *err)
+{
+    int rc = real_disk()->ops->close(f->file, err);
+    free(f);
+    return rc;
+}
+
+/* A run of the tiny job in a directory of its own on such a disk. */
+struct scene {
+    struct doomed_run run;
+    struct tight_disk disk;
+    struct rundir dir;
+    char path[128], place[160];
+    const char *places[2];
+    atomic_int stop;
+    double stop_at[2]; /* when it is raised; 0: never */
+    double stopping_at[2];
+    struct train_stopping stopping[2];
+    int told, ticks, judged_after_stop;
+};
+
+static void on_line(void *user, const char *event)
+{
+    struct scene *s = user;
+    event_log_line(&s->dir.events, event);
+    s->judged_after_stop += s->told > 0 && strstr(event, "\"kind\":\"eval\"");
+}
+
+static void on_tick(void *user)
+{
+    struct scene *s = user;
+    s->ticks++;
+    for (int i = 0; i < 2; i++)
+        if (s->stop_at[i] > 0 && now_s(&s->run) >= s->stop_at[i] && atomic_load(&s->stop) <= i)
+            atomic_store(&s->stop, i + 1);
+}
+
+static void on_stopping(void *user, const struct train_stopping *stopping)
+{
+    struct scene *s = user;
+    assert_true(s->told < 2);
+    s->stopping[s->told] = *stopping;
+    s->stopping_at[s->told++] = now_s(&s->run);
+}
+
+static struct scene *make_scene(struct tiny *t)
+{
+    static const struct disk_ops ops = {
+        .make_dir = tight_make_dir,
+        .list = tight_list,
+        .remove = tight_remove,
+        .rename = tight_rename,
+        .sync_dir = tight_sync_dir,
+        .free_space = tight_free_space,
+        .open = tight_open,
+        .write = tight_write,
+        .truncate = tight_truncate,
+        .sync = tight_sync,
+        .close = tight_close,
+    };
+    struct scene *s = calloc(1, sizeof *s);
+    struct err err = {0};
+    assert_non_null(s);
+    tiny_out(t, s->path);
+    snprintf(s->place, sizeof s->place, "%s/place-%d", t->folder, t->runs);
+    assert_int_equal(mkdir(s->path, 0700), 0);
+    assert_int_equal(mkdir(s->place, 0700), 0);
+    s->disk = (struct tight_disk){.disk = {&ops}, .root = s->path, .run = &s->run};
+    s->dir.disk = &s->disk.disk;
+    snprintf(s->dir.path, sizeof s->dir.path, "%s", s->path);
+    char path[256];
+    snprintf(path, sizeof path, "%s/events.jsonl", s->path);
+    if (event_log_open(&s->dir.events, &s->disk.disk, path, &err) != OK)
+        fail_msg("%s", err.text);
+    s->places[0] = s->place;
+    s->run.kill_node = 0;
+    s->run.options = (struct train_options){
+        .dir = &s->dir,
+        .line = on_line,
+        .user = s,
+        .tick = on_tick,
+        .stopping = on_stopping,
+        .stop = &s->stop,
+        .places = s->places,
+    };
+    return s;
+}
+
+static const char cluster[] =
+    "node { count: 4 } step_seconds: 0.1 link { mbit: 1000 latency_us: 100 }";
+
+static void play(struct tiny *t, struct scene *s, const char *strategy)
+{
+    doomed_play(t, cluster,
+                (const char *const[]){
+                    "checkpoint.every_seconds=0.5", "checkpoint.wait_seconds=120",
+                    strategy ? strategy : "batch=16",
+                    strategy && strstr(strategy, "ps=") ? "solver.momentum=0" : "batch=16", NULL},
+                1000, &s->run);
+    if (s->run.rc != OK)
+        fail_msg("%s: %s", strategy ? strategy : "", s->run.err.text);
+    s->run.sim = NULL;
+}
+
+/* Each line of the events is one object, and the last is the run's end. */
+static void expect_whole_events(const struct scene *s)
+{
+    char path[256], last[32] = "";
+    static char line[1 << 16];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/events.jsonl", s->path);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    for (; fgets(line, sizeof line, f); n++) {
+        cJSON *event = cJSON_Parse(line);
+        if (!event || !strchr(line, '\n'))
+            fail_msg("line %d: %s", n + 1, line);
+        const char *kind = cJSON_GetStringValue(cJSON_GetObjectItem(event, "kind"));
+        snprintf(last, sizeof last, "%s", kind ? kind : "");
+        cJSON_Delete(event);
+    }
+    fclose(f);
+    assert_string_equal(last, "end");
+}
+
+static void expect_model(const struct scene *s, bool elsewhere)
+{
+    struct safetensors st;
+    const struct train_report *r = &s->run.report;
+    const char *folder = elsewhere ? s->place : s->path;
+    assert_int_equal(r->elsewhere, elsewhere);
+    assert_int_equal(strncmp(r->model, folder, strlen(folder)), 0);
+    run_model(folder, r->model + strlen(folder) + 1, &st);
+    safetensors_release(&st);
+}
+
+static void end_scene(struct scene *s)
+{
+    event_log_close(&s->dir.events);
+    free(s);
+}
+
+/* The run takes 2.7 s. */
+static void test_final_model_survives_a_disk_that_cannot_take_it(void **state)
+{
+    static const struct {
+        double from_s, until_s;
+    } when[] = {{0.2, 1.5}, {0.2, 22}, {1.3, 24}, {2.5, 25}, {0.2, 1e9}, {2.5, 1e9}};
+    for (int fault = 0; fault < FAULTS; fault++)
+        for (size_t i = 0; i < sizeof when / sizeof *when; i++) {
+            struct scene *s = make_scene(*state);
+            bool for_good = when[i].until_s > 1000;
+            s->disk.fault = (enum fault)fault;
+            s->disk.from_s = when[i].from_s;
+            s->disk.until_s = when[i].until_s;
+            play(*state, s, NULL);
+            expect_model(s, for_good);
+            assert_string_equal(s->run.report.reason, "epochs");
+            double end = s->run.end_s, until = when[i].until_s;
+            if (for_good)
+                assert_true(end > 120 && end < 130);
+            else if (until > 5)
+                assert_true(end > until && end < until + 7);
+            else
+                assert_true(end < 4);
+            assert_int_equal(event_log_flush(&s->dir.events), 0); /* the disk is well again */
+            expect_whole_events(s);
+            end_scene(s);
+        }
+}
+
+/* Whoever does not want to wait raises the stop: the copy is the model then. */
+static void test_final_model_wait_ends_by_a_stop(void **state)
+{
+    struct scene *s = make_scene(*state);
+    s->disk.fault = FAULT_FULL;
+    s->disk.from_s = 1;
+    s->disk.until_s = 1e9;
+    s->stop_at[0] = 15;
+    play(*state, s, NULL);
+    expect_model(s, true);
+    assert_string_equal(s->run.report.reason, "epochs");
+    assert_true(s->run.end_s > 15 && s->run.end_s < 16);
+    assert_true(s->ticks > 100); /* ten a second, also while nothing commits */
+    end_scene(s);
+}
+
+/* The host is told at once; nothing is evaluated any more. */
+static void test_stop_skips_evaluation(void **state)
+{
+    struct scene *s = make_scene(*state);
+    s->stop_at[0] = 1.05;
+    play(*state, s, NULL);
+    expect_model(s, false);
+    assert_string_equal(s->run.report.reason, "interrupted");
+    assert_int_equal(s->told, 1);
+    assert_false(s->stopping[0].now);
+    assert_true(s->stopping_at[0] < 1.3);
+    assert_true(s->stopping[0].commit_s >= 0 && s->stopping[0].commit_s <= 0.4);
+    assert_true(s->stopping[0].state_age_s >= 0 && s->stopping[0].state_age_s <= 0.5);
+    assert_int_equal(s->judged_after_stop, 0);
+    assert_false(s->run.report.has_test);
+    assert_true(s->run.end_s < 1.8);
+    expect_whole_events(s);
+    end_scene(s);
+}
+
+/* With each strategy the second wish leaves a checkpoint of what the driver had, or was sent. */
+static void test_stop_at_once_keeps_a_state(void **state)
+{
+    static const char *const strategies[] = {
+        "strategy.sync={tau:10}",  "strategy.allreduce={}",       "strategy.diloco={tau:10}",
+        "strategy.mpca={}",        "strategy.easgd={tau:4}",      "strategy.ps={consistency:asp}",
+        "strategy.gossip={p:0.3}", "strategy.async_allreduce={}",
+    };
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        struct scene *s = make_scene(*state);
+        s->stop_at[0] = 1.25;
+        s->stop_at[1] = 1.35;
+        play(*state, s, strategies[i]);
+        assert_string_equal(s->run.report.reason, "interrupted");
+        if (s->told == 2) { /* else it had come to its commit point by then */
+            assert_true(s->stopping[1].now);
+            assert_true(s->run.end_s < 4);
+        }
+        if (!s->run.report.model[0])
+            fail_msg("%s: nothing is kept", strategies[i]);
+        expect_model(s, false);
+        expect_whole_events(s);
+        end_scene(s);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_final_model_survives_a_disk_that_cannot_take_it),
+        cmocka_unit_test(test_final_model_wait_ends_by_a_stop),
+        cmocka_unit_test(test_stop_skips_evaluation),
+        cmocka_unit_test(test_stop_at_once_keeps_a_state),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}

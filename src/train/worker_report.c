@@ -1,0 +1,125 @@
+#include "train/worker_report.h"
+
+#include "base/hash.h"
+#include "base/printable.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void put_place(const struct worker_place *place, struct buf *out)
+{
+    buf_put_text(out, place->host);
+    buf_put_text(out, place->address);
+}
+
+static void cut_place(struct cut *in, struct worker_place *out)
+{
+    cut_text(in, out->host, sizeof out->host);
+    cut_text(in, out->address, sizeof out->address);
+    printable(out->host);
+    printable(out->address);
+}
+
+void opening_encode(const struct opening_report *report, struct buf *out)
+{
+    put_place(&report->place, out);
+    buf_put_text(out, report->stage);
+    buf_put_u64(out, report->done);
+    buf_put_u64(out, report->total);
+}
+
+int opening_decode(struct cut *in, struct opening_report *out)
+{
+    cut_place(in, &out->place);
+    cut_text(in, out->stage, sizeof out->stage);
+    out->done = cut_u64(in);
+    out->total = cut_u64(in);
+    if (!cut_done(in))
+        return ERR_PROTOCOL;
+    printable(out->stage);
+    return OK;
+}
+
+void departure_encode(const struct departure *departure, struct buf *out)
+{
+    buf_put_u32(out, (uint32_t)departure->status);
+    buf_put_u8(out, (uint8_t)departure->stage);
+    put_place(&departure->place, out);
+    buf_put_text(out, departure->text);
+}
+
+int departure_decode(struct cut *in, struct departure *out)
+{
+    out->status = (int)cut_u32(in);
+    uint8_t stage = cut_u8(in);
+    cut_place(in, &out->place);
+    cut_text(in, out->text, sizeof out->text);
+    if (!cut_done(in) || stage > DEPARTED_TRAINING)
+        return ERR_PROTOCOL;
+    out->stage = (enum departure_stage)stage;
+    printable(out->text);
+    return OK;
+}
+
+void worker_place_print(const struct worker_place *place, uint32_t node, char *out, size_t size)
+{
+    const char *host = place->host, *address = place->address;
+    if (*host || *address)
+        snprintf(out, size, "worker %u (%s%s%s)", node, host, *host && *address ? ", " : "",
+                 address);
+    else
+        snprintf(out, size, "worker %u", node);
+}
+
+void departure_explain(const struct departure *departure, uint32_t node, struct err *out)
+{
+    static const char *const how[] = {
+        [DEPARTED_OPENING] = "left while opening",
+        [DEPARTED_JOINING] = "left while joining",
+        [DEPARTED_REFUSED] = "is refused",
+        [DEPARTED_TRAINING] = "left while training",
+    };
+    char who[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
+    worker_place_print(&departure->place, node, who, sizeof who);
+    err_set(out, departure->status, "%s %s: %s", who, how[departure->stage], departure->text);
+}
+
+/* ---- what was reported lately ---- */
+
+/* Numbers of workers, ports and steps differ between two departures of one cause. */
+static uint64_t find_cause(const struct departure *departure)
+{
+    char letters[ERR_TEXT_MAX];
+    size_t n = 0;
+    for (const char *at = departure->text; *at; at++)
+        if (*at < '0' || *at > '9')
+            letters[n++] = *at;
+    uint64_t host = hash_bytes(departure->place.host, strlen(departure->place.host));
+    uint64_t cause = hash_mix(host, hash_bytes(letters, n));
+    return cause ? cause : 1;
+}
+
+bool departure_is_news(struct departure_book *book, const struct departure *departure, int64_t now,
+                       uint32_t *silent)
+{
+    uint64_t cause = find_cause(departure);
+    size_t at = 0;
+    for (size_t i = 0; i < DEPARTURES_MAX; i++) {
+        if (book->at[i].cause == cause) {
+            at = i;
+            break;
+        }
+        if (book->at[i].reported < book->at[at].reported)
+            at = i;
+    }
+    bool known = book->at[at].cause == cause;
+    if (known && now - book->at[at].reported < DEPARTURE_PAUSE) {
+        book->at[at].silent++;
+        return false;
+    }
+    *silent = known ? book->at[at].silent : 0;
+    book->at[at].cause = cause;
+    book->at[at].reported = now;
+    book->at[at].silent = 0;
+    return true;
+}

@@ -1,0 +1,68 @@
+/* What a worker reports to its driver outside of training: how far it is with opening its data, and
+ * why it cannot go on. Both name the machine, since the number of a worker that is no member yet
+ * says nothing to a person. */
+#ifndef PL_TRAIN_WORKER_REPORT_H
+#define PL_TRAIN_WORKER_REPORT_H
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "group/view.h"
+
+enum { WORKER_HOST_MAX = 64, WORKER_STAGE_MAX = 32 };
+
+/* Where a worker runs: the name of its machine and the address it listens at, each "" when unknown.
+ */
+struct worker_place {
+    char host[WORKER_HOST_MAX], address[NODE_ADDRESS_MAX];
+};
+
+/* Opening: `done` of `total` things of a stage; total 0: unknown. */
+struct opening_report {
+    struct worker_place place;
+    char stage[WORKER_STAGE_MAX]; /* "train_data", "planning" */
+    uint64_t done, total;
+};
+
+void opening_encode(const struct opening_report *report, struct buf *out);
+/* ERR_PROTOCOL */
+int opening_decode(struct cut *in, struct opening_report *out);
+
+enum departure_stage { DEPARTED_OPENING, DEPARTED_JOINING, DEPARTED_REFUSED, DEPARTED_TRAINING };
+
+/* The end of a worker's work: status OK when its loop has ended in order. */
+struct departure {
+    int status;
+    enum departure_stage stage;
+    struct worker_place place;
+    char text[ERR_TEXT_MAX]; /* what failed, where, and the remedy */
+};
+
+void departure_encode(const struct departure *departure, struct buf *out);
+/* ERR_PROTOCOL. Texts are fit to be printed. */
+int departure_decode(struct cut *in, struct departure *out);
+
+/* "worker 3 (host, 10.0.0.3:4711)" into `out`; what is unknown is left out. */
+void worker_place_print(const struct worker_place *place, uint32_t node, char *out, size_t size);
+
+/* "worker 3 (host, address) left while opening: TEXT", with the departure's status. */
+void departure_explain(const struct departure *departure, uint32_t node, struct err *out);
+
+/* Departures that were reported lately: the same host with the same cause is reported at most once
+ * in DEPARTURE_PAUSE. Bounded: the oldest is forgotten for a new one. Zeroed: empty. */
+enum { DEPARTURES_MAX = 64 };
+#define DEPARTURE_PAUSE INT64_C(60000000000) /* ns */
+
+struct departure_book {
+    struct {
+        uint64_t cause; /* of the host and the text, digits left out; 0: free */
+        int64_t reported;
+        uint32_t silent; /* since then */
+    } at[DEPARTURES_MAX];
+};
+
+/* Is this one to be reported at `now`? Then *silent is how many like it were not, since the last
+ * report. */
+bool departure_is_news(struct departure_book *book, const struct departure *departure, int64_t now,
+                       uint32_t *silent);
+
+#endif
