@@ -20,6 +20,10 @@ typedef struct pl_data pl_data;
  * labels and records that do not fit; PL_ERR_NOMEM */
 int pl_data_open(pl_engine *engine, const char *spec, bool training, pl_data **out);
 
+/* The same, for pl_data_verify: records whose heads are broken, 10000 at most, do not keep it from
+ * opening. */
+int pl_data_open_to_verify(pl_engine *engine, const char *spec, bool training, pl_data **out);
+
 /* Open pictures, JPEG or PNG, by their paths (copied): records without labels. `maps`, which may be
  * NULL: what comes after the `?` of a SPEC. As above, naming the file. */
 int pl_data_open_pictures(pl_engine *engine, const char *const *paths, size_t count,
@@ -45,7 +49,8 @@ typedef struct pl_data_info {
     uint64_t hash;      /* identity of the records */
 } pl_data_info;
 
-/* Looks at every label and size, and reads one record. PL_ERR_INPUT: maps that do not fit */
+/* Looks at every label and size, and decodes the first record alone; pl_data_verify decodes all.
+ * PL_ERR_INPUT: maps that do not fit */
 int pl_data_describe(pl_data *data, pl_data_info *out);
 
 typedef struct pl_data_record {
@@ -78,6 +83,20 @@ typedef struct pl_data_stats {
  * has any, else as they are stored. Reads them all, in memory for one. The arrays are valid until
  * the next call with the data. PL_ERR_INPUT, PL_ERR_IO: a record cannot be read; PL_ERR_NOMEM */
 int pl_data_measure(pl_data *data, size_t first, pl_data_stats *out);
+
+/* How a verification goes; called on the caller's thread. */
+typedef struct pl_data_check {
+    void *user;
+    /* A record that cannot be read, with its path and cause. */
+    void (*problem)(void *user, const char *what);
+    /* So many of all records have been looked at; false ends the verification. May be NULL. */
+    bool (*progress)(void *user, size_t done, size_t total);
+} pl_data_check;
+
+/* Read and decode every record, through the SPEC's maps if it has any, in memory for one. *done:
+ * records looked at, fewer than there are when `progress` has ended it; *broken: how many could not
+ * be read, which is no error of the call. PL_ERR_INPUT: maps that do not fit; PL_ERR_NOMEM */
+int pl_data_verify(pl_data *data, const pl_data_check *check, size_t *done, size_t *broken);
 
 /* Write a contact sheet of the first `first` records to a PNG file, replaced whole or not at all: a
  * grid of so many columns (0: about a square) of cells of side × side pixels. Records are shown as

@@ -3,7 +3,9 @@
  * Every function that can fail returns a pl_status and leaves a message that names the thing and
  * the place in pl_engine_error. An engine is used by one thread at a time, except where a function
  * says otherwise. The library prints nothing, starts no process, and changes no setting of the
- * process it lives in.
+ * process it lives in, but for two of oneDNN's, which has them for the process alone: PACELINE_ISA
+ * holds all of its users to those instructions, if it is set before the first of them; and while
+ * codes are timed its cache of primitives holds none (then as many as before).
  *
  * The library checks itself. When a check fails the call returns PL_ERR_BUG, and so does every
  * later call on that engine, which can only be destroyed, as can what was made from it; other
@@ -53,6 +55,11 @@ typedef struct pl_engine_options {
  * ~/.cache; what has that name and is no such file is left alone. An engine times for 20 s at most:
  * shapes that are left go by rule, and are timed in a later run. */
 int pl_engine_create(const pl_engine_options *options, pl_engine **out);
+
+/* OpenMP's threads, by which nets compute, spin while they wait for one another. Where other
+ * processes want the same processors that is many times slower than to sleep; OpenMP then wants to
+ * find OMP_WAIT_POLICY=passive in its environment when it is loaded, which is the host's to set.
+ * The command `paceline` does it by itself where it finds the machine busy. */
 
 /* Everything made from the engine must have been freed. NULL is allowed. */
 void pl_engine_destroy(pl_engine *engine);

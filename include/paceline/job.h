@@ -5,6 +5,8 @@
 
 #include "paceline/engine.h"
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -23,16 +25,46 @@ int pl_job_load(pl_engine *engine, const char *path, pl_job **out);
  * log. PL_ERR_INPUT, PL_ERR_UNSUPPORTED */
 int pl_job_load_solver(pl_engine *engine, const char *path, pl_job **out);
 
+/* Read the job of a run's directory (job.prototxt), with all its defaults, its paths whole: to go
+ * on with that run by pl_run, changed or not. PL_ERR_NOT_FOUND: there is no run; PL_ERR_INPUT */
+int pl_job_load_directory(pl_engine *engine, const char *dir, pl_job **out);
+
+/* One field in which two jobs differ; its texts are valid until the callback returns. */
+typedef struct pl_job_change {
+    const char *field;     /* "stop.epochs" */
+    const char *from, *to; /* as job files have them, or "not set" */
+    bool breaks; /* changes what the run is: pl_run goes on with it only by force_change */
+} pl_job_change;
+
+/* Call `each` for each field in which the two jobs differ, once their defaults are filled in; paths
+ * are compared as they stand. The first error of either job; PL_ERR_NOMEM. */
+int pl_job_diff(const pl_job *from, const pl_job *to,
+                void (*each)(void *user, const pl_job_change *change), void *user);
+
 /* An empty job, to be filled by pl_job_set and pl_job_set_data; paths count from the working
  * directory. */
 int pl_job_create(pl_engine *engine, pl_job **out);
 void pl_job_free(pl_job *job);
+
+/* The job as a run of it has it, with the default of every field, as protobuf text in *out, which
+ * is freed with free. PL_ERR_INPUT naming the field that is wrong; PL_ERR_NOMEM. */
+int pl_job_text(const pl_job *job, char **out);
 
 /* Replace the strategy by the defaults of the one named. PL_ERR_USAGE naming those there are. */
 int pl_job_set_strategy(pl_job *job, const char *name);
 
 /* Set one field: "stop.epochs=2". PL_ERR_USAGE. */
 int pl_job_set(pl_job *job, const char *assignment);
+
+/* Take one field back: "stop.steps". It has its default again, or is missing where it has none.
+ * PL_ERR_USAGE: there is no such field. */
+int pl_job_unset(pl_job *job, const char *field);
+
+/* As pl_job_set, and take back the fields that contradict the one that is set: `workers` takes back
+ * workers_min, workers_max and, for more than one, the strategy `single` (the default, `sync`,
+ * takes its place); `batch` takes back global_batch, `stop.epochs` stop.steps; and the other way
+ * round. What was taken back is told in the log. PL_ERR_USAGE. */
+int pl_job_override(pl_job *job, const char *assignment);
 
 /* Replace the net by a copy of this one. PL_ERR_NOMEM, or the first error of the specification. */
 int pl_job_set_net(pl_job *job, const pl_net_spec *spec);

@@ -2,9 +2,9 @@
 #ifndef PACELINE_RUN_H
 #define PACELINE_RUN_H
 
+#include "paceline/flag.h"
 #include "paceline/job.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/* How a run stands; given out about ten times a second at most. */
+/* How a run stands; given out ten times a second at most, and once a second where nothing moves. */
 typedef struct pl_progress {
     double t;             /* seconds since the run began; virtual in a simulation */
     double epoch, epochs; /* where it is; where it ends, 0 when epochs do not end it */
@@ -24,7 +24,22 @@ typedef struct pl_progress {
     double exchange_s;    /* what the newest exchange took; 0: there was none */
     int slowest;          /* the worker that came to it last; -1: there was none */
     double eta_s;         /* to the end by epochs; < 0: unknown */
+    /* Before the first exchange of a synchronous strategy: steps that the slowest worker has taken
+     * towards it, whose mean loss `loss` is; 0: there was one, or the strategy has none. And in how
+     * many seconds it is about to come; < 0: unknown. */
+    uint64_t local_steps;
+    double first_exchange_s;
+    bool simulated; /* times are virtual */
 } pl_progress;
+
+/* How a run ends that has been asked to stop. */
+typedef struct pl_stopping {
+    bool now;           /* it has stopped at once; false: it is going to, */
+    double commit_s;    /* at its next commit point, in so long; < 0: unknown */
+    double state_age_s; /* age of the newest state that the driver has; < 0: it has none */
+    uint64_t exchanges; /* that this state has behind it */
+    const char *path;   /* `now`: the file that keeps it, "" when there is none; else NULL */
+} pl_stopping;
 
 typedef struct pl_run_options {
     /* Where the run directory is to be: a path that is empty or does not exist; with `resume` that
@@ -33,10 +48,25 @@ typedef struct pl_run_options {
     /* Go on with the run of the directory: from what workers have that are still there and wait for
      * their driver, or else from the newest checkpoint. */
     bool resume;
+    /* With `resume`: each field in which `job` differs from the directory's own is told in the log;
+     * one that changes what the run is (pl_job_change.breaks) is refused unless this is set. */
+    bool force_change;
+    /* With `resume`: take the run from a driver that lives, which then ends. Else such a run is
+     * refused. */
+    bool take_over;
+    /* Check alone: job, data and net are opened, `start` and the warnings are given to `event`, and
+     * the run ends, with reason "checked", before it makes its directory or starts a worker. */
+    bool dry_run;
     /* Go on from what a run of Caffe left, a .solverstate, which names its weights: those, the
      * optimizer's state and the step. For one worker. NULL: none. */
     const char *snapshot;
-    /* Each event of the run as a line of JSON, as it happens: the lines of events.jsonl. */
+    /* The run directory is there: once, before the first event. May be NULL. */
+    void (*begins)(void *user, const char *directory);
+    /* Each event of the run as a line of JSON, as it happens: the lines of events.jsonl. The first,
+     * `start`, says what the run is: net, parameters, classes, records of each set, batch and
+     * nodes, steps an epoch, strategy and its settings, optimizer and rate, where it ends. A
+     * `warning` has in `text` what is allowed and seldom meant, and what to write instead. May be
+     * NULL. */
     void (*event)(void *user, const char *line);
     void (*progress)(void *user, const pl_progress *progress);
     void *user;
@@ -47,31 +77,45 @@ typedef struct pl_run_options {
      * it had the first list of members, and clocks of hosts are not compared. What a worker that is
      * killed has not yet sent is missing. NULL: none. */
     const char *trace;
-    /* Set it, from any thread or a signal handler, to end the run cleanly at its next commit
-     * point. May be NULL. */
-    const atomic_bool *stop;
+    /* Set it, from any thread or a signal handler. 1: the run ends at its next commit point, with a
+     * final model that is not evaluated any more. 2: it ends at once, and what state the driver
+     * has, or gets from a worker within two seconds, is kept as a checkpoint to go on from. While
+     * the final model waits for room in the run directory a higher number than before ends that
+     * wait. May be NULL. */
+    const pl_flag *stop;
+    /* What a request to stop comes to; by the run's thread, at once. May be NULL. */
+    void (*stopping)(void *user, const pl_stopping *stopping);
+    /* Called by the run's thread about ten times a second, whatever happens, also while workers are
+     * waited for. May be NULL. */
+    void (*tick)(void *user);
     /* Set it, from any thread, to change how many workers there are while the run goes on, between
      * the job's workers_min and workers_max: more are taken from those that stand by, or asked for
      * (start_workers); of fewer the latest to come leave in good order, and stand by where they are
      * pl_work's. 0: as many as the job allows. May be NULL. */
-    const atomic_uint *workers;
+    const pl_flag *workers;
     /* pl_run: start `count` workers, each of which must call pl_work with `address`; once more to
      * replace those that are lost, where the job says from how many to how many there may be. NULL:
      * workers are started by somebody else, wherever that is: they are given the net itself, need
      * no file but those of data, and use the threads of their own machine where the job names no
      * number. Not used by pl_sim. */
     int (*start_workers)(void *user, uint32_t count, const char *address);
-    /* Has one of those ended? Asked while they are waited for, by the thread that calls
-     * start_workers: a run ends at once that would wait a minute for it. Who can tell has them all
-     * at hand: with `resume`, those of an earlier driver are not waited for. May be NULL. */
-    bool (*workers_lost)(void *user);
+    /* How many of those have ended? Asked while they are waited for, by the thread that calls
+     * start_workers: a run ends at once when the others are too few to begin with, instead of
+     * waiting for them. Who can tell has them all at hand: with `resume`, those of an earlier
+     * driver are not waited for. May be NULL. */
+    uint32_t (*workers_lost)(void *user);
     /* Without start_workers: the driver listens at `address`, where those that somebody else starts
      * are to join it. Called once, before it waits for them. May be NULL. */
     void (*listens)(void *user, const char *address);
-    double patience_s; /* how long to wait for workers while none stirs; 0: a minute */
+    /* How long to wait for workers while none comes or opens its data; 0: the job's
+     * patience_seconds. */
+    double patience_s;
     /* Where the driver listens, "host:port"; NULL: 127.0.0.1 and any port. */
     const char *listen;
     bool insecure; /* allow an address beyond loopback although nothing is authenticated yet */
+    /* What every worker must show before it is told anything of the run, 16 to 64 characters; it
+     * is sent as it is. NULL: nothing is asked for, and whoever can connect can join. */
+    const char *token;
     /* What the driver sends, and what it is sent, is held to so many Mbit/s each way; 0: no limit.
      * What keeps the group together goes at once, and is counted. */
     double max_mbit;
@@ -84,21 +128,59 @@ typedef struct pl_run_report {
     double validation_loss, test_loss;
     double epochs;
     uint64_t samples, used, repeated, missed;
-    double wall_s;
+    bool has_train;    /* was there a training loss? */
+    double train_loss; /* the mean over the newest second or so of training */
+    double wall_s;     /* of the whole run, without the time between its sessions; virtual in a
+                          simulation */
+    double session_s;  /* since it was begun, or last gone on with; `samples` are of this time */
     uint64_t seed;
+    char strategy[32];
+    uint32_t workers; /* that were in the run at its end */
+    uint64_t parameters;
+    bool simulated;
+    char net[64];         /* its name */
     char directory[2048]; /* the run directory */
+    /* The newest model of the run: DIRECTORY/final.safetensors; of a run that was stopped at once a
+     * checkpoint, or "". `model_elsewhere`: the directory could not take it, and it is in the first
+     * of $TMPDIR, /tmp and the working directory that had room. */
+    char model[2112];
+    bool model_elsewhere;
+    uint64_t bad_records;    /* left out by `on_bad_record: skip`, each counted once; */
+    char bad_record[3][240]; /* what was wrong with the first of them, by name */
 } pl_run_report;
 
 /* Drive a run; returns when it has ended.
  * PL_ERR_INPUT, PL_ERR_USAGE, PL_ERR_UNSUPPORTED, PL_ERR_PEER (all workers lost), PL_ERR_DIVERGED,
- * PL_ERR_IO, PL_ERR_NOMEM */
+ * PL_ERR_IO, PL_ERR_FULL (no room on disk, not even for the final model), PL_ERR_NOMEM */
 int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
            pl_run_report *report);
 
+typedef enum pl_work_stage {
+    PL_WORK_JOINED,   /* it is a member of the run, and begins to train */
+    PL_WORK_TRAINING, /* it trains; given out four times a second at most */
+    PL_WORK_LEFT,     /* it has left the run, which goes on without it */
+    PL_WORK_OVER,     /* the run is over */
+} pl_work_stage;
+
+/* How a worker does. */
+typedef struct pl_work_progress {
+    pl_work_stage stage;
+    const char *run;            /* the job's name; valid during the call, as all texts here */
+    const char *driver;         /* the driver's address, as the options have it */
+    uint32_t worker, workers;   /* the number that the driver gave it; how many are in the run */
+    unsigned long long steps;   /* that it has taken since it joined */
+    double loss, samples_per_s; /* of this worker, since the call before; NaN and 0: not known */
+    const char *reason;         /* PL_WORK_OVER: as pl_run_report's; "": the driver has not said */
+} pl_work_progress;
+
 typedef struct pl_work_options {
+    /* Called by the worker's own thread, which it holds up meanwhile. May be NULL. */
+    void (*progress)(void *user, const pl_work_progress *progress);
+    void *user;
     const char *driver; /* its address; or several, with commas between: where it may come back */
     const char *listen; /* where other workers reach this one; NULL: 127.0.0.1 and any port */
     bool insecure;
+    const char *token; /* the run's, where its driver asks for one; NULL: none */
     /* What others connect to to reach `listen`, where a port is forwarded, or a proxy stands before
      * it; NULL: `listen` itself. */
     const char *advertise;
@@ -116,12 +198,12 @@ typedef struct pl_work_options {
     double retry_s;
     /* Set it, from any thread or a signal handler, to leave the run in good order: within two
      * exchanges, with nothing lost. Whoever is alone in a run stays. May be NULL. */
-    const atomic_bool *leave;
+    const pl_flag *leave;
     /* While it is set, this worker stands aside: it leaves the run in good order, gives back what
      * it holds and waits; when it is not any more, it joins the run again, as a new one. May be
      * NULL.
      */
-    const atomic_bool *pause;
+    const pl_flag *pause;
     /* Niceness of threads that compute or read data, 0 to 19. Those that say that this worker lives
      * stay as they are, and so does the calling thread. */
     int nice;

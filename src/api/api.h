@@ -9,9 +9,15 @@
 #include "base/logger.h"
 #include "job/job.h"
 #include "job/job_solver.h"
+#include "paceline/flag.h"
 #include "paceline/run.h"
 #include "train/rundir.h"
 #include "train/train.h"
+
+#include <stdatomic.h>
+
+/* The same flag, as what is below this folder reads it. NULL gives NULL. */
+const atomic_int *api_flag(const pl_flag *flag);
 
 struct pl_engine {
     struct logger log;
@@ -33,13 +39,21 @@ struct pl_job {
  * job_free. ERR_INPUT, ERR_NOMEM */
 int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out);
 
+/* Does it leave open when a run of it ends? */
+bool api_job_is_open_ended(const pl_job *job);
+
 /* Where a run's events, progress and trace go: to its directory, to the caller, to a file. */
 struct api_sink {
     struct rundir dir;
+    const pl_job *given; /* what `job` was made from */
     const Paceline__Job *job;
     const pl_run_options *options;
     struct buf early; /* lines that came before the directory was there */
     const struct logger *log;
+    const char *places[4];
+    bool behind; /* lines of the log could not be written yet */
+    bool simulated;
+    char name[208]; /* of run directories that are numbered */
     struct trace_file trace;
     struct trace_sink spans; /* where the caller wants a trace: `trace`, once the run has begun */
 };
@@ -47,9 +61,15 @@ struct api_sink {
 /* Point `train` at the sink, and find the directory of a run to go on with. A new one is made, and
  * the job written into it, when the driver begins, and so is the trace: what fails before leaves
  * nothing behind. `log` is borrowed. */
-int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_options *options,
+int api_sink_open(struct api_sink *sink, const pl_job *given, const pl_run_options *options,
                   struct train_options *train, const struct logger *log, struct err *err);
 void api_sink_close(struct api_sink *sink);
+
+/* The job that is to go on is the directory's own: each difference goes to the log, and what would
+ * make another run of it is refused, unless it is forced. ERR_USAGE naming the field; ERR_INPUT:
+ * the directory's job cannot be read; ERR_NOMEM */
+int api_check_job(const struct rundir *dir, const Paceline__Job *job, bool force,
+                  const struct logger *log, struct err *err);
 
 /* What the caller is told at the end. */
 void api_report(const struct api_sink *sink, const struct train_report *from, pl_run_report *to);

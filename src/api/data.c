@@ -48,9 +48,10 @@ static int open_source(pl_data *data)
 {
     struct err *err = &data->engine->error;
     struct source *source = NULL;
+    const struct source_config config = {.role = data->role, .bad = data->bad};
     int rc = data->path ? source_pictures_open((const char *const *)data->path, data->paths,
-                                               data->spec->images->color, &source, err)
-                        : source_open(data->spec, data->role, &source, err);
+                                               data->spec->images->color, NULL, &source, err)
+                        : source_open_with(&config, data->spec, &source, err);
     if (rc != OK)
         return rc;
     forget_maps(data);
@@ -84,6 +85,8 @@ static int open_data(pl_data *data, const char *field, pl_data **out)
         rc = names_of(data->spec, &data->names, err);
     data->own_maps = data->maps = has_maps(data->spec);
     data->own_size = gives_size(data->spec);
+    if (rc == OK && data->source->warning[0])
+        log_warn(&data->engine->log, "%s", data->source->warning);
     if (rc == OK)
         *out = data;
     else
@@ -103,11 +106,16 @@ static pl_data *new_data(pl_engine *engine, enum source_role role)
     return data;
 }
 
-static int open_spec(pl_engine *engine, const char *spec, bool training, pl_data **out)
+static int open_spec(pl_engine *engine, const char *spec, bool training, bool verifies,
+                     pl_data **out)
 {
     pl_data *data = new_data(engine, training ? SOURCE_TRAIN : SOURCE_TEST);
     if (!data)
         return ERR_NOMEM;
+    if (verifies && !(data->bad = bad_records_create(BAD_RECORDS_MOST))) {
+        pl_data_close(data);
+        return err_set(&engine->error, ERR_NOMEM, "data: out of memory");
+    }
     int rc = job_set_data(&data->spec, spec, &engine->error);
     if (rc == OK)
         return open_data(data, "data", out);
@@ -180,7 +188,12 @@ static int open_job(const pl_job *job, bool training, pl_data **out)
 
 int pl_data_open(pl_engine *engine, const char *spec, bool training, pl_data **out)
 {
-    RETURN_GUARDED(engine, open_spec(engine, spec, training, out));
+    RETURN_GUARDED(engine, open_spec(engine, spec, training, false, out));
+}
+
+int pl_data_open_to_verify(pl_engine *engine, const char *spec, bool training, pl_data **out)
+{
+    RETURN_GUARDED(engine, open_spec(engine, spec, training, true, out));
 }
 
 int pl_data_open_pictures(pl_engine *engine, const char *const *paths, size_t count,
@@ -200,6 +213,7 @@ void pl_data_close(pl_data *data)
         return;
     forget_maps(data);
     source_close(data->source);
+    bad_records_free(data->bad);
     names_release(&data->names);
     scratch_release(&data->scratch);
     stats_release(&data->stats);

@@ -15,6 +15,7 @@ struct pl_data {
     char **path; /* of pictures that were given by their paths; owned, else NULL */
     size_t paths;
     struct source *source;
+    struct bad_records *bad; /* found while it was opened, to be verified; owned, else NULL */
     bool own_maps, own_size; /* those of the SPEC, not a job's; some of them decide the size */
     bool maps;               /* there are any */
     struct dataset set;      /* the records through the maps, once `mapped` */

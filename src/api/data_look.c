@@ -168,7 +168,7 @@ static int measure_mapped(pl_data *data, size_t first, struct stats *out)
         .set = &data->set,
         .x = malloc(shape_count(&data->set.shape) * sizeof *mapped.x),
     };
-    rc = mapped.x ? stats_of(&mapped.source, first, out, err)
+    rc = mapped.x ? stats_of(&mapped.source, first, NULL, out, err)
                   : err_set(err, ERR_NOMEM, "data: out of memory");
     free(mapped.x);
     return rc;
@@ -178,7 +178,7 @@ static int measure(pl_data *data, size_t first, pl_data_stats *out)
 {
     struct stats stats;
     int rc = data->maps ? measure_mapped(data, first, &stats)
-                        : stats_of(data->source, first, &stats, &data->engine->error);
+                        : stats_of(data->source, first, NULL, &stats, &data->engine->error);
     if (rc != OK)
         return rc;
     stats_release(&data->stats);

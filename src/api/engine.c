@@ -1,4 +1,5 @@
 #include "api/api.h"
+#include "base/release.h"
 #include "tensor/isa.h"
 
 #include <stdlib.h>
@@ -61,5 +62,5 @@ const char *pl_engine_error(const pl_engine *engine)
 
 const char *pl_version(void)
 {
-    return "0.1.0";
+    return release_text();
 }

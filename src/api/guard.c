@@ -1,12 +1,21 @@
 #include "api/guard.h"
 
 #include "api/api.h"
+#include "tensor/kernels.h"
 
 /* The first mistake is the one to tell of. */
 static void poison(pl_engine *engine, const char *text)
 {
     if (engine->bug.status == OK)
         err_set(&engine->bug, ERR_BUG, "%s", text);
+}
+
+/* The thread is the caller's. */
+static void unbind(const struct guard *guard)
+{
+    if (kernels_threads() != guard->threads)
+        kernels_set_threads(guard->threads);
+    fault_bind(guard->outer);
 }
 
 /* The way out of a failed assertion. A second one, in the callback that logs the first, would lead
@@ -17,7 +26,7 @@ static void fail(struct fault_sink *sink, const char *file, int line, const char
     struct err text = {0};
     err_set(&text, ERR_BUG, "%s:%d: %s does not hold", file, line, what);
     poison(guard->engine, text.text);
-    fault_bind(guard->outer);
+    unbind(guard);
     log_error(&guard->engine->log, "%s", text.text);
     longjmp(guard->back, 1);
 }
@@ -27,6 +36,7 @@ bool guard_begin(struct guard *guard, pl_engine *engine)
     guard->engine = engine;
     if (engine->bug.status != OK)
         return false;
+    guard->threads = kernels_threads();
     guard->sink.fail = fail;
     guard->outer = fault_bind(&guard->sink);
     return true;
@@ -34,7 +44,7 @@ bool guard_begin(struct guard *guard, pl_engine *engine)
 
 int guard_end(struct guard *guard, int status)
 {
-    fault_bind(guard->outer);
+    unbind(guard);
     if (status == ERR_BUG)
         poison(guard->engine, guard->engine->error.text);
     return guard->engine->bug.status == OK ? status : guard_refuse(guard);

@@ -3,6 +3,8 @@
  * names file, line and condition, and so does every later call on that engine but its destruction.
  * Other engines do not notice. What the call held is lost: nobody knows what is still whole.
  *
+ * The call leaves the thread as it found it: OpenMP's number of threads is set back.
+ *
  * A call that returns ERR_BUG, because a world that it ran was poisoned, poisons the engine, too.
  */
 #ifndef PL_API_GUARD_H
@@ -30,6 +32,7 @@ struct guard {
     struct fault_sink sink; /* first: a sink is its guard */
     struct fault_sink *outer;
     pl_engine *engine;
+    int threads; /* that OpenMP took on this thread before */
     jmp_buf back;
 };
 

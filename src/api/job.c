@@ -62,6 +62,11 @@ static int load(pl_engine *engine, const char *path, enum file_kind kind, pl_job
     int rc = file_read(path, TEXT_BYTES_MAX, &text, &engine->error);
     if (rc != OK)
         return rc;
+    if (text.len == 0) {
+        file_release(&text);
+        return err_set(&engine->error, ERR_INPUT,
+                       "%s: is empty; a job has at least net, train_data and solver", path);
+    }
     bool solver = kind == SOLVER || job_is_solver((char *)text.data, text.len);
     rc = solver ? read_solver(engine, path, &text, out) : read_job(engine, path, &text, out);
     file_release(&text);
@@ -117,6 +122,26 @@ int pl_job_set(pl_job *job, const char *assignment)
     RETURN_GUARDED(job->engine, job_set(job->message, assignment, &job->engine->error));
 }
 
+int pl_job_unset(pl_job *job, const char *field)
+{
+    RETURN_GUARDED(job->engine, job_unset(job->message, field, &job->engine->error));
+}
+
+static int override_field(pl_job *job, const char *assignment)
+{
+    char taken[JOB_TAKEN_MAX];
+    int rc = job_override(job->message, assignment, taken, &job->engine->error);
+    if (rc == OK && taken[0])
+        log_info(&job->engine->log, "%s: takes the place of %s%s", assignment, taken,
+                 strstr(taken, "single") ? "; several workers begin with strategy sync" : "");
+    return rc;
+}
+
+int pl_job_override(pl_job *job, const char *assignment)
+{
+    RETURN_GUARDED(job->engine, override_field(job, assignment));
+}
+
 /* In place of a data layer's records others come, through those of its maps that they do not bring
  * themselves. */
 static int replace_layer(Paceline__Data **data, char *wants, const char *spec, struct err *err)
@@ -170,6 +195,36 @@ static int copy_job(const Paceline__Job *job, Paceline__Job **out, struct err *e
                          : job_parse("job", (char *)text.data, text.len, out, err);
     buf_release(&text);
     return rc;
+}
+
+static int job_text(const pl_job *job, char **out)
+{
+    Paceline__Job *finished;
+    struct buf text = {0};
+    int rc = api_job_finish(job, 0, &finished);
+    if (rc != OK)
+        return rc;
+    text_write(&finished->base, &text);
+    buf_put_u8(&text, 0);
+    job_free(finished);
+    if (text.failed) {
+        buf_release(&text);
+        return err_set(&job->engine->error, ERR_NOMEM, "job: out of memory");
+    }
+    *out = (char *)text.data; /* whoever asked frees it */
+    return OK;
+}
+
+int pl_job_text(const pl_job *job, char **out)
+{
+    RETURN_GUARDED(job->engine, job_text(job, out));
+}
+
+bool api_job_is_open_ended(const pl_job *job)
+{
+    const Paceline__Stop *stop = job->message->stop;
+    return !stop || !(stop->has_epochs || stop->has_steps || stop->has_seconds ||
+                      stop->has_validation_error || stop->has_test_error);
 }
 
 int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out)

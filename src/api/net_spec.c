@@ -204,9 +204,9 @@ static int list_layers(pl_net_spec *spec, const uint32_t given[3], const pl_laye
         .phase = PHASE_TRAIN,
         .batch = 1,
         .kernels = &kernels_ref,
-        .memory_limit = memory_available(),
     };
     struct net *net = NULL;
+    options.memory_limit = memory_available(&options.memory_by);
     int rc = api_spec_check(spec, err);
     if (rc == OK)
         rc = api_spec_record(spec, given, &options.input, err);

@@ -134,6 +134,29 @@ static void test_a_built_net_is_a_jobs_net(void **state)
     pl_job_free(job);
 }
 
+/* The caller's OpenMP regions have as many threads after a call as before it, however many the net
+ * was given, and also where the call fails. */
+static void test_net_calls_leave_the_callers_threads(void **state)
+{
+    const struct stage *s = *state;
+    float records[16 * TINY_SIDE * TINY_SIDE] = {0}, out[16 * TINY_CLASSES];
+    size_t each;
+    pl_test_result result;
+    kernels_set_threads(3);
+    pl_net *net = make(s, built_spec(s));
+    assert_int_equal(kernels_threads(), 3);
+    must(s, pl_net_train(net, 1, NULL));
+    assert_int_equal(kernels_threads(), 3);
+    must(s, pl_net_test(net, 1, &result));
+    assert_int_equal(kernels_threads(), 3);
+    must(s, pl_net_forward(net, records, 16, "ip", out, 16 * TINY_CLASSES, &each));
+    assert_int_equal(kernels_threads(), 3);
+    assert_int_equal(pl_net_forward(net, records, 16, "none", out, 1, &each), PL_ERR_USAGE);
+    assert_int_equal(kernels_threads(), 3);
+    pl_net_free(net);
+    kernels_set_threads(1);
+}
+
 static void test_training_lowers_the_loss(void **state)
 {
     const struct stage *s = *state;
@@ -486,6 +509,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_built_or_read_it_is_one_net),
         cmocka_unit_test(test_a_built_net_is_a_jobs_net),
+        cmocka_unit_test(test_net_calls_leave_the_callers_threads),
         cmocka_unit_test(test_training_lowers_the_loss),
         cmocka_unit_test(test_what_is_written_to_a_view_is_computed_with),
         cmocka_unit_test(test_a_view_sees_training),

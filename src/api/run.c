@@ -5,6 +5,10 @@
 #include "base/file.h"
 #include "real/real.h"
 #include "train/tenure.h"
+#include "train/work_progress.h"
+
+_Static_assert((int)PL_WORK_JOINED == (int)WORK_JOINED && (int)PL_WORK_OVER == (int)WORK_OVER,
+               "stages of a worker in the public header and in train have parted");
 
 #include <string.h>
 
@@ -20,6 +24,7 @@ struct driving {
     struct train_report report;
     struct api_sink sink;
     struct world *world;
+    char address[128];
     bool told; /* where it listens */
     struct err *err;
 };
@@ -66,8 +71,6 @@ static void find_run(const struct driving *d, const struct logger *log, struct r
 {
     struct tenure before;
     struct err err;
-    if (!d->options->resume)
-        return;
     int rc = tenure_read(&d->sink.dir, &before, &err);
     if (rc == OK && before.view > 0) {
         real->run = before.run;
@@ -77,30 +80,63 @@ static void find_run(const struct driving *d, const struct logger *log, struct r
     }
 }
 
-static int run_here(struct driving *d, const struct logger *log)
+enum { SHORT_LIVES = 3 };
+
+#define SHORT_LIFE (30 * WORLD_SECOND)
+
+/* One driver's life, at the same address as the one before. */
+static int live(struct driving *d, const struct logger *log, struct real_options *real)
+{
+    if (d->train.resume)
+        find_run(d, log, real);
+    int rc = real_open(real, &d->world, d->err);
+    if (rc != OK)
+        return rc;
+    world_address(d->world, d->address, sizeof d->address);
+    real->listen = d->address;
+    d->train.run = real_run_of(d->world);
+    rc = real_run(d->world, drive, d, d->err);
+    real_close(d->world);
+    return rc;
+}
+
+/* All workers are lost: the run waits for others, as a driver does that is started again, and goes
+ * on from its newest checkpoint. Not when whoever comes is lost again and again. */
+static int run_here(struct driving *d, const pl_job *job, const struct logger *log)
 {
     const pl_run_options *o = d->options;
     struct real_options real = {
         .log = log,
         .listen = o->listen,
         .insecure = o->insecure,
+        .token = o->token,
         .max_mbit = o->max_mbit,
         .seed = d->train.job->seed,
         .numbers = VIEW_MEMBERS_MAX,
         .want_nodes = want_nodes,
         .user = d,
     };
-    int rc = api_sink_open(&d->sink, d->train.job, o, &d->train, log, d->err);
-    if (rc == OK)
-        find_run(d, log, &real);
-    if (rc == OK)
-        rc = real_open(&real, &d->world, d->err);
+    bool lost_all = false;
+    int rc = api_sink_open(&d->sink, job, o, &d->train, log, d->err);
     if (rc != OK)
         return rc;
-    d->train.run = real_run_of(d->world);
-    rc = real_run(d->world, drive, d, d->err);
-    real_close(d->world);
-    return rc;
+    for (int lives = 0;;) {
+        int64_t begun = real_now();
+        lives = lives + 1;
+        d->train.lost_all = d->train.elsewhere && lives < SHORT_LIVES ? &lost_all : NULL;
+        rc = live(d, log, &real);
+        if (!lost_all)
+            return rc;
+        log_warn(log, "%s: the run waits for others, and goes on from its newest checkpoint",
+                 d->err->text);
+        lives = real_now() - begun < SHORT_LIFE ? lives : 0;
+        lost_all = false;
+        d->train.resume = true;
+        d->train.before += world_seconds(real_now() - begun);
+        d->train.snapshot = NULL;
+        d->train.begin = NULL;
+        d->err->text[0] = '\0';
+    }
 }
 
 static int run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
@@ -116,18 +152,21 @@ static int run(pl_engine *engine, const pl_job *job, const pl_run_options *optio
         .train = {.job = finished},
         .host = {.log = &engine->log,
                  .reach = real_reach,
+                 .cores = (uint32_t)real_cores(),
                  .tuner = api_tuner(&engine->tuning, &engine->log),
                  .timing = timing_for(finished, options && options->listen)},
         .err = &engine->error,
     };
-    d.train.stop = d.options->stop;
-    d.train.workers = d.options->workers;
+    d.train.stop = api_flag(d.options->stop);
+    d.train.workers = api_flag(d.options->workers);
     d.train.elsewhere = !d.options->start_workers;
     d.train.fresh = d.options->workers_lost != NULL;
     d.train.open_threads = d.train.elsewhere && !job->message->has_threads;
+    d.train.dry = d.options->dry_run;
+    d.train.open_end = api_job_is_open_ended(job);
     d.train.folder = job->folder;
     d.train.patience_s = d.options->patience_s;
-    rc = run_here(&d, &engine->log);
+    rc = run_here(&d, job, &engine->log);
     if (rc == OK)
         api_report(&d.sink, &d.report, report);
     api_sink_close(&d.sink);
@@ -149,9 +188,28 @@ enum { STRIPES = 4 };
 #define PAUSE_MAX   (5 * WORLD_SECOND)
 
 struct working {
+    const pl_work_options *options;
+    struct work_watch watch;
     struct world *world;
     struct train_host host;
 };
+
+static void on_work(void *user, const struct work_progress *p)
+{
+    const struct working *w = user;
+    const pl_work_progress progress = {
+        .stage = (pl_work_stage)p->stage,
+        .run = p->run,
+        .driver = w->host.drivers[0],
+        .worker = p->self,
+        .workers = p->workers,
+        .steps = p->steps,
+        .loss = p->loss,
+        .samples_per_s = p->samples_per_s,
+        .reason = p->reason,
+    };
+    w->options->progress(w->options->user, &progress);
+}
 
 static int work(void *arg)
 {
@@ -159,7 +217,7 @@ static int work(void *arg)
     return train_work(w->world, &w->host);
 }
 
-enum { DRIVERS_MAX = 16, DRIVERS_TEXT_MAX = 1024 };
+enum { DRIVERS_MAX = 16, DRIVERS_TEXT_MAX = 1024, HOST_NAME_SIZE = 64 };
 
 /* Where the driver is, or may be when it has come back: tried in turn. */
 struct drivers {
@@ -226,9 +284,12 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
 {
     atomic_bool alone = false;
     const char *addresses[DRIVERS_MAX + 1];
+    char name[HOST_NAME_SIZE];
     in_turn(drivers, addresses);
+    real_host_name(name, sizeof name);
     struct working w = {
-        .host = {.data_root = root[0] ? root : NULL,
+        .host = {.name = name,
+                 .data_root = root[0] ? root : NULL,
                  .reach = real_reach,
                  .threads = options->threads,
                  .cores = (uint32_t)real_cores(),
@@ -238,16 +299,21 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
                  .retry = (int64_t)(options->retry_s * 1e9),
                  .drivers = addresses,
                  .given_up = &alone,
-                 .leave = options->leave,
-                 .pause = options->pause,
+                 .leave = api_flag(options->leave),
+                 .pause = api_flag(options->pause),
                  .left = &stay->left,
                  .parted = &stay->parted},
     };
+    w.options = options;
+    w.watch = (struct work_watch){on_work, &w};
+    w.host.work = options->progress ? &w.watch : NULL;
     const struct real_options real = {
         .log = &engine->log,
         .listen = options->listen,
         .advertise = options->advertise,
         .insecure = options->insecure,
+        .token = options->token,
+        .numbers = VIEW_MEMBERS_MAX,
         .max_mbit = options->max_mbit,
         .nice = options->nice,
         .driver = addresses[0],
@@ -272,12 +338,12 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
 
 static bool is_leaving(const pl_work_options *options)
 {
-    return options->leave && atomic_load(options->leave);
+    return options->leave && pl_flag_get(options->leave);
 }
 
 static bool is_paused(const pl_work_options *options)
 {
-    return options->pause && atomic_load(options->pause);
+    return options->pause && pl_flag_get(options->pause);
 }
 
 /* false: it is to leave for good. */

@@ -66,12 +66,13 @@ struct simulation {
     struct vec dx;
     struct arena arena;
     struct sim *sim;
-    atomic_bool *leave; /* by node */
+    atomic_int *leave; /* by node */
     uint32_t nodes;
-    _Atomic uint32_t workers; /* that there are to be; 0: nobody has said */
-    unsigned drivers;         /* that there have been */
+    atomic_int workers; /* that there are to be; 0: nobody has said */
+    unsigned drivers;   /* that there have been */
     struct train_report report;
     struct api_sink sink;
+    const pl_job *given;
     struct err *err;
 };
 
@@ -80,7 +81,10 @@ static int node_main(void *arg, struct world *world)
     struct simulation *s = arg;
     if (world->self == WORLD_DRIVER) {
         struct train_options train = s->train;
-        train.resume = train.resume || s->drivers++ > 0;
+        bool again = s->drivers++ > 0;
+        train.resume = train.resume || again;
+        if (again) /* the run's time is the simulation's, in which a driver may be away */
+            train.before += world_seconds(sim_now(s->sim));
         s->err->text[0] = '\0';
         return train_drive(world, &s->host, &train, &s->report, s->err);
     }
@@ -97,11 +101,11 @@ static uint32_t kind_of(const char *name)
 static void on_fault(void *arg, const struct sim_fault *fault)
 {
     struct simulation *s = arg;
-    double t = world_seconds(sim_now(s->sim));
+    double t = s->train.before + world_seconds(sim_now(s->sim));
     if (strcmp(fault->what, "leave") == 0 && fault->node < s->nodes)
-        atomic_store(&s->leave[fault->node], true);
+        atomic_store(&s->leave[fault->node], 1);
     if (strcmp(fault->what, "want") == 0)
-        atomic_store(&s->workers, (uint32_t)fault->factor);
+        atomic_store(&s->workers, (int)fault->factor);
     char *line = events_fault(t, fault->what, fault->node, fault->factor);
     if (line)
         s->train.line(s->train.user, line);
@@ -112,13 +116,13 @@ static int open_simulation(struct simulation *s, const Paceline__Cluster *cluste
 {
     const Paceline__Job *job = s->train.job;
     kernels_set_threads((int)job->threads);
-    int rc = corpus_open(job, &s->corpus, err);
+    int rc = corpus_open(job, NULL, &s->corpus, err);
     if (rc == OK)
         rc = workspace_create(job, &s->corpus, s->host.log, NULL, &s->ws, err);
     if (rc == OK && vec_init(&s->dx, &s->arena, net_segments(s->ws->train)->total) != OK)
         rc = err_set(err, ERR_NOMEM, "out of memory for gradients");
     s->nodes = cluster_nodes(cluster);
-    s->leave = arena_array(&s->arena, s->nodes, atomic_bool);
+    s->leave = arena_array(&s->arena, s->nodes, atomic_int);
     if (rc == OK && !s->leave)
         rc = err_set(err, ERR_NOMEM, "out of memory for %u nodes", s->nodes);
     s->host.corpus = &s->corpus;
@@ -146,7 +150,7 @@ static int simulate(struct simulation *s, const Paceline__Cluster *cluster,
     };
     rc = sim_create(&how, &s->sim, err);
     if (rc == OK)
-        rc = api_sink_open(&s->sink, s->train.job, &options->run, &s->train, s->host.log, err);
+        rc = api_sink_open(&s->sink, s->given, &options->run, &s->train, s->host.log, err);
     if (rc != OK)
         return rc;
     s->host.trace = s->train.trace;
@@ -174,7 +178,12 @@ static int sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
     if (rc != OK)
         return rc;
     struct simulation s = {
-        .train = {.job = finished, .stop = options->run.stop},
+        .train =
+            {
+                .job = finished,
+                .stop = api_flag(options->run.stop),
+                .simulated = true,
+            },
         .host =
             {
                 .log = &engine->log,
@@ -186,7 +195,9 @@ static int sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
             },
         .err = &engine->error,
     };
+    s.given = job;
     s.train.workers = &s.workers;
+    s.train.open_end = api_job_is_open_ended(job);
     arena_init(&s.arena);
     rc = simulate(&s, cluster->message, options, &engine->error);
     if (rc == OK)

@@ -3,23 +3,36 @@
 #include "train/progress.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* A run goes on without its log, and makes up for it later. */
+static void write_line(struct api_sink *sink, const char *line)
+{
+    struct event_log *events = &sink->dir.events;
+    bool well = event_log_line(events, line) == OK;
+    if (!well && !sink->behind)
+        log_warn(sink->log, "%s; events are kept and written later", events->error.text);
+    if (well && sink->behind)
+        log_info(sink->log, "%s/events.jsonl is written again", sink->dir.path);
+    sink->behind = !well;
+}
 
 static void on_line(void *user, const char *line)
 {
     struct api_sink *sink = user;
-    if (sink->dir.events)
-        rundir_line(&sink->dir, line);
+    if (sink->dir.events.file)
+        write_line(sink, line);
     else
         buf_printf(&sink->early, "%s%s", sink->early.len ? "\n" : "", line);
     if (sink->options->event)
         sink->options->event(sink->options->user, line);
 }
 
-static bool on_lost(void *user)
+static uint32_t on_lost(void *user)
 {
     const struct api_sink *sink = user;
-    return sink->options->workers_lost && sink->options->workers_lost(sink->options->user);
+    return sink->options->workers_lost ? sink->options->workers_lost(sink->options->user) : 0;
 }
 
 static void on_progress(void *user, const struct train_progress *p)
@@ -39,8 +52,42 @@ static void on_progress(void *user, const struct train_progress *p)
         .exchange_s = p->exchange_s,
         .slowest = p->slowest == WORLD_ANY ? -1 : (int)p->slowest,
         .eta_s = p->eta_s,
+        .local_steps = p->local_steps,
+        .first_exchange_s = p->first_exchange_s,
+        .simulated = sink->simulated,
     };
     sink->options->progress(sink->options->user, &progress);
+}
+
+static void on_stopping(void *user, const struct train_stopping *s)
+{
+    const struct api_sink *sink = user;
+    const pl_stopping stopping = {.now = s->now,
+                                  .commit_s = s->commit_s,
+                                  .state_age_s = s->state_age_s,
+                                  .exchanges = s->exchanges,
+                                  .path = s->path};
+    if (sink->options->stopping)
+        sink->options->stopping(sink->options->user, &stopping);
+}
+
+static void on_tick(void *user)
+{
+    const struct api_sink *sink = user;
+    if (sink->options->tick)
+        sink->options->tick(sink->options->user);
+}
+
+/* Where the final model may go when the run directory cannot take it. */
+static void find_places(struct api_sink *sink)
+{
+    const char *own = getenv("TMPDIR");
+    size_t n = 0;
+    if (own && *own)
+        sink->places[n++] = own;
+    sink->places[n++] = "/tmp";
+    sink->places[n++] = ".";
+    sink->places[n] = NULL;
 }
 
 static int open_trace(struct api_sink *sink, struct err *err)
@@ -58,58 +105,118 @@ static bool trace_is_inside(const pl_run_options *o)
     return o->trace && n > 0 && strncmp(o->trace, o->out, n) == 0 && o->trace[n] == '/';
 }
 
+/* What job.prototxt needs to know of the job that was given. */
+static void describe_job(struct api_sink *sink)
+{
+    sink->dir.folder = sink->given->folder;
+    sink->dir.open_threads = !sink->given->message->has_threads;
+}
+
 static int on_begin(void *user, struct err *err)
 {
     struct api_sink *sink = user;
     const pl_run_options *o = sink->options;
     bool inside = trace_is_inside(o);
-    if (sink->dir.events)
+    if (sink->dir.events.file)
         return OK; /* a simulated driver that comes back */
     int rc = inside ? OK : open_trace(sink, err);
     if (rc == OK && !o->resume)
-        rc = rundir_create(&sink->dir, real_disk(), o->out, sink->job->name, err);
+        rc = rundir_create(&sink->dir, real_disk(), o->out, sink->name, err);
     if (rc == OK && inside)
         rc = open_trace(sink, err);
+    describe_job(sink);
     if (rc == OK)
         rc = rundir_open(&sink->dir, sink->job, err);
+    if (rc == OK && o->begins)
+        o->begins(o->user, sink->dir.path);
     if (rc == OK && sink->early.len > 0 && !sink->early.failed) {
         buf_put_u8(&sink->early, 0);
-        rundir_line(&sink->dir, (const char *)sink->early.data);
+        write_line(sink, (const char *)sink->early.data);
     }
     if (rc != OK)
         trace_file_discard(&sink->trace);
     return rc;
 }
 
-int api_sink_open(struct api_sink *sink, const Paceline__Job *job, const pl_run_options *options,
+/* The run to go on with, which is nobody else's. */
+static int find_run(struct api_sink *sink, const struct logger *log, struct err *err)
+{
+    const pl_run_options *o = sink->options;
+    char from[256];
+    int rc = rundir_find(&sink->dir, real_disk(), o->out, sink->name, err);
+    if (rc == OK && !o->out)
+        log_info(log, "goes on with %s, the newest run of that name", sink->dir.path);
+    if (rc == OK)
+        rc = rundir_lock(&sink->dir, o->take_over, from, err);
+    if (rc == OK && from[0])
+        log_warn(log, "%s: taken over; its driver (%s) ends", sink->dir.path, from);
+    describe_job(sink);
+    return rc == OK ? api_check_job(&sink->dir, sink->job, o->force_change, log, err) : rc;
+}
+
+/* How long the run has taken until now: `t` goes on from its newest event. */
+static double read_time(const struct rundir *dir)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    rundir_file(dir, "events.jsonl", path, sizeof path);
+    return event_log_last(path);
+}
+
+int api_sink_open(struct api_sink *sink, const pl_job *given, const pl_run_options *options,
                   struct train_options *train, const struct logger *log, struct err *err)
 {
     sink->options = options;
-    sink->job = job;
+    sink->given = given;
+    sink->job = train->job;
     sink->log = log;
     sink->spans = (struct trace_sink){trace_file_spans, &sink->trace};
+    sink->simulated = train->simulated;
+    snprintf(sink->name, sizeof sink->name, "%.200s%s", sink->job->name,
+             train->simulated ? "-sim" : "");
     train->begin = on_begin;
     train->line = on_line;
     train->lost = on_lost;
     train->progress = on_progress;
+    train->stopping = on_stopping;
+    train->tick = on_tick;
+    find_places(sink);
+    train->places = sink->places;
     train->user = sink;
     train->trace = options->trace ? &sink->spans : NULL;
     train->dir = &sink->dir;
     train->resume = options->resume;
+    train->force = options->force_change;
     train->snapshot = options->snapshot;
     if (options->resume && options->snapshot)
         return err_set(err, ERR_USAGE,
                        "a run goes on from its own checkpoint or from a snapshot of "
                        "Caffe's: one of --resume and --snapshot");
-    return options->resume ? rundir_find(&sink->dir, real_disk(), options->out, job->name, err)
-                           : OK;
+    int rc = options->resume ? find_run(sink, log, err) : OK;
+    if (rc == OK && options->resume)
+        train->before = read_time(&sink->dir);
+    return rc;
 }
 
 void api_sink_close(struct api_sink *sink)
 {
+    uint64_t missing = event_log_flush(&sink->dir.events);
+    if (missing > 0)
+        log_error(sink->log, "%s/events.jsonl lacks its last %llu lines: %s", sink->dir.path,
+                  (unsigned long long)missing, sink->dir.events.error.text);
     rundir_close(&sink->dir);
     trace_file_close(&sink->trace, sink->log);
     buf_release(&sink->early);
+}
+
+/* As a user would say it: the net's own name, or that of its file. */
+static const char *name_net(const Paceline__Net *net)
+{
+    if (net->source_case == PACELINE__NET__SOURCE_ZOO)
+        return net->zoo;
+    if (net->source_case == PACELINE__NET__SOURCE_DEFINE)
+        return net->define->name && net->define->name[0] ? net->define->name : "net.define";
+    const char *slash = strrchr(net->file, '/');
+    return slash ? slash + 1 : net->file;
 }
 
 void api_report(const struct api_sink *sink, const struct train_report *from, pl_run_report *to)
@@ -127,8 +234,20 @@ void api_report(const struct api_sink *sink, const struct train_report *from, pl
         .repeated = from->repeated,
         .missed = from->missed,
         .wall_s = from->wall_s,
+        .session_s = from->session_s,
         .seed = from->seed,
+        .has_train = from->has_train,
+        .train_loss = from->train_loss,
+        .workers = from->workers,
+        .parameters = from->parameters,
+        .simulated = from->simulated,
+        .bad_records = from->bad_records,
     };
+    memcpy(to->bad_record, from->bad_record, sizeof to->bad_record);
+    snprintf(to->strategy, sizeof to->strategy, "%s", from->strategy);
+    snprintf(to->net, sizeof to->net, "%s", name_net(sink->job->net));
     snprintf(to->reason, sizeof to->reason, "%s", from->reason);
+    to->model_elsewhere = from->elsewhere;
+    snprintf(to->model, sizeof to->model, "%s", from->model);
     snprintf(to->directory, sizeof to->directory, "%s", sink->dir.path);
 }

@@ -1,6 +1,7 @@
 #include "api/tuning.h"
 
 #include "base/file.h"
+#include "real/census.h"
 #include "real/disk.h"
 #include "real/real.h"
 
@@ -23,6 +24,12 @@ static int64_t now(void *user)
     return real_now();
 }
 
+static int64_t delay(void *user)
+{
+    (void)user;
+    return census_delay();
+}
+
 /* Nothing, or a table of ours, or empty: the name may be anybody's, and their file is not replaced
  * by ours. */
 static bool may_write(const char *path)
@@ -31,7 +38,7 @@ static bool may_write(const char *path)
     enum file_type kind = file_type(path);
     if (kind != FILE_IS_REGULAR)
         return kind == FILE_IS_NONE;
-    if (file_read_begin(path, 64, &start, NULL) != OK)
+    if (file_read_begin(path, 64, NULL, &start, NULL) != OK)
         return false;
     bool ours = start.len == 0 || tuner_is_table((const char *)start.data, start.len);
     file_release(&start);
@@ -54,7 +61,7 @@ static void make_folders(struct disk *disk, const char *path)
     char folder[PATH_MAX_HERE];
     for (const char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
         snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-        disk->ops->make_dir(disk, folder, NULL);
+        disk->ops->make_dir(disk, folder, NULL, NULL);
     }
 }
 
@@ -86,6 +93,12 @@ static void keep(void *user, struct tuner *tuner, const struct tuner_news *news)
     if (news->left > 0)
         log_info(t->log, "tuning stopped after %d s, %zu shapes go by rule", TUNER_SECONDS,
                  news->left);
+    if (news->disturbed > 0)
+        log_warn(
+            t->log,
+            "this machine is busy: %zu shapes could not be timed; they go by rule in this run, "
+            "and are timed in a later one",
+            news->disturbed);
     if (fresh == 0)
         return;
     if (!t->path[0]) {
@@ -140,7 +153,8 @@ struct tuner *api_tuner(struct api_tuning **tuning, const struct logger *log)
         return NULL;
     }
     find_path(t->path, sizeof t->path);
-    t->tuner = tuner_create(&(struct tuner_host){now, keep, t});
+    t->tuner =
+        tuner_create(&(struct tuner_host){.now = now, .delay = delay, .keep = keep, .user = t});
     if (t->tuner)
         read_choices(t);
     return t->tuner;
