@@ -26,10 +26,12 @@ struct arguments {
     const char *ranks, *floats, *algorithm, *wire, *chunk_kb, *stripes, *reps, *warmup, *spin;
     const char *link_mbit;
     bool broadcast, each, no_shm, ucx, json;
+    struct ranks_options place;
 };
 
 static const struct option options[] = {
     {"ranks", OPTION_TEXT, "N", "how many (4)", offsetof(struct arguments, ranks)},
+    RANKS_OPTIONS(struct arguments),
     {"floats", OPTION_TEXT, "A,B", "lengths of vectors (1e3,1e5,1e7)",
      offsetof(struct arguments, floats)},
     {"algorithm", OPTION_TEXT, "NAME", "one of " ALGORITHMS, offsetof(struct arguments, algorithm)},
@@ -417,7 +419,7 @@ static int run(const struct command *command, int argc, char **argv)
         end = read_arguments(&arguments, &bench, &ranks);
     if (end >= 0)
         return end;
-    if (!ranks_find("bench allreduce", ranks, &place))
+    if (!ranks_find("bench allreduce", &arguments.place, ranks, &place))
         return EXIT_BAD_INPUT;
     place.no_shm = arguments.no_shm;
     place.ucx = arguments.ucx;
@@ -431,7 +433,7 @@ static int run(const struct command *command, int argc, char **argv)
 const struct command bench_allreduce = {
     .name = "bench allreduce",
     .summary = "Time all-reduces between ranks",
-    .arguments = "[--ranks N]",
+    .arguments = "[--ranks N [--rank R --rendezvous HOST]]",
     .options = options,
     .run = run,
 };

@@ -12,9 +12,11 @@ enum { STRIPES_MAX = 16 }; /* paceline/team.h */
 struct arguments {
     const char *spin, *stripes;
     bool no_shm, ucx, json;
+    struct ranks_options place;
 };
 
 static const struct option options[] = {
+    RANKS_OPTIONS(struct arguments),
     {"spin", OPTION_TEXT, "US",
      "microseconds that a wait looks before it sleeps (0; short vectors 30)",
      offsetof(struct arguments, spin)},
@@ -142,7 +144,7 @@ static int run(const struct command *command, int argc, char **argv)
         return bench_refuse("wire", "stripes", arguments.stripes, "a number from 1 to 16");
     if (arguments.spin && !bench_real(arguments.spin, &bench.call.spin_us))
         return bench_refuse("wire", "spin", arguments.spin, "a number of microseconds");
-    if (!ranks_find("bench wire", 0, &place))
+    if (!ranks_find("bench wire", &arguments.place, arguments.place.rank ? PAIR : 0, &place))
         return EXIT_BAD_INPUT;
     if (place.given && place.count != PAIR) {
         fprintf(stderr, "paceline bench wire: measures between 2 ranks, not %u\n", place.count);
@@ -158,7 +160,7 @@ static int run(const struct command *command, int argc, char **argv)
 const struct command bench_wire = {
     .name = "bench wire",
     .summary = "Measure the way between two ranks, and what a byte costs a core",
-    .arguments = "",
+    .arguments = "[--rank 0|1 --rendezvous HOST]",
     .options = options,
     .run = run,
 };

@@ -8,7 +8,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_BAD_INPUT = 2, EXIT_BUG = 70, EXIT_INTERRUPTED = 130 };
+enum {
+    EXIT_DONE = 0,
+    EXIT_FAILED = 1,
+    EXIT_BAD_INPUT = 2,
+    EXIT_ELSEWHERE = 3, /* the run has ended; its final model is not in the run directory */
+    EXIT_BUG = 70,
+    EXIT_INTERRUPTED = 130
+};
 
 enum option_kind { OPTION_FLAG, OPTION_TEXT, OPTION_LIST };
 
@@ -37,14 +44,21 @@ struct command {
     int (*run)(const struct command *command, int argc, char **argv);
 };
 
-extern const struct command cmd_train, cmd_sim, cmd_test, cmd_predict, cmd_model, cmd_data,
-    cmd_convert, cmd_driver, cmd_worker, cmd_bench;
+extern const struct command cmd_train, cmd_resume, cmd_sim, cmd_test, cmd_predict, cmd_model,
+    cmd_data, cmd_convert, cmd_driver, cmd_worker, cmd_bench;
 
 /* Parse argv[1…] into `into` by the command's table. Arguments that are no options go to
  * `positional`, at most `max`, counted in *count. Returns -1 to go on, or the exit code at which to
  * end: 0 after --help, EXIT_BAD_INPUT after a message. */
 int options_parse(const struct command *command, int argc, char **argv, void *into,
                   const char **positional, size_t max, size_t *count);
+
+/* Is `other` what was meant by `name`, and nearer to it than *least (SIZE_MAX at first), which is
+ * then set? */
+bool cli_nearer(const char *name, const char *other, size_t *least);
+
+/* What SPEC may be: a table of kinds and keys, on stdout. */
+void data_spec_help(void);
 
 void command_help(const struct command *command);
 

@@ -1,5 +1,6 @@
 /* Looking at records: what there is, the first of them, what their values are like. */
 #include "cli/cli.h"
+#include "cli/data_verify.h"
 #include "paceline/data.h"
 
 #include <cjson/cJSON.h>
@@ -12,8 +13,9 @@
 enum { HEAD_RECORDS = 10, SHEET_RECORDS = 64, SHEET_CELL = 64, CLASSES_SHOWN = 40 };
 
 struct data_arguments {
-    const char *first, *sheet, *columns, *side;
+    const char *first, *sheet, *columns, *side, *problems;
     bool training, json;
+    size_t problems_n;
     size_t first_n; /* what the texts above say; 0: not given */
     uint32_t columns_n, side_n;
 };
@@ -30,6 +32,7 @@ static const struct option data_options[] = {
     DATA_OPTION("sheet", OPTION_TEXT, "FILE", "head: a PNG that shows them (64 of them)", sheet),
     DATA_OPTION("columns", OPTION_TEXT, "N", "in so many columns (a square)", columns),
     DATA_OPTION("side", OPTION_TEXT, "PIXELS", "each so large (64)", side),
+    DATA_OPTION("max-problems", OPTION_TEXT, "N", "verify: list so many at most (all)", problems),
     DATA_OPTION("json", OPTION_FLAG, NULL, "print JSON, one object a line, on stdout", json),
     {0},
 };
@@ -166,6 +169,7 @@ static int info(pl_data *data, const struct data_arguments *a)
     printf("bytes      %" PRIu64 "\n", info.bytes);
     printf("hash       %016" PRIx64 "\n", info.hash);
     print_classes(data, info.of_class, info.classes);
+    printf("checked    headers and the first record; paceline data verify decodes all\n");
     return rc;
 }
 
@@ -292,8 +296,8 @@ static int stats(pl_data *data, const struct data_arguments *a)
 
 static const struct look {
     const char *name;
-    int (*print)(pl_data *data, const struct data_arguments *a);
-} looks[] = {{"info", info}, {"head", head}, {"stats", stats}};
+    int (*print)(pl_data *data, const struct data_arguments *a); /* NULL: it is verified */
+} looks[] = {{"info", info}, {"head", head}, {"stats", stats}, {"verify", NULL}};
 
 static int usage_error(const char *text)
 {
@@ -312,20 +316,25 @@ static bool read_count(const char *text, unsigned long max, unsigned long *out)
 /* The numbers among the options, and which of them go with what. -1 to go on, or the exit code. */
 static int check(struct data_arguments *a, const struct look *look)
 {
-    unsigned long first, columns, side;
+    unsigned long first, columns, side, problems;
     if (!read_count(a->first, UINT32_MAX, &first))
         return usage_error("--first must be a number from 1 to 4294967295");
+    if (!read_count(a->problems, UINT32_MAX, &problems))
+        return usage_error("--max-problems must be a number from 1 to 4294967295");
+    if (a->problems && look->print)
+        return usage_error("--max-problems is for verify");
     if (!read_count(a->columns, 4096, &columns))
         return usage_error("--columns must be a number from 1 to 4096");
     if (!read_count(a->side, 1024, &side) || (a->side && side < 8))
         return usage_error("--side must be a number from 8 to 1024");
-    if (a->first && look->print == info)
+    if (a->first && look->print != head && look->print != stats)
         return usage_error("--first is for head and stats");
     if (a->sheet && look->print != head)
         return usage_error("--sheet is for head");
     if ((a->columns || a->side) && !a->sheet)
         return usage_error("--columns and --side are for --sheet");
     a->first_n = first;
+    a->problems_n = problems;
     a->columns_n = (uint32_t)columns;
     a->side_n = (uint32_t)side;
     return -1;
@@ -345,7 +354,7 @@ static int run_data(const struct command *command, int argc, char **argv)
             look = &looks[i];
     if (!look) {
         fprintf(stderr,
-                "paceline data: %s: expected info, head or stats; see paceline data "
+                "paceline data: %s: expected info, head, stats or verify; see paceline data "
                 "--help\n",
                 given[0] ? given[0] : "what?");
         return EXIT_BAD_INPUT;
@@ -359,10 +368,13 @@ static int run_data(const struct command *command, int argc, char **argv)
     if (!engine)
         return EXIT_FAILED;
     pl_data *data = NULL;
-    int rc = pl_data_open(engine, given[1], a.training, &data);
-    if (rc == PL_OK)
+    int rc = look->print ? pl_data_open(engine, given[1], a.training, &data)
+                         : pl_data_open_to_verify(engine, given[1], a.training, &data);
+    if (rc == PL_OK && look->print)
         rc = look->print(data, &a);
-    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
+    int code = rc != PL_OK    ? cli_fail(engine, rc)
+               : !look->print ? data_verify(engine, data, a.problems_n, a.json)
+                              : EXIT_DONE;
     pl_data_close(data);
     pl_engine_destroy(engine);
     return code;
@@ -370,8 +382,10 @@ static int run_data(const struct command *command, int argc, char **argv)
 
 const struct command cmd_data = {
     .name = "data",
-    .summary = "Look at records: what there is, the first of them, mean and deviation",
-    .arguments = "info|head|stats SPEC",
+    .summary =
+        "Look at records: what there is, the first of them, mean and deviation, and which are "
+        "broken",
+    .arguments = "info|head|stats|verify SPEC",
     .options = data_options,
     .run = run_data,
 };

@@ -1,68 +1,85 @@
 /* `paceline driver`: drives a run whose workers somebody else starts, here or on other machines. */
 #include "cli/host_address.h"
-#include "cli/job_options.h"
 #include "cli/number.h"
+#include "cli/output.h"
+#include "cli/run_arguments.h"
 #include "cli/run_output.h"
+#include "cli/signals.h"
+#include "cli/token.h"
 
 #include <stdio.h>
 
-struct driver_arguments {
-    struct job_options job;
-    const char *out, *listen, *trace, *wait, *max_mbit, *workers_file;
-    bool insecure, resume, json;
-};
-
-enum { WAIT_S = 600 };
-
 static const struct option driver_options[] = {
-    {"listen", OPTION_TEXT, "ADDR", "where workers reach the driver, HOST:PORT (127.0.0.1:0)",
-     offsetof(struct driver_arguments, listen)},
+    {"listen", OPTION_TEXT, "ADDR",
+     "where workers reach the driver, HOST[:PORT] (127.0.0.1, a free port; port " HOST_PORT ")",
+     offsetof(struct run_arguments, listen)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
-     offsetof(struct driver_arguments, insecure)},
-    {"wait", OPTION_TEXT, "SECONDS", "how long to wait for workers while none stirs (600)",
-     offsetof(struct driver_arguments, wait)},
+     offsetof(struct run_arguments, insecure)},
+    {"token-file", OPTION_TEXT, "FILE", "what workers must show (on loopback the user's own)",
+     offsetof(struct run_arguments, token_file)},
+    {"wait", OPTION_TEXT, "SECONDS",
+     "how long to wait for workers while none comes (patience_seconds)",
+     offsetof(struct run_arguments, wait)},
     {"max-mbit", OPTION_TEXT, "N", "send no more than N Mbit/s, and be sent no more",
-     offsetof(struct driver_arguments, max_mbit)},
-    JOB_OPTIONS(struct driver_arguments),
+     offsetof(struct run_arguments, max_mbit)},
+    JOB_OPTIONS(struct run_arguments),
+    OUTPUT_OPTIONS(struct run_arguments),
+    JOB_RUN_OPTIONS(struct run_arguments),
     {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
-     offsetof(struct driver_arguments, out)},
+     offsetof(struct run_arguments, out)},
     {"trace", OPTION_TEXT, "FILE", "write where each node's time went, for ui.perfetto.dev",
-     offsetof(struct driver_arguments, trace)},
+     offsetof(struct run_arguments, trace)},
     {"workers-file", OPTION_TEXT, "FILE",
      "its number is how many workers there are to be: may change",
-     offsetof(struct driver_arguments, workers_file)},
-    {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
-     offsetof(struct driver_arguments, resume)},
+     offsetof(struct run_arguments, workers_file)},
+    {"resume", OPTION_FLAG, NULL, "go on with the run in --out, or the newest of that name",
+     offsetof(struct run_arguments, resume)},
+    RESUME_OPTIONS,
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",
-     offsetof(struct driver_arguments, json)},
+     offsetof(struct run_arguments, json)},
     {0},
 };
 
+static const char *token_file; /* as it was named; NULL: it was not */
+
 static void tell_worker(const char *address, const char *interface)
 {
-    fprintf(stderr, "    paceline worker --join %s%s%s%s\n", address,
-            host_address_is_far(address) ? " --insecure" : "", interface ? "   # by " : "",
-            interface ? interface : "");
+    output_line("    paceline worker --join %s%s%s%s%s%s", address,
+                token_file ? " --token-file " : "", token_file ? token_file : "",
+                host_address_is_far(address) ? " --insecure" : "", interface ? "   # by " : "",
+                interface ? interface : "");
 }
 
 /* What whoever starts the workers needs to know: one line to copy. */
 static void on_listens(void *user, const char *address)
 {
     (void)user;
-    fprintf(stderr, "waits for workers; start each so, in the folder that holds its data or with "
-                    "--data-root DIR:\n");
+    output_line("waits for workers; start each so, in the folder that holds its data or with "
+                "--data-root DIR:");
     if (host_address_is_any(address))
         host_address_each(address, tell_worker);
     else
         tell_worker(address, NULL);
 }
 
+/* Beyond loopback there is one only if it was named: the user's own is not at the other hosts. */
+static int find_token(const struct run_arguments *arguments, char out[TOKEN_TEXT_MAX],
+                      const char **token)
+{
+    bool far = arguments->listen && host_address_is_far(arguments->listen);
+    token_file = arguments->token_file;
+    *token = token_file ? out : NULL;
+    if (token_file)
+        return token_read("driver", token_file, true, out);
+    return far ? -1 : token_own("driver", out, token);
+}
+
 struct driver_numbers {
     double wait_s, max_mbit;
 };
 
-static int drive(const struct driver_arguments *arguments, const char *path,
-                 const struct driver_numbers *numbers)
+static int drive(const struct run_arguments *arguments, const char *path,
+                 const struct driver_numbers *numbers, const char *token)
 {
     pl_engine *engine = cli_engine();
     if (!engine)
@@ -74,21 +91,27 @@ static int drive(const struct driver_arguments *arguments, const char *path,
     output.workers.path = arguments->workers_file;
     int rc = job_options_load(engine, path, &arguments->job, &job);
     if (rc == PL_OK) {
-        run_catch_signals();
+        signals_catch_run();
         const pl_run_options options = {
             .out = arguments->out,
             .resume = arguments->resume,
+            .force_change = arguments->force_change,
+            .take_over = arguments->take_over,
+            .begins = run_output_begins,
             .event = run_output_event,
             .progress = run_output_progress,
+            .stopping = run_output_stopping,
+            .tick = run_output_tick,
             .user = &output,
             .trace = arguments->trace,
-            .stop = &run_interrupted,
+            .stop = &signals_stop,
             .workers = &output.workers.workers,
             .listens = on_listens,
             .patience_s = numbers->wait_s,
             .max_mbit = numbers->max_mbit,
             .listen = arguments->listen,
             .insecure = arguments->insecure,
+            .token = token,
         };
         rc = pl_run(engine, job, &options, &report);
     }
@@ -98,23 +121,31 @@ static int drive(const struct driver_arguments *arguments, const char *path,
     return code;
 }
 
+int run_as_driver(const struct command *command, struct run_arguments *arguments, const char *path)
+{
+    char listen[HOST_ADDRESS_MAX], token_text[TOKEN_TEXT_MAX];
+    const char *token = NULL;
+    struct driver_numbers numbers = {0};
+    int end = number_option(command, "wait", arguments->wait, 0.001, 1e9, &numbers.wait_s);
+    if (end < 0)
+        end = number_option(command, "max-mbit", arguments->max_mbit, 0.01, 1e6, &numbers.max_mbit);
+    if (end < 0)
+        end = host_address(command->name, "listen", arguments->listen, HOST_PORT, listen,
+                           &arguments->listen);
+    if (end < 0)
+        end = find_token(arguments, token_text, &token);
+    return end >= 0 ? end : drive(arguments, path, &numbers, token);
+}
+
 static int run_driver(const struct command *command, int argc, char **argv)
 {
-    struct driver_arguments arguments = {0};
+    struct run_arguments arguments = {0};
     const char *path = NULL;
-    char listen[HOST_ADDRESS_MAX];
-    struct driver_numbers numbers = {.wait_s = WAIT_S};
     size_t count;
     int end = options_parse(command, argc, argv, &arguments, &path, 1, &count);
     if (end < 0)
-        end = job_options_check(command, &arguments.job, count);
-    if (end < 0)
-        end = number_option(command, "wait", arguments.wait, 0.001, 1e9, &numbers.wait_s);
-    if (end < 0)
-        end = number_option(command, "max-mbit", arguments.max_mbit, 0.01, 1e6, &numbers.max_mbit);
-    if (end < 0)
-        end = host_address("driver", "listen", arguments.listen, listen, &arguments.listen);
-    return end >= 0 ? end : drive(&arguments, path, &numbers);
+        end = run_arguments_check(command, &arguments, count);
+    return end >= 0 ? end : run_as_driver(command, &arguments, path);
 }
 
 const struct command cmd_driver = {

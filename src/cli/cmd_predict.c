@@ -12,7 +12,7 @@ enum { INPUTS_MAX = 4096, TOP = 5, BATCH = 8 };
 
 struct predict_arguments {
     const char *net, *weights, *data, *first, *maps, *mean, *scale, *color, *input, *top, *classes;
-    const char *batch, *threads, *kernels;
+    const char *batch, *threads, *kernels, *which;
     bool json;
     const char *given[INPUTS_MAX]; /* MODEL, unless --net is given, and pictures */
     const char *model, *const *pictures;
@@ -29,7 +29,8 @@ struct predict_arguments {
 static const struct option predict_options[] = {
     PREDICT_OPTION("net", "FILE|NAME", "a prototxt or a net of the zoo, in place of MODEL", net),
     PREDICT_OPTION("weights", "FILE", "its weights, safetensors or caffemodel", weights),
-    PREDICT_OPTION("data", "SPEC", "records in place of pictures, KIND:PATH[?...]", data),
+    PREDICT_OPTION("model", "best|final|FILE", "of a run: which of its models (final)", which),
+    PREDICT_OPTION("data", "SPEC", "records in place of pictures: see `help data-spec`", data),
     PREDICT_OPTION("first", "N", "the first N of them, or of the model's test data", first),
     PREDICT_OPTION("top", "K", "the K likeliest classes (5)", top),
     PREDICT_OPTION("classes", "FILE", "their names, one a line", classes),
@@ -311,7 +312,7 @@ static int run_predict(const struct command *command, int argc, char **argv)
         return EXIT_FAILED;
     struct predict_model model;
     int rc = a.net ? predict_model_make(engine, a.net, a.weights, &model)
-                   : predict_model_find(engine, a.model, &model);
+                   : predict_model_find(engine, "predict", a.model, a.which, &model);
     if (rc == PL_OK)
         rc = predict(engine, &a, &model);
     int code = rc == PL_OK ? EXIT_DONE : rc > 0 ? rc : cli_fail(engine, rc);

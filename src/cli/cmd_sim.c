@@ -1,11 +1,13 @@
 #include "cli/job_options.h"
 #include "cli/run_output.h"
+#include "cli/signals.h"
 #include "paceline/sim.h"
 
 #include <stdio.h>
 
 struct sim_arguments {
     struct job_options job;
+    struct output_arguments output;
     const char *cluster, *out, *trace, *snapshot;
     bool resume, json, threads;
 };
@@ -14,6 +16,8 @@ static const struct option sim_options[] = {
     {"cluster", OPTION_TEXT, "FILE", "the machines and their faults (needed)",
      offsetof(struct sim_arguments, cluster)},
     JOB_OPTIONS(struct sim_arguments),
+    OUTPUT_OPTIONS(struct sim_arguments),
+    JOB_RUN_OPTIONS(struct sim_arguments),
     {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
      offsetof(struct sim_arguments, out)},
     {"trace", OPTION_TEXT, "FILE", "write where each node's time went, for ui.perfetto.dev",
@@ -38,18 +42,22 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
     if (rc == PL_OK)
         rc = pl_cluster_load(engine, a->cluster, &cluster);
     if (rc == PL_OK) {
-        run_catch_signals();
+        output->virtual_time = true;
+        signals_catch_run();
         const pl_sim_options options = {
             .run =
                 {
                     .out = a->out,
                     .resume = a->resume,
                     .snapshot = a->snapshot,
+                    .begins = run_output_begins,
                     .event = run_output_event,
                     .progress = run_output_progress,
+                    .stopping = run_output_stopping,
+                    .tick = run_output_tick,
                     .user = output,
                     .trace = a->trace,
-                    .stop = &run_interrupted,
+                    .stop = &signals_stop,
                 },
             .threads = a->threads,
         };
@@ -69,6 +77,8 @@ static int run_sim(const struct command *command, int argc, char **argv)
     if (end >= 0)
         return end;
     end = job_options_check(command, &arguments.job, count);
+    if (end < 0)
+        end = run_output_configure(command, &arguments.output, PROGRESS_EVERY_S);
     if (end >= 0)
         return end;
     if (!arguments.cluster) {

@@ -1,5 +1,6 @@
 /* Judging a model: what share of some records it gets right. */
 #include "cli/color.h"
+#include "cli/predict_model.h"
 #include "paceline/predict.h"
 
 #include <math.h>
@@ -10,6 +11,7 @@
 struct test_arguments {
     const char *net, *model, *job, *weights, *data, *mean, *scale, *color;
     const char *batch, *threads, *kernels;
+    const char *run; /* its directory, in place of a job and weights */
     bool json;
 };
 
@@ -21,9 +23,10 @@ struct test_arguments {
 static const struct option test_options[] = {
     TEST_OPTION("net", "FILE|NAME", "a prototxt, or a net of the zoo", net),
     TEST_OPTION("job", "JOB", "the net of a job and, without --data, its test data", job),
-    TEST_OPTION("model", "FILE", "a .caffemodel that brings net and weights", model),
+    TEST_OPTION("model", "FILE",
+                "a .caffemodel that brings net and weights; of a RUN best or final", model),
     TEST_OPTION("weights", "FILE", "safetensors or caffemodel (initial weights)", weights),
-    TEST_OPTION("data", "SPEC", "records to test on, KIND:PATH[?scale=...]", data),
+    TEST_OPTION("data", "SPEC", "records to test on: see `help data-spec`", data),
     TEST_OPTION("mean", "FILE", "take away their mean, a binaryproto", mean),
     TEST_OPTION("scale", "F", "multiply their values by F", scale),
     TEST_OPTION("color", "rgb|bgr|gray", "the order of colours the net knows", color),
@@ -104,31 +107,41 @@ static int set_data(const struct test_arguments *a, const char *color, pl_job *j
                    : pl_net_set_validation_data_of(net, job);
 }
 
+/* What is tested: of a run, its job and one of its models; or what the options name. */
+static int find_model(pl_engine *engine, const struct test_arguments *a, struct predict_model *m)
+{
+    if (a->run)
+        return predict_model_find(engine, "test", a->run, a->model, m);
+    *m = (struct predict_model){0};
+    int rc = a->job ? pl_job_load(engine, a->job, &m->job) : PL_OK;
+    if (rc == PL_OK)
+        rc = load_spec(engine, a, m->job, &m->spec);
+    snprintf(m->weights, sizeof m->weights, "%s", weights_of(a) ? weights_of(a) : "");
+    return rc;
+}
+
+/* A status, or, after a message, an exit code. */
 static int judge(pl_engine *engine, const struct test_arguments *a, const pl_net_options *options,
                  pl_test_result *result, bool *lossless)
 {
-    const char *weights = weights_of(a), *color = NULL;
-    pl_job *job = NULL;
-    pl_net_spec *spec = NULL;
+    const char *color = NULL;
+    struct predict_model m;
     pl_net *net = NULL;
-    int rc = a->job ? pl_job_load(engine, a->job, &job) : PL_OK;
+    int rc = find_model(engine, a, &m);
     if (rc == PL_OK)
-        rc = load_spec(engine, a, job, &spec);
+        rc = pl_net_spec_judge(m.spec, lossless);
     if (rc == PL_OK)
-        rc = pl_net_spec_judge(spec, lossless);
+        rc = pl_net_create(engine, m.spec, options, &net);
+    if (rc == PL_OK && !a->run) /* which brings its own */
+        rc = color_of(engine, a, m.spec, &color);
     if (rc == PL_OK)
-        rc = pl_net_create(engine, spec, options, &net);
-    if (rc == PL_OK)
-        rc = color_of(engine, a, spec, &color);
-    if (rc == PL_OK)
-        rc = set_data(a, color, job, net);
-    if (rc == PL_OK && weights)
-        rc = pl_net_load_weights(net, weights);
+        rc = set_data(a, color, m.job, net);
+    if (rc == PL_OK && m.weights[0])
+        rc = pl_net_load_weights(net, m.weights);
     if (rc == PL_OK)
         rc = pl_net_test(net, 0, result);
     pl_net_free(net);
-    pl_net_spec_free(spec);
-    pl_job_free(job);
+    predict_model_release(&m);
     return rc;
 }
 
@@ -140,33 +153,50 @@ static void print_result(const struct test_arguments *a, const pl_test_result *r
     if (a->json) {
         printf("{");
         if (judged)
-            printf("\"accuracy\":%.6f,", 1 - result->error);
+            printf("\"accuracy\":%.6f,\"error\":%.6f,", 1 - result->error, result->error);
         if (!lossless && isfinite(result->loss))
             printf("\"loss\":%.6f,", result->loss);
         printf("\"samples\":%llu}\n", samples);
         return;
     }
     if (judged)
-        printf("accuracy    %.2f %%\n", 100 * (1 - result->error));
+        printf("accuracy    %.2f %% (error %.2f %%)\n", 100 * (1 - result->error),
+               100 * result->error);
     if (!lossless)
         printf("loss        %.4f\n", result->loss);
     printf("samples     %llu\n", samples);
+}
+
+/* -1 to go on, or the exit code. */
+static int check_what(const struct test_arguments *a)
+{
+    if (a->run && (a->net || a->job || a->weights))
+        return usage_error("a RUN has its own net and weights: --net, --job and --weights are for "
+                           "what is of no run");
+    if (a->run && a->data && !strchr(a->data, '?') && !a->scale)
+        return usage_error("--data of a RUN needs its maps after a ?, as train_data in the run's "
+                           "job.prototxt has them: KIND:PATH?scale=..., or ?scale=1 for none");
+    if (!a->run && !a->net && !a->model && !a->job)
+        return usage_error("what is to be tested? a run's directory, --net, --job or --model must "
+                           "say it");
+    if (a->net && a->model)
+        return usage_error("--net and --model both say which net");
+    if (!a->run && !a->data && !a->job)
+        return usage_error("--data or --job must say which records");
+    return -1;
 }
 
 static int run_test(const struct command *command, int argc, char **argv)
 {
     struct test_arguments a = {0};
     size_t count;
-    int end = options_parse(command, argc, argv, &a, NULL, 0, &count);
+    int end = options_parse(command, argc, argv, &a, &a.run, 1, &count);
     if (end >= 0)
         return end;
-    pl_net_options options = {.kernels = a.kernels, .inference = a.weights || a.model};
-    if (!a.net && !a.model && !a.job)
-        return usage_error("--net or --job must say which net, or --model");
-    if (a.net && a.model)
-        return usage_error("--net and --model both say which net");
-    if (!a.data && !a.job)
-        return usage_error("--data or --job must say which records");
+    pl_net_options options = {.kernels = a.kernels, .inference = a.run || a.weights || a.model};
+    end = check_what(&a);
+    if (end >= 0)
+        return end;
     if (a.color && !a.data)
         return usage_error("--color is for --data; a job says the colours of its own");
     if (!read_count(a.batch, 65536, &options.batch))
@@ -176,12 +206,12 @@ static int run_test(const struct command *command, int argc, char **argv)
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    if (!a.weights && !a.model)
+    if (!a.run && !a.weights && !a.model)
         fprintf(stderr, "warning: without --weights, the net is tested with its initial ones\n");
     pl_test_result result;
     bool lossless = false;
     int rc = judge(engine, &a, &options, &result, &lossless);
-    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
+    int code = rc == PL_OK ? EXIT_DONE : rc > 0 ? rc : cli_fail(engine, rc);
     if (rc == PL_OK)
         print_result(&a, &result, lossless);
     pl_engine_destroy(engine);
@@ -191,7 +221,7 @@ static int run_test(const struct command *command, int argc, char **argv)
 const struct command cmd_test = {
     .name = "test",
     .summary = "Test a model: accuracy and loss on records",
-    .arguments = "--net FILE|NAME --data SPEC",
+    .arguments = "RUN|--net FILE|NAME [--data SPEC]",
     .options = test_options,
     .run = run_test,
 };

@@ -1,34 +1,45 @@
-#include "cli/job_options.h"
+#include "cli/host_address.h"
+#include "cli/number.h"
+#include "cli/output.h"
+#include "cli/run_arguments.h"
 #include "cli/run_output.h"
+#include "cli/signals.h"
+#include "cli/token.h"
 #include "cli/workers.h"
 
 #include <stdio.h>
-
-struct train_arguments {
-    struct job_options job;
-    const char *out, *listen, *trace, *snapshot, *workers_file;
-    bool insecure, resume, json;
-};
+#include <stdlib.h>
 
 static const struct option train_options[] = {
-    JOB_OPTIONS(struct train_arguments),
+    JOB_OPTIONS(struct run_arguments),
+    OUTPUT_OPTIONS(struct run_arguments),
+    JOB_RUN_OPTIONS(struct run_arguments),
+    {"dry-run", OPTION_FLAG, NULL, "check job, data and net, print the whole job, take no step",
+     offsetof(struct run_arguments, dry_run)},
     {"out", OPTION_TEXT, "DIR", "run directory (runs/NAME-NNN)",
-     offsetof(struct train_arguments, out)},
+     offsetof(struct run_arguments, out)},
     {"trace", OPTION_TEXT, "FILE", "write where each node's time went, for ui.perfetto.dev",
-     offsetof(struct train_arguments, trace)},
+     offsetof(struct run_arguments, trace)},
     {"listen", OPTION_TEXT, "ADDR", "where workers reach the driver (127.0.0.1)",
-     offsetof(struct train_arguments, listen)},
+     offsetof(struct run_arguments, listen)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
-     offsetof(struct train_arguments, insecure)},
+     offsetof(struct run_arguments, insecure)},
+    {"token-file", OPTION_TEXT, "FILE",
+     "what workers started elsewhere must show (made if missing)",
+     offsetof(struct run_arguments, token_file)},
+    {"wait", OPTION_TEXT, "SECONDS",
+     "how long to wait for workers while none comes (patience_seconds)",
+     offsetof(struct run_arguments, wait)},
     {"workers-file", OPTION_TEXT, "FILE",
      "its number is how many workers there are to be: may change",
-     offsetof(struct train_arguments, workers_file)},
-    {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
-     offsetof(struct train_arguments, resume)},
+     offsetof(struct run_arguments, workers_file)},
+    {"resume", OPTION_FLAG, NULL, "go on with the run in --out, or the newest of that name",
+     offsetof(struct run_arguments, resume)},
+    RESUME_OPTIONS,
     {"snapshot", OPTION_TEXT, "FILE", "go on from a .solverstate of Caffe's",
-     offsetof(struct train_arguments, snapshot)},
+     offsetof(struct run_arguments, snapshot)},
     {"json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout",
-     offsetof(struct train_arguments, json)},
+     offsetof(struct run_arguments, json)},
     {0},
 };
 
@@ -43,13 +54,45 @@ static int start_workers(void *user, uint32_t count, const char *address)
     return workers_start(&((struct training *)user)->workers, count, address);
 }
 
-static bool has_lost_workers(void *user)
+static uint32_t count_lost_workers(void *user)
 {
     return workers_lost(&((struct training *)user)->workers);
 }
 
-static int train(const struct train_arguments *arguments, const char *path)
+/* Workers that we start have one of this run. Where others may come by hand, to the address that
+ * was named, it is one that they can have, too. */
+static int find_token(const struct run_arguments *arguments, char out[TOKEN_TEXT_MAX],
+                      const char **token)
 {
+    *token = out;
+    if (arguments->token_file)
+        return token_read("train", arguments->token_file, true, out);
+    if (!arguments->listen)
+        return token_draw("train", out);
+    *token = NULL;
+    return host_address_is_far(arguments->listen) ? -1 : token_own("train", out, token);
+}
+
+/* With all that it leaves to defaults. */
+static int print_job(const pl_engine *engine, const pl_job *job)
+{
+    char *text;
+    int rc = pl_job_text(job, &text);
+    if (rc != PL_OK)
+        return cli_fail(engine, rc);
+    output_finish();
+    printf("%s", text);
+    free(text);
+    return EXIT_DONE;
+}
+
+int run_with_workers(const struct run_arguments *arguments, const char *path)
+{
+    char token_text[TOKEN_TEXT_MAX];
+    const char *token;
+    int end = find_token(arguments, token_text, &token);
+    if (end >= 0)
+        return end;
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
@@ -57,30 +100,41 @@ static int train(const struct train_arguments *arguments, const char *path)
     static struct training training;
     pl_run_report report;
     training.workers.insecure = arguments->insecure;
+    training.workers.token = token;
     run_output_init(&training.output, arguments->json);
     training.output.workers.path = arguments->workers_file;
     int rc = job_options_load(engine, path, &arguments->job, &job);
     if (rc == PL_OK) {
-        run_catch_signals();
+        signals_catch_run();
         const pl_run_options options = {
             .out = arguments->out,
+            .dry_run = arguments->dry_run,
             .resume = arguments->resume,
+            .force_change = arguments->force_change,
+            .take_over = arguments->take_over,
             .snapshot = arguments->snapshot,
+            .begins = run_output_begins,
             .event = run_output_event,
             .progress = run_output_progress,
+            .stopping = run_output_stopping,
+            .tick = run_output_tick,
             .user = &training,
             .trace = arguments->trace,
-            .stop = &run_interrupted,
+            .stop = &signals_stop,
             .workers = &training.output.workers.workers,
             .start_workers = start_workers,
-            .workers_lost = has_lost_workers,
+            .workers_lost = count_lost_workers,
+            .patience_s = arguments->wait_s,
             .listen = arguments->listen,
             .insecure = arguments->insecure,
+            .token = token,
         };
         rc = pl_run(engine, job, &options, &report);
         workers_end(&training.workers);
     }
-    int code = cli_run_ended(engine, rc, &training.output, &report);
+    int code = rc == PL_OK && arguments->dry_run
+                   ? print_job(engine, job)
+                   : cli_run_ended(engine, rc, &training.output, &report);
     pl_job_free(job);
     pl_engine_destroy(engine);
     return code;
@@ -88,14 +142,22 @@ static int train(const struct train_arguments *arguments, const char *path)
 
 static int run_train(const struct command *command, int argc, char **argv)
 {
-    struct train_arguments arguments = {0};
+    struct run_arguments arguments = {0};
     const char *path = NULL;
     size_t count;
     int end = options_parse(command, argc, argv, &arguments, &path, 1, &count);
+    if (end < 0)
+        end = number_option(command, "wait", arguments.wait, 0.001, 1e9, &arguments.wait_s);
     if (end >= 0)
         return end;
-    end = job_options_check(command, &arguments.job, count);
-    return end >= 0 ? end : train(&arguments, path);
+    end = run_arguments_check(command, &arguments, count);
+    if (end < 0 && arguments.dry_run && arguments.resume) {
+        fprintf(stderr,
+                "paceline train: --dry-run is for a run that begins, not with --resume; see "
+                "paceline train --help\n");
+        return EXIT_BAD_INPUT;
+    }
+    return end >= 0 ? end : run_with_workers(&arguments, path);
 }
 
 const struct command cmd_train = {

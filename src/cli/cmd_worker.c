@@ -1,34 +1,30 @@
 #include "cli/host_address.h"
 #include "cli/number.h"
+#include "cli/output.h"
+#include "cli/run_output.h"
+#include "cli/signals.h"
+#include "cli/token.h"
+#include "cli/work_output.h"
 #include "paceline/run.h"
 
-#include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 struct worker_arguments {
-    const char *join, *listen, *advertise, *retry, *data_root, *threads, *max_mbit, *nice;
+    const char *join, *listen, *advertise, *retry, *data_root, *threads, *max_mbit, *nice,
+        *token_file;
     bool insecure;
+    struct output_arguments output;
 };
 
-enum { RETRY_S = 60, THREADS_MAX = 1024 };
-
-static atomic_bool leave, paused; /* asked for by signals */
-
-static void on_terminate(int number)
-{
-    (void)number;
-    atomic_store(&leave, true);
-}
-
-static void on_pause(int number)
-{
-    atomic_store(&paused, number == SIGUSR1);
-}
+enum { RETRY_S = 60, THREADS_MAX = 1024, WORKER_EVERY_S = 10 };
 
 static const struct option worker_options[] = {
     {"join", OPTION_TEXT, "ADDR[,ADDR]",
-     "the driver's HOST:PORT (needed), and where it may come back",
+     "the driver's HOST[:PORT] (needed; port " HOST_PORT "), and where it may come back",
      offsetof(struct worker_arguments, join)},
+    {"token-file", OPTION_TEXT, "FILE", "what the driver asks for (on loopback the user's own)",
+     offsetof(struct worker_arguments, token_file)},
     {"data-root", OPTION_TEXT, "DIR", "open no data outside of it (driver elsewhere: .)",
      offsetof(struct worker_arguments, data_root)},
     {"threads", OPTION_TEXT, "T", "compute threads (as the job says, else one a core)",
@@ -46,6 +42,7 @@ static const struct option worker_options[] = {
      offsetof(struct worker_arguments, retry)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
      offsetof(struct worker_arguments, insecure)},
+    OUTPUT_OPTIONS(struct worker_arguments),
     {0},
 };
 
@@ -53,28 +50,48 @@ struct worker_numbers {
     double retry_s, threads, max_mbit, nice;
 };
 
-static int work(const struct worker_arguments *arguments, const struct worker_numbers *numbers)
+static bool has_far(const char *addresses)
+{
+    for (const char *at = addresses; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+        if (host_address_is_far(at))
+            return true;
+    return false;
+}
+
+/* Of several drivers, one of which is on another host, none is shown this user's own. */
+static int find_token(const struct worker_arguments *arguments, char out[TOKEN_TEXT_MAX],
+                      const char **token)
+{
+    *token = arguments->token_file ? out : NULL;
+    if (arguments->token_file)
+        return token_read("worker", arguments->token_file, false, out);
+    return has_far(arguments->join) ? -1 : token_own("worker", out, token);
+}
+
+static int work(const struct worker_arguments *arguments, const struct worker_numbers *numbers,
+                const char *token)
 {
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    sigaction(SIGTERM, &(struct sigaction){.sa_handler = on_terminate}, NULL);
-    sigaction(SIGUSR1, &(struct sigaction){.sa_handler = on_pause}, NULL);
-    sigaction(SIGUSR2, &(struct sigaction){.sa_handler = on_pause}, NULL);
+    signals_catch_worker();
     const pl_work_options options = {
+        .progress = work_output_progress,
         .driver = arguments->join,
         .listen = arguments->listen,
         .insecure = arguments->insecure,
+        .token = token,
         .advertise = arguments->advertise,
         .data_root = arguments->data_root,
         .threads = (unsigned)numbers->threads,
         .max_mbit = numbers->max_mbit,
         .nice = (int)numbers->nice,
-        .pause = &paused,
+        .pause = &signals_pause,
         .retry_s = numbers->retry_s,
-        .leave = &leave,
+        .leave = &signals_leave,
     };
     int rc = pl_work(engine, &options);
+    output_finish();
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
     pl_engine_destroy(engine);
     return code;
@@ -91,6 +108,8 @@ static int run_worker(const struct command *command, int argc, char **argv)
         return EXIT_BAD_INPUT;
     }
     if (end < 0)
+        end = run_output_configure(command, &arguments.output, WORKER_EVERY_S);
+    if (end < 0)
         end = number_option(command, "retry", arguments.retry, 0, 1e9, &numbers.retry_s);
     if (end < 0)
         end =
@@ -99,20 +118,29 @@ static int run_worker(const struct command *command, int argc, char **argv)
         end = number_option(command, "max-mbit", arguments.max_mbit, 0.01, 1e6, &numbers.max_mbit);
     if (end < 0)
         end = number_option(command, "nice", arguments.nice, 0, 19, &numbers.nice);
+    const char *typed = arguments.join;
+    char beyond[HOST_ADDRESSES_MAX];
     char join[HOST_ADDRESSES_MAX], listen[HOST_ADDRESS_MAX], advertise[HOST_ADDRESS_MAX];
+    char token_text[TOKEN_TEXT_MAX];
+    const char *token = NULL;
     if (end < 0)
         end = host_addresses("worker", "join", arguments.join, join, &arguments.join);
+    if (end < 0 && arguments.insecure && !arguments.listen)
+        arguments.join = host_addresses_beyond(typed, arguments.join, beyond);
     if (end < 0)
-        end = host_address("worker", "listen", arguments.listen, listen, &arguments.listen);
+        end = host_address("worker", "listen", arguments.listen, "0", listen, &arguments.listen);
     if (end < 0)
-        end = host_address("worker", "advertise", arguments.advertise, advertise,
+        end = host_address("worker", "advertise", arguments.advertise, NULL, advertise,
                            &arguments.advertise);
-    return end >= 0 ? end : work(&arguments, &numbers);
+    if (end < 0)
+        end = find_token(&arguments, token_text, &token);
+    return end >= 0 ? end : work(&arguments, &numbers, token);
 }
 
 const struct command cmd_worker = {
     .name = "worker",
-    .summary = "Work for a driver; SIGTERM leaves the run, SIGUSR1 pauses, SIGUSR2 resumes",
+    .summary =
+        "Work for a driver; Ctrl-C or SIGTERM leaves the run, SIGUSR1 pauses, SIGUSR2 resumes",
     .arguments = "--join ADDR",
     .options = worker_options,
     .run = run_worker,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum { NAME_MAX_BYTES = 255 };
 
@@ -38,8 +39,15 @@ static bool print(const struct addrinfo *a, const char *port, char out[HOST_ADDR
     return snprintf(out, HOST_ADDRESS_MAX, form, host, port) < HOST_ADDRESS_MAX;
 }
 
-int host_address(const char *command, const char *option, const char *text,
-                 char out[HOST_ADDRESS_MAX], const char **at)
+/* "host", "10.0.0.1" or "[::1]". */
+static bool lacks_port(const char *text)
+{
+    size_t n = strlen(text);
+    return n > 0 && n < NAME_MAX_BYTES && (!strchr(text, ':') || text[n - 1] == ']');
+}
+
+static int find_host(const char *command, const char *option, const char *text,
+                     char out[HOST_ADDRESS_MAX], const char **at)
 {
     char host[NAME_MAX_BYTES + 1];
     const char *colon = text ? strrchr(text, ':') : NULL;
@@ -64,6 +72,21 @@ int host_address(const char *command, const char *option, const char *text,
     return found ? -1 : EXIT_BAD_INPUT;
 }
 
+int host_address(const char *command, const char *option, const char *text, const char *port,
+                 char out[HOST_ADDRESS_MAX], const char **at)
+{
+    char whole[NAME_MAX_BYTES + 8];
+    if (!text || !port || !lacks_port(text))
+        return find_host(command, option, text, out, at);
+    snprintf(whole, sizeof whole, "%s:%s", text, port);
+    int end = find_host(command, option, whole, out, at);
+    if (*at == whole) { /* a number already */
+        snprintf(out, HOST_ADDRESS_MAX, "%.*s", HOST_ADDRESS_MAX - 1, whole);
+        *at = out;
+    }
+    return end;
+}
+
 int host_addresses(const char *command, const char *option, const char *text,
                    char out[HOST_ADDRESSES_MAX], const char **at)
 {
@@ -75,7 +98,7 @@ int host_addresses(const char *command, const char *option, const char *text,
         const char *is;
         size_t len = strcspn(part, ",");
         snprintf(one, sizeof one, "%.*s", (int)len, part);
-        int end = host_address(command, option, one, number, &is);
+        int end = host_address(command, option, one, HOST_PORT, number, &is);
         if (end >= 0)
             return end;
         n += (size_t)snprintf(out + n, HOST_ADDRESSES_MAX - n, "%s%s", n > 0 ? "," : "", is);
@@ -115,4 +138,44 @@ void host_address_each(const char *address, void (*tell)(const char *address, co
         tell(text, i->ifa_name);
     }
     freeifaddrs(all);
+}
+
+/* The address of the interface by which packets leave for elsewhere, or else of the first one; none
+ * is sent. */
+static bool find_own_address(char out[INET_ADDRSTRLEN])
+{
+    struct sockaddr_in elsewhere = {.sin_family = AF_INET, .sin_port = htons(9)}, own;
+    socklen_t len = sizeof own;
+    inet_pton(AF_INET, "192.0.2.1", &elsewhere.sin_addr); /* of nobody: RFC 5737 */
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool found = fd >= 0 &&
+                 connect(fd, (const struct sockaddr *)&elsewhere, sizeof elsewhere) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
+                 inet_ntop(AF_INET, &own.sin_addr, out, INET_ADDRSTRLEN);
+    if (fd >= 0)
+        close(fd);
+    struct ifaddrs *all = NULL;
+    if (found || getifaddrs(&all) != 0)
+        return found;
+    for (const struct ifaddrs *i = all; i && !found; i = i->ifa_next)
+        found =
+            i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP &&
+            !(i->ifa_flags & IFF_LOOPBACK) &&
+            inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr,
+                      out, INET_ADDRSTRLEN);
+    freeifaddrs(all);
+    return found;
+}
+
+const char *host_addresses_beyond(const char *text, const char *numbers,
+                                  char out[HOST_ADDRESSES_MAX])
+{
+    char own[INET_ADDRSTRLEN];
+    const char *port = strrchr(numbers, ':');
+    bool named = strncmp(text, "127.", 4) != 0 && strncmp(text, "localhost", 9) != 0;
+    if (!named || strchr(numbers, ',') || !port || strncmp(numbers, "127.", 4) != 0 ||
+        !find_own_address(own))
+        return numbers;
+    int n = snprintf(out, HOST_ADDRESSES_MAX, "%s%s,%s", own, port, numbers);
+    return n < HOST_ADDRESSES_MAX ? out : numbers;
 }

@@ -7,16 +7,25 @@
 
 enum { HOST_ADDRESS_MAX = 96 };
 
+/* Where a driver listens, and workers look for it, when only a host is said. */
+#define HOST_PORT "29500"
+
 /* Write `text` with its host as a number; what has no name in it stays as it is, right or wrong.
- * NULL stays NULL. *at is then `out` or `text`. Returns -1 to go on, or EXIT_BAD_INPUT after a
- * message that names command, option and host. */
-int host_address(const char *command, const char *option, const char *text,
+ * A host alone gets `port` (NULL: it does not). NULL stays NULL. *at is then `out` or `text`.
+ * Returns -1 to go on, or EXIT_BAD_INPUT after a message that names command, option and host. */
+int host_address(const char *command, const char *option, const char *text, const char *port,
                  char out[HOST_ADDRESS_MAX], const char **at);
 
-/* The same for several, with commas between. */
+/* The same for several, with commas between; HOST_PORT where none is said. */
 enum { HOST_ADDRESSES_MAX = 1024 };
 int host_addresses(const char *command, const char *option, const char *text,
                    char out[HOST_ADDRESSES_MAX], const char **at);
+
+/* Addresses to join by, as typed, where a name in them is this machine's own and leads to loopback
+ * (127.0.1.1 in Debian's /etc/hosts): then this machine's address for others comes first in `out`,
+ * so that a worker listens where other machines reach it. Else `numbers` as it is. */
+const char *host_addresses_beyond(const char *text, const char *numbers,
+                                  char out[HOST_ADDRESSES_MAX]);
 
 /* "10.0.0.1:29500" or "[::]:29500": can other hosts reach it; is it every address of this host? */
 bool host_address_is_far(const char *address);

@@ -2,32 +2,45 @@
 
 #include <stdio.h>
 
-static int set_field(pl_job *job, const char *field, const char *value)
+enum { ASSIGNMENT_MAX = 4200 };
+
+/* `--lr 0.1`: the field, in place of those that contradict it. */
+static int override_field(pl_job *job, const char *field, const char *value)
 {
-    char assignment[4200];
+    char assignment[ASSIGNMENT_MAX];
     if (!value)
         return PL_OK;
     snprintf(assignment, sizeof assignment, "%s=%s", field, value);
-    return pl_job_set(job, assignment);
+    return pl_job_override(job, assignment);
+}
+
+static int apply_fields(pl_job *job, const struct job_options *o)
+{
+    const struct {
+        const char *field, *value;
+    } fields[] = {
+        {"workers", o->workers},   {"stop.epochs", o->epochs}, {"stop.steps", o->steps},
+        {"solver.base_lr", o->lr}, {"batch", o->batch},        {"seed", o->seed},
+        {"threads", o->threads},   {"kernels", o->kernels},    {"precision", o->precision},
+        {"weights", o->weights},
+    };
+    int rc = PL_OK;
+    for (size_t i = 0; rc == PL_OK && i < sizeof fields / sizeof *fields; i++)
+        rc = override_field(job, fields[i].field, fields[i].value);
+    return rc;
 }
 
 static int apply(pl_job *job, const struct job_options *o)
 {
-    int rc = o->strategy ? pl_job_set_strategy(job, o->strategy) : PL_OK;
+    int rc = PL_OK;
+    for (size_t i = 0; rc == PL_OK && i < o->unset.count; i++)
+        rc = pl_job_unset(job, o->unset.at[i]);
     if (rc == PL_OK)
-        rc = set_field(job, "workers", o->workers);
-    if (rc == PL_OK)
-        rc = set_field(job, "seed", o->seed);
-    if (rc == PL_OK)
-        rc = set_field(job, "threads", o->threads);
-    if (rc == PL_OK)
-        rc = set_field(job, "kernels", o->kernels);
-    if (rc == PL_OK)
-        rc = set_field(job, "precision", o->precision);
+        rc = apply_fields(job, o);
+    if (rc == PL_OK && o->strategy) /* after --workers, which takes the place of `single` */
+        rc = pl_job_set_strategy(job, o->strategy);
     if (rc == PL_OK && o->deterministic)
         rc = pl_job_set(job, "deterministic=true");
-    if (rc == PL_OK)
-        rc = set_field(job, "weights", o->weights);
     if (rc == PL_OK && o->data)
         rc = pl_job_set_train_data(job, o->data);
     if (rc == PL_OK && o->test_data)
@@ -41,8 +54,9 @@ int job_options_load(pl_engine *engine, const char *path, const struct job_optio
                      pl_job **out)
 {
     pl_job *job;
-    int rc =
-        path ? pl_job_load(engine, path, &job) : pl_job_load_solver(engine, options->solver, &job);
+    int rc = options->run ? pl_job_load_directory(engine, options->run, &job)
+             : path       ? pl_job_load(engine, path, &job)
+                          : pl_job_load_solver(engine, options->solver, &job);
     if (rc != PL_OK)
         return rc;
     rc = apply(job, options);
@@ -56,10 +70,19 @@ int job_options_load(pl_engine *engine, const char *path, const struct job_optio
 int job_options_check(const struct command *command, const struct job_options *options,
                       size_t files)
 {
-    if (files + (options->solver != NULL) == 1)
+    if (options->epochs && options->steps) {
+        fprintf(stderr,
+                "paceline %s: --epochs and --steps both say where the run ends; give one, and the "
+                "other by --set\n",
+                command->name);
+        return EXIT_BAD_INPUT;
+    }
+    if (files + (options->solver != NULL) == (options->run ? 0 : 1))
         return -1;
     fprintf(stderr, "paceline %s: %s; see paceline %s --help\n", command->name,
-            files ? "a job file and --solver are one too many" : "a job file is missing",
+            options->run ? "the run's own job and --solver are one too many"
+            : files      ? "a job file and --solver are one too many"
+                         : "a job file is missing",
             command->name);
     return EXIT_BAD_INPUT;
 }

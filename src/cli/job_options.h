@@ -9,8 +9,10 @@ struct job_options {
     const char *solver, *weights;
     const char *strategy, *workers, *seed, *threads, *kernels, *precision;
     const char *data, *test_data;
-    struct option_list set;
+    const char *epochs, *steps, *lr, *batch;
+    struct option_list set, unset;
     bool deterministic;
+    const char *run; /* a run directory, whose own job it is; NULL: the job file, or solver */
 };
 
 /* Rows for a table of options; `type` has a member `job` of struct job_options. */
@@ -24,8 +26,10 @@ struct job_options {
         JOB_OPTION(type, "strategy", OPTION_TEXT, "NAME", "this strategy, with its defaults",     \
                    strategy),                                                                     \
         JOB_OPTION(type, "set", OPTION_LIST, "FIELD=VALUE", "set any field of the job", set),     \
-        JOB_OPTION(type, "data", OPTION_TEXT, "SPEC", "training data, KIND:PATH[?scale=...]",     \
-                   data),                                                                         \
+        JOB_OPTION(type, "unset", OPTION_LIST, "FIELD", "take back a field that the job sets",    \
+                   unset),                                                                        \
+        JOB_OPTION(type, "data", OPTION_TEXT, "SPEC",                                             \
+                   "training data, KIND:PATH[?scale=...]: see `help data-spec`", data),           \
         JOB_OPTION(type, "weights", OPTION_TEXT, "FILE", "begin with these, layer by layer",      \
                    weights),                                                                      \
         JOB_OPTION(type, "test-data", OPTION_TEXT, "SPEC", "test data", test_data),               \
@@ -37,8 +41,16 @@ struct job_options {
         JOB_OPTION(type, "deterministic", OPTION_FLAG, NULL, "pin every automatic choice",        \
                    deterministic)
 
-/* Load the job file, or the solver where `path` is NULL, and apply the overrides, --strategy first
- * and --set last. */
+/* More, for commands that train. */
+#define JOB_RUN_OPTIONS(type)                                                                      \
+    JOB_OPTION(type, "epochs", OPTION_TEXT, "E", "end after so many epochs (1)", epochs),          \
+        JOB_OPTION(type, "steps", OPTION_TEXT, "N", "end after so many steps of a worker", steps), \
+        JOB_OPTION(type, "lr", OPTION_TEXT, "R", "the learning rate, solver.base_lr", lr),         \
+        JOB_OPTION(type, "batch", OPTION_TEXT, "N", "records of a worker's step (64)", batch)
+
+/* Load the job file, the solver where `path` is NULL, or the job of `options->run`, and apply the
+ * overrides: --unset first,
+ * --set last. */
 int job_options_load(pl_engine *engine, const char *path, const struct job_options *options,
                      pl_job **out);
 

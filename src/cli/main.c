@@ -1,34 +1,37 @@
 /* The command: picks a command from the table and runs it. */
 #include "cli/cli.h"
+#include "cli/output.h"
+#include "cli/waits.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const struct command *const commands[] = {&cmd_train,  &cmd_sim,  &cmd_test,    &cmd_predict,
-                                                 &cmd_model,  &cmd_data, &cmd_convert, &cmd_driver,
-                                                 &cmd_worker, &cmd_bench};
+static const struct command *const commands[] = {&cmd_train,   &cmd_resume, &cmd_sim,  &cmd_test,
+                                                 &cmd_predict, &cmd_model,  &cmd_data, &cmd_convert,
+                                                 &cmd_driver,  &cmd_worker, &cmd_bench};
+
+enum { COMMANDS = sizeof commands / sizeof *commands };
 
 static void help(FILE *to)
 {
     fprintf(to, "usage: paceline COMMAND ...\n"
                 "Trains neural networks on the machines you have.\n\n");
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+    for (size_t i = 0; i < COMMANDS; i++)
         fprintf(to, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(to, "\npaceline COMMAND --help explains a command; paceline --version its version.\n");
-}
-
-static void print_log(void *user, pl_log_level level, const char *line)
-{
-    (void)user;
-    fprintf(stderr, "%s%s\n", level >= PL_LOG_WARN ? "warning: " : "", line);
+    fprintf(to, "  %-10s %s\n", "help",
+            "This text; `help COMMAND` explains a command, `help data-spec` what SPEC may be");
+    fprintf(to, "  %-10s %s\n", "version", "The version");
+    fprintf(to, "\nExit codes: 0 done, 1 the run failed, 2 bad input or usage, 70 a bug of ours, "
+                "130 interrupted.\n");
 }
 
 pl_engine *cli_engine(void)
 {
     pl_engine *engine = NULL;
-    pl_engine_options options = {.log = print_log, .log_level = PL_LOG_INFO};
+    pl_engine_options options = {.log = output_log, .log_level = PL_LOG_INFO};
     if (pl_engine_create(&options, &engine) != PL_OK)
         fprintf(stderr, "paceline: out of memory\n");
     return engine;
@@ -42,6 +45,7 @@ int cli_net_spec(pl_engine *engine, const char *text, pl_net_spec **out)
 
 int cli_fail(const pl_engine *engine, int status)
 {
+    output_finish();
     fprintf(stderr, "paceline: %s\n", pl_engine_error(engine));
     switch (status) {
     case PL_ERR_INPUT:
@@ -66,25 +70,70 @@ static bool environment_fits(void)
     return false;
 }
 
+static const struct command *find_command(const char *name)
+{
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    return NULL;
+}
+
+static int unknown_command(const char *name)
+{
+    const char *meant = NULL;
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < COMMANDS; i++)
+        if (cli_nearer(name, commands[i]->name, &least))
+            meant = commands[i]->name;
+    fprintf(stderr, "paceline: unknown command %s%s%s%s; see paceline --help\n", name,
+            meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+    return EXIT_BAD_INPUT;
+}
+
+static bool is_one_of(const char *text, const char *a, const char *b, const char *c)
+{
+    return strcmp(text, a) == 0 || strcmp(text, b) == 0 || strcmp(text, c) == 0;
+}
+
+/* `paceline help [COMMAND|data-spec]`, which is `paceline COMMAND --help`. */
+static int run_help(int argc, char **argv)
+{
+    if (argc < 3) {
+        help(stdout);
+        return EXIT_DONE;
+    }
+    if (strcmp(argv[2], "data-spec") == 0) {
+        data_spec_help();
+        return EXIT_DONE;
+    }
+    const struct command *command = find_command(argv[2]);
+    char *asked[] = {argv[2], "--help", NULL};
+    return command ? command->run(command, 2, asked) : unknown_command(argv[2]);
+}
+
+/* With threads that wait for one another; a driver's workers choose for themselves. */
+static bool does_compute(const struct command *command)
+{
+    return command == &cmd_bench || command == &cmd_worker || command == &cmd_train ||
+           command == &cmd_test || command == &cmd_predict;
+}
+
 int main(int argc, char **argv)
 {
     if (argc < 2) {
         help(stderr);
         return EXIT_BAD_INPUT;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
-        help(stdout);
-        return EXIT_DONE;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
+    if (is_one_of(argv[1], "--help", "-h", "help"))
+        return run_help(argc, argv);
+    if (is_one_of(argv[1], "--version", "-V", "version")) {
         printf("paceline %s\n", pl_version());
         return EXIT_DONE;
     }
-    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
-        if (strcmp(argv[1], commands[i]->name) == 0)
-            return environment_fits() ? commands[i]->run(commands[i], argc - 1, argv + 1)
-                                      : EXIT_BAD_INPUT;
-    }
-    fprintf(stderr, "paceline: unknown command %s; see paceline --help\n", argv[1]);
-    return EXIT_BAD_INPUT;
+    const struct command *command = find_command(argv[1]);
+    if (!command)
+        return unknown_command(argv[1]);
+    if (does_compute(command))
+        waits_choose(argv);
+    return environment_fits() ? command->run(command, argc - 1, argv + 1) : EXIT_BAD_INPUT;
 }

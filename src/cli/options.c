@@ -1,5 +1,6 @@
 #include "cli/cli.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,8 @@ void command_help(const struct command *command)
         printf("  %-24s %s\n", left, o->help);
     }
     printf("  %-24s %s\n", "--help", "this text");
+    if (strstr(command->arguments, "SPEC"))
+        printf("\n`paceline help data-spec` lists what SPEC may be.\n");
 }
 
 static const struct option *find_option(const struct command *command, const char *name,
@@ -25,6 +28,88 @@ static const struct option *find_option(const struct command *command, const cha
             return o;
     }
     return NULL;
+}
+
+enum { NAME_BYTES = 64 };
+
+/* Levenshtein's distance. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[NAME_BYTES], n = strlen(a);
+    for (size_t i = 0; i <= n; i++)
+        row[i] = i;
+    for (size_t j = 0; b[j]; j++) {
+        size_t corner = row[0];
+        row[0] = j + 1;
+        for (size_t i = 1; i <= n; i++) {
+            size_t change = corner + (a[i - 1] != b[j]);
+            corner = row[i];
+            size_t shorter = row[i] < row[i - 1] ? row[i] : row[i - 1];
+            row[i] = change < shorter + 1 ? change : shorter + 1;
+        }
+    }
+    return row[n];
+}
+
+bool cli_nearer(const char *name, const char *other, size_t *least)
+{
+    size_t n = strlen(name), d = n < NAME_BYTES ? distance(name, other) : n;
+    size_t most = n < 5 ? 1 : n < 9 ? 2 : 3; /* slips in a name so long */
+    bool begins = n >= 3 && strncmp(name, other, n) == 0;
+    if (begins)
+        d = 1;
+    if (d > most || d >= n || d >= *least)
+        return false;
+    *least = d;
+    return true;
+}
+
+/* What other tools call an option of ours. */
+static const char *const aliases[][2] = {
+    {"batch-size", "batch"},
+    {"batch_size", "batch"},
+    {"learning-rate", "lr"},
+    {"num-workers", "workers"},
+    {"nproc", "workers"},
+    {"max-steps", "steps"},
+    {"max-epochs", "epochs"},
+    {"output", "out"},
+    {"output-dir", "out"},
+    {"dataset", "data"},
+    {"device", "kernels"},
+    {"optimizer", "set solver.type=..."},
+    {"momentum", "set solver.momentum=..."},
+    {"net", "set net.zoo=..."},
+    {"validation", "set validation=..."},
+};
+
+/* The option that somebody meant; NULL when none is near. */
+static const char *suggest_option(const struct command *command, const char *name)
+{
+    const char *meant = NULL;
+    char root[NAME_BYTES];
+    size_t least = SIZE_MAX;
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++) {
+        snprintf(root, sizeof root, "%.*s", (int)strcspn(aliases[i][1], " "), aliases[i][1]);
+        if (strcmp(aliases[i][0], name) == 0 && find_option(command, root, strlen(root)))
+            return aliases[i][1];
+    }
+    for (const struct option *o = command->options; o->name; o++)
+        if (cli_nearer(name, o->name, &least))
+            meant = o->name;
+    return meant;
+}
+
+static int unknown_option(const struct command *command, const char *text)
+{
+    char name[NAME_BYTES];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(text + strspn(text, "-"), "="),
+             text + strspn(text, "-"));
+    const char *meant = suggest_option(command, name);
+    fprintf(stderr, "paceline %s: unknown option %s%s%s%s; see paceline %s --help\n", command->name,
+            text, meant ? "; did you mean --" : "", meant ? meant : "", meant ? "?" : "",
+            command->name);
+    return EXIT_BAD_INPUT;
 }
 
 static int usage_error(const struct command *command, const char *what, const char *name)
@@ -58,7 +143,7 @@ static int parse_option(const struct command *command, int argc, char **argv, in
     const struct option *o =
         find_option(command, name, equals ? (size_t)(equals - name) : strlen(name));
     if (!o)
-        return usage_error(command, "unknown option", argv[*i]);
+        return unknown_option(command, argv[*i]);
     const char *value = NULL;
     if (o->kind == OPTION_FLAG && equals)
         return usage_error(command, "no value is taken by option", argv[*i]);
@@ -73,15 +158,18 @@ static int parse_option(const struct command *command, int argc, char **argv, in
 int options_parse(const struct command *command, int argc, char **argv, void *into,
                   const char **positional, size_t max, size_t *count)
 {
+    static char quiet[] = "--quiet";
     *count = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             command_help(command);
             return EXIT_DONE;
         }
+        if (strcmp(argv[i], "-q") == 0)
+            argv[i] = quiet;
         if (argv[i][0] == '-' && argv[i][1] != '\0') {
             if (argv[i][1] != '-')
-                return usage_error(command, "unknown option", argv[i]);
+                return unknown_option(command, argv[i]);
             int end = parse_option(command, argc, argv, &i, into);
             if (end >= 0)
                 return end;

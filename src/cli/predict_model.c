@@ -22,18 +22,21 @@ static bool join(char out[PREDICT_PATH_MAX], const char *folder, const char *nam
     return snprintf(out, PREDICT_PATH_MAX, "%s/%s", folder, name) < PREDICT_PATH_MAX;
 }
 
-static int refuse(const char *path, const char *why)
+static int refuse(const char *command, const char *path, const char *why)
 {
-    fprintf(stderr, "paceline predict: %s: %s\n", path, why);
+    fprintf(stderr, "paceline %s: %s: %s\n", command, path, why);
     return EXIT_BAD_INPUT;
 }
 
-/* The job of the run that the file `path` belongs to: beside it, or beside its folder. */
-static bool find_job(const char *path, char out[PREDICT_PATH_MAX])
+/* The job of the run that is the folder `path`, or that the file `path` belongs to: beside it, or
+ * beside its folder. */
+static bool find_job(const char *path, bool is_run, char out[PREDICT_PATH_MAX])
 {
     char folder[PREDICT_PATH_MAX];
     const char *slash = strrchr(path, '/');
     int n = slash ? (int)(slash - path) : 1;
+    if (is_run)
+        return join(out, path, "job.prototxt") && is_there(out, false);
     snprintf(folder, sizeof folder, "%.*s", n, slash ? path : ".");
     if (join(out, folder, "job.prototxt") && is_there(out, false))
         return true;
@@ -41,41 +44,66 @@ static bool find_job(const char *path, char out[PREDICT_PATH_MAX])
            ends_in(folder, "checkpoint");
 }
 
+/* The model that is asked for by name: best, final, or a file of the directory or of anywhere. */
+static int find_named(const char *command, const char *folder, const char *which,
+                      char out[PREDICT_PATH_MAX])
+{
+    char name[PREDICT_PATH_MAX];
+    bool word = strcmp(which, "best") == 0 || strcmp(which, "final") == 0;
+    snprintf(name, sizeof name, "%.4000s%s", which, word ? ".safetensors" : "");
+    if (join(out, folder, name) && is_there(out, false))
+        return PL_OK;
+    if (!word && is_there(which, false)) {
+        snprintf(out, PREDICT_PATH_MAX, "%s", which);
+        return PL_OK;
+    }
+    fprintf(stderr, "paceline %s: %s: no %s is in it; --model takes best, final or a file\n",
+            command, folder, name);
+    return EXIT_BAD_INPUT;
+}
+
 /* The model that a run's directory holds. */
-static int find_weights(const char *directory, char out[PREDICT_PATH_MAX])
+static int find_weights(const char *command, const char *directory, const char *which,
+                        char out[PREDICT_PATH_MAX])
 {
     static const char *const names[] = {"final.safetensors", "best.safetensors"};
     char folder[PREDICT_PATH_MAX];
     snprintf(folder, sizeof folder, "%s", directory);
     for (size_t n = strlen(folder); n > 1 && folder[n - 1] == '/'; n--)
         folder[n - 1] = '\0';
+    if (which)
+        return find_named(command, folder, which, out);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (join(out, folder, names[i]) && is_there(out, false))
             return PL_OK;
-    return refuse(directory, "no run that has a model: neither final.safetensors nor "
-                             "best.safetensors is in it");
+    return refuse(command, directory,
+                  "no run that has a model: neither final.safetensors nor "
+                  "best.safetensors is in it");
 }
 
-int predict_model_find(pl_engine *engine, const char *path, struct predict_model *model)
+int predict_model_find(pl_engine *engine, const char *command, const char *path, const char *which,
+                       struct predict_model *model)
 {
     char job[PREDICT_PATH_MAX];
     *model = (struct predict_model){0};
     if (strlen(path) >= PREDICT_PATH_MAX - 64)
-        return refuse("MODEL", "too long a path");
+        return refuse(command, "MODEL", "too long a path");
     if (is_there(path, true)) {
-        int rc = find_weights(path, model->weights);
+        int rc = find_weights(command, path, which, model->weights);
         if (rc != PL_OK)
             return rc;
         fprintf(stderr, "the model is %s\n", model->weights);
     } else if (!is_there(path, false)) {
-        return refuse(path, "no such run or model");
+        return refuse(command, path, "no such run or model");
+    } else if (which) {
+        return refuse(command, path, "--model is for the directory of a run, and this is a file");
     } else if (!ends_in(path, ".safetensors") && !ends_in(path, ".caffemodel")) {
-        return refuse(path, "expected a run's directory, a .safetensors or a .caffemodel");
+        return refuse(command, path, "expected a run's directory, a .safetensors or a .caffemodel");
     } else {
         snprintf(model->weights, sizeof model->weights, "%s", path);
     }
     int rc = PL_OK;
-    if (find_job(model->weights, job))
+    if (find_job(is_there(path, true) ? path : model->weights, is_there(path, true), job))
         rc = pl_job_load_run(engine, job, &model->job);
     if (rc == PL_OK)
         rc = model->job ? pl_net_spec_job(model->job, &model->spec)

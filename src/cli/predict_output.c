@@ -133,13 +133,18 @@ int predictions_table(const struct predictions *p)
         for (size_t k = 0; rc == PL_OK && k < p->top; k++) {
             uint32_t class = p->at[i * p->top + k];
             const char *name = name_of(p, class);
-            printf("%-*s  ", wide, record_text(&record, i, number));
-            if (record.has_label)
+            printf("%-*s  ", wide, k == 0 ? record_text(&record, i, number) : "");
+            if (record.has_label && k == 0)
                 printf("%6" PRIu32 "  ", record.label);
+            else if (record.has_label)
+                printf("%6s  ", "");
             printf("%4zu  %6" PRIu32 "  ", k + 1, class);
             if (p->named)
                 printf("%-*s  ", named, name ? name : "");
-            printf(p->classes.probabilities ? "%.6f\n" : "%g\n", (double)p->score[i * p->top + k]);
+            if (p->classes.probabilities)
+                printf("%.2f %%\n", 100 * (double)p->score[i * p->top + k]);
+            else
+                printf("%g\n", (double)p->score[i * p->top + k]);
         }
     }
     return rc;

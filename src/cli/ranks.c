@@ -2,6 +2,7 @@
 #include "cli/ranks.h"
 
 #include "cli/cli.h"
+#include "cli/host_address.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -17,9 +18,8 @@
 
 enum { RANKS_MAX = 1024 };
 
-static bool read_number(const char *name, uint32_t *out)
+static bool read_number(const char *text, uint32_t *out)
 {
-    const char *text = getenv(name);
     char *end;
     if (!text)
         return false;
@@ -35,6 +35,8 @@ static bool own_address(const char *rendezvous, char *out, size_t size)
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)}, self;
     socklen_t len = sizeof self;
     snprintf(host, sizeof host, "%.*s", (int)strcspn(rendezvous, ":"), rendezvous);
+    if (strcmp(host, "localhost") == 0)
+        snprintf(host, sizeof host, "127.0.0.1");
     if (inet_pton(AF_INET, host, &to.sin_addr) != 1)
         return false;
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -48,14 +50,58 @@ static bool own_address(const char *rendezvous, char *out, size_t size)
     return found;
 }
 
-bool ranks_find(const char *command, uint32_t count, struct ranks_place *place)
+/* Where this rank listens, and whether that is allowed. */
+static bool find_address(const char *command, const char *own, struct ranks_place *place)
 {
-    const char *rendezvous = getenv("PACELINE_RENDEZVOUS"), *own = getenv("PACELINE_ADDRESS");
+    if (own)
+        snprintf(place->listen, sizeof place->listen, "%.48s:0", own);
+    else if (!own_address(place->rendezvous, place->listen, sizeof place->listen)) {
+        fprintf(stderr,
+                "paceline %s: no way to the rendezvous %s: write a host's address and port\n",
+                command, place->rendezvous);
+        return false;
+    }
+    place->given = true;
+    return true;
+}
+
+/* All of --rank, --ranks and --rendezvous. */
+static bool take_options(const char *command, const struct ranks_options *o, uint32_t count,
+                         struct ranks_place *place)
+{
+    char number[HOST_ADDRESS_MAX], own[HOST_ADDRESS_MAX];
+    const char *at, *address = NULL;
+    if (!o->rank || !o->rendezvous || count < 2 || !read_number(o->rank, &place->rank) ||
+        place->rank >= count) {
+        fprintf(stderr,
+                "paceline %s: --rank R (from 0 on), --ranks N and --rendezvous HOST:PORT together "
+                "say which rank this is of how many; see paceline %s --help\n",
+                command, command);
+        return false;
+    }
+    if (host_address(command, "rendezvous", o->rendezvous, HOST_PORT, number, &at) >= 0 ||
+        host_address(command, "address", o->address, "0", own, &address) >= 0)
+        return false;
+    place->count = count;
+    place->insecure = o->insecure;
+    snprintf(place->rendezvous, sizeof place->rendezvous, "%.63s", at);
+    if (address)
+        own[strcspn(own, ":")] = '\0';
+    return find_address(command, address ? own : NULL, place);
+}
+
+bool ranks_find(const char *command, const struct ranks_options *options, uint32_t count,
+                struct ranks_place *place)
+{
+    const char *rendezvous = getenv("PACELINE_RENDEZVOUS");
     *place = (struct ranks_place){.count = count};
+    if (options->rank || options->rendezvous || options->address)
+        return take_options(command, options, count, place);
     if (!getenv("PACELINE_RANKS"))
         return true;
-    if (!read_number("PACELINE_RANKS", &place->count) ||
-        !read_number("PACELINE_RANK", &place->rank) || !rendezvous || place->rank >= place->count) {
+    if (!read_number(getenv("PACELINE_RANKS"), &place->count) ||
+        !read_number(getenv("PACELINE_RANK"), &place->rank) || !rendezvous ||
+        place->rank >= place->count) {
         fprintf(stderr,
                 "paceline %s: PACELINE_RANK, PACELINE_RANKS and PACELINE_RENDEZVOUS do not say "
                 "which rank this is of how many\n",
@@ -68,15 +114,8 @@ bool ranks_find(const char *command, uint32_t count, struct ranks_place *place)
         return false;
     }
     snprintf(place->rendezvous, sizeof place->rendezvous, "%s", rendezvous);
-    if (own)
-        snprintf(place->listen, sizeof place->listen, "%.48s:0", own);
-    else if (!own_address(rendezvous, place->listen, sizeof place->listen)) {
-        fprintf(stderr, "paceline %s: no way to PACELINE_RENDEZVOUS %s\n", command, rendezvous);
-        return false;
-    }
     place->insecure = strncmp(rendezvous, "127.", 4) != 0;
-    place->given = true;
-    return true;
+    return find_address(command, getenv("PACELINE_ADDRESS"), place);
 }
 
 int ranks_open(pl_engine *engine, const struct ranks_place *place, pl_team **team)

@@ -1,41 +1,28 @@
 #include "cli/run_output.h"
+#include "cli/banner.h"
+#include "cli/number.h"
+#include "cli/output.h"
 
 #include <cjson/cJSON.h>
-#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <time.h>
 
-enum { PLAIN_EVERY_S = 2 };
-
-atomic_bool run_interrupted;
-
-static void on_signal(int number)
+int run_output_configure(const struct command *command, const struct output_arguments *arguments,
+                         double every_s)
 {
-    if (atomic_exchange(&run_interrupted, true)) {
-        signal(number, SIG_DFL);
-        raise(number);
-    }
-}
-
-void run_catch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    struct output_options options = {.quiet = arguments->quiet, .progress_s = every_s};
+    int end =
+        number_option(command, "progress", arguments->progress, 0.01, 1e9, &options.progress_s);
+    output_configure(&options);
+    return end;
 }
 
 void run_output_init(struct run_output *output, bool json)
 {
-    *output = (struct run_output){.json = json, .terminal = isatty(STDERR_FILENO) == 1};
-}
-
-static void break_line(struct run_output *output)
-{
-    if (output->open_line)
-        fputc('\n', stderr);
-    output->open_line = false;
+    *output = (struct run_output){.json = json};
 }
 
 static double number(const cJSON *event, const char *key)
@@ -53,25 +40,42 @@ static const char *text(const cJSON *event, const char *key)
 /* A net may have no error rate. */
 static void print_evaluation(const cJSON *event)
 {
-    fprintf(stderr, "%8.1f s  epoch %.2f: %s ", number(event, "t"), number(event, "epoch"),
-            text(event, "set"));
+    char error[32] = "";
     if (cJSON_HasObjectItem(event, "error"))
-        fprintf(stderr, "error %.2f %%, ", 100 * number(event, "error"));
-    fprintf(stderr, "loss %.4f\n", number(event, "loss"));
+        snprintf(error, sizeof error, "error %.2f %%, ", 100 * number(event, "error"));
+    output_line("%8.1f s  epoch %.2f: %s %sloss %.4f", number(event, "t"), number(event, "epoch"),
+                text(event, "set"), error, number(event, "loss"));
 }
 
-static void print_event(const cJSON *event)
+/* Something that is allowed and seldom meant. */
+static void print_suspicion(const cJSON *event)
+{
+    char line[512];
+    snprintf(line, sizeof line, "suspicious: %s", text(event, "text"));
+    output_warning(line);
+}
+
+static void print_event(const struct run_output *output, const cJSON *event)
 {
     const char *kind = text(event, "kind");
     double t = number(event, "t");
-    if (strcmp(kind, "eval") == 0)
+    if (strcmp(kind, "start") == 0)
+        banner_print(event, output->directory);
+    else if (strcmp(kind, "warning") == 0)
+        print_suspicion(event);
+    else if (strcmp(kind, "eval") == 0)
         print_evaluation(event);
     else if (strcmp(kind, "member") == 0 && strcmp(text(event, "what"), "join") != 0)
-        fprintf(stderr, "%8.1f s  worker %.0f: %s\n", t, number(event, "node"),
-                text(event, "what"));
+        output_line("%8.1f s  worker %.0f: %s", t, number(event, "node"), text(event, "what"));
     else if (strcmp(kind, "fault") == 0)
-        fprintf(stderr, "%8.1f s  fault: %s worker %.0f\n", t, text(event, "what"),
-                number(event, "node"));
+        output_line("%8.1f s  fault: %s worker %.0f", t, text(event, "what"),
+                    number(event, "node"));
+}
+
+void run_output_begins(void *user, const char *directory)
+{
+    struct run_output *output = user;
+    snprintf(output->directory, sizeof output->directory, "%s", directory);
 }
 
 void run_output_event(void *user, const char *line)
@@ -79,46 +83,131 @@ void run_output_event(void *user, const char *line)
     struct run_output *output = user;
     snprintf(output->last, sizeof output->last, "%s", line);
     cJSON *event = cJSON_Parse(line);
-    const char *kind = text(event, "kind");
-    if (strcmp(kind, "exchange") != 0 && strcmp(kind, "rate") != 0) {
-        break_line(output);
-        print_event(event);
-    }
+    print_event(output, event);
     cJSON_Delete(event);
 }
 
-static void print_progress(const pl_progress *p)
+/* Fields in their order on the line. */
+struct fields {
+    struct progress_field at[PROGRESS_FIELDS_MAX];
+    size_t count;
+};
+
+__attribute__((format(printf, 3, 4))) static void add_field(struct fields *f, unsigned rank,
+                                                            const char *format, ...)
 {
-    fprintf(stderr, "%8.1f s  epoch %.2f", p->t, p->epoch);
-    if (p->epochs > 0)
-        fprintf(stderr, "/%g", p->epochs);
-    fprintf(stderr, "  loss %.4f", p->loss);
-    if (p->error >= 0)
-        fprintf(stderr, "  error %.2f %%", 100 * p->error);
-    fprintf(stderr, "  %.0f samples/s  %u workers", p->samples_per_s, p->workers);
-    if (p->exchange_s > 0)
-        fprintf(stderr, "  exchange %.1f ms", p->exchange_s * 1e3);
-    if (p->slowest >= 0)
-        fprintf(stderr, "  slowest %d", p->slowest);
-    if (p->eta_s >= 0)
-        fprintf(stderr, "  ends in %.0f s", p->eta_s);
+    struct progress_field *field = &f->at[f->count++];
+    va_list arguments;
+    *field = (struct progress_field){.rank = rank};
+    va_start(arguments, format);
+    vsnprintf(field->text, sizeof field->text, format, arguments);
+    va_end(arguments);
 }
 
-void run_output_progress(void *user, const pl_progress *progress)
+__attribute__((format(printf, 2, 3))) static void set_brief(struct fields *f, const char *format,
+                                                            ...)
 {
-    struct run_output *output = user;
-    workers_file_look(&output->workers, progress->t);
-    if (output->terminal) {
-        fputc('\r', stderr);
-        print_progress(progress);
-        fputs("\033[K", stderr); /* what an older, longer line left */
-        fflush(stderr);
-        output->open_line = true;
-    } else if (progress->t >= output->printed + PLAIN_EVERY_S) {
-        output->printed = progress->t;
-        print_progress(progress);
-        fputc('\n', stderr);
+    struct progress_field *field = &f->at[f->count - 1];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(field->brief, sizeof field->brief, format, arguments);
+    va_end(arguments);
+}
+
+static void add_place(struct fields *f, const pl_progress *p)
+{
+    if (p->epochs > 0) {
+        add_field(f, 0, "epoch %.2f/%g", p->epoch, p->epochs);
+        set_brief(f, "epoch %.1f/%g", p->epoch, p->epochs);
+    } else {
+        add_field(f, 0, "epoch %.2f", p->epoch);
     }
+    if (p->steps == 0 && p->local_steps == 0)
+        return; /* nothing is known of it yet */
+    if (p->steps == 0 && p->local_steps == 0)
+        return; /* nothing is known of it yet */
+    add_field(f, 0, "loss %.4f", p->loss);
+    set_brief(f, "loss %.3f", p->loss);
+}
+
+static void add_end(struct fields *f, double eta_s)
+{
+    if (eta_s < 0)
+        return;
+    add_field(f, 0, "ends in %.0f s", eta_s);
+    set_brief(f, "%.0f s left", eta_s);
+}
+
+/* Before the first exchange, which may be minutes away. */
+static void add_local(struct fields *f, const pl_progress *p)
+{
+    if (p->local_steps == 0)
+        return;
+    add_field(f, 2, "step %llu", (unsigned long long)p->local_steps);
+    if (p->first_exchange_s >= 0)
+        add_field(f, 1, "first exchange in about %.0f s", p->first_exchange_s);
+}
+
+void run_output_tick(void *user)
+{
+    workers_file_look(&((struct run_output *)user)->workers);
+}
+
+/* The time of day so many seconds ago. */
+static void time_text(double age_s, char out[16])
+{
+    time_t at = time(NULL) - (time_t)(age_s + 0.5);
+    struct tm day;
+    if (!localtime_r(&at, &day) || strftime(out, 16, "%H:%M:%S", &day) == 0)
+        snprintf(out, 16, "%.0f s ago", age_s);
+}
+
+void run_output_stopping(void *user, const pl_stopping *s)
+{
+    char at[16] = "", state[64] = "no state to keep yet", soon[32] = "";
+    const struct run_output *output = user;
+    if (s->state_age_s >= 0 && !output->virtual_time)
+        time_text(s->state_age_s, at);
+    if (s->now && s->path[0]) {
+        output_line("kept the state of exchange %llu%s%s, in %s", (unsigned long long)s->exchanges,
+                    at[0] ? ", " : "", at, s->path);
+        return;
+    }
+    if (s->now) {
+        output_line("stopped at once; there was no state to keep");
+        return;
+    }
+    if (at[0])
+        snprintf(state, sizeof state, "keep the state of %s", at);
+    else if (s->state_age_s >= 0)
+        snprintf(state, sizeof state, "keep the newest state");
+    if (s->commit_s >= 0 && !output->virtual_time)
+        snprintf(soon, sizeof soon, ", about %.0f s", s->commit_s < 1 ? 1 : s->commit_s);
+    output_line("stopping at the next commit point%s; again: stop now, %s", soon, state);
+}
+
+void run_output_progress(void *user, const pl_progress *p)
+{
+    struct fields f = {.count = 0};
+    (void)user;
+    if (p->simulated) {
+        add_field(&f, 0, "simulated");
+        set_brief(&f, "sim");
+    }
+    add_field(&f, 3, "%8.1f s", p->t);
+    add_place(&f, p);
+    if (p->error >= 0)
+        add_field(&f, 1, "error %.2f %%", 100 * p->error);
+    if (p->samples_per_s > 0)
+        add_field(&f, 2, "%.0f samples/s", p->samples_per_s);
+    add_field(&f, 4, "%u worker%s", p->workers, p->workers == 1 ? "" : "s");
+    if (p->exchange_s > 0)
+        add_field(&f, 5, "exchange %.1f ms", p->exchange_s * 1e3);
+    if (p->slowest >= 0)
+        add_field(&f, 6, "slowest %d", p->slowest);
+    add_local(&f, p);
+    add_end(&f, p->eta_s);
+    output_progress(f.at, f.count);
 }
 
 static void print_set(const char *name, double error, double loss)
@@ -129,43 +218,68 @@ static void print_set(const char *name, double error, double loss)
     printf("loss %.4f\n", loss);
 }
 
-static void print_result(struct run_output *output, const pl_run_report *report)
+/* The run's last event, and what it does not know. */
+static int print_object(const struct run_output *output, const pl_run_report *report)
 {
-    break_line(output);
-    if (output->json) {
-        printf("%s\n", output->last);
-        return;
-    }
-    printf("ended       %s, after %.2f epochs and %.1f s\n", report->reason, report->epochs,
-           report->wall_s);
+    cJSON *object = strstr(output->last, "\"kind\":\"end\"") ? cJSON_Parse(output->last) : NULL;
+    cJSON_AddStringToObject(object, "net", report->net);
+    cJSON_AddStringToObject(object, "directory", report->directory);
+    cJSON_DeleteItemFromObject(object, "model"); /* as its directory knows it */
+    if (report->model[0])
+        cJSON_AddStringToObject(object, "model", report->model);
+    char *line = object ? cJSON_PrintUnformatted(object) : NULL;
+    cJSON_Delete(object);
+    if (line)
+        printf("%s\n", line);
+    else
+        fprintf(stderr, "paceline: the run has ended, but there was no memory for its result\n");
+    free(line);
+    return line ? EXIT_DONE : EXIT_FAILED;
+}
+
+static void print_result(const pl_run_report *report)
+{
+    printf("ended       %s, after %.2f epochs and %.1f %ss\n", report->reason, report->epochs,
+           report->wall_s, report->simulated ? "simulated " : "");
+    if (report->has_train)
+        printf("%-12sloss %.4f\n", "training", report->train_loss);
     if (report->has_validation)
         print_set("validation", report->validation_error, report->validation_loss);
     if (report->has_test)
         print_set("test", report->test_error, report->test_loss);
-    if (report->wall_s > 0)
-        printf("speed       %.0f samples/s\n", (double)report->samples / report->wall_s);
+    if (report->session_s > 0)
+        printf("speed       %.0f samples/s%s\n", (double)report->samples / report->session_s,
+               report->simulated ? ", simulated" : "");
     printf("records     %llu used, %llu repeated, %llu missed\n", (unsigned long long)report->used,
            (unsigned long long)report->repeated, (unsigned long long)report->missed);
+    for (uint64_t i = 0; i < report->bad_records && i < 3; i++)
+        printf("%-12s%s\n", i == 0 ? "left out" : "", report->bad_record[i]);
+    if (report->bad_records > 3)
+        printf("%-12sand %llu more broken records; events.jsonl names them\n", "",
+               (unsigned long long)report->bad_records - 3);
     printf("directory   %s\n", report->directory);
-}
-
-/* Is the last event the run's end? One that there was no memory for has not come. */
-static bool has_end(const struct run_output *output)
-{
-    return strstr(output->last, "\"kind\":\"end\"") != NULL;
+    if (report->model[0])
+        printf("model       %s\n", report->model);
 }
 
 int cli_run_ended(const pl_engine *engine, int status, struct run_output *output,
                   const pl_run_report *report)
 {
-    if (status != PL_OK) {
-        break_line(output);
+    output_finish();
+    if (status != PL_OK)
         return cli_fail(engine, status);
-    }
-    if (output->json && !has_end(output)) {
-        fprintf(stderr, "paceline: the run has ended, but there was no memory for its result\n");
+    int code = EXIT_DONE;
+    if (output->json)
+        code = print_object(output, report);
+    else
+        print_result(report);
+    if (code == EXIT_DONE && (fflush(stdout) != 0 || ferror(stdout))) {
+        fprintf(stderr, "paceline: the result cannot be written to stdout; the run is kept in %s\n",
+                report->directory);
         return EXIT_FAILED;
     }
-    print_result(output, report);
-    return strcmp(report->reason, "interrupted") == 0 ? EXIT_INTERRUPTED : EXIT_DONE;
+    return code != EXIT_DONE                            ? code
+           : report->model_elsewhere                    ? EXIT_ELSEWHERE
+           : strcmp(report->reason, "interrupted") == 0 ? EXIT_INTERRUPTED
+                                                        : EXIT_DONE;
 }

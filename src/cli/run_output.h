@@ -1,5 +1,5 @@
-/* What train, driver and sim print while they run: a progress line on a terminal, plain lines when
- * piped, the last event alone on stdout with --json. */
+/* What train, driver and sim print while they run, by output.h: a line for each event that a person
+ * wants to know, and progress; at the end the result on stdout, with --json as one object. */
 #ifndef PL_CLI_RUN_OUTPUT_H
 #define PL_CLI_RUN_OUTPUT_H
 
@@ -7,28 +7,46 @@
 #include "cli/workers_file.h"
 #include "paceline/run.h"
 
+enum { PROGRESS_EVERY_S = 2 }; /* off a terminal */
+
 struct run_output {
     bool json;
-    bool terminal;   /* stderr is one */
-    bool open_line;  /* a progress line stands unfinished */
-    char last[2048]; /* the newest event */
-    double printed;  /* time of the last plain progress line */
+    bool virtual_time; /* the run's seconds are not ours */
+    char last[2048];   /* the newest event */
+    char directory[2048];
     struct workers_file workers;
 };
+
+/* --quiet and --progress, of all commands that run or work. */
+struct output_arguments {
+    bool quiet;
+    const char *progress;
+};
+
+/* Rows for a table of options; `type` has a member `output` of struct output_arguments. */
+#define OUTPUT_OPTIONS(type)                                                            \
+    {"quiet", OPTION_FLAG, NULL, "print only warnings, errors and the result; -q",      \
+     offsetof(type, output.quiet)},                                                     \
+    {                                                                                   \
+        "progress", OPTION_TEXT, "SECONDS", "between lines of progress off a terminal", \
+            offsetof(type, output.progress)                                             \
+    }
+
+/* Take them up; `every_s`: without --progress. -1 to go on, or EXIT_BAD_INPUT after a message. */
+int run_output_configure(const struct command *command, const struct output_arguments *arguments,
+                         double every_s);
 
 void run_output_init(struct run_output *output, bool json);
 
 /* For pl_run_options. */
+void run_output_begins(void *user, const char *directory);
 void run_output_event(void *user, const char *line);
 void run_output_progress(void *user, const pl_progress *progress);
+void run_output_stopping(void *user, const pl_stopping *stopping);
+void run_output_tick(void *user);
 
 /* Print the result of a run, or why there is none; returns the command's exit code. */
 int cli_run_ended(const pl_engine *engine, int status, struct run_output *output,
                   const pl_run_report *report);
-
-/* Set by SIGINT and SIGTERM once run_catch_signals has been called; a second one ends the process.
- */
-extern atomic_bool run_interrupted;
-void run_catch_signals(void);
 
 #endif

@@ -1,7 +1,10 @@
+#define _GNU_SOURCE
 #include "cli/workers.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,69 +12,148 @@
 #include <time.h>
 #include <unistd.h>
 
-/* In the child: Ctrl-C on the terminal is for the driver, which ends the run for all; and threads
- * that wait for work must not spin on cores that other workers need. */
-static void become_worker(const char *address, bool insecure)
+enum {
+    TOKEN_FD = 3, /* where a worker finds the pipe with the run's token */
+    ARGUMENTS_MAX = 10,
+};
+
+#define TOKEN_FILE "/proc/self/fd/3"
+
+extern char **environ;
+
+/* Our own environment, where threads that wait for work do not spin on cores that other workers
+ * need; what the user has said of that stays. Freed by the caller, but for its texts. */
+static char **make_environment(void)
 {
-    signal(SIGINT, SIG_IGN);
-    /* SIGTERM lets it leave; sent to all of a group, as a service manager does, it ends the run. */
-    signal(SIGHUP, SIG_IGN);
-    setenv("OMP_WAIT_POLICY", "passive", 0);
-    char *const argv[] = {"paceline",
-                          "worker",
-                          "--retry",
-                          "1",
-                          "--join",
-                          (char *)(uintptr_t)address,
-                          insecure ? "--insecure" : NULL,
-                          NULL};
-    execv("/proc/self/exe", argv);
-    fprintf(stderr, "paceline: cannot start a worker: %s\n", strerror(errno));
-    _exit(127);
+    static const char policy[] = "OMP_WAIT_POLICY=passive";
+    size_t n = 0;
+    while (environ[n])
+        n++;
+    char **env = calloc(n + 2, sizeof *env);
+    if (!env)
+        return NULL;
+    memcpy(env, environ, n * sizeof *env);
+    if (!getenv("OMP_WAIT_POLICY"))
+        env[n] = (char *)(uintptr_t)policy;
+    return env;
 }
 
-static uint32_t reap(struct workers *workers)
+/* The reading end of a pipe that holds the token; -1 and errno. */
+static int make_token_pipe(const char *token)
+{
+    int end[2];
+    size_t n = strlen(token);
+    if (pipe2(end, O_CLOEXEC) != 0)
+        return -1;
+    bool whole = write(end[1], token, n) == (ssize_t)n;
+    close(end[1]);
+    if (whole)
+        return end[0];
+    close(end[0]);
+    errno = EIO;
+    return -1;
+}
+
+/* Ctrl-C on the terminal, and its end, are for the driver, which ends the run for all: a worker of
+ * ours does not see them. SIGTERM lets it leave; sent to all of a group, as a service manager does,
+ * it ends the run. */
+static void block_terminal(posix_spawnattr_t *attributes)
+{
+    sigset_t mask;
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    sigaddset(&mask, SIGINT);
+    sigaddset(&mask, SIGHUP);
+    sigaddset(&mask, SIGPIPE); /* one whose relay has died goes on */
+    posix_spawnattr_setsigmask(attributes, &mask);
+    posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK);
+}
+
+/* Nothing of ours runs in the child before it is `paceline worker`. Returns 0, or an errno. */
+static int spawn_worker(const struct workers *workers, const char *address, char **env, pid_t *pid)
+{
+    const char *argv[ARGUMENTS_MAX] = {"paceline", "worker", "--retry", "1", "--join", address};
+    size_t n = 6;
+    if (workers->token) {
+        argv[n++] = "--token-file";
+        argv[n++] = TOKEN_FILE;
+    }
+    argv[n++] = "--quiet";
+    if (workers->insecure)
+        argv[n++] = "--insecure";
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    int fd = workers->token ? make_token_pipe(workers->token) : -1;
+    if (workers->token && fd < 0)
+        return errno;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawnattr_init(&attributes);
+    block_terminal(&attributes);
+    if (workers->relay.open) /* first: it may lie where the token is to be */
+        posix_spawn_file_actions_adddup2(&actions, workers->relay.ends[1], STDERR_FILENO);
+    if (fd >= 0)
+        posix_spawn_file_actions_adddup2(&actions, fd, TOKEN_FD);
+    int code = posix_spawn(pid, "/proc/self/exe", &actions, &attributes,
+                           (char *const *)(uintptr_t)argv, env);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&actions);
+    if (fd >= 0)
+        close(fd);
+    return code;
+}
+
+/* The places of those that have ended are free again. */
+static void reap(struct workers *workers)
 {
     uint32_t left = 0;
-    for (uint32_t i = 0; i < workers->count; i++) {
-        if (workers->pid[i] > 0 && waitpid(workers->pid[i], NULL, WNOHANG) != 0)
-            workers->pid[i] = 0;
-        left += workers->pid[i] > 0;
-    }
-    return left;
+    for (uint32_t i = 0; i < workers->count; i++)
+        if (waitpid(workers->pid[i], NULL, WNOHANG) == 0)
+            workers->pid[left++] = workers->pid[i];
+    workers->lost += workers->count - left;
+    workers->count = left;
 }
 
-bool workers_lost(struct workers *workers)
+uint32_t workers_lost(struct workers *workers)
 {
-    return reap(workers) < workers->count;
+    reap(workers);
+    return workers->lost;
 }
 
 int workers_start(struct workers *workers, uint32_t count, const char *address)
 {
+    uint32_t started = 0;
+    int code = 0;
     reap(workers);
-    for (uint32_t i = 0; i < count && workers->count < WORKERS_MAX; i++) {
-        pid_t pid = fork();
-        if (pid < 0) {
-            fprintf(stderr, "paceline: cannot start a worker: %s\n", strerror(errno));
-            return -1;
+    worker_relay_open(&workers->relay);
+    char **env = make_environment();
+    if (!env)
+        code = ENOMEM;
+    while (code == 0 && started < count && workers->count < WORKERS_MAX) {
+        code = spawn_worker(workers, address, env, &workers->pid[workers->count]);
+        if (code == 0) {
+            workers->count++;
+            started++;
         }
-        if (pid == 0)
-            become_worker(address, workers->insecure);
-        workers->pid[workers->count++] = pid;
     }
-    return 0;
+    free(env);
+    if (started == count)
+        return 0;
+    fprintf(stderr, "paceline: %u of %u workers were started: %s\n", started, count,
+            code ? strerror(code) : "1024 are running, and there can be no more of them here");
+    return -1;
 }
 
 void workers_end(struct workers *workers)
 {
     const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-    for (int i = 0; i < 500 && reap(workers) > 0; i++)
+    reap(workers);
+    for (int i = 0; i < 500 && workers->count > 0; i++) {
         nanosleep(&pause, NULL);
+        reap(workers);
+    }
     for (uint32_t i = 0; i < workers->count; i++) {
-        if (workers->pid[i] > 0) {
-            kill(workers->pid[i], SIGKILL);
-            waitpid(workers->pid[i], NULL, 0);
-        }
+        kill(workers->pid[i], SIGKILL);
+        waitpid(workers->pid[i], NULL, 0);
     }
     workers->count = 0;
+    worker_relay_close(&workers->relay);
 }

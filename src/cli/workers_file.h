@@ -3,16 +3,18 @@
 #ifndef PL_CLI_WORKERS_FILE_H
 #define PL_CLI_WORKERS_FILE_H
 
-#include <stdatomic.h>
+#include "paceline/flag.h"
+
+#include <time.h>
 
 struct workers_file {
-    const char *path;    /* NULL: there is none */
-    double looked;       /* when, in the run's seconds */
-    atomic_uint workers; /* for pl_run_options.workers */
+    const char *path; /* NULL: there is none */
+    time_t looked;    /* when */
+    pl_flag workers;  /* for pl_run_options.workers */
 };
 
-/* For pl_run_options.progress, `t` seconds into the run: once a second the number in the file. A
+/* For pl_run_options.tick: once a second the number in the file. A
  * file that is not there, or holds none, changes nothing. */
-void workers_file_look(struct workers_file *file, double t);
+void workers_file_look(struct workers_file *file);
 
 #endif

@@ -1,0 +1,131 @@
+#include "cli/banner.h"
+
+#include "cli/output.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LINE_BYTES = 256, NUMBER_BYTES = 40 };
+
+static double number(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(item) ? item->valuedouble : 0;
+}
+
+static const char *text(const cJSON *object, const char *key)
+{
+    const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
+    return value ? value : "";
+}
+
+/* 431,080 */
+static const char *grouped(double value, char out[NUMBER_BYTES])
+{
+    char digits[NUMBER_BYTES];
+    int n = snprintf(digits, sizeof digits, "%.0f", value), used = 0;
+    for (int i = 0; i < n && used < NUMBER_BYTES - 2; i++) {
+        if (i > 0 && (n - i) % 3 == 0)
+            out[used++] = ',';
+        out[used++] = digits[i];
+    }
+    out[used] = '\0';
+    return out;
+}
+
+/* A piece of a line, behind those that stand there. */
+__attribute__((format(printf, 2, 3))) static void add(char line[LINE_BYTES], const char *format,
+                                                      ...)
+{
+    size_t n = strlen(line);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + n, LINE_BYTES - n, format, arguments);
+    va_end(arguments);
+}
+
+static void print_net(const cJSON *start)
+{
+    char line[LINE_BYTES] = "", n[NUMBER_BYTES];
+    add(line, "%s, %s parameters", text(start, "net"), grouped(number(start, "parameters"), n));
+    if (number(start, "classes") > 0)
+        add(line, ", %s classes", grouped(number(start, "classes"), n));
+    output_line("net         %s", line);
+}
+
+static void print_records(const cJSON *start)
+{
+    static const struct {
+        const char *set, *what;
+    } sets[] = {{"train", "to train on"}, {"validation", "to validate"}, {"test", "to test"}};
+    const cJSON *records = cJSON_GetObjectItemCaseSensitive(start, "records");
+    char line[LINE_BYTES] = "", n[NUMBER_BYTES];
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (number(records, sets[i].set) > 0)
+            add(line, "%s%s %s", line[0] ? ", " : "", grouped(number(records, sets[i].set), n),
+                sets[i].what);
+    output_line("records     %s; each %s", line, text(start, "record"));
+}
+
+static void print_step(const cJSON *start)
+{
+    char batch[NUMBER_BYTES], steps[NUMBER_BYTES];
+    double workers = number(start, "nodes");
+    output_line("a step      %s records x %.0f worker%s, %s steps an epoch",
+                grouped(number(start, "batch"), batch), workers, workers == 1 ? "" : "s",
+                grouped(number(start, "steps_an_epoch"), steps));
+}
+
+static void print_solver(const cJSON *start)
+{
+    char line[LINE_BYTES] = "";
+    add(line, "%s, rate %g, %s", text(start, "optimizer"), number(start, "base_lr"),
+        text(start, "lr_policy"));
+    if (number(start, "momentum") > 0)
+        add(line, ", momentum %g", number(start, "momentum"));
+    output_line("optimizer   %s", line);
+}
+
+static void print_end(const cJSON *start)
+{
+    const cJSON *ends = cJSON_GetObjectItemCaseSensitive(start, "ends");
+    char line[LINE_BYTES] = "", n[NUMBER_BYTES];
+    const cJSON *end;
+    cJSON_ArrayForEach(end, ends)
+    {
+        bool error = strstr(end->string, "error") != NULL;
+        const char *name = strcmp(end->string, "test_error") == 0 ? "a test error" : "an error";
+        if (error)
+            add(line, "%sat %s of %g %%", line[0] ? ", or " : "", name, 100 * end->valuedouble);
+        else if (strcmp(end->string, "steps") == 0)
+            add(line, "%safter %s steps", line[0] ? ", or " : "", grouped(end->valuedouble, n));
+        else
+            add(line, "%safter %g %s", line[0] ? ", or " : "", end->valuedouble, end->string);
+    }
+    output_line("ends        %s", line);
+}
+
+static void print_machine(const cJSON *start)
+{
+    char line[LINE_BYTES] = "";
+    double threads = number(start, "threads");
+    add(line, "%s kernels, %s", text(start, "kernels"), text(start, "isa"));
+    if (threads > 0)
+        add(line, ", %.0f thread%s a worker", threads, threads == 1 ? "" : "s");
+    output_line("computes    %s", line);
+}
+
+void banner_print(const cJSON *start, const char *directory)
+{
+    const char *settings = text(start, "settings");
+    print_net(start);
+    print_records(start);
+    print_step(start);
+    output_line("strategy    %s%s%s", text(start, "strategy"), settings[0] ? ": " : "", settings);
+    print_solver(start);
+    print_end(start);
+    print_machine(start);
+    if (directory[0])
+        output_line("directory   %s", directory);
+}

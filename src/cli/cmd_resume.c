@@ -1,0 +1,73 @@
+/* `paceline resume`: goes on with a run, by the job that is in its directory. */
+#include "cli/run_arguments.h"
+
+#include <stdio.h>
+
+static const struct option resume_options[] = {
+    JOB_OPTIONS(struct run_arguments),
+    JOB_RUN_OPTIONS(struct run_arguments),
+    OUTPUT_OPTIONS(struct run_arguments),
+    RESUME_OPTIONS,
+    RUN_OPTION("listen", OPTION_TEXT, "ADDR",
+               "for workers that somebody else starts, as paceline driver: HOST[:PORT]", listen),
+    RUN_OPTION("insecure", OPTION_FLAG, NULL,
+               "allow addresses beyond loopback: nothing is authenticated yet", insecure),
+    RUN_OPTION("token-file", OPTION_TEXT, "FILE",
+               "what workers must show (on loopback the user's own)", token_file),
+    RUN_OPTION("wait", OPTION_TEXT, "SECONDS",
+               "with --listen: how long to wait for workers while none comes (patience_seconds)",
+               wait),
+    RUN_OPTION("max-mbit", OPTION_TEXT, "N",
+               "with --listen: send no more than N Mbit/s, and be sent no more", max_mbit),
+    RUN_OPTION("workers-file", OPTION_TEXT, "FILE",
+               "its number is how many workers there are to be: may change", workers_file),
+    RUN_OPTION("trace", OPTION_TEXT, "FILE",
+               "write where each node's time went, for ui.perfetto.dev", trace),
+    RUN_OPTION("json", OPTION_FLAG, NULL, "print the result as one JSON object on stdout", json),
+    {0},
+};
+
+int run_arguments_check(const struct command *command, struct run_arguments *arguments,
+                        size_t files)
+{
+    if (arguments->resume && files == 0 && !arguments->job.solver) {
+        if (!arguments->out) {
+            fprintf(stderr,
+                    "paceline %s: --resume: which run? Give its directory by --out DIR, or write "
+                    "paceline resume DIR\n",
+                    command->name);
+            return EXIT_BAD_INPUT;
+        }
+        arguments->job.run = arguments->out;
+    }
+    int end = job_options_check(command, &arguments->job, files);
+    return end >= 0 ? end : run_output_configure(command, &arguments->output, PROGRESS_EVERY_S);
+}
+
+static int run_resume(const struct command *command, int argc, char **argv)
+{
+    struct run_arguments arguments = {.resume = true};
+    size_t count;
+    int end = options_parse(command, argc, argv, &arguments, &arguments.out, 1, &count);
+    if (end >= 0)
+        return end;
+    if (count == 0) {
+        fprintf(stderr, "paceline resume: which run? Give its directory, as runs/NAME-001; see "
+                        "paceline resume --help\n");
+        return EXIT_BAD_INPUT;
+    }
+    arguments.job.run = arguments.out;
+    end = run_arguments_check(command, &arguments, 0);
+    if (end >= 0)
+        return end;
+    return arguments.listen ? run_as_driver(command, &arguments, NULL)
+                            : run_with_workers(&arguments, NULL);
+}
+
+const struct command cmd_resume = {
+    .name = "resume",
+    .summary = "Go on with a run that was stopped, or was killed",
+    .arguments = "RUN_DIR",
+    .options = resume_options,
+    .run = run_resume,
+};

@@ -1,0 +1,11 @@
+/* `paceline data verify`: every record decoded, broken ones listed. */
+#ifndef PL_CLI_DATA_VERIFY_H
+#define PL_CLI_DATA_VERIFY_H
+
+#include "paceline/data.h"
+
+/* Prints at most `most` problems (0: all). Returns the command's exit code: EXIT_BAD_INPUT when a
+ * record is broken, EXIT_INTERRUPTED after Ctrl-C, which says how far it came. */
+int data_verify(pl_engine *engine, pl_data *data, size_t most, bool json);
+
+#endif

@@ -1,0 +1,257 @@
+#include "cli/output.h"
+
+#include <ctype.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PLAIN_EVERY_S    2.0
+#define TERMINAL_EVERY_S 0.25
+#define KIND_EVERY_S     1.0
+
+enum { KINDS_MAX = 32, KEY_MAX = 128, LINE_MAX_BYTES = 2048, COLUMNS_DEFAULT = 80 };
+
+/* Warnings that differ in numbers alone. */
+struct kind {
+    char key[KEY_MAX];
+    double printed;            /* when the newest was */
+    unsigned held;             /* since then */
+    char last[LINE_MAX_BYTES]; /* the newest of those */
+};
+
+static struct output {
+    pthread_mutex_t lock;
+    struct output_options options;
+    bool looked, terminal;
+    bool drawn; /* the progress line stands on the terminal, its cursor behind it */
+    struct progress_field field[PROGRESS_FIELDS_MAX];
+    size_t fields;
+    double progressed; /* when the newest was printed */
+    struct kind kind[KINDS_MAX];
+    size_t kinds;
+} output = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* Whole, so that lines of several processes do not mix. A stderr that is gone is nobody's loss. */
+static void put(const char *text)
+{
+    fputs(text, stderr);
+}
+
+static bool is_terminal(struct output *o)
+{
+    const char *term = getenv("TERM");
+    if (!o->looked)
+        o->terminal = isatty(STDERR_FILENO) == 1 && !(term && strcmp(term, "dumb") == 0);
+    o->looked = true;
+    return o->terminal;
+}
+
+/* Asked for each time: the window may have changed. The last column stays free, since some
+ * terminals wrap as soon as it is taken. */
+static size_t count_columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return COLUMNS_DEFAULT - 1;
+    return size.ws_col > 1 ? size.ws_col - 1u : 1;
+}
+
+static void draw_progress(struct output *o)
+{
+    char line[PROGRESS_LINE_MAX], text[PROGRESS_LINE_MAX + 8];
+    progress_line_fit(o->field, o->fields, count_columns(), line);
+    snprintf(text, sizeof text, "\r%s\033[K", line); /* what an older, longer line left */
+    put(text);
+    o->drawn = true;
+}
+
+/* Above the progress line, which moves down. */
+static void put_line(struct output *o, const char *line)
+{
+    char text[LINE_MAX_BYTES + 128];
+    snprintf(text, sizeof text, "%s%s\n", o->drawn ? "\r\033[K" : "", line);
+    put(text);
+    if (o->drawn)
+        draw_progress(o);
+}
+
+static void put_held(struct output *o, struct kind *k, double now)
+{
+    char line[LINE_MAX_BYTES + 64];
+    if (k->held > 1)
+        snprintf(line, sizeof line, "%s (%u more like it in %.1f s)", k->last, k->held - 1,
+                 now - k->printed);
+    else
+        snprintf(line, sizeof line, "%s", k->last);
+    put_line(o, line);
+    k->held = 0;
+    k->printed = now;
+}
+
+static void put_all_held(struct output *o, double now, double age)
+{
+    for (size_t i = 0; i < o->kinds; i++)
+        if (o->kind[i].held > 0 && now - o->kind[i].printed >= age)
+            put_held(o, &o->kind[i], now);
+}
+
+/* The line without its numbers, but for that behind "worker ". */
+static void write_key(const char *line, char key[KEY_MAX])
+{
+    static const char who[] = "worker ";
+    size_t n = 0;
+    for (const char *at = line; *at && n + 1 < KEY_MAX; at++) {
+        bool digit = isdigit((unsigned char)*at);
+        bool named = at >= line + strlen(who) && isdigit((unsigned char)*at) &&
+                     strncmp(at - strlen(who), who, strlen(who)) == 0;
+        if (named)
+            for (; isdigit((unsigned char)at[1]) && n + 2 < KEY_MAX; at++)
+                key[n++] = *at;
+        if (digit && !named && n > 0 && key[n - 1] == '#')
+            continue;
+        key[n++] = digit && !named ? '#' : *at;
+    }
+    key[n] = '\0';
+}
+
+/* NULL: it is a new one, and has been made room for in `*made`. */
+static struct kind *find_kind(struct output *o, const char *key, double now, struct kind **made)
+{
+    struct kind *oldest = &o->kind[0];
+    for (size_t i = 0; i < o->kinds; i++) {
+        if (strcmp(o->kind[i].key, key) == 0)
+            return &o->kind[i];
+        if (o->kind[i].printed < oldest->printed)
+            oldest = &o->kind[i];
+    }
+    if (o->kinds < KINDS_MAX)
+        oldest = &o->kind[o->kinds++];
+    else if (oldest->held > 0)
+        put_held(o, oldest, now);
+    *oldest = (struct kind){.printed = now};
+    memcpy(oldest->key, key, strlen(key) + 1);
+    *made = oldest;
+    return NULL;
+}
+
+static void put_warning(struct output *o, const char *line)
+{
+    char key[KEY_MAX];
+    double now = seconds_now();
+    struct kind *made;
+    write_key(line, key);
+    struct kind *k = find_kind(o, key, now, &made);
+    if (!k) {
+        put_line(o, line);
+        return;
+    }
+    k->held++;
+    snprintf(k->last, sizeof k->last, "%s", line);
+    if (now - k->printed >= KIND_EVERY_S)
+        put_held(o, k, now);
+}
+
+void output_configure(const struct output_options *options)
+{
+    output.options = *options;
+}
+
+void output_line(const char *format, ...)
+{
+    char line[LINE_MAX_BYTES];
+    va_list arguments;
+    if (output.options.quiet)
+        return;
+    va_start(arguments, format);
+    vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    pthread_mutex_lock(&output.lock);
+    put_line(&output, line);
+    pthread_mutex_unlock(&output.lock);
+}
+
+void output_warning(const char *line)
+{
+    pthread_mutex_lock(&output.lock);
+    put_warning(&output, line);
+    pthread_mutex_unlock(&output.lock);
+}
+
+static void put_plain(struct output *o, double now)
+{
+    char line[PROGRESS_LINE_MAX];
+    double every = o->options.progress_s > 0 ? o->options.progress_s : PLAIN_EVERY_S;
+    bool first = o->progressed == 0;
+    if (!first && now - o->progressed < every)
+        return;
+    o->progressed = now;
+    if (first)
+        return; /* a short run needs none */
+    progress_line_fit(o->field, o->fields, PROGRESS_LINE_MAX - 1, line);
+    put_line(o, line);
+}
+
+void output_progress(const struct progress_field *field, size_t count)
+{
+    struct output *o = &output;
+    pthread_mutex_lock(&o->lock);
+    double now = seconds_now();
+    put_all_held(o, now, KIND_EVERY_S);
+    o->fields = count < PROGRESS_FIELDS_MAX ? count : PROGRESS_FIELDS_MAX;
+    memcpy(o->field, field, o->fields * sizeof *field);
+    if (o->options.quiet) {
+        /* nothing to show */
+    } else if (!is_terminal(o)) {
+        put_plain(o, now);
+    } else if (now - o->progressed >= TERMINAL_EVERY_S) {
+        o->progressed = now;
+        draw_progress(o);
+    }
+    pthread_mutex_unlock(&o->lock);
+}
+
+void output_finish(void)
+{
+    struct output *o = &output;
+    pthread_mutex_lock(&o->lock);
+    put_all_held(o, seconds_now(), 0);
+    if (o->drawn) {
+        draw_progress(o); /* the newest */
+        put("\n");
+    }
+    o->drawn = false;
+    pthread_mutex_unlock(&o->lock);
+}
+
+void output_log(void *user, pl_log_level level, const char *line)
+{
+    char text[LINE_MAX_BYTES];
+    (void)user;
+    if (level < PL_LOG_WARN) {
+        output_line("%s", line);
+        return;
+    }
+    snprintf(text, sizeof text, "warning: %s", line);
+    output_warning(text);
+}
+
+void output_relay(const char *line)
+{
+    bool news = strncmp(line, "warning: ", 9) != 0 && strncmp(line, "paceline: ", 10) != 0;
+    if (news)
+        output_line("%s", line);
+    else
+        output_warning(line);
+}

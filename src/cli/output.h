@@ -1,0 +1,42 @@
+/* The one author of what a command prints on stderr while it works: lines, and on a terminal one
+ * progress line below them, which is cut to the terminal's width and updated in place. Log lines
+ * come from several threads: every function here may be called from any thread, and each takes a
+ * lock. The object is the process's own, as stderr is. */
+#ifndef PL_CLI_OUTPUT_H
+#define PL_CLI_OUTPUT_H
+
+#include "cli/progress_line.h"
+#include "paceline/engine.h"
+
+#include <stdbool.h>
+
+struct output_options {
+    bool quiet;        /* only warnings and errors */
+    double progress_s; /* between two progress lines where there is no terminal; 0: 2 s */
+};
+
+/* Before anything is printed. Without it a command prints all. */
+void output_configure(const struct output_options *options);
+
+/* A line of its own, without its newline. When quiet nothing is printed. */
+__attribute__((format(printf, 1, 2))) void output_line(const char *format, ...);
+
+/* The same for warnings, which `quiet` does not stop; no prefix is added. Of one kind, lines that
+ * differ in numbers alone, at most one a second is printed: the next says how many there were. The
+ * number behind the word "worker" is no such number: who is concerned is always said. */
+void output_warning(const char *line);
+
+/* How far the work is: drawn at most four times a second on a terminal, or a line every
+ * progress_s. */
+void output_progress(const struct progress_field *field, size_t count);
+
+/* The progress line is finished: it stays as a line. What was held back of warnings is printed. */
+void output_finish(void);
+
+/* For pl_engine_options.log; `user` is not used. */
+void output_log(void *user, pl_log_level level, const char *line);
+
+/* A line that another process of this command wrote to its stderr. */
+void output_relay(const char *line);
+
+#endif

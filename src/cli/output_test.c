@@ -1,0 +1,232 @@
+/* What a terminal is sent: a child prints to one, by a pair of pseudo terminals, and the bytes that
+ * come out are looked at. */
+#define _GNU_SOURCE /* posix_openpt */
+#include "cli/output.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { SAID_MAX = 1 << 20 };
+
+static char said[SAID_MAX];
+
+static void nap(long ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+/* What `story` prints to a terminal of so many columns; 0: to a pipe. */
+static const char *tell(unsigned columns, void (*story)(void))
+{
+    int ends[2];
+    size_t n = 0;
+    setenv("TERM", "xterm", 1);
+    if (columns > 0) {
+        ends[0] = posix_openpt(O_RDWR | O_NOCTTY);
+        assert_true(ends[0] >= 0 && grantpt(ends[0]) == 0 && unlockpt(ends[0]) == 0);
+        ends[1] = open(ptsname(ends[0]), O_RDWR | O_NOCTTY);
+        assert_true(ends[1] >= 0);
+        const struct winsize size = {.ws_row = 24, .ws_col = (unsigned short)columns};
+        assert_int_equal(ioctl(ends[1], TIOCSWINSZ, &size), 0);
+    } else {
+        assert_int_equal(pipe(ends), 0);
+    }
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        close(ends[1]);
+        story();
+        _exit(0);
+    }
+    close(ends[1]);
+    for (ssize_t got; n + 1 < SAID_MAX && (got = read(ends[0], said + n, SAID_MAX - 1 - n)) > 0;)
+        n += (size_t)got;
+    said[n] = '\0';
+    close(ends[0]);
+    waitpid(child, NULL, 0);
+    return said;
+}
+
+static size_t count_of(const char *text, const char *word)
+{
+    size_t n = 0;
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
+        n++;
+    return n;
+}
+
+/* Of the rows between `\r` and `\n`, the longest, without the order that clears to the end. */
+static size_t widest_row(const char *text)
+{
+    size_t widest = 0, row = 0;
+    for (; *text; text++) {
+        if (strncmp(text, "\033[K", 3) == 0)
+            text += 2;
+        else
+            row = *text == '\r' || *text == '\n' ? 0 : row + 1;
+        widest = row > widest ? row : widest;
+    }
+    return widest;
+}
+
+static void show_progress(int i)
+{
+    struct progress_field field[3] = {{.rank = 1}, {.rank = 0}, {.rank = 2}};
+    snprintf(field[0].text, sizeof field[0].text, "%50d s", i);
+    snprintf(field[1].text, sizeof field[1].text, "epoch %d.00/9", i);
+    snprintf(field[2].text, sizeof field[2].text, "exchange 12.3 ms");
+    output_progress(field, 3);
+}
+
+static void often(void)
+{
+    for (int i = 0; i < 100; i++) {
+        show_progress(i);
+        nap(10);
+    }
+    output_finish();
+}
+
+static void test_progress_is_drawn_four_times_a_second_and_never_wraps(void **state)
+{
+    (void)state;
+    for (unsigned columns = 20; columns <= 80; columns += 20) {
+        const char *text = tell(columns, often);
+        assert_true(widest_row(text) < columns);
+        assert_in_range(count_of(text, "\rep") + count_of(text, "\r  "), 3, 7);
+        assert_int_equal(count_of(text, "\n"), 1);      /* when it is finished */
+        assert_non_null(strstr(text, "epoch 99.00/9")); /* with the newest */
+    }
+}
+
+static void warn_amid(void)
+{
+    show_progress(1);
+    output_log(NULL, PL_LOG_WARN, "the disk is slow");
+    output_finish();
+}
+
+static void test_warning_stands_on_a_line_of_its_own(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(tell(40, warn_amid), "\r\033[Kwarning: the disk is slow\r\n\repoch"));
+}
+
+static void flood(void)
+{
+    for (int i = 0; i < 130; i++) {
+        char line[80];
+        snprintf(line, sizeof line, "shard %d: nothing new for 0.%03d s", i % 4, i);
+        output_log(NULL, PL_LOG_WARN, line);
+        snprintf(line, sizeof line, "worker %d left: no heartbeat for 1.%02d s", i % 2, i);
+        output_log(NULL, PL_LOG_WARN, line);
+        nap(10);
+    }
+    output_finish();
+}
+
+static void test_warnings_of_a_kind_come_once_a_second_and_are_counted(void **state)
+{
+    (void)state;
+    const char *text = tell(0, flood);
+    assert_in_range(count_of(text, "shard"), 3, 4);
+    assert_in_range(count_of(text, "worker 0 left"), 3, 4);
+    assert_in_range(count_of(text, "worker 1 left"), 3, 4);
+    assert_int_equal(strncmp(text, "warning: shard 0: nothing new for 0.000 s\n", 42), 0);
+    assert_non_null(strstr(text, " more like it in 1."));
+}
+
+static void be_quiet(void)
+{
+    output_configure(&(struct output_options){.quiet = true});
+    show_progress(1);
+    output_line("news");
+    output_log(NULL, PL_LOG_INFO, "more news");
+    output_log(NULL, PL_LOG_WARN, "trouble");
+    output_relay("worker 1 is at work");
+    output_relay("warning: trouble of another process");
+    output_finish();
+}
+
+static void test_quiet_leaves_warnings_alone(void **state)
+{
+    (void)state;
+    const char *text = tell(0, be_quiet);
+    assert_string_equal(text, "warning: trouble\nwarning: trouble of another process\n");
+}
+
+static void plainly(void)
+{
+    output_configure(&(struct output_options){.progress_s = 0.2});
+    for (int i = 0; i < 100; i++) {
+        show_progress(i);
+        nap(10);
+    }
+}
+
+static void test_lines_off_a_terminal_come_as_often_as_asked(void **state)
+{
+    (void)state;
+    const char *text = tell(0, plainly);
+    assert_in_range(count_of(text, "\n"), 3, 6);
+    assert_null(strchr(text, '\r'));
+    assert_non_null(strstr(text, "exchange 12.3 ms\n"));
+}
+
+static void *print_lines(void *arg)
+{
+    for (int i = 0; i < 500; i++) {
+        output_line("line of %s, %03d", (const char *)arg, i);
+        show_progress(i);
+    }
+    return NULL;
+}
+
+static void from_threads(void)
+{
+    pthread_t thread[4];
+    static const char *const names[] = {"a", "b", "c", "d"};
+    for (int i = 0; i < 4; i++)
+        pthread_create(&thread[i], NULL, print_lines, (void *)(uintptr_t)names[i]);
+    for (int i = 0; i < 4; i++)
+        pthread_join(thread[i], NULL);
+    output_finish();
+}
+
+static void test_lines_of_threads_do_not_mix(void **state)
+{
+    (void)state;
+    const char *text = tell(80, from_threads);
+    assert_int_equal(count_of(text, "line of "), 2000);
+    for (const char *at = strstr(text, "line of "); at; at = strstr(at + 1, "line of "))
+        assert_int_equal(strncmp(at + strlen("line of a, 000"), "\r\n", 2), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_progress_is_drawn_four_times_a_second_and_never_wraps),
+        cmocka_unit_test(test_warning_stands_on_a_line_of_its_own),
+        cmocka_unit_test(test_warnings_of_a_kind_come_once_a_second_and_are_counted),
+        cmocka_unit_test(test_quiet_leaves_warnings_alone),
+        cmocka_unit_test(test_lines_off_a_terminal_come_as_often_as_asked),
+        cmocka_unit_test(test_lines_of_threads_do_not_mix),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,43 @@
+/* What train, driver and resume are told of a run, and how the two kinds of them begin it. */
+#ifndef PL_CLI_RUN_ARGUMENTS_H
+#define PL_CLI_RUN_ARGUMENTS_H
+
+#include "cli/job_options.h"
+#include "cli/run_output.h"
+
+struct run_arguments {
+    struct job_options job;
+    struct output_arguments output;
+    const char *out, *listen, *trace, *snapshot, *workers_file;
+    const char *wait;
+    const char *max_mbit; /* of driver */
+    double wait_s;        /* of train */
+    const char *token_file;
+    bool dry_run; /* of train */
+    bool insecure, resume, force_change, take_over, json;
+};
+
+/* Rows for a table of options. */
+#define RUN_OPTION(name, kind, value, help, field)                     \
+    {                                                                  \
+        name, kind, value, help, offsetof(struct run_arguments, field) \
+    }
+/* Of a run that goes on. */
+#define RESUME_OPTIONS                                                                       \
+    RUN_OPTION("force-change", OPTION_FLAG, NULL,                                            \
+               "go on although the job is changed in what the run is: net, data, seed, ...", \
+               force_change),                                                                \
+        RUN_OPTION("take-over", OPTION_FLAG, NULL,                                           \
+                   "go on although the run's driver is alive, which ends", take_over)
+
+/* Check that there is one job: of a file, of a solver, or of the run that is to go on; and take
+ * what is said of the output. EXIT_BAD_INPUT after a message, -1 to go on. */
+int run_arguments_check(const struct command *command, struct run_arguments *arguments,
+                        size_t files);
+
+/* Begin the run, or go on with it, and return the command's exit code: with workers of its own; or
+ * for workers that somebody else starts. `path`: the job file; NULL: `job` says. */
+int run_with_workers(const struct run_arguments *arguments, const char *path);
+int run_as_driver(const struct command *command, struct run_arguments *arguments, const char *path);
+
+#endif

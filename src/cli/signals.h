@@ -1,0 +1,18 @@
+/* Signals to the commands that run for long. What was ignored when the command began (by nohup, or
+ * of a job in the background of a script) stays ignored; a closed pipe is an error of the write. */
+#ifndef PL_CLI_SIGNALS_H
+#define PL_CLI_SIGNALS_H
+
+#include "paceline/flag.h"
+
+/* For pl_run_options.stop, once signals_catch_run has been called: 1 after SIGINT, SIGTERM or
+ * SIGHUP, 2 after another SIGINT or SIGTERM; one more ends the process. */
+extern pl_flag signals_stop;
+void signals_catch_run(void);
+
+/* For pl_work_options, once signals_catch_worker has been called: SIGINT and SIGTERM set `leave`,
+ * and another ends the process; SIGUSR1 sets `pause`, SIGUSR2 takes it back. */
+extern pl_flag signals_leave, signals_pause;
+void signals_catch_worker(void);
+
+#endif

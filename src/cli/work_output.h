@@ -1,0 +1,10 @@
+/* What `paceline worker` prints: what it has joined, how far it is, how it ended. */
+#ifndef PL_CLI_WORK_OUTPUT_H
+#define PL_CLI_WORK_OUTPUT_H
+
+#include "paceline/run.h"
+
+/* For pl_work_options. `user` is not used. */
+void work_output_progress(void *user, const pl_work_progress *progress);
+
+#endif

@@ -1,0 +1,125 @@
+/* Worker processes as `paceline train` starts them. This program is its own worker: it notes what
+ * it was given, and ends. */
+#define _GNU_SOURCE
+#include "cli/workers.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOTES "PACELINE_WORKERS_TEST"
+
+static const char token[] = "0123456789abcdef";
+
+static const char *word_after(char **argv, const char *name)
+{
+    for (; *argv; argv++)
+        if (strcmp(*argv, name) == 0)
+            return argv[1] ? argv[1] : "";
+    return "";
+}
+
+static int work(char **argv)
+{
+    char told[sizeof token + 1] = "";
+    const char *policy = getenv("OMP_WAIT_POLICY"), *notes = getenv(NOTES);
+    sigset_t mask;
+    int from = open(word_after(argv, "--token-file"), O_RDONLY);
+    ssize_t n = read(from, told, sizeof told - 1);
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    int out = open(notes ? notes : "/dev/null", O_WRONLY | O_APPEND);
+    dprintf(out, "%s %s %zd %s %d%d%d\n", word_after(argv, "--join"), told, n,
+            policy ? policy : "none", sigismember(&mask, SIGINT), sigismember(&mask, SIGHUP),
+            sigismember(&mask, SIGTERM));
+    return 0;
+}
+
+static void await_all(struct workers *workers)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+    for (int i = 0; i < 60000 && workers->count > 0; i++) {
+        workers_lost(workers);
+        nanosleep(&pause, NULL);
+    }
+    assert_int_equal(workers->count, 0);
+}
+
+/* The places of those that have ended are taken again, however many there ever were. */
+static void test_workers_are_started_beyond_the_thousandth(void **state)
+{
+    (void)state;
+    enum { TIMES = 11, EACH = 100 };
+    static struct workers workers;
+    for (uint32_t i = 1; i <= TIMES; i++) {
+        assert_int_equal(workers_start(&workers, EACH, "127.0.0.1:1"), 0);
+        assert_in_range(workers.count, 1, EACH);
+        await_all(&workers);
+        assert_int_equal(workers_lost(&workers), i * EACH);
+    }
+}
+
+static void test_workers_that_have_no_place_are_an_error(void **state)
+{
+    (void)state;
+    static struct workers workers;
+    pid_t sleeps = fork();
+    assert_true(sleeps >= 0);
+    if (sleeps == 0) {
+        pause();
+        _exit(0);
+    }
+    for (uint32_t i = 0; i < WORKERS_MAX; i++)
+        workers.pid[i] = sleeps;
+    workers.count = WORKERS_MAX;
+    assert_int_equal(workers_start(&workers, 1, "127.0.0.1:1"), -1);
+    assert_int_equal(workers_lost(&workers), 0);
+    workers.count = 1;
+    kill(sleeps, SIGKILL);
+    workers_end(&workers);
+}
+
+/* The token by a pipe, of which nobody else knows; Ctrl-C for the driver alone. */
+static void test_worker_is_given_token_and_policy(void **state)
+{
+    (void)state;
+    static struct workers workers = {.token = token};
+    char notes[] = "/tmp/paceline-workers-XXXXXX", text[256] = "";
+    int fd = mkstemp(notes);
+    assert_true(fd >= 0);
+    setenv(NOTES, notes, 1);
+    unsetenv("OMP_WAIT_POLICY");
+    assert_int_equal(workers_start(&workers, 1, "127.0.0.1:1"), 0);
+    await_all(&workers);
+    setenv("OMP_WAIT_POLICY", "active", 1);
+    assert_int_equal(workers_start(&workers, 1, "127.0.0.1:2"), 0);
+    await_all(&workers);
+    assert_null(strstr(getenv("OMP_WAIT_POLICY"), "passive")); /* ours is as it was */
+    assert_true(pread(fd, text, sizeof text - 1, 0) > 0);
+    assert_string_equal(text, "127.0.0.1:1 0123456789abcdef 16 passive 110\n"
+                              "127.0.0.1:2 0123456789abcdef 16 active 110\n");
+    close(fd);
+    unlink(notes);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_workers_are_started_beyond_the_thousandth),
+        cmocka_unit_test(test_workers_that_have_no_place_are_an_error),
+        cmocka_unit_test(test_worker_is_given_token_and_policy),
+    };
+    if (argc > 1 && strcmp(argv[1], "worker") == 0)
+        return work(argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
