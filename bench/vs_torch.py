@@ -9,7 +9,7 @@ Each round takes `--steps` timed steps of ours (`paceline bench step`, as the co
 each PyTorch setting, a fresh process each time, so that what the machine does meanwhile meets all
 alike. Settings: NCHW and channels_last; the allocator as it is and made to keep its memory; with
 several threads, OpenMP's waiting as it is and active; for each --python (default: /usr/bin/python3)
-that has torch. Ahead of the rounds each setting takes a quarter of a round's steps, and those are
+that has torch. PyTorch runs eagerly: torch.compile is not tried. Ahead of the rounds each setting takes a quarter of a round's steps, and those are
 dropped whose fastest is more than --within (30) % behind the best's.
 
 With --library ours does without its own convolutions (PACELINE_WINOGRAD=off) and chooses among

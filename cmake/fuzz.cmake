@@ -6,7 +6,7 @@ option(PACELINE_FUZZ "Fuzzers out of test/fuzz: needs clang, and builds them alo
 set(fuzz_root ${PROJECT_SOURCE_DIR}/test/fuzz)
 set(fuzz_support files judge memory nets pictures)
 set(fuzz_wraps malloc calloc realloc aligned_alloc)
-set(fuzz_file_wraps file_read file_open file_close file_part file_is_folder file_is_regular)
+set(fuzz_file_wraps file_read file_read_watched file_open file_close file_part file_is_folder file_is_regular)
 if(PACELINE_FUZZ)
   if(NOT CMAKE_C_COMPILER_ID MATCHES "Clang")
     message(FATAL_ERROR "PACELINE_FUZZ: libFuzzer is clang's; configure with CC=clang")

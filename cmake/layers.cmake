@@ -21,7 +21,7 @@ endforeach()
 add_library(paceline_core STATIC ${core_sources})
 target_link_libraries(paceline_core
   PUBLIC paceline_flags paceline_schemas PkgConfig::CJSON
-  PRIVATE PkgConfig::XXHASH PkgConfig::LMDB ZLIB::ZLIB JPEG::JPEG PNG::PNG ${DNNL_LIBRARY} OpenMP::OpenMP_C m)
+  PRIVATE PkgConfig::XXHASH ZLIB::ZLIB JPEG::JPEG PNG::PNG ${DNNL_LIBRARY} OpenMP::OpenMP_C m)
 
 # The probe of the machine's peak writes no weight: there alone products and sums may be fused. What
 # chooses among its clones runs before the thread sanitizer is there.
@@ -156,6 +156,9 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   if(NOT PACELINE_UCX)
     list(FILTER tests EXCLUDE REGEX "/real/ucx_test\\.c$")
   endif()
+  if(NOT TARGET PkgConfig::LMDB)
+    message(FATAL_ERROR "the tests need liblmdb (liblmdb-dev), which the product does not")
+  endif()
   foreach(test ${tests})
     get_filename_component(name ${test} NAME_WE)
     get_filename_component(folder ${test} DIRECTORY)
@@ -180,6 +183,8 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
       ENVIRONMENT PACELINE_TUNER=off)
   endforeach()
 
+  target_link_libraries(data_source_lmdb_test PRIVATE PkgConfig::LMDB)
+
   # Seeds of faults in simulation (test/storm/README.md): a share of them here, all of them in
   # ./run check --all.
   file(GLOB storm CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/test/storm/*.c)
@@ -195,6 +200,12 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
     VEC_KERNELS=vec_kernels_fused VEC_KERNELS_ISA="fused")
   target_compile_options(vec_loops_fused PRIVATE -O3 ${fused_isa} -ffp-contract=fast)
   target_sources(tensor_vec_isa_test PRIVATE $<TARGET_OBJECTS:vec_loops_fused>)
+
+  # The command's own files have no library: a test of one names what it needs.
+  target_sources(cli_progress_line_test PRIVATE src/cli/progress_line.c)
+  target_sources(cli_output_test PRIVATE src/cli/output.c src/cli/progress_line.c)
+  target_sources(cli_workers_test PRIVATE src/cli/workers.c src/cli/worker_relay.c
+    src/cli/output.c src/cli/progress_line.c)
 
   # Commands and calls whose net breaks when told to: what becomes of a mistake of ours.
   target_link_options(api_guard_test PRIVATE LINKER:--wrap=net_forward)

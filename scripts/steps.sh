@@ -5,6 +5,8 @@
 installed=0 # packages that this call installed
 passed=0
 failed=0
+skipped=0 # single tests, inside of programs that passed
+refuses_skips=0 # 1: a skip that test/skips.txt does not allow is a failure
 broken='' # what failed, and the end of what it printed: said again at the end, where it is read
 step_s=0 # seconds of the last step
 result=  # what the training printed
@@ -88,6 +90,20 @@ tests() { # DIR [CTEST_OPTION…]
     passed=$((passed + good))
     failed=$((failed + all - good))
     [ "$all" = "$good" ] || broken+=$(failures "$dir")$'\n'
+    count_skips "$dir"
+}
+
+# Skipped tests are counted apart from those that passed.
+count_skips() { # DIR
+    local here unexpected
+    here=$(scripts/skips.sh "$1" | wc -l)
+    skipped=$((skipped + here))
+    [ "$here" = 0 ] || echo "$here tests were skipped: scripts/skips.sh $1 names them"
+    [ "$refuses_skips" = 1 ] || return 0
+    unexpected=$(scripts/skips.sh --unexpected "$1")
+    [ -z "$unexpected" ] && return 0
+    failed=$((failed + 1))
+    broken+="failed: skipped in $1, which test/skips.txt does not allow here:"$'\n'$unexpected$'\n'
 }
 
 # Of every failed test of a build: its name, and the end of what it printed.

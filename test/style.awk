@@ -31,6 +31,14 @@ is_c {
     if (length(wide) > 100) bad("more than 100 columns")
 }
 
+# Initialisers of one list are evaluated in any order (C17 6.7.9): a cursor is read by statements.
+is_c && /\.[a-z_]+ = cut_[a-z0-9]+\(/ {
+    if (cursor == FILENAME || gsub(/= cut_[a-z0-9]+\(/, "&") > 1)
+        bad("two reads of a cursor in one initialiser list, which has no order")
+    cursor = FILENAME
+}
+/;[ \t]*$/ { cursor = "" }
+
 is_header && !done[FILENAME] && /^#ifndef/ {
     done[FILENAME] = 1
     if ($2 != guard) bad("the guard of this header is " guard)

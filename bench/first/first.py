@@ -2,22 +2,27 @@
 """The first comparison: every strategy at its own best, eight workers, one network.
 
 In simulation: real arithmetic, virtual time. The net is fc-480-160 on Fashion-MNIST; the link is such
-that a whole model takes w steps to cross it. What each strategy is tried with is in grid.json; rates
-are chosen by successive halving on the validation set; then three seeds run until the median of the
-last five validation errors is below what `single` has after 40,000 steps.
+that a whole model takes w steps to cross it, and copies and sums cost what `paceline bench wire`
+measures here. Settings to try are in grid.json. Successive halving on the validation set chooses
+among them, for `single` as for the others: its rounds are four times as long, as its final run is.
+The target is the error that `single` has after 40,000 steps, the median of three seeds. Then one
+rule holds for all, `single` included: a seed's time is when the median of its last five validation
+errors is first at the target, and a strategy's time is the median of its three seeds.
 
     bench/first/first.py [--build DIR] [--w 2.46] [--only NAME,...] [--jobs 2] [--out DIR]
                          [--tuned bench/first/tuned.json]
 
 Prints the table, and writes table.md, results.json, tuned.json and first.svg into DIR. Runs that
 are already in DIR are not repeated, so it can be interrupted and called again. Tuning takes four
-hours of a core, the rest three; with --tuned the settings are those that were chosen on 2026-11-21.
+hours of a core, the rest three; with --tuned the settings are those that were chosen on 2026-11-21,
+and what the file lacks is tuned.
 """
 import argparse
 import concurrent.futures
 import hashlib
 import itertools
 import json
+import math
 import os
 import signal
 import statistics
@@ -30,21 +35,30 @@ STEP_S = 0.004  # of a step, virtual
 PARAMETERS = 455_370
 WORKERS = 8
 SINGLE_STEPS = 40_000
-FINAL_STEPS = 10_000  # of the others' virtual time, at most: a quarter of what `single` takes
+FINAL_STEPS = 10_000  # of the others' virtual time, at most
+ALONE = SINGLE_STEPS // FINAL_STEPS  # so many times longer `single` trains, when it is tuned, too
 RUNGS = ((1_500, 2), (5_000, 1))  # of the halving: steps' virtual time, settings that are kept
 SEEDS = (1, 2, 3)
 LAST = 5  # validation errors that a median is taken of
 
 
-def cluster_file(out, w):
+def cluster_file(args):
     """A link that a model takes w steps to cross, and a latency that is as short beside a step as
-    on gigabit Ethernet beside a step of the w = 2.46 case, ResNet-152: 100 us of 0.78 s."""
-    mbit = PARAMETERS * 32 / (w * STEP_S) / 1e6
-    path = os.path.join(out, "first.cluster")
+    on gigabit Ethernet beside a step of the w = 2.46 case, ResNet-152: 100 us of 0.78 s. What a
+    byte costs a core is measured once for a folder of runs."""
+    path = os.path.join(args.out, "first.cluster")
+    if os.path.exists(path):
+        return path
+    mbit = PARAMETERS * 32 / (args.w * STEP_S) / 1e6
+    wire = json.loads(subprocess.run(
+        [os.path.join(args.build, "paceline"), "bench", "wire", "--json"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout)
     with open(path, "w") as f:
         f.write(f"node {{ count: {WORKERS} }}\ndriver {{ cores: 4 }}\n")
         f.write(f"step_seconds: {STEP_S}\n")
         f.write(f"link {{ mbit: {mbit:.6g} latency_us: {STEP_S / 0.78 * 100:.3g} }}\n")
+        f.write(f"costs {{ copy_gb_s: {1 / wire['copy_ns_per_byte']:.2f} "
+                f"reduce_gb_s: {1 / wire['reduce_ns_per_byte']:.2f} }}\n")
     return path
 
 
@@ -107,17 +121,16 @@ class Run:
         return errors, tests, exchanges, end
 
     def passed(self, errors):
-        """When the median of the last five was first at the target or below."""
-        if self.target is None:
-            return None
+        """When the median of the last five was first at the target or below; infinity: never."""
         for i in range(LAST, len(errors) + 1):
-            if statistics.median(e for _, e in errors[i - LAST:i]) <= self.target:
+            if (self.target is not None and
+                    statistics.median(e for _, e in errors[i - LAST:i]) <= self.target):
                 return errors[i - 1][0]
-        return None
+        return math.inf
 
     def go(self):
         errors, _, _, end = self.read()
-        cut = end and end["reason"] == "interrupted" and self.passed(errors) is None
+        cut = end and end["reason"] == "interrupted" and self.passed(errors) == math.inf
         if not end or cut:
             subprocess.run(["rm", "-rf", self.dir], check=True)
             os.makedirs(os.path.dirname(self.dir), exist_ok=True)
@@ -126,7 +139,7 @@ class Run:
                 process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=env)
                 while process.poll() is None:
                     time.sleep(0.5)
-                    if self.target is not None and self.passed(self.read()[0]) is not None:
+                    if self.passed(self.read()[0]) < math.inf:
                         process.send_signal(signal.SIGINT)
                         process.wait()
             if process.returncode not in (0, 130):
@@ -154,7 +167,8 @@ def tune(args, grids):
     strategies come back in the order of what they reached."""
     alive, scores = {name: settings_of(grid) for name, grid in grids.items()}, {}
     for steps, kept in RUNGS:
-        runs = all_of(args, [Run(args, name, s, 1, steps) for name in alive for s in alive[name]])
+        runs = all_of(args, [Run(args, name, s, 1, steps * (ALONE if name == "single" else 1))
+                             for name in alive for s in alive[name]])
         for name in alive:
             mine = sorted((r for r in runs if r.name == name), key=Run.score)
             keep = mine[:kept]
@@ -215,6 +229,50 @@ def test_at(run, t):
     return later[0] if later else float("nan")
 
 
+def choose(args):
+    """The settings of every strategy, from the file that --tuned names or by tuning."""
+    with open(os.path.join(HERE, "grid.json")) as f:
+        grids = {k: v for k, v in json.load(f).items() if k != "about"}
+    if args.only:
+        grids = {k: v for k, v in grids.items() if k in ["single", *args.only.split(",")]}
+    best = {}
+    if args.tuned:
+        with open(args.tuned) as f:
+            best = {k: v for k, v in json.load(f).items() if k in grids}
+    best.update(tune(args, {k: v for k, v in grids.items() if k not in best}))
+    with open(os.path.join(args.out, "tuned.json"), "w") as f:
+        json.dump(best, f, indent=1)
+    return best
+
+
+def result_of(name, settings, runs):
+    """What a strategy's three seeds come to."""
+    times = [r.passed(r.read()[0]) for r in runs]
+    return {"strategy": name, "settings": settings, "times": times,
+            "median": statistics.median(times),
+            "tests": [test_at(r, t) for r, t in zip(runs, times) if t < math.inf],
+            "exchanges": min(r.read()[2] for r in runs),
+            "lowest": min(e for r in runs for _, e in curve_of(r))}
+
+
+def table_of(results, target):
+    whole = next(r["median"] for r in results if r["strategy"] == "single")
+    lines = ["| strategy | at its best with | virtual s to "
+             f"{100 * target:.2f} % (seeds {', '.join(map(str, SEEDS))}) | times `single` | test "
+             "error there, % | exchanges |", "|---|---|---|---|---|---|"]
+    for r in sorted(results, key=lambda r: r["median"]):
+        shown = ", ".join("–" if t == math.inf else f"{t:.1f}" for t in r["times"])
+        if r["median"] == math.inf:
+            shown += f" (lowest: {100 * r['lowest']:.2f} %)"
+        speed = "–" if r["median"] == math.inf else f"{whole / r['median']:.2f}"
+        tests = "–" if not r["tests"] else f"{100 * statistics.median(r['tests']):.2f}"
+        some = " ".join(f"{k.split('.')[-1]}={v}" for k, v in r["settings"].items())
+        void = " (void: fewer than 50)" if r["strategy"] != "single" and r["exchanges"] < 50 else ""
+        lines.append(f"| {r['strategy']} | {some} | {shown} | {speed} | {tests} | "
+                     f"{r['exchanges']}{void} |")
+    return "\n".join(lines)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", default=os.path.join(ROOT, "build"))
@@ -225,60 +283,30 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
-    args.cluster = cluster_file(args.out, args.w)
-    with open(os.path.join(HERE, "grid.json")) as f:
-        grids = {k: v for k, v in json.load(f).items() if k != "about"}
-    if args.only:
-        grids = {k: v for k, v in grids.items() if k in args.only.split(",")}
-    grids.pop("single", None)
+    args.cluster = cluster_file(args)
 
     started = time.time()
-    alone = Run(args, "single", {}, 1, SINGLE_STEPS).go()
-    target = alone.score()
-    print(f"single after {SINGLE_STEPS} steps: {target:.4f}", flush=True)
-    if args.tuned:
-        with open(args.tuned) as f:
-            best = {k: v for k, v in json.load(f).items() if k in grids}
-    else:
-        best = tune(args, grids)
-    with open(os.path.join(args.out, "tuned.json"), "w") as f:
-        json.dump(best, f, indent=1)
+    best = choose(args)
     print(f"tuned in {(time.time() - started) / 60:.0f} minutes", flush=True)
-    finals = all_of(args, [Run(args, name, s, seed, FINAL_STEPS, target)
-                           for name, s in best.items() for seed in SEEDS])
-
-    lines = ["| strategy | at its best with | virtual s to "
-             f"{100 * target:.2f} % (seeds {', '.join(map(str, SEEDS))}) | times `single` | test "
-             "error there, % | exchanges |", "|---|---|---|---|---|---|"]
-    results, curves = [], [("single", curve_of(alone))]
-    whole = SINGLE_STEPS * STEP_S
+    alone = all_of(args, [Run(args, "single", best["single"], s, SINGLE_STEPS) for s in SEEDS])
+    target = statistics.median(r.score() for r in alone)
+    print(f"single after {SINGLE_STEPS} steps: {target:.4f}", flush=True)
+    for r in alone:
+        r.target = target
+    finals = alone + all_of(args, [Run(args, name, s, seed, FINAL_STEPS, target)
+                                   for name, s in best.items() if name != "single"
+                                   for seed in SEEDS])
+    results, curves = [], []
     for name in best:
         runs = [r for r in finals if r.name == name]
-        times = [r.passed(r.read()[0]) for r in runs]
-        tests = [test_at(r, t) for r, t in zip(runs, times) if t is not None]
-        exchanges = [r.read()[2] for r in runs]
-        reached = [t for t in times if t is not None]
-        median = statistics.median(reached) if len(reached) == len(times) else None
-        results.append({"strategy": name, "settings": best[name], "times": times, "tests": tests,
-                        "exchanges": exchanges, "median": median,
-                        "lowest": min(e for r in runs for _, e in curve_of(r))})
+        results.append(result_of(name, best[name], runs))
         curves.append((name, curve_of(runs[0])))
-    for r in sorted(results, key=lambda r: (r["median"] is None, r["median"] or 0)):
-        shown = ", ".join("–" if t is None else f"{t:.1f}" for t in r["times"])
-        if r["median"] is None:
-            shown += f" (lowest: {100 * r['lowest']:.2f} %)"
-        speed = "–" if r["median"] is None else f"{whole / r['median']:.2f}"
-        tests = "–" if not r["tests"] else f"{100 * statistics.median(r['tests']):.2f}"
-        some = " ".join(f"{k.split('.')[-1]}={v}" for k, v in r["settings"].items())
-        void = " (void: fewer than 50)" if min(r["exchanges"]) < 50 else ""
-        lines.append(f"| {r['strategy']} | {some} | {shown} | {speed} | {tests} | "
-                     f"{min(r['exchanges'])}{void} |")
-    table = "\n".join(lines)
+    table = table_of(results, target)
     print(table)
     with open(os.path.join(args.out, "table.md"), "w") as f:
         f.write(table + "\n")
     with open(os.path.join(args.out, "results.json"), "w") as f:
-        json.dump({"w": args.w, "target": target, "single_s": whole, "results": results}, f, indent=1)
+        json.dump({"w": args.w, "target": target, "results": results}, f, indent=1)
     svg(os.path.join(args.out, "first.svg"), curves, target)
 
 

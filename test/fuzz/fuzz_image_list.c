@@ -16,13 +16,14 @@ static const uint8_t picture[] = {0x89, 'P', 'N', 'G',  '\r', '\n', 0x1a, '\n', 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     Paceline__Data__Images images = PACELINE__DATA__IMAGES__INIT;
+    const struct source_config config = {0};
     struct source *source = NULL;
     struct err err = {0};
     images.list = (char *)(uintptr_t)NAME;
     fuzz_files_clear();
     fuzz_file(NAME, bytes, n);
     fuzz_file("p.png", picture, sizeof picture);
-    int rc = source_images_open(NULL, &images, &source, &err);
+    int rc = source_images_open(&config, &images, &source, &err);
     fuzz_judge(rc, &err, NULL);
     fuzz_source(rc, source);
     return 0;

@@ -18,7 +18,9 @@
 
 struct doomed_run {
     uint32_t kill_node;
-    uint64_t kill_send; /* 0: never */
+    uint64_t kill_send;           /* 0: never */
+    struct train_options options; /* beside the job; `line` and `user` unless they are set */
+    struct sim *sim;              /* while it plays */
     /* How it went: */
     int rc;
     struct err err;
@@ -95,14 +97,17 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
     const struct logger log = {.write = doomed_log, .user = r, .level = LOG_INFO};
     struct doomed_stage s = {
         .run = r,
-        .options = {.job = job, .line = doomed_line, .user = r},
+        .options = r->options,
         .host = {.log = &log, .timing = group_timing_lan()},
     };
+    s.options.job = job;
+    s.options.line = r->options.line ? r->options.line : doomed_line;
+    s.options.user = r->options.line ? r->options.user : r;
     arena_init(&arena);
     kernels_set_threads(1);
     struct err err = {0};
     if (cluster_parse("test", text, strlen(text), &cluster, &err) != OK ||
-        cluster_finish(cluster, &err) != OK || corpus_open(job, &s.corpus, &err) != OK ||
+        cluster_finish(cluster, &err) != OK || corpus_open(job, NULL, &s.corpus, &err) != OK ||
         workspace_create(job, &s.corpus, &log, NULL, &s.host.ws, &err) != OK ||
         vec_init(&s.dx, &arena, net_segments(s.host.ws->train)->total) != OK)
         fail_msg("%s", err.text);
@@ -121,6 +126,7 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
         .kill_send = r->kill_send,
     };
     assert_int_equal(sim_create(&how, &sim, &err), OK);
+    r->sim = sim;
     r->rc = sim_run(sim, (int64_t)(limit_s * 1e9));
     r->sent = sim_sent(sim, r->kill_node);
     r->end_s = (double)sim_now(sim) * 1e-9;

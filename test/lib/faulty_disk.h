@@ -37,11 +37,11 @@ static int faulty_failure(const char *name, struct err *err)
     return err_set(err, ERR_IO, "the disk: cannot %s", name);
 }
 
-static int faulty_make_dir(struct disk *d, const char *path, struct err *err)
+static int faulty_make_dir(struct disk *d, const char *path, bool *made, struct err *err)
 {
     return faulty_call((struct faulty_disk *)d, "make_dir")
                ? faulty_failure("make_dir", err)
-               : real_disk()->ops->make_dir(real_disk(), path, err);
+               : real_disk()->ops->make_dir(real_disk(), path, made, err);
 }
 
 static int faulty_list(struct disk *d, const char *path, void (*fn)(void *user, const char *name),
@@ -110,6 +110,12 @@ static int faulty_write(struct disk_file *f, const void *data, size_t len, struc
     return fails ? faulty_failure("write", err) : rc;
 }
 
+static int faulty_truncate(struct disk_file *f, uint64_t len, struct err *err)
+{
+    return faulty_call(f->disk, "truncate") ? faulty_failure("truncate", err)
+                                            : real_disk()->ops->truncate(f->file, len, err);
+}
+
 static int faulty_sync(struct disk_file *f, struct err *err)
 {
     return faulty_call(f->disk, "sync") ? faulty_failure("sync", err)
@@ -124,6 +130,35 @@ static int faulty_close(struct disk_file *f, struct err *err)
     return fails ? faulty_failure("close", err) : rc;
 }
 
+static int faulty_lock(struct disk *d, const char *path, bool take_over, struct disk_file **out,
+                       struct disk_holder *holder, struct err *err)
+{
+    struct faulty_disk *f = (struct faulty_disk *)d;
+    if (faulty_call(f, "lock"))
+        return faulty_failure("lock", err);
+    struct disk_file *file = malloc(sizeof *file);
+    if (!file)
+        return err_set(err, ERR_NOMEM, "the disk: out of memory");
+    file->disk = f;
+    int rc = real_disk()->ops->lock(real_disk(), path, take_over, &file->file, holder, err);
+    if (rc == OK)
+        *out = file;
+    else
+        free(file);
+    return rc;
+}
+
+static void faulty_touch(struct disk_file *lock)
+{
+    real_disk()->ops->touch(lock->file);
+}
+
+static void faulty_unlock(struct disk_file *lock)
+{
+    real_disk()->ops->unlock(lock->file);
+    free(lock);
+}
+
 static inline void faulty_init(struct faulty_disk *f)
 {
     static const struct disk_ops ops = {
@@ -135,8 +170,12 @@ static inline void faulty_init(struct faulty_disk *f)
         .free_space = faulty_free_space,
         .open = faulty_open,
         .write = faulty_write,
+        .truncate = faulty_truncate,
         .sync = faulty_sync,
         .close = faulty_close,
+        .lock = faulty_lock,
+        .touch = faulty_touch,
+        .unlock = faulty_unlock,
     };
     *f = (struct faulty_disk){.disk = {&ops}};
 }

@@ -427,7 +427,7 @@ static void trial_open(struct trial *t, const struct tiny *tiny)
     if (rc == OK)
         rc = job_finish(t->job, &err);
     if (rc == OK)
-        rc = corpus_open(t->job, &t->corpus, &err);
+        rc = corpus_open(t->job, NULL, &t->corpus, &err);
     if (rc == OK)
         rc = workspace_create(t->job, &t->corpus, NULL, NULL, &t->ws, &err);
     if (rc != OK)

@@ -180,13 +180,15 @@ static inline int power_no(const char *path, struct err *err)
     return err_set(err, ERR_IO, "%s: cannot", path);
 }
 
-static inline int power_make_dir(struct disk *d, const char *path, struct err *err)
+static inline int power_make_dir(struct disk *d, const char *path, bool *made, struct err *err)
 {
     struct power_disk *p = power_of(d);
     char last[POWER_NAME];
     int dir = power_walk(p, path, last), node = power_at(p, path);
     if (dir < 0 || (node >= 0 && !p->node[node].is_dir))
         return power_no(path, err);
+    if (made)
+        *made = node < 0;
     if (node < 0)
         power_new(p, dir, last, true);
     return OK;
@@ -286,6 +288,15 @@ static inline int power_write(struct disk_file *f, const void *data, size_t len,
     return OK;
 }
 
+static inline int power_truncate(struct disk_file *f, uint64_t len, struct err *err)
+{
+    struct power_node *node = &power_of(&f->disk->disk)->node[f->node];
+    (void)err;
+    assert_true(len <= node->len && len >= node->safe);
+    node->len = (size_t)len;
+    return OK;
+}
+
 static inline int power_sync(struct disk_file *f, struct err *err)
 {
     struct power_node *node = &power_of(&f->disk->disk)->node[f->node];
@@ -301,6 +312,24 @@ static inline int power_close(struct disk_file *f, struct err *err)
     return OK;
 }
 
+/* One machine, whose power goes: whoever had a lock has it no more. */
+static inline int power_lock(struct disk *d, const char *path, bool take_over,
+                             struct disk_file **out, struct disk_holder *holder, struct err *err)
+{
+    (void)take_over, (void)holder;
+    return power_open(d, path, true, out, err);
+}
+
+static inline void power_touch(struct disk_file *lock)
+{
+    (void)lock;
+}
+
+static inline void power_unlock(struct disk_file *lock)
+{
+    free(lock);
+}
+
 /* An empty disk, whose paths begin with `root`. */
 static inline void power_init(struct power_disk *p, const char *root)
 {
@@ -313,8 +342,12 @@ static inline void power_init(struct power_disk *p, const char *root)
         .free_space = power_free_space,
         .open = power_open,
         .write = power_write,
+        .truncate = power_truncate,
         .sync = power_sync,
         .close = power_close,
+        .lock = power_lock,
+        .touch = power_touch,
+        .unlock = power_unlock,
     };
     *p = (struct power_disk){.disk = {&ops}, .nodes = 1};
     p->node[0].is_dir = true;

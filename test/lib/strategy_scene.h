@@ -134,7 +134,7 @@ static inline void loops_run(struct loops *loops, const struct tiny *t, const ch
         rc = job_finish(loops->job, &err);
     kernels_set_threads(1);
     if (rc == OK)
-        rc = corpus_open(loops->job, &loops->corpus, &err);
+        rc = corpus_open(loops->job, NULL, &loops->corpus, &err);
     if (rc == OK)
         rc = workspace_create(loops->job, &loops->corpus, &silent, NULL, &loops->ws, &err);
     if (rc != OK)

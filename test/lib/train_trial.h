@@ -30,6 +30,11 @@ struct train_trial {
     /* Each line of the log, at debug level; may be NULL. */
     void (*line)(void *user, const char *text);
     void *user;
+    /* What is different on a node, and what happens at a fault; may be NULL. */
+    void (*host)(void *user, uint32_t node, struct train_host *host);
+    void (*fault)(void *user, const struct sim_fault *fault);
+    bool elsewhere;
+    double patience_s, limit_s; /* 0: the run's own; two minutes */
     /* How it went: */
     struct sim *sim;
     struct train_report report;
@@ -55,7 +60,7 @@ static inline void trial_ground_open(struct trial_ground *g, const struct tiny *
     if (rc == OK)
         rc = cluster_finish(g->cluster, &err);
     if (rc == OK)
-        rc = corpus_open(g->job, &g->corpus, &err);
+        rc = corpus_open(g->job, NULL, &g->corpus, &err);
     if (rc == OK)
         rc = workspace_create(g->job, &g->corpus, NULL, NULL, &g->ws, &err);
     if (rc != OK)
@@ -93,8 +98,12 @@ static inline int trial_node(void *arg, struct world *world)
 {
     struct train_trial *t = arg;
     const struct logger log = {trial_log, t, LOG_DEBUG};
-    const struct train_options options = {.job = t->ground->job, .line = trial_event, .user = t};
-    const struct train_host host = {
+    const struct train_options options = {.job = t->ground->job,
+                                          .line = trial_event,
+                                          .user = t,
+                                          .elsewhere = t->elsewhere,
+                                          .patience_s = t->patience_s};
+    struct train_host host = {
         .log = &log,
         .timing = group_timing_lan(),
         .step_seconds = t->ground->cluster->step_seconds,
@@ -102,8 +111,17 @@ static inline int trial_node(void *arg, struct world *world)
         .ws = t->ground->ws,
         .dx = &t->ground->dx,
     };
+    if (t->host)
+        t->host(t->user, world->self, &host);
     return world->self == WORLD_DRIVER ? train_drive(world, &host, &options, &t->report, &t->err)
                                        : train_work(world, &host);
+}
+
+static inline void trial_fault(void *arg, const struct sim_fault *fault)
+{
+    struct train_trial *t = arg;
+    if (t->fault)
+        t->fault(t->user, fault);
 }
 
 static inline uint32_t trial_kind(const char *name)
@@ -111,12 +129,13 @@ static inline uint32_t trial_kind(const char *name)
     return (uint32_t)wire_kind_find(name);
 }
 
-/* Run it; it has a minute of virtual time. */
+/* Run it. */
 static inline void trial_run(struct train_trial *t)
 {
     const struct sim_options how = {
         .cluster = t->ground->cluster,
-        .workers = t->ground->job->workers,
+        .workers = job_workers_max(t->ground->job),
+        .fault = trial_fault,
         .seed = t->ground->job->seed,
         .node_main = trial_node,
         .arg = t,
@@ -127,7 +146,7 @@ static inline void trial_run(struct train_trial *t)
     t->exchanges = t->deaths = 0;
     t->err = (struct err){0};
     assert_int_equal(sim_create(&how, &t->sim, &t->err), OK);
-    t->rc = sim_run(t->sim, 120 * WORLD_SECOND);
+    t->rc = sim_run(t->sim, (int64_t)((t->limit_s > 0 ? t->limit_s : 120) * 1e9));
     for (uint32_t i = 0; i < t->ground->job->workers && i < 8; i++)
         t->sent[i] = sim_sent(t->sim, i);
     t->trace = sim_trace(t->sim);

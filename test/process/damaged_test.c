@@ -92,10 +92,10 @@ static void test_checkpoints_of_something_else(void **state)
     make_checkpoints(t, "other", path);
     tiny_write_changed(t, "wide.prototxt", tiny_net, "num_output: 6", "num_output: 7");
     REFUSED(t, "joint/conv.0", "train", t->job, "--resume", "--out", "other", "--set",
-            "net.file=wide.prototxt");
+            "net.file=wide.prototxt", "--force-change");
     tiny_write_changed(t, "named.prototxt", tiny_net, "name: 'ip'", "name: 'last'");
     REFUSED(t, "joint/last.0", "train", t->job, "--resume", "--out", "other", "--set",
-            "net.file=named.prototxt");
+            "net.file=named.prototxt", "--force-change");
     REFUSED(t, "other data", "train", t->job, "--resume", "--out", "other", "--data",
             "idx:test-images,test-labels?scale=0.00390625");
 }

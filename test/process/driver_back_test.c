@@ -20,7 +20,9 @@ struct cast {
     int silent; /* workers that said so of their driver */
 };
 
-static void drive(struct cast *c, const char *strategy, const char *epochs, bool again)
+enum how { FIRST, AGAIN, TAKES_OVER };
+
+static void drive(struct cast *c, const char *strategy, const char *epochs, enum how how)
 {
     bool plain = strstr(strategy, "ps=") || strstr(strategy, "downpour");
     const char *argv[] = {"driver",
@@ -44,7 +46,8 @@ static void drive(struct cast *c, const char *strategy, const char *epochs, bool
                           strategy,
                           "--set",
                           epochs,
-                          again ? "--resume" : NULL,
+                          how != FIRST ? "--resume" : NULL,
+                          how == TAKES_OVER ? "--take-over" : NULL,
                           NULL};
     process_start(&c->r.p, c->t->folder, argv);
 }
@@ -53,7 +56,7 @@ static void drive(struct cast *c, const char *strategy, const char *epochs, bool
 static void begin_at(struct cast *c, const char *strategy, const char *epochs, const char *retry,
                      const char *places)
 {
-    drive(c, strategy, epochs, false);
+    drive(c, strategy, epochs, FIRST);
     for (int i = 0; i < WORKERS; i++)
         process_start(&c->worker[i], c->t->folder,
                       (const char *const[]){"worker", "--join", places, "--retry", retry, NULL});
@@ -100,7 +103,7 @@ static void dies_and_comes_back(struct tiny *t, const char *strategy)
         told = real_exchanges(&c.r);
         process_nap(0.1);
         double started = process_now();
-        drive(&c, strategy, "stop.epochs=30", true);
+        drive(&c, strategy, "stop.epochs=30", AGAIN);
         UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > told);
         double took = process_now() - started;
         longest = took > longest ? took : longest;
@@ -139,7 +142,7 @@ static void test_it_comes_back_elsewhere(void **state)
         int told = real_exchanges(&c.r);
         memcpy(c.at, places[(i + 1) % 2], sizeof c.at);
         double started = process_now();
-        drive(&c, "strategy.sync={tau:4}", "stop.epochs=30", true);
+        drive(&c, "strategy.sync={tau:4}", "stop.epochs=30", AGAIN);
         UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > told);
         assert_true(process_now() - started < BACK_MAX_S);
     }
@@ -178,7 +181,7 @@ static void test_it_stands_still(void **state)
     kill(c.r.p.pid, SIGSTOP);
     process_nap(6);
     kill_driver(&c);
-    drive(&c, "strategy.allreduce={}", "stop.epochs=60", true);
+    drive(&c, "strategy.allreduce={}", "stop.epochs=60", AGAIN);
     all_end_well(&c);
     assert_int_equal(c.silent, WORKERS);
     assert_int_equal(real_members(&c.r, "back"), WORKERS);
@@ -211,7 +214,7 @@ static void test_a_driver_that_was_replaced_ends(void **state)
     begin(&c, *state, "strategy.allreduce={}", "stop.epochs=100000", "1");
     snprintf(later.r.dir, sizeof later.r.dir, "%s", c.r.dir);
     port_find(later.at);
-    drive(&later, "strategy.allreduce={}", "stop.epochs=100000", true);
+    drive(&later, "strategy.allreduce={}", "stop.epochs=100000", TAKES_OVER);
     process_wait(&c.r.p, REAL_LIMIT_S);
     assert_int_not_equal(c.r.p.code, 0);
     assert_non_null(strstr(c.r.p.err, "a later driver has taken this run over"));
@@ -234,8 +237,8 @@ static void test_two_take_it_up(void **state)
     kill_driver(&c);
     snprintf(other.r.dir, sizeof other.r.dir, "%s", c.r.dir);
     port_find(other.at);
-    drive(&c, "strategy.allreduce={}", "stop.epochs=100000", true);
-    drive(&other, "strategy.allreduce={}", "stop.epochs=100000", true);
+    drive(&c, "strategy.allreduce={}", "stop.epochs=100000", TAKES_OVER);
+    drive(&other, "strategy.allreduce={}", "stop.epochs=100000", TAKES_OVER);
     UNTIL(REAL_LIMIT_S, process_poll(&c.r.p) + process_poll(&other.r.p) > 0);
     process_nap(1.5);
     struct process *p[2] = {&c.r.p, &other.r.p};

@@ -135,7 +135,8 @@ static void test_addresses_are_refused_by_name(void **state)
     REFUSED(t, "insecure", "worker", "--join", "10.1.2.3:4000");
     REFUSED(t, "insecure", "worker", "--join", "127.0.0.1:9,10.1.2.3:4000");
     REFUSED(t, "expected HOST:PORT", "worker", "--join", "127.0.0.1:9,");
-    REFUSED(t, "expected HOST:PORT", "worker", "--join", "127.0.0.1:9,there");
+    REFUSED(t, "no address is known of host no..such", "worker", "--join", "127.0.0.1:9,no..such");
+    REFUSED(t, "10.1.2.3:29500: beyond this host", "worker", "--join", "10.1.2.3");
     REFUSED(t, "--join", "worker", "--data-root", ".");
     REFUSED(t, "there is no such folder", "worker", "--join", "127.0.0.1:1", "--data-root",
             "there is no such folder");
@@ -183,21 +184,28 @@ static void test_each_has_its_data_where_it_likes(void **state)
     machines_release(&m);
 }
 
-/* A worker whose data root is `root`, in a run of one: refused, with both texts in what it says. */
+/* A worker whose data root is `root`, in a run of one: it leaves, both texts are in what it says
+ * and in what the driver says of it, with its machine and the remedy; the run waits for another. */
 static void expect_confined(struct tiny *t, const char *root, const char *says, const char *too,
                             const char *set)
 {
     struct machines m;
-    DRIVE(t, &m, "--set", "workers=1", "--set", set);
+    char who[160], host[64] = "";
+    DRIVE(t, &m, "--set", "workers=1", "--set", "stop.epochs=1", "--set", set);
     struct process *p = WORKER(&m, "/", "--data-root", root);
     process_wait(p, REAL_LIMIT_S);
-    process_wait(&m.run.p, REAL_LIMIT_S);
     print_message("    %s", strstr(p->err, "worker 0") ? strstr(p->err, "worker 0") : p->err);
-    assert_int_not_equal(p->code, 0);
-    assert_int_not_equal(m.run.p.code, 0);
+    assert_int_equal(p->code, 2);
     assert_non_null(strstr(p->err, says));
     assert_non_null(strstr(p->err, too));
-    assert_non_null(strstr(m.run.p.err, says)); /* the driver is told, too */
+    assert_int_equal(gethostname(host, sizeof host - 1), 0);
+    snprintf(who, sizeof who, "worker 0 (%s, 127.0.0.1:", host);
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "left while opening: "));
+    assert_true(machines_said(&m.run.p, who) && machines_said(&m.run.p, says));
+    assert_true(machines_said(&m.run.p, "or start the worker with --data-root"));
+    WORKER(&m, t->folder, NULL);
+    real_end(&m.run, 0, "epochs");
+    assert_int_equal(run_count(m.run.dir, "member", "what", "refused"), 1);
     machines_release(&m);
 }
 
@@ -267,21 +275,65 @@ static void test_a_worker_that_cannot_be_reached(void **state)
     struct machines m;
     char nowhere[32], both[192];
     machines_port(nowhere);
-    DRIVE(t, &m, "--set", "workers=2");
+    DRIVE(t, &m, "--set", "workers=2", "--set", "stop.epochs=1");
     double since = process_now();
     struct process *p = WORKER(&m, t->folder, "--advertise", nowhere);
     process_wait(p, REAL_LIMIT_S);
-    process_wait(&m.run.p, REAL_LIMIT_S);
-    print_message("    after %.2f s: %s", process_now() - since, m.run.p.err);
+    print_message("    after %.2f s: %s", process_now() - since, p->err);
     assert_true(process_now() - since < 10);
     assert_int_not_equal(p->code, 0);
-    assert_int_equal(m.run.p.code, 1);
     snprintf(both, sizeof both,
              "the driver at %s cannot reach worker 0 at %s: cannot connect: ", m.join, nowhere);
-    assert_non_null(strstr(m.run.p.err, both));
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "left while opening: "));
+    assert_true(machines_said(&m.run.p, both));
     assert_non_null(strstr(p->err, both));
     assert_non_null(strstr(p->err, "firewall"));
     assert_non_null(strstr(p->err, "--advertise"));
+    WORKER(&m, t->folder, NULL); /* the run waits for others */
+    WORKER(&m, t->folder, NULL);
+    real_end(&m.run, 0, "epochs");
+    machines_release(&m);
+}
+
+/* One worker's data is not there and its unit starts it again and again: the run waits for another,
+ * and ends, with the cause, when none comes; it is told once. */
+static void test_a_worker_that_comes_again_and_again(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    char empty[96];
+    make_elsewhere(t, empty, ".", false);
+    DRIVE(t, &m, "--set", "workers=1", "--wait", "3");
+    for (int i = 0; i < 4; i++)
+        process_wait(WORKER(&m, "/", "--data-root", empty), REAL_LIMIT_S);
+    process_wait(&m.run.p, REAL_LIMIT_S);
+    assert_int_equal(m.run.p.code, 2);
+    const char *once = strstr(m.run.p.err, "warning: worker ");
+    assert_true(once && strstr(once, "No such file or directory"));
+    assert_null(strstr(once + 1, "warning: worker "));
+    assert_non_null(strstr(m.run.p.err, "nobody has stirred for 3 s: worker "));
+    machines_release(&m);
+}
+
+/* All workers die: the driver waits for others, and the run goes on from its newest checkpoint. */
+static void test_driver_that_has_lost_all_waits_for_others(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    DRIVE(t, &m, "--set", "workers=2", "--set", "stop.epochs=40", "--set",
+          "checkpoint.every_seconds=0.2", "--set", "pace=0.005");
+    for (int i = 0; i < 2; i++)
+        WORKER(&m, t->folder, NULL);
+    UNTIL(REAL_LIMIT_S, run_count(m.run.dir, "checkpoint", NULL, NULL) >= 2);
+    for (int i = 0; i < 2; i++)
+        kill(m.worker[i].pid, SIGKILL);
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "all workers are lost: the run waits for others"));
+    for (int i = 0; i < 2; i++)
+        WORKER(&m, t->folder, NULL);
+    real_end(&m.run, 0, "epochs");
+    assert_int_equal(run_count(m.run.dir, "start", NULL, NULL), 2);
+    assert_true(run_number(m.run.dir, "start", 1, "resumed_after") > 0);
+    assert_int_equal(run_count(m.run.dir, "end", NULL, NULL), 1);
     machines_release(&m);
 }
 
@@ -337,6 +389,8 @@ int main(void)
         cmocka_unit_test(test_nothing_outside_of_the_root_is_opened),
         cmocka_unit_test(test_other_data_is_refused_by_what_differs),
         cmocka_unit_test(test_a_worker_that_cannot_be_reached),
+        cmocka_unit_test(test_a_worker_that_comes_again_and_again),
+        cmocka_unit_test(test_driver_that_has_lost_all_waits_for_others),
         cmocka_unit_test(test_a_stranger_is_no_worker),
         cmocka_unit_test(test_a_member_that_others_cannot_reach),
     };

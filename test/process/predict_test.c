@@ -310,8 +310,11 @@ static void test_a_table_with_names(void **state)
             const cJSON *class = class_at(record, k);
             int c = (int)number(class, "class");
             assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(class, "name")), names[c]);
-            snprintf(row, sizeof row, "\n%-6d  %6d  %4d  %6d  %-8s  %.6f\n", i, i % 3, k + 1, c,
-                     names[c], number(class, "probability"));
+            char lead[32] = "                ";
+            if (k == 0)
+                snprintf(lead, sizeof lead, "%-6d  %6d  ", i, i % 3);
+            snprintf(row, sizeof row, "\n%s%4d  %6d  %-8s  %.2f %%\n", lead, k + 1, c, names[c],
+                     100 * number(class, "probability"));
             if (!strstr(p.out, row))
                 fail_msg("no row `%s` in:\n%s", row, p.out);
         }
@@ -319,6 +322,31 @@ static void test_a_table_with_names(void **state)
     }
     process_release(&p);
     process_release(&q);
+}
+
+static void test_a_run_is_tested_by_its_directory(void **state)
+{
+    struct tiny *t = *state;
+    struct process p, q;
+    RUN(t, &p, "test", "run");
+    RUN(t, &q, "test", "--job", t->job, "--weights", "run/final.safetensors");
+    assert_non_null(strstr(p.out, "accuracy "));
+    assert_non_null(strstr(p.out, " % (error "));
+    assert_string_equal(p.out, q.out);
+    process_release(&p);
+    process_release(&q);
+    RUN(t, &p, "test", "run", "--model", "best");
+    assert_non_null(strstr(p.err, "the model is run/best.safetensors"));
+    process_release(&p);
+    RUN(t, &p, "predict", "run", "--model", "best", "--first", "1");
+    assert_non_null(strstr(p.err, "the model is run/best.safetensors"));
+    process_release(&p);
+    REFUSED(t, "no worst is in it; --model takes best, final or a file", "test", "run", "--model",
+            "worst");
+    REFUSED(t, "no such run or model", "test", "nowhere");
+    REFUSED(t, "a RUN has its own net", "test", "run", "--net", "lenet");
+    REFUSED(t, "--data of a RUN needs its maps", "test", "run", "--data",
+            "idx:test-images,test-labels");
 }
 
 static void test_scores_without_a_softmax(void **state)
@@ -479,6 +507,7 @@ int main(void)
         cmocka_unit_test(test_pictures),
         cmocka_unit_test(test_one_rule_of_colours),
         cmocka_unit_test(test_a_table_with_names),
+        cmocka_unit_test(test_a_run_is_tested_by_its_directory),
         cmocka_unit_test(test_scores_without_a_softmax),
         cmocka_unit_test(test_wrong_inputs),
         cmocka_unit_test(test_caffes_own_models),

@@ -125,6 +125,49 @@ static void change_workers(struct tiny *t, const char *from, const char *to, con
                   100 * run_number(r.dir, "end", 0, "test_error"));
 }
 
+/* Time and sessions go on where they were. */
+static void expect_time_goes_on(const struct real_run *r, double ended)
+{
+    assert_true(run_number(r->dir, "start", 1, "t") >= ended);
+    assert_true(run_number(r->dir, "start", 1, "session") == 2);
+    double wall = run_number(r->dir, "end", 1, "wall_s");
+    double session = run_number(r->dir, "end", 1, "session_s");
+    assert_true(run_number(r->dir, "end", 0, "session_s") ==
+                run_number(r->dir, "end", 0, "wall_s"));
+    assert_true(session > 0 && fabs(ended + session - wall) < 0.1);
+}
+
+/* The final model of an earlier, shorter run of the directory does not make the longer one
+ * complete. */
+static void test_an_older_final_model_is_not_the_end(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    char command[512];
+    START(t, &r, "--workers", "2", "--set", "stop.epochs=2");
+    real_end(&r, 0, "epochs");
+    process_release(&r.p);
+    snprintf(command, sizeof command, "cp %s/final.safetensors %s/older", r.dir, r.dir);
+    assert_int_equal(system(command), 0);
+    START(t, &r, "--workers", "2", "--set", "stop.epochs=3", "--resume");
+    real_end(&r, 0, "epochs");
+    process_release(&r.p);
+    double ended = run_number(r.dir, "end", 0, "t");
+    expect_time_goes_on(&r, ended);
+    snprintf(command, sizeof command, "mv %s/older %s/final.safetensors", r.dir, r.dir);
+    assert_int_equal(system(command), 0);
+    START(t, &r, "--workers", "2", "--set", "stop.epochs=3", "--resume");
+    real_end(&r, 0, "epochs");
+    assert_null(strstr(r.p.err, "the run is complete"));
+    process_release(&r.p);
+    assert_int_equal(run_count(r.dir, "end", NULL, NULL), 3);
+    START(t, &r, "--workers", "2", "--set", "stop.epochs=3", "--resume");
+    real_end(&r, 0, "epochs"); /* now there is its own */
+    assert_non_null(strstr(r.p.err, "the run is complete"));
+    assert_non_null(strstr(r.p.err, "--set stop.epochs=6"));
+    process_release(&r.p);
+}
+
 /* Nothing is left to be done: it says so, starts nobody and waits for nobody; with more to be done
  * it goes on. */
 static void test_a_run_that_is_complete(void **state)
@@ -149,9 +192,9 @@ static void test_a_run_that_is_complete(void **state)
     assert_non_null(strstr(r.p.err, says));
     assert_null(strstr(r.p.err, "waits for workers"));
     process_release(&r.p);
-    assert_int_equal(real_members(&r, "join"), 2); /* those of the first time */
-    assert_int_equal(run_count(r.dir, "end", NULL, NULL), 3);
-    assert_true(run_number(r.dir, "end", 2, "used") == used);
+    assert_int_equal(real_members(&r, "join"), 2);            /* those of the first time */
+    assert_int_equal(run_count(r.dir, "end", NULL, NULL), 1); /* it has ended once */
+    assert_true(run_number(r.dir, "end", 0, "used") == used);
     START(t, &r, "--workers", "2", "--set", "stop.epochs=3", "--resume");
     real_end(&r, 0, "epochs");
     assert_null(strstr(r.p.err, says));
@@ -174,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_four_workers_that_are_equal),
         cmocka_unit_test(test_four_workers_that_are_not),
         cmocka_unit_test(test_a_run_that_is_complete),
+        cmocka_unit_test(test_an_older_final_model_is_not_the_end),
         cmocka_unit_test(test_other_numbers_of_workers),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);

@@ -85,6 +85,18 @@ static void test_jobs(void **state)
     bad_job(t, "bad.job:5:8", "batch: 16", "batch: 1x6");
     bad_job(t, "bad.job:5:8", "batch: 16", "batch: -16");
     bad_job(t, "bad.job:5:8", "batch: 16", "batch: 99999999999");
+    bad_job(t, "did you mean `batch`?", "batch: 16", "batchsize: 16");
+    bad_job(t, "did you mean `solver { base_lr: ... }`?", "batch: 16", "lr: 0.1");
+    bad_job(t, "did you mean `stop { epochs: ... }`?", "batch: 16", "epochs: 3");
+    bad_job(t, "`=` has no place here; write `:`", "base_lr: 0.05", "base_lr = 0.05");
+    bad_job(t, "`/` has no place here; nothing is computed here", "0.00390625", "1/255");
+    bad_job(t, "is the `}` of `solver`, which begins in line 7, missing?", "0.75 }", "0.75");
+    bad_job(t, "base_lr: must be > 0, is -0.01", "base_lr: 0.05", "base_lr: -0.01");
+    bad_job(t, "or --lr 0.01", "base_lr: 0.05", "");
+    bad_job(t, "stop.steps: must be > 0, is 0; --unset stop.steps", "epochs: 3", "steps: 0");
+    bad_job(t, "workers: not together with workers_min; --unset workers_min", "workers: 4",
+            "workers: 4 workers_min: 1 workers_max: 4");
+    bad_job(t, "write --set solver.momentum=0", "sync { tau: 4 }", "downpour { }");
     bad_job(t, "batch", "batch: 16", "batch: 0");
     bad_job(t, "base_lr", "base_lr: 0.05", "base_lr: nan");
     bad_job(t, "base_lr", "base_lr: 0.05", "");
@@ -126,11 +138,60 @@ static void test_nets(void **state)
     REFUSED(t, "alexnot", "train", t->job, "--out", "run", "--set", "net.zoo=alexnot");
 }
 
+static void test_nets_of_other_tools(void **state)
+{
+    struct tiny *t = *state;
+    static const struct {
+        const char *name, *bytes, *says;
+    } files[] = {
+        {"model.onnx", "\x08\x07\x12\x07pytorch", "ONNX"},
+        {"strange", "\x08\x07\x12\x07pytorch", "ONNX"},
+        {"model.h5", "\x89HDF\r\n\x1a\n", "HDF5"},
+        {"model.pt", "PK\x03\x04 and so on", "PyTorch"},
+        {"model.caffemodel", "\x89HDF\r\n\x1a\n", "HDF5"},
+    };
+    char set[64], says[64];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        tiny_write(t, files[i].name, files[i].bytes);
+        snprintf(set, sizeof set, "net.file=%s", files[i].name);
+        snprintf(says, sizeof says, "%s: this is ", files[i].name);
+        REFUSED(t, says, "train", t->job, "--out", "run", "--set", set);
+        REFUSED(t, files[i].says, "train", t->job, "--out", "run", "--weights", files[i].name);
+    }
+    char path[128];
+    snprintf(path, sizeof path, "%s/level", t->folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    tiny_write(t, "level/CURRENT", "MANIFEST-000001\n");
+    REFUSED(t, "LevelDB", "train", t->job, "--out", "run", "--set", "net.file=level");
+    REFUSED(t, "LevelDB", "train", t->job, "--out", "run", "--weights", "level");
+}
+
+static void test_recurrent_layers(void **state)
+{
+    struct tiny *t = *state;
+    tiny_write_changed(t, "odd.prototxt", tiny_net,
+                       "'InnerProduct' bottom: 'pool' top: 'ip'\n"
+                       "  inner_product_param",
+                       "'LSTM' bottom: 'pool' top: 'ip'\n  recurrent_param");
+    REFUSED(t, "there are no recurrent layers yet; supported: ", "train", t->job, "--out", "run",
+            "--set", "net.file=odd.prototxt");
+}
+
 static void test_commands_and_options(void **state)
 {
     struct tiny *t = *state;
     refusal_expect(t, "usage", (const char *const[]){NULL});
     REFUSED(t, "fly", "fly", t->job);
+    REFUSED(t, "did you mean train?", "trian", t->job);
+    REFUSED(t, "did you mean worker?", "help", "wroker");
+    REFUSED(t, "did you mean --strategy?", "train", t->job, "--stratgey", "sync");
+    REFUSED(t, "did you mean --batch?", "train", t->job, "--batch-size", "8");
+    REFUSED(t, "did you mean --lr?", "train", t->job, "--learning-rate=8");
+    REFUSED(t, "stop.step", "train", t->job, "--unset", "stop.step");
+    REFUSED(t, "--epochs and --steps", "train", t->job, "--epochs", "2", "--steps", "8");
+    REFUSED(t, "stop.epochs: must be > 0, is -1", "train", t->job, "--epochs", "-1");
+    REFUSED(t, "solver.base_lr", "train", t->job, "--lr", "fast");
+    REFUSED(t, "batch: must be from 1", "train", t->job, "--batch", "0");
     REFUSED(t, "job", "train");
     REFUSED(t, "other", "train", t->job, "other");
     REFUSED(t, "--fast", "train", t->job, "--fast");
@@ -147,7 +208,8 @@ static void test_commands_and_options(void **state)
     REFUSED(t, "threads", "train", t->job, "--threads", "2.5");
     REFUSED(t, "seed", "train", t->job, "--seed", "99999999999999999999");
     REFUSED(t, "psync", "train", t->job, "--strategy", "psync");
-    REFUSED(t, "single", "train", t->job, "--strategy", "single"); /* of four workers */
+    REFUSED(t, "write --strategy sync", "train", t->job, "--strategy",
+            "single"); /* of four workers */
     REFUSED(t, "kernels", "train", t->job, "--kernels", "avx1024");
     REFUSED(t, "nonsense", "train", t->job, "--set", "nonsense");
     REFUSED(t, "colour", "train", t->job, "--set", "colour=red");
@@ -201,6 +263,10 @@ static void test_benches_of_ranks(void **state)
     REFUSED(t, "--spin", "bench", "wire", "--spin", "soon");
     REFUSED(t, "--spin", "bench", "wire", "--spin", "-1");
     REFUSED(t, "--ranks", "bench", "wire", "--ranks", "2");
+    REFUSED(t, "--rank R", "bench", "wire", "--rank", "2", "--rendezvous", "127.0.0.1:9");
+    REFUSED(t, "--rank R", "bench", "wire", "--rank", "0");
+    REFUSED(t, "--rank R", "bench", "allreduce", "--rank", "0", "--rendezvous", "127.0.0.1:9");
+    REFUSED(t, "--insecure", "bench", "wire", "--rank", "1", "--rendezvous", "192.0.2.1");
 }
 
 static void test_run_directories(void **state)
@@ -243,11 +309,14 @@ static void test_addresses(void **state)
     char address[32];
     int fd = take_port(true, address);
     REFUSED(t, address, "train", t->job, "--out", "run", "--listen", address);
+    REFUSED(t, "give another port", "driver", t->job, "--out", "run", "--listen", address);
+    REFUSED(t, "no address of this host", "driver", t->job, "--out", "run", "--listen",
+            "192.0.2.1:0", "--insecure");
     close(fd);
-    REFUSED(t, "insecure", "train", t->job, "--out", "run", "--listen", "0.0.0.0:0");
+    REFUSED(t, "--insecure", "train", t->job, "--out", "run", "--listen", "0.0.0.0:0");
     REFUSED(t, "127.0.0.1:x", "train", t->job, "--out", "run", "--listen", "127.0.0.1:x");
     REFUSED(t, "127.0.0.1:70000", "train", t->job, "--out", "run", "--listen", "127.0.0.1:70000");
-    REFUSED(t, "nonsense", "worker", "--join", "nonsense");
+    REFUSED(t, "non..sense", "worker", "--join", "non..sense");
     REFUSED(t, "insecure", "worker", "--join", "127.0.0.1:9", "--listen", "0.0.0.0:0");
     fd = take_port(false, address);
     struct process p;
@@ -383,6 +452,8 @@ int main(void)
         cmocka_unit_test(test_labels_that_the_net_does_not_know),
         cmocka_unit_test(test_jobs),
         cmocka_unit_test(test_nets),
+        cmocka_unit_test(test_nets_of_other_tools),
+        cmocka_unit_test(test_recurrent_layers),
         cmocka_unit_test(test_commands_and_options),
         cmocka_unit_test(test_benches_of_ranks),
         cmocka_unit_test(test_run_directories),

@@ -13,12 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-static atomic_bool stop;
+static pl_flag stop;
 
 static void on_signal(int number)
 {
     (void)number;
-    atomic_store(&stop, true);
+    pl_flag_set(&stop, 1);
 }
 
 static void log_line(void *user, pl_log_level level, const char *line)

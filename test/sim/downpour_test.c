@@ -91,11 +91,12 @@ static void test_what_is_not_plain_is_refused(void **state)
     char dir[128], error[256];
     const char *const momentum[] = {"strategy.downpour={}", NULL};
     assert_int_equal(sim_try(*state, calm, momentum, dir, error), PL_ERR_UNSUPPORTED);
-    assert_string_equal(error, "solver.momentum: strategy downpour takes plain steps, 0, is 0.9");
+    assert_string_equal(error, "solver.momentum: strategy downpour takes plain steps, 0, is 0.9; "
+                               "write --set solver.momentum=0");
     const char *const adam[] = {"strategy.downpour={}", "solver.type=Adam", NULL};
     assert_int_equal(sim_try(*state, calm, adam, dir, error), PL_ERR_UNSUPPORTED);
-    assert_string_equal(error,
-                        "solver.type: strategy downpour takes plain steps, \"SGD\", is \"Adam\"");
+    assert_string_equal(error, "solver.type: strategy downpour takes plain steps, \"SGD\", is "
+                               "\"Adam\"; write --set solver.type=SGD");
 }
 
 /* ---- when who does what ---- */

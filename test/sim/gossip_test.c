@@ -459,8 +459,7 @@ static void test_all_weights_are_there_at_the_end(void **state)
                     1000, &r);
         if (r.rc != OK)
             fail_msg("%s", r.err.text);
-        snprintf(want, sizeof want, "the mean of 4 models, which weigh %llu/2^40 workers",
-                 4 * (1ULL << 40));
+        snprintf(want, sizeof want, "the mean of 4 models; their weights add up to 4\n");
         if (!strstr(r.log, want))
             fail_msg("seed %d: %s", seed, r.log);
         assert_true(r.exchanges > 10);
@@ -475,7 +474,7 @@ static void test_a_death_at_every_message(void **state)
                                "evaluate.every_exchanges=3", NULL};
     int runs = 0;
     for (uint32_t node = 0; node < 3; node++)
-        runs += doomed_sweep(*state, cluster, set, node, 3, STRIDE);
+        runs += doomed_sweep(*state, cluster, set, node, 5, STRIDE);
     print_message("    %d deaths\n", runs);
     assert_true(runs > 60 / STRIDE);
 }
@@ -521,11 +520,11 @@ static void test_lost_models(void **state)
         fail_msg("%s\n%s", some.err.text, some.log);
     assert_non_null(strstr(some.log, "worker 0, step 14: its model is lost"));
     assert_non_null(strstr(some.log, "worker 1, step 13: its model is lost"));
-    assert_non_null(strstr(some.log, "the mean of 3 models, which weigh 3298534883328/2^40"));
+    assert_non_null(strstr(some.log, "the mean of 3 models; their weights add up to 3\n"));
     assert_int_equal(some.exchanges, 2);
     play_lost(*state, "solver.base_lr=5000", &one);
     assert_int_equal(one.rc, OK);
-    assert_non_null(strstr(one.log, "the mean of 1 models"));
+    assert_non_null(strstr(one.log, "the mean of 1 model;"));
 }
 
 /* Goes on from a checkpoint, which is one member's model: equal weights again. */

@@ -459,7 +459,7 @@ static void an_old_joint_model_pulls_nobody(void **state)
     trial_open(&t, *state);
     trial_run(&t);
     assert_int_equal(t.rc, OK);
-    assert_non_null(strstr(t.said, "shard 0: nothing new for"));
+    assert_non_null(strstr(t.said, "shard 0: no new global model for"));
     assert_int_equal(learner_init(&l, NULL, t.job, &t.corpus, t.ws, &t.arena, &t.dx, &err), OK);
     uint64_t pulled = 0, free = 0;
     for (uint64_t k = 2; k <= STEPS_MAX; k++) {

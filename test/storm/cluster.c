@@ -121,7 +121,7 @@ void ground_open(struct ground *ground, bool loud)
     must(job_finish(ground->job, &err), &err);
     kernels_set_threads(1);
     arena_init(&ground->arena);
-    must(corpus_open(ground->job, &ground->corpus, &err), &err);
+    must(corpus_open(ground->job, NULL, &ground->corpus, &err), &err);
     must(workspace_create(ground->job, &ground->corpus, &ground->log, NULL, &ground->ws, &err),
          &err);
     must(vec_init(&ground->dx, &ground->arena, net_segments(ground->ws->train)->total), &err);
@@ -277,7 +277,7 @@ static void play(struct storm *s, enum sim_backend backend, const struct rundir 
     must(cluster_finish(cluster, &err), &err);
     s->records = job_step_records(job);
     s->train = (struct train_options){
-        .job = job, .dir = dir, .resume = s->resumes, .line = on_line, .user = s};
+        .job = job, .dir = dir, .resume = s->resumes, .line = on_line, .user = s, .patience_s = 60};
     const struct sim_options options = {
         .cluster = cluster,
         .workers = plan->nodes,

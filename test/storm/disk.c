@@ -11,10 +11,10 @@ struct disk_file {
     struct disk_file *file; /* the host's */
 };
 
-static int make_dir(struct disk *d, const char *path, struct err *err)
+static int make_dir(struct disk *d, const char *path, bool *made, struct err *err)
 {
     (void)d;
-    return real_disk()->ops->make_dir(real_disk(), path, err);
+    return real_disk()->ops->make_dir(real_disk(), path, made, err);
 }
 
 static int list(struct disk *d, const char *path, void (*fn)(void *user, const char *name),
@@ -93,6 +93,33 @@ static int close_file(struct disk_file *f, struct err *err)
     return rc;
 }
 
+/* As the host's: not of the storm's machines, which are one process. */
+static int lock_file(struct disk *d, const char *path, bool take_over, struct disk_file **out,
+                     struct disk_holder *holder, struct err *err)
+{
+    struct disk_file *file = malloc(sizeof *file);
+    if (!file)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    file->disk = (struct storm_disk *)d;
+    int rc = real_disk()->ops->lock(real_disk(), path, take_over, &file->file, holder, err);
+    if (rc == OK)
+        *out = file;
+    else
+        free(file);
+    return rc;
+}
+
+static void touch_file(struct disk_file *lock)
+{
+    real_disk()->ops->touch(lock->file);
+}
+
+static void unlock_file(struct disk_file *lock)
+{
+    real_disk()->ops->unlock(lock->file);
+    free(lock);
+}
+
 void storm_disk_init(struct storm_disk *disk)
 {
     static const struct disk_ops ops = {
@@ -106,6 +133,9 @@ void storm_disk_init(struct storm_disk *disk)
         .write = write_file,
         .sync = sync_file,
         .close = close_file,
+        .lock = lock_file,
+        .touch = touch_file,
+        .unlock = unlock_file,
     };
     *disk = (struct storm_disk){.disk = {&ops}, .write_s = 0.002};
 }

@@ -172,7 +172,7 @@ struct storm {
     struct storm_disk disk;
     struct train_report report;
     struct err err;
-    atomic_bool leave[NODES_MAX];
+    atomic_int leave[NODES_MAX];
     /* strikes */
     uint32_t struck;
     bool staged;

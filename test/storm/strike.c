@@ -227,7 +227,7 @@ static void ask_to_leave(struct storm *s)
         if (moment_alive(s, i) && in_view(s, i) && !atomic_load(&s->leave[i]))
             node = i;
     if (node < NODES_MAX && members_alive(s) > 2)
-        atomic_store(&s->leave[node], true);
+        atomic_store(&s->leave[node], 1);
 }
 
 static bool has_room(const struct storm *s)

@@ -1,0 +1,198 @@
+/* Options that change a job: each takes the place of what contradicts it, and says so. What a run
+ * says of itself before it begins, and of what is seldom meant. And the ways to ask for help. */
+#include "free_port.h"
+#include "process.h"
+#include "tiny_job.h"
+
+enum { LIMIT_S = 60 };
+
+static void run_in(const struct tiny *t, struct process *p, const char *const *argv)
+{
+    process_start(p, t->folder, argv);
+    process_wait(p, LIMIT_S);
+}
+
+#define RUN(t, p, ...) run_in(t, p, (const char *const[]){__VA_ARGS__, NULL})
+
+/* The command ends with 0, and `says` is in what it prints on stderr. */
+#define TRAINS(t, says, ...)                                                    \
+    do {                                                                        \
+        struct process p;                                                       \
+        char out[128];                                                          \
+        RUN(t, &p, "train", "one.job", "--out", tiny_out(t, out), __VA_ARGS__); \
+        if (p.code != 0 || !strstr(p.err, says))                                \
+            fail_msg("code %d, expected `%s` in: %s", p.code, says, p.err);     \
+        process_release(&p);                                                    \
+    } while (0)
+
+/* A job of one worker, that ends by steps. */
+static int setup(void **state)
+{
+    tiny_setup(state);
+    struct tiny *t = *state;
+    tiny_write(t, "one.job",
+               "name: 'one' net { file: 'net.prototxt' } kernels: ref threads: 1 batch: 16\n"
+               "train_data { idx { images: 'train-images' labels: 'train-labels' } scale: 0.004 }\n"
+               "solver { base_lr: 0.05 lr_policy: 'fixed' } strategy { single {} } stop { steps: "
+               "1000000 }\n");
+    return 0;
+}
+
+static void test_workers_take_the_place_of_single(void **state)
+{
+    TRAINS(*state,
+           "workers=2: takes the place of strategy.single; several workers begin with "
+           "strategy sync",
+           "--workers", "2", "--epochs", "0.2");
+}
+
+static void test_epochs_take_the_place_of_steps(void **state)
+{
+    TRAINS(*state, "stop.epochs=0.2: takes the place of stop.steps", "--epochs", "0.2");
+    TRAINS(*state, "", "--unset", "stop.steps", "--set", "stop.epochs=0.2");
+    TRAINS(*state, "", "--steps", "3", "--lr", "0.01", "--batch", "8");
+}
+
+static void test_a_run_says_what_it_is(void **state)
+{
+    static const char *const lines[] = {
+        "net         net.prototxt, 513 parameters, 3 classes",
+        "records     600 to train on; each 1x12x12",
+        "a step      16 records x 1 worker, 38 steps an epoch",
+        "strategy    single",
+        "optimizer   SGD, rate 0.05, fixed",
+        "ends        after 3 steps",
+        "computes    ref kernels, ",
+        ", 1 thread a worker",
+        "directory   ",
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        TRAINS(*state, lines[i], "--steps", "3");
+    struct process p;
+    RUN(*state, &p, "train", "one.job", "--out", "plain", "--steps", "3");
+    assert_null(strstr(p.err, "suspicious"));
+    process_release(&p);
+}
+
+#define SUSPECTS(state, says, ...) TRAINS(state, "suspicious: " says, "--steps", "3", __VA_ARGS__)
+
+static void test_what_is_seldom_meant_is_told(void **state)
+{
+    struct tiny *t = *state;
+    tiny_write(t, "wide.prototxt",
+               "layer { name: 'data' type: 'Data' top: 'data' top: 'label' }\n"
+               "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip'\n"
+               "  inner_product_param { num_output: 10 weight_filler { type: 'xavier' } } }\n"
+               "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' }\n");
+    SUSPECTS(t, "the net has 10 outputs, and the records have 3 classes: set num_output", "--set",
+             "net.file=wide.prototxt");
+    SUSPECTS(t, "values of records go from 0 to ", "--set", "train_data.scale=1", "--lr", "1e-9");
+    SUSPECTS(t, "a step takes 601 records (batch 601, workers 1), and there are 600", "--batch",
+             "601");
+    SUSPECTS(t, "1000 threads compute on ", "--threads", "1000");
+    SUSPECTS(t, "a learning rate of 0.1 is very high for Adam: write --lr 0.001", "--set",
+             "solver.type=Adam", "--lr", "0.1");
+    SUSPECTS(t, "cifar10-quick was made for records of 32 x 32, and these are 12 x 12", "--set",
+             "net.zoo=cifar10-quick");
+    TRAINS(t, "suspicious: the job does not say when to stop, and ends after 1 epoch", "--unset",
+           "stop");
+    TRAINS(t, "suspicious: the loss stays at 1.0986, which is guessing among 3 classes", "--epochs",
+           "3", "--lr", "1e-9", "--set", "train_data.scale=1e-6");
+}
+
+static void test_a_divergence_says_what_to_do(void **state)
+{
+    struct process p;
+    RUN(*state, &p, "train", "one.job", "--out", "wild", "--epochs", "3", "--lr", "1e30");
+    assert_int_equal(p.code, 1);
+    assert_non_null(strstr(p.err, "the model diverged (loss "));
+    assert_non_null(strstr(p.err, "solver.base_lr, now 1e+30 (--lr 1e+29)"));
+    process_release(&p);
+}
+
+static void test_a_dry_run_takes_no_step(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char path[128];
+    snprintf(path, sizeof path, "%s/dry", t->folder);
+    RUN(t, &p, "train", "one.job", "--dry-run", "--out", "dry", "--lr", "0.25", "--batch", "601");
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.err, "net         net.prototxt, 513 parameters"));
+    assert_non_null(strstr(p.err, "suspicious: a step takes 601 records"));
+    assert_null(strstr(p.err, "loss"));
+    assert_non_null(strstr(p.out, "base_lr: 0.25\n"));
+    assert_non_null(strstr(p.out, "validation: 0\n"));
+    assert_int_equal(access(path, F_OK), -1);
+    process_release(&p);
+    RUN(t, &p, "train", "one.job", "--dry-run", "--data", "images:nowhere");
+    assert_int_equal(p.code, 2);
+    assert_non_null(strstr(p.err, "nowhere"));
+    process_release(&p);
+}
+
+/* As on two hosts, each told by options which rank it is. */
+static void test_ranks_are_told_by_options(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const ways[][3] = {{"wire", "--json", NULL},
+                                          {"allreduce", "--floats=1e3", "--ranks=2"}};
+    for (size_t i = 0; i < 2; i++) {
+        struct process p[2];
+        char at[PORT_TEXT];
+        port_find(at);
+        for (int rank = 1; rank >= 0; rank--)
+            process_start(&p[rank], t->folder,
+                          (const char *const[]){"bench", ways[i][0], "--rendezvous", at, "--rank",
+                                                rank ? "1" : "0", ways[i][1], ways[i][2], NULL});
+        for (int rank = 0; rank < 2; rank++) {
+            process_wait(&p[rank], LIMIT_S);
+            if (p[rank].code != 0)
+                fail_msg("rank %d: code %d: %s", rank, p[rank].code, p[rank].err);
+            assert_int_equal(p[rank].out[0] != '\0', rank == 0);
+        }
+        process_release(&p[0]);
+        process_release(&p[1]);
+    }
+}
+
+static void test_help_is_asked_for_in_every_way(void **state)
+{
+    static const struct {
+        const char *ask[3], *says;
+    } ways[] = {
+        {{"-h"}, "Exit codes: 0 done"},
+        {{"help"}, "Exit codes: 0 done"},
+        {{"--help"}, "Exit codes: 0 done"},
+        {{"help", "train"}, "usage: paceline train"},
+        {{"train", "-h"}, "usage: paceline train"},
+        {{"help", "bench"}, "usage: paceline bench"},
+        {{"help", "data-spec"}, "images:DIR|LIST"},
+        {{"-V"}, "paceline "},
+        {{"version"}, "paceline "},
+        {{"--version"}, "paceline "},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct process p;
+        RUN(*state, &p, ways[i].ask[0], ways[i].ask[1], ways[i].ask[2]);
+        assert_int_equal(p.code, 0);
+        if (!strstr(p.out, ways[i].says))
+            fail_msg("%s: expected `%s` in: %s", ways[i].ask[0], ways[i].says, p.out);
+        process_release(&p);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_workers_take_the_place_of_single),
+        cmocka_unit_test(test_epochs_take_the_place_of_steps),
+        cmocka_unit_test(test_a_run_says_what_it_is),
+        cmocka_unit_test(test_what_is_seldom_meant_is_told),
+        cmocka_unit_test(test_a_divergence_says_what_to_do),
+        cmocka_unit_test(test_a_dry_run_takes_no_step),
+        cmocka_unit_test(test_ranks_are_told_by_options),
+        cmocka_unit_test(test_help_is_asked_for_in_every_way),
+    };
+    return cmocka_run_group_tests_name("options", tests, setup, tiny_teardown);
+}

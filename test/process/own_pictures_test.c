@@ -1,0 +1,76 @@
+/* README's "Your own pictures in five minutes", as it stands there: a folder of two classes, the
+ * example's job, and what is asked of the run. */
+#include "pictures.h"
+#include "process.h"
+
+enum { LIMIT_S = 120, SIDE = 40, PICTURES = 24 };
+
+/* Cats are red, dogs are blue. */
+static void draw(const struct folder *f, const char *class, int red, int blue)
+{
+    static uint8_t pixels[SIDE * SIDE * 3];
+    char name[64];
+    for (int i = 0; i < PICTURES; i++) {
+        for (int k = 0; k < SIDE * SIDE; k++) {
+            pixels[3 * k] = (uint8_t)(red + (k * 7 + i * 13) % 50);
+            pixels[3 * k + 1] = (uint8_t)((k * 3 + i) % 50);
+            pixels[3 * k + 2] = (uint8_t)(blue + (k * 5 + i * 11) % 50);
+        }
+        snprintf(name, sizeof name, "pets/%s/%d.jpg", class, i);
+        picture_put_jpeg(f, name, pixels, SIDE, SIDE, 3, 90);
+    }
+}
+
+static int setup(void **state)
+{
+    static struct folder f;
+    char command[512];
+    folder_make(&f);
+    snprintf(command, sizeof command, "cd '%s' && mkdir -p pets/cat pets/dog && cp '%s' .", f.path,
+             TEST_ROOT "/examples/pets.job");
+    assert_int_equal(system(command), 0);
+    draw(&f, "cat", 180, 0);
+    draw(&f, "dog", 0, 180);
+    *state = &f;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    folder_remove(*state);
+    return 0;
+}
+
+static void says(const struct folder *f, const char *what, const char *const *argv)
+{
+    struct process p;
+    process_start(&p, f->path, argv);
+    process_wait(&p, LIMIT_S);
+    if (p.code != 0 || !(strstr(p.out, what) || strstr(p.err, what)))
+        fail_msg("%s %s: code %d, expected `%s` in:\n%s\n%s", argv[0], argv[1], p.code, what, p.out,
+                 p.err);
+    process_release(&p);
+}
+
+#define SAYS(f, what, ...) says(f, what, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_own_pictures_are_learnt(void **state)
+{
+    const struct folder *f = *state;
+    SAYS(f, "records    48", "data", "info", "images:pets");
+    SAYS(f, "in a job   mean: ", "data", "stats", "images:pets?resize_height=32&resize_width=32");
+    SAYS(f, "2 classes", "train", "pets.job", "--dry-run");
+    SAYS(f, "validation  error 0.00 %", "train", "pets.job");
+    SAYS(f, "cat", "predict", "runs/pets-001", "pets/cat/3.jpg", "--top", "1");
+    SAYS(f, "dog", "predict", "runs/pets-001", "pets/dog/5.jpg", "--top", "1", "--model", "best");
+    SAYS(f, "accuracy    100.00 % (error 0.00 %)", "test", "runs/pets-001", "--data",
+         "images:pets?resize_height=32&resize_width=32&mean=128&scale=0.015625");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_own_pictures_are_learnt),
+    };
+    return cmocka_run_group_tests_name("own pictures", tests, setup, teardown);
+}

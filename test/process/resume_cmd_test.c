@@ -1,0 +1,220 @@
+/* Going on with a run, as a user does it: `paceline resume DIR`, what may be changed and what not,
+ * and whose the directory is. */
+#include "real_run.h"
+#include "refusal.h"
+
+/* ---- whose the directory is ---- */
+
+enum { AT_ONCE = 8 };
+
+/* Of eight runs that start at the same moment each has a directory of its own. */
+static void test_runs_started_at_once_share_no_directory(void **state)
+{
+    struct tiny *t = *state;
+    struct process p[AT_ONCE];
+    char dir[128];
+    for (int i = 0; i < AT_ONCE; i++)
+        process_start(&p[i], t->folder,
+                      (const char *const[]){"train", t->job, "--json", "--set", "workers=1",
+                                            "--set", "stop={steps: 3}", NULL});
+    for (int i = 0; i < AT_ONCE; i++) {
+        process_wait(&p[i], REAL_LIMIT_S);
+        if (p[i].code != 0)
+            fail_msg("code %d: %s", p[i].code, p[i].err);
+        process_release(&p[i]);
+    }
+    for (int i = 1; i <= AT_ONCE; i++) {
+        snprintf(dir, sizeof dir, "%s/runs/tiny-%03d", t->folder, i);
+        assert_int_equal(run_count(dir, "start", NULL, NULL), 1);
+        assert_int_equal(run_count(dir, "end", NULL, NULL), 1);
+    }
+}
+
+/* A directory that is given goes to one of them; the others are refused. */
+static void test_one_directory_is_one_runs(void **state)
+{
+    struct tiny *t = *state;
+    struct process p[AT_ONCE];
+    struct real_run r = real_new(t);
+    int ended = 0;
+    for (int i = 0; i < AT_ONCE; i++)
+        process_start(&p[i], t->folder,
+                      (const char *const[]){"train", t->job, "--json", "--out", r.dir, "--set",
+                                            "workers=1", "--set", "stop={steps: 3}", NULL});
+    for (int i = 0; i < AT_ONCE; i++) {
+        process_wait(&p[i], REAL_LIMIT_S);
+        ended += p[i].code == 0;
+        if (p[i].code != 0 && (p[i].code != 2 || !strstr(p[i].err, r.dir)))
+            fail_msg("code %d: %s", p[i].code, p[i].err);
+        process_release(&p[i]);
+    }
+    assert_int_equal(ended, 1);
+    assert_int_equal(run_count(r.dir, "start", NULL, NULL), 1);
+    assert_int_equal(run_count(r.dir, "end", NULL, NULL), 1);
+}
+
+/* A run whose driver lives is not taken from it, unless that is what is wanted. */
+static void test_a_living_driver_is_left_alone(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    struct process second;
+    char says[256];
+    const char *argv[] = {"train", t->job, "--json", "--resume",
+                          "--out", r.dir,  "--set",  "stop.epochs=100000",
+                          NULL,    NULL};
+    START(t, &r, "--set", "stop.epochs=100000");
+    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) >= 3);
+    process_start(&second, t->folder, argv);
+    process_wait(&second, REAL_LIMIT_S);
+    snprintf(says, sizeof says, "%s: its driver is alive (process %ld on host ", r.dir,
+             (long)r.p.pid);
+    if (second.code != 2 || !strstr(second.err, says) || !strstr(second.err, "--take-over"))
+        fail_msg("code %d, expected %s: %s", second.code, says, second.err);
+    process_release(&second);
+    int told = real_exchanges(&r);
+    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) >= told + 3);
+    assert_false(process_poll(&r.p));
+    argv[8] = "--take-over";
+    process_start(&second, t->folder, argv);
+    process_wait(&r.p, REAL_LIMIT_S);
+    assert_non_null(strstr(r.p.err, "a later driver has taken this run over"));
+    assert_false(process_poll(&second));
+    process_release(&r.p);
+    process_release(&second);
+}
+
+/* ---- the run's own job ---- */
+
+static char *job_of(const struct real_run *r, const char *name)
+{
+    char path[256];
+    struct file_bytes bytes;
+    struct err err = {0};
+    snprintf(path, sizeof path, "%s/%s", r->dir, name);
+    if (file_read(path, 1 << 20, &bytes, &err) != OK)
+        return NULL;
+    char *text = strdup((char *)bytes.data);
+    file_release(&bytes);
+    return text;
+}
+
+static void resume(struct tiny *t, struct real_run *r, const char *const *more)
+{
+    const char *argv[PROCESS_ARGS_MAX] = {"resume", r->dir, "--json"};
+    for (size_t n = 3; *more; n++)
+        argv[n] = *more++;
+    process_release(&r->p);
+    process_start(&r->p, t->folder, argv);
+}
+
+#define RESUME(t, r, ...) resume(t, r, (const char *const[]){__VA_ARGS__, NULL})
+
+static void expect_said(const struct real_run *r, const char *says, bool said)
+{
+    if ((strstr(r->p.err, says) != NULL) != said)
+        fail_msg("%s \"%s\"; it said:\n%s", said ? "expected" : "not expected", says, r->p.err);
+}
+
+/* A run by mpca at half the job's rate, ended after one epoch. */
+static struct real_run half_a_run(struct tiny *t)
+{
+    struct real_run r = real_new(t);
+    START(t, &r, "--strategy", "mpca", "--workers", "2", "--set", "solver.base_lr=0.025", "--set",
+          "stop.epochs=1");
+    real_end(&r, 0, "epochs");
+    return r;
+}
+
+static void test_resume_takes_the_runs_own_job(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = half_a_run(t);
+    char *before = job_of(&r, "job.prototxt"), *now;
+    RESUME(t, &r, "--set", "stop.epochs=2");
+    real_end(&r, 0, "epochs");
+    expect_said(&r, "stop.epochs: 1 \u2192 2\n", true);
+    expect_said(&r, "goes on after exchange", true);
+    expect_said(&r, "base_lr", false);
+    expect_said(&r, "strategy: ", false);
+    cJSON *start = run_event(r.dir, "start", NULL, NULL, 1);
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(start, "strategy")), "mpca");
+    cJSON_Delete(start);
+    assert_true(run_number(r.dir, "end", 1, "epochs") >= 2);
+    now = job_of(&r, "job.1.prototxt");
+    assert_string_equal(now, before); /* what the run was is still there */
+    free(now);
+    now = job_of(&r, "job.prototxt");
+    assert_non_null(strstr(now, "epochs: 2\n"));
+    assert_non_null(strstr(now, "base_lr: 0.025\n"));
+    free(now);
+    assert_null(job_of(&r, "job.2.prototxt"));
+    RESUME(t, &r, "--epochs", "2.5", "--lr", "0.01", "--workers", "1");
+    real_end(&r, 0, "epochs");
+    expect_said(&r, "solver.base_lr: 0.025 \u2192 0.01\n", true);
+    expect_said(&r, "workers: 2 \u2192 1\n", true);
+    now = job_of(&r, "job.2.prototxt");
+    assert_non_null(now);
+    free(now);
+    free(before);
+    process_release(&r.p);
+}
+
+/* Refused by name, with what allows it, and everything is left as it was. */
+static void test_resume_refuses_what_makes_another_run(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = half_a_run(t);
+    static const char *const changes[][2] = {
+        {"net.zoo=lenet", "net: file "},
+        {"seed=7", "seed: 1 \u2192 7"},
+        {"batch=8", "batch: 16 \u2192 8"},
+        {"strategy.sync={}", "strategy: mpca \u2192 sync"},
+        {"train_data.scale=1", "train_data.scale: 0.00390625 \u2192 1"},
+        {"solver.type=Adam", "solver.type: \"SGD\" \u2192 \"Adam\""},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        REFUSED(t, changes[i][1], "resume", r.dir, "--set", changes[i][0]);
+        REFUSED(t, "--force-change allows it", "resume", r.dir, "--set", changes[i][0]);
+    }
+    REFUSED(t, "strategy: mpca \u2192 sync", "train", t->job, "--resume", "--out", r.dir);
+    REFUSED(t, "solver.base_lr: 0.025 \u2192 0.05", "train", t->job, "--resume", "--out", r.dir);
+    RESUME(t, &r, "--set", "strategy.sync={tau:4}", "--set", "stop.epochs=2", "--force-change");
+    real_end(&r, 0, "epochs");
+    expect_said(&r, "strategy: mpca \u2192 sync\n", true);
+    process_release(&r.p);
+}
+
+/* `train --resume` and `driver --resume` without a job take the directory's, too. */
+static void test_resume_needs_no_job_file(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = half_a_run(t);
+    process_release(&r.p);
+    process_start(&r.p, t->folder,
+                  (const char *const[]){"train", "--json", "--resume", "--out", r.dir, "--set",
+                                        "stop.epochs=1.5", NULL});
+    real_end(&r, 0, "epochs");
+    expect_said(&r, "stop.epochs: 1 \u2192 1.5\n", true);
+    RESUME(t, &r, "--listen", "127.0.0.1:0", "--wait", "0.2", "--set", "stop.epochs=3");
+    process_wait(&r.p, REAL_LIMIT_S);
+    expect_said(&r, "waits for workers", true);
+    process_release(&r.p);
+    REFUSED(t, "which run?", "resume");
+    REFUSED(t, "paceline resume DIR", "train", "--resume");
+    REFUSED(t, "nowhere: there is no run to go on with", "resume", "nowhere");
+    REFUSED(t, "one too many", "resume", r.dir, "--solver", "x");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_runs_started_at_once_share_no_directory),
+        cmocka_unit_test(test_one_directory_is_one_runs),
+        cmocka_unit_test(test_a_living_driver_is_left_alone),
+        cmocka_unit_test(test_resume_takes_the_runs_own_job),
+        cmocka_unit_test(test_resume_refuses_what_makes_another_run),
+        cmocka_unit_test(test_resume_needs_no_job_file),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}
