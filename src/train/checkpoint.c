@@ -243,20 +243,38 @@ static int remove_others(const struct rundir *dir, uint64_t n, uint32_t keep, st
     return rc;
 }
 
-/* A file that is put together, on its way to the disk without a copy of its tensors. */
+/* A file that is put together, on its way to the disk. Large tensors are written from where they
+ * lie; pieces too small for a write of their own are gathered. */
+enum { SMALL_PIECE = 64 * 1024 };
+
 struct image {
     struct safetensors_writer w;
     struct buf head;
+    struct buf gathered;
     size_t bytes;
     struct disk *disk;
     struct disk_file *file;
     struct err *err;
 };
 
+static int write_gathered(struct image *image)
+{
+    size_t len = image->gathered.len;
+    image->gathered.len = 0;
+    return len ? image->disk->ops->write(image->file, image->gathered.data, len, image->err) : OK;
+}
+
 static int put_piece(void *user, const void *data, size_t len)
 {
-    const struct image *image = user;
-    return image->disk->ops->write(image->file, data, len, image->err);
+    struct image *image = user;
+    if (len < SMALL_PIECE) {
+        buf_put(&image->gathered, data, len);
+        if (image->gathered.failed)
+            return err_set(image->err, ERR_NOMEM, "no memory to put a model's file together");
+        return image->gathered.len < SMALL_PIECE ? OK : write_gathered(image);
+    }
+    int rc = write_gathered(image);
+    return rc == OK ? image->disk->ops->write(image->file, data, len, image->err) : rc;
 }
 
 static int fill(void *user, struct disk_file *file, struct err *err)
@@ -264,8 +282,11 @@ static int fill(void *user, struct disk_file *file, struct err *err)
     struct image *image = user;
     image->file = file;
     image->err = err;
+    image->gathered.len = 0;
     int rc = put_piece(image, image->head.data, image->head.len);
-    return rc == OK ? safetensors_data(&image->w, put_piece, image) : rc;
+    if (rc == OK)
+        rc = safetensors_data(&image->w, put_piece, image);
+    return rc == OK ? write_gathered(image) : rc;
 }
 
 static int begin_image(struct image *image, struct disk *disk, const struct checkpoint_note *note,
@@ -273,7 +294,7 @@ static int begin_image(struct image *image, struct disk *disk, const struct chec
 {
     image->disk = disk;
     image->bytes = 0;
-    image->head = (struct buf){0};
+    image->head = image->gathered = (struct buf){0};
     safetensors_begin(&image->w);
     put_model(&image->w, note, layout, model);
     return safetensors_head(&image->w, &image->head, &image->bytes, err);
@@ -282,6 +303,7 @@ static int begin_image(struct image *image, struct disk *disk, const struct chec
 static void end_image(struct image *image)
 {
     buf_release(&image->head);
+    buf_release(&image->gathered);
     safetensors_end(&image->w);
 }
 

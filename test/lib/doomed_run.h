@@ -25,7 +25,9 @@ struct doomed_run {
     int rc;
     struct err err;
     struct train_report report;
-    uint64_t sent; /* by kill_node */
+    uint64_t sent;    /* by kill_node, in all */
+    uint64_t opening; /* by kill_node, before the group formed */
+    uint32_t missing; /* workers that have not joined */
     int exchanges, deaths;
     double end_s;
     char log[8192];
@@ -44,6 +46,8 @@ static inline void doomed_line(void *user, const char *event)
     struct doomed_run *r = user;
     r->exchanges += strstr(event, "\"kind\":\"exchange\"") != NULL;
     r->deaths += strstr(event, "\"what\":\"dead\"") != NULL;
+    if (strstr(event, "\"what\":\"join\"") && r->missing > 0 && --r->missing == 0)
+        r->opening = sim_sent(r->sim, r->kill_node);
 }
 
 static inline void doomed_log(void *user, enum log_level level, const char *line)
@@ -103,6 +107,7 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
     s.options.job = job;
     s.options.line = r->options.line ? r->options.line : doomed_line;
     s.options.user = r->options.line ? r->options.user : r;
+    r->missing = job->workers;
     arena_init(&arena);
     kernels_set_threads(1);
     struct err err = {0};
@@ -138,17 +143,18 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
     job_free(job);
 }
 
-/* Worker `node` is killed at every `stride`th message that it sends, from the first that it sends
- * when the group has formed: each time the others end the run well, and soon. How many runs. */
+/* Worker `node` is killed at every `stride`th message that it sends after the group has formed: each
+ * time the others end the run well, and soon. How many runs. */
 static inline int doomed_sweep(const struct tiny *t, const char *cluster, const char *const *set,
-                               uint32_t node, uint64_t first, uint64_t stride)
+                               uint32_t node, uint64_t stride)
 {
     struct doomed_run whole = {.kill_node = node};
     int runs = 0;
     doomed_play(t, cluster, set, 1000, &whole);
     if (whole.rc != OK)
         fail_msg("%s", whole.err.text);
-    for (uint64_t k = first; k <= whole.sent; k += stride, runs++) {
+    assert_int_equal(whole.missing, 0);
+    for (uint64_t k = whole.opening + 1; k <= whole.sent; k += stride, runs++) {
         struct doomed_run r = {.kill_node = node, .kill_send = k};
         doomed_play(t, cluster, set, 1000, &r);
         if (r.rc != OK)

@@ -319,7 +319,7 @@ static void test_a_death_at_every_message(void **state)
         const char *const set[] = {"workers=3", "strategy.easgd.tau=2", "stop.epochs=0.5", mode[i],
                                    NULL};
         for (uint32_t node = 0; node < 3; node++)
-            runs += doomed_sweep(*state, cluster, set, node, 3, STRIDE);
+            runs += doomed_sweep(*state, cluster, set, node, STRIDE);
     }
     print_message("    %d deaths\n", runs);
     assert_true(runs > 120 / STRIDE);

@@ -474,7 +474,7 @@ static void test_a_death_at_every_message(void **state)
                                "evaluate.every_exchanges=3", NULL};
     int runs = 0;
     for (uint32_t node = 0; node < 3; node++)
-        runs += doomed_sweep(*state, cluster, set, node, 5, STRIDE);
+        runs += doomed_sweep(*state, cluster, set, node, STRIDE);
     print_message("    %d deaths\n", runs);
     assert_true(runs > 60 / STRIDE);
 }

@@ -137,6 +137,13 @@ static void test_a_run_is_identical_for_both_back_ends(void **state)
     }
 }
 
+/* What follows the first event, which says how many threads a worker has. */
+static const char *after_start(const struct record *r)
+{
+    assert_int_equal(strncmp(r->text, "{\"t\":0,\"kind\":\"start\"", 21), 0);
+    return strchr(r->text, '\n');
+}
+
 static void test_reference_kernels_do_not_see_threads(void **state)
 {
     struct tiny *t = *state;
@@ -145,7 +152,7 @@ static void test_reference_kernels_do_not_see_threads(void **state)
     struct record a, b;
     assert_int_equal(simulate(t, one, &a), PL_OK);
     assert_int_equal(simulate(t, two, &b), PL_OK);
-    assert_string_equal(a.text, b.text);
+    assert_string_equal(after_start(&a), after_start(&b));
     forget(&a);
     forget(&b);
 }
