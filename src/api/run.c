@@ -3,6 +3,7 @@
 #include "api/api.h"
 #include "api/guard.h"
 #include "base/file.h"
+#include "real/census.h"
 #include "real/real.h"
 #include "train/tenure.h"
 #include "train/work_progress.h"
@@ -291,6 +292,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
         .host = {.name = name,
                  .data_root = root[0] ? root : NULL,
                  .reach = real_reach,
+                 .delay = census_delay,
                  .threads = options->threads,
                  .cores = (uint32_t)real_cores(),
                  .log = &engine->log,

@@ -132,9 +132,12 @@ static int compute_batch(struct learner *l, uint64_t start, size_t count,
         .epoch = records->epoch,
     };
     struct net_result result;
+    int64_t begun = l->adapter.is_on ? world_now(l->world) : 0;
     rc = local_gradient(l->group, &l->x, &l->s, &l->dx, &batch, watch, &result);
     if (rc != OK)
         return rc;
+    if (l->adapter.is_on)
+        thread_adapter_note(&l->adapter, world_now(l->world) - begun, count);
     *loss += result.loss;
     return OK;
 }
@@ -225,6 +228,8 @@ static int gradient(struct learner *l, uint64_t start, size_t count)
     bool costs = l->step_seconds > 0;
     const struct net_watch watch = {on_finished, l};
     l->begun = l->world ? world_now(l->world) : 0;
+    if (l->adapter.is_on)
+        thread_adapter_apply(&l->adapter, l->begun, l->ws, l->group);
     int rc = OK;
     if (l->finished && costs) {
         rc = spend_in_parts(l, start, count, seconds);

@@ -8,6 +8,7 @@
 #define PL_LEARNER_LEARNER_H
 
 #include "learner/local.h"
+#include "learner/thread_adapter.h"
 #include "optim/optim.h"
 #include "world/world.h"
 
@@ -38,6 +39,7 @@ struct learner {
      * dx. What it returns, if not OK, ends the step. */
     int (*finished)(void *user, size_t from);
     void *user;
+    struct thread_adapter adapter;
     /* Its own: */
     int64_t begun;    /* the step under way */
     uint64_t follows; /* where the step behind it begins, */

@@ -96,6 +96,12 @@ void local_stop(struct local_group *g)
     g->started = false;
 }
 
+void local_set_net(struct local_group *g, struct net *net)
+{
+    PL_ASSERT(g->n == 1);
+    g->inner[0].net = net;
+}
+
 /* ---- a turn ---- */
 
 /* A learner's records are [first, first + count) of the batch; the last may have fewer than the

@@ -36,6 +36,10 @@ int local_start(struct local_group *group, struct world *world, int threads);
  * back after it and not before. */
 void local_stop(struct local_group *group);
 
+/* Compute with that net (borrowed) from now on, whose parameters are those of the one before. For a
+ * group of one learner. */
+void local_set_net(struct local_group *group, struct net *net);
+
 /* Let the time pass that `count` records take which cost `seconds` of one core: each learner's
  * share is a piece of work of its own. ERR_CANCELLED: others may still be at work, and the group is
  * there only to be stopped; so it is below. */

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "model/judge.h"
 #include "model/load.h"
+#include "tensor/kernels.h"
 #include "tensor/tuner.h"
 
 #include <stdlib.h>
@@ -93,12 +94,20 @@ static int check_training(const struct workspace *ws, const Paceline__Job *job, 
     return OK;
 }
 
-static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Paceline__Job *job,
-                const struct shape *record, struct err *err)
+static struct net_options training_options(const struct workspace *ws, const Paceline__Job *job,
+                                           const struct shape *record)
 {
     struct net_options train = options_of(ws, PHASE_TRAIN, job->batch / job->local, record);
     bool is_bf16 = job->precision == PACELINE__JOB__PRECISION__bf16;
     train.dtype = is_bf16 ? DTYPE_BF16 : DTYPE_F32;
+    return train;
+}
+
+static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Paceline__Job *job,
+                const struct shape *record, struct err *err)
+{
+    struct net_options train = training_options(ws, job, record);
+    ws->threads = kernels_threads();
     struct net_options test = options_of(ws, PHASE_TEST, job->batch, record);
     int rc = ws->only_tests ? OK : make_net(param, &train, &ws->train, err);
     if (rc == OK)
@@ -118,7 +127,8 @@ static void unplan(struct workspace *ws)
     net_free(ws->train);
     net_free(ws->test);
     net_free(ws->apart);
-    ws->train = ws->test = ws->apart = NULL;
+    net_free(ws->fewer);
+    ws->train = ws->test = ws->apart = ws->fewer = NULL;
     for (size_t i = 0; i < ws->others; i++) {
         net_free(ws->other[i].train);
         ws->other[i].train = NULL;
@@ -220,6 +230,46 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
     net_free(ws->test);
     ws->test = net;
     ws->asked = true;
+    return OK;
+}
+
+static int plan_fewer(struct workspace *ws, const Paceline__Job *job, int threads, struct err *err)
+{
+    struct net_options options = training_options(ws, job, &ws->record);
+    Caffe__NetParameter *param;
+    struct net *net = NULL;
+    int before = kernels_threads(), rc = load(job, false, &param, err);
+    if (rc != OK)
+        return rc;
+    if (ws->tuner)
+        tuner_stop(ws->tuner);
+    kernels_set_threads(threads);
+    rc = make_net(param, &options, &net, err);
+    kernels_set_threads(before);
+    caffe__net_parameter__free_unpacked(param, NULL);
+    if (rc == OK)
+        rc = settle(ws, net, err);
+    if (rc != OK) {
+        net_free(net);
+        return rc;
+    }
+    PL_ASSERT(segments_match(net_segments(ws->train), net_segments(net)));
+    net_free(ws->fewer);
+    ws->fewer = net;
+    ws->fewer_threads = threads;
+    return OK;
+}
+
+int workspace_net_for(struct workspace *ws, const Paceline__Job *job, int threads, struct net **out,
+                      struct err *err)
+{
+    PL_ASSERT(ws->train && threads > 0 && threads <= ws->threads);
+    bool all = threads == ws->threads, is_made = ws->fewer && ws->fewer_threads == threads;
+    int rc = all || is_made ? OK : plan_fewer(ws, job, threads, err);
+    if (rc != OK)
+        return rc;
+    kernels_set_threads(threads);
+    *out = all ? ws->train : ws->fewer;
     return OK;
 }
 

@@ -21,6 +21,9 @@ struct workspace {
     const struct kernels *kernels;
     struct tuner *tuner;      /* of the kernels' choices; NULL: a rule */
     struct net *train, *test; /* for batch / (1 + others) records, and for `batch` */
+    int threads;              /* that both are planned for */
+    struct net *fewer;        /* as `train`, for fewer threads; NULL: nobody has asked for it, */
+    int fewer_threads;        /* and for how many */
     float *room;              /* train, test and apart lie here, one over the other */
     size_t room_floats;
     bool only_tests;   /* train is NULL */
@@ -71,6 +74,14 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
 
 /* A net whose tables of parameters are the job's. */
 const struct net *workspace_net(const struct workspace *ws);
+
+/* The training net planned for `threads` threads, at most as many as the workspace was planned for,
+ * and set them (kernels_set_threads) for the calling thread. The net for fewer is made when it is
+ * first asked for, and again when the number differs from the last one; `out` is valid until then.
+ * It lies where the others do. No kernel is timed for it: the tuner's choices hold, else a rule.
+ * ERR_UNSUPPORTED, ERR_NOMEM: the threads are as before */
+int workspace_net_for(struct workspace *ws, const Paceline__Job *job, int threads, struct net **out,
+                      struct err *err);
 
 /* Make the other learners' vectors; nothing once they are there. Who only evaluates does without.
  * ERR_NOMEM */

@@ -34,6 +34,7 @@ struct tuner {
     int64_t spent; /* on what is new */
     int64_t total;
     int disturbed; /* keys that were given up */
+    bool stopped;
 };
 
 struct tuner *tuner_create(const struct tuner_host *host)
@@ -214,8 +215,15 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
     return winner;
 }
 
+void tuner_stop(struct tuner *tuner)
+{
+    tuner->stopped = true;
+}
+
 bool tuner_has_time(struct tuner *tuner, const char *key)
 {
+    if (tuner->stopped)
+        return false;
     bool quiet = tuner->disturbed < DISTURBED_KEYS;
     if (quiet && tuner->total < TUNER_SECONDS * INT64_C(1000000000))
         return true;

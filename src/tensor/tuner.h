@@ -68,6 +68,9 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
 /* Is there time left to time this key's candidates? If not, it is counted, once. */
 bool tuner_has_time(struct tuner *tuner, const char *key);
 
+/* Time nothing more: training has begun, and does not wait for it. */
+void tuner_stop(struct tuner *tuner);
+
 /* What timing candidates has taken until now, by the host's clock; 0 for NULL. */
 double tuner_seconds(const struct tuner *tuner);
 

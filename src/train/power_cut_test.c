@@ -166,6 +166,7 @@ static void begin(struct cutting *c, struct sample *m, const struct disk_ops *op
         c->disk.disk.ops = ops;
     clear_image(m);
     assert_int_equal(rundir_create(&m->dir, &c->disk.disk, path, "x", &err), OK);
+    rundir_close(&m->dir);     /* gives up the lock, which is of the other disk */
     m->dir.disk = real_disk(); /* which loads */
 }
 

@@ -50,6 +50,9 @@ struct train_host {
     /* Does anybody of ours listen at that address? Blocks for `patience` ns at most. ERR_PEER
      * saying what happened instead; NULL: nobody asks. */
     int (*reach)(const char *address, int64_t patience, struct err *err);
+    /* ns that threads of this process were ready to run and had no processor, until now; NULL: the
+     * number of threads stays as it is. */
+    int64_t (*delay)(void);
     uint32_t threads; /* of a worker that computes; 0: as the job says, */
     uint32_t cores;   /* or where that says nothing, so many */
     /* Where a worker's spans go, where it lives in one process and on one clock with its driver;

@@ -179,6 +179,9 @@ static int open_learner(struct worker *w)
     w->learner.progress = &w->group.progress;
     if (rc == OK)
         rc = learner_start(&w->learner, w->world, &w->err);
+    if (rc == OK && w->own_ws)
+        thread_adapter_start(&w->learner.adapter, w->job, learner_threads(w->job), w->host->delay,
+                             w->host->log);
     if (rc == OK)
         rc = publisher_init(&w->publisher, w->world, WORLD_DRIVER, worker_floats_most(w),
                             w->strategy->extras, &w->arena);

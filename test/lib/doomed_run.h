@@ -143,8 +143,8 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
     job_free(job);
 }
 
-/* Worker `node` is killed at every `stride`th message that it sends after the group has formed: each
- * time the others end the run well, and soon. How many runs. */
+/* Worker `node` is killed at every `stride`th message that it sends after the group has formed:
+ * each time the others end the run well, and soon. How many runs. */
 static inline int doomed_sweep(const struct tiny *t, const char *cluster, const char *const *set,
                                uint32_t node, uint64_t stride)
 {

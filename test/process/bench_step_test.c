@@ -8,7 +8,18 @@
 #include <cJSON.h>
 #include <sys/resource.h>
 
-enum { LIMIT_S = 120 };
+enum { LIMIT_S = 120, TUNING_TRIES = 5 };
+
+/* Other processes took the processors while kernels were timed: nothing was kept. */
+static const char too_busy_to_tune[] = "this machine is busy";
+
+/* Nobody else's choices of kernels. */
+static int use_choices_of(const struct folder *f)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/kernels.txt", f->path);
+    return setenv("PACELINE_TUNER", path, 1);
+}
 
 static const char *const keys[] = {
     "median_ms",     "p10_ms",   "p90_ms",          "gflops",     "peak_percent",
@@ -262,7 +273,7 @@ static void test_steps_in_bf16_allocate_nothing(void **state)
 /* Allocations of a whole process that takes so many steps, its threads and libraries included, but
  * for what oneDNN and OpenMP take for themselves (count_malloc.c). */
 static long allocations(const struct folder *f, const char *precision, const char *const *net,
-                        const char *threads, const char *steps)
+                        const char *threads, const char *steps, bool *is_busy)
 {
     struct process p;
     setenv("LD_PRELOAD", TEST_BUILD "/libcount_malloc.so", 1);
@@ -273,6 +284,7 @@ static long allocations(const struct folder *f, const char *precision, const cha
     if (p.code != 0 || !said)
         fail_msg("code %d:\n%s", p.code, p.err);
     long n = strtol(said + strlen("allocations: "), NULL, 10);
+    *is_busy = strstr(p.err, too_busy_to_tune);
     process_release(&p);
     return n;
 }
@@ -284,9 +296,14 @@ static void steps_allocate_nothing(const struct folder *f, const char *precision
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++)
         for (int T = 1; T <= 2; T++) {
             const char *threads = T == 1 ? "1" : "2";
-            allocations(f, precision, nets[i], threads, "1"); /* and the tuner's */
-            long few = allocations(f, precision, nets[i], threads, "3");
-            long many = allocations(f, precision, nets[i], threads, "13");
+            bool is_busy = true, any;
+            for (int try = 0; is_busy && try < TUNING_TRIES; try++) /* the tuner's, too */
+                allocations(f, precision, nets[i], threads, "1", &is_busy);
+            if (is_busy) /* every process would time kernels again: go by the rule */
+                setenv("PACELINE_TUNER", "off", 1);
+            long few = allocations(f, precision, nets[i], threads, "3", &any);
+            long many = allocations(f, precision, nets[i], threads, "13", &any);
+            use_choices_of(f);
             assert_true(few > 100); /* they are counted */
             if (many != few)
                 fail_msg("%s, %s, %d threads: 10 steps more, %ld allocations more", nets[i][0],
@@ -306,22 +323,27 @@ static void test_steps_in_bf16_allocate_nothing(void **state)
 }
 #endif
 
-/* The second process finds the choices of the first. */
+/* A process finds the choices of the one before, unless that could not time them. */
 static void test_choices_are_kept(void **state)
 {
     (void)state;
-    double tuning[2];
-    for (int i = 0; i < 2; i++) {
+    bool was_busy = true;
+    for (int i = 0; i < 2 * TUNING_TRIES; i++) {
         struct process p;
         RUN(&p, "/", "--net", "cifar10-quick", "--input", "3x32x32", "--batch", "6", "--steps", "1",
             "--threads", "1", "--json");
+        bool is_busy = strstr(p.err, too_busy_to_tune);
         cJSON *line = result_of(&p, 0);
-        tuning[i] = number(line, "tuning_s");
-        assert_true(tuning[i] < number(line, "first_step_s"));
+        double tuning = number(line, "tuning_s");
+        assert_true(tuning < number(line, "first_step_s"));
+        assert_true(was_busy ? tuning > 0 : tuning == 0);
         cJSON_Delete(line);
+        if (!was_busy)
+            return;
+        was_busy = is_busy;
     }
-    assert_true(tuning[0] > 0);
-    assert_true(tuning[1] == 0);
+    assert_true(was_busy);
+    print_message("    this machine is too busy to time kernels\n");
 }
 
 /* ---- nets that only score ---- */
@@ -430,11 +452,9 @@ static void test_refusals(void **state)
 static int make(void **state)
 {
     static struct folder folder;
-    char path[4200];
     folder_make(&folder);
     *state = &folder;
-    snprintf(path, sizeof path, "%s/kernels.txt", folder.path); /* nobody else's choices */
-    return setenv("PACELINE_TUNER", path, 1);
+    return use_choices_of(&folder);
 }
 
 static int clean(void **state)

@@ -86,7 +86,7 @@ static void test_bad_input_is_refused(void **state)
             "--weights", FINAL);
     REFUSED(t, "joint/ip.0 is 3x150, the net has 4x150", "test", "--net", "wide.prototxt", "--data",
             test_spec, "--weights", FINAL);
-    REFUSED(t, "unexpected argument", "test", "lenet");
+    REFUSED(t, "no such run or model", "test", "lenet");
 }
 
 static int setup(void **state)

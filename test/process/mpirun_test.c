@@ -44,8 +44,8 @@ static void test_one_rank_of_four_dies(void **state)
         struct machines m;
         struct process mpi;
         pid_t rank[PROCESS_CHILDREN_MAX];
-        DRIVE(t, &m, "--set", "workers=4", "--set", "pace=0.01", "--set", "stop.epochs=60",
-              "--set", "patience_seconds=3");
+        DRIVE(t, &m, "--set", "workers=4", "--set", "pace=0.01", "--set", "stop.epochs=60", "--set",
+              "patience_seconds=3");
         start_ranks(t, &mpi, m.join, recovers == 1, rank);
         UNTIL(REAL_LIMIT_S, real_exchanges(&m.run) >= 5);
         kill(rank[2], SIGKILL);

@@ -134,7 +134,8 @@ static struct swept sweep(struct tiny *t, const char *cluster, const char *how, 
         kill_at_each(&g, node, shards, stride, &sum);
     print_message("    %s: %d runs, %d ended well with %d takeovers, %d never formed\n", how,
                   sum.runs, sum.ended, sum.takeovers, sum.unformed);
-    assert_true(sum.ended > 20 && sum.unformed <= 3 * NODES);
+    /* a worker sends four messages before the group is complete */
+    assert_true(sum.ended > 20 && sum.unformed <= 4 * NODES);
     assert_true(shards == 1 || sum.takeovers > 20);
     trial_ground_close(&g);
     return sum;
