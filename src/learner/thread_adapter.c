@@ -28,7 +28,7 @@ static void log_change(const struct thread_adapter *a, const struct thread_chang
     double batch = a->job->batch, before = c->ns_before * batch * 1e-6,
            after = c->ns_after * batch * 1e-6;
     if (c->to < c->from)
-        log_info(
+        log_warn(
             a->log,
             "this machine is busy: threads were without a processor for %.0f %% of their time; "
             "%d of %d threads compute now, a batch takes %.3g ms instead of %.3g",

@@ -1,41 +1,9 @@
 /* The command on a machine whose processors are all taken: threads that wait do not spin, unless
  * the user wants them to. OpenMP itself says by what it goes. */
+#include "crowd.h"
 #include "process.h"
 
-enum { LIMIT_S = 60, BUSY_MAX = 256 };
-
-struct crowd {
-    pid_t pid[BUSY_MAX];
-    int count;
-};
-
-/* One busy process for each processor. */
-static int start_crowd(void **state)
-{
-    static struct crowd crowd;
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    crowd = (struct crowd){.count = cores < BUSY_MAX ? (int)cores : BUSY_MAX};
-    for (int i = 0; i < crowd.count; i++) {
-        crowd.pid[i] = fork();
-        if (crowd.pid[i] == 0) {
-            alarm(2 * LIMIT_S);
-            for (volatile unsigned n = 0;; n++)
-                ;
-        }
-    }
-    *state = &crowd;
-    return 0;
-}
-
-static int end_crowd(void **state)
-{
-    const struct crowd *crowd = *state;
-    for (int i = 0; i < crowd->count; i++) {
-        kill(crowd->pid[i], SIGKILL);
-        waitpid(crowd->pid[i], NULL, 0);
-    }
-    return 0;
-}
+enum { LIMIT_S = 60 };
 
 /* OpenMP displays its settings when a command begins: how often did this one? */
 static int count_beginnings(bool *sleeps)
@@ -89,5 +57,5 @@ int main(void)
     };
     setenv("OMP_DISPLAY_ENV", "verbose", 1);
     setenv("PACELINE_TUNER", "off", 1);
-    return cmocka_run_group_tests(tests, start_crowd, end_crowd);
+    return cmocka_run_group_tests(tests, crowd_start, crowd_end);
 }
