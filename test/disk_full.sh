@@ -36,6 +36,8 @@ start() { # RUN [ASSIGNMENT…]
 
 fill() { dd if=/dev/zero of="$work/disk/junk" bs=4k 2>/dev/null || true; }
 
+fill_more() { dd if=/dev/zero of="$work/disk/junk" bs=4k oflag=append conv=notrunc 2>/dev/null || true; }
+
 # The run has ended with that code, and its model and events are whole.
 expect() { # NAME CODE MODEL
     local code=0
@@ -61,6 +63,18 @@ expect "full, freed after 20 s" 0 "$run/final.safetensors"
 start limit checkpoint.wait_seconds=3
 fill
 expect "full for good" 3 "$work/place/limit-final-001.safetensors"
+
+# There is a checkpoint when the disk fills up, and others take all that is freed: it stays.
+start rest checkpoint.wait_seconds=3 pace=0.05
+until ls "$run"/checkpoint/*.safetensors >/dev/null 2>&1; do sleep 0.1; done
+fill
+while kill -0 "$pid" 2>/dev/null; do fill_more; sleep 0.1; done
+ls "$run"/checkpoint/*.safetensors >/dev/null || { echo "no checkpoint is left" && exit 1; }
+cp -a "$run" "$work/kept"
+expect "full for good, with a checkpoint" 3 "$work/place/rest-final-001.safetensors"
+"$paceline" resume "$work/kept" >"$work/out" 2>"$work/err" || { cat "$work/err" && exit 1; }
+! grep -q "begins afresh" "$work/err" || { echo "resumed from nothing" && exit 1; }
+echo "resumed from what was left"
 
 start stop
 fill

@@ -42,6 +42,8 @@ int api_job_finish(const pl_job *job, uint32_t workers_here, Paceline__Job **out
 /* Does it leave open when a run of it ends? */
 bool api_job_is_open_ended(const pl_job *job);
 
+enum { API_PLACES = 3 };
+
 /* Where a run's events, progress and trace go: to its directory, to the caller, to a file. */
 struct api_sink {
     struct rundir dir;
@@ -50,7 +52,8 @@ struct api_sink {
     const pl_run_options *options;
     struct buf early; /* lines that came before the directory was there */
     const struct logger *log;
-    const char *places[4];
+    char place_path[API_PLACES][RUNDIR_PATH_MAX];
+    struct rundir_place places[API_PLACES + 1];
     bool behind; /* lines of the log could not be written yet */
     bool simulated;
     char name[208]; /* of run directories that are numbered */

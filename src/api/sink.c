@@ -1,4 +1,5 @@
 #include "api/api.h"
+#include "base/file.h"
 #include "real/disk.h"
 #include "train/progress.h"
 
@@ -78,16 +79,24 @@ static void on_tick(void *user)
         sink->options->tick(sink->options->user);
 }
 
-/* Where the final model may go when the run directory cannot take it. */
+/* Where the final model may go when the run directory cannot take it, by whole paths: disks first,
+ * then what is memory. */
 static void find_places(struct api_sink *sink)
 {
-    const char *own = getenv("TMPDIR");
+    char here[RUNDIR_PATH_MAX];
+    const char *const named[API_PLACES] = {getenv("TMPDIR"), "/tmp", here};
     size_t n = 0;
-    if (own && *own)
-        sink->places[n++] = own;
-    sink->places[n++] = "/tmp";
-    sink->places[n++] = ".";
-    sink->places[n] = NULL;
+    if (file_here(here, sizeof here, NULL) != OK)
+        here[0] = '\0';
+    for (int in_memory = 0; in_memory < 2; in_memory++)
+        for (size_t i = 0; i < API_PLACES; i++) {
+            char *path = sink->place_path[i];
+            if (named[i] && named[i][0] &&
+                file_resolve(here, named[i], path, sizeof sink->place_path[i], NULL) == OK &&
+                real_disk_in_memory(path) == in_memory)
+                sink->places[n++] = (struct rundir_place){path, in_memory};
+        }
+    sink->places[n] = (struct rundir_place){.folder = NULL};
 }
 
 static int open_trace(struct api_sink *sink, struct err *err)

@@ -112,6 +112,11 @@ int safetensors_parse(const char *file, const uint8_t *bytes, size_t len, bool d
 /* The same without a copy of the tensors: `bytes` are borrowed until safetensors_release. */
 int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool demand_checksums,
                      struct safetensors *out, struct err *err);
+
+/* What the file `path` says of itself, its metadata: reads the header alone, and checks that and
+ * the file's length. No tensors come out. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
+int safetensors_read_notes(const char *path, struct safetensors *out, struct err *err);
+
 void safetensors_release(struct safetensors *st);
 
 /* The tensor's floats, or NULL when there is no such tensor. `shape`, when not NULL, is written

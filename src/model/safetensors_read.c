@@ -1,6 +1,8 @@
 #include "model/safetensors.h"
 #include "model/safetensors_format.h"
 
+#include "base/file.h"
+
 #include <cjson/cJSON.h>
 
 #include <stdlib.h>
@@ -24,6 +26,7 @@ struct reading {
     const uint8_t *data;
     size_t data_len;
     bool looks; /* tensors stay where they are */
+    bool alone; /* the header is there, and nothing behind it */
     struct safetensors st;
     struct safetensors_item *item; /* st.item and st.notes while they are filled */
     struct safetensors_note *notes;
@@ -429,7 +432,9 @@ static int read_all(struct reading *r, const uint8_t *bytes, size_t len, bool de
         status = sort_names(r);
     if (!status)
         status = check_cover(r);
-    if (!status && demand_checksums)
+    if (status || r->alone)
+        return status;
+    if (demand_checksums)
         status = check_tensors(r);
     return status ? status : place_data(r);
 }
@@ -459,6 +464,43 @@ int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool de
 {
     struct reading r = {.file = file, .err = err, .looks = true};
     return parse(&r, bytes, len, demand_checksums, out);
+}
+
+/* The length and the header, in a buffer for the caller to free. */
+static int read_head(const char *path, const struct file_open *file, uint8_t **head,
+                     struct err *err)
+{
+    uint8_t length[SAFETENSORS_LENGTH_BYTES] = {0};
+    size_t n = file->len < sizeof length ? (size_t)file->len : sizeof length;
+    int rc = file_part(file, 0, length, n);
+    uint64_t header = bytes_le64(length), rest = file->len - n;
+    if (header > SAFETENSORS_HEADER_MAX || header > rest)
+        header = 0; /* the parser says so */
+    n += (size_t)header;
+    *head = malloc(n + 1);
+    if (!*head)
+        return err_set(err, ERR_NOMEM, "%s: out of memory", path);
+    if (rc == OK)
+        rc = file_part(file, 0, *head, n);
+    return rc == OK ? OK : err_set(err, ERR_INPUT, "%s: cannot be read", path);
+}
+
+int safetensors_read_notes(const char *path, struct safetensors *out, struct err *err)
+{
+    struct reading r = {.file = path, .err = err, .looks = true, .alone = true};
+    struct file_open file;
+    uint8_t *head = NULL;
+    int rc = file_open(path, &file, err);
+    if (rc != OK)
+        return rc;
+    rc = read_head(path, &file, &head, err);
+    if (rc == OK)
+        rc = parse(&r, head, (size_t)file.len, true, out);
+    if (rc == OK)
+        out->n = 0;
+    free(head);
+    file_close(&file);
+    return rc;
 }
 
 void safetensors_release(struct safetensors *st)

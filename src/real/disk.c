@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 static int failed(const char *what, const char *path, struct err *err)
@@ -145,6 +146,15 @@ static int disk_close(struct disk_file *f, struct err *err)
     int rc = close(f->fd) == 0 ? OK : failed("close", f->path, err);
     free(f);
     return rc;
+}
+
+bool real_disk_in_memory(const char *path)
+{
+    enum { TMPFS = 0x01021994 };
+    const unsigned long ramfs = 0x858458f6;
+    struct statfs st;
+    return statfs(path, &st) == 0 &&
+           (st.f_type == TMPFS || ((unsigned long)st.f_type & 0xffffffff) == ramfs);
 }
 
 struct disk *real_disk(void)

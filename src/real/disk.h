@@ -7,4 +7,7 @@
 /* Stateless, for any thread. */
 struct disk *real_disk(void);
 
+/* Is the folder in a file system that is memory (tmpfs)? */
+bool real_disk_in_memory(const char *path);
+
 #endif

@@ -40,12 +40,17 @@ struct checkpoint_note {
     uint32_t incarnation; /* of the driver that wrote it */
 };
 
+/* Is a further than b? */
+bool course_is_further(const struct course *a, const struct course *b);
+
 /* Write checkpoint/NNNNNNNN.safetensors of the run directory (N: the exchange), and remove all but
  * the newest `keep`; and those of higher numbers, of a course that the run has gone back behind.
- * After OK a power cut takes nothing of it. *bytes: its size.
+ * After OK a power cut takes nothing of it. *bytes: its size. Here and below the driver of the
+ * note's incarnation writes: it replaces and removes nothing once a later driver has the run.
  *
- * ERR_IO     the disk's: what there was to go on from is still there
- * ERR_FULL   there is no room for it; the same
+ * ERR_IO      the disk's: what there was to go on from is still there
+ * ERR_FULL    there is no room for it; the same
+ * ERR_FENCED  a later driver has the run
  * ERR_NOMEM */
 int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note,
                     const struct model_layout *layout, const float *model, uint32_t keep,
@@ -54,13 +59,18 @@ int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note
 /* The path of checkpoint N, into out (RUNDIR_PATH_MAX + 64). */
 void checkpoint_path_of(const struct rundir *dir, uint64_t n, char *out, size_t size);
 
-/* Write the model alone to `name` in the run directory. ERR_IO, ERR_FULL, ERR_NOMEM */
+/* Write the model alone to `name` in the run directory. ERR_IO, ERR_FULL, ERR_FENCED, ERR_NOMEM */
 int checkpoint_save_model(const struct rundir *dir, const char *name,
                           const struct checkpoint_note *note, const struct model_layout *layout,
                           const float *model, struct err *err);
 
+/* Make the checkpoint of the note's commit point, which has been written, the model `name` of the
+ * run directory: it costs no room. ERR_IO, ERR_FENCED */
+int checkpoint_turn_into_model(const struct rundir *dir, const struct checkpoint_note *note,
+                               const char *name, struct err *err);
+
 /* Write the model alone to a new file in another folder, NAME-001.safetensors or the next number
- * that is free; its path into `path`. ERR_IO, ERR_FULL, ERR_NOMEM */
+ * above those that are taken; its path into `path`. One attempt. ERR_IO, ERR_FULL, ERR_NOMEM */
 int checkpoint_save_copy(struct disk *disk, const char *folder, const char *name,
                          const struct checkpoint_note *note, const struct model_layout *layout,
                          const float *model, char *path, size_t size, struct err *err);
@@ -69,10 +79,18 @@ int checkpoint_save_copy(struct disk *disk, const char *folder, const char *name
  * hold. */
 uint64_t checkpoint_bytes(const struct model_layout *layout, bool alone);
 
-/* Remove the oldest checkpoint, but not the only one unless `newest_too`. False: none is gone. */
-bool checkpoint_remove_oldest(const struct rundir *dir, bool newest_too);
+/* Remove the oldest checkpoint, for a driver of that incarnation; never the newest. False: none is
+ * gone. */
+bool checkpoint_remove_oldest(const struct rundir *dir, uint32_t incarnation);
 
-/* Is the model `name` of the run directory the one of this commit point? */
+/* What a file says of itself, by its header alone; without the book of leases. ERR_INPUT: it cannot
+ * be read, or is no checkpoint or model of a run; ERR_NOMEM */
+int checkpoint_read_note(const char *path, struct checkpoint_note *note, struct err *err);
+
+/* The course of the newest checkpoint, as its header has it. False: there is none that says. */
+bool checkpoint_find_newest(const struct rundir *dir, struct course *course);
+
+/* Is the model `name` of the run directory the one of this commit point? Its header says. */
 bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
                             const struct course *course);
 
@@ -82,5 +100,10 @@ bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
  * not; or it is of another net ERR_NOMEM */
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     float *model, struct checkpoint_note *note, struct err *err);
+
+/* The same of one file, which may be a model that was written alone: without what is in checkpoints
+ * beside it. ERR_INPUT, ERR_NOMEM */
+int checkpoint_load_model(const char *path, struct model_layout *layout, float *model,
+                          struct checkpoint_note *note, struct err *err);
 
 #endif

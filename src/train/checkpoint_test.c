@@ -280,6 +280,133 @@ static void test_a_model_alone(void **state)
     safetensors_release(&st);
 }
 
+/* ---- of several drivers ---- */
+
+static int save_as(const struct sample *m, struct disk *disk, uint64_t n, uint32_t incarnation,
+                   struct err *err)
+{
+    float model[SAMPLE_ROOM];
+    uint64_t bytes;
+    struct rundir dir = m->dir;
+    struct checkpoint_note note = sample_note_of(n);
+    dir.disk = disk;
+    note.incarnation = incarnation;
+    sample_fill(m, n, model);
+    return checkpoint_save(&dir, &note, &m->layout, model, 1, &bytes, err);
+}
+
+/* One that was stopped for a while, and does not know yet that another has the run. */
+static void test_a_later_drivers_checkpoints_stay(void **state)
+{
+    struct sample *m = *state;
+    struct err err = {0};
+    assert_int_equal(save_as(m, real_disk(), 5, 1, &err), OK);
+    assert_int_equal(save_as(m, real_disk(), 9, 2, &err), OK);
+    assert_int_equal(save_as(m, real_disk(), 7, 1, &err), ERR_FENCED);
+    assert_non_null(strstr(err.text, "00000009.safetensors"));
+    assert_true(folder_has(&m->folder, "checkpoint/00000009.safetensors"));
+    assert_int_equal(save_as(m, real_disk(), 10, 1, &err), OK); /* the 7 is its own, the 9 not */
+    assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors"));
+    assert_true(folder_has(&m->folder, "checkpoint/00000009.safetensors"));
+    assert_int_equal(save_as(m, real_disk(), 8, 3, &err), OK); /* the newest driver removes all */
+    assert_false(folder_has(&m->folder, "checkpoint/00000010.safetensors"));
+}
+
+static const struct sample *being_taken; /* the run is taken over when its disk syncs */
+
+static int sync_and_take_over(struct disk_file *file, struct err *err)
+{
+    folder_put(&being_taken->folder, "driver.2", "", 0);
+    return real_disk()->ops->sync(file, err);
+}
+
+static void test_a_run_taken_over_amid_a_checkpoint(void **state)
+{
+    struct sample *m = *state;
+    struct err err = {0};
+    struct disk_ops ops = *real_disk()->ops;
+    struct disk disk = {&ops};
+    float model[SAMPLE_ROOM];
+    struct checkpoint_note note = sample_note_of(8);
+    ops.sync = sync_and_take_over;
+    being_taken = m;
+    assert_int_equal(save_as(m, real_disk(), 5, 1, &err), OK);
+    assert_int_equal(save_as(m, &disk, 7, 1, &err), ERR_FENCED);
+    assert_non_null(strstr(err.text, "a later driver has taken this run over"));
+    assert_true(folder_has(&m->folder, "checkpoint/00000005.safetensors"));
+    assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors"));
+    assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors.new"));
+    assert_false(checkpoint_remove_oldest(&m->dir, 1));
+    note.incarnation = 1;
+    sample_fill(m, 8, model);
+    assert_int_equal(
+        checkpoint_save_model(&m->dir, "final.safetensors", &note, &m->layout, model, &err),
+        ERR_FENCED);
+    assert_false(folder_has(&m->folder, "final.safetensors"));
+}
+
+/* ---- a model elsewhere ---- */
+
+static size_t count_word(const char *text, const char *word)
+{
+    size_t n = 0;
+    for (; (text = strstr(text, word)); text += strlen(word))
+        n++;
+    return n;
+}
+
+/* Beside copies of earlier runs; and of a disk that cannot be written it is tried once. */
+static void test_a_copy_takes_the_next_name(void **state)
+{
+    struct sample *m = *state;
+    struct faulty_disk faulty;
+    struct err err = {0};
+    float model[SAMPLE_ROOM];
+    char path[512], want[512];
+    struct checkpoint_note note = sample_note_of(4);
+    sample_fill(m, 4, model);
+    folder_put(&m->folder, "net-final-001.safetensors", "mine", 4);
+    folder_put(&m->folder, "net-final-007.safetensors", "mine", 4);
+    assert_int_equal(checkpoint_save_copy(real_disk(), m->folder.path, "net-final", &note,
+                                          &m->layout, model, path, sizeof path, &err),
+                     OK);
+    snprintf(want, sizeof want, "%s/net-final-008.safetensors", m->folder.path);
+    assert_string_equal(path, want);
+    assert_int_equal(checkpoint_read_note(path, &note, &err), OK);
+    assert_int_equal(note.course.exchanges, 4);
+    faulty_init(&faulty);
+    faulty.fail_at = 4; /* free_space, list, open, write */
+    assert_int_equal(checkpoint_save_copy(&faulty.disk, m->folder.path, "net-final", &note,
+                                          &m->layout, model, path, sizeof path, &err),
+                     ERR_IO);
+    assert_int_equal(count_word(faulty.said, "open"), 1);
+    assert_false(folder_has(&m->folder, "net-final-009.safetensors"));
+}
+
+/* What a file says of itself costs its header: the tensors may be damaged, but not missing. */
+static void test_a_note_is_read_from_the_header(void **state)
+{
+    struct sample *m = *state;
+    static uint8_t bytes[FOLDER_BYTES_MAX];
+    struct checkpoint_note note;
+    struct err err = {0};
+    char path[512];
+    sample_save(m, 7, 3);
+    checkpoint_path_of(&m->dir, 7, path, sizeof path);
+    size_t n = folder_get(&m->folder, "checkpoint/00000007.safetensors", bytes);
+    bytes[n - 1] ^= 1;
+    folder_put(&m->folder, "checkpoint/00000007.safetensors", bytes, n);
+    assert_int_equal(checkpoint_read_note(path, &note, &err), OK);
+    assert_true(note.course.place == 7 * 64 && note.incarnation == UINT32_MAX && !note.leases);
+    assert_true(checkpoint_model_is_of(&m->dir, "checkpoint/00000007.safetensors", &note.course));
+    note.course.steps++;
+    assert_false(checkpoint_model_is_of(&m->dir, "checkpoint/00000007.safetensors", &note.course));
+    for (size_t len = 0; len < n; len += len < 300 ? 1 : 97) {
+        folder_put(&m->folder, "checkpoint/00000007.safetensors", bytes, len);
+        assert_int_equal(checkpoint_read_note(path, &note, &err), ERR_INPUT);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, sample_setup, sample_teardown)
 
 int main(void)
@@ -299,6 +426,10 @@ int main(void)
         TEST(test_a_full_disk_is_refused_before_it_is_full),
         TEST(test_each_call_of_the_disk_fails),
         TEST(test_a_model_alone),
+        TEST(test_a_later_drivers_checkpoints_stay),
+        TEST(test_a_run_taken_over_amid_a_checkpoint),
+        TEST(test_a_copy_takes_the_next_name),
+        TEST(test_a_note_is_read_from_the_header),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,16 +16,17 @@ struct keeper {
     uint32_t keep;            /* checkpoints */
     struct objectives objectives;
     struct model_layout layout;
-    const char *const *places; /* where else the final model may be put; ends with NULL, or NULL */
-    const atomic_int *stop;    /* as train_options'; raised while a model waits: end the wait */
-    double wait_s;             /* how long the final model waits for a place in `dir` */
-    struct err err;            /* why the newest file that could not be written was not */
-    float *landing;            /* where models come in; `room` floats */
+    const struct rundir_place *places; /* where else the final model may be put; may be NULL */
+    const atomic_int *stop; /* as train_options'; raised while a model waits: end the wait */
+    double wait_s;          /* how long the final model waits for a place in `dir` */
+    struct err err;         /* why the newest file that could not be written was not */
+    float *landing;         /* where models come in; `room` floats */
     size_t room;
     struct vec x, s;
-    atomic_bool here;                      /* the final model has come */
-    atomic_bool waits;                     /* and a copy of it is safe, but not where it belongs */
-    char copy[RUNDIR_PATH_MAX + 64];       /* that; "": there is none */
+    atomic_bool here;                /* the final model has come */
+    atomic_bool waits;               /* and a copy of it is safe, but not where it belongs */
+    char copy[RUNDIR_PATH_MAX + 64]; /* that; "": there is none */
+    bool copy_in_memory;
     char final_path[RUNDIR_PATH_MAX + 64]; /* where the final model is, at the end */
     bool elsewhere;                        /* and that is not the run directory */
     struct snapshot snapshot;              /* opened and closed by the caller */

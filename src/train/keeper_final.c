@@ -16,8 +16,8 @@
 /* One wait, until the model is written or given another place. */
 struct patience {
     int64_t until, next_told;
-    int level;       /* of the request to stop when it began */
-    bool may_remove; /* the newest checkpoint, too, once the model is safe elsewhere */
+    int level;     /* of the request to stop when it began */
+    bool complete; /* the run needs no checkpoint any more to go on from */
 };
 
 static int read_stop(const struct keeper *k)
@@ -37,13 +37,19 @@ static bool put_elsewhere(struct keeper *k, const struct checkpoint_note *note)
 {
     char name[256];
     name_copy(k, name, sizeof name);
-    for (size_t i = 0; k->places && k->places[i] && !k->copy[0]; i++) {
+    for (const struct rundir_place *at = k->places; at && at->folder && !k->copy[0]; at++) {
         struct err why;
-        if (checkpoint_save_copy(k->dir->disk, k->places[i], name, note, &k->layout, k->landing,
+        if (checkpoint_save_copy(k->dir->disk, at->folder, name, note, &k->layout, k->landing,
                                  k->copy, sizeof k->copy, &why) != OK)
             k->copy[0] = '\0';
+        k->copy_in_memory = at->in_memory;
     }
     return k->copy[0] != '\0';
+}
+
+static const char *name_risk(const struct keeper *k)
+{
+    return k->copy_in_memory ? " (in memory: it is lost when this machine is switched off)" : "";
 }
 
 /* What failed, and what would help. */
@@ -55,9 +61,9 @@ static void tell_wait(struct keeper *k, struct patience *p)
     if (k->copy[0])
         log_error(k->log,
                   "the final model is not in the run directory yet: %s. It needs %" PRIu64
-                  " bytes under %s, and is tried again for %.0f s. A copy is safe as %s; Ctrl-C: "
+                  " bytes under %s, and is tried again for %.0f s. A copy is in %s%s; Ctrl-C: "
                   "end with that one",
-                  k->err.text, bytes, k->dir->path, left, k->copy);
+                  k->err.text, bytes, k->dir->path, left, k->copy, name_risk(k));
     else
         log_error(k->log,
                   "the final model is not on disk yet: %s. It needs %" PRIu64
@@ -66,23 +72,31 @@ static void tell_wait(struct keeper *k, struct patience *p)
                   k->err.text, bytes, k->dir->path, left);
 }
 
-/* Write it into the run directory. Of checkpoints that take its room the oldest go first; the
- * newest only when it is not needed any more. */
-static int write_here(struct keeper *k, const struct checkpoint_note *note, bool newest_too)
+/* Write it into the run directory. Of checkpoints that take its room the oldest go, and never the
+ * newest: other processes may have that room as soon as it is free. Where that one is of this very
+ * commit point it becomes the model, once nobody needs it to go on from. */
+static int write_here(struct keeper *k, const struct checkpoint_note *note, bool complete)
 {
     int rc = checkpoint_save_model(k->dir, FINAL, note, &k->layout, k->landing, &k->err);
-    while (rc == ERR_FULL && checkpoint_remove_oldest(k->dir, newest_too)) {
+    while (rc == ERR_FULL && checkpoint_remove_oldest(k->dir, note->incarnation)) {
         log_warn(k->log, "a checkpoint was removed to make room for the final model");
         rc = checkpoint_save_model(k->dir, FINAL, note, &k->layout, k->landing, &k->err);
     }
-    return rc;
+    bool kept = k->written && k->written_at.exchanges == note->course.exchanges &&
+                k->written_at.place == note->course.place;
+    struct err why;
+    if (rc != ERR_FULL || !complete || !kept ||
+        checkpoint_turn_into_model(k->dir, note, FINAL, &why) != OK)
+        return rc;
+    k->written = false;
+    log_warn(k->log,
+             "there is no room for two files: the newest checkpoint is the final model now");
+    return OK;
 }
 
 static int try_once(struct keeper *k, const struct checkpoint_note *note, const struct patience *p)
 {
-    int rc = write_here(k, note, false);
-    if (rc == ERR_FULL && put_elsewhere(k, note) && p->may_remove)
-        rc = write_here(k, note, true);
+    int rc = write_here(k, note, p->complete);
     if (rc != OK && !k->copy[0])
         put_elsewhere(k, note);
     return rc;
@@ -119,17 +133,19 @@ static int end_wait(struct keeper *k, int rc)
     if (!k->copy[0])
         return err_set(&k->err, rc, "the final model is lost: no place had room for it");
     k->elsewhere = true;
-    log_error(k->log, "the final model is %s, and not in the run directory: %s", k->copy,
-              k->err.text);
+    log_error(k->log,
+              "the final model is %s%s, and not in the run directory: %s. Once that can take it, "
+              "paceline resume %s takes it up",
+              k->copy, name_risk(k), k->err.text, k->dir->path);
     return OK;
 }
 
 int keeper_write_final(struct keeper *k, const struct checkpoint_note *note, bool complete)
 {
     struct patience p = {
-        .until = world_now(k->world) + (int64_t)(k->wait_s * WORLD_SECOND),
+        .until = world_now(k->world) + (int64_t)(k->wait_s * (double)WORLD_SECOND),
         .level = read_stop(k),
-        .may_remove = complete,
+        .complete = complete,
     };
     for (;;) {
         int rc = try_once(k, note, &p);
@@ -149,18 +165,12 @@ int keeper_write_final(struct keeper *k, const struct checkpoint_note *note, boo
     }
 }
 
-/* Is a further than b? */
-static bool is_further(const struct course *a, const struct course *b)
-{
-    return a->exchanges != b->exchanges ? a->exchanges > b->exchanges : a->place > b->place;
-}
-
 void keeper_hold(struct keeper *k, const struct course *course, const struct joint *joint,
                  size_t extras)
 {
-    if (k->held.floats > 0 && !is_further(course, &k->held.course))
+    if (k->held.floats > 0 && !course_is_further(course, &k->held.course))
         return;
-    if (k->written && !is_further(course, &k->written_at))
+    if (k->written && !course_is_further(course, &k->written_at))
         return;
     k->held = model_note_of(joint, extras);
     k->held.course = k->at = *course;
@@ -169,12 +179,13 @@ void keeper_hold(struct keeper *k, const struct course *course, const struct joi
 
 const char *keeper_save_held(struct keeper *k)
 {
-    bool newer = k->held.floats > 0 && (!k->written || is_further(&k->held.course, &k->written_at));
+    bool newer =
+        k->held.floats > 0 && (!k->written || course_is_further(&k->held.course, &k->written_at));
     if (!k->dir)
         return NULL;
     if (newer)
         keeper_checkpoint(k, &k->held);
-    if (newer && !(k->written && !is_further(&k->held.course, &k->written_at))) {
+    if (newer && !(k->written && !course_is_further(&k->held.course, &k->written_at))) {
         const struct checkpoint_note note = keeper_note_at(k, &k->held.course);
         k->elsewhere = put_elsewhere(k, &note);
         snprintf(k->final_path, sizeof k->final_path, "%s", k->copy);

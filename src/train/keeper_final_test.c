@@ -15,6 +15,7 @@ struct tight_disk {
     const char *root;
     enum fault fault;
     double from_s, until_s;
+    bool after_checkpoint; /* from_s is when the first checkpoint has its name */
     struct doomed_run *run;
 };
 
@@ -67,8 +68,12 @@ static int tight_remove(struct disk *d, const char *path, struct err *err)
 
 static int tight_rename(struct disk *d, const char *from, const char *to, struct err *err)
 {
-    return is_read_only(d, from) ? refuse(from, err)
-                                 : real_disk()->ops->rename(real_disk(), from, to, err);
+    struct tight_disk *t = (struct tight_disk *)d;
+    int rc = is_read_only(d, from) ? refuse(from, err)
+                                   : real_disk()->ops->rename(real_disk(), from, to, err);
+    if (rc == OK && t->after_checkpoint && strstr(to, "/checkpoint/"))
+        t->from_s = now_s(t->run);
+    return rc;
 }
 
 static int tight_sync_dir(struct disk *d, const char *path, struct err *err)
@@ -141,12 +146,13 @@ struct scene {
     struct tight_disk disk;
     struct rundir dir;
     char path[128], place[160];
-    const char *places[2];
+    struct rundir_place places[2];
     atomic_int stop;
     double stop_at[2]; /* when it is raised; 0: never */
     double stopping_at[2];
     struct train_stopping stopping[2];
     int told, ticks, judged_after_stop;
+    const char *every; /* checkpoints */
 };
 
 static void on_line(void *user, const char *event)
@@ -202,7 +208,7 @@ static struct scene *make_scene(struct tiny *t)
     snprintf(path, sizeof path, "%s/events.jsonl", s->path);
     if (event_log_open(&s->dir.events, &s->disk.disk, path, &err) != OK)
         fail_msg("%s", err.text);
-    s->places[0] = s->place;
+    s->places[0] = (struct rundir_place){s->place, true};
     s->run.kill_node = 0;
     s->run.options = (struct train_options){
         .dir = &s->dir,
@@ -213,6 +219,7 @@ static struct scene *make_scene(struct tiny *t)
         .stop = &s->stop,
         .places = s->places,
     };
+    s->every = "checkpoint.every_seconds=0.5";
     return s;
 }
 
@@ -223,8 +230,7 @@ static void play(struct tiny *t, struct scene *s, const char *strategy)
 {
     doomed_play(t, cluster,
                 (const char *const[]){
-                    "checkpoint.every_seconds=0.5", "checkpoint.wait_seconds=120",
-                    strategy ? strategy : "batch=16",
+                    s->every, "checkpoint.wait_seconds=120", strategy ? strategy : "batch=16",
                     strategy && strstr(strategy, "ps=") ? "solver.momentum=0" : "batch=16", NULL},
                 1000, &s->run);
     if (s->run.rc != OK)
@@ -264,6 +270,20 @@ static void expect_model(const struct scene *s, bool elsewhere)
     safetensors_release(&st);
 }
 
+static void count_checkpoint(void *user, const char *name)
+{
+    *(int *)user += strstr(name, ".safetensors") != NULL;
+}
+
+static int count_checkpoints(const struct scene *s)
+{
+    char path[256];
+    int n = 0;
+    snprintf(path, sizeof path, "%s/checkpoint", s->path);
+    real_disk()->ops->list(real_disk(), path, count_checkpoint, &n, NULL);
+    return n;
+}
+
 static void end_scene(struct scene *s)
 {
     event_log_close(&s->dir.events);
@@ -285,6 +305,8 @@ static void test_final_model_survives_a_disk_that_cannot_take_it(void **state)
             s->disk.until_s = when[i].until_s;
             play(*state, s, NULL);
             expect_model(s, for_good);
+            if (when[i].from_s > 1) /* what there was to go on from still is, whatever is full */
+                assert_true(count_checkpoints(s) >= 1);
             assert_string_equal(s->run.report.reason, "epochs");
             double end = s->run.end_s, until = when[i].until_s;
             if (for_good)
@@ -297,6 +319,29 @@ static void test_final_model_survives_a_disk_that_cannot_take_it(void **state)
             expect_whole_events(s);
             end_scene(s);
         }
+}
+
+/* The disk is full as soon as the last checkpoint is written: that one is the model, and needs no
+ * room. A run that has not come to its end keeps it to go on from. */
+static void test_last_checkpoint_becomes_the_final_model(void **state)
+{
+    for (int stopped = 0; stopped < 2; stopped++) {
+        struct scene *s = make_scene(*state);
+        s->disk.fault = FAULT_QUOTA;
+        s->disk.from_s = s->disk.until_s = 1e9;
+        s->disk.after_checkpoint = true;
+        s->every = "checkpoint.every_seconds=1000";
+        s->stop_at[0] = stopped ? 1 : 0;
+        s->stop_at[1] = stopped ? 20 : 0;
+        play(*state, s, NULL);
+        expect_model(s, stopped);
+        assert_int_equal(count_checkpoints(s), stopped);
+        if (!stopped) {
+            assert_non_null(strstr(s->run.log, "the newest checkpoint is the final model now"));
+            assert_true(s->run.end_s < 4);
+        }
+        end_scene(s);
+    }
 }
 
 /* Whoever does not want to wait raises the stop: the copy is the model then. */
@@ -365,6 +410,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_final_model_survives_a_disk_that_cannot_take_it),
+        cmocka_unit_test(test_last_checkpoint_becomes_the_final_model),
         cmocka_unit_test(test_final_model_wait_ends_by_a_stop),
         cmocka_unit_test(test_stop_skips_evaluation),
         cmocka_unit_test(test_stop_at_once_keeps_a_state),

@@ -17,6 +17,12 @@ struct rundir {
     struct event_log events; /* events.jsonl, growing */
 };
 
+/* A folder elsewhere, for the final model where the directory cannot take it. */
+struct rundir_place {
+    const char *folder; /* NULL: the end of a list */
+    bool in_memory;     /* what is there is gone once the machine is switched off */
+};
+
 /* Take `path` for a new run (it must be empty or not exist yet); NULL: the first free of
  * runs/NAME-001, … in the working directory. Of several who do so at the same moment each gets
  * another directory, or is refused. Nothing is written yet but the directory and its lock.

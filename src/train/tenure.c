@@ -180,7 +180,7 @@ int tenure_claim(const struct rundir *dir, uint32_t above, uint32_t *incarnation
                    dir->path, CLAIMS_MAX);
 }
 
-static int check_newest(const struct rundir *dir, uint32_t own, struct err *err)
+int tenure_check(const struct rundir *dir, uint32_t own, struct err *err)
 {
     uint32_t newest = tenure_newest(dir);
     return newest <= own ? OK
@@ -193,7 +193,7 @@ static int check_newest(const struct rundir *dir, uint32_t own, struct err *err)
 int tenure_write(const struct rundir *dir, const struct tenure *tenure, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
-    int rc = check_newest(dir, tenure->incarnation, err);
+    int rc = tenure_check(dir, tenure->incarnation, err);
     if (rc != OK)
         return rc;
     struct buf text = {0};
@@ -205,7 +205,7 @@ int tenure_write(const struct rundir *dir, const struct tenure *tenure, struct e
         rc = disk_replace(dir->disk, path, text.data, text.len, err);
     buf_release(&text);
     struct err fenced;
-    if (check_newest(dir, tenure->incarnation, &fenced) != OK)
+    if (tenure_check(dir, tenure->incarnation, &fenced) != OK)
         return err_set(err, ERR_FENCED, "%s", fenced.text);
     return rc;
 }

@@ -34,6 +34,9 @@ int tenure_read(const struct rundir *dir, struct tenure *out, struct err *err);
 /* The highest incarnation that has been there, or is about to be; 0: none. */
 uint32_t tenure_newest(const struct rundir *dir);
 
+/* Has nobody come after the driver of this incarnation? ERR_FENCED, with a message, if so. */
+int tenure_check(const struct rundir *dir, uint32_t own, struct err *err);
+
 /* Take an incarnation above that one and all that have been there: nobody else gets it. ERR_IO */
 int tenure_claim(const struct rundir *dir, uint32_t above, uint32_t *incarnation, struct err *err);
 

@@ -145,8 +145,8 @@ struct train_options {
     const atomic_int *stop;
     void (*stopping)(void *user, const struct train_stopping *s); /* may be NULL */
     void (*tick)(void *user); /* ten times a second, about, whatever happens; may be NULL */
-    /* Folders that take the final model where `dir` cannot; ends with NULL. May be NULL. */
-    const char *const *places;
+    /* Where the final model goes while `dir` cannot take it, the best first. May be NULL. */
+    const struct rundir_place *places;
 };
 
 struct strategy_ops;

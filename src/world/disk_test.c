@@ -4,6 +4,8 @@
 #include "faulty_disk.h"
 #include "folder.h"
 
+#include <unistd.h>
+
 static int setup(void **state)
 {
     static struct folder folder;
@@ -176,6 +178,16 @@ static void test_files_that_grow(void **state)
     assert_non_null(strstr(err.text, path));
 }
 
+static void test_memory_is_told_from_disks(void **state)
+{
+    (void)state;
+    assert_false(real_disk_in_memory("/proc"));
+    assert_false(real_disk_in_memory("/no/such/folder"));
+    if (access("/dev/shm", W_OK) != 0)
+        skip();
+    assert_true(real_disk_in_memory("/dev/shm"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -187,6 +199,7 @@ int main(void)
         cmocka_unit_test(test_a_link_is_not_followed),
         cmocka_unit_test(test_listing),
         cmocka_unit_test(test_files_that_grow),
+        cmocka_unit_test(test_memory_is_told_from_disks),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
