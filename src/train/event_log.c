@@ -2,7 +2,6 @@
 
 #include "base/file.h"
 
-#include <cjson/cJSON.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,20 +9,23 @@
 
 #define UNKNOWN UINT64_MAX
 
-/* A power cut may have left half a line: the next one begins a line of its own. */
+/* A power cut may have left half a line: the next one begins a line of its own. So it does where
+ * the file can be written and not read: nobody knows then how long it is, and nothing is cut off.
+ */
 static int end_last_line(struct event_log *log, const char *path, struct err *err)
 {
     struct file_open file;
     char last = '\n';
-    if (file_open(path, &file, NULL) != OK)
-        return OK; /* nothing to be read, and writing says more */
-    log->whole = file.len;
-    if (file.len > 0 && file_part(&file, file.len - 1, &last, 1) != OK)
-        last = '\0';
-    file_close(&file);
-    if (last == '\n')
+    log->whole = UNKNOWN;
+    bool read = file_open(path, &file, NULL) == OK;
+    if (read) {
+        log->whole = file.len;
+        read = file.len == 0 || file_part(&file, file.len - 1, &last, 1) == OK;
+        file_close(&file);
+    }
+    if (read && last == '\n')
         return OK;
-    log->whole++;
+    log->whole += log->whole != UNKNOWN;
     return log->disk->ops->write(log->file, "\n", 1, err);
 }
 
@@ -113,6 +115,53 @@ void event_log_close(struct event_log *log)
     log->file = NULL;
     buf_release(&log->kept);
     log->kept_lines = 0;
+}
+
+/* The newest of the whole lines that is of that kind; NULL: there is none. *used: their bytes. */
+static cJSON *find_in(char *text, const char *kind, size_t *used)
+{
+    cJSON *newest = NULL;
+    *used = 0;
+    for (char *line = text, *end; (end = strchr(line, '\n')); line = end + 1) {
+        *end = '\0';
+        *used = (size_t)(end + 1 - text);
+        cJSON *event = strstr(line, kind) ? cJSON_Parse(line) : NULL;
+        const char *is = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(event, "kind"));
+        if (is && strcmp(is, kind) == 0) {
+            cJSON_Delete(newest);
+            newest = event;
+        } else {
+            cJSON_Delete(event);
+        }
+    }
+    return newest;
+}
+
+/* Block by block, each from the start of a line on; lines longer than a block are left out. */
+cJSON *event_log_newest(const char *path, const char *kind)
+{
+    enum { BLOCK = 1 << 20 };
+    struct file_open file;
+    cJSON *newest = NULL;
+    if (file_open(path, &file, NULL) != OK)
+        return NULL;
+    char *text = malloc(BLOCK + 1);
+    for (uint64_t at = 0, n; text && at < file.len; at += n) {
+        n = file.len - at < BLOCK ? file.len - at : BLOCK;
+        if (file_part(&file, at, text, (size_t)n) != OK)
+            break;
+        text[n] = '\0';
+        size_t used;
+        cJSON *found = find_in(text, kind, &used);
+        n = used > 0 ? used : n;
+        if (found) {
+            cJSON_Delete(newest);
+            newest = found;
+        }
+    }
+    free(text);
+    file_close(&file);
+    return newest;
 }
 
 /* The end of a line that a crash has cut is no event; the one before it is. */

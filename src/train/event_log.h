@@ -11,6 +11,8 @@
 #include "base/bytes.h"
 #include "world/disk.h"
 
+#include <cjson/cJSON.h>
+
 enum { EVENT_LOG_KEPT_MAX = 1 << 20 }; /* bytes */
 
 struct event_log {
@@ -26,6 +28,10 @@ struct event_log {
 
 /* Open it for appending, at the end of what is there. ERR_IO, ERR_FULL, ERR_NOMEM */
 int event_log_open(struct event_log *log, struct disk *disk, const char *path, struct err *err);
+
+/* The newest event of that kind in a file that can be read, owned; NULL: there is none. Reads the
+ * whole file. */
+cJSON *event_log_newest(const char *path, const char *kind);
 
 /* `t` of the newest event of a file that can be read; 0: there is none. */
 double event_log_last(const char *path);

@@ -137,6 +137,71 @@ static void test_event_log_ends_what_a_crash_left(void **state)
     folder_expect(f.folder, "events", "{\"a\":1}\n{\"los\n{\"b\":2}\n{\"c\":3}\n");
 }
 
+static int open_hidden(struct disk *d, const char *path, bool append, struct disk_file **out,
+                       struct err *err)
+{
+    char at[512];
+    (void)d;
+    snprintf(at, sizeof at, "%s.hidden", path); /* where nobody reads */
+    return real_disk()->ops->open(real_disk(), at, append, out, err);
+}
+
+static int write_half(struct disk_file *f, const void *data, size_t len, struct err *err)
+{
+    real_disk()->ops->write(f, data, len / 2, err);
+    return err_set(err, ERR_FULL, "no space left");
+}
+
+/* It may be written and not be read: how long it is nobody knows, and older events stay. */
+static void test_event_log_cuts_nothing_that_it_cannot_read(void **state)
+{
+    struct disk_ops ops = *real_disk()->ops;
+    struct disk disk = {&ops};
+    struct event_log log;
+    struct err err = {0};
+    char path[512];
+    ops.open = open_hidden;
+    folder_put(*state, "events.hidden", "{\"a\":1}\n", 8);
+    folder_file(*state, "events", path);
+    assert_int_equal(event_log_open(&log, &disk, path, &err), OK);
+    ops.write = write_half;
+    assert_int_equal(event_log_line(&log, "{\"b\":2}"), ERR_FULL);
+    ops.write = real_disk()->ops->write;
+    assert_int_equal(event_log_line(&log, "{\"c\":3}"), OK);
+    event_log_close(&log);
+    folder_expect(*state, "events.hidden", "{\"a\":1}\n\n{\"b\"\n{\"b\":2}\n{\"c\":3}\n");
+}
+
+/* Also where the file is longer than what is read at a time. */
+static void test_event_log_finds_the_newest_of_a_kind(void **state)
+{
+    enum { LINES = 30000 };
+    char path[512];
+    struct err err = {0};
+    struct event_log log;
+    folder_file(*state, "events", path);
+    assert_null(event_log_newest(path, "end"));
+    assert_int_equal(event_log_open(&log, real_disk(), path, &err), OK);
+    for (int i = 0; i < LINES; i++) {
+        char line[128];
+        snprintf(line, sizeof line, "{\"t\":%d,\"kind\":\"%s\",\"why\":\"the end\"}", i,
+                 i == 7 || i == 11 ? "end" : "exchange");
+        buf_printf(&log.kept, "%s%s", line, i + 1 < LINES ? "\n" : "");
+    }
+    buf_put_u8(&log.kept, '\n');
+    log.kept_lines = LINES;
+    assert_true(log.kept.len > 1 << 20);
+    assert_int_equal(event_log_flush(&log), 0);
+    event_log_close(&log);
+    cJSON *event = event_log_newest(path, "end");
+    assert_true(cJSON_GetObjectItem(event, "t")->valuedouble == 11);
+    cJSON_Delete(event);
+    event = event_log_newest(path, "exchange");
+    assert_true(cJSON_GetObjectItem(event, "t")->valuedouble == LINES - 1);
+    cJSON_Delete(event);
+    assert_null(event_log_newest(path, "start"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -147,6 +212,8 @@ int main(void)
         TEST(test_event_log_goes_on_behind_half_a_line),
         TEST(test_event_log_counts_what_it_drops),
         TEST(test_event_log_ends_what_a_crash_left),
+        TEST(test_event_log_cuts_nothing_that_it_cannot_read),
+        TEST(test_event_log_finds_the_newest_of_a_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

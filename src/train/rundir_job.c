@@ -96,7 +96,8 @@ static void find_oldest_free(void *user, const char *name)
         *highest = number;
 }
 
-/* What is there stays, under a number, if it is another job. *same: it is this one. */
+/* What is there stays, under a number, if it is another job, or cannot be read. *same: it is this
+ * one. */
 static int keep_older_job(const struct rundir *dir, const char *path, const struct buf *text,
                           bool *same, struct err *err)
 {
@@ -104,18 +105,24 @@ static int keep_older_job(const struct rundir *dir, const char *path, const stru
     struct file_bytes before;
     unsigned long highest = 0;
     *same = false;
-    if (file_read(path, TEXT_BYTES_MAX, &before, NULL) != OK)
-        return OK; /* a new run; or nothing that could be kept */
-    *same = before.len == text->len && memcmp(before.data, text->data, text->len) == 0;
+    if (file_type(path) == FILE_IS_NONE)
+        return OK;
+    int read = file_read(path, TEXT_BYTES_MAX, &before, err);
+    if (read == ERR_NOMEM)
+        return read;
+    if (read == OK)
+        *same = before.len == text->len && memcmp(before.data, text->data, text->len) == 0;
     int rc = OK;
-    if (!*same && before.len > 0) {
+    if (!*same && (read != OK || before.len > 0)) {
         rc = dir->disk->ops->list(dir->disk, dir->path, find_oldest_free, &highest, err);
         snprintf(name, sizeof name, "job.%lu.prototxt", highest + 1);
         rundir_file(dir, name, older, sizeof older);
         if (rc == OK)
-            rc = disk_replace(dir->disk, older, before.data, before.len, err);
+            rc = read == OK ? disk_replace(dir->disk, older, before.data, before.len, err)
+                            : dir->disk->ops->rename(dir->disk, path, older, err);
     }
-    file_release(&before);
+    if (read == OK)
+        file_release(&before);
     return rc;
 }
 

@@ -197,6 +197,23 @@ static void test_the_job_has_whole_paths(void **state)
     job_free(again);
 }
 
+/* Whatever it is: what nobody can read is no new run, and stays. */
+static void test_an_unreadable_job_is_kept(void **state)
+{
+    static const char broken[] = "\x1f\x8b but no gzip";
+    Paceline__Job *job = sample_job();
+    struct err err = {0};
+    struct rundir dir = create("run", "net");
+    folder_put(*state, "run/job.prototxt", broken, sizeof broken - 1);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(rundir_put_job(&dir, job, &err), OK);
+    folder_expect(*state, "run/job.1.prototxt", broken);
+    assert_false(folder_has(*state, "run/job.2.prototxt"));
+    assert_true(folder_has(*state, "run/job.prototxt"));
+    rundir_close(&dir);
+    job_free(job);
+}
+
 /* What fails once while the job is written may be another driver's doing, and is done once more. */
 static void test_each_call_fails_at_the_start(void **state)
 {
@@ -296,6 +313,7 @@ int main(void)
         TEST(test_a_name_is_no_path),
         TEST(test_the_job_and_the_events),
         TEST(test_the_job_has_whole_paths),
+        TEST(test_an_unreadable_job_is_kept),
         TEST(test_each_call_fails_at_the_start),
         TEST(test_rundir_create_claims_number_alone),
         TEST(test_rundir_create_refuses_claimed_directory),
