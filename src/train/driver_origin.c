@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define FINAL "final.safetensors"
+
 /* The vectors of a checkpoint, where they lie in `start_model`. */
 static void point_at_start(struct driver *d)
 {
@@ -86,34 +88,60 @@ static void tell_what_was_taken(const struct driver *d)
     buf_release(&text);
 }
 
-/* The run has come to its end, and has left what it was for. Nobody is waited for then; but a
- * driver that died before its workers had heard of it owes them that. */
-static void look_whether_over(struct driver *d)
+/* How to go on from an end that was reached. */
+static void tell_over(const struct driver *d)
+{
+    const char *dir = d->options->dir->path;
+    const Paceline__Stop *stop = d->job->stop;
+    const struct course *course = &d->resumed.course;
+    double reached = (double)course->place / (double)d->corpus->set[SET_TRAIN].count;
+    char more[48];
+    if (stop->has_steps && course->steps >= stop->steps)
+        snprintf(more, sizeof more, "stop.steps=%" PRIu64, 2 * course->steps);
+    else
+        snprintf(more, sizeof more, "stop.epochs=%.0f",
+                 fmax(round(2 * reached), floor(reached) + 1));
+    log_info(d->host->log,
+             "the run is complete: %s/" FINAL "; to train it further, write paceline resume "
+             "%s --set %s",
+             dir, dir, more);
+}
+
+/* The final model, which was put elsewhere, into the run directory. */
+static int bring_home(struct driver *d)
 {
     const struct rundir *dir = d->options->dir;
-    const Paceline__Stop *stop = d->job->stop;
+    struct checkpoint_note note = d->resumed;
+    note.incarnation = tenure_newest(dir);
+    note.records = d->corpus->set[SET_TRAIN].count;
+    return checkpoint_save_model(dir, FINAL, &note, &d->layout, d->start_model, d->err);
+}
+
+/* The run has come to its end, and has left what it was for: in the directory, or it is what was
+ * loaded (`has_final`). Nobody is waited for then; but a driver that died before its workers had
+ * heard of it owes them that. */
+static int look_whether_over(struct driver *d, bool has_final)
+{
+    const struct rundir *dir = d->options->dir;
     const struct course *course = &d->resumed.course;
     struct tenure before = {.view = 0};
     struct err none;
     if (tenure_read(dir, &before, &none) == OK && before.view > 0)
-        return;
+        return OK;
+    if (!strategy_done(d->job, course, d->corpus->set[SET_TRAIN].count))
+        return OK;
     /* One of an earlier, shorter run of this directory is of another commit point. */
-    if (!strategy_done(d->job, course, d->corpus->set[SET_TRAIN].count) ||
-        !checkpoint_model_is_of(dir, "final.safetensors", course))
-        return;
+    bool here = checkpoint_model_is_of(dir, FINAL, course);
+    if (!here && !has_final)
+        return OK;
+    int rc = here ? OK : bring_home(d);
+    if (rc != OK)
+        return rc;
     d->over = true;
     d->keeper.at = *course;
-    rundir_file(dir, "final.safetensors", d->keeper.final_path, sizeof d->keeper.final_path);
-    char more[48];
-    if (stop->has_steps && course->steps >= stop->steps)
-        snprintf(more, sizeof more, "stop.steps=%" PRIu64, 2 * stop->steps);
-    else
-        snprintf(more, sizeof more, "stop.epochs=%g", 2 * stop->epochs);
-    log_info(
-        d->host->log,
-        "the run is complete: %s/final.safetensors; to train it further, write paceline resume "
-        "%s --set %s",
-        dir->path, dir->path, more);
+    rundir_file(dir, FINAL, d->keeper.final_path, sizeof d->keeper.final_path);
+    tell_over(d);
+    return OK;
 }
 
 /* Wherever it lies now. */
@@ -133,15 +161,79 @@ static int check_data(const struct driver *d)
     return OK;
 }
 
-/* Take the newest checkpoint of the run directory as the start. */
+/* The whole path of a model that the run's last end has put elsewhere; false: none. */
+static bool find_elsewhere(const struct rundir *dir, char *path, size_t size)
+{
+    char events[RUNDIR_PATH_MAX + 64];
+    rundir_file(dir, "events.jsonl", events, sizeof events);
+    cJSON *end = event_log_newest(events, "end");
+    const char *model = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(end, "model"));
+    bool elsewhere = model && model[0] == '/';
+    if (elsewhere)
+        snprintf(path, size, "%s", model);
+    cJSON_Delete(end);
+    return elsewhere;
+}
+
+/* A model that is all there is to go on from, or is further than the newest checkpoint: where the
+ * run directory could not take it, it is elsewhere, or the newest checkpoint has become it.
+ * ERR_NOT_FOUND: there is none; ERR_INPUT: it cannot be taken up */
+static int load_final(struct driver *d, const struct course *newest)
+{
+    const struct rundir *dir = d->options->dir;
+    char path[RUNDIR_PATH_MAX + 64], here[RUNDIR_PATH_MAX + 64];
+    struct checkpoint_note note;
+    struct err why, none;
+    bool elsewhere = find_elsewhere(dir, path, sizeof path);
+    rundir_file(dir, FINAL, here, sizeof here);
+    bool is_there = elsewhere && checkpoint_read_note(path, &note, &why) == OK;
+    if (is_there && newest && !course_is_further(&note.course, newest))
+        return ERR_NOT_FOUND;
+    if (!is_there && !newest && checkpoint_read_note(here, &note, &none) == OK)
+        snprintf(path, sizeof path, "%s", here);
+    else if (!elsewhere)
+        return ERR_NOT_FOUND;
+    else if (!is_there)
+        return err_set(d->err, ERR_INPUT,
+                       "the run's final model was put elsewhere and cannot be read (%.300s); copy "
+                       "it to %s",
+                       why.text, here);
+    int rc = checkpoint_load_model(path, &d->layout, d->start_model, &d->resumed, d->err);
+    if (rc == OK)
+        log_info(d->host->log, "the run's newest model is %s", path);
+    return rc;
+}
+
+/* *is_final: it is a model, not a checkpoint. */
+static int load_newest(struct driver *d, bool *is_final)
+{
+    const struct rundir *dir = d->options->dir;
+    struct course newest;
+    bool kept = checkpoint_find_newest(dir, &newest);
+    int rc = load_final(d, kept ? &newest : NULL);
+    *is_final = rc == OK;
+    if (rc == OK || rc == ERR_NOMEM)
+        return rc;
+    if (rc == ERR_INPUT && !kept && !d->options->force) {
+        struct err why = *d->err;
+        return err_set(d->err, ERR_INPUT,
+                       "%s: there is no checkpoint, and %.380s; or begin afresh by --force-change",
+                       dir->path, why.text);
+    }
+    if (rc == ERR_INPUT)
+        log_warn(d->host->log, "%s: %s", dir->path, d->err->text);
+    return checkpoint_load(dir, d->host->log, &d->layout, d->start_model, &d->resumed, d->err);
+}
+
+/* Take the newest checkpoint of the run directory, or its final model, as the start. */
 static int resume(struct driver *d)
 {
     struct checkpoint_note *note = &d->resumed;
     int made = make_room(d);
     if (made != OK)
         return made;
-    int rc =
-        checkpoint_load(d->options->dir, d->host->log, &d->layout, d->start_model, note, d->err);
+    bool is_final;
+    int rc = load_newest(d, &is_final);
     if (rc == ERR_NOT_FOUND) { /* it ended before the first one */
         log_warn(d->host->log, "%s; the run begins afresh", d->err->text);
         return begin_with(d);
@@ -156,10 +248,10 @@ static int resume(struct driver *d)
     note->course.used = note->used;
     point_at_start(d);
     d->goes_on = true;
-    look_whether_over(d);
-    if (!d->over)
+    rc = look_whether_over(d, is_final);
+    if (rc == OK && !d->over)
         tell_what_was_taken(d);
-    return OK;
+    return rc;
 }
 
 /* The book of leases goes on where a checkpoint's ended. One of a run that had none has handed out

@@ -141,6 +141,8 @@ static void test_resume_takes_the_runs_own_job(void **state)
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(start, "strategy")), "mpca");
     cJSON_Delete(start);
     assert_true(run_number(r.dir, "end", 1, "epochs") >= 2);
+    assert_true(run_number(r.dir, "start", 1, "t") >= run_number(r.dir, "end", 0, "t"));
+    assert_true(run_number(r.dir, "end", 1, "wall_s") > run_number(r.dir, "end", 0, "wall_s"));
     now = job_of(&r, "job.1.prototxt");
     assert_string_equal(now, before); /* what the run was is still there */
     free(now);
@@ -185,6 +187,64 @@ static void test_resume_refuses_what_makes_another_run(void **state)
     process_release(&r.p);
 }
 
+/* ---- a model that is not where it belongs ---- */
+
+static void file_of(const struct real_run *r, const char *name, char path[256])
+{
+    snprintf(path, 256, "%s/%s", r->dir, name);
+}
+
+static void remove_checkpoints(const struct real_run *r)
+{
+    char path[3][512];
+    for (int n = run_checkpoints(r->dir, path); n-- > 0;)
+        assert_int_equal(unlink(path[n]), 0);
+}
+
+/* As a run ends whose directory was full: its model is elsewhere, and its end says where. */
+static void put_model_elsewhere(const struct tiny *t, const struct real_run *r, char there[256])
+{
+    char final[256], events[256];
+    file_of(r, "final.safetensors", final);
+    file_of(r, "events.jsonl", events);
+    snprintf(there, 256, "%s/elsewhere.safetensors", t->folder);
+    remove_checkpoints(r);
+    assert_int_equal(rename(final, there), 0);
+    FILE *f = fopen(events, "a");
+    assert_non_null(f);
+    fprintf(f, "{\"t\":1,\"kind\":\"end\",\"reason\":\"epochs\",\"model\":\"%s\"}\n", there);
+    fclose(f);
+}
+
+/* The run does not begin afresh: its model is taken up where it is, and comes home. */
+static void test_resume_takes_up_a_model_elsewhere(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = half_a_run(t);
+    char there[256], away[300];
+    double used = run_number(r.dir, "end", 0, "used");
+    put_model_elsewhere(t, &r, there);
+    snprintf(away, sizeof away, "%s.away", there);
+    assert_int_equal(rename(there, away), 0);
+    REFUSED(t, there, "resume", r.dir);
+    REFUSED(t, "copy it to ", "resume", r.dir);
+    assert_int_equal(rename(away, there), 0);
+    RESUME(t, &r, "--seed", "1");
+    real_end(&r, 0, "epochs");
+    expect_said(&r, "the run's newest model is ", true);
+    expect_said(&r, "the run is complete: ", true);
+    struct safetensors st;
+    run_model(r.dir, "final.safetensors", &st);
+    safetensors_release(&st);
+    assert_int_equal(run_count(r.dir, "start", NULL, NULL), 1); /* nothing was trained again */
+    assert_int_equal(unlink(there), 0);
+    RESUME(t, &r, "--set", "stop.epochs=1.5");
+    real_end(&r, 0, "epochs");
+    expect_said(&r, "goes on after exchange ", true);
+    assert_true(run_number(r.dir, "end", 2, "used") > used);
+    process_release(&r.p);
+}
+
 /* `train --resume` and `driver --resume` without a job take the directory's, too. */
 static void test_resume_needs_no_job_file(void **state)
 {
@@ -214,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_a_living_driver_is_left_alone),
         cmocka_unit_test(test_resume_takes_the_runs_own_job),
         cmocka_unit_test(test_resume_refuses_what_makes_another_run),
+        cmocka_unit_test(test_resume_takes_up_a_model_elsewhere),
         cmocka_unit_test(test_resume_needs_no_job_file),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
