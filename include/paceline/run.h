@@ -107,7 +107,7 @@ typedef struct pl_run_options {
     /* Without start_workers: the driver listens at `address`, where those that somebody else starts
      * are to join it. Called once, before it waits for them. May be NULL. */
     void (*listens)(void *user, const char *address);
-    /* How long to wait for workers while none comes or opens its data; 0: the job's
+    /* How long to wait for workers while none comes or opens its data, up to 1e9 s; 0: the job's
      * patience_seconds. */
     double patience_s;
     /* Where the driver listens, "host:port"; NULL: 127.0.0.1 and any port. */

@@ -11,6 +11,7 @@
 _Static_assert((int)PL_WORK_JOINED == (int)WORK_JOINED && (int)PL_WORK_OVER == (int)WORK_OVER,
                "stages of a worker in the public header and in train have parted");
 
+#include <math.h>
 #include <string.h>
 
 enum { PATH_TEXT_MAX = 4096 };
@@ -280,6 +281,12 @@ struct stay {
     bool parted;   /* by the driver */
 };
 
+/* Longer than a life is for ever. */
+static int64_t retry_time(const pl_work_options *options)
+{
+    return (int64_t)(fmin(fmax(options->retry_s, 0), 1e9) * 1e9);
+}
+
 static int join_and_work(pl_engine *engine, const pl_work_options *options,
                          const struct drivers *drivers, const char *root, struct stay *stay)
 {
@@ -298,7 +305,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
                  .log = &engine->log,
                  .tuner = api_tuner(&engine->tuning, &engine->log),
                  .timing = group_timing_lan(),
-                 .retry = (int64_t)(options->retry_s * 1e9),
+                 .retry = retry_time(options),
                  .drivers = addresses,
                  .given_up = &alone,
                  .leave = api_flag(options->leave),
@@ -374,7 +381,7 @@ static void pause_for(const pl_work_options *options, int64_t *pause)
  * does not. */
 static int keep_working(pl_engine *engine, const pl_work_options *options)
 {
-    int64_t lost_at = real_now(), pause = 0, patience = (int64_t)(options->retry_s * 1e9);
+    int64_t lost_at = real_now(), pause = 0, patience = retry_time(options);
     bool before = patience > 0, told = false;
     char root[PATH_TEXT_MAX];
     struct drivers drivers;

@@ -58,6 +58,16 @@ int check_not_negative(const char *field, double value, struct err *err)
     return err_set(err, ERR_INPUT, "%s: must be >= 0, is %s", field, show(value, shown));
 }
 
+int check_wait(const char *field, double value, struct err *err)
+{
+    char shown[SHOWN_MAX];
+    int rc = check_not_negative(field, value, err);
+    if (rc != OK || value <= 1e9)
+        return rc;
+    return err_set(err, ERR_INPUT, "%s: must be at most 1e9 seconds, is %s", field,
+                   show(value, shown));
+}
+
 int check_fraction(const char *field, double value, struct err *err)
 {
     char shown[SHOWN_MAX];

@@ -9,6 +9,7 @@
 int check_range(const char *field, double value, double low, double high, struct err *err);
 int check_positive(const char *field, double value, struct err *err);
 int check_not_negative(const char *field, double value, struct err *err);
+int check_wait(const char *field, double value, struct err *err); /* seconds, up to 1e9 */
 int check_finite(const char *field, double value, struct err *err);
 /* 0 <= value < 1 */
 int check_fraction(const char *field, double value, struct err *err);

@@ -201,7 +201,7 @@ static int check_parts(Paceline__Job *job, struct err *err)
     if (rc == OK)
         rc = check_not_negative("checkpoint.every_seconds", job->checkpoint->every_seconds, err);
     if (rc == OK)
-        rc = check_not_negative("checkpoint.wait_seconds", job->checkpoint->wait_seconds, err);
+        rc = check_wait("checkpoint.wait_seconds", job->checkpoint->wait_seconds, err);
     if (rc == OK)
         rc = check_range("checkpoint.keep", job->checkpoint->keep, 1, 1000, err);
     return rc != OK ? rc : check_stop(job, err);

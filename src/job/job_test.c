@@ -120,6 +120,10 @@ static void test_numbers_out_of_range(void **state)
             "evaluate.every_exchanges: must be from 1 to 4294967295, is 0");
     refuses(LEAST "checkpoint { every_seconds: -1 }",
             "checkpoint.every_seconds: must be >= 0, is -1");
+    refuses(LEAST "checkpoint { wait_seconds: -1 }",
+            "checkpoint.wait_seconds: must be >= 0, is -1");
+    refuses(LEAST "checkpoint { wait_seconds: 1e10 }",
+            "checkpoint.wait_seconds: must be at most 1e9 seconds, is 1e+10");
     refuses(LEAST "checkpoint { keep: 0 }", "checkpoint.keep: must be from 1 to 1000, is 0");
     refuses(LEAST "stop { epochs: -1 }",
             "stop.epochs: must be > 0, is -1; --unset stop.epochs takes it away");

@@ -5,6 +5,7 @@
 
 #include "wire/post.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #define LAST_WORDS (WORLD_SECOND / 2)
@@ -145,8 +146,9 @@ static int check_patience(struct driver *d, int64_t patience)
 
 int64_t driver_patience(const struct driver *d)
 {
+    const double most = 1e9; /* s; more is for ever, too, and does not fit */
     double s = d->options->patience_s;
-    return (int64_t)((s > 0 ? s : d->job->patience_seconds) * WORLD_SECOND);
+    return (int64_t)(fmin(s > 0 ? s : d->job->patience_seconds, most) * (double)WORLD_SECOND);
 }
 
 int driver_form(struct driver *d)
