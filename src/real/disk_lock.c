@@ -54,7 +54,8 @@ static void write_owner(struct disk_file *file)
     int n = snprintf(text, sizeof text, "%s\nprocess %ld on host %s, since %s\n", boot,
                      (long)getpid(), host, since);
     if (ftruncate(file->fd, 0) == 0 && pwrite(file->fd, text, (size_t)n, 0) < n)
-        disk_touch(file);
+        futimens(file->fd, NULL);
+    fdatasync(file->fd); /* other machines see it from now on */
 }
 
 /* The file's two lines; false: nobody has written them. */
@@ -107,14 +108,28 @@ static bool is_there(const struct disk_file *file)
            open_one.st_ino == named.st_ino && open_one.st_dev == named.st_dev;
 }
 
-/* ERR_TIMEOUT: it was removed meanwhile. */
-static int try_lock(struct disk_file *file, bool take_over, struct disk_holder *holder)
+/* Another has made the file and not yet written who it is. Where it has died before it could, or
+ * had no room for that, the file is not touched any more. */
+static bool is_beginning(const struct disk_file *file, struct disk_holder *holder)
+{
+    char boot[BOOT_MAX];
+    if (read_owner(file, boot, holder))
+        return false;
+    holder->silent = count_silence(file);
+    return holder->silent < DISK_SILENCE_MAX;
+}
+
+/* `made`: the file is new, and of this process's making. ERR_TIMEOUT: it was removed meanwhile. */
+static int try_lock(struct disk_file *file, bool made, bool take_over, struct disk_holder *holder)
 {
     char boot[BOOT_MAX];
     int rc;
+    *holder = (struct disk_holder){.silent = -1};
+    if (!made && !take_over && is_beginning(file, holder))
+        return is_there(file) ? ERR_USAGE : ERR_TIMEOUT;
     while ((rc = flock(file->fd, LOCK_EX | LOCK_NB)) != 0 && errno == EINTR)
         ;
-    *holder = (struct disk_holder){.silent = -1};
+    holder->silent = -1;
     if (rc != 0 && errno == EWOULDBLOCK) {
         read_owner(file, boot, holder);
         return ERR_USAGE;
@@ -125,6 +140,24 @@ static int try_lock(struct disk_file *file, bool take_over, struct disk_holder *
         return ERR_USAGE;
     write_owner(file);
     return OK;
+}
+
+/* *made: there was no such file. */
+static int open_lock(const char *path, bool *made)
+{
+    const int how = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    int fd = -1;
+    *made = false;
+    for (int i = 0; i < TRIES && fd < 0; i++) {
+        fd = open(path, how | O_CREAT | O_EXCL, 0666);
+        *made = fd >= 0;
+        if (fd >= 0 || errno != EEXIST)
+            break;
+        fd = open(path, how);
+        if (fd < 0 && errno != ENOENT) /* else it was removed in between */
+            break;
+    }
+    return fd;
 }
 
 int disk_lock(struct disk *d, const char *path, bool take_over, struct disk_file **out,
@@ -140,10 +173,11 @@ int disk_lock(struct disk *d, const char *path, bool take_over, struct disk_file
     if (take_over && unlink(path) != 0 && errno != ENOENT)
         return fail_lock(file, "remove", err);
     for (int i = 0; i < TRIES; i++) {
-        file->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+        bool made;
+        file->fd = open_lock(path, &made);
         if (file->fd < 0)
             return fail_lock(file, "open for writing", err);
-        int rc = try_lock(file, take_over, holder);
+        int rc = try_lock(file, made, take_over, holder);
         if (rc == OK) {
             *out = file;
             return OK;
@@ -159,9 +193,26 @@ int disk_lock(struct disk *d, const char *path, bool take_over, struct disk_file
     return fail_lock(file, "lock", err);
 }
 
+/* Who took the lock over has given it up, or is dead: it is this process's again, if it can be had.
+ */
+static void take_again(struct disk_file *lock)
+{
+    struct disk_file *again;
+    struct disk_holder holder;
+    if (disk_lock(NULL, lock->path, false, &again, &holder, NULL) != OK)
+        return;
+    if (dup2(again->fd, lock->fd) >= 0) /* the same open file, and so the same lock */
+        fcntl(lock->fd, F_SETFD, FD_CLOEXEC);
+    close(again->fd);
+    free(again);
+}
+
 void disk_touch(struct disk_file *lock)
 {
-    futimens(lock->fd, NULL);
+    if (is_there(lock))
+        futimens(lock->fd, NULL);
+    else
+        take_again(lock);
 }
 
 /* It is removed while it is still held, so that nobody else's is. */

@@ -2,10 +2,26 @@
 #include "folder.h"
 #include "real/disk.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
+
+/* What flock says here: as the network file systems do that do not carry it. */
+long syscall(long number, ...);
+static int no_locks; /* errno; 0: the kernel decides */
+
+int flock(int fd, int how)
+{
+    if (no_locks) {
+        errno = no_locks;
+        return -1;
+    }
+    return (int)syscall(SYS_flock, fd, how);
+}
 
 static int setup(void **state)
 {
@@ -30,17 +46,22 @@ static int take_lock(const struct folder *folder, bool take_over, struct disk_fi
     return real_disk()->ops->lock(real_disk(), path, take_over, lock, holder, &err);
 }
 
-/* As another machine has left it, whose last sign of life is so old. */
-static void put_foreign(const struct folder *folder, int age_s)
+static void age_lock(const struct folder *folder, int age_s)
 {
-    static const char text[] = "another-boot\nprocess 7 on host far, since 2026-11-24 12:03\n";
     struct timespec now, times[2];
     char path[256];
-    folder_put(folder, "lock", text, sizeof text - 1);
     clock_gettime(CLOCK_REALTIME, &now);
     now.tv_sec -= age_s;
     times[0] = times[1] = now;
     assert_int_equal(utimensat(AT_FDCWD, folder_file(folder, "lock", path), times, 0), 0);
+}
+
+/* As another machine has left it, whose last sign of life is so old. */
+static void put_foreign(const struct folder *folder, int age_s)
+{
+    static const char text[] = "another-boot\nprocess 7 on host far, since 2026-11-24 12:03\n";
+    folder_put(folder, "lock", text, sizeof text - 1);
+    age_lock(folder, age_s);
 }
 
 static void test_lock_ends_with_its_process(void **state)
@@ -104,6 +125,71 @@ static void test_lock_of_another_machine_goes_by_signs_of_life(void **state)
     real_disk()->ops->unlock(lock);
 }
 
+/* Where there are no locks an owner on this machine, too, lives by what it touches. */
+static void test_lock_without_locks_goes_by_signs_of_life(void **state)
+{
+    struct disk_file *lock, *second;
+    struct disk_holder holder;
+    char own[64];
+    no_locks = ENOLCK;
+    assert_int_equal(take_lock(*state, false, &lock, &holder), OK);
+    snprintf(own, sizeof own, "process %ld on host ", (long)getpid());
+    age_lock(*state, 5);
+    assert_int_equal(take_lock(*state, false, &second, &holder), ERR_USAGE);
+    assert_non_null(strstr(holder.who, own));
+    assert_true(holder.silent > 4.5 && holder.silent < 15);
+    age_lock(*state, DISK_SILENCE_MAX + 5);
+    real_disk()->ops->touch(lock);
+    assert_int_equal(take_lock(*state, false, &second, &holder), ERR_USAGE);
+    age_lock(*state, DISK_SILENCE_MAX + 5);
+    assert_int_equal(take_lock(*state, false, &second, &holder), OK);
+    real_disk()->ops->unlock(second);
+    real_disk()->ops->unlock(lock);
+    no_locks = 0;
+}
+
+/* Its owner has made the file, and not written yet who it is. */
+static void test_lock_without_owner_is_somebodys_at_first(void **state)
+{
+    struct disk_file *lock;
+    struct disk_holder holder;
+    folder_put(*state, "lock", "", 0);
+    assert_int_equal(take_lock(*state, false, &lock, &holder), ERR_USAGE);
+    assert_string_equal(holder.who, "it is just beginning");
+    assert_true(holder.silent >= 0 && holder.silent < 15);
+    age_lock(*state, DISK_SILENCE_MAX + 5);
+    assert_int_equal(take_lock(*state, false, &lock, &holder), OK);
+    real_disk()->ops->unlock(lock);
+}
+
+/* Who took it over has given it up, or was killed: it is the first one's again. */
+static void test_lock_is_taken_again(void **state)
+{
+    struct disk_file *old, *new;
+    struct disk_holder holder;
+    char own[64];
+    int status;
+    snprintf(own, sizeof own, "process %ld on host ", (long)getpid());
+    assert_int_equal(take_lock(*state, false, &old, &holder), OK);
+    assert_int_equal(take_lock(*state, true, &new, &holder), OK);
+    real_disk()->ops->touch(old); /* not while the other has it */
+    real_disk()->ops->unlock(new);
+    assert_false(folder_has(*state, "lock"));
+    real_disk()->ops->touch(old);
+    assert_int_equal(take_lock(*state, false, &new, &holder), ERR_USAGE);
+    assert_true(holder.silent < 0 && strstr(holder.who, own));
+    pid_t child = fork();
+    if (child == 0)
+        _exit(take_lock(*state, true, &new, &holder) == OK ? 0 : 1); /* without a word */
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    real_disk()->ops->touch(old);
+    assert_int_equal(take_lock(*state, false, &new, &holder), ERR_USAGE);
+    assert_true(holder.silent < 0 && strstr(holder.who, own));
+    real_disk()->ops->unlock(old);
+    assert_false(folder_has(*state, "lock"));
+}
+
 static void test_lock_needs_a_directory(void **state)
 {
     const struct folder *folder = *state;
@@ -123,6 +209,9 @@ int main(void)
         cmocka_unit_test(test_lock_ends_with_its_process),
         cmocka_unit_test(test_lock_is_taken_over),
         cmocka_unit_test(test_lock_of_another_machine_goes_by_signs_of_life),
+        cmocka_unit_test(test_lock_without_locks_goes_by_signs_of_life),
+        cmocka_unit_test(test_lock_without_owner_is_somebodys_at_first),
+        cmocka_unit_test(test_lock_is_taken_again),
         cmocka_unit_test(test_lock_needs_a_directory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -102,7 +102,8 @@ int driver_check_replaced(struct driver *d)
 {
     double t = events_seconds(&d->events);
     if (t >= d->next_look) {
-        driver_replaced(d);
+        if (!driver_replaced(d) && d->options->dir)
+            rundir_beat(d->options->dir);
         d->next_look = t + 1;
     }
     return atomic_load(&d->outranked)

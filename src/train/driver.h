@@ -121,6 +121,7 @@ struct driver {
     int64_t lost_at;
     struct task *arrivals; /* until the driver is ready: who has come meanwhile */
     struct members arrived;
+    bool has_lock; /* of the run directory, since before it opens */
     int64_t opening_told;
     struct departure_book departures;
     size_t bad_emitted, bad_logged; /* of the corpus' broken records */

@@ -1,5 +1,5 @@
-/* Workers that connect while the driver still opens its own data: each second they are told that it
- * is alive, and they are welcomed as soon as it is ready. */
+/* While the driver still opens its own data: each second those who wait for its run directory see
+ * that it is alive, and workers that connect are told; they are welcomed as soon as it is ready. */
 #include "train/driver.h"
 
 #include "wire/post.h"
@@ -40,6 +40,8 @@ static int arrivals_task(void *arg)
             note_arrival(d, &wake);
         if (world_now(d->world) >= next) {
             tell_arrived(d);
+            if (d->has_lock)
+                rundir_beat(d->options->dir);
             next = world_now(d->world) + WORLD_SECOND;
         }
     }
@@ -47,6 +49,7 @@ static int arrivals_task(void *arg)
 
 int driver_await_arrivals(struct driver *d)
 {
+    d->has_lock = d->options->dir && d->options->dir->lock; /* that of a new run is taken later */
     return world_spawn(d->world, "arrivals", arrivals_task, d, &d->arrivals);
 }
 

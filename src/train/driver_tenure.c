@@ -26,8 +26,6 @@ void driver_keep_tenure_owed(struct driver *d)
 
 bool driver_replaced(struct driver *d)
 {
-    if (d->options->dir)
-        rundir_beat(d->options->dir);
     if (d->options->dir && tenure_newest(d->options->dir) > d->tenure.incarnation)
         atomic_store(&d->outranked, true);
     return atomic_load(&d->outranked);

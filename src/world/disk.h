@@ -48,7 +48,8 @@ struct disk_ops {
      * ERR_USAGE  somebody has it, or may have it: *holder; ERR_IO, ERR_NOMEM */
     int (*lock)(struct disk *d, const char *path, bool take_over, struct disk_file **out,
                 struct disk_holder *holder, struct err *err);
-    /* A sign of life of who has the lock, for machines from which that cannot be seen. */
+    /* A sign of life of who has the lock, for machines from which that cannot be seen. Another may
+     * have taken it over: it is taken again once that one has given it up, or is dead. */
     void (*touch)(struct disk_file *lock);
     /* Gives it up and removes the file, if it is still this process's; `lock` is gone. */
     void (*unlock)(struct disk_file *lock);
