@@ -207,6 +207,9 @@ typedef struct pl_work_options {
     /* Niceness of threads that compute or read data, 0 to 19. Those that say that this worker lives
      * stay as they are, and so does the calling thread. */
     int nice;
+    /* Called by the calling thread a few times a second while no run has this worker: it looks for
+     * a driver, or stands aside. May be NULL. */
+    void (*tick)(void *user);
 } pl_work_options;
 
 /* Work for a driver; returns when its run is over, or has been left.

@@ -355,6 +355,13 @@ static bool is_paused(const pl_work_options *options)
     return options->pause && pl_flag_get(options->pause);
 }
 
+static void wait_briefly(const pl_work_options *options, int64_t ns)
+{
+    real_sleep(ns);
+    if (options->tick)
+        options->tick(options->user);
+}
+
 /* false: it is to leave for good. */
 static bool wait_while_paused(pl_engine *engine, const pl_work_options *options)
 {
@@ -362,7 +369,7 @@ static bool wait_while_paused(pl_engine *engine, const pl_work_options *options)
     if (paused)
         log_info(&engine->log, "paused: this worker stands aside until it is to go on");
     while (is_paused(options) && !is_leaving(options))
-        real_sleep(PAUSED_STEP);
+        wait_briefly(options, PAUSED_STEP);
     if (paused && !is_leaving(options))
         log_info(&engine->log, "goes on: it joins the run again");
     return !paused || !is_leaving(options);
@@ -373,7 +380,7 @@ static void pause_for(const pl_work_options *options, int64_t *pause)
 {
     int64_t until = real_now() + *pause;
     while (!is_leaving(options) && real_now() < until)
-        real_sleep(PAUSE_STEP < until - real_now() ? PAUSE_STEP : until - real_now());
+        wait_briefly(options, PAUSE_STEP < until - real_now() ? PAUSE_STEP : until - real_now());
     *pause = *pause == 0 ? PAUSE_FIRST : 2 * *pause < PAUSE_MAX ? 2 * *pause : PAUSE_MAX;
 }
 

@@ -119,6 +119,8 @@ static void print_machine(const cJSON *start)
 void banner_print(const cJSON *start, const char *directory)
 {
     const char *settings = text(start, "settings");
+    if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(start, "simulated")))
+        output_line("simulated   times and speeds are those of the cluster file");
     print_net(start);
     print_records(start);
     print_step(start);

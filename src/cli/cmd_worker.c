@@ -77,6 +77,7 @@ static int work(const struct worker_arguments *arguments, const struct worker_nu
     signals_catch_worker();
     const pl_work_options options = {
         .progress = work_output_progress,
+        .tick = work_output_tick,
         .driver = arguments->join,
         .listen = arguments->listen,
         .insecure = arguments->insecure,

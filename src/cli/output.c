@@ -107,23 +107,49 @@ static void put_all_held(struct output *o, double now, double age)
             put_held(o, &o->kind[i], now);
 }
 
-/* The line without its numbers, but for that behind "worker ". */
+/* How much of a word may be the name of a machine or its address: of letters, digits, dots and
+ * dashes, and either beginning with a letter or four numbers. 0: it is none. */
+static size_t measure_host(const char *word, size_t n)
+{
+    size_t host = 0, dots = 0, letters = 0;
+    for (; host < n && (isalnum((unsigned char)word[host]) || strchr("._-", word[host])); host++) {
+        dots += word[host] == '.';
+        letters += isalpha((unsigned char)word[host]) != 0;
+    }
+    bool whole = host == n || word[host] == ':';
+    bool named = isalpha((unsigned char)word[0]) || (letters == 0 && dots >= 3);
+    return whole && named ? host : 0;
+}
+
+/* A word without its numbers. A path may be of one of many files; a machine is always told. */
+static size_t write_word(const char *word, size_t n, bool keep, char key[KEY_MAX], size_t used)
+{
+    size_t host = keep ? n : measure_host(word, n);
+    for (size_t i = 0; i < n && used + 1 < KEY_MAX; i++) {
+        bool digit = i >= host && isdigit((unsigned char)word[i]);
+        if (digit && used > 0 && key[used - 1] == '#')
+            continue;
+        key[used++] = digit ? '#' : word[i];
+    }
+    return used;
+}
+
+/* What is alike in warnings of one kind: the line without its numbers, but for those that name a
+ * worker or a machine. */
 static void write_key(const char *line, char key[KEY_MAX])
 {
-    static const char who[] = "worker ";
-    size_t n = 0;
-    for (const char *at = line; *at && n + 1 < KEY_MAX; at++) {
-        bool digit = isdigit((unsigned char)*at);
-        bool named = at >= line + strlen(who) && isdigit((unsigned char)*at) &&
-                     strncmp(at - strlen(who), who, strlen(who)) == 0;
-        if (named)
-            for (; isdigit((unsigned char)at[1]) && n + 2 < KEY_MAX; at++)
-                key[n++] = *at;
-        if (digit && !named && n > 0 && key[n - 1] == '#')
-            continue;
-        key[n++] = digit && !named ? '#' : *at;
+    static const char between[] = " \t,;()[]'\"";
+    size_t used = 0;
+    bool worker = false; /* the word before */
+    for (const char *at = line; *at;) {
+        size_t n = strcspn(at, between), rest = n > 0 ? n : strspn(at, between);
+        bool number = worker && isdigit((unsigned char)*at);
+        used = write_word(at, rest, n == 0 || number, key, used);
+        if (n > 0)
+            worker = n == strlen("worker") && strncmp(at, "worker", n) == 0;
+        at += rest;
     }
-    key[n] = '\0';
+    key[used] = '\0';
 }
 
 /* NULL: it is a new one, and has been made room for in `*made`. */
@@ -219,6 +245,14 @@ void output_progress(const struct progress_field *field, size_t count)
         o->progressed = now;
         draw_progress(o);
     }
+    pthread_mutex_unlock(&o->lock);
+}
+
+void output_tick(void)
+{
+    struct output *o = &output;
+    pthread_mutex_lock(&o->lock);
+    put_all_held(o, seconds_now(), KIND_EVERY_S);
     pthread_mutex_unlock(&o->lock);
 }
 

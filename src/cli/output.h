@@ -23,12 +23,17 @@ __attribute__((format(printf, 1, 2))) void output_line(const char *format, ...);
 
 /* The same for warnings, which `quiet` does not stop; no prefix is added. Of one kind, lines that
  * differ in numbers alone, at most one a second is printed: the next says how many there were. The
- * number behind the word "worker" is no such number: who is concerned is always said. */
+ * number behind the word "worker", and those in the name or address of a machine, are no such
+ * numbers: who is concerned is always said. */
 void output_warning(const char *line);
 
 /* How far the work is: drawn at most four times a second on a terminal, or a line every
  * progress_s. */
 void output_progress(const struct progress_field *field, size_t count);
+
+/* Time passes: what was held back of warnings long enough is printed. To be called now and then
+ * while nothing else is. */
+void output_tick(void);
 
 /* The progress line is finished: it stays as a line. What was held back of warnings is printed. */
 void output_finish(void);

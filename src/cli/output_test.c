@@ -152,6 +152,36 @@ static void test_warnings_of_a_kind_come_once_a_second_and_are_counted(void **st
     assert_non_null(strstr(text, " more like it in 1."));
 }
 
+/* Two machines that fail alike, and nothing else happens for a while. */
+static void fail_alike(void)
+{
+    for (int i = 0; i < 4; i++) {
+        char line[120];
+        snprintf(line, sizeof line, "worker on node%d (10.0.0.%d:%d): cannot read /data/%d.lmdb",
+                 i % 2 + 1, i % 2 + 1, 4000 + i, i);
+        output_log(NULL, PL_LOG_WARN, line);
+    }
+    output_line("waits");
+    for (int i = 0; i < 13; i++) {
+        nap(100);
+        output_tick();
+    }
+    output_line("goes on");
+}
+
+static void test_warnings_name_each_machine_while_nothing_moves(void **state)
+{
+    (void)state;
+    const char *text = tell(0, fail_alike);
+    const char *waits = strstr(text, "waits\n"), *on = strstr(text, "goes on\n");
+    assert_true(waits && on);
+    assert_int_equal(count_of(text, "node1 (10.0.0.1:"), 2);
+    assert_int_equal(count_of(text, "node2 (10.0.0.2:"), 2);
+    assert_true(strstr(text, "node2") < waits);      /* one kind for each of them, */
+    assert_true(strstr(waits, "/data/2.lmdb") < on); /* and the rest before something else comes */
+    assert_true(strstr(waits, "/data/3.lmdb") < on);
+}
+
 static void be_quiet(void)
 {
     output_configure(&(struct output_options){.quiet = true});
@@ -224,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_progress_is_drawn_four_times_a_second_and_never_wraps),
         cmocka_unit_test(test_warning_stands_on_a_line_of_its_own),
         cmocka_unit_test(test_warnings_of_a_kind_come_once_a_second_and_are_counted),
+        cmocka_unit_test(test_warnings_name_each_machine_while_nothing_moves),
         cmocka_unit_test(test_quiet_leaves_warnings_alone),
         cmocka_unit_test(test_lines_off_a_terminal_come_as_often_as_asked),
         cmocka_unit_test(test_lines_of_threads_do_not_mix),

@@ -37,13 +37,21 @@ static const char *text(const cJSON *event, const char *key)
     return value ? value : "";
 }
 
+/* When it was: "    12.5 s", of a simulation's time by name. */
+static const char *time_of(const cJSON *event, char out[48])
+{
+    bool simulated = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(event, "simulated"));
+    snprintf(out, 48, "%s%8.1f s", simulated ? "simulated " : "", number(event, "t"));
+    return out;
+}
+
 /* A net may have no error rate. */
 static void print_evaluation(const cJSON *event)
 {
-    char error[32] = "";
+    char error[32] = "", t[48];
     if (cJSON_HasObjectItem(event, "error"))
         snprintf(error, sizeof error, "error %.2f %%, ", 100 * number(event, "error"));
-    output_line("%8.1f s  epoch %.2f: %s %sloss %.4f", number(event, "t"), number(event, "epoch"),
+    output_line("%s  epoch %.2f: %s %sloss %.4f", time_of(event, t), number(event, "epoch"),
                 text(event, "set"), error, number(event, "loss"));
 }
 
@@ -58,7 +66,7 @@ static void print_suspicion(const cJSON *event)
 static void print_event(const struct run_output *output, const cJSON *event)
 {
     const char *kind = text(event, "kind");
-    double t = number(event, "t");
+    char t[48];
     if (strcmp(kind, "start") == 0)
         banner_print(event, output->directory);
     else if (strcmp(kind, "warning") == 0)
@@ -66,9 +74,10 @@ static void print_event(const struct run_output *output, const cJSON *event)
     else if (strcmp(kind, "eval") == 0)
         print_evaluation(event);
     else if (strcmp(kind, "member") == 0 && strcmp(text(event, "what"), "join") != 0)
-        output_line("%8.1f s  worker %.0f: %s", t, number(event, "node"), text(event, "what"));
+        output_line("%s  worker %.0f: %s", time_of(event, t), number(event, "node"),
+                    text(event, "what"));
     else if (strcmp(kind, "fault") == 0)
-        output_line("%8.1f s  fault: %s worker %.0f", t, text(event, "what"),
+        output_line("%s  fault: %s worker %.0f", time_of(event, t), text(event, "what"),
                     number(event, "node"));
 }
 
@@ -81,10 +90,14 @@ void run_output_begins(void *user, const char *directory)
 void run_output_event(void *user, const char *line)
 {
     struct run_output *output = user;
-    snprintf(output->last, sizeof output->last, "%s", line);
     cJSON *event = cJSON_Parse(line);
     print_event(output, event);
-    cJSON_Delete(event);
+    if (output->json && strcmp(text(event, "kind"), "end") == 0) {
+        cJSON_Delete(output->end);
+        output->end = event;
+    } else {
+        cJSON_Delete(event);
+    }
 }
 
 /* Fields in their order on the line. */
@@ -124,8 +137,6 @@ static void add_place(struct fields *f, const pl_progress *p)
     }
     if (p->steps == 0 && p->local_steps == 0)
         return; /* nothing is known of it yet */
-    if (p->steps == 0 && p->local_steps == 0)
-        return; /* nothing is known of it yet */
     add_field(f, 0, "loss %.4f", p->loss);
     set_brief(f, "loss %.3f", p->loss);
 }
@@ -151,6 +162,7 @@ static void add_local(struct fields *f, const pl_progress *p)
 void run_output_tick(void *user)
 {
     workers_file_look(&((struct run_output *)user)->workers);
+    output_tick();
 }
 
 /* The time of day so many seconds ago. */
@@ -218,10 +230,11 @@ static void print_set(const char *name, double error, double loss)
     printf("loss %.4f\n", loss);
 }
 
-/* The run's last event, and what it does not know. */
-static int print_object(const struct run_output *output, const pl_run_report *report)
+/* The run's end, and what that event does not know. */
+static int print_object(struct run_output *output, const pl_run_report *report)
 {
-    cJSON *object = strstr(output->last, "\"kind\":\"end\"") ? cJSON_Parse(output->last) : NULL;
+    cJSON *object = output->end;
+    output->end = NULL;
     cJSON_AddStringToObject(object, "net", report->net);
     cJSON_AddStringToObject(object, "directory", report->directory);
     cJSON_DeleteItemFromObject(object, "model"); /* as its directory knows it */
@@ -247,7 +260,7 @@ static void print_result(const pl_run_report *report)
         print_set("validation", report->validation_error, report->validation_loss);
     if (report->has_test)
         print_set("test", report->test_error, report->test_loss);
-    if (report->session_s > 0)
+    if (report->session_s > 0 && report->samples > 0)
         printf("speed       %.0f samples/s%s\n", (double)report->samples / report->session_s,
                report->simulated ? ", simulated" : "");
     printf("records     %llu used, %llu repeated, %llu missed\n", (unsigned long long)report->used,
@@ -266,8 +279,10 @@ int cli_run_ended(const pl_engine *engine, int status, struct run_output *output
                   const pl_run_report *report)
 {
     output_finish();
-    if (status != PL_OK)
+    if (status != PL_OK) {
+        cJSON_Delete(output->end);
         return cli_fail(engine, status);
+    }
     int code = EXIT_DONE;
     if (output->json)
         code = print_object(output, report);

@@ -7,12 +7,14 @@
 #include "cli/workers_file.h"
 #include "paceline/run.h"
 
+#include <cjson/cJSON.h>
+
 enum { PROGRESS_EVERY_S = 2 }; /* off a terminal */
 
 struct run_output {
     bool json;
     bool virtual_time; /* the run's seconds are not ours */
-    char last[2048];   /* the newest event */
+    cJSON *end;        /* with json: the run's end, once it has come; until it is printed */
     char directory[2048];
     struct workers_file workers;
 };

@@ -79,3 +79,9 @@ void work_output_progress(void *user, const pl_work_progress *p)
         break;
     }
 }
+
+void work_output_tick(void *user)
+{
+    (void)user;
+    output_tick();
+}

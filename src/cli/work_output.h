@@ -6,5 +6,6 @@
 
 /* For pl_work_options. `user` is not used. */
 void work_output_progress(void *user, const pl_work_progress *progress);
+void work_output_tick(void *user);
 
 #endif

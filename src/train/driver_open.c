@@ -95,8 +95,6 @@ static void emit_start(struct driver *d)
     cJSON_AddStringToObject(event, "job_hash", job);
     cJSON_AddStringToObject(event, "data_hash", data);
     cJSON_AddNumberToObject(event, "protocol", WIRE_VERSION);
-    if (d->options->simulated)
-        cJSON_AddTrueToObject(event, "simulated");
     cJSON_AddStringToObject(event, "strategy", d->strategy->name);
     cJSON_AddStringToObject(event, "kernels", d->ws->kernels->name);
     cJSON_AddStringToObject(event, "isa", kernels_isa());
@@ -132,6 +130,7 @@ static uint64_t again_before(const struct driver *d)
 static void open_book(struct driver *d)
 {
     events_init(&d->events, d->world, d->options->before);
+    d->events.simulated = d->options->simulated;
     d->meter.t = d->options->before;
     d->ledger = (struct ledger){
         .events = &d->events,

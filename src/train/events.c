@@ -8,7 +8,7 @@
 
 void events_init(struct events *events, struct world *world, double before)
 {
-    *events = (struct events){world, world_now(world), before};
+    *events = (struct events){.world = world, .start = world_now(world), .before = before};
 }
 
 double events_seconds(const struct events *events)
@@ -52,6 +52,7 @@ char *events_fault(double t, const char *what, uint32_t node, double factor)
     cJSON_AddNumberToObject(event, "node", events_node(node));
     if (strncmp(what, "slow", 4) == 0 || strncmp(what, "clog", 4) == 0)
         cJSON_AddNumberToObject(event, "factor", factor);
+    cJSON_AddTrueToObject(event, "simulated");
     char *line = cJSON_PrintUnformatted(event);
     cJSON_Delete(event);
     return line;
@@ -59,6 +60,8 @@ char *events_fault(double t, const char *what, uint32_t node, double factor)
 
 void events_emit(const struct events *events, cJSON *event)
 {
+    if (events->simulated)
+        cJSON_AddTrueToObject(event, "simulated");
     char *line = cJSON_PrintUnformatted(event);
     cJSON_Delete(event);
     if (!line)

@@ -13,8 +13,9 @@
 
 struct events {
     struct world *world;
-    int64_t start; /* of this driver, on the world's clock */
-    double before; /* s of the run that earlier drivers have had */
+    int64_t start;  /* of this driver, on the world's clock */
+    double before;  /* s of the run that earlier drivers have had */
+    bool simulated; /* each event says so */
 };
 
 /* `before`: seconds of the run until now, 0 for a new one. */

@@ -46,7 +46,10 @@ static void test_a_world_that_takes_nothing(void **state)
     }
     events_emit(&events, NULL); /* as when memory ran out */
     events_emit(&events, events_new(&events, "told"));
-    assert_string_equal(l.said, "{\"t\":0,\"kind\":\"told\"}\n");
+    events.simulated = true;
+    events_emit(&events, events_new(&events, "dreamt"));
+    assert_string_equal(l.said, "{\"t\":0,\"kind\":\"told\"}\n"
+                                "{\"t\":0,\"kind\":\"dreamt\",\"simulated\":true}\n");
 }
 
 static void expect_fault(const char *what, uint32_t node, const char *want)
@@ -59,9 +62,11 @@ static void expect_fault(const char *what, uint32_t node, const char *want)
 static void test_faults(void **state)
 {
     (void)state;
-    expect_fault("kill", 3, "{\"t\":1.5,\"kind\":\"fault\",\"what\":\"kill\",\"node\":3}");
+    expect_fault("kill", 3,
+                 "{\"t\":1.5,\"kind\":\"fault\",\"what\":\"kill\",\"node\":3,\"simulated\":true}");
     expect_fault("slow", WORLD_DRIVER,
-                 "{\"t\":1.5,\"kind\":\"fault\",\"what\":\"slow\",\"node\":-1,\"factor\":2.5}");
+                 "{\"t\":1.5,\"kind\":\"fault\",\"what\":\"slow\",\"node\":-1,\"factor\":2.5,"
+                 "\"simulated\":true}");
     assert_true(events_node(WORLD_DRIVER) == -1);
     assert_true(events_node(1023) == 1023);
 }

@@ -5,8 +5,6 @@ void train_report_event(const struct events *events, const struct train_report *
 {
     cJSON *event = events_new(events, "end");
     cJSON_AddStringToObject(event, "reason", report->reason);
-    if (report->simulated)
-        cJSON_AddTrueToObject(event, "simulated");
     cJSON_AddStringToObject(event, "strategy", report->strategy);
     cJSON_AddNumberToObject(event, "workers", report->workers);
     cJSON_AddNumberToObject(event, "parameters", (double)report->parameters);

@@ -102,6 +102,14 @@ static void test_simulation_says_that_it_is_one(void **state)
     assert_non_null(strstr(p.out, "runs/tiny-sim-001\n"));
     assert_non_null(strstr(p.err, "worker 0 is simulated: "));
     assert_null(strstr(p.err, "is at :"));
+    assert_non_null(strstr(p.err, "simulated   times and speeds are those of the cluster file\n"));
+    assert_non_null(strstr(p.err, " s  epoch 1."));
+    for (const char *at = p.err; (at = strstr(at, " s  epoch ")); at++) { /* each of these lines */
+        const char *line = at;
+        while (line > p.err && line[-1] != '\n')
+            line--;
+        assert_int_equal(strncmp(line, "simulated ", strlen("simulated ")), 0);
+    }
     snprintf(dir, sizeof dir, "%s/runs/tiny-sim-001", t->folder);
     assert_int_equal(run_count(dir, "start", NULL, NULL), 1);
     cJSON *start = run_event(dir, "start", NULL, NULL, 0),
@@ -111,6 +119,12 @@ static void test_simulation_says_that_it_is_one(void **state)
     assert_true(number_of(end, "virtual_s") == number_of(end, "wall_s"));
     cJSON_Delete(start);
     cJSON_Delete(end);
+    static const char *const kinds[] = {"eval", "loss", "exchange", "member"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        cJSON *event = run_event(dir, kinds[i], NULL, NULL, 0);
+        assert_true(cJSON_IsTrue(cJSON_GetObjectItem(event, "simulated")));
+        cJSON_Delete(event);
+    }
     process_release(&p);
 }
 
