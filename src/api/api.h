@@ -54,7 +54,8 @@ struct api_sink {
     const struct logger *log;
     char place_path[API_PLACES][RUNDIR_PATH_MAX];
     struct rundir_place places[API_PLACES + 1];
-    bool behind; /* lines of the log could not be written yet */
+    bool behind;     /* lines of the log could not be written yet */
+    bool takes_over; /* the run's driver lives, and loses it when this one begins */
     bool simulated;
     char name[208]; /* of run directories that are numbered */
     struct trace_file trace;

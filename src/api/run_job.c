@@ -19,7 +19,7 @@ static void on_change(void *user, const struct job_change *change)
 {
     struct changes *c = user;
     bool refused = change->breaks && !c->force;
-    log_info(c->log, "%s: %s \u2192 %s", change->field, change->from, change->to);
+    log_warn(c->log, "%s: %s \u2192 %s", change->field, change->from, change->to);
     if (refused && c->refused++ == 0)
         snprintf(c->first, sizeof c->first, "%s: %.80s \u2192 %.80s", change->field, change->from,
                  change->to);

@@ -121,6 +121,15 @@ static void describe_job(struct api_sink *sink)
     sink->dir.open_threads = !sink->given->message->has_threads;
 }
 
+static int take_over(struct api_sink *sink, struct err *err)
+{
+    char from[256];
+    int rc = rundir_lock(&sink->dir, true, from, err);
+    if (rc == OK && from[0])
+        log_warn(sink->log, "%s: taken over; its driver (%s) ends", sink->dir.path, from);
+    return rc;
+}
+
 static int on_begin(void *user, struct err *err)
 {
     struct api_sink *sink = user;
@@ -129,6 +138,8 @@ static int on_begin(void *user, struct err *err)
     if (sink->dir.events.file)
         return OK; /* a simulated driver that comes back */
     int rc = inside ? OK : open_trace(sink, err);
+    if (rc == OK && sink->takes_over)
+        rc = take_over(sink, err);
     if (rc == OK && !o->resume)
         rc = rundir_create(&sink->dir, real_disk(), o->out, sink->name, err);
     if (rc == OK && inside)
@@ -147,7 +158,40 @@ static int on_begin(void *user, struct err *err)
     return rc;
 }
 
-/* The run to go on with, which is nobody else's. */
+/* A simulated run is not gone on with for real without a word, nor the other way round. */
+static int check_world(const struct api_sink *sink, const struct logger *log, struct err *err)
+{
+    const char *dir = sink->dir.path;
+    char path[RUNDIR_PATH_MAX + 64];
+    rundir_file(&sink->dir, "events.jsonl", path, sizeof path);
+    cJSON *start = event_log_newest(path, "start");
+    bool was = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(start, "simulated"));
+    bool same = !start || was == sink->simulated;
+    cJSON_Delete(start);
+    if (same)
+        return OK;
+    if (sink->options->force_change) {
+        log_warn(log,
+                 "%s: the run was %s until now, and is %s from here on: times and speeds of "
+                 "the two are not to be compared",
+                 dir, was ? "simulated" : "real", was ? "real" : "simulated");
+        return OK;
+    }
+    if (was)
+        return err_set(err, ERR_USAGE,
+                       "%s: the run in it is simulated, and this would train it for real; go on "
+                       "with paceline sim --resume --out DIR, or train in another directory; "
+                       "--force-change trains on for real from its newest checkpoint",
+                       dir);
+    return err_set(err, ERR_USAGE,
+                   "%s: the run in it is real, and this would simulate it; go on with paceline "
+                   "resume DIR, or simulate into another directory; --force-change simulates from "
+                   "its newest checkpoint on, in that run's own files",
+                   dir);
+}
+
+/* The run to go on with, which is nobody else's. One that is to be taken over is its driver's until
+ * all is known to fit. */
 static int find_run(struct api_sink *sink, const struct logger *log, struct err *err)
 {
     const pl_run_options *o = sink->options;
@@ -156,10 +200,13 @@ static int find_run(struct api_sink *sink, const struct logger *log, struct err 
     if (rc == OK && !o->out)
         log_info(log, "goes on with %s, the newest run of that name", sink->dir.path);
     if (rc == OK)
-        rc = rundir_lock(&sink->dir, o->take_over, from, err);
-    if (rc == OK && from[0])
-        log_warn(log, "%s: taken over; its driver (%s) ends", sink->dir.path, from);
+        rc = rundir_lock(&sink->dir, false, from, err);
+    sink->takes_over = rc == ERR_USAGE && o->take_over;
+    if (sink->takes_over)
+        rc = OK;
     describe_job(sink);
+    if (rc == OK)
+        rc = check_world(sink, log, err);
     return rc == OK ? api_check_job(&sink->dir, sink->job, o->force_change, log, err) : rc;
 }
 

@@ -1,10 +1,11 @@
 /* `paceline resume`: goes on with a run, by the job that is in its directory. */
+#include "cli/number.h"
 #include "cli/run_arguments.h"
 
 #include <stdio.h>
 
 static const struct option resume_options[] = {
-    JOB_OPTIONS(struct run_arguments),
+    JOB_CHANGE_OPTIONS(struct run_arguments),
     JOB_RUN_OPTIONS(struct run_arguments),
     OUTPUT_OPTIONS(struct run_arguments),
     RESUME_OPTIONS,
@@ -15,8 +16,7 @@ static const struct option resume_options[] = {
     RUN_OPTION("token-file", OPTION_TEXT, "FILE",
                "what workers must show (on loopback the user's own)", token_file),
     RUN_OPTION("wait", OPTION_TEXT, "SECONDS",
-               "with --listen: how long to wait for workers while none comes (patience_seconds)",
-               wait),
+               "how long to wait for workers while none comes (patience_seconds)", wait),
     RUN_OPTION("max-mbit", OPTION_TEXT, "N",
                "with --listen: send no more than N Mbit/s, and be sent no more", max_mbit),
     RUN_OPTION("workers-file", OPTION_TEXT, "FILE",
@@ -30,6 +30,10 @@ static const struct option resume_options[] = {
 int run_arguments_check(const struct command *command, struct run_arguments *arguments,
                         size_t files)
 {
+    int end = resume_options_check(command, arguments->resume, arguments->force_change,
+                                   arguments->take_over);
+    if (end >= 0)
+        return end;
     if (arguments->resume && files == 0 && !arguments->job.solver) {
         if (!arguments->out) {
             fprintf(stderr,
@@ -40,7 +44,7 @@ int run_arguments_check(const struct command *command, struct run_arguments *arg
         }
         arguments->job.run = arguments->out;
     }
-    int end = job_options_check(command, &arguments->job, files);
+    end = job_options_check(command, &arguments->job, files);
     return end >= 0 ? end : run_output_configure(command, &arguments->output, PROGRESS_EVERY_S);
 }
 
@@ -58,10 +62,16 @@ static int run_resume(const struct command *command, int argc, char **argv)
     }
     arguments.job.run = arguments.out;
     end = run_arguments_check(command, &arguments, 0);
-    if (end >= 0)
-        return end;
-    return arguments.listen ? run_as_driver(command, &arguments, NULL)
-                            : run_with_workers(&arguments, NULL);
+    if (end < 0 && arguments.listen)
+        return run_as_driver(command, &arguments, NULL);
+    if (end < 0)
+        end = number_option(command, "wait", arguments.wait, 0.001, 1e9, &arguments.wait_s);
+    if (end < 0 && arguments.max_mbit) {
+        fprintf(stderr, "paceline resume: --max-mbit limits what goes to workers elsewhere; give "
+                        "--listen ADDR, too, or leave it out\n");
+        return EXIT_BAD_INPUT;
+    }
+    return end >= 0 ? end : run_with_workers(&arguments, NULL);
 }
 
 const struct command cmd_resume = {

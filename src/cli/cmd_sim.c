@@ -9,7 +9,7 @@ struct sim_arguments {
     struct job_options job;
     struct output_arguments output;
     const char *cluster, *out, *trace, *snapshot;
-    bool resume, json, threads;
+    bool resume, force_change, take_over, json, threads;
 };
 
 static const struct option sim_options[] = {
@@ -24,6 +24,12 @@ static const struct option sim_options[] = {
      offsetof(struct sim_arguments, trace)},
     {"resume", OPTION_FLAG, NULL, "go on from the newest checkpoint of --out, or of the newest run",
      offsetof(struct sim_arguments, resume)},
+    {"force-change", OPTION_FLAG, NULL,
+     "go on although the job is changed in what the run is: net, data, seed, ...",
+     offsetof(struct sim_arguments, force_change)},
+    {"take-over", OPTION_FLAG, NULL,
+     "go on although the run is being simulated by another, which ends",
+     offsetof(struct sim_arguments, take_over)},
     {"snapshot", OPTION_TEXT, "FILE", "go on from a .solverstate of Caffe's",
      offsetof(struct sim_arguments, snapshot)},
     {"sim-threads", OPTION_FLAG, NULL, "carry tasks by threads, one at a time, for debuggers",
@@ -49,6 +55,8 @@ static int load_and_simulate(pl_engine *engine, const struct sim_arguments *a, c
                 {
                     .out = a->out,
                     .resume = a->resume,
+                    .force_change = a->force_change,
+                    .take_over = a->take_over,
                     .snapshot = a->snapshot,
                     .begins = run_output_begins,
                     .event = run_output_event,
@@ -76,7 +84,10 @@ static int run_sim(const struct command *command, int argc, char **argv)
     int end = options_parse(command, argc, argv, &arguments, &path, 1, &count);
     if (end >= 0)
         return end;
-    end = job_options_check(command, &arguments.job, count);
+    end = resume_options_check(command, arguments.resume, arguments.force_change,
+                               arguments.take_over);
+    if (end < 0)
+        end = job_options_check(command, &arguments.job, count);
     if (end < 0)
         end = run_output_configure(command, &arguments.output, PROGRESS_EVERY_S);
     if (end >= 0)

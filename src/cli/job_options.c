@@ -67,6 +67,18 @@ int job_options_load(pl_engine *engine, const char *path, const struct job_optio
     return rc;
 }
 
+int resume_options_check(const struct command *command, bool resume, bool force_change,
+                         bool take_over)
+{
+    if (resume || (!force_change && !take_over))
+        return -1;
+    fprintf(stderr,
+            "paceline %s: %s is for a run that goes on; give --resume --out DIR, too, or leave it "
+            "out\n",
+            command->name, force_change ? "--force-change" : "--take-over");
+    return EXIT_BAD_INPUT;
+}
+
 int job_options_check(const struct command *command, const struct job_options *options,
                       size_t files)
 {
@@ -80,9 +92,7 @@ int job_options_check(const struct command *command, const struct job_options *o
     if (files + (options->solver != NULL) == (options->run ? 0 : 1))
         return -1;
     fprintf(stderr, "paceline %s: %s; see paceline %s --help\n", command->name,
-            options->run ? "the run's own job and --solver are one too many"
-            : files      ? "a job file and --solver are one too many"
-                         : "a job file is missing",
+            files ? "a job file and --solver are one too many" : "a job file is missing",
             command->name);
     return EXIT_BAD_INPUT;
 }

@@ -22,23 +22,27 @@ struct job_options {
     }
 #define JOB_OPTIONS(type)                                                                         \
     JOB_OPTION(type, "solver", OPTION_TEXT, "FILE", "a Caffe solver, in place of a job", solver), \
-        JOB_OPTION(type, "workers", OPTION_TEXT, "K", "how many workers", workers),               \
-        JOB_OPTION(type, "strategy", OPTION_TEXT, "NAME", "this strategy, with its defaults",     \
-                   strategy),                                                                     \
-        JOB_OPTION(type, "set", OPTION_LIST, "FIELD=VALUE", "set any field of the job", set),     \
-        JOB_OPTION(type, "unset", OPTION_LIST, "FIELD", "take back a field that the job sets",    \
-                   unset),                                                                        \
-        JOB_OPTION(type, "data", OPTION_TEXT, "SPEC",                                             \
-                   "training data, KIND:PATH[?scale=...]: see `help data-spec`", data),           \
-        JOB_OPTION(type, "weights", OPTION_TEXT, "FILE", "begin with these, layer by layer",      \
-                   weights),                                                                      \
-        JOB_OPTION(type, "test-data", OPTION_TEXT, "SPEC", "test data", test_data),               \
-        JOB_OPTION(type, "seed", OPTION_TEXT, "S", "seed of all that is random", seed),           \
-        JOB_OPTION(type, "threads", OPTION_TEXT, "T", "compute threads a worker", threads),       \
-        JOB_OPTION(type, "kernels", OPTION_TEXT, "K", "ref, dnnl or auto", kernels),              \
-        JOB_OPTION(type, "precision", OPTION_TEXT, "P", "f32 or bf16, of images in training",     \
-                   precision),                                                                    \
-        JOB_OPTION(type, "deterministic", OPTION_FLAG, NULL, "pin every automatic choice",        \
+        JOB_CHANGE_OPTIONS(type)
+
+/* What overrides a job that is known otherwise. */
+#define JOB_CHANGE_OPTIONS(type)                                                               \
+    JOB_OPTION(type, "workers", OPTION_TEXT, "K", "how many workers", workers),                \
+        JOB_OPTION(type, "strategy", OPTION_TEXT, "NAME", "this strategy, with its defaults",  \
+                   strategy),                                                                  \
+        JOB_OPTION(type, "set", OPTION_LIST, "FIELD=VALUE", "set any field of the job", set),  \
+        JOB_OPTION(type, "unset", OPTION_LIST, "FIELD", "take back a field that the job sets", \
+                   unset),                                                                     \
+        JOB_OPTION(type, "data", OPTION_TEXT, "SPEC",                                          \
+                   "training data, KIND:PATH[?scale=...]: see `help data-spec`", data),        \
+        JOB_OPTION(type, "weights", OPTION_TEXT, "FILE", "begin with these, layer by layer",   \
+                   weights),                                                                   \
+        JOB_OPTION(type, "test-data", OPTION_TEXT, "SPEC", "test data", test_data),            \
+        JOB_OPTION(type, "seed", OPTION_TEXT, "S", "seed of all that is random", seed),        \
+        JOB_OPTION(type, "threads", OPTION_TEXT, "T", "compute threads a worker", threads),    \
+        JOB_OPTION(type, "kernels", OPTION_TEXT, "K", "ref, dnnl or auto", kernels),           \
+        JOB_OPTION(type, "precision", OPTION_TEXT, "P", "f32 or bf16, of images in training",  \
+                   precision),                                                                 \
+        JOB_OPTION(type, "deterministic", OPTION_FLAG, NULL, "pin every automatic choice",     \
                    deterministic)
 
 /* More, for commands that train. */
@@ -53,6 +57,11 @@ struct job_options {
  * --set last. */
 int job_options_load(pl_engine *engine, const char *path, const struct job_options *options,
                      pl_job **out);
+
+/* --force-change and --take-over are of a run that goes on, and would do nothing for another:
+ * EXIT_BAD_INPUT after a message, -1 to go on. */
+int resume_options_check(const struct command *command, bool resume, bool force_change,
+                         bool take_over);
 
 /* One file of the two: EXIT_BAD_INPUT after a message, -1 to go on. */
 int job_options_check(const struct command *command, const struct job_options *options,

@@ -72,6 +72,18 @@ static void test_a_living_driver_is_left_alone(void **state)
     if (second.code != 2 || !strstr(second.err, says) || !strstr(second.err, "--take-over"))
         fail_msg("code %d, expected %s: %s", second.code, says, second.err);
     process_release(&second);
+    const char *other[] = {"resume", r.dir, "--take-over", "--set", "batch=8", NULL};
+    process_start(&second, t->folder, other);
+    process_wait(&second, REAL_LIMIT_S);
+    if (second.code != 2 || !strstr(second.err, "--force-change allows it") ||
+        strstr(second.err, "taken over"))
+        fail_msg("code %d: %s", second.code, second.err);
+    process_release(&second);
+    process_start(&second, t->folder, argv); /* it is still the first one's */
+    process_wait(&second, REAL_LIMIT_S);
+    if (second.code != 2 || !strstr(second.err, says))
+        fail_msg("code %d, expected %s: %s", second.code, says, second.err);
+    process_release(&second);
     int told = real_exchanges(&r);
     UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) >= told + 3);
     assert_false(process_poll(&r.p));
@@ -263,7 +275,77 @@ static void test_resume_needs_no_job_file(void **state)
     REFUSED(t, "which run?", "resume");
     REFUSED(t, "paceline resume DIR", "train", "--resume");
     REFUSED(t, "nowhere: there is no run to go on with", "resume", "nowhere");
-    REFUSED(t, "one too many", "resume", r.dir, "--solver", "x");
+    REFUSED(t, "unknown option --solver", "resume", r.dir, "--solver", "x");
+}
+
+/* Options that would do nothing are refused, with what makes them do something. */
+static void test_resume_ignores_no_option(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = half_a_run(t);
+    REFUSED(t, "--force-change is for a run that goes on; give --resume", "train", t->job,
+            "--force-change");
+    REFUSED(t, "--take-over is for a run that goes on; give --resume", "driver", t->job,
+            "--take-over");
+    REFUSED(t, "give --listen ADDR", "resume", r.dir, "--max-mbit", "10");
+    REFUSED(t, "wait", "resume", r.dir, "--wait", "soon");
+    process_release(&r.p);
+}
+
+/* A run that went further than what is asked for now is complete: what is advised leads on from
+ * there, no speed is made up, and what was changed is said to quiet people, too. */
+static void test_resume_of_a_longer_run_advises_from_where_it_is(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    START(t, &r, "--workers", "2", "--set", "stop.epochs=4");
+    real_end(&r, 0, "epochs");
+    process_release(&r.p);
+    const char *argv[] = {"resume", r.dir, "--epochs", "2", NULL, NULL};
+    process_start(&r.p, t->folder, argv);
+    process_wait(&r.p, REAL_LIMIT_S);
+    assert_int_equal(r.p.code, 0);
+    expect_said(&r, "the run is complete: ", true);
+    expect_said(&r, " --set stop.epochs=8", true);
+    assert_null(strstr(r.p.out, "speed"));
+    process_release(&r.p);
+    argv[4] = "-q";
+    process_start(&r.p, t->folder, argv);
+    process_wait(&r.p, REAL_LIMIT_S);
+    assert_string_equal(r.p.err, "warning: stop.epochs: 4 \u2192 2\n");
+    process_release(&r.p);
+}
+
+/* What is simulated stays so, and what is real, unless that is what is wanted. */
+static void test_resume_does_not_cross_the_worlds(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run real = half_a_run(t), sim = real_new(t);
+    tiny_cluster(t, "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n");
+    process_release(&real.p);
+    process_start(&sim.p, t->folder,
+                  (const char *const[]){"sim", t->job, "--cluster", t->cluster, "--out", sim.dir,
+                                        "--workers", "2", "--epochs", "1", NULL});
+    process_wait(&sim.p, REAL_LIMIT_S);
+    assert_int_equal(sim.p.code, 0);
+    process_release(&sim.p);
+    REFUSED(t, "the run in it is simulated", "resume", sim.dir, "--epochs", "2");
+    REFUSED(t, "paceline sim --resume", "train", t->job, "--resume", "--out", sim.dir);
+    REFUSED(t, "the run in it is real", "sim", t->job, "--cluster", t->cluster, "--resume", "--out",
+            real.dir);
+    REFUSED(t, "--force-change", "sim", t->job, "--cluster", t->cluster, "--resume", "--out",
+            sim.dir, "--seed", "7");
+    process_start(&sim.p, t->folder,
+                  (const char *const[]){"sim", t->job, "--cluster", t->cluster, "--out", sim.dir,
+                                        "--workers", "2", "--epochs", "2", "--resume", "--seed",
+                                        "7", "--force-change", NULL});
+    process_wait(&sim.p, REAL_LIMIT_S);
+    assert_int_equal(sim.p.code, 0);
+    process_release(&sim.p);
+    RESUME(t, &sim, "--epochs", "3", "--force-change");
+    real_end(&sim, 0, "epochs");
+    expect_said(&sim, "was simulated until now, and is real from here on", true);
+    process_release(&sim.p);
 }
 
 int main(void)
@@ -276,6 +358,9 @@ int main(void)
         cmocka_unit_test(test_resume_refuses_what_makes_another_run),
         cmocka_unit_test(test_resume_takes_up_a_model_elsewhere),
         cmocka_unit_test(test_resume_needs_no_job_file),
+        cmocka_unit_test(test_resume_ignores_no_option),
+        cmocka_unit_test(test_resume_of_a_longer_run_advises_from_where_it_is),
+        cmocka_unit_test(test_resume_does_not_cross_the_worlds),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
