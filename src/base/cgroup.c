@@ -62,16 +62,30 @@ static uint64_t read_field(const char *root, const char *folder, const char *nam
 /* ---- limits of one group ---- */
 
 struct memory_files {
-    const char *limits[2], *usage, *cache;
+    const char *limits[2], *usage;
+    const char *given_up[3]; /* of memory.stat; NULL: no more */
 };
 
 static const struct memory_files memory_files_v1 = {
-    {"memory.limit_in_bytes", NULL}, "memory.usage_in_bytes", "total_inactive_file"};
+    {"memory.limit_in_bytes", NULL},
+    "memory.usage_in_bytes",
+    {"total_inactive_file", "total_active_file", NULL}};
 static const struct memory_files memory_files_v2 = {
-    {"memory.max", "memory.high"}, "memory.current", "inactive_file"};
+    {"memory.max", "memory.high"},
+    "memory.current",
+    {"inactive_file", "active_file", "slab_reclaimable"}};
 
-/* What files have left in memory and nobody has read for long counts as usage, and is given up
- * when there is need. */
+/* What the kernel keeps of files and their names counts as usage, and is given up when there is
+ * need, however lately it was read. */
+static uint64_t read_given_up(const char *root, const char *folder,
+                              const struct memory_files *files)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < 3 && files->given_up[i]; i++)
+        sum += read_field(root, folder, "memory.stat", files->given_up[i]);
+    return sum;
+}
+
 static void limit_memory(const char *root, const char *folder, const struct memory_files *files,
                          struct cgroup_limits *out)
 {
@@ -80,7 +94,7 @@ static void limit_memory(const char *root, const char *folder, const struct memo
         if (!read_limit(root, folder, files->limits[i], &limit))
             continue;
         read_limit(root, folder, files->usage, &usage);
-        uint64_t cache = read_field(root, folder, "memory.stat", files->cache);
+        uint64_t cache = read_given_up(root, folder, files);
         uint64_t held = usage > cache ? usage - cache : 0, left = limit > held ? limit - held : 0;
         if (left < out->memory) {
             out->memory = (size_t)left;

@@ -81,6 +81,11 @@ static void test_cgroup_v2_subtracts_what_is_held(void **state)
         "anon 20971520\nfile 20971520\nactive_inactive_file 7\ninactive_file 10485760\n");
     put(*state, "sys/fs/cgroup/batch/job7/cpu.max", "150000 100000\n");
     expect(*state, 70 * MIB, "memory.max", 1.5); /* 100 - (40 - 10) */
+    /* Files that are read all the time are no less given up; so are their names. */
+    put(*state, "sys/fs/cgroup/batch/job7/memory.stat",
+        "anon 8388608\ninactive_file 10485760\nactive_file 15728640\nslab_reclaimable 4194304\n"
+        "slab_unreclaimable 1048576\n");
+    expect(*state, 89 * MIB, "memory.max", 1.5); /* 100 - (40 - 10 - 15 - 4) */
 }
 
 /* The group above allows less memory, that itself less time; `high` is a limit, too. */
@@ -117,7 +122,8 @@ static void put_v1_limits(const struct folder *f, const char *group)
     } files[] = {
         {"memory", "memory.limit_in_bytes", "104857600\n"},
         {"memory", "memory.usage_in_bytes", "20971520\n"},
-        {"memory", "memory.stat", "inactive_file 1\ntotal_inactive_file 10485760\n"},
+        {"memory", "memory.stat",
+         "inactive_file 1\ntotal_inactive_file 4194304\ntotal_active_file 6291456\n"},
         {"cpu,cpuacct", "cpu.cfs_quota_us", "250000\n"},
         {"cpu,cpuacct", "cpu.cfs_period_us", "100000\n"},
     };

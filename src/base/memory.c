@@ -3,32 +3,48 @@
 #include "base/cgroup.h"
 #include "base/file.h"
 
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MEMINFO_MAX = 1 << 16 };
+enum { MEMINFO_MAX = 1 << 16, PATH_BYTES = 4096 };
 
-/* 0: it does not say. */
-static size_t read_machine_memory(void)
+/* False: it does not say. */
+static bool read_machine_memory(const char *root, size_t *out)
 {
     static const char key[] = "MemAvailable:"; /* in KiB */
+    char path[PATH_BYTES];
     struct file_bytes text;
     struct err err = {0};
-    if (file_read("/proc/meminfo", MEMINFO_MAX, &text, &err) != OK)
-        return 0;
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    if (file_read(path, MEMINFO_MAX, &text, &err) != OK)
+        return false;
     const char *at = strstr((const char *)text.data, key);
-    size_t kib = at ? (size_t)strtoull(at + strlen(key), NULL, 10) : 0;
+    if (at)
+        *out = (size_t)strtoull(at + strlen(key), NULL, 10) * 1024;
     file_release(&text);
-    return kib * 1024;
+    return at;
+}
+
+size_t memory_available_under(const char *root, const char **limit)
+{
+    struct cgroup_limits groups;
+    size_t left = SIZE_MAX;
+    bool says = read_machine_memory(root, &left);
+    cgroup_read(root, &groups);
+    bool held = groups.memory_by && groups.memory < left;
+    if (limit)
+        *limit = held ? groups.memory_by : NULL;
+    if (held)
+        left = groups.memory;
+    else if (!says)
+        return 0;
+    return left > MEMORY_LEAST ? left : MEMORY_LEAST;
 }
 
 size_t memory_available(const char **limit)
 {
-    struct cgroup_limits groups;
-    size_t machine = read_machine_memory();
-    cgroup_read("", &groups);
-    bool held = groups.memory_by && (machine == 0 || groups.memory < machine);
-    if (limit)
-        *limit = held ? groups.memory_by : NULL;
-    return held ? groups.memory : machine;
+    return memory_available_under("", limit);
 }

@@ -1,12 +1,8 @@
 #include "base/memory.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "folder.h"
+
 #include <stdint.h>
-
-#include <cmocka.h>
-
 #include <unistd.h>
 
 /* Some of the machine's memory, of which this process must have found a little. */
@@ -17,8 +13,68 @@ static void test_some_of_it_is_there(void **state)
     assert_in_range(memory_available(NULL), 1024 * 1024, all);
 }
 
+static void put(const struct folder *f, const char *name, const char *text)
+{
+    folder_put(f, name, text, strlen(text));
+}
+
+/* A machine whose files these are; NULL: it has no such file. */
+static size_t read_machine(const char *meminfo, const char *max, const char *current,
+                           const char **limit)
+{
+    struct folder f;
+    char path[256];
+    folder_make(&f);
+    static const char *const folders[] = {"proc", "proc/self", "group"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        assert_int_equal(mkdir(folder_file(&f, folders[i], path), 0700), 0);
+    put(&f, "proc/self/cgroup", "0::/\n");
+    put(&f, "proc/self/mountinfo", "35 29 0:30 / /group rw - cgroup2 cgroup2 rw\n");
+    if (meminfo)
+        put(&f, "proc/meminfo", meminfo);
+    if (max)
+        put(&f, "group/memory.max", max);
+    put(&f, "group/memory.current", current);
+    size_t left = memory_available_under(f.path, limit);
+    folder_remove(&f);
+    return left;
+}
+
+static void test_the_tighter_of_the_two_counts(void **state)
+{
+    const char *limit;
+    (void)state;
+    assert_int_equal(read_machine("MemAvailable: 2048 kB\n", "9000000\n", "1000000\n", &limit),
+                     2048 * 1024);
+    assert_null(limit);
+    assert_int_equal(read_machine("MemAvailable: 9999 kB\n", "9000000\n", "1000000\n", &limit),
+                     8000000);
+    assert_string_equal(limit, "memory.max");
+    assert_int_equal(read_machine(NULL, "9000000\n", "1000000\n", &limit), 8000000);
+    assert_int_equal(read_machine("MemTotal: 9 kB\n", "9000000\n", "1000000\n", &limit), 8000000);
+    assert_int_equal(read_machine(NULL, NULL, "1000000\n", &limit), 0);
+    assert_int_equal(read_machine("MemTotal: 9 kB\n", "max\n", "1000000\n", &limit), 0);
+}
+
+/* Nothing left is not the same as no limit. */
+static void test_nothing_left_is_a_limit(void **state)
+{
+    const char *limit;
+    (void)state;
+    assert_int_equal(read_machine("MemAvailable: 2048 kB\n", "1000000\n", "1000001\n", &limit),
+                     MEMORY_LEAST);
+    assert_string_equal(limit, "memory.max");
+    assert_int_equal(read_machine("MemAvailable: 0 kB\n", "max\n", "1000001\n", &limit),
+                     MEMORY_LEAST);
+    assert_null(limit);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_some_of_it_is_there)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_some_of_it_is_there),
+        cmocka_unit_test(test_the_tighter_of_the_two_counts),
+        cmocka_unit_test(test_nothing_left_is_a_limit),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
