@@ -1,5 +1,6 @@
 #include "api/api.h"
 #include "base/file.h"
+#include "base/plural.h"
 #include "real/disk.h"
 #include "train/progress.h"
 
@@ -257,8 +258,8 @@ void api_sink_close(struct api_sink *sink)
 {
     uint64_t missing = event_log_flush(&sink->dir.events);
     if (missing > 0)
-        log_error(sink->log, "%s/events.jsonl lacks its last %llu lines: %s", sink->dir.path,
-                  (unsigned long long)missing, sink->dir.events.error.text);
+        log_error(sink->log, "%s/events.jsonl lacks its last %llu line%s: %s", sink->dir.path,
+                  (unsigned long long)missing, plural(missing, "s"), sink->dir.events.error.text);
     rundir_close(&sink->dir);
     trace_file_close(&sink->trace, sink->log);
     buf_release(&sink->early);

@@ -1,6 +1,7 @@
 #include "api/tuning.h"
 
 #include "base/file.h"
+#include "base/plural.h"
 #include "real/census.h"
 #include "real/disk.h"
 #include "real/real.h"
@@ -91,33 +92,33 @@ static void keep(void *user, struct tuner *tuner, const struct tuner_news *news)
     struct err err;
     (void)tuner;
     if (news->left > 0)
-        log_info(t->log, "tuning stopped after %d s, %zu shapes go by rule", TUNER_SECONDS,
-                 news->left);
+        log_info(t->log, "tuning stopped after %d s; rules choose for %zu shape%s", TUNER_SECONDS,
+                 news->left, plural(news->left, "s"));
     if (news->disturbed > 0)
-        log_warn(
-            t->log,
-            "this machine is busy: %zu shapes could not be timed; they go by rule in this run, "
-            "and are timed in a later one",
-            news->disturbed);
+        log_warn(t->log,
+                 "this machine is busy: %zu shape%s could not be timed; rules choose in this run, "
+                 "and a later one times what is left",
+                 news->disturbed, plural(news->disturbed, "s"));
     if (fresh == 0)
         return;
     if (!t->path[0]) {
-        log_info(t->log, "tuned %zu shapes in %.1f s; there is no place to keep it", fresh,
-                 seconds);
+        log_info(t->log, "tuned %zu shape%s in %.1f s; there is no place to keep it", fresh,
+                 plural(fresh, "s"), seconds);
         return;
     }
     if (!may_write(t->path)) {
-        log_warn(t->log, "tuned %zu shapes in %.1f s, not kept: %s is no file of choices", fresh,
-                 seconds, t->path);
+        log_warn(t->log, "tuned %zu shape%s in %.1f s, not kept: %s is no file of choices", fresh,
+                 plural(fresh, "s"), seconds, t->path);
         return;
     }
     read_choices(t);
     make_folders(real_disk(), t->path);
     if (write_choices(t, &err) == OK)
-        log_info(t->log, "tuned %zu shapes in %.1f s, kept in %s", fresh, seconds, t->path);
+        log_info(t->log, "tuned %zu shape%s in %.1f s, kept in %s", fresh, plural(fresh, "s"),
+                 seconds, t->path);
     else
-        log_warn(t->log, "tuned %zu shapes in %.1f s, but cannot keep it: %s", fresh, seconds,
-                 err.text);
+        log_warn(t->log, "tuned %zu shape%s in %.1f s, but cannot keep it: %s", fresh,
+                 plural(fresh, "s"), seconds, err.text);
 }
 
 /* "" where there is none, or it does not fit. */

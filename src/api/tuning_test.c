@@ -97,7 +97,7 @@ static void what_one_process_found_the_next_one_knows(void **state)
     (void)state;
     choose_alone("a", "direct");
     assert_true(place.runs > 0);
-    assert_non_null(strstr(place.said, "tuned 1 shapes in "));
+    assert_non_null(strstr(place.said, "tuned 1 shape in "));
     assert_non_null(strstr(place.said, place.path));
     place.runs = 0;
     place.said[0] = '\0';

@@ -1,5 +1,6 @@
 #include "cli/banner.h"
 
+#include "cli/number.h"
 #include "cli/output.h"
 
 #include <stdarg.h>
@@ -48,9 +49,11 @@ __attribute__((format(printf, 2, 3))) static void add(char line[LINE_BYTES], con
 static void print_net(const cJSON *start)
 {
     char line[LINE_BYTES] = "", n[NUMBER_BYTES];
-    add(line, "%s, %s parameters", text(start, "net"), grouped(number(start, "parameters"), n));
+    add(line, "%s, %s parameter%s", text(start, "net"), grouped(number(start, "parameters"), n),
+        number_plural(number(start, "parameters"), "s"));
     if (number(start, "classes") > 0)
-        add(line, ", %s classes", grouped(number(start, "classes"), n));
+        add(line, ", %s class%s", grouped(number(start, "classes"), n),
+            number_plural(number(start, "classes"), "es"));
     output_line("net         %s", line);
 }
 
@@ -71,10 +74,11 @@ static void print_records(const cJSON *start)
 static void print_step(const cJSON *start)
 {
     char batch[NUMBER_BYTES], steps[NUMBER_BYTES];
-    double workers = number(start, "nodes");
-    output_line("a step      %s records x %.0f worker%s, %s steps an epoch",
-                grouped(number(start, "batch"), batch), workers, workers == 1 ? "" : "s",
-                grouped(number(start, "steps_an_epoch"), steps));
+    double workers = number(start, "nodes"), each = number(start, "batch"),
+           epoch = number(start, "steps_an_epoch");
+    output_line("a step      %s record%s x %.0f worker%s, %s step%s an epoch", grouped(each, batch),
+                number_plural(each, "s"), workers, number_plural(workers, "s"),
+                grouped(epoch, steps), number_plural(epoch, "s"));
 }
 
 static void print_solver(const cJSON *start)
@@ -99,9 +103,11 @@ static void print_end(const cJSON *start)
         if (error)
             add(line, "%sat %s of %g %%", line[0] ? ", or " : "", name, 100 * end->valuedouble);
         else if (strcmp(end->string, "steps") == 0)
-            add(line, "%safter %s steps", line[0] ? ", or " : "", grouped(end->valuedouble, n));
+            add(line, "%safter %s step%s", line[0] ? ", or " : "", grouped(end->valuedouble, n),
+                number_plural(end->valuedouble, "s"));
         else
-            add(line, "%safter %g %s", line[0] ? ", or " : "", end->valuedouble, end->string);
+            add(line, "%safter %g %.*s", line[0] ? ", or " : "", end->valuedouble,
+                (int)(strlen(end->string) - (end->valuedouble == 1)), end->string);
     }
     output_line("ends        %s", line);
 }
@@ -112,7 +118,7 @@ static void print_machine(const cJSON *start)
     double threads = number(start, "threads");
     add(line, "%s kernels, %s", text(start, "kernels"), text(start, "isa"));
     if (threads > 0)
-        add(line, ", %.0f thread%s a worker", threads, threads == 1 ? "" : "s");
+        add(line, ", %.0f thread%s a worker", threads, number_plural(threads, "s"));
     output_line("computes    %s", line);
 }
 

@@ -1,5 +1,6 @@
 #include "cli/bench.h"
 #include "cli/job_options.h"
+#include "cli/number.h"
 #include "paceline/bench.h"
 
 #include <cjson/cJSON.h>
@@ -183,13 +184,13 @@ static void print_words(const struct bench_arguments *a, const pl_bench_step_rep
         if (purpose[i].bytes > 0)
             printf("%s %.1f, ", purpose[i].words, (double)purpose[i].bytes * 1e-6);
     printf("and the process\n");
-    printf("with        batches of %u, %s kernels, %s, %s, %s, %d threads\n", r->batch, r->kernels,
-           r->isa, r->layout, r->precision, r->threads);
+    printf("with        batches of %u, %s kernels, %s, %s, %s, %d thread%s\n", r->batch, r->kernels,
+           r->isa, r->layout, r->precision, r->threads, number_plural(r->threads, "s"));
     printf("copies      %d images to another layout, %d to another precision, %d weights\n",
            r->reorders, r->casts, r->weight_reorders);
     printf("first step  after %.3f s, %.3f s of it choosing codes\n", r->first_step_s, r->tuning_s);
-    printf("process     %d threads, %d of them computing (on a processor", r->process_threads,
-           r->busy_threads);
+    printf("process     %d thread%s, %d of them computing (on a processor", r->process_threads,
+           number_plural(r->process_threads, "s"), r->busy_threads);
     for (int i = 0; i < busy_listed(r); i++)
         printf("%s %.0f", i ? "," : "", 100 * r->busy[i]);
     printf(" %% of the time); %llu pages touched for the first time\n",

@@ -1,6 +1,7 @@
 /* Looking at records: what there is, the first of them, what their values are like. */
 #include "cli/cli.h"
 #include "cli/data_verify.h"
+#include "cli/number.h"
 #include "paceline/data.h"
 
 #include <cjson/cJSON.h>
@@ -91,8 +92,8 @@ static void print_classes(const pl_data *data, const uint64_t *of_class, uint32_
     if (classes == 0)
         return;
     struct balance b = balance_of(of_class, classes);
-    printf("classes    %" PRIu32 ", of %" PRIu64 " to %" PRIu64 " records", classes, b.least,
-           b.most);
+    printf("classes    %" PRIu32 ", of %" PRIu64 " to %" PRIu64 " record%s", classes, b.least,
+           b.most, number_plural((double)b.most, "s"));
     if (b.least > 0)
         printf(", %.2f to 1\n", (double)b.most / (double)b.least);
     else
@@ -161,7 +162,7 @@ static int info(pl_data *data, const struct data_arguments *a)
     printf("kind       %s\n", info.kind);
     printf("records    %zu\n", info.records);
     printf("record     %" PRIu32 " channel%s, %s high, %s wide\n", info.channels,
-           info.channels == 1 ? "" : "s", range_text(info.height_min, info.height_max, high),
+           number_plural(info.channels, "s"), range_text(info.height_min, info.height_max, high),
            range_text(info.width_min, info.width_max, wide));
     if (info.mapped)
         printf("mapped     %" PRIu32 " x %" PRIu32 " x %" PRIu32 "\n", info.shape[0], info.shape[1],

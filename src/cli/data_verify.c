@@ -1,6 +1,7 @@
 #include "cli/data_verify.h"
 
 #include "cli/cli.h"
+#include "cli/number.h"
 #include "cli/output.h"
 
 #include <cjson/cJSON.h>
@@ -78,11 +79,11 @@ static void print_end(const struct verification *v, size_t done, size_t broken)
         printf("{\"verified\":%zu,\"broken\":%zu,\"interrupted\":%s}\n", done, broken,
                interrupted ? "true" : "false");
     else
-        printf("verified   %zu records, %zu broken%s\n", done, broken,
-               interrupted ? "; interrupted" : "");
+        printf("verified   %zu record%s, %zu broken%s\n", done, number_plural((double)done, "s"),
+               broken, interrupted ? "; interrupted" : "");
     if (broken > v->told)
-        output_line("%zu more problems are not listed; --max-problems raises the limit",
-                    broken - v->told);
+        output_line("%zu more problem%s not listed; --max-problems raises the limit",
+                    broken - v->told, number_plural((double)(broken - v->told), "s"));
 }
 
 int data_verify(pl_engine *engine, pl_data *data, size_t most, bool json)

@@ -212,7 +212,7 @@ void run_output_progress(void *user, const pl_progress *p)
         add_field(&f, 1, "error %.2f %%", 100 * p->error);
     if (p->samples_per_s > 0)
         add_field(&f, 2, "%.0f samples/s", p->samples_per_s);
-    add_field(&f, 4, "%u worker%s", p->workers, p->workers == 1 ? "" : "s");
+    add_field(&f, 4, "%u worker%s", p->workers, number_plural(p->workers, "s"));
     if (p->exchange_s > 0)
         add_field(&f, 5, "exchange %.1f ms", p->exchange_s * 1e3);
     if (p->slowest >= 0)

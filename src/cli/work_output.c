@@ -1,5 +1,6 @@
 #include "cli/work_output.h"
 
+#include "cli/number.h"
 #include "cli/output.h"
 
 #include <math.h>
@@ -46,13 +47,13 @@ static void show_progress(const pl_work_progress *p)
     char steps[32];
     size_t n = 0;
     snprintf(field[n++].text, sizeof field->text, "worker %u: %s step%s", p->worker,
-             write_count(p->steps, steps), p->steps == 1 ? "" : "s");
+             write_count(p->steps, steps), number_plural((double)p->steps, "s"));
     if (!isnan(p->loss))
         snprintf(field[n++].text, sizeof field->text, "loss %.4f", p->loss);
     if (p->samples_per_s > 0)
         snprintf(field[n++].text, sizeof field->text, "%.0f samples/s", p->samples_per_s);
     snprintf(field[n++].text, sizeof field->text, "%u worker%s", p->workers,
-             p->workers == 1 ? "" : "s");
+             number_plural(p->workers, "s"));
     output_progress(field, n);
 }
 
@@ -61,7 +62,7 @@ void work_output_progress(void *user, const pl_work_progress *p)
     char steps[32];
     (void)user;
     write_count(p->steps, steps);
-    const char *s = p->steps == 1 ? "" : "s";
+    const char *s = number_plural((double)p->steps, "s");
     switch (p->stage) {
     case PL_WORK_JOINED:
         output_line("joined the run %s as worker %u of %u at %s", p->run, p->worker, p->workers,

@@ -1,5 +1,6 @@
 #include "train/describe.h"
 
+#include "base/plural.h"
 #include "job/job_strategy.h"
 #include "model/zoo.h"
 #include "tensor/kernels.h"
@@ -149,7 +150,7 @@ static void suspect_classes(struct driver *d)
     else
         snprintf(remedy, sizeof remedy, "set num_output of its last layer to %u", classes);
     warn(&d->events, "classes", "the net has %zu outputs, and the records have %u class%s: %s",
-         outputs, classes, classes == 1 ? "" : "es", remedy);
+         outputs, classes, plural(classes, "es"), remedy);
 }
 
 /* The range of a few records as training sees them. false: they cannot be read now. */
@@ -209,10 +210,12 @@ static void suspect_threads(struct driver *d)
 {
     uint32_t cores = d->host->cores, workers = d->job->workers, threads = d->job->threads;
     if (cores > 0 && !d->options->elsewhere && threads > 1 && threads * workers > cores)
-        warn(&d->events, "threads",
-             "%u threads compute on %u cores (threads %u, workers %u), which is slower than fewer: "
-             "write --threads %u",
-             threads * workers, cores, threads, workers, cores > workers ? cores / workers : 1);
+        warn(
+            &d->events, "threads",
+            "%u threads compute on %u core%s (threads %u, workers %u), which is slower than fewer: "
+            "write --threads %u",
+            threads * workers, cores, plural(cores, "s"), threads, workers,
+            cores > workers ? cores / workers : 1);
 }
 
 static bool is_far(size_t a, size_t b)

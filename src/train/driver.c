@@ -7,6 +7,7 @@
 #include "train/describe.h"
 #include "train/driver_stop.h"
 
+#include "base/plural.h"
 #include "wire/post.h"
 
 #include <math.h>
@@ -124,8 +125,8 @@ static void check_workers(struct driver *d)
         d->replaced = 0;
     }
     if (d->replaced + gone > REPLACE_TIMES * job_workers_max(d->job)) {
-        log_error(d->host->log, "%u workers lost in %.0f s: for now no more are started",
-                  d->replaced + gone, t - d->replacing_since);
+        log_error(d->host->log, "%u worker%s lost in %.0f s: for now no more are started",
+                  d->replaced + gone, plural(d->replaced + gone, "s"), t - d->replacing_since);
         return;
     }
     d->replaced += gone;
@@ -146,12 +147,13 @@ static void check_wanted(struct driver *d, const struct view *view)
         return;
     d->wanted = n;
     if (!d->job->has_workers_max || !strategy_joinable(d->strategy, d->job)) {
-        log_warn(d->host->log,
-                 "%u workers are wanted, but the job does not let their number change", n);
+        log_warn(d->host->log, "%u worker%s wanted, but the job does not let the number change", n,
+                 plural(n, "s"));
         return;
     }
     n = n == 0 || n > most ? most : n < least ? least : n;
-    log_info(d->host->log, "%u workers are wanted from now on, of %zu", n, view->count);
+    log_info(d->host->log, "%u worker%s wanted from now on, of %zu", n, plural(n, "s"),
+             view->count);
     server_want(&d->server, n);
     if (view->count + standing < n &&
         driver_ask_workers(d, n - (uint32_t)view->count - standing) != OK)

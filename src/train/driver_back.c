@@ -1,4 +1,5 @@
 /* A driver that has died and come back: what its workers say of themselves becomes its book. */
+#include "base/plural.h"
 #include "train/driver.h"
 
 #include <inttypes.h>
@@ -80,8 +81,8 @@ void driver_go_on_with(struct driver *d, const struct view *view)
     d->goes_on = true;
     driver_open_counts(d);
     log_info(d->host->log,
-             "goes on with %zu workers that are back, after exchange %" PRIu64 " at epoch %.2f",
-             view->count, course.exchanges,
+             "goes on with %zu worker%s back, after exchange %" PRIu64 " at epoch %.2f",
+             view->count, plural(view->count, "s"), course.exchanges,
              (double)course.place / (double)d->corpus->set[SET_TRAIN].count);
     cJSON *event = events_new(&d->events, "back");
     cJSON_AddNumberToObject(event, "incarnation", d->tenure.incarnation);

@@ -3,6 +3,7 @@
  * waits for another, or goes on with the others. */
 #include "train/driver.h"
 
+#include "base/plural.h"
 #include "wire/post.h"
 
 #include <math.h>
@@ -129,7 +130,8 @@ static int check_lost(struct driver *d, int64_t *since)
     if (world_now(d->world) - *since < LAST_WORDS)
         return OK;
     char what[96];
-    snprintf(what, sizeof what, "%u of %u workers ended before training began", ended, started);
+    snprintf(what, sizeof what, "%u of %u worker%s ended before training began", ended, started,
+             plural(started, "s"));
     return lack_workers(d, ERR_PEER, what);
 }
 
@@ -139,8 +141,8 @@ static int check_patience(struct driver *d, int64_t patience)
     int64_t moved = driver_last_moved(d), stirred = atomic_load(&d->stirred);
     if (world_now(d->world) - (moved > stirred ? moved : stirred) <= patience)
         return OK;
-    snprintf(what, sizeof what, "not all of %u workers came: nobody has stirred for %g s",
-             d->job->workers, world_seconds(patience));
+    snprintf(what, sizeof what, "not all of %u worker%s came: nobody has stirred for %g s",
+             d->job->workers, plural(d->job->workers, "s"), world_seconds(patience));
     return lack_workers(d, ERR_TIMEOUT, what);
 }
 

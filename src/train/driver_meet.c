@@ -1,5 +1,6 @@
 /* How the driver meets its workers: what it welcomes them with, and what the group's server asks of
  * it about them. */
+#include "base/plural.h"
 #include "base/printable.h"
 #include "job/text.h"
 #include "model/load.h"
@@ -154,7 +155,7 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
     else
         log_info(d->host->log, "worker %u is at %s: %s kernels, %s, %u thread%s", node,
                  hello.address, hello.kernels, hello.isa, hello.threads,
-                 hello.threads == 1 ? "" : "s");
+                 plural(hello.threads, "s"));
     return OK;
 }
 

@@ -1,5 +1,6 @@
 /* What the run starts from: values drawn from its seed, files of weights, a run of Caffe's, or its
  * own newest checkpoint. */
+#include "base/plural.h"
 #include "train/driver.h"
 #include "train/origin.h"
 
@@ -72,9 +73,9 @@ static void tell_what_was_taken(const struct driver *d)
     const struct course *course = &d->resumed.course;
     bool state = d->layout.optim->states > 0, extra = d->layout.extras > 0;
     struct buf text = {0};
-    buf_printf(&text, "goes on after exchange %" PRIu64 " at epoch %.2f with %u workers: model",
+    buf_printf(&text, "goes on after exchange %" PRIu64 " at epoch %.2f with %u worker%s: model",
                course->exchanges, (double)course->place / (double)d->corpus->set[SET_TRAIN].count,
-               d->job->workers);
+               d->job->workers, plural(d->job->workers, "s"));
     if (state && d->layout.has_state)
         buf_printf(&text, ", optimizer state");
     for (size_t i = 0; extra && d->layout.has_extra && i < d->layout.extras; i++)

@@ -145,6 +145,21 @@ static void test_driver_speaks_before_the_first_exchange(void **state)
     }
 }
 
+/* One of a thing is not several. */
+static void test_numbers_of_one_are_singular(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    START(t, &r, "--workers", "1", "--set", "strategy.single={}", "--batch", "540", "--epochs",
+          "1");
+    real_end(&r, 0, "epochs");
+    assert_non_null(strstr(r.p.err, "540 records x 1 worker, 1 step an epoch\n"));
+    assert_non_null(strstr(r.p.err, "ends        after 1 epoch\n"));
+    assert_null(strstr(r.p.err, " 1 steps"));
+    assert_null(strstr(r.p.err, " 1 workers"));
+    process_release(&r.p);
+}
+
 static void test_quiet_run_prints_its_result_alone(void **state)
 {
     struct tiny *t = *state;
@@ -181,6 +196,7 @@ int main(void)
         TEST(test_test_set_chooses_no_best_model),
         TEST(test_simulation_says_that_it_is_one),
         TEST(test_driver_speaks_before_the_first_exchange),
+        TEST(test_numbers_of_one_are_singular),
         TEST(test_quiet_run_prints_its_result_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
