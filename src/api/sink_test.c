@@ -3,6 +3,7 @@
 
 #include "faulty_disk.h"
 #include "folder.h"
+#include "real/disk.h"
 
 struct scene {
     struct folder folder;
@@ -68,9 +69,42 @@ static void test_events_that_cannot_be_written_are_told(void **state)
     free(s);
 }
 
+/* The final model goes to a disk before it goes to what is memory. */
+static void test_places_are_disks_first(void **state)
+{
+    struct scene *s = calloc(1, sizeof *s);
+    static const pl_run_options options;
+    Paceline__Job job = PACELINE__JOB__INIT;
+    struct err err = {0};
+    char name[] = "net";
+    size_t n = 0, memory = 0;
+    (void)state;
+    assert_non_null(s);
+    if (!real_disk_in_memory("/dev/shm")) {
+        free(s);
+        skip();
+    }
+    setenv("TMPDIR", "/dev/shm", 1);
+    job.name = name;
+    s->train.job = &job;
+    assert_int_equal(api_sink_open(&s->sink, NULL, &options, &s->train, NULL, &err), OK);
+    for (const struct rundir_place *at = s->train.places; at->folder; at++, n++) {
+        assert_int_equal(at->folder[0], '/');
+        assert_true(at->in_memory || memory == 0);
+        assert_true(at->in_memory == real_disk_in_memory(at->folder));
+        memory += at->in_memory;
+    }
+    assert_int_equal(n, API_PLACES);
+    assert_true(memory >= 1);
+    api_sink_close(&s->sink);
+    unsetenv("TMPDIR");
+    free(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places_are_disks_first),
         cmocka_unit_test(test_events_that_cannot_be_written_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

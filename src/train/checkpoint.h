@@ -87,7 +87,8 @@ bool checkpoint_remove_oldest(const struct rundir *dir, uint32_t incarnation);
  * be read, or is no checkpoint or model of a run; ERR_NOMEM */
 int checkpoint_read_note(const char *path, struct checkpoint_note *note, struct err *err);
 
-/* The course of the newest checkpoint, as its header has it. False: there is none that says. */
+/* The course of the newest checkpoint whose header can be read, the beginning where none can.
+ * False: there is no checkpoint. */
 bool checkpoint_find_newest(const struct rundir *dir, struct course *course);
 
 /* Is the model `name` of the run directory the one of this commit point? Its header says. */

@@ -89,18 +89,18 @@ int checkpoint_read_note(const char *path, struct checkpoint_note *note, struct 
 bool checkpoint_find_newest(const struct rundir *dir, struct course *course)
 {
     struct checkpoint_numbers numbers;
-    struct checkpoint_note note;
+    struct checkpoint_note note = {.records = 0};
     char path[RUNDIR_PATH_MAX + 64];
-    bool found = false;
-    if (checkpoint_files_list(dir, &numbers, NULL) == OK)
-        for (size_t left = numbers.count; left-- > 0 && !found;) {
-            checkpoint_path_of(dir, numbers.at[left], path, sizeof path);
-            found = checkpoint_read_note(path, &note, NULL) == OK;
-        }
+    bool listed = checkpoint_files_list(dir, &numbers, NULL) == OK;
+    size_t left = listed ? numbers.count : 0;
+    bool is_there = left > 0, read = false;
+    while (left-- > 0 && !read) {
+        checkpoint_path_of(dir, numbers.at[left], path, sizeof path);
+        read = checkpoint_read_note(path, &note, NULL) == OK;
+    }
     free(numbers.at);
-    if (found)
-        *course = note.course;
-    return found;
+    *course = note.course;
+    return is_there;
 }
 
 bool checkpoint_model_is_of(const struct rundir *dir, const char *name, const struct course *course)

@@ -19,6 +19,7 @@
 struct doomed_run {
     uint32_t kill_node;
     uint64_t kill_send;           /* 0: never */
+    double open_s;                /* that opening its data takes each node */
     struct train_options options; /* beside the job; `line` and `user` unless they are set */
     struct sim *sim;              /* while it plays */
     /* How it went: */
@@ -117,6 +118,7 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
         vec_init(&s.dx, &arena, net_segments(s.host.ws->train)->total) != OK)
         fail_msg("%s", err.text);
     s.host.step_seconds = cluster->step_seconds;
+    s.host.open_seconds = r->open_s;
     s.host.corpus = &s.corpus;
     s.host.dx = &s.dx;
     const struct sim_options how = {

@@ -84,6 +84,10 @@ static void test_a_living_driver_is_left_alone(void **state)
     if (second.code != 2 || !strstr(second.err, says))
         fail_msg("code %d, expected %s: %s", second.code, says, second.err);
     process_release(&second);
+    char lock[256];
+    snprintf(lock, sizeof lock, "%s/driver.lock", r.dir);
+    assert_int_equal(unlink(lock), 0); /* as one leaves it that took it, and gave up */
+    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || access(lock, F_OK) == 0);
     int told = real_exchanges(&r);
     UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) >= told + 3);
     assert_false(process_poll(&r.p));
@@ -257,6 +261,21 @@ static void test_resume_takes_up_a_model_elsewhere(void **state)
     process_release(&r.p);
 }
 
+/* Damaged checkpoints are no reason to take something else without a word. */
+static void test_resume_names_damaged_checkpoints(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = half_a_run(t);
+    char path[3][512];
+    for (int n = run_checkpoints(r.dir, path); n-- > 0;) {
+        FILE *f = fopen(path[n], "w");
+        assert_non_null(f);
+        fclose(f);
+    }
+    REFUSED(t, "no checkpoint to go on from", "resume", r.dir, "--epochs", "2");
+    process_release(&r.p);
+}
+
 /* `train --resume` and `driver --resume` without a job take the directory's, too. */
 static void test_resume_needs_no_job_file(void **state)
 {
@@ -357,6 +376,7 @@ int main(void)
         cmocka_unit_test(test_resume_takes_the_runs_own_job),
         cmocka_unit_test(test_resume_refuses_what_makes_another_run),
         cmocka_unit_test(test_resume_takes_up_a_model_elsewhere),
+        cmocka_unit_test(test_resume_names_damaged_checkpoints),
         cmocka_unit_test(test_resume_needs_no_job_file),
         cmocka_unit_test(test_resume_ignores_no_option),
         cmocka_unit_test(test_resume_of_a_longer_run_advises_from_where_it_is),
