@@ -111,11 +111,10 @@ static int run_help(int argc, char **argv)
     return command ? command->run(command, 2, asked) : unknown_command(argv[2]);
 }
 
-/* With threads that wait for one another; a driver's workers choose for themselves. */
+/* With threads that wait for one another: a driver evaluates, a simulation trains, too. */
 static bool does_compute(const struct command *command)
 {
-    return command == &cmd_bench || command == &cmd_worker || command == &cmd_train ||
-           command == &cmd_test || command == &cmd_predict;
+    return command != &cmd_model && command != &cmd_data && command != &cmd_convert;
 }
 
 int main(int argc, char **argv)
