@@ -110,8 +110,10 @@ typedef struct pl_run_options {
     /* How long to wait for workers while none comes or opens its data, up to 1e9 s; 0: the job's
      * patience_seconds. */
     double patience_s;
-    /* Where the driver listens, "host:port"; NULL: 127.0.0.1 and any port. */
+    /* Where the driver listens, "host:port"; NULL: 127.0.0.1 and `port`, or, where another process
+     * has that port, one that is free, which is logged. 0: one that is free. */
     const char *listen;
+    unsigned short port;
     bool insecure; /* allow an address beyond loopback although nothing is authenticated yet */
     /* What every worker must show before it is told anything of the run, 16 to 64 characters; it
      * is sent as it is. NULL: nothing is asked for, and whoever can connect can join. */

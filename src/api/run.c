@@ -110,6 +110,7 @@ static int run_here(struct driving *d, const pl_job *job, const struct logger *l
     struct real_options real = {
         .log = log,
         .listen = o->listen,
+        .port = o->port,
         .insecure = o->insecure,
         .token = o->token,
         .max_mbit = o->max_mbit,

@@ -8,10 +8,11 @@
 #include "cli/token.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static const struct option driver_options[] = {
     {"listen", OPTION_TEXT, "ADDR",
-     "where workers reach the driver, HOST[:PORT] (127.0.0.1, a free port; port " HOST_PORT ")",
+     "where workers reach the driver, HOST[:PORT] (127.0.0.1:" HOST_PORT ")",
      offsetof(struct run_arguments, listen)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
      offsetof(struct run_arguments, insecure)},
@@ -110,6 +111,7 @@ static int drive(const struct run_arguments *arguments, const char *path,
             .patience_s = numbers->wait_s,
             .max_mbit = numbers->max_mbit,
             .listen = arguments->listen,
+            .port = (unsigned short)atoi(HOST_PORT),
             .insecure = arguments->insecure,
             .token = token,
         };

@@ -20,7 +20,8 @@ static const struct option train_options[] = {
      offsetof(struct run_arguments, out)},
     {"trace", OPTION_TEXT, "FILE", "write where each node's time went, for ui.perfetto.dev",
      offsetof(struct run_arguments, trace)},
-    {"listen", OPTION_TEXT, "ADDR", "where workers reach the driver (127.0.0.1)",
+    {"listen", OPTION_TEXT, "ADDR",
+     "where workers reach the driver, HOST[:PORT] (127.0.0.1, any port; port " HOST_PORT ")",
      offsetof(struct run_arguments, listen)},
     {"insecure", OPTION_FLAG, NULL, "allow addresses beyond loopback: nothing is authenticated yet",
      offsetof(struct run_arguments, insecure)},
@@ -143,6 +144,7 @@ int run_with_workers(const struct run_arguments *arguments, const char *path)
 static int run_train(const struct command *command, int argc, char **argv)
 {
     struct run_arguments arguments = {0};
+    char listen[HOST_ADDRESS_MAX];
     const char *path = NULL;
     size_t count;
     int end = options_parse(command, argc, argv, &arguments, &path, 1, &count);
@@ -150,7 +152,10 @@ static int run_train(const struct command *command, int argc, char **argv)
         end = number_option(command, "wait", arguments.wait, 0.001, 1e9, &arguments.wait_s);
     if (end >= 0)
         return end;
-    end = run_arguments_check(command, &arguments, count);
+    end = host_address(command->name, "listen", arguments.listen, HOST_PORT, listen,
+                       &arguments.listen);
+    if (end < 0)
+        end = run_arguments_check(command, &arguments, count);
     if (end < 0 && arguments.dry_run && arguments.resume) {
         fprintf(stderr,
                 "paceline train: --dry-run is for a run that begins, not with --resume; see "

@@ -44,7 +44,8 @@ int address_parse(const char *text, struct address *out, struct err *err)
     const char *from = brackets ? text + 1 : text;
     len -= brackets ? 2 : 0;
     if (!colon || len >= sizeof host || !parse_port(colon + 1, &port))
-        return err_set(err, ERR_INPUT, "address '%.80s': expected HOST:PORT", text);
+        return err_set(err, ERR_INPUT,
+                       "address '%.80s': expected HOST:PORT, the port from 0 to 65535", text);
     memcpy(host, from, len);
     host[len] = 0;
     if (!parse_host(host, brackets, &a))

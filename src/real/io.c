@@ -258,22 +258,40 @@ static int io_main(void *arg)
 
 /* ---- opening and closing ---- */
 
+/* 0, or errno's word for why not; without a socket even, `listener` is < 0. */
+static int open_listener(struct node *node)
+{
+    struct io *io = &node->io;
+    int on = 1;
+    io->listener = io_socket(&node->address);
+    if (io->listener < 0)
+        return errno;
+    setsockopt(io->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    bool listens = bind(io->listener, &node->address.u.any, node->address.len) == 0 &&
+                   listen(io->listener, BACKLOG) == 0;
+    return listens ? 0 : errno;
+}
+
 static int listen_at(struct node *node, struct err *err)
 {
     struct io *io = &node->io;
     char where[ADDRESS_TEXT_MAX];
-    int on = 1;
     address_print(&node->address, where, sizeof where);
-    io->listener = io_socket(&node->address);
+    int why = open_listener(node);
+    if (why == EADDRINUSE && node->any_port) {
+        log_warn(&node->log, "listen %s: another process has that port; takes one that is free",
+                 where);
+        close(io->listener);
+        address_set_port(&node->address, 0);
+        why = open_listener(node);
+    }
     if (io->listener < 0)
-        return err_set(err, ERR_IO, "listen %s: no socket: %s", where, strerror(errno));
-    setsockopt(io->listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(io->listener, &node->address.u.any, node->address.len) != 0 ||
-        listen(io->listener, BACKLOG) != 0)
-        return err_set(err, ERR_INPUT, "listen %s: %s%s", where, strerror(errno),
-                       errno == EADDRINUSE      ? ": give another port, or 0 for any that is free"
-                       : errno == EADDRNOTAVAIL ? ": that is no address of this host"
-                                                : "");
+        return err_set(err, ERR_IO, "listen %s: no socket: %s", where, strerror(why));
+    if (why)
+        return err_set(err, ERR_INPUT, "listen %s: %s%s", where, strerror(why),
+                       why == EADDRINUSE      ? ": give another port, or 0 for any that is free"
+                       : why == EADDRNOTAVAIL ? ": that is no address of this host"
+                                              : "");
     node->address.len = sizeof node->address.u;
     if (getsockname(io->listener, &node->address.u.any, &node->address.len) != 0)
         return err_set(err, ERR_IO, "listen %s: %s", where, strerror(errno));

@@ -27,6 +27,7 @@ struct node {
     struct logger log;
     struct node_limits limits;
     bool insecure, no_shm, ucx;
+    bool any_port;    /* where the one in `address` is taken */
     uint32_t stripes; /* connections to open to a peer */
     int nice;         /* of threads that compute */
     int (*want_nodes)(void *user, uint32_t n);

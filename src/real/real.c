@@ -127,12 +127,17 @@ static int parse_advertised(struct node *node, const char *text, struct err *err
 }
 
 /* Where to listen: as it was told, or on the interface that leads to the driver. */
-static int choose_listen(struct node *node, const char *told, const struct address *driver,
-                         struct err *err)
+static int choose_listen(struct node *node, const struct real_options *options,
+                         const struct address *driver, struct err *err)
 {
+    const char *told = options->listen;
     if (!told && driver->len > 0 && !address_is_loopback(driver))
         return interface_towards(driver, &node->address, err);
-    return parse_address(node, "listen", told ? told : "127.0.0.1:0", &node->address, err);
+    int rc = parse_address(node, "listen", told ? told : "127.0.0.1:0", &node->address, err);
+    node->any_port = !told && options->port > 0;
+    if (rc == OK && node->any_port)
+        address_set_port(&node->address, options->port);
+    return rc;
 }
 
 static void tell_address(const struct node *node)
@@ -167,7 +172,7 @@ static int go_live(struct node *node, const struct real_options *options, struct
     if (options->driver)
         rc = parse_address(node, "driver", options->driver, &driver, err);
     if (rc == OK)
-        rc = choose_listen(node, options->listen, &driver, err);
+        rc = choose_listen(node, options, &driver, err);
     if (rc == OK && options->advertise)
         rc = parse_advertised(node, options->advertise, err);
     if (rc == OK)

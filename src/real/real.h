@@ -15,10 +15,13 @@ enum { TOKEN_MIN = 16, TOKEN_MAX = 64 };
 
 struct real_options {
     const struct logger *log;
-    /* Where to listen, "host:port", port 0 for any that is free; NULL: 127.0.0.1:0, or, for a
+    /* Where to listen, "host:port", port 0 for any that is free; NULL: 127.0.0.1, or, for a
      * driver beyond loopback, the address by which this host reaches it. An address beyond loopback
      * is refused unless `insecure` is set: there is no authentication yet. */
     const char *listen;
+    /* The port of 127.0.0.1 where `listen` is NULL; where another process has it, one that is free,
+     * and the log says so. 0: one that is free. */
+    uint16_t port;
     bool insecure;
     /* Where others are told to connect to, "host:port" too, when that is not where this node
      * listens: behind a forwarded port or a proxy. No memory is shared then, for who seems to be

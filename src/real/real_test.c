@@ -82,6 +82,27 @@ static void test_address_text(void **state)
     }
 }
 
+/* One that is wanted and not insisted on. */
+static void test_port_that_is_taken_is_replaced(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    struct world *first, *second;
+    char one[64], two[64];
+    assert_int_equal(real_open(&(struct real_options){.listen = NULL}, &first, &err), OK);
+    world_address(first, one, sizeof one);
+    const struct real_options wish = {.port = (uint16_t)atoi(strchr(one, ':') + 1)};
+    assert_int_equal(real_open(&wish, &second, &err), OK);
+    world_address(second, two, sizeof two);
+    assert_true(strncmp(two, "127.0.0.1:", 10) == 0 && strcmp(one, two) != 0);
+    real_close(second);
+    real_close(first);
+    assert_int_equal(real_open(&wish, &second, &err), OK);
+    world_address(second, two, sizeof two);
+    assert_string_equal(two, one);
+    real_close(second);
+}
+
 /* Nothing beyond this host, in any direction, without being told. */
 static void test_insecure(void **state)
 {
@@ -448,11 +469,17 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "victim") == 0)
         return be_a_victim(argv[2]);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bad_addresses), cmocka_unit_test(test_address_text),
-        cmocka_unit_test(test_insecure),      cmocka_unit_test(test_port_in_use),
-        cmocka_unit_test(test_advertised),    cmocka_unit_test(test_no_driver),
-        cmocka_unit_test(test_want_nodes),    cmocka_unit_test(test_killed_peer),
-        cmocka_unit_test(test_throughput),    cmocka_unit_test(test_cycles_leave_nothing),
+        cmocka_unit_test(test_bad_addresses),
+        cmocka_unit_test(test_address_text),
+        cmocka_unit_test(test_port_that_is_taken_is_replaced),
+        cmocka_unit_test(test_insecure),
+        cmocka_unit_test(test_port_in_use),
+        cmocka_unit_test(test_advertised),
+        cmocka_unit_test(test_no_driver),
+        cmocka_unit_test(test_want_nodes),
+        cmocka_unit_test(test_killed_peer),
+        cmocka_unit_test(test_throughput),
+        cmocka_unit_test(test_cycles_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -56,7 +56,9 @@ static inline void machines_start(struct tiny *t, struct machines *m, const char
     const char *argv[PROCESS_ARGS_MAX] = {"driver", t->job, "--json", "--out"};
     *m = (struct machines){.run = real_new(t)};
     argv[4] = m->run.dir;
-    for (size_t n = 5; *more; n++)
+    argv[5] = "--listen"; /* not the default port, which drivers of other tests may have */
+    argv[6] = "127.0.0.1:0";
+    for (size_t n = 7; *more; n++)
         argv[n] = *more++;
     process_start(&m->run.p, t->folder, argv);
     UNTIL(REAL_LIMIT_S, process_poll(&m->run.p) || machines_listens(m));

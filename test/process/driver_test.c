@@ -51,6 +51,22 @@ static void test_workers_come_before_their_driver(void **state)
     machines_release(&m);
 }
 
+/* `worker --join HOST` finds it; where another process has the port, the driver says so. */
+static void test_driver_listens_at_the_default_port(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char out[128];
+    process_start(&p, t->folder,
+                  (const char *const[]){"driver", t->job, "--out", tiny_out(t, out), NULL});
+    UNTIL(REAL_LIMIT_S, process_poll(&p) || machines_said(&p, "paceline worker --join "));
+    assert_true(machines_said(&p, "paceline worker --join 127.0.0.1:29500\n") ||
+                machines_said(&p, "listen 127.0.0.1:29500: another process has that port"));
+    kill(p.pid, SIGTERM);
+    process_wait(&p, REAL_LIMIT_S);
+    process_release(&p);
+}
+
 /* What goes before it has said hello gives its number back after a while; who had its place does
  * not. */
 static void test_a_number_is_one_workers(void **state)
@@ -137,6 +153,10 @@ static void test_addresses_are_refused_by_name(void **state)
     REFUSED(t, "expected HOST:PORT", "worker", "--join", "127.0.0.1:9,");
     REFUSED(t, "no address is known of host no..such", "worker", "--join", "127.0.0.1:9,no..such");
     REFUSED(t, "10.1.2.3:29500: beyond this host", "worker", "--join", "10.1.2.3");
+    REFUSED(t, "expected HOST:PORT, the port from 0 to 65535", "driver", t->job, "--listen",
+            "127.0.0.1:99999");
+    REFUSED(t, "10.1.2.3:29500: beyond this host", "driver", t->job, "--listen", "10.1.2.3");
+    REFUSED(t, "10.1.2.3:29500: beyond this host", "train", t->job, "--listen", "10.1.2.3");
     REFUSED(t, "--join", "worker", "--data-root", ".");
     REFUSED(t, "there is no such folder", "worker", "--join", "127.0.0.1:1", "--data-root",
             "there is no such folder");
@@ -381,6 +401,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_workers_started_by_hand),
         cmocka_unit_test(test_workers_come_before_their_driver),
+        cmocka_unit_test(test_driver_listens_at_the_default_port),
         cmocka_unit_test(test_a_number_is_one_workers),
         cmocka_unit_test(test_an_interrupt_ends_it_as_it_ends_train),
         cmocka_unit_test(test_who_does_not_come),
