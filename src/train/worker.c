@@ -13,7 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LONE_REPORT_EVERY = 20 }; /* steps, where there are no exchanges */
+/* Where there are no exchanges: steps, or, where those are long, so much time. */
+enum { LONE_REPORT_EVERY = 20 };
+
+#define LONE_REPORT_AFTER WORLD_SECOND
 
 /* The lowest of those who share the records speaks for all, where the driver has no model itself.
  */
@@ -99,6 +102,7 @@ static int report_exchange(struct worker *w, const struct exchange *e)
         report.recent = mean_loss(&w->mean);
         w->unreported = 0;
         w->unreported_loss = 0;
+        w->lone_reported = world_now(w->world);
     }
     return send_report(w, &report);
 }
@@ -131,6 +135,12 @@ static uint64_t lone_report_every(const Paceline__Job *job)
         return LONE_REPORT_EVERY;
     uint64_t parts = (display + LONE_REPORT_EVERY - 1) / LONE_REPORT_EVERY;
     return display % parts == 0 ? display / parts : 1;
+}
+
+static bool lone_report_due(const struct worker *w)
+{
+    return w->member.course.steps % lone_report_every(w->job) == 0 ||
+           world_now(w->world) - w->lone_reported >= LONE_REPORT_AFTER;
 }
 
 static int sponsor(struct worker *w)
@@ -203,7 +213,7 @@ static int committed(struct member *m, const struct exchange *e)
     w->round_loss = 0;
     worker_show_step(w);
     bootstrap_hand_on(&w->bootstrap, w->world, e != NULL);
-    bool report = e || last || stop || m->course.steps % lone_report_every(w->job) == 0;
+    bool report = e || last || stop || lone_report_due(w);
     int rc = worker_report_bad_records(w);
     if (rc == OK && report)
         rc = report_exchange(w, e);
@@ -462,6 +472,7 @@ static int run_loop(struct worker *w)
     if (free)
         w->start.used = 0;
     w->member.start = w->member.course = w->seen = w->start;
+    w->lone_reported = world_now(w->world);
     w->report_samples = report_every(w, w->job->workers);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
                                          w->strategy->round(w->job) * w->job->workers);

@@ -45,6 +45,7 @@ struct worker {
     struct mean_loss mean;               /* alone: of the last steps' losses */
     uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */
     double unreported_loss;              /* Σ over them */
+    int64_t lone_reported;               /* alone: when, last */
     int64_t opening_reported;            /* when, last */
     int opening_ended;                   /* why opening is not to go on; OK: it is */
     size_t bad_reported;                 /* of the corpus' broken records */

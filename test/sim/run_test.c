@@ -97,6 +97,50 @@ static double exchange_number(const struct record *r, int n, const char *key)
     return found;
 }
 
+/* What a run's progress line says, second by second. */
+struct lines {
+    int count, with_loss;
+    double first_loss; /* when */
+};
+
+static void on_progress(void *user, const pl_progress *p)
+{
+    struct lines *lines = user;
+    lines->count++;
+    if (p->steps == 0)
+        return;
+    if (lines->with_loss++ == 0)
+        lines->first_loss = p->t;
+    assert_true(p->loss > 0);
+}
+
+/* Twenty steps of half a second take ten: their user is not left in the dark for so long. */
+static void test_lone_worker_reports_long_steps_every_second(void **state)
+{
+    struct tiny *t = *state;
+    pl_engine *engine = NULL;
+    pl_job *job = NULL;
+    pl_cluster *cluster = NULL;
+    pl_run_report report;
+    struct lines lines = {0};
+    char out[128];
+    tiny_cluster(t, "node { count: 1 } step_seconds: 0.5\n");
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    static const char *const set[] = {"strategy={single {}}", "workers=1", "stop={steps: 19}"};
+    for (size_t i = 0; i < sizeof set / sizeof *set; i++)
+        assert_int_equal(pl_job_set(job, set[i]), PL_OK);
+    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
+    const pl_sim_options options = {
+        .run = {.out = tiny_out(t, out), .progress = on_progress, .user = &lines}};
+    assert_int_equal(pl_sim(engine, job, cluster, &options, &report), PL_OK);
+    assert_true(lines.with_loss >= 7 && lines.count <= 40);
+    assert_true(lines.first_loss < 2.1);
+    pl_cluster_free(cluster);
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+}
+
 static void test_a_seed_is_a_run(void **state)
 {
     struct tiny *t = *state;
@@ -231,6 +275,7 @@ static void test_a_death_at_any_moment_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lone_worker_reports_long_steps_every_second),
         cmocka_unit_test(test_a_seed_is_a_run),
         cmocka_unit_test(test_a_run_is_identical_for_both_back_ends),
         cmocka_unit_test(test_reference_kernels_do_not_see_threads),
