@@ -203,11 +203,13 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
 
   # The command's own files have no library: a test of one names what it needs.
   target_sources(cli_progress_line_test PRIVATE src/cli/progress_line.c)
-  target_sources(cli_output_test PRIVATE src/cli/output.c src/cli/progress_line.c)
+  target_sources(cli_wrap_line_test PRIVATE src/cli/wrap_line.c)
+  target_sources(cli_output_test PRIVATE src/cli/output.c src/cli/progress_line.c
+    src/cli/wrap_line.c)
   target_sources(cli_run_output_test PRIVATE src/cli/run_output.c src/cli/banner.c src/cli/number.c
-    src/cli/workers_file.c src/cli/output.c src/cli/progress_line.c)
+    src/cli/workers_file.c src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c)
   target_sources(cli_workers_test PRIVATE src/cli/workers.c src/cli/worker_relay.c
-    src/cli/output.c src/cli/progress_line.c)
+    src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c)
 
   # Commands and calls whose net breaks when told to: what becomes of a mistake of ours.
   target_link_options(api_guard_test PRIVATE LINKER:--wrap=net_forward)

@@ -68,9 +68,9 @@ watch() { # STRATEGY COLUMNS
         complain "$name: the screen grew:" "$later"
     for _ in $(seq 400); do [ -s "$name.code" ] && break || sleep 0.05; done
     grep -qx 'code 0' "$name.code" || complain "$name: $(cat "$name.code")" "$later"
-    # -J joins what the terminal wrapped; progress alone must not have been.
+    # -J joins what the terminal wrapped: nothing must have been but a path.
     history=$(tmux -L "$socket" capture-pane -p -J -S - -t "$name" 2>/dev/null | sed 's/ *$//' |
-        grep -a 'epoch.*loss' | awk -v most="$columns" 'length($0) >= most') || true
+        awk -v most="$columns" 'length($0) >= most && (!/\// || /epoch.*loss/)') || true
     [ -z "$history" ] || complain "$name: wrapped:" "$history"
     [ "$wrong" = 0 ] || touch wrong
 }

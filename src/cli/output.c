@@ -1,5 +1,7 @@
 #include "cli/output.h"
 
+#include "cli/wrap_line.h"
+
 #include <ctype.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -80,8 +82,11 @@ static void draw_progress(struct output *o)
 /* Above the progress line, which moves down. */
 static void put_line(struct output *o, const char *line)
 {
-    char text[LINE_MAX_BYTES + 128];
-    snprintf(text, sizeof text, "%s%s\n", o->drawn ? "\r\033[K" : "", line);
+    char text[LINE_MAX_BYTES + 256], wrapped[LINE_MAX_BYTES + 128];
+    if (is_terminal(o))
+        wrap_line(line, count_columns(), wrapped, sizeof wrapped);
+    snprintf(text, sizeof text, "%s%s\n", o->drawn ? "\r\033[K" : "",
+             is_terminal(o) ? wrapped : line);
     put(text);
     if (o->drawn)
         draw_progress(o);

@@ -228,6 +228,21 @@ static void *print_lines(void *arg)
     return NULL;
 }
 
+static void speak_long(void)
+{
+    output_line("strategy    sync: tau 4, and so on, up to a line that no terminal has room for");
+    output_warning("suspicious: a step takes 601 records, and there are 600 of them to train on");
+}
+
+static void test_long_lines_are_broken_at_words_on_a_terminal_alone(void **state)
+{
+    (void)state;
+    const char *text = tell(40, speak_long);
+    assert_true(widest_row(text) < 40);
+    assert_non_null(strstr(text, "\n            to a line"));
+    assert_int_equal(count_of(tell(0, speak_long), "\n"), 2);
+}
+
 static void from_threads(void)
 {
     pthread_t thread[4];
@@ -257,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_warnings_name_each_machine_while_nothing_moves),
         cmocka_unit_test(test_quiet_leaves_warnings_alone),
         cmocka_unit_test(test_lines_off_a_terminal_come_as_often_as_asked),
+        cmocka_unit_test(test_long_lines_are_broken_at_words_on_a_terminal_alone),
         cmocka_unit_test(test_lines_of_threads_do_not_mix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,8 +208,15 @@ static void suspect_batch(struct driver *d)
 
 static void suspect_threads(struct driver *d)
 {
+    enum { FAR = 8 }; /* times the cores here, which says little of cores elsewhere */
     uint32_t cores = d->host->cores, workers = d->job->workers, threads = d->job->threads;
-    if (cores > 0 && !d->options->elsewhere && threads > 1 && threads * workers > cores)
+    bool elsewhere = d->options->elsewhere, chosen = d->options->open_threads;
+    if (cores > 0 && elsewhere && !chosen && threads > FAR * cores)
+        warn(&d->events, "threads",
+             "%u threads compute in each worker, and this machine has %u core%s: leave the number "
+             "to each worker (--unset threads)",
+             threads, cores, plural(cores, "s"));
+    else if (cores > 0 && !elsewhere && threads > 1 && threads * workers > cores)
         warn(
             &d->events, "threads",
             "%u threads compute on %u core%s (threads %u, workers %u), which is slower than fewer: "

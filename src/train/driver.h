@@ -193,6 +193,9 @@ int driver_lose_all(struct driver *d);
 /* Ask the host for `n` workers more. As world_want_nodes */
 int driver_ask_workers(struct driver *d, uint32_t n);
 
+/* Those that are here, or come within so many ns of one another. */
+void driver_hand_out_events(struct driver *d, int64_t patience);
+
 /* One wait of the main task, and one thing done. */
 int driver_turn(struct driver *d);
 

@@ -20,17 +20,22 @@ bool driver_send_to_all(struct driver *d, enum wire_kind kind, const struct buf 
     return told;
 }
 
-/* Every other task has ended, so all events are under way to us. */
-static void drain(struct driver *d)
+void driver_hand_out_events(struct driver *d, int64_t patience)
 {
     for (;;) {
         struct wait_for event = events_wait(&d->events);
         struct wake wake;
-        if (world_wait(d->world, &event, 1, world_now(d->world) + WORLD_SECOND / 1000, &wake) != OK)
+        if (world_wait(d->world, &event, 1, world_now(d->world) + patience, &wake) != OK)
             return;
         d->options->line(d->options->user, events_line(wake.msg));
         message_unref(wake.msg);
     }
+}
+
+/* Every other task has ended, so all events are under way to us. */
+static void drain(struct driver *d)
+{
+    driver_hand_out_events(d, WORLD_SECOND / 1000);
 }
 
 /* A reason to end early is one only when the run had not come to its end by itself. */

@@ -50,8 +50,8 @@ static int open_data(struct driver *d)
     }
     if (rc == OK && d->options->dir && d->corpus->set[SET_VALIDATION].count == 0 &&
         d->corpus->set[SET_TEST].count > 0)
-        log_info(d->host->log, "no best.safetensors is written, since the test set chooses no "
-                               "model; `validation: N` holds N training records out to choose by");
+        log_info(d->host->log,
+                 "no best.safetensors: no validation records choose it (--set validation=N)");
     if (rc == OK && !net_judges(d->ws->test))
         log_info(d->host->log, "the net has no error rate: there is neither an Accuracy nor a "
                                "SoftmaxWithLoss in phase TEST; its loss says which is the best");
@@ -221,6 +221,7 @@ int driver_open(struct driver *d)
         return err_set(d->err, rc, "out of memory");
     emit_start(d);
     describe_suspicions(d);
+    driver_hand_out_events(d, 0); /* before the log speaks of workers */
     describe_chance_begin(d);
     return driver_start_group(d);
 }

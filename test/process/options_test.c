@@ -74,6 +74,18 @@ static void test_a_run_says_what_it_is(void **state)
     process_release(&p);
 }
 
+/* The net's line comes first of what is said of the run, whoever joins in the meantime. */
+static void test_a_run_says_what_it_is_before_its_workers_come(void **state)
+{
+    struct process p;
+    RUN(*state, &p, "train", "one.job", "--out", "first", "--workers", "2", "--steps", "3");
+    assert_int_equal(p.code, 0);
+    const char *banner = strstr(p.err, "net         "), *join = strstr(p.err, "worker 0: join");
+    assert_true(banner && join && banner < join);
+    assert_true(strstr(p.err, "directory   ") < join);
+    process_release(&p);
+}
+
 #define SUSPECTS(state, says, ...) TRAINS(state, "suspicious: " says, "--steps", "3", __VA_ARGS__)
 
 static void test_what_is_seldom_meant_is_told(void **state)
@@ -98,6 +110,18 @@ static void test_what_is_seldom_meant_is_told(void **state)
            "stop");
     TRAINS(t, "suspicious: the loss stays at 1.0986, which is guessing among 3 classes", "--epochs",
            "3", "--lr", "1e-9", "--set", "train_data.scale=1e-6");
+}
+
+/* A driver knows its workers' machines no better than its own: only what is far off is told. */
+static void test_driver_suspects_threads_of_its_workers(void **state)
+{
+    struct process p;
+    RUN(*state, &p, "driver", "one.job", "--out", "far", "--listen", "127.0.0.1:0", "--wait", "0.2",
+        "--threads", "1000");
+    assert_int_equal(p.code, 1);
+    if (sysconf(_SC_NPROCESSORS_ONLN) < 100)
+        assert_non_null(strstr(p.err, "suspicious: 1000 threads compute in each worker"));
+    process_release(&p);
 }
 
 static void test_a_divergence_says_what_to_do(void **state)
@@ -188,7 +212,9 @@ int main(void)
         cmocka_unit_test(test_workers_take_the_place_of_single),
         cmocka_unit_test(test_epochs_take_the_place_of_steps),
         cmocka_unit_test(test_a_run_says_what_it_is),
+        cmocka_unit_test(test_a_run_says_what_it_is_before_its_workers_come),
         cmocka_unit_test(test_what_is_seldom_meant_is_told),
+        cmocka_unit_test(test_driver_suspects_threads_of_its_workers),
         cmocka_unit_test(test_a_divergence_says_what_to_do),
         cmocka_unit_test(test_a_dry_run_takes_no_step),
         cmocka_unit_test(test_ranks_are_told_by_options),

@@ -80,8 +80,8 @@ static void test_test_set_chooses_no_best_model(void **state)
     assert_false(has_file(without.dir, "best.safetensors"));
     assert_true(has_file(without.dir, "final.safetensors"));
     assert_true(run_number(without.dir, "end", 0, "test_loss") > 0);
-    assert_non_null(strstr(without.p.err, "no best.safetensors is written"));
-    assert_non_null(strstr(without.p.err, "`validation: N`"));
+    assert_non_null(strstr(without.p.err, "no best.safetensors: "));
+    assert_non_null(strstr(without.p.err, "--set validation=N"));
     process_release(&with.p);
     process_release(&without.p);
 }
