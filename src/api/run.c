@@ -294,6 +294,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
     atomic_bool alone = false;
     const char *addresses[DRIVERS_MAX + 1];
     char name[HOST_NAME_SIZE];
+    struct err why = {.status = OK};
     in_turn(drivers, addresses);
     real_host_name(name, sizeof name);
     struct working w = {
@@ -312,6 +313,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
                  .leave = api_flag(options->leave),
                  .pause = api_flag(options->pause),
                  .left = &stay->left,
+                 .why = &why,
                  .parted = &stay->parted},
     };
     w.options = options;
@@ -342,7 +344,8 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
         rc = err_set(&engine->error, ERR_PEER, "driver at %s: it has not come back in %g s",
                      options->driver, options->retry_s);
     if (rc != OK && engine->error.text[0] == '\0')
-        err_set(&engine->error, rc, "worker %u ended: %s", self, status_text(rc));
+        err_set(&engine->error, rc, "worker %u%s: %s", self, rc == why.status ? "" : " ended",
+                rc == why.status ? why.text : status_text(rc));
     return rc;
 }
 

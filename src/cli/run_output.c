@@ -4,11 +4,14 @@
 #include "cli/output.h"
 
 #include <cjson/cJSON.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+enum { LOSS_TEXT = 24 };
 
 int run_output_configure(const struct command *command, const struct output_arguments *arguments,
                          double every_s)
@@ -45,14 +48,21 @@ static const char *time_of(const cJSON *event, char out[48])
     return out;
 }
 
+/* Without 36 digits where it explodes. */
+static const char *loss_text(double loss, char out[LOSS_TEXT])
+{
+    snprintf(out, LOSS_TEXT, fabs(loss) < 1e6 ? "%.4f" : "%.4g", loss);
+    return out;
+}
+
 /* A net may have no error rate. */
 static void print_evaluation(const cJSON *event)
 {
-    char error[32] = "", t[48];
+    char error[32] = "", t[48], loss[LOSS_TEXT];
     if (cJSON_HasObjectItem(event, "error"))
         snprintf(error, sizeof error, "error %.2f %%, ", 100 * number(event, "error"));
-    output_line("%s  epoch %.2f: %s %sloss %.4f", time_of(event, t), number(event, "epoch"),
-                text(event, "set"), error, number(event, "loss"));
+    output_line("%s  epoch %.2f: %s %sloss %s", time_of(event, t), number(event, "epoch"),
+                text(event, "set"), error, loss_text(number(event, "loss"), loss));
 }
 
 /* Something that is allowed and seldom meant. */
@@ -137,8 +147,9 @@ static void add_place(struct fields *f, const pl_progress *p)
     }
     if (p->steps == 0 && p->local_steps == 0)
         return; /* nothing is known of it yet */
-    add_field(f, 0, "loss %.4f", p->loss);
-    set_brief(f, "loss %.3f", p->loss);
+    char loss[LOSS_TEXT];
+    add_field(f, 0, "loss %s", loss_text(p->loss, loss));
+    set_brief(f, fabs(p->loss) < 1e6 ? "loss %.3f" : "loss %.2g", p->loss);
 }
 
 static void add_end(struct fields *f, double eta_s)
@@ -224,10 +235,11 @@ void run_output_progress(void *user, const pl_progress *p)
 
 static void print_set(const char *name, double error, double loss)
 {
+    char text[LOSS_TEXT];
     printf("%-12s", name);
     if (error >= 0)
         printf("error %.2f %%, ", 100 * error);
-    printf("loss %.4f\n", loss);
+    printf("loss %s\n", loss_text(loss, text));
 }
 
 /* The run's end, and what that event does not know. */
@@ -255,7 +267,7 @@ static void print_result(const pl_run_report *report)
     printf("ended       %s, after %.2f epochs and %.1f %ss\n", report->reason, report->epochs,
            report->wall_s, report->simulated ? "simulated " : "");
     if (report->has_train)
-        printf("%-12sloss %.4f\n", "training", report->train_loss);
+        print_set("training", -1, report->train_loss);
     if (report->has_validation)
         print_set("validation", report->validation_error, report->validation_loss);
     if (report->has_test)

@@ -10,13 +10,21 @@
 
 enum { LINE_BYTES_MAX = 4096 };
 
+/* Why it ended: the driver, which is this process, has that from the worker itself and says it with
+ * what it means for the run. */
+static bool is_last_word(const char *line)
+{
+    return strncmp(line, "paceline: worker ", 17) == 0;
+}
+
 /* Print whole lines; returns how many bytes of an unfinished one are left at the beginning. */
 static size_t print_lines(char *text, size_t len)
 {
     char *line = text, *end;
     while ((end = memchr(line, '\n', len - (size_t)(line - text)))) {
         *end = '\0';
-        output_relay(line);
+        if (!is_last_word(line))
+            output_relay(line);
         line = end + 1;
     }
     size_t left = len - (size_t)(line - text);

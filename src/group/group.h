@@ -76,6 +76,7 @@ struct group {
     const atomic_int *leave, *pause;    /* whoever set one wants that; or NULL */
     atomic_bool left;                   /* it has said so: the driver's answer is to hang up */
     atomic_bool parted;                 /* the driver has asked it to leave: it may stand by */
+    char refusal[ERR_TEXT_MAX];         /* why, once `refused` is set: */
     atomic_bool refused;                /* the driver has said that it will not have this one */
     atomic_bool bye;                    /* it is over because the run is, */
     char end_reason[24];                /* for this reason, as the driver says; set before */

@@ -260,12 +260,11 @@ static void take_ward(struct group *group, const struct message *m)
     group_changed(group);
 }
 
-static void say_refused(const struct group *group, const struct message *m)
+static void take_refusal(struct group *group, const struct message *m)
 {
     struct cut in = {m->data, m->len, false};
-    char why[ERR_TEXT_MAX];
-    cut_text(&in, why, sizeof why);
-    log_error(group->log, "the driver refuses this worker: %s", why);
+    cut_text(&in, group->refusal, sizeof group->refusal);
+    atomic_store(&group->refused, true);
 }
 
 /* The run is over. The message may say why: "epochs", for one. */
@@ -316,10 +315,7 @@ static int hear(struct listener *l, const struct wake *wake)
     case 1: atomic_store(&group->stop, true); return OK;
     case 2: ask_for_model(group, wake->msg); return OK;
     case 3: take_bye(group, wake->msg); return ERR_END;
-    case 4:
-        say_refused(group, wake->msg);
-        atomic_store(&group->refused, true);
-        return ERR_DRIVER;
+    case 4: take_refusal(group, wake->msg); return ERR_DRIVER;
     case 5: take_ward(group, wake->msg); return OK;
     case 6: take_beat(l, wake->msg); return OK;
     case 7: return l->standing == HEARD ? OK : meet_driver(l, wake->msg);

@@ -280,14 +280,39 @@ void describe_chance_begin(struct driver *d)
     d->chance_place = d->ledger.last.course.place;
 }
 
-static void warn_chance(struct driver *d)
+static void warn_stuck(struct driver *d)
+{
+    const Caffe__SolverParameter *solver = d->job->solver;
+    double rate = tidy(solver->base_lr), low = strncmp(solver->type, "Adam", 4) == 0 ? 1e-6 : 1e-5;
+    char remedy[160];
+    if (rate < low)
+        snprintf(remedy, sizeof remedy, "raise the learning rate, now %g (--lr %g)", rate,
+                 100 * rate);
+    else
+        snprintf(remedy, sizeof remedy,
+                 "the learning rate, now %g, may be too high or too low (--lr %g, or --lr %g)",
+                 rate, rate / 10, 10 * rate);
+    warn(&d->events, "chance",
+         "the loss stays at %.4f, which is guessing among %zu classes: %s; or look at scale and "
+         "labels (`paceline data stats`, `data head`)",
+         d->ledger.loss, count_classes(d), remedy);
+}
+
+static void warn_high(struct driver *d)
 {
     double rate = tidy(d->job->solver->base_lr);
-    warn(
-        &d->events, "chance",
-        "the loss stays at %.4f, which is guessing among %zu classes: lower the learning rate, now "
-        "%g (--lr %g), or look at scale and labels (`paceline data stats`, `data head`)",
-        d->ledger.loss, count_classes(d), rate, rate / 10);
+    warn(&d->events, "loss",
+         "the loss is %.4g, and guessing among %zu classes has %.4g: the model is diverging; lower "
+         "the learning rate, now %g (--lr %g), or bring the input near 0 (scale, mean)",
+         d->ledger.loss, count_classes(d), d->chance.guess, rate, rate / 10);
+}
+
+static void warn_chance(struct driver *d, enum chance_news news)
+{
+    if (news == CHANCE_STUCK)
+        warn_stuck(d);
+    else if (news == CHANCE_HIGH)
+        warn_high(d);
 }
 
 void describe_chance(struct driver *d)
@@ -296,12 +321,10 @@ void describe_chance(struct driver *d)
     if (place <= before)
         return;
     d->chance_place = place;
-    if (chance_add(&d->chance, place - before, d->ledger.loss))
-        warn_chance(d);
+    warn_chance(d, chance_add(&d->chance, place - before, d->ledger.loss));
 }
 
 void describe_chance_end(struct driver *d)
 {
-    if (chance_end(&d->chance))
-        warn_chance(d);
+    warn_chance(d, chance_end(&d->chance));
 }

@@ -42,8 +42,10 @@ struct train_host {
     atomic_bool *given_up;      /* set when it has not come back in that time; may be NULL */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
     const atomic_int *leave, *pause; /* the same twice */
-    bool *parted; /* set when a worker has left since the driver asked it to; may be NULL */
-    bool *left;   /* set when a worker ends since it has left the run so; may be NULL */
+    bool *parted;    /* set when a worker has left since the driver asked it to; may be NULL */
+    bool *left;      /* set when a worker ends since it has left the run so; may be NULL */
+    struct err *why; /* written when a worker ends with an error that it knows the cause of; may be
+                      * NULL */
     /* A worker opens nothing outside of this folder, by its one whole name, and takes from there
      * what the job's paths of data name relative to it; NULL: the job's paths hold as they are. */
     const char *data_root;

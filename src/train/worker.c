@@ -525,7 +525,6 @@ static int leave(struct worker *w)
 /* This worker cannot go on, and says why; the others go on without it. */
 static int end_in_trouble(struct worker *w, int rc)
 {
-    log_error(w->host->log, "worker %u: %s", w->world->self, w->err.text);
     tell_done(w, rc);
     return rc;
 }
@@ -546,7 +545,7 @@ static int say_why_not(struct worker *w, int rc)
     if (atomic_load(&w->group.bye))
         return OK;
     if (atomic_load(&w->group.refused))
-        return ERR_PEER;
+        return err_set(&w->err, ERR_PEER, "the driver refuses this worker: %s", w->group.refusal);
     if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
         return rc;
     if (w->err.status != rc)
@@ -596,6 +595,8 @@ int train_work(struct world *world, const struct train_host *host)
     int rc = work(w);
     if (rc == OK && w->stage == DEPARTED_TRAINING)
         worker_show(w, w->left ? WORK_LEFT : WORK_OVER);
+    if (rc != OK && rc == w->err.status && host->why)
+        *host->why = w->err;
     if (host->given_up && atomic_load(&w->group.given_up))
         atomic_store(host->given_up, true);
     if (host->watch)

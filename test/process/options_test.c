@@ -108,8 +108,10 @@ static void test_what_is_seldom_meant_is_told(void **state)
              "net.zoo=cifar10-quick");
     TRAINS(t, "suspicious: the job does not say when to stop, and ends after 1 epoch", "--unset",
            "stop");
-    TRAINS(t, "suspicious: the loss stays at 1.0986, which is guessing among 3 classes", "--epochs",
-           "3", "--lr", "1e-9", "--set", "train_data.scale=1e-6");
+    TRAINS(t,
+           "suspicious: the loss stays at 1.0986, which is guessing among 3 classes: raise the "
+           "learning rate, now 1e-09 (--lr 1e-07)",
+           "--epochs", "3", "--lr", "1e-9", "--set", "train_data.scale=1e-6");
 }
 
 /* A driver knows its workers' machines no better than its own: only what is far off is told. */
@@ -124,12 +126,29 @@ static void test_driver_suspects_threads_of_its_workers(void **state)
     process_release(&p);
 }
 
+/* Finite, so that the run goes on, and hopeless. */
+static void test_an_exploding_loss_is_told(void **state)
+{
+    struct process p;
+    RUN(*state, &p, "train", "one.job", "--out", "high", "--steps", "60", "--lr", "1e9");
+    const char *told = strstr(p.err, "suspicious: the loss is ");
+    if (p.code != 0 || !told || !strstr(told, "the model is diverging; lower the learning rate"))
+        fail_msg("code %d: %s", p.code, p.err);
+    const char *loss = strstr(p.out, "training    loss ");
+    assert_true(loss && strcspn(loss, "\n") < strlen("training    loss ") + 12);
+    process_release(&p);
+}
+
 static void test_a_divergence_says_what_to_do(void **state)
 {
     struct process p;
     RUN(*state, &p, "train", "one.job", "--out", "wild", "--epochs", "3", "--lr", "1e30");
     assert_int_equal(p.code, 1);
+    const char *cause = strstr(p.err, "the model diverged");
+    assert_non_null(cause);
+    assert_null(strstr(cause + 1, "the model diverged")); /* once is enough */
     assert_non_null(strstr(p.err, "the model diverged (loss "));
+    assert_null(strstr(p.err, "worker 0 ended"));
     assert_non_null(strstr(p.err, "solver.base_lr, now 1e+30 (--lr 1e+29)"));
     process_release(&p);
 }
@@ -215,6 +234,7 @@ int main(void)
         cmocka_unit_test(test_a_run_says_what_it_is_before_its_workers_come),
         cmocka_unit_test(test_what_is_seldom_meant_is_told),
         cmocka_unit_test(test_driver_suspects_threads_of_its_workers),
+        cmocka_unit_test(test_an_exploding_loss_is_told),
         cmocka_unit_test(test_a_divergence_says_what_to_do),
         cmocka_unit_test(test_a_dry_run_takes_no_step),
         cmocka_unit_test(test_ranks_are_told_by_options),
