@@ -144,7 +144,9 @@ static int run(const struct command *command, int argc, char **argv)
         return bench_refuse("wire", "stripes", arguments.stripes, "a number from 1 to 16");
     if (arguments.spin && !bench_real(arguments.spin, &bench.call.spin_us))
         return bench_refuse("wire", "spin", arguments.spin, "a number of microseconds");
-    if (!ranks_find("bench wire", &arguments.place, arguments.place.rank ? PAIR : 0, &place))
+    const struct ranks_options *at = &arguments.place;
+    bool between_hosts = at->rank || at->rendezvous || at->address;
+    if (!ranks_find("bench wire", at, between_hosts ? PAIR : 0, &place))
         return EXIT_BAD_INPUT;
     if (place.given && place.count != PAIR) {
         fprintf(stderr, "paceline bench wire: measures between 2 ranks, not %u\n", place.count);

@@ -156,10 +156,10 @@ static int run_train(const struct command *command, int argc, char **argv)
                        &arguments.listen);
     if (end < 0)
         end = run_arguments_check(command, &arguments, count);
-    if (end < 0 && arguments.dry_run && arguments.resume) {
-        fprintf(stderr,
-                "paceline train: --dry-run is for a run that begins, not with --resume; see "
-                "paceline train --help\n");
+    if (end < 0 && arguments.dry_run && (arguments.resume || arguments.json)) {
+        fprintf(stderr, "paceline train: --dry-run %s; see paceline train --help\n",
+                arguments.resume ? "is for a run that begins, not with --resume"
+                                 : "prints the job as text, not with --json");
         return EXIT_BAD_INPUT;
     }
     return end >= 0 ? end : run_with_workers(&arguments, path);

@@ -84,9 +84,9 @@ int job_options_check(const struct command *command, const struct job_options *o
 {
     if (options->epochs && options->steps) {
         fprintf(stderr,
-                "paceline %s: --epochs and --steps both say where the run ends; give one, and the "
-                "other by --set\n",
-                command->name);
+                "paceline %s: --epochs and --steps both say where the run ends: give one of them; "
+                "for whichever comes first, --epochs %s --set stop.steps=%s\n",
+                command->name, options->epochs, options->steps);
         return EXIT_BAD_INPUT;
     }
     if (files + (options->solver != NULL) == (options->run ? 0 : 1))

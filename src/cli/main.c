@@ -24,8 +24,10 @@ static void help(FILE *to)
     fprintf(to, "  %-10s %s\n", "help",
             "This text; `help COMMAND` explains a command, `help data-spec` what SPEC may be");
     fprintf(to, "  %-10s %s\n", "version", "The version");
-    fprintf(to, "\nExit codes: 0 done, 1 the run failed, 2 bad input or usage, 70 a bug of ours, "
-                "130 interrupted.\n");
+    fprintf(to,
+            "\nExit codes: 0 done, 1 the run failed, 2 bad input or usage, 3 done, but the final "
+            "model\nlies elsewhere than in the run directory, 70 a bug of ours, 130 "
+            "interrupted.\n");
 }
 
 pl_engine *cli_engine(void)
@@ -95,10 +97,11 @@ static bool is_one_of(const char *text, const char *a, const char *b, const char
     return strcmp(text, a) == 0 || strcmp(text, b) == 0 || strcmp(text, c) == 0;
 }
 
-/* `paceline help [COMMAND|data-spec]`, which is `paceline COMMAND --help`. */
+/* `paceline help [COMMAND|data-spec]`, which is `paceline COMMAND --help`, and for bench `paceline
+ * help bench WHAT`. */
 static int run_help(int argc, char **argv)
 {
-    if (argc < 3) {
+    if (argc < 3 || is_one_of(argv[2], "help", "version", "--help")) {
         help(stdout);
         return EXIT_DONE;
     }
@@ -107,8 +110,9 @@ static int run_help(int argc, char **argv)
         return EXIT_DONE;
     }
     const struct command *command = find_command(argv[2]);
-    char *asked[] = {argv[2], "--help", NULL};
-    return command ? command->run(command, 2, asked) : unknown_command(argv[2]);
+    bool part = command == &cmd_bench && argc > 3;
+    char *asked[] = {argv[2], part ? argv[3] : "--help", "--help", NULL};
+    return command ? command->run(command, part ? 3 : 2, asked) : unknown_command(argv[2]);
 }
 
 /* With threads that wait for one another: a driver evaluates, a simulation trains, too. */

@@ -65,6 +65,21 @@ static bool find_address(const char *command, const char *own, struct ranks_plac
     return true;
 }
 
+static bool refuse_options(const char *command, uint32_t count)
+{
+    if (count < 2)
+        fprintf(stderr,
+                "paceline %s: --rank R (from 0 on), --ranks N and --rendezvous HOST:PORT together "
+                "say which rank this is of how many; see paceline %s --help\n",
+                command, command);
+    else
+        fprintf(stderr,
+                "paceline %s: --rank R (0 to %u) and --rendezvous HOST:PORT together say which of "
+                "the %u ranks this is; see paceline %s --help\n",
+                command, count - 1, count, command);
+    return false;
+}
+
 /* All of --rank, --ranks and --rendezvous. */
 static bool take_options(const char *command, const struct ranks_options *o, uint32_t count,
                          struct ranks_place *place)
@@ -72,13 +87,8 @@ static bool take_options(const char *command, const struct ranks_options *o, uin
     char number[HOST_ADDRESS_MAX], own[HOST_ADDRESS_MAX];
     const char *at, *address = NULL;
     if (!o->rank || !o->rendezvous || count < 2 || !read_number(o->rank, &place->rank) ||
-        place->rank >= count) {
-        fprintf(stderr,
-                "paceline %s: --rank R (from 0 on), --ranks N and --rendezvous HOST:PORT together "
-                "say which rank this is of how many; see paceline %s --help\n",
-                command, command);
-        return false;
-    }
+        place->rank >= count)
+        return refuse_options(command, count);
     if (host_address(command, "rendezvous", o->rendezvous, HOST_PORT, number, &at) >= 0 ||
         host_address(command, "address", o->address, "0", own, &address) >= 0)
         return false;

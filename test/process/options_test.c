@@ -199,6 +199,28 @@ static void test_ranks_are_told_by_options(void **state)
     }
 }
 
+static void test_options_that_do_not_fit_are_refused(void **state)
+{
+    static const struct {
+        const char *argv[6], *says;
+    } ways[] = {
+        {{"bench", "wire", "--rendezvous", "10.0.0.1"},
+         "--rank R (0 to 1) and --rendezvous HOST:PORT together say which of the 2 ranks"},
+        {{"bench", "allreduce", "--rendezvous", "10.0.0.1"}, "--ranks N and --rendezvous"},
+        {{"train", "one.job", "--dry-run", "--json"}, "prints the job as text, not with --json"},
+        {{"train", "one.job", "--epochs", "1", "--steps", "2"},
+         "--epochs and --steps both say where the run ends: give one of them; for whichever comes "
+         "first, --epochs 1 --set stop.steps=2"},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        struct process p;
+        run_in(*state, &p, ways[i].argv);
+        if (p.code != 2 || p.out[0] || !strstr(p.err, ways[i].says))
+            fail_msg("%d, expected `%s` in: %s", p.code, ways[i].says, p.err);
+        process_release(&p);
+    }
+}
+
 static void test_help_is_asked_for_in_every_way(void **state)
 {
     static const struct {
@@ -210,6 +232,8 @@ static void test_help_is_asked_for_in_every_way(void **state)
         {{"help", "train"}, "usage: paceline train"},
         {{"train", "-h"}, "usage: paceline train"},
         {{"help", "bench"}, "usage: paceline bench"},
+        {{"help", "bench", "step"}, "usage: paceline bench step"},
+        {{"help", "help"}, "3 done, but the final model"},
         {{"help", "data-spec"}, "images:DIR|LIST"},
         {{"-V"}, "paceline "},
         {{"version"}, "paceline "},
@@ -238,6 +262,7 @@ int main(void)
         cmocka_unit_test(test_a_divergence_says_what_to_do),
         cmocka_unit_test(test_a_dry_run_takes_no_step),
         cmocka_unit_test(test_ranks_are_told_by_options),
+        cmocka_unit_test(test_options_that_do_not_fit_are_refused),
         cmocka_unit_test(test_help_is_asked_for_in_every_way),
     };
     return cmocka_run_group_tests_name("options", tests, setup, tiny_teardown);
