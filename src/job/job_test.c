@@ -277,8 +277,7 @@ static void test_set_from_the_command_line(void **state)
     assert_string_equal(job->net->file, "a=b.prototxt");
     assert_int_equal(job_set(job, "workers=-3", &err), ERR_USAGE);
     assert_int_equal(err.status, ERR_USAGE);
-    assert_string_equal(err.text, "workers: field `workers` of Job: expected an integer from 0 to "
-                                  "4294967295, not `-3`");
+    assert_string_equal(err.text, "workers: expected an integer from 0 to 4294967295, not `-3`");
     assert_int_equal(job_set(job, "workers", &err), ERR_USAGE);
     assert_string_equal(err.text, "set `workers`: write FIELD=VALUE, as in batch=32");
     assert_int_equal(job_set(job, "=3", &err), ERR_USAGE);
@@ -319,8 +318,7 @@ static void test_data_from_the_command_line(void **state)
                           "mirror=, pad=, crop=, "
                           "resize=, resize_height=, resize_width=, with `&` between them"},
         {"idx:x,y?scale=1&scale=2", "idx:x,y?scale=1&scale=2: scale is given twice"},
-        {"idx:x,y?scale=z",
-         "scale: field `scale` of Data: expected a number that fits a float, not `z`"},
+        {"idx:x,y?scale=z", "scale: expected a number that fits a float, not `z`"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(job_set_data(&data, bad[i][0], &err), ERR_USAGE);

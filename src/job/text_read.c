@@ -67,16 +67,16 @@ static int fail_bad(const struct text_reader *r, const char *place)
 int text_fail_value(const struct text_reader *r, const ProtobufCMessageDescriptor *type,
                     const ProtobufCFieldDescriptor *field, size_t at, const char *wanted)
 {
-    char found[48], place[160];
-    snprintf(place, sizeof place, "field `%s` of %s: ", field->name, type->short_name);
+    char found[48], place[160] = "";
+    bool named = r->path && r->depth == 0; /* by the path, which every message begins with */
+    if (!named)
+        snprintf(place, sizeof place, "field `%s` of %s: ", field->name, type->short_name);
     if (r->lex.kind == TEXT_BAD)
         return fail_bad(r, place);
     if (r->lex.kind == TEXT_END)
-        return text_fail(r, at, "field `%s` of %s: expected %s, not the end", field->name,
-                         type->short_name, wanted);
+        return text_fail(r, at, "%sexpected %s, not the end", place, wanted);
     text_quote(r->lex.text + at, r->lex.end - at, found);
-    return text_fail(r, at, "field `%s` of %s: expected %s, not `%s`", field->name,
-                     type->short_name, wanted, found);
+    return text_fail(r, at, "%sexpected %s, not `%s`", place, wanted, found);
 }
 
 int text_take(struct text_reader *r, size_t bytes)
