@@ -288,6 +288,15 @@ static int64_t retry_time(const pl_work_options *options)
     return (int64_t)(fmin(fmax(options->retry_s, 0), 1e9) * 1e9);
 }
 
+/* A worker looks now and then whether what earlier runs chose is still the best. */
+static struct tuner *checking_tuner(pl_engine *engine)
+{
+    struct tuner *tuner = api_tuner(&engine->tuning, &engine->log);
+    if (tuner)
+        tuner_check(tuner, (uint64_t)real_now() / WORLD_SECOND);
+    return tuner;
+}
+
 static int join_and_work(pl_engine *engine, const pl_work_options *options,
                          const struct drivers *drivers, const char *root, struct stay *stay)
 {
@@ -305,7 +314,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
                  .threads = options->threads,
                  .cores = (uint32_t)real_cores(),
                  .log = &engine->log,
-                 .tuner = api_tuner(&engine->tuning, &engine->log),
+                 .tuner = checking_tuner(engine),
                  .timing = group_timing_lan(),
                  .retry = retry_time(options),
                  .drivers = addresses,

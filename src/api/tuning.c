@@ -87,7 +87,7 @@ static int write_choices(const struct api_tuning *t, struct err *err)
 static void keep(void *user, struct tuner *tuner, const struct tuner_news *news)
 {
     const struct api_tuning *t = user;
-    size_t fresh = news->fresh;
+    size_t fresh = news->fresh + news->mended;
     double seconds = news->seconds;
     struct err err;
     (void)tuner;
@@ -99,6 +99,9 @@ static void keep(void *user, struct tuner *tuner, const struct tuner_news *news)
                  "this machine is busy: %zu shape%s could not be timed; rules choose in this run, "
                  "and a later one times what is left",
                  news->disturbed, plural(news->disturbed, "s"));
+    if (news->mended > 0)
+        log_info(t->log, "an earlier run had kept a slower code for %zu shape%s", news->mended,
+                 plural(news->mended, "s"));
     if (fresh == 0)
         return;
     if (!t->path[0]) {

@@ -228,6 +228,10 @@ dnnl_status_t conv_choose(const struct conv_site *site, struct tuner *tuner,
     while (kept && winner < n && strcmp(list[winner].name, kept) != 0)
         winner++;
     bool known = kept && winner < n;
+    size_t better = winner;
+    if (known && tuner_checks(tuner, key) &&
+        time_candidates(site, tuner, key, list, n, &better) == dnnl_success)
+        winner = better;
     if (n == 0 || (!known && !tuner_has_time(tuner, key)) ||
         (!known && time_candidates(site, tuner, key, list, n, &winner) != dnnl_success))
         return conv_rule(site, out); /* which knows the word for what there is no code for */

@@ -1,6 +1,7 @@
 #include "tensor/tuner.h"
 
 #include "base/fault.h"
+#include "base/hash.h"
 #include "base/status.h"
 
 #include <inttypes.h>
@@ -19,6 +20,9 @@ enum {
     WAKING_SHARE = 10,         /* nor is this part of a run */
     DISTURBED_RUNS = 12,       /* of a key, then it goes without a choice */
     DISTURBED_KEYS = 3,        /* in a tuner's life, then it times nothing more */
+    CHECK = 50 * 1000 * 1000,  /* ns of a tuner's life: no candidate is begun after them */
+    CHECK_ONE_IN = 8,          /* processes, or more where there are many keys */
+    FASTER = 10,               /* a rival takes the place of a choice by that part */
 };
 
 struct entry {
@@ -35,6 +39,9 @@ struct tuner {
     int64_t total;
     int disturbed; /* keys that were given up */
     bool stopped;
+    bool checking;   /* choices that are kept, */
+    uint64_t number; /* those of this process; */
+    int64_t checked; /* that took so long */
 };
 
 struct tuner *tuner_create(const struct tuner_host *host)
@@ -174,9 +181,93 @@ static int time_candidate(struct trial *t, size_t i, int64_t best, int64_t *medi
     return rc;
 }
 
+/* ---- checking what is kept ---- */
+
+void tuner_check(struct tuner *tuner, uint64_t number)
+{
+    tuner->checking = tuner->host.delay != NULL;
+    tuner->number = number;
+}
+
+/* About two keys of a net with all of the table's. Which are together is drawn anew in each round,
+ * since the first of them often takes all the time that there is. */
+static uint64_t check_one_in(const struct tuner *tuner)
+{
+    return tuner->count / 2 > CHECK_ONE_IN ? tuner->count / 2 : CHECK_ONE_IN;
+}
+
+bool tuner_checks(const struct tuner *tuner, const char *key)
+{
+    uint64_t one_in = check_one_in(tuner), round = tuner->number / one_in;
+    uint64_t turn = hash_mix(hash_bytes(key, strlen(key)), round) + tuner->number;
+    return tuner->checking && !tuner->stopped && tuner->checked < CHECK && turn % one_in == 0;
+}
+
+static bool is_ahead(int64_t ns, int64_t of)
+{
+    return ns < of - of / FASTER;
+}
+
+/* Each is timed before and after the other, so that what slows one for a while decides nothing. */
+static bool beats(struct trial *t, size_t rival, size_t kept, int64_t kept_ns, int64_t *ns)
+{
+    int64_t again;
+    return time_candidate(t, rival, kept_ns, ns) == OK && is_ahead(*ns, kept_ns) &&
+           time_candidate(t, kept, INT64_MAX, &again) == OK && is_ahead(*ns, again) &&
+           time_candidate(t, rival, kept_ns, ns) == OK &&
+           is_ahead(*ns, again < kept_ns ? again : kept_ns);
+}
+
+/* The kept one, or the first that beats it, with its time. */
+static size_t check_choice(struct trial *t, size_t kept, size_t n, int64_t *ns)
+{
+    struct tuner *tuner = t->tuner;
+    const struct tuner_host *host = &tuner->host;
+    int64_t start = host->now(host->user), kept_ns, took = 0;
+    size_t first = (size_t)(tuner->number / check_one_in(tuner) % n), winner = kept;
+    t->disturbed = DISTURBED_RUNS - 1; /* the first is one too many */
+    int rc = time_candidate(t, kept, INT64_MAX, &kept_ns);
+    for (size_t k = 0; rc == OK && k < n && winner == kept && t->disturbed < DISTURBED_RUNS &&
+                       tuner->checked + took < CHECK;
+         k++) {
+        size_t rival = (first + k) % n;
+        if (rival != kept && beats(t, rival, kept, kept_ns, ns))
+            winner = rival;
+        took = host->now(host->user) - start;
+    }
+    took = host->now(host->user) - start;
+    tuner->spent += took;
+    tuner->total += took;
+    tuner->checked = t->disturbed == DISTURBED_RUNS ? CHECK : tuner->checked + took;
+    return winner;
+}
+
 static void check_text(const char *text, size_t max)
 {
     PL_ASSERT(text[0] && strlen(text) <= max && !strchr(text, '|'));
+}
+
+static void keep_choice(struct tuner *tuner, const char *key, const char *name, int64_t ns)
+{
+    struct entry entry = {.ns = ns > 0 ? ns : 1};
+    check_text(key, TUNER_KEY_MAX);
+    check_text(name, TUNER_NAME_MAX);
+    strcpy(entry.key, key);
+    strcpy(entry.name, name);
+    put(tuner, &entry);
+}
+
+/* The one that is kept, or, where it is checked, what has taken its place. */
+static size_t use_kept(struct trial *t, const char *key, const char *const *names, size_t n,
+                       size_t kept)
+{
+    int64_t ns;
+    size_t winner = tuner_checks(t->tuner, key) ? check_choice(t, kept, n, &ns) : kept;
+    if (winner != kept) {
+        keep_choice(t->tuner, key, names[winner], ns);
+        t->tuner->news.mended++;
+    }
+    return winner;
 }
 
 size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *names, size_t n,
@@ -186,7 +277,7 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
     const char *kept = tuner_find(tuner, key);
     for (size_t i = 0; kept && i < n; i++)
         if (strcmp(names[i], kept) == 0)
-            return i;
+            return use_kept(&trial, key, names, n, i);
     const struct tuner_host *host = &tuner->host;
     int64_t start = host->now(host->user), best = INT64_MAX, ns;
     size_t winner = n;
@@ -205,12 +296,7 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
     }
     if (winner == n)
         return n;
-    struct entry entry = {.ns = best > 0 ? best : 1};
-    check_text(key, TUNER_KEY_MAX);
-    check_text(names[winner], TUNER_NAME_MAX);
-    strcpy(entry.key, key);
-    strcpy(entry.name, names[winner]);
-    put(tuner, &entry);
+    keep_choice(tuner, key, names[winner], best);
     tuner->news.fresh++;
     return winner;
 }
@@ -251,7 +337,8 @@ void tuner_settle(struct tuner *tuner)
     news.seconds = (double)tuner->spent * 1e-9;
     tuner->news = (struct tuner_news){0};
     tuner->spent = 0;
-    if ((news.fresh > 0 || news.left > 0 || news.disturbed > 0) && tuner->host.keep)
+    bool any = news.fresh > 0 || news.mended > 0 || news.left > 0 || news.disturbed > 0;
+    if (any && tuner->host.keep)
         tuner->host.keep(tuner->host.user, tuner, &news);
 }
 

@@ -9,6 +9,10 @@
  * table decides about speed alone, never about results: a name that is no candidate, and a line
  * that is no such line, count for nothing.
  *
+ * A choice made amid others' work, or before a change of the machine, may be a bad one. So a
+ * process may check a few of those that it finds in its table: the one kept against the others, and
+ * then one that is faster by a tenth, each time that the two are compared, takes its place.
+ *
  * The clock is the caller's. Not thread-safe: one tuner, one caller at a time. */
 #ifndef PL_TENSOR_TUNER_H
 #define PL_TENSOR_TUNER_H
@@ -29,6 +33,7 @@ struct tuner;
 struct tuner_news {
     size_t fresh; /* choices, found in so many */
     double seconds;
+    size_t mended;    /* choices of earlier processes that were slower than another */
     size_t left;      /* keys that TUNER_SECONDS left no time for */
     size_t disturbed; /* keys that could not be timed, since the machine was busy: none is kept */
 };
@@ -57,6 +62,16 @@ const char *tuner_find(const struct tuner *tuner, const char *key);
 
 /* What that name took when it was timed, in ns; 0: there is none. */
 int64_t tuner_time(const struct tuner *tuner, const char *key);
+
+/* From now on some of the choices that are kept are checked when they are asked for. Of processes
+ * with numbers behind one another one in eight, or in half of the table's keys if that is more,
+ * checks a key, and begins with another rival than the one before it. Timing them takes some 50 ms
+ * of a tuner's life, and ends with the first run that others disturb: without a host's `delay`
+ * nothing is checked. */
+void tuner_check(struct tuner *tuner, uint64_t number);
+
+/* Would tuner_choose check the key's choice? */
+bool tuner_checks(const struct tuner *tuner, const char *key);
 
 /* Which of the `n` names to take: the one that is kept for the key, if it is among them; else each
  * is timed, and the fastest kept. One that is listed first is preferred to those that are faster by
