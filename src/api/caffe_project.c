@@ -98,24 +98,13 @@ static int settle(const struct finder *f, const char *field, char **path)
     return OK;
 }
 
-/* Where the records are; if they are nowhere, `option` can name others. */
-static int settle_source(const struct finder *f, const char *field, const char *option, char **path)
-{
-    int rc = settle(f, field, path);
-    if (rc == OK && *path && !is_there(*path))
-        log_info(f->log, "%s: %s is not there; %s KIND:PATH gives other records", field, *path,
-                 option);
-    return rc;
-}
-
 /* Paths count from where Caffe is started, "."; those of a list that was found elsewhere, from its
  * folder. */
-static int settle_images(const struct finder *f, const char *field, const char *option,
-                         Paceline__Data__Images *images)
+static int settle_images(const struct finder *f, const char *field, Paceline__Data__Images *images)
 {
     const char *root = images->root;
     bool here = is_there(images->list);
-    int rc = settle_source(f, field, option, &images->list);
+    int rc = settle(f, field, &images->list);
     if (rc != OK || here || !root || strcmp(root, ".") != 0 || !is_there(images->list))
         return rc == OK ? settle(f, field, &images->root) : rc;
     log_info(f->log, "%s: the paths of %s count from its folder", field, images->list);
@@ -124,16 +113,15 @@ static int settle_images(const struct finder *f, const char *field, const char *
     return OK;
 }
 
-static int settle_data(const struct finder *f, Paceline__Data *data, const char *field,
-                       const char *option)
+static int settle_data(const struct finder *f, Paceline__Data *data, const char *field)
 {
     if (!data)
         return OK;
     int rc = settle(f, field, &data->mean_file);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_LMDB)
-        rc = settle_source(f, field, option, &data->lmdb->path);
+        rc = settle(f, field, &data->lmdb->path);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_IMAGES)
-        rc = settle_images(f, field, option, data->images);
+        rc = settle_images(f, field, data->images);
     return rc;
 }
 
@@ -227,9 +215,9 @@ int api_load_solver(pl_engine *engine, const char *path, const char *text, size_
     rc = convert(&f, solver, name, wants, &job);
     caffe__solver_parameter__free_unpacked(solver, NULL);
     if (rc == OK)
-        rc = settle_data(&f, job->train_data, "train_data", "--data");
+        rc = settle_data(&f, job->train_data, "train_data");
     if (rc == OK)
-        rc = settle_data(&f, job->test_data, "test_data", "--test-data");
+        rc = settle_data(&f, job->test_data, "test_data");
     if (rc == OK)
         rc = settle_weights(&f, job);
     if (rc == OK)
@@ -237,4 +225,28 @@ int api_load_solver(pl_engine *engine, const char *path, const char *text, size_
     else
         job_free(job);
     return rc;
+}
+
+static int check_records(const Paceline__Data *data, const char *field, const char *option,
+                         struct err *err)
+{
+    const char *path = !data                                                ? NULL
+                       : data->source_case == PACELINE__DATA__SOURCE_LMDB   ? data->lmdb->path
+                       : data->source_case == PACELINE__DATA__SOURCE_IMAGES ? data->images->list
+                                                                            : NULL;
+    if (!path || is_there(path))
+        return OK;
+    return err_set(err, ERR_INPUT,
+                   "%s: %s is not there, neither from here nor from the solver's folder; give the "
+                   "records with %s KIND:PATH",
+                   field, path, option);
+}
+
+int api_check_solver_data(const pl_job *job)
+{
+    struct err *err = &job->engine->error;
+    if (!job->wants)
+        return OK;
+    int rc = check_records(job->message->train_data, "train_data", "--data", err);
+    return rc == OK ? check_records(job->message->test_data, "test_data", "--test-data", err) : rc;
 }

@@ -12,4 +12,8 @@
 int api_load_solver(pl_engine *engine, const char *path, const char *text, size_t len,
                     struct job_solver_wants *wants, Paceline__Job **out);
 
+/* Before a run: are the records of a solver's job there, or others in their place? OK, too, for a
+ * job that was none. ERR_INPUT with the option that names others */
+int api_check_solver_data(const pl_job *job);
+
 #endif

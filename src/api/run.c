@@ -1,6 +1,7 @@
 #include "paceline/run.h"
 
 #include "api/api.h"
+#include "api/caffe_project.h"
 #include "api/guard.h"
 #include "base/file.h"
 #include "real/census.h"
@@ -147,7 +148,9 @@ static int run(pl_engine *engine, const pl_job *job, const pl_run_options *optio
 {
     static const pl_run_options defaults;
     Paceline__Job *finished;
-    int rc = api_job_finish(job, 0, &finished);
+    int rc = api_check_solver_data(job);
+    if (rc == OK)
+        rc = api_job_finish(job, 0, &finished);
     if (rc != OK)
         return rc;
     struct driving d = {

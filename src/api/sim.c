@@ -1,6 +1,7 @@
 #include "paceline/sim.h"
 
 #include "api/api.h"
+#include "api/caffe_project.h"
 #include "api/guard.h"
 #include "base/file.h"
 #include "job/cluster.h"
@@ -174,7 +175,9 @@ static int sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
                        "cluster: step_seconds: is needed to simulate; `paceline bench step --emit` "
                        "measures it");
     Paceline__Job *finished;
-    int rc = api_job_finish(job, 1, &finished);
+    int rc = api_check_solver_data(job);
+    if (rc == OK)
+        rc = api_job_finish(job, 1, &finished);
     if (rc != OK)
         return rc;
     struct simulation s = {

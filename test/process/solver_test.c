@@ -162,7 +162,21 @@ static void records_that_are_elsewhere(void **state)
                       "source: 'nowhere/db' batch_size: 1 backend: LMDB } }"));
     tiny_write(&p->tiny, "caffe/examples/tiny/lmdb_solver.prototxt", SOLVER_OF("lmdb.prototxt"));
     RUN(p, 2, dir, "train", "caffe/examples/tiny/lmdb_solver.prototxt");
-    expect_said(p, "train_data: nowhere/db is not there; --data KIND:PATH gives other records");
+    expect_said(p, "train_data: nowhere/db is not there, neither from here nor from the solver's "
+                   "folder; give the records with --data KIND:PATH");
+    tiny_write(&p->tiny, "caffe/examples/tiny/two.prototxt",
+               NET_OF("layer { name: 'd' type: 'Data' top: 'data' top: 'label' data_param { "
+                      "source: 'nowhere/db' batch_size: 1 backend: LMDB } include { phase: TRAIN } "
+                      "} layer { name: 'd' type: 'Data' top: 'data' top: 'label' data_param { "
+                      "source: 'nowhere/test' batch_size: 1 backend: LMDB } include { phase: TEST "
+                      "} }"));
+    tiny_write(&p->tiny, "caffe/examples/tiny/two_solver.prototxt",
+               SOLVER_OF("two.prototxt") "test_iter: 1 test_interval: 1 ");
+    RUN(p, 2, dir, "train", "caffe/examples/tiny/two_solver.prototxt", "--data",
+        "idx:train-images,train-labels");
+    expect_said(p, "test_data: nowhere/test is not there, neither from here nor from the solver's "
+                   "folder; give the records with --test-data KIND:PATH");
+    assert_null(strstr(p->last.err, "--data KIND")); /* they were given */
     tiny_write(&p->tiny, "caffe/examples/tiny/list_net.prototxt",
                NET_OF("layer { name: 'd' type: 'ImageData' top: 'data' top: 'label' "
                       "image_data_param { source: 'data/list' batch_size: 1 } }"));
