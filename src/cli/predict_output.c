@@ -32,7 +32,7 @@ static int find_names(struct predictions *p, pl_engine *engine, const char *file
                 classes);
         return EXIT_BAD_INPUT;
     }
-    if (count != classes) { /* of other classes than the net's */
+    if (count == 0 || count > classes) { /* of other classes than the net's */
         pl_names_free(p->names);
         p->names = NULL;
     }

@@ -16,8 +16,9 @@ struct predictions {
 };
 
 /* Make room for p->records, with names for p->classes: from the file `names`, or what a job's data
- * knows, or the data. `names` and `job` may be NULL. A status; or, after a message, an exit code:
- * the file has other than a name a class, memory is short. */
+ * knows (of a net with more outputs the rest has none), or the data. `names` and `job` may be NULL.
+ * A status; or, after a message, an exit code: the file has other than a name a class, memory is
+ * short. */
 int predictions_begin(struct predictions *p, pl_engine *engine, size_t top, const pl_data *data,
                       const char *names, const pl_job *job);
 void predictions_end(struct predictions *p);

@@ -67,10 +67,30 @@ static void test_own_pictures_are_learnt(void **state)
          "images:pets?resize_height=32&resize_width=32&mean=128&scale=0.015625");
 }
 
+/* The net has more outputs than there are folders: those that stand for one have its name. */
+static void test_outputs_without_a_folder_have_a_number(void **state)
+{
+    const struct folder *f = *state;
+    struct process p;
+    SAYS(f, "the net has 10 outputs, and the records have 2 classes", "train", "pets.job", "--set",
+         "net.zoo=resnet-20?classes=10", "--epochs", "0.2", "--out", "wide");
+    process_start(
+        &p, f->path,
+        (const char *const[]){"predict", "wide", "pets/cat/3.jpg", "--top", "10", "--json", NULL});
+    process_wait(&p, LIMIT_S);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "{\"class\":0,\"name\":\"cat\","));
+    assert_non_null(strstr(p.out, "{\"class\":1,\"name\":\"dog\","));
+    assert_non_null(strstr(p.out, "{\"class\":2,\"probability\":"));
+    process_release(&p);
+    SAYS(f, "dog ", "predict", "wide", "pets/cat/3.jpg", "--top", "10");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_own_pictures_are_learnt),
+        cmocka_unit_test(test_outputs_without_a_folder_have_a_number),
     };
     return cmocka_run_group_tests_name("own pictures", tests, setup, teardown);
 }
