@@ -53,7 +53,7 @@ static void name_largest(const struct net *net, const struct net_options *option
     if (largest)
         err_set(err, ERR_NOMEM,
                 "%.160s: there are %.2f GiB%s; the largest layer is \"%s\", with %.2f GiB of "
-                "parameters and %.2f GiB of tops; lower batch",
+                "parameters and %.2f GiB of tops",
                 what.text, gib(options->memory_limit), by, largest->name,
                 gib(parameters_of(net, largest)), gib(values_of(largest)));
 }
@@ -94,6 +94,34 @@ int net_build(const Caffe__NetParameter *param, const struct net_options *option
     return OK;
 }
 
+/* The largest batch that is the one asked for, halved some times, and fits; 0: none does. */
+static size_t find_batch(const Caffe__NetParameter *param, const struct net_options *options)
+{
+    struct net_options smaller = *options;
+    smaller.tuner = NULL;
+    while ((smaller.batch /= 2) > 0) {
+        struct net *net;
+        struct err ignored;
+        if (net_build(param, &smaller, false, &net, &ignored) == OK) {
+            net_free(net);
+            break;
+        }
+    }
+    return smaller.batch;
+}
+
+static void name_batch(const Caffe__NetParameter *param, const struct net_options *options,
+                       struct err *err)
+{
+    const struct err what = *err;
+    size_t batch = find_batch(param, options);
+    if (batch > 0)
+        err_set(err, ERR_NOMEM, "%.400s; lower batch from %zu: %zu fits (--batch %zu)", what.text,
+                options->batch, batch, batch);
+    else
+        err_set(err, ERR_NOMEM, "%.400s; no smaller batch fits: take a smaller net", what.text);
+}
+
 /* Where that is faster. Nothing is lost where it cannot be had. */
 static void put_in_blocks(const Caffe__NetParameter *param, const struct net_options *options,
                           struct net **net)
@@ -119,6 +147,8 @@ int net_create(const Caffe__NetParameter *param, const struct net_options *optio
             return rc;
     }
     int rc = net_build(param, options, false, out, err);
+    if (rc == ERR_NOMEM && options->memory_limit > 0)
+        name_batch(param, options, err);
     if (rc == OK && blocks_may_help(*out, options))
         put_in_blocks(param, options, out);
     return rc;

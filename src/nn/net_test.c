@@ -619,9 +619,27 @@ static void test_memory_limit(void **state)
             struct err err = {0};
             int rc = try_within(cases[i].net, phase ? PHASE_TEST : PHASE_TRAIN, gib, &err);
             if (rc != ERR_NOMEM || !strstr(err.text, cases[i].says) ||
-                !strstr(err.text, "there are 1.00 GiB; the largest layer is \"ip\""))
+                !strstr(err.text, "there are 1.00 GiB; the largest layer is \"ip\"") ||
+                !strstr(err.text, "; no smaller batch fits: take a smaller net"))
                 fail_msg("case %zu, phase %d: %d: %s", i, phase, rc, err.text);
         }
+}
+
+/* Two layers of a million floats a record, and 64 MiB. */
+static void test_memory_limit_names_a_batch_that_fits(void **state)
+{
+    (void)state;
+    static const char wide[] =
+        DATA "layer { name: 'a' type: 'Convolution' bottom: 'data' top: 'a' convolution_param { "
+             "num_output: 1 kernel_size: 1 pad: 500 } }"
+             "layer { name: 'b' type: 'Convolution' bottom: 'a' top: 'b' convolution_param { "
+             "num_output: 1 kernel_size: 1 } }";
+    struct err err = {0};
+    assert_int_equal(try_within(wide, PHASE_TRAIN, (size_t)64 << 20, &err), ERR_NOMEM);
+    const char *names = strstr(err.text, "; lower batch from 8: ");
+    size_t fits = names ? strtoul(names + strlen("; lower batch from 8: "), NULL, 10) : 0;
+    if (fits != 4 && fits != 2)
+        fail_msg("%s", err.text);
 }
 
 /* A limit of the container's is called that, by the file that an administrator would look for. */
@@ -692,6 +710,7 @@ int main(void)
         cmocka_unit_test(test_accuracy),
         cmocka_unit_test(test_loss),
         cmocka_unit_test(test_memory_limit),
+        cmocka_unit_test(test_memory_limit_names_a_batch_that_fits),
         cmocka_unit_test(test_memory_limit_names_the_container),
         cmocka_unit_test(test_memory_limit_is_what_it_takes),
         cmocka_unit_test(test_steps_do_not_allocate),
