@@ -23,6 +23,7 @@ holds() { # CONDITION DIR
     root) [ "$(id -u)" = 0 ] ;;
     cgroup) ! [ -w /sys/fs/cgroup/memory ] && ! [ -w /sys/fs/cgroup/cgroup.procs ] ;;
     isa) [ -n "${PACELINE_ISA:-}" ] || ! grep -qw avx512_bf16 /proc/cpuinfo ;;
+    locale) ! command -v localedef >/dev/null || [ ! -e /usr/share/i18n/locales/de_DE ] ;;
     opencv) ! python3 -c 'import cv2' 2>/dev/null ;;
     sanitizer) [ "$(basename "$2")" != build ] ;;
     *) echo "test/skips.txt: there is no condition $1" >&2 && return 1 ;;
