@@ -52,7 +52,7 @@ static void goes_on_from(struct tiny *t, const char *name, const char *older, co
 {
     struct process p;
     char says[64], dir[256];
-    const char *const run[] = {"train", t->job, "--resume", "--out", name, NULL};
+    const char *const run[] = {"train", t->job, "--resume", "--out", name, "--force-change", NULL};
     process_start(&p, t->folder, run);
     process_wait(&p, REFUSAL_LIMIT_S);
     unsigned long n = strtoul(strrchr(older, '/') + 1, NULL, 10);
@@ -79,7 +79,7 @@ static void test_damaged_checkpoints(void **state)
     shorten(path[0]);
     damage(path[1], 100);
     damage(path[2], -40);
-    REFUSED(t, "no checkpoint", "train", t->job, "--resume", "--out", "none");
+    REFUSED(t, "no checkpoint", "train", t->job, "--resume", "--out", "none", "--force-change");
     REFUSED(t, strrchr(path[2], '/'), "sim", t->job, "--cluster", t->cluster, "--resume", "--out",
             "none");
 }
@@ -96,8 +96,8 @@ static void test_checkpoints_of_something_else(void **state)
     tiny_write_changed(t, "named.prototxt", tiny_net, "name: 'ip'", "name: 'last'");
     REFUSED(t, "joint/last.0", "train", t->job, "--resume", "--out", "other", "--set",
             "net.file=named.prototxt", "--force-change");
-    REFUSED(t, "other data", "train", t->job, "--resume", "--out", "other", "--data",
-            "idx:test-images,test-labels?scale=0.00390625");
+    REFUSED(t, "other data", "sim", t->job, "--cluster", t->cluster, "--resume", "--out", "other",
+            "--data", "idx:test-images,test-labels?scale=0.00390625");
 }
 
 /* Each worker comes to them, and is lost; the last line says why. */

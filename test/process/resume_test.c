@@ -107,7 +107,8 @@ static void change_workers(struct tiny *t, const char *from, const char *to, con
     double n = run_number(r.dir, "start", 1, "resumed_after");
     assert_true(n >= at_least && n > 0);
     assert_true(run_number(r.dir, "exchange", exchanges, "n") == n + 1);
-    snprintf(says, sizeof says, "with %s workers: model%s\n", to, taken);
+    snprintf(says, sizeof says, "with %s worker%s: model%s\n", to, strcmp(to, "1") == 0 ? "" : "s",
+             taken);
     if (!strstr(r.p.err, says))
         fail_msg("expected \"%s\"; it said:\n%s", says, r.p.err);
     process_release(&r.p);
