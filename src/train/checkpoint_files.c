@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define WHOLE      ".safetensors"
-#define UNFINISHED ".safetensors.new" /* disk_replace's; there only while it is written */
+#define UNFINISHED WHOLE DISK_UNFINISHED
 
 /* "NNNNNNNN" and that end → N; false for any other name. */
 static bool checkpoint_number(const char *name, const char *with_end, uint64_t *n)

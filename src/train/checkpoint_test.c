@@ -48,7 +48,7 @@ static void test_the_same_bytes_again(void **state)
     sample_save(m, 7, 3);
     assert_int_equal(folder_get(&m->folder, "checkpoint/00000007.safetensors", b), n);
     assert_memory_equal(a, b, n);
-    assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors.new"));
+    assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors.paceline-new"));
 }
 
 static void test_the_newest_are_kept(void **state)
@@ -71,15 +71,15 @@ static void test_what_was_left_half_written_goes(void **state)
 {
     struct sample *m = *state;
     sample_save(m, 1, 3);
-    folder_put(&m->folder, "checkpoint/00000002.safetensors.new", "half", 4);
-    folder_put(&m->folder, "checkpoint/mine.safetensors.new", "mine", 4);
+    folder_put(&m->folder, "checkpoint/00000002.safetensors.paceline-new", "half", 4);
+    folder_put(&m->folder, "checkpoint/mine.safetensors.paceline-new", "mine", 4);
     struct faulty_disk faulty;
     struct err err = {0};
     faulty_init(&faulty);
     faulty.space = 500;
     assert_int_equal(sample_save_to(m, &faulty.disk, 3, 3, &err), ERR_FULL);
-    assert_false(folder_has(&m->folder, "checkpoint/00000002.safetensors.new"));
-    assert_true(folder_has(&m->folder, "checkpoint/mine.safetensors.new"));
+    assert_false(folder_has(&m->folder, "checkpoint/00000002.safetensors.paceline-new"));
+    assert_true(folder_has(&m->folder, "checkpoint/mine.safetensors.paceline-new"));
     sample_expect_loaded(m, 1);
 }
 

@@ -233,7 +233,7 @@ static void is_cut(void)
 
 static void count_claims(void *user, const char *name)
 {
-    *(int *)user += strncmp(name, "driver.", 7) == 0 && strcmp(name, "driver.new") != 0;
+    *(int *)user += strncmp(name, "driver.", 7) == 0 && strcmp(name, "driver.paceline-new") != 0;
 }
 
 /* Whatever it had done, the next one has a higher number, is not held up, and leaves one claim. */
@@ -262,9 +262,14 @@ static void test_one_is_cut_off(void **state)
 /* A file that only looks like one is nobody's. */
 static void test_what_is_no_claim(void **state)
 {
-    static const char *const names[] = {
-        "driver.",   "driver.x",   "driver.7x",          "driver.-7",
-        "driver.07", "driver.new", "driver.99999999999", "drive.9"};
+    static const char *const names[] = {"driver.",
+                                        "driver.x",
+                                        "driver.7x",
+                                        "driver.-7",
+                                        "driver.07",
+                                        "driver.paceline-new",
+                                        "driver.99999999999",
+                                        "drive.9"};
     uint32_t mine;
     begin(*state, 0, NULL);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -62,7 +62,7 @@ int disk_replace_by(struct disk *d, const char *path,
 {
     char temp[DISK_PATH_MAX], dir[DISK_PATH_MAX];
     const char *slash = strrchr(path, '/');
-    int n = snprintf(temp, sizeof temp, "%s.new", path);
+    int n = snprintf(temp, sizeof temp, "%s" DISK_UNFINISHED, path);
     if (!slash || n < 0 || (size_t)n >= sizeof temp)
         return err_set(err, ERR_IO, "%.100s: not a path that can be written", path);
     above(path, dir);

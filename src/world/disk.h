@@ -73,8 +73,13 @@ struct disk {
  * whoever made it. Fine when it is there; *made: it was not (may be NULL). ERR_IO */
 int disk_keep_dir(struct disk *d, const char *path, bool *made, struct err *err);
 
+/* A file that is being written is `path` with this ending, which no user gives a file. Of one that
+ * a crash left, the next write of `path` takes the place. */
+#define DISK_UNFINISHED ".paceline-new"
+
 /* Replace `path` by these bytes, or leave it as it was: a new file beside it, synced, renamed over
- * it, the directory synced. `path` has a directory part. ERR_IO, ERR_NOMEM */
+ * it, the directory synced. `path` has a directory part. A link is replaced, not followed. ERR_IO,
+ * ERR_NOMEM */
 int disk_replace(struct disk *d, const char *path, const void *data, size_t len, struct err *err);
 
 /* The same, with what `fill` writes. What it returns, if not OK. */

@@ -36,7 +36,18 @@ static void test_a_file_is_made_and_replaced(void **state)
     folder_expect(folder, "file", "the second, longer");
     assert_int_equal(replace(real_disk(), folder, "", &err), OK);
     folder_expect(folder, "file", "");
-    assert_false(folder_has(folder, "file.new"));
+    assert_false(folder_has(folder, "file.paceline-new"));
+}
+
+/* A name that a user may have given is not ours to remove. */
+static void test_a_users_file_beside_it_is_kept(void **state)
+{
+    const struct folder *folder = *state;
+    struct err err = {0};
+    folder_put(folder, "file.new", "mine", 4);
+    assert_int_equal(replace(real_disk(), folder, "bytes", &err), OK);
+    folder_expect(folder, "file", "bytes");
+    folder_expect(folder, "file.new", "mine");
 }
 
 /* Bytes are safe before the name leads to them, and the name before anybody is told so. */
@@ -66,7 +77,7 @@ static void test_each_call_fails(void **state)
             assert_int_equal(rc, n == 1 && !for_good ? OK : ERR_IO);
             assert_true(rc == OK || strncmp(err.text, "the disk: cannot ", 17) == 0);
             folder_expect(folder, "file", replaced ? "new bytes" : "old");
-            assert_true(for_good || !folder_has(folder, "file.new"));
+            assert_true(for_good || !folder_has(folder, "file.paceline-new"));
             assert_int_equal(replace(real_disk(), folder, "again", &err), OK);
             folder_expect(folder, "file", "again");
         }
@@ -123,8 +134,9 @@ static void test_a_link_is_not_followed(void **state)
     struct err err = {0};
     char link[256], victim[256];
     folder_put(folder, "victim", "precious", 8);
-    assert_int_equal(
-        symlink(folder_file(folder, "victim", victim), folder_file(folder, "file.new", link)), 0);
+    assert_int_equal(symlink(folder_file(folder, "victim", victim),
+                             folder_file(folder, "file.paceline-new", link)),
+                     0);
     assert_int_equal(replace(real_disk(), folder, "bytes", &err), OK);
     folder_expect(folder, "victim", "precious");
     folder_expect(folder, "file", "bytes");
@@ -192,6 +204,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_file_is_made_and_replaced),
+        cmocka_unit_test(test_a_users_file_beside_it_is_kept),
         cmocka_unit_test(test_the_order_is_the_point),
         cmocka_unit_test(test_each_call_fails),
         cmocka_unit_test(test_a_directory_that_is_kept),
