@@ -81,8 +81,6 @@ static int start_keeper(struct driver *d)
     if (d->job->evaluate->at_start && !d->goes_on)
         k->first = &d->begins;
     int rc = keeper_init(k, &d->arena);
-    if (rc == OK)
-        rc = snapshot_open(&k->snapshot, d->job, d->options->dir, d->err);
     return rc == OK ? keeper_start(k) : rc;
 }
 

@@ -184,6 +184,15 @@ static int check_room(struct driver *d)
     return OK;
 }
 
+/* A resumed run may write its own anew. */
+static int open_snapshots(struct driver *d)
+{
+    struct snapshot *s = &d->keeper.snapshot;
+    int rc = snapshot_open(s, d->job, d->options->dir, d->err);
+    return rc == OK && !d->options->resume ? snapshot_check_free(s, d->resumed.course.steps, d->err)
+                                           : rc;
+}
+
 int driver_open(struct driver *d)
 {
     int rc = strategy_find(d->job, &d->strategy, d->err);
@@ -207,6 +216,8 @@ int driver_open(struct driver *d)
         rc = driver_write_welcome(d);
     if (rc == OK && d->options->begin)
         rc = d->options->begin(d->options->user, d->err);
+    if (rc == OK)
+        rc = open_snapshots(d);
     if (rc == OK)
         rc = check_room(d);
     if (rc != OK)

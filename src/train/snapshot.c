@@ -6,7 +6,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#define SNAPSHOT_END ".caffemodel"
 
 int snapshot_net(const Paceline__Job *job, Caffe__NetParameter **out, struct err *err)
 {
@@ -52,12 +55,48 @@ static void make_path(const struct snapshot *s, uint64_t steps, char *out, size_
     const char *prefix = s->job->solver->snapshot_prefix, *slash = strrchr(prefix, '/');
     const char *last = slash ? slash + 1 : prefix;
     char name[RUNDIR_PATH_MAX];
-    snprintf(name, sizeof name, "%s%s_iter_%" PRIu64 ".caffemodel",
-             prefix[0] == '/' ? prefix : last, *last ? "" : s->job->name, steps);
+    snprintf(name, sizeof name, "%s%s_iter_%" PRIu64 SNAPSHOT_END, prefix[0] == '/' ? prefix : last,
+             *last ? "" : s->job->name, steps);
     if (prefix[0] == '/')
         snprintf(out, size, "%s", name);
     else
         rundir_file(s->dir, name, out, size);
+}
+
+struct found {
+    const char *last; /* what names of snapshots begin with */
+    uint64_t steps;   /* only those of later ones count */
+    char name[256];   /* "": none */
+};
+
+static void find_later(void *user, const char *name)
+{
+    struct found *found = user;
+    size_t n = strlen(found->last);
+    char *end;
+    if (found->name[0] || strncmp(name, found->last, n) != 0 || name[n] < '0' || name[n] > '9')
+        return;
+    if (strtoull(name + n, &end, 10) > found->steps && strcmp(end, SNAPSHOT_END) == 0)
+        snprintf(found->name, sizeof found->name, "%s", name);
+}
+
+int snapshot_check_free(const struct snapshot *s, uint64_t steps, struct err *err)
+{
+    char path[RUNDIR_PATH_MAX + 64];
+    if (!s->net || s->job->solver->snapshot_prefix[0] != '/')
+        return OK;
+    make_path(s, 0, path, sizeof path);
+    char *last = strrchr(path, '/');
+    *last++ = '\0';
+    last[strlen(last) - strlen("0" SNAPSHOT_END)] = '\0';
+    struct found found = {.last = last, .steps = steps};
+    int rc = s->dir->disk->ops->list(s->dir->disk, path[0] ? path : "/", find_later, &found, err);
+    if (rc != OK || !found.name[0])
+        return rc;
+    return err_set(err, ERR_INPUT,
+                   "%.300s/%s: is another run's snapshot, which this run would replace; move it "
+                   "away, or set another solver.snapshot_prefix",
+                   path, found.name);
 }
 
 int snapshot_write(const struct snapshot *s, const struct model_layout *layout, const float *model,

@@ -1,7 +1,7 @@
 /* Snapshots: the joint model as Caffe's users expect it, PREFIX_iter_N.caffemodel for N steps of
  * each worker. Where the prefix of the solver is absolute they lie there, whose folder must exist;
  * else in the run directory, by the last part of the prefix alone: what a run leaves is in its
- * directory, and no run writes over another's. */
+ * directory. No run writes over another's. */
 #ifndef PL_TRAIN_SNAPSHOT_H
 #define PL_TRAIN_SNAPSHOT_H
 
@@ -17,6 +17,10 @@ struct snapshot {
 int snapshot_open(struct snapshot *s, const Paceline__Job *job, const struct rundir *dir,
                   struct err *err);
 void snapshot_close(struct snapshot *s);
+
+/* An absolute prefix may be another run's, too. ERR_INPUT: of a later step than `steps`, where this
+ * run begins, there is a snapshot already, which it would replace. */
+int snapshot_check_free(const struct snapshot *s, uint64_t steps, struct err *err);
 
 /* Is the model to be written when the run ends? */
 bool snapshot_at_end(const struct snapshot *s);

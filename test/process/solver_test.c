@@ -359,6 +359,28 @@ static void it_goes_on_from_a_solverstate(void **state)
     expect_said(p, "tiny_iter_99.caffemodel");
 }
 
+/* A prefix may lead out of the run directory, to where an earlier run has left its own. */
+static void test_snapshots_of_another_run_are_kept(void **state)
+{
+    struct project *p = *state;
+    char dir[128], prefix[256], state_file[256];
+    make_folder(&p->tiny, "snapshots");
+    tiny_write(&p->tiny, "snapshots/a_iter_8.caffemodel.old", "no snapshot");
+    tiny_write(&p->tiny, "snapshots/b_iter_8.caffemodel", "of another prefix");
+    snprintf(prefix, sizeof prefix, "solver.snapshot_prefix=%s/snapshots/a", p->tiny.folder);
+#define SHORT WITH_RECORDS, "--set", "stop.steps=20", "--set", prefix
+    RUN(p, 0, dir, "train", p->solver, SHORT);
+    RUN(p, 2, dir, "train", p->solver, SHORT);
+    expect_said(p,
+                "snapshots/a_iter_16.caffemodel: is another run's snapshot, which this run would "
+                "replace; move it away, or set another solver.snapshot_prefix");
+    snprintf(state_file, sizeof state_file, "%s/snapshots/a_iter_20.solverstate", p->tiny.folder);
+    write_state(p->whole, state_file, "a_iter_20.caffemodel", 20);
+    RUN(p, 0, dir, "train", p->solver, WITH_RECORDS, "--set", "stop.steps=24", "--set", prefix,
+        "--snapshot", state_file); /* the same training, continued */
+#undef SHORT
+}
+
 /* ---- Caffe's own files ---- */
 
 static const char *const solvers[] = {
@@ -450,6 +472,7 @@ int main(void)
         cmocka_unit_test(a_run_without_a_checkpoint_begins_with_them_too),
         cmocka_unit_test(what_is_frozen_stays),
         cmocka_unit_test(it_goes_on_from_a_solverstate),
+        cmocka_unit_test(test_snapshots_of_another_run_are_kept),
         cmocka_unit_test(published_solvers_are_jobs),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
