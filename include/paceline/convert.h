@@ -11,15 +11,19 @@ extern "C" {
 /* Convert the file `in` to the file `out`; the ending of its name says to what. A .caffemodel
  * becomes .safetensors, with tensors as a run leaves them, joint/LAYER.INDEX and s/LAYER.INDEX, and
  * back; every number keeps its bits. A .prototxt of any of Caffe's syntaxes becomes one of the
- * newest, and so does the net of a .caffemodel. `out` is replaced whole or not at all.
+ * newest, and so does the net of a .caffemodel. `out` is written whole or not at all.
  *
  * net  (may be NULL) whose layers the tensors of a .safetensors file are. Files that came out of a
  *      conversion bring it along.
  *
+ * replace  `out` may be there already, and may be `in`; of a link what it leads to is replaced
+ *
  * PL_ERR_INPUT        the file is missing or broken, with the place; there is no such way; no net
- * is known, or a tensor is of none of its layers PL_ERR_UNSUPPORTED  a format within the format
- * that is not read, by name PL_ERR_IO, PL_ERR_NOMEM */
-int pl_convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net);
+ *                     is known, or a tensor is of none of its layers; `out` is there
+ * PL_ERR_UNSUPPORTED  a format within the format that is not read, by name
+ * PL_ERR_IO, PL_ERR_NOMEM */
+int pl_convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net,
+               bool replace);
 
 /* Does a file of weights come from Caffe: a .caffemodel, or a .safetensors that was converted from
  * one? Then its net has learnt pictures in the order blue, green, red. A .safetensors is read whole

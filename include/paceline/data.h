@@ -98,13 +98,15 @@ typedef struct pl_data_check {
  * be read, which is no error of the call. PL_ERR_INPUT: maps that do not fit; PL_ERR_NOMEM */
 int pl_data_verify(pl_data *data, const pl_data_check *check, size_t *done, size_t *broken);
 
-/* Write a contact sheet of the first `first` records to a PNG file, replaced whole or not at all: a
- * grid of so many columns (0: about a square) of cells of side × side pixels. Records are shown as
- * the SPEC crops and resizes them, without its mean and scale; three channels are red, green and
- * blue, or the other way about where the data says so; of others the first is shown in grey.
- * PL_ERR_USAGE: no record, or a side that is not from 8 to 1024; PL_ERR_INPUT: a record cannot be
- * read, or the sheet were too large; PL_ERR_IO, PL_ERR_NOMEM */
-int pl_data_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t side, const char *path);
+/* Write a contact sheet of the first `first` records to a PNG file, whole or not at all: a grid of
+ * so many columns (0: about a square) of cells of side × side pixels. Records are shown as the SPEC
+ * crops and resizes them, without its mean and scale; three channels are red, green and blue, or
+ * the other way about where the data says so; of others the first is shown in grey. `replace`:
+ * there may be a file of that name already. PL_ERR_USAGE: no record, or a side that is not from 8
+ * to 1024; PL_ERR_INPUT: a record cannot be read, the sheet were too large, or there is such a
+ * file; PL_ERR_IO, PL_ERR_NOMEM */
+int pl_data_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t side, const char *path,
+                  bool replace);
 
 /* ---- as a net sees them ---- */
 

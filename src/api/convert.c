@@ -3,6 +3,7 @@
 #include "api/convert.h"
 #include "api/guard.h"
 #include "api/net.h"
+#include "base/file.h"
 #include "model/caffe_convert.h"
 #include "model/judge.h"
 #include "model/weights_file.h"
@@ -18,21 +19,34 @@ int api_path_here(const char *path, char out[API_PATH_MAX], struct err *err)
                               : err_set(err, ERR_INPUT, "%.100s...: the path is too long", path);
 }
 
-static int convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net)
+int api_path_result(const char *path, bool replace, char out[API_PATH_MAX], struct err *err)
+{
+    if (file_type(path) == FILE_IS_NONE)
+        return api_path_here(path, out, err);
+    if (!replace)
+        return err_set(err, ERR_INPUT,
+                       "%.200s: is there already; give another name, or replace it with --force",
+                       path);
+    return file_target(path, out, API_PATH_MAX, err);
+}
+
+static int convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net,
+                   bool replace)
 {
     struct err *err = &engine->error;
     char here[API_PATH_MAX];
     int rc = net ? api_spec_check(net, err) : OK;
     if (rc == OK)
-        rc = api_path_here(out, here, err);
+        rc = api_path_result(out, replace, here, err);
     return rc == OK ? caffe_convert(in, here, net ? net->build.net : NULL, real_disk(),
                                     &engine->log, err)
                     : rc;
 }
 
-int pl_convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net)
+int pl_convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net,
+               bool replace)
 {
-    RETURN_GUARDED(engine, convert(engine, in, out, net));
+    RETURN_GUARDED(engine, convert(engine, in, out, net, replace));
 }
 
 int pl_weights_of_caffe(pl_engine *engine, const char *path, bool *of_caffe)

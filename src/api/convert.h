@@ -4,9 +4,15 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
+
 enum { API_PATH_MAX = 4096 };
 
 /* The path with a directory part, as disks want it. ERR_INPUT: too long */
 int api_path_here(const char *path, char out[API_PATH_MAX], struct err *err);
+
+/* The path of a result: one where nothing is yet or, with `replace`, a file, and of a link the file
+ * that it leads to. ERR_INPUT: there is something, naming it; too long */
+int api_path_result(const char *path, bool replace, char out[API_PATH_MAX], struct err *err);
 
 #endif

@@ -283,7 +283,7 @@ static int make_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t si
 }
 
 static int write_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t side,
-                       const char *path)
+                       const char *path, bool replace)
 {
     struct err *err = &data->engine->error;
     struct buf png = {0};
@@ -294,7 +294,7 @@ static int write_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t s
     if (side < SHEET_SIDE_MIN || side > SHEET_SIDE_MAX)
         return err_set(err, ERR_USAGE, "sheet: cells must be %d to %d pixels, not %u",
                        SHEET_SIDE_MIN, SHEET_SIDE_MAX, side);
-    int rc = api_path_here(path, here, err);
+    int rc = api_path_result(path, replace, here, err);
     if (rc == OK)
         rc = make_sheet(data, count, columns, side, &png);
     if (rc == OK)
@@ -303,9 +303,10 @@ static int write_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t s
     return rc;
 }
 
-int pl_data_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t side, const char *path)
+int pl_data_sheet(pl_data *data, size_t first, uint32_t columns, uint32_t side, const char *path,
+                  bool replace)
 {
-    RETURN_GUARDED(data->engine, write_sheet(data, first, columns, side, path));
+    RETURN_GUARDED(data->engine, write_sheet(data, first, columns, side, path, replace));
 }
 
 /* ---- names of classes ---- */

@@ -288,7 +288,7 @@ static void test_a_sheet_in_colours(void **state)
     static const char *const maps[] = {"color=rgb", "color=bgr", "color=bgr&mean=7&scale=9"};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
         pl_data *data = open_two(s, maps[i]);
-        must(s, pl_data_sheet(data, 9, 2, 8, path));
+        must(s, pl_data_sheet(data, 9, 2, 8, path, i > 0));
         pl_data_close(data);
         struct sheet_image sheet = read_sheet(s, "sheet.png");
         assert_int_equal(sheet.image.width, 2 + 2 * 10);
@@ -311,7 +311,7 @@ static void test_a_sheet_in_grey(void **state)
     const struct stage *s = *state;
     char path[256];
     pl_data *data = open_idx(s, "");
-    must(s, pl_data_sheet(data, 4, 0, 8, folder_file(&s->folder, "grey.png", path)));
+    must(s, pl_data_sheet(data, 4, 0, 8, folder_file(&s->folder, "grey.png", path), false));
     struct sheet_image sheet = read_sheet(s, "grey.png");
     assert_int_equal(PNG_IMAGE_SAMPLE_CHANNELS(sheet.image.format), 1);
     assert_int_equal(sheet.image.width, 22);
@@ -324,10 +324,12 @@ static void test_a_sheet_in_grey(void **state)
             expect_pixel(&sheet, y, x, paper ? 255 : value[cell][at], 0, 0);
         }
     free(sheet.pixels);
-    refused(s, pl_data_sheet(data, 4, 0, 7, path), PL_ERR_USAGE, "8 to 1024");
-    refused(s, pl_data_sheet(data, 0, 0, 8, path), PL_ERR_USAGE, "no record");
-    refused(s, pl_data_sheet(data, 4, 4096, 1024, path), PL_ERR_INPUT, "pixels");
-    refused(s, pl_data_sheet(data, 4, 0, 8, "/proc/no.png"), PL_ERR_IO, "/proc/");
+    refused(s, pl_data_sheet(data, 4, 0, 7, path, true), PL_ERR_USAGE, "8 to 1024");
+    refused(s, pl_data_sheet(data, 0, 0, 8, path, true), PL_ERR_USAGE, "no record");
+    refused(s, pl_data_sheet(data, 4, 4096, 1024, path, true), PL_ERR_INPUT, "pixels");
+    refused(s, pl_data_sheet(data, 4, 0, 8, "/proc/no.png", true), PL_ERR_IO, "/proc/");
+    refused(s, pl_data_sheet(data, 4, 0, 8, path, false), PL_ERR_INPUT,
+            "grey.png: is there already; give another name, or replace it with --force");
     pl_data_close(data);
 }
 

@@ -259,7 +259,7 @@ void file_names_release(struct file_names *names)
     *names = (struct file_names){0};
 }
 
-int file_canonical(const char *path, char *out, size_t size, struct err *err)
+int file_target(const char *path, char *out, size_t size, struct err *err)
 {
     char *full = realpath(path, NULL);
     if (!full)
@@ -270,7 +270,14 @@ int file_canonical(const char *path, char *out, size_t size, struct err *err)
     free(full);
     if (!fits)
         return err_set(err, ERR_INPUT, "%.80s...: path longer than %zu bytes", path, size);
-    return file_is_folder(out) ? OK : err_set(err, ERR_INPUT, "%s: not a folder", path);
+    return OK;
+}
+
+int file_canonical(const char *path, char *out, size_t size, struct err *err)
+{
+    int rc = file_target(path, out, size, err);
+    return rc == OK && !file_is_folder(out) ? err_set(err, ERR_INPUT, "%s: not a folder", path)
+                                            : rc;
 }
 
 static bool lies_under(const char *root, const char *full)

@@ -64,6 +64,10 @@ struct file_names {
 int file_list(const char *folder, size_t max, struct file_names *out, struct err *err);
 void file_names_release(struct file_names *names);
 
+/* What `path` leads to by its one whole name, without links, dots or a slash at its end.
+ * ERR_INPUT: there is nothing; it does not fit */
+int file_target(const char *path, char *out, size_t size, struct err *err);
+
 /* The folder `path` by its one whole name, without links, dots or a slash at its end.
  * ERR_INPUT: there is none; it does not fit */
 int file_canonical(const char *path, char *out, size_t size, struct err *err);

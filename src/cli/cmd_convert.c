@@ -6,11 +6,14 @@
 
 struct convert_arguments {
     const char *net;
+    bool force;
 };
 
 static const struct option convert_options[] = {
     {"net", OPTION_TEXT, "FILE|NAME", "the net of a .safetensors that brings none along",
      offsetof(struct convert_arguments, net)},
+    {"force", OPTION_FLAG, NULL, "replace OUT where there is one",
+     offsetof(struct convert_arguments, force)},
     {0},
 };
 
@@ -32,7 +35,7 @@ static int run_convert(const struct command *command, int argc, char **argv)
     pl_net_spec *spec = NULL;
     int rc = a.net ? cli_net_spec(engine, a.net, &spec) : PL_OK;
     if (rc == PL_OK)
-        rc = pl_convert(engine, path[0], path[1], spec);
+        rc = pl_convert(engine, path[0], path[1], spec, a.force);
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
     pl_net_spec_free(spec);
     pl_engine_destroy(engine);

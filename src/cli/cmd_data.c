@@ -15,7 +15,7 @@ enum { HEAD_RECORDS = 10, SHEET_RECORDS = 64, SHEET_CELL = 64, CLASSES_SHOWN = 4
 
 struct data_arguments {
     const char *first, *sheet, *columns, *side, *problems;
-    bool training, json;
+    bool training, force, json;
     size_t problems_n;
     size_t first_n; /* what the texts above say; 0: not given */
     uint32_t columns_n, side_n;
@@ -31,6 +31,7 @@ static const struct option data_options[] = {
                 training),
     DATA_OPTION("first", OPTION_TEXT, "N", "the first N records (head: 10; stats: all)", first),
     DATA_OPTION("sheet", OPTION_TEXT, "FILE", "head: a PNG that shows them (64 of them)", sheet),
+    DATA_OPTION("force", OPTION_FLAG, NULL, "replace that FILE where there is one", force),
     DATA_OPTION("columns", OPTION_TEXT, "N", "in so many columns (a square)", columns),
     DATA_OPTION("side", OPTION_TEXT, "PIXELS", "each so large (64)", side),
     DATA_OPTION("max-problems", OPTION_TEXT, "N", "verify: list so many at most (all)", problems),
@@ -199,7 +200,8 @@ static int head(pl_data *data, const struct data_arguments *a)
     int widest = 5, rc = pl_data_describe(data, &info);
     first = rc == PL_OK && first > info.records ? info.records : first;
     if (rc == PL_OK && a->sheet)
-        rc = pl_data_sheet(data, first, a->columns_n, a->side_n ? a->side_n : SHEET_CELL, a->sheet);
+        rc = pl_data_sheet(data, first, a->columns_n, a->side_n ? a->side_n : SHEET_CELL, a->sheet,
+                           a->force);
     for (size_t i = 0; rc == PL_OK && i < first; i++) {
         rc = pl_data_record_at(data, i, &record);
         int length = rc == PL_OK && record.class_name ? (int)strlen(record.class_name) : 0;
@@ -332,8 +334,8 @@ static int check(struct data_arguments *a, const struct look *look)
         return usage_error("--first is for head and stats");
     if (a->sheet && look->print != head)
         return usage_error("--sheet is for head");
-    if ((a->columns || a->side) && !a->sheet)
-        return usage_error("--columns and --side are for --sheet");
+    if ((a->columns || a->side || a->force) && !a->sheet)
+        return usage_error("--columns, --side and --force are for --sheet");
     a->first_n = first;
     a->problems_n = problems;
     a->columns_n = (uint32_t)columns;

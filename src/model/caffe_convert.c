@@ -320,7 +320,9 @@ int caffe_convert(const char *in, const char *out, const Caffe__NetParameter *ne
         return rc;
     if (caffe == file.is_caffe) {
         weights_file_close(&file);
-        return err_set(err, ERR_INPUT, "%.200s: is such a file already", in);
+        return err_set(err, ERR_INPUT,
+                       "%.200s: is a .%s already; copy it, or give OUT another ending", in,
+                       caffe ? "caffemodel" : "safetensors");
     }
     if (file.is_caffe)
         return to_safetensors(&file, out, disk, log, err);

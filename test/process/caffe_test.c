@@ -1,4 +1,5 @@
 /* Models to Caffe and back: what is trained here, Caffe's own reader scores alike. */
+#include "base/file.h"
 #include "paceline/convert.h"
 #include "refusal.h"
 
@@ -161,15 +162,52 @@ static void test_bad_input_is_refused(void **state)
     REFUSED(t, "which files?", "convert", "net.prototxt");
     REFUSED(t, "unexpected argument", "convert", "a", "b", "c");
     REFUSED(t, "none of .caffemodel, .safetensors and .prototxt", "convert", "a", "b");
-    REFUSED(t, "cannot open", "convert", "a", "b.safetensors");
+    REFUSED(t, "cannot open", "convert", "a", "new.safetensors");
     REFUSED(t, "old.prototxt:3:11: V0LayerParameter", "convert", "old.prototxt", "new.prototxt");
     REFUSED(t, "bad.caffemodel: byte 0: field 1 has 127 bytes, 0 are left", "convert",
-            "bad.caffemodel", "b.safetensors");
+            "bad.caffemodel", "new.safetensors");
     REFUSED(t, "bad.caffemodel: byte 0", "test", "--model", "bad.caffemodel", "--data", test_spec);
     REFUSED(t, "--net and --model", "test", "--net", "lenet", "--model", "bad.caffemodel", "--data",
             test_spec);
     REFUSED(t, "no.binaryproto", "test", "--net", "net.prototxt", "--data", test_spec, "--mean",
             "no.binaryproto");
+}
+
+static void holds(const struct tiny *t, const char *name, const char *text)
+{
+    char path[256];
+    struct file_bytes bytes;
+    struct err err;
+    snprintf(path, sizeof path, "%s/%s", t->folder, name);
+    assert_int_equal(file_read(path, 1 << 20, &bytes, &err), OK);
+    assert_non_null(strstr((const char *)bytes.data, text));
+    file_release(&bytes);
+}
+
+/* REFUSED looks that all files stay as they are, the net's comment among them. */
+static void test_file_that_exists_is_replaced_by_force_alone(void **state)
+{
+    struct tiny *t = *state;
+    char link[256];
+    tiny_write(t, "mine.prototxt", "# my notes\nname: 'tiny' input: 'data' input_dim: 1\n");
+    tiny_write(t, "mine.prototxt.new", "notes, too");
+    snprintf(link, sizeof link, "%s/link.prototxt", t->folder);
+    assert_int_equal(symlink("mine.prototxt", link), 0);
+    static const char *const out[] = {"mine.prototxt", "./mine.prototxt", "link.prototxt"};
+    for (int i = 0; i < 3; i++) {
+        char says[128];
+        snprintf(says, sizeof says,
+                 "%s: is there already; give another name, or replace it with "
+                 "--force",
+                 out[i]);
+        REFUSED(t, says, "convert", "deploy.prototxt", out[i]);
+        REFUSED(t, says, "convert", "mine.prototxt", out[i]);
+    }
+    free(RUN(t, "convert", "deploy.prototxt", "link.prototxt", "--force"));
+    holds(t, "mine.prototxt", "12");
+    holds(t, "mine.prototxt.new", "notes, too");
+    assert_int_equal(file_type(link), FILE_IS_OTHER); /* it is a link as before */
+    holds(t, "link.prototxt", "12");
 }
 
 static int setup(void **state)
@@ -188,6 +226,7 @@ int main(void)
         cmocka_unit_test(test_it_tests_as_it_did),
         cmocka_unit_test(test_opencv_scores_alike),
         cmocka_unit_test(test_bad_input_is_refused),
+        cmocka_unit_test(test_file_that_exists_is_replaced_by_force_alone),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }
