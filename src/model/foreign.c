@@ -1,6 +1,7 @@
 #include "model/foreign.h"
 
 #include "base/file.h"
+#include "model/safetensors.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -36,8 +37,11 @@ static int refuse(const char *path, const char *what, struct err *err)
                    what, safetensors_instead);
 }
 
+/* The length that a safetensors file begins with may look like any of them. */
 int foreign_check(const char *path, const uint8_t *bytes, size_t len, struct err *err)
 {
+    if (safetensors_begins(bytes, len))
+        return OK;
     if (is_onnx(path, bytes, len))
         return refuse(path, "ONNX", err);
     for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)

@@ -91,6 +91,10 @@ struct safetensors {
     const struct safetensors_note *notes; /* by key */
 };
 
+/* Do the bytes begin as such a file: with a length that leads no further than the file, then JSON?
+ * No file of another format that is known here does, whatever the length looks like. */
+bool safetensors_begins(const uint8_t *bytes, size_t len);
+
 /* Read a file from untrusted bytes.
  *
  * file              its name, for messages alone

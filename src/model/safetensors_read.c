@@ -39,12 +39,33 @@ static int no_memory(struct reading *r)
 
 /* ---- the header as text ---- */
 
+bool safetensors_begins(const uint8_t *bytes, size_t len)
+{
+    return len > SAFETENSORS_LENGTH_BYTES && bytes[SAFETENSORS_LENGTH_BYTES] == '{' &&
+           bytes_le64(bytes) <= len - SAFETENSORS_LENGTH_BYTES;
+}
+
+/* A text, for one, whose first letters were taken for a length. */
+static int refuse_start(const struct reading *r, const uint8_t *bytes, size_t len)
+{
+    char start[17] = "";
+    for (size_t i = 0; i < len && i + 1 < sizeof start; i++)
+        start[i] = (char)(bytes[i] >= ' ' && bytes[i] <= '~' ? bytes[i] : '?');
+    return err_set(
+        r->err, ERR_INPUT,
+        "%s: is no safetensors file, which begins with its header's length and a {; this "
+        "begins with \"%s\"; give a .safetensors or a .caffemodel",
+        r->file, start);
+}
+
 static int split(struct reading *r, const uint8_t *bytes, size_t len)
 {
     if (len < SAFETENSORS_LENGTH_BYTES)
         return err_set(r->err, ERR_INPUT, "%s: %zu bytes are too few for a safetensors file",
                        r->file, len);
     uint64_t n = bytes_le64(bytes);
+    if (n > len && len > SAFETENSORS_LENGTH_BYTES && bytes[SAFETENSORS_LENGTH_BYTES] != '{')
+        return refuse_start(r, bytes, len);
     len -= SAFETENSORS_LENGTH_BYTES;
     bytes += SAFETENSORS_LENGTH_BYTES;
     if (n > SAFETENSORS_HEADER_MAX)

@@ -486,6 +486,19 @@ static void test_a_wrong_header_length_costs_nothing(void **state)
     }
 }
 
+static void test_a_text_is_called_no_safetensors_file(void **state)
+{
+    (void)state;
+    static const char text[] = "these are\tno weights";
+    struct safetensors st;
+    struct err err = {0};
+    assert_int_equal(parse((const uint8_t *)text, strlen(text), false, &st, &err), ERR_INPUT);
+    assert_string_equal(err.text,
+                        "x.safetensors: is no safetensors file, which begins with its header's "
+                        "length and a {; this begins with \"these are?no wei\"; give a "
+                        ".safetensors or a .caffemodel");
+}
+
 static void test_the_header_has_its_limit(void **state)
 {
     (void)state;
@@ -613,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_damage_is_told_with_its_place),
         cmocka_unit_test(test_hostile_files_are_refused_with_reasons),
         cmocka_unit_test(test_a_wrong_header_length_costs_nothing),
+        cmocka_unit_test(test_a_text_is_called_no_safetensors_file),
         cmocka_unit_test(test_the_header_has_its_limit),
         cmocka_unit_test(test_json_bombs_do_not_go_off),
         cmocka_unit_test(test_a_storm_of_mutations),

@@ -15,14 +15,6 @@ bool weights_file_called(const char *path, const char *extension)
     return dot && strcmp(dot + 1, extension) == 0;
 }
 
-/* A length that leads no further than the file, then JSON: as the length of a text, and text after
- * it, no caffemodel begins. */
-static bool begins_safetensors(const struct file_bytes *bytes)
-{
-    return bytes->len > SAFETENSORS_LENGTH_BYTES && bytes->data[SAFETENSORS_LENGTH_BYTES] == '{' &&
-           bytes_le64(bytes->data) <= bytes->len - SAFETENSORS_LENGTH_BYTES;
-}
-
 static bool is_ours(const struct file_bytes *bytes)
 {
     size_t n = strlen(SAFETENSORS_LEAD);
@@ -45,7 +37,8 @@ int weights_file_open(const char *path, enum weights_trust trust, struct weights
         file_release(&bytes);
         return rc;
     }
-    file.is_caffe = !begins_safetensors(&bytes) && !weights_file_called(path, "safetensors");
+    file.is_caffe =
+        !safetensors_begins(bytes.data, bytes.len) && !weights_file_called(path, "safetensors");
     if (file.is_caffe) {
         rc = caffe_model_parse(path, bytes.data, bytes.len, &file.caffe, err);
     } else {
