@@ -175,7 +175,8 @@ static int open_job(const pl_job *job, bool training, pl_data **out)
     const Paceline__Data *spec = training ? job->message->train_data : job->message->test_data;
     const char *field = training ? "train_data" : "test_data";
     if (!spec)
-        return err_set(err, ERR_INPUT, "%s: is missing from the job", field);
+        return err_set(err, ERR_INPUT,
+                       "%s: is missing from the job; name records with --data KIND:PATH", field);
     pl_data *data = new_data(job->engine, training ? SOURCE_TRAIN : SOURCE_TEST);
     if (!data)
         return ERR_NOMEM;

@@ -158,7 +158,8 @@ static int set_test_data_of(pl_net *net, const pl_job *job)
         return rc;
     rc = finished->test_data
              ? set_data(net, SET_TEST, finished->test_data, (struct part){0, 1})
-             : err_set(&net->engine->error, ERR_INPUT, "test_data: is missing from the job");
+             : err_set(&net->engine->error, ERR_INPUT,
+                       "test_data: is missing from the job; name records with --data KIND:PATH");
     job_free(finished);
     return rc;
 }

@@ -110,6 +110,8 @@ static int check(struct predict_arguments *a, size_t given)
         return usage_error("--net needs --weights");
     if (a->weights && !a->net)
         return usage_error("--weights goes with --net, and MODEL has its own");
+    if (a->net && a->which)
+        return usage_error("--model is for the directory of a run, and --net is of none");
     a->model = models ? a->given[0] : NULL;
     a->pictures = a->given + models;
     a->count = given - models;
@@ -187,7 +189,9 @@ static int open_data(pl_engine *engine, const struct predict_arguments *a,
                      const struct predict_model *model, uint32_t channels, pl_data **out)
 {
     if (!a->data && a->count == 0 && !model->job)
-        return usage_error("the model is of no run that has test data; which records?");
+        return usage_error(
+            "the model is of no run that has test data; which records? give pictures "
+            "or a SPEC");
     if (!a->data && a->count == 0)
         return pl_data_open_job(model->job, false, out);
     const char *color;

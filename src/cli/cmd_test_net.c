@@ -120,19 +120,33 @@ static int find_model(pl_engine *engine, const struct test_arguments *a, struct 
     return rc;
 }
 
+/* A file that lies in no run has no job, which would say its records and how they are mapped. */
+static int check_records(const struct test_arguments *a, const struct predict_model *m)
+{
+    if (!m->job && !a->data)
+        return usage_error("the model is of no run that has test data; which records? --data "
+                           "KIND:PATH must say it");
+    if (a->run && m->job && a->data && !strchr(a->data, '?') && !a->scale)
+        return usage_error("--data of a RUN needs its maps after a ?, as train_data in the run's "
+                           "job.prototxt has them: KIND:PATH?scale=..., or ?scale=1 for none");
+    return PL_OK;
+}
+
 /* A status, or, after a message, an exit code. */
 static int judge(pl_engine *engine, const struct test_arguments *a, const pl_net_options *options,
                  pl_test_result *result, bool *lossless)
 {
-    const char *color = NULL;
+    const char *color = a->color;
     struct predict_model m;
     pl_net *net = NULL;
     int rc = find_model(engine, a, &m);
     if (rc == PL_OK)
+        rc = check_records(a, &m);
+    if (rc == PL_OK)
         rc = pl_net_spec_judge(m.spec, lossless);
     if (rc == PL_OK)
         rc = pl_net_create(engine, m.spec, options, &net);
-    if (rc == PL_OK && !a->run) /* which brings its own */
+    if (rc == PL_OK && (!a->run || !m.job)) /* a run says its own */
         rc = color_of(engine, a, m.spec, &color);
     if (rc == PL_OK)
         rc = set_data(a, color, m.job, net);
@@ -173,9 +187,6 @@ static int check_what(const struct test_arguments *a)
     if (a->run && (a->net || a->job || a->weights))
         return usage_error("a RUN has its own net and weights: --net, --job and --weights are for "
                            "what is of no run");
-    if (a->run && a->data && !strchr(a->data, '?') && !a->scale)
-        return usage_error("--data of a RUN needs its maps after a ?, as train_data in the run's "
-                           "job.prototxt has them: KIND:PATH?scale=..., or ?scale=1 for none");
     if (!a->run && !a->net && !a->model && !a->job)
         return usage_error("what is to be tested? a run's directory, --net, --job or --model must "
                            "say it");

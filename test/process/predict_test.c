@@ -347,6 +347,39 @@ static void test_a_run_is_tested_by_its_directory(void **state)
     REFUSED(t, "a RUN has its own net", "test", "run", "--net", "lenet");
     REFUSED(t, "--data of a RUN needs its maps", "test", "run", "--data",
             "idx:test-images,test-labels");
+    REFUSED(t, "color=nonsense: expected", "test", "run", "--data",
+            "idx:test-images,test-labels?scale=0.00390625", "--color", "nonsense");
+}
+
+/* A model that lies in no run brings a net and no records. */
+static void test_a_file_of_no_run_is_tested_on_what_data_says(void **state)
+{
+    struct tiny *t = *state;
+    struct process p, q;
+    char folder[256];
+    snprintf(folder, sizeof folder, "%s/models", t->folder);
+    assert_int_equal(mkdir(folder, 0777), 0);
+    RUN(t, &p, "convert", "run/final.safetensors", "models/m.caffemodel", "--net", "net.prototxt");
+    process_release(&p);
+    REFUSED(t, "of no run that has test data; which records? --data", "test",
+            "models/m.caffemodel");
+    RUN(t, &p, "test", "models/m.caffemodel", "--data", "idx:test-images,test-labels", "--scale",
+        "0.00390625");
+    RUN(t, &q, "test", "run");
+    assert_string_equal(p.out, q.out);
+    process_release(&p);
+    process_release(&q);
+}
+
+static void test_a_job_without_test_data_asks_for_records(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    RUN(t, &p, "train", t->job, "--out", "untested", "--unset", "test_data", "--workers", "1",
+        "--strategy", "single");
+    process_release(&p);
+    REFUSED(t, "test_data: is missing from the job; name records with --data KIND:PATH", "test",
+            "untested");
 }
 
 static void test_scores_without_a_softmax(void **state)
@@ -397,6 +430,8 @@ static void test_wrong_inputs(void **state)
     REFUSED(t, "which records", "predict", "--net", "net.prototxt", "--weights", FINAL);
     REFUSED(t, "--weights", "predict", "--net", "net.prototxt", spec);
     REFUSED(t, "--weights", "predict", "run", "--weights", FINAL, spec);
+    REFUSED(t, "--model is for the directory of a run", "predict", "--net", "net.prototxt",
+            "--weights", FINAL, spec, "--model", "nonsense");
     REFUSED(t, "nowhere", "predict", "nowhere", spec);
     REFUSED(t, "no run", "predict", ".", spec);
     REFUSED(t, "net.prototxt", "predict", "net.prototxt", spec);
@@ -508,6 +543,8 @@ int main(void)
         cmocka_unit_test(test_one_rule_of_colours),
         cmocka_unit_test(test_a_table_with_names),
         cmocka_unit_test(test_a_run_is_tested_by_its_directory),
+        cmocka_unit_test(test_a_file_of_no_run_is_tested_on_what_data_says),
+        cmocka_unit_test(test_a_job_without_test_data_asks_for_records),
         cmocka_unit_test(test_scores_without_a_softmax),
         cmocka_unit_test(test_wrong_inputs),
         cmocka_unit_test(test_caffes_own_models),
