@@ -163,7 +163,7 @@ def broken_picture(slip):
     for folder, _, names in os.walk(os.path.join(slip.data[2], "pets")):
         for name in names:
             os.truncate(os.path.join(folder, name), 60)
-    return r"host-2, \S+\) left while training: step \d+: .*\.png.*start its worker again"
+    return r"host-2, \S+\) left while training: step \d+: .*\.png.*on_bad_record=skip"
 
 
 def folder_gone(slip):

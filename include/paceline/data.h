@@ -20,10 +20,6 @@ typedef struct pl_data pl_data;
  * labels and records that do not fit; PL_ERR_NOMEM */
 int pl_data_open(pl_engine *engine, const char *spec, bool training, pl_data **out);
 
-/* The same, for pl_data_verify: records whose heads are broken, 10000 at most, do not keep it from
- * opening. */
-int pl_data_open_to_verify(pl_engine *engine, const char *spec, bool training, pl_data **out);
-
 /* Open pictures, JPEG or PNG, by their paths (copied): records without labels. `maps`, which may be
  * NULL: what comes after the `?` of a SPEC. As above, naming the file. */
 int pl_data_open_pictures(pl_engine *engine, const char *const *paths, size_t count,
@@ -93,10 +89,18 @@ typedef struct pl_data_check {
     bool (*progress)(void *user, size_t done, size_t total);
 } pl_data_check;
 
-/* Read and decode every record, through the SPEC's maps if it has any, in memory for one. *done:
- * records looked at, fewer than there are when `progress` has ended it; *broken: how many could not
- * be read, which is no error of the call. PL_ERR_INPUT: maps that do not fit; PL_ERR_NOMEM */
-int pl_data_verify(pl_data *data, const pl_data_check *check, size_t *done, size_t *broken);
+typedef struct pl_data_verified {
+    size_t done;     /* records looked at, fewer than there are when `progress` has ended it */
+    size_t broken;   /* how many of them could not be read, which is no error of the call */
+    const char *set; /* "train" or "test", of a folder that holds records for both; else NULL */
+} pl_data_verified;
+
+/* Open a SPEC as pl_data_open does, but for records whose heads are broken, 10000 at most; read and
+ * decode every record, through the SPEC's maps if it has any, in memory for one. PL_ERR_INPUT: it
+ * cannot be opened, or no record can be read, after a report of each that is broken; maps that do
+ * not fit; PL_ERR_NOMEM */
+int pl_data_verify(pl_engine *engine, const char *spec, bool training, const pl_data_check *check,
+                   pl_data_verified *out);
 
 /* Write a contact sheet of the first `first` records to a PNG file, whole or not at all: a grid of
  * so many columns (0: about a square) of cells of side × side pixels. Records are shown as the SPEC

@@ -106,16 +106,13 @@ static pl_data *new_data(pl_engine *engine, enum source_role role)
     return data;
 }
 
-static int open_spec(pl_engine *engine, const char *spec, bool training, bool verifies,
-                     pl_data **out)
+int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad_records *bad,
+                  pl_data **out)
 {
     pl_data *data = new_data(engine, training ? SOURCE_TRAIN : SOURCE_TEST);
     if (!data)
         return ERR_NOMEM;
-    if (verifies && !(data->bad = bad_records_create(BAD_RECORDS_MOST))) {
-        pl_data_close(data);
-        return err_set(&engine->error, ERR_NOMEM, "data: out of memory");
-    }
+    data->bad = bad;
     int rc = job_set_data(&data->spec, spec, &engine->error);
     if (rc == OK)
         return open_data(data, "data", out);
@@ -189,12 +186,7 @@ static int open_job(const pl_job *job, bool training, pl_data **out)
 
 int pl_data_open(pl_engine *engine, const char *spec, bool training, pl_data **out)
 {
-    RETURN_GUARDED(engine, open_spec(engine, spec, training, false, out));
-}
-
-int pl_data_open_to_verify(pl_engine *engine, const char *spec, bool training, pl_data **out)
-{
-    RETURN_GUARDED(engine, open_spec(engine, spec, training, true, out));
+    RETURN_GUARDED(engine, api_data_open(engine, spec, training, NULL, out));
 }
 
 int pl_data_open_pictures(pl_engine *engine, const char *const *paths, size_t count,
@@ -214,7 +206,6 @@ void pl_data_close(pl_data *data)
         return;
     forget_maps(data);
     source_close(data->source);
-    bad_records_free(data->bad);
     names_release(&data->names);
     scratch_release(&data->scratch);
     stats_release(&data->stats);

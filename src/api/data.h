@@ -15,7 +15,7 @@ struct pl_data {
     char **path; /* of pictures that were given by their paths; owned, else NULL */
     size_t paths;
     struct source *source;
-    struct bad_records *bad; /* found while it was opened, to be verified; owned, else NULL */
+    struct bad_records *bad; /* told of those found while it was opened; borrowed, or NULL */
     bool own_maps, own_size; /* those of the SPEC, not a job's; some of them decide the size */
     bool maps;               /* there are any */
     struct dataset set;      /* the records through the maps, once `mapped` */
@@ -27,6 +27,11 @@ struct pl_data {
     uint64_t *of_class;       /* pl_data_describe's */
     char how[160];            /* pl_data_fit's */
 };
+
+/* Open the SPEC. `bad` (borrowed as long as it is open; NULL: no record may be broken)
+ * is told of records whose heads are. */
+int api_data_open(pl_engine *engine, const char *spec, bool training, struct bad_records *bad,
+                  pl_data **out);
 
 /* See the records through the maps. What dataset_init returns. */
 int api_data_map(pl_data *data);

@@ -27,8 +27,8 @@ struct data_arguments {
     }
 
 static const struct option data_options[] = {
-    DATA_OPTION("training", OPTION_FLAG, NULL, "of a folder of CIFAR, what is trained on",
-                training),
+    DATA_OPTION("training", OPTION_FLAG, NULL,
+                "of a folder of CIFAR, what is trained on (verify: both)", training),
     DATA_OPTION("first", OPTION_TEXT, "N", "the first N records (head: 10; stats: all)", first),
     DATA_OPTION("sheet", OPTION_TEXT, "FILE", "head: a PNG that shows them (64 of them)", sheet),
     DATA_OPTION("force", OPTION_FLAG, NULL, "replace that FILE where there is one", force),
@@ -343,6 +343,17 @@ static int check(struct data_arguments *a, const struct look *look)
     return -1;
 }
 
+static int look_at(pl_engine *engine, const struct look *look, const char *spec,
+                   const struct data_arguments *a)
+{
+    pl_data *data = NULL;
+    int rc = pl_data_open(engine, spec, a->training, &data);
+    if (rc == PL_OK)
+        rc = look->print(data, a);
+    pl_data_close(data);
+    return rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
+}
+
 static int run_data(const struct command *command, int argc, char **argv)
 {
     struct data_arguments a = {0};
@@ -370,15 +381,8 @@ static int run_data(const struct command *command, int argc, char **argv)
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    pl_data *data = NULL;
-    int rc = look->print ? pl_data_open(engine, given[1], a.training, &data)
-                         : pl_data_open_to_verify(engine, given[1], a.training, &data);
-    if (rc == PL_OK && look->print)
-        rc = look->print(data, &a);
-    int code = rc != PL_OK    ? cli_fail(engine, rc)
-               : !look->print ? data_verify(engine, data, a.problems_n, a.json)
-                              : EXIT_DONE;
-    pl_data_close(data);
+    int code = look->print ? look_at(engine, look, given[1], &a)
+                           : data_verify(engine, given[1], a.training, a.problems_n, a.json);
     pl_engine_destroy(engine);
     return code;
 }

@@ -12,7 +12,7 @@
 static volatile sig_atomic_t interrupted;
 
 struct verification {
-    size_t most, told;
+    size_t most, told, broken; /* of all sets */
     bool json;
     double begun;
 };
@@ -73,29 +73,62 @@ static bool tell_progress(void *user, size_t done, size_t total)
     return true;
 }
 
-static void print_end(const struct verification *v, size_t done, size_t broken)
+static void print_json(const pl_data_verified *found)
 {
-    if (v->json)
-        printf("{\"verified\":%zu,\"broken\":%zu,\"interrupted\":%s}\n", done, broken,
-               interrupted ? "true" : "false");
-    else
-        printf("verified   %zu record%s, %zu broken%s\n", done, number_plural((double)done, "s"),
-               broken, interrupted ? "; interrupted" : "");
-    if (broken > v->told)
-        output_line("%zu more problem%s not listed; --max-problems raises the limit",
-                    broken - v->told, number_plural((double)(broken - v->told), "s"));
+    printf("{");
+    if (found->set)
+        printf("\"set\":\"%s\",", found->set);
+    printf("\"verified\":%zu,\"broken\":%zu,\"interrupted\":%s}\n", found->done, found->broken,
+           interrupted ? "true" : "false");
 }
 
-int data_verify(pl_engine *engine, pl_data *data, size_t most, bool json)
+static void print_text(const pl_data_verified *found)
 {
-    struct verification v = {.most = most, .json = json, .begun = seconds_now()};
-    const pl_data_check check = {&v, print_problem, tell_progress};
-    size_t done = 0, broken = 0;
-    catch_interrupt();
-    int rc = pl_data_verify(data, &check, &done, &broken);
+    printf("verified   %zu record%s%s%s%s, %zu broken%s\n", found->done,
+           number_plural((double)found->done, "s"), found->set ? " of the " : "",
+           found->set ? found->set : "", found->set ? " set" : "", found->broken,
+           interrupted ? "; interrupted" : "");
+}
+
+/* Verifies one set; a status. */
+static int verify_set(pl_engine *engine, const char *spec, bool training, struct verification *v,
+                      pl_data_verified *found)
+{
+    const pl_data_check check = {v, print_problem, tell_progress};
+    v->begun = seconds_now();
+    int rc = pl_data_verify(engine, spec, training, &check, found);
     output_finish();
     if (rc != PL_OK)
-        return cli_fail(engine, rc);
-    print_end(&v, done, broken);
-    return interrupted ? EXIT_INTERRUPTED : broken > 0 ? EXIT_BAD_INPUT : EXIT_DONE;
+        return rc;
+    v->broken += found->broken;
+    if (v->json)
+        print_json(found);
+    else
+        print_text(found);
+    return rc;
+}
+
+static void print_remedies(const struct verification *v)
+{
+    if (v->broken > v->told)
+        output_line("%zu more problem%s not listed; --max-problems raises the limit",
+                    v->broken - v->told, number_plural((double)(v->broken - v->told), "s"));
+    if (v->told > 0)
+        output_line("repair or remove what is broken, or leave it out of training: --set "
+                    "on_bad_record=skip");
+}
+
+int data_verify(pl_engine *engine, const char *spec, bool training, size_t most, bool json)
+{
+    struct verification v = {.most = most, .json = json};
+    pl_data_verified found = {0};
+    catch_interrupt();
+    int rc = verify_set(engine, spec, training, &v, &found);
+    if (rc == PL_OK && found.set && !training && !interrupted)
+        rc = verify_set(engine, spec, true, &v, &found);
+    int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
+    print_remedies(&v);
+    if (rc != PL_OK)
+        return code;
+    return interrupted ? EXIT_INTERRUPTED : v.broken > 0 ? EXIT_BAD_INPUT : EXIT_DONE;
 }

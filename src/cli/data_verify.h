@@ -4,8 +4,9 @@
 
 #include "paceline/data.h"
 
-/* Prints at most `most` problems (0: all). Returns the command's exit code: EXIT_BAD_INPUT when a
- * record is broken, EXIT_INTERRUPTED after Ctrl-C, which says how far it came. */
-int data_verify(pl_engine *engine, pl_data *data, size_t most, bool json);
+/* Of a folder that holds two sets both are verified, or the training set alone. Prints at most
+ * `most` problems (0: all). Returns the command's exit code: EXIT_BAD_INPUT when a record is
+ * broken, EXIT_INTERRUPTED after Ctrl-C, which says how far it came. */
+int data_verify(pl_engine *engine, const char *spec, bool training, size_t most, bool json);
 
 #endif

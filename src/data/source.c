@@ -7,6 +7,7 @@
 #include "data/source_images.h"
 #include "data/source_lmdb.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -54,6 +55,16 @@ int source_leave_out(const struct source_config *config, uint64_t number, struct
     char cause[BAD_CAUSE_MAX];
     snprintf(cause, sizeof cause, "%.*s", (int)sizeof cause - 1, err->text);
     return bad_records_add(config->bad, config->of, BAD_AT_OPENING | number, cause, err);
+}
+
+int source_refuse_empty(const char *path, uint64_t count, struct err *err)
+{
+    char cause[BAD_CAUSE_MAX];
+    snprintf(cause, sizeof cause, "%.*s", (int)sizeof cause - 1, count > 0 ? err->text : "");
+    return err_set(err, ERR_INPUT,
+                   "%.150s: none of its %" PRIu64 " records can be read%s%s; repair them (paceline "
+                   "data verify SPEC lists them)",
+                   path, count, count > 0 ? "; the last: " : "", cause);
 }
 
 int source_hash_bytes(const void *data, size_t len, const struct open_watch *watch, uint64_t *out,

@@ -67,6 +67,9 @@ void source_close(struct source *source);
  * config->bad (not NULL). ERR_INPUT: there are too many. Internal to sources. */
 int source_leave_out(const struct source_config *config, uint64_t number, struct err *err);
 
+/* All `count` records were left out, the last for what `err` says. ERR_INPUT */
+int source_refuse_empty(const char *path, uint64_t count, struct err *err);
+
 /* hash_bytes of something large, watched in stage "bytes hashed". ERR_CANCELLED, ERR_NOMEM */
 int source_hash_bytes(const void *data, size_t len, const struct open_watch *watch, uint64_t *out,
                       struct err *err);

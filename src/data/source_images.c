@@ -139,7 +139,7 @@ static int look_at(struct source_images *images, size_t i, struct err *err)
 }
 
 static int look_at_all(struct source_images *images, const struct source_config *config,
-                       struct err *err)
+                       const char *path, struct err *err)
 {
     struct source *source = &images->source;
     source->classes = images->list.classes;
@@ -156,7 +156,7 @@ static int look_at_all(struct source_images *images, const struct source_config 
             rc = open_watch_report(config->watch, "pictures", i + 1, images->list.count, err);
     }
     if (rc == OK && kept == 0)
-        rc = err_set(err, ERR_INPUT, "none of the %zu pictures can be read", images->list.count);
+        rc = source_refuse_empty(path, images->list.count, err);
     if (rc != OK)
         return rc;
     source->count = images->list.count = kept;
@@ -248,7 +248,7 @@ int source_images_open(const struct source_config *config, const Paceline__Data_
     if (rc == OK && walks)
         write_warning(images, spec->list);
     if (rc == OK)
-        rc = look_at_all(images, config, err);
+        rc = look_at_all(images, config, spec->list, err);
     if (rc != OK) {
         images_close(&images->source);
         return rc;

@@ -251,11 +251,10 @@ int source_lmdb_open(const struct source_config *config, const Paceline__Data__L
         const struct lmdb_visitor visitor = {on_entry, lmdb, config->watch};
         rc = lmdb_walk(&lmdb->file, lmdb->path, &visitor, lmdb->err);
     }
+    if (rc == OK && lmdb->source.count == 0)
+        rc = source_refuse_empty(lmdb->path, lmdb->entries, lmdb->err);
     lmdb->err = NULL;
     lmdb->config = NULL;
-    if (rc == OK && lmdb->source.count == 0)
-        rc = err_set(err, ERR_INPUT, "%s: none of its %" PRIu64 " records can be read", lmdb->path,
-                     lmdb->entries);
     if (rc != OK) {
         lmdb_close(&lmdb->source);
         return rc;

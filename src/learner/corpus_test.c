@@ -304,7 +304,7 @@ static void test_a_broken_head_is_left_out(void **state)
     corpus_close(&corpus);
     put_broken(*state, 0, (1u << SKIPPED) - 1);
     assert_int_equal(open_broken(*state, "on_bad_record: skip", &corpus, &err), ERR_INPUT);
-    assert_non_null(strstr(err.text, "none of the 6 pictures can be read"));
+    assert_non_null(strstr(err.text, "none of its 6 records can be read; the last: "));
 }
 
 static void test_more_broken_records_than_allowed_are_refused(void **state)

@@ -335,7 +335,7 @@ static void test_a_run_taken_over_amid_a_checkpoint(void **state)
     assert_non_null(strstr(err.text, "a later driver has taken this run over"));
     assert_true(folder_has(&m->folder, "checkpoint/00000005.safetensors"));
     assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors"));
-    assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors.new"));
+    assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors" DISK_UNFINISHED));
     assert_false(checkpoint_remove_oldest(&m->dir, 1));
     note.incarnation = 1;
     sample_fill(m, 8, model);

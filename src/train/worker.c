@@ -426,14 +426,17 @@ static void explain_divergence(struct worker *w)
             (unsigned long long)w->learner.steps, is ? is : number, rate, rate / 10);
 }
 
-/* What broke the loop, and the remedy where the machine is at fault. */
+/* What broke the loop, and the remedy where the data or the machine is at fault. */
 static void explain_end(struct worker *w, int rc)
 {
     const struct err *why = &w->learner.err;
     unsigned long long step = w->learner.steps;
     const char *remedy = "";
-    if (rc == ERR_INPUT || rc == ERR_IO)
-        remedy = "; mend the data on that machine and start its worker again";
+    if (rc == ERR_INPUT && w->job->on_bad_record == PACELINE__ON_BAD_RECORD__stop)
+        remedy = "; repair or remove it (paceline data verify SPEC lists all such), or leave such "
+                 "records out (--set on_bad_record=skip)";
+    else if (rc == ERR_IO)
+        remedy = "; mend the data there, then start its worker again or resume the run";
     else if (rc == ERR_NOMEM)
         remedy = "; free memory on that machine, or give the job a smaller batch";
     if (rc == ERR_DIVERGED && rc != why->status)

@@ -54,7 +54,9 @@ static void test_a_broken_record_stops_a_run(void **state)
 {
     struct process p;
     assert_int_equal(TRAIN(*state, &p, "stopped", "--set", "workers=1"), 2);
-    assert_non_null(strstr(p.err, ".png"));
+    if (!strstr(p.err, ".png") || !strstr(p.err, "paceline data verify SPEC") ||
+        !strstr(p.err, "--set on_bad_record=skip"))
+        fail_msg("%s", p.err);
     process_release(&p);
 }
 
@@ -134,9 +136,61 @@ static void test_verify_lists_every_broken_record(void **state)
     process_release(&p);
     verify(t, &p, 2, "images:some?color=gray", "--json");
     assert_non_null(strstr(p.out, "{\"verified\":4,\"broken\":3,\"interrupted\":false}\n"));
+    assert_non_null(strstr(p.err, "repair or remove what is broken"));
     process_release(&p);
     verify(t, &p, 0, "idx:test-images,test-labels", NULL);
     assert_non_null(strstr(p.out, "verified   120 records, 0 broken\n"));
+    process_release(&p);
+}
+
+/* Of none can even the head be read. */
+static void test_verify_lists_broken_records_where_all_are(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    struct folder f;
+    snprintf(f.path, sizeof f.path, "%s", t->folder);
+    folder_put(&f, "one.png", "GIF89a", 6);
+    folder_put(&f, "two.png", "", 0);
+    folder_put(&f, "all", "one.png 0\ntwo.png 1\n", 20);
+    verify(t, &p, 2, "images:all", NULL);
+    if (!strstr(p.out, "one.png: ") || !strstr(p.out, "two.png: ") ||
+        !strstr(p.err, "all: none of its 2 records can be read; the last: ") ||
+        !strstr(p.err, "repair or remove what is broken"))
+        fail_msg("it said:\n%s%s", p.out, p.err);
+    process_release(&p);
+}
+
+/* Files as CIFAR-10 has them, with `records` black pictures. */
+static void write_cifar(const struct folder *f, const char *name, int records)
+{
+    uint8_t *bytes = calloc((size_t)records, 3073);
+    folder_put(f, name, bytes, (size_t)records * 3073);
+    free(bytes);
+}
+
+static void test_verify_reads_both_sets_of_a_folder(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    struct folder f;
+    char name[64];
+    snprintf(f.path, sizeof f.path, "%.40s/cifar", t->folder);
+    assert_int_equal(mkdir(f.path, 0777), 0);
+    for (int i = 1; i <= 5; i++) {
+        snprintf(name, sizeof name, "data_batch_%d.bin", i);
+        write_cifar(&f, name, 2);
+    }
+    write_cifar(&f, "test_batch.bin", 3);
+    verify(t, &p, 0, "cifar10:cifar", NULL);
+    assert_string_equal(p.out, "verified   3 records of the test set, 0 broken\n"
+                               "verified   10 records of the train set, 0 broken\n");
+    process_release(&p);
+    verify(t, &p, 0, "cifar10:cifar", "--training");
+    assert_string_equal(p.out, "verified   10 records of the train set, 0 broken\n");
+    process_release(&p);
+    verify(t, &p, 0, "cifar10:cifar/test_batch.bin", NULL);
+    assert_string_equal(p.out, "verified   3 records, 0 broken\n");
     process_release(&p);
 }
 
@@ -148,6 +202,8 @@ int main(void)
         cmocka_unit_test(test_a_deterministic_job_stays_so),
         cmocka_unit_test(test_too_many_broken_records_end_a_run),
         cmocka_unit_test(test_verify_lists_every_broken_record),
+        cmocka_unit_test(test_verify_lists_broken_records_where_all_are),
+        cmocka_unit_test(test_verify_reads_both_sets_of_a_folder),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }
