@@ -32,18 +32,20 @@ static int64_t delay(void *user)
 }
 
 /* Nothing, or a table of ours, or empty: the name may be anybody's, and their file is not replaced
- * by ours. */
-static bool may_write(const char *path)
+ * by ours. ERR_INPUT: it is something else, or cannot be read */
+static int check_ours(const char *path, struct err *err)
 {
     struct file_bytes start;
     enum file_type kind = file_type(path);
-    if (kind != FILE_IS_REGULAR)
-        return kind == FILE_IS_NONE;
-    if (file_read_begin(path, 64, NULL, &start, NULL) != OK)
-        return false;
-    bool ours = start.len == 0 || tuner_is_table((const char *)start.data, start.len);
+    if (kind == FILE_IS_NONE)
+        return OK;
+    int rc = file_read_begin(path, 64, NULL, &start, err);
+    if (rc != OK)
+        return rc;
+    bool ours = kind == FILE_IS_REGULAR &&
+                (start.len == 0 || tuner_is_table((const char *)start.data, start.len));
     file_release(&start);
-    return ours;
+    return ours ? OK : err_set(err, ERR_INPUT, "%s: is no file of choices", path);
 }
 
 /* What there is and can be read; a first run has no file. */
@@ -109,19 +111,20 @@ static void keep(void *user, struct tuner *tuner, const struct tuner_news *news)
                  plural(fresh, "s"), seconds);
         return;
     }
-    if (!may_write(t->path)) {
-        log_warn(t->log, "tuned %zu shape%s in %.1f s, not kept: %s is no file of choices", fresh,
-                 plural(fresh, "s"), seconds, t->path);
-        return;
+    int rc = check_ours(t->path, &err);
+    if (rc == OK) {
+        read_choices(t);
+        make_folders(real_disk(), t->path);
+        rc = write_choices(t, &err);
     }
-    read_choices(t);
-    make_folders(real_disk(), t->path);
-    if (write_choices(t, &err) == OK)
+    if (rc == OK)
         log_info(t->log, "tuned %zu shape%s in %.1f s, kept in %s", fresh, plural(fresh, "s"),
                  seconds, t->path);
     else
-        log_warn(t->log, "tuned %zu shape%s in %.1f s, but cannot keep it: %s", fresh,
-                 plural(fresh, "s"), seconds, err.text);
+        log_warn(t->log,
+                 "tuned %zu shape%s in %.1f s, but cannot keep it: %s; another place: "
+                 "PACELINE_TUNER=PATH",
+                 fresh, plural(fresh, "s"), seconds, err.text);
 }
 
 /* "" where there is none, or it does not fit. */

@@ -157,7 +157,7 @@ static void what_is_not_ours_is_left_alone(void **state)
         choose_alone("a", "direct");
         assert_file_has(texts[i], texts[i]);
         assert_int_equal(place.warnings, i + 1);
-        assert_non_null(strstr(place.said, "is no file of choices"));
+        assert_non_null(strstr(place.said, "is no file of choices; another place: "));
         assert_alone();
     }
     assert_int_equal(remove(place.path), 0);
@@ -184,6 +184,24 @@ static void nothing_is_left_beside_what_cannot_be_replaced(void **state)
     assert_int_equal(place.warnings, 1);
     assert_non_null(strstr(place.said, "cannot keep it"));
     assert_int_equal(rmdir(place.path), 0); /* it is empty */
+}
+
+/* Another user's, for one. Root may read all files, and so is somebody else here. */
+static void test_a_file_that_may_not_be_read_is_told_by_that(void **state)
+{
+    (void)state;
+    put_file("paceline kernels 1\n");
+    assert_int_equal(chmod(place.folder.path, 0755), 0);
+    assert_int_equal(chmod(place.path, 0), 0);
+    bool root = geteuid() == 0;
+    assert_true(!root || seteuid(65534) == 0);
+    choose_alone("a", "direct");
+    assert_true(!root || seteuid(0) == 0);
+    assert_int_equal(place.warnings, 1);
+    assert_non_null(strstr(place.said,
+                           "kernels.txt: cannot open: Permission denied; another place: "
+                           "PACELINE_TUNER=PATH"));
+    assert_alone();
 }
 
 static void no_place_to_write_is_a_line_in_the_log(void **state)
@@ -234,6 +252,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_one_process_found_the_next_one_knows, setup, teardown),
         cmocka_unit_test_setup_teardown(two_at_once_keep_what_both_found, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_made_good, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_file_that_may_not_be_read_is_told_by_that, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(no_place_to_write_is_a_line_in_the_log, setup, teardown),
         cmocka_unit_test_setup_teardown(folders_are_made_where_the_cache_has_its_place, setup,
                                         teardown),
