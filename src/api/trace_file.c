@@ -24,8 +24,10 @@ int trace_file_open(struct trace_file *f, struct disk *disk, const char *path, s
 {
     *f = (struct trace_file){.disk = disk, .path = path, .first = true};
     int rc = disk->ops->open(disk, path, false, &f->file, err);
-    if (rc == ERR_IO)
+    if (rc == ERR_IO) {
         rc = ERR_USAGE; /* the path is the caller's, and the message names it */
+        err_remedy(err, "give --trace a new file, in a folder that is there");
+    }
     if (rc == OK)
         buf_printf(&f->text, "[");
     return rc;

@@ -33,3 +33,12 @@ void err_prefix(struct err *err, const char *format, ...)
     snprintf(err->text + used, sizeof err->text - used, ": %s", old);
     printable(err->text);
 }
+
+void err_remedy(struct err *err, const char *remedy)
+{
+    if (!err)
+        return;
+    size_t used = strlen(err->text), most = sizeof err->text - strlen(remedy) - sizeof "; ";
+    used = used < most ? used : most; /* a long message is cut before it */
+    snprintf(err->text + used, sizeof err->text - used, "; %s", remedy);
+}

@@ -21,4 +21,7 @@ int err_set(struct err *err, int status, const char *format, ...)
 /* Put "prefix: " before the message that stands there, for a caller that alone knows the place. */
 void err_prefix(struct err *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Put "; remedy" after it: what to do about it, for a caller that alone knows. */
+void err_remedy(struct err *err, const char *remedy);
+
 #endif

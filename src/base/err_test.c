@@ -48,6 +48,7 @@ static void test_nobody_need_listen(void **state)
     (void)state;
     assert_int_equal(err_set(NULL, ERR_NOMEM, "%d", 1), ERR_NOMEM);
     err_prefix(NULL, "job");
+    err_remedy(NULL, "wait");
 }
 
 static void test_long_messages_are_cut(void **state)
@@ -67,6 +68,19 @@ static void test_long_messages_are_cut(void **state)
     assert_int_equal(err.status, ERR_IO);
     assert_int_equal(strlen(err.text), ERR_TEXT_MAX - 1);
     assert_memory_equal(err.text, "xxxx", 4);
+    err_remedy(&err, "free some room");
+    assert_int_equal(strlen(err.text), ERR_TEXT_MAX - 1);
+    assert_string_equal(err.text + ERR_TEXT_MAX - 1 - 17, "x; free some room");
+}
+
+static void test_a_remedy_comes_last(void **state)
+{
+    (void)state;
+    struct err err = {0};
+    err_set(&err, ERR_IO, "disk: full");
+    err_remedy(&err, "free some room");
+    assert_string_equal(err.text, "disk: full; free some room");
+    assert_int_equal(err.status, ERR_IO);
 }
 
 int main(void)
@@ -76,6 +90,7 @@ int main(void)
         cmocka_unit_test(test_a_message_names_the_thing),
         cmocka_unit_test(test_nobody_need_listen),
         cmocka_unit_test(test_long_messages_are_cut),
+        cmocka_unit_test(test_a_remedy_comes_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -64,8 +64,9 @@ static int find_host(const char *command, const char *option, const char *text,
     int why = getaddrinfo(host, NULL, &hints, &all);
     bool found = why == 0 && print(choose(all), colon + 1, out);
     if (!found)
-        fprintf(stderr, "paceline %s: --%s %s: no address is known of host %s: %s\n", command,
-                option, text, host, why ? gai_strerror(why) : "it does not fit");
+        fprintf(stderr,
+                "paceline %s: --%s %s: no address is known of host %s: %s; check its name\n",
+                command, option, text, host, why ? gai_strerror(why) : "it does not fit");
     if (all)
         freeaddrinfo(all);
     *at = out;

@@ -94,7 +94,9 @@ int predict_model_find(pl_engine *engine, const char *command, const char *path,
             return rc;
         fprintf(stderr, "the model is %s\n", model->weights);
     } else if (!is_there(path, false)) {
-        return refuse(command, path, "no such run or model");
+        return refuse(
+            command, path,
+            "no such run or model; give a run's directory, a .safetensors or a .caffemodel");
     } else if (which) {
         return refuse(command, path, "--model is for the directory of a run, and this is a file");
     } else if (!ends_in(path, ".safetensors") && !ends_in(path, ".caffemodel")) {

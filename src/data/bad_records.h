@@ -18,6 +18,12 @@ enum { BAD_RECORDS_MOST = 10000, BAD_CAUSE_MAX = 240 };
 /* Which source a record is of: the job's training data, or its test data. */
 enum bad_source { BAD_OF_TRAIN, BAD_OF_TEST };
 
+/* What to do about one, where none may be broken. */
+#define BAD_RECORD_REMEDY                                                                        \
+    "repair or remove it (paceline data verify SPEC lists all such), or leave such records out " \
+    "of "                                                                                        \
+    "training (--set on_bad_record=skip)"
+
 /* Added to the number of a record that was left out when its source was opened. */
 #define BAD_AT_OPENING (UINT64_C(1) << 63)
 

@@ -222,7 +222,10 @@ int image_list_walk(const struct source_config *config, const char *folder, stru
             rc = open_watch_report(config->watch, "folders", c + 1, classes.count, err);
     }
     if (rc == OK && list.count == 0)
-        rc = err_set(err, ERR_INPUT, "%s: holds no folder with pictures", folder);
+        rc = err_set(
+            err, ERR_INPUT,
+            "%s: holds no folder with pictures; put them into one folder a class, CLASS/*.png",
+            folder);
     file_names_release(&classes);
     list.text = (char *)text.data;
     if (rc != OK) {

@@ -76,7 +76,7 @@ static int read_meta(const struct walk *w, uint64_t offset, struct meta *out)
     if (bytes_le32(meta) != MAGIC || !(u16(page + 10) & P_META))
         return err_set(w->err, ERR_INPUT,
                        "%s: not an LMDB of a 64-bit little-endian machine (no magic at byte "
-                       "%" PRIu64 ")",
+                       "%" PRIu64 "); give the folder, or the data.mdb, of one",
                        w->name, offset + PAGE_HEAD);
     if (bytes_le32(meta + 4) != VERSION)
         return err_set(w->err, ERR_INPUT, "%s: LMDB of format %" PRIu32 ", expected %d", w->name,

@@ -37,7 +37,8 @@ static int size_of(const struct maps *maps, const struct source *source, size_t 
         return OK;
     if (*h + 2 * maps->pad < maps->crop || *w + 2 * maps->pad < maps->crop)
         return err_set(err, ERR_INPUT,
-                       "data: %s: %zu x %zu pixels%s cannot be cropped to %zu x %zu",
+                       "data: %s: %zu x %zu pixels%s cannot be cropped to %zu x %zu; resize them "
+                       "first, or crop to less",
                        source_name(source, i, name), *h, *w, maps->pad > 0 ? " and pad" : "",
                        maps->crop, maps->crop);
     *h = *w = maps->crop;

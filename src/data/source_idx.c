@@ -65,10 +65,10 @@ static int check_magic(const char *path, const struct file_bytes *file, uint32_t
                        path, kind, file->len);
     uint32_t magic = bytes_be32(file->data);
     if (magic != want) {
-        const char *found = magic == MAGIC_LABELS   ? ", an IDX label file"
-                            : magic == MAGIC_IMAGES ? ", an IDX image file"
-                                                    : "";
-        return err_set(err, ERR_INPUT, "%s: not an IDX %s file (magic 0x%08" PRIx32 "%s)", path,
+        const char *found = magic == MAGIC_LABELS   ? ", an IDX label file); exchange the two"
+                            : magic == MAGIC_IMAGES ? ", an IDX image file); exchange the two"
+                                                    : ")";
+        return err_set(err, ERR_INPUT, "%s: not an IDX %s file (magic 0x%08" PRIx32 "%s", path,
                        kind, magic, found);
     }
     if (file->len < header)
@@ -156,8 +156,9 @@ static int load_labels(const char *path, const char *images, struct source_idx *
     if (N == 0)
         return err_set(err, ERR_INPUT, "%s: holds 0 labels", path);
     if (N != idx->source.count)
-        return err_set(err, ERR_INPUT, "%s: %zu labels for the %zu images of %s", path, N,
-                       idx->source.count, images);
+        return err_set(err, ERR_INPUT,
+                       "%s: %zu labels for the %zu images of %s; give files of the same set", path,
+                       N, idx->source.count, images);
     rc = read_promised(path, HEADER_LABELS + N, idx->watch, &idx->labels, err);
     uint32_t top = 0;
     for (size_t i = 0; rc == OK && i < N; i++) {

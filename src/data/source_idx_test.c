@@ -287,9 +287,11 @@ static void test_swapped_files(void **state)
     struct fixture *f = *state;
     put_plain(f->images, LABELS, sizeof LABELS);
     put_plain(f->labels, IMAGES, sizeof IMAGES);
-    refuse(f, f->images, "not an IDX image file (magic 0x00000801, an IDX label file)");
+    refuse(f, f->images,
+           "not an IDX image file (magic 0x00000801, an IDX label file); exchange the two");
     put_plain(f->images, IMAGES, sizeof IMAGES);
-    refuse(f, f->labels, "not an IDX label file (magic 0x00000803, an IDX image file)");
+    refuse(f, f->labels,
+           "not an IDX label file (magic 0x00000803, an IDX image file); exchange the two");
 }
 
 static void test_dimensions_out_of_bounds(void **state)

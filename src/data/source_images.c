@@ -117,7 +117,8 @@ static const struct source_ops images_ops = {
 /* ---- opening ---- */
 
 /* The header of picture i, and its part of the hash. */
-static int look_at(struct source_images *images, size_t i, struct err *err)
+static int look_at(struct source_images *images, const struct source_config *config, size_t i,
+                   struct err *err)
 {
     struct image_entry *entry = &images->list.at[i];
     const char *name = images->list.text + entry->path;
@@ -128,6 +129,8 @@ static int look_at(struct source_images *images, size_t i, struct err *err)
     int rc = full_path(images, i, path, err);
     if (rc == OK)
         rc = picture_file_probe(path, head, &n, &entry->bytes, &picture, err);
+    if (rc == ERR_INPUT && !config->bad && file_is_regular(path))
+        err_remedy(err, BAD_RECORD_REMEDY);
     if (rc != OK)
         return rc;
     entry->H = (uint16_t)picture.H;
@@ -147,7 +150,7 @@ static int look_at_all(struct source_images *images, const struct source_config 
     int rc = OK;
     size_t kept = 0;
     for (size_t i = 0; rc == OK && i < images->list.count; i++) {
-        rc = look_at(images, i, err);
+        rc = look_at(images, config, i, err);
         if (rc == OK)
             images->list.at[kept++] = images->list.at[i];
         else if (rc == ERR_INPUT && config->bad)

@@ -206,6 +206,8 @@ static int on_entry(void *user, const uint8_t *key, size_t key_len, const struct
                source_quote(shown, quoted, sizeof quoted));
     if (rc == ERR_INPUT && lmdb->config->bad)
         return source_leave_out(lmdb->config, number, lmdb->err);
+    if (rc == ERR_INPUT)
+        err_remedy(lmdb->err, BAD_RECORD_REMEDY);
     return rc == ERR_IO ? ERR_INPUT : rc;
 }
 

@@ -190,7 +190,7 @@ static int find_field(struct text_reader *r, const ProtobufCMessage *msg,
         return text_fail(r, r->lex.at, "field `%s` of %s: `%s` is set, and one of the two may be",
                          field->name, type->short_name, rival->name);
     if (!text_field_repeated(field) && text_field_is_set(msg, field))
-        return text_fail(r, r->lex.at, "field `%s` of %s: given twice", field->name,
+        return text_fail(r, r->lex.at, "field `%s` of %s: given twice; keep one", field->name,
                          type->short_name);
     *out = field;
     return OK;

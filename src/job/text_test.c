@@ -302,10 +302,10 @@ static void test_flags_and_words(void **state)
 static void test_twice_is_refused(void **state)
 {
     (void)state;
-    job_refuses("batch: 1\nbatch: 1", "t:2:1: field `batch` of Job: given twice");
-    job_refuses("name: 'job' name: 'b'", "t:1:13: field `name` of Job: given twice");
-    job_refuses("stop {} stop {}", "t:1:9: field `stop` of Job: given twice");
-    job_refuses("net { zoo: 'a' zoo: 'b' }", "t:1:16: field `zoo` of Net: given twice");
+    job_refuses("batch: 1\nbatch: 1", "t:2:1: field `batch` of Job: given twice; keep one");
+    job_refuses("name: 'job' name: 'b'", "t:1:13: field `name` of Job: given twice; keep one");
+    job_refuses("stop {} stop {}", "t:1:9: field `stop` of Job: given twice; keep one");
+    job_refuses("net { zoo: 'a' zoo: 'b' }", "t:1:16: field `zoo` of Net: given twice; keep one");
 }
 
 static void test_two_members_of_a_oneof_are_refused(void **state)

@@ -127,11 +127,12 @@ static void tests_have_scores_for_all_labels(void **state)
     assert_int_equal(open_trial(&t, *state, "fewer.prototxt", "", ""), ERR_INPUT);
     assert_string_equal(t.err.text,
                         "train_data: label 2 is out of range: the net in phase TEST has "
-                        "2 classes");
+                        "2 classes; set num_output of its last layer to 3");
     close_trial(&t);
     assert_int_equal(open_trial(&t, *state, "places.prototxt", "", "crop: 4"), ERR_INPUT);
     assert_string_equal(t.err.text, "test_data: label 2 is out of range: the net for records of "
-                                    "their size has 2 classes");
+                                    "their size has 2 classes; set num_output of its last layer to "
+                                    "3");
     close_trial(&t);
 }
 
@@ -159,7 +160,8 @@ static void the_net_says_which_labels_a_test_may_have(void **state)
     close_trial(&t);
     put_labels(&tiny, "test-labels", TINY_TEST, TINY_CLASSES + 1);
     assert_int_equal(open_trial(&t, &tiny, "net.prototxt", "", ""), ERR_INPUT);
-    assert_string_equal(t.err.text, "test_data: label 3 is out of range: the net has 3 classes");
+    assert_string_equal(t.err.text, "test_data: label 3 is out of range: the net has 3 classes; "
+                                    "set num_output of its last layer to 4");
     close_trial(&t);
     tiny_remove(&tiny);
 }

@@ -285,8 +285,10 @@ static int labels_fit(const struct net *net, const char *what, const struct data
     size_t classes = net_classes(net);
     if (classes == 0 || set->source->classes <= classes)
         return OK;
-    return err_set(err, ERR_INPUT, "%s: label %u is out of range: %s has %zu classes", field,
-                   set->source->classes - 1, what, classes);
+    return err_set(err, ERR_INPUT,
+                   "%s: label %u is out of range: %s has %zu classes; set num_output of its last "
+                   "layer to %u",
+                   field, set->source->classes - 1, what, classes, set->source->classes);
 }
 
 int workspace_accepts(const struct workspace *ws, const struct dataset *set, const char *field,

@@ -15,6 +15,7 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { LAYER_NAME_MAX = 100 };
@@ -28,6 +29,17 @@ static struct blob *newest(const struct net *net, const char *name)
 }
 
 /* ---- a layer and its blobs ---- */
+
+static int refuse_bottom(const struct net *net, const char *name, struct err *err)
+{
+    char made[200] = "";
+    for (size_t i = 0; i < net->n_blobs; i++) {
+        size_t used = strlen(made);
+        snprintf(made + used, sizeof made - used, "%s%s", used > 0 ? ", " : "", net->blob[i]->name);
+    }
+    return err_set(err, ERR_INPUT, "bottom \"%.64s\" is made by no layer before it; made are: %s",
+                   name, made);
+}
 
 static int check_loss_weights(const Caffe__LayerParameter *param, const struct layer_ops *ops,
                               struct err *err)
@@ -78,8 +90,7 @@ static int connect_bottoms(struct net *net, struct layer *layer, struct err *err
     for (size_t i = 0; i < param->n_bottom; i++) {
         struct blob *blob = newest(net, param->bottom[i]);
         if (!blob)
-            return err_set(err, ERR_INPUT, "bottom \"%.64s\" is made by no layer before it",
-                           param->bottom[i]);
+            return refuse_bottom(net, param->bottom[i], err);
         if (blob->is_whole && !layer->ops->takes_whole)
             return err_set(err, ERR_UNSUPPORTED,
                            "bottom \"%.64s\" does not go by records, as an Accuracy's second top "

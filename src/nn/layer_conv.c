@@ -16,11 +16,12 @@ static int conv_size(const struct layer *layer, size_t O, struct conv_spec *s, s
     size_t W = s->x.dim[3] + 2 * s->pad_w, span_w = conv_span(s->kernel_w, s->dilation_w);
     char text[128];
     if (span_h > H || span_w > W)
-        return err_set(err, ERR_INPUT,
-                       "the kernel, %zux%zu, is larger than the padded image, %zux%zu "
-                       "(bottom \"%.64s\" is %s)",
-                       span_h, span_w, H, W, layer->bottom[0].blob->name,
-                       shape_text(&s->x, text, sizeof text));
+        return err_set(
+            err, ERR_INPUT,
+            "the kernel, %zux%zu, is larger than the padded image, %zux%zu "
+            "(bottom \"%.64s\" is %s); give larger records (resize), or a smaller kernel",
+            span_h, span_w, H, W, layer->bottom[0].blob->name,
+            shape_text(&s->x, text, sizeof text));
     s->y = (struct shape){
         4, {s->x.dim[0], O, (H - span_h) / s->stride_h + 1, (W - span_w) / s->stride_w + 1}};
     return OK;

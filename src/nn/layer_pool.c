@@ -78,7 +78,7 @@ static int infer(const struct layer *layer, const Caffe__PoolingParameter *p,
     if (spec->kernel_h > H + 2 * spec->pad_h || spec->kernel_w > W + 2 * spec->pad_w)
         return err_set(err, ERR_INPUT,
                        "the window, %zux%zu, is larger than the padded image, %zux%zu (bottom "
-                       "\"%.64s\" is %s)",
+                       "\"%.64s\" is %s); give larger records (resize), or a smaller window",
                        spec->kernel_h, spec->kernel_w, H + 2 * spec->pad_h, W + 2 * spec->pad_w,
                        layer->bottom[0].blob->name, shape_text(&spec->x, text, sizeof text));
     bool up = p->round_mode == CAFFE__POOLING_PARAMETER__ROUND_MODE__CEIL;

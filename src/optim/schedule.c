@@ -101,7 +101,8 @@ static int check_number(const char *field, const char *policy, bool has, float v
                         struct err *err)
 {
     if (!has)
-        return err_set(err, ERR_INPUT, "solver.%s is not set, and lr_policy \"%s\" needs it", field,
+        return err_set(err, ERR_INPUT,
+                       "solver.%s: is missing, and lr_policy \"%s\" needs it; set it", field,
                        policy);
     if (!isfinite(value) || value < 0)
         return err_set(err, ERR_INPUT, "solver.%s: %g, expected a finite number of 0 or more",
@@ -124,7 +125,8 @@ static int check_count(const char *field, const char *policy, bool has, int32_t 
                        struct err *err)
 {
     if (!has)
-        return err_set(err, ERR_INPUT, "solver.%s is not set, and lr_policy \"%s\" needs it", field,
+        return err_set(err, ERR_INPUT,
+                       "solver.%s: is missing, and lr_policy \"%s\" needs it; set it", field,
                        policy);
     if (value < 1)
         return err_set(err, ERR_INPUT, "solver.%s: %d, expected 1 or more", field, (int)value);
@@ -134,7 +136,8 @@ static int check_count(const char *field, const char *policy, bool has, int32_t 
 static int check_stepvalues(const Caffe__SolverParameter *s, const char *policy, struct err *err)
 {
     if (s->n_stepvalue == 0)
-        return err_set(err, ERR_INPUT, "solver.stepvalue is not set, and lr_policy \"%s\" needs it",
+        return err_set(err, ERR_INPUT,
+                       "solver.stepvalue: is missing, and lr_policy \"%s\" needs it; set it",
                        policy);
     for (size_t i = 0; i < s->n_stepvalue; i++) {
         if (s->stepvalue[i] < 0)

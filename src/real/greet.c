@@ -271,7 +271,8 @@ static int read_answer(struct node *node, const uint8_t bytes[HELLO_SIZE], struc
     struct hello answer;
     int rc = hello_decode(bytes, &answer);
     if (rc == ERR_PROTOCOL)
-        return err_set(err, ERR_PEER, "driver at %s: what answers there is no driver of ours",
+        return err_set(err, ERR_PEER,
+                       "driver at %s: what answers there is no driver of ours; check host and port",
                        where);
     if (rc == ERR_UNSUPPORTED)
         return err_set(
@@ -368,9 +369,10 @@ int greet_driver(struct node *node, const struct address *driver, struct stream 
         return err_set(err, ERR_IO, "driver at %s: no socket: %s", where, strerror(errno));
     int code = connect_until(fd, driver, deadline);
     *out = stream_tcp(fd);
-    int rc = code
-                 ? err_set(err, ERR_PEER, "driver at %s: cannot connect: %s", where, strerror(code))
-                 : exchange_hellos(node, out, where, deadline, err);
+    int rc = code ? err_set(err, ERR_PEER,
+                            "driver at %s: cannot connect: %s; check that a driver listens there",
+                            where, strerror(code))
+                  : exchange_hellos(node, out, where, deadline, err);
     if (rc != OK)
         stream_close(out);
     else

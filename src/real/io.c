@@ -289,9 +289,10 @@ static int listen_at(struct node *node, struct err *err)
         return err_set(err, ERR_IO, "listen %s: no socket: %s", where, strerror(why));
     if (why)
         return err_set(err, ERR_INPUT, "listen %s: %s%s", where, strerror(why),
-                       why == EADDRINUSE      ? ": give another port, or 0 for any that is free"
-                       : why == EADDRNOTAVAIL ? ": that is no address of this host"
-                                              : "");
+                       why == EADDRINUSE ? ": give another port, or 0 for any that is free"
+                       : why == EADDRNOTAVAIL
+                           ? ": that is no address of this host; give one of its own"
+                           : "");
     node->address.len = sizeof node->address.u;
     if (getsockname(io->listener, &node->address.u.any, &node->address.len) != 0)
         return err_set(err, ERR_IO, "listen %s: %s", where, strerror(errno));

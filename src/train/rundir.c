@@ -13,9 +13,16 @@ void rundir_file(const struct rundir *dir, const char *name, char *out, size_t s
 }
 
 /* The lock does not count: whoever has it asks. */
-static void count_entry(void *user, const char *name)
+struct contents {
+    size_t entries;
+    bool is_run;
+};
+
+static void look_at_entry(void *user, const char *name)
 {
-    *(size_t *)user += strcmp(name, LOCK) != 0;
+    struct contents *contents = user;
+    contents->entries += strcmp(name, LOCK) != 0;
+    contents->is_run = contents->is_run || strcmp(name, "job.prototxt") == 0;
 }
 
 int rundir_set_path(struct rundir *dir, const char *path, struct err *err)
@@ -86,18 +93,19 @@ static int make_numbered(struct rundir *dir, const char *name, struct err *err)
 static int make_given(struct rundir *dir, const char *path, struct err *err)
 {
     int rc = rundir_set_path(dir, path, err);
-    if (rc == OK && disk_keep_dir(dir->disk, dir->path, NULL, err) != OK)
-        rc = ERR_USAGE; /* the path is the caller's, and the message names it */
-    return rc;
+    if (rc != OK || disk_keep_dir(dir->disk, dir->path, NULL, err) == OK)
+        return rc;
+    err_remedy(err, "give another directory (--out)");
+    return ERR_USAGE; /* the path is the caller's, and the message names it */
 }
 
 static int check_empty(const struct rundir *dir, struct err *err)
 {
-    size_t entries = 0;
-    int rc = dir->disk->ops->list(dir->disk, dir->path, count_entry, &entries, err);
-    if (rc == OK && entries > 0)
-        rc = err_set(err, ERR_USAGE, "%s: is not empty; --resume goes on with the run in it",
-                     dir->path);
+    struct contents contents = {0};
+    int rc = dir->disk->ops->list(dir->disk, dir->path, look_at_entry, &contents, err);
+    if (rc == OK && contents.entries > 0)
+        rc = err_set(err, ERR_USAGE, "%s: is not empty%s; give another directory (--out)",
+                     dir->path, contents.is_run ? "; --resume goes on with the run in it" : "");
     return rc;
 }
 
@@ -150,12 +158,6 @@ void rundir_beat(const struct rundir *dir)
         dir->disk->ops->touch(dir->lock);
 }
 
-static void look_for_job(void *user, const char *name)
-{
-    if (strcmp(name, "job.prototxt") == 0)
-        *(bool *)user = true;
-}
-
 int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const char *name,
                 struct err *err)
 {
@@ -164,11 +166,12 @@ int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const c
     int rc = path ? rundir_set_path(dir, path, err) : newest_number(disk, name, &number, err);
     if (rc == OK && !path)
         rc = numbered(dir, name, number, err);
-    bool is_run = false;
+    struct contents contents = {0};
     if (rc == OK && (path || number > 0))
-        rc = disk->ops->list(disk, dir->path, look_for_job, &is_run, err);
-    if ((rc == OK || rc == ERR_NOT_FOUND) && !is_run)
-        return err_set(err, ERR_NOT_FOUND, "%s: there is no run to go on with",
+        rc = disk->ops->list(disk, dir->path, look_at_entry, &contents, err);
+    if ((rc == OK || rc == ERR_NOT_FOUND) && !contents.is_run)
+        return err_set(err, ERR_NOT_FOUND,
+                       "%s: there is no run to go on with; give the directory of one (--out)",
                        number > 0 || path ? dir->path : RUNS);
     return rc;
 }

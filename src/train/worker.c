@@ -433,8 +433,7 @@ static void explain_end(struct worker *w, int rc)
     unsigned long long step = w->learner.steps;
     const char *remedy = "";
     if (rc == ERR_INPUT && w->job->on_bad_record == PACELINE__ON_BAD_RECORD__stop)
-        remedy = "; repair or remove it (paceline data verify SPEC lists all such), or leave such "
-                 "records out (--set on_bad_record=skip)";
+        remedy = "; " BAD_RECORD_REMEDY;
     else if (rc == ERR_IO)
         remedy = "; mend the data there, then start its worker again or resume the run";
     else if (rc == ERR_NOMEM)

@@ -278,8 +278,13 @@ static void test_run_directories(void **state)
     REFUSED(t, "/proc/run", "train", t->job, "--out", "/proc/run");
     REFUSED(t, "missing/run", "train", t->job, "--out", "missing/run");
     REFUSED(t, "directory", "train", t->job, "--out", "");
-    REFUSED(t, "not empty", "train", t->job, "--out", ".");
-    REFUSED(t, "--resume", "train", t->job, "--out", ".");
+    REFUSED(t, ".: is not empty; give another directory (--out)", "train", t->job, "--out", ".");
+    char earlier[256];
+    snprintf(earlier, sizeof earlier, "%s/earlier", t->folder);
+    assert_int_equal(mkdir(earlier, 0777), 0);
+    tiny_write(t, "earlier/job.prototxt", "");
+    REFUSED(t, "earlier: is not empty; --resume goes on with the run in it; give another directory",
+            "train", t->job, "--out", "earlier");
     REFUSED(t, "run", "train", t->job, "--resume", "--out", "run");
     REFUSED(t, "no run", "train", t->job, "--resume", "--out", ".");
     REFUSED(t, "plain", "train", t->job, "--resume", "--out", "plain");
