@@ -3,16 +3,24 @@ import dataclasses
 from typing import Callable, Optional
 
 
+class Skip(Exception):
+    """This mistake cannot be made here, for the reason given."""
+
+
 @dataclasses.dataclass
 class Case:
     name: str
     prepare: Optional[Callable]  # (scene) → the command's words
-    thing: str  # patterns that the answer must hold: what is wrong,
-    place: str  # where: file and line, field, option, path, host,
-    remedy: str  # and what to do
+    # Patterns that one line of the answer must hold, the remedy apart from the other two:
+    thing: str  # what is wrong,
+    place: str = ""  # where: file and line, field, option, path, host,
+    remedy: Optional[str] = ""  # and what to do. None: the answer says nothing of that, which is B
     code: tuple = (2,)  # exit codes that fit
     env: dict = dataclasses.field(default_factory=dict)
-    act: Optional[Callable] = None  # (scene, paceline, env) → (text, exit code), instead of prepare
+    act: Optional[Callable] = None  # (scene, env) → (text, exit code), instead of prepare
+    apart: bool = False  # the remedy stands on a line of its own
+    # Of other people, who are not the driver's to correct: it must go on, as `thing` shows.
+    harmless: bool = False
 
 
 def words(*given):

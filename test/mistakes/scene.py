@@ -1,7 +1,11 @@
 """A folder of small real things to make mistakes with: data, nets, jobs, pictures, clusters."""
 import os
 import random
+import shutil
+import signal
 import struct
+import subprocess
+import threading
 import zlib
 
 SIDE, CLASSES = 12, 3
@@ -43,15 +47,51 @@ link { mbit: 1000 latency_us: 100 }
 """
 
 
+LIMIT_S = 60  # for a process, and for what is waited for
+
+
 class Scene:
-    def __init__(self, folder):
+    def __init__(self, folder, paceline="paceline"):
         self.folder = folder
+        self.paceline = paceline
+        self.processes = []
+        self.ended = False
+        self.lock = threading.Lock()
         os.makedirs(folder, exist_ok=True)
         self.write("tiny.prototxt", NET)
         self.write("x.job", JOB)
         self.write("two.cluster", CLUSTER)
         self.idx("train", 600)
         self.idx("test", 120)
+
+    def start(self, *given, env, under=(), cwd=None):
+        """The command, in a group of its own, of which nothing outlives the scene."""
+        with self.lock:
+            if self.ended:
+                raise TimeoutError("the scene is over")
+            process = subprocess.Popen(
+                [*under, self.paceline, *given], cwd=cwd or self.folder, env=env,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                text=True, errors="replace", start_new_session=True)
+            self.processes.append(process)
+            return process
+
+    def kill_all(self):
+        """Whoever waits for one of them goes on, too."""
+        with self.lock:
+            self.ended = True
+            for process in self.processes:
+                try:
+                    os.killpg(process.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+
+    def end(self):
+        self.kill_all()
+        for process in self.processes:
+            process.wait()
+            process.stdout.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def path(self, name):
         return os.path.join(self.folder, name)
