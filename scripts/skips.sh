@@ -4,6 +4,7 @@
 #
 #   scripts/skips.sh DIR               every skipped test, one a line: PROGRAM TEST
 #   scripts/skips.sh --unexpected DIR  those that test/skips.txt does not allow here
+#   scripts/skips.sh --allowed PROGRAM TEST DIR   does test/skips.txt allow this one here?
 #   scripts/skips.sh --self-test       show that an unexpected skip is found
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
@@ -24,22 +25,49 @@ holds() { # CONDITION DIR
     cgroup) ! [ -w /sys/fs/cgroup/memory ] && ! [ -w /sys/fs/cgroup/cgroup.procs ] ;;
     isa) [ -n "${PACELINE_ISA:-}" ] || ! grep -qw avx512_bf16 /proc/cpuinfo ;;
     locale) ! command -v localedef >/dev/null || [ ! -e /usr/share/i18n/locales/de_DE ] ;;
+    mount) ! can_mount ;;
     opencv) ! python3 -c 'import cv2' 2>/dev/null ;;
     sanitizer) [ "$(basename "$2")" != build ] ;;
     *) echo "test/skips.txt: there is no condition $1" >&2 && return 1 ;;
     esac
 }
 
+can_mount() {
+    local folder can=1
+    folder=$(mktemp -d)
+    mount -t tmpfs none "$folder" 2>/dev/null && umount "$folder" && can=0
+    rmdir "$folder"
+    return $can
+}
+
+allowed() { # PROGRAM TEST DIR
+    local pattern condition
+    while read -r _ pattern condition; do
+        # shellcheck disable=SC2053 # the list's second column is a pattern
+        if [[ $2 == $pattern ]] && holds "$condition" "$3"; then return 0; fi
+    done < <(awk -v program="$1" '$1 == program' "$here/test/skips.txt")
+    return 1
+}
+
 unexpected() { # DIR
-    local program test allowed pattern condition
+    local program test
     while read -r program test; do
-        allowed=0
-        while read -r _ pattern condition; do
-            # shellcheck disable=SC2053 # the list's second column is a pattern
-            if [[ $test == $pattern ]] && holds "$condition" "$1"; then allowed=1; fi
-        done < <(awk -v program="$program" '$1 == program' "$here/test/skips.txt")
-        [ "$allowed" = 1 ] || echo "$program $test"
+        allowed "$program" "$test" "$1" || echo "$program $test"
     done < <(skipped "$1")
+}
+
+# What ./run counts of steps that end with so and so.
+counts_of() { # REFUSES_SKIPS STATUS…
+    local status
+    (
+        # shellcheck source=scripts/steps.sh
+        cd "$here" && . scripts/steps.sh
+        # shellcheck disable=SC2034 # read by count
+        refuses_skips=$1
+        shift
+        for status in "$@"; do count "a step" sh -c "exit $status" >/dev/null; done
+        echo "$passed passed, $failed failed, $skipped skipped"
+    )
 }
 
 self_test() {
@@ -62,11 +90,17 @@ LOG
         { echo "self-test: without data the unexpected skips are '$found'" && return 1; }
     found=$(PACELINE_DATA=$dir unexpected "$dir/build" | wc -l)
     [ "$found" = 2 ] || { echo "self-test: with data $found skips are unexpected" && return 1; }
+    found=$(counts_of 0 0 77 1 0)
+    [ "$found" = "2 passed, 1 failed, 1 skipped" ] || { echo "self-test: $found" && return 1; }
+    found=$(counts_of 1 77)
+    [ "$found" = "0 passed, 1 failed, 1 skipped" ] ||
+        { echo "self-test: where skips are refused: $found" && return 1; }
 }
 
 case ${1:-} in
 --unexpected) unexpected "$2" ;;
+--allowed) allowed "$2" "$3" "$4" ;;
 --self-test) self_test ;;
-"" | -*) sed -n '2,7s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+"" | -*) sed -n '2,8s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
 *) skipped "$1" ;;
 esac

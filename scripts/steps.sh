@@ -5,7 +5,7 @@
 installed=0 # packages that this call installed
 passed=0
 failed=0
-skipped=0 # single tests, inside of programs that passed
+skipped=0 # steps, and single tests inside of programs that passed
 refuses_skips=0 # 1: a skip that test/skips.txt does not allow is a failure
 broken='' # what failed, and the end of what it printed: said again at the end, where it is read
 step_s=0 # seconds of the last step
@@ -50,21 +50,34 @@ step() { # NAME COMMAND…
     "$@" || status=$?
     tenths=$((($(microseconds) - from) / 100000))
     step_s=$((tenths / 10)).$((tenths % 10))
-    [ "$status" = 0 ] && printf -- '-- %s: %s s\n' "$name" "$step_s" ||
-        printf -- '-- %s: FAILED after %s s\n' "$name" "$step_s"
+    case $status in
+    0) printf -- '-- %s: %s s\n' "$name" "$step_s" ;;
+    77) printf -- '-- %s: skipped\n' "$name" ;;
+    *) printf -- '-- %s: FAILED after %s s\n' "$name" "$step_s" ;;
+    esac
     return "$status"
 }
 
-# A step that counts: one passed or one failed.
+# A step that counts: one passed, one failed or, where it ends with 77, one skipped.
 count() { # NAME COMMAND…
-    local said
+    local said status=0
     said=$(mktemp)
-    if step "$@" 2>&1 | tee "$said"; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1)) broken+="failed: $1"$'\n'$(tail -n 40 "$said")$'\n'
-    fi
+    step "$@" 2>&1 | tee "$said" || status=$?
+    case $status in
+    0) passed=$((passed + 1)) ;;
+    77) count_skipped_step "$1" ;;
+    *) failed=$((failed + 1)) broken+="failed: $1"$'\n'$(tail -n 40 "$said")$'\n' ;;
+    esac
     rm -f "$said"
+}
+
+# In test/skips.txt steps are tests of the program `run`, with _ for each space.
+count_skipped_step() { # NAME
+    skipped=$((skipped + 1))
+    [ "$refuses_skips" = 1 ] || return 0
+    scripts/skips.sh --allowed run "${1// /_}" build && return 0
+    failed=$((failed + 1))
+    broken+="failed: skipped, which test/skips.txt does not allow here: $1"$'\n'
 }
 
 # A step that others stand on: counts only when it fails, and says so.

@@ -18,10 +18,26 @@ cleanup() {
 trap cleanup EXIT
 mkdir "$work/disk" "$work/place"
 [ -f /usr/share/datasets/fashion-mnist/train-images-idx3-ubyte.gz ] ||
-    { echo "skipped: there is no Fashion-MNIST here" && exit 0; }
+    { echo "skipped: there is no Fashion-MNIST here" && exit 77; }
 mount -t tmpfs -o size=8m tmpfs "$work/disk" 2>/dev/null ||
-    { echo "skipped: no file system can be mounted here" && exit 0; }
+    { echo "skipped: no file system can be mounted here" && exit 77; }
 export TMPDIR=$work/place PACELINE_TUNER=off OMP_WAIT_POLICY=passive
+
+# While the run lives, and not for ever.
+await() { # WHAT COMMAND…
+    local what=$1 deadline=$((SECONDS + 120))
+    shift
+    until "$@"; do
+        if ! kill -0 "$pid" 2>/dev/null || [ "$SECONDS" -ge "$deadline" ]; then
+            echo "in vain it was awaited that $what; it said:"
+            cat "$work/err"
+            exit 1
+        fi
+        sleep 0.1
+    done
+}
+has_begun() { [ -f "$run/events.jsonl" ]; }
+has_copy() { compgen -G "$work/place/*.safetensors" >/dev/null; }
 
 start() { # RUN [ASSIGNMENT…]
     run=$work/disk/$1
@@ -31,7 +47,7 @@ start() { # RUN [ASSIGNMENT…]
     "$paceline" train "$job" --workers 1 --set stop.steps=60 --set checkpoint.every_seconds=1 \
         ${set[@]+"${set[@]}"} --out "$run" >"$work/out" 2>"$work/err" &
     pid=$!
-    until [ -f "$run/events.jsonl" ]; do sleep 0.1; done
+    await "the run begins" has_begun
 }
 
 fill() { dd if=/dev/zero of="$work/disk/junk" bs=4k 2>/dev/null || true; }
@@ -51,11 +67,9 @@ expect() { # NAME CODE MODEL
     rm -rf "$work/disk/"* "$work/place/"*
 }
 
-await_copy() { until ls "$work"/place/*.safetensors >/dev/null 2>&1; do sleep 0.2; done; }
-
 start middle
 fill
-await_copy
+await "the model is kept elsewhere" has_copy
 sleep 20
 rm "$work/disk/junk"
 expect "full, freed after 20 s" 0 "$run/final.safetensors"
@@ -78,6 +92,6 @@ echo "resumed from what was left"
 
 start stop
 fill
-await_copy
+await "the model is kept elsewhere" has_copy
 kill -TERM "$pid"
 expect "full, and stopped" 3 "$work/place/stop-final-001.safetensors"

@@ -5,7 +5,7 @@
 #   test/terminal.sh PACELINE
 set -euo pipefail
 for tool in tmux python3; do
-    command -v "$tool" >/dev/null || { echo "skipped: there is no $tool here" && exit 0; }
+    command -v "$tool" >/dev/null || { echo "skipped: there is no $tool here" && exit 77; }
 done
 paceline=$(realpath "${1:-build/paceline}")
 folder=$(mktemp -d)
