@@ -23,10 +23,24 @@
 enum { SAID_MAX = 1 << 20 };
 
 static char said[SAID_MAX];
+static double took; /* s, what was told last: on a busy machine longer than its naps */
 
 static void nap(long ms)
 {
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* What comes at most once in `period` s, and once more at the end. */
+static unsigned most_of(double period)
+{
+    return (unsigned)(took / period) + 2;
 }
 
 /* What `story` prints to a terminal of so many columns; 0: to a pipe. */
@@ -45,6 +59,7 @@ static const char *tell(unsigned columns, void (*story)(void))
     } else {
         assert_int_equal(pipe(ends), 0);
     }
+    double begun = seconds_now();
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
@@ -60,6 +75,7 @@ static const char *tell(unsigned columns, void (*story)(void))
     said[n] = '\0';
     close(ends[0]);
     waitpid(child, NULL, 0);
+    took = seconds_now() - begun;
     return said;
 }
 
@@ -109,7 +125,7 @@ static void test_progress_is_drawn_four_times_a_second_and_never_wraps(void **st
     for (unsigned columns = 20; columns <= 80; columns += 20) {
         const char *text = tell(columns, often);
         assert_true(widest_row(text) < columns);
-        assert_in_range(count_of(text, "\rep") + count_of(text, "\r  "), 3, 7);
+        assert_in_range(count_of(text, "\rep") + count_of(text, "\r  "), 3, most_of(0.25));
         assert_int_equal(count_of(text, "\n"), 1);      /* when it is finished */
         assert_non_null(strstr(text, "epoch 99.00/9")); /* with the newest */
     }
@@ -145,11 +161,11 @@ static void test_warnings_of_a_kind_come_once_a_second_and_are_counted(void **st
 {
     (void)state;
     const char *text = tell(0, flood);
-    assert_in_range(count_of(text, "shard"), 3, 4);
-    assert_in_range(count_of(text, "worker 0 left"), 3, 4);
-    assert_in_range(count_of(text, "worker 1 left"), 3, 4);
+    assert_in_range(count_of(text, "shard"), 3, most_of(1));
+    assert_in_range(count_of(text, "worker 0 left"), 3, most_of(1));
+    assert_in_range(count_of(text, "worker 1 left"), 3, most_of(1));
     assert_int_equal(strncmp(text, "warning: shard 0: nothing new for 0.000 s\n", 42), 0);
-    assert_non_null(strstr(text, " more like it in 1."));
+    assert_non_null(strstr(text, " more like it in "));
 }
 
 /* Two machines that fail alike, and nothing else happens for a while. */
@@ -214,7 +230,7 @@ static void test_lines_off_a_terminal_come_as_often_as_asked(void **state)
 {
     (void)state;
     const char *text = tell(0, plainly);
-    assert_in_range(count_of(text, "\n"), 3, 6);
+    assert_in_range(count_of(text, "\n"), 3, most_of(0.2));
     assert_null(strchr(text, '\r'));
     assert_non_null(strstr(text, "exchange 12.3 ms\n"));
 }
