@@ -87,12 +87,9 @@ static int images_read(const struct source *source, size_t i, struct scratch *sc
     struct file_open file;
     const uint8_t *bytes = NULL;
     struct raw made;
-    int rc = full_path(images, i, path, err);
-    if (rc != OK)
-        return rc;
-    if (picture_file_open(path, &file, err) != OK)
+    if (full_path(images, i, path, err) != OK || picture_file_open(path, &file, err) != OK)
         return ERR_IO; /* it was there when the list was opened */
-    rc = fill(&file, entry->bytes, scratch, &bytes, err);
+    int rc = fill(&file, entry->bytes, scratch, &bytes, err);
     file_close(&file);
     if (rc == OK)
         rc = picture_decode(bytes, (size_t)entry->bytes, images->color, scratch, &made, err);

@@ -398,6 +398,11 @@ static void test_a_root_is_not_left(void **state)
     }
     folder_put(f, "in/list", "b 0\n", 4);
     assert_int_equal(open_under(root, &spec, &source, &err), OK);
+    assert_int_equal(unlink(folder_file(f, "in/b", path)), 0);
+    struct scratch scratch = {0};
+    struct raw raw; /* gone since then: this machine's trouble, and no broken record */
+    assert_int_equal(source->ops->read(source, 0, &scratch, &raw, &err), ERR_IO);
+    scratch_release(&scratch);
     source_close(source);
     images.list = (char *)(uintptr_t)f->path; /* all of it */
     assert_int_equal(open_under(root, &spec, &source, &err), ERR_INPUT);

@@ -257,7 +257,7 @@ static void test_ways_there_are_not(void **state)
     (void)state;
     const struct piece net = model_new();
     folder_put(folder, "a.caffemodel", net.at, net.n);
-    refused("a.caffemodel", "b.caffemodel", ERR_INPUT, "is such a file already");
+    refused("a.caffemodel", "b.caffemodel", ERR_INPUT, "is a .caffemodel already; copy it");
     refused("a.caffemodel", "b.onnx", ERR_INPUT, "none of .caffemodel");
     refused("nowhere.caffemodel", "nowhere.safetensors", ERR_INPUT,
             "nowhere.caffemodel: cannot open");
