@@ -32,7 +32,7 @@ class Hosts:
             ip("-n", switch, "link", "set", "bridge", "up")
             for host in range(n):
                 self.make(switch, host)
-        except subprocess.CalledProcessError:
+        except BaseException:  # what was made so far goes, whatever ends it
             self.remove()
             raise
 

@@ -45,8 +45,8 @@ LAST = 5  # validation errors that a median is taken of
 def cluster_file(args):
     """A link that a model takes w steps to cross, and a latency that is as short beside a step as
     on gigabit Ethernet beside a step of the w = 2.46 case, ResNet-152: 100 us of 0.78 s. What a
-    byte costs a core is measured once for a folder of runs."""
-    path = os.path.join(args.out, "first.cluster")
+    byte costs a core is measured once for a folder of runs and a w."""
+    path = os.path.join(args.out, f"first-w{args.w:g}.cluster")
     if os.path.exists(path):
         return path
     mbit = PARAMETERS * 32 / (args.w * STEP_S) / 1e6
@@ -73,7 +73,7 @@ class Run:
     def __init__(self, args, name, settings, seed, steps, target=None):
         self.args, self.name, self.settings, self.seed = args, name, dict(settings), seed
         self.steps, self.target = steps, target
-        key = json.dumps([name, sorted(settings.items()), seed, steps, target])
+        key = json.dumps([args.w, name, sorted(settings.items()), seed, steps, target])
         self.dir = os.path.join(args.out, "runs", hashlib.sha1(key.encode()).hexdigest()[:16])
 
     def command(self):
@@ -255,6 +255,15 @@ def result_of(name, settings, runs):
             "lowest": min(e for r in runs for _, e in curve_of(r))}
 
 
+def finite(value):
+    """What JSON has no number for, infinity and no number, becomes null."""
+    if isinstance(value, dict):
+        return {k: finite(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [finite(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def table_of(results, target):
     whole = next(r["median"] for r in results if r["strategy"] == "single")
     lines = ["| strategy | at its best with | virtual s to "
@@ -306,7 +315,8 @@ def main():
     with open(os.path.join(args.out, "table.md"), "w") as f:
         f.write(table + "\n")
     with open(os.path.join(args.out, "results.json"), "w") as f:
-        json.dump({"w": args.w, "target": target, "results": results}, f, indent=1)
+        json.dump(finite({"w": args.w, "target": target, "results": results}), f, indent=1,
+                  allow_nan=False)
     svg(os.path.join(args.out, "first.svg"), curves, target)
 
 
