@@ -47,18 +47,6 @@ static size_t count_classes(const struct driver *d)
     return n == SIZE_MAX ? 0 : n;
 }
 
-/* A float's value with no more digits than it needs. */
-static double tidy(float value)
-{
-    char text[32];
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)value);
-        if (strtof(text, NULL) == value)
-            break;
-    }
-    return strtod(text, NULL);
-}
-
 static uint64_t step_records(const struct driver *d)
 {
     return (uint64_t)job_step_records(d->job) * d->job->workers;
@@ -79,10 +67,10 @@ static void add_solver(const struct driver *d, cJSON *start)
 {
     const Caffe__SolverParameter *solver = d->job->solver;
     cJSON_AddStringToObject(start, "optimizer", solver->type);
-    cJSON_AddNumberToObject(start, "base_lr", tidy(solver->base_lr));
+    cJSON_AddNumberToObject(start, "base_lr", events_decimal(solver->base_lr));
     cJSON_AddStringToObject(start, "lr_policy", solver->lr_policy ? solver->lr_policy : "fixed");
     if (solver->momentum > 0)
-        cJSON_AddNumberToObject(start, "momentum", tidy(solver->momentum));
+        cJSON_AddNumberToObject(start, "momentum", events_decimal(solver->momentum));
 }
 
 static void add_end(const struct driver *d, cJSON *start)
@@ -250,9 +238,9 @@ static void suspect_rate(struct driver *d)
 {
     const Caffe__SolverParameter *solver = d->job->solver;
     bool adam = strncmp(solver->type, "Adam", 4) == 0;
-    if (adam && tidy(solver->base_lr) >= 0.1)
+    if (adam && events_decimal(solver->base_lr) >= 0.1)
         warn(&d->events, "rate", "a learning rate of %g is very high for %s: write --lr 0.001",
-             tidy(solver->base_lr), solver->type);
+             events_decimal(solver->base_lr), solver->type);
 }
 
 static void suspect_end(struct driver *d)
@@ -283,7 +271,8 @@ void describe_chance_begin(struct driver *d)
 static void warn_stuck(struct driver *d)
 {
     const Caffe__SolverParameter *solver = d->job->solver;
-    double rate = tidy(solver->base_lr), low = strncmp(solver->type, "Adam", 4) == 0 ? 1e-6 : 1e-5;
+    double rate = events_decimal(solver->base_lr),
+           low = strncmp(solver->type, "Adam", 4) == 0 ? 1e-6 : 1e-5;
     char remedy[160];
     if (rate < low)
         snprintf(remedy, sizeof remedy, "raise the learning rate, now %g (--lr %g)", rate,
@@ -300,7 +289,7 @@ static void warn_stuck(struct driver *d)
 
 static void warn_high(struct driver *d)
 {
-    double rate = tidy(d->job->solver->base_lr);
+    double rate = events_decimal(d->job->solver->base_lr);
     warn(&d->events, "loss",
          "the loss is %.4g, and guessing among %zu classes has %.4g: the model is diverging; lower "
          "the learning rate, now %g (--lr %g), or bring the input near 0 (scale, mean)",

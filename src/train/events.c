@@ -45,6 +45,11 @@ double events_decimal(float value)
     return (double)value;
 }
 
+void events_add_measure(cJSON *event, const char *key, double value)
+{
+    cJSON_AddNumberToObject(event, key, events_decimal((float)value));
+}
+
 char *events_fault(double t, const char *what, uint32_t node, double factor)
 {
     cJSON *event = new_at(t, "fault");

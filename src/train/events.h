@@ -37,6 +37,10 @@ char *events_fault(double t, const char *what, uint32_t node, double factor);
  * double it were 0.00999999977648258. */
 double events_decimal(float value);
 
+/* Add what was measured or divided (a loss, a share, an epoch) with no more digits than a float
+ * has: 0.15833333, where 19 of 120 as a double were 0.15833333333333333. */
+void events_add_measure(cJSON *event, const char *key, double value);
+
 /* A node's number as events give it: the driver is -1. */
 double events_node(uint32_t node);
 

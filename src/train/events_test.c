@@ -82,6 +82,20 @@ static void test_decimal_is_the_shortest_that_is_that_float(void **state)
     assert_true(isnan(events_decimal(NAN)) && isinf(events_decimal(INFINITY)));
 }
 
+static void test_measures_have_the_digits_of_a_float(void **state)
+{
+    (void)state;
+    cJSON *event = cJSON_CreateObject();
+    events_add_measure(event, "error", 19.0 / 120);
+    events_add_measure(event, "epoch", 4.0 / 3);
+    events_add_measure(event, "all", 1);
+    events_add_measure(event, "loss", NAN);
+    char *line = cJSON_PrintUnformatted(event);
+    assert_string_equal(line, "{\"error\":0.15833333,\"epoch\":1.3333334,\"all\":1,\"loss\":null}");
+    cJSON_free(line);
+    cJSON_Delete(event);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -89,6 +103,7 @@ int main(void)
         cmocka_unit_test(test_a_world_that_takes_nothing),
         cmocka_unit_test(test_faults),
         cmocka_unit_test(test_decimal_is_the_shortest_that_is_that_float),
+        cmocka_unit_test(test_measures_have_the_digits_of_a_float),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

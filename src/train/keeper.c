@@ -86,7 +86,7 @@ static void tell_rate(const struct keeper *k, const struct course *course)
 {
     double epoch = (double)course->place / (double)k->note.records;
     cJSON *event = events_new(k->events, "rate");
-    cJSON_AddNumberToObject(event, "epoch", epoch);
+    events_add_measure(event, "epoch", epoch);
     cJSON_AddNumberToObject(event, "step", (double)course->steps);
     cJSON_AddNumberToObject(event, "rate",
                             display_rate(k->objectives.job, course, k->note.records));

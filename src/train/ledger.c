@@ -226,10 +226,10 @@ bool ledger_tell_loss(struct ledger *ledger, double epoch, double rate)
         return false;
     ledger->mean_loss = ledger->loss_sum / (double)ledger->loss_records;
     cJSON *event = events_new(ledger->events, "loss");
-    cJSON_AddNumberToObject(event, "epoch", epoch);
+    events_add_measure(event, "epoch", epoch);
     cJSON_AddNumberToObject(event, "step", (double)ledger->last.course.steps);
     cJSON_AddNumberToObject(event, "samples", (double)ledger->loss_records);
-    cJSON_AddNumberToObject(event, "loss", ledger->mean_loss);
+    events_add_measure(event, "loss", ledger->mean_loss);
     cJSON_AddNumberToObject(event, "rate", rate);
     events_emit(ledger->events, event);
     ledger->loss_sum = 0;

@@ -61,17 +61,16 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
                   .kind = SPAN_EVALUATE, .row = TRACE_KEEPER, .n = step, .amount = count});
     struct evaluation e = o->last[which] = evaluation_of(&sum);
     cJSON *event = events_new(o->events, "eval");
-    cJSON_AddNumberToObject(event, "epoch",
-                            (double)place / (double)o->corpus->set[SET_TRAIN].count);
+    events_add_measure(event, "epoch", (double)place / (double)o->corpus->set[SET_TRAIN].count);
     cJSON_AddNumberToObject(event, "step", (double)step);
     cJSON_AddStringToObject(event, "set", corpus_set_name(which));
     if (e.error >= 0)
-        cJSON_AddNumberToObject(event, "error", e.error);
-    cJSON_AddNumberToObject(event, "loss", e.loss);
+        events_add_measure(event, "error", e.error);
+    events_add_measure(event, "loss", e.loss);
     if (which == SET_TEST) {
         if (e.error >= 0)
-            cJSON_AddNumberToObject(event, "test_error", e.error);
-        cJSON_AddNumberToObject(event, "test_loss", e.loss);
+            events_add_measure(event, "test_error", e.error);
+        events_add_measure(event, "test_loss", e.loss);
     }
     events_emit(o->events, event);
     return OK;

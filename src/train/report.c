@@ -9,20 +9,20 @@ void train_report_event(const struct events *events, const struct train_report *
     cJSON_AddNumberToObject(event, "workers", report->workers);
     cJSON_AddNumberToObject(event, "parameters", (double)report->parameters);
     if (report->has_train)
-        cJSON_AddNumberToObject(event, "train_loss", report->train_loss);
+        events_add_measure(event, "train_loss", report->train_loss);
     if (report->has_test) {
         if (report->test_error >= 0)
-            cJSON_AddNumberToObject(event, "test_error", report->test_error);
-        cJSON_AddNumberToObject(event, "test_loss", report->test_loss);
+            events_add_measure(event, "test_error", report->test_error);
+        events_add_measure(event, "test_loss", report->test_loss);
     }
     if (report->has_validation) {
         if (report->validation_error >= 0)
-            cJSON_AddNumberToObject(event, "validation_error", report->validation_error);
-        cJSON_AddNumberToObject(event, "validation_loss", report->validation_loss);
+            events_add_measure(event, "validation_error", report->validation_error);
+        events_add_measure(event, "validation_loss", report->validation_loss);
     }
     if (report->model[0])
         cJSON_AddStringToObject(event, "model", report->model + report->model_name);
-    cJSON_AddNumberToObject(event, "epochs", report->epochs);
+    events_add_measure(event, "epochs", report->epochs);
     cJSON_AddNumberToObject(event, "samples", (double)report->samples);
     cJSON_AddNumberToObject(event, "used", (double)report->used);
     cJSON_AddNumberToObject(event, "repeated", (double)report->repeated);
@@ -38,8 +38,7 @@ void train_report_event(const struct events *events, const struct train_report *
         cJSON_AddNumberToObject(event, "virtual_s", report->wall_s);
     cJSON_AddNumberToObject(event, "session_s", report->session_s);
     if (report->session_s > 0)
-        cJSON_AddNumberToObject(event, "samples_per_s",
-                                (double)report->samples / report->session_s);
+        events_add_measure(event, "samples_per_s", (double)report->samples / report->session_s);
     cJSON_AddNumberToObject(event, "seed", (double)report->seed);
     events_emit(events, event);
 }
