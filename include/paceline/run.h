@@ -49,10 +49,11 @@ typedef struct pl_run_options {
      * their driver, or else from the newest checkpoint. */
     bool resume;
     /* With `resume`: each field in which `job` differs from the directory's own is told in the log;
-     * one that changes what the run is (pl_job_change.breaks) is refused unless this is set. */
+     * one that changes what the run is (pl_job_change.breaks) is refused unless this is set, and so
+     * is going on for real with a simulated run (pl_sim: the other way round). */
     bool force_change;
-    /* With `resume`: take the run from a driver that lives, which then ends. Else such a run is
-     * refused. */
+    /* With `resume`: take the run from a driver that lives, which then ends; once all has been
+     * opened, so that a run that is refused stays its own. Else such a run is refused. */
     bool take_over;
     /* Check alone: job, data and net are opened, `start` and the warnings are given to `event`, and
      * the run ends, with reason "checked", before it makes its directory or starts a worker. */
