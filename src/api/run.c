@@ -121,9 +121,11 @@ static int run_here(struct driving *d, const pl_job *job, const struct logger *l
         .user = d,
     };
     bool lost_all = false;
+    struct err why_lost = {0};
     int rc = api_sink_open(&d->sink, job, o, &d->train, log, d->err);
     if (rc != OK)
         return rc;
+    d->train.why_lost = &why_lost;
     for (int lives = 0;;) {
         int64_t begun = real_now();
         lives = lives + 1;

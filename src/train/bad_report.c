@@ -1,9 +1,11 @@
 #include "train/bad_report.h"
 
+#include "base/hash.h"
 #include "base/printable.h"
 #include "wire/post.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- a worker's side ---- */
 
@@ -25,19 +27,35 @@ int worker_report_bad_records(struct worker *w)
 
 /* ---- the driver's ---- */
 
+enum { OWN_MACHINE = 0 }; /* the driver's, and that of workers which it has started */
+
+static uint64_t machine_of(const struct driver *d, uint32_t node)
+{
+    const char *host = node < VIEW_MEMBERS_MAX ? d->newcomer[node].report.place.host : "";
+    if (!d->options->elsewhere)
+        return OWN_MACHINE;
+    return (*host ? hash_bytes(host, strlen(host)) : node) | 1;
+}
+
 int driver_on_bad_record(struct driver *d, const struct message *m)
 {
     struct cut in = {m->data, m->len, false};
-    char cause[BAD_CAUSE_MAX];
-    uint8_t of = cut_u8(&in);
-    uint64_t record = cut_u64(&in);
-    cut_text(&in, cause, sizeof cause);
-    printable(cause);
-    if (!cut_done(&in) || of > BAD_OF_TEST || !d->corpus->bad) {
+    struct bad_record bad = {.of = (enum bad_source)cut_u8(&in)};
+    bool confirmed;
+    bad.record = cut_u64(&in);
+    cut_text(&in, bad.cause, sizeof bad.cause);
+    printable(bad.cause);
+    if (!cut_done(&in) || bad.of > BAD_OF_TEST || !d->corpus->bad) {
         log_warn(d->host->log, "worker %u: its broken record cannot be understood", m->from);
         return OK;
     }
-    return bad_records_add(d->corpus->bad, (enum bad_source)of, record, cause, d->err);
+    uint64_t machine = machine_of(d, m->from);
+    int rc = bad_book_add(&d->bad, machine, &bad, &confirmed);
+    if (rc != OK)
+        return err_set(d->err, rc, "out of memory for broken records");
+    return confirmed || machine == OWN_MACHINE
+               ? bad_records_add(d->corpus->bad, bad.of, bad.record, bad.cause, d->err)
+               : OK;
 }
 
 static void emit_bad_record(struct driver *d, const struct bad_record *bad)
@@ -49,18 +67,31 @@ static void emit_bad_record(struct driver *d, const struct bad_record *bad)
     events_emit(&d->events, event);
 }
 
+/* What the driver itself has found, too. */
+static void gather_own(struct driver *d)
+{
+    const struct bad_records *own = d->corpus->bad;
+    bool confirmed;
+    for (; own && d->bad_own < bad_records_count(own); d->bad_own++)
+        (void)bad_book_add(&d->bad, OWN_MACHINE, bad_records_at(own, d->bad_own), &confirmed);
+}
+
 void driver_tell_bad_records(struct driver *d)
 {
-    const struct bad_records *bad = d->corpus->bad;
+    gather_own(d);
+    const struct bad_records *bad = d->bad.seen;
     size_t count = bad ? bad_records_count(bad) : 0;
     for (; d->bad_emitted < count; d->bad_emitted++)
         emit_bad_record(d, bad_records_at(bad, d->bad_emitted));
     if (d->bad_logged == count || world_now(d->world) < d->next_bad_log)
         return;
-    size_t more = count - d->bad_logged - 1;
-    log_warn(d->host->log, "broken record left out: %s; another stands in%s (%zu of at most %u)",
+    size_t more = count - d->bad_logged - 1, counted = bad_records_count(d->corpus->bad);
+    char alone[64] = "";
+    if (count > counted)
+        snprintf(alone, sizeof alone, "; %zu more on one worker's machine alone", count - counted);
+    log_warn(d->host->log, "broken record left out: %s; another stands in%s (%zu of at most %u%s)",
              bad_records_at(bad, d->bad_logged)->cause, more > 0 ? ", and for those after it" : "",
-             count, d->job->bad_records_max);
+             counted, d->job->bad_records_max, alone);
     d->bad_logged = count;
     d->next_bad_log = world_now(d->world) + WORLD_SECOND;
 }
@@ -69,8 +100,7 @@ void driver_sum_bad_records(struct driver *d, struct train_report *report)
 {
     const struct wait_for more = wire_from(WORLD_ANY, WIRE_BAD_RECORD);
     struct wake wake;
-    const struct bad_records *bad = d->corpus->bad;
-    if (!bad)
+    if (!d->corpus->bad)
         return;
     while (world_wait(d->world, &more, 1, world_now(d->world), &wake) == OK) {
         driver_on_bad_record(d, wake.msg); /* the run is over: too many end nothing any more */
@@ -78,8 +108,8 @@ void driver_sum_bad_records(struct driver *d, struct train_report *report)
     }
     d->next_bad_log = 0;
     driver_tell_bad_records(d);
-    report->bad_records = bad_records_count(bad);
+    report->bad_records = d->bad.seen ? bad_records_count(d->bad.seen) : 0;
     for (size_t i = 0; i < report->bad_records && i < TRAIN_BAD_NAMED; i++)
         snprintf(report->bad_record[i], sizeof report->bad_record[i], "%s",
-                 bad_records_at(bad, i)->cause);
+                 bad_records_at(d->bad.seen, i)->cause);
 }

@@ -301,6 +301,7 @@ int train_drive(struct world *world, const struct train_host *host,
     buf_release(&d->welcome_late);
     snapshot_close(&d->keeper.snapshot);
     keeper_release(&d->keeper);
+    bad_book_release(&d->bad);
     free(d->resumed.leases);
     workspace_free(d->own_ws);
     corpus_close(&d->own_corpus);

@@ -8,6 +8,7 @@
 #define PL_TRAIN_DRIVER_H
 
 #include "group/server.h"
+#include "train/bad_book.h"
 #include "train/bootstrap.h"
 #include "train/chance.h"
 #include "train/comeback.h"
@@ -124,7 +125,8 @@ struct driver {
     bool has_lock; /* of the run directory, since before it opens */
     int64_t opening_told;
     struct departure_book departures;
-    size_t bad_emitted, bad_logged; /* of the corpus' broken records */
+    struct bad_book bad;
+    size_t bad_own, bad_emitted, bad_logged; /* the driver's that are in it; of all in it */
     int64_t next_bad_log;
     struct newcomer newcomer[VIEW_MEMBERS_MAX];
     size_t newcomers;                               /* that are here */

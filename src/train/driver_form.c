@@ -72,25 +72,30 @@ int driver_on_done(struct driver *d, const struct message *m)
             members_add(&d->done, node);
         return OK;
     }
-    if (member && train_ends_the_run(d->job, departure.status))
+    /* The host's own worker has the host's data: another would fail as it did. */
+    bool alone = job_is_alone(d->job) && !d->options->elsewhere;
+    if (member && (alone || train_ends_the_run(departure.status)))
         return err_set(d->err, departure.status, "%s", departure.text);
     driver_take_departure(d, node, &departure);
     return OK;
 }
 
 /* Why the last one left, unless that was long ago; NULL: nobody said. */
-static const char *last_cause(const struct driver *d)
+static const struct err *last_cause(const struct driver *d)
 {
     bool late = world_now(d->world) - d->lost_at > DEPARTURE_PAUSE + driver_patience(d);
-    return d->lost.text[0] && !late ? d->lost.text : NULL;
+    return d->lost.text[0] && !late ? &d->lost : NULL;
 }
 
-/* The end of a run for lack of workers: for the reason that the last one gave, if any did. */
+/* The end of a run for lack of workers: for the reason that the last one gave, if any did. The
+ * status of a worker from elsewhere is its own: mended, it comes to this run started again. */
 static int lack_workers(struct driver *d, int status, const char *what)
 {
-    const char *cause = last_cause(d);
-    return err_set(d->err, cause ? d->lost.status : status, "%s%s%s", what, cause ? ": " : "",
-                   cause ? cause : "");
+    const struct err *cause = last_cause(d), *before = d->options->why_lost;
+    if (!cause && before && before->text[0] && !group_view(&d->group))
+        cause = before;
+    return err_set(d->err, cause && !d->options->elsewhere ? cause->status : status, "%s%s%s", what,
+                   cause ? ": " : "", cause ? cause->text : "");
 }
 
 /* What the last of them may have said is still to be read. */
@@ -106,6 +111,8 @@ int driver_lose_all(struct driver *d)
     }
     d->unseen = !last_cause(d);
     d->goes_on_later = d->options->lost_all && d->options->dir && !d->stop_sent;
+    if (d->options->why_lost)
+        *d->options->why_lost = d->unseen ? (struct err){0} : d->lost;
     return lack_workers(d, ERR_PEER, "all workers are lost");
 }
 

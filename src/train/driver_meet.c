@@ -261,6 +261,9 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
 
 int driver_start_group(struct driver *d)
 {
+    /* Who said why it left does not come back to be gone on with. */
+    bool gone = d->options->why_lost && d->options->why_lost->text[0];
+    uint32_t last_view = gone ? 0 : d->before.view;
     const struct roster_options roster = {
         .workers = d->job->workers,
         .workers_max = strategy_joinable(d->strategy, d->job) ? job_workers_max(d->job) : 0,
@@ -270,8 +273,8 @@ int driver_start_group(struct driver *d)
         .silence_max = d->host->timing.silence_max,
         .stall_max = d->host->timing.stall_max,
         .reforms = d->options->resume && !d->options->fresh,
-        .last_view = d->before.view,
-        .last_incarnation = d->before.view ? d->before.incarnation : 0,
+        .last_view = last_view,
+        .last_incarnation = last_view ? d->before.incarnation : 0,
         .last = d->before.who,
     };
     const struct server_hooks hooks = {

@@ -119,6 +119,8 @@ struct train_options {
     bool *lost_all;       /* set when all workers are lost and the run can be gone on with, which
                              has then not ended: it is to be driven again, with `resume`. NULL:
                              the run then ends */
+    struct err *why_lost; /* of the driving before: why its last worker left, "": nobody said; set
+                             with lost_all; may be NULL */
     bool fresh;           /* no worker of an earlier driver can be there any more */
     uint64_t run;         /* the world's number of this run */
     const char *snapshot; /* go on from a .solverstate of Caffe's instead; NULL: no */
@@ -157,9 +159,9 @@ struct strategy_ops;
  * there is one worker alone, whose optimizer state then goes along. */
 bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy);
 
-/* Does it end the run for all that a worker's loop ended so? What concerns all replicas does, and
- * what ends the only worker. Trouble of one machine does not: the others go on without it. */
-bool train_ends_the_run(const Paceline__Job *job, int status);
+/* Does it end the run for all that a worker's loop ended so? What concerns all replicas does.
+ * Trouble of one machine does not: the run goes on with the others, or waits for another. */
+bool train_ends_the_run(int status);
 
 /* Drive a run from this node until it has ended.
  *

@@ -492,9 +492,9 @@ static int run_loop(struct worker *w)
     return rc;
 }
 
-bool train_ends_the_run(const Paceline__Job *job, int status)
+bool train_ends_the_run(int status)
 {
-    return job_is_alone(job) || status == ERR_DIVERGED || status == ERR_REPLICAS;
+    return status == ERR_DIVERGED || status == ERR_REPLICAS;
 }
 
 /* What it sends a newcomer, or to who evaluates, is to arrive; then the driver drops it. */
@@ -576,8 +576,10 @@ static int work(struct worker *w)
         return atomic_load(&w->group.bye) ? OK : rc;
     if (rc == OK && w->left)
         return leave(w);
-    if (rc != OK && !train_ends_the_run(w->job, rc))
+    if (rc != OK && !train_ends_the_run(rc)) {
+        (void)worker_report_bad_records(w); /* what it has met is the run's to know */
         return end_in_trouble(w, rc);
+    }
     uint32_t met = atomic_load(&w->group.met);
     int told = tell_done(w, rc);
     int lingered = told == OK ? linger(w, rc, met) : told;

@@ -328,7 +328,7 @@ static void test_a_worker_that_comes_again_and_again(void **state)
     for (int i = 0; i < 4; i++)
         process_wait(WORKER(&m, "/", "--data-root", empty), REAL_LIMIT_S);
     process_wait(&m.run.p, REAL_LIMIT_S);
-    assert_int_equal(m.run.p.code, 2);
+    assert_int_equal(m.run.p.code, 1); /* not the driver's own input: started again, it may do */
     const char *once = strstr(m.run.p.err, "warning: worker ");
     assert_true(once && strstr(once, "No such file or directory"));
     assert_null(strstr(once + 1, "warning: worker "));

@@ -1,0 +1,48 @@
+/* Which broken records count for the whole run. */
+#include "train/bad_book.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+static bool add(struct bad_book *book, uint64_t machine, enum bad_source of, uint64_t record)
+{
+    const struct bad_record bad = {.record = record, .of = of, .cause = "torn"};
+    bool confirmed = false;
+    assert_int_equal(bad_book_add(book, machine, &bad, &confirmed), OK);
+    return confirmed;
+}
+
+static void test_book_confirms_what_two_machines_report(void **state)
+{
+    struct bad_book book = {0};
+    (void)state;
+    assert_false(add(&book, 7, BAD_OF_TRAIN, 3));
+    assert_false(add(&book, 7, BAD_OF_TRAIN, 3)); /* the same machine again */
+    assert_false(add(&book, 8, BAD_OF_TEST, 3));  /* another record of that number */
+    assert_true(add(&book, 8, BAD_OF_TRAIN, 3));
+    assert_int_equal(bad_records_count(book.seen), 2);
+    bad_book_release(&book);
+}
+
+static void test_book_keeps_so_many(void **state)
+{
+    struct bad_book book = {0};
+    (void)state;
+    for (uint64_t i = 0; i < BAD_RECORDS_MOST + 2; i++)
+        assert_false(add(&book, 7, BAD_OF_TRAIN, i));
+    assert_true(add(&book, 8, BAD_OF_TRAIN, 5));
+    assert_int_equal(bad_records_count(book.seen), BAD_RECORDS_MOST + 1);
+    bad_book_release(&book);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_book_confirms_what_two_machines_report),
+        cmocka_unit_test(test_book_keeps_so_many),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
