@@ -166,9 +166,10 @@ static void check_wanted(struct driver *d, const struct view *view)
 static bool awaits_checkpoint(const struct driver *d, const struct view *view, double t)
 {
     enum { PATIENCE = 60 };
+    uint32_t of = atomic_load(&d->checkpoint_of);
     return d->awaits_checkpoint && t < d->next_checkpoint + PATIENCE &&
            atomic_load(&d->keeper.taken) == d->taken_before &&
-           (d->checkpoint_of == WORLD_DRIVER || view_rank(view, d->checkpoint_of) >= 0);
+           (of == WORLD_DRIVER || view_rank(view, of) >= 0);
 }
 
 /* Ask for a checkpoint, from whoever has the model, when it is time for one. */
@@ -214,12 +215,13 @@ bool driver_all_done(const struct driver *d, const struct view *view)
  * it dies on the way, the next. */
 static void ask_for_model(struct driver *d, const struct view *view)
 {
+    uint32_t asked = atomic_load(&d->asked);
     if (!train_workers_speak(d->job, d->strategy) ||
-        (d->asked != WORLD_ANY && view_rank(view, d->asked) >= 0))
+        (asked != WORLD_ANY && view_rank(view, asked) >= 0))
         return;
     if (!driver_all_done(d, view))
         return;
-    d->asked = view->node[0];
+    atomic_store(&d->asked, view->node[0]);
     driver_want_model(d, MODEL_FINAL);
 }
 
@@ -282,7 +284,8 @@ int train_drive(struct world *world, const struct train_host *host,
     d->host = host;
     d->options = options;
     d->job = options->job;
-    d->asked = WORLD_ANY;
+    atomic_store(&d->asked, WORLD_ANY);
+    atomic_store(&d->checkpoint_of, WORLD_ANY);
     atomic_store(&d->keeper.last_error, -1.0);
     d->err = err;
     arena_init(&d->arena);

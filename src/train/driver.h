@@ -95,11 +95,12 @@ struct driver {
         asked_exchanges;    /* when a model was last asked for */
     double next_checkpoint; /* seconds */
     bool awaits_checkpoint; /* a model for one has been asked for, of worker checkpoint_of */
-    uint32_t checkpoint_of; /* (WORLD_DRIVER: of the driver's part) when the keeper had taken */
-    uint64_t taken_before;  /* so many */
-    double next_look;       /* for a later driver; seconds */
-    bool stop_told;         /* whoever asked for it knows how soon it can stop */
-    uint64_t commits;       /* exchanges that have been reported, or steps where there */
+    _Atomic uint32_t checkpoint_of;  /* (WORLD_DRIVER: of the driver's part; WORLD_ANY: nobody yet)
+                                        when the keeper had taken */
+    uint64_t taken_before;           /* so many */
+    double next_look;                /* for a later driver; seconds */
+    bool stop_told;                  /* whoever asked for it knows how soon it can stop */
+    uint64_t commits;                /* exchanges that have been reported, or steps where there */
     int64_t commit_at, commit_every; /* are none: when the newest, and how long each takes */
     bool released;                   /* the run is over for workers */
     struct task *leader_task;
@@ -132,9 +133,9 @@ struct driver {
     size_t newcomers;                               /* that are here */
     struct worker_place place_of[VIEW_MEMBERS_MAX]; /* of the server's task: who said hello */
     _Atomic uint32_t started;                       /* workers that the host has been asked for */
-    bool goes_on_later; /* all are lost, and others are to go on with the run */
-    bool unseen;        /* all are lost, and none said why */
-    uint32_t asked;     /* for its model, at the end; WORLD_ANY: nobody yet */
+    bool goes_on_later;     /* all are lost, and others are to go on with the run */
+    bool unseen;            /* all are lost, and none said why */
+    _Atomic uint32_t asked; /* for its model, at the end; WORLD_ANY: nobody yet */
     struct err *err;
 };
 

@@ -21,11 +21,10 @@ void driver_tell_leases(struct driver *d, bool final)
                              (char *)text.data));
 }
 
-/* Note who has been asked for a checkpoint's model, if that could be. */
-static void await_checkpoint(struct driver *d, uint32_t node, int asked)
+/* Note that checkpoint_of has been asked for a checkpoint's model, if that could be. */
+static void await_checkpoint(struct driver *d, int asked)
 {
     d->awaits_checkpoint = asked == OK;
-    d->checkpoint_of = node;
     d->taken_before = atomic_load(&d->keeper.taken);
 }
 
@@ -37,8 +36,9 @@ void driver_want_model(struct driver *d, uint32_t uses)
     if (uses & (MODEL_CHECKPOINT | MODEL_FINAL))
         driver_tell_leases(d, uses & MODEL_FINAL);
     if (!train_workers_speak(d->job, d->strategy)) {
+        atomic_store(&d->checkpoint_of, WORLD_DRIVER);
         if (checkpoint)
-            await_checkpoint(d, WORLD_DRIVER, OK);
+            await_checkpoint(d, OK);
         atomic_fetch_or(&d->due, uses);
         return;
     }
@@ -47,9 +47,11 @@ void driver_want_model(struct driver *d, uint32_t uses)
     atomic_store(&d->asked_steps, atomic_load(&d->steps));
     atomic_store(&d->asked_exchanges, atomic_load(&d->exchanges));
     if (view->count > 0) {
+        if (checkpoint) /* before it can answer */
+            atomic_store(&d->checkpoint_of, view->node[0]);
         int rc = driver_send(d, view->node[0], WIRE_WANT_MODEL, &bytes);
         if (checkpoint)
-            await_checkpoint(d, view->node[0], rc);
+            await_checkpoint(d, rc);
     }
     buf_release(&bytes);
 }

@@ -34,12 +34,21 @@ static void where_all_were(void *user, struct course *course)
     course->exchanges = atomic_load(&d->asked_exchanges);
 }
 
-/* Of the driver's own part, or of a member. */
-static bool expects_model(void *user, uint32_t node)
+/* The driver's own part is the run's model, where it has one. Else members send what is due without
+ * being asked; a checkpoint's model, and the final one, only the member that was asked. */
+static uint32_t allowed_uses(void *user, uint32_t node, uint32_t uses)
 {
     const struct driver *d = user;
     const struct view *view = group_view(&d->group);
-    return node == WORLD_DRIVER || (view && view_rank(view, node) >= 0);
+    if (!train_workers_speak(d->job, d->strategy))
+        return node == WORLD_DRIVER ? uses : 0;
+    if (!view || view_rank(view, node) < 0)
+        return 0;
+    if (node != atomic_load(&d->checkpoint_of))
+        uses &= ~(uint32_t)MODEL_CHECKPOINT;
+    if (node != atomic_load(&d->asked))
+        uses &= ~(uint32_t)MODEL_FINAL;
+    return uses;
 }
 
 static void on_error_reached(void *user)
@@ -61,7 +70,7 @@ static int start_keeper(struct driver *d)
     k->layout = d->layout;
     k->reached = on_error_reached;
     k->replaced = is_replaced;
-    k->expects = expects_model;
+    k->allowed = allowed_uses;
     k->free = strategy_runs_free(d->strategy, d->job);
     k->where = k->free && train_workers_speak(d->job, d->strategy) ? where_all_were : NULL;
     k->user = d;

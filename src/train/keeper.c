@@ -6,8 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define PIECE_MAX (60 * WORLD_SECOND)
-
 int keeper_init(struct keeper *k, struct arena *arena)
 {
     k->room = model_floats_most(&k->layout);
@@ -204,17 +202,20 @@ static int keeper_main(void *arg)
         k->held.floats = 0;
         uint32_t from = WORLD_ANY;
         int rc = model_receive_note(k->world, NULL, &model, &from, WORLD_FOREVER);
-        if (rc == OK && k->expects && !k->expects(k->user, from)) {
-            log_warn(k->log, "a model of worker %u, which is no member, is left aside", from);
+        if (rc == OK && k->allowed)
+            model.use = k->allowed(k->user, from, model.use);
+        if (rc == OK && !model.use) {
+            log_warn(k->log, "a model of worker %u, which was not asked for it, is left aside",
+                     from);
             continue;
         }
         if (rc == OK)
-            rc =
-                model_receive_vectors(k->world, NULL, from, k->landing, k->room, &model, PIECE_MAX);
+            rc = model_receive_vectors(k->world, NULL, from, k->landing, k->room, &model,
+                                       MODEL_PAUSE_MAX);
         if (rc == ERR_TIMEOUT)
             log_warn(k->log,
                      "worker %u: its model is left aside: nothing more of it came in %.0f s", from,
-                     world_seconds(PIECE_MAX));
+                     world_seconds(MODEL_PAUSE_MAX));
         if (rc == ERR_PEER || rc == ERR_TIMEOUT)
             continue; /* its sender died on the way, or hangs; another will send */
         if (rc == ERR_PROTOCOL) {

@@ -51,8 +51,8 @@ struct keeper {
     void (*reached)(void *user);  /* an error that the job stops at has been reached */
     bool (*replaced)(void *user); /* by a later driver, whose run directory it is now */
     bool free; /* workers run free: models that stand at the same place need not be the same */
-    /* May that node send a model? NULL: any may. */
-    bool (*expects)(void *user, uint32_t node);
+    /* Which of these uses may that node send a model for? NULL: all. */
+    uint32_t (*allowed)(void *user, uint32_t node, uint32_t uses);
     /* Who sends a model does not know how far all were when it was asked for; NULL: it does. */
     void (*where)(void *user, struct course *course);
     void *user;

@@ -14,6 +14,8 @@ enum model_use {
     MODEL_SNAPSHOT = 8, /* for who reads Caffe's files (snapshot.h) */
 };
 
+#define MODEL_PAUSE_MAX (60 * WORLD_SECOND) /* between two pieces of one */
+
 struct model_note {
     struct course course;
     uint32_t use;               /* model_use, or-ed; 0: to start from */

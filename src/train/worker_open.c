@@ -263,14 +263,46 @@ static int end_warming(struct worker *w)
     return rc;
 }
 
+/* A sponsor is a member of the view that lets this worker in, and may have left since. */
+static bool may_sponsor(const struct worker *w, uint32_t node, const struct model_note *note)
+{
+    return note->use == 0 && node != w->world->self &&
+           (view_rank(group_first_view(&w->group), node) >= 0 ||
+            view_rank(group_view(&w->group), node) >= 0);
+}
+
+/* The sponsor's model. What somebody else sends, or stops sending, is left aside. */
+static int receive_start(struct worker *w, struct model_note *note)
+{
+    for (;;) {
+        uint32_t from = WORLD_ANY;
+        int rc = model_receive_note(w->world, &w->group, note, &from, WORLD_FOREVER);
+        if (rc == OK && !may_sponsor(w, from, note)) {
+            log_warn(w->host->log,
+                     "a model of node %u, which does not let this worker in, is left "
+                     "aside",
+                     from);
+            continue;
+        }
+        if (rc == OK)
+            rc = model_receive_vectors(w->world, &w->group, from, w->publisher.copy,
+                                       w->publisher.room, note, MODEL_PAUSE_MAX);
+        if (rc != ERR_TIMEOUT)
+            return rc;
+        log_warn(w->host->log,
+                 "worker %u: its model is left aside: nothing more of it came in "
+                 "%.0f s",
+                 from, world_seconds(MODEL_PAUSE_MAX));
+    }
+}
+
 /* The first view that holds this worker is not the first of all: its sponsor sends what it goes on
  * from. Where the next exchange brings the model, that is no vectors. */
 static int enter(struct worker *w)
 {
     struct model_note note = {0};
     int64_t begun = trace_now(w->world);
-    int rc = model_receive(w->world, &w->group, WORLD_ANY, w->publisher.copy, w->publisher.room,
-                           &note, WORLD_FOREVER);
+    int rc = receive_start(w, &note);
     if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
         return rc;
     trace_end(

@@ -33,6 +33,8 @@ struct train_trial {
     /* What is different on a node, and what happens at a fault; may be NULL. */
     void (*host)(void *user, uint32_t node, struct train_host *host);
     void (*fault)(void *user, const struct sim_fault *fault);
+    /* A worker's node begins; true: it is no worker, and has ended. May be NULL. */
+    bool (*begin)(void *user, struct world *world);
     bool elsewhere;
     double patience_s, limit_s; /* 0: the run's own; two minutes */
     /* How it went: */
@@ -113,6 +115,8 @@ static inline int trial_node(void *arg, struct world *world)
     };
     if (t->host)
         t->host(t->user, world->self, &host);
+    if (t->begin && world->self != WORLD_DRIVER && t->begin(t->user, world))
+        return OK;
     return world->self == WORLD_DRIVER ? train_drive(world, &host, &options, &t->report, &t->err)
                                        : train_work(world, &host);
 }

@@ -1,0 +1,161 @@
+/* Models that nobody asked for: of a stranger, of another member than the one that was asked, and
+ * of one that stops amid its model. The driver and a newcomer leave them aside. */
+#include "train_trial.h"
+
+#include "train/model.h"
+#include "wire/post.h"
+
+static const char four[] = "node { count: 4 } step_seconds: 0.05 link { mbit: 100 }\n"
+                           "fault { at: 1 join: 2 }\n";
+
+enum { LINES = 64 * 1024, STRANGER = 3 };
+
+struct play {
+    struct model_note note; /* that `from` sends `to`, at that time, without a vector behind it */
+    uint32_t from, to;
+    double at_s;
+    bool sent;
+    char log[LINES];
+    size_t len;
+};
+
+static void add_line(void *user, const char *text)
+{
+    struct play *p = user;
+    size_t n = strlen(text);
+    if (p->len + n + 2 > LINES)
+        return;
+    memcpy(p->log + p->len, text, n);
+    p->len += n;
+    p->log[p->len++] = '\n';
+    p->log[p->len] = '\0';
+}
+
+/* The head of a model alone, as model.c writes it. */
+static int send_head(struct world *world, const struct play *p)
+{
+    const struct model_note *note = &p->note;
+    struct buf head = {0};
+    course_encode(&note->course, &head);
+    buf_put_u32(&head, note->use);
+    buf_put_u8(&head, 0);
+    buf_put_u8(&head, 0);
+    buf_put_u64(&head, note->floats);
+    buf_put_u64(&head, 0);
+    buf_put_u32(&head, 0);
+    buf_put_u32(&head, 0);
+    uint64_t tag = wire_tag(WIRE_MODEL, 0, note->course.exchanges, WIRE_NOTE);
+    struct message *m = message_new(tag, 0, head.len);
+    memcpy(m->data, head.data, head.len);
+    buf_release(&head);
+    int rc = world_send(world, p->to, m, CLASS_BULK);
+    if (rc != OK)
+        message_unref(m);
+    return rc;
+}
+
+struct sender {
+    struct play *play;
+    struct world *world;
+};
+
+static int send_unasked(void *arg)
+{
+    struct sender *s = arg;
+    int64_t at = (int64_t)(s->play->at_s * WORLD_SECOND);
+    while (!s->play->sent) {
+        if (world_sleep(s->world, at) != OK)
+            return OK;
+        s->play->sent = send_head(s->world, s->play) == OK;
+        at += WORLD_SECOND / 1000;
+    }
+    return OK;
+}
+
+static bool begin(void *user, struct world *world)
+{
+    static struct sender sender;
+    struct play *p = user;
+    struct task *task;
+    if (world->self == p->from) {
+        sender = (struct sender){p, world};
+        assert_int_equal(world_spawn(world, "unasked", send_unasked, &sender, &task), OK);
+    }
+    if (world->self == STRANGER)
+        (void)world_sleep(world, 1000 * WORLD_SECOND);
+    return world->self == STRANGER;
+}
+
+/* Two workers, a third that comes after a second, and a stranger. How many exchanges there were. */
+static int play(struct tiny *t, struct play *p)
+{
+    struct trial_ground ground = {0};
+    const char *set[] = {"strategy.allreduce={}", "stop.epochs=4", "workers=2",
+                         "workers_min=2",         "workers_max=4", NULL};
+    trial_ground_open(&ground, t, four, set);
+    struct train_trial trial = {
+        .ground = &ground,
+        .line = add_line,
+        .begin = begin,
+        .user = p,
+        .elsewhere = true,
+        .patience_s = 600,
+        .limit_s = 4000,
+    };
+    trial_run(&trial);
+    if (trial.rc != OK)
+        fail_msg("%s\n%s", trial.err.text, p->log);
+    assert_string_equal(trial.report.reason, "epochs");
+    assert_int_equal(trial.report.workers, 3);
+    trial_ground_close(&ground);
+    return trial.exchanges;
+}
+
+static void expect_left_aside(struct tiny *t, struct play *p, const char *line)
+{
+    struct play quiet = {.from = WORLD_ANY};
+    int undisturbed = play(t, &quiet), exchanges = play(t, p);
+    assert_true(p->sent);
+    if (!strstr(p->log, line))
+        fail_msg("expected `%s` in:\n%s", line, p->log);
+    assert_int_equal(exchanges, undisturbed);
+}
+
+static void test_driver_takes_no_model_of_a_stranger(void **state)
+{
+    struct play p = {.from = STRANGER, .to = WORLD_DRIVER, .at_s = 1.5};
+    p.note.use = MODEL_FINAL;
+    expect_left_aside(*state, &p, "a model of worker 3, which was not asked for it, is left aside");
+}
+
+static void test_driver_takes_no_model_of_another_member(void **state)
+{
+    struct play p = {.from = 1, .to = WORLD_DRIVER, .at_s = 1.5};
+    p.note.use = MODEL_FINAL | MODEL_CHECKPOINT;
+    expect_left_aside(*state, &p, "a model of worker 1, which was not asked for it, is left aside");
+}
+
+static void test_newcomer_takes_no_model_of_a_stranger(void **state)
+{
+    struct play p = {.from = STRANGER, .to = 2, .at_s = 1};
+    p.note.floats = 1;
+    expect_left_aside(*state, &p, "a model of node 3, which does not let this worker in");
+}
+
+static void test_newcomer_waits_for_no_vectors_that_never_come(void **state)
+{
+    struct play p = {.from = 1, .to = 2, .at_s = 1};
+    p.note.floats = 1;
+    expect_left_aside(*state, &p, "worker 1: its model is left aside: nothing more of it came");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_driver_takes_no_model_of_a_stranger),
+        cmocka_unit_test(test_driver_takes_no_model_of_another_member),
+        cmocka_unit_test(test_newcomer_takes_no_model_of_a_stranger),
+        cmocka_unit_test(test_newcomer_waits_for_no_vectors_that_never_come),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}
