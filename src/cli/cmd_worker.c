@@ -98,6 +98,15 @@ static int work(const struct worker_arguments *arguments, const struct worker_nu
     return code;
 }
 
+/* A worker that names its own machine listens where other machines reach it, too. */
+static const char *join_beyond(const char *typed, const char *numbers, char out[HOST_ADDRESSES_MAX])
+{
+    char own[HOST_ADDRESS_MAX];
+    const char *beyond =
+        host_address_own(own) ? host_addresses_beyond(typed, numbers, own, out) : NULL;
+    return beyond ? beyond : numbers;
+}
+
 static int run_worker(const struct command *command, int argc, char **argv)
 {
     struct worker_arguments arguments = {0};
@@ -127,7 +136,7 @@ static int run_worker(const struct command *command, int argc, char **argv)
     if (end < 0)
         end = host_addresses("worker", "join", arguments.join, join, &arguments.join);
     if (end < 0 && arguments.insecure && !arguments.listen)
-        arguments.join = host_addresses_beyond(typed, arguments.join, beyond);
+        arguments.join = join_beyond(typed, arguments.join, beyond);
     if (end < 0)
         end = host_address("worker", "listen", arguments.listen, "0", listen, &arguments.listen);
     if (end < 0)

@@ -143,7 +143,7 @@ void host_address_each(const char *address, void (*tell)(const char *address, co
 
 /* The address of the interface by which packets leave for elsewhere, or else of the first one; none
  * is sent. */
-static bool find_own_address(char out[INET_ADDRSTRLEN])
+bool host_address_own(char out[HOST_ADDRESS_MAX])
 {
     struct sockaddr_in elsewhere = {.sin_family = AF_INET, .sin_port = htons(9)}, own;
     socklen_t len = sizeof own;
@@ -152,7 +152,7 @@ static bool find_own_address(char out[INET_ADDRSTRLEN])
     bool found = fd >= 0 &&
                  connect(fd, (const struct sockaddr *)&elsewhere, sizeof elsewhere) == 0 &&
                  getsockname(fd, (struct sockaddr *)&own, &len) == 0 &&
-                 inet_ntop(AF_INET, &own.sin_addr, out, INET_ADDRSTRLEN);
+                 inet_ntop(AF_INET, &own.sin_addr, out, HOST_ADDRESS_MAX);
     if (fd >= 0)
         close(fd);
     struct ifaddrs *all = NULL;
@@ -163,20 +163,39 @@ static bool find_own_address(char out[INET_ADDRSTRLEN])
             i->ifa_addr && i->ifa_addr->sa_family == AF_INET && i->ifa_flags & IFF_UP &&
             !(i->ifa_flags & IFF_LOOPBACK) &&
             inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr,
-                      out, INET_ADDRSTRLEN);
+                      out, HOST_ADDRESS_MAX);
     freeifaddrs(all);
     return found;
 }
 
-const char *host_addresses_beyond(const char *text, const char *numbers,
+/* One of those, up to its comma: a name, whose address is loopback? */
+static bool is_own_name(const char *text, const char *number)
+{
+    bool named = text[0] != '[' && strncmp(text, "127.", 4) != 0 &&
+                 (strncmp(text, "localhost", 9) != 0 || (text[9] && !strchr(":,", text[9])));
+    return named && !host_address_is_far(number);
+}
+
+const char *host_addresses_beyond(const char *text, const char *numbers, const char *own,
                                   char out[HOST_ADDRESSES_MAX])
 {
-    char own[INET_ADDRSTRLEN];
-    const char *port = strrchr(numbers, ':');
-    bool named = strncmp(text, "127.", 4) != 0 && strncmp(text, "localhost", 9) != 0;
-    if (!named || strchr(numbers, ',') || !port || strncmp(numbers, "127.", 4) != 0 ||
-        !find_own_address(own))
-        return numbers;
-    int n = snprintf(out, HOST_ADDRESSES_MAX, "%s%s,%s", own, port, numbers);
-    return n < HOST_ADDRESSES_MAX ? out : numbers;
+    size_t n = 0;
+    bool beyond = false;
+    while (text && numbers && *numbers) {
+        int len = (int)strcspn(numbers, ",");
+        const char *port = memrchr(numbers, ':', (size_t)len), *comma = n > 0 ? "," : "";
+        bool first = port && is_own_name(text, numbers);
+        beyond |= first;
+        if (first)
+            n += (size_t)snprintf(out + n, HOST_ADDRESSES_MAX - n, "%s%s%.*s,%.*s", comma, own,
+                                  len - (int)(port - numbers), port, len, numbers);
+        else
+            n += (size_t)snprintf(out + n, HOST_ADDRESSES_MAX - n, "%s%.*s", comma, len, numbers);
+        if (n >= HOST_ADDRESSES_MAX)
+            return NULL;
+        text = strchr(text, ',');
+        text = text ? text + 1 : NULL;
+        numbers += numbers[len] ? len + 1 : len;
+    }
+    return beyond ? out : NULL;
 }

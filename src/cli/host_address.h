@@ -21,10 +21,14 @@ enum { HOST_ADDRESSES_MAX = 1024 };
 int host_addresses(const char *command, const char *option, const char *text,
                    char out[HOST_ADDRESSES_MAX], const char **at);
 
-/* Addresses to join by, as typed, where a name in them is this machine's own and leads to loopback
- * (127.0.1.1 in Debian's /etc/hosts): then this machine's address for others comes first in `out`,
- * so that a worker listens where other machines reach it. Else `numbers` as it is. */
-const char *host_addresses_beyond(const char *text, const char *numbers,
+/* This machine's address for others, as a number; false: it has none. */
+bool host_address_own(char out[HOST_ADDRESS_MAX]);
+
+/* Addresses to join by, as typed and as `numbers`, where a name in them is this machine's own and
+ * leads to loopback (127.0.1.1 in Debian's /etc/hosts): then `own`, this machine's address for
+ * others, comes before that one in `out`, so that a worker listens where other machines reach it.
+ * NULL: there is no such name, or that is too long. */
+const char *host_addresses_beyond(const char *text, const char *numbers, const char *own,
                                   char out[HOST_ADDRESSES_MAX]);
 
 /* "10.0.0.1:29500" or "[::]:29500": can other hosts reach it; is it every address of this host? */

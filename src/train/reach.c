@@ -21,6 +21,13 @@ enum { ROUND_MAX = 32, PROBES_MAX = 64 };
 static const char advice[] = "open that port where a firewall stands between them, or give that "
                              "worker another address by --listen or --advertise";
 
+static void add_advice(struct err *err)
+{
+    char text[ERR_TEXT_MAX];
+    memcpy(text, err->text, sizeof text);
+    err_set(err, ERR_PEER, "%s; %s", text, advice);
+}
+
 struct reach_entry {
     uint32_t node;
     char address[NODE_ADDRESS_MAX];
@@ -33,7 +40,7 @@ struct probe {
 };
 
 struct reach_book {
-    struct reach_rate rate[VIEW_MEMBERS_MAX]; /* by number: of all who have had it */
+    struct reach_rate rate[REACH_MACHINES_MAX];
     struct world *world;
     const struct train_host *host;
     struct task *task;
@@ -107,45 +114,30 @@ static void forget(struct reach_book *book, uint32_t node)
     book->count = left;
 }
 
-/* Can the newcomer be reached? And who was before it? Its address goes along: when it has gone, its
- * number may be another's by now. */
 static bool is_loopback(const char *address)
 {
-    return strncmp(address, "127.", 4) == 0;
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 ||
+           strncmp(address, "localhost:", 10) == 0;
 }
 
-/* One that only its own machine reaches, where others are on other machines. */
-static int check_elsewhere(const struct reach_book *book, const struct reach_entry *asks,
-                           struct err *why)
+int reach_check_loopback(const char *driver, uint32_t node, const char *address, struct err *err)
 {
-    for (size_t i = 0; is_loopback(asks->address) && i < book->count; i++)
-        if (!is_loopback(book->at[i].address))
-            return err_set(
-                why, ERR_PEER,
-                "worker %u listens on %s, which no other machine reaches, and worker %u "
-                "is at %s: join by the driver's address on the network, or give --listen",
-                asks->node, asks->address, book->at[i].node, book->at[i].address);
-    return OK;
+    if (!*driver || is_loopback(driver) || !is_loopback(address))
+        return OK;
+    return err_set(err, ERR_PEER,
+                   "worker %u listens on %s, which no other machine reaches, and the driver at %s "
+                   "takes workers of other machines: --join the driver's address on the network, "
+                   "or give that worker another address by --advertise",
+                   node, address, driver);
 }
 
-static int answer(struct reach_book *book, const struct reach_entry *asks, int reached,
-                  struct err *why)
+/* The driver's answer; why: NULL, it can be reached. */
+static int reply(struct reach_book *book, const struct reach_entry *asks, const struct err *why)
 {
-    char here[NODE_ADDRESS_MAX];
     struct buf bytes = {0};
-    world_address(book->world, here, sizeof here);
-    bool far = reached == OK;
-    if (far)
-        reached = check_elsewhere(book, asks, why);
-    if (reached != OK && !far) {
-        err_prefix(why, "the driver at %s cannot reach worker %u at %s", here, asks->node,
-                   asks->address);
-        log_warn(book->host->log, "%s; %s", why->text, advice);
-    }
-    forget(book, asks->node);
     buf_put_text(&bytes, asks->address);
-    buf_put_u8(&bytes, reached == OK);
-    buf_put_text(&bytes, reached == OK ? "" : why->text);
+    buf_put_u8(&bytes, !why);
+    buf_put_text(&bytes, why ? why->text : "");
     buf_put_u32(&bytes, (uint32_t)book->count);
     for (size_t i = 0; i < book->count; i++) {
         buf_put_u32(&bytes, book->at[i].node);
@@ -153,30 +145,79 @@ static int answer(struct reach_book *book, const struct reach_entry *asks, int r
     }
     int rc = wire_post_buf(book->world, asks->node, WIRE_REACHED, 0, &bytes);
     buf_release(&bytes);
+    return rc;
+}
+
+/* Can the newcomer be reached? And who was before it? Its address goes along: when it has gone, its
+ * number may be another's by now. */
+static int answer(struct reach_book *book, const struct reach_entry *asks, int reached,
+                  struct err *why)
+{
+    char here[NODE_ADDRESS_MAX];
+    world_address(book->world, here, sizeof here);
+    if (reached != OK) {
+        err_prefix(why, "the driver at %s cannot reach worker %u at %s", here, asks->node,
+                   asks->address);
+        add_advice(why);
+    } else {
+        reached = reach_check_loopback(here, asks->node, asks->address, why);
+    }
+    forget(book, asks->node);
+    int rc = reply(book, asks, reached == OK ? NULL : why);
     if (rc == OK && reached == OK && book->count < VIEW_MEMBERS_MAX)
         book->at[book->count++] = *asks;
     return rc == ERR_PEER ? OK : rc;
 }
 
-bool reach_rate_allows(struct reach_rate *rate, int64_t now)
+/* ---- how often a machine may ask ---- */
+
+static bool is_over(const struct reach_rate *rate, int64_t now)
 {
-    if (rate->asked == 0 || now - rate->since >= 60 * WORLD_SECOND)
-        *rate = (struct reach_rate){.since = now};
-    return ++rate->asked <= REACH_TRIES_MAX;
+    return rate->asked == 0 || now - rate->since >= 60 * WORLD_SECOND;
+}
+
+/* Of that machine, or the place of one whose minute began first. */
+static struct reach_rate *find_rate(struct reach_rate *rates, const char *host, size_t n)
+{
+    struct reach_rate *oldest = &rates[0];
+    for (size_t i = 0; i < REACH_MACHINES_MAX; i++) {
+        if (rates[i].asked > 0 && strncmp(rates[i].host, host, n) == 0 && !rates[i].host[n])
+            return &rates[i];
+        if (rates[i].since < oldest->since)
+            oldest = &rates[i];
+    }
+    *oldest = (struct reach_rate){.asked = 0};
+    memcpy(oldest->host, host, n);
+    return oldest;
+}
+
+uint32_t reach_count(struct reach_rate rates[REACH_MACHINES_MAX], const char *address, int64_t now)
+{
+    const char *colon = strrchr(address, ':');
+    size_t n = colon ? (size_t)(colon - address) : strlen(address);
+    struct reach_rate *rate =
+        find_rate(rates, address, n < NODE_ADDRESS_MAX ? n : NODE_ADDRESS_MAX - 1);
+    if (is_over(rate, now)) {
+        rate->since = now;
+        rate->asked = 0;
+    }
+    return ++rate->asked;
 }
 
 /* Is that to be tried? If not it is answered at once. */
 static bool may_ask(struct reach_book *book, const struct reach_entry *asks)
 {
-    struct err why = {0};
-    if (asks->node >= VIEW_MEMBERS_MAX)
-        return false;
-    if (reach_rate_allows(&book->rate[asks->node], world_now(book->world)))
+    struct err why;
+    uint32_t asked = reach_count(book->rate, asks->address, world_now(book->world));
+    if (asked <= REACH_TRIES_MAX)
         return true;
-    err_set(&why, ERR_PEER, "it has asked %d times in a minute; start it again later",
-            REACH_TRIES_MAX);
-    if (book->rate[asks->node].asked == REACH_TRIES_MAX + 1) /* once: the log is no toy either */
-        (void)answer(book, asks, ERR_PEER, &why);
+    err_set(&why, ERR_PEER,
+            "worker %u at %s: workers of its machine have come more than %d times in a minute; "
+            "start it again in a minute",
+            asks->node, asks->address, REACH_TRIES_MAX);
+    if (asked == REACH_TRIES_MAX + 1)
+        log_warn(book->host->log, "%s", why.text);
+    (void)reply(book, asks, &why);
     return false;
 }
 
@@ -284,9 +325,8 @@ static int try_all(struct world *world, const struct train_host *host, struct cu
             continue;
         err_prefix(err, "worker %u at %s cannot reach worker %u at %s", world->self, here, node,
                    there);
-        char text[ERR_TEXT_MAX];
-        memcpy(text, err->text, sizeof text);
-        return err_set(err, ERR_PEER, "%s; %s", text, advice);
+        add_advice(err);
+        return ERR_PEER;
     }
     return OK;
 }
@@ -302,8 +342,7 @@ static int take_answer(struct world *world, const struct train_host *host, const
     cut_text(&in, why, sizeof why);
     if (in.failed)
         return err_set(err, ERR_PROTOCOL, "the driver's answer cannot be read");
-    return *reached ? try_all(world, host, &in, err)
-                    : err_set(err, ERR_PEER, "%s; %s", why, advice);
+    return *reached ? try_all(world, host, &in, err) : err_set(err, ERR_PEER, "%s", why);
 }
 
 static int ask(struct world *world, const struct train_host *host, bool *reached, struct err *err)

@@ -5,25 +5,31 @@
  * trial: it has come by it.
  *
  * The driver connects to the address that a worker names, but to at most REACH_TRIES_MAX a minute
- * for each number of a worker: it is no tool to try the doors of others with.
+ * of one machine: it is no tool to try the doors of others with. Who asks more often is told so.
  *
  * A host tries an address with train_host.reach; simulated ones have none, and nothing is asked. */
 #ifndef PL_TRAIN_REACH_H
 #define PL_TRAIN_REACH_H
 
+#include "group/view.h"
 #include "train/train.h"
 #include "world/world.h"
 
-enum { REACH_TRIES_MAX = 12 };
+enum { REACH_TRIES_MAX = 60, REACH_MACHINES_MAX = 64 };
 
-/* How often a node has asked in the minute that began then. Zeroed at first. */
+/* How often workers of a machine have asked in the minute that began then. Zeroed at first. */
 struct reach_rate {
+    char host[NODE_ADDRESS_MAX]; /* as in their addresses */
     int64_t since;
     uint32_t asked;
 };
 
-/* It asks once more: may it? */
-bool reach_rate_allows(struct reach_rate *rate, int64_t now);
+/* One at that address asks once more: how often has its machine asked in this minute? */
+uint32_t reach_count(struct reach_rate rates[REACH_MACHINES_MAX], const char *address, int64_t now);
+
+/* A worker that only its own machine reaches, where the driver listens for other machines.
+ * ERR_PEER with the remedy */
+int reach_check_loopback(const char *driver, uint32_t node, const char *address, struct err *err);
 
 struct reach_book;
 

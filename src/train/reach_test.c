@@ -109,18 +109,70 @@ static void test_silent_hosts_hold_up_nobody(void **state)
     assert_null(strstr(s.log, "well"));
 }
 
-/* A node that asks and asks is a nuisance to those whose addresses it names. */
+/* A machine that asks and asks is a nuisance to those whose addresses it names, and keeps no other
+ * machine out. */
 static void test_reach_tries_are_bounded(void **state)
 {
     (void)state;
-    struct reach_rate rate = {0};
-    int allowed = 0;
-    for (int64_t at = 0; at < 60; at++)
-        allowed += reach_rate_allows(&rate, at * WORLD_SECOND);
-    assert_int_equal(allowed, REACH_TRIES_MAX);
-    for (int64_t at = 60; at < 120; at++)
-        allowed += reach_rate_allows(&rate, at * WORLD_SECOND);
-    assert_int_equal(allowed, 2 * REACH_TRIES_MAX);
+    static struct reach_rate rates[REACH_MACHINES_MAX];
+    char address[32];
+    uint32_t asked = 0;
+    for (int i = 0; i < 2 * REACH_TRIES_MAX; i++) {
+        snprintf(address, sizeof address, "10.0.0.1:%d", 40000 + i);
+        asked = reach_count(rates, address, 59 * WORLD_SECOND * i / (2 * REACH_TRIES_MAX));
+    }
+    assert_int_equal(asked, 2 * REACH_TRIES_MAX);
+    assert_int_equal(reach_count(rates, "10.0.0.11:1", WORLD_SECOND), 1);
+    assert_int_equal(reach_count(rates, "[fe80::1]:1", WORLD_SECOND), 1);
+    assert_int_equal(reach_count(rates, "10.0.0.11:2", 2 * WORLD_SECOND), 2);
+    assert_int_equal(reach_count(rates, "10.0.0.1:1", 60 * WORLD_SECOND), 1);
+    for (int i = 0; i < 2 * REACH_MACHINES_MAX; i++) {
+        snprintf(address, sizeof address, "10.0.1.%d:1", i);
+        assert_int_equal(reach_count(rates, address, 61 * WORLD_SECOND + i), 1);
+    }
+}
+
+/* A worker on the driver's machine that has joined by a loopback address. */
+static void test_loopback_is_refused_beside_other_machines(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"127.0.0.1:4", "127.0.1.1:4", "[::1]:4"};
+    static const char *const far[] = {"0.0.0.0:29500", "10.0.0.1:29500", "[::]:29500"};
+    for (size_t i = 0; i < 3; i++) {
+        struct err err = {0};
+        assert_int_equal(reach_check_loopback(far[i], 5, own[i], &err), ERR_PEER);
+        assert_non_null(strstr(err.text, own[i]));
+        assert_non_null(strstr(err.text, far[i]));
+        assert_non_null(strstr(err.text, "--join the driver's address on the network"));
+        assert_int_equal(reach_check_loopback(own[i], 5, own[0], &err), OK);
+        assert_int_equal(reach_check_loopback(far[0], 5, far[i], &err), OK);
+    }
+}
+
+/* Each is answered, though it has asked too often. */
+static int asks_often(struct scene *s, struct world *w)
+{
+    bool reached = true;
+    uint32_t named;
+    int rc = world_sleep(w, BEGIN);
+    for (int i = 0; rc == OK && i < REACH_TRIES_MAX + 3; i++) {
+        rc = ask(w, "well:1", &reached, &named);
+        s->rc[1] += reached;
+    }
+    s->rc[0] = rc;
+    return rc;
+}
+
+static void test_reach_answers_who_asks_too_often(void **state)
+{
+    (void)state;
+    struct scene s = {
+        .cluster = "node { count: 2 }", .workers = 1, .driver = stay, .worker = asks_often};
+    assert_int_equal(scene_play(&s), OK);
+    assert_int_equal(s.rc[0], OK);
+    assert_int_equal(s.rc[1], REACH_TRIES_MAX);
+    const char *once = strstr(s.log, "have come more than");
+    assert_true(once && !strstr(once + 1, "have come more than"));
 }
 
 int main(void)
@@ -128,6 +180,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_silent_hosts_hold_up_nobody),
         cmocka_unit_test(test_reach_tries_are_bounded),
+        cmocka_unit_test(test_loopback_is_refused_beside_other_machines),
+        cmocka_unit_test(test_reach_answers_who_asks_too_often),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -316,6 +316,29 @@ static void test_a_worker_that_cannot_be_reached(void **state)
     machines_release(&m);
 }
 
+/* The driver takes workers of other machines, and one of its own has joined by loopback. */
+static void test_a_worker_that_only_its_machine_reaches(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    char listen[32], near[32], any[32];
+    machines_port(near);
+    snprintf(any, sizeof any, "0.0.0.0%s", strchr(near, ':'));
+    DRIVE(t, &m, "--set", "workers=1", "--set", "stop.epochs=1", "--listen", any, "--insecure");
+    snprintf(listen, sizeof listen, "%.31s", m.join);
+    memcpy(m.join, near, sizeof near);
+    struct process *p = WORKER(&m, t->folder, "--insecure");
+    process_wait(p, REAL_LIMIT_S);
+    print_message("    %s", p->err);
+    assert_int_not_equal(p->code, 0);
+    assert_non_null(strstr(p->err, "--join the driver's address on the network"));
+    assert_non_null(strstr(p->err, any));
+    memcpy(m.join, listen, sizeof listen);
+    WORKER(&m, t->folder, "--insecure");
+    real_end(&m.run, 0, "epochs");
+    machines_release(&m);
+}
+
 /* One worker's data is not there and its unit starts it again and again: the run waits for another,
  * and ends, with the cause, when none comes; it is told once. */
 static void test_a_worker_that_comes_again_and_again(void **state)
@@ -411,6 +434,7 @@ int main(void)
         cmocka_unit_test(test_nothing_outside_of_the_root_is_opened),
         cmocka_unit_test(test_other_data_is_refused_by_what_differs),
         cmocka_unit_test(test_a_worker_that_cannot_be_reached),
+        cmocka_unit_test(test_a_worker_that_only_its_machine_reaches),
         cmocka_unit_test(test_a_worker_that_comes_again_and_again),
         cmocka_unit_test(test_driver_that_has_lost_all_waits_for_others),
         cmocka_unit_test(test_a_stranger_is_no_worker),
