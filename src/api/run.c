@@ -194,6 +194,7 @@ enum { STRIPES = 4 };
 #define PAUSE_FIRST (WORLD_SECOND / 10)
 #define PAUSED_STEP (WORLD_SECOND / 4)
 #define PAUSE_MAX   (5 * WORLD_SECOND)
+#define TELL_EVERY  (10 * WORLD_SECOND)
 
 struct working {
     const pl_work_options *options;
@@ -402,12 +403,28 @@ static void pause_for(const pl_work_options *options, int64_t *pause)
     *pause = *pause == 0 ? PAUSE_FIRST : 2 * *pause < PAUSE_MAX ? 2 * *pause : PAUSE_MAX;
 }
 
+/* At once, and then every so often: somebody may look on. */
+static void tell_trying(const struct logger *log, const char *why, int64_t since, int64_t patience,
+                        int64_t *told_at)
+{
+    int64_t now = real_now(), every = patience / 6 < TELL_EVERY ? patience / 6 : TELL_EVERY;
+    double left = world_seconds(since + patience - now);
+    if (*told_at > 0 && now - *told_at < every)
+        return;
+    if (*told_at == 0)
+        log_warn(log, "%s; it tries again for %.0f s", why, left);
+    else
+        log_warn(log, "%s; it has tried for %.0f s, and tries again for %.0f s", why,
+                 world_seconds(now - since), left);
+    *told_at = now;
+}
+
 /* Whoever finds no driver yet, or has lost its driver, tries to come again; whom it does not want
  * does not. */
 static int keep_working(pl_engine *engine, const pl_work_options *options)
 {
-    int64_t lost_at = real_now(), pause = 0, patience = retry_time(options);
-    bool before = patience > 0, told = false;
+    int64_t lost_at = real_now(), pause = 0, patience = retry_time(options), told_at = 0;
+    bool before = patience > 0;
     char root[PATH_TEXT_MAX];
     struct drivers drivers;
     int found = find_drivers(&drivers, options->driver, options->insecure, &engine->error);
@@ -439,10 +456,8 @@ static int keep_working(pl_engine *engine, const pl_work_options *options)
                                    "as a new one");
         } else if (real_now() - lost_at >= patience) {
             return rc;
-        } else if (!told) {
-            log_warn(&engine->log, "%s; it tries again for %.0f s", engine->error.text,
-                     options->retry_s);
-            told = true;
+        } else {
+            tell_trying(&engine->log, engine->error.text, lost_at, patience, &told_at);
         }
         int64_t rest = lost_at + patience - real_now();
         pause = pause < rest ? pause : rest;

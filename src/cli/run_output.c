@@ -83,9 +83,6 @@ static void print_event(const struct run_output *output, const cJSON *event)
         print_suspicion(event);
     else if (strcmp(kind, "eval") == 0)
         print_evaluation(event);
-    else if (strcmp(kind, "member") == 0 && strcmp(text(event, "what"), "join") != 0)
-        output_line("%s  worker %.0f: %s", time_of(event, t), number(event, "node"),
-                    text(event, "what"));
     else if (strcmp(kind, "fault") == 0)
         output_line("%s  fault: %s worker %.0f", time_of(event, t), text(event, "what"),
                     number(event, "node"));

@@ -65,8 +65,8 @@ void work_output_progress(void *user, const pl_work_progress *p)
     const char *s = number_plural((double)p->steps, "s");
     switch (p->stage) {
     case PL_WORK_JOINED:
-        output_line("joined the run %s as worker %u of %u at %s", p->run, p->worker, p->workers,
-                    p->driver);
+        output_line("joined the run %s at %s as worker %u; %u worker%s train%s", p->run, p->driver,
+                    p->worker, p->workers, p->workers == 1 ? "" : "s", p->workers == 1 ? "s" : "");
         break;
     case PL_WORK_TRAINING: show_progress(p); break;
     case PL_WORK_LEFT:

@@ -32,7 +32,8 @@ struct newcomer {
     int64_t left;                 /* when one of this number last said why it leaves */
 };
 
-enum newcomer_news { NEWCOMER_CAME, NEWCOMER_JOINED, NEWCOMER_GONE };
+/* LOST: one that had joined; the line says how, and is for who has not said why itself. */
+enum newcomer_news { NEWCOMER_CAME, NEWCOMER_JOINED, NEWCOMER_GONE, NEWCOMER_LOST };
 
 struct driver {
     struct world *world;
@@ -168,7 +169,8 @@ void driver_welcome_arrivals(struct driver *d);
 void driver_welcome(struct driver *d, uint32_t node);
 
 /* From the server's task to the main one. */
-void driver_tell_newcomer(struct driver *d, uint32_t node, enum newcomer_news news);
+void driver_tell_newcomer(struct driver *d, uint32_t node, enum newcomer_news news,
+                          const char *line);
 
 void driver_set_newcomer(struct driver *d, uint32_t node, bool here);
 

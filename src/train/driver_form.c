@@ -101,10 +101,15 @@ static int lack_workers(struct driver *d, int status, const char *what)
 /* What the last of them may have said is still to be read. */
 int driver_lose_all(struct driver *d)
 {
-    const struct wait_for word = wire_from(WORLD_ANY, WIRE_DONE);
+    const struct wait_for word[] = {wire_from(WORLD_ANY, WIRE_DONE),
+                                    wire_from(WORLD_ANY, WIRE_OPENING)};
     struct wake wake;
-    while (world_wait(d->world, &word, 1, world_now(d->world) + WORLD_SECOND / 1000, &wake) == OK) {
-        int rc = driver_on_done(d, wake.msg);
+    while (world_wait(d->world, word, 2, world_now(d->world) + WORLD_SECOND / 1000, &wake) == OK) {
+        int rc = OK;
+        if (wake.which == 0)
+            rc = driver_on_done(d, wake.msg);
+        else
+            driver_on_opening(d, wake.msg);
         message_unref(wake.msg);
         if (rc != OK)
             return rc;

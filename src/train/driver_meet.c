@@ -80,7 +80,7 @@ static void let_go(struct driver *d, uint32_t node, const char *what, int rc)
 
 void driver_welcome(struct driver *d, uint32_t node)
 {
-    driver_tell_newcomer(d, node, NEWCOMER_CAME);
+    driver_tell_newcomer(d, node, NEWCOMER_CAME, "");
     const struct buf *welcome = group_view(&d->group) ? &d->welcome_late : &d->welcome;
     int rc = driver_send(d, node, WIRE_WELCOME, welcome);
     if (rc != OK && rc != ERR_PEER)
@@ -94,7 +94,7 @@ static void on_arrived(void *user, uint32_t node)
 
 static void on_gone(void *user, uint32_t node)
 {
-    driver_tell_newcomer(user, node, NEWCOMER_GONE);
+    driver_tell_newcomer(user, node, NEWCOMER_GONE, "");
 }
 
 /* To the main task, which knows what was reported before. */
@@ -147,7 +147,7 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
                        "join it then",
                        d->strategy->name);
     atomic_store(&d->stirred, world_now(d->world));
-    driver_tell_newcomer(d, node, NEWCOMER_JOINED);
+    driver_tell_newcomer(d, node, NEWCOMER_JOINED, "");
     memcpy(address, hello.address, sizeof hello.address);
     if (d->options->simulated)
         log_info(d->host->log, "worker %u is simulated: %s kernels, %s", node, hello.kernels,
@@ -173,7 +173,7 @@ static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
     if (rc != OK)
         return rc;
     keep_place(d, node, &hello);
-    driver_tell_newcomer(d, node, NEWCOMER_JOINED);
+    driver_tell_newcomer(d, node, NEWCOMER_JOINED, "");
     memcpy(address, hello.address, sizeof hello.address);
     atomic_store(&d->stirred, world_now(d->world));
     if (group_view(&d->group))
@@ -213,43 +213,41 @@ static void on_want(void *user, uint32_t workers)
                  status_text(rc));
 }
 
-/* ", on attic, 10.0.0.3:4711: no heartbeat for 5 s" */
-static void describe_loss(const struct driver *d, uint32_t node, const char *what, char *out,
-                          size_t size)
+/* "worker 3 (attic, 10.0.0.3:4711) is lost: no heartbeat, or no link, for 5 s" */
+static void tell_loss(struct driver *d, uint32_t node, const char *what, const char *here)
 {
-    const struct worker_place *place = &d->place_of[node];
-    double silence = world_seconds(d->host->timing.silence_max);
-    char why[48] = "its connection has ended";
+    char line[ERR_TEXT_MAX], who[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
+    char why[64] = "its connection has ended";
     if (strcmp(what, "cut") == 0)
-        snprintf(why, sizeof why, "no heartbeat, or no link, for %g s", silence);
+        snprintf(why, sizeof why, "no heartbeat, or no link, for %g s",
+                 world_seconds(d->host->timing.silence_max));
     else if (strcmp(what, "hung") == 0)
         snprintf(why, sizeof why, "it computes without progress");
     else if (strcmp(what, "fenced") == 0)
         snprintf(why, sizeof why, "its donor left before it had its state");
-    snprintf(out, size, "%s%s%s%s: %s", place->host[0] || place->address[0] ? ", on " : "",
-             place->host, place->host[0] && place->address[0] ? ", " : "", place->address, why);
+    worker_place_print(&d->place_of[node], node, who, sizeof who);
+    snprintf(line, sizeof line, "%s is lost: %s%s", who, why, here);
+    driver_tell_newcomer(d, node, NEWCOMER_LOST, line);
 }
 
 static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
 {
     struct driver *d = user;
-    bool lost =
-        strcmp(what, "join") != 0 && strcmp(what, "leave") != 0 && strcmp(what, "back") != 0;
-    char where[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 64] = "";
-    if (lost && node < VIEW_MEMBERS_MAX)
-        describe_loss(d, node, what, where, sizeof where);
-    enum log_level level = lost ? LOG_WARN : LOG_INFO;
+    bool joins = strcmp(what, "join") == 0, leaves = strcmp(what, "leave") == 0;
+    bool lost = !joins && !leaves && strcmp(what, "back") != 0;
+    bool forming = view == 0 || (view == 1 && joins);
+    char here[48] = "";
     atomic_fetch_add(&d->gone, lost);
-    bool joins = strcmp(what, "join") == 0;
     if (joins && view > 1)
         atomic_store(&d->came_at[node], world_now(d->world) - d->events.start);
-    if (view > 1 || (view == 1 && !joins)) {
-        log_write(d->host->log, level, "worker %u: %s (view %u)%s", node, what, view, where);
-    } else {
+    if (forming) {
         d->came = joins ? d->came + 1 : d->came - 1;
-        log_write(d->host->log, level, "worker %u: %s (%u of %u are here)%s", node, what, d->came,
-                  d->job->workers, where);
+        snprintf(here, sizeof here, "; %u of %u are here", d->came, d->job->workers);
     }
+    if (lost && node < VIEW_MEMBERS_MAX)
+        tell_loss(d, node, what, here);
+    else if (joins || leaves)
+        log_info(d->host->log, "worker %u %s%s", node, joins ? "has joined" : "has left", here);
     cJSON *event = events_new(&d->events, "member");
     cJSON_AddNumberToObject(event, "node", node);
     cJSON_AddStringToObject(event, "what", what);

@@ -12,11 +12,13 @@
 #define LOG_EVERY    (10 * WORLD_SECOND)
 #define NUMBER_RESTS (4 * WORLD_SECOND) /* before another has it, at the least */
 
-void driver_tell_newcomer(struct driver *d, uint32_t node, enum newcomer_news news)
+void driver_tell_newcomer(struct driver *d, uint32_t node, enum newcomer_news news,
+                          const char *line)
 {
     struct buf bytes = {0};
     buf_put_u32(&bytes, node);
     buf_put_u8(&bytes, (uint8_t)news);
+    buf_put_text(&bytes, line);
     driver_send(d, WORLD_DRIVER, WIRE_OPENING, &bytes);
     buf_release(&bytes);
 }
@@ -75,11 +77,17 @@ static void take_news(struct driver *d, struct cut *in)
 {
     uint32_t node = cut_u32(in);
     uint8_t news = cut_u8(in);
+    char line[ERR_TEXT_MAX];
+    cut_text(in, line, sizeof line);
     if (!cut_done(in) || node >= VIEW_MEMBERS_MAX)
         return;
     const struct newcomer *n = &d->newcomer[node];
     /* Its last word may have been read before what it had said earlier. */
     bool said = n->left > 0 && world_now(d->world) - n->left < NUMBER_RESTS;
+    if (news == NEWCOMER_LOST && !said)
+        log_warn(d->host->log, "%s", line);
+    if (news == NEWCOMER_LOST)
+        return;
     if (news == NEWCOMER_GONE && n->here && n->report.stage[0] && !said)
         lose_newcomer(d, node, "its connection has ended");
     else

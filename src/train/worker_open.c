@@ -159,7 +159,10 @@ static int open_learner(struct worker *w)
         if (rc == ERR_CANCELLED && w->opening_ended != OK)
             rc = worker_say_ended(w);
         if (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO)
-            add_remedy(&w->err, "mount the data there or start the worker with --data-root");
+            add_remedy(&w->err, w->host->data_root
+                                    ? "mount the data there or start the worker with another "
+                                      "--data-root"
+                                    : "mount the data there or start the worker with --data-root");
         w->corpus = &w->own_corpus;
     }
     if (rc == OK)

@@ -15,7 +15,7 @@ static void test_workers_started_by_hand(void **state)
     for (int i = 0; i < 4; i++) {
         char came[64];
         WORKER(&m, t->folder, "--threads", "1");
-        snprintf(came, sizeof came, "join (%d of 4 are here)", i + 1);
+        snprintf(came, sizeof came, "has joined; %d of 4 are here", i + 1);
         UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, came) || process_poll(&m.run.p));
         assert_int_equal(process_children(m.run.p.pid, child), 0);
     }
@@ -75,13 +75,14 @@ static void test_a_number_is_one_workers(void **state)
     struct machines m;
     DRIVE(t, &m, "--set", "workers=2");
     struct process *first = WORKER(&m, t->folder, NULL);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 0: join (1 of 2 are here)"));
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 0 has joined; 1 of 2 are here"));
     kill(first->pid, SIGKILL);
     process_wait(first, REAL_LIMIT_S);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 0: dead"));
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "is lost: its connection has ended; "
+                                                "0 of 2 are here"));
     process_nap(5.5); /* longer than a number rests */
     WORKER(&m, t->folder, NULL);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 1: join (1 of 2 are here)"));
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 1 has joined; 1 of 2 are here"));
     WORKER(&m, t->folder, NULL);
     real_end(&m.run, 0, "epochs");
     const char *once = strstr(m.run.p.err, "worker 0 is at ");
@@ -170,6 +171,7 @@ static void test_addresses_are_refused_by_name(void **state)
     assert_int_equal(p.code, 1);
     assert_true(process_now() - since > 0.4);
     assert_non_null(strstr(p.err, address));
+    assert_non_null(strstr(p.err, "; it has tried for "));
     process_release(&p);
 }
 
@@ -222,7 +224,7 @@ static void expect_confined(struct tiny *t, const char *root, const char *says, 
     snprintf(who, sizeof who, "worker 0 (%s, 127.0.0.1:", host);
     UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "left while opening: "));
     assert_true(machines_said(&m.run.p, who) && machines_said(&m.run.p, says));
-    assert_true(machines_said(&m.run.p, "or start the worker with --data-root"));
+    assert_true(machines_said(&m.run.p, "or start the worker with another --data-root"));
     WORKER(&m, t->folder, NULL);
     real_end(&m.run, 0, "epochs");
     assert_int_equal(run_count(m.run.dir, "member", "what", "refused"), 1);
@@ -372,6 +374,7 @@ static void test_driver_that_has_lost_all_waits_for_others(void **state)
     for (int i = 0; i < 2; i++)
         kill(m.worker[i].pid, SIGKILL);
     UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "all workers are lost: the run waits for others"));
+    assert_true(machines_said(&m.run.p, ") is lost: its connection has ended"));
     for (int i = 0; i < 2; i++)
         WORKER(&m, t->folder, NULL);
     real_end(&m.run, 0, "epochs");

@@ -120,10 +120,11 @@ static void test_what_can_be_borne(void **state)
 static void test_what_cannot(void **state)
 {
     static const struct story stories[] = {
-        {.fault = {"reset"}, .named = "worker 0: dead"},
-        {.fault = {"blackhole"}, .named = "worker 0: cut"},
+        {.fault = {"reset"}, .named = "is lost: its connection has ended"},
+        {.fault = {"blackhole"}, .named = "is lost: no heartbeat, or no link, for "},
         /* it hears, and is not heard */
-        {.fault = {"0 oneway down", "1 oneway up"}, .named = "worker 0: cut"},
+        {.fault = {"0 oneway down", "1 oneway up"},
+         .named = "is lost: no heartbeat, or no link, for "},
         /* changed bytes are noticed before anything is made of them */
         {.fault = {"corrupt 2000"}, .named = "bytes were corrupted on the way"},
     };

@@ -77,6 +77,7 @@ static void test_only_worker_in_trouble_is_replaced(void **state)
     assert_non_null(strstr(p->err, ".png"));
     expect_named(&m, ".png");
     UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "the run waits for others"));
+    assert_false(machines_said(&m.run.p, "is lost: ")); /* it has said why it left */
     WORKER(&m, t->folder, NULL);
     real_end(&m.run, 0, "epochs");
     machines_release(&m);
