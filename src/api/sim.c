@@ -119,7 +119,7 @@ static int open_simulation(struct simulation *s, const Paceline__Cluster *cluste
     kernels_set_threads((int)job->threads);
     int rc = corpus_open(job, NULL, &s->corpus, err);
     if (rc == OK)
-        rc = workspace_create(job, &s->corpus, s->host.log, NULL, &s->ws, err);
+        rc = workspace_create(job, &s->corpus, s->host.log, NULL, NULL, &s->ws, err);
     if (rc == OK && vec_init(&s->dx, &s->arena, net_segments(s->ws->train)->total) != OK)
         rc = err_set(err, ERR_NOMEM, "out of memory for gradients");
     s->nodes = cluster_nodes(cluster);

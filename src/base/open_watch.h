@@ -10,10 +10,11 @@
 
 struct open_watch {
     void *user;
-    /* `done` of `total` (> 0) of a stage, which is named after what is counted: "bytes",
-     * "pictures". Within a stage `done` does not fall, and the last call has done == total; the
-     * next stage may have the same name. Called about once a record that takes a read, so that it
-     * must be cheap, and on the caller's thread alone. false: opening ends with ERR_CANCELLED. */
+    /* `done` of `total` of a stage, which is named after what is counted: "bytes", "pictures".
+     * Within a stage `done` does not fall, and the last call has done == total; the next stage may
+     * have the same name. total 0: nobody knows how many there are. Called about once a record that
+     * takes a read, so that it must be cheap, and on the caller's thread alone. false: opening ends
+     * with ERR_CANCELLED. */
     bool (*progress)(void *user, const char *stage, uint64_t done, uint64_t total);
 };
 

@@ -68,7 +68,8 @@ static int open_trial(struct trial *t, const struct tiny *tiny, const char *net,
         fail_msg("%s", t->err.text);
     kernels_set_threads(1);
     int rc = corpus_open(t->job, NULL, &t->corpus, &t->err);
-    return rc == OK ? workspace_create(t->job, &t->corpus, &silent, NULL, &t->ws, &t->err) : rc;
+    return rc == OK ? workspace_create(t->job, &t->corpus, &silent, NULL, NULL, &t->ws, &t->err)
+                    : rc;
 }
 
 static void close_trial(struct trial *t)

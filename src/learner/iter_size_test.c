@@ -52,7 +52,7 @@ static void open_trial(struct trial *t, const struct tiny *tiny, const char *net
         fail_msg("%s", err.text);
     kernels_set_threads(1);
     if (corpus_open(t->job, NULL, &t->corpus, &err) != OK ||
-        workspace_create(t->job, &t->corpus, &silent, NULL, &t->ws, &err) != OK ||
+        workspace_create(t->job, &t->corpus, &silent, NULL, NULL, &t->ws, &err) != OK ||
         learner_init(&t->l, NULL, t->job, &t->corpus, t->ws, &t->arena, NULL, &err) != OK)
         fail_msg("%s", err.text);
 }

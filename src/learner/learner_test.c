@@ -79,7 +79,7 @@ static void learn(const Paceline__Job *job, int steps, double share)
     arena_init(&arena);
     kernels_set_threads((int)job->threads);
     if (corpus_open(job, NULL, &corpus, &err) != OK ||
-        workspace_create(job, &corpus, &silent, NULL, &ws, &err) != OK ||
+        workspace_create(job, &corpus, &silent, NULL, NULL, &ws, &err) != OK ||
         learner_init(&l, NULL, job, &corpus, ws, &arena, NULL, &err) != OK)
         fail_msg("%s", err.text);
     assert_int_equal(l.optim.updates, 0);

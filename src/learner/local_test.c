@@ -83,7 +83,7 @@ static void bench_open(struct bench *b, Paceline__Job *job)
     arena_init(&b->arena);
     kernels_set_threads(learner_threads(job));
     if (corpus_open(job, NULL, &b->corpus, &err) != OK ||
-        workspace_create(job, &b->corpus, &silent, NULL, &b->ws, &err) != OK)
+        workspace_create(job, &b->corpus, &silent, NULL, NULL, &b->ws, &err) != OK)
         fail_msg("%s", err.text);
 }
 
@@ -412,7 +412,7 @@ static void a_mistake_in_a_learner_ends_all(void **state)
     b.job = make_job(*state, plain_net, "train", "local: 4 kernels: ref batch: 64");
     arena_init(&b.arena);
     assert_int_equal(dataset_init(&b.corpus.set[SET_TRAIN], &fake.source, &spec, &err), OK);
-    assert_int_equal(workspace_create(b.job, &b.corpus, &silent, NULL, &b.ws, &err), OK);
+    assert_int_equal(workspace_create(b.job, &b.corpus, &silent, NULL, NULL, &b.ws, &err), OK);
     const struct batch *records;
     assert_int_equal(loader_take(&b.ws->loader, 0, BATCH, &records, NULL), OK);
     labels[records->records[BATCH - 1]] = TINY_CLASSES; /* the last learner's */

@@ -65,7 +65,7 @@ static int setup(void **state)
     if (job_parse("job", text, strlen(text), &s->job, &err) != OK ||
         job_resolve_paths(s->job, folder_file(&s->folder, "a.job", path), &err) != OK ||
         job_finish(s->job, &err) != OK || corpus_open(s->job, NULL, &s->corpus, &err) != OK ||
-        workspace_create(s->job, &s->corpus, NULL, NULL, &s->ws, &err) != OK ||
+        workspace_create(s->job, &s->corpus, NULL, NULL, NULL, &s->ws, &err) != OK ||
         learner_init(&s->learner, NULL, s->job, &s->corpus, s->ws, &s->arena, NULL, &err) != OK)
         fail_msg("%s", err.text);
     *state = s;

@@ -23,12 +23,10 @@ struct trial {
     struct arena arena;
 };
 
-static void open_trial(struct trial *t, const struct tiny *tiny, bool deterministic,
-                       struct tuner *tuner)
+static void open_data(struct trial *t, const struct tiny *tiny, bool deterministic)
 {
     char text[1024];
     struct err err = {0};
-    struct logger silent = {0};
     *t = (struct trial){0};
     snprintf(text, sizeof text,
              "name: 'tiny' net { file: 'net.prototxt' } threads: 1 kernels: dnnl batch: %d "
@@ -41,8 +39,17 @@ static void open_trial(struct trial *t, const struct tiny *tiny, bool determinis
         job_resolve_paths(t->job, tiny->job, &err) != OK || job_finish(t->job, &err) != OK)
         fail_msg("%s", err.text);
     kernels_set_threads(1);
-    if (corpus_open(t->job, NULL, &t->corpus, &err) != OK ||
-        workspace_create(t->job, &t->corpus, &silent, tuner, &t->ws, &err) != OK ||
+    if (corpus_open(t->job, NULL, &t->corpus, &err) != OK)
+        fail_msg("%s", err.text);
+}
+
+static void open_trial(struct trial *t, const struct tiny *tiny, bool deterministic,
+                       struct tuner *tuner)
+{
+    struct err err = {0};
+    struct logger silent = {0};
+    open_data(t, tiny, deterministic);
+    if (workspace_create(t->job, &t->corpus, &silent, tuner, NULL, &t->ws, &err) != OK ||
         learner_init(&t->l, NULL, t->job, &t->corpus, t->ws, &t->arena, NULL, &err) != OK)
         fail_msg("%s", err.text);
     for (int i = 0; i < STEPS; i++)
@@ -149,6 +156,70 @@ static void a_net_planned_anew_hands_on_what_it_found(void **state)
     tuner_free(tuner);
 }
 
+/* What is told of it, and after how many timings it says no. */
+struct onlooker {
+    uint64_t nets, timings, most;
+};
+
+static bool look_on(void *user, const char *stage, uint64_t done, uint64_t total)
+{
+    struct onlooker *o = user;
+    assert_int_equal(total, 0);
+    if (strcmp(stage, "nets planned") == 0) {
+        assert_true(done > o->nets);
+        o->nets = done;
+        return o->timings < o->most;
+    }
+    assert_string_equal(stage, "kernel timings");
+    assert_true(done > o->timings);
+    o->timings = done;
+    return done < o->most;
+}
+
+static void test_planning_is_watched_and_can_be_ended(void **state)
+{
+    struct trial t;
+    struct err err = {0};
+    struct logger silent = {0};
+    int64_t looks = 0;
+    struct tuner *tuner = tuner_create(
+        &(struct tuner_host){.now = counting_clock, .keep = count_news, .user = &looks});
+    struct onlooker o = {.most = 2};
+    const struct open_watch watch = {&o, look_on};
+    open_data(&t, *state, false);
+    assert_int_equal(workspace_create(t.job, &t.corpus, &silent, tuner, &watch, &t.ws, &err),
+                     ERR_CANCELLED);
+    assert_int_equal(o.timings, 2);
+    assert_true(looks < 1000000); /* nothing is kept of what was not finished */
+    o = (struct onlooker){.most = UINT64_MAX, .timings = o.timings};
+    assert_int_equal(workspace_create(t.job, &t.corpus, &silent, tuner, &watch, &t.ws, &err), OK);
+    assert_true(o.timings > 2 && o.nets >= 2 && looks >= 1000000);
+    close_trial(&t);
+    tuner_free(tuner);
+}
+
+/* As a batch that memory has no room for, or records of another size. */
+static void test_what_does_not_fit_is_refused_before_timing(void **state)
+{
+    struct trial t;
+    struct err err = {0};
+    struct logger silent = {0};
+    struct tuner *tuner = tuner_create(&(struct tuner_host){.now = no_clock});
+    open_data(&t, *state, false);
+    uint32_t classes = t.corpus.set[SET_TRAIN].source->classes;
+    struct source *source = (struct source *)(uintptr_t)t.corpus.set[SET_TRAIN].source;
+    source->classes = 1000;
+    assert_int_equal(workspace_create(t.job, &t.corpus, &silent, tuner, NULL, &t.ws, &err),
+                     ERR_INPUT);
+    assert_non_null(strstr(err.text, "label 999 is out of range"));
+    source->classes = classes;
+    t.job->batch = UINT32_MAX / 2;
+    assert_int_equal(workspace_create(t.job, &t.corpus, &silent, tuner, NULL, &t.ws, &err),
+                     ERR_NOMEM);
+    close_trial(&t);
+    tuner_free(tuner);
+}
+
 static int make_tiny(void **state)
 {
     static struct tiny tiny;
@@ -169,6 +240,8 @@ int main(void)
         cmocka_unit_test(a_net_planned_anew_hands_on_what_it_found),
         cmocka_unit_test(a_deterministic_job_has_its_bits_whatever_is_kept),
         cmocka_unit_test(a_job_is_timed_once_and_near_the_rule),
+        cmocka_unit_test(test_planning_is_watched_and_can_be_ended),
+        cmocka_unit_test(test_what_does_not_fit_is_refused_before_timing),
     };
     return cmocka_run_group_tests(tests, make_tiny, remove_tiny);
 }

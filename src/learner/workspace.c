@@ -26,11 +26,21 @@ static int load(const Paceline__Job *job, bool only_tests, Caffe__NetParameter *
 }
 
 /* Held to what is free now, of which memory that the net before has not touched yet is part. */
-static int make_net(const Caffe__NetParameter *param, struct net_options *options, struct net **out,
-                    struct err *err)
+static int make_net(struct workspace *ws, const Caffe__NetParameter *param,
+                    struct net_options *options, struct net **out, struct err *err)
 {
     options->memory_limit = memory_available(&options->memory_by);
-    return net_create(param, options, out, err);
+    if (ws->tuner)
+        tuner_set_watch(ws->tuner, ws->watch);
+    int rc = net_create(param, options, out, err);
+    if (ws->tuner)
+        tuner_set_watch(ws->tuner, NULL);
+    int watched = open_watch_report(ws->watch, "nets planned", ++ws->planned, 0, err);
+    if (watched != OK && rc == OK) {
+        net_free(*out);
+        *out = NULL;
+    }
+    return watched != OK ? watched : rc;
 }
 
 static struct net_options options_of(const struct workspace *ws, enum phase phase, size_t batch,
@@ -109,16 +119,14 @@ static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Pa
     struct net_options train = training_options(ws, job, record);
     ws->threads = kernels_threads();
     struct net_options test = options_of(ws, PHASE_TEST, job->batch, record);
-    int rc = ws->only_tests ? OK : make_net(param, &train, &ws->train, err);
+    int rc = ws->only_tests ? OK : make_net(ws, param, &train, &ws->train, err);
     if (rc == OK)
-        rc = make_net(param, &test, &ws->test, err);
+        rc = make_net(ws, param, &test, &ws->test, err);
     if (rc == OK && ws->train)
         rc = check_training(ws, job, err);
-    if (rc == OK)
-        rc = settle_both(ws, err);
     train.brings_room = false; /* these are at work at the same moment */
     for (size_t i = 0; rc == OK && ws->train && i < ws->others; i++)
-        rc = make_net(param, &train, &ws->other[i].train, err);
+        rc = make_net(ws, param, &train, &ws->other[i].train, err);
     return rc;
 }
 
@@ -155,12 +163,50 @@ static int plan_auto(struct workspace *ws, const Caffe__NetParameter *param,
     return rc;
 }
 
-static int make(const Paceline__Job *job, const struct shape *record, const struct logger *log,
-                struct tuner *tuner, bool only_tests, const char *keep, struct workspace **out,
+static int accept_all(const struct workspace *ws, const struct corpus *corpus, struct err *err)
+{
+    const struct dataset *test = &corpus->set[SET_TEST];
+    int rc = workspace_accepts(ws, &corpus->set[SET_TRAIN], "train_data", err);
+    if (rc == OK && test->count > 0 && shape_equal(&test->shape, &corpus->set[SET_TRAIN].shape))
+        rc = workspace_accepts(ws, test, "test_data", err);
+    return rc;
+}
+
+/* What does not fit, in memory or in its records, is refused before kernels are timed for it: the
+ * nets are planned by what is known, and once more where some kernel is to be timed. */
+static int plan_checked(struct workspace *ws, const Caffe__NetParameter *param,
+                        const Paceline__Job *job, const struct shape *record,
+                        const struct corpus *corpus, const struct logger *log, struct err *err)
+{
+    if (ws->tuner)
+        tuner_hold(ws->tuner);
+    int rc = plan_auto(ws, param, job, record, log, err);
+    size_t untimed = ws->tuner ? tuner_go_on(ws->tuner) : 0;
+    if (rc == OK && corpus)
+        rc = accept_all(ws, corpus, err);
+    if (rc == OK && untimed > 0 && ws->kernels != &kernels_ref) {
+        unplan(ws);
+        rc = plan_auto(ws, param, job, record, log, err);
+    }
+    return rc == OK ? settle_both(ws, err) : rc;
+}
+
+/* What a workspace is made for, and by whom. */
+struct making {
+    const struct shape *record;
+    const struct corpus *corpus; /* of which the records are, or NULL */
+    const struct logger *log;
+    struct tuner *tuner;
+    const struct open_watch *watch;
+    bool only_tests;
+    const char *keep;
+};
+
+static int make(const Paceline__Job *job, const struct making *how, struct workspace **out,
                 struct err *err)
 {
     Caffe__NetParameter *param;
-    int rc = load(job, only_tests, &param, err);
+    int rc = load(job, how->only_tests, &param, err);
     if (rc != OK)
         return rc;
     struct workspace *ws = calloc(1, sizeof *ws);
@@ -169,21 +215,23 @@ static int make(const Paceline__Job *job, const struct shape *record, const stru
         goto done;
     }
     arena_init(&ws->arena);
-    ws->tuner = job->deterministic ? NULL : tuner;
+    ws->tuner = job->deterministic ? NULL : how->tuner;
+    ws->watch = how->watch;
     ws->batch = job->batch;
-    ws->record = *record;
-    ws->record_floats = shape_count(record);
-    ws->only_tests = only_tests;
-    ws->keep = keep ? arena_strdup(&ws->arena, keep) : NULL;
+    ws->record = *how->record;
+    ws->record_floats = shape_count(how->record);
+    ws->only_tests = how->only_tests;
+    ws->keep = how->keep ? arena_strdup(&ws->arena, how->keep) : NULL;
     PL_ASSERT(job->local > 0 && job->batch % job->local == 0);
     ws->other = arena_array(&ws->arena, job->local - 1, struct inner_space);
     ws->others = ws->other ? job->local - 1 : 0;
-    rc = ws->other && (ws->keep || !keep) ? plan_auto(ws, param, job, record, log, err)
-                                          : err_set(err, ERR_NOMEM, "net: out of memory");
+    rc = ws->other && (ws->keep || !how->keep)
+             ? plan_checked(ws, param, job, how->record, how->corpus, how->log, err)
+             : err_set(err, ERR_NOMEM, "net: out of memory");
 done:
     caffe__net_parameter__free_unpacked(param, NULL);
-    if (tuner)
-        tuner_settle(tuner);
+    if (how->tuner)
+        tuner_settle(how->tuner);
     if (rc == OK)
         *out = ws;
     else
@@ -194,14 +242,17 @@ done:
 int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
                    struct tuner *tuner, struct workspace **out, struct err *err)
 {
-    return make(job, record, log, tuner, false, NULL, out, err);
+    const struct making how = {.record = record, .log = log, .tuner = tuner};
+    return make(job, &how, out, err);
 }
 
 int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
                          const struct logger *log, struct tuner *tuner, const char *keep,
                          struct workspace **out, struct err *err)
 {
-    return make(job, record, log, tuner, true, keep, out, err);
+    const struct making how = {
+        .record = record, .log = log, .tuner = tuner, .only_tests = true, .keep = keep};
+    return make(job, &how, out, err);
 }
 
 int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *blob,
@@ -217,7 +268,7 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
     struct net_options options = options_of(ws, PHASE_TEST, job->batch, &ws->record);
     options.keep = blob;
     options.keep_all = ws->asked; /* who asks for a second one may ask for more */
-    rc = make_net(param, &options, &net, err);
+    rc = make_net(ws, param, &options, &net, err);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (ws->tuner)
         tuner_settle(ws->tuner);
@@ -244,7 +295,7 @@ static int plan_fewer(struct workspace *ws, const Paceline__Job *job, int thread
     if (ws->tuner)
         tuner_stop(ws->tuner);
     kernels_set_threads(threads);
-    rc = make_net(param, &options, &net, err);
+    rc = make_net(ws, param, &options, &net, err);
     kernels_set_threads(before);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (rc == OK)
@@ -342,7 +393,7 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
     int rc = load(job, false, &param, err);
     if (rc != OK)
         return rc;
-    rc = make_net(param, &options, &ws->apart, &why);
+    rc = make_net(ws, param, &options, &ws->apart, &why);
     if (rc == OK)
         rc = settle(ws, ws->apart, &why);
     caffe__net_parameter__free_unpacked(param, NULL);
@@ -364,23 +415,25 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
 }
 
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
-                     const struct logger *log, struct tuner *tuner, struct workspace **out,
-                     struct err *err)
+                     const struct logger *log, struct tuner *tuner, const struct open_watch *watch,
+                     struct workspace **out, struct err *err)
 {
     const struct dataset *set = &corpus->set[SET_TRAIN];
+    const struct making how = {
+        .record = &set->shape, .corpus = corpus, .log = log, .tuner = tuner, .watch = watch};
     struct workspace *ws = NULL;
-    int rc = workspace_plan(job, &set->shape, log, tuner, &ws, err);
-    if (rc == OK)
-        rc = workspace_accepts(ws, set, "train_data", err);
+    int rc = make(job, &how, &ws, err);
     if (rc == OK)
         rc = workspace_feed(ws, job, set, err);
     if (rc == OK)
         rc = plan_apart(ws, job, corpus, err);
-    if (rc == OK)
-        *out = ws;
-    else
+    if (rc != OK) {
         workspace_free(ws);
-    return rc;
+        return rc;
+    }
+    ws->watch = NULL;
+    *out = ws;
+    return OK;
 }
 
 int workspace_fill(struct workspace *ws)

@@ -19,12 +19,14 @@ struct inner_space {
 struct workspace {
     struct arena arena;
     const struct kernels *kernels;
-    struct tuner *tuner;      /* of the kernels' choices; NULL: a rule */
-    struct net *train, *test; /* for batch / (1 + others) records, and for `batch` */
-    int threads;              /* that both are planned for */
-    struct net *fewer;        /* as `train`, for fewer threads; NULL: nobody has asked for it, */
-    int fewer_threads;        /* and for how many */
-    float *room;              /* train, test and apart lie here, one over the other */
+    struct tuner *tuner;            /* of the kernels' choices; NULL: a rule */
+    const struct open_watch *watch; /* while it is made; NULL: nobody looks on */
+    uint64_t planned;               /* nets, that it has been told of */
+    struct net *train, *test;       /* for batch / (1 + others) records, and for `batch` */
+    int threads;                    /* that both are planned for */
+    struct net *fewer; /* as `train`, for fewer threads; NULL: nobody has asked for it, */
+    int fewer_threads; /* and for how many */
+    float *room;       /* train, test and apart lie here, one over the other */
     size_t room_floats;
     bool only_tests;   /* train is NULL */
     const char *keep;  /* a blob that tests keep (nn/net.h), or NULL */
@@ -44,10 +46,12 @@ struct workspace {
  * Accuracy, is given one (model/judge.h); a job that stops at an error rate needs it. `kernels:
  * auto` takes oneDNN, and plain C where oneDNN has no path for some layer, with a line in the log.
  * The tuner (tensor/tuner.h) chooses among codes, unless it is NULL or the job deterministic: then
- * a rule does. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
+ * a rule does. What does not fit is refused before anything is timed. `watch` (NULL: nobody) is
+ * told of each net and each timing, and may end it. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM,
+ * ERR_CANCELLED */
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
-                     const struct logger *log, struct tuner *tuner, struct workspace **out,
-                     struct err *err);
+                     const struct logger *log, struct tuner *tuner, const struct open_watch *watch,
+                     struct workspace **out, struct err *err);
 
 /* The same in three steps, for who has no records yet: plan the nets for records of that shape; ask
  * whether they can be given a set's (ERR_INPUT, with the name of the field that brought it);

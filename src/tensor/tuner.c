@@ -39,9 +39,14 @@ struct tuner {
     int64_t total;
     int disturbed; /* keys that were given up */
     bool stopped;
-    bool checking;   /* choices that are kept, */
-    uint64_t number; /* those of this process; */
-    int64_t checked; /* that took so long */
+    bool checking;      /* choices that are kept, */
+    uint64_t number;    /* those of this process; */
+    int64_t checked;    /* that took so long */
+    bool held;          /* nothing is timed, but counted: */
+    size_t passed_over; /* keys */
+    const struct open_watch *watch;
+    bool halted; /* by the watch */
+    uint64_t runs;
 };
 
 struct tuner *tuner_create(const struct tuner_host *host)
@@ -146,8 +151,12 @@ static int64_t delay_until_now(const struct tuner_host *host)
  * ERR_TIMEOUT: there were too many of them. */
 static int time_run(struct trial *t, size_t i, int64_t *ns)
 {
-    const struct tuner_host *host = &t->tuner->host;
+    struct tuner *tuner = t->tuner;
+    const struct tuner_host *host = &tuner->host;
     for (;;) {
+        tuner->halted = open_watch_report(tuner->watch, "kernel timings", ++tuner->runs, 0, NULL);
+        if (tuner->halted)
+            return ERR_CANCELLED;
         int64_t delay = delay_until_now(host), start = host->now(host->user);
         int rc = t->run(t->user, i);
         *ns = host->now(host->user) - start;
@@ -200,7 +209,8 @@ bool tuner_checks(const struct tuner *tuner, const char *key)
 {
     uint64_t one_in = check_one_in(tuner), round = tuner->number / one_in;
     uint64_t turn = hash_mix(hash_bytes(key, strlen(key)), round) + tuner->number;
-    return tuner->checking && !tuner->stopped && tuner->checked < CHECK && turn % one_in == 0;
+    return tuner->checking && !tuner->stopped && !tuner->halted && tuner->checked < CHECK &&
+           turn % one_in == 0;
 }
 
 static bool is_ahead(int64_t ns, int64_t of)
@@ -281,7 +291,7 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
     const struct tuner_host *host = &tuner->host;
     int64_t start = host->now(host->user), best = INT64_MAX, ns;
     size_t winner = n;
-    for (size_t i = 0; i < n && trial.disturbed < DISTURBED_RUNS; i++)
+    for (size_t i = 0; i < n && trial.disturbed < DISTURBED_RUNS && !tuner->halted; i++)
         if (time_candidate(&trial, i, best, &ns) == OK && (winner == n || ns < best - best / 50)) {
             best = ns;
             winner = i;
@@ -294,7 +304,7 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
         tuner->news.disturbed++;
         return n;
     }
-    if (winner == n)
+    if (winner == n || tuner->halted)
         return n;
     keep_choice(tuner, key, names[winner], best);
     tuner->news.fresh++;
@@ -306,12 +316,35 @@ void tuner_stop(struct tuner *tuner)
     tuner->stopped = true;
 }
 
+void tuner_hold(struct tuner *tuner)
+{
+    tuner->held = true;
+    tuner->passed_over = 0;
+}
+
+size_t tuner_go_on(struct tuner *tuner)
+{
+    tuner->held = false;
+    return tuner->passed_over;
+}
+
+void tuner_set_watch(struct tuner *tuner, const struct open_watch *watch)
+{
+    tuner->watch = watch;
+    tuner->halted = false;
+}
+
 bool tuner_has_time(struct tuner *tuner, const char *key)
 {
-    if (tuner->stopped)
+    if (tuner->stopped || tuner->halted)
         return false;
     bool quiet = tuner->disturbed < DISTURBED_KEYS;
-    if (quiet && tuner->total < TUNER_SECONDS * INT64_C(1000000000))
+    bool has_time = quiet && tuner->total < TUNER_SECONDS * INT64_C(1000000000);
+    if (tuner->held) {
+        tuner->passed_over += has_time;
+        return false;
+    }
+    if (has_time)
         return true;
     if (is_at(tuner, place_of(tuner, key), key) && !tuner_find(tuner, key))
         return false;

@@ -18,6 +18,7 @@
 #define PL_TENSOR_TUNER_H
 
 #include "base/bytes.h"
+#include "base/open_watch.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -85,6 +86,16 @@ bool tuner_has_time(struct tuner *tuner, const char *key);
 
 /* Time nothing more: training has begun, and does not wait for it. */
 void tuner_stop(struct tuner *tuner);
+
+/* Time nothing for a while: what is planned then shows whether all fits, and what it would take.
+ * tuner_go_on says how many keys might have been timed meanwhile. */
+void tuner_hold(struct tuner *tuner);
+size_t tuner_go_on(struct tuner *tuner);
+
+/* Tell `watch` (borrowed; NULL: nobody) of each run from now on: "kernel timings", of which nobody
+ * knows how many there are. When it says no, nothing more is timed or kept until another watch is
+ * set. */
+void tuner_set_watch(struct tuner *tuner, const struct open_watch *watch);
 
 /* What timing candidates has taken until now, by the host's clock; 0 for NULL. */
 double tuner_seconds(const struct tuner *tuner);

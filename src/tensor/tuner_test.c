@@ -477,6 +477,52 @@ static void test_tuner_checks_nothing_on_a_busy_machine(void **state)
     buf_release(&m.table);
 }
 
+static void test_tuner_on_hold_counts_what_it_would_time(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {3000, 2000, 2900}};
+    struct tuner *tuner =
+        tuner_create(&(struct tuner_host){.now = clock_now, .keep = on_keep, .user = &b});
+    tuner_choose(tuner, "known", names, CANDIDATES, run, &b);
+    tuner_settle(tuner);
+    tuner_hold(tuner);
+    assert_false(tuner_has_time(tuner, "a"));
+    assert_false(tuner_has_time(tuner, "b"));
+    assert_int_equal(tuner_go_on(tuner), 2);
+    assert_true(tuner_has_time(tuner, "a"));
+    tuner_hold(tuner);
+    assert_int_equal(tuner_go_on(tuner), 0);
+    tuner_settle(tuner);
+    assert_int_equal(b.kept, 1); /* there was no news */
+    tuner_free(tuner);
+}
+
+static bool count_to_five(void *user, const char *stage, uint64_t done, uint64_t total)
+{
+    (void)stage, (void)total;
+    *(uint64_t *)user = done;
+    return done < 5;
+}
+
+static void test_tuner_ends_when_its_watch_says_so(void **state)
+{
+    (void)state;
+    struct bench b = {.takes = {3000, 2000, 2900}};
+    struct tuner *tuner = tuner_create(&(struct tuner_host){.now = clock_now, .user = &b});
+    uint64_t told = 0;
+    const struct open_watch watch = {&told, count_to_five};
+    tuner_set_watch(tuner, &watch);
+    assert_int_equal(tuner_choose(tuner, "a", names, CANDIDATES, run, &b), CANDIDATES);
+    assert_int_equal(told, 5);
+    assert_int_equal(b.runs[0] + b.runs[1] + b.runs[2], 4);
+    assert_false(tuner_has_time(tuner, "b"));
+    assert_null(tuner_find(tuner, "a"));
+    tuner_set_watch(tuner, NULL);
+    assert_int_equal(tuner_choose(tuner, "a", names, CANDIDATES, run, &b), 1);
+    assert_int_equal(told, 5);
+    tuner_free(tuner);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -495,6 +541,8 @@ int main(void)
         cmocka_unit_test(test_tuner_repairs_bad_choices_in_later_processes),
         cmocka_unit_test(test_tuner_leaves_good_choices_alone),
         cmocka_unit_test(test_tuner_checks_nothing_on_a_busy_machine),
+        cmocka_unit_test(test_tuner_on_hold_counts_what_it_would_time),
+        cmocka_unit_test(test_tuner_ends_when_its_watch_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

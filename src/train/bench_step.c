@@ -125,7 +125,8 @@ static int open_records(struct bench *b, const Paceline__Job *job, const struct 
     if (made_up)
         return make_up(b, job, made_up, log, err);
     int rc = corpus_open(job, NULL, &b->corpus, err);
-    return rc == OK ? workspace_create(job, &b->corpus, log, b->options->tuner, &b->ws, err) : rc;
+    return rc == OK ? workspace_create(job, &b->corpus, log, b->options->tuner, NULL, &b->ws, err)
+                    : rc;
 }
 
 /* Memory for all that is measured is taken before the first step. */

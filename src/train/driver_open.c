@@ -14,6 +14,11 @@ static int pass_opening(struct driver *d)
     return s > 0 ? world_sleep(d->world, world_now(d->world) + s) : OK;
 }
 
+static bool may_go_on(const struct driver *d)
+{
+    return !d->options->stop || !atomic_load(d->options->stop);
+}
+
 /* What the driver opens is told now and then, and an interrupt is heard. */
 static bool watch_opening(void *user, const char *stage, uint64_t done, uint64_t total)
 {
@@ -22,11 +27,12 @@ static bool watch_opening(void *user, const char *stage, uint64_t done, uint64_t
     if (d->opening_told == 0)
         d->opening_told = now;
     if (now - d->opening_told >= 10 * WORLD_SECOND) {
+        char how_far[OPENING_TEXT_MAX];
         d->opening_told = now;
-        log_info(d->host->log, "the driver opens its data: %" PRIu64 " of %" PRIu64 " %s", done,
-                 total, stage);
+        opening_print(stage, done, total, how_far);
+        log_info(d->host->log, "the driver gets ready: %s", how_far);
     }
-    return !d->options->stop || !atomic_load(d->options->stop);
+    return may_go_on(d);
 }
 
 static int open_data(struct driver *d)
@@ -38,16 +44,17 @@ static int open_data(struct driver *d)
     int rc = d->corpus ? pass_opening(d) : OK;
     if (!d->corpus) {
         rc = corpus_open(d->job, &watch, &d->own_corpus, d->err);
-        if (rc == ERR_CANCELLED)
-            rc = err_set(d->err, ERR_STOP, "interrupted before training began");
         d->corpus = &d->own_corpus;
         if (rc == OK)
             corpus_log_warnings(d->corpus, d->host->log);
     }
     if (rc == OK && !d->ws) {
-        rc = workspace_create(d->job, d->corpus, d->host->log, d->host->tuner, &d->own_ws, d->err);
+        rc = workspace_create(d->job, d->corpus, d->host->log, d->host->tuner, &watch, &d->own_ws,
+                              d->err);
         d->ws = d->own_ws;
     }
+    if (rc == ERR_CANCELLED && !may_go_on(d))
+        rc = err_set(d->err, ERR_STOP, "interrupted before training began");
     if (rc == OK && d->options->dir && d->corpus->set[SET_VALIDATION].count == 0 &&
         d->corpus->set[SET_TEST].count > 0)
         log_info(d->host->log,

@@ -5,7 +5,6 @@
 
 #include "wire/post.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,14 +35,15 @@ void driver_set_newcomer(struct driver *d, uint32_t node, bool here)
 static void log_opening(struct driver *d, uint32_t node, struct newcomer *n)
 {
     char who[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
+    char how_far[OPENING_TEXT_MAX];
     const struct opening_report *report = &n->report;
     int64_t now = world_now(d->world);
     if (report->done == 0 || now - n->told < LOG_EVERY)
         return;
     n->told = now;
     worker_place_print(&report->place, node, who, sizeof who);
-    log_info(d->host->log, "%s opens its data: %" PRIu64 " of %" PRIu64 " %s", who, report->done,
-             report->total, report->stage);
+    opening_print(report->stage, report->done, report->total, how_far);
+    log_info(d->host->log, "%s gets ready: %s", who, how_far);
 }
 
 /* Progress that moves, and a new stage, are life. */
@@ -64,9 +64,10 @@ static void lose_newcomer(struct driver *d, uint32_t node, const char *how)
 {
     const struct newcomer *n = &d->newcomer[node];
     struct departure departure = {.status = ERR_PEER, .place = n->report.place};
+    char how_far[OPENING_TEXT_MAX];
+    opening_print(n->report.stage, n->report.done, n->report.total, how_far);
     if (n->report.done > 0)
-        snprintf(departure.text, sizeof departure.text, "%s, after %" PRIu64 " of %" PRIu64 " %s",
-                 how, n->report.done, n->report.total, n->report.stage);
+        snprintf(departure.text, sizeof departure.text, "%s, after %s", how, how_far);
     else
         snprintf(departure.text, sizeof departure.text, "%s%s%s", how,
                  n->report.stage[0] ? ", at its " : "", n->report.stage);

@@ -156,8 +156,6 @@ static int open_learner(struct worker *w)
     if (rc == OK && !w->corpus) {
         rc = corpus_open_under(w->host->data_root, w->found ? w->found : w->job, &watch,
                                &w->own_corpus, &w->err);
-        if (rc == ERR_CANCELLED && w->opening_ended != OK)
-            rc = worker_say_ended(w);
         if (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO)
             add_remedy(&w->err, w->host->data_root
                                     ? "mount the data there or start the worker with another "
@@ -168,11 +166,14 @@ static int open_learner(struct worker *w)
     if (rc == OK)
         rc = worker_begin_stage(w, "net and kernels");
     if (rc == OK && !w->ws) {
-        rc = workspace_create(w->job, w->corpus, w->host->log, w->host->tuner, &w->own_ws, &w->err);
+        rc = workspace_create(w->job, w->corpus, w->host->log, w->host->tuner, &watch, &w->own_ws,
+                              &w->err);
         w->ws = w->own_ws;
         if (rc == OK)
             rc = workspace_load_ahead(w->own_ws, w->world, &w->err);
     }
+    if (rc == ERR_CANCELLED && w->opening_ended != OK)
+        rc = worker_say_ended(w);
     if (rc != OK)
         return rc;
     struct vec *dx = w->strategy->sends_gradients ? NULL : w->host->dx;

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 
-#define REPORT_EVERY WORLD_SECOND
+#define REPORT_EVERY (WORLD_SECOND / 4)
 
 bool worker_is_to_leave(const struct worker *w)
 {

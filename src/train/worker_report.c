@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/printable.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -38,6 +39,14 @@ int opening_decode(struct cut *in, struct opening_report *out)
         return ERR_PROTOCOL;
     printable(out->stage);
     return OK;
+}
+
+void opening_print(const char *stage, uint64_t done, uint64_t total, char out[OPENING_TEXT_MAX])
+{
+    if (total > 0)
+        snprintf(out, OPENING_TEXT_MAX, "%" PRIu64 " of %" PRIu64 " %s", done, total, stage);
+    else
+        snprintf(out, OPENING_TEXT_MAX, "%" PRIu64 " %s", done, stage);
 }
 
 void departure_encode(const struct departure *departure, struct buf *out)

@@ -23,6 +23,10 @@ struct opening_report {
     uint64_t done, total;
 };
 
+/* "120 of 600 pictures", or "7 kernel timings" where nobody knows of how many. */
+enum { OPENING_TEXT_MAX = 96 };
+void opening_print(const char *stage, uint64_t done, uint64_t total, char out[OPENING_TEXT_MAX]);
+
 void opening_encode(const struct opening_report *report, struct buf *out);
 /* ERR_PROTOCOL */
 int opening_decode(struct cut *in, struct opening_report *out);

@@ -114,7 +114,7 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
     struct err err = {0};
     if (cluster_parse("test", text, strlen(text), &cluster, &err) != OK ||
         cluster_finish(cluster, &err) != OK || corpus_open(job, NULL, &s.corpus, &err) != OK ||
-        workspace_create(job, &s.corpus, &log, NULL, &s.host.ws, &err) != OK ||
+        workspace_create(job, &s.corpus, &log, NULL, NULL, &s.host.ws, &err) != OK ||
         vec_init(&s.dx, &arena, net_segments(s.host.ws->train)->total) != OK)
         fail_msg("%s", err.text);
     s.host.step_seconds = cluster->step_seconds;

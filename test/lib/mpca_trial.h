@@ -429,7 +429,7 @@ static void trial_open(struct trial *t, const struct tiny *tiny)
     if (rc == OK)
         rc = corpus_open(t->job, NULL, &t->corpus, &err);
     if (rc == OK)
-        rc = workspace_create(t->job, &t->corpus, NULL, NULL, &t->ws, &err);
+        rc = workspace_create(t->job, &t->corpus, NULL, NULL, NULL, &t->ws, &err);
     if (rc != OK)
         fail_msg("%s", err.text);
     size_t n = net_segments(t->ws->train)->total;

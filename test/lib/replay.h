@@ -41,7 +41,7 @@ static inline void replay_open(struct replay *r, const struct tiny *t)
     file_release(&text);
     kernels_set_threads(1);
     if (corpus_open(r->job, NULL, &r->corpus, &err) != OK ||
-        workspace_create(r->job, &r->corpus, &silent, NULL, &r->ws, &err) != OK ||
+        workspace_create(r->job, &r->corpus, &silent, NULL, NULL, &r->ws, &err) != OK ||
         learner_init(&r->l, NULL, r->job, &r->corpus, r->ws, &r->arena, NULL, &err) != OK)
         fail_msg("%s", err.text);
     r->n = r->l.x.n;

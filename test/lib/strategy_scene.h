@@ -136,7 +136,7 @@ static inline void loops_run(struct loops *loops, const struct tiny *t, const ch
     if (rc == OK)
         rc = corpus_open(loops->job, NULL, &loops->corpus, &err);
     if (rc == OK)
-        rc = workspace_create(loops->job, &loops->corpus, &silent, NULL, &loops->ws, &err);
+        rc = workspace_create(loops->job, &loops->corpus, &silent, NULL, NULL, &loops->ws, &err);
     if (rc != OK)
         fail_msg("%s", err.text);
     loops->scene.ranks = LOOPS_WORKERS;

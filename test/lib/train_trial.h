@@ -64,7 +64,7 @@ static inline void trial_ground_open(struct trial_ground *g, const struct tiny *
     if (rc == OK)
         rc = corpus_open(g->job, NULL, &g->corpus, &err);
     if (rc == OK)
-        rc = workspace_create(g->job, &g->corpus, NULL, NULL, &g->ws, &err);
+        rc = workspace_create(g->job, &g->corpus, NULL, NULL, NULL, &g->ws, &err);
     if (rc != OK)
         fail_msg("%s", err.text);
     kernels_set_threads(1);

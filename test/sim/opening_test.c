@@ -83,7 +83,7 @@ static void test_opening_worker_is_waited_for(void **state)
 {
     struct play p = {.open_s = {0, 0, 300}};
     assert_int_equal(run(*state, &p, 3, "", NULL), OK);
-    assert_non_null(strstr(p.log, "worker 2 (attic) opens its data: "));
+    assert_non_null(strstr(p.log, "worker 2 (attic) gets ready: "));
 }
 
 static void test_opening_driver_is_waited_for(void **state)

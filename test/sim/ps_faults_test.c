@@ -60,7 +60,8 @@ static void on_line(void *user, const char *text)
         s->at[node][shard].orders = orders;
         s->at[node][shard].history = history;
     }
-    if (strstr(text, "is lost: its connection has ended") && sscanf(text, "worker %u", &node) == 1 && node < NODES)
+    if (strstr(text, "is lost: its connection has ended") &&
+        sscanf(text, "worker %u", &node) == 1 && node < NODES)
         s->dead[node] = true;
     s->named += strcmp(text, "worker 2: its push 2 is not finite and is left out") == 0;
     s->taken += strstr(text, "goes on at worker") != NULL;

@@ -122,8 +122,9 @@ void ground_open(struct ground *ground, bool loud)
     kernels_set_threads(1);
     arena_init(&ground->arena);
     must(corpus_open(ground->job, NULL, &ground->corpus, &err), &err);
-    must(workspace_create(ground->job, &ground->corpus, &ground->log, NULL, &ground->ws, &err),
-         &err);
+    must(
+        workspace_create(ground->job, &ground->corpus, &ground->log, NULL, NULL, &ground->ws, &err),
+        &err);
     must(vec_init(&ground->dx, &ground->arena, net_segments(ground->ws->train)->total), &err);
 }
 
