@@ -41,14 +41,15 @@
 #include "world/world.h"
 
 enum {
-    PROTOCOL_VERSION = 3,
+    PROTOCOL_VERSION = 4,
     HELLO_SIZE = 64,
     TOKEN_SIZE = 64,
     HELLO_NONCE = 16,
     STRIPES_MAX = 16,
     FRAME_SIZE = 24,
-    FRAME_TAIL = 8,        /* behind data, where it is summed */
-    MESSAGE_COST_MIN = 64, /* what a short message counts for, so that credit bounds memory */
+    FRAME_TAIL = 8, /* behind data, where it is summed */
+    /* What a short message counts for, so that credit bounds memory: about what it takes of it. */
+    MESSAGE_COST_MIN = 256,
 };
 
 enum hello_refusal {

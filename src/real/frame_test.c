@@ -27,8 +27,10 @@ static void test_hello_bytes(void **state)
 {
     (void)state;
     static const uint8_t expected[HELLO_SIZE] = {
-        'P',  'A',  'C',  'E',  'L',  'I',  'N',  'E', 3, 0, 0, 0, 0, 0, 0, 0,    0xef,
-        0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 7,   0, 0, 0, 3, 0, 0, 0, 0xef, 0xbe};
+        'P',  'A',  'C',  'E',  'L',  'I',  'N', 'E',  PROTOCOL_VERSION,
+        0,    0,    0,    0,    0,    0,    0,   0xef, 0xcd,
+        0xab, 0x89, 0x67, 0x45, 0x23, 0x01, 7,   0,    0,
+        0,    3,    0,    0,    0,    0xef, 0xbe};
     uint8_t bytes[HELLO_SIZE];
     struct hello back;
     hello_encode(&a_hello, bytes);

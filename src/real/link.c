@@ -7,6 +7,7 @@
 #include "real/greet.h"
 #include "real/node.h"
 
+#include <inttypes.h>
 #include <string.h>
 
 /* ---- out ---- */
@@ -217,17 +218,24 @@ static int in_complete(struct node *node, struct link *link)
 {
     struct link_in *in = &link->in;
     const struct frame *frame = &in->frame;
+    struct dropped dropped = {.count = 0};
     int rc = OK;
     node_lock(node);
     if (in->m) {
         struct message *m = in->m;
         in->m = NULL;
         rc = mailbox_deliver(node, m, frame->class);
+        dropped = mailbox_news(node);
     } else {
         claim_finish(node, &in->claim, OK);
         peer_taken(node, link->peer->number, frame->class, message_cost(frame->length));
     }
     node_unlock(node);
+    if (dropped.count > 0)
+        log_warn(&node->log,
+                 "%" PRIu64 " messages that nobody waits for are dropped; the last, of tag %" PRIx64
+                 ", came from worker %u",
+                 dropped.count, dropped.tag, dropped.from);
     in->have = 0;
     in->pad = sums(link, frame->length) ? 0 : padding(link, frame->length);
     in->data = in->tail = false;

@@ -43,6 +43,7 @@ static struct message *open_letter(struct node *node, struct letter **at)
     *at = letter->next;
     if (!letter->next)
         node->mailbox.end = at;
+    peer_find(node, m->from)->letters--;
     peer_taken(node, m->from, letter->class, message_cost(m->len));
     return pool_letter_back(&node->letters, letter);
 }
@@ -201,12 +202,34 @@ static void land_message(struct node *node, struct recv *recv, const struct mess
     claim_finish(node, &claim, status);
 }
 
+/* What this node sends itself is never too much. */
+static bool is_too_much(struct node *node, const struct peer *peer, const struct message *m)
+{
+    struct dropped *dropped = &node->mailbox.dropped;
+    if (peer->letters < MAILBOX_LETTERS_MAX || m->from == node->world.self)
+        return false;
+    *dropped = (struct dropped){.count = dropped->count + 1, .tag = m->tag, .from = m->from};
+    return true;
+}
+
+struct dropped mailbox_news(struct node *node)
+{
+    struct mailbox *box = &node->mailbox;
+    struct dropped news = box->dropped;
+    if (news.count == 0 || real_now() < box->tell_dropped)
+        return (struct dropped){.count = 0};
+    box->dropped.count = 0;
+    box->tell_dropped = real_now() + 60 * WORLD_SECOND;
+    return news;
+}
+
 int mailbox_deliver(struct node *node, struct message *m, enum world_class class)
 {
     struct mailbox *box = &node->mailbox;
+    struct peer *peer = peer_find(node, m->from);
     bool wanted = !mailbox_aborted(node, m->view);
     struct recv *recv = wanted ? take_posted(node, m->from, m->view, m->tag) : NULL;
-    if (wanted && !recv) {
+    if (wanted && !recv && !is_too_much(node, peer, m)) {
         struct letter *letter = pool_letter(&node->letters, m, class);
         if (!letter) {
             message_unref(m);
@@ -214,6 +237,7 @@ int mailbox_deliver(struct node *node, struct message *m, enum world_class class
         }
         *box->end = letter;
         box->end = &letter->next;
+        peer->letters++;
         task_wake(node, WAIT_MESSAGE, m);
         return OK;
     }

@@ -25,8 +25,20 @@ struct claim {
     struct claim *next;
 };
 
+/* Messages that lie here of one peer, at most: with so many on their way that nobody waits for, it
+ * is mistaken or hostile, and looking through them would hold up all. More are dropped. */
+enum { MAILBOX_LETTERS_MAX = 16384 };
+
+/* Some have been dropped: how many, and the last one. */
+struct dropped {
+    uint64_t count, tag;
+    uint32_t from;
+};
+
 struct mailbox {
     struct letter *head, **end;
+    struct dropped dropped; /* not yet told */
+    int64_t tell_dropped;   /* not before */
     struct recv *posted;
     struct claim *claims;
     uint32_t oldest_view;  /* the line that abort has drawn */
@@ -44,6 +56,10 @@ struct message *mailbox_take(struct node *node, const struct wait_for *want);
 
 /* A message has come in whole; takes the reference. May release the lock for a while. ERR_NOMEM */
 int mailbox_deliver(struct node *node, struct message *m, enum world_class class);
+
+/* What has been dropped since this last said so; count 0: nothing, or that was less than a minute
+ * ago. */
+struct dropped mailbox_news(struct node *node);
 
 /* The header of a message has come in: when a receive is posted for it, claim that. A receive of
  * another length ends at once. false: none is posted. */

@@ -42,6 +42,7 @@ struct peer {
     size_t sent[CLASS_COUNT];  /* of the credit we have at it: what it has not taken */
     size_t held[CLASS_COUNT];  /* of the credit it has here */
     size_t taken[CLASS_COUNT]; /* part of it that has been taken, to be told */
+    size_t letters;            /* of it in the mailbox */
     size_t given; /* what it has had from the start has been counted against our rate, so far */
     struct change went[2]; /* down, up */
     bool tended;           /* is in the list of those that are to be looked after */

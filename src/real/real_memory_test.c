@@ -1,5 +1,6 @@
 /* A node that has warmed up allocates nothing: not for what it sends from its callers' memory, nor
- * for what comes in, be it expected or early. This program counts what the allocator is asked. */
+ * for what comes in, be it expected or early. This program counts what the allocator is asked. And
+ * what a peer sends that nobody waits for takes no more than so much. */
 #include "counted_malloc.h"
 #include "real/real_test_kit.h"
 
@@ -145,11 +146,62 @@ static void test_pool(void **state)
     message_unref(m[3]);
 }
 
+/* ---- messages that nobody waits for ---- */
+
+enum { UNWANTED = MAILBOX_LETTERS_MAX + 4000 };
+
+static void count_dropped(void *user, enum log_level level, const char *text)
+{
+    (void)level;
+    if (strstr(text, "messages that nobody waits for are dropped; the last, of tag 63"))
+        atomic_fetch_add((atomic_int *)user, 1);
+}
+
+/* What has come of a peer: it lies here, or has been dropped, told or not. */
+static size_t count_letters(struct world *w, uint32_t number, size_t *here)
+{
+    struct node *node = node_of(w);
+    node_lock(node);
+    *here = peer_find(node, number)->letters;
+    size_t all = *here + node->mailbox.dropped.count;
+    node_unlock(node);
+    return all;
+}
+
+static void test_unwanted_messages_of_a_peer_are_bounded(void **state)
+{
+    (void)state;
+    const struct node_limits limits = {
+        .hello = 5 * WORLD_SECOND, .flush = WORLD_SECOND, .rest = WORLD_FOREVER};
+    atomic_int told = 0;
+    const struct logger log = {count_dropped, &told, LOG_WARN};
+    const struct real_options options = {.log = &log, .seed = 7, .stripes = 1};
+    const struct frame tiny = {8, FRAME_DATA, CLASS_CONTROL, 0, 99};
+    struct hello answer;
+    struct world *w = NULL;
+    size_t here = 0, all = 0;
+    assert_int_equal(node_open(&options, &limits, &w, NULL), OK);
+    int fd = kit_join(w, &answer);
+    for (int i = 0; i < UNWANTED; i++)
+        assert_true(kit_put_frame(fd, &tiny, "unwanted", 8));
+    for (int i = 0; i < 1000 && all < UNWANTED - 1; i++) { /* the first one is told at once */
+        real_sleep(WORLD_SECOND / 100);
+        all = count_letters(w, answer.peer, &here);
+    }
+    assert_int_equal(all, UNWANTED - 1);
+    assert_int_equal(here, MAILBOX_LETTERS_MAX);
+    assert_int_equal(atomic_load(&told), 1);
+    real_close(kit_worker(w)); /* others are served */
+    close(fd);
+    real_close(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_allocates_nothing),
         cmocka_unit_test(test_pool),
+        cmocka_unit_test(test_unwanted_messages_of_a_peer_are_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

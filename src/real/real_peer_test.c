@@ -312,8 +312,7 @@ static void test_broken_protocol(void **state)
     (void)state;
     /* more than its credit */
     breaks(&(struct frame){WORLD_MESSAGE_MAX, FRAME_DATA, CLASS_BULK, 0, 1}, WORLD_MESSAGE_MAX, 3);
-    breaks(&(struct frame){0, FRAME_DATA, CLASS_CONTROL, 0, 1}, 0,
-           WORLD_CREDIT / MESSAGE_COST_MIN + 1);
+    breaks(&(struct frame){1024, FRAME_DATA, CLASS_CONTROL, 0, 1}, 1024, WORLD_CREDIT / 1024 + 1);
     /* longer than any message */
     breaks(&(struct frame){WORLD_MESSAGE_MAX + 1, FRAME_DATA, CLASS_BULK, 0, 1}, 0, 1);
     /* credit for what it was never sent */

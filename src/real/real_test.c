@@ -218,7 +218,7 @@ static void test_no_driver(void **state)
     struct hello h = good;
     answered(&h, HELLO_SIZE - 1, "gives no answer");
     h.version = 9;
-    answered(&h, HELLO_SIZE, "protocol version 9, this worker version 3");
+    answered(&h, HELLO_SIZE, "protocol version 9, this worker version 4");
     h = good;
     h.refusal = REFUSED_FULL;
     answered(&h, HELLO_SIZE, "refuses this worker: no room");
