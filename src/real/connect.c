@@ -134,20 +134,31 @@ const char *peer_name(const struct peer *peer, char name[NAME_SIZE])
     return name;
 }
 
+static void print_other_end(const struct link *link, char where[ADDRESS_TEXT_MAX])
+{
+    struct address from = {.len = sizeof from.u};
+    if (getpeername(link->stream.fd, &from.u.any, &from.len) == 0)
+        address_print(&from, where, ADDRESS_TEXT_MAX);
+    else
+        snprintf(where, ADDRESS_TEXT_MAX, "an address that is gone");
+}
+
 /* After something was sent or received: keep watching as is needed, or end it. */
 void connect_settle(struct node *node, struct link *link, int rc, bool was_greeting)
 {
-    char name[NAME_SIZE];
+    char name[NAME_SIZE], where[ADDRESS_TEXT_MAX];
     if (rc == ERR_PEER && link->stripe > 0 && link_is_greeting(link)) {
         connect_ended(node, link); /* its node may be closing, and say so on the first one */
         return;
     }
     if (rc != OK && rc != ERR_FULL) {
-        if (rc != ERR_PEER && link->peer)
-            log_warn(&node->log, "the connection to %s is closed: %s", peer_name(link->peer, name),
-                     status_text(rc));
-        else if (rc != ERR_PEER)
+        if (rc != ERR_PEER && link->peer) {
+            print_other_end(link, where);
+            log_warn(&node->log, "the connection to %s, at %s, is closed: %s",
+                     peer_name(link->peer, name), where, status_text(rc));
+        } else if (rc != ERR_PEER) {
             connect_tell_stranger(node, link, status_text(rc));
+        }
         connect_end(node, link, was_greeting);
         return;
     }
@@ -240,14 +251,12 @@ int connect_made(struct node *node, struct link *link)
 void connect_tell_stranger(struct node *node, const struct link *link, const char *why)
 {
     struct io *io = &node->io;
-    struct address from = {.len = sizeof from.u};
-    char where[ADDRESS_TEXT_MAX] = "an address that is gone";
+    char where[ADDRESS_TEXT_MAX];
     int64_t now = real_now();
     io->strangers++;
     if (now < io->tell_strangers)
         return;
-    if (getpeername(link->stream.fd, &from.u.any, &from.len) == 0)
-        address_print(&from, where, sizeof where);
+    print_other_end(link, where);
     if (io->strangers > 1)
         log_info(&node->log, "%llu connections are closed, the last one from %s: %s",
                  (unsigned long long)io->strangers, where, why);

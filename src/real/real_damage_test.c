@@ -29,7 +29,7 @@ static void land_sum(void *user, void *at, const void *bytes, size_t n)
 static void on_log(void *user, enum log_level level, const char *line)
 {
     (void)user;
-    if (level == LOG_WARN && strstr(line, "worker 0") && strstr(line, "corrupted"))
+    if (level == LOG_WARN && strstr(line, "worker 0, at 127.0.0.1:") && strstr(line, "corrupted"))
         atomic_fetch_add(&story.named, 1);
 }
 

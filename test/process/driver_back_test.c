@@ -3,6 +3,8 @@
 #include "free_port.h"
 #include "real_run.h"
 
+#include <fcntl.h>
+
 /* From the start of a driver to its first exchange. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define BACK_MAX_S 15.0
@@ -123,6 +125,47 @@ static void dies_and_comes_back(struct tiny *t, const char *strategy)
     double error = run_number(c.r.dir, "end", 0, "test_error");
     if (error >= 0.3)
         fail_msg("%s: ends with an error of %g", strategy, error);
+}
+
+/* Two workers that cannot take part find the driver that has come back before those that it waits
+ * for: their trouble is theirs, and the run goes on. */
+static void test_bad_workers_come_before_the_others_are_back(void **state)
+{
+    struct cast c;
+    struct process bad[2];
+    char other[128], command[480];
+    struct tiny *t = *state;
+    begin(&c, t, "strategy.allreduce={}", "stop.epochs=20", "30");
+    snprintf(other, sizeof other, "%s/other", t->folder);
+    snprintf(command, sizeof command, "mkdir -p '%s/none' && cp '%s'/t*-* '%s'", other, t->folder,
+             other);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s/test-images", other);
+    int fd = open(command, O_WRONLY);
+    assert_true(fd >= 0 && pwrite(fd, "\xff", 1, 4000) == 1);
+    close(fd);
+    kill_driver(&c);
+    for (int i = 0; i < WORKERS; i++)
+        kill(c.worker[i].pid, SIGSTOP);
+    char none[160];
+    snprintf(none, sizeof none, "%s/none", other);
+    for (int i = 0; i < 2; i++)
+        process_start(&bad[i], t->folder,
+                      (const char *const[]){"worker", "--join", c.at, "--data-root",
+                                            i == 0 ? none : other, NULL});
+    drive(&c, "strategy.allreduce={}", "stop.epochs=20", AGAIN);
+    for (int i = 0; i < 2; i++) {
+        process_wait(&bad[i], REAL_LIMIT_S);
+        assert_int_equal(bad[i].code, i == 0 ? 2 : 1);
+    }
+    for (int i = 0; i < WORKERS; i++)
+        kill(c.worker[i].pid, SIGCONT);
+    all_end_well(&c);
+    assert_int_equal(run_count(c.r.dir, "member", "what", "refused"), 2);
+    assert_non_null(strstr(bad[0].err, "No such file or directory"));
+    assert_non_null(strstr(bad[1].err, "other contents"));
+    for (int i = 0; i < 2; i++)
+        process_release(&bad[i]);
 }
 
 /* As on another machine: at another of the addresses that workers know, and back. At the last of
@@ -261,6 +304,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_dies_and_comes_back),
+        cmocka_unit_test(test_bad_workers_come_before_the_others_are_back),
         cmocka_unit_test(test_it_comes_back_elsewhere),
         cmocka_unit_test(test_it_stands_still),
         cmocka_unit_test(test_it_does_not_come_back),

@@ -240,6 +240,28 @@ static void test_as_many_as_a_file_says(void **state)
     machines_release(&m);
 }
 
+/* A step takes minutes, and nothing is exchanged meanwhile. */
+static void test_the_file_is_heard_while_nothing_commits(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    char path[128];
+    snprintf(path, sizeof path, "%s/how-many", t->folder);
+    say_workers(t, "3\n");
+    DRIVE(t, &m, "--set", "workers_min=1", "--set", "workers_max=3", "--set", "pace=300",
+          "--workers-file", path);
+    WORKER(&m, t->folder, "--threads", "1", "--retry", "0");
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "3 workers are wanted from now on, of 1"));
+    say_workers(t, "2\n");
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "2 workers are wanted from now on, of 1"));
+    assert_int_equal(real_exchanges(&m.run), 0);
+    kill(m.run.p.pid, SIGKILL);
+    kill(m.worker[0].pid, SIGKILL);
+    process_wait(&m.run.p, REAL_LIMIT_S);
+    process_wait(&m.worker[0], REAL_LIMIT_S);
+    machines_release(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +269,7 @@ int main(void)
         cmocka_unit_test(test_a_pause),
         cmocka_unit_test(test_a_standby_pauses),
         cmocka_unit_test(test_as_many_as_a_file_says),
+        cmocka_unit_test(test_the_file_is_heard_while_nothing_commits),
         cmocka_unit_test(test_a_rate_costs_nobody_its_place),
     };
     return cmocka_run_group_tests(tests, tiny_setup_elastic, tiny_teardown);
