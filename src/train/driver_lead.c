@@ -77,7 +77,7 @@ static int start_keeper(struct driver *d)
     k->note = (struct checkpoint_note){
         .seed = d->job->seed,
         .job_hash = d->own.job_hash,
-        .data_hash = d->own.data_hash,
+        .data_hash = d->own.records.hash,
         .records = d->corpus->set[SET_TRAIN].count,
         .incarnation = d->tenure.incarnation,
     };

@@ -58,6 +58,7 @@ int driver_write_welcome(struct driver *d)
             .checks = d->options->elsewhere && d->host->reach,
             .incarnation = d->tenure.incarnation,
             .leases_from = d->leases.book.frontier,
+            .records = d->own.records,
         };
         welcome_encode(&welcome, &d->welcome);
         welcome.resumes = false;

@@ -84,11 +84,10 @@ static int open_model(struct driver *d)
     net_init(d->ws->train, d->job->seed, &d->x, &d->s);
     d->own = (struct hello){
         .version = WIRE_VERSION,
-        .data_hash = d->corpus->hash,
         .segments_hash = segments_hash(x),
     };
     snprintf(d->own.release, sizeof d->own.release, "%s", release_text());
-    hello_take_data(&d->own, d->job, d->corpus);
+    hello_take_records(&d->own.records, d->job, d->corpus);
     return job_hash(d->job, &d->own.job_hash, d->err);
 }
 
@@ -96,7 +95,7 @@ static void emit_start(struct driver *d)
 {
     char job[20], data[20];
     snprintf(job, sizeof job, "%016" PRIx64, d->own.job_hash);
-    snprintf(data, sizeof data, "%016" PRIx64, d->own.data_hash);
+    snprintf(data, sizeof data, "%016" PRIx64, d->own.records.hash);
     cJSON *event = events_new(&d->events, "start");
     cJSON_AddStringToObject(event, "job", d->job->name);
     cJSON_AddStringToObject(event, "job_hash", job);

@@ -9,6 +9,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void put_data(const struct hello_data *data, struct buf *out)
+{
+    buf_put_u64(out, data->hash);
+    buf_put_u64(out, data->count);
+    buf_put_text(out, data->path);
+}
+
+static void cut_data(struct cut *in, struct hello_data *out)
+{
+    out->hash = cut_u64(in);
+    out->count = cut_u64(in);
+    cut_text(in, out->path, sizeof out->path);
+}
+
+static void put_records(const struct hello_records *records, struct buf *out)
+{
+    buf_put_u64(out, records->hash);
+    put_data(&records->train, out);
+    put_data(&records->test, out);
+}
+
+static void cut_records(struct cut *in, struct hello_records *out)
+{
+    out->hash = cut_u64(in);
+    cut_data(in, &out->train);
+    cut_data(in, &out->test);
+}
+
 void welcome_encode(const struct welcome *welcome, struct buf *out)
 {
     buf_put_u32(out, WIRE_VERSION);
@@ -20,6 +48,7 @@ void welcome_encode(const struct welcome *welcome, struct buf *out)
     buf_put_u8(out, welcome->checks);
     buf_put_u32(out, welcome->incarnation);
     buf_put_u64(out, welcome->leases_from);
+    put_records(&welcome->records, out);
     buf_put_text(out, welcome->job);
     buf_put_text(out, welcome->folder ? welcome->folder : "");
 }
@@ -55,6 +84,9 @@ int welcome_decode(struct cut *in, struct welcome *out)
     bool checks = cut_u8(in) != 0;
     uint32_t incarnation = cut_u32(in);
     uint64_t leases_from = cut_u64(in);
+    cut_records(in, &out->records);
+    printable(out->records.train.path);
+    printable(out->records.test.path);
     int rc = OK;
     char *job = take_text(in, &rc);
     char *folder = job ? take_text(in, &rc) : NULL;
@@ -95,24 +127,12 @@ static void take_data(struct hello_data *own, const Paceline__Data *data,
     snprintf(own->path, sizeof own->path, "%s", job_data_path(data));
 }
 
-void hello_take_data(struct hello *own, const Paceline__Job *job, const struct corpus *corpus)
+void hello_take_records(struct hello_records *own, const Paceline__Job *job,
+                        const struct corpus *corpus)
 {
+    own->hash = corpus->hash;
     take_data(&own->train, job->train_data, corpus->train_source, &corpus->set[SET_TRAIN]);
     take_data(&own->test, job->test_data, corpus->test_source, &corpus->set[SET_TEST]);
-}
-
-static void put_data(const struct hello_data *data, struct buf *out)
-{
-    buf_put_u64(out, data->hash);
-    buf_put_u64(out, data->count);
-    buf_put_text(out, data->path);
-}
-
-static void cut_data(struct cut *in, struct hello_data *out)
-{
-    out->hash = cut_u64(in);
-    out->count = cut_u64(in);
-    cut_text(in, out->path, sizeof out->path);
 }
 
 void hello_write(const struct hello *hello, struct buf *out)
@@ -120,15 +140,13 @@ void hello_write(const struct hello *hello, struct buf *out)
     buf_put_u32(out, hello->version);
     buf_put_text(out, hello->release);
     buf_put_u64(out, hello->job_hash);
-    buf_put_u64(out, hello->data_hash);
     buf_put_u64(out, hello->segments_hash);
     buf_put_u32(out, hello->threads);
     buf_put_text(out, hello->isa);
     buf_put_text(out, hello->kernels);
     buf_put_text(out, hello->host);
     buf_put_text(out, hello->address);
-    put_data(&hello->train, out);
-    put_data(&hello->test, out);
+    put_records(&hello->records, out);
 }
 
 int hello_read(struct cut *in, struct hello *out)
@@ -137,15 +155,13 @@ int hello_read(struct cut *in, struct hello *out)
     cut_text(in, out->release, sizeof out->release);
     printable(out->release);
     out->job_hash = cut_u64(in);
-    out->data_hash = cut_u64(in);
     out->segments_hash = cut_u64(in);
     out->threads = cut_u32(in);
     cut_text(in, out->isa, sizeof out->isa);
     cut_text(in, out->kernels, sizeof out->kernels);
     cut_text(in, out->host, sizeof out->host);
     cut_text(in, out->address, sizeof out->address);
-    cut_data(in, &out->train);
-    cut_data(in, &out->test);
+    cut_records(in, &out->records);
     return cut_done(in) ? OK : ERR_PROTOCOL;
 }
 
@@ -173,13 +189,16 @@ static int other_data(const char *field, const struct hello_data *theirs,
                    field, theirs->count, theirs->hash, path, ours->hash, ours->path);
 }
 
-static int data_differs(const struct hello *hello, const struct hello *own, struct err *err)
+int hello_check_records(const struct hello_records *theirs, const struct hello_records *drivers,
+                        struct err *err)
 {
-    if (hello->train.hash != own->train.hash)
-        return other_data("train_data", &hello->train, &own->train, err);
-    if (hello->test.hash != own->test.hash)
-        return other_data("test_data", &hello->test, &own->test, err);
-    return differs("data", hello->data_hash, own->data_hash, err);
+    if (theirs->hash == drivers->hash)
+        return OK;
+    if (theirs->train.hash != drivers->train.hash)
+        return other_data("train_data", &theirs->train, &drivers->train, err);
+    if (theirs->test.hash != drivers->test.hash)
+        return other_data("test_data", &theirs->test, &drivers->test, err);
+    return differs("data", theirs->hash, drivers->hash, err);
 }
 
 int release_differs(uint32_t version, const char *release, uint32_t driver_version,
@@ -197,8 +216,9 @@ int hello_check(const struct hello *hello, const struct hello *own, struct err *
         return release_differs(hello->version, hello->release, own->version, own->release, err);
     if (hello->job_hash != own->job_hash)
         return differs("job", hello->job_hash, own->job_hash, err);
-    if (hello->data_hash != own->data_hash)
-        return data_differs(hello, own, err);
+    int rc = hello_check_records(&hello->records, &own->records, err);
+    if (rc != OK)
+        return rc;
     if (hello->segments_hash != own->segments_hash)
         return differs("net", hello->segments_hash, own->segments_hash, err);
     return OK;

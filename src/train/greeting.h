@@ -12,6 +12,18 @@
 
 enum { GREETING_WORD_MAX = 32, GREETING_PATH_MAX = 200 };
 
+/* A source of records as a node has it, for a message that says how two differ. */
+struct hello_data {
+    uint64_t hash, count;
+    char path[GREETING_PATH_MAX]; /* cut where it does not fit; opened by nobody */
+};
+
+/* The data of a job as a node has it. */
+struct hello_records {
+    uint64_t hash; /* of all of it */
+    struct hello_data train, test;
+};
+
 struct welcome {
     uint32_t version;          /* WIRE_VERSION */
     char release[RELEASE_MAX]; /* the driver's */
@@ -24,28 +36,28 @@ struct welcome {
     bool checks;          /* ask the driver whether all can reach each other (reach.h) */
     uint32_t incarnation; /* of the driver */
     uint64_t leases_from; /* where the first leases begin (leases.h) */
-};
-
-/* A source of records as a node has it, for a message that says how two differ. */
-struct hello_data {
-    uint64_t hash, count;
-    char path[GREETING_PATH_MAX]; /* cut where it does not fit; opened by nobody */
+    struct hello_records records; /* the driver's: who has others need not plan a net for them */
 };
 
 struct hello {
     uint32_t version; /* WIRE_VERSION */
     char release[RELEASE_MAX];
-    uint64_t job_hash, data_hash, segments_hash;
+    uint64_t job_hash, segments_hash;
     uint32_t threads;
     char isa[GREETING_WORD_MAX], kernels[GREETING_WORD_MAX];
     char host[WORKER_HOST_MAX], address[NODE_ADDRESS_MAX];
-    struct hello_data train, test;
+    struct hello_records records;
 };
 
 struct corpus;
 
-/* What of `own` is told of the data that `job` names. */
-void hello_take_data(struct hello *own, const Paceline__Job *job, const struct corpus *corpus);
+/* The data that `job` names, as this node has it. */
+void hello_take_records(struct hello_records *own, const Paceline__Job *job,
+                        const struct corpus *corpus);
+
+/* Are they the driver's? ERR_INPUT: how much of it there is, where, and that contents differ. */
+int hello_check_records(const struct hello_records *theirs, const struct hello_records *drivers,
+                        struct err *err);
 
 void welcome_encode(const struct welcome *welcome, struct buf *out);
 /* ERR_PROTOCOL, ERR_NOMEM; ERR_UNSUPPORTED: the driver is another release, and `out` holds its
@@ -62,7 +74,7 @@ void hello_write(const struct hello *hello, struct buf *out);
 int hello_read(struct cut *in, struct hello *out);
 
 /* Does a worker that says `hello` fit a run whose own hello would be `own`? ERR_INPUT naming what
- * differs: of data, how much of it there is, where, and that its contents do. */
+ * differs. */
 int hello_check(const struct hello *hello, const struct hello *own, struct err *err);
 
 #endif

@@ -21,8 +21,9 @@ struct worker {
     Paceline__Job *job;
     Paceline__Job *found; /* the same with its data where it is here; NULL: as `job` says */
     bool busy_hosts, resumes, late, traces, checks;
-    struct course start; /* where the run goes on from, or this worker came to it */
-    bool entered;        /* it is under way, and this is what its sponsor said: */
+    struct hello_records records; /* the driver's */
+    struct course start;          /* where the run goes on from, or this worker came to it */
+    bool entered;                 /* it is under way, and this is what its sponsor said: */
     struct admission admission;
     bool apart, left; /* has no share of the records any more; and has gone */
     struct vec extra[STRATEGY_EXTRAS_MAX];

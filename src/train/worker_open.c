@@ -115,6 +115,7 @@ static int await_welcome(struct worker *w)
     w->traces = text.traces;
     w->lessee.from = text.leases_from;
     w->checks = text.checks;
+    w->records = text.records;
     welcome_release(&text);
     return rc;
 }
@@ -141,21 +142,17 @@ static void add_remedy(struct err *err, const char *remedy)
     err_set(err, err->status, "%s; %s", text, remedy);
 }
 
-static int open_learner(struct worker *w)
+/* The data, and whether it is the driver's: no kernels are timed for other records. */
+static int open_data(struct worker *w, const struct open_watch *watch)
 {
-    const struct open_watch watch = {w, worker_report_opening};
-    int rc = strategy_find(w->job, &w->strategy, &w->err);
+    const Paceline__Job *job = w->found ? w->found : w->job;
+    struct hello_records records;
+    int rc = worker_begin_stage(w, "data");
     w->corpus = w->host->corpus;
-    w->ws = w->host->ws;
-    /* Learners that share a workspace with others take turns, with all threads. */
-    kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
-    if (rc == OK)
-        rc = worker_begin_stage(w, "data");
     if (rc == OK && w->corpus)
         rc = worker_pass_opening(w);
     if (rc == OK && !w->corpus) {
-        rc = corpus_open_under(w->host->data_root, w->found ? w->found : w->job, &watch,
-                               &w->own_corpus, &w->err);
+        rc = corpus_open_under(w->host->data_root, job, watch, &w->own_corpus, &w->err);
         if (rc == ERR_INPUT || rc == ERR_NOT_FOUND || rc == ERR_IO)
             add_remedy(&w->err, w->host->data_root
                                     ? "mount the data there or start the worker with another "
@@ -163,6 +160,21 @@ static int open_learner(struct worker *w)
                                     : "mount the data there or start the worker with --data-root");
         w->corpus = &w->own_corpus;
     }
+    if (rc != OK)
+        return rc;
+    hello_take_records(&records, job, w->corpus);
+    return hello_check_records(&records, &w->records, &w->err);
+}
+
+static int open_learner(struct worker *w)
+{
+    const struct open_watch watch = {w, worker_report_opening};
+    int rc = strategy_find(w->job, &w->strategy, &w->err);
+    w->ws = w->host->ws;
+    /* Learners that share a workspace with others take turns, with all threads. */
+    kernels_set_threads(w->ws ? (int)w->job->threads : learner_threads(w->job));
+    if (rc == OK)
+        rc = open_data(w, &watch);
     if (rc == OK)
         rc = worker_begin_stage(w, "net and kernels");
     if (rc == OK && !w->ws) {
@@ -355,12 +367,11 @@ static int write_hello(const struct worker *w, struct buf *out, struct err *err)
 {
     struct hello hello = {
         .version = WIRE_VERSION,
-        .data_hash = w->corpus->hash,
         .segments_hash = segments_hash(w->learner.table),
         .threads = w->job->threads,
     };
     int rc = job_hash(w->job, &hello.job_hash, err);
-    hello_take_data(&hello, w->found ? w->found : w->job, w->corpus);
+    hello_take_records(&hello.records, w->found ? w->found : w->job, w->corpus);
     if (rc != OK)
         return rc;
     snprintf(hello.isa, sizeof hello.isa, "%s", kernels_isa());

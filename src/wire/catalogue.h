@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WIRE_VERSION 3
+#define WIRE_VERSION 4
 
 /*        name            sent by → to       what */
 #define WIRE_KINDS(X)                                                                              \
