@@ -64,6 +64,7 @@ void signals_catch_worker(void)
     signal(SIGPIPE, SIG_IGN);
     catch (SIGINT, on_leave);
     catch (SIGTERM, on_leave);
+    catch (SIGHUP, on_leave);
     catch (SIGUSR1, on_pause);
     catch (SIGUSR2, on_pause);
 }

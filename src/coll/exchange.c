@@ -68,6 +68,12 @@ const struct tally *exchange_tally(const struct exchange *e)
     return &e->tally[e->completed & 1];
 }
 
+bool tally_ends_all(const struct tally *tally)
+{
+    struct members stay = members_without(&tally->took_part, &tally->apart);
+    return tally->stop_votes > 0 || members_count(&stay) == 0;
+}
+
 static void merge_tally(void *note, const void *other)
 {
     struct tally *t = note;

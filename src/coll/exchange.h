@@ -149,4 +149,8 @@ int exchange_settle(struct exchange *e);
 const struct vec *exchange_result(const struct exchange *e);
 const struct tally *exchange_tally(const struct exchange *e);
 
+/* Does the run end for all behind that exchange? Somebody has asked for it, or all who took part
+ * leave: nobody would be there to go on. */
+bool tally_ends_all(const struct tally *tally);
+
 #endif

@@ -150,11 +150,11 @@ bool group_read_note(const struct group *group, uint64_t note[GROUP_NOTE])
     }
 }
 
-void group_say_leave(struct group *group)
+void group_say_leave(struct group *group, bool holds)
 {
-    atomic_store(&group->left, true);
+    uint8_t byte = holds;
     if (!atomic_load(&group->over))
-        wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_LEAVE, 0, 0, 0), NULL, 0);
+        wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_LEAVE, 0, 0, 0), &byte, 1);
 }
 
 int group_say_node(struct group *group, enum wire_kind kind, uint32_t node)

@@ -74,7 +74,7 @@ struct group {
     _Atomic uint32_t ward;              /* whom to sponsor (roster.h); ROSTER_NOBODY */
     atomic_bool leaving;                /* to take part in nothing more than it has to, and go */
     const atomic_int *leave, *pause;    /* whoever set one wants that; or NULL */
-    atomic_bool left;                   /* it has said so: the driver's answer is to hang up */
+    atomic_bool left;                   /* and goes now: the driver's answer is to hang up */
     atomic_bool parted;                 /* the driver has asked it to leave: it may stand by */
     char refusal[ERR_TEXT_MAX];         /* why, once `refused` is set: */
     atomic_bool refused;                /* the driver has said that it will not have this one */
@@ -128,8 +128,9 @@ void group_note(struct group *group, const uint64_t *words, size_t n);
 /* Is this member to leave? It says so in its next exchange, and goes after the one behind. */
 bool group_is_leaving(struct group *group);
 
-/* Say goodbye: the next view does not hold this member, and nobody suspects anything. */
-void group_say_leave(struct group *group);
+/* Say goodbye: the next view does not hold this member, and nobody suspects anything; unless it is
+ * the last, and `holds` a model: the driver asks for that, and hangs up when it has it. */
+void group_say_leave(struct group *group, bool holds);
 
 /* The current view, or NULL. Valid until group_release. */
 const struct view *group_view(const struct group *group);

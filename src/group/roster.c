@@ -257,6 +257,13 @@ void roster_lose(struct roster *roster, struct roster_member *m, const char *wha
     roster_seek_sponsor(roster, out);
 }
 
+/* Nobody else has the model of the run. */
+static bool is_needed(const struct roster *roster, const struct roster_member *m,
+                      const struct roster_event *leave)
+{
+    return m->in && !leave->blank && roster->view.number > 0 && roster_count_in(roster) == 1;
+}
+
 static void heartbeat(struct roster *roster, const struct roster_event *event)
 {
     struct roster_member *m = roster_find(roster, event->node);
@@ -352,7 +359,7 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     case ROSTER_JOIN: join(roster, event, out); break;
     case ROSTER_RETURN: roster_come_back(roster, event, out); break;
     case ROSTER_LEAVE:
-        if (m && (m->in || m->waits || m->back))
+        if (m && (m->in || m->waits || m->back) && !is_needed(roster, m, event))
             roster_lose(roster, m, "leave", out);
         break;
     case ROSTER_PEER_DOWN:

@@ -27,9 +27,10 @@ enum { ROSTER_LANES_MAX = 32, ROSTER_ORDERS_MAX = 5 * VIEW_MEMBERS_MAX };
 #define ROSTER_NOBODY UINT32_MAX       /* and nobody's */
 
 enum roster_event_kind {
-    ROSTER_JOIN,      /* node, with its address, is ready */
-    ROSTER_RETURN,    /* node comes back from `view` of `incarnation`, which held `who` */
-    ROSTER_LEAVE,     /* node says goodbye */
+    ROSTER_JOIN,   /* node, with its address, is ready */
+    ROSTER_RETURN, /* node comes back from `view` of `incarnation`, which held `who` */
+    ROSTER_LEAVE,  /* node says goodbye; the last one that is in, and holds a model, is not let go:
+                      the driver asks it for that first */
     ROSTER_PEER_DOWN, /* its connection is gone */
     ROSTER_HEARTBEAT, /* node is alive; progress, busy */
     ROSTER_LANE_AT,   /* node reports `completed` of `lane` in `view` */
@@ -55,7 +56,7 @@ struct roster_event {
     uint32_t lane;             /* LANE_AT */
     uint64_t completed;        /* LANE_AT */
     bool fresh;                /* LANE_AT: it has come in there, and does not hold the result, */
-    bool blank;                /* LANE_AT: nor knows how far the lane is */
+    bool blank;                /* LANE_AT: nor knows how far the lane is; LEAVE: it has no model */
 };
 
 /* As members report it: with the result of the exchange that it has completed, without, or knowing

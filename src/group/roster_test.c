@@ -67,6 +67,25 @@ static void every_loss_makes_a_view(void **state)
     assert_string_equal(goes_down(s, 1), "dead 1; drop 1; view 5:");
 }
 
+static const char *leaves_bare(struct story *s, uint32_t node)
+{
+    return step(s, (struct roster_event){.kind = ROSTER_LEAVE, .node = node, .blank = true});
+}
+
+/* All may say goodbye in the same view; with the last of them the model would go. */
+static void the_last_with_a_model_is_not_let_go(void **state)
+{
+    struct story *s = *state;
+    form(s, 3, true);
+    assert_string_equal(leaves(s, 1), "leave 1; drop 1; view 2: 0 2");
+    assert_string_equal(leaves(s, 0), "leave 0; drop 0; view 3: 2");
+    assert_string_equal(leaves(s, 2), "");
+    assert_string_equal(goes_down(s, 2), "dead 2; drop 2; view 4:");
+    form(s, 2, true);
+    assert_string_equal(leaves(s, 1), "leave 1; drop 1; view 2: 0");
+    assert_string_equal(leaves_bare(s, 0), "leave 0; drop 0; view 3:");
+}
+
 static void who_is_silent_is_cut(void **state)
 {
     struct story *s = *state;
@@ -524,6 +543,7 @@ int main(void)
         cmocka_unit_test(who_comes_late_or_twice_is_turned_away),
         cmocka_unit_test(a_death_before_the_group_has_formed_makes_no_view),
         cmocka_unit_test(every_loss_makes_a_view),
+        cmocka_unit_test(the_last_with_a_model_is_not_let_go),
         cmocka_unit_test(who_is_silent_is_cut),
         cmocka_unit_test(two_are_cut_in_one_tick),
         cmocka_unit_test(who_is_busy_and_makes_no_progress_hangs),

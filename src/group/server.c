@@ -193,7 +193,10 @@ static int take_settled(struct server *s, const struct message *m)
 
 static int take_leave(struct server *s, const struct message *m)
 {
-    return step(s, &(struct roster_event){.kind = ROSTER_LEAVE, .node = m->from});
+    struct cut in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_LEAVE, .node = m->from};
+    event.blank = cut_u8(&in) == 0;
+    return cut_done(&in) ? step(s, &event) : OK;
 }
 
 static int take_lost(struct server *s, const struct message *m)

@@ -249,7 +249,7 @@ static int run(struct driver *d)
         if (rc != OK)
             return rc;
         if (d->kept && driver_all_done(d, view))
-            return OK;
+            return driver_check_deserted(d);
         if (atomic_load(&d->keeper.waits) && driver_all_done(d, view))
             return driver_await_model(d);
         if (view->count == 0 && !d->kept && !atomic_load(&d->handing_over) &&

@@ -135,6 +135,7 @@ struct driver {
     struct worker_place place_of[VIEW_MEMBERS_MAX]; /* of the server's task: who said hello */
     _Atomic uint32_t started;                       /* workers that the host has been asked for */
     bool goes_on_later;     /* all are lost, and others are to go on with the run */
+    bool deserted;          /* and they have left in good order */
     bool unseen;            /* all are lost, and none said why */
     _Atomic uint32_t asked; /* for its model, at the end; WORLD_ANY: nobody yet */
     struct err *err;

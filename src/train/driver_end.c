@@ -45,8 +45,20 @@ static const char *reason_of(struct driver *d)
     const struct course *course = &d->keeper.at;
     const char *early = atomic_load(&d->reason);
     if (!strategy_done(d->job, course, d->corpus->set[SET_TRAIN].count))
-        return early ? early : "stopped";
+        return early ? early : "interrupted"; /* else all workers have been asked to leave */
     return stop->has_steps && course->steps >= stop->steps ? "steps" : "epochs";
+}
+
+/* Workers were asked to leave, all of them, and have handed over what they had: others may go on
+ * with that. */
+int driver_check_deserted(struct driver *d)
+{
+    bool done = strategy_done(d->job, &d->keeper.at, d->corpus->set[SET_TRAIN].count);
+    if (done || atomic_load(&d->reason) || d->keeper.elsewhere || !d->options->lost_all ||
+        !d->options->dir)
+        return OK;
+    d->deserted = d->goes_on_later = true;
+    return err_set(d->err, ERR_PEER, "all workers have left");
 }
 
 static void fill_report(struct driver *d, struct train_report *report)
@@ -190,7 +202,7 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
         drain(d);
     /* In good order: nobody is to be waited for. Workers that said nothing may be well, and it is
      * this driver that was cut off: they go on, and call the next one. */
-    if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && !again)
+    if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && (!again || d->deserted))
         driver_leave(d);
     tracer_stop(&d->tracer, d->host->log);
     return rc;

@@ -67,7 +67,8 @@ int driver_on_done(struct driver *d, const struct message *m)
         return OK;
     }
     bool member = view && view_rank(view, node) >= 0;
-    if (departure.status == OK) {
+    bool leaves = departure.status == ERR_STOP && departure.stage == DEPARTED_TRAINING;
+    if (departure.status == OK || leaves) {
         if (member || !view) /* else it has been given up; without a view it is back, and ready */
             members_add(&d->done, node);
         return OK;

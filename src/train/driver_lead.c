@@ -121,7 +121,7 @@ static int on_leader_committed(struct leader *l, const struct exchange *e)
     if (use && !last && !train_workers_speak(d->job, d->strategy) &&
         publisher_start(&d->to_keeper, &l->course, use, &l->joint))
         atomic_fetch_and(&d->due, ~use);
-    return exchange_tally(e)->stop_votes > 0 ? ERR_STOP : OK;
+    return tally_ends_all(exchange_tally(e)) ? ERR_STOP : OK;
 }
 
 static int hand_over_final(struct driver *d)

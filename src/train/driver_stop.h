@@ -19,6 +19,9 @@ int driver_stop_now(struct driver *d);
 /* Workers are let go, and the model writer is waited for. What broke it. */
 int driver_await_model(struct driver *d);
 
+/* The run has its final model: is that its end? ERR_PEER: no, others go on with it. */
+int driver_check_deserted(struct driver *d);
+
 /* The tasks end one after another; what made the run fail first is what is told. */
 int driver_close(struct driver *d, int rc, struct train_report *report);
 

@@ -207,6 +207,9 @@ static int committed(struct member *m, const struct exchange *e)
     note_stand(w);
     bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
     bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
+    w->all_leave =
+        !stop && !last && (e ? tally_ends_all(exchange_tally(e)) : group_is_leaving(m->group));
+    stop |= w->all_leave;
     if (!e)
         count_lone(w);
     w->round_steps = 0;
@@ -264,16 +267,6 @@ static int may_go_on(const struct worker *w)
     return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
 }
 
-/* Who runs free goes at once; its strategy ends what is under way, as at the end of a run. The last
- * one stays. */
-static int leave_free(struct worker *w)
-{
-    if (group_view(&w->group)->count < 2)
-        return OK;
-    w->left = true;
-    return ERR_STOP;
-}
-
 static int stepped(struct member *m)
 {
     struct worker *w = m->train;
@@ -297,7 +290,8 @@ static int stepped(struct member *m)
     if (rc == OK)
         publish_if_due(w, &m->course);
     tracer_ship(w->world, w->host->trace);
-    return rc == OK && leaving ? leave_free(w) : rc;
+    w->left |= rc == OK && leaving; /* who runs free goes at once */
+    return rc == OK && leaving ? ERR_STOP : rc;
 }
 
 static void used_up(struct member *m)
@@ -362,7 +356,8 @@ static int linger(struct worker *w, int status, uint32_t told)
     atomic_store(&w->group.busy, false);
     for (;;) {
         uint64_t seen = world_raised(w->world, SIGNAL_GROUP);
-        if (atomic_load(&w->group.over))
+        if (atomic_load(&w->group.over) ||
+            (atomic_load(&w->group.left) && atomic_load(&w->group.away)))
             return OK;
         uint32_t met = atomic_load(&w->group.met);
         int rc = met != told ? tell_done(w, status) : OK;
@@ -497,31 +492,27 @@ bool train_ends_the_run(int status)
     return status == ERR_DIVERGED || status == ERR_REPLICAS;
 }
 
-/* What it sends a newcomer, or to who evaluates, is to arrive; then the driver drops it. */
+/* What it sends a newcomer, or to who evaluates, is to arrive; then the driver drops it. The last
+ * one is asked for its model before, and so is one of those that have all ended together. */
 static int leave(struct worker *w)
 {
+    bool trains = w->stage == DEPARTED_TRAINING;
+    uint32_t met = atomic_load(&w->group.met);
     int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
     if (rc != OK && rc != ERR_PEER)
         return rc;
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
-    if (w->host->left)
-        *w->host->left = true;
     if (w->host->parted)
         *w->host->parted = atomic_load(&w->group.parted);
-    group_say_leave(&w->group);
-    while (!atomic_load(&w->group.over)) {
-        const struct wait_for end = {.kind = WAIT_SIGNAL,
-                                     .signal = SIGNAL_GROUP,
-                                     .seen = world_raised(w->world, SIGNAL_GROUP)};
-        struct wake wake;
-        if (atomic_load(&w->group.over))
-            break;
-        rc =
-            world_wait(w->world, &end, 1, world_now(w->world) + w->group.timing.silence_max, &wake);
-        if (rc != OK)
-            return rc == ERR_TIMEOUT ? OK : rc;
-    }
-    return OK;
+    atomic_store(&w->group.left, true);
+    rc = trains ? tell_done(w, ERR_STOP) : OK;
+    if (!w->all_leave)
+        group_say_leave(&w->group, trains);
+    if (rc == OK)
+        rc = linger(w, ERR_STOP, met);
+    if (w->host->left)
+        *w->host->left = !atomic_load(&w->group.bye);
+    return rc;
 }
 
 /* This worker cannot go on, and says why; the others go on without it. */
@@ -574,7 +565,7 @@ static int work(struct worker *w)
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
         return atomic_load(&w->group.bye) ? OK : rc;
-    if (rc == OK && w->left)
+    if (rc == OK && (w->left || w->all_leave))
         return leave(w);
     if (rc != OK && !train_ends_the_run(rc)) {
         (void)worker_report_bad_records(w); /* what it has met is the run's to know */
@@ -598,7 +589,7 @@ int train_work(struct world *world, const struct train_host *host)
         host->watch->worker(host->watch->user, world->self, w);
     int rc = work(w);
     if (rc == OK && w->stage == DEPARTED_TRAINING)
-        worker_show(w, w->left ? WORK_LEFT : WORK_OVER);
+        worker_show(w, w->left || w->all_leave ? WORK_LEFT : WORK_OVER);
     if (rc != OK && rc == w->err.status && host->why)
         *host->why = w->err;
     if (host->given_up && atomic_load(&w->group.given_up))

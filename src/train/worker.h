@@ -26,6 +26,7 @@ struct worker {
     bool entered;                 /* it is under way, and this is what its sponsor said: */
     struct admission admission;
     bool apart, left; /* has no share of the records any more; and has gone */
+    bool all_leave;   /* so have all others, at the same commit point */
     struct vec extra[STRATEGY_EXTRAS_MAX];
     bool has_extra; /* `extra` holds a checkpoint's */
     struct corpus own_corpus;

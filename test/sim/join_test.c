@@ -222,6 +222,38 @@ static void test_who_leaves_at_any_moment_takes_nothing_along(void **state)
     }
 }
 
+/* All are asked to leave at about the same moment, as when SIGTERM goes to a whole group: the last
+ * of them is kept until it has handed over the model, nobody is lost, and the run ends as
+ * interrupted. */
+static void test_all_leave_at_once(void **state)
+{
+    enum { MOMENTS = 4 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run whole = {0};
+        play(t, &ways[w], "", &whole);
+        for (int i = 0; i < MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[4 * 64] = "";
+            double at = 0.8 * trained(&ways[w], &whole) * (i + 1) / (MOMENTS + 1);
+            for (int node = 0; node < 4; node++)
+                snprintf(faults + strlen(faults), sizeof faults - strlen(faults),
+                         "fault { at: %.6f leave: %d } ", at + i * node * 0.003, node);
+            play(t, &ways[w], faults, &r);
+            if (strcmp(r.report.reason, "interrupted") != 0 || !r.report.model[0])
+                fail_msg("%s, %s: %s, model \"%s\"", ways[w].set[0], faults, r.report.reason,
+                         r.report.model);
+            int left = run_count(r.dir, "member", "what", "leave");
+            if (run_count(r.dir, "member", NULL, NULL) != joins(&r) + left || left > 3)
+                fail_msg("%s, %s: somebody is lost", ways[w].set[0], faults);
+            assert_true(r.report.epochs < whole.report.epochs);
+            if (r.report.missed > 0 || r.report.repeated > 0)
+                fail_msg("%s, %s: %u missed, %u repeated", ways[w].set[0], faults,
+                         (unsigned)r.report.missed, (unsigned)r.report.repeated);
+        }
+    }
+}
+
 /* Servers go on when nobody is left of those that began, one after another of whom has gone. */
 static void test_who_came_late_serves_alone(void **state)
 {
@@ -371,6 +403,7 @@ int main(void)
         cmocka_unit_test(test_a_newcomer_agrees_with_all),
         cmocka_unit_test(test_whoever_dies_while_one_comes),
         cmocka_unit_test(test_who_leaves_at_any_moment_takes_nothing_along),
+        cmocka_unit_test(test_all_leave_at_once),
         cmocka_unit_test(test_who_came_late_serves_alone),
         cmocka_unit_test(test_generations_come_and_go),
         cmocka_unit_test(test_who_comes_at_the_end_is_told_so),
