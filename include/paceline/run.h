@@ -33,12 +33,20 @@ typedef struct pl_progress {
 } pl_progress;
 
 /* How a run ends that has been asked to stop. */
+typedef enum pl_stopping_stage {
+    PL_STOPPING_SOON, /* it is going to, at its next commit point; */
+    PL_STOPPING_NOW,  /* it has been asked again, and stops at once; */
+    PL_STOPPING_DONE  /* it has stopped at once */
+} pl_stopping_stage;
+
 typedef struct pl_stopping {
-    bool now;           /* it has stopped at once; false: it is going to, */
-    double commit_s;    /* at its next commit point, in so long; < 0: unknown */
-    double state_age_s; /* age of the newest state that the driver has; < 0: it has none */
-    uint64_t exchanges; /* that this state has behind it */
-    const char *path;   /* `now`: the file that keeps it, "" when there is none; else NULL */
+    pl_stopping_stage stage;
+    double commit_s;    /* until its next commit point; < 0: unknown */
+    double state_age_s; /* how old the newest state is that the driver has; < 0: there is none */
+    bool asks;          /* a worker is to send a newer one */
+    bool initial;       /* it is the model that the run began with: nothing has been exchanged */
+    uint64_t exchanges; /* of that state */
+    const char *path;   /* PL_STOPPING_DONE: where it is; "": nothing is kept */
 } pl_stopping;
 
 typedef struct pl_run_options {

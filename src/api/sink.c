@@ -61,12 +61,17 @@ static void on_progress(void *user, const struct train_progress *p)
     sink->options->progress(sink->options->user, &progress);
 }
 
+_Static_assert((int)PL_STOPPING_DONE == (int)STOPPING_DONE,
+               "stages of a stop in the public header and in train have parted");
+
 static void on_stopping(void *user, const struct train_stopping *s)
 {
     const struct api_sink *sink = user;
-    const pl_stopping stopping = {.now = s->now,
+    const pl_stopping stopping = {.stage = (pl_stopping_stage)s->stage,
                                   .commit_s = s->commit_s,
                                   .state_age_s = s->state_age_s,
+                                  .asks = s->asks,
+                                  .initial = s->initial,
                                   .exchanges = s->exchanges,
                                   .path = s->path};
     if (sink->options->stopping)

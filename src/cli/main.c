@@ -3,11 +3,13 @@
 #include "cli/output.h"
 #include "cli/waits.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command *const commands[] = {&cmd_train,   &cmd_resume, &cmd_sim,  &cmd_test,
                                                  &cmd_predict, &cmd_model,  &cmd_data, &cmd_convert,
@@ -55,6 +57,7 @@ int cli_fail(const pl_engine *engine, int status)
     case PL_ERR_NOT_FOUND:
     case PL_ERR_UNSUPPORTED: return EXIT_BAD_INPUT;
     case PL_ERR_BUG: return EXIT_BUG;
+    case PL_ERR_STOP: return EXIT_INTERRUPTED;
     default: return EXIT_FAILED;
     }
 }
@@ -121,8 +124,21 @@ static bool does_compute(const struct command *command)
     return command != &cmd_model && command != &cmd_data && command != &cmd_convert;
 }
 
+/* A file that is opened must not become what the command prints to: the standard streams of a
+ * command that is started without them lead nowhere. */
+static void open_standard_streams(void)
+{
+    int fd;
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_streams();
     if (argc < 2) {
         help(stderr);
         return EXIT_BAD_INPUT;

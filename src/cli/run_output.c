@@ -2,6 +2,7 @@
 #include "cli/banner.h"
 #include "cli/number.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -73,7 +74,7 @@ static void print_suspicion(const cJSON *event)
     output_warning(line);
 }
 
-static void print_event(const struct run_output *output, const cJSON *event)
+static void print_event(struct run_output *output, const cJSON *event)
 {
     const char *kind = text(event, "kind");
     char t[48];
@@ -81,6 +82,8 @@ static void print_event(const struct run_output *output, const cJSON *event)
         banner_print(event, output->directory);
     else if (strcmp(kind, "warning") == 0)
         print_suspicion(event);
+    if (strcmp(kind, "checkpoint") == 0 || cJSON_HasObjectItem(event, "resumed_after"))
+        output->resumable = true;
     else if (strcmp(kind, "eval") == 0)
         print_evaluation(event);
     else if (strcmp(kind, "fault") == 0)
@@ -99,7 +102,9 @@ void run_output_event(void *user, const char *line)
     struct run_output *output = user;
     cJSON *event = cJSON_Parse(line);
     print_event(output, event);
-    if (output->json && strcmp(text(event, "kind"), "end") == 0) {
+    bool ends = strcmp(text(event, "kind"), "end") == 0;
+    output->has_ended = output->has_ended || ends;
+    if (output->json && ends) {
         cJSON_Delete(output->end);
         output->end = event;
     } else {
@@ -169,6 +174,7 @@ static void add_local(struct fields *f, const pl_progress *p)
 
 void run_output_tick(void *user)
 {
+    pl_flag_set(&signals_heeded, true);
     workers_file_look(&((struct run_output *)user)->workers);
     output_tick();
 }
@@ -182,28 +188,55 @@ static void time_text(double age_s, char out[16])
         snprintf(out, 16, "%.0f s ago", age_s);
 }
 
+/* What a stop at once would keep. */
+static void name_state(const pl_stopping *s, bool virtual_time, char *out, size_t size)
+{
+    char at[16];
+    if (s->state_age_s >= 0 && !virtual_time) {
+        time_text(s->state_age_s, at);
+        snprintf(out, size, "keep the state of %s", at);
+    } else {
+        snprintf(out, size, "%s",
+                 s->state_age_s >= 0 ? "keep the newest state"
+                 : s->asks           ? "keep what a worker sends within 2 s"
+                 : s->initial        ? "keep the initial model, before any exchange"
+                                     : "no state to keep yet");
+    }
+}
+
+static void name_kept(const pl_stopping *s, bool virtual_time, char *out, size_t size)
+{
+    char at[16] = "";
+    if (!s->path[0])
+        snprintf(out, size, "stopped at once; there was no state to keep");
+    else if (s->initial)
+        snprintf(out, size, "kept the initial model, since no exchange had been made, in %s",
+                 s->path);
+    else {
+        if (s->state_age_s >= 0 && !virtual_time)
+            time_text(s->state_age_s, at);
+        snprintf(out, size, "kept the state of exchange %llu%s%s, in %s",
+                 (unsigned long long)s->exchanges, at[0] ? ", " : "", at, s->path);
+    }
+}
+
+/* Also where only warnings are printed: whoever has interrupted a run waits for an answer. */
 void run_output_stopping(void *user, const pl_stopping *s)
 {
-    char at[16] = "", state[64] = "no state to keep yet", soon[32] = "";
     const struct run_output *output = user;
-    if (s->state_age_s >= 0 && !output->virtual_time)
-        time_text(s->state_age_s, at);
-    if (s->now && s->path[0]) {
-        output_line("kept the state of exchange %llu%s%s, in %s", (unsigned long long)s->exchanges,
-                    at[0] ? ", " : "", at, s->path);
-        return;
+    char line[512], state[64], soon[32] = "";
+    switch (s->stage) {
+    case PL_STOPPING_SOON:
+        name_state(s, output->virtual_time, state, sizeof state);
+        if (s->commit_s >= 0 && !output->virtual_time)
+            snprintf(soon, sizeof soon, ", about %.0f s", s->commit_s < 1 ? 1 : s->commit_s);
+        snprintf(line, sizeof line, "stopping at the next commit point%s; again: stop now, %s",
+                 soon, state);
+        break;
+    case PL_STOPPING_NOW: snprintf(line, sizeof line, "stopping now"); break;
+    case PL_STOPPING_DONE: name_kept(s, output->virtual_time, line, sizeof line); break;
     }
-    if (s->now) {
-        output_line("stopped at once; there was no state to keep");
-        return;
-    }
-    if (at[0])
-        snprintf(state, sizeof state, "keep the state of %s", at);
-    else if (s->state_age_s >= 0)
-        snprintf(state, sizeof state, "keep the newest state");
-    if (s->commit_s >= 0 && !output->virtual_time)
-        snprintf(soon, sizeof soon, ", about %.0f s", s->commit_s < 1 ? 1 : s->commit_s);
-    output_line("stopping at the next commit point%s; again: stop now, %s", soon, state);
+    output_warning(line);
 }
 
 void run_output_progress(void *user, const pl_progress *p)
@@ -287,6 +320,10 @@ static void print_result(const pl_run_report *report)
 int cli_run_ended(const pl_engine *engine, int status, struct run_output *output,
                   const pl_run_report *report)
 {
+    bool interrupted = status == PL_OK && strcmp(report->reason, "interrupted") == 0;
+    bool early = interrupted || (status != PL_OK && has_ended(output)); /* else another has it */
+    if (output->resumable && !output->virtual_time && early)
+        output_line("go on with: paceline resume %s", output->directory);
     output_finish();
     if (status != PL_OK) {
         cJSON_Delete(output->end);
@@ -302,8 +339,8 @@ int cli_run_ended(const pl_engine *engine, int status, struct run_output *output
                 report->directory);
         return EXIT_FAILED;
     }
-    return code != EXIT_DONE                            ? code
-           : report->model_elsewhere                    ? EXIT_ELSEWHERE
-           : strcmp(report->reason, "interrupted") == 0 ? EXIT_INTERRUPTED
-                                                        : EXIT_DONE;
+    return code != EXIT_DONE         ? code
+           : report->model_elsewhere ? EXIT_ELSEWHERE
+           : interrupted             ? EXIT_INTERRUPTED
+                                     : EXIT_DONE;
 }

@@ -14,6 +14,8 @@ enum { PROGRESS_EVERY_S = 2 }; /* off a terminal */
 struct run_output {
     bool json;
     bool virtual_time; /* the run's seconds are not ours */
+    bool has_ended;    /* this driver has written the run's end */
+    bool resumable;    /* there is a checkpoint to go on from */
     cJSON *end;        /* with json: the run's end, once it has come; until it is printed */
     char directory[2048];
     struct workers_file workers;

@@ -1,11 +1,21 @@
 #include "cli/signals.h"
 
+#include <errno.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
-pl_flag signals_stop, signals_leave, signals_pause;
+/* One wish may arrive as several signals: timeout(1) sends its own to the command and once more to
+ * the command's group. */
+#define ONE_WISH_NS (INT64_C(300) * 1000 * 1000)
+
+pl_flag signals_stop, signals_leave, signals_pause, signals_heeded;
+
+static _Atomic int64_t wished_at; /* on the monotonic clock; 0: never */
 
 static void die_of(int number)
 {
@@ -13,26 +23,52 @@ static void die_of(int number)
     raise(number);
 }
 
-/* Closing a terminal may send SIGHUP more than once, which nobody means as a second wish. */
+/* Is it another wish than the one before? */
+static bool is_wish(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec, before = wished_at;
+    if (before > 0 && now - before < ONE_WISH_NS)
+        return false;
+    wished_at = now;
+    return true;
+}
+
+static void say(const char *text)
+{
+    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+        return; /* nobody reads it */
+}
+
+/* Closing a terminal may send SIGHUP more than once, which nobody means as a second wish. Until
+ * somebody heeds the flag there is nothing to be kept. */
 static void on_stop(int number)
 {
-    int level = pl_flag_get(&signals_stop);
-    if (level >= 2 && number != SIGHUP)
-        die_of(number);
-    else if (level < 2 && (level == 0 || number != SIGHUP))
+    int level = pl_flag_get(&signals_stop), error = errno;
+    bool heeded = pl_flag_get(&signals_heeded);
+    if ((level == 0 || number != SIGHUP) && is_wish()) {
+        if (level >= (heeded ? 2 : 1))
+            die_of(number);
         pl_flag_set(&signals_stop, level + 1);
+        if (!heeded)
+            say("interrupted: ends when the run is open; again: at once\n");
+    }
+    errno = error;
 }
 
 static void on_leave(int number)
 {
-    static const char text[] = "leaving at the next commit point; again: at once\n";
-    if (pl_flag_get(&signals_leave)) {
-        die_of(number);
-        return;
+    int error = errno;
+    bool heeded = pl_flag_get(&signals_heeded);
+    if (is_wish()) {
+        if (pl_flag_get(&signals_leave))
+            die_of(number);
+        pl_flag_set(&signals_leave, 1);
+        say(heeded ? "leaving at the next commit point; again: at once\n"
+                   : "leaving; again: at once\n");
     }
-    pl_flag_set(&signals_leave, 1);
-    if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
-        return; /* nobody reads it */
+    errno = error;
 }
 
 static void on_pause(int number)

@@ -6,12 +6,17 @@
 #include "paceline/flag.h"
 
 /* For pl_run_options.stop, once signals_catch_run has been called: 1 after SIGINT, SIGTERM or
- * SIGHUP, 2 after another SIGINT or SIGTERM; one more ends the process. */
+ * SIGHUP, 2 after another SIGINT or SIGTERM; one more ends the process. Those that come together
+ * count as one. */
 extern pl_flag signals_stop;
 void signals_catch_run(void);
 
-/* For pl_work_options, once signals_catch_worker has been called: SIGINT and SIGTERM set `leave`,
- * and another ends the process; SIGUSR1 sets `pause`, SIGUSR2 takes it back. */
+/* Set by the command while the flags are heeded at once: a run has opened, or a worker is in one.
+ * It decides what is said when a signal comes. */
+extern pl_flag signals_heeded;
+
+/* For pl_work_options, once signals_catch_worker has been called: SIGINT, SIGTERM and SIGHUP set
+ * `leave`, and another ends the process; SIGUSR1 sets `pause`, SIGUSR2 takes it back. */
 extern pl_flag signals_leave, signals_pause;
 void signals_catch_worker(void);
 

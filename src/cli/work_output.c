@@ -2,6 +2,7 @@
 
 #include "cli/number.h"
 #include "cli/output.h"
+#include "cli/signals.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -63,6 +64,7 @@ void work_output_progress(void *user, const pl_work_progress *p)
     (void)user;
     write_count(p->steps, steps);
     const char *s = number_plural((double)p->steps, "s");
+    pl_flag_set(&signals_heeded, p->stage == PL_WORK_JOINED || p->stage == PL_WORK_TRAINING);
     switch (p->stage) {
     case PL_WORK_JOINED:
         output_line("joined the run %s at %s as worker %u; %u worker%s train%s", p->run, p->driver,

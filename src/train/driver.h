@@ -103,6 +103,7 @@ struct driver {
     bool stop_told;                  /* whoever asked for it knows how soon it can stop */
     uint64_t commits;                /* exchanges that have been reported, or steps where there */
     int64_t commit_at, commit_every; /* are none: when the newest, and how long each takes */
+    int64_t first_exchange_at;       /* when that is about to come; 0: unknown */
     bool released;                   /* the run is over for workers */
     struct task *leader_task;
     _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */

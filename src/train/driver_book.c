@@ -166,6 +166,9 @@ static void add_local_steps(struct driver *d, const struct view *view, struct tr
         loss += atomic_load(&d->server.local_loss[node]) / (double)view->count;
     }
     progress_add_local(&d->meter, least, d->strategy->round(d->job), loss, p);
+    if (p->first_exchange_s >= 0)
+        d->first_exchange_at =
+            world_now(d->world) + (int64_t)(p->first_exchange_s * (double)WORLD_SECOND);
 }
 
 void driver_tell_progress(struct driver *d)

@@ -97,11 +97,16 @@ static void fill_report(struct driver *d, struct train_report *report)
         report->model_name = strlen(d->options->dir->path) + 1;
 }
 
+static const char *name_failure(int rc)
+{
+    return rc == ERR_STOP ? "interrupted" : "failed";
+}
+
 /* What is left of a run that failed: its last event says so. */
-static void tell_failure(struct driver *d)
+static void tell_failure(struct driver *d, int rc)
 {
     cJSON *event = events_new(&d->events, "end");
-    cJSON_AddStringToObject(event, "reason", "failed");
+    cJSON_AddStringToObject(event, "reason", name_failure(rc));
     cJSON_AddStringToObject(event, "error", d->err ? d->err->text : "");
     events_emit(&d->events, event);
 }
@@ -121,6 +126,17 @@ static void release_workers(struct driver *d, const char *reason)
         if (roster->member[i].waits || roster->member[i].back)
             driver_send(d, roster->member[i].node, WIRE_BYE, &bytes);
     buf_release(&bytes);
+}
+
+/* Workers have come back to this driver, which has not gone on with them: what they hold is newer
+ * than any checkpoint. */
+static bool are_workers_back(const struct driver *d)
+{
+    const struct roster *roster = &d->server.roster;
+    bool back = false;
+    for (size_t i = 0; d->group.world && i < roster->count; i++)
+        back |= roster->member[i].back;
+    return back && !group_view(&d->group);
 }
 
 /* The strategy's part, and those who give workers what they begin with. */
@@ -172,18 +188,19 @@ int driver_await_model(struct driver *d)
 int driver_close(struct driver *d, int rc, struct train_report *report)
 {
     int leader;
+    driver_keep_state(d, rc);
     if (d->leader_task)
         world_cancel(d->world, d->leader_task);
     world_end_task(d->world, &d->keeper.task); /* it has ended, or what broke the run ends it */
     leader = end_tasks(d);
     if (rc == OK && leader != OK)
         rc = err_set(d->err, leader, "the driver's part ended: %s", status_text(leader));
-    bool again = rc != OK && d->goes_on_later;
+    bool again = rc != OK && d->goes_on_later, held = rc != OK && are_workers_back(d);
+    bool over = rc != ERR_FENCED && !again && !held; /* else a later driver has it */
     if (again)
         *d->options->lost_all = true;
-    if (d->group.world && rc != ERR_FENCED &&
-        !again) /* else it is not over: a later driver has it */
-        release_workers(d, rc == OK ? reason_of(d) : "failed");
+    if (d->group.world && over)
+        release_workers(d, rc == OK ? reason_of(d) : name_failure(rc));
     else
         server_stop(&d->server);
     if (d->events.world) {
@@ -195,14 +212,15 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
         driver_sum_bad_records(d, report);
         describe_chance_end(d);
         train_report_event(&d->events, report);
-    } else if (d->events.world && !again) {
-        tell_failure(d);
+    } else if (d->events.world && !again && rc != ERR_FENCED) { /* whose events they are not */
+        tell_failure(d, rc);
     }
     if (d->events.world)
         drain(d);
     /* In good order: nobody is to be waited for. Workers that said nothing may be well, and it is
      * this driver that was cut off: they go on, and call the next one. */
-    if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && (!again || d->deserted))
+    if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && !held &&
+        (!again || d->deserted))
         driver_leave(d);
     tracer_stop(&d->tracer, d->host->log);
     return rc;

@@ -2,6 +2,7 @@
  * that cannot go on. Such a worker's trouble is its own: it is named, with its machine, and the run
  * waits for another, or goes on with the others. */
 #include "train/driver.h"
+#include "train/driver_stop.h"
 
 #include "base/plural.h"
 #include "wire/post.h"
@@ -179,8 +180,9 @@ int driver_form(struct driver *d)
             rc = check_lost(d, &lost_since);
         if (rc != OK)
             return rc;
-        if (d->options->stop && atomic_load(d->options->stop))
-            return err_set(d->err, ERR_STOP, "interrupted before training began");
+        rc = driver_check_early_stop(d);
+        if (rc != OK)
+            return rc;
         driver_check_newcomers(d, patience);
         rc = check_patience(d, patience);
         if (rc != OK)

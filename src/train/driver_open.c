@@ -2,6 +2,7 @@
 #include "tensor/kernels.h"
 #include "train/describe.h"
 #include "train/driver.h"
+#include "train/driver_stop.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -240,5 +241,6 @@ int driver_open(struct driver *d)
     describe_suspicions(d);
     driver_hand_out_events(d, 0); /* before the log speaks of workers */
     describe_chance_begin(d);
-    return driver_start_group(d);
+    rc = driver_check_early_stop(d);
+    return rc == OK ? driver_start_group(d) : rc;
 }

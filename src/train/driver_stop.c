@@ -29,11 +29,14 @@ void driver_note_commit(struct driver *d, const struct course *course)
     d->commit_at = now;
 }
 
-/* How long until the next commit point, seconds; < 0: there has been no two of them yet. */
+/* How long until the next commit point, seconds; < 0: unknown. */
 static double commit_seconds(const struct driver *d)
 {
-    int64_t left = d->commit_at + d->commit_every - world_now(d->world);
-    return d->commit_every == 0 ? -1 : left > 0 ? world_seconds(left) : 0;
+    int64_t at = d->commit_every > 0 ? d->commit_at + d->commit_every
+                 : d->commits == 0   ? d->first_exchange_at
+                                     : 0;
+    int64_t left = at - world_now(d->world);
+    return at == 0 ? -1 : left > 0 ? world_seconds(left) : 0;
 }
 
 /* The newest state that a stop at once would keep. */
@@ -46,19 +49,30 @@ static void find_state(const struct driver *d, struct train_stopping *out)
         at = atomic_load(&k->held_at);
         out->exchanges = atomic_load(&k->held_exchanges);
     }
-    if (holds_model(d) && d->commit_at > at) {
+    if (holds_model(d) && d->commit_at > 0 && d->commit_at > at) {
         at = d->commit_at;
         out->exchanges = d->ledger.last.course.exchanges;
     }
     out->state_age_s = at < 0 ? -1 : world_seconds(world_now(d->world) - at);
+    out->initial = at < 0 && holds_model(d);
+    out->asks = train_workers_speak(d->job, d->strategy);
 }
 
-static void tell_stopping(struct driver *d)
+static void tell_stopping(struct driver *d, const struct train_stopping *news)
 {
-    struct train_stopping news = {.commit_s = commit_seconds(d)};
-    find_state(d, &news);
     if (d->options->stopping)
-        d->options->stopping(d->options->user, &news);
+        d->options->stopping(d->options->user, news);
+}
+
+int driver_check_early_stop(struct driver *d)
+{
+    if (read_stop(d) == 0)
+        return OK;
+    if (d->goes_on)
+        return err_set(d->err, ERR_STOP,
+                       "interrupted before training went on; the state of exchange %llu is kept",
+                       (unsigned long long)d->resumed.course.exchanges);
+    return err_set(d->err, ERR_STOP, "interrupted before training began");
 }
 
 void driver_check_stop(struct driver *d, const struct view *view)
@@ -66,8 +80,10 @@ void driver_check_stop(struct driver *d, const struct view *view)
     const Paceline__Stop *stop = d->job->stop;
     if (read_stop(d) > 0 && !d->stop_told) {
         d->stop_told = true;
+        struct train_stopping news = {.stage = STOPPING_SOON, .commit_s = commit_seconds(d)};
+        find_state(d, &news);
         if (!atomic_load(&d->keeper.here))
-            tell_stopping(d);
+            tell_stopping(d, &news);
         driver_want_stop(d, "interrupted");
     }
     if (stop->has_seconds && events_seconds(&d->events) >= stop->seconds)
@@ -96,30 +112,48 @@ static int fetch_model(struct driver *d)
     return rc;
 }
 
-int driver_stop_now(struct driver *d)
+/* All that the driver holds is this task's from here on: the newest model of it is written, if the
+ * newest checkpoint is older. Its path; NULL: nothing is kept. */
+static const char *save_state(struct driver *d)
 {
     struct keeper *k = &d->keeper;
     struct leader *l = &d->leader;
-    bool holds = holds_model(d);
-    if (train_workers_speak(d->job, d->strategy) && fetch_model(d) == ERR_CANCELLED)
-        return ERR_CANCELLED;
-    struct train_stopping news = {.now = true};
-    find_state(d, &news);
-    if (d->leader_task)
-        world_end_task(d->world, &d->leader_task);
-    world_end_task(d->world, &k->task); /* all that it holds is this task's now */
-    if (holds && l->joint.x) {
+    bool whole = !l->lanes.blank || d->commits > 0;
+    world_end_task(d->world, &d->leader_task);
+    world_end_task(d->world, &k->task);
+    if (l->joint.x && whole && !train_workers_speak(d->job, d->strategy)) {
         if (strategy_runs_free(d->strategy, d->job)) {
             driver_tell_leases(d, false);
             l->course = d->ledger.last.course;
         }
         keeper_hold(k, &l->course, &l->joint, d->layout.extras);
     }
-    const char *path = keeper_save_held(k);
+    return keeper_save_held(k);
+}
+
+void driver_keep_state(struct driver *d, int rc)
+{
+    bool sound = rc != ERR_FENCED && rc != ERR_CANCELLED && rc != ERR_DIVERGED &&
+                 rc != ERR_REPLICAS && rc != ERR_BUG;
+    if (rc != OK && sound && d->keeper.landing && d->commits > 0)
+        save_state(d);
+}
+
+int driver_stop_now(struct driver *d)
+{
+    const struct keeper *k = &d->keeper;
+    struct train_stopping news = {.stage = STOPPING_NOW};
+    find_state(d, &news);
+    tell_stopping(d, &news);
+    if (news.asks && fetch_model(d) == ERR_CANCELLED)
+        return ERR_CANCELLED;
+    find_state(d, &news);
+    const char *path = save_state(d);
+    news.stage = STOPPING_DONE;
     news.path = path ? path : "";
     news.exchanges = path ? k->at.exchanges : news.exchanges;
-    if (d->options->stopping)
-        d->options->stopping(d->options->user, &news);
+    news.initial = path && k->at.place == 0;
+    tell_stopping(d, &news);
     driver_want_stop(d, "interrupted");
     return OK;
 }

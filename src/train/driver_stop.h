@@ -16,6 +16,13 @@ void driver_check_stop(struct driver *d, const struct view *view);
 bool driver_stops_now(const struct driver *d);
 int driver_stop_now(struct driver *d);
 
+/* The same before training goes on. ERR_STOP, with its message: it is to stop */
+int driver_check_early_stop(struct driver *d);
+
+/* A run that fails with `rc` keeps the newest model that the driver has, unless something is wrong
+ * with that or with this driver. */
+void driver_keep_state(struct driver *d, int rc);
+
 /* Workers are let go, and the model writer is waited for. What broke it. */
 int driver_await_model(struct driver *d);
 

@@ -17,8 +17,7 @@ int keeper_init(struct keeper *k, struct arena *arena)
     return OK;
 }
 
-/* The book that was told with the request for such a model. */
-static void take_leases(struct keeper *k, uint32_t use)
+void keeper_take_leases(struct keeper *k, uint32_t use)
 {
     bool final = use & MODEL_FINAL;
     char *leases = atomic_exchange(final ? &k->leases_final : &k->leases_told, NULL);
@@ -65,6 +64,7 @@ void keeper_checkpoint(struct keeper *k, const struct model_note *model)
         tell_checkpoint(k, model->course.exchanges, bytes, start);
         k->written = true;
         k->written_at = model->course;
+        k->written_came = atomic_load(&k->held_at);
     } else {
         log_error(k->log, "no checkpoint: %s", err->text);
     }
@@ -154,7 +154,7 @@ static int take(struct keeper *k, const struct model_note *model)
     if (k->dir && k->replaced && k->replaced(k->user))
         return OK; /* it is told to end, and writes nothing more */
     if (model->use & (MODEL_CHECKPOINT | MODEL_FINAL)) {
-        take_leases(k, model->use);
+        keeper_take_leases(k, model->use);
         atomic_fetch_add(&k->taken, 1);
     }
     if (k->dir && model->use & (MODEL_CHECKPOINT | MODEL_FINAL))
@@ -190,6 +190,14 @@ static void note_held(struct keeper *k, const struct model_note *model)
     atomic_store(&k->held_at, world_now(k->world));
 }
 
+/* Another model comes in where it lies: what is left is the newest checkpoint. */
+static void drop_held(struct keeper *k)
+{
+    k->held.floats = 0;
+    atomic_store(&k->held_exchanges, k->written_at.exchanges);
+    atomic_store(&k->held_at, k->written_came);
+}
+
 static int keeper_main(void *arg)
 {
     struct keeper *k = arg;
@@ -199,7 +207,6 @@ static int keeper_main(void *arg)
         return begun;
     for (;;) {
         struct model_note model;
-        k->held.floats = 0;
         uint32_t from = WORLD_ANY;
         int rc = model_receive_note(k->world, NULL, &model, &from, WORLD_FOREVER);
         if (rc == OK && k->allowed)
@@ -209,6 +216,8 @@ static int keeper_main(void *arg)
                      from);
             continue;
         }
+        if (rc == OK)
+            drop_held(k);
         if (rc == OK)
             rc = model_receive_vectors(k->world, NULL, from, k->landing, k->room, &model,
                                        MODEL_PAUSE_MAX);

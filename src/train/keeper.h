@@ -46,6 +46,7 @@ struct keeper {
     _Atomic uint64_t held_exchanges; /* and of how many exchanges it is */
     bool written;                    /* the newest checkpoint of this run is of: */
     struct course written_at;
+    int64_t written_came;         /* when that model came; 0: there is none */
     _Atomic uint64_t judgements;  /* evaluations that have begun */
     _Atomic double last_error;    /* of the set that counts; < 0: none yet */
     void (*reached)(void *user);  /* an error that the job stops at has been reached */
@@ -71,6 +72,9 @@ void keeper_checkpoint(struct keeper *k, const struct model_note *model);
  * the end of the wait. `complete`: the run needs no checkpoint any more to go on from.
  * ERR_CANCELLED; ERR_IO, ERR_FULL: it is nowhere */
 int keeper_write_final(struct keeper *k, const struct checkpoint_note *note, bool complete);
+
+/* The book of leases that was told with the request for a model for that use is this one's. */
+void keeper_take_leases(struct keeper *k, uint32_t use);
 
 /* Once the task has ended: put a newer model where models come in; what is there stays if it is as
  * new. And write what is there as a checkpoint, if the newest is older: its path, or that of a copy

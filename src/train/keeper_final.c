@@ -175,6 +175,7 @@ void keeper_hold(struct keeper *k, const struct course *course, const struct joi
     k->held = model_note_of(joint, extras);
     k->held.course = k->at = *course;
     model_copy(k->landing, joint, k->held.has_extra ? extras : 0);
+    keeper_take_leases(k, MODEL_CHECKPOINT);
 }
 
 const char *keeper_save_held(struct keeper *k)

@@ -4,6 +4,7 @@
 #include "doomed_run.h"
 #include "run_files.h"
 
+#include "data/lease.h"
 #include "real/disk.h"
 #include "train/rundir.h"
 
@@ -149,10 +150,10 @@ struct scene {
     struct rundir_place places[2];
     atomic_int stop;
     double stop_at[2]; /* when it is raised; 0: never */
-    double stopping_at[2];
-    struct train_stopping stopping[2];
+    double stopping_at[STOPPING_DONE + 1];
+    struct train_stopping stopping[STOPPING_DONE + 1];
     int told, ticks, judged_after_stop;
-    const char *every; /* checkpoints */
+    const char *every; /* seconds between checkpoints */
 };
 
 static void on_line(void *user, const char *event)
@@ -174,7 +175,7 @@ static void on_tick(void *user)
 static void on_stopping(void *user, const struct train_stopping *stopping)
 {
     struct scene *s = user;
-    assert_true(s->told < 2);
+    assert_int_equal(stopping->stage, s->told); /* each once, in this order */
     s->stopping[s->told] = *stopping;
     s->stopping_at[s->told++] = now_s(&s->run);
 }
@@ -219,23 +220,30 @@ static struct scene *make_scene(struct tiny *t)
         .stop = &s->stop,
         .places = s->places,
     };
-    s->every = "checkpoint.every_seconds=0.5";
+    s->every = "0.5";
     return s;
 }
 
 static const char cluster[] =
     "node { count: 4 } step_seconds: 0.1 link { mbit: 1000 latency_us: 100 }";
 
-static void play(struct tiny *t, struct scene *s, const char *strategy)
+static void play_every(struct tiny *t, struct scene *s, const char *strategy, const char *seconds)
 {
+    char every[64];
+    snprintf(every, sizeof every, "checkpoint.every_seconds=%s", seconds);
     doomed_play(t, cluster,
                 (const char *const[]){
-                    s->every, "checkpoint.wait_seconds=120", strategy ? strategy : "batch=16",
+                    every, "checkpoint.wait_seconds=120", strategy ? strategy : "batch=16",
                     strategy && strstr(strategy, "ps=") ? "solver.momentum=0" : "batch=16", NULL},
                 1000, &s->run);
     if (s->run.rc != OK)
         fail_msg("%s: %s", strategy ? strategy : "", s->run.err.text);
     s->run.sim = NULL;
+}
+
+static void play(struct tiny *t, struct scene *s, const char *strategy)
+{
+    play_every(t, s, strategy, s->every);
 }
 
 /* Each line of the events is one object, and the last is the run's end. */
@@ -330,7 +338,7 @@ static void test_last_checkpoint_becomes_the_final_model(void **state)
         s->disk.fault = FAULT_QUOTA;
         s->disk.from_s = s->disk.until_s = 1e9;
         s->disk.after_checkpoint = true;
-        s->every = "checkpoint.every_seconds=1000";
+        s->every = "1000";
         s->stop_at[0] = stopped ? 1 : 0;
         s->stop_at[1] = stopped ? 20 : 0;
         play(*state, s, NULL);
@@ -369,7 +377,6 @@ static void test_stop_skips_evaluation(void **state)
     expect_model(s, false);
     assert_string_equal(s->run.report.reason, "interrupted");
     assert_int_equal(s->told, 1);
-    assert_false(s->stopping[0].now);
     assert_true(s->stopping_at[0] < 1.3);
     assert_true(s->stopping[0].commit_s >= 0 && s->stopping[0].commit_s <= 0.4);
     assert_true(s->stopping[0].state_age_s >= 0 && s->stopping[0].state_age_s <= 0.5);
@@ -380,7 +387,31 @@ static void test_stop_skips_evaluation(void **state)
     end_scene(s);
 }
 
-/* With each strategy the second wish leaves a checkpoint of what the driver had, or was sent. */
+/* The checkpoint of the run that was stopped is of as many exchanges as was said, and the lease
+ * table in it is of the same moment as the model: what is in no lease and not lost has been used.
+ */
+static void expect_checkpoint(const struct scene *s, const char *strategy)
+{
+    static struct lease_book book;
+    const struct train_report *r = &s->run.report;
+    struct safetensors st;
+    run_model(s->path, r->model + r->model_name, &st);
+    uint64_t place = strtoull(safetensors_meta_get(&st, "place"), NULL, 10);
+    const char *leases = safetensors_meta_get(&st, "leases");
+    if (strtoull(safetensors_meta_get(&st, "lane.0"), NULL, 10) !=
+        s->stopping[STOPPING_DONE].exchanges)
+        fail_msg("%s: not the exchange that was told", strategy);
+    if (leases) {
+        assert_true(lease_read(&book, leases, 16));
+        uint64_t used = book.frontier - book.lost - lease_pooled(&book);
+        if (used != place)
+            fail_msg("%s: at %llu, leases \"%s\"", strategy, (unsigned long long)place, leases);
+    }
+    safetensors_release(&st);
+}
+
+/* With each strategy the second wish leaves a checkpoint of what the driver had, or was sent: with
+ * checkpoints before, and without; at once, and a step after the first wish. */
 static void test_stop_at_once_keeps_a_state(void **state)
 {
     static const char *const strategies[] = {
@@ -388,18 +419,25 @@ static void test_stop_at_once_keeps_a_state(void **state)
         "strategy.mpca={}",        "strategy.easgd={tau:4}",      "strategy.ps={consistency:asp}",
         "strategy.gossip={p:0.3}", "strategy.async_allreduce={}",
     };
-    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+    for (int i = 0; i < 4 * (int)(sizeof strategies / sizeof *strategies); i++) {
         struct scene *s = make_scene(*state);
+        const char *strategy = strategies[i / 4];
+        bool at_once = i % 2, first = i / 2 % 2; /* of all checkpoints */
         s->stop_at[0] = 1.25;
-        s->stop_at[1] = 1.35;
-        play(*state, s, strategies[i]);
+        s->stop_at[1] = at_once ? 1.25 : 1.35;
+        play_every(*state, s, strategy, first ? "0" : "0.5");
         assert_string_equal(s->run.report.reason, "interrupted");
-        if (s->told == 2) { /* else it had come to its commit point by then */
-            assert_true(s->stopping[1].now);
-            assert_true(s->run.end_s < 4);
-        }
+        if (at_once)
+            assert_int_equal(s->told, STOPPING_DONE + 1);
         if (!s->run.report.model[0])
-            fail_msg("%s: nothing is kept", strategies[i]);
+            fail_msg("%s: nothing is kept", strategy);
+        if (s->told == STOPPING_DONE + 1) { /* else it had come to its commit point by then */
+            const struct train_stopping *done = &s->stopping[STOPPING_DONE];
+            assert_true(s->run.end_s < 4);
+            if (done->asks && done->state_age_s > 0.2) /* that of a worker, not one of before */
+                fail_msg("%s: a state of %g s ago is kept", strategy, done->state_age_s);
+            expect_checkpoint(s, strategy);
+        }
         expect_model(s, false);
         expect_whole_events(s);
         end_scene(s);

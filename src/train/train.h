@@ -90,14 +90,18 @@ struct train_report {
     size_t model_name; /* where its name in the run directory begins */
 };
 
-/* What becomes of a run that has been asked to stop: told when that is heard, and again when it has
- * stopped at once. */
+/* What becomes of a run that has been asked to stop: told when that is heard; when it is heard that
+ * it is to stop at once; and when it has. */
+enum stopping_stage { STOPPING_SOON, STOPPING_NOW, STOPPING_DONE };
+
 struct train_stopping {
-    bool now;           /* it has stopped at once */
+    enum stopping_stage stage;
     double commit_s;    /* until its next commit point; < 0: unknown */
     double state_age_s; /* how old the newest state is that the driver has; < 0: there is none */
+    bool asks;          /* a worker is to send a newer one */
+    bool initial;       /* it is the model that the run began with: nothing has been exchanged */
     uint64_t exchanges; /* of that state */
-    const char *path;   /* `now`: where it is; "": nothing is kept */
+    const char *path;   /* STOPPING_DONE: where it is; "": nothing is kept */
 };
 
 struct events;

@@ -338,19 +338,19 @@ static int settle(struct worker *w)
     return rc;
 }
 
-static int hand_over(struct worker *w)
+static int hand_over(struct worker *w, uint32_t use)
 {
     int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
     if (rc != OK && rc != ERR_PEER)
         return rc;
     rc = w->strategy->gather ? w->strategy->gather(&w->member) : OK;
-    if (rc == OK && !publish(w, &w->member.course, MODEL_FINAL))
+    if (rc == OK && !publish(w, &w->member.course, use))
         rc = ERR_NOMEM;
     return rc;
 }
 
-/* After the loop: hand over the model if asked, until the driver says that the run is over. One
- * that has come back meanwhile is told what the one before was. */
+/* After the loop: hand over the model if asked, for the end or for a stop at once, until the driver
+ * says that the run is over. One that has come back meanwhile is told what the one before was. */
 static int linger(struct worker *w, int status, uint32_t told)
 {
     atomic_store(&w->group.busy, false);
@@ -364,8 +364,9 @@ static int linger(struct worker *w, int status, uint32_t told)
         told = met;
         if (rc == OK)
             rc = settle(w);
-        if (rc == OK && atomic_exchange(&w->group.wanted, 0) & MODEL_FINAL)
-            rc = hand_over(w);
+        uint32_t wanted = atomic_exchange(&w->group.wanted, 0);
+        if (rc == OK && wanted & (MODEL_FINAL | MODEL_URGENT))
+            rc = hand_over(w, wanted);
         if (rc != OK)
             return rc;
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};

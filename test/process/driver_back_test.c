@@ -261,6 +261,8 @@ static void test_a_driver_that_was_replaced_ends(void **state)
     process_wait(&c.r.p, REAL_LIMIT_S);
     assert_int_not_equal(c.r.p.code, 0);
     assert_non_null(strstr(c.r.p.err, "a later driver has taken this run over"));
+    assert_int_equal(run_count(c.r.dir, "end", NULL, NULL), 0); /* it goes on */
+    assert_null(strstr(c.r.p.err, "paceline resume"));
     process_release(&c.r.p);
     process_signal_all(&later.r.p, SIGKILL);
     process_wait(&later.r.p, REAL_LIMIT_S);

@@ -107,8 +107,9 @@ static void test_an_interrupt_ends_it_as_it_ends_train(void **state)
     UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "1 of 2 are here"));
     kill(m.run.p.pid, SIGINT);
     process_wait(&m.run.p, REAL_LIMIT_S);
-    assert_int_equal(m.run.p.code, 1);
+    assert_int_equal(m.run.p.code, 130);
     assert_non_null(strstr(m.run.p.err, "interrupted before training began"));
+    assert_int_equal(run_count(m.run.dir, "end", "reason", "interrupted"), 1);
     machines_release(&m);
 }
 

@@ -70,11 +70,180 @@ static void test_the_only_worker_leaves(void **state)
     }
 }
 
+/* A run of rounds that last for minutes: Ctrl-C says what is kept, or will be; the second one ends
+ * the run, whether --quiet is given or not, and the command says how to go on. */
+static void test_what_is_said_at_ctrl_c(void **state)
+{
+    struct tiny *t = *state;
+    for (int quiet = 0; quiet < 2; quiet++) {
+        struct real_run r = real_new(t);
+        START(t, &r, "--set", "strategy.sync.tau=100000", "--set", "pace=0.01", "--set",
+              "stop.epochs=100000", quiet ? "--quiet" : "--progress", quiet ? NULL : "1");
+        UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_members(&r, "join") == 4);
+        process_nap(0.5);
+        process_signal_all(&r.p, SIGINT);
+        UNTIL(REAL_LIMIT_S, machines_said(&r.p, "stopping at the next commit point"));
+        assert_true(machines_said(&r.p, "again: stop now, keep the initial model"));
+        process_nap(0.4); /* else both are taken for one wish */
+        process_signal_all(&r.p, SIGINT);
+        real_end(&r, 130, "interrupted");
+        const char *now = strstr(r.p.err, "stopping now\n");
+        assert_true(now && strstr(now, "kept the initial model, since no exchange had been made"));
+        assert_true(quiet || strstr(now, "go on with: paceline resume "));
+        assert_null(strstr(r.p.err, "state of exchange"));
+        process_release(&r.p);
+    }
+}
+
+/* timeout(1) sends its signal to the command, and at once to the command's group. */
+static void test_signals_that_come_together_are_one_wish(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    START(t, &r, "--set", "strategy.sync={tau:40}", "--set", "pace=0.01", "--set",
+          "stop.epochs=100000");
+    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) >= 1);
+    kill(r.p.pid, SIGTERM);
+    process_nap(0.03);
+    kill(r.p.pid, SIGTERM);
+    real_end(&r, 130, "interrupted");
+    assert_null(strstr(r.p.err, "stopping now"));
+    assert_true(has_file(&r, "final.safetensors"));
+    process_release(&r.p);
+}
+
+/* All workers die at once: the model that the driver holds is kept, and the run can be gone on
+ * with. */
+static void test_death_of_all_keeps_what_the_driver_has(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const strategies[] = {"strategy.sync={tau:5}", "strategy.mpca={}"};
+    for (size_t i = 0; i < sizeof strategies / sizeof *strategies; i++) {
+        struct real_run r = real_new(t);
+        pid_t worker[PROCESS_CHILDREN_MAX];
+        char path[3][512];
+        START(t, &r, "--set", strategies[i], "--set", "pace=0.001", "--set", "stop.epochs=1000000");
+        real_workers(&r, 4, worker);
+        UNTIL(REAL_LIMIT_S, process_poll(&r.p) || run_count(r.dir, "loss", NULL, NULL) >= 1);
+        for (int k = 0; k < 4; k++)
+            kill(worker[k], SIGKILL);
+        process_wait(&r.p, REAL_LIMIT_S);
+        assert_int_equal(r.p.code, 1);
+        if (run_checkpoints(r.dir, path) != 1 || !strstr(r.p.err, "go on with: paceline resume "))
+            fail_msg("%s: nothing is kept; it said:\n%s", strategies[i], r.p.err);
+        assert_int_equal(run_count(r.dir, "end", "reason", "failed"), 1);
+        process_release(&r.p);
+    }
+}
+
+/* Started as by nohup, or by a script with `&`: those signals are ignored. */
+static void test_signals_ignored_at_the_start_stay_so(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    signal(SIGHUP, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    START(t, &r, "--set", "pace=0.005");
+    signal(SIGHUP, SIG_DFL);
+    signal(SIGINT, SIG_DFL);
+    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) >= 1);
+    process_signal_all(&r.p, SIGHUP);
+    process_signal_all(&r.p, SIGINT);
+    real_end(&r, 0, "epochs");
+    process_release(&r.p);
+}
+
+/* Nobody reads what it prints any more: the run goes on to its end. */
+static void test_stderr_without_a_reader(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    int end[2];
+    char command[1024];
+    assert_int_equal(pipe(end), 0);
+    snprintf(command, sizeof command,
+             "exec '%s/paceline' train '%s' --out '%s' --progress 0.05 >/dev/null 2>&%d",
+             TEST_BUILD, t->job, r.dir, end[1]);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        close(end[0]);
+        if (chdir(t->folder) == 0)
+            execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(126);
+    }
+    close(end[0]);
+    close(end[1]);
+    int status;
+    assert_true(waitpid(pid, &status, 0) == pid);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_int_equal(run_count(r.dir, "end", "reason", "epochs"), 1);
+}
+
+/* A file of the run must not be opened in the place of a stream that is closed. */
+static void test_closed_standard_streams(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    char command[1024];
+    snprintf(command, sizeof command, "cd '%s' && '%s/paceline' train '%s' --out '%s' <&- >&- 2>&-",
+             t->folder, TEST_BUILD, t->job, r.dir);
+    assert_int_equal(system(command), 0);
+    assert_int_equal(run_count(r.dir, "end", "reason", "epochs"), 1);
+}
+
+/* While a worker looks for a driver there is no commit point; Ctrl-C ends it all the same. */
+static void test_a_worker_without_a_driver_leaves(void **state)
+{
+    struct tiny *t = *state;
+    struct process p;
+    char address[32];
+    machines_port(address);
+    process_start(&p, t->folder, (const char *const[]){"worker", "--join", address, NULL});
+    UNTIL(REAL_LIMIT_S, machines_said(&p, "it tries again"));
+    kill(p.pid, SIGHUP);
+    process_wait(&p, REAL_LIMIT_S);
+    assert_int_equal(p.code, 0);
+    assert_true(machines_said(&p, "leaving; again: at once"));
+    assert_false(machines_said(&p, "commit point"));
+    process_release(&p);
+}
+
+/* The driver waits for workers after some have trained: an interrupt keeps what there is. */
+static void test_interrupt_while_it_waits_for_others(void **state)
+{
+    struct tiny *t = *state;
+    struct machines m;
+    DRIVE(t, &m, "--set", "workers=2", "--set", "pace=0.002", "--set", "stop.epochs=1000000");
+    for (int i = 0; i < 2; i++)
+        WORKER(&m, t->folder, NULL);
+    UNTIL(REAL_LIMIT_S, run_count(m.run.dir, "loss", NULL, NULL) >= 1);
+    for (int i = 0; i < 2; i++)
+        kill(m.worker[i].pid, SIGKILL);
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "the run waits for others"));
+    UNTIL(REAL_LIMIT_S, run_count(m.run.dir, "start", NULL, NULL) == 2);
+    kill(m.run.p.pid, SIGINT);
+    process_wait(&m.run.p, REAL_LIMIT_S);
+    assert_int_equal(m.run.p.code, 130);
+    assert_true(machines_said(&m.run.p, "interrupted before training went on; the state of"));
+    assert_true(machines_said(&m.run.p, "go on with: paceline resume "));
+    assert_int_equal(run_count(m.run.dir, "end", "reason", "interrupted"), 1);
+    machines_release(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sigterm_to_all_keeps_the_model),
         cmocka_unit_test(test_the_only_worker_leaves),
+        cmocka_unit_test(test_what_is_said_at_ctrl_c),
+        cmocka_unit_test(test_signals_that_come_together_are_one_wish),
+        cmocka_unit_test(test_death_of_all_keeps_what_the_driver_has),
+        cmocka_unit_test(test_signals_ignored_at_the_start_stay_so),
+        cmocka_unit_test(test_stderr_without_a_reader),
+        cmocka_unit_test(test_closed_standard_streams),
+        cmocka_unit_test(test_a_worker_without_a_driver_leaves),
+        cmocka_unit_test(test_interrupt_while_it_waits_for_others),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }
