@@ -212,17 +212,18 @@ bool driver_all_done(const struct driver *d, const struct view *view)
 }
 
 /* When every loop has ended and the driver has no model itself, one member hands over its own; when
- * it dies on the way, the next. */
+ * it dies on the way, or what it sends cannot be used, the next. */
 static void ask_for_model(struct driver *d, const struct view *view)
 {
-    uint32_t asked = atomic_load(&d->asked);
-    if (!train_workers_speak(d->job, d->strategy) ||
-        (asked != WORLD_ANY && view_rank(view, asked) >= 0))
+    uint32_t asked = atomic_load(&d->asked), aside = atomic_load(&d->keeper.aside);
+    int rank = asked == WORLD_ANY ? -1 : view_rank(view, asked);
+    if (!train_workers_speak(d->job, d->strategy) || view->count == 0 ||
+        !driver_all_done(d, view) || (rank >= 0 && aside == d->aside_seen))
         return;
-    if (!driver_all_done(d, view))
-        return;
-    atomic_store(&d->asked, view->node[0]);
-    driver_want_model(d, MODEL_FINAL);
+    uint32_t next = view->node[(size_t)(rank + 1) % view->count];
+    d->aside_seen = aside;
+    atomic_store(&d->asked, next);
+    driver_want_model_of(d, next, MODEL_FINAL);
 }
 
 /* Where workers run free the driver's part serves them until their loops have ended. */

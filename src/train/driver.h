@@ -138,7 +138,8 @@ struct driver {
     bool goes_on_later;     /* all are lost, and others are to go on with the run */
     bool deserted;          /* and they have left in good order */
     bool unseen;            /* all are lost, and none said why */
-    _Atomic uint32_t asked; /* for its model, at the end; WORLD_ANY: nobody yet */
+    _Atomic uint32_t asked; /* for its model, at the end; WORLD_ANY: nobody yet; */
+    uint32_t aside_seen;    /* when the keeper had left so many aside */
     struct err *err;
 };
 
@@ -237,6 +238,8 @@ uint64_t driver_parameters(const struct driver *d);
 
 /* A copy of the model, for those uses: from the strategy's part here, or from the first worker. */
 void driver_want_model(struct driver *d, uint32_t uses);
+/* Where workers have it: from that one. */
+void driver_want_model_of(struct driver *d, uint32_t node, uint32_t uses);
 
 /* The book of leases as it stands, for the checkpoint that is asked for, or the final one. One that
  * lacks it would be gone on from as if all that was handed out had been done. */

@@ -28,32 +28,38 @@ static void await_checkpoint(struct driver *d, int asked)
     d->taken_before = atomic_load(&d->keeper.taken);
 }
 
-void driver_want_model(struct driver *d, uint32_t uses)
+void driver_want_model_of(struct driver *d, uint32_t node, uint32_t uses)
 {
     bool checkpoint = uses & MODEL_CHECKPOINT;
-    const struct view *view = group_view(&d->group);
     struct buf bytes = {0};
     if (uses & (MODEL_CHECKPOINT | MODEL_FINAL))
         driver_tell_leases(d, uses & MODEL_FINAL);
-    if (!train_workers_speak(d->job, d->strategy)) {
-        atomic_store(&d->checkpoint_of, WORLD_DRIVER);
-        if (checkpoint)
-            await_checkpoint(d, OK);
-        atomic_fetch_or(&d->due, uses);
-        return;
-    }
     buf_put_u32(&bytes, uses);
     atomic_store(&d->asked_place, atomic_load(&d->place));
     atomic_store(&d->asked_steps, atomic_load(&d->steps));
     atomic_store(&d->asked_exchanges, atomic_load(&d->exchanges));
-    if (view->count > 0) {
-        if (checkpoint) /* before it can answer */
-            atomic_store(&d->checkpoint_of, view->node[0]);
-        int rc = driver_send(d, view->node[0], WIRE_WANT_MODEL, &bytes);
-        if (checkpoint)
-            await_checkpoint(d, rc);
-    }
+    if (checkpoint) /* before it can answer */
+        atomic_store(&d->checkpoint_of, node);
+    int rc = driver_send(d, node, WIRE_WANT_MODEL, &bytes);
+    if (checkpoint)
+        await_checkpoint(d, rc);
     buf_release(&bytes);
+}
+
+void driver_want_model(struct driver *d, uint32_t uses)
+{
+    const struct view *view = group_view(&d->group);
+    if (train_workers_speak(d->job, d->strategy)) {
+        if (view->count > 0)
+            driver_want_model_of(d, view->node[0], uses);
+        return;
+    }
+    if (uses & (MODEL_CHECKPOINT | MODEL_FINAL))
+        driver_tell_leases(d, uses & MODEL_FINAL);
+    atomic_store(&d->checkpoint_of, WORLD_DRIVER);
+    if (uses & MODEL_CHECKPOINT)
+        await_checkpoint(d, OK);
+    atomic_fetch_or(&d->due, uses);
 }
 
 /* Workers run free: how far all are together says when the model is to be evaluated, after so many

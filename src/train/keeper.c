@@ -198,6 +198,42 @@ static void drop_held(struct keeper *k)
     atomic_store(&k->held_at, k->written_came);
 }
 
+/* A model that has not come whole; the driver asks for another, where it needs one. */
+static void leave_aside(struct keeper *k, uint32_t from, const struct model_note *model, int rc)
+{
+    if (rc == ERR_TIMEOUT)
+        log_warn(k->log, "worker %u: its model is left aside: nothing more of it came in %.0f s",
+                 from, world_seconds(MODEL_PAUSE_MAX));
+    else if (rc == ERR_PROTOCOL)
+        log_warn(k->log, "worker %u: its model is left aside: it has the wrong length", from);
+    model_drop_pieces(k->world, from, k->room, model);
+    if (rc != ERR_PEER && model->use & MODEL_FINAL) {
+        atomic_fetch_add(&k->aside, 1);
+        world_raise(k->world, SIGNAL_GROUP);
+    }
+}
+
+static int receive_model(struct keeper *k, struct model_note *model)
+{
+    uint32_t from = WORLD_ANY;
+    *model = (struct model_note){.use = 0};
+    int rc = model_receive_note(k->world, NULL, model, &from, WORLD_FOREVER);
+    if (rc == OK && k->allowed)
+        model->use = k->allowed(k->user, from, model->use);
+    if (rc == OK && !model->use) {
+        log_warn(k->log, "a model of worker %u, which was not asked for it, is left aside", from);
+        rc = ERR_PEER;
+    }
+    if (rc == OK) {
+        drop_held(k);
+        rc = model_receive_vectors(k->world, NULL, from, k->landing, k->room, model,
+                                   MODEL_PAUSE_MAX);
+    }
+    if (rc == ERR_PEER || rc == ERR_TIMEOUT || rc == ERR_PROTOCOL)
+        leave_aside(k, from, model, rc);
+    return rc;
+}
+
 static int keeper_main(void *arg)
 {
     struct keeper *k = arg;
@@ -207,30 +243,9 @@ static int keeper_main(void *arg)
         return begun;
     for (;;) {
         struct model_note model;
-        uint32_t from = WORLD_ANY;
-        int rc = model_receive_note(k->world, NULL, &model, &from, WORLD_FOREVER);
-        if (rc == OK && k->allowed)
-            model.use = k->allowed(k->user, from, model.use);
-        if (rc == OK && !model.use) {
-            log_warn(k->log, "a model of worker %u, which was not asked for it, is left aside",
-                     from);
-            continue;
-        }
-        if (rc == OK)
-            drop_held(k);
-        if (rc == OK)
-            rc = model_receive_vectors(k->world, NULL, from, k->landing, k->room, &model,
-                                       MODEL_PAUSE_MAX);
-        if (rc == ERR_TIMEOUT)
-            log_warn(k->log,
-                     "worker %u: its model is left aside: nothing more of it came in %.0f s", from,
-                     world_seconds(MODEL_PAUSE_MAX));
-        if (rc == ERR_PEER || rc == ERR_TIMEOUT)
+        int rc = receive_model(k, &model);
+        if (rc == ERR_PEER || rc == ERR_TIMEOUT || rc == ERR_PROTOCOL)
             continue; /* its sender died on the way, or hangs; another will send */
-        if (rc == ERR_PROTOCOL) {
-            log_warn(k->log, "a model of the wrong length is left aside");
-            continue;
-        }
         if (rc == OK && model.use & MODEL_FINAL)
             atomic_store(&k->here, true);
         if (rc == OK && k->where)

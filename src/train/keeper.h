@@ -23,6 +23,7 @@ struct keeper {
     float *landing;         /* where models come in; `room` floats */
     size_t room;
     struct vec x, s;
+    _Atomic uint32_t aside;          /* final models that came, and could not be used */
     atomic_bool here;                /* the final model has come */
     atomic_bool waits;               /* and a copy of it is safe, but not where it belongs */
     char copy[RUNDIR_PATH_MAX + 64]; /* that; "": there is none */

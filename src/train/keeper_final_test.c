@@ -6,6 +6,7 @@
 
 #include "data/lease.h"
 #include "real/disk.h"
+#include "train/driver.h"
 #include "train/rundir.h"
 
 enum fault { FAULT_FULL, FAULT_QUOTA, FAULT_READ_ONLY, FAULTS };
@@ -444,6 +445,55 @@ static void test_stop_at_once_keeps_a_state(void **state)
     }
 }
 
+/* The driver of a run in which the first model that is to be the final one does not fit. */
+struct tight_keeper {
+    struct driver *driver;
+    size_t room; /* the keeper's own, while it has less */
+};
+
+static void watch_driver(void *user, const struct driver *d)
+{
+    ((struct tight_keeper *)user)->driver = (struct driver *)(uintptr_t)d;
+}
+
+static void watch_worker(void *user, uint32_t node, const struct worker *w)
+{
+    (void)user, (void)node, (void)w;
+}
+
+static struct tight_keeper tight;
+
+/* Less room once the final model has been asked for, until that has been told. */
+static void on_tick_of_tight(void *user)
+{
+    struct scene *s = user;
+    struct driver *d = tight.driver;
+    on_tick(user);
+    if (tight.room == 0 && d && d->asked != WORLD_ANY) {
+        tight.room = d->keeper.room;
+        d->keeper.room = 1;
+    } else if (d && strstr(s->run.log, "it has the wrong length")) {
+        d->keeper.room = tight.room;
+    }
+}
+
+/* A final model that cannot be used is asked for again, of another worker. */
+static void test_final_model_left_aside_is_asked_for_again(void **state)
+{
+    const struct train_watch watch = {watch_driver, watch_worker, &tight};
+    struct scene *s = make_scene(*state);
+    s->run.watch = &watch;
+    s->run.options.tick = on_tick_of_tight;
+    play(*state, s, "strategy.allreduce={}");
+    assert_true(tight.room > 0);
+    assert_non_null(
+        strstr(s->run.log, "worker 0: its model is left aside: it has the wrong length"));
+    expect_model(s, false);
+    assert_string_equal(s->run.report.reason, "epochs");
+    expect_whole_events(s);
+    end_scene(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -452,6 +502,7 @@ int main(void)
         cmocka_unit_test(test_final_model_wait_ends_by_a_stop),
         cmocka_unit_test(test_stop_skips_evaluation),
         cmocka_unit_test(test_stop_at_once_keeps_a_state),
+        cmocka_unit_test(test_final_model_left_aside_is_asked_for_again),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
 }

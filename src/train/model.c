@@ -279,3 +279,16 @@ int model_receive_vectors(struct world *world, const struct group *group, uint32
     }
     return rc;
 }
+
+void model_drop_pieces(struct world *world, uint32_t from, size_t room,
+                       const struct model_note *note)
+{
+    size_t floats = note->floats < room ? note->floats : room;
+    for (size_t i = 0; i * CHUNK_FLOATS < floats; i++) {
+        const struct wait_for piece = {
+            .kind = WAIT_MESSAGE, .from = from, .tag = model_tag(note, i), .mask = UINT64_MAX};
+        struct wake wake;
+        while (world_wait(world, &piece, 1, world_now(world), &wake) == OK)
+            message_unref(wake.msg);
+    }
+}

@@ -84,4 +84,8 @@ int model_receive_note(struct world *world, const struct group *group, struct mo
 int model_receive_vectors(struct world *world, const struct group *group, uint32_t from,
                           float *into, size_t room, const struct model_note *note, int64_t pause);
 
+/* Forget what has come of the vectors behind that note, which are not to be received. */
+void model_drop_pieces(struct world *world, uint32_t from, size_t room,
+                       const struct model_note *note);
+
 #endif

@@ -18,10 +18,11 @@
 
 struct doomed_run {
     uint32_t kill_node;
-    uint64_t kill_send;           /* 0: never */
-    double open_s;                /* that opening its data takes each node */
-    struct train_options options; /* beside the job; `line` and `user` unless they are set */
-    struct sim *sim;              /* while it plays */
+    uint64_t kill_send;              /* 0: never */
+    double open_s;                   /* that opening its data takes each node */
+    struct train_options options;    /* beside the job; `line` and `user` unless they are set */
+    const struct train_watch *watch; /* may be NULL */
+    struct sim *sim;                 /* while it plays */
     /* How it went: */
     int rc;
     struct err err;
@@ -103,7 +104,7 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
     struct doomed_stage s = {
         .run = r,
         .options = r->options,
-        .host = {.log = &log, .timing = group_timing_lan()},
+        .host = {.log = &log, .timing = group_timing_lan(), .watch = r->watch},
     };
     s.options.job = job;
     s.options.line = r->options.line ? r->options.line : doomed_line;
