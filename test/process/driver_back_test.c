@@ -273,6 +273,42 @@ static void test_a_driver_that_was_replaced_ends(void **state)
     }
 }
 
+static bool is_back(const struct process *worker)
+{
+    char *said = process_said(worker->err_fd);
+    bool back = strstr(said, "the driver is back") != NULL;
+    free(said);
+    return back;
+}
+
+/* A driver that is back, and is interrupted before all of its workers are, lets none go: what they
+ * have is newer than any checkpoint, and the next driver goes on from there. */
+static void test_it_is_interrupted_before_all_are_back(void **state)
+{
+    struct cast c;
+    begin(&c, *state, "strategy.sync={tau:4}", "stop.epochs=100000", "30");
+    kill_driver(&c);
+    kill(c.worker[2].pid, SIGSTOP); /* it does not come back for now */
+    int told = real_exchanges(&c.r);
+    drive(&c, "strategy.sync={tau:4}", "stop.epochs=100000", AGAIN);
+    UNTIL(REAL_LIMIT_S, is_back(&c.worker[0]) && is_back(&c.worker[1]));
+    process_nap(0.1); /* what they say arrives */
+    assert_int_equal(real_members(&c.r, "back"), 0);
+    kill(c.r.p.pid, SIGINT);
+    process_wait(&c.r.p, REAL_LIMIT_S);
+    assert_int_equal(c.r.p.code, 130);
+    process_release(&c.r.p);
+    kill(c.worker[2].pid, SIGCONT);
+    drive(&c, "strategy.sync={tau:4}", "stop.epochs=100000", AGAIN);
+    UNTIL(REAL_LIMIT_S, process_poll(&c.r.p) || real_exchanges(&c.r) > told);
+    assert_true(real_members(&c.r, "back") >= 2);
+    kill(c.r.p.pid, SIGINT);
+    real_end(&c.r, 130, "interrupted");
+    for (int i = 0; i < WORKERS; i++)
+        process_release(&c.worker[i]);
+    process_release(&c.r.p);
+}
+
 /* Two take the run up at the same moment: one is the run's, and the other ends, whether workers
  * have come to it or not. */
 static void test_two_take_it_up(void **state)
@@ -311,6 +347,7 @@ int main(void)
         cmocka_unit_test(test_it_stands_still),
         cmocka_unit_test(test_it_does_not_come_back),
         cmocka_unit_test(test_a_driver_that_was_replaced_ends),
+        cmocka_unit_test(test_it_is_interrupted_before_all_are_back),
         cmocka_unit_test(test_two_take_it_up),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
