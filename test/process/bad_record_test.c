@@ -60,6 +60,28 @@ static void test_a_broken_record_stops_a_run(void **state)
     process_release(&p);
 }
 
+/* A picture to test with is read by the driver, which has the model by then: that is kept. */
+static void test_a_broken_test_record_keeps_the_model(void **state)
+{
+    static const char judged[] =
+        "name: 'judged' net { file: 'net.prototxt' } batch: 16 threads: 1 kernels: ref "
+        "train_data { idx { images: 'train-images' labels: 'train-labels' } scale: 0.004 } "
+        "test_data { images { list: 'list' color: gray } scale: 0.004 } stop { epochs: 3 } "
+        "solver { base_lr: 0.01 lr_policy: 'fixed' } strategy { sync { tau: 4 } } workers: 2";
+    struct tiny *t = *state;
+    struct process p;
+    char path[3][512], out[128];
+    tiny_write(t, "judged.job", judged);
+    process_start(&p, t->folder,
+                  (const char *const[]){"train", "judged.job", "--out", "kept", NULL});
+    process_wait(&p, 60);
+    snprintf(out, sizeof out, "%s/kept", t->folder);
+    if (p.code != 2 || !strstr(p.err, ".png") || !strstr(p.err, "paceline resume kept"))
+        fail_msg("%d: %s", p.code, p.err);
+    assert_int_equal(run_checkpoints(out, path), 1);
+    process_release(&p);
+}
+
 /* Every worker meets some of them, at other times; the run counts each once. */
 static void leave_out(struct tiny *t, const char *out, const char *strategy, const char *workers)
 {
@@ -198,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_broken_record_stops_a_run),
+        cmocka_unit_test(test_a_broken_test_record_keeps_the_model),
         cmocka_unit_test(test_broken_records_are_left_out_and_counted),
         cmocka_unit_test(test_a_deterministic_job_stays_so),
         cmocka_unit_test(test_too_many_broken_records_end_a_run),
