@@ -231,6 +231,37 @@ static void test_interrupt_while_it_waits_for_others(void **state)
     machines_release(&m);
 }
 
+/* Does a process have a handler for that signal? */
+static bool catches(pid_t pid, int number)
+{
+    char path[64], line[256];
+    unsigned long long caught = 0;
+    snprintf(path, sizeof path, "/proc/%ld/status", (long)pid);
+    FILE *f = fopen(path, "r");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "SigCgt:", 7) == 0)
+            caught = strtoull(line + 7, NULL, 16);
+    if (f)
+        fclose(f);
+    return caught >> (number - 1) & 1;
+}
+
+/* As soon as it hears of signals, which is long before the first step: it ends as interrupted, and
+ * no worker complains. */
+static void test_interrupt_while_it_opens(void **state)
+{
+    struct tiny *t = *state;
+    struct real_run r = real_new(t);
+    START(t, &r, "--set", "stop.epochs=1000000");
+    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || catches(r.p.pid, SIGINT));
+    kill(r.p.pid, SIGINT);
+    process_wait(&r.p, REAL_LIMIT_S);
+    assert_int_equal(r.p.code, 130);
+    assert_null(strstr(r.p.err, "warning"));
+    assert_non_null(strstr(r.p.err, "interrupted"));
+    process_release(&r.p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -243,6 +274,7 @@ int main(void)
         cmocka_unit_test(test_stderr_without_a_reader),
         cmocka_unit_test(test_closed_standard_streams),
         cmocka_unit_test(test_a_worker_without_a_driver_leaves),
+        cmocka_unit_test(test_interrupt_while_it_opens),
         cmocka_unit_test(test_interrupt_while_it_waits_for_others),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
