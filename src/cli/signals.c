@@ -59,10 +59,10 @@ static void on_stop(int number)
 
 static void on_leave(int number)
 {
-    int error = errno;
+    int error = errno, leaving = pl_flag_get(&signals_leave);
     bool heeded = pl_flag_get(&signals_heeded);
-    if (is_wish()) {
-        if (pl_flag_get(&signals_leave))
+    if ((!leaving || number != SIGHUP) && is_wish()) {
+        if (leaving)
             die_of(number);
         pl_flag_set(&signals_leave, 1);
         say(heeded ? "leaving at the next commit point; again: at once\n"
