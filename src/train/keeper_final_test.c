@@ -445,6 +445,25 @@ static void test_stop_at_once_keeps_a_state(void **state)
     }
 }
 
+/* Steps are so long that no worker answers a stop at once: the model that was evaluated last, of
+ * which no checkpoint was asked for, is promised and kept. */
+static void test_stop_at_once_keeps_what_was_evaluated(void **state)
+{
+    struct scene *s = make_scene(*state);
+    s->stop_at[0] = s->stop_at[1] = 17;
+    doomed_play(*state, "node { count: 4 } step_seconds: 5 link { mbit: 1000 latency_us: 100 }",
+                (const char *const[]){"checkpoint.every_seconds=0", "evaluate.every_exchanges=3",
+                                      "strategy.allreduce={}", NULL},
+                1000, &s->run);
+    assert_int_equal(s->run.rc, OK);
+    s->run.sim = NULL;
+    assert_int_equal(s->told, STOPPING_DONE + 1);
+    assert_int_equal(s->stopping[STOPPING_SOON].exchanges, 3);
+    assert_int_equal(s->stopping[STOPPING_DONE].exchanges, 3);
+    expect_checkpoint(s, "allreduce");
+    end_scene(s);
+}
+
 /* The driver of a run in which the first model that is to be the final one does not fit. */
 struct tight_keeper {
     struct driver *driver;
@@ -502,6 +521,7 @@ int main(void)
         cmocka_unit_test(test_final_model_wait_ends_by_a_stop),
         cmocka_unit_test(test_stop_skips_evaluation),
         cmocka_unit_test(test_stop_at_once_keeps_a_state),
+        cmocka_unit_test(test_stop_at_once_keeps_what_was_evaluated),
         cmocka_unit_test(test_final_model_left_aside_is_asked_for_again),
     };
     return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
