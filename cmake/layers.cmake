@@ -208,7 +208,8 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_sources(cli_output_test PRIVATE src/cli/output.c src/cli/progress_line.c
     src/cli/wrap_line.c)
   target_sources(cli_run_output_test PRIVATE src/cli/run_output.c src/cli/banner.c src/cli/number.c
-    src/cli/workers_file.c src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c)
+    src/cli/workers_file.c src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c
+    src/cli/signals.c)
   target_sources(cli_workers_test PRIVATE src/cli/workers.c src/cli/worker_relay.c
     src/cli/output.c src/cli/progress_line.c src/cli/wrap_line.c)
 

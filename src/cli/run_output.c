@@ -321,7 +321,7 @@ int cli_run_ended(const pl_engine *engine, int status, struct run_output *output
                   const pl_run_report *report)
 {
     bool interrupted = status == PL_OK && strcmp(report->reason, "interrupted") == 0;
-    bool early = interrupted || (status != PL_OK && has_ended(output)); /* else another has it */
+    bool early = interrupted || (status != PL_OK && output->has_ended); /* else another has it */
     if (output->resumable && !output->virtual_time && early)
         output_line("go on with: paceline resume %s", output->directory);
     output_finish();

@@ -54,6 +54,7 @@ static void set_up(const struct failing *f, long n, const char *claim, const cha
     setenv("FAIL_ALWAYS", f->always ? "1" : "0", 1);
     setenv("FAIL_CLAIM", claim, 1);
     setenv("FAIL_REPORT", report, 1);
+    setenv("OMP_WAIT_POLICY", "passive", 1); /* or a busy machine's process begins twice */
     setenv("LD_PRELOAD", TEST_BUILD "/libfail_call.so", 1);
 }
 
@@ -117,9 +118,8 @@ static bool play(struct tiny *t, const struct failing *f, long n, const char *be
         copy_run(begun, r.dir);
     set_up(f, n, claim, report);
     START(t, &r, "--workers", "2", "--set", "checkpoint.every_seconds=0.02", "--set",
-          "checkpoint.wait_seconds=1", "--set",
-          f->resume ? "stop.epochs=2" : "stop.epochs=1", f->resume ? "--resume" : "--set",
-          f->resume ? NULL : "pace=0");
+          "checkpoint.wait_seconds=1", "--set", f->resume ? "stop.epochs=2" : "stop.epochs=1",
+          f->resume ? "--resume" : "--set", f->resume ? NULL : "pace=0");
     unsetenv("LD_PRELOAD");
     process_wait(&r.p, LIMIT_S);
     *is = (struct held){0};

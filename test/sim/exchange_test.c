@@ -20,6 +20,7 @@ int planted_run(struct exchange *e, const struct tally *mine);
 int planted_settle(struct exchange *e);
 const struct vec *planted_result(const struct exchange *e);
 const struct tally *planted_tally(const struct exchange *e);
+bool planted_ends_all(const struct tally *tally);
 
 #define PLANT_SKIP_COMMIT_RULE
 #define exchange_enter       planted_enter
@@ -30,6 +31,7 @@ const struct tally *planted_tally(const struct exchange *e);
 #define exchange_settle      planted_settle
 #define exchange_result      planted_result
 #define exchange_tally       planted_tally
+#define tally_ends_all       planted_ends_all
 
 #include "coll/exchange.c"
 
@@ -41,6 +43,7 @@ const struct tally *planted_tally(const struct exchange *e);
 #undef exchange_settle
 #undef exchange_result
 #undef exchange_tally
+#undef tally_ends_all
 
 static const struct subject planted = {planted_run, planted_settle};
 
