@@ -191,9 +191,9 @@ static void test_there_and_back(void **state)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct file_bytes first, second;
         snprintf(path, sizeof path, "%s/caffe/%s", root, models[i].weights);
-        good(pl_convert(engine, path, a, NULL, false));
-        good(pl_convert(engine, a, b, NULL, false));
-        good(pl_convert(engine, b, c, NULL, false));
+        good(pl_convert(engine, path, a, NULL, true));
+        good(pl_convert(engine, a, b, NULL, true));
+        good(pl_convert(engine, b, c, NULL, true));
         read_file(folder.path, "a.safetensors", &first);
         read_file(folder.path, "c.safetensors", &second);
         assert_int_equal(first.len, second.len);
