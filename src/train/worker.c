@@ -430,7 +430,7 @@ static void explain_end(struct worker *w, int rc)
     const char *remedy = "";
     if (rc == ERR_INPUT && w->job->on_bad_record == PACELINE__ON_BAD_RECORD__stop)
         remedy = "; " BAD_RECORD_REMEDY;
-    else if (rc == ERR_IO)
+    else if (rc == ERR_IO || rc == ERR_INPUT)
         remedy = "; mend the data there, then start its worker again or resume the run";
     else if (rc == ERR_NOMEM)
         remedy = "; free memory on that machine, or give the job a smaller batch";

@@ -251,9 +251,9 @@ static void test_the_file_is_heard_while_nothing_commits(void **state)
     DRIVE(t, &m, "--set", "workers_min=1", "--set", "workers_max=3", "--set", "pace=300",
           "--workers-file", path);
     WORKER(&m, t->folder, "--threads", "1", "--retry", "0");
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "3 workers are wanted from now on, of 1"));
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "3 workers wanted from now on, of 1"));
     say_workers(t, "2\n");
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "2 workers are wanted from now on, of 1"));
+    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "2 workers wanted from now on, of 1"));
     assert_int_equal(real_exchanges(&m.run), 0);
     kill(m.run.p.pid, SIGKILL);
     kill(m.worker[0].pid, SIGKILL);

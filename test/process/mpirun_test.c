@@ -58,7 +58,9 @@ static void test_one_rank_of_four_dies(void **state)
         int gone = run_count(m.run.dir, "member", NULL, NULL) - 4;
         print_message("    %s: %d workers lost, driver %d, mpirun %d\n",
                       recovers ? "--enable-recovery" : "without it", gone, m.run.p.code, mpi.code);
-        assert_true(recovers ? gone == 1 && mpi.code == 0 : gone == 4 && m.run.p.code == 1);
+        /* Without it mpirun asks the others to end: some leave in order, or all together. */
+        assert_true(recovers ? gone == 1 && mpi.code == 0 : gone >= 1 && gone <= 4);
+        assert_true(recovers || (m.run.p.code == 1 && strstr(m.run.p.err, "waits for others")));
         process_release(&mpi);
         machines_release(&m);
     }

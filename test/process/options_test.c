@@ -80,7 +80,7 @@ static void test_a_run_says_what_it_is_before_its_workers_come(void **state)
     struct process p;
     RUN(*state, &p, "train", "one.job", "--out", "first", "--workers", "2", "--steps", "3");
     assert_int_equal(p.code, 0);
-    const char *banner = strstr(p.err, "net         "), *join = strstr(p.err, "worker 0: join");
+    const char *banner = strstr(p.err, "net         "), *join = strstr(p.err, " has joined");
     assert_true(banner && join && banner < join);
     assert_true(strstr(p.err, "directory   ") < join);
     process_release(&p);
