@@ -235,7 +235,7 @@ def other_release(slip):
 
 def slow(slip):
     slip.good = [slip.worker(0), slip.worker(1), slip.worker(2, env=slow_env(slip, slip.args.slow))]
-    return r"worker \d \(host-2, \S+\) opens its data: \d+ of \d+" if slip.args.slow > 12 else r"host"
+    return r"worker \d \(host-2, \S+\) gets ready: \d+ of \d+" if slip.args.slow > 12 else r"host"
 
 
 def check(slip, mistake):
