@@ -158,7 +158,7 @@ def wrong_folder(slip):
 def third_joins(slip):
     two_train(slip)
     slip.worker(2)
-    slip.wait(lambda: "worker 2: join" in slip.said(slip.driver), 60, "the third")
+    slip.wait(lambda: "worker 2 has joined" in slip.said(slip.driver), 60, "the third")
     slip.trains()
 
 
@@ -186,7 +186,7 @@ def firewall(slip):
 def firewall_later(slip):
     third_joins(slip)
     ip("-n", f"{slip.hosts.prefix}-2", "route", "add", "blackhole", slip.hosts.address(1))
-    return r"worker 2: cut \(view \d+\), on host-2, \S+: no heartbeat, or no link, for"
+    return r"worker 2 \(host-2, \S+\) is lost: no heartbeat, or no link, for"
 
 
 def slow_env(slip, seconds):
