@@ -217,7 +217,7 @@ def other_data(slip):
     shutil.rmtree(os.path.join(slip.data[2], "pets"))
     write_pictures(slip.data[2], seed=2)
     slip.worker(2)
-    return r"host-2, \S+\) is refused: .*other data: train_data has as many records.*copy"
+    return r"host-2, \S+\) left while opening: .*other data: train_data has as many records.*copy"
 
 
 def other_release(slip):
