@@ -45,11 +45,13 @@ bool safetensors_begins(const uint8_t *bytes, size_t len)
            bytes_le64(bytes) <= len - SAFETENSORS_LENGTH_BYTES;
 }
 
+enum { START_BYTES = 16 }; /* of a foreign file, for its refusal */
+
 /* A text, for one, whose first letters were taken for a length. */
 static int refuse_start(const struct reading *r, const uint8_t *bytes, size_t len)
 {
-    char start[17] = "";
-    for (size_t i = 0; i < len && i + 1 < sizeof start; i++)
+    char start[START_BYTES + 1] = "";
+    for (size_t i = 0; i < len && i < START_BYTES; i++)
         start[i] = (char)(bytes[i] >= ' ' && bytes[i] <= '~' ? bytes[i] : '?');
     return err_set(
         r->err, ERR_INPUT,
@@ -487,7 +489,8 @@ int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool de
     return parse(&r, bytes, len, demand_checksums, out);
 }
 
-/* The length and the header, in a buffer for the caller to free. */
+/* The length and the header, and in any case the first START_BYTES there are, in a buffer for the
+ * caller to free. */
 static int read_head(const char *path, const struct file_open *file, uint8_t **head,
                      struct err *err)
 {
@@ -498,6 +501,8 @@ static int read_head(const char *path, const struct file_open *file, uint8_t **h
     if (header > SAFETENSORS_HEADER_MAX || header > rest)
         header = 0; /* the parser says so */
     n += (size_t)header;
+    if (n < START_BYTES)
+        n = file->len < START_BYTES ? (size_t)file->len : START_BYTES;
     *head = malloc(n + 1);
     if (!*head)
         return err_set(err, ERR_NOMEM, "%s: out of memory", path);
