@@ -202,7 +202,7 @@ static void test_ranks_are_told_by_options(void **state)
 static void test_options_that_do_not_fit_are_refused(void **state)
 {
     static const struct {
-        const char *argv[6], *says;
+        const char *argv[7], *says;
     } ways[] = {
         {{"bench", "wire", "--rendezvous", "10.0.0.1"},
          "--rank R (0 to 1) and --rendezvous HOST:PORT together say which of the 2 ranks"},
