@@ -139,7 +139,7 @@ static void spoil(const uint64_t *word, size_t words)
     }
     uint8_t noise[64];
     memset(noise, 0xff, sizeof noise);
-    for (int64_t until = real_now() + 5 * WORLD_SECOND; !s.ended && real_now() < until;) {
+    for (int64_t until = real_now() + 30 * WORLD_SECOND; !s.ended && real_now() < until;) {
         const struct iovec part = {noise, sizeof noise};
         s.ops->told(&s);
         ucx_progress(ucx);
