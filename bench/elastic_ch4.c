@@ -280,7 +280,7 @@ static bool write_times(const struct study *s, const char *path)
 static bool draw(const struct study *s, const char *path)
 {
     struct figure f = {.row = {"fitted z", "z = 0"}, .column = {"8 nodes", "16 nodes", "32 nodes"}};
-    char note[320];
+    char meta[320];
     for (size_t k = 0; k < LINES; k++)
         f.line[k] = series[k].label;
     for (size_t i = 0; i < SIZES; i++)
@@ -291,7 +291,7 @@ static bool draw(const struct study *s, const char *path)
                 for (size_t k = 0; k < LINES; k++)
                     f.seconds[row][c][i][k] = s->seconds[row][c][i][k];
     const struct cost_model *m = &s->paper.model;
-    snprintf(note, sizeof note,
+    snprintf(meta, sizeof meta,
              "u %.1f ms, v %.3f ns/B, z %.2f ns/B, g %.2f ns/B over %g cores (tree, ring: one). "
              "Bands: the quickest of all six, and of the four that the paper has; stacked "
              "where within 1 %%",
@@ -299,7 +299,7 @@ static bool draw(const struct study *s, const char *path)
     FILE *out = fopen(path, "w");
     if (out)
         figure_draw(out, &f, "All-reduce at the prices of Elastic, Tables 4.3 and 4.4: simulated",
-                    note);
+                    meta);
     return save(out, path);
 }
 

@@ -4,8 +4,8 @@
 #ifndef BENCH_ELASTIC_CLUSTER_H
 #define BENCH_ELASTIC_CLUSTER_H
 
+#include "coll/coll_run.h"
 #include "coll/cost.h"
-#include "coll/run.h"
 #include "job/cluster.h"
 #include "sim/sim.h"
 
@@ -54,7 +54,7 @@ static int trial_reduce(struct trial *t, struct group *group, const struct ranks
 {
     struct coll c = {.group = group, .view = group_view(group), .ranks = ranks, .n = 1};
     const double share = t->stands_for / t->price.cores;
-    const struct coll_how how = {
+    const struct coll_config how = {
         .chunk = t->chunk,
         .phantom = true,
         .serialise = t->price.z * share,
@@ -74,13 +74,13 @@ static int trial_reduce(struct trial *t, struct group *group, const struct ranks
     return rc;
 }
 
-static int trial_say(struct world *w, uint32_t node, enum wire_kind kind)
+static int trial_send(struct world *w, uint32_t node, enum wire_kind kind)
 {
     struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, 0);
     return m ? world_send(w, node, m, CLASS_CONTROL) : ERR_NOMEM;
 }
 
-static int trial_hear(struct world *w, uint32_t from, enum wire_kind kind)
+static int trial_receive(struct world *w, uint32_t from, enum wire_kind kind)
 {
     const struct wait_for set = {
         .kind = WAIT_MESSAGE, .from = from, .tag = wire_tag(kind, 0, 0, 0), .mask = WIRE_KIND_MASK};
@@ -116,9 +116,9 @@ static int trial_rank(struct trial *t, struct world *w)
     int rc = t->rc[w->self] = trial_play(t, &group);
     t->ended[w->self] = world_now(w);
     if (rc == OK)
-        rc = trial_say(w, WORLD_DRIVER, WIRE_DONE);
+        rc = trial_send(w, WORLD_DRIVER, WIRE_DONE);
     if (rc == OK)
-        rc = trial_hear(w, WORLD_DRIVER, WIRE_BYE);
+        rc = trial_receive(w, WORLD_DRIVER, WIRE_BYE);
     group_release(&group);
     return rc;
 }
@@ -127,9 +127,9 @@ static int trial_driver(const struct trial *t, struct world *w)
 {
     int rc = world_want_nodes(w, (uint32_t)t->ranks);
     for (size_t i = 0; rc == OK && i < t->ranks; i++)
-        rc = trial_hear(w, WORLD_ANY, WIRE_DONE);
+        rc = trial_receive(w, WORLD_ANY, WIRE_DONE);
     for (uint32_t i = 0; rc == OK && i < t->ranks; i++)
-        rc = trial_say(w, i, WIRE_BYE);
+        rc = trial_send(w, i, WIRE_BYE);
     return rc == OK ? world_sleep(w, world_now(w) + WORLD_SECOND) : rc;
 }
 

@@ -248,7 +248,7 @@ static void draw_style(FILE *out)
     fputs("}\n</style>\n", out);
 }
 
-static void figure_draw(FILE *out, const struct figure *f, const char *title, const char *note)
+static void figure_draw(FILE *out, const struct figure *f, const char *title, const char *meta)
 {
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" role=\"img\" "
@@ -258,7 +258,7 @@ static void figure_draw(FILE *out, const struct figure *f, const char *title, co
     fprintf(out, "<rect class=\"page\" width=\"%.0f\" height=\"%.0f\"/>\n", page.total_width,
             page.total_height);
     fprintf(out, "<text class=\"title\" x=\"%.0f\" y=\"26\">%s</text>\n", page.left - 42, title);
-    fprintf(out, "<text class=\"note\" x=\"%.0f\" y=\"46\">%s</text>\n", page.left - 42, note);
+    fprintf(out, "<text class=\"note\" x=\"%.0f\" y=\"46\">%s</text>\n", page.left - 42, meta);
     for (size_t row = 0; row < ROWS; row++)
         for (size_t column = 0; column < COLUMNS; column++) {
             const struct panel p = {f, row, column,

@@ -4,7 +4,7 @@
 option(PACELINE_FUZZ "Fuzzers out of test/fuzz: needs clang, and builds them alone" OFF)
 
 set(fuzz_root ${PROJECT_SOURCE_DIR}/test/fuzz)
-set(fuzz_support files judge memory nets pictures)
+set(fuzz_support files judge fuzz_memory nets pictures)
 set(fuzz_wraps malloc calloc realloc aligned_alloc)
 set(fuzz_file_wraps file_read file_read_watched file_open file_close file_part file_is_folder file_is_regular)
 if(PACELINE_FUZZ)

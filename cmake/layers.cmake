@@ -227,7 +227,7 @@ if(PkgConfig_FOUND AND TARGET PkgConfig::CMOCKA)
   target_link_libraries(paceline_proxy PRIVATE paceline_flags)
   add_executable(paceline_stage test/proxy/stage.c)
   target_link_libraries(paceline_stage PRIVATE paceline_flags paceline)
-  foreach(test proxy proxy_run driver)
+  foreach(test proxy proxy_run driver_cmd)
     add_dependencies(process_${test}_test paceline_proxy paceline_stage)
   endforeach()
 

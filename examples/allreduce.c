@@ -13,18 +13,18 @@
 enum { N = 1000000 };
 
 /* This member's vector. Ranks are 0, 1, ... in no order that can be relied on. */
-static void fill(const pl_team *team, float *x)
+static void fill_vector(const pl_team *team, float *x)
 {
     for (size_t i = 0; i < N; i++)
         x[i] = (float)(pl_team_rank(team) + 1 + i % 1000);
 }
 
-static int sum(pl_team *team)
+static int sum_vectors(pl_team *team)
 {
     float *x = malloc(N * sizeof *x);
     if (!x)
         return PL_ERR_NOMEM;
-    fill(team, x);
+    fill_vector(team, x);
     /* The sum, for no other reduction is named; and the library chooses how it is done, for no
      * options are given. All members call the same. PL_ERR_PEER would mean that one was lost, and
      * x is nobody's sum; the next call would be one of those who are left. */
@@ -40,7 +40,7 @@ static int sum(pl_team *team)
 
 /* Who closes a team may cut short a call that others are still in. So the last call is one whose
  * result nobody needs: who returns from it knows that the calls before are over everywhere. */
-static void finish(pl_team *team)
+static void finish_team(pl_team *team)
 {
     float nothing = 0;
     pl_team_allreduce(team, &nothing, 1, NULL, NULL);
@@ -63,8 +63,8 @@ int main(int argc, char **argv)
         return 1;
     int rc = pl_team_open(engine, &options, &team); /* waits until all are there */
     if (rc == PL_OK) {
-        rc = sum(team);
-        finish(team);
+        rc = sum_vectors(team);
+        finish_team(team);
     } else {
         fprintf(stderr, "allreduce: %s\n", pl_engine_error(engine));
     }

@@ -15,7 +15,7 @@
 enum { N = 25 * 1000 * 1000, VERSIONS = 5 };
 
 /* Replicas agree on every bit of a version; who does not is told so, by PL_ERR_REPLICAS. */
-static int make(pl_kv *kv)
+static int make_value(pl_kv *kv)
 {
     float *x = malloc(N * sizeof *x);
     int rc = x ? PL_OK : PL_ERR_NOMEM;
@@ -30,7 +30,7 @@ static int make(pl_kv *kv)
     return rc;
 }
 
-static int get(pl_kv *kv)
+static int get_value(pl_kv *kv)
 {
     const pl_kv_want want = {"model", PL_KV_NEWEST, 1, 60};
     pl_kv_fetch *fetch;
@@ -73,7 +73,7 @@ int main(int argc, char **argv)
     if (rc == PL_OK)
         rc = pl_kv_open(team, &kv);
     if (rc == PL_OK) {
-        rc = makes ? make(kv) : get(kv);
+        rc = makes ? make_value(kv) : get_value(kv);
         pl_kv_error(kv, why, sizeof why);
         /* Nobody leaves before all are done; a member that is lost meanwhile is told of once. */
         while (pl_team_allreduce(team, &nothing, 1, NULL, NULL) == PL_ERR_PEER &&

@@ -34,7 +34,7 @@ static pl_net_spec *net_params(pl_engine *engine)
 }
 
 /* KIND:PATH, with the pixels scaled to 0 … 1. */
-static const char *data(char spec[4096], const char *folder, const char *set)
+static const char *data_spec(char spec[4096], const char *folder, const char *set)
 {
     snprintf(spec, 4096,
              "idx:%s/%s-images-idx3-ubyte.gz,%s/%s-labels-idx1-ubyte.gz?scale=0.00390625", folder,
@@ -55,10 +55,10 @@ static int make_nets(pl_engine *engine, const char *folder, pl_net *nets[PARTITI
     for (uint32_t i = 0; rc == PL_OK && i < PARTITIONS; i++) {
         rc = pl_net_create(engine, params, &options, &nets[i]);
         if (rc == PL_OK)
-            rc = pl_net_set_training_data(nets[i], data(spec, folder, "train"), i, PARTITIONS);
+            rc = pl_net_set_training_data(nets[i], data_spec(spec, folder, "train"), i, PARTITIONS);
     }
     if (rc == PL_OK)
-        rc = pl_net_set_validation_data(nets[0], data(spec, folder, "t10k"), 0, 1);
+        rc = pl_net_set_validation_data(nets[0], data_spec(spec, folder, "t10k"), 0, 1);
     pl_net_spec_free(params);
     return rc;
 }
@@ -85,7 +85,7 @@ static int round_of(pl_net *nets[PARTITIONS], float *weights, size_t n, pl_test_
     return rc;
 }
 
-static int run(pl_engine *engine, const char *folder, int rounds, pl_net *nets[PARTITIONS])
+static int run_rounds(pl_engine *engine, const char *folder, int rounds, pl_net *nets[PARTITIONS])
 {
     float *x, *weights = NULL;
     size_t n = 0;
@@ -114,8 +114,8 @@ int main(int argc, char **argv)
     pl_net *nets[PARTITIONS] = {NULL};
     if (pl_engine_create(NULL, &engine) != PL_OK)
         return 1;
-    int rc = run(engine, argc > 1 ? argv[1] : "/usr/share/datasets/fashion-mnist",
-                 argc > 2 ? atoi(argv[2]) : 20, nets);
+    int rc = run_rounds(engine, argc > 1 ? argv[1] : "/usr/share/datasets/fashion-mnist",
+                        argc > 2 ? atoi(argv[2]) : 20, nets);
     if (rc != PL_OK)
         fprintf(stderr, "listing3: %s\n", pl_engine_error(engine));
     for (int i = 0; i < PARTITIONS; i++)

@@ -69,12 +69,12 @@ self_test() {
         "$(printf 'int f(void)\n{\n%s}' "$(repeat $((function_lines + 1)) ';
 ')
 ")"
-    expect src/nn/a.c "two reads of a cursor" 'x = (struct a){.b = cut_u8(in), .c = cut_u8(in)};'
-    expect src/nn/a.c "two reads of a cursor" 'x = (struct a){.b = cut_u8(in),
-    .c = cut_u32(in)};'
-    expect src/nn/a.c clean 'x = (struct a){.b = cut_u8(in)};
-x.c = cut_u8(in);
-y = (struct a){.b = cut_u8(in)};'
+    expect src/nn/a.c "two reads of a cursor" 'x = (struct a){.b = read_u8(in), .c = read_u8(in)};'
+    expect src/nn/a.c "two reads of a cursor" 'x = (struct a){.b = read_u8(in),
+    .c = read_u32(in)};'
+    expect src/nn/a.c clean 'x = (struct a){.b = read_u8(in)};
+x.c = read_u8(in);
+y = (struct a){.b = read_u8(in)};'
     expect docs/A.md "a link to B.md" 'see [b](B.md)'
     expect docs/A.md clean 'see [a](A.md#top), [up](..), [out](https://example.org)'
     [ "$wrong" = 0 ]

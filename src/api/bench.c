@@ -2,7 +2,7 @@
 
 #include "api/guard.h"
 #include "api/net.h"
-#include "model/judge.h"
+#include "model/judge_net.h"
 #include "real/census.h"
 #include "real/real.h"
 #include "tensor/codec.h"

@@ -27,7 +27,7 @@ static bool is_in(const char *solver, size_t n, const char *name, char out[PATH_
 }
 
 /* The folder's own folder: where its last slash is. 0: there is none that the path names. */
-static size_t above(const char *path, size_t n)
+static size_t parent_length(const char *path, size_t n)
 {
     while (n > 0 && path[n - 1] != '/')
         n--;
@@ -49,7 +49,7 @@ static const char *base_of(const char *path)
 
 /* Beside the solver by its base name; or as a collection renames the files of a model: NAME_net of
  * NAME_solver. */
-static bool is_beside(const char *solver, size_t folder, const char *path, char out[PATH_TEXT_MAX])
+static bool is_sibling(const char *solver, size_t folder, const char *path, char out[PATH_TEXT_MAX])
 {
     const char *own = base_of(solver), *word = strstr(own, "solver");
     char in[PATH_TEXT_MAX], name[PATH_TEXT_MAX];
@@ -62,16 +62,16 @@ static bool is_beside(const char *solver, size_t folder, const char *path, char 
 }
 
 /* False: it is nowhere; `out` is then the path as it stands. */
-static bool find(const char *solver, const char *path, char out[PATH_TEXT_MAX])
+static bool find_file(const char *solver, const char *path, char out[PATH_TEXT_MAX])
 {
     snprintf(out, PATH_TEXT_MAX, "%s", path);
     if (is_there(path))
         return true;
-    size_t folder = above(solver, strlen(solver));
-    for (size_t n = folder; path[0] != '/' && n > 0; n = above(solver, n))
+    size_t folder = parent_length(solver, strlen(solver));
+    for (size_t n = folder; path[0] != '/' && n > 0; n = parent_length(solver, n))
         if (is_in(solver, n, path, out))
             return true;
-    if (is_beside(solver, folder, path, out))
+    if (is_sibling(solver, folder, path, out))
         return true;
     snprintf(out, PATH_TEXT_MAX, "%s", path);
     return false;
@@ -84,10 +84,10 @@ struct finder {
 };
 
 /* Replace a path of the job's by what was found. */
-static int settle(const struct finder *f, const char *field, char **path)
+static int resolve_path(const struct finder *f, const char *field, char **path)
 {
     char found[PATH_TEXT_MAX];
-    if (!*path || !**path || !find(f->solver, *path, found) || strcmp(found, *path) == 0)
+    if (!*path || !**path || !find_file(f->solver, *path, found) || strcmp(found, *path) == 0)
         return OK;
     log_info(f->log, "%s: %s is %s", field, *path, found);
     char *copy = strdup(found);
@@ -100,33 +100,33 @@ static int settle(const struct finder *f, const char *field, char **path)
 
 /* Paths count from where Caffe is started, "."; those of a list that was found elsewhere, from its
  * folder. */
-static int settle_images(const struct finder *f, const char *field, Paceline__Data__Images *images)
+static int resolve_images(const struct finder *f, const char *field, Paceline__Data__Images *images)
 {
     const char *root = images->root;
     bool here = is_there(images->list);
-    int rc = settle(f, field, &images->list);
+    int rc = resolve_path(f, field, &images->list);
     if (rc != OK || here || !root || strcmp(root, ".") != 0 || !is_there(images->list))
-        return rc == OK ? settle(f, field, &images->root) : rc;
+        return rc == OK ? resolve_path(f, field, &images->root) : rc;
     log_info(f->log, "%s: the paths of %s count from its folder", field, images->list);
     free(images->root);
     images->root = NULL;
     return OK;
 }
 
-static int settle_data(const struct finder *f, Paceline__Data *data, const char *field)
+static int resolve_data(const struct finder *f, Paceline__Data *data, const char *field)
 {
     if (!data)
         return OK;
-    int rc = settle(f, field, &data->mean_file);
+    int rc = resolve_path(f, field, &data->mean_file);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_LMDB)
-        rc = settle(f, field, &data->lmdb->path);
+        rc = resolve_path(f, field, &data->lmdb->path);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_IMAGES)
-        rc = settle_images(f, field, data->images);
+        rc = resolve_images(f, field, data->images);
     return rc;
 }
 
 /* One file, or several with commas between. */
-static int settle_weights(const struct finder *f, Paceline__Job *job)
+static int resolve_weights(const struct finder *f, Paceline__Job *job)
 {
     if (!job->weights || !*job->weights)
         return OK;
@@ -135,7 +135,7 @@ static int settle_weights(const struct finder *f, Paceline__Job *job)
     for (char *one = list ? strtok_r(list, ",", &rest) : NULL; one;
          one = strtok_r(NULL, ",", &rest)) {
         char path[PATH_TEXT_MAX];
-        find(f->solver, one + strspn(one, " "), path);
+        find_file(f->solver, one + strspn(one, " "), path);
         buf_printf(&found, "%s%s", found.len ? "," : "", path);
     }
     buf_put_u8(&found, 0);
@@ -154,7 +154,7 @@ static int load_net(const struct finder *f, const struct job_solver_net *where,
 {
     char path[PATH_TEXT_MAX];
     if (where->file) {
-        find(f->solver, where->file, path);
+        find_file(f->solver, where->file, path);
         log_info(f->log, "net: %s", path);
         return model_load_prototxt(path, out, f->err);
     }
@@ -173,8 +173,8 @@ static void free_net(Caffe__NetParameter *net)
         caffe__net_parameter__free_unpacked(net, NULL);
 }
 
-static int convert(const struct finder *f, const Caffe__SolverParameter *solver, const char *name,
-                   struct job_solver_wants *wants, Paceline__Job **out)
+static int convert_solver(const struct finder *f, const Caffe__SolverParameter *solver,
+                          const char *name, struct job_solver_wants *wants, Paceline__Job **out)
 {
     struct job_solver_net where_train, where_test;
     Caffe__NetParameter *train = NULL, *test = NULL;
@@ -212,14 +212,14 @@ int api_load_solver(pl_engine *engine, const char *path, const char *text, size_
     int rc = job_solver_parse(path, text, len, &solver, f.err);
     if (rc != OK)
         return rc;
-    rc = convert(&f, solver, name, wants, &job);
+    rc = convert_solver(&f, solver, name, wants, &job);
     caffe__solver_parameter__free_unpacked(solver, NULL);
     if (rc == OK)
-        rc = settle_data(&f, job->train_data, "train_data");
+        rc = resolve_data(&f, job->train_data, "train_data");
     if (rc == OK)
-        rc = settle_data(&f, job->test_data, "test_data");
+        rc = resolve_data(&f, job->test_data, "test_data");
     if (rc == OK)
-        rc = settle_weights(&f, job);
+        rc = resolve_weights(&f, job);
     if (rc == OK)
         *out = job;
     else

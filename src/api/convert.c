@@ -5,7 +5,7 @@
 #include "api/net.h"
 #include "base/file.h"
 #include "model/caffe_convert.h"
-#include "model/judge.h"
+#include "model/judge_net.h"
 #include "model/weights_file.h"
 #include "real/disk.h"
 
@@ -30,8 +30,8 @@ int api_path_result(const char *path, bool replace, char out[API_PATH_MAX], stru
     return file_target(path, out, API_PATH_MAX, err);
 }
 
-static int convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net,
-                   bool replace)
+static int convert_model(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net,
+                         bool replace)
 {
     struct err *err = &engine->error;
     char here[API_PATH_MAX];
@@ -46,7 +46,7 @@ static int convert(pl_engine *engine, const char *in, const char *out, const pl_
 int pl_convert(pl_engine *engine, const char *in, const char *out, const pl_net_spec *net,
                bool replace)
 {
-    RETURN_GUARDED(engine, convert(engine, in, out, net, replace));
+    RETURN_GUARDED(engine, convert_model(engine, in, out, net, replace));
 }
 
 int pl_weights_of_caffe(pl_engine *engine, const char *path, bool *of_caffe)
@@ -54,7 +54,7 @@ int pl_weights_of_caffe(pl_engine *engine, const char *path, bool *of_caffe)
     RETURN_GUARDED(engine, weights_file_of_caffe(path, of_caffe, &engine->error));
 }
 
-static int judge(pl_net_spec *spec, bool *lossless)
+static int judge_spec(pl_net_spec *spec, bool *lossless)
 {
     struct err *err = &spec->engine->error;
     int rc = api_spec_check(spec, err);
@@ -63,5 +63,5 @@ static int judge(pl_net_spec *spec, bool *lossless)
 
 int pl_net_spec_judge(pl_net_spec *spec, bool *lossless)
 {
-    RETURN_GUARDED(spec->engine, judge(spec, lossless));
+    RETURN_GUARDED(spec->engine, judge_spec(spec, lossless));
 }

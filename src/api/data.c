@@ -291,7 +291,7 @@ int pl_data_take_maps(pl_data *data, const pl_job *job)
 
 /* ---- to a net's size ---- */
 
-static bool fits(const pl_data *data, const uint32_t want[3])
+static bool shape_fits(const pl_data *data, const uint32_t want[3])
 {
     for (int i = 0; i < 3; i++)
         if (data->set.shape.dim[i] != want[i])
@@ -299,7 +299,7 @@ static bool fits(const pl_data *data, const uint32_t want[3])
     return true;
 }
 
-static int refuse(pl_data *data, const uint32_t want[3])
+static int refuse_shape(pl_data *data, const uint32_t want[3])
 {
     const size_t *dim = data->set.shape.dim;
     return err_set(&data->engine->error, ERR_INPUT,
@@ -314,7 +314,7 @@ static int make_grey(pl_data *data)
     Paceline__Data__Color *color = api_data_color(data->spec, &given);
     if (!color || *given || (data->source->shape.dim[0] == 1))
         return OK;
-    snprintf(data->how, sizeof data->how, "pictures are made grey");
+    snprintf(data->reason, sizeof data->reason, "pictures are made grey");
     return set_color(data, PACELINE__DATA__COLOR__gray);
 }
 
@@ -353,13 +353,13 @@ static int choose_size(pl_data *data, const uint32_t want[3])
     spec->resize = exact ? 0 : want[1];
     spec->resize_height = exact ? (uint32_t)h : 0;
     spec->resize_width = exact ? (uint32_t)w : 0;
-    size_t used = strlen(data->how);
+    size_t used = strlen(data->reason);
     char edges[48] = "";
     if (exact)
         snprintf(edges, sizeof edges, "%zu x %zu pixels", h, w);
     else
         snprintf(edges, sizeof edges, "%zu pixels along the shorter edge", h);
-    snprintf(data->how + used, sizeof data->how - used, "%srecords are resized to %s%s",
+    snprintf(data->reason + used, sizeof data->reason - used, "%srecords are resized to %s%s",
              used ? ", " : "", edges, spec->crop ? " and cut to the middle" : "");
     return OK;
 }
@@ -380,7 +380,7 @@ static bool sees_little(const pl_data *data)
 }
 
 /* Other maps in place of those that do not lead there. */
-static int resize(pl_data *data, const uint32_t want[3])
+static int resize_records(pl_data *data, const uint32_t want[3])
 {
     forget_maps(data);
     int rc = choose_size(data, want);
@@ -388,32 +388,33 @@ static int resize(pl_data *data, const uint32_t want[3])
         rc = api_data_map(data);
     if (rc != OK)
         return rc;
-    return fits(data, want) ? OK : refuse(data, want);
+    return shape_fits(data, want) ? OK : refuse_shape(data, want);
 }
 
-static int fit(pl_data *data, const uint32_t want[3], const char **how)
+static int fit_records(pl_data *data, const uint32_t want[3], const char **reason)
 {
-    data->how[0] = '\0';
+    data->reason[0] = '\0';
     int rc = want[0] == 1 ? make_grey(data) : OK;
     if (rc != OK)
         return rc;
     rc = api_data_map(data);
     if (rc == OK && data->set.shape.dim[0] != want[0])
-        return refuse(data, want);
-    bool there = rc == OK && fits(data, want) && !sees_little(data);
+        return refuse_shape(data, want);
+    bool there = rc == OK && shape_fits(data, want) && !sees_little(data);
     if (!there && data->own_size)
-        return rc == OK ? refuse(data, want) : rc;
+        return rc == OK ? refuse_shape(data, want) : rc;
     if (!there && (rc == OK || rc == ERR_INPUT))
-        rc = resize(data, want);
+        rc = resize_records(data, want);
     if (rc == OK)
-        *how = data->how[0] ? data->how : NULL;
+        *reason = data->reason[0] ? data->reason : NULL;
     return rc;
 }
 
-int pl_data_fit(pl_data *data, uint32_t channels, uint32_t height, uint32_t width, const char **how)
+int pl_data_fit(pl_data *data, uint32_t channels, uint32_t height, uint32_t width,
+                const char **reason)
 {
     const uint32_t want[3] = {channels, height, width};
-    RETURN_GUARDED(data->engine, fit(data, want, how));
+    RETURN_GUARDED(data->engine, fit_records(data, want, reason));
 }
 
 /* ---- reading ---- */

@@ -25,7 +25,7 @@ struct pl_data {
     struct stats stats;       /* pl_data_measure's, */
     pl_data_channel *channel; /* and its public face; owned */
     uint64_t *of_class;       /* pl_data_describe's */
-    char how[160];            /* pl_data_fit's */
+    char reason[160];         /* pl_data_fit's */
 };
 
 /* Open the SPEC. `bad` (borrowed as long as it is open; NULL: no record may be broken)

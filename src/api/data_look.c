@@ -53,7 +53,7 @@ static int look_at_all(pl_data *data, pl_data_info *out)
     return OK;
 }
 
-static int describe(pl_data *data, pl_data_info *out)
+static int describe_data(pl_data *data, pl_data_info *out)
 {
     const struct source *source = data->source;
     pl_data_info info = {
@@ -83,7 +83,7 @@ static int describe(pl_data *data, pl_data_info *out)
 
 int pl_data_describe(pl_data *data, pl_data_info *out)
 {
-    RETURN_GUARDED(data->engine, describe(data, out));
+    RETURN_GUARDED(data->engine, describe_data(data, out));
 }
 
 /* "n01440764 tench" -> "tench" */
@@ -174,7 +174,7 @@ static int measure_mapped(pl_data *data, size_t first, struct stats *out)
     return rc;
 }
 
-static int measure(pl_data *data, size_t first, pl_data_stats *out)
+static int measure_data(pl_data *data, size_t first, pl_data_stats *out)
 {
     struct stats stats;
     int rc = data->maps ? measure_mapped(data, first, &stats)
@@ -204,7 +204,7 @@ static int measure(pl_data *data, size_t first, pl_data_stats *out)
 
 int pl_data_measure(pl_data *data, size_t first, pl_data_stats *out)
 {
-    RETURN_GUARDED(data->engine, measure(data, first, out));
+    RETURN_GUARDED(data->engine, measure_data(data, first, out));
 }
 
 /* ---- how it looks ---- */

@@ -11,16 +11,16 @@ struct stage {
     pl_engine *engine;
 };
 
-static void must(const struct stage *s, int rc)
+static void expect_ok(const struct stage *s, int rc)
 {
     if (rc != PL_OK)
         fail_msg("%d: %s", rc, pl_engine_error(s->engine));
 }
 
-static void refused(const struct stage *s, int rc, int expected, const char *says)
+static void expect_refusal(const struct stage *s, int rc, int expected, const char *phrase)
 {
-    if (rc != expected || !strstr(pl_engine_error(s->engine), says))
-        fail_msg("%d, %s; expected %d, %s", rc, pl_engine_error(s->engine), expected, says);
+    if (rc != expected || !strstr(pl_engine_error(s->engine), phrase))
+        fail_msg("%d, %s; expected %d, %s", rc, pl_engine_error(s->engine), expected, phrase);
 }
 
 /* Four records of 1 x 2 x 2 in IDX files; labels 2, 0, 2, 1. */
@@ -33,7 +33,7 @@ static pl_data *open_idx(const struct stage *s, const char *maps)
     char spec[512];
     pl_data *data;
     snprintf(spec, sizeof spec, "idx:%s/images,%s/labels%s", s->folder.path, s->folder.path, maps);
-    must(s, pl_data_open(s->engine, spec, false, &data));
+    expect_ok(s, pl_data_open(s->engine, spec, false, &data));
     return data;
 }
 
@@ -45,7 +45,7 @@ static void test_what_there_is(void **state)
     pl_data *data = open_idx(s, "");
     pl_data_info info;
     pl_data_record record;
-    must(s, pl_data_describe(data, &info));
+    expect_ok(s, pl_data_describe(data, &info));
     assert_string_equal(info.kind, "idx");
     assert_int_equal(info.records, 4);
     assert_int_equal(info.channels, 1);
@@ -56,20 +56,20 @@ static void test_what_there_is(void **state)
     assert_false(info.mapped);
     const uint64_t counts[] = {1, 1, 2};
     assert_memory_equal(info.of_class, counts, sizeof counts);
-    must(s, pl_data_record_at(data, 3, &record));
+    expect_ok(s, pl_data_record_at(data, 3, &record));
     assert_true(record.has_label);
     assert_int_equal(record.label, 1);
     assert_null(record.class_name);
     assert_string_equal(record.name, "");
-    refused(s, pl_data_record_at(data, 4, &record), PL_ERR_USAGE, "there are 4");
+    expect_refusal(s, pl_data_record_at(data, 4, &record), PL_ERR_USAGE, "there are 4");
     pl_data_close(data);
     data = open_idx(s, "?crop=1");
-    must(s, pl_data_describe(data, &info));
+    expect_ok(s, pl_data_describe(data, &info));
     assert_true(info.mapped);
     assert_int_equal(info.shape[1], 1);
     pl_data_close(data);
     data = open_idx(s, "?crop=3");
-    refused(s, pl_data_describe(data, &info), PL_ERR_INPUT, "cropped to 3 x 3");
+    expect_refusal(s, pl_data_describe(data, &info), PL_ERR_INPUT, "cropped to 3 x 3");
     pl_data_close(data);
 }
 
@@ -79,21 +79,21 @@ static void test_means_and_deviations(void **state)
     const struct stage *s = *state;
     pl_data *data = open_idx(s, "");
     pl_data_stats stats;
-    must(s, pl_data_measure(data, 1, &stats));
+    expect_ok(s, pl_data_measure(data, 1, &stats));
     assert_int_equal(stats.records, 1);
     assert_true(fabs(stats.channel[0].mean - 3) < 1e-12);
     assert_true(fabs(stats.channel[0].deviation - sqrt(5)) < 1e-12);
     assert_int_equal(stats.of_class[2], 1);
     assert_false(stats.scaled);
-    must(s, pl_data_measure(data, 2, &stats)); /* 0 2 4 6 1 1 1 1 */
+    expect_ok(s, pl_data_measure(data, 2, &stats)); /* 0 2 4 6 1 1 1 1 */
     assert_true(fabs(stats.channel[0].mean - 2) < 1e-12);
     assert_true(fabs(stats.channel[0].deviation - sqrt((4 + 0 + 4 + 16 + 4.) / 8)) < 1e-12);
-    must(s, pl_data_measure(data, 0, &stats));
+    expect_ok(s, pl_data_measure(data, 0, &stats));
     assert_int_equal(stats.records, 4);
     assert_true(stats.channel[0].least == 0 && stats.channel[0].most == 100);
     pl_data_close(data);
     data = open_idx(s, "?mean=3&scale=0.5"); /* (x - 3) / 2 */
-    must(s, pl_data_measure(data, 1, &stats));
+    expect_ok(s, pl_data_measure(data, 1, &stats));
     assert_true(fabs(stats.channel[0].mean) < 1e-12);
     assert_true(fabs(stats.channel[0].deviation - sqrt(5) / 2) < 1e-7);
     assert_true(stats.scaled);
@@ -107,12 +107,12 @@ static void test_reading(void **state)
     pl_data *data = open_idx(s, "?mean=1&scale=2");
     float x[8];
     const float expected[] = {-2, 2, 6, 10, 0, 0, 0, 0};
-    must(s, pl_data_read(data, 0, 2, x, 8));
+    expect_ok(s, pl_data_read(data, 0, 2, x, 8));
     for (int k = 0; k < 8; k++)
         assert_true(x[k] == expected[k]);
-    refused(s, pl_data_read(data, 0, 2, x, 7), PL_ERR_USAGE, "more room");
-    refused(s, pl_data_read(data, 3, 2, x, 8), PL_ERR_USAGE, "there are 4");
-    refused(s, pl_data_read(data, SIZE_MAX, 2, x, 8), PL_ERR_USAGE, "there are 4");
+    expect_refusal(s, pl_data_read(data, 0, 2, x, 7), PL_ERR_USAGE, "more room");
+    expect_refusal(s, pl_data_read(data, 3, 2, x, 8), PL_ERR_USAGE, "there are 4");
+    expect_refusal(s, pl_data_read(data, SIZE_MAX, 2, x, 8), PL_ERR_USAGE, "there are 4");
     pl_data_close(data);
 }
 
@@ -136,8 +136,8 @@ static pl_data *open_two(const struct stage *s, const char *maps)
     folder_file(&s->folder, "red.png", path[0]);
     folder_file(&s->folder, "green.png", path[1]);
     pl_data *data;
-    must(s,
-         pl_data_open_pictures(s->engine, (const char *const[]){path[0], path[1]}, 2, maps, &data));
+    expect_ok(s, pl_data_open_pictures(s->engine, (const char *const[]){path[0], path[1]}, 2, maps,
+                                       &data));
     memset(path, 'x', sizeof path); /* they are copied */
     return data;
 }
@@ -146,7 +146,7 @@ static void expect_colours(const struct stage *s, pl_data *data, size_t pixels,
                            const float colour[][3], size_t channels)
 {
     static float x[2 * 3 * 64];
-    must(s, pl_data_read(data, 0, 2, x, sizeof x / sizeof *x));
+    expect_ok(s, pl_data_read(data, 0, 2, x, sizeof x / sizeof *x));
     for (size_t i = 0; i < 2; i++)
         for (size_t c = 0; c < channels; c++)
             for (size_t k = 0; k < pixels; k++)
@@ -158,27 +158,27 @@ static void expect_colours(const struct stage *s, pl_data *data, size_t pixels,
 static void test_pictures_come_to_size(void **state)
 {
     const struct stage *s = *state;
-    const char *how;
+    const char *reason;
     put_colour(s, "red.png", 12, 20, red);
     put_colour(s, "green.png", 8, 9, green);
     pl_data *data = open_two(s, NULL);
     pl_data_record record;
-    must(s, pl_data_record_at(data, 1, &record));
+    expect_ok(s, pl_data_record_at(data, 1, &record));
     assert_false(record.has_label);
     assert_int_equal(record.height, 8);
     assert_int_equal(record.width, 9);
     assert_non_null(strstr(record.name, "green.png"));
-    must(s, pl_data_fit(data, 3, 4, 4, &how));
-    assert_string_equal(how,
+    expect_ok(s, pl_data_fit(data, 3, 4, 4, &reason));
+    assert_string_equal(reason,
                         "records are resized to 4 pixels along the shorter edge and cut to the "
                         "middle");
     expect_colours(s, data, 16, (const float[][3]){{200, 10, 30}, {0, 250, 40}}, 3);
-    must(s, pl_data_fit(data, 3, 4, 4, &how));
-    assert_null(how); /* they do fit now */
+    expect_ok(s, pl_data_fit(data, 3, 4, 4, &reason));
+    assert_null(reason); /* they do fit now */
     pl_data_close(data);
     data = open_two(s, "color=bgr&scale=0.5");
-    must(s, pl_data_fit(data, 3, 4, 6, &how));
-    assert_string_equal(how, "records are resized to 4 x 6 pixels");
+    expect_ok(s, pl_data_fit(data, 3, 4, 6, &reason));
+    assert_string_equal(reason, "records are resized to 4 x 6 pixels");
     expect_colours(s, data, 24, (const float[][3]){{15, 5, 100}, {20, 125, 0}}, 3);
     pl_data_close(data);
 }
@@ -187,19 +187,19 @@ static void test_pictures_come_to_size(void **state)
 static void test_pictures_become_grey(void **state)
 {
     const struct stage *s = *state;
-    const char *how;
+    const char *reason;
     put_colour(s, "red.png", 4, 4, red);
     put_colour(s, "green.png", 4, 4, green);
     pl_data *data = open_two(s, NULL);
-    must(s, pl_data_fit(data, 1, 4, 4, &how));
-    assert_string_equal(how, "pictures are made grey");
+    expect_ok(s, pl_data_fit(data, 1, 4, 4, &reason));
+    assert_string_equal(reason, "pictures are made grey");
     expect_colours(s, data, 16, (const float[][3]){{69}, {151}}, 1);
     pl_data_close(data);
     data = open_two(s, "color=rgb");
-    refused(s, pl_data_fit(data, 1, 4, 4, &how), PL_ERR_INPUT, "the net takes 1 x 4 x 4");
+    expect_refusal(s, pl_data_fit(data, 1, 4, 4, &reason), PL_ERR_INPUT, "the net takes 1 x 4 x 4");
     pl_data_close(data);
     data = open_two(s, "crop=3"); /* said, so that nothing else is tried */
-    refused(s, pl_data_fit(data, 3, 4, 4, &how), PL_ERR_INPUT, "3 x 3 x 3");
+    expect_refusal(s, pl_data_fit(data, 3, 4, 4, &reason), PL_ERR_INPUT, "3 x 3 x 3");
     pl_data_close(data);
 }
 
@@ -207,27 +207,27 @@ static void test_pictures_become_grey(void **state)
 static void test_maps_of_a_job(void **state)
 {
     const struct stage *s = *state;
-    const char *how;
+    const char *reason;
     pl_job *job;
-    must(s, pl_job_create(s->engine, &job));
-    must(s, pl_job_set_test_data(job, "images:nowhere?color=bgr&crop=4&scale=0.5&mean=10"));
+    expect_ok(s, pl_job_create(s->engine, &job));
+    expect_ok(s, pl_job_set_test_data(job, "images:nowhere?color=bgr&crop=4&scale=0.5&mean=10"));
     put_colour(s, "red.png", 6, 7, red);
     put_colour(s, "green.png", 8, 8, green);
     pl_data *data = open_two(s, NULL);
-    must(s, pl_data_take_maps(data, job));
-    must(s, pl_data_fit(data, 3, 4, 4, &how));
-    assert_null(how);
+    expect_ok(s, pl_data_take_maps(data, job));
+    expect_ok(s, pl_data_fit(data, 3, 4, 4, &reason));
+    assert_null(reason);
     expect_colours(s, data, 16, (const float[][3]){{10, 0, 95}, {15, 120, -5}}, 3);
     pl_data_close(data);
     put_colour(s, "green.png", 9, 12, green); /* over twice the crop */
     data = open_two(s, NULL);
-    must(s, pl_data_take_maps(data, job));
-    must(s, pl_data_fit(data, 3, 4, 4, &how));
-    assert_non_null(strstr(how, "4 pixels along the shorter edge"));
+    expect_ok(s, pl_data_take_maps(data, job));
+    expect_ok(s, pl_data_fit(data, 3, 4, 4, &reason));
+    assert_non_null(strstr(reason, "4 pixels along the shorter edge"));
     pl_data_close(data);
     data = open_two(s, "scale=1"); /* and this one replaces the job's */
-    must(s, pl_data_take_maps(data, job));
-    must(s, pl_data_fit(data, 3, 6, 6, &how));
+    expect_ok(s, pl_data_take_maps(data, job));
+    expect_ok(s, pl_data_fit(data, 3, 6, 6, &reason));
     expect_colours(s, data, 36, (const float[][3]){{30, 10, 200}, {40, 250, 0}}, 3);
     pl_data_close(data);
     pl_job_free(job);
@@ -240,12 +240,12 @@ static void test_pictures_that_are_none(void **state)
     char path[256];
     folder_file(&s->folder, "labels", path);
     const char *const list[] = {path};
-    refused(s, pl_data_open_pictures(s->engine, list, 1, NULL, &data), PL_ERR_INPUT,
-            "neither JPEG nor PNG");
-    refused(s, pl_data_open_pictures(s->engine, list, 0, NULL, &data), PL_ERR_USAGE, "none");
-    refused(s, pl_data_open_pictures(s->engine, list, 1, "colour=red", &data), PL_ERR_USAGE,
-            "expected after `?`");
-    refused(s, pl_data_open(s->engine, "tape:x", false, &data), PL_ERR_USAGE, "tape");
+    expect_refusal(s, pl_data_open_pictures(s->engine, list, 1, NULL, &data), PL_ERR_INPUT,
+                   "neither JPEG nor PNG");
+    expect_refusal(s, pl_data_open_pictures(s->engine, list, 0, NULL, &data), PL_ERR_USAGE, "none");
+    expect_refusal(s, pl_data_open_pictures(s->engine, list, 1, "colour=red", &data), PL_ERR_USAGE,
+                   "expected after `?`");
+    expect_refusal(s, pl_data_open(s->engine, "tape:x", false, &data), PL_ERR_USAGE, "tape");
 }
 
 /* ---- the contact sheet ---- */
@@ -288,7 +288,7 @@ static void test_a_sheet_in_colours(void **state)
     static const char *const maps[] = {"color=rgb", "color=bgr", "color=bgr&mean=7&scale=9"};
     for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
         pl_data *data = open_two(s, maps[i]);
-        must(s, pl_data_sheet(data, 9, 2, 8, path, i > 0));
+        expect_ok(s, pl_data_sheet(data, 9, 2, 8, path, i > 0));
         pl_data_close(data);
         struct sheet_image sheet = read_sheet(s, "sheet.png");
         assert_int_equal(sheet.image.width, 2 + 2 * 10);
@@ -311,7 +311,7 @@ static void test_a_sheet_in_grey(void **state)
     const struct stage *s = *state;
     char path[256];
     pl_data *data = open_idx(s, "");
-    must(s, pl_data_sheet(data, 4, 0, 8, folder_file(&s->folder, "grey.png", path), false));
+    expect_ok(s, pl_data_sheet(data, 4, 0, 8, folder_file(&s->folder, "grey.png", path), false));
     struct sheet_image sheet = read_sheet(s, "grey.png");
     assert_int_equal(PNG_IMAGE_SAMPLE_CHANNELS(sheet.image.format), 1);
     assert_int_equal(sheet.image.width, 22);
@@ -324,12 +324,12 @@ static void test_a_sheet_in_grey(void **state)
             expect_pixel(&sheet, y, x, paper ? 255 : value[cell][at], 0, 0);
         }
     free(sheet.pixels);
-    refused(s, pl_data_sheet(data, 4, 0, 7, path, true), PL_ERR_USAGE, "8 to 1024");
-    refused(s, pl_data_sheet(data, 0, 0, 8, path, true), PL_ERR_USAGE, "no record");
-    refused(s, pl_data_sheet(data, 4, 4096, 1024, path, true), PL_ERR_INPUT, "pixels");
-    refused(s, pl_data_sheet(data, 4, 0, 8, "/proc/no.png", true), PL_ERR_IO, "/proc/");
-    refused(s, pl_data_sheet(data, 4, 0, 8, path, false), PL_ERR_INPUT,
-            "grey.png: is there already; give another name, or replace it with --force");
+    expect_refusal(s, pl_data_sheet(data, 4, 0, 7, path, true), PL_ERR_USAGE, "8 to 1024");
+    expect_refusal(s, pl_data_sheet(data, 0, 0, 8, path, true), PL_ERR_USAGE, "no record");
+    expect_refusal(s, pl_data_sheet(data, 4, 4096, 1024, path, true), PL_ERR_INPUT, "pixels");
+    expect_refusal(s, pl_data_sheet(data, 4, 0, 8, "/proc/no.png", true), PL_ERR_IO, "/proc/");
+    expect_refusal(s, pl_data_sheet(data, 4, 0, 8, path, false), PL_ERR_INPUT,
+                   "grey.png: is there already; give another name, or replace it with --force");
     pl_data_close(data);
 }
 
@@ -340,7 +340,7 @@ static void test_names_of_classes(void **state)
     char path[256];
     static const char text[] = "n01440764 tench, Tinca tinca\nn0144 short\nplain\nn12345678\n\n";
     folder_put(&s->folder, "synsets", text, sizeof text - 1);
-    must(s, pl_names_load(s->engine, folder_file(&s->folder, "synsets", path), &names));
+    expect_ok(s, pl_names_load(s->engine, folder_file(&s->folder, "synsets", path), &names));
     assert_int_equal(pl_names_count(names), 4);
     assert_string_equal(pl_names_at(names, 0), "tench, Tinca tinca");
     assert_string_equal(pl_names_at(names, 1), "n0144 short");
@@ -348,8 +348,8 @@ static void test_names_of_classes(void **state)
     assert_null(pl_names_at(names, 4));
     pl_names_free(names);
     folder_put(&s->folder, "none", "\n\n", 2);
-    refused(s, pl_names_load(s->engine, folder_file(&s->folder, "none", path), &names),
-            PL_ERR_INPUT, "no names");
+    expect_refusal(s, pl_names_load(s->engine, folder_file(&s->folder, "none", path), &names),
+                   PL_ERR_INPUT, "no names");
 }
 
 static int setup(void **state)

@@ -67,7 +67,7 @@ static int set_stage(struct stage *s)
     return 0;
 }
 
-static bool says(const pl_engine *engine, const char *text)
+static bool message_has(const pl_engine *engine, const char *text)
 {
     const char *error = pl_engine_error(engine);
     bool found = strstr(error, "guard_test.c:") && strstr(error, text);
@@ -83,15 +83,15 @@ static int only_this_engine(struct stage *s, const char *text)
     pl_run_report run;
     pl_bench_step_report bench;
     CHECK(atomic_load(&s->errors) == 1);
-    CHECK(says(s->engine, text));
+    CHECK(message_has(s->engine, text));
     atomic_store(&good_passes, 1000000);
-    CHECK(pl_job_set(s->job, "no such field") == PL_ERR_BUG && says(s->engine, text));
+    CHECK(pl_job_set(s->job, "no such field") == PL_ERR_BUG && message_has(s->engine, text));
     CHECK(pl_job_create(s->engine, &job) == PL_ERR_BUG && !job);
     CHECK(pl_bench_step(s->engine, s->job, NULL, &bench) == PL_ERR_BUG);
     CHECK(pl_sim(s->engine, s->job, s->cluster, NULL, &run) == PL_ERR_BUG);
     CHECK(pl_run(s->engine, s->job, NULL, &run) == PL_ERR_BUG);
     CHECK(pl_work(s->engine, &(pl_work_options){.driver = "127.0.0.1:1"}) == PL_ERR_BUG);
-    CHECK(says(s->engine, text) && atomic_load(&s->errors) == 1);
+    CHECK(message_has(s->engine, text) && atomic_load(&s->errors) == 1);
     pl_cluster_free(s->cluster);
     pl_job_free(s->job);
     pl_engine_destroy(s->engine);
@@ -103,7 +103,7 @@ static int only_this_engine(struct stage *s, const char *text)
     return 0;
 }
 
-static void told_apart(int (*story)(struct stage *s))
+static void are_distinct(int (*story)(struct stage *s))
 {
     struct stage s = {0};
     tiny_create(&s.tiny);
@@ -131,7 +131,7 @@ static int wrong_sum(void)
     return PL_OK;
 }
 
-static int call(pl_engine *engine)
+static int call_engine(pl_engine *engine)
 {
     RETURN_GUARDED(engine, wrong_sum());
 }
@@ -140,7 +140,7 @@ static int a_call(struct stage *s)
 {
     struct fault_sink mine = {NULL};
     fault_bind(&mine);
-    CHECK(call(s->engine) == PL_ERR_BUG);
+    CHECK(call_engine(s->engine) == PL_ERR_BUG);
     CHECK(fault_bind(NULL) == &mine);
     return only_this_engine(s, "2 + 2 == five does not hold");
 }
@@ -148,10 +148,10 @@ static int a_call(struct stage *s)
 static void test_a_call_is_ended(void **state)
 {
     (void)state;
-    told_apart(a_call);
+    are_distinct(a_call);
 }
 
-static int bench(struct stage *s)
+static int bench_engine(struct stage *s)
 {
     pl_bench_step_report report = {.median_ms = -1};
     atomic_store(&good_passes, 5);
@@ -163,7 +163,7 @@ static int bench(struct stage *s)
 static void test_a_measurement_is_ended(void **state)
 {
     (void)state;
-    told_apart(bench);
+    are_distinct(bench_engine);
 }
 
 /* ---- a simulation and a run ---- */
@@ -175,12 +175,12 @@ static void on_event(void *user, const char *line)
     if (++s->events != s->bad_event)
         return;
     if (s->elsewhere)
-        call(s->other);
+        call_engine(s->other);
     else
         PL_ASSERT(s->events < s->bad_event);
 }
 
-static int simulate(struct stage *s, bool threads)
+static int simulate_engine(struct stage *s, bool threads)
 {
     char out[128];
     pl_run_report report;
@@ -192,30 +192,30 @@ static int simulate(struct stage *s, bool threads)
 static int sim_worker(struct stage *s)
 {
     atomic_store(&good_passes, 20);
-    CHECK(simulate(s, false) == PL_ERR_BUG);
+    CHECK(simulate_engine(s, false) == PL_ERR_BUG);
     return only_this_engine(s, "good_passes");
 }
 
 static int sim_worker_on_threads(struct stage *s)
 {
     atomic_store(&good_passes, 20);
-    CHECK(simulate(s, true) == PL_ERR_BUG);
+    CHECK(simulate_engine(s, true) == PL_ERR_BUG);
     return only_this_engine(s, "good_passes");
 }
 
 static int sim_driver(struct stage *s)
 {
     s->bad_event = 3;
-    CHECK(simulate(s, false) == PL_ERR_BUG);
+    CHECK(simulate_engine(s, false) == PL_ERR_BUG);
     return only_this_engine(s, "s->events < s->bad_event");
 }
 
 static void test_a_simulation_is_ended(void **state)
 {
     (void)state;
-    told_apart(sim_worker);
-    told_apart(sim_worker_on_threads);
-    told_apart(sim_driver);
+    are_distinct(sim_worker);
+    are_distinct(sim_worker_on_threads);
+    are_distinct(sim_driver);
 }
 
 /* In a callback, on another engine: the simulation goes on. */
@@ -224,20 +224,20 @@ static int another_engine(struct stage *s)
     pl_job *job;
     s->bad_event = 3;
     s->elsewhere = true;
-    CHECK(simulate(s, false) == PL_OK && s->events > 3);
+    CHECK(simulate_engine(s, false) == PL_OK && s->events > 3);
     CHECK(pl_job_create(s->other, &job) == PL_ERR_BUG);
-    CHECK(says(s->other, "2 + 2 == five"));
-    CHECK(simulate(s, true) == PL_OK);
+    CHECK(message_has(s->other, "2 + 2 == five"));
+    CHECK(simulate_engine(s, true) == PL_OK);
     return 0;
 }
 
 static void test_engines_do_not_share_a_mistake(void **state)
 {
     (void)state;
-    told_apart(another_engine);
+    are_distinct(another_engine);
 }
 
-static int run(struct stage *s)
+static int run_engine(struct stage *s)
 {
     char out[128];
     pl_run_report report;
@@ -250,7 +250,7 @@ static int run(struct stage *s)
 static void test_a_run_is_ended(void **state)
 {
     (void)state;
-    told_apart(run);
+    are_distinct(run_engine);
 }
 
 int main(void)

@@ -44,7 +44,7 @@ static int64_t deadline_of(const struct calling *c)
     return world_now(c->world) + (int64_t)(c->timeout_s * (double)WORLD_SECOND);
 }
 
-static void tell(pl_kv *kv, const struct err *err)
+static void report_error(pl_kv *kv, const struct err *err)
 {
     while (atomic_flag_test_and_set(&kv->telling))
         ;
@@ -53,7 +53,7 @@ static void tell(pl_kv *kv, const struct err *err)
 }
 
 /* What the caller is told of how it ended: the message stays, the status is one of the public. */
-static int call(pl_kv *kv, struct calling *c, task_fn fn)
+static int call_store(pl_kv *kv, struct calling *c, task_fn fn)
 {
     c->kv = &kv->team->kv;
     c->world = kv->team->world;
@@ -63,7 +63,7 @@ static int call(pl_kv *kv, struct calling *c, task_fn fn)
     else if (rc == ERR_NOMEM && !c->err.text[0])
         err_set(&c->err, rc, "out of memory");
     if (rc != OK)
-        tell(kv, &c->err);
+        report_error(kv, &c->err);
     bool lost = rc == ERR_CANCELLED || rc == ERR_DRIVER || rc == ERR_PROTOCOL || rc == ERR_VIEW;
     return lost ? ERR_PEER : rc;
 }
@@ -145,7 +145,7 @@ int pl_kv_update(pl_kv *kv, const char *key, uint64_t state, const void *value, 
 {
     struct calling c = {
         .key = key, .state = state, .data = value, .size = size, .timeout_s = timeout_s};
-    return call(kv, &c, update_main);
+    return call_store(kv, &c, update_main);
 }
 
 static int withdraw_main(void *arg)
@@ -157,12 +157,12 @@ static int withdraw_main(void *arg)
 int pl_kv_withdraw(pl_kv *kv, const char *key)
 {
     struct calling c = {.key = key};
-    return call(kv, &c, withdraw_main);
+    return call_store(kv, &c, withdraw_main);
 }
 
 /* ---- get ---- */
 
-static struct calling wanting(const pl_kv_want *want)
+static struct calling request_of(const pl_kv_want *want)
 {
     return (struct calling){
         .timeout_s = want->timeout_s,
@@ -179,8 +179,8 @@ static int get_main(void *arg)
 
 int pl_kv_get(pl_kv *kv, const pl_kv_want *want, pl_kv_value **out)
 {
-    struct calling c = wanting(want);
-    int rc = call(kv, &c, get_main);
+    struct calling c = request_of(want);
+    int rc = call_store(kv, &c, get_main);
     if (rc == OK)
         *out = (pl_kv_value *)c.value;
     return rc;
@@ -195,14 +195,14 @@ static int begin_main(void *arg)
 
 int pl_kv_begin(pl_kv *kv, const pl_kv_want *want, pl_kv_fetch **out)
 {
-    struct calling c = wanting(want);
+    struct calling c = request_of(want);
     pl_kv_fetch *fetch = malloc(sizeof *fetch);
     if (!fetch) {
         err_set(&c.err, ERR_NOMEM, "key '%s': out of memory", want->key ? want->key : "");
-        tell(kv, &c.err);
+        report_error(kv, &c.err);
         return ERR_NOMEM;
     }
-    int rc = call(kv, &c, begin_main);
+    int rc = call_store(kv, &c, begin_main);
     if (rc != OK) {
         free(fetch);
         return rc;
@@ -226,7 +226,7 @@ static int finish_main(void *arg)
 int pl_kv_finish(pl_kv_fetch *fetch, double timeout_s, pl_kv_value **out)
 {
     struct calling c = {.call = fetch->call, .timeout_s = timeout_s};
-    int rc = call(fetch->kv, &c, finish_main);
+    int rc = call_store(fetch->kv, &c, finish_main);
     if (rc == OK)
         *out = (pl_kv_value *)c.value;
     return rc;
@@ -244,30 +244,30 @@ void pl_kv_end(pl_kv_fetch *fetch)
     if (!fetch)
         return;
     struct calling c = {.call = fetch->call};
-    call(fetch->kv, &c, end_main);
+    call_store(fetch->kv, &c, end_main);
     free(fetch);
 }
 
 /* ---- values: the store's own, seen from outside ---- */
 
-static const struct kv_value *seen(const pl_kv_value *value)
+static const struct kv_value *value_of(const pl_kv_value *value)
 {
     return (const struct kv_value *)value;
 }
 
 const void *pl_kv_data(const pl_kv_value *value)
 {
-    return seen(value)->data;
+    return value_of(value)->data;
 }
 
 size_t pl_kv_size(const pl_kv_value *value)
 {
-    return (size_t)seen(value)->meta.size;
+    return (size_t)value_of(value)->meta.size;
 }
 
 uint64_t pl_kv_version(const pl_kv_value *value)
 {
-    return seen(value)->meta.version;
+    return value_of(value)->meta.version;
 }
 
 void pl_kv_free(pl_kv_value *value)

@@ -13,7 +13,7 @@ static struct err *error_of(pl_net_spec *spec)
 }
 
 /* Do name and bottoms say anything? Whether they fit is seen when all layers are there. */
-static bool named(pl_net_spec *spec, const char *name, const char *bottom)
+static bool check_names(pl_net_spec *spec, const char *name, const char *bottom)
 {
     if (spec->error.status != OK || spec->build.failed)
         return false;
@@ -32,7 +32,7 @@ static bool named(pl_net_spec *spec, const char *name, const char *bottom)
 void pl_spec_input(pl_net_spec *spec, const char *data, const char *label, uint32_t channels,
                    uint32_t height, uint32_t width)
 {
-    if (!named(spec, data, label))
+    if (!check_names(spec, data, label))
         return;
     if (channels && height && width)
         build_images(&spec->build, data, label, channels, height, width);
@@ -93,7 +93,8 @@ void pl_spec_convolution(pl_net_spec *spec, const char *name, const char *bottom
 {
     struct build_window window;
     struct build_weights weights;
-    if (named(spec, name, bottom) && convolution_of(spec, name, kernel, options, &window, &weights))
+    if (check_names(spec, name, bottom) &&
+        convolution_of(spec, name, kernel, options, &window, &weights))
         build_convolution(&spec->build, name, bottom, outputs, &window, &weights);
 }
 
@@ -102,14 +103,15 @@ void pl_spec_deconvolution(pl_net_spec *spec, const char *name, const char *bott
 {
     struct build_window window;
     struct build_weights weights;
-    if (named(spec, name, bottom) && convolution_of(spec, name, kernel, options, &window, &weights))
+    if (check_names(spec, name, bottom) &&
+        convolution_of(spec, name, kernel, options, &window, &weights))
         build_deconvolution(&spec->build, name, bottom, outputs, &window, &weights);
 }
 
 static bool pooling_of(pl_net_spec *spec, const char *name, const char *bottom, pl_pooling method,
                        Caffe__PoolingParameter__PoolMethod *out)
 {
-    if (!named(spec, name, bottom))
+    if (!check_names(spec, name, bottom))
         return false;
     switch (method) {
     case PL_POOL_MAX: *out = CAFFE__POOLING_PARAMETER__POOL_METHOD__MAX; return true;
@@ -148,27 +150,27 @@ void pl_spec_inner_product(pl_net_spec *spec, const char *name, const char *bott
 {
     static const pl_weight_options defaults = PL_WEIGHT_DEFAULTS;
     struct build_weights weights;
-    if (named(spec, name, bottom) &&
+    if (check_names(spec, name, bottom) &&
         weights_of(spec, name, options ? options : &defaults, &weights))
         build_inner_product(&spec->build, name, bottom, outputs, &weights);
 }
 
 void pl_spec_relu(pl_net_spec *spec, const char *name, const char *bottom)
 {
-    if (named(spec, name, bottom))
-        build_relu_apart(&spec->build, name, bottom);
+    if (check_names(spec, name, bottom))
+        build_relu_separate(&spec->build, name, bottom);
 }
 
 void pl_spec_sigmoid(pl_net_spec *spec, const char *name, const char *bottom)
 {
-    if (named(spec, name, bottom))
-        build_sigmoid_apart(&spec->build, name, bottom);
+    if (check_names(spec, name, bottom))
+        build_sigmoid_separate(&spec->build, name, bottom);
 }
 
 void pl_spec_dropout(pl_net_spec *spec, const char *name, const char *bottom, float ratio)
 {
-    if (named(spec, name, bottom))
-        build_dropout_apart(&spec->build, name, bottom, ratio);
+    if (check_names(spec, name, bottom))
+        build_dropout_separate(&spec->build, name, bottom, ratio);
 }
 
 void pl_spec_lrn(pl_net_spec *spec, const char *name, const char *bottom,
@@ -177,7 +179,7 @@ void pl_spec_lrn(pl_net_spec *spec, const char *name, const char *bottom,
     static const pl_lrn_options defaults = PL_LRN_DEFAULTS;
     const pl_lrn_options *o = options ? options : &defaults;
     const struct build_lrn lrn = {o->size, o->alpha, o->beta, o->k, o->within_channel};
-    if (named(spec, name, bottom))
+    if (check_names(spec, name, bottom))
         build_lrn(&spec->build, name, bottom, &lrn);
 }
 
@@ -186,21 +188,21 @@ void pl_spec_batch_norm(pl_net_spec *spec, const char *name, const char *bottom,
 {
     static const pl_batch_norm_options defaults = {0};
     const pl_batch_norm_options *o = options ? options : &defaults;
-    if (named(spec, name, bottom))
+    if (check_names(spec, name, bottom))
         build_batch_norm(&spec->build, name, bottom, name, o->eps, o->fraction);
 }
 
 void pl_spec_scale(pl_net_spec *spec, const char *name, const char *bottom, bool bias)
 {
-    if (named(spec, name, bottom))
+    if (check_names(spec, name, bottom))
         build_scale(&spec->build, name, bottom, name, bias);
 }
 
 static bool all_named(pl_net_spec *spec, const char *name, const char *const *bottoms, size_t n)
 {
-    bool good = named(spec, name, n > 0 ? bottoms[0] : NULL);
+    bool good = check_names(spec, name, n > 0 ? bottoms[0] : NULL);
     for (size_t i = 1; i < n && good; i++)
-        good = named(spec, name, bottoms[i]);
+        good = check_names(spec, name, bottoms[i]);
     return good;
 }
 
@@ -236,7 +238,7 @@ void pl_spec_eltwise(pl_net_spec *spec, const char *name, pl_eltwise operation,
 void pl_spec_softmax_loss(pl_net_spec *spec, const char *name, const char *scores,
                           const char *label)
 {
-    if (named(spec, name, scores) && named(spec, name, label))
+    if (check_names(spec, name, scores) && check_names(spec, name, label))
         build_softmax_loss(&spec->build, name, scores, label);
 }
 
@@ -252,7 +254,7 @@ void pl_spec_loss_weight(pl_net_spec *spec, float weight)
 
 void pl_spec_accuracy(pl_net_spec *spec, const char *name, const char *scores, const char *label)
 {
-    if (named(spec, name, scores) && named(spec, name, label))
+    if (check_names(spec, name, scores) && check_names(spec, name, label))
         build_accuracy(&spec->build, name, scores, label, 1);
 }
 

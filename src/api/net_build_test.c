@@ -12,25 +12,25 @@
 #include <math.h>
 #include <string.h>
 
-static void must(pl_engine *engine, int rc)
+static void expect_ok(pl_engine *engine, int rc)
 {
     if (rc != PL_OK)
         fail_msg("%d: %s", rc, pl_engine_error(engine));
 }
 
-static pl_net_spec *empty(pl_engine *engine)
+static pl_net_spec *empty_spec(pl_engine *engine)
 {
     pl_net_spec *spec;
-    must(engine, pl_net_spec_create(engine, "all", &spec));
+    expect_ok(engine, pl_net_spec_create(engine, "all", &spec));
     return spec;
 }
 
 /* Two branches of 8 channels on 7×7 pixels, joined, normalised, doubled, classified twice. */
-static pl_net_spec *build(pl_engine *engine)
+static pl_net_spec *build_spec(pl_engine *engine)
 {
     static const char *const both[] = {"wide", "norm"}, *const sums[] = {"scale", "relu"};
     static const float factors[] = {1, -0.5f};
-    pl_net_spec *spec = empty(engine);
+    pl_net_spec *spec = empty_spec(engine);
     pl_convolution_options grouped = PL_CONVOLUTION_DEFAULTS, wide = PL_CONVOLUTION_DEFAULTS;
     grouped.group = 2;
     grouped.dilation = 2;
@@ -105,7 +105,7 @@ static const char expected[] =
     "top: \"loss\" }";
 
 /* The next word of a text; lines and indentation do not matter. */
-static size_t word(const char **text)
+static size_t next_word(const char **text)
 {
     *text += strspn(*text, " \n");
     return strcspn(*text, " \n");
@@ -114,16 +114,16 @@ static size_t word(const char **text)
 static void test_the_text(void **state)
 {
     pl_engine *engine = *state;
-    pl_net_spec *spec = build(engine);
-    const char *said, *right = expected;
-    must(engine, pl_net_spec_text(spec, &said));
+    pl_net_spec *spec = build_spec(engine);
+    const char *text, *right = expected;
+    expect_ok(engine, pl_net_spec_text(spec, &text));
     for (;;) {
-        size_t n = word(&said), m = word(&right);
-        if (n != m || memcmp(said, right, n) != 0)
-            fail_msg("expected: %.60s\nsaid: %.60s", right, said);
+        size_t n = next_word(&text), m = next_word(&right);
+        if (n != m || memcmp(text, right, n) != 0)
+            fail_msg("expected: %.60s\nsaid: %.60s", right, text);
         if (n == 0)
             break;
-        said += n;
+        text += n;
         right += m;
     }
     pl_net_spec_free(spec);
@@ -157,10 +157,10 @@ static void test_the_layers(void **state)
         {"loss", {0}, 0, 0, 0},
     };
     pl_engine *engine = *state;
-    pl_net_spec *spec = build(engine);
+    pl_net_spec *spec = build_spec(engine);
     const pl_layer *layer;
     size_t n;
-    must(engine, pl_net_spec_layers(spec, 0, 0, 0, &layer, &n));
+    expect_ok(engine, pl_net_spec_layers(spec, 0, 0, 0, &layer, &n));
     assert_int_equal(n, sizeof right / sizeof *right);
     for (size_t i = 0; i < n; i++) {
         assert_string_equal(layer[i].name, right[i].name);
@@ -182,12 +182,12 @@ static void test_layers_of_the_zoo(void **state)
     pl_net_spec *spec;
     const pl_layer *layer;
     size_t n, sum = 0;
-    must(engine, pl_net_spec_zoo(engine, "fc-480-160", &spec));
-    must(engine, pl_net_spec_layers(spec, 0, 0, 0, &layer, &n));
+    expect_ok(engine, pl_net_spec_zoo(engine, "fc-480-160", &spec));
+    expect_ok(engine, pl_net_spec_layers(spec, 0, 0, 0, &layer, &n));
     for (size_t i = 0; i < n; i++)
         sum += layer[i].parameters;
     assert_int_equal(sum, 455370);
-    must(engine, pl_net_spec_layers(spec, 3, 5, 4, &layer, &n));
+    expect_ok(engine, pl_net_spec_layers(spec, 3, 5, 4, &layer, &n));
     assert_int_equal(layer[1].parameters, 480 * 60 + 480);
     pl_net_spec_free(spec);
     assert_string_equal(pl_zoo_names()[0], "lenet");
@@ -195,16 +195,16 @@ static void test_layers_of_the_zoo(void **state)
 
 /* ---- what goes wrong is kept ---- */
 
-static void refused(pl_engine *engine, pl_net_spec *spec, int status, const char *says)
+static void expect_refusal(pl_engine *engine, pl_net_spec *spec, int status, const char *phrase)
 {
     const pl_layer *layer;
     size_t n;
     int rc = pl_net_spec_layers(spec, 1, 4, 4, &layer, &n);
-    if (rc != status || !strstr(pl_engine_error(engine), says))
-        fail_msg("expected %d and \"%s\", got %d and \"%s\"", status, says, rc,
+    if (rc != status || !strstr(pl_engine_error(engine), phrase))
+        fail_msg("expected %d and \"%s\", got %d and \"%s\"", status, phrase, rc,
                  pl_engine_error(engine));
     const char *text;
-    if (strstr(says, "layer \"bad\"") == says)
+    if (strstr(phrase, "layer \"bad\"") == phrase)
         assert_int_equal(pl_net_spec_text(spec, &text), status);
     pl_net_spec_free(spec);
 }
@@ -215,24 +215,25 @@ static void test_mistakes(void **state)
     static const char *const one[] = {"data", NULL};
     pl_convolution_options options = PL_CONVOLUTION_DEFAULTS;
     options.pad_w = 1;
-    pl_net_spec *spec = empty(engine);
+    pl_net_spec *spec = empty_spec(engine);
     pl_spec_convolution(spec, "bad", "data", 3, 3, &options);
-    refused(engine, spec, PL_ERR_INPUT, "layer \"bad\": pad_w without kernel_w");
-    spec = empty(engine);
+    expect_refusal(engine, spec, PL_ERR_INPUT, "layer \"bad\": pad_w without kernel_w");
+    spec = empty_spec(engine);
     pl_spec_concat(spec, "bad", one, 2);
-    refused(engine, spec, PL_ERR_INPUT, "layer \"bad\": it is not said what it reads");
-    spec = empty(engine);
+    expect_refusal(engine, spec, PL_ERR_INPUT, "layer \"bad\": it is not said what it reads");
+    spec = empty_spec(engine);
     pl_spec_concat(spec, "bad", NULL, 0);
-    refused(engine, spec, PL_ERR_INPUT, "layer \"bad\": it is not said what it reads");
-    spec = empty(engine);
+    expect_refusal(engine, spec, PL_ERR_INPUT, "layer \"bad\": it is not said what it reads");
+    spec = empty_spec(engine);
     pl_spec_eltwise(spec, "bad", (pl_eltwise)9, one, 1, NULL);
-    refused(engine, spec, PL_ERR_INPUT, "layer \"bad\": there is no element-wise operation 9");
-    spec = empty(engine);
+    expect_refusal(engine, spec, PL_ERR_INPUT,
+                   "layer \"bad\": there is no element-wise operation 9");
+    spec = empty_spec(engine);
     pl_spec_pooling_global(spec, "bad", "data", (pl_pooling)9);
-    refused(engine, spec, PL_ERR_INPUT, "layer \"bad\": there is no pooling 9");
-    spec = empty(engine);
+    expect_refusal(engine, spec, PL_ERR_INPUT, "layer \"bad\": there is no pooling 9");
+    spec = empty_spec(engine);
     pl_spec_loss_weight(spec, 1);
-    refused(engine, spec, PL_ERR_INPUT, "a loss's weight, but there is no layer");
+    expect_refusal(engine, spec, PL_ERR_INPUT, "a loss's weight, but there is no layer");
 }
 
 static void test_an_unknown_shape(void **state)
@@ -240,7 +241,7 @@ static void test_an_unknown_shape(void **state)
     pl_engine *engine = *state;
     const pl_layer *layer;
     size_t n;
-    pl_net_spec *spec = empty(engine);
+    pl_net_spec *spec = empty_spec(engine);
     pl_spec_input(spec, "data", "label", 0, 0, 0);
     pl_spec_inner_product(spec, "ip", "data", 2, NULL);
     pl_spec_softmax_loss(spec, "loss", "ip", "label");
@@ -248,7 +249,7 @@ static void test_an_unknown_shape(void **state)
     assert_non_null(strstr(pl_engine_error(engine), "shape of its records is not known"));
     assert_int_equal(pl_net_spec_layers(spec, 1, 0, 2, &layer, &n), PL_ERR_USAGE);
     assert_non_null(strstr(pl_engine_error(engine), "all of these or none may be 0"));
-    must(engine, pl_net_spec_layers(spec, 1, 5, 1, &layer, &n));
+    expect_ok(engine, pl_net_spec_layers(spec, 1, 5, 1, &layer, &n));
     assert_int_equal(layer[1].parameters, 12);
     pl_net_spec_free(spec);
 }

@@ -76,7 +76,7 @@ void api_net_release_data(pl_net *net)
 
 /* Training batches come from the training set; while there is none, the set to test with makes room
  * for batches to test. */
-static int feed(pl_net *net, enum corpus_set which, struct err *err)
+static int feed_set(pl_net *net, enum corpus_set which, struct err *err)
 {
     if (which != SET_TRAIN && net->ws->loader.set)
         return OK;
@@ -84,8 +84,8 @@ static int feed(pl_net *net, enum corpus_set which, struct err *err)
     return workspace_feed(net->ws, net->job, &net->corpus.set[which], err);
 }
 
-static int put(pl_net *net, enum corpus_set which, const struct source *source,
-               const Paceline__Data *data, struct part part, struct err *err)
+static int put_source(pl_net *net, enum corpus_set which, const struct source *source,
+                      const Paceline__Data *data, struct part part, struct err *err)
 {
     struct dataset set;
     int rc = corpus_make(source, data, part, &set, err);
@@ -99,7 +99,7 @@ static int put(pl_net *net, enum corpus_set which, const struct source *source,
         return rc;
     }
     corpus_put(&net->corpus, which, &set);
-    rc = feed(net, which, err);
+    rc = feed_set(net, which, err);
     if (rc != OK)
         dataset_release(&net->corpus.set[which]); /* it was the first: there was no room */
     return rc;
@@ -114,7 +114,7 @@ static int set_data(pl_net *net, enum corpus_set which, const Paceline__Data *da
     int rc = take_source(net->engine, data, role, &source, err);
     if (rc != OK)
         return rc;
-    rc = put(net, which, source->source, data, part, err);
+    rc = put_source(net, which, source->source, data, part, err);
     if (rc != OK) {
         leave_source(net->engine, source);
         return rc;

@@ -19,33 +19,33 @@ struct stage {
 
 static const pl_net_options quick = {.batch = 16, .threads = 1, .kernels = "ref"};
 
-static void must(const struct stage *s, int rc)
+static void expect_ok(const struct stage *s, int rc)
 {
     if (rc != PL_OK)
         fail_msg("%d: %s", rc, pl_engine_error(s->engine));
 }
 
-static void refused(const struct stage *s, int rc, int expected, const char *says)
+static void expect_refusal(const struct stage *s, int rc, int expected, const char *phrase)
 {
-    if (rc != expected || !strstr(pl_engine_error(s->engine), says))
-        fail_msg("expected %d and \"%s\", got %d and \"%s\"", expected, says, rc,
+    if (rc != expected || !strstr(pl_engine_error(s->engine), phrase))
+        fail_msg("expected %d and \"%s\", got %d and \"%s\"", expected, phrase, rc,
                  pl_engine_error(s->engine));
 }
 
-static pl_net_spec *linear(const struct stage *s, uint32_t outputs)
+static pl_net_spec *linear_net(const struct stage *s, uint32_t outputs)
 {
     pl_net_spec *spec;
-    must(s, pl_net_spec_create(s->engine, "linear", &spec));
+    expect_ok(s, pl_net_spec_create(s->engine, "linear", &spec));
     pl_spec_input(spec, "data", "label", 1, TINY_SIDE, TINY_SIDE);
     pl_spec_inner_product(spec, "ip", "data", outputs, NULL);
     pl_spec_softmax_loss(spec, "loss", "ip", "label");
     return spec;
 }
 
-static pl_net *make(const struct stage *s, pl_net_spec *spec)
+static pl_net *make_net(const struct stage *s, pl_net_spec *spec)
 {
     pl_net *net;
-    must(s, pl_net_create(s->engine, spec, &quick, &net));
+    expect_ok(s, pl_net_create(s->engine, spec, &quick, &net));
     pl_net_spec_free(spec);
     return net;
 }
@@ -153,9 +153,10 @@ static void test_a_wrong_layer_is_named(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_net *net = NULL;
-        pl_net_spec *spec = linear(s, 3);
+        pl_net_spec *spec = linear_net(s, 3);
         cases[i].spoil(spec);
-        refused(s, pl_net_create(s->engine, spec, &quick, &net), cases[i].status, cases[i].says);
+        expect_refusal(s, pl_net_create(s->engine, spec, &quick, &net), cases[i].status,
+                       cases[i].says);
         assert_null(net);
         pl_net_spec_free(spec);
     }
@@ -165,14 +166,15 @@ static void test_a_spoiled_specification_is_no_jobs_net(void **state)
 {
     const struct stage *s = *state;
     pl_job *job;
-    must(s, pl_job_create(s->engine, &job));
-    pl_net_spec *spec = linear(s, 3);
+    expect_ok(s, pl_job_create(s->engine, &job));
+    pl_net_spec *spec = linear_net(s, 3);
     no_bottom(spec);
-    refused(s, pl_job_set_net(job, spec), PL_ERR_INPUT, "layer \"relu\"");
+    expect_refusal(s, pl_job_set_net(job, spec), PL_ERR_INPUT, "layer \"relu\"");
     pl_net_spec_free(spec);
-    refused(s, pl_net_spec_job(job, &spec), PL_ERR_INPUT, "net: is missing");
-    refused(s, pl_net_spec_zoo(s->engine, "lenot", &spec), PL_ERR_INPUT, "lenet");
-    refused(s, pl_net_spec_load(s->engine, "/nowhere.prototxt", &spec), PL_ERR_INPUT, "/nowhere");
+    expect_refusal(s, pl_net_spec_job(job, &spec), PL_ERR_INPUT, "net: is missing");
+    expect_refusal(s, pl_net_spec_zoo(s->engine, "lenot", &spec), PL_ERR_INPUT, "lenet");
+    expect_refusal(s, pl_net_spec_load(s->engine, "/nowhere.prototxt", &spec), PL_ERR_INPUT,
+                   "/nowhere");
     pl_job_free(job);
 }
 
@@ -197,9 +199,9 @@ static void test_wrong_options_are_named(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         pl_net *net = NULL;
-        pl_net_spec *spec = linear(s, 3);
-        refused(s, pl_net_create(s->engine, spec, &cases[i].options, &net), cases[i].status,
-                cases[i].says);
+        pl_net_spec *spec = linear_net(s, 3);
+        expect_refusal(s, pl_net_create(s->engine, spec, &cases[i].options, &net), cases[i].status,
+                       cases[i].says);
         pl_net_spec_free(spec);
     }
 }
@@ -211,14 +213,14 @@ static void test_without_data_it_says_so(void **state)
     const struct stage *s = *state;
     pl_test_result result;
     double loss;
-    pl_net *net = make(s, linear(s, 3));
-    refused(s, pl_net_train(net, 1, &loss), PL_ERR_USAGE, "no training data");
-    refused(s, pl_net_test(net, 1, &result), PL_ERR_USAGE, "no validation data");
-    must(s, pl_net_set_validation_data(net, s->test, 0, 1));
-    must(s, pl_net_test(net, 0, &result));
+    pl_net *net = make_net(s, linear_net(s, 3));
+    expect_refusal(s, pl_net_train(net, 1, &loss), PL_ERR_USAGE, "no training data");
+    expect_refusal(s, pl_net_test(net, 1, &result), PL_ERR_USAGE, "no validation data");
+    expect_ok(s, pl_net_set_validation_data(net, s->test, 0, 1));
+    expect_ok(s, pl_net_test(net, 0, &result));
     assert_true(result.error >= 0 && result.error <= 1); /* by the scores of its loss */
     assert_true(isfinite(result.loss));
-    refused(s, pl_net_train(net, 1, &loss), PL_ERR_USAGE, "no training data");
+    expect_refusal(s, pl_net_train(net, 1, &loss), PL_ERR_USAGE, "no training data");
     pl_net_free(net);
 }
 
@@ -237,55 +239,56 @@ static void test_a_net_takes_form_with_its_data(void **state)
     pl_weights w;
     tiny_write(&tiny, "shapeless.prototxt", net_text);
     snprintf(path, sizeof path, "%s/shapeless.prototxt", tiny.folder);
-    must(s, pl_net_spec_load(s->engine, path, &spec));
-    pl_net *net = make(s, spec);
+    expect_ok(s, pl_net_spec_load(s->engine, path, &spec));
+    pl_net *net = make_net(s, spec);
     assert_int_equal(pl_net_weights_count(net), 0);
-    refused(s, pl_net_weights(net, "ip", 0, &w), PL_ERR_USAGE, "shape of its records");
-    refused(s, pl_net_load_weights(net, path), PL_ERR_USAGE, "shape of its records");
-    must(s, pl_net_set_validation_data(net, s->test, 0, 1));
-    must(s, pl_net_weights(net, "ip", 0, &w));
+    expect_refusal(s, pl_net_weights(net, "ip", 0, &w), PL_ERR_USAGE, "shape of its records");
+    expect_refusal(s, pl_net_load_weights(net, path), PL_ERR_USAGE, "shape of its records");
+    expect_ok(s, pl_net_set_validation_data(net, s->test, 0, 1));
+    expect_ok(s, pl_net_weights(net, "ip", 0, &w));
     assert_int_equal(w.shape[1], TINY_SIDE * TINY_SIDE);
     pl_net_free(net);
-    must(s, pl_net_spec_zoo(s->engine, "lenet", &spec));
-    net = make(s, spec);
-    refused(s, pl_net_set_training_data(net, s->train, 0, 1), PL_ERR_INPUT, "layer \"conv2\"");
-    refused(s, pl_net_weights(net, "ip1", 0, &w), PL_ERR_USAGE, "shape of its records");
+    expect_ok(s, pl_net_spec_zoo(s->engine, "lenet", &spec));
+    net = make_net(s, spec);
+    expect_refusal(s, pl_net_set_training_data(net, s->train, 0, 1), PL_ERR_INPUT,
+                   "layer \"conv2\"");
+    expect_refusal(s, pl_net_weights(net, "ip1", 0, &w), PL_ERR_USAGE, "shape of its records");
     pl_net_free(net);
 }
 
 static void test_data_that_does_not_fit_is_refused(void **state)
 {
     const struct stage *s = *state;
-    pl_net *net = make(s, linear(s, 2)), *other;
+    pl_net *net = make_net(s, linear_net(s, 2)), *other;
     pl_net_spec *spec;
-    refused(s, pl_net_set_training_data(net, s->train, 0, 1), PL_ERR_INPUT,
-            "train: label 2 is out of range: the net has 2 classes");
-    refused(s, pl_net_set_training_data(net, "idx:/nowhere,/nothing", 0, 1), PL_ERR_INPUT,
-            "/nowhere");
-    refused(s, pl_net_set_training_data(net, "tapes:/nowhere", 0, 1), PL_ERR_USAGE, "tapes");
+    expect_refusal(s, pl_net_set_training_data(net, s->train, 0, 1), PL_ERR_INPUT,
+                   "train: label 2 is out of range: the net has 2 classes");
+    expect_refusal(s, pl_net_set_training_data(net, "idx:/nowhere,/nothing", 0, 1), PL_ERR_INPUT,
+                   "/nowhere");
+    expect_refusal(s, pl_net_set_training_data(net, "tapes:/nowhere", 0, 1), PL_ERR_USAGE, "tapes");
     assert_int_equal(pl_net_training_records(net), 0);
     pl_net_free(net);
-    must(s, pl_net_spec_create(s->engine, "wide", &spec));
+    expect_ok(s, pl_net_spec_create(s->engine, "wide", &spec));
     pl_spec_input(spec, "data", "label", 1, 28, 28);
     pl_spec_inner_product(spec, "ip", "data", 3, NULL);
     pl_spec_softmax_loss(spec, "loss", "ip", "label");
-    other = make(s, spec);
-    refused(s, pl_net_set_validation_data(other, s->test, 0, 1), PL_ERR_INPUT,
-            "records are 1x12x12, the net is made for 784 numbers each");
+    other = make_net(s, spec);
+    expect_refusal(s, pl_net_set_validation_data(other, s->test, 0, 1), PL_ERR_INPUT,
+                   "records are 1x12x12, the net is made for 784 numbers each");
     pl_net_free(other);
 }
 
 static void test_a_loss_that_is_no_number_ends_training(void **state)
 {
     const struct stage *s = *state;
-    pl_net *net = make(s, linear(s, 3));
+    pl_net *net = make_net(s, linear_net(s, 3));
     pl_weights w;
-    must(s, pl_net_set_training_data(net, s->train, 0, 1));
-    must(s, pl_net_weights(net, "ip", 1, &w));
+    expect_ok(s, pl_net_set_training_data(net, s->train, 0, 1));
+    expect_ok(s, pl_net_weights(net, "ip", 1, &w));
     w.at[1] = NAN;
-    refused(s, pl_net_train(net, 5, NULL), PL_ERR_DIVERGED, "step 1 of 5");
+    expect_refusal(s, pl_net_train(net, 5, NULL), PL_ERR_DIVERGED, "step 1 of 5");
     w.at[1] = 0;
-    must(s, pl_net_train(net, 5, NULL));
+    expect_ok(s, pl_net_train(net, 5, NULL));
     pl_net_free(net);
 }
 
@@ -294,11 +297,11 @@ static void test_a_loss_that_is_no_number_ends_training(void **state)
 static void test_weights_that_are_not_there(void **state)
 {
     const struct stage *s = *state;
-    pl_net *net = make(s, linear(s, 3));
+    pl_net *net = make_net(s, linear_net(s, 3));
     pl_weights w;
-    refused(s, pl_net_weights(net, "ip", 2, &w), PL_ERR_NOT_FOUND, "layer \"ip\"");
-    refused(s, pl_net_weights(net, "ip3", 0, &w), PL_ERR_NOT_FOUND, "layer \"ip3\"");
-    refused(s, pl_net_weights_at(net, 2, &w), PL_ERR_NOT_FOUND, "the net has 2");
+    expect_refusal(s, pl_net_weights(net, "ip", 2, &w), PL_ERR_NOT_FOUND, "layer \"ip\"");
+    expect_refusal(s, pl_net_weights(net, "ip3", 0, &w), PL_ERR_NOT_FOUND, "layer \"ip3\"");
+    expect_refusal(s, pl_net_weights_at(net, 2, &w), PL_ERR_NOT_FOUND, "the net has 2");
     pl_net_free(net);
 }
 
@@ -307,31 +310,31 @@ static void test_weights_go_through_a_file(void **state)
     const struct stage *s = *state;
     char path[128];
     pl_test_result before, after;
-    pl_net *a = make(s, linear(s, 3)), *b = make(s, linear(s, 3));
-    must(s, pl_net_set_training_data(a, s->train, 0, 1));
-    must(s, pl_net_set_validation_data(a, s->test, 0, 1));
-    must(s, pl_net_set_validation_data(b, s->test, 0, 1));
-    must(s, pl_net_train(a, 30, NULL));
+    pl_net *a = make_net(s, linear_net(s, 3)), *b = make_net(s, linear_net(s, 3));
+    expect_ok(s, pl_net_set_training_data(a, s->train, 0, 1));
+    expect_ok(s, pl_net_set_validation_data(a, s->test, 0, 1));
+    expect_ok(s, pl_net_set_validation_data(b, s->test, 0, 1));
+    expect_ok(s, pl_net_train(a, 30, NULL));
     snprintf(path, sizeof path, "%s/a.safetensors", s->tiny.folder);
-    must(s, pl_net_save_weights(a, path));
-    must(s, pl_net_load_weights(b, path));
-    must(s, pl_net_test(a, 0, &before));
-    must(s, pl_net_test(b, 0, &after));
+    expect_ok(s, pl_net_save_weights(a, path));
+    expect_ok(s, pl_net_load_weights(b, path));
+    expect_ok(s, pl_net_test(a, 0, &before));
+    expect_ok(s, pl_net_test(b, 0, &after));
     assert_true(before.loss == after.loss);
-    pl_net *four = make(s, linear(s, 4));
-    refused(s, pl_net_load_weights(four, path), PL_ERR_INPUT,
-            "tensor joint/ip.0 is 3x144, the net has 4x144");
-    pl_net_spec *spec = linear(s, 3);
+    pl_net *four = make_net(s, linear_net(s, 4));
+    expect_refusal(s, pl_net_load_weights(four, path), PL_ERR_INPUT,
+                   "tensor joint/ip.0 is 3x144, the net has 4x144");
+    pl_net_spec *spec = linear_net(s, 3);
     pl_spec_inner_product(spec, "more", "data", 3, NULL);
-    pl_net *more = make(s, spec);
+    pl_net *more = make_net(s, spec);
     pl_weights w;
-    must(s, pl_net_weights(more, "ip", 0, &w));
+    expect_ok(s, pl_net_weights(more, "ip", 0, &w));
     float first = w.at[0];
-    refused(s, pl_net_load_weights(more, path), PL_ERR_INPUT, "has no tensor joint/more.0");
+    expect_refusal(s, pl_net_load_weights(more, path), PL_ERR_INPUT, "has no tensor joint/more.0");
     assert_true(w.at[0] == first);
-    refused(s, pl_net_load_weights(a, s->tiny.job), PL_ERR_INPUT, "tiny.job");
-    refused(s, pl_net_load_weights(a, "/nowhere"), PL_ERR_INPUT, "/nowhere");
-    refused(s, pl_net_save_weights(a, "/nowhere/at/all"), PL_ERR_IO, "/nowhere");
+    expect_refusal(s, pl_net_load_weights(a, s->tiny.job), PL_ERR_INPUT, "tiny.job");
+    expect_refusal(s, pl_net_load_weights(a, "/nowhere"), PL_ERR_INPUT, "/nowhere");
+    expect_refusal(s, pl_net_save_weights(a, "/nowhere/at/all"), PL_ERR_IO, "/nowhere");
     pl_net_free(a);
     pl_net_free(b);
     pl_net_free(four);
@@ -349,16 +352,16 @@ static void test_a_runs_final_model_can_be_tested(void **state)
     pl_net_spec *spec;
     pl_test_result result;
     tiny_cluster(&s->tiny, "node { count: 4 } step_seconds: 0.004\n");
-    must(s, pl_job_load(s->engine, s->tiny.job, &job));
-    must(s, pl_cluster_load(s->engine, s->tiny.cluster, &cluster));
+    expect_ok(s, pl_job_load(s->engine, s->tiny.job, &job));
+    expect_ok(s, pl_cluster_load(s->engine, s->tiny.cluster, &cluster));
     const pl_sim_options options = {.run = {.out = tiny_out(&s->tiny, out)}};
-    must(s, pl_sim(s->engine, job, cluster, &options, &report));
-    must(s, pl_net_spec_job(job, &spec));
-    pl_net *net = make(s, spec);
-    must(s, pl_net_set_validation_data_of(net, job));
+    expect_ok(s, pl_sim(s->engine, job, cluster, &options, &report));
+    expect_ok(s, pl_net_spec_job(job, &spec));
+    pl_net *net = make_net(s, spec);
+    expect_ok(s, pl_net_set_validation_data_of(net, job));
     snprintf(path, sizeof path, "%s/final.safetensors", out);
-    must(s, pl_net_load_weights(net, path));
-    must(s, pl_net_test(net, 0, &result));
+    expect_ok(s, pl_net_load_weights(net, path));
+    expect_ok(s, pl_net_test(net, 0, &result));
     assert_true(result.error == report.test_error && result.loss == report.test_loss);
     assert_int_equal(result.count, TINY_TEST);
     pl_net_free(net);

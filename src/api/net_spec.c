@@ -13,7 +13,7 @@
 /* ---- their life ---- */
 
 /* `net` is taken, also on failure. */
-static int wrap(pl_engine *engine, Caffe__NetParameter *net, pl_net_spec **out)
+static int wrap_net(pl_engine *engine, Caffe__NetParameter *net, pl_net_spec **out)
 {
     pl_net_spec *spec = calloc(1, sizeof *spec);
     if (!spec) {
@@ -27,28 +27,28 @@ static int wrap(pl_engine *engine, Caffe__NetParameter *net, pl_net_spec **out)
     return OK;
 }
 
-static int create(pl_engine *engine, const char *name, pl_net_spec **out)
+static int create_spec(pl_engine *engine, const char *name, pl_net_spec **out)
 {
     struct build build;
     Caffe__NetParameter *net = NULL;
     build_begin(&build, name ? name : "net");
     int rc = build_end(&build, &net, &engine->error);
-    return rc == OK ? wrap(engine, net, out) : rc;
+    return rc == OK ? wrap_net(engine, net, out) : rc;
 }
 
-static int load(pl_engine *engine, const char *path, pl_net_spec **out)
+static int load_spec(pl_engine *engine, const char *path, pl_net_spec **out)
 {
     Caffe__NetParameter *net = NULL;
     int rc = model_load_file(path, &net, &engine->error);
-    return rc == OK ? wrap(engine, net, out) : rc;
+    return rc == OK ? wrap_net(engine, net, out) : rc;
 }
 
-static int zoo(pl_engine *engine, const char *name, pl_net_spec **out)
+static int zoo_spec(pl_engine *engine, const char *name, pl_net_spec **out)
 {
     Caffe__NetParameter *net = NULL;
     int rc = zoo_net(name, &net, &engine->error);
     if (rc == OK)
-        rc = wrap(engine, net, out);
+        rc = wrap_net(engine, net, out);
     if (rc == OK)
         (*out)->record = zoo_record(name);
     return rc;
@@ -61,22 +61,22 @@ static int of_job(const pl_job *job, pl_net_spec **out)
     if (!job->message->net || !job->message->net->source_case)
         return err_set(err, ERR_INPUT, "net: is missing from the job");
     int rc = model_load_net(job->message->net, &net, err);
-    return rc == OK ? wrap(job->engine, net, out) : rc;
+    return rc == OK ? wrap_net(job->engine, net, out) : rc;
 }
 
 int pl_net_spec_create(pl_engine *engine, const char *name, pl_net_spec **out)
 {
-    RETURN_GUARDED(engine, create(engine, name, out));
+    RETURN_GUARDED(engine, create_spec(engine, name, out));
 }
 
 int pl_net_spec_load(pl_engine *engine, const char *path, pl_net_spec **out)
 {
-    RETURN_GUARDED(engine, load(engine, path, out));
+    RETURN_GUARDED(engine, load_spec(engine, path, out));
 }
 
 int pl_net_spec_zoo(pl_engine *engine, const char *name, pl_net_spec **out)
 {
-    RETURN_GUARDED(engine, zoo(engine, name, out));
+    RETURN_GUARDED(engine, zoo_spec(engine, name, out));
 }
 
 int pl_net_spec_job(const pl_job *job, pl_net_spec **out)

@@ -31,7 +31,7 @@ static pl_weights view_of(const pl_net *net, size_t i)
     return view;
 }
 
-static int find(pl_net *net, const char *layer, uint32_t index, pl_weights *out)
+static int find_weights(pl_net *net, const char *layer, uint32_t index, pl_weights *out)
 {
     struct err *err = &net->engine->error;
     int rc = api_net_formed(net, err);
@@ -50,7 +50,7 @@ static int find(pl_net *net, const char *layer, uint32_t index, pl_weights *out)
 
 int pl_net_weights(pl_net *net, const char *layer, uint32_t index, pl_weights *out)
 {
-    RETURN_GUARDED(net->engine, find(net, layer, index, out));
+    RETURN_GUARDED(net->engine, find_weights(net, layer, index, out));
 }
 
 size_t pl_net_weights_count(const pl_net *net)
@@ -58,7 +58,7 @@ size_t pl_net_weights_count(const pl_net *net)
     return net->ws ? net->learner.table->count : 0;
 }
 
-static int at(pl_net *net, size_t i, pl_weights *out)
+static int weights_at(pl_net *net, size_t i, pl_weights *out)
 {
     if (i >= pl_net_weights_count(net))
         return err_set(&net->engine->error, ERR_NOT_FOUND, "weights %zu: the net has %zu", i,
@@ -69,10 +69,10 @@ static int at(pl_net *net, size_t i, pl_weights *out)
 
 int pl_net_weights_at(pl_net *net, size_t i, pl_weights *out)
 {
-    RETURN_GUARDED(net->engine, at(net, i, out));
+    RETURN_GUARDED(net->engine, weights_at(net, i, out));
 }
 
-static int vector(pl_net *net, const struct vec *v, float **x, size_t *n)
+static int vector_of(pl_net *net, const struct vec *v, float **x, size_t *n)
 {
     int rc = api_net_formed(net, &net->engine->error);
     if (rc != OK)
@@ -84,17 +84,17 @@ static int vector(pl_net *net, const struct vec *v, float **x, size_t *n)
 
 int pl_net_all_weights(pl_net *net, float **x, size_t *n)
 {
-    RETURN_GUARDED(net->engine, vector(net, &net->learner.x, x, n));
+    RETURN_GUARDED(net->engine, vector_of(net, &net->learner.x, x, n));
 }
 
 int pl_net_all_state(pl_net *net, float **s, size_t *n)
 {
-    RETURN_GUARDED(net->engine, vector(net, &net->learner.s, s, n));
+    RETURN_GUARDED(net->engine, vector_of(net, &net->learner.s, s, n));
 }
 
 /* ---- files ---- */
 
-static int load(pl_net *net, const char *path, enum weights_fit fit)
+static int load_weights(pl_net *net, const char *path, enum weights_fit fit)
 {
     struct err *err = &net->engine->error;
     int rc = api_net_formed(net, err);
@@ -111,12 +111,12 @@ static int load(pl_net *net, const char *path, enum weights_fit fit)
 
 int pl_net_load_weights(pl_net *net, const char *path)
 {
-    RETURN_GUARDED(net->engine, load(net, path, WEIGHTS_ALL));
+    RETURN_GUARDED(net->engine, load_weights(net, path, WEIGHTS_ALL));
 }
 
 int pl_net_load_some_weights(pl_net *net, const char *path)
 {
-    RETURN_GUARDED(net->engine, load(net, path, WEIGHTS_SOME));
+    RETURN_GUARDED(net->engine, load_weights(net, path, WEIGHTS_SOME));
 }
 
 static int make_image(const pl_net *net, struct buf *image, struct err *err)
@@ -154,7 +154,7 @@ static int save_caffe(const pl_net *net, const char *path, struct err *err)
     return rc;
 }
 
-static int save(const pl_net *net, const char *path)
+static int save_weights(const pl_net *net, const char *path)
 {
     struct err *err = &net->engine->error;
     char here[API_PATH_MAX];
@@ -169,5 +169,5 @@ static int save(const pl_net *net, const char *path)
 
 int pl_net_save_weights(const pl_net *net, const char *path)
 {
-    RETURN_GUARDED(net->engine, save(net, path));
+    RETURN_GUARDED(net->engine, save_weights(net, path));
 }

@@ -102,7 +102,7 @@ int pl_net_spec_record(const pl_net_spec *spec, const pl_job *job, uint32_t shap
     RETURN_GUARDED(spec->engine, record_of(spec, job, shape));
 }
 
-static int form(pl_net *net, const struct shape *record)
+static int choose_form(pl_net *net, const struct shape *record)
 {
     struct err *err = &net->engine->error;
     if (!net->ws)
@@ -116,7 +116,7 @@ static int form(pl_net *net, const struct shape *record)
 int pl_net_form(pl_net *net, uint32_t channels, uint32_t height, uint32_t width)
 {
     const struct shape record = {3, {channels, height, width}};
-    RETURN_GUARDED(net->engine, form(net, &record));
+    RETURN_GUARDED(net->engine, choose_form(net, &record));
 }
 
 /* ---- what it says ---- */
@@ -153,7 +153,7 @@ int pl_net_classes_of(pl_net *net, pl_net_classes *out)
 }
 
 /* p_i = exp(z_i - max z) / sum_k exp(z_k - max z), in place. */
-static void softmax(float *z, size_t n)
+static void apply_softmax(float *z, size_t n)
 {
     float most = z[0];
     double sum = 0;
@@ -165,7 +165,7 @@ static void softmax(float *z, size_t n)
         z[i] = (float)(exp((double)z[i] - (double)most) / sum);
 }
 
-static int predict(pl_net *net, const float *records, size_t count, float *out, size_t room)
+static int predict_records(pl_net *net, const float *records, size_t count, float *out, size_t room)
 {
     pl_net_classes classes;
     struct scores scores;
@@ -174,11 +174,11 @@ static int predict(pl_net *net, const float *records, size_t count, float *out, 
     if (rc == OK)
         rc = pl_net_forward(net, records, count, classes.blob, out, room, &each);
     for (size_t i = 0; rc == OK && scores.form == SCORES_SOFTMAX && i < count; i++)
-        softmax(out + i * classes.count, classes.count);
+        apply_softmax(out + i * classes.count, classes.count);
     return rc;
 }
 
 int pl_net_predict(pl_net *net, const float *records, size_t count, float *out, size_t room)
 {
-    RETURN_GUARDED(net->engine, predict(net, records, count, out, room));
+    RETURN_GUARDED(net->engine, predict_records(net, records, count, out, room));
 }

@@ -104,14 +104,14 @@ struct telling {
     void *user;
 };
 
-static void tell_change(void *user, const struct job_change *change)
+static void report_change(void *user, const struct job_change *change)
 {
     const struct telling *t = user;
     t->each(t->user, &(pl_job_change){change->field, change->from, change->to, change->breaks});
 }
 
-static int diff(const pl_job *from, const pl_job *to,
-                void (*each)(void *user, const pl_job_change *change), void *user)
+static int diff_jobs(const pl_job *from, const pl_job *to,
+                     void (*each)(void *user, const pl_job_change *change), void *user)
 {
     struct telling telling = {each, user};
     Paceline__Job *a = NULL, *b = NULL;
@@ -121,7 +121,7 @@ static int diff(const pl_job *from, const pl_job *to,
     if (rc == OK) {
         a->has_threads = from->message->has_threads;
         b->has_threads = to->message->has_threads;
-        rc = job_diff(a, b, tell_change, &telling, &from->engine->error);
+        rc = job_diff(a, b, report_change, &telling, &from->engine->error);
     }
     job_free(a);
     job_free(b);
@@ -131,5 +131,5 @@ static int diff(const pl_job *from, const pl_job *to,
 int pl_job_diff(const pl_job *from, const pl_job *to,
                 void (*each)(void *user, const pl_job_change *change), void *user)
 {
-    RETURN_GUARDED(from->engine, diff(from, to, each, user));
+    RETURN_GUARDED(from->engine, diff_jobs(from, to, each, user));
 }

@@ -3,9 +3,9 @@
 #define PL_API_TEAM_H
 
 #include "api/api.h"
-#include "coll/team.h"
+#include "coll/team_call.h"
 #include "kv/client.h"
-#include "kv/server.h"
+#include "kv/kv_server.h"
 #include "paceline/team.h"
 
 struct pl_team {

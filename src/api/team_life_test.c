@@ -9,15 +9,15 @@
 /* ---- not coming together ---- */
 
 /* Opens in vain, as a program with one thread does; the message holds `says`. */
-static void refused(pl_team_options options, int expected, const char *says)
+static void expect_refusal(pl_team_options options, int expected, const char *phrase)
 {
     pl_engine *engine;
     pl_team *team = (pl_team *)&options; /* untouched by a call that fails */
     assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
     int rc = pl_team_open(engine, &options, &team);
-    if (rc != expected || !strstr(pl_engine_error(engine), says))
+    if (rc != expected || !strstr(pl_engine_error(engine), phrase))
         fail_msg("ended with %d: %s; expected %d, and '%s'", rc, pl_engine_error(engine), expected,
-                 says);
+                 phrase);
     assert_ptr_equal(team, &options);
     pl_engine_destroy(engine);
 }
@@ -26,18 +26,21 @@ static void test_addresses(void **state)
 {
     (void)state;
     char taken[32];
-    refused((pl_team_options){.members = 1}, PL_ERR_USAGE, "rendezvous");
-    refused((pl_team_options){.rendezvous = "nonsense", .members = 1}, PL_ERR_INPUT, "nonsense");
-    refused((pl_team_options){.rendezvous = "nonsense"}, PL_ERR_INPUT, "nonsense");
-    refused((pl_team_options){.rendezvous = "127.0.0.1:70000"}, PL_ERR_INPUT, "127.0.0.1:70000");
-    refused((pl_team_options){.rendezvous = "0.0.0.0:0", .members = 1}, PL_ERR_INPUT, "insecure");
-    refused((pl_team_options){.rendezvous = "192.0.2.1:9"}, PL_ERR_INPUT, "insecure");
-    refused((pl_team_options){.rendezvous = "127.0.0.1:9", .listen = "0.0.0.0:0"}, PL_ERR_INPUT,
-            "insecure");
-    refused((pl_team_options){.rendezvous = "127.0.0.1:0", .members = 100000}, PL_ERR_USAGE,
-            "100000");
+    expect_refusal((pl_team_options){.members = 1}, PL_ERR_USAGE, "rendezvous");
+    expect_refusal((pl_team_options){.rendezvous = "nonsense", .members = 1}, PL_ERR_INPUT,
+                   "nonsense");
+    expect_refusal((pl_team_options){.rendezvous = "nonsense"}, PL_ERR_INPUT, "nonsense");
+    expect_refusal((pl_team_options){.rendezvous = "127.0.0.1:70000"}, PL_ERR_INPUT,
+                   "127.0.0.1:70000");
+    expect_refusal((pl_team_options){.rendezvous = "0.0.0.0:0", .members = 1}, PL_ERR_INPUT,
+                   "insecure");
+    expect_refusal((pl_team_options){.rendezvous = "192.0.2.1:9"}, PL_ERR_INPUT, "insecure");
+    expect_refusal((pl_team_options){.rendezvous = "127.0.0.1:9", .listen = "0.0.0.0:0"},
+                   PL_ERR_INPUT, "insecure");
+    expect_refusal((pl_team_options){.rendezvous = "127.0.0.1:0", .members = 100000}, PL_ERR_USAGE,
+                   "100000");
     int fd = port_take(taken);
-    refused((pl_team_options){.rendezvous = taken, .members = 2}, PL_ERR_INPUT, taken);
+    expect_refusal((pl_team_options){.rendezvous = taken, .members = 2}, PL_ERR_INPUT, taken);
     close(fd);
 }
 
@@ -47,10 +50,11 @@ static void test_patience(void **state)
     char nobody[32];
     port_find(nobody);
     double start = team_now();
-    refused((pl_team_options){.rendezvous = nobody, .members = 2, .timeout_s = 1}, PL_ERR_TIMEOUT,
-            nobody);
+    expect_refusal((pl_team_options){.rendezvous = nobody, .members = 2, .timeout_s = 1},
+                   PL_ERR_TIMEOUT, nobody);
     double alone = team_now() - start;
-    refused((pl_team_options){.rendezvous = nobody, .timeout_s = 0.5}, PL_ERR_TIMEOUT, nobody);
+    expect_refusal((pl_team_options){.rendezvous = nobody, .timeout_s = 0.5}, PL_ERR_TIMEOUT,
+                   nobody);
     double without = team_now() - start - alone;
     print_message("    gave up after %.2f and %.2f s\n", alone, without);
     assert_true(alone >= 1 && alone < 2 && without >= 0.5 && without < 1.5);
@@ -247,12 +251,12 @@ static int go_on(struct team_member *m, struct leaving *l)
     CHECK(pl_team_allreduce(m->team, own, n, NULL, NULL) == PL_OK);
     CHECK(own[0] == (float)(left * (left - 1) / 2) && own[n - 1] == own[0]);
     free(own);
-    const pl_call_options beside = {.channel = 3}; /* which has not been told */
+    const pl_call_options other = {.channel = 3}; /* which has not been told */
     float last = (float)m->rank;
-    CHECK(pl_team_broadcast(m->team, left - 1, &last, 1, &beside) == PL_ERR_PEER);
+    CHECK(pl_team_broadcast(m->team, left - 1, &last, 1, &other) == PL_ERR_PEER);
     CHECK(strstr(pl_team_error(m->team, 3), "a member was lost"));
     last = (float)m->rank;
-    CHECK(pl_team_broadcast(m->team, left - 1, &last, 1, &beside) == PL_OK);
+    CHECK(pl_team_broadcast(m->team, left - 1, &last, 1, &other) == PL_OK);
     CHECK(last == (float)(left - 1));
     return 0;
 }
@@ -351,7 +355,7 @@ static void test_calls_that_do_not_fit(void **state)
 
 /* ---- nothing is left ---- */
 
-static size_t entries(const char *folder)
+static size_t count_entries(const char *folder)
 {
     size_t count = 0;
     DIR *dir = opendir(folder);
@@ -383,27 +387,27 @@ static int play_a_little(struct team_member *m)
 }
 
 /* A thread that has been joined may be in /proc a moment longer. */
-static void settle(size_t threads)
+static void await_threads(size_t threads)
 {
-    for (int i = 0; i < 1000 && entries("/proc/self/task") > threads; i++)
+    for (int i = 0; i < 1000 && count_entries("/proc/self/task") > threads; i++)
         team_nap(0.001);
 }
 
 static void test_nothing_is_left(void **state)
 {
     (void)state;
-    size_t threads = entries("/proc/self/task"), files = entries("/proc/self/fd");
+    size_t threads = count_entries("/proc/self/task"), files = count_entries("/proc/self/fd");
     for (int i = 0; i < 50; i++) /* the allocator's heaps, one a thread, fill up */
         team_play(2, play_a_little, NULL);
     long resident = resident_kb();
     double start = team_now();
     for (int i = 0; i < 50; i++)
         team_play(2, play_a_little, NULL);
-    settle(threads);
+    await_threads(threads);
     long more = resident_kb() - resident;
     print_message("    50 times in %.2f s: %ld KiB more\n", team_now() - start, more);
-    assert_int_equal(entries("/proc/self/task"), threads);
-    assert_int_equal(entries("/proc/self/fd"), files);
+    assert_int_equal(count_entries("/proc/self/task"), threads);
+    assert_int_equal(count_entries("/proc/self/fd"), files);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     assert_true(more < 3072);
 #endif

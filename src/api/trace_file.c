@@ -43,7 +43,7 @@ static uint32_t pid_of(uint32_t node)
 /* Rows are threads 1 to 256; then, for each peer, those of bytes on their way to it. */
 static uint32_t tid_of(const struct trace_span *span)
 {
-    uint32_t row = span->row >= TRACE_STEPS && span->row < TRACE_PARCELS
+    uint32_t row = span->row >= TRACE_STEPS && span->row < TRACE_TRANSFERS
                        ? span->row - TRACE_STEPS + 1u
                        : span->row + 8u;
     return span->kind == SPAN_SEND ? pid_of(span->peer) * 512 + row : row;
@@ -66,10 +66,11 @@ static void name_row(uint32_t node, const struct trace_span *span, char *out, si
         at = snprintf(out, size, node == WORLD_DRIVER ? "joint model" : "steps");
         break;
     case TRACE_MODELS: at = snprintf(out, size, "models"); break;
-    case TRACE_KEEPER: at = snprintf(out, size, "evaluation"); break;
+    case TRACE_MODEL_WRITER: at = snprintf(out, size, "evaluation"); break;
     default:
-        at = span->row < TRACE_LANES ? snprintf(out, size, "lane %d", span->row)
-                                     : snprintf(out, size, "parcels %d", span->row - TRACE_PARCELS);
+        at = span->row < TRACE_LANES
+                 ? snprintf(out, size, "lane %d", span->row)
+                 : snprintf(out, size, "parcels %d", span->row - TRACE_TRANSFERS);
     }
     if (span->kind == SPAN_SEND)
         snprintf(out + at, size - (size_t)at, " to %s", node_name(span->peer, to));
@@ -161,7 +162,7 @@ static void put_span(struct trace_file *f, uint32_t pid, uint32_t tid, const str
 }
 
 /* Write what is at hand. */
-static void flush(struct trace_file *f)
+static void flush_spans(struct trace_file *f)
 {
     if (f->error.status == OK && f->text.failed)
         f->error.status = err_set(&f->error, ERR_NOMEM, "%s: out of memory", f->path);
@@ -185,7 +186,7 @@ void trace_file_spans(void *user, uint32_t node, const struct trace_span *span, 
         }
         put_span(f, pid, tid, s);
     }
-    flush(f);
+    flush_spans(f);
 }
 
 void trace_file_close(struct trace_file *f, const struct logger *log)
@@ -193,7 +194,7 @@ void trace_file_close(struct trace_file *f, const struct logger *log)
     if (!f->file)
         return;
     buf_printf(&f->text, "\n]\n");
-    flush(f);
+    flush_spans(f);
     struct err err;
     int rc = f->disk->ops->close(f->file, &err);
     if (f->error.status != OK || rc != OK)

@@ -9,14 +9,14 @@
 struct place {
     struct folder folder;
     char path[256];
-    char said[1024]; /* the log's last line */
+    char text[1024]; /* the log's last line */
 };
 
-static void place_log(void *user, enum log_level level, const char *line)
+static void keep_log(void *user, enum log_level level, const char *line)
 {
     struct place *p = user;
     assert_int_equal(level, LOG_WARN);
-    snprintf(p->said, sizeof p->said, "%s", line);
+    snprintf(p->text, sizeof p->text, "%s", line);
 }
 
 static int setup(void **state)
@@ -70,13 +70,13 @@ static void test_the_file_is_what_the_viewers_read(void **state)
 {
     struct place *p = *state;
     struct trace_file f;
-    const struct logger log = {place_log, p, LOG_INFO};
+    const struct logger log = {keep_log, p, LOG_INFO};
     assert_int_equal(trace_file_open(&f, real_disk(), p->path, NULL), OK);
     trace_file_spans(&f, 0, of_worker, 2);
     trace_file_spans(&f, WORLD_DRIVER, of_driver, 2);
     trace_file_close(&f, &log);
     folder_expect(&p->folder, "t.json", whole);
-    assert_string_equal(p->said, "");
+    assert_string_equal(p->text, "");
 }
 
 static void test_an_empty_trace_is_an_array_too(void **state)
@@ -167,7 +167,7 @@ static void test_what_is_discarded_is_gone(void **state)
 static void test_a_full_disk_is_told(void **state)
 {
     struct place *p = *state;
-    const struct logger log = {place_log, p, LOG_INFO};
+    const struct logger log = {keep_log, p, LOG_INFO};
     struct faulty_disk disk;
     faulty_init(&disk);
     disk.fail_at = 3; /* open, write, write */
@@ -176,21 +176,21 @@ static void test_a_full_disk_is_told(void **state)
     for (int i = 0; i < 5; i++)
         trace_file_spans(&f, 0, of_worker, 2);
     trace_file_close(&f, &log);
-    assert_string_equal(p->said, "the trace is not whole: the disk: cannot write");
+    assert_string_equal(p->text, "the trace is not whole: the disk: cannot write");
     assert_string_equal(disk.said, "open write write close ");
 }
 
 static void test_a_close_that_fails_is_told(void **state)
 {
     struct place *p = *state;
-    const struct logger log = {place_log, p, LOG_INFO};
+    const struct logger log = {keep_log, p, LOG_INFO};
     struct faulty_disk disk;
     faulty_init(&disk);
     disk.fail_at = 3; /* open, write, close */
     struct trace_file f;
     assert_int_equal(trace_file_open(&f, &disk.disk, p->path, NULL), OK);
     trace_file_close(&f, &log);
-    assert_string_equal(p->said, "the trace is not whole: the disk: cannot close");
+    assert_string_equal(p->text, "the trace is not whole: the disk: cannot close");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

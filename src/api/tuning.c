@@ -19,13 +19,13 @@ struct api_tuning {
     char path[PATH_MAX_HERE]; /* "": there is no place for a file */
 };
 
-static int64_t now(void *user)
+static int64_t clock_now(void *user)
 {
     (void)user;
     return real_now();
 }
 
-static int64_t delay(void *user)
+static int64_t scheduling_delay(void *user)
 {
     (void)user;
     return census_delay();
@@ -86,10 +86,10 @@ static int write_choices(const struct api_tuning *t, struct err *err)
     return rc;
 }
 
-static void keep(void *user, struct tuner *tuner, const struct tuner_news *news)
+static void keep_choices(void *user, struct tuner *tuner, const struct tuner_news *news)
 {
     const struct api_tuning *t = user;
-    size_t fresh = news->fresh + news->mended;
+    size_t fresh = news->timed + news->mended;
     double seconds = news->seconds;
     struct err err;
     (void)tuner;
@@ -160,8 +160,8 @@ struct tuner *api_tuner(struct api_tuning **tuning, const struct logger *log)
         return NULL;
     }
     find_path(t->path, sizeof t->path);
-    t->tuner =
-        tuner_create(&(struct tuner_host){.now = now, .delay = delay, .keep = keep, .user = t});
+    t->tuner = tuner_create(&(struct tuner_host){
+        .now = clock_now, .delay = scheduling_delay, .keep = keep_choices, .user = t});
     if (t->tuner)
         read_choices(t);
     return t->tuner;

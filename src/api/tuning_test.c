@@ -22,21 +22,21 @@
 struct place {
     struct folder folder;
     char path[256];
-    char said[1024]; /* the log's last line about tuning */
+    char text[1024]; /* the log's last line about tuning */
     int warnings, runs;
 };
 
 static struct place place;
 
-static void place_log(void *user, enum log_level level, const char *line)
+static void keep_log(void *user, enum log_level level, const char *line)
 {
     (void)user;
     place.warnings += level == LOG_WARN;
     if (strstr(line, "tuned "))
-        snprintf(place.said, sizeof place.said, "%s", line);
+        snprintf(place.text, sizeof place.text, "%s", line);
 }
 
-static const struct logger logger = {place_log, NULL, LOG_INFO};
+static const struct logger logger = {keep_log, NULL, LOG_INFO};
 
 static int setup(void **state)
 {
@@ -55,7 +55,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static int run(void *user, size_t i)
+static int run_candidate(void *user, size_t i)
 {
     (void)user, (void)i;
     place.runs++;
@@ -69,8 +69,8 @@ static void choose_alone(const char *key, const char *name)
     struct tuner *tuner = api_tuner(&tuning, &logger);
     assert_non_null(tuner);
     assert_ptr_equal(api_tuner(&tuning, &logger), tuner);
-    assert_int_equal(tuner_choose(tuner, key, &name, 1, run, NULL), 0);
-    tuner_settle(tuner);
+    assert_int_equal(tuner_choose(tuner, key, &name, 1, run_candidate, NULL), 0);
+    tuner_finish(tuner);
     api_tuning_free(tuning);
 }
 
@@ -92,33 +92,33 @@ static void assert_file_has(const char *a, const char *b)
     file_release(&bytes);
 }
 
-static void what_one_process_found_the_next_one_knows(void **state)
+static void test_tuning_choices_are_kept(void **state)
 {
     (void)state;
     choose_alone("a", "direct");
     assert_true(place.runs > 0);
-    assert_non_null(strstr(place.said, "tuned 1 shape in "));
-    assert_non_null(strstr(place.said, place.path));
+    assert_non_null(strstr(place.text, "tuned 1 shape in "));
+    assert_non_null(strstr(place.text, place.path));
     place.runs = 0;
-    place.said[0] = '\0';
+    place.text[0] = '\0';
     choose_alone("a", "direct");
     assert_int_equal(place.runs, 0);
-    assert_string_equal(place.said, "");
+    assert_string_equal(place.text, "");
     choose_alone("b", "own");
     assert_file_has("paceline kernels 1\na | direct | ", "\nb | own | ");
 }
 
 /* Both had read the file before either wrote it. */
-static void two_at_once_keep_what_both_found(void **state)
+static void test_tuning_two_processes_keep_both(void **state)
 {
     (void)state;
     const char *name = "direct";
     struct api_tuning *one = NULL, *two = NULL;
     struct tuner *first = api_tuner(&one, &logger), *second = api_tuner(&two, &logger);
-    tuner_choose(first, "a", &name, 1, run, NULL);
-    tuner_choose(second, "b", &name, 1, run, NULL);
-    tuner_settle(first);
-    tuner_settle(second);
+    tuner_choose(first, "a", &name, 1, run_candidate, NULL);
+    tuner_choose(second, "b", &name, 1, run_candidate, NULL);
+    tuner_finish(first);
+    tuner_finish(second);
     assert_file_has("\na | direct", "\nb | direct");
     api_tuning_free(one), api_tuning_free(two);
 }
@@ -157,7 +157,7 @@ static void what_is_not_ours_is_left_alone(void **state)
         choose_alone("a", "direct");
         assert_file_has(texts[i], texts[i]);
         assert_int_equal(place.warnings, i + 1);
-        assert_non_null(strstr(place.said, "is no file of choices; another place: "));
+        assert_non_null(strstr(place.text, "is no file of choices; another place: "));
         assert_alone();
     }
     assert_int_equal(remove(place.path), 0);
@@ -175,14 +175,14 @@ static void what_is_not_ours_is_left_alone(void **state)
 }
 
 /* A folder's name, which no file can be renamed to. */
-static void nothing_is_left_beside_what_cannot_be_replaced(void **state)
+static void test_tuning_leaves_no_temporary_file(void **state)
 {
     (void)state;
     snprintf(place.path, sizeof place.path, "%.200s/sub/", place.folder.path);
     setenv("PACELINE_TUNER", place.path, 1);
     choose_alone("a", "direct");
     assert_int_equal(place.warnings, 1);
-    assert_non_null(strstr(place.said, "cannot keep it"));
+    assert_non_null(strstr(place.text, "cannot keep it"));
     assert_int_equal(rmdir(place.path), 0); /* it is empty */
 }
 
@@ -198,22 +198,22 @@ static void test_a_file_that_may_not_be_read_is_told_by_that(void **state)
     choose_alone("a", "direct");
     assert_true(!root || seteuid(0) == 0);
     assert_int_equal(place.warnings, 1);
-    assert_non_null(strstr(place.said,
+    assert_non_null(strstr(place.text,
                            "kernels.txt: cannot open: Permission denied; another place: "
                            "PACELINE_TUNER=PATH"));
     assert_alone();
 }
 
-static void no_place_to_write_is_a_line_in_the_log(void **state)
+static void test_tuning_unwritable_path_is_logged(void **state)
 {
     (void)state;
     setenv("PACELINE_TUNER", "/proc/none/kernels.txt", 1);
     choose_alone("a", "direct");
     assert_int_equal(place.warnings, 1);
-    assert_non_null(strstr(place.said, "cannot keep it: /proc/none"));
+    assert_non_null(strstr(place.text, "cannot keep it: /proc/none"));
 }
 
-static void folders_are_made_where_the_cache_has_its_place(void **state)
+static void test_tuning_makes_cache_folders(void **state)
 {
     (void)state;
     unsetenv("PACELINE_TUNER");
@@ -235,7 +235,7 @@ static void off_is_off(void **state)
     assert_int_equal(place.warnings, 0);
 }
 
-static void a_word_that_is_no_path_is_off_and_said(void **state)
+static void test_tuning_value_that_is_no_path_is_off(void **state)
 {
     (void)state;
     struct api_tuning *tuning = NULL;
@@ -249,19 +249,17 @@ static void a_word_that_is_no_path_is_off_and_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(what_one_process_found_the_next_one_knows, setup, teardown),
-        cmocka_unit_test_setup_teardown(two_at_once_keep_what_both_found, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tuning_choices_are_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tuning_two_processes_keep_both, setup, teardown),
         cmocka_unit_test_setup_teardown(a_damaged_file_is_made_good, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_file_that_may_not_be_read_is_told_by_that, setup,
                                         teardown),
-        cmocka_unit_test_setup_teardown(no_place_to_write_is_a_line_in_the_log, setup, teardown),
-        cmocka_unit_test_setup_teardown(folders_are_made_where_the_cache_has_its_place, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_tuning_unwritable_path_is_logged, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tuning_makes_cache_folders, setup, teardown),
         cmocka_unit_test_setup_teardown(off_is_off, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_word_that_is_no_path_is_off_and_said, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_tuning_value_that_is_no_path_is_off, setup, teardown),
         cmocka_unit_test_setup_teardown(what_is_not_ours_is_left_alone, setup, teardown),
-        cmocka_unit_test_setup_teardown(nothing_is_left_beside_what_cannot_be_replaced, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_tuning_leaves_no_temporary_file, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

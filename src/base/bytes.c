@@ -87,7 +87,7 @@ void buf_printf(struct buf *buf, const char *format, ...)
     va_end(again);
 }
 
-const void *cut_take(struct cut *cut, size_t n)
+const void *byte_reader_take(struct byte_reader *cut, size_t n)
 {
     if (cut->failed || cut->left < n) {
         cut->failed = true;
@@ -99,44 +99,44 @@ const void *cut_take(struct cut *cut, size_t n)
     return at;
 }
 
-uint8_t cut_u8(struct cut *cut)
+uint8_t read_u8(struct byte_reader *cut)
 {
-    const uint8_t *b = cut_take(cut, 1);
+    const uint8_t *b = byte_reader_take(cut, 1);
     return b ? *b : 0;
 }
 
-uint32_t cut_u32(struct cut *cut)
+uint32_t read_u32(struct byte_reader *cut)
 {
-    const void *b = cut_take(cut, 4);
+    const void *b = byte_reader_take(cut, 4);
     return b ? bytes_le32(b) : 0;
 }
 
-uint64_t cut_u64(struct cut *cut)
+uint64_t read_u64(struct byte_reader *cut)
 {
-    const void *b = cut_take(cut, 8);
+    const void *b = byte_reader_take(cut, 8);
     return b ? bytes_le64(b) : 0;
 }
 
-double cut_f64(struct cut *cut)
+double read_f64(struct byte_reader *cut)
 {
-    uint64_t bits = cut_u64(cut);
+    uint64_t bits = read_u64(cut);
     double v;
     memcpy(&v, &bits, sizeof v);
     return v;
 }
 
-void cut_text(struct cut *cut, char *out, size_t size)
+void read_text(struct byte_reader *cut, char *out, size_t size)
 {
-    uint32_t n = cut_u32(cut);
+    uint32_t n = read_u32(cut);
     if (n >= size)
         cut->failed = true;
-    const void *b = cut_take(cut, n);
+    const void *b = byte_reader_take(cut, n);
     if (b)
         memcpy(out, b, n);
     out[b ? n : 0] = '\0';
 }
 
-bool cut_done(const struct cut *cut)
+bool byte_reader_done(const struct byte_reader *cut)
 {
     return !cut->failed && cut->left == 0;
 }

@@ -1,5 +1,6 @@
 /* Bytes in and out. `bytes_*` load and store fixed-width numbers at any alignment; `struct buf` is
- * a growing output; `struct cut` is a bounded input that fails softly: after the first read past
+ * a growing output; `struct byte_reader` is a bounded input that fails softly: after the first
+ * read past
  * the end every further read gives zero and `failed` stays set, so a decoder checks once. */
 #ifndef PL_BASE_BYTES_H
 #define PL_BASE_BYTES_H
@@ -57,21 +58,21 @@ void buf_put_f64(struct buf *buf, double v);
 void buf_put_text(struct buf *buf, const char *text);
 void buf_printf(struct buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-struct cut {
+struct byte_reader {
     const uint8_t *at;
     size_t left;
     bool failed;
 };
 
 /* `n` bytes within the input, or NULL. */
-const void *cut_take(struct cut *cut, size_t n);
-uint8_t cut_u8(struct cut *cut);
-uint32_t cut_u32(struct cut *cut);
-uint64_t cut_u64(struct cut *cut);
-double cut_f64(struct cut *cut);
+const void *byte_reader_take(struct byte_reader *cut, size_t n);
+uint8_t read_u8(struct byte_reader *cut);
+uint32_t read_u32(struct byte_reader *cut);
+uint64_t read_u64(struct byte_reader *cut);
+double read_f64(struct byte_reader *cut);
 /* A text of at most size-1 characters into `out`, always terminated. */
-void cut_text(struct cut *cut, char *out, size_t size);
+void read_text(struct byte_reader *cut, char *out, size_t size);
 /* The input was read to its end and never past it. */
-bool cut_done(const struct cut *cut);
+bool byte_reader_done(const struct byte_reader *cut);
 
 #endif

@@ -66,7 +66,7 @@ static void test_a_buffer_grows(void **state)
     buf_release(&buf);
 }
 
-static void test_a_buffer_that_cannot_grow_says_so(void **state)
+static void test_buf_growth_failure_is_reported(void **state)
 {
     (void)state;
     struct buf buf = {0};
@@ -83,7 +83,7 @@ static void test_a_buffer_that_cannot_grow_says_so(void **state)
     assert_false(buf.failed);
 }
 
-struct letter {
+struct pending_message {
     uint8_t a;
     uint32_t b;
     uint64_t c;
@@ -92,20 +92,20 @@ struct letter {
     uint8_t last;
 };
 
-static struct letter decode(struct cut *cut)
+static struct pending_message decode_letter(struct byte_reader *cut)
 {
-    struct letter l;
-    l.a = cut_u8(cut);
-    l.b = cut_u32(cut);
-    l.c = cut_u64(cut);
-    l.d = cut_f64(cut);
-    cut_text(cut, l.text, sizeof l.text);
-    l.last = cut_u8(cut);
+    struct pending_message l;
+    l.a = read_u8(cut);
+    l.b = read_u32(cut);
+    l.c = read_u64(cut);
+    l.d = read_f64(cut);
+    read_text(cut, l.text, sizeof l.text);
+    l.last = read_u8(cut);
     return l;
 }
 
 /* A copy of exactly `len` bytes, so that a sanitizer sees any read beyond. */
-static uint8_t *exactly(const void *data, size_t len)
+static uint8_t *copy_exactly(const void *data, size_t len)
 {
     uint8_t *copy = malloc(len ? len : 1);
     assert_non_null(copy);
@@ -126,11 +126,11 @@ static void test_every_truncation_fails_softly(void **state)
     buf_put_u8(&buf, 10); /* one too many */
     size_t whole = buf.len - 1;
     for (size_t len = 0; len <= buf.len; len++) {
-        uint8_t *copy = exactly(buf.data, len);
-        struct cut cut = {.at = copy, .left = len};
-        struct letter l = decode(&cut);
+        uint8_t *copy = copy_exactly(buf.data, len);
+        struct byte_reader cut = {.at = copy, .left = len};
+        struct pending_message l = decode_letter(&cut);
         assert_true(cut.failed == (len < whole));
-        assert_true(cut_done(&cut) == (len == whole));
+        assert_true(byte_reader_done(&cut) == (len == whole));
         assert_int_equal(l.a, len >= 1 ? 200 : 0);
         assert_int_equal(l.b, len >= 5 ? 4000000000 : 0);
         assert_true(l.c == (len >= 13 ? UINT64_MAX - 1 : 0));
@@ -146,11 +146,11 @@ static void test_after_a_failure_all_is_zero(void **state)
 {
     (void)state;
     const uint8_t three[] = {1, 2, 3};
-    struct cut cut = {.at = three, .left = 3};
-    assert_int_equal(cut_u32(&cut), 0);
-    assert_int_equal(cut_u8(&cut), 0); /* though there is a byte */
-    assert_null(cut_take(&cut, 0));
-    assert_false(cut_done(&cut));
+    struct byte_reader cut = {.at = three, .left = 3};
+    assert_int_equal(read_u32(&cut), 0);
+    assert_int_equal(read_u8(&cut), 0); /* though there is a byte */
+    assert_null(byte_reader_take(&cut, 0));
+    assert_false(byte_reader_done(&cut));
 }
 
 static void test_texts_keep_to_their_room(void **state)
@@ -161,9 +161,9 @@ static void test_texts_keep_to_their_room(void **state)
         uint8_t input[12] = {0};
         bytes_put_le32(input, lengths[i]);
         memcpy(input + 4, "abcdefgh", 8);
-        struct cut cut = {.at = input, .left = sizeof input};
+        struct byte_reader cut = {.at = input, .left = sizeof input};
         char out[6] = "......";
-        cut_text(&cut, out, 5); /* room for four characters */
+        read_text(&cut, out, 5); /* room for four characters */
         assert_true(cut.failed == (lengths[i] > 4));
         assert_string_equal(out, lengths[i] > 4 ? "" : "abcd");
         assert_int_equal(out[5], '.');
@@ -176,7 +176,7 @@ int main(void)
         cmocka_unit_test(test_byte_order),
         cmocka_unit_test(test_a_buffer_is_laid_out_plainly),
         cmocka_unit_test(test_a_buffer_grows),
-        cmocka_unit_test(test_a_buffer_that_cannot_grow_says_so),
+        cmocka_unit_test(test_buf_growth_failure_is_reported),
         cmocka_unit_test(test_every_truncation_fails_softly),
         cmocka_unit_test(test_after_a_failure_all_is_zero),
         cmocka_unit_test(test_texts_keep_to_their_room),

@@ -23,7 +23,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void put(const struct folder *f, const char *name, const char *text)
+static void put_file(const struct folder *f, const char *name, const char *text)
 {
     char path[256];
     folder_file(f, name, path);
@@ -38,8 +38,8 @@ static void put(const struct folder *f, const char *name, const char *text)
 
 static void put_self(const struct folder *f, const char *groups, const char *mounts)
 {
-    put(f, "proc/self/cgroup", groups);
-    put(f, "proc/self/mountinfo", mounts);
+    put_file(f, "proc/self/cgroup", groups);
+    put_file(f, "proc/self/mountinfo", mounts);
 }
 
 static struct cgroup_limits limits_of(const struct folder *f)
@@ -49,7 +49,7 @@ static struct cgroup_limits limits_of(const struct folder *f)
     return limits;
 }
 
-static void expect(const struct folder *f, size_t memory, const char *by, double cpus)
+static void expect_limits(const struct folder *f, size_t memory, const char *by, double cpus)
 {
     struct cgroup_limits limits = limits_of(f);
     assert_int_equal(limits.memory, memory);
@@ -66,48 +66,49 @@ static void expect(const struct folder *f, size_t memory, const char *by, double
 
 static void test_cgroup_none_sets_no_limit(void **state)
 {
-    expect(*state, SIZE_MAX, NULL, (double)INFINITY);
+    expect_limits(*state, SIZE_MAX, NULL, (double)INFINITY);
     put_self(*state, "0::/user\n", "29 22 0:26 / /sys rw - sysfs sysfs rw\n");
-    expect(*state, SIZE_MAX, NULL, (double)INFINITY);
+    expect_limits(*state, SIZE_MAX, NULL, (double)INFINITY);
 }
 
 static void test_cgroup_v2_subtracts_what_is_held(void **state)
 {
     put_self(*state, "0::/batch/job7\n", V2_MOUNT);
-    put(*state, "sys/fs/cgroup/batch/job7/memory.max", "104857600\n");
-    put(*state, "sys/fs/cgroup/batch/job7/memory.high", "max\n");
-    put(*state, "sys/fs/cgroup/batch/job7/memory.current", "41943040\n");
-    put(*state, "sys/fs/cgroup/batch/job7/memory.stat",
-        "anon 20971520\nfile 20971520\nactive_inactive_file 7\ninactive_file 10485760\n");
-    put(*state, "sys/fs/cgroup/batch/job7/cpu.max", "150000 100000\n");
-    expect(*state, 70 * MIB, "memory.max", 1.5); /* 100 - (40 - 10) */
+    put_file(*state, "sys/fs/cgroup/batch/job7/memory.max", "104857600\n");
+    put_file(*state, "sys/fs/cgroup/batch/job7/memory.high", "max\n");
+    put_file(*state, "sys/fs/cgroup/batch/job7/memory.current", "41943040\n");
+    put_file(*state, "sys/fs/cgroup/batch/job7/memory.stat",
+             "anon 20971520\nfile 20971520\nactive_inactive_file 7\ninactive_file 10485760\n");
+    put_file(*state, "sys/fs/cgroup/batch/job7/cpu.max", "150000 100000\n");
+    expect_limits(*state, 70 * MIB, "memory.max", 1.5); /* 100 - (40 - 10) */
     /* Files that are read all the time are no less given up; so are their names. */
-    put(*state, "sys/fs/cgroup/batch/job7/memory.stat",
+    put_file(
+        *state, "sys/fs/cgroup/batch/job7/memory.stat",
         "anon 8388608\ninactive_file 10485760\nactive_file 15728640\nslab_reclaimable 4194304\n"
         "slab_unreclaimable 1048576\n");
-    expect(*state, 89 * MIB, "memory.max", 1.5); /* 100 - (40 - 10 - 15 - 4) */
+    expect_limits(*state, 89 * MIB, "memory.max", 1.5); /* 100 - (40 - 10 - 15 - 4) */
 }
 
 /* The group above allows less memory, that itself less time; `high` is a limit, too. */
 static void test_cgroup_v2_obeys_every_level(void **state)
 {
     put_self(*state, "0::/batch/job7\n", V2_MOUNT);
-    put(*state, "sys/fs/cgroup/batch/job7/memory.max", "104857600\n");
-    put(*state, "sys/fs/cgroup/batch/job7/cpu.max", "50000 100000\n");
-    put(*state, "sys/fs/cgroup/batch/memory.max", "max\n");
-    put(*state, "sys/fs/cgroup/batch/memory.high", "52428800\n");
-    put(*state, "sys/fs/cgroup/batch/memory.current", "1048576\n");
-    put(*state, "sys/fs/cgroup/batch/cpu.max", "400000 100000\n");
-    put(*state, "sys/fs/cgroup/cpu.max", "max 100000\n");
-    expect(*state, 49 * MIB, "memory.high", 0.5);
+    put_file(*state, "sys/fs/cgroup/batch/job7/memory.max", "104857600\n");
+    put_file(*state, "sys/fs/cgroup/batch/job7/cpu.max", "50000 100000\n");
+    put_file(*state, "sys/fs/cgroup/batch/memory.max", "max\n");
+    put_file(*state, "sys/fs/cgroup/batch/memory.high", "52428800\n");
+    put_file(*state, "sys/fs/cgroup/batch/memory.current", "1048576\n");
+    put_file(*state, "sys/fs/cgroup/batch/cpu.max", "400000 100000\n");
+    put_file(*state, "sys/fs/cgroup/cpu.max", "max 100000\n");
+    expect_limits(*state, 49 * MIB, "memory.high", 0.5);
 }
 
 static void test_cgroup_v2_has_nothing_left(void **state)
 {
     put_self(*state, "0::/\n", V2_MOUNT);
-    put(*state, "sys/fs/cgroup/memory.max", "1048576\n");
-    put(*state, "sys/fs/cgroup/memory.current", "1048577\n");
-    expect(*state, 0, "memory.max", (double)INFINITY);
+    put_file(*state, "sys/fs/cgroup/memory.max", "1048576\n");
+    put_file(*state, "sys/fs/cgroup/memory.current", "1048577\n");
+    expect_limits(*state, 0, "memory.max", (double)INFINITY);
 }
 
 #define V1_MOUNTS(below)                                                                  \
@@ -131,7 +132,7 @@ static void put_v1_limits(const struct folder *f, const char *group)
         char name[128];
         snprintf(name, sizeof name, "sys/fs/cgroup/%s%s/%s", files[i].controller, group,
                  files[i].file);
-        put(f, name, files[i].text);
+        put_file(f, name, files[i].text);
     }
 }
 
@@ -142,10 +143,10 @@ static void test_cgroup_v1_reads_both_controllers(void **state)
 {
     put_self(*state, v1_groups, V1_MOUNTS("/"));
     put_v1_limits(*state, "/docker/ab12");
-    put(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    put(*state, "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
-    put(*state, "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
-    expect(*state, 90 * MIB, "memory.limit_in_bytes", 2.5);
+    put_file(*state, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put_file(*state, "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "-1\n");
+    put_file(*state, "sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n");
+    expect_limits(*state, 90 * MIB, "memory.limit_in_bytes", 2.5);
 }
 
 /* A container is shown its own group as the top, under the name that it has outside. */
@@ -153,15 +154,15 @@ static void test_cgroup_v1_container_sees_its_own_top(void **state)
 {
     put_self(*state, v1_groups, V1_MOUNTS("/docker/ab12"));
     put_v1_limits(*state, "");
-    expect(*state, 90 * MIB, "memory.limit_in_bytes", 2.5);
+    expect_limits(*state, 90 * MIB, "memory.limit_in_bytes", 2.5);
 }
 
 /* A group of another name space has no place below the mount; its top is what there is. */
-static void test_cgroup_outside_the_mount_goes_by_its_top(void **state)
+static void test_cgroup_outside_mount_uses_its_root(void **state)
 {
     put_self(*state, "0::/../other\n", "35 29 0:30 /mine /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
-    put(*state, "sys/fs/cgroup/memory.max", "2097152\n");
-    expect(*state, 2 * MIB, "memory.max", (double)INFINITY);
+    put_file(*state, "sys/fs/cgroup/memory.max", "2097152\n");
+    expect_limits(*state, 2 * MIB, "memory.max", (double)INFINITY);
 }
 
 static void test_cgroup_passes_over_what_it_cannot_read(void **state)
@@ -176,17 +177,17 @@ static void test_cgroup_passes_over_what_it_cannot_read(void **state)
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
         for (size_t k = 0; k < sizeof mounts / sizeof *mounts; k++) {
             put_self(*state, groups[i], mounts[k]);
-            expect(*state, SIZE_MAX, NULL, (double)INFINITY);
+            expect_limits(*state, SIZE_MAX, NULL, (double)INFINITY);
         }
     static const char *const limits[] = {"", "max", "-5", "many", "99999999999999999999999"};
     put_self(*state, "0::/\n", V2_MOUNT);
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
-        put(*state, "sys/fs/cgroup/memory.max", limits[i]);
-        put(*state, "sys/fs/cgroup/cpu.max", limits[i]);
-        expect(*state, SIZE_MAX, NULL, (double)INFINITY);
+        put_file(*state, "sys/fs/cgroup/memory.max", limits[i]);
+        put_file(*state, "sys/fs/cgroup/cpu.max", limits[i]);
+        expect_limits(*state, SIZE_MAX, NULL, (double)INFINITY);
     }
-    put(*state, "sys/fs/cgroup/cpu.max", "100000 0\n");
-    expect(*state, SIZE_MAX, NULL, (double)INFINITY);
+    put_file(*state, "sys/fs/cgroup/cpu.max", "100000 0\n");
+    expect_limits(*state, SIZE_MAX, NULL, (double)INFINITY);
 }
 
 int main(void)
@@ -198,8 +199,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_cgroup_v2_has_nothing_left, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cgroup_v1_reads_both_controllers, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cgroup_v1_container_sees_its_own_top, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_cgroup_outside_the_mount_goes_by_its_top, setup,
-                                        teardown),
+        cmocka_unit_test_setup_teardown(test_cgroup_outside_mount_uses_its_root, setup, teardown),
         cmocka_unit_test_setup_teardown(test_cgroup_passes_over_what_it_cannot_read, setup,
                                         teardown),
     };

@@ -43,7 +43,7 @@ static void test_a_message_names_the_thing(void **state)
     assert_string_equal(err.text, "worker 3: a.prototxt:12: no such field");
 }
 
-static void test_nobody_need_listen(void **state)
+static void test_err_may_be_null(void **state)
 {
     (void)state;
     assert_int_equal(err_set(NULL, ERR_NOMEM, "%d", 1), ERR_NOMEM);
@@ -73,7 +73,7 @@ static void test_long_messages_are_cut(void **state)
     assert_string_equal(err.text + ERR_TEXT_MAX - 1 - 17, "x; free some room");
 }
 
-static void test_a_remedy_comes_last(void **state)
+static void test_err_remedy_is_last(void **state)
 {
     (void)state;
     struct err err = {0};
@@ -88,9 +88,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_status_has_its_own_text),
         cmocka_unit_test(test_a_message_names_the_thing),
-        cmocka_unit_test(test_nobody_need_listen),
+        cmocka_unit_test(test_err_may_be_null),
         cmocka_unit_test(test_long_messages_are_cut),
-        cmocka_unit_test(test_a_remedy_comes_last),
+        cmocka_unit_test(test_err_remedy_is_last),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -294,7 +294,7 @@ static size_t without_slashes(const char *path, size_t n)
 }
 
 /* A path that is short enough as the folder and the last name in it; the slashes between go. */
-static void split(const char *path, char folder[PATH_MAX], char name[PATH_MAX])
+static void split_path(const char *path, char folder[PATH_MAX], char name[PATH_MAX])
 {
     size_t end = without_slashes(path, strlen(path)), at = end;
     while (at > 0 && path[at - 1] != '/')
@@ -315,7 +315,7 @@ static bool leads_under(const char *root, const char *path, int steps)
     }
     if (steps == 0 || strlen(path) >= PATH_MAX)
         return false;
-    split(path, folder, name);
+    split_path(path, folder, name);
     if (name[0] == '\0' || strcmp(name, "..") == 0)
         return false;
     snprintf(next, sizeof next, "%s/%s", folder, name);
@@ -351,11 +351,11 @@ int file_here(char *out, size_t size, struct err *err)
     return OK;
 }
 
-int file_resolve(const char *beside, const char *path, char *out, size_t size, struct err *err)
+int file_resolve(const char *sibling, const char *path, char *out, size_t size, struct err *err)
 {
-    const char *slash = beside ? strrchr(beside, '/') : NULL;
-    int folder = path[0] == '/' || !slash ? 0 : (int)(slash - beside + 1);
-    int n = snprintf(out, size, "%.*s%s", folder, beside ? beside : "", path);
+    const char *slash = sibling ? strrchr(sibling, '/') : NULL;
+    int folder = path[0] == '/' || !slash ? 0 : (int)(slash - sibling + 1);
+    int n = snprintf(out, size, "%.*s%s", folder, sibling ? sibling : "", path);
     if (n < 0 || (size_t)n >= size)
         return err_set(err, ERR_INPUT, "%.80s...: path longer than %zu bytes", path, size);
     return OK;

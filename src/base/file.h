@@ -83,6 +83,6 @@ int file_here(char *out, size_t size, struct err *err);
 
 /* `path` itself when absolute, else taken from the folder that holds the file `beside`. Written to
  * `out`; ERR_INPUT when it does not fit. */
-int file_resolve(const char *beside, const char *path, char *out, size_t size, struct err *err);
+int file_resolve(const char *sibling, const char *path, char *out, size_t size, struct err *err);
 
 #endif

@@ -41,7 +41,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void put(const char *path, const void *data, size_t len)
+static void write_whole_file(const char *path, const void *data, size_t len)
 {
     FILE *file = fopen(path, "wb");
     assert_non_null(file);
@@ -50,7 +50,8 @@ static void put(const char *path, const void *data, size_t len)
 }
 
 /* `data` packed as one gzip member: its bytes into `out`, returns how many. */
-static size_t pack(const struct fixture *f, const void *data, size_t len, uint8_t *out, size_t size)
+static size_t pack_gzip(const struct fixture *f, const void *data, size_t len, uint8_t *out,
+                        size_t size)
 {
     gzFile gz = gzopen(f->path, "wb");
     assert_non_null(gz);
@@ -64,7 +65,7 @@ static size_t pack(const struct fixture *f, const void *data, size_t len, uint8_
     return packed;
 }
 
-static void expect(const struct fixture *f, size_t max, const void *data, size_t len)
+static void expect_bytes(const struct fixture *f, size_t max, const void *data, size_t len)
 {
     struct file_bytes bytes;
     struct err err;
@@ -78,7 +79,7 @@ static void expect(const struct fixture *f, size_t max, const void *data, size_t
 }
 
 /* Refused as bad input, naming the file, with nothing written. */
-static void refuse(const struct fixture *f, size_t max, const char *why)
+static void expect_refusal(const struct fixture *f, size_t max, const char *why)
 {
     struct file_bytes bytes = {.len = 77};
     struct err err = {0};
@@ -90,7 +91,7 @@ static void refuse(const struct fixture *f, size_t max, const char *why)
 }
 
 /* Compressible, but not to nothing. */
-static void fill(uint8_t *data, size_t len)
+static void fill_compressible(uint8_t *data, size_t len)
 {
     uint32_t v = 1;
     for (size_t i = 0; i < len; i++) {
@@ -102,69 +103,69 @@ static void fill(uint8_t *data, size_t len)
 static void test_plain_files(void **state)
 {
     struct fixture *f = *state;
-    put(f->path, "name: \"x\"\n", 10);
-    expect(f, LIMIT, "name: \"x\"\n", 10);
-    put(f->path, "", 0);
-    expect(f, LIMIT, "", 0);
-    expect(f, 0, "", 0);
-    put(f->path, "\x1f", 1); /* the first byte of gzip, alone, is a byte */
-    expect(f, LIMIT, "\x1f", 1);
+    write_whole_file(f->path, "name: \"x\"\n", 10);
+    expect_bytes(f, LIMIT, "name: \"x\"\n", 10);
+    write_whole_file(f->path, "", 0);
+    expect_bytes(f, LIMIT, "", 0);
+    expect_bytes(f, 0, "", 0);
+    write_whole_file(f->path, "\x1f", 1); /* the first byte of gzip, alone, is a byte */
+    expect_bytes(f, LIMIT, "\x1f", 1);
     uint8_t *large = malloc(300000);
     assert_non_null(large);
-    fill(large, 300000);
-    put(f->path, large, 300000);
-    expect(f, LIMIT, large, 300000);
-    put(f->path, large, 65536); /* as long as the first buffer */
-    expect(f, LIMIT, large, 65536);
+    fill_compressible(large, 300000);
+    write_whole_file(f->path, large, 300000);
+    expect_bytes(f, LIMIT, large, 300000);
+    write_whole_file(f->path, large, 65536); /* as long as the first buffer */
+    expect_bytes(f, LIMIT, large, 65536);
     free(large);
 }
 
 static void test_no_such_file(void **state)
 {
     struct fixture *f = *state;
-    refuse(f, LIMIT, "No such file");
+    expect_refusal(f, LIMIT, "No such file");
 }
 
 static void test_a_fifo_is_refused_at_once(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(mkfifo(f->path, 0600), 0);
-    refuse(f, LIMIT, "not a regular file");
+    expect_refusal(f, LIMIT, "not a regular file");
 }
 
 static void test_a_folder_is_refused(void **state)
 {
     struct fixture *f = *state;
     assert_int_equal(mkdir(f->path, 0700), 0);
-    refuse(f, LIMIT, "not a regular file");
+    expect_refusal(f, LIMIT, "not a regular file");
     rmdir(f->path);
 }
 
 static void test_an_unreadable_file_is_refused(void **state)
 {
     struct fixture *f = *state;
-    put(f->path, "x", 1);
+    write_whole_file(f->path, "x", 1);
     assert_int_equal(chmod(f->path, 0), 0);
     if (access(f->path, R_OK) == 0) {
         print_message("root may read everything: skipped\n");
         skip();
     }
-    refuse(f, LIMIT, "cannot open");
+    expect_refusal(f, LIMIT, "cannot open");
 }
 
 static void test_the_limit_is_exact(void **state)
 {
     struct fixture *f = *state;
     uint8_t data[1000], packed[2000];
-    fill(data, sizeof data);
-    put(f->path, data, sizeof data);
-    expect(f, 1000, data, 1000);
-    refuse(f, 999, "longer than the limit of 999 bytes");
-    refuse(f, 0, "longer");
-    size_t len = pack(f, data, sizeof data, packed, sizeof packed);
+    fill_compressible(data, sizeof data);
+    write_whole_file(f->path, data, sizeof data);
+    expect_bytes(f, 1000, data, 1000);
+    expect_refusal(f, 999, "longer than the limit of 999 bytes");
+    expect_refusal(f, 0, "longer");
+    size_t len = pack_gzip(f, data, sizeof data, packed, sizeof packed);
     assert_true(len < 900);
-    expect(f, 1000, data, 1000);
-    refuse(f, 999, "longer"); /* unpacked bytes count */
+    expect_bytes(f, 1000, data, 1000);
+    expect_refusal(f, 999, "longer"); /* unpacked bytes count */
 }
 
 /* 64 MiB of zeros pack into 64 KiB; with a limit of 1 MiB they are not unpacked to their end. */
@@ -177,7 +178,7 @@ static void test_a_bomb_stops_at_the_limit(void **state)
     for (int i = 0; i < 1024; i++)
         assert_int_equal(gzwrite(gz, zeros, sizeof zeros), sizeof zeros);
     assert_int_equal(gzclose(gz), Z_OK);
-    refuse(f, LIMIT, "longer than the limit of 1048576 bytes");
+    expect_refusal(f, LIMIT, "longer than the limit of 1048576 bytes");
 }
 
 static void test_gzip_is_unpacked(void **state)
@@ -185,20 +186,20 @@ static void test_gzip_is_unpacked(void **state)
     struct fixture *f = *state;
     uint8_t *data = malloc(200000), *packed = malloc(400000);
     assert_true(data && packed);
-    fill(data, 200000);
-    size_t len = pack(f, data, 200000, packed, 400000);
-    expect(f, LIMIT, data, 200000);
+    fill_compressible(data, 200000);
+    size_t len = pack_gzip(f, data, 200000, packed, 400000);
+    expect_bytes(f, LIMIT, data, 200000);
     /* Members one after another are one file, as gzip(1) has it. */
     memcpy(packed + len, packed, len);
-    put(f->path, packed, 2 * len);
+    write_whole_file(f->path, packed, 2 * len);
     struct file_bytes bytes;
     struct err err;
     assert_int_equal(file_read(f->path, LIMIT, &bytes, &err), OK);
     assert_int_equal(bytes.len, 400000);
     assert_memory_equal(bytes.data + 200000, data, 200000);
     file_release(&bytes);
-    pack(f, "", 0, packed, 400000);
-    expect(f, LIMIT, "", 0);
+    pack_gzip(f, "", 0, packed, 400000);
+    expect_bytes(f, LIMIT, "", 0);
     free(data);
     free(packed);
 }
@@ -207,17 +208,17 @@ static void test_every_truncation_of_gzip_is_an_error(void **state)
 {
     struct fixture *f = *state;
     uint8_t data[600], packed[1000];
-    fill(data, sizeof data);
-    size_t len = pack(f, data, sizeof data, packed, sizeof packed);
+    fill_compressible(data, sizeof data);
+    size_t len = pack_gzip(f, data, sizeof data, packed, sizeof packed);
     for (size_t cut = 2; cut < len; cut++) {
-        put(f->path, packed, cut);
-        refuse(f, LIMIT, "gzip");
+        write_whole_file(f->path, packed, cut);
+        expect_refusal(f, LIMIT, "gzip");
     }
     /* The same within a second member. */
     memcpy(packed + len, packed, len < sizeof packed - len ? len : sizeof packed - len);
     for (size_t more = 2; more < len && len + more <= sizeof packed; more += 7) {
-        put(f->path, packed, len + more);
-        refuse(f, LIMIT, "gzip");
+        write_whole_file(f->path, packed, len + more);
+        expect_refusal(f, LIMIT, "gzip");
     }
 }
 
@@ -227,12 +228,12 @@ static void test_a_large_gzip_file_cut_short(void **state)
     struct fixture *f = *state;
     uint8_t *data = malloc(400000), *packed = malloc(400000);
     assert_true(data && packed);
-    fill(data, 400000);
-    size_t len = pack(f, data, 400000, packed, 400000);
+    fill_compressible(data, 400000);
+    size_t len = pack_gzip(f, data, 400000, packed, 400000);
     const size_t cuts[] = {len - 1, len - 8, len - 9, len / 2, 131072, 1000};
     for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-        put(f->path, packed, cuts[i]);
-        refuse(f, LIMIT, "gzip");
+        write_whole_file(f->path, packed, cuts[i]);
+        expect_refusal(f, LIMIT, "gzip");
     }
     free(data);
     free(packed);
@@ -243,21 +244,21 @@ static void test_broken_gzip_is_an_error(void **state)
 {
     struct fixture *f = *state;
     uint8_t data[600], packed[1000];
-    fill(data, sizeof data);
-    size_t len = pack(f, data, sizeof data, packed, sizeof packed);
+    fill_compressible(data, sizeof data);
+    size_t len = pack_gzip(f, data, sizeof data, packed, sizeof packed);
     for (size_t at = 2; at < len; at++) {
         if (at >= 4 && at < 10)
             continue; /* time, flags and system of the packer: free to be anything */
         packed[at] ^= 0x55;
-        put(f->path, packed, len);
-        refuse(f, LIMIT, "");
+        write_whole_file(f->path, packed, len);
+        expect_refusal(f, LIMIT, "");
         packed[at] ^= 0x55;
     }
-    put(f->path, packed, len);
-    expect(f, LIMIT, data, sizeof data);
+    write_whole_file(f->path, packed, len);
+    expect_bytes(f, LIMIT, data, sizeof data);
 }
 
-static void test_paths_beside_a_file(void **state)
+static void test_file_sibling_path(void **state)
 {
     (void)state;
     static const struct {
@@ -287,7 +288,7 @@ static void test_pieces_of_an_open_file(void **state)
     struct file_open file;
     struct err err;
     char bytes[8] = "";
-    put(f->path, "0123456789", 10);
+    write_whole_file(f->path, "0123456789", 10);
     assert_int_equal(file_open(f->path, &file, &err), OK);
     assert_int_equal(file.len, 10);
     assert_int_equal(file_part(&file, 4, bytes, 3), OK);
@@ -311,7 +312,7 @@ static void test_names_of_a_folder(void **state)
     char path[128];
     for (size_t i = 0; i < 5; i++) {
         snprintf(path, sizeof path, "%s/%s", f->folder, names[i]);
-        put(path, "", 0);
+        write_whole_file(path, "", 0);
     }
     assert_int_equal(file_list(f->folder, 3, &list, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "holds more than 3 names"));
@@ -334,7 +335,7 @@ static void test_what_lies_under_a_folder(void **state)
     const struct fixture *f = *state;
     char root[128], path[192], link[160];
     struct err err = {0};
-    put(f->path, "x", 1);
+    write_whole_file(f->path, "x", 1);
     snprintf(path, sizeof path, "%s/.", f->folder);
     assert_int_equal(file_canonical(path, root, sizeof root, &err), OK);
     assert_string_equal(root, f->folder);
@@ -409,7 +410,7 @@ int main(void)
         FILES(test_every_truncation_of_gzip_is_an_error),
         FILES(test_a_large_gzip_file_cut_short),
         FILES(test_broken_gzip_is_an_error),
-        cmocka_unit_test(test_paths_beside_a_file),
+        cmocka_unit_test(test_file_sibling_path),
         cmocka_unit_test_setup_teardown(test_pieces_of_an_open_file, setup, teardown),
         cmocka_unit_test_setup_teardown(test_names_of_a_folder, setup, teardown),
         FILES(test_what_lies_under_a_folder),

@@ -32,14 +32,14 @@ size_t memory_available_under(const char *root, const char **limit)
 {
     struct cgroup_limits groups;
     size_t left = SIZE_MAX;
-    bool says = read_machine_memory(root, &left);
+    bool limit_text = read_machine_memory(root, &left);
     cgroup_read(root, &groups);
     bool held = groups.memory_by && groups.memory < left;
     if (limit)
         *limit = held ? groups.memory_by : NULL;
     if (held)
         left = groups.memory;
-    else if (!says)
+    else if (!limit_text)
         return 0;
     return left > MEMORY_LEAST ? left : MEMORY_LEAST;
 }

@@ -13,7 +13,7 @@ static void test_some_of_it_is_there(void **state)
     assert_in_range(memory_available(NULL), 1024 * 1024, all);
 }
 
-static void put(const struct folder *f, const char *name, const char *text)
+static void put_text(const struct folder *f, const char *name, const char *text)
 {
     folder_put(f, name, text, strlen(text));
 }
@@ -28,13 +28,13 @@ static size_t read_machine(const char *meminfo, const char *max, const char *cur
     static const char *const folders[] = {"proc", "proc/self", "group"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         assert_int_equal(mkdir(folder_file(&f, folders[i], path), 0700), 0);
-    put(&f, "proc/self/cgroup", "0::/\n");
-    put(&f, "proc/self/mountinfo", "35 29 0:30 / /group rw - cgroup2 cgroup2 rw\n");
+    put_text(&f, "proc/self/cgroup", "0::/\n");
+    put_text(&f, "proc/self/mountinfo", "35 29 0:30 / /group rw - cgroup2 cgroup2 rw\n");
     if (meminfo)
-        put(&f, "proc/meminfo", meminfo);
+        put_text(&f, "proc/meminfo", meminfo);
     if (max)
-        put(&f, "group/memory.max", max);
-    put(&f, "group/memory.current", current);
+        put_text(&f, "group/memory.max", max);
+    put_text(&f, "group/memory.current", current);
     size_t left = memory_available_under(f.path, limit);
     folder_remove(&f);
     return left;

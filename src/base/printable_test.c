@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void becomes(const char *text, const char *plain)
+static void expect_printable(const char *text, const char *plain)
 {
     char copy[64];
     assert_in_range(snprintf(copy, sizeof copy, "%s", text), 0, sizeof copy - 1);
@@ -24,11 +24,11 @@ static void becomes(const char *text, const char *plain)
 static void test_what_a_terminal_would_obey(void **state)
 {
     (void)state;
-    becomes("a\033[31m", "a?[31m");
-    becomes("one\ntwo\r\n\tthree\x7f", "one?two???three?");
-    becomes("\xc2\x9b"
-            "31m\xc2\x80\xc2\x9f",
-            "??31m????");
+    expect_printable("a\033[31m", "a?[31m");
+    expect_printable("one\ntwo\r\n\tthree\x7f", "one?two???three?");
+    expect_printable("\xc2\x9b"
+                     "31m\xc2\x80\xc2\x9f",
+                     "??31m????");
     for (int c = 1; c < 256; c++) {
         char text[2] = {(char)c, 0};
         printable(text);
@@ -39,12 +39,12 @@ static void test_what_a_terminal_would_obey(void **state)
 static void test_other_text_stays(void **state)
 {
     (void)state;
-    becomes("", "");
-    becomes("layer \"conv1\": ~ is plain", "layer \"conv1\": ~ is plain");
+    expect_printable("", "");
+    expect_printable("layer \"conv1\": ~ is plain", "layer \"conv1\": ~ is plain");
     /* e acute, no-break space (U+00A0), a Chinese character, one beyond sixteen bits */
-    becomes("\xc3\xa9\xc2\xa0\xe5\xb1\x82\xf0\x9f\x90\x88",
-            "\xc3\xa9\xc2\xa0\xe5\xb1\x82\xf0\x9f\x90\x88");
-    becomes("cut \xc2", "cut \xc2");
+    expect_printable("\xc3\xa9\xc2\xa0\xe5\xb1\x82\xf0\x9f\x90\x88",
+                     "\xc3\xa9\xc2\xa0\xe5\xb1\x82\xf0\x9f\x90\x88");
+    expect_printable("cut \xc2", "cut \xc2");
 }
 
 static void test_messages_are_printable(void **state)
@@ -57,7 +57,7 @@ static void test_messages_are_printable(void **state)
     assert_string_equal(err.text, "b?.prototxt: layer \"a?[31m?\xc3\xa9\"");
 }
 
-static void keep(void *user, enum log_level level, const char *line)
+static void keep_line(void *user, enum log_level level, const char *line)
 {
     (void)level;
     snprintf(user, 64, "%s", line);
@@ -67,7 +67,7 @@ static void test_lines_of_the_log_are_printable(void **state)
 {
     (void)state;
     char line[64] = "";
-    const struct logger log = {keep, line, LOG_INFO};
+    const struct logger log = {keep_line, line, LOG_INFO};
     log_warn(&log, "no such net: %s", "a\033]0;\nb");
     assert_string_equal(line, "no such net: a?]0;?b");
 }

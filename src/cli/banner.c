@@ -9,20 +9,20 @@
 
 enum { LINE_BYTES = 256, NUMBER_BYTES = 40 };
 
-static double number(const cJSON *object, const char *key)
+static double number_of(const cJSON *object, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-static const char *text(const cJSON *object, const char *key)
+static const char *text_of(const cJSON *object, const char *key)
 {
     const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
     return value ? value : "";
 }
 
 /* 431,080 */
-static const char *grouped(double value, char out[NUMBER_BYTES])
+static const char *grouped_digits(double value, char out[NUMBER_BYTES])
 {
     char digits[NUMBER_BYTES];
     int n = snprintf(digits, sizeof digits, "%.0f", value), used = 0;
@@ -36,8 +36,8 @@ static const char *grouped(double value, char out[NUMBER_BYTES])
 }
 
 /* A piece of a line, behind those that stand there. */
-__attribute__((format(printf, 2, 3))) static void add(char line[LINE_BYTES], const char *format,
-                                                      ...)
+__attribute__((format(printf, 2, 3))) static void add_text(char line[LINE_BYTES],
+                                                           const char *format, ...)
 {
     size_t n = strlen(line);
     va_list arguments;
@@ -49,11 +49,12 @@ __attribute__((format(printf, 2, 3))) static void add(char line[LINE_BYTES], con
 static void print_net(const cJSON *start)
 {
     char line[LINE_BYTES] = "", n[NUMBER_BYTES];
-    add(line, "%s, %s parameter%s", text(start, "net"), grouped(number(start, "parameters"), n),
-        number_plural(number(start, "parameters"), "s"));
-    if (number(start, "classes") > 0)
-        add(line, ", %s class%s", grouped(number(start, "classes"), n),
-            number_plural(number(start, "classes"), "es"));
+    add_text(line, "%s, %s parameter%s", text_of(start, "net"),
+             grouped_digits(number_of(start, "parameters"), n),
+             number_plural(number_of(start, "parameters"), "s"));
+    if (number_of(start, "classes") > 0)
+        add_text(line, ", %s class%s", grouped_digits(number_of(start, "classes"), n),
+                 number_plural(number_of(start, "classes"), "es"));
     output_line("net         %s", line);
 }
 
@@ -65,29 +66,30 @@ static void print_records(const cJSON *start)
     const cJSON *records = cJSON_GetObjectItemCaseSensitive(start, "records");
     char line[LINE_BYTES] = "", n[NUMBER_BYTES];
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        if (number(records, sets[i].set) > 0)
-            add(line, "%s%s %s", line[0] ? ", " : "", grouped(number(records, sets[i].set), n),
-                sets[i].what);
-    output_line("records     %s; each %s", line, text(start, "record"));
+        if (number_of(records, sets[i].set) > 0)
+            add_text(line, "%s%s %s", line[0] ? ", " : "",
+                     grouped_digits(number_of(records, sets[i].set), n), sets[i].what);
+    output_line("records     %s; each %s", line, text_of(start, "record"));
 }
 
 static void print_step(const cJSON *start)
 {
     char batch[NUMBER_BYTES], steps[NUMBER_BYTES];
-    double workers = number(start, "nodes"), each = number(start, "batch"),
-           epoch = number(start, "steps_an_epoch");
-    output_line("a step      %s record%s x %.0f worker%s, %s step%s an epoch", grouped(each, batch),
-                number_plural(each, "s"), workers, number_plural(workers, "s"),
-                grouped(epoch, steps), number_plural(epoch, "s"));
+    double workers = number_of(start, "nodes"), each = number_of(start, "batch"),
+           epoch = number_of(start, "steps_an_epoch");
+    output_line("a step      %s record%s x %.0f worker%s, %s step%s an epoch",
+                grouped_digits(each, batch), number_plural(each, "s"), workers,
+                number_plural(workers, "s"), grouped_digits(epoch, steps),
+                number_plural(epoch, "s"));
 }
 
 static void print_solver(const cJSON *start)
 {
     char line[LINE_BYTES] = "";
-    add(line, "%s, rate %g, %s", text(start, "optimizer"), number(start, "base_lr"),
-        text(start, "lr_policy"));
-    if (number(start, "momentum") > 0)
-        add(line, ", momentum %g", number(start, "momentum"));
+    add_text(line, "%s, rate %g, %s", text_of(start, "optimizer"), number_of(start, "base_lr"),
+             text_of(start, "lr_policy"));
+    if (number_of(start, "momentum") > 0)
+        add_text(line, ", momentum %g", number_of(start, "momentum"));
     output_line("optimizer   %s", line);
 }
 
@@ -101,13 +103,14 @@ static void print_end(const cJSON *start)
         bool error = strstr(end->string, "error") != NULL;
         const char *name = strcmp(end->string, "test_error") == 0 ? "a test error" : "an error";
         if (error)
-            add(line, "%sat %s of %g %%", line[0] ? ", or " : "", name, 100 * end->valuedouble);
+            add_text(line, "%sat %s of %g %%", line[0] ? ", or " : "", name,
+                     100 * end->valuedouble);
         else if (strcmp(end->string, "steps") == 0)
-            add(line, "%safter %s step%s", line[0] ? ", or " : "", grouped(end->valuedouble, n),
-                number_plural(end->valuedouble, "s"));
+            add_text(line, "%safter %s step%s", line[0] ? ", or " : "",
+                     grouped_digits(end->valuedouble, n), number_plural(end->valuedouble, "s"));
         else
-            add(line, "%safter %g %.*s", line[0] ? ", or " : "", end->valuedouble,
-                (int)(strlen(end->string) - (end->valuedouble == 1)), end->string);
+            add_text(line, "%safter %g %.*s", line[0] ? ", or " : "", end->valuedouble,
+                     (int)(strlen(end->string) - (end->valuedouble == 1)), end->string);
     }
     output_line("ends        %s", line);
 }
@@ -115,22 +118,23 @@ static void print_end(const cJSON *start)
 static void print_machine(const cJSON *start)
 {
     char line[LINE_BYTES] = "";
-    double threads = number(start, "threads");
-    add(line, "%s kernels, %s", text(start, "kernels"), text(start, "isa"));
+    double threads = number_of(start, "threads");
+    add_text(line, "%s kernels, %s", text_of(start, "kernels"), text_of(start, "isa"));
     if (threads > 0)
-        add(line, ", %.0f thread%s a worker", threads, number_plural(threads, "s"));
+        add_text(line, ", %.0f thread%s a worker", threads, number_plural(threads, "s"));
     output_line("computes    %s", line);
 }
 
 void banner_print(const cJSON *start, const char *directory)
 {
-    const char *settings = text(start, "settings");
+    const char *settings = text_of(start, "settings");
     if (cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(start, "simulated")))
         output_line("simulated   times and speeds are those of the cluster file");
     print_net(start);
     print_records(start);
     print_step(start);
-    output_line("strategy    %s%s%s", text(start, "strategy"), settings[0] ? ": " : "", settings);
+    output_line("strategy    %s%s%s", text_of(start, "strategy"), settings[0] ? ": " : "",
+                settings);
     print_solver(start);
     print_end(start);
     print_machine(start);

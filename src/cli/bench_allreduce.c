@@ -82,28 +82,28 @@ struct result {
 /* ---- one rank ---- */
 
 /* Small whole numbers, so that a sum has one right answer whatever its order. */
-static float value(uint32_t rank, uint32_t rep, size_t i)
+static float input_value(uint32_t rank, uint32_t rep, size_t i)
 {
     return (float)((i * 7 + rank * 13u + rep * 31u) & 255) - 127.0f;
 }
 
-static void fill(const struct bench *b, uint32_t rep, size_t n)
+static void fill_vector(const struct bench *b, uint32_t rep, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        b->x[i] = value(b->rank, rep, i);
+        b->x[i] = input_value(b->rank, rep, i);
     for (size_t i = 0; b->y && i < n; i++)
-        b->y[i] = b->rank == 0 ? value(0, rep, i) : 0;
+        b->y[i] = b->rank == 0 ? input_value(0, rep, i) : 0;
 }
 
 /* A lossy wire may be off by its step, once a rank. */
-static bool check(const struct bench *b, uint32_t rep, size_t n)
+static bool check_result(const struct bench *b, uint32_t rep, size_t n)
 {
     bool lossy = b->call.wire && strcmp(b->call.wire, "f32") != 0;
     float most = lossy ? 2.0f * (float)(b->ranks * b->ranks) : 0.0f;
     for (size_t i = 0; i < n; i++) {
         float sum = 0;
         for (uint32_t r = 0; r < b->ranks; r++)
-            sum += value(r, rep, i);
+            sum += input_value(r, rep, i);
         if (!(fabsf(b->x[i] - sum) <= most)) {
             fprintf(stderr, "rank %u: float %zu of %zu is %g and should be %g\n", b->rank, i, n,
                     (double)b->x[i], (double)sum);
@@ -121,7 +121,7 @@ static double cpu_seconds(void)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6;
 }
 
-static int barrier(struct bench *b)
+static int wait_for_all(struct bench *b)
 {
     float one = 1;
     pl_call_options quick = {.channel = 1, .spin_us = b->call.spin_us};
@@ -130,25 +130,25 @@ static int barrier(struct bench *b)
 
 /* ---- a broadcast at the same time ---- */
 
-struct beside {
+struct load {
     struct bench *b;
     size_t n;
     int rc;
 };
 
-static void *broadcast(void *arg)
+static void *broadcast_task(void *arg)
 {
-    struct beside *beside = arg;
-    struct bench *b = beside->b;
+    struct load *extra = arg;
+    struct bench *b = extra->b;
     const pl_call_options call = {.channel = 2, .stripes = b->call.stripes};
-    beside->rc = pl_team_broadcast(b->team, 0, b->y, beside->n, &call);
+    extra->rc = pl_team_broadcast(b->team, 0, b->y, extra->n, &call);
     return NULL;
 }
 
 static bool check_broadcast(const struct bench *b, uint32_t rep, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (b->y[i] != value(0, rep, i)) {
+        if (b->y[i] != input_value(0, rep, i)) {
             fprintf(stderr, "rank %u: float %zu of %zu was broadcast as %g\n", b->rank, i, n,
                     (double)b->y[i]);
             return false;
@@ -159,22 +159,22 @@ static bool check_broadcast(const struct bench *b, uint32_t rep, size_t n)
 /* The all-reduce and, if asked for, a broadcast on another channel, until both are over. */
 static int run_once(struct bench *b, size_t n)
 {
-    struct beside beside = {b, n, PL_OK};
+    struct load extra = {b, n, PL_OK};
     pthread_t thread;
     bool both = b->arguments->broadcast;
-    if (both && pthread_create(&thread, NULL, broadcast, &beside) != 0)
+    if (both && pthread_create(&thread, NULL, broadcast_task, &extra) != 0)
         return PL_ERR_NOMEM;
     int rc = pl_team_allreduce(b->team, b->x, n, NULL, &b->call);
     if (both)
         pthread_join(thread, NULL);
-    return rc == PL_OK ? beside.rc : rc;
+    return rc == PL_OK ? extra.rc : rc;
 }
 
-static int repeat(struct bench *b, size_t n)
+static int repeat_size(struct bench *b, size_t n)
 {
     for (uint32_t rep = 0; rep < b->warmup + b->reps; rep++) {
-        fill(b, rep, n);
-        int rc = barrier(b);
+        fill_vector(b, rep, n);
+        int rc = wait_for_all(b);
         double cpu = cpu_seconds(), start = bench_now();
         if (rc == PL_OK)
             rc = run_once(b, n);
@@ -182,7 +182,7 @@ static int repeat(struct bench *b, size_t n)
         cpu = cpu_seconds() - cpu;
         if (rc != PL_OK)
             return rc;
-        if (!check(b, rep, n) || (b->y && !check_broadcast(b, rep, n)))
+        if (!check_result(b, rep, n) || (b->y && !check_broadcast(b, rep, n)))
             return PL_ERR_BUG;
         if (rep >= b->warmup) {
             b->seconds[rep - b->warmup] = seconds;
@@ -194,30 +194,30 @@ static int repeat(struct bench *b, size_t n)
 }
 
 /* The slowest rank's figures, on all. */
-static int slowest(struct bench *b, double *values, size_t n)
+static int take_slowest(struct bench *b, double *values, size_t n)
 {
     const pl_reduction max = {.op = PL_MAX};
-    const pl_call_options beside = {.channel = 1};
+    const pl_call_options extra = {.channel = 1};
     for (size_t i = 0; i < n; i++)
         b->x[i] = (float)values[i];
-    int rc = pl_team_allreduce(b->team, b->x, n, &max, &beside);
+    int rc = pl_team_allreduce(b->team, b->x, n, &max, &extra);
     for (size_t i = 0; rc == PL_OK && i < n; i++)
         values[i] = (double)b->x[i];
     return rc;
 }
 
-static int measure(struct bench *b, size_t n, struct result *r)
+static int measure_size(struct bench *b, size_t n, struct result *r)
 {
     b->cpu_s = 0;
-    int rc = repeat(b, n);
+    int rc = repeat_size(b, n);
     double sum = 0;
     for (uint32_t i = 0; i < b->reps; i++)
         sum += b->seconds[i];
     double cpu_percent = 100 * b->cpu_s / sum;
     if (rc == PL_OK)
-        rc = slowest(b, b->seconds, b->reps);
+        rc = take_slowest(b, b->seconds, b->reps);
     if (rc == PL_OK)
-        rc = slowest(b, &cpu_percent, 1);
+        rc = take_slowest(b, &cpu_percent, 1);
     if (rc != PL_OK)
         return rc;
     for (uint32_t i = 0; b->prints && b->arguments->each && i < b->reps; i++)
@@ -259,7 +259,7 @@ static int measure_all(struct bench *b)
 {
     for (size_t i = 0; i < b->sizes; i++) {
         struct result result;
-        int rc = measure(b, b->floats[i], &result);
+        int rc = measure_size(b, b->floats[i], &result);
         if (rc != PL_OK) {
             fprintf(stderr, "paceline bench allreduce: rank %u: %s\n", b->rank,
                     pl_team_error(b->team, 0));
@@ -271,7 +271,7 @@ static int measure_all(struct bench *b)
     return EXIT_DONE;
 }
 
-static size_t longest(const struct bench *b)
+static size_t longest_size(const struct bench *b)
 {
     size_t n = b->reps;
     for (size_t i = 0; i < b->sizes; i++)
@@ -296,13 +296,13 @@ static int run_rank(const struct ranks_place *place, void *arg)
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    b->x = new_vector(longest(b));
-    b->y = b->arguments->broadcast ? new_vector(longest(b)) : NULL;
+    b->x = new_vector(longest_size(b));
+    b->y = b->arguments->broadcast ? new_vector(longest_size(b)) : NULL;
     b->seconds = calloc(b->reps, sizeof *b->seconds);
     b->algorithms = calloc(b->reps, sizeof *b->algorithms);
     int code = EXIT_FAILED;
     if (!b->x || !b->seconds || !b->algorithms || (b->arguments->broadcast && !b->y)) {
-        fprintf(stderr, "paceline bench allreduce: no memory for %zu floats\n", longest(b));
+        fprintf(stderr, "paceline bench allreduce: no memory for %zu floats\n", longest_size(b));
     } else {
         int rc = ranks_open(engine, place, &b->team);
         if (rc != PL_OK)
@@ -314,7 +314,7 @@ static int run_rank(const struct ranks_place *place, void *arg)
         b->prints = place->rank == 0; /* ranks of the team are dealt in order of arrival */
         code = measure_all(b);
         if (code == EXIT_DONE)
-            barrier(b); /* the coordinator's end is everybody's */
+            wait_for_all(b); /* the coordinator's end is everybody's */
     }
     pl_team_close(b->team);
     pl_engine_destroy(engine);
@@ -345,7 +345,7 @@ static bool parse_floats(const char *text, struct bench *b)
     return false;
 }
 
-static int refuse(const char *option, const char *text, const char *expected)
+static int refuse_option(const char *option, const char *text, const char *expected)
 {
     return bench_refuse("allreduce", option, text, expected);
 }
@@ -372,17 +372,17 @@ static int read_call(const struct arguments *a, pl_call_options *call)
     };
     bool exact = a->algorithm && one_of(a->algorithm, "butterfly, ring");
     if (a->algorithm && !one_of(a->algorithm, ALGORITHMS))
-        return refuse("algorithm", a->algorithm, ALGORITHMS);
+        return refuse_option("algorithm", a->algorithm, ALGORITHMS);
     if (a->wire && !one_of(a->wire, WIRES))
-        return refuse("wire", a->wire, WIRES);
+        return refuse_option("wire", a->wire, WIRES);
     if (a->wire && exact && strcmp(a->wire, "f32") != 0)
-        return refuse("wire", a->wire, "f32 for butterfly and ring");
+        return refuse_option("wire", a->wire, "f32 for butterfly and ring");
     if (a->chunk_kb && (call->chunk_kb == 0 || call->chunk_kb > CHUNK_KB_MAX))
-        return refuse("chunk-kb", a->chunk_kb, "a number from 1 to 4096");
+        return refuse_option("chunk-kb", a->chunk_kb, "a number from 1 to 4096");
     if (a->stripes && (call->stripes == 0 || call->stripes > STRIPES_MAX))
-        return refuse("stripes", a->stripes, "a number from 1 to 16");
+        return refuse_option("stripes", a->stripes, "a number from 1 to 16");
     if (a->spin && !bench_real(a->spin, &call->spin_us))
-        return refuse("spin", a->spin, "a number of microseconds");
+        return refuse_option("spin", a->spin, "a number of microseconds");
     return -1;
 }
 
@@ -395,19 +395,20 @@ static int read_arguments(const struct arguments *a, struct bench *b, uint32_t *
     b->warmup = bench_number(a->warmup, 3);
     const char *mbit = a->link_mbit ? a->link_mbit : getenv("PACELINE_LINK_MBIT");
     if (a->ranks && (*ranks == 0 || *ranks > RANKS_MAX))
-        return refuse("ranks", a->ranks, "a number from 1 to 1024");
+        return refuse_option("ranks", a->ranks, "a number from 1 to 1024");
     if (b->reps == 0 || b->reps > REPS_MAX)
-        return refuse("reps", a->reps, "a number from 1 to 10000");
+        return refuse_option("reps", a->reps, "a number from 1 to 10000");
     if ((b->warmup == 0 && a->warmup && strcmp(a->warmup, "0") != 0) || b->warmup > REPS_MAX)
-        return refuse("warmup", a->warmup, "a number from 0 to 10000");
+        return refuse_option("warmup", a->warmup, "a number from 0 to 10000");
     if (!parse_floats(a->floats ? a->floats : "1e3,1e5,1e7", b))
-        return refuse("floats", a->floats, "whole numbers from 1 to 1e9, with commas between");
+        return refuse_option("floats", a->floats,
+                             "whole numbers from 1 to 1e9, with commas between");
     if (mbit && !(bench_real(mbit, &b->link_mbit) && b->link_mbit > 0))
-        return refuse("link-mbit", mbit, "a number > 0");
+        return refuse_option("link-mbit", mbit, "a number > 0");
     return read_call(a, &b->call);
 }
 
-static int run(const struct command *command, int argc, char **argv)
+static int run_bench(const struct command *command, int argc, char **argv)
 {
     struct arguments arguments = {0};
     struct bench bench = {0};
@@ -435,5 +436,5 @@ const struct command bench_allreduce = {
     .summary = "Time all-reduces between ranks",
     .arguments = "[--ranks N [--rank R --rendezvous HOST]]",
     .options = options,
-    .run = run,
+    .run = run_bench,
 };

@@ -212,7 +212,7 @@ static void print_report(const struct bench_arguments *a, const pl_bench_step_re
 /* ---- what is measured ---- */
 
 static int time_job(pl_engine *engine, const struct bench_arguments *a, const char *path,
-                    const pl_bench_options *how, pl_bench_step_report *report)
+                    const pl_bench_options *precision, pl_bench_step_report *report)
 {
     pl_job *job = NULL;
     char text[64];
@@ -222,19 +222,19 @@ static int time_job(pl_engine *engine, const struct bench_arguments *a, const ch
         rc = pl_job_set(job, text);
     }
     if (rc == PL_OK)
-        rc = pl_bench_step(engine, job, how, report);
+        rc = pl_bench_step(engine, job, precision, report);
     pl_job_free(job);
     return rc;
 }
 
 static int time_net(pl_engine *engine, const struct bench_arguments *a,
                     const pl_net_options *options, const uint32_t record[3],
-                    const pl_bench_options *how, pl_bench_step_report *report)
+                    const pl_bench_options *precision, pl_bench_step_report *report)
 {
     pl_net_spec *spec = NULL;
     int rc = cli_net_spec(engine, a->net, &spec);
     if (rc == PL_OK)
-        rc = pl_bench_net(engine, spec, options, record, how, report);
+        rc = pl_bench_net(engine, spec, options, record, precision, report);
     pl_net_spec_free(spec);
     return rc;
 }
@@ -298,20 +298,20 @@ static int run_step(const struct command *command, int argc, char **argv)
         return end;
     pl_net_options options = {0};
     uint32_t record[3] = {0};
-    const pl_bench_options how = {
+    const pl_bench_options precision = {
         .steps = bench_number(a.steps, 200), .by_layer = a.by_layer, .precision = a.job.precision};
     end = a.net ? check_net_options(&a, count, &options, record)
                 : check_job_options(command, &a, count);
     if (end >= 0)
         return end;
-    if (how.steps == 0)
+    if (precision.steps == 0)
         return bench_refuse("step", "steps", a.steps, "a number > 0");
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
     pl_bench_step_report report;
-    int rc = a.net ? time_net(engine, &a, &options, record, &how, &report)
-                   : time_job(engine, &a, job, &how, &report);
+    int rc = a.net ? time_net(engine, &a, &options, record, &precision, &report)
+                   : time_job(engine, &a, job, &precision, &report);
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
     if (rc == PL_OK) {
         print_report(&a, &report);

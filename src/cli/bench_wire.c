@@ -128,7 +128,7 @@ static int run_rank(const struct ranks_place *place, void *arg)
     return code;
 }
 
-static int run(const struct command *command, int argc, char **argv)
+static int run_bench(const struct command *command, int argc, char **argv)
 {
     struct arguments arguments = {0};
     struct ranks_place place;
@@ -164,5 +164,5 @@ const struct command bench_wire = {
     .summary = "Measure the way between two ranks, and what a byte costs a core",
     .arguments = "[--rank 0|1 --rendezvous HOST]",
     .options = options,
-    .run = run,
+    .run = run_bench,
 };

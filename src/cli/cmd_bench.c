@@ -42,7 +42,7 @@ double bench_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -50,7 +50,7 @@ static int ascending(const void *a, const void *b)
 
 void bench_sort(double *values, size_t n)
 {
-    qsort(values, n, sizeof *values, ascending);
+    qsort(values, n, sizeof *values, compare_doubles);
 }
 
 double bench_quantile(const double *sorted, size_t n, double part)
@@ -59,7 +59,7 @@ double bench_quantile(const double *sorted, size_t n, double part)
     return sorted[i];
 }
 
-static void help(void)
+static void print_help(void)
 {
     printf("usage: paceline bench WHAT ...\nMeasure this machine, and the network between several."
            "\n\n");
@@ -73,7 +73,7 @@ static int run_bench(const struct command *command, int argc, char **argv)
     (void)command;
     const char *what = argc > 1 ? argv[1] : "";
     if (strcmp(what, "--help") == 0 || strcmp(what, "-h") == 0) {
-        help();
+        print_help();
         return EXIT_DONE;
     }
     for (size_t i = 0; i < BENCHES; i++)

@@ -149,7 +149,7 @@ static const char *range_text(uint32_t least, uint32_t most, char out[40])
     return out;
 }
 
-static int info(pl_data *data, const struct data_arguments *a)
+static int print_info(pl_data *data, const struct data_arguments *a)
 {
     pl_data_info info;
     char high[40], wide[40];
@@ -192,7 +192,7 @@ static void record_json(size_t i, const pl_data_record *record)
     print_json(object);
 }
 
-static int head(pl_data *data, const struct data_arguments *a)
+static int print_head(pl_data *data, const struct data_arguments *a)
 {
     pl_data_info info;
     pl_data_record record;
@@ -229,7 +229,7 @@ struct suggestion {
     char job[512], spec[512]; /* as a job says it, and as a SPEC does */
 };
 
-static struct suggestion suggest(const pl_data_stats *stats)
+static struct suggestion suggest_maps(const pl_data_stats *stats)
 {
     struct suggestion s = {{0}, {0}};
     double variance = 0;
@@ -273,13 +273,13 @@ static void stats_json(const pl_data *data, const pl_data_stats *stats, const st
     print_json(object);
 }
 
-static int stats(pl_data *data, const struct data_arguments *a)
+static int print_stats(pl_data *data, const struct data_arguments *a)
 {
     pl_data_stats stats;
     int rc = pl_data_measure(data, a->first_n, &stats);
     if (rc != PL_OK)
         return rc;
-    struct suggestion s = suggest(&stats);
+    struct suggestion s = suggest_maps(&stats);
     if (a->json) {
         stats_json(data, &stats, stats.scaled ? NULL : &s);
         return rc;
@@ -300,7 +300,7 @@ static int stats(pl_data *data, const struct data_arguments *a)
 static const struct look {
     const char *name;
     int (*print)(pl_data *data, const struct data_arguments *a); /* NULL: it is verified */
-} looks[] = {{"info", info}, {"head", head}, {"stats", stats}, {"verify", NULL}};
+} looks[] = {{"info", print_info}, {"head", print_head}, {"stats", print_stats}, {"verify", NULL}};
 
 static int usage_error(const char *text)
 {
@@ -317,7 +317,7 @@ static bool read_count(const char *text, unsigned long max, unsigned long *out)
 }
 
 /* The numbers among the options, and which of them go with what. -1 to go on, or the exit code. */
-static int check(struct data_arguments *a, const struct look *look)
+static int check_options(struct data_arguments *a, const struct look *look)
 {
     unsigned long first, columns, side, problems;
     if (!read_count(a->first, UINT32_MAX, &first))
@@ -330,9 +330,9 @@ static int check(struct data_arguments *a, const struct look *look)
         return usage_error("--columns must be a number from 1 to 4096");
     if (!read_count(a->side, 1024, &side) || (a->side && side < 8))
         return usage_error("--side must be a number from 8 to 1024");
-    if (a->first && look->print != head && look->print != stats)
+    if (a->first && look->print != print_head && look->print != print_stats)
         return usage_error("--first is for head and stats");
-    if (a->sheet && look->print != head)
+    if (a->sheet && look->print != print_head)
         return usage_error("--sheet is for head");
     if ((a->columns || a->side || a->force) && !a->sheet)
         return usage_error("--columns, --side and --force are for --sheet");
@@ -375,7 +375,7 @@ static int run_data(const struct command *command, int argc, char **argv)
     }
     if (!given[1])
         return usage_error("which records? a SPEC, KIND:PATH, must say it");
-    end = check(&a, look);
+    end = check_options(&a, look);
     if (end >= 0)
         return end;
     pl_engine *engine = cli_engine();

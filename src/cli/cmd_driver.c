@@ -43,7 +43,7 @@ static const struct option driver_options[] = {
 
 static const char *token_file; /* as it was named; NULL: it was not */
 
-static void tell_worker(const char *address, const char *interface)
+static void print_worker_command(const char *address, const char *interface)
 {
     output_line("    paceline worker --join %s%s%s%s%s%s", address,
                 token_file ? " --token-file " : "", token_file ? token_file : "",
@@ -58,9 +58,9 @@ static void on_listens(void *user, const char *address)
     output_line("waits for workers; start each so, in the folder that holds its data or with "
                 "--data-root DIR:");
     if (host_address_is_any(address))
-        host_address_each(address, tell_worker);
+        host_address_each(address, print_worker_command);
     else
-        tell_worker(address, NULL);
+        print_worker_command(address, NULL);
 }
 
 /* Beyond loopback there is one only if it was named: the user's own is not at the other hosts. */
@@ -79,8 +79,8 @@ struct driver_numbers {
     double wait_s, max_mbit;
 };
 
-static int drive(const struct run_arguments *arguments, const char *path,
-                 const struct driver_numbers *numbers, const char *token)
+static int drive_run(const struct run_arguments *arguments, const char *path,
+                     const struct driver_numbers *numbers, const char *token)
 {
     pl_engine *engine = cli_engine();
     if (!engine)
@@ -136,7 +136,7 @@ int run_as_driver(const struct command *command, struct run_arguments *arguments
                            &arguments->listen);
     if (end < 0)
         end = find_token(arguments, token_text, &token);
-    return end >= 0 ? end : drive(arguments, path, &numbers, token);
+    return end >= 0 ? end : drive_run(arguments, path, &numbers, token);
 }
 
 static int run_driver(const struct command *command, int argc, char **argv)

@@ -131,8 +131,8 @@ static int list_zoo(pl_engine *engine, const struct model_arguments *a)
     return rc;
 }
 
-static int show(pl_engine *engine, const struct model_arguments *a, const char *name,
-                const uint32_t input[3])
+static int show_model(pl_engine *engine, const struct model_arguments *a, const char *name,
+                      const uint32_t input[3])
 {
     pl_net_spec *spec = NULL;
     const pl_layer *layer;
@@ -171,7 +171,7 @@ static int run_model(const struct command *command, int argc, char **argv)
     pl_engine *engine = cli_engine();
     if (!engine)
         return EXIT_FAILED;
-    int rc = count ? show(engine, &a, name, input) : list_zoo(engine, &a);
+    int rc = count ? show_model(engine, &a, name, input) : list_zoo(engine, &a);
     int code = rc == PL_OK ? EXIT_DONE : cli_fail(engine, rc);
     pl_engine_destroy(engine);
     return code;

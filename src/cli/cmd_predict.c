@@ -101,7 +101,7 @@ static int check_numbers(struct predict_arguments *a)
 }
 
 /* Sort out what was given; -1 to go on, or the exit code. */
-static int check(struct predict_arguments *a, size_t given)
+static int check_arguments(struct predict_arguments *a, size_t given)
 {
     size_t models = a->net ? 0 : 1;
     if (given < models)
@@ -212,7 +212,7 @@ static int open_data(pl_engine *engine, const struct predict_arguments *a,
 static int find_records(pl_engine *engine, const struct predict_arguments *a,
                         const struct predict_model *model, uint32_t shape[3], pl_data **out)
 {
-    const char *how = NULL;
+    const char *form = NULL;
     memcpy(shape, a->shape, sizeof a->shape);
     int rc = a->input ? PL_OK : pl_net_spec_record(model->spec, model->job, shape);
     bool known = rc == PL_OK;
@@ -222,10 +222,10 @@ static int find_records(pl_engine *engine, const struct predict_arguments *a,
     }
     rc = open_data(engine, a, model, known ? shape[0] : 0, out);
     if (rc == PL_OK)
-        rc = known ? pl_data_fit(*out, shape[0], shape[1], shape[2], &how)
+        rc = known ? pl_data_fit(*out, shape[0], shape[1], shape[2], &form)
                    : pl_data_shape(*out, shape);
-    if (how)
-        fprintf(stderr, "%s\n", how);
+    if (form)
+        fprintf(stderr, "%s\n", form);
     return rc;
 }
 
@@ -272,8 +272,8 @@ static int predict_all(pl_net *net, pl_data *data, const uint32_t shape[3], size
     return rc;
 }
 
-static int predict(pl_engine *engine, const struct predict_arguments *a,
-                   const struct predict_model *model)
+static int predict_records(pl_engine *engine, const struct predict_arguments *a,
+                           const struct predict_model *model)
 {
     struct predictions p = {0};
     pl_data *data = NULL;
@@ -308,7 +308,7 @@ static int run_predict(const struct command *command, int argc, char **argv)
     a = (struct predict_arguments){0};
     int end = options_parse(command, argc, argv, &a, a.given, INPUTS_MAX, &given);
     if (end < 0)
-        end = check(&a, given);
+        end = check_arguments(&a, given);
     if (end >= 0)
         return end;
     pl_engine *engine = cli_engine();
@@ -318,7 +318,7 @@ static int run_predict(const struct command *command, int argc, char **argv)
     int rc = a.net ? predict_model_make(engine, a.net, a.weights, &model)
                    : predict_model_find(engine, "predict", a.model, a.which, &model);
     if (rc == PL_OK)
-        rc = predict(engine, &a, &model);
+        rc = predict_records(engine, &a, &model);
     int code = rc == PL_OK ? EXIT_DONE : rc > 0 ? rc : cli_fail(engine, rc);
     predict_model_release(&model);
     pl_engine_destroy(engine);

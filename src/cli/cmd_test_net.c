@@ -133,8 +133,8 @@ static int check_records(const struct test_arguments *a, const struct predict_mo
 }
 
 /* A status, or, after a message, an exit code. */
-static int judge(pl_engine *engine, const struct test_arguments *a, const pl_net_options *options,
-                 pl_test_result *result, bool *lossless)
+static int judge_net(pl_engine *engine, const struct test_arguments *a,
+                     const pl_net_options *options, pl_test_result *result, bool *lossless)
 {
     const char *color = a->color;
     struct predict_model m;
@@ -221,7 +221,7 @@ static int run_test(const struct command *command, int argc, char **argv)
         fprintf(stderr, "warning: without --weights, the net is tested with its initial ones\n");
     pl_test_result result;
     bool lossless = false;
-    int rc = judge(engine, &a, &options, &result, &lossless);
+    int rc = judge_net(engine, &a, &options, &result, &lossless);
     int code = rc == PL_OK ? EXIT_DONE : rc > 0 ? rc : cli_fail(engine, rc);
     if (rc == PL_OK)
         print_result(&a, &result, lossless);

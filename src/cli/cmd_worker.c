@@ -68,8 +68,8 @@ static int find_token(const struct worker_arguments *arguments, char out[TOKEN_T
     return has_far(arguments->join) ? -1 : token_own("worker", out, token);
 }
 
-static int work(const struct worker_arguments *arguments, const struct worker_numbers *numbers,
-                const char *token)
+static int work_once(const struct worker_arguments *arguments, const struct worker_numbers *numbers,
+                     const char *token)
 {
     pl_engine *engine = cli_engine();
     if (!engine)
@@ -144,7 +144,7 @@ static int run_worker(const struct command *command, int argc, char **argv)
                            &arguments.advertise);
     if (end < 0)
         end = find_token(&arguments, token_text, &token);
-    return end >= 0 ? end : work(&arguments, &numbers, token);
+    return end >= 0 ? end : work_once(&arguments, &numbers, token);
 }
 
 const struct command cmd_worker = {

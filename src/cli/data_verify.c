@@ -12,7 +12,7 @@
 static volatile sig_atomic_t interrupted;
 
 struct verification {
-    size_t most, told, broken; /* of all sets */
+    size_t most, reported, broken; /* of all sets */
     bool json;
     double begun;
 };
@@ -42,9 +42,9 @@ static void catch_interrupt(void)
 static void print_problem(void *user, const char *what)
 {
     struct verification *v = user;
-    if (v->most > 0 && v->told == v->most)
+    if (v->most > 0 && v->reported == v->most)
         return;
-    v->told++;
+    v->reported++;
     if (!v->json) {
         printf("%s\n", what);
         return;
@@ -57,7 +57,7 @@ static void print_problem(void *user, const char *what)
     cJSON_Delete(object);
 }
 
-static bool tell_progress(void *user, size_t done, size_t total)
+static bool report_progress(void *user, size_t done, size_t total)
 {
     const struct verification *v = user;
     struct progress_field field[3] = {{.rank = 0}, {.rank = 1}, {.rank = 2}};
@@ -94,7 +94,7 @@ static void print_text(const pl_data_verified *found)
 static int verify_set(pl_engine *engine, const char *spec, bool training, struct verification *v,
                       pl_data_verified *found)
 {
-    const pl_data_check check = {v, print_problem, tell_progress};
+    const pl_data_check check = {v, print_problem, report_progress};
     v->begun = seconds_now();
     int rc = pl_data_verify(engine, spec, training, &check, found);
     output_finish();
@@ -110,10 +110,10 @@ static int verify_set(pl_engine *engine, const char *spec, bool training, struct
 
 static void print_remedies(const struct verification *v)
 {
-    if (v->broken > v->told)
+    if (v->broken > v->reported)
         output_line("%zu more problem%s not listed; --max-problems raises the limit",
-                    v->broken - v->told, number_plural((double)(v->broken - v->told), "s"));
-    if (v->told > 0)
+                    v->broken - v->reported, number_plural((double)(v->broken - v->reported), "s"));
+    if (v->reported > 0)
         output_line("repair or remove what is broken, or leave it out of training: --set "
                     "on_bad_record=skip");
 }

@@ -22,7 +22,7 @@ static bool is_number(const char *host)
 }
 
 /* The first address of IPv4, or else the first. */
-static const struct addrinfo *choose(const struct addrinfo *all)
+static const struct addrinfo *choose_address(const struct addrinfo *all)
 {
     for (const struct addrinfo *a = all; a; a = a->ai_next)
         if (a->ai_family == AF_INET)
@@ -30,7 +30,7 @@ static const struct addrinfo *choose(const struct addrinfo *all)
     return all;
 }
 
-static bool print(const struct addrinfo *a, const char *port, char out[HOST_ADDRESS_MAX])
+static bool print_address(const struct addrinfo *a, const char *port, char out[HOST_ADDRESS_MAX])
 {
     char host[INET6_ADDRSTRLEN];
     if (getnameinfo(a->ai_addr, a->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
@@ -62,7 +62,7 @@ static int find_host(const char *command, const char *option, const char *text,
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *all = NULL;
     int why = getaddrinfo(host, NULL, &hints, &all);
-    bool found = why == 0 && print(choose(all), colon + 1, out);
+    bool found = why == 0 && print_address(choose_address(all), colon + 1, out);
     if (!found)
         fprintf(stderr,
                 "paceline %s: --%s %s: no address is known of host %s: %s; check its name\n",
@@ -123,7 +123,7 @@ bool host_address_is_far(const char *address)
            strncmp(address, "[::1]:", 6) != 0;
 }
 
-void host_address_each(const char *address, void (*tell)(const char *address, const char *name))
+void host_address_each(const char *address, void (*report)(const char *address, const char *name))
 {
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0)
@@ -136,7 +136,7 @@ void host_address_each(const char *address, void (*tell)(const char *address, co
         inet_ntop(AF_INET, &((const struct sockaddr_in *)(const void *)i->ifa_addr)->sin_addr, host,
                   sizeof host);
         snprintf(text, sizeof text, "%s%s", host, strrchr(address, ':'));
-        tell(text, i->ifa_name);
+        report(text, i->ifa_name);
     }
     freeifaddrs(all);
 }

@@ -37,6 +37,6 @@ bool host_address_is_any(const char *address);
 
 /* For an address that is every one of this host: call `tell` with each that others can reach, and
  * the port of `address`. */
-void host_address_each(const char *address, void (*tell)(const char *address, const char *name));
+void host_address_each(const char *address, void (*report)(const char *address, const char *name));
 
 #endif

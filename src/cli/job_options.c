@@ -30,7 +30,7 @@ static int apply_fields(pl_job *job, const struct job_options *o)
     return rc;
 }
 
-static int apply(pl_job *job, const struct job_options *o)
+static int apply_options(pl_job *job, const struct job_options *o)
 {
     int rc = PL_OK;
     for (size_t i = 0; rc == PL_OK && i < o->unset.count; i++)
@@ -59,7 +59,7 @@ int job_options_load(pl_engine *engine, const char *path, const struct job_optio
                           : pl_job_load_solver(engine, options->solver, &job);
     if (rc != PL_OK)
         return rc;
-    rc = apply(job, options);
+    rc = apply_options(job, options);
     if (rc == PL_OK)
         *out = job;
     else

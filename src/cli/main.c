@@ -1,7 +1,7 @@
 /* The command: picks a command from the table and runs it. */
 #include "cli/cli.h"
 #include "cli/output.h"
-#include "cli/waits.h"
+#include "cli/wait_policy.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@ static const struct command *const commands[] = {&cmd_train,   &cmd_resume, &cmd
 
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-static void help(FILE *to)
+static void print_help(FILE *to)
 {
     fprintf(to, "usage: paceline COMMAND ...\n"
                 "Trains neural networks on the machines you have.\n\n");
@@ -105,7 +105,7 @@ static bool is_one_of(const char *text, const char *a, const char *b, const char
 static int run_help(int argc, char **argv)
 {
     if (argc < 3 || is_one_of(argv[2], "help", "version", "--help")) {
-        help(stdout);
+        print_help(stdout);
         return EXIT_DONE;
     }
     if (strcmp(argv[2], "data-spec") == 0) {
@@ -140,7 +140,7 @@ int main(int argc, char **argv)
 {
     open_standard_streams();
     if (argc < 2) {
-        help(stderr);
+        print_help(stderr);
         return EXIT_BAD_INPUT;
     }
     if (is_one_of(argv[1], "--help", "-h", "help"))
@@ -153,6 +153,6 @@ int main(int argc, char **argv)
     if (!command)
         return unknown_command(argv[1]);
     if (does_compute(command))
-        waits_choose(argv);
+        wait_policy_choose(argv);
     return environment_fits() ? command->run(command, argc - 1, argv + 1) : EXIT_BAD_INPUT;
 }

@@ -33,7 +33,7 @@ static const struct option *find_option(const struct command *command, const cha
 enum { NAME_BYTES = 64 };
 
 /* Levenshtein's distance. */
-static size_t distance(const char *a, const char *b)
+static size_t edit_distance(const char *a, const char *b)
 {
     size_t row[NAME_BYTES], n = strlen(a);
     for (size_t i = 0; i <= n; i++)
@@ -53,7 +53,7 @@ static size_t distance(const char *a, const char *b)
 
 bool cli_nearer(const char *name, const char *other, size_t *least)
 {
-    size_t n = strlen(name), d = n < NAME_BYTES ? distance(name, other) : n;
+    size_t n = strlen(name), d = n < NAME_BYTES ? edit_distance(name, other) : n;
     size_t most = n < 5 ? 1 : n < 9 ? 2 : 3; /* slips in a name so long */
     bool begins = n >= 3 && strncmp(name, other, n) == 0;
     if (begins)
@@ -119,8 +119,8 @@ static int usage_error(const struct command *command, const char *what, const ch
     return EXIT_BAD_INPUT;
 }
 
-static int store(const struct command *command, const struct option *o, const char *value,
-                 void *into)
+static int store_value(const struct command *command, const struct option *o, const char *value,
+                       void *into)
 {
     void *field = (char *)into + o->offset;
     switch (o->kind) {
@@ -152,7 +152,7 @@ static int parse_option(const struct command *command, int argc, char **argv, in
         if (!value)
             return usage_error(command, "a value is missing after option", argv[*i]);
     }
-    return store(command, o, value, into);
+    return store_value(command, o, value, into);
 }
 
 int options_parse(const struct command *command, int argc, char **argv, void *into,

@@ -46,7 +46,7 @@ static double seconds_now(void)
 }
 
 /* Whole, so that lines of several processes do not mix. A stderr that is gone is nobody's loss. */
-static void put(const char *text)
+static void put_text(const char *text)
 {
     fputs(text, stderr);
 }
@@ -75,7 +75,7 @@ static void draw_progress(struct output *o)
     char line[PROGRESS_LINE_MAX], text[PROGRESS_LINE_MAX + 8];
     progress_line_fit(o->field, o->fields, count_columns(), line);
     snprintf(text, sizeof text, "\r%s\033[K", line); /* what an older, longer line left */
-    put(text);
+    put_text(text);
     o->drawn = true;
 }
 
@@ -87,7 +87,7 @@ static void put_line(struct output *o, const char *line)
         wrap_line(line, count_columns(), wrapped, sizeof wrapped);
     snprintf(text, sizeof text, "%s%s\n", o->drawn ? "\r\033[K" : "",
              is_terminal(o) ? wrapped : line);
-    put(text);
+    put_text(text);
     if (o->drawn)
         draw_progress(o);
 }
@@ -268,7 +268,7 @@ void output_finish(void)
     put_all_held(o, seconds_now(), 0);
     if (o->drawn) {
         draw_progress(o); /* the newest */
-        put("\n");
+        put_text("\n");
     }
     o->drawn = false;
     pthread_mutex_unlock(&o->lock);

@@ -20,12 +20,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SAID_MAX = 1 << 20 };
+enum { OUTPUT_MAX = 1 << 20 };
 
-static char said[SAID_MAX];
+static char output[OUTPUT_MAX];
 static double took; /* s, what was told last: on a busy machine longer than its naps */
 
-static void nap(long ms)
+static void sleep_ms(long ms)
 {
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
@@ -44,7 +44,7 @@ static unsigned most_of(double period)
 }
 
 /* What `story` prints to a terminal of so many columns; 0: to a pipe. */
-static const char *tell(unsigned columns, void (*story)(void))
+static const char *print_story(unsigned columns, void (*story)(void))
 {
     int ends[2];
     size_t n = 0;
@@ -70,13 +70,14 @@ static const char *tell(unsigned columns, void (*story)(void))
         _exit(0);
     }
     close(ends[1]);
-    for (ssize_t got; n + 1 < SAID_MAX && (got = read(ends[0], said + n, SAID_MAX - 1 - n)) > 0;)
+    for (ssize_t got;
+         n + 1 < OUTPUT_MAX && (got = read(ends[0], output + n, OUTPUT_MAX - 1 - n)) > 0;)
         n += (size_t)got;
-    said[n] = '\0';
+    output[n] = '\0';
     close(ends[0]);
     waitpid(child, NULL, 0);
     took = seconds_now() - begun;
-    return said;
+    return output;
 }
 
 static size_t count_of(const char *text, const char *word)
@@ -110,11 +111,11 @@ static void show_progress(int i)
     output_progress(field, 3);
 }
 
-static void often(void)
+static void story_often(void)
 {
     for (int i = 0; i < 100; i++) {
         show_progress(i);
-        nap(10);
+        sleep_ms(10);
     }
     output_finish();
 }
@@ -123,7 +124,7 @@ static void test_progress_is_drawn_four_times_a_second_and_never_wraps(void **st
 {
     (void)state;
     for (unsigned columns = 20; columns <= 80; columns += 20) {
-        const char *text = tell(columns, often);
+        const char *text = print_story(columns, story_often);
         assert_true(widest_row(text) < columns);
         assert_in_range(count_of(text, "\rep") + count_of(text, "\r  "), 3, most_of(0.25));
         assert_int_equal(count_of(text, "\n"), 1);      /* when it is finished */
@@ -131,7 +132,7 @@ static void test_progress_is_drawn_four_times_a_second_and_never_wraps(void **st
     }
 }
 
-static void warn_amid(void)
+static void warn_during_progress(void)
 {
     show_progress(1);
     output_log(NULL, PL_LOG_WARN, "the disk is slow");
@@ -141,10 +142,11 @@ static void warn_amid(void)
 static void test_warning_stands_on_a_line_of_its_own(void **state)
 {
     (void)state;
-    assert_non_null(strstr(tell(40, warn_amid), "\r\033[Kwarning: the disk is slow\r\n\repoch"));
+    assert_non_null(strstr(print_story(40, warn_during_progress),
+                           "\r\033[Kwarning: the disk is slow\r\n\repoch"));
 }
 
-static void flood(void)
+static void story_flood(void)
 {
     for (int i = 0; i < 130; i++) {
         char line[80];
@@ -152,7 +154,7 @@ static void flood(void)
         output_log(NULL, PL_LOG_WARN, line);
         snprintf(line, sizeof line, "worker %d left: no heartbeat for 1.%02d s", i % 2, i);
         output_log(NULL, PL_LOG_WARN, line);
-        nap(10);
+        sleep_ms(10);
     }
     output_finish();
 }
@@ -160,7 +162,7 @@ static void flood(void)
 static void test_warnings_of_a_kind_come_once_a_second_and_are_counted(void **state)
 {
     (void)state;
-    const char *text = tell(0, flood);
+    const char *text = print_story(0, story_flood);
     assert_in_range(count_of(text, "shard"), 3, most_of(1));
     assert_in_range(count_of(text, "worker 0 left"), 3, most_of(1));
     assert_in_range(count_of(text, "worker 1 left"), 3, most_of(1));
@@ -179,7 +181,7 @@ static void fail_alike(void)
     }
     output_line("waits");
     for (int i = 0; i < 13; i++) {
-        nap(100);
+        sleep_ms(100);
         output_tick();
     }
     output_line("goes on");
@@ -188,7 +190,7 @@ static void fail_alike(void)
 static void test_warnings_name_each_machine_while_nothing_moves(void **state)
 {
     (void)state;
-    const char *text = tell(0, fail_alike);
+    const char *text = print_story(0, fail_alike);
     const char *waits = strstr(text, "waits\n"), *on = strstr(text, "goes on\n");
     assert_true(waits && on);
     assert_int_equal(count_of(text, "node1 (10.0.0.1:"), 2);
@@ -213,23 +215,23 @@ static void be_quiet(void)
 static void test_quiet_leaves_warnings_alone(void **state)
 {
     (void)state;
-    const char *text = tell(0, be_quiet);
+    const char *text = print_story(0, be_quiet);
     assert_string_equal(text, "warning: trouble\nwarning: trouble of another process\n");
 }
 
-static void plainly(void)
+static void story_plain(void)
 {
     output_configure(&(struct output_options){.progress_s = 0.2});
     for (int i = 0; i < 100; i++) {
         show_progress(i);
-        nap(10);
+        sleep_ms(10);
     }
 }
 
 static void test_lines_off_a_terminal_come_as_often_as_asked(void **state)
 {
     (void)state;
-    const char *text = tell(0, plainly);
+    const char *text = print_story(0, story_plain);
     assert_in_range(count_of(text, "\n"), 3, most_of(0.2));
     assert_null(strchr(text, '\r'));
     assert_non_null(strstr(text, "exchange 12.3 ms\n"));
@@ -253,10 +255,10 @@ static void speak_long(void)
 static void test_long_lines_are_broken_at_words_on_a_terminal_alone(void **state)
 {
     (void)state;
-    const char *text = tell(40, speak_long);
+    const char *text = print_story(40, speak_long);
     assert_true(widest_row(text) < 40);
     assert_non_null(strstr(text, "\n            to a line"));
-    assert_int_equal(count_of(tell(0, speak_long), "\n"), 2);
+    assert_int_equal(count_of(print_story(0, speak_long), "\n"), 2);
 }
 
 static void from_threads(void)
@@ -273,7 +275,7 @@ static void from_threads(void)
 static void test_lines_of_threads_do_not_mix(void **state)
 {
     (void)state;
-    const char *text = tell(80, from_threads);
+    const char *text = print_story(80, from_threads);
     assert_int_equal(count_of(text, "line of "), 2000);
     for (const char *at = strstr(text, "line of "); at; at = strstr(at + 1, "line of "))
         assert_int_equal(strncmp(at + strlen("line of a, 000"), "\r\n", 2), 0);

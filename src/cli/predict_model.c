@@ -17,12 +17,12 @@ static bool ends_in(const char *path, const char *ending)
 }
 
 /* "FOLDER/name", if it fits. */
-static bool join(char out[PREDICT_PATH_MAX], const char *folder, const char *name)
+static bool join_path(char out[PREDICT_PATH_MAX], const char *folder, const char *name)
 {
     return snprintf(out, PREDICT_PATH_MAX, "%s/%s", folder, name) < PREDICT_PATH_MAX;
 }
 
-static int refuse(const char *command, const char *path, const char *why)
+static int refuse_path(const char *command, const char *path, const char *why)
 {
     fprintf(stderr, "paceline %s: %s: %s\n", command, path, why);
     return EXIT_BAD_INPUT;
@@ -36,11 +36,11 @@ static bool find_job(const char *path, bool is_run, char out[PREDICT_PATH_MAX])
     const char *slash = strrchr(path, '/');
     int n = slash ? (int)(slash - path) : 1;
     if (is_run)
-        return join(out, path, "job.prototxt") && is_there(out, false);
+        return join_path(out, path, "job.prototxt") && is_there(out, false);
     snprintf(folder, sizeof folder, "%.*s", n, slash ? path : ".");
-    if (join(out, folder, "job.prototxt") && is_there(out, false))
+    if (join_path(out, folder, "job.prototxt") && is_there(out, false))
         return true;
-    return join(out, folder, "../job.prototxt") && is_there(out, false) &&
+    return join_path(out, folder, "../job.prototxt") && is_there(out, false) &&
            ends_in(folder, "checkpoint");
 }
 
@@ -51,7 +51,7 @@ static int find_named(const char *command, const char *folder, const char *which
     char name[PREDICT_PATH_MAX];
     bool word = strcmp(which, "best") == 0 || strcmp(which, "final") == 0;
     snprintf(name, sizeof name, "%.4000s%s", which, word ? ".safetensors" : "");
-    if (join(out, folder, name) && is_there(out, false))
+    if (join_path(out, folder, name) && is_there(out, false))
         return PL_OK;
     if (!word && is_there(which, false)) {
         snprintf(out, PREDICT_PATH_MAX, "%s", which);
@@ -74,11 +74,11 @@ static int find_weights(const char *command, const char *directory, const char *
     if (which)
         return find_named(command, folder, which, out);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (join(out, folder, names[i]) && is_there(out, false))
+        if (join_path(out, folder, names[i]) && is_there(out, false))
             return PL_OK;
-    return refuse(command, directory,
-                  "no run that has a model: neither final.safetensors nor "
-                  "best.safetensors is in it");
+    return refuse_path(command, directory,
+                       "no run that has a model: neither final.safetensors nor "
+                       "best.safetensors is in it");
 }
 
 int predict_model_find(pl_engine *engine, const char *command, const char *path, const char *which,
@@ -87,20 +87,22 @@ int predict_model_find(pl_engine *engine, const char *command, const char *path,
     char job[PREDICT_PATH_MAX];
     *model = (struct predict_model){0};
     if (strlen(path) >= PREDICT_PATH_MAX - 64)
-        return refuse(command, "MODEL", "too long a path");
+        return refuse_path(command, "MODEL", "too long a path");
     if (is_there(path, true)) {
         int rc = find_weights(command, path, which, model->weights);
         if (rc != PL_OK)
             return rc;
         fprintf(stderr, "the model is %s\n", model->weights);
     } else if (!is_there(path, false)) {
-        return refuse(
+        return refuse_path(
             command, path,
             "no such run or model; give a run's directory, a .safetensors or a .caffemodel");
     } else if (which) {
-        return refuse(command, path, "--model is for the directory of a run, and this is a file");
+        return refuse_path(command, path,
+                           "--model is for the directory of a run, and this is a file");
     } else if (!ends_in(path, ".safetensors") && !ends_in(path, ".caffemodel")) {
-        return refuse(command, path, "expected a run's directory, a .safetensors or a .caffemodel");
+        return refuse_path(command, path,
+                           "expected a run's directory, a .safetensors or a .caffemodel");
     } else {
         snprintf(model->weights, sizeof model->weights, "%s", path);
     }

@@ -96,7 +96,7 @@ static const char *record_text(const pl_data_record *record, size_t i, char numb
 }
 
 /* How wide columns have to be. */
-static int measure(const struct predictions *p, int *record_width, int *name_width)
+static int measure_columns(const struct predictions *p, int *record_width, int *name_width)
 {
     pl_data_record record;
     char number[24];
@@ -121,7 +121,7 @@ int predictions_table(const struct predictions *p)
 {
     pl_data_record record = {0};
     char number[24];
-    int wide, named, rc = measure(p, &wide, &named);
+    int wide, named, rc = measure_columns(p, &wide, &named);
     if (rc == PL_OK)
         rc = pl_data_record_at(p->data, 0, &record);
     if (rc == PL_OK)

@@ -24,7 +24,7 @@ static const struct progress_field fields[] = {
 
 enum { COUNT = sizeof fields / sizeof *fields };
 
-static void expect(size_t columns, const char *want)
+static void expect_line(size_t columns, const char *want)
 {
     char line[PROGRESS_LINE_MAX];
     progress_line_fit(fields, COUNT, columns, line);
@@ -34,27 +34,28 @@ static void expect(size_t columns, const char *want)
 static void test_line_shows_all_fields_where_there_is_room(void **state)
 {
     (void)state;
-    expect(200, "    12.3 s  epoch 10.52/20  loss 0.4312  error 12.34 %  5432 samples/s  4 workers"
+    expect_line(200,
+                "    12.3 s  epoch 10.52/20  loss 0.4312  error 12.34 %  5432 samples/s  4 workers"
                 "  exchange 12.3 ms  slowest 2  ends in 123 s");
 }
 
 static void test_line_leaves_out_the_least_important_first(void **state)
 {
     (void)state;
-    expect(95, "    12.3 s  epoch 10.52/20  loss 0.4312  error 12.34 %  5432 samples/s"
-               "  ends in 123 s");
-    expect(79, "epoch 10.52/20  loss 0.4312  error 12.34 %  5432 samples/s  ends in 123 s");
-    expect(60, "epoch 10.52/20  loss 0.4312  error 12.34 %  ends in 123 s");
-    expect(42, "epoch 10.52/20  loss 0.4312  ends in 123 s");
+    expect_line(95, "    12.3 s  epoch 10.52/20  loss 0.4312  error 12.34 %  5432 samples/s"
+                    "  ends in 123 s");
+    expect_line(79, "epoch 10.52/20  loss 0.4312  error 12.34 %  5432 samples/s  ends in 123 s");
+    expect_line(60, "epoch 10.52/20  loss 0.4312  error 12.34 %  ends in 123 s");
+    expect_line(42, "epoch 10.52/20  loss 0.4312  ends in 123 s");
 }
 
 static void test_line_becomes_brief_then_close_then_cut(void **state)
 {
     (void)state;
-    expect(39, "epoch 10.5/20  loss 0.431  123 s left");
-    expect(36, "epoch 10.5/20 loss 0.431 123 s left");
-    expect(20, "epoch 10.5/20 loss 0");
-    expect(0, "");
+    expect_line(39, "epoch 10.5/20  loss 0.431  123 s left");
+    expect_line(36, "epoch 10.5/20 loss 0.431 123 s left");
+    expect_line(20, "epoch 10.5/20 loss 0");
+    expect_line(0, "");
 }
 
 static void test_line_is_never_wider_than_asked(void **state)

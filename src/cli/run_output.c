@@ -29,13 +29,13 @@ void run_output_init(struct run_output *output, bool json)
     *output = (struct run_output){.json = json};
 }
 
-static double number(const cJSON *event, const char *key)
+static double number_of(const cJSON *event, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(event, key);
     return cJSON_IsNumber(item) ? item->valuedouble : 0;
 }
 
-static const char *text(const cJSON *event, const char *key)
+static const char *text_of(const cJSON *event, const char *key)
 {
     const char *value = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(event, key));
     return value ? value : "";
@@ -45,7 +45,7 @@ static const char *text(const cJSON *event, const char *key)
 static const char *time_of(const cJSON *event, char out[48])
 {
     bool simulated = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(event, "simulated"));
-    snprintf(out, 48, "%s%8.1f s", simulated ? "simulated " : "", number(event, "t"));
+    snprintf(out, 48, "%s%8.1f s", simulated ? "simulated " : "", number_of(event, "t"));
     return out;
 }
 
@@ -61,22 +61,22 @@ static void print_evaluation(const cJSON *event)
 {
     char error[32] = "", t[48], loss[LOSS_TEXT];
     if (cJSON_HasObjectItem(event, "error"))
-        snprintf(error, sizeof error, "error %.2f %%, ", 100 * number(event, "error"));
-    output_line("%s  epoch %.2f: %s %sloss %s", time_of(event, t), number(event, "epoch"),
-                text(event, "set"), error, loss_text(number(event, "loss"), loss));
+        snprintf(error, sizeof error, "error %.2f %%, ", 100 * number_of(event, "error"));
+    output_line("%s  epoch %.2f: %s %sloss %s", time_of(event, t), number_of(event, "epoch"),
+                text_of(event, "set"), error, loss_text(number_of(event, "loss"), loss));
 }
 
 /* Something that is allowed and seldom meant. */
 static void print_suspicion(const cJSON *event)
 {
     char line[512];
-    snprintf(line, sizeof line, "suspicious: %s", text(event, "text"));
+    snprintf(line, sizeof line, "suspicious: %s", text_of(event, "text"));
     output_warning(line);
 }
 
 static void print_event(struct run_output *output, const cJSON *event)
 {
-    const char *kind = text(event, "kind");
+    const char *kind = text_of(event, "kind");
     char t[48];
     if (strcmp(kind, "start") == 0)
         banner_print(event, output->directory);
@@ -87,8 +87,8 @@ static void print_event(struct run_output *output, const cJSON *event)
     else if (strcmp(kind, "eval") == 0)
         print_evaluation(event);
     else if (strcmp(kind, "fault") == 0)
-        output_line("%s  fault: %s worker %.0f", time_of(event, t), text(event, "what"),
-                    number(event, "node"));
+        output_line("%s  fault: %s worker %.0f", time_of(event, t), text_of(event, "what"),
+                    number_of(event, "node"));
 }
 
 void run_output_begins(void *user, const char *directory)
@@ -102,7 +102,7 @@ void run_output_event(void *user, const char *line)
     struct run_output *output = user;
     cJSON *event = cJSON_Parse(line);
     print_event(output, event);
-    bool ends = strcmp(text(event, "kind"), "end") == 0;
+    bool ends = strcmp(text_of(event, "kind"), "end") == 0;
     output->has_ended = output->has_ended || ends;
     if (output->json && ends) {
         cJSON_Delete(output->end);

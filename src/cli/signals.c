@@ -35,7 +35,7 @@ static bool is_wish(void)
     return true;
 }
 
-static void say(const char *text)
+static void write_text(const char *text)
 {
     if (write(STDERR_FILENO, text, strlen(text)) < 0)
         return; /* nobody reads it */
@@ -52,7 +52,7 @@ static void on_stop(int number)
             die_of(number);
         pl_flag_set(&signals_stop, level + 1);
         if (!heeded)
-            say("interrupted: ends when the run is open; again: at once\n");
+            write_text("interrupted: ends when the run is open; again: at once\n");
     }
     errno = error;
 }
@@ -65,8 +65,8 @@ static void on_leave(int number)
         if (leaving)
             die_of(number);
         pl_flag_set(&signals_leave, 1);
-        say(heeded ? "leaving at the next commit point; again: at once\n"
-                   : "leaving; again: at once\n");
+        write_text(heeded ? "leaving at the next commit point; again: at once\n"
+                          : "leaving; again: at once\n");
     }
     errno = error;
 }

@@ -14,7 +14,7 @@
 
 enum { TOKEN_TEXT_MIN = 16, RANDOM_BYTES = 16, PATH_TEXT_MAX = 4096 };
 
-static int refuse(const char *command, const char *file, const char *why)
+static int refuse_file(const char *command, const char *file, const char *why)
 {
     fprintf(stderr, "paceline %s: token file %s: %s\n", command, file, why);
     return EXIT_BAD_INPUT;
@@ -44,14 +44,15 @@ static int read_line(const char *command, const char *file, int fd, char out[TOK
     char text[TOKEN_TEXT_MAX + 1];
     size_t n = 0;
     if (is_open_to_others(fd))
-        return refuse(command, file, "other users can read it; chmod 600 it");
+        return refuse_file(command, file, "other users can read it; chmod 600 it");
     for (ssize_t k; n < sizeof text - 1; n += (size_t)k)
         if ((k = read(fd, text + n, sizeof text - 1 - n)) <= 0)
             break;
     text[n] = '\0';
     text[strcspn(text, " \t\r\n")] = '\0';
     if (strlen(text) < TOKEN_TEXT_MIN || strlen(text) >= TOKEN_TEXT_MAX)
-        return refuse(command, file, "expected one line of 16 to 64 characters without spaces");
+        return refuse_file(command, file,
+                           "expected one line of 16 to 64 characters without spaces");
     memcpy(out, text, strlen(text) + 1);
     return -1;
 }
@@ -59,21 +60,21 @@ static int read_line(const char *command, const char *file, int fd, char out[TOK
 /* Written aside and linked, so that who looks at the same moment sees all of it or nothing. */
 static int make_file(const char *command, const char *file)
 {
-    char aside[PATH_TEXT_MAX], token[TOKEN_TEXT_MAX];
+    char reserve[PATH_TEXT_MAX], token[TOKEN_TEXT_MAX];
     int end = token_draw(command, token);
     if (end >= 0)
         return end;
-    if ((size_t)snprintf(aside, sizeof aside, "%s.%ld", file, (long)getpid()) >= sizeof aside)
-        return refuse(command, file, "the path is too long");
-    int fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
+    if ((size_t)snprintf(reserve, sizeof reserve, "%s.%ld", file, (long)getpid()) >= sizeof reserve)
+        return refuse_file(command, file, "the path is too long");
+    int fd = open(reserve, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR);
     bool made = fd >= 0 && dprintf(fd, "%s\n", token) > 0 && fsync(fd) == 0 &&
-                (link(aside, file) == 0 || errno == EEXIST);
+                (link(reserve, file) == 0 || errno == EEXIST);
     int why = errno;
     if (fd >= 0) {
         close(fd);
-        unlink(aside);
+        unlink(reserve);
     }
-    return made ? -1 : refuse(command, file, strerror(why));
+    return made ? -1 : refuse_file(command, file, strerror(why));
 }
 
 int token_read(const char *command, const char *file, bool makes, char out[TOKEN_TEXT_MAX])
@@ -86,9 +87,9 @@ int token_read(const char *command, const char *file, bool makes, char out[TOKEN
         fd = open(file, O_RDONLY | O_CLOEXEC);
     }
     if (fd < 0 && errno == ENOENT)
-        return refuse(command, file, "it is not there; copy the driver's");
+        return refuse_file(command, file, "it is not there; copy the driver's");
     if (fd < 0)
-        return refuse(command, file, strerror(errno));
+        return refuse_file(command, file, strerror(errno));
     int end = read_line(command, file, fd, out);
     close(fd);
     return end;

@@ -12,7 +12,7 @@ enum { LINE_BYTES_MAX = 4096 };
 
 /* Why it ended: the driver, which is this process, has that from the worker itself and says it with
  * what it means for the run. */
-static bool is_last_word(const char *line)
+static bool is_last_line(const char *line)
 {
     return strncmp(line, "paceline: worker ", 17) == 0;
 }
@@ -23,7 +23,7 @@ static size_t print_lines(char *text, size_t len)
     char *line = text, *end;
     while ((end = memchr(line, '\n', len - (size_t)(line - text)))) {
         *end = '\0';
-        if (!is_last_word(line))
+        if (!is_last_line(line))
             output_relay(line);
         line = end + 1;
     }

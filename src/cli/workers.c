@@ -102,7 +102,7 @@ static int spawn_worker(const struct workers *workers, const char *address, char
 }
 
 /* The places of those that have ended are free again. */
-static void reap(struct workers *workers)
+static void reap_children(struct workers *workers)
 {
     uint32_t left = 0;
     for (uint32_t i = 0; i < workers->count; i++)
@@ -114,7 +114,7 @@ static void reap(struct workers *workers)
 
 uint32_t workers_lost(struct workers *workers)
 {
-    reap(workers);
+    reap_children(workers);
     return workers->lost;
 }
 
@@ -122,7 +122,7 @@ int workers_start(struct workers *workers, uint32_t count, const char *address)
 {
     uint32_t started = 0;
     int code = 0;
-    reap(workers);
+    reap_children(workers);
     worker_relay_open(&workers->relay);
     char **env = make_environment();
     if (!env)
@@ -145,10 +145,10 @@ int workers_start(struct workers *workers, uint32_t count, const char *address)
 void workers_end(struct workers *workers)
 {
     const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-    reap(workers);
+    reap_children(workers);
     for (int i = 0; i < 500 && workers->count > 0; i++) {
         nanosleep(&pause, NULL);
-        reap(workers);
+        reap_children(workers);
     }
     for (uint32_t i = 0; i < workers->count; i++) {
         kill(workers->pid[i], SIGKILL);

@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NOTES "PACELINE_WORKERS_TEST"
+#define LINES "PACELINE_WORKERS_TEST"
 
 static const char token[] = "0123456789abcdef";
 
@@ -30,16 +30,16 @@ static const char *word_after(char **argv, const char *name)
     return "";
 }
 
-static int work(char **argv)
+static int work_main(char **argv)
 {
-    char told[sizeof token + 1] = "";
-    const char *policy = getenv("OMP_WAIT_POLICY"), *notes = getenv(NOTES);
+    char given[sizeof token + 1] = "";
+    const char *policy = getenv("OMP_WAIT_POLICY"), *lines = getenv(LINES);
     sigset_t mask;
     int from = open(word_after(argv, "--token-file"), O_RDONLY);
-    ssize_t n = read(from, told, sizeof told - 1);
+    ssize_t n = read(from, given, sizeof given - 1);
     sigprocmask(SIG_BLOCK, NULL, &mask);
-    int out = open(notes ? notes : "/dev/null", O_WRONLY | O_APPEND);
-    dprintf(out, "%s %s %zd %s %d%d%d\n", word_after(argv, "--join"), told, n,
+    int out = open(lines ? lines : "/dev/null", O_WRONLY | O_APPEND);
+    dprintf(out, "%s %s %zd %s %d%d%d\n", word_after(argv, "--join"), given, n,
             policy ? policy : "none", sigismember(&mask, SIGINT), sigismember(&mask, SIGHUP),
             sigismember(&mask, SIGTERM));
     return 0;
@@ -94,10 +94,10 @@ static void test_worker_is_given_token_and_policy(void **state)
 {
     (void)state;
     static struct workers workers = {.token = token};
-    char notes[] = "/tmp/paceline-workers-XXXXXX", text[256] = "";
-    int fd = mkstemp(notes);
+    char lines[] = "/tmp/paceline-workers-XXXXXX", text[256] = "";
+    int fd = mkstemp(lines);
     assert_true(fd >= 0);
-    setenv(NOTES, notes, 1);
+    setenv(LINES, lines, 1);
     unsetenv("OMP_WAIT_POLICY");
     assert_int_equal(workers_start(&workers, 1, "127.0.0.1:1"), 0);
     await_all(&workers);
@@ -109,7 +109,7 @@ static void test_worker_is_given_token_and_policy(void **state)
     assert_string_equal(text, "127.0.0.1:1 0123456789abcdef 16 passive 110\n"
                               "127.0.0.1:2 0123456789abcdef 16 active 110\n");
     close(fd);
-    unlink(notes);
+    unlink(lines);
 }
 
 int main(int argc, char **argv)
@@ -120,6 +120,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_worker_is_given_token_and_policy),
     };
     if (argc > 1 && strcmp(argv[1], "worker") == 0)
-        return work(argv);
+        return work_main(argv);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -32,7 +32,7 @@ static bool is_command(const char *line)
     return strncmp(line + strspn(line, " "), name, sizeof name - 1) == 0;
 }
 
-static size_t append(char *out, size_t size, size_t at, const char *text, size_t bytes)
+static size_t append_text(char *out, size_t size, size_t at, const char *text, size_t bytes)
 {
     size_t room = size - 1 - at;
     bytes = bytes < room ? bytes : room;
@@ -45,21 +45,21 @@ void wrap_line(const char *line, size_t columns, char *out, size_t size)
     static const char blanks[] = "                ";
     size_t indent = find_indent(line), at = 0, column = 0;
     if (is_command(line) || count_columns(line, strlen(line)) <= columns || indent >= columns / 2) {
-        out[append(out, size, 0, line, strlen(line))] = '\0';
+        out[append_text(out, size, 0, line, strlen(line))] = '\0';
         return;
     }
     while (*line) {
         size_t gap = strspn(line, " "), word = strcspn(line + gap, " ");
         size_t width = count_columns(line + gap, word);
         if (column > indent && column + gap + width > columns) {
-            at = append(out, size, at, "\n", 1);
-            at = append(out, size, at, blanks, indent);
+            at = append_text(out, size, at, "\n", 1);
+            at = append_text(out, size, at, blanks, indent);
             column = indent;
         } else {
-            at = append(out, size, at, line, gap);
+            at = append_text(out, size, at, line, gap);
             column += gap;
         }
-        at = append(out, size, at, line + gap, word);
+        at = append_text(out, size, at, line + gap, word);
         column += width;
         line += gap + word;
     }

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static void wraps(const char *line, size_t columns, const char *expected)
+static void expect_wrap(const char *line, size_t columns, const char *expected)
 {
     char out[256];
     wrap_line(line, columns, out, sizeof out);
@@ -19,31 +19,31 @@ static void wraps(const char *line, size_t columns, const char *expected)
 static void test_line_is_broken_at_words(void **state)
 {
     (void)state;
-    wraps("fits", 4, "fits");
-    wraps("fits in here just so", 20, "fits in here just so");
-    wraps("suspicious: the batch is large", 20, "suspicious: the\n    batch is large");
-    wraps("Bäume höher", 11, "Bäume höher");
-    wraps("one two three four five", 10, "one two\n    three\n    four\n    five");
+    expect_wrap("fits", 4, "fits");
+    expect_wrap("fits in here just so", 20, "fits in here just so");
+    expect_wrap("suspicious: the batch is large", 20, "suspicious: the\n    batch is large");
+    expect_wrap("Bäume höher", 11, "Bäume höher");
+    expect_wrap("one two three four five", 10, "one two\n    three\n    four\n    five");
 }
 
 static void test_label_stands_alone_before_its_lines(void **state)
 {
     (void)state;
-    wraps("ends    after 3 steps, or at an error of 1 %", 24,
-          "ends    after 3 steps,\n        or at an error\n        of 1 %");
-    wraps("a step      16 records x 2 workers, 38 steps an epoch", 32,
-          "a step      16 records x 2\n            workers, 38 steps an\n            epoch");
-    wraps("     0.4 s  epoch 1.07: test error 65.00 %", 30,
-          "     0.4 s  epoch 1.07: test\n            error 65.00 %");
+    expect_wrap("ends    after 3 steps, or at an error of 1 %", 24,
+                "ends    after 3 steps,\n        or at an error\n        of 1 %");
+    expect_wrap("a step      16 records x 2 workers, 38 steps an epoch", 32,
+                "a step      16 records x 2\n            workers, 38 steps an\n            epoch");
+    expect_wrap("     0.4 s  epoch 1.07: test error 65.00 %", 30,
+                "     0.4 s  epoch 1.07: test\n            error 65.00 %");
 }
 
 static void test_path_and_command_stay_whole(void **state)
 {
     (void)state;
     static const char command[] = "    paceline worker --join 127.0.0.1:29500 --token-file t";
-    wraps(command, 30, command);
-    wraps("kept in /a/path/that/is/longer/than/the/line for now", 20,
-          "kept in\n    /a/path/that/is/longer/than/the/line\n    for now");
+    expect_wrap(command, 30, command);
+    expect_wrap("kept in /a/path/that/is/longer/than/the/line for now", 20,
+                "kept in\n    /a/path/that/is/longer/than/the/line\n    for now");
 }
 
 static void test_long_line_is_cut_to_the_room(void **state)

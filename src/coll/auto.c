@@ -37,15 +37,15 @@ bool auto_measures(size_t n)
     return n >= LONG_FLOATS;
 }
 
-void auto_note_init(struct auto_note *note, const struct coll *c, double took)
+void auto_meta_init(struct auto_meta *meta, const struct coll *c, double took)
 {
-    *note = (struct auto_note){.took = took, .busy = atomic_load(&c->group->collectives) > 0};
+    *meta = (struct auto_meta){.took = took, .busy = atomic_load(&c->group->collectives) > 0};
 }
 
-void auto_note_merge(struct auto_note *note, const struct auto_note *other)
+void auto_meta_merge(struct auto_meta *meta, const struct auto_meta *other)
 {
-    note->took = other->took > note->took ? other->took : note->took;
-    note->busy = other->busy > note->busy ? other->busy : note->busy;
+    meta->took = other->took > meta->took ? other->took : meta->took;
+    meta->busy = other->busy > meta->busy ? other->busy : meta->busy;
 }
 
 double auto_took(const struct coll *c, double seconds, uint64_t moved, uint64_t own)
@@ -55,7 +55,7 @@ double auto_took(const struct coll *c, double seconds, uint64_t moved, uint64_t 
 }
 
 /* What is known of vectors of that length, brought to the front; NULL: nothing. */
-static struct auto_length *find(struct coll_auto *a, const struct coll *c, size_t n)
+static struct auto_length *find_length(struct coll_auto *a, const struct coll *c, size_t n)
 {
     if (a->view != c->view->number)
         return NULL;
@@ -68,7 +68,7 @@ static struct auto_length *find(struct coll_auto *a, const struct coll *c, size_
 }
 
 /* A crowded host is now slower and now faster, and measuring it each time only makes it worse. */
-static bool drifted(struct coll_auto *a, const struct auto_length *l)
+static bool has_drifted(struct coll_auto *a, const struct auto_length *l)
 {
     if (a->calm > 0) {
         a->calm--;
@@ -77,7 +77,7 @@ static bool drifted(struct coll_auto *a, const struct auto_length *l)
     return cost_drifted(l->expected, l->took + 3 - l->count, l->count);
 }
 
-static void remember(struct auto_length *l, double took)
+static void remember_time(struct auto_length *l, double took)
 {
     memmove(l->took, l->took + 1, sizeof l->took - sizeof *l->took);
     l->took[2] = took;
@@ -103,13 +103,13 @@ static void try_stripes(struct auto_length *l, uint32_t stripes, double took)
     l->count = 0;
 }
 
-static bool due(struct coll_auto *a, const struct coll *c, struct auto_length *l,
-                const struct auto_note *note)
+static bool must_measure(struct coll_auto *a, const struct coll *c, struct auto_length *l,
+                         const struct auto_meta *meta)
 {
-    if (note->busy || c->ranks->count < 2)
+    if (meta->busy || c->ranks->count < 2)
         return false;
     if (a->view == c->view->number)
-        return l && drifted(a, l);
+        return l && has_drifted(a, l);
     if (a->rest > 0) {
         a->rest--;
         return false;
@@ -118,21 +118,21 @@ static bool due(struct coll_auto *a, const struct coll *c, struct auto_length *l
 }
 
 void auto_decide(struct coll_auto *a, const struct coll *c, size_t n, uint32_t stripes,
-                 struct auto_note *note)
+                 struct auto_meta *meta)
 {
-    struct auto_length *l = find(a, c, n);
-    if (l && note->took > 0)
-        remember(l, note->took);
-    note->measure = due(a, c, l, note);
-    note->stripes = 1;
-    if (!l || note->measure)
+    struct auto_length *l = find_length(a, c, n);
+    if (l && meta->took > 0)
+        remember_time(l, meta->took);
+    meta->measure = must_measure(a, c, l, meta);
+    meta->stripes = 1;
+    if (!l || meta->measure)
         return;
-    if (!note->busy && note->took > 0)
-        try_stripes(l, stripes, note->took);
-    note->stripes = l->stripes;
+    if (!meta->busy && meta->took > 0)
+        try_stripes(l, stripes, meta->took);
+    meta->stripes = l->stripes;
 }
 
-static void say(const struct coll_auto *a, const struct auto_length *l, const struct coll *c)
+static void log_choice(const struct coll_auto *a, const struct auto_length *l, const struct coll *c)
 {
     double fastest = 0, slowest = INFINITY;
     size_t slow = 0;
@@ -150,7 +150,7 @@ static void say(const struct coll_auto *a, const struct auto_length *l, const st
              a->probe.latency * 1e6);
 }
 
-static void level(struct probe *probe)
+static void level_rates(struct probe *probe)
 {
     double fastest = 0;
     for (size_t i = 0; i < probe->ranks; i++)
@@ -160,9 +160,9 @@ static void level(struct probe *probe)
 }
 
 int auto_measure(struct coll_auto *a, struct coll *c, size_t n, enum codec codec,
-                 const struct auto_note *note)
+                 const struct auto_meta *meta)
 {
-    const struct auto_length *l = find(a, c, n);
+    const struct auto_length *l = find_length(a, c, n);
     enum coll_algorithm before = l ? l->choice.algorithm : COLL_AUTO;
     struct cost_choice choice;
     const size_t *cut;
@@ -176,13 +176,13 @@ int auto_measure(struct coll_auto *a, struct coll *c, size_t n, enum codec codec
         return OK;
     }
     a->resting = 0;
-    level(&a->probe);
+    level_rates(&a->probe);
     a->view = c->view->number;
     a->length[0].n = a->length[1].n = 0;
     rc = auto_choose(a, c, n, codec, &choice, &cut);
     bool stays = rc == OK && choice.algorithm == before;
-    if (stays && note->took > 0)
-        a->length[0].expected = note->took;
+    if (stays && meta->took > 0)
+        a->length[0].expected = meta->took;
     a->calming = stays ? (a->calming < REST_MAX ? 2 * a->calming + 4 : REST_MAX) : 0;
     a->calm = a->calming;
     return rc;
@@ -230,14 +230,14 @@ int auto_choose(struct coll_auto *a, const struct coll *c, size_t n, enum codec 
     *cut = NULL;
     if (a->view != c->view->number)
         return OK;
-    if (!find(a, c, n)) {
+    if (!find_length(a, c, n)) {
         a->length[1] = a->length[0];
         a->length[0].n = 0;
         int rc = choose_for(a, &a->length[0], n, codec);
         if (rc != OK)
             return rc;
         if (c->ranks->me == 0)
-            say(a, &a->length[0], c);
+            log_choice(a, &a->length[0], c);
     }
     *choice = a->length[0].choice;
     *cut = a->length[0].cut;

@@ -40,15 +40,15 @@ struct coll_auto {
 };
 
 /* What ranks tell each other before a long vector. */
-struct auto_note {
+struct auto_meta {
     double took;      /* max: auto_took of the last one, 0: none */
     uint64_t busy;    /* max: other collectives are under way */
     uint64_t measure; /* rank 0: the links, first */
     uint64_t stripes; /* rank 0: over how many connections to each peer */
 };
 
-void auto_note_init(struct auto_note *note, const struct coll *c, double took);
-void auto_note_merge(struct auto_note *note, const struct auto_note *other);
+void auto_meta_init(struct auto_meta *meta, const struct coll *c, double took);
+void auto_meta_merge(struct auto_meta *meta, const struct auto_meta *other);
 
 /* What a vector that took so long would have taken alone: other collectives of this node moved
  * bytes meanwhile, and shared its link. `moved` is group->moved when it began, `own` its own bytes.
@@ -58,12 +58,12 @@ double auto_took(const struct coll *c, double seconds, uint64_t moved, uint64_t 
 /* Rank 0, before a long vector: what all do, from what all have said. `stripes`: connections that
  * there are to each peer. */
 void auto_decide(struct coll_auto *a, const struct coll *c, size_t n, uint32_t stripes,
-                 struct auto_note *note);
+                 struct auto_meta *meta);
 
 /* All ranks: measure. `note` as rank 0 has told it: if the choice for n stays what it was, what the
  * last one took is what the next ones are expected to take. Errors of probe_links. */
 int auto_measure(struct coll_auto *a, struct coll *c, size_t n, enum codec codec,
-                 const struct auto_note *note);
+                 const struct auto_meta *meta);
 
 /* The choice for n floats, or the rule where nothing is known: the same on all ranks, for links do
  * not depend on n. *cut: the parts of a scatter_gather, valid until the next call for another n;

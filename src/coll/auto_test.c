@@ -15,7 +15,7 @@
 
 enum { LONG = 5 * 1024 * 1024 / 2, EXCHANGES = 8 };
 
-static void all_pairs_meet_and_nobody_twice_at_once(void **state)
+static void test_auto_probes_each_pair_once(void **state)
 {
     (void)state;
     for (size_t ranks = 1; ranks <= 40; ranks++) {
@@ -37,7 +37,7 @@ static void all_pairs_meet_and_nobody_twice_at_once(void **state)
 }
 
 /* Ranks and length alone: the same on any machine, in the tree's order on a power of two. */
-static void the_rule_for_short_vectors(void **state)
+static void test_auto_rule_for_short_vectors(void **state)
 {
     (void)state;
     assert_int_equal(auto_rule(CODEC_F32, 4, 1000), COLL_BUTTERFLY);
@@ -56,7 +56,7 @@ static int play_probe(struct scene *scene, struct group *group, const struct ran
     return probe_links(&c, &probes[ranks->me]);
 }
 
-static void links_are_measured_as_they_are(void **state)
+static void test_auto_measures_links(void **state)
 {
     (void)state;
     static struct probe probes[RANKS_MAX];
@@ -97,13 +97,13 @@ static int play_exchanges(struct scene *scene, struct group *group, const struct
 {
     kernels_set_threads(1); /* a node's task is not where a pool of threads belongs */
     struct course *course = scene->arg;
-    const struct exchange_how how = {.algorithm = course->algorithm, .chunk = 64 * 1024};
+    const struct exchange_config how = {.algorithm = course->algorithm, .chunk = 64 * 1024};
     struct exchange e = {0};
     struct arena arena;
     arena_init(&arena);
     int rc = exchange_init(&e, group, 0, false, course->n, &how, 0, &arena);
     for (size_t i = 0; rc == OK && i < EXCHANGES; i++) {
-        const struct tally mine = {.weight = 1, .samples = 1, .hash_min = UINT64_MAX};
+        const struct exchange_meta mine = {.weight = 1, .samples = 1, .hash_min = UINT64_MAX};
         int64_t start = world_now(group->world);
         rc = exchange_run(&e, &mine);
         if (ranks->me == 0) {
@@ -117,7 +117,7 @@ static int play_exchanges(struct scene *scene, struct group *group, const struct
     return rc;
 }
 
-static void run_course(struct course *course, enum coll_algorithm algorithm, const char *cluster)
+static void run_measuring(struct course *course, enum coll_algorithm algorithm, const char *cluster)
 {
     *course = (struct course){.algorithm = algorithm, .n = LONG};
     struct scene scene = {.ranks = 4, .play = play_exchanges, .arg = course, .cluster = cluster};
@@ -128,18 +128,18 @@ static void run_course(struct course *course, enum coll_algorithm algorithm, con
 
 /* One of four links carries half from a moment on: the next exchange that begins takes another
  * algorithm, and what it takes from then on is what the best of all fixed ones would. */
-static void a_link_that_halves_changes_the_choice(void **state)
+static void test_auto_reacts_to_a_halved_link(void **state)
 {
     (void)state;
     struct course course, fixed;
     double best = INFINITY;
     for (int a = COLL_TREE; a < COLL_ALGORITHMS; a++) {
-        run_course(&fixed, (enum coll_algorithm)a, LINKS "fault { at: 0 clog: 2 }");
+        run_measuring(&fixed, (enum coll_algorithm)a, LINKS "fault { at: 0 clog: 2 }");
         double took = fixed.at[EXCHANGES - 1].seconds;
         print_message("    %-16s %.4f s\n", coll_algorithm_name((enum coll_algorithm)a), took);
         best = took < best ? took : best;
     }
-    run_course(&course, COLL_AUTO, LINKS "fault { at: 0.75 clog: 2 }");
+    run_measuring(&course, COLL_AUTO, LINKS "fault { at: 0.75 clog: 2 }");
     size_t hit = 0;
     while (hit < EXCHANGES && course.at[hit].ended < 3 * WORLD_SECOND / 4)
         hit++;
@@ -153,12 +153,12 @@ static void a_link_that_halves_changes_the_choice(void **state)
     assert_true(course.at[EXCHANGES - 1].seconds <= 1.1 * best);
 }
 
-static void links_that_stay_are_measured_once(void **state)
+static void test_auto_measures_steady_links_once(void **state)
 {
     (void)state;
     struct course course, fixed;
-    run_course(&fixed, COLL_CHUNKED_RING, LINKS);
-    run_course(&course, COLL_AUTO, LINKS);
+    run_measuring(&fixed, COLL_CHUNKED_RING, LINKS);
+    run_measuring(&course, COLL_AUTO, LINKS);
     assert_true(course.at[0].seconds > 1.5 * fixed.at[0].seconds); /* the probe */
     for (size_t i = 1; i < EXCHANGES; i++) {
         assert_int_equal(course.at[i].taken, COLL_CHUNKED_RING);
@@ -172,8 +172,8 @@ static int play_alone(struct scene *scene, struct group *group, const struct ran
 {
     (void)scene;
     kernels_set_threads(1);
-    const struct exchange_how how = {.chunk = 64 * 1024};
-    const struct tally mine = {.weight = 1, .samples = 1, .hash_min = UINT64_MAX};
+    const struct exchange_config how = {.chunk = 64 * 1024};
+    const struct exchange_meta mine = {.weight = 1, .samples = 1, .hash_min = UINT64_MAX};
     struct exchange e = {0};
     struct arena arena;
     arena_init(&arena);
@@ -187,7 +187,7 @@ static int play_alone(struct scene *scene, struct group *group, const struct ran
 }
 
 /* The last of many is still a run. */
-static void who_is_alone_measures_nothing(void **state)
+static void test_auto_single_rank_measures_nothing(void **state)
 {
     (void)state;
     struct scene scene = {.ranks = 1, .play = play_alone};
@@ -207,22 +207,22 @@ static int play_two_lengths(struct scene *scene, struct group *group, const stru
     int rc = a ? OK : ERR_NOMEM;
     for (c.n = 1; rc == OK && c.n <= LENGTHS; c.n++) {
         size_t n = LONG + c.n % 2 * 1024;
-        struct auto_note note = {0};
+        struct auto_meta meta = {0};
         struct cost_choice choice;
         const size_t *cut;
-        auto_decide(a, &c, n, 1, &note); /* the same on all: no times are told */
-        if (note.measure)
-            rc = auto_measure(a, &c, n, CODEC_F32, &note);
+        auto_decide(a, &c, n, 1, &meta); /* the same on all: no times are told */
+        if (meta.measure)
+            rc = auto_measure(a, &c, n, CODEC_F32, &meta);
         if (rc == OK)
             rc = auto_choose(a, &c, n, CODEC_F32, &choice, &cut);
         assert_int_equal(choice.algorithm, COLL_CHUNKED_RING);
-        measured[ranks->me] += note.measure > 0;
+        measured[ranks->me] += meta.measure > 0;
     }
     free(a);
     return rc;
 }
 
-static void links_do_not_depend_on_lengths(void **state)
+static void test_auto_links_are_shared_by_lengths(void **state)
 {
     (void)state;
     unsigned measured[RANKS_MAX] = {0};
@@ -237,15 +237,15 @@ static void links_do_not_depend_on_lengths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_pairs_meet_and_nobody_twice_at_once),
-        cmocka_unit_test(the_rule_for_short_vectors),
-        cmocka_unit_test(links_are_measured_as_they_are),
+        cmocka_unit_test(test_auto_probes_each_pair_once),
+        cmocka_unit_test(test_auto_rule_for_short_vectors),
+        cmocka_unit_test(test_auto_measures_links),
 #ifndef __SANITIZE_THREAD__
-        cmocka_unit_test(a_link_that_halves_changes_the_choice),
-        cmocka_unit_test(links_that_stay_are_measured_once),
+        cmocka_unit_test(test_auto_reacts_to_a_halved_link),
+        cmocka_unit_test(test_auto_measures_steady_links_once),
 #endif
-        cmocka_unit_test(who_is_alone_measures_nothing),
-        cmocka_unit_test(links_do_not_depend_on_lengths),
+        cmocka_unit_test(test_auto_single_rank_measures_nothing),
+        cmocka_unit_test(test_auto_links_are_shared_by_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* Broadcast and reduce. Along a chain of ranks a long vector moves piece by piece at the full rate
  * of every link: each rank sends it once, where the root of a tree sends it to every child. A short
  * one takes the tree's ⌈log2 P⌉ hops instead of P − 1. */
-#include "coll/schedule.h"
+#include "coll/coll_schedule.h"
 
 /* A chain holds P − 1 pieces at once; it pays when the vector is several times that. */
 static bool chain_pays(size_t ranks, size_t n, size_t chunk)

@@ -11,7 +11,7 @@ static struct trace_span wait_for_node(const struct coll *c, uint32_t node)
 }
 
 /* The group has moved on from the view this collective runs in. */
-static bool superseded(const struct coll *c)
+static bool is_superseded(const struct coll *c)
 {
     return group_view(c->group) != c->view || atomic_load(&c->group->over);
 }
@@ -27,7 +27,7 @@ static int wait_in_view(struct coll *c, const struct wait_for *what, int64_t dea
     struct world *world = c->group->world;
     for (;;) {
         uint64_t seen = world_raised(world, SIGNAL_GROUP);
-        if (superseded(c))
+        if (is_superseded(c))
             return ERR_VIEW;
         struct wait_for set[2] = {
             {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen},
@@ -67,7 +67,7 @@ int coll_send(struct coll *c, size_t to, uint64_t tag, const void *data, size_t 
     memcpy(m->data, data, len);
     int64_t deadline = coll_deadline(c);
     for (;;) {
-        if (superseded(c)) {
+        if (is_superseded(c)) {
             message_unref(m);
             return ERR_VIEW;
         }
@@ -136,7 +136,7 @@ int coll_recv(struct coll *c, size_t from, uint64_t tag, void *into, size_t len)
 size_t coll_pieces(const struct coll *c, size_t n)
 {
     size_t pieces = (n + c->chunk_floats - 1) / c->chunk_floats;
-    PL_ASSERT(pieces < WIRE_NOTE);
+    PL_ASSERT(pieces < WIRE_HEADER_PIECE);
     return pieces;
 }
 

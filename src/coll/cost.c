@@ -57,7 +57,7 @@ static bool has_rounds(enum coll_algorithm algorithm)
 }
 
 /* The longest chain of messages of which each waits for the one before. */
-static size_t hops(enum coll_algorithm algorithm, size_t ranks)
+static size_t count_hops(enum coll_algorithm algorithm, size_t ranks)
 {
     struct folded f = schedule_folded(ranks, 0);
     size_t down = 0;
@@ -84,12 +84,12 @@ struct way {
 };
 
 /* fmin and fmax without their care for NaN. */
-static double min(double a, double b)
+static double min_of(double a, double b)
 {
     return a < b ? a : b;
 }
 
-static double max(double a, double b)
+static double max_of(double a, double b)
 {
     return a > b ? a : b;
 }
@@ -106,12 +106,12 @@ static double piece_time(const struct cost_links *links, double rate, size_t flo
     return bytes / rate + links->latency + 2 * links->per_message + bytes / links->reduce_rate;
 }
 
-static void go(const struct cost_links *links, struct way *way, size_t len, size_t chunk)
+static void advance_way(const struct cost_links *links, struct way *way, size_t len, size_t chunk)
 {
     double bytes = bytes_of(len) / way->rate;
     double first = piece_time(links, way->rate, len < chunk ? len : chunk);
     way->bytes += bytes;
-    way->rounds += max(bytes, first);
+    way->rounds += max_of(bytes, first);
     way->tail = bytes > first ? links->latency : 0;
     way->steps++;
     way->pieces += (len + chunk - 1) / chunk;
@@ -123,27 +123,27 @@ static double rank_time(enum coll_algorithm algorithm, const struct cost_links *
 {
     struct way out = {.rate = links->send_rate[s->me]}, in = {.rate = links->recv_rate[s->me]};
     double reduced = 0;
-    size_t piece = 0, chain = hops(algorithm, s->ranks);
+    size_t piece = 0, chain = count_hops(algorithm, s->ranks);
     for (size_t i = 0; i < s->count; i++) {
         const struct step *step = &s->step[i];
         if (step->kind == STEP_SEND)
-            go(links, &out, step->len, chunk);
+            advance_way(links, &out, step->len, chunk);
         else if (step->kind == STEP_RECV || step->kind == STEP_REDUCE)
-            go(links, &in, step->len, chunk);
+            advance_way(links, &in, step->len, chunk);
         if (step->kind == STEP_REDUCE || step->kind == STEP_FOLD)
             reduced += bytes_of(step->len);
         piece = step->len > piece ? step->len : piece;
     }
     piece = piece < chunk ? piece : chunk;
     double work = (double)(out.pieces + in.pieces) * links->per_message;
-    double busy = max(work + reduced / links->reduce_rate, max(out.bytes, in.bytes));
+    double busy = max_of(work + reduced / links->reduce_rate, max_of(out.bytes, in.bytes));
     double hop = piece_time(links, slowest, piece);
     if (!has_rounds(algorithm)) /* one piece of the chain is among the bytes of its link */
         return busy + (double)chain * hop - bytes_of(piece) / slowest;
     size_t steps = out.steps > in.steps ? out.steps : in.steps;
     PL_ASSERT(steps <= chain);
-    double rounds = max(out.rounds + out.tail, in.rounds + in.tail);
-    return max(busy, rounds + (double)(chain - steps) * hop);
+    double rounds = max_of(out.rounds + out.tail, in.rounds + in.tail);
+    return max_of(busy, rounds + (double)(chain - steps) * hop);
 }
 
 /* ---- all ranks ---- */
@@ -152,7 +152,7 @@ static double slowest_rate(const struct cost_links *links)
 {
     double slowest = INFINITY;
     for (size_t r = 0; r < links->ranks; r++)
-        slowest = min(slowest, min(links->send_rate[r], links->recv_rate[r]));
+        slowest = min_of(slowest, min_of(links->send_rate[r], links->recv_rate[r]));
     PL_ASSERT(slowest > 0);
     return slowest;
 }
@@ -177,8 +177,8 @@ static void join_blocks(struct schedule *s)
 }
 
 /* Seconds for each of several sizes of a piece: a schedule is made once for all of them. */
-static int predict(enum coll_algorithm algorithm, const struct cost_links *links, size_t n,
-                   const size_t *cut, const size_t *chunk, size_t chunks, double *seconds)
+static int predict_chunks(enum coll_algorithm algorithm, const struct cost_links *links, size_t n,
+                          const size_t *cut, const size_t *chunk, size_t chunks, double *seconds)
 {
     double slowest = slowest_rate(links);
     for (size_t k = 0; k < chunks; k++)
@@ -192,7 +192,7 @@ static int predict(enum coll_algorithm algorithm, const struct cost_links *links
             double mine = INFINITY;
             if (rc == OK)
                 mine = rank_time(algorithm, links, &s, chunk[k], slowest);
-            seconds[k] = max(seconds[k], mine);
+            seconds[k] = max_of(seconds[k], mine);
         }
         schedule_release(&s);
         if (rc != OK)
@@ -206,7 +206,7 @@ double cost_predict(enum coll_algorithm algorithm, const struct cost_links *link
 {
     double seconds;
     PL_ASSERT(chunk > 0);
-    predict(algorithm, links, n, cut, &chunk, 1, &seconds);
+    predict_chunks(algorithm, links, n, cut, &chunk, 1, &seconds);
     return seconds;
 }
 
@@ -221,16 +221,16 @@ void cost_shares(const struct cost_links *links, size_t n, size_t *cut)
     size_t p = links->ranks, unit = n / LINE >= p ? LINE : 1, last = 0;
     double slowest = slowest_rate(links), sum = 0, spare = 0, so_far = 0;
     for (size_t r = 0; r < p; r++)
-        sum += min(links->send_rate[r], links->recv_rate[r]);
-    double T = max(1 / slowest, 2 * ((double)p - 1) / sum); /* for one byte */
+        sum += min_of(links->send_rate[r], links->recv_rate[r]);
+    double T = max_of(1 / slowest, 2 * ((double)p - 1) / sum); /* for one byte */
     cut[0] = 0;
     for (size_t r = 0; r < p; r++) {
-        double own = max(0, T * min(links->send_rate[r], links->recv_rate[r]) - 1);
+        double own = max_of(0, T * min_of(links->send_rate[r], links->recv_rate[r]) - 1);
         last = own > 0 ? r : last;
         spare += own;
     }
     for (size_t r = 0; r < p; r++) {
-        so_far += max(0, T * min(links->send_rate[r], links->recv_rate[r]) - 1);
+        so_far += max_of(0, T * min_of(links->send_rate[r], links->recv_rate[r]) - 1);
         double share = p > 2 ? so_far / spare : (double)(r + 1) / (double)p;
         size_t at = (size_t)(share * (double)(n / unit) + 0.5) * unit;
         cut[r + 1] = r + 1 == p || (p > 2 && r >= last) ? n : at;
@@ -249,7 +249,7 @@ static struct cost_choice best_chunk(enum coll_algorithm algorithm, const struct
     double seconds[CHUNKS];
     for (size_t k = 0; k < CHUNKS; k++)
         chunk[k] = (size_t)CHUNK_LEAST << k;
-    if (predict(algorithm, links, n, cut, chunk, CHUNKS, seconds) != OK)
+    if (predict_chunks(algorithm, links, n, cut, chunk, CHUNKS, seconds) != OK)
         return (struct cost_choice){.algorithm = COLL_AUTO};
     for (size_t k = 1; k < CHUNKS; k++)
         if (seconds[k] < seconds[best])
@@ -281,7 +281,7 @@ struct cost_choice cost_choose(const struct cost_links *links, size_t n, unsigne
         choice[i] = best_chunk(order[i], links, n, cut);
         if (choice[i].algorithm == COLL_AUTO)
             return choice[i]; /* a guess would differ from the other ranks' choice */
-        least = min(least, choice[i].seconds);
+        least = min_of(least, choice[i].seconds);
     }
     for (size_t i = 0;; i++)
         if (allowed & 1u << order[i] && choice[i].seconds <= least * 1.02)
@@ -295,6 +295,6 @@ bool cost_drifted(double predicted, const double *measured, size_t n)
     if (n < 3)
         return false;
     double a = measured[n - 3], b = measured[n - 2], c = measured[n - 1];
-    double median = max(min(a, b), min(max(a, b), c));
+    double median = max_of(min_of(a, b), min_of(max_of(a, b), c));
     return median > 1.25 * predicted || median < 0.8 * predicted;
 }

@@ -6,7 +6,7 @@
 #ifndef PL_COLL_COST_H
 #define PL_COLL_COST_H
 
-#include "coll/schedule.h"
+#include "coll/coll_schedule.h"
 
 /* ---- closed forms (Elastic §4.1.2) ---- */
 

@@ -15,19 +15,19 @@ static int by_size_then_time(const void *left, const void *right)
 }
 
 /* Of the sorted repeats of one size. */
-static double median(const struct cost_probe *probe, size_t n)
+static double median_of(const struct cost_probe *probe, size_t n)
 {
     return n % 2 ? probe[n / 2].seconds : (probe[n / 2 - 1].seconds + probe[n / 2].seconds) / 2.0;
 }
 
 /* Keep one probe a size: the median. Returns how many. */
-static size_t medians(struct cost_probe *probe, size_t n)
+static size_t keep_medians(struct cost_probe *probe, size_t n)
 {
     size_t sizes = 0;
     for (size_t from = 0, to; from < n; from = to) {
         for (to = from + 1; to < n && probe[to].bytes == probe[from].bytes; to++)
             ;
-        probe[sizes++] = (struct cost_probe){probe[from].bytes, median(probe + from, to - from)};
+        probe[sizes++] = (struct cost_probe){probe[from].bytes, median_of(probe + from, to - from)};
     }
     return sizes;
 }
@@ -68,7 +68,7 @@ int cost_fit_line(struct cost_probe *probe, size_t n, struct cost_line *line, st
         qsort(probe, n, sizeof *probe, by_size_then_time);
     if (n == 0 || probe[0].bytes == probe[n - 1].bytes)
         return err_set(err, ERR_INPUT, "%zu probes of one size make no line", n);
-    n = medians(probe, n);
+    n = keep_medians(probe, n);
     solve_line(probe, n, line);
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
@@ -104,7 +104,7 @@ static struct cost_model model_of(const double price[PRICES])
                                .cores = paper_cores};
 }
 
-static void published(struct cost_figure figure[COST_PAPER_FIGURES])
+static void set_published(struct cost_figure figure[COST_PAPER_FIGURES])
 {
     static const double stage[3] = {0.95, 0.93, 0.99};
     static const double length[3] = {5.2, 5.6, 7.8};
@@ -117,7 +117,7 @@ static void published(struct cost_figure figure[COST_PAPER_FIGURES])
     }
 }
 
-static double modelled(const struct cost_figure *f, const double price[PRICES])
+static double model_seconds(const struct cost_figure *f, const double price[PRICES])
 {
     struct cost_model m = model_of(price);
     return cost_allreduce(f->algorithm, &m, (size_t)f->ranks, f->floats * sizeof(float),
@@ -125,12 +125,12 @@ static double modelled(const struct cost_figure *f, const double price[PRICES])
 }
 
 /* Residuals at `price`; returns their sum of squares. */
-static double residuals(const struct cost_figure *figure, const double price[PRICES],
-                        double r[ROWS])
+static double take_residuals(const struct cost_figure *figure, const double price[PRICES],
+                             double r[ROWS])
 {
     double sum = 0;
     for (size_t i = 0; i < ROWS; i++) {
-        r[i] = i < COST_PAPER_FIGURES ? log(modelled(&figure[i], price) / figure[i].published)
+        r[i] = i < COST_PAPER_FIGURES ? log(model_seconds(&figure[i], price) / figure[i].published)
                                       : pull * price[i - COST_PAPER_FIGURES + 2];
         sum += r[i] * r[i];
     }
@@ -139,21 +139,21 @@ static double residuals(const struct cost_figure *figure, const double price[PRI
 
 /* ∂r/∂price. Every cost is linear in the prices, so a price's coefficient is the cost at 1 of it
  * and 0 of the others. */
-static void jacobian(const struct cost_figure *figure, const double price[PRICES],
-                     double J[ROWS][PRICES])
+static void take_jacobian(const struct cost_figure *figure, const double price[PRICES],
+                          double J[ROWS][PRICES])
 {
     memset(J, 0, ROWS * sizeof J[0]);
     for (size_t k = 0; k < PRICES; k++) {
         double one[PRICES] = {0};
         one[k] = 1;
         for (size_t i = 0; i < COST_PAPER_FIGURES; i++)
-            J[i][k] = modelled(&figure[i], one) / modelled(&figure[i], price);
+            J[i][k] = model_seconds(&figure[i], one) / model_seconds(&figure[i], price);
     }
     J[COST_PAPER_FIGURES][2] = J[COST_PAPER_FIGURES + 1][3] = pull;
 }
 
 /* A·x = y by elimination; A is positive definite (it is damped). x comes back in y. */
-static void solve(double A[PRICES][PRICES], double y[PRICES])
+static void solve_linear(double A[PRICES][PRICES], double y[PRICES])
 {
     for (size_t k = 0; k < PRICES; k++)
         for (size_t i = k + 1; i < PRICES; i++) {
@@ -171,8 +171,8 @@ static void solve(double A[PRICES][PRICES], double y[PRICES])
 
 /* The damped Gauss-Newton step from `price`, cut at 0. A price at 0 that would fall stays out of
  * the equations. */
-static void step(double J[ROWS][PRICES], const double r[ROWS], double damping,
-                 const double price[PRICES], double next[PRICES])
+static void step_prices(double J[ROWS][PRICES], const double r[ROWS], double damping,
+                        const double price[PRICES], double next[PRICES])
 {
     double A[PRICES][PRICES] = {{0}}, y[PRICES] = {0};
     bool held[PRICES];
@@ -188,7 +188,7 @@ static void step(double J[ROWS][PRICES], const double r[ROWS], double damping,
         A[k][k] = held[k] ? 1 : A[k][k] * (1 + damping);
         y[k] = held[k] ? 0 : y[k];
     }
-    solve(A, y);
+    solve_linear(A, y);
     for (size_t k = 0; k < PRICES; k++)
         next[k] = fmax(0, price[k] + y[k]);
 }
@@ -197,13 +197,13 @@ struct cost_paper cost_fit_paper(void)
 {
     struct cost_paper paper;
     double price[PRICES] = {1, 1, 1, 1}, damping = 1e-3, r[ROWS], J[ROWS][PRICES];
-    published(paper.figure);
-    double sum = residuals(paper.figure, price, r);
-    jacobian(paper.figure, price, J);
+    set_published(paper.figure);
+    double sum = take_residuals(paper.figure, price, r);
+    take_jacobian(paper.figure, price, J);
     for (size_t round = 0; round < ROUNDS && damping < 1e12; round++) {
         double next[PRICES], there[ROWS];
-        step(J, r, damping, price, next);
-        double reached = residuals(paper.figure, next, there);
+        step_prices(J, r, damping, price, next);
+        double reached = take_residuals(paper.figure, next, there);
         if (!(reached < sum)) {
             damping *= 4;
             continue;
@@ -212,12 +212,12 @@ struct cost_paper cost_fit_paper(void)
         sum = reached;
         memcpy(price, next, sizeof price);
         memcpy(r, there, sizeof r);
-        jacobian(paper.figure, price, J);
+        take_jacobian(paper.figure, price, J);
     }
     paper.model = model_of(price);
     double squares = 0;
     for (size_t i = 0; i < COST_PAPER_FIGURES; i++) {
-        paper.figure[i].fitted = modelled(&paper.figure[i], price);
+        paper.figure[i].fitted = model_seconds(&paper.figure[i], price);
         squares += r[i] * r[i];
     }
     paper.residual = sqrt(squares / COST_PAPER_FIGURES);

@@ -15,7 +15,7 @@
 
 enum { MIB = 1024 * 1024 };
 
-static bool near(double a, double b, double relative)
+static bool is_near(double a, double b, double relative)
 {
     return fabs(a - b) <= relative * fabs(b);
 }
@@ -24,21 +24,21 @@ static bool near(double a, double b, double relative)
 
 /* u = 1, v = 2, z = 3, g = 5, b = 10, blocks of 5, by hand. One stage of whole vectors, serial:
  * 1 + 20 + 60 + 50 = 131; on two cores 1 + 20 + 30 + 25 = 76. */
-static void eight_ranks_by_hand(void **state)
+static void test_cost_of_eight_ranks_by_hand(void **state)
 {
     (void)state;
     const struct cost_model m = {1, 2, 3, 5, 2};
     const double broadcast = 2 * (1 + 10 + 30);
-    assert_true(near(cost_allreduce(COLL_TREE, &m, 8, 10, 5), 3 * 131 + broadcast, 1e-12));
-    assert_true(near(cost_allreduce(COLL_BUTTERFLY, &m, 8, 10, 5), 3 * 76, 1e-12));
-    assert_true(near(cost_allreduce(COLL_RING, &m, 8, 10, 5), 7 * 131, 1e-12));
+    assert_true(is_near(cost_allreduce(COLL_TREE, &m, 8, 10, 5), 3 * 131 + broadcast, 1e-12));
+    assert_true(is_near(cost_allreduce(COLL_BUTTERFLY, &m, 8, 10, 5), 3 * 76, 1e-12));
+    assert_true(is_near(cost_allreduce(COLL_RING, &m, 8, 10, 5), 7 * 131, 1e-12));
     /* 7·(2 + 40/8 + 120/16 + 50/16) */
-    assert_true(near(cost_allreduce(COLL_CHUNKED_RING, &m, 8, 10, 5), 123.375, 1e-12));
-    assert_true(near(cost_allreduce(COLL_SCATTER_GATHER, &m, 8, 10, 5), 123.375, 1e-12));
+    assert_true(is_near(cost_allreduce(COLL_CHUNKED_RING, &m, 8, 10, 5), 123.375, 1e-12));
+    assert_true(is_near(cost_allreduce(COLL_SCATTER_GATHER, &m, 8, 10, 5), 123.375, 1e-12));
     /* 6 + 14/8·(20 + 30) + 7/8·25 */
-    assert_true(near(cost_allreduce(COLL_HALVING_DOUBLING, &m, 8, 10, 5), 115.375, 1e-12));
+    assert_true(is_near(cost_allreduce(COLL_HALVING_DOUBLING, &m, 8, 10, 5), 115.375, 1e-12));
     /* and at 11 ranks 2 + 2·50 + 25 more */
-    assert_true(near(cost_allreduce(COLL_HALVING_DOUBLING, &m, 11, 10, 5), 242.375, 1e-12));
+    assert_true(is_near(cost_allreduce(COLL_HALVING_DOUBLING, &m, 11, 10, 5), 242.375, 1e-12));
 }
 
 static const struct cost_model models[] = {
@@ -52,7 +52,7 @@ static const struct cost_model models[] = {
 };
 enum { MODELS = sizeof models / sizeof *models };
 
-static void costs_grow_with_bytes_and_ranks(void **state)
+static void test_cost_grows_with_bytes_and_ranks(void **state)
 {
     (void)state;
     for (int i = 0; i < MODELS; i++)
@@ -71,7 +71,7 @@ static void costs_grow_with_bytes_and_ranks(void **state)
         }
 }
 
-static void halving_doubling_is_never_below_the_power_of_two(void **state)
+static void test_cost_of_halving_doubling_bound(void **state)
 {
     (void)state;
     for (size_t p = 2; p <= 256; p++) {
@@ -81,7 +81,7 @@ static void halving_doubling_is_never_below_the_power_of_two(void **state)
     }
 }
 
-static void equation_4_6_is_the_difference(void **state)
+static void test_cost_equation_4_6_is_the_difference(void **state)
 {
     (void)state;
     int above = 0, below = 0;
@@ -104,7 +104,7 @@ static void equation_4_6_is_the_difference(void **state)
 
 /* Table 4.1: where each coefficient is above 0. The row of u is sufficient only: it is so from
  * p > 1 on. No row of p ≥ 2 makes all three positive, so latency alone speaks for a butterfly. */
-static void table_4_1(void **state)
+static void test_cost_table_4_1(void **state)
 {
     (void)state;
     const struct cost_model u = {.u = 1, .cores = 1}, v = {.v = 1, .cores = 1};
@@ -138,34 +138,34 @@ static void bench_init(struct bench *b, size_t ranks, double rate, double latenc
     b->links = (struct cost_links){ranks, b->send, b->recv, latency, INFINITY, 0};
 }
 
-static struct cost_choice choose(struct bench *b, size_t n)
+static struct cost_choice choose_any(struct bench *b, size_t n)
 {
     return cost_choose(&b->links, n, COST_ANY, b->cut);
 }
 
 /* 1e7 floats are 0.32 s of a gigabit. A ring and halving-doubling move 1.5 of them; a tree's root
  * takes in, and gives out, two. */
-static void four_equal_ranks(void **state)
+static void test_cost_of_four_equal_ranks(void **state)
 {
     (void)state;
     struct bench b;
     bench_init(&b, 4, gigabit, 1e-4);
-    struct cost_choice c = choose(&b, 10000000);
+    struct cost_choice c = choose_any(&b, 10000000);
     assert_int_equal(c.algorithm, COLL_HALVING_DOUBLING);
-    assert_true(near(c.seconds, 0.48, 0.01));
+    assert_true(is_near(c.seconds, 0.48, 0.01));
     double ring = cost_predict(COLL_CHUNKED_RING, &b.links, 10000000, KB256, NULL);
     double tree = cost_predict(COLL_TREE, &b.links, 10000000, KB256, NULL);
     double whole = cost_predict(COLL_RING, &b.links, 10000000, KB256, NULL);
-    assert_true(near(ring, 0.48, 0.01) && tree > 0.64 && near(whole, 0.96, 0.01));
-    c = choose(&b, 10); /* two hops of 100 µs */
+    assert_true(is_near(ring, 0.48, 0.01) && tree > 0.64 && is_near(whole, 0.96, 0.01));
+    c = choose_any(&b, 10); /* two hops of 100 µs */
     assert_int_equal(c.algorithm, COLL_BUTTERFLY);
-    assert_true(near(c.seconds, 2e-4, 0.01));
+    assert_true(is_near(c.seconds, 2e-4, 0.01));
     double four_hops = cost_predict(COLL_TREE, &b.links, 10, KB256, NULL);
-    assert_true(near(four_hops, 4e-4, 0.01));
+    assert_true(is_near(four_hops, 4e-4, 0.01));
 }
 
 /* In pieces of 10 floats at 1 s a float, latency 100: by hand. */
-static void two_ranks_by_hand(void **state)
+static void test_cost_of_two_ranks_by_hand(void **state)
 {
     (void)state;
     struct bench b;
@@ -186,26 +186,26 @@ static void two_ranks_by_hand(void **state)
 
 /* A slow rank has to send its vector and to get the result: 2·b/v at half the rate. A ring carries
  * half as much again over its link. */
-static void one_slow_rank_owns_nothing(void **state)
+static void test_cost_gives_a_slow_rank_no_share(void **state)
 {
     (void)state;
     for (size_t slow = 0; slow < 4; slow++) {
         struct bench b;
         bench_init(&b, 4, gigabit, 1e-4);
         b.send[slow] = b.recv[slow] = gigabit / 2;
-        struct cost_choice c = choose(&b, 10000000);
+        struct cost_choice c = choose_any(&b, 10000000);
         assert_int_equal(c.algorithm, COLL_SCATTER_GATHER);
-        assert_true(c.seconds >= 0.64 && near(c.seconds, 0.64, 0.02));
+        assert_true(c.seconds >= 0.64 && is_near(c.seconds, 0.64, 0.02));
         assert_true(
-            near(cost_predict(COLL_CHUNKED_RING, &b.links, 10000000, KB256, NULL), 0.96, 0.01));
+            is_near(cost_predict(COLL_CHUNKED_RING, &b.links, 10000000, KB256, NULL), 0.96, 0.01));
         for (size_t r = 0; r < 4; r++) {
             double part = (double)(b.cut[r + 1] - b.cut[r]);
-            assert_true(r == slow ? part == 0 : near(part, 1e7 / 3, 1e-4));
+            assert_true(r == slow ? part == 0 : is_near(part, 1e7 / 3, 1e-4));
         }
     }
 }
 
-static void slow_alike_is_equal(void **state)
+static void test_cost_of_equally_slow_ranks(void **state)
 {
     (void)state;
     for (size_t ranks = 1; ranks <= 9; ranks++)
@@ -213,7 +213,7 @@ static void slow_alike_is_equal(void **state)
             struct bench full, half;
             bench_init(&full, ranks, gigabit, 1e-4);
             bench_init(&half, ranks, gigabit / 2, 1e-4);
-            struct cost_choice a = choose(&full, n), b = choose(&half, n);
+            struct cost_choice a = choose_any(&full, n), b = choose_any(&half, n);
             bool even = schedule_folded(ranks, 0).extra == 0;
             assert_int_equal(a.algorithm, even ? COLL_HALVING_DOUBLING : COLL_CHUNKED_RING);
             assert_int_equal(b.algorithm, a.algorithm);
@@ -222,7 +222,7 @@ static void slow_alike_is_equal(void **state)
 }
 
 /* Whatever the rates, the busiest link of the parts is at the bound that no parts undercut. */
-static void shares_reach_their_bound(void **state)
+static void test_cost_shares_reach_their_bound(void **state)
 {
     (void)state;
     const size_t n = 16000000;
@@ -250,7 +250,7 @@ static void shares_reach_their_bound(void **state)
 }
 
 /* A short vector's parts are whole floats, and some get none. */
-static void shares_of_few_floats(void **state)
+static void test_cost_shares_of_few_floats(void **state)
 {
     (void)state;
     struct bench b;
@@ -263,7 +263,7 @@ static void shares_of_few_floats(void **state)
     }
 }
 
-static void only_what_is_allowed(void **state)
+static void test_cost_chooses_among_allowed(void **state)
 {
     (void)state;
     struct bench b;
@@ -276,13 +276,13 @@ static void only_what_is_allowed(void **state)
 }
 
 /* Pieces cost work: with much of it they get large; with a long chain they get small. */
-static void pieces_fit_the_links(void **state)
+static void test_cost_chunks_fit_the_links(void **state)
 {
     (void)state;
     struct bench work, chain;
     bench_init(&work, 4, gigabit, 1e-4);
     work.links.per_message = 1e-3;
-    size_t large = choose(&work, 10000000).chunk;
+    size_t large = choose_any(&work, 10000000).chunk;
     bench_init(&chain, 16, gigabit, 0);
     size_t small = cost_choose(&chain.links, 1000000, 1u << COLL_TREE, chain.cut).chunk;
     assert_true(large >= 128 * 1024 && small <= 8 * 1024);
@@ -301,7 +301,7 @@ struct chain {
     size_t first[P_MAX][P_MAX], last[P_MAX][P_MAX];
 };
 
-static unsigned deepest(const unsigned *depth, size_t len)
+static unsigned deepest_of(const unsigned *depth, size_t len)
 {
     unsigned most = 0;
     for (size_t i = 0; i < len; i++)
@@ -317,7 +317,7 @@ static bool take_step(struct chain *c, size_t r)
     const struct step *s = &c->by[r].step[c->next[r]];
     unsigned *at = c->depth[r] + s->at;
     if (s->kind == STEP_SEND) {
-        c->sent[r][s->peer][c->last[r][s->peer]++] = deepest(at, s->len) + 1;
+        c->sent[r][s->peer][c->last[r][s->peer]++] = deepest_of(at, s->len) + 1;
         c->next[r]++;
         return true;
     }
@@ -350,7 +350,7 @@ static unsigned longest_chain(struct chain *c, enum coll_algorithm a, size_t ran
     unsigned most = 0;
     for (size_t r = 0; r < ranks; r++) {
         assert_int_equal(c->next[r], c->by[r].count);
-        unsigned here = deepest(c->depth[r], CELLS);
+        unsigned here = deepest_of(c->depth[r], CELLS);
         most = here > most ? here : most;
         schedule_release(&c->by[r]);
     }
@@ -358,7 +358,7 @@ static unsigned longest_chain(struct chain *c, enum coll_algorithm a, size_t ran
 }
 
 /* Where bytes cost next to nothing and a message 1 s, a prediction is the chain. */
-static void latency_is_paid_once_a_hop(void **state)
+static void test_cost_latency_once_a_hop(void **state)
 {
     (void)state;
     struct chain *c = malloc(sizeof *c);
@@ -375,7 +375,7 @@ static void latency_is_paid_once_a_hop(void **state)
 
 /* ---- drift ---- */
 
-static void noise_is_no_drift(void **state)
+static void test_cost_noise_is_no_drift(void **state)
 {
     (void)state;
     double measured[2000];
@@ -386,7 +386,7 @@ static void noise_is_no_drift(void **state)
     assert_false(cost_drifted(0.48, measured, 0));
 }
 
-static void a_halved_link_shows_at_once(void **state)
+static void test_cost_halved_link_shows_at_once(void **state)
 {
     (void)state;
     const double sudden[] = {0.48, 0.47, 0.49, 0.96}, alone[] = {0.96};
@@ -395,7 +395,7 @@ static void a_halved_link_shows_at_once(void **state)
     assert_true(cost_drifted(0.48, alone, 1));
 }
 
-static void slower_or_faster_by_little_takes_two_more_words(void **state)
+static void test_cost_small_drift_needs_two_more(void **state)
 {
     (void)state;
     const double slower[] = {1, 1, 1.28, 1.28, 1.28}, faster[] = {1, 1, 0.5, 0.5},
@@ -410,23 +410,23 @@ static void slower_or_faster_by_little_takes_two_more_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(eight_ranks_by_hand),
-        cmocka_unit_test(costs_grow_with_bytes_and_ranks),
-        cmocka_unit_test(halving_doubling_is_never_below_the_power_of_two),
-        cmocka_unit_test(equation_4_6_is_the_difference),
-        cmocka_unit_test(table_4_1),
-        cmocka_unit_test(four_equal_ranks),
-        cmocka_unit_test(two_ranks_by_hand),
-        cmocka_unit_test(one_slow_rank_owns_nothing),
-        cmocka_unit_test(slow_alike_is_equal),
-        cmocka_unit_test(shares_reach_their_bound),
-        cmocka_unit_test(shares_of_few_floats),
-        cmocka_unit_test(only_what_is_allowed),
-        cmocka_unit_test(pieces_fit_the_links),
-        cmocka_unit_test(latency_is_paid_once_a_hop),
-        cmocka_unit_test(noise_is_no_drift),
-        cmocka_unit_test(a_halved_link_shows_at_once),
-        cmocka_unit_test(slower_or_faster_by_little_takes_two_more_words),
+        cmocka_unit_test(test_cost_of_eight_ranks_by_hand),
+        cmocka_unit_test(test_cost_grows_with_bytes_and_ranks),
+        cmocka_unit_test(test_cost_of_halving_doubling_bound),
+        cmocka_unit_test(test_cost_equation_4_6_is_the_difference),
+        cmocka_unit_test(test_cost_table_4_1),
+        cmocka_unit_test(test_cost_of_four_equal_ranks),
+        cmocka_unit_test(test_cost_of_two_ranks_by_hand),
+        cmocka_unit_test(test_cost_gives_a_slow_rank_no_share),
+        cmocka_unit_test(test_cost_of_equally_slow_ranks),
+        cmocka_unit_test(test_cost_shares_reach_their_bound),
+        cmocka_unit_test(test_cost_shares_of_few_floats),
+        cmocka_unit_test(test_cost_chooses_among_allowed),
+        cmocka_unit_test(test_cost_chunks_fit_the_links),
+        cmocka_unit_test(test_cost_latency_once_a_hop),
+        cmocka_unit_test(test_cost_noise_is_no_drift),
+        cmocka_unit_test(test_cost_halved_link_shows_at_once),
+        cmocka_unit_test(test_cost_small_drift_needs_two_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,9 @@
 #include "coll/exchange.h"
 
 #include "base/fault.h"
-#include "coll/note.h"
+#include "coll/coll_meta.h"
 #include "coll/split.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 #include "world/trace.h"
 
 /* Test builds plant the bug that the commit rule prevents, to prove that the tests would see it. */
@@ -16,22 +16,23 @@
 _Static_assert((int)TRACE_LANES == (int)ROSTER_LANES_MAX, "every lane has a row");
 
 int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
-                  size_t n, const struct exchange_how *how, uint64_t completed, struct arena *arena)
+                  size_t n, const struct exchange_config *config, uint64_t completed,
+                  struct arena *arena)
 {
     PL_ASSERT(lane < ROSTER_LANES_MAX);
     *e = (struct exchange){
         .group = group,
         .lane = lane,
         .driver_takes_part = driver_takes_part,
-        .how = *how,
+        .config = *config,
         .n_floats = n,
         .completed = completed,
         .synced = 1, /* everybody starts the first view at the same exchange */
     };
     group->lane[lane] = e;
-    while (n / e->how.chunk + 1 >= WIRE_NOTE) /* pieces have numbers of sixteen bits */
-        e->how.chunk *= 2;
-    size_t owed = how->codec == CODEC_F32 ? 0 : n;
+    while (n / e->config.chunk + 1 >= WIRE_HEADER_PIECE) /* pieces have numbers of sixteen bits */
+        e->config.chunk *= 2;
+    size_t owed = config->codec == CODEC_F32 ? 0 : n;
     if (vec_init(&e->input, arena, n) != OK || vec_init(&e->result[0], arena, n) != OK ||
         vec_init(&e->result[1], arena, n) != OK || vec_init(&e->residual[0], arena, owed) != OK ||
         vec_init(&e->residual[1], arena, owed) != OK)
@@ -39,23 +40,23 @@ int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool d
     return OK;
 }
 
-void exchange_enter(struct exchange *e, uint64_t completed)
+void exchange_join(struct exchange *e, uint64_t completed)
 {
     e->completed = completed;
     e->synced = 0;
-    e->fresh = true;
+    e->joined = true;
 }
 
-void exchange_enter_blank(struct exchange *e)
+void exchange_join_unsynced(struct exchange *e)
 {
-    exchange_enter(e, 0);
-    e->blank = true;
+    exchange_join(e, 0);
+    e->needs_sync = true;
 }
 
 void exchange_release(struct exchange *e)
 {
     coll_plan_release(&e->plan);
-    coll_plan_release(&e->back);
+    coll_plan_release(&e->result_plan);
 }
 
 const struct vec *exchange_result(const struct exchange *e)
@@ -63,37 +64,37 @@ const struct vec *exchange_result(const struct exchange *e)
     return &e->result[e->completed & 1];
 }
 
-const struct tally *exchange_tally(const struct exchange *e)
+const struct exchange_meta *exchange_result_meta(const struct exchange *e)
 {
-    return &e->tally[e->completed & 1];
+    return &e->meta[e->completed & 1];
 }
 
-bool tally_ends_all(const struct tally *tally)
+bool exchange_meta_ends_run(const struct exchange_meta *meta)
 {
-    struct members stay = members_without(&tally->took_part, &tally->apart);
-    return tally->stop_votes > 0 || members_count(&stay) == 0;
+    struct members stay = members_without(&meta->participants, &meta->leaving);
+    return meta->stop_votes > 0 || members_count(&stay) == 0;
 }
 
-static void merge_tally(void *note, const void *other)
+static void merge_meta(void *header, const void *other)
 {
-    struct tally *t = note;
-    const struct tally *o = other;
+    struct exchange_meta *t = header;
+    const struct exchange_meta *o = other;
     t->weight += o->weight;
     t->samples += o->samples;
     t->loss += o->loss;
     t->stop_votes += o->stop_votes;
     for (int i = 0; i < MEMBER_WORDS; i++) {
-        t->who.word[i] |= o->who.word[i];
-        t->took_part.word[i] |= o->took_part.word[i];
-        t->idle.word[i] |= o->idle.word[i];
-        t->apart.word[i] |= o->apart.word[i];
+        t->contributors.word[i] |= o->contributors.word[i];
+        t->participants.word[i] |= o->participants.word[i];
+        t->non_contributing.word[i] |= o->non_contributing.word[i];
+        t->leaving.word[i] |= o->leaving.word[i];
     }
     t->hash_min = o->hash_min < t->hash_min ? o->hash_min : t->hash_min;
     t->hash_max = o->hash_max > t->hash_max ? o->hash_max : t->hash_max;
     t->step_s = o->step_s > t->step_s ? o->step_s : t->step_s;
     if (t->exchange_s == 0 || (o->exchange_s > 0 && o->exchange_s < t->exchange_s))
         t->exchange_s = o->exchange_s;
-    auto_note_merge(&t->automatic, &o->automatic);
+    auto_meta_merge(&t->automatic, &o->automatic);
     t->rate += o->rate;
 }
 
@@ -128,63 +129,63 @@ static struct trace_span span_of(const struct exchange *e, enum span_kind kind, 
                                .amount = amount};
 }
 
-static bool measures(const struct exchange *e)
+static bool may_measure(const struct exchange *e)
 {
-    return e->how.algorithm == COLL_AUTO && !e->how.pinned && auto_measures(e->n_floats);
+    return e->config.algorithm == COLL_AUTO && !e->config.pinned && auto_measures(e->n_floats);
 }
 
 /* Rank 0 says how all go on. */
-static void decide(struct exchange *e, const struct coll *c, struct tally *tally)
+static void decide_algorithm(struct exchange *e, const struct coll *c, struct exchange_meta *meta)
 {
-    tally->algorithm = e->how.algorithm;
-    if (e->how.algorithm == COLL_AUTO)
-        tally->algorithm = auto_rule(e->how.codec, c->ranks->count, e->n_floats);
-    if (measures(e))
-        auto_decide(&e->automatic, c, e->n_floats, e->how.stripes, &tally->automatic);
+    meta->algorithm = e->config.algorithm;
+    if (e->config.algorithm == COLL_AUTO)
+        meta->algorithm = auto_rule(e->config.codec, c->ranks->count, e->n_floats);
+    if (may_measure(e))
+        auto_decide(&e->automatic, c, e->n_floats, e->config.stripes, &meta->automatic);
 }
 
 /* The notes come when everybody has come: what was put in, together, and how to go on. */
-static int exchange_notes(struct exchange *e, struct coll *c, struct tally *tally)
+static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta *meta)
 {
-    struct tally other;
-    *tally = e->mine;
-    e->stage = EXCHANGE_GATHERS;
-    auto_note_init(&tally->automatic, c, e->took);
+    struct exchange_meta other;
+    *meta = e->mine;
+    e->stage = EXCHANGE_COLLECTING;
+    auto_meta_init(&meta->automatic, c, e->took);
     c->patient = true;
-    int rc = note_reduce(c, tally, sizeof *tally, &other, merge_tally);
+    int rc = coll_meta_reduce(c, meta, sizeof *meta, &other, merge_meta);
     if (rc == OK && c->ranks->me == 0)
-        decide(e, c, tally);
+        decide_algorithm(e, c, meta);
     if (rc == OK)
-        rc = note_broadcast(c, tally, sizeof *tally);
+        rc = coll_meta_broadcast(c, meta, sizeof *meta);
     c->patient = false;
-    e->stage = EXCHANGE_REDUCES;
-    c->stripes = measures(e) ? (uint32_t)tally->automatic.stripes : e->how.stripes;
-    if (rc == OK && tally->automatic.measure) {
+    e->stage = EXCHANGE_REDUCING;
+    c->stripes = may_measure(e) ? (uint32_t)meta->automatic.stripes : e->config.stripes;
+    if (rc == OK && meta->automatic.measure) {
         e->planned_in = 0;
-        rc = auto_measure(&e->automatic, c, e->n_floats, e->how.codec, &tally->automatic);
+        rc = auto_measure(&e->automatic, c, e->n_floats, e->config.codec, &meta->automatic);
     }
-    if (rc == OK && (tally->algorithm == COLL_AUTO || tally->algorithm >= COLL_ALGORITHMS))
+    if (rc == OK && (meta->algorithm == COLL_AUTO || meta->algorithm >= COLL_ALGORITHMS))
         rc = ERR_PROTOCOL;
     return rc;
 }
 
 static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorithm algorithm)
 {
-    struct cost_choice choice = {.algorithm = algorithm, .chunk = e->how.chunk};
+    struct cost_choice choice = {.algorithm = algorithm, .chunk = e->config.chunk};
     const size_t *cut = NULL;
     int rc = OK;
-    if (measures(e))
-        rc = auto_choose(&e->automatic, c, e->n_floats, e->how.codec, &choice, &cut);
+    if (may_measure(e))
+        rc = auto_choose(&e->automatic, c, e->n_floats, e->config.codec, &choice, &cut);
     if (rc != OK)
         return rc;
     algorithm = choice.algorithm;
     if (e->planned_in == c->view->number && e->planned == algorithm)
         return OK;
     struct schedule schedule;
-    const struct coll_how how = {
+    const struct coll_config config = {
         .chunk = choice.chunk,
-        .codec = e->how.codec,
-        .reduction = e->how.reduction,
+        .codec = e->config.codec,
+        .reduction = e->config.reduction,
         .serialise = e->group->world->costs.crypto,
         .reduce = e->group->world->costs.reduce,
     };
@@ -192,7 +193,7 @@ static int plan_for(struct exchange *e, const struct coll *c, enum coll_algorith
     e->planned_in = 0;
     rc = schedule_allreduce(&schedule, algorithm, c->ranks->count, c->ranks->me, e->n_floats, cut);
     if (rc == OK)
-        rc = coll_plan_make(&e->plan, &schedule, &how);
+        rc = coll_plan_make(&e->plan, &schedule, &config);
     schedule_release(&schedule);
     if (rc != OK)
         return rc;
@@ -208,37 +209,37 @@ static int run_vector(struct exchange *e, struct coll *c, float *x, float *owed)
     uint64_t moved = atomic_load(&e->group->moved);
     int rc = coll_run(c, &e->plan, x, owed);
     double seconds = world_seconds(world_now(e->group->world) - start);
-    e->took = rc == OK && measures(e) ? auto_took(c, seconds, moved, e->plan.moved) : 0;
+    e->took = rc == OK && may_measure(e) ? auto_took(c, seconds, moved, e->plan.moved) : 0;
     return rc;
 }
 
 /* One attempt at exchange n in one view: result[n & 1] ← Σ w·input / Σ w on every rank. */
-static int attempt(struct exchange *e, struct coll *c)
+static int attempt_exchange(struct exchange *e, struct coll *c)
 {
     struct vec *result = &e->result[c->n & 1], *owed = &e->residual[c->n & 1];
-    struct tally *tally = &e->tally[c->n & 1];
+    struct exchange_meta *meta = &e->meta[c->n & 1];
     struct range all = vec_all(result);
     int64_t begun = trace_now(e->group->world);
     if (e->mine.weight > 0)
         vec_copy(result, &e->input, all);
     else
-        vec_fill(result, all, e->how.plain ? e->how.identity : 0.0f);
-    if (e->mine.weight > 0 && !e->how.plain)
+        vec_fill(result, all, e->config.plain ? e->config.identity : 0.0f);
+    if (e->mine.weight > 0 && !e->config.plain)
         vec_scale(result, (float)e->mine.weight, all);
     if (owed->n > 0)
         vec_copy(owed, &e->residual[~c->n & 1], all);
     int rc = world_copied(e->group->world, result->n * sizeof(float));
     trace_end(e->group->world, begun, span_of(e, SPAN_COPY, (result->n + owed->n) * sizeof(float)));
-    if (rc == OK && e->how.split)
-        return split_run(e, c, merge_tally);
+    if (rc == OK && e->config.split)
+        return split_run(e, c, merge_meta);
     if (rc == OK)
-        rc = exchange_notes(e, c, tally);
+        rc = reduce_meta(e, c, meta);
     if (rc == OK)
-        rc = plan_for(e, c, (enum coll_algorithm)tally->algorithm);
+        rc = plan_for(e, c, (enum coll_algorithm)meta->algorithm);
     if (rc == OK)
         rc = run_vector(e, c, result->at, owed->n && e->mine.weight > 0 ? owed->at : NULL);
-    if (rc == OK && tally->weight > 0 && !e->how.plain)
-        vec_scale(result, (float)(1.0 / tally->weight), all);
+    if (rc == OK && meta->weight > 0 && !e->config.plain)
+        vec_scale(result, (float)(1.0 / meta->weight), all);
     return rc;
 }
 
@@ -248,8 +249,8 @@ static int report_lane(const struct exchange *e, const struct view *view)
     buf_put_u32(&bytes, view->number);
     buf_put_u32(&bytes, e->lane);
     buf_put_u64(&bytes, e->completed);
-    buf_put_u8(&bytes, e->blank ? LANE_BLANK : e->fresh ? LANE_FRESH : LANE_HELD);
-    int rc = wire_post_buf(e->group->world, WORLD_DRIVER, WIRE_LANE_AT, e->lane, &bytes);
+    buf_put_u8(&bytes, e->needs_sync ? LANE_UNKNOWN : e->joined ? LANE_JOINED : LANE_HELD);
+    int rc = wire_send_buf(e->group->world, WORLD_DRIVER, WIRE_LANE_AT, e->lane, &bytes);
     buf_release(&bytes);
     if (rc != ERR_PEER)
         return rc;
@@ -279,7 +280,7 @@ static int await_go(const struct exchange *e, const struct view *view, struct la
             return rc;
         if (wake.which == 0)
             continue;
-        struct cut in = {wake.msg->data, wake.msg->len, false};
+        struct byte_reader in = {wake.msg->data, wake.msg->len, false};
         rc = lane_go_decode(&in, go);
         message_unref(wake.msg);
         if (rc != OK || go->view == view->number) /* older ones are passed over */
@@ -289,22 +290,22 @@ static int await_go(const struct exchange *e, const struct view *view, struct la
 
 static int hand_on(struct exchange *e, struct coll *c, size_t to, const struct lane_go *go)
 {
-    const struct vec *result = &e->result[go->completed & 1], *kept = &e->how.kept;
-    int rc = coll_send(c, to, coll_tag(c, WIRE_RESULT, WIRE_NOTE), &e->tally[go->completed & 1],
-                       sizeof *e->tally);
+    const struct vec *result = &e->result[go->completed & 1], *kept = &e->config.kept;
+    int rc = coll_send(c, to, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE),
+                       &e->meta[go->completed & 1], sizeof *e->meta);
     if (rc == OK)
         rc = coll_send_vector(c, to, WIRE_RESULT, result->at, result->n);
-    if (rc == OK && go->driver_blank && c->ranks->node[to] == WORLD_DRIVER)
+    if (rc == OK && go->driver_needs_sync && c->ranks->node[to] == WORLD_DRIVER)
         rc = coll_send_vector(c, to, WIRE_RESULT, kept->at, kept->n);
     return rc;
 }
 
 /* The holder's result of exchange `completed` goes to all that lack it. */
-static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
+static int adopt_result(struct exchange *e, struct coll *c, const struct lane_go *go)
 {
     uint32_t self = e->group->world->self;
     struct vec *result = &e->result[go->completed & 1];
-    struct tally *tally = &e->tally[go->completed & 1];
+    struct exchange_meta *meta = &e->meta[go->completed & 1];
     if (self == go->holder) {
         int rc = OK;
         for (size_t to = 0; rc == OK && to < c->ranks->count; to++) {
@@ -315,19 +316,19 @@ static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
         }
         return rc;
     }
-    if (e->completed >= go->completed && !e->blank)
+    if (e->completed >= go->completed && !e->needs_sync)
         return OK;
     size_t from = rank_of(c->ranks, go->holder);
     if (from == c->ranks->count)
         return ERR_PROTOCOL;
-    int rc = coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_NOTE), tally, sizeof *tally);
+    int rc = coll_recv(c, from, coll_tag(c, WIRE_RESULT, WIRE_HEADER_PIECE), meta, sizeof *meta);
     if (rc == OK)
         rc = coll_recv_vector(c, from, WIRE_RESULT, result->at, result->n);
-    if (rc == OK && e->blank && self == WORLD_DRIVER)
-        rc = coll_recv_vector(c, from, WIRE_RESULT, e->how.kept.at, e->how.kept.n);
+    if (rc == OK && e->needs_sync && self == WORLD_DRIVER)
+        rc = coll_recv_vector(c, from, WIRE_RESULT, e->config.kept.at, e->config.kept.n);
     if (rc == OK) {
         e->completed = go->completed;
-        e->fresh = e->blank = false;
+        e->joined = e->needs_sync = false;
     }
     return rc;
 }
@@ -336,19 +337,20 @@ static int adopt(struct exchange *e, struct coll *c, const struct lane_go *go)
 static int bring_into_line(struct exchange *e, struct coll *c)
 {
     struct lane_go go;
-    e->stage = EXCHANGE_REPORTS;
+    e->stage = EXCHANGE_REPORTING;
     int rc = report_lane(e, c->view);
     int64_t begun = trace_now(e->group->world);
     if (rc == OK)
         rc = await_go(e, c->view, &go);
     trace_end(e->group->world, begun, span_of(e, SPAN_WAIT, 0));
-    e->stage = EXCHANGE_ADOPTS;
+    e->stage = EXCHANGE_ADOPTING;
     if (rc == OK && COMMIT_RULE) {
         c->patient = true; /* the holder serves one after another */
         /* An exchange completes only when all contributed, so nobody is two behind. */
-        bool near = e->blank || go.completed == e->completed || go.completed == e->completed + 1;
+        bool near =
+            e->needs_sync || go.completed == e->completed || go.completed == e->completed + 1;
         c->n = go.completed;
-        rc = near ? adopt(e, c, &go) : ERR_PROTOCOL;
+        rc = near ? adopt_result(e, c, &go) : ERR_PROTOCOL;
         c->patient = false;
     }
     if (rc == OK)
@@ -359,11 +361,11 @@ static int bring_into_line(struct exchange *e, struct coll *c)
 /* The next exchange is to be done from its beginning; or the lane is told so once more. */
 static void begin_tick(struct exchange *e)
 {
-    if (e->how.stages)
-        stages_set(e->how.stages, e->lane, e->completed, 0);
+    if (e->config.stages)
+        stages_set(e->config.stages, e->lane, e->completed, 0);
 }
 
-static void note_cost(struct exchange *e, int64_t start, const struct coll_waits *waits)
+static void record_cost(struct exchange *e, int64_t start, const struct coll_waits *waits)
 {
     e->cost = (struct exchange_cost){
         .seconds = world_seconds(world_now(e->group->world) - start),
@@ -373,35 +375,35 @@ static void note_cost(struct exchange *e, int64_t start, const struct coll_waits
     };
 }
 
-static void take_input(struct exchange *e, const struct tally *mine)
+static void take_input(struct exchange *e, const struct exchange_meta *mine)
 {
     uint32_t self = e->group->world->self;
     e->mine = *mine;
-    if (e->fresh)
+    if (e->joined)
         e->mine.weight = 0;
     if (self != WORLD_DRIVER)
-        members_add(&e->mine.took_part, self);
+        members_add(&e->mine.participants, self);
     if (self != WORLD_DRIVER && atomic_load(&e->group->leaving))
-        members_add(&e->mine.apart, self);
-    if (e->mine.weight > 0 && !e->how.plain && !vec_finite(&e->input, vec_all(&e->input)))
+        members_add(&e->mine.leaving, self);
+    if (e->mine.weight > 0 && !e->config.plain && !vec_finite(&e->input, vec_all(&e->input)))
         e->mine.weight = 0;
     if (e->mine.weight > 0) {
-        members_add(&e->mine.who, self);
+        members_add(&e->mine.contributors, self);
     } else { /* it counts as nothing, and what it stood for is given back */
-        if (self != WORLD_DRIVER && e->fresh)
-            members_add(&e->mine.idle, self);
+        if (self != WORLD_DRIVER && e->joined)
+            members_add(&e->mine.non_contributing, self);
         e->mine.samples = 0;
         e->mine.loss = 0;
     }
 }
 
-static int run(struct exchange *e, const struct tally *mine)
+static int run_exchange(struct exchange *e, const struct exchange_meta *mine)
 {
     const uint64_t n = e->completed + 1;
     struct coll_waits waits = {0};
     int64_t start = world_now(e->group->world);
     struct ranks ranks;
-    PL_ASSERT(!e->blank);
+    PL_ASSERT(!e->needs_sync);
     take_input(e, mine);
     for (;;) {
         if (atomic_load(&e->group->over))
@@ -415,7 +417,7 @@ static int run(struct exchange *e, const struct tally *mine)
                          .ranks = &ranks,
                          .lane = e->lane,
                          .n = n,
-                         .chunk_floats = e->how.chunk,
+                         .chunk_floats = e->config.chunk,
                          .waits = &waits};
         int rc = OK;
         if (view->number != e->synced)
@@ -423,12 +425,12 @@ static int run(struct exchange *e, const struct tally *mine)
         bool adopted = rc == OK && e->completed == n; /* somebody had completed it */
         c.n = n;
         if (rc == OK && !adopted)
-            rc = attempt(e, &c);
+            rc = attempt_exchange(e, &c);
         if (rc == OK) {
             e->completed = n;
-            e->fresh = false;
+            e->joined = false;
             begin_tick(e);
-            note_cost(e, start, &waits);
+            record_cost(e, start, &waits);
             return OK;
         }
         begin_tick(e);
@@ -438,28 +440,28 @@ static int run(struct exchange *e, const struct tally *mine)
 }
 
 /* While a member waits for others, no progress is expected of it. */
-static int run_idle(struct exchange *e, const struct tally *mine)
+static int run_without_input(struct exchange *e, const struct exchange_meta *mine)
 {
-    if (!e->beside)
+    if (!e->in_background)
         atomic_store(&e->group->busy, false);
-    int rc = run(e, mine);
-    if (!e->beside)
+    int rc = run_exchange(e, mine);
+    if (!e->in_background)
         atomic_store(&e->group->busy, true);
     e->stage = EXCHANGE_IDLE;
     return rc;
 }
 
-int exchange_run(struct exchange *e, const struct tally *mine)
+int exchange_run(struct exchange *e, const struct exchange_meta *mine)
 {
     struct trace_span span = span_of(e, SPAN_EXCHANGE, 0);
     int64_t begun = trace_now(e->group->world);
-    int rc = run_idle(e, mine);
+    int rc = run_without_input(e, mine);
     span.amount = e->cost.bytes;
     trace_end(e->group->world, begun, span);
     return rc;
 }
 
-int exchange_settle(struct exchange *e)
+int exchange_sync(struct exchange *e)
 {
     while (!atomic_load(&e->group->over)) {
         const struct view *view = group_view(e->group);
@@ -471,7 +473,7 @@ int exchange_settle(struct exchange *e)
                          .view = view,
                          .ranks = &ranks,
                          .lane = e->lane,
-                         .chunk_floats = e->how.chunk};
+                         .chunk_floats = e->config.chunk};
         int rc = bring_into_line(e, &c);
         e->stage = EXCHANGE_IDLE;
         begin_tick(e);

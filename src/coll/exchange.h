@@ -11,26 +11,26 @@
 #define PL_COLL_EXCHANGE_H
 
 #include "coll/auto.h"
-#include "coll/run.h"
+#include "coll/coll_run.h"
 #include "coll/stages.h"
 #include "tensor/vec.h"
 
 /* What travels beside the vector and is reduced with it. All fields are eight bytes wide: it goes
  * over the wire as it stands. */
-struct tally {
-    double weight;            /* Σ: of the mean */
-    uint64_t samples;         /* Σ: records that went into the contributions */
-    double loss;              /* Σ of losses over those records */
-    uint64_t stop_votes;      /* Σ: who want the run to end here */
-    struct members who;       /* ∪: whose contribution counted */
-    struct members took_part; /* ∪: who took part, counted or not */
-    struct members idle;      /* ∪: who rightly had nothing to give: comes in, or goes */
-    struct members apart;     /* ∪: who has no part in what follows: leaves, or is not in yet */
+struct exchange_meta {
+    double weight;                   /* Σ: of the mean */
+    uint64_t samples;                /* Σ: records that went into the contributions */
+    double loss;                     /* Σ of losses over those records */
+    uint64_t stop_votes;             /* Σ: who want the run to end here */
+    struct members contributors;     /* ∪: whose contribution counted */
+    struct members participants;     /* ∪: who took part, counted or not */
+    struct members non_contributing; /* ∪: who rightly had nothing to give: comes in, or goes */
+    struct members leaving; /* ∪: who has no part in what follows: leaves, or is not in yet */
     uint64_t hash_min, hash_max; /* of replicas that must agree: min, max; UINT64_MAX and 0 when
                                     not compared */
     double step_s;               /* max: seconds of a member's step, where it says so; else 0 */
     double exchange_s;           /* min: of its exchange before this one, likewise */
-    struct auto_note automatic;  /* merged; where links are measured */
+    struct auto_meta automatic;  /* merged; where links are measured */
     uint64_t algorithm;          /* rank 0's choice, for all */
     double rate;                 /* Σ: steps that a member takes in a second, where it says so */
 };
@@ -43,7 +43,7 @@ enum exchange_split {
 };
 
 /* How a lane's vectors are exchanged. */
-struct exchange_how {
+struct exchange_config {
     enum coll_algorithm algorithm;
     bool pinned;  /* COLL_AUTO goes by its rule, whatever links can do */
     size_t chunk; /* floats of a piece */
@@ -59,7 +59,7 @@ struct exchange_how {
      * It may come again for the same exchange, with another range and other sums: what the last one
      * did counts, and only when the exchange is completed. OK, or what ends the lane. */
     enum exchange_split split;
-    int (*prepare)(void *user, struct range range, float *x, const struct tally *tally);
+    int (*prepare)(void *user, struct range range, float *x, const struct exchange_meta *meta);
     void *user;
     struct stages *stages; /* lanes of this node that take turns; NULL: it goes on as it likes */
     /* What the driver holds of this lane beside its results, and workers as well, as of the last
@@ -80,10 +80,10 @@ struct exchange_cost {
 /* What a member does in a lane just now, for who looks on. */
 enum exchange_stage {
     EXCHANGE_IDLE,
-    EXCHANGE_GATHERS, /* it has given its input, and waits until all have */
-    EXCHANGE_REDUCES, /* the vector is on its way */
-    EXCHANGE_REPORTS, /* a new view: it has said how far it is, and waits to hear what counts */
-    EXCHANGE_ADOPTS,  /* and hands a result on, or fetches it */
+    EXCHANGE_COLLECTING, /* it has given its input, and waits until all have */
+    EXCHANGE_REDUCING,   /* the vector is on its way */
+    EXCHANGE_REPORTING,  /* a new view: it has said how far it is, and waits to hear what counts */
+    EXCHANGE_ADOPTING,   /* and hands a result on, or fetches it */
 };
 
 struct exchange {
@@ -91,22 +91,22 @@ struct exchange {
     uint32_t lane;
     enum exchange_stage stage;
     bool driver_takes_part; /* as rank 0; else the first worker of the view is */
-    bool beside;            /* run by a task beside the one that computes */
-    struct exchange_how how;
+    bool in_background;     /* run by a task beside the one that computes */
+    struct exchange_config config;
     size_t n_floats;
     uint64_t completed;        /* number of the last exchange completed here */
     uint32_t synced;           /* the view in which the lane was last brought into line */
-    bool fresh;                /* come in behind `completed`, whose result is not here: has nothing
+    bool joined;               /* come in behind `completed`, whose result is not here: has nothing
                                   to give to its first exchange */
-    bool blank;                /* come in, and does not know how far the lane is */
+    bool needs_sync;           /* come in, and does not know how far the lane is */
     struct vec input;          /* kept, unweighted */
     struct vec result[2];      /* of exchange n in [n & 1] */
-    struct tally mine;         /* kept with the input */
-    struct tally tally[2];     /* with the results */
-    struct exchange_cost cost; /* of the last exchange */
-    struct coll_plan plan;     /* for `planned_in` and `planned`, kept from exchange to exchange */
-    struct coll_plan back;     /* split: `plan` reduces, this one brings the results */
-    uint32_t planned_in;       /* 0: nothing is planned */
+    struct exchange_meta mine; /* kept with the input */
+    struct exchange_meta meta[2]; /* with the results */
+    struct exchange_cost cost;    /* of the last exchange */
+    struct coll_plan plan; /* for `planned_in` and `planned`, kept from exchange to exchange */
+    struct coll_plan result_plan; /* split: `plan` reduces, this one brings the results */
+    uint32_t planned_in;          /* 0: nothing is planned */
     enum coll_algorithm planned;
     struct coll_auto automatic;
     double took; /* s, the last vector with the present choice; 0: none */
@@ -118,17 +118,17 @@ struct exchange {
 /* Memory for vectors of n floats from the arena. `completed` starts the count (0, or a
  * checkpoint's). Released by exchange_release. ERR_NOMEM */
 int exchange_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
-                  size_t n, const struct exchange_how *how, uint64_t completed,
+                  size_t n, const struct exchange_config *config, uint64_t completed,
                   struct arena *arena);
 void exchange_release(struct exchange *e); /* zeroed: nothing to do */
 
 /* This member comes to a lane under way, of which so many exchanges are completed. Its first has
  * weight 0 whatever it gives. */
-void exchange_enter(struct exchange *e, uint64_t completed);
+void exchange_join(struct exchange *e, uint64_t completed);
 
-/* The same for one that is not told how far the lane is: exchange_settle finds out, and brings the
+/* The same for one that is not told how far the lane is: exchange_sync finds out, and brings the
  * result of the last exchange, before the first exchange_run. Until then e->blank. */
-void exchange_enter_blank(struct exchange *e);
+void exchange_join_unsynced(struct exchange *e);
 
 /* The weighted mean over all who take part of what they put into e->input (unweighted; the root
  * that only collects gives weight 0), with `mine` saying what it stands for. Returns when exchange
@@ -138,19 +138,19 @@ void exchange_enter_blank(struct exchange *e);
  *
  * ERR_TIMEOUT (the group stood still past its deadline), ERR_PEER (no worker is left),
  * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
-int exchange_run(struct exchange *e, const struct tally *mine);
+int exchange_run(struct exchange *e, const struct exchange_meta *mine);
 
 /* After the last exchange of a lane there is no next one in which a new view would be noticed, but
  * members of it may lack the last result. Who has it calls this whenever the group has changed
  * (SIGNAL_GROUP) until the run is over: it reports and hands the result on. Same errors. */
-int exchange_settle(struct exchange *e);
+int exchange_sync(struct exchange *e);
 
 /* Of the last exchange completed here; valid until the next one completes. */
 const struct vec *exchange_result(const struct exchange *e);
-const struct tally *exchange_tally(const struct exchange *e);
+const struct exchange_meta *exchange_result_meta(const struct exchange *e);
 
 /* Does the run end for all behind that exchange? Somebody has asked for it, or all who took part
  * leave: nobody would be there to go on. */
-bool tally_ends_all(const struct tally *tally);
+bool exchange_meta_ends_run(const struct exchange_meta *meta);
 
 #endif

@@ -1,6 +1,6 @@
 /* Parts of a vector brought together, or summed apart: each rank has, or ends with, its own part.
  */
-#include "coll/schedule.h"
+#include "coll/coll_schedule.h"
 
 static size_t part_length(const struct schedule *s, const size_t *cut, size_t r)
 {

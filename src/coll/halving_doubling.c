@@ -6,7 +6,7 @@
  * Among a power of two of ranks a long half travels in blocks: first what its receiver will give
  * away in the next round, on the way back first what its sender had all along. So every rank can
  * begin its next round at the same moment, and no link is idle while another is shared. */
-#include "coll/schedule.h"
+#include "coll/coll_schedule.h"
 
 enum { ROUNDS_MAX = 64, BLOCK_MIN = 4096 };
 
@@ -27,18 +27,18 @@ struct blocks {
     bool doubling;
 };
 
-static struct range lower(struct range r)
+static struct range lower_half(struct range r)
 {
     return (struct range){r.at, schedule_cut(r.len, 2, 1)};
 }
 
-static struct range upper(struct range r)
+static struct range upper_half(struct range r)
 {
     size_t low = schedule_cut(r.len, 2, 1);
     return (struct range){r.at + low, r.len - low};
 }
 
-static void move(const struct blocks *b, struct range give, struct range take)
+static void move_halves(const struct blocks *b, struct range give, struct range take)
 {
     schedule_send(b->s, b->partner, give.at, give.len, b->doubling);
     if (b->doubling)
@@ -51,23 +51,23 @@ static void move(const struct blocks *b, struct range give, struct range take)
 static void move_in_blocks(const struct blocks *b, size_t bit, struct range give, struct range take)
 {
     if (bit >= b->f->power || b->f->extra > 0 || give.len + take.len < 4 * BLOCK_MIN) {
-        move(b, give, take);
+        move_halves(b, give, take);
         return;
     }
     bool keeps_upper = b->f->rank & bit;
     if (keeps_upper == b->doubling) {
-        move_in_blocks(b, 2 * bit, upper(give), upper(take));
-        move_in_blocks(b, 2 * bit, lower(give), lower(take));
+        move_in_blocks(b, 2 * bit, upper_half(give), upper_half(take));
+        move_in_blocks(b, 2 * bit, lower_half(give), lower_half(take));
     } else {
-        move_in_blocks(b, 2 * bit, lower(give), lower(take));
-        move_in_blocks(b, 2 * bit, upper(give), upper(take));
+        move_in_blocks(b, 2 * bit, lower_half(give), lower_half(take));
+        move_in_blocks(b, 2 * bit, upper_half(give), upper_half(take));
     }
 }
 
 /* Results go on in the ranges they came in: a code with a scale depends on where those begin. */
 static void hand_on(struct schedule *s, const struct folded *f)
 {
-    const struct range all = {0, s->n}, halves[2] = {lower(all), upper(all)};
+    const struct range all = {0, s->n}, halves[2] = {lower_half(all), upper_half(all)};
     for (int i = 0; i < 2 && s->me < 2 * f->extra; i++) {
         if (f->out)
             schedule_recv(s, s->me + 1, halves[i].at, halves[i].len, true);
@@ -87,8 +87,8 @@ void schedule_halving_doubling(struct schedule *s)
         struct half *h = &half[rounds++];
         bool keeps_upper = f.rank & bit;
         h->partner = schedule_unfolded(s->ranks, f.rank ^ bit);
-        h->give = keeps_upper ? lower(mine) : upper(mine);
-        h->take = mine = keeps_upper ? upper(mine) : lower(mine);
+        h->give = keeps_upper ? lower_half(mine) : upper_half(mine);
+        h->take = mine = keeps_upper ? upper_half(mine) : lower_half(mine);
         struct blocks b = {s, &f, h->partner, false};
         move_in_blocks(&b, 2 * bit, h->give, h->take);
     }

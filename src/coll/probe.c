@@ -1,7 +1,7 @@
 #include "coll/probe.h"
 
+#include "coll/coll_run.h"
 #include "coll/cost_fit.h"
-#include "coll/run.h"
 
 #include <stdlib.h>
 
@@ -47,12 +47,12 @@ static uint64_t probe_tag(const struct coll *c, uint32_t piece)
     return wire_tag(WIRE_PROBE, c->lane, c->n, piece);
 }
 
-static int send(const struct pair *p, size_t len, uint32_t piece)
+static int send_probe(const struct pair *p, size_t len, uint32_t piece)
 {
     return coll_send(p->c, p->partner, probe_tag(p->c, piece), p->bytes, len);
 }
 
-static int recv(const struct pair *p, size_t len, uint32_t piece)
+static int recv_probe(const struct pair *p, size_t len, uint32_t piece)
 {
     return coll_recv(p->c, p->partner, probe_tag(p->c, piece), p->bytes, len);
 }
@@ -66,7 +66,7 @@ static int there_and_back(const struct pair *p, bool begins, size_t len, size_t 
     int rc = OK;
     for (int way = 0; rc == OK && way < 2; way++)
         for (size_t i = 0; rc == OK && i < messages; i++)
-            rc = (way == 0) == begins ? send(p, len, piece) : recv(p, len, piece);
+            rc = (way == 0) == begins ? send_probe(p, len, piece) : recv_probe(p, len, piece);
     *seconds = world_seconds(world_now(world) - start) / 2;
     return rc;
 }
@@ -95,14 +95,14 @@ static int share_rows(struct coll *c, float *rows)
     size_t P = c->ranks->count, *cut = malloc((P + 1) * sizeof *cut);
     struct schedule schedule = {0};
     struct coll_plan plan = {0};
-    const struct coll_how how = {.chunk = WORLD_MESSAGE_MAX / sizeof(float)};
+    const struct coll_config config = {.chunk = WORLD_MESSAGE_MAX / sizeof(float)};
     int rc = cut ? OK : ERR_NOMEM;
     for (size_t i = 0; rc == OK && i <= P; i++)
         cut[i] = 2 * P * i;
     if (rc == OK)
         rc = schedule_all_gather(&schedule, P, c->ranks->me, 2 * P * P, cut);
     if (rc == OK)
-        rc = coll_plan_make(&plan, &schedule, &how);
+        rc = coll_plan_make(&plan, &schedule, &config);
     if (rc == OK)
         rc = coll_run(c, &plan, rows, NULL);
     coll_plan_release(&plan);
@@ -111,7 +111,7 @@ static int share_rows(struct coll *c, float *rows)
     return rc;
 }
 
-static int ascending(const void *a, const void *b)
+static int compare_floats(const void *a, const void *b)
 {
     float x = *(const float *)a, y = *(const float *)b;
     return (x > y) - (x < y);
@@ -136,7 +136,7 @@ static void sum_up(size_t P, float *rows, struct probe *out)
     for (size_t i = 0; i < P; i++) /* the rows have been read: latencies to the front */
         for (size_t j = i + 1; j < P; j++)
             rows[pairs++] = rows[2 * (P * i + j)];
-    qsort(rows, pairs, sizeof *rows, ascending);
+    qsort(rows, pairs, sizeof *rows, compare_floats);
     out->latency = pairs ? (double)rows[pairs / 2] : 0;
 }
 

@@ -7,7 +7,7 @@
  *
  * All chains are as long, and would end at rank 0 at once, in the last of K rounds. So parts go in
  * slices: the first slices are there when the last begin. */
-#include "coll/schedule.h"
+#include "coll/coll_schedule.h"
 
 enum { SLICES = 8, SLICE_MIN = 1024 }; /* at most so many, of so many floats at least */
 
@@ -45,7 +45,7 @@ static size_t rank_at(const struct relay *r, size_t place)
     return 1 + place % r->others;
 }
 
-static size_t before(const struct relay *r)
+static size_t rank_before(const struct relay *r)
 {
     return rank_at(r, r->place + r->others - 1);
 }
@@ -63,7 +63,7 @@ static void reduce_slice(struct schedule *s, const struct relay *r, size_t slice
         struct slice part = slice_of(s, r, part_at(r, links), slice);
         bool last = links + 1 == r->others;
         if (links > 0)
-            schedule_add(s, before(r), part.at, part.len);
+            schedule_add(s, rank_before(r), part.at, part.len);
         schedule_send(s, last ? 0 : rank_at(r, r->place + 1), part.at, part.len, false);
     }
     for (size_t j = 0; s->me == 0 && j < r->others; j++) {
@@ -80,7 +80,7 @@ static void broadcast_slice(struct schedule *s, const struct relay *r, size_t sl
     }
     for (size_t links = 0; s->me > 0 && links < r->others; links++) {
         struct slice part = slice_of(s, r, part_at(r, links), slice);
-        schedule_recv(s, links > 0 ? before(r) : 0, part.at, part.len, true);
+        schedule_recv(s, links > 0 ? rank_before(r) : 0, part.at, part.len, true);
         if (links + 1 < r->others)
             schedule_send(s, rank_at(r, r->place + 1), part.at, part.len, true);
     }

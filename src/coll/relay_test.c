@@ -14,7 +14,7 @@
 enum { N = 300 * CODEC_BLOCK };
 
 /* Small whole numbers, so that sums are exact in any order. */
-static float value(size_t rank, size_t i)
+static float input_value(size_t rank, size_t i)
 {
     return rank == 0 ? 1e6f : (float)((rank * 37 + i * 11) % 101) - 50.0f;
 }
@@ -28,13 +28,13 @@ static void set_up(struct cluster *c, bool reduce)
     cluster_make_room(c);
     for (size_t r = 0; r < c->ranks; r++)
         for (size_t i = 0; i < c->n; i++)
-            c->x[r][i] = value(r, i);
+            c->x[r][i] = input_value(r, i);
     cluster_carry_out(c);
 }
 
 static const size_t sizes[] = {0, 1, 2, 7, 16, 63, 64, 100, 1000, 5000, 40000};
 
-static void rank_0_gets_the_sum_of_the_others(void **state)
+static void test_relay_sums_to_rank_0(void **state)
 {
     (void)state;
     for (size_t ranks = 2; ranks <= RANKS_MAX; ranks++)
@@ -44,14 +44,14 @@ static void rank_0_gets_the_sum_of_the_others(void **state)
             for (size_t i = 0; i < c.n; i++) {
                 float sum = 0;
                 for (size_t r = 1; r < ranks; r++)
-                    sum += value(r, i);
+                    sum += input_value(r, i);
                 assert_true(c.x[0][i] == sum); /* what rank 0 had is not in it */
             }
             cluster_tear_down(&c);
         }
 }
 
-static void all_get_what_rank_0_has(void **state)
+static void test_relay_broadcasts_from_rank_0(void **state)
 {
     (void)state;
     for (size_t ranks = 1; ranks <= RANKS_MAX; ranks++)
@@ -66,7 +66,7 @@ static void all_get_what_rank_0_has(void **state)
 }
 
 /* What a rank receives, by its schedule. */
-static size_t received(const struct schedule *s)
+static size_t count_received(const struct schedule *s)
 {
     size_t sum = 0;
     for (size_t i = 0; i < s->count; i++)
@@ -75,7 +75,7 @@ static size_t received(const struct schedule *s)
 }
 
 /* There and back 2 - 1/K of the vector for each of K ranks, and one vector for rank 0. */
-static void links_are_equally_busy(void **state)
+static void test_relay_links_are_equally_busy(void **state)
 {
     (void)state;
     for (size_t ranks = 2; ranks <= RANKS_MAX; ranks++) {
@@ -84,7 +84,7 @@ static void links_are_equally_busy(void **state)
         set_up(&there, true), set_up(&back, false);
         for (size_t r = 0; r < ranks; r++) {
             size_t out = there.floats_sent[r] + back.floats_sent[r];
-            size_t in = received(&there.by[r]) + received(&back.by[r]);
+            size_t in = count_received(&there.by[r]) + count_received(&back.by[r]);
             size_t want = r == 0 ? N : 2 * N - N / others;
             assert_true(out <= want + slack && in <= want + slack);
             assert_true(out + slack >= want && in + slack >= want);
@@ -95,7 +95,7 @@ static void links_are_equally_busy(void **state)
 
 /* The first of what rank 0 is to have leaves every chain's end long before the last begins: among
  * the steps of a rank, rank 0 is sent to again and again. */
-static void rank_0_is_served_all_along(void **state)
+static void test_relay_keeps_rank_0_busy(void **state)
 {
     (void)state;
     struct schedule s;
@@ -115,10 +115,10 @@ static void rank_0_is_served_all_along(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rank_0_gets_the_sum_of_the_others),
-        cmocka_unit_test(all_get_what_rank_0_has),
-        cmocka_unit_test(links_are_equally_busy),
-        cmocka_unit_test(rank_0_is_served_all_along),
+        cmocka_unit_test(test_relay_sums_to_rank_0),
+        cmocka_unit_test(test_relay_broadcasts_from_rank_0),
+        cmocka_unit_test(test_relay_links_are_equally_busy),
+        cmocka_unit_test(test_relay_keeps_rank_0_busy),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  * part of the vector, gets the others' contributions to it, and sends them the sum. Two rounds.
  * Parts may be unequal: a rank with a slow link owns less. A part's sum begins with its owner and
  * goes on with the ranks after it, in the order in which they send. */
-#include "coll/schedule.h"
+#include "coll/coll_schedule.h"
 
 void schedule_scatter_gather(struct schedule *s, const size_t *cut)
 {

@@ -1,23 +1,23 @@
 /* The coordinator's side of shared variables: a mailbox around the book of tasks. */
 #include "base/fault.h"
-#include "coll/shared_parts.h"
+#include "coll/shared_internal.h"
 
 #include <string.h>
 
-static int tell(struct shared_host *h, uint32_t node, const struct buf *bytes)
+static int send_report(struct shared_host *h, uint32_t node, const struct buf *bytes)
 {
-    int rc = wire_post_buf(h->group->world, node, WIRE_SHARED_TELL, 0, bytes);
+    int rc = wire_send_buf(h->group->world, node, WIRE_SHARED_REPORT, 0, bytes);
     return rc == ERR_PEER ? OK : rc; /* it is about to be lost by another event */
 }
 
 /* To all, in the order of the lane. */
-static int tell_start(struct shared_host *h, const struct tasks_order *o)
+static int report_start(struct shared_host *h, const struct tasks_order *o)
 {
-    struct tasks_var *var = h->book.var[o->var];
+    struct tasks_var *var = h->table.var[o->var];
     const struct tasks_round *r = tasks_round_of(var, o->round);
     const struct view *view = h->view;
     struct buf bytes = {0};
-    buf_put_u8(&bytes, TELL_START);
+    buf_put_u8(&bytes, REPORT_START);
     buf_put_u32(&bytes, o->var);
     buf_put_u64(&bytes, o->round);
     buf_put_u32(&bytes, var->lane);
@@ -27,38 +27,38 @@ static int tell_start(struct shared_host *h, const struct tasks_order *o)
         buf_put_u32(&bytes, r->node[t]);
     int rc = OK;
     for (size_t i = 0; rc == OK && i < view->count; i++)
-        rc = tell(h, view->node[i], &bytes);
+        rc = send_report(h, view->node[i], &bytes);
     buf_release(&bytes);
     return rc;
 }
 
-static int tell_one(struct shared_host *h, const struct tasks_order *o)
+static int report_order(struct shared_host *h, const struct tasks_order *o)
 {
     struct buf bytes = {0};
     switch (o->kind) {
-    case TASKS_ANSWER:
-        buf_put_u8(&bytes, TELL_VAR);
+    case TASKS_REPLY:
+        buf_put_u8(&bytes, REPORT_VAR);
         buf_put_u64(&bytes, o->request);
         buf_put_u32(&bytes, o->var);
         break;
     case TASKS_REFUSE:
-        buf_put_u8(&bytes, TELL_REFUSE);
+        buf_put_u8(&bytes, REPORT_REFUSAL);
         buf_put_u64(&bytes, o->request);
         buf_put_text(&bytes, h->orders.refusal.text);
         break;
-    default: buf_put_u8(&bytes, TELL_PARTED); break;
+    default: buf_put_u8(&bytes, REPORT_MAY_LEAVE); break;
     }
-    int rc = tell(h, o->node, &bytes);
+    int rc = send_report(h, o->node, &bytes);
     buf_release(&bytes);
     return rc;
 }
 
-static int step(struct shared_host *h, const struct tasks_event *event)
+static int step_table(struct shared_host *h, const struct tasks_event *event)
 {
-    int rc = tasks_book_step(&h->book, event, &h->orders);
+    int rc = task_table_step(&h->table, event, &h->orders);
     for (size_t i = 0; rc == OK && i < h->orders.count; i++) {
         const struct tasks_order *o = &h->orders.at[i];
-        rc = o->kind == TASKS_START ? tell_start(h, o) : tell_one(h, o);
+        rc = o->kind == TASKS_START ? report_start(h, o) : report_order(h, o);
     }
     return rc;
 }
@@ -73,41 +73,41 @@ static int follow_view(struct shared_host *h)
     for (size_t i = 0; i < view->count; i++)
         members_add(&in, view->node[i]);
     h->view = view;
-    return step(h, &(struct tasks_event){.kind = TASKS_MEMBERS, .members = &in});
+    return step_table(h, &(struct tasks_event){.kind = TASKS_MEMBERS, .members = &in});
 }
 
-static int take(struct shared_host *h, const struct message *m)
+static int take_request(struct shared_host *h, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     struct tasks_event event = {.node = m->from};
     struct tasks_spec spec;
-    switch (cut_u8(&in)) {
-    case ASK_INIT:
+    switch (read_u8(&in)) {
+    case REQUEST_INIT:
         event.kind = TASKS_INIT;
-        event.request = cut_u64(&in);
+        event.request = read_u64(&in);
         tasks_spec_decode(&in, &spec);
         event.spec = &spec;
         break;
-    case ASK_COMMIT:
+    case REQUEST_COMMIT:
         event.kind = TASKS_COMMIT;
-        event.var = cut_u32(&in);
-        event.round = cut_u64(&in);
-        event.task = cut_u32(&in);
+        event.var = read_u32(&in);
+        event.round = read_u64(&in);
+        event.task = read_u32(&in);
         break;
-    case ASK_ENDED:
+    case REQUEST_ENDED:
         event.kind = TASKS_ENDED;
-        event.var = cut_u32(&in);
-        event.round = cut_u64(&in);
-        event.number = cut_u64(&in);
-        event.whole = cut_u8(&in) != 0;
+        event.var = read_u32(&in);
+        event.round = read_u64(&in);
+        event.number = read_u64(&in);
+        event.whole = read_u8(&in) != 0;
         break;
-    case ASK_PART: event.kind = TASKS_PART; break;
+    case REQUEST_LEAVE: event.kind = TASKS_LEAVE; break;
     default: return OK;
     }
-    return cut_done(&in) ? step(h, &event) : OK;
+    return byte_reader_done(&in) ? step_table(h, &event) : OK;
 }
 
-static int serve(struct shared_host *h)
+static int serve_requests(struct shared_host *h)
 {
     struct world *world = h->group->world;
     for (;;) {
@@ -115,7 +115,7 @@ static int serve(struct shared_host *h)
             {.kind = WAIT_SIGNAL,
              .signal = SIGNAL_GROUP,
              .seen = world_raised(world, SIGNAL_GROUP)},
-            wire_from(WORLD_ANY, WIRE_SHARED_ASK),
+            wire_from(WORLD_ANY, WIRE_SHARED_REQUEST),
         };
         struct wake wake;
         int rc = follow_view(h);
@@ -124,7 +124,7 @@ static int serve(struct shared_host *h)
         if (rc == OK && wake.which == 1) {
             rc = follow_view(h);
             if (rc == OK)
-                rc = take(h, wake.msg);
+                rc = take_request(h, wake.msg);
             message_unref(wake.msg);
         }
         if (rc != OK)
@@ -135,13 +135,13 @@ static int serve(struct shared_host *h)
 static int host_task(void *arg)
 {
     struct shared_host *h = arg;
-    int rc = serve(h);
+    int rc = serve_requests(h);
     if (rc == ERR_CANCELLED)
         return rc;
     /* Rather an end that all can see than a round that never comes. */
     log_error(h->group->log, "shared variables cannot go on: %s", status_text(rc));
     for (size_t i = 0; h->view && i < h->view->count; i++)
-        wire_post(h->group->world, h->view->node[i], wire_tag(WIRE_BYE, 0, 0, 0), NULL, 0);
+        wire_send(h->group->world, h->view->node[i], wire_tag(WIRE_BYE, 0, 0, 0), NULL, 0);
     return rc;
 }
 
@@ -149,7 +149,7 @@ int shared_host_start(struct shared_host *host, struct group *group)
 {
     host->group = group;
     host->view = NULL;
-    tasks_book_init(&host->book);
+    task_table_init(&host->table);
     return world_spawn(group->world, "shared host", host_task, host, &host->task);
 }
 
@@ -158,5 +158,5 @@ void shared_host_stop(struct shared_host *host)
     if (!host->group)
         return;
     world_end_task(host->group->world, &host->task);
-    tasks_book_release(&host->book);
+    task_table_release(&host->table);
 }

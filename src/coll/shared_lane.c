@@ -1,7 +1,7 @@
 /* A lane of shared variables: the exchanges that the coordinator has started there, one after
  * another, each with what this node's tasks have to put in. */
 #include "base/fault.h"
-#include "coll/shared_parts.h"
+#include "coll/shared_internal.h"
 #include "tensor/kernels.h"
 
 #include <math.h>
@@ -84,36 +84,36 @@ static int reduce_here(struct shared_var *var, const struct shared_item *job, co
 static void set_exchange(struct exchange *e, struct shared_var *var, const float *input, float *out)
 {
     const struct reduction reduction = reduction_of(var);
-    const struct reduction *had = &e->how.reduction;
+    const struct reduction *had = &e->config.reduction;
     size_t n = var->spec.n;
     if (e->n_floats != n || had->kind != reduction.kind || had->fn != reduction.fn ||
         had->user != reduction.user)
         e->planned_in = 0; /* the plan is another one */
-    e->how.reduction = reduction;
-    e->how.identity = identity_of(&var->spec);
-    e->how.algorithm = var->shared->algorithm;
-    e->how.chunk = var->shared->chunk;
-    while (n / e->how.chunk + 1 >= WIRE_NOTE)
-        e->how.chunk *= 2;
+    e->config.reduction = reduction;
+    e->config.identity = identity_of(&var->spec);
+    e->config.algorithm = var->shared->algorithm;
+    e->config.chunk = var->shared->chunk;
+    while (n / e->config.chunk + 1 >= WIRE_HEADER_PIECE)
+        e->config.chunk *= 2;
     e->n_floats = n;
     e->input = (struct vec){(float *)input, n}; /* it is only read */
     e->result[(e->completed + 1) & 1] = (struct vec){out, n};
 }
 
-static int say_ended(struct shared_var *var, const struct shared_item *job, bool whole)
+static int report_ended(struct shared_var *var, const struct shared_item *job, bool whole)
 {
     struct buf bytes = {0};
-    buf_put_u8(&bytes, ASK_ENDED);
+    buf_put_u8(&bytes, REQUEST_ENDED);
     buf_put_u32(&bytes, var->id);
     buf_put_u64(&bytes, job->round);
     buf_put_u64(&bytes, job->number);
     buf_put_u8(&bytes, whole);
-    return shared_ask(var->shared, &bytes);
+    return shared_request(var->shared, &bytes);
 }
 
 /* The service hears of it before any caller: who submits to a later round because this one is done
  * finds its place free. */
-static int publish(struct shared_var *var, struct shared_slot *slot, uint64_t round)
+static int publish_result(struct shared_var *var, struct shared_slot *slot, uint64_t round)
 {
     struct shared *s = var->shared;
     struct shared_item *closed = shared_item_new(ITEM_CLOSED, 0);
@@ -142,18 +142,18 @@ static int do_job(struct shared_lane *lane, const struct shared_item *job)
         return rc;
     PL_ASSERT(e->completed + 1 == job->number);
     set_exchange(e, var, input, slot->x);
-    const struct tally mine = {
+    const struct exchange_meta mine = {
         .weight = job->count > 0, .samples = job->count, .hash_min = UINT64_MAX};
     rc = exchange_run(e, &mine);
     atomic_store(&lane->shared->group->busy, false); /* no steps here: no progress is ever due */
     if (rc != OK)
         return rc;
-    bool whole = exchange_tally(e)->samples == var->spec.tasks;
+    bool whole = exchange_result_meta(e)->samples == var->spec.tasks;
     if (whole)
-        rc = publish(var, slot, job->round);
+        rc = publish_result(var, slot, job->round);
     else
         atomic_fetch_add(&lane->shared->voids, 1);
-    return rc == OK ? say_ended(var, job, whole) : rc;
+    return rc == OK ? report_ended(var, job, whole) : rc;
 }
 
 static int do_jobs(struct shared_lane *lane, struct shared_item *job)
@@ -170,7 +170,7 @@ static int do_jobs(struct shared_lane *lane, struct shared_item *job)
 }
 
 /* Between exchanges a lane looks after who may lack the last result. */
-static int serve(struct shared_lane *lane)
+static int serve_result(struct shared_lane *lane)
 {
     struct group *group = lane->shared->group;
     struct world *world = group->world;
@@ -183,7 +183,7 @@ static int serve(struct shared_lane *lane)
              .seen = world_raised(world, SIGNAL_GROUP)},
         };
         struct shared_item *jobs = shared_take(&lane->jobs);
-        int rc = jobs ? do_jobs(lane, jobs) : exchange_settle(&lane->exchange);
+        int rc = jobs ? do_jobs(lane, jobs) : exchange_sync(&lane->exchange);
         struct wake wake;
         if (rc == OK && !jobs && !atomic_load(&group->over))
             rc = world_wait(world, set, 2, WORLD_FOREVER, &wake);
@@ -197,7 +197,7 @@ static int lane_task(void *arg)
 {
     struct shared_lane *lane = arg;
     kernels_set_threads(1); /* the cores are the callers' */
-    int rc = serve(lane);
+    int rc = serve_result(lane);
     if (rc != OK && rc != ERR_CANCELLED)
         group_quit(lane->shared->group, rc);
     return rc;
@@ -206,11 +206,11 @@ static int lane_task(void *arg)
 int shared_lane_start(struct shared_lane *lane)
 {
     struct shared *s = lane->shared;
-    const struct exchange_how how = {.pinned = true, .chunk = s->chunk, .plain = true};
+    const struct exchange_config config = {.pinned = true, .chunk = s->chunk, .plain = true};
     if (lane->task)
         return OK;
     uint32_t number = (uint32_t)(lane - s->lane);
-    int rc = exchange_init(&lane->exchange, s->group, number, false, 0, &how, 0, &s->arena);
+    int rc = exchange_init(&lane->exchange, s->group, number, false, 0, &config, 0, &s->arena);
     if (rc == OK)
         rc = world_spawn(s->group->world, "shared lane", lane_task, lane, &lane->task);
     return rc;

@@ -1,7 +1,7 @@
 /* A member's service of shared variables: it alone knows what this node's tasks have submitted,
  * speaks with the coordinator, and hands started rounds to their lanes. */
 #include "base/fault.h"
-#include "coll/shared_parts.h"
+#include "coll/shared_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,15 +56,15 @@ static void free_var(struct shared_var *var)
 
 /* ---- what calls and lanes hand over ---- */
 
-static int ask_init(struct shared *s, struct shared_item *item)
+static int request_init(struct shared *s, struct shared_item *item)
 {
     struct buf bytes = {0};
-    buf_put_u8(&bytes, ASK_INIT);
+    buf_put_u8(&bytes, REQUEST_INIT);
     buf_put_u64(&bytes, item->request);
     tasks_spec_encode(&item->spec, &bytes);
-    item->next = s->asked;
-    s->asked = item;
-    return shared_ask(s, &bytes);
+    item->next = s->open_requests;
+    s->open_requests = item;
+    return shared_request(s, &bytes);
 }
 
 static int take_submit(struct shared *s, const struct shared_item *item)
@@ -74,11 +74,11 @@ static int take_submit(struct shared *s, const struct shared_item *item)
     if (item->round < var->closed || row_of(var, item->round)[item->task])
         return OK; /* it is over, or handed in already */
     row_of(var, item->round)[item->task] = item->x;
-    buf_put_u8(&bytes, ASK_COMMIT);
+    buf_put_u8(&bytes, REQUEST_COMMIT);
     buf_put_u32(&bytes, var->id);
     buf_put_u64(&bytes, item->round);
     buf_put_u32(&bytes, item->task);
-    return shared_ask(s, &bytes);
+    return shared_request(s, &bytes);
 }
 
 static void take_closed(const struct shared_item *item)
@@ -95,7 +95,7 @@ static int take_items(struct shared *s)
     for (struct shared_item *item = shared_take(&s->inbox), *next; item; item = next) {
         next = item->next;
         if (rc == OK && item->kind == ITEM_INIT) {
-            rc = ask_init(s, item);
+            rc = request_init(s, item);
             continue; /* kept, until it is answered */
         }
         if (rc == OK && item->kind == ITEM_SUBMIT)
@@ -109,9 +109,9 @@ static int take_items(struct shared *s)
 
 /* ---- what the coordinator tells ---- */
 
-static struct shared_item *take_asked(struct shared *s, uint64_t request)
+static struct shared_item *take_request(struct shared *s, uint64_t request)
 {
-    struct shared_item **at = &s->asked, *item;
+    struct shared_item **at = &s->open_requests, *item;
     while (*at && (*at)->request != request)
         at = &(*at)->next;
     item = *at;
@@ -120,18 +120,18 @@ static struct shared_item *take_asked(struct shared *s, uint64_t request)
     return item;
 }
 
-static void answer(struct shared *s, struct shared_item *item)
+static void complete_item(struct shared *s, struct shared_item *item)
 {
-    atomic_store(&item->answered, true);
+    atomic_store(&item->has_reply, true);
     shared_item_unref(item);
     world_raise(s->group->world, SIGNAL_RESULT);
 }
 
-static int hear_var(struct shared *s, struct cut *in)
+static int on_var(struct shared *s, struct byte_reader *in)
 {
-    struct shared_item *item = take_asked(s, cut_u64(in));
-    uint32_t id = cut_u32(in);
-    if (!cut_done(in) || !item || id >= TASKS_VARS_MAX) {
+    struct shared_item *item = take_request(s, read_u64(in));
+    uint32_t id = read_u32(in);
+    if (!byte_reader_done(in) || !item || id >= TASKS_VARS_MAX) {
         shared_item_unref(item);
         return ERR_PROTOCOL;
     }
@@ -140,46 +140,46 @@ static int hear_var(struct shared *s, struct cut *in)
         err_set(&item->err, ERR_NOMEM, "shared variable '%s': out of memory", item->spec.key);
     else if (make_own(var, &item->reduction, &item->err) == OK)
         item->var = var;
-    answer(s, item);
+    complete_item(s, item);
     return OK;
 }
 
-static int hear_refusal(struct shared *s, struct cut *in)
+static int on_refusal(struct shared *s, struct byte_reader *in)
 {
-    struct shared_item *item = take_asked(s, cut_u64(in));
+    struct shared_item *item = take_request(s, read_u64(in));
     char why[ERR_TEXT_MAX];
-    cut_text(in, why, sizeof why);
-    if (!cut_done(in) || !item) {
+    read_text(in, why, sizeof why);
+    if (!byte_reader_done(in) || !item) {
         shared_item_unref(item);
         return ERR_PROTOCOL;
     }
     err_set(&item->err, ERR_USAGE, "%s", why);
-    answer(s, item);
+    complete_item(s, item);
     return OK;
 }
 
 /* This node's vectors among those of the round, in order of their tasks. */
-static int pick(struct shared_var *var, struct cut *in, struct shared_item *job)
+static int pick_vectors(struct shared_var *var, struct byte_reader *in, struct shared_item *job)
 {
     uint32_t self = var->shared->group->world->self;
     for (uint32_t t = 0; t < var->spec.tasks; t++) {
-        if (cut_u32(in) != self)
+        if (read_u32(in) != self)
             continue;
         const float *x = var->vector ? row_of(var, job->round)[t] : NULL;
         if (!x)
             return ERR_PROTOCOL;
         job->vector[job->count++] = x;
     }
-    return cut_done(in) ? OK : ERR_PROTOCOL;
+    return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
-static int hear_start(struct shared *s, struct cut *in)
+static int on_start(struct shared *s, struct byte_reader *in)
 {
     struct tasks_spec spec;
-    uint32_t id = cut_u32(in);
-    uint64_t round = cut_u64(in);
-    uint32_t lane = cut_u32(in);
-    uint64_t number = cut_u64(in);
+    uint32_t id = read_u32(in);
+    uint64_t round = read_u64(in);
+    uint32_t lane = read_u32(in);
+    uint64_t number = read_u64(in);
     tasks_spec_decode(in, &spec);
     if (id >= TASKS_VARS_MAX || lane >= TASKS_LANES ||
         tasks_spec_check(&spec, ERR_PROTOCOL, NULL) != OK)
@@ -196,7 +196,7 @@ static int hear_start(struct shared *s, struct cut *in)
         (spec.op == TASKS_USER && !var->reduction.fn))
         rc = ERR_PROTOCOL;
     if (rc == OK)
-        rc = pick(var, in, job);
+        rc = pick_vectors(var, in, job);
     if (rc == OK)
         rc = shared_lane_start(&s->lane[lane]);
     if (rc != OK) {
@@ -208,15 +208,15 @@ static int hear_start(struct shared *s, struct cut *in)
     return OK;
 }
 
-static int hear(struct shared *s, const struct message *m)
+static int on_report(struct shared *s, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
-    switch (cut_u8(&in)) {
-    case TELL_VAR: return hear_var(s, &in);
-    case TELL_REFUSE: return hear_refusal(s, &in);
-    case TELL_START: return hear_start(s, &in);
-    case TELL_PARTED:
-        atomic_store(&s->parted, true);
+    struct byte_reader in = {m->data, m->len, false};
+    switch (read_u8(&in)) {
+    case REPORT_VAR: return on_var(s, &in);
+    case REPORT_REFUSAL: return on_refusal(s, &in);
+    case REPORT_START: return on_start(s, &in);
+    case REPORT_MAY_LEAVE:
+        atomic_store(&s->may_leave, true);
         world_raise(s->group->world, SIGNAL_RESULT);
         return OK;
     default: return ERR_PROTOCOL;
@@ -225,7 +225,7 @@ static int hear(struct shared *s, const struct message *m)
 
 /* ---- the task ---- */
 
-static int serve(struct shared *s)
+static int serve_reports(struct shared *s)
 {
     struct world *world = s->group->world;
     while (!atomic_load(&s->group->over)) {
@@ -236,7 +236,7 @@ static int serve(struct shared *s)
             {.kind = WAIT_SIGNAL,
              .signal = SIGNAL_GROUP,
              .seen = world_raised(world, SIGNAL_GROUP)},
-            wire_from(WORLD_DRIVER, WIRE_SHARED_TELL),
+            wire_from(WORLD_DRIVER, WIRE_SHARED_REPORT),
         };
         struct wake wake;
         int rc = take_items(s);
@@ -245,7 +245,7 @@ static int serve(struct shared *s)
         if (rc == OK)
             rc = world_wait(world, set, 3, WORLD_FOREVER, &wake);
         if (rc == OK && wake.which == 2) {
-            rc = hear(s, wake.msg);
+            rc = on_report(s, wake.msg);
             message_unref(wake.msg);
         }
         if (rc != OK)
@@ -257,7 +257,7 @@ static int serve(struct shared *s)
 int shared_service_task(void *arg)
 {
     struct shared *s = arg;
-    int rc = serve(s);
+    int rc = serve_reports(s);
     if (rc != OK && rc != ERR_CANCELLED)
         group_quit(s->group, rc);
     return rc;
@@ -266,8 +266,8 @@ int shared_service_task(void *arg)
 void shared_service_release(struct shared *s)
 {
     shared_drop(shared_take(&s->inbox));
-    shared_drop(s->asked);
-    s->asked = NULL;
+    shared_drop(s->open_requests);
+    s->open_requests = NULL;
     for (size_t i = 0; i < TASKS_VARS_MAX; i++) {
         free_var(s->var[i]);
         s->var[i] = NULL;

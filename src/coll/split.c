@@ -1,7 +1,7 @@
 #include "coll/split.h"
 
 #include "base/fault.h"
-#include "coll/note.h"
+#include "coll/coll_meta.h"
 
 enum {
     LINK_PIECES = 16, /* of a part: links of a chain are all busy but for the first few */
@@ -10,7 +10,7 @@ enum {
 
 static bool at_root(const struct exchange *e)
 {
-    return e->how.split == EXCHANGE_AT_ROOT;
+    return e->config.split == EXCHANGE_AT_ROOT;
 }
 
 /* Floats of a piece: a part must be many, or its chain stands still while it fills. */
@@ -18,21 +18,21 @@ static size_t piece_of(const struct exchange *e, size_t ranks)
 {
     size_t piece = e->n_floats / ranks / LINK_PIECES;
     piece = piece > PIECE_MIN ? piece : PIECE_MIN;
-    return piece < e->how.chunk ? piece : e->how.chunk;
+    return piece < e->config.chunk ? piece : e->config.chunk;
 }
 
 static int plan_half(const struct exchange *e, struct coll_plan *plan, int rc,
                      struct schedule *schedule)
 {
-    const struct coll_how how = {
+    const struct coll_config config = {
         .chunk = piece_of(e, schedule->ranks),
-        .codec = e->how.codec,
+        .codec = e->config.codec,
         .serialise = e->group->world->costs.crypto,
         .reduce = e->group->world->costs.reduce,
     };
     coll_plan_release(plan);
     if (rc == OK)
-        rc = coll_plan_make(plan, schedule, &how);
+        rc = coll_plan_make(plan, schedule, &config);
     schedule_release(schedule);
     return rc;
 }
@@ -51,7 +51,7 @@ static int plan_for(struct exchange *e, const struct coll *c)
         return rc;
     rc = at_root(e) ? schedule_relay_broadcast(&back, ranks, me, n)
                     : schedule_all_gather(&back, ranks, me, n, NULL);
-    rc = plan_half(e, &e->back, rc, &back);
+    rc = plan_half(e, &e->result_plan, rc, &back);
     if (rc == OK)
         e->planned_in = c->view->number;
     return rc;
@@ -59,9 +59,9 @@ static int plan_for(struct exchange *e, const struct coll *c)
 
 /* ---- turns ---- */
 
-static int enter(const struct exchange *e, struct coll *c, enum stage stage)
+static int enter_stage(const struct exchange *e, struct coll *c, enum stage stage)
 {
-    struct stages *stages = e->how.stages;
+    struct stages *stages = e->config.stages;
     while (stages) {
         uint64_t seen = world_raised(stages->world, stages->signal);
         if (stages_clear(stages, e->lane, stage))
@@ -75,72 +75,74 @@ static int enter(const struct exchange *e, struct coll *c, enum stage stage)
     return OK;
 }
 
-static void pass(const struct exchange *e, enum stage stage)
+static void pass_stage(const struct exchange *e, enum stage stage)
 {
-    if (e->how.stages)
-        stages_set(e->how.stages, e->lane, e->completed, stage + 1);
+    if (e->config.stages)
+        stages_set(e->config.stages, e->lane, e->completed, stage + 1);
 }
 
 /* ---- the stages ---- */
 
 /* Owners need the sum of the weights; the root sends it along with what it prepared. */
-static int reduce(struct exchange *e, struct coll *c, struct vec *x, float *owed,
-                  struct tally *tally, void (*merge_tally)(void *note, const void *other))
+static int reduce_sums(struct exchange *e, struct coll *c, struct vec *x, float *owed,
+                       struct exchange_meta *meta,
+                       void (*merge_meta)(void *meta, const void *other))
 {
-    struct tally other;
-    int rc = enter(e, c, STAGE_REDUCE);
-    *tally = e->mine;
-    e->stage = EXCHANGE_GATHERS;
+    struct exchange_meta other;
+    int rc = enter_stage(e, c, STAGE_REDUCE);
+    *meta = e->mine;
+    e->stage = EXCHANGE_COLLECTING;
     if (rc == OK)
-        rc = note_reduce(c, tally, sizeof *tally, &other, merge_tally);
+        rc = coll_meta_reduce(c, meta, sizeof *meta, &other, merge_meta);
     if (rc == OK && !at_root(e))
-        rc = note_broadcast(c, tally, sizeof *tally);
-    e->stage = EXCHANGE_REDUCES;
+        rc = coll_meta_broadcast(c, meta, sizeof *meta);
+    e->stage = EXCHANGE_REDUCING;
     if (rc == OK)
         rc = coll_run(c, &e->plan, x->at, e->mine.weight > 0 ? owed : NULL);
     if (rc == OK)
-        pass(e, STAGE_REDUCE);
+        pass_stage(e, STAGE_REDUCE);
     return rc;
 }
 
-static int prepare(struct exchange *e, struct coll *c, struct vec *x, struct tally *tally)
+static int prepare_range(struct exchange *e, struct coll *c, struct vec *x,
+                         struct exchange_meta *meta)
 {
     size_t parts = at_root(e) ? 1 : c->ranks->count, me = c->ranks->me;
-    int rc = enter(e, c, STAGE_PREPARE);
+    int rc = enter_stage(e, c, STAGE_PREPARE);
     if (rc == OK && me < parts) {
         size_t from = schedule_cut(x->n, parts, me), end = schedule_cut(x->n, parts, me + 1);
-        rc = e->how.prepare(e->how.user, (struct range){from, end - from}, x->at + from, tally);
+        rc =
+            e->config.prepare(e->config.user, (struct range){from, end - from}, x->at + from, meta);
     }
     if (rc == OK && at_root(e))
-        rc = note_broadcast(c, tally, sizeof *tally);
+        rc = coll_meta_broadcast(c, meta, sizeof *meta);
     if (rc == OK)
-        pass(e, STAGE_PREPARE);
+        pass_stage(e, STAGE_PREPARE);
     return rc;
 }
 
-static int broadcast(struct exchange *e, struct coll *c, struct vec *x, float *owed)
+static int broadcast_result(struct exchange *e, struct coll *c, struct vec *x, float *owed)
 {
-    int rc = enter(e, c, STAGE_BROADCAST);
-    return rc == OK ? coll_run(c, &e->back, x->at, owed) : rc;
+    int rc = enter_stage(e, c, STAGE_BROADCAST);
+    return rc == OK ? coll_run(c, &e->result_plan, x->at, owed) : rc;
 }
 
 /* Members come when they can, and who is waited for is alive: only the end of the view ends it. */
-int split_run(struct exchange *e, struct coll *c,
-              void (*merge_tally)(void *note, const void *other))
+int split_run(struct exchange *e, struct coll *c, void (*merge_meta)(void *meta, const void *other))
 {
     struct vec *x = &e->result[c->n & 1], *debt = &e->residual[c->n & 1];
-    struct tally *tally = &e->tally[c->n & 1];
+    struct exchange_meta *meta = &e->meta[c->n & 1];
     float *owed = debt->n > 0 ? debt->at : NULL;
     PL_ASSERT(!at_root(e) || e->driver_takes_part);
     c->patient = true;
-    c->stripes = e->how.stripes;
+    c->stripes = e->config.stripes;
     int rc = plan_for(e, c);
     if (rc == OK)
-        rc = reduce(e, c, x, owed, tally, merge_tally);
+        rc = reduce_sums(e, c, x, owed, meta, merge_meta);
     if (rc == OK)
-        rc = prepare(e, c, x, tally);
+        rc = prepare_range(e, c, x, meta);
     if (rc == OK)
-        rc = broadcast(e, c, x, owed);
+        rc = broadcast_result(e, c, x, owed);
     c->patient = false;
     return rc;
 }

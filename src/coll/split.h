@@ -8,6 +8,6 @@
 /* One attempt at exchange c->n in one view, with what this member puts in, times its weight, in its
  * result. As the lane's turns come (stages.h). ERR_VIEW and the like; or what prepare returned. */
 int split_run(struct exchange *e, struct coll *c,
-              void (*merge_tally)(void *note, const void *other));
+              void (*merge_meta)(void *meta, const void *other));
 
 #endif

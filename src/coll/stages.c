@@ -22,7 +22,7 @@ uint64_t stages_tick(const struct stages *s, uint32_t lane)
 }
 
 /* Stages that those ahead must have passed. */
-static uint32_t needed(const struct stages *s, enum stage stage)
+static uint32_t stages_needed(const struct stages *s, enum stage stage)
 {
     if (s->phases == 1)
         return STAGES;
@@ -34,7 +34,7 @@ bool stages_clear(const struct stages *s, uint32_t lane, enum stage stage)
     uint64_t tick = stages_tick(s, lane);
     for (uint32_t q = 0; q < s->lanes; q++) {
         uint64_t at = atomic_load(&s->at[q]);
-        if (at / STAGES < tick && at % STAGES < needed(s, stage))
+        if (at / STAGES < tick && at % STAGES < stages_needed(s, stage))
             return false;
     }
     return true;

@@ -13,17 +13,17 @@
 
 static uint64_t raised;
 
-static void raise(struct world *w, uint32_t signal)
+static void count_signal(struct world *w, uint32_t signal)
 {
     (void)w;
     assert_int_equal(signal, 5);
     raised++;
 }
 
-static const struct world_ops ops = {.raise = raise};
+static const struct world_ops ops = {.raise = count_signal};
 static struct world world = {.ops = &ops};
 
-static struct stages begin(uint32_t lanes, uint32_t phases, uint64_t completed)
+static struct stages begin_stages(uint32_t lanes, uint32_t phases, uint64_t completed)
 {
     struct stages s;
     stages_init(&s, &world, 5, lanes, phases, completed);
@@ -43,10 +43,10 @@ static void may_enter(const struct stages *s, enum stage stage, const char *want
 }
 
 /* Lane by lane, as the paper draws it: a lane in each stage. */
-static void three_phases_are_a_pipe(void **state)
+static void test_stages_three_phases_pipeline(void **state)
 {
     (void)state;
-    struct stages s = begin(3, 3, 0);
+    struct stages s = begin_stages(3, 3, 0);
     may_enter(&s, STAGE_REDUCE, "0");
     stages_set(&s, 0, 0, 1); /* 0 is reduced */
     may_enter(&s, STAGE_REDUCE, "01");
@@ -66,10 +66,10 @@ static void three_phases_are_a_pipe(void **state)
     may_enter(&s, STAGE_REDUCE, "012");
 }
 
-static void with_two_phases_preparing_belongs_to_reducing(void **state)
+static void test_stages_two_phases(void **state)
 {
     (void)state;
-    struct stages s = begin(2, 2, 0);
+    struct stages s = begin_stages(2, 2, 0);
     stages_set(&s, 0, 0, 1);
     may_enter(&s, STAGE_REDUCE, "0");
     stages_set(&s, 0, 0, 2);
@@ -78,10 +78,10 @@ static void with_two_phases_preparing_belongs_to_reducing(void **state)
     may_enter(&s, STAGE_BROADCAST, "0");
 }
 
-static void with_one_phase_lanes_go_one_by_one(void **state)
+static void test_stages_one_phase(void **state)
 {
     (void)state;
-    struct stages s = begin(2, 1, 0);
+    struct stages s = begin_stages(2, 1, 0);
     stages_set(&s, 0, 0, 2);
     may_enter(&s, STAGE_REDUCE, "0");
     stages_set(&s, 0, 1, 0);
@@ -91,10 +91,10 @@ static void with_one_phase_lanes_go_one_by_one(void **state)
 }
 
 /* One that is to be done once more is waited for again by those behind it. */
-static void a_tick_may_begin_again(void **state)
+static void test_stages_tick_restarts(void **state)
 {
     (void)state;
-    struct stages s = begin(3, 3, 7);
+    struct stages s = begin_stages(3, 3, 7);
     assert_int_equal(stages_tick(&s, 2), 7 * 3 + 2);
     stages_set(&s, 0, 7, 2);
     stages_set(&s, 1, 7, 1);
@@ -104,10 +104,10 @@ static void a_tick_may_begin_again(void **state)
     may_enter(&s, STAGE_REDUCE, "0");
 }
 
-static void who_waits_is_woken_when_something_changes(void **state)
+static void test_stages_change_wakes_waiters(void **state)
 {
     (void)state;
-    struct stages s = begin(2, 3, 0);
+    struct stages s = begin_stages(2, 3, 0);
     uint64_t before = raised;
     stages_set(&s, 0, 0, 0);
     assert_int_equal(raised, before);
@@ -117,10 +117,10 @@ static void who_waits_is_woken_when_something_changes(void **state)
 
 /* Lanes move as they are allowed to, in any order and now and then back: no two are ever in one
  * stage, ticks pass each stage in order, and somebody can always move. */
-static void walk(uint64_t seed, uint32_t lanes, uint32_t phases)
+static void walk_randomly(uint64_t seed, uint32_t lanes, uint32_t phases)
 {
     enum { MOVES = 2000 };
-    struct stages s = begin(lanes, phases, 0);
+    struct stages s = begin_stages(lanes, phases, 0);
     uint64_t completed[ROSTER_LANES_MAX] = {0}, next[STAGES] = {0};
     uint32_t passed[ROSTER_LANES_MAX] = {0};
     for (uint64_t move = 0; move < MOVES; move++) {
@@ -146,24 +146,24 @@ static void walk(uint64_t seed, uint32_t lanes, uint32_t phases)
     assert_true(completed[lanes - 1] > 10);
 }
 
-static void lanes_keep_their_order_and_never_block(void **state)
+static void test_stages_keep_lane_order(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 50; seed++)
         for (uint32_t phases = 1; phases <= 3; phases++)
             for (uint32_t lanes = phases; lanes <= 8; lanes++)
-                walk(seed, lanes, phases);
+                walk_randomly(seed, lanes, phases);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(three_phases_are_a_pipe),
-        cmocka_unit_test(with_two_phases_preparing_belongs_to_reducing),
-        cmocka_unit_test(with_one_phase_lanes_go_one_by_one),
-        cmocka_unit_test(a_tick_may_begin_again),
-        cmocka_unit_test(who_waits_is_woken_when_something_changes),
-        cmocka_unit_test(lanes_keep_their_order_and_never_block),
+        cmocka_unit_test(test_stages_three_phases_pipeline),
+        cmocka_unit_test(test_stages_two_phases),
+        cmocka_unit_test(test_stages_one_phase),
+        cmocka_unit_test(test_stages_tick_restarts),
+        cmocka_unit_test(test_stages_change_wakes_waiters),
+        cmocka_unit_test(test_stages_keep_lane_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

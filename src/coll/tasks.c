@@ -32,14 +32,14 @@ void tasks_spec_encode(const struct tasks_spec *spec, struct buf *out)
     buf_put_f64(out, (double)spec->identity);
 }
 
-void tasks_spec_decode(struct cut *in, struct tasks_spec *out)
+void tasks_spec_decode(struct byte_reader *in, struct tasks_spec *out)
 {
     memset(out, 0, sizeof *out);
-    cut_text(in, out->key, sizeof out->key);
-    out->n = cut_u64(in);
-    out->tasks = cut_u32(in);
-    out->op = cut_u32(in);
-    out->identity = (float)cut_f64(in);
+    read_text(in, out->key, sizeof out->key);
+    out->n = read_u64(in);
+    out->tasks = read_u32(in);
+    out->op = read_u32(in);
+    out->identity = (float)read_f64(in);
 }
 
 static bool same_float(float a, float b)
@@ -48,7 +48,8 @@ static bool same_float(float a, float b)
 }
 
 /* Two members mean the same variable and say different things of it. */
-static int compare(const struct tasks_spec *had, const struct tasks_spec *now, struct err *err)
+static int compare_specs(const struct tasks_spec *had, const struct tasks_spec *now,
+                         struct err *err)
 {
     if (had->n != now->n)
         return err_set(err, ERR_USAGE, "shared variable '%s': n is %llu elsewhere, and %llu here",
@@ -94,9 +95,9 @@ static bool members_none(const struct members *set)
 
 /* ---- the book ---- */
 
-void tasks_book_init(struct tasks_book *book)
+void task_table_init(struct task_table *table)
 {
-    memset(book, 0, sizeof *book);
+    memset(table, 0, sizeof *table);
 }
 
 static void clear_round(struct tasks_round *r)
@@ -106,18 +107,18 @@ static void clear_round(struct tasks_round *r)
     *r = (struct tasks_round){0};
 }
 
-void tasks_book_release(struct tasks_book *book)
+void task_table_release(struct task_table *table)
 {
-    for (uint32_t v = 0; v < book->count; v++) {
+    for (uint32_t v = 0; v < table->count; v++) {
         for (size_t i = 0; i < TASKS_ROUNDS; i++)
-            clear_round(&book->var[v]->round[i]);
-        free(book->var[v]);
+            clear_round(&table->var[v]->round[i]);
+        free(table->var[v]);
     }
-    tasks_book_init(book);
+    task_table_init(table);
 }
 
-static struct tasks_order *order(struct tasks_orders *out, enum tasks_order_kind kind,
-                                 uint32_t node)
+static struct tasks_order *add_order(struct tasks_orders *out, enum tasks_order_kind kind,
+                                     uint32_t node)
 {
     PL_ASSERT(out->count < TASKS_ORDERS_MAX);
     struct tasks_order *o = &out->at[out->count++];
@@ -126,136 +127,136 @@ static struct tasks_order *order(struct tasks_orders *out, enum tasks_order_kind
 }
 
 /* It can have tasks: it is in, and means to stay. */
-static bool stays(const struct tasks_book *book, uint32_t node)
+static bool may_run_tasks(const struct task_table *table, uint32_t node)
 {
-    return members_has(&book->in, node) && !members_has(&book->parting, node);
+    return members_has(&table->in, node) && !members_has(&table->leaving, node);
 }
 
 /* A function of the user's is needed wherever the vector passes through. */
-static bool all_can_reduce(const struct tasks_book *book, const struct tasks_var *var)
+static bool all_can_reduce(const struct task_table *table, const struct tasks_var *var)
 {
-    return var->spec.op != TASKS_USER || members_within(&book->in, &var->known);
+    return var->spec.op != TASKS_USER || members_within(&table->in, &var->known);
 }
 
-static void try_start(struct tasks_book *book, uint32_t v, struct tasks_orders *out)
+static void try_start(struct task_table *table, uint32_t v, struct tasks_orders *out)
 {
-    struct tasks_var *var = book->var[v];
+    struct tasks_var *var = table->var[v];
     struct tasks_round *r = tasks_round_of(var, var->done);
-    if (r->running || r->taken < var->spec.tasks || !all_can_reduce(book, var))
+    if (r->running || r->taken < var->spec.tasks || !all_can_reduce(table, var))
         return;
     r->running = true;
     r->voided = false;
-    r->number = ++book->number[var->lane];
-    r->outstanding = book->in;
-    struct tasks_order *o = order(out, TASKS_START, 0);
+    r->number = ++table->number[var->lane];
+    r->outstanding = table->in;
+    struct tasks_order *o = add_order(out, TASKS_START, 0);
     o->var = v;
     o->round = var->done;
 }
 
-static uint32_t spare(const struct tasks_book *book, const struct members *have)
+static uint32_t find_spare(const struct task_table *table, const struct members *have)
 {
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
-        if (members_has(have, node) && stays(book, node))
+        if (members_has(have, node) && may_run_tasks(table, node))
             return node;
     return TASKS_NOBODY;
 }
 
 /* What was theirs who are gone is somebody else's, or nobody's. */
-static void forget_lost(const struct tasks_book *book, const struct tasks_var *var,
+static void forget_lost(const struct task_table *table, const struct tasks_var *var,
                         struct tasks_round *r)
 {
     for (uint32_t t = 0; r->node && t < var->spec.tasks; t++) {
-        if (r->node[t] == TASKS_NOBODY || stays(book, r->node[t]))
+        if (r->node[t] == TASKS_NOBODY || may_run_tasks(table, r->node[t]))
             continue;
-        r->node[t] = spare(book, &r->have[t]);
+        r->node[t] = find_spare(table, &r->have[t]);
         r->taken -= r->node[t] == TASKS_NOBODY;
     }
 }
 
 /* All who are left have said how it ended. */
-static void end_round(struct tasks_book *book, uint32_t v, struct tasks_orders *out)
+static void end_round(struct task_table *table, uint32_t v, struct tasks_orders *out)
 {
-    struct tasks_var *var = book->var[v];
+    struct tasks_var *var = table->var[v];
     struct tasks_round *r = tasks_round_of(var, var->done);
     if (r->voided) {
         r->running = false;
         r->witness = (struct members){{0}};
-        forget_lost(book, var, r);
+        forget_lost(table, var, r);
     } else {
         clear_round(r);
         var->done++;
     }
-    try_start(book, v, out);
+    try_start(table, v, out);
 }
 
 /* ---- events ---- */
 
-static struct tasks_var *running_var(struct tasks_book *book, uint32_t v)
+static struct tasks_var *running_var(struct task_table *table, uint32_t v)
 {
-    return tasks_round_of(book->var[v], book->var[v]->done)->running ? book->var[v] : NULL;
+    return tasks_round_of(table->var[v], table->var[v]->done)->running ? table->var[v] : NULL;
 }
 
-static void take_members(struct tasks_book *book, const struct members *in,
+static void take_members(struct task_table *table, const struct members *in,
                          struct tasks_orders *out)
 {
-    book->in = *in;
-    members_keep(&book->waiting, in);
-    for (uint32_t v = 0; v < book->count; v++) {
-        struct tasks_var *var = book->var[v];
+    table->in = *in;
+    members_keep(&table->waiting, in);
+    for (uint32_t v = 0; v < table->count; v++) {
+        struct tasks_var *var = table->var[v];
         for (size_t i = 0; i < TASKS_ROUNDS; i++) {
             members_keep(&var->round[i].outstanding, in);
             if (!var->round[i].running)
-                forget_lost(book, var, &var->round[i]);
+                forget_lost(table, var, &var->round[i]);
         }
-        if (!running_var(book, v))
-            try_start(book, v, out);
+        if (!running_var(table, v))
+            try_start(table, v, out);
         else if (members_none(&tasks_round_of(var, var->done)->outstanding))
-            end_round(book, v, out);
+            end_round(table, v, out);
     }
 }
 
-static uint32_t find(const struct tasks_book *book, const char *key)
+static uint32_t find_var(const struct task_table *table, const char *key)
 {
     uint32_t v = 0;
-    while (v < book->count && strcmp(book->var[v]->spec.key, key) != 0)
+    while (v < table->count && strcmp(table->var[v]->spec.key, key) != 0)
         v++;
     return v;
 }
 
-static int add(struct tasks_book *book, const struct tasks_spec *spec)
+static int add_var(struct task_table *table, const struct tasks_spec *spec)
 {
     struct tasks_var *var = calloc(1, sizeof *var);
     if (!var)
         return ERR_NOMEM;
     var->spec = *spec;
-    var->lane = book->count % TASKS_LANES;
-    book->var[book->count++] = var;
+    var->lane = table->count % TASKS_LANES;
+    table->var[table->count++] = var;
     return OK;
 }
 
-static int init(struct tasks_book *book, const struct tasks_event *e, struct tasks_orders *out)
+static int on_init(struct task_table *table, const struct tasks_event *e, struct tasks_orders *out)
 {
     struct err *why = &out->refusal;
     int rc = tasks_spec_check(e->spec, ERR_USAGE, why);
-    uint32_t v = find(book, e->spec->key);
-    if (rc == OK && v < book->count)
-        rc = compare(&book->var[v]->spec, e->spec, why);
-    else if (rc == OK && book->count == TASKS_VARS_MAX)
+    uint32_t v = find_var(table, e->spec->key);
+    if (rc == OK && v < table->count)
+        rc = compare_specs(&table->var[v]->spec, e->spec, why);
+    else if (rc == OK && table->count == TASKS_VARS_MAX)
         rc = err_set(why, ERR_USAGE, "shared variable '%s': there are %d already, and no more fit",
                      e->spec->key, TASKS_VARS_MAX);
     if (rc != OK) {
-        order(out, TASKS_REFUSE, e->node)->request = e->request;
+        add_order(out, TASKS_REFUSE, e->node)->request = e->request;
         return OK;
     }
-    if (v == book->count)
-        rc = add(book, e->spec);
+    if (v == table->count)
+        rc = add_var(table, e->spec);
     if (rc != OK)
         return rc;
-    members_add(&book->var[v]->known, e->node);
-    struct tasks_order *o = order(out, TASKS_ANSWER, e->node);
+    members_add(&table->var[v]->known, e->node);
+    struct tasks_order *o = add_order(out, TASKS_REPLY, e->node);
     o->request = e->request;
     o->var = v;
-    try_start(book, v, out);
+    try_start(table, v, out);
     return OK;
 }
 
@@ -274,11 +275,12 @@ static int open_round(struct tasks_round *r, uint32_t tasks)
     return OK;
 }
 
-static int commit(struct tasks_book *book, const struct tasks_event *e, struct tasks_orders *out)
+static int on_commit(struct task_table *table, const struct tasks_event *e,
+                     struct tasks_orders *out)
 {
-    if (e->var >= book->count || !stays(book, e->node))
+    if (e->var >= table->count || !may_run_tasks(table, e->node))
         return OK;
-    struct tasks_var *var = book->var[e->var];
+    struct tasks_var *var = table->var[e->var];
     if (e->task >= var->spec.tasks || e->round < var->done || e->round - var->done >= TASKS_ROUNDS)
         return OK;
     struct tasks_round *r = tasks_round_of(var, e->round);
@@ -290,13 +292,14 @@ static int commit(struct tasks_book *book, const struct tasks_event *e, struct t
         r->node[e->task] = e->node;
         r->taken++;
     }
-    try_start(book, e->var, out);
+    try_start(table, e->var, out);
     return OK;
 }
 
-static void ended(struct tasks_book *book, const struct tasks_event *e, struct tasks_orders *out)
+static void on_ended(struct task_table *table, const struct tasks_event *e,
+                     struct tasks_orders *out)
 {
-    struct tasks_var *var = e->var < book->count ? running_var(book, e->var) : NULL;
+    struct tasks_var *var = e->var < table->count ? running_var(table, e->var) : NULL;
     if (!var || e->round != var->done)
         return;
     struct tasks_round *r = tasks_round_of(var, e->round);
@@ -307,59 +310,59 @@ static void ended(struct tasks_book *book, const struct tasks_event *e, struct t
      * what is void for one who lived to say so is void for all who live. */
     r->voided |= !e->whole;
     if (members_none(&r->outstanding))
-        end_round(book, e->var, out);
+        end_round(table, e->var, out);
 }
 
 /* It gets no more tasks; what it gave to rounds that run now it must stay for. */
-static void part(struct tasks_book *book, uint32_t node, struct tasks_orders *out)
+static void on_leave(struct task_table *table, uint32_t node, struct tasks_orders *out)
 {
-    members_add(&book->parting, node);
-    members_add(&book->waiting, node);
-    for (uint32_t v = 0; v < book->count; v++) {
-        struct tasks_var *var = book->var[v];
+    members_add(&table->leaving, node);
+    members_add(&table->waiting, node);
+    for (uint32_t v = 0; v < table->count; v++) {
+        struct tasks_var *var = table->var[v];
         for (size_t i = 0; i < TASKS_ROUNDS; i++) {
             if (var->round[i].running)
                 members_add(&var->round[i].witness, node);
             else
-                forget_lost(book, var, &var->round[i]);
+                forget_lost(table, var, &var->round[i]);
         }
-        try_start(book, v, out);
+        try_start(table, v, out);
     }
 }
 
-static bool is_witness(struct tasks_book *book, uint32_t node)
+static bool is_witness(struct task_table *table, uint32_t node)
 {
-    for (uint32_t v = 0; v < book->count; v++) {
-        const struct tasks_var *var = running_var(book, v);
+    for (uint32_t v = 0; v < table->count; v++) {
+        const struct tasks_var *var = running_var(table, v);
         if (var && members_has(&var->round[var->done % TASKS_ROUNDS].witness, node))
             return true;
     }
     return false;
 }
 
-static void let_go(struct tasks_book *book, struct tasks_orders *out)
+static void let_go(struct task_table *table, struct tasks_orders *out)
 {
-    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX && !members_none(&book->waiting); node++)
-        if (members_has(&book->waiting, node) && !is_witness(book, node)) {
-            members_drop(&book->waiting, node);
-            order(out, TASKS_PARTED, node);
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX && !members_none(&table->waiting); node++)
+        if (members_has(&table->waiting, node) && !is_witness(table, node)) {
+            members_drop(&table->waiting, node);
+            add_order(out, TASKS_MAY_LEAVE, node);
         }
 }
 
-int tasks_book_step(struct tasks_book *book, const struct tasks_event *event,
+int task_table_step(struct task_table *table, const struct tasks_event *event,
                     struct tasks_orders *out)
 {
     int rc = OK;
     out->count = 0;
-    if (event->kind != TASKS_MEMBERS && !members_has(&book->in, event->node))
+    if (event->kind != TASKS_MEMBERS && !members_has(&table->in, event->node))
         return OK;
     switch (event->kind) {
-    case TASKS_MEMBERS: take_members(book, event->members, out); break;
-    case TASKS_INIT: rc = init(book, event, out); break;
-    case TASKS_COMMIT: rc = commit(book, event, out); break;
-    case TASKS_ENDED: ended(book, event, out); break;
-    case TASKS_PART: part(book, event->node, out); break;
+    case TASKS_MEMBERS: take_members(table, event->members, out); break;
+    case TASKS_INIT: rc = on_init(table, event, out); break;
+    case TASKS_COMMIT: rc = on_commit(table, event, out); break;
+    case TASKS_ENDED: on_ended(table, event, out); break;
+    case TASKS_LEAVE: on_leave(table, event->node, out); break;
     }
-    let_go(book, out);
+    let_go(table, out);
     return rc;
 }

@@ -42,7 +42,7 @@ struct tasks_spec {
 /* OK, or `status` with a message that names what is wrong. */
 int tasks_spec_check(const struct tasks_spec *spec, int status, struct err *err);
 void tasks_spec_encode(const struct tasks_spec *spec, struct buf *out);
-void tasks_spec_decode(struct cut *in, struct tasks_spec *out);
+void tasks_spec_decode(struct byte_reader *in, struct tasks_spec *out);
 
 struct tasks_round {
     uint32_t *node;       /* by task: who has it, or TASKS_NOBODY; NULL: nothing committed yet */
@@ -62,8 +62,8 @@ struct tasks_var {
     struct tasks_round round[TASKS_ROUNDS]; /* round r in [r % TASKS_ROUNDS] */
 };
 
-struct tasks_book {
-    struct members in, parting; /* parting: no task is theirs any more */
+struct task_table {
+    struct members in, leaving; /* parting: no task is theirs any more */
     struct members waiting;     /* parting, and not told yet that they may go */
     uint32_t count;
     struct tasks_var *var[TASKS_VARS_MAX];
@@ -75,7 +75,7 @@ enum tasks_event_kind {
     TASKS_INIT,    /* node wants a variable: request, spec */
     TASKS_COMMIT,  /* node has a vector: var, round, task */
     TASKS_ENDED,   /* node has ended an exchange: var, round, number, whole */
-    TASKS_PART,    /* node wants to go */
+    TASKS_LEAVE,   /* node wants to go */
 };
 
 struct tasks_event {
@@ -90,10 +90,10 @@ struct tasks_event {
 };
 
 enum tasks_order_kind {
-    TASKS_ANSWER, /* tell node: its request is variable `var` */
-    TASKS_REFUSE, /* tell node: its request cannot be met, with the orders' text */
-    TASKS_START,  /* tell all: round `round` of `var`, as its book entry has it */
-    TASKS_PARTED, /* tell node: it may go */
+    TASKS_REPLY,     /* tell node: its request is variable `var` */
+    TASKS_REFUSE,    /* tell node: its request cannot be met, with the orders' text */
+    TASKS_START,     /* tell all: round `round` of `var`, as its book entry has it */
+    TASKS_MAY_LEAVE, /* tell node: it may go */
 };
 
 struct tasks_order {
@@ -108,12 +108,12 @@ struct tasks_orders {
     struct err refusal;
 };
 
-void tasks_book_init(struct tasks_book *book);
-void tasks_book_release(struct tasks_book *book);
+void task_table_init(struct task_table *table);
+void task_table_release(struct task_table *table);
 
 /* Take one event in; what is to be done comes out in `out` (cleared first). What makes no sense
  * (from strangers, twice, of rounds that are over) is ignored. ERR_NOMEM: the book is torn. */
-int tasks_book_step(struct tasks_book *book, const struct tasks_event *event,
+int task_table_step(struct task_table *table, const struct tasks_event *event,
                     struct tasks_orders *out);
 
 static inline struct tasks_round *tasks_round_of(struct tasks_var *var, uint64_t round)

@@ -3,7 +3,7 @@
  * the longest way is begun first. */
 #include "coll/tree.h"
 
-#include "coll/schedule.h"
+#include "coll/coll_schedule.h"
 
 size_t tree_parent(size_t rank)
 {

@@ -28,7 +28,7 @@ static size_t rounds_of(size_t count)
     return rounds;
 }
 
-static void parents_and_children_are_one_tree(void **state)
+static void test_tree_parents_and_children(void **state)
 {
     (void)state;
     for (size_t count = 1; count <= 64; count++) {
@@ -48,7 +48,7 @@ static void parents_and_children_are_one_tree(void **state)
 }
 
 /* Worked by hand: 11 ranks. */
-static void eleven_ranks(void **state)
+static void test_tree_of_eleven_ranks(void **state)
 {
     (void)state;
     size_t child[TREE_CHILDREN_MAX];
@@ -62,7 +62,7 @@ static void eleven_ranks(void **state)
     assert_true(tree_parent(7) == 6 && tree_parent(10) == 8 && tree_parent(6) == 4);
 }
 
-static void the_largest_tree_has_room(void **state)
+static void test_tree_largest_fits(void **state)
 {
     (void)state;
     size_t child[TREE_CHILDREN_MAX];
@@ -73,9 +73,9 @@ static void the_largest_tree_has_room(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parents_and_children_are_one_tree),
-        cmocka_unit_test(eleven_ranks),
-        cmocka_unit_test(the_largest_tree_has_room),
+        cmocka_unit_test(test_tree_parents_and_children),
+        cmocka_unit_test(test_tree_of_eleven_ranks),
+        cmocka_unit_test(test_tree_largest_fits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

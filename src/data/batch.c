@@ -26,14 +26,15 @@ void batch_release(struct batch *batch)
     scratch_release(&batch->scratch);
 }
 
-static int put(struct batch *batch, size_t slot, const struct dataset *set, size_t i,
-               const struct dataset_draw *draw, struct err *err)
+static int put_record(struct batch *batch, size_t slot, const struct dataset *set, size_t i,
+                      const struct dataset_draw *draw, struct err *err)
 {
     return dataset_read(set, i, draw, &batch->scratch, batch->data + slot * batch->record_floats,
                         &batch->labels[slot], &batch->records[slot], err);
 }
 
-static void begin(struct batch *batch, const struct dataset *set, uint64_t epoch, size_t count)
+static void begin_batch(struct batch *batch, const struct dataset *set, uint64_t epoch,
+                        size_t count)
 {
     PL_ASSERT(count <= batch->cap);
     PL_ASSERT(batch->record_floats == shape_count(&set->shape));
@@ -46,14 +47,14 @@ int batch_fill(struct batch *batch, const struct dataset *set, const struct samp
 {
     PL_ASSERT(sampler->n == set->count);
     struct dataset_draw draw = {sampler->seed, start / sampler->n};
-    size_t place = (size_t)(start % sampler->n);
-    begin(batch, set, draw.epoch, count);
+    size_t offset = (size_t)(start % sampler->n);
+    begin_batch(batch, set, draw.epoch, count);
     for (size_t slot = 0; slot < count; slot++) {
-        int rc = put(batch, slot, set, sampler_at(sampler, draw.epoch, place), &draw, err);
+        int rc = put_record(batch, slot, set, sampler_at(sampler, draw.epoch, offset), &draw, err);
         if (rc != OK)
             return rc;
-        if (++place == sampler->n) {
-            place = 0;
+        if (++offset == sampler->n) {
+            offset = 0;
             draw.epoch++;
         }
     }
@@ -64,9 +65,9 @@ int batch_fill_plain(struct batch *batch, const struct dataset *set, size_t firs
                      struct err *err)
 {
     PL_ASSERT(first <= set->count && count <= set->count - first);
-    begin(batch, set, 0, count);
+    begin_batch(batch, set, 0, count);
     for (size_t slot = 0; slot < count; slot++) {
-        int rc = put(batch, slot, set, first + slot, NULL, err);
+        int rc = put_record(batch, slot, set, first + slot, NULL, err);
         if (rc != OK)
             return rc;
     }

@@ -58,7 +58,7 @@ static void world_close(struct world *w)
     dataset_release(&w->validation);
 }
 
-static void split(struct world *w, uint32_t held, uint64_t seed)
+static void split_set(struct world *w, uint32_t held, uint64_t seed)
 {
     if (dataset_split(&w->set, held, seed, &w->validation, &w->err) != OK)
         fail_msg("%s", w->err.text);
@@ -157,7 +157,7 @@ static void test_split_takes_equally_of_each_class(void **state)
     for (int h = 0; h < 2; h++) {
         struct world w;
         world_open(&w, histograms[h]);
-        split(&w, 50, 1);
+        split_set(&w, 50, 1);
         assert_int_equal(w.validation.count, 50);
         check_partition(&w);
         size_t held[CLASSES], kept[CLASSES];
@@ -178,7 +178,7 @@ static void test_split_keeps_maps_and_record_numbers(void **state)
     world_open(&w, DIGITS);
     w.set.maps.scale = 2;
     w.set.maps.mean[0] = 50;
-    split(&w, 30, 9);
+    split_set(&w, 30, 9);
     for (size_t i = 0; i < w.validation.count; i++) {
         float x;
         uint32_t label;
@@ -199,7 +199,7 @@ static void test_split_spreads_the_remainder(void **state)
     for (uint64_t seed = 0; seed < 100; seed++) {
         struct world w;
         world_open(&w, DIGITS);
-        split(&w, 53, seed);
+        split_set(&w, 53, seed);
         check_partition(&w);
         size_t held[CLASSES], with_six = 0;
         count_classes(&w.validation, held);
@@ -223,9 +223,9 @@ static void test_split_is_a_function_of_the_seed(void **state)
     world_open(&a, DIGITS);
     world_open(&b, DIGITS);
     world_open(&c, DIGITS);
-    split(&a, 53, 42);
-    split(&b, 53, 42);
-    split(&c, 53, 43);
+    split_set(&a, 53, 42);
+    split_set(&b, 53, 42);
+    split_set(&c, 53, 43);
     assert_memory_equal(a.validation.choice, b.validation.choice, 53 * sizeof(uint32_t));
     assert_memory_equal(a.set.choice, b.set.choice, a.set.count * sizeof(uint32_t));
     assert_memory_not_equal(a.validation.choice, c.validation.choice, 53 * sizeof(uint32_t));
@@ -244,7 +244,7 @@ static void test_split_favours_no_record(void **state)
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct world w;
         world_open(&w, of);
-        split(&w, 4, seed);
+        split_set(&w, 4, seed);
         for (size_t i = 0; i < 4; i++)
             times[w.validation.choice[i]]++;
         world_close(&w);
@@ -261,7 +261,7 @@ static void test_classes_that_do_not_occur_are_passed_over(void **state)
     const size_t of[CLASSES] = {20, 0, 20, 0, 0, 0, 0, 0, 0, 20};
     struct world w;
     world_open(&w, of);
-    split(&w, 31, 5);
+    split_set(&w, 31, 5);
     check_partition(&w);
     size_t held[CLASSES];
     count_classes(&w.validation, held);
@@ -280,7 +280,7 @@ static void test_a_short_class_gives_its_share_only(void **state)
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct world w;
         world_open(&w, of);
-        split(&w, 17, seed);
+        split_set(&w, 17, seed);
         size_t held[CLASSES];
         count_classes(&w.validation, held);
         assert_int_equal(held[0], 5);
@@ -323,7 +323,7 @@ static void test_nothing_held_out(void **state)
     (void)state;
     struct world w;
     world_open(&w, EVEN);
-    split(&w, 0, 1);
+    split_set(&w, 0, 1);
     assert_int_equal(w.validation.count, 0);
     assert_int_equal(w.set.count, 600);
     assert_null(w.set.choice);

@@ -20,7 +20,7 @@ static enum pb_type type_of(uint32_t field)
     return field == DATA ? PB_BYTES : field == FLOAT_DATA ? PB_FIXED32 : PB_VARINT;
 }
 
-static int take(struct seen *seen, const struct pb_field *f, struct err *err)
+static int take_field(struct seen *seen, const struct pb_field *f, struct err *err)
 {
     if (f->number >= FIELDS)
         return OK;
@@ -63,7 +63,7 @@ int datum_read(struct pb *pb, struct datum *out, struct err *err)
     struct pb_field f;
     int rc;
     while ((rc = pb_next(pb, &f)) == OK)
-        if (take(&seen, &f, err) != OK)
+        if (take_field(&seen, &f, err) != OK)
             return ERR_INPUT;
     if (rc != ERR_END)
         return err_set(

@@ -9,7 +9,7 @@
 
 enum { PATH_TEXT_MAX = 4096, QUOTE_MAX = 120 };
 
-static int add(struct image_list *list, size_t path, uint32_t label)
+static int add_entry(struct image_list *list, size_t path, uint32_t label)
 {
     if (list->count == list->cap) {
         size_t cap = list->cap ? 2 * list->cap : 256;
@@ -94,7 +94,7 @@ int image_list_parse(const char *name, char *text, size_t len, struct image_list
             continue;
         uint32_t label = 0;
         rc = parse_line(name, number, line, &label, err);
-        if (rc == OK && add(&list, (size_t)(line - text), label) != OK)
+        if (rc == OK && add_entry(&list, (size_t)(line - text), label) != OK)
             rc = err_set(err, ERR_NOMEM, "%s: out of memory", name);
     }
     if (rc == OK && list.count == 0)
@@ -172,7 +172,7 @@ static int add_picture(struct image_list *list, struct buf *text, const char *cl
     buf_put_u8(text, 0);
     if (text->len - at > PATH_TEXT_MAX)
         return err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", class, PATH_TEXT_MAX);
-    if (text->failed || add(list, at, label) != OK)
+    if (text->failed || add_entry(list, at, label) != OK)
         return err_set(err, ERR_NOMEM, "%s: out of memory", class);
     return OK;
 }
@@ -213,7 +213,7 @@ int image_list_walk(const struct source_config *config, const char *folder, stru
     struct image_list list = {0};
     struct file_names classes;
     struct buf text = {0};
-    int rc = image_list_classes(config->root, folder, &classes, &list.beside, err);
+    int rc = image_list_classes(config->root, folder, &classes, &list.folder_prefix, err);
     if (rc != OK)
         return rc;
     for (size_t c = 0; rc == OK && c < classes.count; c++) {

@@ -6,12 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t length(const struct lease *lease)
+static uint64_t lease_length(const struct lease *lease)
 {
     return lease->to - lease->from;
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
+static uint64_t smaller_of(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
@@ -22,273 +22,274 @@ uint64_t lease_size(double step_s, uint64_t grain, uint64_t records, size_t work
     uint64_t n = steps < LEASE_STEPS_MIN   ? LEASE_STEPS_MIN
                  : steps > LEASE_STEPS_MAX ? LEASE_STEPS_MAX
                                            : (uint64_t)(steps + 0.5);
-    n = smaller(n, records / (grain * (workers > 0 ? workers : 1)));
+    n = smaller_of(n, records / (grain * (workers > 0 ? workers : 1)));
     return (n > LEASE_STEPS_LEAST ? n : LEASE_STEPS_LEAST) * grain;
 }
 
-bool lease_open(struct lease_book *book, uint64_t frontier, uint64_t lost, uint64_t grain)
+bool lease_open(struct lease_table *table, uint64_t frontier, uint64_t lost, uint64_t grain)
 {
     PL_ASSERT(grain > 0);
-    if (lost > frontier || frontier > LEASE_PLACE_MAX)
+    if (lost > frontier || frontier > LEASE_OFFSET_MAX)
         return false;
-    memset(book, 0, sizeof *book);
-    book->grain = grain;
-    book->frontier = frontier;
-    book->used = frontier - lost;
-    book->lost = lost;
+    memset(table, 0, sizeof *table);
+    table->grain = grain;
+    table->frontier = frontier;
+    table->used = frontier - lost;
+    table->lost = lost;
     return true;
 }
 
-static struct lease_holder *holder_of(struct lease_book *book, uint32_t node)
+static struct lease_holder *holder_of(struct lease_table *table, uint32_t node)
 {
-    return node < LEASE_NODES_MAX && book->holder[node].here ? &book->holder[node] : NULL;
+    return node < LEASE_NODES_MAX && table->holder[node].here ? &table->holder[node] : NULL;
 }
 
-void lease_enter(struct lease_book *book, uint32_t node)
+void lease_add_node(struct lease_table *table, uint32_t node)
 {
-    if (node >= LEASE_NODES_MAX || book->holder[node].here)
+    if (node >= LEASE_NODES_MAX || table->holder[node].here)
         return;
-    book->holder[node] = (struct lease_holder){.here = true};
-    if (node >= book->nodes)
-        book->nodes = node + 1;
+    table->holder[node] = (struct lease_holder){.here = true};
+    if (node >= table->nodes)
+        table->nodes = node + 1;
 }
 
 /* ---- the pool ---- */
 
-static bool joins(const struct lease *a, const struct lease *b)
+static bool are_adjacent(const struct lease *a, const struct lease *b)
 {
     return a->to == b->from && a->doubtful == b->doubtful;
 }
 
-static void pool_remove(struct lease_book *book, size_t i)
+static void pool_remove(struct lease_table *table, size_t i)
 {
-    book->pooled--;
-    memmove(&book->pool[i], &book->pool[i + 1], (book->pooled - i) * sizeof *book->pool);
+    table->pooled--;
+    memmove(&table->pool[i], &table->pool[i + 1], (table->pooled - i) * sizeof *table->pool);
 }
 
 /* What finds no room is lost. */
-static void pool_add(struct lease_book *book, struct lease lease)
+static void pool_add(struct lease_table *table, struct lease lease)
 {
     size_t i = 0;
     if (lease.from >= lease.to)
         return;
-    while (i < book->pooled && book->pool[i].from < lease.from)
+    while (i < table->pooled && table->pool[i].from < lease.from)
         i++;
-    if (i > 0 && joins(&book->pool[i - 1], &lease)) {
-        book->pool[i - 1].to = lease.to;
-        if (i < book->pooled && joins(&book->pool[i - 1], &book->pool[i])) {
-            book->pool[i - 1].to = book->pool[i].to;
-            pool_remove(book, i);
+    if (i > 0 && are_adjacent(&table->pool[i - 1], &lease)) {
+        table->pool[i - 1].to = lease.to;
+        if (i < table->pooled && are_adjacent(&table->pool[i - 1], &table->pool[i])) {
+            table->pool[i - 1].to = table->pool[i].to;
+            pool_remove(table, i);
         }
-    } else if (i < book->pooled && joins(&lease, &book->pool[i])) {
-        book->pool[i].from = lease.from;
-    } else if (book->pooled == LEASE_POOL_MAX) {
-        book->lost += length(&lease);
+    } else if (i < table->pooled && are_adjacent(&lease, &table->pool[i])) {
+        table->pool[i].from = lease.from;
+    } else if (table->pooled == LEASE_POOL_MAX) {
+        table->lost += lease_length(&lease);
     } else {
-        memmove(&book->pool[i + 1], &book->pool[i], (book->pooled - i) * sizeof *book->pool);
-        book->pool[i] = lease;
-        book->pooled++;
+        memmove(&table->pool[i + 1], &table->pool[i], (table->pooled - i) * sizeof *table->pool);
+        table->pool[i] = lease;
+        table->pooled++;
     }
 }
 
 /* At most `want` from the front of it. */
-static struct lease pool_cut(struct lease_book *book, uint64_t want)
+static struct lease pool_cut(struct lease_table *table, uint64_t want)
 {
-    struct lease *first = &book->pool[0], cut = *first;
-    cut.to = cut.from + smaller(want, length(first));
+    struct lease *first = &table->pool[0], cut = *first;
+    cut.to = cut.from + smaller_of(want, lease_length(first));
     first->from = cut.to;
     if (first->from == first->to)
-        pool_remove(book, 0);
+        pool_remove(table, 0);
     return cut;
 }
 
 /* ---- handing out, and taking back ---- */
 
-static struct lease fresh(struct lease_book *book, uint64_t size)
+static struct lease new_lease(struct lease_table *table, uint64_t size)
 {
-    struct lease lease = {.from = book->frontier, .to = book->frontier + size};
-    book->frontier = lease.to;
+    struct lease lease = {.from = table->frontier, .to = table->frontier + size};
+    table->frontier = lease.to;
     return lease;
 }
 
-size_t lease_give(struct lease_book *book, uint32_t node, uint64_t want,
-                  struct lease given[LEASE_HELD_MAX])
+size_t lease_grant(struct lease_table *table, uint32_t node, uint64_t want,
+                   struct lease given[LEASE_HELD_MAX])
 {
-    struct lease_holder *h = holder_of(book, node);
+    struct lease_holder *h = holder_of(table, node);
     size_t n = 0;
-    uint64_t most = (uint64_t)LEASE_STEPS_MAX * book->grain;
+    uint64_t most = (uint64_t)LEASE_STEPS_MAX * table->grain;
     PL_ASSERT(h);
-    want = smaller(want, most) / book->grain * book->grain;
-    want = want > 0 ? want : book->grain;
+    want = smaller_of(want, most) / table->grain * table->grain;
+    want = want > 0 ? want : table->grain;
     while (want > 0 && h->count < LEASE_HELD_MAX) {
-        struct lease lease = book->pooled > 0 ? pool_cut(book, want) : fresh(book, want);
-        want -= length(&lease);
+        struct lease lease = table->pooled > 0 ? pool_cut(table, want) : new_lease(table, want);
+        want -= lease_length(&lease);
         h->held[h->count++] = given[n++] = lease;
     }
     return n;
 }
 
-void lease_begin(struct lease_book *book, uint32_t node, uint64_t size)
+void lease_grant_first(struct lease_table *table, uint32_t node, uint64_t size)
 {
-    struct lease_holder *h = holder_of(book, node);
-    PL_ASSERT(h && h->count == 0 && size > 0 && size % book->grain == 0);
-    h->held[h->count++] = fresh(book, size);
+    struct lease_holder *h = holder_of(table, node);
+    PL_ASSERT(h && h->count == 0 && size > 0 && size % table->grain == 0);
+    h->held[h->count++] = new_lease(table, size);
 }
 
-void lease_take(struct lease_book *book, uint32_t node, uint64_t taken, uint64_t again)
+void lease_report_use(struct lease_table *table, uint32_t node, uint64_t taken, uint64_t repeated)
 {
-    struct lease_holder *h = holder_of(book, node);
-    if (h && again > h->again) {
-        book->repeated += again - h->again;
-        h->again = again;
+    struct lease_holder *h = holder_of(table, node);
+    if (h && repeated > h->repeated) {
+        table->repeated += repeated - h->repeated;
+        h->repeated = repeated;
     }
     while (h && h->count > 0 && h->taken < taken) {
         struct lease *now = &h->held[0];
-        uint64_t n = smaller(taken - h->taken, length(now));
+        uint64_t n = smaller_of(taken - h->taken, lease_length(now));
         now->from += n;
         h->taken += n;
-        book->used += n;
-        book->repeated += now->doubtful ? n : 0;
+        table->used += n;
+        table->repeated += now->doubtful ? n : 0;
         if (now->from == now->to)
             memmove(now, now + 1, --h->count * sizeof *now);
     }
 }
 
-static void give_back(struct lease_book *book, uint32_t node, bool doubtful)
+static void return_to_pool(struct lease_table *table, uint32_t node, bool doubtful)
 {
-    struct lease_holder *h = holder_of(book, node);
+    struct lease_holder *h = holder_of(table, node);
     for (size_t i = 0; h && i < h->count; i++) {
         h->held[i].doubtful |= doubtful;
-        pool_add(book, h->held[i]);
+        pool_add(table, h->held[i]);
     }
     if (h)
         *h = (struct lease_holder){.here = false};
 }
 
-void lease_leave(struct lease_book *book, uint32_t node)
+void lease_node_leaves(struct lease_table *table, uint32_t node)
 {
-    give_back(book, node, false);
+    return_to_pool(table, node, false);
 }
 
-void lease_die(struct lease_book *book, uint32_t node)
+void lease_node_dies(struct lease_table *table, uint32_t node)
 {
-    give_back(book, node, true);
+    return_to_pool(table, node, true);
 }
 
 /* ---- a driver that has come back ---- */
 
-static bool meet(const struct lease *a, const struct lease *b)
+static bool overlap_or_touch(const struct lease *a, const struct lease *b)
 {
     return a->from < b->to && b->from < a->to;
 }
 
-static bool is_free(const struct lease_book *book, const struct lease *lease)
+static bool is_free(const struct lease_table *table, const struct lease *lease)
 {
-    for (uint32_t node = 0; node < book->nodes; node++)
-        for (size_t i = 0; i < book->holder[node].count; i++)
-            if (meet(&book->holder[node].held[i], lease))
+    for (uint32_t node = 0; node < table->nodes; node++)
+        for (size_t i = 0; i < table->holder[node].count; i++)
+            if (overlap_or_touch(&table->holder[node].held[i], lease))
                 return false;
     return true;
 }
 
-bool lease_return(struct lease_book *book, uint32_t node, const struct lease_holder *said,
-                  uint64_t high)
+bool lease_node_reconnects(struct lease_table *table, uint32_t node,
+                           const struct lease_holder *report, uint64_t high)
 {
-    bool sound = said->count <= LEASE_HELD_MAX && high <= LEASE_PLACE_MAX;
-    lease_enter(book, node);
-    struct lease_holder *h = holder_of(book, node);
+    bool sound = report->count <= LEASE_HELD_MAX && high <= LEASE_OFFSET_MAX;
+    lease_add_node(table, node);
+    struct lease_holder *h = holder_of(table, node);
     PL_ASSERT(h && h->count == 0);
-    h->taken = said->taken;
-    h->again = said->again;
-    for (size_t i = 0; sound && i < said->count; i++) {
-        const struct lease *lease = &said->held[i];
-        sound = lease->from < lease->to && lease->to <= high && length(lease) % book->grain == 0 &&
-                is_free(book, lease);
+    h->taken = report->taken;
+    h->repeated = report->repeated;
+    for (size_t i = 0; sound && i < report->count; i++) {
+        const struct lease *lease = &report->held[i];
+        sound = lease->from < lease->to && lease->to <= high &&
+                lease_length(lease) % table->grain == 0 && is_free(table, lease);
         if (sound)
             h->held[h->count++] = *lease;
     }
     if (!sound)
         h->count = 0;
-    if (sound && high > book->frontier)
-        book->frontier = high;
+    if (sound && high > table->frontier)
+        table->frontier = high;
     return sound;
 }
 
-void lease_settle(struct lease_book *book, uint64_t used, uint64_t repeated)
+void lease_finish_recovery(struct lease_table *table, uint64_t used, uint64_t repeated)
 {
-    uint64_t held = lease_held(book), known;
-    used = smaller(used, LEASE_PLACE_MAX - held); /* which are below it, each once */
+    uint64_t held = lease_held(table), known;
+    used = smaller_of(used, LEASE_OFFSET_MAX - held); /* which are below it, each once */
     known = used + held;
-    book->pooled = 0; /* some of it has been done since, and nobody knows what */
-    book->used = used;
-    book->repeated = repeated;
-    if (book->frontier < known)
-        book->frontier = known;
-    book->lost = book->frontier - known;
+    table->pooled = 0; /* some of it has been done since, and nobody knows what */
+    table->used = used;
+    table->repeated = repeated;
+    if (table->frontier < known)
+        table->frontier = known;
+    table->lost = table->frontier - known;
 }
 
 /* ---- sums ---- */
 
-uint64_t lease_held(const struct lease_book *book)
+uint64_t lease_held(const struct lease_table *table)
 {
     uint64_t sum = 0;
-    for (uint32_t node = 0; node < book->nodes; node++)
-        for (size_t i = 0; i < book->holder[node].count; i++)
-            sum += length(&book->holder[node].held[i]);
+    for (uint32_t node = 0; node < table->nodes; node++)
+        for (size_t i = 0; i < table->holder[node].count; i++)
+            sum += lease_length(&table->holder[node].held[i]);
     return sum;
 }
 
-uint64_t lease_pooled(const struct lease_book *book)
+uint64_t lease_pooled(const struct lease_table *table)
 {
     uint64_t sum = 0;
-    for (size_t i = 0; i < book->pooled; i++)
-        sum += length(&book->pool[i]);
+    for (size_t i = 0; i < table->pooled; i++)
+        sum += lease_length(&table->pool[i]);
     return sum;
 }
 
 /* Is it somebody else's, too? */
-static bool owned_twice(const struct lease_book *book, uint32_t node, size_t at)
+static bool owned_twice(const struct lease_table *table, uint32_t node, size_t at)
 {
-    const struct lease *own = &book->holder[node].held[at];
-    for (size_t i = 0; i < book->pooled; i++)
-        if (meet(&book->pool[i], own))
+    const struct lease *own = &table->holder[node].held[at];
+    for (size_t i = 0; i < table->pooled; i++)
+        if (overlap_or_touch(&table->pool[i], own))
             return true;
-    for (uint32_t other = 0; other < book->nodes; other++)
-        for (size_t i = 0; i < book->holder[other].count; i++)
-            if ((other != node || i != at) && meet(&book->holder[other].held[i], own))
+    for (uint32_t other = 0; other < table->nodes; other++)
+        for (size_t i = 0; i < table->holder[other].count; i++)
+            if ((other != node || i != at) && overlap_or_touch(&table->holder[other].held[i], own))
                 return true;
     return false;
 }
 
-bool lease_adds_up(const struct lease_book *book)
+bool lease_adds_up(const struct lease_table *table)
 {
     bool sound = true;
-    for (uint32_t node = 0; node < book->nodes; node++) {
-        const struct lease_holder *h = &book->holder[node];
+    for (uint32_t node = 0; node < table->nodes; node++) {
+        const struct lease_holder *h = &table->holder[node];
         sound &= h->here || h->count == 0;
         for (size_t i = 0; i < h->count; i++)
-            sound &= h->held[i].from < h->held[i].to && h->held[i].to <= book->frontier &&
-                     !owned_twice(book, node, i);
+            sound &= h->held[i].from < h->held[i].to && h->held[i].to <= table->frontier &&
+                     !owned_twice(table, node, i);
     }
-    for (size_t i = 0; i < book->pooled; i++)
-        sound &= book->pool[i].from < book->pool[i].to && book->pool[i].to <= book->frontier &&
-                 (i == 0 || book->pool[i - 1].to <= book->pool[i].from);
+    for (size_t i = 0; i < table->pooled; i++)
+        sound &= table->pool[i].from < table->pool[i].to && table->pool[i].to <= table->frontier &&
+                 (i == 0 || table->pool[i - 1].to <= table->pool[i].from);
     return sound &&
-           book->frontier == book->used + book->lost + lease_held(book) + lease_pooled(book);
+           table->frontier == table->used + table->lost + lease_held(table) + lease_pooled(table);
 }
 
 /* ---- checkpoints ---- */
 
-void lease_write(const struct lease_book *book, struct buf *out)
+void lease_write(const struct lease_table *table, struct buf *out)
 {
-    buf_printf(out, "%" PRIu64 " %" PRIu64 " %" PRIu64, book->frontier, book->lost, book->repeated);
-    for (size_t i = 0; i < book->pooled; i++)
-        buf_printf(out, " %" PRIu64 "-%" PRIu64 "%s", book->pool[i].from, book->pool[i].to,
-                   book->pool[i].doubtful ? "?" : "");
-    for (uint32_t node = 0; node < book->nodes; node++)
-        for (size_t i = 0; i < book->holder[node].count; i++)
-            buf_printf(out, " %" PRIu64 "-%" PRIu64 "?", book->holder[node].held[i].from,
-                       book->holder[node].held[i].to);
+    buf_printf(out, "%" PRIu64 " %" PRIu64 " %" PRIu64, table->frontier, table->lost,
+               table->repeated);
+    for (size_t i = 0; i < table->pooled; i++)
+        buf_printf(out, " %" PRIu64 "-%" PRIu64 "%s", table->pool[i].from, table->pool[i].to,
+                   table->pool[i].doubtful ? "?" : "");
+    for (uint32_t node = 0; node < table->nodes; node++)
+        for (size_t i = 0; i < table->holder[node].count; i++)
+            buf_printf(out, " %" PRIu64 "-%" PRIu64 "?", table->holder[node].held[i].from,
+                       table->holder[node].held[i].to);
     buf_put_u8(out, 0);
 }
 
@@ -312,49 +313,49 @@ static bool read_char(const char **at, char c)
 }
 
 /* One more range, of which the places below `frontier` are nobody's else. */
-static bool read_range(struct lease_book *book, const char **at)
+static bool read_range(struct lease_table *table, const char **at)
 {
     struct lease lease = {.from = 0};
     if (!read_char(at, ' ') || !read_number(at, &lease.from) || !read_char(at, '-') ||
         !read_number(at, &lease.to))
         return false;
     lease.doubtful = read_char(at, '?');
-    if (lease.from >= lease.to || lease.to > book->frontier)
+    if (lease.from >= lease.to || lease.to > table->frontier)
         return false;
-    for (size_t i = 0; i < book->pooled; i++)
-        if (meet(&book->pool[i], &lease))
+    for (size_t i = 0; i < table->pooled; i++)
+        if (overlap_or_touch(&table->pool[i], &lease))
             return false;
-    pool_add(book, lease);
+    pool_add(table, lease);
     return true;
 }
 
 /* Steps may be of another size than they were. */
-static void cut_to_grain(struct lease_book *book)
+static void cut_to_grain(struct lease_table *table)
 {
-    for (size_t i = book->pooled; i-- > 0;) {
-        uint64_t odd = length(&book->pool[i]) % book->grain;
-        book->pool[i].to -= odd;
-        book->lost += odd;
-        if (book->pool[i].from == book->pool[i].to)
-            pool_remove(book, i);
+    for (size_t i = table->pooled; i-- > 0;) {
+        uint64_t odd = lease_length(&table->pool[i]) % table->grain;
+        table->pool[i].to -= odd;
+        table->lost += odd;
+        if (table->pool[i].from == table->pool[i].to)
+            pool_remove(table, i);
     }
 }
 
-bool lease_read(struct lease_book *book, const char *text, uint64_t grain)
+bool lease_read(struct lease_table *table, const char *text, uint64_t grain)
 {
     uint64_t frontier, lost, repeated;
     const char *at = text;
     if (!read_number(&at, &frontier) || !read_char(&at, ' ') || !read_number(&at, &lost) ||
         !read_char(&at, ' ') || !read_number(&at, &repeated) ||
-        !lease_open(book, frontier, lost, grain))
+        !lease_open(table, frontier, lost, grain))
         return false;
-    book->repeated = repeated;
+    table->repeated = repeated;
     while (*at)
-        if (!read_range(book, &at))
+        if (!read_range(table, &at))
             return false;
-    if (book->lost + lease_pooled(book) > frontier)
+    if (table->lost + lease_pooled(table) > frontier)
         return false;
-    cut_to_grain(book);
-    book->used = frontier - book->lost - lease_pooled(book);
+    cut_to_grain(table);
+    table->used = frontier - table->lost - lease_pooled(table);
     return true;
 }

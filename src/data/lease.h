@@ -1,8 +1,8 @@
 /* Leases: the stream of records (epoch after epoch; place p is place p mod N of epoch p / N) is
  * handed out in ranges of places, each to one node at a time. The book says who holds what; what a
  * node leaves undone goes into a pool, out of which whoever asks is given first; the first leases
- * of a run are new, since nobody asks for them (lease_begin). Pure: no messages, no clock, memory
- * of a fixed size.
+ * of a run are new, since nobody asks for them (lease_grant_first). Pure: no messages, no clock,
+ * memory of a fixed size.
  *
  * Every place below `frontier` is in one of four states, and there is no other:
  *
@@ -28,7 +28,7 @@
 enum { LEASE_NODES_MAX = 1024, LEASE_HELD_MAX = 4, LEASE_POOL_MAX = 4096 };
 
 /* No place that anybody says is above it: there is room to hand out more for ever. */
-#define LEASE_PLACE_MAX (UINT64_MAX / 2)
+#define LEASE_OFFSET_MAX (UINT64_MAX / 2)
 
 /* Places [from, to). */
 struct lease {
@@ -38,12 +38,12 @@ struct lease {
 
 struct lease_holder {
     bool here;
-    uint64_t taken, again; /* records since it came: of its leases, and gone over again */
+    uint64_t taken, repeated; /* records since it came: of its leases, and gone over again */
     size_t count;
     struct lease held[LEASE_HELD_MAX]; /* in the order that it takes them */
 };
 
-struct lease_book {
+struct lease_table {
     uint64_t grain; /* records of a step: each lease is a whole number of them */
     uint64_t frontier, used, lost, repeated;
     size_t pooled;
@@ -62,56 +62,57 @@ uint64_t lease_size(double step_s, uint64_t grain, uint64_t records, size_t work
 
 /* An empty book: all below `frontier` is used, but for `lost` places. False: there cannot be so
  * many, and the book is not opened. */
-bool lease_open(struct lease_book *book, uint64_t frontier, uint64_t lost, uint64_t grain);
+bool lease_open(struct lease_table *table, uint64_t frontier, uint64_t lost, uint64_t grain);
 
 /* `node` is here, and holds nothing. Nothing if it is here already. */
-void lease_enter(struct lease_book *book, uint32_t node);
+void lease_add_node(struct lease_table *table, uint32_t node);
 
 /* Hand out about `want` records to a node that is here, out of the pool first: 1 to LEASE_HELD_MAX
  * leases, whose number is returned; 0: it holds as many as it can. */
-size_t lease_give(struct lease_book *book, uint32_t node, uint64_t want,
-                  struct lease given[LEASE_HELD_MAX]);
+size_t lease_grant(struct lease_table *table, uint32_t node, uint64_t want,
+                   struct lease given[LEASE_HELD_MAX]);
 
 /* The same for the very first lease of a node, which it knows without being told: `size` (a whole
  * number of steps) new records. */
-void lease_begin(struct lease_book *book, uint32_t node, uint64_t size);
+void lease_grant_first(struct lease_table *table, uint32_t node, uint64_t size);
 
 /* The node has gone over `taken` records of its leases since it came, in their order, and over
- * `again` once more, since no other lease had come (data/hold.h): these are repeated. What is older
- * than its last such word, beyond what it holds, or of who is not here, changes nothing. */
-void lease_take(struct lease_book *book, uint32_t node, uint64_t taken, uint64_t again);
+ * `again` once more, since no other lease had come (data/lease_cursor.h): these are repeated. What
+ * is older than its last such word, beyond what it holds, or of who is not here, changes nothing.
+ * */
+void lease_report_use(struct lease_table *table, uint32_t node, uint64_t taken, uint64_t repeated);
 
 /* The node goes, and has said how far it is: the rest is as good as new. */
-void lease_leave(struct lease_book *book, uint32_t node);
+void lease_node_leaves(struct lease_table *table, uint32_t node);
 
 /* The node is dead: the rest is doubtful. */
-void lease_die(struct lease_book *book, uint32_t node);
+void lease_node_dies(struct lease_table *table, uint32_t node);
 
 /* A driver has come back, and rebuilds its book from that of a checkpoint. Each node that is back
  * says what it holds (count ≤ LEASE_HELD_MAX) and where the highest lease ends that it has ever
  * had; its further words count from `taken` and `again` on. False: that cannot be true (not whole
- * steps, above LEASE_PLACE_MAX, or another holds some of it), and the node is here with nothing.
+ * steps, above LEASE_OFFSET_MAX, or another holds some of it), and the node is here with nothing.
  * When all have said so, the book learns how much is used and repeated in all; what is in neither
  * is lost. */
-bool lease_return(struct lease_book *book, uint32_t node, const struct lease_holder *said,
-                  uint64_t high);
-void lease_settle(struct lease_book *book, uint64_t used, uint64_t repeated);
+bool lease_node_reconnects(struct lease_table *table, uint32_t node,
+                           const struct lease_holder *report, uint64_t high);
+void lease_finish_recovery(struct lease_table *table, uint64_t used, uint64_t repeated);
 
 /* Records in leases, and in the pool. */
-uint64_t lease_held(const struct lease_book *book);
-uint64_t lease_pooled(const struct lease_book *book);
+uint64_t lease_held(const struct lease_table *table);
+uint64_t lease_pooled(const struct lease_table *table);
 
 /* Is every place owned once, and does the sum of above hold? For tests, and who looks on. */
-bool lease_adds_up(const struct lease_book *book);
+bool lease_adds_up(const struct lease_table *table);
 
 /* What of it goes into a checkpoint, as one line of text: `FRONTIER LOST REPEATED`, then each range
  * that is not used, `FROM-TO`, with a `?` behind it where it is doubtful. All that is held is. */
-void lease_write(const struct lease_book *book, struct buf *out);
+void lease_write(const struct lease_table *table, struct buf *out);
 
 /* A book that begins with such a line, whoever held what: ranges are in the pool, cut to whole
  * steps of `grain`; the odd ends are lost. False: it cannot be read, and the book is not to be
  * used.
  */
-bool lease_read(struct lease_book *book, const char *text, uint64_t grain);
+bool lease_read(struct lease_table *table, const char *text, uint64_t grain);
 
 #endif

@@ -13,19 +13,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRAIN = 4, PLACES = 20000, NODES = 6, FREE = -1, DONE = -2, LOST = -3 };
+enum { GRAIN = 4, OFFSETS = 20000, NODES = 6, FREE = -1, DONE = -2, LOST = -3 };
 
 /* Of each place: whose it is, and whether somebody may have gone over it. */
 struct naive {
-    int owner[PLACES];
-    bool doubtful[PLACES];
+    int owner[OFFSETS];
+    bool doubtful[OFFSETS];
     uint64_t frontier, used, repeated;
-    uint64_t order[NODES][PLACES]; /* the places of a node, in its order */
-    uint64_t given[NODES], taken[NODES], again[NODES];
+    uint64_t order[NODES][OFFSETS]; /* the places of a node, in its order */
+    uint64_t given[NODES], taken[NODES], repeated_by[NODES];
     bool here[NODES];
 };
 
-static struct lease_book book;
+static struct lease_table table;
 static struct naive naive;
 
 static void hand_out(int node, const struct lease *lease)
@@ -33,7 +33,7 @@ static void hand_out(int node, const struct lease *lease)
     bool is_new = lease->from >= naive.frontier;
     assert_true(lease->from < lease->to && (lease->to - lease->from) % GRAIN == 0);
     for (uint64_t p = lease->from; p < lease->to; p++) {
-        assert_true(p < PLACES);
+        assert_true(p < OFFSETS);
         assert_true(is_new ? p == naive.frontier : naive.owner[p] == FREE);
         assert_true(lease->doubtful == naive.doubtful[p]);
         naive.owner[p] = node;
@@ -43,11 +43,11 @@ static void hand_out(int node, const struct lease *lease)
 }
 
 /* The pool comes first: nothing new while there is something old. */
-static void give(int node, uint64_t want)
+static void grant_to(int node, uint64_t want)
 {
     struct lease given[LEASE_HELD_MAX];
-    uint64_t pooled = lease_pooled(&book), sum = 0;
-    size_t held = book.holder[node].count, n = lease_give(&book, (uint32_t)node, want, given);
+    uint64_t pooled = lease_pooled(&table), sum = 0;
+    size_t held = table.holder[node].count, n = lease_grant(&table, (uint32_t)node, want, given);
     assert_true(n > 0 || held == LEASE_HELD_MAX);
     for (size_t i = 0; i < n; i++) {
         if (given[i].from >= naive.frontier)
@@ -58,7 +58,7 @@ static void give(int node, uint64_t want)
     assert_true(sum <= (want < GRAIN ? GRAIN : want));
 }
 
-static void take(int node, uint64_t n, uint64_t again)
+static void report_use(int node, uint64_t n, uint64_t repeated)
 {
     uint64_t left = naive.given[node] - naive.taken[node];
     n = n < left ? n : left;
@@ -68,31 +68,31 @@ static void take(int node, uint64_t n, uint64_t again)
         naive.repeated += naive.doubtful[p];
         naive.used++;
     }
-    naive.again[node] += again;
-    naive.repeated += again;
-    lease_take(&book, (uint32_t)node, naive.taken[node], naive.again[node]);
+    naive.repeated_by[node] += repeated;
+    naive.repeated += repeated;
+    lease_report_use(&table, (uint32_t)node, naive.taken[node], naive.repeated_by[node]);
 }
 
-static void forget(int node)
+static void forget_node(int node)
 {
     naive.here[node] = false;
-    naive.given[node] = naive.taken[node] = naive.again[node] = 0;
+    naive.given[node] = naive.taken[node] = naive.repeated_by[node] = 0;
 }
 
-static void go(int node, bool dies)
+static void remove_node(int node, bool dies)
 {
     for (uint64_t i = naive.taken[node]; i < naive.given[node]; i++) {
         naive.owner[naive.order[node][i]] = FREE;
         naive.doubtful[naive.order[node][i]] |= dies;
     }
     if (dies)
-        lease_die(&book, (uint32_t)node);
+        lease_node_dies(&table, (uint32_t)node);
     else
-        lease_leave(&book, (uint32_t)node);
-    forget(node);
+        lease_node_leaves(&table, (uint32_t)node);
+    forget_node(node);
 }
 
-static uint64_t owned(int owner_below, int owner)
+static uint64_t count_owned(int owner_below, int owner)
 {
     uint64_t n = 0;
     for (uint64_t p = 0; p < naive.frontier; p++)
@@ -100,23 +100,23 @@ static uint64_t owned(int owner_below, int owner)
     return n;
 }
 
-static void compare(void)
+static void compare_with_naive(void)
 {
-    assert_true(lease_adds_up(&book));
-    assert_int_equal(book.frontier, naive.frontier);
-    assert_int_equal(book.used, naive.used);
-    assert_int_equal(book.repeated, naive.repeated);
-    assert_int_equal(lease_held(&book), owned(1, 0));
-    assert_int_equal(lease_pooled(&book), owned(0, FREE));
+    assert_true(lease_adds_up(&table));
+    assert_int_equal(table.frontier, naive.frontier);
+    assert_int_equal(table.used, naive.used);
+    assert_int_equal(table.repeated, naive.repeated);
+    assert_int_equal(lease_held(&table), count_owned(1, 0));
+    assert_int_equal(lease_pooled(&table), count_owned(0, FREE));
 }
 
 /* Down and up: a checkpoint is written and gone on from. */
-static void resume(void)
+static void resume_table(void)
 {
     struct buf text = {0};
-    lease_write(&book, &text);
+    lease_write(&table, &text);
     assert_false(text.failed);
-    assert_true(lease_read(&book, (char *)text.data, GRAIN));
+    assert_true(lease_read(&table, (char *)text.data, GRAIN));
     buf_release(&text);
     for (uint64_t p = 0; p < naive.frontier; p++)
         if (naive.owner[p] >= 0) {
@@ -124,123 +124,124 @@ static void resume(void)
             naive.doubtful[p] = true;
         }
     for (int node = 0; node < NODES; node++)
-        forget(node);
+        forget_node(node);
 }
 
 /* Everything that can happen, at random; and in the end all that was handed out is used. */
-static void play(uint64_t seed)
+static void play_randomly(uint64_t seed)
 {
-    lease_open(&book, 0, 0, GRAIN);
+    lease_open(&table, 0, 0, GRAIN);
     memset(&naive, 0, sizeof naive);
     for (uint64_t k = 0; k < 300; k++) {
         int node = (int)rng_below(seed, 1, k, NODES);
         uint64_t what = rng_below(seed, 2, k, 20), n = rng_below(seed, 3, k, 12 * GRAIN);
         if (!naive.here[node]) {
-            lease_enter(&book, (uint32_t)node);
+            lease_add_node(&table, (uint32_t)node);
             naive.here[node] = true;
             if (naive.frontier == 0 && what < 10) {
-                lease_begin(&book, (uint32_t)node, 2 * GRAIN);
+                lease_grant_first(&table, (uint32_t)node, 2 * GRAIN);
                 hand_out(node, &(struct lease){.from = 0, .to = 2 * GRAIN});
             }
         } else if (what < 9) {
-            take(node, n / GRAIN * GRAIN, what == 0 ? GRAIN : 0);
+            report_use(node, n / GRAIN * GRAIN, what == 0 ? GRAIN : 0);
         } else if (what < 17) {
-            give(node, n);
+            grant_to(node, n);
         } else if (what < 19) {
-            go(node, what == 17);
+            remove_node(node, what == 17);
         } else if (n < GRAIN) {
-            resume();
+            resume_table();
         }
-        compare();
+        compare_with_naive();
     }
     for (int node = 0; node < NODES; node++)
         if (naive.here[node])
-            go(node, true);
-    lease_enter(&book, 0);
-    for (naive.here[0] = true; lease_pooled(&book) > 0; take(0, PLACES, 0))
-        give(0, lease_pooled(&book));
-    compare();
-    assert_int_equal(book.used, book.frontier);
+            remove_node(node, true);
+    lease_add_node(&table, 0);
+    for (naive.here[0] = true; lease_pooled(&table) > 0; report_use(0, OFFSETS, 0))
+        grant_to(0, lease_pooled(&table));
+    compare_with_naive();
+    assert_int_equal(table.used, table.frontier);
 }
 
-static void agrees_with_the_naive_one(void **state)
+static void test_lease_table_agrees_with_naive_one(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 200; seed++)
-        play(seed);
+        play_randomly(seed);
 }
 
-static void pieces_that_meet_become_one(void **state)
+static void test_lease_pool_merges_adjacent_ranges(void **state)
 {
     struct lease given[LEASE_HELD_MAX];
     (void)state;
-    lease_open(&book, 1000, 0, GRAIN);
+    lease_open(&table, 1000, 0, GRAIN);
     for (uint32_t node = 0; node < 3; node++) {
-        lease_enter(&book, node);
-        lease_begin(&book, node, 40);
+        lease_add_node(&table, node);
+        lease_grant_first(&table, node, 40);
     }
-    lease_die(&book, 0);
-    lease_die(&book, 2);
-    assert_int_equal(book.pooled, 2);
-    lease_die(&book, 1);
-    assert_int_equal(book.pooled, 1);
-    lease_enter(&book, 3);
-    assert_int_equal(lease_give(&book, 3, 130, given), 2); /* whole steps: 128 */
+    lease_node_dies(&table, 0);
+    lease_node_dies(&table, 2);
+    assert_int_equal(table.pooled, 2);
+    lease_node_dies(&table, 1);
+    assert_int_equal(table.pooled, 1);
+    lease_add_node(&table, 3);
+    assert_int_equal(lease_grant(&table, 3, 130, given), 2); /* whole steps: 128 */
     assert_true(given[0].from == 1000 && given[0].to == 1120 && given[0].doubtful);
     assert_true(given[1].from == 1120 && given[1].to == 1128 && !given[1].doubtful);
 }
 
 /* Words that are old, late or too large. */
-static void who_is_not_here_says_nothing(void **state)
+static void test_lease_table_ignores_absent_nodes(void **state)
 {
     (void)state;
-    lease_open(&book, 0, 0, GRAIN);
-    lease_enter(&book, 7);
-    lease_begin(&book, 7, 40);
-    lease_take(&book, 7, 12, 4);
-    lease_take(&book, 7, 8, 0);
-    assert_true(book.used == 12 && book.repeated == 4);
-    lease_take(&book, 8, 40, 40);
-    lease_take(&book, LEASE_NODES_MAX, 40, 40);
-    lease_take(&book, UINT32_MAX, 40, 40);
-    assert_true(book.used == 12 && book.repeated == 4);
-    lease_take(&book, 7, UINT64_MAX, 4);
-    assert_int_equal(book.used, 40);
-    lease_leave(&book, 7);
-    lease_take(&book, 7, 80, 8);
-    assert_true(book.used == 40 && book.repeated == 4 && book.pooled == 0);
-    assert_true(lease_adds_up(&book));
+    lease_open(&table, 0, 0, GRAIN);
+    lease_add_node(&table, 7);
+    lease_grant_first(&table, 7, 40);
+    lease_report_use(&table, 7, 12, 4);
+    lease_report_use(&table, 7, 8, 0);
+    assert_true(table.used == 12 && table.repeated == 4);
+    lease_report_use(&table, 8, 40, 40);
+    lease_report_use(&table, LEASE_NODES_MAX, 40, 40);
+    lease_report_use(&table, UINT32_MAX, 40, 40);
+    assert_true(table.used == 12 && table.repeated == 4);
+    lease_report_use(&table, 7, UINT64_MAX, 4);
+    assert_int_equal(table.used, 40);
+    lease_node_leaves(&table, 7);
+    lease_report_use(&table, 7, 80, 8);
+    assert_true(table.used == 40 && table.repeated == 4 && table.pooled == 0);
+    assert_true(lease_adds_up(&table));
 }
 
-static void a_driver_comes_back(void **state)
+static void test_lease_table_after_driver_recovery(void **state)
 {
-    struct lease_holder a = {.taken = 60, .again = 4, .count = 2}, b = {.taken = 20, .count = 1};
+    struct lease_holder a = {.taken = 60, .repeated = 4, .count = 2}, b = {.taken = 20, .count = 1};
     a.held[0] = (struct lease){.from = 108, .to = 120};
     a.held[1] = (struct lease){.from = 160, .to = 200};
     b.held[0] = (struct lease){.from = 120, .to = 160};
     (void)state;
-    assert_true(lease_read(&book, "100 0 3 40-60 80-100?", GRAIN)); /* of a checkpoint */
-    assert_true(book.used == 60 && book.repeated == 3);
-    assert_true(lease_return(&book, 1, &a, 200));
-    assert_true(lease_return(&book, 2, &b, 240)); /* it has had [200, 240) and used it */
-    lease_settle(&book, 130, 9);
-    assert_true(lease_adds_up(&book));
-    assert_true(book.frontier == 240 && book.lost == 240 - 130 - 92 && book.repeated == 9);
-    lease_take(&book, 1, 72, 8);
-    assert_true(book.used == 142 && book.repeated == 13);
+    assert_true(lease_read(&table, "100 0 3 40-60 80-100?", GRAIN)); /* of a checkpoint */
+    assert_true(table.used == 60 && table.repeated == 3);
+    assert_true(lease_node_reconnects(&table, 1, &a, 200));
+    assert_true(lease_node_reconnects(&table, 2, &b, 240)); /* it has had [200, 240) and used it */
+    lease_finish_recovery(&table, 130, 9);
+    assert_true(lease_adds_up(&table));
+    assert_true(table.frontier == 240 && table.lost == 240 - 130 - 92 && table.repeated == 9);
+    lease_report_use(&table, 1, 72, 8);
+    assert_true(table.used == 142 && table.repeated == 13);
     struct lease_holder liar = {.count = 1, .held = {{.from = 156, .to = 164}}};
-    assert_false(lease_return(&book, 3, &liar, 200)); /* 2's */
+    assert_false(lease_node_reconnects(&table, 3, &liar, 200)); /* 2's */
     liar.held[0] = (struct lease){.from = 300, .to = 306};
-    assert_false(lease_return(&book, 4, &liar, 306)); /* no whole step */
+    assert_false(lease_node_reconnects(&table, 4, &liar, 306)); /* no whole step */
     liar.held[0] = (struct lease){.from = 300, .to = 308};
-    assert_false(lease_return(&book, 5, &liar, 304)); /* beyond what it says it had */
+    assert_false(lease_node_reconnects(&table, 5, &liar, 304)); /* beyond what it says it had */
     liar.count = LEASE_HELD_MAX + 1;
-    assert_false(lease_return(&book, 6, &liar, 308));
+    assert_false(lease_node_reconnects(&table, 6, &liar, 308));
     liar.count = 0;
-    assert_false(lease_return(&book, 7, &liar, UINT64_MAX - 8)); /* nobody has been there */
-    assert_true(book.frontier == 240 && lease_adds_up(&book));
-    lease_settle(&book, UINT64_MAX - 1000, 0);
-    assert_true(book.frontier <= LEASE_PLACE_MAX && lease_adds_up(&book));
+    assert_false(
+        lease_node_reconnects(&table, 7, &liar, UINT64_MAX - 8)); /* nobody has been there */
+    assert_true(table.frontier == 240 && lease_adds_up(&table));
+    lease_finish_recovery(&table, UINT64_MAX - 1000, 0);
+    assert_true(table.frontier <= LEASE_OFFSET_MAX && lease_adds_up(&table));
 }
 
 static void a_line_of_a_checkpoint(void **state)
@@ -265,17 +266,17 @@ static void a_line_of_a_checkpoint(void **state)
                                       "18446744073709551600 0 0",
                                       "99999999999999999999 0 0"};
     (void)state;
-    assert_true(lease_read(&book, "48 2 7 8-12 12-20? 40-48", GRAIN));
-    assert_true(book.frontier == 48 && book.lost == 2 && book.repeated == 7);
-    assert_true(book.used == 48 - 2 - 20 && book.pooled == 3 && lease_adds_up(&book));
-    assert_true(lease_read(&book, "48 2 7 8-12 12-20? 40-48", 6)); /* other steps */
-    assert_true(book.lost == 2 + 4 + 2 + 2 && lease_pooled(&book) == 12 && lease_adds_up(&book));
+    assert_true(lease_read(&table, "48 2 7 8-12 12-20? 40-48", GRAIN));
+    assert_true(table.frontier == 48 && table.lost == 2 && table.repeated == 7);
+    assert_true(table.used == 48 - 2 - 20 && table.pooled == 3 && lease_adds_up(&table));
+    assert_true(lease_read(&table, "48 2 7 8-12 12-20? 40-48", 6)); /* other steps */
+    assert_true(table.lost == 2 + 4 + 2 + 2 && lease_pooled(&table) == 12 && lease_adds_up(&table));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-        if (lease_read(&book, bad[i], GRAIN))
+        if (lease_read(&table, bad[i], GRAIN))
             fail_msg("\"%s\" is a book", bad[i]);
-    assert_false(lease_open(&book, 12, 13, GRAIN));
-    assert_false(lease_open(&book, UINT64_MAX, 0, GRAIN));
-    assert_true(lease_open(&book, LEASE_PLACE_MAX, 0, GRAIN));
+    assert_false(lease_open(&table, 12, 13, GRAIN));
+    assert_false(lease_open(&table, UINT64_MAX, 0, GRAIN));
+    assert_true(lease_open(&table, LEASE_OFFSET_MAX, 0, GRAIN));
 }
 
 static void faster_ones_get_more(void **state)
@@ -293,10 +294,10 @@ static void faster_ones_get_more(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(agrees_with_the_naive_one),
-        cmocka_unit_test(pieces_that_meet_become_one),
-        cmocka_unit_test(who_is_not_here_says_nothing),
-        cmocka_unit_test(a_driver_comes_back),
+        cmocka_unit_test(test_lease_table_agrees_with_naive_one),
+        cmocka_unit_test(test_lease_pool_merges_adjacent_ranges),
+        cmocka_unit_test(test_lease_table_ignores_absent_nodes),
+        cmocka_unit_test(test_lease_table_after_driver_recovery),
         cmocka_unit_test(a_line_of_a_checkpoint),
         cmocka_unit_test(faster_ones_get_more),
     };

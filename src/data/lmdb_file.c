@@ -30,14 +30,14 @@ struct meta {
 struct walk {
     const struct file_open *file;
     const char *name;
-    const struct lmdb_visitor *visitor;
+    const struct lmdb_callback *callback;
     struct meta meta;
     uint8_t *page; /* one for each level */
     uint64_t pages, entries;
     struct err *err;
 };
 
-static uint16_t u16(const uint8_t *at)
+static uint16_t read_u16(const uint8_t *at)
 {
     return (uint16_t)(at[0] | at[1] << 8);
 }
@@ -73,7 +73,7 @@ static int read_meta(const struct walk *w, uint64_t offset, struct meta *out)
         return err_set(w->err, ERR_INPUT, "%s: %" PRIu64 " bytes, too short for an LMDB", w->name,
                        w->file->len);
     const uint8_t *meta = page + PAGE_HEAD, *free_pages = meta + 24, *tree = free_pages + 48;
-    if (bytes_le32(meta) != MAGIC || !(u16(page + 10) & P_META))
+    if (bytes_le32(meta) != MAGIC || !(read_u16(page + 10) & P_META))
         return err_set(w->err, ERR_INPUT,
                        "%s: not an LMDB of a 64-bit little-endian machine (no magic at byte "
                        "%" PRIu64 "); give the folder, or the data.mdb, of one",
@@ -83,8 +83,8 @@ static int read_meta(const struct walk *w, uint64_t offset, struct meta *out)
                        bytes_le32(meta + 4), VERSION);
     *out = (struct meta){
         .page_size = bytes_le32(free_pages),
-        .flags = u16(tree + 4),
-        .depth = u16(tree + 6),
+        .flags = read_u16(tree + 4),
+        .depth = read_u16(tree + 6),
         .pages = bytes_le64(tree + 8) + bytes_le64(tree + 16),
         .entries = bytes_le64(tree + 32),
         .root = bytes_le64(tree + 40),
@@ -125,11 +125,11 @@ static int find_value(const struct walk *w, uint64_t number, const uint8_t *node
                       uint64_t at, struct part_of *out)
 {
     uint64_t size = w->meta.page_size;
-    uint64_t len = u16(node) | (uint64_t)u16(node + 2) << 16;
-    size_t key = u16(node + 6);
-    if (u16(node + 4) & (N_DATABASE | N_DUPLICATES))
+    uint64_t len = read_u16(node) | (uint64_t)read_u16(node + 2) << 16;
+    size_t key = read_u16(node + 6);
+    if (read_u16(node + 4) & (N_DATABASE | N_DUPLICATES))
         return bad_page(w, number, "holds a database within; expected records alone");
-    if (!(u16(node + 4) & N_OVERFLOW)) {
+    if (!(read_u16(node + 4) & N_OVERFLOW)) {
         if (len > room)
             return bad_page(w, number, "a value goes beyond it");
         *out = (struct part_of){w->file, at, len};
@@ -143,7 +143,7 @@ static int find_value(const struct walk *w, uint64_t number, const uint8_t *node
     if (rc != OK)
         return rc;
     uint64_t pages = bytes_le32(head + 12);
-    if (!(u16(head + 10) & P_OVERFLOW) || len > pages * size - PAGE_HEAD || pages == 0)
+    if (!(read_u16(head + 10) & P_OVERFLOW) || len > pages * size - PAGE_HEAD || pages == 0)
         return bad_page(w, first, "does not hold the value that should be here");
     if (pages > w->file->len / size - first)
         return bad_page(w, first, "truncated: its value goes beyond the end of the file");
@@ -154,15 +154,15 @@ static int find_value(const struct walk *w, uint64_t number, const uint8_t *node
 static int visit_leaf_node(struct walk *w, uint64_t number, const uint8_t *page, size_t at)
 {
     const uint8_t *node = page + at;
-    size_t key_len = u16(node + 6), value_at = at + NODE_HEAD + key_len;
+    size_t key_len = read_u16(node + 6), value_at = at + NODE_HEAD + key_len;
     struct part_of value;
     if (++w->entries > w->meta.entries)
         return bad_page(w, number, "more records than the database says it has");
     int rc = find_value(w, number, node, w->meta.page_size - value_at,
                         number * w->meta.page_size + value_at, &value);
     if (rc == OK)
-        rc = w->visitor->entry(w->visitor->user, node + NODE_HEAD, key_len, &value);
-    return rc == OK ? open_watch_report(w->visitor->watch, "records", w->entries, w->meta.entries,
+        rc = w->callback->entry(w->callback->user, node + NODE_HEAD, key_len, &value);
+    return rc == OK ? open_watch_report(w->callback->watch, "records", w->entries, w->meta.entries,
                                         w->err)
                     : rc;
 }
@@ -176,28 +176,28 @@ static int walk_page(struct walk *w, uint64_t number, uint64_t level)
     int rc = read_page(w, number, page, size);
     if (rc != OK)
         return rc;
-    unsigned flags = u16(page + 10);
+    unsigned flags = read_u16(page + 10);
     bool leaf = flags & P_LEAF;
     if (leaf == (bool)(flags & P_BRANCH) || flags & (P_OVERFLOW | P_META | P_LEAF2))
         return bad_page(w, number, "is no page of the tree");
-    size_t lower = u16(page + 12);
+    size_t lower = read_u16(page + 12);
     if (lower < PAGE_HEAD || lower > size || lower % 2 != 0)
         return bad_page(w, number, "its list of entries goes beyond it");
     for (size_t i = PAGE_HEAD; rc == OK && i < lower; i += 2) {
-        size_t at = u16(page + i);
-        if (at < lower || at > size - NODE_HEAD || u16(page + at + 6) > size - NODE_HEAD - at)
+        size_t at = read_u16(page + i);
+        if (at < lower || at > size - NODE_HEAD || read_u16(page + at + 6) > size - NODE_HEAD - at)
             return bad_page(w, number, "an entry goes beyond it");
-        uint64_t below = u16(page + at) | (uint64_t)u16(page + at + 2) << 16 |
-                         (uint64_t)u16(page + at + 4) << 32;
+        uint64_t below = read_u16(page + at) | (uint64_t)read_u16(page + at + 2) << 16 |
+                         (uint64_t)read_u16(page + at + 4) << 32;
         rc = leaf ? visit_leaf_node(w, number, page, at) : walk_page(w, below, level + 1);
     }
     return rc;
 }
 
-int lmdb_walk(const struct file_open *file, const char *name, const struct lmdb_visitor *visitor,
+int lmdb_walk(const struct file_open *file, const char *name, const struct lmdb_callback *callback,
               struct err *err)
 {
-    struct walk w = {.file = file, .name = name, .visitor = visitor, .err = err};
+    struct walk w = {.file = file, .name = name, .callback = callback, .err = err};
     int rc = choose_meta(&w);
     if (rc != OK)
         return rc;

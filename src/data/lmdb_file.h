@@ -15,7 +15,7 @@
 #include "base/err.h"
 #include "data/part.h"
 
-struct lmdb_visitor {
+struct lmdb_callback {
     /* An entry, in the order of keys; anything but OK ends the walk. The key is valid until it
      * returns, the value as long as the file. */
     int (*entry)(void *user, const uint8_t *key, size_t key_len, const struct part_of *value);
@@ -26,7 +26,7 @@ struct lmdb_visitor {
 /* Walk through all entries of the one unnamed database. Costs every branch and leaf page, and the
  * head of each overflow page; memory: a page for each level of the tree.
  * ERR_INPUT naming the page, ERR_NOMEM, ERR_CANCELLED, or what the visitor returned */
-int lmdb_walk(const struct file_open *file, const char *name, const struct lmdb_visitor *visitor,
+int lmdb_walk(const struct file_open *file, const char *name, const struct lmdb_callback *callback,
               struct err *err);
 
 #endif

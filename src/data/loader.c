@@ -14,10 +14,10 @@ int loader_init(struct loader *loader, struct arena *arena, const struct dataset
     return rc;
 }
 
-static void fill(struct loader *l, size_t which, struct stretch places)
+static void fill_batch(struct loader *l, size_t which, struct stretch stretch)
 {
-    l->status[which] = batch_fill(&l->batch[which], l->set, &l->sampler, places.start, places.count,
-                                  &l->why[which]);
+    l->status[which] = batch_fill(&l->batch[which], l->set, &l->sampler, stretch.start,
+                                  stretch.count, &l->why[which]);
 }
 
 /* ---- the task ---- */
@@ -32,7 +32,7 @@ static int loader_main(void *arg)
         int rc = world_wait(l->world, &want, 1, WORLD_FOREVER, &wake);
         if (rc != OK)
             return rc;
-        fill(l, 1 - l->given, l->ahead);
+        fill_batch(l, 1 - l->given, l->ahead);
         world_raise(l->world, SIGNAL_LOADER_READY);
     }
 }
@@ -47,7 +47,7 @@ int loader_start(struct loader *l, struct arena *arena, struct world *world)
     }
     l->world = world;
     l->asked = l->takes = l->hits = 0;
-    l->told.count = 0;
+    l->expected.count = 0;
     l->wanted = world_raised(world, SIGNAL_LOADER_WANT);
     l->readied = world_raised(world, SIGNAL_LOADER_READY);
     return world_spawn(world, "loader", loader_main, l, &l->task);
@@ -70,7 +70,7 @@ void loader_release(struct loader *l)
 /* ---- the caller's side ---- */
 
 /* Wait until the task has nothing to do. */
-static int settle(struct loader *l)
+static int drain_task(struct loader *l)
 {
     if (l->asked == 0)
         return OK;
@@ -85,11 +85,11 @@ static int settle(struct loader *l)
 
 void loader_expect(struct loader *l, uint64_t start, size_t count)
 {
-    l->told = (struct stretch){start, count};
+    l->expected = (struct stretch){start, count};
 }
 
 /* What comes after `now`. */
-static struct stretch expected(struct loader *l, struct stretch now)
+static struct stretch next_stretch(struct loader *l, struct stretch now)
 {
     uint64_t step = now.start - l->start;
     if (l->takes == 0)
@@ -99,12 +99,12 @@ static struct stretch expected(struct loader *l, struct stretch now)
     else
         l->stepped = step;
     l->start = now.start;
-    struct stretch told = l->told;
-    l->told.count = 0;
-    return told.count > 0 ? told : (struct stretch){now.start + l->stride, now.count};
+    struct stretch expected = l->expected;
+    l->expected.count = 0;
+    return expected.count > 0 ? expected : (struct stretch){now.start + l->stride, now.count};
 }
 
-static void prepare(struct loader *l, struct stretch next)
+static void prepare_batch(struct loader *l, struct stretch next)
 {
     l->ahead = next;
     l->asked++;
@@ -114,21 +114,21 @@ static void prepare(struct loader *l, struct stretch next)
 int loader_take(struct loader *l, uint64_t start, size_t count, const struct batch **batch,
                 struct err *err)
 {
-    struct stretch places = {start, count};
+    struct stretch stretch = {start, count};
     if (l->task) {
-        int rc = settle(l);
+        int rc = drain_task(l);
         if (rc != OK)
             return err_set(err, rc, "no batch: %s", status_text(rc));
         l->given = 1 - l->given;
         bool hit = l->asked > 0 && l->ahead.start == start && l->ahead.count == count;
         if (!hit)
-            fill(l, l->given, places);
-        struct stretch next = expected(l, places);
+            fill_batch(l, l->given, stretch);
+        struct stretch next = next_stretch(l, stretch);
         l->takes++;
         l->hits += hit;
-        prepare(l, next);
+        prepare_batch(l, next);
     } else {
-        fill(l, l->given, places);
+        fill_batch(l, l->given, stretch);
     }
     if (l->status[l->given] != OK)
         return err_set(err, l->status[l->given], "%s", l->why[l->given].text);

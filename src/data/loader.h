@@ -30,7 +30,7 @@ struct loader {
     size_t given;             /* which of them the caller has; the task fills the other */
     uint64_t start;           /* last taken */
     uint64_t stride, stepped; /* expected; and the last one seen */
-    struct stretch told;      /* what follows the batch that is taken next; count 0: nobody knows */
+    struct stretch expected;  /* what follows the batch that is taken next; count 0: nobody knows */
     uint64_t takes, hits;     /* while started; and how many were there already */
     /* Until it is started, world and task are NULL. */
     struct world *world;

@@ -85,26 +85,26 @@ static void bench_open(struct bench *b)
     assert_int_equal(loader_init(&b->loader, &b->arena, &b->set, SEED, CAP), OK);
 }
 
-static int start(struct bench *b)
+static int start_loader(struct bench *b)
 {
     return b->world ? loader_start(&b->loader, &b->arena, b->world) : OK;
 }
 
-static int tell(void *arg)
+static int play_real_story(void *arg)
 {
     struct bench *b = arg;
-    int rc = start(b);
+    int rc = start_loader(b);
     if (rc == OK)
         rc = b->story(b);
     loader_stop(&b->loader);
     return rc;
 }
 
-static int tell_simulated(void *arg, struct world *w)
+static int play_simulated_story(void *arg, struct world *w)
 {
     struct bench *b = arg;
     b->world = w;
-    return tell(b);
+    return play_real_story(b);
 }
 
 static int in_simulation(struct bench *b)
@@ -114,7 +114,7 @@ static int in_simulation(struct bench *b)
     struct err err;
     assert_int_equal(cluster_parse("test", "node {}", 7, &cluster, &err), OK);
     assert_int_equal(cluster_finish(cluster, &err), OK);
-    struct sim_options options = {.cluster = cluster, .node_main = tell_simulated, .arg = b};
+    struct sim_options options = {.cluster = cluster, .node_main = play_simulated_story, .arg = b};
     assert_int_equal(sim_create(&options, &sim, &err), OK);
     int rc = sim_run(sim, WORLD_SECOND);
     sim_free(sim);
@@ -126,17 +126,19 @@ static int in_reality(struct bench *b)
 {
     struct err err;
     assert_int_equal(real_open(&(struct real_options){0}, &b->world, &err), OK);
-    int rc = real_run(b->world, tell, b, &err);
+    int rc = real_run(b->world, play_real_story, b, &err);
     real_close(b->world);
     return rc;
 }
 
-static int play(enum setting setting, int (*story)(struct bench *b), struct bench *b)
+static int play_story(enum setting setting, int (*story)(struct bench *b), struct bench *b)
 {
     bench_open(b);
     b->setting = setting;
     b->story = story;
-    int rc = setting == REAL ? in_reality(b) : setting == SIMULATED ? in_simulation(b) : tell(b);
+    int rc = setting == REAL        ? in_reality(b)
+             : setting == SIMULATED ? in_simulation(b)
+                                    : play_real_story(b);
     loader_release(&b->loader);
     batch_release(&b->want);
     arena_release(&b->arena);
@@ -148,21 +150,21 @@ static void play_all(int (*story)(struct bench *b))
 {
     for (enum setting s = AT_ONCE; s < SETTINGS; s++) {
         struct bench b = {0};
-        int rc = play(s, story, &b);
+        int rc = play_story(s, story, &b);
         if (rc != OK)
             fail_msg("setting %d: line %d", (int)s, rc - FAILED);
     }
 }
 
 /* Is the batch at these places what batch_fill makes of them? */
-static bool takes(struct bench *b, uint64_t place, size_t count)
+static bool takes_batch(struct bench *b, uint64_t offset, size_t count)
 {
     const struct batch *got;
     struct batch *want = &b->want;
     struct sampler sampler = {SEED, N};
-    if (loader_take(&b->loader, place, count, &got, NULL) != OK)
+    if (loader_take(&b->loader, offset, count, &got, NULL) != OK)
         return false;
-    if (batch_fill(want, &b->set, &sampler, place, count, NULL) != OK)
+    if (batch_fill(want, &b->set, &sampler, offset, count, NULL) != OK)
         return false;
     return got->count == count && got->epoch == want->epoch &&
            memcmp(got->data, want->data, count * CHW * sizeof(float)) == 0 &&
@@ -171,136 +173,137 @@ static bool takes(struct bench *b, uint64_t place, size_t count)
 }
 
 /* Of `takes` so far, all but `misses` were there already, where anything is prepared at all. */
-static bool missed(const struct bench *b, uint64_t count, uint64_t misses)
+static bool has_missed(const struct bench *b, uint64_t count, uint64_t misses)
 {
     const struct loader *l = &b->loader;
     return !b->world || (l->takes == count && l->takes - l->hits == misses);
 }
 
 /* Batches of eight in epochs of twenty: every other one straddles. */
-static int steady(struct bench *b)
+static int steady_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 40; i++)
-        CHECK(takes(b, i * CAP, CAP));
-    CHECK(missed(b, 40, 1));
+        CHECK(takes_batch(b, i * CAP, CAP));
+    CHECK(has_missed(b, 40, 1));
     return OK;
 }
 
 static void test_a_steady_stream_is_foreseen(void **state)
 {
     (void)state;
-    play_all(steady);
+    play_all(steady_story);
 }
 
 /* One of three workers that share each step. */
-static int strides(struct bench *b)
+static int stride_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 20; i++)
-        CHECK(takes(b, 5 + i * 3 * CAP, CAP));
-    CHECK(missed(b, 20, 3));
+        CHECK(takes_batch(b, 5 + i * 3 * CAP, CAP));
+    CHECK(has_missed(b, 20, 3));
     return OK;
 }
 
 static void test_a_stride_is_learnt(void **state)
 {
     (void)state;
-    play_all(strides);
+    play_all(stride_story);
 }
 
 /* One of three workers that take five steps each before they meet. */
-static int jumps(struct bench *b)
+static int jump_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 30; i++)
-        CHECK(takes(b, (i / 5 * 15 + i % 5) * CAP, CAP));
-    CHECK(missed(b, 30, 6));
+        CHECK(takes_batch(b, (i / 5 * 15 + i % 5) * CAP, CAP));
+    CHECK(has_missed(b, 30, 6));
     return OK;
 }
 
 static void test_a_jump_is_one_wrong_guess(void **state)
 {
     (void)state;
-    play_all(jumps);
+    play_all(jump_story);
 }
 
 /* The same, and more than jumps, where the caller knows what comes next. */
-static int told(struct bench *b)
+static int hinted_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 30; i++) {
         uint64_t next = i + 1;
         loader_expect(&b->loader, (next * next % 31) * CAP, 1 + next % CAP);
-        CHECK(takes(b, (i * i % 31) * CAP, 1 + i % CAP));
+        CHECK(takes_batch(b, (i * i % 31) * CAP, 1 + i % CAP));
     }
-    CHECK(missed(b, 30, 1));
+    CHECK(has_missed(b, 30, 1));
     loader_expect(&b->loader, 100, 2);
-    CHECK(takes(b, (30 * 30 % 31) * CAP, 1 + 30 % CAP));
-    CHECK(takes(b, 108, 2)); /* what was said was wrong, */
-    CHECK(takes(b, 100, 2)); /* and is not expected again */
-    CHECK(missed(b, 33, 3));
+    CHECK(takes_batch(b, (30 * 30 % 31) * CAP, 1 + 30 % CAP));
+    CHECK(takes_batch(b, 108, 2)); /* what was said was wrong, */
+    CHECK(takes_batch(b, 100, 2)); /* and is not expected again */
+    CHECK(has_missed(b, 33, 3));
     return OK;
 }
 
 static void test_what_is_told_is_foreseen(void **state)
 {
     (void)state;
-    play_all(told);
+    play_all(hinted_story);
 }
 
-static int anywhere(struct bench *b)
+static int random_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 300; i++) {
-        uint64_t place = rng_below(1, 1, i, 4) ? i * CAP : rng_u64(1, 2, i) >> (i % 50);
-        CHECK(takes(b, place, 1 + rng_below(1, 3, i, CAP)));
+        uint64_t offset = rng_below(1, 1, i, 4) ? i * CAP : rng_u64(1, 2, i) >> (i % 50);
+        CHECK(takes_batch(b, offset, 1 + rng_below(1, 3, i, CAP)));
     }
-    CHECK(takes(b, UINT64_MAX - CAP, CAP)); /* what comes next is beyond the end of the stream */
-    CHECK(takes(b, 0, CAP));
+    CHECK(takes_batch(b, UINT64_MAX - CAP,
+                      CAP)); /* what comes next is beyond the end of the stream */
+    CHECK(takes_batch(b, 0, CAP));
     return OK;
 }
 
 static void test_wrong_guesses_do_not_show(void **state)
 {
     (void)state;
-    play_all(anywhere);
+    play_all(random_story);
 }
 
 /* An evaluation between two steps uses the batch that is done with. */
-static int evaluations(struct bench *b)
+static int evaluation_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 20; i++) {
-        CHECK(takes(b, i * CAP, CAP));
+        CHECK(takes_batch(b, i * CAP, CAP));
         CHECK(batch_fill_plain(loader_spare(&b->loader), &b->set, i % 12, CAP, NULL) == OK);
     }
-    CHECK(missed(b, 20, 1));
+    CHECK(has_missed(b, 20, 1));
     return OK;
 }
 
 static void test_the_spare_batch_disturbs_nothing(void **state)
 {
     (void)state;
-    play_all(evaluations);
+    play_all(evaluation_story);
 }
 
 /* Stopped with a batch wanted and not yet there, and started again. */
-static int stops(struct bench *b)
+static int stop_story(struct bench *b)
 {
     for (uint64_t i = 0; i < 10; i++) {
-        CHECK(takes(b, i * CAP, CAP));
+        CHECK(takes_batch(b, i * CAP, CAP));
         loader_stop(&b->loader);
-        CHECK(takes(b, 3 + i * CAP, CAP));
+        CHECK(takes_batch(b, 3 + i * CAP, CAP));
         int read = atomic_load(&b->begun);
-        CHECK(start(b) == OK);
+        CHECK(start_loader(b) == OK);
         if (b->world)
             CHECK(world_sleep(b->world, world_now(b->world) + WORLD_SECOND / 500) == OK);
         CHECK(atomic_load(&b->begun) == read); /* nothing has been asked for */
     }
-    CHECK(takes(b, 1, 2) && takes(b, 3, 2));
-    CHECK(missed(b, 2, 1));
+    CHECK(takes_batch(b, 1, 2) && takes_batch(b, 3, 2));
+    CHECK(has_missed(b, 2, 1));
     return OK;
 }
 
 static void test_it_stops_and_starts_again(void **state)
 {
     (void)state;
-    play_all(stops);
+    play_all(stop_story);
 }
 
 /* The task is in the middle of a batch when it is stopped: the stop waits for it. */
@@ -315,9 +318,9 @@ static int opens_soon(void *arg)
 static int stops_in_the_middle(struct bench *b)
 {
     struct task *opener;
-    CHECK(takes(b, 0, 2) && takes(b, 2, 2));
+    CHECK(takes_batch(b, 0, 2) && takes_batch(b, 2, 2));
     loader_stop(&b->loader);
-    CHECK(start(b) == OK);
+    CHECK(start_loader(b) == OK);
     int before = atomic_load(&b->begun);
     atomic_store(&b->shut, true);
     b->loader.given = 1; /* as after a take, whose fill would wait for ever */
@@ -336,7 +339,7 @@ static void test_a_stop_waits_for_the_batch_in_work(void **state)
 {
     (void)state;
     struct bench b = {0};
-    assert_int_equal(play(REAL, stops_in_the_middle, &b), OK);
+    assert_int_equal(play_story(REAL, stops_in_the_middle, &b), OK);
 }
 
 /* Who takes is cancelled between two batches. */
@@ -375,7 +378,7 @@ static void test_a_cancelled_taker_is_told(void **state)
 }
 
 /* A mistake in the task poisons the world; the taker does not wait for a batch that never comes. */
-static int breaks(struct bench *b)
+static int fault_story(struct bench *b)
 {
     const struct batch *batch;
     b->good_reads = CAP + 3;
@@ -388,7 +391,7 @@ static void test_a_mistake_in_the_task_ends_the_wait(void **state)
 {
     (void)state;
     struct bench b = {0};
-    assert_int_equal(play(REAL, breaks, &b), ERR_BUG);
+    assert_int_equal(play_story(REAL, fault_story, &b), ERR_BUG);
 }
 
 /* A record that cannot be read is an error of the batch it belongs to, prepared ahead or not, and
@@ -399,15 +402,15 @@ static int one_breaks(struct bench *b)
     struct err err = {0};
     const struct batch *got = NULL;
     b->broken = sampler_at(&sampler, 0, CAP + 3) + 1; /* in the second batch of the first epoch */
-    CHECK(takes(b, 0, CAP));                          /* what comes next is prepared, and fails */
+    CHECK(takes_batch(b, 0, CAP));                    /* what comes next is prepared, and fails */
     CHECK(loader_take(&b->loader, CAP, CAP, &got, &err) == ERR_INPUT);
     CHECK(err.status == ERR_INPUT && strstr(err.text, "is broken") && !got);
-    CHECK(takes(b, 0, CAP));
-    CHECK(takes(b, CAP, 3));
+    CHECK(takes_batch(b, 0, CAP));
+    CHECK(takes_batch(b, CAP, 3));
     CHECK(loader_take(&b->loader, CAP + 3, 1, &got, NULL) == ERR_INPUT);
     CHECK(batch_fill_plain(loader_spare(&b->loader), &b->set, b->broken - 1, 1, &err) == ERR_INPUT);
     b->broken = 0;
-    CHECK(takes(b, CAP, CAP));
+    CHECK(takes_batch(b, CAP, CAP));
     return OK;
 }
 

@@ -8,7 +8,7 @@
 
 /* ---- sizes ---- */
 
-static void resized(const struct maps *maps, size_t H, size_t W, size_t *h, size_t *w)
+static void resized_size(const struct maps *maps, size_t H, size_t W, size_t *h, size_t *w)
 {
     *h = H;
     *w = W;
@@ -28,7 +28,7 @@ static int size_of(const struct maps *maps, const struct source *source, size_t 
     size_t H, W;
     char name[SOURCE_NAME_MAX];
     source_size(source, i, &H, &W);
-    resized(maps, H, W, h, w);
+    resized_size(maps, H, W, h, w);
     if (*h > SIDE_MAX || *w > SIDE_MAX)
         return err_set(err, ERR_INPUT,
                        "data: %s: resized to %zu x %zu pixels, more than %d along a side",
@@ -91,7 +91,7 @@ static int load_mean(struct maps *maps, const char *path, const struct source *s
     for (size_t i = 0; i < (source->shape.dim[1] > 0 ? 1 : source->count); i++) {
         size_t H, W;
         source_size(source, i, &H, &W);
-        resized(maps, H, W, &h, &w);
+        resized_size(maps, H, W, &h, &w);
         if (file.shape.dim[0] != source->shape.dim[0] || h != maps->mean_H || w != maps->mean_W)
             return err_set(err, ERR_INPUT,
                            "mean_file: %s: a mean of %zu x %zu x %zu, and %s has %zu x %zu x %zu "
@@ -173,11 +173,11 @@ static size_t one_of(size_t n, uint32_t bits)
 
 /* What of the resized record the net sees. The stream of random numbers is the record's own in each
  * epoch: word 0 says whether it is mirrored, 1 and 2 where its crop begins. */
-static struct window look(const struct maps *maps, const struct raw *raw,
-                          const struct maps_draw *draw)
+static struct window choose_window(const struct maps *maps, const struct raw *raw,
+                                   const struct maps_draw *draw)
 {
     struct window window = {0};
-    resized(maps, raw->H, raw->W, &window.h, &window.w);
+    resized_size(maps, raw->H, raw->W, &window.h, &window.w);
     window.H = maps->crop ? maps->crop : window.h;
     window.W = maps->crop ? maps->crop : window.w;
     size_t down = window.h + 2 * maps->pad - window.H, right = window.w + 2 * maps->pad - window.W;
@@ -199,7 +199,7 @@ struct span {
     size_t from, end;
 };
 
-static struct span within(ptrdiff_t begin, size_t count, size_t n)
+static struct span clip_span(ptrdiff_t begin, size_t count, size_t n)
 {
     ptrdiff_t from = begin < 0 ? -begin : 0, end = (ptrdiff_t)n - begin;
     if (end > (ptrdiff_t)count)
@@ -209,7 +209,7 @@ static struct span within(ptrdiff_t begin, size_t count, size_t n)
     return (struct span){(size_t)from, (size_t)end};
 }
 
-static void reverse(float *row, size_t n)
+static void reverse_row(float *row, size_t n)
 {
     for (size_t k = 0; k < n / 2; k++) {
         float last = row[n - 1 - k];
@@ -236,10 +236,10 @@ static void copy_values(const struct raw *raw, size_t c, size_t y, size_t x, siz
 }
 
 /* The window of a record that keeps its size. */
-static void cut(const struct raw *raw, const struct window *window, float *x)
+static void copy_window(const struct raw *raw, const struct window *window, float *x)
 {
-    struct span rows = within(window->top, window->H, raw->H);
-    struct span columns = within(window->left, window->W, raw->W);
+    struct span rows = clip_span(window->top, window->H, raw->H);
+    struct span columns = clip_span(window->left, window->W, raw->W);
     size_t n = columns.end - columns.from;
     bool whole = n == window->W;
     for (size_t c = 0; c < raw->C; c++) {
@@ -253,7 +253,7 @@ static void cut(const struct raw *raw, const struct window *window, float *x)
             copy_values(raw, c, (size_t)(window->top + (ptrdiff_t)i),
                         (size_t)(window->left + (ptrdiff_t)columns.from), n, row + columns.from);
             if (window->mirror)
-                reverse(row, window->W);
+                reverse_row(row, window->W);
         }
     }
 }
@@ -269,8 +269,8 @@ static void shift_and_scale(const struct maps *maps, size_t C, size_t HW, float 
 /* Likewise, the mean of each pixel, where there is one. */
 static void shift_by_pixel(const struct maps *maps, size_t C, const struct window *window, float *x)
 {
-    struct span rows = within(window->top, window->H, maps->mean_H);
-    struct span columns = within(window->left, window->W, maps->mean_W);
+    struct span rows = clip_span(window->top, window->H, maps->mean_H);
+    struct span columns = clip_span(window->left, window->W, maps->mean_W);
     for (size_t c = 0; c < C; c++) {
         for (size_t i = rows.from; i < rows.end; i++) {
             size_t y = (size_t)(window->top + (ptrdiff_t)i);
@@ -287,9 +287,9 @@ static void shift_by_pixel(const struct maps *maps, size_t C, const struct windo
 int maps_apply(const struct maps *maps, const struct raw *raw, const struct maps_draw *draw,
                struct scratch *scratch, float *x)
 {
-    struct window window = look(maps, raw, draw);
+    struct window window = choose_window(maps, raw, draw);
     if (window.h == raw->H && window.w == raw->W) {
-        cut(raw, &window, x);
+        copy_window(raw, &window, x);
     } else {
         int rc = resize_window(raw, &window, scratch, x);
         if (rc != OK)

@@ -61,7 +61,7 @@ static struct pictures pictures_of(size_t count, const size_t sizes[][2])
     return p;
 }
 
-static struct dataset see(const struct pictures *p, const Paceline__Data *spec)
+static struct dataset open_pictures(const struct pictures *p, const Paceline__Data *spec)
 {
     struct dataset set;
     struct err err;
@@ -99,11 +99,11 @@ static void test_the_crop_is_the_middle(void **state)
     Paceline__Data spec = PACELINE__DATA__INIT;
     spec.crop = 2;
     spec.mirror = 1; /* not where nothing is drawn */
-    struct dataset set = see(&p, &spec);
+    struct dataset set = open_pictures(&p, &spec);
     plain_is(&set, 0, (const float[]){11, 12, 21, 22}, 4); /* from (1, 1): 3 / 2 is 1 */
     dataset_release(&set);
     spec.crop = 3;
-    set = see(&p, &spec);
+    set = open_pictures(&p, &spec);
     plain_is(&set, 0, (const float[]){1, 2, 3, 11, 12, 13, 21, 22, 23}, 9);
     dataset_release(&set);
 }
@@ -120,7 +120,7 @@ static void test_pads_are_zeros_before_mean_and_scale(void **state)
     spec.scale = 0.5f;
     spec.mean = mean;
     spec.n_mean = 1;
-    struct dataset set = see(&p, &spec);
+    struct dataset set = open_pictures(&p, &spec);
     plain_is(&set, 1, (const float[]){-2, -2, -2, -2, -1.5f, -1, -2, -2, -2}, 9);
     dataset_release(&set);
 }
@@ -151,7 +151,7 @@ static void test_a_mean_goes_along_with_its_pixels(void **state)
     spec.pad = 1;
     spec.crop = 2;
     spec.mirror = 1;
-    struct dataset set = see(&p, &spec);
+    struct dataset set = open_pictures(&p, &spec);
     for (uint64_t epoch = 0; epoch < 100; epoch++) {
         float x[4];
         read_drawn(&set, 0, 7, epoch, x);
@@ -180,7 +180,7 @@ static void test_what_is_drawn(void **state)
     Paceline__Data spec = PACELINE__DATA__INIT;
     spec.crop = 2;
     spec.mirror = 1;
-    struct dataset set = see(&p, &spec);
+    struct dataset set = open_pictures(&p, &spec);
     size_t times[2][3][3] = {{{0}}};
     for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
         float x[4];
@@ -210,7 +210,7 @@ static void test_drawing_is_pure(void **state)
     Paceline__Data spec = PACELINE__DATA__INIT;
     spec.crop = 2;
     spec.mirror = 1;
-    struct dataset set = see(&p, &spec);
+    struct dataset set = open_pictures(&p, &spec);
     int by_epoch = 0, by_seed = 0, by_record = 0;
     for (uint64_t epoch = 0; epoch < 50; epoch++) {
         float x[4], y[4];
@@ -256,7 +256,7 @@ static void test_any_thread_reads_the_same(void **state)
     Paceline__Data spec = PACELINE__DATA__INIT;
     spec.resize = 6;
     spec.crop = 2;
-    struct dataset set = see(&p, &spec);
+    struct dataset set = open_pictures(&p, &spec);
     struct reader *r = calloc(4, sizeof *r);
     pthread_t thread[4];
     for (int i = 0; i < 4; i++) {
@@ -279,7 +279,7 @@ static void test_resize_and_crop_make_sizes_equal(void **state)
     Paceline__Data spec = PACELINE__DATA__INIT;
     spec.resize = 4;
     spec.crop = 2;
-    struct dataset set = see(&p, &spec);
+    struct dataset set = open_pictures(&p, &spec);
     assert_int_equal(shape_count(&set.shape), 4);
     /* Rows 1, 2 of four from two lie at 0.25, 0.75 between them; columns 2, 3 of six from three at
      * 0.75, 1.25. */
@@ -289,13 +289,13 @@ static void test_resize_and_crop_make_sizes_equal(void **state)
     spec.crop = 0;
     spec.resize_height = 1;
     spec.resize_width = 2;
-    set = see(&p, &spec);
+    set = open_pictures(&p, &spec);
     assert_int_equal(set.shape.dim[1], 1);
     assert_int_equal(set.shape.dim[2], 2);
     dataset_release(&set);
 }
 
-static void refuse(const struct pictures *p, const Paceline__Data *spec, const char *why)
+static void expect_refusal(const struct pictures *p, const Paceline__Data *spec, const char *why)
 {
     struct dataset set;
     struct err err = {0};
@@ -309,19 +309,19 @@ static void test_sizes_that_do_not_fit(void **state)
     (void)state;
     struct pictures p = pictures_of(3, (const size_t[][2]){{4, 4}, {4, 4}, {2, 6}});
     Paceline__Data spec = PACELINE__DATA__INIT;
-    refuse(&p, &spec, "record 2: 2 x 6 pixels, and record 0 has 4 x 4; resize them");
+    expect_refusal(&p, &spec, "record 2: 2 x 6 pixels, and record 0 has 4 x 4; resize them");
     spec.crop = 3;
-    refuse(&p, &spec, "record 2: 2 x 6 pixels cannot be cropped to 3 x 3");
+    expect_refusal(&p, &spec, "record 2: 2 x 6 pixels cannot be cropped to 3 x 3");
     spec.pad = 1;
-    struct dataset set = see(&p, &spec); /* 2 and two of pad are enough */
+    struct dataset set = open_pictures(&p, &spec); /* 2 and two of pad are enough */
     dataset_release(&set);
     spec.crop = 5;
-    refuse(&p, &spec, "record 2: 2 x 6 pixels and pad cannot be cropped to 5 x 5");
+    expect_refusal(&p, &spec, "record 2: 2 x 6 pixels and pad cannot be cropped to 5 x 5");
     spec.crop = spec.pad = 0;
     spec.resize = 8;
-    refuse(&p, &spec, "record 2: 8 x 24 pixels, and record 0 has 8 x 8");
+    expect_refusal(&p, &spec, "record 2: 8 x 24 pixels, and record 0 has 8 x 8");
     spec.resize = 16384;
-    refuse(&p, &spec, "record 2: resized to 16384 x 49152 pixels, more than 16384");
+    expect_refusal(&p, &spec, "record 2: resized to 16384 x 49152 pixels, more than 16384");
 }
 
 int main(void)

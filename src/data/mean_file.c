@@ -76,7 +76,7 @@ static void take_double(struct blob *blob, uint64_t bits)
     blob->value[blob->values++] = (float)value;
 }
 
-static int take(struct blob *blob, const struct pb_field *f, const uint8_t *bytes)
+static int take_field(struct blob *blob, const struct pb_field *f, const uint8_t *bytes)
 {
     if (f->number >= NUM && f->number <= WIDTH && f->type == PB_VARINT) {
         blob->old[f->number] = f->value;
@@ -106,7 +106,7 @@ static int read_blob(const char *path, const struct file_bytes *file, struct blo
     int rc;
     pb_memory(&pb, file->data, file->len);
     while ((rc = pb_next(&pb, &f)) == OK)
-        if ((rc = take(blob, &f, file->data)) != OK)
+        if ((rc = take_field(blob, &f, file->data)) != OK)
             break;
     if (rc != ERR_END)
         return err_set(err, ERR_INPUT, "%s: no BlobProto: wrong at byte %" PRIu64, path, pb.at);

@@ -64,7 +64,7 @@ static void test_spellings(void **state)
     holds_one_and_two(*state, diff, sizeof diff - 1);
 }
 
-static void refuse(const struct folder *f, const char *bytes, size_t n, const char *why)
+static void expect_refusal(const struct folder *f, const char *bytes, size_t n, const char *why)
 {
     struct mean_file mean = {0};
     struct err err = {0};
@@ -81,15 +81,15 @@ static void test_what_is_no_mean(void **state)
     static const char nan[] = "\x08\x01\x10\x01\x18\x02\x20\x01\x2a\x08" ONE "\x00\x00\xc0\x7f";
     static const char huge[] = "\x08\x01\x10\xff\xff\xff\xff\x0f\x18\xff\xff\xff\xff\x0f\x20\x01";
     static const char dims[] = "\x3a\x07\x0a\x05\x01\x01\x01\x02\x01\x2a\x08" ONE TWO;
-    refuse(*state, "", 0, "expected the shape of one mean image");
+    expect_refusal(*state, "", 0, "expected the shape of one mean image");
     for (size_t n = 1; n < sizeof whole - 1; n++)
-        refuse(*state, whole, n, "");
-    refuse(*state, whole, 14, "no BlobProto: wrong at byte");
-    refuse(*state, two, sizeof two - 1, "expected the shape of one mean image");
-    refuse(*state, dims, sizeof dims - 1, "no BlobProto");
-    refuse(*state, nan, sizeof nan - 1, "value 1 is not a finite number");
-    refuse(*state, huge, sizeof huge - 1, "a mean of 4294967295 x 4294967295 x 1");
-    refuse(*state, "GIF89a", 6, "no BlobProto");
+        expect_refusal(*state, whole, n, "");
+    expect_refusal(*state, whole, 14, "no BlobProto: wrong at byte");
+    expect_refusal(*state, two, sizeof two - 1, "expected the shape of one mean image");
+    expect_refusal(*state, dims, sizeof dims - 1, "no BlobProto");
+    expect_refusal(*state, nan, sizeof nan - 1, "value 1 is not a finite number");
+    expect_refusal(*state, huge, sizeof huge - 1, "a mean of 4294967295 x 4294967295 x 1");
+    expect_refusal(*state, "GIF89a", 6, "no BlobProto");
 }
 
 /* Any bit another: a mean or an error. */

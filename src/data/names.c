@@ -14,7 +14,7 @@ enum { PATH_TEXT_MAX = 4096, NAME_MAX_SHOWN = 256 };
 
 static const size_t FILE_BYTES_MAX = (size_t)1 << 24;
 
-static int add(struct names *names, size_t room, const char *name)
+static int add_name(struct names *names, size_t room, const char *name)
 {
     char quoted[NAME_MAX_SHOWN];
     if (names->count == room)
@@ -37,7 +37,7 @@ static int add_lines(struct names *names, size_t room, char *text)
         size_t n = strlen(line);
         while (n > 0 && isspace((unsigned char)line[n - 1]))
             line[--n] = '\0';
-        rc = add(names, room, line);
+        rc = add_name(names, room, line);
     }
     return rc;
 }
@@ -69,7 +69,7 @@ int names_read(const char *path, struct names *out, struct err *err)
 }
 
 /* The file of that name in the folder `path`, or beside the file `path`, if it is there. */
-static int read_beside(const char *path, const char *name, struct names *out, struct err *err)
+static int read_sibling(const char *path, const char *name, struct names *out, struct err *err)
 {
     char full[PATH_TEXT_MAX];
     bool folder = file_is_folder(path);
@@ -92,7 +92,7 @@ static int folder_names(const char *folder, struct names *out, struct err *err)
     names.at = calloc(files.count + 1, sizeof *names.at);
     rc = names.at ? OK : ERR_NOMEM;
     for (size_t i = 0; rc == OK && i < files.count; i++)
-        rc = add(&names, files.count, files.at[i]);
+        rc = add_name(&names, files.count, files.at[i]);
     file_names_release(&files);
     if (rc != OK) {
         names_release(&names);
@@ -108,17 +108,18 @@ int names_of(const Paceline__Data *spec, struct names *out, struct err *err)
     int rc = OK;
     switch (spec->source_case) {
     case PACELINE__DATA__SOURCE_CIFAR10:
-        rc = read_beside(spec->cifar10->path, "batches.meta.txt", &names, err);
+        rc = read_sibling(spec->cifar10->path, "batches.meta.txt", &names, err);
         break;
     case PACELINE__DATA__SOURCE_CIFAR100:
-        rc = read_beside(spec->cifar100->path,
+        rc =
+            read_sibling(spec->cifar100->path,
                          spec->cifar100->coarse ? "coarse_label_names.txt" : "fine_label_names.txt",
                          &names, err);
         break;
     case PACELINE__DATA__SOURCE_IMAGES:
         rc = file_is_folder(spec->images->list)
                  ? folder_names(spec->images->list, &names, err)
-                 : read_beside(spec->images->list, "synsets.txt", &names, err);
+                 : read_sibling(spec->images->list, "synsets.txt", &names, err);
         break;
     default: break;
     }

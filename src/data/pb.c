@@ -21,7 +21,7 @@ void pb_part(struct pb *pb, const struct part_of *part)
 }
 
 /* Have the field's head at hand, or what there is of it. */
-static int look(struct pb *pb)
+static int read_head(struct pb *pb)
 {
     uint64_t want = pb->end - pb->at < HEAD_MAX ? pb->end - pb->at : HEAD_MAX;
     if (!pb->part || (pb->at >= pb->from && pb->at + want <= pb->from + pb->count))
@@ -50,7 +50,7 @@ int pb_varint(struct pb *pb, uint64_t *out)
     return ERR_INPUT;
 }
 
-static int fixed(struct pb *pb, size_t n, uint64_t *out)
+static int read_fixed(struct pb *pb, size_t n, uint64_t *out)
 {
     if (pb->end - pb->at < n)
         return ERR_INPUT;
@@ -65,7 +65,7 @@ int pb_next(struct pb *pb, struct pb_field *field)
     if (pb->at == pb->end)
         return ERR_END;
     uint64_t tag;
-    int rc = look(pb);
+    int rc = read_head(pb);
     if (rc == OK)
         rc = pb_varint(pb, &tag);
     if (rc != OK)
@@ -76,8 +76,8 @@ int pb_next(struct pb *pb, struct pb_field *field)
     field->type = (enum pb_type)(tag & 7);
     switch (field->type) {
     case PB_VARINT: return pb_varint(pb, &field->value);
-    case PB_FIXED64: return fixed(pb, 8, &field->value);
-    case PB_FIXED32: return fixed(pb, 4, &field->value);
+    case PB_FIXED64: return read_fixed(pb, 8, &field->value);
+    case PB_FIXED32: return read_fixed(pb, 4, &field->value);
     case PB_BYTES:
         rc = pb_varint(pb, &field->value);
         if (rc == OK && field->value > pb->end - pb->at)

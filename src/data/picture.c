@@ -14,7 +14,7 @@ static enum kind kind_of(const uint8_t *bytes, size_t len)
     return len >= sizeof png && memcmp(bytes, png, sizeof png) == 0 ? PNG : NEITHER;
 }
 
-static int refuse(const uint8_t *bytes, size_t len, struct err *err)
+static int refuse_format(const uint8_t *bytes, size_t len, struct err *err)
 {
     char found[32] = "";
     if (len == 0)
@@ -30,7 +30,7 @@ int picture_probe(const struct part_of *part, const uint8_t *head, size_t head_l
     switch (kind_of(head, head_len)) {
     case JPEG: return picture_jpeg_probe(part, out, err);
     case PNG: return picture_png_probe(head, head_len, out, err);
-    default: return refuse(head, head_len, err);
+    default: return refuse_format(head, head_len, err);
     }
 }
 
@@ -40,7 +40,7 @@ int picture_decode(const uint8_t *bytes, size_t len, Paceline__Data__Color color
     switch (kind_of(bytes, len)) {
     case JPEG: return picture_jpeg_decode(bytes, len, color, scratch, raw, err);
     case PNG: return picture_png_decode(bytes, len, color, scratch, raw, err);
-    default: return refuse(bytes, len, err);
+    default: return refuse_format(bytes, len, err);
     }
 }
 
@@ -55,7 +55,7 @@ int picture_check_size(const char *kind, size_t H, size_t W, struct picture *out
 }
 
 /* Weights in units of 2^-16 that add up to one, as libjpeg's. */
-static uint8_t luma(const uint8_t *p)
+static uint8_t luma_of(const uint8_t *p)
 {
     return (uint8_t)((19595u * p[0] + 38470u * p[1] + 7471u * p[2] + 32768u) >> 16);
 }
@@ -65,7 +65,7 @@ void picture_from_rgb(const uint8_t *rgb, size_t n, Paceline__Data__Color color,
     for (size_t i = 0; i < n; i++, rgb += 3) {
         const uint8_t p[3] = {rgb[0], rgb[1], rgb[2]};
         if (color == PACELINE__DATA__COLOR__gray) {
-            to[i] = luma(p);
+            to[i] = luma_of(p);
         } else {
             bool swap = color == PACELINE__DATA__COLOR__bgr;
             to[3 * i] = p[swap ? 2 : 0];

@@ -28,7 +28,7 @@ struct jpeg {
 
 /* ---- errors: none prints, ends the process, or goes unseen ---- */
 
-static _Noreturn void fail(struct jpeg *j, int status)
+static _Noreturn void fail_jpeg(struct jpeg *j, int status)
 {
     j->status = status;
     longjmp(j->failed, 1);
@@ -38,7 +38,7 @@ static void on_error(j_common_ptr in)
 {
     struct jpeg *j = in->client_data;
     in->err->format_message(in, j->text);
-    fail(j, in->err->msg_code == JERR_OUT_OF_MEMORY ? ERR_NOMEM : ERR_INPUT);
+    fail_jpeg(j, in->err->msg_code == JERR_OUT_OF_MEMORY ? ERR_NOMEM : ERR_INPUT);
 }
 
 /* Warnings say that pixels are made up, but for those of things that pixels do not hang on. */
@@ -55,7 +55,7 @@ static void on_warning(j_common_ptr in, int level)
     }
 }
 
-static void say_nothing(j_common_ptr in)
+static void ignore_message(j_common_ptr in)
 {
     (void)in;
 }
@@ -66,7 +66,7 @@ static void on_progress(j_common_ptr in)
     if (j->in.input_scan_number <= SCANS_MAX)
         return;
     snprintf(j->text, sizeof j->text, "more than %d scans", SCANS_MAX);
-    fail(j, ERR_INPUT);
+    fail_jpeg(j, ERR_INPUT);
 }
 
 static void set_up(struct jpeg *j)
@@ -75,11 +75,11 @@ static void set_up(struct jpeg *j)
     j->in.client_data = j;
     j->errors.error_exit = on_error;
     j->errors.emit_message = on_warning;
-    j->errors.output_message = say_nothing;
+    j->errors.output_message = ignore_message;
     j->progress.progress_monitor = on_progress;
 }
 
-static int finish(struct jpeg *j, int rc, struct err *err)
+static int finish_jpeg(struct jpeg *j, int rc, struct err *err)
 {
     jpeg_destroy_decompress(&j->in);
     return rc == OK ? OK : err_set(err, rc, "JPEG: %s", j->text);
@@ -101,7 +101,7 @@ static boolean source_fill(j_decompress_ptr in)
     else if (part_read(j->part, j->at, j->window, n) != OK)
         snprintf(j->text, sizeof j->text, "cannot be read");
     if (j->text[0])
-        fail(j, n == 0 ? ERR_INPUT : ERR_IO);
+        fail_jpeg(j, n == 0 ? ERR_INPUT : ERR_IO);
     j->at += n;
     j->source.next_input_byte = j->window;
     j->source.bytes_in_buffer = n;
@@ -123,7 +123,7 @@ static void source_end(j_decompress_ptr in)
     (void)in;
 }
 
-static int probe(struct jpeg *j)
+static int probe_jpeg(struct jpeg *j)
 {
     if (setjmp(j->failed))
         return j->status;
@@ -144,15 +144,15 @@ int picture_jpeg_probe(const struct part_of *part, struct picture *out, struct e
 {
     struct jpeg j = {.part = part};
     set_up(&j);
-    int rc = probe(&j);
+    int rc = probe_jpeg(&j);
     size_t H = j.in.image_height, W = j.in.image_width;
-    rc = finish(&j, rc, err);
+    rc = finish_jpeg(&j, rc, err);
     return rc == OK ? picture_check_size("JPEG", H, W, out, err) : rc;
 }
 
 /* ---- decoding ---- */
 
-static uint8_t product(unsigned a, unsigned b)
+static uint8_t scaled_product(unsigned a, unsigned b)
 {
     return (uint8_t)((a * b + 127) / 255);
 }
@@ -163,7 +163,7 @@ static void rgb_of_inks(uint8_t *p, size_t n, bool inverted)
     for (size_t i = 0; i < n; i++) {
         unsigned flip = inverted ? 0 : 255, key = p[4 * i + 3] ^ flip;
         for (size_t c = 0; c < 3; c++)
-            p[3 * i + c] = product(p[4 * i + c] ^ flip, key);
+            p[3 * i + c] = scaled_product(p[4 * i + c] ^ flip, key);
     }
 }
 
@@ -175,7 +175,7 @@ static void read_rows(struct jpeg *j, size_t C)
     uint8_t *row = inks ? scratch_get(j->scratch, SCRATCH_ROWS, 4 * W) : NULL;
     if (inks && !row) {
         snprintf(j->text, sizeof j->text, "out of memory");
-        fail(j, ERR_NOMEM);
+        fail_jpeg(j, ERR_NOMEM);
     }
     while (in->output_scanline < in->output_height) {
         uint8_t *to = j->pixels + in->output_scanline * W * C;
@@ -187,7 +187,7 @@ static void read_rows(struct jpeg *j, size_t C)
     }
 }
 
-static int decode(struct jpeg *j, const uint8_t *bytes, size_t len, struct picture *size)
+static int decode_jpeg(struct jpeg *j, const uint8_t *bytes, size_t len, struct picture *size)
 {
     struct jpeg_decompress_struct *in = &j->in;
     struct err why = {0};
@@ -225,7 +225,7 @@ int picture_jpeg_decode(const uint8_t *bytes, size_t len, Paceline__Data__Color 
     struct jpeg j = {.color = color, .scratch = scratch};
     struct picture size = {0};
     set_up(&j);
-    int rc = finish(&j, decode(&j, bytes, len, &size), err);
+    int rc = finish_jpeg(&j, decode_jpeg(&j, bytes, len, &size), err);
     if (rc == OK)
         *raw = (struct raw){j.pixels, RAW_INTERLEAVED, picture_channels(color), size.H, size.W};
     return rc;

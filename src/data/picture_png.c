@@ -42,7 +42,7 @@ int picture_png_probe(const uint8_t *head, size_t head_len, struct picture *out,
     return picture_check_size("PNG", H, W, out, err);
 }
 
-static _Noreturn void fail(struct png *p, int status, const char *text)
+static _Noreturn void fail_png(struct png *p, int status, const char *text)
 {
     p->status = status;
     snprintf(p->text, sizeof p->text, "%s", text);
@@ -51,7 +51,7 @@ static _Noreturn void fail(struct png *p, int status, const char *text)
 
 static void on_error(png_structp in, png_const_charp text)
 {
-    fail(png_get_error_ptr(in), ERR_INPUT, text);
+    fail_png(png_get_error_ptr(in), ERR_INPUT, text);
 }
 
 static void on_warning(png_structp in, png_const_charp text)
@@ -60,11 +60,11 @@ static void on_warning(png_structp in, png_const_charp text)
     (void)text;
 }
 
-static void give(png_structp in, png_bytep to, size_t n)
+static void read_bytes(png_structp in, png_bytep to, size_t n)
 {
     struct png *p = png_get_io_ptr(in);
     if (n > p->left)
-        fail(p, ERR_INPUT, "broken off");
+        fail_png(p, ERR_INPUT, "broken off");
     memcpy(to, p->bytes, n);
     p->bytes += n;
     p->left -= n;
@@ -88,9 +88,9 @@ static void read_rows(struct png *p, size_t C)
     png_bytep *row = scratch_get(p->scratch, SCRATCH_ROWS, H * sizeof *row);
     p->pixels = scratch_get(p->scratch, SCRATCH_PIXELS, H * row_bytes);
     if (!row || !p->pixels)
-        fail(p, ERR_NOMEM, "out of memory");
+        fail_png(p, ERR_NOMEM, "out of memory");
     if (png_get_rowbytes(p->in, p->info) != row_bytes)
-        fail(p, ERR_INPUT, "its rows are of a form that it does not say");
+        fail_png(p, ERR_INPUT, "its rows are of a form that it does not say");
     for (size_t y = 0; y < H; y++)
         row[y] = p->pixels + y * row_bytes;
     png_read_image(p->in, row); /* all rows at once: it may be interlaced */
@@ -105,13 +105,13 @@ static void check_chunks(struct png *p)
     for (size_t left = p->left - SIGNATURE; left >= CHUNK_HEAD && memcmp(at + 4, "IEND", 4) != 0;) {
         size_t n = bytes_be32(at);
         if (left < CHUNK || n > left - CHUNK)
-            fail(p, ERR_INPUT, "broken off");
+            fail_png(p, ERR_INPUT, "broken off");
         at += CHUNK + n;
         left -= CHUNK + n;
     }
 }
 
-static int decode(struct png *p)
+static int decode_png(struct png *p)
 {
     struct err why = {0};
     if (setjmp(p->failed))
@@ -120,14 +120,14 @@ static int decode(struct png *p)
     p->in = png_create_read_struct(PNG_LIBPNG_VER_STRING, p, on_error, on_warning);
     p->info = p->in ? png_create_info_struct(p->in) : NULL;
     if (!p->info)
-        fail(p, ERR_NOMEM, "out of memory");
+        fail_png(p, ERR_NOMEM, "out of memory");
     png_set_user_limits(p->in, SIDE_MAX, SIDE_MAX);
     png_set_chunk_malloc_max(p->in, CHUNK_BYTES_MAX);
-    png_set_read_fn(p->in, p, give);
+    png_set_read_fn(p->in, p, read_bytes);
     png_read_info(p->in, p->info);
     if (picture_check_size("a picture", png_get_image_height(p->in, p->info),
                            png_get_image_width(p->in, p->info), &p->size, &why) != OK)
-        fail(p, ERR_INPUT, why.text);
+        fail_png(p, ERR_INPUT, why.text);
     set_form(p);
     bool gray = p->color == PACELINE__DATA__COLOR__gray;
     bool coloured = png_get_color_type(p->in, p->info) & PNG_COLOR_MASK_COLOR;
@@ -141,7 +141,7 @@ int picture_png_decode(const uint8_t *bytes, size_t len, Paceline__Data__Color c
                        struct scratch *scratch, struct raw *raw, struct err *err)
 {
     struct png p = {.bytes = bytes, .left = len, .color = color, .scratch = scratch};
-    int rc = decode(&p);
+    int rc = decode_png(&p);
     png_destroy_read_struct(&p.in, &p.info, NULL);
     if (rc != OK)
         return err_set(err, rc, "PNG: %s", p.text);

@@ -30,7 +30,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static int probe(struct stage *s, const char *name, struct picture *out, struct err *err)
+static int probe_file(struct stage *s, const char *name, struct picture *out, struct err *err)
 {
     char path[256];
     struct file_open file;
@@ -45,12 +45,12 @@ static int probe(struct stage *s, const char *name, struct picture *out, struct 
 }
 
 /* A file that is well, decoded. */
-static struct raw decoded(struct stage *s, const char *name, Paceline__Data__Color color)
+static struct raw decode_file(struct stage *s, const char *name, Paceline__Data__Color color)
 {
     struct picture picture;
     struct raw raw;
     struct err err;
-    if (probe(s, name, &picture, &err) != OK)
+    if (probe_file(s, name, &picture, &err) != OK)
         fail_msg("%s", err.text);
     s->len = folder_get(&s->folder, name, s->bytes);
     if (picture_decode(s->bytes, s->len, color, &s->scratch, &raw, &err) != OK)
@@ -63,7 +63,7 @@ static struct raw decoded(struct stage *s, const char *name, Paceline__Data__Col
 }
 
 /* Each value within `slack` of what is expected. */
-static void near(const struct raw *raw, const uint8_t *want, int slack)
+static void expect_near(const struct raw *raw, const uint8_t *want, int slack)
 {
     const uint8_t *got = raw->at;
     for (size_t k = 0; k < raw->H * raw->W * raw->C; k++)
@@ -72,7 +72,7 @@ static void near(const struct raw *raw, const uint8_t *want, int slack)
 }
 
 /* A slow ramp in each colour, which JPEG keeps well. */
-static void ramp(uint8_t rgb[H * W * 3])
+static void fill_ramp(uint8_t rgb[H * W * 3])
 {
     for (int y = 0; y < H; y++)
         for (int x = 0; x < W; x++)
@@ -87,7 +87,7 @@ static void swap_ends(const uint8_t *rgb, uint8_t *bgr, size_t n)
             bgr[3 * i + c] = rgb[3 * i + 2 - c];
 }
 
-static void grey(const uint8_t *rgb, uint8_t *out, size_t n)
+static void to_grey(const uint8_t *rgb, uint8_t *out, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         out[i] =
@@ -98,16 +98,16 @@ static void test_jpeg_in_three_colours(void **state)
 {
     struct stage *s = *state;
     uint8_t rgb[H * W * 3], bgr[H * W * 3], y[H * W];
-    ramp(rgb);
+    fill_ramp(rgb);
     swap_ends(rgb, bgr, H * W);
-    grey(rgb, y, H * W);
+    to_grey(rgb, y, H * W);
     picture_put_jpeg(&s->folder, "a.png", rgb, H, W, 3, 100); /* names say nothing */
-    struct raw raw = decoded(s, "a.png", PACELINE__DATA__COLOR__rgb);
-    near(&raw, rgb, 3);
-    raw = decoded(s, "a.png", PACELINE__DATA__COLOR__bgr);
-    near(&raw, bgr, 3);
-    raw = decoded(s, "a.png", PACELINE__DATA__COLOR__gray);
-    near(&raw, y, 2);
+    struct raw raw = decode_file(s, "a.png", PACELINE__DATA__COLOR__rgb);
+    expect_near(&raw, rgb, 3);
+    raw = decode_file(s, "a.png", PACELINE__DATA__COLOR__bgr);
+    expect_near(&raw, bgr, 3);
+    raw = decode_file(s, "a.png", PACELINE__DATA__COLOR__gray);
+    expect_near(&raw, y, 2);
 }
 
 static void test_grey_jpeg(void **state)
@@ -117,10 +117,10 @@ static void test_grey_jpeg(void **state)
     for (int k = 0; k < H * W; k++)
         y[k] = rgb[3 * k] = rgb[3 * k + 1] = rgb[3 * k + 2] = (uint8_t)(40 + 2 * k);
     picture_put_jpeg(&s->folder, "g", y, H, W, 1, 100);
-    struct raw raw = decoded(s, "g", PACELINE__DATA__COLOR__gray);
-    near(&raw, y, 2);
-    raw = decoded(s, "g", PACELINE__DATA__COLOR__rgb);
-    near(&raw, rgb, 2);
+    struct raw raw = decode_file(s, "g", PACELINE__DATA__COLOR__gray);
+    expect_near(&raw, y, 2);
+    raw = decode_file(s, "g", PACELINE__DATA__COLOR__rgb);
+    expect_near(&raw, rgb, 2);
 }
 
 /* Adobe's inks are written as the light they leave: R = C K / 255. */
@@ -135,40 +135,40 @@ static void test_jpeg_of_inks(void **state)
         memcpy(rgb + 3 * k, want, 3);
     }
     picture_put_jpeg(&s->folder, "k", inks, H, W, 4, 100);
-    struct raw raw = decoded(s, "k", PACELINE__DATA__COLOR__rgb);
-    near(&raw, rgb, 2);
-    raw = decoded(s, "k", PACELINE__DATA__COLOR__gray);
+    struct raw raw = decode_file(s, "k", PACELINE__DATA__COLOR__rgb);
+    expect_near(&raw, rgb, 2);
+    raw = decode_file(s, "k", PACELINE__DATA__COLOR__gray);
     uint8_t y[H * W];
-    grey(rgb, y, H * W);
-    near(&raw, y, 2);
+    to_grey(rgb, y, H * W);
+    expect_near(&raw, y, 2);
 }
 
 static void test_png_of_eight_bits(void **state)
 {
     struct stage *s = *state;
     uint8_t rgb[H * W * 3], bgr[H * W * 3], rgba[H * W * 4], y[H * W];
-    ramp(rgb);
+    fill_ramp(rgb);
     swap_ends(rgb, bgr, H * W);
-    grey(rgb, y, H * W);
+    to_grey(rgb, y, H * W);
     for (int k = 0; k < H * W; k++) {
         memcpy(rgba + 4 * k, rgb + 3 * k, 3);
         rgba[4 * k + 3] = (uint8_t)k; /* dropped, not blended */
     }
     for (int interlaced = 0; interlaced < 2; interlaced++) {
         picture_put_png(&s->folder, "p", rgb, H, W, PNG_COLOR_TYPE_RGB, 8, 3 * W, interlaced);
-        struct raw raw = decoded(s, "p", PACELINE__DATA__COLOR__rgb);
-        near(&raw, rgb, 0);
-        raw = decoded(s, "p", PACELINE__DATA__COLOR__bgr);
-        near(&raw, bgr, 0);
-        raw = decoded(s, "p", PACELINE__DATA__COLOR__gray);
-        near(&raw, y, 0);
+        struct raw raw = decode_file(s, "p", PACELINE__DATA__COLOR__rgb);
+        expect_near(&raw, rgb, 0);
+        raw = decode_file(s, "p", PACELINE__DATA__COLOR__bgr);
+        expect_near(&raw, bgr, 0);
+        raw = decode_file(s, "p", PACELINE__DATA__COLOR__gray);
+        expect_near(&raw, y, 0);
         picture_put_png(&s->folder, "p", rgba, H, W, PNG_COLOR_TYPE_RGB_ALPHA, 8, 4 * W,
                         interlaced);
-        raw = decoded(s, "p", PACELINE__DATA__COLOR__rgb);
-        near(&raw, rgb, 0);
+        raw = decode_file(s, "p", PACELINE__DATA__COLOR__rgb);
+        expect_near(&raw, rgb, 0);
         picture_put_png(&s->folder, "p", y, H, W, PNG_COLOR_TYPE_GRAY, 8, W, interlaced);
-        raw = decoded(s, "p", PACELINE__DATA__COLOR__gray);
-        near(&raw, y, 0);
+        raw = decode_file(s, "p", PACELINE__DATA__COLOR__gray);
+        expect_near(&raw, y, 0);
     }
 }
 
@@ -177,28 +177,28 @@ static void test_png_of_other_depths(void **state)
     struct stage *s = *state;
     const uint8_t wide[] = {12, 255, 200, 3}; /* 12 * 256 + 255, 200 * 256 + 3: the upper bytes */
     picture_put_png(&s->folder, "w", wide, 1, 2, PNG_COLOR_TYPE_GRAY, 16, 4, false);
-    struct raw raw = decoded(s, "w", PACELINE__DATA__COLOR__gray);
-    near(&raw, (const uint8_t[]){12, 200}, 0);
+    struct raw raw = decode_file(s, "w", PACELINE__DATA__COLOR__gray);
+    expect_near(&raw, (const uint8_t[]){12, 200}, 0);
     const uint8_t bits[] = {0xa0}; /* 1 0 1 */
     picture_put_png(&s->folder, "b", bits, 1, 3, PNG_COLOR_TYPE_GRAY, 1, 1, false);
-    raw = decoded(s, "b", PACELINE__DATA__COLOR__rgb);
-    near(&raw, (const uint8_t[]){255, 255, 255, 0, 0, 0, 255, 255, 255}, 0);
+    raw = decode_file(s, "b", PACELINE__DATA__COLOR__rgb);
+    expect_near(&raw, (const uint8_t[]){255, 255, 255, 0, 0, 0, 255, 255, 255}, 0);
     const uint8_t indices[] = {0x1b}; /* 0 1 2 3, two bits each */
     picture_put_png(&s->folder, "i", indices, 1, 4, PNG_COLOR_TYPE_PALETTE, 2, 1, false);
-    raw = decoded(s, "i", PACELINE__DATA__COLOR__bgr);
-    near(&raw, (const uint8_t[]){0, 0, 255, 0, 200, 0, 30, 20, 10, 3, 2, 1}, 0);
-    raw = decoded(s, "i", PACELINE__DATA__COLOR__gray);
-    near(&raw, (const uint8_t[]){76, 117, 18, 2}, 0); /* 76.2, 117.4, 18.2, 1.8 */
+    raw = decode_file(s, "i", PACELINE__DATA__COLOR__bgr);
+    expect_near(&raw, (const uint8_t[]){0, 0, 255, 0, 200, 0, 30, 20, 10, 3, 2, 1}, 0);
+    raw = decode_file(s, "i", PACELINE__DATA__COLOR__gray);
+    expect_near(&raw, (const uint8_t[]){76, 117, 18, 2}, 0); /* 76.2, 117.4, 18.2, 1.8 */
 }
 
 /* Refused when opened or when decoded, by a message that says so; never more than that. */
-static void refuse(struct stage *s, const uint8_t *bytes, size_t len, const char *why)
+static void expect_refusal(struct stage *s, const uint8_t *bytes, size_t len, const char *why)
 {
     struct picture picture;
     struct raw raw;
     struct err err = {0};
     folder_put(&s->folder, "x", bytes, len);
-    int rc = probe(s, "x", &picture, &err);
+    int rc = probe_file(s, "x", &picture, &err);
     if (rc == OK)
         rc = picture_decode(bytes, len, PACELINE__DATA__COLOR__rgb, &s->scratch, &raw, &err);
     assert_int_equal(rc, ERR_INPUT);
@@ -209,11 +209,13 @@ static void refuse(struct stage *s, const uint8_t *bytes, size_t len, const char
 static void test_what_is_no_picture(void **state)
 {
     struct stage *s = *state;
-    refuse(s, (const uint8_t *)"", 0, "empty");
-    refuse(s, (const uint8_t *)"GIF89a", 6, "neither JPEG nor PNG: begins with 47 49 46 38");
-    refuse(s, (const uint8_t *)"\xff\xd8", 2, "neither");
-    refuse(s, (const uint8_t *)"\xff\xd8\xff", 3, "JPEG: broken off before its picture begins");
-    refuse(s, (const uint8_t *)"\x89PNG\r\n\x1a\n", 8, "PNG: 8 bytes, broken off within");
+    expect_refusal(s, (const uint8_t *)"", 0, "empty");
+    expect_refusal(s, (const uint8_t *)"GIF89a", 6,
+                   "neither JPEG nor PNG: begins with 47 49 46 38");
+    expect_refusal(s, (const uint8_t *)"\xff\xd8", 2, "neither");
+    expect_refusal(s, (const uint8_t *)"\xff\xd8\xff", 3,
+                   "JPEG: broken off before its picture begins");
+    expect_refusal(s, (const uint8_t *)"\x89PNG\r\n\x1a\n", 8, "PNG: 8 bytes, broken off within");
 }
 
 /* Cut anywhere, the picture is refused: nothing is made up for what is missing. */
@@ -222,16 +224,16 @@ static void test_every_truncation(void **state)
     struct stage *s = *state;
     uint8_t rgb[H * W * 3];
     static uint8_t whole[FOLDER_BYTES_MAX];
-    ramp(rgb);
+    fill_ramp(rgb);
     picture_put_jpeg(&s->folder, "j", rgb, H, W, 3, 90);
     size_t n = folder_get(&s->folder, "j", whole);
     for (size_t len = 0; len < n - 2;
          len++) /* without its end marker alone, all pixels are there */
-        refuse(s, whole, len, "");
+        expect_refusal(s, whole, len, "");
     picture_put_png(&s->folder, "p", rgb, H, W, PNG_COLOR_TYPE_RGB, 8, 3 * W, false);
     n = folder_get(&s->folder, "p", whole);
     for (size_t len = 0; len < n - 16; len++)
-        refuse(s, whole, len, "");
+        expect_refusal(s, whole, len, "");
 }
 
 /* Any byte another: a picture or an error, and no more memory than its header asks for. */
@@ -240,7 +242,7 @@ static void test_every_byte_changed(void **state)
     struct stage *s = *state;
     uint8_t rgb[H * W * 3];
     static uint8_t whole[FOLDER_BYTES_MAX];
-    ramp(rgb);
+    fill_ramp(rgb);
     for (int kind = 0; kind < 2; kind++) {
         if (kind == 0)
             picture_put_jpeg(&s->folder, "j", rgb, H, W, 3, 90);
@@ -264,20 +266,20 @@ static void test_bombs(void **state)
     struct stage *s = *state;
     uint8_t rgb[H * W * 3];
     static uint8_t whole[FOLDER_BYTES_MAX];
-    ramp(rgb);
+    fill_ramp(rgb);
     picture_put_png(&s->folder, "p", rgb, H, W, PNG_COLOR_TYPE_RGB, 8, 3 * W, false);
     size_t n = folder_get(&s->folder, "p", whole);
     memcpy(whole + 16, "\x00\x00\x40\x00\x00\x00\x40\x00", 8); /* 16384 x 16384 */
-    refuse(s, whole, n, "PNG of 16384 x 16384 pixels");
+    expect_refusal(s, whole, n, "PNG of 16384 x 16384 pixels");
     memcpy(whole + 16, "\x00\x00\x40\x01\x00\x00\x00\x01", 8);
-    refuse(s, whole, n, "PNG of 1 x 16385 pixels");
+    expect_refusal(s, whole, n, "PNG of 1 x 16385 pixels");
     picture_put_jpeg(&s->folder, "j", rgb, H, W, 3, 90);
     n = folder_get(&s->folder, "j", whole);
     size_t at = 2;
     while (whole[at + 1] != 0xc0)
         at += 2 + (size_t)(whole[at + 2] << 8 | whole[at + 3]);
     memcpy(whole + at + 5, "\xff\x00\xff\x00", 4);
-    refuse(s, whole, n, "JPEG of 65280 x 65280 pixels");
+    expect_refusal(s, whole, n, "JPEG of 65280 x 65280 pixels");
     assert_true(s->scratch.piece[SCRATCH_PIXELS].bytes < 4096);
 }
 

@@ -21,7 +21,7 @@ static size_t taps_most(size_t n, size_t m)
 }
 
 /* The weights of output i of m, of n inputs; see the header. */
-static size_t weigh(size_t n, size_t m, size_t i, float *weight, size_t *count)
+static size_t take_weights(size_t n, size_t m, size_t i, float *weight, size_t *count)
 {
     double r = (double)n / (double)m, c = r * ((double)i + 0.5), w = r > 1 ? r : 1;
     double low = ceil(c - w - 0.5), high = floor(c + w - 0.5);
@@ -46,7 +46,7 @@ static void lay_taps(struct axis *axis, size_t n, size_t m, ptrdiff_t from, bool
         ptrdiff_t i = from + (ptrdiff_t)j;
         *tap = (struct tap){.weight = weight};
         if (i >= 0 && (size_t)i < m)
-            tap->first = weigh(n, m, (size_t)i, weight, &tap->count);
+            tap->first = take_weights(n, m, (size_t)i, weight, &tap->count);
     }
 }
 
@@ -76,8 +76,8 @@ static void sample_row(const struct raw *raw, size_t c, size_t y, const struct a
     }
 }
 
-static void resample(const struct raw *raw, const struct axis *rows, const struct axis *columns,
-                     float *row, float *x)
+static void resample_axes(const struct raw *raw, const struct axis *rows,
+                          const struct axis *columns, float *row, float *x)
 {
     size_t H = rows->n, W = columns->n, first = raw->H, end = 0;
     memset(x, 0, raw->C * H * W * sizeof *x);
@@ -124,6 +124,6 @@ int resize_window(const struct raw *raw, const struct window *window, struct scr
     struct axis rows = {H, taps}, columns = {W, taps + H};
     lay_taps(&rows, raw->H, window->h, window->top, false, weights);
     lay_taps(&columns, raw->W, window->w, window->left, window->mirror, weights + row_weights);
-    resample(raw, &rows, &columns, weights + row_weights + column_weights, x);
+    resample_axes(raw, &rows, &columns, weights + row_weights + column_weights, x);
     return OK;
 }

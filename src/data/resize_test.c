@@ -12,14 +12,14 @@
 #include <math.h>
 #include <string.h>
 
-static void resize(const struct raw *raw, struct window window, float *x)
+static void resize_all(const struct raw *raw, struct window window, float *x)
 {
     struct scratch scratch = {0};
     assert_int_equal(resize_window(raw, &window, &scratch, x), OK);
     scratch_release(&scratch);
 }
 
-static struct window whole(size_t h, size_t w)
+static struct window whole_window(size_t h, size_t w)
 {
     return (struct window){.h = h, .w = w, .H = h, .W = w};
 }
@@ -38,7 +38,7 @@ static void test_enlarging_by_hand(void **state)
     const uint8_t bytes[] = {0, 100};
     const struct raw raw = {bytes, RAW_PLANES, 1, 1, 2};
     float x[4];
-    resize(&raw, whole(1, 4), x);
+    resize_all(&raw, whole_window(1, 4), x);
     close_to(x, (const double[]){0, 25, 75, 100}, 4);
 }
 
@@ -49,7 +49,7 @@ static void test_shrinking_by_hand(void **state)
     const uint8_t bytes[] = {7, 14, 21, 70};
     const struct raw raw = {bytes, RAW_PLANES, 1, 4, 1};
     float x[2];
-    resize(&raw, whole(2, 1), x);
+    resize_all(&raw, whole_window(2, 1), x);
     close_to(x, (const double[]){(3 * 7 + 3 * 14 + 21) / 7.0, (14 + 3 * 21 + 3 * 70) / 7.0}, 2);
 }
 
@@ -97,7 +97,7 @@ static void test_as_pytorch_does(void **state)
     for (size_t g = 0; g < sizeof golden / sizeof *golden; g++) {
         size_t n = golden[g].h * golden[g].w;
         for (size_t f = 0; f < 3; f++) {
-            resize(&forms[f], whole(golden[g].h, golden[g].w), x);
+            resize_all(&forms[f], whole_window(golden[g].h, golden[g].w), x);
             close_to(x, golden[g].y, n);
             for (size_t k = 0; k < n; k++) /* the other channel is its negative */
                 assert_true(fabs((double)x[n + k] - (255 - golden[g].y[k])) < 1e-4);
@@ -115,11 +115,11 @@ static void test_windows_are_pieces(void **state)
     for (int k = 0; k < H * W; k++)
         bytes[k] = (uint8_t)(k * k);
     const struct raw raw = {bytes, RAW_PLANES, 1, H, W};
-    resize(&raw, whole(h, w), all);
+    resize_all(&raw, whole_window(h, w), all);
     for (ptrdiff_t top = -10; top <= h + 1; top++) {
         for (ptrdiff_t left = -9; left <= w + 1; left++) {
             for (int mirror = 0; mirror < 2; mirror++) {
-                resize(&raw, (struct window){h, w, top, left, 9, 8, mirror}, x);
+                resize_all(&raw, (struct window){h, w, top, left, 9, 8, mirror}, x);
                 for (ptrdiff_t i = 0; i < 9; i++) {
                     for (ptrdiff_t j = 0; j < 8; j++) {
                         ptrdiff_t y = top + i, v = left + (mirror ? 7 - j : j);

@@ -8,7 +8,7 @@
 enum { ROUNDS = 8 };
 
 /* One pass over [0, 4^half): a permutation whatever the round function returns. */
-static uint64_t feistel(uint64_t key, unsigned half, uint64_t v)
+static uint64_t permute_feistel(uint64_t key, unsigned half, uint64_t v)
 {
     uint64_t mask = ((uint64_t)1 << half) - 1;
     uint64_t left = v >> half, right = v & mask;
@@ -21,18 +21,18 @@ static uint64_t feistel(uint64_t key, unsigned half, uint64_t v)
     return left << half | right;
 }
 
-size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t place)
+size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t offset)
 {
-    PL_ASSERT(place < sampler->n);
+    PL_ASSERT(offset < sampler->n);
     unsigned half = 0;
     while (half < 32 && ((uint64_t)sampler->n - 1) >> 2 * half)
         half++;
     uint64_t key = rng_u64(sampler->seed, RNG_ORDER, epoch);
     /* The walk follows a cycle that holds `place` itself, so it ends; fewer than four steps on
      * average, since n is more than a quarter of the network's range. */
-    uint64_t v = place;
+    uint64_t v = offset;
     do
-        v = feistel(key, half, v);
+        v = permute_feistel(key, half, v);
     while (v >= sampler->n);
     return (size_t)v;
 }

@@ -13,6 +13,6 @@ struct sampler {
 };
 
 /* Which record stands at `place` (< n) of epoch `epoch`. */
-size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t place);
+size_t sampler_at(const struct sampler *sampler, uint64_t epoch, size_t offset);
 
 #endif

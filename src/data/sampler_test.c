@@ -32,8 +32,8 @@ static void check_permutation(struct sampler sampler, uint64_t epoch)
 {
     bool *seen = calloc(sampler.n, sizeof *seen);
     assert_non_null(seen);
-    for (size_t place = 0; place < sampler.n; place++) {
-        size_t record = sampler_at(&sampler, epoch, place);
+    for (size_t offset = 0; offset < sampler.n; offset++) {
+        size_t record = sampler_at(&sampler, epoch, offset);
         if (record >= sampler.n || seen[record])
             fail_msg("n %zu, epoch %llu: %zu twice or beyond", sampler.n, (unsigned long long)epoch,
                      record);
@@ -69,11 +69,11 @@ static void test_any_place_in_any_order(void **state)
     (void)state;
     struct sampler a = {.seed = 3, .n = 1000}, b = a;
     size_t forward[1000];
-    for (size_t place = 0; place < 1000; place++)
-        forward[place] = sampler_at(&a, 5, place);
-    for (size_t place = 1000; place-- > 0;) {
-        (void)sampler_at(&b, 6, place);
-        assert_int_equal(sampler_at(&b, 5, place), forward[place]);
+    for (size_t offset = 0; offset < 1000; offset++)
+        forward[offset] = sampler_at(&a, 5, offset);
+    for (size_t offset = 1000; offset-- > 0;) {
+        (void)sampler_at(&b, 6, offset);
+        assert_int_equal(sampler_at(&b, 5, offset), forward[offset]);
     }
 }
 
@@ -83,11 +83,11 @@ static void test_epochs_and_seeds_differ(void **state)
     (void)state;
     struct sampler a = {.seed = 1, .n = 60000}, b = {.seed = 2, .n = 60000};
     size_t fixed = 0, epochs = 0, seeds = 0;
-    for (size_t place = 0; place < a.n; place++) {
-        size_t record = sampler_at(&a, 0, place);
-        fixed += record == place;
-        epochs += record == sampler_at(&a, 1, place);
-        seeds += record == sampler_at(&b, 0, place);
+    for (size_t offset = 0; offset < a.n; offset++) {
+        size_t record = sampler_at(&a, 0, offset);
+        fixed += record == offset;
+        epochs += record == sampler_at(&a, 1, offset);
+        seeds += record == sampler_at(&b, 0, offset);
     }
     assert_in_range(fixed, 0, 12);
     assert_in_range(epochs, 0, 12);
@@ -108,8 +108,8 @@ static void test_all_orders_of_small_sets(void **state)
         size_t seen[256] = {0}, cells[24], found = 0;
         for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
             size_t code = 0;
-            for (size_t place = 0; place < set[s].n; place++)
-                code = code * 4 + sampler_at(&sampler, epoch, place);
+            for (size_t offset = 0; offset < set[s].n; offset++)
+                code = code * 4 + sampler_at(&sampler, epoch, offset);
             seen[code]++;
         }
         for (size_t code = 0; code < 256; code++)
@@ -136,8 +136,8 @@ static void test_every_record_stands_everywhere(void **state)
         size_t n = set[s].n, seen[17 * 17] = {0};
         struct sampler sampler = {.seed = 5, .n = n};
         for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
-            for (size_t place = 0; place < n; place++)
-                seen[place * n + sampler_at(&sampler, epoch, place)]++;
+            for (size_t offset = 0; offset < n; offset++)
+                seen[offset * n + sampler_at(&sampler, epoch, offset)]++;
         char what[32];
         snprintf(what, sizeof what, "places of %zu", n);
         check_below(what, chi_square(seen, n * n, EPOCHS / (double)n), set[s].bound);
@@ -150,14 +150,14 @@ static void test_a_large_epoch_is_well_mixed(void **state)
     (void)state;
     struct sampler sampler = {.seed = 1, .n = 60000};
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
-        size_t by_place[100] = {0}, by_neighbour[100] = {0}, before = 0;
-        for (size_t place = 0; place < sampler.n; place++) {
-            size_t tenth = sampler_at(&sampler, epoch, place) / 6000;
-            by_place[place / 6000 * 10 + tenth]++;
+        size_t by_offset[100] = {0}, by_neighbour[100] = {0}, before = 0;
+        for (size_t offset = 0; offset < sampler.n; offset++) {
+            size_t tenth = sampler_at(&sampler, epoch, offset) / 6000;
+            by_offset[offset / 6000 * 10 + tenth]++;
             by_neighbour[before * 10 + tenth]++;
             before = tenth;
         }
-        check_below("place and record", chi_square(by_place, 100, 600), 137);
+        check_below("place and record", chi_square(by_offset, 100, 600), 137);
         check_below("neighbours", chi_square(by_neighbour, 100, 600), 137);
     }
 }

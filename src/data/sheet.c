@@ -19,7 +19,7 @@ struct canvas {
 /* ---- a cell ---- */
 
 /* Bounds of the values that are shown: what becomes black, what white. */
-static void bounds(const float *x, size_t n, bool stretched, float *least, float *most)
+static void value_bounds(const float *x, size_t n, bool stretched, float *least, float *most)
 {
     *least = 0;
     *most = 255;
@@ -33,7 +33,7 @@ static void bounds(const float *x, size_t n, bool stretched, float *least, float
     }
 }
 
-static uint8_t shade(float value, float least, float most)
+static uint8_t shade_of(float value, float least, float most)
 {
     float part = most > least ? (value - least) / (most - least) : 0.5f;
     return (uint8_t)lrintf(255 * fminf(fmaxf(part, 0), 1));
@@ -41,7 +41,7 @@ static uint8_t shade(float value, float least, float most)
 
 /* How large the record becomes: h x w pixels, each of them `factor` times itself along both sides.
  */
-static void fit(const struct raw *raw, size_t side, size_t *h, size_t *w, size_t *factor)
+static void fit_cell(const struct raw *raw, size_t side, size_t *h, size_t *w, size_t *factor)
 {
     size_t longer = raw->H > raw->W ? raw->H : raw->W;
     *factor = side >= longer ? side / longer : 1;
@@ -52,11 +52,11 @@ static void fit(const struct raw *raw, size_t side, size_t *h, size_t *w, size_t
 }
 
 /* x, (C, h, w), into the cell whose upper left corner is there, in its middle. */
-static void paint(const struct sheet *sheet, const float *x, size_t h, size_t w, size_t factor,
-                  bool stretched, struct canvas *canvas, size_t top, size_t left)
+static void paint_cell(const struct sheet *sheet, const float *x, size_t h, size_t w, size_t factor,
+                       bool stretched, struct canvas *canvas, size_t top, size_t left)
 {
     float least, most;
-    bounds(x, canvas->C * h * w, stretched, &least, &most);
+    value_bounds(x, canvas->C * h * w, stretched, &least, &most);
     top += (sheet->side - h * factor) / 2;
     left += (sheet->side - w * factor) / 2;
     for (size_t y = 0; y < h * factor; y++) {
@@ -64,13 +64,13 @@ static void paint(const struct sheet *sheet, const float *x, size_t h, size_t w,
         for (size_t k = 0; k < w * factor; k++)
             for (size_t c = 0; c < canvas->C; c++) {
                 size_t from = sheet->bgr ? canvas->C - 1 - c : c;
-                *at++ = shade(x[(from * h + y / factor) * w + k / factor], least, most);
+                *at++ = shade_of(x[(from * h + y / factor) * w + k / factor], least, most);
             }
     }
 }
 
-static int draw(const struct sheet *sheet, size_t i, struct scratch *scratch, struct canvas *canvas,
-                struct err *err)
+static int draw_record(const struct sheet *sheet, size_t i, struct scratch *scratch,
+                       struct canvas *canvas, struct err *err)
 {
     struct raw raw;
     bool stretched = false;
@@ -78,14 +78,14 @@ static int draw(const struct sheet *sheet, size_t i, struct scratch *scratch, st
     if (rc != OK)
         return rc;
     size_t h, w, factor, columns = sheet->columns;
-    fit(&raw, sheet->side, &h, &w, &factor);
+    fit_cell(&raw, sheet->side, &h, &w, &factor);
     float *x = scratch_get(scratch, SCRATCH_PIXELS, raw.C * h * w * sizeof *x);
     const struct window window = {.h = h, .w = w, .H = h, .W = w};
     if (!x || resize_window(&raw, &window, scratch, x) != OK)
         return err_set(err, ERR_NOMEM, "sheet: out of memory");
     size_t top = SHEET_GAP + i / columns * (sheet->side + SHEET_GAP);
     size_t left = SHEET_GAP + i % columns * (sheet->side + SHEET_GAP);
-    paint(sheet, x, h, w, factor, stretched, canvas, top, left);
+    paint_cell(sheet, x, h, w, factor, stretched, canvas, top, left);
     return OK;
 }
 
@@ -111,19 +111,19 @@ static void on_warning(png_structp out, png_const_charp text)
     (void)text;
 }
 
-static void take(png_structp out, png_bytep bytes, size_t n)
+static void write_bytes(png_structp out, png_bytep bytes, size_t n)
 {
     struct writing *w = png_get_io_ptr(out);
     buf_put(w->png, bytes, n);
 }
 
-static void flush(png_structp out)
+static void ignore_flush(png_structp out)
 {
     (void)out;
 }
 
 /* Nothing but memory can be short. */
-static int encode(const struct canvas *canvas, struct writing *w)
+static int encode_png(const struct canvas *canvas, struct writing *w)
 {
     if (setjmp(w->failed))
         return ERR_NOMEM;
@@ -131,7 +131,7 @@ static int encode(const struct canvas *canvas, struct writing *w)
     w->info = w->out ? png_create_info_struct(w->out) : NULL;
     if (!w->info)
         return ERR_NOMEM;
-    png_set_write_fn(w->out, w, take, flush);
+    png_set_write_fn(w->out, w, write_bytes, ignore_flush);
     png_set_IHDR(w->out, w->info, (uint32_t)canvas->W, (uint32_t)canvas->H, 8,
                  canvas->C == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
                  PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
@@ -177,8 +177,8 @@ int sheet_png(const struct sheet *sheet, struct buf *png, struct err *err)
     if (rc != OK)
         return rc;
     for (size_t i = 0; rc == OK && i < laid.count; i++)
-        rc = draw(&laid, i, &scratch, &canvas, err);
-    if (rc == OK && encode(&canvas, &writing) != OK)
+        rc = draw_record(&laid, i, &scratch, &canvas, err);
+    if (rc == OK && encode_png(&canvas, &writing) != OK)
         rc = err_set(err, ERR_NOMEM, "sheet: out of memory");
     png_destroy_write_struct(&writing.out, &writing.info);
     scratch_release(&scratch);

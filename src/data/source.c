@@ -108,7 +108,7 @@ const char *source_name(const struct source *source, size_t i, char out[SOURCE_N
 }
 
 /* Bytes of the printable character of UTF-8 that stands at `at`; 0: none does. */
-static size_t character(const unsigned char *at)
+static size_t utf8_length(const unsigned char *at)
 {
     if (at[0] < 0x80)
         return at[0] >= 0x20 && at[0] != 0x7f;
@@ -130,7 +130,7 @@ const char *source_quote(const char *text, char *out, size_t room)
     const unsigned char *at = (const unsigned char *)text;
     size_t used = 0;
     while (*at) {
-        size_t n = character(at), need = n ? n : 4;
+        size_t n = utf8_length(at), need = n ? n : 4;
         if (used + need + 4 > room) { /* room for dots and the end */
             memcpy(out + used, "...", 3);
             used += 3;

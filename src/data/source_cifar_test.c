@@ -24,8 +24,8 @@ static int teardown(void **state)
 }
 
 /* `n` records: labels as given, `labels` of them each; pixel k of record i is i + k. */
-static void put(const struct folder *f, const char *name, const uint8_t *label, size_t labels,
-                size_t n)
+static void put_records(const struct folder *f, const char *name, const uint8_t *label,
+                        size_t labels, size_t n)
 {
     static uint8_t bytes[8 * (2 + PIXELS)];
     assert_true(n <= 8);
@@ -64,7 +64,7 @@ static void test_one_file(void **state)
     const struct folder *f = *state;
     char path[256];
     const uint8_t labels[] = {3, 0, 9};
-    put(f, "some.bin", labels, 1, 3);
+    put_records(f, "some.bin", labels, 1, 3);
     struct source *source = must_open(folder_file(f, "some.bin", path), 10, false, SOURCE_TEST);
     float x[PIXELS];
     uint32_t label;
@@ -86,10 +86,10 @@ static void test_a_folder_has_two_roles(void **state)
         char name[32];
         snprintf(name, sizeof name, "data_batch_%u.bin", b);
         const uint8_t labels[] = {b, (uint8_t)(b - 1)};
-        put(f, name, labels, 1, b == 3 ? 1 : 2);
+        put_records(f, name, labels, 1, b == 3 ? 1 : 2);
     }
     const uint8_t test[] = {7};
-    put(f, "test_batch.bin", test, 1, 1);
+    put_records(f, "test_batch.bin", test, 1, 1);
     struct source *train = must_open(f->path, 10, false, SOURCE_TRAIN);
     struct source *held = must_open(f->path, 10, false, SOURCE_TEST);
     const uint32_t want[] = {1, 0, 2, 1, 3, 4, 3, 5, 4};
@@ -107,7 +107,7 @@ static void test_fine_and_coarse(void **state)
 {
     const struct folder *f = *state;
     const uint8_t labels[] = {19, 99, 0, 42};
-    put(f, "train.bin", labels, 2, 2);
+    put_records(f, "train.bin", labels, 2, 2);
     struct source *fine = must_open(f->path, 100, false, SOURCE_TRAIN);
     struct source *coarse = must_open(f->path, 100, true, SOURCE_TRAIN);
     assert_int_equal(fine->classes, 100);
@@ -125,7 +125,7 @@ static void test_fine_and_coarse(void **state)
     source_close(coarse);
 }
 
-static void refuse(const char *path, int of, const char *why)
+static void expect_refusal(const char *path, int of, const char *why)
 {
     struct source *source = NULL;
     struct err err;
@@ -142,22 +142,22 @@ static void test_what_is_wrong_is_said(void **state)
     static uint8_t bytes[3 * 3074];
     folder_file(f, "x", path);
     folder_put(f, "x", bytes, 0);
-    refuse(path, 10, "0 bytes are no whole number of records of 3073");
+    expect_refusal(path, 10, "0 bytes are no whole number of records of 3073");
     folder_put(f, "x", bytes, 3072);
-    refuse(path, 10, "3072 bytes are no whole number of records of 3073: truncated");
+    expect_refusal(path, 10, "3072 bytes are no whole number of records of 3073: truncated");
     folder_put(f, "x", bytes, 3074);
-    refuse(path, 10, "3074 bytes are no whole number");
+    expect_refusal(path, 10, "3074 bytes are no whole number");
     const uint8_t wrong[] = {3, 10};
-    put(f, "x", wrong, 1, 2);
-    refuse(path, 10, "record 1: label 10 is out of range 0 to 9");
+    put_records(f, "x", wrong, 1, 2);
+    expect_refusal(path, 10, "record 1: label 10 is out of range 0 to 9");
     const uint8_t fine[] = {0, 100}, coarse[] = {20, 0};
-    put(f, "x", fine, 2, 1);
-    refuse(path, 100, "record 0: fine label 100 is out of range 0 to 99");
-    put(f, "x", coarse, 2, 1);
-    refuse(path, 100, "record 0: coarse label 20 is out of range 0 to 19");
-    refuse(f->path, 10, "data_batch_1.bin: cannot open");
+    put_records(f, "x", fine, 2, 1);
+    expect_refusal(path, 100, "record 0: fine label 100 is out of range 0 to 99");
+    put_records(f, "x", coarse, 2, 1);
+    expect_refusal(path, 100, "record 0: coarse label 20 is out of range 0 to 19");
+    expect_refusal(f->path, 10, "data_batch_1.bin: cannot open");
     folder_file(f, "none", path);
-    refuse(path, 10, "none: cannot open");
+    expect_refusal(path, 10, "none: cannot open");
 }
 
 static void test_names_lie_beside(void **state)
@@ -165,7 +165,7 @@ static void test_names_lie_beside(void **state)
     const struct folder *f = *state;
     const uint8_t labels[] = {1};
     char path[256];
-    put(f, "some.bin", labels, 1, 1);
+    put_records(f, "some.bin", labels, 1, 1);
     folder_put(f, "batches.meta.txt",
                "plane\r\ncar\nb\xff"
                "rd\n\n\n",

@@ -82,7 +82,7 @@ static int open_pair(const char *images, const char *labels, struct source **out
 }
 
 /* The pair is refused as bad input, `at` and `why` are both in the message, nothing is written. */
-static void refuse(const struct fixture *f, const char *at, const char *why)
+static void expect_refusal(const struct fixture *f, const char *at, const char *why)
 {
     struct source *source = NULL;
     struct err err = {0};
@@ -177,11 +177,11 @@ static void test_missing_files(void **state)
 {
     struct fixture *f = *state;
     remove(f->labels);
-    refuse(f, f->labels, "No such file");
+    expect_refusal(f, f->labels, "No such file");
     remove(f->images);
-    refuse(f, f->images, "No such file");
+    expect_refusal(f, f->images, "No such file");
     assert_int_equal(mkdir(f->images, 0700), 0);
-    refuse(f, f->images, "not a regular file");
+    expect_refusal(f, f->images, "not a regular file");
     rmdir(f->images);
 }
 
@@ -197,7 +197,7 @@ static void test_every_truncation_of_images(void **state)
                  : len < 16 ? "truncated: %zu bytes, an IDX image header"
                             : "truncated: %zu bytes, header promises 40",
                  len);
-        refuse(f, f->images, said);
+        expect_refusal(f, f->images, said);
     }
 }
 
@@ -206,7 +206,7 @@ static void test_every_truncation_of_labels(void **state)
     struct fixture *f = *state;
     for (size_t len = 0; len < sizeof LABELS; len++) {
         put_plain(f->labels, LABELS, len);
-        refuse(f, f->labels, len < 4 ? "not an IDX label file" : "truncated");
+        expect_refusal(f, f->labels, len < 4 ? "not an IDX label file" : "truncated");
     }
 }
 
@@ -222,7 +222,7 @@ static void test_every_truncation_of_a_gzip_file(void **state)
     assert_in_range(len, 20, sizeof packed - 1);
     for (size_t cut = 0; cut < len; cut++) {
         put_plain(f->images, packed, cut);
-        refuse(f, f->images, cut < 2 ? "not an IDX image file" : "gzip");
+        expect_refusal(f, f->images, cut < 2 ? "not an IDX image file" : "gzip");
     }
 }
 
@@ -232,10 +232,10 @@ static void test_oversized(void **state)
     uint8_t longer[sizeof IMAGES + 5] = {0};
     memcpy(longer, LABELS, sizeof LABELS);
     put_plain(f->labels, longer, sizeof LABELS + 1);
-    refuse(f, f->labels, "longer than the 11 bytes its header promises");
+    expect_refusal(f, f->labels, "longer than the 11 bytes its header promises");
     memcpy(longer, IMAGES, sizeof IMAGES);
     put_plain(f->images, longer, sizeof longer);
-    refuse(f, f->images, "longer than the 40 bytes its header promises");
+    expect_refusal(f, f->images, "longer than the 40 bytes its header promises");
 }
 
 /* Zeros beyond what memory may hold, packed to a few kilobytes: refused by its first bytes, or once
@@ -258,9 +258,9 @@ static void test_much_in_little(void **state)
         const struct rlimit tight = {(rlim_t)96 << 20, before.rlim_max};
         assert_int_equal(setrlimit(RLIMIT_DATA, &tight), 0);
 #endif
-        refuse(f, f->images,
-               i == 0 ? "not an IDX image file (magic 0x00000000)"
-                      : "longer than the 40 bytes its header promises");
+        expect_refusal(f, f->images,
+                       i == 0 ? "not an IDX image file (magic 0x00000000)"
+                              : "longer than the 40 bytes its header promises");
         assert_int_equal(setrlimit(RLIMIT_DATA, &before), 0);
     }
 }
@@ -276,10 +276,10 @@ static void test_noise(void **state)
     }
     noise[0] = 0xab;
     put_plain(f->images, noise, sizeof noise);
-    refuse(f, f->images, "not an IDX image file (magic 0xab");
+    expect_refusal(f, f->images, "not an IDX image file (magic 0xab");
     put_plain(f->images, IMAGES, sizeof IMAGES);
     put_plain(f->labels, noise, sizeof noise);
-    refuse(f, f->labels, "not an IDX label file (magic 0xab");
+    expect_refusal(f, f->labels, "not an IDX label file (magic 0xab");
 }
 
 static void test_swapped_files(void **state)
@@ -287,11 +287,11 @@ static void test_swapped_files(void **state)
     struct fixture *f = *state;
     put_plain(f->images, LABELS, sizeof LABELS);
     put_plain(f->labels, IMAGES, sizeof IMAGES);
-    refuse(f, f->images,
-           "not an IDX image file (magic 0x00000801, an IDX label file); exchange the two");
+    expect_refusal(f, f->images,
+                   "not an IDX image file (magic 0x00000801, an IDX label file); exchange the two");
     put_plain(f->images, IMAGES, sizeof IMAGES);
-    refuse(f, f->labels,
-           "not an IDX label file (magic 0x00000803, an IDX image file); exchange the two");
+    expect_refusal(f, f->labels,
+                   "not an IDX label file (magic 0x00000803, an IDX image file); exchange the two");
 }
 
 static void test_dimensions_out_of_bounds(void **state)
@@ -317,7 +317,7 @@ static void test_dimensions_out_of_bounds(void **state)
         memcpy(file, IMAGES, sizeof file);
         put_header(file, bad[i].N, bad[i].H, bad[i].W);
         put_plain(f->images, file, sizeof file);
-        refuse(f, f->images, bad[i].why);
+        expect_refusal(f, f->images, bad[i].why);
     }
 }
 
@@ -326,11 +326,11 @@ static void test_counts_that_differ(void **state)
     struct fixture *f = *state;
     const uint8_t two[] = {0, 0, 8, 1, 0, 0, 0, 2, 4, 0};
     put_plain(f->labels, two, sizeof two);
-    refuse(f, f->labels, "2 labels for the 3 images of ");
-    refuse(f, f->images, "2 labels");
+    expect_refusal(f, f->labels, "2 labels for the 3 images of ");
+    expect_refusal(f, f->images, "2 labels");
     const uint8_t none[] = {0, 0, 8, 1, 0, 0, 0, 0};
     put_plain(f->labels, none, sizeof none);
-    refuse(f, f->labels, "holds 0 labels");
+    expect_refusal(f, f->labels, "holds 0 labels");
 }
 
 #define FASHION "/usr/share/datasets/fashion-mnist/"

@@ -62,8 +62,8 @@ static int full_path(const struct source_images *images, size_t i, char out[PATH
     return file_check_under(images->under, out, err);
 }
 
-static int fill(const struct file_open *file, uint64_t bytes, struct scratch *scratch,
-                const uint8_t **out, struct err *err)
+static int fill_record(const struct file_open *file, uint64_t bytes, struct scratch *scratch,
+                       const uint8_t **out, struct err *err)
 {
     if (file->len != bytes)
         return err_set(err, ERR_IO, "has changed since it was opened: %llu bytes, not %llu",
@@ -89,7 +89,7 @@ static int images_read(const struct source *source, size_t i, struct scratch *sc
     struct raw made;
     if (full_path(images, i, path, err) != OK || picture_file_open(path, &file, err) != OK)
         return ERR_IO; /* it was there when the list was opened */
-    int rc = fill(&file, entry->bytes, scratch, &bytes, err);
+    int rc = fill_record(&file, entry->bytes, scratch, &bytes, err);
     file_close(&file);
     if (rc == OK)
         rc = picture_decode(bytes, (size_t)entry->bytes, images->color, scratch, &made, err);
@@ -169,7 +169,7 @@ static int look_at_all(struct source_images *images, const struct source_config 
     return OK;
 }
 
-static char *join(const char *folder, size_t n)
+static char *join_path(const char *folder, size_t n)
 {
     char *out = malloc(n + 2);
     if (!out)
@@ -185,11 +185,11 @@ static char *join(const char *folder, size_t n)
 static char *root_of(const Paceline__Data__Images *spec, bool walks)
 {
     if (walks)
-        return join(spec->list, strlen(spec->list));
+        return join_path(spec->list, strlen(spec->list));
     if (spec->root && spec->root[0])
-        return join(spec->root, strlen(spec->root));
+        return join_path(spec->root, strlen(spec->root));
     const char *slash = strrchr(spec->list, '/');
-    return join(spec->list, slash ? (size_t)(slash - spec->list) + 1 : 0);
+    return join_path(spec->list, slash ? (size_t)(slash - spec->list) + 1 : 0);
 }
 
 /* "; 2 files beside ... (README.txt)" */
@@ -205,7 +205,7 @@ static void write_warning(struct source_images *images, const char *folder)
 {
     char text[256] = "", quoted[64];
     const struct image_list *list = &images->list;
-    warn_of(text, sizeof text, &list->beside, "files beside the class folders left out");
+    warn_of(text, sizeof text, &list->folder_prefix, "files beside the class folders left out");
     warn_of(text, sizeof text, &list->inside, "files that are no pictures left out");
     warn_of(text, sizeof text, &list->empty, "classes without pictures");
     if (text[0])

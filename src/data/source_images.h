@@ -37,7 +37,7 @@ struct image_list {
     uint32_t classes;
     /* Of a folder: files beside the class folders, files in them that are no pictures, and classes
      * without any. */
-    struct image_strays beside, inside, empty;
+    struct image_strays folder_prefix, inside, empty;
 };
 
 enum { IMAGE_LIST_MAX = 1 << 24 };

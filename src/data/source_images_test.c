@@ -29,7 +29,8 @@ static void make_folder(const struct folder *f, const char *name)
 }
 
 /* A grey picture of H x W, all of one value. */
-static void put(const struct folder *f, const char *name, unsigned H, unsigned W, uint8_t value)
+static void put_picture(const struct folder *f, const char *name, unsigned H, unsigned W,
+                        uint8_t value)
 {
     uint8_t pixels[64 * 64];
     memset(pixels, value, sizeof pixels);
@@ -75,8 +76,8 @@ static void test_a_list(void **state)
     const struct folder *f = *state;
     char list[256], text[512];
     make_folder(f, "sub");
-    put(f, "sub/a b.png", 4, 6, 10);
-    put(f, "c.png", 4, 6, 20);
+    put_picture(f, "sub/a b.png", 4, 6, 10);
+    put_picture(f, "c.png", 4, 6, 20);
     snprintf(text, sizeof text, "sub/a b.png 3\r\n\nc.png\t0\n%s/c.png  7", f->path);
     put_list(f, text);
     struct source *source = must_open(folder_file(f, "list.txt", list), NULL);
@@ -104,8 +105,8 @@ static void test_sizes_may_differ(void **state)
 {
     const struct folder *f = *state;
     char list[256];
-    put(f, "a", 4, 6, 10);
-    put(f, "b", 8, 3, 20);
+    put_picture(f, "a", 4, 6, 10);
+    put_picture(f, "b", 8, 3, 20);
     put_list(f, "a 0\nb 1\n");
     struct source *source = must_open(folder_file(f, "list.txt", list), NULL);
     size_t H, W;
@@ -144,10 +145,10 @@ static void test_a_folder_of_classes(void **state)
     make_folder(f, "cat");
     make_folder(f, "none");
     make_folder(f, ".git");
-    put(f, "dog/2", 5, 5, 50);
-    put(f, "dog/1", 5, 5, 40);
-    put(f, "cat/x\xff.png", 5, 5, 30); /* not UTF-8 */
-    put(f, "dog/.hidden", 9, 9, 0);
+    put_picture(f, "dog/2", 5, 5, 50);
+    put_picture(f, "dog/1", 5, 5, 40);
+    put_picture(f, "cat/x\xff.png", 5, 5, 30); /* not UTF-8 */
+    put_picture(f, "dog/.hidden", 9, 9, 0);
     struct source *source = must_open(f->path, NULL);
     assert_int_equal(source->count, 3);
     assert_int_equal(source->classes, 3);
@@ -183,8 +184,8 @@ static void test_the_hash_is_the_data_s(void **state)
 {
     const struct folder *f = *state;
     char list[256];
-    put(f, "a", 4, 6, 10);
-    put(f, "b", 4, 6, 20);
+    put_picture(f, "a", 4, 6, 10);
+    put_picture(f, "b", 4, 6, 20);
     put_list(f, "a 0\nb 1\n");
     folder_file(f, "list.txt", list);
     uint64_t first = hash_of(list);
@@ -195,11 +196,11 @@ static void test_the_hash_is_the_data_s(void **state)
     assert_true(hash_of(list) != first);
     put_list(f, "a 0\nb 1\n");
     assert_true(hash_of(list) == first);
-    put(f, "b", 4, 6, 21);
+    put_picture(f, "b", 4, 6, 21);
     assert_true(hash_of(list) != first);
 }
 
-static void refuse(const char *list, const char *root, const char *why)
+static void expect_refusal(const char *list, const char *root, const char *why)
 {
     struct source *source = NULL;
     struct err err = {0};
@@ -214,7 +215,7 @@ static void test_lists_that_are_wrong(void **state)
     const struct folder *f = *state;
     char list[256];
     folder_file(f, "list.txt", list);
-    put(f, "a", 4, 6, 10);
+    put_picture(f, "a", 4, 6, 10);
     static const char *const bad[][2] = {
         {"", "list.txt: names no picture"},
         {"\n\n", "list.txt: names no picture"},
@@ -231,24 +232,24 @@ static void test_lists_that_are_wrong(void **state)
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         put_list(f, bad[i][0]);
-        refuse(list, NULL, bad[i][1]);
+        expect_refusal(list, NULL, bad[i][1]);
     }
     folder_put(f, "list.txt", "a\0 0\n", 5);
-    refuse(list, NULL, "list.txt: holds a zero byte");
+    expect_refusal(list, NULL, "list.txt: holds a zero byte");
     char *line = malloc(6000);
     assert_non_null(line);
     memset(line, 'x', 6000);
     strcpy(line + 5000, " 1\n");
     folder_put(f, "list.txt", line, 5003);
-    refuse(list, NULL, "list.txt:1: path longer than 4096 bytes");
+    expect_refusal(list, NULL, "list.txt:1: path longer than 4096 bytes");
     free(line);
     put_list(f, "a 0\nb 1\n");
     folder_put(f, "b", "GIF89a", 6);
-    refuse(list, NULL, "/b: neither JPEG nor PNG: begins with 47 49 46 38");
+    expect_refusal(list, NULL, "/b: neither JPEG nor PNG: begins with 47 49 46 38");
     folder_put(f, "b", "", 0);
-    refuse(list, NULL, "/b: empty");
+    expect_refusal(list, NULL, "/b: empty");
     folder_file(f, "absent", list);
-    refuse(list, NULL, "absent: cannot open");
+    expect_refusal(list, NULL, "absent: cannot open");
 }
 
 /* What a small file may make us allocate is bounded before it is taken. */
@@ -274,23 +275,23 @@ static void test_a_list_file_too_long(void **state)
     put_list(f, "a 0\n");
     folder_file(f, "list.txt", list);
     assert_int_equal(truncate(list, (off_t)257 << 20), 0);
-    refuse(list, NULL, "longer than the limit of 268435456 bytes");
+    expect_refusal(list, NULL, "longer than the limit of 268435456 bytes");
 }
 
 static void test_folders_that_are_wrong(void **state)
 {
     const struct folder *f = *state;
     char path[256];
-    refuse(f->path, NULL, "holds no folder with pictures");
+    expect_refusal(f->path, NULL, "holds no folder with pictures");
     make_folder(f, "a");
-    refuse(f->path, NULL, "holds no folder with pictures");
-    put(f, "a/1", 3, 3, 0);
-    refuse(f->path, "x", "images.root is for a list");
+    expect_refusal(f->path, NULL, "holds no folder with pictures");
+    put_picture(f, "a/1", 3, 3, 0);
+    expect_refusal(f->path, "x", "images.root is for a list");
     assert_int_equal(symlink("..", folder_file(f, "a/loop", path)), 0); /* round and round */
-    refuse(f->path, NULL, "a/loop: not a regular file");
+    expect_refusal(f->path, NULL, "a/loop: not a regular file");
     assert_int_equal(unlink(path), 0);
     assert_int_equal(symlink(".", folder_file(f, "self", path)), 0);
-    refuse(f->path, NULL, "self/a: not a regular file");
+    expect_refusal(f->path, NULL, "self/a: not a regular file");
     assert_int_equal(unlink(path), 0);
 }
 
@@ -305,8 +306,8 @@ static void test_stray_files_are_left_out_with_a_warning(void **state)
     make_folder(f, "b");
     make_folder(f, "c");
     make_folder(f, "d");
-    put(f, "b/1.png", 3, 3, 0);
-    put(f, "d/1.png", 3, 3, 0);
+    put_picture(f, "b/1.png", 3, 3, 0);
+    put_picture(f, "d/1.png", 3, 3, 0);
     folder_put(f, "README.txt", "hi", 2);
     folder_put(f, "list", "hi", 2);
     folder_put(f, "d/Thumbs.db", "hi", 2);
@@ -377,8 +378,8 @@ static void test_a_root_is_not_left(void **state)
     struct source *source;
     struct err err;
     make_folder(f, "in");
-    put(f, "a", 8, 8, 1);
-    put(f, "in/b", 8, 8, 1);
+    put_picture(f, "a", 8, 8, 1);
+    put_picture(f, "in/b", 8, 8, 1);
     assert_int_equal(symlink("../a", folder_file(f, "in/link", path)), 0);
     assert_int_equal(symlink("..", folder_file(f, "in/links", path)), 0);
     folder_file(f, "in", root);
@@ -422,8 +423,8 @@ static void test_no_class_lies_outside(void **state)
     const char *folders[] = {"in", "in/classes", "in/classes/one", "full", "empty"};
     for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
         make_folder(f, folders[i]);
-    put(f, "in/classes/one/b", 8, 8, 1);
-    put(f, "full/secret", 8, 8, 1);
+    put_picture(f, "in/classes/one/b", 8, 8, 1);
+    put_picture(f, "full/secret", 8, 8, 1);
     folder_file(f, "in", root);
     images.list = (char *)(uintptr_t)folder_file(f, "in/classes", list);
     images.color = PACELINE__DATA__COLOR__gray;

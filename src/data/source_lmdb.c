@@ -67,8 +67,8 @@ static int check_values(const float *x, size_t n, struct err *err)
     return OK;
 }
 
-static int decode(const struct source_lmdb *lmdb, const uint8_t *bytes, size_t len,
-                  struct scratch *scratch, struct raw *raw, struct err *err)
+static int decode_datum(const struct source_lmdb *lmdb, const uint8_t *bytes, size_t len,
+                        struct scratch *scratch, struct raw *raw, struct err *err)
 {
     struct pb pb;
     struct datum d;
@@ -104,7 +104,7 @@ static int lmdb_read(const struct source *source, size_t i, struct scratch *scra
     else if (file_part(&lmdb->file, record->offset, bytes, (size_t)record->len) != OK)
         rc = err_set(err, ERR_IO, "cannot be read any more");
     else
-        rc = decode(lmdb, bytes, (size_t)record->len, scratch, &made, err);
+        rc = decode_datum(lmdb, bytes, (size_t)record->len, scratch, &made, err);
     if (rc == OK && (made.C != source->shape.dim[0] || made.H != record->H || made.W != record->W))
         rc = err_set(err, ERR_IO, "has changed since it was opened");
     if (rc != OK) {
@@ -147,7 +147,7 @@ static int look_at(struct source_lmdb *lmdb, const struct part_of *value, const 
     return rc;
 }
 
-static int add(struct source_lmdb *lmdb, const struct part_of *value, const struct datum *d)
+static int add_record(struct source_lmdb *lmdb, const struct part_of *value, const struct datum *d)
 {
     struct source *source = &lmdb->source;
     size_t n = source->count;
@@ -192,7 +192,7 @@ static int on_entry(void *user, const uint8_t *key, size_t key_len, const struct
     if (rc == OK)
         rc = look_at(lmdb, value, head, n, &d);
     if (rc == OK)
-        rc = add(lmdb, value, &d);
+        rc = add_record(lmdb, value, &d);
     if (rc == OK) {
         uint64_t *hash = &lmdb->source.hash;
         *hash = hash_mix(*hash, hash_bytes(key, key_len));
@@ -250,8 +250,8 @@ int source_lmdb_open(const struct source_config *config, const Paceline__Data__L
     if (rc == OK)
         rc = file_open(lmdb->path, &lmdb->file, lmdb->err);
     if (rc == OK) {
-        const struct lmdb_visitor visitor = {on_entry, lmdb, config->watch};
-        rc = lmdb_walk(&lmdb->file, lmdb->path, &visitor, lmdb->err);
+        const struct lmdb_callback callback = {on_entry, lmdb, config->watch};
+        rc = lmdb_walk(&lmdb->file, lmdb->path, &callback, lmdb->err);
     }
     if (rc == OK && lmdb->source.count == 0)
         rc = source_refuse_empty(lmdb->path, lmdb->entries, lmdb->err);

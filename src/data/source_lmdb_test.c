@@ -35,7 +35,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void begin(struct stage *s, unsigned flags)
+static void begin_transaction(struct stage *s, unsigned flags)
 {
     assert_int_equal(mdb_env_create(&s->env), 0);
     assert_int_equal(mdb_env_set_mapsize(s->env, 64u << 20), 0);
@@ -51,7 +51,7 @@ static void put_bytes(struct stage *s, const char *key, const void *bytes, size_
     assert_int_equal(mdb_put(s->txn, s->dbi, &k, &v, 0), 0);
 }
 
-static void commit(struct stage *s)
+static void commit_transaction(struct stage *s)
 {
     assert_int_equal(mdb_txn_commit(s->txn), 0);
     mdb_env_close(s->env);
@@ -109,13 +109,13 @@ static void test_records_in_the_order_of_keys(void **state)
     struct stage *s = *state;
     enum { N = 3000 };
     char path[256], key[32];
-    begin(s, 0);
+    begin_transaction(s, 0);
     for (int k = 0; k < N; k++) {
         int i = k * 7 % N;
         snprintf(key, sizeof key, "%08d_some_picture", i);
         put_values(s, key, 3, 5, 4, i % 10, (uint8_t)i);
     }
-    commit(s);
+    commit_transaction(s);
     struct source *source = must_open(s->folder.path);
     assert_int_equal(source->count, N);
     assert_int_equal(source->classes, 10);
@@ -140,11 +140,11 @@ static void test_records_in_the_order_of_keys(void **state)
 static void test_values_that_do_not_fit_a_leaf(void **state)
 {
     struct stage *s = *state;
-    begin(s, 0);
+    begin_transaction(s, 0);
     put_values(s, "a", 3, 32, 32, 4, 1);
     put_values(s, "b", 3, 70, 70, 2, 9);
     put_values(s, "c", 3, 32, 32, 0, 2);
-    commit(s);
+    commit_transaction(s);
     struct source *source = must_open(s->folder.path);
     static float x[3 * 70 * 70];
     uint32_t label;
@@ -171,7 +171,7 @@ static void test_floats(void **state)
     d.height = d.width = 2;
     d.n_float_data = 4;
     d.float_data = values;
-    begin(s, 0);
+    begin_transaction(s, 0);
     put_datum(s, "f", &d);
     static const uint8_t packed[] = {
         0x32, 16, 0, 0, 0,    0x3f, 0, 0, 0x40, 0xc0, 0,  0,
@@ -179,7 +179,7 @@ static void test_floats(void **state)
     put_bytes(s, "g", packed, sizeof packed);
     values[2] = __builtin_inff();
     put_datum(s, "h", &d);
-    commit(s);
+    commit_transaction(s);
     struct source *source = must_open(s->folder.path);
     float x[4];
     uint32_t label;
@@ -206,9 +206,9 @@ static void test_files_of_pictures(void **state)
     d.has_encoded = d.encoded = d.has_data = d.has_label = 1;
     d.label = 5;
     d.data = (ProtobufCBinaryData){folder_get(&s->folder, "p", file), file};
-    begin(s, 0);
+    begin_transaction(s, 0);
     put_datum(s, "p", &d);
-    commit(s);
+    commit_transaction(s);
     struct source *source = must_open(s->folder.path);
     float x[6];
     uint32_t label;
@@ -220,7 +220,7 @@ static void test_files_of_pictures(void **state)
     source_close(source);
 }
 
-static void refuse(const char *path, const char *why)
+static void expect_refusal(const char *path, const char *why)
 {
     struct source *source = NULL;
     struct err err = {0};
@@ -269,12 +269,12 @@ static void test_records_that_are_none(void **state)
         struct stage s = {0};
         (void)state;
         folder_make(&s.folder);
-        begin(&s, 0);
+        begin_transaction(&s, 0);
         put_values(&s, "a", 1, 1, 1, 0, 0);
         put_bytes(&s, "b\x01", bad[i].bytes, bad[i].n);
-        commit(&s);
-        refuse(s.folder.path, "data.mdb: record 1 (key b\\x01): ");
-        refuse(s.folder.path, bad[i].why);
+        commit_transaction(&s);
+        expect_refusal(s.folder.path, "data.mdb: record 1 (key b\\x01): ");
+        expect_refusal(s.folder.path, bad[i].why);
         folder_remove(&s.folder);
     }
 }
@@ -283,29 +283,29 @@ static void test_databases_of_another_kind(void **state)
 {
     struct stage *s = *state;
     char path[256];
-    refuse(s->folder.path, "no LMDB: there is no data.mdb in it");
+    expect_refusal(s->folder.path, "no LMDB: there is no data.mdb in it");
     folder_put(&s->folder, "CURRENT", "MANIFEST-000004\n", 16);
-    refuse(s->folder.path, "a LevelDB, which is not read");
+    expect_refusal(s->folder.path, "a LevelDB, which is not read");
     folder_put(&s->folder, "data.mdb", "", 0);
-    refuse(s->folder.path, "0 bytes, too short for an LMDB");
+    expect_refusal(s->folder.path, "0 bytes, too short for an LMDB");
     assert_int_equal(unlink(folder_file(&s->folder, "data.mdb", path)), 0);
-    begin(s, 0);
-    commit(s);
-    refuse(s->folder.path, "");
-    begin(s, MDB_DUPSORT | MDB_CREATE);
+    begin_transaction(s, 0);
+    commit_transaction(s);
+    expect_refusal(s->folder.path, "");
+    begin_transaction(s, MDB_DUPSORT | MDB_CREATE);
     put_bytes(s, "a", "x", 1);
-    commit(s);
-    refuse(s->folder.path, "keys may have several values");
+    commit_transaction(s);
+    expect_refusal(s->folder.path, "keys may have several values");
 }
 
 static void test_channels_must_agree(void **state)
 {
     struct stage *s = *state;
-    begin(s, 0);
+    begin_transaction(s, 0);
     put_values(s, "a", 1, 2, 2, 0, 0);
     put_values(s, "b", 3, 2, 2, 0, 0);
-    commit(s);
-    refuse(s->folder.path, "record 1 (key b): 3 channels, those before it have 1");
+    commit_transaction(s);
+    expect_refusal(s->folder.path, "record 1 (key b): 3 channels, those before it have 1");
 }
 
 /* ---- bytes that lie ---- */
@@ -321,14 +321,14 @@ static int count_entry(void *user, const uint8_t *key, size_t key_len, const str
     return OK;
 }
 
-static int walk(const char *path, size_t *count)
+static int walk_file(const char *path, size_t *count)
 {
     struct file_open file;
     struct err err;
     *count = 0;
-    const struct lmdb_visitor visitor = {.entry = count_entry, .user = count};
+    const struct lmdb_callback callback = {.entry = count_entry, .user = count};
     assert_int_equal(file_open(path, &file, &err), OK);
-    int rc = lmdb_walk(&file, "t", &visitor, &err);
+    int rc = lmdb_walk(&file, "t", &callback, &err);
     file_close(&file);
     return rc;
 }
@@ -339,17 +339,17 @@ static void test_every_bit_changed(void **state)
 {
     struct stage *s = *state;
     char path[256], key[16];
-    begin(s, 0);
+    begin_transaction(s, 0);
     for (int i = 0; i < 150; i++) {
         snprintf(key, sizeof key, "%08d", i);
         put_values(s, key, 1, 5, 8, 0, 0);
     }
     put_values(s, "large", 1, 60, 60, 0, 0);
-    commit(s);
+    commit_transaction(s);
     folder_file(&s->folder, "data.mdb", path);
     static uint8_t bytes[FOLDER_BYTES_MAX];
     size_t n = folder_get(&s->folder, "data.mdb", bytes), count;
-    assert_int_equal(walk(path, &count), OK);
+    assert_int_equal(walk_file(path, &count), OK);
     assert_int_equal(count, 151);
     FILE *file = fopen(path, "r+b");
     assert_non_null(file);
@@ -361,7 +361,7 @@ static void test_every_bit_changed(void **state)
         for (int bit = 0; bit < 8; bit++) {
             fseek(file, (long)at, SEEK_SET);
             fputc(bytes[at] ^ 1 << bit, file);
-            int rc = walk(path, &count);
+            int rc = walk_file(path, &count);
             assert_true(rc == OK || rc == ERR_INPUT);
             assert_true(count <= 151 + 256);
             fseek(file, (long)at, SEEK_SET);
@@ -371,7 +371,7 @@ static void test_every_bit_changed(void **state)
     fclose(file);
     for (size_t len = 0; len < n; len += 512) {
         assert_int_equal(truncate(path, (off_t)len), 0);
-        int rc = walk(path, &count);
+        int rc = walk_file(path, &count);
         assert_true(rc == ERR_INPUT || rc == OK); /* OK: what is cut off was free */
         folder_put(&s->folder, "data.mdb", bytes, n);
     }
@@ -382,12 +382,12 @@ static void test_a_tree_that_is_a_ring(void **state)
 {
     struct stage *s = *state;
     char path[256], key[16];
-    begin(s, 0);
+    begin_transaction(s, 0);
     for (int i = 0; i < 400; i++) {
         snprintf(key, sizeof key, "%08d", i);
         put_values(s, key, 1, 5, 8, 0, 0);
     }
-    commit(s);
+    commit_transaction(s);
     folder_file(&s->folder, "data.mdb", path);
     static uint8_t bytes[FOLDER_BYTES_MAX];
     size_t n = folder_get(&s->folder, "data.mdb", bytes), count, branches = 0;
@@ -404,7 +404,7 @@ static void test_a_tree_that_is_a_ring(void **state)
     }
     assert_true(branches > 0);
     folder_put(&s->folder, "data.mdb", bytes, n);
-    assert_int_equal(walk(path, &count), ERR_INPUT);
+    assert_int_equal(walk_file(path, &count), ERR_INPUT);
 }
 
 static int open_watched(void *user, const struct open_watch *watch, struct err *err)
@@ -423,12 +423,12 @@ static void test_opening_is_watched_and_cancelled(void **state)
 {
     struct stage *s = *state;
     char key[8];
-    begin(s, 0);
+    begin_transaction(s, 0);
     for (int i = 0; i < 40; i++) {
         snprintf(key, sizeof key, "%04d", i);
         put_values(s, key, 1, 16, 16, 0, 0);
     }
-    commit(s);
+    commit_transaction(s);
     watching_story(open_watched, s->folder.path, "records ");
 }
 

@@ -23,7 +23,7 @@ static int read_record(const struct source *source, size_t i, struct scratch *sc
     return OK;
 }
 
-static uint32_t label(const struct source *source, size_t i)
+static uint32_t label_of(const struct source *source, size_t i)
 {
     const struct source_random *self = (const struct source_random *)source;
     return (uint32_t)rng_below(self->seed, RNG_BENCH, UINT64_MAX - i, source->classes);
@@ -39,7 +39,7 @@ static void close_random(struct source *source)
 static const struct source_ops ops = {
     .kind = "random",
     .read = read_record,
-    .label = label,
+    .label = label_of,
     .close = close_random,
 };
 

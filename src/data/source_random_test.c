@@ -14,7 +14,7 @@ enum { CLASSES = 7, FLOATS = 2 * 3 * 5 };
 
 static const struct shape image = {3, {2, 3, 5}};
 
-static struct source *make(const struct shape *shape, uint64_t seed)
+static struct source *make_source(const struct shape *shape, uint64_t seed)
 {
     struct source *source;
     struct err err = {0};
@@ -22,7 +22,7 @@ static struct source *make(const struct shape *shape, uint64_t seed)
     return source;
 }
 
-static const float *values(const struct source *source, size_t i)
+static const float *values_of(const struct source *source, size_t i)
 {
     struct raw raw;
     struct err err = {0};
@@ -37,14 +37,14 @@ static const float *values(const struct source *source, size_t i)
 static void test_uniform(void **state)
 {
     (void)state;
-    struct source *s = make(&image, 1);
+    struct source *s = make_source(&image, 1);
     assert_int_equal(s->count, SOURCE_RANDOM_RECORDS);
     assert_int_equal(s->classes, CLASSES);
     assert_true(shape_equal(&s->shape, &image));
     double sum = 0;
     size_t label[CLASSES] = {0};
     for (size_t i = 0; i < s->count; i++) {
-        const float *x = values(s, i);
+        const float *x = values_of(s, i);
         for (size_t k = 0; k < FLOATS; k++)
             assert_true(x[k] >= 0.0f && x[k] < 1.0f);
         sum += (double)x[0];
@@ -60,11 +60,12 @@ static void test_uniform(void **state)
 static void test_a_function_of_the_seed(void **state)
 {
     (void)state;
-    struct source *a = make(&image, 1), *b = make(&image, 1), *other = make(&image, 2);
+    struct source *a = make_source(&image, 1), *b = make_source(&image, 1),
+                  *other = make_source(&image, 2);
     size_t same = 0;
     for (size_t i = 0; i < a->count; i += 97) {
-        assert_memory_equal(values(a, i), values(b, i), FLOATS * sizeof(float));
-        assert_memory_not_equal(values(a, i), values(other, i), FLOATS * sizeof(float));
+        assert_memory_equal(values_of(a, i), values_of(b, i), FLOATS * sizeof(float));
+        assert_memory_not_equal(values_of(a, i), values_of(other, i), FLOATS * sizeof(float));
         assert_int_equal(a->ops->label(a, i), b->ops->label(b, i));
         same += a->ops->label(a, i) == other->ops->label(other, i);
     }
@@ -79,12 +80,12 @@ static void test_a_function_of_the_seed(void **state)
 static void test_records_of_one_dimension(void **state)
 {
     (void)state;
-    struct source *s = make(&(struct shape){1, {11}}, 3);
+    struct source *s = make_source(&(struct shape){1, {11}}, 3);
     assert_int_equal(s->shape.n, 3);
     assert_int_equal(s->shape.dim[0], 11);
-    const float *last = values(s, s->count - 1);
+    const float *last = values_of(s, s->count - 1);
     assert_true(last[10] >= 0.0f);
-    assert_memory_not_equal(values(s, 0), values(s, 1), 11 * sizeof(float));
+    assert_memory_not_equal(values_of(s, 0), values_of(s, 1), 11 * sizeof(float));
     source_close(s);
 }
 

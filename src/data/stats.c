@@ -8,7 +8,7 @@ struct moments {
     double n, mean, spread, least, most;
 };
 
-static void join(struct moments *a, const struct moments *b)
+static void join_moments(struct moments *a, const struct moments *b)
 {
     double n = a->n + b->n, step = b->mean - a->mean;
     a->spread += b->spread + step * step * a->n * b->n / n;
@@ -40,8 +40,8 @@ static void see_size(struct stats *stats, const struct raw *raw)
     stats->W_most = raw->W > stats->W_most ? raw->W : stats->W_most;
 }
 
-static int see(const struct source *source, size_t i, struct scratch *scratch,
-               struct moments *channel, struct stats *stats, struct err *err)
+static int see_record(const struct source *source, size_t i, struct scratch *scratch,
+                      struct moments *channel, struct stats *stats, struct err *err)
 {
     struct raw raw;
     int rc = source->ops->read(source, i, scratch, &raw, err);
@@ -54,7 +54,7 @@ static int see(const struct source *source, size_t i, struct scratch *scratch,
     raw_floats(&raw, x);
     for (size_t c = 0; c < raw.C; c++) {
         struct moments here = moments_of(x + c * HW, HW);
-        join(&channel[c], &here);
+        join_moments(&channel[c], &here);
     }
     stats->of_class[source->ops->label(source, i)]++;
     see_size(stats, &raw);
@@ -82,7 +82,7 @@ int stats_of(const struct source *source, size_t most, const struct open_watch *
     for (size_t c = 0; rc == OK && c < C; c++)
         channel[c] = (struct moments){.least = INFINITY, .most = -INFINITY};
     for (size_t i = 0; rc == OK && i < stats.records; i++) {
-        rc = see(source, i, &scratch, channel, &stats, err);
+        rc = see_record(source, i, &scratch, channel, &stats, err);
         if (rc == OK)
             rc = open_watch_report(watch, "records", i + 1, stats.records, err);
     }

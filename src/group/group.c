@@ -2,7 +2,7 @@
 
 #include "base/fault.h"
 #include "group/listener.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,50 +127,50 @@ bool group_is_leaving(struct group *group)
     return atomic_load(&group->leaving);
 }
 
-void group_note(struct group *group, const uint64_t *words, size_t n)
+void group_set_recovery_report(struct group *group, const uint64_t *words, size_t n)
 {
-    PL_ASSERT(n <= GROUP_NOTE);
-    uint64_t noted = atomic_load(&group->noted);
-    atomic_store(&group->noted, noted + 1);
+    PL_ASSERT(n <= GROUP_REPORT);
+    uint64_t noted = atomic_load(&group->report_version);
+    atomic_store(&group->report_version, noted + 1);
     for (size_t i = 0; i < n; i++)
-        atomic_store(&group->note[i], words[i]);
-    atomic_store(&group->noted, noted + 2);
+        atomic_store(&group->report[i], words[i]);
+    atomic_store(&group->report_version, noted + 2);
 }
 
-bool group_read_note(const struct group *group, uint64_t note[GROUP_NOTE])
+bool group_read_report(const struct group *group, uint64_t report[GROUP_REPORT])
 {
     for (;;) {
-        uint64_t noted = atomic_load(&group->noted);
+        uint64_t noted = atomic_load(&group->report_version);
         if (noted == 0)
             return false;
-        for (size_t i = 0; i < GROUP_NOTE; i++)
-            note[i] = atomic_load(&group->note[i]);
-        if (noted % 2 == 0 && atomic_load(&group->noted) == noted)
+        for (size_t i = 0; i < GROUP_REPORT; i++)
+            report[i] = atomic_load(&group->report[i]);
+        if (noted % 2 == 0 && atomic_load(&group->report_version) == noted)
             return true;
     }
 }
 
-void group_say_leave(struct group *group, bool holds)
+void group_send_leave(struct group *group, bool holds_model)
 {
-    uint8_t byte = holds;
+    uint8_t byte = holds_model;
     if (!atomic_load(&group->over))
-        wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_LEAVE, 0, 0, 0), &byte, 1);
+        wire_send(group->world, WORLD_DRIVER, wire_tag(WIRE_LEAVE, 0, 0, 0), &byte, 1);
 }
 
-int group_say_node(struct group *group, enum wire_kind kind, uint32_t node)
+int group_send_node(struct group *group, enum wire_kind kind, uint32_t node)
 {
     uint8_t bytes[4];
     bytes_put_le32(bytes, node);
-    int rc = wire_post(group->world, WORLD_DRIVER, wire_tag(kind, 0, 0, 0), bytes, sizeof bytes);
+    int rc = wire_send(group->world, WORLD_DRIVER, wire_tag(kind, 0, 0, 0), bytes, sizeof bytes);
     return rc == ERR_PEER ? ERR_DRIVER : rc;
 }
 
-static int await_ward(struct group *group, uint32_t node, bool *in)
+static int await_joiner(struct group *group, uint32_t node, bool *in)
 {
     for (;;) {
         uint64_t seen = world_raised(group->world, SIGNAL_GROUP);
         *in = view_rank(group_view(group), node) >= 0;
-        if (*in || atomic_load(&group->ward) != node)
+        if (*in || atomic_load(&group->joiner) != node)
             return OK;
         if (atomic_load(&group->over))
             return ERR_DRIVER;
@@ -182,23 +182,23 @@ static int await_ward(struct group *group, uint32_t node, bool *in)
     }
 }
 
-int group_sponsor(struct group *group, uint32_t node, bool *in)
+int group_admit_joiner(struct group *group, uint32_t node, bool *in)
 {
     bool busy = atomic_exchange(&group->busy, false);
-    int rc = group_say_node(group, WIRE_SPONSORED, node);
+    int rc = group_send_node(group, WIRE_DONOR_READY, node);
     *in = false;
     if (rc == OK)
-        rc = await_ward(group, node, in);
+        rc = await_joiner(group, node, in);
     else if (rc == ERR_DRIVER && !atomic_load(&group->over))
         rc = OK; /* another driver may ask again */
     /* Another may have been named meanwhile. */
-    atomic_compare_exchange_strong(&group->ward, &node, ROSTER_NOBODY);
+    atomic_compare_exchange_strong(&group->joiner, &node, ROSTER_NOBODY);
     atomic_store(&group->busy, busy);
     return rc;
 }
 
 /* A worker's heart: on a task of its own, so that it beats while a step computes. */
-static int heart_task(void *arg)
+static int beat_task(void *arg)
 {
     struct group *group = arg;
     int64_t next = world_now(group->world);
@@ -212,7 +212,7 @@ static int heart_task(void *arg)
         memcpy(&bits, &loss, sizeof bits);
         bytes_put_le64(beat + 9, bits);
         /* One that cannot be sent is a silence, and heard as such. */
-        wire_post(group->world, WORLD_DRIVER, wire_tag(WIRE_HEARTBEAT, 0, 0, 0), beat, sizeof beat);
+        wire_send(group->world, WORLD_DRIVER, wire_tag(WIRE_HEARTBEAT, 0, 0, 0), beat, sizeof beat);
         next += group->timing.heartbeat;
         int rc = world_sleep(group->world, next);
         if (rc != OK)
@@ -223,20 +223,20 @@ static int heart_task(void *arg)
 void group_init(struct group *group, struct world *world, const struct logger *log,
                 const struct group_timing *timing)
 {
-    *group = (struct group){.world = world, .log = log, .timing = *timing, .ward = ROSTER_NOBODY};
+    *group = (struct group){.world = world, .log = log, .timing = *timing, .joiner = ROSTER_NOBODY};
 }
 
 int group_listen(struct group *group)
 {
     int rc = world_spawn(group->world, "listener", group_listener, group, &group->listener);
     if (rc == OK)
-        rc = world_spawn(group->world, "heart", heart_task, group, &group->heart);
+        rc = world_spawn(group->world, "heart", beat_task, group, &group->heartbeat_task);
     return rc;
 }
 
 void group_release(struct group *group)
 {
-    world_end_task(group->world, &group->heart);
+    world_end_task(group->world, &group->heartbeat_task);
     world_end_task(group->world, &group->listener);
     while (group->views) {
         struct view_node *next = group->views->next;

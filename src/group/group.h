@@ -28,15 +28,15 @@ struct group_timing {
 struct group_timing group_timing_lan(void);
 struct group_timing group_timing_busy(void);
 
-enum { GROUP_NOTE = 64, GROUP_ASIDE = 4 }; /* words */
+enum { GROUP_REPORT = 64, GROUP_TOTALS = 4 }; /* words */
 
 /* What a member says to a driver that has come back. */
 struct group_return {
     uint32_t view, incarnation; /* which it comes from, */
-    struct members who;         /* and who was in it */
+    struct members members;     /* and who was in it */
     const void *hello;
     size_t hello_len;
-    uint64_t note[GROUP_NOTE];
+    uint64_t report[GROUP_REPORT];
 };
 
 /* ERR_PROTOCOL. out->hello points into `data`. */
@@ -44,20 +44,21 @@ int group_return_decode(const void *data, size_t len, struct group_return *out);
 
 /* A driver has answered, and this is its welcome: who is it, and what does this worker say to it?
  * OK with its incarnation and a hello; else this worker has no part in its run. */
-struct group_meeting {
-    int (*meet)(void *user, const struct message *welcome, uint32_t *incarnation,
-                struct buf *hello);
+struct group_handshake {
+    int (*handshake)(void *user, const struct message *welcome, uint32_t *incarnation,
+                     struct buf *hello);
     void *user;
 };
 
 /* When the driver was last heard; pure. */
-struct group_ear {
-    int64_t heard, looked;
+struct driver_liveness {
+    int64_t last_beat, looked;
 };
 
 /* Has the driver been silent for too long? Looked at every so often (`period` ns): if much later,
  * this node itself has stood still, and heard nobody. */
-bool group_ear_deaf(struct group_ear *ear, int64_t now, int64_t period, int64_t silence_max);
+bool driver_liveness_expired(struct driver_liveness *liveness, int64_t now, int64_t period,
+                             int64_t silence_max);
 struct exchange;
 
 struct group {
@@ -70,15 +71,15 @@ struct group {
     _Atomic double local_loss;          /* mean of those since the last commit point; likewise */
     atomic_bool busy;                   /* computing: progress is due */
     atomic_bool stop;                   /* the driver asks to end: vote so in the next exchange */
-    _Atomic uint32_t wanted;            /* a copy of the model, for these uses (the driver asks) */
-    _Atomic uint32_t ward;              /* whom to sponsor (roster.h); ROSTER_NOBODY */
+    _Atomic uint32_t model_requests;    /* a copy of the model, for these uses (the driver asks) */
+    _Atomic uint32_t joiner;            /* whom to sponsor (roster.h); ROSTER_NOBODY */
     atomic_bool leaving;                /* to take part in nothing more than it has to, and go */
     const atomic_int *leave, *pause;    /* whoever set one wants that; or NULL */
     atomic_bool left;                   /* and goes now: the driver's answer is to hang up */
-    atomic_bool parted;                 /* the driver has asked it to leave: it may stand by */
+    atomic_bool told_to_leave;          /* the driver has asked it to leave: it may stand by */
     char refusal[ERR_TEXT_MAX];         /* why, once `refused` is set: */
     atomic_bool refused;                /* the driver has said that it will not have this one */
-    atomic_bool bye;                    /* it is over because the run is, */
+    atomic_bool run_ended;              /* it is over because the run is, */
     char end_reason[24];                /* for this reason, as the driver says; set before */
     atomic_bool over;                   /* the run is over, or the driver is gone */
     _Atomic uint32_t collectives;       /* under way on this node, of all lanes */
@@ -87,15 +88,16 @@ struct group {
     int64_t retry;              /* ns that are waited for it; 0: it is over at once */
     const char *const *drivers; /* where it may come back, the address that it had first, and at
                                    last NULL; NULL: only there */
-    struct group_meeting meeting;
-    atomic_bool away;      /* there is no driver at the moment */
-    atomic_bool given_up;  /* it is over because none has come back in time */
-    _Atomic uint32_t met;  /* drivers that this member has returned to */
+    struct group_handshake handshake;
+    atomic_bool driver_missing;  /* there is no driver at the moment */
+    atomic_bool given_up;        /* it is over because none has come back in time */
+    _Atomic uint32_t reconnects; /* drivers that this member has returned to */
     struct members broken; /* links to others, by what the driver has been told; the listener's */
-    _Atomic uint64_t noted, note[GROUP_NOTE]; /* odd: it is being written; 0: nothing yet */
-    _Atomic uint64_t aside[GROUP_ASIDE];      /* as the driver last said */
-    struct exchange *lane[ROSTER_LANES_MAX];  /* this node's, for who looks on; NULL: not opened */
-    struct task *listener, *heart;
+    _Atomic uint64_t report_version,
+        report[GROUP_REPORT];                       /* odd: it is being written; 0: nothing yet */
+    _Atomic uint64_t departed_totals[GROUP_TOTALS]; /* as the driver last said */
+    struct exchange *lane[ROSTER_LANES_MAX]; /* this node's, for who looks on; NULL: not opened */
+    struct task *listener, *heartbeat_task;
     struct view_node *views; /* all views of the run, owned */
 };
 
@@ -119,18 +121,18 @@ int group_set_view(struct group *group, const struct view *view);
 /* This member stands at a commit point: let the one in that it was asked to sponsor, and wait until
  * the view that holds it is there. OK with *in false: it has gone, or the driver.
  * ERR_DRIVER, ERR_CANCELLED */
-int group_sponsor(struct group *group, uint32_t node, bool *in);
+int group_admit_joiner(struct group *group, uint32_t node, bool *in);
 
 /* What this member would tell a driver that has come back: by one task, at its commit points; until
- * then it would begin afresh. `n` ≤ GROUP_NOTE. */
-void group_note(struct group *group, const uint64_t *words, size_t n);
+ * then it would begin afresh. `n` ≤ GROUP_REPORT. */
+void group_set_recovery_report(struct group *group, const uint64_t *words, size_t n);
 
 /* Is this member to leave? It says so in its next exchange, and goes after the one behind. */
 bool group_is_leaving(struct group *group);
 
 /* Say goodbye: the next view does not hold this member, and nobody suspects anything; unless it is
  * the last, and `holds` a model: the driver asks for that, and hangs up when it has it. */
-void group_say_leave(struct group *group, bool holds);
+void group_send_leave(struct group *group, bool holds_model);
 
 /* The current view, or NULL. Valid until group_release. */
 const struct view *group_view(const struct group *group);

@@ -2,7 +2,7 @@
 #include "group/listener.h"
 
 #include "base/fault.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,39 +17,40 @@ enum { LOOKS_PER_SILENCE = 8, SILENCES = 4 };
 
 /* Where a member stands with its driver. */
 enum standing {
-    HEARD,   /* it is there */
-    CALLED,  /* it is gone, and called again and again */
-    ANSWERED /* somebody is there, who has not said yet who */
+    RECEIVED, /* it is there */
+    CALLED,   /* it is gone, and called again and again */
+    REPLIED   /* somebody is there, who has not said yet who */
 };
 
 struct listener {
     struct group *group;
-    struct group_ear ear;
+    struct driver_liveness liveness;
     enum standing standing;
-    int64_t gone_at, call_at, pause;
+    int64_t lost_at, call_at, pause;
     size_t calls; /* since it has gone */
 };
 
-bool group_ear_deaf(struct group_ear *ear, int64_t now, int64_t period, int64_t silence_max)
+bool driver_liveness_expired(struct driver_liveness *liveness, int64_t now, int64_t period,
+                             int64_t silence_max)
 {
-    int64_t late = now - ear->looked - period;
-    ear->looked = now;
+    int64_t late = now - liveness->looked - period;
+    liveness->looked = now;
     if (late > period)
-        ear->heard += late;
-    return now - ear->heard > silence_max;
+        liveness->last_beat += late;
+    return now - liveness->last_beat > silence_max;
 }
 
 int group_return_decode(const void *data, size_t len, struct group_return *out)
 {
-    struct cut in = {data, len, false};
-    out->view = cut_u32(&in);
-    out->incarnation = cut_u32(&in);
-    members_decode(&in, &out->who);
-    out->hello_len = cut_u32(&in);
-    out->hello = cut_take(&in, out->hello_len);
-    for (size_t i = 0; i < GROUP_NOTE; i++)
-        out->note[i] = cut_u64(&in);
-    return cut_done(&in) ? OK : ERR_PROTOCOL;
+    struct byte_reader in = {data, len, false};
+    out->view = read_u32(&in);
+    out->incarnation = read_u32(&in);
+    members_decode(&in, &out->members);
+    out->hello_len = read_u32(&in);
+    out->hello = byte_reader_take(&in, out->hello_len);
+    for (size_t i = 0; i < GROUP_REPORT; i++)
+        out->report[i] = read_u64(&in);
+    return byte_reader_done(&in) ? OK : ERR_PROTOCOL;
 }
 
 /* ---- a driver that is gone ---- */
@@ -58,33 +59,33 @@ int group_return_decode(const void *data, size_t len, struct group_return *out)
  * that hangs up on a member that has left does what it was asked for. */
 static bool may_wait(const struct group *group)
 {
-    return group->retry > 0 && group->meeting.meet && group_view(group) &&
-           atomic_load(&group->noted) > 0 && !atomic_load(&group->left) &&
-           !atomic_load(&group->bye) && !atomic_load(&group->over);
+    return group->retry > 0 && group->handshake.handshake && group_view(group) &&
+           atomic_load(&group->report_version) > 0 && !atomic_load(&group->left) &&
+           !atomic_load(&group->run_ended) && !atomic_load(&group->over);
 }
 
 /* The driver is gone. ERR_DRIVER: and that is the end. */
-static int lose_driver(struct listener *l, const char *how)
+static int lose_driver(struct listener *l, const char *outcome)
 {
     struct group *group = l->group;
     int64_t now = world_now(group->world);
     if (!may_wait(group))
         return ERR_DRIVER;
-    if (l->standing == HEARD) {
+    if (l->standing == RECEIVED) {
         log_warn(group->log,
-                 "the driver %s: this worker goes on without it, and calls it for %.0f s", how,
+                 "the driver %s: this worker goes on without it, and calls it for %.0f s", outcome,
                  world_seconds(group->retry));
-        l->gone_at = now;
+        l->lost_at = now;
         l->call_at = now + CALL_FIRST;
         l->pause = 2 * CALL_FIRST;
         l->calls = 0;
     } else if (l->standing ==
-               ANSWERED) { /* whoever it was has hung up: no word is to be waited for */
+               REPLIED) { /* whoever it was has hung up: no word is to be waited for */
         l->call_at = now + l->pause;
     }
     l->standing = CALLED;
-    atomic_store(&group->away, true);
-    atomic_store(&group->ward, ROSTER_NOBODY);
+    atomic_store(&group->driver_missing, true);
+    atomic_store(&group->joiner, ROSTER_NOBODY);
     group_changed(group);
     return OK;
 }
@@ -104,7 +105,7 @@ static int call_driver(struct listener *l)
 {
     struct group *group = l->group;
     int64_t now = world_now(group->world);
-    if (now - l->gone_at >= group->retry) {
+    if (now - l->lost_at >= group->retry) {
         log_error(group->log, "no driver has come back in %.0f s", world_seconds(group->retry));
         atomic_store(&group->given_up, true);
         return ERR_DRIVER;
@@ -112,7 +113,7 @@ static int call_driver(struct listener *l)
     const char *address = next_address(l);
     bool several = address && group->drivers[1];
     /* Who has answered has said nothing since; or, of several, this one does not answer. */
-    if (l->standing == ANSWERED || several)
+    if (l->standing == REPLIED || several)
         world_peer_drop(group->world, WORLD_DRIVER);
     l->standing = CALLED;
     l->call_at = now + l->pause;
@@ -125,24 +126,24 @@ static int call_driver(struct listener *l)
     return rc == ERR_NOMEM || rc == ERR_FULL ? OK : rc; /* next time, perhaps */
 }
 
-static int say_return(struct group *group, const struct buf *hello)
+static int send_return(struct group *group, const struct buf *hello)
 {
     const struct view *view = group_view(group);
-    struct members who = {{0}};
-    uint64_t note[GROUP_NOTE];
+    struct members members = {{0}};
+    uint64_t report[GROUP_REPORT];
     struct buf bytes = {0};
     for (size_t i = 0; i < view->count; i++)
-        members_add(&who, view->node[i]);
+        members_add(&members, view->node[i]);
     buf_put_u32(&bytes, view->number);
     buf_put_u32(&bytes, view->incarnation);
-    members_encode(&who, &bytes);
+    members_encode(&members, &bytes);
     buf_put_u32(&bytes, (uint32_t)hello->len);
     buf_put(&bytes, hello->data, hello->len);
-    bool noted = group_read_note(group, note);
+    bool noted = group_read_report(group, report);
     PL_ASSERT(noted);
-    for (size_t i = 0; i < GROUP_NOTE; i++)
-        buf_put_u64(&bytes, note[i]);
-    int rc = wire_post_buf(group->world, WORLD_DRIVER, WIRE_RETURN, 0, &bytes);
+    for (size_t i = 0; i < GROUP_REPORT; i++)
+        buf_put_u64(&bytes, report[i]);
+    int rc = wire_send_buf(group->world, WORLD_DRIVER, WIRE_RETURN, 0, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -155,13 +156,13 @@ static int lose_peer(struct group *group, uint32_t peer)
     if (!view || view_rank(view, peer) < 0)
         return OK;
     members_add(&group->broken, peer);
-    int rc = group_say_node(group, WIRE_LOST, peer);
+    int rc = group_send_node(group, WIRE_LOST, peer);
     return rc == ERR_DRIVER ? OK : rc; /* that is heard by itself */
 }
 
 /* A welcome may be read before the news of the calls that led to it: the last of them counts.
  * ERR_PEER: who said it is gone again. */
-static int hear_old_news(struct group *group)
+static int drain_old_messages(struct group *group)
 {
     const struct wait_for news = {.kind = WAIT_PEER};
     bool up = true;
@@ -178,16 +179,16 @@ static int hear_old_news(struct group *group)
 
 /* A driver has said who it is. One that is no newer than the view's own has given this worker up,
  * or is to be given up itself. */
-static int meet_driver(struct listener *l, const struct message *welcome)
+static int shake_hands(struct listener *l, const struct message *welcome)
 {
     struct group *group = l->group;
     uint32_t incarnation = 0, own = group_view(group)->incarnation;
     struct buf hello = {0};
-    int rc = hear_old_news(group);
+    int rc = drain_old_messages(group);
     if (rc == OK)
-        rc = group->meeting.meet(group->meeting.user, welcome, &incarnation, &hello);
+        rc = group->handshake.handshake(group->handshake.user, welcome, &incarnation, &hello);
     if (rc == OK && incarnation > own)
-        rc = say_return(group, &hello);
+        rc = send_return(group, &hello);
     else if (rc == OK && incarnation == own)
         rc = ERR_DRIVER;
     buf_release(&hello);
@@ -199,11 +200,11 @@ static int meet_driver(struct listener *l, const struct message *welcome)
     if (rc != OK)
         return rc == ERR_CANCELLED ? rc : ERR_DRIVER;
     log_info(group->log, "the driver is back after %.2f s, as number %u",
-             world_seconds(world_now(group->world) - l->gone_at), incarnation);
-    l->standing = HEARD;
-    l->ear = (struct group_ear){world_now(group->world), world_now(group->world)};
-    atomic_store(&group->away, false);
-    atomic_fetch_add(&group->met, 1);
+             world_seconds(world_now(group->world) - l->lost_at), incarnation);
+    l->standing = RECEIVED;
+    l->liveness = (struct driver_liveness){world_now(group->world), world_now(group->world)};
+    atomic_store(&group->driver_missing, false);
+    atomic_fetch_add(&group->reconnects, 1);
     group_changed(group);
     return OK;
 }
@@ -212,13 +213,13 @@ static int meet_driver(struct listener *l, const struct message *welcome)
 
 /* Links that broke while there was nobody to tell, or another driver: if both ends are in the view,
  * this one must know, too. */
-static int say_broken(struct group *group)
+static int report_broken_links(struct group *group)
 {
     const struct view *view = group_view(group);
     int rc = OK;
     for (size_t i = 0; rc == OK && i < view->count; i++)
         if (members_has(&group->broken, view->node[i]))
-            rc = group_say_node(group, WIRE_LOST, view->node[i]);
+            rc = group_send_node(group, WIRE_LOST, view->node[i]);
     return rc == ERR_DRIVER ? OK : rc;
 }
 
@@ -228,70 +229,70 @@ static int take_view(struct group *group, const struct message *m)
     if (!view)
         return ERR_NOMEM;
     const struct view *old = group_view(group);
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     int rc = view_decode(&in, view);
     if (rc == OK)
         rc = group_set_view(group, view);
     free(view);
     bool other = old && group_view(group)->incarnation > old->incarnation;
-    return rc == OK && other ? say_broken(group) : rc;
+    return rc == OK && other ? report_broken_links(group) : rc;
 }
 
-static void ask_for_model(struct group *group, const struct message *m)
+static void on_model_request(struct group *group, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
-    uint32_t uses = cut_u32(&in);
-    if (cut_done(&in))
-        atomic_fetch_or(&group->wanted, uses);
+    struct byte_reader in = {m->data, m->len, false};
+    uint32_t uses = read_u32(&in);
+    if (byte_reader_done(&in))
+        atomic_fetch_or(&group->model_requests, uses);
     group_changed(group);
 }
 
-static void take_ward(struct group *group, const struct message *m)
+static void take_joiner(struct group *group, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
-    uint32_t node = cut_u32(&in);
-    bool comes = cut_u8(&in) != 0;
-    if (!cut_done(&in))
+    struct byte_reader in = {m->data, m->len, false};
+    uint32_t node = read_u32(&in);
+    bool accepts = read_u8(&in) != 0;
+    if (!byte_reader_done(&in))
         return;
-    if (comes)
-        atomic_store(&group->ward, node);
+    if (accepts)
+        atomic_store(&group->joiner, node);
     else
-        atomic_compare_exchange_strong(&group->ward, &node, ROSTER_NOBODY);
+        atomic_compare_exchange_strong(&group->joiner, &node, ROSTER_NOBODY);
     group_changed(group);
 }
 
 static void take_refusal(struct group *group, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
-    cut_text(&in, group->refusal, sizeof group->refusal);
+    struct byte_reader in = {m->data, m->len, false};
+    read_text(&in, group->refusal, sizeof group->refusal);
     atomic_store(&group->refused, true);
 }
 
 /* The run is over. The message may say why: "epochs", for one. */
 static void take_bye(struct group *group, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     char reason[sizeof group->end_reason] = "";
     if (m->len > 0)
-        cut_text(&in, reason, sizeof reason);
+        read_text(&in, reason, sizeof reason);
     for (char *at = reason; *at; at++)
         *at = (char)(*at >= 'a' && *at <= 'z' ? *at : '?');
     if (!in.failed)
         memcpy(group->end_reason, reason, sizeof reason);
-    atomic_store(&group->bye, true);
+    atomic_store(&group->run_ended, true);
 }
 
 static void take_beat(struct listener *l, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
-    uint64_t words[GROUP_ASIDE];
-    for (int i = 0; i < GROUP_ASIDE; i++)
-        words[i] = cut_u64(&in);
-    for (int i = 0; cut_done(&in) && i < GROUP_ASIDE; i++)
-        atomic_store(&l->group->aside[i], words[i]);
-    l->ear.heard = world_now(l->group->world);
-    if (l->ear.looked == 0)
-        l->ear.looked = l->ear.heard;
+    struct byte_reader in = {m->data, m->len, false};
+    uint64_t words[GROUP_TOTALS];
+    for (int i = 0; i < GROUP_TOTALS; i++)
+        words[i] = read_u64(&in);
+    for (int i = 0; byte_reader_done(&in) && i < GROUP_TOTALS; i++)
+        atomic_store(&l->group->departed_totals[i], words[i]);
+    l->liveness.last_beat = world_now(l->group->world);
+    if (l->liveness.looked == 0)
+        l->liveness.looked = l->liveness.last_beat;
 }
 
 static int take_change(struct listener *l, const struct wake *wake)
@@ -301,29 +302,29 @@ static int take_change(struct listener *l, const struct wake *wake)
     if (!wake->up)
         return lose_driver(l, "is gone");
     if (l->standing == CALLED) {
-        l->standing = ANSWERED;
+        l->standing = REPLIED;
         l->call_at = world_now(l->group->world) + l->group->timing.silence_max;
     }
     return OK;
 }
 
-static int hear(struct listener *l, const struct wake *wake)
+static int on_message(struct listener *l, const struct wake *wake)
 {
     struct group *group = l->group;
     switch (wake->which) {
     case 0: return take_view(group, wake->msg);
     case 1: atomic_store(&group->stop, true); return OK;
-    case 2: ask_for_model(group, wake->msg); return OK;
+    case 2: on_model_request(group, wake->msg); return OK;
     case 3: take_bye(group, wake->msg); return ERR_END;
     case 4: take_refusal(group, wake->msg); return ERR_DRIVER;
-    case 5: take_ward(group, wake->msg); return OK;
+    case 5: take_joiner(group, wake->msg); return OK;
     case 6: take_beat(l, wake->msg); return OK;
-    case 7: return l->standing == HEARD ? OK : meet_driver(l, wake->msg);
+    case 7: return l->standing == RECEIVED ? OK : shake_hands(l, wake->msg);
     case 8:
         log_warn(group->log, "the driver has no place any more for what this worker has");
         return ERR_DRIVER;
     case 9:
-        atomic_store(&group->parted, true);
+        atomic_store(&group->told_to_leave, true);
         atomic_store(&group->leaving, true);
         group_changed(group);
         return OK;
@@ -334,11 +335,11 @@ static int hear(struct listener *l, const struct wake *wake)
 /* When it has to look up from listening. */
 static int64_t look_at(const struct listener *l)
 {
-    if (l->standing != HEARD)
+    if (l->standing != RECEIVED)
         return l->call_at;
-    if (l->ear.looked == 0) /* drivers that beat are listened for from their first beat on */
+    if (l->liveness.looked == 0) /* drivers that beat are listened for from their first beat on */
         return WORLD_FOREVER;
-    return l->ear.looked + l->group->timing.silence_max / LOOKS_PER_SILENCE;
+    return l->liveness.looked + l->group->timing.silence_max / LOOKS_PER_SILENCE;
 }
 
 static int look_up(struct listener *l)
@@ -347,10 +348,11 @@ static int look_up(struct listener *l)
     int64_t now = world_now(group->world);
     if (now < look_at(l))
         return OK;
-    if (l->standing != HEARD)
+    if (l->standing != RECEIVED)
         return call_driver(l);
     int64_t silence_max = group->timing.silence_max;
-    if (!group_ear_deaf(&l->ear, now, silence_max / LOOKS_PER_SILENCE, SILENCES * silence_max))
+    if (!driver_liveness_expired(&l->liveness, now, silence_max / LOOKS_PER_SILENCE,
+                                 SILENCES * silence_max))
         return OK;
     world_peer_drop(group->world, WORLD_DRIVER);
     return lose_driver(l, "is silent");
@@ -365,10 +367,10 @@ static int listen_once(struct listener *l)
         wire_from(WORLD_DRIVER, WIRE_WANT_MODEL),
         wire_from(WORLD_DRIVER, WIRE_BYE),
         wire_from(WORLD_DRIVER, WIRE_REFUSED),
-        wire_from(WORLD_DRIVER, WIRE_SPONSOR),
+        wire_from(WORLD_DRIVER, WIRE_ADMIT_JOINER),
         wire_from(WORLD_DRIVER, WIRE_BEAT),
         wire_from(WORLD_DRIVER, WIRE_WELCOME),
-        wire_from(WORLD_DRIVER, WIRE_AFRESH),
+        wire_from(WORLD_DRIVER, WIRE_REJOIN),
         wire_from(WORLD_DRIVER, WIRE_PART),
         {.kind = WAIT_PEER},
     };
@@ -378,7 +380,7 @@ static int listen_once(struct listener *l)
         return look_up(l);
     if (rc != OK)
         return rc;
-    rc = hear(l, &wake);
+    rc = on_message(l, &wake);
     if (wake.which < MESSAGES)
         message_unref(wake.msg);
     return rc == OK ? look_up(l) : rc;

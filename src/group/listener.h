@@ -13,9 +13,9 @@ void group_changed(struct group *group);
 void group_end(struct group *group);
 
 /* A control message to the driver that names a node. ERR_DRIVER, ERR_NOMEM, ERR_CANCELLED */
-int group_say_node(struct group *group, enum wire_kind kind, uint32_t node);
+int group_send_node(struct group *group, enum wire_kind kind, uint32_t node);
 
 /* What this member has noted last. false: nothing yet */
-bool group_read_note(const struct group *group, uint64_t note[GROUP_NOTE]);
+bool group_read_report(const struct group *group, uint64_t report[GROUP_REPORT]);
 
 #endif

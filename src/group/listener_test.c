@@ -12,44 +12,44 @@
 
 enum { PERIOD = 125, SILENCE = 1000 };
 
-static void test_who_beats_is_heard(void **state)
+static void test_liveness_beat_keeps_driver_alive(void **state)
 {
     (void)state;
-    struct group_ear ear = {.heard = 1000, .looked = 1000};
+    struct driver_liveness liveness = {.last_beat = 1000, .looked = 1000};
     for (int64_t now = 1000 + PERIOD; now < 20000; now += PERIOD) {
         if (now % 1000 == 0)
-            ear.heard = now;
-        assert_false(group_ear_deaf(&ear, now, PERIOD, SILENCE));
+            liveness.last_beat = now;
+        assert_false(driver_liveness_expired(&liveness, now, PERIOD, SILENCE));
     }
 }
 
-static void test_a_silence_has_an_end(void **state)
+static void test_liveness_silence_expires(void **state)
 {
     (void)state;
-    struct group_ear ear = {.heard = 1000, .looked = 1000};
+    struct driver_liveness liveness = {.last_beat = 1000, .looked = 1000};
     int64_t now = 1000 + PERIOD;
-    while (!group_ear_deaf(&ear, now, PERIOD, SILENCE))
+    while (!driver_liveness_expired(&liveness, now, PERIOD, SILENCE))
         now += PERIOD;
     assert_int_equal(now, 1000 + SILENCE + PERIOD);
 }
 
 /* A node that stood still for an hour has heard nobody, and that is nobody's silence. */
-static void test_its_own_sleep_is_not_the_drivers_silence(void **state)
+static void test_liveness_own_pause_is_not_counted(void **state)
 {
     (void)state;
-    struct group_ear ear = {.heard = 1000, .looked = 1000};
-    assert_false(group_ear_deaf(&ear, 1000 + PERIOD, PERIOD, SILENCE));
+    struct driver_liveness liveness = {.last_beat = 1000, .looked = 1000};
+    assert_false(driver_liveness_expired(&liveness, 1000 + PERIOD, PERIOD, SILENCE));
     int64_t now = 3600000;
-    assert_false(group_ear_deaf(&ear, now, PERIOD, SILENCE));
+    assert_false(driver_liveness_expired(&liveness, now, PERIOD, SILENCE));
     for (int i = 0; i < SILENCE / PERIOD - 2; i++)
-        assert_false(group_ear_deaf(&ear, now += PERIOD, PERIOD, SILENCE));
-    assert_true(group_ear_deaf(&ear, now += 2 * PERIOD, PERIOD, SILENCE));
+        assert_false(driver_liveness_expired(&liveness, now += PERIOD, PERIOD, SILENCE));
+    assert_true(driver_liveness_expired(&liveness, now += 2 * PERIOD, PERIOD, SILENCE));
 }
 
-static void test_a_return_is_read_whole_or_not_at_all(void **state)
+static void test_group_return_is_decoded_whole(void **state)
 {
     (void)state;
-    uint8_t bytes[8 + 8 * MEMBER_WORDS + 4 + 3 + 8 * GROUP_NOTE] = {7, 0, 0, 0, 3};
+    uint8_t bytes[8 + 8 * MEMBER_WORDS + 4 + 3 + 8 * GROUP_REPORT] = {7, 0, 0, 0, 3};
     struct group_return back;
     bytes[8 + 8 * MEMBER_WORDS] = 3; /* the hello's length */
     assert_int_equal(group_return_decode(bytes, sizeof bytes, &back), OK);
@@ -71,7 +71,7 @@ struct line {
     struct world world; /* first */
     struct group *group;
     int64_t now, called_at[CALLS_MAX];
-    int calls, news, told;
+    int calls, news, reported;
     bool up[NEWS_MAX]; /* each after so many calls: */
     int after[NEWS_MAX];
 };
@@ -86,8 +86,9 @@ static int line_wait(struct world *w, const struct wait_for *set, int n, int64_t
 {
     struct line *line = (struct line *)w;
     assert_int_equal(set[n - 1].kind, WAIT_PEER);
-    if (line->told < line->news && line->calls >= line->after[line->told]) {
-        *out = (struct wake){.which = n - 1, .peer = WORLD_DRIVER, .up = line->up[line->told++]};
+    if (line->reported < line->news && line->calls >= line->after[line->reported]) {
+        *out =
+            (struct wake){.which = n - 1, .peer = WORLD_DRIVER, .up = line->up[line->reported++]};
         return OK;
     }
     if (line->calls == CALLS_MAX)
@@ -152,12 +153,12 @@ static void open_line(struct line *line, struct group *group)
     line->world = (struct world){.ops = &ops, .self = 3};
     group_init(group, &line->world, NULL, &timing);
     group->retry = 60 * WORLD_SECOND;
-    group->meeting.meet = no_meeting;
+    group->handshake.handshake = no_meeting;
     assert_int_equal(group_set_view(group, &view), OK);
-    group_note(group, &word, 1);
+    group_set_recovery_report(group, &word, 1);
 }
 
-static void test_driver_that_answers_and_hangs_up_is_called_again_soon(void **state)
+static void test_listener_redials_after_hang_up(void **state)
 {
     (void)state;
     struct line line = {.news = 3, .up = {false, true, false}, .after = {0, 1, 1}};
@@ -170,14 +171,14 @@ static void test_driver_that_answers_and_hangs_up_is_called_again_soon(void **st
 }
 
 /* That is its answer to a member's goodbye. */
-static void test_driver_that_hangs_up_on_a_leaver_is_not_called(void **state)
+static void test_listener_leaver_does_not_redial(void **state)
 {
     (void)state;
     struct line line = {.news = 1, .up = {false}, .after = {0}};
     struct group group;
     open_line(&line, &group);
     atomic_store(&group.left, true);
-    group_say_leave(&group, true);
+    group_send_leave(&group, true);
     assert_int_equal(group_listener(&group), ERR_DRIVER);
     assert_int_equal(line.calls, 0);
     assert_true(atomic_load(&group.over));
@@ -187,12 +188,12 @@ static void test_driver_that_hangs_up_on_a_leaver_is_not_called(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_who_beats_is_heard),
-        cmocka_unit_test(test_a_silence_has_an_end),
-        cmocka_unit_test(test_its_own_sleep_is_not_the_drivers_silence),
-        cmocka_unit_test(test_a_return_is_read_whole_or_not_at_all),
-        cmocka_unit_test(test_driver_that_answers_and_hangs_up_is_called_again_soon),
-        cmocka_unit_test(test_driver_that_hangs_up_on_a_leaver_is_not_called),
+        cmocka_unit_test(test_liveness_beat_keeps_driver_alive),
+        cmocka_unit_test(test_liveness_silence_expires),
+        cmocka_unit_test(test_liveness_own_pause_is_not_counted),
+        cmocka_unit_test(test_group_return_is_decoded_whole),
+        cmocka_unit_test(test_listener_redials_after_hang_up),
+        cmocka_unit_test(test_listener_leaver_does_not_redial),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-#include "group/roster_parts.h"
+#include "group/roster_internal.h"
 
 #include "base/fault.h"
 
@@ -9,11 +9,11 @@ void roster_init(struct roster *roster, const struct roster_options *options)
 {
     memset(roster, 0, sizeof *roster);
     roster->options = *options;
-    roster->reforming = (struct reforming){
-        .on = options->reforms && options->last_view > 0,
+    roster->recovery = (struct roster_recovery){
+        .on = options->recovers && options->last_view > 0,
         .view = options->last_view,
         .incarnation = options->last_incarnation,
-        .who = options->last,
+        .members = options->last,
         .highest = options->last_view,
     };
 }
@@ -73,7 +73,7 @@ void roster_make_view(struct roster *roster, struct roster_orders *out)
     roster_order(out, ORDER_VIEW);
 }
 
-void roster_tell(struct roster_orders *out, uint32_t node, const char *what)
+void roster_report_member(struct roster_orders *out, uint32_t node, const char *what)
 {
     struct roster_order *o = roster_order(out, ORDER_MEMBER);
     o->node = node;
@@ -91,7 +91,7 @@ static struct roster_member *first_waiting(struct roster *roster, bool *sponsore
         struct roster_member *m = &roster->member[i];
         if (!m->waits)
             continue;
-        *sponsored |= m->sponsor != ROSTER_NOBODY;
+        *sponsored |= m->donor != ROSTER_NOBODY;
         if (!first || m->node < first->node)
             first = m;
     }
@@ -99,91 +99,91 @@ static struct roster_member *first_waiting(struct roster *roster, bool *sponsore
 }
 
 /* Members that have been asked to leave, and are still here. */
-static uint32_t count_parting(struct roster *roster)
+static uint32_t count_leaving(struct roster *roster)
 {
     uint32_t n = 0;
     for (size_t i = 0; i < roster->count; i++)
-        n += roster->member[i].in && roster->member[i].parts;
+        n += roster->member[i].in && roster->member[i].leaving;
     return n;
 }
 
-static uint32_t most_wanted(const struct roster *roster)
+static uint32_t members_wanted_max(const struct roster *roster)
 {
     return roster->wanted > 0 ? roster->wanted : roster->options.workers_max;
 }
 
-void roster_seek_sponsor(struct roster *roster, struct roster_orders *out)
+void roster_seek_donor(struct roster *roster, struct roster_orders *out)
 {
     bool sponsored;
     struct roster_member *m = first_waiting(roster, &sponsored);
     const struct view *view = &roster->view;
     if (!m || sponsored || view->count == 0 || view->count >= roster->options.workers_max ||
-        view->count - count_parting(roster) >= most_wanted(roster))
+        view->count - count_leaving(roster) >= members_wanted_max(roster))
         return;
     for (size_t i = 0; i < view->count; i++) {
         const struct roster_member *may = roster_find(roster, view->node[i]);
-        if (may->settles || may->parts)
+        if (may->join_pending || may->leaving)
             continue;
-        m->sponsor = view->node[i];
-        roster_order_pair(out, ORDER_SPONSOR, m->sponsor, m->node);
+        m->donor = view->node[i];
+        roster_order_pair(out, ORDER_ADMIT_JOINER, m->donor, m->node);
         return;
     }
 }
 
-static bool sponsors(const struct roster *roster, uint32_t node)
+static bool is_donor(const struct roster *roster, uint32_t node)
 {
     for (size_t i = 0; i < roster->count; i++)
-        if ((roster->member[i].waits || roster->member[i].settles) &&
-            roster->member[i].sponsor == node)
+        if ((roster->member[i].waits || roster->member[i].join_pending) &&
+            roster->member[i].donor == node)
             return true;
     return false;
 }
 
 /* Where there are more than there are to be, the latest to come are the first to go; not one on
  * whom another hangs, nor the last. */
-static void part(struct roster *roster, struct roster_orders *out)
+static void release_surplus(struct roster *roster, struct roster_orders *out)
 {
     if (roster->wanted == 0)
         return; /* nobody has said */
     const struct view *view = &roster->view;
-    uint32_t stay = (uint32_t)view->count - count_parting(roster);
-    for (size_t i = view->count; i-- > 0 && stay > most_wanted(roster) && stay > 1;) {
+    uint32_t stay = (uint32_t)view->count - count_leaving(roster);
+    for (size_t i = view->count; i-- > 0 && stay > members_wanted_max(roster) && stay > 1;) {
         struct roster_member *m = roster_find(roster, view->node[i]);
-        if (m->parts || m->settles || sponsors(roster, m->node))
+        if (m->leaving || m->join_pending || is_donor(roster, m->node))
             continue;
-        m->parts = true;
-        roster_order(out, ORDER_PART)->node = m->node;
+        m->leaving = true;
+        roster_order(out, ORDER_RELEASE_MEMBER)->node = m->node;
         stay--;
     }
 }
 
-static void want(struct roster *roster, uint32_t n, struct roster_orders *out)
+static void on_want(struct roster *roster, uint32_t n, struct roster_orders *out)
 {
     if (roster->options.workers_max == 0)
         return; /* who leaves could not come back */
     roster->wanted = n < 1 ? 1 : n > roster->options.workers_max ? roster->options.workers_max : n;
-    part(roster, out);
-    roster_seek_sponsor(roster, out);
+    release_surplus(roster, out);
+    roster_seek_donor(roster, out);
 }
 
-static void sponsored(struct roster *roster, const struct roster_event *event,
-                      struct roster_orders *out)
+static void on_donor_ready(struct roster *roster, const struct roster_event *event,
+                           struct roster_orders *out)
 {
-    const struct roster_member *sponsor = roster_find(roster, event->node);
+    const struct roster_member *donor = roster_find(roster, event->node);
     struct roster_member *m = roster_find(roster, event->other);
-    if (!sponsor || !sponsor->in)
+    if (!donor || !donor->in)
         return;
-    if (!m || !m->waits || m->sponsor != event->node) {
-        roster_order_pair(out, ORDER_RELEASE, event->node, event->other);
+    if (!m || !m->waits || m->donor != event->node) {
+        roster_order_pair(out, ORDER_CANCEL_JOIN, event->node, event->other);
         return;
     }
     m->waits = false;
-    m->in = m->settles = true;
-    m->moved = event->now;
-    roster_tell(out, m->node, "join");
+    m->in = m->join_pending = true;
+    m->last_progress = event->now;
+    roster_report_member(out, m->node, "join");
     roster_make_view(roster, out);
-    part(roster, out);
-    roster_seek_sponsor(roster, out);
+    release_surplus(roster, out);
+    roster_seek_donor(roster, out);
 }
 
 struct roster_member *roster_add(struct roster *roster, const struct roster_event *event)
@@ -191,17 +191,18 @@ struct roster_member *roster_add(struct roster *roster, const struct roster_even
     struct roster_member *m = &roster->member[roster->count++];
     *m = (struct roster_member){
         .node = event->node,
-        .sponsor = ROSTER_NOBODY,
-        .heard = event->now,
-        .moved = event->now,
+        .donor = ROSTER_NOBODY,
+        .last_beat = event->now,
+        .last_progress = event->now,
     };
     snprintf(m->address, sizeof m->address, "%s", event->address);
     return m;
 }
 
-static void join(struct roster *roster, const struct roster_event *event, struct roster_orders *out)
+static void on_join(struct roster *roster, const struct roster_event *event,
+                    struct roster_orders *out)
 {
-    bool begun = roster->view.number > 0 || roster->reforming.on;
+    bool begun = roster->view.number > 0 || roster->recovery.on;
     if (roster_find(roster, event->node) || event->node >= VIEW_MEMBERS_MAX ||
         (roster->view.number > 0 && roster->options.workers_max == 0)) {
         roster_order(out, ORDER_DROP)->node = event->node;
@@ -211,10 +212,10 @@ static void join(struct roster *roster, const struct roster_event *event, struct
     m->in = !begun;
     m->waits = begun;
     if (begun) {
-        roster_seek_sponsor(roster, out);
+        roster_seek_donor(roster, out);
         return;
     }
-    roster_tell(out, event->node, "join");
+    roster_report_member(out, event->node, "join");
     if (roster_count_in(roster) == roster->options.workers)
         roster_make_view(roster, out);
 }
@@ -223,21 +224,21 @@ static void join(struct roster *roster, const struct roster_event *event, struct
 
 static void put_out(struct roster_member *m, const char *what, struct roster_orders *out)
 {
-    m->in = m->settles = false;
-    roster_tell(out, m->node, what);
+    m->in = m->join_pending = false;
+    roster_report_member(out, m->node, what);
     roster_order(out, ORDER_DROP)->node = m->node;
 }
 
 /* What its sponsor had for a newcomer goes with the sponsor, unless it is there already. */
-static void orphan(struct roster *roster, uint32_t sponsor, struct roster_orders *out)
+static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_orders *out)
 {
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
-        if (m->sponsor != sponsor)
+        if (m->donor != donor)
             continue;
         if (m->waits)
-            m->sponsor = ROSTER_NOBODY;
-        else if (m->in && m->settles)
+            m->donor = ROSTER_NOBODY;
+        else if (m->in && m->join_pending)
             put_out(m, "fenced", out);
     }
 }
@@ -245,42 +246,42 @@ static void orphan(struct roster *roster, uint32_t sponsor, struct roster_orders
 void roster_lose(struct roster *roster, struct roster_member *m, const char *what,
                  struct roster_orders *out)
 {
-    if (m->waits || m->back) { /* it is not in: nobody else is concerned */
-        m->waits = m->back = false;
+    if (m->waits || m->reconnected) { /* it is not in: nobody else is concerned */
+        m->waits = m->reconnected = false;
         roster_order(out, ORDER_DROP)->node = m->node;
     } else {
         put_out(m, what, out);
-        orphan(roster, m->node, out);
+        drop_orphans(roster, m->node, out);
         if (roster->view.number > 0)
             roster_make_view(roster, out);
     }
-    roster_seek_sponsor(roster, out);
+    roster_seek_donor(roster, out);
 }
 
 /* Nobody else has the model of the run. */
 static bool is_needed(const struct roster *roster, const struct roster_member *m,
                       const struct roster_event *leave)
 {
-    return m->in && !leave->blank && roster->view.number > 0 && roster_count_in(roster) == 1;
+    return m->in && !leave->needs_sync && roster->view.number > 0 && roster_count_in(roster) == 1;
 }
 
-static void heartbeat(struct roster *roster, const struct roster_event *event)
+static void on_heartbeat(struct roster *roster, const struct roster_event *event)
 {
     struct roster_member *m = roster_find(roster, event->node);
-    if (!m || (!m->in && !m->waits && !m->back))
+    if (!m || (!m->in && !m->waits && !m->reconnected))
         return;
-    m->heard = event->now;
+    m->last_beat = event->now;
     if (event->busy && event->progress == m->progress)
         return;
-    int64_t gap = event->now - m->moved;
+    int64_t gap = event->now - m->last_progress;
     if (event->busy && m->progress > 0 && gap > m->longest)
         m->longest = gap;
-    m->moved = event->now;
+    m->last_progress = event->now;
     m->progress = event->progress;
 }
 
 /* Two members cannot hear each other, though the driver hears both: one of them will have to go. */
-static void lost(struct roster *roster, const struct roster_event *event)
+static void on_lost_link(struct roster *roster, const struct roster_event *event)
 {
     struct roster_member *m = roster_find(roster, event->node);
     const struct roster_member *other = roster_find(roster, event->other);
@@ -292,7 +293,7 @@ static void lost(struct roster *roster, const struct roster_event *event)
 }
 
 /* How long a member may be busy without progress. */
-static int64_t patience(const struct roster *roster, const struct roster_member *m)
+static int64_t stall_limit(const struct roster *roster, const struct roster_member *m)
 {
     int64_t limit = roster->options.stall_max;
     if (m->progress <= 1)
@@ -331,20 +332,21 @@ static void tick_link(struct roster *roster, struct roster_member *m, int64_t no
                     "cut", out);
 }
 
-static void tick(struct roster *roster, const struct roster_event *event, struct roster_orders *out)
+static void on_tick(struct roster *roster, const struct roster_event *event,
+                    struct roster_orders *out)
 {
-    if (roster->reforming.on)
-        roster_tick_reforming(roster, event, out);
+    if (roster->recovery.on)
+        roster_tick_recovery(roster, event, out);
     for (size_t i = 0; i < roster->count; i++) {
         struct roster_member *m = &roster->member[i];
         if (!m->in && !m->waits)
             continue;
         /* While the driver stood still it heard nobody: that is nobody's silence. */
-        m->heard += event->pause;
-        m->moved += event->pause;
-        if (event->now - m->heard > roster->options.silence_max)
+        m->last_beat += event->pause;
+        m->last_progress += event->pause;
+        if (event->now - m->last_beat > roster->options.silence_max)
             roster_lose(roster, m, "cut", out);
-        else if (event->now - m->moved > patience(roster, m))
+        else if (event->now - m->last_progress > stall_limit(roster, m))
             roster_lose(roster, m, "hung", out);
         else
             tick_link(roster, m, event->now, out);
@@ -356,26 +358,26 @@ void roster_step(struct roster *roster, const struct roster_event *event, struct
     out->count = 0;
     struct roster_member *m = roster_find(roster, event->node);
     switch (event->kind) {
-    case ROSTER_JOIN: join(roster, event, out); break;
-    case ROSTER_RETURN: roster_come_back(roster, event, out); break;
+    case ROSTER_JOIN: on_join(roster, event, out); break;
+    case ROSTER_RECONNECT: roster_reconnect(roster, event, out); break;
     case ROSTER_LEAVE:
-        if (m && (m->in || m->waits || m->back) && !is_needed(roster, m, event))
+        if (m && (m->in || m->waits || m->reconnected) && !is_needed(roster, m, event))
             roster_lose(roster, m, "leave", out);
         break;
     case ROSTER_PEER_DOWN:
-        if (m && (m->in || m->waits || m->back))
+        if (m && (m->in || m->waits || m->reconnected))
             roster_lose(roster, m, "dead", out);
         break;
-    case ROSTER_HEARTBEAT: heartbeat(roster, event); break;
+    case ROSTER_HEARTBEAT: on_heartbeat(roster, event); break;
     case ROSTER_LANE_AT: roster_lane_at(roster, event, out); break;
-    case ROSTER_LOST: lost(roster, event); break;
-    case ROSTER_SPONSORED: sponsored(roster, event, out); break;
-    case ROSTER_SETTLED:
+    case ROSTER_LOST: on_lost_link(roster, event); break;
+    case ROSTER_DONOR_READY: on_donor_ready(roster, event, out); break;
+    case ROSTER_JOIN_COMPLETE:
         if (m)
-            m->settles = false;
-        part(roster, out);
+            m->join_pending = false;
+        release_surplus(roster, out);
         break;
-    case ROSTER_WANT: want(roster, event->other, out); break;
-    case ROSTER_TICK: tick(roster, event, out); break;
+    case ROSTER_WANT: on_want(roster, event->other, out); break;
+    case ROSTER_TICK: on_tick(roster, event, out); break;
     }
 }

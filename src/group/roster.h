@@ -27,18 +27,18 @@ enum { ROSTER_LANES_MAX = 32, ROSTER_ORDERS_MAX = 5 * VIEW_MEMBERS_MAX };
 #define ROSTER_NOBODY UINT32_MAX       /* and nobody's */
 
 enum roster_event_kind {
-    ROSTER_JOIN,   /* node, with its address, is ready */
-    ROSTER_RETURN, /* node comes back from `view` of `incarnation`, which held `who` */
-    ROSTER_LEAVE,  /* node says goodbye; the last one that is in, and holds a model, is not let go:
+    ROSTER_JOIN,      /* node, with its address, is ready */
+    ROSTER_RECONNECT, /* node comes back from `view` of `incarnation`, which held `who` */
+    ROSTER_LEAVE, /* node says goodbye; the last one that is in, and holds a model, is not let go:
                       the driver asks it for that first */
-    ROSTER_PEER_DOWN, /* its connection is gone */
-    ROSTER_HEARTBEAT, /* node is alive; progress, busy */
-    ROSTER_LANE_AT,   /* node reports `completed` of `lane` in `view` */
-    ROSTER_LOST,      /* node has lost its link to `other` */
-    ROSTER_SETTLED,   /* node, a newcomer, has what its sponsor had for it */
-    ROSTER_SPONSORED, /* node stands at a commit point for `other` to come in */
-    ROSTER_WANT,      /* so many members there are to be: `other` */
-    ROSTER_TICK,      /* time has passed */
+    ROSTER_PEER_DOWN,     /* its connection is gone */
+    ROSTER_HEARTBEAT,     /* node is alive; progress, busy */
+    ROSTER_LANE_AT,       /* node reports `completed` of `lane` in `view` */
+    ROSTER_LOST,          /* node has lost its link to `other` */
+    ROSTER_JOIN_COMPLETE, /* node, a newcomer, has what its sponsor had for it */
+    ROSTER_DONOR_READY,   /* node stands at a commit point for `other` to come in */
+    ROSTER_WANT,          /* so many members there are to be: `other` */
+    ROSTER_TICK,          /* time has passed */
 };
 
 struct roster_event {
@@ -47,21 +47,21 @@ struct roster_event {
     uint32_t node;
     const char *address; /* JOIN, RETURN; borrowed */
     uint32_t incarnation;
-    const struct members *who; /* RETURN; borrowed */
-    uint64_t progress;         /* HEARTBEAT: steps taken */
-    bool busy;                 /* HEARTBEAT: computing, so progress is due */
-    uint32_t other;            /* LOST, SPONSORED; WANT: how many */
-    int64_t pause;             /* TICK: how long the driver itself stood still, ns */
-    uint32_t view;             /* LANE_AT, RETURN */
-    uint32_t lane;             /* LANE_AT */
-    uint64_t completed;        /* LANE_AT */
-    bool fresh;                /* LANE_AT: it has come in there, and does not hold the result, */
-    bool blank;                /* LANE_AT: nor knows how far the lane is; LEAVE: it has no model */
+    const struct members *members; /* RETURN; borrowed */
+    uint64_t progress;             /* HEARTBEAT: steps taken */
+    bool busy;                     /* HEARTBEAT: computing, so progress is due */
+    uint32_t other;                /* LOST, SPONSORED; WANT: how many */
+    int64_t pause;                 /* TICK: how long the driver itself stood still, ns */
+    uint32_t view;                 /* LANE_AT, RETURN */
+    uint32_t lane;                 /* LANE_AT */
+    uint64_t completed;            /* LANE_AT */
+    bool joined;     /* LANE_AT: it has come in there, and does not hold the result, */
+    bool needs_sync; /* LANE_AT: nor knows how far the lane is; LEAVE: it has no model */
 };
 
 /* As members report it: with the result of the exchange that it has completed, without, or knowing
  * nothing. */
-enum lane_how { LANE_HELD, LANE_FRESH, LANE_BLANK };
+enum lane_report { LANE_HELD, LANE_JOINED, LANE_UNKNOWN };
 
 /* What all who take part in a lane do in a view before they exchange again. */
 struct lane_go {
@@ -70,23 +70,23 @@ struct lane_go {
     uint32_t holder;        /* from this node */
     struct members lacking; /* workers that fetch it */
     bool driver_lacks;
-    bool driver_blank; /* it has come back, and lacks what else it held as well */
+    bool driver_needs_sync; /* it has come back, and lacks what else it held as well */
 };
 
 void lane_go_encode(const struct lane_go *go, struct buf *out);
 /* ERR_PROTOCOL */
-int lane_go_decode(struct cut *in, struct lane_go *out);
+int lane_go_decode(struct byte_reader *in, struct lane_go *out);
 
 enum roster_order_kind {
-    ORDER_VIEW,    /* send the roster's view to its members (and to the driver itself) */
-    ORDER_MEMBER,  /* tell the run: `node` `what` (an event) */
-    ORDER_LANE_GO, /* send `go` to all that take part in the lane */
-    ORDER_DROP,    /* cut the connection to `node` */
-    ORDER_SPONSOR, /* ask `node` to sponsor `other` */
-    ORDER_PART,    /* ask `node` to leave in good order: there are more than there are to be */
-    ORDER_RELEASE, /* tell `node`, which waits for `other` to come in, that it does not */
-    ORDER_AFRESH,  /* tell `node` to forget what it has and to come again */
-    ORDER_WANT,    /* ask for `other` workers more: so many have not come back */
+    ORDER_VIEW,           /* send the roster's view to its members (and to the driver itself) */
+    ORDER_MEMBER,         /* tell the run: `node` `what` (an event) */
+    ORDER_LANE_GO,        /* send `go` to all that take part in the lane */
+    ORDER_DROP,           /* cut the connection to `node` */
+    ORDER_ADMIT_JOINER,   /* ask `node` to sponsor `other` */
+    ORDER_RELEASE_MEMBER, /* ask `node` to leave: there are more members than wanted */
+    ORDER_CANCEL_JOIN,    /* tell `node`, which waits for `other` to come in, that it does not */
+    ORDER_REJOIN,         /* tell `node` to forget what it has and to come again */
+    ORDER_WANT,           /* ask for `other` workers more: so many have not come back */
 };
 
 struct roster_order {
@@ -111,7 +111,7 @@ struct roster_options {
     int64_t stall_max;      /* ns busy without progress, and 8 times its longest step: hung; a first
                                step may take 20 times stall_max */
     /* A driver that comes back: */
-    bool reforms;
+    bool recovers;
     uint32_t last_view,
         last_incarnation; /* the newest it knows to have been; 0: it knows of none */
     struct members last;  /* which held these */
@@ -120,13 +120,13 @@ struct roster_options {
 struct roster_member {
     uint32_t node;
     bool in;
-    bool waits;       /* to come in */
-    bool parts;       /* has been asked to leave */
-    bool back;        /* has returned, and waits for the others */
-    bool settles;     /* has come in, and may lack what its sponsor has for it */
-    uint32_t sponsor; /* of one that waits or settles; ROSTER_NOBODY: not yet */
+    bool waits;        /* to come in */
+    bool leaving;      /* has been asked to leave */
+    bool reconnected;  /* has returned, and waits for the others */
+    bool join_pending; /* has come in, and may lack what its sponsor has for it */
+    uint32_t donor;    /* of one that waits or settles; ROSTER_NOBODY: not yet */
     char address[NODE_ADDRESS_MAX];
-    int64_t heard, moved; /* last heartbeat; last progress */
+    int64_t last_beat, last_progress; /* last heartbeat; last progress */
     uint64_t progress;
     int64_t longest; /* ns between two progresses, while busy */
     bool link_lost;  /* to `other`, at `lost_at` */
@@ -139,24 +139,24 @@ struct roster_lane {
     bool driver_in;
     uint64_t driver_at;
     struct members in;             /* whose report of the current view has come in */
-    struct members fresh;          /* who of them hold no result, */
-    struct members blank;          /* nor know how far the lane is */
-    bool driver_blank;             /* nor does the driver */
+    struct members joined;         /* who of them hold no result, */
+    struct members needs_sync;     /* nor know how far the lane is */
+    bool driver_needs_sync;        /* nor does the driver */
     uint64_t at[VIEW_MEMBERS_MAX]; /* by rank in the current view */
 };
 
 /* Who is waited for when the driver has come back. */
-struct reforming {
+struct roster_recovery {
     bool on;
     int64_t until;              /* 0: the clock does not run yet */
     uint32_t view, incarnation; /* the newest there was; it held: */
-    struct members who;
+    struct members members;
     uint32_t highest; /* number of any view that was */
 };
 
 struct roster {
     struct roster_options options;
-    struct reforming reforming;
+    struct roster_recovery recovery;
     struct view view; /* number 0: not formed yet */
     uint32_t wanted;  /* members there are to be: newcomers come in while there are fewer; 0: as
                          many as there may be */

@@ -9,56 +9,56 @@ static void begin_elastic(struct story *s, uint32_t most)
     assert_string_equal(joins(s, 1), "join 1; view 1: 0 1");
 }
 
-static const char *sponsors(struct story *s, uint32_t node, uint32_t other)
+static const char *donor_ready(struct story *s, uint32_t node, uint32_t other)
 {
-    return step(s, (struct roster_event){.kind = ROSTER_SPONSORED, .node = node, .other = other});
+    return step(s, (struct roster_event){.kind = ROSTER_DONOR_READY, .node = node, .other = other});
 }
 
-static const char *settles(struct story *s, uint32_t node)
+static const char *join_complete(struct story *s, uint32_t node)
 {
-    return step(s, (struct roster_event){.kind = ROSTER_SETTLED, .node = node});
+    return step(s, (struct roster_event){.kind = ROSTER_JOIN_COMPLETE, .node = node});
 }
 
-static const char *enters(struct story *s, uint32_t node, uint32_t view, uint64_t completed)
+static const char *lane_joined(struct story *s, uint32_t node, uint32_t view, uint64_t completed)
 {
     return step(s, (struct roster_event){.kind = ROSTER_LANE_AT,
                                          .node = node,
                                          .view = view,
                                          .completed = completed,
-                                         .fresh = true});
+                                         .joined = true});
 }
 
-static void who_comes_late_is_sponsored(void **state)
+static void test_roster_late_joiner_gets_a_donor(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     assert_string_equal(joins(s, 2), "ask 0 for 2");
-    assert_string_equal(sponsors(s, 0, 2), "join 2; view 2: 0 1 2");
+    assert_string_equal(donor_ready(s, 0, 2), "join 2; view 2: 0 1 2");
     assert_string_equal(reports(s, 0, 2, 0, 7), "");
-    assert_string_equal(enters(s, 2, 2, 7), "");
+    assert_string_equal(lane_joined(s, 2, 2, 7), "");
     assert_string_equal(reports(s, 1, 2, 0, 6), "go 0.2: 7 from 0 to 1"); /* not from 2 */
 }
 
-static void they_come_one_at_a_time_while_there_is_room(void **state)
+static void test_roster_joins_one_at_a_time(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     assert_string_equal(joins(s, 4), "ask 0 for 4");
     assert_string_equal(joins(s, 2), "");
     assert_string_equal(joins(s, 3), "");
-    assert_string_equal(sponsors(s, 0, 4), "join 4; view 2: 0 1 4; ask 0 for 2");
-    assert_string_equal(sponsors(s, 0, 2), "join 2; view 3: 0 1 2 4");
-    assert_string_equal(goes_down(s, 1), "dead 1; drop 1; view 4: 0 2 4; ask 0 for 3");
-    assert_string_equal(sponsors(s, 0, 3), "join 3; view 5: 0 2 3 4");
+    assert_string_equal(donor_ready(s, 0, 4), "join 4; view 2: 0 1 4; ask 0 for 2");
+    assert_string_equal(donor_ready(s, 0, 2), "join 2; view 3: 0 1 2 4");
+    assert_string_equal(on_peer_down(s, 1), "dead 1; drop 1; view 4: 0 2 4; ask 0 for 3");
+    assert_string_equal(donor_ready(s, 0, 3), "join 3; view 5: 0 2 3 4");
 }
 
-static void who_waits_goes_unnoticed(void **state)
+static void test_roster_waiting_joiner_leaves_silently(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     joins(s, 2);
-    assert_string_equal(goes_down(s, 2), "drop 2");
-    assert_string_equal(sponsors(s, 0, 2), "release 0 of 2");
+    assert_string_equal(on_peer_down(s, 2), "drop 2");
+    assert_string_equal(donor_ready(s, 0, 2), "release 0 of 2");
     assert_string_equal(joins(s, 2), "drop 2"); /* a number is one life */
     assert_string_equal(joins(s, 3), "ask 0 for 3");
     s->now += SILENCE - MS;
@@ -73,72 +73,72 @@ static void who_waits_goes_unnoticed(void **state)
     assert_string_equal(ticks(s, s->now), "drop 3");
 }
 
-static void a_sponsor_dies_before_it_has_sponsored(void **state)
+static void test_roster_donor_dies_before_it_is_ready(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     joins(s, 2);
-    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 2: 1; ask 1 for 2");
-    assert_string_equal(sponsors(s, 0, 2), "");
-    assert_string_equal(sponsors(s, 1, 2), "join 2; view 3: 1 2");
+    assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; view 2: 1; ask 1 for 2");
+    assert_string_equal(donor_ready(s, 0, 2), "");
+    assert_string_equal(donor_ready(s, 1, 2), "join 2; view 3: 1 2");
 }
 
-static void a_sponsor_dies_with_what_it_had_for_the_newcomer(void **state)
+static void test_roster_donor_dies_with_the_state(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     joins(s, 2);
-    sponsors(s, 0, 2);
-    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; fenced 2; drop 2; view 3: 1");
+    donor_ready(s, 0, 2);
+    assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; fenced 2; drop 2; view 3: 1");
 }
 
-static void a_newcomer_that_has_all_outlives_its_sponsor(void **state)
+static void test_roster_joiner_outlives_its_donor(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     joins(s, 2);
-    sponsors(s, 0, 2);
-    settles(s, 2);
-    enters(s, 2, 2, 7);
-    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 3: 1 2");
-    assert_string_equal(enters(s, 2, 3, 7), "");
+    donor_ready(s, 0, 2);
+    join_complete(s, 2);
+    lane_joined(s, 2, 2, 7);
+    assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; view 3: 1 2");
+    assert_string_equal(lane_joined(s, 2, 3, 7), "");
     assert_string_equal(reports(s, 1, 3, 0, 7), "go 0.3: 7 from 1");
 }
 
 /* Exchange 7 was the sponsor's alone, and died with it: the others do it again, and nobody may
  * stand behind it. */
-static void a_newcomer_behind_what_never_was_is_fenced(void **state)
+static void test_roster_joiner_of_lost_exchange_is_fenced(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     joins(s, 2);
-    sponsors(s, 0, 2);
-    settles(s, 2);
-    enters(s, 2, 2, 7);
-    goes_down(s, 0);
-    enters(s, 2, 3, 7);
+    donor_ready(s, 0, 2);
+    join_complete(s, 2);
+    lane_joined(s, 2, 2, 7);
+    on_peer_down(s, 0);
+    lane_joined(s, 2, 3, 7);
     assert_string_equal(reports(s, 1, 3, 0, 6), "fenced 2; drop 2; view 4: 1");
     assert_string_equal(reports(s, 1, 4, 0, 6), "go 0.4: 6 from 1");
 }
 
-static void who_settles_sponsors_nobody(void **state)
+static void test_roster_joining_member_is_no_donor(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     joins(s, 2);
-    sponsors(s, 0, 2);
+    donor_ready(s, 0, 2);
     joins(s, 3);
-    settles(s, 2);
-    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 3: 1 2; ask 1 for 3");
+    join_complete(s, 2);
+    assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; view 3: 1 2; ask 1 for 3");
     begin_elastic(s, 4);
     joins(s, 2);
-    sponsors(s, 0, 2);
-    assert_string_equal(goes_down(s, 1), "dead 1; drop 1; view 3: 0 2");
+    donor_ready(s, 0, 2);
+    assert_string_equal(on_peer_down(s, 1), "dead 1; drop 1; view 3: 0 2");
     joins(s, 3);
     assert_string_equal(leaves(s, 2), "leave 2; drop 2; view 4: 0");
 }
 
-static const char *wants(struct story *s, uint32_t n)
+static const char *want_members(struct story *s, uint32_t n)
 {
     return step(s, (struct roster_event){.kind = ROSTER_WANT, .node = ROSTER_NOBODY, .other = n});
 }
@@ -148,65 +148,65 @@ static void grow_to_four(struct story *s)
     begin_elastic(s, 4);
     for (uint32_t node = 2; node < 4; node++) {
         joins(s, node);
-        sponsors(s, 0, node);
-        settles(s, node);
+        donor_ready(s, 0, node);
+        join_complete(s, node);
     }
 }
 
-static void fewer_are_wanted_and_more_again(void **state)
+static void test_roster_shrinks_and_grows(void **state)
 {
     struct story *s = *state;
     grow_to_four(s);
-    assert_string_equal(wants(s, 2), "part 3; part 2"); /* the latest to come */
-    assert_string_equal(wants(s, 2), "");
+    assert_string_equal(want_members(s, 2), "part 3; part 2"); /* the latest to come */
+    assert_string_equal(want_members(s, 2), "");
     assert_string_equal(joins(s, 4), ""); /* it stands by */
     assert_string_equal(leaves(s, 3), "leave 3; drop 3; view 4: 0 1 2");
-    assert_string_equal(wants(s, 3), "ask 0 for 4"); /* 2 has been asked, and will go */
+    assert_string_equal(want_members(s, 3), "ask 0 for 4"); /* 2 has been asked, and will go */
     assert_string_equal(leaves(s, 2), "leave 2; drop 2; view 5: 0 1");
-    assert_string_equal(sponsors(s, 0, 4), "join 4; view 6: 0 1 4");
+    assert_string_equal(donor_ready(s, 0, 4), "join 4; view 6: 0 1 4");
     assert_string_equal(joins(s, 5), "");
-    assert_string_equal(wants(s, 99), "ask 0 for 5"); /* as many as there may be */
-    assert_string_equal(settles(s, 4), "");
-    assert_string_equal(wants(s, 0), "part 4; part 1"); /* somebody has to stay */
+    assert_string_equal(want_members(s, 99), "ask 0 for 5"); /* as many as there may be */
+    assert_string_equal(join_complete(s, 4), "");
+    assert_string_equal(want_members(s, 0), "part 4; part 1"); /* somebody has to stay */
 }
 
 /* Who has a newcomer to care for stays, and so does the newcomer until it has all. */
-static void who_is_needed_is_not_asked_to_go(void **state)
+static void test_roster_donor_is_not_released(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     joins(s, 2);
-    assert_string_equal(wants(s, 1), "part 1"); /* 0 sponsors 2 */
-    assert_string_equal(sponsors(s, 0, 2), "join 2; view 2: 0 1 2");
+    assert_string_equal(want_members(s, 1), "part 1"); /* 0 sponsors 2 */
+    assert_string_equal(donor_ready(s, 0, 2), "join 2; view 2: 0 1 2");
     assert_string_equal(leaves(s, 1), "leave 1; drop 1; view 3: 0 2");
-    assert_string_equal(settles(s, 2), "part 2");
-    assert_string_equal(goes_down(s, 0), "dead 0; drop 0; view 4: 2");
+    assert_string_equal(join_complete(s, 2), "part 2");
+    assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0; view 4: 2");
 }
 
 /* Where nobody may come to a run under way, nobody is sent away either. */
-static void a_group_that_stays_as_it_is(void **state)
+static void test_roster_fixed_group(void **state)
 {
     struct story *s = *state;
     story_init(s, 2, false);
     joins(s, 0);
     joins(s, 1);
-    assert_string_equal(wants(s, 1), "");
+    assert_string_equal(want_members(s, 1), "");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_comes_late_is_sponsored),
-        cmocka_unit_test(they_come_one_at_a_time_while_there_is_room),
-        cmocka_unit_test(who_waits_goes_unnoticed),
-        cmocka_unit_test(a_sponsor_dies_before_it_has_sponsored),
-        cmocka_unit_test(a_sponsor_dies_with_what_it_had_for_the_newcomer),
-        cmocka_unit_test(a_newcomer_that_has_all_outlives_its_sponsor),
-        cmocka_unit_test(a_newcomer_behind_what_never_was_is_fenced),
-        cmocka_unit_test(who_settles_sponsors_nobody),
-        cmocka_unit_test(fewer_are_wanted_and_more_again),
-        cmocka_unit_test(who_is_needed_is_not_asked_to_go),
-        cmocka_unit_test(a_group_that_stays_as_it_is),
+        cmocka_unit_test(test_roster_late_joiner_gets_a_donor),
+        cmocka_unit_test(test_roster_joins_one_at_a_time),
+        cmocka_unit_test(test_roster_waiting_joiner_leaves_silently),
+        cmocka_unit_test(test_roster_donor_dies_before_it_is_ready),
+        cmocka_unit_test(test_roster_donor_dies_with_the_state),
+        cmocka_unit_test(test_roster_joiner_outlives_its_donor),
+        cmocka_unit_test(test_roster_joiner_of_lost_exchange_is_fenced),
+        cmocka_unit_test(test_roster_joining_member_is_no_donor),
+        cmocka_unit_test(test_roster_shrinks_and_grows),
+        cmocka_unit_test(test_roster_donor_is_not_released),
+        cmocka_unit_test(test_roster_fixed_group),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,5 @@
 /* What members of a new view adopt or redo in each lane. */
-#include "group/roster_parts.h"
+#include "group/roster_internal.h"
 
 void lane_go_encode(const struct lane_go *go, struct buf *out)
 {
@@ -9,30 +9,30 @@ void lane_go_encode(const struct lane_go *go, struct buf *out)
     buf_put_u32(out, go->holder);
     members_encode(&go->lacking, out);
     buf_put_u8(out, go->driver_lacks);
-    buf_put_u8(out, go->driver_blank);
+    buf_put_u8(out, go->driver_needs_sync);
 }
 
-int lane_go_decode(struct cut *in, struct lane_go *out)
+int lane_go_decode(struct byte_reader *in, struct lane_go *out)
 {
-    out->view = cut_u32(in);
-    out->lane = cut_u32(in);
-    out->completed = cut_u64(in);
-    out->holder = cut_u32(in);
+    out->view = read_u32(in);
+    out->lane = read_u32(in);
+    out->completed = read_u64(in);
+    out->holder = read_u32(in);
     members_decode(in, &out->lacking);
-    out->driver_lacks = cut_u8(in) != 0;
-    out->driver_blank = cut_u8(in) != 0;
-    return cut_done(in) ? OK : ERR_PROTOCOL;
+    out->driver_lacks = read_u8(in) != 0;
+    out->driver_needs_sync = read_u8(in) != 0;
+    return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
 /* A newcomer that is ahead of all who hold a result: what it begins behind has died with those who
  * had it. Out it goes, and so the view ends; false: there is none. */
-static bool fence(struct roster *roster, const struct roster_lane *lane, uint64_t completed,
-                  struct roster_orders *out)
+static bool fence_unknown_joiners(struct roster *roster, const struct roster_lane *lane,
+                                  uint64_t completed, struct roster_orders *out)
 {
     const struct view *view = &roster->view;
     for (size_t i = 0; i < view->count; i++) {
-        if (!members_has(&lane->fresh, view->node[i]) || members_has(&lane->blank, view->node[i]) ||
-            lane->at[i] <= completed)
+        if (!members_has(&lane->joined, view->node[i]) ||
+            members_has(&lane->needs_sync, view->node[i]) || lane->at[i] <= completed)
             continue;
         roster_lose(roster, roster_find(roster, view->node[i]), "fenced", out);
         return true;
@@ -41,31 +41,31 @@ static bool fence(struct roster *roster, const struct roster_lane *lane, uint64_
 }
 
 /* All who take part have reported: if anyone completed the highest number, it counts. */
-static void decide(struct roster *roster, uint32_t number, struct roster_orders *out)
+static void decide_lane(struct roster *roster, uint32_t number, struct roster_orders *out)
 {
     const struct roster_lane *lane = &roster->lane[number];
     const struct view *view = &roster->view;
     struct lane_go go = {.view = view->number, .lane = number, .holder = ROSTER_NOBODY};
-    if (roster->options.driver_takes_part && !lane->driver_blank) {
+    if (roster->options.driver_takes_part && !lane->driver_needs_sync) {
         go.completed = lane->driver_at;
         go.holder = ROSTER_DRIVER; /* the driver, until a worker is ahead of it */
     }
     for (size_t i = 0; i < view->count; i++) {
-        if (members_has(&lane->fresh, view->node[i]))
+        if (members_has(&lane->joined, view->node[i]))
             continue;
         if (lane->at[i] > go.completed || go.holder == ROSTER_NOBODY) {
             go.completed = lane->at[i];
             go.holder = view->node[i];
         }
     }
-    if (fence(roster, lane, go.completed, out))
+    if (fence_unknown_joiners(roster, lane, go.completed, out))
         return;
     for (size_t i = 0; i < view->count; i++)
-        if (lane->at[i] < go.completed || members_has(&lane->blank, view->node[i]))
+        if (lane->at[i] < go.completed || members_has(&lane->needs_sync, view->node[i]))
             members_add(&go.lacking, view->node[i]);
-    go.driver_blank = roster->options.driver_takes_part && lane->driver_blank;
-    go.driver_lacks =
-        go.driver_blank || (roster->options.driver_takes_part && lane->driver_at < go.completed);
+    go.driver_needs_sync = roster->options.driver_takes_part && lane->driver_needs_sync;
+    go.driver_lacks = go.driver_needs_sync ||
+                      (roster->options.driver_takes_part && lane->driver_at < go.completed);
     roster_order(out, ORDER_LANE_GO)->go = go;
 }
 
@@ -79,21 +79,21 @@ void roster_lane_at(struct roster *roster, const struct roster_event *event,
     int rank = view_rank(&roster->view, event->node);
     if (rank >= 0) {
         members_add(&lane->in, event->node);
-        if (event->fresh)
-            members_add(&lane->fresh, event->node);
-        if (event->blank)
-            members_add(&lane->blank, event->node);
+        if (event->joined)
+            members_add(&lane->joined, event->node);
+        if (event->needs_sync)
+            members_add(&lane->needs_sync, event->node);
         lane->at[rank] = event->completed;
     } else if (event->node == ROSTER_DRIVER && roster->options.driver_takes_part) {
         lane->driver_in = true;
         lane->driver_at = event->completed;
-        lane->driver_blank = event->blank;
+        lane->driver_needs_sync = event->needs_sync;
     } else {
         return;
     }
     bool driver_ready = lane->driver_in || !roster->options.driver_takes_part;
     if (!lane->decided && driver_ready && members_count(&lane->in) == roster->view.count) {
         lane->decided = true;
-        decide(roster, event->lane, out);
+        decide_lane(roster, event->lane, out);
     }
 }

@@ -64,8 +64,8 @@ static inline int teardown(void **state)
     return 0;
 }
 
-__attribute__((format(printf, 2, 3))) static inline void say(struct story *s, const char *format,
-                                                             ...)
+__attribute__((format(printf, 2, 3))) static inline void add_text(struct story *s,
+                                                                  const char *format, ...)
 {
     size_t used = strlen(s->text);
     va_list args;
@@ -75,37 +75,37 @@ __attribute__((format(printf, 2, 3))) static inline void say(struct story *s, co
     assert_true(n >= 0 && (size_t)n < TEXT_MAX - used);
 }
 
-static inline void say_go(struct story *s, const struct lane_go *go)
+static inline void add_go(struct story *s, const struct lane_go *go)
 {
-    say(s, "go %u.%u: %u from ", go->lane, go->view, (unsigned)go->completed);
-    say(s, go->holder == ROSTER_DRIVER ? "driver" : "%u", go->holder);
+    add_text(s, "go %u.%u: %u from ", go->lane, go->view, (unsigned)go->completed);
+    add_text(s, go->holder == ROSTER_DRIVER ? "driver" : "%u", go->holder);
     if (go->driver_lacks || members_count(&go->lacking) > 0)
-        say(s, " to");
+        add_text(s, " to");
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
         if (members_has(&go->lacking, node))
-            say(s, " %u", node);
+            add_text(s, " %u", node);
     if (go->driver_lacks)
-        say(s, " driver");
+        add_text(s, " driver");
 }
 
-static inline void say_order(struct story *s, const struct roster_order *o)
+static inline void add_order(struct story *s, const struct roster_order *o)
 {
     if (s->text[0])
-        say(s, "; ");
+        add_text(s, "; ");
     switch (o->kind) {
     case ORDER_VIEW:
-        say(s, "view %u:", s->roster.view.number);
+        add_text(s, "view %u:", s->roster.view.number);
         for (size_t i = 0; i < s->roster.view.count; i++)
-            say(s, " %u", s->roster.view.node[i]);
+            add_text(s, " %u", s->roster.view.node[i]);
         break;
-    case ORDER_MEMBER: say(s, "%s %u", o->what, o->node); break;
-    case ORDER_LANE_GO: say_go(s, &o->go); break;
-    case ORDER_DROP: say(s, "drop %u", o->node); break;
-    case ORDER_SPONSOR: say(s, "ask %u for %u", o->node, o->other); break;
-    case ORDER_PART: say(s, "part %u", o->node); break;
-    case ORDER_RELEASE: say(s, "release %u of %u", o->node, o->other); break;
-    case ORDER_AFRESH: say(s, "afresh %u", o->node); break;
-    case ORDER_WANT: say(s, "want %u", o->other); break;
+    case ORDER_MEMBER: add_text(s, "%s %u", o->what, o->node); break;
+    case ORDER_LANE_GO: add_go(s, &o->go); break;
+    case ORDER_DROP: add_text(s, "drop %u", o->node); break;
+    case ORDER_ADMIT_JOINER: add_text(s, "ask %u for %u", o->node, o->other); break;
+    case ORDER_RELEASE_MEMBER: add_text(s, "part %u", o->node); break;
+    case ORDER_CANCEL_JOIN: add_text(s, "release %u of %u", o->node, o->other); break;
+    case ORDER_REJOIN: add_text(s, "afresh %u", o->node); break;
+    case ORDER_WANT: add_text(s, "want %u", o->other); break;
     }
 }
 
@@ -115,7 +115,7 @@ static inline const char *step(struct story *s, struct roster_event event)
     roster_step(&s->roster, &event, &s->orders);
     s->text[0] = '\0';
     for (size_t i = 0; i < s->orders.count; i++)
-        say_order(s, &s->orders.at[i]);
+        add_order(s, &s->orders.at[i]);
     return s->text;
 }
 
@@ -131,7 +131,7 @@ static inline const char *leaves(struct story *s, uint32_t node)
     return step(s, (struct roster_event){.kind = ROSTER_LEAVE, .node = node});
 }
 
-static inline const char *goes_down(struct story *s, uint32_t node)
+static inline const char *on_peer_down(struct story *s, uint32_t node)
 {
     return step(s, (struct roster_event){.kind = ROSTER_PEER_DOWN, .node = node});
 }

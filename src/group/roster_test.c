@@ -3,7 +3,7 @@
 
 /* ---- who is in ---- */
 
-static void a_view_is_made_when_all_have_joined(void **state)
+static void test_roster_forms_view_when_all_joined(void **state)
 {
     struct story *s = *state;
     story_init(s, 3, true);
@@ -17,13 +17,13 @@ static void a_view_is_made_when_all_have_joined(void **state)
     assert_string_equal(s->roster.view.address[2], "host2:7000");
 }
 
-static void strangers_are_not_heard(void **state)
+static void test_roster_ignores_strangers(void **state)
 {
     struct story *s = *state;
     form(s, 2, true);
     assert_string_equal(beats(s, 7, 1, true), "");
     assert_string_equal(leaves(s, 7), "");
-    assert_string_equal(goes_down(s, 7), "");
+    assert_string_equal(on_peer_down(s, 7), "");
     assert_string_equal(reports(s, 7, 1, 0, 99), "");
     assert_string_equal(ticks(s, 1 * MS), "");
     assert_string_equal(reports(s, 0, 1, 0, 3), "");
@@ -31,7 +31,7 @@ static void strangers_are_not_heard(void **state)
     assert_string_equal(reports(s, ROSTER_DRIVER, 1, 0, 3), "go 0.1: 3 from driver");
 }
 
-static void who_comes_late_or_twice_is_turned_away(void **state)
+static void test_roster_refuses_late_or_second_join(void **state)
 {
     struct story *s = *state;
     story_init(s, 2, true);
@@ -42,51 +42,51 @@ static void who_comes_late_or_twice_is_turned_away(void **state)
     assert_string_equal(joins(s, 2), "drop 2");
 }
 
-static void a_death_before_the_group_has_formed_makes_no_view(void **state)
+static void test_roster_death_before_first_view(void **state)
 {
     struct story *s = *state;
     story_init(s, 2, true);
     joins(s, 0);
-    assert_string_equal(goes_down(s, 0), "dead 0; drop 0");
+    assert_string_equal(on_peer_down(s, 0), "dead 0; drop 0");
     assert_string_equal(joins(s, 1), "join 1");
     assert_string_equal(joins(s, 0), "drop 0"); /* once out, never in again */
     assert_string_equal(joins(s, 2), "join 2; view 1: 1 2");
 }
 
-static void every_loss_makes_a_view(void **state)
+static void test_roster_every_loss_makes_a_view(void **state)
 {
     struct story *s = *state;
     form(s, 4, true);
-    assert_string_equal(goes_down(s, 2), "dead 2; drop 2; view 2: 0 1 3");
-    assert_string_equal(goes_down(s, 2), "");
+    assert_string_equal(on_peer_down(s, 2), "dead 2; drop 2; view 2: 0 1 3");
+    assert_string_equal(on_peer_down(s, 2), "");
     assert_string_equal(leaves(s, 2), "");
     assert_string_equal(leaves(s, 0), "leave 0; drop 0; view 3: 1 3");
-    assert_string_equal(goes_down(s, 0), "");
+    assert_string_equal(on_peer_down(s, 0), "");
     assert_string_equal(joins(s, 2), "drop 2");
-    assert_string_equal(goes_down(s, 3), "dead 3; drop 3; view 4: 1");
-    assert_string_equal(goes_down(s, 1), "dead 1; drop 1; view 5:");
+    assert_string_equal(on_peer_down(s, 3), "dead 3; drop 3; view 4: 1");
+    assert_string_equal(on_peer_down(s, 1), "dead 1; drop 1; view 5:");
 }
 
 static const char *leaves_bare(struct story *s, uint32_t node)
 {
-    return step(s, (struct roster_event){.kind = ROSTER_LEAVE, .node = node, .blank = true});
+    return step(s, (struct roster_event){.kind = ROSTER_LEAVE, .node = node, .needs_sync = true});
 }
 
 /* All may say goodbye in the same view; with the last of them the model would go. */
-static void the_last_with_a_model_is_not_let_go(void **state)
+static void test_roster_keeps_last_model_holder(void **state)
 {
     struct story *s = *state;
     form(s, 3, true);
     assert_string_equal(leaves(s, 1), "leave 1; drop 1; view 2: 0 2");
     assert_string_equal(leaves(s, 0), "leave 0; drop 0; view 3: 2");
     assert_string_equal(leaves(s, 2), "");
-    assert_string_equal(goes_down(s, 2), "dead 2; drop 2; view 4:");
+    assert_string_equal(on_peer_down(s, 2), "dead 2; drop 2; view 4:");
     form(s, 2, true);
     assert_string_equal(leaves(s, 1), "leave 1; drop 1; view 2: 0");
     assert_string_equal(leaves_bare(s, 0), "leave 0; drop 0; view 3:");
 }
 
-static void who_is_silent_is_cut(void **state)
+static void test_roster_drops_silent_member(void **state)
 {
     struct story *s = *state;
     form(s, 2, true);
@@ -99,7 +99,7 @@ static void who_is_silent_is_cut(void **state)
     assert_string_equal(ticks(s, SILENCE + 600 * MS + 1), "cut 1; drop 1; view 3:");
 }
 
-static void two_are_cut_in_one_tick(void **state)
+static void test_roster_drops_two_in_one_tick(void **state)
 {
     struct story *s = *state;
     form(s, 3, true);
@@ -120,7 +120,7 @@ static void beat_for(struct story *s, uint32_t node, int64_t until, bool busy, u
     }
 }
 
-static void who_is_busy_and_makes_no_progress_hangs(void **state)
+static void test_roster_drops_hung_member(void **state)
 {
     struct story *s = *state;
     form(s, 1, true);
@@ -130,7 +130,7 @@ static void who_is_busy_and_makes_no_progress_hangs(void **state)
     assert_string_equal(ticks(s, s->now), "hung 0; drop 0; view 2:");
 }
 
-static void slow_progress_is_progress(void **state)
+static void test_roster_keeps_slow_member(void **state)
 {
     struct story *s = *state;
     form(s, 1, true);
@@ -138,7 +138,7 @@ static void slow_progress_is_progress(void **state)
     assert_int_equal(s->roster.view.number, 1);
 }
 
-static void who_waits_for_others_need_not_progress(void **state)
+static void test_roster_keeps_waiting_member(void **state)
 {
     struct story *s = *state;
     form(s, 1, true);
@@ -151,7 +151,7 @@ static void who_waits_for_others_need_not_progress(void **state)
 }
 
 /* Memory is touched and code is compiled in it: a first step may take long. */
-static void a_first_step_is_given_time(void **state)
+static void test_roster_first_step_may_take_longer(void **state)
 {
     struct story *s = *state;
     form(s, 1, true);
@@ -166,7 +166,7 @@ static void a_first_step_is_given_time(void **state)
 }
 
 /* Whose steps take a minute each hangs after eight minutes, not after half a one. */
-static void a_member_sets_its_own_measure(void **state)
+static void test_roster_stall_limit_follows_steps(void **state)
 {
     struct story *s = *state;
     form(s, 1, true);
@@ -183,32 +183,32 @@ static void a_member_sets_its_own_measure(void **state)
     assert_string_equal(ticks(s, s->now), "hung 0; drop 0; view 2:");
 }
 
-static const char *pauses(struct story *s, int64_t now, int64_t pause)
+static const char *driver_paused(struct story *s, int64_t now, int64_t pause)
 {
     s->now = now;
     return step(s, (struct roster_event){.kind = ROSTER_TICK, .node = UINT32_MAX, .pause = pause});
 }
 
-static void the_drivers_own_sleep_is_nobodys_silence(void **state)
+static void test_roster_driver_pause_drops_no_member(void **state)
 {
     struct story *s = *state;
     form(s, 2, true);
-    assert_string_equal(pauses(s, 10 * SILENCE, 10 * SILENCE), "");
+    assert_string_equal(driver_paused(s, 10 * SILENCE, 10 * SILENCE), "");
     assert_string_equal(ticks(s, 11 * SILENCE + 1),
                         "cut 0; drop 0; view 3:; cut 1; drop 1; view 3:");
 }
 
-static const char *loses(struct story *s, uint32_t node, uint32_t other)
+static const char *lose_link(struct story *s, uint32_t node, uint32_t other)
 {
     return step(s, (struct roster_event){.kind = ROSTER_LOST, .node = node, .other = other});
 }
 
-static void two_who_cannot_hear_each_other_part(void **state)
+static void test_roster_lost_link_drops_one(void **state)
 {
     struct story *s = *state;
     form(s, 3, false);
-    assert_string_equal(loses(s, 2, 1), "");
-    assert_string_equal(loses(s, 1, 2), "");
+    assert_string_equal(lose_link(s, 2, 1), "");
+    assert_string_equal(lose_link(s, 1, 2), "");
     for (int i = 0; i < 4; i++) {
         s->now += SILENCE / 4;
         for (uint32_t node = 0; node < 3; node++)
@@ -220,13 +220,13 @@ static void two_who_cannot_hear_each_other_part(void **state)
 }
 
 /* And not one after another those who could hear everybody but it. */
-static void one_whom_nobody_hears_goes_itself(void **state)
+static void test_roster_drops_unreachable_member(void **state)
 {
     struct story *s = *state;
     form(s, 4, false);
     for (uint32_t node = 1; node < 4; node++) {
-        assert_string_equal(loses(s, node, 0), "");
-        assert_string_equal(loses(s, 0, node), "");
+        assert_string_equal(lose_link(s, node, 0), "");
+        assert_string_equal(lose_link(s, 0, node), "");
     }
     for (int i = 0; i < 4; i++) {
         s->now += SILENCE / 4;
@@ -240,7 +240,7 @@ static void one_whom_nobody_hears_goes_itself(void **state)
 
 /* ---- lanes ---- */
 
-static void nobody_is_ahead(void **state)
+static void test_lane_no_member_is_ahead(void **state)
 {
     struct story *s = *state;
     form(s, 3, false);
@@ -249,17 +249,17 @@ static void nobody_is_ahead(void **state)
     assert_string_equal(reports(s, 1, 1, 0, 5), "go 0.1: 5 from 0");
 }
 
-static void one_is_ahead(void **state)
+static void test_lane_one_member_is_ahead(void **state)
 {
     struct story *s = *state;
     form(s, 4, false);
-    goes_down(s, 1);
+    on_peer_down(s, 1);
     reports(s, 0, 2, 0, 5);
     reports(s, 3, 2, 0, 5);
     assert_string_equal(reports(s, 2, 2, 0, 6), "go 0.2: 6 from 2 to 0 3");
 }
 
-static void several_are_ahead_and_the_lowest_holds(void **state)
+static void test_lane_lowest_of_several_is_holder(void **state)
 {
     struct story *s = *state;
     form(s, 4, true);
@@ -270,7 +270,7 @@ static void several_are_ahead_and_the_lowest_holds(void **state)
     assert_string_equal(reports(s, ROSTER_DRIVER, 1, 0, 5), "go 0.1: 6 from 2 to 0 1 driver");
 }
 
-static void the_driver_is_ahead(void **state)
+static void test_lane_driver_is_ahead(void **state)
 {
     struct story *s = *state;
     form(s, 3, true);
@@ -280,7 +280,7 @@ static void the_driver_is_ahead(void **state)
     assert_string_equal(reports(s, 2, 1, 0, 7), "go 0.1: 8 from driver to 0 2");
 }
 
-static void the_driver_says_nothing_where_it_takes_no_part(void **state)
+static void test_lane_without_the_driver(void **state)
 {
     struct story *s = *state;
     form(s, 2, false);
@@ -289,16 +289,16 @@ static void the_driver_says_nothing_where_it_takes_no_part(void **state)
     assert_string_equal(reports(s, 1, 1, 0, 0), "go 0.1: 1 from 0 to 1");
 }
 
-static void before_the_first_exchange_nobody_lacks_anything(void **state)
+static void test_lane_before_the_first_exchange(void **state)
 {
     struct story *s = *state;
     form(s, 2, true);
-    goes_down(s, 0);
+    on_peer_down(s, 0);
     reports(s, 1, 2, 0, 0);
     assert_string_equal(reports(s, ROSTER_DRIVER, 2, 0, 0), "go 0.2: 0 from driver");
 }
 
-static void reports_said_twice_count_once(void **state)
+static void test_lane_duplicate_reports(void **state)
 {
     struct story *s = *state;
     form(s, 2, false);
@@ -309,13 +309,13 @@ static void reports_said_twice_count_once(void **state)
     assert_string_equal(reports(s, 0, 1, 0, 5), "");
 }
 
-static void a_death_during_reports_begins_them_anew(void **state)
+static void test_lane_death_restarts_reports(void **state)
 {
     struct story *s = *state;
     form(s, 3, true);
     reports(s, ROSTER_DRIVER, 1, 0, 5);
     reports(s, 2, 1, 0, 6);
-    assert_string_equal(goes_down(s, 2), "dead 2; drop 2; view 2: 0 1");
+    assert_string_equal(on_peer_down(s, 2), "dead 2; drop 2; view 2: 0 1");
     assert_string_equal(reports(s, 0, 1, 0, 6), ""); /* of the old view: too late */
     assert_string_equal(reports(s, 1, 1, 0, 6), "");
     assert_string_equal(reports(s, ROSTER_DRIVER, 2, 0, 5), "");
@@ -324,19 +324,19 @@ static void a_death_during_reports_begins_them_anew(void **state)
     assert_string_equal(reports(s, 1, 2, 0, 5), "go 0.2: 5 from driver");
 }
 
-static void a_death_after_the_decision_asks_for_another(void **state)
+static void test_lane_death_after_decision(void **state)
 {
     struct story *s = *state;
     form(s, 3, false);
     reports(s, 0, 1, 0, 5);
     reports(s, 1, 1, 0, 6);
     assert_string_equal(reports(s, 2, 1, 0, 5), "go 0.1: 6 from 1 to 0 2");
-    goes_down(s, 1); /* the holder, when 0 has adopted and 2 has not */
+    on_peer_down(s, 1); /* the holder, when 0 has adopted and 2 has not */
     assert_string_equal(reports(s, 0, 2, 0, 6), "");
     assert_string_equal(reports(s, 2, 2, 0, 5), "go 0.2: 6 from 0 to 2");
 }
 
-static void lanes_are_decided_apart(void **state)
+static void test_lanes_are_decided_separately(void **state)
 {
     struct story *s = *state;
     form(s, 2, false);
@@ -348,7 +348,7 @@ static void lanes_are_decided_apart(void **state)
     assert_string_equal(reports(s, 1, 1, 0, 3), "go 0.1: 3 from 0");
 }
 
-static void a_decision_travels(void **state)
+static void test_lane_go_round_trips(void **state)
 {
     (void)state;
     struct lane_go go = {.view = 3, .lane = 2, .completed = UINT64_C(1) << 40, .holder = 9}, out;
@@ -357,17 +357,17 @@ static void a_decision_travels(void **state)
     go.driver_lacks = true;
     struct buf bytes = {0};
     lane_go_encode(&go, &bytes);
-    struct cut in = {bytes.data, bytes.len, false};
+    struct byte_reader in = {bytes.data, bytes.len, false};
     assert_int_equal(lane_go_decode(&in, &out), OK);
     assert_true(out.view == 3 && out.lane == 2 && out.completed == UINT64_C(1) << 40);
     assert_true(out.holder == 9 && out.driver_lacks);
     assert_memory_equal(&out.lacking, &go.lacking, sizeof out.lacking);
     for (size_t len = 0; len < bytes.len; len++) {
-        in = (struct cut){bytes.data, len, false};
+        in = (struct byte_reader){bytes.data, len, false};
         assert_int_equal(lane_go_decode(&in, &out), ERR_PROTOCOL);
     }
     buf_put_u8(&bytes, 1);
-    in = (struct cut){bytes.data, bytes.len, false};
+    in = (struct byte_reader){bytes.data, bytes.len, false};
     assert_int_equal(lane_go_decode(&in, &out), ERR_PROTOCOL);
     buf_release(&bytes);
 }
@@ -383,12 +383,12 @@ struct witness {
     uint32_t nodes, view;
     bool driver_takes_part;
     bool in[NODES_MAX], out[NODES_MAX]; /* neither: not joined yet */
-    bool told[LANES][NODES_MAX + 1], decided[LANES];
+    bool reported[LANES][NODES_MAX + 1], decided[LANES];
     uint64_t at[LANES][NODES_MAX + 1]; /* [NODES_MAX]: the driver */
     size_t views, decisions;
 };
 
-static uint32_t draw(struct witness *w, uint32_t n)
+static uint32_t draw_below(struct witness *w, uint32_t n)
 {
     return (uint32_t)rng_below(w->seed, 1, w->draws++, n);
 }
@@ -414,7 +414,7 @@ static void see_view(struct witness *w)
             assert_int_equal(rank, count++);
     }
     assert_int_equal(view->count, count);
-    memset(w->told, 0, sizeof w->told);
+    memset(w->reported, 0, sizeof w->reported);
     memset(w->decided, 0, sizeof w->decided);
 }
 
@@ -426,7 +426,7 @@ static void see_go(struct witness *w, const struct lane_go *go)
     uint64_t most = 0;
     for (uint32_t i = 0; i <= NODES_MAX; i++)
         if (takes_part(w, i)) {
-            assert_true(w->told[go->lane][i]);
+            assert_true(w->reported[go->lane][i]);
             most = w->at[go->lane][i] > most ? w->at[go->lane][i] : most;
         }
     assert_int_equal(go->completed, most);
@@ -471,23 +471,23 @@ static void see_orders(struct witness *w)
 static void see_decided(const struct witness *w)
 {
     for (int lane = 0; lane < LANES; lane++) {
-        size_t said = 0, all = 0;
+        size_t text = 0, all = 0;
         for (uint32_t i = 0; i <= NODES_MAX; i++) {
             all += takes_part(w, i);
-            said += takes_part(w, i) && w->told[lane][i];
+            text += takes_part(w, i) && w->reported[lane][i];
         }
-        if (w->view > 0 && said > 0)
-            assert_int_equal(w->decided[lane], said == all);
+        if (w->view > 0 && text > 0)
+            assert_int_equal(w->decided[lane], text == all);
     }
 }
 
 static void report_something(struct witness *w)
 {
-    uint32_t i = draw(w, NODES_MAX + 1), lane = draw(w, LANES);
-    uint64_t completed = 3 + draw(w, 2);
-    uint32_t view = w->view - (w->view > 0 && draw(w, 5) == 0);
+    uint32_t i = draw_below(w, NODES_MAX + 1), lane = draw_below(w, LANES);
+    uint64_t completed = 3 + draw_below(w, 2);
+    uint32_t view = w->view - (w->view > 0 && draw_below(w, 5) == 0);
     if (view == w->view && view > 0 && takes_part(w, i) && !w->decided[lane]) {
-        w->told[lane][i] = true;
+        w->reported[lane][i] = true;
         w->at[lane][i] = completed;
     }
     reports(&w->s, i == NODES_MAX ? ROSTER_DRIVER : i, view, lane, completed);
@@ -495,22 +495,22 @@ static void report_something(struct witness *w)
 
 static void something_happens(struct witness *w)
 {
-    uint32_t node = draw(w, NODES_MAX), dice = draw(w, 100);
+    uint32_t node = draw_below(w, NODES_MAX), dice = draw_below(w, 100);
     if (dice < 15 || (w->view == 0 && dice < 50))
         joins(&w->s, node);
     else if (dice < 18)
         leaves(&w->s, node);
     else if (dice < 21)
-        goes_down(&w->s, node);
+        on_peer_down(&w->s, node);
     else if (dice < 40)
-        beats(&w->s, node, draw(w, 3), draw(w, 2));
+        beats(&w->s, node, draw_below(w, 3), draw_below(w, 2));
     else if (dice < 45)
-        ticks(&w->s, w->s.now + 100 * MS * (int64_t)draw(w, 8));
+        ticks(&w->s, w->s.now + 100 * MS * (int64_t)draw_below(w, 8));
     else
         report_something(w);
 }
 
-static void ten_thousand_histories_keep_the_rules(void **state)
+static void test_roster_random_histories(void **state)
 {
     (void)state;
     struct witness *w = malloc(sizeof *w);
@@ -519,8 +519,8 @@ static void ten_thousand_histories_keep_the_rules(void **state)
     for (uint64_t seed = 1; seed <= SEQUENCES; seed++) {
         memset((char *)w + sizeof w->s, 0, sizeof *w - sizeof w->s);
         w->seed = seed;
-        w->nodes = 1 + draw(w, NODES_MAX - 1);
-        w->driver_takes_part = draw(w, 2);
+        w->nodes = 1 + draw_below(w, NODES_MAX - 1);
+        w->driver_takes_part = draw_below(w, 2);
         story_init(&w->s, w->nodes, w->driver_takes_part);
         for (int i = 0; i < EVENTS; i++) {
             something_happens(w);
@@ -538,34 +538,34 @@ static void ten_thousand_histories_keep_the_rules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_view_is_made_when_all_have_joined),
-        cmocka_unit_test(strangers_are_not_heard),
-        cmocka_unit_test(who_comes_late_or_twice_is_turned_away),
-        cmocka_unit_test(a_death_before_the_group_has_formed_makes_no_view),
-        cmocka_unit_test(every_loss_makes_a_view),
-        cmocka_unit_test(the_last_with_a_model_is_not_let_go),
-        cmocka_unit_test(who_is_silent_is_cut),
-        cmocka_unit_test(two_are_cut_in_one_tick),
-        cmocka_unit_test(who_is_busy_and_makes_no_progress_hangs),
-        cmocka_unit_test(slow_progress_is_progress),
-        cmocka_unit_test(who_waits_for_others_need_not_progress),
-        cmocka_unit_test(a_first_step_is_given_time),
-        cmocka_unit_test(a_member_sets_its_own_measure),
-        cmocka_unit_test(the_drivers_own_sleep_is_nobodys_silence),
-        cmocka_unit_test(two_who_cannot_hear_each_other_part),
-        cmocka_unit_test(one_whom_nobody_hears_goes_itself),
-        cmocka_unit_test(nobody_is_ahead),
-        cmocka_unit_test(one_is_ahead),
-        cmocka_unit_test(several_are_ahead_and_the_lowest_holds),
-        cmocka_unit_test(the_driver_is_ahead),
-        cmocka_unit_test(the_driver_says_nothing_where_it_takes_no_part),
-        cmocka_unit_test(before_the_first_exchange_nobody_lacks_anything),
-        cmocka_unit_test(reports_said_twice_count_once),
-        cmocka_unit_test(a_death_during_reports_begins_them_anew),
-        cmocka_unit_test(a_death_after_the_decision_asks_for_another),
-        cmocka_unit_test(lanes_are_decided_apart),
-        cmocka_unit_test(a_decision_travels),
-        cmocka_unit_test(ten_thousand_histories_keep_the_rules),
+        cmocka_unit_test(test_roster_forms_view_when_all_joined),
+        cmocka_unit_test(test_roster_ignores_strangers),
+        cmocka_unit_test(test_roster_refuses_late_or_second_join),
+        cmocka_unit_test(test_roster_death_before_first_view),
+        cmocka_unit_test(test_roster_every_loss_makes_a_view),
+        cmocka_unit_test(test_roster_keeps_last_model_holder),
+        cmocka_unit_test(test_roster_drops_silent_member),
+        cmocka_unit_test(test_roster_drops_two_in_one_tick),
+        cmocka_unit_test(test_roster_drops_hung_member),
+        cmocka_unit_test(test_roster_keeps_slow_member),
+        cmocka_unit_test(test_roster_keeps_waiting_member),
+        cmocka_unit_test(test_roster_first_step_may_take_longer),
+        cmocka_unit_test(test_roster_stall_limit_follows_steps),
+        cmocka_unit_test(test_roster_driver_pause_drops_no_member),
+        cmocka_unit_test(test_roster_lost_link_drops_one),
+        cmocka_unit_test(test_roster_drops_unreachable_member),
+        cmocka_unit_test(test_lane_no_member_is_ahead),
+        cmocka_unit_test(test_lane_one_member_is_ahead),
+        cmocka_unit_test(test_lane_lowest_of_several_is_holder),
+        cmocka_unit_test(test_lane_driver_is_ahead),
+        cmocka_unit_test(test_lane_without_the_driver),
+        cmocka_unit_test(test_lane_before_the_first_exchange),
+        cmocka_unit_test(test_lane_duplicate_reports),
+        cmocka_unit_test(test_lane_death_restarts_reports),
+        cmocka_unit_test(test_lane_death_after_decision),
+        cmocka_unit_test(test_lanes_are_decided_separately),
+        cmocka_unit_test(test_lane_go_round_trips),
+        cmocka_unit_test(test_roster_random_histories),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -19,20 +19,20 @@ void view_encode(const struct view *view, struct buf *out)
     }
 }
 
-int view_decode(struct cut *in, struct view *out)
+int view_decode(struct byte_reader *in, struct view *out)
 {
-    out->number = cut_u32(in);
-    out->incarnation = cut_u32(in);
-    out->count = cut_u32(in);
+    out->number = read_u32(in);
+    out->incarnation = read_u32(in);
+    out->count = read_u32(in);
     if (out->count > VIEW_MEMBERS_MAX)
         return ERR_PROTOCOL;
     for (size_t i = 0; i < out->count; i++) {
-        out->node[i] = cut_u32(in);
-        cut_text(in, out->address[i], sizeof out->address[i]);
+        out->node[i] = read_u32(in);
+        read_text(in, out->address[i], sizeof out->address[i]);
         if (out->node[i] >= VIEW_MEMBERS_MAX || (i > 0 && out->node[i] <= out->node[i - 1]))
             return ERR_PROTOCOL;
     }
-    return cut_done(in) && out->number > 0 ? OK : ERR_PROTOCOL;
+    return byte_reader_done(in) && out->number > 0 ? OK : ERR_PROTOCOL;
 }
 
 void members_encode(const struct members *set, struct buf *out)
@@ -41,10 +41,10 @@ void members_encode(const struct members *set, struct buf *out)
         buf_put_u64(out, set->word[i]);
 }
 
-void members_decode(struct cut *in, struct members *out)
+void members_decode(struct byte_reader *in, struct members *out)
 {
     for (int i = 0; i < MEMBER_WORDS; i++)
-        out->word[i] = cut_u64(in);
+        out->word[i] = read_u64(in);
 }
 
 struct members members_union(const struct members *a, const struct members *b)

@@ -21,7 +21,7 @@ int view_rank(const struct view *view, uint32_t node);
 
 void view_encode(const struct view *view, struct buf *out);
 /* ERR_PROTOCOL */
-int view_decode(struct cut *in, struct view *out);
+int view_decode(struct byte_reader *in, struct view *out);
 
 /* A set of workers by number, as exchanges carry it: who contributed. */
 enum { MEMBER_WORDS = VIEW_MEMBERS_MAX / 64 };
@@ -41,7 +41,7 @@ static inline bool members_has(const struct members *set, uint32_t node)
 }
 
 void members_encode(const struct members *set, struct buf *out);
-void members_decode(struct cut *in, struct members *out);
+void members_decode(struct byte_reader *in, struct members *out);
 
 /* a ∪ b, a without b */
 struct members members_union(const struct members *a, const struct members *b);

@@ -37,13 +37,13 @@ static void check_equal(const struct view *a, const struct view *b)
     }
 }
 
-static int decode(const struct buf *bytes, size_t len, struct view *out)
+static int decode_view(const struct buf *bytes, size_t len, struct view *out)
 {
-    struct cut in = {bytes->data, len, false};
+    struct byte_reader in = {bytes->data, len, false};
     return view_decode(&in, out);
 }
 
-static void ranks_are_places_in_the_list(void **state)
+static void test_view_ranks_are_indices(void **state)
 {
     (void)state;
     struct view *view = view_of(1, 3, (uint32_t[]){2, 5, 9});
@@ -55,7 +55,7 @@ static void ranks_are_places_in_the_list(void **state)
     free(view);
 }
 
-static void a_view_travels(void **state)
+static void test_view_round_trips(void **state)
 {
     (void)state;
     static const uint32_t nodes[] = {0, 1, 7, 63, 64, 1023};
@@ -64,7 +64,7 @@ static void a_view_travels(void **state)
         assert_non_null(out);
         struct buf bytes = {0};
         view_encode(view, &bytes);
-        assert_int_equal(decode(&bytes, bytes.len, out), OK);
+        assert_int_equal(decode_view(&bytes, bytes.len, out), OK);
         check_equal(view, out);
         buf_release(&bytes);
         free(view);
@@ -72,7 +72,7 @@ static void a_view_travels(void **state)
     }
 }
 
-static void the_largest_view_travels(void **state)
+static void test_view_largest_round_trips(void **state)
 {
     (void)state;
     struct view *view = calloc(1, sizeof *view), *out = calloc(1, sizeof *out);
@@ -85,14 +85,14 @@ static void the_largest_view_travels(void **state)
     }
     struct buf bytes = {0};
     view_encode(view, &bytes);
-    assert_int_equal(decode(&bytes, bytes.len, out), OK);
+    assert_int_equal(decode_view(&bytes, bytes.len, out), OK);
     check_equal(view, out);
     buf_release(&bytes);
     free(view);
     free(out);
 }
 
-static void a_view_cut_short_or_too_long_is_refused(void **state)
+static void test_view_of_wrong_length_is_refused(void **state)
 {
     (void)state;
     struct view *view = view_of(7, 3, (uint32_t[]){0, 1, 2}), *out = calloc(1, sizeof *out);
@@ -103,19 +103,19 @@ static void a_view_cut_short_or_too_long_is_refused(void **state)
         void *exact = malloc(len ? len : 1); /* so that a read past the end shows */
         assert_non_null(exact);
         memcpy(exact, bytes.data, len);
-        struct cut in = {exact, len, false};
+        struct byte_reader in = {exact, len, false};
         assert_int_equal(view_decode(&in, out), ERR_PROTOCOL);
         free(exact);
     }
     buf_put_u8(&bytes, 0);
-    assert_int_equal(decode(&bytes, bytes.len, out), ERR_PROTOCOL);
+    assert_int_equal(decode_view(&bytes, bytes.len, out), ERR_PROTOCOL);
     buf_release(&bytes);
     free(view);
     free(out);
 }
 
-static void refuses(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
-                    const char *address)
+static void expect_refusal(uint32_t number, uint32_t count, size_t listed, const uint32_t *node,
+                           const char *address)
 {
     struct view *out = calloc(1, sizeof *out);
     assert_non_null(out);
@@ -127,28 +127,28 @@ static void refuses(uint32_t number, uint32_t count, size_t listed, const uint32
         buf_put_u32(&bytes, node[i]);
         buf_put_text(&bytes, address);
     }
-    assert_int_equal(decode(&bytes, bytes.len, out), ERR_PROTOCOL);
+    assert_int_equal(decode_view(&bytes, bytes.len, out), ERR_PROTOCOL);
     buf_release(&bytes);
     free(out);
 }
 
-static void a_view_that_cannot_be_is_refused(void **state)
+static void test_view_invalid_is_refused(void **state)
 {
     (void)state;
     char long_address[NODE_ADDRESS_MAX + 1];
     memset(long_address, 'x', NODE_ADDRESS_MAX);
     long_address[NODE_ADDRESS_MAX] = '\0';
-    refuses(0, 1, 1, (uint32_t[]){0}, "a");
-    refuses(1, 2, 2, (uint32_t[]){1, 0}, "a");
-    refuses(1, 2, 2, (uint32_t[]){1, 1}, "a");
-    refuses(1, 1, 1, (uint32_t[]){VIEW_MEMBERS_MAX}, "a");
-    refuses(1, 1, 1, (uint32_t[]){UINT32_MAX - 1}, "a");
-    refuses(1, 1, 1, (uint32_t[]){0}, long_address);
-    refuses(1, VIEW_MEMBERS_MAX + 1, 0, NULL, "");
-    refuses(1, UINT32_MAX, 0, NULL, "");
+    expect_refusal(0, 1, 1, (uint32_t[]){0}, "a");
+    expect_refusal(1, 2, 2, (uint32_t[]){1, 0}, "a");
+    expect_refusal(1, 2, 2, (uint32_t[]){1, 1}, "a");
+    expect_refusal(1, 1, 1, (uint32_t[]){VIEW_MEMBERS_MAX}, "a");
+    expect_refusal(1, 1, 1, (uint32_t[]){UINT32_MAX - 1}, "a");
+    expect_refusal(1, 1, 1, (uint32_t[]){0}, long_address);
+    expect_refusal(1, VIEW_MEMBERS_MAX + 1, 0, NULL, "");
+    expect_refusal(1, UINT32_MAX, 0, NULL, "");
 }
 
-static void noise_is_never_read_past_its_end(void **state)
+static void test_view_noise_is_not_overread(void **state)
 {
     (void)state;
     struct view *out = calloc(1, sizeof *out);
@@ -159,7 +159,7 @@ static void noise_is_never_read_past_its_end(void **state)
         assert_non_null(noise);
         for (size_t j = 0; j < len; j++)
             noise[j] = (uint8_t)rng_below(5, 2 + j, i, j % 4 ? 2 : 40);
-        struct cut in = {noise, len, false};
+        struct byte_reader in = {noise, len, false};
         int rc = view_decode(&in, out);
         assert_true(rc == OK || rc == ERR_PROTOCOL);
         free(noise);
@@ -167,7 +167,7 @@ static void noise_is_never_read_past_its_end(void **state)
     free(out);
 }
 
-static void members_are_a_set(void **state)
+static void test_members_are_a_set(void **state)
 {
     (void)state;
     struct members set = {{0}};
@@ -188,7 +188,7 @@ static void members_are_a_set(void **state)
     assert_false(members_has(&set, UINT32_MAX - 1));
 }
 
-static void members_travel(void **state)
+static void test_members_round_trip(void **state)
 {
     (void)state;
     struct members set = {{0}}, out;
@@ -196,9 +196,9 @@ static void members_travel(void **state)
         members_add(&set, (uint32_t)rng_below(1, 1, i, VIEW_MEMBERS_MAX));
     struct buf bytes = {0};
     members_encode(&set, &bytes);
-    struct cut in = {bytes.data, bytes.len, false};
+    struct byte_reader in = {bytes.data, bytes.len, false};
     members_decode(&in, &out);
-    assert_true(cut_done(&in));
+    assert_true(byte_reader_done(&in));
     assert_memory_equal(&set, &out, sizeof set);
     buf_release(&bytes);
 }
@@ -206,14 +206,14 @@ static void members_travel(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranks_are_places_in_the_list),
-        cmocka_unit_test(a_view_travels),
-        cmocka_unit_test(the_largest_view_travels),
-        cmocka_unit_test(a_view_cut_short_or_too_long_is_refused),
-        cmocka_unit_test(a_view_that_cannot_be_is_refused),
-        cmocka_unit_test(noise_is_never_read_past_its_end),
-        cmocka_unit_test(members_are_a_set),
-        cmocka_unit_test(members_travel),
+        cmocka_unit_test(test_view_ranks_are_indices),
+        cmocka_unit_test(test_view_round_trips),
+        cmocka_unit_test(test_view_largest_round_trips),
+        cmocka_unit_test(test_view_of_wrong_length_is_refused),
+        cmocka_unit_test(test_view_invalid_is_refused),
+        cmocka_unit_test(test_view_noise_is_not_overread),
+        cmocka_unit_test(test_members_are_a_set),
+        cmocka_unit_test(test_members_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 enum { SHOWN_MAX = 32 };
 
 /* As whoever wrote it did: -0.01, and not the float that is nearest to it. */
-static const char *show(double value, char out[SHOWN_MAX])
+static const char *show_number(double value, char out[SHOWN_MAX])
 {
     bool single = (double)(float)value == value;
     snprintf(out, SHOWN_MAX, isnan(value) ? "nan" : "%g", value);
@@ -26,7 +26,8 @@ int check_finite(const char *field, double value, struct err *err)
     char shown[SHOWN_MAX];
     if (isfinite(value))
         return OK;
-    return err_set(err, ERR_INPUT, "%s: must be a finite number, is %s", field, show(value, shown));
+    return err_set(err, ERR_INPUT, "%s: must be a finite number, is %s", field,
+                   show_number(value, shown));
 }
 
 int check_range(const char *field, double value, double low, double high, struct err *err)
@@ -34,8 +35,8 @@ int check_range(const char *field, double value, double low, double high, struct
     char least[SHOWN_MAX], most[SHOWN_MAX], shown[SHOWN_MAX];
     if (value >= low && value <= high)
         return OK;
-    return err_set(err, ERR_INPUT, "%s: must be from %s to %s, is %s", field, show(low, least),
-                   show(high, most), show(value, shown));
+    return err_set(err, ERR_INPUT, "%s: must be from %s to %s, is %s", field,
+                   show_number(low, least), show_number(high, most), show_number(value, shown));
 }
 
 int check_positive(const char *field, double value, struct err *err)
@@ -45,7 +46,7 @@ int check_positive(const char *field, double value, struct err *err)
         return OK;
     if (value > 0)
         return check_finite(field, value, err);
-    return err_set(err, ERR_INPUT, "%s: must be > 0, is %s", field, show(value, shown));
+    return err_set(err, ERR_INPUT, "%s: must be > 0, is %s", field, show_number(value, shown));
 }
 
 int check_not_negative(const char *field, double value, struct err *err)
@@ -55,7 +56,7 @@ int check_not_negative(const char *field, double value, struct err *err)
         return OK;
     if (value > 0)
         return check_finite(field, value, err);
-    return err_set(err, ERR_INPUT, "%s: must be >= 0, is %s", field, show(value, shown));
+    return err_set(err, ERR_INPUT, "%s: must be >= 0, is %s", field, show_number(value, shown));
 }
 
 int check_wait(const char *field, double value, struct err *err)
@@ -65,7 +66,7 @@ int check_wait(const char *field, double value, struct err *err)
     if (rc != OK || value <= 1e9)
         return rc;
     return err_set(err, ERR_INPUT, "%s: must be at most 1e9 seconds, is %s", field,
-                   show(value, shown));
+                   show_number(value, shown));
 }
 
 int check_fraction(const char *field, double value, struct err *err)
@@ -73,7 +74,8 @@ int check_fraction(const char *field, double value, struct err *err)
     char shown[SHOWN_MAX];
     if (value >= 0 && value < 1)
         return OK;
-    return err_set(err, ERR_INPUT, "%s: must be >= 0 and < 1, is %s", field, show(value, shown));
+    return err_set(err, ERR_INPUT, "%s: must be >= 0 and < 1, is %s", field,
+                   show_number(value, shown));
 }
 
 int check_given(const char *field, int given, struct err *err)

@@ -27,7 +27,8 @@ void cluster_free(Paceline__Cluster *cluster)
 }
 
 /* "node[2].speed" */
-static const char *indexed(char out[FIELD_TEXT_MAX], const char *list, size_t i, const char *field)
+static const char *indexed_field(char out[FIELD_TEXT_MAX], const char *list, size_t i,
+                                 const char *field)
 {
     snprintf(out, FIELD_TEXT_MAX, "%s[%zu].%s", list, i, field);
     return out;
@@ -40,15 +41,17 @@ static int check_nodes(const Paceline__Cluster *cluster, struct err *err)
     int rc = check_given("node", cluster->n_node > 0, err);
     for (size_t i = 0; rc == OK && i < cluster->n_node; i++) {
         const Paceline__Node *node = cluster->node[i];
-        rc = check_range(indexed(name, "node", i, "count"), node->count, 1, CLUSTER_NODES_MAX, err);
+        rc = check_range(indexed_field(name, "node", i, "count"), node->count, 1, CLUSTER_NODES_MAX,
+                         err);
         if (rc == OK)
-            rc = check_positive(indexed(name, "node", i, "speed"), node->speed, err);
+            rc = check_positive(indexed_field(name, "node", i, "speed"), node->speed, err);
         if (rc == OK)
-            rc = check_fraction(indexed(name, "node", i, "jitter"), node->jitter, err);
+            rc = check_fraction(indexed_field(name, "node", i, "jitter"), node->jitter, err);
         if (rc == OK)
-            rc = check_range(indexed(name, "node", i, "cores"), node->cores, 1, CORES_MAX, err);
+            rc = check_range(indexed_field(name, "node", i, "cores"), node->cores, 1, CORES_MAX,
+                             err);
         if (rc == OK && node->has_mbit)
-            rc = check_positive(indexed(name, "node", i, "mbit"), node->mbit, err);
+            rc = check_positive(indexed_field(name, "node", i, "mbit"), node->mbit, err);
         total += node->count;
     }
     if (rc == OK && total > CLUSTER_NODES_MAX)
@@ -83,15 +86,15 @@ static int check_place(const char *field, int32_t node, uint32_t nodes, struct e
 static int check_delay(const Paceline__Delay *delay, size_t i, uint32_t nodes, struct err *err)
 {
     char name[FIELD_TEXT_MAX];
-    int rc = check_given(indexed(name, "delay", i, "seconds"), delay->has_seconds, err);
+    int rc = check_given(indexed_field(name, "delay", i, "seconds"), delay->has_seconds, err);
     if (rc == OK)
         rc = check_not_negative(name, delay->seconds, err);
     if (rc == OK && delay->has_from)
-        rc = check_place(indexed(name, "delay", i, "from"), delay->from, nodes, err);
+        rc = check_place(indexed_field(name, "delay", i, "from"), delay->from, nodes, err);
     if (rc == OK && delay->has_to)
-        rc = check_place(indexed(name, "delay", i, "to"), delay->to, nodes, err);
+        rc = check_place(indexed_field(name, "delay", i, "to"), delay->to, nodes, err);
     if (rc == OK && delay->tag)
-        rc = check_given(indexed(name, "delay", i, "tag"), *delay->tag != '\0', err);
+        rc = check_given(indexed_field(name, "delay", i, "tag"), *delay->tag != '\0', err);
     return rc;
 }
 
@@ -113,20 +116,21 @@ static int check_worker(const Paceline__Fault *fault, const char *what, int32_t 
     if (rc == OK && node == CLUSTER_DRIVER)
         rc = err_set(err, ERR_INPUT, "fault[%zu].%s: the driver is there from beginning to end", i,
                      what);
-    return rc != OK ? rc : check_place(indexed(name, "fault", i, what), node, nodes, err);
+    return rc != OK ? rc : check_place(indexed_field(name, "fault", i, what), node, nodes, err);
 }
 
 static int check_kill(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
 {
     char name[FIELD_TEXT_MAX];
     if (fault->kill == CLUSTER_DRIVER && fault->has_for_ && !fault->has_factor)
-        return check_positive(indexed(name, "fault", i, "for"), fault->for_, err);
+        return check_positive(indexed_field(name, "fault", i, "for"), fault->for_, err);
     if (fault->kill == CLUSTER_DRIVER && !fault->has_for_)
         return err_set(err, ERR_INPUT,
                        "fault[%zu].for: is missing: a run whose driver does not come back is over",
                        i);
     int rc = check_once(fault, "kill", i, err);
-    return rc != OK ? rc : check_place(indexed(name, "fault", i, "kill"), fault->kill, nodes, err);
+    return rc != OK ? rc
+                    : check_place(indexed_field(name, "fault", i, "kill"), fault->kill, nodes, err);
 }
 
 /* A fault of the link to `to`, or of all that a node does, which may last. */
@@ -134,13 +138,13 @@ static int check_lasting(const Paceline__Fault *fault, const char *what, int32_t
                          uint32_t nodes, struct err *err)
 {
     char name[FIELD_TEXT_MAX];
-    int rc = check_place(indexed(name, "fault", i, what), node, nodes, err);
+    int rc = check_place(indexed_field(name, "fault", i, what), node, nodes, err);
     if (rc == OK)
-        rc = check_place(indexed(name, "fault", i, "to"), fault->to, nodes, err);
+        rc = check_place(indexed_field(name, "fault", i, "to"), fault->to, nodes, err);
     if (rc == OK && fault->has_for_)
-        rc = check_positive(indexed(name, "fault", i, "for"), fault->for_, err);
+        rc = check_positive(indexed_field(name, "fault", i, "for"), fault->for_, err);
     if (rc == OK)
-        rc = check_positive(indexed(name, "fault", i, "seconds"), fault->seconds, err);
+        rc = check_positive(indexed_field(name, "fault", i, "seconds"), fault->seconds, err);
     return rc;
 }
 
@@ -149,18 +153,18 @@ static int check_pace(const Paceline__Fault *fault, const char *what, int32_t no
                       uint32_t nodes, struct err *err)
 {
     char name[FIELD_TEXT_MAX];
-    int rc = check_place(indexed(name, "fault", i, what), node, nodes, err);
+    int rc = check_place(indexed_field(name, "fault", i, what), node, nodes, err);
     if (rc == OK)
-        rc = check_positive(indexed(name, "fault", i, "factor"), fault->factor, err);
+        rc = check_positive(indexed_field(name, "fault", i, "factor"), fault->factor, err);
     if (rc == OK && fault->has_for_)
-        rc = check_positive(indexed(name, "fault", i, "for"), fault->for_, err);
+        rc = check_positive(indexed_field(name, "fault", i, "for"), fault->for_, err);
     return rc;
 }
 
 static int check_fault(const Paceline__Fault *fault, size_t i, uint32_t nodes, struct err *err)
 {
     char name[FIELD_TEXT_MAX];
-    int rc = check_given(indexed(name, "fault", i, "at"), fault->has_at, err);
+    int rc = check_given(indexed_field(name, "fault", i, "at"), fault->has_at, err);
     if (rc == OK)
         rc = check_not_negative(name, fault->at, err);
     if (rc != OK)

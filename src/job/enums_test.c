@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-static int check(const struct piece *net, struct err *err)
+static int check_net(const struct piece *net, struct err *err)
 {
     Caffe__NetParameter *msg = caffe__net_parameter__unpack(NULL, net->n, net->at);
     assert_non_null(msg);
@@ -15,10 +15,10 @@ static int check(const struct piece *net, struct err *err)
     return rc;
 }
 
-static void refused(const struct piece *net, const char *message)
+static void expect_refusal(const struct piece *net, const char *message)
 {
     struct err err = {0};
-    assert_int_equal(check(net, &err), ERR_INPUT);
+    assert_int_equal(check_net(net, &err), ERR_INPUT);
     assert_string_equal(err.text, message);
 }
 
@@ -40,28 +40,28 @@ static void test_words_that_there_are(void **state)
     (void)state;
     const struct piece net = with_rules(0, 1), empty = {.n = 0};
     struct err err = {0};
-    assert_int_equal(check(&empty, &err), OK);
-    assert_int_equal(check(&net, &err), OK);
+    assert_int_equal(check_net(&empty, &err), OK);
+    assert_int_equal(check_net(&net, &err), OK);
 }
 
 static void test_each_of_several_is_looked_at(void **state)
 {
     (void)state;
     struct piece net = with_rules(0, 2), layer = layer_new("sum", "Eltwise");
-    refused(&net, "layer \"relu1\": include[1].phase: 2 is none of TRAIN, TEST");
+    expect_refusal(&net, "layer \"relu1\": include[1].phase: 2 is none of TRAIN, TEST");
     net = with_rules(3, 0);
-    refused(&net, "layer \"relu1\": include[0].phase: 3 is none of TRAIN, TEST");
+    expect_refusal(&net, "layer \"relu1\": include[0].phase: 3 is none of TRAIN, TEST");
     net = with_rules(0, 1);
     piece_number(&layer, 10, 4);
     piece_in(&net, 100, &layer);
-    refused(&net, "layer \"sum\": phase: 4 is none of TRAIN, TEST");
+    expect_refusal(&net, "layer \"sum\": phase: 4 is none of TRAIN, TEST");
     /* V1's blob_share_mode (1002) is a list of words: STRICT, PERMISSIVE, and none. */
     net = (struct piece){.n = 0};
     layer = layer_v1("ip1", 14);
     for (uint64_t mode = 0; mode < 3; mode++)
         piece_number(&layer, 1002, mode);
     piece_in(&net, 2, &layer);
-    refused(&net, "layers \"ip1\": blob_share_mode: 2 is none of STRICT, PERMISSIVE");
+    expect_refusal(&net, "layers \"ip1\": blob_share_mode: 2 is none of STRICT, PERMISSIVE");
 }
 
 static void test_places_without_a_name(void **state)
@@ -70,11 +70,11 @@ static void test_places_without_a_name(void **state)
     struct piece net = {.n = 0}, inner = {.n = 0};
     piece_number(&inner, 1, 9);
     piece_in(&net, 6, &inner);
-    refused(&net, "state.phase: 9 is none of TRAIN, TEST");
+    expect_refusal(&net, "state.phase: 9 is none of TRAIN, TEST");
     net = inner = (struct piece){.n = 0};
     piece_number(&inner, 10, 9);
     piece_in(&net, 100, &inner);
-    refused(&net, "layer[0].phase: 9 is none of TRAIN, TEST");
+    expect_refusal(&net, "layer[0].phase: 9 is none of TRAIN, TEST");
 }
 
 /* The place is cut, the message whole. */
@@ -90,7 +90,7 @@ static void test_long_names(void **state)
     piece_number(&param, 2, 9);
     piece_in(&layer, 6, &param);
     piece_in(&net, 100, &layer);
-    assert_int_equal(check(&net, &err), ERR_INPUT);
+    assert_int_equal(check_net(&net, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "share_mode: 9 is none of STRICT, PERMISSIVE"));
 }
 

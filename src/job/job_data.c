@@ -13,13 +13,13 @@
 enum { PATH_TEXT_MAX = 4096, FIELD_TEXT_MAX = 256, DATA_TEXT_MAX = 16384 };
 enum { SIDE_MAX = 16384, PAD_MAX = 1024 }; /* pixels; data/raw.h has the same limit */
 
-static bool filled(const char *text)
+static bool is_filled(const char *text)
 {
     return text && *text;
 }
 
 /* "train_data.idx.images", and the like. */
-static const char *join(char out[FIELD_TEXT_MAX], const char *field, const char *name)
+static const char *join_field(char out[FIELD_TEXT_MAX], const char *field, const char *name)
 {
     snprintf(out, FIELD_TEXT_MAX, "%.100s.%s", field, name);
     return out;
@@ -29,7 +29,7 @@ static const char *join(char out[FIELD_TEXT_MAX], const char *field, const char 
 
 int job_resolve(char **path, const char *job_path, const char *field, struct err *err)
 {
-    if (!filled(*path))
+    if (!is_filled(*path))
         return OK;
     char full[PATH_TEXT_MAX];
     int rc = file_resolve(job_path, *path, full, sizeof full, err);
@@ -85,11 +85,11 @@ const char *job_data_path(const Paceline__Data *data)
 {
     struct data_path path[PATHS_MAX];
     size_t n = data ? paths_of((Paceline__Data *)(uintptr_t)data, path) : 0;
-    return n > 0 && filled(*path[0].at) ? *path[0].at : "";
+    return n > 0 && is_filled(*path[0].at) ? *path[0].at : "";
 }
 
 /* "jobs/a/images" of the folder "jobs/" is "a/images". */
-static void strip(char *path, const char *folder)
+static void strip_folder(char *path, const char *folder)
 {
     size_t n = folder ? strlen(folder) : 0;
     if (n > 0 && path && strncmp(path, folder, n) == 0 && path[n])
@@ -104,15 +104,15 @@ int job_data_resolve(Paceline__Data *data, const char *folder, const char *job_p
     size_t n = data ? paths_of(data, path) : 0;
     int rc = OK;
     for (size_t i = 0; rc == OK && i < n; i++) {
-        strip(*path[i].at, folder);
-        rc = job_resolve(path[i].at, job_path, join(name, field, path[i].name), err);
+        strip_folder(*path[i].at, folder);
+        rc = job_resolve(path[i].at, job_path, join_field(name, field, path[i].name), err);
     }
     return rc;
 }
 
 /* ---- checks ---- */
 
-static int refuse(struct err *err, const char *field, const char *name, const char *why)
+static int refuse_field(struct err *err, const char *field, const char *name, const char *why)
 {
     return err_set(err, ERR_INPUT, "%.100s.%s: %s", field, name, why);
 }
@@ -120,15 +120,15 @@ static int refuse(struct err *err, const char *field, const char *name, const ch
 static int check_values(const Paceline__Data *data, const char *field, struct err *err)
 {
     char name[FIELD_TEXT_MAX], which[32];
-    int rc = check_finite(join(name, field, "scale"), (double)data->scale, err);
+    int rc = check_finite(join_field(name, field, "scale"), (double)data->scale, err);
     if (rc == OK && data->scale == 0)
-        rc = refuse(err, field, "scale", "must not be 0");
+        rc = refuse_field(err, field, "scale", "must not be 0");
     for (size_t i = 0; rc == OK && i < data->n_mean; i++) {
         snprintf(which, sizeof which, "mean[%zu]", i);
-        rc = check_finite(join(name, field, which), (double)data->mean[i], err);
+        rc = check_finite(join_field(name, field, which), (double)data->mean[i], err);
     }
-    if (rc == OK && filled(data->mean_file) && data->n_mean > 0)
-        rc = refuse(err, field, "mean_file", "`mean` is set, and one of the two may be");
+    if (rc == OK && is_filled(data->mean_file) && data->n_mean > 0)
+        rc = refuse_field(err, field, "mean_file", "`mean` is set, and one of the two may be");
     return rc;
 }
 
@@ -147,16 +147,18 @@ static int check_sizes(const Paceline__Data *data, const char *field, struct err
     char name[FIELD_TEXT_MAX];
     int rc = OK;
     for (size_t i = 0; rc == OK && i < sizeof size / sizeof *size; i++)
-        rc = check_range(join(name, field, size[i].name), size[i].value, 0, size[i].most, err);
+        rc =
+            check_range(join_field(name, field, size[i].name), size[i].value, 0, size[i].most, err);
     if (rc != OK)
         return rc;
     if (data->pad > 0 && data->crop == 0)
-        return refuse(err, field, "pad", "is there to be cropped from; give `crop`, too");
+        return refuse_field(err, field, "pad", "is there to be cropped from; give `crop`, too");
     if ((data->resize_height > 0) != (data->resize_width > 0))
-        return refuse(err, field, data->resize_height > 0 ? "resize_width" : "resize_height",
-                      "is missing; both edges are given together");
+        return refuse_field(err, field, data->resize_height > 0 ? "resize_width" : "resize_height",
+                            "is missing; both edges are given together");
     if (data->resize > 0 && data->resize_height > 0)
-        return refuse(err, field, "resize", "resize_height is set, and one of the two may be");
+        return refuse_field(err, field, "resize",
+                            "resize_height is set, and one of the two may be");
     return OK;
 }
 
@@ -172,9 +174,9 @@ int job_check_data(const Paceline__Data *data, const char *field, struct err *er
     size_t n = paths_of((Paceline__Data *)(uintptr_t)data, path);
     for (size_t i = 0; rc == OK && i < n; i++)
         if (path[i].must)
-            rc = check_given(join(name, field, path[i].name), filled(*path[i].at), err);
+            rc = check_given(join_field(name, field, path[i].name), is_filled(*path[i].at), err);
     if (rc == OK && data->source_case == PACELINE__DATA__SOURCE_CIFAR10 && data->cifar10->coarse)
-        rc = refuse(err, field, "cifar10.coarse", "only cifar100 has coarse labels");
+        rc = refuse_field(err, field, "cifar10.coarse", "only cifar100 has coarse labels");
     if (rc == OK)
         rc = check_values(data, field, err);
     return rc == OK ? check_sizes(data, field, err) : rc;
@@ -266,7 +268,7 @@ static int set_paths(Paceline__Data *data, const struct kind *kind, char *path, 
     return as_usage(rc == OK ? text_set(&data->base, "idx.labels", comma + 1, err) : rc, err);
 }
 
-static int parse(char *copy, const char *spec, Paceline__Data *data, struct err *err)
+static int parse_spec(char *copy, const char *spec, Paceline__Data *data, struct err *err)
 {
     char *colon = strchr(copy, ':');
     if (!colon)
@@ -299,7 +301,7 @@ int job_set_data(Paceline__Data **data, const char *spec, struct err *err)
     Paceline__Data *fresh = (Paceline__Data *)text_message_new(&paceline__data__descriptor);
     if (!fresh)
         return err_set(err, ERR_NOMEM, "%.200s: out of memory", spec);
-    int rc = parse(copy, spec, fresh, err);
+    int rc = parse_spec(copy, spec, fresh, err);
     if (rc != OK) {
         protobuf_c_message_free_unpacked(&fresh->base, NULL);
         return rc;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static Paceline__Job *parse(const char *text)
+static Paceline__Job *parse_job(const char *text)
 {
     struct err err = {0};
     Paceline__Job *job = NULL;
@@ -22,12 +22,12 @@ static Paceline__Job *parse(const char *text)
 }
 
 /* "train_data { ... }" of a job that is well otherwise. */
-static int finish(const char *data, Paceline__Job **out, struct err *err)
+static int finish_data(const char *data, Paceline__Job **out, struct err *err)
 {
     char text[1024];
     snprintf(text, sizeof text, "net { zoo: 'lenet' } solver { base_lr: 0.1 } train_data { %s }",
              data);
-    *out = parse(text);
+    *out = parse_job(text);
     return job_finish(*out, err);
 }
 
@@ -45,7 +45,7 @@ static void test_every_source(void **state)
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         Paceline__Job *job;
         struct err err = {0};
-        if (finish(good[i], &job, &err) != OK)
+        if (finish_data(good[i], &job, &err) != OK)
             fail_msg("%s: %s", good[i], err.text);
         job_free(job);
     }
@@ -85,7 +85,7 @@ static void test_every_field_that_is_wrong(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         Paceline__Job *job;
         struct err err = {0};
-        assert_int_equal(finish(bad[i][0], &job, &err), ERR_INPUT);
+        assert_int_equal(finish_data(bad[i][0], &job, &err), ERR_INPUT);
         assert_string_equal(err.text, bad[i][1]);
         job_free(job);
     }
@@ -160,7 +160,7 @@ static void test_paths_count_from_the_job(void **state)
         char text[256];
         struct err err = {0};
         snprintf(text, sizeof text, "train_data { %s }", job_text[i].data);
-        Paceline__Job *job = parse(text);
+        Paceline__Job *job = parse_job(text);
         const Paceline__Data *data = job->train_data;
         if (job_resolve_paths(job, "jobs/a.job", &err) != OK)
             fail_msg("%s", err.text);
@@ -182,8 +182,8 @@ static void test_paths_count_from_another_root(void **state)
 {
     (void)state;
     struct err err = {0};
-    Paceline__Job *job = parse("train_data { images { list: 'a/list' root: '/pictures' } "
-                               "mean_file: '/other/m' } test_data { cifar10 { path: 't' } }");
+    Paceline__Job *job = parse_job("train_data { images { list: 'a/list' root: '/pictures' } "
+                                   "mean_file: '/other/m' } test_data { cifar10 { path: 't' } }");
     assert_int_equal(job_resolve_paths(job, "jobs/a.job", &err), OK);
     assert_int_equal(job_move_data(job, "jobs/", "/mine", &err), OK);
     assert_string_equal(job->train_data->images->list, "/mine/a/list");
@@ -193,7 +193,7 @@ static void test_paths_count_from_another_root(void **state)
     assert_int_equal(job_move_data(job, "/mine/", "/new", &err), OK);
     assert_string_equal(job->test_data->cifar10->path, "/new/t");
     job_free(job);
-    job = parse("train_data { cifar10 { path: 'c' } }"); /* of a job without a folder */
+    job = parse_job("train_data { cifar10 { path: 'c' } }"); /* of a job without a folder */
     assert_int_equal(job_move_data(job, "", "/mine", &err), OK);
     assert_string_equal(job->train_data->cifar10->path, "/mine/c");
     char long_root[5000];

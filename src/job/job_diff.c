@@ -86,7 +86,7 @@ static bool breaks_run(const char *field)
     return breaks;
 }
 
-static void tell(struct differing *d, const char *field, struct buf *from, struct buf *to)
+static void add_difference(struct differing *d, const char *field, struct buf *from, struct buf *to)
 {
     buf_put_u8(from, 0);
     buf_put_u8(to, 0);
@@ -125,8 +125,8 @@ static void describe_message(const ProtobufCMessage *msg, struct buf *out)
     }
 }
 
-static void describe(const ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field,
-                     struct buf *out)
+static void describe_field(const ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field,
+                           struct buf *out)
 {
     if (!text_field_is_set(msg, field)) {
         buf_printf(out, "not set");
@@ -200,9 +200,9 @@ static void compare_field(struct differing *d, const char *path, const ProtobufC
     if (same_value(d, field, a, b))
         return;
     struct buf from = {0}, to = {0};
-    describe(a, field, &from);
-    describe(b, field, &to);
-    tell(d, name, &from, &to);
+    describe_field(a, field, &from);
+    describe_field(b, field, &to);
+    add_difference(d, name, &from, &to);
 }
 
 /* Where the two are of different kinds, what is in each says nothing. */
@@ -213,7 +213,7 @@ static void compare_messages(struct differing *d, const char *path, const Protob
         struct buf from = {0}, to = {0};
         describe_message(a, &from);
         describe_message(b, &to);
-        tell(d, path, &from, &to);
+        add_difference(d, path, &from, &to);
     }
     for (unsigned i = 0; i < a->descriptor->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &a->descriptor->fields[i];

@@ -38,11 +38,11 @@ static void put_change(void *user, const struct job_change *change)
 static void expect_changes(const char *expected, const char *from, const char *to,
                            const char *const *set)
 {
-    char said[1024] = "";
+    char text[1024] = "";
     struct err err = {0};
     Paceline__Job *a = read_job(from, NULL), *b = read_job(to, set);
-    assert_int_equal(job_diff(a, b, put_change, said, &err), OK);
-    assert_string_equal(said, expected);
+    assert_int_equal(job_diff(a, b, put_change, text, &err), OK);
+    assert_string_equal(text, expected);
     job_free(a);
     job_free(b);
 }

@@ -32,7 +32,7 @@ static int make_parts(Paceline__Job *job, struct err *err)
     return job_set_strategy(job, job_is_alone(job) ? "single" : "sync", err);
 }
 
-static bool filled(const char *text)
+static bool is_filled(const char *text)
 {
     return text && *text;
 }
@@ -45,8 +45,8 @@ static int check_net(const Paceline__Job *job, struct err *err)
     if (net->source_case == PACELINE__NET__SOURCE_DEFINE)
         return check_given("net.define.layer", net->define->n_layer > 0, err);
     if (net->source_case == PACELINE__NET__SOURCE_ZOO)
-        return check_given("net.zoo", filled(net->zoo), err);
-    return check_given("net.file", filled(net->file), err);
+        return check_given("net.zoo", is_filled(net->zoo), err);
+    return check_given("net.file", is_filled(net->file), err);
 }
 
 /* A rule that can never be judged is no rule: the run would not end where it is to. */
@@ -96,7 +96,7 @@ static int check_stop(const Paceline__Job *job, struct err *err)
 
 /* `batch` follows from `global_batch`, which is then unset: a finished job may be finished again.
  */
-static int settle_batch(Paceline__Job *job, struct err *err)
+static int finish_batch(Paceline__Job *job, struct err *err)
 {
     if (job->has_global_batch) {
         uint32_t all = job->global_batch;
@@ -169,7 +169,7 @@ static const char *find_evaluation(const Paceline__Evaluate *e)
 static int check_evaluate(const Paceline__Job *job, struct err *err)
 {
     const Paceline__Evaluate *e = job->evaluate;
-    const char *asks = find_evaluation(e);
+    const char *field = find_evaluation(e);
     int rc = OK;
     if (e->has_every_exchanges)
         rc = check_range("evaluate.every_exchanges", e->every_exchanges, 1, UINT32_MAX, err);
@@ -180,11 +180,11 @@ static int check_evaluate(const Paceline__Job *job, struct err *err)
                      "evaluate.every_steps: every_exchanges is set, and one of the two may be");
     if (rc == OK && e->has_test_records)
         rc = check_range("evaluate.test_records", e->test_records, 1, UINT32_MAX, err);
-    if (rc == OK && asks && job->validation == 0 && !job->test_data)
+    if (rc == OK && field && job->validation == 0 && !job->test_data)
         rc = err_set(err, ERR_INPUT,
                      "%s: there is nothing to evaluate on; hold records of the training data out "
                      "by `validation: N`, or give test_data",
-                     asks);
+                     field);
     if (rc == OK && e->has_test_records && !job->test_data)
         rc =
             err_set(err, ERR_INPUT, "evaluate.test_records: there is no test data; give test_data");
@@ -193,7 +193,7 @@ static int check_evaluate(const Paceline__Job *job, struct err *err)
 
 static int check_parts(Paceline__Job *job, struct err *err)
 {
-    int rc = job_settle_strategy(job, err);
+    int rc = job_finish_strategy(job, err);
     if (rc == OK)
         rc = check_collective(job->collective, err);
     if (rc == OK)
@@ -207,7 +207,7 @@ static int check_parts(Paceline__Job *job, struct err *err)
     return rc != OK ? rc : check_stop(job, err);
 }
 
-static void settle_stop(Paceline__Stop *stop)
+static void finish_stop(Paceline__Stop *stop)
 {
     if (stop->has_epochs || stop->has_steps || stop->has_seconds || stop->has_validation_error ||
         stop->has_test_error)
@@ -229,7 +229,7 @@ static int fill_defaults(Paceline__Job *job, struct err *err)
 
 /* From so many to so many: `workers` becomes those that it begins with. A job that has been
  * finished before says both. */
-static int settle_workers(Paceline__Job *job, struct err *err)
+static int finish_workers(Paceline__Job *job, struct err *err)
 {
     int rc = OK;
     if (!job->has_workers_min && !job->has_workers_max) {
@@ -264,7 +264,7 @@ static int settle_workers(Paceline__Job *job, struct err *err)
 
 int job_finish(Paceline__Job *job, struct err *err)
 {
-    int rc = check_given("name", filled(job->name), err);
+    int rc = check_given("name", is_filled(job->name), err);
     if (rc == OK)
         rc = check_net(job, err);
     if (rc == OK)
@@ -272,15 +272,15 @@ int job_finish(Paceline__Job *job, struct err *err)
     if (rc == OK && job->test_data)
         rc = job_check_data(job->test_data, "test_data", err);
     if (rc == OK)
-        rc = job_settle_solver(job, err);
+        rc = job_finish_solver(job, err);
     if (rc == OK)
-        rc = settle_workers(job, err);
+        rc = finish_workers(job, err);
     if (rc == OK && job->has_threads)
         rc = check_range("threads", job->threads, 1, THREADS_MAX, err);
     if (rc == OK)
         rc = check_not_negative("pace", job->pace, err);
     if (rc == OK)
-        rc = settle_batch(job, err);
+        rc = finish_batch(job, err);
     if (rc == OK)
         rc = check_records(job, err);
     if (rc == OK)
@@ -293,6 +293,6 @@ int job_finish(Paceline__Job *job, struct err *err)
         rc = check_parts(job, err);
     if (rc != OK)
         return rc;
-    settle_stop(job->stop);
+    finish_stop(job->stop);
     return fill_defaults(job, err);
 }

@@ -69,7 +69,7 @@ int job_solver_parse(const char *name, const char *text, size_t len, Caffe__Solv
 
 /* ---- which nets there are ---- */
 
-static bool filled(const char *text)
+static bool is_filled(const char *text)
 {
     return text && *text;
 }
@@ -79,14 +79,14 @@ static bool filled(const char *text)
 int job_solver_nets(const Caffe__SolverParameter *s, struct job_solver_net *train,
                     struct job_solver_net *test, struct err *err)
 {
-    int train_nets = filled(s->net) + (s->net_param != NULL) + filled(s->train_net) +
+    int train_nets = is_filled(s->net) + (s->net_param != NULL) + is_filled(s->train_net) +
                      (s->train_net_param != NULL);
     if (train_nets != 1)
         return err_set(err, ERR_INPUT,
                        "%s: one of net, net_param, train_net and train_net_param says what is "
                        "trained",
                        train_nets == 0 ? "net" : "train_net");
-    bool both = filled(s->net) || s->net_param;
+    bool both = is_filled(s->net) || s->net_param;
     size_t tests = s->n_test_net + s->n_test_net_param;
     if (s->n_test_iter < tests || (!both && s->n_test_iter > tests))
         return err_set(err, ERR_INPUT, "test_iter: %zu given, for %zu testing nets", s->n_test_iter,
@@ -99,7 +99,7 @@ int job_solver_nets(const Caffe__SolverParameter *s, struct job_solver_net *trai
     if (s->n_test_state > 0 && s->n_test_state != s->n_test_iter)
         return err_set(err, ERR_INPUT, "test_state: %zu given, for %zu testing nets",
                        s->n_test_state, s->n_test_iter);
-    *train = (struct job_solver_net){filled(s->net) ? s->net : s->train_net,
+    *train = (struct job_solver_net){is_filled(s->net) ? s->net : s->train_net,
                                      s->net_param ? s->net_param : s->train_net_param};
     *test = (struct job_solver_net){0};
     if (s->n_test_net > 0)
@@ -160,7 +160,7 @@ static int copy_solver(const struct project *p)
 }
 
 /* What has no meaning here, said once. */
-static int tell_differences(const struct project *p)
+static int log_differences(const struct project *p)
 {
     const Caffe__SolverParameter *s = p->solver;
     if (s->debug_info)
@@ -210,7 +210,7 @@ static int map_run(const struct project *p, const char *name)
     }
     if (rc == OK)
         rc = set_number(p, "iter_size", s->iter_size);
-    if (rc == OK && !filled(s->snapshot_prefix))
+    if (rc == OK && !is_filled(s->snapshot_prefix))
         rc = text_set(&p->job->base, "solver.snapshot_prefix", name, p->err);
     return rc == OK ? map_weights(p) : rc;
 }
@@ -268,7 +268,7 @@ static int map_test_layer(const struct project *p, const Caffe__LayerParameter *
 static int map_nets(const struct project *p, const Caffe__NetParameter *train,
                     const Caffe__NetParameter *test)
 {
-    const struct job_solver_merge how = {
+    const struct job_solver_merge mapping = {
         .train = train,
         .test = test,
         .train_state = p->solver->train_state,
@@ -276,7 +276,7 @@ static int map_nets(const struct project *p, const Caffe__NetParameter *train,
     };
     Caffe__LayerParameter *train_data = NULL, *test_data = NULL;
     Caffe__NetParameter *net;
-    int rc = job_merge_nets(&how, &net, &train_data, &test_data, p->err);
+    int rc = job_merge_nets(&mapping, &net, &train_data, &test_data, p->err);
     if (rc != OK)
         return rc;
     p->job->net = (Paceline__Net *)text_message_new(&paceline__net__descriptor);
@@ -312,7 +312,7 @@ int job_from_solver(const Caffe__SolverParameter *solver, const Caffe__NetParame
     *wants = (struct job_solver_wants){0};
     int rc = p.job ? copy_solver(&p) : no_memory(&p);
     if (rc == OK)
-        rc = tell_differences(&p);
+        rc = log_differences(&p);
     if (rc == OK)
         rc = map_run(&p, name);
     if (rc == OK)

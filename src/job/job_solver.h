@@ -51,7 +51,7 @@ int job_solver_keep_maps(Paceline__Data *records, const Paceline__Data *layer, s
 
 /* Check the solver of a job, and put the words of older versions into today's; `iter_size` may
  * stand in the job or the solver. ERR_INPUT, ERR_UNSUPPORTED naming the field; ERR_NOMEM */
-int job_settle_solver(Paceline__Job *job, struct err *err);
+int job_finish_solver(Paceline__Job *job, struct err *err);
 
 /* Of a settled solver: take out what a job says elsewhere, so that the defaults that a solver of
  * Caffe's has there do not stand in the job. */

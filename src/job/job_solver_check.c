@@ -11,7 +11,7 @@
 
 enum { ITER_SIZE_MAX = 4096, AVERAGE_LOSS_MAX = 10000, PREFIX_MAX = 1024 };
 
-static bool filled(const char *text)
+static bool is_filled(const char *text)
 {
     return text && *text;
 }
@@ -43,7 +43,7 @@ static const struct elsewhere {
 };
 
 /* Set, and to something else than what it is when nobody sets it. */
-static bool is_said(const ProtobufCMessage *msg, const char *name)
+static bool is_given(const ProtobufCMessage *msg, const char *name)
 {
     const ProtobufCFieldDescriptor *field = text_field_find(msg->descriptor, name, strlen(name));
     if (!text_field_is_set(msg, field))
@@ -57,7 +57,7 @@ static bool is_said(const ProtobufCMessage *msg, const char *name)
 static int check_elsewhere(const Caffe__SolverParameter *solver, struct err *err)
 {
     for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++)
-        if (is_said(&solver->base, elsewhere[i].name))
+        if (is_given(&solver->base, elsewhere[i].name))
             return err_set(err, ERR_INPUT, "solver.%s: %s", elsewhere[i].name,
                            elsewhere[i].instead);
     return OK;
@@ -94,13 +94,13 @@ static int check_numbers(const Caffe__SolverParameter *s, struct err *err)
 }
 
 /* `solver_type` was what `type` is. */
-static int settle_type(Paceline__Job *job, struct err *err)
+static int finish_type(Paceline__Job *job, struct err *err)
 {
     static const char *const types[] = {"SGD",     "Nesterov", "AdaGrad",
                                         "RMSProp", "AdaDelta", "Adam"};
     Caffe__SolverParameter *solver = job->solver;
-    if (!is_said(&solver->base, "solver_type"))
-        return check_given("solver.type", filled(solver->type), err);
+    if (!is_given(&solver->base, "solver_type"))
+        return check_given("solver.type", is_filled(solver->type), err);
     const ProtobufCFieldDescriptor *field = text_field_find(solver->base.descriptor, "type", 4);
     if (text_field_is_set(&solver->base, field))
         return err_set(err, ERR_INPUT,
@@ -112,7 +112,7 @@ static int settle_type(Paceline__Job *job, struct err *err)
 }
 
 /* One number in two places; a finished job has it in both. */
-static int settle_iter_size(Paceline__Job *job, struct err *err)
+static int finish_iter_size(Paceline__Job *job, struct err *err)
 {
     Caffe__SolverParameter *solver = job->solver;
     bool in_solver = solver->has_iter_size && solver->iter_size != 1;
@@ -141,7 +141,7 @@ void job_leave_out_elsewhere(Caffe__SolverParameter *solver)
     text_field_clear(msg, text_field_find(msg->descriptor, "solver_type", strlen("solver_type")));
 }
 
-int job_settle_solver(Paceline__Job *job, struct err *err)
+int job_finish_solver(Paceline__Job *job, struct err *err)
 {
     const Caffe__SolverParameter *solver = job->solver;
     if (!solver)
@@ -153,11 +153,12 @@ int job_settle_solver(Paceline__Job *job, struct err *err)
                             err);
     if (rc == OK)
         rc = check_numbers(solver, err);
-    if (rc == OK && filled(solver->snapshot_prefix) && strlen(solver->snapshot_prefix) > PREFIX_MAX)
+    if (rc == OK && is_filled(solver->snapshot_prefix) &&
+        strlen(solver->snapshot_prefix) > PREFIX_MAX)
         rc = err_set(err, ERR_INPUT, "solver.snapshot_prefix: is longer than %d bytes", PREFIX_MAX);
     if (rc == OK && solver->snapshot > 0)
-        rc = check_given("solver.snapshot_prefix", filled(solver->snapshot_prefix), err);
+        rc = check_given("solver.snapshot_prefix", is_filled(solver->snapshot_prefix), err);
     if (rc == OK)
-        rc = settle_type(job, err);
-    return rc == OK ? settle_iter_size(job, err) : rc;
+        rc = finish_type(job, err);
+    return rc == OK ? finish_iter_size(job, err) : rc;
 }

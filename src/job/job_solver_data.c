@@ -24,16 +24,16 @@ static bool is_type(const Caffe__LayerParameter *layer, const char *type)
     return strcmp(layer->type, type) == 0;
 }
 
-static bool filled(const char *text)
+static bool is_filled(const char *text)
 {
     return text && *text;
 }
 
-static int fail(const Caffe__LayerParameter *layer, int status, struct err *err, const char *format,
-                ...) __attribute__((format(printf, 4, 5)));
+static int fail_layer(const Caffe__LayerParameter *layer, int status, struct err *err,
+                      const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-static int fail(const Caffe__LayerParameter *layer, int status, struct err *err, const char *format,
-                ...)
+static int fail_layer(const Caffe__LayerParameter *layer, int status, struct err *err,
+                      const char *format, ...)
 {
     char why[ERR_TEXT_MAX];
     va_list args;
@@ -43,7 +43,7 @@ static int fail(const Caffe__LayerParameter *layer, int status, struct err *err,
     return err_set(err, status, "layer \"%.100s\": %s", layer->name ? layer->name : "", why);
 }
 
-static int set(Paceline__Data *data, const char *path, const char *value, struct err *err)
+static int set_path(Paceline__Data *data, const char *path, const char *value, struct err *err)
 {
     return text_set(&data->base, path, value, err);
 }
@@ -69,14 +69,16 @@ static int map_transform(const Caffe__LayerParameter *layer, bool trained, Pacel
     if (!t)
         return OK;
     if (t->mirror && !trained)
-        return fail(layer, ERR_UNSUPPORTED, err,
-                    "transform_param.mirror: records are mirrored where they are trained on alone");
-    if (filled(t->mean_file) && t->n_mean_value > 0)
-        return fail(layer, ERR_INPUT, err,
-                    "transform_param.mean_file: mean_value is set, and one of the two may be");
+        return fail_layer(
+            layer, ERR_UNSUPPORTED, err,
+            "transform_param.mirror: records are mirrored where they are trained on alone");
+    if (is_filled(t->mean_file) && t->n_mean_value > 0)
+        return fail_layer(
+            layer, ERR_INPUT, err,
+            "transform_param.mean_file: mean_value is set, and one of the two may be");
     int rc = t->n_mean_value > 0 ? copy_means(t, data, err) : OK;
-    if (rc == OK && filled(t->mean_file))
-        rc = set(data, "mean_file", t->mean_file, err);
+    if (rc == OK && is_filled(t->mean_file))
+        rc = set_path(data, "mean_file", t->mean_file, err);
     data->has_scale = t->has_scale;
     data->scale = t->scale;
     data->has_mirror = t->has_mirror;
@@ -97,21 +99,23 @@ static int map_colour(const Caffe__LayerParameter *layer, bool gray, const char 
 {
     const Caffe__TransformationParameter *t = layer->transform_param;
     if (t && t->force_color && t->force_gray)
-        return fail(layer, ERR_INPUT, err,
-                    "transform_param.force_gray: force_color is set, and one of the two may be");
+        return fail_layer(
+            layer, ERR_INPUT, err,
+            "transform_param.force_gray: force_color is set, and one of the two may be");
     if (t && t->force_gray && forces_encoded(layer))
-        return fail(layer, ERR_INPUT, err,
-                    "transform_param.force_gray: data_param.force_encoded_color is set, and one of "
-                    "the two may be");
+        return fail_layer(
+            layer, ERR_INPUT, err,
+            "transform_param.force_gray: data_param.force_encoded_color is set, and one of "
+            "the two may be");
     if (t && (t->force_color || t->force_gray))
         gray = t->force_gray;
-    return set(data, path, gray ? "gray" : "bgr", err);
+    return set_path(data, path, gray ? "gray" : "bgr", err);
 }
 
 /* ---- where they are ---- */
 
-static void want(struct job_data_layer *out, const Caffe__LayerParameter *layer, const char *what,
-                 const char *option)
+static void want_data(struct job_data_layer *out, const Caffe__LayerParameter *layer,
+                      const char *what, const char *option)
 {
     snprintf(out->wants, sizeof out->wants,
              "layer \"%.100s\": %s; give the records with %s KIND:PATH",
@@ -123,18 +127,18 @@ static int map_data(const Caffe__LayerParameter *layer, const char *option,
 {
     const Caffe__DataParameter *p = layer->data_param;
     if (!p)
-        return fail(layer, ERR_INPUT, err, "data_param: is missing");
+        return fail_layer(layer, ERR_INPUT, err, "data_param: is missing");
     if (p->rand_skip > 0)
-        return fail(layer, ERR_UNSUPPORTED, err,
-                    "data_param.rand_skip: records come in a random order of their own");
+        return fail_layer(layer, ERR_UNSUPPORTED, err,
+                          "data_param.rand_skip: records come in a random order of their own");
     out->batch = p->batch_size;
     if (p->backend != CAFFE__DATA_PARAMETER__DB__LMDB) {
-        want(out, layer, "data_param.backend: LEVELDB cannot be read", option);
+        want_data(out, layer, "data_param.backend: LEVELDB cannot be read", option);
         return OK;
     }
-    if (!filled(p->source))
-        return fail(layer, ERR_INPUT, err, "data_param.source: is missing");
-    int rc = set(out->data, "lmdb.path", p->source, err);
+    if (!is_filled(p->source))
+        return fail_layer(layer, ERR_INPUT, err, "data_param.source: is missing");
+    int rc = set_path(out->data, "lmdb.path", p->source, err);
     return rc == OK ? map_colour(layer, false, "lmdb.color", out->data, err) : rc;
 }
 
@@ -142,21 +146,23 @@ static int map_images(const Caffe__LayerParameter *layer, struct job_data_layer 
                       struct err *err)
 {
     const Caffe__ImageDataParameter *p = layer->image_data_param;
-    if (!p || !filled(p->source))
-        return fail(layer, ERR_INPUT, err, "image_data_param.source: is missing");
+    if (!p || !is_filled(p->source))
+        return fail_layer(layer, ERR_INPUT, err, "image_data_param.source: is missing");
     if (p->rand_skip > 0)
-        return fail(layer, ERR_UNSUPPORTED, err,
-                    "image_data_param.rand_skip: records come in a random order of their own");
+        return fail_layer(
+            layer, ERR_UNSUPPORTED, err,
+            "image_data_param.rand_skip: records come in a random order of their own");
     if ((p->new_height > 0) != (p->new_width > 0))
-        return fail(layer, ERR_INPUT, err,
-                    "image_data_param: new_height and new_width must be given together");
+        return fail_layer(layer, ERR_INPUT, err,
+                          "image_data_param: new_height and new_width must be given together");
     out->batch = p->batch_size;
     out->data->has_resize_height = out->data->has_resize_width = p->new_height > 0;
     out->data->resize_height = p->new_height;
     out->data->resize_width = p->new_width;
-    int rc = set(out->data, "images.list", p->source, err);
+    int rc = set_path(out->data, "images.list", p->source, err);
     if (rc == OK) /* Caffe takes paths from where it is started */
-        rc = set(out->data, "images.root", filled(p->root_folder) ? p->root_folder : ".", err);
+        rc = set_path(out->data, "images.root", is_filled(p->root_folder) ? p->root_folder : ".",
+                      err);
     return rc == OK ? map_colour(layer, !p->is_color, "images.color", out->data, err) : rc;
 }
 
@@ -166,7 +172,7 @@ static int map_other(const Caffe__LayerParameter *layer, const char *option,
 {
     char what[128];
     snprintf(what, sizeof what, "type \"%.20s\" brings no records that can be read", layer->type);
-    want(out, layer, what, option);
+    want_data(out, layer, what, option);
     if (layer->hdf5_data_param)
         out->batch = layer->hdf5_data_param->batch_size;
     else if (layer->memory_data_param)
@@ -179,8 +185,8 @@ static int map_other(const Caffe__LayerParameter *layer, const char *option,
 }
 
 /* Values of a layer that only the records can settle here. */
-static void tell_ignored(const Caffe__LayerParameter *layer, const char *name,
-                         const struct logger *log)
+static void log_ignored(const Caffe__LayerParameter *layer, const char *name,
+                        const struct logger *log)
 {
     const Caffe__MemoryDataParameter *memory = layer->memory_data_param;
     if (memory && (memory->has_channels || memory->has_height || memory->has_width))
@@ -196,8 +202,8 @@ static void tell_ignored(const Caffe__LayerParameter *layer, const char *name,
 }
 
 /* Where pictures do not come out as Caffe has them, to the last bit or at all. */
-static void tell_pictures(const Caffe__LayerParameter *layer, const char *name,
-                          const struct logger *log)
+static void log_pictures(const Caffe__LayerParameter *layer, const char *name,
+                         const struct logger *log)
 {
     const Caffe__TransformationParameter *t = layer->transform_param;
     bool forced = forces_encoded(layer) || (t && (t->force_color || t->force_gray));
@@ -215,11 +221,12 @@ static void tell_pictures(const Caffe__LayerParameter *layer, const char *name,
 }
 
 /* What is not as Caffe does it. */
-static void tell(const Caffe__LayerParameter *layer, bool trained, const struct logger *log)
+static void log_differences(const Caffe__LayerParameter *layer, bool trained,
+                            const struct logger *log)
 {
     const char *name = layer->name ? layer->name : "";
-    tell_ignored(layer, name, log);
-    tell_pictures(layer, name, log);
+    log_ignored(layer, name, log);
+    log_pictures(layer, name, log);
     if (layer->data_param && layer->data_param->has_prefetch)
         log_info(log, "layer \"%s\": data_param.prefetch: ignored, one batch is prepared ahead",
                  name);
@@ -243,7 +250,7 @@ int job_data_layer_map(const Caffe__LayerParameter *layer, const char *option, b
     if (rc == OK)
         rc = map_transform(layer, trained, out->data, err);
     if (rc == OK) {
-        tell(layer, trained, log);
+        log_differences(layer, trained, log);
         return OK;
     }
     if (out->data)
@@ -305,7 +312,7 @@ static bool is_gray(const Paceline__Data *layer)
 
 /* A message of its own, by way of the bytes: `a`, and the maps of `b` (may be NULL) without its
  * source. NULL: no memory. */
-static Paceline__Data *merged(const Paceline__Data *a, const Paceline__Data *b)
+static Paceline__Data *merge_data(const Paceline__Data *a, const Paceline__Data *b)
 {
     Paceline__Data maps = b ? *b : (Paceline__Data)PACELINE__DATA__INIT;
     maps.source_case = PACELINE__DATA__SOURCE__NOT_SET;
@@ -329,16 +336,16 @@ int job_solver_keep_maps(Paceline__Data *records, const Paceline__Data *layer, s
     const char *colour = is_gray(layer) ? "gray" : "bgr";
     int rc = OK;
     if (records->source_case == PACELINE__DATA__SOURCE_IMAGES && !records->images->has_color)
-        rc = set(records, "images.color", colour, err);
+        rc = set_path(records, "images.color", colour, err);
     if (rc == OK && records->source_case == PACELINE__DATA__SOURCE_LMDB &&
         !records->lmdb->has_color)
-        rc = set(records, "lmdb.color", colour, err);
+        rc = set_path(records, "lmdb.color", colour, err);
     if (rc != OK)
         return rc;
-    Paceline__Data *maps = merged(layer, NULL);
+    Paceline__Data *maps = merge_data(layer, NULL);
     if (maps)
         drop_kinds(maps, records);
-    Paceline__Data *both = maps ? merged(records, maps) : NULL;
+    Paceline__Data *both = maps ? merge_data(records, maps) : NULL;
     if (maps)
         paceline__data__free_unpacked(maps, NULL);
     if (!both)

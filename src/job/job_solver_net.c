@@ -14,14 +14,14 @@
 static int make_state(struct net_state *out, Caffe__Phase phase, const Caffe__NetState *net,
                       const Caffe__NetState *solver, const char *field, struct err *err)
 {
-    *out = (struct net_state){.phase = phase, .said = {net, solver}};
+    *out = (struct net_state){.phase = phase, .given = {net, solver}};
     for (int i = 0; i < 2; i++) {
-        const Caffe__NetState *said = out->said[i];
-        if (said && said->has_phase && said->phase != phase)
+        const Caffe__NetState *given = out->given[i];
+        if (given && given->has_phase && given->phase != phase)
             return err_set(err, ERR_UNSUPPORTED, "%s.phase: a net runs in its own phase alone",
                            i == 0 ? "net: state" : field);
-        if (said && said->has_level)
-            out->level = said->level;
+        if (given && given->has_level)
+            out->level = given->level;
     }
     return OK;
 }
@@ -41,7 +41,7 @@ static ProtobufCMessage *copy_message(const ProtobufCMessage *message)
     return copy;
 }
 
-static void clear(ProtobufCMessage *message, const char *field)
+static void clear_field(ProtobufCMessage *message, const char *field)
 {
     text_field_clear(message, text_field_find(message->descriptor, field, strlen(field)));
 }
@@ -49,8 +49,8 @@ static void clear(ProtobufCMessage *message, const char *field)
 /* The layer for one phase, or for both where `phase` is NULL. False when memory is out. */
 static bool put_phase(Caffe__LayerParameter *layer, const Caffe__Phase *phase)
 {
-    clear(&layer->base, "include");
-    clear(&layer->base, "exclude");
+    clear_field(&layer->base, "include");
+    clear_field(&layer->base, "exclude");
     if (!phase)
         return true;
     layer->include = malloc(sizeof *layer->include);
@@ -116,9 +116,9 @@ static int add_layer(struct merge *m, const Caffe__LayerParameter *layer, bool i
     return rc == OK && in_test ? take_data_layer(m, copy, test) : rc;
 }
 
-static int add_layers(struct merge *m, const struct job_solver_merge *how)
+static int add_layers(struct merge *m, const struct job_solver_merge *state)
 {
-    const Caffe__NetParameter *train = how->train, *test = how->test;
+    const Caffe__NetParameter *train = state->train, *test = state->test;
     bool one = !test || test == train;
     int rc = OK;
     for (size_t i = 0; rc == OK && i < train->n_layer; i++) {
@@ -132,20 +132,20 @@ static int add_layers(struct merge *m, const struct job_solver_merge *how)
 }
 
 /* All of the training net but its layers, with room for those of both. */
-static int open_net(struct merge *m, const struct job_solver_merge *how)
+static int open_net(struct merge *m, const struct job_solver_merge *state)
 {
-    Caffe__NetParameter bare = *how->train;
+    Caffe__NetParameter bare = *state->train;
     bare.n_layer = 0;
     bare.state = NULL;
     m->net = (Caffe__NetParameter *)copy_message(&bare.base);
-    size_t most = how->train->n_layer + (how->test ? how->test->n_layer : 0);
+    size_t most = state->train->n_layer + (state->test ? state->test->n_layer : 0);
     if (m->net)
         m->net->layer = calloc(most + 1, sizeof *m->net->layer);
     return m->net && m->net->layer ? OK : no_memory(m);
 }
 
 /* Who brings records to training brings them to a test that has nobody else. */
-static int settle_data(struct merge *m)
+static int finish_data(struct merge *m)
 {
     Caffe__LayerParameter *train = m->data[CAFFE__PHASE__TRAIN];
     Caffe__LayerParameter *test = m->data[CAFFE__PHASE__TEST];
@@ -155,22 +155,22 @@ static int settle_data(struct merge *m)
     return rc == OK && test && test != train ? job_data_layer_empty(test, m->err) : rc;
 }
 
-int job_merge_nets(const struct job_solver_merge *how, Caffe__NetParameter **out,
+int job_merge_nets(const struct job_solver_merge *state, Caffe__NetParameter **out,
                    Caffe__LayerParameter **train_data, Caffe__LayerParameter **test_data,
                    struct err *err)
 {
-    const Caffe__NetState *own = how->train->state;
-    const Caffe__NetState *others = how->test ? how->test->state : own;
+    const Caffe__NetState *own = state->train->state;
+    const Caffe__NetState *others = state->test ? state->test->state : own;
     struct merge m = {.err = err};
-    int rc = make_state(&m.train, CAFFE__PHASE__TRAIN, own, how->train_state, "train_state", err);
+    int rc = make_state(&m.train, CAFFE__PHASE__TRAIN, own, state->train_state, "train_state", err);
     if (rc == OK)
-        rc = make_state(&m.test, CAFFE__PHASE__TEST, others, how->test_state, "test_state", err);
+        rc = make_state(&m.test, CAFFE__PHASE__TEST, others, state->test_state, "test_state", err);
     if (rc == OK)
-        rc = open_net(&m, how);
+        rc = open_net(&m, state);
     if (rc == OK)
-        rc = add_layers(&m, how);
+        rc = add_layers(&m, state);
     if (rc == OK)
-        rc = settle_data(&m);
+        rc = finish_data(&m);
     if (rc == OK) {
         *out = m.net;
         *train_data = m.copy[CAFFE__PHASE__TRAIN];

@@ -14,7 +14,7 @@ struct job_solver_merge {
  * settled. Its layers of data take whatever records the job has; `train_data` and `test_data` are
  * copies of those, owned, of each phase; NULL: there is none.
  * ERR_INPUT, ERR_UNSUPPORTED naming the layer; ERR_NOMEM */
-int job_merge_nets(const struct job_solver_merge *how, Caffe__NetParameter **out,
+int job_merge_nets(const struct job_solver_merge *state, Caffe__NetParameter **out,
                    Caffe__LayerParameter **train_data, Caffe__LayerParameter **test_data,
                    struct err *err);
 

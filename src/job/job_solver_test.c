@@ -28,7 +28,7 @@
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' } "
 #define NET "name: 'N' " TRAIN TEST REST
 
-static ProtobufCMessage *parse(const ProtobufCMessageDescriptor *type, const char *text)
+static ProtobufCMessage *parse_message(const ProtobufCMessageDescriptor *type, const char *text)
 {
     struct err err = {0};
     ProtobufCMessage *msg = NULL;
@@ -39,20 +39,21 @@ static ProtobufCMessage *parse(const ProtobufCMessageDescriptor *type, const cha
 
 static Caffe__NetParameter *net_of(const char *text)
 {
-    return text ? (Caffe__NetParameter *)parse(&caffe__net_parameter__descriptor, text) : NULL;
+    return text ? (Caffe__NetParameter *)parse_message(&caffe__net_parameter__descriptor, text)
+                : NULL;
 }
 
 /* What was said in the log, line after line. */
-struct said {
+struct logged {
     char text[4096];
 };
 
-static void note(void *user, enum log_level level, const char *line)
+static void keep_line(void *user, enum log_level level, const char *line)
 {
-    struct said *said = user;
-    size_t used = strlen(said->text);
+    struct logged *lines = user;
+    size_t used = strlen(lines->text);
     (void)level;
-    snprintf(said->text + used, sizeof said->text - used, "%s\n", line);
+    snprintf(lines->text + used, sizeof lines->text - used, "%s\n", line);
 }
 
 struct mapped {
@@ -60,17 +61,17 @@ struct mapped {
     struct err err;
     Paceline__Job *job; /* NULL unless rc is OK */
     struct job_solver_wants wants;
-    struct said said;
+    struct logged lines;
 };
 
 /* `test` NULL: the same net, where the solver tests. */
 static void map_two(struct mapped *m, const char *solver, const char *net, const char *test)
 {
-    ProtobufCMessage *s = parse(&caffe__solver_parameter__descriptor, solver);
+    ProtobufCMessage *s = parse_message(&caffe__solver_parameter__descriptor, solver);
     Caffe__SolverParameter *parsed = (Caffe__SolverParameter *)s;
     Caffe__NetParameter *train = net_of(net), *other = net_of(test);
     *m = (struct mapped){0};
-    const struct logger log = {note, &m->said, LOG_INFO};
+    const struct logger log = {keep_line, &m->lines, LOG_INFO};
     const Caffe__NetParameter *tests = other ? other : parsed->n_test_iter > 0 ? train : NULL;
     m->rc = job_from_solver(parsed, train, tests, "mine", &log, &m->job, &m->wants, &m->err);
     protobuf_c_message_free_unpacked(s, NULL);
@@ -79,14 +80,14 @@ static void map_two(struct mapped *m, const char *solver, const char *net, const
         caffe__net_parameter__free_unpacked(other, NULL);
 }
 
-static void map(struct mapped *m, const char *solver, const char *net)
+static void map_solver(struct mapped *m, const char *solver, const char *net)
 {
     map_two(m, solver, net, NULL);
     if (m->rc != OK)
         fail_msg("%s", m->err.text);
 }
 
-static void refuses(const char *solver, const char *net, int status, const char *message)
+static void expect_refusal(const char *solver, const char *net, int status, const char *message)
 {
     struct mapped m;
     map_two(&m, solver, net, NULL);
@@ -96,7 +97,7 @@ static void refuses(const char *solver, const char *net, int status, const char 
 }
 
 /* Finished with records in place of those that only a machine has. */
-static void finish(struct mapped *m)
+static void finish_solver(struct mapped *m)
 {
     if (job_finish(m->job, &m->err) != OK)
         fail_msg("%s", m->err.text);
@@ -109,7 +110,7 @@ static bool is_solver(const char *text)
     return job_is_solver(text, strlen(text));
 }
 
-static void a_solver_is_known_by_its_fields(void **state)
+static void test_solver_is_recognised_by_its_fields(void **state)
 {
     (void)state;
     assert_true(is_solver("net: \"a.prototxt\""));
@@ -133,7 +134,7 @@ static void nets_of(const char *solver, struct job_solver_net *train, struct job
                     int status, const char *message)
 {
     struct err err = {0};
-    ProtobufCMessage *s = parse(&caffe__solver_parameter__descriptor, solver);
+    ProtobufCMessage *s = parse_message(&caffe__solver_parameter__descriptor, solver);
     int rc = job_solver_nets((Caffe__SolverParameter *)s, train, test, &err);
     assert_int_equal(rc, status);
     assert_string_equal(err.text, message);
@@ -142,7 +143,7 @@ static void nets_of(const char *solver, struct job_solver_net *train, struct job
     protobuf_c_message_free_unpacked(s, NULL);
 }
 
-static void the_nets_of_a_solver(void **state)
+static void test_solver_nets(void **state)
 {
     (void)state;
     struct job_solver_net train, test;
@@ -177,15 +178,16 @@ static void the_nets_of_a_solver(void **state)
 
 /* ---- what becomes of the fields ---- */
 
-static void the_course_of_a_run(void **state)
+static void test_solver_run_length(void **state)
 {
     (void)state;
     struct mapped m;
-    map(&m,
-        TESTED "momentum: 0.9 weight_decay: 0.5 type: 'Nesterov' clip_gradients: 3 iter_size: 2 "
+    map_solver(&m,
+               TESTED
+               "momentum: 0.9 weight_decay: 0.5 type: 'Nesterov' clip_gradients: 3 iter_size: 2 "
                "random_seed: 8 weights: 'a,b' weights: 'c' display: 40 average_loss: 6 "
                "snapshot: 50 snapshot_prefix: 'x/lenet' regularization_type: 'L1'",
-        NET);
+               NET);
     const Paceline__Job *job = m.job;
     assert_string_equal(job->name, "mine");
     assert_int_equal(job->stop->steps, 90);
@@ -196,7 +198,7 @@ static void the_course_of_a_run(void **state)
     assert_int_equal(job->evaluate->every_steps, 30);
     assert_int_equal(job->evaluate->test_records, 77);
     assert_true(job->evaluate->at_start);
-    finish(&m);
+    finish_solver(&m);
     assert_int_equal(job_step_records(job), 40);
     assert_int_equal(job->solver->iter_size, 2);
     assert_true(job->solver->momentum == 0.9f && job->solver->clip_gradients == 3);
@@ -210,21 +212,21 @@ static void the_course_of_a_run(void **state)
     job_free(m.job);
 }
 
-static void what_is_not_said(void **state)
+static void test_solver_defaults(void **state)
 {
     (void)state;
     struct mapped m;
-    map(&m, SOLVER, NET);
+    map_solver(&m, SOLVER, NET);
     assert_null(m.job->test_data);
     assert_null(m.job->evaluate);
     assert_null(m.job->weights && *m.job->weights ? m.job : NULL);
     assert_string_equal(m.job->solver->snapshot_prefix, "mine");
-    finish(&m);
+    finish_solver(&m);
     assert_int_equal(m.job->seed, 1);
     assert_int_equal(m.job->iter_size, 1);
     assert_false(m.job->evaluate->at_start);
     job_free(m.job);
-    map(&m, TESTED "test_initialization: false", NET);
+    map_solver(&m, TESTED "test_initialization: false", NET);
     assert_false(m.job->evaluate->at_start);
     job_free(m.job);
 }
@@ -238,8 +240,8 @@ static void the_text_has_no_defaults_that_are_not_meant(void **state)
                                             "device_id",   "test_compute_loss"};
     struct buf text = {0};
     struct mapped m;
-    map(&m, TESTED "solver_mode: CPU random_seed: 8 type: 'Adam'", NET);
-    finish(&m);
+    map_solver(&m, TESTED "solver_mode: CPU random_seed: 8 type: 'Adam'", NET);
+    finish_solver(&m);
     text_write(&m.job->solver->base, &text);
     buf_put_u8(&text, 0);
     assert_non_null(strstr((char *)text.data, "momentum2")); /* a default that is meant */
@@ -261,29 +263,30 @@ static void old_types_are_words(void **state)
         char text[256];
         struct mapped m;
         snprintf(text, sizeof text, SOLVER "solver_type: %s", types[i][0]);
-        map(&m, text, NET);
-        finish(&m);
+        map_solver(&m, text, NET);
+        finish_solver(&m);
         assert_string_equal(m.job->solver->type, types[i][1]);
-        finish(&m); /* a finished job may be finished again */
+        finish_solver(&m); /* a finished job may be finished again */
         assert_string_equal(m.job->solver->type, types[i][1]);
         job_free(m.job);
     }
     struct mapped m;
-    map(&m, SOLVER "solver_type: ADAM type: 'SGD'", NET);
+    map_solver(&m, SOLVER "solver_type: ADAM type: 'SGD'", NET);
     assert_int_equal(job_finish(m.job, &m.err), ERR_INPUT);
     assert_string_equal(m.err.text, "solver.solver_type: `type` is set, and one of the two may be");
     job_free(m.job);
 }
 
-static void what_is_done_otherwise_is_told(void **state)
+static void test_solver_differences_are_logged(void **state)
 {
     (void)state;
     struct mapped m;
-    map(&m,
-        SOLVER "solver_mode: GPU device_id: 1 layer_wise_reduce: false snapshot_format: HDF5 "
+    map_solver(&m,
+               SOLVER
+               "solver_mode: GPU device_id: 1 layer_wise_reduce: false snapshot_format: HDF5 "
                "test_compute_loss: true",
-        NET);
-    assert_string_equal(m.said.text,
+               NET);
+    assert_string_equal(m.lines.text,
                         "solver_mode: GPU: trains on the CPU\n"
                         "device_id: ignored: trains on the CPU\n"
                         "layer_wise_reduce: ignored: strategy.allreduce.bucket_kb is for that\n"
@@ -291,14 +294,16 @@ static void what_is_done_otherwise_is_told(void **state)
                         "layer \"records\": encoded records are decoded to three channels, grey "
                         "ones too; transform_param.force_gray makes them one\n"
                         "layer \"records\": records come in a new random order in every epoch\n");
-    finish(&m);
+    finish_solver(&m);
     job_free(m.job);
-    refuses(SOLVER "debug_info: true", NET, ERR_UNSUPPORTED, "debug_info: is not supported");
-    refuses(SOLVER "snapshot_diff: true", NET, ERR_UNSUPPORTED, "snapshot_diff: is not supported");
-    refuses(HEAD, NET, ERR_INPUT, "max_iter: is missing");
-    refuses(HEAD "max_iter: -1", NET, ERR_INPUT, "max_iter: must be > 0, is -1");
-    refuses(SOLVER "iter_size: 0", NET, ERR_INPUT, "iter_size: must be > 0, is 0");
-    refuses(SOLVER "test_iter: 0 test_interval: 1", NET, ERR_INPUT, "test_iter: must be > 0, is 0");
+    expect_refusal(SOLVER "debug_info: true", NET, ERR_UNSUPPORTED, "debug_info: is not supported");
+    expect_refusal(SOLVER "snapshot_diff: true", NET, ERR_UNSUPPORTED,
+                   "snapshot_diff: is not supported");
+    expect_refusal(HEAD, NET, ERR_INPUT, "max_iter: is missing");
+    expect_refusal(HEAD "max_iter: -1", NET, ERR_INPUT, "max_iter: must be > 0, is -1");
+    expect_refusal(SOLVER "iter_size: 0", NET, ERR_INPUT, "iter_size: must be > 0, is 0");
+    expect_refusal(SOLVER "test_iter: 0 test_interval: 1", NET, ERR_INPUT,
+                   "test_iter: must be > 0, is 0");
 }
 
 /* ---- records ---- */
@@ -307,7 +312,8 @@ static void data_layers_are_data(void **state)
 {
     (void)state;
     struct mapped m;
-    map(&m, TESTED,
+    map_solver(
+        &m, TESTED,
         "layer { " LAYER "include { phase: TRAIN } " LMDB
         "transform_param { mirror: true crop_size: 24 mean_value: 104 mean_value: 117 "
         "mean_value: 123 scale: 0.5 } } "
@@ -334,13 +340,13 @@ static void data_layers_are_data(void **state)
     job_free(m.job);
 }
 
-static void tells(const char *net, const char *line)
+static void expect_line(const char *net, const char *line)
 {
     struct mapped m;
-    map(&m, SOLVER, net);
+    map_solver(&m, SOLVER, net);
     assert_int_equal(m.rc, OK);
-    if (!strstr(m.said.text, line))
-        fail_msg("no `%s` in:\n%s", line, m.said.text);
+    if (!strstr(m.lines.text, line))
+        fail_msg("no `%s` in:\n%s", line, m.lines.text);
     job_free(m.job);
 }
 
@@ -363,39 +369,41 @@ static void colours_of_encoded_records(void **state)
         snprintf(net, sizeof net,
                  "layer { " LAYER "data_param { source: 'd' batch_size: 2 backend: LMDB %s} " REST,
                  as[i].more);
-        map(&m, SOLVER, net);
+        map_solver(&m, SOLVER, net);
         assert_int_equal(m.job->train_data->lmdb->color, as[i].color);
-        assert_true(as[i].told == (strstr(m.said.text, "encoded records") != NULL));
-        finish(&m);
+        assert_true(as[i].told == (strstr(m.lines.text, "encoded records") != NULL));
+        finish_solver(&m);
         job_free(m.job);
     }
-    refuses(SOLVER,
-            "layer { " LAYER "data_param { source: 'd' batch_size: 2 backend: LMDB "
-            "force_encoded_color: true } transform_param { force_gray: true } } " REST,
-            ERR_INPUT,
-            "layer \"records\": transform_param.force_gray: data_param.force_encoded_color is set, "
-            "and one of the two may be");
+    expect_refusal(
+        SOLVER,
+        "layer { " LAYER "data_param { source: 'd' batch_size: 2 backend: LMDB "
+        "force_encoded_color: true } transform_param { force_gray: true } } " REST,
+        ERR_INPUT,
+        "layer \"records\": transform_param.force_gray: data_param.force_encoded_color is set, "
+        "and one of the two may be");
 }
 
-static void what_layers_say_in_vain_is_told(void **state)
+static void test_solver_ignored_layer_fields_are_logged(void **state)
 {
     (void)state;
-    tells("layer { name: 'i' type: 'ImageData' top: 'data' top: 'label' image_data_param { "
-          "source: 's' batch_size: 1 new_height: 3 new_width: 3 } } " REST,
-          "layer \"i\": image_data_param.new_height, new_width: pictures that shrink are smoothed");
-    tells("layer { name: 'm' type: 'MemoryData' top: 'data' top: 'label' memory_data_param { "
-          "batch_size: 1 channels: 1 height: 2 width: 3 } } " REST,
-          "layer \"m\": memory_data_param.channels, height, width: ignored");
-    tells("layer { name: 'h' type: 'HDF5Data' top: 'data' top: 'label' hdf5_data_param { "
-          "source: 's' batch_size: 1 shuffle: true } } " REST,
-          "layer \"h\": hdf5_data_param.shuffle: ignored");
+    expect_line(
+        "layer { name: 'i' type: 'ImageData' top: 'data' top: 'label' image_data_param { "
+        "source: 's' batch_size: 1 new_height: 3 new_width: 3 } } " REST,
+        "layer \"i\": image_data_param.new_height, new_width: pictures that shrink are smoothed");
+    expect_line("layer { name: 'm' type: 'MemoryData' top: 'data' top: 'label' memory_data_param { "
+                "batch_size: 1 channels: 1 height: 2 width: 3 } } " REST,
+                "layer \"m\": memory_data_param.channels, height, width: ignored");
+    expect_line("layer { name: 'h' type: 'HDF5Data' top: 'data' top: 'label' hdf5_data_param { "
+                "source: 's' batch_size: 1 shuffle: true } } " REST,
+                "layer \"h\": hdf5_data_param.shuffle: ignored");
 }
 
-static void the_net_takes_whatever_comes(void **state)
+static void test_solver_net_takes_any_data(void **state)
 {
     (void)state;
     struct mapped m;
-    map(&m, TESTED, NET);
+    map_solver(&m, TESTED, NET);
     const Caffe__NetParameter *net = m.job->net->define;
     assert_string_equal(net->name, "N");
     assert_int_equal(net->n_layer, 4);
@@ -409,7 +417,7 @@ static void the_net_takes_whatever_comes(void **state)
     }
     assert_int_equal(net->layer[2]->n_include, 0);
     job_free(m.job);
-    map(&m, SOLVER, TRAIN REST); /* nobody brings records to a test: who trains does */
+    map_solver(&m, SOLVER, TRAIN REST); /* nobody brings records to a test: who trains does */
     assert_int_equal(m.job->net->define->layer[0]->n_include, 0);
     job_free(m.job);
 }
@@ -418,9 +426,9 @@ static void records_that_only_a_user_has(void **state)
 {
     (void)state;
     struct mapped m;
-    map(&m, TESTED,
-        "layer { " LAYER "data_param { source: 's' batch_size: 5 } "
-        "transform_param { scale: 0.25 } } " REST);
+    map_solver(&m, TESTED,
+               "layer { " LAYER "data_param { source: 's' batch_size: 5 } "
+               "transform_param { scale: 0.25 } } " REST);
     assert_string_equal(m.wants.train, "layer \"records\": data_param.backend: LEVELDB cannot be "
                                        "read; give the records with --data KIND:PATH");
     assert_string_equal(m.wants.test, "layer \"records\": data_param.backend: LEVELDB cannot be "
@@ -444,7 +452,7 @@ static void records_that_only_a_user_has(void **state)
                  "layer \"d\": type \"%s\" brings no records that can be read; give the records "
                  "with --data KIND:PATH",
                  others[i][0]);
-        map(&m, SOLVER, net);
+        map_solver(&m, SOLVER, net);
         assert_string_equal(m.wants.train, want);
         assert_int_equal(m.job->batch, strcmp(others[i][0], "WindowData") == 0 ||
                                                strcmp(others[i][0], "DummyData") == 0
@@ -452,7 +460,7 @@ static void records_that_only_a_user_has(void **state)
                                            : 9);
         job_free(m.job);
     }
-    map(&m, SOLVER, "input: 'data' input_dim: 1 " REST);
+    map_solver(&m, SOLVER, "input: 'data' input_dim: 1 " REST);
     assert_string_equal(m.wants.train, "net: has no data layer in phase TRAIN; give the records "
                                        "with --data KIND:PATH");
     job_free(m.job);
@@ -462,42 +470,46 @@ static void data_that_is_refused(void **state)
 {
     (void)state;
 #define DATA(more) "layer { " LAYER "include { phase: TRAIN } " LMDB more " } " TEST REST
-    refuses(SOLVER, "layer { " LAYER "} " REST, ERR_INPUT,
-            "layer \"records\": data_param: is missing");
-    refuses(SOLVER, "layer { " LAYER "data_param { backend: LMDB } } " REST, ERR_INPUT,
-            "layer \"records\": data_param.source: is missing");
-    refuses(SOLVER,
-            "layer { " LAYER "data_param { backend: LMDB source: 's' rand_skip: 3 } } " REST,
-            ERR_UNSUPPORTED,
-            "layer \"records\": data_param.rand_skip: records come in a random order of their own");
-    refuses(SOLVER, DATA("transform_param { mean_file: 'm' mean_value: 1 }"), ERR_INPUT,
-            "layer \"records\": transform_param.mean_file: mean_value is set, and one of the two "
-            "may be");
-    refuses(SOLVER, DATA("transform_param { force_color: true force_gray: true }"), ERR_INPUT,
-            "layer \"records\": transform_param.force_gray: force_color is set, and one of the two "
-            "may be");
-    refuses(SOLVER,
-            "layer { name: 'i' type: 'ImageData' top: 'data' top: 'label' image_data_param { "
-            "source: 's' new_width: 3 } } " REST,
-            ERR_INPUT,
-            "layer \"i\": image_data_param: new_height and new_width must be given together");
-    refuses(TESTED,
-            TRAIN "layer { " LAYER "include { phase: TEST } " LMDB
-                  "transform_param { mirror: true } } " REST,
-            ERR_UNSUPPORTED,
-            "layer \"records\": transform_param.mirror: records are mirrored where they are "
-            "trained on alone");
-    refuses(SOLVER, TRAIN "layer { name: 'more' type: 'Input' top: 'x' } " REST, ERR_UNSUPPORTED,
-            "layer \"more\": a second data layer beside \"records\" is not supported");
+    expect_refusal(SOLVER, "layer { " LAYER "} " REST, ERR_INPUT,
+                   "layer \"records\": data_param: is missing");
+    expect_refusal(SOLVER, "layer { " LAYER "data_param { backend: LMDB } } " REST, ERR_INPUT,
+                   "layer \"records\": data_param.source: is missing");
+    expect_refusal(
+        SOLVER, "layer { " LAYER "data_param { backend: LMDB source: 's' rand_skip: 3 } } " REST,
+        ERR_UNSUPPORTED,
+        "layer \"records\": data_param.rand_skip: records come in a random order of their own");
+    expect_refusal(
+        SOLVER, DATA("transform_param { mean_file: 'm' mean_value: 1 }"), ERR_INPUT,
+        "layer \"records\": transform_param.mean_file: mean_value is set, and one of the two "
+        "may be");
+    expect_refusal(
+        SOLVER, DATA("transform_param { force_color: true force_gray: true }"), ERR_INPUT,
+        "layer \"records\": transform_param.force_gray: force_color is set, and one of the two "
+        "may be");
+    expect_refusal(
+        SOLVER,
+        "layer { name: 'i' type: 'ImageData' top: 'data' top: 'label' image_data_param { "
+        "source: 's' new_width: 3 } } " REST,
+        ERR_INPUT,
+        "layer \"i\": image_data_param: new_height and new_width must be given together");
+    expect_refusal(TESTED,
+                   TRAIN "layer { " LAYER "include { phase: TEST } " LMDB
+                         "transform_param { mirror: true } } " REST,
+                   ERR_UNSUPPORTED,
+                   "layer \"records\": transform_param.mirror: records are mirrored where they are "
+                   "trained on alone");
+    expect_refusal(SOLVER, TRAIN "layer { name: 'more' type: 'Input' top: 'x' } " REST,
+                   ERR_UNSUPPORTED,
+                   "layer \"more\": a second data layer beside \"records\" is not supported");
 #undef DATA
 }
 
 static Paceline__Data *data_of(const char *text)
 {
-    return (Paceline__Data *)parse(&paceline__data__descriptor, text);
+    return (Paceline__Data *)parse_message(&paceline__data__descriptor, text);
 }
 
-static void keeps(const char *records, const char *layer, const char *expected)
+static void expect_maps(const char *records, const char *layer, const char *expected)
 {
     struct err err = {0};
     struct buf got = {0}, want = {0};
@@ -515,24 +527,25 @@ static void keeps(const char *records, const char *layer, const char *expected)
     paceline__data__free_unpacked(e, NULL);
 }
 
-static void records_in_a_layers_place_keep_its_maps(void **state)
+static void test_solver_replaced_records_keep_maps(void **state)
 {
     (void)state;
 #define IDX    "idx { images: 'i' labels: 'l' } "
 #define LAYERS "lmdb { path: 'p' } scale: 0.5 mean: 1 mean: 2 crop: 9 mirror: true"
-    keeps(IDX, LAYERS, IDX "scale: 0.5 mean: 1 mean: 2 crop: 9 mirror: true");
-    keeps(IDX "scale: 3", LAYERS, IDX "scale: 3 mean: 1 mean: 2 crop: 9 mirror: true");
-    keeps(IDX "mean_file: 'm' mirror: false", LAYERS,
-          IDX "scale: 0.5 mean_file: 'm' crop: 9 mirror: false");
-    keeps(IDX "mean: 7", "mean_file: 'm' resize_height: 4 resize_width: 5",
-          IDX "mean: 7 resize_height: 4 resize_width: 5");
-    keeps(IDX "resize: 8", "scale: 2 resize_height: 4 resize_width: 5", IDX "scale: 2 resize: 8");
-    keeps("images { list: 'x' }", LAYERS,
-          "images { list: 'x' color: bgr } scale: 0.5 mean: 1 mean: 2 crop: 9 mirror: true");
-    keeps("images { list: 'x' color: rgb }", "scale: 2",
-          "images { list: 'x' color: rgb } scale: 2");
-    keeps("images { list: 'x' }", "images { list: 'y' color: gray }",
-          "images { list: 'x' color: gray }");
+    expect_maps(IDX, LAYERS, IDX "scale: 0.5 mean: 1 mean: 2 crop: 9 mirror: true");
+    expect_maps(IDX "scale: 3", LAYERS, IDX "scale: 3 mean: 1 mean: 2 crop: 9 mirror: true");
+    expect_maps(IDX "mean_file: 'm' mirror: false", LAYERS,
+                IDX "scale: 0.5 mean_file: 'm' crop: 9 mirror: false");
+    expect_maps(IDX "mean: 7", "mean_file: 'm' resize_height: 4 resize_width: 5",
+                IDX "mean: 7 resize_height: 4 resize_width: 5");
+    expect_maps(IDX "resize: 8", "scale: 2 resize_height: 4 resize_width: 5",
+                IDX "scale: 2 resize: 8");
+    expect_maps("images { list: 'x' }", LAYERS,
+                "images { list: 'x' color: bgr } scale: 0.5 mean: 1 mean: 2 crop: 9 mirror: true");
+    expect_maps("images { list: 'x' color: rgb }", "scale: 2",
+                "images { list: 'x' color: rgb } scale: 2");
+    expect_maps("images { list: 'x' }", "images { list: 'y' color: gray }",
+                "images { list: 'x' color: gray }");
 #undef LAYERS
 #undef IDX
 }
@@ -548,7 +561,7 @@ static const char *where_deep_is(const char *solver, const char *rule)
     struct mapped m;
     const char *where = "none";
     snprintf(net, sizeof net, NET STAGED("%s"), rule);
-    map(&m, solver, net);
+    map_solver(&m, solver, net);
     const Caffe__NetParameter *define = m.job->net->define;
     for (size_t i = 0; i < define->n_layer; i++) {
         const Caffe__LayerParameter *layer = define->layer[i];
@@ -564,7 +577,7 @@ static const char *where_deep_is(const char *solver, const char *rule)
 }
 
 /* BVLC Caffe's Net::StateMeetsRule and Net::FilterNet, worked by hand. */
-static void states_settle_who_takes_part(void **state)
+static void test_solver_state_selects_layers(void **state)
 {
     (void)state;
 #define STATES TESTED "train_state { level: 2 stage: 'a' stage: 'b' } test_state { stage: 'b' } "
@@ -582,12 +595,12 @@ static void states_settle_who_takes_part(void **state)
     assert_string_equal(
         where_deep_is(STATES, "include { stage: 'c' } include { phase: TEST stage: 'b' }"), "TEST");
     assert_string_equal(where_deep_is(TESTED, "include { stage: 'a' }"), "none");
-    refuses(STATES, NET STAGED("include { phase: TEST } exclude { phase: TRAIN }"), ERR_INPUT,
-            "layer \"deep\": include and exclude cannot both be given");
-    refuses(SOLVER "train_state { phase: TEST }", NET, ERR_UNSUPPORTED,
-            "train_state.phase: a net runs in its own phase alone");
-    refuses(SOLVER, "state { phase: TEST } " NET, ERR_UNSUPPORTED,
-            "net: state.phase: a net runs in its own phase alone");
+    expect_refusal(STATES, NET STAGED("include { phase: TEST } exclude { phase: TRAIN }"),
+                   ERR_INPUT, "layer \"deep\": include and exclude cannot both be given");
+    expect_refusal(SOLVER "train_state { phase: TEST }", NET, ERR_UNSUPPORTED,
+                   "train_state.phase: a net runs in its own phase alone");
+    expect_refusal(SOLVER, "state { phase: TEST } " NET, ERR_UNSUPPORTED,
+                   "net: state.phase: a net runs in its own phase alone");
 #undef STATES
 }
 
@@ -636,7 +649,7 @@ static void a_jobs_solver(const char *more, const char *message)
     job_free(job);
 }
 
-static void what_a_job_says_elsewhere(void **state)
+static void test_solver_job_fields_win(void **state)
 {
     (void)state;
     a_jobs_solver("}", NULL);
@@ -672,23 +685,23 @@ static void what_a_job_says_elsewhere(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_solver_is_known_by_its_fields),
-        cmocka_unit_test(the_nets_of_a_solver),
-        cmocka_unit_test(the_course_of_a_run),
-        cmocka_unit_test(what_is_not_said),
+        cmocka_unit_test(test_solver_is_recognised_by_its_fields),
+        cmocka_unit_test(test_solver_nets),
+        cmocka_unit_test(test_solver_run_length),
+        cmocka_unit_test(test_solver_defaults),
         cmocka_unit_test(the_text_has_no_defaults_that_are_not_meant),
         cmocka_unit_test(old_types_are_words),
-        cmocka_unit_test(what_is_done_otherwise_is_told),
+        cmocka_unit_test(test_solver_differences_are_logged),
         cmocka_unit_test(data_layers_are_data),
         cmocka_unit_test(colours_of_encoded_records),
-        cmocka_unit_test(what_layers_say_in_vain_is_told),
-        cmocka_unit_test(the_net_takes_whatever_comes),
+        cmocka_unit_test(test_solver_ignored_layer_fields_are_logged),
+        cmocka_unit_test(test_solver_net_takes_any_data),
         cmocka_unit_test(records_that_only_a_user_has),
         cmocka_unit_test(data_that_is_refused),
-        cmocka_unit_test(records_in_a_layers_place_keep_its_maps),
-        cmocka_unit_test(states_settle_who_takes_part),
+        cmocka_unit_test(test_solver_replaced_records_keep_maps),
+        cmocka_unit_test(test_solver_state_selects_layers),
         cmocka_unit_test(two_nets_become_one),
-        cmocka_unit_test(what_a_job_says_elsewhere),
+        cmocka_unit_test(test_solver_job_fields_win),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

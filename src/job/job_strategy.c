@@ -80,7 +80,7 @@ static int check_rate(const char *field, float value, struct err *err)
 }
 
 /* EAMSGD: Nesterov's momentum in each worker, 0.99 unless the solver sets one. */
-static int settle_momentum(Paceline__Job *job, struct err *err)
+static int finish_momentum(Paceline__Job *job, struct err *err)
 {
     Caffe__SolverParameter *solver = job->solver;
     const ProtobufCFieldDescriptor *type = text_field_find(solver->base.descriptor, "type", 4);
@@ -96,7 +96,7 @@ static int settle_momentum(Paceline__Job *job, struct err *err)
 }
 
 /* α = 0.9/K (MPCA §3.2); β = Kα gives elastic symmetry. */
-static int settle_easgd(Paceline__Job *job, struct err *err)
+static int finish_easgd(Paceline__Job *job, struct err *err)
 {
     Paceline__Easgd *e = job->strategy->easgd;
     uint32_t workers = job_workers_max(job);
@@ -114,10 +114,10 @@ static int settle_easgd(Paceline__Job *job, struct err *err)
         e->has_beta = true;
         rc = check_rate("strategy.easgd.beta (workers times alpha)", e->beta, err);
     }
-    return rc == OK && e->momentum ? settle_momentum(job, err) : rc;
+    return rc == OK && e->momentum ? finish_momentum(job, err) : rc;
 }
 
-static int settle_mpca(Paceline__Mpca *m, struct err *err)
+static int finish_mpca(Paceline__Mpca *m, struct err *err)
 {
     int rc = check_range("strategy.mpca.phases", m->phases, 1, 3, err);
     if (rc != OK)
@@ -160,7 +160,7 @@ static int check_diloco(const Paceline__DiLoCo *d, struct err *err)
     return rc == OK ? check_rate("strategy.diloco.mix", d->mix, err) : rc;
 }
 
-int job_settle_strategy(Paceline__Job *job, struct err *err)
+int job_finish_strategy(Paceline__Job *job, struct err *err)
 {
     Paceline__Strategy *s = job->strategy;
     switch (s->algorithm_case) {
@@ -177,8 +177,8 @@ int job_settle_strategy(Paceline__Job *job, struct err *err)
     case PACELINE__STRATEGY__ALGORITHM_PS: return check_ps(s->ps, job->workers, err);
     case PACELINE__STRATEGY__ALGORITHM_DOWNPOUR:
         return check_downpour(s->downpour, job->workers, err);
-    case PACELINE__STRATEGY__ALGORITHM_EASGD: return settle_easgd(job, err);
-    case PACELINE__STRATEGY__ALGORITHM_MPCA: return settle_mpca(s->mpca, err);
+    case PACELINE__STRATEGY__ALGORITHM_EASGD: return finish_easgd(job, err);
+    case PACELINE__STRATEGY__ALGORITHM_MPCA: return finish_mpca(s->mpca, err);
     case PACELINE__STRATEGY__ALGORITHM_GOSSIP: return check_gossip(s->gossip, err);
     case PACELINE__STRATEGY__ALGORITHM_DILOCO: return check_diloco(s->diloco, err);
     default: return OK;

@@ -6,7 +6,7 @@
 #include "job/job.pb-c.h"
 
 /* Of a job whose workers are settled. ERR_INPUT naming the field. */
-int job_settle_strategy(Paceline__Job *job, struct err *err);
+int job_finish_strategy(Paceline__Job *job, struct err *err);
 
 /* The strategy's settings for people, "tau 50, seconds 2": its first field, and those that are set
  * to something else than their default. Of a finished job; cut at `size`. */

@@ -17,7 +17,7 @@
 #define LEAST \
     "net { zoo: 'lenet' } train_data { idx { images: 'i' labels: 'l' } } solver { base_lr: 0.1 } "
 
-static Paceline__Job *parse(const char *text)
+static Paceline__Job *parse_job(const char *text)
 {
     struct err err = {0};
     Paceline__Job *job = NULL;
@@ -26,19 +26,19 @@ static Paceline__Job *parse(const char *text)
     return job;
 }
 
-static Paceline__Job *finished(const char *text)
+static Paceline__Job *finish_job(const char *text)
 {
     struct err err = {0};
-    Paceline__Job *job = parse(text);
+    Paceline__Job *job = parse_job(text);
     if (job_finish(job, &err) != OK)
         fail_msg("%s", err.text);
     return job;
 }
 
-static void refuses(const char *text, const char *message)
+static void expect_refusal(const char *text, const char *message)
 {
     struct err err = {0};
-    Paceline__Job *job = parse(text);
+    Paceline__Job *job = parse_job(text);
     assert_int_equal(job_finish(job, &err), ERR_INPUT);
     assert_string_equal(err.text, message);
     job_free(job);
@@ -56,7 +56,7 @@ static char *as_text(const Paceline__Job *job)
 static void test_the_least_job_gets_every_part(void **state)
 {
     (void)state;
-    Paceline__Job *job = finished(LEAST);
+    Paceline__Job *job = finish_job(LEAST);
     assert_string_equal(job_strategy_name(job), "single");
     assert_int_equal(job->batch, 64);
     assert_int_equal(job->workers, 1);
@@ -71,7 +71,7 @@ static void test_the_least_job_gets_every_part(void **state)
 static void test_several_workers_default_to_sync(void **state)
 {
     (void)state;
-    Paceline__Job *job = finished(LEAST "workers: 4 stop { seconds: 9 }");
+    Paceline__Job *job = finish_job(LEAST "workers: 4 stop { seconds: 9 }");
     assert_string_equal(job_strategy_name(job), "sync");
     assert_int_equal(job->strategy->sync->tau, 50);
     assert_false(job->stop->has_epochs);
@@ -81,150 +81,160 @@ static void test_several_workers_default_to_sync(void **state)
 static void test_parts_that_are_missing(void **state)
 {
     (void)state;
-    refuses("", "net: is missing; give `net { zoo: \"lenet\" }` or a file");
-    refuses("net { }", "net: is missing; give `net { zoo: \"lenet\" }` or a file");
-    refuses("net { zoo: '' }", "net.zoo: is missing");
-    refuses("net { file: '' }", "net.file: is missing");
-    refuses("net { zoo: 'a' }",
-            "train_data: is missing; give a source: idx, cifar10, cifar100, images or lmdb");
-    refuses("net { zoo: 'a' } train_data { idx { images: 'i' } }",
-            "train_data.idx.labels: is missing");
-    refuses("net { zoo: 'a' } train_data { idx { images: 'i' labels: 'l' } }",
-            "solver: is missing; give at least `solver { base_lr: R }`");
-    refuses(LEAST "test_data { scale: 2 }",
-            "test_data: is missing; give a source: idx, cifar10, cifar100, images or lmdb");
-    refuses(LEAST "name: ''", "name: is missing");
+    expect_refusal("", "net: is missing; give `net { zoo: \"lenet\" }` or a file");
+    expect_refusal("net { }", "net: is missing; give `net { zoo: \"lenet\" }` or a file");
+    expect_refusal("net { zoo: '' }", "net.zoo: is missing");
+    expect_refusal("net { file: '' }", "net.file: is missing");
+    expect_refusal("net { zoo: 'a' }",
+                   "train_data: is missing; give a source: idx, cifar10, cifar100, images or lmdb");
+    expect_refusal("net { zoo: 'a' } train_data { idx { images: 'i' } }",
+                   "train_data.idx.labels: is missing");
+    expect_refusal("net { zoo: 'a' } train_data { idx { images: 'i' labels: 'l' } }",
+                   "solver: is missing; give at least `solver { base_lr: R }`");
+    expect_refusal(LEAST "test_data { scale: 2 }",
+                   "test_data: is missing; give a source: idx, cifar10, cifar100, images or lmdb");
+    expect_refusal(LEAST "name: ''", "name: is missing");
 }
 
 static void test_numbers_out_of_range(void **state)
 {
     (void)state;
-    refuses(LEAST "workers: 0", "workers: must be from 1 to 1024, is 0");
-    refuses(LEAST "workers: 1025", "workers: must be from 1 to 1024, is 1025");
-    refuses(LEAST "batch: 0", "batch: must be from 1 to 65536, is 0");
-    refuses(LEAST "batch: 65537", "batch: must be from 1 to 65536, is 65537");
-    refuses(LEAST "threads: 0", "threads: must be from 1 to 1024, is 0");
-    refuses(LEAST "threads: 1025", "threads: must be from 1 to 1024, is 1025");
-    refuses(LEAST "local: 0", "local: must be from 1 to 64, is 0");
-    refuses(LEAST "batch: 130 local: 65", "local: must be from 1 to 64, is 65");
-    refuses(LEAST "batch: 10 local: 4", "local: must divide batch, which is 10, is 4");
-    refuses(LEAST "local: 4 threads: 3", "local: must be at most threads, which is 3, is 4");
-    refuses(LEAST "pace: -0.5", "pace: must be >= 0, is -0.5");
-    refuses(LEAST "pace: nan", "pace: must be >= 0, is nan");
-    refuses(LEAST "pace: inf", "pace: must be a finite number, is inf");
-    refuses(LEAST "strategy { sync { tau: 0 } }",
-            "strategy.sync.tau: must be from 1 to 4294967295, is 0");
-    refuses(LEAST "collective { chunk_kb: 0 }",
-            "collective.chunk_kb: must be from 1 to 4096, is 0");
-    refuses(LEAST "evaluate { every_exchanges: 0 }",
-            "evaluate.every_exchanges: must be from 1 to 4294967295, is 0");
-    refuses(LEAST "checkpoint { every_seconds: -1 }",
-            "checkpoint.every_seconds: must be >= 0, is -1");
-    refuses(LEAST "checkpoint { wait_seconds: -1 }",
-            "checkpoint.wait_seconds: must be >= 0, is -1");
-    refuses(LEAST "checkpoint { wait_seconds: 1e10 }",
-            "checkpoint.wait_seconds: must be at most 1e9 seconds, is 1e+10");
-    refuses(LEAST "checkpoint { keep: 0 }", "checkpoint.keep: must be from 1 to 1000, is 0");
-    refuses(LEAST "stop { epochs: -1 }",
-            "stop.epochs: must be > 0, is -1; --unset stop.epochs takes it away");
-    refuses(LEAST "stop { epochs: inf }",
-            "stop.epochs: must be a finite number, is inf; --unset stop.epochs takes it away");
-    refuses(LEAST "stop { steps: 0 }",
-            "stop.steps: must be > 0, is 0; --unset stop.steps takes it away");
-    refuses(LEAST "stop { seconds: 0 }",
-            "stop.seconds: must be > 0, is 0; --unset stop.seconds takes it away");
-    refuses(
+    expect_refusal(LEAST "workers: 0", "workers: must be from 1 to 1024, is 0");
+    expect_refusal(LEAST "workers: 1025", "workers: must be from 1 to 1024, is 1025");
+    expect_refusal(LEAST "batch: 0", "batch: must be from 1 to 65536, is 0");
+    expect_refusal(LEAST "batch: 65537", "batch: must be from 1 to 65536, is 65537");
+    expect_refusal(LEAST "threads: 0", "threads: must be from 1 to 1024, is 0");
+    expect_refusal(LEAST "threads: 1025", "threads: must be from 1 to 1024, is 1025");
+    expect_refusal(LEAST "local: 0", "local: must be from 1 to 64, is 0");
+    expect_refusal(LEAST "batch: 130 local: 65", "local: must be from 1 to 64, is 65");
+    expect_refusal(LEAST "batch: 10 local: 4", "local: must divide batch, which is 10, is 4");
+    expect_refusal(LEAST "local: 4 threads: 3", "local: must be at most threads, which is 3, is 4");
+    expect_refusal(LEAST "pace: -0.5", "pace: must be >= 0, is -0.5");
+    expect_refusal(LEAST "pace: nan", "pace: must be >= 0, is nan");
+    expect_refusal(LEAST "pace: inf", "pace: must be a finite number, is inf");
+    expect_refusal(LEAST "strategy { sync { tau: 0 } }",
+                   "strategy.sync.tau: must be from 1 to 4294967295, is 0");
+    expect_refusal(LEAST "collective { chunk_kb: 0 }",
+                   "collective.chunk_kb: must be from 1 to 4096, is 0");
+    expect_refusal(LEAST "evaluate { every_exchanges: 0 }",
+                   "evaluate.every_exchanges: must be from 1 to 4294967295, is 0");
+    expect_refusal(LEAST "checkpoint { every_seconds: -1 }",
+                   "checkpoint.every_seconds: must be >= 0, is -1");
+    expect_refusal(LEAST "checkpoint { wait_seconds: -1 }",
+                   "checkpoint.wait_seconds: must be >= 0, is -1");
+    expect_refusal(LEAST "checkpoint { wait_seconds: 1e10 }",
+                   "checkpoint.wait_seconds: must be at most 1e9 seconds, is 1e+10");
+    expect_refusal(LEAST "checkpoint { keep: 0 }", "checkpoint.keep: must be from 1 to 1000, is 0");
+    expect_refusal(LEAST "stop { epochs: -1 }",
+                   "stop.epochs: must be > 0, is -1; --unset stop.epochs takes it away");
+    expect_refusal(
+        LEAST "stop { epochs: inf }",
+        "stop.epochs: must be a finite number, is inf; --unset stop.epochs takes it away");
+    expect_refusal(LEAST "stop { steps: 0 }",
+                   "stop.steps: must be > 0, is 0; --unset stop.steps takes it away");
+    expect_refusal(LEAST "stop { seconds: 0 }",
+                   "stop.seconds: must be > 0, is 0; --unset stop.seconds takes it away");
+    expect_refusal(
         LEAST "stop { validation_error: nan }",
         "stop.validation_error: must be > 0, is nan; --unset stop.validation_error takes it away");
-    refuses(LEAST "stop { test_error: 0 }",
-            "stop.test_error: must be > 0, is 0; --unset stop.test_error takes it away");
-    refuses(LEAST "validation: 9 stop { validation_error: 5 }",
-            "stop.validation_error: is a share of the records, at most 1, is 5; write 0.05");
+    expect_refusal(LEAST "stop { test_error: 0 }",
+                   "stop.test_error: must be > 0, is 0; --unset stop.test_error takes it away");
+    expect_refusal(LEAST "validation: 9 stop { validation_error: 5 }",
+                   "stop.validation_error: is a share of the records, at most 1, is 5; write 0.05");
 }
 
 /* A rule that nothing ever judges is refused, with what would judge it. */
 static void test_rules_that_cannot_be_judged_are_refused(void **state)
 {
     (void)state;
-    refuses(LEAST "stop { validation_error: 0.1 }",
-            "stop.validation_error: there is no validation data to measure it on; hold records of "
-            "the training data out for it by `validation: N`");
-    refuses(LEAST "test_data { idx { images: 'i' labels: 'l' } } stop { validation_error: 0.1 }",
-            "stop.validation_error: there is no validation data to measure it on; hold records of "
-            "the training data out for it by `validation: N`");
-    refuses(LEAST "validation: 9 stop { test_error: 0.1 }",
-            "stop.test_error: there is no test data to measure it on; give test_data");
-    refuses(LEAST "evaluate { every_steps: 5 }",
-            "evaluate.every_steps: there is nothing to evaluate on; hold records of the training "
-            "data out by `validation: N`, or give test_data");
-    refuses(LEAST "evaluate { at_start: true }",
-            "evaluate.at_start: there is nothing to evaluate on; hold records of the training data "
-            "out by `validation: N`, or give test_data");
-    refuses(LEAST "validation: 9 evaluate { test_records: 5 }",
-            "evaluate.test_records: there is no test data; give test_data");
+    expect_refusal(
+        LEAST "stop { validation_error: 0.1 }",
+        "stop.validation_error: there is no validation data to measure it on; hold records of "
+        "the training data out for it by `validation: N`");
+    expect_refusal(
+        LEAST "test_data { idx { images: 'i' labels: 'l' } } stop { validation_error: 0.1 }",
+        "stop.validation_error: there is no validation data to measure it on; hold records of "
+        "the training data out for it by `validation: N`");
+    expect_refusal(LEAST "validation: 9 stop { test_error: 0.1 }",
+                   "stop.test_error: there is no test data to measure it on; give test_data");
+    expect_refusal(
+        LEAST "evaluate { every_steps: 5 }",
+        "evaluate.every_steps: there is nothing to evaluate on; hold records of the training "
+        "data out by `validation: N`, or give test_data");
+    expect_refusal(
+        LEAST "evaluate { at_start: true }",
+        "evaluate.at_start: there is nothing to evaluate on; hold records of the training data "
+        "out by `validation: N`, or give test_data");
+    expect_refusal(LEAST "validation: 9 evaluate { test_records: 5 }",
+                   "evaluate.test_records: there is no test data; give test_data");
 }
 
 static void test_solver_and_data_numbers(void **state)
 {
     (void)state;
 #define REST "net { zoo: 'lenet' } train_data { idx { images: 'i' labels: 'l' } "
-    refuses(REST "} solver { }", "solver.base_lr: is missing; give the learning rate: `base_lr: "
-                                 "0.01` in the job, or --lr 0.01");
-    refuses(REST "} solver { base_lr: -0.01 }", "solver.base_lr: must be > 0, is -0.01");
-    refuses(REST "} solver { base_lr: 0 }", "solver.base_lr: must be > 0, is 0");
-    refuses(REST "} solver { base_lr: inf }", "solver.base_lr: must be a finite number, is inf");
-    refuses(REST "} solver { base_lr: 1 momentum: 1 }",
-            "solver.momentum: must be >= 0 and < 1, is 1");
-    refuses(REST "} solver { base_lr: 1 momentum2: 1 }",
-            "solver.momentum2: must be >= 0 and < 1, is 1");
-    refuses(REST "} solver { base_lr: 1 rms_decay: -0.5 }",
-            "solver.rms_decay: must be >= 0 and < 1, is -0.5");
-    refuses(REST "} solver { base_lr: 1 delta: 0 }", "solver.delta: must be > 0, is 0");
-    refuses(REST "} solver { base_lr: 1 delta: -1 }", "solver.delta: must be > 0, is -1");
-    refuses(REST "} solver { base_lr: 1 delta: inf }",
-            "solver.delta: must be a finite number, is inf");
-    refuses(REST "} solver { base_lr: 1 weight_decay: -1 }",
-            "solver.weight_decay: must be >= 0, is -1");
-    refuses(REST "} solver { base_lr: 1 power: nan }",
-            "solver.power: must be a finite number, is nan");
-    refuses(REST "} solver { base_lr: 1 net: 'n.prototxt' }",
-            "solver.net: name the net in `net { file: ... }` of the job instead");
-    refuses(REST "scale: 0 }", "train_data.scale: must not be 0");
-    refuses(REST "mean: 1 mean: nan }", "train_data.mean[1]: must be a finite number, is nan");
+    expect_refusal(REST "} solver { }",
+                   "solver.base_lr: is missing; give the learning rate: `base_lr: "
+                   "0.01` in the job, or --lr 0.01");
+    expect_refusal(REST "} solver { base_lr: -0.01 }", "solver.base_lr: must be > 0, is -0.01");
+    expect_refusal(REST "} solver { base_lr: 0 }", "solver.base_lr: must be > 0, is 0");
+    expect_refusal(REST "} solver { base_lr: inf }",
+                   "solver.base_lr: must be a finite number, is inf");
+    expect_refusal(REST "} solver { base_lr: 1 momentum: 1 }",
+                   "solver.momentum: must be >= 0 and < 1, is 1");
+    expect_refusal(REST "} solver { base_lr: 1 momentum2: 1 }",
+                   "solver.momentum2: must be >= 0 and < 1, is 1");
+    expect_refusal(REST "} solver { base_lr: 1 rms_decay: -0.5 }",
+                   "solver.rms_decay: must be >= 0 and < 1, is -0.5");
+    expect_refusal(REST "} solver { base_lr: 1 delta: 0 }", "solver.delta: must be > 0, is 0");
+    expect_refusal(REST "} solver { base_lr: 1 delta: -1 }", "solver.delta: must be > 0, is -1");
+    expect_refusal(REST "} solver { base_lr: 1 delta: inf }",
+                   "solver.delta: must be a finite number, is inf");
+    expect_refusal(REST "} solver { base_lr: 1 weight_decay: -1 }",
+                   "solver.weight_decay: must be >= 0, is -1");
+    expect_refusal(REST "} solver { base_lr: 1 power: nan }",
+                   "solver.power: must be a finite number, is nan");
+    expect_refusal(REST "} solver { base_lr: 1 net: 'n.prototxt' }",
+                   "solver.net: name the net in `net { file: ... }` of the job instead");
+    expect_refusal(REST "scale: 0 }", "train_data.scale: must not be 0");
+    expect_refusal(REST "mean: 1 mean: nan }",
+                   "train_data.mean[1]: must be a finite number, is nan");
 #undef REST
 }
 
 static void test_global_batch(void **state)
 {
     (void)state;
-    Paceline__Job *job = finished(LEAST "workers: 4 global_batch: 256");
+    Paceline__Job *job = finish_job(LEAST "workers: 4 global_batch: 256");
     assert_int_equal(job->batch, 64);
     struct err err = {0};
     assert_int_equal(job_finish(job, &err), OK); /* a finished job may be finished again */
     assert_int_equal(job->batch, 64);
     job_free(job);
-    refuses(LEAST "batch: 64 global_batch: 64",
-            "global_batch: `batch` is set, and one of the two may be; --unset one of them");
-    refuses(LEAST "workers: 3 global_batch: 64",
-            "global_batch: must be a multiple of workers, which is 3, is 64");
-    refuses(LEAST "global_batch: 0",
-            "global_batch: must be a multiple of workers, which is 1, is 0");
-    refuses(LEAST "global_batch: 65537", "global_batch: must be at most 65536 a worker, is 65537");
+    expect_refusal(LEAST "batch: 64 global_batch: 64",
+                   "global_batch: `batch` is set, and one of the two may be; --unset one of them");
+    expect_refusal(LEAST "workers: 3 global_batch: 64",
+                   "global_batch: must be a multiple of workers, which is 3, is 64");
+    expect_refusal(LEAST "global_batch: 0",
+                   "global_batch: must be a multiple of workers, which is 1, is 0");
+    expect_refusal(LEAST "global_batch: 65537",
+                   "global_batch: must be at most 65536 a worker, is 65537");
 }
 
 static void test_single_is_for_one_worker(void **state)
 {
     (void)state;
-    refuses(LEAST "workers: 2 strategy { single {} }",
-            "strategy.single: needs workers: 1, has 2; write --strategy sync, or another that is "
-            "for several");
+    expect_refusal(
+        LEAST "workers: 2 strategy { single {} }",
+        "strategy.single: needs workers: 1, has 2; write --strategy sync, or another that is "
+        "for several");
 }
 
-static void overrides(const char *text, const char *assignment, const char *takes)
+static void expect_override(const char *text, const char *assignment, const char *takes)
 {
     struct err err = {0};
     char taken[JOB_TAKEN_MAX];
-    Paceline__Job *job = parse(text);
+    Paceline__Job *job = parse_job(text);
     if (job_override(job, assignment, taken, &err) != OK || job_finish(job, &err) != OK)
         fail_msg("%s: %s", assignment, err.text);
     assert_string_equal(taken, takes);
@@ -234,26 +244,27 @@ static void overrides(const char *text, const char *assignment, const char *take
 static void test_override_takes_rivals_back(void **state)
 {
     (void)state;
-    overrides(LEAST "strategy { single {} }", "workers=4", "strategy.single");
-    overrides(LEAST "strategy { single {} }", "workers=1", "");
-    overrides(LEAST "strategy { mpca {} }", "workers=4", "");
-    overrides(LEAST "workers_min: 1 workers_max: 3", "workers=2", "workers_min, workers_max");
-    overrides(LEAST "workers: 3 workers_max: 5", "workers_min=2", "workers");
-    overrides(LEAST "global_batch: 32", "batch=8", "global_batch");
-    overrides(LEAST "batch: 8", "global_batch=32", "batch");
-    overrides(LEAST "stop { steps: 5 seconds: 9 }", "stop.epochs=2", "stop.steps");
-    overrides(LEAST "stop { epochs: 2 }", "stop.steps=7", "stop.epochs");
-    overrides(LEAST, "solver.base_lr=0.5", "");
-    refuses(LEAST "workers: 3 workers_min: 1 workers_max: 3",
-            "workers: not together with workers_min; --unset workers_min keeps the number fixed, "
-            "--unset workers lets it change");
+    expect_override(LEAST "strategy { single {} }", "workers=4", "strategy.single");
+    expect_override(LEAST "strategy { single {} }", "workers=1", "");
+    expect_override(LEAST "strategy { mpca {} }", "workers=4", "");
+    expect_override(LEAST "workers_min: 1 workers_max: 3", "workers=2", "workers_min, workers_max");
+    expect_override(LEAST "workers: 3 workers_max: 5", "workers_min=2", "workers");
+    expect_override(LEAST "global_batch: 32", "batch=8", "global_batch");
+    expect_override(LEAST "batch: 8", "global_batch=32", "batch");
+    expect_override(LEAST "stop { steps: 5 seconds: 9 }", "stop.epochs=2", "stop.steps");
+    expect_override(LEAST "stop { epochs: 2 }", "stop.steps=7", "stop.epochs");
+    expect_override(LEAST, "solver.base_lr=0.5", "");
+    expect_refusal(
+        LEAST "workers: 3 workers_min: 1 workers_max: 3",
+        "workers: not together with workers_min; --unset workers_min keeps the number fixed, "
+        "--unset workers lets it change");
 }
 
 static void test_strategy_by_name(void **state)
 {
     (void)state;
     struct err err = {0};
-    Paceline__Job *job = parse("strategy { sync { tau: 3 } }");
+    Paceline__Job *job = parse_job("strategy { sync { tau: 3 } }");
     assert_int_equal(job_set_strategy(job, "ring", &err), ERR_USAGE);
     assert_string_equal(err.text,
                         "no strategy is called `ring`; there are single, sync, allreduce, "
@@ -270,7 +281,7 @@ static void test_set_from_the_command_line(void **state)
 {
     (void)state;
     struct err err = {0};
-    Paceline__Job *job = parse(LEAST);
+    Paceline__Job *job = parse_job(LEAST);
     assert_int_equal(job_set(job, "stop.epochs=2", &err), OK);
     assert_true(job->stop->epochs == 2);
     assert_int_equal(job_set(job, "net.file=a=b.prototxt", &err), OK);
@@ -333,9 +344,9 @@ static void test_paths_are_beside_the_job(void **state)
 {
     (void)state;
     struct err err = {0};
-    Paceline__Job *job = parse("net { file: 'n.prototxt' } "
-                               "train_data { idx { images: '/abs/i' labels: 'd/l' } } "
-                               "test_data { idx { images: 'i' } }");
+    Paceline__Job *job = parse_job("net { file: 'n.prototxt' } "
+                                   "train_data { idx { images: '/abs/i' labels: 'd/l' } } "
+                                   "test_data { idx { images: 'i' } }");
     assert_int_equal(job_resolve_paths(job, "jobs/a.job", &err), OK);
     assert_string_equal(job->net->file, "jobs/n.prototxt");
     assert_string_equal(job->train_data->idx->images, "/abs/i");
@@ -362,7 +373,7 @@ static uint64_t hash_of_job(const Paceline__Job *job)
 
 static uint64_t hash_of(const char *text)
 {
-    Paceline__Job *job = finished(text);
+    Paceline__Job *job = finish_job(text);
     uint64_t hash = hash_of_job(job);
     job_free(job);
     return hash;
@@ -383,9 +394,9 @@ static void test_hash_is_of_the_meaning(void **state)
 static void test_a_finished_job_travels_as_text(void **state)
 {
     (void)state;
-    Paceline__Job *job = finished(LEAST "workers: 4 global_batch: 128 deterministic: true");
+    Paceline__Job *job = finish_job(LEAST "workers: 4 global_batch: 128 deterministic: true");
     char *text = as_text(job);
-    Paceline__Job *peer = finished(text);
+    Paceline__Job *peer = finish_job(text);
     assert_int_equal(hash_of_job(job), hash_of_job(peer));
     char *again = as_text(peer);
     assert_string_equal(text, again);
@@ -402,7 +413,7 @@ static void test_the_example_is_a_job(void **state)
     struct file_bytes file;
     if (file_read(TEST_ROOT "/examples/fashion-lenet.job", 1 << 20, &file, &err) != OK)
         fail_msg("%s", err.text);
-    Paceline__Job *job = finished((const char *)file.data);
+    Paceline__Job *job = finish_job((const char *)file.data);
     assert_string_equal(job->name, "fashion-lenet");
     assert_int_equal(job->workers, 4);
     assert_int_equal(job->validation, 5000);

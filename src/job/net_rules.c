@@ -12,14 +12,14 @@ int net_rules_check(const Caffe__LayerParameter *layer, struct err *err)
 static bool has_stage(const struct net_state *state, const char *stage)
 {
     for (int i = 0; i < 2; i++)
-        for (size_t k = 0; state->said[i] && k < state->said[i]->n_stage; k++)
-            if (strcmp(state->said[i]->stage[k], stage) == 0)
+        for (size_t k = 0; state->given[i] && k < state->given[i]->n_stage; k++)
+            if (strcmp(state->given[i]->stage[k], stage) == 0)
                 return true;
     return false;
 }
 
 /* A rule holds when all that it says does. */
-static bool holds(const Caffe__NetStateRule *rule, const struct net_state *state)
+static bool rule_holds(const Caffe__NetStateRule *rule, const struct net_state *state)
 {
     if ((rule->has_phase && rule->phase != state->phase) ||
         (rule->has_min_level && state->level < rule->min_level) ||
@@ -37,10 +37,10 @@ static bool holds(const Caffe__NetStateRule *rule, const struct net_state *state
 bool net_rules_include(const Caffe__LayerParameter *layer, const struct net_state *state)
 {
     for (size_t i = 0; i < layer->n_exclude; i++)
-        if (holds(layer->exclude[i], state))
+        if (rule_holds(layer->exclude[i], state))
             return false;
     for (size_t i = 0; i < layer->n_include; i++)
-        if (holds(layer->include[i], state))
+        if (rule_holds(layer->include[i], state))
             return true;
     return layer->n_include == 0;
 }

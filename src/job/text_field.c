@@ -77,25 +77,25 @@ static void pointer_put(void *slot, const void *pointer)
     memcpy(slot, &pointer, sizeof pointer);
 }
 
-static void *member(const ProtobufCMessage *msg, unsigned offset)
+static void *field_address(const ProtobufCMessage *msg, unsigned offset)
 {
     return (uint8_t *)(uintptr_t)msg + offset;
 }
 
 void *text_field_slot(const ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field)
 {
-    return member(msg, field->offset);
+    return field_address(msg, field->offset);
 }
 
 size_t *text_field_count(const ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field)
 {
     PL_ASSERT(text_field_repeated(field));
-    return member(msg, field->quantifier_offset);
+    return field_address(msg, field->quantifier_offset);
 }
 
 bool text_field_is_set(const ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field)
 {
-    void *quantifier = member(msg, field->quantifier_offset);
+    void *quantifier = field_address(msg, field->quantifier_offset);
     if (text_field_repeated(field))
         return *(size_t *)quantifier > 0;
     if (text_field_in_oneof(field))
@@ -112,14 +112,14 @@ const ProtobufCFieldDescriptor *text_field_rival(const ProtobufCMessage *msg,
 {
     if (!text_field_in_oneof(field))
         return NULL;
-    uint32_t id = *(uint32_t *)member(msg, field->quantifier_offset);
+    uint32_t id = *(uint32_t *)field_address(msg, field->quantifier_offset);
     return id ? protobuf_c_message_descriptor_get_field(msg->descriptor, id) : NULL;
 }
 
 void text_field_mark(ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field)
 {
     PL_ASSERT(!text_field_repeated(field));
-    void *quantifier = member(msg, field->quantifier_offset);
+    void *quantifier = field_address(msg, field->quantifier_offset);
     if (text_field_in_oneof(field))
         *(uint32_t *)quantifier = field->id;
     else if (field->label == PROTOBUF_C_LABEL_OPTIONAL && field->quantifier_offset)
@@ -186,13 +186,13 @@ void text_field_clear(ProtobufCMessage *msg, const ProtobufCFieldDescriptor *fie
         if (!rival)
             return;
         release_value(rival, text_field_slot(msg, rival));
-        *(uint32_t *)member(msg, field->quantifier_offset) = 0;
+        *(uint32_t *)field_address(msg, field->quantifier_offset) = 0;
         return;
     }
     release_value(field, text_field_slot(msg, field));
     reset_value(field, text_field_slot(msg, field));
     if (field->label == PROTOBUF_C_LABEL_OPTIONAL && field->quantifier_offset)
-        *(protobuf_c_boolean *)member(msg, field->quantifier_offset) = false;
+        *(protobuf_c_boolean *)field_address(msg, field->quantifier_offset) = false;
 }
 
 static bool fill_messages(ProtobufCMessage *msg, const ProtobufCFieldDescriptor *field)

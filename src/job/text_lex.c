@@ -139,7 +139,7 @@ static bool escape_digits(const struct text_lex *lex, size_t *at, int base, int 
 }
 
 /* One escape, its backslash at *at. */
-static bool escape(const struct text_lex *lex, size_t *at, uint8_t *out)
+static bool read_escape(const struct text_lex *lex, size_t *at, uint8_t *out)
 {
     static const char names[] = "abfnrtv\\'\"?";
     static const char means[] = "\a\b\f\n\r\t\v\\'\"?";
@@ -165,7 +165,7 @@ bool text_lex_unescape(const struct text_lex *lex, struct buf *out, size_t *bad)
         uint8_t c = (uint8_t)lex->text[at];
         if (c != '\\') {
             at++;
-        } else if (!escape(lex, &at, &c)) {
+        } else if (!read_escape(lex, &at, &c)) {
             *bad = start;
             return false;
         }

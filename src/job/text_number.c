@@ -35,7 +35,7 @@ bool text_number_integer(const char *s, size_t n, uint64_t *out)
 
 /* What the C library writes for the decimal point in the process's locale, which is not ours to
  * change. */
-static size_t radix(char out[8])
+static size_t radix_text(char out[8])
 {
     char half[16] = {0};
     int n = snprintf(half, sizeof half, "%.1f", 0.5);
@@ -56,7 +56,7 @@ static size_t skip_digits(const char *s, size_t n, size_t at)
 static bool decimal_copy(const char *s, size_t n, char out[NUMBER_TEXT_MAX])
 {
     char point[8];
-    size_t point_len = radix(point);
+    size_t point_len = radix_text(point);
     if (n > 0 && (s[n - 1] | 0x20) == 'f')
         n--;
     if (n == 0 || n + sizeof point >= NUMBER_TEXT_MAX)
@@ -127,7 +127,7 @@ static bool put_special(struct buf *out, double v)
 static void put_with_dot(struct buf *out, const char *number)
 {
     char point[8];
-    size_t point_len = radix(point);
+    size_t point_len = radix_text(point);
     const char *at = point_len ? strstr(number, point) : NULL;
     if (!at) {
         buf_printf(out, "%s", number);

@@ -47,13 +47,13 @@ static const struct alias {
     {"dir", "list"},
 };
 
-static size_t least(size_t a, size_t b)
+static size_t smaller_of(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
 /* Levenshtein's distance; n < NAME_MAX_BYTES. */
-static size_t distance(const char *a, size_t n, const char *b)
+static size_t edit_distance(const char *a, size_t n, const char *b)
 {
     size_t row[NAME_MAX_BYTES];
     for (size_t i = 0; i <= n; i++)
@@ -64,7 +64,7 @@ static size_t distance(const char *a, size_t n, const char *b)
         for (size_t i = 1; i <= n; i++) {
             size_t change = corner + (a[i - 1] != b[j]);
             corner = row[i];
-            row[i] = least(change, least(row[i], row[i - 1]) + 1);
+            row[i] = smaller_of(change, smaller_of(row[i], row[i - 1]) + 1);
         }
     }
     return row[n];
@@ -76,7 +76,7 @@ static const ProtobufCFieldDescriptor *find_nearest(const ProtobufCMessageDescri
     const ProtobufCFieldDescriptor *nearest = NULL;
     size_t n = strlen(name), best = n < 5 ? 2 : 3; /* one slip in a short name, two in a longer */
     for (unsigned i = 0; i < type->n_fields; i++) {
-        size_t d = distance(name, n, type->fields[i].name);
+        size_t d = edit_distance(name, n, type->fields[i].name);
         if (d < best && d < n) {
             best = d;
             nearest = &type->fields[i];

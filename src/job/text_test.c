@@ -76,12 +76,12 @@ static void sample_init(ProtobufCMessage *msg)
     *s = (struct sample){.base = {.descriptor = &sample_type}};
 }
 
-static void release(void *msg)
+static void free_message(void *msg)
 {
     protobuf_c_message_free_unpacked(msg, NULL);
 }
 
-static void *parse(const ProtobufCMessageDescriptor *type, const char *text)
+static void *parse_text(const ProtobufCMessageDescriptor *type, const char *text)
 {
     struct err err = {0};
     ProtobufCMessage *msg = NULL;
@@ -91,17 +91,18 @@ static void *parse(const ProtobufCMessageDescriptor *type, const char *text)
     return msg;
 }
 
-static Paceline__Job *job(const char *text)
+static Paceline__Job *job_of(const char *text)
 {
-    return parse(&paceline__job__descriptor, text);
+    return parse_text(&paceline__job__descriptor, text);
 }
 
-static struct sample *sample(const char *text)
+static struct sample *sample_of(const char *text)
 {
-    return parse(&sample_type, text);
+    return parse_text(&sample_type, text);
 }
 
-static void refuses(const ProtobufCMessageDescriptor *type, const char *text, const char *message)
+static void expect_refusal(const ProtobufCMessageDescriptor *type, const char *text,
+                           const char *message)
 {
     struct err err = {0};
     ProtobufCMessage *msg = NULL;
@@ -113,33 +114,34 @@ static void refuses(const ProtobufCMessageDescriptor *type, const char *text, co
 
 static void job_refuses(const char *text, const char *message)
 {
-    refuses(&paceline__job__descriptor, text, message);
+    expect_refusal(&paceline__job__descriptor, text, message);
 }
 
 static void sample_refuses(const char *text, const char *message)
 {
-    refuses(&sample_type, text, message);
+    expect_refusal(&sample_type, text, message);
 }
 
 static void test_empty_text_is_all_defaults(void **state)
 {
     (void)state;
-    Paceline__Job *j = job(" # nothing but a comment");
+    Paceline__Job *j = job_of(" # nothing but a comment");
     assert_string_equal(j->name, "job");
     assert_false(j->has_batch);
     assert_int_equal(j->batch, 64);
     assert_null(j->net);
-    release(j);
+    free_message(j);
 }
 
 static void test_a_job_reads_as_written(void **state)
 {
     (void)state;
-    Paceline__Job *j = job("name: 'a' # the rest is not read: }{\r\n"
-                           "net { zoo: \"lenet\" }\n"
-                           "train_data: { idx < images: \"i\", labels: \"l\"; > mean: [1, 2.5] }\n"
-                           "batch:32,kernels:ref;deterministic: true pace: .5\n"
-                           "strategy { sync { } }");
+    Paceline__Job *j =
+        job_of("name: 'a' # the rest is not read: }{\r\n"
+               "net { zoo: \"lenet\" }\n"
+               "train_data: { idx < images: \"i\", labels: \"l\"; > mean: [1, 2.5] }\n"
+               "batch:32,kernels:ref;deterministic: true pace: .5\n"
+               "strategy { sync { } }");
     assert_string_equal(j->name, "a");
     assert_int_equal(j->net->source_case, PACELINE__NET__SOURCE_ZOO);
     assert_string_equal(j->net->zoo, "lenet");
@@ -152,7 +154,7 @@ static void test_a_job_reads_as_written(void **state)
     assert_true(j->pace == 0.5);
     assert_int_equal(j->strategy->algorithm_case, PACELINE__STRATEGY__ALGORITHM_SYNC);
     assert_int_equal(j->strategy->sync->tau, 50);
-    release(j);
+    free_message(j);
 }
 
 static const char lenet_head[] =
@@ -171,7 +173,7 @@ static const char lenet_head[] =
 static void test_a_caffe_net_reads_as_it_stands(void **state)
 {
     (void)state;
-    Caffe__NetParameter *net = parse(&caffe__net_parameter__descriptor, lenet_head);
+    Caffe__NetParameter *net = parse_text(&caffe__net_parameter__descriptor, lenet_head);
     assert_int_equal(net->n_layer, 4);
     Caffe__LayerParameter *data = net->layer[0], *conv = net->layer[1], *pool = net->layer[2];
     assert_string_equal(data->top[1], "label");
@@ -182,7 +184,7 @@ static void test_a_caffe_net_reads_as_it_stands(void **state)
     assert_true(conv->convolution_param->bias_term);
     assert_string_equal(conv->convolution_param->bias_filler->type, "constant");
     assert_int_equal(pool->pooling_param->pool, CAFFE__POOLING_PARAMETER__POOL_METHOD__MAX);
-    release(net);
+    free_message(net);
 }
 
 static void test_caffe_numbers_are_the_public_ones(void **state)
@@ -203,34 +205,34 @@ static void test_caffe_numbers_are_the_public_ones(void **state)
     assert_true(layer->blobs[0]->data[0] == 1.0f);
     assert_int_equal(layer->convolution_param->num_output, 20);
     assert_int_equal(layer->convolution_param->dilation[0], 2);
-    release(net);
+    free_message(net);
 }
 
 static void test_strings_escape_and_join(void **state)
 {
     (void)state;
-    Paceline__Job *j = job("name: \"a\\tb\" 'c\"\\'' # between\n \"\\x41\\102\\n\\\\\"");
+    Paceline__Job *j = job_of("name: \"a\\tb\" 'c\"\\'' # between\n \"\\x41\\102\\n\\\\\"");
     assert_string_equal(j->name, "a\tbc\"'AB\n\\");
-    release(j);
-    struct sample *s = sample("raw: \"\\000\\377z\" words: '' words: [\"x\", 'y' 'z']");
+    free_message(j);
+    struct sample *s = sample_of("raw: \"\\000\\377z\" words: '' words: [\"x\", 'y' 'z']");
     assert_int_equal(s->raw.len, 3);
     assert_memory_equal(s->raw.data, "\0\377z", 3);
     assert_int_equal(s->n_words, 3);
     assert_string_equal(s->words[0], "");
     assert_string_equal(s->words[2], "yz");
-    release(s);
+    free_message(s);
 }
 
 static void test_integers_at_their_limits(void **state)
 {
     (void)state;
-    struct sample *s = sample("small: -2147483648 big: -9223372036854775808 "
-                              "fixed: 18446744073709551615");
+    struct sample *s = sample_of("small: -2147483648 big: -9223372036854775808 "
+                                 "fixed: 18446744073709551615");
     assert_true(s->small == INT32_MIN && s->big == INT64_MIN && s->fixed == UINT64_MAX);
-    release(s);
-    s = sample("small: 0x7fFF big: - 017 fixed: 0");
+    free_message(s);
+    s = sample_of("small: 0x7fFF big: - 017 fixed: 0");
     assert_true(s->small == 32767 && s->big == -15 && s->fixed == 0);
-    release(s);
+    free_message(s);
     sample_refuses("small: 2147483648", "t:1:8: field `small` of Sample: expected an integer from "
                                         "-2147483648 to 2147483647, not `2147483648`");
     sample_refuses("small: -2147483649", "t:1:8: field `small` of Sample: expected an integer from "
@@ -249,25 +251,25 @@ static void test_integers_at_their_limits(void **state)
 static void test_floats(void **state)
 {
     (void)state;
-    struct sample *s = sample("wide: -1.25e+2");
+    struct sample *s = sample_of("wide: -1.25e+2");
     assert_true(s->wide == -125);
-    release(s);
-    s = sample("wide: 3F");
+    free_message(s);
+    s = sample_of("wide: 3F");
     assert_true(s->wide == 3);
-    release(s);
-    s = sample("wide: -Infinity");
+    free_message(s);
+    s = sample_of("wide: -Infinity");
     assert_true(isinf(s->wide) && s->wide < 0);
-    release(s);
-    s = sample("wide: nan");
+    free_message(s);
+    s = sample_of("wide: nan");
     assert_true(isnan(s->wide));
-    release(s);
-    Paceline__Data *d = parse(&paceline__data__descriptor, "scale: 0.00390625f mean: 1e-3");
+    free_message(s);
+    Paceline__Data *d = parse_text(&paceline__data__descriptor, "scale: 0.00390625f mean: 1e-3");
     assert_true(d->scale == 0.00390625f && d->mean[0] == 0.001f);
-    release(d);
+    free_message(d);
     sample_refuses("wide: 1e999", "t:1:7: field `wide` of Sample: expected a number that fits a "
                                   "double, not `1e999`");
-    refuses(&paceline__data__descriptor, "scale: 1e39",
-            "t:1:8: field `scale` of Data: expected a number that fits a float, not `1e39`");
+    expect_refusal(&paceline__data__descriptor, "scale: 1e39",
+                   "t:1:8: field `scale` of Data: expected a number that fits a float, not `1e39`");
     sample_refuses("wide: 1.2.3", "t:1:7: field `wide` of Sample: expected a number that fits a "
                                   "double, not `1.2.3`");
     sample_refuses("wide: 1e+", "t:1:7: field `wide` of Sample: expected a number that fits a "
@@ -281,18 +283,18 @@ static void test_floats(void **state)
 static void test_flags_and_words(void **state)
 {
     (void)state;
-    struct sample *s = sample("flag: True");
+    struct sample *s = sample_of("flag: True");
     assert_true(s->flag);
-    release(s);
-    s = sample("flag: 0");
+    free_message(s);
+    s = sample_of("flag: 0");
     assert_true(s->has_flag && !s->flag);
-    release(s);
+    free_message(s);
     sample_refuses("flag: yes", "t:1:7: field `flag` of Sample: expected true or false, not `yes`");
     sample_refuses("flag: -t", "t:1:7: field `flag` of Sample: expected true or false, not `-t`");
     sample_refuses("flag: 2", "t:1:7: field `flag` of Sample: expected true or false, not `2`");
-    Paceline__Job *j = job("kernels: 2");
+    Paceline__Job *j = job_of("kernels: 2");
     assert_int_equal(j->kernels, PACELINE__JOB__KERNELS__dnnl);
-    release(j);
+    free_message(j);
     job_refuses("kernels: cuda", "t:1:10: field `kernels` of Job: expected one of auto, ref, dnnl, "
                                  "not `cuda`");
     job_refuses("kernels: 3", "t:1:10: field `kernels` of Job: expected one of auto, ref, dnnl, "
@@ -340,14 +342,16 @@ static void test_broken_lists(void **state)
     (void)state;
     job_refuses("batch: [1]", "t:1:8: field `batch` of Job: expected one value, not a list");
     const ProtobufCMessageDescriptor *data = &paceline__data__descriptor;
-    refuses(data, "mean: [1 2]", "t:1:10: field `mean` of Data: expected `,` or `]`, not `2`");
-    refuses(data, "mean: [1, ]",
-            "t:1:11: field `mean` of Data: expected a number that fits a float, not `]`");
-    refuses(data, "mean: [1", "t:1:9: field `mean` of Data: expected `,` or `]`, not the end");
-    Paceline__Data *d = parse(data, "mean: [] mean: 1 mean: [2, 3, 4, 5] mean: 6");
+    expect_refusal(data, "mean: [1 2]",
+                   "t:1:10: field `mean` of Data: expected `,` or `]`, not `2`");
+    expect_refusal(data, "mean: [1, ]",
+                   "t:1:11: field `mean` of Data: expected a number that fits a float, not `]`");
+    expect_refusal(data, "mean: [1",
+                   "t:1:9: field `mean` of Data: expected `,` or `]`, not the end");
+    Paceline__Data *d = parse_text(data, "mean: [] mean: 1 mean: [2, 3, 4, 5] mean: 6");
     assert_int_equal(d->n_mean, 6);
     assert_true(d->mean[5] == 6);
-    release(d);
+    free_message(d);
 }
 
 static void test_broken_strings(void **state)
@@ -382,7 +386,7 @@ static void test_depth_is_bounded(void **state)
     size_t opened = strlen(text);
     for (int i = 0; i < TEXT_DEPTH_MAX; i++)
         strcat(text, "}");
-    release(sample(text));
+    free_message(sample_of(text));
     strcpy(text + opened, "child{");
     sample_refuses(text, "t:1:198: field `child` of Sample: more than 32 messages deep");
 }
@@ -427,7 +431,7 @@ static void test_memory_is_bounded(void **state)
     assert_in_range(refused_after(&sample_type, "words:''"), most / 1024, most / 32);
 }
 
-static void written(const void *msg, const char *text)
+static void expect_written(const void *msg, const char *text)
 {
     struct buf out = {0};
     text_write(msg, &out);
@@ -440,17 +444,18 @@ static void written(const void *msg, const char *text)
 static void test_writing(void **state)
 {
     (void)state;
-    Paceline__Job *j = job("workers: 3 stop { epochs: 0.1 } name: \"a\\\"\\n\\001\xc3\xa9\" "
-                           "train_data { mean: [0.1, 16777216] scale: 1 } strategy { single {} }");
-    written(j, "name: \"a\\\"\\n\\001\xc3\xa9\"\n"
-               "train_data {\n  scale: 1\n  mean: 0.1\n  mean: 16777216\n}\n"
-               "strategy {\n  single {\n  }\n}\n"
-               "workers: 3\n"
-               "stop {\n  epochs: 0.1\n}\n");
-    release(j);
-    struct sample *s = sample("small: -5 big: -6 fixed: 7 raw: '\\377a' flag: false wide: inf");
-    written(s, "small: -5\nbig: -6\nfixed: 7\nraw: \"\\377a\"\nwide: inf\nflag: false\n");
-    release(s);
+    Paceline__Job *j =
+        job_of("workers: 3 stop { epochs: 0.1 } name: \"a\\\"\\n\\001\xc3\xa9\" "
+               "train_data { mean: [0.1, 16777216] scale: 1 } strategy { single {} }");
+    expect_written(j, "name: \"a\\\"\\n\\001\xc3\xa9\"\n"
+                      "train_data {\n  scale: 1\n  mean: 0.1\n  mean: 16777216\n}\n"
+                      "strategy {\n  single {\n  }\n}\n"
+                      "workers: 3\n"
+                      "stop {\n  epochs: 0.1\n}\n");
+    free_message(j);
+    struct sample *s = sample_of("small: -5 big: -6 fixed: 7 raw: '\\377a' flag: false wide: inf");
+    expect_written(s, "small: -5\nbig: -6\nfixed: 7\nraw: \"\\377a\"\nwide: inf\nflag: false\n");
+    free_message(s);
 }
 
 static void check_round_trip(const ProtobufCMessage *msg)
@@ -477,20 +482,20 @@ static void check_round_trip(const ProtobufCMessage *msg)
     free(b);
     buf_release(&once);
     buf_release(&twice);
-    release(again);
+    free_message(again);
 }
 
 static void test_round_trip(void **state)
 {
     (void)state;
-    Caffe__NetParameter *net = parse(&caffe__net_parameter__descriptor, lenet_head);
+    Caffe__NetParameter *net = parse_text(&caffe__net_parameter__descriptor, lenet_head);
     check_round_trip(&net->base);
-    release(net);
+    free_message(net);
     struct sample *s =
-        sample("raw: '\\0\\1\\2\"\\'\\\\' words: ['a\\nb', ''] child { child { wide: "
-               "4.9e-324 } wide: -0.0 } wide: 0.1");
+        sample_of("raw: '\\0\\1\\2\"\\'\\\\' words: ['a\\nb', ''] child { child { wide: "
+                  "4.9e-324 } wide: -0.0 } wide: 0.1");
     check_round_trip(&s->base);
-    release(s);
+    free_message(s);
 }
 
 static void test_floats_are_written_exactly(void **state)
@@ -513,7 +518,7 @@ static void test_floats_are_written_exactly(void **state)
     }
 }
 
-static void set(void *msg, const char *path, const char *value)
+static void set_field(void *msg, const char *path, const char *value)
 {
     struct err err = {0};
     if (text_set(msg, path, value, &err) != OK)
@@ -523,15 +528,15 @@ static void set(void *msg, const char *path, const char *value)
 static void test_set_makes_its_way(void **state)
 {
     (void)state;
-    Paceline__Job *j = job("strategy { single {} } stop { steps: 5 }");
-    set(j, "stop.epochs", "2.5");
-    set(j, "stop.epochs", "3");
-    set(j, "name", "no quotes, [as] it stands");
-    set(j, "kernels", "ref");
-    set(j, "strategy.sync.tau", "7");
-    set(j, "train_data.idx.images", "\"quo\\ted\"");
-    set(j, "net", "{ zoo: 'mlp' }");
-    set(j, "net.file", "");
+    Paceline__Job *j = job_of("strategy { single {} } stop { steps: 5 }");
+    set_field(j, "stop.epochs", "2.5");
+    set_field(j, "stop.epochs", "3");
+    set_field(j, "name", "no quotes, [as] it stands");
+    set_field(j, "kernels", "ref");
+    set_field(j, "strategy.sync.tau", "7");
+    set_field(j, "train_data.idx.images", "\"quo\\ted\"");
+    set_field(j, "net", "{ zoo: 'mlp' }");
+    set_field(j, "net.file", "");
     assert_true(j->stop->epochs == 3 && j->stop->steps == 5);
     assert_string_equal(j->name, "no quotes, [as] it stands");
     assert_int_equal(j->kernels, PACELINE__JOB__KERNELS__ref);
@@ -540,33 +545,34 @@ static void test_set_makes_its_way(void **state)
     assert_string_equal(j->train_data->idx->images, "quo\ted");
     assert_int_equal(j->net->source_case, PACELINE__NET__SOURCE_FILE);
     assert_string_equal(j->net->file, "");
-    release(j);
+    free_message(j);
 }
 
 static void test_set_replaces_lists(void **state)
 {
     (void)state;
-    Paceline__Data *d = parse(&paceline__data__descriptor, "mean: [1, 2, 3, 4, 5]");
-    set(d, "mean", "6, 7");
+    Paceline__Data *d = parse_text(&paceline__data__descriptor, "mean: [1, 2, 3, 4, 5]");
+    set_field(d, "mean", "6, 7");
     assert_int_equal(d->n_mean, 2);
     assert_true(d->mean[1] == 7);
-    set(d, "mean", "[8]");
+    set_field(d, "mean", "[8]");
     assert_int_equal(d->n_mean, 1);
-    set(d, "mean", "[]");
+    set_field(d, "mean", "[]");
     assert_int_equal(d->n_mean, 0);
-    release(d);
-    struct sample *s = sample("words: 'a' words: 'b'");
-    set(s, "words", "plain");
+    free_message(d);
+    struct sample *s = sample_of("words: 'a' words: 'b'");
+    set_field(s, "words", "plain");
     assert_int_equal(s->n_words, 1);
-    set(s, "words", "['x', 'y']");
+    set_field(s, "words", "['x', 'y']");
     assert_string_equal(s->words[1], "y");
-    release(s);
+    free_message(s);
 }
 
 static void set_refuses(const char *path, const char *value, const char *message)
 {
     struct err err = {0};
-    Paceline__Job *j = job("strategy { single {} } stop { steps: 5 } train_data { mean: [1, 2] }");
+    Paceline__Job *j =
+        job_of("strategy { single {} } stop { steps: 5 } train_data { mean: [1, 2] }");
     struct buf before = {0}, after = {0};
     text_write(&j->base, &before);
     assert_int_equal(text_set(&j->base, path, value, &err), ERR_INPUT);
@@ -576,7 +582,7 @@ static void set_refuses(const char *path, const char *value, const char *message
     assert_memory_equal(before.data, after.data, before.len);
     buf_release(&before);
     buf_release(&after);
-    release(j);
+    free_message(j);
 }
 
 static void test_a_bad_set_changes_nothing(void **state)
@@ -624,8 +630,8 @@ static void test_unset_takes_a_field_back(void **state)
     (void)state;
     struct err err;
     bool was_set;
-    Paceline__Job *j = job("batch: 8 stop { steps: 5 epochs: 2 } solver { base_lr: 1 } "
-                           "train_data { mean: 1 mean: 2 } net { zoo: 'lenet' }");
+    Paceline__Job *j = job_of("batch: 8 stop { steps: 5 epochs: 2 } solver { base_lr: 1 } "
+                              "train_data { mean: 1 mean: 2 } net { zoo: 'lenet' }");
     assert_int_equal(text_unset(&j->base, "batch", &was_set, &err), OK);
     assert_true(was_set && !j->has_batch && j->batch == 64);
     assert_int_equal(text_unset(&j->base, "batch", &was_set, &err), OK);
@@ -644,11 +650,11 @@ static void test_unset_takes_a_field_back(void **state)
     assert_int_equal(text_unset(&j->base, "stop.step", &was_set, &err), ERR_INPUT);
     assert_string_equal(err.text,
                         "stop.step: Stop has no field `step`; did you mean `stop.steps`?");
-    release(j);
+    free_message(j);
 }
 
 /* Change, drop, double or insert a few bytes. */
-static size_t mutate(char *text, size_t n, size_t cap, uint64_t round)
+static size_t mutate_text(char *text, size_t n, size_t cap, uint64_t round)
 {
     static const char spice[] = "{}<>[]:,;-\"'\\#.0x9eEf\n\xff\x80";
     uint64_t draws = 1 + rng_below(7, 1, round, 6);
@@ -688,7 +694,7 @@ static void test_mutated_texts_never_crash(void **state)
         char *text = malloc(cap);
         assert_non_null(text);
         memcpy(text, seed, n);
-        n = mutate(text, n, cap, round);
+        n = mutate_text(text, n, cap, round);
         char *exact = malloc(n); /* so that a read past the end is seen */
         assert_non_null(exact);
         memcpy(exact, text, n);
@@ -701,7 +707,7 @@ static void test_mutated_texts_never_crash(void **state)
         if (rc == OK) {
             good++;
             check_round_trip(msg);
-            release(msg);
+            free_message(msg);
         } else {
             assert_int_equal(rc, ERR_INPUT);
             assert_null(msg);

@@ -17,7 +17,7 @@ struct value {
     bool minus;
 };
 
-static int refuse(const struct value *v, const char *wanted)
+static int refuse_value(const struct value *v, const char *wanted)
 {
     return text_fail_value(v->r, v->type, v->field, v->at, wanted);
 }
@@ -56,7 +56,7 @@ static int store_signed(const struct value *v, size_t size, void *slot)
         char wanted[80];
         snprintf(wanted, sizeof wanted, "an integer from %lld to %lld", (long long)low,
                  (long long)high);
-        return refuse(v, wanted);
+        return refuse_value(v, wanted);
     }
     uint32_t bits32 = (uint32_t)bits;
     memcpy(slot, size == 4 ? (void *)&bits32 : (void *)&bits, size);
@@ -69,14 +69,14 @@ static int store_unsigned(const struct value *v, size_t size, void *slot)
     if (!read_integer(v, 0, high, &bits)) {
         char wanted[80];
         snprintf(wanted, sizeof wanted, "an integer from 0 to %llu", (unsigned long long)high);
-        return refuse(v, wanted);
+        return refuse_value(v, wanted);
     }
     uint32_t bits32 = (uint32_t)bits;
     memcpy(slot, size == 4 ? (void *)&bits32 : (void *)&bits, size);
     return OK;
 }
 
-static bool special(const struct text_lex *lex, double *out)
+static bool read_special(const struct text_lex *lex, double *out)
 {
     if (word_is(lex, "nan"))
         *out = (double)NAN;
@@ -92,11 +92,11 @@ static int store_float(const struct value *v, float *slot)
     const struct text_lex *lex = &v->r->lex;
     double word;
     float x;
-    if (special(lex, &word))
+    if (read_special(lex, &word))
         x = (float)word;
     else if (lex->kind != TEXT_NUMBER ||
              !text_number_float(lex->text + lex->at, lex->end - lex->at, &x))
-        return refuse(v, "a number that fits a float");
+        return refuse_value(v, "a number that fits a float");
     *slot = v->minus ? -x : x;
     return OK;
 }
@@ -105,9 +105,10 @@ static int store_double(const struct value *v, double *slot)
 {
     const struct text_lex *lex = &v->r->lex;
     double x;
-    if (!special(lex, &x) && (lex->kind != TEXT_NUMBER ||
-                              !text_number_double(lex->text + lex->at, lex->end - lex->at, &x)))
-        return refuse(v, "a number that fits a double");
+    if (!read_special(lex, &x) &&
+        (lex->kind != TEXT_NUMBER ||
+         !text_number_double(lex->text + lex->at, lex->end - lex->at, &x)))
+        return refuse_value(v, "a number that fits a double");
     *slot = v->minus ? -x : x;
     return OK;
 }
@@ -124,7 +125,7 @@ static int store_bool(const struct value *v, protobuf_c_boolean *slot)
     else if (plain && read_integer(v, 0, 1, &bits))
         *slot = bits != 0;
     else
-        return refuse(v, "true or false");
+        return refuse_value(v, "true or false");
     return OK;
 }
 
@@ -152,7 +153,7 @@ static int store_enum(const struct value *v, int *slot)
         size_t used = strlen(wanted);
         snprintf(wanted + used, sizeof wanted - used, "%s %s", i ? "," : "", words->values[i].name);
     }
-    return refuse(v, wanted);
+    return refuse_value(v, wanted);
 }
 
 /* Adjacent literals are one string. */
@@ -160,7 +161,7 @@ static int read_string(const struct value *v, struct buf *out)
 {
     struct text_lex *lex = &v->r->lex;
     if (lex->kind != TEXT_STRING)
-        return refuse(v, "a string in quotes");
+        return refuse_value(v, "a string in quotes");
     while (lex->kind == TEXT_STRING) {
         size_t bad;
         if (!text_lex_unescape(lex, out, &bad))
@@ -196,7 +197,7 @@ static int store_string(const struct value *v, void *slot)
     return OK;
 }
 
-static int store(const struct value *v, void *slot)
+static int store_value(const struct value *v, void *slot)
 {
     switch (v->field->type) {
     case PROTOBUF_C_TYPE_INT32:
@@ -228,7 +229,7 @@ int text_read_scalar(struct text_reader *r, const ProtobufCMessageDescriptor *ty
     bool string = field->type == PROTOBUF_C_TYPE_STRING || field->type == PROTOBUF_C_TYPE_BYTES;
     if (v.minus && !string)
         text_lex_next(&r->lex);
-    int rc = store(&v, slot);
+    int rc = store_value(&v, slot);
     if (rc == OK && !string)
         text_lex_next(&r->lex);
     return rc;

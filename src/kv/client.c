@@ -1,13 +1,13 @@
 #include "kv/client.h"
 
 #include "base/fault.h"
-#include "kv/parts.h"
+#include "kv/kv_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SLOW_DEFAULT   (5 * WORLD_SECOND)
-#define LINGER_DEFAULT (5 * WORLD_SECOND)
+#define SLOW_DEFAULT  (5 * WORLD_SECOND)
+#define DRAIN_DEFAULT (5 * WORLD_SECOND)
 
 /* ---- calls as objects ---- */
 
@@ -65,7 +65,7 @@ int kv_start(struct kv *kv, struct group *group, const struct kv_options *option
     struct kv_options *o = &kv->options;
     o->bytes_max = o->bytes_max ? o->bytes_max : UINT64_MAX;
     o->slow = o->slow ? o->slow : SLOW_DEFAULT;
-    o->linger = o->linger ? o->linger : LINGER_DEFAULT;
+    o->drain = o->drain ? o->drain : DRAIN_DEFAULT;
     kv->group = group;
     int rc = world_spawn(group->world, "kv", kv_service_task, kv, &kv->service);
     if (rc != OK)
@@ -73,12 +73,12 @@ int kv_start(struct kv *kv, struct group *group, const struct kv_options *option
     return rc;
 }
 
-static void say_leave(struct kv *kv)
+static void send_leave(struct kv *kv)
 {
-    const struct kv_ask leave = {.what = KV_LEAVE};
+    const struct kv_request leave = {.what = KV_LEAVE};
     struct buf bytes = {0};
-    kv_ask_encode(&leave, &bytes);
-    int rc = wire_post_buf(kv->group->world, WORLD_DRIVER, WIRE_KV_ASK, 0, &bytes);
+    kv_request_encode(&leave, &bytes);
+    int rc = wire_send_buf(kv->group->world, WORLD_DRIVER, WIRE_KV_REQUEST, 0, &bytes);
     buf_release(&bytes);
     if (rc != OK) /* its view will do the same */
         log_info(kv->group->log, "the key-value store ends without a word: %s", status_text(rc));
@@ -100,7 +100,7 @@ void kv_stop(struct kv *kv)
         return;
     world_end_task(kv->group->world, &kv->service);
     if (!atomic_load(&kv->group->over))
-        say_leave(kv);
+        send_leave(kv);
     kv_service_release(kv);
     await_posts(kv);
     kv->group = NULL;
@@ -114,7 +114,7 @@ static int is_over(struct err *err)
 }
 
 /* ERR_TIMEOUT, ERR_DRIVER, ERR_CANCELLED: it is not answered. */
-static int await(struct kv_call *call, int64_t deadline)
+static int await_call(struct kv_call *call, int64_t deadline)
 {
     struct group *group = call->kv->group;
     struct world *world = group->world;
@@ -128,7 +128,7 @@ static int await(struct kv_call *call, int64_t deadline)
              .seen = world_raised(world, SIGNAL_GROUP)},
         };
         bool over = atomic_load(&group->over);
-        if (atomic_load(&call->answered))
+        if (atomic_load(&call->completed))
             return OK;
         if (over)
             return ERR_DRIVER;
@@ -139,11 +139,11 @@ static int await(struct kv_call *call, int64_t deadline)
     }
 }
 
-static int answer_of(const struct kv_call *call, struct err *err)
+static int status_of(const struct kv_call *call, struct err *err)
 {
-    if (call->told.status != OK && err)
-        *err = call->told;
-    return call->told.status;
+    if (call->reported.status != OK && err)
+        *err = call->reported;
+    return call->reported.status;
 }
 
 /* Hand it over, and wait for its end; the caller's reference goes. The service keeps to the
@@ -151,9 +151,9 @@ static int answer_of(const struct kv_call *call, struct err *err)
 static int carry_out(struct kv_call *call, struct err *err)
 {
     hand_over(call);
-    int rc = await(call, WORLD_FOREVER);
+    int rc = await_call(call, WORLD_FOREVER);
     if (rc == OK)
-        rc = answer_of(call, err);
+        rc = status_of(call, err);
     else if (rc == ERR_DRIVER)
         is_over(err);
     kv_call_unref(call);
@@ -247,9 +247,9 @@ void kv_progress(const struct kv_call *call, uint64_t *have, uint64_t *size)
 
 int kv_finish(struct kv_call *call, int64_t deadline, struct kv_value **out, struct err *err)
 {
-    int rc = await(call, deadline);
+    int rc = await_call(call, deadline);
     if (rc == OK)
-        rc = answer_of(call, err);
+        rc = status_of(call, err);
     else if (rc == ERR_DRIVER)
         is_over(err);
     else if (rc == ERR_TIMEOUT)
@@ -263,7 +263,7 @@ void kv_end(struct kv_call *call)
 {
     if (!call)
         return;
-    if (!atomic_load(&call->answered)) {
+    if (!atomic_load(&call->completed)) {
         atomic_store(&call->cancelled, true);
         world_raise(call->kv->group->world, SIGNAL_KV);
     }

@@ -22,7 +22,7 @@ enum kv_signal { SIGNAL_KV = 32, SIGNAL_KV_DONE = 33 };
 struct kv_options {
     uint64_t bytes_max; /* of values kept here and coming in; 0: 2⁶⁴ − 1 */
     int64_t slow;       /* ns without a piece after which a holder is given up; 0: 5 s */
-    int64_t linger;     /* ns that a replaced value stays for who was reading it; 0: 5 s */
+    int64_t drain;      /* ns that a replaced value stays for who was reading it; 0: 5 s */
 };
 
 struct kv_call;

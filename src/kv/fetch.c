@@ -1,7 +1,7 @@
 /* One value on its way here: pieces land in it from all its holders at once. */
 #include "base/fault.h"
 #include "base/hash.h"
-#include "kv/parts.h"
+#include "kv/kv_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -97,21 +97,21 @@ static void source_out(struct kv_call *call, uint32_t s, const char *why)
              f->plan.have, f->plan.pieces);
 }
 
-int kv_fetch_sources(struct kv_call *call, const struct kv_tell *tell)
+int kv_fetch_sources(struct kv_call *call, const struct kv_reply *reply)
 {
     struct kv_fetch *f = call->fetch;
     uint32_t node[KV_LOCATIONS], count = 0;
-    for (uint32_t i = 0; i < tell->count; i++) {
-        int rc = tell->address[i][0]
-                     ? world_peer_add(call->kv->group->world, tell->node[i], tell->address[i])
+    for (uint32_t i = 0; i < reply->count; i++) {
+        int rc = reply->address[i][0]
+                     ? world_peer_add(call->kv->group->world, reply->node[i], reply->address[i])
                      : OK;
         if (rc == ERR_CANCELLED || rc == ERR_NOMEM)
             return rc;
-        if (rc == OK && tell->node[i] != call->kv->group->world->self)
-            node[count++] = tell->node[i];
+        if (rc == OK && reply->node[i] != call->kv->group->world->self)
+            node[count++] = reply->node[i];
     }
     kv_plan_sources(&f->plan, node, count);
-    return tell->count > 0 && f->plan.sources == 0 && members_count(&f->plan.liars) > 0
+    return reply->count > 0 && f->plan.sources == 0 && members_count(&f->plan.liars) > 0
                ? ERR_PROTOCOL
                : OK;
 }
@@ -166,7 +166,7 @@ static void give_up_slow(struct kv_call *call, int64_t now)
     bool any = false;
     for (uint32_t s = 0; s < f->plan.sources; s++) {
         const struct kv_source *source = &f->plan.source[s];
-        if (source->under_way == 0 || now - source->heard < f->slow)
+        if (source->under_way == 0 || now - source->last_piece < f->slow)
             continue;
         source_out(call, s, "does not answer");
         any = true;
@@ -191,23 +191,23 @@ static int want_piece(struct kv_call *call, uint32_t s, uint32_t piece)
     struct kv_fetch *f = call->fetch;
     struct kv_source *source = &f->plan.source[s];
     struct kv_slot *slot = free_slot(f);
-    struct kv_piece note = {.version = f->plan.meta.version,
-                            .at = kv_piece_at(piece),
-                            .len = kv_piece_len(&f->plan, piece)};
+    struct kv_piece request = {.version = f->plan.meta.version,
+                               .at = kv_piece_at(piece),
+                               .len = kv_piece_len(&f->plan, piece)};
     struct buf bytes = {0};
     *slot = (struct kv_slot){.source = s, .piece = piece, .number = ++kv->number, .busy = true};
     slot->recv = (struct recv){
         .from = source->node,
         .tag = wire_tag(WIRE_KV_PIECE, 0, slot->number, 0),
-        .into = f->value->data + note.at,
-        .len = note.len,
+        .into = f->value->data + request.at,
+        .len = request.len,
         .ended = &kv->ended,
     };
-    memcpy(note.key, call->key, sizeof note.key);
-    kv_piece_encode(&note, &bytes);
+    memcpy(request.key, call->key, sizeof request.key);
+    kv_piece_encode(&request, &bytes);
     int rc = bytes.failed ? ERR_NOMEM : kv_post_recv(kv, &slot->recv);
     if (rc == OK)
-        rc = wire_post(kv->group->world, source->node, wire_tag(WIRE_KV_FETCH, 0, slot->number, 0),
+        rc = wire_send(kv->group->world, source->node, wire_tag(WIRE_KV_FETCH, 0, slot->number, 0),
                        bytes.data, bytes.len);
     else
         slot->recv.status = rc;
@@ -225,7 +225,7 @@ static int want_or_part(struct kv_call *call, uint32_t s, uint32_t piece)
 }
 
 /* What still comes from where it was slow comes for nobody. */
-static void leave(struct kv_call *call, uint32_t s, uint32_t piece)
+static void leave_piece(struct kv_call *call, uint32_t s, uint32_t piece)
 {
     for (size_t i = 0; i < SLOTS; i++) {
         struct kv_slot *slot = &call->fetch->slot[i];
@@ -243,7 +243,7 @@ static int want_more(struct kv_call *call, int64_t now)
     for (uint32_t s, piece; rc == OK && kv_plan_next(plan, now, &s, &piece);)
         rc = want_or_part(call, s, piece);
     for (uint32_t from, to, piece; rc == OK && kv_plan_move(plan, now, &from, &to, &piece);) {
-        leave(call, from, piece);
+        leave_piece(call, from, piece);
         rc = want_or_part(call, to, piece);
     }
     if (rc != OK)
@@ -252,7 +252,7 @@ static int want_more(struct kv_call *call, int64_t now)
 }
 
 /* All is here: is it what the master knows? */
-static int check(struct kv_call *call)
+static int check_value(struct kv_call *call)
 {
     struct kv_fetch *f = call->fetch;
     const struct logger *log = call->kv->group->log;
@@ -288,7 +288,7 @@ int kv_fetch_step(struct kv_call *call, int64_t now)
     struct kv_fetch *f = call->fetch;
     take_ended(call, now);
     give_up_slow(call, now);
-    int rc = f->plan.have == f->plan.pieces ? check(call) : POST_PENDING;
+    int rc = f->plan.have == f->plan.pieces ? check_value(call) : POST_PENDING;
     return rc == POST_PENDING ? want_more(call, now) : rc;
 }
 
@@ -297,7 +297,7 @@ int64_t kv_fetch_wakes(const struct kv_call *call, int64_t now)
     const struct kv_plan *plan = &call->fetch->plan;
     int64_t first = kv_plan_wakes(plan, now);
     for (uint32_t s = 0; s < plan->sources; s++) {
-        int64_t late = plan->source[s].heard + call->fetch->slow;
+        int64_t late = plan->source[s].last_piece + call->fetch->slow;
         if (plan->source[s].under_way > 0 && late < first)
             first = late;
     }

@@ -1,48 +1,48 @@
 /* What a node and the master say to each other: where copies are told of, and answers heard. */
-#include "kv/parts.h"
+#include "kv/kv_internal.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- to the master ---- */
 
-static int post(struct kv *kv, const struct kv_ask *ask)
+static int post_request(struct kv *kv, const struct kv_request *request)
 {
     struct buf bytes = {0};
-    kv_ask_encode(ask, &bytes);
-    int rc = wire_post_buf(kv->group->world, WORLD_DRIVER, WIRE_KV_ASK, 0, &bytes);
+    kv_request_encode(request, &bytes);
+    int rc = wire_send_buf(kv->group->world, WORLD_DRIVER, WIRE_KV_REQUEST, 0, &bytes);
     buf_release(&bytes);
     return rc == ERR_PEER ? OK : rc; /* the group will say that the driver is gone */
 }
 
-static int ask(struct kv *kv, struct kv_call *call, struct kv_ask question)
+static int request_with(struct kv *kv, struct kv_call *call, struct kv_request question)
 {
     call->request = question.request = atomic_fetch_add(&kv->requests, 1) + 1;
-    call->asked = question.meta.version;
+    call->requested = question.meta.version;
     memcpy(question.key, call->key, sizeof question.key);
-    return post(kv, &question);
+    return post_request(kv, &question);
 }
 
-int kv_ask_hold(struct kv *kv, struct kv_call *call)
+int kv_request_hold(struct kv *kv, struct kv_call *call)
 {
-    return ask(kv, call, (struct kv_ask){.what = KV_HOLD, .meta = call->value->meta});
+    return request_with(kv, call, (struct kv_request){.what = KV_HOLD, .meta = call->value->meta});
 }
 
 /* Who has the rest of what is half here; or who has what is wanted. */
-int kv_ask_find(struct kv *kv, struct kv_call *call)
+int kv_request_find(struct kv *kv, struct kv_call *call)
 {
     const struct kv_meta *half = kv_fetch_meta(call);
-    struct kv_ask find = {.what = KV_FIND, .patient = call->patient};
+    struct kv_request find = {.what = KV_FIND, .patient = call->patient};
     find.meta.version = half ? half->version : call->version;
     if (half && call->version == KV_NEWEST)
         find.patient = false; /* if nobody has, a newer one will do */
-    return ask(kv, call, find);
+    return request_with(kv, call, find);
 }
 
-int kv_ask_forget(struct kv *kv, const struct kv_call *call)
+int kv_request_forget(struct kv *kv, const struct kv_call *call)
 {
-    const struct kv_ask forget = {.what = KV_FORGET, .request = call->request};
-    return call->request && call->kind == CALL_GET ? post(kv, &forget) : OK;
+    const struct kv_request forget = {.what = KV_FORGET, .request = call->request};
+    return call->request && call->kind == CALL_GET ? post_request(kv, &forget) : OK;
 }
 
 /* "version 7", or "the newest version" */
@@ -59,11 +59,11 @@ const char *kv_version_text(const struct kv_call *call, char text[KV_VERSION_TEX
 int64_t kv_read_since(const struct kv *kv)
 {
     int64_t now = world_now(kv->group->world);
-    return now > kv->options.linger ? now - kv->options.linger : 1;
+    return now > kv->options.drain ? now - kv->options.drain : 1;
 }
 
 /* Tell the master of a copy, for nobody who waits. */
-static int tell_copy(struct kv *kv, struct kv_value *value)
+static int report_copy(struct kv *kv, struct kv_value *value)
 {
     struct kv_call *call = kv_call_new(kv, CALL_REGISTER, value->key);
     if (!call)
@@ -71,15 +71,15 @@ static int tell_copy(struct kv *kv, struct kv_value *value)
     call->value = kv_value_ref(value);
     call->next = kv->calls;
     kv->calls = call;
-    return kv_ask_hold(kv, call);
+    return kv_request_hold(kv, call);
 }
 
 int kv_withdraw_copy(struct kv *kv, const struct kv_value *value)
 {
-    struct kv_ask drop = {.what = KV_DROP, .meta = value->meta};
+    struct kv_request drop = {.what = KV_DROP, .meta = value->meta};
     memcpy(drop.key, value->key, sizeof drop.key);
     kv_store_drop(&kv->store, value->key, kv_read_since(kv));
-    return post(kv, &drop);
+    return post_request(kv, &drop);
 }
 
 /* What has been fetched stays here, unless something newer is. */
@@ -93,50 +93,50 @@ int kv_keep(struct kv *kv, struct kv_value *value)
         log_warn(kv->group->log, "key '%s' is not kept here: %s", value->key, status_text(rc));
         return OK;
     }
-    return tell_copy(kv, value);
+    return report_copy(kv, value);
 }
 
 /* ---- what the master tells ---- */
 
-static int hear_of_update(struct kv *kv, struct kv_call *call, const struct kv_tell *tell)
+static int on_update_reply(struct kv *kv, struct kv_call *call, const struct kv_reply *reply)
 {
-    if (tell->what != KV_HELD) {
-        call->err = tell->refusal;
-        kv_call_end(kv, call, tell->refusal.status);
+    if (reply->what != KV_HELD) {
+        call->err = reply->refusal;
+        kv_call_end(kv, call, reply->refusal.status);
         return OK;
     }
     const struct kv_copy *copy = kv_store_find(&kv->store, call->key);
     bool newer = copy && copy->value->meta.version > call->value->meta.version;
     int rc = newer ? OK : kv_store_put(&kv->store, call->value, kv_read_since(kv));
-    struct kv_ask drop = {.what = KV_DROP, .meta = call->value->meta};
+    struct kv_request drop = {.what = KV_DROP, .meta = call->value->meta};
     memcpy(drop.key, call->key, sizeof drop.key);
     if (rc != OK)
         err_set(&call->err, rc, "key '%s': this node cannot keep it: %s", call->key,
                 status_text(rc));
     kv_call_end(kv, call, rc);
-    return rc == OK ? OK : post(kv, &drop);
+    return rc == OK ? OK : post_request(kv, &drop);
 }
 
 /* Another value of that version must not be read from here. */
-static int hear_of_copy(struct kv *kv, struct kv_call *call, const struct kv_tell *tell)
+static int on_copy_reply(struct kv *kv, struct kv_call *call, const struct kv_reply *reply)
 {
     struct kv_copy *copy = kv_store_find(&kv->store, call->key);
     bool same = copy && copy->value == call->value;
-    if (tell->what != KV_HELD)
-        log_info(kv->group->log, "%s", tell->refusal.text);
-    if (same && tell->what != KV_HELD && tell->refusal.status == ERR_REPLICAS)
+    if (reply->what != KV_HELD)
+        log_info(kv->group->log, "%s", reply->refusal.text);
+    if (same && reply->what != KV_HELD && reply->refusal.status == ERR_REPLICAS)
         kv_store_drop(&kv->store, call->key, INT64_MAX);
     kv_call_end(kv, call, OK);
     return OK;
 }
 
-static int hear_of_none(struct kv *kv, struct kv_call *call)
+static int on_none_reply(struct kv *kv, struct kv_call *call)
 {
     char version[KV_VERSION_TEXT];
     const struct kv_meta *half = kv_fetch_meta(call);
     if (half && call->version == KV_NEWEST) {
         kv_fetch_end(call);
-        return kv_ask_find(kv, call);
+        return kv_request_find(kv, call);
     }
     if (half)
         err_set(&call->err, ERR_NOT_FOUND,
@@ -155,67 +155,67 @@ static bool same_meta(const struct kv_meta *a, const struct kv_meta *b)
     return a && a->version == b->version && a->size == b->size && a->checksum == b->checksum;
 }
 
-static int hear_of_found(struct kv *kv, struct kv_call *call, const struct kv_tell *tell)
+static int on_found_reply(struct kv *kv, struct kv_call *call, const struct kv_reply *reply)
 {
     struct kv_copy *copy = kv_store_find(&kv->store, call->key);
     int rc = OK;
-    if (copy && same_meta(&copy->value->meta, &tell->meta)) {
+    if (copy && same_meta(&copy->value->meta, &reply->meta)) {
         call->value = kv_value_ref(copy->value);
-        atomic_store(&call->size, tell->meta.size);
-        atomic_store(&call->have, tell->meta.size);
+        atomic_store(&call->size, reply->meta.size);
+        atomic_store(&call->have, reply->meta.size);
         kv_call_end(kv, call, OK);
         return OK;
     }
-    if (call->fetch && !same_meta(kv_fetch_meta(call), &tell->meta))
+    if (call->fetch && !same_meta(kv_fetch_meta(call), &reply->meta))
         kv_fetch_end(call);
     if (!call->fetch)
-        rc = kv_fetch_begin(kv, call, &tell->meta);
+        rc = kv_fetch_begin(kv, call, &reply->meta);
     if (rc == OK)
-        rc = kv_fetch_sources(call, tell);
+        rc = kv_fetch_sources(call, reply);
     if (rc == OK || rc == ERR_CANCELLED)
         return rc;
     kv_call_fail(kv, call, rc);
     return OK;
 }
 
-static int hear_of_get(struct kv *kv, struct kv_call *call, const struct kv_tell *tell)
+static int on_get_reply(struct kv *kv, struct kv_call *call, const struct kv_reply *reply)
 {
-    if (tell->what == KV_FOUND)
-        return hear_of_found(kv, call, tell);
-    if (tell->what == KV_NONE)
-        return hear_of_none(kv, call);
-    call->err = tell->refusal;
-    kv_call_end(kv, call, tell->refusal.status);
+    if (reply->what == KV_FOUND)
+        return on_found_reply(kv, call, reply);
+    if (reply->what == KV_NONE)
+        return on_none_reply(kv, call);
+    call->err = reply->refusal;
+    kv_call_end(kv, call, reply->refusal.status);
     return OK;
 }
 
 /* Who asked has what is no answer to it: the master is out of order. */
-static bool fits(const struct kv_call *call, const struct kv_tell *tell)
+static bool reply_fits(const struct kv_call *call, const struct kv_reply *reply)
 {
-    if (tell->what == KV_REFUSED)
+    if (reply->what == KV_REFUSED)
         return true;
     if (call->kind != CALL_GET)
-        return tell->what == KV_HELD;
-    return tell->what == KV_NONE ||
-           (tell->what == KV_FOUND && tell->meta.version > 0 &&
-            (call->asked == KV_NEWEST || call->asked == tell->meta.version));
+        return reply->what == KV_HELD;
+    return reply->what == KV_NONE ||
+           (reply->what == KV_FOUND && reply->meta.version > 0 &&
+            (call->requested == KV_NEWEST || call->requested == reply->meta.version));
 }
 
-int kv_hear(struct kv *kv, const struct message *m)
+int kv_on_reply(struct kv *kv, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
-    struct kv_tell tell;
-    int rc = kv_tell_decode(&in, &tell);
+    struct byte_reader in = {m->data, m->len, false};
+    struct kv_reply reply;
+    int rc = kv_reply_decode(&in, &reply);
     struct kv_call *call = rc == OK ? kv->calls : NULL;
-    while (call && call->request != tell.request)
+    while (call && call->request != reply.request)
         call = call->next;
-    if (rc == OK && call && tell.request != 0 && !fits(call, &tell))
+    if (rc == OK && call && reply.request != 0 && !reply_fits(call, &reply))
         rc = ERR_PROTOCOL;
-    else if (rc == OK && call && tell.request != 0) { /* else: nobody waits for it any more */
+    else if (rc == OK && call && reply.request != 0) { /* else: nobody waits for it any more */
         call->request = 0;
-        rc = call->kind == CALL_UPDATE     ? hear_of_update(kv, call, &tell)
-             : call->kind == CALL_REGISTER ? hear_of_copy(kv, call, &tell)
-                                           : hear_of_get(kv, call, &tell);
+        rc = call->kind == CALL_UPDATE     ? on_update_reply(kv, call, &reply)
+             : call->kind == CALL_REGISTER ? on_copy_reply(kv, call, &reply)
+                                           : on_get_reply(kv, call, &reply);
     }
     return rc;
 }
@@ -235,8 +235,8 @@ int kv_follow_view(struct kv *kv)
     kv->incarnation = view->incarnation;
     for (struct kv_call *call = first ? NULL : kv->calls; rc == OK && call; call = call->next)
         if (call->request)
-            rc = call->kind == CALL_GET ? kv_ask_find(kv, call) : kv_ask_hold(kv, call);
+            rc = call->kind == CALL_GET ? kv_request_find(kv, call) : kv_request_hold(kv, call);
     for (size_t i = 0; rc == OK && i < kv->store.count; i++)
-        rc = tell_copy(kv, kv->store.copy[i].value);
+        rc = report_copy(kv, kv->store.copy[i].value);
     return rc;
 }

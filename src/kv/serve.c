@@ -1,6 +1,6 @@
 /* A holder's side: pieces of its values on their way to readers. They leave from where the value
  * lies, which stays until the last has left. */
-#include "kv/parts.h"
+#include "kv/kv_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,11 +29,11 @@ static uint32_t number_of(const struct message *m)
     return (uint32_t)(m->tag >> 16);
 }
 
-static int say_gone(struct kv *kv, const struct message *m, enum kv_gone why)
+static int send_gone(struct kv *kv, const struct message *m, enum kv_gone why)
 {
     uint8_t byte = (uint8_t)why;
     int rc =
-        wire_post(kv->group->world, m->from, wire_tag(WIRE_KV_GONE, 0, number_of(m), 0), &byte, 1);
+        wire_send(kv->group->world, m->from, wire_tag(WIRE_KV_GONE, 0, number_of(m), 0), &byte, 1);
     return rc == ERR_PEER ? OK : rc;
 }
 
@@ -42,7 +42,7 @@ static int send_piece(struct kv *kv, const struct message *m, struct kv_value *v
 {
     struct kv_serving *s = calloc(1, sizeof *s);
     if (!s)
-        return say_gone(kv, m, KV_BUSY);
+        return send_gone(kv, m, KV_BUSY);
     s->send = (struct send){
         .to = m->from,
         .tag = wire_tag(WIRE_KV_PIECE, 0, number_of(m), 0),
@@ -56,7 +56,7 @@ static int send_piece(struct kv *kv, const struct message *m, struct kv_value *v
     kv->servings++;
     int rc = kv_post_send(kv, &s->send);
     kv->moved += rc == OK ? piece->len : 0;
-    return rc == ERR_NOMEM ? say_gone(kv, m, KV_BUSY) : rc;
+    return rc == ERR_NOMEM ? send_gone(kv, m, KV_BUSY) : rc;
 }
 
 static bool is_busy(const struct kv *kv, uint32_t reader)
@@ -69,7 +69,7 @@ static bool is_busy(const struct kv *kv, uint32_t reader)
 
 int kv_serve(struct kv *kv, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     struct kv_piece piece;
     if (kv_piece_decode(&in, &piece) != OK || m->from == kv->group->world->self) {
         log_warn(kv->group->log, "node %u wants a piece of what makes no sense", m->from);
@@ -77,9 +77,9 @@ int kv_serve(struct kv *kv, const struct message *m)
     }
     struct kv_value *value = value_of(kv, &piece);
     if (!value)
-        return say_gone(kv, m, KV_NOT_HERE);
+        return send_gone(kv, m, KV_NOT_HERE);
     if (is_busy(kv, m->from))
-        return say_gone(kv, m, KV_BUSY);
+        return send_gone(kv, m, KV_BUSY);
     return send_piece(kv, m, value, &piece);
 }
 

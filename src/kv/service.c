@@ -1,7 +1,7 @@
 /* The task that owns a node's copies: it takes calls, moves fetches on, hears the master and
  * serves other nodes. Nothing in it waits but the loop at the end. */
 #include "base/fault.h"
-#include "kv/parts.h"
+#include "kv/kv_internal.h"
 
 #define RETRY \
     (WORLD_SECOND / 20) /* between two questions who holds it, when the last did not help */
@@ -30,14 +30,14 @@ static void unlink_call(struct kv *kv, struct kv_call *call)
     *at = call->next;
 }
 
-static void answer(struct kv_call *call, int status)
+static void complete_call(struct kv_call *call, int status)
 {
     if (call->given_up)
         return;
     if (status != OK)
-        call->told = call->err;
-    call->told.status = status;
-    atomic_store(&call->answered, true);
+        call->reported = call->err;
+    call->reported.status = status;
+    atomic_store(&call->completed, true);
     world_raise(call->kv->group->world, SIGNAL_KV_DONE);
 }
 
@@ -47,7 +47,7 @@ void kv_call_end(struct kv *kv, struct kv_call *call, int status)
     kv_fetch_end(call);
     kv->coming -= call->room;
     unlink_call(kv, call);
-    answer(call, status);
+    complete_call(call, status);
     kv_call_unref(call);
 }
 
@@ -91,14 +91,14 @@ static int begin_update(struct kv *kv, struct kv_call *call)
     }
     call->room = meta->size;
     kv->coming += call->room;
-    return kv_ask_hold(kv, call);
+    return kv_request_hold(kv, call);
 }
 
 static int begin_get(struct kv *kv, struct kv_call *call)
 {
     struct kv_copy *copy = kv_store_find(&kv->store, call->key);
     if (!copy || copy->value->meta.version != call->version)
-        return kv_ask_find(kv, call);
+        return kv_request_find(kv, call);
     call->value = kv_value_ref(copy->value);
     atomic_store(&call->size, copy->value->meta.size);
     atomic_store(&call->have, copy->value->meta.size);
@@ -120,7 +120,7 @@ static int begin_withdraw(struct kv *kv, struct kv_call *call)
     return rc;
 }
 
-static int begin(struct kv *kv, struct kv_call *call)
+static int begin_call(struct kv *kv, struct kv_call *call)
 {
     switch (call->kind) {
     case CALL_UPDATE: return begin_update(kv, call);
@@ -138,14 +138,14 @@ static int take_calls(struct kv *kv, bool serving)
         call->next = kv->calls;
         kv->calls = call;
         if (serving && rc == OK)
-            rc = begin(kv, call);
+            rc = begin_call(kv, call);
     }
     return rc;
 }
 
 /* ---- moving on ---- */
 
-static void say_too_late(struct kv_call *call)
+static void reply_too_late(struct kv_call *call)
 {
     char version[KV_VERSION_TEXT];
     const struct kv_meta *half = kv_fetch_meta(call);
@@ -174,13 +174,13 @@ static int end_late(struct kv *kv, struct kv_call *call, bool cancelled)
     if (cancelled)
         err_set(&call->err, ERR_CANCELLED, "key '%s': cancelled", call->key);
     else
-        say_too_late(call);
+        reply_too_late(call);
     if (call->kind == CALL_UPDATE) {
-        answer(call, call->err.status);
+        complete_call(call, call->err.status);
         call->given_up = true;
         return OK;
     }
-    int rc = kv_ask_forget(kv, call);
+    int rc = kv_request_forget(kv, call);
     kv_call_end(kv, call, call->err.status);
     return rc;
 }
@@ -191,7 +191,7 @@ static int step_fetch(struct kv *kv, struct kv_call *call, int64_t now)
     if (rc == POST_PENDING || rc == ERR_CANCELLED)
         return rc == POST_PENDING ? OK : rc;
     if (rc == ERR_NOT_FOUND) {
-        call->again = now + RETRY;
+        call->retry_at = now + RETRY;
         return OK;
     }
     if (rc != OK) {
@@ -208,17 +208,17 @@ static int step_call(struct kv *kv, struct kv_call *call, int64_t now)
     bool cancelled = atomic_load(&call->cancelled);
     if (!call->given_up && (cancelled || call->deadline <= now))
         return end_late(kv, call, cancelled);
-    if (call->again && call->again <= now) {
-        call->again = 0;
-        return kv_ask_find(kv, call);
+    if (call->retry_at && call->retry_at <= now) {
+        call->retry_at = 0;
+        return kv_request_find(kv, call);
     }
-    if (call->fetch && !call->again && !call->request)
+    if (call->fetch && !call->retry_at && !call->request)
         return step_fetch(kv, call, now);
     return OK;
 }
 
 /* Bytes are sealed where they leave, and opened where they come in. */
-static int pay(struct kv *kv)
+static int pay_for_crypto(struct kv *kv)
 {
     const struct cost cost = {kv->group->world->costs.crypto * (double)kv->moved};
     kv->moved = 0;
@@ -226,7 +226,7 @@ static int pay(struct kv *kv)
 }
 
 /* Everything as far as it goes now; when to look again at the latest. */
-static int step(struct kv *kv, int64_t *until)
+static int step_calls(struct kv *kv, int64_t *until)
 {
     int rc = take_calls(kv, true);
     if (rc == OK)
@@ -240,23 +240,23 @@ static int step(struct kv *kv, int64_t *until)
     }
     kv_serve_reap(kv);
     int64_t read = kv_store_sweep(&kv->store, kv_read_since(kv));
-    *until = read == INT64_MAX ? WORLD_FOREVER : read + kv->options.linger + 1;
+    *until = read == INT64_MAX ? WORLD_FOREVER : read + kv->options.drain + 1;
     for (const struct kv_call *call = kv->calls; call; call = call->next) {
         int64_t at = call->given_up ? WORLD_FOREVER : call->deadline;
-        at = call->again && call->again < at ? call->again : at;
+        at = call->retry_at && call->retry_at < at ? call->retry_at : at;
         int64_t wakes =
-            call->fetch && !call->again && !call->request ? kv_fetch_wakes(call, now) : at;
+            call->fetch && !call->retry_at && !call->request ? kv_fetch_wakes(call, now) : at;
         at = wakes < at ? wakes : at;
         *until = at < *until ? at : *until;
     }
-    return rc == OK ? pay(kv) : rc;
+    return rc == OK ? pay_for_crypto(kv) : rc;
 }
 
 /* ---- the loop ---- */
 
 static int take_gone(struct kv *kv, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     enum kv_gone why;
     uint32_t number = (uint32_t)(m->tag >> 16);
     if (kv_gone_decode(&in, &why) != OK)
@@ -268,13 +268,13 @@ static int take_gone(struct kv *kv, const struct message *m)
     return OK;
 }
 
-enum { ON_TELL, ON_GONE, ON_FETCH, ON_LATE, ON_CALL, ON_GROUP, ON_ENDED, WAITS };
+enum { ON_REPLY, ON_GONE, ON_FETCH, ON_LATE, ON_CALL, ON_GROUP, ON_ENDED, WAITS };
 
-static int take(struct kv *kv, const struct wake *wake)
+static int take_event(struct kv *kv, const struct wake *wake)
 {
     int rc = OK;
-    if (wake->which == ON_TELL)
-        rc = kv_hear(kv, wake->msg);
+    if (wake->which == ON_REPLY)
+        rc = kv_on_reply(kv, wake->msg);
     else if (wake->which == ON_GONE)
         rc = take_gone(kv, wake->msg);
     else if (wake->which == ON_FETCH)
@@ -285,12 +285,12 @@ static int take(struct kv *kv, const struct wake *wake)
 }
 
 /* Messages first: each round steps, so calls and pieces that ended never wait for them. */
-static int serve(struct kv *kv)
+static int serve_calls(struct kv *kv)
 {
     struct world *world = kv->group->world;
     for (;;) {
         const struct wait_for set[] = {
-            [ON_TELL] = wire_from(WORLD_DRIVER, WIRE_KV_TELL),
+            [ON_REPLY] = wire_from(WORLD_DRIVER, WIRE_KV_REPLY),
             [ON_GONE] = wire_from(WORLD_ANY, WIRE_KV_GONE),
             [ON_FETCH] = wire_from(WORLD_ANY, WIRE_KV_FETCH),
             [ON_LATE] = wire_from(WORLD_ANY, WIRE_KV_PIECE),
@@ -306,11 +306,11 @@ static int serve(struct kv *kv)
         };
         struct wake wake;
         int64_t until;
-        int rc = step(kv, &until);
+        int rc = step_calls(kv, &until);
         if (rc == OK)
             rc = world_wait(world, set, WAITS, until, &wake);
         if (rc == OK)
-            rc = take(kv, &wake);
+            rc = take_event(kv, &wake);
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
     }
@@ -320,7 +320,7 @@ static int serve(struct kv *kv)
 int kv_service_task(void *arg)
 {
     struct kv *kv = arg;
-    int rc = serve(kv);
+    int rc = serve_calls(kv);
     if (rc != ERR_CANCELLED)
         group_quit(kv->group, rc);
     return rc;

@@ -35,7 +35,7 @@ void kv_value_unref(struct kv_value *value)
 
 /* ---- copies ---- */
 
-static void forget(struct kv_store *store, const struct kv_copy *copy)
+static void forget_copy(struct kv_store *store, const struct kv_copy *copy)
 {
     store->bytes -= copy->value->meta.size;
     kv_value_unref(copy->value);
@@ -43,7 +43,7 @@ static void forget(struct kv_store *store, const struct kv_copy *copy)
 
 static void forget_retired(struct kv_store *store, size_t i)
 {
-    forget(store, &store->retired[i]);
+    forget_copy(store, &store->retired[i]);
     store->retired[i] = store->retired[--store->retirees];
 }
 
@@ -52,7 +52,7 @@ void kv_store_release(struct kv_store *store)
     while (store->retirees)
         forget_retired(store, 0);
     while (store->count)
-        forget(store, &store->copy[--store->count]);
+        forget_copy(store, &store->copy[--store->count]);
     free(store->copy);
     memset(store, 0, sizeof *store);
 }
@@ -67,10 +67,10 @@ struct kv_copy *kv_store_find(struct kv_store *store, const char *key)
 
 /* Who reads it at this moment shall not have to begin again. The one that was read the longest time
  * ago makes room. */
-static void retire(struct kv_store *store, const struct kv_copy *copy, int64_t since)
+static void retire_copy(struct kv_store *store, const struct kv_copy *copy, int64_t since)
 {
     if (copy->read == 0 || copy->read < since) {
-        forget(store, copy);
+        forget_copy(store, copy);
         return;
     }
     if (store->retirees == KV_RETIRED_MAX) {
@@ -114,7 +114,7 @@ int kv_store_put(struct kv_store *store, struct kv_value *value, int64_t since)
     *copy = (struct kv_copy){.value = kv_value_ref(value)};
     store->bytes += value->meta.size;
     if (old.value)
-        retire(store, &old, same_version ? INT64_MAX : since);
+        retire_copy(store, &old, same_version ? INT64_MAX : since);
     return OK;
 }
 
@@ -125,7 +125,7 @@ void kv_store_drop(struct kv_store *store, const char *key, int64_t since)
         return;
     const struct kv_copy old = *copy;
     *copy = store->copy[--store->count];
-    retire(store, &old, since);
+    retire_copy(store, &old, since);
 }
 
 struct kv_value *kv_store_read(struct kv_store *store, const char *key, uint64_t version,

@@ -3,7 +3,7 @@
 #ifndef PL_KV_STORE_H
 #define PL_KV_STORE_H
 
-#include "kv/core.h"
+#include "kv/kv_table.h"
 
 #include <stddef.h>
 

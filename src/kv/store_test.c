@@ -23,20 +23,20 @@ static int put_sum(struct kv_store *store, const char *key, const struct kv_meta
     return rc;
 }
 
-static int put(struct kv_store *store, const char *key, uint64_t version, uint64_t size,
-               int64_t since)
+static int put_value(struct kv_store *store, const char *key, uint64_t version, uint64_t size,
+                     int64_t since)
 {
     return put_sum(store, key, &(struct kv_meta){.version = version, .size = size}, since);
 }
 
-static void a_newer_version_takes_the_place_of_an_older(void **state)
+static void test_store_newer_version_replaces_older(void **state)
 {
     (void)state;
     struct kv_store store = {0};
-    assert_int_equal(put(&store, "x", 1, 100, 1), OK);
-    assert_int_equal(put(&store, "v", 5, 10, 1), OK);
-    assert_int_equal(put(&store, "x", 2, 200, 1), OK);
-    assert_int_equal(put(&store, "x", 2, 200, 1), OK); /* the same again */
+    assert_int_equal(put_value(&store, "x", 1, 100, 1), OK);
+    assert_int_equal(put_value(&store, "v", 5, 10, 1), OK);
+    assert_int_equal(put_value(&store, "x", 2, 200, 1), OK);
+    assert_int_equal(put_value(&store, "x", 2, 200, 1), OK); /* the same again */
     assert_int_equal(store.count, 2);
     assert_int_equal(store.bytes, 210);
     assert_int_equal(kv_store_find(&store, "x")->value->meta.version, 2);
@@ -48,15 +48,15 @@ static void a_newer_version_takes_the_place_of_an_older(void **state)
     kv_store_release(&store);
 }
 
-static void what_is_read_stays_until_nobody_reads(void **state)
+static void test_store_keeps_value_while_read(void **state)
 {
     (void)state;
     struct kv_store store = {0};
-    put(&store, "x", 1, 100, 1);
+    put_value(&store, "x", 1, 100, 1);
     assert_non_null(kv_store_read(&store, "x", 1, 50));
     assert_null(kv_store_read(&store, "x", 2, 50));
-    put(&store, "x", 2, 100, 40); /* read since 40 */
-    put(&store, "x", 3, 100, 40);
+    put_value(&store, "x", 2, 100, 40); /* read since 40 */
+    put_value(&store, "x", 3, 100, 40);
     assert_int_equal(store.retirees, 1);
     assert_int_equal(store.bytes, 200);
     assert_true(kv_store_sweep(&store, 45) == 50);
@@ -70,7 +70,7 @@ static void what_is_read_stays_until_nobody_reads(void **state)
 }
 
 /* The master knows which of two values of one version is right: the other is read no more. */
-static void another_value_of_a_version_goes_at_once(void **state)
+static void test_store_conflicting_value_is_dropped(void **state)
 {
     (void)state;
     struct kv_store store = {0};
@@ -91,7 +91,7 @@ static void the_retired_are_few(void **state)
     (void)state;
     struct kv_store store = {0};
     for (uint64_t v = 1; v <= KV_RETIRED_MAX + 2; v++) {
-        put(&store, "x", v, 1, 1);
+        put_value(&store, "x", v, 1, 1);
         kv_store_read(&store, "x", v, (int64_t)(100 + v));
     }
     assert_int_equal(store.retirees, KV_RETIRED_MAX);
@@ -109,10 +109,10 @@ static void keys_are_as_many_as_may_be(void **state)
     char key[16];
     for (int i = 0; i < KV_ENTRIES_MAX; i++) {
         snprintf(key, sizeof key, "k%d", i);
-        assert_int_equal(put(&store, key, 1, 0, 1), OK);
+        assert_int_equal(put_value(&store, key, 1, 0, 1), OK);
     }
-    assert_int_equal(put(&store, "more", 1, 0, 1), ERR_FULL);
-    assert_int_equal(put(&store, "k7", 2, 0, 1), OK);
+    assert_int_equal(put_value(&store, "more", 1, 0, 1), ERR_FULL);
+    assert_int_equal(put_value(&store, "k7", 2, 0, 1), OK);
     assert_int_equal(store.count, KV_ENTRIES_MAX);
     kv_store_release(&store);
 }
@@ -121,7 +121,7 @@ static void a_value_outlives_the_store(void **state)
 {
     (void)state;
     struct kv_store store = {0};
-    put(&store, "x", 3, 4, 1);
+    put_value(&store, "x", 3, 4, 1);
     struct kv_value *value = kv_value_ref(kv_store_find(&store, "x")->value);
     kv_store_release(&store);
     assert_int_equal(atomic_load(&value->references), 1);
@@ -136,9 +136,9 @@ static void a_value_outlives_the_store(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_newer_version_takes_the_place_of_an_older),
-        cmocka_unit_test(what_is_read_stays_until_nobody_reads),
-        cmocka_unit_test(another_value_of_a_version_goes_at_once),
+        cmocka_unit_test(test_store_newer_version_replaces_older),
+        cmocka_unit_test(test_store_keeps_value_while_read),
+        cmocka_unit_test(test_store_conflicting_value_is_dropped),
         cmocka_unit_test(the_retired_are_few),
         cmocka_unit_test(keys_are_as_many_as_may_be),
         cmocka_unit_test(a_value_outlives_the_store),

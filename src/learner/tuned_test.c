@@ -136,7 +136,7 @@ static void a_job_is_timed_once_and_near_the_rule(void **state)
 static void count_news(void *user, struct tuner *tuner, const struct tuner_news *news)
 {
     (void)tuner;
-    *(int64_t *)user += 1000000 * (int64_t)news->fresh;
+    *(int64_t *)user += 1000000 * (int64_t)news->timed;
 }
 
 /* Also what a net is planned for that keeps another blob is stored. */

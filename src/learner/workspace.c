@@ -2,7 +2,7 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
-#include "model/judge.h"
+#include "model/judge_net.h"
 #include "model/load.h"
 #include "tensor/kernels.h"
 #include "tensor/tuner.h"
@@ -231,7 +231,7 @@ static int make(const Paceline__Job *job, const struct making *how, struct works
 done:
     caffe__net_parameter__free_unpacked(param, NULL);
     if (how->tuner)
-        tuner_settle(how->tuner);
+        tuner_finish(how->tuner);
     if (rc == OK)
         *out = ws;
     else
@@ -271,7 +271,7 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
     rc = make_net(ws, param, &options, &net, err);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (ws->tuner)
-        tuner_settle(ws->tuner);
+        tuner_finish(ws->tuner);
     if (rc == OK)
         rc = settle(ws, net, err);
     if (rc != OK) {
@@ -398,7 +398,7 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
         rc = settle(ws, ws->apart, &why);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (ws->tuner)
-        tuner_settle(ws->tuner);
+        tuner_finish(ws->tuner);
     if (rc == ERR_NOMEM)
         return err_set(err, rc, "%s", why.text);
     if (rc != OK)

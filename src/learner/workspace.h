@@ -43,7 +43,7 @@ struct workspace {
 };
 
 /* Load the job's net and plan it for the corpus's records. One that tests a SoftmaxWithLoss, and no
- * Accuracy, is given one (model/judge.h); a job that stops at an error rate needs it. `kernels:
+ * Accuracy, is given one (model/judge_net.h); a job that stops at an error rate needs it. `kernels:
  * auto` takes oneDNN, and plain C where oneDNN has no path for some layer, with a line in the log.
  * The tuner (tensor/tuner.h) chooses among codes, unless it is NULL or the job deterministic: then
  * a rule does. What does not fit is refused before anything is timed. `watch` (NULL: nobody) is

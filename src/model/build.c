@@ -210,7 +210,7 @@ void build_relu(struct build *b, const char *name, const char *blob)
     build_add_layer(b, "ReLU", name, blob, blob);
 }
 
-void build_relu_apart(struct build *b, const char *top, const char *bottom)
+void build_relu_separate(struct build *b, const char *top, const char *bottom)
 {
     build_add_layer(b, "ReLU", top, bottom, top);
 }
@@ -220,7 +220,7 @@ void build_sigmoid(struct build *b, const char *name, const char *blob)
     build_add_layer(b, "Sigmoid", name, blob, blob);
 }
 
-void build_sigmoid_apart(struct build *b, const char *top, const char *bottom)
+void build_sigmoid_separate(struct build *b, const char *top, const char *bottom)
 {
     build_add_layer(b, "Sigmoid", top, bottom, top);
 }
@@ -241,7 +241,7 @@ void build_dropout(struct build *b, const char *name, const char *blob, float ra
     add_dropout(b, name, blob, blob, ratio);
 }
 
-void build_dropout_apart(struct build *b, const char *top, const char *bottom, float ratio)
+void build_dropout_separate(struct build *b, const char *top, const char *bottom, float ratio)
 {
     add_dropout(b, top, bottom, top, ratio);
 }

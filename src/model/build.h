@@ -100,9 +100,9 @@ void build_sigmoid(struct build *b, const char *name, const char *blob);
 void build_dropout(struct build *b, const char *name, const char *blob, float ratio);
 
 /* From `bottom` to a blob of their own. */
-void build_relu_apart(struct build *b, const char *top, const char *bottom);
-void build_sigmoid_apart(struct build *b, const char *top, const char *bottom);
-void build_dropout_apart(struct build *b, const char *top, const char *bottom, float ratio);
+void build_relu_separate(struct build *b, const char *top, const char *bottom);
+void build_sigmoid_separate(struct build *b, const char *top, const char *bottom);
+void build_dropout_separate(struct build *b, const char *top, const char *bottom, float ratio);
 
 /* The channels of n blobs, one blob's after the other's. */
 void build_concat(struct build *b, const char *top, const char *const *bottom, size_t n);

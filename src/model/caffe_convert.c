@@ -57,7 +57,7 @@ static int put_net(struct safetensors_writer *w, const struct caffe_model *model
     return rc;
 }
 
-static void say_doubles(const struct caffe_model *model, const struct logger *log)
+static void report_doubles(const struct caffe_model *model, const struct logger *log)
 {
     for (size_t i = 0; i < model->n; i++)
         for (size_t k = 0; k < model->layer[i].n; k++)
@@ -77,7 +77,7 @@ static int to_safetensors(struct weights_file *file, const char *out, struct dis
     struct buf image = {0};
     arena_init(&arena);
     safetensors_begin(&w);
-    say_doubles(model, log);
+    report_doubles(model, log);
     int rc = put_net(&w, model, err);
     for (size_t i = 0; i < model->n && rc == OK; i++)
         rc = put_layer(&w, &arena, &model->layer[i], model->path, err);
@@ -138,7 +138,7 @@ static const float *find_in_file(const struct safetensors *st, const char *name,
     return safetensors_find(st, full, shape);
 }
 
-static const float *find(const struct numbers *from, const char *name, struct shape *shape)
+static const float *find_tensor(const struct numbers *from, const char *name, struct shape *shape)
 {
     if (from->st)
         return find_in_file(from->st, name, shape);
@@ -190,7 +190,7 @@ static bool was_old(const Caffe__LayerParameter *layer, size_t k, const struct s
     return blob->has_num || blob->has_channels || blob->has_height || blob->has_width;
 }
 
-static bool get(void *user, size_t i, size_t k, struct caffe_tensor *out)
+static bool get_tensor(void *user, size_t i, size_t k, struct caffe_tensor *out)
 {
     const struct numbers *from = user;
     const Caffe__LayerParameter *layer = from->net->layer[i];
@@ -198,11 +198,11 @@ static bool get(void *user, size_t i, size_t k, struct caffe_tensor *out)
     if (!layer->name || !is_first(from->net, i))
         return false;
     snprintf(name, sizeof name, "%s.%zu", layer->name, k);
-    const float *at = find(from, name, &out->shape);
+    const float *at = find_tensor(from, name, &out->shape);
     size_t a = i, b = k;
     if (!at && owner_of(from->net, &a, &b) && from->net->layer[a]->name) {
         snprintf(name, sizeof name, "%s.%zu", from->net->layer[a]->name, b);
-        at = find(from, name, &out->shape);
+        at = find_tensor(from, name, &out->shape);
     }
     out->data = at;
     out->old = at && was_old(layer, k, &out->shape);
@@ -214,7 +214,7 @@ int caffe_convert_save(const Caffe__NetParameter *net, const struct segments *x,
                        const char *path, struct err *err)
 {
     struct numbers from = {.net = net, .x = x, .s = s, .x_at = x_at, .s_at = s_at};
-    const struct caffe_blobs blobs = {get, &from};
+    const struct caffe_blobs blobs = {get_tensor, &from};
     return caffe_model_write(net, &blobs, disk, path, err);
 }
 
@@ -231,9 +231,9 @@ static bool is_written(struct numbers *from, const char *name)
             strncmp(layer, name, strlen(layer)) != 0)
             continue;
         size_t wanted = (size_t)strtoul(dot + 1, NULL, 10), k = 0;
-        while (k < wanted && get(from, i, k, &tensor))
+        while (k < wanted && get_tensor(from, i, k, &tensor))
             k++;
-        return k == wanted && get(from, i, k, &tensor);
+        return k == wanted && get_tensor(from, i, k, &tensor);
     }
     return false;
 }
@@ -276,7 +276,7 @@ static int to_caffe(const struct safetensors *st, const char *in, const char *ou
     if (rc != OK)
         return rc;
     struct numbers from = {.net = net ? net : own, .st = st};
-    const struct caffe_blobs blobs = {get, &from};
+    const struct caffe_blobs blobs = {get_tensor, &from};
     rc = check_tensors(&from, in, log, err);
     if (rc == OK)
         rc = caffe_model_write(from.net, &blobs, disk, out, err);

@@ -23,22 +23,23 @@ static char *path_of(const char *name)
     return path[next];
 }
 
-static int convert(const char *in, const char *out, const Caffe__NetParameter *net, struct err *err)
+static int convert_file(const char *in, const char *out, const Caffe__NetParameter *net,
+                        struct err *err)
 {
     return caffe_convert(path_of(in), path_of(out), net, real_disk(), NULL, err);
 }
 
-static void converts(const char *in, const char *out, const Caffe__NetParameter *net)
+static void expect_conversion(const char *in, const char *out, const Caffe__NetParameter *net)
 {
     struct err err = {0};
-    if (convert(in, out, net, &err) != OK)
+    if (convert_file(in, out, net, &err) != OK)
         fail_msg("%s → %s: %s", in, out, err.text);
 }
 
-static void refused(const char *in, const char *out, int status, const char *words)
+static void expect_refusal(const char *in, const char *out, int status, const char *words)
 {
     struct err err = {0};
-    assert_int_equal(convert(in, out, NULL, &err), status);
+    assert_int_equal(convert_file(in, out, NULL, &err), status);
     if (!strstr(err.text, words))
         fail_msg("\"%s\" says nothing of \"%s\"", err.text, words);
 }
@@ -108,7 +109,7 @@ static void test_there_and_back(void **state)
     struct shape shape;
     struct err err = {0};
     folder_put(folder, "a.caffemodel", net.at, net.n);
-    converts("a.caffemodel", "a.safetensors", NULL);
+    expect_conversion("a.caffemodel", "a.safetensors", NULL);
     assert_int_equal(file_read(path_of("a.safetensors"), 1 << 16, &bytes, &err), OK);
     assert_int_equal(safetensors_parse("a", bytes.data, bytes.len, true, &st, &err), OK);
     assert_int_equal(st.n, 5);
@@ -119,13 +120,13 @@ static void test_there_and_back(void **state)
     assert_memory_equal(safetensors_find(&st, "s/bn1.2", NULL), STRANGE, sizeof STRANGE[0]);
     safetensors_release(&st);
     file_release(&bytes);
-    converts("a.safetensors", "b.caffemodel", NULL);
+    expect_conversion("a.safetensors", "b.caffemodel", NULL);
     expect_model("b.caffemodel", 2, "Convolution");
-    converts("b.caffemodel", "b.safetensors", NULL);
+    expect_conversion("b.caffemodel", "b.safetensors", NULL);
     size_t n = folder_get(folder, "a.safetensors", first);
     assert_int_equal(folder_get(folder, "b.safetensors", second), n);
     assert_memory_equal(first, second, n);
-    converts("b.safetensors", "c.caffemodel", NULL);
+    expect_conversion("b.safetensors", "c.caffemodel", NULL);
     n = folder_get(folder, "b.caffemodel", first);
     assert_int_equal(folder_get(folder, "c.caffemodel", second), n);
     assert_memory_equal(first, second, n);
@@ -143,8 +144,8 @@ static void test_old_blobs_stay_old(void **state)
     piece_in(&ip, 6, &w);
     piece_in(&net, 2, &ip);
     folder_put(folder, "v1.caffemodel", net.at, net.n);
-    converts("v1.caffemodel", "v1.safetensors", NULL);
-    converts("v1.safetensors", "fresh.caffemodel", NULL);
+    expect_conversion("v1.caffemodel", "v1.safetensors", NULL);
+    expect_conversion("v1.safetensors", "fresh.caffemodel", NULL);
     expect_model("fresh.caffemodel", 1, "InnerProduct");
     struct file_bytes bytes;
     struct caffe_model model;
@@ -195,8 +196,8 @@ static void test_a_checkpoint_with_its_net(void **state)
                "layer { name: 'ip2' type: 'InnerProduct' param { name: 'w' } }"
                "layer { name: 'relu' type: 'ReLU' }");
     put_tensors("run.safetensors", tensors, 3);
-    refused("run.safetensors", "run.caffemodel", ERR_INPUT, "brings no net along");
-    converts("run.safetensors", "run.caffemodel", net);
+    expect_refusal("run.safetensors", "run.caffemodel", ERR_INPUT, "brings no net along");
+    expect_conversion("run.safetensors", "run.caffemodel", net);
     expect_model("run.caffemodel", 4, "InnerProduct");
     struct file_bytes bytes;
     struct caffe_model model;
@@ -220,12 +221,12 @@ static void test_tensors_of_no_layer(void **state)
     struct err err = {0};
     Caffe__NetParameter *net = net_of("layer { name: 'ip1' type: 'InnerProduct' }");
     put_tensors("other.safetensors", other, 2);
-    assert_int_equal(convert("other.safetensors", "x.caffemodel", net, &err), ERR_INPUT);
+    assert_int_equal(convert_file("other.safetensors", "x.caffemodel", net, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "tensor joint/ip9.0: the net has no layer for it"));
     put_tensors("other.safetensors", gap, 1);
-    assert_int_equal(convert("other.safetensors", "x.caffemodel", net, &err), ERR_INPUT);
+    assert_int_equal(convert_file("other.safetensors", "x.caffemodel", net, &err), ERR_INPUT);
     put_tensors("other.safetensors", none, 1);
-    assert_int_equal(convert("other.safetensors", "x.caffemodel", net, &err), ERR_INPUT);
+    assert_int_equal(convert_file("other.safetensors", "x.caffemodel", net, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "no tensors joint/LAYER.INDEX"));
     assert_false(folder_has(folder, "x.caffemodel"));
     caffe__net_parameter__free_unpacked(net, NULL);
@@ -237,19 +238,19 @@ static void test_prototxt(void **state)
     static const char old[] = "layers { name: 'ip1' type: INNER_PRODUCT blobs_lr: 2 }";
     const struct piece net = model_new();
     folder_put(folder, "old.prototxt", old, strlen(old));
-    converts("old.prototxt", "new.prototxt", NULL);
+    expect_conversion("old.prototxt", "new.prototxt", NULL);
     folder_expect(folder, "new.prototxt",
                   "layer {\n  name: \"ip1\"\n  type: \"InnerProduct\"\n"
                   "  param {\n    lr_mult: 2\n  }\n}\n");
     folder_put(folder, "a.caffemodel", net.at, net.n);
-    converts("a.caffemodel", "net.prototxt", NULL);
+    expect_conversion("a.caffemodel", "net.prototxt", NULL);
     folder_expect(folder, "net.prototxt",
                   "name: \"strange\"\nlayer {\n  name: \"conv1\"\n  type: \"Convolution\"\n"
                   "  bottom: \"data\"\n  top: \"conv1\"\n"
                   "  convolution_param {\n    num_output: 2\n  }\n}\n"
                   "layer {\n  name: \"bn1\"\n  type: \"BatchNorm\"\n}\n");
     folder_put(folder, "old.prototxt", "layers {\n  x: 1\n}", 16);
-    refused("old.prototxt", "new.prototxt", ERR_INPUT, "old.prototxt:2:3: ");
+    expect_refusal("old.prototxt", "new.prototxt", ERR_INPUT, "old.prototxt:2:3: ");
 }
 
 static void test_ways_there_are_not(void **state)
@@ -257,10 +258,10 @@ static void test_ways_there_are_not(void **state)
     (void)state;
     const struct piece net = model_new();
     folder_put(folder, "a.caffemodel", net.at, net.n);
-    refused("a.caffemodel", "b.caffemodel", ERR_INPUT, "is a .caffemodel already; copy it");
-    refused("a.caffemodel", "b.onnx", ERR_INPUT, "none of .caffemodel");
-    refused("nowhere.caffemodel", "nowhere.safetensors", ERR_INPUT,
-            "nowhere.caffemodel: cannot open");
+    expect_refusal("a.caffemodel", "b.caffemodel", ERR_INPUT, "is a .caffemodel already; copy it");
+    expect_refusal("a.caffemodel", "b.onnx", ERR_INPUT, "none of .caffemodel");
+    expect_refusal("nowhere.caffemodel", "nowhere.safetensors", ERR_INPUT,
+                   "nowhere.caffemodel: cannot open");
     assert_false(folder_has(folder, "nowhere.safetensors"));
 }
 

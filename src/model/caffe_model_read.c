@@ -59,7 +59,7 @@ static int count_layer(const struct proto_field *layer, struct counts *counts, s
     return rc;
 }
 
-static int count(struct proto net, struct counts *counts, struct err *err)
+static int count_layers(struct proto net, struct counts *counts, struct err *err)
 {
     const char *path = net.path;
     while (net.at < net.end) {
@@ -170,7 +170,7 @@ static int index_names(struct caffe_model *model, struct err *err)
     return OK;
 }
 
-static int fill(struct caffe_model *model, const struct counts *counts, struct err *err)
+static int fill_model(struct caffe_model *model, const struct counts *counts, struct err *err)
 {
     struct arena *arena = &model->arena;
     struct caffe_blob *blob = arena_array(arena, counts->blobs, struct caffe_blob);
@@ -202,7 +202,7 @@ int caffe_model_parse(const char *path, const uint8_t *bytes, size_t len, struct
     if (len > CAFFE_MODEL_BYTES_MAX)
         return err_set(err, ERR_INPUT, "%.200s: longer than the limit of %zu bytes", path,
                        CAFFE_MODEL_BYTES_MAX);
-    int rc = count(proto_of(path, bytes, len), &counts, err);
+    int rc = count_layers(proto_of(path, bytes, len), &counts, err);
     if (rc == OK && counts.layers == 0)
         rc = err_set(err, ERR_INPUT, "%.200s: no layers: this is no caffemodel", path);
     if (rc != OK)
@@ -210,7 +210,7 @@ int caffe_model_parse(const char *path, const uint8_t *bytes, size_t len, struct
     struct caffe_model model = {.bytes = bytes, .len = len, .v1 = counts.v1 > 0};
     arena_init(&model.arena);
     model.path = arena_strdup(&model.arena, path);
-    rc = model.path ? fill(&model, &counts, err)
+    rc = model.path ? fill_model(&model, &counts, err)
                     : err_set(err, ERR_NOMEM, "%.200s: out of memory", path);
     if (rc != OK) {
         arena_release(&model.arena);
@@ -257,7 +257,7 @@ static void put_as_is(struct buf *out, const struct proto_field *field)
 
 /* The fields of a message; those of the next level that lead to blobs are stripped in turn. Level 0
  * is the net, 1 a layer, 2 a blob. */
-static void strip(struct proto w, unsigned level, const struct fields *f, struct buf *out)
+static void strip_data(struct proto w, unsigned level, const struct fields *f, struct buf *out)
 {
     while (w.at < w.end && !out->failed && out->len <= NET_BYTES_MAX) {
         struct proto_field field;
@@ -271,7 +271,7 @@ static void strip(struct proto w, unsigned level, const struct fields *f, struct
             f = field.number == NET_V1_LAYER ? &fields_v1 : &fields_new;
         if ((level == 0 && is_layer(&field)) || (level == 1 && field.number == f->blobs)) {
             struct buf inner = {0};
-            strip(field.in, level + 1, f, &inner);
+            strip_data(field.in, level + 1, f, &inner);
             put_message(out, field.number, &inner);
             buf_release(&inner);
         } else {
@@ -285,7 +285,7 @@ int caffe_model_net(const struct caffe_model *model, Caffe__NetParameter **out, 
     struct buf bytes = {0};
     Caffe__NetParameter *net = NULL;
     int rc = OK;
-    strip(proto_of(model->path, model->bytes, model->len), 0, NULL, &bytes);
+    strip_data(proto_of(model->path, model->bytes, model->len), 0, NULL, &bytes);
     if (bytes.failed)
         rc = err_set(err, ERR_NOMEM, "%.200s: out of memory", model->path);
     else if (bytes.len > NET_BYTES_MAX)
@@ -301,7 +301,7 @@ int caffe_model_net(const struct caffe_model *model, Caffe__NetParameter **out, 
     if (rc == OK)
         rc = caffe_upgrade(net, err);
     if (rc == OK)
-        rc = caffe_snapshot_settle(net, model->v1, err);
+        rc = caffe_snapshot_finish(net, model->v1, err);
     if (rc != OK) {
         err_prefix(err, "%.200s", model->path);
         caffe__net_parameter__free_unpacked(net, NULL);

@@ -13,8 +13,8 @@ static const float TWO[] = {8.0f, -9.0f};
 static const uint64_t DIMS[] = {2, 1, 3, 1}, TALL[] = {1, 1, 3, 2}, LONE[] = {2};
 
 /* Parse a copy that ends exactly where its memory does, so that a read past it is seen. */
-static int parse(const void *bytes, size_t len, struct caffe_model *model, uint8_t **copy,
-                 struct err *err)
+static int parse_model(const void *bytes, size_t len, struct caffe_model *model, uint8_t **copy,
+                       struct err *err)
 {
     *copy = malloc(len ? len : 1);
     assert_non_null(*copy);
@@ -25,12 +25,12 @@ static int parse(const void *bytes, size_t len, struct caffe_model *model, uint8
     return rc;
 }
 
-static void refused(const struct piece *net, int status, const char *words)
+static void expect_refusal(const struct piece *net, int status, const char *words)
 {
     struct caffe_model model;
     struct err err = {0};
     uint8_t *copy;
-    assert_int_equal(parse(net->at, net->n, &model, &copy, &err), status);
+    assert_int_equal(parse_model(net->at, net->n, &model, &copy, &err), status);
     if (!strstr(err.text, words))
         fail_msg("\"%s\" says nothing of \"%s\"", err.text, words);
     assert_non_null(strstr(err.text, "x.caffemodel"));
@@ -81,7 +81,7 @@ static void test_both_syntaxes(void **state)
     struct caffe_model model;
     struct err err = {0};
     uint8_t *copy;
-    assert_int_equal(parse(fresh.at, fresh.n, &model, &copy, &err), OK);
+    assert_int_equal(parse_model(fresh.at, fresh.n, &model, &copy, &err), OK);
     assert_int_equal(model.n, 2);
     assert_string_equal(model.layer[0].type, "Convolution");
     assert_int_equal(model.layer[0].n, 2);
@@ -92,7 +92,7 @@ static void test_both_syntaxes(void **state)
     assert_null(caffe_model_find(&model, "conv"));
     caffe_model_release(&model);
     free(copy);
-    assert_int_equal(parse(v1.at, v1.n, &model, &copy, &err), OK);
+    assert_int_equal(parse_model(v1.at, v1.n, &model, &copy, &err), OK);
     assert_true(model.v1);
     assert_string_equal(model.layer[0].name, "ip1");
     assert_string_equal(model.layer[0].type, "InnerProduct");
@@ -112,13 +112,13 @@ static struct piece with_blob(const struct piece *blob)
     return net;
 }
 
-static void reads(const struct piece *blob, const char *shape, const float *data)
+static void expect_parsed_blob(const struct piece *blob, const char *shape, const float *data)
 {
     const struct piece net = with_blob(blob);
     struct caffe_model model;
     struct err err = {0};
     uint8_t *copy;
-    if (parse(net.at, net.n, &model, &copy, &err) != OK)
+    if (parse_model(net.at, net.n, &model, &copy, &err) != OK)
         fail_msg("%s", err.text);
     expect_blob(&model.layer[0].blob[0], shape, data);
     caffe_model_release(&model);
@@ -140,7 +140,7 @@ static void test_forms_of_numbers(void **state)
     piece_block(&blob, 6, TWO, sizeof TWO); /* diff */
     piece_block(&blob, 5, &SIX[4], 2 * sizeof SIX[0]);
     piece_text(&blob, 77, "later versions");
-    reads(&blob, "2x3", SIX);
+    expect_parsed_blob(&blob, "2x3", SIX);
 
     const double wide[] = {0.5, -1.0, 3.25, 0.1};
     const float narrow[] = {0.5f, -1.0f, 3.25f, 0.1f};
@@ -151,7 +151,7 @@ static void test_forms_of_numbers(void **state)
     piece_block(&doubles, 8, wide, 3 * sizeof wide[0]);
     piece_byte(&doubles, 8 * 8 + 1);
     piece_bytes(&doubles, &wide[3], sizeof wide[3]);
-    reads(&doubles, "4", narrow);
+    expect_parsed_blob(&doubles, "4", narrow);
 }
 
 static void test_what_is_no_number(void **state)
@@ -165,7 +165,7 @@ static void test_what_is_no_number(void **state)
     struct caffe_model model;
     struct err err = {0};
     uint8_t *copy;
-    assert_int_equal(parse(net.at, net.n, &model, &copy, &err), OK);
+    assert_int_equal(parse_model(net.at, net.n, &model, &copy, &err), OK);
     caffe_blob_copy(&model.layer[0].blob[0], back);
     assert_memory_equal(back, strange, sizeof back);
     assert_false(caffe_blob_finite(&model.layer[0].blob[0]));
@@ -196,36 +196,36 @@ static void test_blobs_that_are_wrong(void **state)
                    negative[] = {(uint64_t)-1}, many[] = {1, 1, 1, 1, 1, 1, 1, 1, 6};
     blob = blob_new(DIMS, 4, SIX, 5);
     net = with_blob(&blob);
-    refused(&net, ERR_INPUT, "layer \"conv1\", blob 0: x.caffemodel: byte ");
-    refused(&net, ERR_INPUT, "2x1x3x1 with 5 numbers");
+    expect_refusal(&net, ERR_INPUT, "layer \"conv1\", blob 0: x.caffemodel: byte ");
+    expect_refusal(&net, ERR_INPUT, "2x1x3x1 with 5 numbers");
     blob = blob_new(huge, 4, SIX, 6);
     net = with_blob(&blob);
-    refused(&net, ERR_INPUT, "with 6 numbers");
+    expect_refusal(&net, ERR_INPUT, "with 6 numbers");
     blob = blob_new(none, 2, SIX, 0);
     net = with_blob(&blob);
-    refused(&net, ERR_INPUT, "dimension 0");
+    expect_refusal(&net, ERR_INPUT, "dimension 0");
     blob = blob_new(negative, 1, SIX, 1);
     net = with_blob(&blob);
-    refused(&net, ERR_INPUT, "dimension -1");
+    expect_refusal(&net, ERR_INPUT, "dimension -1");
     blob = blob_new(many, 9, SIX, 6);
     net = with_blob(&blob);
-    refused(&net, ERR_INPUT, "more than 8 dimensions");
+    expect_refusal(&net, ERR_INPUT, "more than 8 dimensions");
     blob = (struct piece){.n = 0};
     piece_block(&blob, 5, SIX, sizeof SIX);
     net = with_blob(&blob);
-    refused(&net, ERR_INPUT, "without a shape");
+    expect_refusal(&net, ERR_INPUT, "without a shape");
     blob = blob_new(LONE, 1, TWO, 2);
     piece_block(&blob, 5, "abc", 3);
     net = with_blob(&blob);
-    refused(&net, ERR_INPUT, "3 bytes are no numbers of 4");
+    expect_refusal(&net, ERR_INPUT, "3 bytes are no numbers of 4");
     blob = blob_new(LONE, 1, TWO, 1);
     piece_block(&blob, 8, "12345678", 8);
     net = with_blob(&blob);
-    refused(&net, ERR_INPUT, "both data and double_data");
+    expect_refusal(&net, ERR_INPUT, "both data and double_data");
     blob = (struct piece){.n = 0};
     piece_number(&blob, 5, 3);
     net = with_blob(&blob);
-    refused(&net, ERR_INPUT, "data: expected a length and bytes, not a number");
+    expect_refusal(&net, ERR_INPUT, "data: expected a length and bytes, not a number");
 }
 
 static void test_nets_that_are_wrong(void **state)
@@ -234,37 +234,37 @@ static void test_nets_that_are_wrong(void **state)
     struct piece net = small_new(), layer = layer_v1("ip1", 14), blob, empty = {.n = 0};
     const struct piece twice = small_new();
     piece_bytes(&net, twice.at, twice.n);
-    refused(&net, ERR_INPUT, "layer \"conv1\": given twice");
+    expect_refusal(&net, ERR_INPUT, "layer \"conv1\": given twice");
     net = small_new();
     piece_in(&net, 2, &layer);
-    refused(&net, ERR_INPUT, "both `layer` and `layers`");
+    expect_refusal(&net, ERR_INPUT, "both `layer` and `layers`");
     net = (struct piece){.n = 0};
     piece_in(&layer, 1, &empty);
     piece_in(&net, 2, &layer);
-    refused(&net, ERR_UNSUPPORTED, "V0LayerParameter");
+    expect_refusal(&net, ERR_UNSUPPORTED, "V0LayerParameter");
     net = (struct piece){.n = 0};
     layer = layer_v1("odd", 40);
     piece_in(&net, 2, &layer);
-    refused(&net, ERR_INPUT, "no type 40");
+    expect_refusal(&net, ERR_INPUT, "no type 40");
     net = layer = (struct piece){.n = 0};
     blob = blob_new(LONE, 1, TWO, 2);
     piece_in(&layer, 7, &blob);
     piece_in(&net, 100, &layer);
-    refused(&net, ERR_INPUT, "no name");
+    expect_refusal(&net, ERR_INPUT, "no name");
     net = layer = (struct piece){.n = 0};
     piece_block(&layer, 1, "a\0b", 3);
     piece_in(&net, 100, &layer);
-    refused(&net, ERR_INPUT, "zero byte");
+    expect_refusal(&net, ERR_INPUT, "zero byte");
     net = (struct piece){.n = 0};
-    refused(&net, ERR_INPUT, "no layers");
+    expect_refusal(&net, ERR_INPUT, "no layers");
     piece_text(&net, 1, "only a name");
-    refused(&net, ERR_INPUT, "no layers");
+    expect_refusal(&net, ERR_INPUT, "no layers");
     net = (struct piece){.n = 0};
     piece_bytes(&net, "\211HDF\r\n\032\n", 8);
-    refused(&net, ERR_UNSUPPORTED, "HDF5");
+    expect_refusal(&net, ERR_UNSUPPORTED, "HDF5");
     net = (struct piece){.n = 0};
     piece_bytes(&net, "name: \"text\"\nlayer {\n}\n", 23);
-    refused(&net, ERR_INPUT, "byte ");
+    expect_refusal(&net, ERR_INPUT, "byte ");
 }
 
 static void test_bytes_that_are_wrong(void **state)
@@ -288,7 +288,7 @@ static void test_bytes_that_are_wrong(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct piece net = {.n = 0};
         piece_bytes(&net, cases[i].bytes, cases[i].n);
-        refused(&net, ERR_INPUT, cases[i].words);
+        expect_refusal(&net, ERR_INPUT, cases[i].words);
     }
 }
 
@@ -309,7 +309,7 @@ static void test_every_byte(void **state)
                     net.n = i;
                 else
                     net.at[i] = (uint8_t)change;
-                int rc = parse(net.at, net.n, &model, &copy, &err);
+                int rc = parse_model(net.at, net.n, &model, &copy, &err);
                 if (rc == OK) {
                     Caffe__NetParameter *param;
                     if (caffe_model_net(&model, &param, &err) == OK)
@@ -351,7 +351,7 @@ static Caffe__NetParameter *net_of(const struct piece *net)
     struct err err = {0};
     uint8_t *copy;
     Caffe__NetParameter *param = NULL;
-    assert_int_equal(parse(net->at, net->n, &model, &copy, &err), OK);
+    assert_int_equal(parse_model(net->at, net->n, &model, &copy, &err), OK);
     if (caffe_model_net(&model, &param, &err) != OK)
         fail_msg("%s", err.text);
     caffe_model_release(&model);
@@ -439,7 +439,7 @@ static const struct {
     {1, {1002}, 2, "layers \"y\": blob_share_mode: 2 is none of STRICT, PERMISSIVE"},
 };
 
-static struct piece with_word(size_t i)
+static struct piece with_text(size_t i)
 {
     struct piece net = {.n = 0}, field = {.n = 0};
     struct piece layer = WORDS[i].v1 ? layer_v1("y", 18) : layer_new("y", "ReLU");
@@ -461,12 +461,12 @@ static void test_words_there_are_not(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof WORDS / sizeof WORDS[0]; i++) {
-        const struct piece net = with_word(i);
+        const struct piece net = with_text(i);
         struct caffe_model model;
         struct err err = {0};
         uint8_t *copy;
         Caffe__NetParameter *param;
-        assert_int_equal(parse(net.at, net.n, &model, &copy, &err), OK);
+        assert_int_equal(parse_model(net.at, net.n, &model, &copy, &err), OK);
         assert_int_equal(caffe_model_net(&model, &param, &err), ERR_INPUT);
         assert_memory_equal(err.text, "x.caffemodel: ", 14);
         if (strncmp(err.text + 14, WORDS[i].says, strlen(WORDS[i].says)) != 0)
@@ -507,7 +507,7 @@ static void test_a_long_description(void **state)
 
 /* ---- writing ---- */
 
-static bool give(void *user, size_t i, size_t k, struct caffe_tensor *out)
+static bool give_tensor(void *user, size_t i, size_t k, struct caffe_tensor *out)
 {
     (void)user;
     if (i != 0 || k > 1)
@@ -524,7 +524,7 @@ static void test_written_bytes(void **state)
     static uint8_t bytes[FOLDER_BYTES_MAX];
     struct piece net = small_new(), wanted = {.n = 0}, conv = layer_new("conv1", "Convolution");
     struct piece relu = layer_new("relu1", "ReLU"), w = {.n = 0}, b = {.n = 0};
-    const struct caffe_blobs blobs = {give, NULL};
+    const struct caffe_blobs blobs = {give_tensor, NULL};
     Caffe__NetParameter *param = net_of(&net);
     char path[256];
     struct err err = {0};

@@ -90,7 +90,7 @@ static size_t blob_bytes(const struct caffe_tensor *tensor)
 
 /* ---- layers ---- */
 
-static int flush(struct writer *w, struct err *err)
+static int flush_bytes(struct writer *w, struct err *err)
 {
     if (w->piece.failed)
         return err_set(err, ERR_NOMEM, "caffemodel: out of memory");
@@ -142,7 +142,7 @@ static int write_layer(struct writer *w, size_t i, struct err *err)
     for (size_t k = 0; w->blobs->get(w->blobs->user, i, k, &tensor); k++) {
         put_length(&w->piece, LAYER_BLOBS, blob_bytes(&tensor));
         put_blob_head(&w->piece, &tensor);
-        int rc = flush(w, err);
+        int rc = flush_bytes(w, err);
         if (rc == OK)
             rc = w->disk->ops->write(w->file, tensor.data, data_bytes(&tensor), err);
         if (rc != OK)
@@ -173,7 +173,7 @@ static int check_size(const struct writer *w, const char *path, struct err *err)
     return OK;
 }
 
-static int fill(void *user, struct disk_file *file, struct err *err)
+static int fill_file(void *user, struct disk_file *file, struct err *err)
 {
     struct writer *w = user;
     const Caffe__NetParameter own = without_layers(w->net);
@@ -182,7 +182,7 @@ static int fill(void *user, struct disk_file *file, struct err *err)
     put_packed(&w->piece, &own.base);
     for (size_t i = 0; i < w->net->n_layer && rc == OK; i++)
         rc = write_layer(w, i, err);
-    return rc == OK ? flush(w, err) : rc;
+    return rc == OK ? flush_bytes(w, err) : rc;
 }
 
 int caffe_model_write(const Caffe__NetParameter *net, const struct caffe_blobs *blobs,
@@ -192,7 +192,7 @@ int caffe_model_write(const Caffe__NetParameter *net, const struct caffe_blobs *
     PL_ASSERT(net->n_layers == 0);
     int rc = check_size(&w, path, err);
     if (rc == OK)
-        rc = disk_replace_by(disk, path, fill, &w, err);
+        rc = disk_replace_by(disk, path, fill_file, &w, err);
     buf_release(&w.piece);
     return rc;
 }

@@ -20,18 +20,18 @@ static bool is_split(const Caffe__LayerParameter *layer)
     return layer->type && strcmp(layer->type, "Split") == 0 && layer->n_bottom == 1;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
     return strcmp(((const struct copy *)a)->name, ((const struct copy *)b)->name);
 }
 
-static const struct copy *find(const struct copies *copies, const char *name)
+static const struct copy *find_copy(const struct copies *copies, const char *name)
 {
     const struct copy key = {.name = name};
-    return copies->n ? bsearch(&key, copies->at, copies->n, sizeof key, compare) : NULL;
+    return copies->n ? bsearch(&key, copies->at, copies->n, sizeof key, compare_names) : NULL;
 }
 
-static bool list(const Caffe__NetParameter *net, struct copies *out)
+static bool list_copies(const Caffe__NetParameter *net, struct copies *out)
 {
     size_t most = 0;
     for (size_t i = 0; i < net->n_layer; i++)
@@ -43,7 +43,7 @@ static bool list(const Caffe__NetParameter *net, struct copies *out)
     for (size_t i = 0; i < net->n_layer; i++)
         for (size_t k = 0; is_split(net->layer[i]) && k < net->layer[i]->n_top; k++)
             out->at[out->n++] = (struct copy){net->layer[i]->top[k], i};
-    qsort(out->at, out->n, sizeof *out->at, compare);
+    qsort(out->at, out->n, sizeof *out->at, compare_names);
     return true;
 }
 
@@ -55,7 +55,7 @@ static void keep_needed(const Caffe__NetParameter *net, struct copies *copies)
             copies->stays[copies->at[i - 1].split] = copies->stays[copies->at[i].split] = true;
     for (size_t i = 0; i < net->n_layer; i++)
         for (size_t k = 0; !is_split(net->layer[i]) && k < net->layer[i]->n_top; k++) {
-            const struct copy *copy = find(copies, net->layer[i]->top[k]);
+            const struct copy *copy = find_copy(copies, net->layer[i]->top[k]);
             if (copy)
                 copies->stays[copy->split] = true;
         }
@@ -67,7 +67,7 @@ static bool read_past(Caffe__NetParameter *net, const struct copies *copies)
     for (size_t i = 0; i < net->n_layer; i++)
         for (size_t k = 0; k < net->layer[i]->n_bottom; k++) {
             char **bottom = &net->layer[i]->bottom[k];
-            const struct copy *copy = find(copies, *bottom);
+            const struct copy *copy = find_copy(copies, *bottom);
             if (!copy || copy->split >= i || copies->stays[copy->split])
                 continue;
             char *from = strdup(net->layer[copy->split]->bottom[0]);
@@ -99,7 +99,7 @@ static void drop_rules(Caffe__LayerParameter *layer)
     layer->has_phase = false;
 }
 
-int caffe_snapshot_settle(Caffe__NetParameter *net, bool spent, struct err *err)
+int caffe_snapshot_finish(Caffe__NetParameter *net, bool spent, struct err *err)
 {
     struct copies copies = {0};
     size_t phases = 0;
@@ -109,7 +109,7 @@ int caffe_snapshot_settle(Caffe__NetParameter *net, bool spent, struct err *err)
         return OK;
     for (size_t i = 0; i < net->n_layer; i++)
         drop_rules(net->layer[i]);
-    bool fits = list(net, &copies);
+    bool fits = list_copies(net, &copies);
     if (fits) {
         keep_needed(net, &copies);
         fits = read_past(net, &copies);

@@ -11,6 +11,6 @@
  * layers have the phase, and where several read one blob a Split stands between. Take all that
  * back, in place. `spent`: the rules have done their work even where no layer has a phase, as in
  * files of the V1 syntax; nets that still have both phases stay as they are. ERR_NOMEM */
-int caffe_snapshot_settle(Caffe__NetParameter *net, bool spent, struct err *err);
+int caffe_snapshot_finish(Caffe__NetParameter *net, bool spent, struct err *err);
 
 #endif

@@ -28,7 +28,7 @@ static int read_number(const struct proto_field *field, const char *name, int32_
     return OK;
 }
 
-static int read_text(const struct proto_field *field, char **out, struct err *err)
+static int read_text_field(const struct proto_field *field, char **out, struct err *err)
 {
     size_t len = (size_t)(field->in.end - field->in.at);
     int rc = proto_expect(field, PROTO_BYTES, "learned_net", err);
@@ -66,7 +66,7 @@ static int count_history(struct proto w, size_t *count, struct err *err)
                : err_set(err, ERR_INPUT, "%.200s: more than %d blobs", w.path, CAFFE_BLOBS_MAX);
 }
 
-static int parse(struct proto w, struct caffe_state *state, struct err *err)
+static int parse_state(struct proto w, struct caffe_state *state, struct err *err)
 {
     size_t count = 0;
     int rc = count_history(w, &count, err);
@@ -82,7 +82,7 @@ static int parse(struct proto w, struct caffe_state *state, struct err *err)
             break;
         switch (field.number) {
         case STATE_ITER: rc = read_number(&field, "iter", &state->iter, err); break;
-        case STATE_LEARNED_NET: rc = read_text(&field, &state->learned_net, err); break;
+        case STATE_LEARNED_NET: rc = read_text_field(&field, &state->learned_net, err); break;
         case STATE_HISTORY: rc = read_blob(&field, state, err); break;
         case STATE_CURRENT_STEP:
             rc = read_number(&field, "current_step", &state->current_step, err);
@@ -98,7 +98,7 @@ int caffe_state_read(const char *path, struct caffe_state *out, struct err *err)
     struct caffe_state state = {.path = path};
     int rc = file_read(path, CAFFE_MODEL_BYTES_MAX, &state.bytes, err);
     if (rc == OK)
-        rc = parse(proto_of(path, state.bytes.data, state.bytes.len), &state, err);
+        rc = parse_state(proto_of(path, state.bytes.data, state.bytes.len), &state, err);
     if (rc != OK) {
         caffe_state_release(&state);
         return rc;
@@ -137,7 +137,7 @@ static bool is_first(const Caffe__NetParameter *net, size_t layer)
 }
 
 /* The next segment; `learnt` when it is one of x. NULL at the end. */
-static const struct segment *next(struct walk *w, bool *learnt)
+static const struct segment *next_segment(struct walk *w, bool *learnt)
 {
     for (; w->layer < w->net->n_layer; w->layer++, w->blob = 0) {
         if (!is_first(w->net, w->layer))
@@ -168,7 +168,7 @@ int caffe_state_vectors(const struct caffe_state *state, const Caffe__NetParamet
         const struct segment *segment;
         bool learnt;
         for (size_t i = 0; i < each; i++, at++) {
-            segment = next(&w, &learnt);
+            segment = next_segment(&w, &learnt);
             PL_ASSERT(segment); /* the tables are this net's */
             if (!caffe_shapes_fit(&state->history[at].shape, &segment->shape))
                 return err_set(err, ERR_INPUT, "%s: history %zu is %s, %s of the net is %s",
@@ -190,7 +190,7 @@ void caffe_state_take(const struct caffe_state *state, const Caffe__NetParameter
     struct walk w = {.net = net, .x = x, .s = s};
     const struct segment *segment;
     bool learnt;
-    for (size_t at = k * (x->count + s->count); (segment = next(&w, &learnt)); at++) {
+    for (size_t at = k * (x->count + s->count); (segment = next_segment(&w, &learnt)); at++) {
         PL_ASSERT(at < state->n);
         if (learnt)
             caffe_blob_copy(&state->history[at], into + segment->offset);

@@ -21,7 +21,8 @@ struct scene {
     Caffe__NetParameter *net;
 };
 
-static void add(struct scene *scene, struct segments *table, const char *name, size_t a, size_t b)
+static void add_segment(struct scene *scene, struct segments *table, const char *name, size_t a,
+                        size_t b)
 {
     const struct shape shape = {b ? 2 : 1, {a, b}};
     assert_non_null(segments_add(table, &scene->arena, name, &shape, 1, 1));
@@ -37,12 +38,12 @@ static struct scene scene_make(void)
                                 strlen(net_text), &msg, &err),
                      OK);
     scene.net = (Caffe__NetParameter *)msg;
-    add(&scene, &scene.x, "conv1.0", 2, 2);
-    add(&scene, &scene.x, "conv1.1", 2, 0);
-    add(&scene, &scene.x, "ip1.0", 1, 2);
-    add(&scene, &scene.s, "bn1.0", 2, 0);
-    add(&scene, &scene.s, "bn1.1", 2, 0);
-    add(&scene, &scene.s, "bn1.2", 1, 0);
+    add_segment(&scene, &scene.x, "conv1.0", 2, 2);
+    add_segment(&scene, &scene.x, "conv1.1", 2, 0);
+    add_segment(&scene, &scene.x, "ip1.0", 1, 2);
+    add_segment(&scene, &scene.s, "bn1.0", 2, 0);
+    add_segment(&scene, &scene.s, "bn1.1", 2, 0);
+    add_segment(&scene, &scene.s, "bn1.2", 1, 0);
     return scene;
 }
 
@@ -113,7 +114,7 @@ static void test_two_vectors(void **state)
     scene_end(&scene);
 }
 
-static void unfit(const struct piece *file, const char *words)
+static void expect_misfit(const struct piece *file, const char *words)
 {
     struct scene scene = scene_make();
     struct caffe_state st;
@@ -134,19 +135,19 @@ static void test_history_of_another_net(void **state)
     struct piece file = {.n = 0};
     float data[4] = {0};
     piece_number(&file, 1, 1);
-    unfit(&file, "0 blobs of history, the net has 6 parameters");
+    expect_misfit(&file, "0 blobs of history, the net has 6 parameters");
     struct piece blob = blob_old(dims[0], data, 4);
     piece_in(&file, 3, &blob);
-    unfit(&file, "1 blobs of history");
+    expect_misfit(&file, "1 blobs of history");
     file = (struct piece){.n = 0};
     for (size_t i = 0; i < 6; i++) {
         blob = blob_old(dims[i == 1 ? 4 : i], data, counts[i == 1 ? 4 : i]);
         piece_in(&file, 3, &blob);
     }
-    unfit(&file, "history 1 is 1x1x1x1, conv1.1 of the net is 2");
+    expect_misfit(&file, "history 1 is 1x1x1x1, conv1.1 of the net is 2");
     file = (struct piece){.n = 0};
     put_vector(&file, NAN);
-    unfit(&file, "history 0, of conv1.0, holds a value that is no finite number");
+    expect_misfit(&file, "history 0, of conv1.0, holds a value that is no finite number");
 }
 
 /* Wherever the file ends, or one byte is another. */

@@ -211,7 +211,7 @@ static bool upgrade_layer(Caffe__V1LayerParameter *from, Caffe__LayerParameter *
     return move_params(from, to) && move_values(to);
 }
 
-static int check(const Caffe__NetParameter *net, struct err *err)
+static int check_net(const Caffe__NetParameter *net, struct err *err)
 {
     for (size_t i = 0; i < net->n_layers; i++) {
         const Caffe__V1LayerParameter *layer = net->layers[i];
@@ -235,7 +235,7 @@ static int check(const Caffe__NetParameter *net, struct err *err)
 
 int caffe_upgrade(Caffe__NetParameter *net, struct err *err)
 {
-    int rc = check(net, err);
+    int rc = check_net(net, err);
     if (rc != OK || net->n_layers == 0)
         return rc;
     net->layer = calloc(net->n_layers, sizeof *net->layer);

@@ -31,7 +31,7 @@ static bool is_onnx(const char *path, const uint8_t *bytes, size_t len)
            (len > 3 && bytes[0] == 0x08 && bytes[1] < 0x80 && bytes[2] == 0x12);
 }
 
-static int refuse(const char *path, const char *what, struct err *err)
+static int refuse_format(const char *path, const char *what, struct err *err)
 {
     return err_set(err, ERR_UNSUPPORTED, "%.200s: this is %s, which is not supported: %s", path,
                    what, safetensors_instead);
@@ -43,14 +43,14 @@ int foreign_check(const char *path, const uint8_t *bytes, size_t len, struct err
     if (safetensors_begins(bytes, len))
         return OK;
     if (is_onnx(path, bytes, len))
-        return refuse(path, "ONNX", err);
+        return refuse_format(path, "ONNX", err);
     for (size_t i = 0; i < sizeof magics / sizeof *magics; i++)
         if (len >= magics[i].len && memcmp(bytes, magics[i].bytes, magics[i].len) == 0)
-            return refuse(path, magics[i].what, err);
+            return refuse_format(path, magics[i].what, err);
     return OK;
 }
 
-static bool holds(const char *folder, const char *name)
+static bool folder_holds(const char *folder, const char *name)
 {
     char path[PATH_MAX_BYTES];
     return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
@@ -61,7 +61,9 @@ int foreign_check_folder(const char *path, struct err *err)
 {
     if (!file_is_folder(path))
         return OK;
-    if (holds(path, "CURRENT"))
-        return refuse(path, "a LevelDB", err);
-    return holds(path, "saved_model.pb") ? refuse(path, "a SavedModel of TensorFlow", err) : OK;
+    if (folder_holds(path, "CURRENT"))
+        return refuse_format(path, "a LevelDB", err);
+    return folder_holds(path, "saved_model.pb")
+               ? refuse_format(path, "a SavedModel of TensorFlow", err)
+               : OK;
 }

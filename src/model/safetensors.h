@@ -29,16 +29,16 @@
 
 /* ---- writing ---- */
 
-struct safetensors_note;
+struct safetensors_meta;
 struct safetensors_part;
 
 /* A file being put together. After memory runs out calls do nothing, so that the caller need not
  * look until safetensors_image. It stays where it was begun: it points into itself. */
 struct safetensors_writer {
     struct arena arena;
-    struct safetensors_note *notes, **notes_end;
+    struct safetensors_meta *meta, **meta_end;
     struct safetensors_part *parts, **parts_end;
-    size_t notes_n, parts_n;
+    size_t meta_n, parts_n;
     bool failed;
 };
 
@@ -87,8 +87,8 @@ struct safetensors {
     size_t n;
     const struct safetensors_item *item; /* n, in the order of their data in the file */
     const struct safetensors_item **by_name;
-    size_t notes_n;
-    const struct safetensors_note *notes; /* by key */
+    size_t meta_n;
+    const struct safetensors_meta *meta; /* by key */
 };
 
 /* Do the bytes begin as such a file: with a length that leads no further than the file, then JSON?
@@ -119,7 +119,7 @@ int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool de
 
 /* What the file `path` says of itself, its metadata: reads the header alone, and checks that and
  * the file's length. No tensors come out. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
-int safetensors_read_notes(const char *path, struct safetensors *out, struct err *err);
+int safetensors_read_meta(const char *path, struct safetensors *out, struct err *err);
 
 void safetensors_release(struct safetensors *st);
 

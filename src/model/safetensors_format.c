@@ -20,7 +20,7 @@ bool safetensors_shape_empty(const struct shape *shape)
 }
 
 /* The length of the sequence that starts with byte `b`, or 0. */
-static size_t sequence(uint8_t b)
+static size_t utf8_length(uint8_t b)
 {
     if (b < 0x80)
         return 1;
@@ -36,7 +36,7 @@ bool safetensors_utf8(const char *text, size_t len)
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* that needs so many bytes */
     const uint8_t *b = (const uint8_t *)text;
     for (size_t i = 0; i < len;) {
-        size_t n = sequence(b[i]);
+        size_t n = utf8_length(b[i]);
         if (n == 0 || n > len - i)
             return false;
         uint32_t code = n == 1 ? b[i] : b[i] & (0xffu >> (n + 1));

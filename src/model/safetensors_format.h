@@ -23,9 +23,9 @@ enum {
  * that they can be taken as zeros without trust in the JSON around them. */
 #define SAFETENSORS_LEAD "{\"" SAFETENSORS_METADATA "\":{\"" SAFETENSORS_CHECK "\":\""
 
-struct safetensors_note {
+struct safetensors_meta {
     const char *key, *value;
-    struct safetensors_note *next; /* while writing */
+    struct safetensors_meta *next; /* while writing */
 };
 
 /* hash_bytes in hex, lower case. */

@@ -29,7 +29,7 @@ struct reading {
     bool alone; /* the header is there, and nothing behind it */
     struct safetensors st;
     struct safetensors_item *item; /* st.item and st.notes while they are filled */
-    struct safetensors_note *notes;
+    struct safetensors_meta *notes;
 };
 
 static int no_memory(struct reading *r)
@@ -60,7 +60,7 @@ static int refuse_start(const struct reading *r, const uint8_t *bytes, size_t le
         r->file, start);
 }
 
-static int split(struct reading *r, const uint8_t *bytes, size_t len)
+static int split_header(struct reading *r, const uint8_t *bytes, size_t len)
 {
     if (len < SAFETENSORS_LENGTH_BYTES)
         return err_set(r->err, ERR_INPUT, "%s: %zu bytes are too few for a safetensors file",
@@ -207,7 +207,7 @@ static int parse_json(struct reading *r, cJSON **out)
     return OK;
 }
 
-static int read_notes(struct reading *r, const cJSON *object)
+static int read_metas(struct reading *r, const cJSON *object)
 {
     if (r->notes)
         return err_set(r->err, ERR_INPUT, "%s: two of %s", r->file, SAFETENSORS_METADATA);
@@ -215,7 +215,7 @@ static int read_notes(struct reading *r, const cJSON *object)
         return err_set(r->err, ERR_INPUT, "%s: %s is not an object", r->file, SAFETENSORS_METADATA);
     size_t n = (size_t)cJSON_GetArraySize(object);
     const cJSON *value;
-    r->notes = arena_array(&r->st.arena, n, struct safetensors_note);
+    r->notes = arena_array(&r->st.arena, n, struct safetensors_meta);
     if (!r->notes)
         return no_memory(r);
     cJSON_ArrayForEach(value, object)
@@ -223,16 +223,16 @@ static int read_notes(struct reading *r, const cJSON *object)
         if (!cJSON_IsString(value))
             return err_set(r->err, ERR_INPUT, "%s: metadata %.200s: not a text", r->file,
                            value->string);
-        struct safetensors_note *note = &r->notes[r->st.notes_n++];
-        note->key = arena_strdup(&r->st.arena, value->string);
-        note->value = arena_strdup(&r->st.arena, value->valuestring);
-        if (!note->key || !note->value)
+        struct safetensors_meta *meta = &r->notes[r->st.meta_n++];
+        meta->key = arena_strdup(&r->st.arena, value->string);
+        meta->value = arena_strdup(&r->st.arena, value->valuestring);
+        if (!meta->key || !meta->value)
             return no_memory(r);
     }
     return OK;
 }
 
-static bool whole(const cJSON *value, double max, size_t *out)
+static bool read_whole(const cJSON *value, double max, size_t *out)
 {
     if (!cJSON_IsNumber(value) || !(value->valuedouble >= 0) || value->valuedouble > max)
         return false;
@@ -253,7 +253,7 @@ static int read_shape(struct reading *r, const char *name, const cJSON *array,
         if (shape->n == SHAPE_DIMS_MAX)
             return err_set(r->err, ERR_UNSUPPORTED, "%s: tensor %.200s: more than %d dimensions",
                            r->file, name, SHAPE_DIMS_MAX);
-        if (!whole(value, SAFETENSORS_DIM_MAX, &shape->dim[shape->n++]))
+        if (!read_whole(value, SAFETENSORS_DIM_MAX, &shape->dim[shape->n++]))
             return err_set(r->err, ERR_INPUT,
                            "%s: tensor %.200s: dimension %zu is not a whole number up to %d",
                            r->file, name, shape->n - 1, SAFETENSORS_DIM_MAX);
@@ -269,7 +269,8 @@ static int read_offsets(struct reading *r, const char *name, const cJSON *array,
 {
     size_t begin, end;
     if (!cJSON_IsArray(array) || cJSON_GetArraySize(array) != 2 ||
-        !whole(array->child, WHOLE_MAX, &begin) || !whole(array->child->next, WHOLE_MAX, &end))
+        !read_whole(array->child, WHOLE_MAX, &begin) ||
+        !read_whole(array->child->next, WHOLE_MAX, &end))
         return err_set(r->err, ERR_INPUT,
                        "%s: tensor %.200s: data_offsets are not two whole numbers", r->file, name);
     if (begin > end || end > r->data_len)
@@ -327,8 +328,8 @@ static int read_header(struct reading *r, const cJSON *root)
         return no_memory(r);
     cJSON_ArrayForEach(value, root)
     {
-        bool notes = strcmp(value->string, SAFETENSORS_METADATA) == 0;
-        int status = notes ? read_notes(r, value) : read_tensor(r, value);
+        bool metas = strcmp(value->string, SAFETENSORS_METADATA) == 0;
+        int status = metas ? read_metas(r, value) : read_tensor(r, value);
         if (status)
             return status;
     }
@@ -337,9 +338,9 @@ static int read_header(struct reading *r, const cJSON *root)
 
 /* ---- order, cover, copy ---- */
 
-static int note_compare(const void *a, const void *b)
+static int meta_compare(const void *a, const void *b)
 {
-    const struct safetensors_note *x = a, *y = b;
+    const struct safetensors_meta *x = a, *y = b;
     return strcmp(x->key, y->key);
 }
 
@@ -363,10 +364,10 @@ static int offset_compare(const void *a, const void *b)
 static int sort_names(struct reading *r)
 {
     struct safetensors *st = &r->st;
-    if (st->notes_n)
-        qsort(r->notes, st->notes_n, sizeof *r->notes, note_compare);
-    for (size_t i = 1; i < st->notes_n; i++)
-        if (note_compare(&r->notes[i - 1], &r->notes[i]) == 0)
+    if (st->meta_n)
+        qsort(r->notes, st->meta_n, sizeof *r->notes, meta_compare);
+    for (size_t i = 1; i < st->meta_n; i++)
+        if (meta_compare(&r->notes[i - 1], &r->notes[i]) == 0)
             return err_set(r->err, ERR_INPUT, "%s: metadata %.200s: given twice", r->file,
                            r->notes[i].key);
     qsort(r->item, st->n, sizeof *r->item, offset_compare);
@@ -378,7 +379,7 @@ static int sort_names(struct reading *r)
             return err_set(r->err, ERR_INPUT, "%s: tensor %.200s: given twice", r->file,
                            st->by_name[i]->name);
     st->item = r->item;
-    st->notes = r->notes;
+    st->meta = r->notes;
     return OK;
 }
 
@@ -442,7 +443,7 @@ static int place_data(struct reading *r)
 static int read_all(struct reading *r, const uint8_t *bytes, size_t len, bool demand_checksums)
 {
     cJSON *root = NULL;
-    int status = split(r, bytes, len);
+    int status = split_header(r, bytes, len);
     if (!status && demand_checksums)
         status = check_header(r);
     if (!status)
@@ -462,8 +463,8 @@ static int read_all(struct reading *r, const uint8_t *bytes, size_t len, bool de
     return status ? status : place_data(r);
 }
 
-static int parse(struct reading *r, const uint8_t *bytes, size_t len, bool demand_checksums,
-                 struct safetensors *out)
+static int parse_file(struct reading *r, const uint8_t *bytes, size_t len, bool demand_checksums,
+                      struct safetensors *out)
 {
     arena_init(&r->st.arena);
     int status = read_all(r, bytes, len, demand_checksums);
@@ -479,14 +480,14 @@ int safetensors_parse(const char *file, const uint8_t *bytes, size_t len, bool d
                       struct safetensors *out, struct err *err)
 {
     struct reading r = {.file = file, .err = err};
-    return parse(&r, bytes, len, demand_checksums, out);
+    return parse_file(&r, bytes, len, demand_checksums, out);
 }
 
 int safetensors_look(const char *file, const uint8_t *bytes, size_t len, bool demand_checksums,
                      struct safetensors *out, struct err *err)
 {
     struct reading r = {.file = file, .err = err, .looks = true};
-    return parse(&r, bytes, len, demand_checksums, out);
+    return parse_file(&r, bytes, len, demand_checksums, out);
 }
 
 /* The length and the header, and in any case the first START_BYTES there are, in a buffer for the
@@ -511,7 +512,7 @@ static int read_head(const char *path, const struct file_open *file, uint8_t **h
     return rc == OK ? OK : err_set(err, ERR_INPUT, "%s: cannot be read", path);
 }
 
-int safetensors_read_notes(const char *path, struct safetensors *out, struct err *err)
+int safetensors_read_meta(const char *path, struct safetensors *out, struct err *err)
 {
     struct reading r = {.file = path, .err = err, .looks = true, .alone = true};
     struct file_open file;
@@ -521,7 +522,7 @@ int safetensors_read_notes(const char *path, struct safetensors *out, struct err
         return rc;
     rc = read_head(path, &file, &head, err);
     if (rc == OK)
-        rc = parse(&r, head, (size_t)file.len, true, out);
+        rc = parse_file(&r, head, (size_t)file.len, true, out);
     if (rc == OK)
         out->n = 0;
     free(head);
@@ -551,10 +552,10 @@ const float *safetensors_find(const struct safetensors *st, const char *name, st
 
 const char *safetensors_meta_get(const struct safetensors *st, const char *key)
 {
-    if (st->notes_n == 0)
+    if (st->meta_n == 0)
         return NULL;
-    const struct safetensors_note wanted = {.key = key};
-    const struct safetensors_note *found =
-        bsearch(&wanted, st->notes, st->notes_n, sizeof *st->notes, note_compare);
+    const struct safetensors_meta wanted = {.key = key};
+    const struct safetensors_meta *found =
+        bsearch(&wanted, st->meta, st->meta_n, sizeof *st->meta, meta_compare);
     return found ? found->value : NULL;
 }

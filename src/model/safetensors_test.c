@@ -21,8 +21,8 @@ static struct shape shape_of(size_t n, size_t a, size_t b, size_t c)
 }
 
 /* Parse a copy that ends exactly where its memory does, so that a read past it is seen. */
-static int parse(const uint8_t *bytes, size_t len, bool demand, struct safetensors *st,
-                 struct err *err)
+static int parse_bytes(const uint8_t *bytes, size_t len, bool demand, struct safetensors *st,
+                       struct err *err)
 {
     uint8_t *copy = malloc(len ? len : 1);
     assert_non_null(copy);
@@ -84,7 +84,7 @@ static void test_what_is_written_is_read(void **state)
     struct buf image = small_file();
     struct safetensors st;
     struct err err = {0};
-    assert_int_equal(parse(image.data, image.len, true, &st, &err), OK);
+    assert_int_equal(parse_bytes(image.data, image.len, true, &st, &err), OK);
     size_t header = (size_t)bytes_le64(image.data);
     assert_int_equal((8 + header) % 64, 0);
     assert_int_equal(image.len, 8 + header + 8 * sizeof(float));
@@ -154,7 +154,7 @@ static void test_a_file_without_tensors(void **state)
     assert_int_equal(safetensors_image(&w, &image, &err), OK);
     safetensors_end(&w);
     assert_int_equal(image.len, 64);
-    assert_int_equal(parse(image.data, image.len, true, &st, &err), OK);
+    assert_int_equal(parse_bytes(image.data, image.len, true, &st, &err), OK);
     assert_int_equal(st.n, 0);
     assert_null(safetensors_find(&st, "w", NULL));
     safetensors_release(&st);
@@ -177,7 +177,7 @@ static void test_names_and_texts_may_hold_anything(void **state)
     safetensors_tensor(&w, "", &scalar, BIAS + 1);
     assert_int_equal(safetensors_image(&w, &image, &err), OK);
     safetensors_end(&w);
-    assert_int_equal(parse(image.data, image.len, true, &st, &err), OK);
+    assert_int_equal(parse_bytes(image.data, image.len, true, &st, &err), OK);
     assert_string_equal(safetensors_meta_get(&st, odd), odd);
     assert_string_equal(safetensors_meta_get(&st, ""), "");
     struct shape shape = shape_of(1, 1, 0, 0);
@@ -237,7 +237,7 @@ static void test_a_file_of_another_writer_is_read(void **state)
         "73657473223a205b31362c2031365d7d7d0000003f000080bf000050406f12833a0000e040");
     struct safetensors st;
     struct err err = {0};
-    assert_int_equal(parse(file.data, file.len, false, &st, &err), OK);
+    assert_int_equal(parse_bytes(file.data, file.len, false, &st, &err), OK);
     assert_int_equal(st.n, 3);
     assert_string_equal(st.item[0].name, "conv/w");
     assert_string_equal(st.item[1].name, "none");
@@ -250,7 +250,7 @@ static void test_a_file_of_another_writer_is_read(void **state)
     assert_string_equal(safetensors_meta_get(&st, "note"), "caf\xc3\xa9 \"q\" \n");
     safetensors_release(&st);
 
-    assert_int_equal(parse(file.data, file.len, true, &st, &err), ERR_INPUT);
+    assert_int_equal(parse_bytes(file.data, file.len, true, &st, &err), ERR_INPUT);
     assert_string_equal(err.text, "x.safetensors: the header carries no checksum");
     buf_release(&file);
 }
@@ -267,7 +267,7 @@ static void test_a_file_of_the_reference_writer_is_read(void **state)
         "00004040000000000000803e0000003f0000403f0000803f0000a03f");
     struct safetensors st;
     struct err err = {0};
-    assert_int_equal(parse(file.data, file.len, false, &st, &err), OK);
+    assert_int_equal(parse_bytes(file.data, file.len, false, &st, &err), OK);
     struct shape shape, want = shape_of(2, 3, 2, 0);
     const float *weight = safetensors_find(&st, "fc/weight", &shape);
     assert_true(shape_equal(&shape, &want));
@@ -295,12 +295,12 @@ static void test_no_byte_can_change_unnoticed(void **state)
         for (unsigned flip = 1; flip < 256; flip++) {
             image.data[i] ^= (uint8_t)flip;
             err.text[0] = '\0';
-            refused += parse(image.data, image.len, true, &st, &err) == ERR_INPUT;
+            refused += parse_bytes(image.data, image.len, true, &st, &err) == ERR_INPUT;
             assert_memory_equal(err.text, "x.safetensors: ", 15);
             image.data[i] ^= (uint8_t)flip;
         }
     assert_int_equal(refused, 255 * image.len);
-    assert_int_equal(parse(image.data, image.len, true, &st, &err), OK);
+    assert_int_equal(parse_bytes(image.data, image.len, true, &st, &err), OK);
     safetensors_release(&st);
     buf_release(&image);
 }
@@ -314,11 +314,11 @@ static void test_no_byte_can_be_missing_or_too_many(void **state)
     for (int demand = 0; demand < 2; demand++) {
         size_t refused = 0;
         for (size_t len = 0; len < image.len; len++)
-            refused += parse(image.data, len, demand, &st, &err) == ERR_INPUT;
+            refused += parse_bytes(image.data, len, demand, &st, &err) == ERR_INPUT;
         assert_int_equal(refused, image.len);
     }
     buf_put_u8(&image, 0);
-    assert_int_equal(parse(image.data, image.len, true, &st, &err), ERR_INPUT);
+    assert_int_equal(parse_bytes(image.data, image.len, true, &st, &err), ERR_INPUT);
     assert_string_equal(err.text, "x.safetensors: 1 bytes follow the last tensor");
     buf_release(&image);
 }
@@ -330,15 +330,15 @@ static void test_damage_is_told_with_its_place(void **state)
     struct err err = {0};
     struct safetensors st;
     image.data[image.len - 1] ^= 1;
-    assert_int_equal(parse(image.data, image.len, true, &st, &err), ERR_INPUT);
+    assert_int_equal(parse_bytes(image.data, image.len, true, &st, &err), ERR_INPUT);
     assert_string_equal(err.text, "x.safetensors: tensor joint/conv1.1: damaged: its bytes do not "
                                   "match their checksum");
     /* Who does not ask for checksums is not told. */
-    assert_int_equal(parse(image.data, image.len, false, &st, &err), OK);
+    assert_int_equal(parse_bytes(image.data, image.len, false, &st, &err), OK);
     safetensors_release(&st);
     image.data[image.len - 1] ^= 1;
     image.data[bytes_le64(image.data)] = '\n'; /* a space of the padding */
-    assert_int_equal(parse(image.data, image.len, true, &st, &err), ERR_INPUT);
+    assert_int_equal(parse_bytes(image.data, image.len, true, &st, &err), ERR_INPUT);
     assert_string_equal(err.text, "x.safetensors: damaged: the header does not match its checksum");
     buf_release(&image);
 }
@@ -460,7 +460,7 @@ static void test_hostile_files_are_refused_with_reasons(void **state)
         struct err err = {0};
         char want[ERR_TEXT_MAX];
         snprintf(want, sizeof want, "x.safetensors: %s", h->why);
-        int status = parse(file.data, file.len, false, &st, &err);
+        int status = parse_bytes(file.data, file.len, false, &st, &err);
         if (strcmp(h->why, NOT_JSON) == 0)
             err.text[strlen(want)] = '\0';
         assert_string_equal(err.text, want);
@@ -480,7 +480,7 @@ static void test_a_wrong_header_length_costs_nothing(void **state)
         struct err err = {0};
         buf_put_u64(&file, lengths[i]);
         buf_put(&file, "{}", 2);
-        assert_int_equal(parse(file.data, file.len, false, &st, &err), ERR_INPUT);
+        assert_int_equal(parse_bytes(file.data, file.len, false, &st, &err), ERR_INPUT);
         assert_non_null(strstr(err.text, "a header of "));
         buf_release(&file);
     }
@@ -492,7 +492,7 @@ static void test_a_text_is_called_no_safetensors_file(void **state)
     static const char text[] = "these are\tno weights";
     struct safetensors st;
     struct err err = {0};
-    assert_int_equal(parse((const uint8_t *)text, strlen(text), false, &st, &err), ERR_INPUT);
+    assert_int_equal(parse_bytes((const uint8_t *)text, strlen(text), false, &st, &err), ERR_INPUT);
     assert_string_equal(err.text,
                         "x.safetensors: is no safetensors file, which begins with its header's "
                         "length and a {; this begins with \"these are?no wei\"; give a "
@@ -510,7 +510,7 @@ static void test_the_header_has_its_limit(void **state)
         buf_put_u64(&file, len);
         buf_printf(&file, "%-*s", (int)len, "{}");
         assert_false(file.failed);
-        int status = parse(file.data, file.len, false, &st, &err);
+        int status = parse_bytes(file.data, file.len, false, &st, &err);
         assert_int_equal(status, len == limit ? OK : ERR_INPUT);
         if (status == OK)
             safetensors_release(&st);
@@ -535,7 +535,7 @@ static void test_json_bombs_do_not_go_off(void **state)
         struct buf file = from_header((const char *)header.data, 0);
         struct safetensors st;
         struct err err = {0};
-        assert_int_equal(parse(file.data, file.len, false, &st, &err), ERR_INPUT);
+        assert_int_equal(parse_bytes(file.data, file.len, false, &st, &err), ERR_INPUT);
         assert_non_null(strstr(err.text, i < 2 ? "nested deeper" : "too many values"));
         buf_release(&file);
         buf_release(&header);
@@ -547,7 +547,7 @@ static void test_json_bombs_do_not_go_off(void **state)
 static const uint64_t SEED = 20260607;
 
 /* One to four edits: a byte changed, dropped, doubled, or one of JSON's put in. */
-static struct buf mutate(const struct buf *from, uint64_t round)
+static struct buf mutate_bytes(const struct buf *from, uint64_t round)
 {
     static const char spice[] = "{}[]\",:\\-.e0123456789 \n\xff";
     struct buf out = {0};
@@ -580,10 +580,10 @@ static void test_a_storm_of_mutations(void **state)
     struct buf image = small_file();
     size_t accepted = 0, refused = 0;
     for (uint64_t round = 0; round < 20000; round++) {
-        struct buf file = mutate(&image, round);
+        struct buf file = mutate_bytes(&image, round);
         struct safetensors st;
         struct err err = {0};
-        int status = parse(file.data, file.len, false, &st, &err);
+        int status = parse_bytes(file.data, file.len, false, &st, &err);
         if (status == OK) {
             size_t bytes = 0;
             for (size_t i = 0; i < st.n; i++) {
@@ -599,7 +599,7 @@ static void test_a_storm_of_mutations(void **state)
             assert_memory_equal(err.text, "x.safetensors: ", 15);
             refused++;
         }
-        if (parse(file.data, file.len, true, &st, &err) == OK) {
+        if (parse_bytes(file.data, file.len, true, &st, &err) == OK) {
             assert_int_equal(file.len, image.len); /* edits that undid themselves */
             assert_memory_equal(file.data, image.data, image.len);
             safetensors_release(&st);

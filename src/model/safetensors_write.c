@@ -19,7 +19,7 @@ void safetensors_begin(struct safetensors_writer *w)
 {
     *w = (struct safetensors_writer){0};
     arena_init(&w->arena);
-    w->notes_end = &w->notes;
+    w->meta_end = &w->meta;
     w->parts_end = &w->parts;
 }
 
@@ -33,17 +33,17 @@ void safetensors_meta(struct safetensors_writer *w, const char *key, const char 
 {
     PL_ASSERT(strcmp(key, SAFETENSORS_CHECK) != 0);
     PL_ASSERT(strncmp(key, SAFETENSORS_XXH3, strlen(SAFETENSORS_XXH3)) != 0);
-    struct safetensors_note *note = arena_new(&w->arena, struct safetensors_note);
+    struct safetensors_meta *meta = arena_new(&w->arena, struct safetensors_meta);
     const char *key_copy = arena_strdup(&w->arena, key);
     const char *value_copy = arena_strdup(&w->arena, value);
-    if (w->failed || !note || !key_copy || !value_copy) {
+    if (w->failed || !meta || !key_copy || !value_copy) {
         w->failed = true;
         return;
     }
-    *note = (struct safetensors_note){.key = key_copy, .value = value_copy};
-    *w->notes_end = note;
-    w->notes_end = &note->next;
-    w->notes_n++;
+    *meta = (struct safetensors_meta){.key = key_copy, .value = value_copy};
+    *w->meta_end = meta;
+    w->meta_end = &meta->next;
+    w->meta_n++;
 }
 
 void safetensors_tensor(struct safetensors_writer *w, const char *name, const struct shape *shape,
@@ -81,12 +81,12 @@ static const char *find_twice(const char **text, size_t n)
 
 static int check_twice(const struct safetensors_writer *w, struct err *err)
 {
-    const char **text = calloc(w->notes_n + w->parts_n + 1, sizeof *text);
+    const char **text = calloc(w->meta_n + w->parts_n + 1, sizeof *text);
     if (!text)
         return err_set(err, ERR_NOMEM, "safetensors: out of memory");
     size_t n = 0;
-    for (const struct safetensors_note *note = w->notes; note; note = note->next)
-        text[n++] = note->key;
+    for (const struct safetensors_meta *meta = w->meta; meta; meta = meta->next)
+        text[n++] = meta->key;
     const char *key = find_twice(text, n);
     n = 0;
     for (const struct safetensors_part *part = w->parts; part; part = part->next)
@@ -113,14 +113,14 @@ static int check_part(const struct safetensors_part *part, struct err *err)
     return OK;
 }
 
-static int check(const struct safetensors_writer *w, struct err *err)
+static int check_tensors(const struct safetensors_writer *w, struct err *err)
 {
     if (w->failed)
         return err_set(err, ERR_NOMEM, "safetensors: out of memory");
-    for (const struct safetensors_note *note = w->notes; note; note = note->next)
-        if (!safetensors_utf8(note->key, strlen(note->key)) ||
-            !safetensors_utf8(note->value, strlen(note->value)))
-            return err_set(err, ERR_INPUT, "metadata %.200s: not UTF-8", note->key);
+    for (const struct safetensors_meta *meta = w->meta; meta; meta = meta->next)
+        if (!safetensors_utf8(meta->key, strlen(meta->key)) ||
+            !safetensors_utf8(meta->value, strlen(meta->value)))
+            return err_set(err, ERR_INPUT, "metadata %.200s: not UTF-8", meta->key);
     for (const struct safetensors_part *part = w->parts; part; part = part->next) {
         int status = check_part(part, err);
         if (status)
@@ -144,7 +144,7 @@ static void put_escaped(struct buf *header, const char *text)
     }
 }
 
-static void put_note(struct buf *header, const char *prefix, const char *key, const char *value)
+static void put_meta(struct buf *header, const char *prefix, const char *key, const char *value)
 {
     buf_printf(header, ",\"%s", prefix);
     put_escaped(header, key);
@@ -168,11 +168,11 @@ static void put_header(struct buf *header, const struct safetensors_writer *w)
     static const char zeros[] = "0000000000000000";
     char digits[SAFETENSORS_DIGITS + 1];
     buf_printf(header, "%s%s\"", SAFETENSORS_LEAD, zeros);
-    for (const struct safetensors_note *note = w->notes; note; note = note->next)
-        put_note(header, "", note->key, note->value);
+    for (const struct safetensors_meta *meta = w->meta; meta; meta = meta->next)
+        put_meta(header, "", meta->key, meta->value);
     for (const struct safetensors_part *part = w->parts; part; part = part->next) {
         safetensors_digits(part->bytes ? (const void *)part->data : "", part->bytes, digits);
-        put_note(header, SAFETENSORS_XXH3, part->name, digits);
+        put_meta(header, SAFETENSORS_XXH3, part->name, digits);
     }
     buf_printf(header, "}");
     size_t begin = 0;
@@ -192,7 +192,7 @@ static void put_header(struct buf *header, const struct safetensors_writer *w)
 int safetensors_head(const struct safetensors_writer *w, struct buf *out, size_t *bytes,
                      struct err *err)
 {
-    int status = check(w, err);
+    int status = check_tensors(w, err);
     struct buf header = {0}, head = {0};
     if (status)
         return status;

@@ -1,17 +1,17 @@
 #include "model/scores.h"
 
-#include "model/judge.h"
+#include "model/judge_net.h"
 #include "nn/rules.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-static bool is(const Caffe__LayerParameter *layer, const char *type)
+static bool is_type(const Caffe__LayerParameter *layer, const char *type)
 {
     return layer->type && strcmp(layer->type, type) == 0;
 }
 
-static bool tests(const Caffe__NetParameter *net, const Caffe__LayerParameter *layer)
+static bool is_for_testing(const Caffe__NetParameter *net, const Caffe__LayerParameter *layer)
 {
     return rules_include(layer, net->state, PHASE_TEST);
 }
@@ -24,17 +24,17 @@ static float weight_of(const Caffe__LayerParameter *loss)
 /* Does the layer stand there so that the net can be tested? */
 static bool is_added(const Caffe__LayerParameter *layer)
 {
-    return is(layer, "SoftmaxWithLoss") && layer->name && strcmp(layer->name, JUDGE_LOSS) == 0;
+    return is_type(layer, "SoftmaxWithLoss") && layer->name && strcmp(layer->name, JUDGE_LOSS) == 0;
 }
 
 /* The layer of that type that counts: the heaviest, of equals the last. */
-static const Caffe__LayerParameter *find(const Caffe__NetParameter *net, const char *type)
+static const Caffe__LayerParameter *find_layer(const Caffe__NetParameter *net, const char *type)
 {
     const Caffe__LayerParameter *found = NULL;
     for (size_t i = 0; i < net->n_layer; i++) {
         const Caffe__LayerParameter *layer = net->layer[i];
-        if (is(layer, type) && !is_added(layer) && layer->n_bottom > 0 && layer->n_top > 0 &&
-            tests(net, layer) && (!found || weight_of(layer) >= weight_of(found)))
+        if (is_type(layer, type) && !is_added(layer) && layer->n_bottom > 0 && layer->n_top > 0 &&
+            is_for_testing(net, layer) && (!found || weight_of(layer) >= weight_of(found)))
             found = layer;
     }
     return found;
@@ -49,7 +49,7 @@ static int axis_of(const Caffe__LayerParameter *layer)
 static bool is_read(const Caffe__NetParameter *net, size_t from, const char *blob)
 {
     for (size_t i = from; i < net->n_layer; i++)
-        for (size_t k = 0; k < net->layer[i]->n_bottom && tests(net, net->layer[i]); k++)
+        for (size_t k = 0; k < net->layer[i]->n_bottom && is_for_testing(net, net->layer[i]); k++)
             if (strcmp(net->layer[i]->bottom[k], blob) == 0)
                 return true;
     return false;
@@ -62,7 +62,7 @@ static int find_result(const Caffe__NetParameter *net, struct scores *out, struc
     for (size_t i = 0; i < net->n_layer; i++) {
         const Caffe__LayerParameter *layer = net->layer[i];
         size_t len = layer->type ? strlen(layer->type) : 0;
-        if (!tests(net, layer) || layer->n_bottom == 0)
+        if (!is_for_testing(net, layer) || layer->n_bottom == 0)
             continue;
         if (len > 4 && strcmp(layer->type + len - 4, "Loss") == 0)
             return err_set(err, ERR_INPUT,
@@ -88,11 +88,11 @@ static int find_result(const Caffe__NetParameter *net, struct scores *out, struc
 int model_scores(const Caffe__NetParameter *net, struct scores *out, struct err *err)
 {
     const Caffe__LayerParameter *layer;
-    if ((layer = find(net, "SoftmaxWithLoss")))
+    if ((layer = find_layer(net, "SoftmaxWithLoss")))
         *out = (struct scores){layer->bottom[0], SCORES_SOFTMAX, axis_of(layer)};
-    else if ((layer = find(net, "Softmax")))
+    else if ((layer = find_layer(net, "Softmax")))
         *out = (struct scores){layer->top[0], SCORES_PROBABILITIES, axis_of(layer)};
-    else if ((layer = find(net, "HingeLoss")) || (layer = find(net, "Accuracy")))
+    else if ((layer = find_layer(net, "HingeLoss")) || (layer = find_layer(net, "Accuracy")))
         *out = (struct scores){layer->bottom[0], SCORES_PLAIN, 1};
     else
         return find_result(net, out, err);

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "job/text.h"
-#include "model/judge.h"
+#include "model/judge_net.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@
 #define IP   "layer { name: 'ip' type: 'InnerProduct' bottom: 'data' top: 'ip' } "
 #define LOSS "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'l' "
 
-static Caffe__NetParameter *parse(const char *text)
+static Caffe__NetParameter *parse_net(const char *text)
 {
     ProtobufCMessage *msg;
     struct err err = {0};
@@ -27,9 +27,9 @@ static Caffe__NetParameter *parse(const char *text)
     return (Caffe__NetParameter *)msg;
 }
 
-static void says(const char *text, const char *blob, enum scores_form form, int axis)
+static void expect_scores(const char *text, const char *blob, enum scores_form form, int axis)
 {
-    Caffe__NetParameter *net = parse(text);
+    Caffe__NetParameter *net = parse_net(text);
     struct scores scores;
     struct err err = {0};
     if (model_scores(net, &scores, &err) != OK)
@@ -40,9 +40,9 @@ static void says(const char *text, const char *blob, enum scores_form form, int 
     caffe__net_parameter__free_unpacked(net, NULL);
 }
 
-static void refuses(const char *text, const char *why)
+static void expect_refusal(const char *text, const char *why)
 {
-    Caffe__NetParameter *net = parse(text);
+    Caffe__NetParameter *net = parse_net(text);
     struct scores scores;
     struct err err = {0};
     assert_int_equal(model_scores(net, &scores, &err), ERR_INPUT);
@@ -54,12 +54,13 @@ static void refuses(const char *text, const char *why)
 static void test_a_loss_reads_them(void **state)
 {
     (void)state;
-    says(DATA IP LOSS "}", "ip", SCORES_SOFTMAX, 1);
-    says(DATA IP LOSS "softmax_param { axis: -1 } }", "ip", SCORES_SOFTMAX, -1);
-    says(DATA IP "layer { name: 'p' type: 'Softmax' bottom: 'ip' top: 'p' } " LOSS "}", "ip",
-         SCORES_SOFTMAX, 1);
-    says(DATA IP "layer { name: 'h' type: 'HingeLoss' bottom: 'ip' bottom: 'label' top: 'h' }",
-         "ip", SCORES_PLAIN, 1);
+    expect_scores(DATA IP LOSS "}", "ip", SCORES_SOFTMAX, 1);
+    expect_scores(DATA IP LOSS "softmax_param { axis: -1 } }", "ip", SCORES_SOFTMAX, -1);
+    expect_scores(DATA IP "layer { name: 'p' type: 'Softmax' bottom: 'ip' top: 'p' } " LOSS "}",
+                  "ip", SCORES_SOFTMAX, 1);
+    expect_scores(DATA IP
+                  "layer { name: 'h' type: 'HingeLoss' bottom: 'ip' bottom: 'label' top: 'h' }",
+                  "ip", SCORES_PLAIN, 1);
 }
 
 /* GoogLeNet: two losses on the way count 0.3 each. */
@@ -83,30 +84,32 @@ static void test_the_heaviest_loss_counts(void **state)
     for (size_t i = 0; i < sizeof with / sizeof *with; i++) {
         char text[1024];
         snprintf(text, sizeof text, one, with[i].first, with[i].second);
-        says(text, with[i].blob, SCORES_SOFTMAX, 1);
+        expect_scores(text, with[i].blob, SCORES_SOFTMAX, 1);
     }
 }
 
 static void test_nets_that_only_score(void **state)
 {
     (void)state;
-    says(DATA IP "layer { name: 'p' type: 'Softmax' bottom: 'ip' top: 'prob' }", "prob",
-         SCORES_PROBABILITIES, 1);
-    says(DATA IP "layer { name: 'p' type: 'Softmax' bottom: 'ip' top: 'ip' }", "ip",
-         SCORES_PROBABILITIES, 1);
-    says(DATA IP, "ip", SCORES_PLAIN, 1);
-    says(DATA IP "layer { name: 'r' type: 'ReLU' bottom: 'ip' top: 'ip' }", "ip", SCORES_PLAIN, 1);
-    says("input: 'x' input: 'y' " DATA IP "layer { name: 'a' type: 'Accuracy' bottom: 'ip' "
-         "bottom: 'label' top: 'acc' }",
-         "ip", SCORES_PLAIN, 1);
+    expect_scores(DATA IP "layer { name: 'p' type: 'Softmax' bottom: 'ip' top: 'prob' }", "prob",
+                  SCORES_PROBABILITIES, 1);
+    expect_scores(DATA IP "layer { name: 'p' type: 'Softmax' bottom: 'ip' top: 'ip' }", "ip",
+                  SCORES_PROBABILITIES, 1);
+    expect_scores(DATA IP, "ip", SCORES_PLAIN, 1);
+    expect_scores(DATA IP "layer { name: 'r' type: 'ReLU' bottom: 'ip' top: 'ip' }", "ip",
+                  SCORES_PLAIN, 1);
+    expect_scores("input: 'x' input: 'y' " DATA IP
+                  "layer { name: 'a' type: 'Accuracy' bottom: 'ip' "
+                  "bottom: 'label' top: 'acc' }",
+                  "ip", SCORES_PLAIN, 1);
 }
 
 static void test_only_the_test_phase_counts(void **state)
 {
     (void)state;
-    says(DATA IP LOSS "include { phase: TRAIN } } "
-                      "layer { name: 'p' type: 'Softmax' bottom: 'ip' top: 'prob' }",
-         "prob", SCORES_PROBABILITIES, 1);
+    expect_scores(DATA IP LOSS "include { phase: TRAIN } } "
+                               "layer { name: 'p' type: 'Softmax' bottom: 'ip' top: 'prob' }",
+                  "prob", SCORES_PROBABILITIES, 1);
 }
 
 /* What was added so that the net can be tested does not make its scores into something else. */
@@ -123,7 +126,7 @@ static void test_a_judged_net_says_what_it_said(void **state)
         {DATA IP LOSS "}", "ip", SCORES_SOFTMAX},
     };
     for (size_t i = 0; i < sizeof nets / sizeof *nets; i++) {
-        Caffe__NetParameter *net = parse(nets[i].text);
+        Caffe__NetParameter *net = parse_net(nets[i].text);
         struct scores scores;
         struct err err = {0};
         bool lossless;
@@ -138,12 +141,12 @@ static void test_a_judged_net_says_what_it_said(void **state)
 static void test_what_cannot_be_known(void **state)
 {
     (void)state;
-    refuses(DATA IP "layer { name: 'ip2' type: 'InnerProduct' bottom: 'data' top: 'other' }",
-            "\"ip\" and \"other\"");
-    refuses(DATA IP "layer { name: 'e' type: 'EuclideanLoss' bottom: 'ip' bottom: 'label' "
-                    "top: 'e' }",
-            "layer \"e\"");
-    refuses(DATA, "no scores");
+    expect_refusal(DATA IP "layer { name: 'ip2' type: 'InnerProduct' bottom: 'data' top: 'other' }",
+                   "\"ip\" and \"other\"");
+    expect_refusal(DATA IP "layer { name: 'e' type: 'EuclideanLoss' bottom: 'ip' bottom: 'label' "
+                           "top: 'e' }",
+                   "layer \"e\"");
+    expect_refusal(DATA, "no scores");
 }
 
 int main(void)

@@ -24,7 +24,7 @@ struct tensors {
     size_t n;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_names(const void *a, const void *b)
 {
     return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
 }
@@ -69,7 +69,7 @@ static int list_caffe(struct tensors *list, struct arena *arena)
     return list->at ? OK : ERR_NOMEM;
 }
 
-static bool finite(const struct tensor *tensor)
+static bool is_finite(const struct tensor *tensor)
 {
     if (tensor->blob)
         return caffe_blob_finite(tensor->blob);
@@ -79,7 +79,7 @@ static bool finite(const struct tensor *tensor)
     return true;
 }
 
-static void copy(const struct tensor *tensor, float *into)
+static void copy_tensor(const struct tensor *tensor, float *into)
 {
     if (tensor->blob)
         caffe_blob_copy(tensor->blob, into);
@@ -111,7 +111,7 @@ static int check_fit(const struct loading *l, const struct segment *segment,
 {
     char a[64], b[64];
     *fits = tensor && caffe_shapes_fit(&tensor->shape, &segment->shape);
-    if (*fits && !finite(tensor))
+    if (*fits && !is_finite(tensor))
         return err_set(l->err, ERR_INPUT, "%s: tensor %s holds a value that is no finite number",
                        l->path, name);
     if (*fits)
@@ -131,7 +131,7 @@ static int check_fit(const struct loading *l, const struct segment *segment,
     return OK;
 }
 
-static int match(struct loading *l, struct taker *to)
+static int match_tensors(struct loading *l, struct taker *to)
 {
     for (size_t i = 0; i < to->table->count; i++) {
         const struct segment *segment = &to->table->at[i];
@@ -140,7 +140,7 @@ static int match(struct loading *l, struct taker *to)
                  segment->name);
         const struct tensor key = {.name = name};
         struct tensor *tensor =
-            l->list.n ? bsearch(&key, l->list.at, l->list.n, sizeof key, compare) : NULL;
+            l->list.n ? bsearch(&key, l->list.at, l->list.n, sizeof key, compare_names) : NULL;
         bool fits;
         int rc = check_fit(l, segment, tensor, name, &fits);
         if (rc != OK)
@@ -187,15 +187,15 @@ static int check_rest(const struct loading *l, const struct weights_into *into)
     return OK;
 }
 
-static void take(const struct taker *to)
+static void take_tensor(const struct taker *to)
 {
     for (size_t i = 0; i < to->table->count; i++)
         if (to->from[i])
-            copy(to->from[i], to->at + to->table->at[i].offset);
+            copy_tensor(to->from[i], to->at + to->table->at[i].offset);
 }
 
 /* Once the file is open. */
-static int load(struct loading *l, struct arena *arena, const struct weights_into *into)
+static int load_into(struct loading *l, struct arena *arena, const struct weights_into *into)
 {
     struct taker x = {"joint/", into->x, into->x_at, NULL};
     struct taker s = {"s/", into->s, into->s_at, NULL};
@@ -206,14 +206,15 @@ static int load(struct loading *l, struct arena *arena, const struct weights_int
     if (rc != OK || !x.from || !s.from)
         return err_set(l->err, ERR_NOMEM, "%s: out of memory", l->path);
     if (l->list.n > 0)
-        qsort(l->list.at, l->list.n, sizeof *l->list.at, compare);
-    if ((rc = match(l, &x)) != OK || (rc = match(l, &s)) != OK || (rc = check_rest(l, into)) != OK)
+        qsort(l->list.at, l->list.n, sizeof *l->list.at, compare_names);
+    if ((rc = match_tensors(l, &x)) != OK || (rc = match_tensors(l, &s)) != OK ||
+        (rc = check_rest(l, into)) != OK)
         return rc;
     if (l->taken == 0 && l->left > 0)
         return err_set(l->err, ERR_INPUT, "%s: none of its %zu tensors fits the net", l->path,
                        l->list.n);
-    take(&x);
-    take(&s);
+    take_tensor(&x);
+    take_tensor(&s);
     log_info(l->log, "%s: %zu of the net's %zu tensors taken", l->path, l->taken,
              l->taken + l->left);
     return OK;
@@ -229,7 +230,7 @@ int model_weights_load(const char *path, enum weights_fit fit, const struct weig
     if (rc != OK)
         return rc;
     arena_init(&arena);
-    rc = load(&l, &arena, into);
+    rc = load_into(&l, &arena, into);
     arena_release(&arena);
     weights_file_close(&file);
     return rc;

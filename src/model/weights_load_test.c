@@ -15,19 +15,20 @@ struct scene {
     struct arena arena;
     struct segments x, s;
     float x_at[64], s_at[64];
-    char said[4096];
+    char lines[4096];
     struct err err;
 };
 
-static void say(void *user, enum log_level level, const char *line)
+static void keep_line(void *user, enum log_level level, const char *line)
 {
     struct scene *scene = user;
     (void)level;
-    strncat(scene->said, line, sizeof scene->said - strlen(scene->said) - 2);
-    strcat(scene->said, "\n");
+    strncat(scene->lines, line, sizeof scene->lines - strlen(scene->lines) - 2);
+    strcat(scene->lines, "\n");
 }
 
-static void add(struct scene *scene, struct segments *table, const char *name, size_t a, size_t b)
+static void add_segment(struct scene *scene, struct segments *table, const char *name, size_t a,
+                        size_t b)
 {
     const struct shape shape = {b ? 2 : 1, {a, b}};
     assert_non_null(segments_add(table, &scene->arena, name, &shape, 1, 1));
@@ -37,34 +38,34 @@ static void scene_make(struct scene *scene)
 {
     *scene = (struct scene){.err = {0}};
     arena_init(&scene->arena);
-    add(scene, &scene->x, "ip.0", 2, 2);
-    add(scene, &scene->x, "ip.1", 2, 0);
-    add(scene, &scene->s, "bn.0", 2, 0);
-    add(scene, &scene->s, "bn.1", 2, 0);
-    add(scene, &scene->s, "bn.2", 1, 0);
+    add_segment(scene, &scene->x, "ip.0", 2, 2);
+    add_segment(scene, &scene->x, "ip.1", 2, 0);
+    add_segment(scene, &scene->s, "bn.0", 2, 0);
+    add_segment(scene, &scene->s, "bn.1", 2, 0);
+    add_segment(scene, &scene->s, "bn.2", 1, 0);
     for (size_t i = 0; i < 64; i++)
         scene->x_at[i] = scene->s_at[i] = -1;
 }
 
-static int load(struct scene *scene, const char *name, enum weights_fit fit)
+static int load_weights(struct scene *scene, const char *name, enum weights_fit fit)
 {
     char path[256];
     const struct weights_into into = {&scene->x, &scene->s, scene->x_at, scene->s_at};
-    const struct logger log = {.write = say, .user = scene, .level = LOG_INFO};
-    scene->said[0] = '\0';
+    const struct logger log = {.write = keep_line, .user = scene, .level = LOG_INFO};
+    scene->lines[0] = '\0';
     return model_weights_load(folder_file(folder, name, path), fit, &into, &log, &scene->err);
 }
 
-static void expect_said(const struct scene *scene, const char *words)
+static void expect_logged(const struct scene *scene, const char *words)
 {
-    if (!strstr(scene->said, words))
-        fail_msg("nothing was said of \"%s\"; but:\n%s%s", words, scene->said, scene->err.text);
+    if (!strstr(scene->lines, words))
+        fail_msg("nothing was said of \"%s\"; but:\n%s%s", words, scene->lines, scene->err.text);
 }
 
 static void expect_refused(struct scene *scene, const char *name, enum weights_fit fit,
                            const char *words)
 {
-    assert_int_equal(load(scene, name, fit), ERR_INPUT);
+    assert_int_equal(load_weights(scene, name, fit), ERR_INPUT);
     if (!strstr(scene->err.text, words))
         fail_msg("\"%s\" says nothing of \"%s\"", scene->err.text, words);
     for (size_t i = 0; i < 64; i++)
@@ -146,7 +147,7 @@ static void each_format(const struct file *what, void (*story)(struct scene *sce
 
 static void all_is_taken(struct scene *scene)
 {
-    if (load(scene, "weights", WEIGHTS_ALL) != OK)
+    if (load_weights(scene, "weights", WEIGHTS_ALL) != OK)
         fail_msg("%s", scene->err.text);
     assert_memory_equal(scene->x_at, FOUR, sizeof FOUR);
     assert_memory_equal(scene->x_at + 16, TWO, sizeof TWO);
@@ -154,8 +155,8 @@ static void all_is_taken(struct scene *scene)
     assert_memory_equal(scene->s_at + 16, TWO, sizeof TWO);
     assert_true(scene->s_at[32] == ONE[0]);
     assert_true(scene->x_at[4] == -1 && scene->s_at[33] == -1); /* padding */
-    expect_said(scene, "5 of the net's 5 tensors taken\n");
-    assert_null(strstr(scene->said, "momentum"));
+    expect_logged(scene, "5 of the net's 5 tensors taken\n");
+    assert_null(strstr(scene->lines, "momentum"));
 }
 
 static void test_a_file_that_fits(void **state)
@@ -167,8 +168,8 @@ static void test_a_file_that_fits(void **state)
 static void more_is_named(struct scene *scene)
 {
     all_is_taken(scene);
-    expect_said(scene, "fc8.0, ");
-    expect_said(scene, "is not in the net\n");
+    expect_logged(scene, "fc8.0, ");
+    expect_logged(scene, "is not in the net\n");
 }
 
 static void test_more_layers_do_not_matter(void **state)
@@ -182,12 +183,12 @@ static void test_more_layers_do_not_matter(void **state)
 static void no_bias(struct scene *scene)
 {
     expect_refused(scene, "weights", WEIGHTS_ALL, "ip.1: it is of another net");
-    if (load(scene, "weights", WEIGHTS_SOME) != OK)
+    if (load_weights(scene, "weights", WEIGHTS_SOME) != OK)
         fail_msg("%s", scene->err.text);
     assert_memory_equal(scene->x_at, FOUR, sizeof FOUR);
     assert_true(scene->x_at[16] == -1);
-    expect_said(scene, "ip.1, 2 in the net: stays as it was\n");
-    expect_said(scene, "4 of the net's 5 tensors taken\n");
+    expect_logged(scene, "ip.1, 2 in the net: stays as it was\n");
+    expect_logged(scene, "4 of the net's 5 tensors taken\n");
 }
 
 static void test_a_missing_tensor(void **state)
@@ -199,11 +200,11 @@ static void test_a_missing_tensor(void **state)
 static void other_shape(struct scene *scene)
 {
     expect_refused(scene, "weights", WEIGHTS_ALL, "ip.0 is 1x");
-    if (load(scene, "weights", WEIGHTS_SOME) != OK)
+    if (load_weights(scene, "weights", WEIGHTS_SOME) != OK)
         fail_msg("%s", scene->err.text);
     assert_true(scene->x_at[0] == -1);
     assert_memory_equal(scene->x_at + 16, TWO, sizeof TWO);
-    expect_said(scene, ", the net has 2x2: stays as it was\n");
+    expect_logged(scene, ", the net has 2x2: stays as it was\n");
 }
 
 static void test_another_shape(void **state)
@@ -215,8 +216,8 @@ static void test_another_shape(void **state)
 static void too_many_blobs(struct scene *scene)
 {
     expect_refused(scene, "weights", WEIGHTS_ALL, "the net's layer has no place for it");
-    assert_int_equal(load(scene, "weights", WEIGHTS_SOME), OK);
-    expect_said(scene, "ip.2, ");
+    assert_int_equal(load_weights(scene, "weights", WEIGHTS_SOME), OK);
+    expect_logged(scene, "ip.2, ");
 }
 
 static void test_one_blob_more(void **state)

@@ -50,7 +50,7 @@ const char *const *zoo_names(void)
 }
 
 /* The net of that name, without what may follow it; NULL when there is none. */
-static const struct zoo_entry *find(const char *name, size_t len)
+static const struct zoo_entry *find_net(const char *name, size_t len)
 {
     for (size_t i = 0; i < COUNT; i++)
         if (strlen(names[i]) == len && memcmp(names[i], name, len) == 0)
@@ -60,12 +60,12 @@ static const struct zoo_entry *find(const char *name, size_t len)
 
 struct shape zoo_record(const char *name)
 {
-    const struct zoo_entry *entry = find(name, strcspn(name, "?"));
+    const struct zoo_entry *entry = find_net(name, strcspn(name, "?"));
     return entry ? (struct shape){3, {entry->channels, entry->side, entry->side}}
                  : (struct shape){0};
 }
 
-static int unknown(const char *name, struct err *err)
+static int refuse_unknown(const char *name, struct err *err)
 {
     char known[384];
     size_t used = 0;
@@ -98,9 +98,9 @@ static int read_classes(const char *name, const char *text, uint32_t *classes, s
 int zoo_net(const char *name, Caffe__NetParameter **out, struct err *err)
 {
     size_t len = strcspn(name, "?");
-    const struct zoo_entry *entry = find(name, len);
+    const struct zoo_entry *entry = find_net(name, len);
     if (!entry)
-        return unknown(name, err);
+        return refuse_unknown(name, err);
     struct zoo_plan plan = {entry->depth, entry->classes};
     int rc = read_classes(name, name + len, &plan.classes, err);
     if (rc != OK)

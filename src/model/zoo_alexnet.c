@@ -3,15 +3,15 @@
 
 static const struct build_lrn lrn = {5, 0.0001f, 0.75f, 1.0f, .within_channel = false};
 
-static void conv(struct build *b, const char *top, const char *bottom, uint32_t outputs,
-                 const struct build_window *window, float bias_value)
+static void add_conv(struct build *b, const char *top, const char *bottom, uint32_t outputs,
+                     const struct build_window *window, float bias_value)
 {
     const struct build_weights weights = zoo_weights("gaussian", 0.01f, bias_value);
     build_convolution(b, top, bottom, outputs, window, &weights);
 }
 
-static void inner(struct build *b, const char *top, const char *bottom, uint32_t outputs, float std,
-                  float bias_value)
+static void add_inner(struct build *b, const char *top, const char *bottom, uint32_t outputs,
+                      float std, float bias_value)
 {
     const struct build_weights weights = zoo_weights("gaussian", std, bias_value);
     build_inner_product(b, top, bottom, outputs, &weights);
@@ -24,28 +24,28 @@ void zoo_alexnet(struct build *b, const struct zoo_plan *plan)
     static const struct build_window conv2 = {.kernel = 5, .stride = 1, .pad = 2, .group = 2},
                                      conv45 = {.kernel = 3, .stride = 1, .pad = 1, .group = 2};
     zoo_begin(b);
-    conv(b, "conv1", "data", 96, SQUARE(11, 4, 0), 0);
+    add_conv(b, "conv1", "data", 96, SQUARE(11, 4, 0), 0);
     build_relu(b, "relu1", "conv1");
     build_lrn(b, "norm1", "conv1", &lrn);
     build_pool_max(b, "pool1", "norm1", 3, 2);
-    conv(b, "conv2", "pool1", 256, &conv2, 0.1f);
+    add_conv(b, "conv2", "pool1", 256, &conv2, 0.1f);
     build_relu(b, "relu2", "conv2");
     build_lrn(b, "norm2", "conv2", &lrn);
     build_pool_max(b, "pool2", "norm2", 3, 2);
-    conv(b, "conv3", "pool2", 384, SQUARE(3, 1, 1), 0);
+    add_conv(b, "conv3", "pool2", 384, SQUARE(3, 1, 1), 0);
     build_relu(b, "relu3", "conv3");
-    conv(b, "conv4", "conv3", 384, &conv45, 0.1f);
+    add_conv(b, "conv4", "conv3", 384, &conv45, 0.1f);
     build_relu(b, "relu4", "conv4");
-    conv(b, "conv5", "conv4", 256, &conv45, 0.1f);
+    add_conv(b, "conv5", "conv4", 256, &conv45, 0.1f);
     build_relu(b, "relu5", "conv5");
     build_pool_max(b, "pool5", "conv5", 3, 2);
-    inner(b, "fc6", "pool5", 4096, 0.005f, 0.1f);
+    add_inner(b, "fc6", "pool5", 4096, 0.005f, 0.1f);
     build_relu(b, "relu6", "fc6");
     build_dropout(b, "drop6", "fc6", 0.5f);
-    inner(b, "fc7", "fc6", 4096, 0.005f, 0.1f);
+    add_inner(b, "fc7", "fc6", 4096, 0.005f, 0.1f);
     build_relu(b, "relu7", "fc7");
     build_dropout(b, "drop7", "fc7", 0.5f);
-    inner(b, "fc8", "fc7", plan->classes, 0.01f, 0);
+    add_inner(b, "fc8", "fc7", plan->classes, 0.01f, 0);
     zoo_end(b, "fc8", false);
 }
 
@@ -73,6 +73,6 @@ void zoo_alexnet_small(struct build *b, const struct zoo_plan *plan)
     build_inner_product(b, "fc4", "pool3", 1024, &weights);
     build_relu(b, "relu4", "fc4");
     build_dropout(b, "drop4", "fc4", 0.5f);
-    inner(b, "fc5", "fc4", plan->classes, 0.01f, 0);
+    add_inner(b, "fc5", "fc4", plan->classes, 0.01f, 0);
     zoo_end(b, "fc5", false);
 }

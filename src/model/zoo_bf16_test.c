@@ -31,7 +31,7 @@ static const struct {
 };
 enum { NETS = sizeof nets / sizeof *nets };
 
-static struct net *plan(const char *name, enum dtype dtype, size_t batch)
+static struct net *plan_net(const char *name, enum dtype dtype, size_t batch)
 {
     Caffe__NetParameter *param = NULL;
     struct net *net = NULL;
@@ -73,7 +73,7 @@ static void test_all_can_be_planned(void **state)
     bf16_needed();
     const char *const *name = zoo_names();
     for (size_t i = 0; i < NETS; i++) {
-        struct net *net = plan(nets[i].name, DTYPE_BF16, 1);
+        struct net *net = plan_net(nets[i].name, DTYPE_BF16, 1);
         assert_string_equal(*name++, nets[i].name);
         check_dtypes(nets[i].name, net, nets[i].casts);
         net_free(net);
@@ -82,10 +82,10 @@ static void test_all_can_be_planned(void **state)
 }
 
 /* A step by the gradient, as long a one as would take a tenth off the loss. */
-static void learns(const char *name, size_t batch)
+static void expect_learning(const char *name, size_t batch)
 {
     struct fixture f;
-    fixture_fill(&f, plan(name, DTYPE_BF16, batch), batch, zoo_record(name));
+    fixture_fill(&f, plan_net(name, DTYPE_BF16, batch), batch, zoo_record(name));
     double before = fixture_gradient(&f).loss, square = 0;
     for (size_t i = 0; i < f.dx.n; i++)
         square += (double)f.dx.at[i] * (double)f.dx.at[i];
@@ -108,10 +108,10 @@ static void test_those_for_small_images_learn(void **state)
                                         "fc-480-160"};
     bf16_needed();
     for (size_t i = 0; i < sizeof small / sizeof *small; i++)
-        learns(small[i], 4);
+        expect_learning(small[i], 4);
 }
 
-static double length(const float *x, size_t n)
+static double vector_length(const float *x, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -132,7 +132,7 @@ static void test_three_losses(void **state)
     struct fixture f[2];
     double loss[2], apart[2] = {0};
     for (int k = 0; k < 2; k++) {
-        fixture_fill(&f[k], plan("googlenet", k ? DTYPE_BF16 : DTYPE_F32, 1), 1,
+        fixture_fill(&f[k], plan_net("googlenet", k ? DTYPE_BF16 : DTYPE_F32, 1), 1,
                      zoo_record("googlenet"));
         loss[k] = fixture_gradient(&f[k]).loss;
         float one = 0, two = 0, three = 0;
@@ -149,7 +149,7 @@ static void test_three_losses(void **state)
         float *a = f[0].dx.at + s->offset, *b = f[1].dx.at + s->offset;
         for (size_t i = 0; i < s->len; i++)
             b[i] -= a[i];
-        double part = length(b, s->len) / length(a, s->len);
+        double part = vector_length(b, s->len) / vector_length(a, s->len);
         apart[heads] = fmax(apart[heads], part);
         if (!(part <= (heads ? HEADS_APART : TRUNK_APART)))
             fail_msg("%s: the gradient is off by %g of its length", s->name, part);

@@ -26,7 +26,7 @@ static void path_of(const char *file, char path[512])
     snprintf(path, 512, "%s/caffe/%s.prototxt", data, file);
 }
 
-static Caffe__NetParameter *load(const char *file)
+static Caffe__NetParameter *load_net(const char *file)
 {
     char path[512];
     Caffe__NetParameter *param = NULL;
@@ -84,7 +84,7 @@ static void test_files_have_published_parameters(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        Caffe__NetParameter *param = load(files[i].file);
+        Caffe__NetParameter *param = load_net(files[i].file);
         struct shape record = {3, {files[i].channels, files[i].side, files[i].side}};
         for (int phase = files[i].trains ? PHASE_TRAIN : PHASE_TEST; phase <= PHASE_TEST; phase++) {
             struct net_options options = {
@@ -107,14 +107,14 @@ static void test_files_have_published_parameters(void **state)
 
 /* ---- the zoo says what they say ---- */
 
-static bool among(const char *word, const char *const *list)
+static bool is_among(const char *word, const char *const *list)
 {
     while (*list && strcmp(*list, word) != 0)
         list++;
     return *list != NULL;
 }
 
-static const void *at(const ProtobufCMessage *msg, unsigned offset)
+static const void *field_at(const ProtobufCMessage *msg, unsigned offset)
 {
     return (const char *)msg + offset;
 }
@@ -145,10 +145,10 @@ static const char *blob_name(const char *name)
 static bool same_list(const ProtobufCFieldDescriptor *field, const ProtobufCMessage *a,
                       const ProtobufCMessage *b, const char *const *unless, const char **where)
 {
-    size_t n[2] = {*(const size_t *)at(a, field->quantifier_offset),
-                   *(const size_t *)at(b, field->quantifier_offset)};
-    const void *list[2] = {*(void *const *)at(a, field->offset),
-                           *(void *const *)at(b, field->offset)};
+    size_t n[2] = {*(const size_t *)field_at(a, field->quantifier_offset),
+                   *(const size_t *)field_at(b, field->quantifier_offset)};
+    const void *list[2] = {*(void *const *)field_at(a, field->offset),
+                           *(void *const *)field_at(b, field->offset)};
     for (size_t i = 0; i < n[0] || i < n[1]; i++) {
         if (field->type == PROTOBUF_C_TYPE_STRING) {
             if (n[0] != n[1] || strcmp(blob_name(((char *const *)list[0])[i]),
@@ -171,13 +171,13 @@ static bool same_number(const ProtobufCFieldDescriptor *field, const ProtobufCMe
                         const ProtobufCMessage *b)
 {
     bool wide = field->type == PROTOBUF_C_TYPE_INT64 || field->type == PROTOBUF_C_TYPE_DOUBLE;
-    return memcmp(at(a, field->offset), at(b, field->offset), wide ? 8 : 4) == 0;
+    return memcmp(field_at(a, field->offset), field_at(b, field->offset), wide ? 8 : 4) == 0;
 }
 
 static bool same_field(const ProtobufCFieldDescriptor *field, const ProtobufCMessage *a,
                        const ProtobufCMessage *b, const char *const *unless, const char **where)
 {
-    const void *value[2] = {at(a, field->offset), at(b, field->offset)};
+    const void *value[2] = {field_at(a, field->offset), field_at(b, field->offset)};
     if (field->label == PROTOBUF_C_LABEL_REPEATED)
         return same_list(field, a, b, unless, where);
     if (field->type == PROTOBUF_C_TYPE_MESSAGE)
@@ -199,7 +199,7 @@ static bool same_message(const ProtobufCMessageDescriptor *type, const ProtobufC
     bool same = true;
     for (unsigned i = 0; i < type->n_fields && same; i++) {
         const ProtobufCFieldDescriptor *field = &type->fields[i];
-        if (among(field->name, unless))
+        if (is_among(field->name, unless))
             continue;
         same = same_field(field, a ? a : none, b ? b : none, unless, where);
         if (!same && !*where)
@@ -210,14 +210,15 @@ static bool same_message(const ProtobufCMessageDescriptor *type, const ProtobufC
 }
 
 /* The next layer from *i on that is among those to compare. */
-static const Caffe__LayerParameter *next(const Caffe__NetParameter *net, size_t *i, bool trained)
+static const Caffe__LayerParameter *next_layer(const Caffe__NetParameter *net, size_t *i,
+                                               bool trained)
 {
     static const char *const ends[] = {"Data",    "Input",           "Accuracy",
                                        "Softmax", "SoftmaxWithLoss", NULL};
     static const char *const light[] = {"ReLU", "Dropout", NULL};
     while (*i < net->n_layer) {
         const Caffe__LayerParameter *layer = net->layer[(*i)++];
-        if (!among(layer->type, ends) && (trained || !among(layer->type, light)))
+        if (!is_among(layer->type, ends) && (trained || !is_among(layer->type, light)))
             return layer;
     }
     return NULL;
@@ -256,17 +257,17 @@ static size_t loss_weights(const Caffe__NetParameter *net, float weight[8])
     return n;
 }
 
-static void compare(const char *name, const char *file, bool trained)
+static void compare_nets(const char *name, const char *file, bool trained)
 {
-    Caffe__NetParameter *theirs = load(file), *ours = NULL;
+    Caffe__NetParameter *theirs = load_net(file), *ours = NULL;
     struct err err = {0};
     assert_int_equal(zoo_net(name, &ours, &err), OK);
     size_t i = 0, k = 0;
     const Caffe__LayerParameter *a, *b;
     do {
         const char *where = NULL;
-        a = next(ours, &i, trained);
-        b = next(theirs, &k, trained);
+        a = next_layer(ours, &i, trained);
+        b = next_layer(theirs, &k, trained);
         if (!a != !b)
             fail_msg("%s ends with another layer than %s", name, file);
         if (a && !same_message(&caffe__layer_parameter__descriptor, &a->base, &b->base,
@@ -287,19 +288,19 @@ static void compare(const char *name, const char *file, bool trained)
 static void test_the_zoo_says_what_they_say(void **state)
 {
     (void)state;
-    compare("lenet", "lenet/lenet_train_test", true);
-    compare("cifar10-quick", "cifar10_quick/cifar10_quick_train_test", true);
-    compare("cifar10-full", "cifar10_full/cifar10_full_train_test", true);
-    compare("alexnet", "alexnet/train_val", true);
-    compare("googlenet", "googlenet/train_val", true);
-    compare("vgg-a", "vgg/vgg_a", false);
-    compare("vgg-16", "vgg/vgg16_train_val", true);
-    compare("resnet-20", "resnet_cifar10/res20_cifar_train_test", true);
-    compare("resnet-56", "resnet_cifar10/res56_cifar_train_test", true);
-    compare("resnet-110", "resnet_cifar10/res110_cifar_train_test", true);
-    compare("resnet-50", "resnet_imagenet/resnet50_train_val", true);
-    compare("resnet-50", "resnet_imagenet/ResNet-50-deploy", false);
-    compare("resnet-152", "resnet_imagenet/ResNet-152-deploy", false);
+    compare_nets("lenet", "lenet/lenet_train_test", true);
+    compare_nets("cifar10-quick", "cifar10_quick/cifar10_quick_train_test", true);
+    compare_nets("cifar10-full", "cifar10_full/cifar10_full_train_test", true);
+    compare_nets("alexnet", "alexnet/train_val", true);
+    compare_nets("googlenet", "googlenet/train_val", true);
+    compare_nets("vgg-a", "vgg/vgg_a", false);
+    compare_nets("vgg-16", "vgg/vgg16_train_val", true);
+    compare_nets("resnet-20", "resnet_cifar10/res20_cifar_train_test", true);
+    compare_nets("resnet-56", "resnet_cifar10/res56_cifar_train_test", true);
+    compare_nets("resnet-110", "resnet_cifar10/res110_cifar_train_test", true);
+    compare_nets("resnet-50", "resnet_imagenet/resnet50_train_val", true);
+    compare_nets("resnet-50", "resnet_imagenet/ResNet-50-deploy", false);
+    compare_nets("resnet-152", "resnet_imagenet/ResNet-152-deploy", false);
 }
 
 /* The comparison can fail: one number, one name, one layer. */

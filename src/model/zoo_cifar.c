@@ -3,7 +3,7 @@
  * pixels from 0 to 255 less their mean. */
 #include "model/zoo_nets.h"
 
-static struct build_weights gaussian(float std)
+static struct build_weights gaussian_weights(float std)
 {
     struct build_weights weights = build_weights_default;
     weights.filler = "gaussian";
@@ -11,8 +11,8 @@ static struct build_weights gaussian(float std)
     return weights;
 }
 
-static void conv(struct build *b, const char *top, const char *bottom, uint32_t outputs,
-                 const struct build_weights *weights)
+static void add_conv(struct build *b, const char *top, const char *bottom, uint32_t outputs,
+                     const struct build_weights *weights)
 {
     const struct build_window window = {.kernel = 5, .stride = 1, .pad = 2};
     build_convolution(b, top, bottom, outputs, &window, weights);
@@ -21,16 +21,16 @@ static void conv(struct build *b, const char *top, const char *bottom, uint32_t 
 /* cifar10_quick_train_test.prototxt: 145,578 parameters. */
 void zoo_cifar10_quick(struct build *b, const struct zoo_plan *plan)
 {
-    const struct build_weights first = gaussian(0.0001f), other = gaussian(0.01f),
-                               inner = gaussian(0.1f);
+    const struct build_weights first = gaussian_weights(0.0001f), other = gaussian_weights(0.01f),
+                               inner = gaussian_weights(0.1f);
     zoo_begin(b);
-    conv(b, "conv1", "data", 32, &first);
+    add_conv(b, "conv1", "data", 32, &first);
     build_pool_max(b, "pool1", "conv1", 3, 2);
     build_relu(b, "relu1", "pool1");
-    conv(b, "conv2", "pool1", 32, &other);
+    add_conv(b, "conv2", "pool1", 32, &other);
     build_relu(b, "relu2", "conv2");
     build_pool_average(b, "pool2", "conv2", 3, 2);
-    conv(b, "conv3", "pool2", 64, &other);
+    add_conv(b, "conv3", "pool2", 64, &other);
     build_relu(b, "relu3", "conv3");
     build_pool_average(b, "pool3", "conv3", 3, 2);
     build_inner_product(b, "ip1", "pool3", 64, &inner);
@@ -43,21 +43,21 @@ void zoo_cifar10_quick(struct build *b, const struct zoo_plan *plan)
 void zoo_cifar10_full(struct build *b, const struct zoo_plan *plan)
 {
     static const struct build_lrn lrn = {3, 5e-05f, 0.75f, 1.0f, .within_channel = true};
-    const struct build_weights first = gaussian(0.0001f), second = gaussian(0.01f);
+    const struct build_weights first = gaussian_weights(0.0001f), second = gaussian_weights(0.01f);
     struct build_weights third = second, inner = second;
     third.bias_rate = 1.0f;
     inner.decay = 250.0f;
     inner.bias_decay = 0.0f;
     zoo_begin(b);
-    conv(b, "conv1", "data", 32, &first);
+    add_conv(b, "conv1", "data", 32, &first);
     build_pool_max(b, "pool1", "conv1", 3, 2);
     build_relu(b, "relu1", "pool1");
     build_lrn(b, "norm1", "pool1", &lrn);
-    conv(b, "conv2", "norm1", 32, &second);
+    add_conv(b, "conv2", "norm1", 32, &second);
     build_relu(b, "relu2", "conv2");
     build_pool_average(b, "pool2", "conv2", 3, 2);
     build_lrn(b, "norm2", "pool2", &lrn);
-    conv(b, "conv3", "norm2", 64, &third);
+    add_conv(b, "conv3", "norm2", 64, &third);
     build_relu(b, "relu3", "conv3");
     build_pool_average(b, "pool3", "conv3", 3, 2);
     build_inner_product(b, "ip1", "pool3", plan->classes, &inner);

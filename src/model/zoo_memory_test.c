@@ -20,28 +20,28 @@ void __libc_free(void *p);
 
 static long left = -1, live; /* allocations until one fails, -1: none does; not yet freed */
 
-static int ends(void)
+static int run_to_end(void)
 {
     return left >= 0 && left-- == 0;
 }
 
 void *malloc(size_t n)
 {
-    void *p = ends() ? NULL : __libc_malloc(n);
+    void *p = run_to_end() ? NULL : __libc_malloc(n);
     live += p != NULL;
     return p;
 }
 
 void *calloc(size_t n, size_t size)
 {
-    void *p = ends() ? NULL : __libc_calloc(n, size);
+    void *p = run_to_end() ? NULL : __libc_calloc(n, size);
     live += p != NULL;
     return p;
 }
 
 void *realloc(void *old, size_t n)
 {
-    void *p = ends() ? NULL : __libc_realloc(old, n);
+    void *p = run_to_end() ? NULL : __libc_realloc(old, n);
     live += p != NULL && old == NULL;
     return p;
 }

@@ -8,7 +8,7 @@
  * a few epochs would be tested by what its activations were long ago. */
 static const float FRACTION = 0.9f;
 
-static void sum(struct build *b, const char *top, const char *image, const char *branch)
+static void add_sum(struct build *b, const char *top, const char *image, const char *branch)
 {
     build_eltwise(b, top, CAFFE__ELTWISE_PARAMETER__ELTWISE_OP__SUM,
                   (const char *const[]){image, branch}, 2, NULL);
@@ -58,7 +58,7 @@ static struct zoo_name cifar_block(struct cifar *c, struct zoo_name image, uint3
     cifar_relu(c, branch.text);
     branch = cifar_conv(c, branch.text, outputs, 3, 1);
     struct zoo_name top = zoo_name("Eltwise%u", ++c->eltwise);
-    sum(c->b, top.text, image.text, branch.text);
+    add_sum(c->b, top.text, image.text, branch.text);
     cifar_relu(c, top.text);
     return top;
 }
@@ -95,9 +95,9 @@ struct imagenet {
 };
 
 /* Convolution, BatchNorm, Scale: res2a_branch1, bn2a_branch1, scale2a_branch1. `part` is "2a". */
-static struct zoo_name branch(const struct imagenet *r, const char *part, const char *name,
-                              const char *bottom, uint32_t outputs, uint32_t kernel,
-                              uint32_t stride)
+static struct zoo_name add_branch(const struct imagenet *r, const char *part, const char *name,
+                                  const char *bottom, uint32_t outputs, uint32_t kernel,
+                                  uint32_t stride)
 {
     struct zoo_name top = zoo_name("res%s_branch%s", part, name);
     build_convolution(r->b, top.text, bottom, outputs, SQUARE(kernel, stride, kernel / 2),
@@ -108,29 +108,30 @@ static struct zoo_name branch(const struct imagenet *r, const char *part, const 
     return top;
 }
 
-static void relu(const struct imagenet *r, const char *blob)
+static void add_relu(const struct imagenet *r, const char *blob)
 {
     build_relu(r->b, zoo_name("%s_relu", blob).text, blob);
 }
 
 /* Writes the blob "res2a". The stride is the first convolution's, as in the authors' files. */
-static struct zoo_name block(const struct imagenet *r, const char *part, struct zoo_name image,
-                             uint32_t maps, uint32_t stride, bool projects)
+static struct zoo_name add_block(const struct imagenet *r, const char *part, struct zoo_name image,
+                                 uint32_t maps, uint32_t stride, bool projects)
 {
     uint32_t outputs = r->bottleneck ? 4 * maps : maps;
     struct zoo_name bottom = image;
     if (projects)
-        image = branch(r, part, "1", bottom.text, outputs, 1, stride);
-    struct zoo_name at = branch(r, part, "2a", bottom.text, maps, r->bottleneck ? 1 : 3, stride);
-    relu(r, at.text);
-    at = branch(r, part, "2b", at.text, maps, 3, 1);
+        image = add_branch(r, part, "1", bottom.text, outputs, 1, stride);
+    struct zoo_name at =
+        add_branch(r, part, "2a", bottom.text, maps, r->bottleneck ? 1 : 3, stride);
+    add_relu(r, at.text);
+    at = add_branch(r, part, "2b", at.text, maps, 3, 1);
     if (r->bottleneck) {
-        relu(r, at.text);
-        at = branch(r, part, "2c", at.text, outputs, 1, 1);
+        add_relu(r, at.text);
+        at = add_branch(r, part, "2c", at.text, outputs, 1, 1);
     }
     struct zoo_name top = zoo_name("res%s", part);
-    sum(r->b, top.text, image.text, at.text);
-    relu(r, top.text);
+    add_sum(r->b, top.text, image.text, at.text);
+    add_relu(r, top.text);
     return top;
 }
 
@@ -143,12 +144,12 @@ static struct zoo_name part_name(unsigned stage, unsigned k, unsigned blocks)
     return zoo_name("%u%c", stage, (char)('a' + k));
 }
 
-static void stem(const struct imagenet *r, const struct build_weights *weights)
+static void add_stem(const struct imagenet *r, const struct build_weights *weights)
 {
     build_convolution(r->b, "conv1", "data", 64, SQUARE(7, 2, 3), weights);
     build_batch_norm(r->b, "bn_conv1", "conv1", "conv1", 0, FRACTION);
     build_scale(r->b, "scale_conv1", "conv1", "conv1", true);
-    relu(r, "conv1");
+    add_relu(r, "conv1");
     build_pool_max(r->b, "pool1", "conv1", 3, 2);
 }
 
@@ -166,14 +167,14 @@ void zoo_resnet_imagenet(struct build *b, const struct zoo_plan *plan)
     inner.bias = true;
     first.bias_rate = inner.bias_rate = 1.0f;
     zoo_begin(b);
-    stem(&r, &first);
+    add_stem(&r, &first);
     struct zoo_name image = zoo_name("pool1");
     for (unsigned stage = 0; stage < 4; stage++) {
         for (unsigned k = 0; k < blocks[stage]; k++) {
             struct zoo_name part = part_name(stage + 2, k, blocks[stage]);
             uint32_t stride = stage > 0 && k == 0 ? 2 : 1;
-            image = block(&r, part.text, image, 64u << stage, stride,
-                          k == 0 && (stage > 0 || r.bottleneck));
+            image = add_block(&r, part.text, image, 64u << stage, stride,
+                              k == 0 && (stage > 0 || r.bottleneck));
         }
     }
     struct zoo_name scores = zoo_name("fc%u", plan->classes);

@@ -7,7 +7,7 @@ enum { STAGES = 5 };
 static const uint32_t outputs[STAGES] = {64, 128, 256, 512, 512};
 
 /* The pooled image to the scores, as vgg16_train_val.prototxt has it. */
-static void classify(struct build *b, const char *pooled, uint32_t classes)
+static void add_classifier(struct build *b, const char *pooled, uint32_t classes)
 {
     const struct build_weights weights = zoo_weights("gaussian", 0.005f, 0.1f);
     build_inner_product(b, "fc6", pooled, 4096, &weights);
@@ -41,7 +41,7 @@ void zoo_vgg_a(struct build *b, const struct zoo_plan *plan)
         build_pool_max(b, pool.text, bottom.text, 2, 2);
         bottom = pool;
     }
-    classify(b, bottom.text, plan->classes);
+    add_classifier(b, bottom.text, plan->classes);
 }
 
 /* D: 13 convolutions, 138,357,544 parameters; Caffe's vgg16_train_val.prototxt. */
@@ -62,5 +62,5 @@ void zoo_vgg_16(struct build *b, const struct zoo_plan *plan)
         build_pool_max(b, pool.text, bottom.text, 2, 2);
         bottom = pool;
     }
-    classify(b, bottom.text, plan->classes);
+    add_classifier(b, bottom.text, plan->classes);
 }

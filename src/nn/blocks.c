@@ -35,7 +35,7 @@ bool blocks_may_help(const struct net *net, const struct net_options *options)
 }
 
 /* What the tuner saw the net's convolutions take; 0: not all of them were timed. */
-static double convolutions(const struct net *net)
+static double convolution_work(const struct net *net)
 {
     double sum = 0;
     for (size_t i = 0; i < net->file.n_layers; i++) {
@@ -49,6 +49,6 @@ static double convolutions(const struct net *net)
 
 bool blocks_win(const struct net *nhwc, const struct net *blocks)
 {
-    double a = convolutions(nhwc), b = convolutions(blocks);
+    double a = convolution_work(nhwc), b = convolution_work(blocks);
     return a > 0 && b > 0 && b < a - a / 50;
 }

@@ -190,7 +190,7 @@ static void test_biases_before_batch_norm(void **state)
 
 /* ---- who comes to lie in blocks ---- */
 
-static struct net *make(const char *text, struct net_options options)
+static struct net *make_net(const char *text, struct net_options options)
 {
     struct err err = {0};
     struct net *net = NULL;
@@ -216,15 +216,16 @@ static bool copies_images(const char *text, struct tuner *tuner)
     return copies;
 }
 
-static void expect(const char *what, const char *text, struct net_options options, bool blocks)
+static void expect_equal(const char *what, const char *text, struct net_options options,
+                         bool blocks)
 {
-    struct net *net = make(text, options);
+    struct net *net = make_net(text, options);
     if (net->blocks != blocks)
         fail_msg("%s: %sin blocks", what, blocks ? "not " : "");
     net_free(net);
 }
 
-static void test_who_lies_in_blocks(void **state)
+static void test_blocks_layout_of_each_blob(void **state)
 {
     (void)state;
     static const char lrn[] = DATA STEM CONV("b", "an", "num_output: 32 kernel_size: 3 pad: 1")
@@ -236,19 +237,19 @@ static void test_who_lies_in_blocks(void **state)
     struct net_options options = options_of(tuner);
     bool copies =
         copies_images(nets[0], tuner); /* else oneDNN has nothing here that wants blocks */
-    expect("a net that every layer of can read", nets[0], options, copies);
-    expect("the same once more, timed already", nets[0], options, copies);
-    expect("one with a layer that cannot", lrn, options, false);
+    expect_equal("a net that every layer of can read", nets[0], options, copies);
+    expect_equal("the same once more, timed already", nets[0], options, copies);
+    expect_equal("one with a layer that cannot", lrn, options, false);
     options.phase = PHASE_TEST;
-    expect("for tests", nets[0], options, false);
+    expect_equal("for tests", nets[0], options, false);
     options = options_of(NULL);
-    expect("without a tuner", nets[0], options, false);
+    expect_equal("without a tuner", nets[0], options, false);
     options = options_of(tuner);
     options.keep_all = true;
-    expect("all of whose values are kept", nets[0], options, false);
+    expect_equal("all of whose values are kept", nets[0], options, false);
     tuner_free(tuner);
     tuner = tuner_create(&(struct tuner_host){.now = even_clock, .keep = NULL, .user = &looks});
-    expect("where nothing that copies is faster", nets[0], options_of(tuner), false);
+    expect_equal("where nothing that copies is faster", nets[0], options_of(tuner), false);
     tuner_free(tuner);
     unsetenv("PACELINE_WINOGRAD");
 }
@@ -259,7 +260,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_same_numbers),
         cmocka_unit_test(test_biases_before_batch_norm),
-        cmocka_unit_test(test_who_lies_in_blocks),
+        cmocka_unit_test(test_blocks_layout_of_each_blob),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -42,7 +42,7 @@ void cast_out(const struct shape *shape, enum layout layout, const bf16 *x, floa
 
 /* ---- the layer ---- */
 
-static void convert(const struct blob *from, const void *x, const struct blob *to, void *y)
+static void convert_values(const struct blob *from, const void *x, const struct blob *to, void *y)
 {
     if (to->dtype == DTYPE_BF16)
         bf16_round(from->count, x, y);
@@ -50,24 +50,24 @@ static void convert(const struct blob *from, const void *x, const struct blob *t
         bf16_widen(from->count, x, y);
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void cast_forward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct blob *x = layer->bottom[0].blob, *y = layer->top[0];
-    convert(x, x->at, y, y->at);
+    convert_values(x, x->at, y, y->at);
 }
 
-static void backward(struct layer *layer, const struct pass *pass)
+static void cast_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct blob *x = layer->bottom[0].blob, *y = layer->top[0];
-    convert(y, y->d, x, layer->bottom[0].dx);
+    convert_values(y, y->d, x, layer->bottom[0].dx);
 }
 
 static const struct layer_ops ops = {
     .size = sizeof(struct layer),
-    .forward = forward,
-    .backward = backward,
+    .forward = cast_forward,
+    .backward = cast_backward,
 };
 
 bool cast_is(const struct layer *layer)
@@ -99,8 +99,8 @@ static struct blob *find_cast(const struct net *net, const struct blob *x)
 }
 
 /* The cast takes the place of the newest layer, which comes after it. */
-static int insert(struct net *net, struct layer *reader, struct blob *x, struct blob **out,
-                  struct err *err)
+static int insert_cast(struct net *net, struct layer *reader, struct blob *x, struct blob **out,
+                       struct err *err)
 {
     struct layer *layer = arena_new(&net->arena, struct layer);
     struct blob *y = arena_new(&net->arena, struct blob);
@@ -154,7 +154,7 @@ int cast_bottoms(struct net *net, struct layer *layer, const struct setup *setup
             continue;
         struct blob *y = find_cast(net, x);
         if (!y)
-            rc = insert(net, layer, x, &y, err);
+            rc = insert_cast(net, layer, x, &y, err);
         else
             x->users--; /* of x the cast is one user, however many have the cast */
         if (rc == OK) {

@@ -22,7 +22,7 @@ static bool is_set(const ProtobufCMessage *msg, const ProtobufCFieldDescriptor *
     return has;
 }
 
-static bool listed(const char *name, const char *const *list)
+static bool is_listed(const char *name, const char *const *list)
 {
     for (; list && *list; list++)
         if (strcmp(name, *list) == 0)
@@ -36,7 +36,7 @@ const char *fields_first_unknown(const ProtobufCMessage *msg, const char *const 
     const ProtobufCMessageDescriptor *type = msg->descriptor;
     for (unsigned i = 0; i < type->n_fields; i++) {
         const ProtobufCFieldDescriptor *field = &type->fields[i];
-        if (is_set(msg, field) && !listed(field->name, known) && !listed(field->name, more))
+        if (is_set(msg, field) && !is_listed(field->name, known) && !is_listed(field->name, more))
             return field->name;
     }
     if (msg->n_unknown_fields == 0)

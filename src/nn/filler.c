@@ -13,7 +13,7 @@ enum { ELEMENT_BITS = 40 };
 static const uint64_t drop_bit = (uint64_t)1 << 63;
 
 /* Caffe's n: how many inputs (or outputs, or their mean) an element takes part with. */
-static double fan(const Caffe__FillerParameter *param, const struct shape *shape)
+static double fan_of(const Caffe__FillerParameter *param, const struct shape *shape)
 {
     double count = (double)shape_count(shape);
     double in = count / (double)shape->dim[0];
@@ -26,16 +26,16 @@ static double fan(const Caffe__FillerParameter *param, const struct shape *shape
 }
 
 /* Each makes the filler, or says what it does not fill. */
-static int constant(const Caffe__FillerParameter *param, const struct shape *shape,
-                    struct filler *out, struct err *err)
+static int set_constant(const Caffe__FillerParameter *param, const struct shape *shape,
+                        struct filler *out, struct err *err)
 {
     (void)shape, (void)err;
     *out = (struct filler){.kind = FILLER_CONSTANT, .a = (double)param->value};
     return OK;
 }
 
-static int uniform(const Caffe__FillerParameter *param, const struct shape *shape,
-                   struct filler *out, struct err *err)
+static int set_uniform(const Caffe__FillerParameter *param, const struct shape *shape,
+                       struct filler *out, struct err *err)
 {
     (void)shape, (void)err;
     *out =
@@ -45,8 +45,8 @@ static int uniform(const Caffe__FillerParameter *param, const struct shape *shap
 
 /* `sparse` is how many of an output's weights are to differ from 0 on the average, of as many as
  * there are outputs: that is how Caffe reckons, whatever the number of inputs. */
-static int gaussian(const Caffe__FillerParameter *param, const struct shape *shape,
-                    struct filler *out, struct err *err)
+static int set_gaussian(const Caffe__FillerParameter *param, const struct shape *shape,
+                        struct filler *out, struct err *err)
 {
     size_t outputs = shape->dim[0];
     if (param->sparse < -1 || (param->sparse >= 0 && (size_t)param->sparse > outputs))
@@ -62,34 +62,34 @@ static int gaussian(const Caffe__FillerParameter *param, const struct shape *sha
 }
 
 /* The rows are what one output has (dim 0): each sums to 1. */
-static int unitball(const Caffe__FillerParameter *param, const struct shape *shape,
-                    struct filler *out, struct err *err)
+static int set_unitball(const Caffe__FillerParameter *param, const struct shape *shape,
+                        struct filler *out, struct err *err)
 {
     (void)param, (void)err;
     *out = (struct filler){.kind = FILLER_UNITBALL, .row = shape_count_from(shape, 1)};
     return OK;
 }
 
-static int xavier(const Caffe__FillerParameter *param, const struct shape *shape,
-                  struct filler *out, struct err *err)
+static int set_xavier(const Caffe__FillerParameter *param, const struct shape *shape,
+                      struct filler *out, struct err *err)
 {
     (void)err;
-    double limit = sqrt(3.0 / fan(param, shape));
+    double limit = sqrt(3.0 / fan_of(param, shape));
     *out = (struct filler){.kind = FILLER_UNIFORM, .a = -limit, .b = limit};
     return OK;
 }
 
-static int msra(const Caffe__FillerParameter *param, const struct shape *shape, struct filler *out,
-                struct err *err)
+static int set_msra(const Caffe__FillerParameter *param, const struct shape *shape,
+                    struct filler *out, struct err *err)
 {
     (void)err;
-    *out = (struct filler){.kind = FILLER_GAUSSIAN, .b = sqrt(2.0 / fan(param, shape))};
+    *out = (struct filler){.kind = FILLER_GAUSSIAN, .b = sqrt(2.0 / fan_of(param, shape))};
     return OK;
 }
 
 /* What interpolates between the pixels of an image that a deconvolution enlarges. */
-static int bilinear(const Caffe__FillerParameter *param, const struct shape *shape,
-                    struct filler *out, struct err *err)
+static int set_bilinear(const Caffe__FillerParameter *param, const struct shape *shape,
+                        struct filler *out, struct err *err)
 {
     (void)param;
     char text[128];
@@ -114,13 +114,13 @@ static const struct {
     int (*make)(const Caffe__FillerParameter *param, const struct shape *shape, struct filler *out,
                 struct err *err);
 } kinds[] = {
-    {"constant", {"type", "value"}, constant},
-    {"uniform", {"type", "min", "max"}, uniform},
-    {"gaussian", {"type", "mean", "std", "sparse"}, gaussian},
-    {"positive_unitball", {"type"}, unitball},
-    {"xavier", {"type", "variance_norm", "std"}, xavier},
-    {"msra", {"type", "variance_norm", "std"}, msra},
-    {"bilinear", {"type"}, bilinear},
+    {"constant", {"type", "value"}, set_constant},
+    {"uniform", {"type", "min", "max"}, set_uniform},
+    {"gaussian", {"type", "mean", "std", "sparse"}, set_gaussian},
+    {"positive_unitball", {"type"}, set_unitball},
+    {"xavier", {"type", "variance_norm", "std"}, set_xavier},
+    {"msra", {"type", "variance_norm", "std"}, set_msra},
+    {"bilinear", {"type"}, set_bilinear},
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };

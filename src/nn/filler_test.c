@@ -13,7 +13,8 @@
 
 enum { N = 20000 };
 
-static struct filler read(const char *type, Caffe__FillerParameter *param, struct shape shape)
+static struct filler read_filler(const char *type, Caffe__FillerParameter *param,
+                                 struct shape shape)
 {
     struct filler filler;
     struct err err = {0};
@@ -30,7 +31,7 @@ struct moments {
     double mean, deviation, min, max;
 };
 
-static struct moments measure(const struct filler *filler, uint64_t seed, size_t parameter)
+static struct moments measure_filler(const struct filler *filler, uint64_t seed, size_t parameter)
 {
     static float x[N];
     filler_fill(filler, seed, parameter, x, N);
@@ -47,7 +48,7 @@ static struct moments measure(const struct filler *filler, uint64_t seed, size_t
     return m;
 }
 
-static void near(double value, double expected, double tolerance)
+static void expect_near(double value, double expected, double tolerance)
 {
     if (!(fabs(value - expected) <= tolerance))
         fail_msg("%g is not near %g", value, expected);
@@ -65,7 +66,7 @@ static void test_constant(void **state)
     assert_true(x[0] == 0.0f && x[2] == 0.0f);
     param.has_value = true;
     param.value = 0.25f;
-    filler = read("constant", &param, shape);
+    filler = read_filler("constant", &param, shape);
     filler_fill(&filler, 1, 0, x, 3);
     assert_true(x[0] == 0.25f && x[2] == 0.25f);
 }
@@ -87,13 +88,13 @@ static void test_xavier(void **state)
         Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
         param.has_variance_norm = i > 0; /* the first is the default */
         param.variance_norm = cases[i].norm;
-        struct filler filler = read("xavier", &param, shape);
-        struct moments m = measure(&filler, 1, 0);
+        struct filler filler = read_filler("xavier", &param, shape);
+        struct moments m = measure_filler(&filler, 1, 0);
         double limit = sqrt(3.0 / cases[i].n);
-        near(m.max, limit, 1e-3 * limit);
-        near(m.min, -limit, 1e-3 * limit);
-        near(m.mean, 0.0, 0.03 * limit);
-        near(m.deviation, sqrt(1.0 / cases[i].n), 0.02 * limit);
+        expect_near(m.max, limit, 1e-3 * limit);
+        expect_near(m.min, -limit, 1e-3 * limit);
+        expect_near(m.mean, 0.0, 0.03 * limit);
+        expect_near(m.deviation, sqrt(1.0 / cases[i].n), 0.02 * limit);
     }
 }
 
@@ -102,17 +103,17 @@ static void test_gaussian_and_msra(void **state)
     (void)state;
     Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
     struct shape shape = {2, {10, 50}};
-    struct filler filler = read("msra", &param, shape);
-    struct moments m = measure(&filler, 1, 0);
-    near(m.mean, 0.0, 0.01);
-    near(m.deviation, 0.2, 0.005); /* sqrt(2/50) */
+    struct filler filler = read_filler("msra", &param, shape);
+    struct moments m = measure_filler(&filler, 1, 0);
+    expect_near(m.mean, 0.0, 0.01);
+    expect_near(m.deviation, 0.2, 0.005); /* sqrt(2/50) */
     param.has_mean = param.has_std = true;
     param.mean = 3.0f;
     param.std = 0.5f;
-    filler = read("gaussian", &param, shape);
-    m = measure(&filler, 1, 0);
-    near(m.mean, 3.0, 0.02);
-    near(m.deviation, 0.5, 0.01);
+    filler = read_filler("gaussian", &param, shape);
+    m = measure_filler(&filler, 1, 0);
+    expect_near(m.mean, 3.0, 0.02);
+    expect_near(m.deviation, 0.5, 0.01);
     assert_true(m.max > 4.5); /* has tails: three deviations */
 }
 
@@ -120,17 +121,17 @@ static void test_uniform(void **state)
 {
     (void)state;
     Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
-    struct filler filler = read("uniform", &param, (struct shape){1, {4}});
-    struct moments m = measure(&filler, 1, 0);
-    near(m.min, 0.0, 1e-3);
-    near(m.max, 1.0, 1e-3);
+    struct filler filler = read_filler("uniform", &param, (struct shape){1, {4}});
+    struct moments m = measure_filler(&filler, 1, 0);
+    expect_near(m.min, 0.0, 1e-3);
+    expect_near(m.max, 1.0, 1e-3);
     param.has_min = param.has_max = true;
     param.min = -2.0f;
     param.max = -1.0f;
-    filler = read("uniform", &param, (struct shape){1, {4}});
-    m = measure(&filler, 1, 0);
-    near(m.mean, -1.5, 0.02);
-    near(m.max, -1.0, 1e-3);
+    filler = read_filler("uniform", &param, (struct shape){1, {4}});
+    m = measure_filler(&filler, 1, 0);
+    expect_near(m.mean, -1.5, 0.02);
+    expect_near(m.max, -1.0, 1e-3);
 }
 
 /* An element depends on seed, parameter and its own number: on nothing else. */
@@ -159,10 +160,10 @@ static void test_sparse(void **state)
     static float x[N], all[N];
     Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
     struct shape shape = {2, {40, N / 40}};
-    struct filler dense = read("gaussian", &param, shape);
+    struct filler dense = read_filler("gaussian", &param, shape);
     param.has_sparse = true;
     param.sparse = 6;
-    struct filler filler = read("gaussian", &param, shape);
+    struct filler filler = read_filler("gaussian", &param, shape);
     filler_fill(&filler, 1, 3, x, N);
     filler_fill(&dense, 1, 3, all, N);
     int kept = 0;
@@ -170,14 +171,14 @@ static void test_sparse(void **state)
         assert_true(x[i] == 0.0f || x[i] == all[i]);
         kept += x[i] != 0.0f;
     }
-    near(kept, 0.15 * N, 4 * sqrt(0.15 * 0.85 * N));
+    expect_near(kept, 0.15 * N, 4 * sqrt(0.15 * 0.85 * N));
     param.sparse = 0;
-    filler = read("gaussian", &param, shape);
+    filler = read_filler("gaussian", &param, shape);
     filler_fill(&filler, 1, 3, x, N);
     for (int i = 0; i < N; i++)
         assert_true(x[i] == 0.0f);
     param.sparse = 40;
-    filler = read("gaussian", &param, shape);
+    filler = read_filler("gaussian", &param, shape);
     filler_fill(&filler, 1, 3, x, N);
     assert_memory_equal(x, all, sizeof x);
 }
@@ -191,7 +192,7 @@ static void test_positive_unitball(void **state)
     static float x[N], again[N];
     Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
     struct filler filler =
-        read("positive_unitball", &param, (struct shape){3, {N / I, 20, I / 20}});
+        read_filler("positive_unitball", &param, (struct shape){3, {N / I, 20, I / 20}});
     filler_fill(&filler, 1, 2, x, N);
     double square = 0;
     for (int row = 0; row < N / I; row++) {
@@ -201,12 +202,12 @@ static void test_positive_unitball(void **state)
             sum += (double)x[i];
             square += ((double)x[i] - 1.0 / I) * ((double)x[i] - 1.0 / I);
         }
-        near(sum, 1.0, 1e-6);
+        expect_near(sum, 1.0, 1e-6);
     }
-    near(sqrt(square / N), 1.0 / (I * sqrt(3.0)), 0.03 / I);
+    expect_near(sqrt(square / N), 1.0 / (I * sqrt(3.0)), 0.03 / I);
     filler_fill(&filler, 1, 2, again, 3 * I);
     assert_memory_equal(x, again, 3 * I * sizeof(float));
-    filler = read("positive_unitball", &param, (struct shape){1, {5}});
+    filler = read_filler("positive_unitball", &param, (struct shape){1, {5}});
     filler_fill(&filler, 1, 2, x, 5);
     for (int i = 0; i < 5; i++)
         assert_true(x[i] == 1.0f);
@@ -221,15 +222,15 @@ static void test_bilinear(void **state)
     static const double five[] = {1.0 / 3, 2.0 / 3, 1, 2.0 / 3, 1.0 / 3};
     Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
     float x[2 * 3 * 25];
-    struct filler filler = read("bilinear", &param, (struct shape){4, {2, 3, 4, 4}});
+    struct filler filler = read_filler("bilinear", &param, (struct shape){4, {2, 3, 4, 4}});
     filler_fill(&filler, 1, 0, x, 2 * 3 * 16);
     for (int i = 0; i < 2 * 3 * 16; i++)
-        near((double)x[i], four[i / 4 % 4] * four[i % 4], 1e-7);
-    filler = read("bilinear", &param, (struct shape){4, {2, 3, 5, 5}});
+        expect_near((double)x[i], four[i / 4 % 4] * four[i % 4], 1e-7);
+    filler = read_filler("bilinear", &param, (struct shape){4, {2, 3, 5, 5}});
     filler_fill(&filler, 1, 0, x, 2 * 3 * 25);
     for (int i = 0; i < 2 * 3 * 25; i++)
-        near((double)x[i], five[i / 5 % 5] * five[i % 5], 1e-7);
-    filler = read("bilinear", &param, (struct shape){4, {1, 1, 1, 1}});
+        expect_near((double)x[i], five[i / 5 % 5] * five[i % 5], 1e-7);
+    filler = read_filler("bilinear", &param, (struct shape){4, {1, 1, 1, 1}});
     filler_fill(&filler, 1, 0, x, 1);
     assert_true(x[0] == 1.0f);
 }
@@ -240,15 +241,15 @@ static void test_std_beside_xavier(void **state)
     (void)state;
     Caffe__FillerParameter param = CAFFE__FILLER_PARAMETER__INIT;
     struct shape shape = {2, {10, 50}};
-    struct filler plain = read("xavier", &param, shape);
+    struct filler plain = read_filler("xavier", &param, shape);
     param.has_std = true;
     param.std = 0.1f;
-    struct filler filler = read("xavier", &param, shape);
+    struct filler filler = read_filler("xavier", &param, shape);
     assert_true(plain.a == filler.a && plain.b == filler.b);
 }
 
 static void expect_bad(Caffe__FillerParameter *param, const char *type, int status,
-                       const char *says)
+                       const char *phrase)
 {
     struct err err = {0};
     struct filler filler;
@@ -257,8 +258,8 @@ static void expect_bad(Caffe__FillerParameter *param, const char *type, int stat
     strcpy(name, type);
     param->type = name;
     assert_int_equal(filler_read(param, &shape, &filler, &err), status);
-    if (!strstr(err.text, says))
-        fail_msg("\"%s\" does not say \"%s\"", err.text, says);
+    if (!strstr(err.text, phrase))
+        fail_msg("\"%s\" does not say \"%s\"", err.text, phrase);
 }
 
 static void test_bad_fillers(void **state)

@@ -73,7 +73,7 @@ static inline int fixture_try(const char *text, enum phase phase, size_t batch, 
 struct fixture_refusal {
     const char *net;
     int status;
-    const char *says;
+    const char *expected;
 };
 
 static inline void fixture_refused(const struct fixture_refusal *list, size_t n, struct shape input)
@@ -82,9 +82,9 @@ static inline void fixture_refused(const struct fixture_refusal *list, size_t n,
         struct net *net = NULL;
         struct err err = {0};
         int rc = fixture_try(list[i].net, PHASE_TRAIN, 5, input, &kernels_dnnl, &net, &err);
-        if (rc != list[i].status || !strstr(err.text, list[i].says))
+        if (rc != list[i].status || !strstr(err.text, list[i].expected))
             fail_msg("status %d, \"%s\": not %d, \"%s\"", rc, err.text, list[i].status,
-                     list[i].says);
+                     list[i].expected);
     }
 }
 

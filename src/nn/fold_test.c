@@ -101,7 +101,7 @@ static void near_all(const struct fixture *a, const struct fixture *b, size_t ex
 }
 
 /* Also for other parameters than those of the pass before, and fewer records. */
-static void test_says_the_same(void **state)
+static void test_fold_keeps_the_outputs(void **state)
 {
     const struct kernels *kernels = *state;
     for (size_t i = 0; i < EXAMPLES; i++) {
@@ -135,10 +135,13 @@ static void test_what_is_asked_for(void **state)
 {
     const struct kernels *kernels = *state;
     static float y[2][FLOATS_MAX];
-    static const char *const asked[] = {"c", "n", "s"};
+    static const char *const requested[] = {"c", "n", "s"};
     for (size_t i = 0; i < 3; i++) {
-        const struct net_options options = {
-            .phase = PHASE_TEST, .batch = N, .input = image, .kernels = kernels, .keep = asked[i]};
+        const struct net_options options = {.phase = PHASE_TEST,
+                                            .batch = N,
+                                            .input = image,
+                                            .kernels = kernels,
+                                            .keep = requested[i]};
         struct err err = {0};
         struct fixture f, apart;
         struct net *net = NULL;
@@ -149,8 +152,8 @@ static void test_what_is_asked_for(void **state)
         give_state(&apart, 1);
         fixture_forward(&f);
         fixture_forward(&apart);
-        size_t n = net_blob(f.net, asked[i], y[0], FLOATS_MAX, NULL);
-        assert_int_equal(net_blob(apart.net, asked[i], y[1], FLOATS_MAX, NULL), n);
+        size_t n = net_blob(f.net, requested[i], y[0], FLOATS_MAX, NULL);
+        assert_int_equal(net_blob(apart.net, requested[i], y[1], FLOATS_MAX, NULL), n);
         for (size_t k = 0; k < n; k++)
             fixture_near((double)y[0][k], (double)y[1][k], 1e-4);
         fixture_close(&f);
@@ -177,7 +180,7 @@ static void test_not_in_training(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BY_KERNELS(test_says_the_same),
+        BY_KERNELS(test_fold_keeps_the_outputs),
         BY_KERNELS(test_what_is_asked_for),
         BY_KERNELS(test_not_in_training),
     };

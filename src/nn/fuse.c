@@ -53,7 +53,7 @@ static bool is_first(const struct net *net, const struct net_options *options,
     return layer->part != CHAIN_NONE;
 }
 
-static void join(struct chain *chain, struct layer *layer, size_t k)
+static void join_layer(struct chain *chain, struct layer *layer, size_t k)
 {
     chain->member[layer->part] = layer;
     chain->last = layer;
@@ -80,7 +80,7 @@ static bool find_chain(const struct net *net, const struct net_options *options,
     if (!is_first(net, options, first) || first->bottom[0].blob->shape.n < 2)
         return false;
     for (struct layer *at = first; at && !taken[at->nth];) {
-        join(chain, at, k);
+        join_layer(chain, at, k);
         at = next_member(net, options, at, &k);
     }
     return chain->first != chain->last || alone_as_chain(first);
@@ -103,7 +103,7 @@ static int list_file(struct net *net, struct err *err)
 }
 
 /* The chain's layer runs where its last member did, by when all that it reads is there. */
-static void put(struct net *net, const struct chain *chain, struct layer *layer, bool *taken)
+static void put_chain(struct net *net, const struct chain *chain, struct layer *layer, bool *taken)
 {
     for (size_t i = 0; i < CHAIN_PARTS; i++) {
         struct layer *member = chain->member[i];
@@ -158,7 +158,7 @@ int fuse_chains(struct net *net, const struct net_options *options, struct err *
             continue;
         rc = layer_chain_make(&chain, net->phase, &net->arena, &layer, err);
         if (rc == OK)
-            put(net, &chain, layer, taken);
+            put_chain(net, &chain, layer, taken);
     }
     close_gaps(net);
     return rc == OK ? pool_first(net, options, err) : rc;

@@ -49,7 +49,7 @@ static void open_net(struct fixture *f, const char *text, enum phase phase, size
 }
 
 /* Layers that do not run. */
-static size_t saved(const struct net *net)
+static size_t count_saved(const struct net *net)
 {
     return net->file.n_layers - net->n_layers;
 }
@@ -69,13 +69,13 @@ struct variant {
     bool matrix;       /* of records of one pixel, from an InnerProduct */
 };
 
-static size_t members(const struct variant *v)
+static size_t count_members(const struct variant *v)
 {
     return (size_t)(v->norm != NO_NORM) + (v->scale != NO_SCALE) + (v->sum != NO_SUM) + v->relu;
 }
 
-static size_t put(char *text, size_t room, size_t n, const char *format, const char *a,
-                  const char *b, const char *c)
+static size_t put_layer(char *text, size_t room, size_t n, const char *format, const char *a,
+                        const char *b, const char *c)
 {
     n += (size_t)snprintf(text + n, room - n, format, a, b, c);
     assert_true(n < room);
@@ -92,39 +92,39 @@ static void write_net(const struct variant *v, size_t C, char *text, size_t room
              v->matrix ? INNER("%%s", "%%s", "%s") : CONV("%%s", "%%s", "%s"), number);
     /* The name comes twice, about the bottom. */
     char layer[512];
-    size_t n = put(text, room, 0, "%s%s%s", DATA, "", "");
+    size_t n = put_layer(text, room, 0, "%s%s%s", DATA, "", "");
     const char *names[2] = {v->sum != NO_SUM ? "z" : NULL, "a"};
     for (int i = 0; i < 2; i++)
         if (names[i]) {
             snprintf(layer, sizeof layer, product, names[i], i == 0 ? "data" : x, names[i]);
-            n = put(text, room, n, "%s%s%s", layer, "", "");
+            n = put_layer(text, room, n, "%s%s%s", layer, "", "");
         }
     if (v->norm != NO_NORM) {
         const char *top = v->in_place ? at : "n";
-        n = put(text, room, n, NORM("%s", "%s", "batch_norm_param { %s }"), at, top,
-                norms[v->norm]);
+        n = put_layer(text, room, n, NORM("%s", "%s", "batch_norm_param { %s }"), at, top,
+                      norms[v->norm]);
         at = top;
     }
     if (v->scale != NO_SCALE) {
         const char *top = v->in_place ? at : "s";
-        n = put(text, room, n,
-                LAYER("s", "Scale", "%s", "%s",
-                      "scale_param { %s filler { type: 'uniform' min: -1 max: 1 } }"),
-                at, top,
-                v->scale == AFFINE ? "bias_term: true bias_filler { type: 'gaussian' }" : "");
+        n = put_layer(text, room, n,
+                      LAYER("s", "Scale", "%s", "%s",
+                            "scale_param { %s filler { type: 'uniform' min: -1 max: 1 } }"),
+                      at, top,
+                      v->scale == AFFINE ? "bias_term: true bias_filler { type: 'gaussian' }" : "");
         at = top;
     }
     if (v->sum != NO_SUM) {
-        n = put(text, room, n, SUM("%s", "%s", "e", "%s"), v->second ? "z" : at,
-                v->second ? at : "z", "");
+        n = put_layer(text, room, n, SUM("%s", "%s", "e", "%s"), v->second ? "z" : at,
+                      v->second ? at : "z", "");
         at = "e";
     }
     if (v->relu) {
         const char *top = v->in_place ? at : "r";
-        n = put(text, room, n, RELU("%s", "%s") "%s", at, top, "");
+        n = put_layer(text, room, n, RELU("%s", "%s") "%s", at, top, "");
         at = top;
     }
-    put(text, room, n, LOSS("%s") "%s%s", at, "", "");
+    put_layer(text, room, n, LOSS("%s") "%s%s", at, "", "");
 }
 
 static void near_all(const char *what, const struct variant *v, size_t C, const float *a,
@@ -142,8 +142,8 @@ static void near_all(const char *what, const struct variant *v, size_t C, const 
 }
 
 /* Two steps, so that there is a state to go by, the second over `count` of 5 records. */
-static void compare(const struct variant *v, size_t C, enum phase phase, size_t count,
-                    const struct kernels *kernels)
+static void compare_variant(const struct variant *v, size_t C, enum phase phase, size_t count,
+                            const struct kernels *kernels)
 {
     char text[4096];
     struct fixture f[2];
@@ -163,10 +163,10 @@ static void compare(const struct variant *v, size_t C, enum phase phase, size_t 
         net_blob(f[i].net, "ip", scores[i], 5 * 4, NULL);
     }
     if (phase == PHASE_TRAIN)
-        assert_int_equal(saved(f[0].net), members(v) - 1);
+        assert_int_equal(count_saved(f[0].net), count_members(v) - 1);
     else /* what follows a convolution may be folded into it (fold_test.c) */
-        assert_true(saved(f[0].net) >= members(v) - 1);
-    assert_int_equal(saved(f[1].net), 0);
+        assert_true(count_saved(f[0].net) >= count_members(v) - 1);
+    assert_int_equal(count_saved(f[1].net), 0);
     assert_true(segments_match(net_segments(f[0].net), net_segments(f[1].net)));
     near_all("scores", v, C, scores[0], scores[1], count * 4, 1e-6);
     near_all("state", v, C, f[0].s.at, f[1].s.at, f[0].s.n, 1e-7);
@@ -187,13 +187,13 @@ static void compare_all(const struct variant *v, const struct kernels *kernels)
 {
     static const size_t channels[] = {1, 3, 16, 20, 64};
     for (size_t i = 0; i < sizeof channels / sizeof channels[0]; i++) {
-        compare(v, channels[i], PHASE_TRAIN, 5, kernels);
-        compare(v, channels[i], PHASE_TRAIN, 3, kernels);
-        compare(v, channels[i], PHASE_TEST, 4, kernels);
+        compare_variant(v, channels[i], PHASE_TRAIN, 5, kernels);
+        compare_variant(v, channels[i], PHASE_TRAIN, 3, kernels);
+        compare_variant(v, channels[i], PHASE_TEST, 4, kernels);
     }
 }
 
-static void test_as_apart(void **state)
+static void test_chain_equals_separate_layers(void **state)
 {
     const struct kernels *kernels = *state;
     for (unsigned code = 0; code < NORMS * SCALES * SUMS * 16; code++) {
@@ -207,7 +207,7 @@ static void test_as_apart(void **state)
             .second = code & 8,
         };
         bool in_vain = v.second && v.sum == NO_SUM;
-        if (members(&v) > 1 && !in_vain)
+        if (count_members(&v) > 1 && !in_vain)
             compare_all(&v, kernels);
     }
 }
@@ -246,7 +246,7 @@ static void test_differences(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct fixture f;
         open_net(&f, cases[i].net, PHASE_TRAIN, 3, image, kernels, true);
-        assert_true(saved(f.net) > 0);
+        assert_true(count_saved(f.net) > 0);
         fixture_gradient(&f);
         differences_elements(&f, cases[i].net, cases[i].kinked, kernels->name);
         if (!cases[i].kinked)
@@ -311,9 +311,9 @@ static void test_where(void **state)
         for (int phase = 0; phase < 2; phase++) {
             open_net(&f, text, phase ? PHASE_TEST : PHASE_TRAIN, 3, (struct shape){3, {2, 6, 6}},
                      *state, true);
-            if (phase ? saved(f.net) < cases[i].saved : saved(f.net) != cases[i].saved)
-                fail_msg("case %zu, phase %d: %zu layers saved, not %zu", i, phase, saved(f.net),
-                         cases[i].saved);
+            if (phase ? count_saved(f.net) < cases[i].saved : count_saved(f.net) != cases[i].saved)
+                fail_msg("case %zu, phase %d: %zu layers saved, not %zu", i, phase,
+                         count_saved(f.net), cases[i].saved);
             fixture_forward(&f);
             fixture_close(&f);
         }
@@ -331,11 +331,11 @@ static void test_kept(void **state)
     struct fixture f;
     struct shape shape;
     open_net(&f, text, PHASE_TRAIN, 3, image, *state, true);
-    assert_int_equal(saved(f.net), 1);
+    assert_int_equal(count_saved(f.net), 1);
     assert_true(net_keeps(f.net, "ip"));
     fixture_close(&f);
     open_net(&f, text, PHASE_TRAIN, 3, image, *state, false);
-    assert_int_equal(saved(f.net), 0);
+    assert_int_equal(count_saved(f.net), 0);
     fixture_close(&f);
     open_net(&f, DATA CONV("a", "data", "6") NORM("a", "n", "") SCALE("n", "s", "") LOSS("s"),
              PHASE_TRAIN, 3, image, *state, true);
@@ -360,7 +360,7 @@ static void test_any_number_of_threads(void **state)
         fixture_forward(&f[i]);
     }
     kernels_set_threads(1);
-    assert_int_equal(saved(f[0].net), 2);
+    assert_int_equal(count_saved(f[0].net), 2);
     assert_memory_equal(f[0].s.at, f[1].s.at, f[0].s.n * sizeof(float));
     for (int i = 0; i < 2; i++)
         fixture_close(&f[i]);
@@ -415,7 +415,7 @@ int main(void)
 {
     kernels_set_threads(1);
     struct CMUnitTest tests[] = {
-        BOTH(test_as_apart),
+        BOTH(test_chain_equals_separate_layers),
         BOTH(test_differences),
         BOTH(test_where),
         BOTH(test_kept),

@@ -20,7 +20,7 @@
 
 enum { LAYER_NAME_MAX = 100 };
 
-static struct blob *newest(const struct net *net, const char *name)
+static struct blob *newest_blob(const struct net *net, const char *name)
 {
     for (size_t i = net->n_blobs; i-- > 0 && name[0];)
         if (!net->blob[i]->is_cast && strcmp(net->blob[i]->name, name) == 0)
@@ -88,7 +88,7 @@ static int connect_bottoms(struct net *net, struct layer *layer, struct err *err
     if (!layer->bottom)
         return err_set(err, ERR_NOMEM, "out of memory");
     for (size_t i = 0; i < param->n_bottom; i++) {
-        struct blob *blob = newest(net, param->bottom[i]);
+        struct blob *blob = newest_blob(net, param->bottom[i]);
         if (!blob)
             return refuse_bottom(net, param->bottom[i], err);
         if (blob->is_whole && !layer->ops->takes_whole)
@@ -134,7 +134,7 @@ static int connect_tops(struct net *net, struct layer *layer, struct err *err)
         const char *name = param->top[i];
         bool same = i < layer->n_bottom && strcmp(layer->bottom[i].blob->name, name) == 0;
         struct blob *over = same ? layer->bottom[i].blob : NULL;
-        struct blob *other = same ? NULL : newest(net, name);
+        struct blob *other = same ? NULL : newest_blob(net, name);
         if (!name[0])
             return err_set(err, ERR_INPUT, "top %zu has no name", i + 1);
         if (over && !layer->ops->in_place)

@@ -4,7 +4,7 @@
 #define PL_NN_GRAPH_H
 
 #include "nn/layer.h"
-#include "nn/place.h"
+#include "nn/memory_layout.h"
 #include "nn/profile.h"
 #include "nn/share.h"
 

@@ -22,7 +22,7 @@
 
 static const struct shape image = {3, {2, 4, 5}};
 
-static const float *values(const struct fixture *f, const struct vec *v, const char *segment)
+static const float *values_of(const struct fixture *f, const struct vec *v, const char *segment)
 {
     const struct segment *s = segments_find(net_segments(f->net), segment);
     if (!s)
@@ -30,7 +30,7 @@ static const float *values(const struct fixture *f, const struct vec *v, const c
     return v->at + s->offset;
 }
 
-static double norm(const struct fixture *f, const char *segment)
+static double norm_of(const struct fixture *f, const char *segment)
 {
     const struct segment *s = segments_find(net_segments(f->net), segment);
     assert_non_null(s);
@@ -204,8 +204,8 @@ static void test_shared_by_hand(void **state)
         f.x.at[table->at[0].offset] = 3;
         f.x.at[table->at[1].offset] = 1;
         fixture_near(fixture_gradient(&f).loss, 200, 1e-4);
-        fixture_near((double)*values(&f, &f.dx, "first.0"), 20 * 13, 1e-4);
-        fixture_near((double)*values(&f, &f.dx, "first.1"), 20 * 4, 1e-4);
+        fixture_near((double)*values_of(&f, &f.dx, "first.0"), 20 * 13, 1e-4);
+        fixture_near((double)*values_of(&f, &f.dx, "first.1"), 20 * 4, 1e-4);
         fixture_close(&f);
     }
 }
@@ -229,8 +229,8 @@ static void test_shared_adds_up(void **state)
         for (int i = 0; i < 6; i++)
             for (int j = 1; j < 3 && pairs[i][j]; j++) {
                 size_t n = segments_find(net_segments(one.net), pairs[i][0])->len;
-                memcpy((float *)(uintptr_t)values(&two, &two.x, pairs[i][j]),
-                       values(&one, &one.x, pairs[i][0]), n * sizeof(float));
+                memcpy((float *)(uintptr_t)values_of(&two, &two.x, pairs[i][j]),
+                       values_of(&one, &one.x, pairs[i][0]), n * sizeof(float));
             }
         assert_true(fixture_gradient(&one).loss == fixture_gradient(&two).loss);
         for (int i = 0; i < 6; i++) {
@@ -238,8 +238,8 @@ static void test_shared_adds_up(void **state)
             for (size_t e = 0; e < n; e++) {
                 double sum = 0;
                 for (int j = 1; j < 3 && pairs[i][j]; j++)
-                    sum += (double)values(&two, &two.dx, pairs[i][j])[e];
-                fixture_near((double)values(&one, &one.dx, pairs[i][0])[e], sum, 1e-6);
+                    sum += (double)values_of(&two, &two.dx, pairs[i][j])[e];
+                fixture_near((double)values_of(&one, &one.dx, pairs[i][0])[e], sum, 1e-6);
             }
         }
         fixture_close(&one);
@@ -281,7 +281,7 @@ static void test_shared_rules(void **state)
 
 /* ---- what a backward pass tells while it goes on ---- */
 
-struct told {
+struct reports {
     size_t n, from[16];
     double share[16];
     const struct vec *dx;
@@ -289,14 +289,14 @@ struct told {
     size_t end;
 };
 
-static int tell(void *user, size_t from, double share)
+static int record_share(void *user, size_t from, double share)
 {
-    struct told *told = user;
-    assert_true(told->n < 16 && from < told->end);
-    memcpy(told->seen + from, told->dx->at + from, (told->end - from) * sizeof(float));
-    told->end = from;
-    told->from[told->n] = from;
-    told->share[told->n++] = share;
+    struct reports *reported = user;
+    assert_true(reported->n < 16 && from < reported->end);
+    memcpy(reported->seen + from, reported->dx->at + from, (reported->end - from) * sizeof(float));
+    reported->end = from;
+    reported->from[reported->n] = from;
+    reported->share[reported->n++] = share;
     return OK;
 }
 
@@ -338,17 +338,18 @@ static void test_finished(void **state)
         struct fixture f;
         fixture_open(&f, cases[i].net, PHASE_TRAIN, 3, image, &kernels_ref);
         const struct segments *table = net_segments(f.net);
-        struct told told = {.dx = &f.dx, .end = table->total};
-        told.seen = arena_array(&f.arena, table->total, float);
+        struct reports reported = {.dx = &f.dx, .end = table->total};
+        reported.seen = arena_array(&f.arena, table->total, float);
         fixture_forward(&f);
-        assert_int_equal(net_backward(f.net, &f.x, &f.dx, &(struct net_watch){tell, &told}), OK);
-        assert_int_equal(told.n, cases[i].n);
-        for (size_t k = 0; k < told.n; k++) {
-            assert_int_equal(told.from[k], segments_find(table, cases[i].from[k])->offset);
-            assert_true(told.share[k] > (k ? told.share[k - 1] : 0.3));
+        assert_int_equal(
+            net_backward(f.net, &f.x, &f.dx, &(struct net_watch){record_share, &reported}), OK);
+        assert_int_equal(reported.n, cases[i].n);
+        for (size_t k = 0; k < reported.n; k++) {
+            assert_int_equal(reported.from[k], segments_find(table, cases[i].from[k])->offset);
+            assert_true(reported.share[k] > (k ? reported.share[k - 1] : 0.3));
         }
-        fixture_near(told.share[told.n - 1], 1, 1e-9);
-        assert_memory_equal(told.seen, f.dx.at, table->total * sizeof(float));
+        fixture_near(reported.share[reported.n - 1], 1, 1e-9);
+        assert_memory_equal(reported.seen, f.dx.at, table->total * sizeof(float));
         fixture_close(&f);
     }
 }
@@ -388,12 +389,13 @@ static void test_frozen(void **state)
         fixture_gradient(&all);
         fixture_gradient(&low);
         fixture_gradient(&mid);
-        assert_true(norm(&low, "a.0") == 0 && norm(&low, "b.0") == 0 && norm(&low, "b.1") == 0);
-        assert_true(norm(&mid, "b.0") == 0 && norm(&mid, "b.1") == 0);
-        assert_true(norm(&all, "b.0") > 1e-4);
-        assert_memory_equal(values(&mid, &mid.dx, "a.0"), values(&all, &all.dx, "a.0"),
+        assert_true(norm_of(&low, "a.0") == 0 && norm_of(&low, "b.0") == 0 &&
+                    norm_of(&low, "b.1") == 0);
+        assert_true(norm_of(&mid, "b.0") == 0 && norm_of(&mid, "b.1") == 0);
+        assert_true(norm_of(&all, "b.0") > 1e-4);
+        assert_memory_equal(values_of(&mid, &mid.dx, "a.0"), values_of(&all, &all.dx, "a.0"),
                             6 * 40 * sizeof(float));
-        assert_memory_equal(values(&low, &low.dx, "ip.0"), values(&all, &all.dx, "ip.0"),
+        assert_memory_equal(values_of(&low, &low.dx, "ip.0"), values_of(&all, &all.dx, "ip.0"),
                             3 * 6 * sizeof(float));
         assert_true(net_flops(low.net) < net_flops(mid.net));
         fixture_close(&all);
@@ -418,11 +420,13 @@ static void test_propagate_down(void **state)
             fixture_gradient(&f[i]);
         }
         size_t a = 6 * 40 * sizeof(float);
-        assert_memory_equal(values(&f[1], &f[1].dx, "a.0"), values(&f[2], &f[2].dx, "a.0"), a);
-        assert_memory_not_equal(values(&f[1], &f[1].dx, "a.0"), values(&f[0], &f[0].dx, "a.0"), a);
-        assert_memory_equal(values(&f[1], &f[1].dx, "b.0"), values(&f[0], &f[0].dx, "b.0"),
+        assert_memory_equal(values_of(&f[1], &f[1].dx, "a.0"), values_of(&f[2], &f[2].dx, "a.0"),
+                            a);
+        assert_memory_not_equal(values_of(&f[1], &f[1].dx, "a.0"),
+                                values_of(&f[0], &f[0].dx, "a.0"), a);
+        assert_memory_equal(values_of(&f[1], &f[1].dx, "b.0"), values_of(&f[0], &f[0].dx, "b.0"),
                             3 * 6 * sizeof(float));
-        assert_true(norm(&f[2], "b.0") == 0);
+        assert_true(norm_of(&f[2], "b.0") == 0);
         for (int i = 0; i < 3; i++)
             fixture_close(&f[i]);
     }
@@ -432,7 +436,7 @@ static void test_propagate_down(void **state)
                      LOSS("loss", "b", ""),
                  PHASE_TRAIN, 4, image, &kernels_ref);
     fixture_gradient(&f);
-    assert_true(norm(&f, "a.0") == 0 && norm(&f, "b.0") > 1e-4);
+    assert_true(norm_of(&f, "a.0") == 0 && norm_of(&f, "b.0") > 1e-4);
     fixture_close(&f);
 }
 
@@ -452,7 +456,7 @@ static void test_in_place_chain(void **state)
         fixture_open(&out, CHAIN("x", "y", "z"), PHASE_TRAIN, 4, image, fixture_kernels[k]);
         assert_true(fixture_gradient(&in).loss == fixture_gradient(&out).loss);
         assert_memory_equal(in.dx.at, out.dx.at, in.dx.n * sizeof(float));
-        assert_true(norm(&in, "s.0") > 1e-6);
+        assert_true(norm_of(&in, "s.0") > 1e-6);
         assert_true(net_memory(in.net).activations < net_memory(out.net).activations);
         fixture_close(&in);
         fixture_close(&out);
@@ -503,8 +507,8 @@ static void test_weight_on_any_top(void **state)
     const float data[] = {1, 2, 10, 20, 100, 200};
     fixture_open(&f, net, PHASE_TRAIN, 3, (struct shape){1, {2}}, &kernels_ref);
     memcpy(f.data, data, sizeof data);
-    const float *w = values(&f, &f.x, "a.0"), *b = values(&f, &f.x, "a.1");
-    const float *dw = values(&f, &f.dx, "a.0"), *db = values(&f, &f.dx, "a.1");
+    const float *w = values_of(&f, &f.x, "a.0"), *b = values_of(&f, &f.x, "a.1");
+    const float *dw = values_of(&f, &f.dx, "a.0"), *db = values_of(&f, &f.dx, "a.1");
     f.batch.count = 2;
     double sum = 0;
     for (int o = 0; o < 2; o++)

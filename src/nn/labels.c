@@ -2,16 +2,16 @@
 
 enum { CLASSES_MAX = 1 << 24 };
 
-static int check(const struct labels *labels, const struct layer *layer, struct err *err)
+static int check_labels(const struct labels *labels, const struct layer *layer, struct err *err)
 {
     const struct blob *scores = labels->scores.blob, *given = layer->bottom[1].blob;
-    size_t places = labels->scores.outer * labels->scores.inner;
+    size_t positions = labels->scores.outer * labels->scores.inner;
     char a[128], b[128];
-    if (given->shape.n == 0 || given->count != places)
+    if (given->shape.n == 0 || given->count != positions)
         return err_set(err, ERR_INPUT,
                        "bottom \"%.64s\" is %s: no label for each of the %zu places that bottom "
                        "\"%.64s\", %s, has scores for",
-                       given->name, shape_text(&given->shape, a, sizeof a), places, scores->name,
+                       given->name, shape_text(&given->shape, a, sizeof a), positions, scores->name,
                        shape_text(&scores->shape, b, sizeof b));
     if (labels->scores.C > CLASSES_MAX)
         return err_set(err, ERR_INPUT, "%zu classes, at most %d", labels->scores.C, CLASSES_MAX);
@@ -28,7 +28,7 @@ int labels_init(struct labels *labels, struct layer *layer, const struct setup *
                  ? rows_init_records(&labels->scores, scores, setup->arena, bytes, err)
                  : rows_init(&labels->scores, scores, axis, setup->arena, bytes, err);
     if (rc == OK)
-        rc = check(labels, layer, err);
+        rc = check_labels(labels, layer, err);
     if (rc == OK)
         rc = rows_init_records(&labels->given, given, setup->arena, bytes, err);
     if (rc != OK)

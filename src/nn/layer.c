@@ -18,8 +18,8 @@ int layer_links(const struct layer *layer, size_t bottoms, size_t tops, struct e
     return OK;
 }
 
-static int within(const struct layer *layer, const char *verb, const char *what, size_t n,
-                  size_t min, size_t max, struct err *err)
+static int check_range(const struct layer *layer, const char *verb, const char *what, size_t n,
+                       size_t min, size_t max, struct err *err)
 {
     if (n < min)
         return err_set(err, ERR_INPUT, "type \"%s\" %s %zu %s at least, not %zu", layer->type, verb,
@@ -33,8 +33,9 @@ static int within(const struct layer *layer, const char *verb, const char *what,
 int layer_links_between(const struct layer *layer, size_t bottoms_min, size_t bottoms_max,
                         size_t tops_min, size_t tops_max, struct err *err)
 {
-    int rc = within(layer, "takes", "bottoms", layer->n_bottom, bottoms_min, bottoms_max, err);
-    return rc == OK ? within(layer, "makes", "tops", layer->n_top, tops_min, tops_max, err) : rc;
+    int rc = check_range(layer, "takes", "bottoms", layer->n_bottom, bottoms_min, bottoms_max, err);
+    return rc == OK ? check_range(layer, "makes", "tops", layer->n_top, tops_min, tops_max, err)
+                    : rc;
 }
 
 int layer_image(const struct layer *layer, const char *what, struct err *err)
@@ -85,7 +86,7 @@ int layer_top(struct layer *layer, size_t i, const struct shape *shape, enum lay
     return OK;
 }
 
-static int multiplier(const char *field, float value, struct err *err)
+static int check_multiplier(const char *field, float value, struct err *err)
 {
     if (isfinite(value) && value >= 0.0f)
         return OK;
@@ -96,8 +97,8 @@ static int multiplier(const char *field, float value, struct err *err)
 /* The multipliers of a `param` entry, which may be missing. */
 static int check_spec(const Caffe__ParamSpec *spec, struct err *err)
 {
-    int rc = multiplier("lr_mult", spec->lr_mult, err);
-    return rc == OK ? multiplier("decay_mult", spec->decay_mult, err) : rc;
+    int rc = check_multiplier("lr_mult", spec->lr_mult, err);
+    return rc == OK ? check_multiplier("decay_mult", spec->decay_mult, err) : rc;
 }
 
 static bool is_named(const Caffe__ParamSpec *spec)
@@ -106,8 +107,8 @@ static bool is_named(const Caffe__ParamSpec *spec)
 }
 
 /* A segment of its own. */
-static int own(struct layer *layer, const struct setup *setup, const struct shape *shape,
-               const Caffe__ParamSpec *spec, struct err *err)
+static int own_parameter(struct layer *layer, const struct setup *setup, const struct shape *shape,
+                         const Caffe__ParamSpec *spec, struct err *err)
 {
     struct layer_param *p = &layer->at[layer->n_at];
     char text[128], name[SEGMENT_NAME_MAX];
@@ -125,8 +126,8 @@ static int own(struct layer *layer, const struct setup *setup, const struct shap
 }
 
 /* The segment of the layer that used the name first. */
-static int join(struct layer *layer, const struct setup *setup, struct share *share,
-                const struct shape *shape, const Caffe__ParamSpec *spec, struct err *err)
+static int join_shared(struct layer *layer, const struct setup *setup, struct share *share,
+                       const struct shape *shape, const Caffe__ParamSpec *spec, struct err *err)
 {
     struct layer_param *p = &layer->at[layer->n_at];
     struct segment *segment = &setup->segments->at[share->segment];
@@ -169,7 +170,8 @@ int layer_param(struct layer *layer, const struct setup *setup, const struct sha
     if ((rc = check_spec(spec, err)) != OK)
         return rc;
     struct share *share = is_named(spec) ? shares_find(setup->shares, spec->name) : NULL;
-    rc = share ? join(layer, setup, share, shape, spec, err) : own(layer, setup, shape, spec, err);
+    rc = share ? join_shared(layer, setup, share, shape, spec, err)
+               : own_parameter(layer, setup, shape, spec, err);
     if (rc != OK)
         return rc;
     layer->n_at++;

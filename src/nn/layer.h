@@ -38,13 +38,14 @@ struct blob {
                          * by takes_whole alone */
     bool needs, leads;  /* depends on parameters; a loss depends on it: both: has a gradient */
     size_t parts;       /* of the gradient, as many as links write it */
-    struct link *rest;  /* whose dx is the rest of the gradient, which the maker adds as it reads */
-    bool is_cast;       /* another in another dtype: no version of its name (cast.h) */
-    bool kept;          /* net_blob may ask for the values: nothing takes their place */
-    void *at, *d;       /* values; gradient, or NULL where there is none (as good as 0) */
-    bool remade;        /* the maker makes the values again for backward */
+    struct link
+        *second_grad; /* whose dx is the rest of the gradient, which the maker adds as it reads */
+    bool is_cast;     /* another in another dtype: no version of its name (cast.h) */
+    bool kept;        /* net_blob may ask for the values: nothing takes their place */
+    void *at, *d;     /* values; gradient, or NULL where there is none (as good as 0) */
+    bool rematerialised; /* the maker makes the values again for backward */
     void *room; /* of the forward's values: elsewhere are the caller's, and what is remade */
-    struct piece *values, *again, *gradient; /* the plan's (lives.h); again: of what is remade */
+    struct piece *values, *repeated, *gradient; /* the plan's (lives.h); again: of what is remade */
 };
 
 /* A bottom: how a layer uses a blob. */
@@ -141,7 +142,7 @@ struct layer_ops {
     bool first_only;
 
     /* backward reads its only top's gradient in two parts, where there are two (blob's rest). */
-    bool takes_rest;
+    bool takes_second_grad;
 
     /* May read what does not go by records (is_whole), and then makes tops that do not either. */
     bool takes_whole;

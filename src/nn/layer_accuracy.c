@@ -72,14 +72,14 @@ static bool is_right(const float *x, size_t C, size_t label, size_t top_k)
     return C - 1 - worse < top_k && x[label] == x[label];
 }
 
-static size_t count_hits(struct layer_accuracy *self, size_t places)
+static size_t count_hits(struct layer_accuracy *self, size_t positions)
 {
     const struct labels *labels = &self->labels;
     const float *x = rows_read(&labels->scores);
     size_t C = labels->scores.C, hits = 0;
     if (self->seen)
         memset(self->seen, 0, 2 * C * sizeof *self->seen);
-    for (size_t p = 0; p < places; p++) {
+    for (size_t p = 0; p < positions; p++) {
         int32_t label = labels->at[p];
         if (label < 0)
             continue;
@@ -93,7 +93,7 @@ static size_t count_hits(struct layer_accuracy *self, size_t places)
     return hits;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void accuracy_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_accuracy *self = (struct layer_accuracy *)layer;
     size_t count = pass->batch->count;
@@ -115,5 +115,5 @@ const struct layer_ops layer_accuracy = {
     .messages = messages,
     .size = sizeof(struct layer_accuracy),
     .setup = setup,
-    .forward = forward,
+    .forward = accuracy_forward,
 };

@@ -121,7 +121,8 @@ static void of_state(const struct layer_batch_norm *self, struct norm *norm, con
     }
 }
 
-static void follow(const struct layer_batch_norm *self, const struct norm *norm, size_t n, float *s)
+static void update_statistics(const struct layer_batch_norm *self, const struct norm *norm,
+                              size_t n, float *s)
 {
     size_t C = norm->C;
     double m = (double)(n * norm->S), unbiased = m > 1.0 ? m / (m - 1.0) : 1.0;
@@ -144,14 +145,14 @@ void batch_norm_measure(struct layer_batch_norm *self, struct norm *norm, const 
     else
         norm_moments(norm, n, x);
     if (self->learns)
-        follow(self, norm, n, pass->s);
+        update_statistics(self, norm, n, pass->s);
     for (size_t c = 0; c < C; c++) {
         self->r[c] = 1.0 / sqrt(norm->sum[C + c] + self->eps);
         self->rest[c] = norm->sum[c] - (double)norm->k[c];
     }
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void batch_norm_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_batch_norm *self = (struct layer_batch_norm *)layer;
     struct norm *norm = &self->norm;
@@ -167,7 +168,7 @@ static void forward(struct layer *layer, const struct pass *pass)
 /* ---- backward ---- */
 
 /* What is normalised is y, so that nothing has to keep x. */
-static void backward(struct layer *layer, const struct pass *pass)
+static void batch_norm_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     struct layer_batch_norm *self = (struct layer_batch_norm *)layer;
@@ -198,6 +199,6 @@ const struct layer_ops layer_batch_norm = {
     .reads_top = true,
     .takes_blocks = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = batch_norm_forward,
+    .backward = batch_norm_backward,
 };

@@ -44,7 +44,7 @@ static double r_of(const struct layer_chain *self, size_t c)
     return self->batch ? self->batch->r[c] : 1.0;
 }
 
-static double rest_of(const struct layer_chain *self, size_t c)
+static double second_grad_of(const struct layer_chain *self, size_t c)
 {
     return self->batch ? self->batch->rest[c] : 0.0;
 }
@@ -67,7 +67,7 @@ static void make_top(struct layer *layer)
     norm_apply(self->norm, self->x->blob->at, z, self->relu, layer->top[0]->at);
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void chain_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_chain *self = (struct layer_chain *)layer;
     struct norm *norm = self->norm;
@@ -77,7 +77,7 @@ static void forward(struct layer *layer, const struct pass *pass)
     for (size_t c = 0; c < norm->C; c++) {
         double a = w_of(self, pass->x, c) * r_of(self, c);
         norm->a[c] = (float)a;
-        norm->b[c] = (float)(b_of(self, pass->x, c) - a * rest_of(self, c));
+        norm->b[c] = (float)(b_of(self, pass->x, c) - a * second_grad_of(self, c));
     }
     make_top(layer);
 }
@@ -86,7 +86,7 @@ static void forward(struct layer *layer, const struct pass *pass)
 
 static double dw_of(const struct layer_chain *self, const double *sum, size_t c)
 {
-    return r_of(self, c) * (sum[self->norm->C + c] - rest_of(self, c) * sum[c]);
+    return r_of(self, c) * (sum[self->norm->C + c] - second_grad_of(self, c) * sum[c]);
 }
 
 static void set_slice(void *user, size_t first, size_t count, float *sum)
@@ -126,7 +126,7 @@ static void set_slopes(const struct layer_chain *self, const float *x)
             continue;
         double q = -p * r_of(self, c) * dw_of(self, norm->sum, c) / m;
         norm->q[c] = (float)q;
-        norm->c[c] = (float)(-p * norm->sum[c] / m - q * rest_of(self, c));
+        norm->c[c] = (float)(-p * norm->sum[c] / m - q * second_grad_of(self, c));
     }
 }
 
@@ -151,7 +151,7 @@ static void pass_on(struct layer_chain *self, struct norm_flow *flow, bool sums)
     flow->mask = NORM_MASK_NONE;
 }
 
-static void backward(struct layer *layer, const struct pass *pass)
+static void chain_backward(struct layer *layer, const struct pass *pass)
 {
     struct layer_chain *self = (struct layer_chain *)layer;
     const struct blob *y = layer->top[0];
@@ -162,7 +162,7 @@ static void backward(struct layer *layer, const struct pass *pass)
         .x = self->x->blob->at,
         .y = y->at,
         .dy = y->d,
-        .dy2 = y->rest ? y->rest->dx : NULL,
+        .dy2 = y->second_grad ? y->second_grad->dx : NULL,
     };
     pass_on(self, &flow, self->scale || self->centred);
     if (self->scale)
@@ -177,10 +177,10 @@ static void backward(struct layer *layer, const struct pass *pass)
 static const struct layer_ops ops = {
     .size = sizeof(struct layer_chain),
     .in_place = true,
-    .forward = forward,
-    .backward = backward,
+    .forward = chain_forward,
+    .backward = chain_backward,
     .remake = make_top,
-    .takes_rest = true,
+    .takes_second_grad = true,
 };
 
 /* ---- setting up ---- */
@@ -216,7 +216,7 @@ static int make_room(struct layer_chain *self, bool training, struct arena *aren
 }
 
 /* A sum comes first: y may lie over z, whose values backward does not read, and dz over dy. */
-static void tie(struct layer_chain *self, const struct chain *chain)
+static void tie_members(struct layer_chain *self, const struct chain *chain)
 {
     struct layer *layer = &self->layer;
     size_t first = chain->z.blob ? Z : X;
@@ -254,7 +254,7 @@ int layer_chain_make(const struct chain *chain, enum phase phase, struct arena *
         .index = chain->last->index,
         .buffer_bytes = self->batch ? self->batch->layer.buffer_bytes : 0,
     };
-    tie(self, chain);
+    tie_members(self, chain);
     if (self->scale) {
         memcpy(layer->at, self->scale->at, sizeof layer->at);
         layer->n_at = self->scale->n_at;

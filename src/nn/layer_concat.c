@@ -68,7 +68,7 @@ static struct span span_along(const struct layer *layer, const struct blob *blob
     return span;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void concat_forward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct blob *y = layer->top[0];
@@ -81,7 +81,7 @@ static void forward(struct layer *layer, const struct pass *pass)
     }
 }
 
-static void backward(struct layer *layer, const struct pass *pass)
+static void concat_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct blob *y = layer->top[0];
@@ -101,6 +101,6 @@ const struct layer_ops layer_concat = {
     .size = sizeof(struct layer_concat),
     .takes = TAKES_EITHER,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = concat_forward,
+    .backward = concat_backward,
 };

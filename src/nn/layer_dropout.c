@@ -56,8 +56,8 @@ static size_t place_in(enum layout layout, size_t C, size_t S, size_t c, size_t 
 }
 
 /* The mask of one record: C channels of S pixels, drawn in canonical order, kept in `layout`. */
-static void draw(const struct layer_dropout *self, const struct net_batch *batch, uint64_t record,
-                 size_t C, size_t S, enum layout layout, uint8_t *keep)
+static void draw_mask(const struct layer_dropout *self, const struct net_batch *batch,
+                      uint64_t record, size_t C, size_t S, enum layout layout, uint8_t *keep)
 {
     uint64_t key = rng_u64(batch->seed, RNG_DROPOUT, batch->epoch);
     key = rng_u64(key, RNG_DROPOUT, record);
@@ -76,7 +76,7 @@ static void draw(const struct layer_dropout *self, const struct net_batch *batch
 }
 
 /* By masks: which elements stay no processor can guess. `to` may be `from`. */
-static void thin(const struct layer_dropout *self, size_t n, const float *from, float *to)
+static void apply_mask(const struct layer_dropout *self, size_t n, const float *from, float *to)
 {
     for (size_t i = 0; i < n; i++) {
         float grown = from[i] * self->scale;
@@ -87,7 +87,7 @@ static void thin(const struct layer_dropout *self, size_t n, const float *from, 
     }
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void dropout_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_dropout *self = (struct layer_dropout *)layer;
     const struct net_batch *batch = pass->batch;
@@ -103,16 +103,16 @@ static void forward(struct layer *layer, const struct pass *pass)
     for (size_t n = 0; n < N; n++) {
         /* Places that hold no record (a batch that is not full) may get any mask. */
         uint64_t record = n < batch->count && batch->records ? batch->records[n] : n;
-        draw(self, batch, record, C, floats / C, x->layout, self->keep + n * floats);
+        draw_mask(self, batch, record, C, floats / C, x->layout, self->keep + n * floats);
     }
-    thin(self, x->count, x->at, y->at);
+    apply_mask(self, x->count, x->at, y->at);
 }
 
-static void backward(struct layer *layer, const struct pass *pass)
+static void dropout_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_dropout *self = (const struct layer_dropout *)layer;
-    thin(self, layer->top[0]->count, layer->top[0]->d, layer->bottom[0].dx);
+    apply_mask(self, layer->top[0]->count, layer->top[0]->d, layer->bottom[0].dx);
 }
 
 const struct layer_ops layer_dropout = {
@@ -122,6 +122,6 @@ const struct layer_ops layer_dropout = {
     .in_place = true,
     .takes_blocks = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = dropout_forward,
+    .backward = dropout_backward,
 };

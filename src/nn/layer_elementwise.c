@@ -12,7 +12,7 @@ struct layer_elementwise {
     size_t records; /* of the last forward */
 };
 
-static int number(const char *field, float value, struct err *err)
+static int check_number(const char *field, float value, struct err *err)
 {
     if (isfinite(value))
         return OK;
@@ -35,11 +35,11 @@ static int read_power(const Caffe__LayerParameter *param, struct map_spec *m, st
 {
     Caffe__PowerParameter none = CAFFE__POWER_PARAMETER__INIT;
     const Caffe__PowerParameter *p = param->power_param ? param->power_param : &none;
-    int rc = number("power_param.power", p->power, err);
+    int rc = check_number("power_param.power", p->power, err);
     if (rc == OK)
-        rc = number("power_param.scale", p->scale, err);
+        rc = check_number("power_param.scale", p->scale, err);
     if (rc == OK)
-        rc = number("power_param.shift", p->shift, err);
+        rc = check_number("power_param.shift", p->shift, err);
     m->a = (double)p->scale;
     m->b = (double)p->shift;
     m->c = (double)p->power;
@@ -54,9 +54,9 @@ static int read_exp(const Caffe__LayerParameter *param, struct map_spec *m, stru
     double ln = 1.0;
     int rc = read_base("exp_param.base", p->base_, &ln, err);
     if (rc == OK)
-        rc = number("exp_param.scale", p->scale, err);
+        rc = check_number("exp_param.scale", p->scale, err);
     if (rc == OK)
-        rc = number("exp_param.shift", p->shift, err);
+        rc = check_number("exp_param.shift", p->shift, err);
     m->a = ln * (double)p->scale;
     m->b = ln * (double)p->shift;
     return rc;
@@ -71,9 +71,9 @@ static int read_log(const Caffe__LayerParameter *param, struct map_spec *m, stru
     if (rc == OK && ln == 0.0)
         return err_set(err, ERR_INPUT, "log_param.base: 1 has no logarithms");
     if (rc == OK)
-        rc = number("log_param.scale", p->scale, err);
+        rc = check_number("log_param.scale", p->scale, err);
     if (rc == OK)
-        rc = number("log_param.shift", p->shift, err);
+        rc = check_number("log_param.shift", p->shift, err);
     m->a = (double)p->scale;
     m->b = (double)p->shift;
     m->c = 1.0 / ln;
@@ -84,7 +84,7 @@ static int read_elu(const Caffe__LayerParameter *param, struct map_spec *m, stru
 {
     float alpha = param->elu_param ? param->elu_param->alpha : 1.0f;
     m->a = (double)alpha;
-    return number("elu_param.alpha", alpha, err);
+    return check_number("elu_param.alpha", alpha, err);
 }
 
 /* ---- the layer ---- */
@@ -113,7 +113,7 @@ static int setup_map(struct layer *layer, const struct setup *setup, enum map_ki
     return rc;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void elementwise_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_elementwise *self = (struct layer_elementwise *)layer;
     self->records = pass->batch->count;
@@ -121,7 +121,7 @@ static void forward(struct layer *layer, const struct pass *pass)
     axes_clear_rest(layer->top[0], self->records, layer->top[0]->at);
 }
 
-static void backward(struct layer *layer, const struct pass *pass)
+static void elementwise_backward(struct layer *layer, const struct pass *pass)
 {
     const struct layer_elementwise *self = (const struct layer_elementwise *)layer;
     layer_op_backward(layer, pass);
@@ -143,8 +143,8 @@ static void backward(struct layer *layer, const struct pass *pass)
         .in_place = true,                                                                    \
         .reads_top = reads_y,                                                                \
         .setup = name##_setup,                                                               \
-        .forward = forward,                                                                  \
-        .backward = backward,                                                                \
+        .forward = elementwise_forward,                                                      \
+        .backward = elementwise_backward,                                                    \
     }
 
 TYPE(power, "Power", "power_param", MAP_POWER, read_power, false);

@@ -114,7 +114,7 @@ static void find_bottoms(struct layer_eltwise *self)
         self->x[k] = self->layer.bottom[k].blob->at;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void eltwise_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_eltwise *self = (struct layer_eltwise *)layer;
     self->records = pass->batch->count;
@@ -135,7 +135,7 @@ static void backward_to(const struct layer *layer, size_t k)
 }
 
 /* What takes dy's place comes last. */
-static void backward(struct layer *layer, const struct pass *pass)
+static void eltwise_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const float *dy = layer->top[0]->d;
@@ -155,6 +155,6 @@ const struct layer_ops layer_eltwise = {
     .takes_for = takes_for,
     .takes_blocks = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = eltwise_forward,
+    .backward = eltwise_backward,
 };

@@ -40,7 +40,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     return OK;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void euclidean_loss_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_euclidean_loss *self = (struct layer_euclidean_loss *)layer;
     const float *a = rows_read(&self->side[0]), *b = rows_read(&self->side[1]);
@@ -54,7 +54,7 @@ static void forward(struct layer *layer, const struct pass *pass)
 }
 
 /* da = weight/N · (a − b) = −db */
-static void backward(struct layer *layer, const struct pass *pass)
+static void euclidean_loss_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_euclidean_loss *self = (const struct layer_euclidean_loss *)layer;
@@ -71,6 +71,6 @@ const struct layer_ops layer_euclidean_loss = {
     .size = sizeof(struct layer_euclidean_loss),
     .is_loss = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = euclidean_loss_forward,
+    .backward = euclidean_loss_backward,
 };

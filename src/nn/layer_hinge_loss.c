@@ -69,7 +69,7 @@ static double row_loss(const struct layer_hinge_loss *self, const float *x, int3
     return label >= 0 ? sum : NAN;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void hinge_loss_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_hinge_loss *self = (struct layer_hinge_loss *)layer;
     struct labels *labels = &self->labels;
@@ -83,7 +83,7 @@ static void forward(struct layer *layer, const struct pass *pass)
     layer_loss(layer, pass, sum / (double)labels->per);
 }
 
-static void backward(struct layer *layer, const struct pass *pass)
+static void hinge_loss_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_hinge_loss *self = (const struct layer_hinge_loss *)layer;
@@ -97,7 +97,7 @@ const struct layer_ops layer_hinge_loss = {
     .size = sizeof(struct layer_hinge_loss),
     .is_loss = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = hinge_loss_forward,
+    .backward = hinge_loss_backward,
     .first_only = true,
 };

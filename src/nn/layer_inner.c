@@ -19,8 +19,8 @@ static const char *const messages[] = {"inner_product_param", NULL};
 
 /* ---- setting up ---- */
 
-static int room(struct layer *layer, const struct setup *setup, size_t floats, float **at,
-                struct err *err)
+static int reserve_room(struct layer *layer, const struct setup *setup, size_t floats, float **at,
+                        struct err *err)
 {
     *at = arena_array(setup->arena, floats, float);
     if (!*at)
@@ -42,11 +42,11 @@ static int make_rows(struct layer_inner *self, const struct setup *setup, const 
     if (rc == OK)
         rc = recast_init(&self->out, layer, setup, &y_rows, &out, err);
     if (rc == OK && !recast_is_copy(&self->in))
-        rc = room(layer, setup, shape_count(x), &self->x, err);
+        rc = reserve_room(layer, setup, shape_count(x), &self->x, err);
     if (rc == OK && self->x && setup->options->phase == PHASE_TRAIN)
-        rc = room(layer, setup, shape_count(x), &self->dx, err);
+        rc = reserve_room(layer, setup, shape_count(x), &self->dx, err);
     if (rc == OK && !recast_is_copy(&self->out))
-        rc = room(layer, setup, shape_count(y), &self->y, err);
+        rc = reserve_room(layer, setup, shape_count(y), &self->y, err);
     return rc;
 }
 
@@ -54,11 +54,11 @@ static int make_turned(struct layer_inner *self, const struct setup *setup, stru
 {
     size_t count = self->I * self->O;
     bool training = setup->options->phase == PHASE_TRAIN;
-    int rc = room(&self->layer, setup, count, &self->w, err);
+    int rc = reserve_room(&self->layer, setup, count, &self->w, err);
     if (rc == OK && training)
-        rc = room(&self->layer, setup, count, &self->dw, err);
+        rc = reserve_room(&self->layer, setup, count, &self->dw, err);
     if (rc == OK && training)
-        rc = room(&self->layer, setup, count, &self->transposed_dw, err);
+        rc = reserve_room(&self->layer, setup, count, &self->transposed_dw, err);
     return rc;
 }
 
@@ -117,7 +117,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
 
 /* A matrix is an image of one row, whose channels are its own rows: to turn it is to put its
  * channels last. */
-static void turn(const struct layer_inner *self, enum layout from, const float *x, float *y)
+static void turn_layout(const struct layer_inner *self, enum layout from, const float *x, float *y)
 {
     const struct shape image = {4, {1, self->I, 1, self->O}};
     kernels_reorder(&image, from, x, from == LAYOUT_PLAIN ? LAYOUT_NHWC : LAYOUT_PLAIN, y);
@@ -134,12 +134,12 @@ static struct op_args args_of(const struct layer_inner *self, const struct pass 
     layer_params(layer, pass, &args);
     if (!self->w)
         return args;
-    turn(self, LAYOUT_PLAIN, args.w, self->w);
+    turn_layout(self, LAYOUT_PLAIN, args.w, self->w);
     args.w = self->w;
     return args;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void inner_forward(struct layer *layer, const struct pass *pass)
 {
     const struct layer_inner *self = (const struct layer_inner *)layer;
     const struct op_args args = args_of(self, pass);
@@ -150,7 +150,7 @@ static void forward(struct layer *layer, const struct pass *pass)
         recast_forth(&self->out, self->y, layer->top[0]->at);
 }
 
-static void backward(struct layer *layer, const struct pass *pass)
+static void inner_backward(struct layer *layer, const struct pass *pass)
 {
     const struct layer_inner *self = (const struct layer_inner *)layer;
     struct op_args args = args_of(self, pass);
@@ -168,7 +168,7 @@ static void backward(struct layer *layer, const struct pass *pass)
     if (dx && self->dx)
         recast_back(&self->in, self->dx, dx);
     if (self->dw) {
-        turn(self, LAYOUT_NHWC, self->dw, self->transposed_dw);
+        turn_layout(self, LAYOUT_NHWC, self->dw, self->transposed_dw);
         vec_host_add(dw, self->transposed_dw, count);
     }
 }
@@ -180,6 +180,6 @@ const struct layer_ops layer_inner = {
     .reads_bottom = true,
     .takes_blocks = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = inner_forward,
+    .backward = inner_backward,
 };

@@ -60,7 +60,7 @@ static int stated_by_memory(const Caffe__MemoryDataParameter *p, struct shape *o
 }
 
 /* The shape of one record that the message states for top i; n = 0 when it states none. */
-static int stated(const struct layer *layer, size_t i, struct shape *out, struct err *err)
+static int read_shape(const struct layer *layer, size_t i, struct shape *out, struct err *err)
 {
     const Caffe__InputParameter *param = layer->param->input_param;
     *out = (struct shape){0};
@@ -86,7 +86,7 @@ static int stated(const struct layer *layer, size_t i, struct shape *out, struct
 }
 
 /* A batch of records. */
-static int batched(const struct shape *record, size_t N, struct shape *out, struct err *err)
+static int add_batch(const struct shape *record, size_t N, struct shape *out, struct err *err)
 {
     if (record->n + 1 > SHAPE_DIMS_MAX)
         return err_set(err, ERR_INPUT, "records have %zu dimensions, at most %d", record->n,
@@ -101,7 +101,7 @@ static int setup_data(struct layer *layer, const struct setup *setup, struct err
     struct layer_input *self = (struct layer_input *)layer;
     const struct shape *given = &setup->options->input;
     struct shape record, shape;
-    int rc = stated(layer, 0, &record, err);
+    int rc = read_shape(layer, 0, &record, err);
     if (rc != OK)
         return rc;
     if (record.n == 0)
@@ -112,7 +112,7 @@ static int setup_data(struct layer *layer, const struct setup *setup, struct err
     if (given->n > 0 && shape_count(given) != shape_count(&record))
         return err_set(err, ERR_INPUT, "records are %s, but the data's are %s",
                        shape_text(&record, a, sizeof a), shape_text(given, b, sizeof b));
-    rc = batched(&record, setup->options->batch, &shape, err);
+    rc = add_batch(&record, setup->options->batch, &shape, err);
     if (rc != OK)
         return rc;
     enum layout layout = shape.n == 4 ? setup->options->kernels->image_layout : LAYOUT_PLAIN;
@@ -136,7 +136,7 @@ static int setup_labels(struct layer *layer, const struct setup *setup, struct e
     struct shape record = {0}, shape = {1, {setup->options->batch}};
     const Caffe__InputParameter *param = layer->param->input_param;
     if (param && param->n_shape > 0) { /* a single one is that of all tops */
-        int rc = stated(layer, 1, &record, err);
+        int rc = read_shape(layer, 1, &record, err);
         if (rc != OK)
             return rc;
     }
@@ -164,7 +164,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
 }
 
 /* Not finite: all bits of the exponent are set. Written so that it vectorises. */
-static bool finite(const float *x, size_t n)
+static bool is_finite(const float *x, size_t n)
 {
     uint32_t bad = 0;
     for (size_t i = 0; i < n; i++) {
@@ -175,7 +175,7 @@ static bool finite(const float *x, size_t n)
     return !bad;
 }
 
-static void order(const struct layer_input *self, const struct net_batch *batch, float *to)
+static void order_values(const struct layer_input *self, const struct net_batch *batch, float *to)
 {
     const struct blob *y = self->layer.top[0];
     struct shape shape = y->shape;
@@ -187,7 +187,7 @@ static void round_data(struct layer_input *self, const struct net_batch *batch, 
 {
     struct blob *y = self->layer.top[0];
     if (!self->same)
-        order(self, batch, self->scratch->at);
+        order_values(self, batch, self->scratch->at);
     bf16_round(n, self->same ? batch->data : self->scratch->at, y->at);
     axes_clear_rest(y, batch->count, y->at);
 }
@@ -196,7 +196,7 @@ static void forward_data(struct layer_input *self, const struct net_batch *batch
 {
     struct blob *y = self->layer.top[0];
     size_t N = y->shape.dim[0], floats = y->count / N, n = batch->count * floats;
-    PL_ASSERT(batch->data && finite(batch->data, n));
+    PL_ASSERT(batch->data && is_finite(batch->data, n));
     if (y->dtype == DTYPE_BF16) {
         round_data(self, batch, n);
         return;
@@ -209,11 +209,11 @@ static void forward_data(struct layer_input *self, const struct net_batch *batch
     if (self->same)
         memcpy(y->at, batch->data, n * sizeof(float));
     else
-        order(self, batch, y->at);
+        order_values(self, batch, y->at);
     axes_clear_rest(y, batch->count, y->at);
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void input_forward(struct layer *layer, const struct pass *pass)
 {
     const struct net_batch *batch = pass->batch;
     forward_data((struct layer_input *)layer, batch);
@@ -232,5 +232,5 @@ const struct layer_ops layer_input = {
     .size = sizeof(struct layer_input),
     .takes = TAKES_BF16,
     .setup = setup,
-    .forward = forward,
+    .forward = input_forward,
 };

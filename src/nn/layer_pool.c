@@ -62,16 +62,16 @@ static int read_window(const Caffe__PoolingParameter *p, struct pool_spec *spec,
 
 /* Windows along one dimension of `size` pixels; `clip`: without one that would begin past the
  * image. */
-static size_t windows(size_t size, size_t kernel, size_t stride, size_t pad, bool round_up,
-                      bool clip)
+static size_t count_windows(size_t size, size_t kernel, size_t stride, size_t pad, bool round_up,
+                            bool clip)
 {
     size_t room = size + 2 * pad - kernel;
     size_t n = (round_up ? (room + stride - 1) / stride : room / stride) + 1;
     return clip && (n - 1) * stride >= size + pad ? n - 1 : n;
 }
 
-static int infer(const struct layer *layer, const Caffe__PoolingParameter *p,
-                 struct pool_spec *spec, struct err *err)
+static int infer_shape(const struct layer *layer, const Caffe__PoolingParameter *p,
+                       struct pool_spec *spec, struct err *err)
 {
     size_t H = spec->x.dim[2], W = spec->x.dim[3];
     char text[128];
@@ -83,10 +83,11 @@ static int infer(const struct layer *layer, const Caffe__PoolingParameter *p,
                        layer->bottom[0].blob->name, shape_text(&spec->x, text, sizeof text));
     bool up = p->round_mode == CAFFE__POOLING_PARAMETER__ROUND_MODE__CEIL;
     bool clip = spec->pad_h > 0 || spec->pad_w > 0; /* without padding Caffe does not look */
-    spec->y = (struct shape){4,
-                             {spec->x.dim[0], spec->x.dim[1],
-                              windows(H, spec->kernel_h, spec->stride_h, spec->pad_h, up, clip),
-                              windows(W, spec->kernel_w, spec->stride_w, spec->pad_w, up, clip)}};
+    spec->y =
+        (struct shape){4,
+                       {spec->x.dim[0], spec->x.dim[1],
+                        count_windows(H, spec->kernel_h, spec->stride_h, spec->pad_h, up, clip),
+                        count_windows(W, spec->kernel_w, spec->stride_w, spec->pad_w, up, clip)}};
     return OK;
 }
 
@@ -112,7 +113,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     else if (p->pool != CAFFE__POOLING_PARAMETER__POOL_METHOD__MAX)
         return err_set(err, ERR_UNSUPPORTED,
                        "pooling_param.pool: STOCHASTIC is not supported; supported: MAX, AVE");
-    if ((rc = read_window(p, &spec, err)) != OK || (rc = infer(layer, p, &spec, err)) != OK ||
+    if ((rc = read_window(p, &spec, err)) != OK || (rc = infer_shape(layer, p, &spec, err)) != OK ||
         (rc = layer_top(layer, 0, &spec.y, axes_layout(setup, &spec.y), err)) != OK ||
         (rc = layer_params_done(layer, err)) != OK)
         return rc;

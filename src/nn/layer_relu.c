@@ -32,7 +32,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
 }
 
 /* Only the sign of x counts, which is y's unless the slope is negative. */
-static void backward(struct layer *layer, const struct pass *pass)
+static void relu_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct op_args args = {
@@ -53,5 +53,5 @@ const struct layer_ops layer_relu = {
     .takes_blocks = true,
     .setup = setup,
     .forward = layer_op_forward,
-    .backward = backward,
+    .backward = relu_backward,
 };

@@ -47,7 +47,7 @@ static int read_dim(const struct shape *x, int64_t dim, size_t at, struct shape 
 }
 
 /* Fill in what -1 stands for, and see that all values are there. */
-static int complete(const struct blob *x, struct shape *y, size_t rest, struct err *err)
+static int complete_shape(const struct blob *x, struct shape *y, size_t rest, struct err *err)
 {
     char a[128], b[128];
     size_t count = shape_count(y);
@@ -91,7 +91,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     for (size_t i = 0; i < dims && rc == OK; i++)
         rc = read_dim(x, dim[i], first + i, &y, &rest, err);
     if (rc == OK)
-        rc = complete(layer->bottom[0].blob, &y, rest, err);
+        rc = complete_shape(layer->bottom[0].blob, &y, rest, err);
     return rc == OK ? recast_layer(layer, setup, &y, err) : rc;
 }
 

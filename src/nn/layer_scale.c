@@ -18,8 +18,8 @@ static int declare_bias(struct layer *layer, const struct setup *setup,
     return layer_param(layer, setup, w, "bias_filler", p->bias_filler, err);
 }
 
-static int plan(struct layer *layer, const struct setup *setup, const struct broadcast_spec *spec,
-                struct err *err)
+static int plan_scale(struct layer *layer, const struct setup *setup,
+                      const struct broadcast_spec *spec, struct err *err)
 {
     const struct kernels *kernels = setup->options->kernels;
     bool training = setup->options->phase == PHASE_TRAIN;
@@ -44,7 +44,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         rc = declare_bias(layer, setup, p, &spec.w, err);
     if (rc == OK)
         rc = layer_params_done(layer, err);
-    return rc == OK ? plan(layer, setup, &spec, err) : rc;
+    return rc == OK ? plan_scale(layer, setup, &spec, err) : rc;
 }
 
 /* By channel it takes part in a chain, which takes either. */

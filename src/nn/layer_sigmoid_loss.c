@@ -23,7 +23,7 @@ struct layer_sigmoid_loss {
 static const char *const types[] = {"SigmoidCrossEntropyLoss", NULL};
 static const char *const messages[] = {"loss_param", NULL};
 
-static int plan(struct layer_sigmoid_loss *self, const struct setup *setup, struct err *err)
+static int plan_loss(struct layer_sigmoid_loss *self, const struct setup *setup, struct err *err)
 {
     struct layer *layer = &self->layer;
     const struct blob *x = layer->bottom[0].blob, *t = layer->bottom[1].blob;
@@ -60,7 +60,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
         return rc;
     self->ignores = p && p->has_ignore_label;
     self->ignored = p ? p->ignore_label : 0;
-    return plan(self, setup, err);
+    return plan_loss(self, setup, err);
 }
 
 /* Does the target, cut to an integer, say that it does not count? */
@@ -69,7 +69,7 @@ static bool is_ignored(const struct layer_sigmoid_loss *self, float t)
     return self->ignores && truncf(t) == (float)self->ignored;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void sigmoid_loss_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_sigmoid_loss *self = (struct layer_sigmoid_loss *)layer;
     const float *scores = rows_read(&self->scores), *targets = rows_read(&self->targets);
@@ -90,7 +90,7 @@ static void forward(struct layer *layer, const struct pass *pass)
     layer_loss(layer, pass, sum * ((double)self->used / self->d));
 }
 
-static void backward(struct layer *layer, const struct pass *pass)
+static void sigmoid_loss_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_sigmoid_loss *self = (const struct layer_sigmoid_loss *)layer;
@@ -104,7 +104,7 @@ const struct layer_ops layer_sigmoid_loss = {
     .size = sizeof(struct layer_sigmoid_loss),
     .is_loss = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = sigmoid_loss_forward,
+    .backward = sigmoid_loss_backward,
     .first_only = true,
 };

@@ -13,7 +13,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     return rc == OK ? layer_params_done(layer, err) : rc;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void silence_forward(struct layer *layer, const struct pass *pass)
 {
     (void)layer;
     (void)pass;
@@ -24,7 +24,7 @@ const struct layer_ops layer_silence = {
     .messages = messages,
     .size = sizeof(struct layer),
     .setup = setup,
-    .forward = forward,
+    .forward = silence_forward,
     .takes = TAKES_EITHER,
     .takes_whole = true,
 };

@@ -76,7 +76,7 @@ static struct span span_along(const struct layer *layer, const struct blob *blob
     return span_of(&blob->shape, blob->layout, ((const struct layer_slice *)layer)->axis);
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void slice_forward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct blob *x = layer->bottom[0].blob;
@@ -89,7 +89,7 @@ static void forward(struct layer *layer, const struct pass *pass)
 }
 
 /* A top that leads to no loss leaves zeros. */
-static void backward(struct layer *layer, const struct pass *pass)
+static void slice_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct link *x = &layer->bottom[0];
@@ -106,6 +106,6 @@ const struct layer_ops layer_slice = {
     .messages = messages,
     .size = sizeof(struct layer_slice),
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = slice_forward,
+    .backward = slice_backward,
 };

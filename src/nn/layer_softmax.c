@@ -33,7 +33,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     return setup->options->kernels->softmax(&rows, setup->arena, &layer->op, err);
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void softmax_forward(struct layer *layer, const struct pass *pass)
 {
     const struct layer_softmax *self = (const struct layer_softmax *)layer;
     if (layer->op)
@@ -42,7 +42,7 @@ static void forward(struct layer *layer, const struct pass *pass)
         span_softmax(&self->span, layer->bottom[0].blob->at, layer->top[0]->at);
 }
 
-static void backward(struct layer *layer, const struct pass *pass)
+static void softmax_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_softmax *self = (const struct layer_softmax *)layer;
@@ -57,6 +57,6 @@ const struct layer_ops layer_softmax = {
     .in_place = true,
     .reads_top = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = softmax_forward,
+    .backward = softmax_backward,
 };

@@ -62,7 +62,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
 }
 
 /* −log y_label without loss of small y: the largest score's y is 1/Σ exp(x − max), at least 1/C. */
-static double place_loss(const float *x, const float *y, size_t C, size_t label)
+static double position_loss(const float *x, const float *y, size_t C, size_t label)
 {
     size_t top = 0;
     for (size_t c = 1; c < C; c++)
@@ -71,7 +71,7 @@ static double place_loss(const float *x, const float *y, size_t C, size_t label)
     return (double)x[top] - (double)x[label] - log((double)y[top]);
 }
 
-static double sum_places(const struct layer_softmax_loss *self, const float *x)
+static double sum_positions(const struct layer_softmax_loss *self, const float *x)
 {
     const struct labels *labels = &self->labels;
     size_t C = labels->scores.C;
@@ -81,12 +81,12 @@ static double sum_places(const struct layer_softmax_loss *self, const float *x)
         if (label == LABEL_BAD)
             return NAN;
         if (label != LABEL_IGNORED)
-            sum += place_loss(x + p * C, self->y + p * C, C, (size_t)label);
+            sum += position_loss(x + p * C, self->y + p * C, C, (size_t)label);
     }
     return sum;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void softmax_loss_forward(struct layer *layer, const struct pass *pass)
 {
     struct layer_softmax_loss *self = (struct layer_softmax_loss *)layer;
     struct labels *labels = &self->labels;
@@ -97,7 +97,7 @@ static void forward(struct layer *layer, const struct pass *pass)
     labels_read(labels, self->records);
     self->d = loss_divisor(self->mode, self->records * labels->per, labels->valid,
                            self->records * labels->outer);
-    layer_loss(layer, pass, sum_places(self, args.x) * ((double)self->records / self->d));
+    layer_loss(layer, pass, sum_positions(self, args.x) * ((double)self->records / self->d));
     if (layer->n_top > 1) {
         float *to = layer->top[1]->at;
         memcpy(rows_room(rows, to), self->y, layer->top[1]->count * sizeof *to);
@@ -106,16 +106,16 @@ static void forward(struct layer *layer, const struct pass *pass)
 }
 
 /* dx = weight/d · (y − [c = label]); zero where nothing counts, and where there is no record. */
-static void backward(struct layer *layer, const struct pass *pass)
+static void softmax_loss_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct layer_softmax_loss *self = (const struct layer_softmax_loss *)layer;
     const struct labels *labels = &self->labels;
     const struct rows *rows = &labels->scores;
-    size_t C = rows->C, places = rows->outer * rows->inner, used = self->records * labels->per;
+    size_t C = rows->C, positions = rows->outer * rows->inner, used = self->records * labels->per;
     float scale = layer_loss_weight(layer) / (float)self->d;
     float *dx = rows_room(rows, layer->bottom[0].dx);
-    for (size_t p = 0; p < places; p++) {
+    for (size_t p = 0; p < positions; p++) {
         int32_t label = p < used ? labels->at[p] : LABEL_IGNORED;
         for (size_t c = 0; c < C; c++) {
             float one = (int32_t)c == label ? 1.0f : 0.0f;
@@ -131,7 +131,7 @@ const struct layer_ops layer_softmax_loss = {
     .size = sizeof(struct layer_softmax_loss),
     .is_loss = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = softmax_loss_forward,
+    .backward = softmax_loss_backward,
     .first_only = true,
 };

@@ -21,7 +21,7 @@ static int setup(struct layer *layer, const struct setup *setup, struct err *err
     return rc == OK ? layer_params_done(layer, err) : rc;
 }
 
-static void forward(struct layer *layer, const struct pass *pass)
+static void split_forward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct blob *x = layer->bottom[0].blob;
@@ -30,7 +30,7 @@ static void forward(struct layer *layer, const struct pass *pass)
 }
 
 /* The sum, over tops that lead to a loss. */
-static void backward(struct layer *layer, const struct pass *pass)
+static void split_backward(struct layer *layer, const struct pass *pass)
 {
     (void)pass;
     const struct blob *x = layer->bottom[0].blob;
@@ -52,7 +52,7 @@ const struct layer_ops layer_split = {
     .takes = TAKES_EITHER,
     .takes_blocks = true,
     .setup = setup,
-    .forward = forward,
-    .backward = backward,
+    .forward = split_forward,
+    .backward = split_backward,
     .takes_whole = true,
 };

@@ -22,8 +22,9 @@
 enum { N = 2, FLOATS_MAX = 1024 };
 
 /* Forward of numbered data; top `name`, its shape and its number of floats. */
-static size_t run(struct fixture *f, const char *text, struct shape input,
-                  const struct kernels *kernels, const char *name, float *y, struct shape *shape)
+static size_t run_net(struct fixture *f, const char *text, struct shape input,
+                      const struct kernels *kernels, const char *name, float *y,
+                      struct shape *shape)
 {
     fixture_open(f, text, PHASE_TRAIN, N, input, kernels);
     for (size_t i = 0; i < N * shape_count(&input); i++)
@@ -54,7 +55,7 @@ static const struct shape inputs[] = {
 
 enum { INPUTS = sizeof inputs / sizeof inputs[0] };
 
-static struct shape batched(const struct shape *input)
+static struct shape batched_shape(const struct shape *input)
 {
     struct shape x = {input->n + 1, {N}};
     memcpy(x.dim + 1, input->dim, input->n * sizeof x.dim[0]);
@@ -70,7 +71,7 @@ static void test_concat(void **state)
         for (size_t axis = 1; axis <= inputs[i].n; axis++)
             for (int way = 0; way < 3; way++) {
                 static const char *const fields[] = {"axis: %d", "concat_dim: %d", "axis: %d"};
-                struct shape x = batched(&inputs[i]), shape;
+                struct shape x = batched_shape(&inputs[i]), shape;
                 struct fixture f;
                 float y[FLOATS_MAX];
                 char field[64], text[1024];
@@ -81,7 +82,7 @@ static void test_concat(void **state)
                              LAYER("c", "Concat", "data", "c",
                                    "bottom: 'm' bottom: 'data' concat_param { %s }"),
                          field);
-                size_t n = run(&f, text, inputs[i], *state, "c", y, &shape);
+                size_t n = run_net(&f, text, inputs[i], *state, "c", y, &shape);
                 struct shape expected = x;
                 expected.dim[axis] *= 3;
                 assert_true(shape_equal(&shape, &expected));
@@ -101,7 +102,7 @@ static void test_concat(void **state)
 static void check_slice(const char *fields, const size_t *from, size_t tops, struct shape input,
                         size_t axis, const struct kernels *kernels)
 {
-    struct shape x = batched(&input);
+    struct shape x = batched_shape(&input);
     char text[1024];
     snprintf(text, sizeof text, DATA LAYER("s", "Slice", "data", "0", "%s slice_param { %s }"),
              tops == 3 ? "top: '1' top: '2'" : "top: '1'", fields);
@@ -110,7 +111,7 @@ static void check_slice(const char *fields, const size_t *from, size_t tops, str
         struct shape shape;
         float y[FLOATS_MAX];
         const char name[] = {(char)('0' + t), '\0'};
-        size_t n = run(&f, text, input, kernels, name, y, &shape);
+        size_t n = run_net(&f, text, input, kernels, name, y, &shape);
         struct shape expected = x;
         expected.dim[axis] = from[t + 1] - from[t];
         assert_true(shape_equal(&shape, &expected));
@@ -202,7 +203,7 @@ static void test_shapes(void **state)
         float y[FLOATS_MAX];
         char net[1024], text[128];
         snprintf(net, sizeof net, DATA "%s", shapes[i].layer);
-        size_t n = run(&f, net, shapes[i].input, *state, "t", y, &shape);
+        size_t n = run_net(&f, net, shapes[i].input, *state, "t", y, &shape);
         if (strcmp(shape_text(&shape, text, sizeof text), shapes[i].shape) != 0)
             fail_msg("%s: %s, not %s", shapes[i].layer, text, shapes[i].shape);
         for (size_t k = 0; k < n; k++)
@@ -271,7 +272,7 @@ static void test_softmax(void **state)
 {
     for (size_t i = 0; i < INPUTS; i++)
         for (size_t axis = 1; axis <= inputs[i].n; axis++) {
-            struct shape x = batched(&inputs[i]), shape;
+            struct shape x = batched_shape(&inputs[i]), shape;
             struct fixture f;
             float y[FLOATS_MAX];
             char text[512];
@@ -280,7 +281,7 @@ static void test_softmax(void **state)
                      DATA LAYER("p", "Power", "data", "p", "power_param { scale: 0.1 }") LAYER(
                          "s", "Softmax", "p", "s", "softmax_param { axis: %d engine: CAFFE }"),
                      (int)axis - (i % 2 ? (int)x.n : 0));
-            size_t n = run(&f, text, inputs[i], *state, "s", y, &shape);
+            size_t n = run_net(&f, text, inputs[i], *state, "s", y, &shape);
             assert_true(shape_equal(&shape, &x));
             for (size_t k = 0; k < n; k++) {
                 size_t index[SHAPE_DIMS_MAX];
@@ -301,13 +302,13 @@ static void test_inner(void **state)
         for (size_t axis = 1; axis <= inputs[i].n; axis++)
             for (int transpose = 0; transpose < 2; transpose++) {
                 enum { O = 3 };
-                struct shape x = batched(&inputs[i]), shape;
+                struct shape x = batched_shape(&inputs[i]), shape;
                 struct fixture f;
                 float y[FLOATS_MAX];
                 char text[512], a[64], b[64];
                 snprintf(text, sizeof text, DATA INNER("i", "data", "3", "axis: %d transpose: %s"),
                          (int)axis - (i % 2 ? (int)x.n : 0), transpose ? "true" : "false");
-                size_t n = run(&f, text, inputs[i], *state, "i", y, &shape);
+                size_t n = run_net(&f, text, inputs[i], *state, "i", y, &shape);
                 size_t I = shape_count_from(&x, axis);
                 const struct segment *w = &net_segments(f.net)->at[0];
                 snprintf(b, sizeof b, transpose ? "%zux3" : "3x%zu", I);

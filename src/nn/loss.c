@@ -18,9 +18,9 @@ int loss_read_mode(const Caffe__LossParameter *param, loss_mode fallback, loss_m
     return OK;
 }
 
-double loss_divisor(loss_mode mode, size_t places, size_t valid, size_t outer)
+double loss_divisor(loss_mode mode, size_t positions, size_t valid, size_t outer)
 {
-    size_t d = mode == MODE(FULL)         ? places
+    size_t d = mode == MODE(FULL)         ? positions
                : mode == MODE(VALID)      ? valid
                : mode == MODE(BATCH_SIZE) ? outer
                                           : 1;

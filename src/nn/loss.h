@@ -21,7 +21,7 @@ int loss_read_mode(const Caffe__LossParameter *param, loss_mode fallback, loss_m
 
 /* d, at least 1: of all places FULL, of those not ignored VALID, of Caffe's outer_num_ (that is
  * axes before the one of the classes) BATCH_SIZE, 1 NONE. */
-double loss_divisor(loss_mode mode, size_t places, size_t valid, size_t outer);
+double loss_divisor(loss_mode mode, size_t positions, size_t valid, size_t outer);
 
 /* ERR_INPUT unless both bottoms have records of one size. */
 int loss_check_pair(const struct layer *layer, struct err *err);

@@ -34,8 +34,8 @@ static void replace_blob(struct net *net, const struct blob *old, struct blob *b
 }
 
 /* x, relu, between, pool, y becomes x, pool, between, relu, y. */
-static int exchange(struct net *net, const struct net_options *options, struct layer *relu,
-                    struct layer *pool, struct err *err)
+static int swap_layers(struct net *net, const struct net_options *options, struct layer *relu,
+                       struct layer *pool, struct err *err)
 {
     struct blob *y = pool->top[0], *between = arena_new(&net->arena, struct blob);
     if (!between)
@@ -71,7 +71,7 @@ int pool_first(struct net *net, const struct net_options *options, struct err *e
     for (size_t i = net->n_layers; i-- > 0 && rc == OK;) {
         struct layer *relu = net->layer[i], *pool = pooling_of(net, options, relu);
         if (pool)
-            rc = exchange(net, options, relu, pool, err);
+            rc = swap_layers(net, options, relu, pool, err);
     }
     return rc;
 }

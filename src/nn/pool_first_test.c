@@ -40,7 +40,7 @@ static void open_net(struct fixture *f, const char *text, enum phase phase, cons
     net->poisoned = !keep_all;
 }
 
-static const struct layer *named(const struct net *net, const char *name)
+static const struct layer *layer_named(const struct net *net, const char *name)
 {
     for (size_t i = 0; i < net->n_layers; i++)
         if (strcmp(net->layer[i]->name, name) == 0)
@@ -51,7 +51,7 @@ static const struct layer *named(const struct net *net, const char *name)
 /* ---- the same values ---- */
 
 /* Where others read the same image, their gradients are added in another order. */
-static void near(const char *what, const float *a, const float *b, size_t n)
+static void expect_near(const char *what, const float *a, const float *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!(fabsf(a[i] - b[i]) <= 1e-6f * (1.0f + fabsf(b[i]))))
@@ -93,11 +93,11 @@ static void test_as_before(void **state)
                     phase ? fixture_forward(both[k]) : fixture_gradient(both[k]);
                     net_blob(both[k]->net, "ip", scores[k], 4 * N, NULL);
                 }
-                assert_true(named(after.net, "p")->nth < named(after.net, "r")->nth);
-                assert_true(named(before.net, "p")->nth > named(before.net, "r")->nth);
-                near("scores", scores[0], scores[1], 4 * count);
+                assert_true(layer_named(after.net, "p")->nth < layer_named(after.net, "r")->nth);
+                assert_true(layer_named(before.net, "p")->nth > layer_named(before.net, "r")->nth);
+                expect_near("scores", scores[0], scores[1], 4 * count);
                 if (!phase)
-                    near("gradient", after.dx.at, before.dx.at, after.dx.n);
+                    expect_near("gradient", after.dx.at, before.dx.at, after.dx.n);
                 fixture_close(&after);
                 fixture_close(&before);
             }
@@ -139,7 +139,7 @@ static void test_where(void **state)
         struct fixture f;
         snprintf(text, sizeof text, "%s%s", DATA, cases[i].net);
         open_net(&f, text, PHASE_TRAIN, cases[i].keep, false, *state);
-        const struct layer *relu = named(f.net, "r"), *pool = named(f.net, "p");
+        const struct layer *relu = layer_named(f.net, "r"), *pool = layer_named(f.net, "p");
         if ((pool->nth < relu->nth) != cases[i].waits)
             fail_msg("case %zu: the ReLU is layer %zu, the pooling %zu", i, relu->nth, pool->nth);
         fixture_gradient(&f);
@@ -157,7 +157,7 @@ static void test_chains_keep_theirs(void **state)
              DATA CONV("c", "data") LAYER("n", "BatchNorm", "c", "n", "") RELU("n", "d", "")
                  POOL("d", "kernel_size: 2 stride: 2") LOSS("p"),
              PHASE_TRAIN, NULL, false, *state);
-    assert_null(named(f.net, "r"));
+    assert_null(layer_named(f.net, "r"));
     assert_string_equal(f.net->layer[f.net->n_layers - 3]->name, "p");
     fixture_close(&f);
 }
@@ -170,8 +170,8 @@ static void test_frees_the_large_image(void **state)
              DATA CONV("c", "data") RELU("c", "c", "") POOL("c", "kernel_size: 2 stride: 2")
                  CONV("e", "p") LOSS("e"),
              PHASE_TRAIN, NULL, false, *state);
-    const struct blob *c = named(f.net, "c")->top[0];
-    assert_int_equal(c->values->last, named(f.net, "p")->nth);
+    const struct blob *c = layer_named(f.net, "c")->top[0];
+    assert_int_equal(c->values->last, layer_named(f.net, "p")->nth);
     fixture_close(&f);
 }
 

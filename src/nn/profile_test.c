@@ -21,21 +21,21 @@ struct story {
     char text[256];
 };
 
-static void note(struct story *story, char what, size_t layer, bool backward)
+static void record_time(struct story *story, char what, size_t layer, bool backward)
 {
     size_t used = strlen(story->text);
     snprintf(story->text + used, sizeof story->text - used, "%c%zu%s", what, layer,
              backward ? "<" : "");
 }
 
-static void begins(void *user, size_t layer, bool backward)
+static void on_begin(void *user, size_t layer, bool backward)
 {
-    note(user, '+', layer, backward);
+    record_time(user, '+', layer, backward);
 }
 
-static void ends(void *user, size_t layer, bool backward)
+static void on_end(void *user, size_t layer, bool backward)
 {
-    note(user, '-', layer, backward);
+    record_time(user, '-', layer, backward);
 }
 
 static void test_a_probe_hears_of_each_layer(void **state)
@@ -44,7 +44,7 @@ static void test_a_probe_hears_of_each_layer(void **state)
     for (int k = 0; k < FIXTURE_KERNELS; k++) {
         struct fixture f;
         struct story story = {""};
-        const struct net_probe probe = {begins, ends, &story};
+        const struct net_probe probe = {on_begin, on_end, &story};
         fixture_open(&f, net_text, PHASE_TRAIN, 5, image, fixture_kernels[k]);
         fixture_gradient(&f);
         assert_string_equal(story.text, "");

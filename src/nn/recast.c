@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* One channel, or one pixel: all layouts are the same memory. */
-static bool reorders(const struct shape *shape, enum layout layout)
+static bool count_reorders(const struct shape *shape, enum layout layout)
 {
     return layout != LAYOUT_PLAIN && shape->dim[1] > 1 && shape_count_from(shape, 2) > 1;
 }
@@ -16,8 +16,8 @@ int recast_init(struct recast *r, struct layer *layer, const struct setup *setup
     bool same = shape_equal(&from->shape, &to->shape) && from->layout == to->layout;
     unsigned ways = setup->options->phase == PHASE_TRAIN ? 2 : 1;
     *r = (struct recast){*from, *to, shape_count(&from->shape), NULL};
-    r->from.reorders = !same && reorders(&from->shape, from->layout);
-    r->to.reorders = !same && reorders(&to->shape, to->layout);
+    r->from.reorders = !same && count_reorders(&from->shape, from->layout);
+    r->to.reorders = !same && count_reorders(&to->shape, to->layout);
     layer->reorders += ways * ((unsigned)r->from.reorders + (unsigned)r->to.reorders);
     if (!r->from.reorders || !r->to.reorders)
         return OK;

@@ -27,8 +27,9 @@ static int shape_of_param(const struct layer *layer, const struct repeat_fields 
     return OK;
 }
 
-static int learnt(struct layer *layer, const struct setup *setup,
-                  const struct repeat_fields *fields, struct broadcast_spec *spec, struct err *err)
+static int learnt_of(struct layer *layer, const struct setup *setup,
+                     const struct repeat_fields *fields, struct broadcast_spec *spec,
+                     struct err *err)
 {
     Caffe__FillerParameter constant = CAFFE__FILLER_PARAMETER__INIT;
     constant.value = fields->begin;
@@ -58,8 +59,8 @@ static int check_second(const struct layer *layer, const char *message, size_t a
     return OK;
 }
 
-static int given(const struct layer *layer, const struct repeat_fields *fields,
-                 struct broadcast_spec *spec, struct err *err)
+static int given_of(const struct layer *layer, const struct repeat_fields *fields,
+                    struct broadcast_spec *spec, struct err *err)
 {
     const struct blob *w = layer->bottom[1].blob;
     char field[64];
@@ -88,8 +89,8 @@ int repeat_read(struct layer *layer, const struct setup *setup, const struct rep
     const struct blob *x = layer->bottom[0].blob;
     spec->x = x->shape;
     spec->layout = x->layout;
-    rc = layer->n_bottom == 1 ? learnt(layer, setup, fields, spec, err)
-                              : given(layer, fields, spec, err);
+    rc = layer->n_bottom == 1 ? learnt_of(layer, setup, fields, spec, err)
+                              : given_of(layer, fields, spec, err);
     return rc == OK ? layer_top(layer, 0, &x->shape, x->layout, err) : rc;
 }
 

@@ -46,7 +46,7 @@ int rows_init_records(struct rows *rows, const struct blob *blob, struct arena *
 }
 
 /* (outer, a, b) to (outer, b, a). */
-static void transpose(size_t outer, size_t a, size_t b, const float *from, float *to)
+static void transpose_rows(size_t outer, size_t a, size_t b, const float *from, float *to)
 {
     for (size_t o = 0; o < outer; o++, from += a * b, to += a * b)
         for (size_t i = 0; i < b; i++)
@@ -62,7 +62,7 @@ const float *rows_read(const struct rows *rows)
         x = rows->plain;
     }
     if (rows->gathers) {
-        transpose(rows->outer, rows->C, rows->inner, x, rows->row);
+        transpose_rows(rows->outer, rows->C, rows->inner, x, rows->row);
         x = rows->row;
     }
     return x;
@@ -77,7 +77,7 @@ void rows_done(const struct rows *rows, float *to)
 {
     float *plain = rows->reorders ? rows->plain : to;
     if (rows->gathers)
-        transpose(rows->outer, rows->inner, rows->C, rows->row, plain);
+        transpose_rows(rows->outer, rows->inner, rows->C, rows->row, plain);
     if (rows->reorders)
         kernels_reorder(&rows->blob->shape, LAYOUT_PLAIN, rows->plain, rows->blob->layout, to);
 }

@@ -6,7 +6,7 @@ bool rules_include(const Caffe__LayerParameter *layer, const Caffe__NetState *st
     const struct net_state in = {
         .phase = phase == PHASE_TEST ? CAFFE__PHASE__TEST : CAFFE__PHASE__TRAIN,
         .level = state ? state->level : 0,
-        .said = {state},
+        .given = {state},
     };
     return net_rules_include(layer, &in);
 }

@@ -11,7 +11,7 @@ struct share *shares_find(const struct shares *shares, const char *name)
 }
 
 /* Room for one more; the old array stays in the arena, so growth doubles. */
-static bool reserve(struct shares *shares, struct arena *arena)
+static bool reserve_entry(struct shares *shares, struct arena *arena)
 {
     if (shares->count < shares->cap)
         return true;
@@ -30,7 +30,7 @@ int shares_add(struct shares *shares, struct arena *arena, const Caffe__ParamSpe
                const char *owner, size_t segment, struct err *err)
 {
     char *name = arena_strdup(arena, spec->name), *layer = arena_strdup(arena, owner);
-    if (!name || !layer || !reserve(shares, arena))
+    if (!name || !layer || !reserve_entry(shares, arena))
         return err_set(err, ERR_NOMEM, "out of memory");
     shares->at[shares->count++] = (struct share){
         .name = name,
@@ -56,8 +56,8 @@ static int check_shape(const struct share *share, const struct segment *segment,
 }
 
 /* Set here and by another: equal; set here first: taken. */
-static int agree(const struct share *share, const char *field, bool here, float value, bool *there,
-                 float *mult, struct err *err)
+static int check_agreement(const struct share *share, const char *field, bool here, float value,
+                           bool *there, float *mult, struct err *err)
 {
     if (!here)
         return OK;
@@ -74,10 +74,10 @@ int shares_join(struct share *share, struct segment *segment, const Caffe__Param
 {
     int rc = check_shape(share, segment, spec, shape, err);
     if (rc == OK)
-        rc = agree(share, "lr_mult", spec->has_lr_mult, spec->lr_mult, &share->has_lr,
-                   &segment->lr_mult, err);
+        rc = check_agreement(share, "lr_mult", spec->has_lr_mult, spec->lr_mult, &share->has_lr,
+                             &segment->lr_mult, err);
     if (rc == OK)
-        rc = agree(share, "decay_mult", spec->has_decay_mult, spec->decay_mult, &share->has_decay,
-                   &segment->decay_mult, err);
+        rc = check_agreement(share, "decay_mult", spec->has_decay_mult, spec->decay_mult,
+                             &share->has_decay, &segment->decay_mult, err);
     return rc;
 }

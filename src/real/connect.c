@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "real/connect.h"
 
-#include "real/greet.h"
+#include "real/handshake.h"
 #include "real/node.h"
 
 #include <errno.h>
@@ -30,15 +30,15 @@ bool connect_watch(struct io *io, int op, int fd, uint32_t events, void *ptr)
     return epoll_ctl(io->epoll, op, fd, &event) == 0;
 }
 
-bool link_is_greeting(const struct link *link)
+bool link_is_in_handshake(const struct link *link)
 {
-    return link->state == LINK_CONNECTING || link->state == LINK_GREETING;
+    return link->state == LINK_CONNECTING || link->state == LINK_HANDSHAKE;
 }
 
 /* It has a deadline. */
 static bool is_timed(const struct link *link)
 {
-    return link_is_greeting(link) || link->ended;
+    return link_is_in_handshake(link) || link->ended;
 }
 
 struct link *connect_link(struct node *node, const struct stream *stream, enum link_state state,
@@ -65,7 +65,7 @@ struct link *connect_link(struct node *node, const struct stream *stream, enum l
     if (io->links)
         io->links->prev = link;
     io->links = link;
-    if (link_is_greeting(link)) {
+    if (link_is_in_handshake(link)) {
         io->timed++;
         io->half_open += peer == NULL;
     }
@@ -90,12 +90,12 @@ void connect_ended(struct node *node, struct link *link)
     epoll_ctl(node->io.epoll, EPOLL_CTL_DEL, link->stream.fd, NULL);
 }
 
-static void link_free(struct node *node, struct link *link, bool was_greeting)
+static void link_free(struct node *node, struct link *link, bool was_handshake)
 {
     struct io *io = &node->io;
     struct link **at = &io->mapped;
-    io->timed -= was_greeting || link->ended;
-    io->half_open -= was_greeting && !link->dialled;
+    io->timed -= was_handshake || link->ended;
+    io->half_open -= was_handshake && !link->dialled;
     link_release(node, link);
     while (*at && *at != link)
         at = &(*at)->next_mapped;
@@ -110,7 +110,7 @@ static void link_free(struct node *node, struct link *link, bool was_greeting)
     free(link);
 }
 
-void connect_end(struct node *node, struct link *link, bool was_greeting)
+void connect_end(struct node *node, struct link *link, bool was_handshake)
 {
     struct peer *peer = link->peer;
     if (peer) {
@@ -123,7 +123,7 @@ void connect_end(struct node *node, struct link *link, bool was_greeting)
             io_tend(node, peer);
         node_unlock(node);
     }
-    link_free(node, link, was_greeting);
+    link_free(node, link, was_handshake);
 }
 
 const char *peer_name(const struct peer *peer, char name[NAME_SIZE])
@@ -144,10 +144,10 @@ static void print_other_end(const struct link *link, char where[ADDRESS_TEXT_MAX
 }
 
 /* After something was sent or received: keep watching as is needed, or end it. */
-void connect_settle(struct node *node, struct link *link, int rc, bool was_greeting)
+void connect_finish(struct node *node, struct link *link, int rc, bool was_handshake)
 {
     char name[NAME_SIZE], where[ADDRESS_TEXT_MAX];
-    if (rc == ERR_PEER && link->stripe > 0 && link_is_greeting(link)) {
+    if (rc == ERR_PEER && link->stripe > 0 && link_is_in_handshake(link)) {
         connect_ended(node, link); /* its node may be closing, and say so on the first one */
         return;
     }
@@ -157,12 +157,12 @@ void connect_settle(struct node *node, struct link *link, int rc, bool was_greet
             log_warn(&node->log, "the connection to %s, at %s, is closed: %s",
                      peer_name(link->peer, name), where, status_text(rc));
         } else if (rc != ERR_PEER) {
-            connect_tell_stranger(node, link, status_text(rc));
+            connect_report_stranger(node, link, status_text(rc));
         }
-        connect_end(node, link, was_greeting);
+        connect_end(node, link, was_handshake);
         return;
     }
-    if (was_greeting && !link_is_greeting(link)) {
+    if (was_handshake && !link_is_in_handshake(link)) {
         node->io.timed--;
         node->io.half_open -= !link->dialled;
     }
@@ -183,7 +183,7 @@ int connect_send(struct node *node, struct link *link)
 
 /* ---- connecting ---- */
 
-static void dial(struct node *node, struct peer *peer, uint32_t stripe)
+static void dial_peer(struct node *node, struct peer *peer, uint32_t stripe)
 {
     int fd = io_socket(&peer->address);
     bool begun = fd >= 0 && (connect(fd, &peer->address.u.any, peer->address.len) == 0 ||
@@ -215,11 +215,11 @@ void connect_dial(struct node *node, struct peer *peer)
     bool first = !peer->link[0];
     for (uint32_t i = first ? 0 : 1; i < (first ? 1 : peer->stripes); i++)
         if (!peer->link[i])
-            dial(node, peer, i);
+            dial_peer(node, peer, i);
 }
 
 /* It was to be connected to, and cannot be: both ends by their addresses. */
-static void tell_unreached(const struct node *node, const struct link *link, const char *why)
+static void report_unreached(const struct node *node, const struct link *link, const char *why)
 {
     char here[ADDRESS_TEXT_MAX], there[ADDRESS_TEXT_MAX];
     address_print(&node->address, here, sizeof here);
@@ -237,24 +237,24 @@ int connect_made(struct node *node, struct link *link)
     int code = 0;
     socklen_t len = sizeof code;
     if (getsockopt(link->stream.fd, SOL_SOCKET, SO_ERROR, &code, &len) != 0 || code != 0) {
-        tell_unreached(node, link, strerror(code ? code : errno));
+        report_unreached(node, link, strerror(code ? code : errno));
         return ERR_PEER;
     }
-    link->state = LINK_GREETING;
+    link->state = LINK_HANDSHAKE;
     link->wants_out = false;
     connect_watch(&node->io, EPOLL_CTL_MOD, link->stream.fd, EPOLLIN, link);
-    return greet_begin(node, link);
+    return handshake_begin(node, link);
 }
 
 /* ---- accepting ---- */
 
-void connect_tell_stranger(struct node *node, const struct link *link, const char *why)
+void connect_report_stranger(struct node *node, const struct link *link, const char *why)
 {
     struct io *io = &node->io;
     char where[ADDRESS_TEXT_MAX];
     int64_t now = real_now();
     io->strangers++;
-    if (now < io->tell_strangers)
+    if (now < io->report_strangers)
         return;
     print_other_end(link, where);
     if (io->strangers > 1)
@@ -263,7 +263,7 @@ void connect_tell_stranger(struct node *node, const struct link *link, const cha
     else
         log_info(&node->log, "a connection from %s is closed: %s", where, why);
     io->strangers = 0;
-    io->tell_strangers = now + WORLD_SECOND;
+    io->report_strangers = now + WORLD_SECOND;
 }
 
 void connect_listening(struct io *io, bool on)
@@ -276,7 +276,7 @@ void connect_listening(struct io *io, bool on)
 
 static bool is_half_open(const struct link *link)
 {
-    return link->state == LINK_GREETING && !link->dialled;
+    return link->state == LINK_HANDSHAKE && !link->dialled;
 }
 
 /* Of the connections without a hello the oldest one from the network that has most of them: where
@@ -301,7 +301,7 @@ static bool evict_half_open(struct node *node)
     struct link *link = node->io.half_open > 0 ? find_evicted(&node->io) : NULL;
     if (!link)
         return false;
-    connect_tell_stranger(node, link, "others come, and it has said nothing");
+    connect_report_stranger(node, link, "others come, and it has said nothing");
     connect_end(node, link, true);
     return true;
 }
@@ -326,7 +326,7 @@ static bool accept_next(struct node *node)
     int fd = accept4(io->listener, &from.u.any, &from.len, SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd >= 0) {
         struct stream stream = stream_tcp(fd);
-        struct link *link = connect_link(node, &stream, LINK_GREETING, NULL);
+        struct link *link = connect_link(node, &stream, LINK_HANDSHAKE, NULL);
         if (link)
             link->network = address_network(&from);
         if (io->half_open > io->half_open_max)
@@ -367,11 +367,11 @@ void connect_sweep(struct node *node)
         next = link->next;
         if (!is_timed(link) || link->deadline > now)
             continue;
-        if (link->dialled && link_is_greeting(link) && link->stripe == 0)
-            tell_unreached(node, link, "it does not answer");
+        if (link->dialled && link_is_in_handshake(link) && link->stripe == 0)
+            report_unreached(node, link, "it does not answer");
         if (is_half_open(link))
-            connect_tell_stranger(node, link, "it has not said hello in time");
-        connect_end(node, link, link_is_greeting(link));
+            connect_report_stranger(node, link, "it has not said hello in time");
+        connect_end(node, link, link_is_in_handshake(link));
     }
     if (io->paced && pace_due(io) <= now) {
         node_lock(node);

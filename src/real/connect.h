@@ -24,10 +24,10 @@ void connect_mapped(struct io *io, struct link *link);
  * the others to end. */
 void connect_ended(struct node *node, struct link *link);
 /* The connection is over, whoever ended it, and with it all others to the peer. */
-void connect_end(struct node *node, struct link *link, bool was_greeting);
+void connect_end(struct node *node, struct link *link, bool was_handshake);
 /* After something was sent or received: keep watching as is needed, or end it. */
-void connect_settle(struct node *node, struct link *link, int rc, bool was_greeting);
-bool link_is_greeting(const struct link *link);
+void connect_finish(struct node *node, struct link *link, int rc, bool was_handshake);
+bool link_is_in_handshake(const struct link *link);
 
 /* Send what is queued, and be told when the stream takes more. As link_write. */
 int connect_send(struct node *node, struct link *link);
@@ -38,7 +38,7 @@ int connect_made(struct node *node, struct link *link); /* or not: ERR_PEER */
 
 /* A connection that is no peer's is about to be closed, for that reason: the log tells of one a
  * second, and how many there were. */
-void connect_tell_stranger(struct node *node, const struct link *link, const char *why);
+void connect_report_stranger(struct node *node, const struct link *link, const char *why);
 
 void connect_listening(struct io *io, bool on);
 /* Take those who wait at the listener, some at a time. However many say nothing, there is room for

@@ -66,13 +66,13 @@ static bool read_owner(const struct disk_file *file, char boot[BOOT_MAX],
     ssize_t n = pread(file->fd, text, sizeof text - 1, 0);
     text[n > 0 ? n : 0] = '\0';
     char *line = strchr(text, '\n');
-    snprintf(holder->who, sizeof holder->who, "it is just beginning");
+    snprintf(holder->text, sizeof holder->text, "it is just beginning");
     if (!line)
         return false;
     *line++ = '\0';
     line[strcspn(line, "\n")] = '\0';
     snprintf(boot, BOOT_MAX, "%.63s", text);
-    snprintf(holder->who, sizeof holder->who, "%.159s", line);
+    snprintf(holder->text, sizeof holder->text, "%.159s", line);
     return true;
 }
 
@@ -145,15 +145,15 @@ static int try_lock(struct disk_file *file, bool made, bool take_over, struct di
 /* *made: there was no such file. */
 static int open_lock(const char *path, bool *made)
 {
-    const int how = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+    const int claim = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
     int fd = -1;
     *made = false;
     for (int i = 0; i < TRIES && fd < 0; i++) {
-        fd = open(path, how | O_CREAT | O_EXCL, 0666);
+        fd = open(path, claim | O_CREAT | O_EXCL, 0666);
         *made = fd >= 0;
         if (fd >= 0 || errno != EEXIST)
             break;
-        fd = open(path, how);
+        fd = open(path, claim);
         if (fd < 0 && errno != ENOENT) /* else it was removed in between */
             break;
     }
@@ -186,7 +186,7 @@ int disk_lock(struct disk *d, const char *path, bool take_over, struct disk_file
         file->fd = -1;
         if (rc == ERR_USAGE) {
             free(file);
-            return err_set(err, ERR_USAGE, "%s: is held by another: %s", path, holder->who);
+            return err_set(err, ERR_USAGE, "%s: is held by another: %s", path, holder->text);
         }
     }
     errno = EAGAIN;
@@ -195,16 +195,16 @@ int disk_lock(struct disk *d, const char *path, bool take_over, struct disk_file
 
 /* Who took the lock over has given it up, or is dead: it is this process's again, if it can be had.
  */
-static void take_again(struct disk_file *lock)
+static void retake_lock(struct disk_file *lock)
 {
-    struct disk_file *again;
+    struct disk_file *retry;
     struct disk_holder holder;
-    if (disk_lock(NULL, lock->path, false, &again, &holder, NULL) != OK)
+    if (disk_lock(NULL, lock->path, false, &retry, &holder, NULL) != OK)
         return;
-    if (dup2(again->fd, lock->fd) >= 0) /* the same open file, and so the same lock */
+    if (dup2(retry->fd, lock->fd) >= 0) /* the same open file, and so the same lock */
         fcntl(lock->fd, F_SETFD, FD_CLOEXEC);
-    close(again->fd);
-    free(again);
+    close(retry->fd);
+    free(retry);
 }
 
 void disk_touch(struct disk_file *lock)
@@ -212,7 +212,7 @@ void disk_touch(struct disk_file *lock)
     if (is_there(lock))
         futimens(lock->fd, NULL);
     else
-        take_again(lock);
+        retake_lock(lock);
 }
 
 /* It is removed while it is still held, so that nobody else's is. */

@@ -14,13 +14,13 @@
 long syscall(long number, ...);
 static int no_locks; /* errno; 0: the kernel decides */
 
-int flock(int fd, int how)
+int flock(int fd, int claim)
 {
     if (no_locks) {
         errno = no_locks;
         return -1;
     }
-    return (int)syscall(SYS_flock, fd, how);
+    return (int)syscall(SYS_flock, fd, claim);
 }
 
 static int setup(void **state)
@@ -68,7 +68,7 @@ static void test_lock_ends_with_its_process(void **state)
 {
     struct disk_file *lock;
     struct disk_holder holder;
-    char who[64];
+    char owner[64];
     int ready[2];
     assert_int_equal(pipe(ready), 0);
     pid_t child = fork();
@@ -79,10 +79,10 @@ static void test_lock_ends_with_its_process(void **state)
         for (;;)
             pause();
     }
-    assert_int_equal(read(ready[0], who, 1), 1);
+    assert_int_equal(read(ready[0], owner, 1), 1);
     assert_int_equal(take_lock(*state, false, &lock, &holder), ERR_USAGE);
-    snprintf(who, sizeof who, "process %ld on host ", (long)child);
-    assert_non_null(strstr(holder.who, who));
+    snprintf(owner, sizeof owner, "process %ld on host ", (long)child);
+    assert_non_null(strstr(holder.text, owner));
     assert_true(holder.silent < 0);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -113,7 +113,7 @@ static void test_lock_of_another_machine_goes_by_signs_of_life(void **state)
     put_foreign(*state, 5);
     for (int i = 0; i < 2; i++) { /* looking at it is no sign of life */
         assert_int_equal(take_lock(*state, false, &lock, &holder), ERR_USAGE);
-        assert_string_equal(holder.who, "process 7 on host far, since 2026-11-24 12:03");
+        assert_string_equal(holder.text, "process 7 on host far, since 2026-11-24 12:03");
         assert_true(holder.silent > 4.5 && holder.silent < 15);
     }
     put_foreign(*state, DISK_SILENCE_MAX + 5);
@@ -136,7 +136,7 @@ static void test_lock_without_locks_goes_by_signs_of_life(void **state)
     snprintf(own, sizeof own, "process %ld on host ", (long)getpid());
     age_lock(*state, 5);
     assert_int_equal(take_lock(*state, false, &second, &holder), ERR_USAGE);
-    assert_non_null(strstr(holder.who, own));
+    assert_non_null(strstr(holder.text, own));
     assert_true(holder.silent > 4.5 && holder.silent < 15);
     age_lock(*state, DISK_SILENCE_MAX + 5);
     real_disk()->ops->touch(lock);
@@ -155,7 +155,7 @@ static void test_lock_without_owner_is_somebodys_at_first(void **state)
     struct disk_holder holder;
     folder_put(*state, "lock", "", 0);
     assert_int_equal(take_lock(*state, false, &lock, &holder), ERR_USAGE);
-    assert_string_equal(holder.who, "it is just beginning");
+    assert_string_equal(holder.text, "it is just beginning");
     assert_true(holder.silent >= 0 && holder.silent < 15);
     age_lock(*state, DISK_SILENCE_MAX + 5);
     assert_int_equal(take_lock(*state, false, &lock, &holder), OK);
@@ -177,7 +177,7 @@ static void test_lock_is_taken_again(void **state)
     assert_false(folder_has(*state, "lock"));
     real_disk()->ops->touch(old);
     assert_int_equal(take_lock(*state, false, &new, &holder), ERR_USAGE);
-    assert_true(holder.silent < 0 && strstr(holder.who, own));
+    assert_true(holder.silent < 0 && strstr(holder.text, own));
     pid_t child = fork();
     if (child == 0)
         _exit(take_lock(*state, true, &new, &holder) == OK ? 0 : 1); /* without a word */
@@ -185,7 +185,7 @@ static void test_lock_is_taken_again(void **state)
     assert_int_equal(status, 0);
     real_disk()->ops->touch(old);
     assert_int_equal(take_lock(*state, false, &new, &holder), ERR_USAGE);
-    assert_true(holder.silent < 0 && strstr(holder.who, own));
+    assert_true(holder.silent < 0 && strstr(holder.text, own));
     real_disk()->ops->unlock(old);
     assert_false(folder_has(*state, "lock"));
 }

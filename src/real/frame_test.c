@@ -175,7 +175,7 @@ static void test_frame_bounds(void **state)
 }
 
 /* Make the check of changed bytes right again. */
-static void seal(uint8_t bytes[FRAME_SIZE])
+static void seal_frame(uint8_t bytes[FRAME_SIZE])
 {
     bytes_put_le32(bytes + 20, (uint32_t)hash_bytes(bytes, 20));
 }
@@ -202,7 +202,7 @@ static void test_frame_zero(void **state)
     for (int at = 6; at < 8; at++) {
         frame_encode(&(struct frame){4, FRAME_DATA, CLASS_BULK, 1, 2}, bytes);
         bytes[at] = 1;
-        seal(bytes);
+        seal_frame(bytes);
         assert_int_equal(frame_decode(bytes, &out), ERR_PROTOCOL);
     }
 }
@@ -212,24 +212,24 @@ static void test_frame_zero(void **state)
 static void test_mutations(void **state)
 {
     (void)state;
-    uint8_t *bytes = malloc(FRAME_SIZE), *greeting = malloc(HELLO_SIZE);
+    uint8_t *bytes = malloc(FRAME_SIZE), *hello_text = malloc(HELLO_SIZE);
     assert_non_null(bytes);
-    assert_non_null(greeting);
+    assert_non_null(hello_text);
     int taken = 0, greeted = 0;
     for (uint64_t i = 0; i < 20000; i++) {
         uint64_t r = rng_u64(1, 1, i);
         frame_encode(&(struct frame){(uint32_t)(r % 5000000), r & 1 ? FRAME_DATA : FRAME_CREDIT,
                                      r >> 1 & 1, 0, r >> 20},
                      bytes);
-        hello_encode(&a_hello, greeting);
+        hello_encode(&a_hello, hello_text);
         for (unsigned k = 0; k < (r >> 8) % 4; k++) {
             uint64_t change = rng_u64(1, 2, 4 * i + k);
             bytes[change % FRAME_SIZE] = (uint8_t)(change >> 32);
-            greeting[(change >> 8) % HELLO_SIZE] = (uint8_t)(change >> 40);
+            hello_text[(change >> 8) % HELLO_SIZE] = (uint8_t)(change >> 40);
         }
         struct frame f;
         uint8_t again[FRAME_SIZE];
-        seal(bytes);
+        seal_frame(bytes);
         if (frame_decode(bytes, &f) == OK) {
             taken++;
             assert_true(f.length <= WORLD_MESSAGE_MAX && f.class < CLASS_COUNT);
@@ -237,17 +237,17 @@ static void test_mutations(void **state)
             assert_memory_equal(again, bytes, FRAME_SIZE);
         }
         struct hello h;
-        uint8_t hello_again[HELLO_SIZE];
-        if (hello_decode(greeting, &h) == OK) {
+        uint8_t decoded[HELLO_SIZE];
+        if (hello_decode(hello_text, &h) == OK) {
             greeted++;
-            hello_encode(&h, hello_again);
-            assert_memory_equal(hello_again, greeting, HELLO_SIZE);
+            hello_encode(&h, decoded);
+            assert_memory_equal(decoded, hello_text, HELLO_SIZE);
         }
     }
     assert_in_range(taken, 100, 19900);
     assert_in_range(greeted, 100, 19900);
     free(bytes);
-    free(greeting);
+    free(hello_text);
 }
 
 /* A header that is cut short is never decoded: whoever reads must have all of it first. A

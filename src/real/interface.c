@@ -21,7 +21,7 @@ static bool is_host(const struct sockaddr *a, const struct address *b)
 }
 
 /* One more of a list. */
-static void add(char out[INTERFACE_TEXT_MAX], const struct ifaddrs *i)
+static void add_interface(char out[INTERFACE_TEXT_MAX], const struct ifaddrs *i)
 {
     char host[INET6_ADDRSTRLEN];
     size_t n = strlen(out);
@@ -41,7 +41,7 @@ void interface_name(const struct address *a, char out[INTERFACE_TEXT_MAX])
         bool wide = any && i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
                     (i->ifa_flags & IFF_UP) && !(i->ifa_flags & IFF_LOOPBACK);
         if (wide)
-            add(out, i);
+            add_interface(out, i);
         else if (!any && out[0] == '\0' && is_host(i->ifa_addr, a))
             snprintf(out, INTERFACE_TEXT_MAX, "%s", i->ifa_name);
     }

@@ -21,9 +21,9 @@ enum {
 
 /* ---- serving ---- */
 
-static void serve(struct node *node, struct link *link, uint32_t events)
+static void serve_link(struct node *node, struct link *link, uint32_t events)
 {
-    bool was_greeting = link_is_greeting(link);
+    bool was_handshake = link_is_in_handshake(link);
     int rc = OK;
     if (link->state == LINK_CONNECTING)
         rc = connect_made(node, link);
@@ -31,7 +31,7 @@ static void serve(struct node *node, struct link *link, uint32_t events)
         rc = link_read(node, link, node->io.scratch, SCRATCH_BYTES);
     if (rc == OK && (events & EPOLLOUT))
         rc = connect_send(node, link);
-    connect_settle(node, link, rc, was_greeting);
+    connect_finish(node, link, rc, was_handshake);
 }
 
 int io_timeout_ms(int64_t until, int64_t now)
@@ -80,7 +80,7 @@ static void serve_mapped(struct node *node)
         next = link->next_mapped;
         uint32_t events = link->stream.ops->ready(&link->stream, link->wants_out);
         if (events)
-            serve(node, link, events);
+            serve_link(node, link, events);
     }
 }
 
@@ -97,10 +97,10 @@ void io_serve(struct node *node, const struct epoll_event *events, int n)
             incoming = true;
         else if (of == &io->ucx)
             continue;
-        else if (((struct link *)of)->stream.ops->told)
-            ((struct link *)of)->stream.ops->told(&((struct link *)of)->stream);
+        else if (((struct link *)of)->stream.ops->on_message)
+            ((struct link *)of)->stream.ops->on_message(&((struct link *)of)->stream);
         else
-            serve(node, of, events[i].events);
+            serve_link(node, of, events[i].events);
     }
     ucx_progress(io->ucx);
     serve_mapped(node);
@@ -128,16 +128,16 @@ void io_tend(struct node *node, struct peer *peer)
     role_summon(node);
 }
 
-static void tend(struct node *node, struct peer *peer, bool cut, bool to_dial)
+static void tend_peer(struct node *node, struct peer *peer, bool cut, bool to_dial)
 {
     if (to_dial && !cut)
         connect_dial(node, peer);
     for (int i = 0; i < STRIPES_MAX; i++) {
         struct link *link = peer->link[i];
         if (link && cut)
-            connect_end(node, link, link_is_greeting(link));
-        else if (link && !link_is_greeting(link) && !link->wants_out)
-            connect_settle(node, link, connect_send(node, link), false);
+            connect_end(node, link, link_is_in_handshake(link));
+        else if (link && !link_is_in_handshake(link) && !link->wants_out)
+            connect_finish(node, link, connect_send(node, link), false);
     }
 }
 
@@ -150,7 +150,7 @@ void io_tend_all(struct node *node)
         io->to_tend = peer->next_tended;
         peer->tended = peer->cut = peer->dial = false;
         node_unlock(node);
-        tend(node, peer, cut, to_dial);
+        tend_peer(node, peer, cut, to_dial);
         node_lock(node);
     }
 }
@@ -160,7 +160,7 @@ void io_tend_all(struct node *node)
 /* Turn an open link round, once all has been sent; what is not worth waiting for ends. */
 static void finish_link(struct node *node, struct link *link)
 {
-    if (link_is_greeting(link)) {
+    if (link_is_in_handshake(link)) {
         node_lock(node);
         bool waits = link->dialled && link->peer->state == PEER_AWAITED && outbox_waits(link->peer);
         waits = waits || link->stripe > 0; /* there may be an answer, and more behind it */
@@ -177,17 +177,17 @@ static void finish_link(struct node *node, struct link *link)
     bool waits = outbox_waits(link->peer); /* for credit */
     for (int i = 0; i < STRIPES_MAX && !waits; i++) {
         const struct link *other = link->peer->link[i];
-        waits = other && !other->ended && (other->out.going || link_is_greeting(other));
+        waits = other && !other->ended && (other->out.going || link_is_in_handshake(other));
     }
     node_unlock(node);
     if (rc == OK && !waits) {
         link->shut = true; /* the other side reads to the end, and closes */
         rc = link->stream.ops->shut(&link->stream);
     }
-    connect_settle(node, link, rc, false);
+    connect_finish(node, link, rc, false);
 }
 
-static void finish(struct node *node)
+static void finish_io(struct node *node)
 {
     struct io *io = &node->io;
     int64_t deadline = real_now() + node->limits.flush;
@@ -211,7 +211,7 @@ static void finish(struct node *node)
 }
 
 /* Give up the role and sleep until something comes; serve it, unless tasks have in the meantime. */
-static void watch(struct node *node)
+static void watch_until_event(struct node *node)
 {
     struct io *io = &node->io;
     struct role *role = &io->role;
@@ -248,11 +248,11 @@ static int io_main(void *arg)
         io_tend_all(node);
         if (node->io.closing)
             break;
-        watch(node);
+        watch_until_event(node);
     }
     node_unlock(node);
     if (served)
-        finish(node);
+        finish_io(node);
     return OK;
 }
 
@@ -385,7 +385,7 @@ void io_release(struct node *node)
 {
     struct io *io = &node->io;
     while (io->links)
-        connect_end(node, io->links, link_is_greeting(io->links));
+        connect_end(node, io->links, link_is_in_handshake(io->links));
     const int fds[] = {io->listener, io->event, io->epoll, io->spare};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
         if (fds[i] >= 0)

@@ -6,8 +6,8 @@
 #include "real/address.h"
 #include "real/link.h"
 #include "real/pacer.h"
+#include "real/real_task.h"
 #include "real/role.h"
-#include "real/task.h"
 
 #include <sys/epoll.h>
 
@@ -28,11 +28,11 @@ struct io {
     bool accepting;       /* the listener is watched */
     int64_t accept_after; /* when to go on after running short of descriptors; 0: at will */
     struct link *links;
-    struct link *mapped;    /* those whose streams have readiness of their own */
-    size_t half_open;       /* accepted and greeting, */
-    size_t half_open_max;   /* and how many there may be: HALF_OPEN_MAX, or fewer descriptors */
-    uint64_t strangers;     /* connections closed since the log last told of one */
-    int64_t tell_strangers; /* when it may tell again */
+    struct link *mapped;      /* those whose streams have readiness of their own */
+    size_t half_open;         /* accepted and greeting, */
+    size_t half_open_max;     /* and how many there may be: HALF_OPEN_MAX, or fewer descriptors */
+    uint64_t strangers;       /* connections closed since the log last told of one */
+    int64_t report_strangers; /* when it may tell again */
     size_t timed;    /* those, dialled ones that are not open, and ended ones: with deadlines */
     struct ucx *ucx; /* NULL: none */
     uint8_t *scratch;

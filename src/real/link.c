@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "real/connect.h"
-#include "real/greet.h"
+#include "real/handshake.h"
 #include "real/node.h"
 
 #include <inttypes.h>
@@ -23,13 +23,13 @@ static size_t out_data(const struct link_out *out)
 }
 
 /* Is there a sum behind so much data? */
-static bool sums(const struct link *link, size_t len)
+static bool has_sum(const struct link *link, size_t len)
 {
     return link->stream.ops->sums && len > 0;
 }
 
 /* Zeros behind a frame with so much data. */
-static size_t padding(const struct link *link, size_t len)
+static size_t padding_after(const struct link *link, size_t len)
 {
     return -(FRAME_SIZE + len) & (link->stream.ops->align - 1);
 }
@@ -46,7 +46,7 @@ static bool out_next(struct node *node, struct link *link)
     frame_encode(&frame, out->head);
     out->going = true;
     out->sent = out->summed = 0;
-    out->pad = sums(link, frame.length) ? FRAME_TAIL : padding(link, frame.length);
+    out->pad = has_sum(link, frame.length) ? FRAME_TAIL : padding_after(link, frame.length);
     memset(out->tail, 0, sizeof out->tail);
     hash_stream_begin(out->sum);
     return true;
@@ -81,7 +81,7 @@ static bool out_begin(struct node *node, struct link *link, struct out_piece *pi
     size_t len = out_data(out), until = len;
     const uint8_t *data = out->m ? out->m->data : out->send ? out->send->from : NULL;
     *piece = (struct out_piece){.last = false};
-    if (sums(link, len)) {
+    if (has_sum(link, len)) {
         size_t at = out->sent > FRAME_SIZE ? out->sent - FRAME_SIZE : 0;
         until = at + SUM_BYTES_MAX < len ? at + SUM_BYTES_MAX : len;
         until = until > out->summed ? until : out->summed;
@@ -130,7 +130,7 @@ static void out_end(struct node *node, struct link *link, size_t n)
     out_clear(out);
 }
 
-static int failure(ssize_t n)
+static int failure_of(ssize_t n)
 {
     return n == STREAM_UNSOUND ? ERR_PROTOCOL : ERR_PEER;
 }
@@ -154,7 +154,7 @@ int link_write(struct node *node, struct link *link)
         if (n > 0 && node->io.pace_out.rate > 0)
             pacer_take(&node->io.pace_out, (size_t)n, real_now());
         if (n < 0)
-            rc = failure(n);
+            rc = failure_of(n);
         else if (n == 0 || total >= WRITE_BYTES_MAX)
             rc = ERR_FULL;
     }
@@ -237,7 +237,7 @@ static int in_complete(struct node *node, struct link *link)
                  ", came from worker %u",
                  dropped.count, dropped.tag, dropped.from);
     in->have = 0;
-    in->pad = sums(link, frame->length) ? 0 : padding(link, frame->length);
+    in->pad = has_sum(link, frame->length) ? 0 : padding_after(link, frame->length);
     in->data = in->tail = false;
     return rc;
 }
@@ -246,7 +246,7 @@ static int in_complete(struct node *node, struct link *link)
 static int in_landed(struct node *node, struct link *link)
 {
     struct link_in *in = &link->in;
-    if (!sums(link, in->frame.length))
+    if (!has_sum(link, in->frame.length))
         return in_complete(node, link);
     in->data = false;
     in->tail = true;
@@ -336,7 +336,7 @@ static void in_paused(struct node *node, struct link_in *in)
     node_unlock(node);
 }
 
-static void land(struct node *node, struct link_in *in, const uint8_t *bytes, size_t n)
+static void land_bytes(struct node *node, struct link_in *in, const uint8_t *bytes, size_t n)
 {
     if (!in_claimed(node, in)) {
         in->got += n;
@@ -356,13 +356,13 @@ static void land(struct node *node, struct link_in *in, const uint8_t *bytes, si
 static int in_data(struct node *node, struct link *link, const uint8_t *bytes, size_t n)
 {
     struct link_in *in = &link->in;
-    if (sums(link, in->frame.length))
+    if (has_sum(link, in->frame.length))
         hash_stream_add(in->sum, bytes, n);
     if (in->m) {
         memcpy((char *)in->m->data + in->got, bytes, n);
         in->got += n;
     } else {
-        land(node, in, bytes, n);
+        land_bytes(node, in, bytes, n);
     }
     return in->got == in->frame.length ? in_landed(node, link) : OK;
 }
@@ -376,7 +376,7 @@ static int in_header(struct node *node, struct link *link)
     if (in->frame.type == FRAME_DATA)
         return in_begin(node, link);
     in->have = 0;
-    in->pad = padding(link, 0);
+    in->pad = padding_after(link, 0);
     node_lock(node);
     rc = peer_credit(node, link->peer, in->frame.class, in->frame.tag);
     node_unlock(node);
@@ -401,7 +401,7 @@ static int in_hello(struct node *node, struct link *link)
     if (in->have < hello_size(link) && !other_version) /* of which nothing more is known */
         return OK;
     in->have = 0;
-    return greet_take(node, link);
+    return handshake_take(node, link);
 }
 
 /* Some of a header or hello, and zeros before it. Returns how many bytes of it. */
@@ -409,7 +409,7 @@ static size_t feed_head(struct node *node, struct link *link, const uint8_t *byt
                         int *rc)
 {
     struct link_in *in = &link->in;
-    bool hello = link->state == LINK_GREETING;
+    bool hello = link->state == LINK_HANDSHAKE;
     size_t whole = hello ? hello_size(link) : in->tail ? (size_t)FRAME_TAIL : FRAME_SIZE;
     size_t want = whole - in->have;
     if (in->pad) {
@@ -428,7 +428,7 @@ static size_t feed_head(struct node *node, struct link *link, const uint8_t *byt
 }
 
 /* Any number of bytes, cut anywhere. */
-static int feed(struct node *node, struct link *link, const uint8_t *bytes, size_t n)
+static int feed_bytes(struct node *node, struct link *link, const uint8_t *bytes, size_t n)
 {
     struct link_in *in = &link->in;
     const struct transport_ops *ops = link->stream.ops;
@@ -467,7 +467,7 @@ static char *in_direct(struct node *node, struct link_in *in)
 static int in_arrived(struct node *node, struct link *link, const char *bytes, size_t n)
 {
     struct link_in *in = &link->in;
-    if (sums(link, in->frame.length))
+    if (has_sum(link, in->frame.length))
         hash_stream_add(in->sum, bytes, n);
     in->got += n;
     if (!in->m) {
@@ -483,7 +483,7 @@ static int in_ended(struct node *node, struct link *link)
 {
     const struct peer *peer = link->peer;
     bool others = false;
-    if (link->state == LINK_GREETING || link->in.have || link->in.data || link->in.tail)
+    if (link->state == LINK_HANDSHAKE || link->in.have || link->in.data || link->in.tail)
         return ERR_PEER;
     for (int i = 0; i < STRIPES_MAX; i++)
         others = others || (peer->link[i] && peer->link[i] != link && !peer->link[i]->ended);
@@ -497,8 +497,8 @@ static int in_ended(struct node *node, struct link *link)
 enum { AHEAD_BYTES = 16 * 1024, READ_BYTES_MAX = 2 * 1024 * 1024 };
 
 /* One look at the stream. *more: there may be more. */
-static int receive(struct node *node, struct link *link, uint8_t *scratch, size_t size, bool *more,
-                   size_t *total)
+static int receive_bytes(struct node *node, struct link *link, uint8_t *scratch, size_t size,
+                         bool *more, size_t *total)
 {
     struct link_in *in = &link->in;
     char *direct = in_direct(node, in);
@@ -511,15 +511,15 @@ static int receive(struct node *node, struct link *link, uint8_t *scratch, size_
     *more = got == part[1].iov_len + (direct ? rest : 0);
     *total += got;
     if (n < 0)
-        return n == STREAM_END ? in_ended(node, link) : failure(n);
-    return rc == OK ? feed(node, link, scratch, got - placed) : rc;
+        return n == STREAM_END ? in_ended(node, link) : failure_of(n);
+    return rc == OK ? feed_bytes(node, link, scratch, got - placed) : rc;
 }
 
 /* The same where bytes are used where they lie; not too many at once, for until then the other side
  * has not their room. */
 enum { LOOK_BYTES_MAX = 64 * 1024 };
 
-static int look(struct node *node, struct link *link, bool *more, size_t *total)
+static int read_link(struct node *node, struct link *link, bool *more, size_t *total)
 {
     const uint8_t *bytes;
     ssize_t n = link->stream.ops->peek(&link->stream, &bytes);
@@ -527,9 +527,9 @@ static int look(struct node *node, struct link *link, bool *more, size_t *total)
     if (n == STREAM_NONE)
         return OK;
     if (n < 0)
-        return n == STREAM_END ? in_ended(node, link) : failure(n);
+        return n == STREAM_END ? in_ended(node, link) : failure_of(n);
     n = n < LOOK_BYTES_MAX ? n : LOOK_BYTES_MAX;
-    int rc = link->shut ? OK : feed(node, link, bytes, (size_t)n);
+    int rc = link->shut ? OK : feed_bytes(node, link, bytes, (size_t)n);
     link->stream.ops->consume(&link->stream, (size_t)n);
     *total += (size_t)n;
     return rc;
@@ -541,13 +541,13 @@ int link_read(struct node *node, struct link *link, uint8_t *scratch, size_t siz
     int rc = OK;
     for (size_t total = 0; rc == OK && more && total < READ_BYTES_MAX;)
         if (!link->stream.ops->receive) {
-            rc = look(node, link, &more, &total);
+            rc = read_link(node, link, &more, &total);
         } else if (link->shut) { /* we wait for its end alone */
             struct iovec all = {scratch, size};
             ssize_t n = link->stream.ops->receive(&link->stream, &all, 1);
             return n < 0 ? ERR_PEER : OK;
         } else {
-            rc = receive(node, link, scratch, size, &more, &total);
+            rc = receive_bytes(node, link, scratch, size, &more, &total);
         }
     const struct link_in *in = &link->in;
     if (rc == OK && link->stream.ops->expect)

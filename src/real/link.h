@@ -12,7 +12,7 @@ struct peer;
 
 enum link_state {
     LINK_CONNECTING, /* no connection yet */
-    LINK_GREETING,   /* the other side's hello has not come */
+    LINK_HANDSHAKE,  /* the other side's hello has not come */
     LINK_OPEN,
     LINK_DRAINING, /* we are closing: sends what is queued, reads and throws away */
 };

@@ -15,9 +15,9 @@ void mailbox_release(struct node *node)
 {
     struct mailbox *box = &node->mailbox;
     while (box->head) {
-        struct letter *letter = box->head;
-        box->head = letter->next;
-        message_unref(pool_letter_back(&node->letters, letter));
+        struct pending_message *pending = box->head;
+        box->head = pending->next;
+        message_unref(pool_pending_return(&node->pending, pending));
     }
     pthread_cond_destroy(&box->landed);
 }
@@ -36,31 +36,31 @@ bool mailbox_matches(const struct wait_for *want, const struct message *m)
 /* ---- letters ---- */
 
 /* Take *at out of the mailbox, giving its credit back to the sender. */
-static struct message *open_letter(struct node *node, struct letter **at)
+static struct message *deliver_pending(struct node *node, struct pending_message **at)
 {
-    struct letter *letter = *at;
-    const struct message *m = letter->m;
-    *at = letter->next;
-    if (!letter->next)
+    struct pending_message *pending = *at;
+    const struct message *m = pending->m;
+    *at = pending->next;
+    if (!pending->next)
         node->mailbox.end = at;
-    peer_find(node, m->from)->letters--;
-    peer_taken(node, m->from, letter->class, message_cost(m->len));
-    return pool_letter_back(&node->letters, letter);
+    peer_find(node, m->from)->pending--;
+    peer_taken(node, m->from, pending->class, message_cost(m->len));
+    return pool_pending_return(&node->pending, pending);
 }
 
 struct message *mailbox_take(struct node *node, const struct wait_for *want)
 {
-    for (struct letter **at = &node->mailbox.head; *at; at = &(*at)->next)
+    for (struct pending_message **at = &node->mailbox.head; *at; at = &(*at)->next)
         if (mailbox_matches(want, (*at)->m))
-            return open_letter(node, at);
+            return deliver_pending(node, at);
     return NULL;
 }
 
 void mailbox_forget(struct node *node, uint32_t peer)
 {
-    for (struct letter **at = &node->mailbox.head; *at;) {
+    for (struct pending_message **at = &node->mailbox.head; *at;) {
         if ((*at)->m->from == peer)
-            message_unref(open_letter(node, at));
+            message_unref(deliver_pending(node, at));
         else
             at = &(*at)->next;
     }
@@ -87,7 +87,7 @@ static void claim_put(struct node *node, struct claim *claim, struct recv *recv)
     node->mailbox.claims = claim;
 }
 
-static bool overlap(const struct recv *a, const struct recv *b)
+static bool recvs_overlap(const struct recv *a, const struct recv *b)
 {
     uintptr_t from_a = (uintptr_t)a->into, from_b = (uintptr_t)b->into;
     return from_a < from_b + b->len && from_b < from_a + a->len;
@@ -96,7 +96,7 @@ static bool overlap(const struct recv *a, const struct recv *b)
 static bool range_in_use(const struct node *node, const struct claim *claim)
 {
     for (const struct claim *c = node->mailbox.claims; c; c = c->next)
-        if (c != claim && c->busy && c->recv && overlap(c->recv, claim->recv))
+        if (c != claim && c->busy && c->recv && recvs_overlap(c->recv, claim->recv))
             return true;
     return false;
 }
@@ -206,7 +206,7 @@ static void land_message(struct node *node, struct recv *recv, const struct mess
 static bool is_too_much(struct node *node, const struct peer *peer, const struct message *m)
 {
     struct dropped *dropped = &node->mailbox.dropped;
-    if (peer->letters < MAILBOX_LETTERS_MAX || m->from == node->world.self)
+    if (peer->pending < MAILBOX_PENDING_MAX || m->from == node->world.self)
         return false;
     *dropped = (struct dropped){.count = dropped->count + 1, .tag = m->tag, .from = m->from};
     return true;
@@ -216,10 +216,10 @@ struct dropped mailbox_news(struct node *node)
 {
     struct mailbox *box = &node->mailbox;
     struct dropped news = box->dropped;
-    if (news.count == 0 || real_now() < box->tell_dropped)
+    if (news.count == 0 || real_now() < box->report_dropped)
         return (struct dropped){.count = 0};
     box->dropped.count = 0;
-    box->tell_dropped = real_now() + 60 * WORLD_SECOND;
+    box->report_dropped = real_now() + 60 * WORLD_SECOND;
     return news;
 }
 
@@ -230,14 +230,14 @@ int mailbox_deliver(struct node *node, struct message *m, enum world_class class
     bool wanted = !mailbox_aborted(node, m->view);
     struct recv *recv = wanted ? take_posted(node, m->from, m->view, m->tag) : NULL;
     if (wanted && !recv && !is_too_much(node, peer, m)) {
-        struct letter *letter = pool_letter(&node->letters, m, class);
-        if (!letter) {
+        struct pending_message *pending = pool_pending(&node->pending, m, class);
+        if (!pending) {
             message_unref(m);
             return ERR_NOMEM;
         }
-        *box->end = letter;
-        box->end = &letter->next;
-        peer->letters++;
+        *box->end = pending;
+        box->end = &pending->next;
+        peer->pending++;
         task_wake(node, WAIT_MESSAGE, m);
         return OK;
     }
@@ -311,9 +311,9 @@ void mailbox_abort(struct world *w, uint32_t view)
     node_lock(node);
     if (view > box->oldest_view) {
         box->oldest_view = view;
-        for (struct letter **at = &box->head; *at;) {
+        for (struct pending_message **at = &box->head; *at;) {
             if (mailbox_aborted(node, (*at)->m->view))
-                message_unref(open_letter(node, at));
+                message_unref(deliver_pending(node, at));
             else
                 at = &(*at)->next;
         }
@@ -342,7 +342,7 @@ void mailbox_unpost(struct world *w, struct recv *recv)
 
 /* ---- posting ---- */
 
-static int post(struct node *node, struct recv *recv)
+static int post_recv(struct node *node, struct recv *recv)
 {
     struct mailbox *box = &node->mailbox;
     if (node->tasks.poisoned)
@@ -378,7 +378,7 @@ int mailbox_post(struct world *w, struct recv *recv)
     recv->first_byte = 0;
     recv->next = NULL;
     recv->landed = 0;
-    int rc = post(node, recv);
+    int rc = post_recv(node, recv);
     node_unlock(node);
     return rc;
 }

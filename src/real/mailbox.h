@@ -12,8 +12,8 @@
 #include <pthread.h>
 
 struct node;
-struct letter;
-struct letters;
+struct pending_message;
+struct message_queue;
 struct frame;
 
 struct claim {
@@ -27,7 +27,7 @@ struct claim {
 
 /* Messages that lie here of one peer, at most: with so many on their way that nobody waits for, it
  * is mistaken or hostile, and looking through them would hold up all. More are dropped. */
-enum { MAILBOX_LETTERS_MAX = 16384 };
+enum { MAILBOX_PENDING_MAX = 16384 };
 
 /* Some have been dropped: how many, and the last one. */
 struct dropped {
@@ -36,9 +36,9 @@ struct dropped {
 };
 
 struct mailbox {
-    struct letter *head, **end;
+    struct pending_message *head, **end;
     struct dropped dropped; /* not yet told */
-    int64_t tell_dropped;   /* not before */
+    int64_t report_dropped; /* not before */
     struct recv *posted;
     struct claim *claims;
     uint32_t oldest_view;  /* the line that abort has drawn */

@@ -11,7 +11,7 @@
 #include "real/peer.h"
 #include "real/pool.h"
 #include "real/real.h"
-#include "real/task.h"
+#include "real/real_task.h"
 
 #include <pthread.h>
 
@@ -36,7 +36,7 @@ struct node {
     uint8_t token[TOKEN_SIZE];          /* zeros behind it; all zeros: none */
     bool asks_token;                    /* of who connects; a worker's: its driver does */
     uint64_t run;                       /* which run: drawn by the driver, never 0 */
-    bool came_back;                     /* a driver, to a run that there was before */
+    bool resumed_at;                    /* a driver, to a run that there was before */
     struct address address, advertised; /* .len of the second may be 0 */
 
     struct pool *pool; /* has a lock of its own */
@@ -46,7 +46,7 @@ struct node {
     struct tasks tasks;
     struct mailbox mailbox;
     struct peers peers;
-    struct letters letters;
+    struct message_queue pending;
     struct io io;
 };
 

@@ -10,27 +10,27 @@
 int outbox_put(struct node *node, struct peer *peer, struct message *m, enum world_class class)
 {
     struct outbox *box = &peer->out;
-    struct letter *letter = pool_letter(&node->letters, m, class);
-    if (!letter)
+    struct pending_message *pending = pool_pending(&node->pending, m, class);
+    if (!pending)
         return ERR_NOMEM;
-    letter->turn = box->turn++;
-    *(box->last[class] ? &box->last[class]->next : &box->first[class]) = letter;
-    box->last[class] = letter;
+    pending->turn = box->turn++;
+    *(box->last[class] ? &box->last[class]->next : &box->first[class]) = pending;
+    box->last[class] = pending;
     box->queued[class] += message_cost(m->len);
     return OK;
 }
 
 /* The message of the letter after `before`, or of the first one. */
-static struct message *take_letter(struct node *node, struct outbox *box, int class,
-                                   struct letter *before)
+static struct message *take_pending(struct node *node, struct outbox *box, int class,
+                                    struct pending_message *before)
 {
-    struct letter **at = before ? &before->next : &box->first[class];
-    struct letter *letter = *at;
-    *at = letter->next;
-    if (box->last[class] == letter)
+    struct pending_message **at = before ? &before->next : &box->first[class];
+    struct pending_message *pending = *at;
+    *at = pending->next;
+    if (box->last[class] == pending)
         box->last[class] = before;
-    box->queued[class] -= message_cost(letter->m->len);
-    return pool_letter_back(&node->letters, letter);
+    box->queued[class] -= message_cost(pending->m->len);
+    return pool_pending_return(&node->pending, pending);
 }
 
 static void put_send(struct peer *peer, struct send *send)
@@ -90,16 +90,16 @@ static bool is_before(uintptr_t a, uintptr_t b)
 
 static bool send_is_first(const struct outbox *box)
 {
-    const struct letter *letter = box->first[CLASS_BULK];
+    const struct pending_message *pending = box->first[CLASS_BULK];
     const struct send *send = box->first_send[0];
-    return send && (!letter || is_before((uintptr_t)send->world, letter->turn));
+    return send && (!pending || is_before((uintptr_t)send->world, pending->turn));
 }
 
 /* Credit for what other stripes have that came before this turn. */
 static size_t owed_before(const struct outbox *box, uint32_t stripe, uintptr_t turn)
 {
     size_t owed = 0;
-    const struct letter *l = stripe > 0 ? box->first[CLASS_BULK] : NULL;
+    const struct pending_message *l = stripe > 0 ? box->first[CLASS_BULK] : NULL;
     for (; l && is_before(l->turn, turn) && owed <= WORLD_CREDIT; l = l->next)
         owed += message_cost(l->m->len);
     for (uint32_t i = 0; i < STRIPES_MAX; i++) {
@@ -132,14 +132,14 @@ static bool next_send(struct peer *peer, uint32_t stripe, struct frame *frame, s
     return true;
 }
 
-static bool next_letter(struct node *node, struct peer *peer, enum world_class class,
-                        struct frame *frame, struct message **m)
+static bool next_pending(struct node *node, struct peer *peer, enum world_class class,
+                         struct frame *frame, struct message **m)
 {
     struct outbox *box = &peer->out;
-    const struct letter *l = box->first[class];
+    const struct pending_message *l = box->first[class];
     if (!l || !take_credit(peer, class, 0, l->turn, l->m->len))
         return false;
-    *m = take_letter(node, box, class, NULL);
+    *m = take_pending(node, box, class, NULL);
     *frame = (struct frame){(uint32_t)(*m)->len, FRAME_DATA, class, (*m)->view, (*m)->tag};
     return true;
 }
@@ -151,21 +151,21 @@ bool outbox_next(struct node *node, struct peer *peer, uint32_t stripe, struct f
     if (stripe > 0)
         return box->first_send[stripe] && peer_may_move(node, peer, &node->io.pace_out) &&
                next_send(peer, stripe, frame, send);
-    if (peer_tells_credit(node, peer, frame))
+    if (peer_must_report_credit(node, peer, frame))
         return true;
-    if (next_letter(node, peer, CLASS_CONTROL, frame, m))
+    if (next_pending(node, peer, CLASS_CONTROL, frame, m))
         return true;
     if ((!box->first_send[0] && !box->first[CLASS_BULK]) ||
         !peer_may_move(node, peer, &node->io.pace_out))
         return false;
     return send_is_first(&peer->out) ? next_send(peer, 0, frame, send)
-                                     : next_letter(node, peer, CLASS_BULK, frame, m);
+                                     : next_pending(node, peer, CLASS_BULK, frame, m);
 }
 
 /* ---- taking back ---- */
 
 /* Wait until nobody is at a range, if anybody is: then things may have changed. */
-static bool waited(struct node *node, const struct link *link)
+static bool wait_until_idle(struct node *node, const struct link *link)
 {
     if (!link->out.busy)
         return false;
@@ -178,12 +178,12 @@ void outbox_close(struct node *node, struct peer *peer)
     struct outbox *box = &peer->out;
     for (int c = 0; c < CLASS_COUNT; c++)
         while (box->first[c])
-            message_unref(take_letter(node, box, c, NULL));
+            message_unref(take_pending(node, box, c, NULL));
     for (uint32_t i = 0; i < STRIPES_MAX; i++) {
         while (box->first_send[i])
             send_end(node, take_send(box, i, NULL), ERR_PEER);
         while (peer->link[i] && peer->link[i]->out.send)
-            if (!waited(node, peer->link[i]))
+            if (!wait_until_idle(node, peer->link[i]))
                 link_drop_send(node, peer->link[i], ERR_PEER);
     }
 }
@@ -226,7 +226,7 @@ static void end_sends(struct node *node, send_test test, int status)
         }
     }
     for (struct link *link; (link = find_sending(node, test)) != NULL;)
-        if (!waited(node, link))
+        if (!wait_until_idle(node, link))
             link_keep_rest(node, link, status);
 }
 
@@ -235,13 +235,13 @@ void outbox_poison(struct node *node)
     end_sends(node, is_any, ERR_CANCELLED);
 }
 
-static void abort_letters(struct node *node, struct peer *peer, int class)
+static void abort_pending(struct node *node, struct peer *peer, int class)
 {
-    struct letter *before = NULL;
-    for (struct letter *l = peer->out.first[class], *next; l; l = next) {
+    struct pending_message *before = NULL;
+    for (struct pending_message *l = peer->out.first[class], *next; l; l = next) {
         next = l->next;
         if (mailbox_aborted(node, l->m->view))
-            message_unref(take_letter(node, &peer->out, class, before));
+            message_unref(take_pending(node, &peer->out, class, before));
         else
             before = l;
     }
@@ -252,7 +252,7 @@ void outbox_abort(struct node *node)
     for (size_t i = 0; i < node->peers.count; i++) {
         struct peer *peer = node->peers.at[i];
         for (int c = 0; c < CLASS_COUNT; c++)
-            abort_letters(node, peer, c);
+            abort_pending(node, peer, c);
         task_wake(node, WAIT_CREDIT, peer);
     }
     end_sends(node, is_aborted, ERR_VIEW);
@@ -325,7 +325,7 @@ void outbox_unsend(struct world *w, struct send *send)
             continue;
         }
         struct link *link = link_with(peer, send);
-        if (!waited(node, link))
+        if (!wait_until_idle(node, link))
             link_keep_rest(node, link, ERR_CANCELLED);
     }
     node_unlock(node);

@@ -21,7 +21,7 @@ struct node;
 struct peer;
 
 struct outbox {
-    struct letter *first[CLASS_COUNT], *last[CLASS_COUNT];
+    struct pending_message *first[CLASS_COUNT], *last[CLASS_COUNT];
     struct send *first_send[STRIPES_MAX], *last_send[STRIPES_MAX];
     uintptr_t turn;             /* what comes next gets it */
     size_t queued[CLASS_COUNT]; /* credit that the messages here will take */

@@ -9,7 +9,7 @@ void pacer_init(struct pacer *pacer, double mbit, int64_t now)
     *pacer = (struct pacer){.rate = mbit * 1e6 / 8 / 1e9 / HEADERS, .at = now};
 }
 
-static void melt(struct pacer *pacer, int64_t now)
+static void drain_bucket(struct pacer *pacer, int64_t now)
 {
     double least = -pacer->rate * SLEPT_NS;
     pacer->debt -= pacer->rate * (double)(now - pacer->at);
@@ -21,7 +21,7 @@ bool pacer_is_open(struct pacer *pacer, int64_t now)
 {
     if (pacer->rate <= 0)
         return true;
-    melt(pacer, now);
+    drain_bucket(pacer, now);
     return pacer->debt <= 0;
 }
 
@@ -29,7 +29,7 @@ void pacer_take(struct pacer *pacer, size_t bytes, int64_t now)
 {
     if (pacer->rate <= 0)
         return;
-    melt(pacer, now);
+    drain_bucket(pacer, now);
     pacer->debt += (double)bytes;
 }
 

@@ -11,7 +11,7 @@
 #define MS INT64_C(1000000)
 
 /* Pieces go whenever it is open, looked at every so many ms: bytes that went in ten seconds. */
-static double moved(double mbit, size_t piece, int64_t look_ms)
+static double bytes_moved(double mbit, size_t piece, int64_t look_ms)
 {
     struct pacer p;
     double bytes = 0;
@@ -32,10 +32,11 @@ static void test_the_rate_holds(void **state)
     const size_t piece[] = {100, 1448, 65536, 262144};
     for (int i = 0; i < 4; i++)
         for (int64_t look = 1; look <= 16; look *= 4) {
-            double got = moved(10, piece[i], look);
+            double got = bytes_moved(10, piece[i], look);
             assert_true(got > 0.99 * ours && got < 1.01 * ours + 2 * (double)piece[i]);
         }
-    assert_true(moved(1000, 65536, 1) > 99 * ours && moved(1000, 65536, 1) < 101 * ours);
+    assert_true(bytes_moved(1000, 65536, 1) > 99 * ours &&
+                bytes_moved(1000, 65536, 1) < 101 * ours);
 }
 
 static void test_no_limit(void **state)

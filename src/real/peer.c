@@ -52,7 +52,7 @@ struct peer *peer_find(const struct node *node, uint32_t number)
     return i < peers->count && peers->at[i]->number == number ? peers->at[i] : NULL;
 }
 
-static bool grow(struct peers *peers)
+static bool grow_peers(struct peers *peers)
 {
     if (peers->count < peers->room)
         return true;
@@ -71,7 +71,7 @@ struct peer *peer_make(struct node *node, uint32_t number)
 {
     struct peers *peers = &node->peers;
     struct peer *peer = peer_find(node, number);
-    if (peer || !grow(peers))
+    if (peer || !grow_peers(peers))
         return peer;
     peer = calloc(1, sizeof *peer);
     if (!peer)
@@ -123,7 +123,7 @@ bool peer_change(struct node *node, uint32_t *number, bool *up)
 
 /* Each happens once in a peer's life; and again in that of one that is revived, when both have been
  * told. */
-static void tell(struct node *node, struct change *change)
+static void report_change(struct node *node, struct change *change)
 {
     change->queued = true;
     change->next = NULL;
@@ -140,7 +140,7 @@ void peer_up(struct node *node, struct peer *peer, struct link *link, uint32_t s
     peer->open = 1;
     outbox_spread(peer);
     node->peers.up++;
-    tell(node, &peer->went[1]);
+    report_change(node, &peer->went[1]);
     io_tend(node, peer);
 }
 
@@ -170,7 +170,7 @@ void peer_lost(struct node *node, struct peer *peer)
     if (peer->state != PEER_DOWN)
         peer_close(node, peer);
     if (was_up || sought)
-        tell(node, &peer->went[0]);
+        report_change(node, &peer->went[0]);
 }
 
 bool peer_revive(struct node *node, struct peer *peer)
@@ -294,7 +294,7 @@ void peers_go_on(struct node *node)
 }
 
 /* Of what it may be told, so much now. */
-static size_t credit_to_tell(struct node *node, struct peer *peer, enum world_class class)
+static size_t credit_to_report(struct node *node, struct peer *peer, enum world_class class)
 {
     struct pacer *pacer = &node->io.pace_in;
     bool paced = class == CLASS_BULK && pacer->rate > 0;
@@ -307,10 +307,10 @@ static size_t credit_to_tell(struct node *node, struct peer *peer, enum world_cl
     return step;
 }
 
-bool peer_tells_credit(struct node *node, struct peer *peer, struct frame *frame)
+bool peer_must_report_credit(struct node *node, struct peer *peer, struct frame *frame)
 {
     for (int c = 0; c < CLASS_COUNT; c++) {
-        size_t n = credit_to_tell(node, peer, (enum world_class)c);
+        size_t n = credit_to_report(node, peer, (enum world_class)c);
         if (n == 0)
             continue;
         *frame = (struct frame){.type = FRAME_CREDIT, .class = (enum world_class)c, .tag = n};

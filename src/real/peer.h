@@ -42,7 +42,7 @@ struct peer {
     size_t sent[CLASS_COUNT];  /* of the credit we have at it: what it has not taken */
     size_t held[CLASS_COUNT];  /* of the credit it has here */
     size_t taken[CLASS_COUNT]; /* part of it that has been taken, to be told */
-    size_t letters;            /* of it in the mailbox */
+    size_t pending;            /* of it in the mailbox */
     size_t given; /* what it has had from the start has been counted against our rate, so far */
     struct change went[2]; /* down, up */
     bool tended;           /* is in the list of those that are to be looked after */
@@ -90,7 +90,7 @@ void peer_keep_number(struct node *node, uint32_t number);
 
 /* Enough of its messages have been taken to tell it, and of bulk ones as many as this node's rate
  * allows: true with the frame that does. */
-bool peer_tells_credit(struct node *node, struct peer *peer, struct frame *frame);
+bool peer_must_report_credit(struct node *node, struct peer *peer, struct frame *frame);
 
 /* A message begins to come in: ERR_PROTOCOL when the peer has no credit for it. */
 int peer_hold(struct node *node, struct peer *peer, const struct frame *frame);

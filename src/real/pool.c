@@ -105,40 +105,41 @@ struct message *pool_message(struct pool *pool, uint64_t tag, uint32_t view, siz
 
 /* ---- letters ---- */
 
-struct letter *pool_letter(struct letters *letters, struct message *m, enum world_class class)
+struct pending_message *pool_pending(struct message_queue *queue, struct message *m,
+                                     enum world_class class)
 {
-    struct letter *letter = letters->spare;
-    if (letter) {
-        letters->spare = letter->next;
-        letters->kept--;
+    struct pending_message *pending = queue->spare;
+    if (pending) {
+        queue->spare = pending->next;
+        queue->kept--;
     } else {
-        letter = malloc(sizeof *letter);
-        if (!letter)
+        pending = malloc(sizeof *pending);
+        if (!pending)
             return NULL;
-        letters->made++;
+        queue->made++;
     }
-    *letter = (struct letter){.m = m, .class = class};
-    return letter;
+    *pending = (struct pending_message){.m = m, .class = class};
+    return pending;
 }
 
-struct message *pool_letter_back(struct letters *letters, struct letter *letter)
+struct message *pool_pending_return(struct message_queue *queue, struct pending_message *pending)
 {
-    struct message *m = letter->m;
-    if (letters->kept < LETTERS_KEPT) {
-        letter->next = letters->spare;
-        letters->spare = letter;
-        letters->kept++;
+    struct message *m = pending->m;
+    if (queue->kept < PENDING_KEPT) {
+        pending->next = queue->spare;
+        queue->spare = pending;
+        queue->kept++;
     } else {
-        free(letter);
+        free(pending);
     }
     return m;
 }
 
-void letters_release(struct letters *letters)
+void message_queue_release(struct message_queue *queue)
 {
-    while (letters->spare) {
-        struct letter *letter = letters->spare;
-        letters->spare = letter->next;
-        free(letter);
+    while (queue->spare) {
+        struct pending_message *pending = queue->spare;
+        queue->spare = pending->next;
+        free(pending);
     }
 }

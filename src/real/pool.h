@@ -11,7 +11,7 @@
 enum {
     POOL_ROOM_MIN = 64, /* rooms are this times powers of two, up to the longest message */
     POOL_ROOMS = 17,
-    LETTERS_KEPT = 4096,
+    PENDING_KEPT = 4096,
 };
 
 struct pooled;
@@ -34,21 +34,22 @@ void pool_close(struct pool *pool);
 struct message *pool_message(struct pool *pool, uint64_t tag, uint32_t view, size_t len);
 
 /* A message in a queue. */
-struct letter {
-    struct letter *next;
+struct pending_message {
+    struct pending_message *next;
     struct message *m;
     enum world_class class;
     uintptr_t turn; /* outgoing: its place among posted sends */
 };
 
-struct letters {
-    struct letter *spare;
+struct message_queue {
+    struct pending_message *spare;
     size_t kept, made;
 };
 
-struct letter *pool_letter(struct letters *letters, struct message *m, enum world_class class);
+struct pending_message *pool_pending(struct message_queue *queue, struct message *m,
+                                     enum world_class class);
 /* The message that was in it. */
-struct message *pool_letter_back(struct letters *letters, struct letter *letter);
-void letters_release(struct letters *letters);
+struct message *pool_pending_return(struct message_queue *queue, struct pending_message *pending);
+void message_queue_release(struct message_queue *queue);
 
 #endif

@@ -2,7 +2,7 @@
 #include "real/real.h"
 
 #include "base/rng.h"
-#include "real/greet.h"
+#include "real/handshake.h"
 #include "real/interface.h"
 #include "real/node.h"
 
@@ -88,7 +88,7 @@ static const struct world_ops ops = {
     .peer_drop = peer_drop,
     .address = node_address,
     .want_nodes = node_want_nodes,
-    .hurry = role_hurry,
+    .busy_poll = role_busy_poll,
     .work = node_work,
 };
 
@@ -130,17 +130,18 @@ static int parse_advertised(struct node *node, const char *text, struct err *err
 static int choose_listen(struct node *node, const struct real_options *options,
                          const struct address *driver, struct err *err)
 {
-    const char *told = options->listen;
-    if (!told && driver->len > 0 && !address_is_loopback(driver))
+    const char *reported = options->listen;
+    if (!reported && driver->len > 0 && !address_is_loopback(driver))
         return interface_towards(driver, &node->address, err);
-    int rc = parse_address(node, "listen", told ? told : "127.0.0.1:0", &node->address, err);
-    node->any_port = !told && options->port > 0;
+    int rc =
+        parse_address(node, "listen", reported ? reported : "127.0.0.1:0", &node->address, err);
+    node->any_port = !reported && options->port > 0;
     if (rc == OK && node->any_port)
         address_set_port(&node->address, options->port);
     return rc;
 }
 
-static void tell_address(const struct node *node)
+static void report_address(const struct node *node)
 {
     char where[ADDRESS_TEXT_MAX], interface[INTERFACE_TEXT_MAX], others[ADDRESS_TEXT_MAX];
     address_print(&node->address, where, sizeof where);
@@ -178,16 +179,16 @@ static int go_live(struct node *node, const struct real_options *options, struct
     if (rc == OK)
         rc = io_open(node, err);
     node->run = options->run;
-    node->came_back = options->run != 0;
+    node->resumed_at = options->run != 0;
     node->peers.kept = node->peers.next_number = options->first_number;
     node->peers.numbers = options->numbers > 0 ? options->numbers : WORLD_DRIVER;
     if (rc == OK && options->driver)
-        rc = greet_driver(node, &driver, &stream, err);
+        rc = handshake_driver(node, &driver, &stream, err);
     else if (rc == OK && node->run == 0)
         rc = draw_run(&node->run, err);
     if (rc != OK)
         return rc;
-    tell_address(node);
+    report_address(node);
     node->random_seed = rng_u64(options->seed, RNG_NODE, node->world.self);
     struct peer *self = peer_make(node, node->world.self);
     if (self)
@@ -206,7 +207,7 @@ static void node_free(struct node *node)
     io_release(node);
     peers_release(node);
     mailbox_release(node);
-    letters_release(&node->letters);
+    message_queue_release(&node->pending);
     pool_close(node->pool);
     pthread_mutex_destroy(&node->lock);
     free(node);

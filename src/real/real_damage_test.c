@@ -43,7 +43,7 @@ static bool put_damaged(const float *x)
     return kit_put(story.fd, bytes, sizeof bytes);
 }
 
-static int hear_damage(struct world *w)
+static int receive_damage(struct world *w)
 {
     float x[DAMAGED] = {0}, y[DAMAGED] = {1, 2, 3};
     struct recv recv = {.from = story.number, .view = 1, .tag = 5, .into = x, .len = sizeof x};
@@ -84,7 +84,7 @@ static void test_damage(void **state)
             story.number = answer.peer;
             story.bit = 8 * at[i] + i % 8;
             atomic_store(&story.named, 0);
-            kit_check(story.world, hear_damage);
+            kit_check(story.world, receive_damage);
             assert_int_equal(atomic_load(&story.named), 1);
             close(story.fd);
             real_close(story.world);

@@ -23,7 +23,7 @@ static void open_world(void)
 }
 
 /* Run to the end that a failed assertion brings. */
-static void fails(suite_main main, const char *task)
+static void expect_failure(suite_main main, const char *task)
 {
     struct err err = {0};
     assert_int_equal(kit_run(world, main, &err), ERR_BUG);
@@ -37,7 +37,7 @@ static void fails(suite_main main, const char *task)
 
 static int two_and_two = 4;
 
-static int waits_for_ever(void *arg)
+static int wait_for_ever(void *arg)
 {
     atomic_int *cancelled = arg;
     int rc = world_sleep(world, WORLD_FOREVER);
@@ -46,7 +46,7 @@ static int waits_for_ever(void *arg)
     return rc;
 }
 
-static int asserts(void *arg)
+static int fail_assertion(void *arg)
 {
     static char range[8];
     struct recv *recv = arg;
@@ -64,8 +64,8 @@ static int main_of_a_bad_task(struct world *w)
     static struct recv recv;
     struct task *good, *bad;
     atomic_store(&cancelled, 0);
-    CHECK(world_spawn(w, "good", waits_for_ever, &cancelled, &good) == OK);
-    CHECK(world_spawn(w, "bad", asserts, &recv, &bad) == OK);
+    CHECK(world_spawn(w, "good", wait_for_ever, &cancelled, &good) == OK);
+    CHECK(world_spawn(w, "bad", fail_assertion, &recv, &bad) == OK);
     CHECK(world_sleep(w, WORLD_FOREVER) == ERR_CANCELLED);
     int result = 0;
     CHECK(world_join(w, bad, WORLD_FOREVER, &result) == OK && result == ERR_BUG);
@@ -81,7 +81,7 @@ static void test_task_asserts(void **state)
 {
     (void)state;
     open_world();
-    fails(main_of_a_bad_task, "(task bad)");
+    expect_failure(main_of_a_bad_task, "(task bad)");
 }
 
 /* Nobody need join the failed one. */
@@ -89,7 +89,7 @@ static int main_that_leaves(struct world *w)
 {
     static struct recv recv;
     struct task *bad;
-    CHECK(world_spawn(w, "bad", asserts, &recv, &bad) == OK);
+    CHECK(world_spawn(w, "bad", fail_assertion, &recv, &bad) == OK);
     return world_sleep(w, WORLD_FOREVER);
 }
 
@@ -97,7 +97,7 @@ static void test_parked_task_is_left(void **state)
 {
     (void)state;
     open_world();
-    fails(main_that_leaves, "(task bad)");
+    expect_failure(main_that_leaves, "(task bad)");
 }
 
 /* The main task is unwound; those that used what lay on its stack have ended before. */
@@ -135,7 +135,7 @@ static void test_main_asserts(void **state)
 {
     (void)state;
     open_world();
-    fails(main_that_asserts, "(task main)");
+    expect_failure(main_that_asserts, "(task main)");
 }
 
 /* An assertion in the function that lands bytes, on the world's own thread. */
@@ -169,7 +169,7 @@ static void test_landing_asserts(void **state)
     open_world();
     struct hello answer;
     stranger = kit_join(world, &answer);
-    fails(main_of_bad_landing, "(task io)");
+    expect_failure(main_of_bad_landing, "(task io)");
     close(stranger);
 }
 

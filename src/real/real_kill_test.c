@@ -46,7 +46,7 @@ static int play_for_ever(struct world *w)
 {
     char *memory = calloc(2 * PIECES, PIECE);
     CHECK(memory);
-    world_hurry(w, w->self % 2 ? 0 : -1);
+    world_busy_poll(w, w->self % 2 ? 0 : -1);
     while (play_round(w, WORLD_DRIVER, memory) == OK)
         ;
     free(memory);
@@ -89,7 +89,7 @@ static int see_it_die(struct world *w)
     return OK;
 }
 
-static int entries(const char *folder)
+static int count_entries(const char *folder)
 {
     DIR *dir = opendir(folder);
     int n = 0;
@@ -133,7 +133,7 @@ static void test_kills(void **state)
     (void)state;
     struct world *w = kit_driver(5 * WORLD_SECOND);
     /* UCX keeps a timer from its first connection on, and a socket until it has something to do. */
-    int fds = entries("/proc/self/fd"), most = fds + (kit_way()->ucx ? 2 : 0);
+    int fds = count_entries("/proc/self/fd"), most = fds + (kit_way()->ucx ? 2 : 0);
     victim.memory = calloc(2 * PIECES, PIECE);
     victim.worst = 0;
     for (uint32_t i = 0; i < KILLS; i++)
@@ -141,9 +141,9 @@ static void test_kills(void **state)
     print_message("seen after %.2f ms at most\n", (double)victim.worst * 1e-6);
     assert_true(victim.worst < 4 * WORLD_SECOND); /* of silence it would be five */
     for (int64_t end = real_now() + WORLD_SECOND;
-         real_now() < end && (entries("/proc/self/fd") > most || shared_mappings() > 0);)
+         real_now() < end && (count_entries("/proc/self/fd") > most || shared_mappings() > 0);)
         real_sleep(KIT_MOMENT / 10); /* connections are closed a moment after */
-    assert_in_range(entries("/proc/self/fd"), fds, most);
+    assert_in_range(count_entries("/proc/self/fd"), fds, most);
     assert_int_equal(shared_mappings(), 0);
     free(victim.memory);
     real_close(w);
@@ -201,12 +201,12 @@ static void test_cycles(void **state)
     (void)state;
     for (int i = 0; i < 10; i++)
         one_cycle();
-    int fds = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+    int fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
     long resident = resident_kb();
     for (int i = 0; i < 100; i++)
         one_cycle();
-    assert_int_equal(entries("/proc/self/fd"), fds);
-    assert_int_equal(entries("/proc/self/task"), threads);
+    assert_int_equal(count_entries("/proc/self/fd"), fds);
+    assert_int_equal(count_entries("/proc/self/task"), threads);
     assert_int_equal(shared_mappings(), 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     /* malloc keeps something for each thread's place, and levels off; a ring that stayed would be

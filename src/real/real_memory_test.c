@@ -8,7 +8,7 @@ enum { PIECE = 300 * 1000, PIECES = 7, WORDS = 12, WARM_UP = 10, ROUNDS = 60 };
 
 static struct message *word; /* sent again and again */
 
-static int await(struct world *w, struct recv *recv)
+static int await_receive(struct world *w, struct recv *recv)
 {
     struct wait_for done = {.kind = WAIT_RECV, .recv = recv};
     struct wake wake;
@@ -23,7 +23,7 @@ static int next_round(struct world *w, uint32_t with, bool begins)
         if ((i == 0) == begins) {
             if (world_send(w, with, message_ref(word), CLASS_CONTROL) != OK)
                 return ERR_PEER;
-        } else if (suite_hear(w, with, 0, 1, &value) != OK) {
+        } else if (suite_receive(w, with, 0, 1, &value) != OK) {
             return ERR_TIMEOUT;
         }
     return OK;
@@ -43,11 +43,11 @@ static int one_round(struct world *w, uint32_t with, char *from, char *into)
     CHECK(next_round(w, with, w->self == 0) == OK);
     for (uint32_t i = 0; i < PIECES; i++)
         CHECK(world_post_send(w, &send[i]) == OK);
-    CHECK(await(w, &recv[PIECES - 1]) == OK);
+    CHECK(await_receive(w, &recv[PIECES - 1]) == OK);
     for (uint32_t i = 1; i < PIECES; i += 2)
         CHECK(world_post_recv(w, &recv[i]) == OK);
     for (uint32_t i = 0; i < PIECES; i++)
-        CHECK(await(w, &recv[i]) == OK);
+        CHECK(await_receive(w, &recv[i]) == OK);
     CHECK(next_round(w, with, w->self == 0) == OK);
     for (uint32_t i = 0; i < PIECES; i++)
         CHECK(send[i].status == OK);
@@ -62,11 +62,11 @@ static int warms_up(struct world *w, uint32_t with)
         CHECK(world_send(w, with, message_ref(word), CLASS_BULK) == OK);
     CHECK(world_sleep(w, suite_until(w, KIT_MOMENT)) == OK);
     for (int i = 0; i < WORDS; i++)
-        CHECK(suite_hear(w, with, 0, 1, &value) == OK);
+        CHECK(suite_receive(w, with, 0, 1, &value) == OK);
     return OK;
 }
 
-static int plays(struct world *w)
+static int play_world(struct world *w)
 {
     uint32_t with = w->self == WORLD_DRIVER ? 0 : WORLD_DRIVER;
     char *memory = calloc(2, PIECE);
@@ -79,7 +79,7 @@ static int plays(struct world *w)
         if (i == WARM_UP)
             before = atomic_load(&allocations);
         if (i == WARM_UP + ROUNDS / 2)
-            world_hurry(w, 0);
+            world_busy_poll(w, 0);
         int rc = one_round(w, with, memory, memory + PIECE);
         if (rc != OK)
             return rc;
@@ -95,7 +95,7 @@ static int plays(struct world *w)
 
 static void *run_worker(void *arg)
 {
-    return (void *)(intptr_t)kit_run(arg, plays, NULL);
+    return (void *)(intptr_t)kit_run(arg, play_world, NULL);
 }
 
 static void test_allocates_nothing(void **state)
@@ -108,7 +108,7 @@ static void test_allocates_nothing(void **state)
     assert_non_null(word);
     memset(word->data, 0, word->len);
     assert_int_equal(pthread_create(&thread, NULL, run_worker, worker), 0);
-    kit_check(driver, plays);
+    kit_check(driver, play_world);
     pthread_join(thread, &result);
     assert_int_equal((int)(intptr_t)result, OK);
     real_close(worker);
@@ -148,7 +148,7 @@ static void test_pool(void **state)
 
 /* ---- messages that nobody waits for ---- */
 
-enum { UNWANTED = MAILBOX_LETTERS_MAX + 4000 };
+enum { UNWANTED = MAILBOX_PENDING_MAX + 4000 };
 
 static void count_dropped(void *user, enum log_level level, const char *text)
 {
@@ -158,11 +158,11 @@ static void count_dropped(void *user, enum log_level level, const char *text)
 }
 
 /* What has come of a peer: it lies here, or has been dropped, told or not. */
-static size_t count_letters(struct world *w, uint32_t number, size_t *here)
+static size_t count_messages(struct world *w, uint32_t number, size_t *here)
 {
     struct node *node = node_of(w);
     node_lock(node);
-    *here = peer_find(node, number)->letters;
+    *here = peer_find(node, number)->pending;
     size_t all = *here + node->mailbox.dropped.count;
     node_unlock(node);
     return all;
@@ -173,8 +173,8 @@ static void test_unwanted_messages_of_a_peer_are_bounded(void **state)
     (void)state;
     const struct node_limits limits = {
         .hello = 5 * WORLD_SECOND, .flush = WORLD_SECOND, .rest = WORLD_FOREVER};
-    atomic_int told = 0;
-    const struct logger log = {count_dropped, &told, LOG_WARN};
+    atomic_int reported = 0;
+    const struct logger log = {count_dropped, &reported, LOG_WARN};
     const struct real_options options = {.log = &log, .seed = 7, .stripes = 1};
     const struct frame tiny = {8, FRAME_DATA, CLASS_CONTROL, 0, 99};
     struct hello answer;
@@ -186,11 +186,11 @@ static void test_unwanted_messages_of_a_peer_are_bounded(void **state)
         assert_true(kit_put_frame(fd, &tiny, "unwanted", 8));
     for (int i = 0; i < 1000 && all < UNWANTED - 1; i++) { /* the first one is told at once */
         real_sleep(WORLD_SECOND / 100);
-        all = count_letters(w, answer.peer, &here);
+        all = count_messages(w, answer.peer, &here);
     }
     assert_int_equal(all, UNWANTED - 1);
-    assert_int_equal(here, MAILBOX_LETTERS_MAX);
-    assert_int_equal(atomic_load(&told), 1);
+    assert_int_equal(here, MAILBOX_PENDING_MAX);
+    assert_int_equal(atomic_load(&reported), 1);
     real_close(kit_worker(w)); /* others are served */
     close(fd);
     real_close(w);

@@ -35,12 +35,12 @@ static int wait_ended(struct world *w, const struct ended *ended, uint64_t times
     return OK;
 }
 
-static int beats(void *arg)
+static int send_beats(void *arg)
 {
     struct world *w = arg;
     while (!atomic_load(&scene.done)) {
         int64_t now = world_now(w);
-        int rc = suite_say(w, WORLD_DRIVER, 0, BEAT_TAG, (uint32_t)(now / 1000));
+        int rc = suite_send(w, WORLD_DRIVER, 0, BEAT_TAG, (uint32_t)(now / 1000));
         if (rc != OK)
             return rc;
         rc = world_sleep(w, now + BEAT);
@@ -50,13 +50,13 @@ static int beats(void *arg)
     return OK;
 }
 
-static int sends(struct world *w)
+static int send_stream(struct world *w)
 {
     struct ended ended = {0};
-    struct task *heart;
+    struct task *sender;
     static uint8_t memory[PIECE];
     struct send *send = calloc(scene.pieces, sizeof *send);
-    CHECK(send && world_spawn(w, "heart", beats, w, &heart) == OK);
+    CHECK(send && world_spawn(w, "heart", send_beats, w, &sender) == OK);
     for (uint32_t i = 0; i < scene.pieces; i++) {
         send[i] = (struct send){
             .to = WORLD_DRIVER, .view = 1, .tag = 9, .from = memory, .len = PIECE, .ended = &ended};
@@ -65,33 +65,33 @@ static int sends(struct world *w)
     CHECK(wait_ended(w, &ended, scene.pieces) == OK);
     while (!atomic_load(&scene.done))
         CHECK(world_sleep(w, world_now(w) + BEAT) == OK);
-    world_end_task(w, &heart);
+    world_end_task(w, &sender);
     free(send);
     return OK;
 }
 
-static int hears_beats(void *arg)
+static int receive_beats(void *arg)
 {
     struct world *w = arg;
     for (;;) {
-        uint32_t said;
-        int rc = suite_hear(w, 0, 0, BEAT_TAG, &said);
+        uint32_t sent_at;
+        int rc = suite_receive(w, 0, 0, BEAT_TAG, &sent_at);
         if (rc != OK)
             return OK; /* the sender has gone */
-        int64_t late = (int64_t)((uint32_t)(world_now(w) / 1000) - said) * 1000;
+        int64_t late = (int64_t)((uint32_t)(world_now(w) / 1000) - sent_at) * 1000;
         scene.late_most = late > scene.late_most ? late : scene.late_most;
         scene.beats++;
     }
 }
 
-static int takes(struct world *w)
+static int take_stream(struct world *w)
 {
     struct ended ended = {0};
-    struct task *ear;
+    struct task *receiver;
     static uint8_t into[PIECE];
     int64_t since = 0;
     CHECK(suite_peer_is(w, 0, true) == OK);
-    CHECK(world_spawn(w, "ear", hears_beats, w, &ear) == OK);
+    CHECK(world_spawn(w, "ear", receive_beats, w, &receiver) == OK);
     for (uint32_t i = 0; i < scene.pieces; i++) {
         struct recv recv = {
             .from = 0, .view = 1, .tag = 9, .into = into, .len = PIECE, .ended = &ended};
@@ -103,18 +103,18 @@ static int takes(struct world *w)
     double bytes = (double)PIECE * (scene.pieces - scene.before);
     scene.mbit = bytes * 8 * HEADERS * 1e3 / (double)(world_now(w) - since);
     atomic_store(&scene.done, true);
-    world_end_task(w, &ear);
+    world_end_task(w, &receiver);
     return OK;
 }
 
 static void *run_sends(void *arg)
 {
-    int rc = kit_run(arg, sends, NULL);
+    int rc = kit_run(arg, send_stream, NULL);
     real_close(arg);
     return (void *)(intptr_t)rc;
 }
 
-static void run(void)
+static void run_worlds(void)
 {
     struct world *driver = NULL, *worker = NULL;
     struct err err = {0};
@@ -128,7 +128,7 @@ static void run(void)
         .seed = 7, .driver = at, .max_mbit = scene.sends, .no_shm = true};
     assert_int_equal(real_open(&two, &worker, &err), OK);
     assert_int_equal(pthread_create(&thread, NULL, run_sends, worker), 0);
-    kit_check(driver, takes);
+    kit_check(driver, take_stream);
     pthread_join(thread, &rc);
     assert_int_equal((intptr_t)rc, OK);
     real_close(driver);
@@ -144,7 +144,7 @@ static void test_what_is_sent(void **state)
     scene.sends = MBIT;
     scene.pieces = 192;
     scene.before = 1;
-    run();
+    run_worlds();
     assert_true(scene.mbit > 0.95 * MBIT && scene.mbit < 1.05 * MBIT);
     assert_true(scene.beats > 20 && scene.late_most < BEAT_MAX);
 }
@@ -157,7 +157,7 @@ static void test_what_is_taken(void **state)
     scene.takes = MBIT;
     scene.pieces = 320;
     scene.before = 80;
-    run();
+    run_worlds();
     assert_true(scene.mbit > 0.95 * MBIT && scene.mbit < 1.05 * MBIT);
     assert_true(scene.beats > 20 && scene.late_most < BEAT_MAX);
 }
@@ -168,7 +168,7 @@ static void test_no_limit_is_much_faster(void **state)
     memset(&scene, 0, sizeof scene);
     scene.pieces = 192;
     scene.before = 1;
-    run();
+    run_worlds();
     assert_true(scene.mbit > 3 * MBIT);
 }
 

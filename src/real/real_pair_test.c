@@ -38,14 +38,14 @@ static char address_of_0[64];
 /* ---- acquaintance ---- */
 
 /* Node 1 hears of node 0 first: its connection is taken, and its messages are kept. */
-static int hears_from_unknown(struct world *w)
+static int receive_from_unknown(struct world *w)
 {
     uint32_t value;
-    CHECK(suite_say(w, 1, 0, 1, 1) == ERR_PEER); /* who is that? */
+    CHECK(suite_send(w, 1, 0, 1, 1) == ERR_PEER); /* who is that? */
     world_raise(w, 1);
     CHECK(suite_peer_is(w, 1, true) == OK);
-    CHECK(suite_hear(w, 1, 0, 7, &value) == OK && value == 70);
-    CHECK(suite_say(w, 1, 0, 8, 80) == OK);
+    CHECK(suite_receive(w, 1, 0, 7, &value) == OK && value == 70);
+    CHECK(suite_send(w, 1, 0, 8, 80) == OK);
     CHECK(world_peer_add(w, 1, "127.0.0.1:1") == OK); /* known by now: nothing happens */
     return suite_peer_is(w, 1, false);
 }
@@ -55,8 +55,8 @@ static int calls_first(struct world *w)
     uint32_t value;
     CHECK(world_sleep(w, suite_until(w, KIT_MOMENT / 2)) == OK);
     CHECK(world_peer_add(w, 0, address_of_0) == OK);
-    CHECK(suite_say(w, 0, 0, 7, 70) == OK); /* goes when it is up */
-    return suite_hear(w, 0, 0, 8, &value);
+    CHECK(suite_send(w, 0, 0, 7, 70) == OK); /* goes when it is up */
+    return suite_receive(w, 0, 0, 8, &value);
 }
 
 /* Node 0 hears of node 1 first: what it says waits until node 1 connects. */
@@ -65,7 +65,7 @@ static int speaks_first(struct world *w)
     uint32_t value;
     struct recv recv = {.from = 1, .view = 3, .tag = 9, .into = &value, .len = sizeof value};
     CHECK(world_peer_add(w, 1, "127.0.0.1:1") == OK);
-    CHECK(suite_say(w, 1, 0, 8, 80) == OK);
+    CHECK(suite_send(w, 1, 0, 8, 80) == OK);
     CHECK(world_post_recv(w, &recv) == OK); /* and what it will say is waited for */
     struct message *m;
     for (int rc = OK; rc == OK;) { /* as much as there is credit, and no more */
@@ -77,12 +77,12 @@ static int speaks_first(struct world *w)
     message_unref(m);
     CHECK(suite_peer_is(w, 1, true) == OK);
     uint32_t word;
-    CHECK(suite_hear(w, 1, 0, 7, &word) == OK && word == 70);
+    CHECK(suite_receive(w, 1, 0, 7, &word) == OK && word == 70);
     world_unpost(w, &recv);
     return OK;
 }
 
-static void meet(suite_main first, suite_main second)
+static void play_pair(suite_main first, suite_main second)
 {
     struct world *driver = kit_driver(5 * WORLD_SECOND);
     struct world *zero = kit_worker(driver), *one = kit_worker(driver);
@@ -98,12 +98,12 @@ static void meet(suite_main first, suite_main second)
 static void test_acquaintance(void **state)
 {
     (void)state;
-    meet(hears_from_unknown, calls_first);
-    meet(speaks_first, calls_first);
+    play_pair(receive_from_unknown, calls_first);
+    play_pair(speaks_first, calls_first);
 }
 
 /* Where nobody listens there is no peer: what is meant for it ends, and no wait hangs. */
-static int calls_nobody(struct world *w)
+static int call_without_driver(struct world *w)
 {
     char x[4];
     struct recv recv = {.from = 0, .view = 1, .tag = 9, .into = x, .len = sizeof x};
@@ -113,20 +113,20 @@ static int calls_nobody(struct world *w)
     CHECK(world_post_recv(w, &recv) == OK);
     CHECK(world_wait(w, &done, 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
     CHECK(recv.status == ERR_PEER);
-    CHECK(suite_say(w, 0, 0, 1, 1) == ERR_PEER);
+    CHECK(suite_send(w, 0, 0, 1, 1) == ERR_PEER);
     CHECK(world_peer_add(w, 0, address_of_0) == OK);
-    CHECK(suite_say(w, 0, 0, 1, 1) == ERR_PEER); /* for good */
+    CHECK(suite_send(w, 0, 0, 1, 1) == ERR_PEER); /* for good */
     return OK;
 }
 
-static void test_nobody_there(void **state)
+static void test_no_driver_there(void **state)
 {
     (void)state;
     struct world *driver = kit_driver(5 * WORLD_SECOND);
     struct world *zero = kit_worker(driver), *one = kit_worker(driver);
     world_address(zero, address_of_0, sizeof address_of_0);
     real_close(zero);
-    kit_check(one, calls_nobody);
+    kit_check(one, call_without_driver);
     real_close(one);
     real_close(driver);
 }
@@ -136,7 +136,7 @@ static int calls_another_run(struct world *w)
 {
     CHECK(world_peer_add(w, 0, address_of_0) == OK);
     for (int i = 0; i < 500; i++) {
-        if (suite_say(w, 0, 0, 1, 1) == ERR_PEER)
+        if (suite_send(w, 0, 0, 1, 1) == ERR_PEER)
             return OK;
         CHECK(world_sleep(w, suite_until(w, KIT_MOMENT / 10)) == OK);
     }
@@ -218,7 +218,7 @@ static int pours_views(struct world *w)
 {
     for (uint32_t view = 1; view <= VIEWS; view++) {
         uint32_t value;
-        CHECK(suite_hear(w, WORLD_DRIVER, 0, view, &value) == OK);
+        CHECK(suite_receive(w, WORLD_DRIVER, 0, view, &value) == OK);
         for (uint64_t tag = 0; tag < PER_VIEW; tag++) {
             struct message *m = message_new(tag, view, STORM_FLOATS * sizeof(float));
             CHECK(m);
@@ -226,7 +226,7 @@ static int pours_views(struct world *w)
             CHECK(suite_send_bulk(w, WORLD_DRIVER, m) == OK);
         }
     }
-    return suite_say(w, WORLD_DRIVER, 0, VIEWS + 1, 0);
+    return suite_send(w, WORLD_DRIVER, 0, VIEWS + 1, 0);
 }
 
 struct aborter {
@@ -235,7 +235,7 @@ struct aborter {
     int64_t when;
 };
 
-static int aborts(void *arg)
+static int abort_task(void *arg)
 {
     struct aborter *a = arg;
     world_sleep(a->w, a->when);
@@ -251,8 +251,8 @@ static int one_view(struct world *w, uint32_t view, int64_t patience, int *lande
     float *x = calloc(STORM_FLOATS, sizeof *x);
     struct recv recv[PER_VIEW];
     struct task *task;
-    CHECK(x && suite_say(w, 0, 0, view, 0) == OK);
-    CHECK(world_spawn(w, "aborter", aborts, &a, &task) == OK);
+    CHECK(x && suite_send(w, 0, 0, view, 0) == OK);
+    CHECK(world_spawn(w, "aborter", abort_task, &a, &task) == OK);
     for (uint32_t i = 0; i < PER_VIEW; i++) {
         recv[i] = (struct recv){.from = 0,
                                 .view = view,
@@ -289,7 +289,7 @@ static int aborts_views(struct world *w)
         all += landed;
     }
     print_message("%d of %d messages landed before the abort\n", all, VIEWS * PER_VIEW);
-    return suite_hear(w, 0, 0, VIEWS + 1, &value);
+    return suite_receive(w, 0, 0, VIEWS + 1, &value);
 }
 
 static void test_abort_storm(void **state)
@@ -305,13 +305,13 @@ static void test_abort_storm(void **state)
 
 /* ---- closing towards who does not listen ---- */
 
-static uint32_t deaf;
+static uint32_t mute;
 
-static int speaks_to_the_deaf(struct world *w)
+static int send_to_non_reader(struct world *w)
 {
-    CHECK(suite_peer_is(w, deaf, true) == OK);
+    CHECK(suite_peer_is(w, mute, true) == OK);
     for (int i = 0; i < 2; i++)
-        CHECK(world_send(w, deaf, message_new(1, 0, WORLD_MESSAGE_MAX), CLASS_BULK) == OK);
+        CHECK(world_send(w, mute, message_new(1, 0, WORLD_MESSAGE_MAX), CLASS_BULK) == OK);
     return OK;
 }
 
@@ -322,9 +322,9 @@ static void test_close_is_bounded(void **state)
     struct hello answer;
     int fd = kit_join(w, &answer), small = 4096;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-    deaf = answer.peer;
+    mute = answer.peer;
     node_of(w)->limits.flush = 2 * KIT_MOMENT;
-    kit_check(w, speaks_to_the_deaf);
+    kit_check(w, send_to_non_reader);
     int64_t start = real_now();
     real_close(w);
     int64_t took = real_now() - start;
@@ -335,7 +335,7 @@ static void test_close_is_bounded(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_acquaintance), cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_acquaintance), cmocka_unit_test(test_no_driver_there),
         cmocka_unit_test(test_two_runs),     cmocka_unit_test(test_credit_with_oneself),
         cmocka_unit_test(test_abort_storm),  cmocka_unit_test(test_close_is_bounded),
     };

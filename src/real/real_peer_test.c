@@ -68,7 +68,7 @@ static int dribble_send(struct world *w, uint32_t to)
     return send.status;
 }
 
-static int dribble_hear(struct world *w, uint32_t from)
+static int receive_dribble(struct world *w, uint32_t from)
 {
     float sum[FLOATS_SLOW];
     for (size_t i = 0; i < FLOATS_SLOW; i++)
@@ -106,14 +106,14 @@ static int dribble_hear(struct world *w, uint32_t from)
 
 static int dribble_driver(struct world *w)
 {
-    int rc = dribble_hear(w, 0);
+    int rc = receive_dribble(w, 0);
     return rc == OK ? dribble_send(w, 0) : rc;
 }
 
 static int dribble_worker(struct world *w)
 {
     int rc = dribble_send(w, WORLD_DRIVER);
-    return rc == OK ? dribble_hear(w, WORLD_DRIVER) : rc;
+    return rc == OK ? receive_dribble(w, WORLD_DRIVER) : rc;
 }
 
 /* Passes bytes on, `piece` at a time, until one side closes. */
@@ -215,7 +215,7 @@ static int reset_node(struct world *w)
     CHECK(world_wait(w, &done, 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
     CHECK(recv.status == ERR_PEER);
     CHECK(suite_peer_is(w, other.number, false) == OK);
-    return suite_say(w, other.number, 0, 1, 1) == ERR_PEER ? OK : ERR_BUG;
+    return suite_send(w, other.number, 0, 1, 1) == ERR_PEER ? OK : ERR_BUG;
 }
 
 static void test_reset_in_mid_message(void **state)
@@ -273,7 +273,7 @@ static int half_out_node(struct world *w)
     }
     CHECK(world_sleep(w, suite_until(w, KIT_MOMENT)) == OK); /* the socket is full by now */
     world_abort(w, 2);
-    CHECK(suite_say(w, other.number, 2, 99, 42) == OK);
+    CHECK(suite_send(w, other.number, 2, 99, 42) == OK);
     struct frame frame;
     static char data[WORLD_MESSAGE_MAX];
     CHECK(kit_get_message(other.fd, &frame, data, sizeof data));
@@ -294,7 +294,7 @@ static void test_abort_when_half_is_out(void **state)
 }
 
 /* Who breaks the protocol is cut off, whatever it was. */
-static void breaks(const struct frame *frame, size_t bytes, int times)
+static void break_protocol(const struct frame *frame, size_t bytes, int times)
 {
     static char data[WORLD_MESSAGE_MAX];
     begin_story();
@@ -311,13 +311,15 @@ static void test_broken_protocol(void **state)
 {
     (void)state;
     /* more than its credit */
-    breaks(&(struct frame){WORLD_MESSAGE_MAX, FRAME_DATA, CLASS_BULK, 0, 1}, WORLD_MESSAGE_MAX, 3);
-    breaks(&(struct frame){1024, FRAME_DATA, CLASS_CONTROL, 0, 1}, 1024, WORLD_CREDIT / 1024 + 1);
+    break_protocol(&(struct frame){WORLD_MESSAGE_MAX, FRAME_DATA, CLASS_BULK, 0, 1},
+                   WORLD_MESSAGE_MAX, 3);
+    break_protocol(&(struct frame){1024, FRAME_DATA, CLASS_CONTROL, 0, 1}, 1024,
+                   WORLD_CREDIT / 1024 + 1);
     /* longer than any message */
-    breaks(&(struct frame){WORLD_MESSAGE_MAX + 1, FRAME_DATA, CLASS_BULK, 0, 1}, 0, 1);
+    break_protocol(&(struct frame){WORLD_MESSAGE_MAX + 1, FRAME_DATA, CLASS_BULK, 0, 1}, 0, 1);
     /* credit for what it was never sent */
-    breaks(&(struct frame){0, FRAME_CREDIT, CLASS_BULK, 0, 1}, 0, 1);
-    breaks(&(struct frame){0, (enum frame_type)77, CLASS_BULK, 0, 1}, 0, 1);
+    break_protocol(&(struct frame){0, FRAME_CREDIT, CLASS_BULK, 0, 1}, 0, 1);
+    break_protocol(&(struct frame){0, (enum frame_type)77, CLASS_BULK, 0, 1}, 0, 1);
 }
 
 /* ---- hellos ---- */
@@ -336,7 +338,7 @@ static void refused_with(struct world *w, const struct hello *hello, const char 
     close(fd);
 }
 
-static void refused(struct world *w, const struct hello *hello, enum hello_refusal why)
+static void expect_refusal(struct world *w, const struct hello *hello, enum hello_refusal why)
 {
     refused_with(w, hello, NULL, why);
 }
@@ -351,25 +353,25 @@ static void test_refusals(void **state)
     uint64_t run = node_of(driver)->run;
     struct hello other_version = *kit_hello(0, WORLD_ANY, WORLD_DRIVER);
     other_version.version++;
-    refused(driver, &other_version, REFUSED_VERSION);
-    refused(driver, kit_hello(run + 1, WORLD_ANY, WORLD_DRIVER), REFUSED_RUN);
-    refused(driver, kit_hello(run, 5, WORLD_DRIVER), REFUSED_NUMBER);
-    refused(worker[1], kit_hello(run ^ 1, 2, 1), REFUSED_RUN);
-    refused(worker[1], kit_hello(0, WORLD_ANY, 1), REFUSED_RUN);
-    refused(worker[1], kit_hello(run, 1, 1), REFUSED_NUMBER); /* it itself */
-    refused(worker[1], kit_hello(run, 0, 1), REFUSED_NUMBER); /* an earlier */
-    refused(worker[1], kit_hello(run, 2, 0), REFUSED_NUMBER); /* astray */
-    refused(worker[1], kit_hello(run, WORLD_DRIVER, 1), REFUSED_NUMBER);
+    expect_refusal(driver, &other_version, REFUSED_VERSION);
+    expect_refusal(driver, kit_hello(run + 1, WORLD_ANY, WORLD_DRIVER), REFUSED_RUN);
+    expect_refusal(driver, kit_hello(run, 5, WORLD_DRIVER), REFUSED_NUMBER);
+    expect_refusal(worker[1], kit_hello(run ^ 1, 2, 1), REFUSED_RUN);
+    expect_refusal(worker[1], kit_hello(0, WORLD_ANY, 1), REFUSED_RUN);
+    expect_refusal(worker[1], kit_hello(run, 1, 1), REFUSED_NUMBER); /* it itself */
+    expect_refusal(worker[1], kit_hello(run, 0, 1), REFUSED_NUMBER); /* an earlier */
+    expect_refusal(worker[1], kit_hello(run, 2, 0), REFUSED_NUMBER); /* astray */
+    expect_refusal(worker[1], kit_hello(run, WORLD_DRIVER, 1), REFUSED_NUMBER);
 
     struct hello answer;
     int fd = kit_connect_to(worker[1]);
     kit_put_hello(fd, kit_hello(run, 2, 1));
     assert_int_equal(kit_get_hello(fd, &answer), OK);
     assert_true(answer.refusal == REFUSED_NOT && answer.run == run && answer.node == 1);
-    refused(worker[1], kit_hello(run, 2, 1), REFUSED_NUMBER); /* a second */
+    expect_refusal(worker[1], kit_hello(run, 2, 1), REFUSED_NUMBER); /* a second */
     world_peer_drop(worker[1], 2);
     assert_true(kit_closes(fd, 5 * WORLD_SECOND));
-    refused(worker[1], kit_hello(run, 2, 1), REFUSED_NUMBER); /* dropped */
+    expect_refusal(worker[1], kit_hello(run, 2, 1), REFUSED_NUMBER); /* dropped */
     close(fd);
     for (int i = 0; i < 2; i++)
         real_close(worker[i]);
@@ -464,12 +466,12 @@ static void test_other_version_is_refused_by_its_hello(void **state)
  * stay, nor any below. */
 enum { CALLERS = 1500 };
 
-static int hear_gone(struct world *w)
+static int receive_departure(struct world *w)
 {
     return suite_peer_is(w, other.number, false);
 }
 
-static uint32_t call(void)
+static uint32_t next_call(void)
 {
     struct hello answer;
     other.fd = kit_join(other.world, &answer);
@@ -481,7 +483,7 @@ static void hang_up(void)
 {
     close(other.fd);
     other.fd = -1;
-    kit_check(other.world, hear_gone);
+    kit_check(other.world, receive_departure);
 }
 
 static void test_numbers_come_back(void **state)
@@ -493,17 +495,17 @@ static void test_numbers_come_back(void **state)
     node_of(other.world)->limits.rest = 0;
     stays[0] = kit_worker(other.world);
     for (int i = 0; i < CALLERS; i++) {
-        uint32_t number = call();
+        uint32_t number = next_call();
         highest = number > highest ? number : highest;
         hang_up();
     }
     assert_in_range(highest, 1, 20); /* a number is free again when all of its links have ended */
 
-    uint32_t kept = call();
+    uint32_t kept = next_call();
     assert_int_equal(world_peer_add(other.world, kept, "127.0.0.1:1"), OK);
     hang_up();
     for (int i = 0; i < 100; i++) {
-        assert_true(call() > kept);
+        assert_true(next_call() > kept);
         hang_up();
     }
     stays[1] = kit_worker(other.world);
@@ -519,12 +521,12 @@ static void test_numbers_rest(void **state)
     (void)state;
     other.world = kit_driver(5 * WORLD_SECOND);
     node_of(other.world)->limits.rest = 5 * KIT_MOMENT;
-    uint32_t first = call();
+    uint32_t first = next_call();
     hang_up();
-    assert_int_not_equal(call(), first);
+    assert_int_not_equal(next_call(), first);
     hang_up();
     real_sleep(7 * KIT_MOMENT);
-    assert_int_equal(call(), first);
+    assert_int_equal(next_call(), first);
     hang_up();
     real_close(other.world);
 }
@@ -539,14 +541,14 @@ static void test_numbers_have_an_end(void **state)
     node->limits.rest = WORLD_FOREVER;
     node->peers.numbers = NUMBERS;
     for (uint32_t i = 0; i < NUMBERS; i++) {
-        assert_int_equal(call(), i);
+        assert_int_equal(next_call(), i);
         hang_up();
     }
-    refused(other.world, kit_hello(0, WORLD_ANY, WORLD_DRIVER), REFUSED_FULL);
-    node->came_back = true;
-    refused(other.world, kit_hello(node->run, NUMBERS, WORLD_DRIVER), REFUSED_FULL);
+    expect_refusal(other.world, kit_hello(0, WORLD_ANY, WORLD_DRIVER), REFUSED_FULL);
+    node->resumed_at = true;
+    expect_refusal(other.world, kit_hello(node->run, NUMBERS, WORLD_DRIVER), REFUSED_FULL);
     node->limits.rest = 0;
-    assert_in_range(call(), 0, NUMBERS - 1);
+    assert_in_range(next_call(), 0, NUMBERS - 1);
     hang_up();
     real_close(other.world);
 }
@@ -696,8 +698,8 @@ static void *garbage_thread(void *arg)
     };
     for (size_t i = 0; !atomic_load(&quiet); i++) {
         int fd = kit_connect(garbage_at);
-        const char *say = what[i % (sizeof what / sizeof *what)];
-        kit_put(fd, say, strlen(say));
+        const char *message = what[i % (sizeof what / sizeof *what)];
+        kit_put(fd, message, strlen(message));
         if (i % 3)
             kit_closes(fd, WORLD_SECOND / 100);
         close(fd);
@@ -707,27 +709,27 @@ static void *garbage_thread(void *arg)
 
 enum { RALLIES = 500 };
 
-static int rally(struct world *w, uint32_t with, bool serve)
+static int play_rally(struct world *w, uint32_t with, bool serve)
 {
     for (uint32_t i = 0; i < RALLIES; i++) {
         uint32_t value = 0;
         if (serve)
-            CHECK(suite_say(w, with, 0, i, i) == OK);
-        CHECK(suite_hear(w, with, 0, i, &value) == OK && value == i);
+            CHECK(suite_send(w, with, 0, i, i) == OK);
+        CHECK(suite_receive(w, with, 0, i, &value) == OK && value == i);
         if (!serve)
-            CHECK(suite_say(w, with, 0, i, i) == OK);
+            CHECK(suite_send(w, with, 0, i, i) == OK);
     }
     return OK;
 }
 
 static int rally_driver(struct world *w)
 {
-    return rally(w, 0, true);
+    return play_rally(w, 0, true);
 }
 
 static int rally_worker(struct world *w)
 {
-    return rally(w, WORLD_DRIVER, false);
+    return play_rally(w, WORLD_DRIVER, false);
 }
 
 static void *run_rally_worker(void *arg)

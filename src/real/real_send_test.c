@@ -15,7 +15,7 @@ static struct {
 } other;
 
 /* `buffer`: of the bare peer's socket, 0 for as much as it likes. */
-static void story(suite_main main, int buffer)
+static void play_story(suite_main main, int buffer)
 {
     struct hello answer;
     other.world = kit_driver(5 * WORLD_SECOND);
@@ -42,7 +42,7 @@ static int until_ended(struct world *w, const struct ended *ended, uint64_t time
     return OK;
 }
 
-static unsigned char *filled(size_t n, unsigned seed)
+static unsigned char *filled_buffer(size_t n, unsigned seed)
 {
     unsigned char *x = malloc(n);
     for (size_t i = 0; x && i < n; i++)
@@ -73,7 +73,7 @@ static int takes_turns(struct world *w)
     enum { TURNS = 12, LEN = 1000 };
     struct send send[TURNS];
     struct ended ended = {0};
-    unsigned char data[LEN], *from = filled(LEN, 3);
+    unsigned char data[LEN], *from = filled_buffer(LEN, 3);
     struct frame frame;
     CHECK(from && suite_peer_is(w, other.number, true) == OK);
     for (uint32_t i = 0; i < TURNS; i += 2) {
@@ -98,12 +98,12 @@ static int takes_turns(struct world *w)
 static void test_turns(void **state)
 {
     (void)state;
-    story(takes_turns, 0);
+    play_story(takes_turns, 0);
 }
 
 /* ---- credit ---- */
 
-static bool silent(int fd)
+static bool is_silent(int fd)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     return poll(&p, 1, 100) == 0;
@@ -111,13 +111,13 @@ static bool silent(int fd)
 
 /* Of four times the credit as much goes as there is room for; the rest when room is made. A message
  * behind them waits in its turn, and what has been promised to it is not given away. */
-static int goes_on_with_credit(struct world *w)
+static int continue_with_credit(struct world *w)
 {
     enum { SENDS = 4 * WORLD_CREDIT / BIG, FIT = WORLD_CREDIT / BIG };
     static unsigned char data[BIG];
     struct send send[SENDS];
     struct ended ended = {0};
-    unsigned char *from = filled(BIG, 1);
+    unsigned char *from = filled_buffer(BIG, 1);
     struct frame frame;
     CHECK(from && suite_peer_is(w, other.number, true) == OK);
     CHECK(world_send(w, other.number, message_new(98, 0, BIG), CLASS_BULK) == OK);
@@ -130,7 +130,7 @@ static int goes_on_with_credit(struct world *w)
     for (int i = -1, got = 0; i < SENDS + 1; i++, got++) {
         uint64_t tag = i < 0 ? 98 : i == 1 ? 99 : (uint64_t)(i > 1 ? i - 1 : i);
         if (got >= FIT) {
-            CHECK(silent(other.fd));
+            CHECK(is_silent(other.fd));
             CHECK(kit_put_frame(other.fd, &(struct frame){0, FRAME_CREDIT, CLASS_BULK, 0, BIG},
                                 NULL, 0));
         }
@@ -145,7 +145,7 @@ static int goes_on_with_credit(struct world *w)
 static void test_room(void **state)
 {
     (void)state;
-    story(goes_on_with_credit, 0);
+    play_story(continue_with_credit, 0);
 }
 
 /* ---- taken back ---- */
@@ -157,7 +157,7 @@ static int takes_back(struct world *w, bool by_abort)
     static unsigned char data[BIG];
     struct send send[3];
     struct ended ended = {0};
-    unsigned char *from = filled(BIG, 1);
+    unsigned char *from = filled_buffer(BIG, 1);
     struct frame frame;
     CHECK(from && suite_peer_is(w, other.number, true) == OK);
     for (uint32_t i = 0; i < 3; i++) {
@@ -177,7 +177,7 @@ static int takes_back(struct world *w, bool by_abort)
     memset(from, 0xee, BIG);
     free(from);
     world_unsend(w, &send[2]); /* has ended: nothing */
-    CHECK(suite_say(w, other.number, 2, 99, 42) == OK);
+    CHECK(suite_send(w, other.number, 2, 99, 42) == OK);
     CHECK(kit_get_message(other.fd, &frame, data, sizeof data));
     CHECK(frame.tag == 0 && frame.length == BIG && is_filled(data, BIG, 1));
     CHECK(kit_get_message(other.fd, &frame, data, sizeof data));
@@ -193,12 +193,12 @@ static int takes_back(struct world *w, bool by_abort)
     return OK;
 }
 
-static int unsends(struct world *w)
+static int unsend_all(struct world *w)
 {
     return takes_back(w, false);
 }
 
-static int aborts(struct world *w)
+static int abort_sends(struct world *w)
 {
     return takes_back(w, true);
 }
@@ -206,8 +206,8 @@ static int aborts(struct world *w)
 static void test_taken_back(void **state)
 {
     (void)state;
-    story(unsends, SMALL);
-    story(aborts, SMALL);
+    play_story(unsend_all, SMALL);
+    play_story(abort_sends, SMALL);
 }
 
 /* The same at moments nobody has chosen, while the other side reads as fast as it can. */
@@ -231,7 +231,7 @@ static void *reads_on(void *arg)
     return (void *)whole;
 }
 
-static int storm(struct world *w)
+static int storm_of_aborts(struct world *w)
 {
     pthread_t reader;
     int64_t patience = WORLD_SECOND / 2000;
@@ -240,7 +240,7 @@ static int storm(struct world *w)
     CHECK(pthread_create(&reader, NULL, reads_on, NULL) == 0);
     for (uint32_t view = 1; view <= STORMS; view++) {
         struct ended ended = {0};
-        unsigned char *from = filled(STORM_LEN, view);
+        unsigned char *from = filled_buffer(STORM_LEN, view);
         CHECK(from);
         struct send send[2];
         for (uint32_t i = 0; i < 2; i++) {
@@ -272,7 +272,7 @@ static int storm(struct world *w)
 static void test_abort_storm(void **state)
 {
     (void)state;
-    story(storm, 0);
+    play_story(storm_of_aborts, 0);
 }
 
 /* ---- nobody takes it ---- */
@@ -281,7 +281,7 @@ static int sees_reset(struct world *w)
 {
     struct send send[3];
     struct ended ended = {0};
-    unsigned char *from = filled(BIG, 1);
+    unsigned char *from = filled_buffer(BIG, 1);
     CHECK(from && suite_peer_is(w, other.number, true) == OK);
     for (uint32_t i = 0; i < 3; i++) {
         send[i] = a_send(i, 1, from, BIG, &ended);
@@ -302,11 +302,11 @@ static int sees_reset(struct world *w)
     return OK;
 }
 
-static int drops(struct world *w)
+static int drop_link(struct world *w)
 {
     struct send send[2];
     struct ended ended = {0};
-    unsigned char *from = filled(BIG, 1);
+    unsigned char *from = filled_buffer(BIG, 1);
     CHECK(from && suite_peer_is(w, other.number, true) == OK);
     for (uint32_t i = 0; i < 2; i++) {
         send[i] = a_send(i, 1, from, BIG, &ended);
@@ -320,16 +320,16 @@ static int drops(struct world *w)
     return OK;
 }
 
-static void test_nobody_takes_it(void **state)
+static void test_send_without_receiver(void **state)
 {
     (void)state;
-    story(sees_reset, SMALL);
-    story(drops, SMALL);
+    play_story(sees_reset, SMALL);
+    play_story(drop_link, SMALL);
 }
 
 static int two_and_two = 4;
 
-static int asserts(void *arg)
+static int fail_assertion(void *arg)
 {
     (void)arg;
     PL_ASSERT(two_and_two == 5);
@@ -343,13 +343,13 @@ static int is_poisoned(struct world *w)
     struct send send[2];
     struct ended ended = {0};
     struct task *task;
-    unsigned char *from = filled(BIG, 1);
+    unsigned char *from = filled_buffer(BIG, 1);
     CHECK(from && suite_peer_is(w, other.number, true) == OK);
     for (uint32_t i = 0; i < 2; i++) {
         send[i] = a_send(i, 1, from, BIG, &ended);
         CHECK(world_post_send(w, &send[i]) == OK);
     }
-    CHECK(world_spawn(w, "bad", asserts, NULL, &task) == OK);
+    CHECK(world_spawn(w, "bad", fail_assertion, NULL, &task) == OK);
     CHECK(world_join(w, task, WORLD_FOREVER, NULL) == OK);
     CHECK(atomic_load(&ended.times) == 2);
     free(from);
@@ -377,7 +377,7 @@ static void test_poisoned(void **state)
 
 /* ---- before its peer is there ---- */
 
-static int says_early(struct world *w)
+static int send_early(struct world *w)
 {
     uint32_t word = 4711;
     struct ended ended = {0};
@@ -391,17 +391,17 @@ static int says_early(struct world *w)
 
 static char early_address[64];
 
-static int comes_late(struct world *w)
+static int send_late(struct world *w)
 {
     uint32_t value;
     CHECK(world_sleep(w, suite_until(w, KIT_MOMENT)) == OK);
     CHECK(world_peer_add(w, 0, early_address) == OK);
-    return suite_hear(w, 0, 0, 5, &value) == OK && value == 4711 ? OK : ERR_BUG;
+    return suite_receive(w, 0, 0, 5, &value) == OK && value == 4711 ? OK : ERR_BUG;
 }
 
 static void *run_comer(void *arg)
 {
-    int rc = kit_run(arg, comes_late, NULL);
+    int rc = kit_run(arg, send_late, NULL);
     real_close(arg);
     return (void *)(intptr_t)rc;
 }
@@ -415,7 +415,7 @@ static void test_before_it_is_up(void **state)
     void *result;
     world_address(zero, early_address, sizeof early_address);
     assert_int_equal(pthread_create(&thread, NULL, run_comer, one), 0);
-    kit_check(zero, says_early);
+    kit_check(zero, send_early);
     pthread_join(thread, &result);
     assert_int_equal((int)(intptr_t)result, OK);
     real_close(zero);
@@ -425,9 +425,12 @@ static void test_before_it_is_up(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_turns),           cmocka_unit_test(test_room),
-        cmocka_unit_test(test_taken_back),      cmocka_unit_test(test_abort_storm),
-        cmocka_unit_test(test_nobody_takes_it), cmocka_unit_test(test_poisoned),
+        cmocka_unit_test(test_turns),
+        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_taken_back),
+        cmocka_unit_test(test_abort_storm),
+        cmocka_unit_test(test_send_without_receiver),
+        cmocka_unit_test(test_poisoned),
         cmocka_unit_test(test_before_it_is_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

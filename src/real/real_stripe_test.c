@@ -32,7 +32,7 @@ static int until_ended(struct world *w, const struct ended *ended, uint64_t time
 }
 
 /* All at once, each stripe under one tag; a few words beside them. */
-static int sends(struct world *w)
+static int send_stripes(struct world *w)
 {
     struct ended ended = {0};
     struct send *send = calloc(STRIPES * SENDS, sizeof *send);
@@ -54,7 +54,7 @@ static int sends(struct world *w)
         next += len;
         CHECK(world_post_send(w, &send[k]) == OK);
         if (i % 50 == 0)
-            CHECK(suite_say(w, WORLD_DRIVER, 0, 5, k) == OK);
+            CHECK(suite_send(w, WORLD_DRIVER, 0, 5, k) == OK);
     }
     CHECK(until_ended(w, &ended, STRIPES * SENDS) == OK);
     for (uint32_t k = 0; k < STRIPES * SENDS; k++)
@@ -64,7 +64,7 @@ static int sends(struct world *w)
     return OK; /* and closes at once */
 }
 
-static int hears_all(struct world *w)
+static int receive_all(struct world *w)
 {
     struct ended ended = {0};
     struct recv recv[STRIPES];
@@ -90,7 +90,7 @@ static int hears_all(struct world *w)
     for (uint32_t k = 0; k < STRIPES * SENDS; k++)
         if (k / STRIPES % 50 == 0) {
             uint32_t value;
-            CHECK(suite_hear(w, 0, 0, 5, &value) == OK && value == k);
+            CHECK(suite_receive(w, 0, 0, 5, &value) == OK && value == k);
         }
     free(into);
     return OK;
@@ -99,7 +99,7 @@ static int hears_all(struct world *w)
 static void *run_sends(void *arg)
 {
     struct world *w = arg;
-    int rc = kit_run(w, sends, NULL);
+    int rc = kit_run(w, send_stripes, NULL);
     real_close(w);
     return (void *)(intptr_t)rc;
 }
@@ -121,7 +121,7 @@ static void test_in_order(void **state)
     pthread_t thread;
     void *result;
     assert_int_equal(pthread_create(&thread, NULL, run_sends, worker), 0);
-    kit_check(driver, hears_all);
+    kit_check(driver, receive_all);
     pthread_join(thread, &result);
     assert_int_equal((int)(intptr_t)result, OK);
     assert_int_equal(open_stripes(driver, 0), STRIPES);
@@ -129,25 +129,25 @@ static void test_in_order(void **state)
 }
 
 /* Whoever closes while its connections are being made: what was said arrives. */
-static int says_and_goes(struct world *w)
+static int send_and_close(struct world *w)
 {
     for (uint32_t i = 0; i < 5; i++)
-        CHECK(suite_say(w, WORLD_DRIVER, 0, 5, i) == OK);
+        CHECK(suite_send(w, WORLD_DRIVER, 0, 5, i) == OK);
     return OK;
 }
 
 enum { GUESTS = 40 };
 
-static int hears_guests(struct world *w)
+static int receive_workers(struct world *w)
 {
     for (uint32_t k = 0; k < GUESTS; k++) {
         struct world *worker = kit_worker(w);
         if (k % 2)
             CHECK(world_sleep(w, suite_until(w, (int64_t)k * 20000)) == OK);
-        CHECK(kit_run(worker, says_and_goes, NULL) == OK);
+        CHECK(kit_run(worker, send_and_close, NULL) == OK);
         real_close(worker);
         for (uint32_t i = 0, value; i < 5; i++)
-            CHECK(suite_hear(w, k, 0, 5, &value) == OK && value == i);
+            CHECK(suite_receive(w, k, 0, 5, &value) == OK && value == i);
         CHECK(suite_peer_is(w, k, false) == OK);
     }
     return OK;
@@ -157,7 +157,7 @@ static void test_closing_early(void **state)
 {
     (void)state;
     struct world *driver = kit_driver(5 * WORLD_SECOND);
-    kit_check(driver, hears_guests);
+    kit_check(driver, receive_workers);
     real_close(driver);
 }
 
@@ -170,7 +170,7 @@ static struct {
     uint32_t number;
 } other;
 
-static int say_hello(int fd, enum hello_refusal refusal)
+static int send_hello(int fd, enum hello_refusal refusal)
 {
     struct hello answer;
     kit_put_hello(fd, &other.hello);
@@ -186,33 +186,33 @@ static void begin_story(uint32_t stripes)
     other.world = kit_driver(5 * WORLD_SECOND);
     other.hello = *kit_hello(0, WORLD_ANY, WORLD_DRIVER);
     other.hello.stripes = (uint8_t)stripes;
-    other.fd[0] = say_hello(kit_connect_to(other.world), REFUSED_NOT);
+    other.fd[0] = send_hello(kit_connect_to(other.world), REFUSED_NOT);
     other.hello.node = other.number;
     for (uint32_t i = 1; i < stripes; i++) {
         other.hello.stripe = (uint8_t)i;
-        other.fd[i] = say_hello(kit_connect_to(other.world), REFUSED_NOT);
+        other.fd[i] = send_hello(kit_connect_to(other.world), REFUSED_NOT);
     }
 }
 
-static void refused(enum hello_refusal why)
+static void expect_refusal(enum hello_refusal why)
 {
-    close(say_hello(kit_connect_to(other.world), why));
+    close(send_hello(kit_connect_to(other.world), why));
 }
 
 static void test_refusals(void **state)
 {
     (void)state;
     begin_story(2);
-    refused(REFUSED_NUMBER); /* there is that one */
+    expect_refusal(REFUSED_NUMBER); /* there is that one */
     other.hello.stripes = 4;
     other.hello.stripe = 2;
-    refused(REFUSED_NUMBER); /* two were said, first */
+    expect_refusal(REFUSED_NUMBER); /* two were said, first */
     other.hello.stripe = 1;
     other.hello.node++;
-    refused(REFUSED_NUMBER); /* whose? */
+    expect_refusal(REFUSED_NUMBER); /* whose? */
     other.hello.node--;
     other.hello.run ^= 1;
-    refused(REFUSED_RUN);
+    expect_refusal(REFUSED_RUN);
     other.hello.stripes = STRIPES_MAX + 1;
     int fd = kit_connect_to(other.world);
     kit_put_hello(fd, &other.hello);

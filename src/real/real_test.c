@@ -9,14 +9,14 @@
 
 /* ---- opening ---- */
 
-static void opens_not(const struct real_options *options, int status, const char *says)
+static void opens_not(const struct real_options *options, int status, const char *error_text)
 {
     struct world *w = NULL;
     struct err err = {0};
     assert_int_equal(real_open(options, &w, &err), status);
     assert_null(w);
-    if (!strstr(err.text, says))
-        fail_msg("'%s' does not say '%s'", err.text, says);
+    if (!strstr(err.text, error_text))
+        fail_msg("'%s' does not say '%s'", err.text, error_text);
 }
 
 static void test_bad_addresses(void **state)
@@ -175,7 +175,7 @@ static void test_advertised(void **state)
 struct impostor {
     int listener;
     char address[64];
-    uint8_t says[HELLO_SIZE];
+    uint8_t error_text[HELLO_SIZE];
     size_t n;
     pthread_t thread;
 };
@@ -186,17 +186,17 @@ static void *impostor_thread(void *arg)
     uint8_t bytes[HELLO_SIZE + TOKEN_SIZE];
     int fd = accept(i->listener, NULL, NULL);
     if (kit_get(fd, bytes, sizeof bytes))
-        kit_put(fd, i->says, i->n);
+        kit_put(fd, i->error_text, i->n);
     close(fd);
     return NULL;
 }
 
 /* What a worker says when this is what answers it. */
-static void answered(const struct hello *hello, size_t n, const char *says)
+static void expect_reply(const struct hello *hello, size_t n, const char *error_text)
 {
     struct impostor i = {.n = n};
     struct address a;
-    hello_encode(hello, i.says);
+    hello_encode(hello, i.error_text);
     assert_int_equal(address_parse("127.0.0.1:0", &a, NULL), OK);
     i.listener = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(i.listener, &a.u.any, a.len), 0);
@@ -204,7 +204,7 @@ static void answered(const struct hello *hello, size_t n, const char *says)
     assert_int_equal(getsockname(i.listener, &a.u.any, &a.len), 0);
     address_print(&a, i.address, sizeof i.address);
     assert_int_equal(pthread_create(&i.thread, NULL, impostor_thread, &i), 0);
-    opens_not(&(struct real_options){.driver = i.address}, ERR_PEER, says);
+    opens_not(&(struct real_options){.driver = i.address}, ERR_PEER, error_text);
     pthread_join(i.thread, NULL);
     close(i.listener);
     opens_not(&(struct real_options){.driver = i.address}, ERR_PEER,
@@ -216,23 +216,23 @@ static void test_no_driver(void **state)
     (void)state;
     const struct hello good = *kit_hello(77, WORLD_DRIVER, 0);
     struct hello h = good;
-    answered(&h, HELLO_SIZE - 1, "gives no answer");
+    expect_reply(&h, HELLO_SIZE - 1, "gives no answer");
     h.version = 9;
-    answered(&h, HELLO_SIZE, "protocol version 9, this worker version 4");
+    expect_reply(&h, HELLO_SIZE, "protocol version 9, this worker version 4");
     h = good;
     h.refusal = REFUSED_FULL;
-    answered(&h, HELLO_SIZE, "refuses this worker: no room");
+    expect_reply(&h, HELLO_SIZE, "refuses this worker: no room");
     h.refusal = 1000;
-    answered(&h, HELLO_SIZE, "refuses this worker: no reason");
+    expect_reply(&h, HELLO_SIZE, "refuses this worker: no reason");
     h = good;
     h.node = 3;
-    answered(&h, HELLO_SIZE, "is a worker");
+    expect_reply(&h, HELLO_SIZE, "is a worker");
     h = good;
     h.run = 0;
-    answered(&h, HELLO_SIZE, "is a worker");
+    expect_reply(&h, HELLO_SIZE, "is a worker");
     h = good;
     h.peer = WORLD_ANY;
-    answered(&h, HELLO_SIZE, "is a worker");
+    expect_reply(&h, HELLO_SIZE, "is a worker");
 
     struct world *w = NULL;
     struct err err = {0};
@@ -277,7 +277,7 @@ static void test_want_nodes(void **state)
 
 /* ---- what is left when it is closed ---- */
 
-static int entries(const char *path)
+static int count_entries(const char *path)
 {
     DIR *dir = opendir(path);
     int n = 0;
@@ -298,23 +298,23 @@ static long resident_kb(void)
     return pages[1] * sysconf(_SC_PAGESIZE) / 1024;
 }
 
-static int chat(struct world *w)
+static int exchange_messages(struct world *w)
 {
     uint32_t value, peer = w->self == 0 ? 1 : 0;
     for (uint32_t i = 0; i < 3; i++) {
-        CHECK(suite_say(w, peer, 0, i, i) == OK);
-        CHECK(suite_hear(w, peer, 0, i, &value) == OK && value == i);
+        CHECK(suite_send(w, peer, 0, i, i) == OK);
+        CHECK(suite_receive(w, peer, 0, i, &value) == OK && value == i);
     }
     /* Not all is taken when the world ends; the other may have ended by now. */
-    int rc = suite_say(w, peer, 0, 99, 0);
+    int rc = suite_send(w, peer, 0, 99, 0);
     CHECK(rc == OK || rc == ERR_PEER);
-    return suite_say(w, w->self, 0, 99, 0);
+    return suite_send(w, w->self, 0, 99, 0);
 }
 
 static void *run_chat(void *arg)
 {
     struct world *w = arg;
-    int rc = kit_run(w, chat, NULL);
+    int rc = kit_run(w, exchange_messages, NULL);
     real_close(w);
     return (void *)(intptr_t)rc;
 }
@@ -330,7 +330,7 @@ static void one_cycle(void)
     pthread_t thread;
     void *result;
     assert_int_equal(pthread_create(&thread, NULL, run_chat, worker[1]), 0);
-    kit_check(worker[0], chat);
+    kit_check(worker[0], exchange_messages);
     real_close(worker[0]);
     pthread_join(thread, &result);
     assert_int_equal((int)(intptr_t)result, OK);
@@ -342,12 +342,12 @@ static void test_cycles_leave_nothing(void **state)
     (void)state;
     for (int i = 0; i < 10; i++)
         one_cycle();
-    int fds = entries("/proc/self/fd"), threads = entries("/proc/self/task");
+    int fds = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
     long resident = resident_kb();
     for (int i = 0; i < 100; i++)
         one_cycle();
-    assert_int_equal(entries("/proc/self/fd"), fds);
-    assert_int_equal(entries("/proc/self/task"), threads);
+    assert_int_equal(count_entries("/proc/self/fd"), fds);
+    assert_int_equal(count_entries("/proc/self/task"), threads);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     assert_in_range(resident_kb(), 0, resident + 2048);
 #else
@@ -360,7 +360,7 @@ static void test_cycles_leave_nothing(void **state)
 /* This program again, as a worker of the driver at argv[2] that waits to be killed. */
 static int wait_to_be_killed(struct world *w)
 {
-    CHECK(suite_say(w, WORLD_DRIVER, 0, 1, 11) == OK);
+    CHECK(suite_send(w, WORLD_DRIVER, 0, 1, 11) == OK);
     return world_sleep(w, suite_until(w, 60 * WORLD_SECOND));
 }
 
@@ -380,7 +380,7 @@ static int see_it_die(struct world *w)
 {
     uint32_t value;
     CHECK(suite_peer_is(w, 0, true) == OK);
-    CHECK(suite_hear(w, 0, 0, 1, &value) == OK && value == 11);
+    CHECK(suite_receive(w, 0, 0, 1, &value) == OK && value == 11);
     int64_t killed = world_now(w);
     CHECK(kill(victim, SIGKILL) == 0);
     CHECK(suite_peer_is(w, 0, false) == OK);
@@ -413,7 +413,7 @@ static void test_killed_peer(void **state)
 
 enum { PIECES = 64, PIECE = 1024 * 1024 };
 
-static int pour(struct world *w)
+static int send_stream(struct world *w)
 {
     for (uint32_t i = 0; i < PIECES; i++) {
         struct message *m = message_new(i, 1, PIECE);
@@ -426,12 +426,12 @@ static int pour(struct world *w)
 
 static void *run_pour(void *arg)
 {
-    int rc = kit_run(arg, pour, NULL);
+    int rc = kit_run(arg, send_stream, NULL);
     real_close(arg);
     return (void *)(intptr_t)rc;
 }
 
-static int drink(struct world *w)
+static int receive_stream(struct world *w)
 {
     unsigned char *range = malloc(PIECE);
     CHECK(range);
@@ -458,7 +458,7 @@ static void test_throughput(void **state)
     pthread_t thread;
     void *result;
     assert_int_equal(pthread_create(&thread, NULL, run_pour, worker), 0);
-    kit_check(driver, drink);
+    kit_check(driver, receive_stream);
     pthread_join(thread, &result);
     assert_int_equal((int)(intptr_t)result, OK);
     real_close(driver);

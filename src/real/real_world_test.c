@@ -11,7 +11,7 @@ struct player {
     pthread_t thread;
 };
 
-static int play(void *arg)
+static int play_main(void *arg)
 {
     struct player *p = arg;
     return p->main(p->world);
@@ -21,12 +21,12 @@ static int play(void *arg)
 static void *play_and_close(void *arg)
 {
     struct player *p = arg;
-    p->result = real_run(p->world, play, p, NULL);
+    p->result = real_run(p->world, play_main, p, NULL);
     real_close(p->world);
     return NULL;
 }
 
-static int introduce(struct player *p, uint32_t n)
+static int introduce_players(struct player *p, uint32_t n)
 {
     int rc = OK;
     for (uint32_t i = 0; i < n; i++)
@@ -39,7 +39,7 @@ static int introduce(struct player *p, uint32_t n)
     return rc;
 }
 
-static int run(struct world_fixture *fixture, uint32_t n, const suite_main *main, int *result)
+static int run_suite(struct world_fixture *fixture, uint32_t n, const suite_main *main, int *result)
 {
     (void)fixture;
     struct world *driver;
@@ -59,7 +59,7 @@ static int run(struct world_fixture *fixture, uint32_t n, const suite_main *main
     for (; rc == OK && opened < n; opened += rc == OK)
         rc = real_open(&options, &p[opened].world, &err);
     if (rc == OK)
-        rc = introduce(p, n);
+        rc = introduce_players(p, n);
     for (uint32_t i = 0; i < opened; i++) {
         p[i].main = main[i];
         if (rc != OK)
@@ -79,7 +79,7 @@ static int run(struct world_fixture *fixture, uint32_t n, const suite_main *main
 
 int main(void)
 {
-    struct world_fixture loopback = {run, NULL};
+    struct world_fixture loopback = {run_suite, NULL};
     const struct CMUnitTest tests[] = {WORLD_SUITE_TESTS(&loopback)};
     KIT_RUN_ALL_WAYS(tests);
 }

@@ -34,7 +34,7 @@ bool role_await(struct node *node)
 }
 
 /* One of those that wait for the role may have it. */
-static void offer(struct node *node)
+static void offer_role(struct node *node)
 {
     struct role *role = &node->io.role;
     if (!role->wanting || role->holder)
@@ -61,10 +61,10 @@ void role_leave(struct node *node)
         if (role->watching && (role->unseen || connect_deadline(&node->io) < role->watch_until))
             io_kick(&node->io);
     }
-    offer(node);
+    offer_role(node);
 }
 
-static void take(struct role *role, struct task *task)
+static void take_role(struct role *role, struct task *task)
 {
     PL_ASSERT(!role->holder);
     role->holder = task;
@@ -117,7 +117,7 @@ bool role_step(struct node *node, struct task *task, int64_t deadline, int64_t s
     if (role->lost || (role->holder && role->holder != task))
         return await_role(node, task, deadline);
     if (!role->holder)
-        take(role, task);
+        take_role(role, task);
     if (io->to_tend) {
         io_tend_all(node);
         return true;
@@ -157,11 +157,11 @@ void role_help_end(struct node *node, struct task *task)
         return;
     task->helps = false;
     if (!role->holder && !role->lost && node->io.to_tend)
-        take(role, task);
+        take_role(role, task);
     if (role->holder == task)
         role_leave(node);
     else
-        offer(node); /* it may have been offered to this one */
+        offer_role(node); /* it may have been offered to this one */
 }
 
 void role_forget(struct node *node, struct task *task)
@@ -185,7 +185,7 @@ void role_fail(struct node *node, struct task *task)
     io_kick(&node->io);
 }
 
-void role_hurry(struct world *w, int64_t spin)
+void role_busy_poll(struct world *w, int64_t spin)
 {
     struct node *node = node_of(w);
     node_lock(node);

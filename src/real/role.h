@@ -61,6 +61,6 @@ void role_forget(struct node *node, struct task *task);
 void role_fail(struct node *node, struct task *task);
 
 /* The seam's. */
-void role_hurry(struct world *w, int64_t spin);
+void role_busy_poll(struct world *w, int64_t spin);
 
 #endif

@@ -60,7 +60,7 @@ static struct shm *shm_map(int file, int out)
     return shm;
 }
 
-static bool draw(uint8_t nonce[HELLO_NONCE])
+static bool draw_nonce(uint8_t nonce[HELLO_NONCE])
 {
     return getrandom(nonce, HELLO_NONCE, 0) == HELLO_NONCE;
 }
@@ -75,7 +75,7 @@ void shm_offer(struct stream *s, struct hello *hello)
     struct shm *shm = NULL;
     if (ftruncate(file, sizeof(struct segment)) == 0 && fcntl(file, F_ADD_SEALS, SEALS) == 0)
         shm = shm_map(file, 0);
-    if (!shm || !draw(hello->nonce)) {
+    if (!shm || !draw_nonce(hello->nonce)) {
         shm_free(shm);
         close(file);
         return;
@@ -137,7 +137,7 @@ void shm_accept(struct stream *s, const struct hello *hello, struct hello *answe
     struct shm *shm = shm_map(file, 1);
     close(file);
     if (!shm || memcmp(shm->segment->nonce[0], hello->nonce, HELLO_NONCE) != 0 ||
-        !draw(answer->nonce)) {
+        !draw_nonce(answer->nonce)) {
         shm_free(shm);
         return;
     }
@@ -197,7 +197,7 @@ static uint32_t shm_arm(struct stream *s, bool wants_out)
     return shm_ready(s, wants_out);
 }
 
-static void shm_told(struct stream *s)
+static void shm_on_message(struct stream *s)
 {
     char bells[64];
     ssize_t n = recv(s->fd, bells, sizeof bells, MSG_DONTWAIT);
@@ -218,7 +218,7 @@ const struct transport_ops transport_shm = {
     .consume = shm_consume,
     .ready = shm_ready,
     .arm = shm_arm,
-    .told = shm_told,
+    .on_message = shm_on_message,
     .shut = shm_shut,
 };
 

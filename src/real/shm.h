@@ -6,8 +6,8 @@
 #ifndef PL_REAL_SHM_H
 #define PL_REAL_SHM_H
 
+#include "real/byte_ring.h"
 #include "real/frame.h"
-#include "real/ring.h"
 #include "real/stream.h"
 
 enum { SHM_RING_BYTES = 2 * 1024 * 1024, SHM_PAGE = 4096 };

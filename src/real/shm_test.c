@@ -43,7 +43,7 @@ static void end_story(void)
 }
 
 /* `piece` bytes at a time. */
-static bool put(const void *bytes, size_t n, size_t piece)
+static bool put_bytes(const void *bytes, size_t n, size_t piece)
 {
     for (size_t at = 0; at < n;) {
         size_t rest = n - at;
@@ -61,13 +61,13 @@ static bool put_frame(const struct frame *frame, const void *data, size_t n, siz
     static const char zeros[8];
     uint8_t bytes[FRAME_SIZE];
     frame_encode(frame, bytes);
-    return put(bytes, sizeof bytes, piece) && put(data, n, piece) &&
-           put(zeros, -(FRAME_SIZE + n) & 7, piece);
+    return put_bytes(bytes, sizeof bytes, piece) && put_bytes(data, n, piece) &&
+           put_bytes(zeros, -(FRAME_SIZE + n) & 7, piece);
 }
 
 /* ---- the offer ---- */
 
-static void answered(struct world *w, const struct hello *hello, bool taken)
+static void expect_reply(struct world *w, const struct hello *hello, bool taken)
 {
     struct hello answer;
     int fd = kit_connect_to(w);
@@ -108,17 +108,17 @@ static void test_offers(void **state)
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         hello.file = (uint32_t)files[i];
-        answered(w, &hello, i == 0); /* whose nonce is all zeros, as is the hello's */
+        expect_reply(w, &hello, i == 0); /* whose nonce is all zeros, as is the hello's */
     }
     hello.file = (uint32_t)files[0];
     hello.nonce[3] = 1;
-    answered(w, &hello, false);
+    expect_reply(w, &hello, false);
     hello.nonce[3] = 0;
     hello.file = 1 << 20;
-    answered(w, &hello, false);
+    expect_reply(w, &hello, false);
     hello.file = (uint32_t)files[0];
     hello.process = UINT32_MAX;
-    answered(w, &hello, false);
+    expect_reply(w, &hello, false);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         close(files[i]);
     real_close(w);
@@ -137,7 +137,7 @@ static void land_sum(void *user, void *at, const void *bytes, size_t n)
 }
 
 /* Odd messages and sums, a few bytes at a time, and many times round the ring. */
-static int hears_dribble(struct world *w)
+static int receive_dribble(struct world *w)
 {
     const size_t pieces[] = {1, 3, 20, 4096, 1 << 20};
     static float x[WORDS], sum[WORDS];
@@ -175,7 +175,7 @@ static void test_dribble(void **state)
 {
     (void)state;
     begin_story();
-    kit_check(other.world, hears_dribble);
+    kit_check(other.world, receive_dribble);
     end_story();
 }
 
@@ -211,7 +211,7 @@ static void test_reset(void **state)
 }
 
 /* What was put before an orderly end is read before it. */
-static int hears_last_words(struct world *w)
+static int receive_last_words(struct world *w)
 {
     static char data[100 * 1000];
     CHECK(suite_peer_is(w, other.number, true) == OK);
@@ -233,7 +233,7 @@ static void test_last_words(void **state)
 {
     (void)state;
     begin_story();
-    kit_check(other.world, hears_last_words);
+    kit_check(other.world, receive_last_words);
     end_story();
 }
 
@@ -245,20 +245,20 @@ static void ring_bell(void)
 }
 
 /* Places where none are, and frames that are none: cut off, and others are served. */
-static void spoil(int how)
+static void spoil_ring(int damage)
 {
     begin_story();
     struct segment *s = other.segment;
     uint8_t noise[64];
     memset(noise, 0xff, sizeof noise);
-    if (how == 0) {
+    if (damage == 0) {
         atomic_store(&s->ends[0].written, UINT32_MAX / 2);
-    } else if (how == 1) { /* it notices when it has something to say */
+    } else if (damage == 1) { /* it notices when it has something to say */
         atomic_store(&s->ends[1].read, UINT32_MAX / 2);
         put_frame(&(struct frame){4, FRAME_DATA, CLASS_CONTROL, 0, 1}, "word", 4, 64);
         world_send(other.world, other.number, message_new(1, 0, 4), CLASS_CONTROL);
     } else {
-        put(noise, sizeof noise, sizeof noise);
+        put_bytes(noise, sizeof noise, sizeof noise);
     }
     ring_bell();
     bool closed = false;
@@ -272,12 +272,12 @@ static void spoil(int how)
 static void test_garbage(void **state)
 {
     (void)state;
-    for (int how = 0; how < 3; how++)
-        spoil(how);
+    for (int damage = 0; damage < 3; damage++)
+        spoil_ring(damage);
 }
 
 /* All of it changes all the time while a node reads and writes there. */
-static int survives(struct world *w)
+static int survive_garbage(struct world *w)
 {
     CHECK(suite_peer_is(w, other.number, true) == OK);
     for (uint64_t i = 0; i < 3000; i++) {
@@ -304,7 +304,7 @@ static void test_garbage_meanwhile(void **state)
 {
     (void)state;
     begin_story();
-    kit_check(other.world, survives);
+    kit_check(other.world, survive_garbage);
     end_story();
 }
 

@@ -48,7 +48,7 @@ struct transport_ops {
     /* the same, and from now on the socket becomes readable when there is something; */
     uint32_t (*arm)(struct stream *s, bool wants_out);
     /* the socket has become readable: a doorbell, or the end. */
-    void (*told)(struct stream *s);
+    void (*on_message)(struct stream *s);
 
     /* Nothing more will be sent: the other side reads what there is, and then STREAM_END. */
     int (*shut)(struct stream *s);

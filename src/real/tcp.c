@@ -12,15 +12,15 @@
 
 enum {
     SILENCE_MAX_MS = 5000, /* of a peer's host that acknowledges nothing */
-    IDLE_S = 2,            /* before it is asked whether it is there, */
-    ASK_AGAIN_S = 1,
-    ASK_TIMES = 3,
+    PROBE_IDLE_S = 2,      /* before it is asked whether it is there, */
+    PROBE_INTERVAL_S = 1,
+    PROBE_COUNT = 3,
     LOW_WATER = 384 * 1024,     /* bytes */
     NOT_SENT_MAX = 1024 * 1024, /* bytes that the kernel keeps before they go on the way: more are
                                    only copied earlier, and out of the cache by then */
 };
 
-static ssize_t moved(ssize_t n)
+static ssize_t bytes_moved(ssize_t n)
 {
     if (n >= 0)
         return n;
@@ -30,14 +30,14 @@ static ssize_t moved(ssize_t n)
 static ssize_t tcp_send(struct stream *s, const struct iovec *part, size_t parts)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)part, .msg_iovlen = parts};
-    return moved(sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT));
+    return bytes_moved(sendmsg(s->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT));
 }
 
 static ssize_t tcp_receive(struct stream *s, const struct iovec *part, size_t parts)
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)part, .msg_iovlen = parts};
     ssize_t n = recvmsg(s->fd, &message, MSG_DONTWAIT);
-    return n == 0 ? STREAM_END : moved(n);
+    return n == 0 ? STREAM_END : bytes_moved(n);
 }
 
 /* Inside a long message nobody needs to be woken for each packet of it. What is left of a message
@@ -76,9 +76,9 @@ struct stream stream_tcp(int fd)
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     set_option(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, NOT_SENT_MAX);
     set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE_MAX_MS);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, IDLE_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, ASK_AGAIN_S);
-    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, ASK_TIMES);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, PROBE_IDLE_S);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, PROBE_INTERVAL_S);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBE_COUNT);
     set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
     return (struct stream){.ops = &transport_tcp, .fd = fd};
 }

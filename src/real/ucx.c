@@ -128,7 +128,7 @@ static bool is_closed(const struct ucx_line *line)
                                ucp_request_check_status(line->close_request) != UCS_INPROGRESS);
 }
 
-static void reap(struct ucx *ucx, bool all)
+static void reap_children(struct ucx *ucx, bool all)
 {
     for (struct ucx_line **at = &ucx->closing; *at;) {
         struct ucx_line *line = *at;
@@ -153,7 +153,7 @@ void ucx_close(struct ucx *ucx)
         ucp_worker_release_address(ucx->worker, ucx->address);
     if (ucx->worker)
         ucp_worker_destroy(ucx->worker);
-    reap(ucx, true);
+    reap_children(ucx, true);
     if (ucx->context)
         ucp_cleanup(ucx->context);
     free(ucx);
@@ -166,7 +166,7 @@ void ucx_progress(struct ucx *ucx)
     for (int i = 0; i < PROGRESS_TIMES && ucp_worker_progress(ucx->worker); i++)
         ;
     if (ucx->closing)
-        reap(ucx, false);
+        reap_children(ucx, false);
 }
 
 bool ucx_arm(struct ucx *ucx)
@@ -211,7 +211,7 @@ static void tell_word(const struct stream *s, uint64_t word)
     tell(s, bytes, sizeof bytes);
 }
 
-static void introduce(const struct stream *s)
+static void introduce_players(const struct stream *s)
 {
     const struct ucx *ucx = s->line->ucx;
     uint8_t bytes[UCX_HEAD + UCX_ADDRESS_MAX];
@@ -241,7 +241,7 @@ int ucx_answered(struct stream *s, const struct hello *answer)
         return OK;
     }
     ucx_begin(s);
-    introduce(s);
+    introduce_players(s);
     return OK;
 }
 
@@ -281,7 +281,7 @@ static void meet(const struct stream *s, const uint8_t *address)
         return;
     }
     if (!line->dialled)
-        introduce(s);
+        introduce_players(s);
 }
 
 /* ---- what comes on the socket ---- */
@@ -519,7 +519,7 @@ void ucx_end(struct stream *s)
     }
     line->next = line->ucx->closing;
     line->ucx->closing = line;
-    reap(line->ucx, false);
+    reap_children(line->ucx, false);
 }
 
 const struct transport_ops transport_ucx = {

@@ -179,7 +179,7 @@ static int says_last_words(struct world *w)
 }
 
 /* Also the driver may be closing at that moment. */
-static int hears_last_words(struct world *w)
+static int receive_last_words(struct world *w)
 {
     for (int i = 0; i < LAST; i++) {
         struct wait_for any = {.kind = WAIT_MESSAGE, .from = WORLD_ANY, .tag = 7, .mask = ~0ull};
@@ -208,7 +208,7 @@ static void test_last_words(void **state)
         int64_t before = real_now();
         assert_int_equal(pthread_create(&thread, NULL, close_it, worker), 0);
         if (i % 2 == 0)
-            kit_check(driver, hears_last_words);
+            kit_check(driver, receive_last_words);
         real_close(driver);
         pthread_join(thread, NULL);
         assert_true(real_now() - before < WORLD_SECOND); /* nobody waited in vain */

@@ -13,7 +13,7 @@ struct task *task_current(const struct node *node)
     return task;
 }
 
-static bool holds(struct node *node, const struct wait_for *want, struct wake *out)
+static bool wait_holds(struct node *node, const struct wait_for *want, struct wake *out)
 {
     switch (want->kind) {
     case WAIT_MESSAGE: out->msg = mailbox_take(node, want); return out->msg != NULL;
@@ -31,7 +31,7 @@ static bool any_holds(struct node *node, const struct wait_for *set, int n, stru
 {
     for (int i = 0; i < n; i++) {
         struct wake wake = {.which = i};
-        if (holds(node, &set[i], &wake)) {
+        if (wait_holds(node, &set[i], &wake)) {
             *out = wake;
             return true;
         }

@@ -53,7 +53,7 @@ static bool await_turn(struct coroutine *co)
     return !co->abandoned;
 }
 
-static void *run(void *arg)
+static void *run_thread(void *arg)
 {
     struct coroutine *co = arg;
     if (!await_turn(co))
@@ -70,12 +70,12 @@ static int start_thread(struct coroutine_host *host, struct coroutine *co)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&co->thread, &host->attr, run, co);
+    int rc = pthread_create(&co->thread, &host->attr, run_thread, co);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc == 0 ? OK : ERR_NOMEM;
 }
 
-static void discard(struct coroutine *co)
+static void free_coroutine(struct coroutine *co)
 {
     sem_destroy(&co->turn);
     sem_destroy(&co->back);
@@ -95,7 +95,7 @@ static int baton_create(struct coroutine_host *host, void (*fn)(void *arg), void
     sem_init(&co->back, 0, 0);
     int rc = start_thread(host, co);
     if (rc != OK) {
-        discard(co);
+        free_coroutine(co);
         return rc;
     }
     *out = co;
@@ -124,7 +124,7 @@ static void baton_free(struct coroutine_host *host, struct coroutine *co)
     co->abandoned = true;
     sem_post(&co->turn);
     pthread_join(co->thread, NULL);
-    discard(co);
+    free_coroutine(co);
 }
 
 const struct coroutine_ops coroutine_baton = {

@@ -38,7 +38,7 @@ struct coroutine_host {
 };
 
 /* The address sanitizer must be told of every change of stack, on both sides of it. */
-static void leaving(void **fake, const void *stack, size_t bytes)
+static void before_switch(void **fake, const void *stack, size_t bytes)
 {
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_start_switch_fiber(fake, stack, bytes);
@@ -47,7 +47,7 @@ static void leaving(void **fake, const void *stack, size_t bytes)
 #endif
 }
 
-static void arrived(void *fake, const void **stack, size_t *bytes)
+static void after_switch(void *fake, const void **stack, size_t *bytes)
 {
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(fake, stack, bytes);
@@ -98,24 +98,24 @@ static struct coroutine *stack_new(void)
 }
 
 /* The first frame of a stack; makecontext passes only ints. */
-static void enter(unsigned low, unsigned high)
+static void enter_stack(unsigned low, unsigned high)
 {
     struct coroutine *co = (struct coroutine *)((uintptr_t)high << 32 | low);
-    arrived(NULL, &co->caller_stack, &co->caller_bytes);
+    after_switch(NULL, &co->caller_stack, &co->caller_bytes);
     co->fn(co->arg);
-    leaving(NULL, co->caller_stack, co->caller_bytes); /* NULL: never to return */
+    before_switch(NULL, co->caller_stack, co->caller_bytes); /* NULL: never to return */
     setcontext(&co->caller);
 }
 
 /* A function of its own: the compiler takes getcontext for a setjmp, which may come back. */
-__attribute__((noinline)) static void prepare(struct coroutine *co)
+__attribute__((noinline)) static void prepare_stack(struct coroutine *co)
 {
     getcontext(&co->self);
     co->self.uc_stack.ss_sp = co->map + co->guard;
     co->self.uc_stack.ss_size = STACK_BYTES;
     co->self.uc_link = NULL;
     uintptr_t self = (uintptr_t)co;
-    makecontext(&co->self, (void (*)(void))enter, 2, (unsigned)self, (unsigned)(self >> 32));
+    makecontext(&co->self, (void (*)(void))enter_stack, 2, (unsigned)self, (unsigned)(self >> 32));
     co->self.uc_stack.ss_size =
         0; /* or the sanitizer wipes its notes on the stack at each switch */
 }
@@ -137,7 +137,7 @@ static int fibre_create(struct coroutine_host *host, void (*fn)(void *arg), void
 #ifdef __SANITIZE_ADDRESS__
     ASAN_UNPOISON_MEMORY_REGION(co->map + co->guard, STACK_BYTES); /* of who had it before */
 #endif
-    prepare(co);
+    prepare_stack(co);
     *out = co;
     return OK;
 }
@@ -146,17 +146,17 @@ static void fibre_resume(struct coroutine *co)
 {
     struct fault_sink *outer = fault_bind(co->sink);
     void *fake = NULL;
-    leaving(&fake, co->map + co->guard, STACK_BYTES);
+    before_switch(&fake, co->map + co->guard, STACK_BYTES);
     swapcontext(&co->caller, &co->self);
-    arrived(fake, NULL, NULL);
+    after_switch(fake, NULL, NULL);
     co->sink = fault_bind(outer);
 }
 
 static void fibre_yield(struct coroutine *co)
 {
-    leaving(&co->fake, co->caller_stack, co->caller_bytes);
+    before_switch(&co->fake, co->caller_stack, co->caller_bytes);
     swapcontext(&co->self, &co->caller);
-    arrived(co->fake, &co->caller_stack, &co->caller_bytes);
+    after_switch(co->fake, &co->caller_stack, &co->caller_bytes);
 }
 
 static void fibre_free(struct coroutine_host *host, struct coroutine *co)

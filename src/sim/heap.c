@@ -1,16 +1,16 @@
 #include "sim/heap.h"
 
-static bool before(const struct event *a, const struct event *b)
+static bool is_before(const struct event *a, const struct event *b)
 {
     return a->at != b->at ? a->at < b->at : a->seq < b->seq;
 }
 
 /* One heap of two; the later root becomes the first child of the earlier. NULL: no heap. */
-static struct event *merge(struct event *a, struct event *b)
+static struct event *merge_heaps(struct event *a, struct event *b)
 {
     if (!a || !b)
         return a ? a : b;
-    if (before(b, a)) {
+    if (is_before(b, a)) {
         struct event *later = a;
         a = b;
         b = later;
@@ -33,7 +33,7 @@ static struct event *merge_row(struct event *first)
         a->next = a->prev = NULL;
         if (b)
             b->next = b->prev = NULL;
-        a = merge(a, b);
+        a = merge_heaps(a, b);
         a->next = pairs;
         pairs = a;
     }
@@ -41,7 +41,7 @@ static struct event *merge_row(struct event *first)
     while (pairs) {
         struct event *next = pairs->next;
         pairs->next = NULL;
-        root = merge(root, pairs);
+        root = merge_heaps(root, pairs);
         pairs = next;
     }
     return root;
@@ -61,7 +61,7 @@ void heap_remove(struct heap *heap, struct event *event)
             event->prev->next = event->next;
         if (event->next)
             event->next->prev = event->prev;
-        heap->root = merge(heap->root, below);
+        heap->root = merge_heaps(heap->root, below);
     }
     event->child = event->next = event->prev = NULL;
     event->queued = false;
@@ -76,5 +76,5 @@ void heap_push(struct heap *heap, struct event *event, int64_t at)
     event->seq = ++heap->seq;
     event->queued = true;
     event->child = event->next = event->prev = NULL;
-    heap->root = merge(heap->root, event);
+    heap->root = merge_heaps(heap->root, event);
 }

@@ -16,7 +16,7 @@ static struct node *node_of(struct world *w)
 }
 
 /* How much later than the links allow this message comes in. */
-static int64_t lateness(struct node *from, const struct node *to, uint64_t tag)
+static int64_t delay_of(struct node *from, const struct node *to, uint64_t tag)
 {
     struct sim *sim = from->sim;
     if (from == to)
@@ -34,19 +34,19 @@ bool mail_dies(const struct node *node)
     return o->kill_send && o->kill_node == node->world.self && o->kill_send == node->sent + 1;
 }
 
-int mail_queue(struct lane *lane, struct message *m, struct letter **out)
+int mail_queue(struct lane *lane, struct message *m, struct pending_message **out)
 {
     struct node *from = lane->route->from;
-    struct letter *letter = calloc(1, sizeof *letter);
-    if (!letter)
+    struct pending_message *pending = calloc(1, sizeof *pending);
+    if (!pending)
         return ERR_NOMEM;
-    letter->arrival.fire = mail_arrive;
-    letter->m = m;
-    letter->lane = lane;
-    letter->extra = lateness(from, lane->route->to, m->tag);
+    pending->arrival.fire = mail_arrive;
+    pending->m = m;
+    pending->lane = lane;
+    pending->extra = delay_of(from, lane->route->to, m->tag);
     from->sent++;
-    letters_put(&lane->queue, letter);
-    *out = letter;
+    message_queue_put(&lane->queue, pending);
+    *out = pending;
     return OK;
 }
 
@@ -68,10 +68,10 @@ static int hand_over(struct node *node, uint32_t peer, struct message *m, enum w
         node_end(node, true);
         return ERR_CANCELLED;
     }
-    struct letter *letter;
-    if (mail_queue(lane, m, &letter) != OK)
+    struct pending_message *pending;
+    if (mail_queue(lane, m, &pending) != OK)
         return ERR_NOMEM;
-    letter->charged = true;
+    pending->charged = true;
     lane->outstanding += m->len;
     lane_start(lane);
     return OK;
@@ -107,11 +107,11 @@ static void recv_end(struct node *node, struct recv *recv, int status)
 }
 
 /* All of the message has come in for a receive that is not, or no longer, in the list. */
-static void land(struct node *node, struct recv *recv, struct letter *letter)
+static void finish_receive(struct node *node, struct recv *recv, struct pending_message *pending)
 {
-    const struct message *m = letter->m;
+    const struct message *m = pending->m;
     int status = m->len == recv->len ? OK : ERR_PROTOCOL;
-    recv->first_byte = letter->first_byte;
+    recv->first_byte = pending->first_byte;
     if (status == OK) {
         PL_ASSERT(recv->into || !m->data || !m->len);
         if (m->data && recv->land)
@@ -120,74 +120,74 @@ static void land(struct node *node, struct recv *recv, struct letter *letter)
             memcpy(recv->into, m->data, m->len);
         recv->landed = m->len;
     }
-    letter_free(letter);
+    pending_message_free(pending);
     recv_end(node, recv, status);
 }
 
-static bool recv_matches(const struct recv *recv, const struct letter *letter)
+static bool recv_matches(const struct recv *recv, const struct pending_message *pending)
 {
-    return recv->from == letter->lane->route->from->world.self && recv->view == letter->m->view &&
-           recv->tag == letter->m->tag;
+    return recv->from == pending->lane->route->from->world.self && recv->view == pending->m->view &&
+           recv->tag == pending->m->tag;
 }
 
-static void deliver(struct node *node, struct letter *letter)
+static void deliver_message(struct node *node, struct pending_message *pending)
 {
-    if (mail_aborted(node, letter->m->view)) {
-        letter_free(letter);
+    if (mail_aborted(node, pending->m->view)) {
+        pending_message_free(pending);
         return;
     }
-    sim_note(node->sim, TRACE_DELIVER, node, letter->m->tag, letter->m->len);
+    sim_record(node->sim, TRACE_DELIVER, node, pending->m->tag, pending->m->len);
     for (struct recv **at = &node->posted; *at; at = &(*at)->next) {
         struct recv *recv = *at;
-        if (recv_matches(recv, letter)) {
+        if (recv_matches(recv, pending)) {
             *at = recv->next;
-            land(node, recv, letter);
+            finish_receive(node, recv, pending);
             return;
         }
     }
-    letters_put(&node->mailbox, letter);
-    node_wake(node, WAIT_MESSAGE, letter);
+    message_queue_put(&node->mailbox, pending);
+    node_wake(node, WAIT_MESSAGE, pending);
 }
 
 /* Nothing of the lane arrives before then, and all in its order. */
 static void put_off(struct lane *lane, int64_t until)
 {
-    for (struct letter *letter = lane->flight.head; letter; letter = letter->next) {
-        int64_t at = letter->arrival.at > until ? letter->arrival.at : until;
-        heap_push(&lane->route->from->sim->heap, &letter->arrival, at);
+    for (struct pending_message *pending = lane->flight.head; pending; pending = pending->next) {
+        int64_t at = pending->arrival.at > until ? pending->arrival.at : until;
+        heap_push(&lane->route->from->sim->heap, &pending->arrival, at);
     }
     lane->last_arrival = lane->last_arrival > until ? lane->last_arrival : until;
 }
 
 void mail_arrive(struct event *arrival)
 {
-    struct letter *letter = event_owner(arrival, struct letter, arrival);
-    struct route *route = letter->lane->route;
+    struct pending_message *pending = event_owner(arrival, struct pending_message, arrival);
+    struct route *route = pending->lane->route;
     struct node *from = route->from, *to = route->to;
     if (hold_cut(from, to)) {
-        put_off(letter->lane, hold_opens(from, to));
+        put_off(pending->lane, hold_opens(from, to));
         return;
     }
-    PL_ASSERT(letters_take(&letter->lane->flight) == letter);
+    PL_ASSERT(message_queue_take(&pending->lane->flight) == pending);
     if (to->state == NODE_ENDED || to->peer[from->slot] == PEER_DOWN)
-        letter_free(letter);
+        pending_message_free(pending);
     else
-        deliver(to, letter);
+        deliver_message(to, pending);
     if (route->closing && route_empty(route))
         peer_down(to, from);
 }
 
-bool mail_matches(const struct wait_for *want, const struct letter *letter)
+bool mail_matches(const struct wait_for *want, const struct pending_message *pending)
 {
-    const struct message *m = letter->m;
+    const struct message *m = pending->m;
     return want->view == m->view && (m->tag & want->mask) == want->tag &&
-           (want->from == WORLD_ANY || want->from == letter->lane->route->from->world.self);
+           (want->from == WORLD_ANY || want->from == pending->lane->route->from->world.self);
 }
 
 /* The message of a letter, as the receiver's own. */
-static struct message *open_letter(struct letter *letter)
+static struct message *deliver_pending(struct pending_message *pending)
 {
-    struct message *m = letter->m;
+    struct message *m = pending->m;
     if (atomic_load(&m->references) > 1) {
         struct message *copy = m->data ? message_new(m->tag, m->view, m->len)
                                        : message_phantom(m->tag, m->view, m->len);
@@ -199,20 +199,20 @@ static struct message *open_letter(struct letter *letter)
     } else {
         message_ref(m); /* the letter's goes with the letter */
     }
-    m->from = letter->lane->route->from->world.self;
-    m->first_byte = letter->first_byte;
+    m->from = pending->lane->route->from->world.self;
+    m->first_byte = pending->first_byte;
     return m;
 }
 
 int mail_take(struct node *node, const struct wait_for *want, struct message **out)
 {
-    for (struct letter **at = &node->mailbox.head; *at; at = &(*at)->next) {
+    for (struct pending_message **at = &node->mailbox.head; *at; at = &(*at)->next) {
         if (!mail_matches(want, *at))
             continue;
-        struct message *m = open_letter(*at);
+        struct message *m = deliver_pending(*at);
         if (!m)
             return ERR_NOMEM;
-        letter_free(letters_unlink(&node->mailbox, at));
+        pending_message_free(message_queue_unlink(&node->mailbox, at));
         *out = m;
         return OK;
     }
@@ -231,9 +231,9 @@ int mail_post(struct world *w, struct recv *recv)
                                                     : POST_PENDING;
     if (recv->status != POST_PENDING)
         return recv->status;
-    for (struct letter **at = &node->mailbox.head; *at; at = &(*at)->next)
+    for (struct pending_message **at = &node->mailbox.head; *at; at = &(*at)->next)
         if (recv_matches(recv, *at)) {
-            land(node, recv, letters_unlink(&node->mailbox, at));
+            finish_receive(node, recv, message_queue_unlink(&node->mailbox, at));
             return OK;
         }
     struct node *from = sim_node(node->sim, recv->from);
@@ -274,11 +274,11 @@ void mail_fail(struct node *node, const struct node *from, int status)
 
 void mail_discard(struct node *node, const struct node *from)
 {
-    for (struct letter **at = &node->mailbox.head; *at;) {
+    for (struct pending_message **at = &node->mailbox.head; *at;) {
         if (from && (*at)->lane->route->from != from)
             at = &(*at)->next;
         else
-            letter_free(letters_unlink(&node->mailbox, at));
+            pending_message_free(message_queue_unlink(&node->mailbox, at));
     }
 }
 
@@ -298,9 +298,9 @@ void mail_abort(struct world *w, uint32_t view)
         recv_end(node, recv, ERR_VIEW);
     }
     send_recall(node, false, ERR_VIEW);
-    for (struct letter **at = &node->mailbox.head; *at;) {
+    for (struct pending_message **at = &node->mailbox.head; *at;) {
         if (mail_aborted(node, (*at)->m->view))
-            letter_free(letters_unlink(&node->mailbox, at));
+            pending_message_free(message_queue_unlink(&node->mailbox, at));
         else
             at = &(*at)->next;
     }

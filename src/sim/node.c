@@ -10,7 +10,7 @@ static struct node *node_of(struct world *w)
     return (struct node *)w;
 }
 
-static void tell(struct node *node, const struct node *peer, bool up)
+static void report_change(struct node *node, const struct node *peer, bool up)
 {
     struct sim *sim = node->sim;
     if (node->changes_out == node->changes_in)
@@ -24,14 +24,14 @@ static void tell(struct node *node, const struct node *peer, bool up)
     }
     node->changes[node->changes_in].slot = peer->slot;
     node->changes[node->changes_in++].up = up;
-    sim_note(sim, TRACE_PEER, node, peer->slot, up);
+    sim_record(sim, TRACE_PEER, node, peer->slot, up);
     node_wake(node, WAIT_PEER, NULL);
 }
 
 static void peer_up(struct node *node, struct node *peer)
 {
     node->peer[peer->slot] = PEER_UP;
-    tell(node, peer, true);
+    report_change(node, peer, true);
     struct route *route = node->routes[peer->slot];
     for (int c = 0; route && c < CLASS_COUNT; c++)
         lane_start(&route->lane[c]);
@@ -54,12 +54,12 @@ void peer_down(struct node *node, struct node *peer)
         return;
     peer_close(node, peer);
     if (was_up)
-        tell(node, peer, false);
+        report_change(node, peer, false);
 }
 
 /* `node` and one that started before it find each other, even if `node` has ended by now: its end
  * is news that comes after. */
-static void meet(struct node *node, struct node *older)
+static void connect_to(struct node *node, struct node *older)
 {
     if (older->state == NODE_ABSENT)
         return;
@@ -80,11 +80,11 @@ static void node_up(struct event *up)
 {
     struct node *node = event_owner(up, struct node, up);
     struct sim *sim = node->sim;
-    node->met = true;
-    meet(node, &sim->nodes[sim->slots - 1]); /* the driver; then workers start in order */
+    node->connected = true;
+    connect_to(node, &sim->nodes[sim->slots - 1]); /* the driver; then workers start in order */
     for (uint32_t i = 0; i < sim->slots - 1; i++)
-        if (i != node->slot && (sim->nodes[i].met || sim->nodes[i].state == NODE_ENDED))
-            meet(node, &sim->nodes[i]);
+        if (i != node->slot && (sim->nodes[i].connected || sim->nodes[i].state == NODE_ENDED))
+            connect_to(node, &sim->nodes[i]);
 }
 
 static void node_gone(struct event *gone)
@@ -135,7 +135,7 @@ static void worker_start(struct event *start)
 
 /* A worker that has lost its driver has called it again. A driver that has not noticed yet that the
  * connection of before is gone does not answer. */
-static void dialled(struct event *dial)
+static void on_dial(struct event *dial)
 {
     struct node *node = event_owner(dial, struct node, dial);
     struct node *driver = &node->sim->nodes[node->sim->slots - 1];
@@ -146,7 +146,7 @@ static void dialled(struct event *dial)
         mail_fail(node, driver, ERR_PEER);
         if (node->routes[driver->slot])
             route_purge(node->routes[driver->slot], ERR_PEER);
-        tell(node, driver, false);
+        report_change(node, driver, false);
         return;
     }
     driver->peer[node->slot] = PEER_KNOWN;
@@ -164,7 +164,7 @@ void node_init(struct sim *sim, uint32_t slot)
     node->start.fire = worker_start;
     node->up.fire = node_up;
     node->gone.fire = node_gone;
-    node->dial.fire = dialled;
+    node->dial.fire = on_dial;
     node->work_done.fire = work_finish;
     node->slow = 1;
     node->peer[slot] = PEER_UP;

@@ -154,8 +154,8 @@ static inline int scene_send(struct world *w, uint32_t to, uint64_t tag, size_t 
 }
 
 /* Wait for a message; when it was there, and when its first byte was. */
-static inline int scene_hear(struct world *w, uint32_t from, uint64_t tag, int64_t deadline,
-                             int64_t *last_byte, int64_t *first_byte)
+static inline int scene_receive(struct world *w, uint32_t from, uint64_t tag, int64_t deadline,
+                                int64_t *last_byte, int64_t *first_byte)
 {
     struct wait_for want = {.kind = WAIT_MESSAGE, .from = from, .tag = tag, .mask = UINT64_MAX};
     struct wake wake;

@@ -55,16 +55,16 @@ int64_t script_delay(struct sim *sim, const struct node *from, const struct node
     return ns;
 }
 
-static void announce(struct fault_rule *rule, const char *what, enum trace_kind kind)
+static void announce_fault(struct fault_rule *rule, const char *what, enum trace_kind kind)
 {
     const struct sim_options *o = &rule->sim->options;
     struct sim_fault fault = {what, rule->node->world.self, rule->factor};
-    sim_note(rule->sim, kind, rule->node, rule->active, 0);
+    sim_record(rule->sim, kind, rule->node, rule->active, 0);
     if (o->fault)
         o->fault(o->arg, &fault);
 }
 
-static bool clogs(const struct fault_rule *rule)
+static bool is_clog(const struct fault_rule *rule)
 {
     return rule->what == PACELINE__FAULT__WHAT_CLOG;
 }
@@ -80,7 +80,7 @@ static const char *const lasting[][2] = {
 };
 
 /* What another fault adds to this one's kind of slowness. */
-static double slowness(const struct fault_rule *other, const struct fault_rule *rule)
+static double slow_factor(const struct fault_rule *other, const struct fault_rule *rule)
 {
     return other->active && other->node == rule->node && other->what == rule->what ? other->factor
                                                                                    : 1;
@@ -94,10 +94,10 @@ static void slow_down(struct fault_rule *rule, bool active)
     double slow = 1;
     rule->active = active;
     for (size_t i = 0; i < script->faults; i++)
-        slow *= slowness(&script->fault[i], rule);
+        slow *= slow_factor(&script->fault[i], rule);
     for (const struct fault_rule *struck = script->struck; struck; struck = struck->next)
-        slow *= slowness(struck, rule);
-    if (clogs(rule))
+        slow *= slow_factor(struck, rule);
+    if (is_clog(rule))
         net_pace(rule->node, slow);
     else
         work_pace(rule->node, slow);
@@ -138,7 +138,7 @@ static void begin_lasting(struct fault_rule *rule)
     }
     if (rule->seconds > 0)
         heap_push(&rule->sim->heap, &rule->end, ends_at(rule));
-    announce(rule, lasting[rule->what][0], TRACE_SLOW);
+    announce_fault(rule, lasting[rule->what][0], TRACE_SLOW);
 }
 
 static void fault_begin(struct event *begin)
@@ -148,20 +148,20 @@ static void fault_begin(struct event *begin)
     if (rule->node->state == NODE_ENDED)
         return;
     if (rule->what == PACELINE__FAULT__WHAT_JOIN) {
-        announce(rule, "join", TRACE_PEER);
+        announce_fault(rule, "join", TRACE_PEER);
         rule->node->start.fire(&rule->node->start);
         return;
     }
     if (rule->what == PACELINE__FAULT__WHAT_LEAVE) {
-        announce(rule, "leave", TRACE_PEER); /* it is for whoever hears it to tell the node */
+        announce_fault(rule, "leave", TRACE_PEER); /* it is for whoever hears it to tell the node */
         return;
     }
     if (rule->what == PACELINE__FAULT__WHAT_WANT) {
-        announce(rule, "want", TRACE_PEER); /* likewise, the driver */
+        announce_fault(rule, "want", TRACE_PEER); /* likewise, the driver */
         return;
     }
     if (rule->what == PACELINE__FAULT__WHAT_KILL) {
-        announce(rule, "kill", TRACE_KILL);
+        announce_fault(rule, "kill", TRACE_KILL);
         node_end(rule->node, true);
         if (rule->seconds > 0) {
             sim->coming++;
@@ -171,7 +171,7 @@ static void fault_begin(struct event *begin)
         return;
     }
     if (rule->what == PACELINE__FAULT__WHAT_RESET) {
-        announce(rule, "reset", TRACE_HOLD);
+        announce_fault(rule, "reset", TRACE_HOLD);
         hold_part(rule->node, rule->to);
         return;
     }
@@ -184,21 +184,21 @@ static void fault_end(struct event *end)
     struct sim *sim = rule->sim;
     if (rule->what == PACELINE__FAULT__WHAT_KILL) {
         sim->coming--;
-        announce(rule, "back", TRACE_PEER);
+        announce_fault(rule, "back", TRACE_PEER);
         if (node_restart(rule->node) != OK)
             log_error(sim->options.log, "the driver cannot start again: out of memory");
         return;
     }
     rule->active = false;
     switch (rule->what) {
-    case PACELINE__FAULT__WHAT_PAUSE: hold_go_on(rule->node); break;
+    case PACELINE__FAULT__WHAT_PAUSE: hold_resume(rule->node); break;
     case PACELINE__FAULT__WHAT_SHUFFLE: rule->node->shuffle = 0; break;
     case PACELINE__FAULT__WHAT_PART:
     case PACELINE__FAULT__WHAT_MUTE: break; /* the ways know until when */
     default: slow_down(rule, false);
     }
     if (rule->node->state != NODE_ENDED)
-        announce(rule, lasting[rule->what][1], TRACE_SLOW);
+        announce_fault(rule, lasting[rule->what][1], TRACE_SLOW);
 }
 
 static int32_t node_of(const Paceline__Fault *f)
@@ -269,10 +269,10 @@ int sim_strike(struct sim *sim, const Paceline__Fault *fault)
         return ERR_NOMEM;
     if (!read_fault(sim, fault, rule))
         return ERR_INPUT;
-    bool comes = rule->what == PACELINE__FAULT__WHAT_JOIN;
-    if (comes && (rule->node->state != NODE_ABSENT || rule->node->start.queued))
+    bool joins = rule->what == PACELINE__FAULT__WHAT_JOIN;
+    if (joins && (rule->node->state != NODE_ABSENT || rule->node->start.queued))
         return OK;
-    rule->node->comes |= comes;
+    rule->node->comes |= joins;
     rule->next = sim->script->struck;
     sim->script->struck = rule;
     fault_begin(&rule->begin);

@@ -25,45 +25,45 @@ static void send_end(struct node *node, struct send *send, int status)
     ended_count(node, ended);
 }
 
-static void letter_end(struct letter *letter, int status)
+static void pending_end(struct pending_message *pending, int status)
 {
-    struct send *send = letter->send;
-    letter->send = NULL;
-    send_end(letter->lane->route->from, send, status);
+    struct send *send = pending->send;
+    pending->send = NULL;
+    send_end(pending->lane->route->from, send, status);
 }
 
 /* The bytes as they are now. */
-static void letter_fill(struct letter *letter)
+static void pending_fill(struct pending_message *pending)
 {
-    struct message *m = letter->m;
+    struct message *m = pending->m;
     if (m->data && m->len)
-        memcpy(m->data, letter->send->from, m->len);
+        memcpy(m->data, pending->send->from, m->len);
 }
 
-void send_done(struct letter *letter)
+void send_done(struct pending_message *pending)
 {
-    if (!letter->send)
+    if (!pending->send)
         return;
-    letter_fill(letter);
-    letter_end(letter, OK);
+    pending_fill(pending);
+    pending_end(pending, OK);
 }
 
-void send_lost(struct letter *letter, int status)
+void send_lost(struct pending_message *pending, int status)
 {
-    if (letter->send)
-        letter_end(letter, status);
-    letter_free(letter);
+    if (pending->send)
+        pending_end(pending, status);
+    pending_message_free(pending);
 }
 
 /* Take back the send of `*at`: a letter that has begun goes on, with the bytes as they are now. */
-static void take_back(struct lane *lane, struct letter **at, int status)
+static void take_back(struct lane *lane, struct pending_message **at, int status)
 {
-    struct letter *letter = *at;
-    if (letter->begun) {
-        letter_fill(letter);
-        letter_end(letter, status);
+    struct pending_message *pending = *at;
+    if (pending->begun) {
+        pending_fill(pending);
+        pending_end(pending, status);
     } else {
-        send_lost(letters_unlink(&lane->queue, at), status);
+        send_lost(message_queue_unlink(&lane->queue, at), status);
     }
 }
 
@@ -71,15 +71,15 @@ static int queue_send(struct lane *lane, struct send *send)
 {
     struct message *m = send->from ? message_new(send->tag, send->view, send->len)
                                    : message_phantom(send->tag, send->view, send->len);
-    struct letter *letter;
+    struct pending_message *pending;
     if (!m)
         return ERR_NOMEM;
-    if (mail_queue(lane, m, &letter) != OK) {
+    if (mail_queue(lane, m, &pending) != OK) {
         message_unref(m);
         return ERR_NOMEM;
     }
-    letter->send = send;
-    send->world = letter;
+    pending->send = send;
+    send->world = pending;
     send->status = POST_PENDING;
     lane_start(lane);
     return OK;
@@ -123,10 +123,10 @@ void send_unpost(struct world *w, struct send *send)
     (void)w;
     if (send->status != POST_PENDING)
         return;
-    struct letter *letter = send->world;
-    struct lane *lane = letter->lane;
-    struct letter **at = &lane->queue.head;
-    while (*at != letter)
+    struct pending_message *pending = send->world;
+    struct lane *lane = pending->lane;
+    struct pending_message **at = &lane->queue.head;
+    while (*at != pending)
         at = &(*at)->next;
     take_back(lane, at, ERR_CANCELLED);
     lane_start(lane); /* it may have been the one that there was no room for */
@@ -138,14 +138,14 @@ void send_recall(struct node *node, bool all, int status)
         if (!node->routes[i])
             continue;
         struct lane *lane = &node->routes[i]->lane[CLASS_BULK];
-        for (struct letter **at = &lane->queue.head; *at;) {
-            struct letter *letter = *at;
-            bool ends = letter->send && (all || mail_aborted(node, letter->m->view));
-            bool stays = !ends || letter->begun;
+        for (struct pending_message **at = &lane->queue.head; *at;) {
+            struct pending_message *pending = *at;
+            bool ends = pending->send && (all || mail_aborted(node, pending->m->view));
+            bool stays = !ends || pending->begun;
             if (ends)
                 take_back(lane, at, status);
             if (stays)
-                at = &letter->next;
+                at = &pending->next;
         }
         lane_start(lane);
     }

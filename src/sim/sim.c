@@ -14,8 +14,8 @@
 
 enum { STUCK_LINES_MAX = 40, STUCK_TEXT_MAX = 512 };
 
-void sim_note(struct sim *sim, enum trace_kind kind, const struct node *node, uint64_t tag,
-              uint64_t len)
+void sim_record(struct sim *sim, enum trace_kind kind, const struct node *node, uint64_t tag,
+                uint64_t len)
 {
     const uint64_t what[] = {(uint64_t)sim->now, (uint64_t)kind << 32 | node->slot, tag, len};
     if (!sim->ending)
@@ -99,7 +99,7 @@ static int make_nodes(struct sim *sim)
     return OK;
 }
 
-static const struct coroutine_ops *carrier(enum sim_backend backend)
+static const struct coroutine_ops *coroutines_of(enum sim_backend backend)
 {
 #ifdef __SANITIZE_THREAD__
     return (void)backend, &coroutine_baton; /* it cannot follow a change of stacks */
@@ -123,7 +123,7 @@ int sim_create(const struct sim_options *options, struct sim **out, struct err *
     sim->latency = sim_span(cluster->link->latency_us * 1000);
     sim->loss = cluster->link->loss;
     sim->sink.fail = fault_in_task;
-    sim->carry = carrier(options->backend);
+    sim->carry = coroutines_of(options->backend);
     arena_init(&sim->arena);
     int rc = sim->carry->open(&sim->host);
     if (rc == OK)
@@ -218,7 +218,7 @@ static int run_until_end(struct sim *sim, const struct node *driver, int64_t lim
 }
 
 /* Cancel what is left of every node and let it unwind, in no time at all. */
-static void unwind(struct sim *sim)
+static void unwind_nodes(struct sim *sim)
 {
     sim->ending = true;
     for (uint32_t i = 0; i < sim->slots; i++)
@@ -247,7 +247,7 @@ int sim_run(struct sim *sim, int64_t limit_ns)
     if (rc != OK)
         return rc;
     rc = run_until_end(sim, driver, limit_ns);
-    unwind(sim);
+    unwind_nodes(sim);
     return rc;
 }
 

@@ -90,15 +90,15 @@ static int fair_worker(struct scene *s, struct world *w)
 {
     if (w->self == 0)
         return timed_sender(s, w, (const uint32_t[]){1, 2}, 2);
-    return scene_hear(w, 0, 1, WORLD_FOREVER, &s->time[10 + w->self], NULL);
+    return scene_receive(w, 0, 1, WORLD_FOREVER, &s->time[10 + w->self], NULL);
 }
 
 static int line_worker(struct scene *s, struct world *w)
 {
     if (w->self == 0)
         return timed_sender(s, w, (const uint32_t[]){1, 1}, 2);
-    int rc = scene_hear(w, 0, 1, BEGIN + WORLD_SECOND, &s->time[11], NULL);
-    return rc == OK ? scene_hear(w, 0, 1, BEGIN + WORLD_SECOND, &s->time[12], NULL) : rc;
+    int rc = scene_receive(w, 0, 1, BEGIN + WORLD_SECOND, &s->time[11], NULL);
+    return rc == OK ? scene_receive(w, 0, 1, BEGIN + WORLD_SECOND, &s->time[12], NULL) : rc;
 }
 
 static void test_sends_share_links(void **state)
@@ -217,12 +217,12 @@ static int credit_worker(struct scene *s, struct world *w)
         return credit_sender(s, w);
     int rc = world_sleep(w, BEGIN + WORLD_SECOND);
     if (rc == OK)
-        rc = scene_hear(w, 0, 1, WORLD_FOREVER, &s->time[10], NULL);
+        rc = scene_receive(w, 0, 1, WORLD_FOREVER, &s->time[10], NULL);
     if (rc == OK)
         rc = world_sleep(w, BEGIN + 2 * WORLD_SECOND);
     for (int i = 0; rc == OK && i < 2; i++)
-        rc = scene_hear(w, 0, 1, WORLD_FOREVER, &s->time[11 + i], NULL);
-    return rc == OK ? scene_hear(w, 0, 2, WORLD_FOREVER, &s->time[13], NULL) : rc;
+        rc = scene_receive(w, 0, 1, WORLD_FOREVER, &s->time[11 + i], NULL);
+    return rc == OK ? scene_receive(w, 0, 2, WORLD_FOREVER, &s->time[13], NULL) : rc;
 }
 
 static void test_credit_is_taken_in_turn(void **state)
@@ -239,14 +239,14 @@ static void test_credit_is_taken_in_turn(void **state)
 
 /* A node that ends takes back what is posted: what is half out goes on, what has not begun is
  * dropped, and messages behind it no longer wait for room. */
-struct parting {
+struct departure {
     struct scene scene;
     struct send send[4]; /* they outlive the stack of their node's main */
 };
 
-static int parting_sender(struct scene *s, struct world *w)
+static int leaving_sender(struct scene *s, struct world *w)
 {
-    struct send *send = ((struct parting *)s)->send;
+    struct send *send = ((struct departure *)s)->send;
     int rc = OK;
     for (int i = 0; rc == OK && i < 4; i++) {
         send[i] = (struct send){.to = 1, .tag = 1, .len = BLOCK};
@@ -257,10 +257,10 @@ static int parting_sender(struct scene *s, struct world *w)
     return rc == OK ? world_sleep(w, BEGIN + BLOCK_NS + 1 * MS) : rc;
 }
 
-static int parting_worker(struct scene *s, struct world *w)
+static int leaving_worker(struct scene *s, struct world *w)
 {
     if (w->self == 0)
-        return parting_sender(s, w);
+        return leaving_sender(s, w);
     int rc = OK;
     for (bool up = true; rc == OK && up;) {
         struct wait_for change = {.kind = WAIT_PEER};
@@ -270,22 +270,22 @@ static int parting_worker(struct scene *s, struct world *w)
     }
     s->time[0] = world_now(w);
     for (int i = 0; i < 3; i++)
-        s->rc[i] = scene_hear(w, 0, 1, BEGIN + WORLD_SECOND, &s->time[1 + i], NULL);
-    s->rc[3] = scene_hear(w, 0, 2, BEGIN + WORLD_SECOND, &s->time[4], NULL);
+        s->rc[i] = scene_receive(w, 0, 1, BEGIN + WORLD_SECOND, &s->time[1 + i], NULL);
+    s->rc[3] = scene_receive(w, 0, 2, BEGIN + WORLD_SECOND, &s->time[4], NULL);
     return rc;
 }
 
 static void test_a_node_that_ends_takes_its_sends_back(void **state)
 {
     (void)state;
-    struct parting p = {
-        .scene = {.cluster = "node { count: 2 }", .workers = 2, .worker = parting_worker}};
+    struct departure p = {
+        .scene = {.cluster = "node { count: 2 }", .workers = 2, .worker = leaving_worker}};
     assert_int_equal(scene_play(&p.scene), OK);
     const int sent[] = {OK, ERR_CANCELLED, ERR_CANCELLED, ERR_CANCELLED};
-    const int heard[] = {OK, OK, ERR_TIMEOUT, OK};
+    const int received_at[] = {OK, OK, ERR_TIMEOUT, OK};
     for (int i = 0; i < 4; i++)
         assert_int_equal(p.send[i].status, sent[i]);
-    assert_memory_equal(p.scene.rc, heard, sizeof heard);
+    assert_memory_equal(p.scene.rc, received_at, sizeof received_at);
     assert_int_equal(p.scene.time[0], BEGIN + 2 * BLOCK_NS + 1 * MS + LATENCY);
 }
 
@@ -348,7 +348,7 @@ static int ring_turn(struct world *w, uint64_t i, uint32_t next, uint32_t before
     if (rc == OK)
         rc = send.status != OK ? send.status : recv.status;
     if (rc == OK)
-        rc = scene_hear(w, before, 100 + i, world_now(w) + WORLD_SECOND, &at, NULL);
+        rc = scene_receive(w, before, 100 + i, world_now(w) + WORLD_SECOND, &at, NULL);
     world_unsend(w, &send);
     world_unpost(w, &recv);
     if (rc == OK && memcmp(in, out, sizeof in) != 0)
@@ -392,7 +392,7 @@ struct catcher {
     int caught;
 };
 
-static void caught(struct fault_sink *sink, const char *file, int line, const char *what)
+static void catch_fault(struct fault_sink *sink, const char *file, int line, const char *what)
 {
     (void)file, (void)line, (void)what;
     struct catcher *c = (struct catcher *)sink;
@@ -432,7 +432,7 @@ static void free_after_a_fault(enum sim_backend backend)
     struct sim_options options = {
         .cluster = cluster, .workers = 1, .backend = backend, .node_main = faulty_main};
     assert_int_equal(sim_create(&options, &sim, NULL), OK);
-    struct catcher c = {.sink.fail = caught};
+    struct catcher c = {.sink.fail = catch_fault};
     fault_bind(&c.sink);
     run_faulty(sim, &c);
     fault_bind(NULL);

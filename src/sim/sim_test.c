@@ -64,7 +64,7 @@ static int witness_main(struct scene *s, struct world *w)
     struct recv recv = {.from = 1, .tag = 55, .into = &x, .len = sizeof x};
     int rc = world_post_recv(w, &recv);
     if (rc == OK)
-        rc = scene_hear(w, 1, 1, WORLD_FOREVER, &s->time[0], NULL);
+        rc = scene_receive(w, 1, 1, WORLD_FOREVER, &s->time[0], NULL);
     if (rc == OK)
         rc = world_sleep(w, BEGIN + WORLD_SECOND + 1);
     if (rc != OK)
@@ -78,7 +78,7 @@ static int witness_main(struct scene *s, struct world *w)
     s->rc[3] = recv.status;
     s->time[1] = world_now(w);
     s->rc[4] = scene_send(w, 1, 5, 1000, CLASS_CONTROL);
-    s->rc[5] = scene_hear(w, WORLD_ANY, 2, BEGIN + 5 * WORLD_SECOND, &s->time[2], NULL);
+    s->rc[5] = scene_receive(w, WORLD_ANY, 2, BEGIN + 5 * WORLD_SECOND, &s->time[2], NULL);
     return OK;
 }
 
@@ -127,7 +127,7 @@ static int drop_worker(struct scene *s, struct world *w)
         s->rc[0] = scene_send(w, 1, 2, 1000, CLASS_BULK);
         struct wait_for change = {.kind = WAIT_MESSAGE, .from = 1};
         s->rc[1] = world_wait(w, &change, 1, BEGIN + 20 * MS, &wake);
-        s->rc[2] = scene_hear(w, 0, 7, BEGIN + 20 * MS, &s->time[0], NULL);
+        s->rc[2] = scene_receive(w, 0, 7, BEGIN + 20 * MS, &s->time[0], NULL);
         return rc;
     }
     int rc = scene_send(w, 0, 3, 1000000, CLASS_BULK);
@@ -166,7 +166,7 @@ static int ring_worker(struct scene *s, struct world *w)
         memset(m->data, 1, m->len);
         int rc = world_send(w, next, m, CLASS_BULK);
         if (rc == OK)
-            rc = scene_hear(w, before, i, world_now(w) + WORLD_SECOND, &s->time[w->self], NULL);
+            rc = scene_receive(w, before, i, world_now(w) + WORLD_SECOND, &s->time[w->self], NULL);
         if (rc == OK)
             rc = world_work(w, &(struct cost){0.01});
         s->rc[w->self] = rc;
@@ -264,7 +264,7 @@ static void test_virtual_time_has_a_limit(void **state)
 /* A deadline that is no longer waited for does not drag time forward. */
 static int early_worker(struct scene *s, struct world *w)
 {
-    return scene_hear(w, w->self, 1, BEGIN + 1000 * WORLD_SECOND, &s->time[0], NULL);
+    return scene_receive(w, w->self, 1, BEGIN + 1000 * WORLD_SECOND, &s->time[0], NULL);
 }
 
 static int early_sender(struct scene *s, struct world *w)
@@ -351,7 +351,7 @@ struct catcher {
     const char *what;
 };
 
-static void caught(struct fault_sink *sink, const char *file, int line, const char *what)
+static void catch_fault(struct fault_sink *sink, const char *file, int line, const char *what)
 {
     (void)file, (void)line;
     struct catcher *c = (struct catcher *)sink;
@@ -380,7 +380,7 @@ static void fault_reaches_the_caller(enum sim_backend backend)
     assert_int_equal(cluster_finish(cluster, NULL), OK);
     struct sim_options options = {.cluster = cluster, .backend = backend, .node_main = faulty_main};
     assert_int_equal(sim_create(&options, &sim, NULL), OK);
-    struct catcher c = {.sink.fail = caught};
+    struct catcher c = {.sink.fail = catch_fault};
     fault_bind(&c.sink);
     run_faulty(sim, &c);
     assert_ptr_equal(fault_bind(NULL), &c.sink);
@@ -408,9 +408,9 @@ static int crowd_worker(struct scene *s, struct world *w)
         if (rc == OK)
             rc = scene_send(w, (w->self + 1) % CROWD, i, 1000, CLASS_BULK);
         if (rc == OK)
-            rc = scene_hear(w, (w->self + CROWD - 1) % CROWD, i, WORLD_FOREVER, &at, NULL);
+            rc = scene_receive(w, (w->self + CROWD - 1) % CROWD, i, WORLD_FOREVER, &at, NULL);
         if (rc == OK)
-            rc = scene_hear(w, WORLD_DRIVER, i, WORLD_FOREVER, &at, NULL);
+            rc = scene_receive(w, WORLD_DRIVER, i, WORLD_FOREVER, &at, NULL);
     }
     s->rc[0] += rc == OK;
     return rc;

@@ -92,8 +92,8 @@ static int first_byte_worker(struct scene *s, struct world *w)
         int rc = scene_send(w, 1, 1, 1000000, CLASS_BULK);
         return rc == OK ? scene_send(w, 1, 2, 1000000, CLASS_BULK) : rc;
     }
-    int rc = scene_hear(w, 0, 1, WORLD_FOREVER, &s->time[0], &s->time[1]);
-    return rc == OK ? scene_hear(w, 0, 2, WORLD_FOREVER, &s->time[2], &s->time[3]) : rc;
+    int rc = scene_receive(w, 0, 1, WORLD_FOREVER, &s->time[0], &s->time[1]);
+    return rc == OK ? scene_receive(w, 0, 2, WORLD_FOREVER, &s->time[2], &s->time[3]) : rc;
 }
 
 static void test_first_byte(void **state)
@@ -244,9 +244,9 @@ static int delay_worker(struct scene *s, struct world *w)
                 return ERR_PEER;
         return scene_send(w, 1, 3, OVERHEAD + 960, CLASS_CONTROL);
     }
-    int rc = scene_hear(w, 0, 3, WORLD_FOREVER, &s->time[3], NULL);
+    int rc = scene_receive(w, 0, 3, WORLD_FOREVER, &s->time[3], NULL);
     for (uint64_t i = 0; rc == OK && i < 3; i++)
-        rc = scene_hear(w, 0, seven | i, WORLD_FOREVER, &s->time[i], &s->time[4 + i]);
+        rc = scene_receive(w, 0, seven | i, WORLD_FOREVER, &s->time[i], &s->time[4 + i]);
     return rc;
 }
 
@@ -288,7 +288,7 @@ static int loss_worker(struct scene *s, struct world *w)
         int rc = world_sleep(w, at);
         if (rc == OK)
             rc = w->self == 0 ? scene_send(w, 1, 1, 1000, CLASS_BULK)
-                              : scene_hear(w, 0, 1, WORLD_FOREVER, &s->time[i], NULL);
+                              : scene_receive(w, 0, 1, WORLD_FOREVER, &s->time[i], NULL);
         if (rc != OK)
             return rc;
         s->time[i] -= w->self == 0 ? 0 : at;

@@ -17,7 +17,7 @@ struct crew {
 };
 
 /* The driver starts the crew and stays until all of it has gone. */
-static int drive(struct world *w, uint32_t n)
+static int drive_crew(struct world *w, uint32_t n)
 {
     int rc = world_want_nodes(w, n);
     for (uint32_t gone = 0; rc == OK && gone < n;) {
@@ -33,7 +33,7 @@ static int crew_main(void *arg, struct world *w)
 {
     struct crew *crew = arg;
     if (w->self == WORLD_DRIVER)
-        return drive(w, crew->n);
+        return drive_crew(w, crew->n);
     return crew->result[w->self] = crew->main[w->self](w);
 }
 
@@ -43,7 +43,7 @@ static void print_line(void *user, enum log_level level, const char *line)
     print_message("%s\n", line);
 }
 
-static int run(struct world_fixture *fixture, uint32_t n, const suite_main *main, int *result)
+static int run_suite(struct world_fixture *fixture, uint32_t n, const suite_main *main, int *result)
 {
     const struct setting *setting = fixture->user;
     static const struct logger log = {.write = print_line, .level = LOG_WARN};
@@ -76,8 +76,10 @@ int main(void)
                       lossy[] = "node { count: 3 } link { mbit: 10000 loss: 0.02 }";
     struct setting fibres = {lan, SIM_FIBRES}, lossy_fibres = {lossy, SIM_FIBRES},
                    baton = {lan, SIM_BATON}, lossy_baton = {lossy, SIM_BATON};
-    struct world_fixture on[] = {
-        {run, &fibres}, {run, &lossy_fibres}, {run, &baton}, {run, &lossy_baton}};
+    struct world_fixture on[] = {{run_suite, &fibres},
+                                 {run_suite, &lossy_fibres},
+                                 {run_suite, &baton},
+                                 {run_suite, &lossy_baton}};
     const struct CMUnitTest tests[] = {WORLD_SUITE_TESTS(&on[0]), WORLD_SUITE_TESTS(&on[1]),
                                        WORLD_SUITE_TESTS(&on[2]), WORLD_SUITE_TESTS(&on[3])};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -21,9 +21,9 @@ struct route;
 struct lane;
 
 /* A message on its way to one node, and then in its mailbox. */
-struct letter {
+struct pending_message {
     struct event arrival;
-    struct letter *next;
+    struct pending_message *next;
     struct message *m; /* a reference */
     struct send *send; /* posted and pending: the bytes are in the caller's range yet; or NULL */
     struct lane *lane; /* which it came by, and which has its credit back when it is taken */
@@ -32,8 +32,8 @@ struct letter {
     bool begun;   /* it flows, or has flowed */
 };
 
-struct letters {
-    struct letter *head, **end;
+struct message_queue {
+    struct pending_message *head, **end;
 };
 
 /* One direction of a node's link to the network, and the flows that share it now, oldest first. */
@@ -53,9 +53,9 @@ enum { HOP_UP, HOP_DOWN, HOPS };
 struct lane {
     struct route *route;
     enum world_class class;
-    size_t outstanding;           /* bytes charged and not taken by the receiver */
-    size_t begun;                 /* those of them that wait for nothing but the receiver */
-    struct letters queue, flight; /* not yet all sent; sent and not yet there */
+    size_t outstanding;                 /* bytes charged and not taken by the receiver */
+    size_t begun;                       /* those of them that wait for nothing but the receiver */
+    struct message_queue queue, flight; /* not yet all sent; sent and not yet there */
     int64_t last_arrival;
     /* The flow: */
     bool flowing;
@@ -110,10 +110,10 @@ struct node {
     struct sim *sim;
     uint32_t slot;
     enum node_state state;
-    bool broken; /* killed before it started: it never will */
-    bool comes;  /* by itself, by the script */
-    bool met;    /* others have heard of it */
-    bool killed; /* the driver; it may be started again */
+    bool broken;    /* killed before it started: it never will */
+    bool comes;     /* by itself, by the script */
+    bool connected; /* others have heard of it */
+    bool killed;    /* the driver; it may be started again */
     struct event start, up, gone;
     struct event dial; /* a worker's: its driver may be there again */
 
@@ -121,7 +121,7 @@ struct node {
     uint64_t spawned;
     uint64_t raised[WORLD_SIGNALS];
 
-    struct letters mailbox;
+    struct message_queue mailbox;
     struct recv *posted;   /* in the order of posting */
     uint32_t oldest_view;  /* what is older has been aborted */
     struct route **routes; /* to each slot; NULL: not used yet */
@@ -183,8 +183,8 @@ enum { SIM_NAME_MAX = 24 };
 
 enum trace_kind { TRACE_RESUME, TRACE_DELIVER, TRACE_PEER, TRACE_KILL, TRACE_SLOW, TRACE_HOLD };
 
-void sim_note(struct sim *sim, enum trace_kind kind, const struct node *node, uint64_t tag,
-              uint64_t len);
+void sim_record(struct sim *sim, enum trace_kind kind, const struct node *node, uint64_t tag,
+                uint64_t len);
 int64_t sim_span(double ns);                             /* rounded, and bounded */
 int64_t sim_after(const struct sim *sim, double ns);     /* the time in `ns` nanoseconds */
 struct node *sim_node(struct sim *sim, uint32_t number); /* NULL: there is none */
@@ -210,14 +210,14 @@ void task_describe(const struct task *task, char *out, size_t size);
 /* mail.c */
 int mail_send(struct world *w, uint32_t peer, struct message *m, enum world_class class);
 /* A letter at the end of a lane, which has the reference from now on. ERR_NOMEM */
-int mail_queue(struct lane *lane, struct message *m, struct letter **out);
+int mail_queue(struct lane *lane, struct message *m, struct pending_message **out);
 /* Whether this is the message that the node is to die at. */
 bool mail_dies(const struct node *node);
 bool mail_aborted(const struct node *node, uint32_t view);
 int mail_post(struct world *w, struct recv *recv);
 void mail_unpost(struct world *w, struct recv *recv);
 void mail_abort(struct world *w, uint32_t view);
-bool mail_matches(const struct wait_for *want, const struct letter *letter);
+bool mail_matches(const struct wait_for *want, const struct pending_message *pending);
 /* Take the first letter that matches out of the mailbox. OK with *out NULL when there is none;
  * ERR_NOMEM */
 int mail_take(struct node *node, const struct wait_for *want, struct message **out);
@@ -232,20 +232,21 @@ void mail_discard(struct node *node, const struct node *from);
 int send_post(struct world *w, struct send *send);
 void send_unpost(struct world *w, struct send *send);
 /* The letter is on its way; what is borrowed is the caller's again. Letters of messages pass. */
-void send_done(struct letter *letter);
+void send_done(struct pending_message *pending);
 /* The letter is lost. */
-void send_lost(struct letter *letter, int status);
+void send_lost(struct pending_message *pending, int status);
 /* Take back what is posted: all, or only what is aborted. */
 void send_recall(struct node *node, bool all, int status);
 /* A post that points here has ended; NULL allowed. */
 void ended_count(struct node *node, struct ended *ended);
 
 /* net.c */
-void letters_put(struct letters *letters, struct letter *letter);
-struct letter *letters_take(struct letters *letters);
+void message_queue_put(struct message_queue *queue, struct pending_message *pending);
+struct pending_message *message_queue_take(struct message_queue *queue);
 /* Take `*at` out, which may be anywhere. */
-struct letter *letters_unlink(struct letters *letters, struct letter **at);
-void letter_free(struct letter *letter); /* and give its credit back */
+struct pending_message *message_queue_unlink(struct message_queue *queue,
+                                             struct pending_message **at);
+void pending_message_free(struct pending_message *pending); /* and give its credit back */
 /* ERR_NOMEM */
 int route_get(struct node *from, struct node *to, struct route **out);
 bool route_empty(const struct route *route);
@@ -282,7 +283,7 @@ void work_finish(struct event *done);
 /* hold.c */
 bool hold_stands(const struct node *node);
 void hold_pause(struct node *node, int64_t until);
-void hold_go_on(struct node *node);
+void hold_resume(struct node *node);
 void hold_release(struct node *node);
 /* Nothing gets from one to the other until then. */
 void hold_cut_way(struct node *from, struct node *to, int64_t until);

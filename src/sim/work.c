@@ -5,7 +5,7 @@
 #include "base/rng.h"
 #include "sim/state.h"
 
-static double pace(const struct node *node)
+static double node_pace(const struct node *node)
 {
     if (node->halted)
         return 0;
@@ -14,10 +14,10 @@ static double pace(const struct node *node)
 }
 
 /* Serve up to now at the pace there was; called before anything changes it. */
-static void serve(struct node *node)
+static void serve_until_now(struct node *node)
 {
     int64_t now = node->sim->now;
-    node->service += pace(node) * (double)(now - node->service_at);
+    node->service += node_pace(node) * (double)(now - node->service_at);
     node->service_at = now;
 }
 
@@ -30,7 +30,7 @@ static struct task *first_done(const struct node *node)
     return first;
 }
 
-static void plan(struct node *node)
+static void plan_work_done(struct node *node)
 {
     struct heap *heap = &node->sim->heap;
     const struct task *first = first_done(node);
@@ -41,10 +41,10 @@ static void plan(struct node *node)
     if (!first || node->halted)
         return;
     double left = first->work_end - node->service;
-    heap_push(heap, &node->work_done, sim_after(node->sim, left > 0 ? left / pace(node) : 0));
+    heap_push(heap, &node->work_done, sim_after(node->sim, left > 0 ? left / node_pace(node) : 0));
 }
 
-static void leave(struct task *task)
+static void remove_work(struct task *task)
 {
     struct node *node = task->node;
     struct task **at = &node->works;
@@ -58,11 +58,11 @@ static void leave(struct task *task)
 void work_finish(struct event *done)
 {
     struct node *node = event_owner(done, struct node, work_done);
-    serve(node);
+    serve_until_now(node);
     struct task *first = first_done(node);
     node->service = first->work_end; /* to the bit, whatever the clock's rounding */
-    leave(first);
-    plan(node);
+    remove_work(first);
+    plan_work_done(node);
     task_ready(first);
 }
 
@@ -70,27 +70,27 @@ void work_drop(struct task *task)
 {
     if (!task->working)
         return;
-    serve(task->node);
-    leave(task);
-    plan(task->node);
+    serve_until_now(task->node);
+    remove_work(task);
+    plan_work_done(task->node);
     task_ready(task);
 }
 
 void work_halt(struct node *node, bool halted)
 {
-    serve(node); /* at the pace there was */
+    serve_until_now(node); /* at the pace there was */
     node->halted = halted;
-    plan(node);
+    plan_work_done(node);
 }
 
 void work_pace(struct node *node, double slow)
 {
-    serve(node);
+    serve_until_now(node);
     node->slow = slow;
-    plan(node);
+    plan_work_done(node);
 }
 
-static double jittered(struct node *node, double ns)
+static double add_jitter(struct node *node, double ns)
 {
     uint64_t draw = (uint64_t)node->slot << 40 | node->works_begun++;
     if (node->jitter <= 0)
@@ -106,8 +106,8 @@ int work_do(struct world *w, const struct cost *cost)
     PL_ASSERT(cost->seconds >= 0);
     if (task_cancelled(task))
         return ERR_CANCELLED;
-    serve(node);
-    task->work_end = node->service + jittered(node, cost->seconds * 1e9);
+    serve_until_now(node);
+    task->work_end = node->service + add_jitter(node, cost->seconds * 1e9);
     task->working = true;
     struct task **end = &node->works;
     while (*end)
@@ -115,7 +115,7 @@ int work_do(struct world *w, const struct cost *cost)
     *end = task;
     task->work_next = NULL;
     node->active++;
-    plan(node);
+    plan_work_done(node);
     task_yield(task);
     return task_cancelled(task) ? ERR_CANCELLED : OK;
 }

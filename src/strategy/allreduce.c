@@ -26,8 +26,8 @@ struct reducer {
     struct member *m;
     struct bucket bucket[BUCKETS_MAX]; /* from the end of dx to its beginning */
     size_t count;
-    size_t sent;       /* in the step under way */
-    struct tally mine; /* of the step under way */
+    size_t sent;               /* in the step under way */
+    struct exchange_meta mine; /* of the step under way */
 };
 
 static struct bucket *last_bucket(struct reducer *r)
@@ -47,7 +47,7 @@ static int open_bucket(struct reducer *r, size_t i)
 {
     struct member *m = r->m;
     struct bucket *b = &r->bucket[i];
-    const struct exchange_how how = strategy_exchange_how(m->job);
+    const struct exchange_config how = strategy_exchange_how(m->job);
     size_t n = m->learner->dx.n, from = schedule_cut(n, r->count, r->count - 1 - i);
     bool last = i + 1 == r->count;
     b->range = (struct range){from, schedule_cut(n, r->count, r->count - i) - from};
@@ -77,7 +77,7 @@ static int gradient(struct reducer *r, uint64_t place)
     struct member *m = r->m;
     struct learner *l = m->learner;
     r->sent = 0;
-    r->mine = (struct tally){
+    r->mine = (struct exchange_meta){
         .weight = 1, /* all batches are equal: b_i / b */
         .samples = job_step_records(m->job),
         .stop_votes = atomic_load(&m->group->stop),
@@ -115,7 +115,7 @@ static int apply(struct reducer *r, uint64_t place)
     struct learner *l = r->m->learner;
     for (size_t i = 0; i < r->count; i++) {
         const struct bucket *b = &r->bucket[i];
-        const struct tally *tally = exchange_tally(b->lane);
+        const struct exchange_meta *tally = exchange_result_meta(b->lane);
         const float *mean = exchange_result(b->lane)->at;
         if (tally->hash_max != 0 && tally->hash_min != tally->hash_max)
             return ERR_REPLICAS;
@@ -156,7 +156,7 @@ static int allreduce_worker(struct member *m)
         if (rc != OK)
             break;
         const struct exchange *lane = last_bucket(r)->lane;
-        strategy_advance(&m->course, 1, job_step_records(m->job), exchange_tally(lane));
+        strategy_advance(&m->course, 1, job_step_records(m->job), exchange_result_meta(lane));
         rc = m->committed(m, lane);
     }
     return rc == ERR_STOP ? OK : rc;

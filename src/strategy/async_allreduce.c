@@ -79,7 +79,7 @@ static bool done(const struct pipe *p)
 
 static int pipe_open(struct pipe *p, struct member *m)
 {
-    const struct exchange_how how = strategy_exchange_how(m->job);
+    const struct exchange_config how = strategy_exchange_how(m->job);
     const struct learner *l = m->learner;
     p->m = m;
     p->how = m->job->strategy->async_allreduce;
@@ -98,7 +98,7 @@ static int pipe_open(struct pipe *p, struct member *m)
 /* ---- the two ends of an exchange ---- */
 
 /* Its first part, w or Δw, is in the lane's input. `agree`: x is the same on all. */
-static void submit(struct pipe *p, struct tally *mine, bool agree)
+static void submit(struct pipe *p, struct exchange_meta *mine, bool agree)
 {
     struct learner *l = p->m->learner;
     vec_export(&l->s, vec_all(&l->s), part_s(p, &p->lane->input).at);
@@ -129,7 +129,7 @@ static int receive(struct pipe *p)
     struct member *m = p->m;
     double gave = p->beside.mine.weight;
     int rc = background_wait(&p->beside, WORLD_FOREVER);
-    const struct tally *tally = exchange_tally(p->lane);
+    const struct exchange_meta *tally = exchange_result_meta(p->lane);
     if (rc != OK)
         return rc;
     if (tally->hash_max != 0 && tally->hash_min != tally->hash_max)
@@ -173,7 +173,7 @@ static int get(struct pipe *p)
 
 /* ---- a step ---- */
 
-static int gradient(struct pipe *p, struct tally *mine)
+static int gradient(struct pipe *p, struct exchange_meta *mine)
 {
     struct learner *l = p->m->learner;
     uint32_t batch = job_step_records(p->m->job);
@@ -182,7 +182,7 @@ static int gradient(struct pipe *p, struct tally *mine)
     p->place = strategy_place(&p->here, p->m->world->self, 0, batch);
     int rc = shares ? learner_gradient(l, p->place, batch) : OK;
     bool diverged = rc == ERR_DIVERGED;
-    *mine = (struct tally){
+    *mine = (struct exchange_meta){
         .weight = diverged ? 0 : 1,
         .samples = batch,
         .loss = l->loss * batch,
@@ -195,7 +195,7 @@ static int gradient(struct pipe *p, struct tally *mine)
 }
 
 /* What the optimizer remembers, and s, are as broken as the gradient or the model was. */
-static void begin_afresh(struct pipe *p, struct tally *mine)
+static void begin_afresh(struct pipe *p, struct exchange_meta *mine)
 {
     struct learner *l = p->m->learner;
     if (p->s.at)
@@ -206,7 +206,7 @@ static void begin_afresh(struct pipe *p, struct tally *mine)
 }
 
 /* Algorithm 6, lines 5 and 8: the input becomes Δw(j), x becomes w(j+1). */
-static void update_1(struct pipe *p, struct tally *mine, bool taken)
+static void update_1(struct pipe *p, struct exchange_meta *mine, bool taken)
 {
     struct learner *l = p->m->learner;
     struct range all = vec_all(&l->x);
@@ -225,7 +225,7 @@ static void update_1(struct pipe *p, struct tally *mine, bool taken)
 }
 
 /* Algorithm 7, lines 5 and 7: x and the input become w_i(j+1). */
-static void update_2(struct pipe *p, struct tally *mine)
+static void update_2(struct pipe *p, struct exchange_meta *mine)
 {
     struct learner *l = p->m->learner;
     struct range all = vec_all(&l->x);
@@ -254,7 +254,7 @@ static int drain(struct pipe *p)
     vec_copy(&l->x, &p->x, vec_all(&l->x));
     vec_copy(&l->s, &p->s, vec_all(&l->s));
     if (p->rejected)
-        begin_afresh(p, &(struct tally){0});
+        begin_afresh(p, &(struct exchange_meta){0});
     return OK;
 }
 
@@ -266,7 +266,7 @@ static bool sync_due(const struct pipe *p)
 static int step(struct pipe *p)
 {
     struct learner *l = p->m->learner;
-    struct tally mine = {.weight = 1};
+    struct exchange_meta mine = {.weight = 1};
     if (!p->away && p->how->method == 2) { /* prime */
         vec_export(&l->x, vec_all(&l->x), p->lane->input.at);
         submit(p, &mine, false);
@@ -289,7 +289,7 @@ static int step(struct pipe *p)
 static int warm_step(struct pipe *p)
 {
     struct learner *l = p->m->learner;
-    struct tally mine;
+    struct exchange_meta mine;
     p->warming = true;
     int rc = gradient(p, &mine);
     if (rc != OK)
@@ -323,7 +323,7 @@ static size_t async_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
  * newcomer, nothing. */
 static int enter(struct pipe *p, const struct admission *told)
 {
-    struct tally nothing = {0};
+    struct exchange_meta nothing = {0};
     if (told->words != TOLD_WORDS)
         return ERR_PROTOCOL;
     p->from = told->word[TOLD_FROM];

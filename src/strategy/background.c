@@ -22,7 +22,7 @@ static int await_turn(struct background *b)
         if (background_busy(b))
             return settled;
         if (settled == OK)
-            settled = exchange_settle(b->lane);
+            settled = exchange_sync(b->lane);
         if (background_busy(b))
             continue;
         struct wake wake;
@@ -54,7 +54,7 @@ int background_start(struct background *b, const struct member *m, struct exchan
 {
     PL_ASSERT(SIGNAL_BESIDE + lane->lane <= STRATEGY_SIGNAL_LAST);
     *b = (struct background){.world = m->world, .lane = lane, .threads = (int)m->job->threads};
-    lane->beside = true;
+    lane->in_background = true;
     return world_spawn(m->world, "background", background_main, b, &b->task);
 }
 
@@ -63,7 +63,7 @@ bool background_busy(const struct background *b)
     return atomic_load(&b->submitted) != atomic_load(&b->ended);
 }
 
-void background_submit(struct background *b, const struct tally *mine)
+void background_submit(struct background *b, const struct exchange_meta *mine)
 {
     PL_ASSERT(!background_busy(b));
     b->mine = *mine;
@@ -107,5 +107,5 @@ void background_stop(struct background *b)
     if (!b->task)
         return;
     world_end_task(b->world, &b->task);
-    b->lane->beside = false;
+    b->lane->in_background = false;
 }

@@ -16,7 +16,7 @@ struct background {
     struct world *world;
     struct exchange *lane;
     int threads;                       /* of the vectors' arithmetic in it */
-    struct tally mine;                 /* of the exchange submitted last */
+    struct exchange_meta mine;         /* of the exchange submitted last */
     _Atomic uint64_t submitted, ended; /* exchanges */
     _Atomic int status;                /* of the last one that has ended */
     struct task *task;
@@ -27,7 +27,7 @@ struct background {
 int background_start(struct background *b, const struct member *m, struct exchange *lane);
 
 /* Begin the next exchange: lane->input is filled in, and the one before has ended. Never blocks. */
-void background_submit(struct background *b, const struct tally *mine);
+void background_submit(struct background *b, const struct exchange_meta *mine);
 
 /* Is one under way? */
 bool background_busy(const struct background *b);

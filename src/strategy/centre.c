@@ -4,7 +4,7 @@
 
 /* A worker as the centre sees it: it fetches, then gives, so that one vector serves both. */
 struct client {
-    struct parcel parcel;   /* x̃ on its way out, or d on its way in */
+    struct transfer parcel; /* x̃ on its way out, or d on its way in */
     bool gives;             /* the latter */
     bool asks;              /* for x̃, as soon as d is in */
     struct message *giving; /* the note of d, as soon as x̃ is out */
@@ -17,12 +17,12 @@ struct client {
 
 struct centre {
     struct leader *l;
-    struct parcels post;
+    struct transfers post;
     struct client *client[VIEW_MEMBERS_MAX]; /* by node; made when it first comes */
     uint64_t version;                        /* gifts decided */
     struct members odd;                      /* of whom an odd number of them */
     bool holds;                              /* a centre; else it takes one from who returned */
-    struct parcel taken;                     /* the best copy, coming in */
+    struct transfer taken;                   /* the best copy, coming in */
     struct vec copy;
 };
 
@@ -38,14 +38,14 @@ size_t centre_note_encode(const struct centre_note *note, uint8_t out[CENTRE_NOT
     return CENTRE_NOTE;
 }
 
-int centre_note_decode(struct cut in, struct centre_note *out)
+int centre_note_decode(struct byte_reader in, struct centre_note *out)
 {
-    uint64_t op = cut_u64(&in);
+    uint64_t op = read_u64(&in);
     *out = (struct centre_note){.op = (enum centre_op)op};
-    out->number = cut_u64(&in);
-    out->version = cut_u64(&in);
+    out->number = read_u64(&in);
+    out->version = read_u64(&in);
     members_decode(&in, &out->odd);
-    return cut_done(&in) && op >= CENTRE_ASK && op <= CENTRE_OFFER ? OK : ERR_PROTOCOL;
+    return byte_reader_done(&in) && op >= CENTRE_ASK && op <= CENTRE_OFFER ? OK : ERR_PROTOCOL;
 }
 
 static bool is_odd(const struct centre *c, uint32_t node)
@@ -78,8 +78,8 @@ static void accept_given(struct centre *c, struct client *client)
 {
     struct vec *both = &client->both;
     client->gives = true;
-    parcel_accept(&client->parcel, &c->post, client->giving,
-                  &(struct parcel_in){.x = both->at, .n = both->n});
+    transfer_accept(&client->parcel, &c->post, client->giving,
+                    &(struct transfer_in){.x = both->at, .n = both->n});
     client->giving = NULL;
 }
 
@@ -92,13 +92,13 @@ static int answer(struct centre *c, struct client *client, uint32_t node)
     client->asks = false;
     vec_export(&l->x, vec_all(&l->x), both->at);
     vec_export(&l->s, vec_all(&l->s), both->at + l->x.n);
-    parcel_send(&client->parcel, &c->post,
-                &(struct parcel_out){.to = node,
-                                     .lane = CENTRE_LANE_VISIT,
-                                     .x = both->at,
-                                     .n = both->n,
-                                     .note = bytes,
-                                     .note_len = centre_note_encode(&note, bytes)});
+    transfer_send(&client->parcel, &c->post,
+                  &(struct transfer_out){.to = node,
+                                         .lane = CENTRE_LANE_VISIT,
+                                         .x = both->at,
+                                         .n = both->n,
+                                         .header = bytes,
+                                         .header_len = centre_note_encode(&note, bytes)});
     return world_copied(l->world, both->n * sizeof(float));
 }
 
@@ -141,7 +141,7 @@ static uint32_t find_newest(const struct centre *c, struct centre_note *best)
         struct centre_note note;
         if (!c->client[node] || !c->client[node]->offer)
             continue;
-        int rc = centre_note_decode(parcel_note_cut(c->client[node]->offer), &note);
+        int rc = centre_note_decode(transfer_header_reader(c->client[node]->offer), &note);
         if (rc == OK && (from == WORLD_ANY || note.version > best->version)) {
             from = node;
             *best = note;
@@ -160,7 +160,7 @@ static int serve_all(struct centre *c)
         if (!client)
             continue;
         if (client->offer)
-            parcel_refuse(&c->post, client->offer);
+            transfer_refuse(&c->post, client->offer);
         client->offer = NULL;
         client->owes = client->offered && (client->given & 1) != is_odd(c, node);
         rc = serve(c, client, node);
@@ -184,8 +184,8 @@ static int choose(struct centre *c)
         log_warn(c->l->log, "no worker has a copy of the centre: it is the checkpoint's");
         return serve_all(c);
     }
-    parcel_accept(&c->taken, &c->post, c->client[from]->offer,
-                  &(struct parcel_in){.x = c->copy.at, .n = c->copy.n});
+    transfer_accept(&c->taken, &c->post, c->client[from]->offer,
+                    &(struct transfer_in){.x = c->copy.at, .n = c->copy.n});
     c->client[from]->offer = NULL;
     c->version = best.version;
     c->odd = best.odd;
@@ -214,8 +214,8 @@ static int take_offer(struct centre *c, struct client *client, const struct cent
     if (client->offer)
         message_unref(client->offer);
     client->offer = NULL;
-    if (c->holds || parcel_note_floats(m) == 0)
-        parcel_refuse(&c->post, m);
+    if (c->holds || transfer_header_floats(m) == 0)
+        transfer_refuse(&c->post, m);
     else
         client->offer = m;
     return choose(c);
@@ -230,13 +230,13 @@ static int take_note(struct centre *c, struct message *m)
     struct centre_note note;
     uint32_t node = m->from;
     struct client *client = client_of(c, node);
-    bool read = centre_note_decode(parcel_note_cut(m), &note) == OK;
+    bool read = centre_note_decode(transfer_header_reader(m), &note) == OK;
     if (client && read && note.op == CENTRE_OFFER)
         return take_offer(c, client, &note, m);
     if (client && read && note.op == CENTRE_GIVE && c->holds && !client->giving)
         client->giving = m;
     else
-        parcel_refuse(&c->post, m);
+        transfer_refuse(&c->post, m);
     if (client && read && note.op == CENTRE_ASK)
         client->asks |= note.number == group_view(c->l->group)->incarnation;
     return client ? serve(c, client, node) : ERR_NOMEM;
@@ -249,7 +249,7 @@ static int take_given(struct centre *c, struct client *client)
     struct vec x = centre_x(&client->both, l->x.n), s = centre_s(&client->both, l->x.n);
     struct centre_note note;
     uint32_t from = client->parcel.peer;
-    bool read = centre_note_decode(parcel_cut(&client->parcel), &note) == OK;
+    bool read = centre_note_decode(transfer_reader(&client->parcel), &note) == OK;
     if (!read || (note.number & 1) == is_odd(c, from)) {
         log_warn(l->log, "worker %u gives what it has given already", from);
         return OK;
@@ -269,7 +269,7 @@ static int take_given(struct centre *c, struct client *client)
     return l->committed(l, NULL);
 }
 
-static int take_ended(struct centre *c, const struct parcel *ended)
+static int take_ended(struct centre *c, const struct transfer *ended)
 {
     if (ended == &c->taken)
         return take_copy(c);
@@ -301,7 +301,7 @@ static void centre_close(struct centre *c)
         message_unref(c->client[node]->giving);
         message_unref(c->client[node]->offer);
     }
-    parcels_close(&c->post);
+    transfers_close(&c->post);
 }
 
 int centre_run(struct leader *l)
@@ -313,7 +313,7 @@ int centre_run(struct leader *l)
     c->holds = !l->lanes.blank;
     if (!c->holds && vec_init(&c->copy, l->arena, l->x.n + l->s.n) != OK)
         return ERR_NOMEM;
-    parcels_init(&c->post, l->world, l->group, CENTRE_LANE_VISIT);
+    transfers_init(&c->post, l->world, l->group, CENTRE_LANE_VISIT);
     int rc = OK;
     while (rc == OK) {
         uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
@@ -321,10 +321,10 @@ int centre_run(struct leader *l)
         if (rc != OK || is_complete(c))
             break;
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
-        struct parcel_wake got;
-        rc = parcels_next(&c->post, &change, 1, WORLD_FOREVER, &got);
-        if (rc == OK && got.note)
-            rc = take_note(c, got.note);
+        struct transfer_wake got;
+        rc = transfers_next(&c->post, &change, 1, WORLD_FOREVER, &got);
+        if (rc == OK && got.header)
+            rc = take_note(c, got.header);
         else if (rc == OK && got.ended)
             rc = take_ended(c, got.ended);
     }

@@ -13,7 +13,7 @@
 #ifndef PL_STRATEGY_CENTRE_H
 #define PL_STRATEGY_CENTRE_H
 
-#include "coll/parcel.h"
+#include "coll/transfer.h"
 #include "strategy/strategy.h"
 
 /* Lanes of parcels: of the centre and of workers that visit it; of what workers give. */
@@ -34,12 +34,12 @@ struct centre_note {
 };
 
 enum { CENTRE_NOTE = 24 + 8 * MEMBER_WORDS };
-_Static_assert((int)CENTRE_NOTE <= (int)PARCEL_NOTE, "it fits a note");
+_Static_assert((int)CENTRE_NOTE <= (int)TRANSFER_HEADER, "it fits a note");
 
 size_t centre_note_encode(const struct centre_note *note, uint8_t out[CENTRE_NOTE]);
 
 /* ERR_PROTOCOL */
-int centre_note_decode(struct cut in, struct centre_note *out);
+int centre_note_decode(struct byte_reader in, struct centre_note *out);
 
 /* What travels is x, then s: the two parts of such a vector, n floats being x. */
 static inline struct vec centre_x(const struct vec *both, size_t n)

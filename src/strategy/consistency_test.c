@@ -40,14 +40,14 @@ enum { WORKERS = 8 };
     HOW(.kind = CONSISTENCY_DSSP, .s_lower = (s_L), .r_max = (most), .credit = CONSISTENCY_##word, \
         .hard_bound = true)
 
-struct book {
+struct roster_state {
     bool in, waiting, ok; /* ok: sent in the latest event */
     uint64_t t, staleness;
 };
 
 struct server {
     struct consistency c;
-    struct book book[WORKERS];
+    struct roster_state book[WORKERS];
     uint32_t stride; /* worker i is node i * stride */
     const char *what;
     uint64_t seed;
@@ -112,7 +112,7 @@ static void judge(struct server *s, const struct members *ok)
 {
     size_t sent = 0;
     for (uint32_t i = 0; i < WORKERS; i++) {
-        struct book *b = &s->book[i];
+        struct roster_state *b = &s->book[i];
         b->ok = members_has(ok, i * s->stride);
         sent += b->ok;
         if (b->ok) {
@@ -159,7 +159,7 @@ static void join(struct server *s, const bool who[WORKERS])
     uint64_t t = t_slowest(s);
     for (size_t i = 0; i < WORKERS; i++)
         if (who[i])
-            s->book[i] = (struct book){.in = true, .t = t};
+            s->book[i] = (struct roster_state){.in = true, .t = t};
     consistency_join(&s->c, &set);
     judge(s, &(struct members){{0}});
 }
@@ -206,7 +206,7 @@ static bool marked(const struct drawing *d, size_t moment, const char *marks, bo
 static char seen(const struct server *s, const char *row, const bool pushed[WORKERS], char mark)
 {
     size_t i = (size_t)(is_digit(row[0]) ? row[0] : row[1]) - '0';
-    const struct book *b = &s->book[i];
+    const struct roster_state *b = &s->book[i];
     switch (row[0]) {
     case 't': return (char)('0' + s->c.worker[i].t);
     case 'd': return (char)('0' + lead(s, i));

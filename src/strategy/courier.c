@@ -11,19 +11,19 @@ static int courier_main(void *arg)
     while (rc == OK) {
         uint64_t seen = world_raised(c->world, c->go);
         const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = c->go, .seen = seen};
-        struct parcel_wake got;
+        struct transfer_wake got;
         if (courier_busy(c) && !c->parcel.all)
-            parcel_send(&c->parcel, &c->parcels, &c->what);
-        rc = parcels_next(&c->parcels, &go, 1, WORLD_FOREVER, &got);
-        if (rc == OK && got.note)
-            parcel_refuse(&c->parcels, got.note);
+            transfer_send(&c->parcel, &c->parcels, &c->what);
+        rc = transfers_next(&c->parcels, &go, 1, WORLD_FOREVER, &got);
+        if (rc == OK && got.header)
+            transfer_refuse(&c->parcels, got.header);
         if (rc != OK || !got.ended)
             continue;
         atomic_store(&c->status, got.ended->status);
         atomic_fetch_add(&c->ended, 1);
         world_raise(c->world, c->done);
     }
-    parcels_close(&c->parcels);
+    transfers_close(&c->parcels);
     return rc;
 }
 
@@ -31,7 +31,7 @@ int courier_start(struct courier *c, struct world *world, struct group *group, u
                   uint32_t go, uint32_t done)
 {
     *c = (struct courier){.world = world, .go = go, .done = done};
-    parcels_init(&c->parcels, world, group, lane);
+    transfers_init(&c->parcels, world, group, lane);
     return world_spawn(world, "courier", courier_main, c, &c->task);
 }
 
@@ -40,7 +40,7 @@ bool courier_busy(const struct courier *c)
     return atomic_load(&c->posted) != atomic_load(&c->ended);
 }
 
-void courier_send(struct courier *c, const struct parcel_out *what)
+void courier_send(struct courier *c, const struct transfer_out *what)
 {
     PL_ASSERT(!courier_busy(c));
     c->what = *what;

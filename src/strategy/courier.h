@@ -2,15 +2,15 @@
 #ifndef PL_STRATEGY_COURIER_H
 #define PL_STRATEGY_COURIER_H
 
-#include "coll/parcel.h"
+#include "coll/transfer.h"
 
 /* The two sides hand over by signals: what one wrote before, the other sees after. */
 struct courier {
     struct world *world;
-    struct parcels parcels;
-    struct parcel parcel;
-    struct parcel_out what; /* the one posted last */
-    uint32_t go, done;      /* signals */
+    struct transfers parcels;
+    struct transfer parcel;
+    struct transfer_out what; /* the one posted last */
+    uint32_t go, done;        /* signals */
     _Atomic uint64_t posted, ended;
     _Atomic int status; /* of the last one that has ended */
     struct task *task;
@@ -25,7 +25,7 @@ bool courier_busy(const struct courier *c);
 
 /* Begin to send; the one before has ended. The vector and the note are borrowed until this one has
  * ended, too. Never blocks. */
-void courier_send(struct courier *c, const struct parcel_out *what);
+void courier_send(struct courier *c, const struct transfer_out *what);
 
 /* Wait until it has ended, if one is under way: its status. ERR_TIMEOUT, ERR_CANCELLED */
 int courier_wait(struct courier *c, int64_t deadline);

@@ -52,11 +52,11 @@ struct diloco {
     struct member *m;
     const Paceline__DiLoCo *how;
     struct fragment at[FRAGMENTS_MAX];
-    size_t count, states; /* vectors of inner state that travel */
-    bool lossy;           /* the code of the wire rounds */
-    struct course here;   /* where this worker trains */
-    struct tally since;   /* its steps since it submitted last */
-    struct vec x, s, v;   /* x̃, s̃, v */
+    size_t count, states;       /* vectors of inner state that travel */
+    bool lossy;                 /* the code of the wire rounds */
+    struct course here;         /* where this worker trains */
+    struct exchange_meta since; /* its steps since it submitted last */
+    struct vec x, s, v;         /* x̃, s̃, v */
 };
 
 static struct vec part(const struct vec *v, size_t from, size_t len)
@@ -103,7 +103,7 @@ static int open_fragment(struct diloco *d, size_t p)
 {
     struct member *m = d->m;
     struct fragment *f = &d->at[p];
-    const struct exchange_how how = strategy_exchange_how(m->job);
+    const struct exchange_config how = strategy_exchange_how(m->job);
     f->r = mpca_shard_range(d->x.n, d->count, p);
     f->last = p + 1 == d->count;
     f->sent = m->course;
@@ -123,7 +123,7 @@ static int diloco_open(struct diloco *d, struct member *m)
     d->m = m;
     d->how = m->job->strategy->diloco;
     d->here = m->course;
-    d->since = (struct tally){.weight = 1};
+    d->since = (struct exchange_meta){.weight = 1};
     d->lossy = m->job->collective->wire != PACELINE__COLLECTIVE__WIRE__f32;
     d->states = d->how->on_replace == PACELINE__ON_REPLACE__average ? l->optim.ops->states : 0;
     d->count = d->how->fragments;
@@ -173,14 +173,14 @@ static bool all_entered(const struct diloco *d, const struct fragment *but)
 
 static void submit(struct diloco *d, struct fragment *f)
 {
-    struct tally mine = d->since;
+    struct exchange_meta mine = d->since;
     mine.stop_votes = atomic_load(&d->m->group->stop);
     mine.hash_min = UINT64_MAX;
     if (f->lane->completed % HASH_EVERY == 0)
         mine.hash_min = mine.hash_max = vec_hash(&d->x, f->r);
-    d->since = (struct tally){.weight = 1};
+    d->since = (struct exchange_meta){.weight = 1};
     if (!all_entered(d, f)) /* and has no share yet */
-        members_add(&mine.apart, d->m->world->self);
+        members_add(&mine.leaving, d->m->world->self);
     put_fragment(d, f);
     f->sent = d->here;
     f->away = true;
@@ -242,7 +242,7 @@ static int receive(struct diloco *d, struct fragment *f)
 {
     struct member *m = d->m;
     int rc = background_wait(&f->beside, WORLD_FOREVER);
-    const struct tally *tally = exchange_tally(f->lane);
+    const struct exchange_meta *tally = exchange_result_meta(f->lane);
     if (rc != OK)
         return rc;
     if (tally->hash_max != 0 && tally->hash_min != tally->hash_max)
@@ -261,7 +261,7 @@ static int receive(struct diloco *d, struct fragment *f)
     bool shared = strategy_shares(m, &d->here);
     d->here.who = strategy_sharers(tally);
     if (!shared && strategy_shares(m, &d->here))
-        d->since = (struct tally){.weight = 1}; /* it begins here */
+        d->since = (struct exchange_meta){.weight = 1}; /* it begins here */
     m->course.place = f->sent.place;
     m->course.steps = f->sent.steps;
     m->course.exchanges++;

@@ -66,8 +66,8 @@ static int begin_afresh(struct member *m, const struct vec *centre)
 
 struct visitor {
     struct member *m;
-    struct parcels post;
-    struct parcel ask, fetched;
+    struct transfers post;
+    struct transfer ask, fetched;
     struct courier courier; /* carries d, beside training; or an offer */
     uint8_t note[CENTRE_NOTE];
     struct vec centre;         /* x̃ and s̃ as fetched last, */
@@ -89,7 +89,7 @@ static int visitor_init(struct visitor *v, struct member *m)
     size_t n = l->x.n + l->s.n;
     v->m = m;
     v->incarnation = group_first_view(m->group)->incarnation;
-    parcels_init(&v->post, m->world, m->group, CENTRE_LANE_VISIT);
+    transfers_init(&v->post, m->world, m->group, CENTRE_LANE_VISIT);
     v->tau = settings(m->job)->tau;
     if (vec_init(&v->centre, m->arena, n) != OK || vec_init(&v->landing, m->arena, n) != OK ||
         vec_init(&v->d, m->arena, n) != OK)
@@ -116,12 +116,13 @@ static int await_courier(struct visitor *v)
 
 static void carry(struct visitor *v, const struct centre_note *note, const struct vec *what)
 {
-    courier_send(&v->courier, &(struct parcel_out){.to = WORLD_DRIVER,
-                                                   .lane = CENTRE_LANE_VISIT,
-                                                   .x = what ? what->at : NULL,
-                                                   .n = what ? what->n : 0,
-                                                   .note = v->note,
-                                                   .note_len = centre_note_encode(note, v->note)});
+    courier_send(&v->courier,
+                 &(struct transfer_out){.to = WORLD_DRIVER,
+                                        .lane = CENTRE_LANE_VISIT,
+                                        .x = what ? what->at : NULL,
+                                        .n = what ? what->n : 0,
+                                        .header = v->note,
+                                        .header_len = centre_note_encode(note, v->note)});
 }
 
 static bool is_another(const struct visitor *v)
@@ -170,13 +171,14 @@ static int await_another(struct visitor *v)
 static void take_answer(struct visitor *v, struct message *m)
 {
     struct centre_note note;
-    bool fits = centre_note_decode(parcel_note_cut(m), &note) == OK && note.op == CENTRE_MODEL;
+    bool fits =
+        centre_note_decode(transfer_header_reader(m), &note) == OK && note.op == CENTRE_MODEL;
     if (!fits || v->fetched.all || m->from != WORLD_DRIVER) {
-        parcel_refuse(&v->post, m);
+        transfer_refuse(&v->post, m);
         return;
     }
-    parcel_accept(&v->fetched, &v->post, m,
-                  &(struct parcel_in){.x = v->landing.at, .n = v->landing.n});
+    transfer_accept(&v->fetched, &v->post, m,
+                    &(struct transfer_in){.x = v->landing.at, .n = v->landing.n});
 }
 
 static void land(struct visitor *v)
@@ -184,7 +186,7 @@ static void land(struct visitor *v)
     struct vec before = v->centre;
     v->centre = v->landing;
     v->landing = before;
-    (void)centre_note_decode(parcel_cut(&v->fetched), &v->is);
+    (void)centre_note_decode(transfer_reader(&v->fetched), &v->is);
     v->has_centre = true;
 }
 
@@ -196,13 +198,13 @@ static int ask_driver(struct visitor *v)
     uint8_t bytes[CENTRE_NOTE];
     int rc = OK;
     bool here = false;
-    parcel_send(&v->ask, &v->post,
-                &(struct parcel_out){.to = WORLD_DRIVER,
-                                     .lane = CENTRE_LANE_VISIT,
-                                     .note = bytes,
-                                     .note_len = centre_note_encode(&ask, bytes)});
+    transfer_send(&v->ask, &v->post,
+                  &(struct transfer_out){.to = WORLD_DRIVER,
+                                         .lane = CENTRE_LANE_VISIT,
+                                         .header = bytes,
+                                         .header_len = centre_note_encode(&ask, bytes)});
     while (rc == OK && !here) {
-        struct parcel_wake got;
+        struct transfer_wake got;
         uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         rc = v->lingering ? OK : v->m->amid(v->m); /* x stays as it is meanwhile */
@@ -211,15 +213,15 @@ static int ask_driver(struct visitor *v)
         else if (rc == OK && is_another(v))
             rc = ERR_PEER;
         else if (rc == OK)
-            rc = parcels_next(&v->post, &change, 1, WORLD_FOREVER, &got);
-        if (rc == OK && got.note)
-            take_answer(v, got.note);
+            rc = transfers_next(&v->post, &change, 1, WORLD_FOREVER, &got);
+        if (rc == OK && got.header)
+            take_answer(v, got.header);
         else if (rc == OK && got.ended)
             rc = got.ended->status == ERR_STOP && got.ended == &v->ask ? OK : got.ended->status;
         here = rc == OK && got.ended == &v->fetched;
     }
-    parcel_cancel(&v->ask); /* the refusal may be under way yet */
-    parcel_cancel(&v->fetched);
+    transfer_cancel(&v->ask); /* the refusal may be under way yet */
+    transfer_cancel(&v->fetched);
     if (here)
         land(v);
     return rc;
@@ -399,7 +401,7 @@ static void easgd_close(struct member *m)
     if (!v || !v->m)
         return;
     world_end_task(m->world, &v->lingering);
-    parcels_close(&v->post);
+    transfers_close(&v->post);
     courier_stop(&v->courier);
 }
 
@@ -415,7 +417,7 @@ static int ring_init(struct ring *r, struct lanes *lanes, struct group *group,
                      const Paceline__Job *job, const struct vec *x, const struct vec *s,
                      uint64_t completed, struct arena *arena)
 {
-    struct exchange_how how = strategy_exchange_how(job);
+    struct exchange_config how = strategy_exchange_how(job);
     if (vec_init(&r->both, arena, x->n + s->n) != OK)
         return ERR_NOMEM;
     how.kept = r->both; /* for a driver that comes back */
@@ -431,7 +433,7 @@ static int move_centre(struct ring *r, const Paceline__Job *job)
 {
     const struct vec *mean = exchange_result(r->lane);
     struct vec mean_s = centre_s(mean, r->x.n);
-    if (exchange_tally(r->lane)->weight == 0)
+    if (exchange_result_meta(r->lane)->weight == 0)
         return ERR_DIVERGED;
     vec_lerp(&r->x, settings(job)->beta, mean, vec_all(&r->x));
     vec_copy(&r->s, &mean_s, vec_all(&r->s));
@@ -442,7 +444,7 @@ static int move_centre(struct ring *r, const Paceline__Job *job)
 static int sync_round(struct ring *r, struct member *m, uint64_t tau)
 {
     struct learner *l = m->learner;
-    struct tally mine;
+    struct exchange_meta mine;
     int rc = strategy_local_steps(m, tau, &mine);
     if (rc != OK)
         return rc;
@@ -473,7 +475,7 @@ static int sync_worker(struct member *m)
         rc = sync_round(r, m, tau);
         if (rc != OK)
             break;
-        strategy_advance(&m->course, tau, job_step_records(m->job), exchange_tally(r->lane));
+        strategy_advance(&m->course, tau, job_step_records(m->job), exchange_result_meta(r->lane));
         l->steps = m->course.steps; /* who has begun afresh has taken fewer */
         rc = m->committed(m, r->lane);
     }
@@ -486,7 +488,7 @@ static int sync_commits(struct leader *l, struct ring *r)
     uint64_t tau = strategy_round(l->job, &l->course, l->records, settings(l->job)->tau);
     vec_copy(&l->x, &r->x, vec_all(&r->x));
     vec_copy(&l->s, &r->s, vec_all(&r->s));
-    strategy_advance(&l->course, tau, job_step_records(l->job), exchange_tally(r->lane));
+    strategy_advance(&l->course, tau, job_step_records(l->job), exchange_result_meta(r->lane));
     return l->committed(l, r->lane);
 }
 
@@ -494,8 +496,8 @@ static int sync_commits(struct leader *l, struct ring *r)
  * l->course, or the next. */
 static int sync_takes_up(struct leader *l, struct ring *r)
 {
-    int rc = exchange_settle(r->lane);
-    if (rc == OK && r->lane->blank)
+    int rc = exchange_sync(r->lane);
+    if (rc == OK && r->lane->needs_sync)
         rc = ERR_PEER; /* nobody was left to ask */
     if (rc == OK && r->lane->completed > l->course.exchanges)
         return sync_commits(l, r);
@@ -512,7 +514,7 @@ static int sync_driver(struct leader *l)
     if (rc == OK && l->lanes.blank)
         rc = sync_takes_up(l, &r);
     while (rc == OK && !strategy_done(l->job, &l->course, l->records)) {
-        rc = exchange_run(r.lane, &(struct tally){.hash_min = UINT64_MAX});
+        rc = exchange_run(r.lane, &(struct exchange_meta){.hash_min = UINT64_MAX});
         if (rc == OK)
             rc = move_centre(&r, l->job);
         if (rc == OK)

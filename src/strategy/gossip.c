@@ -218,14 +218,14 @@ static int gossip_gather(struct member *m)
     const struct vec *x = &m->learner->x, *s = &m->learner->s, *in = &p->in[0].both;
     const struct view *view = group_view(m->group);
     const struct vec x_m = {in->at, x->n}, s_m = {in->at + x->n, s->n};
-    struct parcels own;
+    struct transfers own;
     uint64_t w = 0;
     size_t count = 0;
     if (!p->world)
         return OK;
     g->x = (struct vec){p->in[1].both.at, x->n};
     g->s = (struct vec){p->in[1].both.at + x->n, s->n};
-    parcels_init(&own, m->world, m->group, LANE_COLLECT);
+    transfers_init(&own, m->world, m->group, LANE_COLLECT);
     int rc = OK;
     for (size_t i = 0; rc != ERR_CANCELLED && i < view->count; i++) {
         bool self = view->node[i] == m->world->self;
@@ -236,7 +236,7 @@ static int gossip_gather(struct member *m)
             add(g, &w, self ? p->w : p->in[0].w, self ? x : &x_m, self ? s : &s_m);
         count += rc == OK;
     }
-    parcels_close(&own);
+    transfers_close(&own);
     if (rc == ERR_CANCELLED || w == 0)
         return rc == ERR_CANCELLED ? rc : ERR_DIVERGED;
     log_info(m->group->log,

@@ -28,13 +28,13 @@ static void tell_training(struct gossip_post *p)
     world_raise(p->world, SIGNAL_GOSSIP_NEWS);
 }
 
-static void send_letter(struct gossip_post *p, struct parcel *parcel, const struct gossip_letter *l,
-                        uint32_t lane)
+static void send_letter(struct gossip_post *p, struct transfer *parcel,
+                        const struct gossip_letter *l, uint32_t lane)
 {
     uint8_t note[NOTE_BYTES] = {(uint8_t)l->kind};
     bytes_put_le64(note + 1, l->w);
-    parcel_send(parcel, &p->parcels,
-                &(struct parcel_out){l->peer, lane, l->both.at, l->both.n, note, sizeof note});
+    transfer_send(parcel, &p->parcels,
+                  &(struct transfer_out){l->peer, lane, l->both.at, l->both.n, note, sizeof note});
 }
 
 static void begin_posted(struct gossip_post *p, struct gossip_letter *l)
@@ -48,7 +48,7 @@ static bool take_word(struct gossip_post *p, struct message *note)
 {
     for (size_t i = 0; i < GOSSIP_SMALL; i++)
         if (!p->small[i].all) {
-            parcel_accept(&p->small[i], &p->parcels, note, &(struct parcel_in){0});
+            transfer_accept(&p->small[i], &p->parcels, note, &(struct transfer_in){0});
             return true;
         }
     return false;
@@ -64,8 +64,8 @@ static bool let_in(struct gossip_post *p, struct message *note, uint64_t w)
         l->w = w;
         l->announced = world_now(p->world);
         atomic_store(&l->at, SLOT_LANDING);
-        parcel_accept(&l->parcel, &p->parcels, note,
-                      &(struct parcel_in){.x = l->both.at, .n = l->both.n});
+        transfer_accept(&l->parcel, &p->parcels, note,
+                        &(struct transfer_in){.x = l->both.at, .n = l->both.n});
         return true;
     }
     return false;
@@ -80,22 +80,22 @@ static bool is_healthy(struct gossip_post *p)
 static bool hand_out(struct gossip_post *p, struct message *note)
 {
     struct gossip_letter copy = {.peer = note->from, .w = p->w, .both = p->out.both};
-    uint32_t lane = parcel_note_lane(note);
+    uint32_t lane = transfer_header_lane(note);
     if (!atomic_load(&p->complete) || atomic_load(&p->lost) || !take_word(p, note))
         return false;
-    parcel_cancel(&p->copy);
+    transfer_cancel(&p->copy);
     send_letter(p, &p->copy, &copy, lane);
     return true;
 }
 
 static bool take_note(struct gossip_post *p, struct message *note)
 {
-    struct cut in = parcel_note_cut(note);
-    uint8_t kind = cut_u8(&in);
-    uint64_t w = cut_u64(&in);
+    struct byte_reader in = transfer_header_reader(note);
+    uint8_t kind = read_u8(&in);
+    uint64_t w = read_u64(&in);
     uint32_t from = note->from;
     size_t n = kind == GOSSIP_MODEL ? p->out.both.n : 0;
-    if (!cut_done(&in) || parcel_note_floats(note) != n)
+    if (!byte_reader_done(&in) || transfer_header_floats(note) != n)
         return false;
     switch (kind) {
     case GOSSIP_MODEL: return let_in(p, note, w);
@@ -114,7 +114,7 @@ static bool take_note(struct gossip_post *p, struct message *note)
     }
 }
 
-static void take_ended(struct gossip_post *p, const struct parcel *ended)
+static void take_ended(struct gossip_post *p, const struct transfer *ended)
 {
     struct gossip_letter *const going[] = {&p->out, &p->word};
     for (size_t i = 0; i < 2; i++)
@@ -146,19 +146,19 @@ static int post_main(void *arg)
     int rc = OK;
     while (rc == OK) {
         uint64_t seen = world_raised(p->world, SIGNAL_GOSSIP_POST);
-        struct parcel_wake got;
+        struct transfer_wake got;
         begin_posted(p, &p->out);
         begin_posted(p, &p->word);
         grow_quiet(p);
         const struct wait_for posted = {
             .kind = WAIT_SIGNAL, .signal = SIGNAL_GOSSIP_POST, .seen = seen};
-        rc = parcels_next(&p->parcels, &posted, 1, WORLD_FOREVER, &got);
-        if (rc == OK && got.note && !take_note(p, got.note))
-            parcel_refuse(&p->parcels, got.note);
+        rc = transfers_next(&p->parcels, &posted, 1, WORLD_FOREVER, &got);
+        if (rc == OK && got.header && !take_note(p, got.header))
+            transfer_refuse(&p->parcels, got.header);
         else if (rc == OK && got.ended)
             take_ended(p, got.ended);
     }
-    parcels_close(&p->parcels);
+    transfers_close(&p->parcels);
     return rc;
 }
 
@@ -169,7 +169,7 @@ int gossip_post_open(struct gossip_post *p, struct world *world, struct group *g
     p->group = group;
     p->w = GOSSIP_WORKER;
     p->n = x;
-    parcels_init(&p->parcels, world, group, 0);
+    transfers_init(&p->parcels, world, group, 0);
     int rc = vec_init(&p->out.both, arena, x + s);
     for (size_t i = 0; rc == OK && i < GOSSIP_INBOX; i++)
         rc = vec_init(&p->in[i].both, arena, x + s);
@@ -348,47 +348,47 @@ static bool is_member(struct gossip_post *p, uint32_t node)
 }
 
 /* Its letter may come in before the answer to our word, and after. */
-static int hear(struct gossip_post *p, struct parcels *own, uint32_t node,
-                const struct parcel_wake *got, bool *there)
+static int hear(struct gossip_post *p, struct transfers *own, uint32_t node,
+                const struct transfer_wake *got, bool *there)
 {
     struct gossip_letter *l = &p->in[0];
     *there = got->ended == &l->parcel;
-    if (got->note && got->note->from == node && !l->parcel.all) {
-        struct cut in = parcel_note_cut(got->note);
-        (void)cut_u8(&in);
-        l->w = cut_u64(&in);
-        parcel_accept(&l->parcel, own, got->note,
-                      &(struct parcel_in){.x = l->both.at, .n = l->both.n});
-    } else if (got->note) {
-        parcel_refuse(own, got->note);
+    if (got->header && got->header->from == node && !l->parcel.all) {
+        struct byte_reader in = transfer_header_reader(got->header);
+        (void)read_u8(&in);
+        l->w = read_u64(&in);
+        transfer_accept(&l->parcel, own, got->header,
+                        &(struct transfer_in){.x = l->both.at, .n = l->both.n});
+    } else if (got->header) {
+        transfer_refuse(own, got->header);
     }
     return got->ended ? got->ended->status : is_member(p, node) ? OK : ERR_PEER;
 }
 
-int gossip_fetch(struct gossip_post *p, struct parcels *own, uint32_t node, int64_t deadline)
+int gossip_fetch(struct gossip_post *p, struct transfers *own, uint32_t node, int64_t deadline)
 {
     const uint8_t note[NOTE_BYTES] = {GOSSIP_WANT};
-    struct parcel want = {0};
+    struct transfer want = {0};
     bool there = false;
     PL_ASSERT(atomic_load(&p->complete));
-    parcel_send(&want, own,
-                &(struct parcel_out){.to = node, .note = note, .note_len = sizeof note});
+    transfer_send(&want, own,
+                  &(struct transfer_out){.to = node, .header = note, .header_len = sizeof note});
     int rc = OK;
     while (rc == OK && !there) {
         const struct wait_for change = {.kind = WAIT_SIGNAL,
                                         .signal = SIGNAL_GROUP,
                                         .seen = world_raised(p->world, SIGNAL_GROUP)};
-        struct parcel_wake got;
+        struct transfer_wake got;
         if (!is_member(p, node))
             rc = ERR_PEER;
         if (atomic_load(&p->group->over))
             rc = ERR_DRIVER;
         if (rc == OK)
-            rc = parcels_next(own, &change, 1, deadline, &got);
+            rc = transfers_next(own, &change, 1, deadline, &got);
         if (rc == OK)
             rc = hear(p, own, node, &got, &there);
     }
-    parcel_cancel(&want);
-    parcel_cancel(&p->in[0].parcel);
+    transfer_cancel(&want);
+    transfer_cancel(&p->in[0].parcel);
     return rc;
 }

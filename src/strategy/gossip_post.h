@@ -13,7 +13,7 @@
 #ifndef PL_STRATEGY_GOSSIP_POST_H
 #define PL_STRATEGY_GOSSIP_POST_H
 
-#include "coll/parcel.h"
+#include "coll/transfer.h"
 #include "strategy/strategy.h"
 #include "tensor/vec.h"
 
@@ -47,7 +47,7 @@ struct gossip_letter {
     uint64_t number;   /* there: in order of arrival */
     int64_t announced; /* there: when */
     struct vec both;   /* x, then s; n 0: a word alone */
-    struct parcel parcel;
+    struct transfer parcel;
 };
 
 /* Below are others' (data/loader.h). */
@@ -61,8 +61,8 @@ struct gossip_post {
     struct gossip_letter out;  /* a model */
     struct gossip_letter word; /* anything else */
     struct gossip_letter in[GOSSIP_INBOX];
-    struct parcels parcels;
-    struct parcel small[GOSSIP_SMALL], copy;
+    struct transfers parcels;
+    struct transfer small[GOSSIP_SMALL], copy;
     uint64_t arrivals;
     _Atomic uint64_t back;  /* weight that has been given back */
     _Atomic uint32_t asked; /* by this node, + 1 */
@@ -114,6 +114,6 @@ int gossip_finish(struct gossip_post *p, struct vec *x, struct vec *s, int64_t d
 
 /* After gossip_finish: a copy of `node`'s model, into p->in[0], by parcels of the caller's own.
  * OK, or why there is none. */
-int gossip_fetch(struct gossip_post *p, struct parcels *own, uint32_t node, int64_t deadline);
+int gossip_fetch(struct gossip_post *p, struct transfers *own, uint32_t node, int64_t deadline);
 
 #endif

@@ -95,8 +95,8 @@ int mpca_node_status(const struct mpca_node *node);
 /* Driver's main task: the joint model moves to what the lane's last exchange broadcast. */
 void mpca_lane_commit(struct mpca_lane *lane);
 
-/* exchange_how.prepare; `user` is the lane. */
-int mpca_lane_prepare(void *user, struct range range, float *x, const struct tally *tally);
+/* exchange_config.prepare; `user` is the lane. */
+int mpca_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *tally);
 
 /* The part of a joint model that lies in a lane: x_s and s behind it; `own`: with memory of its own
  * instead of theirs. */

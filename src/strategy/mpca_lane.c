@@ -11,11 +11,11 @@ static const Paceline__Mpca *settings(const Paceline__Job *job)
 /* ---- setting up ---- */
 
 static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint64_t completed,
-                     const struct exchange_how *wanted, struct arena *arena)
+                     const struct exchange_config *wanted, struct arena *arena)
 {
     struct mpca_node *node = lane->node;
     uint32_t number = (uint32_t)(lane - node->lane);
-    struct exchange_how how = *wanted;
+    struct exchange_config how = *wanted;
     how.prepare = mpca_lane_prepare;
     how.user = lane;
     how.stages = &node->stages;
@@ -31,7 +31,7 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     how.kept = lane->heading;
     int rc = exchange_init(&lane->exchange, node->group, number, how.split == EXCHANGE_AT_ROOT, n,
                            &how, completed, arena);
-    lane->exchange.beside = true;
+    lane->exchange.in_background = true;
     if (rc == OK && node->worker)
         rc = vec_init(&lane->slot.x, arena, n);
     if (rc == OK && node->prepares)
@@ -45,7 +45,7 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     atomic_store(&lane->slot.turn, stages_tick(&node->stages, number));
     atomic_store(&lane->entered, !node->enters);
     if (node->enters)
-        exchange_enter_blank(&lane->exchange);
+        exchange_join_unsynced(&lane->exchange);
     return OK;
 }
 
@@ -54,7 +54,7 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
 {
     const Paceline__Mpca *set = settings(job);
     bool symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric;
-    struct exchange_how how = strategy_exchange_how(job);
+    struct exchange_config how = strategy_exchange_how(job);
     how.split = symmetric ? EXCHANGE_AT_OWNERS : EXCHANGE_AT_ROOT;
     node->how = mpca_how_default;
     node->how.alpha = set->alpha;
@@ -95,7 +95,7 @@ static int await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *l
              .seen = world_raised(world, SIGNAL_GROUP)},
         };
         struct wake wake;
-        int rc = exchange_settle(&lane->exchange);
+        int rc = exchange_sync(&lane->exchange);
         if (rc == OK && atomic_load(&lane->node->group->over))
             rc = ERR_DRIVER;
         if (rc != OK || holds(lane))
@@ -123,7 +123,7 @@ static bool is_committed(const struct mpca_lane *lane)
 
 static bool is_known(const struct mpca_lane *lane)
 {
-    return !lane->exchange.blank;
+    return !lane->exchange.needs_sync;
 }
 
 static bool never(const struct mpca_lane *lane)
@@ -163,7 +163,7 @@ static int64_t patience(const struct mpca_node *node)
 
 /* What training has given, or in time gives; else this exchange takes place without this worker
  * (weight 0), and what it gives later is for the next. */
-static int take_contribution(struct mpca_lane *lane, struct tally *mine)
+static int take_contribution(struct mpca_lane *lane, struct exchange_meta *mine)
 {
     struct mpca_node *node = lane->node;
     struct mpca_slot *slot = &lane->slot;
@@ -191,12 +191,12 @@ static int end_turn(struct mpca_lane *lane)
 {
     struct mpca_node *node = lane->node;
     const struct exchange *e = &lane->exchange;
-    const struct tally *tally = exchange_tally(e);
-    if (e->mine.weight > 0 && !members_has(&tally->who, node->world->self))
+    const struct exchange_meta *tally = exchange_result_meta(e);
+    if (e->mine.weight > 0 && !members_has(&tally->contributors, node->world->self))
         atomic_fetch_add(&lane->slot.returned, (uint64_t)e->mine.weight);
     if (tally->rate > 0)
         atomic_store(&node->typical_ns,
-                     (int64_t)(1e9 * (double)members_count(&tally->took_part) / tally->rate));
+                     (int64_t)(1e9 * (double)members_count(&tally->participants) / tally->rate));
     lane->cost[e->completed % MPCA_COSTS] = e->cost;
     int rc = node->worker ? mpca_part_follow(lane) : OK;
     if (node->worker && node->prepares)
@@ -210,14 +210,14 @@ static int end_turn(struct mpca_lane *lane)
 /* Nobody will contribute any more, and all know it from the same exchange. */
 static bool all_have_stopped(const struct mpca_lane *lane)
 {
-    const struct tally *tally = exchange_tally(&lane->exchange);
-    return tally->stop_votes == members_count(&tally->took_part);
+    const struct exchange_meta *tally = exchange_result_meta(&lane->exchange);
+    return tally->stop_votes == members_count(&tally->participants);
 }
 
 static int take_turn(struct mpca_lane *lane)
 {
     struct mpca_node *node = lane->node;
-    struct tally mine = {.hash_min = UINT64_MAX};
+    struct exchange_meta mine = {.hash_min = UINT64_MAX};
     int rc = await(lane, has_its_turn, WORLD_FOREVER);
     if (rc == OK) {
         note_tick(node, stages_tick(&node->stages, lane->exchange.lane));

@@ -70,7 +70,7 @@ static void take_over(struct mpca_lane *lane, struct range r)
     vec_copy(&p->s, &last_s, ss);
 }
 
-int mpca_lane_prepare(void *user, struct range range, float *x, const struct tally *tally)
+int mpca_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *tally)
 {
     struct mpca_lane *lane = user;
     struct mpca_part *p = &lane->part;
@@ -115,7 +115,7 @@ int mpca_part_follow(struct mpca_lane *lane)
     const struct exchange *e = &lane->exchange;
     const struct vec *star = exchange_result(e), *before = &e->result[~e->completed & 1];
     struct range xs = {0, lane->r.len};
-    if (lane->heading.n == 0 || exchange_tally(e)->weight == 0)
+    if (lane->heading.n == 0 || exchange_result_meta(e)->weight == 0)
         return OK;
     float *made = &lane->heading.at[xs.len];
     float gamma = mpca_gamma(&lane->node->how, e->completed - 1);

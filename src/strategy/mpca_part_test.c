@@ -60,7 +60,7 @@ static void scene_close(struct scene *k)
 /* Σ τ·x with Στ = 4 and a mean of `mean` + the place. */
 static void prepare(struct scene *k, struct range r, double mean, float *out)
 {
-    struct tally tally = {.weight = 4};
+    struct exchange_meta tally = {.weight = 4};
     for (size_t i = 0; i < r.len; i++)
         out[i] = 4 * ((float)mean + (float)(r.from + i));
     assert_int_equal(mpca_lane_prepare(k->lane, r, out, &tally), OK);
@@ -144,7 +144,7 @@ static void without_weight_nothing_changes_and_the_broadcast_repeats(void **stat
         complete(&k, first);
     }
     float x = k.x.at[5];
-    const struct tally nothing = {.weight = 0};
+    const struct exchange_meta nothing = {.weight = 0};
     assert_int_equal(mpca_lane_prepare(k.lane, (struct range){0, ALL}, again, &nothing), OK);
     complete(&k, again);
     assert_memory_equal(again, first, sizeof first);

@@ -1,5 +1,5 @@
-/* What must hold of MPCA's rules one by one. test/golden/mpca_test.c plays them together, against
- * the paper's equations. */
+/* What must hold of MPCA's rules one by one. test/golden/mpca_golden_test.c plays them together,
+ * against the paper's equations. */
 #include "strategy/mpca_rules.h"
 
 #include "base/rng.h"

@@ -16,7 +16,7 @@ static int ask(struct ps_client *c, size_t shard)
 }
 
 /* A server that is lost is for the view to tell. */
-static int on_ended(struct ps_client *c, const struct parcel *ended)
+static int on_ended(struct ps_client *c, const struct transfer *ended)
 {
     if (ended->status == ERR_PEER)
         return OK;
@@ -99,14 +99,14 @@ static int give(struct ps_client *c, const struct ps_note *asked)
     struct ps_link *link = &c->link[asked->shard];
     const struct ps_note note = {
         .op = PS_GIVEN, .shard = asked->shard, .view = c->view, .who = link->odd};
-    parcel_cancel(&link->give);
-    parcel_send(&link->give, &c->post.parcels,
-                &(struct parcel_out){.to = ps_place_host(&c->how.place, asked->shard),
-                                     .lane = PS_LANE_SERVER + asked->shard,
-                                     .x = c->joint.at + link->range.from,
-                                     .n = link->range.len,
-                                     .note = bytes,
-                                     .note_len = ps_note_encode(&note, bytes)});
+    transfer_cancel(&link->give);
+    transfer_send(&link->give, &c->post.parcels,
+                  &(struct transfer_out){.to = ps_place_host(&c->how.place, asked->shard),
+                                         .lane = PS_LANE_SERVER + asked->shard,
+                                         .x = c->joint.at + link->range.from,
+                                         .n = link->range.len,
+                                         .header = bytes,
+                                         .header_len = ps_note_encode(&note, bytes)});
     return OK;
 }
 
@@ -135,7 +135,7 @@ static int resume(struct ps_client *c, const struct ps_note *note)
         link->again = undecided && (moved || link->again);
         if (!link->lacks || !(moved || (new_clock && link->asked)))
             continue;
-        parcel_cancel(&link->part);
+        transfer_cancel(&link->part);
         rc = ask(c, i);
     }
     const struct ps_note leave = {.op = PS_LEAVE};
@@ -146,17 +146,18 @@ static int on_note(struct ps_client *c, struct message *m)
 {
     struct ps_note note;
     uint32_t from = m->from;
-    bool read = ps_note_decode(parcel_note_cut(m), &note) == OK && note.shard < c->how.place.shards;
+    bool read =
+        ps_note_decode(transfer_header_reader(m), &note) == OK && note.shard < c->how.place.shards;
     struct ps_link *link = read ? &c->link[note.shard] : NULL;
     if (read && note.op == PS_PART && from == link->host && link->asked) {
-        const struct parcel_in in = {.x = c->landing.at + link->range.from, .n = link->range.len};
+        const struct transfer_in in = {.x = c->landing.at + link->range.from, .n = link->range.len};
         link->asked = false;
         link->comes = note.version;
         link->odd_comes = note.who;
-        parcel_accept(&link->part, &c->post.parcels, m, &in);
+        transfer_accept(&link->part, &c->post.parcels, m, &in);
         return OK;
     }
-    parcel_refuse(&c->post.parcels, m);
+    transfer_refuse(&c->post.parcels, m);
     if (!read)
         return OK;
     if (note.op == PS_OK && from == c->link[0].host)
@@ -201,7 +202,7 @@ static void push_again(struct ps_client *c)
 static int turn(struct ps_client *c, bool (*holds)(const struct ps_client *), int64_t patience)
 {
     struct world *world = c->m->world;
-    struct parcel_wake got;
+    struct transfer_wake got;
     uint64_t seen = world_raised(world, SIGNAL_GROUP), moved = atomic_load(&c->m->group->moved);
     uint64_t pushed = world_raised(world, SIGNAL_PUSHED);
     int rc = look_around(c);
@@ -213,12 +214,13 @@ static int turn(struct ps_client *c, bool (*holds)(const struct ps_client *), in
         {.kind = WAIT_SIGNAL, .signal = SIGNAL_PUSHED, .seen = pushed},
     };
     int64_t deadline = patience < WORLD_FOREVER ? world_now(world) + patience : WORLD_FOREVER;
-    rc = parcels_next(&c->post.parcels, own, 2, deadline, &got);
-    bool stirs = atomic_load(&c->m->group->moved) != moved || atomic_load(&c->m->group->away);
+    rc = transfers_next(&c->post.parcels, own, 2, deadline, &got);
+    bool stirs =
+        atomic_load(&c->m->group->moved) != moved || atomic_load(&c->m->group->driver_missing);
     if (rc == ERR_TIMEOUT && patience > 0 && stirs)
         return OK;
-    if (rc == OK && got.note)
-        return on_note(c, got.note);
+    if (rc == OK && got.header)
+        return on_note(c, got.header);
     return rc == OK && got.ended ? on_ended(c, got.ended) : rc;
 }
 

@@ -11,7 +11,7 @@
 struct ps_link {
     struct range range;
     uint32_t host; /* whom it deals with */
-    struct parcel part, give;
+    struct transfer part, give;
     bool again;                    /* the last push has to go there (once more) */
     bool asked, lacks;             /* for its part: it has not begun to come; is not here in full */
     uint64_t comes;                /* the order that the part which comes is as of, */

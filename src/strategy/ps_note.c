@@ -34,32 +34,32 @@ size_t ps_note_encode(const struct ps_note *note, uint8_t *out)
     return PS_NOTE_HEAD + 8 * (size_t)words;
 }
 
-int ps_note_decode(struct cut in, struct ps_note *out)
+int ps_note_decode(struct byte_reader in, struct ps_note *out)
 {
-    uint64_t op = cut_u64(&in), where = cut_u64(&in), view = cut_u64(&in);
+    uint64_t op = read_u64(&in), where = read_u64(&in), view = read_u64(&in);
     *out = (struct ps_note){.op = (enum ps_op)(op >> 32),
                             .flags = (uint32_t)op,
                             .node = (uint32_t)(where >> 32),
                             .shard = (uint32_t)where,
                             .view = (uint32_t)view};
-    out->number = cut_u64(&in);
-    out->version = cut_u64(&in);
-    out->samples = cut_u64(&in);
-    out->t = cut_f64(&in);
-    out->ns = (int64_t)cut_u64(&in);
+    out->number = read_u64(&in);
+    out->version = read_u64(&in);
+    out->samples = read_u64(&in);
+    out->t = read_f64(&in);
+    out->ns = (int64_t)read_u64(&in);
     for (int i = 0; i < MEMBER_WORDS && has_who(out->op) && in.left > 0; i++)
-        out->who.word[i] = cut_u64(&in);
-    return cut_done(&in) && out->op >= PS_PUSH && out->op <= PS_KNOWN ? OK : ERR_PROTOCOL;
+        out->who.word[i] = read_u64(&in);
+    return byte_reader_done(&in) && out->op >= PS_PUSH && out->op <= PS_KNOWN ? OK : ERR_PROTOCOL;
 }
 
 struct ps_slot {
-    struct parcel parcel;
+    struct transfer parcel;
     struct ps_slot *next;
 };
 
 void ps_post_init(struct ps_post *post, struct world *world, struct group *group, uint32_t lane)
 {
-    parcels_init(&post->parcels, world, group, lane);
+    transfers_init(&post->parcels, world, group, lane);
     arena_init(&post->arena);
     post->slots = NULL;
 }
@@ -68,7 +68,7 @@ void ps_post_close(struct ps_post *post)
 {
     if (!post->parcels.world)
         return;
-    parcels_close(&post->parcels);
+    transfers_close(&post->parcels);
     arena_release(&post->arena);
     post->slots = NULL;
 }
@@ -93,9 +93,9 @@ int ps_post_tell(struct ps_post *post, uint32_t to, uint32_t lane, const struct 
     struct ps_slot *slot = free_slot(post);
     if (!slot)
         return ERR_NOMEM;
-    const struct parcel_out out = {
-        .to = to, .lane = lane, .note = bytes, .note_len = ps_note_encode(note, bytes)};
-    parcel_send(&slot->parcel, &post->parcels, &out);
+    const struct transfer_out out = {
+        .to = to, .lane = lane, .header = bytes, .header_len = ps_note_encode(note, bytes)};
+    transfer_send(&slot->parcel, &post->parcels, &out);
     return OK;
 }
 

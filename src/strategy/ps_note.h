@@ -1,4 +1,4 @@
-/* What workers and parameter servers say to each other: notes of parcels (coll/parcel.h).
+/* What workers and parameter servers say to each other: notes of parcels (coll/transfer.h).
  *
  *   PUSH    worker → shard    my push `number`, of `samples` records; the vector is its part of it,
  *                             unless it is LOST: the worker's loss was no number
@@ -37,7 +37,7 @@
 #define PL_STRATEGY_PS_NOTE_H
 
 #include "base/arena.h"
-#include "coll/parcel.h"
+#include "coll/transfer.h"
 
 enum ps_op {
     PS_PUSH = 1,
@@ -73,17 +73,17 @@ struct ps_note {
 };
 
 enum { PS_NOTE_HEAD = 64, PS_NOTE_MAX = PS_NOTE_HEAD + 8 * MEMBER_WORDS };
-_Static_assert((int)PS_NOTE_MAX <= (int)PARCEL_NOTE, "orders fit a note");
+_Static_assert((int)PS_NOTE_MAX <= (int)TRANSFER_HEADER, "orders fit a note");
 
 /* `out` has room for PS_NOTE_MAX bytes; how many were taken. */
 size_t ps_note_encode(const struct ps_note *note, uint8_t *out);
 
 /* ERR_PROTOCOL */
-int ps_note_decode(struct cut in, struct ps_note *out);
+int ps_note_decode(struct byte_reader in, struct ps_note *out);
 
 /* Notes without a vector, under way: as many as that takes. */
 struct ps_post {
-    struct parcels parcels;
+    struct transfers parcels;
     struct arena arena; /* its own: other tasks of the node take memory, too */
     struct ps_slot *slots;
 };

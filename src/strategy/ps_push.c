@@ -13,19 +13,19 @@ static size_t begin(struct ps_pusher *p)
         if (part->skip)
             continue;
         count++;
-        parcel_send(&part->parcel, &p->parcels,
-                    &(struct parcel_out){.to = part->to,
-                                         .lane = PS_LANE_SERVER + (uint32_t)i,
-                                         .x = p->bare ? NULL : part->x,
-                                         .n = p->bare ? 0 : part->n,
-                                         .note = p->note,
-                                         .note_len = p->note_len});
+        transfer_send(&part->parcel, &p->parcels,
+                      &(struct transfer_out){.to = part->to,
+                                             .lane = PS_LANE_SERVER + (uint32_t)i,
+                                             .x = p->bare ? NULL : part->x,
+                                             .n = p->bare ? 0 : part->n,
+                                             .header = p->note,
+                                             .header_len = p->note_len});
     }
     return count;
 }
 
 /* A note alone is refused by who takes it; so is a push that is there already. */
-static bool went_wrong(const struct parcel *ended)
+static bool went_wrong(const struct transfer *ended)
 {
     return ended->status != OK && ended->status != ERR_STOP && ended->status != ERR_PEER;
 }
@@ -38,12 +38,12 @@ static int pusher_main(void *arg)
     while (rc == OK) {
         uint64_t seen = world_raised(p->world, SIGNAL_PUSH);
         const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = SIGNAL_PUSH, .seen = seen};
-        struct parcel_wake got;
+        struct transfer_wake got;
         if (left == 0 && ps_pusher_busy(p))
             left = begin(p);
-        rc = parcels_next(&p->parcels, &go, 1, WORLD_FOREVER, &got);
-        if (rc == OK && got.note)
-            parcel_refuse(&p->parcels, got.note);
+        rc = transfers_next(&p->parcels, &go, 1, WORLD_FOREVER, &got);
+        if (rc == OK && got.header)
+            transfer_refuse(&p->parcels, got.header);
         if (rc != OK || !got.ended)
             continue;
         if (went_wrong(got.ended))
@@ -53,7 +53,7 @@ static int pusher_main(void *arg)
         atomic_fetch_add(&p->ended, 1);
         world_raise(p->world, SIGNAL_PUSHED);
     }
-    parcels_close(&p->parcels);
+    transfers_close(&p->parcels);
     return rc;
 }
 
@@ -61,7 +61,7 @@ int ps_pusher_start(struct ps_pusher *p, struct world *world, struct group *grou
                     struct ps_part *part, size_t parts)
 {
     *p = (struct ps_pusher){.world = world, .part = part, .parts = parts};
-    parcels_init(&p->parcels, world, group, PS_LANE_PUSH);
+    transfers_init(&p->parcels, world, group, PS_LANE_PUSH);
     return world_spawn(world, "pusher", pusher_main, p, &p->task);
 }
 

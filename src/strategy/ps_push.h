@@ -12,14 +12,14 @@ struct ps_part {
     uint32_t to;
     const float *x; /* n floats, borrowed until the push has ended */
     size_t n;
-    bool skip;            /* this time */
-    struct parcel parcel; /* the task's */
+    bool skip;              /* this time */
+    struct transfer parcel; /* the task's */
 };
 
 /* The two sides hand over by signals: what one wrote before, the other sees after. */
 struct ps_pusher {
     struct world *world;
-    struct parcels parcels;
+    struct transfers parcels;
     struct ps_part *part;
     size_t parts;
     uint8_t note[PS_NOTE_MAX];

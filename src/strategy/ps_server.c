@@ -112,20 +112,20 @@ int ps_take_push(struct ps_server *s, struct message *m)
     struct ps_guest *g = s->guest[m->from];
     struct ps_note note;
     uint32_t node = m->from;
-    if (ps_note_decode(parcel_note_cut(m), &note) != OK || note.number <= g->done) {
-        parcel_refuse(&s->post.parcels, m);
+    if (ps_note_decode(transfer_header_reader(m), &note) != OK || note.number <= g->done) {
+        transfer_refuse(&s->post.parcels, m);
         return OK;
     }
     g->samples = note.samples;
     g->comes = note.number;
     g->bad = note.flags & PS_LOST;
     if (g->bad) {
-        parcel_refuse(&s->post.parcels, m);
+        transfer_refuse(&s->post.parcels, m);
         g->here = g->comes;
         return ps_have(s, node);
     }
-    const struct parcel_in in = {.x = g->in.at, .n = g->in.n};
-    parcel_accept(&g->push, &s->post.parcels, m, &in);
+    const struct transfer_in in = {.x = g->in.at, .n = g->in.n};
+    transfer_accept(&g->push, &s->post.parcels, m, &in);
     return OK;
 }
 
@@ -136,7 +136,7 @@ static int on_push(struct ps_server *s, struct message *m)
     if (free)
         return ps_take_push(s, m);
     if (g->next)
-        parcel_refuse(&s->post.parcels, g->next); /* it would be a second one that waits */
+        transfer_refuse(&s->post.parcels, g->next); /* it would be a second one that waits */
     g->next = m;
     return OK;
 }
@@ -167,13 +167,13 @@ static int answer(struct ps_server *s, uint32_t node)
     vec_copy(&g->copy, &s->shard.both, vec_all(&g->copy));
     const struct ps_note note = {
         .op = PS_PART, .shard = (uint32_t)s->how.index, .version = s->version, .who = s->odd};
-    parcel_send(&g->part, &s->post.parcels,
-                &(struct parcel_out){.to = node,
-                                     .lane = PS_LANE_WORKER,
-                                     .x = g->copy.at,
-                                     .n = g->copy.n,
-                                     .note = bytes,
-                                     .note_len = ps_note_encode(&note, bytes)});
+    transfer_send(&g->part, &s->post.parcels,
+                  &(struct transfer_out){.to = node,
+                                         .lane = PS_LANE_WORKER,
+                                         .x = g->copy.at,
+                                         .n = g->copy.n,
+                                         .header = bytes,
+                                         .header_len = ps_note_encode(&note, bytes)});
     return world_copied(s->world, g->copy.n * sizeof(float));
 }
 
@@ -193,8 +193,8 @@ static int on_gone(struct ps_server *s, uint32_t node, bool died)
     struct ps_guest *g = s->guest[node];
     struct ps_decision d;
     if (died) {
-        parcel_cancel(&g->push);
-        parcel_cancel(&g->part);
+        transfer_cancel(&g->push);
+        transfer_cancel(&g->part);
         if (g->next)
             message_unref(g->next);
         g->next = NULL;
@@ -280,11 +280,11 @@ static int on_note(struct ps_server *s, struct message *m)
 {
     struct ps_note note;
     uint32_t from = m->from;
-    bool read = ps_note_decode(parcel_note_cut(m), &note) == OK;
+    bool read = ps_note_decode(transfer_header_reader(m), &note) == OK;
     bool news = read && !is_known(s, from) && note.view > s->view; /* a newcomer, perhaps */
     int rc = news ? ps_see_view(s, note.view) : OK;
     if (rc != OK) {
-        parcel_refuse(&s->post.parcels, m);
+        transfer_refuse(&s->post.parcels, m);
         return rc;
     }
     bool known = is_known(s, from);
@@ -292,7 +292,7 @@ static int on_note(struct ps_server *s, struct message *m)
         return on_push(s, m);
     if (known && read && note.op >= PS_COPY)
         return ps_on_stock(s, m, &note);
-    parcel_refuse(&s->post.parcels, m);
+    transfer_refuse(&s->post.parcels, m);
     if (!known || !read)
         return OK; /* a stranger's, or of one that has been given up */
     if (note.op == PS_FETCH)
@@ -302,7 +302,7 @@ static int on_note(struct ps_server *s, struct message *m)
     return s->clock ? on_clock_note(s, from, &note) : OK;
 }
 
-static int on_ended(struct ps_server *s, struct parcel *ended)
+static int on_ended(struct ps_server *s, struct transfer *ended)
 {
     struct ps_guest *g = ended->peer < VIEW_MEMBERS_MAX ? s->guest[ended->peer] : NULL;
     if (g && ended == &g->push && ended->status == OK)
@@ -316,13 +316,13 @@ static int on_ended(struct ps_server *s, struct parcel *ended)
 static int take_in(struct ps_server *s, const struct wait_for *change)
 {
     int64_t deadline = WORLD_FOREVER;
-    struct parcel_wake got;
+    struct transfer_wake got;
     for (;;) {
-        int rc = parcels_next(&s->post.parcels, change, 1, deadline, &got);
+        int rc = transfers_next(&s->post.parcels, change, 1, deadline, &got);
         if (rc == ERR_TIMEOUT)
             return OK;
-        if (rc == OK && got.note)
-            rc = on_note(s, got.note);
+        if (rc == OK && got.header)
+            rc = on_note(s, got.header);
         else if (rc == OK && got.ended)
             rc = on_ended(s, got.ended);
         if (rc != OK || got.which == 0)

@@ -29,8 +29,8 @@ struct ps_server_how {
 
 /* A worker as a server sees it. */
 struct ps_guest {
-    struct parcel push;   /* coming in, into `in` */
-    struct parcel part;   /* going out, of `copy` */
+    struct transfer push; /* coming in, into `in` */
+    struct transfer part; /* going out, of `copy` */
     struct vec in, copy;  /* as long as the shard */
     struct vec last;      /* its s of its last push; as long as the shard's part of it */
     struct message *next; /* the note of its next push, until the one before is decided */
@@ -78,7 +78,7 @@ struct ps_server {
     struct members left;    /* whose loops have ended, as far as a new clock is told */
     uint64_t best;          /* the newest copy's version, */
     uint32_t giver;         /* and whose it is */
-    struct parcel given;    /* coming in */
+    struct transfer given;  /* coming in */
     struct ps_stand *stand; /* the clock's, by shard */
     struct leader *leader;  /* whose part it is; NULL: a worker's */
 };

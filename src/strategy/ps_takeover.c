@@ -74,7 +74,7 @@ int ps_on_copied(struct ps_server *s)
     struct ps_note note;
     s->holds = true;
     s->version = s->best;
-    if (ps_note_decode(parcel_cut(&s->given), &note) == OK)
+    if (ps_note_decode(transfer_reader(&s->given), &note) == OK)
         s->odd = note.who;
     log_info(s->log, "shard %zu goes on at %s %u from worker %u's copy of order %llu", s->how.index,
              s->how.back ? "driver" : "worker", s->how.back ? 0 : s->world->self, s->giver,
@@ -268,7 +268,7 @@ int ps_tell_stand(struct ps_server *s)
 
 int ps_take_stock(struct ps_server *s)
 {
-    parcel_cancel(&s->given);
+    transfer_cancel(&s->given);
     s->offered = (struct members){{0}};
     s->giver = WORLD_ANY;
     return s->holds ? ps_tell_stand(s) : OK;
@@ -307,12 +307,12 @@ int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_note *no
     int rc = ps_see_view(s, note->view);
     if (rc == OK && note->view == s->view && note->op == PS_GIVEN && !s->holds &&
         from == s->giver) {
-        const struct parcel_in in = {.x = s->shard.both.at, .n = s->shard.both.n};
-        parcel_cancel(&s->given);
-        parcel_accept(&s->given, &s->post.parcels, m, &in);
+        const struct transfer_in in = {.x = s->shard.both.at, .n = s->shard.both.n};
+        transfer_cancel(&s->given);
+        transfer_accept(&s->given, &s->post.parcels, m, &in);
         return OK;
     }
-    parcel_refuse(&s->post.parcels, m);
+    transfer_refuse(&s->post.parcels, m);
     if (rc != OK || note->view != s->view)
         return rc;
     switch (note->op) {

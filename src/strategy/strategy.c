@@ -54,7 +54,7 @@ bool strategy_always(const Paceline__Job *job)
 }
 
 int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,
-               const struct exchange_how *how, uint64_t completed, struct arena *arena,
+               const struct exchange_config *how, uint64_t completed, struct arena *arena,
                struct exchange **out)
 {
     PL_ASSERT(lanes->count < ROSTER_LANES_MAX);
@@ -65,12 +65,12 @@ int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part,
                            arena);
     lanes->at[lanes->count++] = e;
     if (rc == OK && lanes->blank)
-        exchange_enter_blank(e);
+        exchange_join_unsynced(e);
     if (rc != OK || !lanes->entered)
         return rc;
     if (e->lane >= lanes->entered->lanes)
         return ERR_PROTOCOL;
-    exchange_enter(e, lanes->entered->completed[e->lane]);
+    exchange_join(e, lanes->entered->completed[e->lane]);
     return OK;
 }
 
@@ -90,12 +90,12 @@ void course_encode(const struct course *course, struct buf *out)
     members_encode(&course->who, out);
 }
 
-void course_decode(struct cut *in, struct course *out)
+void course_decode(struct byte_reader *in, struct course *out)
 {
-    out->place = cut_u64(in);
-    out->steps = cut_u64(in);
-    out->exchanges = cut_u64(in);
-    out->used = cut_u64(in);
+    out->place = read_u64(in);
+    out->steps = read_u64(in);
+    out->exchanges = read_u64(in);
+    out->used = read_u64(in);
     members_decode(in, &out->who);
 }
 
@@ -135,20 +135,20 @@ bool strategy_shares(const struct member *m, const struct course *course)
     return members_has(&course->who, m->world->self);
 }
 
-void strategy_give_nothing(const struct member *m, struct tally *mine)
+void strategy_give_nothing(const struct member *m, struct exchange_meta *mine)
 {
     mine->weight = 0;
-    members_add(&mine->idle, m->world->self);
+    members_add(&mine->non_contributing, m->world->self);
 }
 
-struct members strategy_sharers(const struct tally *tally)
+struct members strategy_sharers(const struct exchange_meta *tally)
 {
-    struct members stay = members_without(&tally->took_part, &tally->apart);
-    return members_count(&stay) > 0 ? stay : tally->took_part;
+    struct members stay = members_without(&tally->participants, &tally->leaving);
+    return members_count(&stay) > 0 ? stay : tally->participants;
 }
 
 void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
-                      const struct tally *tally)
+                      const struct exchange_meta *tally)
 {
     course->place += steps * batch * members_count(&course->who);
     course->steps += steps;
@@ -157,7 +157,7 @@ void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
 }
 
 int strategy_steps(struct member *m, const struct course *from, uint64_t first, uint64_t most,
-                   int64_t until, struct tally *mine)
+                   int64_t until, struct exchange_meta *mine)
 {
     uint32_t batch = job_step_records(m->job);
     if (!strategy_shares(m, from))
@@ -182,9 +182,9 @@ int strategy_steps(struct member *m, const struct course *from, uint64_t first, 
     return OK;
 }
 
-int strategy_local_steps(struct member *m, uint64_t tau, struct tally *mine)
+int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *mine)
 {
-    *mine = (struct tally){.weight = 1, .hash_min = UINT64_MAX};
+    *mine = (struct exchange_meta){.weight = 1, .hash_min = UINT64_MAX};
     int rc = strategy_steps(m, &m->course, 0, tau, WORLD_FOREVER, mine);
     mine->stop_votes = atomic_load(&m->group->stop);
     return rc;
@@ -197,14 +197,14 @@ uint64_t strategy_free_place(struct member *m)
                               job_step_records(m->job));
     if (m->hold.count == 0)
         m->used_up(m);
-    learner_expect(m->learner, hold_follows(&m->hold));
-    return hold_place(&m->hold);
+    learner_expect(m->learner, lease_cursor_next_offset(&m->hold));
+    return lease_cursor_offset(&m->hold);
 }
 
 int strategy_free_stepped(struct member *m)
 {
     if (m->leased)
-        hold_step(&m->hold);
+        lease_cursor_step(&m->hold);
     m->course.steps++;
     m->course.place += job_step_records(m->job);
     m->course.used += job_step_records(m->job);
@@ -222,10 +222,10 @@ _Static_assert((int)PACELINE__COLLECTIVE__ALGORITHM__scatter_gather == (int)COLL
                    (int)PACELINE__COLLECTIVE__WIRE__int8 == (int)CODEC_INT8,
                "names in job.proto and their numbers here have parted");
 
-struct exchange_how strategy_exchange_how(const Paceline__Job *job)
+struct exchange_config strategy_exchange_how(const Paceline__Job *job)
 {
     const Paceline__Collective *c = job->collective;
-    return (struct exchange_how){
+    return (struct exchange_config){
         .algorithm = (enum coll_algorithm)c->algorithm,
         .pinned = job->deterministic,
         .chunk = (size_t)c->chunk_kb * 1024 / sizeof(float),

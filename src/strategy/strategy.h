@@ -4,7 +4,7 @@
 #define PL_STRATEGY_STRATEGY_H
 
 #include "coll/exchange.h"
-#include "data/hold.h"
+#include "data/lease_cursor.h"
 #include "job/job.h"
 #include "learner/learner.h"
 
@@ -19,7 +19,7 @@ struct course {
 };
 
 void course_encode(const struct course *course, struct buf *out);
-void course_decode(struct cut *in, struct course *out);
+void course_decode(struct byte_reader *in, struct course *out);
 
 enum { STRATEGY_EXTRAS_MAX = 2 };
 
@@ -29,7 +29,7 @@ struct lanes {
     size_t count;
     const struct admission *entered; /* of a worker that has come to a run under way; or NULL */
     bool blank; /* of a driver that has come back: it brings no result to them, nor knows how far
-                   they are, until exchange_settle */
+                   they are, until exchange_sync */
 };
 
 enum { ADMISSION_WORDS = 24 };
@@ -47,7 +47,7 @@ struct admission {
  * owning it until lanes_release. A newcomer's begins where its sponsor stood, whatever `completed`
  * is. ERR_NOMEM; ERR_PROTOCOL: the sponsor had no such lane */
 int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,
-               const struct exchange_how *how, uint64_t completed, struct arena *arena,
+               const struct exchange_config *how, uint64_t completed, struct arena *arena,
                struct exchange **out);
 void lanes_release(struct lanes *lanes);
 
@@ -71,15 +71,15 @@ struct member {
     struct group *group; /* NULL under `single` */
     struct learner *learner;
     const Paceline__Job *job;
-    struct arena *arena;  /* for the strategy's vectors */
-    struct course start;  /* where the run began, or goes on from */
-    struct course course; /* where it is; free-running: as far as this worker has come itself */
-    bool leased;          /* it takes its records by leases, which train brings: */
-    struct hold hold;     /* (data/hold.h) */
-    struct lanes lanes;   /* opened by the strategy; when its loop has ended well, train settles
-                             them (exchange_settle) until the run is over, but for those that a
+    struct arena *arena;      /* for the strategy's vectors */
+    struct course start;      /* where the run began, or goes on from */
+    struct course course;     /* where it is; free-running: as far as this worker has come itself */
+    bool leased;              /* it takes its records by leases, which train brings: */
+    struct lease_cursor hold; /* (data/lease_cursor.h) */
+    struct lanes lanes;       /* opened by the strategy; when its loop has ended well, train settles
+                             them (exchange_sync) until the run is over, but for those that a
                              task beside still does */
-    struct joint joint;   /* brought by train: the learner's own; the strategy may know better */
+    struct joint joint; /* brought by train: the learner's own; the strategy may know better */
     /* ops->extras vectors that a checkpoint held, or a sponsor; NULL: none */
     const struct vec *resumed;
     const struct admission *admission; /* this worker came to a run under way; NULL: it did not */
@@ -222,23 +222,23 @@ int strategy_free_step(struct member *m);
 bool strategy_shares(const struct member *m, const struct course *course);
 
 /* Who has no share puts in nothing, and rightly. */
-void strategy_give_nothing(const struct member *m, struct tally *mine);
+void strategy_give_nothing(const struct member *m, struct exchange_meta *mine);
 
 /* Who shares the records after an exchange with this tally. */
-struct members strategy_sharers(const struct tally *tally);
+struct members strategy_sharers(const struct exchange_meta *tally);
 
 /* At most `most` steps, from step `first` on, of this worker's share of what all of from->who take
  * from from->place on; but for the first of them, none begins at `until` or later. What they stand
  * for is added to `mine`. A worker whose loss is no number any more has nothing to give: it stops
  * there, with weight 0. Whoever has no share takes no step, and has weight 0. */
 int strategy_steps(struct member *m, const struct course *from, uint64_t first, uint64_t most,
-                   int64_t until, struct tally *mine);
+                   int64_t until, struct exchange_meta *mine);
 
 /* τ steps of a round that all share, and what they stand for. */
-int strategy_local_steps(struct member *m, uint64_t tau, struct tally *mine);
+int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *mine);
 
 /* How the job wants vectors exchanged. */
-struct exchange_how strategy_exchange_how(const Paceline__Job *job);
+struct exchange_config strategy_exchange_how(const Paceline__Job *job);
 
 /* Place of the records that `node` takes in step `t` of the round: its share of the global batch
  * that all of course->who split, equal shares in order of their numbers. */
@@ -246,6 +246,6 @@ uint64_t strategy_place(const struct course *course, uint32_t node, uint64_t t, 
 
 /* The round of `steps` is committed with this tally: move on. */
 void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
-                      const struct tally *tally);
+                      const struct exchange_meta *tally);
 
 #endif

@@ -115,15 +115,15 @@ static uint64_t live_through(const struct plan *p, struct course *course, uint64
     while (!is_done(p, course)) {
         uint64_t steps = round_of(p, course), members = members_count(&course->who);
         struct course before = *course;
-        struct tally tally = {0};
+        struct exchange_meta tally = {0};
         assert_true(steps >= 1 && steps <= p->most);
         check_tiles(course, steps, p->job.batch);
-        tally.took_part = next_members(&course->who, seed, rounds);
+        tally.participants = next_members(&course->who, seed, rounds);
         strategy_advance(course, steps, p->job.batch, &tally);
         assert_int_equal(course->place, before.place + steps * members * p->job.batch);
         assert_int_equal(course->steps, before.steps + steps);
         assert_int_equal(course->exchanges, before.exchanges + 1);
-        assert_memory_equal(&course->who, &tally.took_part, sizeof course->who);
+        assert_memory_equal(&course->who, &tally.participants, sizeof course->who);
         assert_true(steps == p->most || is_done(p, course)); /* only the last round is shorter */
         *last_members = members;
         rounds++;
@@ -205,7 +205,7 @@ static void the_last_round_is_shorter(void **state)
     struct course course = course_of(4); /* 50·4·64 = 12,800 a round; 55,000 are 4.3 rounds */
     static const uint64_t want[] = {50, 50, 50, 50, 15}; /* 3,800 left, 256 a step: 14.8 */
     for (size_t i = 0; i < 5; i++) {
-        struct tally tally = {.took_part = course.who};
+        struct exchange_meta tally = {.participants = course.who};
         assert_false(is_done(&p, &course));
         assert_int_equal(round_of(&p, &course), want[i]);
         strategy_advance(&course, want[i], 64, &tally);
@@ -249,14 +249,14 @@ static void a_course_travels(void **state)
     members_add(&course.who, 1023);
     struct buf bytes = {0};
     course_encode(&course, &bytes);
-    struct cut in = {bytes.data, bytes.len, false};
+    struct byte_reader in = {bytes.data, bytes.len, false};
     course_decode(&in, &out);
-    assert_true(cut_done(&in));
+    assert_true(byte_reader_done(&in));
     assert_true(out.place == course.place && out.steps == 7 && out.exchanges == 3);
     assert_memory_equal(&out.who, &course.who, sizeof out.who);
-    in = (struct cut){bytes.data, bytes.len - 1, false};
+    in = (struct byte_reader){bytes.data, bytes.len - 1, false};
     course_decode(&in, &out);
-    assert_false(cut_done(&in));
+    assert_false(byte_reader_done(&in));
     buf_release(&bytes);
 }
 

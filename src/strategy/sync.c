@@ -54,7 +54,7 @@ static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *grou
                        const Paceline__Job *job, const struct vec *x, const struct vec *s,
                        const struct optim *optim, const struct course *course, struct arena *arena)
 {
-    const struct exchange_how how = strategy_exchange_how(job);
+    const struct exchange_config how = strategy_exchange_how(job);
     bool average = settings(job)->on_replace == PACELINE__ON_REPLACE__average;
     *r = (struct rounds){
         .job = job,
@@ -83,17 +83,18 @@ static uint64_t longest(const struct rounds *r)
 /* A round whose length is no number of steps is worth what went into it: the stream moves on by the
  * records that counted, and `steps` by their mean over those who gave them. So nothing of it is
  * ever missed; what a worker had done that died in it is in no book. */
-static void advance_by_samples(struct course *course, uint32_t batch, const struct tally *tally)
+static void advance_by_samples(struct course *course, uint32_t batch,
+                               const struct exchange_meta *tally)
 {
     double batches = (double)tally->samples / batch;
     strategy_advance(course, 0, batch, tally);
     course->place += tally->samples;
-    course->steps += (uint64_t)llround(batches / (double)members_count(&tally->who));
+    course->steps += (uint64_t)llround(batches / (double)members_count(&tally->contributors));
 }
 
 static void choose_tau(struct rounds *r, const struct course *course)
 {
-    const struct tally *tally = exchange_tally(r->lane);
+    const struct exchange_meta *tally = exchange_result_meta(r->lane);
     if (r->tau > 0 || course->exchanges < r->first + AUTO_ROUNDS || tally->step_s <= 0)
         return;
     double tau = round(AUTO_SHARE * tally->exchange_s / tally->step_s);
@@ -103,7 +104,7 @@ static void choose_tau(struct rounds *r, const struct course *course)
 /* A round of at most `tau` steps is committed. ERR_DIVERGED: nobody had anything left to give. */
 static int advance(struct rounds *r, struct course *course, uint64_t tau)
 {
-    const struct tally *tally = exchange_tally(r->lane);
+    const struct exchange_meta *tally = exchange_result_meta(r->lane);
     if (tally->weight == 0)
         return ERR_DIVERGED;
     if (settings(r->job)->has_seconds)
@@ -118,11 +119,11 @@ static int advance(struct rounds *r, struct course *course, uint64_t tau)
  * was to do it died, nobody gave anything, and it is the next one's turn. */
 static int advance_first(struct rounds *r, struct course *course)
 {
-    const struct tally *tally = exchange_tally(r->lane);
+    const struct exchange_meta *tally = exchange_result_meta(r->lane);
     uint32_t first = 0;
     while (!members_has(&course->who, first))
         first++;
-    if (tally->weight == 0 && members_has(&tally->took_part, first))
+    if (tally->weight == 0 && members_has(&tally->participants, first))
         return ERR_DIVERGED;
     strategy_advance(course, 0, job_step_records(r->job), tally);
     course->place += tally->samples;
@@ -158,12 +159,12 @@ struct stripe {
 
 /* The steps of a round. */
 static int train(struct member *m, const struct rounds *r, uint64_t most, struct stripe *own,
-                 struct tally *mine)
+                 struct exchange_meta *mine)
 {
     const Paceline__Sync *how = settings(r->job);
     int64_t start = world_now(m->world);
     int64_t until = start + (int64_t)(fmin(how->seconds, LONG_S) * WORLD_SECOND);
-    *mine = (struct tally){.weight = 1, .hash_min = UINT64_MAX};
+    *mine = (struct exchange_meta){.weight = 1, .hash_min = UINT64_MAX};
     bool by_clock = how->has_seconds && strategy_shares(m, &m->course);
     int rc = by_clock ? strategy_steps(m, &own->from, own->taken, most, until, mine)
                       : strategy_steps(m, &m->course, 0, most, WORLD_FOREVER, mine);
@@ -178,11 +179,11 @@ static int train(struct member *m, const struct rounds *r, uint64_t most, struct
 }
 
 /* The first worker's init_iterations, on records that are its alone; all others give nothing. */
-static int train_first(struct member *m, struct tally *mine)
+static int train_first(struct member *m, struct exchange_meta *mine)
 {
     struct course alone = {.place = m->course.place};
     bool first = members_rank(&m->course.who, m->world->self) == 0;
-    *mine = (struct tally){
+    *mine = (struct exchange_meta){
         .weight = first ? 1 : 0,
         .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
@@ -220,7 +221,7 @@ static void replace(const struct rounds *r, struct learner *l, const struct cour
 static int first_round(struct member *m, struct rounds *r)
 {
     struct learner *l = m->learner;
-    struct tally mine;
+    struct exchange_meta mine;
     int rc = train_first(m, &mine);
     if (rc != OK)
         return rc;
@@ -230,7 +231,7 @@ static int first_round(struct member *m, struct rounds *r)
         rc = advance_first(r, &m->course);
     if (rc != OK)
         return rc;
-    if (exchange_tally(r->lane)->weight > 0)
+    if (exchange_result_meta(r->lane)->weight > 0)
         take_model(r, &l->x, &l->s);
     begin_afresh(l, &m->course); /* all alike */
     return m->committed(m, r->lane);
@@ -241,7 +242,7 @@ static int one_round(struct member *m, struct rounds *r, struct stripe *own)
     struct learner *l = m->learner;
     uint64_t steps = m->course.steps;
     uint64_t tau = strategy_round(m->job, &m->course, l->corpus->set[SET_TRAIN].count, longest(r));
-    struct tally mine;
+    struct exchange_meta mine;
     r->updates = l->optim.updates;
     int rc = train(m, r, tau, own, &mine);
     if (rc != OK)
@@ -293,7 +294,7 @@ static size_t sync_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
 
 static void tell_tau(const struct leader *l, const struct rounds *r)
 {
-    const struct tally *tally = exchange_tally(r->lane);
+    const struct exchange_meta *tally = exchange_result_meta(r->lane);
     log_info(l->log, "tau is %llu: an exchange takes %.3g s, a step %.3g s",
              (unsigned long long)r->tau, tally->exchange_s, tally->step_s);
 }
@@ -307,7 +308,7 @@ static int driver_commits(struct leader *l, struct rounds *r)
     int rc = first ? advance_first(r, &l->course) : advance(r, &l->course, tau);
     if (rc != OK)
         return rc;
-    if (exchange_tally(r->lane)->weight > 0)
+    if (exchange_result_meta(r->lane)->weight > 0)
         take_model(r, &l->x, &l->s);
     if (r->tau != before)
         tell_tau(l, r);
@@ -316,7 +317,7 @@ static int driver_commits(struct leader *l, struct rounds *r)
 
 static int driver_round(struct leader *l, struct rounds *r)
 {
-    int rc = exchange_run(r->lane, &(struct tally){.hash_min = UINT64_MAX});
+    int rc = exchange_run(r->lane, &(struct exchange_meta){.hash_min = UINT64_MAX});
     return rc == OK ? driver_commits(l, r) : rc;
 }
 
@@ -328,14 +329,14 @@ static int take_up(struct leader *l, struct rounds *r)
         r->first = l->back[TOLD_FIRST];
         r->tau = l->back[TOLD_TAU];
     }
-    int rc = exchange_settle(r->lane);
-    if (rc == OK && r->lane->blank)
+    int rc = exchange_sync(r->lane);
+    if (rc == OK && r->lane->needs_sync)
         rc = ERR_PEER; /* nobody was left to ask */
     if (rc != OK)
         return rc;
     if (r->lane->completed > l->course.exchanges)
         return driver_commits(l, r);
-    if (exchange_tally(r->lane)->weight > 0)
+    if (exchange_result_meta(r->lane)->weight > 0)
         take_model(r, &l->x, &l->s);
     return OK;
 }

@@ -136,7 +136,7 @@ struct sum_pass {
     double *sum;
 };
 
-static double term(enum broadcast_kind kind, float x, float dy)
+static double sum_term(enum broadcast_kind kind, float x, float dy)
 {
     switch (kind) {
     case BROADCAST_SCALE: return (double)dy * (double)x;
@@ -153,7 +153,7 @@ static double fold_row(enum broadcast_kind kind, size_t n, const float *x, const
     for (size_t i = 0; i < n; i += LANES) {
         size_t lanes = n - i < LANES ? n - i : LANES;
         for (size_t l = 0; l < lanes; l++)
-            lane[l] += term(kind, x[i + l], dy[i + l]);
+            lane[l] += sum_term(kind, x[i + l], dy[i + l]);
     }
     for (size_t width = LANES / 2; width; width /= 2)
         for (size_t l = 0; l < width; l++)
@@ -168,7 +168,7 @@ static void add_row(enum broadcast_kind kind, size_t n, const float *x, const fl
         sum[0] += fold_row(kind, n, x, dy);
     else
         for (size_t i = 0; i < n; i++)
-            sum[i * s] += term(kind, x[i], dy[i]);
+            sum[i * s] += sum_term(kind, x[i], dy[i]);
 }
 
 static void sum_row(const struct broadcast_op *op, const void *pass, size_t n, size_t x, size_t w,
@@ -261,7 +261,7 @@ static void backward(struct op *base, const struct op_args *args)
 static const struct op_ops training_ops = {forward, backward, NULL};
 static const struct op_ops inference_ops = {forward, NULL, NULL};
 
-static void check(const struct broadcast_spec *spec)
+static void check_spec(const struct broadcast_spec *spec)
 {
     PL_ASSERT(spec->axis + spec->w.n <= spec->x.n);
     PL_ASSERT(spec->layout == LAYOUT_PLAIN || (spec->layout == LAYOUT_NHWC && spec->x.n == 4));
@@ -273,7 +273,7 @@ static void check(const struct broadcast_spec *spec)
 int broadcast_plan(const struct broadcast_spec *spec, bool training, struct arena *arena,
                    struct op **op, struct err *err)
 {
-    check(spec);
+    check_spec(spec);
     struct broadcast_op *self = arena_new(arena, struct broadcast_op);
     if (!self)
         return plan_nomem("broadcast", err);

@@ -19,7 +19,7 @@
 
 enum { SEED = 5 };
 
-static float *numbers(struct arena *arena, size_t n, uint32_t stream)
+static float *fill_numbers(struct arena *arena, size_t n, uint32_t stream)
 {
     float *x = arena_array(arena, n, float);
     assert_non_null(x);
@@ -28,7 +28,7 @@ static float *numbers(struct arena *arena, size_t n, uint32_t stream)
     return x;
 }
 
-static float *zeros(struct arena *arena, size_t n)
+static float *zero_array(struct arena *arena, size_t n)
 {
     float *x = arena_array(arena, n, float);
     assert_non_null(x);
@@ -36,7 +36,7 @@ static float *zeros(struct arena *arena, size_t n)
 }
 
 /* Where element i of the canonical order lies in memory. */
-static size_t place(const struct shape *x, enum layout layout, size_t i)
+static size_t index_of(const struct shape *x, enum layout layout, size_t i)
 {
     if (layout == LAYOUT_PLAIN)
         return i;
@@ -45,7 +45,7 @@ static size_t place(const struct shape *x, enum layout layout, size_t i)
 }
 
 /* The entry of w, in canonical order, that element i meets. */
-static size_t entry(const struct broadcast_spec *spec, size_t i)
+static size_t entry_of(const struct broadcast_spec *spec, size_t i)
 {
     size_t index[SHAPE_DIMS_MAX], at = 0;
     for (size_t k = spec->x.n; k-- > 0; i /= spec->x.dim[k])
@@ -59,13 +59,14 @@ struct outcome {
     float *y, *dx, *dw, *db;
 };
 
-static struct outcome run(const struct broadcast_spec *spec, struct op_args args, int threads,
-                          struct arena *arena)
+static struct outcome run_example(const struct broadcast_spec *spec, struct op_args args,
+                                  int threads, struct arena *arena)
 {
     struct op *op;
     struct err err;
-    struct outcome out = {zeros(arena, shape_count(&spec->x)), zeros(arena, shape_count(&spec->x)),
-                          zeros(arena, shape_count(&spec->w)), zeros(arena, shape_count(&spec->w))};
+    struct outcome out = {
+        zero_array(arena, shape_count(&spec->x)), zero_array(arena, shape_count(&spec->x)),
+        zero_array(arena, shape_count(&spec->w)), zero_array(arena, shape_count(&spec->w))};
     kernels_set_threads(threads);
     assert_int_equal(broadcast_plan(spec, true, arena, &op, &err), OK);
     args.y = out.y;
@@ -78,44 +79,45 @@ static struct outcome run(const struct broadcast_spec *spec, struct op_args args
     return out;
 }
 
-static void expect(double a, double b, double tolerance)
+static void expect_sums(double a, double b, double tolerance)
 {
     if (!(fabs(a - b) <= tolerance))
         fail_msg("%.9g, not %.9g", a, b);
 }
 
-static void check(const struct broadcast_spec *spec)
+static void check_example(const struct broadcast_spec *spec)
 {
     struct arena arena;
     arena_init(&arena);
     size_t n = shape_count(&spec->x), W = shape_count(&spec->w);
-    struct op_args args = {numbers(&arena, n, 1),
-                           numbers(&arena, W, 2),
+    struct op_args args = {fill_numbers(&arena, n, 1),
+                           fill_numbers(&arena, W, 2),
                            NULL,
                            NULL,
-                           numbers(&arena, n, 4),
+                           fill_numbers(&arena, n, 4),
                            NULL,
                            NULL,
                            NULL};
-    args.b = spec->bias ? numbers(&arena, W, 3) : NULL;
-    struct outcome one = run(spec, args, 1, &arena), more = run(spec, args, 3, &arena);
+    args.b = spec->bias ? fill_numbers(&arena, W, 3) : NULL;
+    struct outcome one = run_example(spec, args, 1, &arena),
+                   more = run_example(spec, args, 3, &arena);
     double *dw = arena_array(&arena, W, double), *db = arena_array(&arena, W, double);
     const struct op_floats io = op_floats(&args);
     for (size_t i = 0; i < n; i++) {
-        size_t at = place(&spec->x, spec->layout, i);
-        size_t e = entry(spec, i), w_at = place(&spec->w, spec->w_layout, e);
+        size_t at = index_of(&spec->x, spec->layout, i);
+        size_t e = entry_of(spec, i), w_at = index_of(&spec->w, spec->w_layout, e);
         double x = (double)io.x[at], dy = (double)io.dy[at], w = (double)args.w[w_at];
         double b = args.b ? (double)args.b[w_at] : 0.0;
         bool sloped = spec->kind == BROADCAST_SLOPE && x > 0;
         bool bias = spec->kind == BROADCAST_BIAS;
-        expect((double)one.y[at], bias ? x + w : sloped ? x : w * x + b, 1e-6);
-        expect((double)one.dx[at], bias || sloped ? dy : w * dy, 1e-6);
+        expect_sums((double)one.y[at], bias ? x + w : sloped ? x : w * x + b, 1e-6);
+        expect_sums((double)one.dx[at], bias || sloped ? dy : w * dy, 1e-6);
         dw[w_at] += bias ? dy : sloped ? 0.0 : x * dy;
         db[w_at] += dy;
     }
     for (size_t i = 0; i < W; i++) {
-        expect((double)one.dw[i], dw[i], 1e-6 * (double)n);
-        expect((double)one.db[i], spec->bias ? db[i] : 0.0, 1e-6 * (double)n);
+        expect_sums((double)one.dw[i], dw[i], 1e-6 * (double)n);
+        expect_sums((double)one.db[i], spec->bias ? db[i] : 0.0, 1e-6 * (double)n);
     }
     assert_memory_equal(one.y, more.y, n * sizeof(float));
     assert_memory_equal(one.dx, more.dx, n * sizeof(float));
@@ -124,7 +126,7 @@ static void check(const struct broadcast_spec *spec)
     arena_release(&arena);
 }
 
-static void broadcasts_meet_their_entries(void **state)
+static void test_broadcast_entries(void **state)
 {
     (void)state;
     const struct shape x = {4, {19, 5, 12, 16}};
@@ -140,12 +142,12 @@ static void broadcasts_meet_their_entries(void **state)
                     memcpy(spec.w.dim, x.dim + axis, n * sizeof x.dim[0]);
                     spec.w_layout = n == 4 ? spec.layout : LAYOUT_PLAIN;
                     spec.bias = kind == BROADCAST_SCALE && (axis > 0 || n == 0);
-                    check(&spec);
+                    check_example(&spec);
                 }
 }
 
 /* One worker with 64 records, and four with 16 each whose sums a tree adds up: the same bits. */
-static void sums_do_not_ask_how_a_batch_was_cut(void **state)
+static void test_broadcast_sums_ignore_batch_splits(void **state)
 {
     (void)state;
     struct arena arena;
@@ -153,15 +155,16 @@ static void sums_do_not_ask_how_a_batch_was_cut(void **state)
     struct broadcast_spec spec = {
         .kind = BROADCAST_SLOPE, .x = {4, {64, 6, 5, 7}}, .w = {1, {6}}, .axis = 1};
     size_t n = shape_count(&spec.x);
-    struct op_args args = {
-        .x = numbers(&arena, n, 1), .w = numbers(&arena, 6, 2), .dy = numbers(&arena, n, 4)};
-    struct outcome whole = run(&spec, args, 2, &arena), part[4];
+    struct op_args args = {.x = fill_numbers(&arena, n, 1),
+                           .w = fill_numbers(&arena, 6, 2),
+                           .dy = fill_numbers(&arena, n, 4)};
+    struct outcome whole = run_example(&spec, args, 2, &arena), part[4];
     spec.x.dim[0] = 16;
     for (size_t k = 0; k < 4; k++) {
         struct op_args cut = args;
         cut.x = (const float *)args.x + k * n / 4;
         cut.dy = (const float *)args.dy + k * n / 4;
-        part[k] = run(&spec, cut, 2, &arena);
+        part[k] = run_example(&spec, cut, 2, &arena);
     }
     for (size_t i = 0; i < 6; i++) {
         float sum = (part[0].dw[i] + part[1].dw[i]) + (part[2].dw[i] + part[3].dw[i]);
@@ -176,10 +179,11 @@ static void threads_change_no_function(void **state)
     enum { N = 70001 };
     struct arena arena;
     arena_init(&arena);
-    const float *x[] = {numbers(&arena, N, 1), numbers(&arena, N, 2), numbers(&arena, N, 3)};
-    const float *dy = numbers(&arena, N, 4), coeff[] = {1.0f, -2.0f, 0.5f};
-    float *y[2] = {zeros(&arena, N), zeros(&arena, N)},
-          *dx[2] = {zeros(&arena, N), zeros(&arena, N)};
+    const float *x[] = {fill_numbers(&arena, N, 1), fill_numbers(&arena, N, 2),
+                        fill_numbers(&arena, N, 3)};
+    const float *dy = fill_numbers(&arena, N, 4), coeff[] = {1.0f, -2.0f, 0.5f};
+    float *y[2] = {zero_array(&arena, N), zero_array(&arena, N)},
+          *dx[2] = {zero_array(&arena, N), zero_array(&arena, N)};
     for (int kind = MAP_POWER; kind <= MAP_ELU; kind++) {
         const struct map_spec spec = {(enum map_kind)kind, N, 0.5, 2.0, 3.0};
         struct err err;
@@ -213,15 +217,15 @@ static void threads_change_no_function(void **state)
 }
 
 /* Parts that are taken out and put back along each axis are the whole again. */
-static void spans_come_apart_and_together(void **state)
+static void test_broadcast_spans_split_and_merge(void **state)
 {
     (void)state;
     struct arena arena;
     arena_init(&arena);
     const struct shape shape = {4, {6, 8, 24, 32}};
     size_t n = shape_count(&shape);
-    const float *x = numbers(&arena, n, 1);
-    float *part = zeros(&arena, n), *y = zeros(&arena, n);
+    const float *x = fill_numbers(&arena, n, 1);
+    float *part = zero_array(&arena, n), *y = zero_array(&arena, n);
     kernels_set_threads(3);
     for (int layout = LAYOUT_PLAIN; layout <= LAYOUT_NHWC; layout++)
         for (size_t axis = 0; axis < shape.n; axis++) {
@@ -258,7 +262,8 @@ static void softmax_sums_to_one(void **state)
     for (size_t k = 0; k < sizeof spans / sizeof spans[0]; k++) {
         struct span s = spans[k];
         size_t n = s.outer * s.n * s.inner;
-        float *x = numbers(&arena, n, 1), *y = zeros(&arena, n), *in_place = zeros(&arena, n);
+        float *x = fill_numbers(&arena, n, 1), *y = zero_array(&arena, n),
+              *in_place = zero_array(&arena, n);
         for (size_t i = 0; i < n; i++)
             in_place[i] = x[i] *= 200.0f;
         kernels_set_threads(3);
@@ -271,7 +276,7 @@ static void softmax_sums_to_one(void **state)
                 double sum = 0.0;
                 for (size_t c = 0; c < s.n; c++)
                     sum += (double)y[(o * s.n + c) * s.inner + i];
-                expect(sum, 1.0, 1e-5);
+                expect_sums(sum, 1.0, 1e-5);
             }
     }
     arena_release(&arena);
@@ -280,10 +285,10 @@ static void softmax_sums_to_one(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(broadcasts_meet_their_entries),
-        cmocka_unit_test(sums_do_not_ask_how_a_batch_was_cut),
+        cmocka_unit_test(test_broadcast_entries),
+        cmocka_unit_test(test_broadcast_sums_ignore_batch_splits),
         cmocka_unit_test(threads_change_no_function),
-        cmocka_unit_test(spans_come_apart_and_together),
+        cmocka_unit_test(test_broadcast_spans_split_and_merge),
         cmocka_unit_test(softmax_sums_to_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ struct channels channels_of(const struct shape *x, enum layout layout)
 
 /* ---- sums ---- */
 
-static double fold(double lane[LANES])
+static double fold_sums(double lane[LANES])
 {
     for (size_t width = LANES / 2; width; width /= 2)
         for (size_t l = 0; l < width; l++)
@@ -36,8 +36,8 @@ static void sum_pixels(size_t S, const float *a, const float *b, double *sum, do
             dots[l] += (double)a[s + l] * (double)b[s + l];
         }
     }
-    *sum = fold(sums);
-    *dot = fold(dots);
+    *sum = fold_sums(sums);
+    *dot = fold_sums(dots);
 }
 
 static void add_pixel(size_t width, const float *restrict a, const float *restrict b,

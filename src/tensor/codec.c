@@ -45,7 +45,7 @@ static inline void put_le32(uint8_t *at, uint32_t v)
     memcpy(at, &v, sizeof v);
 }
 
-static inline uint32_t le32(const uint8_t *at)
+static inline uint32_t get_le32(const uint8_t *at)
 {
     uint32_t v;
     memcpy(&v, at, sizeof v);
@@ -63,7 +63,7 @@ static inline void put_le16(uint8_t *at, uint16_t v)
     memcpy(at, &v, sizeof v);
 }
 
-static inline uint16_t le16(const uint8_t *at)
+static inline uint16_t get_le16(const uint8_t *at)
 {
     uint16_t v;
     memcpy(&v, at, sizeof v);
@@ -82,7 +82,7 @@ static void f32_encode(const float *restrict x, size_t n, uint8_t *restrict out)
 static void f32_decode(const uint8_t *restrict in, size_t n, float *restrict x)
 {
     for (size_t i = 0; i < n; i++)
-        x[i] = of_bits(le32(in + F32_BYTES * i));
+        x[i] = of_bits(get_le32(in + F32_BYTES * i));
 }
 
 /* Adding just under half of the last kept bit carries what is above it, and the kept bit itself
@@ -106,11 +106,11 @@ static void bf16_encode(const float *restrict x, size_t n, uint8_t *restrict out
 static void bf16_decode(const uint8_t *restrict in, size_t n, float *restrict x)
 {
     for (size_t i = 0; i < n; i++)
-        x[i] = of_bits((uint32_t)le16(in + BF16_BYTES * i) << 16);
+        x[i] = of_bits((uint32_t)get_le16(in + BF16_BYTES * i) << 16);
 }
 
 /* Bits of the largest magnitude; infinities and NaNs are above all numbers. */
-static uint32_t largest(const float *x, size_t n)
+static uint32_t largest_of(const float *x, size_t n)
 {
     int32_t most = 0; /* signed, as the narrower instruction sets compare */
     for (size_t i = 0; i < n; i++) {
@@ -144,7 +144,7 @@ static int scale_log2(float most)
 /* Where floats are 1 apart, adding rounds to nearest even and leaves q in the lowest bits. The
  * factor 2^-e may be no float: it comes in two, of which each product is exact wherever it can
  * matter to q. */
-static void quantise(const float *restrict x, size_t n, int e, uint8_t *restrict q)
+static void quantise_block(const float *restrict x, size_t n, int e, uint8_t *restrict q)
 {
     const float whole = 0x1.8p23f;
     const int32_t zero = (int32_t)bits_of(whole);
@@ -157,7 +157,7 @@ static void quantise(const float *restrict x, size_t n, int e, uint8_t *restrict
     }
 }
 
-static size_t padding(size_t bytes)
+static size_t block_padding(size_t bytes)
 {
     return -bytes % 4;
 }
@@ -171,21 +171,21 @@ static void int8_encode(const float *x, size_t n, uint8_t *out)
 {
     for (size_t i = 0, len; i < n; i += len, out += BLOCK_BYTES) {
         len = block_len(n - i);
-        uint32_t most = largest(x + i, len);
+        uint32_t most = largest_of(x + i, len);
         if (most >= infinity) {
             put_le32(out, quiet_nan);
             memset(out + SCALE_BYTES, 0, len);
         } else {
             int e = scale_log2(of_bits(most));
             put_le32(out, bits_of((float)power_of_two(e)));
-            quantise(x + i, len, e, out + SCALE_BYTES);
+            quantise_block(x + i, len, e, out + SCALE_BYTES);
         }
-        memset(out + SCALE_BYTES + len, 0, padding(len));
+        memset(out + SCALE_BYTES + len, 0, block_padding(len));
     }
 }
 
 /* A scale that is NaN makes all values NaN. */
-static void multiply(const int8_t *restrict q, float scale, size_t n, float *restrict x)
+static void scale_block(const int8_t *restrict q, float scale, size_t n, float *restrict x)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = (float)q[i] * scale;
@@ -195,7 +195,7 @@ static void int8_decode(const uint8_t *in, size_t n, float *x)
 {
     for (size_t i = 0, len; i < n; i += len, in += BLOCK_BYTES) {
         len = block_len(n - i);
-        multiply((const int8_t *)in + SCALE_BYTES, of_bits(le32(in)), len, x + i);
+        scale_block((const int8_t *)in + SCALE_BYTES, of_bits(get_le32(in)), len, x + i);
     }
 }
 
@@ -206,7 +206,8 @@ size_t codec_bytes(enum codec codec, size_t n)
     case CODEC_F32: return F32_BYTES * n;
     case CODEC_BF16: return BF16_BYTES * (n + n % 2);
     case CODEC_INT8:
-        return n / CODEC_BLOCK * BLOCK_BYTES + (rest ? SCALE_BYTES + rest + padding(rest) : 0);
+        return n / CODEC_BLOCK * BLOCK_BYTES +
+               (rest ? SCALE_BYTES + rest + block_padding(rest) : 0);
     }
     PL_ASSERT(!"a codec");
     return 0;
@@ -232,7 +233,8 @@ void codec_decode(enum codec codec, const void *in, size_t n, float *x)
     PL_ASSERT(!"a codec");
 }
 
-static void add(float *restrict sum, const float *restrict x, const float *restrict y, size_t n)
+static void add_block(float *restrict sum, const float *restrict x, const float *restrict y,
+                      size_t n)
 {
     for (size_t i = 0; i < n; i++)
         sum[i] = x[i] + y[i];
@@ -256,7 +258,7 @@ void codec_encode_feedback(enum codec codec, const float *x, float *residual, si
     uint8_t *at = out;
     for (size_t i = 0, len; i < n; i += len) {
         len = block_len(n - i);
-        add(sum, x + i, residual + i, len);
+        add_block(sum, x + i, residual + i, len);
         codec_encode(codec, sum, len, at);
         codec_decode(codec, at, len, got);
         keep_lost(residual + i, sum, got, len);

@@ -47,7 +47,7 @@ enum kind {
     KINDS,
 };
 
-static float value(enum kind kind, uint64_t stream, uint64_t i)
+static float input_value(enum kind kind, uint64_t stream, uint64_t i)
 {
     uint32_t w[4];
     rng_block(SEED, stream, i, w);
@@ -65,10 +65,10 @@ static float value(enum kind kind, uint64_t stream, uint64_t i)
     }
 }
 
-static void values(float *x, size_t n, enum kind kind, uint64_t stream)
+static void fill_values(float *x, size_t n, enum kind kind, uint64_t stream)
 {
     for (size_t i = 0; i < n; i++)
-        x[i] = value(kind, stream, i);
+        x[i] = input_value(kind, stream, i);
 }
 
 static void sizes_are_multiples_of_four(void **state)
@@ -141,7 +141,7 @@ static void bf16_is_the_nearest(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 400000; i++) {
-        float x = value(i % 3 ? ANY_SIZE : SUBNORMAL, 7, i);
+        float x = input_value(i % 3 ? ANY_SIZE : SUBNORMAL, 7, i);
         uint32_t below = (bits_of(x) & 0x7fffffffu) >> 16, code = bf16_of(x);
         double m = fabs((double)x), down = m - bf16_value(below), up = bf16_value(below + 1) - m;
         uint32_t want = down < up || (down == up && below % 2 == 0) ? below : below + 1;
@@ -150,7 +150,7 @@ static void bf16_is_the_nearest(void **state)
     }
 }
 
-static void every_bf16_comes_back(void **state)
+static void test_codec_bf16_round_trips(void **state)
 {
     (void)state;
     for (uint32_t code = 0; code <= 0xffff; code++) {
@@ -189,7 +189,7 @@ static void int8_is_as_defined(void **state)
     for (uint64_t round = 0; round < 160 * KINDS; round++) {
         uint8_t want[260], got[260];
         size_t n = round % 3 ? CODEC_BLOCK : 1 + rng_below(SEED, 2, round, CODEC_BLOCK);
-        values(x, n, (enum kind)(round % KINDS), 1000 + round);
+        fill_values(x, n, (enum kind)(round % KINDS), 1000 + round);
         int8_as_defined(x, n, want);
         codec_encode(CODEC_INT8, x, n, got);
         assert_memory_equal(got, want, codec_bytes(CODEC_INT8, n));
@@ -203,7 +203,7 @@ static void int8_errs_by_half_a_step(void **state)
     static float x[CODEC_BLOCK], y[CODEC_BLOCK];
     for (uint64_t round = 0; round < 100 * (KINDS - 1); round++) {
         uint8_t code[260];
-        values(x, CODEC_BLOCK, (enum kind)(round % (KINDS - 1)), 5000 + round);
+        fill_values(x, CODEC_BLOCK, (enum kind)(round % (KINDS - 1)), 5000 + round);
         codec_encode(CODEC_INT8, x, CODEC_BLOCK, code);
         codec_decode(CODEC_INT8, code, CODEC_BLOCK, y);
         double scale = (double)of_bits(bytes_le32(code));
@@ -226,7 +226,7 @@ static void a_block_that_is_not_finite_decodes_to_nans(void **state)
         size_t block = k % 3, at = block * CODEC_BLOCK + k / 3 + 3;
         uint8_t code[260 + 260 + 12], again[sizeof code];
         assert_int_equal(codec_bytes(CODEC_INT8, N), sizeof code);
-        values(x, N, NORMAL, 40 + k);
+        fill_values(x, N, NORMAL, 40 + k);
         x[at] = bad[k / 3];
         codec_encode(CODEC_INT8, x, N, code);
         codec_decode(CODEC_INT8, code, N, y);
@@ -248,7 +248,7 @@ static void codes_of_decoded_values_are_the_same(void **state)
     for (uint64_t round = 0; total < 2500000; round++) {
         size_t n = 1 + rng_below(SEED, 3, round, N_MAX);
         total += n;
-        values(x, n, (enum kind)(round % KINDS), 10000 + round);
+        fill_values(x, n, (enum kind)(round % KINDS), 10000 + round);
         for (size_t k = 0; k < 3; k++) {
             codec_encode(codecs[k], x, n, code);
             codec_decode(codecs[k], code, n, y);
@@ -262,12 +262,12 @@ static void codes_of_decoded_values_are_the_same(void **state)
 }
 
 /* Floats begin anywhere in an array and bytes at any address; nothing beside them is touched. */
-static void any_place_and_length_will_do(void **state)
+static void test_codec_any_offset_and_length(void **state)
 {
     (void)state;
     static float x[N_MAX], y[N_MAX + 8];
     static uint8_t here[BYTES_MAX], there[BYTES_MAX + 16];
-    values(x, N_MAX, NORMAL, 60);
+    fill_values(x, N_MAX, NORMAL, 60);
     for (uint64_t round = 0; round < 600; round++) {
         enum codec codec = codecs[round % 3];
         size_t shift = round % 8, n = rng_below(SEED, 4, round, round < 300 ? 20 : 1024);
@@ -287,13 +287,13 @@ static void any_place_and_length_will_do(void **state)
     }
 }
 
-static void parts_at_blocks_are_parts_of_the_whole(void **state)
+static void test_codec_parts_at_blocks(void **state)
 {
     (void)state;
     enum { N = 4 * CODEC_BLOCK + 33 };
     static float x[N];
     static uint8_t whole[BYTES_MAX], parts[BYTES_MAX];
-    values(x, N, NORMAL, 61);
+    fill_values(x, N, NORMAL, 61);
     for (size_t k = 0; k < 3; k++) {
         size_t cut = (k + 1) * CODEC_BLOCK, at = codec_bytes(codecs[k], cut);
         codec_encode(codecs[k], x, N, whole);
@@ -336,7 +336,7 @@ static void feedback_loses_nothing_in_the_long_run(void **state)
     static double total[N], step[N];
     static uint8_t code[BYTES_MAX];
     for (size_t k = 0; k < 3; k++) {
-        values(x, N, NORMAL, 80 + k);
+        fill_values(x, N, NORMAL, 80 + k);
         memset(residual, 0, sizeof residual);
         memset(total, 0, sizeof total);
         memset(step, 0, sizeof step);
@@ -424,13 +424,13 @@ int main(void)
         cmocka_unit_test(the_bytes_are_these),
         cmocka_unit_test(bf16_of_single_values),
         cmocka_unit_test(bf16_is_the_nearest),
-        cmocka_unit_test(every_bf16_comes_back),
+        cmocka_unit_test(test_codec_bf16_round_trips),
         cmocka_unit_test(int8_is_as_defined),
         cmocka_unit_test(int8_errs_by_half_a_step),
         cmocka_unit_test(a_block_that_is_not_finite_decodes_to_nans),
         cmocka_unit_test(codes_of_decoded_values_are_the_same),
-        cmocka_unit_test(any_place_and_length_will_do),
-        cmocka_unit_test(parts_at_blocks_are_parts_of_the_whole),
+        cmocka_unit_test(test_codec_any_offset_and_length),
+        cmocka_unit_test(test_codec_parts_at_blocks),
         cmocka_unit_test(any_bytes_decode),
         cmocka_unit_test(feedback_loses_nothing_in_the_long_run),
         cmocka_unit_test(feedback_carries_small_values_across),

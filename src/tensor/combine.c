@@ -11,7 +11,8 @@ static size_t chunk_at(size_t n, size_t at)
     return n - at < CHUNK ? n - at : CHUNK;
 }
 
-static void sum(const struct combine *c, const float *const *x, size_t at, size_t n, float *y)
+static void sum_values(const struct combine *c, const float *const *x, size_t at, size_t n,
+                       float *y)
 {
     const float *a = x[0] + at, *b = x[1] + at;
     float p = c->coeff[0], q = c->coeff[1];
@@ -23,8 +24,8 @@ static void sum(const struct combine *c, const float *const *x, size_t at, size_
 }
 
 /* Of all arrays but `without`, which may be none of them. */
-static void product(const struct combine *c, const float *const *x, size_t without, size_t at,
-                    size_t n, float *y)
+static void multiply_values(const struct combine *c, const float *const *x, size_t without,
+                            size_t at, size_t n, float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = 1;
@@ -33,7 +34,8 @@ static void product(const struct combine *c, const float *const *x, size_t witho
             y[i] *= x[k][at + i];
 }
 
-static void largest(const struct combine *c, const float *const *x, size_t at, size_t n, float *y)
+static void maximum_of(const struct combine *c, const float *const *x, size_t at, size_t n,
+                       float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = x[0][at + i] > x[1][at + i] ? x[0][at + i] : x[1][at + i];
@@ -50,9 +52,9 @@ void combine_forward(const struct combine *c, const float *const *x, float *y)
     for (size_t at = 0; at < n; at += CHUNK) {
         size_t len = chunk_at(n, at);
         switch (c->kind) {
-        case COMBINE_SUM: sum(c, x, at, len, y + at); break;
-        case COMBINE_PRODUCT: product(c, x, c->count, at, len, y + at); break;
-        case COMBINE_MAX: largest(c, x, at, len, y + at); break;
+        case COMBINE_SUM: sum_values(c, x, at, len, y + at); break;
+        case COMBINE_PRODUCT: multiply_values(c, x, c->count, at, len, y + at); break;
+        case COMBINE_MAX: maximum_of(c, x, at, len, y + at); break;
         }
     }
 }
@@ -60,14 +62,14 @@ void combine_forward(const struct combine *c, const float *const *x, float *y)
 static void product_back(const struct combine *c, size_t k, const float *const *x, const float *dy,
                          size_t at, size_t n, float *dx)
 {
-    product(c, x, c->divide ? c->count : k, at, n, dx);
+    multiply_values(c, x, c->divide ? c->count : k, at, n, dx);
     for (size_t i = 0; c->divide && i < n; i++)
         dx[i] /= x[k][at + i];
     for (size_t i = 0; i < n; i++)
         dx[i] *= dy[at + i];
 }
 
-static size_t winner(const struct combine *c, const float *const *x, size_t i)
+static size_t winner_of(const struct combine *c, const float *const *x, size_t i)
 {
     size_t best = x[0][i] > x[1][i] ? 0 : 1;
     for (size_t k = 2; k < c->count; k++)
@@ -90,6 +92,6 @@ void combine_backward(const struct combine *c, size_t k, const float *const *x, 
                 dx[i] = c->coeff[k] * dy[i];
         else
             for (size_t i = at; i < at + len; i++)
-                dx[i] = winner(c, x, i) == k ? dy[i] : 0;
+                dx[i] = winner_of(c, x, i) == k ? dy[i] : 0;
     }
 }

@@ -9,7 +9,7 @@
 #ifdef __x86_64__
 static const char *const names[ISAS] = {"sse2", "avx2", "avx512"};
 
-static enum isa processor(void)
+static enum isa processor_isa(void)
 {
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
         return ISA_PLAIN;
@@ -28,7 +28,7 @@ static enum isa processor(void)
 #endif
 
 /* ISAS where the environment names none. */
-static enum isa limit(const char *text)
+static enum isa limit_of(const char *text)
 {
     enum isa isa = ISA_PLAIN;
     while (isa < ISAS && strcmp(text, names[isa]) != 0)
@@ -44,7 +44,7 @@ enum isa isa_best(void)
     if (isa >= 0)
         return (enum isa)isa;
     const char *text = getenv("PACELINE_ISA");
-    enum isa most = text ? limit(text) : ISAS, best = processor();
+    enum isa most = text ? limit_of(text) : ISAS, best = processor_isa();
     best = most < best ? most : best;
     atomic_store_explicit(&known, 1 + (int)best, memory_order_relaxed);
     return best;
@@ -52,7 +52,7 @@ enum isa isa_best(void)
 
 bool isa_is_limited(void)
 {
-    return isa_best() < processor();
+    return isa_best() < processor_isa();
 }
 
 const char *isa_name(enum isa isa)
@@ -64,7 +64,7 @@ const char *isa_name(enum isa isa)
 int isa_check(struct err *err)
 {
     const char *text = getenv("PACELINE_ISA");
-    if (!text || limit(text) < ISAS)
+    if (!text || limit_of(text) < ISAS)
         return OK;
     return err_set(err, ERR_USAGE, "PACELINE_ISA: expected %s, avx2 or avx512, not %.32s",
                    names[ISA_PLAIN], text);

@@ -142,7 +142,7 @@ static struct tuner *tuner_with(const struct choices *c, int pass, size_t i, boo
 /* Behind the scratch: nothing may be written there. */
 enum { BEHIND = 4096 };
 
-static void scribble(const struct op_scratch *scratch)
+static void scribble_file(const struct op_scratch *scratch)
 {
     memset(scratch->at, 0xff, scratch->bytes); /* NaN */
     memset((char *)scratch->at + scratch->bytes, 0xab, BEHIND);
@@ -170,10 +170,10 @@ static void execute_shared(const struct work *work, struct op *op, const struct 
         {x.v, run->w.v, run->b.v, y.v, dy.v, dx.v, run->dw.v, run->db.v},
     };
     for (size_t i = 0; i < 2; i++) {
-        scribble(scratch);
+        scribble_file(scratch);
         op->ops->forward(op, &args[i]);
         assert_untouched(scratch);
-        scribble(scratch);
+        scribble_file(scratch);
         op->ops->backward(op, &args[i]);
         assert_untouched(scratch);
     }
@@ -337,7 +337,7 @@ static void a_second_run_chooses_the_same_and_times_nothing(void **state)
 }
 
 /* A file that names what there is not changes what is timed, not what is right. */
-static void a_kept_name_that_is_no_code_is_timed_anew(void **state)
+static void test_kernel_code_unknown_name_is_timed_again(void **state)
 {
     (void)state;
     int64_t looks = 0;
@@ -448,7 +448,7 @@ static int64_t clock_of_two(void *user)
     return 0;
 }
 
-static void *choose_beside_another(void *user)
+static void *choose_with_another(void *user)
 {
     struct engine *e = user;
     struct work work = work_of(&cases[WIDE]);
@@ -474,7 +474,7 @@ static void test_timing_by_two_engines_leaves_the_cache_as_it_was(void **state)
     struct engine engine[2] = {{.is_first = true, .other = &engine[1]}, {.other = &engine[0]}};
     assert_int_equal(dnnl_get_primitive_cache_capacity(&before), dnnl_success);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(pthread_create(&engine[i].thread, NULL, choose_beside_another, &engine[i]),
+        assert_int_equal(pthread_create(&engine[i].thread, NULL, choose_with_another, &engine[i]),
                          0);
     for (int i = 0; i < 2; i++)
         pthread_join(engine[i].thread, NULL);
@@ -505,7 +505,7 @@ int main(void)
         cmocka_unit_test(every_code_agrees_over_blocks),
         cmocka_unit_test(winograd_takes_blocks_as_they_lie),
         cmocka_unit_test(a_second_run_chooses_the_same_and_times_nothing),
-        cmocka_unit_test(a_kept_name_that_is_no_code_is_timed_anew),
+        cmocka_unit_test(test_kernel_code_unknown_name_is_timed_again),
         cmocka_unit_test(a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule),
         cmocka_unit_test(timing_leaves_no_primitives_behind),
         cmocka_unit_test(test_timing_by_two_engines_leaves_the_cache_as_it_was),

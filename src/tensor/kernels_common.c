@@ -160,7 +160,7 @@ struct relu_op {
 
 enum { RELU_CHUNK = 8 * 1024 };
 
-static void rectify(const struct relu_op *relu, const void *x, const void *v, void *y)
+static void rectify_values(const struct relu_op *relu, const void *x, const void *v, void *y)
 {
     enum dtype dtype = relu->dtype;
     size_t n = relu->n;
@@ -172,14 +172,14 @@ static void rectify(const struct relu_op *relu, const void *x, const void *v, vo
 
 static void relu_forward(struct op *op, const struct op_args *args)
 {
-    rectify((const struct relu_op *)op, args->x, args->x, args->y);
+    rectify_values((const struct relu_op *)op, args->x, args->x, args->y);
 }
 
 /* In place x holds y by now: its sign is x's, for no slope that is allowed in place is negative. */
 static void relu_backward(struct op *op, const struct op_args *args)
 {
     if (args->dx)
-        rectify((const struct relu_op *)op, args->x, args->dy, args->dx);
+        rectify_values((const struct relu_op *)op, args->x, args->dy, args->dx);
 }
 
 static const struct op_ops relu_training = {relu_forward, relu_backward, NULL};

@@ -155,24 +155,24 @@ static const struct layer layers[] = {
     {"scale", 12 * 9 * 7, 12 * 9 * 7, 12, 12, plan_scale},
 };
 
-static float *floats(struct arena *arena, size_t n)
+static float *count_floats(struct arena *arena, size_t n)
 {
     float *v = arena_array(arena, n, float);
     assert_non_null(v);
     return v;
 }
 
-static float *chance(struct arena *arena, size_t n, uint64_t stream)
+static float *random_value(struct arena *arena, size_t n, uint64_t stream)
 {
-    float *v = floats(arena, n);
+    float *v = count_floats(arena, n);
     for (size_t i = 0; i < n; i++)
         v[i] = rng_normal(3, stream, i);
     return v;
 }
 
 /* Forward and backward over `records` of what lies at the arguments. */
-static void execute(const struct kernels *set, const struct layer *layer, size_t records,
-                    const struct op_args *args)
+static void execute_op(const struct kernels *set, const struct layer *layer, size_t records,
+                       const struct op_args *args)
 {
     struct arena arena;
     struct op *op;
@@ -189,18 +189,18 @@ static void execute(const struct kernels *set, const struct layer *layer, size_t
 static struct op_args args_new(const struct layer *layer, size_t records, struct arena *arena)
 {
     return (struct op_args){
-        .x = chance(arena, records * layer->x, 1),
-        .w = chance(arena, layer->w, 2),
-        .b = chance(arena, layer->b, 3),
-        .dy = chance(arena, records * layer->y, 4),
-        .y = floats(arena, records * layer->y),
-        .dx = floats(arena, records * layer->x),
-        .dw = floats(arena, layer->w),
-        .db = floats(arena, layer->b),
+        .x = random_value(arena, records * layer->x, 1),
+        .w = random_value(arena, layer->w, 2),
+        .b = random_value(arena, layer->b, 3),
+        .dy = random_value(arena, records * layer->y, 4),
+        .y = count_floats(arena, records * layer->y),
+        .dx = count_floats(arena, records * layer->x),
+        .dw = count_floats(arena, layer->w),
+        .db = count_floats(arena, layer->b),
     };
 }
 
-static void add(size_t n, const float *x, float *y)
+static void add_sums(size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] += x[i];
@@ -211,8 +211,8 @@ static struct op_args execute_cut(const struct kernels *set, const struct layer 
                                   size_t parts, const struct op_args *whole, struct arena *arena)
 {
     struct op_args part[PARTS_MAX], cut = *whole;
-    cut.y = floats(arena, parts * SLICE_RECORDS * layer->y);
-    cut.dx = floats(arena, parts * SLICE_RECORDS * layer->x);
+    cut.y = count_floats(arena, parts * SLICE_RECORDS * layer->y);
+    cut.dx = count_floats(arena, parts * SLICE_RECORDS * layer->x);
     for (size_t p = 0; p < parts; p++) {
         size_t first = p * SLICE_RECORDS;
         part[p] = cut;
@@ -220,13 +220,13 @@ static struct op_args execute_cut(const struct kernels *set, const struct layer 
         part[p].dx = (float *)cut.dx + first * layer->x;
         part[p].y = (float *)cut.y + first * layer->y;
         part[p].dy = (const float *)cut.dy + first * layer->y;
-        part[p].dw = floats(arena, layer->w), part[p].db = floats(arena, layer->b);
-        execute(set, layer, SLICE_RECORDS, &part[p]);
+        part[p].dw = count_floats(arena, layer->w), part[p].db = count_floats(arena, layer->b);
+        execute_op(set, layer, SLICE_RECORDS, &part[p]);
     }
     for (size_t bit = 1; bit < parts; bit *= 2)
         for (size_t p = 0; p + bit < parts; p += 2 * bit) {
-            add(layer->w, part[p + bit].dw, part[p].dw);
-            add(layer->b, part[p + bit].db, part[p].db);
+            add_sums(layer->w, part[p + bit].dw, part[p].dw);
+            add_sums(layer->b, part[p + bit].db, part[p].db);
         }
     cut.dw = part[0].dw, cut.db = part[0].db;
     return cut;
@@ -247,7 +247,7 @@ static void assert_cut(const struct kernels *set, size_t parts)
         arena_init(&arena);
         size_t records = parts * SLICE_RECORDS;
         struct op_args whole = args_new(layer, records, &arena);
-        execute(set, layer, records, &whole);
+        execute_op(set, layer, records, &whole);
         struct op_args cut = execute_cut(set, layer, parts, &whole, &arena);
         assert_same("y", layer, whole.y, cut.y, records * layer->y);
         assert_same("dx", layer, whole.dx, cut.dx, records * layer->x);

@@ -28,7 +28,8 @@ struct conv_op {
     char chosen[3 * (TUNER_NAME_MAX + 16)];
 };
 
-static void go(const struct conv_op *conv, enum onednn_pass pass, const struct op_args *args)
+static void execute_primitive(const struct conv_op *conv, enum onednn_pass pass,
+                              const struct op_args *args)
 {
     PL_ASSERT(conv->code[pass]);
     conv->code[pass]->run(conv->code[pass], args);
@@ -36,15 +37,15 @@ static void go(const struct conv_op *conv, enum onednn_pass pass, const struct o
 
 static void conv_forward(struct op *op, const struct op_args *args)
 {
-    go((const struct conv_op *)op, ONEDNN_FORWARD, args);
+    execute_primitive((const struct conv_op *)op, ONEDNN_FORWARD, args);
 }
 
 static void conv_backward(struct op *op, const struct op_args *args)
 {
     const struct conv_op *conv = (const struct conv_op *)op;
-    go(conv, ONEDNN_BACKWARD_WEIGHTS, args);
+    execute_primitive(conv, ONEDNN_BACKWARD_WEIGHTS, args);
     if (args->dx)
-        go(conv, ONEDNN_BACKWARD_DATA, args);
+        execute_primitive(conv, ONEDNN_BACKWARD_DATA, args);
 }
 
 /* ---- what a deconvolution adds ---- */
@@ -62,7 +63,7 @@ static void deconv_forward(struct op *op, const struct op_args *args)
     const struct conv_op *conv = (const struct conv_op *)op;
     const struct op_args turned = {.dy = args->x, .w = args->w, .dx = args->y};
     struct image y = image_of(&conv->spec.x);
-    go(conv, ONEDNN_BACKWARD_DATA, &turned);
+    execute_primitive(conv, ONEDNN_BACKWARD_DATA, &turned);
     if (conv->bias)
         add_bias(y.N * y.H * y.W, y.C, args->b, args->y);
 }
@@ -87,11 +88,11 @@ static void deconv_backward(struct op *op, const struct op_args *args)
     struct bias_pass pass = {conv, args->dy};
     const struct op_args turned = {
         .x = args->dy, .w = args->w, .y = args->dx, .dy = args->x, .dw = args->dw};
-    go(conv, ONEDNN_BACKWARD_WEIGHTS, &turned);
+    execute_primitive(conv, ONEDNN_BACKWARD_WEIGHTS, &turned);
     if (conv->bias)
         add_floats(conv->spec.x.dim[1], slices_sum(&conv->sums, sum_bias, &pass), args->db);
     if (args->dx)
-        go(conv, ONEDNN_FORWARD, &turned);
+        execute_primitive(conv, ONEDNN_FORWARD, &turned);
 }
 
 static void conv_release(struct op *op)
@@ -142,7 +143,7 @@ static dnnl_status_t plan_chosen(const struct plan *plan, const struct conv_site
     return status ? status : conv_code_plan(site, candidate, code);
 }
 
-static void count(struct op_reorders *sum, const struct conv_code *code)
+static void count_threads(struct op_reorders *sum, const struct conv_code *code)
 {
     if (!code)
         return;
@@ -194,9 +195,9 @@ static int plan_codes(const struct plan *plan)
     if (rc == OK && plan->options->training)
         rc = plan_code(plan, ONEDNN_BACKWARD_WEIGHTS, "bwd-weights");
     struct conv_op *conv = plan->conv;
-    count(&conv->op.forward, conv->code[turned ? ONEDNN_BACKWARD_DATA : ONEDNN_FORWARD]);
-    count(&conv->op.backward, conv->code[turned ? ONEDNN_FORWARD : ONEDNN_BACKWARD_DATA]);
-    count(&conv->op.backward, conv->code[ONEDNN_BACKWARD_WEIGHTS]);
+    count_threads(&conv->op.forward, conv->code[turned ? ONEDNN_BACKWARD_DATA : ONEDNN_FORWARD]);
+    count_threads(&conv->op.backward, conv->code[turned ? ONEDNN_FORWARD : ONEDNN_BACKWARD_DATA]);
+    count_threads(&conv->op.backward, conv->code[ONEDNN_BACKWARD_WEIGHTS]);
     return rc;
 }
 

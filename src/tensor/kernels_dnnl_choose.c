@@ -120,7 +120,7 @@ static int run_candidate(void *user, size_t i)
 }
 
 /* Any numbers but zeros, of which a processor may make less work. */
-static float *numbers(struct arena *arena, size_t n)
+static float *fill_numbers(struct arena *arena, size_t n)
 {
     float *v = arena_array(arena, n, float);
     for (size_t i = 0; v && i < n; i++)
@@ -132,7 +132,7 @@ static float *numbers(struct arena *arena, size_t n)
 static void *image_numbers(struct arena *arena, const struct shape *shape, enum dtype dtype)
 {
     size_t n = shape_count(shape);
-    float *v = numbers(arena, n);
+    float *v = fill_numbers(arena, n);
     bf16 *half = (void *)v;
     for (size_t i = 0; v && i < n && dtype == DTYPE_BF16; i++)
         half[i] = bf16_nearest(v[i]);
@@ -143,7 +143,7 @@ enum { COLD_BYTES = 64 << 20, COLD_MAX = 16, TOUCH_BYTES = 4096 };
 
 /* What training makes on its way forward is kept, and so lies where no cache has been for long;
  * what it reads was written just before. Some codes suffer from that more than others. */
-static void *cold_places(struct trial *t, const struct shape *image)
+static void *cold_buffers(struct trial *t, const struct shape *image)
 {
     size_t bytes = shape_count(image) * dtype_size(t->spec.dtype);
     t->bytes = (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
@@ -162,10 +162,10 @@ static bool make_arrays(struct trial *t)
     bool makes_y = t->pass == ONEDNN_FORWARD, makes_x = t->pass == ONEDNN_BACKWARD_DATA;
     t->places = 1;
     void *x =
-        t->cold && makes_x ? cold_places(t, &s->x) : image_numbers(&t->arrays, &s->x, s->dtype);
+        t->cold && makes_x ? cold_buffers(t, &s->x) : image_numbers(&t->arrays, &s->x, s->dtype);
     void *y =
-        t->cold && makes_y ? cold_places(t, &s->y) : image_numbers(&t->arrays, &s->y, s->dtype);
-    float *weights = numbers(&t->arrays, w), *b = numbers(&t->arrays, O);
+        t->cold && makes_y ? cold_buffers(t, &s->y) : image_numbers(&t->arrays, &s->y, s->dtype);
+    float *weights = fill_numbers(&t->arrays, w), *b = fill_numbers(&t->arrays, O);
     t->args = (struct op_args){
         .x = x, .w = weights, .b = b, .y = y, .dy = y, .dx = x, .dw = weights, .db = b};
     return x && y && weights && b;

@@ -55,7 +55,7 @@ static void bind_scratch(struct library_code *c)
     c->bound = base;
 }
 
-static void order(const struct library_code *c, const struct port *port)
+static void order_codes(const struct library_code *c, const struct port *port)
 {
     if (port->order)
         onednn_run(c->dnn, port->order);
@@ -71,10 +71,10 @@ static void run_values(struct conv_code *code, const struct op_args *args)
     onednn_bind(c->w.user, args->w);
     if (c->b)
         onednn_bind(c->b, args->b);
-    order(c, &c->in);
-    order(c, &c->w);
+    order_codes(c, &c->in);
+    order_codes(c, &c->w);
     onednn_run(c->dnn, c->run);
-    order(c, &c->out);
+    order_codes(c, &c->out);
 }
 
 static void run_weights(struct conv_code *code, const struct op_args *args)
@@ -84,10 +84,10 @@ static void run_weights(struct conv_code *code, const struct op_args *args)
     onednn_bind(c->in.user, args->x);
     onednn_bind(c->out.user, args->dy);
     onednn_bind(c->w.user, args->dw);
-    order(c, &c->in);
-    order(c, &c->out);
+    order_codes(c, &c->in);
+    order_codes(c, &c->out);
     onednn_run(c->dnn, c->run);
-    order(c, &c->w); /* adds */
+    order_codes(c, &c->w); /* adds */
     if (c->b)
         add_floats(c->channels, (const float *)((char *)c->scratch->at + c->b_at), args->db);
 }
@@ -95,7 +95,7 @@ static void run_weights(struct conv_code *code, const struct op_args *args)
 /* ---- planning ---- */
 
 /* Where `bytes` more lie behind *end. */
-static size_t take(size_t *end, size_t bytes)
+static size_t take_code(size_t *end, size_t bytes)
 {
     size_t at = *end;
     *end += (bytes + ARENA_ALIGN - 1) / ARENA_ALIGN * ARENA_ALIGN;
@@ -110,7 +110,7 @@ static dnnl_status_t plan_port(struct onednn *dnn, struct port *port, onednn_des
     port->at = SIZE_MAX;
     if (!adds && onednn_has_form(port->user, form))
         return dnnl_success;
-    port->at = take(end, dnnl_memory_desc_get_size(form));
+    port->at = take_code(end, dnnl_memory_desc_get_size(form));
     return onednn_memory(dnn, form, NULL, &port->own);
 }
 
@@ -179,7 +179,7 @@ static dnnl_status_t plan_ports(const struct conv_site *site, const_dnnl_primiti
         status = plan_port(dnn, &c->w, form, weights, end);
     if (!status && s->bias && !data)
         status = onednn_memory(dnn, dnnl_primitive_desc_query_md(pd, n->b, 1), NULL, &c->b);
-    c->b_at = weights && c->b ? take(end, s->y.dim[1] * sizeof(float)) : SIZE_MAX;
+    c->b_at = weights && c->b ? take_code(end, s->y.dim[1] * sizeof(float)) : SIZE_MAX;
     if (status || shared)
         return status;
     if (weights)
@@ -221,7 +221,7 @@ static dnnl_status_t plan_primitive(const struct conv_site *site, const_dnnl_pri
     if (c->b)
         onednn_step_arg(c->run, n->b_arg, c->b);
     c->end_step = site->dnn->n_steps;
-    c->steps_at = take(&end, onednn_scratch_of(site->dnn, c->first_step));
+    c->steps_at = take_code(&end, onednn_scratch_of(site->dnn, c->first_step));
     if (end > site->scratch->bytes)
         site->scratch->bytes = end;
     return dnnl_success;
@@ -299,7 +299,7 @@ struct seen {
 enum { SEEN_MAX = 3, SEEN_REORDERED_MAX = 1 };
 
 /* Was it written for narrower vectors than there are? Not asked of a question's first. */
-static bool narrow(const char *name)
+static bool narrow_codes(const char *name)
 {
     return (isa_best() > ISA_PLAIN && strstr(name, ":sse41")) ||
            (isa_best() > ISA_AVX2 && strstr(name, ":avx2"));
@@ -321,7 +321,7 @@ enum { AMX_WIDTH_MAX = 512 };
  * stride, where channels do not fill its vectors, it writes past the scratch that it asked for: of
  * floats, in the gradient of weights. Of bf16 it multiplies channels in pairs, the last of an odd
  * number with what comes after it. */
-static bool goes_wrong(const struct conv_spec *s, enum onednn_pass pass, const char *name)
+static bool is_known_wrong(const struct conv_spec *s, enum onednn_pass pass, const char *name)
 {
     size_t C = s->x.dim[1] / s->groups, O = s->y.dim[1] / s->groups;
     bool strided = s->stride_h > 1 || s->stride_w > 1;
@@ -338,14 +338,14 @@ static bool see_all(void *user, const_dnnl_primitive_desc_t pd)
     struct seen *seen = user;
     bool reordered = seen->any_form && !takes_as_is(seen, pd);
     bool seen_before = seen->any_form && !seen->winograd && !reordered;
-    if (onednn_slow(pd) || goes_wrong(seen->site->spec, seen->site->pass, onednn_name(pd)) ||
+    if (onednn_slow(pd) || is_known_wrong(seen->site->spec, seen->site->pass, onednn_name(pd)) ||
         seen_before)
         return false;
     struct conv_candidate *c = &seen->out[seen->count];
     *c = (struct conv_candidate){
         .winograd = seen->winograd, .any_form = seen->any_form, .reordered = reordered};
     name_library(pd, reordered, c->name);
-    if (seen->here > 0 && narrow(c->name))
+    if (seen->here > 0 && narrow_codes(c->name))
         return false;
     for (size_t i = 0; i < seen->count; i++)
         if (strcmp(seen->out[i].name, c->name) == 0)
@@ -355,7 +355,7 @@ static bool see_all(void *user, const_dnnl_primitive_desc_t pd)
            seen->count == CONV_CANDIDATES_MAX;
 }
 
-static void ask(struct seen *seen, bool winograd, bool any_form)
+static void query_code(struct seen *seen, bool winograd, bool any_form)
 {
     dnnl_primitive_desc_t pd;
     seen->winograd = winograd;
@@ -387,9 +387,9 @@ size_t conv_candidates(const struct conv_site *site, struct conv_candidate *out)
     if (onednn_memory_image(site->dnn, s, &s->x, &seen.x) != dnnl_success ||
         onednn_memory_image(site->dnn, s, &s->y, &seen.y) != dnnl_success)
         return seen.count;
-    ask(&seen, false, false);
-    ask(&seen, false, true);
-    ask(&seen, true, true);
+    query_code(&seen, false, false);
+    query_code(&seen, false, true);
+    query_code(&seen, true, true);
     return seen.count;
 }
 
@@ -403,7 +403,7 @@ bool conv_see_allowed(void *user, const_dnnl_primitive_desc_t pd)
     const struct conv_spec *spec = conv->spec;
     const char *name = onednn_name(pd);
     bool few = spec->x.dim[1] / spec->groups < BRGCONV_CHANNELS_MIN;
-    return (!few || strncmp(name, "brgconv", 7) != 0) && !goes_wrong(spec, conv->pass, name);
+    return (!few || strncmp(name, "brgconv", 7) != 0) && !is_known_wrong(spec, conv->pass, name);
 }
 
 dnnl_status_t conv_rule(const struct conv_site *site, struct conv_candidate *out)

@@ -28,7 +28,7 @@ struct inner_op {
  * of x; and of so few rows at a time a strip of w is packed that they are read as they lie. */
 enum { ROWS = 48, DW_ROWS = 12, COLUMNS = 512, STEPS = 64 };
 
-static size_t smaller(size_t a, size_t b)
+static size_t smaller_of(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
@@ -44,11 +44,11 @@ static void set_y(const struct inner_op *inner, size_t o, const struct op_args *
     for (size_t i = 0; i < I; i += COLUMNS) {
         const struct product_a w = {args->w + o * I + i, I, 1};
         for (size_t n = 0; n < N; n += strip) {
-            size_t records = smaller(strip, N - n);
+            size_t records = smaller_of(strip, N - n);
             size_t wide = inner->loops->wide(records);
-            inner->loops->multiply_turned(smaller(ROWS, O - o), records, smaller(COLUMNS, I - i),
-                                          &w, inner->strips + n * I + i * wide, i > 0, bias,
-                                          io.y + n * O + o, O);
+            inner->loops->multiply_turned(
+                smaller_of(ROWS, O - o), records, smaller_of(COLUMNS, I - i), &w,
+                inner->strips + n * I + i * wide, i > 0, bias, io.y + n * O + o, O);
         }
     }
 }
@@ -66,7 +66,7 @@ static void inner_forward(struct op *op, const struct op_args *args)
     {
 #pragma omp for schedule(static)
         for (size_t n = 0; n < N; n += strip)
-            inner->loops->pack_turned(I, smaller(strip, N - n), x + n * I, I,
+            inner->loops->pack_turned(I, smaller_of(strip, N - n), x + n * I, I,
                                       inner->strips + n * I);
 #pragma omp for schedule(static)
         for (size_t o = 0; o < inner->O; o += ROWS)
@@ -82,8 +82,8 @@ static void add_dw(const struct inner_op *inner, size_t o, const float *dy, floa
     size_t N = inner->N, I = inner->I, strip = inner->loops->strip;
     const struct product_a turned = {dy + o, 1, inner->O};
     for (size_t i = 0; i < I; i += strip)
-        inner->loops->add_slices(smaller(DW_ROWS, inner->O - o), smaller(strip, I - i), N, &turned,
-                                 inner->strips + i * N, dw + o * I + i, I);
+        inner->loops->add_slices(smaller_of(DW_ROWS, inner->O - o), smaller_of(strip, I - i), N,
+                                 &turned, inner->strips + i * N, dw + o * I + i, I);
 }
 
 /* Some columns of dx: dy·w. */
@@ -94,10 +94,10 @@ static void set_dx(const struct inner_op *inner, size_t i, size_t columns, const
     float *packed = inner->packed + (size_t)omp_get_thread_num() * STEPS * COLUMNS;
     for (size_t o = 0; o < O; o += STEPS) {
         const struct product_a part = {dy + o, O, 1};
-        size_t steps = smaller(STEPS, O - o);
+        size_t steps = smaller_of(STEPS, O - o);
         inner->loops->pack(steps, columns, w + o * I + i, I, packed);
         for (size_t at = 0; at < columns; at += strip)
-            inner->loops->multiply(inner->N, smaller(strip, columns - at), steps, &part,
+            inner->loops->multiply(inner->N, smaller_of(strip, columns - at), steps, &part,
                                    packed + at * steps, o > 0, dx + i + at, I);
     }
 }
@@ -130,7 +130,7 @@ static void inner_backward(struct op *op, const struct op_args *args)
         if (dx)
 #pragma omp for schedule(static)
             for (size_t i = 0; i < I; i += inner->columns)
-                set_dx(inner, i, smaller(inner->columns, I - i), args->w, args->dy, dx);
+                set_dx(inner, i, smaller_of(inner->columns, I - i), args->w, args->dy, dx);
     }
     if (inner->spec.bias) {
         struct bias_pass pass = {inner->O, args->dy};
@@ -145,13 +145,13 @@ static const struct op_ops inner_inference = {inner_forward, NULL, NULL};
 
 /* ---- planning ---- */
 
-static float *room(struct inner_op *inner, struct arena *arena, size_t count)
+static float *reserve_room(struct inner_op *inner, struct arena *arena, size_t count)
 {
     inner->op.scratch_bytes += count * sizeof(float);
     return arena_array(arena, count, float);
 }
 
-static size_t whole(const struct inner_op *inner, size_t n)
+static size_t whole_batch(const struct inner_op *inner, size_t n)
 {
     size_t strip = inner->loops->strip;
     return (n + strip - 1) / strip * strip;
@@ -160,11 +160,12 @@ static size_t whole(const struct inner_op *inner, size_t n)
 static int plan_training(struct inner_op *inner, struct arena *arena)
 {
     size_t bytes = 0;
-    size_t share = whole(inner, (inner->I + (size_t)inner->threads - 1) / (size_t)inner->threads);
-    inner->columns = smaller(share, COLUMNS);
-    inner->packed = room(inner, arena, (size_t)inner->threads * STEPS * COLUMNS);
+    size_t share =
+        whole_batch(inner, (inner->I + (size_t)inner->threads - 1) / (size_t)inner->threads);
+    inner->columns = smaller_of(share, COLUMNS);
+    inner->packed = reserve_room(inner, arena, (size_t)inner->threads * STEPS * COLUMNS);
     if (inner->x)
-        inner->dx = room(inner, arena, inner->N * inner->I);
+        inner->dx = reserve_room(inner, arena, inner->N * inner->I);
     if (!inner->packed || (inner->x && !inner->dx))
         return ERR_NOMEM;
     int result = slices_init(&inner->db, arena, inner->N, inner->O, &bytes);
@@ -189,11 +190,12 @@ int dnnl_set_inner(const struct inner_spec *spec, enum layout x_layout, bool tra
     };
     bool small = inner->N * inner->I * inner->O < 16 * PARALLEL_MIN;
     inner->threads = small ? 1 : omp_get_max_threads();
-    size_t there = whole(inner, inner->N) * inner->I, back = inner->N * whole(inner, inner->I);
-    inner->strips = room(inner, arena, training && back > there ? back : there);
+    size_t there = whole_batch(inner, inner->N) * inner->I,
+           back = inner->N * whole_batch(inner, inner->I);
+    inner->strips = reserve_room(inner, arena, training && back > there ? back : there);
     if (inner_needs_reorder(spec, x_layout)) {
         inner->op.forward.images = inner->op.backward.images = 1;
-        inner->x = room(inner, arena, inner->N * inner->I);
+        inner->x = reserve_room(inner, arena, inner->N * inner->I);
         if (!inner->x)
             return plan_nomem("inner product", err);
     }

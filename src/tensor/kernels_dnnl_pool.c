@@ -117,7 +117,7 @@ static int plan_axis(struct pool_axis *axis, struct arena *arena, size_t *bytes)
 
 static int plan_won(struct pool_op *pool, struct arena *arena)
 {
-    pool->won_row = pool->loops->places(&pool->form);
+    pool->won_row = pool->loops->positions(&pool->form);
     size_t words = pool->N * pool->form.h.m * pool->won_row;
     pool->won = arena_array(arena, words, uint32_t);
     pool->op.scratch_bytes += words * sizeof *pool->won;

@@ -53,7 +53,7 @@ static void sum_slice(void *user, size_t first, size_t count, float *sum)
         onednn_run(weights->dnn, slice->order);
 }
 
-static void run(struct conv_code *code, const struct op_args *args)
+static void run_reorder(struct conv_code *code, const struct op_args *args)
 {
     struct conv_weights *weights = (struct conv_weights *)code;
     struct pass pass = {weights, args->x, args->dy};
@@ -70,8 +70,8 @@ static void run(struct conv_code *code, const struct op_args *args)
 }
 
 /* The descriptor of the backward pass over `records`. */
-static dnnl_status_t describe(const struct conv_weights *weights, size_t records,
-                              dnnl_primitive_desc_t *pd)
+static dnnl_status_t describe_weights(const struct conv_weights *weights, size_t records,
+                                      dnnl_primitive_desc_t *pd)
 {
     struct conv_spec spec = *weights->spec;
     struct onednn_conv conv = {.spec = &spec, .pass = ONEDNN_BACKWARD_WEIGHTS, .training = true};
@@ -133,7 +133,7 @@ static dnnl_status_t plan_sums(struct conv_weights *weights, onednn_desc form)
 static dnnl_status_t plan_whole(struct conv_weights *weights, size_t records)
 {
     dnnl_primitive_desc_t pd;
-    dnnl_status_t status = describe(weights, records, &pd);
+    dnnl_status_t status = describe_weights(weights, records, &pd);
     if (status)
         return status;
     status = plan_run(weights, &weights->whole, pd);
@@ -151,7 +151,7 @@ static dnnl_status_t plan_tail(struct conv_weights *weights, size_t records)
     struct conv_slice *tail = &weights->tail;
     dnnl_primitive_desc_t pd;
     void *data;
-    dnnl_status_t status = describe(weights, records, &pd);
+    dnnl_status_t status = describe_weights(weights, records, &pd);
     if (status)
         return status;
     onednn_desc form = form_of(pd, dnnl_query_diff_weights_md, 0);
@@ -177,7 +177,7 @@ dnnl_status_t code_plan_slices(const struct conv_site *site, struct conv_code **
     if (!weights)
         return dnnl_out_of_memory;
     *weights = (struct conv_weights){
-        .code = {.run = run, .reorders = {.weights = 1}},
+        .code = {.run = run_reorder, .reorders = {.weights = 1}},
         .spec = spec,
         .dnn = site->dnn,
         .arena = site->arena,

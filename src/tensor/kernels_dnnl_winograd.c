@@ -38,7 +38,7 @@ static void backward_weights(struct conv_code *code, const struct op_args *args)
 }
 
 /* Of specs that winograd_fits: all else about them is the same. */
-static bool same(const struct conv_spec *a, const struct conv_spec *b)
+static bool same_shape(const struct conv_spec *a, const struct conv_spec *b)
 {
     return shape_equal(&a->x, &b->x) && shape_equal(&a->y, &b->y) && a->kernel_h == b->kernel_h &&
            a->kernel_w == b->kernel_w && a->pad_h == b->pad_h && a->pad_w == b->pad_w &&
@@ -48,7 +48,7 @@ static bool same(const struct conv_spec *a, const struct conv_spec *b)
 static dnnl_status_t find_plan(const struct conv_site *site, struct winograd **out)
 {
     struct op_plan *plan = site->scratch->plans;
-    while (plan && (plan->training != site->training || !same(&plan->spec, site->spec)))
+    while (plan && (plan->training != site->training || !same_shape(&plan->spec, site->spec)))
         plan = plan->next;
     if (plan) {
         *out = plan->winograd;

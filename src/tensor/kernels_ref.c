@@ -13,7 +13,7 @@
 /* Products below this many multiplications stay on one thread. */
 enum { PARALLEL_WORK_MIN = 64 * 1024, LANES = 16 };
 
-static float dot(size_t n, const float *restrict a, const float *restrict b)
+static float dot_product(size_t n, const float *restrict a, const float *restrict b)
 {
     float lane[LANES] = {0}, sum = 0;
     size_t i = 0;
@@ -33,7 +33,7 @@ void ref_add_product_of_rows(size_t M, size_t K, size_t P, const float *a, const
 #pragma omp parallel for schedule(static) if (M * K * P >= PARALLEL_WORK_MIN)
     for (size_t m = 0; m < M; m++)
         for (size_t p = 0; p < P; p++)
-            y[m * P + p] += dot(K, a + m * K, b + p * K);
+            y[m * P + p] += dot_product(K, a + m * K, b + p * K);
 }
 
 /* y (P) += a[0], a[step], ... (K of them) · b (K, P), four rows of b at a time. */

@@ -80,7 +80,7 @@ static void gather_tap(const struct conv_op *conv, size_t k, const float *row, f
     }
 }
 
-static void spread(const struct conv_op *conv, const float *x)
+static void spread_window(const struct conv_op *conv, const float *x)
 {
     size_t rows = conv->spec.groups * conv->K, P = conv->P;
 #pragma omp parallel for schedule(static) if (rows * P >= PARALLEL_MIN)
@@ -88,7 +88,7 @@ static void spread(const struct conv_op *conv, const float *x)
         spread_tap(conv, k, x, conv->taps + k * P);
 }
 
-static void gather(const struct conv_op *conv, float *x)
+static void gather_window(const struct conv_op *conv, float *x)
 {
     size_t C = conv->x.C, P = conv->P, taps = conv->spec.kernel_h * conv->spec.kernel_w;
     memset(x, 0, image_size(conv->x) * sizeof *x);
@@ -151,7 +151,7 @@ static void conv_forward(struct op *op, const struct op_args *args)
     const struct conv_op *conv = (const struct conv_op *)op;
     for (size_t n = 0; n < conv->x.N; n++) {
         float *y = io.y + n * image_size(conv->y);
-        spread(conv, io.x + n * image_size(conv->x));
+        spread_window(conv, io.x + n * image_size(conv->x));
         set_channels(conv->y.C, conv->P, conv->spec.bias ? args->b : NULL, y);
         add_outputs(conv, args->w, y);
     }
@@ -164,7 +164,7 @@ static void deconv_forward(struct op *op, const struct op_args *args)
     for (size_t n = 0; n < conv->x.N; n++) {
         float *y = io.y + n * image_size(conv->x);
         set_taps(conv, args->w, io.x + n * image_size(conv->y));
-        gather(conv, y);
+        gather_window(conv, y);
         if (conv->spec.bias)
             add_channels(conv->x.C, conv->x.H * conv->x.W, args->b, y);
     }
@@ -186,12 +186,12 @@ static void conv_sum(void *user, size_t first, size_t count, float *sum)
     memset(sum, 0, (weights + conv->y.C) * sizeof *sum);
     for (size_t n = first; n < first + count; n++) {
         const float *dy = io.dy + n * image_size(conv->y);
-        spread(conv, io.x + n * image_size(conv->x));
+        spread_window(conv, io.x + n * image_size(conv->x));
         add_weights(conv, dy, sum);
         sum_channels(conv->y.C, conv->P, dy, sum + weights);
         if (io.dx) {
             set_taps(conv, args->w, dy);
-            gather(conv, io.dx + n * image_size(conv->x));
+            gather_window(conv, io.dx + n * image_size(conv->x));
         }
     }
 }
@@ -206,7 +206,7 @@ static void deconv_sum(void *user, size_t first, size_t count, float *sum)
     memset(sum, 0, (weights + conv->x.C) * sizeof *sum);
     for (size_t n = first; n < first + count; n++) {
         const float *dy = io.dy + n * image_size(conv->x);
-        spread(conv, dy);
+        spread_window(conv, dy);
         add_weights(conv, io.x + n * image_size(conv->y), sum);
         sum_channels(conv->x.C, conv->x.H * conv->x.W, dy, sum + weights);
         if (io.dx) {
@@ -248,8 +248,8 @@ static const struct op_ops deconv_inference = {deconv_forward, NULL, NULL};
 /* ---- planning ---- */
 
 /* `biases`: how many there would be. */
-static int plan(const struct conv_spec *spec, size_t biases, bool training, struct arena *arena,
-                struct conv_op **out, struct err *err)
+static int plan_conv(const struct conv_spec *spec, size_t biases, bool training,
+                     struct arena *arena, struct conv_op **out, struct err *err)
 {
     conv_check(spec);
     struct image x = image_of(&spec->x), y = image_of(&spec->y);
@@ -283,7 +283,7 @@ int ref_plan_conv(const struct conv_spec *spec, const struct plan_options *optio
                   struct err *err)
 {
     struct conv_op *conv;
-    int status = plan(spec, spec->y.dim[1], options->training, options->arena, &conv, err);
+    int status = plan_conv(spec, spec->y.dim[1], options->training, options->arena, &conv, err);
     if (status)
         return status;
     conv->op.ops = options->training ? &conv_training : &conv_inference;
@@ -296,7 +296,7 @@ int ref_plan_deconv(const struct conv_spec *spec, const struct plan_options *opt
 {
     struct conv_op *conv;
     struct conv_spec turned = conv_turned(spec);
-    int status = plan(&turned, spec->y.dim[1], options->training, options->arena, &conv, err);
+    int status = plan_conv(&turned, spec->y.dim[1], options->training, options->arena, &conv, err);
     if (status)
         return status;
     conv->op.ops = options->training ? &deconv_training : &deconv_inference;

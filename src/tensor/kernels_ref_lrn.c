@@ -14,7 +14,7 @@ struct lrn_op {
 };
 
 /* The neighbourhood of i: *first..*end, both within 0..n. */
-static void around(size_t i, size_t n, size_t size, size_t *first, size_t *end)
+static void window_around(size_t i, size_t n, size_t size, size_t *first, size_t *end)
 {
     size_t half = size / 2;
     *first = i > half ? i - half : 0;
@@ -22,16 +22,16 @@ static void around(size_t i, size_t n, size_t size, size_t *first, size_t *end)
 }
 
 /* The sum over i's neighbourhood of u, one image. */
-static float neighbours(const struct lrn_op *lrn, const float *u, size_t i)
+static float sum_neighbours(const struct lrn_op *lrn, const float *u, size_t i)
 {
     size_t C = lrn->x.C, H = lrn->x.H, W = lrn->x.W, P = H * W;
     size_t c = i / P, h = i / W % H, w = i % W;
     size_t c0 = c, c1 = c + 1, h0 = h, h1 = h + 1, w0 = w, w1 = w + 1;
     if (lrn->spec.region == LRN_ACROSS)
-        around(c, C, lrn->spec.size, &c0, &c1);
+        window_around(c, C, lrn->spec.size, &c0, &c1);
     else {
-        around(h, H, lrn->spec.size, &h0, &h1);
-        around(w, W, lrn->spec.size, &w0, &w1);
+        window_around(h, H, lrn->spec.size, &h0, &h1);
+        window_around(w, W, lrn->spec.size, &w0, &w1);
     }
     float sum = 0;
     for (c = c0; c < c1; c++)
@@ -42,14 +42,14 @@ static float neighbours(const struct lrn_op *lrn, const float *u, size_t i)
 }
 
 /* alpha over the size of the neighbourhood, padding included. */
-static float share(const struct lrn_spec *spec)
+static float share_of(const struct lrn_spec *spec)
 {
     float size = (float)spec->size;
     return spec->region == LRN_ACROSS ? spec->alpha / size : spec->alpha / (size * size);
 }
 
 /* libm's last bit differs between CPUs: as a float it is the same. */
-static float power(float s, float beta)
+static float power_of(float s, float beta)
 {
     return (float)pow((double)s, -(double)beta);
 }
@@ -57,12 +57,12 @@ static float power(float s, float beta)
 static void set_s(const struct lrn_op *lrn, const float *x)
 {
     size_t size = lrn->x.C * lrn->x.H * lrn->x.W;
-    float k = lrn->spec.region == LRN_ACROSS ? lrn->spec.k : 1, a = share(&lrn->spec);
+    float k = lrn->spec.region == LRN_ACROSS ? lrn->spec.k : 1, a = share_of(&lrn->spec);
     for (size_t i = 0; i < size; i++)
         lrn->t[i] = x[i] * x[i];
 #pragma omp parallel for schedule(static) if (size >= PARALLEL_MIN)
     for (size_t i = 0; i < size; i++)
-        lrn->s[i] = k + a * neighbours(lrn, lrn->t, i);
+        lrn->s[i] = k + a * sum_neighbours(lrn, lrn->t, i);
 }
 
 static void lrn_forward(struct op *op, const struct op_args *args)
@@ -76,7 +76,7 @@ static void lrn_forward(struct op *op, const struct op_args *args)
         set_s(lrn, x);
 #pragma omp parallel for schedule(static) if (size >= PARALLEL_MIN)
         for (size_t i = 0; i < size; i++)
-            y[i] = x[i] * power(lrn->s[i], lrn->spec.beta);
+            y[i] = x[i] * power_of(lrn->s[i], lrn->spec.beta);
     }
 }
 
@@ -87,19 +87,19 @@ static void lrn_backward(struct op *op, const struct op_args *args)
     if (!io.dx)
         return;
     size_t size = lrn->x.C * lrn->x.H * lrn->x.W;
-    float beta = lrn->spec.beta, slope = 2 * beta * share(&lrn->spec);
+    float beta = lrn->spec.beta, slope = 2 * beta * share_of(&lrn->spec);
     for (size_t n = 0; n < lrn->x.N; n++) {
         const float *x = io.x + n * size, *dy = io.dy + n * size;
         float *dx = io.dx + n * size;
         set_s(lrn, x);
 #pragma omp parallel for schedule(static) if (size >= PARALLEL_MIN)
         for (size_t i = 0; i < size; i++) {
-            dx[i] = dy[i] * power(lrn->s[i], beta);
+            dx[i] = dy[i] * power_of(lrn->s[i], beta);
             lrn->t[i] = dx[i] * x[i] / lrn->s[i];
         }
 #pragma omp parallel for schedule(static) if (size >= PARALLEL_MIN)
         for (size_t i = 0; i < size; i++)
-            dx[i] -= slope * x[i] * neighbours(lrn, lrn->t, i);
+            dx[i] -= slope * x[i] * sum_neighbours(lrn, lrn->t, i);
     }
 }
 

@@ -27,7 +27,7 @@ static struct conv_spec spec_of(struct window win)
     };
 }
 
-static size_t convolved(size_t x, size_t kernel, size_t stride, size_t pad, size_t dilation)
+static size_t convolved_size(size_t x, size_t kernel, size_t stride, size_t pad, size_t dilation)
 {
     return (x + 2 * pad - (dilation * (kernel - 1) + 1)) / stride + 1;
 }
@@ -35,8 +35,9 @@ static size_t convolved(size_t x, size_t kernel, size_t stride, size_t pad, size
 static struct work conv_of(struct shape x, size_t O, struct conv_spec s)
 {
     s.x = x;
-    s.y = image(x.dim[0], O, convolved(x.dim[2], s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
-                convolved(x.dim[3], s.kernel_w, s.stride_w, s.pad_w, s.dilation_w));
+    s.y =
+        image(x.dim[0], O, convolved_size(x.dim[2], s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
+              convolved_size(x.dim[3], s.kernel_w, s.stride_w, s.pad_w, s.dilation_w));
     size_t weights = O * x.dim[1] / s.groups * s.kernel_h * s.kernel_w;
     return (struct work){CONV, {.conv = s}, x, s.y, weights, s.bias ? O : 0};
 }
@@ -46,7 +47,7 @@ static struct work conv_work(struct shape x, size_t O, struct window win)
     return conv_of(x, O, spec_of(win));
 }
 
-static size_t deconvolved(size_t x, size_t kernel, size_t stride, size_t pad, size_t dilation)
+static size_t deconvolved_size(size_t x, size_t kernel, size_t stride, size_t pad, size_t dilation)
 {
     return stride * (x - 1) + dilation * (kernel - 1) + 1 - 2 * pad;
 }
@@ -54,8 +55,9 @@ static size_t deconvolved(size_t x, size_t kernel, size_t stride, size_t pad, si
 static struct work deconv_of(struct shape x, size_t O, struct conv_spec s)
 {
     s.x = x;
-    s.y = image(x.dim[0], O, deconvolved(x.dim[2], s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
-                deconvolved(x.dim[3], s.kernel_w, s.stride_w, s.pad_w, s.dilation_w));
+    s.y = image(x.dim[0], O,
+                deconvolved_size(x.dim[2], s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
+                deconvolved_size(x.dim[3], s.kernel_w, s.stride_w, s.pad_w, s.dilation_w));
     size_t weights = x.dim[1] * O / s.groups * s.kernel_h * s.kernel_w;
     return (struct work){DECONV, {.conv = s}, x, s.y, weights, s.bias ? O : 0};
 }
@@ -66,7 +68,7 @@ static struct work deconv_work(struct shape x, size_t O, struct window win)
 }
 
 /* Caffe's output size: rounded up, less a window that would start in the far padding. */
-static size_t pooled(size_t x, size_t kernel, size_t stride, size_t pad)
+static size_t pooled_size(size_t x, size_t kernel, size_t stride, size_t pad)
 {
     size_t y = (x + 2 * pad - kernel + stride - 1) / stride + 1;
     return pad && (y - 1) * stride >= x + pad ? y - 1 : y;
@@ -80,8 +82,8 @@ static struct work pool_of(struct pool_spec spec)
 static struct work pool_work(enum pool_kind kind, struct shape x, size_t kernel, size_t stride,
                              size_t pad)
 {
-    struct shape y = image(x.dim[0], x.dim[1], pooled(x.dim[2], kernel, stride, pad),
-                           pooled(x.dim[3], kernel, stride, pad));
+    struct shape y = image(x.dim[0], x.dim[1], pooled_size(x.dim[2], kernel, stride, pad),
+                           pooled_size(x.dim[3], kernel, stride, pad));
     return pool_of(
         (struct pool_spec){kind, x, y, kernel, kernel, stride, stride, pad, pad, DTYPE_F32});
 }
@@ -231,7 +233,7 @@ static void poolings_agree(void **state)
 
 /* Few values, so that many are equal; infinities; and of what is not a number up to `none` in all.
  */
-static void spoil(struct array *x, size_t none)
+static void spoil_array(struct array *x, size_t none)
 {
     for (size_t i = 0; i < x->n; i++)
         x->v[i] = (float)(i * 7 % 5) - 2;
@@ -265,7 +267,7 @@ static void maxima_of_equals_and_of_no_numbers(void **state)
             struct run run[SETS];
             for (size_t s = 0; s < SETS; s++) {
                 run[s] = run_counted(&works[i]);
-                spoil(&run[s].x, none);
+                spoil_array(&run[s].x, none);
                 run_set(sets[s], &works[i], LAYOUT_PLAIN, &run[s]);
                 assert_same("y", &run[0].y, &run[s].y);
                 assert_same("dx", &run[0].dx, &run[s].dx);
@@ -273,7 +275,7 @@ static void maxima_of_equals_and_of_no_numbers(void **state)
             struct work half = works[i];
             struct run rounded = run_counted(&half);
             half.spec.pool.dtype = DTYPE_BF16;
-            spoil(&rounded.x, none);
+            spoil_array(&rounded.x, none);
             run_set(&kernels_dnnl, &half, LAYOUT_PLAIN, &rounded);
             assert_same("y of bf16", &run[0].y, &rounded.y);
             assert_same("dx of bf16", &run[0].dx, &rounded.dx);

@@ -151,7 +151,7 @@ INLINE void across_rows_back(const struct lrn_form *f, size_t n, const float *x,
         }
 }
 
-static void across(const struct lrn_form *f, size_t n, const float *x, float *scratch, float *y)
+static void lrn_across(const struct lrn_form *f, size_t n, const float *x, float *scratch, float *y)
 {
     if (f->size == 5 && f->power == LRN_QUARTERS)
         across_rows(f, n, x, scratch, y, 5, LRN_QUARTERS);
@@ -188,16 +188,16 @@ static floats sum_pixels(const struct lrn_form *f, const float *u, size_t pixel,
     return sum;
 }
 
-static void square(size_t n, const float *restrict x, float *restrict u)
+static void square_values(size_t n, const float *restrict x, float *restrict u)
 {
     for (size_t i = 0; i < n; i++)
         u[i] = x[i] * x[i];
 }
 
-static void within(const struct lrn_form *f, const float *x, float *scratch, float *y)
+static void lrn_within(const struct lrn_form *f, const float *x, float *scratch, float *y)
 {
     size_t C = f->C, P = f->H * f->W;
-    square(P * C, x, scratch);
+    square_values(P * C, x, scratch);
     for (size_t i = 0; i < P; i++, x += C, y += C)
         for (size_t c = 0; c < C; c += LANES) {
             floats s = sum_pixels(f, scratch, i, c) * f->share + f->k;
@@ -210,7 +210,7 @@ static void within_back(const struct lrn_form *f, const float *x, const float *d
 {
     size_t C = f->C, P = f->H * f->W;
     float slope = 2 * f->beta * f->share, *ratio = scratch + P * C;
-    square(P * C, x, scratch);
+    square_values(P * C, x, scratch);
     for (size_t i = 0; i < P; i++)
         for (size_t c = 0; c < C; c += LANES) {
             floats s = sum_pixels(f, scratch, i, c) * f->share + f->k;
@@ -227,8 +227,8 @@ static void within_back(const struct lrn_form *f, const float *x, const float *d
 const struct lrn_loops ISA_NAME(lrn_loops) = {
     .across_floats = across_floats,
     .within_floats = within_floats,
-    .across = across,
+    .across = lrn_across,
     .across_back = across_back,
-    .within = within,
+    .within = lrn_within,
     .within_back = within_back,
 };

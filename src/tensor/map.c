@@ -20,7 +20,7 @@ struct map_loops {
     bool reads_x; /* an x that y does not tell */
 };
 
-static void affine(const struct map_spec *m, size_t n, const float *x, float *y)
+static void map_affine(const struct map_spec *m, size_t n, const float *x, float *y)
 {
     float a = (float)m->a, b = (float)m->b;
     for (size_t i = 0; i < n; i++)
@@ -37,7 +37,7 @@ static void affine_back(const struct map_spec *m, size_t n, const float *x, cons
         dx[i] = a * dy[i];
 }
 
-static void square(const struct map_spec *m, size_t n, const float *x, float *y)
+static void map_square(const struct map_spec *m, size_t n, const float *x, float *y)
 {
     float a = (float)m->a, b = (float)m->b;
     for (size_t i = 0; i < n; i++) {
@@ -55,7 +55,7 @@ static void square_back(const struct map_spec *m, size_t n, const float *x, cons
         dx[i] = 2.0f * a * (a * x[i] + b) * dy[i];
 }
 
-static void power(const struct map_spec *m, size_t n, const float *x, float *y)
+static void map_power(const struct map_spec *m, size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = (float)pow(m->a * (double)x[i] + m->b, m->c);
@@ -80,7 +80,7 @@ static void constant_back(const struct map_spec *m, size_t n, const float *x, co
     memset(dx, 0, n * sizeof *dx);
 }
 
-static void exponential(const struct map_spec *m, size_t n, const float *x, float *y)
+static void map_exponential(const struct map_spec *m, size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = (float)exp(m->a * (double)x[i] + m->b);
@@ -95,7 +95,7 @@ static void exponential_back(const struct map_spec *m, size_t n, const float *x,
         dx[i] = dy[i] * y[i] * a;
 }
 
-static void logarithm(const struct map_spec *m, size_t n, const float *x, float *y)
+static void map_logarithm(const struct map_spec *m, size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = (float)(m->c * log(m->a * (double)x[i] + m->b));
@@ -109,7 +109,7 @@ static void logarithm_back(const struct map_spec *m, size_t n, const float *x, c
         dx[i] = (float)((double)dy[i] * m->c * m->a / (m->a * (double)x[i] + m->b));
 }
 
-static void absolute(const struct map_spec *m, size_t n, const float *x, float *y)
+static void map_absolute(const struct map_spec *m, size_t n, const float *x, float *y)
 {
     (void)m;
     for (size_t i = 0; i < n; i++)
@@ -125,7 +125,7 @@ static void absolute_back(const struct map_spec *m, size_t n, const float *x, co
         dx[i] = x[i] > 0 ? dy[i] : x[i] < 0 ? -dy[i] : 0;
 }
 
-static void hyperbolic(const struct map_spec *m, size_t n, const float *x, float *y)
+static void map_hyperbolic(const struct map_spec *m, size_t n, const float *x, float *y)
 {
     (void)m;
     for (size_t i = 0; i < n; i++)
@@ -141,7 +141,7 @@ static void hyperbolic_back(const struct map_spec *m, size_t n, const float *x, 
         dx[i] = dy[i] * (1 - y[i] * y[i]);
 }
 
-static void elu(const struct map_spec *m, size_t n, const float *x, float *y)
+static void map_elu(const struct map_spec *m, size_t n, const float *x, float *y)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = x[i] > 0 ? x[i] : (float)(m->a * expm1((double)x[i]));
@@ -161,16 +161,16 @@ static struct map_loops loops_of(const struct map_spec *m)
     switch (m->kind) {
     case MAP_POWER:
         if (m->a == 0.0 || m->c == 0.0)
-            return (struct map_loops){power, constant_back, false};
+            return (struct map_loops){map_power, constant_back, false};
         if (m->c == 1.0)
-            return (struct map_loops){affine, affine_back, false};
-        return m->c == 2.0 ? (struct map_loops){square, square_back, true}
-                           : (struct map_loops){power, power_back, true};
-    case MAP_EXP: return (struct map_loops){exponential, exponential_back, false};
-    case MAP_LOG: return (struct map_loops){logarithm, logarithm_back, true};
-    case MAP_ABS: return (struct map_loops){absolute, absolute_back, true};
-    case MAP_TANH: return (struct map_loops){hyperbolic, hyperbolic_back, false};
-    default: return (struct map_loops){elu, elu_back, m->a < 0.0};
+            return (struct map_loops){map_affine, affine_back, false};
+        return m->c == 2.0 ? (struct map_loops){map_square, square_back, true}
+                           : (struct map_loops){map_power, power_back, true};
+    case MAP_EXP: return (struct map_loops){map_exponential, exponential_back, false};
+    case MAP_LOG: return (struct map_loops){map_logarithm, logarithm_back, true};
+    case MAP_ABS: return (struct map_loops){map_absolute, absolute_back, true};
+    case MAP_TANH: return (struct map_loops){map_hyperbolic, hyperbolic_back, false};
+    default: return (struct map_loops){map_elu, elu_back, m->a < 0.0};
     }
 }
 

@@ -16,7 +16,7 @@ enum {
     TERMS = 6,
 };
 
-static const struct norm_loops *loops(enum dtype dtype)
+static const struct norm_loops *loops_of(enum dtype dtype)
 {
     return dtype == DTYPE_BF16 ? ISA_PICK(norm_loops_bf16) : ISA_PICK(norm_loops);
 }
@@ -55,7 +55,7 @@ int norm_init(struct norm *norm, const struct shape *x, enum layout layout, enum
     PL_ASSERT(x->n >= 2);
     struct norm m = {
         .N = x->dim[0], .C = x->dim[1], .S = shape_count_from(x, 2), .dtype = dtype, .block = 1};
-    size_t group = loops(dtype)->group, record = m.C * m.S;
+    size_t group = loops_of(dtype)->group, record = m.C * m.S;
     PL_ASSERT(group <= NORM_GROUP_MAX);
     m.inner = layout != LAYOUT_PLAIN || m.S == 1;
     m.width = layout == LAYOUT_BLOCKS ? BLOCK_CHANNELS : m.C;
@@ -84,7 +84,7 @@ int norm_init(struct norm *norm, const struct shape *x, enum layout layout, enum
 
 typedef void loop_fn(const struct norm_run *run);
 
-static const void *from(enum dtype dtype, const void *p, size_t at)
+static const void *element_address(enum dtype dtype, const void *p, size_t at)
 {
     return p ? dtype_in(dtype, p, at) : NULL;
 }
@@ -93,11 +93,11 @@ static struct norm_run run_at(const struct norm *m, const struct norm_run *all, 
 {
     struct norm_run run = *all;
     run.n = n;
-    run.x = from(m->dtype, all->x, at);
-    run.z = from(m->dtype, all->z, at);
-    run.y = from(m->dtype, all->y, at);
-    run.dy = from(m->dtype, all->dy, at);
-    run.dy2 = from(m->dtype, all->dy2, at);
+    run.x = element_address(m->dtype, all->x, at);
+    run.z = element_address(m->dtype, all->z, at);
+    run.y = element_address(m->dtype, all->y, at);
+    run.dy = element_address(m->dtype, all->dy, at);
+    run.dy2 = element_address(m->dtype, all->dy2, at);
     run.out = all->out ? dtype_at(m->dtype, all->out, at) : NULL;
     return run;
 }
@@ -219,7 +219,7 @@ void norm_sums_of(const struct norm *norm, size_t n, size_t first, size_t count,
     }
 }
 
-static double element(const struct norm *norm, const void *x, size_t i)
+static double read_element(const struct norm *norm, const void *x, size_t i)
 {
     return norm->dtype == DTYPE_BF16 ? (double)bf16_float(((const bf16 *)x)[i])
                                      : (double)((const float *)x)[i];
@@ -236,7 +236,7 @@ static void choose_k(struct norm *norm, size_t n, const void *x)
         for (size_t first = 0; first < C; first += width, at += width * S)
             for (size_t c = 0; c < width; c++)
                 norm->sum[first + c] +=
-                    element(norm, x, at + (norm->inner ? s * width + c : c * S + s));
+                    read_element(norm, x, at + (norm->inner ? s * width + c : c * S + s));
     }
     for (size_t c = 0; c < C; c++)
         norm->k[c] = (float)(norm->sum[c] / (double)samples);
@@ -249,7 +249,7 @@ void norm_moments(struct norm *norm, size_t n, const void *x)
     choose_k(norm, n, x);
     struct norm_run run = {.x = x, .k = norm->k, .sum = norm->part};
     give_terms(norm, &run);
-    run_all(norm, &run, n, loops(norm->dtype)->moments, false);
+    run_all(norm, &run, n, loops_of(norm->dtype)->moments, false);
     norm_sums_of(norm, n, 0, n, norm->sum);
     for (size_t c = 0; c < C; c++) {
         double beside = norm->sum[c] / m, variance = norm->sum[C + c] / m - beside * beside;
@@ -274,7 +274,7 @@ void norm_sums(struct norm *norm, size_t n, const struct norm_flow *flow, void *
         .sum = norm->part,
     };
     give_terms(norm, &run);
-    run_all(norm, &run, n, loops(norm->dtype)->sums, false);
+    run_all(norm, &run, n, loops_of(norm->dtype)->sums, false);
     norm_sums_of(norm, n, 0, n, norm->sum);
 }
 
@@ -292,7 +292,7 @@ void norm_apply(struct norm *norm, const void *x, const void *z, bool relu, void
         .relu = relu,
     };
     give_terms(norm, &run);
-    run_all(norm, &run, norm->N, loops(norm->dtype)->apply, true);
+    run_all(norm, &run, norm->N, loops_of(norm->dtype)->apply, true);
 }
 
 void norm_slopes(struct norm *norm, size_t n, const struct norm_flow *flow, bool centred, void *dx)
@@ -312,5 +312,5 @@ void norm_slopes(struct norm *norm, size_t n, const struct norm_flow *flow, bool
         .mask = flow->mask,
     };
     give_terms(norm, &run);
-    run_all(norm, &run, n, loops(norm->dtype)->slopes, true);
+    run_all(norm, &run, n, loops_of(norm->dtype)->slopes, true);
 }

@@ -90,7 +90,7 @@ INLINE void moments_column(const struct norm_run *r, struct column col, size_t V
     fold(q, V, len, r->sum + r->period + col.at);
 }
 
-static void moments(const struct norm_run *run)
+static void run_moments(const struct norm_run *run)
 {
     walk(run, moments_column);
 }
@@ -126,7 +126,7 @@ KIND(apply_relu, apply_column, false, true)
 KIND(apply_add, apply_column, true, false)
 KIND(apply_add_relu, apply_column, true, true)
 
-static void apply(const struct norm_run *run)
+static void run_apply(const struct norm_run *run)
 {
     if (run->z && run->relu)
         walk(run, apply_add_relu);
@@ -188,7 +188,7 @@ KINDS(sums_top, sums_column, NORM_MASK_TOP, false)
 KINDS(sums_top_copy, sums_column, NORM_MASK_TOP, true)
 KINDS(sums_self, sums_column, NORM_MASK_SELF, false)
 
-static void sums(const struct norm_run *run)
+static void run_sums(const struct norm_run *run)
 {
     if (run->mask == NORM_MASK_SELF)
         WALK(run, sums_self);
@@ -233,7 +233,7 @@ KINDS(slopes_centred, slopes_column, NORM_MASK_NONE, true)
 KINDS(slopes_centred_top, slopes_column, NORM_MASK_TOP, true)
 KINDS(slopes_centred_self, slopes_column, NORM_MASK_SELF, true)
 
-static void slopes(const struct norm_run *run)
+static void run_slopes(const struct norm_run *run)
 {
     switch (run->mask) {
     case NORM_MASK_NONE: run->q ? WALK(run, slopes_centred) : WALK(run, slopes_only); break;
@@ -244,8 +244,8 @@ static void slopes(const struct norm_run *run)
 
 const struct norm_loops VALUES_NAME(norm_loops) = {
     .group = COLUMN * LANES,
-    .moments = moments,
-    .apply = apply,
-    .sums = sums,
-    .slopes = slopes,
+    .moments = run_moments,
+    .apply = run_apply,
+    .sums = run_sums,
+    .slopes = run_slopes,
 };

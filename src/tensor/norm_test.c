@@ -29,7 +29,7 @@ struct example {
 enum { IMAGES = 7 };
 
 /* Where channel c of a pixel of a record lies. */
-static size_t at(const struct example *e, size_t r, size_t s, size_t c)
+static size_t index_of(const struct example *e, size_t r, size_t s, size_t c)
 {
     size_t W = BLOCK_CHANNELS, first = r * e->C * e->S;
     switch (e->layout) {
@@ -100,7 +100,7 @@ static struct norm_flow flow_of(const struct example *e, const struct images *im
 }
 
 /* All operations, with terms that are made up. */
-static void run(struct example *e, double *moments, double *sums)
+static void run_example(struct example *e, double *moments, double *sums)
 {
     struct norm *norm = &e->norm;
     struct images images = images_of(e);
@@ -122,7 +122,7 @@ static void run(struct example *e, double *moments, double *sums)
     take_back(e, &images);
 }
 
-static void near(const char *what, double got, double want, double scale)
+static void expect_near(const char *what, double got, double want, double scale)
 {
     if (!(fabs(got - want) <= 1e-6 * scale))
         fail_msg("%s is %.9g, not %.9g", what, got, want);
@@ -133,7 +133,7 @@ static void near_in_image(const struct example *e, const char *what, double got,
                           double scale)
 {
     double rounding = e->dtype == DTYPE_BF16 && want != 0 ? ldexp(1, ilogb(want) - 8) : 0;
-    near(what, got, want, scale + 1e6 * rounding);
+    expect_near(what, got, want, scale + 1e6 * rounding);
 }
 
 /* The sums of one channel, over pixels in plain order. */
@@ -143,9 +143,9 @@ static void check_channel(const struct example *e, size_t c, const double *momen
     const struct norm *norm = &e->norm;
     double m = (double)(e->n * e->S), mean = 0, squares = 0, sum = 0, dot = 0, size = 0;
     for (size_t i = 0; i < e->n * e->S; i++)
-        mean += (double)e->x[at(e, i / e->S, i % e->S, c)] / m;
+        mean += (double)e->x[index_of(e, i / e->S, i % e->S, c)] / m;
     for (size_t i = 0; i < e->n * e->S; i++) {
-        size_t k = at(e, i / e->S, i % e->S, c);
+        size_t k = index_of(e, i / e->S, i % e->S, c);
         double d = (double)e->x[k] - (double)norm->k[c];
         double y = (double)norm->a[c] * d + (double)norm->b[c] + (e->adds ? (double)e->z[k] : 0);
         float dy = e->two ? e->dy[k] + e->dy2[k] : e->dy[k];
@@ -164,10 +164,10 @@ static void check_channel(const struct example *e, size_t c, const double *momen
         dot += g * d;
         size += fabs(g) * (1 + fabs(d)) + (edge ? 1e6 : 0);
     }
-    near("mean", moments[c], mean, 3);
-    near("variance", moments[e->C + c], squares / m, squares / m);
-    near("sum", sums[c], sum, size);
-    near("product", sums[e->C + c], dot, size);
+    expect_near("mean", moments[c], mean, 3);
+    expect_near("variance", moments[e->C + c], squares / m, squares / m);
+    expect_near("sum", sums[c], sum, size);
+    expect_near("product", sums[e->C + c], dot, size);
 }
 
 static void check_example(unsigned code, size_t C, size_t S, enum layout layout)
@@ -184,7 +184,7 @@ static void check_example(unsigned code, size_t C, size_t S, enum layout layout)
     e.dtype = code & 32 ? DTYPE_BF16 : DTYPE_F32;
     e.two = __builtin_parity(code); /* with either of all the others */
     open_example(&e);
-    run(&e, moments, sums);
+    run_example(&e, moments, sums);
     for (size_t c = 0; c < e.C; c++)
         check_channel(&e, c, moments, sums);
     arena_release(&e.arena);
@@ -226,7 +226,7 @@ static void test_any_number_of_threads(void **state)
                                     .copies = true};
             open_example(&e[i]);
             kernels_set_threads(i + 1);
-            run(&e[i], moments[i], sums[i]);
+            run_example(&e[i], moments[i], sums[i]);
             kernels_set_threads(1);
             assert_memory_equal(moments[i], moments[0], sizeof moments[0]);
             assert_memory_equal(sums[i], sums[0], sizeof sums[0]);
@@ -248,7 +248,7 @@ static void test_sums_of_slices(void **state)
     double moments[2 * C], sums[2 * C], slice[2 * C], own[2 * C];
     open_example(&all);
     open_example(&part);
-    run(&all, moments, sums);
+    run_example(&all, moments, sums);
     memset(part.norm.k, 0, C * sizeof(float));
     memset(all.norm.k, 0, C * sizeof(float));
     struct images images = images_of(&all), own_images = images_of(&part);
@@ -278,7 +278,7 @@ static void test_no_numbers_and_constants(void **state)
     for (size_t i = 0; i < 4 * 50; i++)
         e.x[i * 3 + 1] = 12345.678f;
     e.x[3 * 77] = NAN;
-    run(&e, moments, sums);
+    run_example(&e, moments, sums);
     assert_true(isnan(moments[0]) && isnan(moments[3]) && isnan(e.y[3 * 77]));
     assert_true(moments[1] == (double)12345.678f && moments[4] == 0);
     assert_false(isnan(moments[2]) || isnan(moments[5]));

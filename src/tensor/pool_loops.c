@@ -69,7 +69,7 @@ INLINE struct group all_channels(const struct pool_form *p, bool few)
     return (struct group){(p->C + LANES - 1) / LANES, 0, p->C - LANES, LANES};
 }
 
-static size_t places(const struct pool_form *p)
+static size_t count_positions(const struct pool_form *p)
 {
     size_t vectors = p->w.m * ((p->C + LANES - 1) / LANES);
     return (p->bits == 8 ? (vectors + PACK - 1) / PACK : vectors) * LANES;
@@ -116,7 +116,7 @@ INLINE struct view view_of(const struct pool_form *p, size_t oh, size_t ow)
 /* The largest yet, and where it was. */
 struct maximum {
     floats best;
-    words place;
+    words position;
 };
 
 /* The first of equals wins, and of what is not a number the last. */
@@ -124,23 +124,23 @@ INLINE struct maximum larger(struct maximum a, struct maximum b)
 {
     words wins = (words)((b.best > a.best) | (b.best != b.best));
     return (struct maximum){(floats)choose(wins, (words)b.best, (words)a.best),
-                            choose(wins, b.place, a.place)};
+                            choose(wins, b.position, a.position)};
 }
 
-INLINE struct maximum at_place(const struct group *g, const value *x, size_t v, size_t place)
+INLINE struct maximum at_position(const struct group *g, const value *x, size_t v, size_t position)
 {
-    return (struct maximum){load(g, x, v), all((uint32_t)place)};
+    return (struct maximum){load(g, x, v), all((uint32_t)position)};
 }
 
 INLINE struct maximum max_window(const struct pool_form *p, const struct group *g, const value *x,
                                  size_t v, const struct view *view)
 {
     const value *first = x + (view->h.from * p->w.n + view->w.from) * p->C;
-    struct maximum m = at_place(g, first, v, view->first);
+    struct maximum m = at_position(g, first, v, view->first);
     for (size_t h = view->h.from; h < view->h.end; h++) {
-        size_t place = view->first + (h - view->h.from) * p->w.kernel;
-        for (size_t w = view->w.from; w < view->w.end; w++, place++)
-            m = larger(m, at_place(g, x + (h * p->w.n + w) * p->C, v, place));
+        size_t position = view->first + (h - view->h.from) * p->w.kernel;
+        for (size_t w = view->w.from; w < view->w.end; w++, position++)
+            m = larger(m, at_position(g, x + (h * p->w.n + w) * p->C, v, position));
     }
     return m;
 }
@@ -152,9 +152,9 @@ struct packing {
     size_t count;
 };
 
-INLINE void pack_place(struct packing *packing, words place, bool wide)
+INLINE void pack_position(struct packing *packing, words position, bool wide)
 {
-    packing->word = wide ? place : packing->word >> 8 | place << 24;
+    packing->word = wide ? position : packing->word >> 8 | position << 24;
     if (++packing->count % PACK == 0 || wide) {
         words_store(packing->to, packing->word);
         packing->to += LANES;
@@ -172,7 +172,7 @@ INLINE void max_windows(const struct pool_form *p, size_t oh, size_t ow, size_t 
             struct maximum m = max_window(p, &g, x, v, &view);
             store(&g, y + ow * p->C, v, m.best);
             if (packing->to)
-                pack_place(packing, m.place, wide);
+                pack_position(packing, m.position, wide);
         }
     }
 }
@@ -182,20 +182,21 @@ INLINE struct maximum larger_number(struct maximum a, struct maximum b)
 {
     words wins = (words)(b.best > a.best);
     return (struct maximum){(floats)choose(wins, (words)b.best, (words)a.best),
-                            choose(wins, b.place, a.place)};
+                            choose(wins, b.position, a.position)};
 }
 
 /* Of a row of 2 or 3 pixels; like max_square a tree, so that comparisons need not wait in line. The
  * sum is no number where a pixel is none. */
 INLINE struct maximum max_row(const struct pool_form *p, const struct group *g, const value *x,
-                              size_t v, size_t side, size_t place, floats *sum)
+                              size_t v, size_t side, size_t position, floats *sum)
 {
-    struct maximum a = at_place(g, x, v, place), b = at_place(g, x + p->C, v, place + 1);
+    struct maximum a = at_position(g, x, v, position),
+                   b = at_position(g, x + p->C, v, position + 1);
     struct maximum m = larger_number(a, b);
     *sum += a.best + b.best;
     if (side == 2)
         return m;
-    b = at_place(g, x + 2 * p->C, v, place + 2);
+    b = at_position(g, x + 2 * p->C, v, position + 2);
     *sum += b.best;
     return larger_number(m, b);
 }
@@ -236,7 +237,7 @@ INLINE bool max_squares(const struct pool_form *p, size_t oh, struct between of,
             struct maximum m = max_square(p, &g, first, v, side, &sum);
             store(&g, y, v, m.best);
             if (packing->to)
-                pack_place(packing, m.place, false);
+                pack_position(packing, m.position, false);
         }
     }
     float none = 0;
@@ -291,7 +292,7 @@ INLINE void max_row_of_squares(const struct pool_form *p, size_t oh, const value
     packing_end(&packing);
 }
 
-static void max(const struct pool_form *p, size_t oh, const void *x, void *y, uint32_t *won)
+static void pool_max(const struct pool_form *p, size_t oh, const void *x, void *y, uint32_t *won)
 {
     if (p->bits > 8)
         max_row_of_windows(p, oh, x, y, won, p->C < LANES, true);
@@ -323,7 +324,7 @@ INLINE void average_group(const struct pool_form *p, size_t oh, const value *x, 
     }
 }
 
-static void average(const struct pool_form *p, size_t oh, const void *x, void *y)
+static void pool_average(const struct pool_form *p, size_t oh, const void *x, void *y)
 {
 #define RUN(group) average_group(p, oh, x, y, group)
     EACH_GROUP(p->C, RUN);
@@ -335,7 +336,7 @@ static void average(const struct pool_form *p, size_t oh, const void *x, void *y
 /* What is in both: R rows by K columns of windows, from (oh, ow) on, of the first of which the
  * pixel is `place`. */
 struct around {
-    size_t oh, ow, place;
+    size_t oh, ow, position;
 };
 
 /* A pixel's vector is that of dy of all windows that it won. */
@@ -354,9 +355,9 @@ INLINE void max_back_pixel(const struct pool_form *p, const struct around *at, c
             const uint32_t *word = line + (wide ? i : i / PACK) * LANES;
             words mask = all(wide ? 0xffffffffu : 0xffu << (i % PACK * 8));
             for (size_t r = 0; r < R; r++) {
-                size_t place = at->place - r * p->h.stride * p->w.kernel - k * p->w.stride;
+                size_t position = at->position - r * p->h.stride * p->w.kernel - k * p->w.stride;
                 words off = words_load(word + r * row);
-                off = (off ^ all((uint32_t)place * (wide ? 1u : 0x01010101u))) & mask;
+                off = (off ^ all((uint32_t)position * (wide ? 1u : 0x01010101u))) & mask;
                 words mine = (words)load(&g, of + (r * OW + k) * C, v);
                 sum += (floats)((words)(off == all(0)) & mine);
             }
@@ -369,12 +370,12 @@ INLINE void max_back_pixel(const struct pool_form *p, const struct around *at, c
 INLINE void max_back_row(const struct pool_form *p, size_t h, const value *dy, const uint32_t *won,
                          value *dx, size_t R)
 {
-    size_t C = p->C, oh = p->h.windows[h].from, row = places(p);
+    size_t C = p->C, oh = p->h.windows[h].from, row = count_positions(p);
     size_t down = (h + p->h.pad - oh * p->h.stride) * p->w.kernel;
     for (size_t w = 0; w < p->w.n; w++, dx += C) {
         struct between columns = p->w.windows[w];
-        size_t K = columns.end - columns.from, place = w + p->w.pad - columns.from * p->w.stride;
-        struct around at = {oh, columns.from, down + place};
+        size_t K = columns.end - columns.from, position = w + p->w.pad - columns.from * p->w.stride;
+        struct around at = {oh, columns.from, down + position};
         if (p->bits > 8)
             max_back_pixel(p, &at, dy, won, row, dx, R, K, C < LANES, true);
         else if (C < LANES)
@@ -397,12 +398,12 @@ INLINE void max_back_sweep(const struct pool_form *p, size_t h, const value *dy,
                            const uint32_t *won, value *dx, size_t side, size_t stride, size_t R,
                            const struct group *g, size_t v)
 {
-    size_t C = p->C, row = places(p), W = p->w.n, first = p->h.windows[h].from;
+    size_t C = p->C, row = count_positions(p), W = p->w.n, first = p->h.windows[h].from;
     size_t w = 0 - p->w.pad; /* of the pixel whose turn it is; those before 0 count as past W */
-    words place[3];
+    words position[3];
     floats next[2] = {{0}, {0}};
     for (size_t r = 0; r < R; r++)
-        place[r] = all((uint32_t)((h + p->h.pad - (first + r) * stride) * side));
+        position[r] = all((uint32_t)((h + p->h.pad - (first + r) * stride) * side));
     for (size_t ow = 0; ow < p->w.m; ow++) {
         floats given[3] = {{0}, {0}, {0}};
         size_t i = ow * g->V + v;
@@ -413,7 +414,7 @@ INLINE void max_back_sweep(const struct pool_form *p, size_t h, const value *dy,
             mine = mine >> (uint32_t)(i % PACK * 8) & all(0xff);
 #pragma GCC unroll 3
             for (size_t k = 0; k < side; k++)
-                given[k] += (floats)((words)(mine == place[r] + all((uint32_t)k)) & of);
+                given[k] += (floats)((words)(mine == position[r] + all((uint32_t)k)) & of);
         }
 #pragma GCC unroll 3
         for (size_t k = 0; k < stride; k++, w++)
@@ -496,9 +497,9 @@ static void average_back(const struct pool_form *p, size_t h, const void *dy, vo
 }
 
 const struct pool_loops VALUES_NAME(pool_loops) = {
-    .places = places,
-    .max = max,
-    .average = average,
+    .positions = count_positions,
+    .max = pool_max,
+    .average = pool_average,
     .max_back = max_back,
     .average_back = average_back,
 };

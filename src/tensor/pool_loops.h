@@ -33,7 +33,7 @@ struct pool_form {
 
 /* Of images of floats, or of bf16. */
 struct pool_loops {
-    size_t (*places)(const struct pool_form *p); /* words that a row of y has in `won` */
+    size_t (*positions)(const struct pool_form *p); /* words that a row of y has in `won` */
     /* Row oh of y, and unless `won` is NULL its places, from an image x. What is not a number wins:
      * the last of it, and of equal numbers the first. */
     void (*max)(const struct pool_form *p, size_t oh, const void *x, void *y, uint32_t *won);

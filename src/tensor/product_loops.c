@@ -98,8 +98,8 @@ static struct product_a rows_from(const struct product_a *a, size_t m)
     return (struct product_a){a->at + m * a->row, a->row, a->step};
 }
 
-static void multiply(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
-                     bool add, float *c, size_t row)
+static void multiply_panel(size_t M, size_t n, size_t K, const struct product_a *a, const float *b,
+                           bool add, float *c, size_t row)
 {
 #define RUN(m, T, V)                                  \
     do {                                              \
@@ -184,7 +184,7 @@ static void multiply_turned(size_t M, size_t n, size_t K, const struct product_a
 
 /* ---- packing ---- */
 
-static size_t wide(size_t n)
+static size_t padded_width(size_t n)
 {
     return vectors_of(n) * LANES;
 }
@@ -192,9 +192,9 @@ static size_t wide(size_t n)
 enum { STRIP = PRODUCT_VECTORS * LANES };
 
 /* Row by row, for rows are neighbours' neighbours in memory, and columns far from one another. */
-static void pack(size_t K, size_t n, const float *b, size_t step, float *to)
+static void pack_panel(size_t K, size_t n, const float *b, size_t step, float *to)
 {
-    size_t strips = n / STRIP, rest = n % STRIP, row = wide(rest);
+    size_t strips = n / STRIP, rest = n % STRIP, row = padded_width(rest);
     for (size_t k = 0; k < K; k++, b += step) {
         for (size_t s = 0; s < strips; s++)
             for (size_t v = 0; v < PRODUCT_VECTORS; v++)
@@ -208,7 +208,7 @@ static void pack(size_t K, size_t n, const float *b, size_t step, float *to)
 
 static void pack_turned(size_t K, size_t n, const float *b, size_t step, float *to)
 {
-    size_t row = wide(n), fours = n / 4 * 4, k = 0;
+    size_t row = padded_width(n), fours = n / 4 * 4, k = 0;
     for (; k + 4 <= K; k += 4)
         for (size_t i = 0; i < fours; i += 4)
             turn_four(b + i * step + k, step, to + k * row + i, row);
@@ -225,10 +225,10 @@ static void pack_turned(size_t K, size_t n, const float *b, size_t step, float *
 
 const struct product_loops ISA_NAME(product_loops) = {
     .strip = STRIP,
-    .wide = wide,
-    .pack = pack,
+    .wide = padded_width,
+    .pack = pack_panel,
     .pack_turned = pack_turned,
-    .multiply = multiply,
+    .multiply = multiply_panel,
     .add_slices = add_slices,
     .multiply_turned = multiply_turned,
 };

@@ -24,7 +24,7 @@ static inline int32_t rank_of(uint32_t bits)
 
 /* Selects among bits, since max and min of floats differ in zeros and NaNs from one instruction set
  * to the next. */
-static inline float choose(float y, float x, int32_t sign)
+static inline float choose_float(float y, float x, int32_t sign)
 {
     uint32_t a = bits_of(y), b = bits_of(x);
     int32_t p = rank_of(a) ^ sign, q = rank_of(b) ^ sign;
@@ -34,17 +34,17 @@ static inline float choose(float y, float x, int32_t sign)
     return y;
 }
 
-static void max(float *restrict y, const float *restrict x, size_t n)
+static void reduce_max(float *restrict y, const float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] = choose(y[i], x[i], 0);
+        y[i] = choose_float(y[i], x[i], 0);
 }
 
 /* Inverting all bits of a rank reverses the order. */
-static void min(float *restrict y, const float *restrict x, size_t n)
+static void reduce_min(float *restrict y, const float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        y[i] = choose(y[i], x[i], -1);
+        y[i] = choose_float(y[i], x[i], -1);
 }
 
 void reduce_range(const struct reduction *r, float *y, const float *x, size_t n)
@@ -53,8 +53,8 @@ void reduce_range(const struct reduction *r, float *y, const float *x, size_t n)
         return;
     switch (r->kind) {
     case REDUCE_SUM: vec_host_add(y, x, n); return;
-    case REDUCE_MAX: max(y, x, n); return;
-    case REDUCE_MIN: min(y, x, n); return;
+    case REDUCE_MAX: reduce_max(y, x, n); return;
+    case REDUCE_MIN: reduce_min(y, x, n); return;
     case REDUCE_USER:
         PL_ASSERT(r->fn);
         r->fn(r->user, y, x, n);

@@ -36,7 +36,7 @@ static float of_bits(uint32_t bits)
 }
 
 /* Mostly of all sizes, some equal to what other streams have, no NaN. */
-static float value(uint64_t stream, uint64_t i)
+static float input_value(uint64_t stream, uint64_t i)
 {
     uint32_t word[4];
     rng_block(SEED, stream, i, word);
@@ -44,13 +44,13 @@ static float value(uint64_t stream, uint64_t i)
     return word[1] % 8 == 0 ? (float)(word[2] % 3) - 1 : isfinite(x) ? x : INFINITY;
 }
 
-static uint32_t reduced(const struct reduction *r, float y, float x)
+static uint32_t reduced_bits(const struct reduction *r, float y, float x)
 {
     reduce_range(r, &y, &x, 1);
     return bits_of(y);
 }
 
-static float expected(const struct reduction *r, float y, float x)
+static float expected_value(const struct reduction *r, float y, float x)
 {
     double p = (double)y, q = (double)x;
     switch (r->kind) {
@@ -70,8 +70,8 @@ static void a_range_is_its_elements(void **state)
         size_t from = rng_below(SEED, 1, round, N);
         size_t n = round < 6 ? round / 3 : rng_below(SEED, 2, round, N - from + 1);
         for (size_t i = 0; i < N; i++) {
-            x[i] = value(10 + round, i);
-            y[i] = start[i] = value(100 + round, i);
+            x[i] = input_value(10 + round, i);
+            y[i] = start[i] = input_value(100 + round, i);
             if (r->kind == REDUCE_SUM && isinf(x[i]))
                 y[i] = start[i] = x[i];
         }
@@ -79,7 +79,7 @@ static void a_range_is_its_elements(void **state)
         reduce_range(r, y + from, x + from, n);
         for (size_t i = 0; i < N; i++) {
             bool inside = i >= from && i < from + n;
-            float want = inside ? expected(r, start[i], x[i]) : start[i];
+            float want = inside ? expected_value(r, start[i], x[i]) : start[i];
             assert_true(inside ? y[i] == want : bits_of(y[i]) == bits_of(want));
         }
     }
@@ -90,14 +90,14 @@ static void zeros_have_an_order(void **state)
     (void)state;
     const uint32_t plus = 0, minus = 0x80000000u;
     float p = of_bits(plus), m = of_bits(minus);
-    assert_int_equal(reduced(&max, p, m), plus);
-    assert_int_equal(reduced(&max, m, p), plus);
-    assert_int_equal(reduced(&max, m, m), minus);
-    assert_int_equal(reduced(&min, p, m), minus);
-    assert_int_equal(reduced(&min, m, p), minus);
-    assert_int_equal(reduced(&min, p, p), plus);
-    assert_int_equal(reduced(&max, m, of_bits(minus | 1)), minus);
-    assert_int_equal(reduced(&min, p, of_bits(1)), plus);
+    assert_int_equal(reduced_bits(&max, p, m), plus);
+    assert_int_equal(reduced_bits(&max, m, p), plus);
+    assert_int_equal(reduced_bits(&max, m, m), minus);
+    assert_int_equal(reduced_bits(&min, p, m), minus);
+    assert_int_equal(reduced_bits(&min, m, p), minus);
+    assert_int_equal(reduced_bits(&min, p, p), plus);
+    assert_int_equal(reduced_bits(&max, m, of_bits(minus | 1)), minus);
+    assert_int_equal(reduced_bits(&min, p, of_bits(1)), plus);
 }
 
 static void a_nan_on_either_side_gives_nan(void **state)
@@ -108,12 +108,12 @@ static void a_nan_on_either_side_gives_nan(void **state)
     for (size_t i = 0; i < sizeof nans / sizeof *nans; i++)
         for (size_t j = 0; j < sizeof others / sizeof *others; j++) {
             float nan = of_bits(nans[i]), x = others[j];
-            assert_int_equal(reduced(&max, nan, x), 0x7fc00000u);
-            assert_int_equal(reduced(&max, x, nan), 0x7fc00000u);
-            assert_int_equal(reduced(&min, nan, x), 0x7fc00000u);
-            assert_int_equal(reduced(&min, x, nan), 0x7fc00000u);
-            assert_true(isnan(of_bits(reduced(&sum, nan, x))));
-            assert_true(isnan(of_bits(reduced(&sum, x, nan))));
+            assert_int_equal(reduced_bits(&max, nan, x), 0x7fc00000u);
+            assert_int_equal(reduced_bits(&max, x, nan), 0x7fc00000u);
+            assert_int_equal(reduced_bits(&min, nan, x), 0x7fc00000u);
+            assert_int_equal(reduced_bits(&min, x, nan), 0x7fc00000u);
+            assert_true(isnan(of_bits(reduced_bits(&sum, nan, x))));
+            assert_true(isnan(of_bits(reduced_bits(&sum, x, nan))));
         }
 }
 
@@ -141,7 +141,8 @@ static void order_does_not_show(void **state)
         reduce_range(r, two, a, CASES);
         assert_memory_equal(one, two, sizeof one);
         for (size_t i = 0; i < CASES; i++)
-            assert_int_equal(bits_of(one[i]), reduced(r, of_bits(reduced(r, a[i], b[i])), c[i]));
+            assert_int_equal(bits_of(one[i]),
+                             reduced_bits(r, of_bits(reduced_bits(r, a[i], b[i])), c[i]));
     }
 }
 
@@ -149,7 +150,7 @@ struct calls {
     size_t count, floats;
 };
 
-static void product(void *user, float *y, const float *x, size_t n)
+static void reduce_product(void *user, float *y, const float *x, size_t n)
 {
     struct calls *calls = user;
     calls->count++;
@@ -162,7 +163,7 @@ static void the_user_brings_a_product(void **state)
 {
     (void)state;
     struct calls calls = {0};
-    struct reduction r = {REDUCE_USER, product, &calls};
+    struct reduction r = {REDUCE_USER, reduce_product, &calls};
     float y[5] = {1, 2, 3, 4, 5}, x[5] = {2, 2, 2, 2, 2};
     reduce_range(&r, y, x, 3);
     reduce_range(&r, y + 3, x + 3, 0);

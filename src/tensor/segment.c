@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Room for one more; the old array stays in the arena, so growth doubles. */
-static bool reserve(struct segments *table, struct arena *arena)
+static bool reserve_segment(struct segments *table, struct arena *arena)
 {
     if (table->count < table->cap)
         return true;
@@ -30,7 +30,7 @@ struct segment *segments_add(struct segments *table, struct arena *arena, const 
     if (__builtin_add_overflow(table->total, len, &end) ||
         end > SIZE_MAX / sizeof(float) - SEGMENT_ALIGN)
         return NULL;
-    if (!reserve(table, arena))
+    if (!reserve_segment(table, arena))
         return NULL;
     struct segment *segment = &table->at[table->count++];
     *segment = (struct segment){

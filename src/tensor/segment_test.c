@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-static struct shape shape1(size_t a)
+static struct shape shape_of(size_t a)
 {
     return (struct shape){1, {a}};
 }
@@ -63,7 +63,7 @@ static void segments_start_on_aligned_offsets(void **state)
     struct arena arena;
     arena_init(&arena);
     struct segments table = {0};
-    struct shape w = {4, {20, 1, 5, 5}}, b = shape1(20);
+    struct shape w = {4, {20, 1, 5, 5}}, b = shape_of(20);
     assert_non_null(segments_add(&table, &arena, "conv1.0", &w, 1, 1));
     assert_int_equal(table.total, 512);
     struct segment *bias = segments_add(&table, &arena, "conv1.1", &b, 2, 0);
@@ -89,7 +89,7 @@ static void a_table_grows_and_keeps_what_it_holds(void **state)
     for (size_t i = 0; i < 1000; i++) {
         char name[32];
         snprintf(name, sizeof name, "layer%zu.0", i);
-        struct shape shape = shape1(i % 40 + 1);
+        struct shape shape = shape_of(i % 40 + 1);
         assert_non_null(segments_add(&table, &arena, name, &shape, (float)i, 0));
     }
     for (size_t i = 0; i < 1000; i++) {
@@ -109,7 +109,7 @@ static void what_does_not_fit_is_refused_and_changes_nothing(void **state)
     struct arena arena;
     arena_init(&arena);
     struct segments table = {0};
-    struct shape one = shape1(1), none = shape1(0), huge = shape1(SIZE_MAX / 4);
+    struct shape one = shape_of(1), none = shape_of(0), huge = shape_of(SIZE_MAX / 4);
     char name[SEGMENT_NAME_MAX + 1] = {0};
     memset(name, 'n', SEGMENT_NAME_MAX);
     assert_null(segments_add(&table, &arena, name, &one, 1, 1));
@@ -123,10 +123,11 @@ static void what_does_not_fit_is_refused_and_changes_nothing(void **state)
     arena_release(&arena);
 }
 
-static struct segments pair(struct arena *arena, const char *second, size_t len, float lr_mult)
+static struct segments segment_pair(struct arena *arena, const char *second, size_t len,
+                                    float lr_mult)
 {
     struct segments table = {0};
-    struct shape a = shape1(10), b = shape1(len);
+    struct shape a = shape_of(10), b = shape_of(len);
     assert_non_null(segments_add(&table, arena, "a.0", &a, 1, 1));
     assert_non_null(segments_add(&table, arena, second, &b, lr_mult, 1));
     return table;
@@ -137,8 +138,10 @@ static void tables_match_by_names_offsets_and_lengths(void **state)
     (void)state;
     struct arena arena;
     arena_init(&arena);
-    struct segments x = pair(&arena, "b.0", 17, 1), same = pair(&arena, "b.0", 17, 2);
-    struct segments renamed = pair(&arena, "c.0", 17, 1), longer = pair(&arena, "b.0", 18, 1);
+    struct segments x = segment_pair(&arena, "b.0", 17, 1),
+                    same = segment_pair(&arena, "b.0", 17, 2);
+    struct segments renamed = segment_pair(&arena, "c.0", 17, 1),
+                    longer = segment_pair(&arena, "b.0", 18, 1);
     struct segments shorter = x;
     shorter.count--;
     assert_true(segments_match(&x, &same)); /* a rate does not stand in the way of an exchange */

@@ -11,7 +11,7 @@
 #include "base/status.h"
 
 /* Record n is worth these three numbers; sums of them round. */
-static void set(void *user, size_t first, size_t count, float *sum)
+static void set_sum(void *user, size_t first, size_t count, float *sum)
 {
     size_t offset = *(const size_t *)user;
     assert_in_range(count, 1, SLICE_RECORDS);
@@ -29,7 +29,7 @@ static void sum_of(size_t offset, size_t records, float out[3])
     size_t bytes;
     arena_init(&arena);
     assert_int_equal(slices_init(&slices, &arena, records, 3, &bytes), OK);
-    const float *sum = slices_sum(&slices, set, &offset);
+    const float *sum = slices_sum(&slices, set_sum, &offset);
     for (size_t i = 0; i < 3; i++)
         out[i] = sum[i];
     arena_release(&arena);

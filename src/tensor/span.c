@@ -36,7 +36,7 @@ static void copy_rows(size_t rows, size_t len, const char *x, size_t x_step, cha
     }
 }
 
-static void check(const struct span *part, const struct span *whole, size_t at)
+static void check_span(const struct span *part, const struct span *whole, size_t at)
 {
     PL_ASSERT(part->outer == whole->outer && part->inner == whole->inner);
     PL_ASSERT(part->dtype == whole->dtype);
@@ -52,14 +52,14 @@ static size_t place_of(const struct span *s)
 void span_get(const struct span *whole, const void *x, const struct span *part, size_t at, void *y)
 {
     size_t place = place_of(whole), len = part->n * place;
-    check(part, whole, at);
+    check_span(part, whole, at);
     copy_rows(part->outer, len, (const char *)x + at * place, whole->n * place, y, len);
 }
 
 void span_put(const struct span *part, const void *x, const struct span *whole, size_t at, void *y)
 {
     size_t place = place_of(whole), len = part->n * place;
-    check(part, whole, at);
+    check_span(part, whole, at);
     copy_rows(part->outer, len, x, len, (char *)y + at * place, whole->n * place);
 }
 

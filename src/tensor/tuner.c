@@ -113,7 +113,7 @@ static int make_room(struct tuner *tuner)
 }
 
 /* In place of what stands there for the key. False: it found no room, and is timed again. */
-static bool put(struct tuner *tuner, const struct entry *entry)
+static bool put_entry(struct tuner *tuner, const struct entry *entry)
 {
     size_t place = place_of(tuner, entry->key);
     if (!is_at(tuner, place, entry->key)) {
@@ -219,7 +219,7 @@ static bool is_ahead(int64_t ns, int64_t of)
 }
 
 /* Each is timed before and after the other, so that what slows one for a while decides nothing. */
-static bool beats(struct trial *t, size_t rival, size_t kept, int64_t kept_ns, int64_t *ns)
+static bool is_faster(struct trial *t, size_t rival, size_t kept, int64_t kept_ns, int64_t *ns)
 {
     int64_t again;
     return time_candidate(t, rival, kept_ns, ns) == OK && is_ahead(*ns, kept_ns) &&
@@ -241,7 +241,7 @@ static size_t check_choice(struct trial *t, size_t kept, size_t n, int64_t *ns)
                        tuner->checked + took < CHECK;
          k++) {
         size_t rival = (first + k) % n;
-        if (rival != kept && beats(t, rival, kept, kept_ns, ns))
+        if (rival != kept && is_faster(t, rival, kept, kept_ns, ns))
             winner = rival;
         took = host->now(host->user) - start;
     }
@@ -264,7 +264,7 @@ static void keep_choice(struct tuner *tuner, const char *key, const char *name, 
     check_text(name, TUNER_NAME_MAX);
     strcpy(entry.key, key);
     strcpy(entry.name, name);
-    put(tuner, &entry);
+    put_entry(tuner, &entry);
 }
 
 /* The one that is kept, or, where it is checked, what has taken its place. */
@@ -307,7 +307,7 @@ size_t tuner_choose(struct tuner *tuner, const char *key, const char *const *nam
     if (winner == n || tuner->halted)
         return n;
     keep_choice(tuner, key, names[winner], best);
-    tuner->news.fresh++;
+    tuner->news.timed++;
     return winner;
 }
 
@@ -351,7 +351,7 @@ bool tuner_has_time(struct tuner *tuner, const char *key)
     struct entry entry = {.ns = 0};
     check_text(key, TUNER_KEY_MAX);
     strcpy(entry.key, key);
-    put(tuner, &entry);
+    put_entry(tuner, &entry);
     if (quiet)
         tuner->news.left++;
     else
@@ -364,13 +364,13 @@ double tuner_seconds(const struct tuner *tuner)
     return tuner ? (double)tuner->total * 1e-9 : 0;
 }
 
-void tuner_settle(struct tuner *tuner)
+void tuner_finish(struct tuner *tuner)
 {
     struct tuner_news news = tuner->news;
     news.seconds = (double)tuner->spent * 1e-9;
     tuner->news = (struct tuner_news){0};
     tuner->spent = 0;
-    bool any = news.fresh > 0 || news.mended > 0 || news.left > 0 || news.disturbed > 0;
+    bool any = news.timed > 0 || news.mended > 0 || news.left > 0 || news.disturbed > 0;
     if (any && tuner->host.keep)
         tuner->host.keep(tuner->host.user, tuner, &news);
 }
@@ -436,7 +436,7 @@ size_t tuner_load(struct tuner *tuner, const char *text, size_t len)
                       memcmp(at, first_line, sizeof first_line - 1) != 0))
             break;
         if (!first && read_line(at, end, &entry) && !tuner_find(tuner, entry.key))
-            taken += put(tuner, &entry);
+            taken += put_entry(tuner, &entry);
         at = end + 1;
     }
     return taken;

@@ -30,9 +30,9 @@ enum { TUNER_SECONDS = 20 }; /* of timing in a tuner's life; it ends with a key,
 
 struct tuner;
 
-/* What is new since the last tuner_settle. */
+/* What is new since the last tuner_finish. */
 struct tuner_news {
-    size_t fresh; /* choices, found in so many */
+    size_t timed; /* choices, found in so many */
     double seconds;
     size_t mended;    /* choices of earlier processes that were slower than another */
     size_t left;      /* keys that TUNER_SECONDS left no time for */
@@ -42,7 +42,7 @@ struct tuner_news {
 struct tuner_host {
     int64_t (*now)(void *user); /* nanoseconds */
     /* There are new choices to keep, or keys that go without; NULL: nothing is kept. Called by
-     * tuner_settle. */
+     * tuner_finish. */
     void (*keep)(void *user, struct tuner *tuner, const struct tuner_news *news);
     void *user;
     /* (optional) Nanoseconds that threads of this process were ready to run and had no processor,
@@ -101,7 +101,7 @@ void tuner_set_watch(struct tuner *tuner, const struct open_watch *watch);
 double tuner_seconds(const struct tuner *tuner);
 
 /* Hand what is new since the last call to the host's `keep`, if there is anything. */
-void tuner_settle(struct tuner *tuner);
+void tuner_finish(struct tuner *tuner);
 
 /* Is it the text of a table, of this version or another, by its first line? */
 bool tuner_is_table(const char *text, size_t len);

@@ -40,7 +40,7 @@ static void on_keep(void *user, struct tuner *tuner, const struct tuner_news *ne
     b->news = *news;
 }
 
-static int run(void *user, size_t i)
+static int run_candidate(void *user, size_t i)
 {
     struct bench *b = user;
     assert_true(i < CANDIDATES);
@@ -67,7 +67,7 @@ static int64_t delay_now(void *user)
 static int run_busy(void *user, size_t i)
 {
     struct busy *b = user;
-    int rc = run(&b->bench, i);
+    int rc = run_candidate(&b->bench, i);
     if (i == 1 && b->disturbed > 0) {
         b->disturbed--;
         b->delay += 40 * 1000 * 1000;
@@ -91,9 +91,9 @@ static struct tuner *tuner_for(struct bench *b)
     return tuner;
 }
 
-static size_t choose(struct tuner *tuner, struct bench *b, const char *key)
+static size_t choose_candidate(struct tuner *tuner, struct bench *b, const char *key)
 {
-    return tuner_choose(tuner, key, names, CANDIDATES, run, b);
+    return tuner_choose(tuner, key, names, CANDIDATES, run_candidate, b);
 }
 
 static size_t runs_of(const struct bench *b)
@@ -110,14 +110,14 @@ static void the_fastest_is_taken_and_timed_no_more(void **state)
     struct bench b = {.takes = {3000, 2000, 2900}};
     struct tuner *tuner = tuner_for(&b);
     assert_null(tuner_find(tuner, "a"));
-    assert_int_equal(choose(tuner, &b, "a"), 1);
+    assert_int_equal(choose_candidate(tuner, &b, "a"), 1);
     assert_string_equal(tuner_find(tuner, "a"), "jit:x winograd");
     size_t runs = runs_of(&b);
     assert_true(b.runs[0] > 3 && b.runs[1] > 3 && b.runs[2] > 1);
-    assert_int_equal(choose(tuner, &b, "a"), 1);
+    assert_int_equal(choose_candidate(tuner, &b, "a"), 1);
     assert_int_equal(runs_of(&b), runs);
     b.takes[2] = 1000; /* another shape is another question */
-    assert_int_equal(choose(tuner, &b, "b"), 2);
+    assert_int_equal(choose_candidate(tuner, &b, "b"), 2);
     assert_true(runs_of(&b) > runs);
     tuner_free(tuner);
 }
@@ -127,9 +127,9 @@ static void what_cannot_run_is_left_out(void **state)
     (void)state;
     struct bench b = {.takes = {0, 5000, 0}};
     struct tuner *tuner = tuner_for(&b);
-    assert_int_equal(choose(tuner, &b, "a"), 1);
+    assert_int_equal(choose_candidate(tuner, &b, "a"), 1);
     memset(b.takes, 0, sizeof b.takes);
-    assert_int_equal(choose(tuner, &b, "b"), CANDIDATES);
+    assert_int_equal(choose_candidate(tuner, &b, "b"), CANDIDATES);
     assert_null(tuner_find(tuner, "b"));
     tuner_free(tuner);
 }
@@ -140,11 +140,11 @@ static void the_slow_are_dropped_and_equals_keep_their_order(void **state)
     (void)state;
     struct bench b = {.takes = {1000000, 990000, 400000000}};
     struct tuner *tuner = tuner_for(&b);
-    assert_int_equal(choose(tuner, &b, "a"), 0);
+    assert_int_equal(choose_candidate(tuner, &b, "a"), 0);
     assert_int_equal(b.runs[2], 1);
     b.takes[2] = 2500000;
     b.runs[2] = 0;
-    assert_int_equal(choose(tuner, &b, "b"), 0);
+    assert_int_equal(choose_candidate(tuner, &b, "b"), 0);
     assert_int_equal(b.runs[2], 2);
     tuner_free(tuner);
 }
@@ -154,17 +154,17 @@ static void what_is_new_is_handed_on_once(void **state)
     (void)state;
     struct bench b = {.takes = {3000, 2000, 4000}};
     struct tuner *tuner = tuner_for(&b);
-    tuner_settle(tuner);
+    tuner_finish(tuner);
     assert_int_equal(b.kept, 0);
-    choose(tuner, &b, "a");
-    choose(tuner, &b, "b");
-    tuner_settle(tuner);
+    choose_candidate(tuner, &b, "a");
+    choose_candidate(tuner, &b, "b");
+    tuner_finish(tuner);
     assert_int_equal(b.kept, 1);
-    assert_int_equal(b.news.fresh, 2);
+    assert_int_equal(b.news.timed, 2);
     assert_int_equal(b.news.left, 0);
     assert_true(b.news.seconds > 0 && b.news.seconds < 1e-3);
-    choose(tuner, &b, "a");
-    tuner_settle(tuner);
+    choose_candidate(tuner, &b, "a");
+    tuner_finish(tuner);
     assert_int_equal(b.kept, 1);
     tuner_free(tuner);
 }
@@ -182,22 +182,22 @@ static void timing_ends_after_so_many_seconds(void **state)
         snprintf(key, sizeof key, "k%zu", n);
         if (!tuner_has_time(tuner, key))
             break;
-        assert_int_equal(choose(tuner, &b, key), 0);
+        assert_int_equal(choose_candidate(tuner, &b, key), 0);
     }
     assert_in_range(b.now, 20 * INT64_C(1000000000), 23 * INT64_C(1000000000));
     assert_false(tuner_has_time(tuner, key));
     assert_false(tuner_has_time(tuner, "another"));
     assert_null(tuner_find(tuner, key));
     assert_string_equal(tuner_find(tuner, "k0"), "direct");
-    tuner_settle(tuner);
-    assert_int_equal(b.news.fresh, n);
+    tuner_finish(tuner);
+    assert_int_equal(b.news.timed, n);
     assert_int_equal(b.news.left, 2);
     assert_int_equal(tuner_text(tuner, &text), OK);
     assert_int_equal(tuner_load(next, (char *)text.data, text.len), n);
     assert_true(tuner_has_time(next, key));
     b.kept = 0;
     assert_false(tuner_has_time(tuner, key));
-    tuner_settle(tuner);
+    tuner_finish(tuner);
     assert_int_equal(b.kept, 0);
     const char *found = "paceline kernels 1\nanother | own | 5 ns\n"; /* by another process */
     assert_int_equal(tuner_load(tuner, found, strlen(found)), 1);
@@ -206,15 +206,15 @@ static void timing_ends_after_so_many_seconds(void **state)
     tuner_free(tuner), tuner_free(next);
 }
 
-static void text_there_and_back(void **state)
+static void test_tuner_text_round_trips(void **state)
 {
     (void)state;
     struct bench b = {.takes = {3000, 2000, 4000}};
     struct tuner *one = tuner_for(&b), *two = tuner_for(&b);
     struct buf text = {0}, again = {0};
-    choose(one, &b, "conv fwd f32 x=2x3 lib=one-2.6");
+    choose_candidate(one, &b, "conv fwd f32 x=2x3 lib=one-2.6");
     b.takes[0] = 7;
-    choose(one, &b, "conv data");
+    choose_candidate(one, &b, "conv data");
     assert_int_equal(tuner_text(one, &text), OK);
     const char *want = "paceline kernels 1\n"
                        "conv data | direct | 7 ns\n"
@@ -226,7 +226,7 @@ static void text_there_and_back(void **state)
     assert_int_equal(again.len, text.len);
     assert_memory_equal(again.data, text.data, text.len);
     size_t runs = runs_of(&b);
-    assert_int_equal(choose(two, &b, "conv data"), 0);
+    assert_int_equal(choose_candidate(two, &b, "conv data"), 0);
     assert_int_equal(runs_of(&b), runs);
     buf_release(&text), buf_release(&again);
     tuner_free(one), tuner_free(two);
@@ -238,24 +238,24 @@ static void own_choices_stay_when_a_file_is_merged(void **state)
     struct bench b = {.takes = {3000, 2000, 4000}};
     struct tuner *tuner = tuner_for(&b);
     const char *text = "paceline kernels 1\na | own | 5 ns\nb | own | 6 ns\n";
-    choose(tuner, &b, "a");
+    choose_candidate(tuner, &b, "a");
     assert_int_equal(tuner_load(tuner, text, strlen(text)), 1);
     assert_string_equal(tuner_find(tuner, "a"), "jit:x winograd");
     assert_string_equal(tuner_find(tuner, "b"), "own");
-    tuner_settle(tuner);
-    assert_int_equal(b.news.fresh, 1);
+    tuner_finish(tuner);
+    assert_int_equal(b.news.timed, 1);
     tuner_free(tuner);
 }
 
 /* A name of other days or other hands is not trusted: the candidates are timed. */
-static void a_name_that_is_no_candidate_is_timed_anew(void **state)
+static void test_tuner_unknown_name_is_timed_again(void **state)
 {
     (void)state;
     struct bench b = {.takes = {3000, 2000, 4000}};
     struct tuner *tuner = tuner_for(&b);
     const char *text = "paceline kernels 1\na | %s%n ../../etc | 1 ns\n";
     assert_int_equal(tuner_load(tuner, text, strlen(text)), 1);
-    assert_int_equal(choose(tuner, &b, "a"), 1);
+    assert_int_equal(choose_candidate(tuner, &b, "a"), 1);
     assert_true(runs_of(&b) > 0);
     assert_string_equal(tuner_find(tuner, "a"), "jit:x winograd");
     tuner_free(tuner);
@@ -334,8 +334,8 @@ static void test_tuner_repeats_runs_that_were_disturbed(void **state)
     struct tuner *tuner = tuner_for_busy(&b);
     assert_int_equal(tuner_choose(tuner, "a", names, CANDIDATES, run_busy, &b), 1);
     assert_int_equal(tuner_time(tuner, "a"), 2000);
-    tuner_settle(tuner);
-    assert_int_equal(b.bench.news.fresh, 1);
+    tuner_finish(tuner);
+    assert_int_equal(b.bench.news.timed, 1);
     assert_int_equal(b.bench.news.disturbed, 0);
     tuner_free(tuner);
 }
@@ -352,9 +352,9 @@ static void test_tuner_keeps_nothing_of_a_busy_machine(void **state)
             assert_int_equal(tuner_choose(tuner, keys[i], names, CANDIDATES, run_busy, &b),
                              CANDIDATES);
     assert_true(runs_of(&b.bench) < 90);
-    tuner_settle(tuner);
+    tuner_finish(tuner);
     assert_int_equal(b.bench.kept, 1);
-    assert_int_equal(b.bench.news.fresh, 0);
+    assert_int_equal(b.bench.news.timed, 0);
     assert_int_equal(b.bench.news.left, 0);
     assert_int_equal(b.bench.news.disturbed, 4);
     struct buf text = {0};
@@ -402,7 +402,7 @@ static int run_noisy(void *user, size_t i)
 
 /* One process loads the table, chooses for all shapes, and leaves what it has. Which names it took,
  * as bits of those that are `best`. */
-static unsigned live(struct machine *m, uint64_t number, size_t best)
+static unsigned live_process(struct machine *m, uint64_t number, size_t best)
 {
     struct tuner *tuner = tuner_for_busy(&m->busy);
     unsigned right = 0;
@@ -411,7 +411,7 @@ static unsigned live(struct machine *m, uint64_t number, size_t best)
     for (unsigned i = 0; i < KEYS; i++)
         if (tuner_choose(tuner, shapes[i], names, CANDIDATES, run_noisy, m) == best)
             right |= 1u << i;
-    tuner_settle(tuner);
+    tuner_finish(tuner);
     buf_release(&m->table);
     m->table = (struct buf){0};
     assert_int_equal(tuner_text(tuner, &m->table), OK);
@@ -419,7 +419,7 @@ static unsigned live(struct machine *m, uint64_t number, size_t best)
     return right;
 }
 
-static void fill(struct machine *m, const char *name)
+static void fill_machine(struct machine *m, const char *name)
 {
     buf_printf(&m->table, "paceline kernels 1\n");
     for (int i = 0; i < KEYS; i++)
@@ -435,16 +435,16 @@ static void test_tuner_repairs_bad_choices_in_later_processes(void **state)
     const unsigned all = (1u << KEYS) - 1;
     unsigned right = 0;
     uint64_t number = 0;
-    fill(&m, "own");
+    fill_machine(&m, "own");
     for (; right != all && number < 64; number++) {
         int64_t before = m.busy.bench.now;
-        right = live(&m, number, 1);
+        right = live_process(&m, number, 1);
         assert_true(m.busy.bench.now - before < 200 * 1000 * 1000);
     }
     assert_int_equal(right, all);
     assert_true(number < 64);
     assert_true(m.busy.bench.news.mended > 0);
-    assert_int_equal(live(&m, number, 1), all);
+    assert_int_equal(live_process(&m, number, 1), all);
     buf_release(&m.table);
 }
 
@@ -453,10 +453,10 @@ static void test_tuner_leaves_good_choices_alone(void **state)
 {
     (void)state;
     struct machine m = {.busy = {.bench = {.takes = {2000000, 2000000, 2100000}}}, .noise = 30};
-    fill(&m, "direct");
+    fill_machine(&m, "direct");
     for (uint64_t number = 0; number < 400; number++) {
         m.disturbs_in = number % 2 ? 5 : 0;
-        assert_int_equal(live(&m, number, 0), (1u << KEYS) - 1);
+        assert_int_equal(live_process(&m, number, 0), (1u << KEYS) - 1);
     }
     assert_int_equal(m.busy.bench.kept, 0);
     buf_release(&m.table);
@@ -467,10 +467,10 @@ static void test_tuner_checks_nothing_on_a_busy_machine(void **state)
     (void)state;
     struct machine m = {.busy = {.bench = {.takes = {3000000, 2000000, 2900000}}},
                         .disturbs_in = 1};
-    fill(&m, "own");
+    fill_machine(&m, "own");
     for (uint64_t number = 0; number < 64; number++) {
         size_t before = runs_of(&m.busy.bench);
-        assert_int_equal(live(&m, number, 2), (1u << KEYS) - 1);
+        assert_int_equal(live_process(&m, number, 2), (1u << KEYS) - 1);
         assert_true(runs_of(&m.busy.bench) - before <= 1);
     }
     assert_int_equal(m.busy.bench.kept, 0); /* and nothing is said of it */
@@ -483,8 +483,8 @@ static void test_tuner_on_hold_counts_what_it_would_time(void **state)
     struct bench b = {.takes = {3000, 2000, 2900}};
     struct tuner *tuner =
         tuner_create(&(struct tuner_host){.now = clock_now, .keep = on_keep, .user = &b});
-    tuner_choose(tuner, "known", names, CANDIDATES, run, &b);
-    tuner_settle(tuner);
+    tuner_choose(tuner, "known", names, CANDIDATES, run_candidate, &b);
+    tuner_finish(tuner);
     tuner_hold(tuner);
     assert_false(tuner_has_time(tuner, "a"));
     assert_false(tuner_has_time(tuner, "b"));
@@ -492,7 +492,7 @@ static void test_tuner_on_hold_counts_what_it_would_time(void **state)
     assert_true(tuner_has_time(tuner, "a"));
     tuner_hold(tuner);
     assert_int_equal(tuner_go_on(tuner), 0);
-    tuner_settle(tuner);
+    tuner_finish(tuner);
     assert_int_equal(b.kept, 1); /* there was no news */
     tuner_free(tuner);
 }
@@ -509,17 +509,17 @@ static void test_tuner_ends_when_its_watch_says_so(void **state)
     (void)state;
     struct bench b = {.takes = {3000, 2000, 2900}};
     struct tuner *tuner = tuner_create(&(struct tuner_host){.now = clock_now, .user = &b});
-    uint64_t told = 0;
-    const struct open_watch watch = {&told, count_to_five};
+    uint64_t reported = 0;
+    const struct open_watch watch = {&reported, count_to_five};
     tuner_set_watch(tuner, &watch);
-    assert_int_equal(tuner_choose(tuner, "a", names, CANDIDATES, run, &b), CANDIDATES);
-    assert_int_equal(told, 5);
+    assert_int_equal(tuner_choose(tuner, "a", names, CANDIDATES, run_candidate, &b), CANDIDATES);
+    assert_int_equal(reported, 5);
     assert_int_equal(b.runs[0] + b.runs[1] + b.runs[2], 4);
     assert_false(tuner_has_time(tuner, "b"));
     assert_null(tuner_find(tuner, "a"));
     tuner_set_watch(tuner, NULL);
-    assert_int_equal(tuner_choose(tuner, "a", names, CANDIDATES, run, &b), 1);
-    assert_int_equal(told, 5);
+    assert_int_equal(tuner_choose(tuner, "a", names, CANDIDATES, run_candidate, &b), 1);
+    assert_int_equal(reported, 5);
     tuner_free(tuner);
 }
 
@@ -531,9 +531,9 @@ int main(void)
         cmocka_unit_test(the_slow_are_dropped_and_equals_keep_their_order),
         cmocka_unit_test(what_is_new_is_handed_on_once),
         cmocka_unit_test(timing_ends_after_so_many_seconds),
-        cmocka_unit_test(text_there_and_back),
+        cmocka_unit_test(test_tuner_text_round_trips),
         cmocka_unit_test(own_choices_stay_when_a_file_is_merged),
-        cmocka_unit_test(a_name_that_is_no_candidate_is_timed_anew),
+        cmocka_unit_test(test_tuner_unknown_name_is_timed_again),
         cmocka_unit_test(foreign_and_damaged_lines_count_for_nothing),
         cmocka_unit_test(chance_does_not_break_it),
         cmocka_unit_test(test_tuner_repeats_runs_that_were_disturbed),

@@ -11,7 +11,7 @@
 /* Ranges shorter than this are done before other threads would have woken up. */
 enum { THREADS_LEN_MIN = 64 * 1024, PAGE_FLOATS = 1024 };
 
-static void check(const struct vec *v, struct range r)
+static void check_range(const struct vec *v, struct range r)
 {
     PL_ASSERT(r.from <= v->n && r.len <= v->n - r.from);
 }
@@ -19,8 +19,8 @@ static void check(const struct vec *v, struct range r)
 /* The range of y, which is written, and the same range of x: both exist and are apart. */
 static void check_apart(const struct vec *y, const struct vec *x, struct range r)
 {
-    check(y, r);
-    check(x, r);
+    check_range(y, r);
+    check_range(x, r);
     uintptr_t p = (uintptr_t)y->at, q = (uintptr_t)x->at;
     PL_ASSERT((p > q ? p - q : q - p) >= r.len * sizeof(float));
 }
@@ -60,7 +60,7 @@ struct update {
     const struct vec *const *inputs;
     size_t count;
     segment_fn *optimizer;
-    const void *how; /* the optimizer's own */
+    const void *rule; /* the optimizer's own */
     const struct segments *table;
 };
 
@@ -95,14 +95,14 @@ void vec_touch(struct vec *v)
 
 void vec_export(const struct vec *v, struct range r, float *out)
 {
-    check(v, r);
+    check_range(v, r);
     if (r.len)
         memcpy(out, v->at + r.from, r.len * sizeof *out);
 }
 
 void vec_import(struct vec *v, struct range r, const float *in)
 {
-    check(v, r);
+    check_range(v, r);
     if (r.len)
         memcpy(v->at + r.from, in, r.len * sizeof *in);
 }
@@ -114,7 +114,7 @@ static void fill_part(const struct update *u, size_t from, size_t n)
 
 void vec_fill(struct vec *y, struct range r, float value)
 {
-    check(y, r);
+    check_range(y, r);
     each_block(fill_part, &(struct update){.y = y->at, .a = value}, r);
 }
 
@@ -136,7 +136,7 @@ static void scale_part(const struct update *u, size_t from, size_t n)
 
 void vec_scale(struct vec *y, float a, struct range r)
 {
-    check(y, r);
+    check_range(y, r);
     each_block(scale_part, &(struct update){.y = y->at, .a = a}, r);
 }
 
@@ -205,7 +205,7 @@ static void weighted_sum_part(const struct update *u, size_t from, size_t n)
 void vec_weighted_sum(struct vec *y, const float *w, const struct vec *const *x, size_t count,
                       struct range r)
 {
-    check(y, r);
+    check_range(y, r);
     for (size_t i = 0; i < count; i++)
         check_apart(y, x[i], r);
     struct update u = {.y = y->at, .w = w, .inputs = x, .count = count};
@@ -241,7 +241,7 @@ static void segments_part(const struct update *u, size_t from, size_t n)
 }
 
 /* One step of an optimizer with one vector of state. */
-static void each_segment(segment_fn *optimizer, const void *how, struct vec *x,
+static void each_segment(segment_fn *optimizer, const void *rule, struct vec *x,
                          const struct vec *dx, struct vec *state, const struct segments *table,
                          struct range r)
 {
@@ -253,84 +253,84 @@ static void each_segment(segment_fn *optimizer, const void *how, struct vec *x,
                        .x = dx->at,
                        .v = state->at,
                        .optimizer = optimizer,
-                       .how = how,
+                       .rule = rule,
                        .table = table};
     each_block(segments_part, &u, r);
 }
 
-static struct vec_sgd_step sgd_step(const struct vec_sgd *how, const struct segment *segment)
+static struct vec_sgd_step sgd_step(const struct vec_sgd *rule, const struct segment *segment)
 {
     return (struct vec_sgd_step){
-        .rate = how->rate * segment->lr_mult,
-        .momentum = how->momentum,
-        .decay = how->decay * segment->decay_mult,
+        .rate = rule->rate * segment->lr_mult,
+        .momentum = rule->momentum,
+        .decay = rule->decay * segment->decay_mult,
     };
 }
 
 static void sgd_segment(const struct update *u, const struct segment *segment, size_t from,
                         size_t n)
 {
-    vec_kernels_best()->sgd(u->y + from, u->x + from, u->v + from, sgd_step(u->how, segment), n);
+    vec_kernels_best()->sgd(u->y + from, u->x + from, u->v + from, sgd_step(u->rule, segment), n);
 }
 
-void vec_sgd(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
+void vec_sgd(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *rule,
              const struct segments *table, struct range r)
 {
-    each_segment(sgd_segment, how, x, dx, m, table, r);
+    each_segment(sgd_segment, rule, x, dx, m, table, r);
 }
 
 static void nesterov_segment(const struct update *u, const struct segment *segment, size_t from,
                              size_t n)
 {
-    vec_kernels_best()->nesterov(u->y + from, u->x + from, u->v + from, sgd_step(u->how, segment),
+    vec_kernels_best()->nesterov(u->y + from, u->x + from, u->v + from, sgd_step(u->rule, segment),
                                  n);
 }
 
-void vec_nesterov(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
+void vec_nesterov(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *rule,
                   const struct segments *table, struct range r)
 {
-    each_segment(nesterov_segment, how, x, dx, m, table, r);
+    each_segment(nesterov_segment, rule, x, dx, m, table, r);
 }
 
 static void adagrad_segment(const struct update *u, const struct segment *segment, size_t from,
                             size_t n)
 {
-    const struct vec_adagrad *how = u->how;
+    const struct vec_adagrad *rule = u->rule;
     struct vec_adagrad_step step = {
-        .rate = how->rate * segment->lr_mult,
-        .delta = how->delta,
-        .decay = how->decay * segment->decay_mult,
+        .rate = rule->rate * segment->lr_mult,
+        .delta = rule->delta,
+        .decay = rule->decay * segment->decay_mult,
     };
     vec_kernels_best()->adagrad(u->y + from, u->x + from, u->v + from, step, n);
 }
 
-void vec_adagrad(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_adagrad *how,
+void vec_adagrad(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_adagrad *rule,
                  const struct segments *table, struct range r)
 {
-    each_segment(adagrad_segment, how, x, dx, h, table, r);
+    each_segment(adagrad_segment, rule, x, dx, h, table, r);
 }
 
 static void rmsprop_segment(const struct update *u, const struct segment *segment, size_t from,
                             size_t n)
 {
-    const struct vec_rmsprop *how = u->how;
+    const struct vec_rmsprop *rule = u->rule;
     struct vec_rmsprop_step step = {
-        .rate = how->rate * segment->lr_mult,
-        .rms_decay = how->rms_decay,
-        .delta = how->delta,
-        .decay = how->decay * segment->decay_mult,
+        .rate = rule->rate * segment->lr_mult,
+        .rms_decay = rule->rms_decay,
+        .delta = rule->delta,
+        .decay = rule->decay * segment->decay_mult,
     };
     vec_kernels_best()->rmsprop(u->y + from, u->x + from, u->v + from, step, n);
 }
 
-void vec_rmsprop(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_rmsprop *how,
+void vec_rmsprop(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_rmsprop *rule,
                  const struct segments *table, struct range r)
 {
-    each_segment(rmsprop_segment, how, x, dx, h, table, r);
+    each_segment(rmsprop_segment, rule, x, dx, h, table, r);
 }
 
 /* One step of an optimizer with two vectors of state. */
-static void each_segment_two(segment_fn *optimizer, const void *how, struct vec *x,
+static void each_segment_two(segment_fn *optimizer, const void *rule, struct vec *x,
                              const struct vec *dx, struct vec *first, struct vec *second,
                              const struct segments *table, struct range r)
 {
@@ -344,7 +344,7 @@ static void each_segment_two(segment_fn *optimizer, const void *how, struct vec 
                        .v = first->at,
                        .second = second->at,
                        .optimizer = optimizer,
-                       .how = how,
+                       .rule = rule,
                        .table = table};
     each_block(segments_part, &u, r);
 }
@@ -352,43 +352,43 @@ static void each_segment_two(segment_fn *optimizer, const void *how, struct vec 
 static void adadelta_segment(const struct update *u, const struct segment *segment, size_t from,
                              size_t n)
 {
-    const struct vec_adadelta *how = u->how;
+    const struct vec_adadelta *rule = u->rule;
     struct vec_adadelta_step step = {
-        .rate = how->rate * segment->lr_mult,
-        .momentum = how->momentum,
-        .delta = how->delta,
-        .decay = how->decay * segment->decay_mult,
+        .rate = rule->rate * segment->lr_mult,
+        .momentum = rule->momentum,
+        .delta = rule->delta,
+        .decay = rule->decay * segment->decay_mult,
     };
     vec_kernels_best()->adadelta(u->y + from, u->x + from, u->v + from, u->second + from, step, n);
 }
 
 void vec_adadelta(struct vec *x, const struct vec *dx, struct vec *h, struct vec *u,
-                  const struct vec_adadelta *how, const struct segments *table, struct range r)
+                  const struct vec_adadelta *rule, const struct segments *table, struct range r)
 {
-    each_segment_two(adadelta_segment, how, x, dx, h, u, table, r);
+    each_segment_two(adadelta_segment, rule, x, dx, h, u, table, r);
 }
 
 /* A product of floats is exact in double, so that `keep` is rounded once. */
 static void adam_segment(const struct update *u, const struct segment *segment, size_t from,
                          size_t n)
 {
-    const struct vec_adam *how = u->how;
-    float rate = how->rate * segment->lr_mult, decay = how->decay * segment->decay_mult;
+    const struct vec_adam *rule = u->rule;
+    float rate = rule->rate * segment->lr_mult, decay = rule->decay * segment->decay_mult;
     struct vec_adam_step step = {
-        .rate = how->correction * rate,
-        .beta1 = how->beta1,
-        .beta2 = how->beta2,
-        .delta = how->delta,
-        .decay = how->decoupled ? 0 : decay,
-        .keep = how->decoupled ? (float)(1 - (double)rate * (double)decay) : 1,
+        .rate = rule->correction * rate,
+        .beta1 = rule->beta1,
+        .beta2 = rule->beta2,
+        .delta = rule->delta,
+        .decay = rule->decoupled ? 0 : decay,
+        .keep = rule->decoupled ? (float)(1 - (double)rate * (double)decay) : 1,
     };
     vec_kernels_best()->adam(u->y + from, u->x + from, u->v + from, u->second + from, step, n);
 }
 
 void vec_adam(struct vec *x, const struct vec *dx, struct vec *m, struct vec *v,
-              const struct vec_adam *how, const struct segments *table, struct range r)
+              const struct vec_adam *rule, const struct segments *table, struct range r)
 {
-    each_segment_two(adam_segment, how, x, dx, m, v, table, r);
+    each_segment_two(adam_segment, rule, x, dx, m, v, table, r);
 }
 
 static void decay_l1_segment(const struct update *u, const struct segment *segment, size_t from,
@@ -409,7 +409,7 @@ void vec_decay_l1(struct vec *dx, const struct vec *x, float decay, const struct
 
 bool vec_finite(const struct vec *v, struct range r)
 {
-    check(v, r);
+    check_range(v, r);
     bool ok = true;
     size_t end = block_end(r);
 #pragma omp parallel for schedule(static) reduction(&& : ok) if (r.len >= THREADS_LEN_MIN)
@@ -422,8 +422,8 @@ bool vec_finite(const struct vec *v, struct range r)
 
 double vec_dot(const struct vec *a, const struct vec *b, struct range r)
 {
-    check(a, r);
-    check(b, r);
+    check_range(a, r);
+    check_range(b, r);
     enum { GROUP = 512 }; /* blocks whose sums wait for their turn to be added */
     double sums[GROUP], total = 0;
     size_t end = block_end(r);
@@ -442,7 +442,7 @@ double vec_dot(const struct vec *a, const struct vec *b, struct range r)
 
 uint64_t vec_hash(const struct vec *v, struct range r)
 {
-    check(v, r);
+    check_range(v, r);
     return hash_bytes(v->at + r.from, r.len * sizeof(float));
 }
 

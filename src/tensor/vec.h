@@ -71,11 +71,11 @@ struct vec_sgd {
  * the table's total. A segment with an lr_mult of 0 is frozen: neither it nor its state is touched.
  *
  * SGD: m ← momentum·m + η·g; x ← x − m. */
-void vec_sgd(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
+void vec_sgd(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *rule,
              const struct segments *table, struct range r);
 
 /* Nesterov: m' ← momentum·m + η·g; x ← x − ((1+momentum)·m' − momentum·m); m ← m'. */
-void vec_nesterov(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *how,
+void vec_nesterov(struct vec *x, const struct vec *dx, struct vec *m, const struct vec_sgd *rule,
                   const struct segments *table, struct range r);
 
 struct vec_adagrad {
@@ -83,7 +83,7 @@ struct vec_adagrad {
 };
 
 /* h ← h + g²; x ← x − η·(g / (√h + delta)). */
-void vec_adagrad(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_adagrad *how,
+void vec_adagrad(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_adagrad *rule,
                  const struct segments *table, struct range r);
 
 struct vec_rmsprop {
@@ -91,7 +91,7 @@ struct vec_rmsprop {
 };
 
 /* h ← rms_decay·h + (1−rms_decay)·g²; x ← x − η·(g / (√h + delta)). */
-void vec_rmsprop(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_rmsprop *how,
+void vec_rmsprop(struct vec *x, const struct vec *dx, struct vec *h, const struct vec_rmsprop *rule,
                  const struct segments *table, struct range r);
 
 struct vec_adadelta {
@@ -101,7 +101,7 @@ struct vec_adadelta {
 /* h ← momentum·h + (1−momentum)·g²; d = √((u + delta) / (h + delta))·g;
  * u ← momentum·u + (1−momentum)·d²; x ← x − η·d. */
 void vec_adadelta(struct vec *x, const struct vec *dx, struct vec *h, struct vec *u,
-                  const struct vec_adadelta *how, const struct segments *table, struct range r);
+                  const struct vec_adadelta *rule, const struct segments *table, struct range r);
 
 struct vec_adam {
     float rate, correction, beta1, beta2, delta, decay;
@@ -112,7 +112,7 @@ struct vec_adam {
  * x ← keep·x − correction·η·(m / (√v + delta)), where keep is 1. Decoupled: keep is
  * 1 − η·decay·decay_mult, rounded once, and g is dx. */
 void vec_adam(struct vec *x, const struct vec *dx, struct vec *m, struct vec *v,
-              const struct vec_adam *how, const struct segments *table, struct range r);
+              const struct vec_adam *rule, const struct segments *table, struct range r);
 
 /* The gradient of decay·decay_mult·Σ|x|, added: dx ← dx + decay·decay_mult·sign(x), sign(0) = 0. */
 void vec_decay_l1(struct vec *dx, const struct vec *x, float decay, const struct segments *table,

@@ -32,7 +32,7 @@ struct bench {
 };
 
 /* Very different sizes, so that an order of operations shows; some are subnormal. */
-static float value(uint64_t stream, size_t i)
+static float input_value(uint64_t stream, size_t i)
 {
     float u = rng_normal(SEED, stream, i);
     return i % 5 == 0 ? u * 1e-4f : i % 7 == 0 ? u * 300 : i % 97 == 0 ? u * 1e-41f : u;
@@ -45,9 +45,9 @@ static int bench_init(void **state)
         return -1;
     for (size_t k = 0; k < VECS; k++)
         for (size_t i = 0; i < N; i++)
-            b->start.at[k][i] = k < 2 ? value(100 + k, i) : fabsf(value(100 + k, i));
+            b->start.at[k][i] = k < 2 ? input_value(100 + k, i) : fabsf(input_value(100 + k, i));
     for (size_t i = 0; i < 2 * N; i++)
-        b->noise[i] = 0.1f * value(99, i);
+        b->noise[i] = 0.1f * input_value(99, i);
     *state = b;
     return 0;
 }
@@ -126,27 +126,27 @@ static void run_weighted_sum(const struct vec_kernels *k, struct model *m, const
 
 static void run_sgd(const struct vec_kernels *k, struct model *m, const struct step *s)
 {
-    const struct vec_sgd_step how = {.rate = 0.04f, .momentum = 0.9f, .decay = 0.0005f};
-    k->sgd(AT(0), s->dx, AT(1), how, s->n);
+    const struct vec_sgd_step rule = {.rate = 0.04f, .momentum = 0.9f, .decay = 0.0005f};
+    k->sgd(AT(0), s->dx, AT(1), rule, s->n);
 }
 
 static void run_nesterov(const struct vec_kernels *k, struct model *m, const struct step *s)
 {
-    const struct vec_sgd_step how = {.rate = 0.04f, .momentum = 0.9f, .decay = 0.0005f};
-    k->nesterov(AT(0), s->dx, AT(1), how, s->n);
+    const struct vec_sgd_step rule = {.rate = 0.04f, .momentum = 0.9f, .decay = 0.0005f};
+    k->nesterov(AT(0), s->dx, AT(1), rule, s->n);
 }
 
 static void run_adagrad(const struct vec_kernels *k, struct model *m, const struct step *s)
 {
-    const struct vec_adagrad_step how = {.rate = 0.04f, .delta = 1e-3f, .decay = 0.0005f};
-    k->adagrad(AT(0), s->dx, AT(2), how, s->n);
+    const struct vec_adagrad_step rule = {.rate = 0.04f, .delta = 1e-3f, .decay = 0.0005f};
+    k->adagrad(AT(0), s->dx, AT(2), rule, s->n);
 }
 
 static void run_rmsprop(const struct vec_kernels *k, struct model *m, const struct step *s)
 {
-    const struct vec_rmsprop_step how = {
+    const struct vec_rmsprop_step rule = {
         .rate = 0.04f, .rms_decay = 0.93f, .delta = 1e-6f, .decay = 0.0005f};
-    k->rmsprop(AT(0), s->dx, AT(2), how, s->n);
+    k->rmsprop(AT(0), s->dx, AT(2), rule, s->n);
 }
 
 static void run_axpy_sign(const struct vec_kernels *k, struct model *m, const struct step *s)
@@ -156,15 +156,15 @@ static void run_axpy_sign(const struct vec_kernels *k, struct model *m, const st
 
 static void run_adadelta(const struct vec_kernels *k, struct model *m, const struct step *s)
 {
-    const struct vec_adadelta_step how = {
+    const struct vec_adadelta_step rule = {
         .rate = 0.8f, .momentum = 0.93f, .delta = 1e-6f, .decay = 0.0005f};
-    k->adadelta(AT(0), s->dx, AT(2), AT(3), how, s->n);
+    k->adadelta(AT(0), s->dx, AT(2), AT(3), rule, s->n);
 }
 
 /* Adam and AdamW in turn. */
 static void run_adam(const struct vec_kernels *k, struct model *m, const struct step *s)
 {
-    const struct vec_adam_step how = {
+    const struct vec_adam_step rule = {
         .rate = 0.04f,
         .beta1 = 0.9f,
         .beta2 = 0.99f,
@@ -172,7 +172,7 @@ static void run_adam(const struct vec_kernels *k, struct model *m, const struct 
         .decay = s->sign > 0 ? 0.0005f : 0,
         .keep = s->sign > 0 ? 1 : 0.997f,
     };
-    k->adam(AT(0), s->dx, AT(1), AT(2), how, s->n);
+    k->adam(AT(0), s->dx, AT(1), AT(2), rule, s->n);
 }
 
 static void run_dot(const struct vec_kernels *k, struct model *m, const struct step *s)
@@ -217,7 +217,7 @@ static const struct trial {
 enum { TRIALS = sizeof trials / sizeof *trials };
 
 /* Floats of the first vector that differ after all steps; -1: none of anything at any step. */
-static int differing(struct bench *b, const struct trial *t, const struct vec_kernels *k)
+static int count_differing(struct bench *b, const struct trial *t, const struct vec_kernels *k)
 {
     bool same = true;
     int count = 0;
@@ -243,7 +243,7 @@ static void equals_the_plain_one(struct bench *b, size_t table)
         return;
     }
     for (size_t i = 0; i < TRIALS; i++)
-        if (differing(b, &trials[i], k) >= 0)
+        if (count_differing(b, &trials[i], k) >= 0)
             fail_msg("%s by %s differs from %s", trials[i].name, k->isa, vec_kernels_base.isa);
 }
 
@@ -274,7 +274,7 @@ static void fused_loops_do_not(void **state)
         return;
     }
     for (size_t i = 0; i < TRIALS; i++) {
-        int count = differing(*state, &trials[i], &vec_kernels_fused);
+        int count = count_differing(*state, &trials[i], &vec_kernels_fused);
         if (!trials[i].multiplies_and_adds)
             continue;
         print_message("fused %s: %d of %d floats differ\n", trials[i].name, count, N);

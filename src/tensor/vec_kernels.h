@@ -46,13 +46,14 @@ struct vec_kernels {
     void (*extrapolate)(float *out, float *v, const float *x, const float *x_prev, float delta,
                         float gamma, size_t n);
     void (*product)(float *y, float a, const float *x, size_t n); /* y ← a·x */
-    void (*sgd)(float *x, const float *dx, float *m, struct vec_sgd_step how, size_t n);
-    void (*nesterov)(float *x, const float *dx, float *m, struct vec_sgd_step how, size_t n);
-    void (*adagrad)(float *x, const float *dx, float *h, struct vec_adagrad_step how, size_t n);
-    void (*rmsprop)(float *x, const float *dx, float *h, struct vec_rmsprop_step how, size_t n);
-    void (*adadelta)(float *x, const float *dx, float *h, float *u, struct vec_adadelta_step how,
+    void (*sgd)(float *x, const float *dx, float *m, struct vec_sgd_step rule, size_t n);
+    void (*nesterov)(float *x, const float *dx, float *m, struct vec_sgd_step rule, size_t n);
+    void (*adagrad)(float *x, const float *dx, float *h, struct vec_adagrad_step rule, size_t n);
+    void (*rmsprop)(float *x, const float *dx, float *h, struct vec_rmsprop_step rule, size_t n);
+    void (*adadelta)(float *x, const float *dx, float *h, float *u, struct vec_adadelta_step rule,
                      size_t n);
-    void (*adam)(float *x, const float *dx, float *m, float *v, struct vec_adam_step how, size_t n);
+    void (*adam)(float *x, const float *dx, float *m, float *v, struct vec_adam_step rule,
+                 size_t n);
     bool (*finite)(const float *x, size_t n);
     double (*dot_block)(const float *a, const float *b, size_t n);
 };

@@ -11,25 +11,25 @@
 #define VEC_KERNELS_ISA "base"
 #endif
 
-static void fill(float *y, float value, size_t n)
+static void loop_fill(float *y, float value, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = value;
 }
 
-static void scale(float *y, float a, size_t n)
+static void loop_scale(float *y, float a, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = a * y[i];
 }
 
-static void add(float *restrict y, const float *restrict x, size_t n)
+static void loop_add(float *restrict y, const float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = y[i] + x[i];
 }
 
-static void axpy(float *restrict y, float a, const float *restrict x, size_t n)
+static void loop_axpy(float *restrict y, float a, const float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = y[i] + a * x[i];
@@ -41,21 +41,21 @@ static void axpy_sign(float *restrict y, float a, const float *restrict x, size_
         y[i] = y[i] + (x[i] > 0 ? a : x[i] < 0 ? -a : 0.0f);
 }
 
-static void lerp(float *restrict y, float t, const float *restrict x, size_t n)
+static void loop_lerp(float *restrict y, float t, const float *restrict x, size_t n)
 {
     float keep = 1.0f - t;
     for (size_t i = 0; i < n; i++)
         y[i] = keep * y[i] + t * x[i];
 }
 
-static void penalise(float *restrict x, float alpha, const float *restrict joint, size_t n)
+static void loop_penalise(float *restrict x, float alpha, const float *restrict joint, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = x[i] - alpha * (x[i] - joint[i]);
 }
 
-static void extrapolate(float *restrict out, float *restrict v, const float *restrict x,
-                        const float *restrict x_prev, float delta, float gamma, size_t n)
+static void loop_extrapolate(float *restrict out, float *restrict v, const float *restrict x,
+                             const float *restrict x_prev, float delta, float gamma, size_t n)
 {
     float fresh = 1.0f - delta;
     for (size_t i = 0; i < n; i++) {
@@ -64,82 +64,82 @@ static void extrapolate(float *restrict out, float *restrict v, const float *res
     }
 }
 
-static void product(float *restrict y, float a, const float *restrict x, size_t n)
+static void loop_product(float *restrict y, float a, const float *restrict x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         y[i] = a * x[i];
 }
 
-static void sgd(float *restrict x, const float *restrict dx, float *restrict m,
-                struct vec_sgd_step how, size_t n)
+static void loop_sgd(float *restrict x, const float *restrict dx, float *restrict m,
+                     struct vec_sgd_step rule, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        float g = dx[i] + how.decay * x[i];
-        m[i] = how.momentum * m[i] + how.rate * g;
+        float g = dx[i] + rule.decay * x[i];
+        m[i] = rule.momentum * m[i] + rule.rate * g;
         x[i] = x[i] - m[i];
     }
 }
 
-static void nesterov(float *restrict x, const float *restrict dx, float *restrict m,
-                     struct vec_sgd_step how, size_t n)
+static void loop_nesterov(float *restrict x, const float *restrict dx, float *restrict m,
+                          struct vec_sgd_step rule, size_t n)
 {
-    float ahead = 1.0f + how.momentum;
+    float ahead = 1.0f + rule.momentum;
     for (size_t i = 0; i < n; i++) {
-        float g = dx[i] + how.decay * x[i];
-        float before = how.momentum * m[i];
-        m[i] = before + how.rate * g;
+        float g = dx[i] + rule.decay * x[i];
+        float before = rule.momentum * m[i];
+        m[i] = before + rule.rate * g;
         x[i] = x[i] - (ahead * m[i] - before);
     }
 }
 
-static void adagrad(float *restrict x, const float *restrict dx, float *restrict h,
-                    struct vec_adagrad_step how, size_t n)
+static void loop_adagrad(float *restrict x, const float *restrict dx, float *restrict h,
+                         struct vec_adagrad_step rule, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        float g = dx[i] + how.decay * x[i];
+        float g = dx[i] + rule.decay * x[i];
         h[i] = h[i] + g * g;
-        x[i] = x[i] - how.rate * (g / (sqrtf(h[i]) + how.delta));
+        x[i] = x[i] - rule.rate * (g / (sqrtf(h[i]) + rule.delta));
     }
 }
 
-static void rmsprop(float *restrict x, const float *restrict dx, float *restrict h,
-                    struct vec_rmsprop_step how, size_t n)
+static void loop_rmsprop(float *restrict x, const float *restrict dx, float *restrict h,
+                         struct vec_rmsprop_step rule, size_t n)
 {
-    float fresh = 1.0f - how.rms_decay;
+    float fresh = 1.0f - rule.rms_decay;
     for (size_t i = 0; i < n; i++) {
-        float g = dx[i] + how.decay * x[i];
-        h[i] = how.rms_decay * h[i] + fresh * (g * g);
-        x[i] = x[i] - how.rate * (g / (sqrtf(h[i]) + how.delta));
+        float g = dx[i] + rule.decay * x[i];
+        h[i] = rule.rms_decay * h[i] + fresh * (g * g);
+        x[i] = x[i] - rule.rate * (g / (sqrtf(h[i]) + rule.delta));
     }
 }
 
-static void adadelta(float *restrict x, const float *restrict dx, float *restrict h,
-                     float *restrict u, struct vec_adadelta_step how, size_t n)
+static void loop_adadelta(float *restrict x, const float *restrict dx, float *restrict h,
+                          float *restrict u, struct vec_adadelta_step rule, size_t n)
 {
-    float fresh = 1.0f - how.momentum;
+    float fresh = 1.0f - rule.momentum;
     for (size_t i = 0; i < n; i++) {
-        float g = dx[i] + how.decay * x[i];
-        h[i] = how.momentum * h[i] + fresh * (g * g);
-        float step = sqrtf((u[i] + how.delta) / (h[i] + how.delta)) * g;
-        u[i] = how.momentum * u[i] + fresh * (step * step);
-        x[i] = x[i] - how.rate * step;
+        float g = dx[i] + rule.decay * x[i];
+        h[i] = rule.momentum * h[i] + fresh * (g * g);
+        float step = sqrtf((u[i] + rule.delta) / (h[i] + rule.delta)) * g;
+        u[i] = rule.momentum * u[i] + fresh * (step * step);
+        x[i] = x[i] - rule.rate * step;
     }
 }
 
-static void adam(float *restrict x, const float *restrict dx, float *restrict m, float *restrict v,
-                 struct vec_adam_step how, size_t n)
+static void loop_adam(float *restrict x, const float *restrict dx, float *restrict m,
+                      float *restrict v, struct vec_adam_step rule, size_t n)
 {
-    float fresh1 = 1.0f - how.beta1, fresh2 = 1.0f - how.beta2;
+    float fresh1 = 1.0f - rule.beta1, fresh2 = 1.0f - rule.beta2;
     for (size_t i = 0; i < n; i++) {
-        float g = dx[i] + how.decay * x[i];
-        m[i] = how.beta1 * m[i] + fresh1 * g;
-        v[i] = how.beta2 * v[i] + fresh2 * (g * g);
-        x[i] = how.keep * x[i] - how.rate * (m[i] / (sqrtf(v[i]) + how.delta));
+        float g = dx[i] + rule.decay * x[i];
+        m[i] = rule.beta1 * m[i] + fresh1 * g;
+        v[i] = rule.beta2 * v[i] + fresh2 * (g * g);
+        x[i] = rule.keep * x[i] - rule.rate * (m[i] / (sqrtf(v[i]) + rule.delta));
     }
 }
 
 /* Infinities and NaNs are the floats whose exponent is all ones. */
-static bool finite(const float *x, size_t n)
+static bool loop_finite(const float *x, size_t n)
 {
     const uint32_t exponent = 0x7f800000u;
     uint32_t bad = 0;
@@ -171,21 +171,21 @@ static double dot_block(const float *a, const float *b, size_t n)
 
 const struct vec_kernels VEC_KERNELS = {
     .isa = VEC_KERNELS_ISA,
-    .fill = fill,
-    .scale = scale,
-    .add = add,
-    .axpy = axpy,
+    .fill = loop_fill,
+    .scale = loop_scale,
+    .add = loop_add,
+    .axpy = loop_axpy,
     .axpy_sign = axpy_sign,
-    .lerp = lerp,
-    .penalise = penalise,
-    .extrapolate = extrapolate,
-    .product = product,
-    .sgd = sgd,
-    .nesterov = nesterov,
-    .adagrad = adagrad,
-    .rmsprop = rmsprop,
-    .adadelta = adadelta,
-    .adam = adam,
-    .finite = finite,
+    .lerp = loop_lerp,
+    .penalise = loop_penalise,
+    .extrapolate = loop_extrapolate,
+    .product = loop_product,
+    .sgd = loop_sgd,
+    .nesterov = loop_nesterov,
+    .adagrad = loop_adagrad,
+    .rmsprop = loop_rmsprop,
+    .adadelta = loop_adadelta,
+    .adam = loop_adam,
+    .finite = loop_finite,
     .dot_block = dot_block,
 };

@@ -30,7 +30,7 @@ struct bench {
 };
 
 /* Values of very different sizes, so that a wrong order of operations shows in the bits. */
-static float value(uint64_t vec, size_t i)
+static float input_value(uint64_t vec, size_t i)
 {
     float u = rng_normal(8, 100 + vec, i);
     return i % 5 == 0 ? u * 1e-4f : i % 7 == 0 ? u * 300 : u;
@@ -62,7 +62,7 @@ static int bench_init(void **state)
             vec_init(&b->want[k], &b->arena, b->table.total) != OK)
             return -1;
         for (size_t i = 0; i < b->table.total; i++)
-            b->start[k].at[i] = k >= 3 ? fabsf(value(k, i)) : value(k, i);
+            b->start[k].at[i] = k >= 3 ? fabsf(input_value(k, i)) : input_value(k, i);
     }
     *state = b;
     return 0;
@@ -84,7 +84,7 @@ struct trial {
 
 #define EL(k) b->want[k].at[i]
 
-static float gradient(struct bench *b, size_t i, float decay)
+static float gradient_of(struct bench *b, size_t i, float decay)
 {
     float pull = decay * EL(0);
     return EL(1) + pull;
@@ -98,7 +98,7 @@ static void run_nesterov(struct bench *b, struct range r)
 }
 static void one_nesterov(struct bench *b, size_t i, float lr_mult, float decay_mult)
 {
-    float rate = 0.01f * lr_mult, g = gradient(b, i, 0.0005f * decay_mult);
+    float rate = 0.01f * lr_mult, g = gradient_of(b, i, 0.0005f * decay_mult);
     float before = 0.9f * EL(2), fresh = rate * g;
     EL(2) = before + fresh;
     float more = 1.0f + 0.9f, ahead = more * EL(2), step = ahead - before;
@@ -113,7 +113,7 @@ static void run_adagrad(struct bench *b, struct range r)
 }
 static void one_adagrad(struct bench *b, size_t i, float lr_mult, float decay_mult)
 {
-    float rate = 0.01f * lr_mult, g = gradient(b, i, 0.0005f * decay_mult);
+    float rate = 0.01f * lr_mult, g = gradient_of(b, i, 0.0005f * decay_mult);
     float square = g * g;
     EL(3) = EL(3) + square;
     float under = sqrtf(EL(3)) + 1e-3f, share = g / under, step = rate * share;
@@ -129,7 +129,7 @@ static void run_rmsprop(struct bench *b, struct range r)
 }
 static void one_rmsprop(struct bench *b, size_t i, float lr_mult, float decay_mult)
 {
-    float rate = 0.01f * lr_mult, g = gradient(b, i, 0.0005f * decay_mult);
+    float rate = 0.01f * lr_mult, g = gradient_of(b, i, 0.0005f * decay_mult);
     float square = g * g, rest = 1.0f - 0.93f, kept = 0.93f * EL(3), fresh = rest * square;
     EL(3) = kept + fresh;
     float under = sqrtf(EL(3)) + 1e-6f, share = g / under, step = rate * share;
@@ -145,7 +145,7 @@ static void run_adadelta(struct bench *b, struct range r)
 }
 static void one_adadelta(struct bench *b, size_t i, float lr_mult, float decay_mult)
 {
-    float rate = 0.8f * lr_mult, g = gradient(b, i, 0.0005f * decay_mult), rest = 1.0f - 0.93f;
+    float rate = 0.8f * lr_mult, g = gradient_of(b, i, 0.0005f * decay_mult), rest = 1.0f - 0.93f;
     float square = g * g, kept = 0.93f * EL(3), fresh = rest * square;
     EL(3) = kept + fresh;
     float above = EL(4) + 1e-6f, below = EL(3) + 1e-6f, ratio = above / below;
@@ -180,7 +180,7 @@ static void run_adam(struct bench *b, struct range r)
     vec_adam(&b->at[0], &b->at[1], &b->at[2], &b->at[3], &adam, &b->table, r);
 }
 
-static void move(struct bench *b, size_t i, float g, float eta, float keep)
+static void move_value(struct bench *b, size_t i, float g, float eta, float keep)
 {
     float rate = 0.7f * eta, rest1 = 1.0f - 0.9f, rest2 = 1.0f - 0.99f, square = g * g;
     float kept1 = 0.9f * EL(2), fresh1 = rest1 * g, kept2 = 0.99f * EL(3), fresh2 = rest2 * square;
@@ -192,7 +192,7 @@ static void move(struct bench *b, size_t i, float g, float eta, float keep)
 }
 static void one_adam(struct bench *b, size_t i, float lr_mult, float decay_mult)
 {
-    move(b, i, gradient(b, i, 0.0005f * decay_mult), 0.01f * lr_mult, 1);
+    move_value(b, i, gradient_of(b, i, 0.0005f * decay_mult), 0.01f * lr_mult, 1);
 }
 
 static void run_adamw(struct bench *b, struct range r)
@@ -204,7 +204,7 @@ static void run_adamw(struct bench *b, struct range r)
 static void one_adamw(struct bench *b, size_t i, float lr_mult, float decay_mult)
 {
     float eta = 0.01f * lr_mult, decay = 0.0005f * decay_mult;
-    move(b, i, EL(1), eta, (float)(1.0 - (double)eta * (double)decay));
+    move_value(b, i, EL(1), eta, (float)(1.0 - (double)eta * (double)decay));
 }
 
 static const struct trial trials[] = {
@@ -336,7 +336,7 @@ static void past_the_table(struct bench *b)
     vec_adam(&b->at[0], &b->at[1], &b->at[2], &b->at[3], &adam, &none, (struct range){0, 1});
 }
 
-static void a_caller_who_errs_is_stopped(void **state)
+static void test_vec_misuse_is_caught(void **state)
 {
     struct bench *b = *state;
     void (*const wrong[])(struct bench *) = {one_vector_for_both_means, state_that_is_the_gradient,
@@ -360,7 +360,7 @@ int main(void)
         cmocka_unit_test(updates_equal_their_formula_bit_for_bit),
         cmocka_unit_test(an_update_in_shards_is_the_update_of_the_whole),
         cmocka_unit_test(what_is_frozen_stays),
-        cmocka_unit_test(a_caller_who_errs_is_stopped),
+        cmocka_unit_test(test_vec_misuse_is_caught),
     };
     return cmocka_run_group_tests(tests, bench_init, bench_release);
 }

@@ -32,7 +32,7 @@ struct bench {
 };
 
 /* Values of very different sizes, so that a wrong order of operations shows in the bits. */
-static float value(uint64_t vec, size_t i)
+static float input_value(uint64_t vec, size_t i)
 {
     float u = rng_normal(7, 100 + vec, i);
     return i % 5 == 0 ? u * 1e-4f : i % 7 == 0 ? u * 300 : u;
@@ -55,7 +55,7 @@ static int bench_init(void **state)
         b->start[k] = vec_of(&b->arena, N);
         b->want[k] = vec_of(&b->arena, N);
         for (size_t i = 0; i < N; i++)
-            b->start[k].at[i] = value(k, i);
+            b->start[k].at[i] = input_value(k, i);
     }
     /* Segments of 1 to about 3000 floats, some beginning and ending within one block. */
     b->table = (struct segments){0};
@@ -191,7 +191,7 @@ static void one_weighted_sum_of_none(struct bench *b, size_t i)
     EL(0) = 0;
 }
 
-static const struct vec_sgd how = {.rate = 0.01f, .momentum = 0.9f, .decay = 0.0005f};
+static const struct vec_sgd rule = {.rate = 0.01f, .momentum = 0.9f, .decay = 0.0005f};
 
 static void run_sgd(struct bench *b, struct range r)
 {
@@ -199,7 +199,7 @@ static void run_sgd(struct bench *b, struct range r)
         r = (struct range){b->table.total, 0};
     if (r.from + r.len > b->table.total)
         r.len = b->table.total - r.from;
-    vec_sgd(&b->at[0], &b->at[1], &b->at[2], &how, &b->table, r);
+    vec_sgd(&b->at[0], &b->at[1], &b->at[2], &rule, &b->table, r);
 }
 static void one_sgd(struct bench *b, size_t i)
 {
@@ -209,9 +209,9 @@ static void one_sgd(struct bench *b, size_t i)
         segment++;
     if (segment == end || i < segment->offset || segment->lr_mult == 0)
         return; /* padding, or frozen */
-    float rate = how.rate * segment->lr_mult, decay = how.decay * segment->decay_mult;
+    float rate = rule.rate * segment->lr_mult, decay = rule.decay * segment->decay_mult;
     float pull = decay * EL(0), g = EL(1) + pull;
-    float kept = how.momentum * EL(2), step = rate * g;
+    float kept = rule.momentum * EL(2), step = rate * g;
     EL(2) = kept + step;
     EL(0) = EL(0) - EL(2);
 }
@@ -468,10 +468,10 @@ static void onto_itself(struct bench *b)
 static void past_the_table(struct bench *b)
 {
     struct segments none = {0};
-    vec_sgd(&b->at[0], &b->at[1], &b->at[2], &how, &none, (struct range){0, 1});
+    vec_sgd(&b->at[0], &b->at[1], &b->at[2], &rule, &none, (struct range){0, 1});
 }
 
-static void a_caller_who_errs_is_stopped(void **state)
+static void test_vec_misuse_is_caught(void **state)
 {
     struct bench *b = *state;
     void (*const wrong[])(struct bench *) = {past_the_end, past_the_end_by_overflow,
@@ -503,7 +503,7 @@ int main(void)
         cmocka_unit_test(a_dot_product_is_the_sum_of_its_blocks),
         cmocka_unit_test(a_long_dot_product_does_not_depend_on_threads),
         cmocka_unit_test(a_hash_sees_every_bit_of_the_range_and_no_other),
-        cmocka_unit_test(a_caller_who_errs_is_stopped),
+        cmocka_unit_test(test_vec_misuse_is_caught),
     };
     return cmocka_run_group_tests(tests, bench_init, bench_release);
 }

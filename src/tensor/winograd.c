@@ -46,17 +46,17 @@ struct winograd {
     float *scratch; /* part_floats for each part */
 };
 
-static size_t up(size_t n, size_t step)
+static size_t round_up(size_t n, size_t step)
 {
     return (n + step - 1) / step * step;
 }
 
-static size_t smaller(size_t a, size_t b)
+static size_t smaller_of(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-static size_t larger(size_t a, size_t b)
+static size_t larger_of(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
@@ -70,11 +70,11 @@ struct span {
 
 static struct span span_of(const struct pass *p, size_t part, size_t parts)
 {
-    size_t tiles = p->in.N * p->in.rows * p->in.columns, rows = up(tiles, ROWS) / ROWS;
+    size_t tiles = p->in.N * p->in.rows * p->in.columns, rows = round_up(tiles, ROWS) / ROWS;
     size_t first = rows * part / parts * ROWS, end = rows * (part + 1) / parts * ROWS;
-    size_t blocks = larger(1, up(end - first, p->tiles) / p->tiles);
-    return (struct span){first, smaller(end, tiles),
-                         larger(ROWS, up((end - first) / blocks, ROWS))};
+    size_t blocks = larger_of(1, round_up(end - first, p->tiles) / p->tiles);
+    return (struct span){first, smaller_of(end, tiles),
+                         larger_of(ROWS, round_up((end - first) / blocks, ROWS))};
 }
 
 /* The pixel that nothing lies behind. */
@@ -82,7 +82,7 @@ static void copy_last(enum dtype dtype, const struct winograd_image *image, cons
                       void *outside)
 {
     size_t C = image->C, count = image->N * image->H * image->W * C;
-    memcpy(dtype_at(dtype, outside, up(C, BLOCK)), dtype_in(dtype, x, count - C),
+    memcpy(dtype_at(dtype, outside, round_up(C, BLOCK)), dtype_in(dtype, x, count - C),
            C * dtype_size(dtype));
 }
 
@@ -95,18 +95,18 @@ static void make_tiles(const struct winograd *winograd, const struct pass *p, st
 {
     const struct winograd_loops *loops = winograd->loops;
     const enum dtype dtype = winograd->dtype;
-    size_t in = p->in.C, c = o * BLOCK, channels = smaller(blocks * BLOCK, p->out.C - c);
-    float *outside = scratch, *V = outside + up(p->out.C, BLOCK);
+    size_t in = p->in.C, c = o * BLOCK, channels = smaller_of(blocks * BLOCK, p->out.C - c);
+    float *outside = scratch, *V = outside + round_up(p->out.C, BLOCK);
     float *M = V + winograd->points * p->V.point;
     for (size_t t = span.first; t < span.end; t += span.step) {
-        size_t tiles = smaller(span.step, span.end - t);
+        size_t tiles = smaller_of(span.step, span.end - t);
         for (size_t k = 0; k < in; k += p->in_blocks * BLOCK) {
-            size_t some = smaller(p->in_blocks * BLOCK, in - k);
+            size_t some = smaller_of(p->in_blocks * BLOCK, in - k);
             loops->input(&p->in, dtype_in(dtype, x, k), dtype_in(dtype, x_outside, k), t, tiles,
                          winograd_blocks(some), p->V, V);
             for (size_t i = 0; i < winograd->points; i++)
-                winograd->products->multiply(up(tiles, ROWS), some, blocks, V + i * p->V.point,
-                                             p->V.block,
+                winograd->products->multiply(round_up(tiles, ROWS), some, blocks,
+                                             V + i * p->V.point, p->V.block,
                                              winograd->U + i * p->shared_point + k * BLOCK,
                                              in * BLOCK, k > 0, M + i * p->M.point, p->M.block);
         }
@@ -114,9 +114,9 @@ static void make_tiles(const struct winograd *winograd, const struct pass *p, st
     }
 }
 
-static void convolve(const struct winograd *winograd, struct pass p, size_t N,
-                     const struct winograd_filters *filters, const void *x, void *x_outside,
-                     const float *w, const float *b, void *y)
+static void convolve_batch(const struct winograd *winograd, struct pass p, size_t N,
+                           const struct winograd_filters *filters, const void *x, void *x_outside,
+                           const float *w, const float *b, void *y)
 {
     size_t parts = winograd->parts, in = p.in.C, all = winograd_blocks(p.out.C);
     PL_ASSERT(N > 0 && N <= winograd->N);
@@ -124,7 +124,7 @@ static void convolve(const struct winograd *winograd, struct pass p, size_t N,
     copy_last(winograd->dtype, &p.in, x, x_outside);
 #pragma omp parallel num_threads((int)parts)
     for (size_t o = 0; o < all; o += p.out_blocks) {
-        size_t blocks = smaller(p.out_blocks, all - o);
+        size_t blocks = smaller_of(p.out_blocks, all - o);
 #pragma omp for schedule(static) collapse(2)
         for (size_t i = 0; i < blocks; i++)
             for (size_t k = 0; k < in; k += BLOCK)
@@ -142,16 +142,16 @@ void winograd_forward(const struct winograd *winograd, size_t N, const void *x, 
 {
     if (b)
         memcpy(winograd->b, b, winograd->forward.out.C * sizeof *b);
-    convolve(winograd, winograd->forward, N, &winograd->filters, x, winograd->x_outside, w,
-             b ? winograd->b : winograd->zeros, y);
+    convolve_batch(winograd, winograd->forward, N, &winograd->filters, x, winograd->x_outside, w,
+                   b ? winograd->b : winograd->zeros, y);
 }
 
 void winograd_backward_data(const struct winograd *winograd, size_t N, const void *dy,
                             const float *w, void *dx)
 {
     PL_ASSERT(winograd->dy_outside);
-    convolve(winograd, winograd->back, N, &winograd->filters_turned, dy, winograd->dy_outside, w,
-             winograd->zeros, dx);
+    convolve_batch(winograd, winograd->back, N, &winograd->filters_turned, dy, winograd->dy_outside,
+                   w, winograd->zeros, dx);
 }
 
 /* ---- back to dw ---- */
@@ -169,14 +169,14 @@ static void sum_tiles(const struct winograd *winograd, const struct pass *p, siz
     const struct winograd_loops *loops = winograd->loops;
     const enum dtype dtype = winograd->dtype;
     struct span span = span_of(p, part, winograd->parts);
-    float *db = part_sums(winograd, part), *dU = db + up(p->out.C, BLOCK);
+    float *db = part_sums(winograd, part), *dU = db + round_up(p->out.C, BLOCK);
     float *V = dU + winograd->points * p->shared_point, *dM = V + winograd->points * p->V.point;
     if (c == 0)
         memset(db + o * BLOCK, 0, outs * BLOCK * sizeof *db);
     if (span.first >= span.end)
         memset(dU, 0, winograd->points * p->shared_point * sizeof *dU);
     for (size_t t = span.first; t < span.end; t += span.step) {
-        size_t tiles = smaller(span.step, span.end - t);
+        size_t tiles = smaller_of(span.step, span.end - t);
         loops->input(&p->in, dtype_in(dtype, x, c * BLOCK),
                      dtype_in(dtype, winograd->x_outside, c * BLOCK), t, tiles, ins, p->V, V);
         loops->output_back(&p->out, dtype_in(dtype, dy, o * BLOCK),
@@ -193,7 +193,7 @@ static void sum_tiles(const struct winograd *winograd, const struct pass *p, siz
 static void add_filters(const struct winograd *winograd, const struct pass *p, size_t c, size_t ins,
                         size_t o, size_t outs, float *dw)
 {
-    const float *dU = part_sums(winograd, 0) + up(p->out.C, BLOCK);
+    const float *dU = part_sums(winograd, 0) + round_up(p->out.C, BLOCK);
 #pragma omp for schedule(static) collapse(2)
     for (size_t i = 0; i < ins; i++)
         for (size_t j = 0; j < outs; j++)
@@ -214,8 +214,8 @@ void winograd_backward_weights(const struct winograd *winograd, size_t N, const 
 #pragma omp parallel num_threads((int)winograd->parts)
     for (size_t c = 0; c < all_in; c += p.in_blocks)
         for (size_t o = 0; o < all_out; o += p.out_blocks) {
-            size_t ins = smaller(p.in_blocks, all_in - c);
-            size_t outs = smaller(p.out_blocks, all_out - o);
+            size_t ins = smaller_of(p.in_blocks, all_in - c);
+            size_t outs = smaller_of(p.out_blocks, all_out - o);
 #pragma omp for schedule(static)
             for (size_t part = 0; part < winograd->parts; part++)
                 sum_tiles(winograd, &p, part, c, ins, o, outs, x, dy);
@@ -249,7 +249,7 @@ static struct winograd_slab slab_of(size_t tiles, size_t blocks)
 /* The images, and the tiles of those of y, of which the first sees x from -pad on. */
 static void plan_images(struct pass *p, struct image x, struct image y, size_t pad_h, size_t pad_w)
 {
-    size_t rows = up(y.H, TILE) / TILE, columns = up(y.W, TILE) / TILE;
+    size_t rows = round_up(y.H, TILE) / TILE, columns = round_up(y.W, TILE) / TILE;
     p->in = (struct winograd_image){x.N, x.H, x.W, x.C, rows, columns, pad_h, pad_w};
     p->out = (struct winograd_image){y.N, y.H, y.W, y.C, rows, columns, 0, 0};
 }
@@ -257,7 +257,7 @@ static void plan_images(struct pass *p, struct image x, struct image y, size_t p
 static void plan_slabs(struct pass *p, size_t points)
 {
     size_t tile = points * BLOCK * (p->in_blocks + p->out_blocks);
-    size_t tiles = smaller(larger(SLABS_FLOATS / tile, TILES_MIN), TILES_MAX);
+    size_t tiles = smaller_of(larger_of(SLABS_FLOATS / tile, TILES_MIN), TILES_MAX);
     p->tiles = tiles / ROWS * ROWS;
     p->V = slab_of(p->tiles, p->in_blocks);
     p->M = slab_of(p->tiles, p->out_blocks);
@@ -266,9 +266,9 @@ static void plan_slabs(struct pass *p, size_t points)
 /* As many outputs as U has room for, of all inputs. */
 static void plan_convolve(struct pass *p, size_t points)
 {
-    p->in_blocks = smaller(winograd_blocks(p->in.C), IN_BLOCKS_MAX);
-    size_t most = larger(SHARED_FLOATS / (points * p->in.C * BLOCK), 2);
-    p->out_blocks = smaller(most, winograd_blocks(p->out.C));
+    p->in_blocks = smaller_of(winograd_blocks(p->in.C), IN_BLOCKS_MAX);
+    size_t most = larger_of(SHARED_FLOATS / (points * p->in.C * BLOCK), 2);
+    p->out_blocks = smaller_of(most, winograd_blocks(p->out.C));
     p->shared_point = point_floats(p->in.C * p->out_blocks);
     plan_slabs(p, points);
 }
@@ -277,8 +277,8 @@ static void plan_convolve(struct pass *p, size_t points)
 static void plan_weights(struct pass *p, size_t points)
 {
     size_t most = SHARED_FLOATS / 2 / (points * BLOCK * BLOCK), in = winograd_blocks(p->in.C);
-    p->out_blocks = smaller(winograd_blocks(p->out.C), larger(8, most / in));
-    p->in_blocks = smaller(in, most / p->out_blocks);
+    p->out_blocks = smaller_of(winograd_blocks(p->out.C), larger_of(8, most / in));
+    p->in_blocks = smaller_of(in, most / p->out_blocks);
     p->shared_point = point_floats(p->in_blocks * p->out_blocks * BLOCK);
     plan_slabs(p, points);
 }
@@ -292,11 +292,11 @@ static int plan_scratch(struct winograd *winograd, size_t C, size_t O, bool trai
                         struct arena *arena, size_t *bytes, struct err *err)
 {
     const struct pass *p = &winograd->forward, *q = &winograd->back, *r = &winograd->weights;
-    size_t U = p->shared_point, part = slabs_floats(p), widest = up(larger(C, O), BLOCK);
+    size_t U = p->shared_point, part = slabs_floats(p), widest = round_up(larger_of(C, O), BLOCK);
     size_t before = arena->bytes;
     if (training) {
-        U = larger(U, q->shared_point);
-        part = larger(larger(part, slabs_floats(q)), r->shared_point + slabs_floats(r));
+        U = larger_of(U, q->shared_point);
+        part = larger_of(larger_of(part, slabs_floats(q)), r->shared_point + slabs_floats(r));
         winograd->dy_outside = arena_alloc(arena, 2 * widest, dtype_size(winograd->dtype));
     }
     winograd->part_floats = widest + part * winograd->points;
@@ -340,7 +340,7 @@ int winograd_plan(const struct conv_spec *spec, bool training, struct arena *are
     winograd->filters_turned = (struct winograd_filters){O, C, C * taps, taps, true};
     const struct winograd_image *tiles = &winograd->forward.in;
     size_t work = x.N * tiles->rows * tiles->columns * winograd->points * C * O;
-    winograd->parts = smaller((size_t)omp_get_max_threads(), 1 + work / PART_WORK_MIN);
+    winograd->parts = smaller_of((size_t)omp_get_max_threads(), 1 + work / PART_WORK_MIN);
     int result = plan_scratch(winograd, C, O, training, arena, bytes, err);
     if (result)
         return result;

@@ -44,7 +44,7 @@ INLINE void output_even(int P, const floats *m, floats *y)
 }
 
 /* y[1] and y[3] take differences. */
-INLINE void output_odd(int P, const floats *m, floats *y)
+INLINE void output_edge(int P, const floats *m, floats *y)
 {
     y[1] = m[2 * P + 1];
 #pragma GCC unroll 16
@@ -70,17 +70,17 @@ INLINE void output_back_1d(int P, const floats *y, floats *m)
 
 /* ---- tiles ---- */
 
-struct place {
+struct slot {
     size_t n, i, j;
 };
 
-INLINE struct place place_of(const struct winograd_image *image, size_t tile)
+INLINE struct slot slot_of(const struct winograd_image *image, size_t tile)
 {
     size_t tiles = image->rows * image->columns, at = tile % tiles;
-    return (struct place){tile / tiles, at / image->columns, at % image->columns};
+    return (struct slot){tile / tiles, at / image->columns, at % image->columns};
 }
 
-INLINE void place_next(const struct winograd_image *image, struct place *at)
+INLINE void slot_next(const struct winograd_image *image, struct slot *at)
 {
     if (++at->j < image->columns)
         return;
@@ -101,7 +101,7 @@ struct tile {
 };
 
 /* The tile of size × size pixels at `at`. Returns whether it takes the table. */
-INLINE bool tile_at(const struct winograd_image *image, const struct place *at, size_t size,
+INLINE bool tile_at(const struct winograd_image *image, const struct slot *at, size_t size,
                     const value *x, const value *outside, bool read, struct tile *tile)
 {
     size_t C = image->C, W = image->W, H = image->H;
@@ -248,9 +248,9 @@ INLINE void read_tiles(size_t size, read_tile *steps, read_tile *table,
                        size_t first, size_t tiles, size_t blocks, struct winograd_slab slab,
                        float *V, float *db)
 {
-    struct place at = place_of(image, first);
+    struct slot at = slot_of(image, first);
     struct tile d;
-    for (size_t t = 0; t < tiles; t++, place_next(image, &at)) {
+    for (size_t t = 0; t < tiles; t++, slot_next(image, &at)) {
         bool by_table = tile_at(image, &at, size, x, outside, true, &d);
         for (size_t c = 0; c < blocks * BLOCK; c += LANES) {
             float *v = V + c / BLOCK * slab.block + t * BLOCK + c % BLOCK;
@@ -280,7 +280,7 @@ INLINE void output_rows(int P, bool table, int from, int step, const float *m, s
 #pragma GCC unroll 2
         for (int k = from; k < 2; k += step) {
             if (k)
-                output_odd(P, column, pair);
+                output_edge(P, column, pair);
             else
                 output_even(P, column, pair);
             t[k][j] = pair[0];
@@ -291,7 +291,7 @@ INLINE void output_rows(int P, bool table, int from, int step, const float *m, s
     for (int k = from; k < TILE; k += step) {
         floats even[2], odd[2];
         output_even(P, t[k], even);
-        output_odd(P, t[k], odd);
+        output_edge(P, t[k], odd);
         floats row[TILE] = {even[0], odd[0], even[1], odd[1]};
 #pragma GCC unroll 16
         for (int j = 0; j < TILE; j++)
@@ -329,10 +329,10 @@ INLINE void write_tiles(write_tile *steps, write_tile *table, const struct winog
                         value *y, value *outside, size_t first, size_t tiles, size_t channels,
                         struct winograd_slab slab, const float *M, const float *b)
 {
-    struct place at = place_of(image, first);
+    struct slot at = slot_of(image, first);
     struct tile to;
     size_t rest = channels % BLOCK, whole = channels - rest;
-    for (size_t t = 0; t < tiles; t++, place_next(image, &at)) {
+    for (size_t t = 0; t < tiles; t++, slot_next(image, &at)) {
         bool by_table = tile_at(image, &at, TILE, y, outside, false, &to);
         for (size_t c = 0; c < whole; c += LANES) {
             const float *m = M + c / BLOCK * slab.block + t * BLOCK + c % BLOCK;

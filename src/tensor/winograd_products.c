@@ -89,8 +89,9 @@ INLINE void multiply_least(size_t tiles, const float *v, const float *u, float *
 }
 #endif
 
-static void multiply(size_t tiles, size_t in, size_t out_blocks, const float *V, size_t v_block,
-                     const float *U, size_t u_block, bool add, float *M, size_t m_block)
+static void multiply_tiles(size_t tiles, size_t in, size_t out_blocks, const float *V,
+                           size_t v_block, const float *U, size_t u_block, bool add, float *M,
+                           size_t m_block)
 {
 #if defined __AVX512F__
     if (in == BLOCK && out_blocks == 1 && !add) {
@@ -131,4 +132,4 @@ static void multiply_back(size_t tiles, size_t in_blocks, size_t out_blocks, con
     }
 }
 
-const struct winograd_products ISA_NAME(winograd_products) = {multiply, multiply_back};
+const struct winograd_products ISA_NAME(winograd_products) = {multiply_tiles, multiply_back};

@@ -105,7 +105,7 @@ struct sums {
     double *y, *dx, *dw, *db;
 };
 
-static double *doubles(size_t n, double value)
+static double *make_doubles(size_t n, double value)
 {
     double *v = malloc(n * sizeof *v);
     assert_non_null(v);
@@ -151,8 +151,8 @@ static void add_pixel(const struct conv_spec *spec, const struct inputs *in, str
 static void results_by_definition(const struct conv_spec *spec, size_t N, const struct inputs *in,
                                   struct results *r)
 {
-    struct sums to = {doubles(r->y.n, 0), doubles(r->dx.n, 0), doubles(r->dw.n, 0.5),
-                      doubles(r->db.n, 0.25)};
+    struct sums to = {make_doubles(r->y.n, 0), make_doubles(r->dx.n, 0), make_doubles(r->dw.n, 0.5),
+                      make_doubles(r->db.n, 0.25)};
     for (size_t n = 0; n < N; n++)
         for (size_t oh = 0; oh < spec->y.dim[2]; oh++)
             for (size_t ow = 0; ow < spec->y.dim[3]; ow++)
@@ -168,7 +168,8 @@ static void results_by_definition(const struct conv_spec *spec, size_t N, const 
     free(to.y), free(to.dx), free(to.dw), free(to.db);
 }
 
-static struct winograd *planned(const struct conv_spec *spec, bool training, struct arena *arena)
+static struct winograd *planned_conv(const struct conv_spec *spec, bool training,
+                                     struct arena *arena)
 {
     struct winograd *winograd;
     struct err err = {0};
@@ -280,7 +281,7 @@ static void try_dtype(const struct sizes *s, enum dtype dtype, size_t N, int thr
     struct arena arena;
     arena_init(&arena);
     kernels_set_threads(threads);
-    const struct winograd *winograd = planned(&spec, true, &arena);
+    const struct winograd *winograd = planned_conv(&spec, true, &arena);
     struct inputs in = inputs_new(&spec, N, 1), others = inputs_new(&spec, N, 5);
     struct results want = results_new(&spec, N), got = results_new(&spec, N);
     struct results lost = results_new(&spec, N), again = results_new(&spec, N);
@@ -346,8 +347,8 @@ static void test_less(void **state)
     struct conv_spec spec = spec_of(&(struct sizes){2, 16, 6, 6, 20, 3, 1, 1}, DTYPE_F32);
     struct arena arena;
     arena_init(&arena);
-    const struct winograd *winograd = planned(&spec, true, &arena);
-    const struct winograd *inference = planned(&spec, false, &arena);
+    const struct winograd *winograd = planned_conv(&spec, true, &arena);
+    const struct winograd *inference = planned_conv(&spec, false, &arena);
     struct inputs in = inputs_new(&spec, 2, 1);
     struct results with = results_new(&spec, 2), without = results_new(&spec, 2);
     results_by_winograd(winograd, DTYPE_F32, 2, &in, false, &with);
@@ -372,7 +373,7 @@ static void test_tolerance(void **state)
     struct conv_spec spec = spec_of(&(struct sizes){1, 32, 8, 8, 32, 3, 1, 1}, DTYPE_F32);
     struct arena arena;
     arena_init(&arena);
-    const struct winograd *winograd = planned(&spec, true, &arena);
+    const struct winograd *winograd = planned_conv(&spec, true, &arena);
     struct inputs in = inputs_new(&spec, 1, 1);
     struct results want = results_new(&spec, 1), got = results_new(&spec, 1);
     results_by_definition(&spec, 1, &in, &want);
@@ -395,7 +396,7 @@ static void try_edge(const struct sizes *s)
     struct conv_spec spec = spec_of(s, DTYPE_F32);
     struct arena arena;
     arena_init(&arena);
-    const struct winograd *winograd = planned(&spec, true, &arena);
+    const struct winograd *winograd = planned_conv(&spec, true, &arena);
     struct inputs in = inputs_new(&spec, s->N, 1), edge = in;
     struct results want = results_new(&spec, s->N), got = results_new(&spec, s->N);
     struct edge x = image_at_edge(DTYPE_F32, &in.x), dy = image_at_edge(DTYPE_F32, &in.dy);
@@ -438,7 +439,7 @@ static void test_types_share_no_plan(void **state)
         struct edge x = image_at_edge(dtypes[i], &in.x), y = image_at_edge(dtypes[i], &r.y);
         assert_int_equal(code_plan_winograd(&site, &code), dnnl_success);
         code->run(code, &(struct op_args){.x = x.at, .w = in.w.v, .b = in.b.v, .y = y.at});
-        results_by_winograd(planned(&spec, true, &arena), dtypes[i], s.N, &in, false, &r);
+        results_by_winograd(planned_conv(&spec, true, &arena), dtypes[i], s.N, &in, false, &r);
         struct edge want = image_at_edge(dtypes[i], &r.y);
         assert_memory_equal(want.at, y.at, r.y.n * dtype_size(dtypes[i]));
         edge_free(&x), edge_free(&y), edge_free(&want);

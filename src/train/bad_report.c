@@ -2,7 +2,7 @@
 
 #include "base/hash.h"
 #include "base/printable.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,13 +39,13 @@ static uint64_t machine_of(const struct driver *d, uint32_t node)
 
 int driver_on_bad_record(struct driver *d, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
-    struct bad_record bad = {.of = (enum bad_source)cut_u8(&in)};
+    struct byte_reader in = {m->data, m->len, false};
+    struct bad_record bad = {.of = (enum bad_source)read_u8(&in)};
     bool confirmed;
-    bad.record = cut_u64(&in);
-    cut_text(&in, bad.cause, sizeof bad.cause);
+    bad.record = read_u64(&in);
+    read_text(&in, bad.cause, sizeof bad.cause);
     printable(bad.cause);
-    if (!cut_done(&in) || bad.of > BAD_OF_TEST || !d->corpus->bad) {
+    if (!byte_reader_done(&in) || bad.of > BAD_OF_TEST || !d->corpus->bad) {
         log_warn(d->host->log, "worker %u: its broken record cannot be understood", m->from);
         return OK;
     }

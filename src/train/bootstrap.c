@@ -1,7 +1,7 @@
 #include "train/bootstrap.h"
 
 #include "base/fault.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -102,7 +102,7 @@ static int ask_driver(struct group *group, size_t from, size_t count, float *int
     struct buf range = {0};
     buf_put_u64(&range, from);
     buf_put_u64(&range, count);
-    int rc = wire_post_buf(world, WORLD_DRIVER, WIRE_WANT_MODEL, 0, &range);
+    int rc = wire_send_buf(world, WORLD_DRIVER, WIRE_WANT_MODEL, 0, &range);
     buf_release(&range);
     if (rc == OK) /* it serves one after another, and whoever is dead is lost to it */
         rc = model_receive(world, group, WORLD_DRIVER, into, count, note, WORLD_FOREVER);
@@ -320,12 +320,12 @@ void bootstrap_release(struct bootstrap *b, struct world *world)
 /* Who is no member is not waited for, as nobody would notice its death. */
 static int give(struct bootstrap_giver *g, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
-    uint64_t from = cut_u64(&in), count = cut_u64(&in);
+    struct byte_reader in = {m->data, m->len, false};
+    uint64_t from = read_u64(&in), count = read_u64(&in);
     struct model_note note = g->note;
     if (view_rank(group_view(g->group), m->from) < 0)
         return ERR_VIEW;
-    if (!cut_done(&in) || from > note.floats || count > note.floats - from)
+    if (!byte_reader_done(&in) || from > note.floats || count > note.floats - from)
         return ERR_PROTOCOL;
     note.floats = count;
     return model_send(g->group->world, m->from, &note, g->vectors + from);

@@ -12,7 +12,7 @@
 #define PL_TRAIN_BOOTSTRAP_H
 
 #include "kv/client.h"
-#include "kv/server.h"
+#include "kv/kv_server.h"
 #include "train/model.h"
 
 /* ---- a worker's side ---- */

@@ -78,7 +78,7 @@ int checkpoint_read_note(const char *path, struct checkpoint_note *note, struct 
 {
     struct safetensors st;
     *note = (struct checkpoint_note){.records = 0};
-    int rc = safetensors_read_notes(path, &st, err);
+    int rc = safetensors_read_meta(path, &st, err);
     if (rc != OK)
         return rc;
     rc = take_note(&st, path, note, err);

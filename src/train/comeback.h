@@ -1,4 +1,5 @@
-/* What a worker tells a driver that has come back (group.h, group_note): how far it is and what it
+/* What a worker tells a driver that has come back (group.h, group_set_recovery_report): how far it
+ * is and what it
  * has in the book, so that the driver, which lost all that since its last checkpoint, counts on. */
 #ifndef PL_TRAIN_COMEBACK_H
 #define PL_TRAIN_COMEBACK_H
@@ -16,13 +17,13 @@ struct comeback {
     uint64_t words, word[ADMISSION_WORDS];
     /* As the last driver said, by enum aside: what others have done that are not there any more,
      * where workers run free. */
-    uint64_t aside[GROUP_ASIDE];
+    uint64_t aside[GROUP_TOTALS];
 };
 
 enum aside { ASIDE_SAMPLES, ASIDE_EXCHANGES, ASIDE_AGAIN, ASIDE_REPEATED, ASIDE_COUNT };
-_Static_assert((int)ASIDE_COUNT == (int)GROUP_ASIDE, "what goes with a beat");
+_Static_assert((int)ASIDE_COUNT == (int)GROUP_TOTALS, "what goes with a beat");
 
-void comeback_note(const struct comeback *back, uint64_t note[GROUP_NOTE]);
-void comeback_read(const uint64_t note[GROUP_NOTE], struct comeback *back);
+void comeback_note(const struct comeback *back, uint64_t note[GROUP_REPORT]);
+void comeback_read(const uint64_t note[GROUP_REPORT], struct comeback *back);
 
 #endif

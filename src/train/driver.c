@@ -8,7 +8,7 @@
 #include "train/driver_stop.h"
 
 #include "base/plural.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ void driver_want_stop(struct driver *d, const char *reason)
 int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const struct buf *bytes)
 {
     static const struct buf nothing;
-    return wire_post_buf(d->world, node, kind, 0, bytes ? bytes : &nothing);
+    return wire_send_buf(d->world, node, kind, 0, bytes ? bytes : &nothing);
 }
 
 /* A task beside this one has ended. The keeper's end is the run's; the others end by being

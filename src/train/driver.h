@@ -7,7 +7,7 @@
 #ifndef PL_TRAIN_DRIVER_H
 #define PL_TRAIN_DRIVER_H
 
-#include "group/server.h"
+#include "group/group_server.h"
 #include "train/bad_book.h"
 #include "train/bootstrap.h"
 #include "train/chance.h"

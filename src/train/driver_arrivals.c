@@ -2,7 +2,7 @@
  * that it is alive, and workers that connect are told; they are welcomed as soon as it is ready. */
 #include "train/driver.h"
 
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 static void tell_arrived(struct driver *d)
 {

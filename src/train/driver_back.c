@@ -12,8 +12,8 @@ static void sum_of_again(struct driver *d, const struct view *view, const struct
     uint64_t again = 0, gone = 0, repeated = 0;
     for (size_t i = 0; i < view->count; i++) {
         const struct comeback *back = &d->back[view->node[i]];
-        d->ledger.own[view->node[i]].again = back->lease.again;
-        again += back->lease.again;
+        d->ledger.own[view->node[i]].again = back->lease.repeated;
+        again += back->lease.repeated;
         gone = back->aside[ASIDE_AGAIN] > gone ? back->aside[ASIDE_AGAIN] : gone;
         repeated = back->aside[ASIDE_REPEATED] > repeated ? back->aside[ASIDE_REPEATED] : repeated;
     }

@@ -2,7 +2,7 @@
 #include "train/describe.h"
 #include "train/driver.h"
 #include "train/driver_stop.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <stdlib.h>
 
@@ -106,10 +106,10 @@ void driver_tell_aside(struct driver *d)
         again -= own->again;
         repeated -= own->again;
     }
-    atomic_store(&d->server.aside[ASIDE_SAMPLES], samples);
-    atomic_store(&d->server.aside[ASIDE_EXCHANGES], exchanges);
-    atomic_store(&d->server.aside[ASIDE_AGAIN], again);
-    atomic_store(&d->server.aside[ASIDE_REPEATED], repeated);
+    atomic_store(&d->server.departed_totals[ASIDE_SAMPLES], samples);
+    atomic_store(&d->server.departed_totals[ASIDE_EXCHANGES], exchanges);
+    atomic_store(&d->server.departed_totals[ASIDE_AGAIN], again);
+    atomic_store(&d->server.departed_totals[ASIDE_REPEATED], repeated);
 }
 
 /* What a worker that runs free says of its leases. False: it was given up, they are others' by now,
@@ -130,7 +130,7 @@ static bool hear_lease(struct driver *d, uint32_t node, const struct lease_word 
 
 void driver_on_committed(struct driver *d, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     struct committed report;
     bool free = strategy_runs_free(d->strategy, d->job);
     int rc = committed_decode(&in, &report);

@@ -5,7 +5,7 @@
 #include "train/driver_stop.h"
 
 #include "base/plural.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -60,9 +60,9 @@ void driver_take_departure(struct driver *d, uint32_t node, const struct departu
 int driver_on_done(struct driver *d, const struct message *m)
 {
     const struct view *view = group_view(&d->group);
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     struct departure departure;
-    uint32_t node = m->from == WORLD_DRIVER ? cut_u32(&in) : m->from; /* the server's task's */
+    uint32_t node = m->from == WORLD_DRIVER ? read_u32(&in) : m->from; /* the server's task's */
     if (departure_decode(&in, &departure) != OK) {
         log_warn(d->host->log, "worker %u: its last word cannot be read", node);
         return OK;

@@ -111,7 +111,7 @@ static int on_leader_committed(struct leader *l, const struct exchange *e)
     struct driver *d = l->train;
     if (!e)
         return on_free_change(d, l);
-    l->course.used += exchange_tally(e)->samples;
+    l->course.used += exchange_result_meta(e)->samples;
     bool last = strategy_done(l->job, &l->course, l->records);
     uint32_t use = due_uses(d->job, d->evaluate_every, &d->led, &l->course);
     uint32_t due = atomic_load(&d->due);
@@ -121,7 +121,7 @@ static int on_leader_committed(struct leader *l, const struct exchange *e)
     if (use && !last && !train_workers_speak(d->job, d->strategy) &&
         publisher_start(&d->to_keeper, &l->course, use, &l->joint))
         atomic_fetch_and(&d->due, ~use);
-    return tally_ends_all(exchange_tally(e)) ? ERR_STOP : OK;
+    return exchange_meta_ends_run(exchange_result_meta(e)) ? ERR_STOP : OK;
 }
 
 static int hand_over_final(struct driver *d)
@@ -146,7 +146,7 @@ static int settle(struct leader *l)
         uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
         int rc = OK;
         for (size_t i = 0; rc == OK && i < l->lanes.count; i++)
-            rc = exchange_settle(l->lanes.at[i]);
+            rc = exchange_sync(l->lanes.at[i]);
         struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
         if (rc == OK)

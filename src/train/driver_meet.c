@@ -5,7 +5,7 @@
 #include "job/text.h"
 #include "model/load.h"
 #include "train/driver.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -129,7 +129,7 @@ static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, ch
                     struct err *err)
 {
     struct driver *d = user;
-    struct cut in = {bytes, len, false};
+    struct byte_reader in = {bytes, len, false};
     struct hello hello;
     if (hello_read(&in, &hello) != OK)
         return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
@@ -166,7 +166,7 @@ static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
                        const uint64_t *note, char *address, struct err *err)
 {
     struct driver *d = user;
-    struct cut in = {bytes, len, false};
+    struct byte_reader in = {bytes, len, false};
     struct hello hello;
     if (hello_read(&in, &hello) != OK || node >= VIEW_MEMBERS_MAX)
         return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
@@ -271,14 +271,14 @@ int driver_start_group(struct driver *d)
         .driver_takes_part = strategy_leads(d->strategy, d->job),
         .silence_max = d->host->timing.silence_max,
         .stall_max = d->host->timing.stall_max,
-        .reforms = d->options->resume && !d->options->fresh,
+        .recovers = d->options->resume && !d->options->fresh,
         .last_view = last_view,
         .last_incarnation = last_view ? d->before.incarnation : 0,
         .last = d->before.who,
     };
     const struct server_hooks hooks = {
         .arrived = on_arrived,
-        .gone = on_gone,
+        .on_disconnect = on_gone,
         .refused = on_refused,
         .admit = on_hello,
         .member = on_member,
@@ -296,7 +296,7 @@ int driver_start_group(struct driver *d)
     if (rc == OK)
         rc = server_start(&d->server, &d->group, &roster, &hooks);
     uint32_t workers = job_workers_max(d->job) + d->job->standby;
-    if (roster.reforms && roster.last_view > 0)
+    if (roster.recovers && roster.last_view > 0)
         workers = 0; /* those of before may still be there */
     if (rc == OK)
         rc = driver_ask_workers(d, workers);

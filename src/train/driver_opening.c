@@ -3,7 +3,7 @@
  * messages of the node to itself. */
 #include "train/driver.h"
 
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -74,13 +74,13 @@ static void lose_newcomer(struct driver *d, uint32_t node, const char *how)
     driver_take_departure(d, node, &departure);
 }
 
-static void take_news(struct driver *d, struct cut *in)
+static void take_news(struct driver *d, struct byte_reader *in)
 {
-    uint32_t node = cut_u32(in);
-    uint8_t news = cut_u8(in);
+    uint32_t node = read_u32(in);
+    uint8_t news = read_u8(in);
     char line[ERR_TEXT_MAX];
-    cut_text(in, line, sizeof line);
-    if (!cut_done(in) || node >= VIEW_MEMBERS_MAX)
+    read_text(in, line, sizeof line);
+    if (!byte_reader_done(in) || node >= VIEW_MEMBERS_MAX)
         return;
     const struct newcomer *n = &d->newcomer[node];
     /* Its last word may have been read before what it had said earlier. */
@@ -97,7 +97,7 @@ static void take_news(struct driver *d, struct cut *in)
 
 void driver_on_opening(struct driver *d, const struct message *m)
 {
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     struct opening_report report;
     if (m->from == WORLD_DRIVER)
         take_news(d, &in);

@@ -260,7 +260,7 @@ static int resume(struct driver *d)
 static int open_leases(struct driver *d)
 {
     struct checkpoint_note *note = &d->resumed;
-    struct lease_book *book = &d->leases.book;
+    struct lease_table *book = &d->leases.book;
     uint64_t grain = job_step_records(d->job);
     bool opened = note->leases ? lease_read(book, note->leases, grain)
                                : lease_open(book, note->course.place, note->missed, grain);

@@ -16,11 +16,11 @@ static void put_data(const struct hello_data *data, struct buf *out)
     buf_put_text(out, data->path);
 }
 
-static void cut_data(struct cut *in, struct hello_data *out)
+static void cut_data(struct byte_reader *in, struct hello_data *out)
 {
-    out->hash = cut_u64(in);
-    out->count = cut_u64(in);
-    cut_text(in, out->path, sizeof out->path);
+    out->hash = read_u64(in);
+    out->count = read_u64(in);
+    read_text(in, out->path, sizeof out->path);
 }
 
 static void put_records(const struct hello_records *records, struct buf *out)
@@ -30,9 +30,9 @@ static void put_records(const struct hello_records *records, struct buf *out)
     put_data(&records->test, out);
 }
 
-static void cut_records(struct cut *in, struct hello_records *out)
+static void cut_records(struct byte_reader *in, struct hello_records *out)
 {
-    out->hash = cut_u64(in);
+    out->hash = read_u64(in);
     cut_data(in, &out->train);
     cut_data(in, &out->test);
 }
@@ -54,10 +54,10 @@ void welcome_encode(const struct welcome *welcome, struct buf *out)
 }
 
 /* A text of any length that is in bounds. NULL: it is cut short, or there is no memory for it. */
-static char *take_text(struct cut *in, int *rc)
+static char *take_text(struct byte_reader *in, int *rc)
 {
-    uint32_t len = cut_u32(in);
-    const char *text = cut_take(in, len);
+    uint32_t len = read_u32(in);
+    const char *text = byte_reader_take(in, len);
     char *copy = text ? malloc((size_t)len + 1) : NULL;
     if (!copy) {
         *rc = text ? ERR_NOMEM : ERR_PROTOCOL;
@@ -68,29 +68,29 @@ static char *take_text(struct cut *in, int *rc)
     return copy;
 }
 
-int welcome_decode(struct cut *in, struct welcome *out)
+int welcome_decode(struct byte_reader *in, struct welcome *out)
 {
-    *out = (struct welcome){.version = cut_u32(in)};
-    cut_text(in, out->release, sizeof out->release);
+    *out = (struct welcome){.version = read_u32(in)};
+    read_text(in, out->release, sizeof out->release);
     printable(out->release);
     if (in->failed)
         return ERR_PROTOCOL;
     if (out->version != WIRE_VERSION || strcmp(out->release, release_text()) != 0)
         return ERR_UNSUPPORTED;
-    bool busy = cut_u8(in) != 0;
-    bool resumes = cut_u8(in) != 0;
-    bool late = cut_u8(in) != 0;
-    bool traces = cut_u8(in) != 0;
-    bool checks = cut_u8(in) != 0;
-    uint32_t incarnation = cut_u32(in);
-    uint64_t leases_from = cut_u64(in);
+    bool busy = read_u8(in) != 0;
+    bool resumes = read_u8(in) != 0;
+    bool late = read_u8(in) != 0;
+    bool traces = read_u8(in) != 0;
+    bool checks = read_u8(in) != 0;
+    uint32_t incarnation = read_u32(in);
+    uint64_t leases_from = read_u64(in);
     cut_records(in, &out->records);
     printable(out->records.train.path);
     printable(out->records.test.path);
     int rc = OK;
     char *job = take_text(in, &rc);
     char *folder = job ? take_text(in, &rc) : NULL;
-    if (rc == OK && !cut_done(in))
+    if (rc == OK && !byte_reader_done(in))
         rc = ERR_PROTOCOL;
     if (rc != OK) {
         free(job);
@@ -149,20 +149,20 @@ void hello_write(const struct hello *hello, struct buf *out)
     put_records(&hello->records, out);
 }
 
-int hello_read(struct cut *in, struct hello *out)
+int hello_read(struct byte_reader *in, struct hello *out)
 {
-    out->version = cut_u32(in);
-    cut_text(in, out->release, sizeof out->release);
+    out->version = read_u32(in);
+    read_text(in, out->release, sizeof out->release);
     printable(out->release);
-    out->job_hash = cut_u64(in);
-    out->segments_hash = cut_u64(in);
-    out->threads = cut_u32(in);
-    cut_text(in, out->isa, sizeof out->isa);
-    cut_text(in, out->kernels, sizeof out->kernels);
-    cut_text(in, out->host, sizeof out->host);
-    cut_text(in, out->address, sizeof out->address);
+    out->job_hash = read_u64(in);
+    out->segments_hash = read_u64(in);
+    out->threads = read_u32(in);
+    read_text(in, out->isa, sizeof out->isa);
+    read_text(in, out->kernels, sizeof out->kernels);
+    read_text(in, out->host, sizeof out->host);
+    read_text(in, out->address, sizeof out->address);
     cut_records(in, &out->records);
-    return cut_done(in) ? OK : ERR_PROTOCOL;
+    return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
 static int differs(const char *what, uint64_t theirs, uint64_t ours, struct err *err)

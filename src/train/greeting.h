@@ -62,7 +62,7 @@ int hello_check_records(const struct hello_records *theirs, const struct hello_r
 void welcome_encode(const struct welcome *welcome, struct buf *out);
 /* ERR_PROTOCOL, ERR_NOMEM; ERR_UNSUPPORTED: the driver is another release, and `out` holds its
  * version and release alone. */
-int welcome_decode(struct cut *in, struct welcome *out);
+int welcome_decode(struct byte_reader *in, struct welcome *out);
 void welcome_release(struct welcome *welcome);
 
 /* A worker and its driver are of different releases. ERR_INPUT naming both, and the remedy. */
@@ -71,7 +71,7 @@ int release_differs(uint32_t version, const char *release, uint32_t driver_versi
 
 void hello_write(const struct hello *hello, struct buf *out);
 /* ERR_PROTOCOL */
-int hello_read(struct cut *in, struct hello *out);
+int hello_read(struct byte_reader *in, struct hello *out);
 
 /* Does a worker that says `hello` fit a run whose own hello would be `own`? ERR_INPUT naming what
  * differs. */

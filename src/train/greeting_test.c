@@ -32,7 +32,7 @@ static int read_hello(const void *bytes, size_t n, struct hello *out)
     assert_non_null(copy);
     if (n)
         memcpy(copy, bytes, n);
-    int rc = hello_read(&(struct cut){copy, n, false}, out);
+    int rc = hello_read(&(struct byte_reader){copy, n, false}, out);
     free(copy);
     return rc;
 }
@@ -43,7 +43,7 @@ static int read_welcome(const void *bytes, size_t n, struct welcome *out)
     assert_non_null(copy);
     if (n)
         memcpy(copy, bytes, n);
-    int rc = welcome_decode(&(struct cut){copy, n, false}, out);
+    int rc = welcome_decode(&(struct byte_reader){copy, n, false}, out);
     free(copy);
     return rc;
 }

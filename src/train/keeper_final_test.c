@@ -153,7 +153,7 @@ struct scene {
     double stop_at[2]; /* when it is raised; 0: never */
     double stopping_at[STOPPING_DONE + 1];
     struct train_stopping stopping[STOPPING_DONE + 1];
-    int told, ticks, judged_after_stop;
+    int reported, ticks, judged_after_stop;
     const char *every; /* seconds between checkpoints */
 };
 
@@ -161,7 +161,7 @@ static void on_line(void *user, const char *event)
 {
     struct scene *s = user;
     event_log_line(&s->dir.events, event);
-    s->judged_after_stop += s->told > 0 && strstr(event, "\"kind\":\"eval\"");
+    s->judged_after_stop += s->reported > 0 && strstr(event, "\"kind\":\"eval\"");
 }
 
 static void on_tick(void *user)
@@ -176,9 +176,9 @@ static void on_tick(void *user)
 static void on_stopping(void *user, const struct train_stopping *stopping)
 {
     struct scene *s = user;
-    assert_int_equal(stopping->stage, s->told); /* each once, in this order */
-    s->stopping[s->told] = *stopping;
-    s->stopping_at[s->told++] = now_s(&s->run);
+    assert_int_equal(stopping->stage, s->reported); /* each once, in this order */
+    s->stopping[s->reported] = *stopping;
+    s->stopping_at[s->reported++] = now_s(&s->run);
 }
 
 static struct scene *make_scene(struct tiny *t)
@@ -377,7 +377,7 @@ static void test_stop_skips_evaluation(void **state)
     play(*state, s, NULL);
     expect_model(s, false);
     assert_string_equal(s->run.report.reason, "interrupted");
-    assert_int_equal(s->told, 1);
+    assert_int_equal(s->reported, 1);
     assert_true(s->stopping_at[0] < 1.3);
     assert_true(s->stopping[0].commit_s >= 0 && s->stopping[0].commit_s <= 0.4);
     assert_true(s->stopping[0].state_age_s >= 0 && s->stopping[0].state_age_s <= 0.5);
@@ -393,7 +393,7 @@ static void test_stop_skips_evaluation(void **state)
  */
 static void expect_checkpoint(const struct scene *s, const char *strategy)
 {
-    static struct lease_book book;
+    static struct lease_table book;
     const struct train_report *r = &s->run.report;
     struct safetensors st;
     run_model(s->path, r->model + r->model_name, &st);
@@ -429,10 +429,10 @@ static void test_stop_at_once_keeps_a_state(void **state)
         play_every(*state, s, strategy, first ? "0" : "0.5");
         assert_string_equal(s->run.report.reason, "interrupted");
         if (at_once)
-            assert_int_equal(s->told, STOPPING_DONE + 1);
+            assert_int_equal(s->reported, STOPPING_DONE + 1);
         if (!s->run.report.model[0])
             fail_msg("%s: nothing is kept", strategy);
-        if (s->told == STOPPING_DONE + 1) { /* else it had come to its commit point by then */
+        if (s->reported == STOPPING_DONE + 1) { /* else it had come to its commit point by then */
             const struct train_stopping *done = &s->stopping[STOPPING_DONE];
             assert_true(s->run.end_s < 4);
             if (done->asks && done->state_age_s > 0.2) /* that of a worker, not one of before */
@@ -457,7 +457,7 @@ static void test_stop_at_once_keeps_what_was_evaluated(void **state)
                 1000, &s->run);
     assert_int_equal(s->run.rc, OK);
     s->run.sim = NULL;
-    assert_int_equal(s->told, STOPPING_DONE + 1);
+    assert_int_equal(s->reported, STOPPING_DONE + 1);
     assert_int_equal(s->stopping[STOPPING_SOON].exchanges, 3);
     assert_int_equal(s->stopping[STOPPING_DONE].exchanges, 3);
     expect_checkpoint(s, "allreduce");

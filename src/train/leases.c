@@ -1,6 +1,6 @@
 #include "train/leases.h"
 
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 _Static_assert((int)LEASE_NODES_MAX == (int)VIEW_MEMBERS_MAX, "each node can hold leases");
 
@@ -14,18 +14,18 @@ void lease_grant_encode(const struct lease_grant *grant, struct buf *out)
     }
 }
 
-int lease_grant_decode(struct cut *in, struct lease_grant *out)
+int lease_grant_decode(struct byte_reader *in, struct lease_grant *out)
 {
     *out = (struct lease_grant){.count = 0};
-    out->ask = cut_u32(in); /* one statement a number: initialisers have no order */
-    out->count = cut_u32(in);
+    out->ask = read_u32(in); /* one statement a number: initialisers have no order */
+    out->count = read_u32(in);
     if (out->count > LEASE_HELD_MAX)
         return ERR_PROTOCOL;
     for (size_t i = 0; i < out->count; i++) {
-        out->lease[i].from = cut_u64(in);
-        out->lease[i].to = cut_u64(in);
+        out->lease[i].from = read_u64(in);
+        out->lease[i].to = read_u64(in);
     }
-    return cut_done(in) ? OK : ERR_PROTOCOL;
+    return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
 uint64_t leases_first_size(size_t members, uint64_t grain, size_t records)
@@ -67,7 +67,7 @@ static void send_grant(struct leases *leases, uint32_t node)
     for (size_t i = 0; i < grant.count; i++)
         grant.lease[i] = h->held[h->count - grant.count + i];
     lease_grant_encode(&grant, &bytes);
-    if (wire_post_buf(leases->world, node, WIRE_LEASE, 0, &bytes) == OK)
+    if (wire_send_buf(leases->world, node, WIRE_LEASE, 0, &bytes) == OK)
         leases->unsent[node] = 0;
     buf_release(&bytes);
 }
@@ -75,7 +75,7 @@ static void send_grant(struct leases *leases, uint32_t node)
 static void grant(struct leases *leases, uint32_t node, uint32_t ask, uint64_t want)
 {
     struct lease given[LEASE_HELD_MAX];
-    size_t n = lease_give(&leases->book, node, want, given);
+    size_t n = lease_grant(&leases->book, node, want, given);
     if (n == 0)
         return; /* it has not said yet that it has used up what it holds */
     leases->answered[node] = ask;
@@ -88,7 +88,7 @@ static void enter(struct leases *leases, uint32_t node)
 {
     members_add(&leases->known, node);
     leases->answered[node] = 1;
-    lease_enter(&leases->book, node);
+    lease_add_node(&leases->book, node);
 }
 
 void leases_begin(struct leases *leases, const struct view *first)
@@ -97,7 +97,7 @@ void leases_begin(struct leases *leases, const struct view *first)
     leases->opened = true;
     for (size_t i = 0; i < first->count; i++) {
         enter(leases, first->node[i]);
-        lease_begin(&leases->book, first->node[i], size);
+        lease_grant_first(&leases->book, first->node[i], size);
     }
 }
 
@@ -109,11 +109,11 @@ void leases_return(struct leases *leases, const struct view *view, const struct 
         uint32_t node = view->node[i];
         members_add(&leases->known, node);
         leases->answered[node] = back[node].lease_ask;
-        if (!lease_return(&leases->book, node, &back[node].lease, back[node].lease_high))
+        if (!lease_node_reconnects(&leases->book, node, &back[node].lease, back[node].lease_high))
             log_warn(leases->log, "worker %u: the leases that it says it holds cannot be its own",
                      node);
     }
-    lease_settle(&leases->book, used, repeated);
+    lease_finish_recovery(&leases->book, used, repeated);
 }
 
 void leases_welcome(struct leases *leases, const struct view *view)
@@ -140,7 +140,7 @@ void leases_take_back(struct leases *leases, const struct members *gone)
 {
     for (uint32_t node = 0; node < leases->book.nodes; node++)
         if (members_has(gone, node))
-            lease_die(&leases->book, node);
+            lease_node_dies(&leases->book, node);
 }
 
 bool leases_counts(const struct leases *leases, uint32_t node)
@@ -152,10 +152,10 @@ void leases_hear(struct leases *leases, uint32_t node, const struct lease_word *
 {
     if (!holds(leases, node))
         return;
-    lease_take(&leases->book, node, word->taken, word->again);
+    lease_report_use(&leases->book, node, word->taken, word->again);
     forget_unsent(leases, node);
     if (word->ends)
-        lease_leave(&leases->book, node);
+        lease_node_leaves(&leases->book, node);
     else if (word->want > 0 && word->ask == leases->answered[node] && leases->unsent[node] > 0)
         send_grant(leases, node);
     else if (word->want > 0 && word->ask > leases->answered[node])

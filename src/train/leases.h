@@ -12,7 +12,7 @@
 #include "train/ledger.h"
 
 struct leases {
-    struct lease_book book;
+    struct lease_table book;
     struct world *world;
     const struct logger *log;
     size_t records;                     /* of the training set */
@@ -61,6 +61,6 @@ struct lease_grant {
 
 void lease_grant_encode(const struct lease_grant *grant, struct buf *out);
 /* ERR_PROTOCOL */
-int lease_grant_decode(struct cut *in, struct lease_grant *out);
+int lease_grant_decode(struct byte_reader *in, struct lease_grant *out);
 
 #endif

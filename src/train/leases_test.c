@@ -42,7 +42,7 @@ static int office_send(struct world *w, uint32_t peer, struct message *m, enum w
         o->full = false;
         return ERR_FULL;
     }
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     assert_true(o->sent < POSTS && wire_kind_of(m->tag) == WIRE_LEASE);
     o->to[o->sent] = peer;
     assert_int_equal(lease_grant_decode(&in, &o->grant[o->sent++]), OK);
@@ -301,20 +301,20 @@ static void a_grant_comes_whole_or_not_at_all(void **state)
     for (size_t i = 0; i < LEASE_HELD_MAX; i++)
         grant.lease[i] = (struct lease){.from = 10 * i, .to = 10 * i + 7};
     lease_grant_encode(&grant, &bytes);
-    struct cut whole = {bytes.data, bytes.len, false};
+    struct byte_reader whole = {bytes.data, bytes.len, false};
     assert_int_equal(lease_grant_decode(&whole, &out), OK);
     assert_memory_equal(&out, &grant, sizeof out);
     for (size_t len = 0; len < bytes.len; len++) {
-        struct cut part = {bytes.data, len, false};
+        struct byte_reader part = {bytes.data, len, false};
         assert_int_equal(lease_grant_decode(&part, &out), ERR_PROTOCOL);
     }
     buf_put_u8(&bytes, 0);
-    struct cut more = {bytes.data, bytes.len, false};
+    struct byte_reader more = {bytes.data, bytes.len, false};
     assert_int_equal(lease_grant_decode(&more, &out), ERR_PROTOCOL);
     bytes.data[4]++; /* one more than there can be */
     buf_put_u64(&bytes, 0);
     buf_put_u64(&bytes, 0);
-    struct cut many = {bytes.data, bytes.len - 1, false};
+    struct byte_reader many = {bytes.data, bytes.len - 1, false};
     assert_int_equal(lease_grant_decode(&many, &out), ERR_PROTOCOL);
     buf_release(&bytes);
 }
@@ -323,7 +323,7 @@ static void test_grant_is_read_in_the_order_of_its_bytes(void **state)
 {
     (void)state;
     const uint8_t bytes[24] = {7, 0, 0, 0, 1, 0, 0, 0, 0x10, 2, 0, 0, 0, 0, 0, 0, 0x30, 2};
-    struct cut in = {bytes, sizeof bytes, false};
+    struct byte_reader in = {bytes, sizeof bytes, false};
     struct lease_grant grant;
     assert_int_equal(lease_grant_decode(&in, &grant), OK);
     assert_int_equal(grant.ask, 7);
@@ -395,7 +395,7 @@ static int steps(int n, double seconds)
     int asks = 0;
     for (int i = 0; i < n; i++) {
         office.now += (int64_t)(seconds * WORLD_SECOND);
-        hold_step(&side.m.hold);
+        lease_cursor_step(&side.m.hold);
         asks += lessee_stepped(&side.lessee, &side.m);
     }
     return asks;
@@ -405,9 +405,9 @@ static void a_member_knows_its_first_lease(void **state)
 {
     (void)state;
     be_worker(false);
-    assert_true(side.m.leased && !side.m.hold.waits);
-    assert_int_equal(hold_place(&side.m.hold), BEGIN + 128);
-    assert_int_equal(hold_left(&side.m.hold), 128);
+    assert_true(side.m.leased && !side.m.hold.pending);
+    assert_int_equal(lease_cursor_offset(&side.m.hold), BEGIN + 128);
+    assert_int_equal(lease_cursor_left(&side.m.hold), 128);
     struct lease_word word = lessee_word(&side.lessee, &side.m);
     assert_true(word.want == 0 && word.ask == 1 && !word.ends);
 }
@@ -419,14 +419,14 @@ static void a_newcomer_waits_for_none(void **state)
     be_worker(true);
     struct lease_word word = lessee_word(&side.lessee, &side.m);
     assert_true(side.m.leased && word.ask == 1 && word.want == 96);
-    assert_int_equal(hold_place(&side.m.hold), 2000);
+    assert_int_equal(lease_cursor_offset(&side.m.hold), 2000);
     assert_int_equal(steps(7, 0.1), 0);
-    assert_int_equal(hold_place(&side.m.hold), 2000 + GRAIN); /* of six */
+    assert_int_equal(lease_cursor_offset(&side.m.hold), 2000 + GRAIN); /* of six */
     word = lessee_word(&side.lessee, &side.m);
     assert_true(word.taken == 0 && word.again == 7 * GRAIN);
     answer(1, 5000, 5096);
     lessee_look(&side.lessee, &side.m);
-    assert_int_equal(hold_place(&side.m.hold), 5000);
+    assert_int_equal(lease_cursor_offset(&side.m.hold), 5000);
     assert_int_equal(office.boxed, 0);
 }
 
@@ -455,7 +455,7 @@ static void it_asks_for_two_seconds_when_half_is_used(void **state)
     word = lessee_word(&side.lessee, &side.m);
     assert_true(word.ends && word.want == 0);
     side.m.leased = false;
-    hold_forget(&side.m.hold);
+    lease_cursor_forget_request(&side.m.hold);
     assert_int_equal(steps(4, 0.1), 0);
 }
 
@@ -468,11 +468,11 @@ static void what_is_no_answer_is_left_aside(void **state)
     answer(1, 3000, 3016);
     answer(3, 4000, 4016);
     lessee_look(&side.lessee, &side.m);
-    assert_true(side.m.hold.waits && side.m.hold.count == 1 && office.boxed == 0);
+    assert_true(side.m.hold.pending && side.m.hold.count == 1 && office.boxed == 0);
     answer(2, 5000, 5016);
     answer(2, 6000, 6016);
     lessee_look(&side.lessee, &side.m);
-    assert_true(!side.m.hold.waits && side.m.hold.count == 2);
+    assert_true(!side.m.hold.pending && side.m.hold.count == 2);
     assert_int_equal(side.m.hold.lease[1].from, 5000);
     assert_int_equal(office.boxed, 1); /* nobody has asked for it yet, nor looked */
     message_unref(office.box[--office.boxed]);
@@ -484,7 +484,7 @@ static void another_driver_is_asked_anew(void **state)
     (void)state;
     be_worker(false);
     assert_int_equal(steps(4, 0.5), 1);
-    atomic_store(&side.group.met, 1);
+    atomic_store(&side.group.reconnects, 1);
     answer(2, 5000, 5016);
     assert_int_equal(steps(1, 0.5), 1);
     struct lease_word word = lessee_word(&side.lessee, &side.m);
@@ -504,13 +504,13 @@ static void what_a_driver_that_comes_back_is_told(void **state)
     answer(2, 5000, 5016);
     assert_int_equal(steps(1, 0.5), 0);
     lessee_note(&side.m, &back);
-    assert_true(back.lease.taken == 5 * GRAIN && back.lease.again == 0 && back.lease.count == 2);
+    assert_true(back.lease.taken == 5 * GRAIN && back.lease.repeated == 0 && back.lease.count == 2);
     assert_int_equal(back.lease.held[0].from, BEGIN + 128 + 5 * GRAIN);
     assert_int_equal(back.lease.held[1].to, 5016);
     assert_true(back.lease_high == 5016 && back.lease_ask == 2);
     assert_int_equal(steps(6, 0.5), 1); /* used up, and two more */
     lessee_note(&side.m, &back);
-    assert_true(back.lease.again == 2 * GRAIN && back.lease.count == 0 && back.lease_ask == 3);
+    assert_true(back.lease.repeated == 2 * GRAIN && back.lease.count == 0 && back.lease_ask == 3);
 }
 
 int main(void)

@@ -22,27 +22,27 @@ void committed_encode(const struct committed *c, struct buf *out)
     buf_put_u8(out, c->lease.ends);
 }
 
-int committed_decode(struct cut *in, struct committed *out)
+int committed_decode(struct byte_reader *in, struct committed *out)
 {
-    out->lane = cut_u32(in);
-    out->n = cut_u64(in);
-    out->free = cut_u8(in) != 0;
+    out->lane = read_u32(in);
+    out->n = read_u64(in);
+    out->free = read_u8(in) != 0;
     course_decode(in, &out->course);
-    out->cost.seconds = cut_f64(in);
-    out->cost.waited_s = cut_f64(in);
-    out->cost.waited_for = cut_u32(in);
-    out->cost.bytes = cut_u64(in);
-    out->samples = cut_u64(in);
-    out->loss = cut_f64(in);
-    out->recent = cut_f64(in);
+    out->cost.seconds = read_f64(in);
+    out->cost.waited_s = read_f64(in);
+    out->cost.waited_for = read_u32(in);
+    out->cost.bytes = read_u64(in);
+    out->samples = read_u64(in);
+    out->loss = read_f64(in);
+    out->recent = read_f64(in);
     members_decode(in, &out->who);
     members_decode(in, &out->took_part);
-    out->lease.taken = cut_u64(in);
-    out->lease.again = cut_u64(in);
-    out->lease.want = cut_u64(in);
-    out->lease.ask = cut_u32(in);
-    out->lease.ends = cut_u8(in) != 0;
-    return cut_done(in) ? OK : ERR_PROTOCOL;
+    out->lease.taken = read_u64(in);
+    out->lease.again = read_u64(in);
+    out->lease.want = read_u64(in);
+    out->lease.ask = read_u32(in);
+    out->lease.ends = read_u8(in) != 0;
+    return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
 /* Who took part and did not count has its name told. */
@@ -214,7 +214,7 @@ void ledger_go_on(struct ledger *ledger, const struct course *course)
     ledger->missed = course->place > course->used ? course->place - course->used : 0;
 }
 
-void ledger_lease(struct ledger *ledger, const struct lease_book *book)
+void ledger_lease(struct ledger *ledger, const struct lease_table *book)
 {
     ledger->repeated = book->repeated;
     ledger->missed = book->lost;

@@ -6,7 +6,7 @@
 #include "strategy/strategy.h"
 #include "train/events.h"
 
-/* What a worker says of its leases (data/hold.h) with each report. */
+/* What a worker says of its leases (data/lease_cursor.h) with each report. */
 struct lease_word {
     uint64_t taken, again; /* records since it came: of leases, and gone over again */
     uint64_t want;         /* question `ask` is open: so many more; 0: none is */
@@ -30,7 +30,7 @@ struct committed {
 
 void committed_encode(const struct committed *c, struct buf *out);
 /* ERR_PROTOCOL */
-int committed_decode(struct cut *in, struct committed *out);
+int committed_decode(struct byte_reader *in, struct committed *out);
 
 enum { LEDGER_OPEN_MAX = 8 };
 
@@ -79,7 +79,7 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
 void ledger_go_on(struct ledger *ledger, const struct course *course);
 
 /* Where workers run free: what the book of leases says. */
-void ledger_lease(struct ledger *ledger, const struct lease_book *book);
+void ledger_lease(struct ledger *ledger, const struct lease_table *book);
 
 /* A `loss` event: the mean loss of the records reported since the one before, and the learning rate
  * at that epoch. false: none has been, and there is no event. */

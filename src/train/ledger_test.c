@@ -15,7 +15,7 @@
 
 enum { ROUND = 4 * 16 }; /* records that four members share */
 
-struct book {
+struct roster_state {
     struct listening_world listener;
     struct events events;
     struct ledger ledger;
@@ -23,7 +23,7 @@ struct book {
 
 static int setup(void **state)
 {
-    struct book *b = calloc(1, sizeof *b);
+    struct roster_state *b = calloc(1, sizeof *b);
     assert_non_null(b);
     listening_init(&b->listener);
     events_init(&b->events, &b->listener.world, 0);
@@ -61,7 +61,7 @@ static struct committed report_of(uint64_t n, uint32_t count)
 }
 
 /* All who took part report; so many records have been missed up to then. */
-static void report_all(struct book *b, uint64_t n, uint32_t count, uint64_t missed)
+static void report_all(struct roster_state *b, uint64_t n, uint32_t count, uint64_t missed)
 {
     struct committed report = report_of(n, count);
     report.course.used -= missed;
@@ -70,7 +70,7 @@ static void report_all(struct book *b, uint64_t n, uint32_t count, uint64_t miss
 }
 
 /* A number in the kth line said. */
-static double said(const struct book *b, int k, const char *key)
+static double said(const struct roster_state *b, int k, const char *key)
 {
     const char *line = b->listener.said;
     while (k-- > 0)
@@ -86,7 +86,7 @@ static double said(const struct book *b, int k, const char *key)
 
 static void test_an_exchange_is_told_once(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     struct committed report = report_of(1, 3);
     const double seconds[] = {0.5, 0.75, 0.25}, waited[] = {0.1, 0.0, 0.2};
     for (uint32_t node = 0; node < 3; node++) {
@@ -113,7 +113,7 @@ static void test_an_exchange_is_told_once(void **state)
 
 static void test_every_record_is_used_or_missed(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     report_all(b, 1, 4, 0);
     assert_true(b->ledger.used == ROUND && b->ledger.missed == 0);
     report_all(b, 2, 3, 16);
@@ -126,7 +126,7 @@ static void test_every_record_is_used_or_missed(void **state)
 /* Who took part and does not report is dead, once all others have reported the next. */
 static void test_who_dies_before_it_reports(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     struct committed second = report_of(2, 4);
     report_all(b, 1, 4, 0);
     for (uint32_t node = 0; node < 3; node++)
@@ -143,7 +143,7 @@ static void test_who_dies_before_it_reports(void **state)
 /* Exchanges of several lanes have numbers of their own; the course says which came first. */
 static void test_exchanges_of_several_lanes_are_told_in_order(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     for (uint64_t k = 1; k <= 4; k++) {
         struct committed report = report_of(k, 4);
         report.lane = (uint32_t)(k - 1) % 2;
@@ -160,7 +160,7 @@ static void test_exchanges_of_several_lanes_are_told_in_order(void **state)
 /* Or once the next but one is reported; what is still open at the end is closed in order. */
 static void test_the_dead_do_not_hold_the_book(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     struct committed second = report_of(2, 4), third = report_of(3, 3);
     report_all(b, 1, 4, 0);
     for (uint32_t node = 0; node < 3; node++)
@@ -181,7 +181,7 @@ static void test_the_dead_do_not_hold_the_book(void **state)
 
 static void test_what_cannot_be_is_left_out(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     struct committed report = report_of(1 + LEDGER_OPEN_MAX, 1);
     ledger_report(&b->ledger, 0, &report); /* too far ahead */
     report.n = UINT64_MAX;
@@ -196,7 +196,7 @@ static void test_what_cannot_be_is_left_out(void **state)
 
 static void test_who_is_rejected_is_named(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     struct committed report = report_of(1, 4);
     report.who = first(2);
     report.samples = 32;
@@ -212,7 +212,7 @@ static void test_who_is_rejected_is_named(void **state)
 /* Without exchanges a lone worker says how far it is, and there is nothing to tell. */
 static void test_a_lone_worker(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     struct committed report = {.course = {.place = 320, .steps = 20}, .samples = 1, .loss = 0.25};
     ledger_report(&b->ledger, 0, &report);
     assert_int_equal(b->listener.lines, 0);
@@ -223,7 +223,7 @@ static void test_a_lone_worker(void **state)
 /* Whatever way records are reported, the training loss is their mean since the last event. */
 static void test_loss_event_has_the_mean_since_the_last(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     struct committed alone = {.course = {.place = 32, .steps = 2}, .samples = 32, .loss = 32 * 3.0};
     assert_false(ledger_tell_loss(&b->ledger, 0.5, 0.01));
     ledger_report(&b->ledger, 0, &alone);
@@ -252,7 +252,7 @@ static void test_loss_event_has_the_mean_since_the_last(void **state)
 /* What was never reported, for want of a driver, is in the course of the next that is. */
 static void test_reports_that_never_came_are_made_good(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     report_all(b, 1, 4, 0);
     report_all(b, 4, 4, 16);
     assert_true(b->ledger.used == 4 * ROUND - 16 && b->ledger.missed == 16);
@@ -268,7 +268,7 @@ static void test_reports_that_never_came_are_made_good(void **state)
 /* Who runs free says what it has done in all: twice said, or not said at all, it counts once. */
 static void test_who_runs_free_counts_once(void **state)
 {
-    struct book *b = *state;
+    struct roster_state *b = *state;
     b->ledger.step_samples = 64;
     struct committed report = {.free = true, .course = {.used = 64}, .samples = 64};
     ledger_report(&b->ledger, 2, &report);
@@ -289,7 +289,7 @@ static void test_reports_arrive_whole_or_not_at_all(void **state)
     report.cost.waited_for = 7;
     report.cost.waited_s = 0.125;
     committed_encode(&report, &bytes);
-    struct cut whole = {bytes.data, bytes.len, false};
+    struct byte_reader whole = {bytes.data, bytes.len, false};
     assert_int_equal(committed_decode(&whole, &out), OK);
     assert_true(out.n == report.n && out.lane == 3 && out.samples == report.samples);
     assert_true(out.course.place == report.course.place && out.loss == report.loss);
@@ -301,11 +301,12 @@ static void test_reports_arrive_whole_or_not_at_all(void **state)
         uint8_t *copy = malloc(n ? n : 1);
         assert_non_null(copy);
         memcpy(copy, bytes.data, n);
-        assert_int_equal(committed_decode(&(struct cut){copy, n, false}, &out), ERR_PROTOCOL);
+        assert_int_equal(committed_decode(&(struct byte_reader){copy, n, false}, &out),
+                         ERR_PROTOCOL);
         free(copy);
     }
     buf_put_u8(&bytes, 0);
-    struct cut longer = {bytes.data, bytes.len, false};
+    struct byte_reader longer = {bytes.data, bytes.len, false};
     assert_int_equal(committed_decode(&longer, &out), ERR_PROTOCOL);
     buf_release(&bytes);
 }

@@ -1,5 +1,5 @@
-/* A worker's side of leases (data/hold.h), where workers run free: it asks in its reports, and
- * looks between two steps whether an answer has come. */
+/* A worker's side of leases (data/lease_cursor.h), where workers run free: it asks in its reports,
+ * and looks between two steps whether an answer has come. */
 #ifndef PL_TRAIN_LESSEE_H
 #define PL_TRAIN_LESSEE_H
 

@@ -29,25 +29,25 @@ static void note_encode(const struct model_note *note, struct buf *out)
         buf_put_u64(out, note->admission.word[i]);
 }
 
-static int note_decode(struct cut *in, struct model_note *out)
+static int note_decode(struct byte_reader *in, struct model_note *out)
 {
     course_decode(in, &out->course);
-    out->use = cut_u32(in);
-    out->has_state = cut_u8(in) != 0;
-    out->has_extra = cut_u8(in) != 0;
-    out->floats = cut_u64(in);
-    out->updates = cut_u64(in);
-    out->admission.lanes = cut_u32(in);
+    out->use = read_u32(in);
+    out->has_state = read_u8(in) != 0;
+    out->has_extra = read_u8(in) != 0;
+    out->floats = read_u64(in);
+    out->updates = read_u64(in);
+    out->admission.lanes = read_u32(in);
     if (out->admission.lanes > ROSTER_LANES_MAX)
         return ERR_PROTOCOL;
     for (uint32_t i = 0; i < out->admission.lanes; i++)
-        out->admission.completed[i] = cut_u64(in);
-    out->admission.words = cut_u32(in);
+        out->admission.completed[i] = read_u64(in);
+    out->admission.words = read_u32(in);
     if (out->admission.words > ADMISSION_WORDS)
         return ERR_PROTOCOL;
     for (uint32_t i = 0; i < out->admission.words; i++)
-        out->admission.word[i] = cut_u64(in);
-    return cut_done(in) ? OK : ERR_PROTOCOL;
+        out->admission.word[i] = read_u64(in);
+    return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
 /* Waits for credit only. */
@@ -87,8 +87,9 @@ int model_send(struct world *world, uint32_t to, const struct model_note *note,
     int64_t begun = trace_now(world);
     struct buf head = {0};
     note_encode(note, &head);
-    int rc = head.failed ? ERR_NOMEM
-                         : send_piece(world, to, model_tag(note, WIRE_NOTE), head.data, head.len);
+    int rc = head.failed
+                 ? ERR_NOMEM
+                 : send_piece(world, to, model_tag(note, WIRE_HEADER_PIECE), head.data, head.len);
     buf_release(&head);
     size_t n = note->floats;
     for (size_t i = 0, from = 0; rc == OK && from < n; i++, from += CHUNK_FLOATS) {
@@ -247,13 +248,13 @@ int model_receive_note(struct world *world, const struct group *group, struct mo
 {
     const struct wait_for head = {.kind = WAIT_MESSAGE,
                                   .from = *from,
-                                  .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_NOTE),
+                                  .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_HEADER_PIECE),
                                   .mask = WIRE_KIND_MASK | 0xffff};
     struct wake wake;
     int rc = await(world, group, &head, deadline, &wake);
     if (rc != OK)
         return rc;
-    struct cut in = {wake.msg->data, wake.msg->len, false};
+    struct byte_reader in = {wake.msg->data, wake.msg->len, false};
     rc = note_decode(&in, note);
     *from = wake.msg->from;
     message_unref(wake.msg);

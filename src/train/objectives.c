@@ -58,7 +58,7 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
     }
     trace_end(o->world, begun,
               (struct trace_span){
-                  .kind = SPAN_EVALUATE, .row = TRACE_KEEPER, .n = step, .amount = count});
+                  .kind = SPAN_EVALUATE, .row = TRACE_MODEL_WRITER, .n = step, .amount = count});
     struct evaluation e = o->last[which] = evaluation_of(&sum);
     cJSON *event = events_new(o->events, "eval");
     events_add_measure(event, "epoch", (double)place / (double)o->corpus->set[SET_TRAIN].count);

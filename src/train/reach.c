@@ -3,7 +3,7 @@
 #include "base/bytes.h"
 #include "base/printable.h"
 #include "group/view.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -143,7 +143,7 @@ static int reply(struct reach_book *book, const struct reach_entry *asks, const 
         buf_put_u32(&bytes, book->at[i].node);
         buf_put_text(&bytes, book->at[i].address);
     }
-    int rc = wire_post_buf(book->world, asks->node, WIRE_REACHED, 0, &bytes);
+    int rc = wire_send_buf(book->world, asks->node, WIRE_CONNECT_RESULT, 0, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -224,7 +224,7 @@ static bool may_ask(struct reach_book *book, const struct reach_entry *asks)
 /* All who ask now, but one at the least. */
 static int take_questions(struct reach_book *book)
 {
-    const struct wait_for asked = wire_from(WORLD_ANY, WIRE_REACH);
+    const struct wait_for asked = wire_from(WORLD_ANY, WIRE_CONNECT_CHECK);
     struct wake wake;
     int rc = OK;
     for (book->asking = 0; book->asking < ROUND_MAX;) {
@@ -232,12 +232,12 @@ static int take_questions(struct reach_book *book)
         rc = world_wait(book->world, &asked, 1, until, &wake);
         if (rc != OK)
             break;
-        struct cut in = {wake.msg->data, wake.msg->len, false};
+        struct byte_reader in = {wake.msg->data, wake.msg->len, false};
         struct reach_entry *asks = &book->asks[book->asking];
         *asks = (struct reach_entry){.node = wake.msg->from};
-        cut_text(&in, asks->address, sizeof asks->address);
+        read_text(&in, asks->address, sizeof asks->address);
         printable(asks->address);
-        book->asking += cut_done(&in) && may_ask(book, asks);
+        book->asking += byte_reader_done(&in) && may_ask(book, asks);
         message_unref(wake.msg);
     }
     return rc == ERR_TIMEOUT ? OK : rc;
@@ -285,14 +285,15 @@ void reach_stop(struct reach_book *book)
 static bool is_about(const struct message *m, const char *address)
 {
     char asked[NODE_ADDRESS_MAX];
-    struct cut in = {m->data, m->len, false};
-    cut_text(&in, asked, sizeof asked);
+    struct byte_reader in = {m->data, m->len, false};
+    read_text(&in, asked, sizeof asked);
     return !in.failed && strcmp(asked, address) == 0;
 }
 
 static int await_answer(struct world *world, const char *here, struct message **out)
 {
-    const struct wait_for set[] = {wire_from(WORLD_DRIVER, WIRE_REACHED), {.kind = WAIT_PEER}};
+    const struct wait_for set[] = {wire_from(WORLD_DRIVER, WIRE_CONNECT_RESULT),
+                                   {.kind = WAIT_PEER}};
     int64_t deadline = world_now(world) + ANSWER_MAX;
     struct wake wake;
     int rc;
@@ -311,14 +312,14 @@ static int await_answer(struct world *world, const char *here, struct message **
 }
 
 /* Everyone who came before. */
-static int try_all(struct world *world, const struct train_host *host, struct cut *in,
+static int try_all(struct world *world, const struct train_host *host, struct byte_reader *in,
                    struct err *err)
 {
     char here[NODE_ADDRESS_MAX], there[NODE_ADDRESS_MAX];
     world_address(world, here, sizeof here);
-    for (uint32_t left = cut_u32(in); left > 0; left--) {
-        uint32_t node = cut_u32(in);
-        cut_text(in, there, sizeof there);
+    for (uint32_t left = read_u32(in); left > 0; left--) {
+        uint32_t node = read_u32(in);
+        read_text(in, there, sizeof there);
         if (in->failed)
             return err_set(err, ERR_PROTOCOL, "the driver's answer cannot be read");
         if (try(host, there, err) == OK)
@@ -336,10 +337,10 @@ static int take_answer(struct world *world, const struct train_host *host, const
                        bool *reached, struct err *err)
 {
     char asked[NODE_ADDRESS_MAX], why[ERR_TEXT_MAX];
-    struct cut in = {m->data, m->len, false};
-    cut_text(&in, asked, sizeof asked);
-    *reached = cut_u8(&in) != 0;
-    cut_text(&in, why, sizeof why);
+    struct byte_reader in = {m->data, m->len, false};
+    read_text(&in, asked, sizeof asked);
+    *reached = read_u8(&in) != 0;
+    read_text(&in, why, sizeof why);
     if (in.failed)
         return err_set(err, ERR_PROTOCOL, "the driver's answer cannot be read");
     return *reached ? try_all(world, host, &in, err) : err_set(err, ERR_PEER, "%s", why);
@@ -352,7 +353,7 @@ static int ask(struct world *world, const struct train_host *host, bool *reached
     struct message *m;
     world_address(world, here, sizeof here);
     buf_put_text(&bytes, here);
-    int rc = wire_post_buf(world, WORLD_DRIVER, WIRE_REACH, 0, &bytes);
+    int rc = wire_send_buf(world, WORLD_DRIVER, WIRE_CONNECT_CHECK, 0, &bytes);
     buf_release(&bytes);
     if (rc == OK)
         rc = await_answer(world, here, &m);

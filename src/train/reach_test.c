@@ -3,7 +3,7 @@
 #include "train/reach.h"
 
 #include "sim/scene.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 enum { SILENT = 20, ASKERS = SILENT + 2, GOES = SILENT };
 
@@ -43,22 +43,22 @@ static int stay(struct scene *s, struct world *w)
 /* The driver's answer, and how many it names. */
 static int ask(struct world *w, const char *address, bool *reached, uint32_t *named)
 {
-    const struct wait_for answer = wire_from(WORLD_DRIVER, WIRE_REACHED);
+    const struct wait_for answer = wire_from(WORLD_DRIVER, WIRE_CONNECT_RESULT);
     char asked[NODE_ADDRESS_MAX], why[ERR_TEXT_MAX];
     struct buf bytes = {0};
     struct wake wake;
     buf_put_text(&bytes, address);
-    int rc = wire_post_buf(w, WORLD_DRIVER, WIRE_REACH, 0, &bytes);
+    int rc = wire_send_buf(w, WORLD_DRIVER, WIRE_CONNECT_CHECK, 0, &bytes);
     buf_release(&bytes);
     if (rc == OK)
         rc = world_wait(w, &answer, 1, world_now(w) + 60 * WORLD_SECOND, &wake);
     if (rc != OK)
         return rc;
-    struct cut in = {wake.msg->data, wake.msg->len, false};
-    cut_text(&in, asked, sizeof asked);
-    *reached = cut_u8(&in) != 0;
-    cut_text(&in, why, sizeof why);
-    *named = cut_u32(&in);
+    struct byte_reader in = {wake.msg->data, wake.msg->len, false};
+    read_text(&in, asked, sizeof asked);
+    *reached = read_u8(&in) != 0;
+    read_text(&in, why, sizeof why);
+    *named = read_u32(&in);
     message_unref(wake.msg);
     return in.failed || strcmp(asked, address) != 0 ? ERR_PROTOCOL : OK;
 }

@@ -130,12 +130,12 @@ static int refuse_lock(const struct rundir *dir, const struct disk_holder *holde
         return err_set(err, ERR_USAGE,
                        "%s: its driver is alive (%s); end it first, or take the run over with "
                        "--take-over",
-                       dir->path, holder->who);
+                       dir->path, holder->text);
     return err_set(err, ERR_USAGE,
                    "%s: its driver may be alive (%s; its last sign of life is %.0f s old, and no "
                    "more can be seen from here); try again in %.0f s, or take the run over with "
                    "--take-over",
-                   dir->path, holder->who, holder->silent, DISK_SILENCE_MAX - holder->silent + 1);
+                   dir->path, holder->text, holder->silent, DISK_SILENCE_MAX - holder->silent + 1);
 }
 
 int rundir_lock(struct rundir *dir, bool take_over, char *taken_from, struct err *err)
@@ -148,7 +148,7 @@ int rundir_lock(struct rundir *dir, bool take_over, char *taken_from, struct err
     int rc = disk->ops->lock(disk, path, false, &dir->lock, &holder, err);
     if (rc != ERR_USAGE || !take_over)
         return rc == ERR_USAGE ? refuse_lock(dir, &holder, err) : rc;
-    snprintf(taken_from, sizeof holder.who, "%s", holder.who);
+    snprintf(taken_from, sizeof holder.text, "%s", holder.text);
     return disk->ops->lock(disk, path, true, &dir->lock, &holder, err);
 }
 

@@ -19,12 +19,12 @@ int sponsor_if_asked(const struct strategy_ops *strategy, struct publisher *publ
                      const struct member *m, const struct course *course, const struct joint *joint)
 {
     struct admission admission;
-    uint32_t ward = atomic_load(&m->group->ward);
+    uint32_t ward = atomic_load(&m->group->joiner);
     if (ward == ROSTER_NOBODY || atomic_load(&publisher->busy) ||
         look_around(strategy, m, &admission) == ADMISSION_NOT_HERE)
         return OK;
     bool in = false;
-    int rc = group_sponsor(m->group, ward, &in);
+    int rc = group_admit_joiner(m->group, ward, &in);
     if (rc != OK || !in)
         return rc;
     bool sent = publisher_admit(publisher, ward, course, &admission,

@@ -1,7 +1,7 @@
 #include "train/tracer.h"
 
 #include "group/view.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -20,13 +20,13 @@ void tracer_encode(const struct trace_span *span, size_t n, struct buf *out)
     }
 }
 
-int tracer_decode(struct cut *in, struct trace_span *out)
+int tracer_decode(struct byte_reader *in, struct trace_span *out)
 {
-    uint32_t what = cut_u32(in);
-    uint32_t peer = cut_u32(in);
-    uint64_t n = cut_u64(in), amount = cut_u64(in), start = cut_u64(in), end = cut_u64(in);
+    uint32_t what = read_u32(in);
+    uint32_t peer = read_u32(in);
+    uint64_t n = read_u64(in), amount = read_u64(in), start = read_u64(in), end = read_u64(in);
     uint32_t row = what & 0xff;
-    bool known = what >> 8 < SPAN_KINDS && (row <= TRACE_KEEPER || row >= TRACE_PARCELS);
+    bool known = what >> 8 < SPAN_KINDS && (row <= TRACE_MODEL_WRITER || row >= TRACE_TRANSFERS);
     if (in->failed || !known || start >= end || end > INT64_MAX / 2)
         return ERR_PROTOCOL;
     *out = (struct trace_span){
@@ -47,7 +47,7 @@ static void send_to_driver(struct world *world, const struct trace_span *span, s
 {
     struct buf bytes = {0};
     tracer_encode(span, n, &bytes);
-    if (wire_post_buf(world, WORLD_DRIVER, WIRE_TRACE, 0, &bytes) != OK)
+    if (wire_send_buf(world, WORLD_DRIVER, WIRE_TRACE, 0, &bytes) != OK)
         trace_drop(world->trace, n);
     buf_release(&bytes);
 }
@@ -113,7 +113,7 @@ static void take_in(const struct tracer *t, const struct message *m)
 {
     struct trace_span span[64];
     int64_t zero = zero_of(t, m->from);
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     while (in.left > 0) {
         size_t n = 0;
         while (n < sizeof span / sizeof *span && in.left > 0) {

@@ -60,6 +60,6 @@ enum { TRACER_SPAN_BYTES = 40 };
 void tracer_encode(const struct trace_span *span, size_t n, struct buf *out);
 
 /* One span. ERR_PROTOCOL: the bytes are none. */
-int tracer_decode(struct cut *in, struct trace_span *out);
+int tracer_decode(struct byte_reader *in, struct trace_span *out);
 
 #endif

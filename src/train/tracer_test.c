@@ -30,7 +30,7 @@ static int read_span(const void *bytes, size_t n, struct trace_span *out)
     assert_non_null(copy);
     if (n)
         memcpy(copy, bytes, n);
-    struct cut in = {copy, n, false};
+    struct byte_reader in = {copy, n, false};
     int rc = tracer_decode(&in, out);
     free(copy);
     return rc;
@@ -75,8 +75,8 @@ static void test_what_is_no_span_is_refused(void **state)
     (void)state;
     CHANGED(kind, SPAN_KINDS);
     CHANGED(kind, 255);
-    CHANGED(row, TRACE_KEEPER + 1); /* between two rows */
-    CHANGED(row, TRACE_PARCELS - 1);
+    CHANGED(row, TRACE_MODEL_WRITER + 1); /* between two rows */
+    CHANGED(row, TRACE_TRANSFERS - 1);
     CHANGED(start, sample.end);
     CHANGED(start, -1);
     CHANGED(end, INT64_MAX); /* nothing can be added to it */
@@ -130,7 +130,7 @@ static int outlet_send(struct world *w, uint32_t peer, struct message *m, enum w
     o->room--;
     o->messages++;
     o->longest = m->len > o->longest ? m->len : o->longest;
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     for (struct trace_span span; in.left > 0; o->kept++)
         assert_int_equal(tracer_decode(&in, &span), OK);
     message_unref(m);

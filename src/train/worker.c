@@ -6,7 +6,7 @@
 #include "train/due.h"
 #include "train/ledger.h"
 #include "train/objectives.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -62,7 +62,7 @@ static bool publish(struct worker *w, const struct course *course, uint32_t use)
 static void publish_if_due(struct worker *w, const struct course *course)
 {
     struct group *group = &w->group;
-    uint32_t wanted = atomic_load(&group->wanted), use = wanted;
+    uint32_t wanted = atomic_load(&group->model_requests), use = wanted;
     if (!strategy_runs_free(w->strategy, w->job))
         use |= due_uses(w->job, w->evaluate_every, &w->seen, course);
     w->seen = *course;
@@ -71,8 +71,8 @@ static void publish_if_due(struct worker *w, const struct course *course)
     uint32_t late = MODEL_SNAPSHOT | (publisher_admits(&w->publisher) ? MODEL_EVALUATE : 0u);
     bool started = publish(w, course, use);
     if (!started)
-        atomic_fetch_or(&group->wanted, use & late);
-    atomic_fetch_and(&group->wanted, ~(started ? use : MODEL_EVALUATE & ~late));
+        atomic_fetch_or(&group->model_requests, use & late);
+    atomic_fetch_and(&group->model_requests, ~(started ? use : MODEL_EVALUATE & ~late));
 }
 
 static int send_report(struct worker *w, const struct committed *report)
@@ -88,14 +88,15 @@ static int report_exchange(struct worker *w, const struct exchange *e)
 {
     struct committed report = {.course = w->member.course};
     if (e) {
-        const struct tally *tally = exchange_tally(e);
+        const struct exchange_meta *tally = exchange_result_meta(e);
         report.lane = e->lane;
         report.n = e->completed;
         report.cost = e->cost;
         report.samples = tally->samples;
         report.loss = tally->loss;
-        report.who = members_union(&tally->who, &tally->idle); /* nobody that was left out */
-        report.took_part = tally->took_part;
+        report.who = members_union(&tally->contributors,
+                                   &tally->non_contributing); /* nobody that was left out */
+        report.took_part = tally->participants;
     } else {
         report.samples = w->unreported;
         report.loss = w->unreported_loss;
@@ -117,14 +118,14 @@ static void note_stand(struct worker *w)
         .exchanges = w->own_exchanges,
     };
     lessee_note(m, &back);
-    for (int i = 0; i < GROUP_ASIDE; i++)
-        back.aside[i] = atomic_load(&w->group.aside[i]);
-    uint64_t note[GROUP_NOTE];
+    for (int i = 0; i < GROUP_TOTALS; i++)
+        back.aside[i] = atomic_load(&w->group.departed_totals[i]);
+    uint64_t note[GROUP_REPORT];
     bool tells = w->strategy->tell && strategy_leads(w->strategy, w->job) && m->own;
     size_t words = tells ? w->strategy->tell(m, back.word) : 0;
     back.words = words == ADMISSION_NOT_HERE ? 0 : words;
     comeback_note(&back, note);
-    group_note(&w->group, note, GROUP_NOTE);
+    group_set_recovery_report(&w->group, note, GROUP_REPORT);
 }
 
 /* Steps, where there are no exchanges; those that `display` asks for among them. */
@@ -149,7 +150,7 @@ static int sponsor(struct worker *w)
     struct joint joint = current_model(w);
     struct course course = m->course;
     if (strategy_runs_free(w->strategy, w->job))
-        course.place = m->leased ? hold_place(&m->hold) : strategy_free_place(m);
+        course.place = m->leased ? lease_cursor_offset(&m->hold) : strategy_free_place(m);
     return sponsor_if_asked(w->strategy, &w->publisher, m, &course, &joint);
 }
 
@@ -157,11 +158,11 @@ static int sponsor(struct worker *w)
  * can be sent before the next. */
 static void publish_urgent(struct worker *w)
 {
-    uint32_t wanted = atomic_load(&w->group.wanted);
+    uint32_t wanted = atomic_load(&w->group.model_requests);
     bool steady = w->member.joint.x != &w->learner.x;
     if (wanted & MODEL_URGENT && steady && speaks_for_all(w, &w->member.course) &&
         publish(w, &w->member.course, wanted))
-        atomic_fetch_and(&w->group.wanted, ~wanted);
+        atomic_fetch_and(&w->group.model_requests, ~wanted);
 }
 
 /* A round can be long. Where the next exchange brings the model, whoever waits to come need not
@@ -203,12 +204,13 @@ static void count_lone(struct worker *w)
 static int committed(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
-    m->course.used += e ? exchange_tally(e)->samples : job_step_records(m->job);
+    m->course.used += e ? exchange_result_meta(e)->samples : job_step_records(m->job);
     note_stand(w);
     bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
-    bool stop = e ? exchange_tally(e)->stop_votes > 0 : atomic_load(&m->group->stop);
+    bool stop = e ? exchange_result_meta(e)->stop_votes > 0 : atomic_load(&m->group->stop);
     w->all_leave =
-        !stop && !last && (e ? tally_ends_all(exchange_tally(e)) : group_is_leaving(m->group));
+        !stop && !last &&
+        (e ? exchange_meta_ends_run(exchange_result_meta(e)) : group_is_leaving(m->group));
     stop |= w->all_leave;
     if (!e)
         count_lone(w);
@@ -297,10 +299,10 @@ static int stepped(struct member *m)
 static void used_up(struct member *m)
 {
     struct worker *w = m->train;
-    uint64_t high = m->hold.high;
+    uint64_t high = m->hold.highest;
     size_t count = m->hold.count;
     lessee_look(&w->lessee, m);
-    if (m->hold.count != count || m->hold.high != high)
+    if (m->hold.count != count || m->hold.highest != high)
         note_stand(w);
 }
 
@@ -333,8 +335,8 @@ static int settle(struct worker *w)
     const struct lanes *lanes = &w->member.lanes;
     int rc = OK;
     for (size_t i = 0; rc == OK && i < lanes->count; i++)
-        if (!lanes->at[i]->beside)
-            rc = exchange_settle(lanes->at[i]);
+        if (!lanes->at[i]->in_background)
+            rc = exchange_sync(lanes->at[i]);
     return rc;
 }
 
@@ -357,14 +359,14 @@ static int linger(struct worker *w, int status, uint32_t told)
     for (;;) {
         uint64_t seen = world_raised(w->world, SIGNAL_GROUP);
         if (atomic_load(&w->group.over) ||
-            (atomic_load(&w->group.left) && atomic_load(&w->group.away)))
+            (atomic_load(&w->group.left) && atomic_load(&w->group.driver_missing)))
             return OK;
-        uint32_t met = atomic_load(&w->group.met);
+        uint32_t met = atomic_load(&w->group.reconnects);
         int rc = met != told ? tell_done(w, status) : OK;
         told = met;
         if (rc == OK)
             rc = settle(w);
-        uint32_t wanted = atomic_exchange(&w->group.wanted, 0);
+        uint32_t wanted = atomic_exchange(&w->group.model_requests, 0);
         if (rc == OK && wanted & (MODEL_FINAL | MODEL_URGENT))
             rc = hand_over(w, wanted);
         if (rc != OK)
@@ -498,21 +500,21 @@ bool train_ends_the_run(int status)
 static int leave(struct worker *w)
 {
     bool trains = w->stage == DEPARTED_TRAINING;
-    uint32_t met = atomic_load(&w->group.met);
+    uint32_t met = atomic_load(&w->group.reconnects);
     int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
     if (rc != OK && rc != ERR_PEER)
         return rc;
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
     if (w->host->parted)
-        *w->host->parted = atomic_load(&w->group.parted);
+        *w->host->parted = atomic_load(&w->group.told_to_leave);
     atomic_store(&w->group.left, true);
     rc = trains ? tell_done(w, ERR_STOP) : OK;
     if (!w->all_leave)
-        group_say_leave(&w->group, trains);
+        group_send_leave(&w->group, trains);
     if (rc == OK)
         rc = linger(w, ERR_STOP, met);
     if (w->host->left)
-        *w->host->left = !atomic_load(&w->group.bye);
+        *w->host->left = !atomic_load(&w->group.run_ended);
     return rc;
 }
 
@@ -536,7 +538,7 @@ static int leave_early(struct worker *w)
 /* It cannot begin: for its own reasons, or since there is no run (any more). */
 static int say_why_not(struct worker *w, int rc)
 {
-    if (atomic_load(&w->group.bye))
+    if (atomic_load(&w->group.run_ended))
         return OK;
     if (atomic_load(&w->group.refused))
         return err_set(&w->err, ERR_PEER, "the driver refuses this worker: %s", w->group.refusal);
@@ -565,14 +567,14 @@ static int work(struct worker *w)
     rc = run_loop(w);
     tracer_ship_all(w->world, w->host->trace);
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
-        return atomic_load(&w->group.bye) ? OK : rc;
+        return atomic_load(&w->group.run_ended) ? OK : rc;
     if (rc == OK && (w->left || w->all_leave))
         return leave(w);
     if (rc != OK && !train_ends_the_run(rc)) {
         (void)worker_report_bad_records(w); /* what it has met is the run's to know */
         return end_in_trouble(w, rc);
     }
-    uint32_t met = atomic_load(&w->group.met);
+    uint32_t met = atomic_load(&w->group.reconnects);
     int told = tell_done(w, rc);
     int lingered = told == OK ? linger(w, rc, met) : told;
     return rc == OK ? lingered : rc;

@@ -3,7 +3,7 @@
 #include "tensor/kernels.h"
 #include "train/reach.h"
 #include "train/worker.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 #include "world/trace.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes)
 {
-    int rc = wire_post_buf(w->world, WORLD_DRIVER, kind, 0, bytes);
+    int rc = wire_send_buf(w->world, WORLD_DRIVER, kind, 0, bytes);
     return rc == ERR_PEER ? ERR_DRIVER : rc;
 }
 
@@ -94,7 +94,7 @@ static int await_welcome(struct worker *w)
     int rc = await_driver(w, &wake);
     if (rc != OK)
         return rc;
-    struct cut in = {wake.msg->data, wake.msg->len, false};
+    struct byte_reader in = {wake.msg->data, wake.msg->len, false};
     struct welcome text;
     rc = welcome_decode(&in, &text);
     message_unref(wake.msg);
@@ -338,7 +338,7 @@ static int enter(struct worker *w)
         rc = take_start(w, rc, &note);
     }
     struct buf nothing = {0};
-    return rc == OK ? worker_tell(w, WIRE_SETTLED, &nothing) : rc;
+    return rc == OK ? worker_tell(w, WIRE_JOIN_COMPLETE, &nothing) : rc;
 }
 
 /* Of the first of all views, in a run that does not draw what it begins with. */
@@ -399,7 +399,7 @@ static int say_hello(struct worker *w)
 static int meet(void *user, const struct message *m, uint32_t *incarnation, struct buf *hello)
 {
     const struct worker *w = user;
-    struct cut in = {m->data, m->len, false};
+    struct byte_reader in = {m->data, m->len, false};
     struct welcome welcome;
     struct err err;
     int rc = welcome_decode(&in, &welcome);
@@ -444,7 +444,7 @@ int worker_join(struct worker *w)
     w->group.pause = w->host->pause;
     w->group.retry = w->host->retry;
     w->group.drivers = w->host->drivers;
-    w->group.meeting = (struct group_meeting){meet, w};
+    w->group.handshake = (struct group_handshake){meet, w};
     int rc = group_listen(&w->group);
     if (rc == OK)
         rc = say_hello(w);

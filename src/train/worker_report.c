@@ -13,10 +13,10 @@ static void put_place(const struct worker_place *place, struct buf *out)
     buf_put_text(out, place->address);
 }
 
-static void cut_place(struct cut *in, struct worker_place *out)
+static void cut_place(struct byte_reader *in, struct worker_place *out)
 {
-    cut_text(in, out->host, sizeof out->host);
-    cut_text(in, out->address, sizeof out->address);
+    read_text(in, out->host, sizeof out->host);
+    read_text(in, out->address, sizeof out->address);
     printable(out->host);
     printable(out->address);
 }
@@ -29,13 +29,13 @@ void opening_encode(const struct opening_report *report, struct buf *out)
     buf_put_u64(out, report->total);
 }
 
-int opening_decode(struct cut *in, struct opening_report *out)
+int opening_decode(struct byte_reader *in, struct opening_report *out)
 {
     cut_place(in, &out->place);
-    cut_text(in, out->stage, sizeof out->stage);
-    out->done = cut_u64(in);
-    out->total = cut_u64(in);
-    if (!cut_done(in))
+    read_text(in, out->stage, sizeof out->stage);
+    out->done = read_u64(in);
+    out->total = read_u64(in);
+    if (!byte_reader_done(in))
         return ERR_PROTOCOL;
     printable(out->stage);
     return OK;
@@ -57,13 +57,13 @@ void departure_encode(const struct departure *departure, struct buf *out)
     buf_put_text(out, departure->text);
 }
 
-int departure_decode(struct cut *in, struct departure *out)
+int departure_decode(struct byte_reader *in, struct departure *out)
 {
-    out->status = (int)cut_u32(in);
-    uint8_t stage = cut_u8(in);
+    out->status = (int)read_u32(in);
+    uint8_t stage = read_u8(in);
     cut_place(in, &out->place);
-    cut_text(in, out->text, sizeof out->text);
-    if (!cut_done(in) || stage > DEPARTED_TRAINING)
+    read_text(in, out->text, sizeof out->text);
+    if (!byte_reader_done(in) || stage > DEPARTED_TRAINING)
         return ERR_PROTOCOL;
     out->stage = (enum departure_stage)stage;
     printable(out->text);

@@ -29,7 +29,7 @@ void opening_print(const char *stage, uint64_t done, uint64_t total, char out[OP
 
 void opening_encode(const struct opening_report *report, struct buf *out);
 /* ERR_PROTOCOL */
-int opening_decode(struct cut *in, struct opening_report *out);
+int opening_decode(struct byte_reader *in, struct opening_report *out);
 
 enum departure_stage { DEPARTED_OPENING, DEPARTED_JOINING, DEPARTED_REFUSED, DEPARTED_TRAINING };
 
@@ -43,7 +43,7 @@ struct departure {
 
 void departure_encode(const struct departure *departure, struct buf *out);
 /* ERR_PROTOCOL. Texts are fit to be printed. */
-int departure_decode(struct cut *in, struct departure *out);
+int departure_decode(struct byte_reader *in, struct departure *out);
 
 /* "worker 3 (host, 10.0.0.3:4711)" into `out`; what is unknown is left out. */
 void worker_place_print(const struct worker_place *place, uint32_t node, char *out, size_t size);

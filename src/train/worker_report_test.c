@@ -25,7 +25,8 @@ static void test_departure_arrives_whole_or_not_at_all(void **state)
     struct departure out;
     (void)state;
     departure_encode(&sample, &bytes);
-    assert_int_equal(departure_decode(&(struct cut){bytes.data, bytes.len, false}, &out), OK);
+    assert_int_equal(departure_decode(&(struct byte_reader){bytes.data, bytes.len, false}, &out),
+                     OK);
     assert_int_equal(out.status, ERR_INPUT);
     assert_string_equal(out.place.host, "attic");
     assert_string_equal(out.text, sample.text);
@@ -33,7 +34,8 @@ static void test_departure_arrives_whole_or_not_at_all(void **state)
         uint8_t *copy = malloc(n ? n : 1); /* of that size: a sanitizer sees a read past it */
         assert_non_null(copy);
         memcpy(copy, bytes.data, n);
-        assert_int_equal(departure_decode(&(struct cut){copy, n, false}, &out), ERR_PROTOCOL);
+        assert_int_equal(departure_decode(&(struct byte_reader){copy, n, false}, &out),
+                         ERR_PROTOCOL);
         free(copy);
     }
     buf_release(&bytes);
@@ -46,11 +48,12 @@ static void test_opening_arrives_whole_or_not_at_all(void **state)
     struct opening_report out;
     (void)state;
     opening_encode(&report, &bytes);
-    assert_int_equal(opening_decode(&(struct cut){bytes.data, bytes.len, false}, &out), OK);
+    assert_int_equal(opening_decode(&(struct byte_reader){bytes.data, bytes.len, false}, &out), OK);
     assert_true(out.done == 7 && out.total == 1281167);
     assert_string_equal(out.stage, "train_data");
     for (size_t n = 0; n < bytes.len; n++)
-        assert_int_equal(opening_decode(&(struct cut){bytes.data, n, false}, &out), ERR_PROTOCOL);
+        assert_int_equal(opening_decode(&(struct byte_reader){bytes.data, n, false}, &out),
+                         ERR_PROTOCOL);
     buf_release(&bytes);
 }
 
@@ -63,7 +66,8 @@ static void test_departure_text_obeys_no_terminal(void **state)
     snprintf(bad.place.host, sizeof bad.place.host, "a\033[2Jb");
     snprintf(bad.text, sizeof bad.text, "x\ny");
     departure_encode(&bad, &bytes);
-    assert_int_equal(departure_decode(&(struct cut){bytes.data, bytes.len, false}, &out), OK);
+    assert_int_equal(departure_decode(&(struct byte_reader){bytes.data, bytes.len, false}, &out),
+                     OK);
     departure_explain(&out, 3, &err);
     assert_int_equal(err.status, ERR_INPUT);
     assert_string_equal(err.text, "worker 3 (a?[2Jb, 10.0.0.3:4711) left while opening: x?y");

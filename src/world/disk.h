@@ -57,8 +57,8 @@ struct disk_ops {
 
 /* Who has a lock. */
 struct disk_holder {
-    char who[160]; /* "process 4711 on host a, since 2026-11-24 12:03" */
-    double silent; /* s since its last sign of life, where that is all that can be known; < 0: it
+    char text[160]; /* "process 4711 on host a, since 2026-11-24 12:03" */
+    double silent;  /* s since its last sign of life, where that is all that can be known; < 0: it
                       lives for certain */
 };
 

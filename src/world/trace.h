@@ -34,8 +34,8 @@ enum {
     TRACE_LANES = 32,
     TRACE_STEPS = TRACE_LANES, /* the learner's */
     TRACE_MODELS,              /* models on their way to who evaluates them */
-    TRACE_KEEPER,              /* who evaluates them */
-    TRACE_PARCELS = 64,        /* and the lane of a task that has parcels */
+    TRACE_MODEL_WRITER,        /* who evaluates them */
+    TRACE_TRANSFERS = 64,      /* and the lane of a task that has parcels */
 };
 
 struct trace_span {

@@ -31,7 +31,7 @@ static struct clock clock_with(size_t spans, int64_t zero)
     return c;
 }
 
-static void add(struct trace *trace, uint64_t n, int64_t start, int64_t end)
+static void add_span(struct trace *trace, uint64_t n, int64_t start, int64_t end)
 {
     trace_add(trace, &(struct trace_span){.kind = SPAN_COPY, .n = n, .start = start, .end = end});
 }
@@ -65,7 +65,7 @@ static void test_it_is_a_ring(void **state)
     for (size_t filling = 0; filling <= SIZE; filling++) {
         const struct trace_span *span;
         for (size_t i = 0; i < filling; i++)
-            add(trace, in++, 1, 2);
+            add_span(trace, in++, 1, 2);
         assert_true(trace_half_full(trace) == (filling >= SIZE / 2));
         assert_int_equal(trace_take(trace, &span), filling);
         for (size_t i = 0; i < filling; i++)
@@ -81,11 +81,11 @@ static void test_what_does_not_fit_is_dropped_and_counted(void **state)
     struct trace *trace = trace_create(SIZE, 0);
     const struct trace_span *out;
     for (uint64_t i = 0; i < SIZE + 5; i++)
-        add(trace, i, 1, 2);
+        add_span(trace, i, 1, 2);
     assert_int_equal(trace_dropped(trace), 5);
     assert_int_equal(trace_take(trace, &out), SIZE);
     assert_int_equal(out[SIZE - 1].n, SIZE - 1); /* the first that came were kept */
-    add(trace, 99, 1, 2);
+    add_span(trace, 99, 1, 2);
     assert_int_equal(trace_take(trace, &out), 1);
     assert_int_equal(out->n, 99);
     assert_int_equal(trace_dropped(trace), 5);
@@ -99,9 +99,9 @@ static void test_no_time_is_no_span(void **state)
     (void)state;
     struct trace *trace = trace_create(2, 0);
     const struct trace_span *out;
-    add(trace, 1, 5, 5);
-    add(trace, 2, 6, 5);
-    add(trace, 3, 5, 6);
+    add_span(trace, 1, 5, 5);
+    add_span(trace, 2, 6, 5);
+    add_span(trace, 3, 5, 6);
     assert_int_equal(trace_take(trace, &out), 1);
     assert_int_equal(out->n, 3);
     assert_int_equal(trace_dropped(trace), 0);
@@ -114,7 +114,7 @@ static void test_more_than_a_piece_is_taken_in_pieces(void **state)
     struct trace *trace = trace_create(TRACE_PIECE * 2, 0);
     const struct trace_span *out;
     for (uint64_t i = 0; i < TRACE_PIECE + 3; i++)
-        add(trace, i, 1, 2);
+        add_span(trace, i, 1, 2);
     assert_int_equal(trace_take(trace, &out), TRACE_PIECE);
     assert_int_equal(trace_take(trace, &out), 3);
     assert_int_equal(out->n, TRACE_PIECE);

@@ -211,7 +211,7 @@ struct world_ops {
     /* The calling task is about to wait for what takes microseconds: until it takes that back (-1)
      * its waits serve the connections themselves instead of leaving that to another thread, and
      * look for `spin` ns before they sleep. sim: nothing. */
-    void (*hurry)(struct world *w, int64_t spin);
+    void (*busy_poll)(struct world *w, int64_t spin);
 
     /* Let the time pass that work takes on this node, whose cores tasks share. real: returns at
      * once, the work itself takes time. ERR_CANCELLED */
@@ -323,9 +323,9 @@ static inline int world_want_nodes(struct world *w, uint32_t n)
     return w->ops->want_nodes(w, n);
 }
 
-static inline void world_hurry(struct world *w, int64_t spin)
+static inline void world_busy_poll(struct world *w, int64_t spin)
 {
-    w->ops->hurry(w, spin);
+    w->ops->busy_poll(w, spin);
 }
 
 static inline int world_work(struct world *w, const struct cost *cost)

@@ -17,7 +17,7 @@ static inline int order_sender(struct world *w)
         memset(m->data, 0, len);
         memcpy(m->data, &i, sizeof i);
         CHECK(suite_send_bulk(w, 2, m) == OK);
-        CHECK(suite_say(w, 2, 0, 2, i) == OK);
+        CHECK(suite_send(w, 2, 0, 2, i) == OK);
     }
     return suite_part(w, 3);
 }
@@ -49,24 +49,26 @@ static inline void test_order_within_class(void **state)
 /* Tag, mask, view and sender all have to match; what does not stays for another wait. */
 static inline int matching_sender(struct world *w)
 {
-    CHECK(suite_say(w, 1, 0, 0x0a01, 1) == OK);
-    CHECK(suite_say(w, 1, 7, 0x0a02, 2) == OK);
-    CHECK(suite_say(w, 1, 0, 0x0b03, 3) == OK);
-    CHECK(suite_say(w, 1, 8, 0x0a02, 4) == OK);
-    CHECK(suite_say(w, 1, 0, 0x0a05, 5) == OK);
-    CHECK(suite_say(w, 1, 0, 0xffff, 6) == OK); /* all that was sent before is there by now */
+    CHECK(suite_send(w, 1, 0, 0x0a01, 1) == OK);
+    CHECK(suite_send(w, 1, 7, 0x0a02, 2) == OK);
+    CHECK(suite_send(w, 1, 0, 0x0b03, 3) == OK);
+    CHECK(suite_send(w, 1, 8, 0x0a02, 4) == OK);
+    CHECK(suite_send(w, 1, 0, 0x0a05, 5) == OK);
+    CHECK(suite_send(w, 1, 0, 0xffff, 6) == OK); /* all that was sent before is there by now */
     return suite_part(w, 2);
 }
 
 static inline int matching_receiver(struct world *w)
 {
     uint32_t value;
-    CHECK(suite_hear(w, 0, 0, 0xffff, &value) == OK && value == 6);
-    CHECK(suite_hear_for(w, 0, 0, 0x0a02, SUITE_MOMENT, &value) == ERR_TIMEOUT); /* no view 0 */
-    CHECK(suite_hear_for(w, 0, 7, 0x0a01, SUITE_MOMENT, &value) == ERR_TIMEOUT);
-    CHECK(suite_hear_for(w, 1, 0, 0x0a01, SUITE_MOMENT, &value) == ERR_TIMEOUT); /* not from me */
-    CHECK(suite_hear(w, 0, 8, 0x0a02, &value) == OK && value == 4);
-    CHECK(suite_hear(w, 0, 7, 0x0a02, &value) == OK && value == 2);
+    CHECK(suite_receive(w, 0, 0, 0xffff, &value) == OK && value == 6);
+    CHECK(suite_receive_within(w, 0, 0, 0x0a02, SUITE_MOMENT, &value) ==
+          ERR_TIMEOUT); /* no view 0 */
+    CHECK(suite_receive_within(w, 0, 7, 0x0a01, SUITE_MOMENT, &value) == ERR_TIMEOUT);
+    CHECK(suite_receive_within(w, 1, 0, 0x0a01, SUITE_MOMENT, &value) ==
+          ERR_TIMEOUT); /* not from me */
+    CHECK(suite_receive(w, 0, 8, 0x0a02, &value) == OK && value == 4);
+    CHECK(suite_receive(w, 0, 7, 0x0a02, &value) == OK && value == 2);
 
     /* The first index that holds, then the order of arrival. */
     const struct wait_for set[] = {
@@ -155,7 +157,7 @@ static inline int credit_sender(struct world *w)
     struct wait_for credit = {.kind = WAIT_CREDIT, .peer = 1};
     struct wake wake;
     CHECK(world_wait(w, &credit, 1, suite_until(w, SUITE_MOMENT), &wake) == ERR_TIMEOUT);
-    CHECK(suite_say(w, 1, 0, 5, sent + 1) == OK); /* the other class has credit of its own */
+    CHECK(suite_send(w, 1, 0, 5, sent + 1) == OK); /* the other class has credit of its own */
     CHECK(world_wait(w, &credit, 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
     CHECK(world_send(w, 1, m, CLASS_BULK) == OK);
     return suite_part(w, 2);
@@ -164,7 +166,7 @@ static inline int credit_sender(struct world *w)
 static inline int credit_receiver(struct world *w)
 {
     uint32_t count;
-    CHECK(suite_hear(w, 0, 0, 5, &count) == OK);
+    CHECK(suite_receive(w, 0, 0, 5, &count) == OK);
     for (uint32_t i = 0; i < count; i++) {
         struct wait_for want = {.kind = WAIT_MESSAGE, .from = 0, .tag = 4, .mask = UINT64_MAX};
         struct wake wake;
@@ -197,14 +199,14 @@ static inline int peers_stayer(struct world *w)
     struct recv lost = {.from = 2, .view = 1, .tag = 9, .into = range, .len = 4};
     struct recv dropped = {.from = 1, .view = 1, .tag = 9, .into = range, .len = 4};
     CHECK(world_post_recv(w, &lost) == OK && world_post_recv(w, &dropped) == OK);
-    CHECK(suite_say(w, 2, 0, 1, 0) == OK);
+    CHECK(suite_send(w, 2, 0, 1, 0) == OK);
     uint32_t peer, value;
     bool up;
     CHECK(suite_peer(w, &peer, &up) == OK && peer == 2 && !up);
     CHECK(lost.status == ERR_PEER && dropped.status == POST_PENDING);
-    CHECK(suite_hear(w, 2, 0, 2, &value) == OK && value == 22); /* its last words stay */
-    CHECK(suite_say(w, 2, 0, 1, 0) == ERR_PEER);
-    CHECK(suite_say(w, 12345, 0, 1, 0) == ERR_PEER); /* there never was one */
+    CHECK(suite_receive(w, 2, 0, 2, &value) == OK && value == 22); /* its last words stay */
+    CHECK(suite_send(w, 2, 0, 1, 0) == ERR_PEER);
+    CHECK(suite_send(w, 12345, 0, 1, 0) == ERR_PEER); /* there never was one */
     struct wait_for credit = {.kind = WAIT_CREDIT, .peer = 2};
     struct wake wake;
     CHECK(world_wait(w, &credit, 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
@@ -213,10 +215,10 @@ static inline int peers_stayer(struct world *w)
     CHECK(world_wait(w, &end, 1, suite_until(w, SUITE_PATIENCE), &wake) == OK);
     CHECK(lost.status == ERR_PEER);
 
-    CHECK(suite_hear(w, 1, 0, 3, &value) == OK);
+    CHECK(suite_receive(w, 1, 0, 3, &value) == OK);
     world_peer_drop(w, 1);
     CHECK(dropped.status == ERR_PEER);
-    CHECK(suite_say(w, 1, 0, 1, 0) == ERR_PEER);
+    CHECK(suite_send(w, 1, 0, 1, 0) == ERR_PEER);
     world_peer_drop(w, 1);
     world_peer_drop(w, 12345);
     return world_sleep(w, suite_until(w, 5 * SUITE_MOMENT));
@@ -225,9 +227,9 @@ static inline int peers_stayer(struct world *w)
 static inline int peers_dropped(struct world *w)
 {
     CHECK(suite_peer_is(w, 2, false) == OK);
-    CHECK(suite_say(w, 0, 0, 3, 0) == OK);
+    CHECK(suite_send(w, 0, 0, 3, 0) == OK);
     CHECK(suite_peer_is(w, 0, false) == OK);
-    CHECK(suite_say(w, 0, 0, 1, 0) == ERR_PEER);
+    CHECK(suite_send(w, 0, 0, 1, 0) == ERR_PEER);
     return OK;
 }
 
@@ -235,8 +237,8 @@ static inline int peers_leaver(struct world *w)
 {
     uint32_t value;
     CHECK(suite_peer_is(w, 1, true) == OK);
-    CHECK(suite_hear(w, 0, 0, 1, &value) == OK);
-    return suite_say(w, 0, 0, 2, 22);
+    CHECK(suite_receive(w, 0, 0, 1, &value) == OK);
+    return suite_send(w, 0, 0, 2, 22);
 }
 
 static inline void test_peers(void **state)

@@ -41,7 +41,7 @@ static inline int recalled_sender(struct world *w)
     struct send late = {.to = 1, .view = 1, .tag = 230, .from = s.range, .len = s.len};
     late.ended = &never;
     CHECK(world_post_send(w, &late) == ERR_VIEW && never.times == 0);
-    CHECK(suite_say(w, 1, 0, GO, gone) == OK);
+    CHECK(suite_send(w, 1, 0, GO, gone) == OK);
     CHECK(await_ended(w, &s.ended, s.n) == OK);
     CHECK(s.send[s.n - 2].status == OK && s.send[s.n - 1].status == OK);
     CHECK(suite_part(w, 2) == OK);
@@ -53,7 +53,7 @@ static inline int recalled_receiver(struct world *w)
 {
     uint32_t gone, taken = 0;
     uint64_t tag = 0;
-    CHECK(suite_hear(w, 0, 0, GO, &gone) == OK);
+    CHECK(suite_receive(w, 0, 0, GO, &gone) == OK);
     while (tag != 200 + SENDS_MAX - 1) {
         unsigned char value;
         CHECK(take_piece(w, MEGABYTE, &tag, &value) == OK);
@@ -86,7 +86,7 @@ static inline int unsent_sender(struct world *w)
     CHECK(sends_that_are(&s, ERR_CANCELLED) == 2);
     memset(s.range + (full + 1) * s.len, 0xee, s.len);
     memset(s.range + (full + 3) * s.len, 0xee, s.len);
-    CHECK(suite_say(w, 1, 0, GO, 0) == OK);
+    CHECK(suite_send(w, 1, 0, GO, 0) == OK);
     CHECK(await_ended(w, &s.ended, s.n) == OK && s.ended.times == s.n);
     CHECK(sends_that_are(&s, OK) == full + 2);
 
@@ -113,7 +113,7 @@ static inline int unsent_receiver(struct world *w)
 {
     uint32_t value;
     uint64_t tag = 0;
-    CHECK(suite_hear(w, 0, 0, GO, &value) == OK);
+    CHECK(suite_receive(w, 0, 0, GO, &value) == OK);
     for (uint32_t i = 0; i <= CREDIT_PIECES + 2; i++) {
         unsigned char byte;
         if (i == CREDIT_PIECES + 1)
@@ -165,7 +165,7 @@ static inline int way_sender(struct world *w)
             world_abort(w, 2);
         CHECK(s.send[CREDIT_PIECES].status == (turn == 0 ? ERR_CANCELLED : ERR_VIEW));
         CHECK(await_ended(w, &s.ended, CREDIT_PIECES + 2 * (turn + 1)) == OK && last.status == OK);
-        CHECK(suite_hear(w, 1, 0, GO, &value) == OK);
+        CHECK(suite_receive(w, 1, 0, GO, &value) == OK);
     }
     CHECK(suite_part(w, 2) == OK);
     free(s.range);
@@ -180,7 +180,7 @@ static inline int way_receiver(struct world *w)
             .from = 0, .view = 2, .tag = 300 + turn, .into = bytes, .len = sizeof bytes};
         CHECK(world_post_recv(w, &recv) == OK);
         CHECK(await_recv(w, &recv) == OK && bytes_are(bytes, sizeof bytes, 1));
-        CHECK(suite_say(w, 0, 0, GO, 0) == OK);
+        CHECK(suite_send(w, 0, 0, GO, 0) == OK);
     }
     return suite_part(w, 2);
 }
@@ -195,7 +195,7 @@ static inline int bereft_sender(struct world *w)
 {
     struct sends s;
     uint32_t value;
-    CHECK(suite_hear(w, 2, 0, GO, &value) == OK); /* who is to be dropped has met everybody */
+    CHECK(suite_receive(w, 2, 0, GO, &value) == OK); /* who is to be dropped has met everybody */
     CHECK(sends_open(&s, CREDIT_PIECES + 4, MEGABYTE) == OK);
     for (uint32_t i = 0; i < s.n; i++)
         CHECK(sends_post(w, &s, i, 1, 1, 200 + i) == OK);
@@ -203,7 +203,7 @@ static inline int bereft_sender(struct world *w)
     struct recv recv = {
         .from = 1, .view = 1, .tag = 9, .into = lost, .len = sizeof lost, .ended = &s.ended};
     CHECK(world_post_recv(w, &recv) == OK);
-    CHECK(suite_say(w, 1, 0, GO, 0) == OK); /* it goes without taking any */
+    CHECK(suite_send(w, 1, 0, GO, 0) == OK); /* it goes without taking any */
     CHECK(await_ended(w, &s.ended, s.n + 1) == OK && recv.status == ERR_PEER);
     uint32_t gone = sends_that_are(&s, OK);
     CHECK(gone <= CREDIT_PIECES && sends_that_are(&s, ERR_PEER) == s.n - gone);
@@ -230,13 +230,13 @@ static inline int bereft_sender(struct world *w)
 static inline int bereft_leaver(struct world *w)
 {
     uint32_t value;
-    CHECK(suite_hear(w, 0, 0, GO, &value) == OK);
+    CHECK(suite_receive(w, 0, 0, GO, &value) == OK);
     return OK;
 }
 
 static inline int bereft_dropped(struct world *w)
 {
-    CHECK(suite_say(w, 0, 0, GO, 0) == OK);
+    CHECK(suite_send(w, 0, 0, GO, 0) == OK);
     CHECK(suite_peer_is(w, 0, false) == OK);
     return OK;
 }

@@ -49,12 +49,12 @@ static inline int await_recv(struct world *w, struct recv *recv)
 static inline int landing_sender(struct world *w)
 {
     uint32_t value;
-    CHECK(suite_hear(w, 1, 0, GO, &value) == OK);
+    CHECK(suite_receive(w, 1, 0, GO, &value) == OK);
     CHECK(send_floats(w, 1, 2, 30, FLOATS, 1) == OK);
     CHECK(send_floats(w, 1, 2, 31, FLOATS, 10) == OK);
     CHECK(send_floats(w, 1, 2, 31, FLOATS, 100) == OK);
     CHECK(send_floats(w, 1, 2, 32, 0, 0) == OK);
-    CHECK(suite_hear(w, 1, 0, GO, &value) == OK);
+    CHECK(suite_receive(w, 1, 0, GO, &value) == OK);
     CHECK(send_floats(w, 1, 2, 33, FLOATS, 7) == OK);
     CHECK(send_floats(w, 1, 2, 34, 1, 8) == OK); /* when this is there, so is the one before */
     return suite_part(w, 2);
@@ -75,7 +75,7 @@ static inline int landing_receiver(struct world *w)
     CHECK(world_post_recv(w, &sum[0]) == OK && world_post_recv(w, &sum[1]) == OK);
     CHECK(world_post_recv(w, &empty) == OK);
     int64_t asked = world_now(w);
-    CHECK(suite_say(w, 0, 0, GO, 0) == OK);
+    CHECK(suite_send(w, 0, 0, GO, 0) == OK);
     CHECK(await_recv(w, &sum[1]) == OK && sum[0].status == OK && copy.status == OK);
     CHECK(await_recv(w, &empty) == OK);
     CHECK(copy.landed == sizeof x && copy.first_byte >= asked && copy.first_byte <= world_now(w));
@@ -83,7 +83,7 @@ static inline int landing_receiver(struct world *w)
 
     struct recv last = {.from = 0, .view = 2, .tag = 34, .into = y, .len = sizeof *y};
     CHECK(world_post_recv(w, &last) == OK);
-    CHECK(suite_say(w, 0, 0, GO, 0) == OK);
+    CHECK(suite_send(w, 0, 0, GO, 0) == OK);
     CHECK(await_recv(w, &last) == OK && y[0] == 8);
     struct recv late = {.from = 0, .view = 2, .tag = 33, .into = x, .len = sizeof x};
     CHECK(world_post_recv(w, &late) == OK);
@@ -103,8 +103,8 @@ static inline int wrong_sender(struct world *w)
     uint32_t value;
     CHECK(send_floats(w, 1, 1, 40, 20, 1) == OK);
     CHECK(send_floats(w, 1, 1, 41, 5, 1) == OK);
-    CHECK(suite_hear(w, 1, 0, GO, &value) == OK);
-    CHECK(suite_say(w, 1, 0, 42, 43) == OK);
+    CHECK(suite_receive(w, 1, 0, GO, &value) == OK);
+    CHECK(suite_send(w, 1, 0, 42, 43) == OK);
     return suite_part(w, 2);
 }
 
@@ -125,9 +125,9 @@ static inline int wrong_receiver(struct world *w)
     world_unpost(w, &back);    /* not pending: nothing */
     world_unpost(w, &shorter); /* ended long ago: nothing */
     CHECK(back.status != POST_PENDING && shorter.status == ERR_PROTOCOL);
-    CHECK(suite_say(w, 0, 0, GO, 0) == OK);
+    CHECK(suite_send(w, 0, 0, GO, 0) == OK);
     uint32_t value;
-    CHECK(suite_hear(w, 0, 0, 42, &value) == OK && value == 43);
+    CHECK(suite_receive(w, 0, 0, 42, &value) == OK && value == 43);
     CHECK(floats_are(x, 20, -1, 0));
     return suite_part(w, 2);
 }
@@ -142,22 +142,22 @@ static inline int abort_sender(struct world *w)
 {
     uint32_t value;
     for (uint32_t view = 0; view < 4; view++)
-        CHECK(suite_say(w, 1, view, 50, view) == OK);
-    CHECK(suite_say(w, 1, 0, 51, 0) == OK);
-    CHECK(suite_hear(w, 1, 0, GO, &value) == OK); /* it has moved on to view 2 */
+        CHECK(suite_send(w, 1, view, 50, view) == OK);
+    CHECK(suite_send(w, 1, 0, 51, 0) == OK);
+    CHECK(suite_receive(w, 1, 0, GO, &value) == OK); /* it has moved on to view 2 */
     for (uint32_t view = 0; view < 4; view++)
-        CHECK(suite_say(w, 1, view, 52, view) == OK);
-    CHECK(suite_say(w, 1, 0, 53, 0) == OK);
+        CHECK(suite_send(w, 1, view, 52, view) == OK);
+    CHECK(suite_send(w, 1, 0, 53, 0) == OK);
     return suite_part(w, 2);
 }
 
-static inline int hears_from_view_2(struct world *w, uint64_t tag)
+static inline int receive_from_view_2(struct world *w, uint64_t tag)
 {
     uint32_t value;
-    CHECK(suite_hear_for(w, 0, 1, tag, SUITE_MOMENT, &value) == ERR_TIMEOUT);
-    CHECK(suite_hear(w, 0, 3, tag, &value) == OK && value == 3);
-    CHECK(suite_hear(w, 0, 2, tag, &value) == OK && value == 2);
-    CHECK(suite_hear(w, 0, 0, tag, &value) == OK && value == 0);
+    CHECK(suite_receive_within(w, 0, 1, tag, SUITE_MOMENT, &value) == ERR_TIMEOUT);
+    CHECK(suite_receive(w, 0, 3, tag, &value) == OK && value == 3);
+    CHECK(suite_receive(w, 0, 2, tag, &value) == OK && value == 2);
+    CHECK(suite_receive(w, 0, 0, tag, &value) == OK && value == 0);
     return OK;
 }
 
@@ -168,17 +168,17 @@ static inline int abort_receiver(struct world *w)
     struct recv old = {.from = 0, .view = 1, .tag = 54, .into = &x, .len = sizeof x};
     struct recv now = {.from = 0, .view = 2, .tag = 54, .into = &x, .len = sizeof x};
     struct recv none = {.from = 0, .view = 0, .tag = 54, .into = &x, .len = sizeof x};
-    CHECK(suite_hear(w, 0, 0, 51, &value) == OK);
+    CHECK(suite_receive(w, 0, 0, 51, &value) == OK);
     CHECK(world_post_recv(w, &old) == OK && world_post_recv(w, &now) == OK &&
           world_post_recv(w, &none) == OK);
     world_abort(w, 2);
     CHECK(old.status == ERR_VIEW && now.status == POST_PENDING && none.status == POST_PENDING);
     CHECK(await_recv(w, &old) == ERR_VIEW);
     CHECK(world_post_recv(w, &old) == ERR_VIEW);
-    CHECK(hears_from_view_2(w, 50) == OK);
-    CHECK(suite_say(w, 0, 0, GO, 0) == OK);
-    CHECK(suite_hear(w, 0, 0, 53, &value) == OK);
-    CHECK(hears_from_view_2(w, 52) == OK);
+    CHECK(receive_from_view_2(w, 50) == OK);
+    CHECK(suite_send(w, 0, 0, GO, 0) == OK);
+    CHECK(suite_receive(w, 0, 0, 53, &value) == OK);
+    CHECK(receive_from_view_2(w, 52) == OK);
     world_abort(w, 1); /* a line is never taken back */
     CHECK(world_post_recv(w, &old) == ERR_VIEW);
     world_unpost(w, &now);
@@ -197,7 +197,7 @@ static inline void test_abort(void **state)
 static inline int torrent_sender(struct world *w)
 {
     uint32_t value;
-    CHECK(suite_hear(w, 1, 0, GO, &value) == OK);
+    CHECK(suite_receive(w, 1, 0, GO, &value) == OK);
     CHECK(send_floats(w, 1, 1, 60, WORLD_MESSAGE_MAX / sizeof(float), 1) == OK);
     CHECK(send_floats(w, 1, 2, 60, FLOATS, 5) == OK);
     return suite_part(w, 2);
@@ -211,7 +211,7 @@ static inline int torrent_receiver(struct world *w)
     struct recv old = {.from = 0, .view = 1, .tag = 60, .into = x, .len = WORLD_MESSAGE_MAX};
     struct recv now = {.from = 0, .view = 2, .tag = 60, .into = y, .len = sizeof y};
     CHECK(world_post_recv(w, &old) == OK);
-    CHECK(suite_say(w, 0, 0, GO, 0) == OK);
+    CHECK(suite_send(w, 0, 0, GO, 0) == OK);
     CHECK(world_sleep(w, suite_until(w, SUITE_MOMENT / 2)) == OK);
     world_abort(w, 2);
     CHECK(old.status == ERR_VIEW || old.status == OK); /* OK on a network that is fast enough */

@@ -206,7 +206,7 @@ static inline int ahead_sender(struct world *w)
     CHECK(world_sleep(w, suite_until(w, 5 * SUITE_MOMENT)) == OK);
     CHECK(s.ended.times <= CREDIT_PIECES && sends_that_are(&s, OK) <= CREDIT_PIECES);
     CHECK(s.send[CREDIT_PIECES].status == POST_PENDING);
-    CHECK(suite_say(w, 1, 0, GO, 0) == OK); /* the other class has credit of its own */
+    CHECK(suite_send(w, 1, 0, GO, 0) == OK); /* the other class has credit of its own */
     CHECK(await_ended(w, &s.ended, s.n) == OK && sends_that_are(&s, OK) == s.n);
     memset(s.range, 0xee, s.n * s.len);
     CHECK(suite_part(w, 2) == OK);
@@ -219,7 +219,7 @@ static inline int ahead_receiver(struct world *w)
     uint32_t value;
     unsigned char *range = malloc(MEGABYTE);
     CHECK(range);
-    CHECK(suite_hear(w, 0, 0, GO, &value) == OK);
+    CHECK(suite_receive(w, 0, 0, GO, &value) == OK);
     for (uint32_t i = 0; i < SENDS_MAX; i++) {
         struct recv recv = {.from = 0, .view = 1, .tag = 100 + i, .into = range, .len = MEGABYTE};
         CHECK(world_post_recv(w, &recv) == OK);
@@ -313,7 +313,7 @@ static inline int ends_sender(struct world *w)
     uint32_t value;
     CHECK(send_floats(w, 1, 1, 40, 10, 1) == OK);
     CHECK(send_floats(w, 1, 1, 41, 20, 1) == OK);
-    CHECK(suite_hear(w, 1, 0, GO, &value) == OK);
+    CHECK(suite_receive(w, 1, 0, GO, &value) == OK);
     return suite_part(w, 2);
 }
 
@@ -335,7 +335,7 @@ static inline int ends_receiver(struct world *w)
     world_abort(w, 2);
     CHECK(recv[3].status == ERR_VIEW && await_ended(w, &ended, 4) == OK);
     CHECK(world_post_recv(w, &recv[3]) == ERR_VIEW && ended.times == 4); /* was not posted */
-    CHECK(suite_say(w, 0, 0, GO, 0) == OK);
+    CHECK(suite_send(w, 0, 0, GO, 0) == OK);
     return suite_part(w, 2);
 }
 

@@ -63,8 +63,8 @@ static inline int64_t suite_until(struct world *w, int64_t ns)
 }
 
 /* A message of one number. */
-static inline int suite_say(struct world *w, uint32_t to, uint32_t view, uint64_t tag,
-                            uint32_t value)
+static inline int suite_send(struct world *w, uint32_t to, uint32_t view, uint64_t tag,
+                             uint32_t value)
 {
     struct message *m = message_new(tag, view, sizeof value);
     if (!m)
@@ -73,8 +73,8 @@ static inline int suite_say(struct world *w, uint32_t to, uint32_t view, uint64_
     return world_send(w, to, m, CLASS_CONTROL);
 }
 
-static inline int suite_hear_for(struct world *w, uint32_t from, uint32_t view, uint64_t tag,
-                                 int64_t ns, uint32_t *value)
+static inline int suite_receive_within(struct world *w, uint32_t from, uint32_t view, uint64_t tag,
+                                       int64_t ns, uint32_t *value)
 {
     struct wait_for want = {
         .kind = WAIT_MESSAGE, .from = from, .view = view, .tag = tag, .mask = UINT64_MAX};
@@ -90,10 +90,10 @@ static inline int suite_hear_for(struct world *w, uint32_t from, uint32_t view, 
     return rc;
 }
 
-static inline int suite_hear(struct world *w, uint32_t from, uint32_t view, uint64_t tag,
-                             uint32_t *value)
+static inline int suite_receive(struct world *w, uint32_t from, uint32_t view, uint64_t tag,
+                                uint32_t *value)
 {
-    return suite_hear_for(w, from, view, tag, SUITE_PATIENCE, value);
+    return suite_receive_within(w, from, view, tag, SUITE_PATIENCE, value);
 }
 
 /* A change of peers. */
@@ -127,10 +127,10 @@ static inline int suite_part(struct world *w, uint32_t n)
     const uint64_t tag = UINT64_C(0xee) << 56;
     uint32_t value;
     for (uint32_t i = 0; i < n; i++)
-        if (i != w->self && suite_say(w, i, 0, tag, 0) != OK)
+        if (i != w->self && suite_send(w, i, 0, tag, 0) != OK)
             return ERR_PEER;
     for (uint32_t i = 0; i < n; i++)
-        if (i != w->self && suite_hear(w, i, 0, tag, &value) != OK)
+        if (i != w->self && suite_receive(w, i, 0, tag, &value) != OK)
             return ERR_TIMEOUT;
     return OK;
 }

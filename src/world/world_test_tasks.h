@@ -233,20 +233,20 @@ static inline int cancel_node(struct world *w)
     CHECK(world_spawn(w, "captive", captive_task, &late, &captive) == OK);
     CHECK(world_sleep(w, suite_until(w, SUITE_MOMENT)) == OK);
     world_cancel(w, captive);
-    CHECK(suite_say(w, 0, 0, 6, 66) == OK);
+    CHECK(suite_send(w, 0, 0, 6, 66) == OK);
     CHECK(world_sleep(w, suite_until(w, SUITE_MOMENT)) == OK);
     CHECK(world_join(w, captive, suite_until(w, SUITE_PATIENCE), &result) == OK);
     CHECK(result == ERR_CANCELLED);
     uint32_t value;
-    CHECK(suite_hear(w, 0, 0, 6, &value) == OK && value == 66);
-    CHECK(suite_say(w, 1, 0, 8, sent) == OK);
+    CHECK(suite_receive(w, 0, 0, 6, &value) == OK && value == 66);
+    CHECK(suite_send(w, 1, 0, 8, sent) == OK);
     return suite_part(w, 2);
 }
 
 static inline int cancel_helper(struct world *w)
 {
     uint32_t sent;
-    CHECK(suite_hear(w, 0, 0, 8, &sent) == OK);
+    CHECK(suite_receive(w, 0, 0, 8, &sent) == OK);
     for (uint32_t i = 0; i < sent; i++) {
         struct wait_for bulk = {.kind = WAIT_MESSAGE, .from = 0, .tag = 77, .mask = UINT64_MAX};
         struct wake wake;

@@ -523,7 +523,7 @@ def gzips():
     put("gzip", "bomb", gzip.compress(bytes(1 << 18), mtime=0))
 
 
-# ---- messages of the key-value store (src/kv/note.h) ----
+# ---- messages of the key-value store (src/kv/kv_message.h) ----
 
 NEWEST = (1 << 64) - 1
 
@@ -540,14 +540,14 @@ def kv_said(kind, node, message):
     return bytes([kind, node, len(message)]) + message
 
 
-def kv_ask(node, what, request, key="x", meta=kv_meta(1), patient=0):
+def kv_request(node, what, request, key="x", meta=kv_meta(1), patient=0):
     message = struct.pack("<BQ", what, request)
     if what in (1, 2, 4):
         message += kv_text(key) + meta + bytes([patient])
     return kv_said(0, node, message)
 
 
-def kv_tell(what, meta=kv_meta(7), nodes=(), status=0, why=""):
+def kv_reply(what, meta=kv_meta(7), nodes=(), status=0, why=""):
     message = struct.pack("<BQ", what, 5) + meta + bytes([len(nodes)])
     message += b"".join(struct.pack("<I", n) + kv_text("127.0.0.1:1") for n in nodes)
     return kv_said(1, 0, message + struct.pack("<i", status) + kv_text(why))
@@ -560,22 +560,22 @@ def kv_piece(key, version, at, length):
 def kvs():
     hold, find, forget, drop, leave = 1, 2, 3, 4, 5
     view = bytes([4, 0b1111])
-    put("kv", "share", view + kv_ask(0, hold, 1) + kv_ask(1, hold, 2) + kv_ask(2, find, 3)
-        + kv_ask(0, hold, 4, meta=kv_meta(2)) + kv_ask(3, find, 5, meta=kv_meta(NEWEST))
-        + kv_ask(1, drop, 6) + kv_ask(0, leave, 7) + kv_ask(2, find, 8))
-    put("kv", "conflict", view + kv_ask(0, hold, 1) + kv_ask(1, hold, 2, meta=kv_meta(1, 400, 8))
-        + kv_ask(1, hold, 3, meta=kv_meta(1, 401)) + kv_ask(9, hold, 4)
-        + kv_ask(1, hold, 5, meta=kv_meta(3)) + kv_ask(1, hold, 6, meta=kv_meta(2)))
-    put("kv", "patient", view + kv_ask(2, find, 1, patient=1) + kv_ask(9, find, 2, "x",
-        kv_meta(NEWEST), 1) + kv_ask(3, find, 3, patient=1) + kv_ask(3, forget, 3)
-        + bytes([4, 0b0011]) + kv_ask(0, hold, 4) + bytes([4, 0]))
-    put("kv", "tell", kv_tell(0) + kv_tell(1, nodes=range(8)) + kv_tell(2)
-        + kv_tell(3, status=-42, why="key 'x'") + kv_tell(1, nodes=[1023]))
+    put("kv", "share", view + kv_request(0, hold, 1) + kv_request(1, hold, 2) + kv_request(2, find, 3)
+        + kv_request(0, hold, 4, meta=kv_meta(2)) + kv_request(3, find, 5, meta=kv_meta(NEWEST))
+        + kv_request(1, drop, 6) + kv_request(0, leave, 7) + kv_request(2, find, 8))
+    put("kv", "conflict", view + kv_request(0, hold, 1) + kv_request(1, hold, 2, meta=kv_meta(1, 400, 8))
+        + kv_request(1, hold, 3, meta=kv_meta(1, 401)) + kv_request(9, hold, 4)
+        + kv_request(1, hold, 5, meta=kv_meta(3)) + kv_request(1, hold, 6, meta=kv_meta(2)))
+    put("kv", "patient", view + kv_request(2, find, 1, patient=1) + kv_request(9, find, 2, "x",
+        kv_meta(NEWEST), 1) + kv_request(3, find, 3, patient=1) + kv_request(3, forget, 3)
+        + bytes([4, 0b0011]) + kv_request(0, hold, 4) + bytes([4, 0]))
+    put("kv", "tell", kv_reply(0) + kv_reply(1, nodes=range(8)) + kv_reply(2)
+        + kv_reply(3, status=-42, why="key 'x'") + kv_reply(1, nodes=[1023]))
     put("kv", "pieces", kv_piece("x", 7, 0, 1 << 18) + kv_piece("joint/w", 7, (4 << 30) - 1, 1)
         + kv_said(3, 1, b"\1") + kv_said(3, 1, b"\2"))
-    put("kv", "wrong", view + kv_ask(0, hold, 1, "a b") + kv_ask(0, hold, 1, "k" * 64)
-        + kv_ask(0, hold, 1, meta=kv_meta(1, (4 << 30) + 1)) + kv_ask(0, 6, 1)
-        + kv_tell(1, nodes=[1024]) + kv_tell(3) + kv_piece("x", 1, (4 << 30), 1)
+    put("kv", "wrong", view + kv_request(0, hold, 1, "a b") + kv_request(0, hold, 1, "k" * 64)
+        + kv_request(0, hold, 1, meta=kv_meta(1, (4 << 30) + 1)) + kv_request(0, 6, 1)
+        + kv_reply(1, nodes=[1024]) + kv_reply(3) + kv_piece("x", 1, (4 << 30), 1)
         + kv_piece("x", 1, 0, (1 << 18) + 1) + kv_piece("x", 1, 0, 0) + kv_said(3, 1, b"\3"))
 
 

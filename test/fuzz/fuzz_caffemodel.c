@@ -25,7 +25,7 @@ static void copy_blobs(const struct caffe_model *model)
             PL_ASSERT(caffe_model_find(model, model->layer[i].name) == &model->layer[i]);
 }
 
-static void load(void)
+static void load_model(void)
 {
     static struct weights_into into;
     struct err err = {0};
@@ -64,6 +64,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     caffe_model_release(&model);
     fuzz_files_clear();
     fuzz_file(NAME, bytes, n);
-    load();
+    load_model();
     return 0;
 }

@@ -6,7 +6,7 @@
 
 #define NAME "in.safetensors"
 
-static void look(const struct safetensors *st)
+static void read_tensors(const struct safetensors *st)
 {
     volatile float sink = 0.0f;
     for (size_t i = 0; i < st->n; i++) {
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     fuzz_judge(rc, &err, NAME);
     if (rc != OK)
         return 0;
-    look(&st);
+    read_tensors(&st);
     rc = caffe_convert_net(NAME, &st, &net, &err);
     fuzz_judge(rc, &err, NAME);
     if (rc == OK)

@@ -12,7 +12,7 @@
 #define NAME "in.prototxt"
 
 /* What a net's file would hold. */
-static const char beside[] =
+static const char sibling[] =
     "layer { name: 'd' type: 'Data' top: 'data' top: 'label' include { phase: TRAIN } "
     "  transform_param { scale: 0.5 mirror: true crop_size: 5 mean_value: 7 } "
     "  data_param { source: 'train_lmdb' batch_size: 20 backend: LMDB } } "
@@ -29,13 +29,13 @@ static int net_of(const struct job_solver_net *where, Caffe__NetParameter **out,
         return rc == OK ? caffe_upgrade(*out, err) : rc;
     }
     ProtobufCMessage *msg;
-    PL_ASSERT(text_parse(&caffe__net_parameter__descriptor, "beside", beside, strlen(beside), &msg,
-                         err) == OK);
+    PL_ASSERT(text_parse(&caffe__net_parameter__descriptor, "beside", sibling, strlen(sibling),
+                         &msg, err) == OK);
     *out = (Caffe__NetParameter *)msg;
     return OK;
 }
 
-static void finish(Paceline__Job *job)
+static void finish_job(Paceline__Job *job)
 {
     struct err err = {0};
     int rc = job_finish(job, &err);
@@ -45,7 +45,7 @@ static void finish(Paceline__Job *job)
     job_free(job);
 }
 
-static void convert(const Caffe__SolverParameter *solver)
+static void convert_solver(const Caffe__SolverParameter *solver)
 {
     struct job_solver_net where_train, where_test;
     struct job_solver_wants wants;
@@ -67,7 +67,7 @@ static void convert(const Caffe__SolverParameter *solver)
     if (test)
         caffe__net_parameter__free_unpacked(test, NULL);
     if (rc == OK)
-        finish(job);
+        finish_job(job);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
@@ -79,7 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     fuzz_judge(rc, &err, NAME);
     if (rc != OK)
         return 0;
-    convert(solver);
+    convert_solver(solver);
     caffe__solver_parameter__free_unpacked(solver, NULL);
     return 0;
 }

@@ -8,7 +8,7 @@
 
 #define NAME "in.solverstate"
 
-static const struct net *planned(void)
+static const struct net *planned_net(void)
 {
     static struct net *net;
     const struct net_options options = {
@@ -19,10 +19,10 @@ static const struct net *planned(void)
     return net;
 }
 
-static void take(const struct caffe_state *state)
+static void take_state(const struct caffe_state *state)
 {
     const Caffe__NetParameter *net = fuzz_small_net();
-    const struct segments *x = net_segments(planned()), *s = net_state_segments(planned());
+    const struct segments *x = net_segments(planned_net()), *s = net_state_segments(planned_net());
     struct err err = {0};
     size_t vectors = 0;
     int rc = caffe_state_vectors(state, net, x, s, &vectors, &err);
@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     fuzz_judge(rc, &err, NAME);
     if (rc != OK)
         return 0;
-    take(&state);
+    take_state(&state);
     caffe_state_release(&state);
     return 0;
 }

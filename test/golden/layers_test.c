@@ -14,7 +14,7 @@
 
 enum { DATA = 100, LABELS = 101, NET_MAX = 8192, CASE_NAME_MAX = 64, UNSPOILT = -1 };
 
-static float hashed(uint32_t stream, size_t i, double scale, double offset)
+static float hashed_value(uint32_t stream, size_t i, double scale, double offset)
 {
     double unit = (double)hash_unit(stream, i);
     return (float)(unit * scale + offset);
@@ -41,7 +41,7 @@ struct trial {
     unsigned wrong;
 };
 
-static void complain(struct trial *t, const char *what, const char *name, const char *why)
+static void report_mismatch(struct trial *t, const char *what, const char *name, const char *why)
 {
     t->wrong++;
     if (t->spoil == UNSPOILT)
@@ -64,8 +64,8 @@ static const char *read_shape(const char *text, struct shape *shape)
 }
 
 /* `got` against a line's shape and values. */
-static void compare(struct trial *t, const char *what, const char *name, const char *values,
-                    const struct shape *shape, const float *got)
+static void compare_values(struct trial *t, const char *what, const char *name, const char *values,
+                           const struct shape *shape, const float *got)
 {
     struct shape want_shape;
     char a[128], b[128], why[192];
@@ -74,7 +74,7 @@ static void compare(struct trial *t, const char *what, const char *name, const c
     if (!shape_equal(shape, &want_shape)) {
         snprintf(why, sizeof why, "is %s, not %s", shape_text(shape, a, sizeof a),
                  shape_text(&want_shape, b, sizeof b));
-        complain(t, what, name, why);
+        report_mismatch(t, what, name, why);
         return;
     }
     size_t n = shape_count(shape), read = 0, bad = n;
@@ -91,11 +91,11 @@ static void compare(struct trial *t, const char *what, const char *name, const c
     if (bad < n) {
         snprintf(why, sizeof why, "at %zu is %.9g, not %.9g (allowed: %.2g)", bad, (double)got[bad],
                  want[bad], allowed);
-        complain(t, what, name, why);
+        report_mismatch(t, what, name, why);
     }
     free(want);
     if (*at != '\n' || read < n)
-        complain(t, what, name, "the line has other than its values");
+        report_mismatch(t, what, name, "the line has other than its values");
 }
 
 /* "net train 2 3x6x5 2 0 3 1e-05" */
@@ -123,7 +123,7 @@ static void read_target(struct trial *t, const char *line)
     t->target_whole = strcmp(whole, "whole") == 0;
 }
 
-static bool begins(const char *text, const char *word)
+static bool starts_with(const char *text, const char *word)
 {
     return strncmp(text, word, strlen(word)) == 0;
 }
@@ -135,12 +135,12 @@ static const char *next_line(const char *line)
     return end + 1;
 }
 
-static float datum(const struct trial *t, size_t i)
+static float next_datum(const struct trial *t, size_t i)
 {
     size_t floats = shape_count(&t->input);
     if (i % floats < floats - t->target)
-        return hashed(DATA, i, t->scale, t->offset);
-    float value = hashed(DATA, i, t->target_scale, t->target_offset);
+        return hashed_value(DATA, i, t->scale, t->offset);
+    float value = hashed_value(DATA, i, t->target_scale, t->target_offset);
     return t->target_whole ? floorf(value) : value;
 }
 
@@ -150,38 +150,38 @@ static bool open_net(struct trial *t)
     struct err err = {0};
     struct net *net = NULL;
     if (fixture_try(t->text, t->phase, t->N + t->spare, t->input, t->kernels, &net, &err) != OK) {
-        complain(t, "net", "", err.text);
+        report_mismatch(t, "net", "", err.text);
         return false;
     }
     fixture_fill(&t->f, net, t->N + t->spare, t->input);
     t->f.batch.count = t->N;
     for (size_t i = 0; i < t->N * shape_count(&t->input); i++)
-        t->f.data[i] = datum(t, i);
+        t->f.data[i] = next_datum(t, i);
     for (size_t n = 0; n < t->N; n++)
         t->f.labels[n] = hash_mix(LABELS, (uint32_t)n) % t->classes;
     return true;
 }
 
 /* "param NAME SHAPE STREAM SCALE OFFSET": the table's next segment is that one, and gets values. */
-static void fill(struct trial *t, const char *line, const struct segments *table, struct vec *x,
-                 size_t k)
+static void fill_param(struct trial *t, const char *line, const struct segments *table,
+                       struct vec *x, size_t k)
 {
     char kind[8], name[CASE_NAME_MAX], want[64], got[64];
     double stream, scale, offset;
     assert_int_equal(
         sscanf(line, "%7s %63s %63s %lf %lf %lf", kind, name, want, &stream, &scale, &offset), 6);
     if (k >= table->count) {
-        complain(t, kind, name, "the net has no more");
+        report_mismatch(t, kind, name, "the net has no more");
         return;
     }
     const struct segment *segment = &table->at[k];
     if (strcmp(segment->name, name) != 0 ||
         strcmp(shape_text(&segment->shape, got, sizeof got), want) != 0) {
-        complain(t, kind, name, segment->name);
+        report_mismatch(t, kind, name, segment->name);
         return;
     }
     for (size_t i = 0; i < segment->len; i++)
-        x->at[segment->offset + i] = hashed((uint32_t)stream, i, scale, offset);
+        x->at[segment->offset + i] = hashed_value((uint32_t)stream, i, scale, offset);
 }
 
 static void check_segment(struct trial *t, const char *what, const char *name, const char *values,
@@ -189,9 +189,9 @@ static void check_segment(struct trial *t, const char *what, const char *name, c
 {
     const struct segment *segment = segments_find(table, name);
     if (segment)
-        compare(t, what, name, values, &segment->shape, x->at + segment->offset);
+        compare_values(t, what, name, values, &segment->shape, x->at + segment->offset);
     else
-        complain(t, what, name, "the net has none of that name");
+        report_mismatch(t, what, name, "the net has none of that name");
 }
 
 static void check_top(struct trial *t, const char *name, const char *values)
@@ -201,9 +201,9 @@ static void check_top(struct trial *t, const char *name, const char *values)
     float *got = calloc(n + 1, sizeof *got);
     assert_non_null(got);
     if (net_blob(t->f.net, name, got, n, &shape) > 0)
-        compare(t, "top", name, values, &shape, got);
+        compare_values(t, "top", name, values, &shape, got);
     else
-        complain(t, "top", name, "the net has none of that name");
+        report_mismatch(t, "top", name, "the net has none of that name");
     free(got);
 }
 
@@ -223,10 +223,10 @@ static void check_dx(struct trial *t, const char *name, const char *values)
         kernels_reorder(&blob->shape, blob->layout, blob->d, LAYOUT_PLAIN, got);
     else if (blob->d)
         memcpy(got, blob->d, blob->count * sizeof *got);
-    compare(t, "dx", name, values, &shape, got);
+    compare_values(t, "dx", name, values, &shape, got);
     for (size_t i = shape_count(&shape); i < blob->count; i++)
         if (got[i] != 0.0f) {
-            complain(t, "dx", name, "is not 0 where there is no record");
+            report_mismatch(t, "dx", name, "is not 0 where there is no record");
             break;
         }
     free(got);
@@ -239,33 +239,33 @@ static void check_line(struct trial *t, const char *line)
     int used = 0;
     assert_int_equal(sscanf(line, "%*s %63s %n", name, &used), 1);
     const char *values = line + used;
-    if (begins(line, "top ")) {
+    if (starts_with(line, "top ")) {
         check_top(t, name, values);
         t->tops++;
-    } else if (begins(line, "init ")) {
+    } else if (starts_with(line, "init ")) {
         check_segment(t, "init", name, values, net_segments(net), &t->f.x);
-    } else if (begins(line, "after ")) {
+    } else if (starts_with(line, "after ")) {
         check_segment(t, "after", name, values, net_state_segments(net), &t->f.s);
         t->afters++;
-    } else if (begins(line, "loss ")) {
+    } else if (starts_with(line, "loss ")) {
         float loss = (float)(t->result.loss / (double)t->result.count);
-        compare(t, "loss", "", values, &(struct shape){0}, &loss);
+        compare_values(t, "loss", "", values, &(struct shape){0}, &loss);
         t->losses++;
-    } else if (begins(line, "dx ")) {
+    } else if (starts_with(line, "dx ")) {
         check_dx(t, name, values);
         t->dxs++;
-    } else if (begins(line, "dw ")) {
+    } else if (starts_with(line, "dw ")) {
         check_segment(t, "dw", name, values, net_segments(net), &t->f.dx);
         t->dws++;
     } else {
-        complain(t, "line", line, "unknown");
+        report_mismatch(t, "line", line, "unknown");
     }
 }
 
 /* Layers, blobs and segments of this name begin are not under test. */
 static bool is_scaffold(const char *name)
 {
-    return begins(name, "in.") || begins(name, "head.");
+    return starts_with(name, "in.") || starts_with(name, "head.");
 }
 
 /* Tops of layers under test, each name once, and bottoms that lead in. */
@@ -293,43 +293,43 @@ static void check_complete(struct trial *t)
     for (size_t k = 0; k < table->count; k++)
         tested += !is_scaffold(table->at[k].name);
     if (t->tops != tops || tops == 0)
-        complain(t, "tops", "", "not one line each");
+        report_mismatch(t, "tops", "", "not one line each");
     if (t->afters != states->count || t->states != states->count)
-        complain(t, "state", "", "not one line each");
+        report_mismatch(t, "state", "", "not one line each");
     if (t->params != table->count)
-        complain(t, "params", "", "not one line each");
+        report_mismatch(t, "params", "", "not one line each");
     if (t->losses != (train ? 1 : 0) || t->dxs != (train ? bottoms : 0) ||
         t->dws != (train ? tested : 0))
-        complain(t, "gradients", "", "not one line each");
+        report_mismatch(t, "gradients", "", "not one line each");
 }
 
 /* Runs the case at `line`, which begins "case NAME"; returns where the next begins. */
-static const char *run(struct trial *t, const char *line)
+static const char *run_case(struct trial *t, const char *line)
 {
     size_t used = 0;
     assert_int_equal(sscanf(line, "case %63s", t->name), 1);
     read_net(t, line = next_line(line));
     line = next_line(line);
-    if (begins(line, "target ")) {
+    if (starts_with(line, "target ")) {
         read_target(t, line);
         line = next_line(line);
     }
-    for (; begins(line, "layer "); line = next_line(line)) {
+    for (; starts_with(line, "layer "); line = next_line(line)) {
         size_t n = (size_t)(next_line(line) - line);
         assert_true(used + n < NET_MAX);
         memcpy(t->text + used, line, n);
         t->text[used += n] = '\0';
     }
     bool is_open = open_net(t), ran = false;
-    for (; *line && !begins(line, "case "); line = next_line(line)) {
+    for (; *line && !starts_with(line, "case "); line = next_line(line)) {
         if (!is_open)
             continue;
-        if (begins(line, "init ")) {
+        if (starts_with(line, "init ")) {
             check_line(t, line);
-        } else if (begins(line, "param ")) {
-            fill(t, line, net_segments(t->f.net), &t->f.x, t->params++);
-        } else if (begins(line, "state ")) {
-            fill(t, line, net_state_segments(t->f.net), &t->f.s, t->states++);
+        } else if (starts_with(line, "param ")) {
+            fill_param(t, line, net_segments(t->f.net), &t->f.x, t->params++);
+        } else if (starts_with(line, "state ")) {
+            fill_param(t, line, net_state_segments(t->f.net), &t->f.s, t->states++);
         } else {
             if (!ran)
                 t->result =
@@ -345,7 +345,7 @@ static const char *run(struct trial *t, const char *line)
     return line;
 }
 
-static struct trial *begin(const struct kernels *kernels, size_t spare, int spoilt)
+static struct trial *begin_trial(const struct kernels *kernels, size_t spare, int spoilt)
 {
     struct trial *t = calloc(1, sizeof *t);
     assert_non_null(t);
@@ -356,11 +356,11 @@ static struct trial *begin(const struct kernels *kernels, size_t spare, int spoi
 }
 
 /* Each of the case's expectations, falsified, is found out. */
-static void spoil(const char *line, const struct trial *healthy)
+static void check_spoilt(const char *line, const struct trial *healthy)
 {
     for (int i = 0; i < healthy->expectations; i++) {
-        struct trial *t = begin(healthy->kernels, healthy->spare, i);
-        run(t, line);
+        struct trial *t = begin_trial(healthy->kernels, healthy->spare, i);
+        run_case(t, line);
         if (t->wrong != 1)
             fail_msg("%s: expectation %d falsified: %u complaints", healthy->name, i, t->wrong);
         free(t);
@@ -398,11 +398,11 @@ static void test_family(void **state)
     if (file_read(path, 4 << 20, &file, &err) != OK)
         fail_msg("%s", err.text);
     for (const char *line = (const char *)file.data; *line; cases++) {
-        struct trial *t = begin(play->kernels, play->spare, UNSPOILT);
-        const char *next = run(t, line);
+        struct trial *t = begin_trial(play->kernels, play->spare, UNSPOILT);
+        const char *next = run_case(t, line);
         wrong += t->wrong;
         if (t->wrong == 0 && play->kernels == &kernels_ref && play->spare == 0)
-            spoil(line, t);
+            check_spoilt(line, t);
         free(t);
         line = next;
     }

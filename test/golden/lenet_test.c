@@ -24,7 +24,7 @@ enum { DATA = 100, LABELS = 101, PROBE = 200, SAMPLES = 24, VALUES_MAX = 64 };
 static const char *golden; /* the whole file */
 
 /* The values of the line "NET.WHAT[.K] n v1 .. vn". */
-static size_t expected(const char *net, const char *what, int k, double *out)
+static size_t expected_values(const char *net, const char *what, int k, double *out)
 {
     char key[64];
     snprintf(key, sizeof key, k < 0 ? "\n%s.%s " : "\n%s.%s.%d ", net, what, k);
@@ -42,7 +42,8 @@ static size_t expected(const char *net, const char *what, int k, double *out)
     return n;
 }
 
-static void near(double value, double want, double tolerance, const char *net, const char *what)
+static void expect_near(double value, double want, double tolerance, const char *net,
+                        const char *what)
 {
     if (!(fabs(value - want) <= tolerance))
         fail_msg("%s: %s is %.9g, PyTorch says %.9g", net, what, value, want);
@@ -68,17 +69,18 @@ static void check_gradient(const struct example *example, const struct segment *
     }
     norm = sqrt(norm);
     snprintf(what, sizeof what, "gradient of %s", segment->name);
-    expected(example->name, "norm", k, want);
-    near(norm, want[0], 1e-5 * want[0], example->name, what);
-    expected(example->name, "probe", k, want);
-    near(probe, want[0], 1e-5 * norm, example->name, what);
-    assert_int_equal(expected(example->name, "sample", k, want), SAMPLES);
+    expected_values(example->name, "norm", k, want);
+    expect_near(norm, want[0], 1e-5 * want[0], example->name, what);
+    expected_values(example->name, "probe", k, want);
+    expect_near(probe, want[0], 1e-5 * norm, example->name, what);
+    assert_int_equal(expected_values(example->name, "sample", k, want), SAMPLES);
     for (size_t j = 0; j < SAMPLES; j++)
-        near((double)dx[j * segment->len / SAMPLES], want[j], 1e-5 * norm, example->name, what);
+        expect_near((double)dx[j * segment->len / SAMPLES], want[j], 1e-5 * norm, example->name,
+                    what);
 }
 
-static void fill(const struct example *example, const struct segments *table, struct vec *x,
-                 float *data, uint32_t *labels, size_t classes)
+static void fill_params(const struct example *example, const struct segments *table, struct vec *x,
+                        float *data, uint32_t *labels, size_t classes)
 {
     for (size_t k = 0; k < table->count; k++)
         for (size_t i = 0; i < table->at[k].len; i++)
@@ -89,7 +91,8 @@ static void fill(const struct example *example, const struct segments *table, st
         labels[n] = hash_mix(LABELS, (uint32_t)n) % (uint32_t)classes;
 }
 
-static void check(const struct example *example, enum phase phase, const struct kernels *kernels)
+static void check_net(const struct example *example, enum phase phase,
+                      const struct kernels *kernels)
 {
     struct net_options options = {
         .phase = phase,
@@ -112,19 +115,19 @@ static void check(const struct example *example, enum phase phase, const struct 
     float *data = arena_array(&arena, example->N * shape_count(&example->input), float);
     uint32_t labels[8];
     uint64_t records[8] = {0};
-    fill(example, table, &x, data, labels, net_classes(net));
+    fill_params(example, table, &x, data, labels, net_classes(net));
     struct net_batch batch = {data, labels, records, example->N, 0, 0};
     struct net_result result;
     net_forward(net, &x, &s, &batch, &result);
 
     double want[VALUES_MAX];
     float scores[VALUES_MAX];
-    expected(example->name, "loss", -1, want);
-    near(result.loss / (double)example->N, want[0], 1e-6 * want[0], example->name, "loss");
+    expected_values(example->name, "loss", -1, want);
+    expect_near(result.loss / (double)example->N, want[0], 1e-6 * want[0], example->name, "loss");
     size_t n = net_blob(net, example->scores, scores, VALUES_MAX, NULL);
-    assert_int_equal(n, expected(example->name, "scores", -1, want));
+    assert_int_equal(n, expected_values(example->name, "scores", -1, want));
     for (size_t i = 0; i < n; i++)
-        near((double)scores[i], want[i], 1e-5, example->name, "score");
+        expect_near((double)scores[i], want[i], 1e-5, example->name, "score");
     if (phase == PHASE_TRAIN) {
         net_backward(net, &x, &dx, NULL);
         for (size_t k = 0; k < table->count; k++)
@@ -147,8 +150,8 @@ static void test_lenet(void **state)
         .N = 3,
         .input = {3, {1, 28, 28}},
     };
-    check(&lenet, PHASE_TRAIN, *state);
-    check(&lenet, PHASE_TEST, *state);
+    check_net(&lenet, PHASE_TRAIN, *state);
+    check_net(&lenet, PHASE_TEST, *state);
     caffe__net_parameter__free_unpacked(param, NULL);
 }
 
@@ -165,8 +168,8 @@ static void test_fc(void **state)
         .N = 3,
         .input = {3, {1, 28, 28}},
     };
-    check(&fc, PHASE_TRAIN, *state);
-    check(&fc, PHASE_TEST, *state);
+    check_net(&fc, PHASE_TRAIN, *state);
+    check_net(&fc, PHASE_TEST, *state);
     caffe__net_parameter__free_unpacked(param, NULL);
 }
 
@@ -212,7 +215,7 @@ static void test_small(void **state)
     for (int training = 0; training < 2; training++) {
         Caffe__NetParameter *param = parse_small(training ? "0" : "0.5");
         small.param = param;
-        check(&small, training ? PHASE_TRAIN : PHASE_TEST, *state);
+        check_net(&small, training ? PHASE_TRAIN : PHASE_TEST, *state);
         caffe__net_parameter__free_unpacked(param, NULL);
     }
 }

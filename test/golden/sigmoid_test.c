@@ -24,7 +24,7 @@ static const int scales[SCALES] = {4, 32, 256};
 
 static const char *golden; /* the whole file */
 
-static void expected(const char *what, int scale, double want[N])
+static void expected_values(const char *what, int scale, double want[N])
 {
     char key[64];
     snprintf(key, sizeof key, "%s.%d %d ", what, scale, N);
@@ -42,14 +42,14 @@ static void expected(const char *what, int scale, double want[N])
 
 /* `slack`: what a y that is rounded to a float near 1 may do. Less than a float's normal range may
  * be nothing. */
-static void near(const char *what, const float *got, const double *want, double slack)
+static void expect_near(const char *what, const float *got, const double *want, double slack)
 {
     for (size_t i = 0; i < N; i++)
         if (!(fabs((double)got[i] - want[i]) <= 2e-6 * fabs(want[i]) + slack + (double)FLT_MIN))
             fail_msg("%s[%zu] is %.9g, PyTorch says %.9g", what, i, (double)got[i], want[i]);
 }
 
-static void check(const struct kernels *kernels, uint32_t stream, bool in_place)
+static void check_sigmoid(const struct kernels *kernels, uint32_t stream, bool in_place)
 {
     float x[N], y[N], dy[N], dx[N];
     double want_y[N], want_dx[N];
@@ -61,16 +61,16 @@ static void check(const struct kernels *kernels, uint32_t stream, bool in_place)
         x[i] = hash_unit(stream, i) * (float)scales[stream];
         dy[i] = hash_unit(DY + stream, i);
     }
-    expected("y", scales[stream], want_y);
-    expected("dx", scales[stream], want_dx);
+    expected_values("y", scales[stream], want_y);
+    expected_values("dx", scales[stream], want_dx);
     arena_init(&arena);
     if (kernels->sigmoid(&shape, LAYOUT_PLAIN, true, &arena, &op, &err) != OK)
         fail_msg("%s", err.text);
     struct op_args args = {.x = x, .y = in_place ? x : y, .dy = dy, .dx = in_place ? dy : dx};
     op->ops->forward(op, &args);
     op->ops->backward(op, &args);
-    near("y", args.y, want_y, 0);
-    near("dx", args.dx, want_dx, (double)FLT_EPSILON / 2);
+    expect_near("y", args.y, want_y, 0);
+    expect_near("dx", args.dx, want_dx, (double)FLT_EPSILON / 2);
     op_release(op);
     arena_release(&arena);
 }
@@ -78,8 +78,8 @@ static void check(const struct kernels *kernels, uint32_t stream, bool in_place)
 static void test_sigmoid(void **state)
 {
     for (uint32_t stream = 0; stream < SCALES; stream++) {
-        check(*state, stream, false);
-        check(*state, stream, true);
+        check_sigmoid(*state, stream, false);
+        check_sigmoid(*state, stream, true);
     }
 }
 

@@ -4,7 +4,7 @@
 #define PL_LIB_COLL_CALL_H
 
 #include "base/rng.h"
-#include "coll/run.h"
+#include "coll/coll_run.h"
 #include "rank_scene.h"
 
 enum call_kind { ALL_REDUCE, BROADCAST, REDUCE, GATHER, ALL_GATHER, REDUCE_SCATTER };
@@ -38,7 +38,7 @@ static float call_value(size_t rank, size_t round, size_t i)
 }
 
 static inline int call_plan(struct coll_plan *plan, const struct call *call,
-                            const struct coll_how *how, size_t ranks, size_t me)
+                            const struct coll_config *how, size_t ranks, size_t me)
 {
     struct schedule s;
     int rc = call_schedule(&s, call, ranks, me, how->chunk);
@@ -48,7 +48,7 @@ static inline int call_plan(struct coll_plan *plan, const struct call *call,
     return rc;
 }
 
-static inline int call_run(struct coll *c, const struct call *call, const struct coll_how *how,
+static inline int call_run(struct coll *c, const struct call *call, const struct coll_config *how,
                            float *x, float *residual)
 {
     struct coll_plan plan;
@@ -63,7 +63,7 @@ static inline int call_run(struct coll *c, const struct call *call, const struct
 /* The same without a world or pieces; node[r] says whose values rank r brings (NULL: its own). The
  * cluster is the caller's to tear down. */
 static inline void call_in_memory(struct cluster *c, const struct call *call,
-                                  const struct coll_how *how, size_t ranks, const uint32_t *node,
+                                  const struct coll_config *how, size_t ranks, const uint32_t *node,
                                   size_t round)
 {
     *c = (struct cluster){.ranks = ranks, .n = call->n, .reduction = how->reduction};

@@ -36,7 +36,7 @@ static bool counts(const struct trial *t, uint32_t node, uint64_t n)
 struct expected {
     uint64_t n; /* 0: not computed yet */
     struct members took_part;
-    struct tally tally;
+    struct exchange_meta tally;
     size_t ranks;
     float *x;
     double *size; /* Σ|w·x| / Σw: what rounding errors are to be measured by */
@@ -51,13 +51,13 @@ static void expected_release(struct expected *e)
 
 static void add_up(const struct trial *t, uint32_t node, struct expected *e, float *x)
 {
-    struct tally mine = contribution(t, node, e->n), *tally = &e->tally;
+    struct exchange_meta mine = contribution(t, node, e->n), *tally = &e->tally;
     tally->stop_votes += mine.stop_votes;
     tally->hash_min = mine.hash_min < tally->hash_min ? mine.hash_min : tally->hash_min;
     tally->hash_max = mine.hash_max > tally->hash_max ? mine.hash_max : tally->hash_max;
     if (!counts(t, node, e->n))
         return;
-    members_add(&tally->who, node);
+    members_add(&tally->contributors, node);
     tally->weight += mine.weight; /* exact, in whatever order */
     tally->samples += mine.samples;
     tally->loss += mine.loss;
@@ -94,7 +94,7 @@ static void recompute(const struct trial *t, const struct members *took_part, ui
 {
     struct cluster c = {.ranks = t->driver_takes_part + members_count(took_part), .n = t->floats};
     *e = (struct expected){.n = n, .took_part = *took_part, .ranks = c.ranks};
-    e->tally = (struct tally){.hash_min = UINT64_MAX, .took_part = *took_part};
+    e->tally = (struct exchange_meta){.hash_min = UINT64_MAX, .participants = *took_part};
     if (!t->split)
         e->tally.algorithm = t->algorithm ? t->algorithm : auto_rule(t->codec, c.ranks, c.n);
     assert_non_null(e->x = calloc(t->floats, sizeof *e->x));
@@ -181,13 +181,13 @@ static bool is_right(const struct trial *t, uint32_t place, uint64_t n, struct e
             return true;
         wrong = "is missing";
     } else {
-        if (e->n != n || memcmp(&e->took_part, &r->tally.took_part, sizeof e->took_part) != 0) {
+        if (e->n != n || memcmp(&e->took_part, &r->tally.participants, sizeof e->took_part) != 0) {
             expected_release(e);
-            recompute(t, &r->tally.took_part, n, e);
+            recompute(t, &r->tally.participants, n, e);
         }
         if (!is_mean(t, r, e))
             wrong = "is not the mean of those who took part";
-        else if (!subset(&r->members, &r->tally.took_part))
+        else if (!subset(&r->members, &r->tally.participants))
             wrong = "is without a member of its view";
         else if (n > 1 && t->record[place][n - 1].view > r->view)
             wrong = "is of an older view than the one before";

@@ -16,7 +16,7 @@ static void tally_up(struct tallied *sum, const struct trial *t)
     for (uint64_t n = 1; n <= t->exchanges; n++)
         for (uint32_t place = 0; place < NODES; place++) {
             const struct record *r = &t->record[place][n];
-            bool whole = members_count(&r->tally.took_part) == members_count(&r->members);
+            bool whole = members_count(&r->tally.participants) == members_count(&r->members);
             went_on |= r->there && r->view > 1 && whole;
             adopted |= r->there && !whole;
             for (uint32_t other = 0; other < place; other++)

@@ -8,7 +8,7 @@
 #include "base/fault.h"
 #include "base/hash.h"
 #include "coll/exchange.h"
-#include "group/server.h"
+#include "group/group_server.h"
 #include "job/cluster.h"
 #include "sim/sim.h"
 #include "sim_cluster.h"
@@ -20,11 +20,11 @@
 
 /* What is tested. */
 struct subject {
-    int (*run)(struct exchange *e, const struct tally *mine);
+    int (*run)(struct exchange *e, const struct exchange_meta *mine);
     int (*settle)(struct exchange *e);
 };
 
-static const struct subject sound = {exchange_run, exchange_settle};
+static const struct subject sound = {exchange_run, exchange_sync};
 
 enum { WORKERS_MAX = 8, DRIVER = WORKERS_MAX, NODES = WORKERS_MAX + 1, EXCHANGES_MAX = 6 };
 enum { SIGNAL_LEADER = 2, LANE = 1, FLOATS_KEPT = 24 };
@@ -39,7 +39,7 @@ struct record {
     struct members members; /* of that view */
     uint64_t hash;          /* of the result */
     float x[FLOATS_KEPT];   /* its beginning */
-    struct tally tally;
+    struct exchange_meta tally;
 };
 
 struct trial {
@@ -92,7 +92,7 @@ static float prepared_value(float sum, double weight)
 
 /* ---- a member's part ---- */
 
-static int prepare(void *user, struct range range, float *x, const struct tally *tally)
+static int prepare(void *user, struct range range, float *x, const struct exchange_meta *tally)
 {
     (void)user;
     for (size_t i = 0; i < range.len; i++)
@@ -117,11 +117,11 @@ static bool input_is_whole(const struct trial *t, const struct exchange *e, uint
     return true;
 }
 
-static struct tally contribution(const struct trial *t, uint32_t node, uint64_t n)
+static struct exchange_meta contribution(const struct trial *t, uint32_t node, uint64_t n)
 {
     if (node == WORLD_DRIVER)
-        return (struct tally){.hash_min = UINT64_MAX};
-    return (struct tally){
+        return (struct exchange_meta){.hash_min = UINT64_MAX};
+    return (struct exchange_meta){
         .weight = t->weight(node, n),
         .samples = 100 + node,
         .loss = 10.0 * node,
@@ -141,7 +141,7 @@ static void record(struct trial *t, const struct exchange *e, uint64_t n)
         .there = true,
         .view = view->number,
         .hash = hash_bytes(result->at, result->n * sizeof(float)),
-        .tally = *exchange_tally(e),
+        .tally = *exchange_result_meta(e),
     };
     for (size_t i = 0; i < FLOATS_KEPT && i < result->n; i++)
         r->x[i] = result->at[i];
@@ -157,7 +157,7 @@ static int exchange_all(struct trial *t, struct exchange *e)
         struct cost cost = {t->pace * (double)(1 + (w->self % 7 * 3 + n) % 5)};
         int rc = world_work(w, &cost);
         fill_input(t, e, w->self, n);
-        struct tally mine = contribution(t, w->self, n);
+        struct exchange_meta mine = contribution(t, w->self, n);
         if (rc == OK)
             rc = t->subject->run(e, &mine);
         t->touched |= !input_is_whole(t, e, w->self, n);
@@ -188,11 +188,11 @@ static int settle(const struct trial *t, struct exchange *e)
 static int open_lane(const struct trial *t, struct exchange *e, struct group *group,
                      struct arena *arena)
 {
-    const struct exchange_how how = {.algorithm = t->algorithm,
-                                     .chunk = t->chunk,
-                                     .codec = t->codec,
-                                     .split = t->split,
-                                     .prepare = prepare};
+    const struct exchange_config how = {.algorithm = t->algorithm,
+                                        .chunk = t->chunk,
+                                        .codec = t->codec,
+                                        .split = t->split,
+                                        .prepare = prepare};
     return exchange_init(e, group, LANE, t->driver_takes_part, t->floats, &how, 0, arena);
 }
 

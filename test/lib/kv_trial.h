@@ -5,9 +5,9 @@
 #define PL_LIB_KV_TRIAL_H
 
 #include "kv/client.h"
-#include "kv/server.h"
+#include "kv/kv_server.h"
 #include "sim_cluster.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,7 +114,7 @@ static inline int trial_publish(struct world *w, struct group *group, struct vie
     int rc = group_set_view(group, view);
     view_encode(view, &bytes);
     for (size_t i = 0; rc == OK && i < view->count; i++) {
-        rc = wire_post_buf(w, view->node[i], WIRE_VIEW, 0, &bytes);
+        rc = wire_send_buf(w, view->node[i], WIRE_VIEW, 0, &bytes);
         rc = rc == ERR_PEER ? OK : rc;
     }
     buf_release(&bytes);

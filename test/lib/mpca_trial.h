@@ -6,7 +6,7 @@
 
 #include "base/fault.h"
 #include "base/hash.h"
-#include "group/server.h"
+#include "group/group_server.h"
 #include "job/cluster.h"
 #include "job/job.h"
 #include "sim/sim.h"
@@ -198,7 +198,7 @@ static int train_on(struct trial *t, struct group *group, struct arena *arena)
     const struct lease own = {.from = mpca_trial_place(t, group->world->self, 0),
                               .to = mpca_trial_place(t, group->world->self + 1, 0)};
     m.leased = true;
-    hold_begin(&m.hold, t->job->batch, own, own.to - own.from);
+    lease_cursor_begin(&m.hold, t->job->batch, own, own.to - own.from);
     t->begun = world_now(group->world);
     t->step[group->world->self][0].t = t->begun;
     rc = strategy_mpca.worker(&m);

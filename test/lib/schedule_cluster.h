@@ -4,7 +4,7 @@
 #ifndef PL_LIB_SCHEDULE_CLUSTER_H
 #define PL_LIB_SCHEDULE_CLUSTER_H
 
-#include "coll/schedule.h"
+#include "coll/coll_schedule.h"
 #include "tensor/reduce.h"
 
 #include <stdlib.h>
@@ -13,8 +13,8 @@
 enum { RANKS_MAX = 17 };
 
 /* What has been sent from one rank to another and not yet received. */
-struct parcel {
-    struct parcel *next;
+struct transfer {
+    struct transfer *next;
     bool final;
     size_t len;
     float x[];
@@ -26,17 +26,17 @@ struct cluster {
     struct schedule by[RANKS_MAX];
     size_t at[RANKS_MAX]; /* next step */
     float *x[RANKS_MAX];  /* the vector, then scratch */
-    struct parcel *channel[RANKS_MAX][RANKS_MAX][2];
+    struct transfer *channel[RANKS_MAX][RANKS_MAX][2];
     size_t floats_sent[RANKS_MAX];
 };
 
 static void cluster_post(struct cluster *c, size_t me, const struct step *s)
 {
-    struct parcel *p = malloc(sizeof *p + s->len * sizeof(float));
+    struct transfer *p = malloc(sizeof *p + s->len * sizeof(float));
     assert_non_null(p);
-    *p = (struct parcel){.final = s->final, .len = s->len};
+    *p = (struct transfer){.final = s->final, .len = s->len};
     memcpy(p->x, c->x[me] + s->at, s->len * sizeof(float));
-    struct parcel **end = &c->channel[me][s->peer][s->final];
+    struct transfer **end = &c->channel[me][s->peer][s->final];
     while (*end)
         end = &(*end)->next;
     *end = p;
@@ -45,7 +45,7 @@ static void cluster_post(struct cluster *c, size_t me, const struct step *s)
 
 static bool cluster_take(struct cluster *c, size_t me, const struct step *s)
 {
-    struct parcel **head = &c->channel[s->peer][me][s->final], *p = *head;
+    struct transfer **head = &c->channel[s->peer][me][s->final], *p = *head;
     if (!p)
         return false;
     *head = p->next;

@@ -3,12 +3,12 @@
 #ifndef PL_LIB_SHARED_TRIAL_H
 #define PL_LIB_SHARED_TRIAL_H
 
-#include "coll/team.h"
+#include "coll/team_call.h"
 #include "job/cluster.h"
 #include "sim/sim.h"
 #include "sim_cluster.h"
 #include "tensor/kernels.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -180,7 +180,7 @@ static inline int trial_driver(struct trial *t, struct world *w)
     if (rc == OK && t->garbage)
         rc = world_sleep(w, world_now(w) + 50 * TRIAL_MS);
     if (rc == OK && t->garbage)
-        rc = wire_post(w, 2, wire_tag(WIRE_SHARED_TELL, 0, 0, 0), "\x03nonsense", 9);
+        rc = wire_send(w, 2, wire_tag(WIRE_SHARED_REPORT, 0, 0, 0), "\x03nonsense", 9);
     while (rc == OK && !over) {
         rc = world_sleep(w, world_now(w) + 10 * TRIAL_MS);
         over = true;

@@ -52,7 +52,7 @@ static int loops_committed(struct member *m, const struct exchange *e)
     struct loops_commit *seen = &loops->seen[self][loops->commits[self]++];
     memcpy(seen->own_s, m->learner->s.at, sizeof seen->own_s);
     memcpy(seen->joint_s, m->joint.s->at, sizeof seen->joint_s);
-    seen->who = exchange_tally(e)->who;
+    seen->who = exchange_result_meta(e)->contributors;
     if (loops->breaks == self && loops->commits[self] == loops->breaks_after)
         (loops->breaks_s ? &m->learner->s : &m->learner->x)->at[0] = NAN;
     return loops->commits[self] == loops->fails_after[self] ? ERR_NOMEM : OK;

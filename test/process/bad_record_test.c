@@ -38,7 +38,7 @@ static int setup(void **state)
     return 0;
 }
 
-static int train(struct tiny *t, struct process *p, const char *out, const char *const *more)
+static int train_tiny(struct tiny *t, struct process *p, const char *out, const char *const *more)
 {
     const char *argv[PROCESS_ARGS_MAX] = {"train", "broken.job", "--out", out};
     for (size_t i = 0; more[i]; i++)
@@ -48,7 +48,7 @@ static int train(struct tiny *t, struct process *p, const char *out, const char 
     return p->code;
 }
 
-#define TRAIN(t, p, out, ...) train(t, p, out, (const char *const[]){__VA_ARGS__, NULL})
+#define TRAIN(t, p, out, ...) train_tiny(t, p, out, (const char *const[]){__VA_ARGS__, NULL})
 
 static void test_a_broken_record_stops_a_run(void **state)
 {
@@ -129,7 +129,8 @@ static void test_too_many_broken_records_end_a_run(void **state)
     process_release(&p);
 }
 
-static void verify(struct tiny *t, struct process *p, int code, const char *spec, const char *more)
+static void verify_data(struct tiny *t, struct process *p, int code, const char *spec,
+                        const char *more)
 {
     process_start(p, t->folder, (const char *const[]){"data", "verify", spec, more, NULL});
     process_wait(p, 60);
@@ -146,21 +147,21 @@ static void test_verify_lists_every_broken_record(void **state)
     snprintf(f.path, sizeof f.path, "%s", t->folder);
     folder_put(&f, "head.png", "GIF89a", 6);
     folder_put(&f, "some", "p01.png 0\np07.png 1\nhead.png 0\np30.png 2\n", 41);
-    verify(t, &p, 2, "images:some?color=gray", NULL);
+    verify_data(t, &p, 2, "images:some?color=gray", NULL);
     static const char *const lines[] = {"p07.png: PNG", "head.png: ", "p30.png: PNG",
                                         "verified   4 records, 3 broken\n"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
         if (!strstr(p.out, lines[i]))
             fail_msg("expected `%s` in:\n%s", lines[i], p.out);
     process_release(&p);
-    verify(t, &p, 2, "images:some?color=gray&crop=8", "--max-problems=1");
+    verify_data(t, &p, 2, "images:some?color=gray&crop=8", "--max-problems=1");
     assert_null(strstr(p.out, "p30.png"));
     process_release(&p);
-    verify(t, &p, 2, "images:some?color=gray", "--json");
+    verify_data(t, &p, 2, "images:some?color=gray", "--json");
     assert_non_null(strstr(p.out, "{\"verified\":4,\"broken\":3,\"interrupted\":false}\n"));
     assert_non_null(strstr(p.err, "repair or remove what is broken"));
     process_release(&p);
-    verify(t, &p, 0, "idx:test-images,test-labels", NULL);
+    verify_data(t, &p, 0, "idx:test-images,test-labels", NULL);
     assert_non_null(strstr(p.out, "verified   120 records, 0 broken\n"));
     process_release(&p);
 }
@@ -175,7 +176,7 @@ static void test_verify_lists_broken_records_where_all_are(void **state)
     folder_put(&f, "one.png", "GIF89a", 6);
     folder_put(&f, "two.png", "", 0);
     folder_put(&f, "all", "one.png 0\ntwo.png 1\n", 20);
-    verify(t, &p, 2, "images:all", NULL);
+    verify_data(t, &p, 2, "images:all", NULL);
     if (!strstr(p.out, "one.png: ") || !strstr(p.out, "two.png: ") ||
         !strstr(p.err, "all: none of its 2 records can be read; the last: ") ||
         !strstr(p.err, "repair or remove what is broken"))
@@ -204,14 +205,14 @@ static void test_verify_reads_both_sets_of_a_folder(void **state)
         write_cifar(&f, name, 2);
     }
     write_cifar(&f, "test_batch.bin", 3);
-    verify(t, &p, 0, "cifar10:cifar", NULL);
+    verify_data(t, &p, 0, "cifar10:cifar", NULL);
     assert_string_equal(p.out, "verified   3 records of the test set, 0 broken\n"
                                "verified   10 records of the train set, 0 broken\n");
     process_release(&p);
-    verify(t, &p, 0, "cifar10:cifar", "--training");
+    verify_data(t, &p, 0, "cifar10:cifar", "--training");
     assert_string_equal(p.out, "verified   10 records of the train set, 0 broken\n");
     process_release(&p);
-    verify(t, &p, 0, "cifar10:cifar/test_batch.bin", NULL);
+    verify_data(t, &p, 0, "cifar10:cifar/test_batch.bin", NULL);
     assert_string_equal(p.out, "verified   3 records, 0 broken\n");
     process_release(&p);
 }

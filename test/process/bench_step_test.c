@@ -33,16 +33,16 @@ static const char *const purposes[] = {"parameters", "state",       "gradients",
 
 enum { KEYS = sizeof keys / sizeof *keys, PURPOSES = sizeof purposes / sizeof *purposes };
 
-static void run(struct process *p, const char *folder, const char *const *argv)
+static void run_command(struct process *p, const char *folder, const char *const *argv)
 {
     process_start(p, folder, argv);
     process_wait(p, LIMIT_S);
 }
 
 #define RUN(p, folder, ...) \
-    run((p), (folder), (const char *const[]){"bench", "step", __VA_ARGS__, NULL})
+    run_command((p), (folder), (const char *const[]){"bench", "step", __VA_ARGS__, NULL})
 
-static double number(const cJSON *object, const char *key)
+static double number_of(const cJSON *object, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItem(object, key);
     if (!cJSON_IsNumber(item))
@@ -65,11 +65,11 @@ static cJSON *result_in(struct process *p, int more, const char *precision)
             fail_msg("no %s in %s", keys[i], p->out);
     assert_int_equal(cJSON_GetArraySize(bytes), PURPOSES);
     for (int i = 0; i < PURPOSES; i++)
-        assert_true(number(bytes, purposes[i]) >= 0);
-    assert_true(number(line, "median_ms") >= number(line, "p10_ms"));
-    assert_true(number(line, "p90_ms") >= number(line, "median_ms"));
-    assert_true(number(line, "p10_ms") > 0 && number(line, "gflops") >= 0);
-    assert_true(number(line, "first_step_s") > 0 && number(line, "first_step_s") < LIMIT_S);
+        assert_true(number_of(bytes, purposes[i]) >= 0);
+    assert_true(number_of(line, "median_ms") >= number_of(line, "p10_ms"));
+    assert_true(number_of(line, "p90_ms") >= number_of(line, "median_ms"));
+    assert_true(number_of(line, "p10_ms") > 0 && number_of(line, "gflops") >= 0);
+    assert_true(number_of(line, "first_step_s") > 0 && number_of(line, "first_step_s") < LIMIT_S);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(line, "precision")), precision);
     process_release(p);
     return line;
@@ -97,25 +97,25 @@ static void test_a_net_of_the_zoo(void **state)
     RUN(&p, "/", "--net", "lenet", "--batch", "256", "--steps", "2", "--threads", "1", "--json");
     cJSON *line = result_of(&p, 0);
     const cJSON *bytes = cJSON_GetObjectItem(line, "bytes");
-    assert_true(number(line, "parameters") == WEIGHTS);
-    assert_true(number(line, "state") == 0);
-    assert_true(number(line, "batch") == BATCH);
-    assert_true(number(line, "threads") == 1);
-    double vector = number(bytes, "parameters"), activations = number(bytes, "activations");
+    assert_true(number_of(line, "parameters") == WEIGHTS);
+    assert_true(number_of(line, "state") == 0);
+    assert_true(number_of(line, "batch") == BATCH);
+    assert_true(number_of(line, "threads") == 1);
+    double vector = number_of(bytes, "parameters"), activations = number_of(bytes, "activations");
     assert_true(vector >= 4 * WEIGHTS && vector < 4 * WEIGHTS * 1.01);
-    assert_true(number(bytes, "gradients") == vector);
-    assert_true(number(bytes, "optimizer") == vector); /* SGD has a momentum */
+    assert_true(number_of(bytes, "gradients") == vector);
+    assert_true(number_of(bytes, "optimizer") == vector); /* SGD has a momentum */
     assert_true(activations >= 4.0 * BATCH * KEPT && activations < 4.4 * BATCH * VALUES);
-    assert_true(number(bytes, "records") == 2.0 * 4 * BATCH * 28 * 28);
-    double sum = 0, peak = number(line, "peak_mb") * 1e6;
+    assert_true(number_of(bytes, "records") == 2.0 * 4 * BATCH * 28 * 28);
+    double sum = 0, peak = number_of(line, "peak_mb") * 1e6;
     for (int i = 0; i < PURPOSES; i++)
-        sum += number(bytes, purposes[i]);
+        sum += number_of(bytes, purposes[i]);
     /* The kernel knows best, of this child, which is the largest so far. */
     assert_int_equal(getrusage(RUSAGE_CHILDREN, &usage), 0);
     double most = (double)usage.ru_maxrss * 1024;
     assert_true(peak <= 1.01 * most && peak >= 0.95 * most);
     assert_true(peak > sum);
-    assert_true(number(line, "begin_mb") > 0 && number(line, "begin_mb") * 1e6 < peak - sum);
+    assert_true(number_of(line, "begin_mb") > 0 && number_of(line, "begin_mb") * 1e6 < peak - sum);
     cJSON_Delete(line);
 }
 
@@ -132,14 +132,14 @@ static void test_in_bf16(void **state)
         RUN(&p, "/", "--net", "lenet", "--batch", "64", "--steps", "2", "--threads", "1", "--json",
             "--precision", precision);
         line[i] = result_in(&p, 0, precision);
-        assert_true(number(line[i], "casts") == 2 * i);
+        assert_true(number_of(line[i], "casts") == 2 * i);
     }
     const cJSON *wide = cJSON_GetObjectItem(line[0], "bytes");
     const cJSON *half = cJSON_GetObjectItem(line[1], "bytes");
-    double part = number(half, "activations") / number(wide, "activations");
+    double part = number_of(half, "activations") / number_of(wide, "activations");
     assert_true(part > 0.5 && part < 0.65);
-    assert_true(number(half, "parameters") == number(wide, "parameters"));
-    assert_true(number(half, "records") == number(wide, "records"));
+    assert_true(number_of(half, "parameters") == number_of(wide, "parameters"));
+    assert_true(number_of(half, "records") == number_of(wide, "records"));
     cJSON_Delete(line[0]), cJSON_Delete(line[1]);
 }
 
@@ -164,21 +164,21 @@ static const struct {
 
 enum { LAYERS = sizeof lenet / sizeof *lenet };
 
-static const char *text(const cJSON *object, const char *key)
+static const char *text_of(const cJSON *object, const char *key)
 {
     return cJSON_GetStringValue(cJSON_GetObjectItem(object, key));
 }
 
 static void shape_is(const cJSON *layer, const char *expected)
 {
-    char said[64] = "";
+    char found[64] = "";
     const cJSON *dim, *shape = cJSON_GetObjectItem(layer, "shape");
     cJSON_ArrayForEach(dim, shape)
     {
-        size_t used = strlen(said);
-        snprintf(said + used, sizeof said - used, used ? " %.0f" : "%.0f", dim->valuedouble);
+        size_t used = strlen(found);
+        snprintf(found + used, sizeof found - used, used ? " %.0f" : "%.0f", dim->valuedouble);
     }
-    assert_string_equal(said, expected);
+    assert_string_equal(found, expected);
 }
 
 static void test_by_layer(void **state)
@@ -188,25 +188,25 @@ static void test_by_layer(void **state)
     RUN(&p, "/", "--net", "lenet", "--steps", "40", "--threads", "1", "--json", "--by-layer");
     cJSON *line = result_of(&p, 6);
     const cJSON *layers = cJSON_GetObjectItem(line, "layers");
-    double step = number(line, "probed_ms"), known = 0, share = 0;
+    double step = number_of(line, "probed_ms"), known = 0, share = 0;
     static const char *const parts[] = {"loading_ms", "clearing_ms", "update_ms", "rest_ms"};
     assert_int_equal(cJSON_GetArraySize(layers), LAYERS);
     for (int i = 0; i < LAYERS; i++) {
         const cJSON *layer = cJSON_GetArrayItem(layers, i);
-        double forward = number(layer, "forward_ms"), backward = number(layer, "backward_ms");
-        assert_string_equal(text(layer, "name"), lenet[i].name);
-        assert_string_equal(text(layer, "type"), lenet[i].type);
+        double forward = number_of(layer, "forward_ms"), backward = number_of(layer, "backward_ms");
+        assert_string_equal(text_of(layer, "name"), lenet[i].name);
+        assert_string_equal(text_of(layer, "type"), lenet[i].type);
         shape_is(layer, lenet[i].shape);
         assert_true(forward > 0 && (i == 0 ? backward == 0 : backward > 0));
-        double gflop = number(layer, "gflops") * (forward + backward) * 1e-3;
+        double gflop = number_of(layer, "gflops") * (forward + backward) * 1e-3;
         assert_true(gflop >= 0.999 * lenet[i].gflop && gflop <= 1.001 * lenet[i].gflop);
         known += forward + backward;
-        share += number(layer, "share");
+        share += number_of(layer, "share");
     }
     assert_true(share * step >= 0.999 * known && share * step <= 1.001 * known);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        assert_true(number(line, parts[i]) > 0);
-        known += number(line, parts[i]);
+        assert_true(number_of(line, parts[i]) > 0);
+        known += number_of(line, parts[i]);
     }
     /* Medians do not add up, least of all where others have the processor now and then. */
     assert_true(known > 0.2 * step && known < 1.5 * step);
@@ -221,7 +221,7 @@ static void test_each_step(void **state)
     RUN(&p, "/", "--net", "lenet", "--batch", "8", "--steps", "21", "--json", "--each");
     cJSON *line = result_of(&p, 1);
     const cJSON *ms, *all = cJSON_GetObjectItem(line, "ms");
-    double median = number(line, "median_ms");
+    double median = number_of(line, "median_ms");
     int below = 0, above = 0;
     assert_int_equal(cJSON_GetArraySize(all), STEPS);
     cJSON_ArrayForEach(ms, all)
@@ -246,9 +246,9 @@ static void test_threads(void **state)
         cJSON *line = result_of(&p, 0);
         const cJSON *census = cJSON_GetObjectItem(line, "census"),
                     *busy = cJSON_GetObjectItem(census, "busy");
-        assert_int_equal(cJSON_GetArraySize(busy), number(census, "process"));
-        assert_int_equal(number(census, "computing"), T);
-        assert_true(number(census, "process") > T); /* there is a loader */
+        assert_int_equal(cJSON_GetArraySize(busy), number_of(census, "process"));
+        assert_int_equal(number_of(census, "computing"), T);
+        assert_true(number_of(census, "process") > T); /* there is a loader */
         for (int i = 0; i < cJSON_GetArraySize(busy); i++) {
             double part = cJSON_GetArrayItem(busy, i)->valuedouble;
             assert_true(part >= 0 && part <= 1.05);
@@ -272,18 +272,18 @@ static void test_steps_in_bf16_allocate_nothing(void **state)
 #else
 /* Allocations of a whole process that takes so many steps, its threads and libraries included, but
  * for what oneDNN and OpenMP take for themselves (count_malloc.c). */
-static long allocations(const struct folder *f, const char *precision, const char *const *net,
-                        const char *threads, const char *steps, bool *is_busy)
+static long count_allocations(const struct folder *f, const char *precision, const char *const *net,
+                              const char *threads, const char *steps, bool *is_busy)
 {
     struct process p;
     setenv("LD_PRELOAD", TEST_BUILD "/libcount_malloc.so", 1);
     RUN(&p, f->path, "--net", net[0], "--input", net[1], "--batch", "8", "--threads", threads,
         "--steps", steps, "--precision", precision);
     unsetenv("LD_PRELOAD");
-    const char *said = strstr(p.err, "allocations: ");
-    if (p.code != 0 || !said)
+    const char *found = strstr(p.err, "allocations: ");
+    if (p.code != 0 || !found)
         fail_msg("code %d:\n%s", p.code, p.err);
-    long n = strtol(said + strlen("allocations: "), NULL, 10);
+    long n = strtol(found + strlen("allocations: "), NULL, 10);
     *is_busy = strstr(p.err, too_busy_to_tune);
     process_release(&p);
     return n;
@@ -298,11 +298,11 @@ static void steps_allocate_nothing(const struct folder *f, const char *precision
             const char *threads = T == 1 ? "1" : "2";
             bool is_busy = true, any;
             for (int try = 0; is_busy && try < TUNING_TRIES; try++) /* the tuner's, too */
-                allocations(f, precision, nets[i], threads, "1", &is_busy);
+                count_allocations(f, precision, nets[i], threads, "1", &is_busy);
             if (is_busy) /* every process would time kernels again: go by the rule */
                 setenv("PACELINE_TUNER", "off", 1);
-            long few = allocations(f, precision, nets[i], threads, "3", &any);
-            long many = allocations(f, precision, nets[i], threads, "13", &any);
+            long few = count_allocations(f, precision, nets[i], threads, "3", &any);
+            long many = count_allocations(f, precision, nets[i], threads, "13", &any);
             use_choices_of(f);
             assert_true(few > 100); /* they are counted */
             if (many != few)
@@ -334,8 +334,8 @@ static void test_choices_are_kept(void **state)
             "--threads", "1", "--json");
         bool is_busy = strstr(p.err, too_busy_to_tune);
         cJSON *line = result_of(&p, 0);
-        double tuning = number(line, "tuning_s");
-        assert_true(tuning < number(line, "first_step_s"));
+        double tuning = number_of(line, "tuning_s");
+        assert_true(tuning < number_of(line, "first_step_s"));
         assert_true(was_busy ? tuning > 0 : tuning == 0);
         cJSON_Delete(line);
         if (!was_busy)
@@ -378,7 +378,7 @@ static const char two_results[] =
     "layer { name: 'b' type: 'InnerProduct' bottom: 'data' top: 'b'\n"
     "  inner_product_param { num_output: 2 } }\n";
 
-static void put(const struct folder *f, const char *name, const char *text)
+static void put_file(const struct folder *f, const char *name, const char *text)
 {
     folder_put(f, name, text, strlen(text));
 }
@@ -387,24 +387,24 @@ static void test_a_deploy_prototxt(void **state)
 {
     const struct folder *f = *state;
     struct process p;
-    put(f, "old.prototxt", old_deploy);
+    put_file(f, "old.prototxt", old_deploy);
     RUN(&p, f->path, "--net", "old.prototxt", "--batch", "5", "--steps", "1", "--threads", "1",
         "--json");
     cJSON *line = result_of(&p, 0);
-    assert_true(number(line, "parameters") == 4 * 27 + 4 + 1440 + 10);
-    assert_true(number(line, "batch") == 5);
+    assert_true(number_of(line, "parameters") == 4 * 27 + 4 + 1440 + 10);
+    assert_true(number_of(line, "batch") == 5);
     cJSON_Delete(line);
-    put(f, "normalized.prototxt", normalized);
+    put_file(f, "normalized.prototxt", normalized);
     RUN(&p, f->path, "--net", "normalized.prototxt", "--input", "3x8x8", "--batch", "5", "--steps",
         "1", "--kernels", "ref", "--json");
     line = result_of(&p, 0);
-    assert_true(number(line, "parameters") == 4 * 27 + 2 * 4 + 1440 + 10);
-    assert_true(number(line, "state") == 2 * 4 + 1);
+    assert_true(number_of(line, "parameters") == 4 * 27 + 2 * 4 + 1440 + 10);
+    assert_true(number_of(line, "state") == 2 * 4 + 1);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(line, "kernels")), "ref");
     cJSON_Delete(line);
 }
 
-static void refused(struct process *p, const char *why)
+static void expect_refusal(struct process *p, const char *why)
 {
     if (p->code != 2 || !strstr(p->err, why))
         fail_msg("expected code 2 and \"%s\"; code %d, and it said:\n%s", why, p->code, p->err);
@@ -416,40 +416,40 @@ static void test_refusals(void **state)
 {
     const struct folder *f = *state;
     struct process p;
-    put(f, "old.prototxt", old_deploy);
-    put(f, "normalized.prototxt", normalized);
-    put(f, "two.prototxt", two_results);
+    put_file(f, "old.prototxt", old_deploy);
+    put_file(f, "normalized.prototxt", normalized);
+    put_file(f, "two.prototxt", two_results);
     RUN(&p, f->path, "--net", "nonet");
-    refused(&p, "nonet");
+    expect_refusal(&p, "nonet");
     RUN(&p, f->path, "--net", "normalized.prototxt", "--steps", "1");
-    refused(&p, "the shape of its records is not known");
+    expect_refusal(&p, "the shape of its records is not known");
     RUN(&p, f->path, "--net", "old.prototxt", "--input", "1x28x28", "--steps", "1");
-    refused(&p, "3x8x8");
+    expect_refusal(&p, "3x8x8");
     RUN(&p, f->path, "--net", "two.prototxt", "--steps", "1");
-    refused(&p, "it is not known which to judge");
+    expect_refusal(&p, "it is not known which to judge");
     RUN(&p, f->path, "--net", "lenet", "--input", "1x28");
-    refused(&p, "--input");
+    expect_refusal(&p, "--input");
     RUN(&p, f->path, "--net", "lenet", "my.job");
-    refused(&p, "without a job");
+    expect_refusal(&p, "without a job");
     RUN(&p, f->path, "--net", "lenet", "--set", "batch=3");
-    refused(&p, "--set");
+    expect_refusal(&p, "--set");
     RUN(&p, f->path, "--net", "lenet", "--batch", "0");
-    refused(&p, "--batch");
+    expect_refusal(&p, "--batch");
     RUN(&p, f->path, "--net", "lenet", "--batch", "70000");
-    refused(&p, "batch");
+    expect_refusal(&p, "batch");
     RUN(&p, f->path, "--net", "lenet", "--precision", "bf16", "--kernels", "ref");
-    refused(&p, "bf16");
+    expect_refusal(&p, "bf16");
     RUN(&p, f->path, "--net", "lenet", "--precision", "f16");
-    refused(&p, "f16");
+    expect_refusal(&p, "f16");
     RUN(&p, f->path, "--net", "lenet", "--steps", "0");
-    refused(&p, "--steps");
+    expect_refusal(&p, "--steps");
     RUN(&p, f->path, "--input", "1x28x28", "my.job");
-    refused(&p, "--input is for --net");
+    expect_refusal(&p, "--input is for --net");
     RUN(&p, f->path, "--steps", "1");
-    refused(&p, "a job file is missing");
+    expect_refusal(&p, "a job file is missing");
 }
 
-static int make(void **state)
+static int setup(void **state)
 {
     static struct folder folder;
     folder_make(&folder);
@@ -457,7 +457,7 @@ static int make(void **state)
     return use_choices_of(&folder);
 }
 
-static int clean(void **state)
+static int teardown(void **state)
 {
     folder_remove(*state);
     return unsetenv("PACELINE_TUNER");
@@ -477,5 +477,5 @@ int main(void)
         cmocka_unit_test(test_a_deploy_prototxt),
         cmocka_unit_test(test_refusals),
     };
-    return cmocka_run_group_tests(tests, make, clean);
+    return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -52,7 +52,7 @@ static cJSON *next_line(const char **text, const char *const *keys, int count)
     return line;
 }
 
-static double number(const cJSON *line, const char *key)
+static double number_of(const cJSON *line, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItem(line, key);
     if (!cJSON_IsNumber(item))
@@ -64,11 +64,11 @@ static double number(const cJSON *line, const char *key)
 static void expect_result(const char **text, double floats, const char *algorithm)
 {
     cJSON *line = next_line(text, result_keys, RESULT_KEYS);
-    assert_true(number(line, "floats") == floats);
-    assert_true(number(line, "median_ms") > 0);
-    assert_true(number(line, "p90_ms") >= number(line, "median_ms"));
-    assert_true(number(line, "bus_gbps") > 0);
-    assert_true(number(line, "cpu_percent") >= 0);
+    assert_true(number_of(line, "floats") == floats);
+    assert_true(number_of(line, "median_ms") > 0);
+    assert_true(number_of(line, "p90_ms") >= number_of(line, "median_ms"));
+    assert_true(number_of(line, "bus_gbps") > 0);
+    assert_true(number_of(line, "cpu_percent") >= 0);
     const char *took = cJSON_GetStringValue(cJSON_GetObjectItem(line, "algorithm"));
     assert_non_null(took);
     if (algorithm)
@@ -118,9 +118,9 @@ static void test_a_link_that_is_known(void **state)
         "--link-mbit", "1000");
     const char *text = p.out;
     cJSON *line = next_line(&text, result_keys, RESULT_KEYS);
-    double carried = number(line, "bus_gbps") / (1448.0 / 1514.0) * 100;
-    assert_true(number(line, "link_percent") > 0.98 * carried - 0.1);
-    assert_true(number(line, "link_percent") < 1.02 * carried + 0.1);
+    double carried = number_of(line, "bus_gbps") / (1448.0 / 1514.0) * 100;
+    assert_true(number_of(line, "link_percent") > 0.98 * carried - 0.1);
+    assert_true(number_of(line, "link_percent") < 1.02 * carried + 0.1);
     cJSON_Delete(line);
     process_release(&p);
     RUN(&p, "allreduce", "--ranks", "2", "--floats", "10000", "--reps", "3", "--each");
@@ -186,7 +186,7 @@ static void expect_wire(const char *text)
 {
     cJSON *line = next_line(&text, wire_keys, WIRE_KEYS);
     for (int i = 0; i < WIRE_KEYS; i++)
-        assert_true(number(line, wire_keys[i]) > 0);
+        assert_true(number_of(line, wire_keys[i]) > 0);
     assert_string_equal(text, "");
     cJSON_Delete(line);
 }
@@ -239,7 +239,7 @@ static void start_long(struct process *p, pid_t child[PROCESS_CHILDREN_MAX])
     }
 }
 
-static void expect_gone(const pid_t child[PROCESS_CHILDREN_MAX])
+static void expect_ended(const pid_t child[PROCESS_CHILDREN_MAX])
 {
     double until = process_now() + GONE_S;
     for (int i = 0; i < RANKS; i++)
@@ -265,7 +265,7 @@ static void test_a_rank_is_killed(void **state)
         process_wait(&p, LIMIT_S);
         assert_int_equal(p.code, 1);
         assert_string_equal(p.out, "");
-        expect_gone(child);
+        expect_ended(child);
         process_release(&p);
     }
 }
@@ -282,7 +282,7 @@ static void test_the_command_is_ended(void **state)
         kill(p.pid, numbers[i]);
         process_wait(&p, LIMIT_S);
         assert_int_equal(p.code, 128 + numbers[i]);
-        expect_gone(child);
+        expect_ended(child);
         process_release(&p);
     }
 }

@@ -21,7 +21,7 @@ const char *__asan_default_options(void)
     return "detect_leaks=0";
 }
 
-static bool chosen(void)
+static bool is_chosen(void)
 {
     const char *path = getenv("PACELINE_BREAKS");
     int fd = path ? open(path, O_WRONLY | O_CREAT | O_EXCL, 0600) : -1;
@@ -34,7 +34,7 @@ void __wrap_net_forward(struct net *net, const struct vec *x, struct vec *s,
                         const struct net_batch *batch, struct net_result *result)
 {
     static atomic_int passes;
-    bool breaks = atomic_fetch_add(&passes, 1) == 10 && chosen();
+    bool breaks = atomic_fetch_add(&passes, 1) == 10 && is_chosen();
     PL_ASSERT(!breaks);
     __real_net_forward(net, x, s, batch, result);
 }

@@ -23,7 +23,7 @@ struct stage {
 static const char command[] = TEST_BUILD "/paceline_breaks";
 
 /* Run the command; its stderr in `said`. The exit status, -1 when it did not exit. */
-static int run_command(const struct tiny *t, const char *arguments, char said[2000])
+static int run_command(const struct tiny *t, const char *arguments, char text[2000])
 {
     char line[1000], path[128];
     snprintf(path, sizeof path, "%s/said", t->folder);
@@ -31,7 +31,7 @@ static int run_command(const struct tiny *t, const char *arguments, char said[20
     int status = system(line);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
-    said[fread(said, 1, 1999, f)] = '\0';
+    text[fread(text, 1, 1999, f)] = '\0';
     fclose(f);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -40,18 +40,18 @@ static void test_the_command_ends_with_70(void **state)
 {
     struct stage *s = *state;
     struct tiny *t = &s->tiny;
-    char arguments[500], out[128], said[2000];
+    char arguments[500], out[128], text[2000];
     tiny_cluster(t, "node { count: 4 } step_seconds: 0.004");
     snprintf(arguments, sizeof arguments, "bench step %s --steps 20", t->job);
-    assert_int_equal(run_command(t, arguments, said), 70);
-    assert_non_null(strstr(said, "breaks.c:"));
-    assert_non_null(strstr(said, "!breaks does not hold"));
-    assert_int_equal(run_command(t, arguments, said), 0); /* the file is there: nobody is chosen */
+    assert_int_equal(run_command(t, arguments, text), 70);
+    assert_non_null(strstr(text, "breaks.c:"));
+    assert_non_null(strstr(text, "!breaks does not hold"));
+    assert_int_equal(run_command(t, arguments, text), 0); /* the file is there: nobody is chosen */
     unlink(getenv("PACELINE_BREAKS"));
     snprintf(arguments, sizeof arguments, "sim %s --cluster %s --out %s", t->job, t->cluster,
              tiny_out(t, out));
-    assert_int_equal(run_command(t, arguments, said), 70);
-    assert_non_null(strstr(said, "!breaks does not hold"));
+    assert_int_equal(run_command(t, arguments, text), 70);
+    assert_non_null(strstr(text, "!breaks does not hold"));
 }
 
 static int start_workers(void *user, uint32_t count, const char *address)

@@ -48,7 +48,7 @@ static const char *data_root(void)
     return root;
 }
 
-static void good(int rc)
+static void expect_ok(int rc)
 {
     if (rc != PL_OK)
         fail_msg("%s", pl_engine_error(engine));
@@ -124,10 +124,10 @@ static pl_net *make_net(const char *root, const struct model *model)
     pl_net *net;
     bool lossless;
     snprintf(path, sizeof path, "%s/caffe/%s", root, model->net);
-    good(pl_net_spec_load(engine, path, &net_spec));
-    good(pl_net_spec_judge(net_spec, &lossless));
+    expect_ok(pl_net_spec_load(engine, path, &net_spec));
+    expect_ok(pl_net_spec_judge(net_spec, &lossless));
     assert_false(lossless);
-    good(pl_net_create(engine, net_spec, &(pl_net_options){.batch = 100}, &net));
+    expect_ok(pl_net_create(engine, net_spec, &(pl_net_options){.batch = 100}, &net));
     pl_net_spec_free(net_spec);
     if (model->cifar)
         snprintf(
@@ -139,13 +139,13 @@ static pl_net *make_net(const char *root, const struct model *model)
                  "idx:%s/mnist/t10k-images-idx3-ubyte.gz,%s/mnist/t10k-labels-idx1-ubyte.gz"
                  "?scale=0.00390625",
                  root, root);
-    good(pl_net_set_validation_data(net, spec, 0, 1));
+    expect_ok(pl_net_set_validation_data(net, spec, 0, 1));
     snprintf(path, sizeof path, "%s/caffe/%s", root, model->weights);
-    good(pl_net_load_weights(net, path));
+    expect_ok(pl_net_load_weights(net, path));
     return net;
 }
 
-static void judge(const char *root, const struct model *model)
+static void judge_model(const char *root, const struct model *model)
 {
     double expected[IMAGES][CLASSES], worst = 0;
     float *x, scores[IMAGES * CLASSES];
@@ -154,11 +154,11 @@ static void judge(const char *root, const struct model *model)
     pl_net *net = make_net(root, model);
     read_expected(root, model->name, expected);
     read_records(root, model->cifar, &x);
-    good(pl_net_forward(net, x, IMAGES, model->scores, scores, IMAGES * CLASSES, &each));
+    expect_ok(pl_net_forward(net, x, IMAGES, model->scores, scores, IMAGES * CLASSES, &each));
     assert_int_equal(each, CLASSES);
     for (size_t i = 0; i < IMAGES * CLASSES; i++)
         worst = fmax(worst, fabs((double)scores[i] - expected[i / CLASSES][i % CLASSES]));
-    good(pl_net_test(net, 0, &result));
+    expect_ok(pl_net_test(net, 0, &result));
     print_message("    %s: accuracy %.4f, loss %.6f, scores off by %.1e\n", model->name,
                   1 - result.error, result.loss, worst);
     assert_int_equal(result.count, 10000);
@@ -174,7 +174,7 @@ static void test_trained_models(void **state)
     (void)state;
     const char *root = data_root();
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
-        judge(root, &models[i]);
+        judge_model(root, &models[i]);
 }
 
 /* Into our format and back: again into ours, it is the same file. */
@@ -191,9 +191,9 @@ static void test_there_and_back(void **state)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct file_bytes first, second;
         snprintf(path, sizeof path, "%s/caffe/%s", root, models[i].weights);
-        good(pl_convert(engine, path, a, NULL, true));
-        good(pl_convert(engine, a, b, NULL, true));
-        good(pl_convert(engine, b, c, NULL, true));
+        expect_ok(pl_convert(engine, path, a, NULL, true));
+        expect_ok(pl_convert(engine, a, b, NULL, true));
+        expect_ok(pl_convert(engine, b, c, NULL, true));
         read_file(folder.path, "a.safetensors", &first);
         read_file(folder.path, "c.safetensors", &second);
         assert_int_equal(first.len, second.len);
@@ -218,7 +218,7 @@ static size_t read_nets(const char *folder)
         if (!dot || strcmp(dot, ".prototxt") != 0 || strstr(name, "solver"))
             continue;
         snprintf(path, sizeof path, "%s/%s", folder, name);
-        good(pl_net_spec_load(engine, path, &spec));
+        expect_ok(pl_net_spec_load(engine, path, &spec));
         pl_net_spec_free(spec);
         n++;
     }

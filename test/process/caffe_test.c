@@ -19,7 +19,7 @@ static const char deploy[] =
     "  inner_product_param { num_output: 3 } }\n"
     "layer { name: 'prob' type: 'Softmax' bottom: 'ip' top: 'prob' }\n";
 
-static char *run(const struct tiny *t, const char *const *argv)
+static char *run_command(const struct tiny *t, const char *const *argv)
 {
     struct process p;
     process_start(&p, t->folder, argv);
@@ -31,9 +31,9 @@ static char *run(const struct tiny *t, const char *const *argv)
     return out;
 }
 
-#define RUN(t, ...) run(t, (const char *const[]){__VA_ARGS__, NULL})
+#define RUN(t, ...) run_command(t, (const char *const[]){__VA_ARGS__, NULL})
 
-static void says_the_same(const char *first, char *out)
+static void outputs_are_equal(const char *first, char *out)
 {
     assert_string_equal(out, first);
     free(out);
@@ -47,18 +47,18 @@ static void test_it_tests_as_it_did(void **state)
                       "--data", test_spec, "--kernels", "ref", "--json");
     assert_non_null(strstr(first, "\"accuracy\":0.9")); /* it has learnt */
     free(RUN(t, "convert", "run/final.safetensors", "a.caffemodel", "--net", "net.prototxt"));
-    says_the_same(first, RUN(t, "test", "--net", "net.prototxt", "--weights", "a.caffemodel",
-                             "--data", test_spec, "--kernels", "ref", "--json"));
-    says_the_same(first, RUN(t, "test", "--model", "a.caffemodel", "--data", test_spec, "--kernels",
-                             "ref", "--json"));
+    outputs_are_equal(first, RUN(t, "test", "--net", "net.prototxt", "--weights", "a.caffemodel",
+                                 "--data", test_spec, "--kernels", "ref", "--json"));
+    outputs_are_equal(first, RUN(t, "test", "--model", "a.caffemodel", "--data", test_spec,
+                                 "--kernels", "ref", "--json"));
     free(RUN(t, "convert", "a.caffemodel", "b.safetensors"));
-    says_the_same(first, RUN(t, "test", "--model", "b.safetensors", "--data", test_spec,
-                             "--kernels", "ref", "--json"));
+    outputs_are_equal(first, RUN(t, "test", "--model", "b.safetensors", "--data", test_spec,
+                                 "--kernels", "ref", "--json"));
     free(RUN(t, "convert", "b.safetensors", "c.caffemodel"));
     free(RUN(t, "convert", "c.caffemodel", "d.safetensors"));
     char *models = RUN(t, "test", "--net", "deploy.prototxt", "--weights", "d.safetensors",
                        "--data", test_spec, "--kernels", "ref", "--json");
-    says_the_same(first, models);
+    outputs_are_equal(first, models);
     free(first);
 }
 
@@ -173,7 +173,7 @@ static void test_bad_input_is_refused(void **state)
             "no.binaryproto");
 }
 
-static void holds(const struct tiny *t, const char *name, const char *text)
+static void file_has(const struct tiny *t, const char *name, const char *text)
 {
     char path[256];
     struct file_bytes bytes;
@@ -195,19 +195,19 @@ static void test_file_that_exists_is_replaced_by_force_alone(void **state)
     assert_int_equal(symlink("mine.prototxt", link), 0);
     static const char *const out[] = {"mine.prototxt", "./mine.prototxt", "link.prototxt"};
     for (int i = 0; i < 3; i++) {
-        char says[128];
-        snprintf(says, sizeof says,
+        char phrase[128];
+        snprintf(phrase, sizeof phrase,
                  "%s: is there already; give another name, or replace it with "
                  "--force",
                  out[i]);
-        REFUSED(t, says, "convert", "deploy.prototxt", out[i]);
-        REFUSED(t, says, "convert", "mine.prototxt", out[i]);
+        REFUSED(t, phrase, "convert", "deploy.prototxt", out[i]);
+        REFUSED(t, phrase, "convert", "mine.prototxt", out[i]);
     }
     free(RUN(t, "convert", "deploy.prototxt", "link.prototxt", "--force"));
-    holds(t, "mine.prototxt", "12");
-    holds(t, "mine.prototxt.new", "notes, too");
+    file_has(t, "mine.prototxt", "12");
+    file_has(t, "mine.prototxt.new", "notes, too");
     assert_int_equal(file_type(link), FILE_IS_OTHER); /* it is a link as before */
-    holds(t, "link.prototxt", "12");
+    file_has(t, "link.prototxt", "12");
 }
 
 static int setup(void **state)

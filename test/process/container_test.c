@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { LIMIT_S = 60, SAID_BYTES = 1 << 14 };
+enum { LIMIT_S = 60, TEXT_BYTES = 1 << 14 };
 
 /* One controller's group of this test, by version 1 or 2. */
 struct group {
@@ -49,14 +49,14 @@ static bool make_group(struct group *g, const char *controller, const char *cons
 }
 
 /* The command in the group: its exit code, and what it printed. */
-static int run_within(const struct group *g, const char *arguments, char said[SAID_BYTES])
+static int run_within(const struct group *g, const char *arguments, char text[TEXT_BYTES])
 {
     char line[512];
     snprintf(line, sizeof line, "echo $$ >%s/cgroup.procs && exec timeout %d '%s/paceline' %s 2>&1",
              g->path, LIMIT_S, TEST_BUILD, arguments);
     FILE *pipe = popen(line, "r");
     assert_non_null(pipe);
-    said[fread(said, 1, SAID_BYTES - 1, pipe)] = '\0';
+    text[fread(text, 1, TEXT_BYTES - 1, pipe)] = '\0';
     int status = pclose(pipe);
     assert_int_equal(rmdir(g->path), 0);
     assert_true(WIFEXITED(status));
@@ -67,30 +67,30 @@ static void test_container_memory_refuses_a_large_net(void **state)
 {
     (void)state;
     struct group g;
-    char said[SAID_BYTES];
+    char text[TEXT_BYTES];
     if (!make_group(&g, "memory", (const char *const[2]){"memory.limit_in_bytes", "536870912"},
                     (const char *const[2]){"memory.max", "536870912"})) {
         print_message("no control group for memory can be made here\n");
         skip();
     }
-    int code = run_within(&g, "bench step --net vgg-16 --batch 64 --steps 1", said);
-    if (code == 0 || !strstr(said, "GiB allowed by the container (memory."))
-        fail_msg("code %d: %s", code, said);
+    int code = run_within(&g, "bench step --net vgg-16 --batch 64 --steps 1", text);
+    if (code == 0 || !strstr(text, "GiB allowed by the container (memory."))
+        fail_msg("code %d: %s", code, text);
 }
 
 static void test_container_quota_limits_threads(void **state)
 {
     (void)state;
     struct group g;
-    char said[SAID_BYTES];
+    char text[TEXT_BYTES];
     if (!make_group(&g, "cpu", (const char *const[2]){"cpu.cfs_quota_us", "100000"},
                     (const char *const[2]){"cpu.max", "100000 100000"})) {
         print_message("no control group for processors can be made here\n");
         skip();
     }
-    int code = run_within(&g, "bench step --net lenet --batch 8 --steps 1 --json", said);
-    if (code != 0 || !strstr(said, "\"threads\":1,"))
-        fail_msg("code %d: %s", code, said);
+    int code = run_within(&g, "bench step --net lenet --batch 8 --steps 1 --json", text);
+    if (code != 0 || !strstr(text, "\"threads\":1,"))
+        fail_msg("code %d: %s", code, text);
 }
 
 int main(void)

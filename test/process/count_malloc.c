@@ -26,7 +26,7 @@ int posix_memalign(void **out, size_t align, size_t size);
 
 static atomic_long ours, foreign;
 
-static void note(const void *caller)
+static void count_call(const void *caller)
 {
     static const char *const libraries[] = {"/libdnnl", "/libstdc++", "/libgomp"};
     Dl_info info;
@@ -38,37 +38,37 @@ static void note(const void *caller)
 
 void *malloc(size_t size)
 {
-    note(__builtin_return_address(0));
+    count_call(__builtin_return_address(0));
     return __libc_malloc(size);
 }
 
 void *calloc(size_t n, size_t size)
 {
-    note(__builtin_return_address(0));
+    count_call(__builtin_return_address(0));
     return __libc_calloc(n, size);
 }
 
 void *realloc(void *at, size_t size)
 {
-    note(__builtin_return_address(0));
+    count_call(__builtin_return_address(0));
     return __libc_realloc(at, size);
 }
 
 void *memalign(size_t align, size_t size)
 {
-    note(__builtin_return_address(0));
+    count_call(__builtin_return_address(0));
     return __libc_memalign(align, size);
 }
 
 void *aligned_alloc(size_t align, size_t size)
 {
-    note(__builtin_return_address(0));
+    count_call(__builtin_return_address(0));
     return __libc_memalign(align, size);
 }
 
 int posix_memalign(void **out, size_t align, size_t size)
 {
-    note(__builtin_return_address(0));
+    count_call(__builtin_return_address(0));
     void *at = __libc_memalign(align, size);
     if (!at)
         return ENOMEM;
@@ -76,7 +76,7 @@ int posix_memalign(void **out, size_t align, size_t size)
     return 0;
 }
 
-__attribute__((destructor)) static void report(void)
+__attribute__((destructor)) static void report_count(void)
 {
     fprintf(stderr, "allocations: %ld, and %ld of the libraries'\n", (long)ours, (long)foreign);
 }

@@ -27,7 +27,7 @@ static void make_checkpoints(struct tiny *t, const char *name, char path[3][512]
     assert_int_equal(run_checkpoints(dir, path), 3);
 }
 
-static void damage(const char *path, long at)
+static void damage_file(const char *path, long at)
 {
     FILE *f = fopen(path, "r+b");
     assert_non_null(f);
@@ -38,7 +38,7 @@ static void damage(const char *path, long at)
     fclose(f);
 }
 
-static void shorten(const char *path)
+static void shorten_file(const char *path)
 {
     FILE *f = fopen(path, "r+b");
     assert_non_null(f);
@@ -48,18 +48,18 @@ static void shorten(const char *path)
 }
 
 /* Goes on from the older one, and says why. */
-static void goes_on_from(struct tiny *t, const char *name, const char *older, const char *newest)
+static void resumes_from(struct tiny *t, const char *name, const char *older, const char *newest)
 {
     struct process p;
-    char says[64], dir[256];
+    char phrase[64], dir[256];
     const char *const run[] = {"train", t->job, "--resume", "--out", name, "--force-change", NULL};
     process_start(&p, t->folder, run);
     process_wait(&p, REFUSAL_LIMIT_S);
     unsigned long n = strtoul(strrchr(older, '/') + 1, NULL, 10);
-    snprintf(says, sizeof says, "goes on after exchange %lu ", n);
+    snprintf(phrase, sizeof phrase, "goes on after exchange %lu ", n);
     const char *passed = strstr(p.err, "passed over: ");
-    if (p.code != 0 || !strstr(p.err, says) || !passed || !strstr(passed, strrchr(newest, '/')))
-        refusal_complain(&p, run, says);
+    if (p.code != 0 || !strstr(p.err, phrase) || !passed || !strstr(passed, strrchr(newest, '/')))
+        refusal_complain(&p, run, phrase);
     snprintf(dir, sizeof dir, "%s/%s", t->folder, name);
     assert_true(run_number(dir, "start", 1, "resumed_after") == (double)n);
     process_release(&p);
@@ -70,15 +70,15 @@ static void test_damaged_checkpoints(void **state)
     struct tiny *t = *state;
     char path[3][512];
     make_checkpoints(t, "flipped", path);
-    damage(path[2], -40);
-    goes_on_from(t, "flipped", path[1], path[2]);
+    damage_file(path[2], -40);
+    resumes_from(t, "flipped", path[1], path[2]);
     make_checkpoints(t, "cut", path);
-    shorten(path[2]);
-    goes_on_from(t, "cut", path[1], path[2]);
+    shorten_file(path[2]);
+    resumes_from(t, "cut", path[1], path[2]);
     make_checkpoints(t, "none", path);
-    shorten(path[0]);
-    damage(path[1], 100);
-    damage(path[2], -40);
+    shorten_file(path[0]);
+    damage_file(path[1], 100);
+    damage_file(path[2], -40);
     REFUSED(t, "no checkpoint", "train", t->job, "--resume", "--out", "none", "--force-change");
     REFUSED(t, strrchr(path[2], '/'), "sim", t->job, "--cluster", t->cluster, "--resume", "--out",
             "none");

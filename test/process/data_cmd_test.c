@@ -5,7 +5,7 @@
 #include <cjson/cJSON.h>
 #include <math.h>
 
-static void run(const struct tiny *t, struct process *p, const char *const *argv)
+static void run_command(const struct tiny *t, struct process *p, const char *const *argv)
 {
     process_start(p, t->folder, argv);
     process_wait(p, REFUSAL_LIMIT_S);
@@ -13,17 +13,17 @@ static void run(const struct tiny *t, struct process *p, const char *const *argv
         refusal_complain(p, argv, "expected a result");
 }
 
-#define RUN(t, p, ...) run(t, p, (const char *const[]){__VA_ARGS__, NULL})
+#define RUN(t, p, ...) run_command(t, p, (const char *const[]){__VA_ARGS__, NULL})
 
 static const char spec[] = "idx:test-images,test-labels";
 
-static void expect(const struct process *p, const char *text)
+static void expect_text(const struct process *p, const char *text)
 {
     if (!strstr(p->out, text))
         fail_msg("expected `%s` in:\n%s", text, p->out);
 }
 
-static cJSON *json(const struct process *p)
+static cJSON *parse_output(const struct process *p)
 {
     cJSON *object = cJSON_Parse(p->out);
     assert_non_null(object);
@@ -32,7 +32,7 @@ static cJSON *json(const struct process *p)
     return object;
 }
 
-static double number(const cJSON *object, const char *key)
+static double number_of(const cJSON *object, const char *key)
 {
     const cJSON *item = cJSON_GetObjectItem(object, key);
     if (!cJSON_IsNumber(item))
@@ -40,7 +40,7 @@ static double number(const cJSON *object, const char *key)
     return item->valuedouble;
 }
 
-static double element(const cJSON *object, const char *key, int i)
+static double element_of(const cJSON *object, const char *key, int i)
 {
     const cJSON *item = cJSON_GetArrayItem(cJSON_GetObjectItem(object, key), i);
     if (!cJSON_IsNumber(item))
@@ -54,18 +54,18 @@ static void test_info(void **state)
     struct tiny *t = *state;
     struct process p;
     RUN(t, &p, "data", "info", spec);
-    expect(&p, "kind       idx\n");
-    expect(&p, "records    120\n");
-    expect(&p, "record     1 channel, 12 high, 12 wide\n");
-    expect(&p, "bytes      17280\n");
-    expect(&p, "classes    3, of 40 to 40 records, 1.00 to 1\n");
+    expect_text(&p, "kind       idx\n");
+    expect_text(&p, "records    120\n");
+    expect_text(&p, "record     1 channel, 12 high, 12 wide\n");
+    expect_text(&p, "bytes      17280\n");
+    expect_text(&p, "classes    3, of 40 to 40 records, 1.00 to 1\n");
     assert_null(strstr(p.out, "mapped"));
     process_release(&p);
     RUN(t, &p, "data", "info", "idx:test-images,test-labels?resize=20&crop=16", "--json");
-    cJSON *info = json(&p);
-    assert_true(number(info, "records") == TINY_TEST && number(info, "bytes") == 17280);
-    assert_true(element(info, "shape", 0) == 1 && element(info, "shape", 1) == 16);
-    assert_true(element(info, "count", 2) == 40 && number(info, "ratio") == 1);
+    cJSON *info = parse_output(&p);
+    assert_true(number_of(info, "records") == TINY_TEST && number_of(info, "bytes") == 17280);
+    assert_true(element_of(info, "shape", 0) == 1 && element_of(info, "shape", 1) == 16);
+    assert_true(element_of(info, "count", 2) == 40 && number_of(info, "ratio") == 1);
     assert_int_equal(strlen(cJSON_GetStringValue(cJSON_GetObjectItem(info, "hash"))), 16);
     cJSON_Delete(info);
     process_release(&p);
@@ -80,7 +80,7 @@ static void test_head(void **state)
     for (const char *c = p.out; *c; c++)
         lines += *c == '\n';
     assert_int_equal(lines, 11);
-    expect(&p, "\n       4       1  -          12      12  -\n");
+    expect_text(&p, "\n       4       1  -          12      12  -\n");
     process_release(&p);
     RUN(t, &p, "data", "head", spec, "--first", "500", "--json");
     assert_non_null(strstr(p.out, "{\"record\":119,\"label\":2,\"height\":12,\"width\":12}\n"));
@@ -111,19 +111,19 @@ static void test_pictures_in_folders(void **state)
     struct process p;
     make_folders(t, &f);
     RUN(t, &p, "data", "info", "images:zoo");
-    expect(&p, "record     3 channels, 6 to 12 high, 9 wide\n");
-    expect(&p, "classes    2, of 1 to 2 records, 2.00 to 1\n");
-    expect(&p, "        1         2  dog\n");
+    expect_text(&p, "record     3 channels, 6 to 12 high, 9 wide\n");
+    expect_text(&p, "classes    2, of 1 to 2 records, 2.00 to 1\n");
+    expect_text(&p, "        1         2  dog\n");
     process_release(&p);
     RUN(t, &p, "data", "head", "images:zoo", "--first", "2");
-    expect(&p, "       0       0  cat        12       9  cat/a.png\n");
-    expect(&p, "       1       1  dog         6       9  dog/b.png\n");
+    expect_text(&p, "       0       0  cat        12       9  cat/a.png\n");
+    expect_text(&p, "       1       1  dog         6       9  dog/b.png\n");
     process_release(&p);
     RUN(t, &p, "data", "stats", "images:zoo?color=bgr", "--json");
-    cJSON *stats = json(&p), *channels = cJSON_GetObjectItem(stats, "channels");
-    assert_true(fabs(number(cJSON_GetArrayItem(channels, 0), "mean") - 20) < 1e-9);
-    assert_true(fabs(number(cJSON_GetArrayItem(channels, 2), "mean") - 250) < 1e-9);
-    assert_true(fabs(number(cJSON_GetArrayItem(channels, 2), "deviation")) < 1e-9);
+    cJSON *stats = parse_output(&p), *channels = cJSON_GetObjectItem(stats, "channels");
+    assert_true(fabs(number_of(cJSON_GetArrayItem(channels, 0), "mean") - 20) < 1e-9);
+    assert_true(fabs(number_of(cJSON_GetArrayItem(channels, 2), "mean") - 250) < 1e-9);
+    assert_true(fabs(number_of(cJSON_GetArrayItem(channels, 2), "deviation")) < 1e-9);
     cJSON_Delete(stats);
     process_release(&p);
     RUN(t, &p, "data", "head", "images:zoo?color=bgr", "--sheet", "sheet.png", "--side", "12");
@@ -139,7 +139,7 @@ static void test_pictures_in_folders(void **state)
     const uint8_t *first = pixels + (2 * 30 + 2 + 1) * 3; /* 9 of 12 pixels wide */
     assert_true(first[0] == 250 && first[1] == 20 && first[2] == 20);
     RUN(t, &p, "data", "info", "images:zoo?resize=6&crop=6"); /* all are of one size then */
-    expect(&p, "mapped     3 x 6 x 6\n");
+    expect_text(&p, "mapped     3 x 6 x 6\n");
     process_release(&p);
 }
 
@@ -150,17 +150,17 @@ static void test_what_stats_propose(void **state)
     struct process p;
     char mapped[512];
     RUN(t, &p, "data", "stats", spec, "--json");
-    cJSON *stats = json(&p);
+    cJSON *stats = parse_output(&p);
     const char *maps = cJSON_GetStringValue(cJSON_GetObjectItem(stats, "maps"));
     const char *job = cJSON_GetStringValue(cJSON_GetObjectItem(stats, "job"));
     assert_true(maps && job && strncmp(job, "mean: ", 6) == 0);
     snprintf(mapped, sizeof mapped, "%s%s", spec, maps);
     process_release(&p);
     RUN(t, &p, "data", "stats", mapped, "--json");
-    cJSON *after = json(&p);
+    cJSON *after = parse_output(&p);
     const cJSON *channel = cJSON_GetArrayItem(cJSON_GetObjectItem(after, "channels"), 0);
-    assert_true(fabs(number(channel, "mean")) < 1e-4);
-    assert_true(fabs(number(channel, "deviation") - 1) < 1e-4);
+    assert_true(fabs(number_of(channel, "mean")) < 1e-4);
+    assert_true(fabs(number_of(channel, "deviation") - 1) < 1e-4);
     assert_null(cJSON_GetObjectItem(after, "maps"));
     process_release(&p);
     tiny_write_changed(t, "scaled.job", tiny_job, "scale: 0.00390625", job);
@@ -170,9 +170,9 @@ static void test_what_stats_propose(void **state)
     cJSON_Delete(stats);
     cJSON_Delete(after);
     RUN(t, &p, "data", "stats", spec, "--first", "3");
-    expect(&p, "records    3\n");
-    expect(&p, "in a job   mean: ");
-    expect(&p, "in a SPEC  ?mean=");
+    expect_text(&p, "records    3\n");
+    expect_text(&p, "in a job   mean: ");
+    expect_text(&p, "in a SPEC  ?mean=");
     process_release(&p);
 }
 

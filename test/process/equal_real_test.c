@@ -6,8 +6,8 @@
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
 
 /* `paceline train` or, with a cluster, `paceline sim`, with these fields set. */
-static void execute(struct tiny *t, const char *world, const char *job, char dir[128],
-                    const char *const *set)
+static void execute_run(struct tiny *t, const char *world, const char *job, char dir[128],
+                        const char *const *set)
 {
     const char *argv[PROCESS_ARGS_MAX] = {world, job, "--out", tiny_out(t, dir)};
     size_t n = 4;
@@ -28,7 +28,7 @@ static void execute(struct tiny *t, const char *world, const char *job, char dir
 }
 
 #define EXECUTE(t, world, job, dir, ...) \
-    execute(t, world, job, dir, (const char *const[]){__VA_ARGS__, NULL})
+    execute_run(t, world, job, dir, (const char *const[]){__VA_ARGS__, NULL})
 
 static void test_allreduce_is_one_worker_with_the_whole_batch(void **state)
 {
@@ -81,18 +81,18 @@ static void test_alone_every_strategy_is_single(void **state)
 static void test_both_worlds_agree(void **state)
 {
     struct tiny *t = *state;
-    static const char *const how[][2] = {{"workers=1", "strategy.single={}"},
-                                         {"workers=4", "strategy.sync.tau=4"},
-                                         {"workers=4", "strategy.allreduce={}"},
-                                         {"workers=3", "strategy.sync.tau=5"}};
+    static const char *const options[][2] = {{"workers=1", "strategy.single={}"},
+                                             {"workers=4", "strategy.sync.tau=4"},
+                                             {"workers=4", "strategy.allreduce={}"},
+                                             {"workers=3", "strategy.sync.tau=5"}};
     tiny_cluster(t, "node { count: 2 } node { count: 2 speed: 0.4 jitter: 0.2 }\n"
                     "step_seconds: 0.004 link { mbit: 100 loss: 0.01 }\n");
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         char real[128], sim[128];
-        EXECUTE(t, "train", t->job, real, how[i][0], how[i][1]);
-        EXECUTE(t, "sim", t->job, sim, how[i][0], how[i][1]);
+        EXECUTE(t, "train", t->job, real, options[i][0], options[i][1]);
+        EXECUTE(t, "sim", t->job, sim, options[i][0], options[i][1]);
         if (!run_same_bits(real, sim, "final.safetensors"))
-            fail_msg("%s, %s", how[i][0], how[i][1]);
+            fail_msg("%s, %s", options[i][0], options[i][1]);
         assert_true(run_number(real, "end", 0, "used") == run_number(sim, "end", 0, "used"));
         assert_true(run_number(real, "end", 0, "test_loss") ==
                     run_number(sim, "end", 0, "test_loss"));

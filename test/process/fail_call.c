@@ -39,7 +39,7 @@
 
 enum { FDS = 1024, APART = 64 };
 enum kind { NO_KIND, MEMORY, FILES, SOCKETS };
-enum how { ERROR, SHORT, INTERRUPTED };
+enum death { ERROR, SHORT, INTERRUPTED };
 
 /* The C library's own, by the names under which it offers them to whoever replaces malloc. */
 void *__libc_malloc(size_t size);
@@ -51,7 +51,7 @@ void __libc_free(void *at);
 static struct {
     pid_t process; /* that is watched; 0: none */
     enum kind kind;
-    enum how how;
+    enum death how;
     long at;
     bool always;
     atomic_long calls, failed, live;
@@ -61,7 +61,7 @@ static struct {
 } fail;
 
 /* One more call of that kind: does it fail? */
-static bool fails(enum kind kind)
+static bool must_fail(enum kind kind)
 {
     if (kind != fail.kind || fail.process == 0 || (pid_t)syscall(SYS_getpid) != fail.process)
         return false;
@@ -71,7 +71,7 @@ static bool fails(enum kind kind)
     return now;
 }
 
-static int error(int code)
+static int set_errno(int code)
 {
     errno = code;
     return -1;
@@ -79,7 +79,7 @@ static int error(int code)
 
 /* ---- what is asked for ---- */
 
-static int note_library(struct dl_phdr_info *info, size_t size, void *user)
+static int find_library(struct dl_phdr_info *info, size_t size, void *user)
 {
     static const char *const apart[] = {"/libdnnl", "/libstdc++", "/libgomp", "/ld-linux"};
     (void)size, (void)user;
@@ -95,7 +95,7 @@ static int note_library(struct dl_phdr_info *info, size_t size, void *user)
     return 0;
 }
 
-static bool is_apart(const void *caller)
+static bool is_separate(const void *caller)
 {
     for (int i = 0; i < fail.aparts; i++)
         if ((uintptr_t)caller - fail.apart[i][0] < fail.apart[i][1] - fail.apart[i][0])
@@ -122,26 +122,26 @@ static bool is_chosen(const char *command)
     return fd >= 0;
 }
 
-static const char *asked(const char *name)
+static const char *setting_of(const char *name)
 {
     const char *value = getenv(name);
     return value ? value : "";
 }
 
-__attribute__((constructor)) static void begin(void)
+__attribute__((constructor)) static void begin_counting(void)
 {
-    const char *kind = asked("FAIL_KIND"), *how = asked("FAIL_HOW");
+    const char *kind = setting_of("FAIL_KIND"), *how = setting_of("FAIL_HOW");
     if (!is_chosen(getenv("FAIL_IN")))
         return;
-    dl_iterate_phdr(note_library, NULL);
+    dl_iterate_phdr(find_library, NULL);
     fail.kind = kind[0] == 'm' ? MEMORY : kind[0] == 'f' ? FILES : SOCKETS;
     fail.how = how[0] == 's' ? SHORT : how[0] == 'i' ? INTERRUPTED : ERROR;
-    fail.at = atol(asked("FAIL_AT"));
-    fail.always = asked("FAIL_ALWAYS")[0] == '1';
+    fail.at = atol(setting_of("FAIL_AT"));
+    fail.always = setting_of("FAIL_ALWAYS")[0] == '1';
     fail.process = (pid_t)syscall(SYS_getpid);
 }
 
-__attribute__((destructor)) static void report(void)
+__attribute__((destructor)) static void report_count(void)
 {
     const char *path = getenv("FAIL_REPORT");
     char text[128];
@@ -163,13 +163,13 @@ __attribute__((destructor)) static void report(void)
 
 static bool no_memory(const void *caller)
 {
-    if (is_apart(caller) || !fails(MEMORY))
+    if (is_separate(caller) || !must_fail(MEMORY))
         return false;
     errno = ENOMEM;
     return true;
 }
 
-static void *held(void *at)
+static void *hold_buffer(void *at)
 {
     if (at)
         atomic_fetch_add(&fail.live, 1);
@@ -178,34 +178,37 @@ static void *held(void *at)
 
 void *malloc(size_t size)
 {
-    return no_memory(__builtin_return_address(0)) ? NULL : held(__libc_malloc(size));
+    return no_memory(__builtin_return_address(0)) ? NULL : hold_buffer(__libc_malloc(size));
 }
 
 void *calloc(size_t n, size_t size)
 {
-    return no_memory(__builtin_return_address(0)) ? NULL : held(__libc_calloc(n, size));
+    return no_memory(__builtin_return_address(0)) ? NULL : hold_buffer(__libc_calloc(n, size));
 }
 
 void *realloc(void *at, size_t size)
 {
     if (no_memory(__builtin_return_address(0)))
         return NULL;
-    return at ? __libc_realloc(at, size) : held(__libc_malloc(size));
+    return at ? __libc_realloc(at, size) : hold_buffer(__libc_malloc(size));
 }
 
 void *memalign(size_t align, size_t size)
 {
-    return no_memory(__builtin_return_address(0)) ? NULL : held(__libc_memalign(align, size));
+    return no_memory(__builtin_return_address(0)) ? NULL
+                                                  : hold_buffer(__libc_memalign(align, size));
 }
 
 void *aligned_alloc(size_t align, size_t size)
 {
-    return no_memory(__builtin_return_address(0)) ? NULL : held(__libc_memalign(align, size));
+    return no_memory(__builtin_return_address(0)) ? NULL
+                                                  : hold_buffer(__libc_memalign(align, size));
 }
 
 int posix_memalign(void **out, size_t align, size_t size)
 {
-    void *at = no_memory(__builtin_return_address(0)) ? NULL : held(__libc_memalign(align, size));
+    void *at =
+        no_memory(__builtin_return_address(0)) ? NULL : hold_buffer(__libc_memalign(align, size));
     if (at)
         *out = at;
     return at ? 0 : ENOMEM;
@@ -230,7 +233,7 @@ void free(void *at)
 int pthread_create(pthread_t *thread, const pthread_attr_t *how, void *(*main)(void *), void *arg)
 {
     REAL(pthread_create)
-    if (!is_apart(__builtin_return_address(0)) && fails(MEMORY))
+    if (!is_separate(__builtin_return_address(0)) && must_fail(MEMORY))
         return EAGAIN;
     return real(thread, how, main, arg);
 }
@@ -240,7 +243,7 @@ static enum kind kind_of(int fd)
     return fd >= 0 && fd < FDS ? (enum kind)fail.of[fd] : NO_KIND;
 }
 
-static int made(int fd, enum kind kind)
+static int count_fd(int fd, enum kind kind)
 {
     if (fd >= 0 && fd < FDS)
         fail.of[fd] = (uint8_t)kind;
@@ -248,15 +251,15 @@ static int made(int fd, enum kind kind)
 }
 
 /* A call that has nothing to transfer: only `error` touches it. */
-static bool breaks(enum kind kind)
+static bool must_break(enum kind kind)
 {
-    return fail.how == ERROR && fails(kind);
+    return fail.how == ERROR && must_fail(kind);
 }
 
 /* One that transfers: *len may become less; else what goes wrong, 0: nothing. */
-static int hurts(enum kind kind, size_t *len, int code)
+static int shorten_call(enum kind kind, size_t *len, int code)
 {
-    if (kind == NO_KIND || *len == 0 || !fails(kind))
+    if (kind == NO_KIND || *len == 0 || !must_fail(kind))
         return 0;
     if (fail.how == SHORT)
         *len = 1;
@@ -270,46 +273,46 @@ int open(const char *path, int how, ...)
     va_start(more, how);
     mode_t mode = how & O_CREAT ? va_arg(more, mode_t) : 0;
     va_end(more);
-    if (breaks(FILES))
-        return error(how & O_CREAT ? ENOSPC : EMFILE);
-    return made(real(path, how, mode), FILES);
+    if (must_break(FILES))
+        return set_errno(how & O_CREAT ? ENOSPC : EMFILE);
+    return count_fd(real(path, how, mode), FILES);
 }
 
 ssize_t read(int fd, void *into, size_t len)
 {
     REAL(read)
-    int code = hurts(kind_of(fd), &len, EIO);
-    return code ? error(code) : real(fd, into, len);
+    int code = shorten_call(kind_of(fd), &len, EIO);
+    return code ? set_errno(code) : real(fd, into, len);
 }
 
 ssize_t pread(int fd, void *into, size_t len, off_t at)
 {
     REAL(pread)
-    int code = hurts(kind_of(fd), &len, EIO);
-    return code ? error(code) : real(fd, into, len, at);
+    int code = shorten_call(kind_of(fd), &len, EIO);
+    return code ? set_errno(code) : real(fd, into, len, at);
 }
 
 ssize_t write(int fd, const void *from, size_t len)
 {
     REAL(write)
-    int code = hurts(kind_of(fd), &len, ENOSPC);
-    return code ? error(code) : real(fd, from, len);
+    int code = shorten_call(kind_of(fd), &len, ENOSPC);
+    return code ? set_errno(code) : real(fd, from, len);
 }
 
 int close(int fd)
 {
     REAL(close)
-    bool broken = kind_of(fd) == FILES && breaks(FILES);
-    made(fd, NO_KIND);
+    bool broken = kind_of(fd) == FILES && must_break(FILES);
+    count_fd(fd, NO_KIND);
     int rc = real(fd);
-    return broken ? error(EIO) : rc;
+    return broken ? set_errno(EIO) : rc;
 }
 
 #define FILE_CALL(type, none, name, parameters, arguments, code) \
     type name parameters                                         \
     {                                                            \
         REAL(name)                                               \
-        if (breaks(FILES)) {                                     \
+        if (must_break(FILES)) {                                 \
             errno = code;                                        \
             return none;                                         \
         }                                                        \
@@ -332,18 +335,18 @@ FILE_CALL(int, -1, scandir,
 FILE_CALL(FILE *, NULL, fopen, (const char *path, const char *how), (path, how), EMFILE)
 FILE_CALL(char *, NULL, getcwd, (char *into, size_t size), (into, size), ENOENT)
 
-#define SOCKET_CALL(name, parameters, arguments, code)         \
-    int name parameters                                        \
-    {                                                          \
-        REAL(name)                                             \
-        return breaks(SOCKETS) ? error(code) : real arguments; \
+#define SOCKET_CALL(name, parameters, arguments, code)                 \
+    int name parameters                                                \
+    {                                                                  \
+        REAL(name)                                                     \
+        return must_break(SOCKETS) ? set_errno(code) : real arguments; \
     }
 
-#define SOCKET_MAKER(name, parameters, arguments, code)                       \
-    int name parameters                                                       \
-    {                                                                         \
-        REAL(name)                                                            \
-        return breaks(SOCKETS) ? error(code) : made(real arguments, SOCKETS); \
+#define SOCKET_MAKER(name, parameters, arguments, code)                                   \
+    int name parameters                                                                   \
+    {                                                                                     \
+        REAL(name)                                                                        \
+        return must_break(SOCKETS) ? set_errno(code) : count_fd(real arguments, SOCKETS); \
     }
 
 SOCKET_MAKER(socket, (int domain, int type, int protocol), (domain, type, protocol), EMFILE)
@@ -370,14 +373,14 @@ int epoll_wait(int fd, struct epoll_event *events, int count, int ms)
 {
     REAL(epoll_wait)
     /* Not for ever: it is asked again until it has waited. */
-    return fail.how != SHORT && !fail.always && fails(SOCKETS) ? error(EINTR)
-                                                               : real(fd, events, count, ms);
+    return fail.how != SHORT && !fail.always && must_fail(SOCKETS) ? set_errno(EINTR)
+                                                                   : real(fd, events, count, ms);
 }
 
 void *mmap(void *at, size_t len, int access, int how, int fd, off_t offset)
 {
     REAL(mmap)
-    if (fd >= 0 && breaks(SOCKETS)) {
+    if (fd >= 0 && must_break(SOCKETS)) {
         errno = ENOMEM;
         return MAP_FAILED;
     }
@@ -387,26 +390,26 @@ void *mmap(void *at, size_t len, int access, int how, int fd, off_t offset)
 ssize_t send(int fd, const void *from, size_t len, int how)
 {
     REAL(send)
-    int code = hurts(SOCKETS, &len, ECONNRESET);
-    return code ? error(code) : real(fd, from, len, how);
+    int code = shorten_call(SOCKETS, &len, ECONNRESET);
+    return code ? set_errno(code) : real(fd, from, len, how);
 }
 
 ssize_t recv(int fd, void *into, size_t len, int how)
 {
     REAL(recv)
-    int code = hurts(SOCKETS, &len, ECONNRESET);
-    return code ? error(code) : real(fd, into, len, how);
+    int code = shorten_call(SOCKETS, &len, ECONNRESET);
+    return code ? set_errno(code) : real(fd, into, len, how);
 }
 
 /* The message as a call of one byte sees it. */
-static int shorten(struct msghdr *message, struct iovec *one)
+static int shorten_message(struct msghdr *message, struct iovec *one)
 {
     size_t i = 0, len = 0;
     while (i < message->msg_iovlen && message->msg_iov[i].iov_len == 0)
         i++;
     *one = i < message->msg_iovlen ? message->msg_iov[i] : (struct iovec){0};
     len = one->iov_len;
-    int code = hurts(SOCKETS, &len, ECONNRESET);
+    int code = shorten_call(SOCKETS, &len, ECONNRESET);
     if (len < one->iov_len) {
         one->iov_len = len;
         message->msg_iov = one;
@@ -420,8 +423,8 @@ ssize_t sendmsg(int fd, const struct msghdr *message, int how)
     REAL(sendmsg)
     struct msghdr less = *message;
     struct iovec one;
-    int code = shorten(&less, &one);
-    return code ? error(code) : real(fd, &less, how);
+    int code = shorten_message(&less, &one);
+    return code ? set_errno(code) : real(fd, &less, how);
 }
 
 ssize_t recvmsg(int fd, struct msghdr *message, int how)
@@ -429,8 +432,8 @@ ssize_t recvmsg(int fd, struct msghdr *message, int how)
     REAL(recvmsg)
     struct msghdr less = *message;
     struct iovec one;
-    int code = shorten(&less, &one);
-    ssize_t n = code ? error(code) : real(fd, &less, how);
+    int code = shorten_message(&less, &one);
+    ssize_t n = code ? set_errno(code) : real(fd, &less, how);
     message->msg_flags = less.msg_flags;
     message->msg_controllen = less.msg_controllen;
     message->msg_namelen = less.msg_namelen;

@@ -19,12 +19,12 @@
 enum { FEW = 7, LIMIT_S = 90 }; /* a group that does not form is given up after a minute */
 
 struct failing {
-    const char *in, *kind, *how;
+    const char *in, *kind, *setting;
     bool always, resume;
 };
 
 /* What the preloaded library says at the end of the process. */
-struct held {
+struct kept {
     long calls, failed, live, fds;
 };
 
@@ -32,7 +32,7 @@ static bool all;
 static uint64_t seed = 1;
 static int runs, absorbed;
 
-static bool read_held(const char *path, struct held *out)
+static bool read_kept(const char *path, struct kept *out)
 {
     FILE *f = fopen(path, "r");
     int n = f ? fscanf(f, "calls %ld failed %ld live %ld fds %ld", &out->calls, &out->failed,
@@ -49,7 +49,7 @@ static void set_up(const struct failing *f, long n, const char *claim, const cha
     snprintf(at, sizeof at, "%ld", n);
     setenv("FAIL_IN", f->in, 1);
     setenv("FAIL_KIND", f->kind, 1);
-    setenv("FAIL_HOW", f->how, 1);
+    setenv("FAIL_HOW", f->setting, 1);
     setenv("FAIL_AT", at, 1);
     setenv("FAIL_ALWAYS", f->always ? "1" : "0", 1);
     setenv("FAIL_CLAIM", claim, 1);
@@ -72,9 +72,10 @@ static void remove_run(const char *dir)
     assert_int_equal(system(command), 0);
 }
 
-static void complain(const struct failing *f, long n, const struct process *p, const char *what)
+static void report_failure(const struct failing *f, long n, const struct process *p,
+                           const char *what)
 {
-    fail_msg("%s %s %ld %s%s%s: %s; code %d, it said:\n%s", f->in, f->kind, n, f->how,
+    fail_msg("%s %s %ld %s%s%s: %s; code %d, it said:\n%s", f->in, f->kind, n, f->setting,
              f->always ? " always" : "", f->resume ? " resumed" : "", what, p->code, p->err);
 }
 
@@ -90,26 +91,27 @@ static void expect_whole(const char *dir)
     }
 }
 
-static void judge(const struct failing *f, long n, struct real_run *r, const struct held *is,
-                  const struct held *base)
+static void judge_run(const struct failing *f, long n, struct real_run *r, const struct kept *is,
+                      const struct kept *base)
 {
     const struct process *p = &r->p;
     const char *last = strstr(p->err, "paceline: ");
     if (p->code < 0 || p->code > 3)
-        complain(f, n, p, "an end that is none");
+        report_failure(f, n, p, "an end that is none");
     bool done = p->code == 0 || p->code == 3; /* with 3 the result says where the model is */
     if (!done && (!last || strstr(p->err, "internal error")))
-        complain(f, n, p, "no message");
+        report_failure(f, n, p, "no message");
     if (done && !strstr(p->out, "\"kind\":\"end\""))
-        complain(f, n, p, "no result");
+        report_failure(f, n, p, "no result");
     if (base && (is->live > base->live || is->fds > base->fds))
-        complain(f, n, p, is->fds > base->fds ? "descriptors are left open" : "memory is left");
+        report_failure(f, n, p,
+                       is->fds > base->fds ? "descriptors are left open" : "memory is left");
     expect_whole(r->dir);
 }
 
 /* One run in which the n-th fails. Did it come to that? */
-static bool play(struct tiny *t, const struct failing *f, long n, const char *begun,
-                 const struct held *base, struct held *is)
+static bool play_once(struct tiny *t, const struct failing *f, long n, const char *begun,
+                      const struct kept *base, struct kept *is)
 {
     struct real_run r = real_new(t);
     char claim[160], report[160];
@@ -123,10 +125,10 @@ static bool play(struct tiny *t, const struct failing *f, long n, const char *be
           f->resume ? "--resume" : "--set", f->resume ? NULL : "pace=0");
     unsetenv("LD_PRELOAD");
     process_wait(&r.p, LIMIT_S);
-    *is = (struct held){0};
-    if (!read_held(report, is))
-        complain(f, n, &r.p, "it has not come to the end of its process");
-    judge(f, n, &r, is, base);
+    *is = (struct kept){0};
+    if (!read_kept(report, is))
+        report_failure(f, n, &r.p, "it has not come to the end of its process");
+    judge_run(f, n, &r, is, base);
     runs++;
     absorbed += is->failed > 0 && r.p.code == 0;
     process_release(&r.p);
@@ -135,27 +137,27 @@ static bool play(struct tiny *t, const struct failing *f, long n, const char *be
 }
 
 /* Each n that is tried, until nothing fails any more. */
-static void sweep(struct tiny *t, const struct failing *f, const char *begun)
+static void sweep_calls(struct tiny *t, const struct failing *f, const char *begun)
 {
-    struct held base, is;
+    struct kept base, is;
     int before = runs, well = absorbed;
-    assert_false(play(t, f, 0, begun, NULL, &base));
+    assert_false(play_once(t, f, 0, begun, NULL, &base));
     if (base.calls <= 20 || base.live <= 0)
         fail_msg("%ld calls, %ld live, %ld fds", base.calls, base.live, base.fds);
     long stride = all || base.calls < FEW ? 1 : base.calls / FEW;
     uint64_t draw = rng_below(seed, (uint64_t)base.calls, (uint64_t)runs, (uint64_t)stride);
     long first = all ? 1 : 1 + (long)draw;
     for (long n = first; n <= base.calls; n += stride)
-        play(t, f, n, begun, &base, &is);
-    assert_false(play(t, f, 100 * base.calls, begun, &base, &is));
+        play_once(t, f, n, begun, &base, &is);
+    assert_false(play_once(t, f, 100 * base.calls, begun, &base, &is));
     print_message("    %s%s, %s, %s%s: %d of %ld; %d ended well\n", f->in,
-                  f->resume ? " that goes on" : "", f->kind, f->how,
+                  f->resume ? " that goes on" : "", f->kind, f->setting,
                   f->always ? " from there on" : "", runs - before - 2, base.calls,
                   absorbed - well);
 }
 
 /* A run with checkpoints, to go on with. */
-static void begin(struct tiny *t, struct real_run *r)
+static void begin_run(struct tiny *t, struct real_run *r)
 {
     *r = real_new(t);
     START(t, r, "--workers", "2", "--set", "stop.epochs=1");
@@ -163,7 +165,7 @@ static void begin(struct tiny *t, struct real_run *r)
     process_release(&r->p);
 }
 
-static void try_all(void **state, const char *kind)
+static void setup(void **state, const char *kind)
 {
     static const struct {
         const char *how;
@@ -171,40 +173,40 @@ static void try_all(void **state, const char *kind)
     } hows[] = {{"error", false}, {"error", true}, {"short", true}, {"interrupted", false}};
     struct tiny *t = *state;
     struct real_run begun;
-    begin(t, &begun);
+    begin_run(t, &begun);
     print_message("    seed %d\n", (int)seed);
     for (size_t i = 0; i < (kind[0] == 'm' ? 2 : 4); i++) {
         const struct failing in_driver = {"train", kind, hows[i].how, hows[i].always, false};
         const struct failing in_worker = {"worker", kind, hows[i].how, hows[i].always, false};
-        sweep(t, &in_driver, begun.dir);
-        sweep(t, &in_worker, begun.dir);
+        sweep_calls(t, &in_driver, begun.dir);
+        sweep_calls(t, &in_worker, begun.dir);
         if (i > 0 && !all)
             continue;
-        struct failing goes_on = in_driver;
-        goes_on.resume = true;
-        sweep(t, &goes_on, begun.dir);
+        struct failing resumed = in_driver;
+        resumed.resume = true;
+        sweep_calls(t, &resumed, begun.dir);
         if (!all)
             continue;
-        goes_on = in_worker;
-        goes_on.resume = true;
-        sweep(t, &goes_on, begun.dir);
+        resumed = in_worker;
+        resumed.resume = true;
+        sweep_calls(t, &resumed, begun.dir);
     }
     assert_true(absorbed > 0 && absorbed < runs); /* some of it matters, and some of it does not */
 }
 
 static void test_memory_runs_out(void **state)
 {
-    try_all(state, "memory");
+    setup(state, "memory");
 }
 
 static void test_calls_of_files_fail(void **state)
 {
-    try_all(state, "file");
+    setup(state, "file");
 }
 
 static void test_calls_of_sockets_fail(void **state)
 {
-    try_all(state, "socket");
+    setup(state, "socket");
 }
 
 int main(int argc, char **argv)

@@ -19,11 +19,11 @@ static const char wide_net[] =
     "  inner_product_param { num_output: 3 weight_filler { type: 'xavier' } } }\n"
     "layer { name: 'loss' type: 'SoftmaxWithLoss' bottom: 'ip' bottom: 'label' top: 'loss' }\n";
 
-static bool says(const struct process *p, const char *text)
+static bool output_has(const struct process *p, const char *text)
 {
-    char *said = process_said(p->err_fd);
-    bool found = strstr(said, text) != NULL;
-    free(said);
+    char *output = process_said(p->err_fd);
+    bool found = strstr(output, text) != NULL;
+    free(output);
     return found;
 }
 
@@ -47,9 +47,10 @@ static void test_preempted_worker_takes_fewer_threads(void **state)
                                                       "--out",     "run",
                                                       NULL});
     double end = process_now() + LIMIT_S;
-    while (!process_poll(&p) && !says(&p, "1 of 2 threads compute now") && process_now() < end)
+    while (!process_poll(&p) && !output_has(&p, "1 of 2 threads compute now") &&
+           process_now() < end)
         process_nap(0.05);
-    if (!says(&p, "1 of 2 threads compute now"))
+    if (!output_has(&p, "1 of 2 threads compute now"))
         fail_msg("%s", process_said(p.err_fd));
     assert_false(process_poll(&p));
     kill(p.pid, SIGINT);

@@ -56,7 +56,8 @@ static void end_workers(struct crew *crew)
 }
 
 /* Train the tiny job until the third exchange; what is set ends with NULL. */
-static void train(struct tiny *t, const char *const *set, const char *out, pl_run_report *report)
+static void train_tiny(struct tiny *t, const char *const *set, const char *out,
+                       pl_run_report *report)
 {
     pl_engine *engine = NULL;
     pl_job *job = NULL;
@@ -108,7 +109,7 @@ static void test_five_engines_exchange_models(void **state)
     static const char *const set[] = {"stop.steps=12", NULL};
     char out[128];
     pl_run_report report;
-    train(t, set, tiny_out(t, out), &report);
+    train_tiny(t, set, tiny_out(t, out), &report);
     expect_three_exchanges(out, &report, 4);
 }
 
@@ -118,7 +119,7 @@ static void test_five_engines_exchange_gradients(void **state)
     static const char *const set[] = {"strategy.allreduce={}", "stop.steps=3", NULL};
     char out[128];
     pl_run_report report;
-    train(t, set, tiny_out(t, out), &report);
+    train_tiny(t, set, tiny_out(t, out), &report);
     expect_three_exchanges(out, &report, 1);
 }
 

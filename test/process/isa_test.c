@@ -10,7 +10,7 @@ static const char *const isas[] = {"sse2", "avx2", "avx512"};
 
 enum { SSE2, AVX2, AVX512, ISAS };
 
-static void run(struct process *p, const char *isa, const char *const *argv)
+static void run_command(struct process *p, const char *isa, const char *const *argv)
 {
     setenv("PACELINE_ISA", isa, 1);
     process_start(p, "/", argv);
@@ -18,12 +18,12 @@ static void run(struct process *p, const char *isa, const char *const *argv)
     process_wait(p, LIMIT_S);
 }
 
-#define RUN(p, isa, ...)                                                                      \
-    run((p), (isa),                                                                           \
-        (const char *const[]){"bench", "step", "--net", "lenet", "--batch", "4", __VA_ARGS__, \
-                              NULL})
+#define RUN(p, isa, ...)                                                                 \
+    run_command((p), (isa),                                                              \
+                (const char *const[]){"bench", "step", "--net", "lenet", "--batch", "4", \
+                                      __VA_ARGS__, NULL})
 
-static int widest(void)
+static int widest_isa(void)
 {
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
@@ -35,10 +35,10 @@ static int widest(void)
 #endif
 }
 
-static void a_step_says_what_it_ran_on(void **state)
+static void test_isa_step_reports_its_isa(void **state)
 {
     (void)state;
-    if (widest() < 0) {
+    if (widest_isa() < 0) {
         print_message("skipped: no such instructions here\n");
         skip();
     }
@@ -48,14 +48,14 @@ static void a_step_says_what_it_ran_on(void **state)
         if (p.code != 0)
             fail_msg("code %d:\n%s", p.code, p.err);
         cJSON *line = cJSON_Parse(p.out);
-        const char *said = cJSON_GetStringValue(cJSON_GetObjectItem(line, "isa"));
-        assert_string_equal(said, isas[i < widest() ? i : widest()]);
+        const char *text = cJSON_GetStringValue(cJSON_GetObjectItem(line, "isa"));
+        assert_string_equal(text, isas[i < widest_isa() ? i : widest_isa()]);
         cJSON_Delete(line);
         process_release(&p);
     }
 }
 
-static void another_word_is_refused(void **state)
+static void test_isa_unknown_name_is_refused(void **state)
 {
     (void)state;
     struct process p;
@@ -69,8 +69,8 @@ static void another_word_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_says_what_it_ran_on),
-        cmocka_unit_test(another_word_is_refused),
+        cmocka_unit_test(test_isa_step_reports_its_isa),
+        cmocka_unit_test(test_isa_unknown_name_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

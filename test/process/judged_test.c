@@ -28,8 +28,8 @@
          "}\n"
 
 /* `paceline train` or `paceline sim`, with two workers. */
-static void play(struct tiny *t, const char *world, struct process *p, char dir[128],
-                 const char *rate)
+static void play_run(struct tiny *t, const char *world, struct process *p, char dir[128],
+                     const char *rate)
 {
     bool sim = strcmp(world, "sim") == 0;
     const char *argv[] = {world,       t->job,  "--out", tiny_out(t, dir),         "--set",
@@ -41,7 +41,7 @@ static void play(struct tiny *t, const char *world, struct process *p, char dir[
         fail_msg("code %d; it said:\n%s", p->code, p->err);
 }
 
-static double said_by_test(const struct tiny *t, const char *dir, const char *key)
+static double loss_of_test(const struct tiny *t, const char *dir, const char *key)
 {
     char weights[160];
     struct process p;
@@ -49,10 +49,10 @@ static double said_by_test(const struct tiny *t, const char *dir, const char *ke
     const char *argv[] = {"test", "--job", t->job, "--weights", weights, "--json", NULL};
     process_start(&p, t->folder, argv);
     process_wait(&p, REAL_LIMIT_S);
-    cJSON *said = cJSON_Parse(p.out);
-    const cJSON *item = cJSON_GetObjectItem(said, key);
+    cJSON *text = cJSON_Parse(p.out);
+    const cJSON *item = cJSON_GetObjectItem(text, key);
     double value = cJSON_IsNumber(item) ? item->valuedouble : (double)NAN;
-    cJSON_Delete(said);
+    cJSON_Delete(text);
     process_release(&p);
     return value;
 }
@@ -65,19 +65,19 @@ static void test_scores_are_judged_without_an_accuracy(void **state)
     char a[128], b[128], c[128];
     tiny_cluster(t, "node { count: 2 } step_seconds: 0.004 link { mbit: 1000 }\n");
     tiny_write(t, "net.prototxt", HEAD SCORES_JUDGED LOSS);
-    play(t, "sim", &with, a, rate);
+    play_run(t, "sim", &with, a, rate);
     tiny_write(t, "net.prototxt", HEAD LOSS);
-    play(t, "sim", &without, b, rate);
+    play_run(t, "sim", &without, b, rate);
     int n = run_count(a, "eval", NULL, NULL);
     assert_true(n >= 6 && n == run_count(b, "eval", NULL, NULL));
     for (int i = 0; i < n; i++)
         assert_true(run_number(a, "eval", i, "error") == run_number(b, "eval", i, "error"));
     assert_true(run_same_bits(a, b, "best.safetensors"));
-    play(t, "train", &real, c, rate);
+    play_run(t, "train", &real, c, rate);
     assert_true(run_number(c, "eval", 0, "error") > 0.3); /* as it was drawn */
     double error = run_number(c, "end", 0, "test_error");
     assert_true(error < 0.3);
-    assert_true(fabs(said_by_test(t, c, "accuracy") - (1 - error)) < 1e-6);
+    assert_true(fabs(loss_of_test(t, c, "accuracy") - (1 - error)) < 1e-6);
     assert_non_null(strstr(real.err, ": validation error "));
     assert_non_null(strstr(real.out, "validation  error "));
     assert_null(strstr(real.err, "no error rate"));
@@ -91,7 +91,7 @@ static void test_scores_are_judged_without_an_accuracy(void **state)
 }
 
 /* The step and the loss of the evaluation whose loss on the validation set was the lowest. */
-static double lowest(const char *dir, double *step)
+static double lowest_loss(const char *dir, double *step)
 {
     double best = (double)INFINITY;
     cJSON *event;
@@ -123,16 +123,16 @@ static void test_a_net_without_classes_has_a_loss(void **state)
     char dir[128];
     double step = 0;
     tiny_write(t, "net.prototxt", PICTURES);
-    play(t, "train", &p, dir, "solver.base_lr=0.001");
+    play_run(t, "train", &p, dir, "solver.base_lr=0.001");
     for (int i = 0; i < run_count(dir, "eval", NULL, NULL); i++)
         assert_true(run_number(dir, "eval", i, "loss") > 0 &&
                     isnan(run_number(dir, "eval", i, "error")) &&
                     isnan(run_number(dir, "eval", i, "test_error")));
     assert_true(isnan(run_number(dir, "end", 0, "test_error")));
     assert_true(isnan(run_number(dir, "end", 0, "validation_error")));
-    double loss = run_number(dir, "end", 0, "test_loss"), best = lowest(dir, &step);
-    assert_true(fabs(said_by_test(t, dir, "loss") - loss) < 1e-5 * loss);
-    assert_true(isnan(said_by_test(t, dir, "accuracy")));
+    double loss = run_number(dir, "end", 0, "test_loss"), best = lowest_loss(dir, &step);
+    assert_true(fabs(loss_of_test(t, dir, "loss") - loss) < 1e-5 * loss);
+    assert_true(isnan(loss_of_test(t, dir, "accuracy")));
     assert_true(run_number(dir, "end", 0, "validation_loss") >= best);
     print_message("    loss %g, then %g\n", run_number(dir, "eval", 0, "loss"), best);
     assert_true(best < 0.8 * run_number(dir, "eval", 0, "loss"));

@@ -14,7 +14,7 @@ static unsigned char byte_of(uint64_t key, uint64_t version, size_t i)
     return (unsigned char)(i * 31 + (i >> 12) + key * 101 + version * 7);
 }
 
-static void fill(unsigned char *x, size_t n, uint64_t key, uint64_t version)
+static void fill_value(unsigned char *x, size_t n, uint64_t key, uint64_t version)
 {
     for (size_t i = 0; i < n; i++)
         x[i] = byte_of(key, version, i);
@@ -31,7 +31,7 @@ static bool is_whole(const pl_kv_value *value, size_t n, uint64_t key)
     return true;
 }
 
-static bool says(pl_kv *kv, const char *part)
+static bool message_has(pl_kv *kv, const char *part)
 {
     char text[512];
     pl_kv_error(kv, text, sizeof text);
@@ -42,7 +42,7 @@ static bool says(pl_kv *kv, const char *part)
 }
 
 /* Nobody leaves while another may want what he has. */
-static int part(struct member *m)
+static int leave_store(struct member *m)
 {
     float nothing = 0;
     int rc = pl_team_allreduce(m->team, &nothing, 1, NULL, NULL);
@@ -98,7 +98,7 @@ static void *run_caller(void *arg)
         } else if ((v + c->key) % MEMBERS != c->member->number) {
             c->rc = get_whole(c, v);
         } else {
-            fill(x, size_of(c->key, v), c->key, v);
+            fill_value(x, size_of(c->key, v), c->key, v);
             c->rc = v == 1 ? PL_OK : get_whole(c, v - 1);
             if (c->rc == PL_OK)
                 c->rc = pl_kv_update(c->kv, name, v - 1, x, size_of(c->key, v), 60);
@@ -129,11 +129,11 @@ static int play_callers(struct member *m)
             rc = c[i].rc;
         }
     }
-    int parted = part(m);
-    return rc == PL_OK ? parted : rc;
+    int departed = leave_store(m);
+    return rc == PL_OK ? departed : rc;
 }
 
-static void many_keys_and_callers(void **state)
+static void test_kv_many_keys_and_callers(void **state)
 {
     (void)state;
     run_team_by(false, MEMBERS, play_callers, NULL);
@@ -179,7 +179,7 @@ static int play_open(struct member *m)
     return PL_OK;
 }
 
-static void the_first_handle_starts_the_store(void **state)
+static void test_kv_first_handle_starts_the_store(void **state)
 {
     (void)state;
     run_team(1, play_open, NULL);
@@ -200,16 +200,16 @@ static int play_wrong(struct member *m)
     key[PL_KV_KEY_MAX + 1] = '\0';
     assert_int_equal(pl_kv_open(m->team, &kv), PL_OK);
     assert_int_equal(pl_kv_update(kv, key, 0, "a", 1, 10), PL_ERR_USAGE);
-    assert_true(says(kv, "1 to 63 characters"));
+    assert_true(message_has(kv, "1 to 63 characters"));
     assert_int_equal(pl_kv_update(kv, key + 1, 0, "a", 1, 10), PL_OK);
     assert_int_equal(pl_kv_update(kv, "x", 0, NULL, 1, 10), PL_ERR_USAGE);
     assert_int_equal(pl_kv_update(kv, "x", 0, NULL, 0, 10), PL_OK);
     assert_int_equal(pl_kv_update(kv, "x", 0, "a", 1, 10), PL_ERR_REPLICAS);
-    assert_true(says(kv, "key 'x', version 1: node 0 has 1 bytes"));
+    assert_true(message_has(kv, "key 'x', version 1: node 0 has 1 bytes"));
     assert_int_equal(pl_kv_update(kv, "x", 8, "abc", 4, 10), PL_OK);
     assert_int_equal(pl_kv_update(kv, "x", 7, "abc", 4, 10), PL_ERR_USAGE);
     assert_int_equal(pl_kv_get(kv, &none, &value), PL_ERR_NOT_FOUND);
-    assert_true(says(kv, "key 'none', version 3: nobody holds it"));
+    assert_true(message_has(kv, "key 'none', version 3: nobody holds it"));
     assert_int_equal(pl_kv_get(kv, &late, &value), PL_ERR_TIMEOUT);
     assert_int_equal(pl_kv_get(kv, &zero, &value), PL_ERR_USAGE);
     assert_int_equal(pl_kv_get(kv, &blank, &value), PL_ERR_USAGE);
@@ -227,7 +227,7 @@ static int play_wrong(struct member *m)
     return PL_OK;
 }
 
-static void wrong_use_is_refused_by_name(void **state)
+static void test_kv_misuse_is_refused_by_name(void **state)
 {
     (void)state;
     pl_kv_value *value = NULL;
@@ -252,11 +252,11 @@ static int play_end(struct member *m)
     }
     double begun = process_now();
     rc = pl_kv_get(kv, &want, &value);
-    bool told = rc == PL_ERR_PEER && says(kv, "over") && process_now() - begun < 10;
-    return told && pl_kv_update(kv, "x", 0, "a", 1, 5) == PL_ERR_PEER ? PL_OK : PL_ERR_DIVERGED;
+    bool reported = rc == PL_ERR_PEER && message_has(kv, "over") && process_now() - begun < 10;
+    return reported && pl_kv_update(kv, "x", 0, "a", 1, 5) == PL_ERR_PEER ? PL_OK : PL_ERR_DIVERGED;
 }
 
-static void the_end_of_the_team_is_told(void **state)
+static void test_kv_end_of_team_is_reported(void **state)
 {
     (void)state;
     run_team(2, play_end, NULL);
@@ -280,11 +280,11 @@ static int play_large(struct member *m)
     uint64_t have = 0, size = 0, before = 0, steps = 0;
     int rc = x ? pl_kv_open(m->team, &kv) : PL_ERR_NOMEM;
     if (rc == PL_OK && m->number > 0) {
-        fill(x, LARGE, 0, 5);
+        fill_value(x, LARGE, 0, 5);
         rc = pl_kv_update(kv, "x", 4, x, LARGE, 60);
     }
     if (rc == PL_OK)
-        rc = part(m);
+        rc = leave_store(m);
     if (rc == PL_OK && m->number == 0) {
         double begun = process_now();
         rc = pl_kv_begin(kv, &want, &fetch);
@@ -308,7 +308,7 @@ static int play_large(struct member *m)
         pl_kv_end(fetch);
     }
     free(x);
-    return rc == PL_OK ? part(m) : rc;
+    return rc == PL_OK ? leave_store(m) : rc;
 }
 
 static void a_hundred_megabytes_with_progress(void **state)
@@ -350,13 +350,13 @@ static int read_and_kill(struct member *m, pl_kv *kv, struct stage *stage, bool 
     if (rc == PL_OK)
         rc = pl_kv_finish(fetch, 60, &value);
     if (both) {
-        bool told = rc == PL_ERR_NOT_FOUND && says(kv, "nobody holds it any more;");
-        rc = told ? PL_OK : PL_ERR_DIVERGED;
+        bool reported = rc == PL_ERR_NOT_FOUND && message_has(kv, "nobody holds it any more;");
+        rc = reported ? PL_OK : PL_ERR_DIVERGED;
     } else if (rc == PL_OK) {
         rc = is_whole(value, LARGE, 0) ? PL_OK : PL_ERR_DIVERGED;
         pl_kv_free(value);
     } else {
-        says(kv, "no error");
+        message_has(kv, "no error");
     }
     pl_kv_end(fetch);
     stage->done = 1;
@@ -370,7 +370,7 @@ static int play_killed(struct member *m)
     pl_kv *kv;
     int rc = pl_kv_open(m->team, &kv);
     if (rc == PL_OK && m->number > 0) {
-        fill(x, LARGE, 0, 1);
+        fill_value(x, LARGE, 0, 1);
         rc = pl_kv_update(kv, "x", 0, x, LARGE, 60);
         stage->ready++;
     }
@@ -425,7 +425,7 @@ static void a_killed_holder_is_made_up_for(void **state)
     run_processes(false);
 }
 
-static void when_all_holders_are_killed_the_reader_is_told(void **state)
+static void test_kv_lost_value_is_reported(void **state)
 {
     (void)state;
     run_processes(true);
@@ -435,11 +435,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_holder_is_made_up_for), /* forks: before there are threads */
-        cmocka_unit_test(when_all_holders_are_killed_the_reader_is_told),
-        cmocka_unit_test(many_keys_and_callers),
-        cmocka_unit_test(the_first_handle_starts_the_store),
-        cmocka_unit_test(wrong_use_is_refused_by_name),
-        cmocka_unit_test(the_end_of_the_team_is_told),
+        cmocka_unit_test(test_kv_lost_value_is_reported),
+        cmocka_unit_test(test_kv_many_keys_and_callers),
+        cmocka_unit_test(test_kv_first_handle_starts_the_store),
+        cmocka_unit_test(test_kv_misuse_is_refused_by_name),
+        cmocka_unit_test(test_kv_end_of_team_is_reported),
         cmocka_unit_test(a_hundred_megabytes_with_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,7 +12,7 @@
 enum { SIDE = 28, CLASSES = 10, TRAIN = 400, TEST = 100 };
 
 /* Class c is a bright square, in one of ten places. */
-static uint8_t pixel(uint32_t i, uint32_t c, int row, int col)
+static uint8_t pixel_of(uint32_t i, uint32_t c, int row, int col)
 {
     int top = 2 + (int)(c / 4) * 8, left = (int)(c % 4) * 7;
     bool inside = row >= top && row < top + 6 && col >= left && col < left + 6;
@@ -36,7 +36,7 @@ static void write_set(const struct tiny *t, const char *name, uint32_t count)
         fputc((int)(i % CLASSES), labels);
         for (int row = 0; row < SIDE; row++)
             for (int col = 0; col < SIDE; col++)
-                fputc(pixel(i, i % CLASSES, row, col), images);
+                fputc(pixel_of(i, i % CLASSES, row, col), images);
     }
     fclose(images);
     fclose(labels);
@@ -58,11 +58,11 @@ static void test_two_rounds(void **state)
     write_set(&t, "t10k", TEST);
     snprintf(command, sizeof command, "OMP_WAIT_POLICY=passive '%s/listing3' '%s' 2", TEST_BUILD,
              t.folder);
-    FILE *said = popen(command, "r");
-    assert_non_null(said);
-    while (fgets(line, sizeof line, said))
+    FILE *text = popen(command, "r");
+    assert_non_null(text);
+    while (fgets(line, sizeof line, text))
         rounds += sscanf(line, "round %d test error %lf", &n, &error) == 2 && n == rounds + 1;
-    assert_int_equal(pclose(said), 0);
+    assert_int_equal(pclose(text), 0);
     assert_int_equal(rounds, 2);
     assert_true(error < 50);
     tiny_remove(&t);

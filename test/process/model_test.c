@@ -2,7 +2,7 @@
 #include "refusal.h"
 #include "run_files.h"
 
-static void run(const struct tiny *t, struct process *p, const char *const *argv)
+static void run_command(const struct tiny *t, struct process *p, const char *const *argv)
 {
     process_start(p, t->folder, argv);
     process_wait(p, REFUSAL_LIMIT_S);
@@ -10,11 +10,11 @@ static void run(const struct tiny *t, struct process *p, const char *const *argv
         refusal_complain(p, argv, "expected a result");
 }
 
-#define RUN(t, p, ...) run(t, p, (const char *const[]){__VA_ARGS__, NULL})
+#define RUN(t, p, ...) run_command(t, p, (const char *const[]){__VA_ARGS__, NULL})
 
 static const char test_spec[] = "idx:test-images,test-labels?scale=0.00390625";
 
-static double number(const struct process *p, const char *key)
+static double number_of(const struct process *p, const char *key)
 {
     cJSON *result = cJSON_Parse(p->out);
     const cJSON *item = cJSON_GetObjectItem(result, key);
@@ -28,13 +28,13 @@ static void test_it_repeats_what_the_run_said(void **state)
     struct tiny *t = *state;
     struct process trained, p;
     RUN(t, &trained, "sim", t->job, "--cluster", t->cluster, "--out", "run", "--json");
-    double error = number(&trained, "test_error"), loss = number(&trained, "test_loss");
+    double error = number_of(&trained, "test_error"), loss = number_of(&trained, "test_loss");
     assert_true(error < 0.2);
     RUN(t, &p, "test", "--net", "net.prototxt", "--weights", "run/final.safetensors", "--data",
         test_spec, "--kernels", "ref", "--json");
-    assert_true(fabs(number(&p, "accuracy") - (1 - error)) < 1e-6);
-    assert_true(fabs(number(&p, "loss") - loss) < 1e-6);
-    assert_true(number(&p, "samples") == TINY_TEST);
+    assert_true(fabs(number_of(&p, "accuracy") - (1 - error)) < 1e-6);
+    assert_true(fabs(number_of(&p, "loss") - loss) < 1e-6);
+    assert_true(number_of(&p, "samples") == TINY_TEST);
     char *first = strdup(p.out);
     process_release(&p);
     RUN(t, &p, "test", "--net", "net.prototxt", "--weights", "run/final.safetensors", "--data",

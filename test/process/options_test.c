@@ -131,8 +131,9 @@ static void test_an_exploding_loss_is_told(void **state)
 {
     struct process p;
     RUN(*state, &p, "train", "one.job", "--out", "high", "--steps", "60", "--lr", "1e9");
-    const char *told = strstr(p.err, "suspicious: the loss is ");
-    if (p.code != 0 || !told || !strstr(told, "the model is diverging; lower the learning rate"))
+    const char *printed = strstr(p.err, "suspicious: the loss is ");
+    if (p.code != 0 || !printed ||
+        !strstr(printed, "the model is diverging; lower the learning rate"))
         fail_msg("code %d: %s", p.code, p.err);
     const char *loss = strstr(p.out, "training    loss ");
     assert_true(loss && strcspn(loss, "\n") < strlen("training    loss ") + 12);

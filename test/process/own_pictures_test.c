@@ -6,7 +6,7 @@
 enum { LIMIT_S = 120, SIDE = 40, PICTURES = 24 };
 
 /* Cats are red, dogs are blue. */
-static void draw(const struct folder *f, const char *class, int red, int blue)
+static void draw_pictures(const struct folder *f, const char *class, int red, int blue)
 {
     static uint8_t pixels[SIDE * SIDE * 3];
     char name[64];
@@ -29,8 +29,8 @@ static int setup(void **state)
     snprintf(command, sizeof command, "cd '%s' && mkdir -p pets/cat pets/dog && cp '%s' .", f.path,
              TEST_ROOT "/examples/pets.job");
     assert_int_equal(system(command), 0);
-    draw(&f, "cat", 180, 0);
-    draw(&f, "dog", 0, 180);
+    draw_pictures(&f, "cat", 180, 0);
+    draw_pictures(&f, "dog", 0, 180);
     *state = &f;
     return 0;
 }
@@ -41,7 +41,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static void says(const struct folder *f, const char *what, const char *const *argv)
+static void expect_output(const struct folder *f, const char *what, const char *const *argv)
 {
     struct process p;
     process_start(&p, f->path, argv);
@@ -52,7 +52,7 @@ static void says(const struct folder *f, const char *what, const char *const *ar
     process_release(&p);
 }
 
-#define SAYS(f, what, ...) says(f, what, (const char *const[]){__VA_ARGS__, NULL})
+#define SAYS(f, what, ...) expect_output(f, what, (const char *const[]){__VA_ARGS__, NULL})
 
 static void test_own_pictures_are_learnt(void **state)
 {

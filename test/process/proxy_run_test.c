@@ -32,7 +32,7 @@ static void expect_books(const struct staged *s, bool all)
     assert_true(again > -0.5 && again < repeated + 0.5);
 }
 
-static bool said_by_anybody(const struct staged *s, const char *what)
+static bool reported_by_any(const struct staged *s, const char *what)
 {
     int n = staged_said(&s->run.p, what);
     for (size_t i = 0; i < s->workers; i++)
@@ -41,7 +41,7 @@ static bool said_by_anybody(const struct staged *s, const char *what)
 }
 
 /* Worker 0 has been put out, and nobody else. */
-static int lost(const struct staged *s)
+static int count_lost(const struct staged *s)
 {
     int n = run_count(s->run.dir, "member", NULL, NULL) - real_members(&s->run, "join");
     for (int i = 0; i < n; i++)
@@ -55,19 +55,19 @@ static void see_it_through(struct staged *s, const struct story *story)
     double since = process_now();
     if (story->heal_s > 0) {
         process_nap(story->heal_s);
-        assert_int_equal(lost(s), 0);
+        assert_int_equal(count_lost(s), 0);
         proxied_tell(&s->proxy, "pass");
     }
     if (!story->borne) {
-        UNTIL(LATE_MAX_S, lost(s) == 1);
+        UNTIL(LATE_MAX_S, count_lost(s) == 1);
         print_message("    out after %.2f s\n", process_now() - since);
     }
     process_wait(&s->run.p, 2 * REAL_LIMIT_S);
     if (s->run.p.code != 0)
         fail_msg("code %d; it said:\n%s", s->run.p.code, s->run.p.err);
-    assert_int_equal(lost(s), story->borne ? 0 : 1);
+    assert_int_equal(count_lost(s), story->borne ? 0 : 1);
     expect_books(s, story->borne);
-    if (story->named && !said_by_anybody(s, story->named))
+    if (story->named && !reported_by_any(s, story->named))
         fail_msg("nobody says '%s'; the driver says:\n%s", story->named, s->run.p.err);
     for (size_t i = story->borne ? 0 : 1; i < s->workers; i++) {
         process_wait(&s->worker[i], REAL_LIMIT_S);
@@ -75,7 +75,7 @@ static void see_it_through(struct staged *s, const struct story *story)
     }
 }
 
-static void play(struct tiny *t, const struct story *story)
+static void play_story(struct tiny *t, const struct story *story)
 {
     char strategy[64];
     struct staged s;
@@ -97,7 +97,7 @@ static void play_all(struct tiny *t, const struct story *stories, size_t n)
         for (size_t i = 0; i < n; i++) {
             struct story story = stories[i];
             story.strategy = strategies[k];
-            play(t, &story);
+            play_story(t, &story);
         }
     }
 }

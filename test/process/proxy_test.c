@@ -30,15 +30,15 @@ static int socket_at(const char *address, bool listens)
     return fd;
 }
 
-static bool readable(int fd, int ms)
+static bool is_readable(int fd, int ms)
 {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     return poll(&p, 1, ms) == 1;
 }
 
-static int accepted(const struct scene *s)
+static int accept_one(const struct scene *s)
 {
-    assert_true(readable(s->listener, LIMIT_MS));
+    assert_true(is_readable(s->listener, LIMIT_MS));
     return accept4(s->listener, NULL, NULL, SOCK_CLOEXEC);
 }
 
@@ -54,7 +54,7 @@ static void setup_pair(struct scene *s)
     snprintf(target, sizeof target, "127.0.0.1:%d", ntohs(at.sin_port));
     proxied_start(&s->proxy, (const char *const[]){target, NULL});
     s->client = socket_at(s->proxy.address[0], false);
-    s->target = accepted(s);
+    s->target = accept_one(s);
     for (size_t i = 0; i < BYTES; i++)
         s->sent[i] = (uint8_t)(i * 31 + i / 251);
 }
@@ -68,7 +68,7 @@ static void end_pair(struct scene *s)
 }
 
 /* Send n bytes and receive them on the other side; how long that took. What came is in `got`. */
-static double carry(struct scene *s, int from, int to, size_t n)
+static double carry_bytes(struct scene *s, int from, int to, size_t n)
 {
     double begun = process_now();
     size_t out = 0, in = 0;
@@ -90,9 +90,9 @@ static double carry(struct scene *s, int from, int to, size_t n)
     return process_now() - begun;
 }
 
-static void whole(struct scene *s, int from, int to)
+static void expect_whole(struct scene *s, int from, int to)
 {
-    carry(s, from, to, BYTES);
+    carry_bytes(s, from, to, BYTES);
     assert_memory_equal(s->got, s->sent, BYTES);
 }
 
@@ -101,14 +101,14 @@ static void test_bytes_and_ends_pass(void **state)
     struct scene s;
     (void)state;
     setup_pair(&s);
-    whole(&s, s.client, s.target);
-    whole(&s, s.target, s.client);
+    expect_whole(&s, s.client, s.target);
+    expect_whole(&s, s.target, s.client);
     shutdown(s.client, SHUT_WR);
-    assert_true(readable(s.target, LIMIT_MS));
+    assert_true(is_readable(s.target, LIMIT_MS));
     assert_int_equal(recv(s.target, s.got, 1, 0), 0);
-    whole(&s, s.target, s.client); /* the other half is still open */
+    expect_whole(&s, s.target, s.client); /* the other half is still open */
     close(s.target);
-    assert_true(readable(s.client, LIMIT_MS));
+    assert_true(is_readable(s.client, LIMIT_MS));
     assert_int_equal(recv(s.client, s.got, 1, 0), 0);
     s.target = -1;
     end_pair(&s);
@@ -120,10 +120,10 @@ static void test_delay(void **state)
     (void)state;
     setup_pair(&s);
     proxied_tell(&s.proxy, "delay 150");
-    double took = carry(&s, s.client, s.target, 1);
+    double took = carry_bytes(&s, s.client, s.target, 1);
     assert_true(took >= 0.150 && took < 5);
     proxied_tell(&s.proxy, "pass");
-    whole(&s, s.client, s.target);
+    expect_whole(&s, s.client, s.target);
     end_pair(&s);
 }
 
@@ -134,7 +134,8 @@ static void test_bandwidth(void **state)
     (void)state;
     setup_pair(&s);
     proxied_tell(&s.proxy, "mbit 8");
-    double up = carry(&s, s.client, s.target, BYTES), down = carry(&s, s.target, s.client, BYTES);
+    double up = carry_bytes(&s, s.client, s.target, BYTES),
+           down = carry_bytes(&s, s.target, s.client, BYTES);
     print_message("    %g and %g s\n", up, down);
     assert_true(up >= 0.15 && up < 5 && down >= 0.15 && down < 5);
     assert_memory_equal(s.got, s.sent, BYTES);
@@ -144,20 +145,20 @@ static void test_bandwidth(void **state)
 static void test_corruption(void **state)
 {
     struct scene s;
-    char said[128];
+    char text[128];
     size_t wrong = 0;
     (void)state;
     setup_pair(&s);
     proxied_tell(&s.proxy, "corrupt 1000");
-    carry(&s, s.client, s.target, BYTES);
+    carry_bytes(&s, s.client, s.target, BYTES);
     for (size_t i = 0; i < BYTES; i++) {
         bool meant = i % 1000 == 999;
         wrong += s.got[i] != s.sent[i];
         assert_int_equal(s.got[i], meant ? s.sent[i] ^ 0x10 : s.sent[i]);
     }
     assert_int_equal(wrong, BYTES / 1000);
-    proxied_ask(&s.proxy, "count", said, sizeof said);
-    assert_string_equal(said, "up 200000 200 down 0 0 connections 1");
+    proxied_ask(&s.proxy, "count", text, sizeof text);
+    assert_string_equal(text, "up 200000 200 down 0 0 connections 1");
     end_pair(&s);
 }
 
@@ -171,21 +172,21 @@ static void test_blackhole(void **state)
     assert_int_equal(send(s.target, s.sent, 1000, MSG_NOSIGNAL), 1000);
     shutdown(s.client, SHUT_WR); /* not heard of either */
     int late = socket_at(s.proxy.address[0], false);
-    assert_false(readable(s.target, 200));
-    assert_false(readable(s.client, 0));
-    assert_false(readable(s.listener, 0));
+    assert_false(is_readable(s.target, 200));
+    assert_false(is_readable(s.client, 0));
+    assert_false(is_readable(s.listener, 0));
     proxied_tell(&s.proxy, "pass");
     for (size_t in = 0; in < 1000;) { /* it was only held back */
-        assert_true(readable(s.target, LIMIT_MS));
+        assert_true(is_readable(s.target, LIMIT_MS));
         ssize_t k = recv(s.target, s.got + in, 1000 - in, 0);
         assert_true(k > 0);
         in += (size_t)k;
     }
     assert_memory_equal(s.got, s.sent, 1000);
-    assert_true(readable(s.client, LIMIT_MS));
-    assert_true(readable(s.target, LIMIT_MS));
+    assert_true(is_readable(s.client, LIMIT_MS));
+    assert_true(is_readable(s.target, LIMIT_MS));
     assert_int_equal(recv(s.target, s.got, 1, 0), 0);
-    close(accepted(&s));
+    close(accept_one(&s));
     close(late);
     end_pair(&s);
 }
@@ -200,9 +201,9 @@ static void test_death_in_a_blackhole(void **state)
     proxied_tell(&s.proxy, "blackhole");
     setsockopt(s.target, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     close(s.target);
-    assert_false(readable(s.client, 200));
+    assert_false(is_readable(s.client, 200));
     proxied_tell(&s.proxy, "pass");
-    assert_true(readable(s.client, LIMIT_MS));
+    assert_true(is_readable(s.client, LIMIT_MS));
     assert_true(recv(s.client, s.got, 1, 0) < 0 && errno == ECONNRESET);
     s.target = -1;
     end_pair(&s);
@@ -216,11 +217,11 @@ static void test_one_way(void **state)
     for (int down = 0; down < 2; down++) {
         int from = down ? s.target : s.client, to = down ? s.client : s.target;
         proxied_tell(&s.proxy, down ? "oneway down" : "oneway up");
-        whole(&s, from, to);
+        expect_whole(&s, from, to);
         assert_int_equal(send(to, s.sent, 10, MSG_NOSIGNAL), 10);
-        assert_false(readable(from, 200));
+        assert_false(is_readable(from, 200));
         proxied_tell(&s.proxy, "pass");
-        assert_true(readable(from, LIMIT_MS));
+        assert_true(is_readable(from, LIMIT_MS));
         assert_int_equal(recv(from, s.got, 10, MSG_WAITALL), 10);
     }
     end_pair(&s);
@@ -234,13 +235,13 @@ static void test_reset(void **state)
     proxied_tell(&s.proxy, "reset");
     for (int i = 0; i < 2; i++) {
         int fd = i ? s.client : s.target;
-        assert_true(readable(fd, LIMIT_MS));
+        assert_true(is_readable(fd, LIMIT_MS));
         assert_true(recv(fd, s.got, 1, 0) < 0 && errno == ECONNRESET);
         close(fd);
     }
     s.client = socket_at(s.proxy.address[0], false); /* the next one is not */
-    s.target = accepted(&s);
-    whole(&s, s.client, s.target);
+    s.target = accept_one(&s);
+    expect_whole(&s, s.client, s.target);
     end_pair(&s);
 }
 
@@ -249,7 +250,7 @@ static void test_routes_and_nonsense(void **state)
 {
     struct scene s;
     struct proxied two;
-    char target[32], said[128];
+    char target[32], text[128];
     struct sockaddr_in at;
     socklen_t len = sizeof at;
     (void)state;
@@ -259,14 +260,14 @@ static void test_routes_and_nonsense(void **state)
     proxied_start(&two, (const char *const[]){target, target, NULL});
     proxied_tell(&two, "1 blackhole");
     int open = socket_at(two.address[0], false), held = socket_at(two.address[1], false);
-    close(accepted(&s));
-    assert_false(readable(s.listener, 100));
+    close(accept_one(&s));
+    assert_false(is_readable(s.listener, 100));
     static const char *const nonsense[] = {"",        "delay",      "delay x",   "mbit 0",
                                            "corrupt", "oneway",     "oneway in", "2 pass",
                                            "-1 pass", "pass again", "explode"};
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
-        proxied_ask(&two, nonsense[i], said, sizeof said);
-        assert_memory_equal(said, "error", 5);
+        proxied_ask(&two, nonsense[i], text, sizeof text);
+        assert_memory_equal(text, "error", 5);
     }
     close(open);
     close(held);

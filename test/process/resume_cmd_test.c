@@ -59,7 +59,7 @@ static void test_a_living_driver_is_left_alone(void **state)
     struct tiny *t = *state;
     struct real_run r = real_new(t);
     struct process second;
-    char says[256];
+    char phrase[256];
     const char *argv[] = {"train", t->job, "--json", "--resume",
                           "--out", r.dir,  "--set",  "stop.epochs=100000",
                           NULL,    NULL};
@@ -67,10 +67,10 @@ static void test_a_living_driver_is_left_alone(void **state)
     UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) >= 3);
     process_start(&second, t->folder, argv);
     process_wait(&second, REAL_LIMIT_S);
-    snprintf(says, sizeof says, "%s: its driver is alive (process %ld on host ", r.dir,
+    snprintf(phrase, sizeof phrase, "%s: its driver is alive (process %ld on host ", r.dir,
              (long)r.p.pid);
-    if (second.code != 2 || !strstr(second.err, says) || !strstr(second.err, "--take-over"))
-        fail_msg("code %d, expected %s: %s", second.code, says, second.err);
+    if (second.code != 2 || !strstr(second.err, phrase) || !strstr(second.err, "--take-over"))
+        fail_msg("code %d, expected %s: %s", second.code, phrase, second.err);
     process_release(&second);
     const char *other[] = {"resume", r.dir, "--take-over", "--set", "batch=8", NULL};
     process_start(&second, t->folder, other);
@@ -81,15 +81,15 @@ static void test_a_living_driver_is_left_alone(void **state)
     process_release(&second);
     process_start(&second, t->folder, argv); /* it is still the first one's */
     process_wait(&second, REAL_LIMIT_S);
-    if (second.code != 2 || !strstr(second.err, says))
-        fail_msg("code %d, expected %s: %s", second.code, says, second.err);
+    if (second.code != 2 || !strstr(second.err, phrase))
+        fail_msg("code %d, expected %s: %s", second.code, phrase, second.err);
     process_release(&second);
     char lock[256];
     snprintf(lock, sizeof lock, "%s/driver.lock", r.dir);
     assert_int_equal(unlink(lock), 0); /* as one leaves it that took it, and gave up */
     UNTIL(REAL_LIMIT_S, process_poll(&r.p) || access(lock, F_OK) == 0);
-    int told = real_exchanges(&r);
-    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) >= told + 3);
+    int printed = real_exchanges(&r);
+    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_exchanges(&r) >= printed + 3);
     assert_false(process_poll(&r.p));
     argv[8] = "--take-over";
     process_start(&second, t->folder, argv);
@@ -115,7 +115,7 @@ static char *job_of(const struct real_run *r, const char *name)
     return text;
 }
 
-static void resume(struct tiny *t, struct real_run *r, const char *const *more)
+static void resume_run(struct tiny *t, struct real_run *r, const char *const *more)
 {
     const char *argv[PROCESS_ARGS_MAX] = {"resume", r->dir, "--json"};
     for (size_t n = 3; *more; n++)
@@ -124,12 +124,12 @@ static void resume(struct tiny *t, struct real_run *r, const char *const *more)
     process_start(&r->p, t->folder, argv);
 }
 
-#define RESUME(t, r, ...) resume(t, r, (const char *const[]){__VA_ARGS__, NULL})
+#define RESUME(t, r, ...) resume_run(t, r, (const char *const[]){__VA_ARGS__, NULL})
 
-static void expect_said(const struct real_run *r, const char *says, bool said)
+static void expect_output(const struct real_run *r, const char *phrase, bool text)
 {
-    if ((strstr(r->p.err, says) != NULL) != said)
-        fail_msg("%s \"%s\"; it said:\n%s", said ? "expected" : "not expected", says, r->p.err);
+    if ((strstr(r->p.err, phrase) != NULL) != text)
+        fail_msg("%s \"%s\"; it said:\n%s", text ? "expected" : "not expected", phrase, r->p.err);
 }
 
 /* A run by mpca at half the job's rate, ended after one epoch. */
@@ -149,10 +149,10 @@ static void test_resume_takes_the_runs_own_job(void **state)
     char *before = job_of(&r, "job.prototxt"), *now;
     RESUME(t, &r, "--set", "stop.epochs=2");
     real_end(&r, 0, "epochs");
-    expect_said(&r, "stop.epochs: 1 \u2192 2\n", true);
-    expect_said(&r, "goes on after exchange", true);
-    expect_said(&r, "base_lr", false);
-    expect_said(&r, "strategy: ", false);
+    expect_output(&r, "stop.epochs: 1 \u2192 2\n", true);
+    expect_output(&r, "goes on after exchange", true);
+    expect_output(&r, "base_lr", false);
+    expect_output(&r, "strategy: ", false);
     cJSON *start = run_event(r.dir, "start", NULL, NULL, 1);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(start, "strategy")), "mpca");
     cJSON_Delete(start);
@@ -169,8 +169,8 @@ static void test_resume_takes_the_runs_own_job(void **state)
     assert_null(job_of(&r, "job.2.prototxt"));
     RESUME(t, &r, "--epochs", "2.5", "--lr", "0.01", "--workers", "1");
     real_end(&r, 0, "epochs");
-    expect_said(&r, "solver.base_lr: 0.025 \u2192 0.01\n", true);
-    expect_said(&r, "workers: 2 \u2192 1\n", true);
+    expect_output(&r, "solver.base_lr: 0.025 \u2192 0.01\n", true);
+    expect_output(&r, "workers: 2 \u2192 1\n", true);
     now = job_of(&r, "job.2.prototxt");
     assert_non_null(now);
     free(now);
@@ -199,7 +199,7 @@ static void test_resume_refuses_what_makes_another_run(void **state)
     REFUSED(t, "solver.base_lr: 0.025 \u2192 0.05", "train", t->job, "--resume", "--out", r.dir);
     RESUME(t, &r, "--set", "strategy.sync={tau:4}", "--set", "stop.epochs=2", "--force-change");
     real_end(&r, 0, "epochs");
-    expect_said(&r, "strategy: mpca \u2192 sync\n", true);
+    expect_output(&r, "strategy: mpca \u2192 sync\n", true);
     process_release(&r.p);
 }
 
@@ -247,8 +247,8 @@ static void test_resume_takes_up_a_model_elsewhere(void **state)
     assert_int_equal(rename(away, there), 0);
     RESUME(t, &r, "--seed", "1");
     real_end(&r, 0, "epochs");
-    expect_said(&r, "the run's newest model is ", true);
-    expect_said(&r, "the run is complete: ", true);
+    expect_output(&r, "the run's newest model is ", true);
+    expect_output(&r, "the run is complete: ", true);
     struct safetensors st;
     run_model(r.dir, "final.safetensors", &st);
     safetensors_release(&st);
@@ -256,7 +256,7 @@ static void test_resume_takes_up_a_model_elsewhere(void **state)
     assert_int_equal(unlink(there), 0);
     RESUME(t, &r, "--set", "stop.epochs=1.5");
     real_end(&r, 0, "epochs");
-    expect_said(&r, "goes on after exchange ", true);
+    expect_output(&r, "goes on after exchange ", true);
     assert_true(run_number(r.dir, "end", 2, "used") > used);
     process_release(&r.p);
 }
@@ -286,10 +286,10 @@ static void test_resume_needs_no_job_file(void **state)
                   (const char *const[]){"train", "--json", "--resume", "--out", r.dir, "--set",
                                         "stop.epochs=1.5", NULL});
     real_end(&r, 0, "epochs");
-    expect_said(&r, "stop.epochs: 1 \u2192 1.5\n", true);
+    expect_output(&r, "stop.epochs: 1 \u2192 1.5\n", true);
     RESUME(t, &r, "--listen", "127.0.0.1:0", "--wait", "0.2", "--set", "stop.epochs=3");
     process_wait(&r.p, REAL_LIMIT_S);
-    expect_said(&r, "waits for workers", true);
+    expect_output(&r, "waits for workers", true);
     process_release(&r.p);
     REFUSED(t, "which run?", "resume");
     REFUSED(t, "paceline resume DIR", "train", "--resume");
@@ -324,8 +324,8 @@ static void test_resume_of_a_longer_run_advises_from_where_it_is(void **state)
     process_start(&r.p, t->folder, argv);
     process_wait(&r.p, REAL_LIMIT_S);
     assert_int_equal(r.p.code, 0);
-    expect_said(&r, "the run is complete: ", true);
-    expect_said(&r, " --set stop.epochs=8", true);
+    expect_output(&r, "the run is complete: ", true);
+    expect_output(&r, " --set stop.epochs=8", true);
     assert_null(strstr(r.p.out, "speed"));
     process_release(&r.p);
     argv[4] = "-q";
@@ -363,7 +363,7 @@ static void test_resume_does_not_cross_the_worlds(void **state)
     process_release(&sim.p);
     RESUME(t, &sim, "--epochs", "3", "--force-change");
     real_end(&sim, 0, "epochs");
-    expect_said(&sim, "was simulated until now, and is real from here on", true);
+    expect_output(&sim, "was simulated until now, and is real from here on", true);
     process_release(&sim.p);
 }
 

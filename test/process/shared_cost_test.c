@@ -56,7 +56,7 @@ static int play_submit(struct member *m)
     return rc;
 }
 
-static void a_hundred_megabytes_are_handed_in_at_once(void **state)
+static void test_shared_commit_of_100_mb_returns_at_once(void **state)
 {
     (void)state;
     run_team(2, play_submit, NULL);
@@ -64,16 +64,16 @@ static void a_hundred_megabytes_are_handed_in_at_once(void **state)
 
 /* Arithmetic on a core of its own. Its speed is counted by that core's own time: what else the
  * machine runs there is not ours. */
-struct beside {
+struct load {
     atomic_bool stop;
     _Atomic uint64_t units;
     clockid_t clock; /* of its thread */
     pthread_barrier_t both;
-    double idle, busy;           /* units a second of its core */
+    double idle_s, busy;         /* units a second of its core */
     double idle_wall, busy_wall; /* of anybody's */
 };
 
-static void pin(size_t core)
+static void pin_core(size_t core)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
@@ -82,18 +82,18 @@ static void pin(size_t core)
 }
 
 /* Arithmetic of one core: a product of small matrices over and over. */
-static void *compute(void *arg)
+static void *compute_task(void *arg)
 {
     enum { N = 64 };
     static float a[N][N], b[N][N], c[N][N];
-    struct beside *beside = arg;
-    pin(1);
-    while (!atomic_load(&beside->stop)) {
+    struct load *load = arg;
+    pin_core(1);
+    while (!atomic_load(&load->stop)) {
         for (int i = 0; i < N; i++)
             for (int k = 0; k < N; k++)
                 for (int j = 0; j < N; j++)
                     c[i][j] += a[i][k] * b[k][j];
-        atomic_fetch_add(&beside->units, 1);
+        atomic_fetch_add(&load->units, 1);
     }
     return NULL;
 }
@@ -103,7 +103,7 @@ struct mark {
     uint64_t units;
 };
 
-static struct mark mark(const struct beside *b)
+static struct mark take_mark(const struct load *b)
 {
     struct timespec t;
     clock_gettime(b->clock, &t);
@@ -111,14 +111,14 @@ static struct mark mark(const struct beside *b)
                          atomic_load(&b->units)};
 }
 
-static void rate(const struct beside *b, const struct mark *since, double *core, double *wall)
+static void take_rate(const struct load *b, const struct mark *since, double *core, double *wall)
 {
-    struct mark now = mark(b);
+    struct mark now = take_mark(b);
     *core = (double)(now.units - since->units) / (now.core - since->core);
     *wall = (double)(now.units - since->units) / (now.wall - since->wall);
 }
 
-static int run_beside(struct member *m, pl_shared *s, const float *x, uint64_t from, uint64_t to)
+static int run_with_load(struct member *m, pl_shared *s, const float *x, uint64_t from, uint64_t to)
 {
     int rc = PL_OK;
     for (uint64_t r = from; rc == PL_OK && r < to; r++) {
@@ -130,42 +130,42 @@ static int run_beside(struct member *m, pl_shared *s, const float *x, uint64_t f
 }
 
 /* Some rounds to warm up; nothing for a while; then rounds one after another. */
-static int play_beside(struct member *m)
+static int play_with_load(struct member *m)
 {
     enum { FIRST = 3, LAST = FIRST + 30 / SLOWED };
     const size_t n = 10000000 / SLOWED;
-    struct beside *b = m->arg;
+    struct load *b = m->arg;
     pl_shared *s = NULL;
     float *x = malloc(n * sizeof *x);
     int rc = x ? pl_shared_init(m->team, "beside", n, 2, NULL, &s) : PL_ERR_NOMEM;
     for (size_t i = 0; x && i < n; i++)
         x[i] = (float)i;
     if (rc == PL_OK)
-        rc = run_beside(m, s, x, 0, FIRST);
+        rc = run_with_load(m, s, x, 0, FIRST);
     pthread_barrier_wait(&b->both);
-    struct mark since = mark(b);
+    struct mark since = take_mark(b);
     if (m->number == 0) {
         process_nap(0.5);
-        rate(b, &since, &b->idle, &b->idle_wall);
+        take_rate(b, &since, &b->idle_s, &b->idle_wall);
     }
     pthread_barrier_wait(&b->both);
-    since = mark(b);
+    since = take_mark(b);
     if (rc == PL_OK)
-        rc = run_beside(m, s, x, FIRST, LAST);
+        rc = run_with_load(m, s, x, FIRST, LAST);
     if (rc == PL_OK && m->number == 0) {
-        rate(b, &since, &b->busy, &b->busy_wall);
+        take_rate(b, &since, &b->busy, &b->busy_wall);
         print_message("rounds of %zu MB, %.0f ms each, on one core: arithmetic on another keeps "
                       "%.1f %% of its speed (by the wall clock, with whatever else this machine "
                       "runs: %.1f %%)\n",
                       n * sizeof *x / 1000000, (process_now() - since.wall) * 1e3 / (LAST - FIRST),
-                      100 * b->busy / b->idle, 100 * b->busy_wall / b->idle_wall);
+                      100 * b->busy / b->idle_s, 100 * b->busy_wall / b->idle_wall);
     }
     free(x);
     return rc;
 }
 
 /* Both ends of the round share one core, the arithmetic has the other; the best of a few tries. */
-static void a_computation_beside_a_round_keeps_its_speed(void **state)
+static void test_shared_round_leaves_computation_its_speed(void **state)
 {
     (void)state;
     cpu_set_t all;
@@ -174,17 +174,17 @@ static void a_computation_beside_a_round_keeps_its_speed(void **state)
     if (CPU_COUNT(&all) < 2)
         skip();
     for (int turn = 0; turn < 5 && best < 0.95; turn++) {
-        struct beside beside = {.stop = false};
+        struct load load = {.stop = false};
         pthread_t thread;
-        pthread_barrier_init(&beside.both, NULL, 2);
-        pin(0);
-        assert_int_equal(pthread_create(&thread, NULL, compute, &beside), 0);
-        assert_int_equal(pthread_getcpuclockid(thread, &beside.clock), 0);
-        run_team(2, play_beside, &beside);
-        atomic_store(&beside.stop, true);
+        pthread_barrier_init(&load.both, NULL, 2);
+        pin_core(0);
+        assert_int_equal(pthread_create(&thread, NULL, compute_task, &load), 0);
+        assert_int_equal(pthread_getcpuclockid(thread, &load.clock), 0);
+        run_team(2, play_with_load, &load);
+        atomic_store(&load.stop, true);
         pthread_join(thread, NULL);
-        pthread_barrier_destroy(&beside.both);
-        best = fmax(best, beside.busy / beside.idle);
+        pthread_barrier_destroy(&load.both);
+        best = fmax(best, load.busy / load.idle_s);
     }
     pthread_setaffinity_np(pthread_self(), sizeof all, &all);
     assert_true(best > 0.8);
@@ -193,8 +193,8 @@ static void a_computation_beside_a_round_keeps_its_speed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hundred_megabytes_are_handed_in_at_once),
-        cmocka_unit_test(a_computation_beside_a_round_keeps_its_speed),
+        cmocka_unit_test(test_shared_commit_of_100_mb_returns_at_once),
+        cmocka_unit_test(test_shared_round_leaves_computation_its_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

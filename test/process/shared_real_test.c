@@ -4,16 +4,16 @@
 
 enum { VARS = 4, TASKS = 6, ROUNDS = 5, FLOATS = 70000 };
 
-static float value(uint64_t v, uint64_t round, uint32_t task, size_t i)
+static float input_value(uint64_t v, uint64_t round, uint32_t task, size_t i)
 {
     return (float)((v * 17 + round * 5 + task * 101 + i) % 499);
 }
 
-static float sum(uint64_t v, uint64_t round, size_t i)
+static float expected_sum(uint64_t v, uint64_t round, size_t i)
 {
     float all = 0; /* whole numbers: any order is exact */
     for (uint32_t task = 0; task < TASKS; task++)
-        all += value(v, round, task, i);
+        all += input_value(v, round, task, i);
     return all;
 }
 
@@ -38,7 +38,7 @@ static int call_rounds(struct caller *c)
             if ((task + r) % MEMBERS != c->member->number && task != 2)
                 continue;
             for (size_t i = 0; i < FLOATS; i++)
-                x[i] = value(c->v, r, task, i);
+                x[i] = input_value(c->v, r, task, i);
             int rc = pl_shared_submit(c->shared, r, task, x);
             if (rc != PL_OK)
                 return rc;
@@ -47,7 +47,7 @@ static int call_rounds(struct caller *c)
         if (rc != PL_OK)
             return rc;
         for (size_t i = 0; i < FLOATS; i++)
-            if (c->out[i] != sum(c->v, r, i))
+            if (c->out[i] != expected_sum(c->v, r, i))
                 return PL_ERR_DIVERGED;
         if (pl_shared_poll(c->shared, r) != 1)
             return PL_ERR_BUG;
@@ -70,7 +70,7 @@ static void *run_reader(void *arg)
         c->rc = pl_shared_get(c->shared, r, c->out, 60);
         if (c->rc == PL_ERR_NOT_FOUND && r + PL_SHARED_KEPT < ROUNDS)
             c->rc = PL_OK; /* others were faster */
-        else if (c->rc == PL_OK && c->out[FLOATS - 1] != sum(c->v, r, FLOATS - 1))
+        else if (c->rc == PL_OK && c->out[FLOATS - 1] != expected_sum(c->v, r, FLOATS - 1))
             c->rc = PL_ERR_DIVERGED;
     }
     return NULL;
@@ -119,7 +119,7 @@ static int play_callers(struct member *m)
     return rc;
 }
 
-static void many_variables_and_callers(void **state)
+static void test_shared_many_variables_and_callers(void **state)
 {
     (void)state;
     run_team(MEMBERS, play_callers, NULL);
@@ -127,7 +127,7 @@ static void many_variables_and_callers(void **state)
 
 /* ---- wrong use, by the public names ---- */
 
-static bool says(pl_shared *s, const char *part)
+static bool message_has(pl_shared *s, const char *part)
 {
     char text[256];
     pl_shared_error(s, text, sizeof text);
@@ -149,13 +149,13 @@ static int play_wrong(struct member *m)
     assert_int_equal(pl_shared_init(m->team, "w", 5, 2, &mean, &other), PL_ERR_USAGE);
     assert_non_null(strstr(pl_engine_error(m->engine), "'w': n is 4 elsewhere, and 5 here"));
     assert_int_equal(pl_shared_submit(s, 0, 2, x), PL_ERR_USAGE);
-    assert_true(says(s, "task 2"));
+    assert_true(message_has(s, "task 2"));
     assert_int_equal(pl_shared_submit(s, PL_SHARED_AHEAD, 0, x), PL_ERR_USAGE);
-    assert_true(says(s, "too far ahead"));
+    assert_true(message_has(s, "too far ahead"));
     assert_int_equal(pl_shared_submit(s, 0, 0, NULL), PL_ERR_USAGE);
-    assert_true(says(s, "no vector"));
+    assert_true(message_has(s, "no vector"));
     assert_int_equal(pl_shared_get(s, 0, out, 0.01), PL_ERR_TIMEOUT);
-    assert_true(says(s, "round 0"));
+    assert_true(message_has(s, "round 0"));
     for (uint64_t r = 0; r < 4; r++) {
         assert_int_equal(pl_shared_submit(s, r, 1, y), PL_OK);
         assert_int_equal(pl_shared_poll(s, r), 0);
@@ -169,7 +169,7 @@ static int play_wrong(struct member *m)
     return PL_OK;
 }
 
-static void wrong_use_is_refused_by_name(void **state)
+static void test_shared_misuse_is_refused_by_name(void **state)
 {
     (void)state;
     run_team(1, play_wrong, NULL);
@@ -188,12 +188,13 @@ static int play_end(struct member *m)
     if (rc != PL_OK || m->number == 0)
         return rc;
     rc = pl_shared_get(s, 1, &out, 30);
-    bool told = rc == PL_ERR_PEER && says(s, "the team is over") &&
-                pl_shared_poll(s, 1) == PL_ERR_PEER && pl_shared_submit(s, 1, 0, &x) == PL_ERR_PEER;
-    return told && pl_shared_get(s, 0, &out, 30) == PL_OK && out == 2 ? PL_OK : PL_ERR_DIVERGED;
+    bool reported = rc == PL_ERR_PEER && message_has(s, "the team is over") &&
+                    pl_shared_poll(s, 1) == PL_ERR_PEER &&
+                    pl_shared_submit(s, 1, 0, &x) == PL_ERR_PEER;
+    return reported && pl_shared_get(s, 0, &out, 30) == PL_OK && out == 2 ? PL_OK : PL_ERR_DIVERGED;
 }
 
-static void the_end_of_the_team_is_told(void **state)
+static void test_shared_end_of_team_is_reported(void **state)
 {
     (void)state;
     run_team(2, play_end, NULL);
@@ -212,7 +213,7 @@ static int play_killed(struct member *m)
     for (uint64_t r = 0; rc == PL_OK && r < 2; r++) {
         for (uint32_t task = 0; rc == PL_OK && task < TASKS; task++) {
             for (size_t i = 0; i < SHORT; i++)
-                x[r][task][i] = value(0, r, task, i);
+                x[r][task][i] = input_value(0, r, task, i);
             if (task % MEMBERS == m->number && !(r == 1 && m->number == 1))
                 rc = pl_shared_submit(s, r, task, x[r][task]);
         }
@@ -230,7 +231,7 @@ static int play_killed(struct member *m)
         if (rc == PL_OK)
             rc = pl_shared_get(s, r, out, 30);
         for (size_t i = 0; rc == PL_OK && i < SHORT; i++)
-            if (out[i] != sum(0, r, i))
+            if (out[i] != expected_sum(0, r, i))
                 rc = PL_ERR_DIVERGED;
     }
     return rc;
@@ -268,9 +269,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_killed_process_is_made_up_for), /* forks: before there are threads */
-        cmocka_unit_test(many_variables_and_callers),
-        cmocka_unit_test(wrong_use_is_refused_by_name),
-        cmocka_unit_test(the_end_of_the_team_is_told),
+        cmocka_unit_test(test_shared_many_variables_and_callers),
+        cmocka_unit_test(test_shared_misuse_is_refused_by_name),
+        cmocka_unit_test(test_shared_end_of_team_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,7 +232,7 @@ static void test_interrupt_while_it_waits_for_others(void **state)
 }
 
 /* Does a process have a handler for that signal? */
-static bool catches(pid_t pid, int number)
+static bool catches_signal(pid_t pid, int number)
 {
     char path[64], line[256];
     unsigned long long caught = 0;
@@ -253,7 +253,7 @@ static void test_interrupt_while_it_opens(void **state)
     struct tiny *t = *state;
     struct real_run r = real_new(t);
     START(t, &r, "--set", "stop.epochs=1000000");
-    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || catches(r.p.pid, SIGINT));
+    UNTIL(REAL_LIMIT_S, process_poll(&r.p) || catches_signal(r.p.pid, SIGINT));
     kill(r.p.pid, SIGINT);
     process_wait(&r.p, REAL_LIMIT_S);
     assert_int_equal(r.p.code, 130);

@@ -62,7 +62,7 @@ static void make_folder(const struct tiny *t, const char *name)
 }
 
 /* `paceline COMMAND …` to its end, with records, in a directory of its own. */
-static void run(struct project *p, int code, char dir[128], const char *const *arguments)
+static void run_command(struct project *p, int code, char dir[128], const char *const *arguments)
 {
     const char *argv[PROCESS_ARGS_MAX];
     size_t n = 0;
@@ -81,12 +81,12 @@ static void run(struct project *p, int code, char dir[128], const char *const *a
         fail_msg("code %d, expected %d; it said:\n%s", p->last.code, code, p->last.err);
 }
 
-#define RUN(p, code, dir, ...) run(p, code, dir, (const char *const[]){__VA_ARGS__, NULL})
+#define RUN(p, code, dir, ...) run_command(p, code, dir, (const char *const[]){__VA_ARGS__, NULL})
 #define WITH_RECORDS           "--data", RECORDS("train"), "--test-data", RECORDS("test")
 /* So that each evaluation is over by the next. */
 #define SLOW "--set", "pace=0.01"
 
-static void expect_said(const struct project *p, const char *line)
+static void expect_logged(const struct project *p, const char *line)
 {
     if (!strstr(p->last.err, line))
         fail_msg("it did not say `%s`, but:\n%s", line, p->last.err);
@@ -99,15 +99,15 @@ static bool has_file(const char *dir, const char *name)
     return access(path, R_OK) == 0;
 }
 
-static void a_project_trains_as_it_stands(void **state)
+static void test_solver_project_trains_unchanged(void **state)
 {
     struct project *p = *state;
     char dir[128];
     RUN(p, 0, dir, "train", p->solver, WITH_RECORDS, SLOW);
-    expect_said(p, "examples/tiny/net.prototxt\n");
-    expect_said(p, "solver_mode: GPU: trains on the CPU\n");
-    expect_said(p, "step 8: loss ");
-    expect_said(p, "step 40: loss ");
+    expect_logged(p, "examples/tiny/net.prototxt\n");
+    expect_logged(p, "solver_mode: GPU: trains on the CPU\n");
+    expect_logged(p, "step 8: loss ");
+    expect_logged(p, "step 40: loss ");
     static const double steps[] = {0, 16, 32, 40};
     assert_int_equal(run_count(dir, "eval", "set", "test"), 4);
     for (int i = 0; i < 4; i++)
@@ -129,20 +129,20 @@ static void test_iter_says_how_much_is_tested(void **state)
     assert_true(run_number(p->whole, "eval", 0, "loss") > 0);
 }
 
-static void its_records_must_be_given(void **state)
+static void test_solver_records_must_be_given(void **state)
 {
     struct project *p = *state;
     char dir[128];
     RUN(p, 2, dir, "train", "--solver", p->solver);
-    expect_said(p,
-                "layer \"records\": data_param.backend: LEVELDB cannot be read; give the records "
-                "with --data KIND:PATH");
+    expect_logged(p,
+                  "layer \"records\": data_param.backend: LEVELDB cannot be read; give the records "
+                  "with --data KIND:PATH");
     RUN(p, 2, dir, "train", "--solver", p->solver, "--data", RECORDS("train"));
-    expect_said(p, "give the records with --test-data KIND:PATH");
+    expect_logged(p, "give the records with --test-data KIND:PATH");
     RUN(p, 2, dir, "train", "--solver", p->solver, p->solver);
-    expect_said(p, "a job file and --solver are one too many");
+    expect_logged(p, "a job file and --solver are one too many");
     RUN(p, 2, dir, "train");
-    expect_said(p, "a job file is missing");
+    expect_logged(p, "a job file is missing");
 }
 
 /* Those that are nowhere are missed with a word on how to give others; a list that lies beside the
@@ -162,8 +162,8 @@ static void records_that_are_elsewhere(void **state)
                       "source: 'nowhere/db' batch_size: 1 backend: LMDB } }"));
     tiny_write(&p->tiny, "caffe/examples/tiny/lmdb_solver.prototxt", SOLVER_OF("lmdb.prototxt"));
     RUN(p, 2, dir, "train", "caffe/examples/tiny/lmdb_solver.prototxt");
-    expect_said(p, "train_data: nowhere/db is not there, neither from here nor from the solver's "
-                   "folder; give the records with --data KIND:PATH");
+    expect_logged(p, "train_data: nowhere/db is not there, neither from here nor from the solver's "
+                     "folder; give the records with --data KIND:PATH");
     tiny_write(&p->tiny, "caffe/examples/tiny/two.prototxt",
                NET_OF("layer { name: 'd' type: 'Data' top: 'data' top: 'label' data_param { "
                       "source: 'nowhere/db' batch_size: 1 backend: LMDB } include { phase: TRAIN } "
@@ -174,8 +174,9 @@ static void records_that_are_elsewhere(void **state)
                SOLVER_OF("two.prototxt") "test_iter: 1 test_interval: 1 ");
     RUN(p, 2, dir, "train", "caffe/examples/tiny/two_solver.prototxt", "--data",
         "idx:train-images,train-labels");
-    expect_said(p, "test_data: nowhere/test is not there, neither from here nor from the solver's "
-                   "folder; give the records with --test-data KIND:PATH");
+    expect_logged(p,
+                  "test_data: nowhere/test is not there, neither from here nor from the solver's "
+                  "folder; give the records with --test-data KIND:PATH");
     assert_null(strstr(p->last.err, "--data KIND")); /* they were given */
     tiny_write(&p->tiny, "caffe/examples/tiny/list_net.prototxt",
                NET_OF("layer { name: 'd' type: 'ImageData' top: 'data' top: 'label' "
@@ -184,8 +185,8 @@ static void records_that_are_elsewhere(void **state)
                SOLVER_OF("list_net.prototxt"));
     tiny_write(&p->tiny, "caffe/examples/tiny/list", "gone.png 0\n");
     RUN(p, 2, dir, "train", "caffe/examples/tiny/list_solver.prototxt");
-    expect_said(p, "the paths of caffe/examples/tiny/list count from its folder");
-    expect_said(p, "caffe/examples/tiny/gone.png: cannot open");
+    expect_logged(p, "the paths of caffe/examples/tiny/list count from its folder");
+    expect_logged(p, "caffe/examples/tiny/gone.png: cannot open");
 }
 
 static void it_can_be_simulated(void **state)
@@ -212,15 +213,15 @@ static void it_can_be_simulated(void **state)
 static void all_begin_with_the_weights(void **state)
 {
     struct project *p = *state;
-    static const char *const how[][2] = {
+    static const char *const options[][2] = {
         {"1", "single"}, {"2", "sync"}, {"2", "allreduce"}, {"2", "ps"}};
     char dir[128], safetensors[256];
     snprintf(safetensors, sizeof safetensors, "%s/final.safetensors", p->whole);
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        RUN(p, 0, dir, "train", p->solver, WITH_RECORDS, "--workers", how[i][0], "--strategy",
-            how[i][1], "--set", "solver.base_lr=1e-25", "--weights",
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        RUN(p, 0, dir, "train", p->solver, WITH_RECORDS, "--workers", options[i][0], "--strategy",
+            options[i][1], "--set", "solver.base_lr=1e-25", "--weights",
             i % 2 ? safetensors : p->snapshot);
-        expect_said(p, "weights from ");
+        expect_logged(p, "weights from ");
         assert_true(run_same_bits(dir, p->whole, "final.safetensors"));
         assert_true(run_number(dir, "eval", 0, "step") == 0);
         assert_true(run_number(dir, "eval", 0, "loss") ==
@@ -229,7 +230,7 @@ static void all_begin_with_the_weights(void **state)
 }
 
 /* A run that was killed before its first checkpoint begins as it was to begin. */
-static void a_run_without_a_checkpoint_begins_with_them_too(void **state)
+static void test_solver_weights_without_checkpoint(void **state)
 {
     struct project *p = *state;
     char dir[128], job[32];
@@ -239,8 +240,8 @@ static void a_run_without_a_checkpoint_begins_with_them_too(void **state)
     tiny_write(&p->tiny, job, "");
     RUN(p, 0, dir, "train", p->solver, WITH_RECORDS, "--set", "solver.base_lr=1e-25", "--weights",
         p->snapshot, "--resume", "--force-change"); /* its job is empty */
-    expect_said(p, "the run begins afresh");
-    expect_said(p, "weights from ");
+    expect_logged(p, "the run begins afresh");
+    expect_logged(p, "weights from ");
     assert_true(run_same_bits(dir, p->whole, "final.safetensors"));
 }
 
@@ -336,7 +337,7 @@ static void write_state(const char *dir, const char *path, const char *learned_n
 
 /* Half of a run, then the rest from its state and its weights, which have moved since: the bits of
  * the whole. */
-static void it_goes_on_from_a_solverstate(void **state)
+static void test_solver_resumes_from_solverstate(void **state)
 {
     struct project *p = *state;
     char half[128], rest[128], path[256];
@@ -349,14 +350,14 @@ static void it_goes_on_from_a_solverstate(void **state)
     assert_true(run_number(rest, "start", 0, "resumed_after") == 20);
     assert_true(run_number(rest, "end", 0, "used") == STEPS * 16);
     RUN(p, 2, rest, "train", p->solver, WITH_RECORDS, "--snapshot", path, "--workers", "2");
-    expect_said(p, "a solver's state is one worker's, and strategy ");
+    expect_logged(p, "a solver's state is one worker's, and strategy ");
     RUN(p, 2, rest, "train", p->solver, WITH_RECORDS, "--snapshot", path, "--set",
         "solver.type=Adam");
-    expect_said(p,
-                "holds 1 vectors of an optimizer's, and \"Adam\" has 2: it is of another solver");
+    expect_logged(p,
+                  "holds 1 vectors of an optimizer's, and \"Adam\" has 2: it is of another solver");
     write_state(half, path, "moved/tiny_iter_99.caffemodel", 20);
     RUN(p, 2, rest, "train", p->solver, WITH_RECORDS, "--snapshot", path);
-    expect_said(p, "tiny_iter_99.caffemodel");
+    expect_logged(p, "tiny_iter_99.caffemodel");
 }
 
 /* A prefix may lead out of the run directory, to where an earlier run has left its own. */
@@ -371,9 +372,9 @@ static void test_snapshots_of_another_run_are_kept(void **state)
 #define SHORT WITH_RECORDS, "--set", "stop.steps=20", "--set", prefix
     RUN(p, 0, dir, "train", p->solver, SHORT);
     RUN(p, 2, dir, "train", p->solver, SHORT);
-    expect_said(p,
-                "snapshots/a_iter_16.caffemodel: is another run's snapshot, which this run would "
-                "replace; move it away, or set another solver.snapshot_prefix");
+    expect_logged(p,
+                  "snapshots/a_iter_16.caffemodel: is another run's snapshot, which this run would "
+                  "replace; move it away, or set another solver.snapshot_prefix");
     snprintf(state_file, sizeof state_file, "%s/snapshots/a_iter_20.solverstate", p->tiny.folder);
     write_state(p->whole, state_file, "a_iter_20.caffemodel", 20);
     RUN(p, 0, dir, "train", p->solver, WITH_RECORDS, "--set", "stop.steps=24", "--set", prefix,
@@ -463,15 +464,15 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_project_trains_as_it_stands),
+        cmocka_unit_test(test_solver_project_trains_unchanged),
         cmocka_unit_test(test_iter_says_how_much_is_tested),
-        cmocka_unit_test(its_records_must_be_given),
+        cmocka_unit_test(test_solver_records_must_be_given),
         cmocka_unit_test(records_that_are_elsewhere),
         cmocka_unit_test(it_can_be_simulated),
         cmocka_unit_test(all_begin_with_the_weights),
-        cmocka_unit_test(a_run_without_a_checkpoint_begins_with_them_too),
+        cmocka_unit_test(test_solver_weights_without_checkpoint),
         cmocka_unit_test(what_is_frozen_stays),
-        cmocka_unit_test(it_goes_on_from_a_solverstate),
+        cmocka_unit_test(test_solver_resumes_from_solverstate),
         cmocka_unit_test(test_snapshots_of_another_run_are_kept),
         cmocka_unit_test(published_solvers_are_jobs),
     };

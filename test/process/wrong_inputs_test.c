@@ -26,10 +26,10 @@ static size_t get_file(const struct tiny *t, const char *name, uint8_t *into, si
     return n;
 }
 
-static void bad_job(struct tiny *t, const char *says, const char *what, const char *by)
+static void bad_job(struct tiny *t, const char *phrase, const char *what, const char *by)
 {
     tiny_write_changed(t, "bad.job", tiny_job, what, by);
-    REFUSED(t, says, "train", "bad.job", "--out", "run");
+    REFUSED(t, phrase, "train", "bad.job", "--out", "run");
 }
 
 static void test_images_and_labels(void **state)
@@ -150,12 +150,12 @@ static void test_nets_of_other_tools(void **state)
         {"model.pt", "PK\x03\x04 and so on", "PyTorch"},
         {"model.caffemodel", "\x89HDF\r\n\x1a\n", "HDF5"},
     };
-    char set[64], says[64];
+    char set[64], phrase[64];
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         tiny_write(t, files[i].name, files[i].bytes);
         snprintf(set, sizeof set, "net.file=%s", files[i].name);
-        snprintf(says, sizeof says, "%s: this is ", files[i].name);
-        REFUSED(t, says, "train", t->job, "--out", "run", "--set", set);
+        snprintf(phrase, sizeof phrase, "%s: this is ", files[i].name);
+        REFUSED(t, phrase, "train", t->job, "--out", "run", "--set", set);
         REFUSED(t, files[i].says, "train", t->job, "--out", "run", "--weights", files[i].name);
     }
     char path[128];
@@ -336,16 +336,16 @@ static void test_addresses(void **state)
 }
 
 /* Who is told its place among ranks must be told all of it, and right. */
-static void bad_place(struct tiny *t, const char *says, const char *rank, const char *ranks,
-                      const char *rendezvous)
+static void bad_position(struct tiny *t, const char *phrase, const char *rank, const char *ranks,
+                         const char *rendezvous)
 {
     setenv("PACELINE_RANKS", ranks, 1);
     if (rank)
         setenv("PACELINE_RANK", rank, 1);
     if (rendezvous)
         setenv("PACELINE_RENDEZVOUS", rendezvous, 1);
-    REFUSED(t, says, "bench", "allreduce", "--ranks", "2");
-    REFUSED(t, strcmp(ranks, "3") ? says : "3", "bench", "wire");
+    REFUSED(t, phrase, "bench", "allreduce", "--ranks", "2");
+    REFUSED(t, strcmp(ranks, "3") ? phrase : "3", "bench", "wire");
     unsetenv("PACELINE_RANKS");
     unsetenv("PACELINE_RANK");
     unsetenv("PACELINE_RENDEZVOUS");
@@ -356,28 +356,28 @@ static void test_places_among_ranks(void **state)
     struct tiny *t = *state;
     char taken[32];
     int fd = take_port(true, taken);
-    bad_place(t, "PACELINE_RANK", NULL, "2", "127.0.0.1:7000");
-    bad_place(t, "PACELINE_RENDEZVOUS", "0", "2", NULL);
-    bad_place(t, "PACELINE_RANK", "2", "2", "127.0.0.1:7000");
-    bad_place(t, "PACELINE_RANK", "-1", "2", "127.0.0.1:7000");
-    bad_place(t, "PACELINE_RANK", "", "2", "127.0.0.1:7000");
-    bad_place(t, "PACELINE_RANKS", "0", "two", "127.0.0.1:7000");
-    bad_place(t, "PACELINE_RANKS", "0", "0", "127.0.0.1:7000");
-    bad_place(t, "PACELINE_RANKS", "0", "3", "127.0.0.1:7000"); /* and --ranks 2 */
-    bad_place(t, "nowhere", "0", "2", "nowhere");
-    bad_place(t, "127.0.0.1", "0", "2", "127.0.0.1");
-    bad_place(t, "127.0.0.1:70000", "1", "2", "127.0.0.1:70000");
-    bad_place(t, taken, "0", "2", taken);
+    bad_position(t, "PACELINE_RANK", NULL, "2", "127.0.0.1:7000");
+    bad_position(t, "PACELINE_RENDEZVOUS", "0", "2", NULL);
+    bad_position(t, "PACELINE_RANK", "2", "2", "127.0.0.1:7000");
+    bad_position(t, "PACELINE_RANK", "-1", "2", "127.0.0.1:7000");
+    bad_position(t, "PACELINE_RANK", "", "2", "127.0.0.1:7000");
+    bad_position(t, "PACELINE_RANKS", "0", "two", "127.0.0.1:7000");
+    bad_position(t, "PACELINE_RANKS", "0", "0", "127.0.0.1:7000");
+    bad_position(t, "PACELINE_RANKS", "0", "3", "127.0.0.1:7000"); /* and --ranks 2 */
+    bad_position(t, "nowhere", "0", "2", "nowhere");
+    bad_position(t, "127.0.0.1", "0", "2", "127.0.0.1");
+    bad_position(t, "127.0.0.1:70000", "1", "2", "127.0.0.1:70000");
+    bad_position(t, taken, "0", "2", taken);
     close(fd);
     setenv("PACELINE_LINK_MBIT", "fast", 1);
     REFUSED(t, "fast", "bench", "allreduce");
     unsetenv("PACELINE_LINK_MBIT");
 }
 
-static void bad_cluster(struct tiny *t, const char *says, const char *text)
+static void bad_cluster(struct tiny *t, const char *phrase, const char *text)
 {
     tiny_cluster(t, text);
-    REFUSED(t, says, "sim", t->job, "--cluster", t->cluster, "--out", "run");
+    REFUSED(t, phrase, "sim", t->job, "--cluster", t->cluster, "--out", "run");
 }
 
 static void test_simulations(void **state)

@@ -9,12 +9,12 @@ enum { CHUNK_BYTES = 16 * 1024, BURST_NS = 2000000 };
 
 struct chunk {
     struct chunk *next;
-    int64_t due;
+    int64_t release_at;
     size_t len, sent;
     uint8_t bytes[CHUNK_BYTES];
 };
 
-static void corrupt(struct chunk *c, uint64_t every, struct lane *lane)
+static void corrupt_chunk(struct chunk *c, uint64_t every, struct lane *lane)
 {
     for (size_t i = 0; every && i < c->len; i++) {
         if ((lane->bytes + i + 1) % every)
@@ -25,7 +25,7 @@ static void corrupt(struct chunk *c, uint64_t every, struct lane *lane)
     lane->bytes += c->len;
 }
 
-static void append(struct flow *flow, struct chunk *c)
+static void append_chunk(struct flow *flow, struct chunk *c)
 {
     c->next = NULL;
     c->sent = 0;
@@ -52,14 +52,14 @@ enum flow_result flow_fill(struct flow *flow, int fd, const struct fault *fault,
             return n == 0 || none ? FLOW_WAITS : FLOW_BROKEN;
         }
         c->len = (size_t)n;
-        c->due = now + fault->delay;
-        corrupt(c, fault->corrupt_every, lane);
-        append(flow, c);
+        c->release_at = now + fault->delay;
+        corrupt_chunk(c, fault->corrupt_every, lane);
+        append_chunk(flow, c);
     }
     return FLOW_WAITS;
 }
 
-static void sooner(int64_t *next, int64_t at)
+static void take_sooner(int64_t *next, int64_t at)
 {
     *next = at < *next ? at : *next;
 }
@@ -75,8 +75,8 @@ enum flow_result flow_drain(struct flow *flow, int fd, const struct fault *fault
                             int64_t now, int64_t *next)
 {
     for (struct chunk *c; (c = flow->first);) {
-        if (c->due > now || (fault->mbit > 0 && lane->free_at > now)) {
-            sooner(next, c->due > now ? c->due : lane->free_at);
+        if (c->release_at > now || (fault->mbit > 0 && lane->free_at > now)) {
+            take_sooner(next, c->release_at > now ? c->release_at : lane->free_at);
             return FLOW_WAITS;
         }
         ssize_t n = send(fd, c->bytes + c->sent, c->len - c->sent, MSG_DONTWAIT | MSG_NOSIGNAL);

@@ -67,7 +67,7 @@ static int64_t now_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void die(const char *what)
+static void die_with(const char *what)
 {
     fprintf(stderr, "paceline_proxy: %s: %s\n", what, strerror(errno));
     exit(1);
@@ -75,7 +75,7 @@ static void die(const char *what)
 
 /* ---- connections ---- */
 
-static void watch(struct pair *p, enum side side, uint32_t events)
+static void watch_side(struct pair *p, enum side side, uint32_t events)
 {
     if (p->watched[side] == events || p->fd[side] < 0)
         return;
@@ -112,7 +112,7 @@ static void go_to_target(struct pair *p)
     }
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     p->connecting = true;
-    watch(p, TARGET, EPOLLOUT);
+    watch_side(p, TARGET, EPOLLOUT);
 }
 
 static void take_in(struct route *route)
@@ -130,7 +130,7 @@ static void take_in(struct route *route)
     pairs = p;
 }
 
-static void connected(struct pair *p)
+static void on_connected(struct pair *p)
 {
     int code = 0;
     socklen_t len = sizeof code;
@@ -140,7 +140,7 @@ static void connected(struct pair *p)
 }
 
 /* Move one direction as far as it goes. */
-static void move(struct pair *p, enum side from, int64_t now, int64_t *next)
+static void move_bytes(struct pair *p, enum side from, int64_t now, int64_t *next)
 {
     enum side to = from == CLIENT ? TARGET : CLIENT;
     struct route *r = p->route;
@@ -159,8 +159,8 @@ static void move(struct pair *p, enum side from, int64_t now, int64_t *next)
 static bool is_over(const struct pair *p)
 {
     const struct fault *f = &p->route->fault;
-    bool said = p->flow[CLIENT].shut && p->flow[TARGET].shut;
-    return said || (p->lost[CLIENT] && !f->held[CLIENT]) || (p->lost[TARGET] && !f->held[TARGET]);
+    bool text = p->flow[CLIENT].shut && p->flow[TARGET].shut;
+    return text || (p->lost[CLIENT] && !f->held[CLIENT]) || (p->lost[TARGET] && !f->held[TARGET]);
 }
 
 /* What to be told of next. A broken socket, and one with nothing to be told, would tell of its end
@@ -172,20 +172,20 @@ static void watch_both(struct pair *p)
         bool reads = !p->route->fault.held[side] && !in->ended && in->queued < FLOW_BYTES_MAX;
         uint32_t events =
             (reads ? (uint32_t)EPOLLIN : 0) | (p->blocked[side] ? (uint32_t)EPOLLOUT : 0);
-        watch(p, (enum side)side, p->lost[side] || !events ? unwatched : events);
+        watch_side(p, (enum side)side, p->lost[side] || !events ? unwatched : events);
     }
 }
 
 /* Everything that can go on goes on. Returns when something is due. */
-static int64_t pump(int64_t now)
+static int64_t pump_pairs(int64_t now)
 {
     int64_t next = INT64_MAX;
     for (struct pair **at = &pairs, *p; (p = *at);) {
         const struct fault *f = &p->route->fault;
         if (p->fd[TARGET] < 0 && !p->lost[TARGET] && !f->held[CLIENT] && !f->held[TARGET])
             go_to_target(p);
-        move(p, CLIENT, now, &next);
-        move(p, TARGET, now, &next);
+        move_bytes(p, CLIENT, now, &next);
+        move_bytes(p, TARGET, now, &next);
         if (is_over(p)) {
             *at = p->next;
             hang_up(p, p->lost[CLIENT] || p->lost[TARGET]);
@@ -201,7 +201,7 @@ static int64_t pump(int64_t now)
 
 /* ---- commands ---- */
 
-static void reset(const struct route *route)
+static void reset_route(const struct route *route)
 {
     for (struct pair **at = &pairs, *p; (p = *at);) {
         if (p->route != route) {
@@ -214,7 +214,7 @@ static void reset(const struct route *route)
     }
 }
 
-static void count(const struct route *r)
+static void count_pairs(const struct route *r)
 {
     int open = 0;
     for (const struct pair *p = pairs; p; p = p->next)
@@ -225,7 +225,7 @@ static void count(const struct route *r)
            open);
 }
 
-static bool number(const char *text, double least, double *out)
+static bool read_number(const char *text, double least, double *out)
 {
     char *end;
     *out = strtod(text, &end);
@@ -233,45 +233,46 @@ static bool number(const char *text, double least, double *out)
 }
 
 /* false: there is no such command */
-static bool obey(struct route *r, const char *verb, const char *how)
+static bool obey_verb(struct route *r, const char *verb, const char *argument)
 {
     struct fault *f = &r->fault;
     double n = 0;
-    if (strcmp(verb, "delay") == 0 && number(how, 0, &n))
+    if (strcmp(verb, "delay") == 0 && read_number(argument, 0, &n))
         f->delay = (int64_t)(n * 1e6);
-    else if (strcmp(verb, "mbit") == 0 && number(how, 1e-3, &n))
+    else if (strcmp(verb, "mbit") == 0 && read_number(argument, 1e-3, &n))
         f->mbit = n;
-    else if (strcmp(verb, "corrupt") == 0 && number(how, 1, &n))
+    else if (strcmp(verb, "corrupt") == 0 && read_number(argument, 1, &n))
         f->corrupt_every = (uint64_t)n;
-    else if (strcmp(verb, "oneway") == 0 && (strcmp(how, "up") == 0 || strcmp(how, "down") == 0))
-        f->held[CLIENT] = !(f->held[TARGET] = strcmp(how, "up") == 0);
-    else if (*how)
+    else if (strcmp(verb, "oneway") == 0 &&
+             (strcmp(argument, "up") == 0 || strcmp(argument, "down") == 0))
+        f->held[CLIENT] = !(f->held[TARGET] = strcmp(argument, "up") == 0);
+    else if (*argument)
         return false;
     else if (strcmp(verb, "pass") == 0)
         *f = (struct fault){.delay = 0};
     else if (strcmp(verb, "blackhole") == 0)
         f->held[CLIENT] = f->held[TARGET] = true;
     else if (strcmp(verb, "reset") == 0)
-        reset(r);
+        reset_route(r);
     else
         return false;
     return true;
 }
 
-static void command(char *line)
+static void run_line(char *line)
 {
-    char verb[16] = "", how[16] = "";
+    char verb[16] = "", argument[16] = "";
     char *rest = line;
     long only = strtol(line, &rest, 10);
     bool one = rest != line, well = !one || (only >= 0 && only < route_count);
-    int words = sscanf(rest, "%15s %15s", verb, how);
+    int words = sscanf(rest, "%15s %15s", verb, argument);
     if (strcmp(verb, "count") == 0 && well && words == 1) {
-        count(&routes[one ? only : 0]);
+        count_pairs(&routes[one ? only : 0]);
         return;
     }
     for (int i = 0; well && i < route_count; i++)
         if (!one || i == only)
-            well = obey(&routes[i], verb, how);
+            well = obey_verb(&routes[i], verb, argument);
     if (well)
         puts("ok");
     else
@@ -290,7 +291,7 @@ static bool read_commands(void)
     line[have] = '\0';
     for (char *end; (end = strchr(line, '\n'));) {
         *end = '\0';
-        command(line);
+        run_line(line);
         have -= (size_t)(end + 1 - line);
         memmove(line, end + 1, have + 1);
     }
@@ -299,13 +300,13 @@ static bool read_commands(void)
 
 /* ---- routes ---- */
 
-static bool parse(const char *text, struct sockaddr_in *out)
+static bool parse_address(const char *text, struct sockaddr_in *out)
 {
     char host[INET_ADDRSTRLEN];
     const char *colon = strchr(text, ':');
     double port = 0;
     *out = (struct sockaddr_in){.sin_family = AF_INET};
-    if (!colon || (size_t)(colon - text) >= sizeof host || !number(colon + 1, 0, &port) ||
+    if (!colon || (size_t)(colon - text) >= sizeof host || !read_number(colon + 1, 0, &port) ||
         port > UINT16_MAX)
         return false;
     snprintf(host, sizeof host, "%.*s", (int)(colon - text), text);
@@ -324,16 +325,16 @@ static void open_route(const char *text)
     if (equals)
         snprintf(from, sizeof from, "%.*s", (int)(equals - text), text);
     errno = EINVAL;
-    if (route_count == ROUTES_MAX || !parse(from, &at) ||
-        !parse(equals ? equals + 1 : text, &r->target))
-        die(text);
+    if (route_count == ROUTES_MAX || !parse_address(from, &at) ||
+        !parse_address(equals ? equals + 1 : text, &r->target))
+        die_with(text);
     r->listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     setsockopt(r->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = r};
     if (r->listener < 0 || bind(r->listener, (struct sockaddr *)&at, sizeof at) != 0 ||
         listen(r->listener, 64) != 0 || epoll_ctl(set, EPOLL_CTL_ADD, r->listener, &e) != 0 ||
         getsockname(r->listener, (struct sockaddr *)&at, &len) != 0)
-        die(text);
+        die_with(text);
     inet_ntop(AF_INET, &at.sin_addr, host, sizeof host);
     printf("route %d %s:%d\n", route_count++, host, ntohs(at.sin_port));
 }
@@ -349,26 +350,26 @@ int main(int argc, char **argv)
     setvbuf(stdout, NULL, _IOLBF, 0);
     set = epoll_create1(EPOLL_CLOEXEC);
     if (set < 0 || epoll_ctl(set, EPOLL_CTL_ADD, STDIN_FILENO, &input) != 0)
-        die("epoll");
+        die_with("epoll");
     for (int i = 1; i < argc; i++)
         open_route(argv[i]);
-    for (bool goes_on = true; goes_on;) {
-        int64_t next = pump(now_ns()), left = next - now_ns();
+    for (bool continues = true; continues;) {
+        int64_t next = pump_pairs(now_ns()), left = next - now_ns();
         int wait = next == INT64_MAX ? -1 : left > 0 ? (int)(left / 1000000 + 1) : 0;
         int n = epoll_wait(set, event, EVENTS_MAX, wait);
-        bool told = false;
+        bool reported = false;
         for (int i = 0; i < n; i++) {
             void *of = event[i].data.ptr;
             if (!of)
-                told = true;
+                reported = true;
             else if (is_route(of))
                 take_in(of);
             else if (((struct pair *)of)->connecting)
-                connected(of);
+                on_connected(of);
         }
-        goes_on = !told || read_commands(); /* last: it may end connections */
+        continues = !reported || read_commands(); /* last: it may end connections */
     }
     while (pairs)
-        reset(pairs->route);
+        reset_route(pairs->route);
     return 0;
 }

@@ -28,7 +28,7 @@ static void log_line(void *user, pl_log_level level, const char *line)
     fprintf(stderr, "%s\n", line);
 }
 
-static int tell_address(void *user, uint32_t count, const char *address)
+static int print_address(void *user, uint32_t count, const char *address)
 {
     (void)user;
     (void)count;
@@ -36,12 +36,12 @@ static int tell_address(void *user, uint32_t count, const char *address)
     return 0;
 }
 
-static void tell_where(void *user, const char *address)
+static void print_where(void *user, const char *address)
 {
-    tell_address(user, 0, address);
+    print_address(user, 0, address);
 }
 
-static int drive(pl_engine *engine, int argc, char **argv)
+static int drive_stage(pl_engine *engine, int argc, char **argv)
 {
     pl_job *job = NULL;
     pl_run_report report;
@@ -49,8 +49,8 @@ static int drive(pl_engine *engine, int argc, char **argv)
     const pl_run_options options = {
         .out = argv[2],
         .stop = &stop,
-        .start_workers = near ? tell_address : NULL,
-        .listens = near ? NULL : tell_where,
+        .start_workers = near ? print_address : NULL,
+        .listens = near ? NULL : print_where,
         .listen = argv[3],
         .insecure = true,
     };
@@ -77,7 +77,7 @@ int main(int argc, char **argv)
     signal(SIGINT, on_signal);
     if (pl_engine_create(&options, &engine) != PL_OK)
         return 1;
-    int rc = drive(engine, argc, argv);
+    int rc = drive_stage(engine, argc, argv);
     pl_engine_destroy(engine);
     return rc == PL_OK ? 0 : 1;
 }

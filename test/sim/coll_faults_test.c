@@ -25,7 +25,7 @@ enum { MOST = 8, PIECE = 4, FLOATS = 21 };
 /* A collective in which one dies, and the same once more among those who are left. */
 struct fall {
     struct call call;
-    struct coll_how how;
+    struct coll_config how;
     uint32_t dies;    /* WORLD_ANY: nobody */
     int first[MOST];  /* what coll_run returned in view 1 */
     int second[MOST]; /* in view 2 */

@@ -12,26 +12,27 @@
 
 /* Exchanges once more, with the bug that the commit rule prevents. */
 int planted_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
-                 size_t n, const struct exchange_how *how, uint64_t completed, struct arena *arena);
+                 size_t n, const struct exchange_config *how, uint64_t completed,
+                 struct arena *arena);
 void planted_release(struct exchange *e);
 void planted_enter(struct exchange *e, uint64_t completed);
 void planted_enter_blank(struct exchange *e);
-int planted_run(struct exchange *e, const struct tally *mine);
+int planted_run(struct exchange *e, const struct exchange_meta *mine);
 int planted_settle(struct exchange *e);
 const struct vec *planted_result(const struct exchange *e);
-const struct tally *planted_tally(const struct exchange *e);
-bool planted_ends_all(const struct tally *tally);
+const struct exchange_meta *planted_tally(const struct exchange *e);
+bool planted_ends_all(const struct exchange_meta *tally);
 
 #define PLANT_SKIP_COMMIT_RULE
-#define exchange_enter       planted_enter
-#define exchange_enter_blank planted_enter_blank
-#define exchange_init        planted_init
-#define exchange_release     planted_release
-#define exchange_run         planted_run
-#define exchange_settle      planted_settle
-#define exchange_result      planted_result
-#define exchange_tally       planted_tally
-#define tally_ends_all       planted_ends_all
+#define exchange_join          planted_enter
+#define exchange_join_unsynced planted_enter_blank
+#define exchange_init          planted_init
+#define exchange_release       planted_release
+#define exchange_run           planted_run
+#define exchange_sync          planted_settle
+#define exchange_result        planted_result
+#define exchange_result_meta   planted_tally
+#define exchange_meta_ends_run planted_ends_all
 
 #include "coll/exchange.c"
 
@@ -67,7 +68,7 @@ static void without_faults_everybody_has_the_mean(void **state)
             assert_true(t.formed && dead(&t) == 0);
             for (uint64_t n = 1; n <= t.exchanges; n++) {
                 assert_int_equal(t.record[0][n].view, 1);
-                assert_int_equal(members_count(&t.record[0][n].tally.who), workers);
+                assert_int_equal(members_count(&t.record[0][n].tally.contributors), workers);
             }
             assert_int_equal(t.record[DRIVER][1].there, shape);
         }
@@ -314,7 +315,7 @@ static void the_driver_lacks_the_result(void **state)
         assert_int_equal(t->ended[0], ERR_CANCELLED);
         assert_int_equal(t->record[3][1].view, 1);
         assert_int_equal(t->record[DRIVER][1].view, 2);
-        assert_true(members_has(&t->record[DRIVER][1].tally.who, 0));
+        assert_true(members_has(&t->record[DRIVER][1].tally.contributors, 0));
         free(t);
     }
 }
@@ -337,11 +338,11 @@ static void what_is_not_finite_is_rejected(void **state)
         run_trial(&t);
         expect_well(&t);
         for (uint64_t n = 1; n <= t.exchanges; n++) {
-            const struct tally *tally = &t.record[2][n].tally;
+            const struct exchange_meta *tally = &t.record[2][n].tally;
             bool one = n % 2 == 0, three = n % 3 == 0;
-            assert_int_equal(members_has(&tally->who, 1), !one);
-            assert_int_equal(members_has(&tally->who, 3), !three);
-            assert_int_equal(members_count(&tally->took_part), 4);
+            assert_int_equal(members_has(&tally->contributors, 1), !one);
+            assert_int_equal(members_has(&tally->contributors, 3), !three);
+            assert_int_equal(members_count(&tally->participants), 4);
             assert_int_equal(tally->samples, 406 - (one ? 101 : 0) - (three ? 103 : 0));
             assert_int_equal(tally->stop_votes, 1); /* a vote counts all the same */
         }
@@ -371,8 +372,8 @@ static void when_all_are_rejected_the_result_is_nothing(void **state)
         for (uint64_t n = 2; n <= 3; n++) {
             const struct record *r = &t.record[0][n];
             assert_true(r->tally.weight == 0 && r->tally.samples == 0 && r->tally.loss == 0);
-            assert_int_equal(members_count(&r->tally.who), 0);
-            assert_int_equal(members_count(&r->tally.took_part), 4);
+            assert_int_equal(members_count(&r->tally.contributors), 0);
+            assert_int_equal(members_count(&r->tally.participants), 4);
             assert_true(r->hash == hash_bytes(zeros, sizeof zeros));
         }
         assert_true(t.record[0][4].tally.weight > 0); /* and the run goes on */
@@ -455,7 +456,7 @@ static void rejection_holds_before_preparing(void **state)
         t.value = poisoned_value;
         run_trial(&t);
         expect_well(&t);
-        assert_false(members_has(&t.record[2][2].tally.who, 1));
+        assert_false(members_has(&t.record[2][2].tally.contributors, 1));
     }
 }
 

@@ -245,17 +245,17 @@ static int play_join(struct trial *t, struct trial_node *n)
     }
     if (n->self == 2) {
         TRIAL_CHECK(trial_get(n, "x", KV_NEWEST, 3 * MB, in(n, 1)) == 7);
-        TRIAL_CHECK(members_count(&t->master->book.entry[0].holders) == 2);
+        TRIAL_CHECK(members_count(&t->master->table.entry[0].holders) == 2);
         TRIAL_CHECK(trial_update(n, "x", 7, 10, in(n, 1)) == ERR_VIEW && says(n, "no member"));
         TRIAL_CHECK(group_wait_view(&n->group, 0, in(n, 5)) == OK);
         TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK);
-        TRIAL_CHECK(members_count(&t->master->book.entry[0].holders) == 3);
+        TRIAL_CHECK(members_count(&t->master->table.entry[0].holders) == 3);
         t->sheet[0] = 1;
         return trial_until(n, &t->sheet[1], 1);
     }
     TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
     TRIAL_CHECK(world_sleep(n->world, in(n, 0.5)) == OK);
-    TRIAL_CHECK(members_count(&t->master->book.entry[0].holders) == 1);
+    TRIAL_CHECK(members_count(&t->master->table.entry[0].holders) == 1);
     TRIAL_CHECK(trial_get(n, "x", 7, 3 * MB, in(n, 5)) == 7);
     t->sheet[1] = 1;
     return OK;
@@ -280,7 +280,7 @@ static int play_new_master(struct trial *t, struct trial_node *n)
         TRIAL_CHECK(trial_get(n, "late", 1, 9, in(n, 9)) == 1);
     TRIAL_CHECK(world_sleep(n->world, 2 * WORLD_SECOND) == OK);
     if (n->self == 2) {
-        TRIAL_CHECK(t->master->book.count == 2 && t->master->book.waits == 1);
+        TRIAL_CHECK(t->master->table.count == 2 && t->master->table.waits == 1);
         TRIAL_CHECK(trial_get(n, "x", 1, MB, in(n, 1)) == 1);
         TRIAL_CHECK(trial_get(n, "y", KV_NEWEST, 5, in(n, 1)) == 4);
         TRIAL_CHECK(trial_update(n, "late", 0, 9, in(n, 1)) == OK);
@@ -353,7 +353,7 @@ static int play_overtaken(struct trial *t, struct trial_node *n)
     TRIAL_CHECK(have < size && trial_update(n, "x", 4, 10, in(n, 9)) == OK);
     TRIAL_CHECK(kv_finish(call, in(n, 0), &value, n->err) == OK); /* it has been here for long */
     TRIAL_CHECK(kv_store_find(&n->kv.store, "x")->value == value);
-    TRIAL_CHECK(t->master->book.count == 1 && n->kv.calls == NULL);
+    TRIAL_CHECK(t->master->table.count == 1 && n->kv.calls == NULL);
     kv_value_unref(value);
     kv_end(call);
     t->sheet[0] = 1;
@@ -407,15 +407,15 @@ static void what_has_not_the_checksum_is_not_taken(void **state)
 /* Node 1 says everything that makes no sense, to everybody, while others work. */
 static int post_noise(struct trial_node *n, uint64_t i)
 {
-    static const enum wire_kind kinds[] = {WIRE_KV_ASK, WIRE_KV_TELL, WIRE_KV_FETCH, WIRE_KV_PIECE,
-                                           WIRE_KV_GONE};
+    static const enum wire_kind kinds[] = {WIRE_KV_REQUEST, WIRE_KV_REPLY, WIRE_KV_FETCH,
+                                           WIRE_KV_PIECE, WIRE_KV_GONE};
     uint64_t r = rng_u64(n->trial->seed, 3, i);
     uint8_t bytes[200];
     size_t len = r % sizeof bytes;
     for (size_t k = 0; k < len; k++)
         bytes[k] = (uint8_t)rng_below(n->trial->seed, 4 + k, i, k < 10 || r % 2 ? 8 : 256);
     uint32_t to = r >> 8 & 1 ? WORLD_DRIVER : 2 * (uint32_t)(r >> 9 & 1);
-    return wire_post(n->world, to, wire_tag(kinds[(r >> 16) % 5], 0, r >> 20 & 63, 0), bytes, len);
+    return wire_send(n->world, to, wire_tag(kinds[(r >> 16) % 5], 0, r >> 20 & 63, 0), bytes, len);
 }
 
 static int play_noise(struct trial *t, struct trial_node *n)
@@ -500,7 +500,7 @@ static int storm_step(struct trial_node *n, uint64_t i)
 /* The master's book is what nodes have. */
 static int storm_compare(struct trial *t)
 {
-    const struct kv_book *book = &t->master->book;
+    const struct kv_table *book = &t->master->table;
     size_t copies = 0, holders = 0;
     for (uint32_t node = 0; node < t->workers; node++)
         copies += t->kv[node] ? t->kv[node]->store.count : 0;
@@ -543,7 +543,7 @@ static void storm(uint64_t seed, const char *cluster, struct members dead, enum 
                         .members = 5,
                         .seed = seed,
                         .backend = backend,
-                        .options = {.linger = WORLD_SECOND, .slow = WORLD_SECOND / 2},
+                        .options = {.drain = WORLD_SECOND, .slow = WORLD_SECOND / 2},
                         .play = play_storm};
     run(t, dead);
 }

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "kv/note.h"
+#include "kv/kv_message.h"
 #include "kv_trial.h"
 
 #define LAN "node { count: 8 } link { mbit: 1000 latency_us: 100 } "
@@ -47,7 +47,7 @@ static int says(const struct trial_node *n, const char *part)
 
 static size_t holders(const struct trial *t, const char *key, uint64_t version)
 {
-    const struct kv_book *book = &t->master->book;
+    const struct kv_table *book = &t->master->table;
     for (size_t i = 0; i < book->count; i++)
         if (book->entry[i].meta.version == version && strcmp(book->entry[i].key, key) == 0)
             return members_count(&book->entry[i].holders);
@@ -135,7 +135,7 @@ static int play_refused(struct trial *t, struct trial_node *n)
     TRIAL_CHECK(says(n, "key 'none', version 3: nobody holds it"));
     TRIAL_CHECK(kv_get(&n->kv, &any, &value, n->err) == ERR_TIMEOUT);
     TRIAL_CHECK(says(n, "the newest version: the master has named nobody"));
-    TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK && t->master->book.waits == 0);
+    TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK && t->master->table.waits == 0);
     TRIAL_CHECK(kv_get(&n->kv, &zero, &value, n->err) == ERR_USAGE);
     TRIAL_CHECK(kv_get(&n->kv, &blank, &value, n->err) == ERR_USAGE);
     t->sheet[0] = 2;
@@ -285,28 +285,29 @@ static void a_get_can_be_taken_back(void **state)
 /* ---- what others say, by hand ---- */
 
 /* A joiner is told where holders are; who is in the view knows it. */
-static int ask_where(struct trial_node *n, struct kv_tell *tell)
+static int ask_where(struct trial_node *n, struct kv_reply *tell)
 {
-    const struct kv_ask ask = {.what = KV_FIND, .request = 5, .key = "x", .meta = {.version = 1}};
-    const struct wait_for answer = wire_from(WORLD_DRIVER, WIRE_KV_TELL);
+    const struct kv_request ask = {
+        .what = KV_FIND, .request = 5, .key = "x", .meta = {.version = 1}};
+    const struct wait_for answer = wire_from(WORLD_DRIVER, WIRE_KV_REPLY);
     struct buf bytes = {0};
     struct wake wake;
-    kv_ask_encode(&ask, &bytes);
-    int rc = wire_post_buf(n->world, WORLD_DRIVER, WIRE_KV_ASK, 0, &bytes);
+    kv_request_encode(&ask, &bytes);
+    int rc = wire_send_buf(n->world, WORLD_DRIVER, WIRE_KV_REQUEST, 0, &bytes);
     buf_release(&bytes);
     if (rc == OK)
         rc = world_wait(n->world, &answer, 1, in(n, 1), &wake);
     if (rc != OK)
         return rc;
-    struct cut cut = {wake.msg->data, wake.msg->len, false};
-    rc = kv_tell_decode(&cut, tell);
+    struct byte_reader cut = {wake.msg->data, wake.msg->len, false};
+    rc = kv_reply_decode(&cut, tell);
     message_unref(wake.msg);
     return rc;
 }
 
 static int play_where(struct trial *t, struct trial_node *n)
 {
-    struct kv_tell tell;
+    struct kv_reply tell;
     if (n->self == 0)
         TRIAL_CHECK(trial_update(n, "x", 0, 10, in(n, 1)) == OK);
     if (n->self == 1)
@@ -339,7 +340,7 @@ static int ask_for_pieces(struct trial_node *n)
     int rc = OK;
     kv_piece_encode(&piece, &bytes);
     for (uint32_t i = 0; rc == OK && i < KV_SERVINGS_MAX + 100; i++)
-        rc = wire_post(n->world, 0, wire_tag(WIRE_KV_FETCH, 0, i, 0), bytes.data, bytes.len);
+        rc = wire_send(n->world, 0, wire_tag(WIRE_KV_FETCH, 0, i, 0), bytes.data, bytes.len);
     buf_release(&bytes);
     return rc;
 }

@@ -3,7 +3,7 @@
 #include "train_trial.h"
 
 #include "train/model.h"
-#include "wire/post.h"
+#include "wire/wire_send.h"
 
 static const char four[] = "node { count: 4 } step_seconds: 0.05 link { mbit: 100 }\n"
                            "fault { at: 1 join: 2 }\n";
@@ -44,7 +44,7 @@ static int send_head(struct world *world, const struct play *p)
     buf_put_u64(&head, 0);
     buf_put_u32(&head, 0);
     buf_put_u32(&head, 0);
-    uint64_t tag = wire_tag(WIRE_MODEL, 0, note->course.exchanges, WIRE_NOTE);
+    uint64_t tag = wire_tag(WIRE_MODEL, 0, note->course.exchanges, WIRE_HEADER_PIECE);
     struct message *m = message_new(tag, 0, head.len);
     memcpy(m->data, head.data, head.len);
     buf_release(&head);

@@ -27,9 +27,9 @@ bool moment_alive(const struct storm *s, uint32_t node)
 static enum moment lanes_moment(const struct group *group)
 {
     static const enum moment of[] = {
-        [EXCHANGE_IDLE] = MOMENT_TRAINS,     [EXCHANGE_GATHERS] = MOMENT_GATHERS,
-        [EXCHANGE_REDUCES] = MOMENT_REDUCES, [EXCHANGE_REPORTS] = MOMENT_REPORTS,
-        [EXCHANGE_ADOPTS] = MOMENT_ADOPTS,
+        [EXCHANGE_IDLE] = MOMENT_TRAINS,      [EXCHANGE_COLLECTING] = MOMENT_GATHERS,
+        [EXCHANGE_REDUCING] = MOMENT_REDUCES, [EXCHANGE_REPORTING] = MOMENT_REPORTS,
+        [EXCHANGE_ADOPTING] = MOMENT_ADOPTS,
     };
     enum exchange_stage furthest = EXCHANGE_IDLE;
     for (int i = 0; i < LANES_WATCHED; i++)
@@ -47,13 +47,13 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
         return MOMENT_WAITS;
     if (atomic_load(&group->over) || !m->in)
         return MOMENTS;
-    if (m->settles)
+    if (m->join_pending)
         return MOMENT_SETTLES;
     if (w->left || atomic_load(&group->leaving))
         return MOMENT_LEAVES;
     if (run_hands_over(s))
         return MOMENT_HANDS_OVER;
-    if (atomic_load(&group->ward) != ROSTER_NOBODY)
+    if (atomic_load(&group->joiner) != ROSTER_NOBODY)
         return MOMENT_SPONSORS;
     enum moment lanes = lanes_moment(group);
     /* Servers are waited for without a lane. */

@@ -151,7 +151,7 @@ static void check_progress(struct storm *s)
 /* Each range is owned once, and the book of leases adds up. */
 static void check_leases(struct storm *s)
 {
-    const struct lease_book *book = &s->driver->leases.book;
+    const struct lease_table *book = &s->driver->leases.book;
     uint64_t sum = book->frontier + 3 * book->used + 5 * lease_pooled(book) + 7 * lease_held(book);
     if (!s->driver->leases.opened || sum == s->lease_sum)
         return;
@@ -164,7 +164,7 @@ static void check_leases(struct storm *s)
 }
 
 /* What a worker takes for its own is so in the driver's book, as long as that knows the worker. */
-static void check_hold(struct storm *s, uint32_t node, const struct hold *hold)
+static void check_hold(struct storm *s, uint32_t node, const struct lease_cursor *hold)
 {
     const struct lease_holder *h = &s->driver->leases.book.holder[node];
     for (size_t i = 0; h->here && i < hold->count; i++) {
@@ -219,7 +219,7 @@ void watch_line(struct storm *s, const char *line)
     uint32_t number = (uint32_t)atoi(node + strlen("\"node\":")), sponsor = ROSTER_NOBODY;
     for (size_t i = 0; i < roster->count; i++)
         if (roster->member[i].node == number)
-            sponsor = roster->member[i].sponsor;
+            sponsor = roster->member[i].donor;
     for (size_t i = 0; i < roster->count; i++)
         if (roster->member[i].node == sponsor && roster->member[i].in)
             storm_break(s, "newcomer %u is fenced, and its sponsor %u is there", number, sponsor);

@@ -28,7 +28,7 @@ void fuzz_file(const char *path, const uint8_t *bytes, size_t n)
     files[files_n++].n = n;
 }
 
-static int find(const char *path)
+static int find_path(const char *path)
 {
     for (int i = 0; i < files_n; i++)
         if (strcmp(files[i].path, path) == 0)
@@ -47,7 +47,7 @@ bool __wrap_file_is_regular(const char *path);
 
 int __wrap_file_read(const char *path, size_t max, struct file_bytes *out, struct err *err)
 {
-    int i = find(path);
+    int i = find_path(path);
     if (i < 0)
         return err_set(err, ERR_INPUT, "%s: cannot open", path);
     if (files[i].n > max)
@@ -71,7 +71,7 @@ int __wrap_file_read_watched(const char *path, size_t max, const struct open_wat
 
 int __wrap_file_open(const char *path, struct file_open *out, struct err *err)
 {
-    int i = find(path);
+    int i = find_path(path);
     if (i < 0)
         return err_set(err, ERR_INPUT, "%s: cannot open", path);
     *out = (struct file_open){i, files[i].n};
@@ -99,5 +99,5 @@ bool __wrap_file_is_folder(const char *path)
 
 bool __wrap_file_is_regular(const char *path)
 {
-    return find(path) >= 0;
+    return find_path(path) >= 0;
 }

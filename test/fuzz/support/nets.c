@@ -13,7 +13,7 @@ enum { BATCH = 2, PLAN_BYTES = 1 << 20, STEP_BYTES = 1 << 20 };
 static const double STEP_FLOPS = 1e6;
 
 /* Values between -1 and 1. */
-static void fill(float *x, size_t n)
+static void fill_values(float *x, size_t n)
 {
     uint32_t state = 1;
     for (size_t i = 0; i < n; i++) {
@@ -22,7 +22,7 @@ static void fill(float *x, size_t n)
     }
 }
 
-static void step(struct net *net, const struct shape *record, enum phase phase)
+static void step_net(struct net *net, const struct shape *record, enum phase phase)
 {
     static const uint32_t labels[BATCH];
     static const uint64_t records[BATCH] = {3, 4};
@@ -35,7 +35,7 @@ static void step(struct net *net, const struct shape *record, enum phase phase)
         vec_init(&dx, &arena, net_segments(net)->total) == OK &&
         vec_init(&s, &arena, net_state_segments(net)->total) == OK) {
         struct net_result result;
-        fill(data, values);
+        fill_values(data, values);
         net_init(net, 7, &x, &s);
         for (size_t count = 1; count <= BATCH; count++) {
             const struct net_batch batch = {data, labels, records, count, 1, 0};
@@ -48,7 +48,7 @@ static void step(struct net *net, const struct shape *record, enum phase phase)
     arena_release(&arena);
 }
 
-static void plan(const Caffe__NetParameter *param, const struct shape *record, enum phase phase)
+static void plan_net(const Caffe__NetParameter *param, const struct shape *record, enum phase phase)
 {
     const struct net_options options = {
         .phase = phase, .batch = BATCH, .input = *record, .kernels = &kernels_ref};
@@ -59,7 +59,7 @@ static void plan(const Caffe__NetParameter *param, const struct shape *record, e
     fuzz_judge(rc, &err, NULL);
     if (rc == OK && net_flops(net) <= STEP_FLOPS) {
         fuzz_budget(STEP_BYTES);
-        step(net, record, phase);
+        step_net(net, record, phase);
     }
     net_free(net);
     fuzz_budget(SIZE_MAX);
@@ -70,8 +70,8 @@ void fuzz_net(const Caffe__NetParameter *net)
     struct shape record = model_record_shape(net);
     if (record.n == 0)
         record = (struct shape){3, {3, 6, 6}};
-    plan(net, &record, PHASE_TRAIN);
-    plan(net, &record, PHASE_TEST);
+    plan_net(net, &record, PHASE_TRAIN);
+    plan_net(net, &record, PHASE_TEST);
 }
 
 const Caffe__NetParameter *fuzz_small_net(void)

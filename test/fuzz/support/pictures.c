@@ -8,7 +8,7 @@
 /* Larger ones are decoded by the same loops, only longer. */
 enum { DECODED_PIXELS_MAX = 1 << 18, RECORDS_MAX = 64 };
 
-static void sum(const struct raw *raw)
+static void sum_pixels(const struct raw *raw)
 {
     size_t n = raw->C * raw->H * raw->W;
     float *x = malloc(n * sizeof *x);
@@ -41,7 +41,7 @@ void fuzz_picture(const uint8_t *bytes, size_t n)
     if (decoded == OK) {
         PL_ASSERT(rc == OK && raw.H == size.H && raw.W == size.W);
         PL_ASSERT(raw.C == picture_channels(color));
-        sum(&raw);
+        sum_pixels(&raw);
     }
     scratch_release(&scratch);
 }
@@ -65,7 +65,7 @@ void fuzz_source(int rc, struct source *source)
         fuzz_judge(read, &err, NULL);
         if (read == OK) {
             PL_ASSERT(raw.C == source->shape.dim[0] && raw.H == H && raw.W == W);
-            sum(&raw);
+            sum_pixels(&raw);
         }
     }
     scratch_release(&scratch);

@@ -8,7 +8,7 @@
 
 static size_t played;
 
-static int play(const char *path)
+static int play_file(const char *path)
 {
     FILE *file = fopen(path, "rb");
     if (!file || fseek(file, 0, SEEK_END) != 0)
@@ -31,7 +31,7 @@ static int play_all(const char *path)
     if (stat(path, &st) != 0)
         return 1;
     if (!S_ISDIR(st.st_mode))
-        return play(path);
+        return play_file(path);
     DIR *dir = opendir(path);
     if (!dir)
         return 1;

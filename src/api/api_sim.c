@@ -1,0 +1,221 @@
+#include "paceline/sim.h"
+
+#include "api/api.h"
+#include "api/caffe_project.h"
+#include "api/guard.h"
+#include "base/file.h"
+#include "job/cluster.h"
+#include "job/text.h"
+#include "sim/sim.h"
+#include "tensor/kernels.h"
+#include "train/events.h"
+#include "train/train.h"
+#include "wire/catalogue.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RETRY (60 * WORLD_SECOND) /* that workers wait for a driver that is gone */
+
+struct pl_cluster {
+    Paceline__Cluster *message;
+};
+
+static int load_cluster(pl_engine *engine, const char *path, pl_cluster **out)
+{
+    struct file_bytes text;
+    Paceline__Cluster *message = NULL;
+    int rc = file_read(path, TEXT_BYTES_MAX, &text, &engine->error);
+    if (rc != OK)
+        return rc;
+    rc = cluster_parse(path, (char *)text.data, text.len, &message, &engine->error);
+    file_release(&text);
+    if (rc == OK)
+        rc = cluster_finish(message, &engine->error);
+    pl_cluster *cluster = rc == OK ? malloc(sizeof *cluster) : NULL;
+    if (rc == OK && !cluster)
+        rc = err_set(&engine->error, ERR_NOMEM, "%s: out of memory", path);
+    if (rc != OK) {
+        cluster_free(message);
+        return rc;
+    }
+    cluster->message = message;
+    *out = cluster;
+    return OK;
+}
+
+int pl_cluster_load(pl_engine *engine, const char *path, pl_cluster **out)
+{
+    RETURN_GUARDED(engine, load_cluster(engine, path, out));
+}
+
+void pl_cluster_free(pl_cluster *cluster)
+{
+    if (!cluster)
+        return;
+    cluster_free(cluster->message);
+    free(cluster);
+}
+
+/* What all nodes of a simulation share: they compute one at a time. */
+struct simulation {
+    struct train_options train;
+    struct train_host host;
+    struct corpus corpus;
+    struct workspace *ws;
+    struct vec dx;
+    struct arena arena;
+    struct sim *sim;
+    atomic_int *leave; /* by node */
+    uint32_t nodes;
+    atomic_int workers; /* that there are to be; 0: nobody has said */
+    unsigned drivers;   /* that there have been */
+    struct train_report report;
+    struct api_sink sink;
+    const pl_job *given;
+    struct err *err;
+};
+
+static int node_main(void *arg, struct world *world)
+{
+    struct simulation *s = arg;
+    if (world->self == WORLD_DRIVER) {
+        struct train_options train = s->train;
+        bool again = s->drivers++ > 0;
+        train.resume = train.resume || again;
+        if (again) /* the run's time is the simulation's, in which a driver may be away */
+            train.before += world_seconds(sim_now(s->sim));
+        s->err->text[0] = '\0';
+        return train_drive(world, &s->host, &train, &s->report, s->err);
+    }
+    struct train_host host = s->host;
+    host.leave = &s->leave[world->self];
+    return train_work(world, &host);
+}
+
+static uint32_t kind_of(const char *name)
+{
+    return (uint32_t)wire_kind_find(name);
+}
+
+static void on_fault(void *arg, const struct sim_fault *fault)
+{
+    struct simulation *s = arg;
+    double t = s->train.before + world_seconds(sim_now(s->sim));
+    if (strcmp(fault->what, "leave") == 0 && fault->node < s->nodes)
+        atomic_store(&s->leave[fault->node], 1);
+    if (strcmp(fault->what, "want") == 0)
+        atomic_store(&s->workers, (int)fault->factor);
+    char *line = events_fault(t, fault->what, fault->node, fault->factor);
+    if (line)
+        s->train.line(s->train.user, line);
+    free(line);
+}
+
+static int open_simulation(struct simulation *s, const Paceline__Cluster *cluster, struct err *err)
+{
+    const Paceline__Job *job = s->train.job;
+    kernels_set_threads((int)job->threads);
+    int rc = corpus_open(job, NULL, &s->corpus, err);
+    if (rc == OK)
+        rc = workspace_create(job, &s->corpus, s->host.log, NULL, NULL, &s->ws, err);
+    if (rc == OK && vec_init(&s->dx, &s->arena, net_segments(s->ws->train)->total) != OK)
+        rc = err_set(err, ERR_NOMEM, "out of memory for gradients");
+    s->nodes = cluster_nodes(cluster);
+    s->leave = arena_array(&s->arena, s->nodes, atomic_int);
+    if (rc == OK && !s->leave)
+        rc = err_set(err, ERR_NOMEM, "out of memory for %u nodes", s->nodes);
+    s->host.corpus = &s->corpus;
+    s->host.ws = s->ws;
+    s->host.dx = &s->dx;
+    return rc;
+}
+
+static int simulate_run(struct simulation *s, const Paceline__Cluster *cluster,
+                        const pl_sim_options *options, struct err *err)
+{
+    int rc = open_simulation(s, cluster, err);
+    if (rc != OK)
+        return rc;
+    const struct sim_options settings = {
+        .cluster = cluster,
+        .workers = s->train.job->has_workers_max ? cluster_nodes(cluster) : s->train.job->workers,
+        .seed = s->train.job->seed,
+        .backend = options->threads ? SIM_BATON : SIM_FIBRES,
+        .log = s->host.log,
+        .node_main = node_main,
+        .arg = s,
+        .kind_of = kind_of,
+        .fault = on_fault,
+    };
+    rc = sim_create(&settings, &s->sim, err);
+    if (rc == OK)
+        rc = api_sink_open(&s->sink, s->given, &options->run, &s->train, s->host.log, err);
+    if (rc != OK)
+        return rc;
+    s->host.trace = s->train.trace;
+    double limit = options->limit_s > 0 ? options->limit_s : 365.0 * 86400;
+    err->text[0] = '\0';
+    rc = sim_run(s->sim, (int64_t)(limit * 1e9));
+    if (rc != OK && err->text[0] == '\0')
+        err_set(err, rc, "the simulation ended at %.3f s: %s", world_seconds(sim_now(s->sim)),
+                status_text(rc));
+    return rc;
+}
+
+static int sim_job(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
+                   const pl_sim_options *options, pl_run_report *report)
+{
+    static const pl_sim_options defaults;
+    if (!options)
+        options = &defaults;
+    if (!cluster->message->has_step_seconds)
+        return err_set(&engine->error, ERR_INPUT,
+                       "cluster: step_seconds: is needed to simulate; `paceline bench step --emit` "
+                       "measures it");
+    Paceline__Job *finished;
+    int rc = api_check_solver_data(job);
+    if (rc == OK)
+        rc = api_job_finish(job, 1, &finished);
+    if (rc != OK)
+        return rc;
+    struct simulation s = {
+        .train =
+            {
+                .job = finished,
+                .stop = api_flag(options->run.stop),
+                .simulated = true,
+            },
+        .host =
+            {
+                .log = &engine->log,
+                .timing = finished->heartbeat == PACELINE__JOB__HEARTBEAT__busy
+                              ? group_timing_busy()
+                              : group_timing_lan(),
+                .step_seconds = cluster->message->step_seconds,
+                .retry = RETRY,
+            },
+        .err = &engine->error,
+    };
+    s.given = job;
+    s.train.workers = &s.workers;
+    s.train.open_end = api_job_is_open_ended(job);
+    arena_init(&s.arena);
+    rc = simulate_run(&s, cluster->message, options, &engine->error);
+    if (rc == OK)
+        api_report(&s.sink, &s.report, report);
+    api_sink_close(&s.sink);
+    sim_free(s.sim);
+    workspace_free(s.ws);
+    corpus_close(&s.corpus);
+    arena_release(&s.arena);
+    job_free(finished);
+    return rc;
+}
+
+int pl_sim(pl_engine *engine, const pl_job *job, const pl_cluster *cluster,
+           const pl_sim_options *options, pl_run_report *report)
+{
+    RETURN_GUARDED(engine, sim_job(engine, job, cluster, options, report));
+}

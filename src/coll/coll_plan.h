@@ -1,0 +1,49 @@
+/* What a plan is made of: pieces, and what each needs. Private to plan.c and run.c. */
+#ifndef PL_COLL_COLL_PLAN_H
+#define PL_COLL_COLL_PLAN_H
+
+#include "coll/coll_run.h"
+
+enum {
+    PLAN_SENDS = 32, /* pieces under way at once, of all steps */
+    PLAN_RECVS = 32,
+    PLAN_WINDOW = 8,  /* of one step: enough to keep a link busy while a task sleeps */
+    PLAN_ACTIVE = 64, /* steps looked at beyond the first that is not finished */
+};
+
+/* A step while it runs. */
+struct flow {
+    size_t pieces;
+    size_t begun, done;       /* done: all before this one have ended */
+    uint64_t ahead;           /* which of those after it have */
+    uint32_t first_piece;     /* its number among the pieces between the two ranks */
+    size_t first_need, needs; /* of plan->needs */
+    bool codes_first; /* SEND: results that no step before has put into the plan's lossy code */
+};
+
+struct span {
+    size_t at, len;
+};
+
+/* One piece under way. */
+struct port {
+    struct recv recv;
+    struct send send;
+    bool busy;
+    size_t step, piece;
+    struct span span;
+    uint8_t *stage; /* NULL: the wire carries floats, from and into the vector itself */
+};
+
+/* Piece i of a range. */
+static inline struct span plan_piece(const struct coll_plan *plan, size_t at, size_t len, size_t i)
+{
+    size_t from = i * plan->config.chunk;
+    return (struct span){at + from,
+                         len - from < plan->config.chunk ? len - from : plan->config.chunk};
+}
+
+/* Whether a piece may begin: what it touches is free of the steps before it. */
+bool plan_clear(const struct coll_plan *plan, size_t step, size_t piece);
+
+#endif

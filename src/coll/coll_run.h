@@ -1,0 +1,50 @@
+/* Running schedules: every step is cut into pieces, and a piece moves as soon as the pieces it
+ * depends on have. So receiving, reducing and sending on overlap whatever the algorithm; sums land
+ * in the vector as bytes come in, sends leave from it, and nothing is copied or allocated on the
+ * way. */
+#ifndef PL_COLL_COLL_RUN_H
+#define PL_COLL_COLL_RUN_H
+
+#include "coll/coll.h"
+#include "coll/coll_schedule.h"
+#include "tensor/codec.h"
+#include "tensor/reduce.h"
+
+/* How a plan's vectors travel. */
+struct coll_config {
+    size_t chunk;     /* floats of a piece; grows when a vector has too many of them */
+    enum codec codec; /* of the wire; anything but f32 refuses butterfly and ring, where ranks would
+                         end with different sums */
+    struct reduction reduction;
+    bool phantom; /* sim: only lengths travel; x is NULL */
+    /* sim: seconds of a core per byte that each piece costs to serialise, at either end, and to
+     * reduce (Elastic's z and g). */
+    double serialise, reduce;
+};
+
+struct coll_plan {
+    struct schedule schedule;
+    struct coll_config config;
+    struct flow *flow; /* one a step */
+    size_t *needs;     /* numbers of steps */
+    struct port *ports;
+    uint64_t moved; /* bytes, by the last run */
+    float *scratch;
+    uint8_t *stage; /* encoded pieces, one a port */
+    float *decoded; /* one piece */
+};
+
+/* Make a schedule ready to be run any number of times; it is the plan's from then on, even when
+ * this fails. ERR_NOMEM */
+int coll_plan_make(struct coll_plan *plan, struct schedule *schedule,
+                   const struct coll_config *config);
+void coll_plan_release(struct coll_plan *plan); /* zeroed: nothing to do */
+
+/* Run it on x (schedule.n floats) as exchange c->n of its lane; every rank runs its own schedule of
+ * the same collective. `residual` (n floats, NULL: none) is what lossy codecs owe from earlier
+ * runs. Returns when x has its result here and the world is done with it: others may still be under
+ * way. ERR_VIEW, ERR_TIMEOUT, ERR_CANCELLED, ERR_PROTOCOL: x is undefined, and nobody touches it.
+ */
+int coll_run(struct coll *c, struct coll_plan *plan, float *x, float *residual);
+
+#endif

@@ -1,0 +1,235 @@
+/* Lossy codes on the wire: every rank ends with the same bits, near the sum, and what one run loses
+ * the next ones bring. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "coll_call.h"
+
+#include <math.h>
+
+enum { TIMES = 200 };
+
+static const enum codec lossy[] = {CODEC_BF16, CODEC_INT8};
+
+/* In a butterfly and a ring, ranks would end with different sums. */
+static const enum coll_algorithm able[] = {COLL_TREE, COLL_CHUNKED_RING, COLL_HALVING_DOUBLING,
+                                           COLL_SCATTER_GATHER};
+enum { ABLE = sizeof able / sizeof *able };
+
+/* Under the thread sanitizer, where each task is a thread, sweeps take larger steps. */
+#ifdef __SANITIZE_THREAD__
+enum { STRIDE = 4 };
+#else
+enum { STRIDE = 1 };
+#endif
+
+#define EACH_CODEC_AND_ALGORITHM(codec, a)                            \
+    for (const enum codec *codec = lossy; codec < lossy + 2; codec++) \
+        for (const enum coll_algorithm *a = able; a < able + ABLE; a++)
+
+/* The same call `times` times, each rank with the same values and what it owes. */
+struct course {
+    struct call call;
+    struct coll_config config;
+    size_t times;
+    bool feedback, uneven;
+    float *x[RANKS_MAX], *residual[RANKS_MAX];
+    double *sum[RANKS_MAX]; /* of the results */
+};
+
+static int run_often(struct course *course, struct coll *c, struct coll_plan *plan)
+{
+    size_t me = c->ranks->me, n = course->call.n;
+    int rc = OK;
+    for (size_t k = 0; rc == OK && k < course->times; k++) {
+        for (size_t i = 0; i < n; i++)
+            course->x[me][i] = call_value(me, 0, i);
+        c->n = k + 1;
+        rc = coll_run(c, plan, course->x[me], course->feedback ? course->residual[me] : NULL);
+        for (size_t i = 0; i < n; i++)
+            course->sum[me][i] += (double)course->x[me][i];
+    }
+    return rc;
+}
+
+static int play_series(struct scene *scene, struct group *group, const struct ranks *ranks)
+{
+    struct course *course = scene->arg;
+    struct coll c = {.group = group, .view = group_view(group), .ranks = ranks};
+    struct coll_plan plan;
+    size_t me = ranks->me;
+    int rc = call_plan(&plan, &course->call, &course->config, ranks->count, me);
+    if (rc != OK)
+        return rc;
+    course->x[me] = calloc(course->call.n + 1, sizeof(float));
+    course->residual[me] = calloc(course->call.n + 1, sizeof(float));
+    course->sum[me] = calloc(course->call.n + 1, sizeof(double));
+    rc = course->x[me] && course->residual[me] && course->sum[me] ? OK : ERR_NOMEM;
+    if (rc == OK)
+        rc = run_often(course, &c, &plan);
+    coll_plan_release(&plan);
+    return rc;
+}
+
+static void run_series(struct course *course, uint32_t ranks)
+{
+    struct scene scene = {.ranks = ranks, .play = play_series, .arg = course};
+    if (course->uneven) {
+        scene.cluster = "node { count: 2 jitter: 0.5 } node { speed: 0.1 jitter: 0.3 } "
+                        "node { count: 6 speed: 3 } link { mbit: 10 loss: 0.01 }";
+        course->config.serialise = 1e-6;
+    }
+    run_scene(&scene);
+    for (uint32_t r = 0; r < ranks; r++)
+        assert_int_equal(scene.rc[r], OK);
+}
+
+static void drop_series(struct course *course)
+{
+    for (size_t r = 0; r < RANKS_MAX; r++) {
+        free(course->x[r]);
+        free(course->residual[r]);
+        free(course->sum[r]);
+    }
+}
+
+static double exact_sum(uint32_t ranks, size_t i)
+{
+    double sum = 0;
+    for (uint32_t r = 0; r < ranks; r++)
+        sum += (double)call_value(r, 0, i);
+    return sum;
+}
+
+/* What one rounding of a sum of `ranks` values, each at most 0.7, may lose. */
+static double step_of(enum codec codec, uint32_t ranks)
+{
+    double largest = 0.7 * ranks;
+    return codec == CODEC_BF16 ? largest / 256 : largest / 127;
+}
+
+/* Roundings on the way of a value: in a ring one a rank, else two a round and those of the ranks
+ * beyond a power of two. */
+static double count_roundings(enum coll_algorithm a, uint32_t ranks)
+{
+    return a == COLL_CHUNKED_RING || a == COLL_SCATTER_GATHER ? ranks : 2 * log2(ranks) + 3;
+}
+
+static void same_bits_near_the_sum(const struct course *course, uint32_t ranks)
+{
+    enum coll_algorithm a = course->call.algorithm;
+    double most = count_roundings(a, ranks) * step_of(course->config.codec, ranks);
+    for (uint32_t r = 0; r < ranks; r++)
+        if (memcmp(course->x[r], course->x[0], course->call.n * sizeof(float)) != 0)
+            fail_msg("%s %s, %zu floats in pieces of %zu: rank %u of %u has other bits",
+                     coll_algorithm_name(a), codec_name(course->config.codec), course->call.n,
+                     course->config.chunk, r, ranks);
+    for (size_t i = 0; i < course->call.n; i++)
+        if (fabs((double)course->x[0][i] - exact_sum(ranks, i)) > most)
+            fail_msg("%s %s of %u ranks: float %zu is %g, not %g", coll_algorithm_name(a),
+                     codec_name(course->config.codec), ranks, i, (double)course->x[0][i],
+                     exact_sum(ranks, i));
+}
+
+static void test_run_codec_ranks_agree_bit_for_bit(void **state)
+{
+    (void)state;
+    static const size_t n[] = {1, 5, 31, 257, 700, 1000, 2900};
+    static const size_t chunk[] = {5, 256, 300, 512};
+    EACH_CODEC_AND_ALGORITHM(codec, a)
+    for (uint32_t ranks = 1; ranks <= 9; ranks += STRIDE)
+        for (size_t k = 0; k < sizeof n / sizeof *n; k++)
+            for (size_t j = n[k] > 1000; j < 4; j++) {
+                struct course course = {.call = {ALL_REDUCE, *a, n[k], 0, NULL},
+                                        .config = {.chunk = chunk[j], .codec = *codec},
+                                        .times = 2,
+                                        .feedback = true};
+                run_series(&course, ranks);
+                same_bits_near_the_sum(&course, ranks);
+                drop_series(&course);
+            }
+}
+
+/* Pieces are coded in another order, and from longer ranges. */
+static void test_run_codec_any_order_and_length(void **state)
+{
+    (void)state;
+    EACH_CODEC_AND_ALGORITHM(codec, a)
+    for (uint32_t ranks = 2; ranks <= 9; ranks += STRIDE)
+        for (int uneven = 0; uneven < 2; uneven++) {
+            struct course course = {.call = {ALL_REDUCE, *a, uneven ? 2777 : 40001, 0, NULL},
+                                    .config = {.chunk = uneven ? 45 : 700, .codec = *codec},
+                                    .times = 2,
+                                    .feedback = true,
+                                    .uneven = uneven};
+            run_series(&course, ranks);
+            same_bits_near_the_sum(&course, ranks);
+            drop_series(&course);
+        }
+}
+
+static void test_run_codec_parts_equal_copies(void **state)
+{
+    (void)state;
+    static const enum call_kind kinds[] = {BROADCAST, ALL_GATHER};
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < 2; i++)
+            for (uint32_t ranks = 2; ranks <= 9; ranks += STRIDE) {
+                struct course course = {
+                    .call = {kinds[k], COLL_AUTO, 2900, ranks / 2, NULL},
+                    .config = {.chunk = ranks % 2 ? 300 : 64, .codec = lossy[i]},
+                    .times = 1};
+                run_series(&course, ranks);
+                for (uint32_t r = 1; r < ranks; r++)
+                    assert_memory_equal(course.x[r], course.x[0], 2900 * sizeof(float));
+                drop_series(&course);
+            }
+}
+
+/* How far the mean of all results is from the sum, at worst. */
+static double bias_of(const struct course *course, uint32_t ranks)
+{
+    double worst = 0;
+    for (size_t i = 0; i < course->call.n; i++)
+        worst = fmax(worst, fabs(course->sum[0][i] / (double)course->times - exact_sum(ranks, i)));
+    return worst;
+}
+
+/* What is lost stays as it is, however long the course; what is owed gets paid: of the errors of
+ * 200 runs no more is left in their mean than what is owed at the end. */
+static void test_run_codec_error_feedback(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[] = {2, 4, 5, 8};
+    EACH_CODEC_AND_ALGORITHM(codec, a)
+    for (size_t k = STRIDE > 1 ? 2 : 0; k < (STRIDE > 1 ? 3 : 4); k++) {
+        struct course with = {.call = {ALL_REDUCE, *a, 2048, 0, NULL},
+                              .config = {.chunk = 256, .codec = *codec},
+                              .times = TIMES,
+                              .feedback = true};
+        struct course without = with;
+        without.feedback = false;
+        run_series(&with, ranks[k]), run_series(&without, ranks[k]);
+        double most = count_roundings(*a, ranks[k]) * step_of(*codec, ranks[k]) / TIMES;
+        double left = bias_of(&with, ranks[k]), lost = bias_of(&without, ranks[k]);
+        if (left > 2 * most || lost < 4 * left)
+            fail_msg("%s %s of %u ranks: off by %g, without feedback by %g; at most %g",
+                     coll_algorithm_name(*a), codec_name(*codec), ranks[k], left, lost, most);
+        drop_series(&with), drop_series(&without);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_run_codec_ranks_agree_bit_for_bit),
+        cmocka_unit_test(test_run_codec_any_order_and_length),
+        cmocka_unit_test(test_run_codec_parts_equal_copies),
+        cmocka_unit_test(test_run_codec_error_feedback),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,108 @@
+/* A team: nodes that found each other to do collectives, without a training run around them. One
+ * coordinates, as the driver; the others, and usually one on the same machine, are its members.
+ *
+ * Collectives run on channels. Each channel carries one after another, the same ones in the same
+ * order on every member; different channels carry theirs at the same time. When a member is lost,
+ * calls under way end with ERR_VIEW on all who are left, some of which may have their result
+ * already; the next call is one of those who are left. */
+#ifndef PL_COLL_TEAM_CALL_H
+#define PL_COLL_TEAM_CALL_H
+
+#include "coll/auto.h"
+#include "coll/coll_run.h"
+#include "coll/shared_vars.h"
+#include "group/group_server.h"
+
+/* Tags of channels lie beyond those of shared variables' lanes. */
+enum { TEAM_CHANNELS = 8, TEAM_LANES = TASKS_LANES };
+
+/* ---- the coordinator ---- */
+
+struct team_host {
+    struct group group;
+    struct server server;
+    struct shared_host shared;
+};
+
+/* Start taking members in; the first view is made when `members` of them have come. `host` is
+ * large. ERR_NOMEM */
+int team_host_start(struct team_host *host, struct world *world, const struct logger *log,
+                    const struct group_timing *timing, uint32_t members);
+/* Tell the members that it is over, and stop. */
+void team_host_stop(struct team_host *host);
+
+/* ---- a member ---- */
+
+/* What a call was prepared with, kept for the next one like it. */
+struct team_plan {
+    int kind; /* enum team_kind */
+    enum coll_algorithm algorithm;
+    size_t root, floats;
+    struct coll_config config;
+    struct coll_plan plan;
+};
+
+struct team_channel {
+    atomic_bool busy;
+    uint32_t view;     /* in which n counts; 0: none yet */
+    uint32_t reported; /* a view that the caller knows of, by ERR_VIEW */
+    uint64_t n;
+    enum coll_algorithm algorithm; /* of the last all-reduce */
+    /* The last two, the latest first: a loop often has a short call beside a long one, and a mean
+     * always has. */
+    struct team_plan plan[2];
+    struct coll_auto automatic;
+    double took; /* s, the last long vector, of took_floats; 0: none */
+    size_t took_floats;
+};
+
+struct team {
+    struct world *world;
+    struct group group;
+    struct team_channel channel[TEAM_CHANNELS];
+    struct shared shared;
+};
+
+/* Join the team whose coordinator the world is connected to, and wait until it is complete.
+ * ERR_TIMEOUT, ERR_DRIVER (refused, or the coordinator is gone), ERR_NOMEM */
+int team_join(struct team *team, struct world *world, const struct logger *log,
+              const struct group_timing *timing, int64_t deadline);
+/* Leave it; no call is under way. */
+void team_leave(struct team *team);
+
+/* This member's rank in the current view, and (returned) the number of members; 0 when the team is
+ * over. */
+size_t team_size(const struct team *team, size_t *rank);
+
+enum team_kind {
+    TEAM_ALLREDUCE,
+    TEAM_BROADCAST,
+    TEAM_REDUCE,
+    TEAM_GATHER,
+    TEAM_ALL_GATHER,
+    TEAM_REDUCE_SCATTER,
+};
+
+struct team_call {
+    enum team_kind kind;
+    uint32_t channel;
+    float *x;
+    size_t n;
+    uint32_t view;                 /* the only one to run in, or ERR_VIEW; 0: any */
+    size_t root;                   /* broadcast, reduce, gather: a rank */
+    enum coll_algorithm algorithm; /* allreduce */
+    bool pinned;                   /* COLL_AUTO goes by its rule, whatever links can do */
+    struct coll_config config;
+    uint32_t stripes;         /* connections to each peer */
+    bool stripes_given;       /* else COLL_AUTO, where it measures, uses them or one */
+    float *residual;          /* (optional) of a lossy codec; n floats */
+    struct coll_waits *waits; /* (optional) what it waited for, and the bytes it moved */
+};
+
+/* One collective. ERR_VIEW (a member was lost), ERR_DRIVER (the team is over), ERR_USAGE (the
+ * channel is in use, a root is no rank). What fails on this member alone, ERR_NOMEM,
+ * ERR_UNSUPPORTED (a vector too long for its algorithm) and ERR_PROTOCOL (others call something
+ * else), ends its membership, for the others wait for it. */
+int team_run(struct team *team, const struct team_call *call);
+
+#endif

@@ -1,0 +1,354 @@
+/* What two ends of a parcel say to each other, all in its view and under its number:
+ *
+ *   PARCEL     piece WIRE_HEADER_PIECE   sender → receiver   floats (u64), then the caller's note
+ *   PARCEL_GO  TRANSFER_MAY        receiver → sender   pieces that may come by now (u32), or NEVER
+ *   PARCEL     0, 1, 2 …         sender → receiver   only pieces that a receive is posted for
+ *   PARCEL_GO  TRANSFER_ENDED       sender → receiver   cancelled
+ *
+ * The lane is the receiver's; a number is the sender's lane, then a count. Pieces that come in as
+ * messages were posted for once: they are what is left of a parcel that has been cancelled, and are
+ * thrown away where notes are waited for. */
+#include "base/fault.h"
+#include "coll/transfer_internal.h"
+#include "wire/catalogue.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+enum {
+    SEND_GRANT = TRANSFER_WINDOW, /* bits of `busy` after those of the slots */
+    RECEIVE_GRANT,
+};
+
+#define NEVER UINT32_MAX
+
+static uint64_t grant_tag(uint64_t tag, uint32_t piece)
+{
+    return (tag & ~WIRE_KIND_MASK) | wire_tag(WIRE_TRANSFER_GO, 0, 0, piece);
+}
+
+static size_t piece_bytes(const struct transfer *p, uint32_t piece)
+{
+    size_t left = p->n - (size_t)piece * TRANSFER_CHUNK;
+    return (left < TRANSFER_CHUNK ? left : TRANSFER_CHUNK) * sizeof(float);
+}
+
+static void *piece_at(const struct transfer *p, uint32_t piece)
+{
+    return p->x ? p->x + (size_t)piece * TRANSFER_CHUNK * sizeof(float) : NULL;
+}
+
+/* ---- posts ---- */
+
+/* Worlds take posts to other nodes only: to its own a parcel goes as messages that hold copies, and
+ * is done with them at once. ERR_FULL: not now */
+static int send_here(struct transfers *ps, struct send *s)
+{
+    struct message *m =
+        s->from ? message_new(s->tag, s->view, s->len) : message_phantom(s->tag, s->view, s->len);
+    if (!m)
+        return ERR_NOMEM;
+    if (s->from)
+        memcpy(m->data, s->from, s->len);
+    int rc = world_send(ps->world, s->to, m, CLASS_BULK);
+    if (rc == ERR_FULL)
+        message_unref(m);
+    atomic_store(&s->status, rc);
+    if (rc == OK)
+        atomic_fetch_add(&ps->ended.times, 1);
+    ps->full |= rc == ERR_FULL;
+    return rc;
+}
+
+static int start_send(struct transfer *p, int bit, struct send *s, struct send what)
+{
+    struct transfers *ps = p->all;
+    what.to = p->peer;
+    what.view = p->view;
+    what.ended = &ps->ended;
+    *s = what;
+    int rc = p->peer == ps->world->self ? send_here(ps, s) : world_post_send(ps->world, s);
+    ps->posts += rc == OK;
+    p->busy |= (rc == OK ? 1u : 0u) << bit;
+    return rc;
+}
+
+static int start_recv(struct transfer *p, int bit, struct recv *r, struct recv what)
+{
+    struct transfers *ps = p->all;
+    what.from = p->peer;
+    what.view = p->view;
+    what.ended = &ps->ended;
+    *r = what;
+    int rc = world_post_recv(ps->world, r);
+    ps->posts += rc == OK;
+    p->busy |= (rc == OK ? 1u : 0u) << bit;
+    return rc;
+}
+
+/* Listen to the other side: a sender for a go, a receiver for the end. */
+static int listen_to(struct transfer *p)
+{
+    const struct recv answer = {.tag = grant_tag(p->tag, p->sends ? TRANSFER_MAY : TRANSFER_ENDED),
+                                .into = p->grant_bytes,
+                                .len = sizeof p->grant_bytes};
+    return start_recv(p, RECEIVE_GRANT, &p->grant_recv, answer);
+}
+
+static int send_header(struct transfer *p)
+{
+    const struct send header = {
+        .tag = p->tag | WIRE_HEADER_PIECE, .from = p->header, .len = p->header_len};
+    return start_send(p, SEND_GRANT, &p->grant_send, header);
+}
+
+static int send_grant(struct transfer *p)
+{
+    const struct send go = {
+        .tag = grant_tag(p->tag, TRANSFER_MAY), .from = p->grant_sent, .len = sizeof p->grant_sent};
+    bytes_put_le32(p->grant_sent, p->begun);
+    return start_send(p, SEND_GRANT, &p->grant_send, go);
+}
+
+static int begin_piece(struct transfer *p, int i)
+{
+    uint64_t tag = p->tag | p->begun;
+    void *x = piece_at(p, p->begun);
+    size_t len = piece_bytes(p, p->begun);
+    uint32_t stripe = p->all->stripes > 1 ? p->begun % p->all->stripes : 0;
+    const struct send out = {.tag = tag, .from = x, .len = len, .stripe = stripe};
+    const struct recv in = {.tag = tag, .into = x, .len = len, .land = p->land, .user = p->user};
+    if (!p->sends)
+        return start_recv(p, i, &p->slot[i].recv, in);
+    int rc = start_send(p, i, &p->slot[i].send, out);
+    if (rc == OK)
+        trace_sending(p->all->world, &p->all->sends, p->peer, len);
+    return rc;
+}
+
+static int status_of(const struct transfer *p, int i)
+{
+    if (i >= TRANSFER_WINDOW)
+        return atomic_load(i == SEND_GRANT ? &p->grant_send.status : &p->grant_recv.status);
+    return atomic_load(p->sends ? &p->slot[i].send.status : &p->slot[i].recv.status);
+}
+
+/* Whether this post was under way and has ended; how, in *status. */
+static bool has_ended(struct transfer *p, int i, int *status)
+{
+    if (!(p->busy >> i & 1))
+        return false;
+    *status = status_of(p, i);
+    if (*status == POST_PENDING)
+        return false;
+    p->busy &= ~(1u << i);
+    return true;
+}
+
+static void withdraw_posts(struct transfer *p)
+{
+    struct world *world = p->all->world;
+    for (int i = 0; i < TRANSFER_WINDOW; i++)
+        if (!(p->busy >> i & 1))
+            continue;
+        else if (p->sends)
+            world_unsend(world, &p->slot[i].send);
+        else
+            world_unpost(world, &p->slot[i].recv);
+    if (p->busy >> SEND_GRANT & 1)
+        world_unsend(world, &p->grant_send);
+    if (p->busy >> RECEIVE_GRANT & 1)
+        world_unpost(world, &p->grant_recv);
+    p->busy = 0;
+}
+
+/* ---- moving on ---- */
+
+/* What a sender hears: how many pieces may come. And a receiver: that no more will. */
+static int take_grant(struct transfer *p)
+{
+    uint32_t may = bytes_le32(p->grant_bytes);
+    if (!p->sends || may == NEVER)
+        return ERR_STOP;
+    if (may < p->granted || may > p->pieces)
+        return ERR_PROTOCOL;
+    p->granted = may;
+    p->agreed = true;
+    return listen_to(p);
+}
+
+static void count_bytes(struct transfer *p, size_t bytes)
+{
+    struct transfers *ps = p->all;
+    if (p->sends)
+        trace_sent(
+            ps->world, &ps->sends, p->peer,
+            (struct trace_span){.kind = SPAN_SEND, .row = transfers_row(ps), .n = ps->count});
+    if (p->peer == ps->world->self)
+        return;
+    ps->bytes += bytes;
+    if (ps->group)
+        atomic_fetch_add(&ps->group->moved, bytes);
+}
+
+static int take_ended(struct transfer *p)
+{
+    int rc;
+    for (int i = 0; i < TRANSFER_WINDOW; i++)
+        if (has_ended(p, i, &rc)) {
+            if (rc != OK)
+                return rc;
+            p->done++;
+            count_bytes(p, p->sends ? p->slot[i].send.len : p->slot[i].recv.len);
+        }
+    /* How pieces end says more: all may be there, and who sent them, or has them, be gone. */
+    bool waits = p->sends && !(p->agreed && p->granted == p->pieces);
+    (void)has_ended(p, SEND_GRANT, &rc);
+    if (!has_ended(p, RECEIVE_GRANT, &rc))
+        return OK;
+    return rc == OK ? take_grant(p) : waits ? rc : OK;
+}
+
+static int begin_chunks(struct transfer *p)
+{
+    uint32_t may = p->sends ? p->granted : p->pieces;
+    for (int i = 0; i < TRANSFER_WINDOW && p->begun < may; i++) {
+        if (p->busy >> i & 1)
+            continue;
+        int rc = begin_piece(p, i);
+        if (rc != OK)
+            return rc;
+        p->begun++;
+    }
+    return OK;
+}
+
+static int send_control(struct transfer *p)
+{
+    uint32_t more = p->begun - p->granted;
+    bool last = more > 0 && p->begun == p->pieces;
+    bool due = p->sends ? !p->noted : !p->agreed || more >= TRANSFER_WINDOW / 2 || last;
+    if (!due || p->busy >> SEND_GRANT & 1)
+        return OK;
+    int rc = p->sends ? send_header(p) : send_grant(p);
+    if (rc != OK)
+        return rc;
+    p->noted = true;
+    if (!p->sends) {
+        p->agreed = true;
+        p->granted = p->begun;
+    }
+    return OK;
+}
+
+/* "No", to a sender; or, from one, that there is no more. If it has no credit it does not read, and
+ * will be cut. */
+static void send_refusal(struct world *world, uint32_t to, uint32_t view, uint64_t tag)
+{
+    struct message *m = message_new(tag, view, sizeof(uint32_t));
+    if (!m)
+        return;
+    bytes_put_le32(m->data, NEVER);
+    if (world_send(world, to, m, CLASS_CONTROL) == ERR_FULL)
+        message_unref(m);
+}
+
+/* Pieces under way may go on, but nobody's range is touched. */
+static void end_transfer(struct transfer *p, int status)
+{
+    bool knows = status == OK || status == ERR_STOP || status == ERR_PEER || status == ERR_VIEW;
+    withdraw_posts(p);
+    p->status = status;
+    if (!knows)
+        send_refusal(p->all->world, p->peer, p->view,
+                     grant_tag(p->tag, p->sends ? TRANSFER_ENDED : TRANSFER_MAY));
+}
+
+void transfer_step(struct transfer *p)
+{
+    if (p->status != POST_PENDING)
+        return;
+    int rc = take_ended(p);
+    if (rc == OK)
+        rc = begin_chunks(p);
+    if (rc == OK)
+        rc = send_control(p);
+    if (rc != OK && rc != ERR_FULL)
+        end_transfer(p, rc);
+    else if (p->agreed && p->done == p->pieces && !(p->busy >> SEND_GRANT & 1))
+        end_transfer(p, OK);
+}
+
+/* ---- beginning and ending ---- */
+
+static void begin_transfer(struct transfer *p, struct transfers *ps, struct transfer what)
+{
+    PL_ASSERT(p->status != POST_PENDING);
+    PL_ASSERT(what.n <= (size_t)(WIRE_HEADER_PIECE - 1) * TRANSFER_CHUNK);
+    if (p->all)
+        transfers_forget(p);
+    *p = what;
+    p->status = POST_PENDING;
+    p->pieces = (uint32_t)((p->n + TRANSFER_CHUNK - 1) / TRANSFER_CHUNK);
+    transfers_put(ps, p);
+}
+
+void transfer_send(struct transfer *p, struct transfers *ps, const struct transfer_out *out)
+{
+    PL_ASSERT(out->header_len <= TRANSFER_HEADER && out->lane <= UINT8_MAX);
+    uint32_t count = ps->count++ & ((1u << TRANSFER_COUNT_BITS) - 1);
+    uint32_t number = ps->lane << TRANSFER_COUNT_BITS | count;
+    begin_transfer(p, ps,
+                   (struct transfer){.peer = out->to,
+                                     .lane = out->lane,
+                                     .n = out->n,
+                                     .sends = true,
+                                     .view = ps->view,
+                                     .tag = wire_tag(WIRE_TRANSFER, out->lane, number, 0),
+                                     .x = (char *)(uintptr_t)out->x,
+                                     .header_len = TRANSFER_HEAD + out->header_len});
+    bytes_put_le64(p->header, out->n);
+    if (out->header_len)
+        memcpy(p->header + TRANSFER_HEAD, out->header, out->header_len);
+    int rc = listen_to(p);
+    if (rc != OK)
+        end_transfer(p, rc);
+    transfer_step(p);
+}
+
+void transfer_accept(struct transfer *p, struct transfers *ps, struct message *header,
+                     const struct transfer_in *in)
+{
+    begin_transfer(p, ps,
+                   (struct transfer){.peer = header->from,
+                                     .lane = transfer_header_lane(header),
+                                     .n = in->n,
+                                     .view = header->view,
+                                     .tag = header->tag & ~(uint64_t)WIRE_HEADER_PIECE,
+                                     .x = (char *)in->x,
+                                     .land = in->land,
+                                     .user = in->user,
+                                     .header_len = header->len});
+    memcpy(p->header, header->data, header->len);
+    int rc = in->n == transfer_header_floats(header) ? listen_to(p) : ERR_PROTOCOL;
+    message_unref(header);
+    if (rc != OK)
+        end_transfer(p, rc);
+    transfer_step(p);
+}
+
+void transfer_refuse(struct transfers *ps, struct message *header)
+{
+    send_refusal(ps->world, header->from, header->view,
+                 grant_tag(header->tag & ~(uint64_t)WIRE_HEADER_PIECE, TRANSFER_MAY));
+    message_unref(header);
+}
+
+void transfer_cancel(struct transfer *p)
+{
+    if (!p->all)
+        return;
+    if (p->status == POST_PENDING)
+        end_transfer(p, ERR_CANCELLED);
+    transfers_forget(p);
+}

@@ -1,0 +1,333 @@
+#include "group/group_server.h"
+
+#include "wire/wire_send.h"
+
+enum { TICKS_PER_SILENCE = 16 };
+
+/* To every member; who cannot be reached is about to be lost by another event. */
+static int send_view(struct server *s)
+{
+    const struct view *view = &s->roster.view;
+    if (s->hooks.formed)
+        s->hooks.formed(s->hooks.user, view);
+    int rc = group_set_view(s->group, view);
+    struct buf bytes = {0};
+    view_encode(view, &bytes);
+    for (size_t i = 0; rc == OK && i < view->count; i++) {
+        int sent = wire_send_buf(s->group->world, view->node[i], WIRE_VIEW, 0, &bytes);
+        rc = sent == ERR_NOMEM ? sent : OK;
+    }
+    buf_release(&bytes);
+    return rc;
+}
+
+static int send_lane_go(struct server *s, const struct lane_go *go)
+{
+    const struct view *view = &s->roster.view;
+    struct buf bytes = {0};
+    lane_go_encode(go, &bytes);
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < view->count; i++) {
+        int sent = wire_send_buf(s->group->world, view->node[i], WIRE_LANE_GO, go->lane, &bytes);
+        rc = sent == ERR_NOMEM ? sent : OK;
+    }
+    if (rc == OK && s->roster.options.driver_takes_part)
+        rc = wire_send_buf(s->group->world, WORLD_DRIVER, WIRE_LANE_GO, go->lane, &bytes);
+    buf_release(&bytes);
+    return rc;
+}
+
+static int send_admit_joiner(struct server *s, const struct roster_order *o)
+{
+    struct buf bytes = {0};
+    buf_put_u32(&bytes, o->other);
+    buf_put_u8(&bytes, o->kind == ORDER_ADMIT_JOINER);
+    int rc = wire_send_buf(s->group->world, o->node, WIRE_ADMIT_JOINER, 0, &bytes);
+    buf_release(&bytes);
+    return rc == ERR_NOMEM ? rc : OK;
+}
+
+static int send_rejoin(struct server *s, uint32_t node)
+{
+    static const struct buf nothing;
+    int rc = wire_send_buf(s->group->world, node, WIRE_REJOIN, 0, &nothing);
+    return rc == ERR_NOMEM ? rc : OK;
+}
+
+static int carry_out(struct server *s)
+{
+    int rc = OK;
+    for (size_t i = 0; rc == OK && i < s->orders.count; i++) {
+        const struct roster_order *o = &s->orders.at[i];
+        switch (o->kind) {
+        case ORDER_VIEW: rc = send_view(s); break;
+        case ORDER_MEMBER:
+            s->hooks.member(s->hooks.user, o->node, o->what, s->roster.view.number);
+            break;
+        case ORDER_LANE_GO: rc = send_lane_go(s, &o->go); break;
+        case ORDER_RELEASE_MEMBER:
+            wire_send(s->group->world, o->node, wire_tag(WIRE_PART, 0, 0, 0), NULL, 0);
+            break;
+        case ORDER_DROP: world_peer_drop(s->group->world, o->node); break;
+        case ORDER_ADMIT_JOINER:
+        case ORDER_CANCEL_JOIN: rc = send_admit_joiner(s, o); break;
+        case ORDER_REJOIN: rc = send_rejoin(s, o->node); break;
+        case ORDER_WANT:
+            if (s->hooks.want)
+                s->hooks.want(s->hooks.user, o->other);
+            break;
+        }
+    }
+    return rc;
+}
+
+static int step_roster(struct server *s, struct roster_event *event)
+{
+    event->now = world_now(s->group->world);
+    roster_step(&s->roster, event, &s->orders);
+    uint32_t standing = 0;
+    for (size_t i = 0; i < s->roster.count; i++)
+        standing += s->roster.member[i].waits;
+    atomic_store(&s->standing, standing);
+    return carry_out(s);
+}
+
+static int admit_worker(struct server *s, const struct message *m, char *address, struct err *err)
+{
+    if (s->roster.view.number > 0 && s->roster.options.workers_max == 0)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the group is complete, and cannot be joined any more");
+    return s->hooks.admit(s->hooks.user, m->from, m->data, m->len, address, err);
+}
+
+static int take_hello(struct server *s, const struct message *m)
+{
+    char address[NODE_ADDRESS_MAX] = "";
+    struct err err = {0};
+    int rc = admit_worker(s, m, address, &err);
+    if (rc == OK) { /* others may hear of it now, and must never take another for it */
+        rc = world_peer_add(s->group->world, m->from, address);
+        if (rc != OK)
+            return rc;
+        struct roster_event join = {.kind = ROSTER_JOIN, .node = m->from, .address = address};
+        return step_roster(s, &join);
+    }
+    if (s->hooks.refused)
+        s->hooks.refused(s->hooks.user, m->from, &err);
+    else
+        log_warn(s->group->log, "worker %u is refused: %s", m->from, err.text);
+    struct buf why = {0};
+    buf_put_text(&why, err.text);
+    rc = wire_send_buf(s->group->world, m->from, WIRE_REFUSED, 0, &why);
+    buf_release(&why);
+    return rc == ERR_PEER ? OK : rc;
+}
+
+static int take_return(struct server *s, const struct message *m)
+{
+    struct group_return back;
+    char address[NODE_ADDRESS_MAX] = "";
+    struct err err = {0};
+    int rc = group_return_decode(m->data, m->len, &back);
+    if (rc != OK)
+        err_set(&err, rc, "what it says cannot be read");
+    else if (!s->hooks.returned)
+        rc = err_set(&err, ERR_UNSUPPORTED, "nobody returns to this run");
+    else
+        rc = s->hooks.returned(s->hooks.user, m->from, back.hello, back.hello_len, back.report,
+                               address, &err);
+    if (rc == OK) {
+        struct roster_event event = {
+            .kind = ROSTER_RECONNECT,
+            .node = m->from,
+            .address = address,
+            .view = back.view,
+            .incarnation = back.incarnation,
+            .members = &back.members,
+        };
+        return step_roster(s, &event);
+    }
+    log_warn(s->group->log, "worker %u cannot come back: %s", m->from, err.text);
+    return send_rejoin(s, m->from);
+}
+
+static int take_heartbeat(struct server *s, const struct message *m)
+{
+    struct byte_reader in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_HEARTBEAT, .node = m->from};
+    event.progress = read_u64(&in);
+    event.busy = read_u8(&in) != 0;
+    double loss = read_f64(&in);
+    if (!byte_reader_done(&in))
+        return OK;
+    atomic_store(&s->steps[m->from % VIEW_MEMBERS_MAX], event.progress);
+    atomic_store(&s->local_loss[m->from % VIEW_MEMBERS_MAX], loss);
+    return step_roster(s, &event);
+}
+
+static int take_lane_at(struct server *s, const struct message *m)
+{
+    struct byte_reader in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_LANE_AT, .node = m->from};
+    event.view = read_u32(&in);
+    event.lane = read_u32(&in);
+    event.completed = read_u64(&in);
+    uint8_t how = read_u8(&in);
+    event.joined = how >= LANE_JOINED;
+    event.needs_sync = how >= LANE_UNKNOWN;
+    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+}
+
+static int on_donor_ready(struct server *s, const struct message *m)
+{
+    struct byte_reader in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_DONOR_READY, .node = m->from};
+    event.other = read_u32(&in);
+    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+}
+
+static int on_join_complete(struct server *s, const struct message *m)
+{
+    return step_roster(s, &(struct roster_event){.kind = ROSTER_JOIN_COMPLETE, .node = m->from});
+}
+
+static int take_leave(struct server *s, const struct message *m)
+{
+    struct byte_reader in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_LEAVE, .node = m->from};
+    event.needs_sync = read_u8(&in) == 0;
+    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+}
+
+static int take_lost(struct server *s, const struct message *m)
+{
+    struct byte_reader in = {m->data, m->len, false};
+    struct roster_event event = {.kind = ROSTER_LOST, .node = m->from};
+    event.other = read_u32(&in);
+    return byte_reader_done(&in) ? step_roster(s, &event) : OK;
+}
+
+static int take_peer(struct server *s, const struct wake *wake)
+{
+    if (!wake->up && s->hooks.on_disconnect)
+        s->hooks.on_disconnect(s->hooks.user, wake->peer);
+    if (!wake->up)
+        return step_roster(s, &(struct roster_event){.kind = ROSTER_PEER_DOWN, .node = wake->peer});
+    s->hooks.arrived(s->hooks.user, wake->peer);
+    return OK;
+}
+
+static int serve_event(struct server *s, const struct wake *wake)
+{
+    switch (wake->which) {
+    case 0: return take_hello(s, wake->msg);
+    case 1: return take_heartbeat(s, wake->msg);
+    case 2: return take_lane_at(s, wake->msg);
+    case 3: return take_lost(s, wake->msg);
+    case 4: return on_donor_ready(s, wake->msg);
+    case 5: return on_join_complete(s, wake->msg);
+    case 6: return take_leave(s, wake->msg);
+    case 7: return take_return(s, wake->msg);
+    default: return take_peer(s, wake);
+    }
+}
+
+void server_want(struct server *server, uint32_t members)
+{
+    atomic_store(&server->want, members);
+}
+
+static int on_want(struct server *s)
+{
+    uint32_t want = atomic_load(&s->want);
+    if (want == s->reported || s->roster.view.number == 0)
+        return OK;
+    s->reported = want;
+    return step_roster(
+        s, &(struct roster_event){.kind = ROSTER_WANT, .node = WORLD_ANY, .other = want});
+}
+
+/* To all who listen, whether they are in or wait. */
+static void send_beats(struct server *s)
+{
+    uint8_t bytes[8 * GROUP_TOTALS];
+    for (int i = 0; i < GROUP_TOTALS; i++)
+        bytes_put_le64(bytes + 8 * i, atomic_load(&s->departed_totals[i]));
+    for (size_t i = 0; i < s->roster.count; i++) {
+        const struct roster_member *m = &s->roster.member[i];
+        if (m->in || m->waits || m->reconnected) /* one that cannot be sent is a silence */
+            wire_send(s->group->world, m->node, wire_tag(WIRE_BEAT, 0, 0, 0), bytes, sizeof bytes);
+    }
+}
+
+/* A tick that comes a period late was the driver's own sleep, not anybody's silence. */
+static int serve_tick(struct server *s, int64_t *tick, int64_t period)
+{
+    int64_t now = world_now(s->group->world), late = now - *tick;
+    if (late < 0)
+        return OK;
+    *tick = now + period;
+    int rc = on_want(s);
+    if (rc != OK)
+        return rc;
+    if (s->hooks.tick)
+        s->hooks.tick(s->hooks.user);
+    if (now >= s->next_beat) {
+        send_beats(s);
+        s->next_beat = now + s->group->timing.heartbeat;
+    }
+    return step_roster(s, &(struct roster_event){.kind = ROSTER_TICK,
+                                                 .node = WORLD_ANY,
+                                                 .pause = late > period ? late : 0});
+}
+
+static int serve_task(void *arg)
+{
+    struct server *s = arg;
+    struct world *world = s->group->world;
+    const struct wait_for set[] = {
+        wire_from(WORLD_ANY, WIRE_HELLO),
+        wire_from(WORLD_ANY, WIRE_HEARTBEAT),
+        wire_from(WORLD_ANY, WIRE_LANE_AT),
+        wire_from(WORLD_ANY, WIRE_LOST),
+        wire_from(WORLD_ANY, WIRE_DONOR_READY),
+        wire_from(WORLD_ANY, WIRE_JOIN_COMPLETE),
+        wire_from(WORLD_ANY, WIRE_LEAVE),
+        wire_from(WORLD_ANY, WIRE_RETURN),
+        {.kind = WAIT_PEER},
+    };
+    int64_t period = s->group->timing.silence_max / TICKS_PER_SILENCE;
+    int64_t tick = world_now(world) + period;
+    for (;;) {
+        struct wake wake;
+        int rc = world_wait(world, set, 9, tick, &wake);
+        if (rc != OK && rc != ERR_TIMEOUT)
+            return rc;
+        int done = rc == OK ? serve_event(s, &wake) : OK;
+        if (rc == OK && wake.which < 8)
+            message_unref(wake.msg);
+        if (done == OK)
+            done = serve_tick(s, &tick, period);
+        if (done != OK) {
+            log_error(s->group->log, "the group cannot go on: %s", status_text(done));
+            return done;
+        }
+    }
+}
+
+int server_start(struct server *server, struct group *group, const struct roster_options *options,
+                 const struct server_hooks *hooks)
+{
+    server->group = group;
+    server->hooks = *hooks;
+    roster_init(&server->roster, options);
+    /* The tick that sees a silence comes before it has lasted too long, not after. */
+    server->roster.options.silence_max -= group->timing.silence_max / TICKS_PER_SILENCE;
+    return world_spawn(group->world, "server", serve_task, server, &server->task);
+}
+
+void server_stop(struct server *server)
+{
+    if (server->group)
+        world_end_task(server->group->world, &server->task);
+}

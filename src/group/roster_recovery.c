@@ -1,0 +1,151 @@
+/* Who returns to a driver that has come back. */
+#include "group/roster_internal.h"
+
+#include <stdio.h>
+
+#define GRACE_MAX INT64_C(5000000000) /* ns */
+
+/* Of those who are to train, and of those who are to stand by. */
+static void request_missing(const struct roster *roster, struct roster_orders *out)
+{
+    const struct roster_options *o = &roster->options;
+    uint32_t most = o->workers_max > o->workers ? o->workers_max : o->workers, here = 0;
+    for (size_t i = 0; i < roster->count; i++)
+        here += roster->member[i].in || roster->member[i].waits;
+    if (here < most + o->standby)
+        roster_order(out, ORDER_WANT)->other = most + o->standby - here;
+}
+
+static bool is_expected(const struct roster *roster, const struct roster_member *m)
+{
+    return m->reconnected && members_has(&roster->recovery.members, m->node);
+}
+
+static size_t count_reconnected(const struct roster *roster)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < roster->count; i++)
+        n += is_expected(roster, &roster->member[i]);
+    return n;
+}
+
+/* Those who are back from the newest view go on together. */
+static void form_recovered_view(struct roster *roster, struct roster_orders *out)
+{
+    struct roster_recovery *r = &roster->recovery;
+    struct members missing = r->members;
+    r->on = false;
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        m->in = is_expected(roster, m);
+        if (m->in) {
+            missing.word[m->node / 64] &= ~(UINT64_C(1) << m->node % 64);
+            roster_report_member(out, m->node, "back");
+        } else if (m->reconnected) {
+            roster_order(out, ORDER_REJOIN)->node = m->node;
+        }
+        m->reconnected = false;
+    }
+    for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
+        if (members_has(&missing, node))
+            roster_report_member(out, node, "dead");
+    if (roster->options.workers_max > 0) /* else nobody can come in any more */
+        request_missing(roster, out);
+    roster->view.number = r->highest;
+    roster_make_view(roster, out);
+    roster_seek_donor(roster, out);
+}
+
+/* Nobody is left of those who trained: the run goes on from what the driver has, with others. */
+static void forget_recovery(struct roster *roster, struct roster_orders *out)
+{
+    roster->recovery.on = false;
+    for (size_t i = 0; i < roster->count; i++) {
+        struct roster_member *m = &roster->member[i];
+        if (m->reconnected) /* of a view that was left behind */
+            roster_order(out, ORDER_REJOIN)->node = m->node;
+        m->reconnected = false;
+    }
+    for (size_t i = 0; i < roster->count && roster->view.number == 0; i++) {
+        struct roster_member *m = &roster->member[i];
+        if (!m->waits)
+            continue;
+        m->waits = false;
+        m->in = true;
+        roster_report_member(out, m->node, "join");
+        if (roster_count_in(roster) == roster->options.workers)
+            roster_make_view(roster, out);
+    }
+    request_missing(roster, out);
+    roster_seek_donor(roster, out);
+}
+
+static bool is_newer(const struct roster_recovery *r, const struct roster_event *event)
+{
+    return event->incarnation > r->incarnation ||
+           (event->incarnation == r->incarnation && event->view > r->view);
+}
+
+/* As long as a death takes to be noticed, where that is not a matter of minutes. */
+static int64_t recovery_wait(const struct roster *roster)
+{
+    int64_t silence_max = roster->options.silence_max;
+    return silence_max < GRACE_MAX ? silence_max : GRACE_MAX;
+}
+
+/* No view that was ever made: of nobody, or without who tells of it, or at the end of all numbers.
+ */
+static bool makes_no_sense(const struct roster_event *event)
+{
+    return event->node >= VIEW_MEMBERS_MAX || event->view == 0 || event->view >= UINT32_MAX / 2 ||
+           !members_has(event->members, event->node);
+}
+
+void roster_reconnect(struct roster *roster, const struct roster_event *event,
+                      struct roster_orders *out)
+{
+    struct roster_recovery *r = &roster->recovery;
+    struct roster_member *m = roster_find(roster, event->node);
+    if (!roster->options.recovers || roster->view.number > 0 || makes_no_sense(event) ||
+        event->incarnation >= roster->options.incarnation || (m && (m->in || m->waits))) {
+        roster_order(out, ORDER_REJOIN)->node = event->node;
+        return;
+    }
+    if (!m)
+        m = roster_add(roster, event);
+    for (size_t i = 0; i < roster->count && !r->on; i++) /* who came for a first view waits */
+        if (roster->member[i].in) {
+            roster->member[i].in = false;
+            roster->member[i].waits = true;
+        }
+    bool first = count_reconnected(roster) == 0;
+    r->on = m->reconnected = true;
+    m->last_beat = m->last_progress = event->now;
+    snprintf(m->address, sizeof m->address, "%s", event->address);
+    if (is_newer(r, event)) {
+        r->view = event->view;
+        r->incarnation = event->incarnation;
+        r->members = *event->members;
+    }
+    r->highest = event->view > r->highest ? event->view : r->highest;
+    if (first && is_expected(roster, m))
+        r->until = event->now + recovery_wait(roster);
+    if (count_reconnected(roster) == members_count(&r->members))
+        form_recovered_view(roster, out);
+}
+
+/* Nobody is waited for longer than that, or twice as long, for the first. */
+void roster_tick_recovery(struct roster *roster, const struct roster_event *event,
+                          struct roster_orders *out)
+{
+    struct roster_recovery *r = &roster->recovery;
+    if (r->until == 0)
+        r->until = event->now + 2 * recovery_wait(roster);
+    r->until += event->pause;
+    if (event->now < r->until)
+        return;
+    if (count_reconnected(roster) > 0)
+        form_recovered_view(roster, out);
+    else
+        forget_recovery(roster, out);
+}

@@ -1,0 +1,240 @@
+/* A driver that comes back, as its roster sees it: who returns, who is waited for, who is left. */
+#include "group/roster_story.h"
+
+static void restart_driver(struct story *s, uint32_t workers, uint32_t view, const char *last)
+{
+    struct roster_options options = {
+        .workers = workers,
+        .workers_max = workers,
+        .incarnation = 4,
+        .silence_max = SILENCE,
+        .stall_max = STALL,
+        .recovers = true,
+        .last_view = view,
+        .last_incarnation = view ? 3 : 0,
+    };
+    for (; *last; last++)
+        members_add(&options.last, (uint32_t)(*last - '0'));
+    memset(s, 0, sizeof *s);
+    roster_init(&s->roster, &options);
+}
+
+/* From `view` of driver `incarnation`, which held `who`. */
+static const char *returns_from(struct story *s, uint32_t node, uint32_t incarnation, uint32_t view,
+                                const char *members)
+{
+    struct members set = {{0}};
+    for (; *members; members++)
+        members_add(&set, (uint32_t)(*members - '0'));
+    return step(s, (struct roster_event){.kind = ROSTER_RECONNECT,
+                                         .node = node,
+                                         .address = "host:1",
+                                         .view = view,
+                                         .incarnation = incarnation,
+                                         .members = &set});
+}
+
+static const char *wait_ns(struct story *s, int64_t ns)
+{
+    s->now += ns;
+    return step(s, (struct roster_event){.kind = ROSTER_TICK, .node = ROSTER_NOBODY});
+}
+
+static void test_recovery_all_reconnect(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 3, 7, "025");
+    assert_string_equal(returns_from(s, 5, 3, 7, "025"), "");
+    assert_string_equal(returns_from(s, 0, 3, 7, "025"), "");
+    assert_string_equal(returns_from(s, 2, 3, 7, "025"), "back 5; back 0; back 2; view 8: 0 2 5");
+    assert_int_equal(s->roster.view.incarnation, 4);
+    assert_string_equal(returns_from(s, 5, 3, 7, "025"), "afresh 5"); /* it is in already */
+}
+
+/* Who has not returned in time is dead; who comes then is too late. */
+static void test_recovery_wait_is_bounded(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 3, 7, "012");
+    assert_string_equal(wait_ns(s, MS), "");
+    assert_string_equal(returns_from(s, 1, 3, 7, "012"), "");
+    assert_string_equal(wait_ns(s, SILENCE - 1), "");
+    assert_string_equal(returns_from(s, 2, 3, 7, "012"), "");
+    assert_string_equal(wait_ns(s, 1), "back 1; back 2; dead 0; want 1; view 8: 1 2");
+    assert_string_equal(returns_from(s, 0, 3, 7, "012"), "afresh 0");
+}
+
+/* Places are filled by those who stand by, and these are asked for again: so many are to be there
+ * in all as the run began with. */
+static void test_recovery_refills_standbys(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 3, 7, "012");
+    s->roster.options.standby = 2;
+    assert_string_equal(returns_from(s, 1, 3, 7, "012"), "");
+    assert_string_equal(joins(s, 4), "");
+    assert_string_equal(joins(s, 5), "");
+    assert_string_equal(wait_ns(s, SILENCE),
+                        "back 1; dead 0; dead 2; want 2; view 8: 1; ask 1 for 4");
+    restart_driver(s, 2, 7, "01");
+    s->roster.options.standby = 1;
+    assert_string_equal(wait_ns(s, MS), "");
+    for (int i = 1; i < 4; i++)
+        assert_string_equal(wait_ns(s, SILENCE / 2), "");
+    assert_string_equal(wait_ns(s, SILENCE / 2), "want 3"); /* nobody is left */
+}
+
+/* The last driver made a view of which not all have heard: who was in it belongs, whatever it comes
+ * from; who was put out of it does not. */
+static void test_recovery_newest_view_counts(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 3, 0, "");
+    assert_string_equal(returns_from(s, 0, 3, 7, "0123"), "");
+    assert_string_equal(returns_from(s, 2, 3, 7, "0123"), "");
+    assert_string_equal(returns_from(s, 3, 3, 8, "013"), "");
+    assert_string_equal(returns_from(s, 1, 3, 7, "0123"),
+                        "back 0; afresh 2; back 3; back 1; view 9: 0 1 3");
+}
+
+/* A view of an older driver is older, whatever its number; and no number is given twice. */
+static void test_recovery_outranks_older_driver(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 3, 7, "01");
+    assert_string_equal(returns_from(s, 2, 2, 20, "2"), "");
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "");
+    assert_string_equal(returns_from(s, 1, 3, 7, "01"),
+                        "afresh 2; back 0; back 1; want 1; view 21: 0 1");
+    restart_driver(s, 3, 7, "01");
+    assert_string_equal(returns_from(s, 0, 4, 8, "01"), "afresh 0"); /* another of our own rank */
+    assert_string_equal(returns_from(s, 1, 5, 8, "01"), "afresh 1"); /* it has met a newer one */
+}
+
+/* Nobody is left: with those who come afresh the run begins where the driver is. */
+static void test_recovery_without_reconnects(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 2, 7, "01");
+    assert_string_equal(joins(s, 2), "");
+    assert_string_equal(wait_ns(s, MS), "");
+    for (int i = 1; i < 4; i++) {
+        assert_string_equal(wait_ns(s, SILENCE / 2), "");
+        assert_string_equal(beats(s, 2, 0, false), "");
+    }
+    assert_string_equal(wait_ns(s, SILENCE / 2), "join 2; want 1");
+    assert_string_equal(joins(s, 3), "join 3; view 1: 2 3");
+}
+
+/* Whoever was left out by the newest view is no reason to wait for others less, nor one to go on
+ * with. */
+static void test_recovery_of_an_excluded_member(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 2, 7, "01");
+    assert_string_equal(returns_from(s, 2, 3, 6, "012"), "");
+    assert_string_equal(wait_ns(s, MS), "");
+    assert_string_equal(wait_ns(s, SILENCE), "");
+    assert_string_equal(wait_ns(s, SILENCE), "afresh 2; want 2");
+    assert_string_equal(returns_from(s, 1, 3, 7, "01"), "");
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "back 1; back 0; view 8: 0 1");
+}
+
+/* Without knowing of anybody it begins with those who come; until the first view has formed they
+ * wait for those who return. */
+static void test_recovery_reconnects_before_joiners(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 3, 0, "");
+    assert_string_equal(joins(s, 4), "join 4");
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "");
+    assert_string_equal(joins(s, 5), "");
+    assert_string_equal(returns_from(s, 1, 3, 7, "01"), "back 0; back 1; view 8: 0 1; ask 0 for 4");
+    restart_driver(s, 2, 0, "");
+    joins(s, 4);
+    assert_string_equal(joins(s, 5), "join 5; view 1: 4 5");
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "afresh 0");
+}
+
+/* One that has returned dies before the others are there; it may even return once more. */
+static void test_recovery_member_dies_during_wait(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 3, 7, "012");
+    returns_from(s, 0, 3, 7, "012");
+    returns_from(s, 1, 3, 7, "012");
+    assert_string_equal(on_peer_down(s, 0), "drop 0");
+    assert_string_equal(returns_from(s, 2, 3, 7, "012"), "");
+    assert_string_equal(returns_from(s, 0, 3, 7, "012"), "back 0; back 1; back 2; view 8: 0 1 2");
+    restart_driver(s, 2, 7, "01");
+    returns_from(s, 0, 3, 7, "01");
+    assert_string_equal(on_peer_down(s, 0), "drop 0");
+    assert_string_equal(wait_ns(s, SILENCE), "want 2"); /* and nobody is left */
+}
+
+/* A driver that has a part in all lanes brings nothing to them when it comes back. */
+static void test_recovery_driver_lacks_the_result(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 2, 7, "01");
+    s->roster.options.driver_takes_part = true;
+    returns_from(s, 0, 3, 7, "01");
+    returns_from(s, 1, 3, 7, "01");
+    struct roster_event at = {
+        .kind = ROSTER_LANE_AT, .view = 8, .completed = 0, .needs_sync = true};
+    at.node = ROSTER_DRIVER;
+    at.joined = true;
+    assert_string_equal(step(s, at), "");
+    at.needs_sync = at.joined = false;
+    at.node = 0;
+    at.completed = 5;
+    assert_string_equal(step(s, at), "");
+    at.node = 1;
+    at.completed = 6;
+    assert_string_equal(step(s, at), "go 0.8: 6 from 1 to 0 driver");
+}
+
+/* What does not come back, or was never there, is no reason to come back to. */
+static void test_recovery_disabled_all_rejoin(void **state)
+{
+    struct story *s = *state;
+    story_init(s, 2, false);
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "afresh 0");
+    assert_string_equal(joins(s, 2), "join 2");
+    assert_string_equal(joins(s, 3), "join 3; view 1: 2 3");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+/* What no driver ever said: a view of nobody, without who tells of it, at the end of all numbers.
+ */
+static void test_recovery_ignores_invalid_reconnects(void **state)
+{
+    struct story *s = *state;
+    restart_driver(s, 2, 7, "01");
+    assert_string_equal(returns_from(s, 0, 3, 9, ""), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 9, "1"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, UINT32_MAX, "01"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 0, "01"), "afresh 0");
+    assert_string_equal(returns_from(s, 0, 3, 7, "01"), "");
+    assert_string_equal(returns_from(s, 1, 3, 7, "01"), "back 0; back 1; view 8: 0 1");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(test_recovery_all_reconnect),
+        TEST(test_recovery_wait_is_bounded),
+        TEST(test_recovery_refills_standbys),
+        TEST(test_recovery_newest_view_counts),
+        TEST(test_recovery_outranks_older_driver),
+        TEST(test_recovery_without_reconnects),
+        TEST(test_recovery_of_an_excluded_member),
+        TEST(test_recovery_ignores_invalid_reconnects),
+        TEST(test_recovery_reconnects_before_joiners),
+        TEST(test_recovery_member_dies_during_wait),
+        TEST(test_recovery_driver_lacks_the_result),
+        TEST(test_recovery_disabled_all_rejoin),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

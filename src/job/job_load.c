@@ -1,0 +1,189 @@
+#include "job/job.h"
+
+#include "base/fault.h"
+#include "base/hash.h"
+#include "job/job_data.h"
+#include "job/text.h"
+#include "job/text_field.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIELD_TEXT_MAX = 256, PATH_TEXT_MAX = 4096 };
+
+int job_parse(const char *name, const char *text, size_t len, Paceline__Job **out, struct err *err)
+{
+    ProtobufCMessage *msg = NULL;
+    int rc = text_parse(&paceline__job__descriptor, name, text, len, &msg, err);
+    if (rc == OK)
+        *out = (Paceline__Job *)msg;
+    return rc;
+}
+
+void job_free(Paceline__Job *job)
+{
+    if (job)
+        protobuf_c_message_free_unpacked(&job->base, NULL);
+}
+
+/* What came from a command line is wrong usage, not bad input. */
+static int as_usage(int rc, struct err *err)
+{
+    if (rc != ERR_INPUT)
+        return rc;
+    if (err)
+        err->status = ERR_USAGE;
+    return ERR_USAGE;
+}
+
+int job_set_strategy(Paceline__Job *job, const char *name, struct err *err)
+{
+    const ProtobufCMessageDescriptor *type = &paceline__strategy__descriptor;
+    const ProtobufCFieldDescriptor *field = text_field_find(type, name, strlen(name));
+    if (field && text_field_in_oneof(field)) {
+        char path[FIELD_TEXT_MAX];
+        snprintf(path, sizeof path, "strategy.%s", field->name);
+        return text_set(&job->base, path, "{}", err);
+    }
+    char known[FIELD_TEXT_MAX] = "";
+    for (unsigned i = 0; i < type->n_fields; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", type->fields[i].name);
+    }
+    return err_set(err, ERR_USAGE, "no strategy is called `%.60s`; there are %s", name, known);
+}
+
+int job_set(Paceline__Job *job, const char *assignment, struct err *err)
+{
+    char path[FIELD_TEXT_MAX];
+    const char *equals = strchr(assignment, '=');
+    size_t n = equals ? (size_t)(equals - assignment) : 0;
+    if (n == 0 || n >= sizeof path)
+        return err_set(err, ERR_USAGE, "set `%.60s`: write FIELD=VALUE, as in batch=32",
+                       assignment);
+    memcpy(path, assignment, n);
+    path[n] = '\0';
+    return as_usage(text_set(&job->base, path, equals + 1, err), err);
+}
+
+int job_unset(Paceline__Job *job, const char *field, struct err *err)
+{
+    return as_usage(text_unset(&job->base, field, NULL, err), err);
+}
+
+/* A field, and one that cannot stand beside it. */
+static const struct rivals {
+    const char *field, *rival;
+} rivals[] = {
+    {"workers", "workers_min"},    {"workers", "workers_max"},    {"workers_min", "workers"},
+    {"workers_max", "workers"},    {"batch", "global_batch"},     {"global_batch", "batch"},
+    {"stop.epochs", "stop.steps"}, {"stop.steps", "stop.epochs"},
+};
+
+static int take_back(Paceline__Job *job, const char *field, char taken[JOB_TAKEN_MAX],
+                     struct err *err)
+{
+    bool was_set;
+    size_t n = strlen(taken);
+    int rc = text_unset(&job->base, field, &was_set, err);
+    if (rc == OK && was_set)
+        snprintf(taken + n, JOB_TAKEN_MAX - n, "%s%s", n > 0 ? ", " : "", field);
+    return rc;
+}
+
+static bool is_single(const Paceline__Job *job)
+{
+    return job->strategy && job->strategy->algorithm_case == PACELINE__STRATEGY__ALGORITHM_SINGLE;
+}
+
+int job_override(Paceline__Job *job, const char *assignment, char taken[JOB_TAKEN_MAX],
+                 struct err *err)
+{
+    size_t n = strcspn(assignment, "=");
+    int rc = job_set(job, assignment, err);
+    taken[0] = '\0';
+    for (size_t i = 0; rc == OK && i < sizeof rivals / sizeof *rivals; i++)
+        if (strlen(rivals[i].field) == n && strncmp(rivals[i].field, assignment, n) == 0)
+            rc = take_back(job, rivals[i].rival, taken, err);
+    if (rc == OK && strncmp(assignment, "workers", 7) == 0 && !job_is_alone(job) && is_single(job))
+        rc = take_back(job, "strategy.single", taken, err);
+    return rc;
+}
+
+/* Files with a comma between each two: every one from the job's folder. */
+static int resolve_weights(Paceline__Job *job, const char *job_path, struct err *err)
+{
+    if (!job->weights || !*job->weights)
+        return OK;
+    struct buf list = {0};
+    char *copy = strdup(job->weights), *rest = NULL;
+    int rc = copy ? OK : err_set(err, ERR_NOMEM, "weights: out of memory");
+    for (char *path = copy ? strtok_r(copy, ",", &rest) : NULL; rc == OK && path;
+         path = strtok_r(NULL, ",", &rest)) {
+        char *full = strdup(path + strspn(path, " "));
+        rc = full ? job_resolve(&full, job_path, "weights", err)
+                  : err_set(err, ERR_NOMEM, "weights: out of memory");
+        buf_printf(&list, "%s%s", list.len > 0 ? "," : "", full ? full : "");
+        free(full);
+    }
+    free(copy);
+    buf_put_u8(&list, 0);
+    if (rc == OK && list.failed)
+        rc = err_set(err, ERR_NOMEM, "weights: out of memory");
+    if (rc != OK) {
+        buf_release(&list);
+        return rc;
+    }
+    free(job->weights);
+    job->weights = (char *)list.data;
+    return OK;
+}
+
+int job_resolve_paths(Paceline__Job *job, const char *job_path, struct err *err)
+{
+    int rc = OK;
+    if (job->net && job->net->source_case == PACELINE__NET__SOURCE_FILE)
+        rc = job_resolve(&job->net->file, job_path, "net.file", err);
+    if (rc == OK)
+        rc = resolve_weights(job, job_path, err);
+    if (rc == OK)
+        rc = job_data_resolve(job->train_data, NULL, job_path, "train_data", err);
+    if (rc == OK)
+        rc = job_data_resolve(job->test_data, NULL, job_path, "test_data", err);
+    return rc;
+}
+
+int job_move_data(Paceline__Job *job, const char *folder, const char *root, struct err *err)
+{
+    char sibling[PATH_TEXT_MAX];
+    if (snprintf(sibling, sizeof sibling, "%s/", root) >= (int)sizeof sibling)
+        return err_set(err, ERR_INPUT, "%.80s...: path longer than %d bytes", root, PATH_TEXT_MAX);
+    int rc = job_data_resolve(job->train_data, folder, sibling, "train_data", err);
+    if (rc == OK)
+        rc = job_data_resolve(job->test_data, folder, sibling, "test_data", err);
+    return rc;
+}
+
+const char *job_strategy_name(const Paceline__Job *job)
+{
+    const ProtobufCMessageDescriptor *type = &paceline__strategy__descriptor;
+    PL_ASSERT(job->strategy && job->strategy->algorithm_case);
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field(type, job->strategy->algorithm_case);
+    PL_ASSERT(field);
+    return field->name;
+}
+
+int job_hash(const Paceline__Job *job, uint64_t *out, struct err *err)
+{
+    struct buf text = {0};
+    Paceline__Job same = *job;
+    same.has_threads = false;
+    text_write(&same.base, &text);
+    if (!text.failed)
+        *out = hash_bytes(text.data, text.len);
+    int rc = text.failed ? err_set(err, ERR_NOMEM, "job: out of memory") : OK;
+    buf_release(&text);
+    return rc;
+}

@@ -1,0 +1,97 @@
+/* The master's book of the key-value store, as a pure step function: which node holds which version
+ * of which key, and the checksum that all its copies have. No clock, no messages, no values: events
+ * go in, orders come out, and any state can be built in a test. (Elastic §5.3, Algorithm 5.)
+ *
+ * A value of one key and version is the same wherever it is: who says otherwise is refused, and
+ * named. A node holds one version of a key, and a newer one takes the place of the one it held; its
+ * versions never fall. An entry is there while somebody holds it. Who is no member holds nothing,
+ * but may ask: joiners do. */
+#ifndef PL_KV_KV_TABLE_H
+#define PL_KV_KV_TABLE_H
+
+#include "kv/limits.h"
+
+/* What must be equal of all copies of a version. */
+struct kv_meta {
+    uint64_t version, size, checksum;
+};
+
+struct kv_entry {
+    char key[KV_KEY_MAX + 1];
+    struct kv_meta meta;
+    struct members holders; /* never none */
+};
+
+/* A reader who wants to be told when it is there. */
+struct kv_wait {
+    uint32_t node;
+    uint64_t request, version;
+    char key[KV_KEY_MAX + 1];
+};
+
+struct kv_table {
+    struct members in; /* who may hold something */
+    struct kv_entry *entry;
+    size_t count, room;
+    struct kv_wait *wait;
+    size_t waits, waits_room;
+    uint64_t turn; /* whose turn it is to be named as a holder */
+};
+
+enum kv_event_kind {
+    KV_MEMBERS, /* `members` are in, and nobody else */
+    KV_HOLD,    /* node holds `meta` of key, and nothing older: request */
+    KV_FIND,    /* node wants to know who holds a version (KV_NEWEST) of key: request, patient */
+    KV_FORGET,  /* node no longer waits for the answer to this request */
+    KV_DROP,    /* node no longer holds this version of key */
+    KV_LEAVE,   /* node holds nothing any more, and waits for nothing */
+};
+
+struct kv_event {
+    enum kv_event_kind kind;
+    uint32_t node;
+    uint64_t request;
+    const struct members *members; /* borrowed */
+    const char *key;               /* borrowed; ≤ KV_KEY_MAX */
+    struct kv_meta meta;           /* FIND, DROP: the version alone */
+    bool patient;                  /* FIND: answer when it is there */
+};
+
+enum kv_order_kind {
+    KV_HELD,    /* it is in the book */
+    KV_FOUND,   /* meta, and up to KV_LOCATIONS other nodes that have it */
+    KV_NONE,    /* nobody holds it */
+    KV_REFUSED, /* with the orders' refusal */
+};
+
+/* Tell node, of its request: */
+struct kv_order {
+    enum kv_order_kind kind;
+    uint32_t node;
+    uint64_t request;
+    struct kv_meta meta;
+    uint32_t count;
+    uint32_t location[KV_LOCATIONS]; /* none: the node itself is the only one */
+};
+
+struct kv_orders {
+    size_t count;
+    struct kv_order at[KV_WAITS_MAX + 1];
+    struct err refusal;
+};
+
+void kv_table_init(struct kv_table *table);
+void kv_table_release(struct kv_table *table);
+
+/* Take one event in; what is to be told comes out in `out` (cleared first). Refusals:
+ *
+ * ERR_REPLICAS  the version has another size or checksum elsewhere
+ * ERR_USAGE     the node holds a newer one; or the version or size is out of bounds
+ * ERR_VIEW      the node is no member (yet): it may read, and holds nothing
+ * ERR_FULL      there are KV_ENTRIES_MAX entries, or KV_WAITS_MAX waits, already
+ *
+ * What makes no sense otherwise (a drop of what it does not hold) is ignored. ERR_NOMEM: the book
+ * is as it was. */
+int kv_table_step(struct kv_table *table, const struct kv_event *event, struct kv_orders *out);
+
+#endif

@@ -1,0 +1,219 @@
+/* Who needs a gradient, who works in place, and what memory there is for it all. */
+#include "nn/live_ranges.h"
+
+#include "base/fault.h"
+
+#include <string.h>
+
+static void mark_needs(struct net *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++) {
+        struct layer *layer = net->layer[i];
+        bool needs = false;
+        for (size_t k = 0; k < layer->n_at; k++)
+            needs = needs || !param_frozen(net, &layer->at[k]);
+        for (size_t k = 0; k < layer->n_bottom; k++)
+            needs = needs || (layer->bottom[k].blob->needs && !layer->bottom[k].stops);
+        layer->runs_backward = needs && layer->ops->backward && net->phase == PHASE_TRAIN;
+        for (size_t k = 0; k < layer->n_top; k++)
+            layer->top[k]->needs = layer->runs_backward && top_leads_back(layer, k);
+    }
+}
+
+/* Losses are where a weight is; a layer leads there when one of its tops does. */
+static void mark_leads(struct net *net)
+{
+    for (size_t i = 0; i < net->n_blobs; i++)
+        net->blob[i]->leads = net->blob[i]->weight != 0.0f;
+    for (size_t i = net->n_layers; i-- > 0;) {
+        struct layer *layer = net->layer[i];
+        bool leads = false;
+        for (size_t k = 0; k < layer->n_top; k++)
+            leads = leads || (layer->top[k]->leads && top_leads_back(layer, k));
+        layer->runs_backward = layer->runs_backward && leads;
+        for (size_t k = 0; k < layer->n_bottom; k++)
+            if (leads && link_leads_back(layer, k))
+                layer->bottom[k].blob->leads = true;
+    }
+}
+
+/* Labels and targets cannot be learnt. */
+static int check_first_only(const struct net *net, struct err *err)
+{
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        for (size_t k = 1; k < layer->n_bottom && layer->ops->first_only; k++)
+            if (layer->runs_backward && layer->bottom[k].blob->needs && !layer->bottom[k].stops)
+                return err_set(err, ERR_INPUT,
+                               "layer \"%s\": type \"%s\" has no gradient for bottom \"%.64s\", "
+                               "which depends on parameters; propagate_down: false stops it there",
+                               layer->name, layer->type, layer->bottom[k].blob->name);
+    }
+    return OK;
+}
+
+static bool newest_of_name(const struct net *net, size_t i)
+{
+    for (size_t k = i + 1; k < net->n_blobs; k++)
+        if (!net->blob[k]->is_cast && strcmp(net->blob[k]->name, net->blob[i]->name) == 0)
+            return false;
+    return true;
+}
+
+/* What comes out of the net is there to be looked at, and what its caller names. */
+static void mark_kept(struct net *net, const struct net_options *options)
+{
+    for (size_t i = 0; i < net->n_blobs; i++) {
+        struct blob *blob = net->blob[i];
+        bool named = options->keep && strcmp(blob->name, options->keep) == 0;
+        blob->kept = !blob->is_cast && (blob->users == 0 || named || options->keep_all) &&
+                     newest_of_name(net, i);
+    }
+}
+
+/* May y take the place of the values that its maker is given through the link? */
+static bool may_lie_over(const struct layer *layer, const struct link *link, const struct blob *y)
+{
+    const struct blob *x = link->blob;
+    const struct layer *maker = x->maker;
+    return layer->in_place && !link_is_read_back(layer, link) && x->count == y->count &&
+           x->dtype == y->dtype && x->users == 1 && !x->kept && !x->is_borrowed &&
+           x->weight == 0.0f && !(maker->runs_backward && maker->reads_top);
+}
+
+/* Nets ask to work in place by giving top and bottom one name; it is done wherever it can be, but
+ * for a net whose values are all to be kept: there it is done only as asked. */
+static void lay_over(struct net *net, bool keep_all)
+{
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        if (layer->n_top != 1)
+            continue;
+        struct blob *y = layer->top[0], *requested = y->over;
+        y->over = NULL;
+        for (size_t k = 0; k < layer->n_bottom && k < layer->n_over && !y->over; k++) {
+            struct blob *x = layer->bottom[k].blob;
+            if ((x == requested || !keep_all) && may_lie_over(layer, &layer->bottom[k], y))
+                y->over = x;
+        }
+    }
+}
+
+/* To make y again takes what it is made of as it was: not what is itself made again, which may not
+ * have begun its second life, or have ended it. */
+static bool depends_on_rematerialised(const struct net *net, const struct blob *y)
+{
+    for (size_t k = 0; k < y->maker->n_bottom; k++)
+        if (y->maker->bottom[k].blob->rematerialised)
+            return true;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        for (size_t k = 0; k < layer->n_bottom; k++)
+            for (size_t t = 0; t < layer->n_top && layer->bottom[k].blob == y; t++)
+                if (layer->top[t]->rematerialised)
+                    return true;
+    }
+    return false;
+}
+
+/* What a layer can make again is not kept for backward: to make it costs a pass over values that
+ * the layer's own backward is to read, and no more than to have written it to memory and to fetch
+ * it again, long after; and its second life is short. */
+static void mark_rematerialised(struct net *net)
+{
+    for (size_t i = net->n_layers; i-- > 0;) {
+        const struct layer *layer = net->layer[i];
+        for (size_t k = 0; k < layer->n_bottom; k++) {
+            struct link *link = &layer->bottom[k];
+            struct blob *y = link->blob;
+            if (!link_is_read_back(layer, link) || y->rematerialised || y->kept ||
+                !y->maker->remakes || !y->maker->runs_backward || depends_on_rematerialised(net, y))
+                continue;
+            y->rematerialised = link->remakes = true;
+            PL_ASSERT(!y->over); /* nor is another over y, which is read back */
+        }
+    }
+}
+
+/* Of a gradient of two parts the second, which is scratch, may stay one until the maker reads both:
+ * that spares a pass over memory. */
+static bool leaves_second_grad(const struct blob *blob)
+{
+    return blob->maker->ops->takes_second_grad && blob->weight == 0.0f;
+}
+
+/* The first to write a blob's gradient writes it in place, which may be that of its top's, for it
+ * is the last to read that one; others write scratch, to be added. */
+static void share_gradients(struct net *net)
+{
+    for (size_t i = net->n_layers; i-- > 0;) {
+        struct layer *layer = net->layer[i];
+        for (size_t k = 0; k < layer->n_bottom; k++) {
+            struct link *link = &layer->bottom[k];
+            struct blob *x = link->blob, *y = layer->n_top == 1 ? layer->top[0] : NULL;
+            if (!link_wants_gradient(layer, link))
+                continue;
+            link->adds = x->parts > 0;
+            x->second_grad = ++x->parts == 2 && leaves_second_grad(x) ? link : NULL;
+            if (!link->adds && layer->in_place && y && !y->under && k < layer->n_over &&
+                x->count == y->count && x->dtype == y->dtype)
+                y->under = x;
+        }
+    }
+}
+
+/* Segments that layers before the ith, whose backward is later, will still add to end where what is
+ * finished begins. */
+static int find_finished(struct net *net, struct err *err)
+{
+    net->finished = arena_array(&net->arena, net->n_layers, size_t);
+    if (!net->finished)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    size_t end = 0; /* the segments that layers so far add to end here */
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        net->finished[i] =
+            end < net->segments.count ? net->segments.at[end].offset : net->segments.total;
+        for (size_t k = 0; k < layer->n_at && layer->runs_backward; k++)
+            if (layer->at[k].index + 1 > end)
+                end = layer->at[k].index + 1;
+    }
+    return OK;
+}
+
+static int make_room(struct net *net, const struct net_options *options, struct err *err)
+{
+    size_t limit = net->arena.limit, bytes = net->room_floats * sizeof(float);
+    if (limit > 0 && (net->arena.bytes > limit || bytes > limit - net->arena.bytes))
+        return err_set(err, ERR_NOMEM, "net: out of memory for activations");
+    if (options->brings_room)
+        return OK;
+    float *room = arena_array(&net->arena, net->room_floats, float);
+    if (!room)
+        return err_set(err, ERR_NOMEM, "net: out of memory for activations");
+    net_take_room(net, room);
+    return OK;
+}
+
+int plan_make(struct net *net, const struct net_options *options, struct err *err)
+{
+    mark_needs(net);
+    mark_leads(net);
+    int rc = net->phase == PHASE_TRAIN ? check_first_only(net, err) : OK;
+    if (rc == OK)
+        rc = find_finished(net, err);
+    if (rc != OK)
+        return rc;
+    mark_kept(net, options);
+    lay_over(net, options->keep_all);
+    mark_rematerialised(net);
+    share_gradients(net);
+    if ((rc = live_ranges_plan(net, err)) != OK)
+        return rc;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        net->memory.activations += layer->buffer_bytes;
+        net->memory.scratch += layer->op ? layer->op->scratch_bytes : 0;
+    }
+    return make_room(net, options, err);
+}

@@ -1,0 +1,481 @@
+#include "nn/net.h"
+
+#include "base/fault.h"
+#include "nn/axes.h"
+#include "nn/blocks.h"
+#include "nn/cast.h"
+#include "nn/fuse.h"
+#include "nn/layers.h"
+#include "nn/live_ranges.h"
+#include "tensor/bf16.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double mebibytes(size_t bytes)
+{
+    return (double)bytes / (1024.0 * 1024.0 * 1024.0);
+}
+
+static size_t parameters_of(const struct net *net, const struct layer *layer)
+{
+    size_t floats = 0;
+    for (size_t k = 0; k < layer->n_at; k++)
+        floats += layer->at[k].shared ? 0 : net->segments.at[layer->at[k].index].len;
+    return floats * sizeof(float);
+}
+
+static size_t values_of(const struct layer *layer)
+{
+    size_t bytes = 0;
+    for (size_t k = 0; k < layer->n_top; k++)
+        bytes += layer->top[k]->count * dtype_size(layer->top[k]->dtype);
+    return bytes;
+}
+
+/* Of the layers that were reached, the one that takes most. */
+static void name_largest(const struct net *net, const struct net_options *options, struct err *err)
+{
+    const struct layer *largest = NULL;
+    size_t most = 0;
+    for (size_t i = 0; i < net->n_layers; i++) {
+        size_t bytes = parameters_of(net, net->layer[i]) + values_of(net->layer[i]);
+        if (bytes >= most) {
+            most = bytes;
+            largest = net->layer[i];
+        }
+    }
+    const struct err what = *err;
+    char by[64] = "";
+    if (options->memory_by)
+        snprintf(by, sizeof by, " allowed by the container (%.32s)", options->memory_by);
+    if (largest)
+        err_set(err, ERR_NOMEM,
+                "%.160s: there are %.2f GiB%s; the largest layer is \"%s\", with %.2f GiB of "
+                "parameters and %.2f GiB of tops",
+                what.text, mebibytes(options->memory_limit), by, largest->name,
+                mebibytes(parameters_of(net, largest)), mebibytes(values_of(largest)));
+}
+
+static int check_bf16(const struct net_options *options, struct err *err)
+{
+    PL_ASSERT(!options->keep_all); /* chains are what computes with bf16 */
+    if (!options->kernels->has_bf16)
+        return err_set(err, ERR_UNSUPPORTED, "precision: kernels \"%s\" have no bf16",
+                       options->kernels->name);
+    return bf16_check(err);
+}
+
+int net_build(const Caffe__NetParameter *param, const struct net_options *options, bool blocks,
+              struct net **out, struct err *err)
+{
+    struct net *net = calloc(1, sizeof *net);
+    if (!net)
+        return err_set(err, ERR_NOMEM, "net: out of memory");
+    arena_init(&net->arena);
+    arena_limit(&net->arena, options->memory_limit);
+    net->phase = options->phase;
+    net->N = options->batch;
+    net->blocks = blocks;
+    net->images = options->kernels->image_layout;
+    int rc = graph_build(net, param, options, err);
+    if (rc == OK)
+        rc = fuse_chains(net, options, err);
+    if (rc == OK)
+        rc = plan_make(net, options, err);
+    if (rc == ERR_NOMEM && options->memory_limit > 0)
+        name_largest(net, options, err);
+    if (rc != OK) {
+        net_free(net);
+        return rc;
+    }
+    *out = net;
+    return OK;
+}
+
+/* The largest batch that is the one asked for, halved some times, and fits; 0: none does. */
+static size_t find_batch(const Caffe__NetParameter *param, const struct net_options *options)
+{
+    struct net_options smaller = *options;
+    smaller.tuner = NULL;
+    while ((smaller.batch /= 2) > 0) {
+        struct net *net;
+        struct err ignored;
+        if (net_build(param, &smaller, false, &net, &ignored) == OK) {
+            net_free(net);
+            break;
+        }
+    }
+    return smaller.batch;
+}
+
+static void name_batch(const Caffe__NetParameter *param, const struct net_options *options,
+                       struct err *err)
+{
+    const struct err what = *err;
+    size_t batch = find_batch(param, options);
+    if (batch > 0)
+        err_set(err, ERR_NOMEM, "%.400s; lower batch from %zu: %zu fits (--batch %zu)", what.text,
+                options->batch, batch, batch);
+    else
+        err_set(err, ERR_NOMEM, "%.400s; no smaller batch fits: take a smaller net", what.text);
+}
+
+/* Where that is faster. Nothing is lost where it cannot be had. */
+static void put_in_blocks(const Caffe__NetParameter *param, const struct net_options *options,
+                          struct net **net)
+{
+    struct err ignored;
+    struct net *nhwc = *net, *blocks = NULL;
+    if (net_build(param, options, true, &blocks, &ignored) != OK)
+        return;
+    bool win = blocks_win(nhwc, blocks);
+    *net = win ? blocks : nhwc;
+    net_free(win ? nhwc : blocks);
+}
+
+int net_create(const Caffe__NetParameter *param, const struct net_options *options,
+               struct net **out, struct err *err)
+{
+    PL_ASSERT(options->kernels);
+    if (options->batch == 0)
+        return err_set(err, ERR_INPUT, "net: a batch must have at least one record");
+    if (options->dtype == DTYPE_BF16 && options->phase == PHASE_TRAIN) {
+        int rc = check_bf16(options, err);
+        if (rc != OK)
+            return rc;
+    }
+    int rc = net_build(param, options, false, out, err);
+    if (rc == ERR_NOMEM && options->memory_limit > 0)
+        name_batch(param, options, err);
+    if (rc == OK && blocks_may_help(*out, options))
+        put_in_blocks(param, options, out);
+    return rc;
+}
+
+void net_free(struct net *net)
+{
+    if (!net)
+        return;
+    bool listed = net->file.layer; /* else it was not finished */
+    struct layer **layer = listed ? net->file.layer : net->layer;
+    for (size_t i = 0; i < (listed ? net->file.n_layers : net->n_layers); i++)
+        op_release(layer[i]->op);
+    arena_release(&net->arena);
+    free(net);
+}
+
+size_t net_room(const struct net *net)
+{
+    return net->room_floats;
+}
+
+void net_take_room(struct net *net, float *room)
+{
+    net->room = room;
+    net->count = 0;
+    live_ranges_finish(net);
+}
+
+const struct segments *net_segments(const struct net *net)
+{
+    return &net->segments;
+}
+
+const struct segments *net_state_segments(const struct net *net)
+{
+    return &net->states;
+}
+
+const struct segment *net_layer_param(const struct net *net, const char *name, size_t k)
+{
+    for (size_t i = net->n_own; i < net->file.n_layers; i++) {
+        const struct layer *layer = net->file.layer[i];
+        if (!cast_is(layer) && strcmp(layer->name, name) == 0)
+            return k < layer->n_at ? &net->segments.at[layer->at[k].index] : NULL;
+    }
+    return NULL;
+}
+
+void net_init(const struct net *net, uint64_t seed, struct vec *x, struct vec *s)
+{
+    PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
+    vec_fill(x, vec_all(x), 0.0f);
+    vec_fill(s, vec_all(s), 0.0f);
+    for (size_t i = 0; i < net->file.n_layers; i++) {
+        const struct layer *layer = net->file.layer[i];
+        for (size_t k = 0; k < layer->n_at; k++) {
+            const struct layer_param *p = &layer->at[k];
+            const struct segment *segment = &net->segments.at[p->index];
+            if (!p->shared)
+                filler_fill(&p->filler, seed, p->index, x->at + segment->offset, segment->len);
+        }
+    }
+}
+
+static void probe_begins(const struct net *net, size_t layer, bool backward)
+{
+    if (net->probe)
+        net->probe->begins(net->probe->user, layer, backward);
+}
+
+static void probe_ends(const struct net *net, size_t layer, bool backward)
+{
+    if (net->probe)
+        net->probe->ends(net->probe->user, layer, backward);
+}
+
+static void rebuild_net(const struct layer *layer)
+{
+    for (size_t k = 0; k < layer->n_top; k++)
+        if (layer->top[k]->rematerialised)
+            live_ranges_restart(layer->top[k]);
+}
+
+/* ---- forward ---- */
+
+/* loss_weight on a top that is no loss's: all its values count. */
+static double weighted_tops(const struct layer *layer, size_t count)
+{
+    double sum = 0.0;
+    for (size_t k = layer->ops->is_loss ? 1 : 0; k < layer->n_top; k++) {
+        const struct blob *top = layer->top[k];
+        size_t n = top->weight != 0.0f ? axes_live(top, count) : 0;
+        double values = 0.0;
+        for (size_t i = 0; i < n; i++)
+            values += (double)cast_element(top->dtype, top->at, i);
+        sum += (double)top->weight * values;
+    }
+    return sum;
+}
+
+/* Whoever brings the batch has checked its labels. */
+static void check_labels(const struct net *net, const struct net_batch *batch)
+{
+    for (size_t i = 0; i < batch->count && batch->labels && net->classes > 0; i++)
+        PL_ASSERT(batch->labels[i] < net->classes);
+}
+
+void net_forward(struct net *net, const struct vec *x, struct vec *s, const struct net_batch *batch,
+                 struct net_result *result)
+{
+    PL_ASSERT(batch->count >= 1 && batch->count <= net->N);
+    PL_ASSERT(x->n >= net->segments.total && s->n >= net->states.total);
+    struct net_result sum = {.count = batch->count};
+    struct pass pass = {.x = x->at, .s = s->at, .batch = batch, .result = &sum};
+    PL_ASSERT(net->room);
+    check_labels(net, batch);
+    if (net->poisoned)
+        live_ranges_poison(net);
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        probe_begins(net, layer->in_file, false);
+        rebuild_net(layer);
+        net->scratch.at = live_ranges_scratch(net, layer, false);
+        layer->ops->forward(net->layer[i], &pass);
+        sum.loss += (double)batch->count * weighted_tops(layer, batch->count);
+        if (net->poisoned)
+            live_ranges_poison_after(net, i);
+        probe_ends(net, layer->in_file, false);
+    }
+    net->count = batch->count;
+    *result = sum;
+}
+
+/* ---- backward ---- */
+
+/* Where a top is weighted the net's loss has its values, and their gradient the weight, beside what
+ * users of the top have added. */
+static void add_weights(const struct net *net, const struct layer *layer)
+{
+    for (size_t k = 0; k < layer->n_top; k++) {
+        const struct blob *top = layer->top[k];
+        if (top->weight == 0.0f)
+            continue;
+        if (top->parts == 0)
+            memset(top->d, 0, top->count * dtype_size(top->dtype));
+        cast_add_number(top->dtype, top->weight, axes_live(top, net->count), top->d);
+    }
+}
+
+/* What is frozen has no gradient, though a layer's backward may know no better than to add it. */
+static void clear_frozen(const struct net *net, const struct layer *layer, float *dx)
+{
+    for (size_t k = 0; k < layer->n_at; k++) {
+        const struct segment *segment = &net->segments.at[layer->at[k].index];
+        if (param_frozen(net, &layer->at[k]))
+            memset(dx + segment->offset, 0, segment->len * sizeof *dx);
+    }
+}
+
+static void add_scratch(const struct layer *layer)
+{
+    for (size_t k = 0; k < layer->n_bottom; k++) {
+        const struct link *link = &layer->bottom[k];
+        if (link->adds && link->blob->second_grad != link)
+            cast_add(link->blob->dtype, link->blob->count, link->dx, link->blob->d);
+    }
+}
+
+/* What the layer's backward is the first to read, and its maker makes again. */
+static void rematerialise_blob(const struct net *net, const struct layer *layer)
+{
+    for (size_t k = 0; k < layer->n_bottom; k++) {
+        struct blob *blob = layer->bottom[k].blob;
+        if (!layer->bottom[k].remakes)
+            continue;
+        probe_begins(net, blob->maker->in_file, true);
+        live_ranges_repeat(net, blob);
+        blob->maker->ops->remake(blob->maker);
+        probe_ends(net, blob->maker->in_file, true);
+    }
+}
+
+static double pass_flops(const struct net *net, bool backward)
+{
+    double sum = 0.0;
+    for (size_t i = 0; i < net->file.n_layers; i++)
+        sum += net_layer_flops(net, i, backward);
+    return sum;
+}
+
+int net_backward(struct net *net, const struct vec *x, struct vec *dx,
+                 const struct net_watch *watch)
+{
+    PL_ASSERT(net->phase == PHASE_TRAIN && net->count > 0);
+    PL_ASSERT(x->n >= net->segments.total && dx->n >= net->segments.total);
+    struct pass pass = {.x = x->at, .dx = dx->at};
+    double all = watch ? net_flops(net) : 0.0, done = watch ? pass_flops(net, false) : 0.0;
+    size_t from = net->segments.total;
+    int rc = OK;
+    for (size_t i = net->n_layers; rc == OK && i-- > 0;) {
+        struct layer *layer = net->layer[i];
+        if (net->poisoned)
+            live_ranges_poison_after(net, live_ranges_backward(net, layer) - 1);
+        if (!layer->runs_backward)
+            continue;
+        rematerialise_blob(net, layer);
+        probe_begins(net, layer->in_file, true);
+        add_weights(net, layer);
+        net->scratch.at = live_ranges_scratch(net, layer, true);
+        layer->ops->backward(layer, &pass);
+        clear_frozen(net, layer, dx->at);
+        add_scratch(layer);
+        probe_ends(net, layer->in_file, true);
+        done += net_layer_flops(net, layer->in_file, true);
+        if (watch && net->finished[i] < from) {
+            from = net->finished[i];
+            rc = watch->finished(watch->user, from, all > 0.0 ? done / all : 1.0);
+        }
+    }
+    if (rc == OK && watch && from > 0) /* no layer learns */
+        rc = watch->finished(watch->user, 0, 1.0);
+    return rc;
+}
+
+static const struct blob *newest_blob(const struct net *net, const char *name)
+{
+    for (size_t i = net->file.n_blobs; i-- > 0;)
+        if (!net->file.blob[i]->is_cast && strcmp(net->file.blob[i]->name, name) == 0)
+            return net->file.blob[i];
+    return NULL;
+}
+
+bool net_keeps(const struct net *net, const char *name)
+{
+    const struct blob *blob = newest_blob(net, name);
+    return blob && blob->kept;
+}
+
+bool net_by_records(const struct net *net, const char *name)
+{
+    const struct blob *blob = newest_blob(net, name);
+    return blob && !blob->is_whole && blob->shape.n > 0;
+}
+
+size_t net_blob(const struct net *net, const char *name, float *out, size_t size,
+                struct shape *shape)
+{
+    const struct blob *blob = newest_blob(net, name);
+    if (!blob)
+        return 0;
+    struct shape actual = blob->shape;
+    if (net->count > 0 && axes_live(blob, net->count) < blob->count)
+        actual.dim[0] = net->count;
+    size_t n = shape_count(&actual);
+    if (shape)
+        *shape = actual;
+    if (size < n)
+        return n;
+    PL_ASSERT(blob->kept);
+    if (blob->dtype == DTYPE_BF16)
+        cast_out(&actual, blob->layout, blob->at, out);
+    else if (blob->layout == LAYOUT_PLAIN)
+        memcpy(out, blob->at, n * sizeof(float));
+    else
+        kernels_reorder(&actual, blob->layout, blob->at, LAYOUT_PLAIN, out);
+    return n;
+}
+
+struct net_memory net_memory(const struct net *net)
+{
+    return net->memory;
+}
+
+static void add_copies(struct net_copies *sum, const struct op_reorders *op)
+{
+    sum->reorders += op->images;
+    sum->weights += op->weights;
+}
+
+struct net_copies net_copies(const struct net *net)
+{
+    struct net_copies sum = {0};
+    for (size_t i = 0; i < net->n_layers; i++) {
+        const struct layer *layer = net->layer[i];
+        sum.reorders += layer->reorders;
+        sum.casts += cast_is(layer) ? 1u + layer->runs_backward : 0;
+        if (layer->op)
+            add_copies(&sum, &layer->op->forward);
+        if (layer->op && layer->runs_backward)
+            add_copies(&sum, &layer->op->backward);
+    }
+    return sum;
+}
+
+double net_flops(const struct net *net)
+{
+    return pass_flops(net, false) + pass_flops(net, true);
+}
+
+size_t net_classes(const struct net *net)
+{
+    return net->classes;
+}
+
+const char *net_layout(const struct net *net)
+{
+    return net->blocks ? "nchw16c" : net->images == LAYOUT_NHWC ? "nhwc" : "nchw";
+}
+
+bool net_normalises(const struct net *net)
+{
+    static const char *const types[] = {"BatchNorm", "Power", "Scale", "Bias"};
+    const struct layer *first = NULL;
+    for (size_t i = 0; i < net->n_layers && !first; i++)
+        if (net->layer[i]->ops != &layer_input)
+            first = net->layer[i];
+    for (size_t i = 0; first && i < sizeof types / sizeof *types; i++)
+        if (strcmp(first->type, types[i]) == 0)
+            return true;
+    return false;
+}
+
+bool net_judges(const struct net *net)
+{
+    for (size_t i = 0; i < net->n_layers; i++)
+        if (net->layer[i]->judges)
+            return true;
+    return false;
+}

@@ -1,0 +1,354 @@
+/* A real driver that is killed and started again: its workers keep what they have, and the run goes
+ * on from where they are, within two seconds. */
+#include "free_port.h"
+#include "real_run.h"
+
+#include <fcntl.h>
+
+/* From the start of a driver to its first exchange. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define RECOVERY_MAX_S 15.0
+#else
+#define RECOVERY_MAX_S 2.0
+#endif
+
+enum { WORKERS = 3, DEATHS = 4 };
+
+struct cast {
+    struct tiny *t;
+    char at[32];
+    struct real_run r; /* the driver's process, and the run's directory */
+    struct process worker[WORKERS];
+    int silent; /* workers that said so of their driver */
+};
+
+enum death { FIRST, SECOND_RUN, TAKES_OVER };
+
+static void start_driver(struct cast *c, const char *strategy, const char *epochs, enum death death)
+{
+    bool plain = strstr(strategy, "ps=") || strstr(strategy, "downpour");
+    const char *argv[] = {"driver",
+                          c->t->job,
+                          "--listen",
+                          c->at,
+                          "--out",
+                          c->r.dir,
+                          "--json",
+                          "--set",
+                          "workers=3",
+                          "--set",
+                          "pace=0.01",
+                          "--set",
+                          "heartbeat=lan",
+                          "--set",
+                          "checkpoint.every_seconds=0.3",
+                          "--set",
+                          plain ? "solver.momentum=0" : "solver.momentum=0.9",
+                          "--set",
+                          strategy,
+                          "--set",
+                          epochs,
+                          death != FIRST ? "--resume" : NULL,
+                          death == TAKES_OVER ? "--take-over" : NULL,
+                          NULL};
+    process_start(&c->r.p, c->t->folder, argv);
+}
+
+/* Workers look for it at `places`. */
+static void begin_at(struct cast *c, const char *strategy, const char *epochs, const char *retry,
+                     const char *places)
+{
+    start_driver(c, strategy, epochs, FIRST);
+    for (int i = 0; i < WORKERS; i++)
+        process_start(&c->worker[i], c->t->folder,
+                      (const char *const[]){"worker", "--join", places, "--retry", retry, NULL});
+    UNTIL(REAL_LIMIT_S, process_poll(&c->r.p) || real_exchanges(&c->r) >= 5);
+}
+
+static void begin_cast(struct cast *c, struct tiny *t, const char *strategy, const char *epochs,
+                       const char *retry)
+{
+    *c = (struct cast){.t = t, .r = real_new(t)};
+    port_find(c->at);
+    begin_at(c, strategy, epochs, retry, c->at);
+}
+
+static void kill_driver(struct cast *c)
+{
+    kill(c->r.p.pid, SIGKILL);
+    process_wait(&c->r.p, REAL_LIMIT_S);
+    process_release(&c->r.p);
+}
+
+static void all_end_well(struct cast *c)
+{
+    real_end(&c->r, 0, "epochs");
+    for (int i = 0; i < WORKERS; i++) {
+        process_wait(&c->worker[i], REAL_LIMIT_S);
+        if (c->worker[i].code != 0)
+            fail_msg("worker %d ended with %d:\n%s", i, c->worker[i].code, c->worker[i].err);
+        c->silent += strstr(c->worker[i].err, "the driver is silent") != NULL;
+        process_release(&c->worker[i]);
+    }
+    process_release(&c->r.p);
+}
+
+static void dies_and_recovers(struct tiny *t, const char *strategy)
+{
+    struct cast c;
+    double longest = 0;
+    begin_cast(&c, t, strategy, "stop.epochs=30", "30");
+    for (int i = 0; i < DEATHS; i++) {
+        int reported = real_exchanges(&c.r);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) >= reported + 3);
+        kill_driver(&c);
+        reported = real_exchanges(&c.r);
+        process_nap(0.1);
+        double started = process_now();
+        start_driver(&c, strategy, "stop.epochs=30", SECOND_RUN);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > reported);
+        double took = process_now() - started;
+        longest = took > longest ? took : longest;
+        assert_int_equal(real_members(&c.r, "back"), WORKERS * (i + 1));
+    }
+    print_message("    %s: trains again after %.3f s at most\n", strategy, longest);
+    assert_true(longest < RECOVERY_MAX_S);
+    all_end_well(&c);
+    assert_int_equal(real_members(&c.r, "join"), WORKERS);
+    assert_int_equal(run_count(c.r.dir, "member", NULL, NULL), WORKERS * (1 + DEATHS));
+    assert_true(run_number(c.r.dir, "end", 0, "missed") == 0);
+    double place = run_number(c.r.dir, "end", 0, "epochs") * (TINY_TRAIN - 60);
+    double used = run_number(c.r.dir, "end", 0, "used");
+    double repeated = run_number(c.r.dir, "end", 0, "repeated");
+    if (used > place + 0.5 || place > used + repeated + 0.5)
+        fail_msg("%s: at %g, %g used, %g repeated (%s)", strategy, place, used, repeated, c.r.dir);
+    double error = run_number(c.r.dir, "end", 0, "test_error");
+    if (error >= 0.3)
+        fail_msg("%s: ends with an error of %g", strategy, error);
+}
+
+/* Two workers that cannot take part find the driver that has come back before those that it waits
+ * for: their trouble is theirs, and the run goes on. */
+static void test_bad_workers_come_before_the_others_are_back(void **state)
+{
+    struct cast c;
+    struct process bad[2];
+    char other[128], command[480];
+    struct tiny *t = *state;
+    begin_cast(&c, t, "strategy.allreduce={}", "stop.epochs=20", "30");
+    snprintf(other, sizeof other, "%s/other", t->folder);
+    snprintf(command, sizeof command, "mkdir -p '%s/none' && cp '%s'/t*-* '%s'", other, t->folder,
+             other);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s/test-images", other);
+    int fd = open(command, O_WRONLY);
+    assert_true(fd >= 0 && pwrite(fd, "\xff", 1, 4000) == 1);
+    close(fd);
+    kill_driver(&c);
+    for (int i = 0; i < WORKERS; i++)
+        kill(c.worker[i].pid, SIGSTOP);
+    char none[160];
+    snprintf(none, sizeof none, "%s/none", other);
+    for (int i = 0; i < 2; i++)
+        process_start(&bad[i], t->folder,
+                      (const char *const[]){"worker", "--join", c.at, "--data-root",
+                                            i == 0 ? none : other, NULL});
+    start_driver(&c, "strategy.allreduce={}", "stop.epochs=20", SECOND_RUN);
+    for (int i = 0; i < 2; i++) {
+        process_wait(&bad[i], REAL_LIMIT_S);
+        assert_int_equal(bad[i].code, 2);
+    }
+    for (int i = 0; i < WORKERS; i++)
+        kill(c.worker[i].pid, SIGCONT);
+    all_end_well(&c);
+    assert_int_equal(run_count(c.r.dir, "member", "what", "refused"), 2);
+    assert_non_null(strstr(bad[0].err, "No such file or directory"));
+    assert_non_null(strstr(bad[1].err, "other contents"));
+    for (int i = 0; i < 2; i++)
+        process_release(&bad[i]);
+}
+
+/* As on another machine: at another of the addresses that workers know, and back. At the last of
+ * them there is nobody. */
+static void test_it_comes_back_elsewhere(void **state)
+{
+    struct cast c = {.t = *state, .r = real_new(*state)};
+    char places[2][PORT_TEXT], mute[PORT_TEXT], all[128];
+    int silent = port_mute(mute);
+    port_find(places[0]);
+    port_find(places[1]);
+    snprintf(all, sizeof all, "%s,%s,%s,127.0.0.1:9", places[0], mute, places[1]);
+    memcpy(c.at, places[0], sizeof c.at);
+    begin_at(&c, "strategy.sync={tau:4}", "stop.epochs=30", "30", all);
+    for (int i = 0; i < DEATHS; i++) {
+        kill_driver(&c);
+        int reported = real_exchanges(&c.r);
+        memcpy(c.at, places[(i + 1) % 2], sizeof c.at);
+        double started = process_now();
+        start_driver(&c, "strategy.sync={tau:4}", "stop.epochs=30", SECOND_RUN);
+        UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > reported);
+        assert_true(process_now() - started < RECOVERY_MAX_S);
+    }
+    all_end_well(&c);
+    assert_int_equal(real_members(&c.r, "join"), WORKERS);
+    assert_int_equal(real_members(&c.r, "back"), WORKERS * DEATHS);
+    close(silent);
+}
+
+static void test_it_dies_and_comes_back(void **state)
+{
+    dies_and_recovers(*state, "strategy.sync={tau:4}");
+    dies_and_recovers(*state, "strategy.allreduce={}");
+    dies_and_recovers(*state, "strategy.diloco={tau:4}");
+    dies_and_recovers(*state, "strategy.mpca={coordination:symmetric}");
+    dies_and_recovers(*state, "strategy.mpca={}");
+    dies_and_recovers(*state, "strategy.easgd={mode:sync tau:4}");
+    dies_and_recovers(*state, "strategy.easgd={tau:4}");
+    dies_and_recovers(*state, "strategy.ps={}");
+    dies_and_recovers(*state, "strategy.ps={consistency:bsp}");
+    dies_and_recovers(*state, "strategy.downpour={n_push:4 n_fetch:4}");
+}
+
+/* One that only stands still for a moment finds all where they were; one that says nothing any more
+ * is called anew, and answers when it has been killed and started again. */
+static void test_it_stands_still(void **state)
+{
+    struct cast c;
+    begin_cast(&c, *state, "strategy.allreduce={}", "stop.epochs=60", "30");
+    kill(c.r.p.pid, SIGSTOP);
+    process_nap(1.5);
+    kill(c.r.p.pid, SIGCONT);
+    int reported = real_exchanges(&c.r);
+    UNTIL(REAL_LIMIT_S, real_exchanges(&c.r) > reported + 3);
+    assert_int_equal(run_count(c.r.dir, "member", NULL, NULL), WORKERS);
+    kill(c.r.p.pid, SIGSTOP);
+    process_nap(6);
+    kill_driver(&c);
+    start_driver(&c, "strategy.allreduce={}", "stop.epochs=60", SECOND_RUN);
+    all_end_well(&c);
+    assert_int_equal(c.silent, WORKERS);
+    assert_int_equal(real_members(&c.r, "back"), WORKERS);
+    assert_true(run_number(c.r.dir, "end", 0, "missed") == 0);
+}
+
+/* Nobody waits for ever. */
+static void test_it_does_not_come_back(void **state)
+{
+    struct cast c;
+    begin_cast(&c, *state, "strategy.allreduce={}", "stop.epochs=10000", "1");
+    kill_driver(&c);
+    double killed = process_now();
+    for (int i = 0; i < WORKERS; i++) {
+        process_wait(&c.worker[i], REAL_LIMIT_S);
+        assert_int_not_equal(c.worker[i].code, 0);
+        assert_non_null(strstr(c.worker[i].err, "it has not come back in 1 s"));
+        process_release(&c.worker[i]);
+    }
+    double took = process_now() - killed;
+    print_message("    they ended after %.3f s\n", took);
+    assert_true(took > 0.9 && took < 6);
+}
+
+/* Two drivers on one run directory: the later one is the run's, and the other finds it out before
+ * it writes again. */
+static void test_a_driver_that_was_replaced_ends(void **state)
+{
+    struct cast c, later = {.t = *state};
+    begin_cast(&c, *state, "strategy.allreduce={}", "stop.epochs=100000", "1");
+    snprintf(later.r.dir, sizeof later.r.dir, "%s", c.r.dir);
+    port_find(later.at);
+    start_driver(&later, "strategy.allreduce={}", "stop.epochs=100000", TAKES_OVER);
+    process_wait(&c.r.p, REAL_LIMIT_S);
+    assert_int_not_equal(c.r.p.code, 0);
+    assert_non_null(strstr(c.r.p.err, "a later driver has taken this run over"));
+    assert_int_equal(run_count(c.r.dir, "end", NULL, NULL), 0); /* it goes on */
+    assert_null(strstr(c.r.p.err, "paceline resume"));
+    process_release(&c.r.p);
+    process_signal_all(&later.r.p, SIGKILL);
+    process_wait(&later.r.p, REAL_LIMIT_S);
+    process_release(&later.r.p);
+    for (int i = 0; i < WORKERS; i++) {
+        process_wait(&c.worker[i], REAL_LIMIT_S);
+        process_release(&c.worker[i]);
+    }
+}
+
+static bool has_recovered(const struct process *worker)
+{
+    char *text = process_said(worker->err_fd);
+    bool back = strstr(text, "the driver is back") != NULL;
+    free(text);
+    return back;
+}
+
+/* A driver that is back, and is interrupted before all of its workers are, lets none go: what they
+ * have is newer than any checkpoint, and the next driver goes on from there. */
+static void test_it_is_interrupted_before_all_are_back(void **state)
+{
+    struct cast c;
+    begin_cast(&c, *state, "strategy.sync={tau:4}", "stop.epochs=100000", "30");
+    kill_driver(&c);
+    kill(c.worker[2].pid, SIGSTOP); /* it does not come back for now */
+    int reported = real_exchanges(&c.r);
+    start_driver(&c, "strategy.sync={tau:4}", "stop.epochs=100000", SECOND_RUN);
+    UNTIL(REAL_LIMIT_S, has_recovered(&c.worker[0]) && has_recovered(&c.worker[1]));
+    process_nap(0.1); /* what they say arrives */
+    assert_int_equal(real_members(&c.r, "back"), 0);
+    kill(c.r.p.pid, SIGINT);
+    process_wait(&c.r.p, REAL_LIMIT_S);
+    assert_int_equal(c.r.p.code, 130);
+    process_release(&c.r.p);
+    kill(c.worker[2].pid, SIGCONT);
+    start_driver(&c, "strategy.sync={tau:4}", "stop.epochs=100000", SECOND_RUN);
+    UNTIL(REAL_LIMIT_S, process_poll(&c.r.p) || real_exchanges(&c.r) > reported);
+    assert_true(real_members(&c.r, "back") >= 2);
+    kill(c.r.p.pid, SIGINT);
+    real_end(&c.r, 130, "interrupted");
+    for (int i = 0; i < WORKERS; i++)
+        process_release(&c.worker[i]);
+    process_release(&c.r.p);
+}
+
+/* Two take the run up at the same moment: one is the run's, and the other ends, whether workers
+ * have come to it or not. */
+static void test_two_take_it_up(void **state)
+{
+    struct cast c, other = {.t = *state};
+    begin_cast(&c, *state, "strategy.allreduce={}", "stop.epochs=100000", "1");
+    kill_driver(&c);
+    snprintf(other.r.dir, sizeof other.r.dir, "%s", c.r.dir);
+    port_find(other.at);
+    start_driver(&c, "strategy.allreduce={}", "stop.epochs=100000", TAKES_OVER);
+    start_driver(&other, "strategy.allreduce={}", "stop.epochs=100000", TAKES_OVER);
+    UNTIL(REAL_LIMIT_S, process_poll(&c.r.p) + process_poll(&other.r.p) > 0);
+    process_nap(1.5);
+    struct process *p[2] = {&c.r.p, &other.r.p};
+    bool first = process_poll(p[0]);
+    if (first == process_poll(p[1]))
+        fail_msg("one said:\n%s\nthe other:\n%s", p[0]->err, p[1]->err);
+    assert_int_not_equal(p[!first]->code, 0);
+    assert_non_null(strstr(p[!first]->err, "a later driver has taken this run over"));
+    process_signal_all(p[first], SIGKILL);
+    process_wait(p[first], REAL_LIMIT_S);
+    process_release(p[0]);
+    process_release(p[1]);
+    for (int i = 0; i < WORKERS; i++) {
+        process_wait(&c.worker[i], REAL_LIMIT_S);
+        process_release(&c.worker[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_it_dies_and_comes_back),
+        cmocka_unit_test(test_bad_workers_come_before_the_others_are_back),
+        cmocka_unit_test(test_it_comes_back_elsewhere),
+        cmocka_unit_test(test_it_stands_still),
+        cmocka_unit_test(test_it_does_not_come_back),
+        cmocka_unit_test(test_a_driver_that_was_replaced_ends),
+        cmocka_unit_test(test_it_is_interrupted_before_all_are_back),
+        cmocka_unit_test(test_two_take_it_up),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}

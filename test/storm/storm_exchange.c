@@ -1,0 +1,202 @@
+/* What must hold of exchanges: no two members of a view come to different results for one exchange
+ * of a lane; and a result is made of what those gave who are said to have counted, all of them
+ * members of the view in which it was made. */
+#include "base/hash.h"
+#include "storm.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLOSE 2e-5 /* of the largest number: sums in another order */
+
+static uint64_t bit(uint32_t place)
+{
+    return UINT64_C(1) << place;
+}
+
+static int name_of(uint32_t place)
+{
+    return place == NODES_MAX ? -1 : (int)place;
+}
+
+enum { STRAGGLE = 16 }; /* exchanges */
+
+/* ---- what is given ---- */
+
+static void note_entry(struct storm *s, struct lane_watch *lane, const struct exchange *e,
+                       uint64_t n)
+{
+    struct entry *entry = &lane->entry[n & 1];
+    size_t floats = e->input.n;
+    if (entry->n == n)
+        return;
+    if (entry->floats != floats) {
+        free(entry->input);
+        entry->input = malloc((floats ? floats : 1) * sizeof(float));
+        entry->floats = floats;
+    }
+    if (!entry->input) {
+        storm_break(s, "the storm itself: out of memory");
+        return;
+    }
+    entry->n = n;
+    entry->weight = e->mine.weight;
+    entry->samples = e->mine.samples;
+    memcpy(entry->input, e->input.at, floats * sizeof(float));
+}
+
+/* ---- what comes of it ---- */
+
+static const struct entry *entry_of(const struct storm *s, uint32_t place, uint32_t lane,
+                                    uint64_t n)
+{
+    const struct entry *entry = &s->node[place].lane[lane].entry[n & 1];
+    return entry->n == n ? entry : NULL;
+}
+
+static void check_mean(struct storm *s, const struct exchange *e, uint64_t n, const float *x,
+                       const struct exchange_meta *t)
+{
+    double largest = 0, worst = 0;
+    if (e->config.plain || e->config.split != EXCHANGE_WHOLE || e->config.codec != CODEC_F32 ||
+        t->weight <= 0)
+        return;
+    for (size_t i = 0; i < e->input.n; i++) {
+        double sum = 0;
+        for (uint32_t k = 0; k < NODES_MAX; k++)
+            if (members_has(&t->contributors, k)) {
+                const struct entry *entry = entry_of(s, k, e->lane, n);
+                sum += entry->weight * (double)entry->input[i];
+                largest = fmax(largest, fabs((double)entry->input[i]));
+            }
+        worst = fmax(worst, fabs(sum / t->weight - (double)x[i]));
+    }
+    if (!(worst <= CLOSE * largest + 1e-12))
+        storm_break(s,
+                    "exchange %" PRIu64 " of lane %u is not the mean of what was given: off by "
+                    "%g of %g",
+                    n, e->lane, worst, largest);
+}
+
+/* It has just been made in this view. */
+static void check_made(struct storm *s, const struct exchange *e, uint64_t n, const float *x,
+                       const struct exchange_meta *t)
+{
+    bool known;
+    uint64_t members = watch_view(s, e->synced, &known);
+    double weight = 0;
+    uint64_t samples = 0;
+    for (uint32_t k = 0; k < NODES_MAX; k++) {
+        if (!members_has(&t->contributors, k))
+            continue;
+        const struct entry *entry = entry_of(s, k, e->lane, n);
+        if (known && !(members & bit(k)))
+            storm_break(s,
+                        "exchange %" PRIu64 " of lane %u counts worker %u, which view %u does "
+                        "not hold",
+                        n, e->lane, k, e->synced);
+        if (!entry)
+            storm_break(s, "exchange %" PRIu64 " of lane %u counts worker %u, which gave nothing",
+                        n, e->lane, k);
+        if (!entry)
+            return;
+        weight += entry->weight;
+        samples += entry->samples;
+    }
+    if (!(fabs(weight - t->weight) <= 1e-9 * fabs(weight)) || samples != t->samples)
+        storm_break(s,
+                    "exchange %" PRIu64 " of lane %u says weight %g and %" PRIu64 " records, "
+                    "given were %g and %" PRIu64,
+                    n, e->lane, t->weight, t->samples, weight, samples);
+    else
+        check_mean(s, e, n, x, t);
+}
+
+static struct result *result_new(struct storm *s, uint32_t lane, uint64_t n)
+{
+    struct result *r = calloc(1, sizeof *r);
+    if (!r) {
+        storm_break(s, "the storm itself: out of memory");
+        return NULL;
+    }
+    r->lane = lane;
+    r->n = n;
+    r->next = s->results;
+    s->results = r;
+    return r;
+}
+
+/* Two that are both in the later of the views in which they came to a result. */
+static bool must_agree(const struct storm *s, const struct result *r, uint32_t a, uint32_t b,
+                       uint32_t view)
+{
+    bool known;
+    uint32_t later = r->view_of[a] > view ? r->view_of[a] : view;
+    uint64_t members = watch_view(s, later, &known) | bit(NODES_MAX);
+    return known && members & bit(a) && members & bit(b);
+}
+
+static void note_result(struct storm *s, uint32_t place, const struct exchange *e, uint64_t n)
+{
+    const struct vec *x = &e->result[n & 1];
+    const struct exchange_meta *t = &e->meta[n & 1];
+    uint64_t hash = hash_bytes(x->at, x->n * sizeof(float));
+    struct result *same = NULL;
+    for (struct result *r = s->results; r; r = r->next) {
+        if (r->lane == e->lane && r->n + STRAGGLE < n)
+            break; /* nobody is that far behind */
+        if (r->lane != e->lane || r->n != n)
+            continue;
+        if (r->hash == hash)
+            same = r;
+        for (uint32_t k = 0; r->hash != hash && k <= NODES_MAX; k++)
+            if (r->nodes & bit(k) && must_agree(s, r, k, place, e->synced))
+                storm_break(s,
+                            "two results of exchange %" PRIu64 " of lane %u: %d's of view %u "
+                            "and %d's of view %u",
+                            n, e->lane, name_of(k), r->view_of[k], name_of(place), e->synced);
+    }
+    if (!same || same->samples != t->samples) {
+        check_made(s, e, n, x->at, t);
+        same = result_new(s, e->lane, n);
+        if (!same)
+            return;
+        same->hash = hash;
+        same->samples = t->samples;
+        storm_tell(s,
+                   "%d makes exchange %" PRIu64 " of lane %u in view %u: %016" PRIx64 ", %" PRIu64
+                   " records",
+                   name_of(place), n, e->lane, e->synced, hash, t->samples);
+    }
+    same->nodes |= bit(place);
+    same->view_of[place] = e->synced;
+    same->view = e->synced > same->view ? e->synced : same->view;
+}
+
+void watch_exchanges(struct storm *s, uint32_t place, const struct group *group)
+{
+    for (uint32_t l = 0; l < LANES_WATCHED; l++) {
+        const struct exchange *e = group->lane[l];
+        struct lane_watch *lane = &s->node[place].lane[l];
+        if (!e)
+            continue;
+        if (lane->seen != e) {
+            lane->seen = e;
+            lane->completed = e->completed;
+        }
+        if (e->completed < lane->completed)
+            storm_break(s, "%d goes back from exchange %" PRIu64 " of lane %u to %" PRIu64,
+                        name_of(place), lane->completed, l, e->completed);
+        if (e->completed > lane->completed) {
+            if (e->completed == lane->completed + 1 && e->mine.weight > 0 &&
+                e->stage == EXCHANGE_IDLE)
+                note_entry(s, lane, e, e->completed); /* alone, it waits for nobody */
+            lane->completed = e->completed;
+            note_result(s, place, e, e->completed);
+        }
+        if (e->stage == EXCHANGE_COLLECTING || e->stage == EXCHANGE_REDUCING)
+            note_entry(s, lane, e, e->completed + 1);
+    }
+}
