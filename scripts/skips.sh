@@ -81,7 +81,7 @@ self_test() {
 [  SKIPPED ] 1 test(s), listed below:
 [  SKIPPED ] test_floods_are_refused
 2/3 Testing: process/solver_test
-[  SKIPPED ] published_solvers_are_jobs
+[  SKIPPED ] test_published_solvers_are_jobs
 3/3 Testing: group/view_test
 [       OK ] test_a_view
 LOG

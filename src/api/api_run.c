@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "real/census.h"
 #include "real/real.h"
-#include "train/tenure.h"
+#include "train/driver_term_file.h"
 #include "train/work_progress.h"
 
 _Static_assert((int)PL_WORK_JOINED == (int)WORK_JOINED && (int)PL_WORK_OVER == (int)WORK_OVER,
@@ -72,9 +72,9 @@ static struct group_timing timing_for(const Paceline__Job *job, bool elsewhere)
 /* A run that is gone on with keeps its number, so that workers that are still there know it. */
 static void find_run(const struct driving *d, const struct logger *log, struct real_options *real)
 {
-    struct tenure before;
+    struct driver_term before;
     struct err err;
-    int rc = tenure_read(&d->sink.dir, &before, &err);
+    int rc = driver_term_read(&d->sink.dir, &before, &err);
     if (rc == OK && before.view > 0) {
         real->run = before.run;
         real->first_number = before.next;
@@ -329,7 +329,7 @@ static int join_and_work(pl_engine *engine, const pl_work_options *options,
                  .pause = api_flag(options->pause),
                  .left = &stay->left,
                  .why = &why,
-                 .parted = &stay->told_to_leave},
+                 .told_to_leave = &stay->told_to_leave},
     };
     w.options = options;
     w.watch = (struct work_watch){on_work, &w};

@@ -7,7 +7,7 @@
 #include "real/real.h"
 #include "tensor/codec.h"
 #include "tensor/vec.h"
-#include "train/bench_step.h"
+#include "train/step_bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #include "base/file.h"
 #include "base/plural.h"
 #include "real/disk.h"
-#include "train/progress.h"
+#include "train/progress_meter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +70,7 @@ static void on_stopping(void *user, const struct train_stopping *s)
     const pl_stopping stopping = {.stage = (pl_stopping_stage)s->stage,
                                   .commit_s = s->commit_s,
                                   .state_age_s = s->state_age_s,
-                                  .asks = s->asks,
+                                  .asks = s->requests,
                                   .initial = s->initial,
                                   .exchanges = s->exchanges,
                                   .path = s->path};

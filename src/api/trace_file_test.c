@@ -177,7 +177,7 @@ static void test_a_full_disk_is_told(void **state)
         trace_file_spans(&f, 0, of_worker, 2);
     trace_file_close(&f, &log);
     assert_string_equal(p->text, "the trace is not whole: the disk: cannot write");
-    assert_string_equal(disk.said, "open write write close ");
+    assert_string_equal(disk.reported, "open write write close ");
 }
 
 static void test_a_close_that_fails_is_told(void **state)

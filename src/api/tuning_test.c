@@ -123,7 +123,7 @@ static void test_tuning_two_processes_keep_both(void **state)
     api_tuning_free(one), api_tuning_free(two);
 }
 
-static void a_damaged_file_is_made_good(void **state)
+static void test_a_damaged_file_is_made_good(void **state)
 {
     (void)state;
     put_file("paceline kernels 1\na | own | 5 ns\nb | \x01\x02 | 7 ns\nc | d");
@@ -147,7 +147,7 @@ static void assert_alone(void)
 }
 
 /* What another has under that name is not lost. */
-static void what_is_not_ours_is_left_alone(void **state)
+static void test_what_is_not_ours_is_left_alone(void **state)
 {
     (void)state;
     char other[300];
@@ -224,7 +224,7 @@ static void test_tuning_makes_cache_folders(void **state)
     unsetenv("XDG_CACHE_HOME");
 }
 
-static void off_is_off(void **state)
+static void test_off_is_off(void **state)
 {
     (void)state;
     struct api_tuning *tuning = NULL;
@@ -251,14 +251,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_tuning_choices_are_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tuning_two_processes_keep_both, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_damaged_file_is_made_good, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_damaged_file_is_made_good, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_file_that_may_not_be_read_is_told_by_that, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_tuning_unwritable_path_is_logged, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tuning_makes_cache_folders, setup, teardown),
-        cmocka_unit_test_setup_teardown(off_is_off, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_off_is_off, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tuning_value_that_is_no_path_is_off, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_is_not_ours_is_left_alone, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_not_ours_is_left_alone, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tuning_leaves_no_temporary_file, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -83,7 +83,7 @@ static void test_auto_measures_links(void **state)
 #ifndef __SANITIZE_THREAD__ /* where ten megabytes take minutes */
 
 /* Exchanges one after another, and what was taken for each. */
-struct course {
+struct progress {
     enum coll_algorithm algorithm;
     size_t n;
     struct {
@@ -96,7 +96,7 @@ struct course {
 static int play_exchanges(struct scene *scene, struct group *group, const struct ranks *ranks)
 {
     kernels_set_threads(1); /* a node's task is not where a pool of threads belongs */
-    struct course *course = scene->arg;
+    struct progress *course = scene->arg;
     const struct exchange_config how = {.algorithm = course->algorithm, .chunk = 64 * 1024};
     struct exchange e = {0};
     struct arena arena;
@@ -117,9 +117,10 @@ static int play_exchanges(struct scene *scene, struct group *group, const struct
     return rc;
 }
 
-static void run_measuring(struct course *course, enum coll_algorithm algorithm, const char *cluster)
+static void run_measuring(struct progress *course, enum coll_algorithm algorithm,
+                          const char *cluster)
 {
-    *course = (struct course){.algorithm = algorithm, .n = LONG};
+    *course = (struct progress){.algorithm = algorithm, .n = LONG};
     struct scene scene = {.ranks = 4, .play = play_exchanges, .arg = course, .cluster = cluster};
     run_scene(&scene);
     for (size_t r = 0; r < 4; r++)
@@ -131,7 +132,7 @@ static void run_measuring(struct course *course, enum coll_algorithm algorithm, 
 static void test_auto_reacts_to_a_halved_link(void **state)
 {
     (void)state;
-    struct course course, fixed;
+    struct progress course, fixed;
     double best = INFINITY;
     for (int a = COLL_TREE; a < COLL_ALGORITHMS; a++) {
         run_measuring(&fixed, (enum coll_algorithm)a, LINKS "fault { at: 0 clog: 2 }");
@@ -156,7 +157,7 @@ static void test_auto_reacts_to_a_halved_link(void **state)
 static void test_auto_measures_steady_links_once(void **state)
 {
     (void)state;
-    struct course course, fixed;
+    struct progress course, fixed;
     run_measuring(&fixed, COLL_CHUNKED_RING, LINKS);
     run_measuring(&course, COLL_AUTO, LINKS);
     assert_true(course.at[0].seconds > 1.5 * fixed.at[0].seconds); /* the probe */

@@ -32,7 +32,7 @@ enum { STRIDE = 1 };
         for (const enum coll_algorithm *a = able; a < able + ABLE; a++)
 
 /* The same call `times` times, each rank with the same values and what it owes. */
-struct course {
+struct progress {
     struct call call;
     struct coll_config config;
     size_t times;
@@ -41,7 +41,7 @@ struct course {
     double *sum[RANKS_MAX]; /* of the results */
 };
 
-static int run_often(struct course *course, struct coll *c, struct coll_plan *plan)
+static int run_often(struct progress *course, struct coll *c, struct coll_plan *plan)
 {
     size_t me = c->ranks->me, n = course->call.n;
     int rc = OK;
@@ -58,7 +58,7 @@ static int run_often(struct course *course, struct coll *c, struct coll_plan *pl
 
 static int play_series(struct scene *scene, struct group *group, const struct ranks *ranks)
 {
-    struct course *course = scene->arg;
+    struct progress *course = scene->arg;
     struct coll c = {.group = group, .view = group_view(group), .ranks = ranks};
     struct coll_plan plan;
     size_t me = ranks->me;
@@ -75,7 +75,7 @@ static int play_series(struct scene *scene, struct group *group, const struct ra
     return rc;
 }
 
-static void run_series(struct course *course, uint32_t ranks)
+static void run_series(struct progress *course, uint32_t ranks)
 {
     struct scene scene = {.ranks = ranks, .play = play_series, .arg = course};
     if (course->uneven) {
@@ -88,7 +88,7 @@ static void run_series(struct course *course, uint32_t ranks)
         assert_int_equal(scene.rc[r], OK);
 }
 
-static void drop_series(struct course *course)
+static void drop_series(struct progress *course)
 {
     for (size_t r = 0; r < RANKS_MAX; r++) {
         free(course->x[r]);
@@ -119,7 +119,7 @@ static double count_roundings(enum coll_algorithm a, uint32_t ranks)
     return a == COLL_CHUNKED_RING || a == COLL_SCATTER_GATHER ? ranks : 2 * log2(ranks) + 3;
 }
 
-static void same_bits_near_the_sum(const struct course *course, uint32_t ranks)
+static void same_bits_near_the_sum(const struct progress *course, uint32_t ranks)
 {
     enum coll_algorithm a = course->call.algorithm;
     double most = count_roundings(a, ranks) * step_of(course->config.codec, ranks);
@@ -144,10 +144,10 @@ static void test_run_codec_ranks_agree_bit_for_bit(void **state)
     for (uint32_t ranks = 1; ranks <= 9; ranks += STRIDE)
         for (size_t k = 0; k < sizeof n / sizeof *n; k++)
             for (size_t j = n[k] > 1000; j < 4; j++) {
-                struct course course = {.call = {ALL_REDUCE, *a, n[k], 0, NULL},
-                                        .config = {.chunk = chunk[j], .codec = *codec},
-                                        .times = 2,
-                                        .feedback = true};
+                struct progress course = {.call = {ALL_REDUCE, *a, n[k], 0, NULL},
+                                          .config = {.chunk = chunk[j], .codec = *codec},
+                                          .times = 2,
+                                          .feedback = true};
                 run_series(&course, ranks);
                 same_bits_near_the_sum(&course, ranks);
                 drop_series(&course);
@@ -161,11 +161,11 @@ static void test_run_codec_any_order_and_length(void **state)
     EACH_CODEC_AND_ALGORITHM(codec, a)
     for (uint32_t ranks = 2; ranks <= 9; ranks += STRIDE)
         for (int uneven = 0; uneven < 2; uneven++) {
-            struct course course = {.call = {ALL_REDUCE, *a, uneven ? 2777 : 40001, 0, NULL},
-                                    .config = {.chunk = uneven ? 45 : 700, .codec = *codec},
-                                    .times = 2,
-                                    .feedback = true,
-                                    .uneven = uneven};
+            struct progress course = {.call = {ALL_REDUCE, *a, uneven ? 2777 : 40001, 0, NULL},
+                                      .config = {.chunk = uneven ? 45 : 700, .codec = *codec},
+                                      .times = 2,
+                                      .feedback = true,
+                                      .uneven = uneven};
             run_series(&course, ranks);
             same_bits_near_the_sum(&course, ranks);
             drop_series(&course);
@@ -179,7 +179,7 @@ static void test_run_codec_parts_equal_copies(void **state)
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; i < 2; i++)
             for (uint32_t ranks = 2; ranks <= 9; ranks += STRIDE) {
-                struct course course = {
+                struct progress course = {
                     .call = {kinds[k], COLL_AUTO, 2900, ranks / 2, NULL},
                     .config = {.chunk = ranks % 2 ? 300 : 64, .codec = lossy[i]},
                     .times = 1};
@@ -191,7 +191,7 @@ static void test_run_codec_parts_equal_copies(void **state)
 }
 
 /* How far the mean of all results is from the sum, at worst. */
-static double bias_of(const struct course *course, uint32_t ranks)
+static double bias_of(const struct progress *course, uint32_t ranks)
 {
     double worst = 0;
     for (size_t i = 0; i < course->call.n; i++)
@@ -207,11 +207,11 @@ static void test_run_codec_error_feedback(void **state)
     static const uint32_t ranks[] = {2, 4, 5, 8};
     EACH_CODEC_AND_ALGORITHM(codec, a)
     for (size_t k = STRIDE > 1 ? 2 : 0; k < (STRIDE > 1 ? 3 : 4); k++) {
-        struct course with = {.call = {ALL_REDUCE, *a, 2048, 0, NULL},
-                              .config = {.chunk = 256, .codec = *codec},
-                              .times = TIMES,
-                              .feedback = true};
-        struct course without = with;
+        struct progress with = {.call = {ALL_REDUCE, *a, 2048, 0, NULL},
+                                .config = {.chunk = 256, .codec = *codec},
+                                .times = TIMES,
+                                .feedback = true};
+        struct progress without = with;
         without.feedback = false;
         run_series(&with, ranks[k]), run_series(&without, ranks[k]);
         double most = count_roundings(*a, ranks[k]) * step_of(*codec, ranks[k]) / TIMES;

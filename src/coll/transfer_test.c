@@ -91,7 +91,7 @@ static void test_transfer_to_self(void **state)
 static void test_transfer_peer_that_leaves_is_noticed(void **state)
 {
     (void)state;
-    play_story(story_gone);
+    play_story(story_ended);
 }
 
 /* ---- storms ---- */

@@ -244,7 +244,7 @@ static void test_lease_table_after_driver_recovery(void **state)
     assert_true(table.frontier <= LEASE_OFFSET_MAX && lease_adds_up(&table));
 }
 
-static void a_line_of_a_checkpoint(void **state)
+static void test_a_line_of_a_checkpoint(void **state)
 {
     static const char *const bad[] = {"",
                                       "12",
@@ -279,7 +279,7 @@ static void a_line_of_a_checkpoint(void **state)
     assert_true(lease_open(&table, LEASE_OFFSET_MAX, 0, GRAIN));
 }
 
-static void faster_ones_get_more(void **state)
+static void test_faster_ones_get_more(void **state)
 {
     (void)state;
     assert_int_equal(lease_size(0.1, 32, 50000, 4), 20 * 32); /* two seconds */
@@ -298,8 +298,8 @@ int main(void)
         cmocka_unit_test(test_lease_pool_merges_adjacent_ranges),
         cmocka_unit_test(test_lease_table_ignores_absent_nodes),
         cmocka_unit_test(test_lease_table_after_driver_recovery),
-        cmocka_unit_test(a_line_of_a_checkpoint),
-        cmocka_unit_test(faster_ones_get_more),
+        cmocka_unit_test(test_a_line_of_a_checkpoint),
+        cmocka_unit_test(test_faster_ones_get_more),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -232,7 +232,7 @@ static void test_solver_defaults(void **state)
 }
 
 /* The text of a finished job says nothing that the job does not mean. */
-static void the_text_has_no_defaults_that_are_not_meant(void **state)
+static void test_the_text_has_no_defaults_that_are_not_meant(void **state)
 {
     (void)state;
     static const char *const not_there[] = {"solver_mode", "random_seed",         "test_interval",
@@ -252,7 +252,7 @@ static void the_text_has_no_defaults_that_are_not_meant(void **state)
     job_free(m.job);
 }
 
-static void old_types_are_words(void **state)
+static void test_old_types_are_words(void **state)
 {
     (void)state;
     static const char *const types[][2] = {
@@ -308,7 +308,7 @@ static void test_solver_differences_are_logged(void **state)
 
 /* ---- records ---- */
 
-static void data_layers_are_data(void **state)
+static void test_data_layers_are_data(void **state)
 {
     (void)state;
     struct mapped m;
@@ -350,7 +350,7 @@ static void expect_line(const char *net, const char *line)
     job_free(m.job);
 }
 
-static void colours_of_encoded_records(void **state)
+static void test_colours_of_encoded_records(void **state)
 {
     (void)state;
     static const struct {
@@ -422,7 +422,7 @@ static void test_solver_net_takes_any_data(void **state)
     job_free(m.job);
 }
 
-static void records_that_only_a_user_has(void **state)
+static void test_records_that_only_a_user_has(void **state)
 {
     (void)state;
     struct mapped m;
@@ -466,7 +466,7 @@ static void records_that_only_a_user_has(void **state)
     job_free(m.job);
 }
 
-static void data_that_is_refused(void **state)
+static void test_data_that_is_refused(void **state)
 {
     (void)state;
 #define DATA(more) "layer { " LAYER "include { phase: TRAIN } " LMDB more " } " TEST REST
@@ -604,7 +604,7 @@ static void test_solver_state_selects_layers(void **state)
 #undef STATES
 }
 
-static void two_nets_become_one(void **state)
+static void test_two_nets_become_one(void **state)
 {
     (void)state;
     struct mapped m;
@@ -689,18 +689,18 @@ int main(void)
         cmocka_unit_test(test_solver_nets),
         cmocka_unit_test(test_solver_run_length),
         cmocka_unit_test(test_solver_defaults),
-        cmocka_unit_test(the_text_has_no_defaults_that_are_not_meant),
-        cmocka_unit_test(old_types_are_words),
+        cmocka_unit_test(test_the_text_has_no_defaults_that_are_not_meant),
+        cmocka_unit_test(test_old_types_are_words),
         cmocka_unit_test(test_solver_differences_are_logged),
-        cmocka_unit_test(data_layers_are_data),
-        cmocka_unit_test(colours_of_encoded_records),
+        cmocka_unit_test(test_data_layers_are_data),
+        cmocka_unit_test(test_colours_of_encoded_records),
         cmocka_unit_test(test_solver_ignored_layer_fields_are_logged),
         cmocka_unit_test(test_solver_net_takes_any_data),
-        cmocka_unit_test(records_that_only_a_user_has),
-        cmocka_unit_test(data_that_is_refused),
+        cmocka_unit_test(test_records_that_only_a_user_has),
+        cmocka_unit_test(test_data_that_is_refused),
         cmocka_unit_test(test_solver_replaced_records_keep_maps),
         cmocka_unit_test(test_solver_state_selects_layers),
-        cmocka_unit_test(two_nets_become_one),
+        cmocka_unit_test(test_two_nets_become_one),
         cmocka_unit_test(test_solver_job_fields_win),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

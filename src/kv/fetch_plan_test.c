@@ -135,7 +135,7 @@ static void test_fetch_plan_fast_source_takes_over(void **state)
     kv_plan_release(&s.plan);
 }
 
-static void equals_leave_each_other_alone(void **state)
+static void test_equals_leave_each_other_alone(void **state)
 {
     (void)state;
     struct scene s;
@@ -171,7 +171,7 @@ static void all_from(struct scene *s, uint32_t lies, uint32_t *provider)
     }
 }
 
-static void a_liar_is_found_by_asking_one_by_one(void **state)
+static void test_a_liar_is_found_by_asking_one_by_one(void **state)
 {
     (void)state;
     struct scene s;
@@ -198,7 +198,7 @@ static void a_liar_is_found_by_asking_one_by_one(void **state)
 }
 
 /* Who is asked alone and dies leaves nothing: what is here shall be of one. */
-static void alone_means_all_of_it(void **state)
+static void test_alone_means_all_of_it(void **state)
 {
     (void)state;
     struct scene s;
@@ -222,7 +222,7 @@ static void alone_means_all_of_it(void **state)
 
 /* ---- checksums ---- */
 
-static void a_checksum_is_of_every_byte_and_of_the_length(void **state)
+static void test_a_checksum_is_of_every_byte_and_of_the_length(void **state)
 {
     (void)state;
     size_t n = 2 * KV_PIECE + 10;
@@ -250,10 +250,10 @@ int main(void)
         cmocka_unit_test(test_fetch_plan_retries_elsewhere),
         cmocka_unit_test(test_fetch_plan_busy_source_is_retried_later),
         cmocka_unit_test(test_fetch_plan_fast_source_takes_over),
-        cmocka_unit_test(equals_leave_each_other_alone),
-        cmocka_unit_test(a_liar_is_found_by_asking_one_by_one),
-        cmocka_unit_test(alone_means_all_of_it),
-        cmocka_unit_test(a_checksum_is_of_every_byte_and_of_the_length),
+        cmocka_unit_test(test_equals_leave_each_other_alone),
+        cmocka_unit_test(test_a_liar_is_found_by_asking_one_by_one),
+        cmocka_unit_test(test_alone_means_all_of_it),
+        cmocka_unit_test(test_a_checksum_is_of_every_byte_and_of_the_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

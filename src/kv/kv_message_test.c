@@ -151,7 +151,7 @@ static void test_kv_reply_round_trip_and_bounds(void **state)
     assert_int_equal(reply_with(reply, &back), ERR_PROTOCOL);
 }
 
-static void nine_locations_are_too_many(void **state)
+static void test_nine_locations_are_too_many(void **state)
 {
     (void)state;
     struct buf bytes = {0};
@@ -209,7 +209,7 @@ int main(void)
         cmocka_unit_test(test_kv_request_length),
         cmocka_unit_test(test_kv_request_bounds),
         cmocka_unit_test(test_kv_reply_round_trip_and_bounds),
-        cmocka_unit_test(nine_locations_are_too_many),
+        cmocka_unit_test(test_nine_locations_are_too_many),
         cmocka_unit_test(test_kv_pieces_lie_within_a_value),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

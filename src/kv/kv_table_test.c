@@ -479,7 +479,7 @@ static void test_kv_table_waiting_requests_are_bounded(void **unused)
 }
 
 /* Eight at a time of twenty, until all have had their turn. */
-static void readers_are_spread_over_holders(void **unused)
+static void test_readers_are_spread_over_holders(void **unused)
 {
     (void)unused;
     struct kv_table table;
@@ -499,7 +499,7 @@ static void readers_are_spread_over_holders(void **unused)
     kv_table_release(&table);
 }
 
-static void keys_are_words(void **unused)
+static void test_keys_are_words(void **unused)
 {
     (void)unused;
     char longest[KV_KEY_MAX + 2];
@@ -524,8 +524,8 @@ int main(void)
         cmocka_unit_test(test_kv_table_random_walks),
         cmocka_unit_test(test_kv_table_bounds),
         cmocka_unit_test(test_kv_table_waiting_requests_are_bounded),
-        cmocka_unit_test(readers_are_spread_over_holders),
-        cmocka_unit_test(keys_are_words),
+        cmocka_unit_test(test_readers_are_spread_over_holders),
+        cmocka_unit_test(test_keys_are_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void test_store_conflicting_value_is_dropped(void **state)
 }
 
 /* As many retire as may; then the one read the longest time ago goes. */
-static void the_retired_are_few(void **state)
+static void test_the_retired_are_few(void **state)
 {
     (void)state;
     struct kv_store store = {0};
@@ -102,7 +102,7 @@ static void the_retired_are_few(void **state)
     kv_store_release(&store);
 }
 
-static void keys_are_as_many_as_may_be(void **state)
+static void test_keys_are_as_many_as_may_be(void **state)
 {
     (void)state;
     struct kv_store store = {0};
@@ -117,7 +117,7 @@ static void keys_are_as_many_as_may_be(void **state)
     kv_store_release(&store);
 }
 
-static void a_value_outlives_the_store(void **state)
+static void test_a_value_outlives_the_store(void **state)
 {
     (void)state;
     struct kv_store store = {0};
@@ -139,9 +139,9 @@ int main(void)
         cmocka_unit_test(test_store_newer_version_replaces_older),
         cmocka_unit_test(test_store_keeps_value_while_read),
         cmocka_unit_test(test_store_conflicting_value_is_dropped),
-        cmocka_unit_test(the_retired_are_few),
-        cmocka_unit_test(keys_are_as_many_as_may_be),
-        cmocka_unit_test(a_value_outlives_the_store),
+        cmocka_unit_test(test_the_retired_are_few),
+        cmocka_unit_test(test_keys_are_as_many_as_may_be),
+        cmocka_unit_test(test_a_value_outlives_the_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

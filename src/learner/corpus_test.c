@@ -73,7 +73,7 @@ static void put_pictures(const struct folder *f)
 
 static Paceline__Job *make_job(const struct folder *f, const char *format)
 {
-    char text[1024], beside[256];
+    char text[1024], sibling[256];
     struct err err;
     Paceline__Job *job = NULL;
     int n = snprintf(text, sizeof text,
@@ -81,7 +81,7 @@ static Paceline__Job *make_job(const struct folder *f, const char *format)
                      format);
     assert_in_range(n, 1, sizeof text - 1);
     if (job_parse("job", text, (size_t)n, &job, &err) != OK ||
-        job_resolve_paths(job, folder_file(f, "job", beside), &err) != OK)
+        job_resolve_paths(job, folder_file(f, "job", sibling), &err) != OK)
         fail_msg("%s", err.text);
     return job;
 }
@@ -145,7 +145,7 @@ static void test_paths_are_watched_and_cancelled(void **state)
 
 /* ---- and reading all of it ---- */
 
-static int measure(void *user, const struct open_watch *watch, struct err *err)
+static int measure_open(void *user, const struct open_watch *watch, struct err *err)
 {
     struct stats stats;
     int rc = stats_of(user, 0, watch, &stats, err);
@@ -160,7 +160,7 @@ static void test_statistics_are_watched_and_cancelled(void **state)
     put_pictures(*state);
     Paceline__Job *job = make_job(*state, "train_data { images { list: 'set' color: gray } }");
     assert_int_equal(corpus_open(job, NULL, &corpus, NULL), OK);
-    watching_story(measure, corpus.train_source, "records ");
+    watching_story(measure_open, corpus.train_source, "records ");
     corpus_close(&corpus);
     job_free(job);
 }

@@ -75,33 +75,33 @@ static void assert_near(const struct vec *a, const struct vec *b)
 
 /* The same stretch of the stream, whether it is one batch, four, or four that `local` learners
  * share; the last step is of fewer records than the others. */
-static void batches_make_the_step_of_one(void **state)
+static void test_iter_size_equals_one_batch(void **state)
 {
     static const char *const ways[] = {"kernels: ref batch: 16 iter_size: 4",
                                        "kernels: ref batch: 16 iter_size: 4 local: 2",
                                        "kernels: ref batch: 21 iter_size: 4"};
     for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
         struct trial one, several;
-        uint64_t place = 0;
+        uint64_t offset = 0;
         open_trial(&one, *state, "drop.prototxt", "kernels: ref batch: 64");
         open_trial(&several, *state, "drop.prototxt", ways[w]);
         for (int i = 0; i < STEPS; i++) {
             size_t count = i + 1 < STEPS ? 64 : 41;
-            assert_int_equal(learner_step(&one.l, place, count), OK);
-            assert_int_equal(learner_step(&several.l, place, count), OK);
+            assert_int_equal(learner_step(&one.l, offset, count), OK);
+            assert_int_equal(learner_step(&several.l, offset, count), OK);
             assert_near(&one.l.dx, &several.l.dx);
             assert_near(&one.l.x, &several.l.x);
             assert_true(fabs(one.l.loss - several.l.loss) <= 1e-6);
-            place += count;
+            offset += count;
         }
         assert_int_equal(several.l.steps, STEPS);
-        assert_int_equal(several.l.samples, place);
+        assert_int_equal(several.l.samples, offset);
         close_trial(&one);
         close_trial(&several);
     }
 }
 
-static double apart(const struct vec *a, const struct vec *b)
+static double distance_of(const struct vec *a, const struct vec *b)
 {
     double most = 0, largest = 0;
     assert_int_equal(a->n, b->n);
@@ -114,7 +114,7 @@ static double apart(const struct vec *a, const struct vec *b)
 
 /* In bf16 each batch rounds what it alone knows: gradients are those of one batch, but for sums
  * that come out on the other side of where rounding parts. To round at all moves them further. */
-static void so_they_do_in_bf16(void **state)
+static void test_iter_size_equals_one_batch_in_bf16(void **state)
 {
     bf16_needed();
     static const char *const ways[] = {"batch: 16 iter_size: 4", "batch: 16 iter_size: 4 local: 2"};
@@ -128,7 +128,8 @@ static void so_they_do_in_bf16(void **state)
         assert_int_equal(learner_gradient(&wide.l, 3, 64), OK);
         assert_int_equal(learner_gradient(&one.l, 3, 64), OK);
         assert_int_equal(learner_gradient(&several.l, 3, 64), OK);
-        double near = apart(&several.l.dx, &one.l.dx), far = apart(&wide.l.dx, &one.l.dx);
+        double near = distance_of(&several.l.dx, &one.l.dx),
+               far = distance_of(&wide.l.dx, &one.l.dx);
         print_message("    %s: %.1e; of floats: %.1e\n", ways[w], near, far);
         assert_true(near <= 1e-4 && far > 1e-3);
         close_trial(&wide), close_trial(&one), close_trial(&several);
@@ -142,7 +143,7 @@ struct watched {
     float *seen; /* dx as it was when it was said to be finished */
 };
 
-static int finished(void *user, size_t from)
+static int on_finished(void *user, size_t from)
 {
     struct watched *w = user;
     size_t end = w->count > 0 ? w->from[w->count - 1] : w->l->dx.n;
@@ -153,7 +154,7 @@ static int finished(void *user, size_t from)
 }
 
 /* Nobody hears of dx before the last batch, and what is told then is of the whole step. */
-static void parts_of_dx_are_told_once(void **state)
+static void test_iter_size_reports_gradient_parts_once(void **state)
 {
     struct trial plain, several;
     open_trial(&plain, *state, "drop.prototxt", "kernels: ref batch: 64");
@@ -161,7 +162,7 @@ static void parts_of_dx_are_told_once(void **state)
     struct watched once = {.l = &plain.l}, w = {.l = &several.l};
     once.seen = arena_array(&plain.arena, plain.l.dx.n, float);
     w.seen = arena_array(&several.arena, several.l.dx.n, float);
-    plain.l.finished = several.l.finished = finished;
+    plain.l.finished = several.l.finished = on_finished;
     plain.l.user = &once;
     several.l.user = &w;
     assert_int_equal(learner_gradient(&plain.l, 0, 64), OK);
@@ -187,9 +188,9 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(batches_make_the_step_of_one),
-        cmocka_unit_test(so_they_do_in_bf16),
-        cmocka_unit_test(parts_of_dx_are_told_once),
+        cmocka_unit_test(test_iter_size_equals_one_batch),
+        cmocka_unit_test(test_iter_size_equals_one_batch_in_bf16),
+        cmocka_unit_test(test_iter_size_reports_gradient_parts_once),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdatomic.h>
 
-int learner_init_blank(struct learner *l, struct world *world, const Paceline__Job *job,
+int learner_init_unset(struct learner *l, struct world *world, const Paceline__Job *job,
                        const struct corpus *corpus, struct workspace *ws, struct arena *arena,
                        struct vec *dx, struct err *err)
 {
@@ -38,7 +38,7 @@ int learner_init(struct learner *l, struct world *world, const Paceline__Job *jo
                  const struct corpus *corpus, struct workspace *ws, struct arena *arena,
                  struct vec *dx, struct err *err)
 {
-    int rc = learner_init_blank(l, world, job, corpus, ws, arena, dx, err);
+    int rc = learner_init_unset(l, world, job, corpus, ws, arena, dx, err);
     if (rc == OK)
         net_init(ws->train, job->seed, &l->x, &l->s);
     return rc;
@@ -79,7 +79,7 @@ static int keep_pace(const struct learner *l, double share)
  * dx is Σ (b_i / b) g_i over the batches i of b_i records, as a mean over all b would be. */
 
 /* dx holds the gradient of a batch that is not the step's last. */
-static void put_aside(struct learner *l)
+static void save_sum(struct learner *l)
 {
     if (l->part == 0)
         vec_fill(&l->before, vec_all(&l->before), 0.0f);
@@ -87,7 +87,7 @@ static void put_aside(struct learner *l)
 }
 
 /* What backward has finished of the last batch, from `from` on, joins those before it. */
-static void gather(struct learner *l, size_t from)
+static void gather_gradient(struct learner *l, size_t from)
 {
     if (from >= l->gathered)
         return;
@@ -101,7 +101,7 @@ static void gather(struct learner *l, size_t from)
 
 /* The batch behind the one that is next: of this step, `left` records of which are still to come,
  * or of the step that follows. */
-static void tell_loader(struct learner *l, uint64_t next, size_t left)
+static void hint_loader(struct learner *l, uint64_t next, size_t left)
 {
     size_t batch = l->job->batch;
     if (left > 0)
@@ -137,13 +137,14 @@ static int compute_batch(struct learner *l, uint64_t start, size_t count,
     if (rc != OK)
         return rc;
     if (l->adapter.is_on)
-        thread_adapter_note(&l->adapter, world_now(l->world) - begun, count);
+        thread_adapter_record(&l->adapter, world_now(l->world) - begun, count);
     *loss += result.loss;
     return OK;
 }
 
 /* The arithmetic of a gradient; `watch` is told of the last batch. */
-static int compute(struct learner *l, uint64_t start, size_t count, const struct net_watch *watch)
+static int compute_gradient(struct learner *l, uint64_t start, size_t count,
+                            const struct net_watch *watch)
 {
     size_t batch = l->job->batch;
     double loss = 0;
@@ -153,15 +154,15 @@ static int compute(struct learner *l, uint64_t start, size_t count, const struct
         size_t first = l->part * batch, n = count - first < batch ? count - first : batch;
         bool last = l->part + 1 == l->parts;
         l->weight = (float)n / (float)count;
-        tell_loader(l, start + first + n, count - first - n);
+        hint_loader(l, start + first + n, count - first - n);
         int rc = compute_batch(l, start + first, n, last ? watch : NULL, &loss);
         if (rc != OK)
             return rc;
         if (!last)
-            put_aside(l);
+            save_sum(l);
     }
     l->knows = false;
-    gather(l, 0);
+    gather_gradient(l, 0);
     l->loss = loss / (double)count;
     l->samples += count;
     return OK;
@@ -174,7 +175,7 @@ static double share_of_step(const struct learner *l, double share)
 }
 
 /* A part of dx is there. */
-static int announce(const struct learner *l, size_t from, double share)
+static int announce_gradient(const struct learner *l, size_t from, double share)
 {
     int rc = keep_pace(l, share);
     return rc == OK ? l->finished(l->user, from) : rc;
@@ -183,11 +184,11 @@ static int announce(const struct learner *l, size_t from, double share)
 static int on_finished(void *user, size_t from, double share)
 {
     struct learner *l = user;
-    gather(l, from);
-    return announce(l, from, share_of_step(l, share));
+    gather_gradient(l, from);
+    return announce_gradient(l, from, share_of_step(l, share));
 }
 
-static int note_mark(void *user, size_t from, double share)
+static int record_mark(void *user, size_t from, double share)
 {
     struct learner *l = user;
     PL_ASSERT(l->marks < l->table->count);
@@ -207,19 +208,19 @@ static int spend_in_parts(struct learner *l, uint64_t start, size_t count, doubl
 {
     size_t shared = shared_out(l, count);
     l->marks = 0;
-    int rc = compute(l, start, count, &(struct net_watch){note_mark, l});
+    int rc = compute_gradient(l, start, count, &(struct net_watch){record_mark, l});
     double done = 0;
     for (size_t i = 0; rc == OK && i < l->marks; i++) {
         const struct learner_mark *mark = &l->mark[i];
         rc = local_work(l->group, l->world, shared, seconds * (mark->share - done));
         done = mark->share;
         if (rc == OK)
-            rc = announce(l, mark->from, mark->share);
+            rc = announce_gradient(l, mark->from, mark->share);
     }
     return rc == OK ? local_work(l->group, l->world, shared, seconds * (1 - done)) : rc;
 }
 
-static int gradient(struct learner *l, uint64_t start, size_t count)
+static int run_gradient(struct learner *l, uint64_t start, size_t count)
 {
     PL_ASSERT(count > 0 && count <= job_step_records(l->job));
     if (l->progress)
@@ -238,7 +239,7 @@ static int gradient(struct learner *l, uint64_t start, size_t count)
         if (rc == OK && costs)
             rc = keep_pace(l, 1);
         if (rc == OK)
-            rc = compute(l, start, count, l->finished ? &watch : NULL);
+            rc = compute_gradient(l, start, count, l->finished ? &watch : NULL);
     }
     if (rc == OK && (!costs || l->finished))
         rc = keep_pace(l, 1);
@@ -254,7 +255,7 @@ static struct trace_span span_of(const struct learner *l, enum span_kind kind, s
 int learner_gradient(struct learner *l, uint64_t start, size_t count)
 {
     int64_t begun = trace_now(l->world);
-    int rc = gradient(l, start, count);
+    int rc = run_gradient(l, start, count);
     trace_end(l->world, begun, span_of(l, SPAN_COMPUTE, count));
     return rc;
 }
@@ -267,7 +268,7 @@ static double clock_value(const struct learner *l, uint64_t start)
     return (double)l->steps;
 }
 
-static void update(struct learner *l, uint64_t start)
+static void update_model(struct learner *l, uint64_t start)
 {
     optim_update(&l->optim, clock_value(l, start), &l->x, &l->dx, l->table);
     l->steps++;
@@ -277,7 +278,7 @@ void learner_update(struct learner *l, uint64_t start)
 {
     struct trace_span span = span_of(l, SPAN_UPDATE, 0);
     int64_t begun = trace_now(l->world);
-    update(l, start);
+    update_model(l, start);
     trace_end(l->world, begun, span);
 }
 
@@ -285,9 +286,9 @@ int learner_step(struct learner *l, uint64_t start, size_t count)
 {
     struct trace_span span = span_of(l, SPAN_COMPUTE, count);
     int64_t begun = trace_now(l->world);
-    int rc = gradient(l, start, count);
+    int rc = run_gradient(l, start, count);
     if (rc == OK)
-        update(l, start);
+        update_model(l, start);
     trace_end(l->world, begun, span);
     return rc;
 }

@@ -7,7 +7,7 @@
 #ifndef PL_LEARNER_LEARNER_H
 #define PL_LEARNER_LEARNER_H
 
-#include "learner/local.h"
+#include "learner/local_group.h"
 #include "learner/thread_adapter.h"
 #include "optim/optim.h"
 #include "world/world.h"
@@ -61,7 +61,7 @@ int learner_init(struct learner *l, struct world *world, const Paceline__Job *jo
 
 /* The same, but that x and s are 0: for who gets them from somewhere else. Drawing 25 million
  * values takes a third of a second, and touches all their memory. */
-int learner_init_blank(struct learner *l, struct world *world, const Paceline__Job *job,
+int learner_init_unset(struct learner *l, struct world *world, const Paceline__Job *job,
                        const struct corpus *corpus, struct workspace *ws, struct arena *arena,
                        struct vec *dx, struct err *err);
 

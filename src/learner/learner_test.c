@@ -57,17 +57,17 @@ static Paceline__Job *make_job(const struct tiny *t, const char *format, const c
     return job;
 }
 
-static double mean_loss(struct learner *l, uint64_t *place, int steps)
+static double mean_loss(struct learner *l, uint64_t *offset, int steps)
 {
     double sum = 0;
-    for (int i = 0; i < steps; i++, *place += l->job->batch) {
-        assert_int_equal(learner_step(l, *place, l->job->batch), OK);
+    for (int i = 0; i < steps; i++, *offset += l->job->batch) {
+        assert_int_equal(learner_step(l, *offset, l->job->batch), OK);
         sum += l->loss;
     }
     return sum / steps;
 }
 
-static void learn(const Paceline__Job *job, int steps, double share)
+static void expect_learning(const Paceline__Job *job, int steps, double share)
 {
     struct corpus corpus = {0};
     struct workspace *ws = NULL;
@@ -75,7 +75,7 @@ static void learn(const Paceline__Job *job, int steps, double share)
     struct arena arena;
     struct err err = {0};
     struct logger silent = {0};
-    uint64_t place = 0;
+    uint64_t offset = 0;
     arena_init(&arena);
     kernels_set_threads((int)job->threads);
     if (corpus_open(job, NULL, &corpus, &err) != OK ||
@@ -83,9 +83,9 @@ static void learn(const Paceline__Job *job, int steps, double share)
         learner_init(&l, NULL, job, &corpus, ws, &arena, NULL, &err) != OK)
         fail_msg("%s", err.text);
     assert_int_equal(l.optim.updates, 0);
-    double first = mean_loss(&l, &place, 2);
-    mean_loss(&l, &place, steps - 6);
-    double last = mean_loss(&l, &place, 4);
+    double first = mean_loss(&l, &offset, 2);
+    mean_loss(&l, &offset, steps - 6);
+    double last = mean_loss(&l, &offset, 4);
     print_message("    %s: %s, loss %.3f, then %.3f\n", job->name, job->solver->type, first, last);
     assert_true(last < share * first);
     assert_int_equal(l.optim.updates, steps);
@@ -94,7 +94,7 @@ static void learn(const Paceline__Job *job, int steps, double share)
     arena_release(&arena);
 }
 
-static void the_tiny_net_learns_with_every_optimizer(void **state)
+static void test_learner_tiny_net_with_every_optimizer(void **state)
 {
     static const char format[] =
         "name: 'tiny' net { file: 'net.prototxt' } batch: 16 threads: 1 kernels: ref "
@@ -102,12 +102,12 @@ static void the_tiny_net_learns_with_every_optimizer(void **state)
         "solver { %s lr_policy: 'fixed' }";
     for (size_t i = 0; i < SOLVERS; i++) {
         Paceline__Job *job = make_job(*state, format, "train", solvers[i]);
-        learn(job, 180, 0.8);
+        expect_learning(job, 180, 0.8);
         job_free(job);
     }
 }
 
-static void lenet_learns_with_every_optimizer(void **state)
+static void test_learner_lenet_with_every_optimizer(void **state)
 {
     static const char format[] =
         "name: 'lenet' net { zoo: 'lenet' } batch: 8 threads: 1 "
@@ -115,7 +115,7 @@ static void lenet_learns_with_every_optimizer(void **state)
         "solver { %s lr_policy: 'fixed' }";
     for (size_t i = 0; i < SOLVERS; i++) {
         Paceline__Job *job = make_job(*state, format, "big", solvers[i]);
-        learn(job, 12, 0.8);
+        expect_learning(job, 12, 0.8);
         job_free(job);
     }
 }
@@ -132,8 +132,8 @@ static int setup(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_tiny_net_learns_with_every_optimizer),
-        cmocka_unit_test(lenet_learns_with_every_optimizer),
+        cmocka_unit_test(test_learner_tiny_net_with_every_optimizer),
+        cmocka_unit_test(test_learner_lenet_with_every_optimizer),
     };
     return cmocka_run_group_tests(tests, setup, tiny_teardown);
 }

@@ -84,7 +84,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct evaluation evaluate(struct stage *s, enum corpus_set which)
+static struct evaluation evaluate_set(struct stage *s, enum corpus_set which)
 {
     struct net_result sum = {0};
     struct err err;
@@ -100,12 +100,12 @@ static void test_it_learns(void **state)
     struct stage *s = *state;
     assert_int_equal(s->corpus.set[SET_VALIDATION].count, 8);
     assert_int_equal(shape_count(&s->corpus.set[SET_TRAIN].shape), 300);
-    double before = evaluate(s, SET_TRAIN).loss;
-    assert_true(before == evaluate(s, SET_TRAIN).loss); /* nothing is drawn */
+    double before = evaluate_set(s, SET_TRAIN).loss;
+    assert_true(before == evaluate_set(s, SET_TRAIN).loss); /* nothing is drawn */
     for (uint64_t i = 0; i < 60; i++)
         assert_int_equal(learner_step(&s->learner, i * BATCH, BATCH), OK);
-    assert_true(evaluate(s, SET_TRAIN).loss < 0.5 * before);
-    assert_true(evaluate(s, SET_VALIDATION).error == 0);
+    assert_true(evaluate_set(s, SET_TRAIN).loss < 0.5 * before);
+    assert_true(evaluate_set(s, SET_VALIDATION).error == 0);
 }
 
 /* The header was well when the folder was opened. */
@@ -123,8 +123,8 @@ static void test_a_picture_that_breaks(void **state)
         fputc(0xff, file);
     fclose(file);
     size_t all = s->corpus.set[SET_TRAIN].count;
-    for (uint64_t place = 0; place < all; place += 4) {
-        int rc = learner_gradient(&s->learner, place, 4);
+    for (uint64_t offset = 0; offset < all; offset += 4) {
+        int rc = learner_gradient(&s->learner, offset, 4);
         failed += rc == ERR_INPUT;
         fine += rc == OK;
         if (rc == ERR_INPUT) {

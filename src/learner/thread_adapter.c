@@ -1,6 +1,6 @@
 #include "learner/thread_adapter.h"
 
-#include "learner/local.h"
+#include "learner/local_group.h"
 
 #include <inttypes.h>
 
@@ -16,7 +16,7 @@ void thread_adapter_start(struct thread_adapter *a, const Paceline__Job *job, in
     thread_count_init(&a->count, threads);
 }
 
-void thread_adapter_note(struct thread_adapter *a, int64_t ns, size_t records)
+void thread_adapter_record(struct thread_adapter *a, int64_t ns, size_t records)
 {
     a->computed += ns;
     a->records += records;

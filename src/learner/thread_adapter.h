@@ -30,7 +30,7 @@ void thread_adapter_start(struct thread_adapter *a, const Paceline__Job *job, in
                           int64_t (*delay)(void), const struct logger *log);
 
 /* A batch of `records` was computed in so many ns. */
-void thread_adapter_note(struct thread_adapter *a, int64_t ns, size_t records);
+void thread_adapter_record(struct thread_adapter *a, int64_t ns, size_t records);
 
 /* Between two steps, at time `now`: if a window is full, let the learner use the net and the number
  * of threads that come next. A change is told in the log. */

@@ -24,7 +24,7 @@ void thread_count_stop(struct thread_count *c)
 }
 
 /* With delay of k × the time that was computed, k threads never ran. */
-static int fewer(const struct thread_count *c, const struct thread_window *w)
+static int choose_fewer(const struct thread_count *c, const struct thread_window *w)
 {
     int missing = (int)lround((double)w->delay / (double)w->computed);
     int left = c->now - (missing > 1 ? missing : 1);
@@ -36,7 +36,7 @@ static int pick_candidate(const struct thread_count *c, const struct thread_wind
 {
     double delayed = (double)w->delay / ((double)w->computed * c->now);
     if (c->now > 1 && delayed > delayed_enough)
-        return fewer(c, w);
+        return choose_fewer(c, w);
     return c->now < c->most && delayed < quiet_enough ? c->most : 0;
 }
 
@@ -51,7 +51,7 @@ static void start_trial(struct thread_count *c, const struct thread_window *w)
     c->delayed = (double)w->delay / ((double)w->computed * c->now);
 }
 
-static double median(const double *at)
+static double median_of(const double *at)
 {
     double low = fmin(at[0], at[1]), high = fmax(at[0], at[1]);
     PL_ASSERT(THREAD_COUNT_ROUNDS == 3);
@@ -59,7 +59,7 @@ static double median(const double *at)
 }
 
 /* Window 0 warms up; the odd ones are of the present number, the even ones of the other. */
-static void note_window(struct thread_count *c, const struct thread_window *w)
+static void record_window(struct thread_count *c, const struct thread_window *w)
 {
     double ns = (double)w->computed / (double)w->records;
     int i = c->windows++;
@@ -70,7 +70,7 @@ static void note_window(struct thread_count *c, const struct thread_window *w)
 static bool end_trial(struct thread_count *c, const struct thread_window *w,
                       struct thread_change *change)
 {
-    double before = median(c->present), after = median(c->tried);
+    double before = median_of(c->present), after = median_of(c->tried);
     bool adopted = after < gain * before;
     if (adopted)
         *change = (struct thread_change){c->now, c->other, c->delayed, before, after};
@@ -97,7 +97,7 @@ bool thread_count_next(struct thread_count *c, const struct thread_window *w, in
         *threads = c->other ? c->other : c->now;
         return false;
     }
-    note_window(c, w);
+    record_window(c, w);
     if (c->windows == 1 + 2 * THREAD_COUNT_ROUNDS)
         changed = end_trial(c, w, change);
     *threads = c->other && c->windows % 2 == 0 ? c->other : c->now;

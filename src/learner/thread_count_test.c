@@ -28,14 +28,14 @@ struct story {
     struct thread_change last;
 };
 
-static void begin(struct story *s, int most, const struct machine *machine)
+static void begin_story(struct story *s, int most, const struct machine *machine)
 {
     *s = (struct story){.machine = machine, .threads = most, .now = 1};
     thread_count_init(&s->count, most);
 }
 
 /* Let windows of 100 batches pass, for so many seconds. */
-static void pass(struct story *s, double seconds)
+static void pass_time(struct story *s, double seconds)
 {
     int64_t end = s->now + (int64_t)(seconds * 1e9);
     while (s->now < end) {
@@ -61,8 +61,8 @@ static void test_a_quiet_machine_is_left_alone(void **state)
 {
     (void)state;
     struct story s;
-    begin(&s, 2, &quiet);
-    pass(&s, 300);
+    begin_story(&s, 2, &quiet);
+    pass_time(&s, 300);
     assert_int_equal(s.trials, 0);
     assert_int_equal(s.count.now, 2);
 }
@@ -71,10 +71,10 @@ static void test_delayed_threads_become_fewer_and_return(void **state)
 {
     (void)state;
     struct story s;
-    begin(&s, 2, &quiet);
-    pass(&s, 20);
+    begin_story(&s, 2, &quiet);
+    pass_time(&s, 20);
     s.machine = &busy;
-    pass(&s, 20);
+    pass_time(&s, 20);
     assert_int_equal(s.changes, 1);
     assert_int_equal(s.count.now, 1);
     assert_int_equal(s.last.from, 2);
@@ -82,10 +82,10 @@ static void test_delayed_threads_become_fewer_and_return(void **state)
     assert_true(fabs(s.last.delayed - 20.0 / 48.0) < 1e-3);
     assert_true(fabs(s.last.ns_before * RECORDS - 24.0e6) < 1);
     assert_true(fabs(s.last.ns_after * RECORDS - 8.1e6) < 1);
-    pass(&s, 100);
+    pass_time(&s, 100);
     assert_int_equal(s.changes, 1);
     s.machine = &quiet;
-    pass(&s, 20);
+    pass_time(&s, 20);
     assert_int_equal(s.changes, 2);
     assert_int_equal(s.count.now, 2);
 }
@@ -96,12 +96,12 @@ static void test_delay_alone_changes_nothing(void **state)
     (void)state;
     static const struct machine sleeping = {.ms = {0, 8.1, 6.0}, .delay = {0, 4.0, 5.0}};
     struct story s;
-    begin(&s, 2, &sleeping);
-    pass(&s, 60);
+    begin_story(&s, 2, &sleeping);
+    pass_time(&s, 60);
     assert_int_equal(s.changes, 0);
     assert_in_range(s.trials, 4, 6);
     int trials = s.trials;
-    pass(&s, 600);
+    pass_time(&s, 600);
     assert_in_range(s.trials - trials, 8, 11);
 }
 
@@ -115,8 +115,8 @@ static void test_as_many_fewer_as_processors_are_taken(void **state)
         m.delay[t] = t <= 13 ? 0 : m.ms[t] * (t - 13);
     }
     struct story s;
-    begin(&s, 16, &m);
-    pass(&s, 15);
+    begin_story(&s, 16, &m);
+    pass_time(&s, 15);
     assert_int_equal(s.count.now, 13);
     assert_int_equal(s.changes, 1);
 }
@@ -125,13 +125,13 @@ static void test_a_number_that_cannot_be_had_ends_trials(void **state)
 {
     (void)state;
     struct story s;
-    begin(&s, 2, &busy);
+    begin_story(&s, 2, &busy);
     while (s.count.other == 0)
-        pass(&s, 1);
+        pass_time(&s, 1);
     thread_count_stop(&s.count);
-    pass(&s, 3);
+    pass_time(&s, 3);
     s.trials = 0;
-    pass(&s, 200);
+    pass_time(&s, 200);
     assert_int_equal(s.trials, 0);
     assert_int_equal(s.count.now, 2);
 }

@@ -89,7 +89,7 @@ static int64_t counting_clock(void *user)
 }
 
 /* Neither timed nor changed by what a file says. */
-static void a_deterministic_job_has_its_bits_whatever_is_kept(void **state)
+static void test_tuned_deterministic_job_keeps_its_bits(void **state)
 {
     struct trial plain, given;
     int64_t looks = 0;
@@ -112,7 +112,7 @@ static void a_deterministic_job_has_its_bits_whatever_is_kept(void **state)
     close_trial(&any), close_trial(&plain), close_trial(&given);
 }
 
-static void a_job_is_timed_once_and_near_the_rule(void **state)
+static void test_tuned_job_is_timed_once(void **state)
 {
     struct trial first, second, rule;
     int64_t looks = 0;
@@ -140,7 +140,7 @@ static void count_news(void *user, struct tuner *tuner, const struct tuner_news 
 }
 
 /* Also what a net is planned for that keeps another blob is stored. */
-static void a_net_planned_anew_hands_on_what_it_found(void **state)
+static void test_tuned_replanned_net_keeps_choices(void **state)
 {
     struct trial t;
     struct err err = {0};
@@ -237,9 +237,9 @@ static int remove_tiny(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_net_planned_anew_hands_on_what_it_found),
-        cmocka_unit_test(a_deterministic_job_has_its_bits_whatever_is_kept),
-        cmocka_unit_test(a_job_is_timed_once_and_near_the_rule),
+        cmocka_unit_test(test_tuned_replanned_net_keeps_choices),
+        cmocka_unit_test(test_tuned_deterministic_job_keeps_its_bits),
+        cmocka_unit_test(test_tuned_job_is_timed_once),
         cmocka_unit_test(test_planning_is_watched_and_can_be_ended),
         cmocka_unit_test(test_what_does_not_fit_is_refused_before_timing),
     };

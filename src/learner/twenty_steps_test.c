@@ -27,8 +27,8 @@ enum { STEPS = 20, CLASSES = 10 };
 /* In bf16: of the way that the weights have gone, and of the loss. A gradient is some 3 % from that
  * of floats, for the most part by values that change sides at a ReLU's zero; they add up, and more
  * so where weights begin as narrow as cifar10-quick's. */
-#define APART_BF16 0.25
-#define LOSS_BF16  0.001
+#define TOLERANCE_BF16 0.25
+#define LOSS_BF16      0.001
 
 struct run {
     Paceline__Job *job;
@@ -39,8 +39,8 @@ struct run {
     float *first; /* the weights that it begins with */
 };
 
-static void train(struct run *r, const char *zoo, const struct shape *record, size_t batch,
-                  const char *how, struct tuner *tuner)
+static void train_net(struct run *r, const char *zoo, const struct shape *record, size_t batch,
+                      const char *options, struct tuner *tuner)
 {
     char text[512];
     struct err err = {0};
@@ -52,7 +52,7 @@ static void train(struct run *r, const char *zoo, const struct shape *record, si
              "net { zoo: '%s' } threads: 1 %s batch: %zu strategy { single {} } "
              "train_data { cifar10 { path: 'none' } } "
              "solver { base_lr: 0.001 momentum: 0.9 weight_decay: 0.0005 lr_policy: 'fixed' }",
-             zoo, how, batch);
+             zoo, options, batch);
     arena_init(&r->arena);
     kernels_set_threads(1);
     if (job_parse("job", text, strlen(text), &r->job, &err) != OK ||
@@ -72,7 +72,7 @@ static void train(struct run *r, const char *zoo, const struct shape *record, si
         assert_int_equal(learner_step(&r->l, i * batch, batch), OK);
 }
 
-static void end(struct run *r)
+static void end_run(struct run *r)
 {
     workspace_free(r->ws);
     corpus_close(&r->corpus);
@@ -88,7 +88,8 @@ static int64_t clock_now(void *user)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void compare(const char *zoo, const char *what, const struct run *a, const struct run *b)
+static void compare_runs(const char *zoo, const char *what, const struct run *a,
+                         const struct run *b)
 {
     double most = 0;
     assert_int_equal(a->l.x.n, b->l.x.n);
@@ -105,29 +106,29 @@ static void same_weights(const char *zoo, size_t channels, size_t side, size_t b
     struct run ref, rule, timed;
     struct tuner *tuner = tuner_create(&(struct tuner_host){.now = clock_now});
     assert_non_null(tuner);
-    train(&ref, zoo, &record, batch, "kernels: ref", NULL);
-    train(&rule, zoo, &record, batch, "kernels: dnnl", NULL);
-    train(&timed, zoo, &record, batch, "kernels: dnnl", tuner);
+    train_net(&ref, zoo, &record, batch, "kernels: ref", NULL);
+    train_net(&rule, zoo, &record, batch, "kernels: dnnl", NULL);
+    train_net(&timed, zoo, &record, batch, "kernels: dnnl", tuner);
     assert_true(ref.l.loss > 0 && isfinite(ref.l.loss));
-    compare(zoo, "by rule", &ref, &rule);
-    compare(zoo, "timed", &ref, &timed);
-    end(&ref), end(&rule), end(&timed);
+    compare_runs(zoo, "by rule", &ref, &rule);
+    compare_runs(zoo, "timed", &ref, &timed);
+    end_run(&ref), end_run(&rule), end_run(&timed);
     tuner_free(tuner);
 }
 
-static void lenet(void **state)
+static void test_twenty_steps_of_lenet(void **state)
 {
     (void)state;
     same_weights("lenet", 1, 28, 32);
 }
 
-static void quick(void **state)
+static void test_twenty_steps_of_quick(void **state)
 {
     (void)state;
     same_weights("cifar10-quick", 3, 32, 16);
 }
 
-static void resnet(void **state)
+static void test_twenty_steps_of_resnet(void **state)
 {
     (void)state;
     same_weights("resnet-20", 3, 32, 8);
@@ -135,7 +136,7 @@ static void resnet(void **state)
 
 /* ---- in bf16 ---- */
 
-static double distance(const float *a, const float *b, size_t n)
+static double distance_of(const float *a, const float *b, size_t n)
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++)
@@ -149,27 +150,27 @@ static void same_way(const char *zoo, size_t channels, size_t side, size_t batch
     const struct shape record = {3, {channels, side, side}};
     struct run wide, half;
     bf16_needed();
-    train(&wide, zoo, &record, batch, "kernels: dnnl", NULL);
-    train(&half, zoo, &record, batch, "kernels: dnnl precision: bf16", NULL);
+    train_net(&wide, zoo, &record, batch, "kernels: dnnl", NULL);
+    train_net(&half, zoo, &record, batch, "kernels: dnnl precision: bf16", NULL);
     size_t n = wide.l.x.n;
     assert_int_equal(half.l.x.n, n);
     assert_memory_equal(half.first, wide.first, n * sizeof *wide.first);
-    double way = distance(wide.l.x.at, wide.first, n);
-    double apart = distance(wide.l.x.at, half.l.x.at, n);
+    double way = distance_of(wide.l.x.at, wide.first, n);
+    double distance = distance_of(wide.l.x.at, half.l.x.at, n);
     double loss = fabs(half.l.loss / wide.l.loss - 1);
-    print_message("    %s: %.2g of the way apart, losses %.2g\n", zoo, apart / way, loss);
-    if (!(apart > 0 && apart <= APART_BF16 * way && loss <= LOSS_BF16))
-        fail_msg("%s: weights are %g of the way apart, losses %g", zoo, apart / way, loss);
-    end(&wide), end(&half);
+    print_message("    %s: %.2g of the way apart, losses %.2g\n", zoo, distance / way, loss);
+    if (!(distance > 0 && distance <= TOLERANCE_BF16 * way && loss <= LOSS_BF16))
+        fail_msg("%s: weights are %g of the way apart, losses %g", zoo, distance / way, loss);
+    end_run(&wide), end_run(&half);
 }
 
-static void lenet_in_bf16(void **state)
+static void test_twenty_steps_of_lenet_in_bf16(void **state)
 {
     (void)state;
     same_way("lenet", 1, 28, 32);
 }
 
-static void quick_in_bf16(void **state)
+static void test_twenty_steps_of_quick_in_bf16(void **state)
 {
     (void)state;
     same_way("cifar10-quick", 3, 32, 16);
@@ -178,8 +179,11 @@ static void quick_in_bf16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lenet),         cmocka_unit_test(quick),         cmocka_unit_test(resnet),
-        cmocka_unit_test(lenet_in_bf16), cmocka_unit_test(quick_in_bf16),
+        cmocka_unit_test(test_twenty_steps_of_lenet),
+        cmocka_unit_test(test_twenty_steps_of_quick),
+        cmocka_unit_test(test_twenty_steps_of_resnet),
+        cmocka_unit_test(test_twenty_steps_of_lenet_in_bf16),
+        cmocka_unit_test(test_twenty_steps_of_quick_in_bf16),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

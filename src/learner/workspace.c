@@ -10,8 +10,8 @@
 #include <stdlib.h>
 
 /* The job's net. One that is trained is judged while it is, as `paceline test` judges it. */
-static int load(const Paceline__Job *job, bool only_tests, Caffe__NetParameter **out,
-                struct err *err)
+static int load_net(const Paceline__Job *job, bool only_tests, Caffe__NetParameter **out,
+                    struct err *err)
 {
     bool lossless;
     int rc = model_load_net(job->net, out, err);
@@ -59,7 +59,7 @@ static struct net_options options_of(const struct workspace *ws, enum phase phas
 
 /* Let the net lie where the others do, which never are at work at the same moment; the room grows
  * where it is too small for it. */
-static int settle(struct workspace *ws, struct net *net, struct err *err)
+static int finish_net(struct workspace *ws, struct net *net, struct err *err)
 {
     size_t floats = net_room(net);
     float *room = floats > ws->room_floats ? arena_array(&ws->arena, floats, float) : ws->room;
@@ -74,12 +74,12 @@ static int settle(struct workspace *ws, struct net *net, struct err *err)
 }
 
 /* Both lie in the larger one's. */
-static int settle_both(struct workspace *ws, struct err *err)
+static int finish_both(struct workspace *ws, struct err *err)
 {
     bool train_first = ws->train && net_room(ws->train) > net_room(ws->test);
-    int rc = settle(ws, train_first ? ws->train : ws->test, err);
+    int rc = finish_net(ws, train_first ? ws->train : ws->test, err);
     if (rc == OK && ws->train)
-        rc = settle(ws, train_first ? ws->test : ws->train, err);
+        rc = finish_net(ws, train_first ? ws->test : ws->train, err);
     return rc;
 }
 
@@ -113,8 +113,8 @@ static struct net_options training_options(const struct workspace *ws, const Pac
     return train;
 }
 
-static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Paceline__Job *job,
-                const struct shape *record, struct err *err)
+static int plan_net(struct workspace *ws, const Caffe__NetParameter *param,
+                    const Paceline__Job *job, const struct shape *record, struct err *err)
 {
     struct net_options train = training_options(ws, job, record);
     ws->threads = kernels_threads();
@@ -130,13 +130,13 @@ static int plan(struct workspace *ws, const Caffe__NetParameter *param, const Pa
     return rc;
 }
 
-static void unplan(struct workspace *ws)
+static void free_plan(struct workspace *ws)
 {
     net_free(ws->train);
     net_free(ws->test);
-    net_free(ws->apart);
+    net_free(ws->separate);
     net_free(ws->fewer);
-    ws->train = ws->test = ws->apart = ws->fewer = NULL;
+    ws->train = ws->test = ws->separate = ws->fewer = NULL;
     for (size_t i = 0; i < ws->others; i++) {
         net_free(ws->other[i].train);
         ws->other[i].train = NULL;
@@ -150,14 +150,14 @@ static int plan_auto(struct workspace *ws, const Caffe__NetParameter *param,
                      struct err *err)
 {
     ws->kernels = job->kernels == PACELINE__JOB__KERNELS__ref ? &kernels_ref : &kernels_dnnl;
-    int rc = plan(ws, param, job, record, err);
+    int rc = plan_net(ws, param, job, record, err);
     if (rc != ERR_UNSUPPORTED || job->kernels != PACELINE__JOB__KERNELS__auto ||
         job->precision != PACELINE__JOB__PRECISION__f32)
         return rc;
     struct err why = *err;
-    unplan(ws);
+    free_plan(ws);
     ws->kernels = &kernels_ref;
-    rc = plan(ws, param, job, record, err);
+    rc = plan_net(ws, param, job, record, err);
     if (rc == OK)
         log_warn(log, "using the slow reference kernels: %s", why.text);
     return rc;
@@ -185,10 +185,10 @@ static int plan_checked(struct workspace *ws, const Caffe__NetParameter *param,
     if (rc == OK && corpus)
         rc = accept_all(ws, corpus, err);
     if (rc == OK && untimed > 0 && ws->kernels != &kernels_ref) {
-        unplan(ws);
+        free_plan(ws);
         rc = plan_auto(ws, param, job, record, log, err);
     }
-    return rc == OK ? settle_both(ws, err) : rc;
+    return rc == OK ? finish_both(ws, err) : rc;
 }
 
 /* What a workspace is made for, and by whom. */
@@ -202,11 +202,11 @@ struct making {
     const char *keep;
 };
 
-static int make(const Paceline__Job *job, const struct making *how, struct workspace **out,
-                struct err *err)
+static int make_workspace(const Paceline__Job *job, const struct making *options,
+                          struct workspace **out, struct err *err)
 {
     Caffe__NetParameter *param;
-    int rc = load(job, how->only_tests, &param, err);
+    int rc = load_net(job, options->only_tests, &param, err);
     if (rc != OK)
         return rc;
     struct workspace *ws = calloc(1, sizeof *ws);
@@ -215,23 +215,23 @@ static int make(const Paceline__Job *job, const struct making *how, struct works
         goto done;
     }
     arena_init(&ws->arena);
-    ws->tuner = job->deterministic ? NULL : how->tuner;
-    ws->watch = how->watch;
+    ws->tuner = job->deterministic ? NULL : options->tuner;
+    ws->watch = options->watch;
     ws->batch = job->batch;
-    ws->record = *how->record;
-    ws->record_floats = shape_count(how->record);
-    ws->only_tests = how->only_tests;
-    ws->keep = how->keep ? arena_strdup(&ws->arena, how->keep) : NULL;
+    ws->record = *options->record;
+    ws->record_floats = shape_count(options->record);
+    ws->only_tests = options->only_tests;
+    ws->keep = options->keep ? arena_strdup(&ws->arena, options->keep) : NULL;
     PL_ASSERT(job->local > 0 && job->batch % job->local == 0);
     ws->other = arena_array(&ws->arena, job->local - 1, struct inner_space);
     ws->others = ws->other ? job->local - 1 : 0;
-    rc = ws->other && (ws->keep || !how->keep)
-             ? plan_checked(ws, param, job, how->record, how->corpus, how->log, err)
+    rc = ws->other && (ws->keep || !options->keep)
+             ? plan_checked(ws, param, job, options->record, options->corpus, options->log, err)
              : err_set(err, ERR_NOMEM, "net: out of memory");
 done:
     caffe__net_parameter__free_unpacked(param, NULL);
-    if (how->tuner)
-        tuner_finish(how->tuner);
+    if (options->tuner)
+        tuner_finish(options->tuner);
     if (rc == OK)
         *out = ws;
     else
@@ -242,17 +242,17 @@ done:
 int workspace_plan(const Paceline__Job *job, const struct shape *record, const struct logger *log,
                    struct tuner *tuner, struct workspace **out, struct err *err)
 {
-    const struct making how = {.record = record, .log = log, .tuner = tuner};
-    return make(job, &how, out, err);
+    const struct making options = {.record = record, .log = log, .tuner = tuner};
+    return make_workspace(job, &options, out, err);
 }
 
 int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
                          const struct logger *log, struct tuner *tuner, const char *keep,
                          struct workspace **out, struct err *err)
 {
-    const struct making how = {
+    const struct making options = {
         .record = record, .log = log, .tuner = tuner, .only_tests = true, .keep = keep};
-    return make(job, &how, out, err);
+    return make_workspace(job, &options, out, err);
 }
 
 int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *blob,
@@ -262,25 +262,25 @@ int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *b
         return OK;
     Caffe__NetParameter *param;
     struct net *net = NULL;
-    int rc = load(job, ws->only_tests, &param, err);
+    int rc = load_net(job, ws->only_tests, &param, err);
     if (rc != OK)
         return rc;
     struct net_options options = options_of(ws, PHASE_TEST, job->batch, &ws->record);
     options.keep = blob;
-    options.keep_all = ws->asked; /* who asks for a second one may ask for more */
+    options.keep_all = ws->requested; /* who asks for a second one may ask for more */
     rc = make_net(ws, param, &options, &net, err);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (ws->tuner)
         tuner_finish(ws->tuner);
     if (rc == OK)
-        rc = settle(ws, net, err);
+        rc = finish_net(ws, net, err);
     if (rc != OK) {
         net_free(net);
         return rc;
     }
     net_free(ws->test);
     ws->test = net;
-    ws->asked = true;
+    ws->requested = true;
     return OK;
 }
 
@@ -289,7 +289,7 @@ static int plan_fewer(struct workspace *ws, const Paceline__Job *job, int thread
     struct net_options options = training_options(ws, job, &ws->record);
     Caffe__NetParameter *param;
     struct net *net = NULL;
-    int before = kernels_threads(), rc = load(job, false, &param, err);
+    int before = kernels_threads(), rc = load_net(job, false, &param, err);
     if (rc != OK)
         return rc;
     if (ws->tuner)
@@ -299,7 +299,7 @@ static int plan_fewer(struct workspace *ws, const Paceline__Job *job, int thread
     kernels_set_threads(before);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (rc == OK)
-        rc = settle(ws, net, err);
+        rc = finish_net(ws, net, err);
     if (rc != OK) {
         net_free(net);
         return rc;
@@ -369,7 +369,7 @@ int workspace_feed(struct workspace *ws, const Paceline__Job *job, const struct 
     return rc;
 }
 
-static int differ(const struct corpus *corpus, const char *why, struct err *err)
+static int refuse_difference(const struct corpus *corpus, const char *why, struct err *err)
 {
     char a[64], b[64];
     return err_set(err, ERR_INPUT, "test_data: records are %s, those of train_data %s; %s",
@@ -379,8 +379,8 @@ static int differ(const struct corpus *corpus, const char *why, struct err *err)
 
 /* A net that looks at its records through windows alone can be tested on records of another size
  * than those it is trained on, as crops often are: its parameters are the same. */
-static int plan_apart(struct workspace *ws, const Paceline__Job *job, const struct corpus *corpus,
-                      struct err *err)
+static int plan_separate(struct workspace *ws, const Paceline__Job *job,
+                         const struct corpus *corpus, struct err *err)
 {
     const struct dataset *test = &corpus->set[SET_TEST];
     if (test->count == 0)
@@ -390,27 +390,27 @@ static int plan_apart(struct workspace *ws, const Paceline__Job *job, const stru
     struct net_options options = options_of(ws, PHASE_TEST, job->batch, &test->shape);
     Caffe__NetParameter *param;
     struct err why = {0};
-    int rc = load(job, false, &param, err);
+    int rc = load_net(job, false, &param, err);
     if (rc != OK)
         return rc;
-    rc = make_net(ws, param, &options, &ws->apart, &why);
+    rc = make_net(ws, param, &options, &ws->separate, &why);
     if (rc == OK)
-        rc = settle(ws, ws->apart, &why);
+        rc = finish_net(ws, ws->separate, &why);
     caffe__net_parameter__free_unpacked(param, NULL);
     if (ws->tuner)
         tuner_finish(ws->tuner);
     if (rc == ERR_NOMEM)
         return err_set(err, rc, "%s", why.text);
     if (rc != OK)
-        return differ(corpus, why.text, err);
-    if (!segments_match(net_segments(ws->train), net_segments(ws->apart)) ||
-        !segments_match(net_state_segments(ws->train), net_state_segments(ws->apart)))
-        return differ(corpus, "the net would have other parameters", err);
-    if ((rc = labels_fit(ws->apart, "the net for records of their size", test, "test_data", err)) !=
-        OK)
+        return refuse_difference(corpus, why.text, err);
+    if (!segments_match(net_segments(ws->train), net_segments(ws->separate)) ||
+        !segments_match(net_state_segments(ws->train), net_state_segments(ws->separate)))
+        return refuse_difference(corpus, "the net would have other parameters", err);
+    if ((rc = labels_fit(ws->separate, "the net for records of their size", test, "test_data",
+                         err)) != OK)
         return rc;
-    ws->apart_shape = test->shape;
-    rc = batch_init(&ws->apart_records, &ws->arena, job->batch, shape_count(&test->shape));
+    ws->separate_shape = test->shape;
+    rc = batch_init(&ws->separate_records, &ws->arena, job->batch, shape_count(&test->shape));
     return rc == OK ? OK : err_set(err, rc, "net: out of memory for a batch of test records");
 }
 
@@ -419,14 +419,14 @@ int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      struct workspace **out, struct err *err)
 {
     const struct dataset *set = &corpus->set[SET_TRAIN];
-    const struct making how = {
+    const struct making options = {
         .record = &set->shape, .corpus = corpus, .log = log, .tuner = tuner, .watch = watch};
     struct workspace *ws = NULL;
-    int rc = make(job, &how, &ws, err);
+    int rc = make_workspace(job, &options, &ws, err);
     if (rc == OK)
         rc = workspace_feed(ws, job, set, err);
     if (rc == OK)
-        rc = plan_apart(ws, job, corpus, err);
+        rc = plan_separate(ws, job, corpus, err);
     if (rc != OK) {
         workspace_free(ws);
         return rc;
@@ -463,8 +463,8 @@ void workspace_free(struct workspace *ws)
         return;
     loader_stop(&ws->loader);
     loader_release(&ws->loader);
-    batch_release(&ws->apart_records);
-    unplan(ws);
+    batch_release(&ws->separate_records);
+    free_plan(ws);
     arena_release(&ws->arena);
     free(ws);
 }
@@ -501,10 +501,10 @@ int workspace_evaluate(struct workspace *ws, const struct dataset *set, size_t f
                        const struct vec *x, struct vec *s, struct net_result *sum, struct err *err)
 {
     PL_ASSERT(first + count <= set->count);
-    bool apart = ws->apart && shape_equal(&set->shape, &ws->apart_shape);
-    PL_ASSERT(apart || shape_count(&set->shape) == ws->record_floats);
-    struct batch *records = apart ? &ws->apart_records : loader_spare(&ws->loader);
-    struct net *net = apart ? ws->apart : ws->test;
+    bool separate = ws->separate && shape_equal(&set->shape, &ws->separate_shape);
+    PL_ASSERT(separate || shape_count(&set->shape) == ws->record_floats);
+    struct batch *records = separate ? &ws->separate_records : loader_spare(&ws->loader);
+    struct net *net = separate ? ws->separate : ws->test;
     while (count > 0) {
         size_t n = count < records->cap ? count : records->cap;
         int rc = batch_fill_plain(records, set, first, n, err);

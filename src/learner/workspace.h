@@ -28,12 +28,12 @@ struct workspace {
     int fewer_threads; /* and for how many */
     float *room;       /* train, test and apart lie here, one over the other */
     size_t room_floats;
-    bool only_tests;   /* train is NULL */
-    const char *keep;  /* a blob that tests keep (nn/net.h), or NULL */
-    bool asked;        /* workspace_keep has planned anew */
-    struct net *apart; /* as `test`, for test records of another size; NULL: there are none */
-    struct shape apart_shape; /* of those, */
-    struct batch apart_records;
+    bool only_tests;      /* train is NULL */
+    const char *keep;     /* a blob that tests keep (nn/net.h), or NULL */
+    bool requested;       /* workspace_keep has planned anew */
+    struct net *separate; /* as `test`, for test records of another size; NULL: there are none */
+    struct shape separate_shape; /* of those, */
+    struct batch separate_records;
     struct inner_space *other; /* of the job's `local` learners but the first */
     size_t others;
     size_t batch;         /* the job's */

@@ -15,7 +15,7 @@ static const struct optim_ops *const optims[] = {
 
 enum { OPTIMS = sizeof optims / sizeof *optims };
 
-static int find(const char *type, const struct optim_ops **ops, struct err *err)
+static int find_ops(const char *type, const struct optim_ops **ops, struct err *err)
 {
     char known[256] = "";
     for (size_t i = 0, used = 0; i < OPTIMS && used < sizeof known; i++) {
@@ -83,7 +83,8 @@ static int check_regularization(const Caffe__SolverParameter *solver, const stru
     return OK;
 }
 
-static int check(const Caffe__SolverParameter *solver, const struct optim_ops *ops, struct err *err)
+static int check_solver(const Caffe__SolverParameter *solver, const struct optim_ops *ops,
+                        struct err *err)
 {
     int status = schedule_check(solver, err);
     float decay = solver->weight_decay, delta = solver->delta;
@@ -110,9 +111,9 @@ int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t
                struct arena *arena, struct err *err)
 {
     struct optim made = {.solver = solver};
-    int status = find(solver->type, &made.ops, err);
+    int status = find_ops(solver->type, &made.ops, err);
     if (!status)
-        status = check(solver, made.ops, err);
+        status = check_solver(solver, made.ops, err);
     if (status)
         return status;
     PL_ASSERT(made.ops->states <= OPTIM_STATE_MAX);
@@ -138,7 +139,8 @@ static double gradient_norm(const struct vec *dx, const struct segments *table)
 
 /* Pascanu et al. 2013, Algorithm 1: g ← g · c / ‖g‖ where ‖g‖ > c. With iter_size n Caffe measures
  * the sum of n gradients, before it is divided by n; dx is that mean. */
-static void clip(const Caffe__SolverParameter *solver, struct vec *dx, const struct segments *table)
+static void clip_gradient(const Caffe__SolverParameter *solver, struct vec *dx,
+                          const struct segments *table)
 {
     double c = (double)solver->clip_gradients / (solver->iter_size > 1 ? solver->iter_size : 1);
     if (c < 0)
@@ -163,7 +165,7 @@ void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
 {
     const Caffe__SolverParameter *solver = optim->solver;
     float decay = solver->has_weight_decay ? solver->weight_decay : 0;
-    clip(solver, dx, table);
+    clip_gradient(solver, dx, table);
     if (is_l1(solver) && decay > 0)
         vec_decay_l1(dx, x, decay, table, vec_all(x));
     struct optim_step step = {

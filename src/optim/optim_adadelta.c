@@ -12,13 +12,13 @@ static void adadelta_update(const struct optim_step *step, struct vec *x, const 
                             struct vec *state, const struct segments *table, struct range range)
 {
     const Caffe__SolverParameter *solver = step->solver;
-    struct vec_adadelta how = {
+    struct vec_adadelta rule = {
         .rate = step->rate,
         .momentum = solver->has_momentum ? solver->momentum : 0,
         .delta = solver->delta,
         .decay = step->decay,
     };
-    vec_adadelta(x, dx, &state[0], &state[1], &how, table, range);
+    vec_adadelta(x, dx, &state[0], &state[1], &rule, table, range);
 }
 
 const struct optim_ops optim_adadelta = {

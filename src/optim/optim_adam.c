@@ -13,7 +13,7 @@
 /* What PyTorch takes where nothing is said; Caffe's Adam takes 0 for both. */
 static const float adamw_beta1 = 0.9f, adamw_decay = 0.01f;
 
-static struct vec_adam adam_how(const struct optim_step *step, float beta1)
+static struct vec_adam adam_rule(const struct optim_step *step, float beta1)
 {
     const Caffe__SolverParameter *solver = step->solver;
     double t = (double)step->number;
@@ -32,20 +32,20 @@ static void adam_update(const struct optim_step *step, struct vec *x, const stru
                         struct vec *state, const struct segments *table, struct range range)
 {
     const Caffe__SolverParameter *solver = step->solver;
-    struct vec_adam how = adam_how(step, solver->has_momentum ? solver->momentum : 0);
-    vec_adam(x, dx, &state[0], &state[1], &how, table, range);
+    struct vec_adam rule = adam_rule(step, solver->has_momentum ? solver->momentum : 0);
+    vec_adam(x, dx, &state[0], &state[1], &rule, table, range);
 }
 
 static void adamw_update(const struct optim_step *step, struct vec *x, const struct vec *dx,
                          struct vec *state, const struct segments *table, struct range range)
 {
     const Caffe__SolverParameter *solver = step->solver;
-    struct vec_adam how = adam_how(step, solver->has_momentum ? solver->momentum : adamw_beta1);
+    struct vec_adam rule = adam_rule(step, solver->has_momentum ? solver->momentum : adamw_beta1);
     double second = 1 - pow((double)solver->momentum2, (double)step->number);
-    how.delta = (float)((double)solver->delta * sqrt(second));
-    how.decay = solver->has_weight_decay ? step->decay : adamw_decay;
-    how.decoupled = true;
-    vec_adam(x, dx, &state[0], &state[1], &how, table, range);
+    rule.delta = (float)((double)solver->delta * sqrt(second));
+    rule.decay = solver->has_weight_decay ? step->decay : adamw_decay;
+    rule.decoupled = true;
+    vec_adam(x, dx, &state[0], &state[1], &rule, table, range);
 }
 
 const struct optim_ops optim_adam = {

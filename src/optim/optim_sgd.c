@@ -3,7 +3,7 @@
  * falls. Both remember the same, and may go on from each other's state. */
 #include "optim/optim_list.h"
 
-static struct vec_sgd sgd_how(const struct optim_step *step)
+static struct vec_sgd sgd_rule(const struct optim_step *step)
 {
     const Caffe__SolverParameter *solver = step->solver;
     return (struct vec_sgd){
@@ -16,15 +16,15 @@ static struct vec_sgd sgd_how(const struct optim_step *step)
 static void sgd_update(const struct optim_step *step, struct vec *x, const struct vec *dx,
                        struct vec *state, const struct segments *table, struct range range)
 {
-    struct vec_sgd how = sgd_how(step);
-    vec_sgd(x, dx, &state[0], &how, table, range);
+    struct vec_sgd rule = sgd_rule(step);
+    vec_sgd(x, dx, &state[0], &rule, table, range);
 }
 
 static void nesterov_update(const struct optim_step *step, struct vec *x, const struct vec *dx,
                             struct vec *state, const struct segments *table, struct range range)
 {
-    struct vec_sgd how = sgd_how(step);
-    vec_nesterov(x, dx, &state[0], &how, table, range);
+    struct vec_sgd rule = sgd_rule(step);
+    vec_nesterov(x, dx, &state[0], &rule, table, range);
 }
 
 const struct optim_ops optim_sgd = {

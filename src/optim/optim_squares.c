@@ -6,25 +6,25 @@ static void adagrad_update(const struct optim_step *step, struct vec *x, const s
                            struct vec *state, const struct segments *table, struct range range)
 {
     const Caffe__SolverParameter *solver = step->solver;
-    struct vec_adagrad how = {
+    struct vec_adagrad rule = {
         .rate = step->rate,
         .delta = solver->delta,
         .decay = step->decay,
     };
-    vec_adagrad(x, dx, &state[0], &how, table, range);
+    vec_adagrad(x, dx, &state[0], &rule, table, range);
 }
 
 static void rmsprop_update(const struct optim_step *step, struct vec *x, const struct vec *dx,
                            struct vec *state, const struct segments *table, struct range range)
 {
     const Caffe__SolverParameter *solver = step->solver;
-    struct vec_rmsprop how = {
+    struct vec_rmsprop rule = {
         .rate = step->rate,
         .rms_decay = solver->rms_decay,
         .delta = solver->delta,
         .decay = step->decay,
     };
-    vec_rmsprop(x, dx, &state[0], &how, table, range);
+    vec_rmsprop(x, dx, &state[0], &rule, table, range);
 }
 
 const struct optim_ops optim_adagrad = {

@@ -56,7 +56,7 @@ static const struct {
     {{1.39297867f, -2.83781028f, -0.694638968f}, {0.0422083288f, 0.18459335f, -0.471916825f}},
 };
 
-static void sgd_follows_caffes_recurrence(void **state)
+static void test_sgd_follows_caffes_recurrence(void **state)
 {
     (void)state;
     const float curve[3] = {2.0f, 0.7f, 1.3f}, least[3] = {1.0f, -2.0f, 0.5f};
@@ -97,7 +97,7 @@ static void sgd_follows_caffes_recurrence(void **state)
     arena_release(&arena);
 }
 
-static void without_momentum_and_decay_a_step_is_the_gradients(void **state)
+static void test_without_momentum_and_decay_a_step_is_the_gradients(void **state)
 {
     (void)state;
     struct arena arena;
@@ -120,8 +120,8 @@ static void without_momentum_and_decay_a_step_is_the_gradients(void **state)
     arena_release(&arena);
 }
 
-static void refuse(const Caffe__SolverParameter *solver, int status, const char *word,
-                   const char *other)
+static void expect_refusal(const Caffe__SolverParameter *solver, int status, const char *word,
+                           const char *other)
 {
     struct arena arena;
     arena_init(&arena);
@@ -135,16 +135,17 @@ static void refuse(const Caffe__SolverParameter *solver, int status, const char 
     arena_release(&arena);
 }
 
-static void an_unknown_optimizer_is_answered_with_those_there_are(void **state)
+static void test_optim_unknown_type_lists_known_ones(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of(wish, fixed);
-    refuse(&solver, ERR_UNSUPPORTED, "\"Wish\"",
-           "there are: \"SGD\", \"Nesterov\", \"AdaGrad\", \"RMSProp\", \"AdaDelta\", \"Adam\", "
-           "\"AdamW\"");
+    expect_refusal(
+        &solver, ERR_UNSUPPORTED, "\"Wish\"",
+        "there are: \"SGD\", \"Nesterov\", \"AdaGrad\", \"RMSProp\", \"AdaDelta\", \"Adam\", "
+        "\"AdamW\"");
 }
 
-static void a_value_out_of_range_is_named(void **state)
+static void test_a_value_out_of_range_is_named(void **state)
 {
     (void)state;
     const float momenta[] = {1.0f, -0.1f, NAN}, decays[] = {-1.0f, INFINITY, NAN};
@@ -152,32 +153,32 @@ static void a_value_out_of_range_is_named(void **state)
         Caffe__SolverParameter solver = solver_of(sgd, fixed);
         solver.has_momentum = 1;
         solver.momentum = momenta[i];
-        refuse(&solver, ERR_INPUT, "solver.momentum", "less than 1");
+        expect_refusal(&solver, ERR_INPUT, "solver.momentum", "less than 1");
         solver = solver_of(sgd, fixed);
         solver.has_weight_decay = 1;
         solver.weight_decay = decays[i];
-        refuse(&solver, ERR_INPUT, "solver.weight_decay", "0 or more");
+        expect_refusal(&solver, ERR_INPUT, "solver.weight_decay", "0 or more");
     }
     const float none[] = {0, -1e-8f, NAN, INFINITY};
     for (size_t i = 0; i < 4; i++) {
         Caffe__SolverParameter solver = solver_of(adam, fixed);
         solver.delta = none[i];
-        refuse(&solver, ERR_INPUT, "solver.delta", "above 0");
+        expect_refusal(&solver, ERR_INPUT, "solver.delta", "above 0");
     }
     for (size_t i = 0; i < 3; i++) {
         Caffe__SolverParameter solver = solver_of(adamw, fixed);
         solver.momentum2 = momenta[i];
-        refuse(&solver, ERR_INPUT, "solver.momentum2", "less than 1");
+        expect_refusal(&solver, ERR_INPUT, "solver.momentum2", "less than 1");
         solver = solver_of(rmsprop, fixed);
         solver.rms_decay = momenta[i];
-        refuse(&solver, ERR_INPUT, "solver.rms_decay", "less than 1");
+        expect_refusal(&solver, ERR_INPUT, "solver.rms_decay", "less than 1");
     }
     Caffe__SolverParameter solver = solver_of(sgd, step);
-    refuse(&solver, ERR_INPUT, "solver.gamma", "step");
+    expect_refusal(&solver, ERR_INPUT, "solver.gamma", "step");
 }
 
 /* As Caffe, which stops at a momentum for AdaGrad or RMSProp. */
-static void a_field_that_would_do_nothing_is_refused(void **state)
+static void test_a_field_that_would_do_nothing_is_refused(void **state)
 {
     (void)state;
     char *const without_momentum[] = {adagrad, rmsprop};
@@ -185,17 +186,17 @@ static void a_field_that_would_do_nothing_is_refused(void **state)
         Caffe__SolverParameter solver = solver_of(without_momentum[i], fixed);
         solver.has_momentum = 1;
         solver.momentum = 0.9f;
-        refuse(&solver, ERR_UNSUPPORTED, "solver.momentum: 0.9", without_momentum[i]);
+        expect_refusal(&solver, ERR_UNSUPPORTED, "solver.momentum: 0.9", without_momentum[i]);
     }
     Caffe__SolverParameter solver = solver_of(adam, fixed);
     solver.rms_decay = 0.5f;
-    refuse(&solver, ERR_UNSUPPORTED, "solver.rms_decay", "\"Adam\"");
+    expect_refusal(&solver, ERR_UNSUPPORTED, "solver.rms_decay", "\"Adam\"");
     solver = solver_of(rmsprop, fixed);
     solver.momentum2 = 0.5f;
-    refuse(&solver, ERR_UNSUPPORTED, "solver.momentum2", "\"RMSProp\"");
+    expect_refusal(&solver, ERR_UNSUPPORTED, "solver.momentum2", "\"RMSProp\"");
     solver = solver_of(nesterov, fixed);
     solver.delta = 0.5f;
-    refuse(&solver, ERR_UNSUPPORTED, "solver.delta", "\"Nesterov\"");
+    expect_refusal(&solver, ERR_UNSUPPORTED, "solver.delta", "\"Nesterov\"");
 }
 
 /* Steps on one float from x with gradient g; what becomes of it. */
@@ -232,7 +233,7 @@ static float one_step(struct one *o, double t, float g)
  *     V = 0.5 + 0.5,       x = −1.5 − (1.5·1    − 0.5·1)   = −2.5
  *     V = 0.5 + 0.25,      x = −2.5 − (1.5·0.75 − 0.5·1)   = −3.125
  * The rate is within V, so falling rates tell this from rules where it is not. */
-static void nesterov_by_hand_with_a_falling_rate(void **state)
+static void test_nesterov_by_hand_with_a_falling_rate(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of(nesterov, step);
@@ -251,7 +252,7 @@ static void nesterov_by_hand_with_a_falling_rate(void **state)
 
 /* Delta 1, g 3 then 4, so that roots are whole: h = 9, x = 8 − 4·3/(3+1) = 5; h = 25,
  * x = 5 − 4·4/(5+1). */
-static void adagrad_by_hand(void **state)
+static void test_adagrad_by_hand(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of(adagrad, fixed);
@@ -266,7 +267,7 @@ static void adagrad_by_hand(void **state)
 }
 
 /* Decay 3/4, delta 1: h = ¼·4² = 4, x = 8 − 3·4/(2+1) = 4; h = ¾·4 + ¼·(√24)² = 9. */
-static void rmsprop_by_hand(void **state)
+static void test_rmsprop_by_hand(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of(rmsprop, fixed);
@@ -284,7 +285,7 @@ static void rmsprop_by_hand(void **state)
 /* β1 1/2, β2 3/4, δ 1, g 2: m = 1, v = 1. Caffe's correction is √(1/4) / (1/2) = 1, and its step
  * 1·1/(1+1); PyTorch's is (1/½) / (1/½ + 1) = 2/3. A decay of 1/2 at x = 4 doubles Adam's
  * gradient: m = 2, v = 4, a step of 2/3; and takes half of x from AdamW's. */
-static void adam_and_adamw_by_hand(void **state)
+static void test_adam_and_adamw_by_hand(void **state)
 {
     (void)state;
     char *const type[] = {adam, adam, adamw, adamw};
@@ -308,7 +309,7 @@ static void adam_and_adamw_by_hand(void **state)
 
 /* With g constant Adam's corrected means are g and g², and each step is one rate: the first, the
  * thousandth, and the first after it has forgotten. */
-static void adams_correction_counts_from_where_its_state_began(void **state)
+static void test_adams_correction_counts_from_where_its_state_began(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of(adam, fixed);
@@ -330,7 +331,7 @@ static void adams_correction_counts_from_where_its_state_began(void **state)
     arena_release(&o.arena);
 }
 
-static void a_solver_that_names_no_type_is_sgd(void **state)
+static void test_a_solver_that_names_no_type_is_sgd(void **state)
 {
     (void)state;
     struct arena arena;
@@ -346,7 +347,7 @@ static void a_solver_that_names_no_type_is_sgd(void **state)
     arena_release(&arena);
 }
 
-static void state_too_large_for_memory_is_an_error(void **state)
+static void test_state_too_large_for_memory_is_an_error(void **state)
 {
     (void)state;
     struct arena arena;
@@ -362,18 +363,18 @@ static void state_too_large_for_memory_is_an_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sgd_follows_caffes_recurrence),
-        cmocka_unit_test(without_momentum_and_decay_a_step_is_the_gradients),
-        cmocka_unit_test(nesterov_by_hand_with_a_falling_rate),
-        cmocka_unit_test(adagrad_by_hand),
-        cmocka_unit_test(rmsprop_by_hand),
-        cmocka_unit_test(adam_and_adamw_by_hand),
-        cmocka_unit_test(adams_correction_counts_from_where_its_state_began),
-        cmocka_unit_test(a_field_that_would_do_nothing_is_refused),
-        cmocka_unit_test(an_unknown_optimizer_is_answered_with_those_there_are),
-        cmocka_unit_test(a_value_out_of_range_is_named),
-        cmocka_unit_test(a_solver_that_names_no_type_is_sgd),
-        cmocka_unit_test(state_too_large_for_memory_is_an_error),
+        cmocka_unit_test(test_sgd_follows_caffes_recurrence),
+        cmocka_unit_test(test_without_momentum_and_decay_a_step_is_the_gradients),
+        cmocka_unit_test(test_nesterov_by_hand_with_a_falling_rate),
+        cmocka_unit_test(test_adagrad_by_hand),
+        cmocka_unit_test(test_rmsprop_by_hand),
+        cmocka_unit_test(test_adam_and_adamw_by_hand),
+        cmocka_unit_test(test_adams_correction_counts_from_where_its_state_began),
+        cmocka_unit_test(test_a_field_that_would_do_nothing_is_refused),
+        cmocka_unit_test(test_optim_unknown_type_lists_known_ones),
+        cmocka_unit_test(test_a_value_out_of_range_is_named),
+        cmocka_unit_test(test_a_solver_that_names_no_type_is_sgd),
+        cmocka_unit_test(test_state_too_large_for_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static void check_points(const Caffe__SolverParameter *solver, const struct poin
         check_points(&(solver), points, sizeof points / sizeof *points); \
     } while (0)
 
-static void fixed_never_changes(void **state)
+static void test_fixed_never_changes(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("fixed", 0.01f);
@@ -76,7 +76,7 @@ static void fixed_never_changes(void **state)
 }
 
 /* The schedule of Caffe's reference ImageNet nets. */
-static void step_falls_tenfold_each_hundred_thousand(void **state)
+static void test_step_falls_tenfold_each_hundred_thousand(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("step", 0.01f);
@@ -86,7 +86,7 @@ static void step_falls_tenfold_each_hundred_thousand(void **state)
                  {199999, 0.00100000005f}, {200000, 9.99999975e-05f}, {450000, 9.99999997e-07f});
 }
 
-static void exp_falls_at_each_step_and_within(void **state)
+static void test_exp_falls_at_each_step_and_within(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("exp", 0.1f);
@@ -96,7 +96,7 @@ static void exp_falls_at_each_step_and_within(void **state)
 }
 
 /* The schedule of Caffe's LeNet. */
-static void inv_falls_as_in_lenet(void **state)
+static void test_inv_falls_as_in_lenet(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("inv", 0.01f);
@@ -106,7 +106,7 @@ static void inv_falls_as_in_lenet(void **state)
                  {9900, 0.00596843101f}, {10000, 0.0059460355f});
 }
 
-static void multistep_falls_at_the_steps_named(void **state)
+static void test_multistep_falls_at_the_steps_named(void **state)
 {
     (void)state;
     int32_t stepvalue[] = {5000, 7000, 8000};
@@ -119,7 +119,7 @@ static void multistep_falls_at_the_steps_named(void **state)
                  {90000, 0.00728999916f});
 }
 
-static void poly_ends_at_zero_and_stays_there(void **state)
+static void test_poly_ends_at_zero_and_stays_there(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("poly", 0.2f);
@@ -130,7 +130,7 @@ static void poly_ends_at_zero_and_stays_there(void **state)
 }
 
 /* Minus gamma in the exponent: with a positive gamma the rate rises, as in Caffe. */
-static void sigmoid_passes_half_at_stepsize(void **state)
+static void test_sigmoid_passes_half_at_stepsize(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("sigmoid", 0.05f);
@@ -140,7 +140,7 @@ static void sigmoid_passes_half_at_stepsize(void **state)
                  {6000, 0.0440398566f}, {10000, 0.049997732f});
 }
 
-static void epochs_may_be_fractions(void **state)
+static void test_epochs_may_be_fractions(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("step", 1.0f);
@@ -149,7 +149,8 @@ static void epochs_may_be_fractions(void **state)
     CHECK_POINTS(solver, {0, 1}, {1.999, 1}, {2, 0.5f}, {3.75, 0.5f}, {4.01, 0.25f});
 }
 
-static void refuse(const Caffe__SolverParameter *solver, const char *word, const char *other)
+static void expect_refusal(const Caffe__SolverParameter *solver, const char *word,
+                           const char *other)
 {
     struct err err = {0};
     assert_int_equal(schedule_check(solver, &err), ERR_INPUT);
@@ -160,7 +161,7 @@ static void refuse(const Caffe__SolverParameter *solver, const char *word, const
 }
 
 /* base_lr / (1 + exp(-gamma (t - stepsize))): with gamma < 0 it falls. exp(2) = 7.3890561. */
-static void sigmoid_falls_with_a_negative_gamma(void **state)
+static void test_sigmoid_falls_with_a_negative_gamma(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("sigmoid", 1);
@@ -171,22 +172,22 @@ static void sigmoid_falls_with_a_negative_gamma(void **state)
     assert_true(schedule_rate(&solver, 4) == 0.5f);
     assert_true(fabsf(schedule_rate(&solver, 8) - 0.11920292f) < 1e-6f);
     set_gamma(&solver, -INFINITY);
-    refuse(&solver, "solver.gamma", "-inf");
+    expect_refusal(&solver, "solver.gamma", "-inf");
     solver = solver_of("exp", 1);
     set_gamma(&solver, -0.5f);
-    refuse(&solver, "solver.gamma", "-0.5");
+    expect_refusal(&solver, "solver.gamma", "-0.5");
 }
 
-static void an_unknown_policy_is_answered_with_those_there_are(void **state)
+static void test_schedule_unknown_policy_lists_known_ones(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("cosine", 0.1f);
-    refuse(&solver, "\"cosine\"", "fixed, step, exp, inv, multistep, poly, sigmoid");
+    expect_refusal(&solver, "\"cosine\"", "fixed, step, exp, inv, multistep, poly, sigmoid");
     solver.lr_policy = NULL;
-    refuse(&solver, "lr_policy is not set", "sigmoid");
+    expect_refusal(&solver, "lr_policy is not set", "sigmoid");
 }
 
-static void a_field_that_is_missing_is_named(void **state)
+static void test_a_field_that_is_missing_is_named(void **state)
 {
     (void)state;
     static const struct {
@@ -199,65 +200,65 @@ static void a_field_that_is_missing_is_named(void **state)
     for (size_t i = 0; i < sizeof need / sizeof *need; i++) {
         Caffe__SolverParameter solver = solver_of(need[i].policy, 0.1f);
         solver.has_base_lr = 0;
-        refuse(&solver, "solver.base_lr", need[i].policy);
+        expect_refusal(&solver, "solver.base_lr", need[i].policy);
         solver.has_base_lr = 1;
-        refuse(&solver, need[i].first, need[i].policy);
+        expect_refusal(&solver, need[i].first, need[i].policy);
         if (strcmp(need[i].first, "gamma") == 0)
             set_gamma(&solver, 0.5f);
         else
             set_power(&solver, 0.5f);
         if (need[i].second)
-            refuse(&solver, need[i].second, need[i].policy);
+            expect_refusal(&solver, need[i].second, need[i].policy);
         else
             assert_int_equal(schedule_check(&solver, NULL), OK);
     }
 }
 
-static void a_value_out_of_range_is_named(void **state)
+static void test_a_value_out_of_range_is_named(void **state)
 {
     (void)state;
     Caffe__SolverParameter solver = solver_of("fixed", -1.0f);
-    refuse(&solver, "solver.base_lr", "-1");
+    expect_refusal(&solver, "solver.base_lr", "-1");
     solver = solver_of("fixed", NAN);
-    refuse(&solver, "solver.base_lr", "nan");
+    expect_refusal(&solver, "solver.base_lr", "nan");
 
     solver = solver_of("step", 0.1f);
     set_gamma(&solver, INFINITY);
     set_stepsize(&solver, 0);
-    refuse(&solver, "solver.gamma", "inf");
+    expect_refusal(&solver, "solver.gamma", "inf");
     set_gamma(&solver, 0.1f);
-    refuse(&solver, "solver.stepsize", "0");
+    expect_refusal(&solver, "solver.stepsize", "0");
 
     solver = solver_of("poly", 0.1f);
     set_power(&solver, 1);
     set_max_iter(&solver, -5);
-    refuse(&solver, "solver.max_iter", "-5");
+    expect_refusal(&solver, "solver.max_iter", "-5");
 
     int32_t falling[] = {100, 100}, negative[] = {-3, 1};
     solver = solver_of("multistep", 0.1f);
     set_gamma(&solver, 0.1f);
     solver.n_stepvalue = 2;
     solver.stepvalue = falling;
-    refuse(&solver, "solver.stepvalue", "100 after 100");
+    expect_refusal(&solver, "solver.stepvalue", "100 after 100");
     solver.stepvalue = negative;
-    refuse(&solver, "solver.stepvalue", "-3");
+    expect_refusal(&solver, "solver.stepvalue", "-3");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fixed_never_changes),
-        cmocka_unit_test(step_falls_tenfold_each_hundred_thousand),
-        cmocka_unit_test(exp_falls_at_each_step_and_within),
-        cmocka_unit_test(inv_falls_as_in_lenet),
-        cmocka_unit_test(multistep_falls_at_the_steps_named),
-        cmocka_unit_test(poly_ends_at_zero_and_stays_there),
-        cmocka_unit_test(sigmoid_passes_half_at_stepsize),
-        cmocka_unit_test(sigmoid_falls_with_a_negative_gamma),
-        cmocka_unit_test(epochs_may_be_fractions),
-        cmocka_unit_test(an_unknown_policy_is_answered_with_those_there_are),
-        cmocka_unit_test(a_field_that_is_missing_is_named),
-        cmocka_unit_test(a_value_out_of_range_is_named),
+        cmocka_unit_test(test_fixed_never_changes),
+        cmocka_unit_test(test_step_falls_tenfold_each_hundred_thousand),
+        cmocka_unit_test(test_exp_falls_at_each_step_and_within),
+        cmocka_unit_test(test_inv_falls_as_in_lenet),
+        cmocka_unit_test(test_multistep_falls_at_the_steps_named),
+        cmocka_unit_test(test_poly_ends_at_zero_and_stays_there),
+        cmocka_unit_test(test_sigmoid_passes_half_at_stepsize),
+        cmocka_unit_test(test_sigmoid_falls_with_a_negative_gamma),
+        cmocka_unit_test(test_epochs_may_be_fractions),
+        cmocka_unit_test(test_schedule_unknown_policy_lists_known_ones),
+        cmocka_unit_test(test_a_field_that_is_missing_is_named),
+        cmocka_unit_test(test_a_value_out_of_range_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

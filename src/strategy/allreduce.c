@@ -11,7 +11,7 @@
  * bucket leaves at the end of the step. State that is not learnt (s) goes with the bucket that
  * leaves last, and all take its mean: layers keep running means, which are linear, so that
  * averaging at each step gives what averaging now and then would. */
-#include "strategy/background.h"
+#include "strategy/async_exchange.h"
 #include "strategy/strategy.h"
 
 enum { HASH_EVERY = 100, BUCKETS_MAX = 16 };
@@ -19,7 +19,7 @@ enum { HASH_EVERY = 100, BUCKETS_MAX = 16 };
 struct bucket {
     struct exchange *lane; /* for the range of dx; in the last one s follows */
     struct range range;
-    struct background beside; /* of all but the last, which the worker's own task waits for */
+    struct async_exchange sender; /* of all but the last, which the worker's own task waits for */
 };
 
 struct reducer {
@@ -47,32 +47,32 @@ static int open_bucket(struct reducer *r, size_t i)
 {
     struct member *m = r->m;
     struct bucket *b = &r->bucket[i];
-    const struct exchange_config how = strategy_exchange_how(m->job);
+    const struct exchange_config config = strategy_exchange_config(m->job);
     size_t n = m->learner->dx.n, from = schedule_cut(n, r->count, r->count - 1 - i);
     bool last = i + 1 == r->count;
     b->range = (struct range){from, schedule_cut(n, r->count, r->count - i) - from};
     int rc = lanes_open(&m->lanes, m->group, false, b->range.len + (last ? m->learner->s.n : 0),
-                        &how, m->course.exchanges, m->arena, &b->lane);
+                        &config, m->progress.exchanges, m->arena, &b->lane);
     if (rc != OK || last)
         return rc;
-    return background_start(&b->beside, m, b->lane);
+    return async_exchange_start(&b->sender, m, b->lane);
 }
 
 /* dx is finished from `from` on: what buckets lie there may leave. The last one waits for the end
  * of the step, when all is known that goes with it. */
-static int finished(void *user, size_t from)
+static int on_finished(void *user, size_t from)
 {
     struct reducer *r = user;
     for (; r->sent + 1 < r->count && r->bucket[r->sent].range.from >= from; r->sent++) {
         struct bucket *b = &r->bucket[r->sent];
         vec_export(&r->m->learner->dx, b->range, b->lane->input.at);
-        background_submit(&b->beside, &r->mine);
+        async_exchange_submit(&b->sender, &r->mine);
     }
     return OK;
 }
 
 /* A gradient whose loss is no number does not count; as it is none itself, no part of it does. */
-static int gradient(struct reducer *r, uint64_t place)
+static int run_gradient(struct reducer *r, uint64_t offset)
 {
     struct member *m = r->m;
     struct learner *l = m->learner;
@@ -83,20 +83,20 @@ static int gradient(struct reducer *r, uint64_t place)
         .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
     };
-    if (m->course.exchanges % HASH_EVERY == 0)
+    if (m->progress.exchanges % HASH_EVERY == 0)
         r->mine.hash_min = r->mine.hash_max = vec_hash(&l->x, vec_all(&l->x));
-    if (!strategy_shares(m, &m->course)) {
-        strategy_give_nothing(m, &r->mine);
-        return finished(r, 0);
+    if (!strategy_shares(m, &m->progress)) {
+        strategy_contribute_nothing(m, &r->mine);
+        return on_finished(r, 0);
     }
-    int rc = learner_gradient(l, place, job_step_records(m->job));
+    int rc = learner_gradient(l, offset, job_step_records(m->job));
     r->mine.loss = l->loss * job_step_records(m->job);
     if (rc == ERR_DIVERGED)
         r->mine.weight = 0;
     return rc == ERR_DIVERGED ? OK : rc;
 }
 
-static int exchange(struct reducer *r)
+static int exchange_gradient(struct reducer *r)
 {
     const struct learner *l = r->m->learner;
     struct bucket *last = last_bucket(r);
@@ -104,28 +104,28 @@ static int exchange(struct reducer *r)
     vec_export(&l->s, vec_all(&l->s), last->lane->input.at + last->range.len);
     int rc = exchange_run(last->lane, &r->mine);
     for (size_t i = 0; rc == OK && i + 1 < r->count; i++) {
-        rc = background_wait(&r->bucket[i].beside, WORLD_FOREVER);
+        rc = async_exchange_wait(&r->bucket[i].sender, WORLD_FOREVER);
         last->lane->cost.bytes += r->bucket[i].lane->cost.bytes; /* told as one exchange */
     }
     return rc;
 }
 
-static int apply(struct reducer *r, uint64_t place)
+static int apply_gradient(struct reducer *r, uint64_t offset)
 {
     struct learner *l = r->m->learner;
     for (size_t i = 0; i < r->count; i++) {
         const struct bucket *b = &r->bucket[i];
-        const struct exchange_meta *tally = exchange_result_meta(b->lane);
+        const struct exchange_meta *meta = exchange_result_meta(b->lane);
         const float *mean = exchange_result(b->lane)->at;
-        if (tally->hash_max != 0 && tally->hash_min != tally->hash_max)
+        if (meta->hash_max != 0 && meta->hash_min != meta->hash_max)
             return ERR_REPLICAS;
-        if (tally->weight == 0)
+        if (meta->weight == 0)
             return ERR_DIVERGED;
         vec_import(&l->dx, b->range, mean);
         if (b == last_bucket(r))
             vec_import(&l->s, vec_all(&l->s), mean + b->range.len);
     }
-    learner_update(l, place);
+    learner_update(l, offset);
     return OK;
 }
 
@@ -137,7 +137,7 @@ static int reducer_open(struct reducer *r, struct member *m)
     int rc = OK;
     for (size_t i = 0; rc == OK && i < r->count; i++)
         rc = open_bucket(r, i);
-    m->learner->finished = finished;
+    m->learner->finished = on_finished;
     m->learner->user = r;
     return rc;
 }
@@ -147,17 +147,18 @@ static int allreduce_worker(struct member *m)
     struct reducer *r = arena_new(m->arena, struct reducer);
     size_t records = m->learner->corpus->set[SET_TRAIN].count;
     int rc = r ? reducer_open(r, m) : ERR_NOMEM;
-    while (rc == OK && !strategy_done(m->job, &m->course, records)) {
-        rc = gradient(r, strategy_place(&m->course, m->world->self, 0, job_step_records(m->job)));
+    while (rc == OK && !strategy_done(m->job, &m->progress, records)) {
+        rc = run_gradient(
+            r, strategy_sample_offset(&m->progress, m->world->self, 0, job_step_records(m->job)));
         if (rc == OK)
-            rc = exchange(r);
+            rc = exchange_gradient(r);
         if (rc == OK)
-            rc = apply(r, m->course.place);
+            rc = apply_gradient(r, m->progress.sample_offset);
         if (rc != OK)
             break;
         const struct exchange *lane = last_bucket(r)->lane;
-        strategy_advance(&m->course, 1, job_step_records(m->job), exchange_result_meta(lane));
-        rc = m->committed(m, lane);
+        strategy_advance(&m->progress, 1, job_step_records(m->job), exchange_result_meta(lane));
+        rc = m->on_commit(m, lane);
     }
     return rc == ERR_STOP ? OK : rc;
 }
@@ -166,7 +167,7 @@ static void allreduce_close(struct member *m)
 {
     struct reducer *r = m->own;
     for (size_t i = 0; r && i < r->count; i++)
-        background_stop(&r->bucket[i].beside);
+        async_exchange_stop(&r->bucket[i].sender);
 }
 
 static uint64_t allreduce_round(const Paceline__Job *job)

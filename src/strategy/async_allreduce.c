@@ -25,45 +25,45 @@
  *
  * Where a worker trains is ahead of where the run stands by the step that is still on its way. That
  * step is committed when its exchange is. */
-#include "strategy/background.h"
+#include "strategy/async_exchange.h"
 #include "strategy/strategy.h"
 
 #include <math.h>
 
 enum { HASH_EVERY = 100 }; /* exchanges, where replicas agree */
-enum { TOLD_FROM, TOLD_PLACE, TOLD_STEPS, TOLD_DRAINING, TOLD_WORDS }; /* to a newcomer */
+enum { JOIN_FROM, JOIN_OFFSET, JOIN_STEPS, JOIN_DRAINING, JOIN_WORDS }; /* to a newcomer */
 
 struct pipe {
     struct member *m;
-    const Paceline__AsyncAllReduce *how;
+    const Paceline__AsyncAllReduce *config;
     struct exchange *lane; /* for w or Δw, then s */
-    struct background beside;
-    bool away;          /* an exchange has been submitted and not been taken */
-    bool rejected;      /* what this worker put into the one last taken was not finite */
-    bool warming;       /* plain allreduce yet, */
-    bool draining;      /* or waiting for the exchange under way, with nothing beside */
-    struct course here; /* where this worker trains */
-    struct course sent; /* and where it was when it submitted last */
-    uint64_t from;      /* place of all in the step last taken, */
-    uint64_t place;     /* and of this worker's own share */
-    uint64_t span;      /* records from one re-sync to the next; 0: never */
-    struct vec w;       /* method 1: w(j+1) */
-    struct vec x, s;    /* the joint model, where it lies */
+    struct async_exchange sender;
+    bool in_flight;         /* an exchange has been submitted and not been taken */
+    bool rejected;          /* what this worker put into the one last taken was not finite */
+    bool warming;           /* plain allreduce yet, */
+    bool draining;          /* or waiting for the exchange under way, with nothing beside */
+    struct progress here;   /* where this worker trains */
+    struct progress sent;   /* and where it was when it submitted last */
+    uint64_t from;          /* place of all in the step last taken, */
+    uint64_t sample_offset; /* and of this worker's own share */
+    uint64_t span;          /* records from one re-sync to the next; 0: never */
+    struct vec w;           /* method 1: w(j+1) */
+    struct vec x, s;        /* the joint model, where it lies */
 };
 
-static struct vec part(const struct vec *v, size_t from, size_t len)
+static struct vec part_of(const struct vec *v, size_t from, size_t len)
 {
     return (struct vec){v->at + from, len};
 }
 
 static struct vec part_x(const struct pipe *p, const struct vec *both)
 {
-    return part(both, 0, p->m->learner->x.n);
+    return part_of(both, 0, p->m->learner->x.n);
 }
 
 static struct vec part_s(const struct pipe *p, const struct vec *both)
 {
-    return part(both, p->m->learner->x.n, p->m->learner->s.n);
+    return part_of(both, p->m->learner->x.n, p->m->learner->s.n);
 }
 
 static uint64_t in_records(const struct pipe *p, double epochs)
@@ -72,33 +72,33 @@ static uint64_t in_records(const struct pipe *p, double epochs)
     return (uint64_t)fmin(records, 1e18);
 }
 
-static bool done(const struct pipe *p)
+static bool is_done(const struct pipe *p)
 {
     return strategy_done(p->m->job, &p->here, p->m->learner->corpus->set[SET_TRAIN].count);
 }
 
 static int pipe_open(struct pipe *p, struct member *m)
 {
-    const struct exchange_config how = strategy_exchange_how(m->job);
+    const struct exchange_config config = strategy_exchange_config(m->job);
     const struct learner *l = m->learner;
     p->m = m;
-    p->how = m->job->strategy->async_allreduce;
-    p->here = p->sent = m->course;
-    double every = p->how->sync_every_epochs;
+    p->config = m->job->strategy->async_allreduce;
+    p->here = p->sent = m->progress;
+    double every = p->config->sync_every_epochs;
     p->span = every > 0 ? in_records(p, every) + (in_records(p, every) == 0) : 0;
-    int rc = lanes_open(&m->lanes, m->group, false, l->x.n + l->s.n, &how, m->course.exchanges,
+    int rc = lanes_open(&m->lanes, m->group, false, l->x.n + l->s.n, &config, m->progress.exchanges,
                         m->arena, &p->lane);
-    if (rc == OK && p->how->method == 1)
+    if (rc == OK && p->config->method == 1)
         rc = vec_init(&p->w, m->arena, l->x.n);
     if (rc == OK)
-        rc = background_start(&p->beside, m, p->lane);
+        rc = async_exchange_start(&p->sender, m, p->lane);
     return rc;
 }
 
 /* ---- the two ends of an exchange ---- */
 
 /* Its first part, w or Δw, is in the lane's input. `agree`: x is the same on all. */
-static void submit(struct pipe *p, struct exchange_meta *mine, bool agree)
+static void submit_gradient(struct pipe *p, struct exchange_meta *mine, bool agree)
 {
     struct learner *l = p->m->learner;
     vec_export(&l->s, vec_all(&l->s), part_s(p, &p->lane->input).at);
@@ -107,15 +107,15 @@ static void submit(struct pipe *p, struct exchange_meta *mine, bool agree)
     if (agree && p->lane->completed % HASH_EVERY == 0)
         mine->hash_min = mine->hash_max = vec_hash(&l->x, vec_all(&l->x));
     p->sent = p->here;
-    p->away = true;
-    background_submit(&p->beside, mine);
+    p->in_flight = true;
+    async_exchange_submit(&p->sender, mine);
 }
 
 /* Own s moves by as much as the mean of what was submitted differs from what this worker did. */
 static void take_s(struct pipe *p)
 {
     struct vec moved = part_s(p, &p->lane->input);
-    if (p->lane->completed % p->how->s_every != 0)
+    if (p->lane->completed % p->config->s_every != 0)
         return;
     vec_scale(&moved, -1.0f, vec_all(&moved));
     vec_axpy(&moved, 1.0f, &p->s, vec_all(&moved));
@@ -124,63 +124,63 @@ static void take_s(struct pipe *p)
 
 /* Wait for the exchange under way: the run has come to where it was submitted. From here on lane
  * and input are ours until the next is. */
-static int receive(struct pipe *p)
+static int receive_mean(struct pipe *p)
 {
     struct member *m = p->m;
-    double gave = p->beside.mine.weight;
-    int rc = background_wait(&p->beside, WORLD_FOREVER);
-    const struct exchange_meta *tally = exchange_result_meta(p->lane);
+    double gave = p->sender.mine.weight;
+    int rc = async_exchange_wait(&p->sender, WORLD_FOREVER);
+    const struct exchange_meta *meta = exchange_result_meta(p->lane);
     if (rc != OK)
         return rc;
-    if (tally->hash_max != 0 && tally->hash_min != tally->hash_max)
+    if (meta->hash_max != 0 && meta->hash_min != meta->hash_max)
         return ERR_REPLICAS;
-    if (tally->weight == 0)
+    if (meta->weight == 0)
         return ERR_DIVERGED;
-    p->away = false;
+    p->in_flight = false;
     p->rejected = gave > 0 && p->lane->mine.weight == 0;
-    p->here.who = strategy_sharers(tally);
-    m->course.place = p->sent.place;
-    m->course.steps = p->sent.steps;
-    m->course.exchanges++;
-    m->course.who = p->here.who;
+    p->here.sharers = strategy_sharers(meta);
+    m->progress.sample_offset = p->sent.sample_offset;
+    m->progress.steps = p->sent.steps;
+    m->progress.exchanges++;
+    m->progress.sharers = p->here.sharers;
     p->s = part_s(p, exchange_result(p->lane));
     take_s(p);
     return OK;
 }
 
-static int commit(struct pipe *p, struct vec x)
+static int commit_step(struct pipe *p, struct vec x)
 {
     struct member *m = p->m;
     p->x = x;
-    m->joint.x = &p->x;
-    m->joint.s = &p->s;
-    return m->committed(m, p->lane);
+    m->model.x = &p->x;
+    m->model.s = &p->s;
+    return m->on_commit(m, p->lane);
 }
 
 /* GET: the joint model is w(j) under method 2, and w(j+1) under method 1. */
-static int get(struct pipe *p)
+static int get_mean(struct pipe *p)
 {
-    int rc = receive(p);
+    int rc = receive_mean(p);
     if (rc != OK)
         return rc;
     struct vec mean = part_x(p, exchange_result(p->lane));
-    if (p->how->method == 2)
-        return commit(p, mean);
+    if (p->config->method == 2)
+        return commit_step(p, mean);
     vec_copy(&p->w, &p->m->learner->x, vec_all(&p->w));
     vec_axpy(&p->w, 1.0f, &mean, vec_all(&p->w));
-    return commit(p, p->w);
+    return commit_step(p, p->w);
 }
 
 /* ---- a step ---- */
 
-static int gradient(struct pipe *p, struct exchange_meta *mine)
+static int run_gradient(struct pipe *p, struct exchange_meta *mine)
 {
     struct learner *l = p->m->learner;
     uint32_t batch = job_step_records(p->m->job);
     bool shares = strategy_shares(p->m, &p->here);
-    p->from = p->here.place;
-    p->place = strategy_place(&p->here, p->m->world->self, 0, batch);
-    int rc = shares ? learner_gradient(l, p->place, batch) : OK;
+    p->from = p->here.sample_offset;
+    p->sample_offset = strategy_sample_offset(&p->here, p->m->world->self, 0, batch);
+    int rc = shares ? learner_gradient(l, p->sample_offset, batch) : OK;
     bool diverged = rc == ERR_DIVERGED;
     *mine = (struct exchange_meta){
         .weight = diverged ? 0 : 1,
@@ -188,14 +188,14 @@ static int gradient(struct pipe *p, struct exchange_meta *mine)
         .loss = l->loss * batch,
     };
     if (!shares)
-        strategy_give_nothing(p->m, mine);
-    p->here.place += batch * members_count(&p->here.who);
+        strategy_contribute_nothing(p->m, mine);
+    p->here.sample_offset += batch * members_count(&p->here.sharers);
     p->here.steps++;
     return diverged ? OK : rc;
 }
 
 /* What the optimizer remembers, and s, are as broken as the gradient or the model was. */
-static void begin_afresh(struct pipe *p, struct exchange_meta *mine)
+static void reset_pipe(struct pipe *p, struct exchange_meta *mine)
 {
     struct learner *l = p->m->learner;
     if (p->s.at)
@@ -214,11 +214,11 @@ static void update_1(struct pipe *p, struct exchange_meta *mine, bool taken)
     if (!taken)
         vec_copy(&p->w, &l->x, all);
     if (mine->weight == 0 || p->rejected) {
-        begin_afresh(p, mine);
+        reset_pipe(p, mine);
     } else {
         vec_copy(&delta, &l->x, all);
         vec_scale(&delta, -1.0f, all);
-        learner_update(l, p->place);
+        learner_update(l, p->sample_offset);
         vec_axpy(&delta, 1.0f, &l->x, all);
     }
     vec_copy(&l->x, &p->w, all);
@@ -232,57 +232,57 @@ static void update_2(struct pipe *p, struct exchange_meta *mine)
     struct vec drift = part_x(p, &p->lane->input);
     if (mine->weight == 0 || p->rejected) {
         vec_copy(&l->x, &p->x, all);
-        begin_afresh(p, mine);
+        reset_pipe(p, mine);
     } else {
         vec_scale(&drift, -1.0f, all);
         vec_axpy(&drift, 1.0f, &p->x, all); /* w(j) − w_i(j) */
-        learner_update(l, p->place);
+        learner_update(l, p->sample_offset);
         vec_axpy(&l->x, 1.0f, &drift, all);
     }
     vec_export(&l->x, all, drift.at);
 }
 
 /* Nothing stays under way, and all have the joint model exactly. */
-static int drain(struct pipe *p)
+static int drain_pipe(struct pipe *p)
 {
     struct learner *l = p->m->learner;
     p->draining = true;
-    int rc = get(p);
+    int rc = get_mean(p);
     p->draining = false;
     if (rc != OK)
         return rc;
     vec_copy(&l->x, &p->x, vec_all(&l->x));
     vec_copy(&l->s, &p->s, vec_all(&l->s));
     if (p->rejected)
-        begin_afresh(p, &(struct exchange_meta){0});
+        reset_pipe(p, &(struct exchange_meta){0});
     return OK;
 }
 
-static bool sync_due(const struct pipe *p)
+static bool sync_is_due(const struct pipe *p)
 {
-    return p->span > 0 && p->here.place / p->span > p->from / p->span;
+    return p->span > 0 && p->here.sample_offset / p->span > p->from / p->span;
 }
 
-static int step(struct pipe *p)
+static int take_step(struct pipe *p)
 {
     struct learner *l = p->m->learner;
     struct exchange_meta mine = {.weight = 1};
-    if (!p->away && p->how->method == 2) { /* prime */
+    if (!p->in_flight && p->config->method == 2) { /* prime */
         vec_export(&l->x, vec_all(&l->x), p->lane->input.at);
-        submit(p, &mine, false);
+        submit_gradient(p, &mine, false);
     }
-    bool late = p->away; /* there is something to GET */
-    int rc = gradient(p, &mine);
+    bool late = p->in_flight; /* there is something to GET */
+    int rc = run_gradient(p, &mine);
     if (rc == OK && late)
-        rc = get(p);
+        rc = get_mean(p);
     if (rc != OK)
         return rc;
-    if (p->how->method == 1)
+    if (p->config->method == 1)
         update_1(p, &mine, late);
     else
         update_2(p, &mine);
-    submit(p, &mine, p->how->method == 1);
-    return sync_due(p) ? drain(p) : OK;
+    submit_gradient(p, &mine, p->config->method == 1);
+    return sync_is_due(p) ? drain_pipe(p) : OK;
 }
 
 /* `allreduce`, with nothing beside: x ← x − η·mean g (Eq. 6.1). */
@@ -291,63 +291,63 @@ static int warm_step(struct pipe *p)
     struct learner *l = p->m->learner;
     struct exchange_meta mine;
     p->warming = true;
-    int rc = gradient(p, &mine);
+    int rc = run_gradient(p, &mine);
     if (rc != OK)
         return rc;
     vec_export(&l->dx, vec_all(&l->dx), p->lane->input.at);
-    submit(p, &mine, true);
-    rc = receive(p);
+    submit_gradient(p, &mine, true);
+    rc = receive_mean(p);
     if (rc != OK)
         return rc;
     vec_import(&l->dx, vec_all(&l->dx), exchange_result(p->lane)->at);
     learner_update(l, p->from);
-    rc = commit(p, l->x);
+    rc = commit_step(p, l->x);
     p->warming = false;
     return rc;
 }
 
 /* While it warms up, replicas agree in more than the joint model. */
-static size_t async_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
+static size_t async_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS])
 {
     const struct pipe *p = m->own;
     if (p->warming)
-        return ADMISSION_NOT_HERE;
-    word[TOLD_FROM] = p->from;
-    word[TOLD_PLACE] = p->here.place;
-    word[TOLD_STEPS] = p->here.steps;
-    word[TOLD_DRAINING] = p->draining;
-    return TOLD_WORDS;
+        return JOIN_STATE_NOT_HERE;
+    word[JOIN_FROM] = p->from;
+    word[JOIN_OFFSET] = p->here.sample_offset;
+    word[JOIN_STEPS] = p->here.steps;
+    word[JOIN_DRAINING] = p->draining;
+    return JOIN_WORDS;
 }
 
 /* Its x is the joint model. Unless all begin afresh, they submit next what this step has given: a
  * newcomer, nothing. */
-static int enter(struct pipe *p, const struct admission *told)
+static int join_pipe(struct pipe *p, const struct join_state *join)
 {
     struct exchange_meta nothing = {0};
-    if (told->words != TOLD_WORDS)
+    if (join->words != JOIN_WORDS)
         return ERR_PROTOCOL;
-    p->from = told->word[TOLD_FROM];
-    p->here.place = told->word[TOLD_PLACE];
-    p->here.steps = told->word[TOLD_STEPS];
-    if (told->word[TOLD_DRAINING])
+    p->from = join->word[JOIN_FROM];
+    p->here.sample_offset = join->word[JOIN_OFFSET];
+    p->here.steps = join->word[JOIN_STEPS];
+    if (join->word[JOIN_DRAINING])
         return OK;
-    submit(p, &nothing, p->how->method == 1);
-    return sync_due(p) ? drain(p) : OK;
+    submit_gradient(p, &nothing, p->config->method == 1);
+    return sync_is_due(p) ? drain_pipe(p) : OK;
 }
 
 static int async_worker(struct member *m)
 {
     struct pipe *p = m->own = arena_new(m->arena, struct pipe);
     int rc = p ? pipe_open(p, m) : ERR_NOMEM;
-    if (rc == OK && m->admission)
-        rc = enter(p, m->admission);
-    uint64_t warm = rc == OK ? in_records(p, p->how->warmup_epochs) : 0;
-    while (rc == OK && !done(p) && p->here.place < warm)
+    if (rc == OK && m->join_state)
+        rc = join_pipe(p, m->join_state);
+    uint64_t warm = rc == OK ? in_records(p, p->config->warmup_epochs) : 0;
+    while (rc == OK && !is_done(p) && p->here.sample_offset < warm)
         rc = warm_step(p);
-    while (rc == OK && !done(p))
-        rc = step(p);
-    if (rc == OK && p->away)
-        rc = drain(p);
+    while (rc == OK && !is_done(p))
+        rc = take_step(p);
+    if (rc == OK && p->in_flight)
+        rc = drain_pipe(p);
     return rc == ERR_STOP ? OK : rc;
 }
 
@@ -355,7 +355,7 @@ static void async_close(struct member *m)
 {
     struct pipe *p = m->own;
     if (p)
-        background_stop(&p->beside);
+        async_exchange_stop(&p->sender);
 }
 
 static uint64_t async_round(const Paceline__Job *job)
@@ -369,7 +369,7 @@ const struct strategy_ops strategy_async_allreduce = {
     .sends_gradients = true,
     .round = async_round,
     .joinable = strategy_always,
-    .tell = async_tell,
+    .export_join_state = async_export_join_state,
     .worker = async_worker,
     .close = async_close,
 };

@@ -4,10 +4,10 @@
 
 /* A worker as the centre sees it: it fetches, then gives, so that one vector serves both. */
 struct client {
-    struct transfer parcel; /* x̃ on its way out, or d on its way in */
-    bool gives;             /* the latter */
-    bool asks;              /* for x̃, as soon as d is in */
-    struct message *giving; /* the note of d, as soon as x̃ is out */
+    struct transfer transfer; /* x̃ on its way out, or d on its way in */
+    bool updates;             /* the latter */
+    bool requests;            /* for x̃, as soon as d is in */
+    struct message *giving;   /* the note of d, as soon as x̃ is out */
     struct vec both;
     bool offered;          /* to a driver that has come back, */
     struct message *offer; /* a copy, by this note; NULL: it has none */
@@ -16,55 +16,55 @@ struct client {
 };
 
 struct centre {
-    struct leader *l;
-    struct transfers post;
+    struct driver_part *l;
+    struct transfers sender;
     struct client *client[VIEW_MEMBERS_MAX]; /* by node; made when it first comes */
     uint64_t version;                        /* gifts decided */
-    struct members odd;                      /* of whom an odd number of them */
-    bool holds;                              /* a centre; else it takes one from who returned */
+    struct members applied_parity;           /* of whom an odd number of them */
+    bool holds_centre;                       /* a centre; else it takes one from who returned */
     struct transfer taken;                   /* the best copy, coming in */
     struct vec copy;
 };
 
 /* ---- notes ---- */
 
-size_t centre_note_encode(const struct centre_note *note, uint8_t out[CENTRE_NOTE])
+size_t centre_message_encode(const struct centre_message *message, uint8_t out[CENTRE_MESSAGE])
 {
-    bytes_put_le64(out, note->op);
-    bytes_put_le64(out + 8, note->number);
-    bytes_put_le64(out + 16, note->version);
+    bytes_put_le64(out, message->op);
+    bytes_put_le64(out + 8, message->number);
+    bytes_put_le64(out + 16, message->version);
     for (int i = 0; i < MEMBER_WORDS; i++)
-        bytes_put_le64(out + 24 + 8 * i, note->odd.word[i]);
-    return CENTRE_NOTE;
+        bytes_put_le64(out + 24 + 8 * i, message->parity.word[i]);
+    return CENTRE_MESSAGE;
 }
 
-int centre_note_decode(struct byte_reader in, struct centre_note *out)
+int centre_message_decode(struct byte_reader in, struct centre_message *out)
 {
     uint64_t op = read_u64(&in);
-    *out = (struct centre_note){.op = (enum centre_op)op};
+    *out = (struct centre_message){.op = (enum centre_op)op};
     out->number = read_u64(&in);
     out->version = read_u64(&in);
-    members_decode(&in, &out->odd);
-    return byte_reader_done(&in) && op >= CENTRE_ASK && op <= CENTRE_OFFER ? OK : ERR_PROTOCOL;
+    members_decode(&in, &out->parity);
+    return byte_reader_done(&in) && op >= CENTRE_REQUEST && op <= CENTRE_OFFER ? OK : ERR_PROTOCOL;
 }
 
-static bool is_odd(const struct centre *c, uint32_t node)
+static bool parity_of(const struct centre *c, uint32_t node)
 {
-    return members_has(&c->odd, node);
+    return members_has(&c->applied_parity, node);
 }
 
 /* Of a worker one gift more is decided: it is in, or was left out for good. */
-static void count(struct centre *c, uint32_t node)
+static void count_update(struct centre *c, uint32_t node)
 {
     c->version++;
-    c->odd.word[node / 64] ^= UINT64_C(1) << node % 64;
+    c->applied_parity.word[node / 64] ^= UINT64_C(1) << node % 64;
 }
 
 /* ---- who comes ---- */
 
 static struct client *client_of(struct centre *c, uint32_t node)
 {
-    const struct leader *l = c->l;
+    const struct driver_part *l = c->l;
     struct client *client = node < VIEW_MEMBERS_MAX ? c->client[node] : NULL;
     if (client || node >= VIEW_MEMBERS_MAX)
         return client;
@@ -77,41 +77,42 @@ static struct client *client_of(struct centre *c, uint32_t node)
 static void accept_given(struct centre *c, struct client *client)
 {
     struct vec *both = &client->both;
-    client->gives = true;
-    transfer_accept(&client->parcel, &c->post, client->giving,
+    client->updates = true;
+    transfer_accept(&client->transfer, &c->sender, client->giving,
                     &(struct transfer_in){.x = both->at, .n = both->n});
     client->giving = NULL;
 }
 
-static int answer(struct centre *c, struct client *client, uint32_t node)
+static int reply_offer(struct centre *c, struct client *client, uint32_t node)
 {
-    const struct leader *l = c->l;
+    const struct driver_part *l = c->l;
     struct vec *both = &client->both;
-    const struct centre_note note = {.op = CENTRE_MODEL, .version = c->version, .odd = c->odd};
-    uint8_t bytes[CENTRE_NOTE];
-    client->asks = false;
+    const struct centre_message message = {
+        .op = CENTRE_MODEL, .version = c->version, .parity = c->applied_parity};
+    uint8_t bytes[CENTRE_MESSAGE];
+    client->requests = false;
     vec_export(&l->x, vec_all(&l->x), both->at);
     vec_export(&l->s, vec_all(&l->s), both->at + l->x.n);
-    transfer_send(&client->parcel, &c->post,
+    transfer_send(&client->transfer, &c->sender,
                   &(struct transfer_out){.to = node,
                                          .lane = CENTRE_LANE_VISIT,
                                          .x = both->at,
                                          .n = both->n,
                                          .header = bytes,
-                                         .header_len = centre_note_encode(&note, bytes)});
+                                         .header_len = centre_message_encode(&message, bytes)});
     return world_copied(l->world, both->n * sizeof(float));
 }
 
 /* Begin what the client waits for, if its vector is free. */
-static int serve(struct centre *c, struct client *client, uint32_t node)
+static int serve_client(struct centre *c, struct client *client, uint32_t node)
 {
-    if (!c->holds || client->parcel.all)
+    if (!c->holds_centre || client->transfer.all)
         return OK;
     if (client->giving) {
         accept_given(c, client);
         return OK;
     }
-    return client->asks ? answer(c, client, node) : OK;
+    return client->requests ? reply_offer(c, client, node) : OK;
 }
 
 /* ---- a driver that has come back ---- */
@@ -134,17 +135,17 @@ static bool all_have_offered(const struct centre *c)
 }
 
 /* The node with the newest copy; WORLD_ANY: nobody has one. */
-static uint32_t find_newest(const struct centre *c, struct centre_note *best)
+static uint32_t find_newest(const struct centre *c, struct centre_message *best)
 {
     uint32_t from = WORLD_ANY;
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
-        struct centre_note note;
+        struct centre_message message;
         if (!c->client[node] || !c->client[node]->offer)
             continue;
-        int rc = centre_note_decode(transfer_header_reader(c->client[node]->offer), &note);
-        if (rc == OK && (from == WORLD_ANY || note.version > best->version)) {
+        int rc = centre_message_decode(transfer_header_reader(c->client[node]->offer), &message);
+        if (rc == OK && (from == WORLD_ANY || message.version > best->version)) {
             from = node;
-            *best = note;
+            *best = message;
         }
     }
     return from;
@@ -154,26 +155,26 @@ static uint32_t find_newest(const struct centre *c, struct centre_note *best)
 static int serve_all(struct centre *c)
 {
     int rc = OK;
-    c->holds = true;
+    c->holds_centre = true;
     for (uint32_t node = 0; rc == OK && node < VIEW_MEMBERS_MAX; node++) {
         struct client *client = c->client[node];
         if (!client)
             continue;
         if (client->offer)
-            transfer_refuse(&c->post, client->offer);
+            transfer_refuse(&c->sender, client->offer);
         client->offer = NULL;
-        client->owes = client->offered && (client->given & 1) != is_odd(c, node);
-        rc = serve(c, client, node);
+        client->owes = client->offered && (client->given & 1) != parity_of(c, node);
+        rc = serve_client(c, client, node);
     }
     return rc;
 }
 
 /* All have offered: take the newest, or, had nobody any, what this driver began with. ERR_PEER:
  * nobody is left who could have one */
-static int choose(struct centre *c)
+static int choose_start(struct centre *c)
 {
-    struct centre_note best;
-    if (c->holds || c->taken.all)
+    struct centre_message best;
+    if (c->holds_centre || c->taken.all)
         return OK;
     if (group_view(c->l->group)->count == 0)
         return ERR_PEER;
@@ -184,20 +185,20 @@ static int choose(struct centre *c)
         log_warn(c->l->log, "no worker has a copy of the centre: it is the checkpoint's");
         return serve_all(c);
     }
-    transfer_accept(&c->taken, &c->post, c->client[from]->offer,
+    transfer_accept(&c->taken, &c->sender, c->client[from]->offer,
                     &(struct transfer_in){.x = c->copy.at, .n = c->copy.n});
     c->client[from]->offer = NULL;
     c->version = best.version;
-    c->odd = best.odd;
+    c->applied_parity = best.parity;
     return OK;
 }
 
 /* The copy has come, or who had it is gone: then the next best. */
 static int take_copy(struct centre *c)
 {
-    struct leader *l = c->l;
+    struct driver_part *l = c->l;
     if (c->taken.status != OK)
-        return choose(c);
+        return choose_start(c);
     struct vec x = centre_x(&c->copy, l->x.n), s = centre_s(&c->copy, l->x.n);
     vec_copy(&l->x, &x, vec_all(&x));
     vec_copy(&l->s, &s, vec_all(&s));
@@ -206,55 +207,55 @@ static int take_copy(struct centre *c)
     return serve_all(c);
 }
 
-static int take_offer(struct centre *c, struct client *client, const struct centre_note *note,
+static int take_offer(struct centre *c, struct client *client, const struct centre_message *message,
                       struct message *m)
 {
     client->offered = true;
-    client->given = note->number;
+    client->given = message->number;
     if (client->offer)
         message_unref(client->offer);
     client->offer = NULL;
-    if (c->holds || transfer_header_floats(m) == 0)
-        transfer_refuse(&c->post, m);
+    if (c->holds_centre || transfer_header_floats(m) == 0)
+        transfer_refuse(&c->sender, m);
     else
         client->offer = m;
-    return choose(c);
+    return choose_start(c);
 }
 
 /* ---- what comes in ---- */
 
 /* Before there is a centre nothing is given to it: what one gives meant the driver before, which
  * its worker finds out only when it has left. And who asked that one asks this one, too. */
-static int take_note(struct centre *c, struct message *m)
+static int take_message(struct centre *c, struct message *m)
 {
-    struct centre_note note;
+    struct centre_message message;
     uint32_t node = m->from;
     struct client *client = client_of(c, node);
-    bool read = centre_note_decode(transfer_header_reader(m), &note) == OK;
-    if (client && read && note.op == CENTRE_OFFER)
-        return take_offer(c, client, &note, m);
-    if (client && read && note.op == CENTRE_GIVE && c->holds && !client->giving)
+    bool read = centre_message_decode(transfer_header_reader(m), &message) == OK;
+    if (client && read && message.op == CENTRE_OFFER)
+        return take_offer(c, client, &message, m);
+    if (client && read && message.op == CENTRE_UPDATE && c->holds_centre && !client->giving)
         client->giving = m;
     else
-        transfer_refuse(&c->post, m);
-    if (client && read && note.op == CENTRE_ASK)
-        client->asks |= note.number == group_view(c->l->group)->incarnation;
-    return client ? serve(c, client, node) : ERR_NOMEM;
+        transfer_refuse(&c->sender, m);
+    if (client && read && message.op == CENTRE_REQUEST)
+        client->requests |= message.number == group_view(c->l->group)->incarnation;
+    return client ? serve_client(c, client, node) : ERR_NOMEM;
 }
 
 /* Eq. 3, if what came is numbers. */
 static int take_given(struct centre *c, struct client *client)
 {
-    struct leader *l = c->l;
+    struct driver_part *l = c->l;
     struct vec x = centre_x(&client->both, l->x.n), s = centre_s(&client->both, l->x.n);
-    struct centre_note note;
-    uint32_t from = client->parcel.peer;
-    bool read = centre_note_decode(transfer_reader(&client->parcel), &note) == OK;
-    if (!read || (note.number & 1) == is_odd(c, from)) {
+    struct centre_message message;
+    uint32_t from = client->transfer.peer;
+    bool read = centre_message_decode(transfer_reader(&client->transfer), &message) == OK;
+    if (!read || (message.number & 1) == parity_of(c, from)) {
         log_warn(l->log, "worker %u gives what it has given already", from);
         return OK;
     }
-    count(c, from);
+    count_update(c, from);
     client->owes = false;
     if (!vec_finite(&client->both, vec_all(&client->both))) {
         log_warn(l->log, "worker %u: what it gave was not finite and is left out", from);
@@ -266,7 +267,7 @@ static int take_given(struct centre *c, struct client *client)
         return rc;
     vec_axpy(&l->x, 1.0f, &x, vec_all(&x));
     vec_axpy(&l->s, 1.0f, &s, vec_all(&s));
-    return l->committed(l, NULL);
+    return l->on_commit(l, NULL);
 }
 
 static int take_ended(struct centre *c, const struct transfer *ended)
@@ -274,20 +275,20 @@ static int take_ended(struct centre *c, const struct transfer *ended)
     if (ended == &c->taken)
         return take_copy(c);
     struct client *client = c->client[ended->peer];
-    int rc = client->gives && ended->status == OK ? take_given(c, client) : OK;
-    client->gives = false;
-    return rc == OK ? serve(c, client, ended->peer) : rc;
+    int rc = client->updates && ended->status == OK ? take_given(c, client) : OK;
+    client->updates = false;
+    return rc == OK ? serve_client(c, client, ended->peer) : rc;
 }
 
 /* All workers' loops have ended, and what they gave has left them: is some of it on its way here,
  * or did it go to the driver before and is to be given once more? */
 static bool is_complete(const struct centre *c)
 {
-    if (!c->holds || !atomic_load(&c->l->finish))
+    if (!c->holds_centre || !atomic_load(&c->l->finish))
         return false;
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
         const struct client *client = c->client[node];
-        if (client && (client->gives || client->giving || (client->owes && is_here(c, node))))
+        if (client && (client->updates || client->giving || (client->owes && is_here(c, node))))
             return false;
     }
     return true;
@@ -301,30 +302,30 @@ static void centre_close(struct centre *c)
         message_unref(c->client[node]->giving);
         message_unref(c->client[node]->offer);
     }
-    transfers_close(&c->post);
+    transfers_close(&c->sender);
 }
 
-int centre_run(struct leader *l)
+int centre_run(struct driver_part *l)
 {
     struct centre *c = arena_new(l->arena, struct centre);
     if (!c)
         return ERR_NOMEM;
     c->l = l;
-    c->holds = !l->lanes.blank;
-    if (!c->holds && vec_init(&c->copy, l->arena, l->x.n + l->s.n) != OK)
+    c->holds_centre = !l->lanes.needs_sync;
+    if (!c->holds_centre && vec_init(&c->copy, l->arena, l->x.n + l->s.n) != OK)
         return ERR_NOMEM;
-    transfers_init(&c->post, l->world, l->group, CENTRE_LANE_VISIT);
+    transfers_init(&c->sender, l->world, l->group, CENTRE_LANE_VISIT);
     int rc = OK;
     while (rc == OK) {
         uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
-        rc = choose(c);
+        rc = choose_start(c);
         if (rc != OK || is_complete(c))
             break;
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct transfer_wake got;
-        rc = transfers_next(&c->post, &change, 1, WORLD_FOREVER, &got);
+        rc = transfers_next(&c->sender, &change, 1, WORLD_FOREVER, &got);
         if (rc == OK && got.header)
-            rc = take_note(c, got.header);
+            rc = take_message(c, got.header);
         else if (rc == OK && got.ended)
             rc = take_ended(c, got.ended);
     }

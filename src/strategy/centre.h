@@ -17,7 +17,7 @@
 #include "strategy/strategy.h"
 
 /* Lanes of parcels: of the centre and of workers that visit it; of what workers give. */
-enum centre_lane { CENTRE_LANE_VISIT, CENTRE_LANE_GIVE };
+enum centre_lane { CENTRE_LANE_VISIT, CENTRE_LANE_UPDATE };
 
 /* What is said in the notes of parcels:
  *   ASK    worker → centre   send me x̃ and s̃, if you are the driver of incarnation `number`
@@ -25,21 +25,21 @@ enum centre_lane { CENTRE_LANE_VISIT, CENTRE_LANE_GIVE };
  *   MODEL  centre → worker   the vector is x̃, s̃ of that `version`: so many gifts have come
  *   OFFER  worker → centre   the vector, if there is one, is what MODEL has brought last; `number`
  *                            gifts of mine have been under way */
-enum centre_op { CENTRE_ASK = 1, CENTRE_GIVE, CENTRE_MODEL, CENTRE_OFFER };
+enum centre_op { CENTRE_REQUEST = 1, CENTRE_UPDATE, CENTRE_MODEL, CENTRE_OFFER };
 
-struct centre_note {
+struct centre_message {
     enum centre_op op;
     uint64_t number, version;
-    struct members odd; /* MODEL, OFFER: of whom an odd number of gifts is decided */
+    struct members parity; /* MODEL, OFFER: of whom an odd number of gifts is decided */
 };
 
-enum { CENTRE_NOTE = 24 + 8 * MEMBER_WORDS };
-_Static_assert((int)CENTRE_NOTE <= (int)TRANSFER_HEADER, "it fits a note");
+enum { CENTRE_MESSAGE = 24 + 8 * MEMBER_WORDS };
+_Static_assert((int)CENTRE_MESSAGE <= (int)TRANSFER_HEADER, "it fits a note");
 
-size_t centre_note_encode(const struct centre_note *note, uint8_t out[CENTRE_NOTE]);
+size_t centre_message_encode(const struct centre_message *message, uint8_t out[CENTRE_MESSAGE]);
 
 /* ERR_PROTOCOL */
-int centre_note_decode(struct byte_reader in, struct centre_note *out);
+int centre_message_decode(struct byte_reader in, struct centre_message *out);
 
 /* What travels is x, then s: the two parts of such a vector, n floats being x. */
 static inline struct vec centre_x(const struct vec *both, size_t n)
@@ -55,6 +55,6 @@ static inline struct vec centre_s(const struct vec *both, size_t n)
 /* Keep l->x and l->s as the centre until l->finish, and until all that was given is in. A driver
  * that has come back (l->lanes.blank) first takes them from who has the newest; ERR_PEER: all are
  * gone before it had. */
-int centre_run(struct leader *l);
+int centre_run(struct driver_part *l);
 
 #endif

@@ -30,21 +30,21 @@ static void remove_from(struct members *set, uint32_t node)
     set->word[node / 64] &= ~(UINT64_C(1) << node % 64);
 }
 
-void consistency_init(struct consistency *c, const struct consistency_how *how)
+void consistency_init(struct consistency *c, const struct consistency_config *config)
 {
-    PL_ASSERT(how->r_max <= CONSISTENCY_R_MAX);
+    PL_ASSERT(config->r_max <= CONSISTENCY_R_MAX);
     memset(c, 0, sizeof *c);
-    c->how = *how;
+    c->config = *config;
 }
 
 /* The lead up to which OK needs no credit. */
-static uint64_t bound_of(const struct consistency_how *how)
+static uint64_t bound_of(const struct consistency_config *config)
 {
-    switch (how->kind) {
+    switch (config->kind) {
     case CONSISTENCY_BSP: return 0;
     case CONSISTENCY_ASP: return UINT64_MAX;
-    case CONSISTENCY_SSP: return how->staleness;
-    case CONSISTENCY_DSSP: return how->s_lower;
+    case CONSISTENCY_SSP: return config->staleness;
+    case CONSISTENCY_DSSP: return config->s_lower;
     }
     PL_ASSERT(!"a kind of consistency");
     return 0;
@@ -76,11 +76,11 @@ static bool is_fastest(const struct consistency *c, const struct consistency_wor
     return true;
 }
 
-void consistency_join(struct consistency *c, const struct members *who)
+void consistency_join(struct consistency *c, const struct members *members)
 {
     const struct consistency_worker *slow = find_slowest(c);
     uint64_t t_slowest = slow ? slow->t : 0;
-    for (uint32_t p = next_of(who, 0); p < VIEW_MEMBERS_MAX; p = next_of(who, p + 1)) {
+    for (uint32_t p = next_of(members, 0); p < VIEW_MEMBERS_MAX; p = next_of(members, p + 1)) {
         PL_ASSERT(!members_has(&c->in, p));
         c->worker[p] = (struct consistency_worker){.t = t_slowest};
         members_add(&c->in, p);
@@ -112,36 +112,36 @@ uint32_t consistency_controller(const int64_t A_p[2], const int64_t A_slow[2], u
 }
 
 /* Algorithm 1, line 12: credit for w, the fastest, whose lead is beyond s_L. */
-static uint32_t grant(const struct consistency *c, const struct consistency_worker *w,
-                      const struct consistency_worker *slow)
+static uint32_t grant_credit(const struct consistency *c, const struct consistency_worker *w,
+                             const struct consistency_worker *slow)
 {
     if (w->known < 2 || slow->known < 2)
         return 0;
-    uint32_t r = consistency_controller(w->A, slow->A, c->how.r_max);
-    if (!c->how.hard_bound)
+    uint32_t r = consistency_controller(w->A, slow->A, c->config.r_max);
+    if (!c->config.hard_bound)
         return r;
-    uint64_t s_U = (uint64_t)c->how.s_lower + c->how.r_max, lead = w->t - slow->t;
+    uint64_t s_U = (uint64_t)c->config.s_lower + c->config.r_max, lead = w->t - slow->t;
     uint64_t room = lead < s_U ? s_U - lead : 0;
     return r < room ? r : (uint32_t)room;
 }
 
 /* Algorithm 1, lines 3-16, when all that arrived together is counted: need w, who has just pushed,
  * not wait? */
-static bool goes_on(const struct consistency *c, struct consistency_worker *w,
-                    const struct consistency_worker *slow)
+static bool may_continue(const struct consistency *c, struct consistency_worker *w,
+                         const struct consistency_worker *slow)
 {
     if (w->r > 0) { /* lines 3-5, even where line 8 would hold */
         w->r--;
         return true;
     }
-    if (w->t - slow->t <= bound_of(&c->how)) /* lines 8, 9 */
+    if (w->t - slow->t <= bound_of(&c->config)) /* lines 8, 9 */
         return true;
-    if (c->how.kind != CONSISTENCY_DSSP || !is_fastest(c, w)) /* line 11 */
+    if (c->config.kind != CONSISTENCY_DSSP || !is_fastest(c, w)) /* line 11 */
         return false;
-    w->r = grant(c, w, slow);
+    w->r = grant_credit(c, w, slow);
     if (w->r == 0)
         return false;
-    if (c->how.credit == CONSISTENCY_TEXT)
+    if (c->config.credit == CONSISTENCY_TEXT)
         w->r--;
     return true; /* lines 13, 14 */
 }
@@ -162,18 +162,18 @@ static void release_waiting(struct consistency *c, struct members *ok)
     const struct consistency_worker *slow = find_slowest(c);
     const struct members waiting = c->waiting;
     for (uint32_t p = next_of(&waiting, 0); p < VIEW_MEMBERS_MAX; p = next_of(&waiting, p + 1)) {
-        if (c->worker[p].t - slow->t > bound_of(&c->how))
+        if (c->worker[p].t - slow->t > bound_of(&c->config))
             continue;
         remove_from(&c->waiting, p);
         send_ok(c, p, slow, ok);
     }
 }
 
-void consistency_push(struct consistency *c, const struct members *who, int64_t now,
+void consistency_push(struct consistency *c, const struct members *members, int64_t now,
                       struct members *ok)
 {
     *ok = (struct members){{0}};
-    for (uint32_t p = next_of(who, 0); p < VIEW_MEMBERS_MAX; p = next_of(who, p + 1)) {
+    for (uint32_t p = next_of(members, 0); p < VIEW_MEMBERS_MAX; p = next_of(members, p + 1)) {
         struct consistency_worker *w = &c->worker[p];
         PL_ASSERT(consistency_expects(c, p) && now >= latest_push(w));
         w->t++;            /* Algorithm 1, line 1 */
@@ -182,8 +182,8 @@ void consistency_push(struct consistency *c, const struct members *who, int64_t 
         w->known += w->known < 2;
     }
     const struct consistency_worker *slow = find_slowest(c);
-    for (uint32_t p = next_of(who, 0); p < VIEW_MEMBERS_MAX; p = next_of(who, p + 1)) {
-        if (goes_on(c, &c->worker[p], slow))
+    for (uint32_t p = next_of(members, 0); p < VIEW_MEMBERS_MAX; p = next_of(members, p + 1)) {
+        if (may_continue(c, &c->worker[p], slow))
             send_ok(c, p, slow, ok);
         else
             members_add(&c->waiting, p);
@@ -191,10 +191,10 @@ void consistency_push(struct consistency *c, const struct members *who, int64_t 
     release_waiting(c, ok);
 }
 
-void consistency_leave(struct consistency *c, const struct members *who, struct members *ok)
+void consistency_leave(struct consistency *c, const struct members *members, struct members *ok)
 {
     *ok = (struct members){{0}};
-    for (uint32_t p = next_of(who, 0); p < VIEW_MEMBERS_MAX; p = next_of(who, p + 1)) {
+    for (uint32_t p = next_of(members, 0); p < VIEW_MEMBERS_MAX; p = next_of(members, p + 1)) {
         PL_ASSERT(members_has(&c->in, p));
         remove_from(&c->in, p);
         remove_from(&c->waiting, p);

@@ -35,7 +35,7 @@ enum consistency_kind { CONSISTENCY_BSP, CONSISTENCY_ASP, CONSISTENCY_SSP, CONSI
  *   TEXT    uses one, as in the text around it: r*. */
 enum consistency_credit { CONSISTENCY_LETTER, CONSISTENCY_TEXT };
 
-struct consistency_how {
+struct consistency_config {
     enum consistency_kind kind;
     uint32_t staleness; /* ssp: s */
     /* dssp alone */
@@ -55,18 +55,18 @@ struct consistency_worker {
 };
 
 struct consistency {
-    struct consistency_how how;
+    struct consistency_config config;
     struct members in, waiting;                         /* the latter among the former */
     struct consistency_worker worker[VIEW_MEMBERS_MAX]; /* by node number; of those who left, too */
 };
 
 /* Nobody is in yet. */
-void consistency_init(struct consistency *c, const struct consistency_how *how);
+void consistency_init(struct consistency *c, const struct consistency_config *config);
 
 /* `who`, not in yet, may begin to compute: with as many pushes as the slowest member has, and no
  * interval to predict them by until they have pushed twice. Where some leave at the same moment,
  * those leave first. */
-void consistency_join(struct consistency *c, const struct members *who);
+void consistency_join(struct consistency *c, const struct members *members);
 
 /* A push of this worker makes sense: it is in, and not waiting for OK. To be asked before a
  * gradient that came over the wire is used. */
@@ -75,12 +75,12 @@ bool consistency_expects(const struct consistency *c, uint32_t node);
 /* The gradients of `who`, all of them expected, have arrived together and are applied. `now` in ns,
  * never less than before.
  * ok   out: those who may go on, of `who` and of those who were waiting. */
-void consistency_push(struct consistency *c, const struct members *who, int64_t now,
+void consistency_push(struct consistency *c, const struct members *members, int64_t now,
                       struct members *ok);
 
 /* `who`, all of them in, have died or left: nobody waits for them any more.
  * ok   out: those who may go on now. */
-void consistency_leave(struct consistency *c, const struct members *who, struct members *ok);
+void consistency_leave(struct consistency *c, const struct members *members, struct members *ok);
 
 /* DSSP's synchronization controller (Algorithm 2): how many further iterations, 0 to r_max, a
  * worker with the two latest pushes A_p should run so that it waits least for the slowest, with

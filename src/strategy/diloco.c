@@ -28,38 +28,38 @@
  *
  * Where a worker trains is ahead of where the run stands: records are committed with the first
  * exchange that is submitted after them. */
-#include "strategy/background.h"
+#include "strategy/async_exchange.h"
 #include "strategy/mpca_rules.h"
 #include "strategy/strategy.h"
 
 enum { FRAGMENTS_MAX = 16, HASH_EVERY = 100 /* exchanges of a fragment */ };
 
 /* To a newcomer: where workers train, and when each fragment was submitted last. */
-enum { TOLD_PLACE, TOLD_STEPS, TOLD_SENT };
-_Static_assert(TOLD_SENT + FRAGMENTS_MAX <= ADMISSION_WORDS, "all can be told");
+enum { JOIN_OFFSET, JOIN_STEPS, JOIN_SENT };
+_Static_assert(JOIN_SENT + FRAGMENTS_MAX <= JOIN_STATE_WORDS, "all can be told");
 
 struct fragment {
     struct range r;        /* of x */
     bool last;             /* s goes with it */
     struct exchange *lane; /* for x, the inner optimizer's state if it is averaged, s */
-    struct background beside;
-    bool away;          /* submitted, not taken */
-    bool entered;       /* a newcomer has taken part here */
-    struct course sent; /* where the worker was when it submitted */
+    struct async_exchange sender;
+    bool in_flight;       /* submitted, not taken */
+    bool joined;          /* a newcomer has taken part here */
+    struct progress sent; /* where the worker was when it submitted */
 };
 
 struct diloco {
     struct member *m;
-    const Paceline__DiLoCo *how;
+    const Paceline__DiLoCo *config;
     struct fragment at[FRAGMENTS_MAX];
     size_t count, states;       /* vectors of inner state that travel */
     bool lossy;                 /* the code of the wire rounds */
-    struct course here;         /* where this worker trains */
+    struct progress here;       /* where this worker trains */
     struct exchange_meta since; /* its steps since it submitted last */
     struct vec x, s, v;         /* x̃, s̃, v */
 };
 
-static struct vec part(const struct vec *v, size_t from, size_t len)
+static struct vec part_of(const struct vec *v, size_t from, size_t len)
 {
     return (struct vec){v->at + from, len};
 }
@@ -67,32 +67,32 @@ static struct vec part(const struct vec *v, size_t from, size_t len)
 /* ---- when ---- */
 
 /* Is t among a fragment's steps? The next one of them after t? */
-static uint64_t phase(const struct diloco *d, size_t p)
+static uint64_t phase_of(const struct diloco *d, size_t p)
 {
-    uint64_t H = d->how->tau;
+    uint64_t H = d->config->tau;
     return H * (p + 1) / d->count % H;
 }
 
 static bool is_due(const struct diloco *d, size_t p, uint64_t t)
 {
-    return t % d->how->tau == phase(d, p);
+    return t % d->config->tau == phase_of(d, p);
 }
 
 static uint64_t next_due(const struct diloco *d, size_t p, uint64_t t)
 {
-    uint64_t H = d->how->tau;
-    return t + H - (t % H + H - phase(d, p)) % H;
+    uint64_t H = d->config->tau;
+    return t + H - (t % H + H - phase_of(d, p)) % H;
 }
 
 /* Steps until something is to be submitted or taken. */
 static uint64_t steps_ahead(const struct diloco *d)
 {
-    uint64_t t = d->here.steps, next = t + d->how->tau;
+    uint64_t t = d->here.steps, next = t + d->config->tau;
     for (size_t p = 0; p < d->count; p++) {
         const struct fragment *f = &d->at[p];
-        uint64_t due = next_due(d, p, t), back = f->sent.steps + d->how->overlap;
+        uint64_t due = next_due(d, p, t), back = f->sent.steps + d->config->overlap;
         next = due < next ? due : next;
-        next = f->away && back < next ? back : next;
+        next = f->in_flight && back < next ? back : next;
     }
     return next - t;
 }
@@ -103,16 +103,16 @@ static int open_fragment(struct diloco *d, size_t p)
 {
     struct member *m = d->m;
     struct fragment *f = &d->at[p];
-    const struct exchange_config how = strategy_exchange_how(m->job);
+    const struct exchange_config config = strategy_exchange_config(m->job);
     f->r = mpca_shard_range(d->x.n, d->count, p);
     f->last = p + 1 == d->count;
-    f->sent = m->course;
-    f->entered = !m->admission;
+    f->sent = m->progress;
+    f->joined = !m->join_state;
     size_t n = f->r.len * (1 + d->states) + (f->last ? d->s.n : 0);
-    int rc =
-        lanes_open(&m->lanes, m->group, false, n, &how, m->course.exchanges, m->arena, &f->lane);
+    int rc = lanes_open(&m->lanes, m->group, false, n, &config, m->progress.exchanges, m->arena,
+                        &f->lane);
     if (rc == OK)
-        rc = background_start(&f->beside, m, f->lane);
+        rc = async_exchange_start(&f->sender, m, f->lane);
     return rc;
 }
 
@@ -121,12 +121,12 @@ static int diloco_open(struct diloco *d, struct member *m)
     const struct learner *l = m->learner;
     size_t n = l->x.n;
     d->m = m;
-    d->how = m->job->strategy->diloco;
-    d->here = m->course;
+    d->config = m->job->strategy->diloco;
+    d->here = m->progress;
     d->since = (struct exchange_meta){.weight = 1};
     d->lossy = m->job->collective->wire != PACELINE__COLLECTIVE__WIRE__f32;
-    d->states = d->how->on_replace == PACELINE__ON_REPLACE__average ? l->optim.ops->states : 0;
-    d->count = d->how->fragments;
+    d->states = d->config->on_replace == PACELINE__ON_REPLACE__average ? l->optim.ops->states : 0;
+    d->count = d->config->fragments;
     while (d->count > 1 && n / d->count < SEGMENT_ALIGN)
         d->count--; /* a vector so short has no more */
     if (vec_init(&d->x, m->arena, n) != OK || vec_init(&d->s, m->arena, l->s.n) != OK ||
@@ -136,9 +136,9 @@ static int diloco_open(struct diloco *d, struct member *m)
     vec_copy(&d->s, &l->s, vec_all(&d->s));
     if (m->resumed)
         vec_copy(&d->v, m->resumed, vec_all(&d->v));
-    m->joint.x = &d->x;
-    m->joint.s = &d->s;
-    m->joint.extra = &d->v;
+    m->model.x = &d->x;
+    m->model.s = &d->s;
+    m->model.extra = &d->v;
     int rc = OK;
     for (size_t p = 0; rc == OK && p < d->count; p++)
         rc = open_fragment(d, p);
@@ -151,11 +151,12 @@ static int diloco_open(struct diloco *d, struct member *m)
 static void put_fragment(const struct diloco *d, const struct fragment *f)
 {
     const struct learner *l = d->m->learner;
-    struct vec x = part(&f->lane->input, 0, f->r.len), joint = part(&d->x, f->r.from, f->r.len);
+    struct vec x = part_of(&f->lane->input, 0, f->r.len),
+               model = part_of(&d->x, f->r.from, f->r.len);
     float *at = x.at + x.n;
     vec_export(&l->x, f->r, x.at);
     if (d->lossy)
-        vec_axpy(&x, -1.0f, &joint, vec_all(&x));
+        vec_axpy(&x, -1.0f, &model, vec_all(&x));
     for (size_t i = 0; i < d->states; i++, at += x.n)
         vec_export(&l->optim.state[i], f->r, at);
     if (f->last)
@@ -163,15 +164,15 @@ static void put_fragment(const struct diloco *d, const struct fragment *f)
 }
 
 /* Has this worker taken part in the exchanges of all fragments, but perhaps this one? */
-static bool all_entered(const struct diloco *d, const struct fragment *but)
+static bool all_joined(const struct diloco *d, const struct fragment *but)
 {
     bool all = true;
     for (const struct fragment *f = d->at; f < d->at + d->count; f++)
-        all &= f == but || f->entered;
+        all &= f == but || f->joined;
     return all;
 }
 
-static void submit(struct diloco *d, struct fragment *f)
+static void submit_fragment(struct diloco *d, struct fragment *f)
 {
     struct exchange_meta mine = d->since;
     mine.stop_votes = atomic_load(&d->m->group->stop);
@@ -179,21 +180,21 @@ static void submit(struct diloco *d, struct fragment *f)
     if (f->lane->completed % HASH_EVERY == 0)
         mine.hash_min = mine.hash_max = vec_hash(&d->x, f->r);
     d->since = (struct exchange_meta){.weight = 1};
-    if (!all_entered(d, f)) /* and has no share yet */
+    if (!all_joined(d, f)) /* and has no share yet */
         members_add(&mine.leaving, d->m->world->self);
     put_fragment(d, f);
     f->sent = d->here;
-    f->away = true;
-    background_submit(&f->beside, &mine);
+    f->in_flight = true;
+    async_exchange_submit(&f->sender, &mine);
 }
 
 /* The outer step of a fragment. What was put in has served, and gives its place to Δ. */
 static void outer_step(struct diloco *d, const struct fragment *f)
 {
-    float lr = d->how->outer_lr, momentum = d->how->outer_momentum;
-    struct vec mean = part(exchange_result(f->lane), 0, f->r.len);
-    struct vec x = part(&d->x, f->r.from, f->r.len), v = part(&d->v, f->r.from, f->r.len);
-    struct vec delta = part(&f->lane->input, 0, f->r.len);
+    float lr = d->config->outer_lr, momentum = d->config->outer_momentum;
+    struct vec mean = part_of(exchange_result(f->lane), 0, f->r.len);
+    struct vec x = part_of(&d->x, f->r.from, f->r.len), v = part_of(&d->v, f->r.from, f->r.len);
+    struct vec delta = part_of(&f->lane->input, 0, f->r.len);
     struct range all = vec_all(&x);
     if (d->lossy) { /* what came is the mean of x − x̃ */
         vec_copy(&delta, &mean, all);
@@ -211,23 +212,23 @@ static void outer_step(struct diloco *d, const struct fragment *f)
 }
 
 /* x_i ← mix·x_i + (1−mix)·x̃, or x̃ where the worker has not gone on; its inner state likewise. */
-static void replace(struct diloco *d, const struct fragment *f)
+static void replace_fragment(struct diloco *d, const struct fragment *f)
 {
     struct learner *l = d->m->learner;
     const struct vec *mean = exchange_result(f->lane);
-    float joint = d->here.steps > f->sent.steps ? 1.0f - d->how->mix : 1.0f;
-    vec_lerp(&l->x, joint, &d->x, f->r);
+    float model = d->here.steps > f->sent.steps ? 1.0f - d->config->mix : 1.0f;
+    vec_lerp(&l->x, model, &d->x, f->r);
     for (size_t i = 0; i < d->states; i++) {
-        struct vec own = part(&l->optim.state[i], f->r.from, f->r.len);
-        struct vec of_all = part(mean, f->r.len * (1 + i), f->r.len);
-        vec_lerp(&own, joint, &of_all, vec_all(&own));
+        struct vec own = part_of(&l->optim.state[i], f->r.from, f->r.len);
+        struct vec of_all = part_of(mean, f->r.len * (1 + i), f->r.len);
+        vec_lerp(&own, model, &of_all, vec_all(&own));
     }
-    if (d->how->on_replace == PACELINE__ON_REPLACE__reset)
+    if (d->config->on_replace == PACELINE__ON_REPLACE__reset)
         optim_reset(&l->optim);
 }
 
 /* A model that is no number any more, or was not when it was submitted. */
-static void begin_afresh(struct diloco *d)
+static void reset_fragments(struct diloco *d)
 {
     struct learner *l = d->m->learner;
     vec_copy(&l->x, &d->x, vec_all(&l->x));
@@ -238,49 +239,49 @@ static void begin_afresh(struct diloco *d)
 
 /* Take what was submitted, waiting if it is still on its way: the run has come to where that was.
  */
-static int receive(struct diloco *d, struct fragment *f)
+static int receive_fragment(struct diloco *d, struct fragment *f)
 {
     struct member *m = d->m;
-    int rc = background_wait(&f->beside, WORLD_FOREVER);
-    const struct exchange_meta *tally = exchange_result_meta(f->lane);
+    int rc = async_exchange_wait(&f->sender, WORLD_FOREVER);
+    const struct exchange_meta *meta = exchange_result_meta(f->lane);
     if (rc != OK)
         return rc;
-    if (tally->hash_max != 0 && tally->hash_min != tally->hash_max)
+    if (meta->hash_max != 0 && meta->hash_min != meta->hash_max)
         return ERR_REPLICAS;
-    if (tally->weight == 0)
+    if (meta->weight == 0)
         return ERR_DIVERGED;
-    f->away = false;
-    f->entered = true;
+    f->in_flight = false;
+    f->joined = true;
     outer_step(d, f);
     if (f->last)
         vec_import(&d->s, vec_all(&d->s),
                    exchange_result(f->lane)->at + f->r.len * (1 + d->states));
-    replace(d, f);
+    replace_fragment(d, f);
     if (f->lane->mine.weight == 0)
-        begin_afresh(d);
+        reset_fragments(d);
     bool shared = strategy_shares(m, &d->here);
-    d->here.who = strategy_sharers(tally);
+    d->here.sharers = strategy_sharers(meta);
     if (!shared && strategy_shares(m, &d->here))
         d->since = (struct exchange_meta){.weight = 1}; /* it begins here */
-    m->course.place = f->sent.place;
-    m->course.steps = f->sent.steps;
-    m->course.exchanges++;
-    m->course.who = d->here.who;
-    return m->committed(m, f->lane);
+    m->progress.sample_offset = f->sent.sample_offset;
+    m->progress.steps = f->sent.steps;
+    m->progress.exchanges++;
+    m->progress.sharers = d->here.sharers;
+    return m->on_commit(m, f->lane);
 }
 
 /* ---- a worker ---- */
 
-static int train(struct diloco *d, uint64_t steps)
+static int train_steps(struct diloco *d, uint64_t steps)
 {
     struct member *m = d->m;
-    uint64_t all = members_count(&d->here.who) * job_step_records(m->job);
+    uint64_t all = members_count(&d->here.sharers) * job_step_records(m->job);
     uint64_t end = d->here.steps + steps;
     if (!strategy_shares(m, &d->here)) { /* the others train */
         d->here.steps = end;
-        d->here.place += steps * all;
+        d->here.sample_offset += steps * all;
         if (d->since.samples == 0) /* else it leaves, and has yet to give the steps of an overlap */
-            strategy_give_nothing(m, &d->since);
+            strategy_contribute_nothing(m, &d->since);
     }
     while (d->here.steps < end) {
         uint64_t before = d->since.samples;
@@ -292,74 +293,74 @@ static int train(struct diloco *d, uint64_t steps)
         bool diverged = d->since.weight == 0;
         uint64_t taken = (d->since.samples - before) / job_step_records(m->job) + diverged;
         d->here.steps += taken;
-        d->here.place += taken * all;
+        d->here.sample_offset += taken * all;
         if (diverged)
-            begin_afresh(d);
+            reset_fragments(d);
         d->since.weight = diverged || lost ? 0 : 1;
     }
     return OK;
 }
 
 /* Behind an exchange beside which no other is under way. */
-static size_t diloco_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
+static size_t diloco_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS])
 {
     const struct diloco *d = m->own;
     for (size_t p = 0; p < d->count; p++) {
-        if (d->at[p].away)
-            return ADMISSION_NOT_HERE;
-        word[TOLD_SENT + p] = d->at[p].sent.steps;
+        if (d->at[p].in_flight)
+            return JOIN_STATE_NOT_HERE;
+        word[JOIN_SENT + p] = d->at[p].sent.steps;
     }
-    word[TOLD_PLACE] = d->here.place;
-    word[TOLD_STEPS] = d->here.steps;
-    return TOLD_SENT + d->count;
+    word[JOIN_OFFSET] = d->here.sample_offset;
+    word[JOIN_STEPS] = d->here.steps;
+    return JOIN_SENT + d->count;
 }
 
-static int diloco_enter(struct diloco *d, const struct admission *told)
+static int diloco_join(struct diloco *d, const struct join_state *join)
 {
-    if (told->words != TOLD_SENT + d->count)
+    if (join->words != JOIN_SENT + d->count)
         return ERR_PROTOCOL;
-    d->here.place = told->word[TOLD_PLACE];
-    d->here.steps = told->word[TOLD_STEPS];
+    d->here.sample_offset = join->word[JOIN_OFFSET];
+    d->here.steps = join->word[JOIN_STEPS];
     for (size_t p = 0; p < d->count; p++)
-        d->at[p].sent.steps = told->word[TOLD_SENT + p];
+        d->at[p].sent.steps = join->word[JOIN_SENT + p];
     return OK;
 }
 
 /* What is due at this step: first all that is to leave, then all that is to come back. */
-static int exchange(struct diloco *d)
+static int exchange_fragments(struct diloco *d)
 {
     uint64_t t = d->here.steps;
     int rc = OK;
     for (size_t p = 0; p < d->count; p++)
         if (is_due(d, p, t))
-            submit(d, &d->at[p]);
+            submit_fragment(d, &d->at[p]);
     for (size_t p = 0; rc == OK && p < d->count; p++)
-        if (d->at[p].away && t >= d->at[p].sent.steps + d->how->overlap)
-            rc = receive(d, &d->at[p]);
+        if (d->at[p].in_flight && t >= d->at[p].sent.steps + d->config->overlap)
+            rc = receive_fragment(d, &d->at[p]);
     return rc;
 }
 
 /* The fragment that was submitted first of those that are away; NULL: none is. */
-static struct fragment *oldest(struct diloco *d)
+static struct fragment *oldest_fragment(struct diloco *d)
 {
     struct fragment *first = NULL;
     for (struct fragment *f = d->at; f < d->at + d->count; f++)
-        if (f->away && (!first || f->sent.steps < first->sent.steps))
+        if (f->in_flight && (!first || f->sent.steps < first->sent.steps))
             first = f;
     return first;
 }
 
 /* The end: nothing stays under way, and every fragment is as trained as it can be. */
-static int finish(struct diloco *d)
+static int finish_fragments(struct diloco *d)
 {
     int rc = OK;
-    for (struct fragment *f; rc == OK && (f = oldest(d));)
-        rc = receive(d, f);
+    for (struct fragment *f; rc == OK && (f = oldest_fragment(d));)
+        rc = receive_fragment(d, f);
     for (size_t p = 0; rc == OK && p < d->count; p++) {
         if (d->at[p].sent.steps == d->here.steps)
             continue;
-        submit(d, &d->at[p]);
-        rc = receive(d, &d->at[p]);
+        submit_fragment(d, &d->at[p]);
+        rc = receive_fragment(d, &d->at[p]);
     }
     return rc;
 }
@@ -369,18 +370,18 @@ static int diloco_worker(struct member *m)
     struct diloco *d = m->own = arena_new(m->arena, struct diloco);
     size_t records = m->learner->corpus->set[SET_TRAIN].count;
     int rc = d ? diloco_open(d, m) : ERR_NOMEM;
-    if (rc == OK && m->admission)
-        rc = diloco_enter(d, m->admission);
+    if (rc == OK && m->join_state)
+        rc = diloco_join(d, m->join_state);
     while (rc == OK && !strategy_done(m->job, &d->here, records)) {
-        rc = train(d, strategy_round(m->job, &d->here, records, steps_ahead(d)));
+        rc = train_steps(d, strategy_round(m->job, &d->here, records, steps_ahead(d)));
         if (rc == OK)
-            rc = exchange(d);
+            rc = exchange_fragments(d);
     }
     if (rc == OK)
-        rc = finish(d);
+        rc = finish_fragments(d);
     for (size_t p = 0; rc == ERR_STOP && p < d->count; p++)
-        if (d->at[p].away) /* others may wait for it */
-            background_wait(&d->at[p].beside, WORLD_FOREVER);
+        if (d->at[p].in_flight) /* others may wait for it */
+            async_exchange_wait(&d->at[p].sender, WORLD_FOREVER);
     return rc == ERR_STOP ? OK : rc;
 }
 
@@ -388,30 +389,30 @@ static void diloco_close(struct member *m)
 {
     struct diloco *d = m->own;
     for (size_t p = 0; d && p < d->count; p++)
-        background_stop(&d->at[p].beside);
+        async_exchange_stop(&d->at[p].sender);
 }
 
 static int diloco_check(const Paceline__Job *job, struct err *err)
 {
-    const Paceline__DiLoCo *how = job->strategy->diloco;
-    if (how->on_replace == PACELINE__ON_REPLACE__reset && how->fragments > 1)
+    const Paceline__DiLoCo *config = job->strategy->diloco;
+    if (config->on_replace == PACELINE__ON_REPLACE__reset && config->fragments > 1)
         return err_set(err, ERR_UNSUPPORTED,
                        "strategy.diloco.on_replace: reset needs fragments: 1, is %u",
-                       how->fragments);
+                       config->fragments);
     return OK;
 }
 
 static uint64_t diloco_round(const Paceline__Job *job)
 {
-    const Paceline__DiLoCo *how = job->strategy->diloco;
-    return how->tau / how->fragments;
+    const Paceline__DiLoCo *config = job->strategy->diloco;
+    return config->tau / config->fragments;
 }
 
 /* Are there commit points at which nothing is under way? */
 static bool diloco_joinable(const Paceline__Job *job)
 {
-    const Paceline__DiLoCo *how = job->strategy->diloco;
-    return how->overlap == 0 || (uint64_t)how->overlap * how->fragments < how->tau;
+    const Paceline__DiLoCo *config = job->strategy->diloco;
+    return config->overlap == 0 || (uint64_t)config->overlap * config->fragments < config->tau;
 }
 
 const struct strategy_ops strategy_diloco = {
@@ -419,7 +420,7 @@ const struct strategy_ops strategy_diloco = {
     .check = diloco_check,
     .round = diloco_round,
     .joinable = diloco_joinable,
-    .tell = diloco_tell,
+    .export_join_state = diloco_export_join_state,
     .extras = 1,
     .extra_name = {"outer_momentum"},
     .worker = diloco_worker,

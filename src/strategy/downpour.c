@@ -23,19 +23,19 @@
 
 enum { LANE_PUSH, LANE_FETCH }; /* of `exchange` events */
 
-static const Paceline__Downpour *settings(const Paceline__Job *job)
+static const Paceline__Downpour *settings_of(const Paceline__Job *job)
 {
     return job->strategy->downpour;
 }
 
 static bool on_driver(const Paceline__Job *job)
 {
-    return settings(job)->servers == 1 && !settings(job)->colocated;
+    return settings_of(job)->servers == 1 && !settings_of(job)->colocated;
 }
 
 static uint64_t steps_a_push(const Paceline__Job *job)
 {
-    return settings(job)->n_push;
+    return settings_of(job)->n_push;
 }
 
 /* The sum of steps stands for them only when a step depends on its gradient alone. */
@@ -57,24 +57,24 @@ static int check_plain(const Paceline__Job *job, struct err *err)
     return OK;
 }
 
-static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct group *group,
-                                         const struct course *start, size_t records,
-                                         const struct admission *told)
+static struct ps_server_config server_config(const Paceline__Job *job, const struct group *group,
+                                             const struct progress *start, size_t records,
+                                             const struct join_state *join)
 {
-    const Paceline__Downpour *d = settings(job);
-    struct ps_server_how how = {
-        .place = ps_place_of(group, d->servers, d->colocated, told),
+    const Paceline__Downpour *d = settings_of(job);
+    struct ps_server_config config = {
+        .placement = ps_placement_of(group, d->servers, d->colocated, join),
         .shard = {.rule = d->server_adagrad ? SHARD_ADAGRAD : SHARD_UPDATES, .solver = job->solver},
         .start = *start,
         .push = (uint64_t)d->n_push * job_step_records(job),
     };
-    how.clock = (struct ps_clock_how){
+    config.clock = (struct ps_clock_config){
         .consistency = {.kind = CONSISTENCY_ASP},
         .job = job,
-        .shards = how.place.shards,
+        .shards = config.placement.shards,
         .records = records,
     };
-    return how;
+    return config;
 }
 
 /* ---- a worker ---- */
@@ -87,20 +87,20 @@ struct replica {
 };
 
 /* x ← x − η g, a ← a − η g. Without momentum, what the optimizer remembers of a step is η g. */
-static int step(struct replica *r, struct member *m)
+static int take_step(struct replica *r, struct member *m)
 {
     struct learner *l = m->learner;
-    int rc = learner_step(l, strategy_free_place(m), job_step_records(m->job));
+    int rc = learner_step(l, strategy_async_offset(m), job_step_records(m->job));
     r->lost = rc == ERR_DIVERGED;
     r->steps++;
     if (rc == OK)
         vec_axpy(&r->a, -1.0f, &l->optim.state[0], vec_all(&r->a));
     if (rc == OK || r->lost)
-        rc = strategy_free_stepped(m);
+        rc = strategy_async_stepped(m);
     return rc;
 }
 
-static int push(struct replica *r, struct member *m)
+static int push_update(struct replica *r, struct member *m)
 {
     struct ps_client *c = &r->c;
     const struct learner *l = m->learner;
@@ -121,10 +121,10 @@ static int push(struct replica *r, struct member *m)
     if (rc == OK)
         rc = ps_client_push(c, r->steps * job_step_records(m->job), r->lost);
     r->steps = 0;
-    return rc == OK ? m->exchanged(m, LANE_PUSH, &cost) : rc;
+    return rc == OK ? m->on_exchange(m, LANE_PUSH, &cost) : rc;
 }
 
-static int fetch(struct replica *r, struct member *m)
+static int fetch_model(struct replica *r, struct member *m)
 {
     struct ps_client *c = &r->c;
     int64_t begun = world_now(m->world);
@@ -136,21 +136,21 @@ static int fetch(struct replica *r, struct member *m)
         .seconds = world_seconds(world_now(m->world) - begun),
         .waited_s = world_seconds(world_now(m->world) - begun),
         .waited_for = c->link[0].host,
-        .bytes = c->joint.n * sizeof(float),
+        .bytes = c->global.n * sizeof(float),
     };
-    return rc == OK ? m->exchanged(m, LANE_FETCH, &cost) : rc;
+    return rc == OK ? m->on_exchange(m, LANE_FETCH, &cost) : rc;
 }
 
 /* One step, and what is due after it. Who has lost his numbers says so and begins afresh. */
-static int iterate(struct replica *r, struct member *m)
+static int run_iteration(struct replica *r, struct member *m)
 {
-    const Paceline__Downpour *d = settings(m->job);
-    int stop = step(r, m), rc = stop == ERR_STOP ? OK : stop;
-    uint64_t taken = m->course.steps - m->start.steps;
+    const Paceline__Downpour *d = settings_of(m->job);
+    int stop = take_step(r, m), rc = stop == ERR_STOP ? OK : stop;
+    uint64_t taken = m->progress.steps - m->start.steps;
     if (rc == OK && (r->lost || stop != OK || taken % d->n_push == 0))
-        rc = push(r, m);
+        rc = push_update(r, m);
     if (rc == OK && stop == OK && (r->lost || taken % d->n_fetch == 0))
-        rc = fetch(r, m);
+        rc = fetch_model(r, m);
     if (rc == OK)
         rc = ps_client_step(&r->c);
     if (rc == OK && r->c.ok.flags & PS_LOST)
@@ -161,9 +161,9 @@ static int iterate(struct replica *r, struct member *m)
 }
 
 /* What it has stepped is to arrive. */
-static int leave(struct replica *r, struct member *m)
+static int leave_run(struct replica *r, struct member *m)
 {
-    int rc = r->steps > 0 ? push(r, m) : OK;
+    int rc = r->steps > 0 ? push_update(r, m) : OK;
     if (rc == OK || rc == ERR_STOP)
         rc = ps_client_leave(&r->c);
     return rc;
@@ -172,36 +172,37 @@ static int leave(struct replica *r, struct member *m)
 static int downpour_worker(struct member *m)
 {
     struct replica *r = arena_new(m->arena, struct replica);
-    const struct ps_server_how how = how_to_serve(
-        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->admission);
-    int rc = r ? ps_client_open(&r->c, m, &how) : ERR_NOMEM;
+    const struct ps_server_config config = server_config(
+        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->join_state);
+    int rc = r ? ps_client_open(&r->c, m, &config) : ERR_NOMEM;
     if (rc == OK)
         rc = vec_init(&r->a, m->arena, m->learner->x.n);
-    if (rc == OK && m->admission)
-        rc = ps_client_enter(&r->c);
+    if (rc == OK && m->join_state)
+        rc = ps_client_join(&r->c);
     while (rc == OK)
-        rc = iterate(r, m);
-    return rc == ERR_STOP ? leave(r, m) : rc;
+        rc = run_iteration(r, m);
+    return rc == ERR_STOP ? leave_run(r, m) : rc;
 }
 
 /* ---- the driver, where it is the server ---- */
 
-static int downpour_driver(struct leader *l)
+static int downpour_driver(struct driver_part *l)
 {
-    const struct ps_server_how how = how_to_serve(l->job, l->group, &l->course, l->records, NULL);
-    return ps_server_lead(l, &how);
+    const struct ps_server_config config =
+        server_config(l->job, l->group, &l->progress, l->records, NULL);
+    return ps_server_lead(l, &config);
 }
 
 const struct strategy_ops strategy_downpour = {
     .name = "downpour",
-    .runs_free = strategy_always,
+    .is_async = strategy_always,
     .check = check_plain,
     .round = steps_a_push,
     .joinable = strategy_always,
-    .tell = ps_client_tell,
+    .export_join_state = ps_client_export_join_state,
     .worker = downpour_worker,
     .close = ps_client_close,
-    .gather = ps_client_gather,
-    .leads = on_driver,
+    .collect_model = ps_client_gather,
+    .driver_hosts_model = on_driver,
     .driver = downpour_driver,
 };

@@ -22,32 +22,32 @@
  * `momentum` (EAMSGD) is Nesterov's, in each worker's own optimizer: the job's check sees to it.
  *
  * The joint model is x̃: steps since a worker's last visit are not in it. */
+#include "strategy/async_sender.h"
 #include "strategy/centre.h"
-#include "strategy/courier.h"
 #include "world/trace.h"
 
 #include <inttypes.h>
 #include <math.h>
 
-enum easgd_signal { SIGNAL_GIVE = STRATEGY_SIGNAL_FIRST, SIGNAL_GIVEN };
+enum easgd_signal { SIGNAL_UPDATE = STRATEGY_SIGNAL_FIRST, SIGNAL_GIVEN };
 
-static const Paceline__Easgd *settings(const Paceline__Job *job)
+static const Paceline__Easgd *settings_of(const Paceline__Job *job)
 {
     return job->strategy->easgd;
 }
 
 static bool easgd_runs_free(const Paceline__Job *job)
 {
-    return settings(job)->mode == PACELINE__EASGD__MODE__async;
+    return settings_of(job)->mode == PACELINE__EASGD__MODE__async;
 }
 
 static uint64_t easgd_round(const Paceline__Job *job)
 {
-    return settings(job)->tau;
+    return settings_of(job)->tau;
 }
 
 /* A model that is no number any more has nothing to give: its worker begins afresh. */
-static int begin_afresh(struct member *m, const struct vec *centre)
+static int reset_worker(struct member *m, const struct vec *centre)
 {
     struct learner *l = m->learner;
     struct vec x = centre_x(centre, l->x.n), s = centre_s(centre, l->x.n);
@@ -64,14 +64,14 @@ static int begin_afresh(struct member *m, const struct vec *centre)
 
 /* ---- async: a worker ---- */
 
-struct visitor {
+struct centre_client {
     struct member *m;
-    struct transfers post;
-    struct transfer ask, fetched;
-    struct courier courier; /* carries d, beside training; or an offer */
-    uint8_t note[CENTRE_NOTE];
+    struct transfers receiver;
+    struct transfer request, fetched;
+    struct async_sender sender; /* carries d, beside training; or an offer */
+    uint8_t message[CENTRE_MESSAGE];
     struct vec centre;         /* x̃ and s̃ as fetched last, */
-    struct centre_note is;     /* and what was said of them */
+    struct centre_message is;  /* and what was said of them */
     struct vec landing;        /* where they come in: a copy may be the last that there is */
     struct vec d;              /* the last that was given */
     bool has_centre;           /* who has just come has not */
@@ -83,74 +83,75 @@ struct visitor {
     uint64_t tau;
 };
 
-static int visitor_init(struct visitor *v, struct member *m)
+static int centre_client_init(struct centre_client *v, struct member *m)
 {
     struct learner *l = m->learner;
     size_t n = l->x.n + l->s.n;
     v->m = m;
     v->incarnation = group_first_view(m->group)->incarnation;
-    transfers_init(&v->post, m->world, m->group, CENTRE_LANE_VISIT);
-    v->tau = settings(m->job)->tau;
+    transfers_init(&v->receiver, m->world, m->group, CENTRE_LANE_VISIT);
+    v->tau = settings_of(m->job)->tau;
     if (vec_init(&v->centre, m->arena, n) != OK || vec_init(&v->landing, m->arena, n) != OK ||
         vec_init(&v->d, m->arena, n) != OK)
         return ERR_NOMEM;
-    v->has_centre = !m->admission;
+    v->has_centre = !m->join_state;
     if (v->has_centre) { /* the driver began with the same */
         struct vec x = centre_x(&v->centre, l->x.n), s = centre_s(&v->centre, l->x.n);
         vec_copy(&x, &l->x, vec_all(&x));
         vec_copy(&s, &l->s, vec_all(&s));
     }
-    return courier_start(&v->courier, m->world, m->group, CENTRE_LANE_GIVE, SIGNAL_GIVE,
-                         SIGNAL_GIVEN);
+    return async_sender_start(&v->sender, m->world, m->group, CENTRE_LANE_UPDATE, SIGNAL_UPDATE,
+                              SIGNAL_GIVEN);
 }
 
 /* ---- the driver goes and comes ---- */
 
 /* Wait until what the courier carries has left, or its driver is gone: whether a gift has arrived
  * the next centre says. */
-static int await_courier(struct visitor *v)
+static int await_sender(struct centre_client *v)
 {
-    int rc = courier_wait(&v->courier, WORLD_FOREVER);
+    int rc = async_sender_wait(&v->sender, WORLD_FOREVER);
     return rc == ERR_PEER || rc == ERR_STOP ? OK : rc;
 }
 
-static void carry(struct visitor *v, const struct centre_note *note, const struct vec *what)
+static void start_transfer(struct centre_client *v, const struct centre_message *message,
+                           const struct vec *what)
 {
-    courier_send(&v->courier,
-                 &(struct transfer_out){.to = WORLD_DRIVER,
-                                        .lane = CENTRE_LANE_VISIT,
-                                        .x = what ? what->at : NULL,
-                                        .n = what ? what->n : 0,
-                                        .header = v->note,
-                                        .header_len = centre_note_encode(note, v->note)});
+    async_sender_send(&v->sender, &(struct transfer_out){
+                                      .to = WORLD_DRIVER,
+                                      .lane = CENTRE_LANE_VISIT,
+                                      .x = what ? what->at : NULL,
+                                      .n = what ? what->n : 0,
+                                      .header = v->message,
+                                      .header_len = centre_message_encode(message, v->message)});
 }
 
-static bool is_another(const struct visitor *v)
+static bool is_another(const struct centre_client *v)
 {
     return group_view(v->m->group)->incarnation != v->incarnation;
 }
 
 /* Has another driver come? Then it lacks the centre, and this worker's copy may be the newest. */
-static int look_up(struct visitor *v)
+static int look_up(struct centre_client *v)
 {
-    struct centre_note offer = v->is;
+    struct centre_message offer = v->is;
     if (atomic_load(&v->m->group->over))
         return ERR_DRIVER;
     if (!is_another(v))
         return OK;
-    int rc = await_courier(v);
+    int rc = await_sender(v);
     if (rc != OK)
         return rc;
     v->incarnation = group_view(v->m->group)->incarnation;
     v->offered = true;
     offer.op = CENTRE_OFFER;
     offer.number = v->given;
-    carry(v, &offer, v->has_centre ? &v->centre : NULL);
+    start_transfer(v, &offer, v->has_centre ? &v->centre : NULL);
     return OK;
 }
 
 /* Until the view is another driver's. ERR_DRIVER: none has come */
-static int await_another(struct visitor *v)
+static int await_another(struct centre_client *v)
 {
     for (;;) {
         uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
@@ -168,71 +169,71 @@ static int await_another(struct visitor *v)
 
 /* ---- the centre is fetched ---- */
 
-static void take_answer(struct visitor *v, struct message *m)
+static void take_reply(struct centre_client *v, struct message *m)
 {
-    struct centre_note note;
-    bool fits =
-        centre_note_decode(transfer_header_reader(m), &note) == OK && note.op == CENTRE_MODEL;
+    struct centre_message message;
+    bool fits = centre_message_decode(transfer_header_reader(m), &message) == OK &&
+                message.op == CENTRE_MODEL;
     if (!fits || v->fetched.all || m->from != WORLD_DRIVER) {
-        transfer_refuse(&v->post, m);
+        transfer_refuse(&v->receiver, m);
         return;
     }
-    transfer_accept(&v->fetched, &v->post, m,
+    transfer_accept(&v->fetched, &v->receiver, m,
                     &(struct transfer_in){.x = v->landing.at, .n = v->landing.n});
 }
 
-static void land(struct visitor *v)
+static void end_transfer(struct centre_client *v)
 {
     struct vec before = v->centre;
     v->centre = v->landing;
     v->landing = before;
-    (void)centre_note_decode(transfer_reader(&v->fetched), &v->is);
+    (void)centre_message_decode(transfer_reader(&v->fetched), &v->is);
     v->has_centre = true;
 }
 
 /* A note alone asks, and is refused, since nothing comes with it; what comes back is the centre.
  * ERR_PEER: that driver is gone */
-static int ask_driver(struct visitor *v)
+static int request_centre(struct centre_client *v)
 {
-    const struct centre_note ask = {.op = CENTRE_ASK, .number = v->incarnation};
-    uint8_t bytes[CENTRE_NOTE];
+    const struct centre_message request = {.op = CENTRE_REQUEST, .number = v->incarnation};
+    uint8_t bytes[CENTRE_MESSAGE];
     int rc = OK;
     bool here = false;
-    transfer_send(&v->ask, &v->post,
+    transfer_send(&v->request, &v->receiver,
                   &(struct transfer_out){.to = WORLD_DRIVER,
                                          .lane = CENTRE_LANE_VISIT,
                                          .header = bytes,
-                                         .header_len = centre_note_encode(&ask, bytes)});
+                                         .header_len = centre_message_encode(&request, bytes)});
     while (rc == OK && !here) {
         struct transfer_wake got;
         uint64_t seen = world_raised(v->m->world, SIGNAL_GROUP);
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
-        rc = v->lingering ? OK : v->m->amid(v->m); /* x stays as it is meanwhile */
+        rc = v->lingering ? OK : v->m->on_step_boundary(v->m); /* x stays as it is meanwhile */
         if (rc == OK && atomic_load(&v->m->group->over))
             rc = ERR_DRIVER;
         else if (rc == OK && is_another(v))
             rc = ERR_PEER;
         else if (rc == OK)
-            rc = transfers_next(&v->post, &change, 1, WORLD_FOREVER, &got);
+            rc = transfers_next(&v->receiver, &change, 1, WORLD_FOREVER, &got);
         if (rc == OK && got.header)
-            take_answer(v, got.header);
+            take_reply(v, got.header);
         else if (rc == OK && got.ended)
-            rc = got.ended->status == ERR_STOP && got.ended == &v->ask ? OK : got.ended->status;
+            rc = got.ended->status == ERR_STOP && got.ended == &v->request ? OK : got.ended->status;
         here = rc == OK && got.ended == &v->fetched;
     }
-    transfer_cancel(&v->ask); /* the refusal may be under way yet */
+    transfer_cancel(&v->request); /* the refusal may be under way yet */
     transfer_cancel(&v->fetched);
     if (here)
-        land(v);
+        end_transfer(v);
     return rc;
 }
 
-static int fetch(struct visitor *v)
+static int fetch_centre(struct centre_client *v)
 {
     for (;;) {
         int rc = look_up(v);
         if (rc == OK)
-            rc = ask_driver(v);
+            rc = request_centre(v);
         if (rc != ERR_PEER && rc != ERR_STOP)
             return rc;
         rc = await_another(v);
@@ -241,56 +242,56 @@ static int fetch(struct visitor *v)
     }
 }
 
-static bool lacks_the_last(const struct visitor *v)
+static bool lacks_the_last(const struct centre_client *v)
 {
-    return members_has(&v->is.odd, v->m->world->self) != (v->given & 1);
+    return members_has(&v->is.parity, v->m->world->self) != (v->given & 1);
 }
 
-static void give(struct visitor *v)
+static void give_update(struct centre_client *v)
 {
-    carry(v, &(struct centre_note){.op = CENTRE_GIVE, .number = v->given}, &v->d);
+    start_transfer(v, &(struct centre_message){.op = CENTRE_UPDATE, .number = v->given}, &v->d);
 }
 
 /* A centre with all that this worker has given: one that has been handed over may lack the last
  * gift, which then is given once more. */
-static int fetch_whole(struct visitor *v)
+static int fetch_whole(struct centre_client *v)
 {
-    int rc = await_courier(v);
+    int rc = await_sender(v);
     if (rc == OK)
-        rc = fetch(v);
+        rc = fetch_centre(v);
     while (rc == OK && lacks_the_last(v)) {
         log_info(v->m->group->log, "worker %u gives once more what the centre lacks",
                  v->m->world->self);
-        rc = await_courier(v);
+        rc = await_sender(v);
         if (rc == OK)
-            give(v);
+            give_update(v);
         if (rc == OK)
-            rc = await_courier(v);
+            rc = await_sender(v);
         if (rc == OK)
-            rc = fetch(v);
+            rc = fetch_centre(v);
     }
     v->offered &= rc != OK;
     return rc;
 }
 
 /* What has been given has left, and no driver that has come back meanwhile lacks any of it. */
-static int leave_nothing(struct visitor *v)
+static int leave_nothing(struct centre_client *v)
 {
-    return v->offered ? fetch_whole(v) : await_courier(v);
+    return v->offered ? fetch_whole(v) : await_sender(v);
 }
 
 /* Wait for x̃; and, if a link is so slow that τ steps were not enough for it, for the last d to
  * have left. Others may have to be served first: what ends the wait is the driver's end. */
-static int await_centre(struct visitor *v, struct member *m, struct exchange_cost *cost)
+static int await_centre(struct centre_client *v, struct member *m, struct exchange_cost *cost)
 {
     int64_t start = world_now(m->world);
     atomic_store(&m->group->busy, false);
-    int rc = await_courier(v);
-    int64_t asked = world_now(m->world);
+    int rc = await_sender(v);
+    int64_t requested = world_now(m->world);
     if (rc == OK)
         rc = fetch_whole(v);
     atomic_store(&m->group->busy, true);
-    double seconds = world_seconds(world_now(m->world) - asked);
+    double seconds = world_seconds(world_now(m->world) - requested);
     if (v->download_s == 0 || seconds < v->download_s)
         v->download_s = seconds;
     cost->waited_s = cost->seconds = world_seconds(world_now(m->world) - start);
@@ -300,12 +301,12 @@ static int await_centre(struct visitor *v, struct member *m, struct exchange_cos
               (struct trace_span){.kind = SPAN_WAIT,
                                   .row = TRACE_STEPS,
                                   .peer = WORLD_DRIVER,
-                                  .n = m->course.exchanges + 1});
+                                  .n = m->progress.exchanges + 1});
     return rc;
 }
 
 /* Eq. 2, and d as it is sent. */
-static void pull(struct visitor *v, struct learner *l, float alpha)
+static void pull_to_centre(struct centre_client *v, struct learner *l, float alpha)
 {
     struct vec x = centre_x(&v->d, l->x.n), s = centre_s(&v->d, l->x.n);
     vec_copy(&x, &l->x, vec_all(&x));
@@ -315,28 +316,28 @@ static void pull(struct visitor *v, struct learner *l, float alpha)
     vec_axpy(&l->x, -1.0f, &x, vec_all(&x));
 }
 
-static int visit(struct visitor *v, struct member *m, bool diverged)
+static int visit_centre(struct centre_client *v, struct member *m, bool diverged)
 {
     struct exchange_cost cost = {0};
     int rc = await_centre(v, m, &cost);
     if (rc == OK)
         rc = world_copied(m->world, v->d.n * sizeof(float));
     if (rc == OK && diverged) {
-        rc = begin_afresh(m, &v->centre);
+        rc = reset_worker(m, &v->centre);
     } else if (rc == OK) {
-        rc = await_courier(v); /* d is to be another; what is under way is an offer at most */
-        pull(v, m->learner, settings(m->job)->alpha);
+        rc = await_sender(v); /* d is to be another; what is under way is an offer at most */
+        pull_to_centre(v, m->learner, settings_of(m->job)->alpha);
         v->given++;
-        give(v);
+        give_update(v);
     }
-    return rc == OK ? m->exchanged(m, 0, &cost) : rc;
+    return rc == OK ? m->on_exchange(m, 0, &cost) : rc;
 }
 
 /* `tau_auto`: τ = round(1.3·K·T_download / T_step) (MPCA §3.2), by the shortest of each that
  * this worker has seen: what others do to the link is not to be counted twice. */
-static void choose_tau(struct visitor *v, const struct member *m)
+static void choose_tau(struct centre_client *v, const struct member *m)
 {
-    if (!settings(m->job)->tau_auto || v->step_s <= 0)
+    if (!settings_of(m->job)->tau_auto || v->step_s <= 0)
         return;
     double workers = (double)group_view(m->group)->count;
     double tau = round(1.3 * workers * v->download_s / v->step_s);
@@ -344,19 +345,19 @@ static void choose_tau(struct visitor *v, const struct member *m)
 }
 
 /* τ steps. One whose loss is no number counts, or a run in which all are such would never end. */
-static int local_steps(struct visitor *v, struct member *m, bool *diverged)
+static int local_steps(struct centre_client *v, struct member *m, bool *diverged)
 {
     int rc = OK;
     *diverged = false;
     for (uint64_t t = 0; rc == OK && !*diverged && t < v->tau; t++) {
         int64_t start = world_now(m->world);
-        rc = learner_step(m->learner, strategy_free_place(m), job_step_records(m->job));
+        rc = learner_step(m->learner, strategy_async_offset(m), job_step_records(m->job));
         double seconds = world_seconds(world_now(m->world) - start);
         if (v->step_s == 0 || seconds < v->step_s)
             v->step_s = seconds;
         *diverged = rc == ERR_DIVERGED;
         if (rc == OK || *diverged)
-            rc = strategy_free_stepped(m);
+            rc = strategy_async_stepped(m);
         if (rc == OK)
             rc = look_up(v);
     }
@@ -364,9 +365,9 @@ static int local_steps(struct visitor *v, struct member *m, bool *diverged)
 }
 
 /* What has been given is to arrive, and a driver that comes back to be offered the centre. */
-static int linger(void *arg)
+static int serve_offers(void *arg)
 {
-    struct visitor *v = arg;
+    struct centre_client *v = arg;
     int rc = OK;
     while (rc == OK) {
         rc = await_another(v);
@@ -378,31 +379,31 @@ static int linger(void *arg)
 
 static int async_worker(struct member *m)
 {
-    struct visitor *v = m->own = arena_new(m->arena, struct visitor);
+    struct centre_client *v = m->own = arena_new(m->arena, struct centre_client);
     if (!v)
         return ERR_NOMEM;
-    int rc = visitor_init(v, m);
+    int rc = centre_client_init(v, m);
     while (rc == OK) {
         bool diverged;
         rc = local_steps(v, m, &diverged);
         if (rc == OK)
-            rc = visit(v, m, diverged);
+            rc = visit_centre(v, m, diverged);
         choose_tau(v, m);
     }
     atomic_store(&m->group->busy, false);
     if (rc == ERR_STOP)
         rc = leave_nothing(v);
-    return rc == OK ? world_spawn(m->world, "worker", linger, v, &v->lingering) : rc;
+    return rc == OK ? world_spawn(m->world, "worker", serve_offers, v, &v->lingering) : rc;
 }
 
 static void easgd_close(struct member *m)
 {
-    struct visitor *v = m->own;
+    struct centre_client *v = m->own;
     if (!v || !v->m)
         return;
     world_end_task(m->world, &v->lingering);
-    transfers_close(&v->post);
-    courier_stop(&v->courier);
+    transfers_close(&v->receiver);
+    async_sender_stop(&v->sender);
 }
 
 /* ---- sync ---- */
@@ -417,15 +418,15 @@ static int ring_init(struct ring *r, struct lanes *lanes, struct group *group,
                      const Paceline__Job *job, const struct vec *x, const struct vec *s,
                      uint64_t completed, struct arena *arena)
 {
-    struct exchange_config how = strategy_exchange_how(job);
+    struct exchange_config config = strategy_exchange_config(job);
     if (vec_init(&r->both, arena, x->n + s->n) != OK)
         return ERR_NOMEM;
-    how.kept = r->both; /* for a driver that comes back */
+    config.kept = r->both; /* for a driver that comes back */
     r->x = centre_x(&r->both, x->n);
     r->s = centre_s(&r->both, x->n);
     vec_copy(&r->x, x, vec_all(x));
     vec_copy(&r->s, s, vec_all(s));
-    return lanes_open(lanes, group, true, r->both.n, &how, completed, arena, &r->lane);
+    return lanes_open(lanes, group, true, r->both.n, &config, completed, arena, &r->lane);
 }
 
 /* Eq. 8; s̃ is the mean itself. */
@@ -435,7 +436,7 @@ static int move_centre(struct ring *r, const Paceline__Job *job)
     struct vec mean_s = centre_s(mean, r->x.n);
     if (exchange_result_meta(r->lane)->weight == 0)
         return ERR_DIVERGED;
-    vec_lerp(&r->x, settings(job)->beta, mean, vec_all(&r->x));
+    vec_lerp(&r->x, settings_of(job)->beta, mean, vec_all(&r->x));
     vec_copy(&r->s, &mean_s, vec_all(&r->s));
     return OK;
 }
@@ -452,9 +453,9 @@ static int sync_round(struct ring *r, struct member *m, uint64_t tau)
     vec_export(&l->s, vec_all(&l->s), r->lane->input.at + l->x.n);
     rc = exchange_run(r->lane, &mine);
     if (rc == OK && r->lane->mine.weight > 0)
-        vec_penalise(&l->x, settings(m->job)->alpha, &r->x, vec_all(&l->x));
+        vec_penalise(&l->x, settings_of(m->job)->alpha, &r->x, vec_all(&l->x));
     else if (rc == OK)
-        rc = begin_afresh(m, &r->both);
+        rc = reset_worker(m, &r->both);
     return rc == OK ? move_centre(r, m->job) : rc;
 }
 
@@ -463,57 +464,58 @@ static int sync_worker(struct member *m)
     struct learner *l = m->learner;
     struct ring *r = arena_new(m->arena, struct ring);
     int rc =
-        r ? ring_init(r, &m->lanes, m->group, m->job, &l->x, &l->s, m->course.exchanges, m->arena)
+        r ? ring_init(r, &m->lanes, m->group, m->job, &l->x, &l->s, m->progress.exchanges, m->arena)
           : ERR_NOMEM;
     if (rc == OK) {
-        m->joint.x = &r->x;
-        m->joint.s = &r->s;
+        m->model.x = &r->x;
+        m->model.s = &r->s;
     }
     size_t records = l->corpus->set[SET_TRAIN].count;
-    while (rc == OK && !strategy_done(m->job, &m->course, records)) {
-        uint64_t tau = strategy_round(m->job, &m->course, records, settings(m->job)->tau);
+    while (rc == OK && !strategy_done(m->job, &m->progress, records)) {
+        uint64_t tau = strategy_round(m->job, &m->progress, records, settings_of(m->job)->tau);
         rc = sync_round(r, m, tau);
         if (rc != OK)
             break;
-        strategy_advance(&m->course, tau, job_step_records(m->job), exchange_result_meta(r->lane));
-        l->steps = m->course.steps; /* who has begun afresh has taken fewer */
-        rc = m->committed(m, r->lane);
+        strategy_advance(&m->progress, tau, job_step_records(m->job),
+                         exchange_result_meta(r->lane));
+        l->steps = m->progress.steps; /* who has begun afresh has taken fewer */
+        rc = m->on_commit(m, r->lane);
     }
     return rc == ERR_STOP ? OK : rc;
 }
 
 /* The round that follows l->course has been exchanged, and the centre moved. */
-static int sync_commits(struct leader *l, struct ring *r)
+static int sync_commits(struct driver_part *l, struct ring *r)
 {
-    uint64_t tau = strategy_round(l->job, &l->course, l->records, settings(l->job)->tau);
+    uint64_t tau = strategy_round(l->job, &l->progress, l->records, settings_of(l->job)->tau);
     vec_copy(&l->x, &r->x, vec_all(&r->x));
     vec_copy(&l->s, &r->s, vec_all(&r->s));
-    strategy_advance(&l->course, tau, job_step_records(l->job), exchange_result_meta(r->lane));
-    return l->committed(l, r->lane);
+    strategy_advance(&l->progress, tau, job_step_records(l->job), exchange_result_meta(r->lane));
+    return l->on_commit(l, r->lane);
 }
 
 /* This driver has come back: a worker hands it the centre of the last exchange, which is that of
  * l->course, or the next. */
-static int sync_takes_up(struct leader *l, struct ring *r)
+static int sync_takes_up(struct driver_part *l, struct ring *r)
 {
     int rc = exchange_sync(r->lane);
     if (rc == OK && r->lane->needs_sync)
         rc = ERR_PEER; /* nobody was left to ask */
-    if (rc == OK && r->lane->completed > l->course.exchanges)
+    if (rc == OK && r->lane->completed > l->progress.exchanges)
         return sync_commits(l, r);
     vec_copy(&l->x, &r->x, vec_all(&r->x));
     vec_copy(&l->s, &r->s, vec_all(&r->s));
     return rc;
 }
 
-static int sync_driver(struct leader *l)
+static int sync_driver(struct driver_part *l)
 {
     struct ring r;
     int rc =
-        ring_init(&r, &l->lanes, l->group, l->job, &l->x, &l->s, l->course.exchanges, l->arena);
-    if (rc == OK && l->lanes.blank)
+        ring_init(&r, &l->lanes, l->group, l->job, &l->x, &l->s, l->progress.exchanges, l->arena);
+    if (rc == OK && l->lanes.needs_sync)
         rc = sync_takes_up(l, &r);
-    while (rc == OK && !strategy_done(l->job, &l->course, l->records)) {
+    while (rc == OK && !strategy_done(l->job, &l->progress, l->records)) {
         rc = exchange_run(r.lane, &(struct exchange_meta){.hash_min = UINT64_MAX});
         if (rc == OK)
             rc = move_centre(&r, l->job);
@@ -528,18 +530,18 @@ static int easgd_worker(struct member *m)
     return easgd_runs_free(m->job) ? async_worker(m) : sync_worker(m);
 }
 
-static int easgd_driver(struct leader *l)
+static int easgd_driver(struct driver_part *l)
 {
     return easgd_runs_free(l->job) ? centre_run(l) : sync_driver(l);
 }
 
 const struct strategy_ops strategy_easgd = {
     .name = "easgd",
-    .runs_free = easgd_runs_free,
+    .is_async = easgd_runs_free,
     .round = easgd_round,
     .joinable = strategy_always,
     .worker = easgd_worker,
     .close = easgd_close,
-    .leads = strategy_always,
+    .driver_hosts_model = strategy_always,
     .driver = easgd_driver,
 };

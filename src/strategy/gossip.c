@@ -8,7 +8,7 @@
  *
  *     x ← (w x + w_m x_m)/(w + w_m),  w ← w + w_m
  *
- * So Σ w stays what it was, to the last unit (gossip_post.h), and mixing leaves Σ w x alone. The
+ * So Σ w stays what it was, to the last unit (gossip_sender.h), and mixing leaves Σ w x alone. The
  * state of layers goes with x; optimizers stay with their workers. Whoever dies or leaves takes its
  * weight along; who comes brings a worker's, for the model that its sponsor has given it. So there
  * is about one for each member, however many have come and gone.
@@ -17,7 +17,7 @@
  * sends nothing, and asks others for theirs until one comes; when nobody has one, the run ends. The
  * joint model is the weighted mean Σ w x / Σ w, collected when all have ended; before that, any
  * member's. After a restart from a checkpoint all begin with its model and equal weights. */
-#include "strategy/gossip_post.h"
+#include "strategy/gossip_sender.h"
 
 #include "base/rng.h"
 #include "strategy/strategy.h"
@@ -32,9 +32,9 @@ enum { DRAW_WHETHER, DRAW_WHOM };
 #define GLANCE   (WORLD_SECOND / 4) /* at what the driver says, while waiting */
 
 struct gossip {
-    struct gossip_post post; /* not opened by one who is alone */
-    struct vec x, s;         /* of the joint model, once collected */
-    uint32_t view;           /* that course.who was taken from */
+    struct gossip_sender sender; /* not opened by one who is alone */
+    struct vec x, s;             /* of the joint model, once collected */
+    uint32_t view;               /* that course.who was taken from */
 };
 
 static uint64_t gossip_round(const Paceline__Job *job)
@@ -50,10 +50,10 @@ static bool gossip_runs_free(const Paceline__Job *job)
 }
 
 /* The member to whom this worker sends after this step; WORLD_ANY: to none. */
-static uint32_t draw(const struct member *m)
+static uint32_t draw_peer(const struct member *m)
 {
     const struct view *view = group_view(m->group);
-    uint64_t own = rng_u64(m->job->seed, RNG_NODE, m->world->self), step = m->course.steps;
+    uint64_t own = rng_u64(m->job->seed, RNG_NODE, m->world->self), step = m->progress.steps;
     double u = (double)(rng_u64(own, DRAW_WHETHER, step) >> 11) * 0x1p-53;
     if (view->count < 2 || u >= m->job->strategy->gossip->p)
         return WORLD_ANY;
@@ -68,30 +68,30 @@ static void follow_view(struct gossip *g, struct member *m)
     if (view->number == g->view)
         return;
     g->view = view->number;
-    m->course.who = (struct members){{0}};
+    m->progress.sharers = (struct members){{0}};
     for (size_t i = 0; i < view->count; i++)
-        members_add(&m->course.who, view->node[i]);
+        members_add(&m->progress.sharers, view->node[i]);
 }
 
 /* Who has lost its model comes before whoever is drawn. */
-static int give(struct gossip *g, struct member *m)
+static int give_share(struct gossip *g, struct member *m)
 {
     const struct learner *l = m->learner;
-    uint32_t asked = gossip_asked(&g->post);
-    uint32_t to = asked != WORLD_ANY ? asked : draw(m);
-    if (to == WORLD_ANY || !gossip_give(&g->post, to, &l->x, &l->s))
+    uint32_t requested = gossip_requested(&g->sender);
+    uint32_t to = requested != WORLD_ANY ? requested : draw_peer(m);
+    if (to == WORLD_ANY || !gossip_share(&g->sender, to, &l->x, &l->s))
         return OK;
     return world_copied(m->world, (l->x.n + l->s.n) * sizeof(float));
 }
 
 /* An exchange is a letter that has been taken in; nobody has waited for it. */
-static int take(struct gossip *g, struct member *m)
+static int take_share(struct gossip *g, struct member *m)
 {
     struct learner *l = m->learner;
-    bool lost = atomic_load(&g->post.lost);
+    bool lost = atomic_load(&g->sender.lost);
     struct gossip_taken taken;
     int rc = OK;
-    while (rc == OK && gossip_take(&g->post, &l->x, &l->s, &taken)) {
+    while (rc == OK && gossip_take(&g->sender, &l->x, &l->s, &taken)) {
         int64_t age = world_now(m->world) - taken.announced;
         const struct exchange_cost cost = {.seconds = world_seconds(age), .bytes = taken.bytes};
         if (lost)
@@ -99,7 +99,7 @@ static int take(struct gossip *g, struct member *m)
         lost = false;
         rc = world_work(m->world, &(struct cost){m->world->costs.reduce * (double)taken.bytes});
         if (rc == OK)
-            rc = m->exchanged(m, 0, &cost);
+            rc = m->on_exchange(m, 0, &cost);
     }
     return rc;
 }
@@ -114,14 +114,14 @@ static int await_model(struct gossip *g, struct member *m, bool *refused)
     for (;;) {
         uint64_t seen = world_raised(m->world, SIGNAL_GOSSIP_NEWS);
         int64_t now = world_now(m->world);
-        *refused |=
-            gossip_settle(&g->post) && g->post.word.kind == GOSSIP_ASK && g->post.word.status != OK;
-        int rc = take(g, m);
-        if (rc != OK || *refused || now >= deadline || !atomic_load(&g->post.lost))
+        *refused |= gossip_drain(&g->sender) && g->sender.word.kind == GOSSIP_REQUEST &&
+                    g->sender.word.status != OK;
+        int rc = take_share(g, m);
+        if (rc != OK || *refused || now >= deadline || !atomic_load(&g->sender.lost))
             return rc;
         if (atomic_load(&m->group->over) || atomic_load(&m->group->stop))
             return atomic_load(&m->group->over) ? ERR_DRIVER : ERR_STOP;
-        rc = gossip_await(&g->post, seen, now + GLANCE < deadline ? now + GLANCE : deadline);
+        rc = gossip_await(&g->sender, seen, now + GLANCE < deadline ? now + GLANCE : deadline);
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
     }
@@ -135,22 +135,22 @@ static bool ends_now(struct member *m)
 }
 
 /* Ask one after another. When all others say no, in a row, nobody has a model. */
-static int recover(struct gossip *g, struct member *m)
+static int recover_weight(struct gossip *g, struct member *m)
 {
-    if (!g->post.world)
+    if (!g->sender.world)
         return ERR_DIVERGED;
     log_warn(m->group->log, "worker %u, step %" PRIu64 ": its model is lost (loss %g)",
              m->world->self, m->learner->steps, m->learner->loss);
-    atomic_store(&g->post.lost, true);
+    atomic_store(&g->sender.lost, true);
     atomic_store(&m->group->busy, false);
     int rc = OK;
-    for (size_t k = 0, no = 0; rc == OK && atomic_load(&g->post.lost); k++) {
+    for (size_t k = 0, no = 0; rc == OK && atomic_load(&g->sender.lost); k++) {
         const struct view *view = group_view(m->group);
         size_t self = (size_t)view_rank(view, m->world->self), others = view->count - 1;
         bool refused;
         if (no >= others)
             return ends_now(m) ? ERR_STOP : ERR_DIVERGED;
-        gossip_ask(&g->post, view->node[(self + 1 + k % others) % view->count]);
+        gossip_request(&g->sender, view->node[(self + 1 + k % others) % view->count]);
         rc = await_model(g, m, &refused);
         no = refused ? no + 1 : 0;
     }
@@ -167,22 +167,22 @@ static int gossip_worker(struct member *m)
     int rc = g ? OK : ERR_NOMEM;
     bool alone = job_is_alone(m->job);
     if (rc == OK && !alone)
-        rc = gossip_post_open(&g->post, m->world, m->group, l->x.n, l->s.n, m->arena);
+        rc = gossip_sender_open(&g->sender, m->world, m->group, l->x.n, l->s.n, m->arena);
     while (rc == OK) {
         follow_view(g, m);
-        rc = strategy_free_step(m);
+        rc = strategy_async_step(m);
         if (rc == ERR_DIVERGED)
-            rc = recover(g, m);
+            rc = recover_weight(g, m);
         if (rc != OK || alone)
             continue;
-        gossip_settle(&g->post);
-        rc = give(g, m);
+        gossip_drain(&g->sender);
+        rc = give_share(g, m);
         if (rc == OK)
-            rc = take(g, m);
+            rc = take_share(g, m);
     }
     atomic_store(&m->group->busy, false);
     if (rc == ERR_STOP && !alone) /* what is under way arrives, or its receiver is lost */
-        rc = gossip_finish(&g->post, &l->x, &l->s, WORLD_FOREVER);
+        rc = gossip_finish(&g->sender, &l->x, &l->s, WORLD_FOREVER);
     return rc == ERR_STOP ? OK : rc;
 }
 
@@ -190,14 +190,14 @@ static void gossip_close(struct member *m)
 {
     struct gossip *g = m->own;
     if (g)
-        gossip_post_close(&g->post);
+        gossip_sender_close(&g->sender);
 }
 
 /* ---- the joint model ---- */
 
 /* One more model in the mean: (w x + w_m x_m)/(w + w_m). */
-static void add(struct gossip *g, uint64_t *w, uint64_t w_m, const struct vec *x_m,
-                const struct vec *s_m)
+static void add_share(struct gossip *g, uint64_t *w, uint64_t w_m, const struct vec *x_m,
+                      const struct vec *s_m)
 {
     bool first = *w == 0;
     float share = gossip_add(w, w_m);
@@ -214,7 +214,7 @@ static void add(struct gossip *g, uint64_t *w, uint64_t w_m, const struct vec *x
 static int gossip_gather(struct member *m)
 {
     struct gossip *g = m->own;
-    struct gossip_post *p = &g->post;
+    struct gossip_sender *p = &g->sender;
     const struct vec *x = &m->learner->x, *s = &m->learner->s, *in = &p->in[0].both;
     const struct view *view = group_view(m->group);
     const struct vec x_m = {in->at, x->n}, s_m = {in->at + x->n, s->n};
@@ -233,7 +233,7 @@ static int gossip_gather(struct member *m)
              : atomic_load(&p->lost) ? ERR_DIVERGED
                                      : OK;
         if (rc == OK)
-            add(g, &w, self ? p->w : p->in[0].w, self ? x : &x_m, self ? s : &s_m);
+            add_share(g, &w, self ? p->w : p->in[0].w, self ? x : &x_m, self ? s : &s_m);
         count += rc == OK;
     }
     transfers_close(&own);
@@ -242,16 +242,16 @@ static int gossip_gather(struct member *m)
     log_info(m->group->log,
              "gossip: the final model is the mean of %zu model%s; their weights add up to %.15g",
              count, count == 1 ? "" : "s", (double)w / (double)(UINT64_C(1) << 40));
-    m->joint = (struct joint){.x = &g->x, .s = &g->s};
+    m->model = (struct global_model){.x = &g->x, .s = &g->s};
     return OK;
 }
 
 const struct strategy_ops strategy_gossip = {
     .name = "gossip",
-    .runs_free = gossip_runs_free,
+    .is_async = gossip_runs_free,
     .round = gossip_round,
     .joinable = strategy_always,
     .worker = gossip_worker,
     .close = gossip_close,
-    .gather = gossip_gather,
+    .collect_model = gossip_gather,
 };

@@ -28,14 +28,14 @@ struct worker {
     struct mpca_pace steps;
 };
 
-static const Paceline__Mpca *settings(const Paceline__Job *job)
+static const Paceline__Mpca *settings_of(const Paceline__Job *job)
 {
     return job->strategy->mpca;
 }
 
-static bool leads(const Paceline__Job *job)
+static bool driver_hosts(const Paceline__Job *job)
 {
-    return settings(job)->coordination == PACELINE__MPCA__COORDINATION__driver;
+    return settings_of(job)->coordination == PACELINE__MPCA__COORDINATION__driver;
 }
 
 static uint64_t round_of(const Paceline__Job *job)
@@ -45,12 +45,12 @@ static uint64_t round_of(const Paceline__Job *job)
 }
 
 /* After a restart each lane goes on with its number, and so with its schedules. */
-static uint64_t completed(const Paceline__Job *job, const struct course *start)
+static uint64_t completed_exchanges(const Paceline__Job *job, const struct progress *start)
 {
-    return start->exchanges / settings(job)->shards;
+    return start->exchanges / settings_of(job)->shards;
 }
 
-static int check(const Paceline__Job *job, struct err *err)
+static int check_job(const Paceline__Job *job, struct err *err)
 {
     if (job->collective && job->collective->algorithm != PACELINE__COLLECTIVE__ALGORITHM__auto)
         return err_set(err, ERR_UNSUPPORTED,
@@ -68,15 +68,15 @@ static bool is_due(const struct worker *w, const struct mpca_lane *lane)
     int64_t tick = atomic_load(&node->tick_ns), step = atomic_load(&node->step_ns);
     if (lane->tau == 0 || state == SLOT_READY)
         return false;
-    if (state == SLOT_ASKED || tick == 0)
-        return state == SLOT_ASKED;
+    if (state == SLOT_REQUESTED || tick == 0)
+        return state == SLOT_REQUESTED;
     int64_t ticks = (int64_t)(atomic_load(&lane->slot.turn) - atomic_load(&node->tick));
     int64_t turn = atomic_load(&node->tick_at) + ticks * tick;
     return turn < world_now(node->world) + step + step / 2 + tick / 8;
 }
 
 /* Training stands still while a shard is copied out or in. */
-static int copied(const struct mpca_lane *lane, uint64_t exchange)
+static int copy_result(const struct mpca_lane *lane, uint64_t exchange)
 {
     struct world *world = lane->node->world;
     size_t bytes = lane->exchange.n_floats * sizeof(float);
@@ -88,10 +88,10 @@ static int copied(const struct mpca_lane *lane, uint64_t exchange)
     return rc;
 }
 
-static int contribute(struct mpca_lane *lane, const struct learner *l)
+static int add_contribution(struct mpca_lane *lane, const struct learner *l)
 {
     struct mpca_slot *slot = &lane->slot;
-    int rc = copied(lane, atomic_load(&slot->turn) / lane->node->lanes + 1);
+    int rc = copy_result(lane, atomic_load(&slot->turn) / lane->node->lanes + 1);
     vec_export(&l->x, lane->r, slot->x.at);
     vec_export(&l->s, (struct range){0, lane->n_s}, slot->x.at + lane->r.len);
     slot->tau = lane->tau;
@@ -114,7 +114,7 @@ static uint64_t begin_reading(struct mpca_lane *lane)
     return n;
 }
 
-static int adopt(struct worker *w, struct mpca_lane *lane)
+static int adopt_result(struct worker *w, struct mpca_lane *lane)
 {
     struct world *world = w->node.world;
     if (atomic_load(&lane->arrived) == lane->c)
@@ -126,24 +126,24 @@ static int adopt(struct worker *w, struct mpca_lane *lane)
     atomic_store(&lane->reading, 0);
     world_raise(world, SIGNAL_MPCA);
     int64_t now = world_now(world);
-    mpca_pace_note(&lane->cycles, now - lane->adopted_at);
+    mpca_pace_record(&lane->cycles, now - lane->adopted_at);
     lane->adopted_at = now;
     lane->c = n;
-    return copied(lane, n);
+    return copy_result(lane, n);
 }
 
 static int adopt_all(struct worker *w)
 {
     int rc = OK;
     for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++)
-        rc = adopt(w, &w->node.lane[i]);
+        rc = adopt_result(w, &w->node.lane[i]);
     return rc;
 }
 
 /* `adopt: rotation` takes what has come when training is interrupted anyway (MPCA §5.2). */
 static int between_steps(struct worker *w, const struct member *m)
 {
-    bool interrupted = settings(m->job)->adopt == PACELINE__MPCA__ADOPT__arrival;
+    bool interrupted = settings_of(m->job)->adopt == PACELINE__MPCA__ADOPT__arrival;
     int rc = mpca_node_status(&w->node);
     for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++) {
         struct mpca_lane *lane = &w->node.lane[i];
@@ -151,7 +151,7 @@ static int between_steps(struct worker *w, const struct member *m)
         if (!is_due(w, lane))
             continue;
         interrupted = true;
-        rc = contribute(lane, m->learner);
+        rc = add_contribution(lane, m->learner);
     }
     return rc == OK && interrupted ? adopt_all(w) : rc;
 }
@@ -162,17 +162,17 @@ static int between_steps(struct worker *w, const struct member *m)
 static float alpha_of(struct worker *w, struct mpca_lane *lane)
 {
     int64_t since = world_now(w->node.world) - lane->adopted_at;
-    bool stale = mpca_stale(&w->node.how, since, mpca_pace_median(&lane->cycles));
+    bool stale = mpca_stale(&w->node.config, since, mpca_pace_median(&lane->cycles));
     if (stale && !lane->stale)
         log_warn(w->node.group->log,
                  "shard %u: no new global model for %.3f s; until one comes this worker trains "
                  "without its pull",
                  lane->exchange.lane, world_seconds(since));
     lane->stale = stale;
-    return stale ? 0 : mpca_alpha(&w->node.how, lane->c);
+    return stale ? 0 : mpca_alpha(&w->node.config, lane->c);
 }
 
-static void displace(struct worker *w, struct learner *l)
+static void displace_model(struct worker *w, struct learner *l)
 {
     for (uint32_t i = 0; i < w->node.lanes; i++) {
         struct mpca_lane *lane = &w->node.lane[i];
@@ -180,7 +180,7 @@ static void displace(struct worker *w, struct learner *l)
     }
 }
 
-static void tilt(struct worker *w, struct learner *l)
+static void tilt_gradient(struct worker *w, struct learner *l)
 {
     for (uint32_t i = 0; i < w->node.lanes; i++) {
         struct mpca_lane *lane = &w->node.lane[i];
@@ -190,7 +190,7 @@ static void tilt(struct worker *w, struct learner *l)
 
 /* A model that is no number any more begins afresh from the joint one; what it has not given is
  * nothing. */
-static int begin_afresh(struct worker *w, struct learner *l)
+static int reset_node(struct worker *w, struct learner *l)
 {
     if (!vec_finite(&w->star, vec_all(&w->star)))
         return ERR_DIVERGED;
@@ -202,46 +202,46 @@ static int begin_afresh(struct worker *w, struct learner *l)
     return OK;
 }
 
-static int step(struct worker *w, struct member *m)
+static int take_step(struct worker *w, struct member *m)
 {
     struct learner *l = m->learner;
-    bool tilts = settings(m->job)->penalty == PACELINE__MPCA__PENALTY__gradient;
-    uint64_t place = strategy_free_place(m);
+    bool tilts = settings_of(m->job)->penalty == PACELINE__MPCA__PENALTY__gradient;
+    uint64_t offset = strategy_async_offset(m);
     int64_t start = world_now(m->world);
     if (!tilts)
-        displace(w, l);
-    int rc = learner_gradient(l, place, job_step_records(m->job));
+        displace_model(w, l);
+    int rc = learner_gradient(l, offset, job_step_records(m->job));
     if (rc == ERR_DIVERGED)
-        return begin_afresh(w, l);
+        return reset_node(w, l);
     if (rc != OK)
         return rc;
     if (tilts)
-        tilt(w, l);
-    learner_update(l, place);
+        tilt_gradient(w, l);
+    learner_update(l, offset);
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].tau++;
-    mpca_pace_note(&w->steps, world_now(m->world) - start);
+    mpca_pace_record(&w->steps, world_now(m->world) - start);
     atomic_store(&w->node.step_ns, mpca_pace_median(&w->steps));
     return OK;
 }
 
 /* One member tells of what all have completed: the lowest of those who are in. */
-static int tell(struct worker *w, struct member *m)
+static int report_progress(struct worker *w, struct member *m)
 {
     const struct view *view = group_view(m->group);
     bool speaks = view_rank(view, m->world->self) == 0;
     int rc = OK;
-    m->course.who = (struct members){{0}};
+    m->progress.sharers = (struct members){{0}};
     for (size_t i = 0; i < view->count; i++)
-        members_add(&m->course.who, view->node[i]);
+        members_add(&m->progress.sharers, view->node[i]);
     for (uint32_t i = 0; rc == OK && i < w->node.lanes; i++) {
         struct mpca_lane *lane = &w->node.lane[i];
         uint64_t arrived = atomic_load(&lane->arrived);
         if (!speaks || arrived - lane->reported >= MPCA_COSTS)
             lane->reported = arrived;
         while (rc == OK && lane->reported < arrived) {
-            m->course.exchanges = lane->reported++;
-            rc = m->exchanged(m, i, &lane->cost[lane->reported % MPCA_COSTS]);
+            m->progress.exchanges = lane->reported++;
+            rc = m->on_exchange(m, i, &lane->cost[lane->reported % MPCA_COSTS]);
         }
     }
     return rc;
@@ -249,17 +249,17 @@ static int tell(struct worker *w, struct member *m)
 
 /* ---- a worker: all of it ---- */
 
-static bool all_entered(const struct mpca_node *node)
+static bool all_joined(const struct mpca_node *node)
 {
     bool all = true;
     for (uint32_t i = 0; i < node->lanes; i++)
-        all &= atomic_load(&node->lane[i].entered);
+        all &= atomic_load(&node->lane[i].joined);
     return all;
 }
 
 /* Who comes to a run under way trains from x̃* on, when its lanes have brought all of it. They take
  * part meanwhile, and give nothing. */
-static int enter(struct worker *w, struct member *m)
+static int join_lanes(struct worker *w, struct member *m)
 {
     struct learner *l = m->learner;
     atomic_store(&m->group->busy, false);
@@ -276,7 +276,7 @@ static int enter(struct worker *w, struct member *m)
         int rc = mpca_node_status(&w->node);
         if (rc == OK && atomic_load(&m->group->over))
             rc = ERR_DRIVER;
-        if (rc == OK && all_entered(&w->node))
+        if (rc == OK && all_joined(&w->node))
             break;
         if (rc == OK)
             rc = world_wait(m->world, set, 2, WORLD_FOREVER, &wake);
@@ -295,13 +295,14 @@ static int enter(struct worker *w, struct member *m)
 static int worker_init(struct worker *w, struct member *m)
 {
     struct learner *l = m->learner;
-    bool tilts = settings(m->job)->penalty == PACELINE__MPCA__PENALTY__gradient;
+    bool tilts = settings_of(m->job)->penalty == PACELINE__MPCA__PENALTY__gradient;
     w->node.world = m->world;
     w->node.group = m->group;
-    w->node.enters = m->admission != NULL;
-    w->node.v = leads(m->job) ? m->resumed : NULL;
+    w->node.joins = m->join_state != NULL;
+    w->node.v = driver_hosts(m->job) ? m->resumed : NULL;
     w->node.threads = l->step_seconds > 0 ? 0 : 1; /* tasks of a simulation share theirs */
-    int rc = mpca_node_init(&w->node, m->job, &l->x, &l->s, completed(m->job, &m->start), m->arena);
+    int rc = mpca_node_init(&w->node, m->job, &l->x, &l->s, completed_exchanges(m->job, &m->start),
+                            m->arena);
     if (rc != OK || vec_init(&w->star, m->arena, l->x.n) != OK ||
         vec_init(&w->s, m->arena, l->s.n) != OK ||
         vec_init(&w->scratch, m->arena, tilts ? l->x.n : 0) != OK)
@@ -310,9 +311,9 @@ static int worker_init(struct worker *w, struct member *m)
     vec_copy(&w->s, &l->s, vec_all(&w->s));
     for (uint32_t i = 0; i < w->node.lanes; i++)
         w->node.lane[i].adopted_at = world_now(m->world);
-    m->joint = (struct joint){.x = &w->star, .s = &w->s};
+    m->model = (struct global_model){.x = &w->star, .s = &w->s};
     rc = mpca_node_start(&w->node);
-    return rc == OK && w->node.enters ? enter(w, m) : rc;
+    return rc == OK && w->node.joins ? join_lanes(w, m) : rc;
 }
 
 static int mpca_worker(struct member *m)
@@ -323,11 +324,11 @@ static int mpca_worker(struct member *m)
     while (rc == OK) {
         rc = between_steps(w, m);
         if (rc == OK)
-            rc = step(w, m);
+            rc = take_step(w, m);
         if (rc == OK)
-            rc = strategy_free_stepped(m);
+            rc = strategy_async_stepped(m);
         if (rc == OK)
-            rc = tell(w, m);
+            rc = report_progress(w, m);
     }
     if (w) {
         atomic_store(&w->node.stopped, true);
@@ -353,7 +354,7 @@ static int mpca_gather(struct member *m)
 /* Lanes reduce, prepare and broadcast; the joint model moves here. On a driver that has come back
  * each lane's task writes its shard of it when it enters: until all have, nobody copies the model
  * or takes it for the final one. ERR_PEER: nobody is left who could bring it */
-static int follow(struct mpca_node *node, struct leader *l)
+static int follow_model(struct mpca_node *node, struct driver_part *l)
 {
     for (;;) {
         const struct wait_for set[] = {
@@ -366,16 +367,16 @@ static int follow(struct mpca_node *node, struct leader *l)
         };
         struct wake wake;
         int rc = mpca_node_status(node);
-        bool entered = all_entered(node);
-        if (rc == OK && !entered && group_view(l->group)->count == 0)
+        bool joined = all_joined(node);
+        if (rc == OK && !joined && group_view(l->group)->count == 0)
             rc = ERR_PEER;
-        for (uint32_t i = 0; rc == OK && entered && i < node->lanes; i++) {
+        for (uint32_t i = 0; rc == OK && joined && i < node->lanes; i++) {
             if (!atomic_load(&node->lane[i].prepared))
                 continue;
             mpca_lane_commit(&node->lane[i]);
-            rc = l->committed(l, NULL);
+            rc = l->on_commit(l, NULL);
         }
-        if (rc != OK || (entered && atomic_load(&l->finish)))
+        if (rc != OK || (joined && atomic_load(&l->finish)))
             return rc;
         rc = world_wait(l->world, set, 2, WORLD_FOREVER, &wake);
         if (rc != OK)
@@ -383,7 +384,7 @@ static int follow(struct mpca_node *node, struct leader *l)
     }
 }
 
-static int mpca_driver(struct leader *l)
+static int mpca_driver(struct driver_part *l)
 {
     struct mpca_node *node = arena_new(l->arena, struct mpca_node);
     if (!node)
@@ -393,31 +394,32 @@ static int mpca_driver(struct leader *l)
         return ERR_NOMEM;
     if (l->resumed.extra)
         vec_copy(v, l->resumed.extra, vec_all(v));
-    l->joint.extra = node->v = v;
+    l->model.extra = node->v = v;
     node->world = l->world;
     node->group = l->group;
-    node->enters = l->lanes.blank;
-    int rc = mpca_node_init(node, l->job, &l->x, &l->s, completed(l->job, &l->course), l->arena);
+    node->joins = l->lanes.needs_sync;
+    int rc = mpca_node_init(node, l->job, &l->x, &l->s, completed_exchanges(l->job, &l->progress),
+                            l->arena);
     if (rc == OK)
         rc = mpca_node_start(node);
     if (rc == OK)
-        rc = follow(node, l);
+        rc = follow_model(node, l);
     mpca_node_close(node);
     return rc;
 }
 
 const struct strategy_ops strategy_mpca = {
     .name = "mpca",
-    .runs_free = strategy_always,
-    .check = check,
+    .is_async = strategy_always,
+    .check = check_job,
     .round = round_of,
     .joinable = strategy_always,
-    .joins_bare = strategy_always,
+    .join_needs_no_model = strategy_always,
     .worker = mpca_worker,
     .close = mpca_close,
-    .gather = mpca_gather,
+    .collect_model = mpca_gather,
     .extras = 1,
     .extra_name = {"joint_direction"},
-    .leads = leads,
+    .driver_hosts_model = driver_hosts,
     .driver = mpca_driver,
 };

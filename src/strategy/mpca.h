@@ -14,7 +14,7 @@
 
 enum { SIGNAL_MPCA = 4, MPCA_COSTS = 16 }; /* signals below are others' (data/loader.h) */
 
-enum mpca_slot_state { SLOT_EMPTY, SLOT_ASKED, SLOT_READY };
+enum mpca_slot_state { SLOT_EMPTY, SLOT_REQUESTED, SLOT_READY };
 
 struct mpca_slot {
     struct vec x; /* x_s as it was; behind the last shard, s */
@@ -45,7 +45,7 @@ struct mpca_lane {
      * that made the last x̃*; for a driver that comes back. A newcomer's begins at 0, and nears the
      * others' from exchange to exchange. */
     struct vec heading;
-    atomic_bool entered;      /* how far it is is known, and its x̃* is there */
+    atomic_bool joined;       /* how far it is is known, and its x̃* is there */
     atomic_bool prepared;     /* driver: completed, and its main task is to move the joint model */
     _Atomic uint64_t arrived; /* exchange whose result may be adopted */
     _Atomic uint64_t reading; /* that is being copied out of result[reading - 1]; 0: none is */
@@ -63,12 +63,12 @@ struct mpca_lane {
 struct mpca_node {
     struct world *world;
     struct group *group;
-    struct mpca_how how;
+    struct mpca_config config;
     int threads; /* that a lane computes with; 0: the job's */
     bool worker, prepares;
     const struct vec *v; /* ṽ to begin with; on the driver it moves, too. NULL: 0, and each lane's
                             own */
-    bool enters;         /* a worker that has come to a run under way, or a driver that is back */
+    bool joins;          /* a worker that has come to a run under way, or a driver that is back */
     struct stages stages;
     struct mpca_lane *lane;
     uint32_t lanes;
@@ -96,7 +96,7 @@ int mpca_node_status(const struct mpca_node *node);
 void mpca_lane_commit(struct mpca_lane *lane);
 
 /* exchange_config.prepare; `user` is the lane. */
-int mpca_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *tally);
+int mpca_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *meta);
 
 /* The part of a joint model that lies in a lane: x_s and s behind it; `own`: with memory of its own
  * instead of theirs. */

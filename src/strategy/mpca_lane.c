@@ -3,7 +3,7 @@
 #include "strategy/mpca.h"
 #include "tensor/kernels.h"
 
-static const Paceline__Mpca *settings(const Paceline__Job *job)
+static const Paceline__Mpca *settings_of(const Paceline__Job *job)
 {
     return job->strategy->mpca;
 }
@@ -15,22 +15,22 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
 {
     struct mpca_node *node = lane->node;
     uint32_t number = (uint32_t)(lane - node->lane);
-    struct exchange_config how = *wanted;
-    how.prepare = mpca_lane_prepare;
-    how.user = lane;
-    how.stages = &node->stages;
+    struct exchange_config config = *wanted;
+    config.prepare = mpca_lane_prepare;
+    config.user = lane;
+    config.stages = &node->stages;
     lane->r = mpca_shard_range(x->n, node->lanes, number);
     lane->n_s = number + 1 == node->lanes ? s->n : 0;
     lane->arrived = lane->c = lane->reported = completed;
     size_t n = lane->r.len + lane->n_s;
-    bool heads = how.split == EXCHANGE_AT_ROOT && (node->worker || node->enters);
+    bool heads = config.split == EXCHANGE_AT_ROOT && (node->worker || node->joins);
     if (heads && vec_init(&lane->heading, arena, lane->r.len + 1) != OK)
         return ERR_NOMEM;
     if (heads && node->worker && node->v)
         vec_import(&lane->heading, (struct range){0, lane->r.len}, node->v->at + lane->r.from);
-    how.kept = lane->heading;
-    int rc = exchange_init(&lane->exchange, node->group, number, how.split == EXCHANGE_AT_ROOT, n,
-                           &how, completed, arena);
+    config.kept = lane->heading;
+    int rc = exchange_init(&lane->exchange, node->group, number, config.split == EXCHANGE_AT_ROOT,
+                           n, &config, completed, arena);
     lane->exchange.in_background = true;
     if (rc == OK && node->worker)
         rc = vec_init(&lane->slot.x, arena, n);
@@ -43,8 +43,8 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
     vec_export(x, lane->r, first);
     vec_export(s, (struct range){0, lane->n_s}, first + lane->r.len);
     atomic_store(&lane->slot.turn, stages_tick(&node->stages, number));
-    atomic_store(&lane->entered, !node->enters);
-    if (node->enters)
+    atomic_store(&lane->joined, !node->joins);
+    if (node->joins)
         exchange_join_unsynced(&lane->exchange);
     return OK;
 }
@@ -52,19 +52,19 @@ static int lane_init(struct mpca_lane *lane, struct vec *x, struct vec *s, uint6
 int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec *x, struct vec *s,
                    uint64_t completed, struct arena *arena)
 {
-    const Paceline__Mpca *set = settings(job);
+    const Paceline__Mpca *set = settings_of(job);
     bool symmetric = set->coordination == PACELINE__MPCA__COORDINATION__symmetric;
-    struct exchange_config how = strategy_exchange_how(job);
-    how.split = symmetric ? EXCHANGE_AT_OWNERS : EXCHANGE_AT_ROOT;
-    node->how = mpca_how_default;
-    node->how.alpha = set->alpha;
-    node->how.alpha_hold = set->alpha_hold;
-    node->how.alpha_decay = set->alpha_decay;
-    node->how.beta = set->beta;
-    node->how.gamma = set->gamma;
-    node->how.ramp = set->ramp;
-    node->how.delta = set->delta;
-    node->how.stale_limit = set->stale_limit;
+    struct exchange_config config = strategy_exchange_config(job);
+    config.split = symmetric ? EXCHANGE_AT_OWNERS : EXCHANGE_AT_ROOT;
+    node->config = mpca_config_default;
+    node->config.alpha = set->alpha;
+    node->config.alpha_hold = set->alpha_hold;
+    node->config.alpha_decay = set->alpha_decay;
+    node->config.beta = set->beta;
+    node->config.gamma = set->gamma;
+    node->config.ramp = set->ramp;
+    node->config.delta = set->delta;
+    node->config.stale_limit = set->stale_limit;
     node->threads = node->threads > 0 ? node->threads : (int)job->threads;
     node->worker = node->world->self != WORLD_DRIVER;
     node->prepares = symmetric || !node->worker;
@@ -73,7 +73,7 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
     node->lane = arena_array(arena, node->lanes, struct mpca_lane);
     for (uint32_t i = 0; i < node->lanes && node->lane; i++) {
         node->lane[i].node = node;
-        int rc = lane_init(&node->lane[i], x, s, completed, &how, arena);
+        int rc = lane_init(&node->lane[i], x, s, completed, &config, arena);
         if (rc != OK)
             return rc;
     }
@@ -83,8 +83,8 @@ int mpca_node_init(struct mpca_node *node, const Paceline__Job *job, struct vec 
 /* ---- waiting ---- */
 
 /* Until something holds: meanwhile others who lack this lane's last result are given it. */
-static int await(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
-                 int64_t deadline)
+static int await_lane(struct mpca_lane *lane, bool (*holds)(const struct mpca_lane *lane),
+                      int64_t deadline)
 {
     struct world *world = lane->node->world;
     for (;;) {
@@ -126,7 +126,7 @@ static bool is_known(const struct mpca_lane *lane)
     return !lane->exchange.needs_sync;
 }
 
-static bool never(const struct mpca_lane *lane)
+static bool never_holds(const struct mpca_lane *lane)
 {
     (void)lane;
     return false;
@@ -141,11 +141,11 @@ static bool may_overwrite(const struct mpca_lane *lane)
 /* ---- a turn ---- */
 
 /* How long ticks take, for training to know when a contribution will be needed. */
-static void note_tick(struct mpca_node *node, uint64_t tick)
+static void record_tick(struct mpca_node *node, uint64_t tick)
 {
     int64_t now = world_now(node->world), before = atomic_load(&node->tick_at);
     if (before > 0)
-        mpca_pace_note(&node->ticks, now - before);
+        mpca_pace_record(&node->ticks, now - before);
     atomic_store(&node->tick_ns, mpca_pace_median(&node->ticks));
     atomic_store(&node->tick_at, now);
     atomic_store(&node->tick, tick);
@@ -153,10 +153,10 @@ static void note_tick(struct mpca_node *node, uint64_t tick)
 
 /* Two typical steps, which members know from the exchange before; this worker's first step is
  * waited for as long as it takes, but a newcomer's not at all. */
-static int64_t patience(const struct mpca_node *node)
+static int64_t patience_of(const struct mpca_node *node)
 {
     int64_t typical = atomic_load(&node->typical_ns);
-    if (typical == 0 && node->enters)
+    if (typical == 0 && node->joins)
         return world_now(node->world);
     return typical > 0 ? world_now(node->world) + 2 * typical : WORLD_FOREVER;
 }
@@ -169,8 +169,8 @@ static int take_contribution(struct mpca_lane *lane, struct exchange_meta *mine)
     struct mpca_slot *slot = &lane->slot;
     struct vec *input = &lane->exchange.input;
     int empty = SLOT_EMPTY;
-    atomic_compare_exchange_strong(&slot->state, &empty, SLOT_ASKED);
-    int rc = await(lane, has_contribution, patience(node));
+    atomic_compare_exchange_strong(&slot->state, &empty, SLOT_REQUESTED);
+    int rc = await_lane(lane, has_contribution, patience_of(node));
     if (rc != OK && rc != ERR_TIMEOUT)
         return rc;
     atomic_fetch_add(&slot->turn, node->lanes);
@@ -191,12 +191,12 @@ static int end_turn(struct mpca_lane *lane)
 {
     struct mpca_node *node = lane->node;
     const struct exchange *e = &lane->exchange;
-    const struct exchange_meta *tally = exchange_result_meta(e);
-    if (e->mine.weight > 0 && !members_has(&tally->contributors, node->world->self))
+    const struct exchange_meta *meta = exchange_result_meta(e);
+    if (e->mine.weight > 0 && !members_has(&meta->contributors, node->world->self))
         atomic_fetch_add(&lane->slot.returned, (uint64_t)e->mine.weight);
-    if (tally->rate > 0)
+    if (meta->rate > 0)
         atomic_store(&node->typical_ns,
-                     (int64_t)(1e9 * (double)members_count(&tally->participants) / tally->rate));
+                     (int64_t)(1e9 * (double)members_count(&meta->participants) / meta->rate));
     lane->cost[e->completed % MPCA_COSTS] = e->cost;
     int rc = node->worker ? mpca_part_follow(lane) : OK;
     if (node->worker && node->prepares)
@@ -204,47 +204,47 @@ static int end_turn(struct mpca_lane *lane)
     atomic_store(&lane->prepared, !node->worker);
     atomic_store(&lane->arrived, e->completed);
     world_raise(node->world, SIGNAL_MPCA);
-    return node->worker ? rc : await(lane, is_committed, WORLD_FOREVER);
+    return node->worker ? rc : await_lane(lane, is_committed, WORLD_FOREVER);
 }
 
 /* Nobody will contribute any more, and all know it from the same exchange. */
 static bool all_have_stopped(const struct mpca_lane *lane)
 {
-    const struct exchange_meta *tally = exchange_result_meta(&lane->exchange);
-    return tally->stop_votes == members_count(&tally->participants);
+    const struct exchange_meta *meta = exchange_result_meta(&lane->exchange);
+    return meta->stop_votes == members_count(&meta->participants);
 }
 
 static int take_turn(struct mpca_lane *lane)
 {
     struct mpca_node *node = lane->node;
     struct exchange_meta mine = {.hash_min = UINT64_MAX};
-    int rc = await(lane, has_its_turn, WORLD_FOREVER);
+    int rc = await_lane(lane, has_its_turn, WORLD_FOREVER);
     if (rc == OK) {
-        note_tick(node, stages_tick(&node->stages, lane->exchange.lane));
+        record_tick(node, stages_tick(&node->stages, lane->exchange.lane));
         rc = node->worker ? take_contribution(lane, &mine) : OK;
     }
     if (rc == OK)
-        rc = await(lane, may_overwrite, WORLD_FOREVER);
+        rc = await_lane(lane, may_overwrite, WORLD_FOREVER);
     if (rc == OK)
         rc = exchange_run(&lane->exchange, &mine);
     if (rc == OK)
         rc = end_turn(lane);
-    return rc == OK && all_have_stopped(lane) ? await(lane, never, WORLD_FOREVER) : rc;
+    return rc == OK && all_have_stopped(lane) ? await_lane(lane, never_holds, WORLD_FOREVER) : rc;
 }
 
 /* The lane of a newcomer, or of a driver that has come back, is brought into line with the others':
  * that tells how far it is, and brings the last x̃*. Lanes whose ticks come before have to be known
  * first, and are: they stand at 0. */
-static int enter(struct mpca_lane *lane)
+static int join_lane(struct mpca_lane *lane)
 {
-    int rc = await(lane, is_known, WORLD_FOREVER);
+    int rc = await_lane(lane, is_known, WORLD_FOREVER);
     if (rc != OK)
         return rc;
     atomic_store(&lane->slot.turn, stages_tick(&lane->node->stages, lane->exchange.lane));
     if (!lane->node->worker)
         mpca_part_take_up(lane);
     atomic_store(&lane->arrived, lane->exchange.completed);
-    atomic_store(&lane->entered, true);
+    atomic_store(&lane->joined, true);
     world_raise(lane->node->world, SIGNAL_MPCA);
     return OK;
 }
@@ -253,7 +253,7 @@ static int lane_main(void *arg)
 {
     struct mpca_lane *lane = arg;
     kernels_set_threads(lane->node->threads);
-    int rc = atomic_load(&lane->entered) ? OK : enter(lane);
+    int rc = atomic_load(&lane->joined) ? OK : join_lane(lane);
     while (rc == OK)
         rc = take_turn(lane);
     atomic_store(&lane->status, rc);

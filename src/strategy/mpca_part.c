@@ -13,17 +13,17 @@ static size_t end_of(struct range r)
     return r.from + r.len;
 }
 
-static struct range between(size_t from, size_t end)
+static struct range range_between(size_t from, size_t end)
 {
     return end > from ? (struct range){from, end - from} : (struct range){0, 0};
 }
 
-static size_t least(size_t a, size_t b)
+static size_t smaller_of(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-static size_t most(size_t a, size_t b)
+static size_t larger_of(size_t a, size_t b)
 {
     return a > b ? a : b;
 }
@@ -31,13 +31,13 @@ static size_t most(size_t a, size_t b)
 /* A range of the lane's vector that is of x_s, and, counted from its beginning, of s. */
 static struct range of_x(const struct mpca_lane *lane, struct range r)
 {
-    return between(r.from, least(end_of(r), lane->r.len));
+    return range_between(r.from, smaller_of(end_of(r), lane->r.len));
 }
 
 static struct range of_s(const struct mpca_lane *lane, struct range r)
 {
     size_t n = lane->r.len;
-    return between(most(r.from, n) - n, most(end_of(r), n) - n);
+    return range_between(larger_of(r.from, n) - n, larger_of(end_of(r), n) - n);
 }
 
 int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool own,
@@ -52,7 +52,7 @@ int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool ow
     if (own && (vec_init(&x_s, arena, x_s.n) != OK || vec_init(&p->s, arena, lane->n_s) != OK))
         return ERR_NOMEM;
     if (!own)
-        p->owned = between(0, lane->exchange.n_floats);
+        p->owned = range_between(0, lane->exchange.n_floats);
     int rc = vec_init(&p->s_next, arena, lane->n_s);
     return rc == OK ? mpca_joint_init(&p->joint, &x_s, v ? &v_s : NULL, arena) : rc;
 }
@@ -70,17 +70,17 @@ static void take_over(struct mpca_lane *lane, struct range r)
     vec_copy(&p->s, &last_s, ss);
 }
 
-int mpca_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *tally)
+int mpca_lane_prepare(void *user, struct range range, float *x, const struct exchange_meta *meta)
 {
     struct mpca_lane *lane = user;
     struct mpca_part *p = &lane->part;
     struct range xs = of_x(lane, range), ss = of_s(lane, range), owned = p->owned;
     if (owned.len == 0)
         owned.from = end_of(range);
-    take_over(lane, between(range.from, least(end_of(range), owned.from)));
-    take_over(lane, between(most(range.from, end_of(owned)), end_of(range)));
-    struct mpca_sum sum = {.x = x, .tau = (uint64_t)tally->weight};
-    mpca_prepare(&p->joint, &lane->node->how, lane->exchange.completed, xs, &sum);
+    take_over(lane, range_between(range.from, smaller_of(end_of(range), owned.from)));
+    take_over(lane, range_between(larger_of(range.from, end_of(owned)), end_of(range)));
+    struct mpca_sum sum = {.x = x, .tau = (uint64_t)meta->weight};
+    mpca_prepare(&p->joint, &lane->node->config, lane->exchange.completed, xs, &sum);
     vec_export(&p->joint.next.star, xs, x);
     sum.x = x + xs.len;
     vec_copy(&p->s_next, &p->s, ss);
@@ -102,7 +102,7 @@ void mpca_part_take_up(struct mpca_lane *lane)
 {
     struct mpca_part *p = &lane->part;
     struct mpca_model *now = &p->joint.now;
-    struct range all = between(0, lane->exchange.n_floats), xs = of_x(lane, all);
+    struct range all = range_between(0, lane->exchange.n_floats), xs = of_x(lane, all);
     take_over(lane, all);
     vec_copy(&now->v, &lane->heading, xs);
     vec_axpy(&now->x, -lane->heading.at[xs.len], &now->v, xs);
@@ -118,8 +118,8 @@ int mpca_part_follow(struct mpca_lane *lane)
     if (lane->heading.n == 0 || exchange_result_meta(e)->weight == 0)
         return OK;
     float *made = &lane->heading.at[xs.len];
-    float gamma = mpca_gamma(&lane->node->how, e->completed - 1);
-    mpca_follow(&lane->heading, &lane->node->how, before, *made, star, gamma, xs);
+    float gamma = mpca_gamma(&lane->node->config, e->completed - 1);
+    mpca_follow(&lane->heading, &lane->node->config, before, *made, star, gamma, xs);
     *made = gamma;
     return world_copied(lane->node->world, FOLLOW_PASSES * xs.len * sizeof(float));
 }

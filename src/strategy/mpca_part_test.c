@@ -58,16 +58,16 @@ static void scene_close(struct scene *k)
 }
 
 /* Σ τ·x with Στ = 4 and a mean of `mean` + the place. */
-static void prepare(struct scene *k, struct range r, double mean, float *out)
+static void prepare_range(struct scene *k, struct range r, double mean, float *out)
 {
-    struct exchange_meta tally = {.weight = 4};
+    struct exchange_meta meta = {.weight = 4};
     for (size_t i = 0; i < r.len; i++)
         out[i] = 4 * ((float)mean + (float)(r.from + i));
-    assert_int_equal(mpca_lane_prepare(k->lane, r, out, &tally), OK);
+    assert_int_equal(mpca_lane_prepare(k->lane, r, out, &meta), OK);
 }
 
 /* The exchange is completed, and this is what all have. */
-static void complete(struct scene *k, const float result[ALL])
+static void complete_exchange(struct scene *k, const float result[ALL])
 {
     struct exchange *e = &k->lane->exchange;
     mpca_part_commit(k->lane);
@@ -80,7 +80,7 @@ struct element {
     double x, v, star;
 };
 
-static struct element after(struct element e, uint64_t c, double mean)
+static struct element element_after(struct element e, uint64_t c, double mean)
 {
     double beta = pow(0.9, (double)c / 20), gamma = 0.7 * (double)c / 20;
     double x = (1 - beta) * e.x + beta * mean;
@@ -90,13 +90,13 @@ static struct element after(struct element e, uint64_t c, double mean)
     return e;
 }
 
-static void near(float have, double want)
+static void expect_near(float have, double want)
 {
     if (!(fabs((double)have - want) <= 1e-4))
         fail_msg("%g, expected %g", (double)have, want);
 }
 
-static void the_driver_moves_its_joint_model_when_told(void **state)
+static void test_mpca_part_driver_moves_on_commit(void **state)
 {
     (void)state;
     struct scene k;
@@ -104,49 +104,49 @@ static void the_driver_moves_its_joint_model_when_told(void **state)
     scene_open(&k, "mpca { phases: 1 }", WORLD_DRIVER);
     for (uint64_t c = 0; c < 3; c++) {
         float before = k.x.at[5];
-        prepare(&k, (struct range){0, ALL}, 10.0 * (double)c, out);
+        prepare_range(&k, (struct range){0, ALL}, 10.0 * (double)c, out);
         assert_true(k.x.at[5] == before); /* nothing has happened yet */
-        complete(&k, out);
+        complete_exchange(&k, out);
     }
     struct element five = {.x = 6};
     for (uint64_t c = 0; c < 3; c++)
-        five = after(five, c, 10.0 * (double)c + 5);
-    near(k.x.at[5], five.x);
-    near(out[5], five.star);
-    near(k.s.at[1], 20 + N + 1); /* a mean, and nothing else */
-    near(out[N + 1], 20 + N + 1);
+        five = element_after(five, c, 10.0 * (double)c + 5);
+    expect_near(k.x.at[5], five.x);
+    expect_near(out[5], five.star);
+    expect_near(k.s.at[1], 20 + N + 1); /* a mean, and nothing else */
+    expect_near(out[N + 1], 20 + N + 1);
     scene_close(&k);
 }
 
 /* Another attempt, with other sums and another range, takes the place of the one before. */
-static void what_is_redone_counts_once(void **state)
+static void test_mpca_part_redone_exchange_counts_once(void **state)
 {
     (void)state;
     struct scene k;
     float out[ALL];
     scene_open(&k, "mpca { phases: 1 }", WORLD_DRIVER);
-    prepare(&k, (struct range){0, ALL}, 50, out);
-    prepare(&k, (struct range){0, ALL}, 7, out);
-    complete(&k, out);
-    near(k.x.at[5], 12);
-    near(k.s.at[0], 7 + N);
+    prepare_range(&k, (struct range){0, ALL}, 50, out);
+    prepare_range(&k, (struct range){0, ALL}, 7, out);
+    complete_exchange(&k, out);
+    expect_near(k.x.at[5], 12);
+    expect_near(k.s.at[0], 7 + N);
     scene_close(&k);
 }
 
-static void without_weight_nothing_changes_and_the_broadcast_repeats(void **state)
+static void test_without_weight_nothing_changes_and_the_broadcast_repeats(void **state)
 {
     (void)state;
     struct scene k;
     float first[ALL], again[ALL] = {0};
     scene_open(&k, "mpca { phases: 1 }", WORLD_DRIVER);
     for (int i = 0; i < 3; i++) {
-        prepare(&k, (struct range){0, ALL}, 5.0 * i, first);
-        complete(&k, first);
+        prepare_range(&k, (struct range){0, ALL}, 5.0 * i, first);
+        complete_exchange(&k, first);
     }
     float x = k.x.at[5];
     const struct exchange_meta nothing = {.weight = 0};
     assert_int_equal(mpca_lane_prepare(k.lane, (struct range){0, ALL}, again, &nothing), OK);
-    complete(&k, again);
+    complete_exchange(&k, again);
     assert_memory_equal(again, first, sizeof first);
     assert_true(k.x.at[5] == x);
     scene_close(&k);
@@ -154,7 +154,7 @@ static void without_weight_nothing_changes_and_the_broadcast_repeats(void **stat
 
 /* Elements 0 to 29 stay with their owner; 30 to 39 come to it, and go on from the last x̃*, with no
  * direction; then all of it, when it is alone; then none. */
-static void parts_move(void **state)
+static void test_parts_move(void **state)
 {
     (void)state;
     struct scene k;
@@ -164,39 +164,39 @@ static void parts_move(void **state)
     for (size_t i = 0; i < ALL; i++)
         all[i] = 500; /* what others make of their parts */
     for (uint64_t c = 0; c < 3; c++) {
-        prepare(&k, (struct range){0, 30}, 10.0 * (double)c, out);
-        kept = after(kept, c, 10.0 * (double)c + 5);
-        near(out[5], kept.star);
+        prepare_range(&k, (struct range){0, 30}, 10.0 * (double)c, out);
+        kept = element_after(kept, c, 10.0 * (double)c + 5);
+        expect_near(out[5], kept.star);
         memcpy(all, out, 30 * sizeof *out);
-        complete(&k, all);
+        complete_exchange(&k, all);
     }
-    prepare(&k, (struct range){0, 40}, 80, out);
-    near(out[5], after(kept, 3, 85).star);
-    near(out[35], after(got, 3, 115).star);
-    prepare(&k, (struct range){20, 20}, 80, out); /* once more, with other parts */
-    near(out[15], after(got, 3, 115).star);
-    prepare(&k, (struct range){0, 40}, 60, out);
-    kept = after(kept, 3, 65), got = after(got, 3, 95);
-    near(out[5], kept.star);
-    near(out[35], got.star);
+    prepare_range(&k, (struct range){0, 40}, 80, out);
+    expect_near(out[5], element_after(kept, 3, 85).star);
+    expect_near(out[35], element_after(got, 3, 115).star);
+    prepare_range(&k, (struct range){20, 20}, 80, out); /* once more, with other parts */
+    expect_near(out[15], element_after(got, 3, 115).star);
+    prepare_range(&k, (struct range){0, 40}, 60, out);
+    kept = element_after(kept, 3, 65), got = element_after(got, 3, 95);
+    expect_near(out[5], kept.star);
+    expect_near(out[35], got.star);
     memcpy(all, out, 40 * sizeof *out);
-    complete(&k, all);
-    prepare(&k, (struct range){0, ALL}, 20, out);
-    near(out[5], after(kept, 4, 25).star);
-    near(out[35], after(got, 4, 55).star);
-    near(out[60], after((struct element){.x = 500}, 4, 80).star);
-    near(out[N + 2], 20 + N + 2);
+    complete_exchange(&k, all);
+    prepare_range(&k, (struct range){0, ALL}, 20, out);
+    expect_near(out[5], element_after(kept, 4, 25).star);
+    expect_near(out[35], element_after(got, 4, 55).star);
+    expect_near(out[60], element_after((struct element){.x = 500}, 4, 80).star);
+    expect_near(out[N + 2], 20 + N + 2);
     memcpy(all, out, sizeof all);
-    complete(&k, all);
-    prepare(&k, (struct range){ALL, 0}, 0, out);
-    complete(&k, all);
-    prepare(&k, (struct range){0, 10}, 20, out); /* its own x̃ of before is out of date */
-    near(out[5], after((struct element){.x = (double)all[5]}, 6, 25).star);
+    complete_exchange(&k, all);
+    prepare_range(&k, (struct range){ALL, 0}, 0, out);
+    complete_exchange(&k, all);
+    prepare_range(&k, (struct range){0, 10}, 20, out); /* its own x̃ of before is out of date */
+    expect_near(out[5], element_after((struct element){.x = (double)all[5]}, 6, 25).star);
     scene_close(&k);
 }
 
 /* Shards follow each other; the state of layers is in the last alone. */
-static void state_travels_with_the_last_shard(void **state)
+static void test_state_travels_with_the_last_shard(void **state)
 {
     (void)state;
     struct scene k;
@@ -216,11 +216,11 @@ static void state_travels_with_the_last_shard(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_driver_moves_its_joint_model_when_told),
-        cmocka_unit_test(what_is_redone_counts_once),
-        cmocka_unit_test(without_weight_nothing_changes_and_the_broadcast_repeats),
-        cmocka_unit_test(parts_move),
-        cmocka_unit_test(state_travels_with_the_last_shard),
+        cmocka_unit_test(test_mpca_part_driver_moves_on_commit),
+        cmocka_unit_test(test_mpca_part_redone_exchange_counts_once),
+        cmocka_unit_test(test_without_weight_nothing_changes_and_the_broadcast_repeats),
+        cmocka_unit_test(test_parts_move),
+        cmocka_unit_test(test_state_travels_with_the_last_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

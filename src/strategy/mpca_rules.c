@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-const struct mpca_how mpca_how_default = {
+const struct mpca_config mpca_config_default = {
     .delta = 0.8f,
     .beta = 0.9f,
     .gamma = 0.7f,
@@ -18,31 +18,32 @@ const struct mpca_how mpca_how_default = {
 };
 
 /* How much of the ramp lies behind, 0 to 1. */
-static double ramped(const struct mpca_how *how, uint64_t c)
+static double ramped_gamma(const struct mpca_config *config, uint64_t c)
 {
-    return c < how->ramp ? (double)c / how->ramp : 1;
+    return c < config->ramp ? (double)c / config->ramp : 1;
 }
 
-float mpca_beta(const struct mpca_how *how, uint64_t c)
+float mpca_beta(const struct mpca_config *config, uint64_t c)
 {
-    return (float)pow((double)how->beta, ramped(how, c));
+    return (float)pow((double)config->beta, ramped_gamma(config, c));
 }
 
-float mpca_gamma(const struct mpca_how *how, uint64_t c)
+float mpca_gamma(const struct mpca_config *config, uint64_t c)
 {
-    return (float)((double)how->gamma * ramped(how, c));
+    return (float)((double)config->gamma * ramped_gamma(config, c));
 }
 
-float mpca_alpha(const struct mpca_how *how, uint64_t c)
+float mpca_alpha(const struct mpca_config *config, uint64_t c)
 {
-    if (c < how->alpha_hold)
+    if (c < config->alpha_hold)
         return 0;
-    double target = (double)how->alpha, above = (double)how->alpha_high - target;
-    return (float)(target + above * pow((double)how->alpha_decay, (double)(c - how->alpha_hold)));
+    double target = (double)config->alpha, above = (double)config->alpha_high - target;
+    return (float)(target +
+                   above * pow((double)config->alpha_decay, (double)(c - config->alpha_hold)));
 }
 
 /* Where shard s begins: the last multiple of `unit` that is not past s·n/shards. */
-static size_t cut(size_t n, size_t shards, size_t s, size_t unit)
+static size_t shard_start(size_t n, size_t shards, size_t s, size_t unit)
 {
     size_t even = n / shards * s + n % shards * s / shards;
     return s < shards ? even / unit * unit : n;
@@ -52,7 +53,7 @@ struct range mpca_shard_range(size_t n, size_t shards, size_t s)
 {
     PL_ASSERT(s < shards);
     size_t unit = n / shards >= VEC_BLOCK ? VEC_BLOCK : SEGMENT_ALIGN;
-    size_t from = cut(n, shards, s, unit), end = cut(n, shards, s + 1, unit);
+    size_t from = shard_start(n, shards, s, unit), end = shard_start(n, shards, s + 1, unit);
     return (struct range){from, end - from};
 }
 
@@ -111,8 +112,8 @@ void mpca_mean(struct vec *y, struct range r, const struct mpca_sum *sum)
     vec_scale(y, (float)(1 / (double)sum->tau), r);
 }
 
-void mpca_prepare(struct mpca_joint *joint, const struct mpca_how *how, uint64_t c, struct range r,
-                  const struct mpca_sum *sum)
+void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, uint64_t c,
+                  struct range r, const struct mpca_sum *sum)
 {
     const struct mpca_model *now = &joint->now;
     struct mpca_model *next = &joint->next;
@@ -123,9 +124,10 @@ void mpca_prepare(struct mpca_joint *joint, const struct mpca_how *how, uint64_t
     /* Eq. 9: R = Σ τ^i·x^i / Σ τ^i */
     mpca_mean(R, r, sum);
     /* Eq. 8: x̃_t = (1 − β)·x̃_{t−1} + β·R */
-    vec_lerp(&next->x, mpca_beta(how, c), R, r);
+    vec_lerp(&next->x, mpca_beta(config, c), R, r);
     /* Eq. 4: ṽ_t = δ·ṽ_{t−1} + (1 − δ)·(x̃_t − x̃_{t−1});  Eq. 5: x̃* = x̃_t + γ·ṽ_t */
-    vec_extrapolate(&next->star, &next->v, &next->x, &now->x, how->delta, mpca_gamma(how, c), r);
+    vec_extrapolate(&next->star, &next->v, &next->x, &now->x, config->delta, mpca_gamma(config, c),
+                    r);
 }
 
 void mpca_commit(struct mpca_joint *joint, struct range r)
@@ -135,16 +137,16 @@ void mpca_commit(struct mpca_joint *joint, struct range r)
 
 /* With d the change of x̃, x̃* − x̃*_before = d + γ·ṽ − γ_before·ṽ_before and ṽ = δ·ṽ_before +
  * (1 − δ)·d, so that d = (x̃* − x̃*_before + (γ_before − γδ)·ṽ_before) / (1 + γ(1 − δ)). */
-void mpca_follow(struct vec *v, const struct mpca_how *how, const struct vec *star_before,
+void mpca_follow(struct vec *v, const struct mpca_config *config, const struct vec *star_before,
                  float gamma_before, const struct vec *star, float gamma, struct range r)
 {
-    double delta = how->delta, k = (1 - delta) / (1 + gamma * (1 - delta));
+    double delta = config->delta, k = (1 - delta) / (1 + gamma * (1 - delta));
     vec_scale(v, (float)(delta + k * (gamma_before - gamma * delta)), r);
     vec_axpy(v, (float)k, star, r);
     vec_axpy(v, (float)-k, star_before, r);
 }
 
-void mpca_pace_note(struct mpca_pace *pace, int64_t took)
+void mpca_pace_record(struct mpca_pace *pace, int64_t took)
 {
     pace->took[pace->cycles++ % MPCA_CYCLES_KEPT] = took;
 }
@@ -162,8 +164,8 @@ int64_t mpca_pace_median(const struct mpca_pace *pace)
     return n > 0 ? sorted[n / 2] : 0;
 }
 
-bool mpca_stale(const struct mpca_how *how, int64_t since, int64_t median)
+bool mpca_stale(const struct mpca_config *config, int64_t since, int64_t median)
 {
-    return how->stale_limit > 0 && median > 0 &&
-           (double)since > (double)how->stale_limit * (double)median;
+    return config->stale_limit > 0 && median > 0 &&
+           (double)since > (double)config->stale_limit * (double)median;
 }

@@ -16,7 +16,7 @@
 #include "tensor/vec.h"
 
 /* Parameters by the paper's names. */
-struct mpca_how {
+struct mpca_config {
     float delta;         /* δ of Eq. 4: 0.8 (§4.3) */
     float beta;          /* β of Eq. 8 falls from 1 to this: 0.9 (§4.5) */
     float gamma;         /* γ of Eq. 5 rises from 0 to this: 0.7 (§7.1); 0: no extrapolation */
@@ -28,17 +28,17 @@ struct mpca_how {
     float stale_limit;   /* median cycles without a new x̃*: 4 (ours); 0: no limit */
 };
 
-extern const struct mpca_how mpca_how_default; /* the numbers above */
+extern const struct mpca_config mpca_config_default; /* the numbers above */
 
 /* β_c = beta^(min(c, ramp)/ramp): the same factor each cycle, from 1 (§7.1). */
-float mpca_beta(const struct mpca_how *how, uint64_t c);
+float mpca_beta(const struct mpca_config *config, uint64_t c);
 
 /* γ_c = gamma·min(c, ramp)/ramp (§4.3 asks for a low value that rises; a straight line is ours). */
-float mpca_gamma(const struct mpca_how *how, uint64_t c);
+float mpca_gamma(const struct mpca_config *config, uint64_t c);
 
 /* α_c = 0 while c < alpha_hold, then alpha + (alpha_high − alpha)·alpha_decay^(c − alpha_hold):
  * explore alone, be called together, and be let go again (§6.3; the decay's form is ours). */
-float mpca_alpha(const struct mpca_how *how, uint64_t c);
+float mpca_alpha(const struct mpca_config *config, uint64_t c);
 
 /* Shard s of `shards` (> s) that a vector of n floats is cut into, wherever layers end. Shards
  * follow one another without gaps and cover the vector. Cuts are at multiples of VEC_BLOCK when
@@ -86,8 +86,8 @@ void mpca_mean(struct vec *y, struct range r, const struct mpca_sum *sum);
  * `now` over the range; next.star is to be broadcast. When Σ τ^i is 0, next is now. `now` stays:
  * another prepare of the range undoes this one, so an exchange can be redone with other
  * contributions, or abandoned. */
-void mpca_prepare(struct mpca_joint *joint, const struct mpca_how *how, uint64_t c, struct range r,
-                  const struct mpca_sum *sum);
+void mpca_prepare(struct mpca_joint *joint, const struct mpca_config *config, uint64_t c,
+                  struct range r, const struct mpca_sum *sum);
 
 /* The exchange is committed: now ← next over the range, as the last prepare left it. */
 void mpca_commit(struct mpca_joint *joint, struct range r);
@@ -97,7 +97,7 @@ void mpca_commit(struct mpca_joint *joint, struct range r);
 /* ṽ ← ṽ after the cycle that made x̃*, from ṽ before it and the x̃* before it: Eq. 4 and 5, solved
  * for what is not broadcast. γ_before and γ are those that the two x̃* were made with; a model that
  * training began with has 0. To be called for cycles with a contribution alone. Three passes. */
-void mpca_follow(struct vec *v, const struct mpca_how *how, const struct vec *star_before,
+void mpca_follow(struct vec *v, const struct mpca_config *config, const struct vec *star_before,
                  float gamma_before, const struct vec *star, float gamma, struct range r);
 
 /* ---- limits (ours; §1 asks for some) ---- */
@@ -110,13 +110,13 @@ struct mpca_pace {
     uint64_t cycles; /* ever noted */
 };
 
-void mpca_pace_note(struct mpca_pace *pace, int64_t took);
+void mpca_pace_record(struct mpca_pace *pace, int64_t took);
 
 /* The median of those kept, the upper one of two; 0 before the first. */
 int64_t mpca_pace_median(const struct mpca_pace *pace);
 
 /* Is a shard's x̃* so old that the worker must not be pulled towards it any more (that is, α = 0)?
  * `since` it arrived, in the unit of `median`. Nothing is stale while no cycle has been timed. */
-bool mpca_stale(const struct mpca_how *how, int64_t since, int64_t median);
+bool mpca_stale(const struct mpca_config *config, int64_t since, int64_t median);
 
 #endif

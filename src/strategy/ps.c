@@ -17,14 +17,14 @@
  * fast as with K workers in step. */
 #include "strategy/ps_client.h"
 
-static const Paceline__Ps *settings(const Paceline__Job *job)
+static const Paceline__Ps *settings_of(const Paceline__Job *job)
 {
     return job->strategy->ps;
 }
 
 static bool on_driver(const Paceline__Job *job)
 {
-    return settings(job)->servers == 1 && !settings(job)->colocated;
+    return settings_of(job)->servers == 1 && !settings_of(job)->colocated;
 }
 
 static uint64_t every_step(const Paceline__Job *job)
@@ -37,7 +37,7 @@ static int check_optimizer(const Paceline__Job *job, struct err *err)
 {
     struct optim optim;
     struct arena arena;
-    if (!job->solver || (settings(job)->servers == 1 && !settings(job)->colocated))
+    if (!job->solver || (settings_of(job)->servers == 1 && !settings_of(job)->colocated))
         return OK;
     arena_init(&arena);
     int rc = optim_init(&optim, job->solver, 0, &arena, err);
@@ -58,20 +58,20 @@ static enum consistency_kind kind_of(const Paceline__Ps *ps)
     }
 }
 
-static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct group *group,
-                                         const struct course *start, size_t records,
-                                         const struct admission *told)
+static struct ps_server_config server_config(const Paceline__Job *job, const struct group *group,
+                                             const struct progress *start, size_t records,
+                                             const struct join_state *join)
 {
-    const Paceline__Ps *ps = settings(job);
-    struct ps_server_how how = {
-        .place = ps_place_of(group, ps->servers, ps->colocated, told),
+    const Paceline__Ps *ps = settings_of(job);
+    struct ps_server_config config = {
+        .placement = ps_placement_of(group, ps->servers, ps->colocated, join),
         .shard = {.rule = SHARD_GRADIENTS,
                   .sum = ps->aggregate == PACELINE__PS__AGGREGATE__sum,
                   .solver = job->solver},
         .start = *start,
         .push = job_step_records(job),
     };
-    how.clock = (struct ps_clock_how){
+    config.clock = (struct ps_clock_config){
         .consistency = {.kind = kind_of(ps),
                         .staleness = ps->staleness,
                         .s_lower = ps->s_lower,
@@ -80,22 +80,22 @@ static struct ps_server_how how_to_serve(const Paceline__Job *job, const struct 
                                                                            : CONSISTENCY_LETTER,
                         .hard_bound = ps->hard_bound},
         .job = job,
-        .shards = how.place.shards,
+        .shards = config.placement.shards,
         .records = records,
     };
-    return how;
+    return config;
 }
 
 /* bsp: a push of each is one of a batch that all share. */
 static bool in_rounds(const Paceline__Job *job)
 {
-    return kind_of(settings(job)) == CONSISTENCY_BSP;
+    return kind_of(settings_of(job)) == CONSISTENCY_BSP;
 }
 
 /* ---- a worker ---- */
 
 /* Line 5. What is pushed is a copy: g, and the worker's own s for the mean of all. */
-static int push(struct ps_client *c, bool lost)
+static int push_gradient(struct ps_client *c, bool lost)
 {
     const struct learner *l = c->m->learner;
     vec_export(&l->dx, vec_all(&l->dx), c->out.at);
@@ -104,30 +104,30 @@ static int push(struct ps_client *c, bool lost)
     return rc == OK ? ps_client_push(c, job_step_records(c->m->job), lost) : rc;
 }
 
-static int tell(struct ps_client *c, int64_t begun)
+static int report_step(struct ps_client *c, int64_t begun)
 {
     struct member *m = c->m;
     const struct exchange_cost cost = {
         .seconds = world_seconds(world_now(m->world) - begun),
         .waited_s = world_seconds(c->ok.ns),
         .waited_for = c->ok.node,
-        .bytes = (c->out.n + c->joint.n) * sizeof(float),
+        .bytes = (c->out.n + c->global.n) * sizeof(float),
     };
-    int stepped = strategy_free_stepped(m);
+    int stepped = strategy_async_stepped(m);
     if (stepped != OK && stepped != ERR_STOP)
         return stepped;
-    int rc = m->exchanged(m, 0, &cost);
+    int rc = m->on_exchange(m, 0, &cost);
     return rc == OK && c->ok.flags & PS_STOP ? ERR_STOP : rc == OK ? stepped : rc;
 }
 
-static int iterate(struct ps_client *c)
+static int run_iteration(struct ps_client *c)
 {
     struct member *m = c->m;
-    int rc = learner_gradient(m->learner, strategy_free_place(m), job_step_records(m->job));
+    int rc = learner_gradient(m->learner, strategy_async_offset(m), job_step_records(m->job));
     int64_t begun = world_now(m->world);
     bool lost = rc == ERR_DIVERGED;
     if (rc == OK || lost)
-        rc = push(c, lost);
+        rc = push_gradient(c, lost);
     if (rc == OK)
         rc = ps_client_await_ok(c);
     if (rc == OK)
@@ -135,41 +135,42 @@ static int iterate(struct ps_client *c)
     if (rc == OK)
         rc = ps_client_take(c);
     m->learner->steps += rc == OK;
-    return rc == OK ? tell(c, begun) : rc;
+    return rc == OK ? report_step(c, begun) : rc;
 }
 
 static int ps_worker(struct member *m)
 {
     struct ps_client *c = arena_new(m->arena, struct ps_client);
-    const struct ps_server_how how = how_to_serve(
-        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->admission);
-    int rc = c ? ps_client_open(c, m, &how) : ERR_NOMEM;
-    if (rc == OK && m->admission)
-        rc = ps_client_enter(c);
+    const struct ps_server_config config = server_config(
+        m->job, m->group, &m->start, m->learner->corpus->set[SET_TRAIN].count, m->join_state);
+    int rc = c ? ps_client_open(c, m, &config) : ERR_NOMEM;
+    if (rc == OK && m->join_state)
+        rc = ps_client_join(c);
     while (rc == OK)
-        rc = iterate(c);
+        rc = run_iteration(c);
     return rc == ERR_STOP ? ps_client_leave(c) : rc;
 }
 
 /* ---- the driver, where it is the server ---- */
 
-static int ps_driver(struct leader *l)
+static int ps_driver(struct driver_part *l)
 {
-    const struct ps_server_how how = how_to_serve(l->job, l->group, &l->course, l->records, NULL);
-    return ps_server_lead(l, &how);
+    const struct ps_server_config config =
+        server_config(l->job, l->group, &l->progress, l->records, NULL);
+    return ps_server_lead(l, &config);
 }
 
 const struct strategy_ops strategy_ps = {
     .name = "ps",
-    .runs_free = strategy_always,
-    .in_rounds = in_rounds,
+    .is_async = strategy_always,
+    .has_fixed_partition = in_rounds,
     .check = check_optimizer,
     .round = every_step,
     .joinable = strategy_always,
-    .tell = ps_client_tell,
+    .export_join_state = ps_client_export_join_state,
     .worker = ps_worker,
     .close = ps_client_close,
-    .gather = ps_client_gather,
-    .leads = on_driver,
+    .collect_model = ps_client_gather,
+    .driver_hosts_model = on_driver,
     .driver = ps_driver,
 };

@@ -4,19 +4,20 @@
 #ifndef PL_STRATEGY_PS_CLIENT_H
 #define PL_STRATEGY_PS_CLIENT_H
 
-#include "strategy/ps_push.h"
+#include "strategy/ps_push_sender.h"
 #include "strategy/ps_server.h"
 
 /* What it has to do with one shard. */
 struct ps_link {
     struct range range;
     uint32_t host; /* whom it deals with */
-    struct transfer part, give;
-    bool again;                    /* the last push has to go there (once more) */
-    bool asked, lacks;             /* for its part: it has not begun to come; is not here in full */
-    uint64_t comes;                /* the order that the part which comes is as of, */
-    uint64_t version;              /* and the copy here; */
-    struct members odd_comes, odd; /* and what both know of pushes (ps_note.h, PART) */
+    struct transfer part, offered;
+    bool repeat;           /* the last push has to go there (once more) */
+    bool requested, lacks; /* for its part: it has not begun to come; is not here in full */
+    uint64_t arriving;     /* the order that the part which comes is as of, */
+    uint64_t version;      /* and the copy here; */
+    struct members arriving_parity,
+        applied_parity; /* and what both know of pushes (ps_message.h, PART) */
     /* The server of it, where that is this node. */
     struct ps_server *server;
     struct task *serving;
@@ -24,12 +25,12 @@ struct ps_link {
 
 struct ps_client {
     struct member *m;
-    struct ps_server_how how;
-    struct ps_post post;
-    struct ps_pusher pusher;
+    struct ps_server_config config;
+    struct ps_sender sender;
+    struct ps_push_sender push_sender;
     struct ps_link *link;   /* by shard */
     struct vec out;         /* what is pushed: a vector as long as x, then s */
-    struct vec joint;       /* the newest copy of x̃, then s̃ */
+    struct vec global;      /* the newest copy of x̃, then s̃ */
     struct vec x, s;        /* the two, in `joint` */
     struct vec landing;     /* where parts come in: a copy may be the last that there is */
     uint64_t pushed;        /* pushes begun */
@@ -37,20 +38,20 @@ struct ps_client {
     uint64_t samples;       /* it stands for so many, */
     uint64_t sent;          /* and all of them for so many */
     uint64_t covered;       /* pushes that are in the newest copy for sure */
-    struct ps_note ok;      /* the newest OK */
+    struct ps_message ok;   /* the newest OK */
     uint32_t view;          /* the last one seen */
     uint32_t incarnation;   /* of the driver that is dealt with, where that is the server */
-    bool enters;            /* it fetches the model for the first time */
+    bool joins;             /* it fetches the model for the first time */
     bool ended;             /* its loop has */
     struct task *lingering; /* then, answers in its stead */
 };
 
 /* A newcomer fetches the whole model, the clock's part first, before it begins. */
-int ps_client_enter(struct ps_client *c);
+int ps_client_join(struct ps_client *c);
 
 /* Memory from the member's arena, and the server's task, if there is to be one here. m->joint and
  * m->own become the client's. ERR_NOMEM */
-int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_how *how);
+int ps_client_open(struct ps_client *c, struct member *m, const struct ps_server_config *config);
 
 /* Start a shard's server on this node, at the beginning or because it has moved here. ERR_NOMEM */
 int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
@@ -59,7 +60,7 @@ int ps_client_serve(struct ps_client *c, size_t shard, bool moved);
 void ps_client_close(struct member *m);
 
 /* ops->tell, m->own being a client. */
-size_t ps_client_tell(const struct member *m, uint64_t word[ADMISSION_WORDS]);
+size_t ps_client_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS]);
 
 /* ops->gather, m->own being a client: fetch the whole model once more. */
 int ps_client_gather(struct member *m);

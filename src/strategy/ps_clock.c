@@ -1,47 +1,48 @@
 #include "strategy/ps_clock.h"
 
-void ps_clock_init(struct ps_clock *clock, const struct ps_clock_how *how,
-                   const struct course *start, const struct members *who)
+void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
+                   const struct progress *start, const struct members *members)
 {
     *clock = (struct ps_clock){
-        .how = *how,
+        .config = *config,
         .start = *start,
-        .course = *start,
-        .first = how->job->workers, /* whoever has come back, or come to it, since */
+        .progress = *start,
+        .first = config->job->workers, /* whoever has come back, or come to it, since */
         .base = (double)start->steps,
     };
-    consistency_init(&clock->consistency, &how->consistency);
-    consistency_join(&clock->consistency, who);
+    consistency_init(&clock->consistency, &config->consistency);
+    consistency_join(&clock->consistency, members);
 }
 
 static uint64_t step_of_all(const struct ps_clock *clock)
 {
-    return members_count(&clock->consistency.in) * job_step_records(clock->how.job);
+    return members_count(&clock->consistency.in) * job_step_records(clock->config.job);
 }
 
 /* The rate's clock: pushes / K, K those who are in, so that it goes by the steps of each, and a
  * round of bsp is one. In epochs: the place that all have come to. */
-static double value(const struct ps_clock *clock)
+static double clock_value(const struct ps_clock *clock)
 {
-    if (clock->how.job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs)
-        return (double)clock->course.place / (double)clock->how.records;
+    if (clock->config.job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs)
+        return (double)clock->progress.sample_offset / (double)clock->config.records;
     return clock->base + (double)clock->since / (double)step_of_all(clock);
 }
 
-static void advance(struct ps_clock *clock, uint64_t samples)
+static void advance_clock(struct ps_clock *clock, uint64_t samples)
 {
-    uint64_t all = clock->first * job_step_records(clock->how.job);
+    uint64_t all = clock->first * job_step_records(clock->config.job);
     clock->since += samples;
-    clock->course.place += samples;
-    clock->course.steps = clock->start.steps + (clock->course.place - clock->start.place) / all;
+    clock->progress.sample_offset += samples;
+    clock->progress.steps =
+        clock->start.steps + (clock->progress.sample_offset - clock->start.sample_offset) / all;
 }
 
 static bool is_over(const struct ps_clock *clock)
 {
-    return strategy_done(clock->how.job, &clock->course, clock->how.records);
+    return strategy_done(clock->config.job, &clock->progress, clock->config.records);
 }
 
-static struct members both(const struct members *a, const struct members *b)
+static struct members members_both(const struct members *a, const struct members *b)
 {
     struct members out;
     for (int i = 0; i < MEMBER_WORDS; i++)
@@ -49,7 +50,7 @@ static struct members both(const struct members *a, const struct members *b)
     return out;
 }
 
-static struct members without(const struct members *a, const struct members *b)
+static struct members members_minus(const struct members *a, const struct members *b)
 {
     struct members out;
     for (int i = 0; i < MEMBER_WORDS; i++)
@@ -57,7 +58,7 @@ static struct members without(const struct members *a, const struct members *b)
     return out;
 }
 
-static bool none(const struct members *set)
+static bool is_empty(const struct members *set)
 {
     return members_count(set) == 0;
 }
@@ -71,7 +72,7 @@ static void change_number(struct ps_clock *clock)
     clock->since = 0;
 }
 
-void ps_clock_come(struct ps_clock *clock, uint32_t node)
+void ps_clock_join(struct ps_clock *clock, uint32_t node)
 {
     if (!members_has(&clock->consistency.in, node))
         members_add(&clock->coming, node);
@@ -79,33 +80,33 @@ void ps_clock_come(struct ps_clock *clock, uint32_t node)
 
 static void count_in(struct ps_clock *clock, uint32_t node)
 {
-    struct members who = {{0}};
-    members_add(&who, node);
-    clock->coming = without(&clock->coming, &who);
+    struct members members = {{0}};
+    members_add(&members, node);
+    clock->coming = members_minus(&clock->coming, &members);
     change_number(clock);
-    consistency_join(&clock->consistency, &who);
+    consistency_join(&clock->consistency, &members);
 }
 
 void ps_clock_fetched(struct ps_clock *clock, uint32_t node)
 {
-    if (members_has(&clock->coming, node) && clock->how.consistency.kind == CONSISTENCY_BSP)
+    if (members_has(&clock->coming, node) && clock->config.consistency.kind == CONSISTENCY_BSP)
         count_in(clock, node);
 }
 
 void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t samples, bool bad,
                    int64_t now)
 {
-    bool comes = members_has(&clock->coming, node);
-    if (!(comes || consistency_expects(&clock->consistency, node)) ||
-        members_has(&clock->ready, node) || shard >= clock->how.shards)
+    bool joins = members_has(&clock->coming, node);
+    if (!(joins || consistency_expects(&clock->consistency, node)) ||
+        members_has(&clock->ready, node) || shard >= clock->config.shards)
         return;
     struct ps_clock_worker *w = &clock->worker[node];
     members_add(&w->have, (uint32_t)shard);
     if (bad)
         members_add(&clock->bad, node);
-    if (members_count(&w->have) < clock->how.shards)
+    if (members_count(&w->have) < clock->config.shards)
         return;
-    if (comes)
+    if (joins)
         count_in(clock, node);
     members_add(&clock->ready, node);
     w->arrived = now;
@@ -117,35 +118,36 @@ void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t
  * it may be one alone.) */
 static bool is_diverged(const struct ps_clock *clock)
 {
-    const struct members sound = without(&clock->consistency.in, &clock->lost);
-    return none(&sound) && !none(&clock->consistency.in);
+    const struct members sound = members_minus(&clock->consistency.in, &clock->lost);
+    return is_empty(&sound) && !is_empty(&clock->consistency.in);
 }
 
 bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *out)
 {
-    const struct members who = clock->ready;
-    const struct members missing = without(&clock->consistency.in, &who);
-    if (none(&who) || (clock->how.consistency.kind == CONSISTENCY_BSP && !none(&missing)))
+    const struct members members = clock->ready;
+    const struct members missing = members_minus(&clock->consistency.in, &members);
+    if (is_empty(&members) ||
+        (clock->config.consistency.kind == CONSISTENCY_BSP && !is_empty(&missing)))
         return false;
     *out = (struct ps_decision){
-        .applied = without(&who, &clock->bad),
-        .dropped = both(&who, &clock->bad),
-        .t = value(clock),
+        .applied = members_minus(&members, &clock->bad),
+        .dropped = members_both(&members, &clock->bad),
+        .t = clock_value(clock),
         .by = clock->latest,
     };
     uint64_t samples = 0;
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        if (members_has(&who, p)) {
+        if (members_has(&members, p)) {
             samples += clock->worker[p].samples;
             clock->worker[p].have = (struct members){{0}};
         }
-    clock->lost = without(&clock->lost, &out->applied);
+    clock->lost = members_minus(&clock->lost, &out->applied);
     for (int i = 0; i < MEMBER_WORDS; i++)
         clock->lost.word[i] |= out->dropped.word[i];
-    clock->bad = without(&clock->bad, &who);
+    clock->bad = members_minus(&clock->bad, &members);
     clock->ready = (struct members){{0}};
-    advance(clock, samples);
-    consistency_push(&clock->consistency, &who, now, &out->ok);
+    advance_clock(clock, samples);
+    consistency_push(&clock->consistency, &members, now, &out->ok);
     out->stop = is_over(clock);
     out->diverged = !out->stop && is_diverged(clock);
     return true;
@@ -153,20 +155,20 @@ bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *ou
 
 void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_decision *out)
 {
-    struct members who = {{0}};
+    struct members members = {{0}};
     *out = (struct ps_decision){.by = node};
-    members_add(&who, node);
-    clock->coming = without(&clock->coming, &who);
+    members_add(&members, node);
+    clock->coming = members_minus(&clock->coming, &members);
     if (!members_has(&clock->consistency.in, node))
         return;
     change_number(clock);
-    clock->ready = without(&clock->ready, &who);
-    clock->bad = without(&clock->bad, &who);
-    clock->lost = without(&clock->lost, &who);
+    clock->ready = members_minus(&clock->ready, &members);
+    clock->bad = members_minus(&clock->bad, &members);
+    clock->lost = members_minus(&clock->lost, &members);
     /* Who dies may not have told the driver of its last push: the others make up for it. */
     if (died && clock->consistency.worker[node].t > 0)
-        clock->course.place -= clock->worker[node].samples;
-    consistency_leave(&clock->consistency, &who, &out->ok);
+        clock->progress.sample_offset -= clock->worker[node].samples;
+    consistency_leave(&clock->consistency, &members, &out->ok);
     out->stop = is_over(clock);
     out->diverged = !out->stop && is_diverged(clock);
 }
@@ -178,13 +180,13 @@ void ps_clock_forget(struct ps_clock *clock, size_t shard)
     clock->ready = (struct members){{0}};
 }
 
-void ps_clock_go_on(struct ps_clock *clock, uint64_t place, const struct members *who)
+void ps_clock_go_on(struct ps_clock *clock, uint64_t offset, const struct members *members)
 {
-    const struct ps_clock_how how = clock->how;
-    const struct course start = clock->start;
-    ps_clock_init(clock, &how, &start, who);
-    advance(clock, place - start.place);
-    clock->base += (double)clock->since / (double)(clock->first * job_step_records(how.job));
+    const struct ps_clock_config config = clock->config;
+    const struct progress start = clock->start;
+    ps_clock_init(clock, &config, &start, members);
+    advance_clock(clock, offset - start.sample_offset);
+    clock->base += (double)clock->since / (double)(clock->first * job_step_records(config.job));
     clock->since = 0;
 }
 

@@ -11,8 +11,8 @@
 #include "strategy/consistency.h"
 #include "strategy/strategy.h"
 
-struct ps_clock_how {
-    struct consistency_how consistency;
+struct ps_clock_config {
+    struct consistency_config consistency;
     const Paceline__Job *job;
     size_t shards;
     size_t records; /* of the training set */
@@ -25,16 +25,16 @@ struct ps_clock_worker {
 };
 
 struct ps_clock {
-    struct ps_clock_how how;
+    struct ps_clock_config config;
     struct consistency consistency;
-    struct course start, course; /* of all that is decided */
-    uint64_t first;              /* workers that began */
-    double base;                 /* clock value when somebody last left, */
-    uint64_t since;              /* and records since then */
-    struct members coming;       /* who have come since and are not counted in yet */
-    struct members ready, bad;   /* pushes that wait to be decided; those not finite */
-    struct members lost;         /* whose last push was not finite */
-    uint32_t latest;             /* whose push became ready last */
+    struct progress start, progress; /* of all that is decided */
+    uint64_t first;                  /* workers that began */
+    double base;                     /* clock value when somebody last left, */
+    uint64_t since;                  /* and records since then */
+    struct members coming;           /* who have come since and are not counted in yet */
+    struct members ready, bad;       /* pushes that wait to be decided; those not finite */
+    struct members lost;             /* whose last push was not finite */
+    uint32_t latest;                 /* whose push became ready last */
     struct ps_clock_worker worker[VIEW_MEMBERS_MAX];
 };
 
@@ -47,12 +47,12 @@ struct ps_decision {
     bool diverged;     /* nobody has anything finite to give any more */
 };
 
-void ps_clock_init(struct ps_clock *clock, const struct ps_clock_how *how,
-                   const struct course *start, const struct members *who);
+void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
+                   const struct progress *start, const struct members *members);
 
 /* `node` has come to the run. Nobody waits for it until its first push is there; in bsp, where all
  * push what they made of the same weights, from its first fetch on. */
-void ps_clock_come(struct ps_clock *clock, uint32_t node);
+void ps_clock_join(struct ps_clock *clock, uint32_t node);
 void ps_clock_fetched(struct ps_clock *clock, uint32_t node);
 
 /* A shard has the next push of `node`, of so many samples, in full; `bad`: it is not finite. What
@@ -71,7 +71,7 @@ void ps_clock_forget(struct ps_clock *clock, size_t shard);
 
 /* Another clock had come so far, to this place of the stream; it is gone. All of `who` begin anew,
  * with as many pushes each and none waiting. */
-void ps_clock_go_on(struct ps_clock *clock, uint64_t place, const struct members *who);
+void ps_clock_go_on(struct ps_clock *clock, uint64_t offset, const struct members *members);
 
 /* How long the decided push of `node` has been there. */
 int64_t ps_clock_waited(const struct ps_clock *clock, uint32_t node, int64_t now);

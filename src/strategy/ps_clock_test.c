@@ -17,34 +17,34 @@ struct play {
     struct ps_decision d;
 };
 
-static void begin(struct play *p, enum consistency_kind kind, uint32_t workers, size_t shards)
+static void begin_play(struct play *p, enum consistency_kind kind, uint32_t workers, size_t shards)
 {
     static const char text[] = "net { zoo: 'lenet' } batch: 16 stop { steps: 10 }\n"
                                "train_data { idx { images: 'a' labels: 'b' } }\n"
                                "solver { base_lr: 0.1 lr_policy: 'fixed' }\n";
     struct err err = {0};
-    struct members who = {{0}};
-    const struct course start = {.place = 1000, .steps = 7};
+    struct members members = {{0}};
+    const struct progress start = {.sample_offset = 1000, .steps = 7};
     if (job_parse("t", text, sizeof text - 1, &p->job, &err) != OK ||
         job_finish(p->job, &err) != OK)
         fail_msg("%s", err.text);
     p->job->stop->steps = 17;
     p->job->workers = workers;
     for (uint32_t i = 0; i < workers; i++)
-        members_add(&who, i);
-    const struct ps_clock_how how = {.consistency = {.kind = kind, .staleness = 1},
-                                     .job = p->job,
-                                     .shards = shards,
-                                     .records = 400};
-    ps_clock_init(&p->clock, &how, &start, &who);
+        members_add(&members, i);
+    const struct ps_clock_config config = {.consistency = {.kind = kind, .staleness = 1},
+                                           .job = p->job,
+                                           .shards = shards,
+                                           .records = 400};
+    ps_clock_init(&p->clock, &config, &start, &members);
 }
 
-static void have(struct play *p, uint32_t node, size_t shard, int64_t now)
+static void have_push(struct play *p, uint32_t node, size_t shard, int64_t now)
 {
     ps_clock_have(&p->clock, node, shard, 16, false, now);
 }
 
-static bool decides(struct play *p, int64_t now)
+static bool expect_decision(struct play *p, int64_t now)
 {
     return ps_clock_decide(&p->clock, now, &p->d);
 }
@@ -55,174 +55,174 @@ static void is_set(const struct members *set, const char *want)
         assert_int_equal(members_has(set, i), strchr(want, (int)('0' + i)) != NULL);
 }
 
-static void a_push_counts_when_all_shards_have_it(void **state)
+static void test_ps_clock_push_counts_when_complete(void **state)
 {
     struct play p;
     (void)state;
-    begin(&p, CONSISTENCY_ASP, 3, 3);
-    have(&p, 1, 0, 10);
-    have(&p, 1, 2, 11);
-    have(&p, 1, 2, 12); /* said twice */
-    have(&p, 9, 0, 12); /* a stranger's */
-    have(&p, 2, 1, 13);
-    have(&p, 1, 3, 14); /* no such shard */
-    assert_false(decides(&p, 15));
-    have(&p, 1, 1, 20);
-    assert_true(decides(&p, 25));
+    begin_play(&p, CONSISTENCY_ASP, 3, 3);
+    have_push(&p, 1, 0, 10);
+    have_push(&p, 1, 2, 11);
+    have_push(&p, 1, 2, 12); /* said twice */
+    have_push(&p, 9, 0, 12); /* a stranger's */
+    have_push(&p, 2, 1, 13);
+    have_push(&p, 1, 3, 14); /* no such shard */
+    assert_false(expect_decision(&p, 15));
+    have_push(&p, 1, 1, 20);
+    assert_true(expect_decision(&p, 25));
     is_set(&p.d.applied, "1");
     is_set(&p.d.dropped, "");
     is_set(&p.d.ok, "1");
     assert_int_equal(p.d.by, 1);
     assert_int_equal(ps_clock_waited(&p.clock, 1, 25), 5);
-    assert_false(decides(&p, 26));
+    assert_false(expect_decision(&p, 26));
     job_free(p.job);
 }
 
-static void what_is_ready_together_is_decided_together(void **state)
+static void test_ps_clock_decides_ready_pushes_together(void **state)
 {
     struct play p;
     (void)state;
-    begin(&p, CONSISTENCY_ASP, 3, 1);
-    have(&p, 2, 0, 10);
-    have(&p, 0, 0, 11);
-    assert_true(decides(&p, 12));
+    begin_play(&p, CONSISTENCY_ASP, 3, 1);
+    have_push(&p, 2, 0, 10);
+    have_push(&p, 0, 0, 11);
+    assert_true(expect_decision(&p, 12));
     is_set(&p.d.applied, "02");
     is_set(&p.d.ok, "02");
     assert_int_equal(p.d.by, 0);
     job_free(p.job);
 }
 
-static void a_round_waits_for_all(void **state)
+static void test_ps_clock_round_waits_for_all(void **state)
 {
     struct play p;
     (void)state;
-    begin(&p, CONSISTENCY_BSP, 3, 1);
-    have(&p, 2, 0, 10);
-    have(&p, 0, 0, 11);
-    assert_false(decides(&p, 12));
-    have(&p, 1, 0, 20);
-    assert_true(decides(&p, 20));
+    begin_play(&p, CONSISTENCY_BSP, 3, 1);
+    have_push(&p, 2, 0, 10);
+    have_push(&p, 0, 0, 11);
+    assert_false(expect_decision(&p, 12));
+    have_push(&p, 1, 0, 20);
+    assert_true(expect_decision(&p, 20));
     is_set(&p.d.applied, "012");
     is_set(&p.d.ok, "012");
     assert_int_equal(ps_clock_waited(&p.clock, 2, 20), 10);
-    have(&p, 0, 0, 30);
-    have(&p, 1, 0, 30);
+    have_push(&p, 0, 0, 30);
+    have_push(&p, 1, 0, 30);
     ps_clock_leave(&p.clock, 2, true, &p.d);
     is_set(&p.d.ok, ""); /* nobody of a round that is not decided */
-    assert_true(decides(&p, 31));
+    assert_true(expect_decision(&p, 31));
     is_set(&p.d.applied, "01");
     job_free(p.job);
 }
 
 /* The rate goes by pushes / K: 7, 7⅓, 7⅔, 8; when one has left after four pushes, by halves. */
-static void the_clock_of_the_rate(void **state)
+static void test_the_clock_of_the_rate(void **state)
 {
     static const double want[] = {7, 7 + 1.0 / 3, 7 + 2.0 / 3, 8};
     struct play p;
     (void)state;
-    begin(&p, CONSISTENCY_ASP, 3, 1);
+    begin_play(&p, CONSISTENCY_ASP, 3, 1);
     for (int i = 0; i < 4; i++) {
-        have(&p, (uint32_t)i % 3, 0, 10 * i);
-        assert_true(decides(&p, 10 * i));
+        have_push(&p, (uint32_t)i % 3, 0, 10 * i);
+        assert_true(expect_decision(&p, 10 * i));
         assert_true(p.d.t == want[i]);
     }
     ps_clock_leave(&p.clock, 1, false, &p.d);
-    have(&p, 0, 0, 50);
-    assert_true(decides(&p, 50));
+    have_push(&p, 0, 0, 50);
+    assert_true(expect_decision(&p, 50));
     assert_true(p.d.t == 8 + 1.0 / 3);
-    have(&p, 0, 0, 60);
-    assert_true(decides(&p, 60));
+    have_push(&p, 0, 0, 60);
+    assert_true(expect_decision(&p, 60));
     assert_true(p.d.t == 8 + 1.0 / 3 + 0.5);
     p.job->solver->clock = CAFFE__SOLVER_PARAMETER__CLOCK__epochs;
-    have(&p, 2, 0, 70);
-    assert_true(decides(&p, 70));
+    have_push(&p, 2, 0, 70);
+    assert_true(expect_decision(&p, 70));
     assert_true(p.d.t == (1000 + 6 * 16) / 400.0);
     job_free(p.job);
 }
 
 /* Ten steps of three are thirty pushes. Who dies may not have been heard of his last. */
-static void the_run_ends_when_all_is_taken(void **state)
+static void test_the_run_ends_when_all_is_taken(void **state)
 {
     for (int deaths = 0; deaths < 2; deaths++) {
         struct play p;
         (void)state;
-        begin(&p, CONSISTENCY_ASP, 3, 1);
+        begin_play(&p, CONSISTENCY_ASP, 3, 1);
         for (int i = 1; i <= 29; i++) {
-            have(&p, (uint32_t)i % 3, 0, i);
-            assert_true(decides(&p, i));
+            have_push(&p, (uint32_t)i % 3, 0, i);
+            assert_true(expect_decision(&p, i));
             assert_false(p.d.stop);
         }
         ps_clock_leave(&p.clock, 1, deaths > 0, &p.d);
         assert_false(p.d.stop);
-        have(&p, 0, 0, 50);
-        assert_true(decides(&p, 50));
+        have_push(&p, 0, 0, 50);
+        assert_true(expect_decision(&p, 50));
         assert_int_equal(p.d.stop, deaths == 0);
-        have(&p, 2, 0, 51);
-        assert_true(decides(&p, 51));
+        have_push(&p, 2, 0, 51);
+        assert_true(expect_decision(&p, 51));
         assert_true(p.d.stop);
         job_free(p.job);
     }
 }
 
-static void what_is_not_finite_is_dropped(void **state)
+static void test_what_is_not_finite_is_dropped(void **state)
 {
     struct play p;
     (void)state;
-    begin(&p, CONSISTENCY_SSP, 3, 2);
-    have(&p, 0, 0, 1);
+    begin_play(&p, CONSISTENCY_SSP, 3, 2);
+    have_push(&p, 0, 0, 1);
     ps_clock_have(&p.clock, 0, 1, 16, true, 2); /* one bad part is enough */
-    have(&p, 1, 0, 3);
-    have(&p, 1, 1, 4);
-    assert_true(decides(&p, 5));
+    have_push(&p, 1, 0, 3);
+    have_push(&p, 1, 1, 4);
+    assert_true(expect_decision(&p, 5));
     is_set(&p.d.applied, "1");
     is_set(&p.d.dropped, "0");
     is_set(&p.d.ok, "01"); /* it goes on */
     assert_false(p.d.diverged);
     ps_clock_have(&p.clock, 1, 0, 16, true, 6);
     ps_clock_have(&p.clock, 1, 1, 16, true, 6);
-    assert_true(decides(&p, 6));
+    assert_true(expect_decision(&p, 6));
     assert_false(p.d.diverged); /* worker 2 has not said so */
     ps_clock_have(&p.clock, 2, 0, 16, true, 7);
     ps_clock_have(&p.clock, 2, 1, 16, true, 7);
-    assert_true(decides(&p, 7));
+    assert_true(expect_decision(&p, 7));
     assert_true(p.d.diverged);
     job_free(p.job);
 }
 
 /* Others are decided between its bad part and its last. */
-static void what_is_not_finite_is_remembered(void **state)
+static void test_what_is_not_finite_is_remembered(void **state)
 {
     struct play p;
     (void)state;
-    begin(&p, CONSISTENCY_ASP, 2, 2);
+    begin_play(&p, CONSISTENCY_ASP, 2, 2);
     ps_clock_have(&p.clock, 0, 1, 16, true, 1);
-    have(&p, 1, 0, 2);
-    have(&p, 1, 1, 2);
-    assert_true(decides(&p, 2));
+    have_push(&p, 1, 0, 2);
+    have_push(&p, 1, 1, 2);
+    assert_true(expect_decision(&p, 2));
     is_set(&p.d.applied, "1");
-    have(&p, 0, 0, 3);
-    assert_true(decides(&p, 3));
+    have_push(&p, 0, 0, 3);
+    assert_true(expect_decision(&p, 3));
     is_set(&p.d.applied, "");
     is_set(&p.d.dropped, "0");
-    have(&p, 0, 0, 4);
-    have(&p, 0, 1, 4);
-    assert_true(decides(&p, 4));
+    have_push(&p, 0, 0, 4);
+    have_push(&p, 0, 1, 4);
+    assert_true(expect_decision(&p, 4));
     is_set(&p.d.applied, "0");
     job_free(p.job);
 }
 
-static void a_death_lets_those_go_who_wait(void **state)
+static void test_ps_clock_death_releases_waiters(void **state)
 {
     struct play p;
     (void)state;
-    begin(&p, CONSISTENCY_SSP, 3, 1);
+    begin_play(&p, CONSISTENCY_SSP, 3, 1);
     for (int i = 0; i < 2; i++) {
-        have(&p, 0, 0, 10 * i);
-        assert_true(decides(&p, 10 * i));
+        have_push(&p, 0, 0, 10 * i);
+        assert_true(expect_decision(&p, 10 * i));
         is_set(&p.d.ok, i == 0 ? "0" : "");
     }
-    have(&p, 1, 0, 30);
-    assert_true(decides(&p, 30));
+    have_push(&p, 1, 0, 30);
+    assert_true(expect_decision(&p, 30));
     ps_clock_leave(&p.clock, 2, true, &p.d);
     is_set(&p.d.ok, "0");
     assert_int_equal(p.d.by, 2);
@@ -232,84 +232,84 @@ static void a_death_lets_those_go_who_wait(void **state)
 }
 
 /* K is 2, and 3 when worker 2 is counted in: three steps of each, then three more. */
-static void nobody_waits_for_who_comes_before_its_first_push(void **state)
+static void test_ps_clock_joiner_before_first_push(void **state)
 {
     struct play p;
     (void)state;
-    begin(&p, CONSISTENCY_SSP, 2, 2);
-    ps_clock_come(&p.clock, 2);
+    begin_play(&p, CONSISTENCY_SSP, 2, 2);
+    ps_clock_join(&p.clock, 2);
     ps_clock_fetched(&p.clock, 2);
     for (int step = 0; step < 3; step++) { /* a lead of 3 over it, were it counted */
         for (uint32_t node = 0; node < 2; node++) {
-            have(&p, node, 0, step);
-            have(&p, node, 1, step);
+            have_push(&p, node, 0, step);
+            have_push(&p, node, 1, step);
         }
-        assert_true(decides(&p, step));
+        assert_true(expect_decision(&p, step));
         is_set(&p.d.ok, "01");
         assert_true(p.d.t == 7 + step);
     }
-    have(&p, 2, 0, 3);
-    assert_false(decides(&p, 3)); /* half of it is there */
-    have(&p, 2, 1, 4);
-    assert_true(decides(&p, 4));
+    have_push(&p, 2, 0, 3);
+    assert_false(expect_decision(&p, 3)); /* half of it is there */
+    have_push(&p, 2, 1, 4);
+    assert_true(expect_decision(&p, 4));
     is_set(&p.d.applied, "2");
     is_set(&p.d.ok, "2");
     assert_true(p.d.t == 10);
-    have(&p, 0, 0, 5);
-    have(&p, 0, 1, 5);
-    assert_true(decides(&p, 5));
+    have_push(&p, 0, 0, 5);
+    have_push(&p, 0, 1, 5);
+    assert_true(expect_decision(&p, 5));
     assert_true(fabs(p.d.t - (10 + 1 / 3.0)) < 1e-9);
     is_set(&p.d.ok, "0"); /* a lead of 1 over worker 1, which has pushed as often as 2 counts for */
-    have(&p, 0, 0, 6);
-    have(&p, 0, 1, 6);
-    assert_true(decides(&p, 6));
+    have_push(&p, 0, 0, 6);
+    have_push(&p, 0, 1, 6);
+    assert_true(expect_decision(&p, 6));
     is_set(&p.d.ok, "");
     job_free(p.job);
 }
 
-static void a_round_waits_for_who_comes_once_it_has_fetched(void **state)
+static void test_ps_clock_round_waits_for_joiner_that_fetched(void **state)
 {
     struct play p;
     (void)state;
-    begin(&p, CONSISTENCY_BSP, 2, 1);
-    ps_clock_come(&p.clock, 2);
-    ps_clock_come(&p.clock, 3);
-    have(&p, 0, 0, 1);
-    have(&p, 1, 0, 2);
-    assert_true(decides(&p, 2));
+    begin_play(&p, CONSISTENCY_BSP, 2, 1);
+    ps_clock_join(&p.clock, 2);
+    ps_clock_join(&p.clock, 3);
+    have_push(&p, 0, 0, 1);
+    have_push(&p, 1, 0, 2);
+    assert_true(expect_decision(&p, 2));
     is_set(&p.d.ok, "01");
     ps_clock_fetched(&p.clock, 2);
-    have(&p, 0, 0, 3);
-    have(&p, 1, 0, 4);
-    assert_false(decides(&p, 4));
-    have(&p, 2, 0, 5);
-    assert_true(decides(&p, 5));
+    have_push(&p, 0, 0, 3);
+    have_push(&p, 1, 0, 4);
+    assert_false(expect_decision(&p, 4));
+    have_push(&p, 2, 0, 5);
+    assert_true(expect_decision(&p, 5));
     is_set(&p.d.applied, "012");
     is_set(&p.d.ok, "012");
     ps_clock_leave(&p.clock, 3, true, &p.d); /* it has never been counted */
     is_set(&p.d.ok, "");
-    have(&p, 3, 0, 6);
-    assert_false(decides(&p, 6));
+    have_push(&p, 3, 0, 6);
+    assert_false(expect_decision(&p, 6));
     job_free(p.job);
 }
 
 /* Three of four have come back to a driver, after a quarter of the run: the clock goes on where it
  * was, with a fourth of a step for each push, and not ahead. */
-static void fewer_go_on(void **state)
+static void test_fewer_go_on(void **state)
 {
     (void)state;
     struct play p;
-    struct members who = {{0}};
-    begin(&p, CONSISTENCY_ASP, 4, 1);
+    struct members members = {{0}};
+    begin_play(&p, CONSISTENCY_ASP, 4, 1);
     for (uint32_t i = 0; i < 3; i++)
-        members_add(&who, i);
+        members_add(&members, i);
     {
-        const struct ps_clock_how how = p.clock.how;
-        const struct course start = p.clock.start;
-        ps_clock_init(&p.clock, &how, &start, &who);
+        const struct ps_clock_config config = p.clock.config;
+        const struct progress start = p.clock.start;
+        ps_clock_init(&p.clock, &config, &start, &members);
     }
-    ps_clock_go_on(&p.clock, 1000 + UINT64_C(4) * 16 * 5, &who);
-    assert_int_equal(p.clock.course.steps, 7 + 5);
+    ps_clock_go_on(&p.clock, 1000 + UINT64_C(4) * 16 * 5, &members);
+    assert_int_equal(p.clock.progress.steps, 7 + 5);
     assert_true(p.clock.base == 7 + 5);
     job_free(p.job);
 }
@@ -317,17 +317,17 @@ static void fewer_go_on(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_push_counts_when_all_shards_have_it),
-        cmocka_unit_test(what_is_ready_together_is_decided_together),
-        cmocka_unit_test(a_round_waits_for_all),
-        cmocka_unit_test(the_clock_of_the_rate),
-        cmocka_unit_test(the_run_ends_when_all_is_taken),
-        cmocka_unit_test(what_is_not_finite_is_dropped),
-        cmocka_unit_test(what_is_not_finite_is_remembered),
-        cmocka_unit_test(a_death_lets_those_go_who_wait),
-        cmocka_unit_test(nobody_waits_for_who_comes_before_its_first_push),
-        cmocka_unit_test(a_round_waits_for_who_comes_once_it_has_fetched),
-        cmocka_unit_test(fewer_go_on),
+        cmocka_unit_test(test_ps_clock_push_counts_when_complete),
+        cmocka_unit_test(test_ps_clock_decides_ready_pushes_together),
+        cmocka_unit_test(test_ps_clock_round_waits_for_all),
+        cmocka_unit_test(test_the_clock_of_the_rate),
+        cmocka_unit_test(test_the_run_ends_when_all_is_taken),
+        cmocka_unit_test(test_what_is_not_finite_is_dropped),
+        cmocka_unit_test(test_what_is_not_finite_is_remembered),
+        cmocka_unit_test(test_ps_clock_death_releases_waiters),
+        cmocka_unit_test(test_ps_clock_joiner_before_first_push),
+        cmocka_unit_test(test_ps_clock_round_waits_for_joiner_that_fetched),
+        cmocka_unit_test(test_fewer_go_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

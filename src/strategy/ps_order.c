@@ -1,15 +1,15 @@
 /* What a server does when pushes are decided; and the clock, which decides them for all. */
 #include "base/hash.h"
-#include "strategy/ps_server_parts.h"
+#include "strategy/ps_server_internal.h"
 
 /* Pushes are decided: apply them here (or not), and let in what has waited for that. */
-static int carry_out(struct ps_server *s, const struct ps_note *order)
+static int carry_out(struct ps_server *s, const struct ps_message *order)
 {
-    const struct members *who = &order->who;
+    const struct members *members = &order->members;
     bool applied = order->op == PS_APPLY;
     size_t count = 0;
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_guest *g = members_has(who, p) ? s->guest[p] : NULL;
+        struct ps_server_client *g = members_has(members, p) ? s->client[p] : NULL;
         if (!g)
             continue;
         if (g->here == g->done)
@@ -24,7 +24,7 @@ static int carry_out(struct ps_server *s, const struct ps_note *order)
     if (applied)
         shard_apply(&s->shard, s->together, count, order->t);
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_guest *g = members_has(who, p) ? s->guest[p] : NULL;
+        struct ps_server_client *g = members_has(members, p) ? s->client[p] : NULL;
         if (g && applied && s->shard.s.n > 0) {
             vec_copy(&g->last, &g->in, vec_all(&g->in));
             g->averaged = g->samples;
@@ -32,13 +32,14 @@ static int carry_out(struct ps_server *s, const struct ps_note *order)
         if (!g)
             continue;
         g->done = g->here;
-        s->odd.word[p / 64] &= ~(UINT64_C(1) << p % 64);
-        s->odd.word[p / 64] |= (g->done & 1) << p % 64; /* by number: one may have been lost */
+        s->applied_parity.word[p / 64] &= ~(UINT64_C(1) << p % 64);
+        s->applied_parity.word[p / 64] |= (g->done & 1)
+                                          << p % 64; /* by number: one may have been lost */
     }
     s->version++;
-    s->place = order->samples;
+    s->placement = order->samples;
     s->orders[s->version % s->orders_kept] = *order;
-    s->history = hash_mix(hash_mix(s->history, applied), hash_bytes(who, sizeof *who));
+    s->history = hash_mix(hash_mix(s->history, applied), hash_bytes(members, sizeof *members));
     return OK;
 }
 
@@ -49,18 +50,18 @@ static void average_state(struct ps_server *s)
     if (s->shard.s.n == 0)
         return;
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        if (s->guest[p] && s->guest[p]->averaged > 0 && members_has(&s->known, p))
-            s->together[count++] = (struct push){&s->guest[p]->last, s->guest[p]->averaged};
+        if (s->client[p] && s->client[p]->averaged > 0 && members_has(&s->known, p))
+            s->together[count++] = (struct push){&s->client[p]->last, s->client[p]->averaged};
     shard_average(&s->shard, s->together, count);
 }
 
 /* What was decided is done: pushes that have waited for it come in, fetches go out. */
-static int go_on(struct ps_server *s, const struct members *who)
+static int go_on(struct ps_server *s, const struct members *members)
 {
     int rc = OK;
     average_state(s);
     for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_guest *g = members_has(who, p) ? s->guest[p] : NULL;
+        struct ps_server_client *g = members_has(members, p) ? s->client[p] : NULL;
         if (!g || !g->next)
             continue;
         struct message *m = g->next;
@@ -68,47 +69,50 @@ static int go_on(struct ps_server *s, const struct members *who)
         rc = ps_take_push(s, m);
     }
     if (rc == OK)
-        rc = ps_answer_all(s);
+        rc = ps_reply_all(s);
     return rc == OK ? ps_changed(s) : rc;
 }
 
-int ps_on_order(struct ps_server *s, const struct ps_note *note)
+int ps_on_order(struct ps_server *s, const struct ps_message *message)
 {
-    if (s->clock || !s->synced || note->number <= s->version)
+    if (s->clock || !s->synced || message->number <= s->version)
         return OK; /* a clock's that is gone, or known */
-    if (note->number != s->version + 1)
+    if (message->number != s->version + 1)
         return ERR_PROTOCOL;
-    int rc = carry_out(s, note);
+    int rc = carry_out(s, message);
     if (rc == OK)
-        rc = go_on(s, &note->who);
-    return rc == OK && s->settled != s->view ? ps_tell_stand(s) : rc;
+        rc = go_on(s, &message->members);
+    return rc == OK && s->recovery_done != s->view ? ps_report_state(s) : rc;
 }
 
 /* ---- the clock ---- */
 
-static int order(struct ps_server *s, enum ps_op op, const struct members *who, double t)
+static int send_order(struct ps_server *s, enum ps_op op, const struct members *members, double t)
 {
-    const struct ps_note note = {
-        .op = op, .number = s->version + 1, .samples = s->clock->course.place, .t = t, .who = *who};
-    if (members_count(who) == 0)
+    const struct ps_message message = {.op = op,
+                                       .number = s->version + 1,
+                                       .samples = s->clock->progress.sample_offset,
+                                       .t = t,
+                                       .members = *members};
+    if (members_count(members) == 0)
         return OK;
-    for (size_t i = 1; i < s->how.place.shards; i++) {
-        int rc = ps_tell_shard(s, i, &note);
+    for (size_t i = 1; i < s->config.placement.shards; i++) {
+        int rc = ps_report_shard(s, i, &message);
         if (rc != OK)
             return rc;
     }
-    int rc = carry_out(s, &note);
-    return rc == OK ? go_on(s, who) : rc;
+    int rc = carry_out(s, &message);
+    return rc == OK ? go_on(s, members) : rc;
 }
 
 int ps_send_oks(struct ps_server *s, const struct ps_decision *d, int64_t now)
 {
     int rc = OK;
     for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
-        const struct ps_guest *g = members_has(&d->ok, p) ? s->guest[p] : NULL;
+        const struct ps_server_client *g = members_has(&d->ok, p) ? s->client[p] : NULL;
         if (!g)
             continue;
-        const struct ps_note note = {
+        const struct ps_message message = {
             .op = PS_OK,
             .flags = (d->stop ? PS_STOP : 0u) | (d->diverged ? PS_LOST : 0u),
             .node = d->by,
@@ -116,7 +120,7 @@ int ps_send_oks(struct ps_server *s, const struct ps_decision *d, int64_t now)
             .version = s->version,
             .ns = ps_clock_waited(s->clock, p, now),
         };
-        rc = ps_post_tell(&s->post, p, PS_LANE_WORKER, &note);
+        rc = ps_sender_send(&s->sender, p, PS_LANE_WORKER, &message);
     }
     return rc;
 }
@@ -125,10 +129,10 @@ int ps_decide(struct ps_server *s)
 {
     struct ps_decision d;
     int64_t now = world_now(s->world);
-    if (!s->clock || s->settled != s->view || !ps_clock_decide(s->clock, now, &d))
+    if (!s->clock || s->recovery_done != s->view || !ps_clock_decide(s->clock, now, &d))
         return OK;
-    int rc = order(s, PS_DROP, &d.dropped, d.t);
+    int rc = send_order(s, PS_DROP, &d.dropped, d.t);
     if (rc == OK)
-        rc = order(s, PS_APPLY, &d.applied, d.t);
+        rc = send_order(s, PS_APPLY, &d.applied, d.t);
     return rc == OK ? ps_send_oks(s, &d, now) : rc;
 }

@@ -1,4 +1,4 @@
-#include "strategy/ps_server_parts.h"
+#include "strategy/ps_server_internal.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -13,9 +13,9 @@ static struct members members_of(const struct view *view)
     return out;
 }
 
-static int make_guest(struct ps_server *s, uint32_t node)
+static int make_client(struct ps_server *s, uint32_t node)
 {
-    struct ps_guest *g = s->guest[node] = arena_new(&s->own, struct ps_guest);
+    struct ps_server_client *g = s->client[node] = arena_new(&s->own, struct ps_server_client);
     size_t n = s->shard.range.len;
     if (!g || vec_init(&g->in, &s->own, n) != OK || vec_init(&g->copy, &s->own, n) != OK)
         return ERR_NOMEM;
@@ -25,127 +25,127 @@ static int make_guest(struct ps_server *s, uint32_t node)
 }
 
 /* Its memory is that of one who is gone, if there is one of whom no order can tell any more. */
-static int welcome(struct ps_server *s, uint32_t node, const struct members *kept)
+static int welcome_worker(struct ps_server *s, uint32_t node, const struct members *kept)
 {
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
-        struct ps_guest *g = members_has(kept, p) ? NULL : s->guest[p];
+        struct ps_server_client *g = members_has(kept, p) ? NULL : s->client[p];
         if (!g)
             continue;
-        s->guest[p] = NULL;
-        s->guest[node] = g;
-        *g = (struct ps_guest){.in = g->in, .copy = g->copy, .last = g->last};
+        s->client[p] = NULL;
+        s->client[node] = g;
+        *g = (struct ps_server_client){.in = g->in, .copy = g->copy, .last = g->last};
         return OK;
     }
-    return make_guest(s, node);
+    return make_client(s, node);
 }
 
 int ps_server_init(struct ps_server *s, struct world *world, struct group *group,
-                   const struct logger *log, const struct ps_server_how *how,
+                   const struct logger *log, const struct ps_server_config *config,
                    const struct segments *table, const struct vec *x, const struct vec *state,
                    struct arena *arena, struct err *err)
 {
-    const struct view *now = how->place.now;
-    struct range range = shard_range(x->n + state->n, how->index, how->place.shards);
-    *s = (struct ps_server){.world = world, .group = group, .log = log, .how = *how};
+    const struct view *now = config->placement.now;
+    struct range range = shard_range(x->n + state->n, config->index, config->placement.shards);
+    *s = (struct ps_server){.world = world, .group = group, .log = log, .config = *config};
     arena_init(&s->own);
     s->known = members_of(now);
     s->view = now->number;
-    s->place = how->start.place;
-    s->holds = s->synced = !how->moved;
-    s->settled = how->moved ? 0 : s->view;
+    s->placement = config->start.sample_offset;
+    s->holds = s->synced = !config->moved;
+    s->recovery_done = config->moved ? 0 : s->view;
     s->giver = WORLD_ANY;
-    ps_post_init(&s->post, world, group, PS_LANE_SERVER + (uint32_t)how->index);
-    int rc = shard_init(&s->shard, &how->shard, table, x, state, range, arena, err);
+    ps_sender_init(&s->sender, world, group, PS_LANE_SERVER + (uint32_t)config->index);
+    int rc = shard_init(&s->shard, &config->shard, table, x, state, range, arena, err);
     s->together = arena_array(arena, VIEW_MEMBERS_MAX, struct push);
     s->orders_kept =
         2 * VIEW_MEMBERS_MAX + 1; /* each is about a push, and a worker has one at a time */
-    s->orders = arena_array(arena, s->orders_kept, struct ps_note);
-    s->stand = arena_array(arena, how->place.shards, struct ps_stand);
+    s->orders = arena_array(arena, s->orders_kept, struct ps_message);
+    s->stand = arena_array(arena, config->placement.shards, struct ps_stand);
     if (rc == OK && (!s->together || !s->orders || !s->stand))
         rc = ERR_NOMEM;
     for (size_t i = 0; rc == OK && i < now->count; i++)
-        rc = make_guest(s, now->node[i]);
-    if (rc != OK || how->index > 0)
+        rc = make_client(s, now->node[i]);
+    if (rc != OK || config->index > 0)
         return rc;
     s->clock = arena_new(arena, struct ps_clock);
     if (!s->clock)
         return ERR_NOMEM;
-    ps_clock_init(s->clock, &how->clock, &how->start, &s->known);
+    ps_clock_init(s->clock, &config->clock, &config->start, &s->known);
     return OK;
 }
 
 void ps_server_release(struct ps_server *s)
 {
     arena_release(&s->own);
-    memset(s->guest, 0, sizeof s->guest);
+    memset(s->client, 0, sizeof s->client);
 }
 
 /* ---- pushes come in ---- */
 
-int ps_tell_shard(struct ps_server *s, size_t shard, const struct ps_note *note)
+int ps_report_shard(struct ps_server *s, size_t shard, const struct ps_message *message)
 {
-    struct ps_note said = *note;
-    said.view = s->view;
-    return ps_post_tell(&s->post, ps_place_host(&s->how.place, shard),
-                        PS_LANE_SERVER + (uint32_t)shard, &said);
+    struct ps_message reported = *message;
+    reported.view = s->view;
+    return ps_sender_send(&s->sender, ps_placement_host(&s->config.placement, shard),
+                          PS_LANE_SERVER + (uint32_t)shard, &reported);
 }
 
 int ps_have(struct ps_server *s, uint32_t node)
 {
-    const struct ps_guest *g = s->guest[node];
+    const struct ps_server_client *g = s->client[node];
     if (s->clock) {
         ps_clock_have(s->clock, node, 0, g->samples, g->bad, world_now(s->world));
         return OK;
     }
-    const struct ps_note note = {.op = PS_HAVE,
-                                 .flags = g->bad ? PS_LOST : 0,
-                                 .node = node,
-                                 .shard = (uint32_t)s->how.index,
-                                 .number = g->here,
-                                 .samples = g->samples};
-    return ps_tell_shard(s, 0, &note);
+    const struct ps_message message = {.op = PS_HAVE,
+                                       .flags = g->bad ? PS_LOST : 0,
+                                       .node = node,
+                                       .shard = (uint32_t)s->config.index,
+                                       .number = g->here,
+                                       .samples = g->samples};
+    return ps_report_shard(s, 0, &message);
 }
 
 /* The next push of a worker, the one before being decided. */
 int ps_take_push(struct ps_server *s, struct message *m)
 {
-    struct ps_guest *g = s->guest[m->from];
-    struct ps_note note;
+    struct ps_server_client *g = s->client[m->from];
+    struct ps_message message;
     uint32_t node = m->from;
-    if (ps_note_decode(transfer_header_reader(m), &note) != OK || note.number <= g->done) {
-        transfer_refuse(&s->post.parcels, m);
+    if (ps_message_decode(transfer_header_reader(m), &message) != OK || message.number <= g->done) {
+        transfer_refuse(&s->sender.transfers, m);
         return OK;
     }
-    g->samples = note.samples;
-    g->comes = note.number;
-    g->bad = note.flags & PS_LOST;
+    g->samples = message.samples;
+    g->arriving = message.number;
+    g->bad = message.flags & PS_LOST;
     if (g->bad) {
-        transfer_refuse(&s->post.parcels, m);
-        g->here = g->comes;
+        transfer_refuse(&s->sender.transfers, m);
+        g->here = g->arriving;
         return ps_have(s, node);
     }
     const struct transfer_in in = {.x = g->in.at, .n = g->in.n};
-    transfer_accept(&g->push, &s->post.parcels, m, &in);
+    transfer_accept(&g->push, &s->sender.transfers, m, &in);
     return OK;
 }
 
 static int on_push(struct ps_server *s, struct message *m)
 {
-    struct ps_guest *g = s->guest[m->from];
-    bool free = g->here == g->done && !g->push.all && (s->synced || !s->how.back);
+    struct ps_server_client *g = s->client[m->from];
+    bool free = g->here == g->done && !g->push.all && (s->synced || !s->config.recovered);
     if (free)
         return ps_take_push(s, m);
     if (g->next)
-        transfer_refuse(&s->post.parcels, g->next); /* it would be a second one that waits */
+        transfer_refuse(&s->sender.transfers, g->next); /* it would be a second one that waits */
     g->next = m;
     return OK;
 }
 
 /* A part that is not finite is not applied, nor are the others of that push. */
-static int on_arrived(struct ps_server *s, struct ps_guest *g)
+static int on_arrived(struct ps_server *s, struct ps_server_client *g)
 {
     g->bad = !vec_finite(&g->in, vec_all(&g->in));
-    g->here = g->comes;
+    g->here = g->arriving;
     if (g->bad)
         log_warn(s->log, "worker %u: its push %llu is not finite and is left out", g->push.peer,
                  (unsigned long long)g->here);
@@ -154,43 +154,45 @@ static int on_arrived(struct ps_server *s, struct ps_guest *g)
 
 /* ---- what is fetched goes out ---- */
 
-static int answer(struct ps_server *s, uint32_t node)
+static int reply_copy(struct ps_server *s, uint32_t node)
 {
-    struct ps_guest *g = s->guest[node];
-    uint8_t bytes[PS_NOTE_MAX];
-    bool sees = g->done >= g->after ||
-                (s->how.moved && !s->how.back && g->comes == 0); /* it pushed elsewhere */
-    if (!g->asks || !sees || s->version < g->version || !s->holds || !s->synced ||
+    struct ps_server_client *g = s->client[node];
+    uint8_t bytes[PS_MESSAGE_MAX];
+    bool sees = g->done >= g->after || (s->config.moved && !s->config.recovered &&
+                                        g->arriving == 0); /* it pushed elsewhere */
+    if (!g->requests || !sees || s->version < g->version || !s->holds || !s->synced ||
         g->part.status == POST_PENDING)
         return OK;
-    g->asks = false;
+    g->requests = false;
     vec_copy(&g->copy, &s->shard.both, vec_all(&g->copy));
-    const struct ps_note note = {
-        .op = PS_PART, .shard = (uint32_t)s->how.index, .version = s->version, .who = s->odd};
-    transfer_send(&g->part, &s->post.parcels,
+    const struct ps_message message = {.op = PS_PART,
+                                       .shard = (uint32_t)s->config.index,
+                                       .version = s->version,
+                                       .members = s->applied_parity};
+    transfer_send(&g->part, &s->sender.transfers,
                   &(struct transfer_out){.to = node,
                                          .lane = PS_LANE_WORKER,
                                          .x = g->copy.at,
                                          .n = g->copy.n,
                                          .header = bytes,
-                                         .header_len = ps_note_encode(&note, bytes)});
+                                         .header_len = ps_message_encode(&message, bytes)});
     return world_copied(s->world, g->copy.n * sizeof(float));
 }
 
-int ps_answer_all(struct ps_server *s)
+int ps_reply_all(struct ps_server *s)
 {
     int rc = OK;
     for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
-        if (s->guest[p])
-            rc = answer(s, p);
+        if (s->client[p])
+            rc = reply_copy(s, p);
     return rc;
 }
 
 /* ---- who comes and goes ---- */
 
-static int on_gone(struct ps_server *s, uint32_t node, bool died)
+static int on_death(struct ps_server *s, uint32_t node, bool died)
 {
-    struct ps_guest *g = s->guest[node];
+    struct ps_server_client *g = s->client[node];
     struct ps_decision d;
     if (died) {
         transfer_cancel(&g->push);
@@ -198,7 +200,7 @@ static int on_gone(struct ps_server *s, uint32_t node, bool died)
         if (g->next)
             message_unref(g->next);
         g->next = NULL;
-        g->asks = false;
+        g->requests = false;
     }
     if (!s->clock)
         return OK;
@@ -206,11 +208,11 @@ static int on_gone(struct ps_server *s, uint32_t node, bool died)
     return ps_send_oks(s, &d, world_now(s->world));
 }
 
-static int on_come(struct ps_server *s, uint32_t node, const struct members *kept)
+static int on_join(struct ps_server *s, uint32_t node, const struct members *kept)
 {
-    int rc = welcome(s, node, kept);
+    int rc = welcome_worker(s, node, kept);
     if (rc == OK && s->clock)
-        ps_clock_come(s->clock, node);
+        ps_clock_join(s->clock, node);
     return rc;
 }
 
@@ -222,51 +224,52 @@ int ps_look_at_view(struct ps_server *s)
     int rc = OK;
     const struct members now = members_of(view), before = s->known;
     struct members all; /* whose memory is kept: while the shards are uneven, everybody's */
-    memset(&all, s->settled == s->view ? 0 : 0xff, sizeof all);
+    memset(&all, s->recovery_done == s->view ? 0 : 0xff, sizeof all);
     const struct members kept = members_union(&all, &before);
     s->view = view->number;
     s->known = now;
     for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++)
         if (members_has(&before, p) && !members_has(&now, p))
-            rc = on_gone(s, p, true);
+            rc = on_death(s, p, true);
     for (size_t i = 0; rc == OK && i < view->count; i++)
         if (!members_has(&before, view->node[i]))
-            rc = on_come(s, view->node[i], &kept);
-    s->how.place.now = view;
-    bool stock = s->how.place.on_workers || !s->synced; /* else there is nothing to level */
+            rc = on_join(s, view->node[i], &kept);
+    s->config.placement.now = view;
+    bool stock = s->config.placement.on_workers || !s->synced; /* else there is nothing to level */
     if (!stock)
-        s->settled = s->view;
+        s->recovery_done = s->view;
     return rc == OK && stock ? ps_take_stock(s) : rc;
 }
 
 /* ---- the task ---- */
 
-static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_note *note)
+static int on_fetch(struct ps_server *s, uint32_t node, const struct ps_message *message)
 {
-    struct ps_guest *g = s->guest[node];
-    g->asks = true;
-    g->after = note->number;
-    g->version = note->version;
+    struct ps_server_client *g = s->client[node];
+    g->requests = true;
+    g->after = message->number;
+    g->version = message->version;
     if (s->clock)
         ps_clock_fetched(s->clock, node);
-    return answer(s, node);
+    return reply_copy(s, node);
 }
 
 /* Of the clock's affairs. */
-static int on_clock_note(struct ps_server *s, uint32_t from, const struct ps_note *note)
+static int on_clock_message(struct ps_server *s, uint32_t from, const struct ps_message *message)
 {
-    if (note->op == PS_LEAVE)
-        return on_gone(s, from, false);
-    const struct ps_guest *g = note->node < VIEW_MEMBERS_MAX ? s->guest[note->node] : NULL;
-    if (note->op == PS_HAVE && g && note->number > g->done && note->shard > 0)
-        ps_clock_have(s->clock, note->node, note->shard, note->samples, note->flags & PS_LOST,
-                      world_now(s->world));
+    if (message->op == PS_LEAVE)
+        return on_death(s, from, false);
+    const struct ps_server_client *g =
+        message->node < VIEW_MEMBERS_MAX ? s->client[message->node] : NULL;
+    if (message->op == PS_HAVE && g && message->number > g->done && message->shard > 0)
+        ps_clock_have(s->clock, message->node, message->shard, message->samples,
+                      message->flags & PS_LOST, world_now(s->world));
     return OK;
 }
 
 static bool is_known(const struct ps_server *s, uint32_t node)
 {
-    return node < VIEW_MEMBERS_MAX && s->guest[node] && members_has(&s->known, node);
+    return node < VIEW_MEMBERS_MAX && s->client[node] && members_has(&s->known, node);
 }
 
 int ps_see_view(struct ps_server *s, uint32_t number)
@@ -276,39 +279,39 @@ int ps_see_view(struct ps_server *s, uint32_t number)
     return rc == OK ? ps_look_at_view(s) : rc;
 }
 
-static int on_note(struct ps_server *s, struct message *m)
+static int on_message(struct ps_server *s, struct message *m)
 {
-    struct ps_note note;
+    struct ps_message message;
     uint32_t from = m->from;
-    bool read = ps_note_decode(transfer_header_reader(m), &note) == OK;
-    bool news = read && !is_known(s, from) && note.view > s->view; /* a newcomer, perhaps */
-    int rc = news ? ps_see_view(s, note.view) : OK;
+    bool read = ps_message_decode(transfer_header_reader(m), &message) == OK;
+    bool news = read && !is_known(s, from) && message.view > s->view; /* a newcomer, perhaps */
+    int rc = news ? ps_see_view(s, message.view) : OK;
     if (rc != OK) {
-        transfer_refuse(&s->post.parcels, m);
+        transfer_refuse(&s->sender.transfers, m);
         return rc;
     }
     bool known = is_known(s, from);
-    if (known && read && note.op == PS_PUSH)
+    if (known && read && message.op == PS_PUSH)
         return on_push(s, m);
-    if (known && read && note.op >= PS_COPY)
-        return ps_on_stock(s, m, &note);
-    transfer_refuse(&s->post.parcels, m);
+    if (known && read && message.op >= PS_COPY)
+        return ps_on_stock(s, m, &message);
+    transfer_refuse(&s->sender.transfers, m);
     if (!known || !read)
         return OK; /* a stranger's, or of one that has been given up */
-    if (note.op == PS_FETCH)
-        return on_fetch(s, from, &note);
-    if (note.op == PS_APPLY || note.op == PS_DROP)
-        return ps_on_order(s, &note);
-    return s->clock ? on_clock_note(s, from, &note) : OK;
+    if (message.op == PS_FETCH)
+        return on_fetch(s, from, &message);
+    if (message.op == PS_APPLY || message.op == PS_DROP)
+        return ps_on_order(s, &message);
+    return s->clock ? on_clock_message(s, from, &message) : OK;
 }
 
 static int on_ended(struct ps_server *s, struct transfer *ended)
 {
-    struct ps_guest *g = ended->peer < VIEW_MEMBERS_MAX ? s->guest[ended->peer] : NULL;
+    struct ps_server_client *g = ended->peer < VIEW_MEMBERS_MAX ? s->client[ended->peer] : NULL;
     if (g && ended == &g->push && ended->status == OK)
         return on_arrived(s, g);
     if (g && ended == &g->part)
-        return answer(s, ended->peer);
+        return reply_copy(s, ended->peer);
     return ended == &s->given && ended->status == OK ? ps_on_copied(s) : OK;
 }
 
@@ -318,11 +321,11 @@ static int take_in(struct ps_server *s, const struct wait_for *change)
     int64_t deadline = WORLD_FOREVER;
     struct transfer_wake got;
     for (;;) {
-        int rc = transfers_next(&s->post.parcels, change, 1, deadline, &got);
+        int rc = transfers_next(&s->sender.transfers, change, 1, deadline, &got);
         if (rc == ERR_TIMEOUT)
             return OK;
         if (rc == OK && got.header)
-            rc = on_note(s, got.header);
+            rc = on_message(s, got.header);
         else if (rc == OK && got.ended)
             rc = on_ended(s, got.ended);
         if (rc != OK || got.which == 0)
@@ -333,7 +336,7 @@ static int take_in(struct ps_server *s, const struct wait_for *change)
 
 int ps_server_run(struct ps_server *s, const atomic_bool *finish)
 {
-    int rc = s->how.moved ? ps_take_stock(s) : OK;
+    int rc = s->config.moved ? ps_take_stock(s) : OK;
     while (rc == OK) {
         uint64_t seen = world_raised(s->world, SIGNAL_GROUP);
         const struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
@@ -346,19 +349,19 @@ int ps_server_run(struct ps_server *s, const atomic_bool *finish)
             rc = take_in(s, &change);
     }
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++)
-        if (s->guest[p] && s->guest[p]->next)
-            message_unref(s->guest[p]->next);
-    ps_post_close(&s->post);
+        if (s->client[p] && s->client[p]->next)
+            message_unref(s->client[p]->next);
+    ps_sender_close(&s->sender);
     if (s->synced)
         log_debug(s->log, "shard %zu at worker %u ends after %" PRIu64 " orders (%" PRIx64 ")",
-                  s->how.index, s->world->self, s->version, s->history);
+                  s->config.index, s->world->self, s->version, s->history);
     return rc;
 }
 
 /* ---- the driver's part ---- */
 
 /* A checkpoint holds the optimizer's state where one optimizer has all of it. */
-static void take_state(struct ps_server *s, const struct joint *from)
+static void take_state(struct ps_server *s, const struct global_model *from)
 {
     struct optim *optim = &s->shard.optim;
     if (!optim->ops || from->states != optim->ops->states)
@@ -372,41 +375,42 @@ int ps_changed(struct ps_server *s)
 {
     if (!s->leader)
         return OK;
-    s->leader->joint.updates = s->shard.optim.updates;
-    return s->leader->committed(s->leader, NULL);
+    s->leader->model.updates = s->shard.optim.updates;
+    return s->leader->on_commit(s->leader, NULL);
 }
 
-static int lead(struct ps_server *s, struct leader *l, const struct ps_server_how *how)
+static int serve_driver(struct ps_server *s, struct driver_part *l,
+                        const struct ps_server_config *config)
 {
     struct err err;
-    int rc =
-        ps_server_init(s, l->world, l->group, l->log, how, l->table, &l->x, &l->s, l->arena, &err);
+    int rc = ps_server_init(s, l->world, l->group, l->log, config, l->table, &l->x, &l->s, l->arena,
+                            &err);
     if (rc != OK)
         return rc;
-    if (how->back)
-        s->place = l->others;
+    if (config->recovered)
+        s->placement = l->untaken;
     take_state(s, &l->resumed);
-    if (how->back && s->shard.optim.ops && s->shard.optim.ops->states > 0)
+    if (config->recovered && s->shard.optim.ops && s->shard.optim.ops->states > 0)
         log_info(l->log, "the optimizer's state is %s",
                  l->resumed.states > 0 ? "the newest checkpoint's" : "begun afresh");
-    l->joint = (struct joint){.x = &s->shard.x, .s = &s->shard.s};
+    l->model = (struct global_model){.x = &s->shard.x, .s = &s->shard.s};
     if (s->shard.optim.ops) {
-        l->joint.state = s->shard.optim.state;
-        l->joint.states = s->shard.optim.ops->states;
-        l->joint.updates = s->shard.optim.updates;
+        l->model.state = s->shard.optim.state;
+        l->model.states = s->shard.optim.ops->states;
+        l->model.updates = s->shard.optim.updates;
     }
     s->leader = l;
     return ps_server_run(s, &l->finish);
 }
 
-int ps_server_lead(struct leader *l, const struct ps_server_how *how)
+int ps_server_lead(struct driver_part *l, const struct ps_server_config *config)
 {
     struct ps_server *s = arena_new(l->arena, struct ps_server);
-    struct ps_server_how own = *how;
-    own.back = own.moved = l->lanes.blank;
-    if (own.back) /* its clock goes by the place alone, which may lie before the book's */
-        own.start = (struct course){0};
-    int rc = s ? lead(s, l, &own) : ERR_NOMEM;
+    struct ps_server_config own = *config;
+    own.recovered = own.moved = l->lanes.needs_sync;
+    if (own.recovered) /* its clock goes by the place alone, which may lie before the book's */
+        own.start = (struct progress){0};
+    int rc = s ? serve_driver(s, l, &own) : ERR_NOMEM;
     if (s)
         ps_server_release(s);
     return rc;

@@ -12,43 +12,43 @@
 #define PL_STRATEGY_PS_SERVER_H
 
 #include "strategy/ps_clock.h"
-#include "strategy/ps_note.h"
-#include "strategy/ps_place.h"
+#include "strategy/ps_message.h"
+#include "strategy/ps_placement.h"
 #include "strategy/shard.h"
 
-struct ps_server_how {
-    struct ps_place place;
-    size_t index; /* of the shard */
-    bool moved;   /* its server is gone: the range begins as the newest copy that anyone has */
-    bool back;    /* so it does: the driver that serves it has come back */
-    struct shard_how shard;
-    struct ps_clock_how clock; /* of shard 0 */
-    uint64_t push;             /* records of one */
-    struct course start;
+struct ps_server_config {
+    struct ps_placement placement;
+    size_t index;   /* of the shard */
+    bool moved;     /* its server is gone: the range begins as the newest copy that anyone has */
+    bool recovered; /* so it does: the driver that serves it has come back */
+    struct shard_config shard;
+    struct ps_clock_config clock; /* of shard 0 */
+    uint64_t push;                /* records of one */
+    struct progress start;
 };
 
 /* A worker as a server sees it. */
-struct ps_guest {
+struct ps_server_client {
     struct transfer push; /* coming in, into `in` */
     struct transfer part; /* going out, of `copy` */
     struct vec in, copy;  /* as long as the shard */
     struct vec last;      /* its s of its last push; as long as the shard's part of it */
     struct message *next; /* the note of its next push, until the one before is decided */
-    uint64_t comes;       /* the push that is coming in */
+    uint64_t arriving;    /* the push that is coming in */
     uint64_t here, done;  /* the newest that is here in full; that is decided */
     uint64_t samples;     /* of the one here */
     bool bad;             /* it is not finite */
     uint64_t averaged;    /* samples behind `last`; 0: nothing yet */
-    bool asks;            /* for its part, after push `after` and order `version` */
+    bool requests;        /* for its part, after push `after` and order `version` */
     uint64_t after, version;
-    struct ps_note copy_of; /* what it said of its copy, to a driver that has come back */
+    struct ps_message copy_of; /* what it said of its copy, to a driver that has come back */
 };
 
 /* What a shard has told the clock since the view of that number. */
 struct ps_stand {
     uint32_t view;
-    bool fresh, replays;
-    uint64_t version, history, place;
+    bool unset, replays;
+    uint64_t version, history, sample_offset;
 };
 
 struct ps_server {
@@ -56,37 +56,37 @@ struct ps_server {
     struct group *group;
     const struct logger *log;
     struct arena own; /* what comes later is its own: other tasks of the node take memory, too */
-    struct ps_server_how how;
-    struct ps_post post;
+    struct ps_server_config config;
+    struct ps_sender sender;
     struct shard shard;
-    struct ps_guest *guest[VIEW_MEMBERS_MAX];
-    struct push *together;  /* room for a push of each */
-    uint64_t version;       /* orders carried out */
-    uint64_t history;       /* a hash over them */
-    uint64_t place;         /* in the stream of records, that they have come to */
-    struct members odd;     /* workers of whom an odd number of pushes is decided */
-    struct members known;   /* workers, as far as the views seen say */
-    uint32_t view;          /* the last one seen */
-    struct ps_note *orders; /* the newest, by number; as many as may be under way to a shard */
+    struct ps_server_client *client[VIEW_MEMBERS_MAX];
+    struct push *together;         /* room for a push of each */
+    uint64_t version;              /* orders carried out */
+    uint64_t history;              /* a hash over them */
+    uint64_t placement;            /* in the stream of records, that they have come to */
+    struct members applied_parity; /* workers of whom an odd number of pushes is decided */
+    struct members known;          /* workers, as far as the views seen say */
+    uint32_t view;                 /* the last one seen */
+    struct ps_message *orders; /* the newest, by number; as many as may be under way to a shard */
     size_t orders_kept;
     struct ps_clock *clock;
     /* When the view has changed (ps_takeover.c): */
-    bool holds;             /* a range of weights; else it waits for copies */
-    bool synced;            /* knows how far the orders are */
-    uint32_t settled;       /* the view in which all shards stood at one order */
-    struct members offered; /* who have offered a copy in this view */
-    struct members left;    /* whose loops have ended, as far as a new clock is told */
-    uint64_t best;          /* the newest copy's version, */
-    uint32_t giver;         /* and whose it is */
-    struct transfer given;  /* coming in */
-    struct ps_stand *stand; /* the clock's, by shard */
-    struct leader *leader;  /* whose part it is; NULL: a worker's */
+    bool holds;                 /* a range of weights; else it waits for copies */
+    bool synced;                /* knows how far the orders are */
+    uint32_t recovery_done;     /* the view in which all shards stood at one order */
+    struct members offered;     /* who have offered a copy in this view */
+    struct members left;        /* whose loops have ended, as far as a new clock is told */
+    uint64_t best;              /* the newest copy's version, */
+    uint32_t giver;             /* and whose it is */
+    struct transfer given;      /* coming in */
+    struct ps_stand *stand;     /* the clock's, by shard */
+    struct driver_part *leader; /* whose part it is; NULL: a worker's */
 };
 
 /* The joint model begins as x and s, in memory of the arena's; those of place.now are its workers.
  * Release it in any case. ERR_NOMEM, or what the solver is refused for */
 int ps_server_init(struct ps_server *server, struct world *world, struct group *group,
-                   const struct logger *log, const struct ps_server_how *how,
+                   const struct logger *log, const struct ps_server_config *config,
                    const struct segments *table, const struct vec *x, const struct vec *s,
                    struct arena *arena, struct err *err);
 
@@ -97,6 +97,6 @@ void ps_server_release(struct ps_server *server);
 int ps_server_run(struct ps_server *server, const atomic_bool *finish);
 
 /* ops->driver: the one server of the model, until the run has ended. */
-int ps_server_lead(struct leader *leader, const struct ps_server_how *how);
+int ps_server_lead(struct driver_part *leader, const struct ps_server_config *config);
 
 #endif

@@ -63,14 +63,14 @@ static void take_start(struct shard *shard, const struct vec *x, const struct ve
         vec_export(s, (struct range){beyond, shard->s.n}, shard->s.at);
 }
 
-int shard_init(struct shard *shard, const struct shard_how *how, const struct segments *table,
+int shard_init(struct shard *shard, const struct shard_config *config, const struct segments *table,
                const struct vec *x, const struct vec *s, struct range range, struct arena *arena,
                struct err *err)
 {
     size_t end = range.from + range.len;
     size_t floats = range.from >= x->n ? 0 : (end < x->n ? end : x->n) - range.from;
     PL_ASSERT(end <= x->n + s->n && table->total == x->n);
-    *shard = (struct shard){.how = *how, .range = range};
+    *shard = (struct shard){.config = *config, .range = range};
     if (vec_init(&shard->both, arena, range.len) != OK ||
         vec_init(&shard->scratch, arena, floats) != OK ||
         cut_table(&shard->table, table, range.from, floats, arena) != OK)
@@ -78,10 +78,10 @@ int shard_init(struct shard *shard, const struct shard_how *how, const struct se
     shard->x = (struct vec){shard->both.at, floats};
     shard->s = (struct vec){shard->both.at + floats, range.len - floats};
     take_start(shard, x, s);
-    if (how->rule == SHARD_UPDATES)
+    if (config->rule == SHARD_UPDATES)
         return OK;
-    if (how->rule == SHARD_GRADIENTS)
-        return optim_init(&shard->optim, how->solver, floats, arena, err);
+    if (config->rule == SHARD_GRADIENTS)
+        return optim_init(&shard->optim, config->solver, floats, arena, err);
     return vec_init(&shard->optim.state[0], arena, floats) == OK
                ? OK
                : err_set(err, ERR_NOMEM, "no memory for %zu floats of history", floats);
@@ -112,7 +112,7 @@ static void apply_gradients(struct shard *shard, const struct push *push, size_t
 {
     struct vec dx = part_x(shard, push[0].vec);
     if (count > 1) {
-        weighted_sum(shard, &shard->scratch, push, count, !shard->how.sum, part_x);
+        weighted_sum(shard, &shard->scratch, push, count, !shard->config.sum, part_x);
         dx = shard->scratch;
     } else if (optim_writes_gradient(&shard->optim)) {
         vec_copy(&shard->scratch, &dx, vec_all(&dx));
@@ -131,10 +131,10 @@ static void apply_update(struct shard *shard, const struct vec *a)
  * given once more. Decay was in the worker's gradients. */
 static void apply_adagrad(struct shard *shard, const struct vec *a, float rate)
 {
-    const struct vec_adagrad how = {.rate = rate, .delta = shard->how.solver->delta};
+    const struct vec_adagrad config = {.rate = rate, .delta = shard->config.solver->delta};
     vec_copy(&shard->scratch, a, vec_all(a));
     vec_scale(&shard->scratch, -1.0f, vec_all(a));
-    vec_adagrad(&shard->x, &shard->scratch, &shard->optim.state[0], &how, &shard->table,
+    vec_adagrad(&shard->x, &shard->scratch, &shard->optim.state[0], &config, &shard->table,
                 vec_all(&shard->x));
 }
 
@@ -143,16 +143,16 @@ void shard_apply(struct shard *shard, const struct push *push, size_t count, dou
     shard->applied += count;
     if (shard->x.n == 0 || count == 0)
         return;
-    if (shard->how.rule == SHARD_GRADIENTS) {
+    if (shard->config.rule == SHARD_GRADIENTS) {
         apply_gradients(shard, push, count, t);
         return;
     }
     for (size_t i = 0; i < count; i++) {
         const struct vec a = part_x(shard, push[i].vec);
-        if (shard->how.rule == SHARD_UPDATES)
+        if (shard->config.rule == SHARD_UPDATES)
             apply_update(shard, &a);
         else
-            apply_adagrad(shard, &a, schedule_rate(shard->how.solver, t));
+            apply_adagrad(shard, &a, schedule_rate(shard->config.solver, t));
     }
 }
 

@@ -15,14 +15,14 @@ enum shard_rule {
     SHARD_ADAGRAD,   /* h ← h + a², x̃ ← x̃ + η·a / (√h + delta) (ours) */
 };
 
-struct shard_how {
+struct shard_config {
     enum shard_rule rule;
     bool sum; /* SHARD_GRADIENTS: gradients that are applied together are summed, not averaged */
     const Caffe__SolverParameter *solver;
 };
 
 struct shard {
-    struct shard_how how;
+    struct shard_config config;
     struct range range;    /* of the joint model */
     struct vec both;       /* that range of it: the part of x̃, then the part of s̃ */
     struct vec x, s;       /* the two parts, in `both` */
@@ -46,7 +46,7 @@ struct range shard_range(size_t floats, size_t i, size_t n);
 
 /* Memory for the shard from the arena; x̃ and s̃ begin as given. ERR_NOMEM, or what optim_init says
  */
-int shard_init(struct shard *shard, const struct shard_how *how, const struct segments *table,
+int shard_init(struct shard *shard, const struct shard_config *config, const struct segments *table,
                const struct vec *x, const struct vec *s, struct range range, struct arena *arena,
                struct err *err);
 

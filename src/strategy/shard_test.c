@@ -45,18 +45,18 @@ static Caffe__SolverParameter solver_of(const char *type, float rate)
     return solver;
 }
 
-static void open_shard(struct shard *shard, struct model *m, const struct shard_how *how, size_t i,
-                       size_t n)
+static void open_shard(struct shard *shard, struct model *m, const struct shard_config *config,
+                       size_t i, size_t n)
 {
     struct err err = {0};
-    int rc =
-        shard_init(shard, how, &m->table, &m->x, &m->s, shard_range(WHOLE, i, n), &m->arena, &err);
+    int rc = shard_init(shard, config, &m->table, &m->x, &m->s, shard_range(WHOLE, i, n), &m->arena,
+                        &err);
     if (rc != OK)
         fail_msg("%s", err.text);
 }
 
 /* What worker p sends in its round t, of the whole. */
-static void fill(struct vec *v, const struct segments *table, int p, int t)
+static void fill_vector(struct vec *v, const struct segments *table, int p, int t)
 {
     vec_fill(v, vec_all(v), 0);
     for (size_t i = 0; i < table->count; i++)
@@ -68,7 +68,7 @@ static void fill(struct vec *v, const struct segments *table, int p, int t)
         v->at[X + i] = (float)(10 * p + t) + (float)i;
 }
 
-static void ranges_cover_all(void **state)
+static void test_shard_ranges_cover_all(void **state)
 {
     (void)state;
     for (size_t floats = 1; floats < 300; floats += 7)
@@ -84,7 +84,7 @@ static void ranges_cover_all(void **state)
         }
 }
 
-static void who_needs_all_is_refused_by_name(void **state)
+static void test_shard_refuses_global_optimizers(void **state)
 {
     Caffe__SolverParameter solver;
     const struct optim optim = {.solver = &solver};
@@ -101,7 +101,7 @@ static void who_needs_all_is_refused_by_name(void **state)
 
 /* Whatever the rule, n shards hold to the bit what one does; cut in the middle of segments, and
  * where x ends and s begins. */
-static void shards_are_one(void **state)
+static void test_shards_are_one(void **state)
 {
     static const struct {
         enum shard_rule rule;
@@ -118,18 +118,18 @@ static void shards_are_one(void **state)
             struct shard one, part[6];
             struct vec sent[2], whole;
             Caffe__SolverParameter solver = solver_of(rules[r].type, 0.1f);
-            const struct shard_how how = {.rule = rules[r].rule, .solver = &solver};
+            const struct shard_config config = {.rule = rules[r].rule, .solver = &solver};
             model_init(&m);
-            open_shard(&one, &m, &how, 0, 1);
+            open_shard(&one, &m, &config, 0, 1);
             for (size_t i = 0; i < n; i++)
-                open_shard(&part[i], &m, &how, i, n);
+                open_shard(&part[i], &m, &config, i, n);
             assert_int_equal(vec_init(&whole, &m.arena, WHOLE), OK);
             for (int p = 0; p < 2; p++)
                 assert_int_equal(vec_init(&sent[p], &m.arena, WHOLE), OK);
             for (int t = 0; t < 5; t++) {
                 size_t count = 1 + (size_t)t % 2;
                 for (int p = 0; p < 2; p++)
-                    fill(&sent[p], &m.table, p, t);
+                    fill_vector(&sent[p], &m.table, p, t);
                 struct push push[2] = {{&sent[0], 16}, {&sent[1], 48}};
                 shard_apply(&one, push, count, t);
                 shard_average(&one, push, 2);
@@ -153,7 +153,7 @@ static void shards_are_one(void **state)
 }
 
 /* By hand: mean of 1 (16 records) and 5 (48) is 4; their sum is 6; one alone is itself. */
-static void gradients_that_come_together_are_one(void **state)
+static void test_shard_batched_gradients_are_one(void **state)
 {
     static const struct {
         bool sum;
@@ -166,9 +166,9 @@ static void gradients_that_come_together_are_one(void **state)
         struct shard shard;
         struct vec sent[2];
         Caffe__SolverParameter solver = solver_of("SGD", 0.5f);
-        const struct shard_how how = {SHARD_GRADIENTS, cases[i].sum, &solver};
+        const struct shard_config config = {SHARD_GRADIENTS, cases[i].sum, &solver};
         model_init(&m);
-        open_shard(&shard, &m, &how, 0, 1);
+        open_shard(&shard, &m, &config, 0, 1);
         for (int p = 0; p < 2; p++) {
             assert_int_equal(vec_init(&sent[p], &m.arena, WHOLE), OK);
             vec_fill(&sent[p], (struct range){0, X}, p == 0 ? 1.0f : 5.0f);
@@ -184,16 +184,16 @@ static void gradients_that_come_together_are_one(void **state)
 }
 
 /* a = 2: h = 4, and x moves by 0.5 · 2/√4; then a = −1: h = 5, by −0.5/√5. */
-static void adagrad_at_the_server(void **state)
+static void test_adagrad_at_the_server(void **state)
 {
     struct model m;
     struct shard shard;
     struct vec a;
     Caffe__SolverParameter solver = solver_of("SGD", 0.5f);
-    const struct shard_how how = {SHARD_ADAGRAD, false, &solver};
+    const struct shard_config config = {SHARD_ADAGRAD, false, &solver};
     (void)state;
     model_init(&m);
-    open_shard(&shard, &m, &how, 0, 1);
+    open_shard(&shard, &m, &config, 0, 1);
     assert_int_equal(vec_init(&a, &m.arena, WHOLE), OK);
     struct push push = {&a, 16};
     vec_fill(&a, (struct range){0, X}, 2.0f);
@@ -207,20 +207,20 @@ static void adagrad_at_the_server(void **state)
 }
 
 /* s̃ is the mean of the last of each by their samples, whatever was applied; x is left alone. */
-static void state_is_a_mean(void **state)
+static void test_state_is_a_mean(void **state)
 {
     struct model m;
     struct shard shard;
     struct vec sent[2];
     Caffe__SolverParameter solver = solver_of("SGD", 0.5f);
-    const struct shard_how how = {SHARD_GRADIENTS, true, &solver};
+    const struct shard_config config = {SHARD_GRADIENTS, true, &solver};
     (void)state;
     model_init(&m);
-    open_shard(&shard, &m, &how, 0, 1);
+    open_shard(&shard, &m, &config, 0, 1);
     assert_true(shard.s.at[0] == 100.0f && shard.s.at[4] == 104.0f);
     for (int p = 0; p < 2; p++) {
         assert_int_equal(vec_init(&sent[p], &m.arena, WHOLE), OK);
-        fill(&sent[p], &m.table, p, 0);
+        fill_vector(&sent[p], &m.table, p, 0);
     }
     struct push push[2] = {{&sent[0], 16}, {&sent[1], 48}};
     shard_average(&shard, push, 2);
@@ -235,12 +235,12 @@ static void state_is_a_mean(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ranges_cover_all),
-        cmocka_unit_test(who_needs_all_is_refused_by_name),
-        cmocka_unit_test(shards_are_one),
-        cmocka_unit_test(gradients_that_come_together_are_one),
-        cmocka_unit_test(adagrad_at_the_server),
-        cmocka_unit_test(state_is_a_mean),
+        cmocka_unit_test(test_shard_ranges_cover_all),
+        cmocka_unit_test(test_shard_refuses_global_optimizers),
+        cmocka_unit_test(test_shards_are_one),
+        cmocka_unit_test(test_shard_batched_gradients_are_one),
+        cmocka_unit_test(test_adagrad_at_the_server),
+        cmocka_unit_test(test_state_is_a_mean),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

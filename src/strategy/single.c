@@ -7,14 +7,14 @@ static int single_worker(struct member *m)
     struct learner *l = m->learner;
     uint32_t batch = job_step_records(m->job);
     size_t records = l->corpus->set[SET_TRAIN].count;
-    while (!strategy_done(m->job, &m->course, records)) {
-        int rc = learner_step(l, m->course.place, batch);
+    while (!strategy_done(m->job, &m->progress, records)) {
+        int rc = learner_step(l, m->progress.sample_offset, batch);
         if (rc != OK)
             return rc;
-        m->course.place += batch;
-        m->course.steps++;
-        m->course.exchanges++;
-        rc = m->committed(m, NULL);
+        m->progress.sample_offset += batch;
+        m->progress.steps++;
+        m->progress.exchanges++;
+        rc = m->on_commit(m, NULL);
         if (rc != OK)
             return rc == ERR_STOP ? OK : rc;
     }

@@ -22,19 +22,20 @@ int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, str
     return err_set(err, ERR_UNSUPPORTED, "strategy %s is not supported", name);
 }
 
-bool strategy_leads(const struct strategy_ops *strategy, const Paceline__Job *job)
+bool strategy_driver_hosts_model(const struct strategy_ops *strategy, const Paceline__Job *job)
 {
-    return strategy->leads && strategy->leads(job);
+    return strategy->driver_hosts_model && strategy->driver_hosts_model(job);
 }
 
-bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job *job)
+bool strategy_is_async(const struct strategy_ops *strategy, const Paceline__Job *job)
 {
-    return strategy->runs_free && strategy->runs_free(job);
+    return strategy->is_async && strategy->is_async(job);
 }
 
 bool strategy_leases(const struct strategy_ops *strategy, const Paceline__Job *job)
 {
-    return strategy_runs_free(strategy, job) && !(strategy->in_rounds && strategy->in_rounds(job));
+    return strategy_is_async(strategy, job) &&
+           !(strategy->has_fixed_partition && strategy->has_fixed_partition(job));
 }
 
 bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job)
@@ -42,9 +43,9 @@ bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job 
     return strategy->joinable && strategy->joinable(job);
 }
 
-bool strategy_joins_bare(const struct strategy_ops *strategy, const Paceline__Job *job)
+bool strategy_join_needs_no_model(const struct strategy_ops *strategy, const Paceline__Job *job)
 {
-    return strategy->joins_bare && strategy->joins_bare(job);
+    return strategy->join_needs_no_model && strategy->join_needs_no_model(job);
 }
 
 bool strategy_always(const Paceline__Job *job)
@@ -54,23 +55,23 @@ bool strategy_always(const Paceline__Job *job)
 }
 
 int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,
-               const struct exchange_config *how, uint64_t completed, struct arena *arena,
+               const struct exchange_config *config, uint64_t completed, struct arena *arena,
                struct exchange **out)
 {
     PL_ASSERT(lanes->count < ROSTER_LANES_MAX);
     struct exchange *e = *out = arena_new(arena, struct exchange);
     if (!e)
         return ERR_NOMEM;
-    int rc = exchange_init(e, group, (uint32_t)lanes->count, driver_takes_part, n, how, completed,
-                           arena);
+    int rc = exchange_init(e, group, (uint32_t)lanes->count, driver_takes_part, n, config,
+                           completed, arena);
     lanes->at[lanes->count++] = e;
-    if (rc == OK && lanes->blank)
+    if (rc == OK && lanes->needs_sync)
         exchange_join_unsynced(e);
-    if (rc != OK || !lanes->entered)
+    if (rc != OK || !lanes->joined)
         return rc;
-    if (e->lane >= lanes->entered->lanes)
+    if (e->lane >= lanes->joined->lanes)
         return ERR_PROTOCOL;
-    exchange_join(e, lanes->entered->completed[e->lane]);
+    exchange_join(e, lanes->joined->completed[e->lane]);
     return OK;
 }
 
@@ -81,101 +82,103 @@ void lanes_release(struct lanes *lanes)
     lanes->count = 0;
 }
 
-void course_encode(const struct course *course, struct buf *out)
+void progress_encode(const struct progress *progress, struct buf *out)
 {
-    buf_put_u64(out, course->place);
-    buf_put_u64(out, course->steps);
-    buf_put_u64(out, course->exchanges);
-    buf_put_u64(out, course->used);
-    members_encode(&course->who, out);
+    buf_put_u64(out, progress->sample_offset);
+    buf_put_u64(out, progress->steps);
+    buf_put_u64(out, progress->exchanges);
+    buf_put_u64(out, progress->samples_used);
+    members_encode(&progress->sharers, out);
 }
 
-void course_decode(struct byte_reader *in, struct course *out)
+void progress_decode(struct byte_reader *in, struct progress *out)
 {
-    out->place = read_u64(in);
+    out->sample_offset = read_u64(in);
     out->steps = read_u64(in);
     out->exchanges = read_u64(in);
-    out->used = read_u64(in);
-    members_decode(in, &out->who);
+    out->samples_used = read_u64(in);
+    members_decode(in, &out->sharers);
 }
 
-bool strategy_done(const Paceline__Job *job, const struct course *course, size_t records)
+bool strategy_done(const Paceline__Job *job, const struct progress *progress, size_t records)
 {
     const Paceline__Stop *stop = job->stop;
-    return (stop->has_epochs && (double)course->place >= stop->epochs * (double)records) ||
-           (stop->has_steps && course->steps >= stop->steps);
+    return (stop->has_epochs &&
+            (double)progress->sample_offset >= stop->epochs * (double)records) ||
+           (stop->has_steps && progress->steps >= stop->steps);
 }
 
-uint64_t strategy_round(const Paceline__Job *job, const struct course *course, size_t records,
+uint64_t strategy_round(const Paceline__Job *job, const struct progress *progress, size_t records,
                         uint64_t most)
 {
     const Paceline__Stop *stop = job->stop;
     uint64_t steps = most;
     if (stop->has_epochs) {
-        double left = stop->epochs * (double)records - (double)course->place;
-        double step = (double)members_count(&course->who) * job_step_records(job);
+        double left = stop->epochs * (double)records - (double)progress->sample_offset;
+        double step = (double)members_count(&progress->sharers) * job_step_records(job);
         uint64_t needed = left > 0 ? (uint64_t)(left / step) : 0;
         if ((double)needed * step < left)
             needed++;
         steps = needed < steps ? needed : steps;
     }
-    if (stop->has_steps && stop->steps - course->steps < steps)
-        steps = stop->steps - course->steps;
+    if (stop->has_steps && stop->steps - progress->steps < steps)
+        steps = stop->steps - progress->steps;
     return steps > 0 ? steps : 1;
 }
 
-uint64_t strategy_place(const struct course *course, uint32_t node, uint64_t t, uint32_t batch)
+uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,
+                                uint32_t batch)
 {
-    uint64_t shares = members_count(&course->who);
-    return course->place + (t * shares + members_rank(&course->who, node)) * batch;
+    uint64_t shares = members_count(&progress->sharers);
+    return progress->sample_offset + (t * shares + members_rank(&progress->sharers, node)) * batch;
 }
 
-bool strategy_shares(const struct member *m, const struct course *course)
+bool strategy_shares(const struct member *m, const struct progress *progress)
 {
-    return members_has(&course->who, m->world->self);
+    return members_has(&progress->sharers, m->world->self);
 }
 
-void strategy_give_nothing(const struct member *m, struct exchange_meta *mine)
+void strategy_contribute_nothing(const struct member *m, struct exchange_meta *mine)
 {
     mine->weight = 0;
     members_add(&mine->non_contributing, m->world->self);
 }
 
-struct members strategy_sharers(const struct exchange_meta *tally)
+struct members strategy_sharers(const struct exchange_meta *meta)
 {
-    struct members stay = members_without(&tally->participants, &tally->leaving);
-    return members_count(&stay) > 0 ? stay : tally->participants;
+    struct members stay = members_without(&meta->participants, &meta->leaving);
+    return members_count(&stay) > 0 ? stay : meta->participants;
 }
 
-void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
-                      const struct exchange_meta *tally)
+void strategy_advance(struct progress *progress, uint64_t steps, uint32_t batch,
+                      const struct exchange_meta *meta)
 {
-    course->place += steps * batch * members_count(&course->who);
-    course->steps += steps;
-    course->exchanges++;
-    course->who = strategy_sharers(tally);
+    progress->sample_offset += steps * batch * members_count(&progress->sharers);
+    progress->steps += steps;
+    progress->exchanges++;
+    progress->sharers = strategy_sharers(meta);
 }
 
-int strategy_steps(struct member *m, const struct course *from, uint64_t first, uint64_t most,
+int strategy_steps(struct member *m, const struct progress *from, uint64_t first, uint64_t most,
                    int64_t until, struct exchange_meta *mine)
 {
     uint32_t batch = job_step_records(m->job);
     if (!strategy_shares(m, from))
-        strategy_give_nothing(m, mine);
+        strategy_contribute_nothing(m, mine);
     for (uint64_t k = 0; k < most && strategy_shares(m, from); k++) {
         if (atomic_load(&m->group->over))
             return ERR_DRIVER; /* a round can be long, and nobody waits for it any more */
         if (k > 0 && world_now(m->world) >= until)
             break;
-        uint64_t place = strategy_place(from, m->world->self, first + k, batch);
-        int rc = learner_step(m->learner, place, batch);
+        uint64_t offset = strategy_sample_offset(from, m->world->self, first + k, batch);
+        int rc = learner_step(m->learner, offset, batch);
         if (rc == ERR_DIVERGED)
             mine->weight = 0;
         if (rc != OK)
             return rc == ERR_DIVERGED ? OK : rc;
         mine->samples += batch;
         mine->loss += m->learner->loss * batch;
-        rc = k + 1 < most ? m->amid(m) : OK;
+        rc = k + 1 < most ? m->on_step_boundary(m) : OK;
         if (rc != OK)
             return rc;
     }
@@ -185,36 +188,36 @@ int strategy_steps(struct member *m, const struct course *from, uint64_t first, 
 int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *mine)
 {
     *mine = (struct exchange_meta){.weight = 1, .hash_min = UINT64_MAX};
-    int rc = strategy_steps(m, &m->course, 0, tau, WORLD_FOREVER, mine);
+    int rc = strategy_steps(m, &m->progress, 0, tau, WORLD_FOREVER, mine);
     mine->stop_votes = atomic_load(&m->group->stop);
     return rc;
 }
 
-uint64_t strategy_free_place(struct member *m)
+uint64_t strategy_async_offset(struct member *m)
 {
     if (!m->leased)
-        return strategy_place(&m->start, m->world->self, m->course.steps - m->start.steps,
-                              job_step_records(m->job));
-    if (m->hold.count == 0)
-        m->used_up(m);
-    learner_expect(m->learner, lease_cursor_next_offset(&m->hold));
-    return lease_cursor_offset(&m->hold);
+        return strategy_sample_offset(&m->start, m->world->self, m->progress.steps - m->start.steps,
+                                      job_step_records(m->job));
+    if (m->lease_cursor.count == 0)
+        m->on_leases_exhausted(m);
+    learner_expect(m->learner, lease_cursor_next_offset(&m->lease_cursor));
+    return lease_cursor_offset(&m->lease_cursor);
 }
 
-int strategy_free_stepped(struct member *m)
+int strategy_async_stepped(struct member *m)
 {
     if (m->leased)
-        lease_cursor_step(&m->hold);
-    m->course.steps++;
-    m->course.place += job_step_records(m->job);
-    m->course.used += job_step_records(m->job);
-    return m->stepped(m);
+        lease_cursor_step(&m->lease_cursor);
+    m->progress.steps++;
+    m->progress.sample_offset += job_step_records(m->job);
+    m->progress.samples_used += job_step_records(m->job);
+    return m->on_step(m);
 }
 
-int strategy_free_step(struct member *m)
+int strategy_async_step(struct member *m)
 {
-    int rc = learner_step(m->learner, strategy_free_place(m), job_step_records(m->job));
-    return rc == OK ? strategy_free_stepped(m) : rc;
+    int rc = learner_step(m->learner, strategy_async_offset(m), job_step_records(m->job));
+    return rc == OK ? strategy_async_stepped(m) : rc;
 }
 
 /* The job's numbers are those of enum coll_algorithm and enum codec. */
@@ -222,7 +225,7 @@ _Static_assert((int)PACELINE__COLLECTIVE__ALGORITHM__scatter_gather == (int)COLL
                    (int)PACELINE__COLLECTIVE__WIRE__int8 == (int)CODEC_INT8,
                "names in job.proto and their numbers here have parted");
 
-struct exchange_config strategy_exchange_how(const Paceline__Job *job)
+struct exchange_config strategy_exchange_config(const Paceline__Job *job)
 {
     const Paceline__Collective *c = job->collective;
     return (struct exchange_config){

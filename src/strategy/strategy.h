@@ -9,17 +9,18 @@
 #include "learner/learner.h"
 
 /* How far the run is: what all members agree on at a commit point. */
-struct course {
-    uint64_t place;     /* in the endless stream of records: those before it are committed */
-    uint64_t steps;     /* of each worker */
-    uint64_t exchanges; /* of all lanes */
-    uint64_t used;      /* records before `place` that counted; train keeps this book. Free-running:
+struct progress {
+    uint64_t sample_offset; /* in the endless stream of records: those before it are committed */
+    uint64_t steps;         /* of each worker */
+    uint64_t exchanges;     /* of all lanes */
+    uint64_t
+        samples_used; /* records before `place` that counted; train keeps this book. Free-running:
                            that this worker has gone over itself, since it began */
-    struct members who; /* share the records of the round under way */
+    struct members sharers; /* share the records of the round under way */
 };
 
-void course_encode(const struct course *course, struct buf *out);
-void course_decode(struct byte_reader *in, struct course *out);
+void progress_encode(const struct progress *progress, struct buf *out);
+void progress_decode(struct byte_reader *in, struct progress *out);
 
 enum { STRATEGY_EXTRAS_MAX = 2 };
 
@@ -27,20 +28,21 @@ enum { STRATEGY_EXTRAS_MAX = 2 };
 struct lanes {
     struct exchange *at[ROSTER_LANES_MAX];
     size_t count;
-    const struct admission *entered; /* of a worker that has come to a run under way; or NULL */
-    bool blank; /* of a driver that has come back: it brings no result to them, nor knows how far
-                   they are, until exchange_sync */
+    const struct join_state *joined; /* of a worker that has come to a run under way; or NULL */
+    /* Of a recovered driver: it has no result of these lanes and does not know how many exchanges
+     * are completed, until exchange_sync. */
+    bool needs_sync;
 };
 
-enum { ADMISSION_WORDS = 24 };
-#define ADMISSION_NOT_HERE SIZE_MAX
+enum { JOIN_STATE_WORDS = 24 };
+#define JOIN_STATE_NOT_HERE SIZE_MAX
 
 /* What a newcomer is told by its sponsor beside the course and the model: how far each lane is, and
  * what the strategy's own ops->tell says. */
-struct admission {
+struct join_state {
     uint32_t lanes, words;
     uint64_t completed[ROSTER_LANES_MAX];
-    uint64_t word[ADMISSION_WORDS];
+    uint64_t word[JOIN_STATE_WORDS];
 };
 
 /* Open the next lane, for vectors of n floats: exchange_init with memory from the arena, `lanes`
@@ -52,7 +54,7 @@ int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part,
 void lanes_release(struct lanes *lanes);
 
 /* The joint model as it stands on this node, for whoever wants to evaluate or keep it. */
-struct joint {
+struct global_model {
     const struct vec *x, *s;
     const struct vec *state; /* the optimizer's, where it goes with the model; states 0: does not */
     size_t states;
@@ -72,57 +74,58 @@ struct member {
     struct learner *learner;
     const Paceline__Job *job;
     struct arena *arena;      /* for the strategy's vectors */
-    struct course start;      /* where the run began, or goes on from */
-    struct course course;     /* where it is; free-running: as far as this worker has come itself */
+    struct progress start;    /* where the run began, or goes on from */
+    struct progress progress; /* where it is; free-running: as far as this worker has come itself */
     bool leased;              /* it takes its records by leases, which train brings: */
-    struct lease_cursor hold; /* (data/lease_cursor.h) */
-    struct lanes lanes;       /* opened by the strategy; when its loop has ended well, train settles
+    struct lease_cursor lease_cursor; /* (data/lease_cursor.h) */
+    struct lanes lanes; /* opened by the strategy; when its loop has ended well, train settles
                              them (exchange_sync) until the run is over, but for those that a
                              task beside still does */
-    struct joint joint; /* brought by train: the learner's own; the strategy may know better */
+    struct global_model
+        model; /* brought by train: the learner's own; the strategy may know better */
     /* ops->extras vectors that a checkpoint held, or a sponsor; NULL: none */
     const struct vec *resumed;
-    const struct admission *admission; /* this worker came to a run under way; NULL: it did not */
-    void *own;                         /* the strategy's */
+    const struct join_state *join_state; /* this worker came to a run under way; NULL: it did not */
+    void *own;                           /* the strategy's */
     /* Train's hook, called by the strategy at each commit point, between two learner calls, with
      * the course already moved on. `e` has just completed; NULL under `single`. ERR_STOP: the run
      * ends here, for every member. */
-    int (*committed)(struct member *m, const struct exchange *e);
+    int (*on_commit)(struct member *m, const struct exchange *e);
     /* Between two steps of a round, which strategy_steps calls: all that a newcomer needs is as it
      * was at the last commit point. Where workers run free, while a strategy waits for somebody. */
-    int (*amid)(struct member *m);
-    /* The same for who runs free: after each step (strategy_free_step calls it), and after each of
+    int (*on_step_boundary)(struct member *m);
+    /* The same for who runs free: after each step (strategy_async_step calls it), and after each of
      * this worker's own exchanges, which it numbers from 1. ERR_STOP: the run ends, for this
      * worker now, and for others when they hear of it. */
-    int (*stepped)(struct member *m);
-    int (*exchanged)(struct member *m, uint32_t lane, const struct exchange_cost *cost);
+    int (*on_step)(struct member *m);
+    int (*on_exchange)(struct member *m, uint32_t lane, const struct exchange_cost *cost);
     /* m->hold is used up: take what leases have come meanwhile. Waits for none. */
-    void (*used_up)(struct member *m);
+    void (*on_leases_exhausted)(struct member *m);
     void *train; /* the hooks' own */
 };
 
 /* The driver, where a strategy gives it a part. */
-struct leader {
+struct driver_part {
     struct world *world;
     struct group *group;
     const struct logger *log;
     const Paceline__Job *job;
     const struct segments *table; /* of x */
     struct arena *arena;
-    size_t records;       /* of the training set */
-    struct vec x, s;      /* the joint model and its state; train brings their first values */
-    struct joint joint;   /* brought by train: x and s; the strategy may know more */
-    struct joint resumed; /* what a checkpoint held beside: state, extra */
-    struct course course;
+    size_t records;            /* of the training set */
+    struct vec x, s;           /* the joint model and its state; train brings their first values */
+    struct global_model model; /* brought by train: x and s; the strategy may know more */
+    struct global_model resumed; /* what a checkpoint held beside: state, extra */
+    struct progress progress;
     struct lanes lanes; /* as the member's */
     /* This driver has come back to workers that went on: what ops->tell of one of them said, at its
      * last commit point, which `course` is that of. NULL: it has not. */
-    const uint64_t *back;
+    const uint64_t *recovered;
     /* And of course.place, where workers run free: what none of them has taken. */
-    uint64_t others;
+    uint64_t untaken;
     /* As the member's. Where workers run free: called with NULL after each change of the joint
      * model; train fills in the course. */
-    int (*committed)(struct leader *l, const struct exchange *e);
+    int (*on_commit)(struct driver_part *l, const struct exchange *e);
     /* Workers run free, and all have ended: return from `driver`. Raised with SIGNAL_GROUP. */
     atomic_bool finish;
     void *train;
@@ -135,10 +138,10 @@ struct strategy_ops {
     /* (optional) Are workers never in step? Each takes its own share of the stream of records at
      * its own pace, calls `stepped` and `exchanged` and not `committed`, and the run ends when all
      * together have taken as many records as it asks for. NULL: they are. */
-    bool (*runs_free)(const Paceline__Job *job);
+    bool (*is_async)(const Paceline__Job *job);
     /* (optional) Do those that run free go in rounds all the same, so that whose records are whose
      * is arithmetic? NULL: never; each takes them by leases (data/lease.h). */
-    bool (*in_rounds)(const Paceline__Job *job);
+    bool (*has_fixed_partition)(const Paceline__Job *job);
     /* (optional) Beyond what the job's own checks see: an optimizer that a sharded server cannot
      * give, say. ERR_INPUT, ERR_UNSUPPORTED naming the field. */
     int (*check)(const Paceline__Job *job, struct err *err);
@@ -148,11 +151,11 @@ struct strategy_ops {
     bool (*joinable)(const Paceline__Job *job);
     /* (optional) Does the sponsor not send the model, as the newcomer gets it otherwise? NULL: it
      * does. */
-    bool (*joins_bare)(const Paceline__Job *job);
+    bool (*join_needs_no_model)(const Paceline__Job *job);
     /* (optional) A sponsor, at a commit point: what else a newcomer has to know to begin behind it;
-     * at most ADMISSION_WORDS, their number returned. ADMISSION_NOT_HERE: none can begin behind
+     * at most JOIN_STATE_WORDS, their number returned. JOIN_STATE_NOT_HERE: none can begin behind
      * this one, perhaps behind the next. */
-    size_t (*tell)(const struct member *m, uint64_t word[ADMISSION_WORDS]);
+    size_t (*export_join_state)(const struct member *m, uint64_t word[JOIN_STATE_WORDS]);
     /* Vectors as long as x that go into checkpoints beside the joint model, by these names. */
     size_t extras;
     const char *extra_name[STRATEGY_EXTRAS_MAX];
@@ -162,13 +165,13 @@ struct strategy_ops {
     /* (optional) The run is over for all, or this worker is broken: end what still runs beside. */
     void (*close)(struct member *m);
     /* (optional) All loops have ended: bring the joint model to this worker, into m->joint. */
-    int (*gather)(struct member *m);
+    int (*collect_model)(struct member *m);
     /* (optional) Does the driver have a part, and the joint model, in this job? NULL: never.
      * Otherwise the joint model is that of any member. */
-    bool (*leads)(const Paceline__Job *job);
+    bool (*driver_hosts_model)(const Paceline__Job *job);
     /* Its part, in every exchange as rank 0. One that has died and come back (l->lanes.blank) takes
      * it up again from what workers have; l->back says what they told it. */
-    int (*driver)(struct leader *l);
+    int (*driver)(struct driver_part *l);
 };
 
 extern const struct strategy_ops strategy_single;
@@ -186,8 +189,8 @@ extern const struct strategy_ops strategy_downpour;
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, struct err *err);
 
 /* Has the driver a part? Do workers run free? */
-bool strategy_leads(const struct strategy_ops *strategy, const Paceline__Job *job);
-bool strategy_runs_free(const struct strategy_ops *strategy, const Paceline__Job *job);
+bool strategy_driver_hosts_model(const struct strategy_ops *strategy, const Paceline__Job *job);
+bool strategy_is_async(const struct strategy_ops *strategy, const Paceline__Job *job);
 
 /* Do they take their records by leases? */
 bool strategy_leases(const struct strategy_ops *strategy, const Paceline__Job *job);
@@ -195,57 +198,58 @@ bool strategy_leases(const struct strategy_ops *strategy, const Paceline__Job *j
 /* Can workers come to a run of this job that is under way? */
 bool strategy_joinable(const struct strategy_ops *strategy, const Paceline__Job *job);
 
-bool strategy_joins_bare(const struct strategy_ops *strategy, const Paceline__Job *job);
+bool strategy_join_needs_no_model(const struct strategy_ops *strategy, const Paceline__Job *job);
 
 /* For ops: always. */
 bool strategy_always(const Paceline__Job *job);
 
 /* Has a run that stands there, on a training set of so many records, done what `stop` asks for? */
-bool strategy_done(const Paceline__Job *job, const struct course *course, size_t records);
+bool strategy_done(const Paceline__Job *job, const struct progress *progress, size_t records);
 
 /* Steps of the next round: `most`, or fewer when the run's end comes before. At least 1. */
-uint64_t strategy_round(const Paceline__Job *job, const struct course *course, size_t records,
+uint64_t strategy_round(const Paceline__Job *job, const struct progress *progress, size_t records,
                         uint64_t most);
 
 /* Who runs free: where its next step's records are: in its leases; or its own stripe of the stream,
  * one batch of each that all who began the run would share. */
-uint64_t strategy_free_place(struct member *m);
+uint64_t strategy_async_offset(struct member *m);
 
 /* A step has been taken there: counts it, then the hook `stepped`. */
-int strategy_free_stepped(struct member *m);
+int strategy_async_stepped(struct member *m);
 
 /* A whole free step: learner_step, counted. What either returns. */
-int strategy_free_step(struct member *m);
+int strategy_async_step(struct member *m);
 
 /* Has this worker a share of the records of the round that `course` begins? Who has come in has one
  * from the round after its first exchange; who leaves has none any more. */
-bool strategy_shares(const struct member *m, const struct course *course);
+bool strategy_shares(const struct member *m, const struct progress *progress);
 
 /* Who has no share puts in nothing, and rightly. */
-void strategy_give_nothing(const struct member *m, struct exchange_meta *mine);
+void strategy_contribute_nothing(const struct member *m, struct exchange_meta *mine);
 
 /* Who shares the records after an exchange with this tally. */
-struct members strategy_sharers(const struct exchange_meta *tally);
+struct members strategy_sharers(const struct exchange_meta *meta);
 
 /* At most `most` steps, from step `first` on, of this worker's share of what all of from->who take
  * from from->place on; but for the first of them, none begins at `until` or later. What they stand
  * for is added to `mine`. A worker whose loss is no number any more has nothing to give: it stops
  * there, with weight 0. Whoever has no share takes no step, and has weight 0. */
-int strategy_steps(struct member *m, const struct course *from, uint64_t first, uint64_t most,
+int strategy_steps(struct member *m, const struct progress *from, uint64_t first, uint64_t most,
                    int64_t until, struct exchange_meta *mine);
 
 /* τ steps of a round that all share, and what they stand for. */
 int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *mine);
 
 /* How the job wants vectors exchanged. */
-struct exchange_config strategy_exchange_how(const Paceline__Job *job);
+struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 
 /* Place of the records that `node` takes in step `t` of the round: its share of the global batch
  * that all of course->who split, equal shares in order of their numbers. */
-uint64_t strategy_place(const struct course *course, uint32_t node, uint64_t t, uint32_t batch);
+uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,
+                                uint32_t batch);
 
 /* The round of `steps` is committed with this tally: move on. */
-void strategy_advance(struct course *course, uint64_t steps, uint32_t batch,
-                      const struct exchange_meta *tally);
+void strategy_advance(struct progress *progress, uint64_t steps, uint32_t batch,
+                      const struct exchange_meta *meta);
 
 #endif

@@ -45,53 +45,54 @@ static void until_steps(struct plan *p, uint64_t steps)
     p->stop.steps = steps;
 }
 
-static struct course course_of(uint32_t members)
+static struct progress progress_of(uint32_t members)
 {
-    struct course course = {0};
+    struct progress progress = {0};
     for (uint32_t node = 0; node < members; node++)
-        members_add(&course.who, node);
-    return course;
+        members_add(&progress.sharers, node);
+    return progress;
 }
 
-static uint64_t round_of(const struct plan *p, const struct course *course)
+static uint64_t round_of(const struct plan *p, const struct progress *progress)
 {
-    return strategy_round(&p->job, course, p->records, p->most);
+    return strategy_round(&p->job, progress, p->records, p->most);
 }
 
-static bool is_done(const struct plan *p, const struct course *course)
+static bool is_done(const struct plan *p, const struct progress *progress)
 {
-    return strategy_done(&p->job, course, p->records);
+    return strategy_done(&p->job, progress, p->records);
 }
 
 /* ---- places ---- */
 
 /* Three members, batch 10, worked by hand. */
-static void shares_of_a_global_batch(void **state)
+static void test_strategy_shares_of_a_global_batch(void **state)
 {
     (void)state;
-    struct course course = {.place = 1000};
-    members_add(&course.who, 1);
-    members_add(&course.who, 4);
-    members_add(&course.who, 200);
-    assert_int_equal(strategy_place(&course, 1, 0, 10), 1000);
-    assert_int_equal(strategy_place(&course, 4, 0, 10), 1010);
-    assert_int_equal(strategy_place(&course, 200, 0, 10), 1020);
-    assert_int_equal(strategy_place(&course, 1, 1, 10), 1030);
-    assert_int_equal(strategy_place(&course, 200, 7, 10), 1230);
+    struct progress progress = {.sample_offset = 1000};
+    members_add(&progress.sharers, 1);
+    members_add(&progress.sharers, 4);
+    members_add(&progress.sharers, 200);
+    assert_int_equal(strategy_sample_offset(&progress, 1, 0, 10), 1000);
+    assert_int_equal(strategy_sample_offset(&progress, 4, 0, 10), 1010);
+    assert_int_equal(strategy_sample_offset(&progress, 200, 0, 10), 1020);
+    assert_int_equal(strategy_sample_offset(&progress, 1, 1, 10), 1030);
+    assert_int_equal(strategy_sample_offset(&progress, 200, 7, 10), 1230);
 }
 
 /* Each record of the round is in one share, and no record outside it in any. */
-static void check_tiles(const struct course *course, uint64_t steps, uint32_t batch)
+static void check_tiles(const struct progress *progress, uint64_t steps, uint32_t batch)
 {
     uint8_t taken[COVER_MAX] = {0};
-    uint64_t length = steps * batch * members_count(&course->who);
+    uint64_t length = steps * batch * members_count(&progress->sharers);
     assert_true(length <= COVER_MAX);
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++)
-        for (uint64_t t = 0; members_has(&course->who, node) && t < steps; t++) {
-            uint64_t place = strategy_place(course, node, t, batch);
-            assert_true(place >= course->place && place + batch <= course->place + length);
+        for (uint64_t t = 0; members_has(&progress->sharers, node) && t < steps; t++) {
+            uint64_t offset = strategy_sample_offset(progress, node, t, batch);
+            assert_true(offset >= progress->sample_offset &&
+                        offset + batch <= progress->sample_offset + length);
             for (uint32_t b = 0; b < batch; b++)
-                taken[place - course->place + b]++;
+                taken[offset - progress->sample_offset + b]++;
         }
     for (uint64_t i = 0; i < length; i++)
         assert_int_equal(taken[i], 1);
@@ -108,23 +109,24 @@ static struct members next_members(const struct members *now, uint64_t seed, uin
 }
 
 /* A run to its end, with losses on the way; returns how many rounds it took. */
-static uint64_t live_through(const struct plan *p, struct course *course, uint64_t seed,
+static uint64_t live_through(const struct plan *p, struct progress *progress, uint64_t seed,
                              uint64_t *last_members)
 {
     uint64_t rounds = 0;
-    while (!is_done(p, course)) {
-        uint64_t steps = round_of(p, course), members = members_count(&course->who);
-        struct course before = *course;
-        struct exchange_meta tally = {0};
+    while (!is_done(p, progress)) {
+        uint64_t steps = round_of(p, progress), members = members_count(&progress->sharers);
+        struct progress before = *progress;
+        struct exchange_meta meta = {0};
         assert_true(steps >= 1 && steps <= p->most);
-        check_tiles(course, steps, p->job.batch);
-        tally.participants = next_members(&course->who, seed, rounds);
-        strategy_advance(course, steps, p->job.batch, &tally);
-        assert_int_equal(course->place, before.place + steps * members * p->job.batch);
-        assert_int_equal(course->steps, before.steps + steps);
-        assert_int_equal(course->exchanges, before.exchanges + 1);
-        assert_memory_equal(&course->who, &tally.participants, sizeof course->who);
-        assert_true(steps == p->most || is_done(p, course)); /* only the last round is shorter */
+        check_tiles(progress, steps, p->job.batch);
+        meta.participants = next_members(&progress->sharers, seed, rounds);
+        strategy_advance(progress, steps, p->job.batch, &meta);
+        assert_int_equal(progress->sample_offset,
+                         before.sample_offset + steps * members * p->job.batch);
+        assert_int_equal(progress->steps, before.steps + steps);
+        assert_int_equal(progress->exchanges, before.exchanges + 1);
+        assert_memory_equal(&progress->sharers, &meta.participants, sizeof progress->sharers);
+        assert_true(steps == p->most || is_done(p, progress)); /* only the last round is shorter */
         *last_members = members;
         rounds++;
     }
@@ -132,135 +134,138 @@ static uint64_t live_through(const struct plan *p, struct course *course, uint64
 }
 
 /* Who shares may be any of the numbers there are, not only the first. */
-static struct course scattered_course(uint64_t seed)
+static struct progress scattered_progress(uint64_t seed)
 {
-    struct course course = {.place = 0};
+    struct progress progress = {.sample_offset = 0};
     uint64_t members = 1 + rng_below(seed, 1, 0, MEMBERS_MAX);
-    for (uint64_t i = 0; members_count(&course.who) < members; i++)
-        members_add(&course.who, (uint32_t)rng_below(seed, 2, i, i % 2 ? VIEW_MEMBERS_MAX : 12));
-    return course;
+    for (uint64_t i = 0; members_count(&progress.sharers) < members; i++)
+        members_add(&progress.sharers,
+                    (uint32_t)rng_below(seed, 2, i, i % 2 ? VIEW_MEMBERS_MAX : 12));
+    return progress;
 }
 
-static void histories_that_end_at_epochs(void **state)
+static void test_histories_that_end_at_epochs(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= HISTORIES; seed++) {
         struct plan p;
         uint64_t last = 0;
-        struct course course = scattered_course(seed);
+        struct progress progress = scattered_progress(seed);
         plan_init(&p, 1 + (uint32_t)rng_below(seed, 3, 0, 20), 100 + rng_below(seed, 3, 1, 1500),
                   1 + rng_below(seed, 3, 2, 20));
         until_epochs(&p, 0.25 * (double)(1 + rng_below(seed, 3, 3, 16)));
-        assert_true(live_through(&p, &course, seed, &last) > 0);
+        assert_true(live_through(&p, &progress, seed, &last) > 0);
         /* The end is reached, and not by more than the last global batch. */
         double end = p.stop.epochs * (double)p.records;
-        assert_true((double)course.place >= end);
-        assert_true((double)(course.place - last * p.job.batch) < end);
+        assert_true((double)progress.sample_offset >= end);
+        assert_true((double)(progress.sample_offset - last * p.job.batch) < end);
     }
 }
 
-static void histories_that_end_at_steps(void **state)
+static void test_histories_that_end_at_steps(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= HISTORIES; seed++) {
         struct plan p;
         uint64_t last = 0;
-        struct course course = scattered_course(seed);
+        struct progress progress = scattered_progress(seed);
         plan_init(&p, 1 + (uint32_t)rng_below(seed, 3, 0, 20), 500, 1 + rng_below(seed, 3, 2, 20));
         until_steps(&p, 1 + rng_below(seed, 3, 3, 200));
-        uint64_t rounds = live_through(&p, &course, seed, &last);
-        assert_int_equal(course.steps, p.stop.steps);
+        uint64_t rounds = live_through(&p, &progress, seed, &last);
+        assert_int_equal(progress.steps, p.stop.steps);
         assert_int_equal(rounds, (p.stop.steps + p.most - 1) / p.most);
     }
 }
 
-static void histories_that_end_at_whichever_comes_first(void **state)
+static void test_strategy_run_ends_at_the_first_limit(void **state)
 {
     (void)state;
     size_t by_steps = 0, by_epochs = 0;
     for (uint64_t seed = 1; seed <= HISTORIES; seed++) {
         struct plan p;
         uint64_t last = 0;
-        struct course course = scattered_course(seed);
+        struct progress progress = scattered_progress(seed);
         plan_init(&p, 10, 1000, 1 + rng_below(seed, 3, 2, 20));
         until_epochs(&p, 1);
         until_steps(&p, 1 + rng_below(seed, 3, 3, 60));
-        live_through(&p, &course, seed, &last);
-        assert_true(course.steps <= p.stop.steps);
-        assert_true(course.place - last * p.job.batch < p.records);
-        by_steps += course.steps == p.stop.steps;
-        by_epochs += course.place >= p.records;
+        live_through(&p, &progress, seed, &last);
+        assert_true(progress.steps <= p.stop.steps);
+        assert_true(progress.sample_offset - last * p.job.batch < p.records);
+        by_steps += progress.steps == p.stop.steps;
+        by_epochs += progress.sample_offset >= p.records;
     }
     assert_true(by_steps > HISTORIES / 10 && by_epochs > HISTORIES / 10);
 }
 
 /* ---- rounds, worked by hand ---- */
 
-static void the_last_round_is_shorter(void **state)
+static void test_the_last_round_is_shorter(void **state)
 {
     (void)state;
     struct plan p;
     plan_init(&p, 64, 55000, 50);
     until_epochs(&p, 1);
-    struct course course = course_of(4); /* 50·4·64 = 12,800 a round; 55,000 are 4.3 rounds */
+    struct progress progress = progress_of(4); /* 50·4·64 = 12,800 a round; 55,000 are 4.3 rounds */
     static const uint64_t want[] = {50, 50, 50, 50, 15}; /* 3,800 left, 256 a step: 14.8 */
     for (size_t i = 0; i < 5; i++) {
-        struct exchange_meta tally = {.participants = course.who};
-        assert_false(is_done(&p, &course));
-        assert_int_equal(round_of(&p, &course), want[i]);
-        strategy_advance(&course, want[i], 64, &tally);
+        struct exchange_meta meta = {.participants = progress.sharers};
+        assert_false(is_done(&p, &progress));
+        assert_int_equal(round_of(&p, &progress), want[i]);
+        strategy_advance(&progress, want[i], 64, &meta);
     }
-    assert_true(is_done(&p, &course));
-    assert_int_equal(course.place, 55040);
+    assert_true(is_done(&p, &progress));
+    assert_int_equal(progress.sample_offset, 55040);
 }
 
-static void an_end_that_a_round_meets_exactly_asks_for_no_more(void **state)
+static void test_strategy_run_ends_exactly_with_a_round(void **state)
 {
     (void)state;
     struct plan p;
     plan_init(&p, 10, 1000, 25);
     until_epochs(&p, 1);
-    struct course course = course_of(4);
-    assert_int_equal(round_of(&p, &course), 25);
-    course.place = 960; /* one step of all four is left */
-    assert_int_equal(round_of(&p, &course), 1);
-    course.place = 1000;
-    assert_true(is_done(&p, &course));
+    struct progress progress = progress_of(4);
+    assert_int_equal(round_of(&p, &progress), 25);
+    progress.sample_offset = 960; /* one step of all four is left */
+    assert_int_equal(round_of(&p, &progress), 1);
+    progress.sample_offset = 1000;
+    assert_true(is_done(&p, &progress));
 }
 
-static void a_run_without_an_end_takes_whole_rounds(void **state)
+static void test_a_run_without_an_end_takes_whole_rounds(void **state)
 {
     (void)state;
     struct plan p;
     plan_init(&p, 10, 1000, 25);
     p.stop.has_seconds = 1;
     p.stop.seconds = 3;
-    struct course course = course_of(4);
-    course.place = course.steps = 1000000000;
-    assert_int_equal(round_of(&p, &course), 25);
-    assert_false(is_done(&p, &course));
+    struct progress progress = progress_of(4);
+    progress.sample_offset = progress.steps = 1000000000;
+    assert_int_equal(round_of(&p, &progress), 25);
+    assert_false(is_done(&p, &progress));
 }
 
-static void a_course_travels(void **state)
+static void test_progress_round_trips(void **state)
 {
     (void)state;
-    struct course course = {.place = UINT64_C(1) << 50, .steps = 7, .exchanges = 3}, out;
-    members_add(&course.who, 5);
-    members_add(&course.who, 1023);
+    struct progress progress = {.sample_offset = UINT64_C(1) << 50, .steps = 7, .exchanges = 3},
+                    out;
+    members_add(&progress.sharers, 5);
+    members_add(&progress.sharers, 1023);
     struct buf bytes = {0};
-    course_encode(&course, &bytes);
+    progress_encode(&progress, &bytes);
     struct byte_reader in = {bytes.data, bytes.len, false};
-    course_decode(&in, &out);
+    progress_decode(&in, &out);
     assert_true(byte_reader_done(&in));
-    assert_true(out.place == course.place && out.steps == 7 && out.exchanges == 3);
-    assert_memory_equal(&out.who, &course.who, sizeof out.who);
+    assert_true(out.sample_offset == progress.sample_offset && out.steps == 7 &&
+                out.exchanges == 3);
+    assert_memory_equal(&out.sharers, &progress.sharers, sizeof out.sharers);
     in = (struct byte_reader){bytes.data, bytes.len - 1, false};
-    course_decode(&in, &out);
+    progress_decode(&in, &out);
     assert_false(byte_reader_done(&in));
     buf_release(&bytes);
 }
 
-static void strategies_are_found_by_the_job(void **state)
+static void test_strategies_are_found_by_the_job(void **state)
 {
     (void)state;
     static const struct {
@@ -300,15 +305,15 @@ static void strategies_are_found_by_the_job(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shares_of_a_global_batch),
-        cmocka_unit_test(histories_that_end_at_epochs),
-        cmocka_unit_test(histories_that_end_at_steps),
-        cmocka_unit_test(histories_that_end_at_whichever_comes_first),
-        cmocka_unit_test(the_last_round_is_shorter),
-        cmocka_unit_test(an_end_that_a_round_meets_exactly_asks_for_no_more),
-        cmocka_unit_test(a_run_without_an_end_takes_whole_rounds),
-        cmocka_unit_test(a_course_travels),
-        cmocka_unit_test(strategies_are_found_by_the_job),
+        cmocka_unit_test(test_strategy_shares_of_a_global_batch),
+        cmocka_unit_test(test_histories_that_end_at_epochs),
+        cmocka_unit_test(test_histories_that_end_at_steps),
+        cmocka_unit_test(test_strategy_run_ends_at_the_first_limit),
+        cmocka_unit_test(test_the_last_round_is_shorter),
+        cmocka_unit_test(test_strategy_run_ends_exactly_with_a_round),
+        cmocka_unit_test(test_a_run_without_an_end_takes_whole_rounds),
+        cmocka_unit_test(test_progress_round_trips),
+        cmocka_unit_test(test_strategies_are_found_by_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

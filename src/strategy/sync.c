@@ -33,7 +33,7 @@ enum { AUTO_ROUNDS = 3, AUTO_STEPS = 10 }; /* with tau_auto: the first rounds, t
 #define AUTO_SHARE 5   /* parts of computing to one of exchanging */
 #define LONG_S     1e9 /* seconds; longer rounds are as long */
 
-static const Paceline__Sync *settings(const Paceline__Job *job)
+static const Paceline__Sync *settings_of(const Paceline__Job *job)
 {
     return job->strategy->sync;
 }
@@ -48,34 +48,35 @@ struct rounds {
     uint64_t updates;      /* that had made the optimizer's state when the round began */
 };
 
-enum { TOLD_FIRST, TOLD_TAU, TOLD_UPDATES, TOLD_WORDS }; /* to a newcomer */
+enum { JOIN_FIRST, JOIN_TAU, JOIN_UPDATES, JOIN_WORDS }; /* to a newcomer */
 
 static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *group,
                        const Paceline__Job *job, const struct vec *x, const struct vec *s,
-                       const struct optim *optim, const struct course *course, struct arena *arena)
+                       const struct optim *optim, const struct progress *progress,
+                       struct arena *arena)
 {
-    const struct exchange_config how = strategy_exchange_how(job);
-    bool average = settings(job)->on_replace == PACELINE__ON_REPLACE__average;
+    const struct exchange_config config = strategy_exchange_config(job);
+    bool average = settings_of(job)->on_replace == PACELINE__ON_REPLACE__average;
     *r = (struct rounds){
         .job = job,
         .states = average ? optim->ops->states : 0,
-        .first = course->exchanges,
-        .tau = settings(job)->tau_auto ? 0 : settings(job)->tau,
+        .first = progress->exchanges,
+        .tau = settings_of(job)->tau_auto ? 0 : settings_of(job)->tau,
     };
     size_t n = x->n * (1 + r->states) + s->n;
-    return lanes_open(lanes, group, true, n, &how, course->exchanges, arena, &r->lane);
+    return lanes_open(lanes, group, true, n, &config, progress->exchanges, arena, &r->lane);
 }
 
 /* Is the first round, of init_iterations, still to come? */
-static bool begins(const struct rounds *r, const struct course *course)
+static bool begins_round(const struct rounds *r, const struct progress *progress)
 {
-    return settings(r->job)->init_iterations > 0 && course->place == 0;
+    return settings_of(r->job)->init_iterations > 0 && progress->sample_offset == 0;
 }
 
 /* Steps of the next round, at most. */
-static uint64_t longest(const struct rounds *r)
+static uint64_t longest_round(const struct rounds *r)
 {
-    if (settings(r->job)->has_seconds)
+    if (settings_of(r->job)->has_seconds)
         return UINT64_MAX;
     return r->tau > 0 ? r->tau : AUTO_STEPS;
 }
@@ -83,50 +84,50 @@ static uint64_t longest(const struct rounds *r)
 /* A round whose length is no number of steps is worth what went into it: the stream moves on by the
  * records that counted, and `steps` by their mean over those who gave them. So nothing of it is
  * ever missed; what a worker had done that died in it is in no book. */
-static void advance_by_samples(struct course *course, uint32_t batch,
-                               const struct exchange_meta *tally)
+static void advance_by_samples(struct progress *progress, uint32_t batch,
+                               const struct exchange_meta *meta)
 {
-    double batches = (double)tally->samples / batch;
-    strategy_advance(course, 0, batch, tally);
-    course->place += tally->samples;
-    course->steps += (uint64_t)llround(batches / (double)members_count(&tally->contributors));
+    double batches = (double)meta->samples / batch;
+    strategy_advance(progress, 0, batch, meta);
+    progress->sample_offset += meta->samples;
+    progress->steps += (uint64_t)llround(batches / (double)members_count(&meta->contributors));
 }
 
-static void choose_tau(struct rounds *r, const struct course *course)
+static void choose_tau(struct rounds *r, const struct progress *progress)
 {
-    const struct exchange_meta *tally = exchange_result_meta(r->lane);
-    if (r->tau > 0 || course->exchanges < r->first + AUTO_ROUNDS || tally->step_s <= 0)
+    const struct exchange_meta *meta = exchange_result_meta(r->lane);
+    if (r->tau > 0 || progress->exchanges < r->first + AUTO_ROUNDS || meta->step_s <= 0)
         return;
-    double tau = round(AUTO_SHARE * tally->exchange_s / tally->step_s);
+    double tau = round(AUTO_SHARE * meta->exchange_s / meta->step_s);
     r->tau = tau < 1 ? 1 : tau > UINT32_MAX ? UINT32_MAX : (uint64_t)tau;
 }
 
 /* A round of at most `tau` steps is committed. ERR_DIVERGED: nobody had anything left to give. */
-static int advance(struct rounds *r, struct course *course, uint64_t tau)
+static int advance_round(struct rounds *r, struct progress *progress, uint64_t tau)
 {
-    const struct exchange_meta *tally = exchange_result_meta(r->lane);
-    if (tally->weight == 0)
+    const struct exchange_meta *meta = exchange_result_meta(r->lane);
+    if (meta->weight == 0)
         return ERR_DIVERGED;
-    if (settings(r->job)->has_seconds)
-        advance_by_samples(course, job_step_records(r->job), tally);
+    if (settings_of(r->job)->has_seconds)
+        advance_by_samples(progress, job_step_records(r->job), meta);
     else
-        strategy_advance(course, tau, job_step_records(r->job), tally);
-    choose_tau(r, course);
+        strategy_advance(progress, tau, job_step_records(r->job), meta);
+    choose_tau(r, progress);
     return OK;
 }
 
 /* The first round is committed: its records are used, no worker has taken a step of its own. If who
  * was to do it died, nobody gave anything, and it is the next one's turn. */
-static int advance_first(struct rounds *r, struct course *course)
+static int advance_first(struct rounds *r, struct progress *progress)
 {
-    const struct exchange_meta *tally = exchange_result_meta(r->lane);
+    const struct exchange_meta *meta = exchange_result_meta(r->lane);
     uint32_t first = 0;
-    while (!members_has(&course->who, first))
+    while (!members_has(&progress->sharers, first))
         first++;
-    if (tally->weight == 0 && members_has(&tally->participants, first))
+    if (meta->weight == 0 && members_has(&meta->participants, first))
         return ERR_DIVERGED;
-    strategy_advance(course, 0, job_step_records(r->job), tally);
-    course->place += tally->samples;
+    strategy_advance(progress, 0, job_step_records(r->job), meta);
+    progress->sample_offset += meta->samples;
     return OK;
 }
 
@@ -153,24 +154,24 @@ static void take_model(const struct rounds *r, struct vec *x, struct vec *s)
 /* By the clock, workers take unequal numbers of steps: each goes on in a stripe of the stream that
  * is its own, as if all took as many. */
 struct stripe {
-    struct course from; /* where all stripes begin */
-    uint64_t taken;     /* steps in this one */
+    struct progress from; /* where all stripes begin */
+    uint64_t taken;       /* steps in this one */
 };
 
 /* The steps of a round. */
-static int train(struct member *m, const struct rounds *r, uint64_t most, struct stripe *own,
-                 struct exchange_meta *mine)
+static int train_round(struct member *m, const struct rounds *r, uint64_t most, struct stripe *own,
+                       struct exchange_meta *mine)
 {
-    const Paceline__Sync *how = settings(r->job);
+    const Paceline__Sync *config = settings_of(r->job);
     int64_t start = world_now(m->world);
-    int64_t until = start + (int64_t)(fmin(how->seconds, LONG_S) * WORLD_SECOND);
+    int64_t until = start + (int64_t)(fmin(config->seconds, LONG_S) * WORLD_SECOND);
     *mine = (struct exchange_meta){.weight = 1, .hash_min = UINT64_MAX};
-    bool by_clock = how->has_seconds && strategy_shares(m, &m->course);
+    bool by_clock = config->has_seconds && strategy_shares(m, &m->progress);
     int rc = by_clock ? strategy_steps(m, &own->from, own->taken, most, until, mine)
-                      : strategy_steps(m, &m->course, 0, most, WORLD_FOREVER, mine);
+                      : strategy_steps(m, &m->progress, 0, most, WORLD_FOREVER, mine);
     uint64_t steps = mine->samples / job_step_records(m->job);
     own->taken += steps + (mine->weight == 0);
-    if (how->tau_auto && steps > 0) {
+    if (config->tau_auto && steps > 0) {
         mine->step_s = world_seconds(world_now(m->world) - start) / (double)steps;
         mine->exchange_s = r->lane->cost.seconds;
     }
@@ -181,35 +182,35 @@ static int train(struct member *m, const struct rounds *r, uint64_t most, struct
 /* The first worker's init_iterations, on records that are its alone; all others give nothing. */
 static int train_first(struct member *m, struct exchange_meta *mine)
 {
-    struct course alone = {.place = m->course.place};
-    bool first = members_rank(&m->course.who, m->world->self) == 0;
+    struct progress alone = {.sample_offset = m->progress.sample_offset};
+    bool first = members_rank(&m->progress.sharers, m->world->self) == 0;
     *mine = (struct exchange_meta){
         .weight = first ? 1 : 0,
         .stop_votes = atomic_load(&m->group->stop),
         .hash_min = UINT64_MAX,
     };
-    members_add(&alone.who, m->world->self);
-    return first ? strategy_steps(m, &alone, 0, settings(m->job)->init_iterations, WORLD_FOREVER,
+    members_add(&alone.sharers, m->world->self);
+    return first ? strategy_steps(m, &alone, 0, settings_of(m->job)->init_iterations, WORLD_FOREVER,
                                   mine)
                  : OK;
 }
 
 /* Whoever had nothing to give takes x̃ like all others, and begins afresh: what its optimizer
  * remembers is as broken as its model was. */
-static void begin_afresh(struct learner *l, const struct course *course)
+static void reset_rounds(struct learner *l, const struct progress *progress)
 {
     optim_reset(&l->optim);
-    l->steps = course->steps;
+    l->steps = progress->steps;
 }
 
 /* How many updates made the optimizer's state goes where the state goes. */
-static void replace(const struct rounds *r, struct learner *l, const struct course *course,
-                    uint64_t steps)
+static void replace_model(const struct rounds *r, struct learner *l,
+                          const struct progress *progress, uint64_t steps)
 {
     take_model(r, &l->x, &l->s);
     if (r->lane->mine.weight == 0)
-        begin_afresh(l, course);
-    else if (settings(r->job)->on_replace == PACELINE__ON_REPLACE__reset)
+        reset_rounds(l, progress);
+    else if (settings_of(r->job)->on_replace == PACELINE__ON_REPLACE__reset)
         optim_reset(&l->optim);
     const float *at = exchange_result(r->lane)->at + l->x.n + l->s.n;
     for (size_t i = 0; i < r->states; i++, at += l->x.n)
@@ -228,34 +229,35 @@ static int first_round(struct member *m, struct rounds *r)
     put_model(r, l);
     rc = exchange_run(r->lane, &mine);
     if (rc == OK)
-        rc = advance_first(r, &m->course);
+        rc = advance_first(r, &m->progress);
     if (rc != OK)
         return rc;
     if (exchange_result_meta(r->lane)->weight > 0)
         take_model(r, &l->x, &l->s);
-    begin_afresh(l, &m->course); /* all alike */
-    return m->committed(m, r->lane);
+    reset_rounds(l, &m->progress); /* all alike */
+    return m->on_commit(m, r->lane);
 }
 
 static int one_round(struct member *m, struct rounds *r, struct stripe *own)
 {
     struct learner *l = m->learner;
-    uint64_t steps = m->course.steps;
-    uint64_t tau = strategy_round(m->job, &m->course, l->corpus->set[SET_TRAIN].count, longest(r));
+    uint64_t steps = m->progress.steps;
+    uint64_t tau =
+        strategy_round(m->job, &m->progress, l->corpus->set[SET_TRAIN].count, longest_round(r));
     struct exchange_meta mine;
     r->updates = l->optim.updates;
-    int rc = train(m, r, tau, own, &mine);
+    int rc = train_round(m, r, tau, own, &mine);
     if (rc != OK)
         return rc;
     put_model(r, l);
     rc = exchange_run(r->lane, &mine);
     if (rc == OK)
-        rc = advance(r, &m->course, tau);
+        rc = advance_round(r, &m->progress, tau);
     if (rc != OK)
         return rc;
-    replace(r, l, &m->course, m->course.steps - steps);
+    replace_model(r, l, &m->progress, m->progress.steps - steps);
     r->updates = l->optim.updates;
-    return m->committed(m, r->lane);
+    return m->on_commit(m, r->lane);
 }
 
 static int sync_worker(struct member *m)
@@ -264,58 +266,58 @@ static int sync_worker(struct member *m)
     size_t records = l->corpus->set[SET_TRAIN].count;
     struct rounds r;
     m->own = &r;
-    int rc =
-        rounds_open(&r, &m->lanes, m->group, m->job, &l->x, &l->s, &l->optim, &m->course, m->arena);
-    if (m->admission && m->admission->words == TOLD_WORDS) {
-        r.first = m->admission->word[TOLD_FIRST];
-        r.tau = m->admission->word[TOLD_TAU];
-        l->optim.updates = m->admission->word[TOLD_UPDATES];
+    int rc = rounds_open(&r, &m->lanes, m->group, m->job, &l->x, &l->s, &l->optim, &m->progress,
+                         m->arena);
+    if (m->join_state && m->join_state->words == JOIN_WORDS) {
+        r.first = m->join_state->word[JOIN_FIRST];
+        r.tau = m->join_state->word[JOIN_TAU];
+        l->optim.updates = m->join_state->word[JOIN_UPDATES];
     }
-    while (rc == OK && begins(&r, &m->course))
+    while (rc == OK && begins_round(&r, &m->progress))
         rc = first_round(m, &r);
-    struct stripe own = {.from = m->course};
-    if (m->admission) /* a stripe of its own, as if all began theirs here (ours) */
-        members_add(&own.from.who, m->world->self);
-    while (rc == OK && !strategy_done(m->job, &m->course, records))
+    struct stripe own = {.from = m->progress};
+    if (m->join_state) /* a stripe of its own, as if all began theirs here (ours) */
+        members_add(&own.from.sharers, m->world->self);
+    while (rc == OK && !strategy_done(m->job, &m->progress, records))
         rc = one_round(m, &r, &own);
     return rc == ERR_STOP ? OK : rc;
 }
 
-static size_t sync_tell(const struct member *m, uint64_t word[ADMISSION_WORDS])
+static size_t sync_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS])
 {
     const struct rounds *r = m->own;
-    word[TOLD_FIRST] = r->first;
-    word[TOLD_TAU] = r->tau;
-    word[TOLD_UPDATES] = r->updates;
-    return TOLD_WORDS;
+    word[JOIN_FIRST] = r->first;
+    word[JOIN_TAU] = r->tau;
+    word[JOIN_UPDATES] = r->updates;
+    return JOIN_WORDS;
 }
 
 /* ---- the driver, which gives nothing to the mean and keeps it as x̃ ---- */
 
-static void tell_tau(const struct leader *l, const struct rounds *r)
+static void report_tau(const struct driver_part *l, const struct rounds *r)
 {
-    const struct exchange_meta *tally = exchange_result_meta(r->lane);
+    const struct exchange_meta *meta = exchange_result_meta(r->lane);
     log_info(l->log, "tau is %llu: an exchange takes %.3g s, a step %.3g s",
-             (unsigned long long)r->tau, tally->exchange_s, tally->step_s);
+             (unsigned long long)r->tau, meta->exchange_s, meta->step_s);
 }
 
 /* The round that follows l->course has been exchanged. */
-static int driver_commits(struct leader *l, struct rounds *r)
+static int driver_commits(struct driver_part *l, struct rounds *r)
 {
-    bool first = begins(r, &l->course);
+    bool first = begins_round(r, &l->progress);
     uint64_t before = r->tau;
-    uint64_t tau = strategy_round(l->job, &l->course, l->records, longest(r));
-    int rc = first ? advance_first(r, &l->course) : advance(r, &l->course, tau);
+    uint64_t tau = strategy_round(l->job, &l->progress, l->records, longest_round(r));
+    int rc = first ? advance_first(r, &l->progress) : advance_round(r, &l->progress, tau);
     if (rc != OK)
         return rc;
     if (exchange_result_meta(r->lane)->weight > 0)
         take_model(r, &l->x, &l->s);
     if (r->tau != before)
-        tell_tau(l, r);
-    return l->committed(l, r->lane);
+        report_tau(l, r);
+    return l->on_commit(l, r->lane);
 }
 
-static int driver_round(struct leader *l, struct rounds *r)
+static int driver_round(struct driver_part *l, struct rounds *r)
 {
     int rc = exchange_run(r->lane, &(struct exchange_meta){.hash_min = UINT64_MAX});
     return rc == OK ? driver_commits(l, r) : rc;
@@ -323,36 +325,37 @@ static int driver_round(struct leader *l, struct rounds *r)
 
 /* This driver has come back: x̃ is the result that its workers have kept, of the exchange behind
  * which l->course is, or of the next, which the last driver completed for one of them at least. */
-static int take_up(struct leader *l, struct rounds *r)
+static int take_up(struct driver_part *l, struct rounds *r)
 {
-    if (l->back) {
-        r->first = l->back[TOLD_FIRST];
-        r->tau = l->back[TOLD_TAU];
+    if (l->recovered) {
+        r->first = l->recovered[JOIN_FIRST];
+        r->tau = l->recovered[JOIN_TAU];
     }
     int rc = exchange_sync(r->lane);
     if (rc == OK && r->lane->needs_sync)
         rc = ERR_PEER; /* nobody was left to ask */
     if (rc != OK)
         return rc;
-    if (r->lane->completed > l->course.exchanges)
+    if (r->lane->completed > l->progress.exchanges)
         return driver_commits(l, r);
     if (exchange_result_meta(r->lane)->weight > 0)
         take_model(r, &l->x, &l->s);
     return OK;
 }
 
-static int sync_driver(struct leader *l)
+static int sync_driver(struct driver_part *l)
 {
     struct optim optim; /* whose only use is to say how many vectors its state has */
     struct err err;
     struct rounds r;
     int rc = optim_init(&optim, l->job->solver, 0, l->arena, &err);
     if (rc == OK)
-        rc = rounds_open(&r, &l->lanes, l->group, l->job, &l->x, &l->s, &optim, &l->course,
+        rc = rounds_open(&r, &l->lanes, l->group, l->job, &l->x, &l->s, &optim, &l->progress,
                          l->arena);
-    if (rc == OK && l->lanes.blank)
+    if (rc == OK && l->lanes.needs_sync)
         rc = take_up(l, &r);
-    while (rc == OK && (begins(&r, &l->course) || !strategy_done(l->job, &l->course, l->records)))
+    while (rc == OK &&
+           (begins_round(&r, &l->progress) || !strategy_done(l->job, &l->progress, l->records)))
         rc = driver_round(l, &r);
     return rc == ERR_STOP ? OK : rc;
 }
@@ -360,16 +363,16 @@ static int sync_driver(struct leader *l)
 /* Where it is not known beforehand, `tau` stands for it. */
 static uint64_t sync_round(const Paceline__Job *job)
 {
-    return settings(job)->tau;
+    return settings_of(job)->tau;
 }
 
 const struct strategy_ops strategy_sync = {
     .name = "sync",
     .round = sync_round,
     .joinable = strategy_always,
-    .joins_bare = strategy_always,
-    .tell = sync_tell,
+    .join_needs_no_model = strategy_always,
+    .export_join_state = sync_export_join_state,
     .worker = sync_worker,
-    .leads = strategy_always,
+    .driver_hosts_model = strategy_always,
     .driver = sync_driver,
 };

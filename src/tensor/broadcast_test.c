@@ -173,7 +173,7 @@ static void test_broadcast_sums_ignore_batch_splits(void **state)
     arena_release(&arena);
 }
 
-static void threads_change_no_function(void **state)
+static void test_threads_change_no_function(void **state)
 {
     (void)state;
     enum { N = 70001 };
@@ -250,7 +250,7 @@ static void test_broadcast_spans_split_and_merge(void **state)
 }
 
 /* Along any axis: positive, of sum 1, and the largest first; large numbers do not overflow. */
-static void softmax_sums_to_one(void **state)
+static void test_softmax_sums_to_one(void **state)
 {
     (void)state;
     struct arena arena;
@@ -287,9 +287,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_broadcast_entries),
         cmocka_unit_test(test_broadcast_sums_ignore_batch_splits),
-        cmocka_unit_test(threads_change_no_function),
+        cmocka_unit_test(test_threads_change_no_function),
         cmocka_unit_test(test_broadcast_spans_split_and_merge),
-        cmocka_unit_test(softmax_sums_to_one),
+        cmocka_unit_test(test_softmax_sums_to_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

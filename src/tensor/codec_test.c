@@ -71,7 +71,7 @@ static void fill_values(float *x, size_t n, enum kind kind, uint64_t stream)
         x[i] = input_value(kind, stream, i);
 }
 
-static void sizes_are_multiples_of_four(void **state)
+static void test_sizes_are_multiples_of_four(void **state)
 {
     (void)state;
     const size_t want[][4] = {
@@ -83,7 +83,7 @@ static void sizes_are_multiples_of_four(void **state)
             assert_int_equal(codec_bytes(codecs[k], want[i][0]), want[i][1 + k]);
 }
 
-static void the_bytes_are_these(void **state)
+static void test_the_bytes_are_these(void **state)
 {
     (void)state;
     /* Largest 127·2: the scale is 2, and 3, 5, -1 fall midway between multiples of it. */
@@ -116,7 +116,7 @@ static uint16_t bf16_of(float x)
     return (uint16_t)(out[0] | out[1] << 8);
 }
 
-static void bf16_of_single_values(void **state)
+static void test_bf16_of_single_values(void **state)
 {
     (void)state;
     const uint32_t want[][2] = {
@@ -137,7 +137,7 @@ static double bf16_value(uint32_t code)
     return code == 0x7f80 ? ldexp(1, 128) : (double)of_bits(code << 16);
 }
 
-static void bf16_is_the_nearest(void **state)
+static void test_bf16_is_the_nearest(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 400000; i++) {
@@ -182,7 +182,7 @@ static void int8_as_defined(const float *x, size_t n, uint8_t *out)
     }
 }
 
-static void int8_is_as_defined(void **state)
+static void test_int8_is_as_defined(void **state)
 {
     (void)state;
     static float x[CODEC_BLOCK];
@@ -197,7 +197,7 @@ static void int8_is_as_defined(void **state)
 }
 
 /* Half a step, or a whole one of the largest scale where q stops. */
-static void int8_errs_by_half_a_step(void **state)
+static void test_int8_errs_by_half_a_step(void **state)
 {
     (void)state;
     static float x[CODEC_BLOCK], y[CODEC_BLOCK];
@@ -216,7 +216,7 @@ static void int8_errs_by_half_a_step(void **state)
     }
 }
 
-static void a_block_that_is_not_finite_decodes_to_nans(void **state)
+static void test_a_block_that_is_not_finite_decodes_to_nans(void **state)
 {
     (void)state;
     enum { N = 2 * CODEC_BLOCK + 7 };
@@ -239,7 +239,7 @@ static void a_block_that_is_not_finite_decodes_to_nans(void **state)
 }
 
 /* What every rank of an all-gather leans on when it forwards what it decoded. */
-static void codes_of_decoded_values_are_the_same(void **state)
+static void test_codes_of_decoded_values_are_the_same(void **state)
 {
     (void)state;
     static float x[N_MAX], y[N_MAX], z[N_MAX];
@@ -305,7 +305,7 @@ static void test_codec_parts_at_blocks(void **state)
 }
 
 /* What a stranger sends need not be a code: it decodes to something, within bounds. */
-static void any_bytes_decode(void **state)
+static void test_any_bytes_decode(void **state)
 {
     (void)state;
     static uint8_t in[BYTES_MAX];
@@ -328,7 +328,7 @@ static double half_step(enum codec codec, const uint8_t *code, size_t i, float s
     return (double)of_bits(bytes_le32(code + i / CODEC_BLOCK * 260)) / 2;
 }
 
-static void feedback_loses_nothing_in_the_long_run(void **state)
+static void test_feedback_loses_nothing_in_the_long_run(void **state)
 {
     (void)state;
     enum { N = 300, ROUNDS = 1000 };
@@ -363,7 +363,7 @@ static void feedback_loses_nothing_in_the_long_run(void **state)
 }
 
 /* Without feedback a value far below half a step would never arrive at all. */
-static void feedback_carries_small_values_across(void **state)
+static void test_feedback_carries_small_values_across(void **state)
 {
     (void)state;
     float x[2] = {100, 0.01f}, residual[2] = {0}, y[2];
@@ -380,7 +380,7 @@ static void feedback_carries_small_values_across(void **state)
     assert_int_equal(arrived, 10); /* of the scale, 1, each hundredth time */
 }
 
-static void residuals_stay_where_nothing_was_sent(void **state)
+static void test_residuals_stay_where_nothing_was_sent(void **state)
 {
     (void)state;
     enum { N = CODEC_BLOCK + 2, BAD = 9 };
@@ -403,7 +403,7 @@ static void residuals_stay_where_nothing_was_sent(void **state)
         }
 }
 
-static void names_lead_to_codecs(void **state)
+static void test_names_lead_to_codecs(void **state)
 {
     (void)state;
     enum codec codec = CODEC_BF16;
@@ -420,22 +420,22 @@ static void names_lead_to_codecs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_are_multiples_of_four),
-        cmocka_unit_test(the_bytes_are_these),
-        cmocka_unit_test(bf16_of_single_values),
-        cmocka_unit_test(bf16_is_the_nearest),
+        cmocka_unit_test(test_sizes_are_multiples_of_four),
+        cmocka_unit_test(test_the_bytes_are_these),
+        cmocka_unit_test(test_bf16_of_single_values),
+        cmocka_unit_test(test_bf16_is_the_nearest),
         cmocka_unit_test(test_codec_bf16_round_trips),
-        cmocka_unit_test(int8_is_as_defined),
-        cmocka_unit_test(int8_errs_by_half_a_step),
-        cmocka_unit_test(a_block_that_is_not_finite_decodes_to_nans),
-        cmocka_unit_test(codes_of_decoded_values_are_the_same),
+        cmocka_unit_test(test_int8_is_as_defined),
+        cmocka_unit_test(test_int8_errs_by_half_a_step),
+        cmocka_unit_test(test_a_block_that_is_not_finite_decodes_to_nans),
+        cmocka_unit_test(test_codes_of_decoded_values_are_the_same),
         cmocka_unit_test(test_codec_any_offset_and_length),
         cmocka_unit_test(test_codec_parts_at_blocks),
-        cmocka_unit_test(any_bytes_decode),
-        cmocka_unit_test(feedback_loses_nothing_in_the_long_run),
-        cmocka_unit_test(feedback_carries_small_values_across),
-        cmocka_unit_test(residuals_stay_where_nothing_was_sent),
-        cmocka_unit_test(names_lead_to_codecs),
+        cmocka_unit_test(test_any_bytes_decode),
+        cmocka_unit_test(test_feedback_loses_nothing_in_the_long_run),
+        cmocka_unit_test(test_feedback_carries_small_values_across),
+        cmocka_unit_test(test_residuals_stay_where_nothing_was_sent),
+        cmocka_unit_test(test_names_lead_to_codecs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -240,7 +240,7 @@ static void assert_codes(const struct work *work)
     run_free(&want);
 }
 
-static void every_code_agrees_with_plain_c(void **state)
+static void test_every_code_agrees_with_plain_c(void **state)
 {
     (void)state;
     for (int threads = 1; threads <= 2; threads++) {
@@ -257,7 +257,7 @@ static void every_code_agrees_with_plain_c(void **state)
 }
 
 /* Images in blocks of channels, where a case has any. */
-static void every_code_agrees_over_blocks(void **state)
+static void test_every_code_agrees_over_blocks(void **state)
 {
     (void)state;
     size_t tried = 0;
@@ -276,7 +276,7 @@ static void every_code_agrees_over_blocks(void **state)
 }
 
 /* Winograd's form is that of blocks: there and back nothing is copied. */
-static void winograd_takes_blocks_as_they_lie(void **state)
+static void test_winograd_takes_blocks_as_they_lie(void **state)
 {
     (void)state;
     struct work work = work_of(&cases[WIDE]);
@@ -309,7 +309,7 @@ static char *chosen_by(struct tuner *tuner, const struct work *work)
 }
 
 /* What was timed in one process is known to the next, which times nothing. */
-static void a_second_run_chooses_the_same_and_times_nothing(void **state)
+static void test_a_second_run_chooses_the_same_and_times_nothing(void **state)
 {
     (void)state;
     int64_t looks = 0;
@@ -361,7 +361,7 @@ static void test_kernel_code_unknown_name_is_timed_again(void **state)
 }
 
 /* A code that wants more memory than there is: the rule's does with less. */
-static void a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule(void **state)
+static void test_a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule(void **state)
 {
     (void)state;
     struct work work = work_of(&cases[WIDE]);
@@ -407,7 +407,7 @@ static int64_t clock_without_a_cache(void *user)
 }
 
 /* What loses is not kept in oneDNN's cache, whose capacity is as before. */
-static void timing_leaves_no_primitives_behind(void **state)
+static void test_timing_leaves_no_primitives_behind(void **state)
 {
     (void)state;
     int64_t looks = 0;
@@ -483,7 +483,7 @@ static void test_timing_by_two_engines_leaves_the_cache_as_it_was(void **state)
 }
 
 /* Without a tuner the choice hangs on the shape alone, and sums go by slices. */
-static void the_rule_times_nothing_and_sums_by_slices(void **state)
+static void test_the_rule_times_nothing_and_sums_by_slices(void **state)
 {
     (void)state;
     for (size_t i = 0; i < CASES; i++) {
@@ -501,15 +501,15 @@ int main(void)
 {
     kernels_set_threads(2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_code_agrees_with_plain_c),
-        cmocka_unit_test(every_code_agrees_over_blocks),
-        cmocka_unit_test(winograd_takes_blocks_as_they_lie),
-        cmocka_unit_test(a_second_run_chooses_the_same_and_times_nothing),
+        cmocka_unit_test(test_every_code_agrees_with_plain_c),
+        cmocka_unit_test(test_every_code_agrees_over_blocks),
+        cmocka_unit_test(test_winograd_takes_blocks_as_they_lie),
+        cmocka_unit_test(test_a_second_run_chooses_the_same_and_times_nothing),
         cmocka_unit_test(test_kernel_code_unknown_name_is_timed_again),
-        cmocka_unit_test(a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule),
-        cmocka_unit_test(timing_leaves_no_primitives_behind),
+        cmocka_unit_test(test_a_kept_code_that_cannot_be_planned_leaves_it_to_the_rule),
+        cmocka_unit_test(test_timing_leaves_no_primitives_behind),
         cmocka_unit_test(test_timing_by_two_engines_leaves_the_cache_as_it_was),
-        cmocka_unit_test(the_rule_times_nothing_and_sums_by_slices),
+        cmocka_unit_test(test_the_rule_times_nothing_and_sums_by_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

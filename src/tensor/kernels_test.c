@@ -12,15 +12,20 @@ static void assert_conforms_in_all(const struct work *work)
         assert_conforms(work, LAYOUT_BLOCKS);
 }
 
-static void inner_products_agree(void **state)
+static void test_inner_products_agree(void **state)
 {
     (void)state;
     const struct work works[] = {
-        inner_work(image(4, 50, 4, 4), 30, true), inner_work(image(3, 3, 5, 2), 7, false),
-        inner_work(image(2, 1, 6, 6), 10, true),  inner_work(image(5, 9, 1, 1), 1, true),
-        inner_work(matrix(64, 37), 10, true),     inner_work(matrix(1, 1), 3, false),
-        inner_work(matrix(39, 400), 90, true),    inner_work(image(100, 64, 3, 3), 64, true),
-        inner_work(matrix(130, 70), 301, true),   inner_work(matrix(17, 1100), 13, false),
+        inner_work(image_array(4, 50, 4, 4), 30, true),
+        inner_work(image_array(3, 3, 5, 2), 7, false),
+        inner_work(image_array(2, 1, 6, 6), 10, true),
+        inner_work(image_array(5, 9, 1, 1), 1, true),
+        inner_work(matrix_array(64, 37), 10, true),
+        inner_work(matrix_array(1, 1), 3, false),
+        inner_work(matrix_array(39, 400), 90, true),
+        inner_work(image_array(100, 64, 3, 3), 64, true),
+        inner_work(matrix_array(130, 70), 301, true),
+        inner_work(matrix_array(17, 1100), 13, false),
     };
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         print_message("inner product %zu\n", i);
@@ -29,12 +34,12 @@ static void inner_products_agree(void **state)
     }
 }
 
-static void relus_agree(void **state)
+static void test_relus_agree(void **state)
 {
     (void)state;
-    const struct work works[] = {relu_work(matrix(3, 11), 0), relu_work(image(2, 3, 4, 5), 0.1f),
-                                 relu_work(image(8, 16, 16, 16), 0.01f),
-                                 relu_work(image(3, 7, 9, 5), -0.3f)};
+    const struct work works[] = {
+        relu_work(matrix_array(3, 11), 0), relu_work(image_array(2, 3, 4, 5), 0.1f),
+        relu_work(image_array(8, 16, 16, 16), 0.01f), relu_work(image_array(3, 7, 9, 5), -0.3f)};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         assert_conforms(&works[i], LAYOUT_PLAIN);
         assert_conforms_rounded(&works[i], LAYOUT_PLAIN);
@@ -44,25 +49,25 @@ static void relus_agree(void **state)
     }
 }
 
-static void sigmoids_agree(void **state)
+static void test_sigmoids_agree(void **state)
 {
     (void)state;
-    const struct work works[] = {sigmoid_work(matrix(1, 1)), sigmoid_work(matrix(3, 11)),
-                                 sigmoid_work(image(2, 3, 4, 5)),
-                                 sigmoid_work(image(8, 16, 17, 16))};
+    const struct work works[] = {
+        sigmoid_work(matrix_array(1, 1)), sigmoid_work(matrix_array(3, 11)),
+        sigmoid_work(image_array(2, 3, 4, 5)), sigmoid_work(image_array(8, 16, 17, 16))};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         assert_conforms_in_all(&works[i]);
         assert_gradients(&works[i]);
     }
 }
 
-static void scales_agree(void **state)
+static void test_scales_agree(void **state)
 {
     (void)state;
-    const struct work works[] = {scale_work(matrix(1, 1), true), scale_work(matrix(3, 11), false),
-                                 scale_work(image(2, 3, 4, 5), true),
-                                 scale_work(image(18, 16, 17, 16), true),
-                                 scale_work(image(17, 48, 5, 6), true)};
+    const struct work works[] = {
+        scale_work(matrix_array(1, 1), true), scale_work(matrix_array(3, 11), false),
+        scale_work(image_array(2, 3, 4, 5), true), scale_work(image_array(18, 16, 17, 16), true),
+        scale_work(image_array(17, 48, 5, 6), true)};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++) {
         assert_conforms_in_all(&works[i]);
         assert_gradients(&works[i]);
@@ -88,29 +93,30 @@ static void assert_in_place_is_the_same(const struct kernels *set, const struct 
     run_free(&run);
 }
 
-static void in_place_gives_the_same(void **state)
+static void test_in_place_gives_the_same(void **state)
 {
     (void)state;
-    const struct work works[] = {relu_work(matrix(5, 13), 0.25f), sigmoid_work(matrix(5, 13))};
+    const struct work works[] = {relu_work(matrix_array(5, 13), 0.25f),
+                                 sigmoid_work(matrix_array(5, 13))};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
         for (size_t s = 0; s < SETS; s++)
             assert_in_place_is_the_same(sets[s], &works[i]);
 }
 
-static void reference_has_the_same_bits_for_any_thread_count(void **state)
+static void test_reference_has_the_same_bits_for_any_thread_count(void **state)
 {
     (void)state;
-    const struct work works[] = {inner_work(image(8, 50, 4, 4), 500, true),
-                                 sigmoid_work(matrix(64, 480)),
-                                 scale_work(image(24, 8, 10, 12), true)};
+    const struct work works[] = {inner_work(image_array(8, 50, 4, 4), 500, true),
+                                 sigmoid_work(matrix_array(64, 480)),
+                                 scale_work(image_array(24, 8, 10, 12), true)};
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
         assert_same_for_any_thread_count(&works[i]);
 }
 
-static void inner_product_counts_in_nchw_order(void **state)
+static void test_inner_product_counts_in_nchw_order(void **state)
 {
     (void)state;
-    struct work work = inner_work(image(1, 2, 1, 2), 2, true);
+    struct work work = inner_work(image_array(1, 2, 1, 2), 2, true);
     for (enum layout layout = LAYOUT_PLAIN; layout <= LAYOUT_NHWC; layout++)
         assert_worked(&work, layout, (float[]){30.5f, 70.5f}, (float[]){6, 8, 10, 12},
                       (float[]){1.5f, 2.5f, 3.5f, 4.5f, 1.5f, 2.5f, 3.5f, 4.5f},
@@ -118,10 +124,10 @@ static void inner_product_counts_in_nchw_order(void **state)
 }
 
 /* 1 / (1 + 1/3) = 3/4, and on from there; far out it is flat, and what is no number stays none. */
-static void sigmoid_by_hand(void **state)
+static void test_sigmoid_by_hand(void **state)
 {
     (void)state;
-    struct work work = sigmoid_work(matrix(1, 8));
+    struct work work = sigmoid_work(matrix_array(1, 8));
     const float x[] = {0, logf(3), -logf(3), logf(4), 1000, -1000, INFINITY, -INFINITY};
     const float y[] = {0.5f, 0.75f, 0.25f, 0.8f, 1, 0, 1, 0};
     const float dx[] = {0.25f, 0.1875f, 0.1875f, 0.16f, 0, 0, 0, 0};
@@ -140,10 +146,10 @@ static void sigmoid_by_hand(void **state)
 
 /* Two records of two channels of two pixels, x = 1 .. 8, w = (1, 2), b = ½, and dy = 1: so dw is
  * the sum of a channel's pixels, 1 + 2 + 5 + 6 and 3 + 4 + 7 + 8. */
-static void scale_by_hand(void **state)
+static void test_scale_by_hand(void **state)
 {
     (void)state;
-    struct work work = scale_work(image(2, 2, 1, 2), true);
+    struct work work = scale_work(image_array(2, 2, 1, 2), true);
     const float y[] = {1.5f, 2.5f, 6.5f, 8.5f, 5.5f, 6.5f, 14.5f, 16.5f};
     const float dx[] = {1, 1, 2, 2, 1, 1, 2, 2}, dw[] = {14.5f, 22.5f}, db[] = {4.5f, 4.5f};
     for (size_t s = 0; s < SETS; s++)
@@ -158,10 +164,10 @@ static void scale_by_hand(void **state)
         }
 }
 
-static void softmax_is_right_and_does_not_overflow(void **state)
+static void test_softmax_is_right_and_does_not_overflow(void **state)
 {
     (void)state;
-    struct work work = softmax_work(matrix(3, 3));
+    struct work work = softmax_work(matrix_array(3, 3));
     const float x[] = {1, 2, 3, 1000, 1000, -1000, -1e9f, -1e9f, -1e9f};
     const float y[] = {.09003057f, .24472847f, .66524096f, .5f,     .5f,
                        0,          1 / 3.0f,   1 / 3.0f,   1 / 3.0f};
@@ -175,14 +181,14 @@ static void softmax_is_right_and_does_not_overflow(void **state)
 }
 
 /* Sizes that are, and are not, made of whole fours; planes of colours. */
-static void layouts_convert_at_any_size(void **state)
+static void test_layouts_convert_at_any_size(void **state)
 {
     (void)state;
     const size_t sizes[] = {1, 2, 3, 4, 5, 7, 20, 33, 50};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     for (size_t i = 0; i < SIZES * SIZES; i++) {
         size_t C = sizes[i / SIZES], W = sizes[i % SIZES];
-        struct shape shape = image(2, C, 1, W);
+        struct shape shape = image_array(2, C, 1, W);
         struct array x = array_shuffled(2 * C * W, 7), y = array_new(2 * C * W, NAN);
         struct array z = array_new(2 * C * W, NAN);
         kernels_reorder(&shape, LAYOUT_PLAIN, x.v, LAYOUT_NHWC, y.v);
@@ -196,10 +202,10 @@ static void layouts_convert_at_any_size(void **state)
     }
 }
 
-static void layouts_convert_both_ways(void **state)
+static void test_layouts_convert_both_ways(void **state)
 {
     (void)state;
-    struct shape shape = image(2, 2, 1, 3);
+    struct shape shape = image_array(2, 2, 1, 3);
     const float nchw[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
     const float nhwc[] = {1, 4, 2, 5, 3, 6, 7, 10, 8, 11, 9, 12};
     float out[12];
@@ -214,18 +220,18 @@ int main(void)
 {
     kernels_set_threads(2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(layouts_convert_both_ways),
-        cmocka_unit_test(layouts_convert_at_any_size),
-        cmocka_unit_test(inner_product_counts_in_nchw_order),
-        cmocka_unit_test(sigmoid_by_hand),
-        cmocka_unit_test(scale_by_hand),
-        cmocka_unit_test(softmax_is_right_and_does_not_overflow),
-        cmocka_unit_test(inner_products_agree),
-        cmocka_unit_test(relus_agree),
-        cmocka_unit_test(sigmoids_agree),
-        cmocka_unit_test(scales_agree),
-        cmocka_unit_test(in_place_gives_the_same),
-        cmocka_unit_test(reference_has_the_same_bits_for_any_thread_count),
+        cmocka_unit_test(test_layouts_convert_both_ways),
+        cmocka_unit_test(test_layouts_convert_at_any_size),
+        cmocka_unit_test(test_inner_product_counts_in_nchw_order),
+        cmocka_unit_test(test_sigmoid_by_hand),
+        cmocka_unit_test(test_scale_by_hand),
+        cmocka_unit_test(test_softmax_is_right_and_does_not_overflow),
+        cmocka_unit_test(test_inner_products_agree),
+        cmocka_unit_test(test_relus_agree),
+        cmocka_unit_test(test_sigmoids_agree),
+        cmocka_unit_test(test_scales_agree),
+        cmocka_unit_test(test_in_place_gives_the_same),
+        cmocka_unit_test(test_reference_has_the_same_bits_for_any_thread_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

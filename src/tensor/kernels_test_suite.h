@@ -41,19 +41,19 @@ struct work {
     size_t w, b; /* how many of each */
 };
 
-static inline struct shape image(size_t N, size_t C, size_t H, size_t W)
+static inline struct shape image_array(size_t N, size_t C, size_t H, size_t W)
 {
     return (struct shape){4, {N, C, H, W}};
 }
 
-static inline struct shape matrix(size_t N, size_t C)
+static inline struct shape matrix_array(size_t N, size_t C)
 {
     return (struct shape){2, {N, C}};
 }
 
 static inline struct work inner_work(struct shape x, size_t O, bool bias)
 {
-    struct shape y = matrix(x.dim[0], O);
+    struct shape y = matrix_array(x.dim[0], O);
     struct inner_spec spec = {x, y, bias};
     return (struct work){INNER, {.inner = spec}, x, y, O * shape_count_from(&x, 1), bias ? O : 0};
 }
@@ -79,8 +79,8 @@ static inline struct work softmax_work(struct shape x)
     return (struct work){SOFTMAX, {.relu = {x, 0}}, x, x, 0, 0};
 }
 
-static inline int plan(const struct kernels *set, const struct work *work, enum layout layout,
-                       bool training, struct arena *arena, struct op **op, struct err *err)
+static inline int plan_op(const struct kernels *set, const struct work *work, enum layout layout,
+                          bool training, struct arena *arena, struct op **op, struct err *err)
 {
     const struct plan_options options = {.training = training, .arena = arena};
     switch (work->kind) {
@@ -238,7 +238,7 @@ static inline void array_return(const struct shape *shape, enum layout layout, e
 
 /* Forward and, when there is one, backward. A pass with other weights goes before: nothing of it
  * may linger. */
-static inline void execute(const struct work *work, struct op *op, struct run *run)
+static inline void execute_op(const struct work *work, struct op *op, struct run *run)
 {
     enum dtype dtype = dtype_of(work);
     struct array x = array_laid_out(&work->x, op->x_layout, dtype, &run->x);
@@ -265,7 +265,7 @@ static inline void plan_or_fail(const struct kernels *set, const struct work *wo
                                 struct op **op)
 {
     struct err err = {0};
-    if (plan(set, work, layout, training, arena, op, &err))
+    if (plan_op(set, work, layout, training, arena, op, &err))
         fail_msg("%s: %s", set->name, err.text);
 }
 
@@ -276,7 +276,7 @@ static inline void run_set(const struct kernels *set, const struct work *work, e
     struct op *op;
     arena_init(&arena);
     plan_or_fail(set, work, layout, true, &arena, &op);
-    execute(work, op, run);
+    execute_op(work, op, run);
     op_release(op);
     arena_release(&arena);
 }
@@ -303,7 +303,7 @@ static inline void assert_pair(const struct run *a, const struct run *b)
 }
 
 /* The sum of y, weighted with dy: the loss whose gradient dx, dw and db are. */
-static inline double loss(struct op *op, const struct run *run)
+static inline double loss_op(struct op *op, const struct run *run)
 {
     struct op_args args = {.x = run->x.v, .w = run->w.v, .b = run->b.v, .y = run->y.v};
     double sum = 0;
@@ -337,9 +337,9 @@ static inline void assert_gradient(const char *what, struct op *op, const struct
     for (size_t i = 0; i < n; i += step) {
         float v = at->v[i];
         at->v[i] = v + h;
-        double high = loss(op, run), width = (double)at->v[i];
+        double high = loss_op(op, run), width = (double)at->v[i];
         at->v[i] = v - h;
-        double low = loss(op, run);
+        double low = loss_op(op, run);
         width -= (double)at->v[i];
         at->v[i] = v;
         double want = (high - low) / width, got = (double)(gradient->v[i] - start);
@@ -355,7 +355,7 @@ static inline void assert_gradients(const struct work *work)
     struct run run = run_new(work);
     arena_init(&arena);
     plan_or_fail(&kernels_ref, work, LAYOUT_PLAIN, true, &arena, &op);
-    execute(work, op, &run);
+    execute_op(work, op, &run);
     assert_gradient("dx", op, &run, step_of_x(work), &run.x, &run.dx, 0);
     assert_gradient("dw", op, &run, 0.5f, &run.w, &run.dw, 0.5f);
     assert_gradient("db", op, &run, 0.5f, &run.b, &run.db, 0.5f);
@@ -385,7 +385,7 @@ static inline void assert_reduced(const struct kernels *set, const struct work *
 
     plan_or_fail(set, work, layout, false, &arena, &op);
     assert_null(op->ops->backward);
-    execute(work, op, &run);
+    execute_op(work, op, &run);
     assert_close("y", full->y.v, run.y.v, run.y.n, 1e-6);
     op_release(op);
     array_free(&x), array_free(&dy);

@@ -35,9 +35,9 @@ static size_t convolved_size(size_t x, size_t kernel, size_t stride, size_t pad,
 static struct work conv_of(struct shape x, size_t O, struct conv_spec s)
 {
     s.x = x;
-    s.y =
-        image(x.dim[0], O, convolved_size(x.dim[2], s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
-              convolved_size(x.dim[3], s.kernel_w, s.stride_w, s.pad_w, s.dilation_w));
+    s.y = image_array(x.dim[0], O,
+                      convolved_size(x.dim[2], s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
+                      convolved_size(x.dim[3], s.kernel_w, s.stride_w, s.pad_w, s.dilation_w));
     size_t weights = O * x.dim[1] / s.groups * s.kernel_h * s.kernel_w;
     return (struct work){CONV, {.conv = s}, x, s.y, weights, s.bias ? O : 0};
 }
@@ -55,9 +55,9 @@ static size_t deconvolved_size(size_t x, size_t kernel, size_t stride, size_t pa
 static struct work deconv_of(struct shape x, size_t O, struct conv_spec s)
 {
     s.x = x;
-    s.y = image(x.dim[0], O,
-                deconvolved_size(x.dim[2], s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
-                deconvolved_size(x.dim[3], s.kernel_w, s.stride_w, s.pad_w, s.dilation_w));
+    s.y = image_array(x.dim[0], O,
+                      deconvolved_size(x.dim[2], s.kernel_h, s.stride_h, s.pad_h, s.dilation_h),
+                      deconvolved_size(x.dim[3], s.kernel_w, s.stride_w, s.pad_w, s.dilation_w));
     size_t weights = x.dim[1] * O / s.groups * s.kernel_h * s.kernel_w;
     return (struct work){DECONV, {.conv = s}, x, s.y, weights, s.bias ? O : 0};
 }
@@ -82,8 +82,8 @@ static struct work pool_of(struct pool_spec spec)
 static struct work pool_work(enum pool_kind kind, struct shape x, size_t kernel, size_t stride,
                              size_t pad)
 {
-    struct shape y = image(x.dim[0], x.dim[1], pooled_size(x.dim[2], kernel, stride, pad),
-                           pooled_size(x.dim[3], kernel, stride, pad));
+    struct shape y = image_array(x.dim[0], x.dim[1], pooled_size(x.dim[2], kernel, stride, pad),
+                                 pooled_size(x.dim[3], kernel, stride, pad));
     return pool_of(
         (struct pool_spec){kind, x, y, kernel, kernel, stride, stride, pad, pad, DTYPE_F32});
 }
@@ -112,48 +112,55 @@ static void assert_all(const char *what, const struct work *works, size_t n)
 
 /* ---- the sets agree, and with finite differences ---- */
 
-static void convolutions_agree(void **state)
+static void test_convolutions_agree(void **state)
 {
     (void)state;
     const struct work works[] = {
-        conv_work(image(2, 1, 12, 12), 20, (struct window){5, .bias = true}),
-        conv_work(image(3, 20, 8, 8), 50, (struct window){5, .bias = true}),
-        conv_work(image(2, 3, 9, 7), 16, (struct window){3, .pad = 1}),
-        conv_work(image(2, 16, 8, 8), 16, (struct window){3, .pad = 1, .bias = true}),
-        conv_work(image(2, 16, 9, 9), 32, (struct window){3, .stride = 2, .pad = 1}),
-        conv_work(image(3, 16, 8, 8), 20, (struct window){1, .bias = true}),
-        conv_work(image(2, 20, 7, 7), 5, (struct window){1, .stride = 2}),
-        conv_work(image(1, 3, 16, 16), 8, (struct window){5, .stride = 2, .pad = 2, .bias = true}),
-        conv_work(image(2, 5, 6, 9), 7, (struct window){3, 2, .pad = 1, .bias = true}),
-        conv_work(image(2, 4, 4, 4), 3, (struct window){4, .bias = true}),
-        conv_work(image(1, 1, 1, 1), 1, (struct window){3, .pad = 1, .bias = true}),
-        conv_work(image(33, 1, 6, 6), 20, (struct window){3, .bias = true}),
-        conv_work(image(39, 20, 6, 5), 24, (struct window){3, .pad = 1, .bias = true}),
-        conv_work(image(17, 16, 4, 4), 16, (struct window){.kernel_h = 1}),
+        conv_work(image_array(2, 1, 12, 12), 20, (struct window){5, .bias = true}),
+        conv_work(image_array(3, 20, 8, 8), 50, (struct window){5, .bias = true}),
+        conv_work(image_array(2, 3, 9, 7), 16, (struct window){3, .pad = 1}),
+        conv_work(image_array(2, 16, 8, 8), 16, (struct window){3, .pad = 1, .bias = true}),
+        conv_work(image_array(2, 16, 9, 9), 32, (struct window){3, .stride = 2, .pad = 1}),
+        conv_work(image_array(3, 16, 8, 8), 20, (struct window){1, .bias = true}),
+        conv_work(image_array(2, 20, 7, 7), 5, (struct window){1, .stride = 2}),
+        conv_work(image_array(1, 3, 16, 16), 8,
+                  (struct window){5, .stride = 2, .pad = 2, .bias = true}),
+        conv_work(image_array(2, 5, 6, 9), 7, (struct window){3, 2, .pad = 1, .bias = true}),
+        conv_work(image_array(2, 4, 4, 4), 3, (struct window){4, .bias = true}),
+        conv_work(image_array(1, 1, 1, 1), 1, (struct window){3, .pad = 1, .bias = true}),
+        conv_work(image_array(33, 1, 6, 6), 20, (struct window){3, .bias = true}),
+        conv_work(image_array(39, 20, 6, 5), 24, (struct window){3, .pad = 1, .bias = true}),
+        conv_work(image_array(17, 16, 4, 4), 16, (struct window){.kernel_h = 1}),
     };
     assert_all("convolution", works, sizeof works / sizeof *works);
 }
 
-static void grouped_convolutions_agree(void **state)
+static void test_grouped_convolutions_agree(void **state)
 {
     (void)state;
     const struct work works[] = {
-        conv_work(image(3, 96, 7, 7), 64, (struct window){5, .pad = 2, .groups = 2, .bias = true}),
-        conv_work(image(2, 32, 6, 6), 48, (struct window){3, .pad = 1, .groups = 2, .bias = true}),
-        conv_work(image(2, 6, 5, 9), 8, (struct window){3, .pad = 1, .groups = 2, .bias = true}),
-        conv_work(image(2, 20, 9, 4), 30, (struct window){3, 2, .groups = 5}),
-        conv_work(image(2, 4, 9, 9), 8, (struct window){3, .stride = 2, .groups = 4, .bias = true}),
-        conv_work(image(2, 8, 5, 5), 4, (struct window){1, .groups = 4, .bias = true}),
-        conv_work(image(18, 32, 4, 4), 32, (struct window){3, .pad = 1, .groups = 8}),
+        conv_work(image_array(3, 96, 7, 7), 64,
+                  (struct window){5, .pad = 2, .groups = 2, .bias = true}),
+        conv_work(image_array(2, 32, 6, 6), 48,
+                  (struct window){3, .pad = 1, .groups = 2, .bias = true}),
+        conv_work(image_array(2, 6, 5, 9), 8,
+                  (struct window){3, .pad = 1, .groups = 2, .bias = true}),
+        conv_work(image_array(2, 20, 9, 4), 30, (struct window){3, 2, .groups = 5}),
+        conv_work(image_array(2, 4, 9, 9), 8,
+                  (struct window){3, .stride = 2, .groups = 4, .bias = true}),
+        conv_work(image_array(2, 8, 5, 5), 4, (struct window){1, .groups = 4, .bias = true}),
+        conv_work(image_array(18, 32, 4, 4), 32, (struct window){3, .pad = 1, .groups = 8}),
         /* depthwise */
-        conv_work(image(2, 32, 9, 9), 32, (struct window){3, .pad = 1, .groups = 32, .bias = true}),
-        conv_work(image(2, 5, 7, 6), 5, (struct window){3, .stride = 2, .pad = 1, .groups = 5}),
-        conv_work(image(17, 19, 5, 5), 19, (struct window){5, .pad = 2, .groups = 19}),
+        conv_work(image_array(2, 32, 9, 9), 32,
+                  (struct window){3, .pad = 1, .groups = 32, .bias = true}),
+        conv_work(image_array(2, 5, 7, 6), 5,
+                  (struct window){3, .stride = 2, .pad = 1, .groups = 5}),
+        conv_work(image_array(17, 19, 5, 5), 19, (struct window){5, .pad = 2, .groups = 19}),
     };
     assert_all("grouped convolution", works, sizeof works / sizeof *works);
 }
 
-static void dilated_convolutions_agree(void **state)
+static void test_dilated_convolutions_agree(void **state)
 {
     (void)state;
     struct conv_spec apart = spec_of((struct window){3, .pad = 2, .dilation = 2, .bias = true});
@@ -161,17 +168,20 @@ static void dilated_convolutions_agree(void **state)
     apart.stride_w = 2;
     apart.pad_w = 1;
     const struct work works[] = {
-        conv_work(image(2, 16, 9, 9), 32, (struct window){3, .pad = 2, .dilation = 2}),
-        conv_work(image(2, 3, 11, 8), 7, (struct window){3, .dilation = 3, .bias = true}),
-        conv_work(image(2, 5, 9, 9), 4, (struct window){2, .stride = 2, .pad = 1, .dilation = 4}),
-        conv_work(image(2, 8, 9, 9), 8, (struct window){3, .pad = 2, .dilation = 2, .groups = 8}),
-        conv_work(image(18, 12, 7, 7), 6, (struct window){3, .pad = 2, .dilation = 2, .groups = 3}),
-        conv_of(image(2, 6, 9, 11), 10, apart),
+        conv_work(image_array(2, 16, 9, 9), 32, (struct window){3, .pad = 2, .dilation = 2}),
+        conv_work(image_array(2, 3, 11, 8), 7, (struct window){3, .dilation = 3, .bias = true}),
+        conv_work(image_array(2, 5, 9, 9), 4,
+                  (struct window){2, .stride = 2, .pad = 1, .dilation = 4}),
+        conv_work(image_array(2, 8, 9, 9), 8,
+                  (struct window){3, .pad = 2, .dilation = 2, .groups = 8}),
+        conv_work(image_array(18, 12, 7, 7), 6,
+                  (struct window){3, .pad = 2, .dilation = 2, .groups = 3}),
+        conv_of(image_array(2, 6, 9, 11), 10, apart),
     };
     assert_all("dilated convolution", works, sizeof works / sizeof *works);
 }
 
-static void deconvolutions_agree(void **state)
+static void test_deconvolutions_agree(void **state)
 {
     (void)state;
     struct conv_spec apart = spec_of((struct window){3, 2, .stride = 2, .pad = 1, .bias = true});
@@ -179,49 +189,50 @@ static void deconvolutions_agree(void **state)
     apart.dilation_h = 2;
     apart.pad_w = 0;
     const struct work works[] = {
-        deconv_work(image(2, 16, 5, 5), 32, (struct window){4, .stride = 2, .pad = 1}),
-        deconv_work(image(2, 3, 4, 6), 5, (struct window){3, .stride = 2, .bias = true}),
-        deconv_work(image(3, 7, 6, 6), 4, (struct window){3, .pad = 1, .bias = true}),
-        deconv_work(image(2, 1, 3, 3), 2, (struct window){2, .stride = 3, .bias = true}),
-        deconv_work(image(2, 8, 4, 4), 12, (struct window){3, .groups = 4, .bias = true}),
-        deconv_work(image(18, 21, 4, 4), 21,
+        deconv_work(image_array(2, 16, 5, 5), 32, (struct window){4, .stride = 2, .pad = 1}),
+        deconv_work(image_array(2, 3, 4, 6), 5, (struct window){3, .stride = 2, .bias = true}),
+        deconv_work(image_array(3, 7, 6, 6), 4, (struct window){3, .pad = 1, .bias = true}),
+        deconv_work(image_array(2, 1, 3, 3), 2, (struct window){2, .stride = 3, .bias = true}),
+        deconv_work(image_array(2, 8, 4, 4), 12, (struct window){3, .groups = 4, .bias = true}),
+        deconv_work(image_array(18, 21, 4, 4), 21,
                     (struct window){4, .stride = 2, .pad = 1, .groups = 21}),
-        deconv_work(image(2, 6, 5, 5), 4, (struct window){3, .pad = 2, .dilation = 2, .groups = 2}),
-        deconv_work(image(37, 16, 3, 3), 16, (struct window){3, .stride = 2, .bias = true}),
-        deconv_of(image(2, 5, 4, 3), 6, apart),
+        deconv_work(image_array(2, 6, 5, 5), 4,
+                    (struct window){3, .pad = 2, .dilation = 2, .groups = 2}),
+        deconv_work(image_array(37, 16, 3, 3), 16, (struct window){3, .stride = 2, .bias = true}),
+        deconv_of(image_array(2, 5, 4, 3), 6, apart),
     };
     assert_all("deconvolution", works, sizeof works / sizeof *works);
 }
 
-static void poolings_agree(void **state)
+static void test_poolings_agree(void **state)
 {
     (void)state;
     const struct {
         struct shape x;
         size_t kernel, stride, pad;
     } cases[] = {
-        {image(2, 20, 24, 24), 2, 2, 0},
-        {image(2, 3, 8, 8), 3, 2, 0},
-        {image(2, 3, 7, 7), 3, 2, 0},
-        {image(1, 17, 5, 6), 3, 2, 1},
-        {image(2, 16, 5, 8), 2, 3, 0},
-        {image(2, 1, 9, 9), 3, 1, 1},
-        {image(2, 10, 7, 7), 7, 1, 0},
-        {image(1, 2, 4, 4), 4, 3, 1},
-        {image(1, 8, 3, 3), 2, 2, 1},
-        {image(3, 4, 5, 5), 1, 1, 0},
-        {image(2, 5, 6, 6), 5, 4, 4},
-        {image(2, 9, 7, 4), 3, 3, 2},
+        {image_array(2, 20, 24, 24), 2, 2, 0},
+        {image_array(2, 3, 8, 8), 3, 2, 0},
+        {image_array(2, 3, 7, 7), 3, 2, 0},
+        {image_array(1, 17, 5, 6), 3, 2, 1},
+        {image_array(2, 16, 5, 8), 2, 3, 0},
+        {image_array(2, 1, 9, 9), 3, 1, 1},
+        {image_array(2, 10, 7, 7), 7, 1, 0},
+        {image_array(1, 2, 4, 4), 4, 3, 1},
+        {image_array(1, 8, 3, 3), 2, 2, 1},
+        {image_array(3, 4, 5, 5), 1, 1, 0},
+        {image_array(2, 5, 6, 6), 5, 4, 4},
+        {image_array(2, 9, 7, 4), 3, 3, 2},
         /* channels in groups of vectors of every width, and what is left of them */
-        {image(2, 50, 8, 8), 2, 2, 0},
-        {image(2, 24, 7, 9), 3, 2, 0},
-        {image(2, 112, 6, 5), 3, 1, 1},
-        {image(1, 144, 7, 7), 2, 2, 0},
-        {image(2, 203, 5, 6), 3, 2, 1},
-        {image(2, 75, 4, 5), 4, 1, 2},
+        {image_array(2, 50, 8, 8), 2, 2, 0},
+        {image_array(2, 24, 7, 9), 3, 2, 0},
+        {image_array(2, 112, 6, 5), 3, 1, 1},
+        {image_array(1, 144, 7, 7), 2, 2, 0},
+        {image_array(2, 203, 5, 6), 3, 2, 1},
+        {image_array(2, 75, 4, 5), 4, 1, 2},
         /* places that a byte does not count */
-        {image(2, 37, 19, 18), 17, 1, 0},
-        {image(1, 5, 17, 17), 17, 1, 0},
+        {image_array(2, 37, 19, 18), 17, 1, 0},
+        {image_array(1, 5, 17, 17), 17, 1, 0},
     };
     for (enum pool_kind kind = POOL_MAX; kind <= POOL_AVERAGE; kind++)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -251,16 +262,16 @@ static void assert_same(const char *what, const struct array *a, const struct ar
 }
 
 /* The first of equals wins, and over all else the last of what is not a number: in every set. */
-static void maxima_of_equals_and_of_no_numbers(void **state)
+static void test_maxima_of_equals_and_of_no_numbers(void **state)
 {
     (void)state;
     const struct work works[] = {
-        pool_work(POOL_MAX, image(2, 20, 9, 8), 2, 2, 0),
-        pool_work(POOL_MAX, image(2, 33, 9, 8), 3, 2, 0),
-        pool_work(POOL_MAX, image(1, 64, 7, 7), 3, 1, 1),
-        pool_work(POOL_MAX, image(1, 18, 7, 7), 4, 2, 1),
-        pool_work(POOL_MAX, image(2, 3, 8, 8), 3, 2, 0),
-        pool_work(POOL_MAX, image(1, 17, 18, 18), 17, 1, 0),
+        pool_work(POOL_MAX, image_array(2, 20, 9, 8), 2, 2, 0),
+        pool_work(POOL_MAX, image_array(2, 33, 9, 8), 3, 2, 0),
+        pool_work(POOL_MAX, image_array(1, 64, 7, 7), 3, 1, 1),
+        pool_work(POOL_MAX, image_array(1, 18, 7, 7), 4, 2, 1),
+        pool_work(POOL_MAX, image_array(2, 3, 8, 8), 3, 2, 0),
+        pool_work(POOL_MAX, image_array(1, 17, 18, 18), 17, 1, 0),
     };
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
         for (size_t none = 0; none <= 64; none += 32) {
@@ -287,10 +298,10 @@ static void maxima_of_equals_and_of_no_numbers(void **state)
 
 /* 2 channels, which see the same: a row of two windows, 1 2 NaN 3 over 2 2 1 NaN. In the first the
  * first of three 2s wins, in the second the later NaN. */
-static void maxima_by_hand(void **state)
+static void test_maxima_by_hand(void **state)
 {
     (void)state;
-    struct work work = pool_work(POOL_MAX, image(1, 2, 2, 4), 2, 2, 0);
+    struct work work = pool_work(POOL_MAX, image_array(1, 2, 2, 4), 2, 2, 0);
     const float x[] = {1, 2, NAN, 3, 2, 2, 1, NAN};
     const float dx[] = {0, 1, 0, 0, 0, 0, 0, 1};
     for (size_t s = 0; s < SETS; s++) {
@@ -309,52 +320,54 @@ static void maxima_by_hand(void **state)
 }
 
 /* Sizes rounded down: pixels at the far edge are in no window. */
-static void poolings_rounded_down_agree(void **state)
+static void test_poolings_rounded_down_agree(void **state)
 {
     (void)state;
     for (enum pool_kind kind = POOL_MAX; kind <= POOL_AVERAGE; kind++) {
         const struct work works[] = {
-            pool_of((struct pool_spec){kind, image(2, 5, 8, 8), image(2, 5, 3, 3), 3, 3, 2, 2, 0, 0,
-                                       DTYPE_F32}),
-            pool_of((struct pool_spec){kind, image(2, 17, 9, 6), image(2, 17, 2, 3), 3, 2, 4, 2, 0,
-                                       0, DTYPE_F32}),
-            pool_of((struct pool_spec){kind, image(2, 4, 6, 6), image(2, 4, 3, 3), 3, 3, 2, 2, 1, 1,
-                                       DTYPE_F32}),
+            pool_of((struct pool_spec){kind, image_array(2, 5, 8, 8), image_array(2, 5, 3, 3), 3, 3,
+                                       2, 2, 0, 0, DTYPE_F32}),
+            pool_of((struct pool_spec){kind, image_array(2, 17, 9, 6), image_array(2, 17, 2, 3), 3,
+                                       2, 4, 2, 0, 0, DTYPE_F32}),
+            pool_of((struct pool_spec){kind, image_array(2, 4, 6, 6), image_array(2, 4, 3, 3), 3, 3,
+                                       2, 2, 1, 1, DTYPE_F32}),
         };
         assert_all("rounded down", works, sizeof works / sizeof *works);
     }
 }
 
-static void normalisations_agree(void **state)
+static void test_normalisations_agree(void **state)
 {
     (void)state;
     const struct work works[] = {
-        lrn_work(LRN_ACROSS, image(2, 96, 5, 5), 5, 0.5f, 0.75f, 1),
-        lrn_work(LRN_ACROSS, image(3, 7, 4, 3), 3, 2, 0.75f, 2),
-        lrn_work(LRN_ACROSS, image(2, 3, 4, 4), 9, 1, 0.5f, 1), /* more than there are channels */
-        lrn_work(LRN_ACROSS, image(2, 4, 3, 3), 9999, 5000, 0.75f, 1),
-        lrn_work(LRN_ACROSS, image(2, 6, 3, 3), 1, 1, 1, 1),
-        lrn_work(LRN_ACROSS, image(2, 10, 3, 5), 5, 1, 0.6f, 0.5f),
-        lrn_work(LRN_ACROSS, image(4, 64, 12, 12), 5, 1e-4f, 0.75f, 1),
-        lrn_work(LRN_ACROSS, image(1, 50, 3, 7), 5, 3, 0.75f, 2),
-        lrn_work(LRN_ACROSS, image(1, 24, 5, 3), 7, 1, 0.75f, 0), /* no roots of what may be 0 */
-        lrn_work(LRN_ACROSS, image(2, 20, 3, 3), 5, 400, 0.75f, 1e-3f),
-        lrn_work(LRN_WITHIN, image(2, 5, 6, 7), 3, 2, 0.75f, 1),
-        lrn_work(LRN_WITHIN, image(3, 16, 4, 4), 5, 1, 1, 1),
-        lrn_work(LRN_WITHIN, image(2, 3, 2, 3), 7, 9, 0.5f, 1), /* larger than the image */
-        lrn_work(LRN_WITHIN, image(5, 32, 11, 10), 3, 5e-5f, 0.3f, 1),
+        lrn_work(LRN_ACROSS, image_array(2, 96, 5, 5), 5, 0.5f, 0.75f, 1),
+        lrn_work(LRN_ACROSS, image_array(3, 7, 4, 3), 3, 2, 0.75f, 2),
+        lrn_work(LRN_ACROSS, image_array(2, 3, 4, 4), 9, 1, 0.5f,
+                 1), /* more than there are channels */
+        lrn_work(LRN_ACROSS, image_array(2, 4, 3, 3), 9999, 5000, 0.75f, 1),
+        lrn_work(LRN_ACROSS, image_array(2, 6, 3, 3), 1, 1, 1, 1),
+        lrn_work(LRN_ACROSS, image_array(2, 10, 3, 5), 5, 1, 0.6f, 0.5f),
+        lrn_work(LRN_ACROSS, image_array(4, 64, 12, 12), 5, 1e-4f, 0.75f, 1),
+        lrn_work(LRN_ACROSS, image_array(1, 50, 3, 7), 5, 3, 0.75f, 2),
+        lrn_work(LRN_ACROSS, image_array(1, 24, 5, 3), 7, 1, 0.75f,
+                 0), /* no roots of what may be 0 */
+        lrn_work(LRN_ACROSS, image_array(2, 20, 3, 3), 5, 400, 0.75f, 1e-3f),
+        lrn_work(LRN_WITHIN, image_array(2, 5, 6, 7), 3, 2, 0.75f, 1),
+        lrn_work(LRN_WITHIN, image_array(3, 16, 4, 4), 5, 1, 1, 1),
+        lrn_work(LRN_WITHIN, image_array(2, 3, 2, 3), 7, 9, 0.5f, 1), /* larger than the image */
+        lrn_work(LRN_WITHIN, image_array(5, 32, 11, 10), 3, 5e-5f, 0.3f, 1),
     };
     assert_all("normalisation", works, sizeof works / sizeof *works);
 }
 
 /* A window wider than all channels costs no more than one that holds them all. */
-static void normalisation_looks_at_no_more_than_there_is(void **state)
+static void test_normalisation_looks_at_no_more_than_there_is(void **state)
 {
     (void)state;
     const size_t sizes[] = {7, 9, 9999};
     size_t bytes[3];
     for (size_t i = 0; i < 3; i++) {
-        const struct lrn_spec spec = {image(2, 4, 3, 3), LRN_ACROSS, sizes[i], 1, 0.75f, 1};
+        const struct lrn_spec spec = {image_array(2, 4, 3, 3), LRN_ACROSS, sizes[i], 1, 0.75f, 1};
         struct arena arena;
         struct err err = {0};
         struct op *op;
@@ -368,16 +381,16 @@ static void normalisation_looks_at_no_more_than_there_is(void **state)
     assert_int_equal(bytes[2], bytes[0]);
 }
 
-static void reference_has_the_same_bits_for_any_thread_count(void **state)
+static void test_reference_has_the_same_bits_for_any_thread_count(void **state)
 {
     (void)state;
     const struct work works[] = {
-        conv_work(image(4, 20, 12, 12), 50, (struct window){5, .bias = true}),
-        conv_work(image(4, 20, 12, 12), 50, (struct window){5, .groups = 5, .bias = true}),
-        deconv_work(image(4, 20, 12, 12), 30, (struct window){4, .stride = 2, .bias = true}),
-        pool_work(POOL_AVERAGE, image(8, 20, 24, 24), 3, 2, 0),
-        lrn_work(LRN_ACROSS, image(2, 64, 20, 20), 5, 1, 0.75f, 1),
-        lrn_work(LRN_WITHIN, image(2, 64, 20, 20), 3, 1, 0.75f, 1),
+        conv_work(image_array(4, 20, 12, 12), 50, (struct window){5, .bias = true}),
+        conv_work(image_array(4, 20, 12, 12), 50, (struct window){5, .groups = 5, .bias = true}),
+        deconv_work(image_array(4, 20, 12, 12), 30, (struct window){4, .stride = 2, .bias = true}),
+        pool_work(POOL_AVERAGE, image_array(8, 20, 24, 24), 3, 2, 0),
+        lrn_work(LRN_ACROSS, image_array(2, 64, 20, 20), 5, 1, 0.75f, 1),
+        lrn_work(LRN_WITHIN, image_array(2, 64, 20, 20), 3, 1, 0.75f, 1),
     };
     for (size_t i = 0; i < sizeof works / sizeof *works; i++)
         assert_same_for_any_thread_count(&works[i]);
@@ -385,16 +398,17 @@ static void reference_has_the_same_bits_for_any_thread_count(void **state)
 
 /* ---- by hand ---- */
 
-static void convolution_by_hand(void **state)
+static void test_convolution_by_hand(void **state)
 {
     (void)state;
-    struct work work = conv_work(image(1, 1, 3, 3), 1, (struct window){2, .bias = true});
+    struct work work = conv_work(image_array(1, 1, 3, 3), 1, (struct window){2, .bias = true});
     /* 1·1 + 2·2 + 4·3 + 5·4 = 37, and a half; the kernel is not turned over. */
     assert_worked(&work, LAYOUT_PLAIN, (float[]){37.5f, 47.5f, 67.5f, 77.5f},
                   (float[]){1, 3, 2, 4, 10, 6, 3, 7, 4}, (float[]){12.5f, 16.5f, 24.5f, 28.5f},
                   (float[]){4.5f});
     /* Two channels, padding 1, stride 2: each tap meets one pixel of a 2×2 image. */
-    struct work padded = conv_work(image(1, 2, 2, 2), 1, (struct window){2, .stride = 2, .pad = 1});
+    struct work padded =
+        conv_work(image_array(1, 2, 2, 2), 1, (struct window){2, .stride = 2, .pad = 1});
     assert_worked(&padded, LAYOUT_PLAIN,
                   (float[]){4 * 1 + 8 * 5, 3 * 2 + 7 * 6, 2 * 3 + 6 * 7, 1 * 4 + 5 * 8},
                   (float[]){4, 3, 2, 1, 8, 7, 6, 5},
@@ -402,48 +416,48 @@ static void convolution_by_hand(void **state)
 }
 
 /* Each output channel sees its own input channel: 1·1 + 2·2 and 3·3 + 4·4. */
-static void groups_by_hand(void **state)
+static void test_groups_by_hand(void **state)
 {
     (void)state;
     struct work work =
-        conv_work(image(1, 2, 1, 2), 2, (struct window){1, 2, .groups = 2, .bias = true});
+        conv_work(image_array(1, 2, 1, 2), 2, (struct window){1, 2, .groups = 2, .bias = true});
     assert_int_equal(work.w, 4);
     assert_worked(&work, LAYOUT_PLAIN, (float[]){5.5f, 25.5f}, (float[]){1, 2, 3, 4},
                   (float[]){1.5f, 2.5f, 3.5f, 4.5f}, (float[]){1.5f, 1.5f});
 }
 
 /* The taps of a 2×2 kernel, two pixels apart, are the corners of a 3×3 image. */
-static void dilation_by_hand(void **state)
+static void test_dilation_by_hand(void **state)
 {
     (void)state;
-    struct work work = conv_work(image(1, 1, 3, 3), 1, (struct window){2, .dilation = 2});
+    struct work work = conv_work(image_array(1, 1, 3, 3), 1, (struct window){2, .dilation = 2});
     assert_worked(&work, LAYOUT_PLAIN, (float[]){1 * 1 + 3 * 2 + 7 * 3 + 9 * 4},
                   (float[]){1, 0, 2, 0, 0, 0, 3, 0, 4}, (float[]){1.5f, 3.5f, 7.5f, 9.5f}, NULL);
 }
 
 /* Each pixel of x lays down the kernel, times itself; what overlaps is added. */
-static void deconvolution_by_hand(void **state)
+static void test_deconvolution_by_hand(void **state)
 {
     (void)state;
-    struct work work = deconv_work(image(1, 1, 2, 2), 1, (struct window){2, .bias = true});
+    struct work work = deconv_work(image_array(1, 1, 2, 2), 1, (struct window){2, .bias = true});
     assert_worked(
         &work, LAYOUT_PLAIN, (float[]){1.5f, 4.5f, 4.5f, 6.5f, 20.5f, 16.5f, 9.5f, 24.5f, 16.5f},
         (float[]){10, 10, 10, 10}, (float[]){10.5f, 10.5f, 10.5f, 10.5f}, (float[]){9.5f});
-    struct work apart = deconv_work(image(1, 1, 2, 2), 1, (struct window){2, .stride = 2});
+    struct work apart = deconv_work(image_array(1, 1, 2, 2), 1, (struct window){2, .stride = 2});
     assert_worked(&apart, LAYOUT_PLAIN,
                   (float[]){1, 2, 2, 4, 3, 4, 6, 8, 3, 6, 4, 8, 9, 12, 12, 16},
                   (float[]){10, 10, 10, 10}, (float[]){10.5f, 10.5f, 10.5f, 10.5f}, NULL);
     /* Padding cuts the rim off: only one tap of each pixel is left. */
     struct work padded =
-        deconv_work(image(1, 1, 2, 2), 1, (struct window){2, .stride = 2, .pad = 1});
+        deconv_work(image_array(1, 1, 2, 2), 1, (struct window){2, .stride = 2, .pad = 1});
     assert_worked(&padded, LAYOUT_PLAIN, (float[]){4, 6, 6, 4}, (float[]){4, 3, 2, 1},
                   (float[]){4.5f, 3.5f, 2.5f, 1.5f}, NULL);
     /* Weights are (C, O/groups, ..): x's first channel makes the first two of y's. */
-    struct work groups = deconv_work(image(1, 2, 1, 1), 4, (struct window){1, .groups = 2});
+    struct work groups = deconv_work(image_array(1, 2, 1, 1), 4, (struct window){1, .groups = 2});
     assert_worked(&groups, LAYOUT_PLAIN, (float[]){1, 2, 6, 8}, (float[]){3, 7},
                   (float[]){1.5f, 1.5f, 2.5f, 2.5f}, NULL);
     /* Taps three pixels apart. */
-    struct work taps = deconv_work(image(1, 1, 1, 1), 1, (struct window){2, .dilation = 3});
+    struct work taps = deconv_work(image_array(1, 1, 1, 1), 1, (struct window){2, .dilation = 3});
     assert_worked(&taps, LAYOUT_PLAIN, (float[]){1, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 4},
                   (float[]){10}, (float[]){1.5f, 1.5f, 1.5f, 1.5f}, NULL);
 }
@@ -464,10 +478,10 @@ static void assert_flat(const struct work *work, const float *y)
 
 /* alpha/size = 1 and k = 1: s = 1 + (1 + 4), 1 + (1 + 4 + 9), 1 + (4 + 9). With beta = 1, y = x/s
  * and dx = 1/s - 2·x·Σ y/s. */
-static void normalisation_across_by_hand(void **state)
+static void test_normalisation_across_by_hand(void **state)
 {
     (void)state;
-    struct work work = lrn_work(LRN_ACROSS, image(1, 3, 1, 1), 3, 3, 1, 1);
+    struct work work = lrn_work(LRN_ACROSS, image_array(1, 3, 1, 1), 3, 3, 1, 1);
     const float first = 1 / 36.0f, second = 2 / 225.0f, third = 3 / 196.0f;
     assert_worked(&work, LAYOUT_PLAIN, (float[]){1 / 6.0f, 2 / 15.0f, 3 / 14.0f},
                   (float[]){1 / 6.0f - 2 * (first + second),
@@ -476,7 +490,7 @@ static void normalisation_across_by_hand(void **state)
                   NULL, NULL);
     /* One channel, k = 0: y = x · (x²)^-beta = x^(1 - 2 beta). At x = 1, dx = 1 - 2 beta. */
     for (float beta = 0.25f; beta <= 1; beta += 0.25f) {
-        struct work alone = lrn_work(LRN_ACROSS, image(1, 1, 1, 4), 1, 1, beta, 0);
+        struct work alone = lrn_work(LRN_ACROSS, image_array(1, 1, 1, 4), 1, 1, beta, 0);
         float y[4], dx[4];
         for (int i = 0; i < 4; i++) {
             y[i] = powf((float)(i + 1), 1 - 2 * beta);
@@ -490,10 +504,10 @@ static void normalisation_across_by_hand(void **state)
 }
 
 /* Every window holds the whole image: s = 1 + 9/9 · (1 + 4 + 9 + 16), and k does not count. */
-static void normalisation_within_by_hand(void **state)
+static void test_normalisation_within_by_hand(void **state)
 {
     (void)state;
-    struct work work = lrn_work(LRN_WITHIN, image(1, 1, 2, 2), 3, 9, 1, 5);
+    struct work work = lrn_work(LRN_WITHIN, image_array(1, 1, 2, 2), 3, 9, 1, 5);
     float y[4], dx[4];
     for (int i = 0; i < 4; i++) {
         y[i] = (float)(i + 1) / 31;
@@ -501,42 +515,42 @@ static void normalisation_within_by_hand(void **state)
     }
     assert_worked(&work, LAYOUT_PLAIN, y, dx, NULL, NULL);
     /* A row of five: the middle sees its neighbours, 1 + (4 + 9 + 16), the ends one each. */
-    struct work row = lrn_work(LRN_WITHIN, image(1, 1, 1, 5), 3, 9, 1, 1);
+    struct work row = lrn_work(LRN_WITHIN, image_array(1, 1, 1, 5), 3, 9, 1, 1);
     assert_worked(&row, LAYOUT_PLAIN,
                   (float[]){1 / 6.0f, 2 / 15.0f, 3 / 30.0f, 4 / 51.0f, 5 / 42.0f}, NULL, NULL,
                   NULL);
 }
 
-static void pooling_by_caffes_rules(void **state)
+static void test_pooling_by_caffes_rules(void **state)
 {
     (void)state;
     /* 3×3 windows, stride 2, on 4×4: the second column and row run past the edge. */
-    struct work past = pool_work(POOL_MAX, image(1, 1, 4, 4), 3, 2, 0);
+    struct work past = pool_work(POOL_MAX, image_array(1, 1, 4, 4), 3, 2, 0);
     assert_int_equal(past.y.dim[2], 2);
     assert_worked(&past, LAYOUT_PLAIN, (float[]){11, 12, 15, 16},
                   (float[]){0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 1, 1}, NULL, NULL);
-    past = pool_work(POOL_AVERAGE, image(1, 1, 4, 4), 3, 2, 0);
+    past = pool_work(POOL_AVERAGE, image_array(1, 1, 4, 4), 3, 2, 0);
     assert_worked(&past, LAYOUT_PLAIN, (float[]){6, 7.5f, 12, 13.5f}, NULL, NULL, NULL);
 
     /* 2×2, stride 2, padding 1 on 3×3: a third window would start in the far padding. */
-    struct work padded = pool_work(POOL_MAX, image(1, 1, 3, 3), 2, 2, 1);
+    struct work padded = pool_work(POOL_MAX, image_array(1, 1, 3, 3), 2, 2, 1);
     assert_int_equal(padded.y.dim[2], 2);
     assert_worked(&padded, LAYOUT_PLAIN, (float[]){1, 3, 7, 9}, NULL, NULL, NULL);
-    padded = pool_work(POOL_AVERAGE, image(1, 1, 3, 3), 2, 2, 1);
+    padded = pool_work(POOL_AVERAGE, image_array(1, 1, 3, 3), 2, 2, 1);
     assert_worked(&padded, LAYOUT_PLAIN, (float[]){0.25f, 1.25f, 2.75f, 7},
                   (float[]){.25f, .25f, .25f, .25f, .25f, .25f, .25f, .25f, .25f}, NULL, NULL);
 
     /* 4×4, stride 3, padding 1 on 4×4: near padding counts in the divisor, and far padding too,
      * but not what lies beyond it. */
-    struct work both = pool_work(POOL_AVERAGE, image(1, 1, 4, 4), 4, 3, 1);
+    struct work both = pool_work(POOL_AVERAGE, image_array(1, 1, 4, 4), 4, 3, 1);
     assert_worked(&both, LAYOUT_PLAIN, (float[]){54.0f / 16, 45.0f / 12, 72.0f / 12, 54.0f / 9},
                   NULL, NULL, NULL);
 }
 
-static void first_of_equals_is_the_maximum(void **state)
+static void test_first_of_equals_is_the_maximum(void **state)
 {
     (void)state;
-    struct work work = pool_work(POOL_MAX, image(1, 20, 2, 2), 2, 2, 0);
+    struct work work = pool_work(POOL_MAX, image_array(1, 20, 2, 2), 2, 2, 0);
     for (size_t s = 0; s < SETS; s++) {
         struct run run = run_counted(&work);
         for (size_t i = 0; i < run.x.n; i++)
@@ -548,10 +562,10 @@ static void first_of_equals_is_the_maximum(void **state)
     }
 }
 
-static void window_without_a_pixel_is_refused(void **state)
+static void test_window_without_a_pixel_is_refused(void **state)
 {
     (void)state;
-    struct shape x = image(1, 1, 4, 4), y = image(1, 1, 2, 2);
+    struct shape x = image_array(1, 1, 4, 4), y = image_array(1, 1, 2, 2);
     struct pool_spec spec = {POOL_MAX, x, y, 1, 1, 4, 4, 0, 0, DTYPE_F32};
     struct arena arena;
     arena_init(&arena);
@@ -569,26 +583,26 @@ int main(void)
 {
     kernels_set_threads(2);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(convolution_by_hand),
-        cmocka_unit_test(groups_by_hand),
-        cmocka_unit_test(dilation_by_hand),
-        cmocka_unit_test(deconvolution_by_hand),
-        cmocka_unit_test(normalisation_across_by_hand),
-        cmocka_unit_test(normalisation_within_by_hand),
-        cmocka_unit_test(pooling_by_caffes_rules),
-        cmocka_unit_test(first_of_equals_is_the_maximum),
-        cmocka_unit_test(window_without_a_pixel_is_refused),
-        cmocka_unit_test(convolutions_agree),
-        cmocka_unit_test(grouped_convolutions_agree),
-        cmocka_unit_test(dilated_convolutions_agree),
-        cmocka_unit_test(deconvolutions_agree),
-        cmocka_unit_test(poolings_agree),
-        cmocka_unit_test(maxima_of_equals_and_of_no_numbers),
-        cmocka_unit_test(maxima_by_hand),
-        cmocka_unit_test(poolings_rounded_down_agree),
-        cmocka_unit_test(normalisations_agree),
-        cmocka_unit_test(normalisation_looks_at_no_more_than_there_is),
-        cmocka_unit_test(reference_has_the_same_bits_for_any_thread_count),
+        cmocka_unit_test(test_convolution_by_hand),
+        cmocka_unit_test(test_groups_by_hand),
+        cmocka_unit_test(test_dilation_by_hand),
+        cmocka_unit_test(test_deconvolution_by_hand),
+        cmocka_unit_test(test_normalisation_across_by_hand),
+        cmocka_unit_test(test_normalisation_within_by_hand),
+        cmocka_unit_test(test_pooling_by_caffes_rules),
+        cmocka_unit_test(test_first_of_equals_is_the_maximum),
+        cmocka_unit_test(test_window_without_a_pixel_is_refused),
+        cmocka_unit_test(test_convolutions_agree),
+        cmocka_unit_test(test_grouped_convolutions_agree),
+        cmocka_unit_test(test_dilated_convolutions_agree),
+        cmocka_unit_test(test_deconvolutions_agree),
+        cmocka_unit_test(test_poolings_agree),
+        cmocka_unit_test(test_maxima_of_equals_and_of_no_numbers),
+        cmocka_unit_test(test_maxima_by_hand),
+        cmocka_unit_test(test_poolings_rounded_down_agree),
+        cmocka_unit_test(test_normalisations_agree),
+        cmocka_unit_test(test_normalisation_looks_at_no_more_than_there_is),
+        cmocka_unit_test(test_reference_has_the_same_bits_for_any_thread_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

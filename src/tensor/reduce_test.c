@@ -60,7 +60,7 @@ static float expected_value(const struct reduction *r, float y, float x)
     }
 }
 
-static void a_range_is_its_elements(void **state)
+static void test_a_range_is_its_elements(void **state)
 {
     (void)state;
     const struct reduction *all[] = {&sum, &max, &min};
@@ -85,7 +85,7 @@ static void a_range_is_its_elements(void **state)
     }
 }
 
-static void zeros_have_an_order(void **state)
+static void test_zeros_have_an_order(void **state)
 {
     (void)state;
     const uint32_t plus = 0, minus = 0x80000000u;
@@ -100,7 +100,7 @@ static void zeros_have_an_order(void **state)
     assert_int_equal(reduced_bits(&min, p, of_bits(1)), plus);
 }
 
-static void a_nan_on_either_side_gives_nan(void **state)
+static void test_a_nan_on_either_side_gives_nan(void **state)
 {
     (void)state;
     const uint32_t nans[] = {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xff812345u, 0xffffffffu};
@@ -119,7 +119,7 @@ static void a_nan_on_either_side_gives_nan(void **state)
 
 /* In a range wide enough for vector instructions as in a single element, whatever the order in
  * which three ranks' values meet. */
-static void order_does_not_show(void **state)
+static void test_order_does_not_show(void **state)
 {
     (void)state;
     const uint32_t odd[] = {0,           0x80000000u, 1,           0x80000001u, 0x3f800000u,
@@ -159,7 +159,7 @@ static void reduce_product(void *user, float *y, const float *x, size_t n)
         y[i] *= x[i];
 }
 
-static void the_user_brings_a_product(void **state)
+static void test_the_user_brings_a_product(void **state)
 {
     (void)state;
     struct calls calls = {0};
@@ -176,9 +176,11 @@ static void the_user_brings_a_product(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_range_is_its_elements),        cmocka_unit_test(zeros_have_an_order),
-        cmocka_unit_test(a_nan_on_either_side_gives_nan), cmocka_unit_test(order_does_not_show),
-        cmocka_unit_test(the_user_brings_a_product),
+        cmocka_unit_test(test_a_range_is_its_elements),
+        cmocka_unit_test(test_zeros_have_an_order),
+        cmocka_unit_test(test_a_nan_on_either_side_gives_nan),
+        cmocka_unit_test(test_order_does_not_show),
+        cmocka_unit_test(test_the_user_brings_a_product),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

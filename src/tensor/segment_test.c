@@ -14,7 +14,7 @@ static struct shape shape_of(size_t a)
     return (struct shape){1, {a}};
 }
 
-static void shapes_multiply_their_dimensions(void **state)
+static void test_shapes_multiply_their_dimensions(void **state)
 {
     (void)state;
     struct shape x = {4, {64, 1, 28, 28}}, none = {0}, empty = {3, {5, 0, 7}};
@@ -25,7 +25,7 @@ static void shapes_multiply_their_dimensions(void **state)
     assert_int_equal(shape_count(&empty), 0);
 }
 
-static void a_shape_too_large_for_memory_counts_zero(void **state)
+static void test_a_shape_too_large_for_memory_counts_zero(void **state)
 {
     (void)state;
     size_t half = (size_t)1 << (sizeof(size_t) * 4);
@@ -37,7 +37,7 @@ static void a_shape_too_large_for_memory_counts_zero(void **state)
     assert_int_equal(shape_count(&zero_last), 0);
 }
 
-static void shapes_are_equal_by_used_dimensions_only(void **state)
+static void test_shapes_are_equal_by_used_dimensions_only(void **state)
 {
     (void)state;
     struct shape a = {2, {3, 4, 99}}, b = {2, {3, 4}}, longer = {3, {3, 4, 1}}, other = {2, {4, 3}};
@@ -46,7 +46,7 @@ static void shapes_are_equal_by_used_dimensions_only(void **state)
     assert_false(shape_equal(&a, &other));
 }
 
-static void shapes_read_as_text_and_are_cut_to_fit(void **state)
+static void test_shapes_read_as_text_and_are_cut_to_fit(void **state)
 {
     (void)state;
     struct shape x = {4, {64, 1, 28, 28}}, none = {0};
@@ -57,7 +57,7 @@ static void shapes_read_as_text_and_are_cut_to_fit(void **state)
 }
 
 /* LeNet's first layers: 20·1·5·5 weights fill 500 floats, so the bias starts at 512. */
-static void segments_start_on_aligned_offsets(void **state)
+static void test_segments_start_on_aligned_offsets(void **state)
 {
     (void)state;
     struct arena arena;
@@ -79,7 +79,7 @@ static void segments_start_on_aligned_offsets(void **state)
     arena_release(&arena);
 }
 
-static void a_table_grows_and_keeps_what_it_holds(void **state)
+static void test_a_table_grows_and_keeps_what_it_holds(void **state)
 {
     (void)state;
     struct arena arena;
@@ -103,7 +103,7 @@ static void a_table_grows_and_keeps_what_it_holds(void **state)
     arena_release(&arena);
 }
 
-static void what_does_not_fit_is_refused_and_changes_nothing(void **state)
+static void test_what_does_not_fit_is_refused_and_changes_nothing(void **state)
 {
     (void)state;
     struct arena arena;
@@ -133,7 +133,7 @@ static struct segments segment_pair(struct arena *arena, const char *second, siz
     return table;
 }
 
-static void tables_match_by_names_offsets_and_lengths(void **state)
+static void test_tables_match_by_names_offsets_and_lengths(void **state)
 {
     (void)state;
     struct arena arena;
@@ -157,14 +157,14 @@ static void tables_match_by_names_offsets_and_lengths(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes_multiply_their_dimensions),
-        cmocka_unit_test(a_shape_too_large_for_memory_counts_zero),
-        cmocka_unit_test(shapes_are_equal_by_used_dimensions_only),
-        cmocka_unit_test(shapes_read_as_text_and_are_cut_to_fit),
-        cmocka_unit_test(segments_start_on_aligned_offsets),
-        cmocka_unit_test(a_table_grows_and_keeps_what_it_holds),
-        cmocka_unit_test(what_does_not_fit_is_refused_and_changes_nothing),
-        cmocka_unit_test(tables_match_by_names_offsets_and_lengths),
+        cmocka_unit_test(test_shapes_multiply_their_dimensions),
+        cmocka_unit_test(test_a_shape_too_large_for_memory_counts_zero),
+        cmocka_unit_test(test_shapes_are_equal_by_used_dimensions_only),
+        cmocka_unit_test(test_shapes_read_as_text_and_are_cut_to_fit),
+        cmocka_unit_test(test_segments_start_on_aligned_offsets),
+        cmocka_unit_test(test_a_table_grows_and_keeps_what_it_holds),
+        cmocka_unit_test(test_what_does_not_fit_is_refused_and_changes_nothing),
+        cmocka_unit_test(test_tables_match_by_names_offsets_and_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -104,7 +104,7 @@ static size_t runs_of(const struct bench *b)
     return sum;
 }
 
-static void the_fastest_is_taken_and_timed_no_more(void **state)
+static void test_the_fastest_is_taken_and_timed_no_more(void **state)
 {
     (void)state;
     struct bench b = {.takes = {3000, 2000, 2900}};
@@ -122,7 +122,7 @@ static void the_fastest_is_taken_and_timed_no_more(void **state)
     tuner_free(tuner);
 }
 
-static void what_cannot_run_is_left_out(void **state)
+static void test_what_cannot_run_is_left_out(void **state)
 {
     (void)state;
     struct bench b = {.takes = {0, 5000, 0}};
@@ -135,7 +135,7 @@ static void what_cannot_run_is_left_out(void **state)
 }
 
 /* Seconds of candidates that lose are not spent twice; a hair's breadth changes nothing. */
-static void the_slow_are_dropped_and_equals_keep_their_order(void **state)
+static void test_the_slow_are_dropped_and_equals_keep_their_order(void **state)
 {
     (void)state;
     struct bench b = {.takes = {1000000, 990000, 400000000}};
@@ -149,7 +149,7 @@ static void the_slow_are_dropped_and_equals_keep_their_order(void **state)
     tuner_free(tuner);
 }
 
-static void what_is_new_is_handed_on_once(void **state)
+static void test_what_is_new_is_handed_on_once(void **state)
 {
     (void)state;
     struct bench b = {.takes = {3000, 2000, 4000}};
@@ -170,7 +170,7 @@ static void what_is_new_is_handed_on_once(void **state)
 }
 
 /* What was found in time is kept and known; what was not is no choice, and counted once. */
-static void timing_ends_after_so_many_seconds(void **state)
+static void test_timing_ends_after_so_many_seconds(void **state)
 {
     (void)state;
     struct bench b = {.takes = {100000000, 0, 0}};
@@ -232,7 +232,7 @@ static void test_tuner_text_round_trips(void **state)
     tuner_free(one), tuner_free(two);
 }
 
-static void own_choices_stay_when_a_file_is_merged(void **state)
+static void test_own_choices_stay_when_a_file_is_merged(void **state)
 {
     (void)state;
     struct bench b = {.takes = {3000, 2000, 4000}};
@@ -261,7 +261,7 @@ static void test_tuner_unknown_name_is_timed_again(void **state)
     tuner_free(tuner);
 }
 
-static void foreign_and_damaged_lines_count_for_nothing(void **state)
+static void test_foreign_and_damaged_lines_count_for_nothing(void **state)
 {
     (void)state;
     static const char *const texts[] = {
@@ -301,7 +301,7 @@ static void foreign_and_damaged_lines_count_for_nothing(void **state)
 }
 
 /* Any bytes at all: what is taken over is written again as it was read. */
-static void chance_does_not_break_it(void **state)
+static void test_chance_does_not_break_it(void **state)
 {
     (void)state;
     const char *good =
@@ -526,16 +526,16 @@ static void test_tuner_ends_when_its_watch_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_fastest_is_taken_and_timed_no_more),
-        cmocka_unit_test(what_cannot_run_is_left_out),
-        cmocka_unit_test(the_slow_are_dropped_and_equals_keep_their_order),
-        cmocka_unit_test(what_is_new_is_handed_on_once),
-        cmocka_unit_test(timing_ends_after_so_many_seconds),
+        cmocka_unit_test(test_the_fastest_is_taken_and_timed_no_more),
+        cmocka_unit_test(test_what_cannot_run_is_left_out),
+        cmocka_unit_test(test_the_slow_are_dropped_and_equals_keep_their_order),
+        cmocka_unit_test(test_what_is_new_is_handed_on_once),
+        cmocka_unit_test(test_timing_ends_after_so_many_seconds),
         cmocka_unit_test(test_tuner_text_round_trips),
-        cmocka_unit_test(own_choices_stay_when_a_file_is_merged),
+        cmocka_unit_test(test_own_choices_stay_when_a_file_is_merged),
         cmocka_unit_test(test_tuner_unknown_name_is_timed_again),
-        cmocka_unit_test(foreign_and_damaged_lines_count_for_nothing),
-        cmocka_unit_test(chance_does_not_break_it),
+        cmocka_unit_test(test_foreign_and_damaged_lines_count_for_nothing),
+        cmocka_unit_test(test_chance_does_not_break_it),
         cmocka_unit_test(test_tuner_repeats_runs_that_were_disturbed),
         cmocka_unit_test(test_tuner_keeps_nothing_of_a_busy_machine),
         cmocka_unit_test(test_tuner_repairs_bad_choices_in_later_processes),

@@ -247,12 +247,12 @@ static void equals_the_plain_one(struct bench *b, size_t table)
             fail_msg("%s by %s differs from %s", trials[i].name, k->isa, vec_kernels_base.isa);
 }
 
-static void avx2_equals_the_plain_one(void **state)
+static void test_avx2_equals_the_plain_one(void **state)
 {
     equals_the_plain_one(*state, 1);
 }
 
-static void avx512_equals_the_plain_one(void **state)
+static void test_avx512_equals_the_plain_one(void **state)
 {
     equals_the_plain_one(*state, 2);
 }
@@ -266,7 +266,7 @@ static bool can_fuse(void)
 #endif
 }
 
-static void fused_loops_do_not(void **state)
+static void test_fused_loops_do_not(void **state)
 {
     if (!can_fuse()) {
         print_message("skipped: this processor does not fuse\n");
@@ -282,7 +282,7 @@ static void fused_loops_do_not(void **state)
     }
 }
 
-static void the_best_table_runs_here(void **state)
+static void test_the_best_table_runs_here(void **state)
 {
     (void)state;
     size_t count = 0, best = 0;
@@ -298,10 +298,10 @@ static void the_best_table_runs_here(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(avx2_equals_the_plain_one),
-        cmocka_unit_test(avx512_equals_the_plain_one),
-        cmocka_unit_test(fused_loops_do_not),
-        cmocka_unit_test(the_best_table_runs_here),
+        cmocka_unit_test(test_avx2_equals_the_plain_one),
+        cmocka_unit_test(test_avx512_equals_the_plain_one),
+        cmocka_unit_test(test_fused_loops_do_not),
+        cmocka_unit_test(test_the_best_table_runs_here),
     };
     return cmocka_run_group_tests(tests, bench_init, bench_release);
 }

@@ -263,14 +263,14 @@ static void check_trial(struct bench *b, const struct trial *trial, uint64_t rou
     }
 }
 
-static void updates_equal_their_formula_bit_for_bit(void **state)
+static void test_updates_equal_their_formula_bit_for_bit(void **state)
 {
     for (size_t t = 0; t < TRIALS; t++)
         for (uint64_t round = 0; round < ROUNDS; round++)
             check_trial(*state, &trials[t], round);
 }
 
-static void an_update_in_shards_is_the_update_of_the_whole(void **state)
+static void test_an_update_in_shards_is_the_update_of_the_whole(void **state)
 {
     struct bench *b = *state;
     size_t n = b->table.total, cuts[] = {0, 1, 4097, 8192, 50001, n};
@@ -287,7 +287,7 @@ static void an_update_in_shards_is_the_update_of_the_whole(void **state)
 
 /* Decay, momentum, state that is there already, gradients that are no numbers: no bit moves of what
  * has an lr_mult of 0, and its neighbours go on. */
-static void what_is_frozen_stays(void **state)
+static void test_what_is_frozen_stays(void **state)
 {
     struct bench *b = *state;
     size_t n = b->table.total, frozen = b->table.count / 2;
@@ -357,9 +357,9 @@ static void test_vec_misuse_is_caught(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(updates_equal_their_formula_bit_for_bit),
-        cmocka_unit_test(an_update_in_shards_is_the_update_of_the_whole),
-        cmocka_unit_test(what_is_frozen_stays),
+        cmocka_unit_test(test_updates_equal_their_formula_bit_for_bit),
+        cmocka_unit_test(test_an_update_in_shards_is_the_update_of_the_whole),
+        cmocka_unit_test(test_what_is_frozen_stays),
         cmocka_unit_test(test_vec_misuse_is_caught),
     };
     return cmocka_run_group_tests(tests, bench_init, bench_release);

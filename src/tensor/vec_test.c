@@ -252,14 +252,14 @@ static void check_trial(struct bench *b, const struct trial *trial, uint64_t rou
     }
 }
 
-static void updates_equal_their_formula_bit_for_bit(void **state)
+static void test_updates_equal_their_formula_bit_for_bit(void **state)
 {
     for (size_t t = 0; t < sizeof trials / sizeof *trials; t++)
         for (uint64_t round = 0; round < ROUNDS; round++)
             check_trial(*state, &trials[t], round);
 }
 
-static void an_update_in_shards_is_the_update_of_the_whole(void **state)
+static void test_an_update_in_shards_is_the_update_of_the_whole(void **state)
 {
     struct bench *b = *state;
     for (size_t t = 0; t < sizeof trials / sizeof *trials; t++) {
@@ -280,7 +280,7 @@ static void an_update_in_shards_is_the_update_of_the_whole(void **state)
 
 /* One step in numbers that float holds exactly: g = 4 + 0.5·2 = 5, m = 0.5·8 + 0.25·5 = 5.25,
  * x = 2 − 5.25; the second segment doubles the rate and leaves out decay; padding stands. */
-static void sgd_takes_each_segments_multipliers(void **state)
+static void test_sgd_takes_each_segments_multipliers(void **state)
 {
     (void)state;
     struct arena arena;
@@ -304,7 +304,7 @@ static void sgd_takes_each_segments_multipliers(void **state)
     arena_release(&arena);
 }
 
-static void ranges_are_exported_and_imported(void **state)
+static void test_ranges_are_exported_and_imported(void **state)
 {
     struct bench *b = *state;
     struct vec out = vec_of(&b->arena, 1000);
@@ -319,7 +319,7 @@ static void ranges_are_exported_and_imported(void **state)
     vec_import(&b->at[0], (struct range){N, 0}, NULL);
 }
 
-static void bytes_from_the_wire_are_added_at_any_alignment(void **state)
+static void test_bytes_from_the_wire_are_added_at_any_alignment(void **state)
 {
     struct bench *b = *state;
     rewind_to_start(b, b->at);
@@ -331,7 +331,7 @@ static void bytes_from_the_wire_are_added_at_any_alignment(void **state)
     }
 }
 
-static void one_bad_element_is_found_wherever_it_lies(void **state)
+static void test_one_bad_element_is_found_wherever_it_lies(void **state)
 {
     struct bench *b = *state;
     const float bad[] = {INFINITY, -INFINITY, NAN, -NAN};
@@ -355,7 +355,7 @@ static void one_bad_element_is_found_wherever_it_lies(void **state)
     }
 }
 
-static void a_dot_product_is_near_the_truth(void **state)
+static void test_a_dot_product_is_near_the_truth(void **state)
 {
     struct bench *b = *state;
     for (uint64_t round = 0; round < ROUNDS; round++) {
@@ -372,7 +372,7 @@ static void a_dot_product_is_near_the_truth(void **state)
 }
 
 /* Whole numbers add exactly in double: 1² + … + n² = n(n+1)(2n+1)/6, whatever the order. */
-static void a_dot_product_of_whole_numbers_is_exact(void **state)
+static void test_a_dot_product_of_whole_numbers_is_exact(void **state)
 {
     struct bench *b = *state;
     size_t n = 20000;
@@ -382,7 +382,7 @@ static void a_dot_product_of_whole_numbers_is_exact(void **state)
     assert_true(vec_dot(&b->at[0], &b->at[0], r) == 20000.0 * 20001.0 * 40001.0 / 6.0);
 }
 
-static void a_dot_product_is_the_sum_of_its_blocks(void **state)
+static void test_a_dot_product_is_the_sum_of_its_blocks(void **state)
 {
     struct bench *b = *state;
     for (uint64_t round = 0; round < ROUNDS; round++) {
@@ -403,7 +403,7 @@ static void a_dot_product_is_the_sum_of_its_blocks(void **state)
 }
 
 /* More blocks than are summed in one go (512). */
-static void a_long_dot_product_does_not_depend_on_threads(void **state)
+static void test_a_long_dot_product_does_not_depend_on_threads(void **state)
 {
     struct bench *b = *state;
     size_t n = 600 * VEC_BLOCK + 77;
@@ -421,7 +421,7 @@ static void a_long_dot_product_does_not_depend_on_threads(void **state)
     }
 }
 
-static void a_hash_sees_every_bit_of_the_range_and_no_other(void **state)
+static void test_a_hash_sees_every_bit_of_the_range_and_no_other(void **state)
 {
     struct bench *b = *state;
     rewind_to_start(b, b->at);
@@ -492,17 +492,17 @@ static void test_vec_misuse_is_caught(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(updates_equal_their_formula_bit_for_bit),
-        cmocka_unit_test(an_update_in_shards_is_the_update_of_the_whole),
-        cmocka_unit_test(sgd_takes_each_segments_multipliers),
-        cmocka_unit_test(ranges_are_exported_and_imported),
-        cmocka_unit_test(bytes_from_the_wire_are_added_at_any_alignment),
-        cmocka_unit_test(one_bad_element_is_found_wherever_it_lies),
-        cmocka_unit_test(a_dot_product_is_near_the_truth),
-        cmocka_unit_test(a_dot_product_of_whole_numbers_is_exact),
-        cmocka_unit_test(a_dot_product_is_the_sum_of_its_blocks),
-        cmocka_unit_test(a_long_dot_product_does_not_depend_on_threads),
-        cmocka_unit_test(a_hash_sees_every_bit_of_the_range_and_no_other),
+        cmocka_unit_test(test_updates_equal_their_formula_bit_for_bit),
+        cmocka_unit_test(test_an_update_in_shards_is_the_update_of_the_whole),
+        cmocka_unit_test(test_sgd_takes_each_segments_multipliers),
+        cmocka_unit_test(test_ranges_are_exported_and_imported),
+        cmocka_unit_test(test_bytes_from_the_wire_are_added_at_any_alignment),
+        cmocka_unit_test(test_one_bad_element_is_found_wherever_it_lies),
+        cmocka_unit_test(test_a_dot_product_is_near_the_truth),
+        cmocka_unit_test(test_a_dot_product_of_whole_numbers_is_exact),
+        cmocka_unit_test(test_a_dot_product_is_the_sum_of_its_blocks),
+        cmocka_unit_test(test_a_long_dot_product_does_not_depend_on_threads),
+        cmocka_unit_test(test_a_hash_sees_every_bit_of_the_range_and_no_other),
         cmocka_unit_test(test_vec_misuse_is_caught),
     };
     return cmocka_run_group_tests(tests, bench_init, bench_release);

@@ -36,8 +36,8 @@ enum { SIZES = sizeof all_sizes / sizeof *all_sizes };
 static struct conv_spec spec_of(const struct sizes *s, enum dtype dtype)
 {
     size_t OH = s->H + 2 * s->pad_h - s->K + 1, OW = s->W + 2 * s->pad_w - s->K + 1;
-    return (struct conv_spec){.x = image(s->N, s->C, s->H, s->W),
-                              .y = image(s->N, s->O, OH, OW),
+    return (struct conv_spec){.x = image_array(s->N, s->C, s->H, s->W),
+                              .y = image_array(s->N, s->O, OH, OW),
                               .kernel_h = s->K,
                               .kernel_w = s->K,
                               .stride_h = 1,

@@ -31,7 +31,7 @@ enum { OWN_MACHINE = 0 }; /* the driver's, and that of workers which it has star
 
 static uint64_t machine_of(const struct driver *d, uint32_t node)
 {
-    const char *host = node < VIEW_MEMBERS_MAX ? d->newcomer[node].report.place.host : "";
+    const char *host = node < VIEW_MEMBERS_MAX ? d->joiner[node].report.place.host : "";
     if (!d->options->elsewhere)
         return OWN_MACHINE;
     return (*host ? hash_bytes(host, strlen(host)) : node) | 1;
@@ -50,7 +50,7 @@ int driver_on_bad_record(struct driver *d, const struct message *m)
         return OK;
     }
     uint64_t machine = machine_of(d, m->from);
-    int rc = bad_book_add(&d->bad, machine, &bad, &confirmed);
+    int rc = bad_record_log_add(&d->bad, machine, &bad, &confirmed);
     if (rc != OK)
         return err_set(d->err, rc, "out of memory for broken records");
     return confirmed || machine == OWN_MACHINE
@@ -73,10 +73,10 @@ static void gather_own(struct driver *d)
     const struct bad_records *own = d->corpus->bad;
     bool confirmed;
     for (; own && d->bad_own < bad_records_count(own); d->bad_own++)
-        (void)bad_book_add(&d->bad, OWN_MACHINE, bad_records_at(own, d->bad_own), &confirmed);
+        (void)bad_record_log_add(&d->bad, OWN_MACHINE, bad_records_at(own, d->bad_own), &confirmed);
 }
 
-void driver_tell_bad_records(struct driver *d)
+void driver_report_bad_records(struct driver *d)
 {
     gather_own(d);
     const struct bad_records *bad = d->bad.seen;
@@ -107,7 +107,7 @@ void driver_sum_bad_records(struct driver *d, struct train_report *report)
         message_unref(wake.msg);
     }
     d->next_bad_log = 0;
-    driver_tell_bad_records(d);
+    driver_report_bad_records(d);
     report->bad_records = d->bad.seen ? bad_records_count(d->bad.seen) : 0;
     for (size_t i = 0; i < report->bad_records && i < TRAIN_BAD_NAMED; i++)
         snprintf(report->bad_record[i], sizeof report->bad_record[i], "%s",

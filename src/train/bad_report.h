@@ -15,7 +15,7 @@ int worker_report_bad_records(struct worker *w);
 int driver_on_bad_record(struct driver *d, const struct message *m);
 
 /* Log those that are new, at most one a second, and write an event for each. */
-void driver_tell_bad_records(struct driver *d);
+void driver_report_bad_records(struct driver *d);
 
 /* The run is over: take what is still to be read, and put the number and the first names into the
  * report. */

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static double *row(const struct bench_layers *b, size_t i)
+static double *row_of(const struct bench_layers *b, size_t i)
 {
     return b->ms + i * b->steps;
 }
@@ -14,22 +14,22 @@ static size_t layer_row(size_t layer, bool backward)
     return 2 * layer + (backward ? 1 : 0);
 }
 
-static size_t part_row(const struct bench_layers *b, enum bench_part part)
+static size_t part_row(const struct bench_layers *b, enum bench_phase part)
 {
     return 2 * b->layers + (size_t)part;
 }
 
 /* Milliseconds since the moment before, which is now. */
-static double lap(struct bench_layers *b)
+static double take_lap(struct bench_layers *b)
 {
     int64_t now = world_now(b->world), took = now - b->moment;
     b->moment = now;
     return world_seconds(took) * 1e3;
 }
 
-static void put(struct bench_layers *b, size_t i, double ms)
+static void put_ms(struct bench_layers *b, size_t i, double ms)
 {
-    row(b, i)[b->step] += ms;
+    row_of(b, i)[b->step] += ms;
     b->known += ms;
 }
 
@@ -38,9 +38,9 @@ static void layer_begins(void *user, size_t layer, bool backward)
 {
     struct bench_layers *b = user;
     (void)layer;
-    double gap = lap(b);
+    double gap = take_lap(b);
     if (b->passes == (backward ? 1 : 0)) {
-        put(b, part_row(b, backward ? PART_CLEARING : PART_LOADING), gap);
+        put_ms(b, part_row(b, backward ? PART_CLEARING : PART_LOADING), gap);
         b->passes++;
     }
 }
@@ -48,7 +48,7 @@ static void layer_begins(void *user, size_t layer, bool backward)
 static void layer_ends(void *user, size_t layer, bool backward)
 {
     struct bench_layers *b = user;
-    put(b, layer_row(layer, backward), lap(b));
+    put_ms(b, layer_row(layer, backward), take_lap(b));
 }
 
 int bench_layers_init(struct bench_layers *b, struct world *world, const struct net *net,
@@ -79,10 +79,10 @@ void bench_layers_update(struct bench_layers *b)
 
 void bench_layers_end(struct bench_layers *b)
 {
-    put(b, part_row(b, PART_UPDATE), lap(b));
+    put_ms(b, part_row(b, PART_UPDATE), take_lap(b));
     double step = world_seconds(b->moment - b->begun) * 1e3;
-    put(b, part_row(b, PART_REST), step - b->known);
-    put(b, part_row(b, PART_STEP), step);
+    put_ms(b, part_row(b, PART_REST), step - b->known);
+    put_ms(b, part_row(b, PART_STEP), step);
     b->step++;
 }
 
@@ -97,13 +97,13 @@ void bench_ascending(double *values, size_t n)
     qsort(values, n, sizeof *values, compare_doubles);
 }
 
-static double median(const struct bench_layers *b, size_t i)
+static double median_of(const struct bench_layers *b, size_t i)
 {
-    bench_ascending(row(b, i), b->step);
-    return row(b, i)[b->step / 2];
+    bench_ascending(row_of(b, i), b->step);
+    return row_of(b, i)[b->step / 2];
 }
 
-static double gflops(const struct net *net, size_t layer, double ms)
+static double gflops_of(const struct net *net, size_t layer, double ms)
 {
     double flops = net_layer_flops(net, layer, false) + net_layer_flops(net, layer, true);
     return ms > 0 ? flops / ms * 1e-6 : 0;
@@ -118,21 +118,22 @@ int bench_layers_sum(struct bench_layers *b, const struct net *net, struct arena
         return ERR_NOMEM;
     for (size_t i = 0; i < b->layers; i++) {
         struct layer_summary summary = net_layer_at(net, i);
-        double forward = median(b, layer_row(i, false)), backward = median(b, layer_row(i, true));
+        double forward = median_of(b, layer_row(i, false)),
+               backward = median_of(b, layer_row(i, true));
         layer[i] = (struct bench_layer){
             .name = arena_strdup(arena, summary.name),
             .type = arena_strdup(arena, summary.type),
             .top = summary.top,
             .forward_ms = forward,
             .backward_ms = backward,
-            .gflops = gflops(net, i, forward + backward),
+            .gflops = gflops_of(net, i, forward + backward),
             .chosen = arena_strdup(arena, summary.chosen ? summary.chosen : ""),
         };
         if (!layer[i].name || !layer[i].type || !layer[i].chosen)
             return ERR_NOMEM;
     }
     for (size_t part = 0; part < BENCH_PARTS; part++)
-        part_ms[part] = median(b, part_row(b, (enum bench_part)part));
+        part_ms[part] = median_of(b, part_row(b, (enum bench_phase)part));
     *out = layer;
     return OK;
 }

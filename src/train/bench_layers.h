@@ -19,7 +19,7 @@ struct bench_layer {
 
 /* Of a step, what is no layer's: waiting for records; making dx zero; the optimizer's update; the
  * rest, which is the clock's own and little else. And all of it. */
-enum bench_part { PART_LOADING, PART_CLEARING, PART_UPDATE, PART_REST, PART_STEP, BENCH_PARTS };
+enum bench_phase { PART_LOADING, PART_CLEARING, PART_UPDATE, PART_REST, PART_STEP, BENCH_PARTS };
 
 struct bench_layers {
     struct world *world;

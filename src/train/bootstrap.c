@@ -20,7 +20,7 @@ enum {
 #define SLOW (30 * WORLD_SECOND)
 
 /* Where nothing shows that others have begun they may take so much longer than this worker. */
-#define HOLD       (30 * WORLD_SECOND)
+#define KEEP       (30 * WORLD_SECOND)
 #define HOLD_TIMES 4
 
 /* How it is cut: into parts of `each`, of which the last may be shorter. */
@@ -95,8 +95,8 @@ static void part_key(uint32_t part, char key[KV_KEY_MAX + 1])
 /* ---- from the driver ---- */
 
 /* That many floats from there; none: the note alone. */
-static int ask_driver(struct group *group, size_t from, size_t count, float *into,
-                      struct model_note *note)
+static int request_parts(struct group *group, size_t from, size_t count, float *into,
+                         struct model_header *message)
 {
     struct world *world = group->world;
     struct buf range = {0};
@@ -105,15 +105,15 @@ static int ask_driver(struct group *group, size_t from, size_t count, float *int
     int rc = wire_send_buf(world, WORLD_DRIVER, WIRE_WANT_MODEL, 0, &range);
     buf_release(&range);
     if (rc == OK) /* it serves one after another, and whoever is dead is lost to it */
-        rc = model_receive(world, group, WORLD_DRIVER, into, count, note, WORLD_FOREVER);
-    if (rc == OK && note->floats != count)
+        rc = model_receive(world, group, WORLD_DRIVER, into, count, message, WORLD_FOREVER);
+    if (rc == OK && message->floats != count)
         rc = ERR_PROTOCOL;
     return rc == ERR_PEER ? ERR_DRIVER : rc;
 }
 
-int bootstrap_ask(struct group *group, struct model_note *note)
+int bootstrap_request(struct group *group, struct model_header *message)
 {
-    return ask_driver(group, 0, 0, NULL, note);
+    return request_parts(group, 0, 0, NULL, message);
 }
 
 /* What stops a worker; all else costs the driver a part more. */
@@ -124,11 +124,11 @@ static bool is_final(int rc)
 
 static int take_from_driver(struct taking *t, uint32_t part)
 {
-    struct model_note note;
+    struct model_header message;
     struct err err = {0};
     char key[KV_KEY_MAX + 1];
     float *at = t->into + part_at(t, part);
-    int rc = ask_driver(t->group, part_at(t, part), part_len(t, part), at, &note);
+    int rc = request_parts(t->group, part_at(t, part), part_len(t, part), at, &message);
     t->here[part] = rc == OK;
     if (rc != OK || !t->b->kv.group)
         return rc;
@@ -144,7 +144,7 @@ static int take_from_driver(struct taking *t, uint32_t part)
 
 /* ---- from the others ---- */
 
-static void begin(struct taking *t, struct wanted *w, uint32_t part)
+static void begin_part(struct taking *t, struct wanted *w, uint32_t part)
 {
     char key[KV_KEY_MAX + 1];
     struct err err;
@@ -165,11 +165,11 @@ static void begin_some(struct taking *t)
         uint32_t part = (t->rank + 1 + t->turn++) % count;
         if (part % workers == t->rank || t->here[part])
             continue;
-        begin(t, &t->wanted[t->under_way++], part);
+        begin_part(t, &t->wanted[t->under_way++], part);
     }
 }
 
-static bool put(struct taking *t, uint32_t part, const struct kv_value *value)
+static bool put_part(struct taking *t, uint32_t part, const struct kv_value *value)
 {
     size_t size = part_len(t, part) * sizeof *t->into;
     if (value->meta.size != size)
@@ -184,12 +184,12 @@ static bool may_come(struct taking *t, struct wanted *w)
     uint64_t have, size;
     int64_t now = world_now(t->group->world);
     kv_progress(w->call, &have, &size);
-    bool comes = have != w->have;
+    bool arrives = have != w->have;
     w->have = have;
-    if (comes)
+    if (arrives)
         t->arrived = now;
     t->impatient |= now >= t->arrived + PATIENCE;
-    return comes || !t->impatient;
+    return arrives || !t->impatient;
 }
 
 /* When somebody has gone: all of its parts that are this worker's now, before it waits for others,
@@ -217,7 +217,7 @@ static int look_at(struct taking *t, struct wanted *w)
         return ERR_NOT_FOUND;
     int rc = kv_finish(w->call, world_now(group->world) + group->timing.heartbeat, &value, &err);
     if (rc == OK) {
-        t->here[w->part] = put(t, w->part, value);
+        t->here[w->part] = put_part(t, w->part, value);
         rc = t->here[w->part] ? OK : ERR_PROTOCOL;
         kv_value_unref(value);
     } else if (rc == ERR_TIMEOUT && may_come(t, w)) {
@@ -287,14 +287,14 @@ int bootstrap_take(struct bootstrap *b, struct group *group, float *into, size_t
     if (rc == OK)
         rc = take_all(&t);
     int64_t now = world_now(world);
-    b->until = b->kv.group ? now + HOLD + HOLD_TIMES * (now - begun) : 0;
+    b->until = b->kv.group ? now + KEEP + HOLD_TIMES * (now - begun) : 0;
     return rc;
 }
 
 /* ---- handing on, and its end ---- */
 
 /* A reader may hang, and what is on its way to it with it: nobody waits for that here. */
-static int end(void *arg)
+static int end_store(void *arg)
 {
     struct bootstrap *b = arg;
     kv_stop(&b->kv);
@@ -306,7 +306,7 @@ void bootstrap_hand_on(struct bootstrap *b, struct world *world, bool all_have_b
     if (b->until == 0 || (!all_have_begun && world_now(world) < b->until))
         return;
     b->until = 0;
-    (void)world_spawn(world, "bootstrap", end, b, &b->end); /* if not now, then at the end */
+    (void)world_spawn(world, "bootstrap", end_store, b, &b->end); /* if not now, then at the end */
 }
 
 void bootstrap_release(struct bootstrap *b, struct world *world)
@@ -318,17 +318,17 @@ void bootstrap_release(struct bootstrap *b, struct world *world)
 /* ---- the driver's side ---- */
 
 /* Who is no member is not waited for, as nobody would notice its death. */
-static int give(struct bootstrap_giver *g, const struct message *m)
+static int send_parts(struct bootstrap_giver *g, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};
     uint64_t from = read_u64(&in), count = read_u64(&in);
-    struct model_note note = g->note;
+    struct model_header message = g->message;
     if (view_rank(group_view(g->group), m->from) < 0)
         return ERR_VIEW;
-    if (!byte_reader_done(&in) || from > note.floats || count > note.floats - from)
+    if (!byte_reader_done(&in) || from > message.floats || count > message.floats - from)
         return ERR_PROTOCOL;
-    note.floats = count;
-    return model_send(g->group->world, m->from, &note, g->vectors + from);
+    message.floats = count;
+    return model_send(g->group->world, m->from, &message, g->vectors + from);
 }
 
 static int giver_main(void *arg)
@@ -342,7 +342,7 @@ static int giver_main(void *arg)
         if (rc != OK)
             return rc;
         uint32_t from = wake.msg->from;
-        rc = give(g, wake.msg);
+        rc = send_parts(g, wake.msg);
         message_unref(wake.msg);
         if (rc == ERR_CANCELLED)
             return rc;

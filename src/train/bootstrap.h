@@ -25,7 +25,7 @@ struct bootstrap {
 
 /* Ask the driver what there is: the course, and which vectors; note->floats is 0.
  * ERR_DRIVER, ERR_CANCELLED, ERR_NOMEM, ERR_PROTOCOL */
-int bootstrap_ask(struct group *group, struct model_note *note);
+int bootstrap_request(struct group *group, struct model_header *message);
 
 /* Take all of it, `floats` in all, to `into`. Costs them twice in memory until it has been handed
  * on. Waits as long as the driver and the members live.
@@ -43,8 +43,8 @@ void bootstrap_release(struct bootstrap *b, struct world *world);
 
 struct bootstrap_giver {
     struct group *group;
-    struct model_note note; /* of all that there is */
-    const float *vectors;   /* borrowed */
+    struct model_header message; /* of all that there is */
+    const float *vectors;        /* borrowed */
     struct kv_server store;
     struct task *task;
 };

@@ -9,22 +9,22 @@
 enum { SET = 4000, STEP = 10 }; /* a stretch is 1,000 records */
 
 /* After eight stretches, which are two epochs here. */
-static void test_a_loss_that_stays_is_told_once(void **state)
+static void test_chance_constant_loss_is_reported_once(void **state)
 {
     (void)state;
     struct chance c;
-    unsigned told = 0;
+    unsigned reported = 0;
     chance_init(&c, 10, SET, STEP);
     for (int i = 0; i < 1600; i++) {
         enum chance_news news = chance_add(&c, STEP, log(10) * (i % 2 ? 1.03 : 0.97));
-        told += news == CHANCE_STUCK;
+        reported += news == CHANCE_STUCK;
         assert_true(news != CHANCE_HIGH);
-        assert_int_equal(told, i >= 799);
+        assert_int_equal(reported, i >= 799);
     }
     assert_int_equal(chance_end(&c), CHANCE_NOTHING);
 }
 
-static void test_a_loss_that_moves_is_not_told(void **state)
+static void test_chance_falling_loss_is_not_reported(void **state)
 {
     (void)state;
     struct chance c;
@@ -40,7 +40,7 @@ static void test_a_loss_that_moves_is_not_told(void **state)
 }
 
 /* CIFAR's quick net stands at chance for most of an epoch, and then falls to 0.4. */
-static void test_a_slow_start_is_not_told(void **state)
+static void test_chance_slow_start_is_not_reported(void **state)
 {
     (void)state;
     struct chance c;
@@ -84,9 +84,9 @@ static void test_a_loss_far_above_chance_is_told_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_loss_that_stays_is_told_once),
-        cmocka_unit_test(test_a_loss_that_moves_is_not_told),
-        cmocka_unit_test(test_a_slow_start_is_not_told),
+        cmocka_unit_test(test_chance_constant_loss_is_reported_once),
+        cmocka_unit_test(test_chance_falling_loss_is_not_reported),
+        cmocka_unit_test(test_chance_slow_start_is_not_reported),
         cmocka_unit_test(test_a_short_run_is_told_at_its_end),
         cmocka_unit_test(test_a_loss_far_above_chance_is_told_once),
     };

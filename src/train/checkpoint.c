@@ -3,7 +3,7 @@
 #include "job/text_number.h"
 #include "model/weights.h"
 #include "train/checkpoint_files.h"
-#include "train/tenure.h"
+#include "train/driver_term_file.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t floats(const struct model_layout *layout, bool state, bool extra)
+static size_t count_floats(const struct model_layout *layout, bool state, bool extra)
 {
     size_t more = (state ? layout->optim->states : 0) + (extra ? layout->extras : 0);
     return layout->x->total * (1 + more) + layout->s->total;
@@ -19,17 +19,18 @@ static size_t floats(const struct model_layout *layout, bool state, bool extra)
 
 size_t model_floats(const struct model_layout *layout)
 {
-    return floats(layout, layout->has_state, layout->has_extra);
+    return count_floats(layout, layout->has_state, layout->has_extra);
 }
 
 size_t model_floats_most(const struct model_layout *layout)
 {
-    return floats(layout, true, true);
+    return count_floats(layout, true, true);
 }
 
-bool course_is_further(const struct course *a, const struct course *b)
+bool progress_is_further(const struct progress *a, const struct progress *b)
 {
-    return a->exchanges != b->exchanges ? a->exchanges > b->exchanges : a->place > b->place;
+    return a->exchanges != b->exchanges ? a->exchanges > b->exchanges
+                                        : a->sample_offset > b->sample_offset;
 }
 
 static void put_number(struct safetensors_writer *w, const char *key, uint64_t value)
@@ -64,35 +65,35 @@ static void put_best(struct safetensors_writer *w, double score)
         put_fraction(w, "best_error", score);
 }
 
-static void put_note(struct safetensors_writer *w, const struct checkpoint_note *note)
+static void put_header(struct safetensors_writer *w, const struct checkpoint_header *header)
 {
-    double epoch = (double)note->course.place / (double)note->records;
+    double epoch = (double)header->progress.sample_offset / (double)header->records;
     safetensors_meta(w, "format", CHECKPOINT_FORMAT);
-    put_hash(w, "job_hash", note->job_hash);
-    put_hash(w, "data_hash", note->data_hash);
-    put_number(w, "lane.0", note->course.exchanges);
-    put_number(w, "place", note->course.place);
-    put_number(w, "steps", note->course.steps);
+    put_hash(w, "job_hash", header->job_hash);
+    put_hash(w, "data_hash", header->data_hash);
+    put_number(w, "lane.0", header->progress.exchanges);
+    put_number(w, "place", header->progress.sample_offset);
+    put_number(w, "steps", header->progress.steps);
     put_fraction(w, "epoch", round(epoch * 1e6) / 1e6);
-    put_number(w, "used", note->used);
-    put_number(w, "repeated", note->repeated);
-    put_number(w, "missed", note->missed);
-    if (note->leases)
-        safetensors_meta(w, "leases", note->leases);
-    put_number(w, "seed", note->seed);
-    put_best(w, note->best_score);
-    put_number(w, "incarnation", note->incarnation);
+    put_number(w, "used", header->used);
+    put_number(w, "repeated", header->repeated);
+    put_number(w, "missed", header->missed);
+    if (header->leases)
+        safetensors_meta(w, "leases", header->leases);
+    put_number(w, "seed", header->seed);
+    put_best(w, header->best_score);
+    put_number(w, "incarnation", header->incarnation);
 }
 
-static void put_model(struct safetensors_writer *w, const struct checkpoint_note *note,
+static void put_model(struct safetensors_writer *w, const struct checkpoint_header *header,
                       const struct model_layout *layout, const float *model)
 {
-    put_note(w, note);
+    put_header(w, header);
     if (layout->has_state)
-        put_number(w, "updates", note->updates);
+        put_number(w, "updates", header->updates);
     weights_put(w, "joint", layout->x, model);
     weights_put(w, "s", layout->s, model + layout->x->total);
-    model += floats(layout, false, false);
+    model += count_floats(layout, false, false);
     for (size_t i = 0; layout->has_state && i < layout->optim->states; i++) {
         weights_put(w, layout->optim->state_name[i], layout->x, model);
         model += layout->x->total;
@@ -153,7 +154,7 @@ static int put_piece(void *user, const void *data, size_t len)
     return rc == OK ? image->disk->ops->write(image->file, data, len, image->err) : rc;
 }
 
-static int fill(void *user, struct disk_file *file, struct err *err)
+static int fill_file(void *user, struct disk_file *file, struct err *err)
 {
     struct image *image = user;
     image->file = file;
@@ -168,19 +169,20 @@ static int fill(void *user, struct disk_file *file, struct err *err)
         return rc;
     /* It is renamed next, and this has taken its time: a later driver may have the run by now. */
     rc = image->disk->ops->sync(file, err);
-    return rc == OK ? tenure_check(image->dir, image->incarnation, err) : rc;
+    return rc == OK ? driver_term_check(image->dir, image->incarnation, err) : rc;
 }
 
-static int begin_image(struct image *image, struct disk *disk, const struct checkpoint_note *note,
-                       const struct model_layout *layout, const float *model, struct err *err)
+static int begin_image(struct image *image, struct disk *disk,
+                       const struct checkpoint_header *header, const struct model_layout *layout,
+                       const float *model, struct err *err)
 {
     image->disk = disk;
     image->dir = NULL;
-    image->incarnation = note->incarnation;
+    image->incarnation = header->incarnation;
     image->bytes = 0;
     image->head = image->gathered = (struct buf){0};
     safetensors_begin(&image->w);
-    put_model(&image->w, note, layout, model);
+    put_model(&image->w, header, layout, model);
     return safetensors_head(&image->w, &image->head, &image->bytes, err);
 }
 
@@ -191,7 +193,7 @@ static void end_image(struct image *image)
     safetensors_end(&image->w);
 }
 
-int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note,
+int checkpoint_save(const struct rundir *dir, const struct checkpoint_header *header,
                     const struct model_layout *layout, const float *model, uint32_t keep,
                     uint64_t *bytes, struct err *err)
 {
@@ -202,18 +204,18 @@ int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note
     if (rc != OK)
         return rc;
     checkpoint_files_remove_unfinished(dir);
-    checkpoint_path_of(dir, note->course.exchanges, path, sizeof path);
-    rc = begin_image(&image, dir->disk, note, layout, model, err);
+    checkpoint_path_of(dir, header->progress.exchanges, path, sizeof path);
+    rc = begin_image(&image, dir->disk, header, layout, model, err);
     image.dir = dir;
     if (rc == OK) /* beside it the final model, events and what others write are to have room */
         rc = check_space(dir->disk, dir->path, "a checkpoint", image.bytes + image.bytes / 8, err);
     if (rc == OK)
-        rc = disk_replace_by(dir->disk, path, fill, &image, err);
+        rc = disk_replace_by(dir->disk, path, fill_file, &image, err);
     *bytes = image.bytes;
     end_image(&image);
     if (rc == OK)
-        rc = checkpoint_files_remove_others(dir, note->course.exchanges, keep > 0 ? keep : 1,
-                                            note->incarnation, err);
+        rc = checkpoint_files_remove_others(dir, header->progress.exchanges, keep > 0 ? keep : 1,
+                                            header->incarnation, err);
     return rc;
 }
 
@@ -225,19 +227,19 @@ static struct model_layout layout_alone(const struct model_layout *layout)
 }
 
 int checkpoint_save_model(const struct rundir *dir, const char *name,
-                          const struct checkpoint_note *note, const struct model_layout *layout,
+                          const struct checkpoint_header *header, const struct model_layout *layout,
                           const float *model, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
     struct model_layout alone = layout_alone(layout);
     struct image image;
     rundir_file(dir, name, path, sizeof path);
-    int rc = begin_image(&image, dir->disk, note, &alone, model, err);
+    int rc = begin_image(&image, dir->disk, header, &alone, model, err);
     image.dir = dir;
     if (rc == OK)
         rc = check_space(dir->disk, dir->path, "the model", image.bytes, err);
     if (rc == OK)
-        rc = disk_replace_by(dir->disk, path, fill, &image, err);
+        rc = disk_replace_by(dir->disk, path, fill_file, &image, err);
     end_image(&image);
     return rc;
 }
@@ -250,7 +252,7 @@ static int write_new(struct image *image, const char *path, struct err *err)
     int rc = ops->open(image->disk, path, false, &file, err);
     if (rc != OK)
         return rc;
-    rc = fill(image, file, err);
+    rc = fill_file(image, file, err);
     if (rc == OK)
         rc = ops->sync(file, err);
     int closed = ops->close(file, rc == OK ? err : NULL);
@@ -279,13 +281,13 @@ static void look_at_copy(void *user, const char *entry)
 }
 
 int checkpoint_save_copy(struct disk *disk, const char *folder, const char *name,
-                         const struct checkpoint_note *note, const struct model_layout *layout,
+                         const struct checkpoint_header *header, const struct model_layout *layout,
                          const float *model, char *path, size_t size, struct err *err)
 {
     struct taken taken = {.name = name};
     struct model_layout alone = layout_alone(layout);
     struct image image;
-    int rc = begin_image(&image, disk, note, &alone, model, err);
+    int rc = begin_image(&image, disk, header, &alone, model, err);
     if (rc == OK)
         rc = check_space(disk, folder, "the model", image.bytes + image.bytes / 8, err);
     if (rc == OK)
@@ -297,13 +299,13 @@ int checkpoint_save_copy(struct disk *disk, const char *folder, const char *name
     return rc == OK ? disk->ops->sync_dir(disk, folder, err) : rc;
 }
 
-int checkpoint_turn_into_model(const struct rundir *dir, const struct checkpoint_note *note,
+int checkpoint_turn_into_model(const struct rundir *dir, const struct checkpoint_header *header,
                                const char *name, struct err *err)
 {
     char from[RUNDIR_PATH_MAX + 64], to[RUNDIR_PATH_MAX + 64];
-    checkpoint_path_of(dir, note->course.exchanges, from, sizeof from);
+    checkpoint_path_of(dir, header->progress.exchanges, from, sizeof from);
     rundir_file(dir, name, to, sizeof to);
-    int rc = tenure_check(dir, note->incarnation, err);
+    int rc = driver_term_check(dir, header->incarnation, err);
     if (rc == OK)
         rc = dir->disk->ops->rename(dir->disk, from, to, err);
     return rc == OK ? dir->disk->ops->sync_dir(dir->disk, dir->path, err) : rc;
@@ -312,6 +314,7 @@ int checkpoint_turn_into_model(const struct rundir *dir, const struct checkpoint
 uint64_t checkpoint_bytes(const struct model_layout *layout, bool alone)
 {
     enum { HEADER = 64 * 1024 };
-    return (alone ? floats(layout, false, false) : model_floats_most(layout)) * sizeof(float) +
+    return (alone ? count_floats(layout, false, false) : model_floats_most(layout)) *
+               sizeof(float) +
            HEADER;
 }

@@ -27,8 +27,8 @@ size_t model_floats(const struct model_layout *layout);
 size_t model_floats_most(const struct model_layout *layout);
 
 /* What stands beside the vectors. */
-struct checkpoint_note {
-    struct course course;
+struct checkpoint_header {
+    struct progress progress;
     uint64_t updates;                /* that made the optimizer's vectors, where they follow */
     uint64_t used, repeated, missed; /* records (train.h) */
     char *leases; /* where workers run free, the book of them (data/lease.h); NULL: there is none.
@@ -41,7 +41,7 @@ struct checkpoint_note {
 };
 
 /* Is a further than b? */
-bool course_is_further(const struct course *a, const struct course *b);
+bool progress_is_further(const struct progress *a, const struct progress *b);
 
 /* Write checkpoint/NNNNNNNN.safetensors of the run directory (N: the exchange), and remove all but
  * the newest `keep`; and those of higher numbers, of a course that the run has gone back behind.
@@ -52,7 +52,7 @@ bool course_is_further(const struct course *a, const struct course *b);
  * ERR_FULL    there is no room for it; the same
  * ERR_FENCED  a later driver has the run
  * ERR_NOMEM */
-int checkpoint_save(const struct rundir *dir, const struct checkpoint_note *note,
+int checkpoint_save(const struct rundir *dir, const struct checkpoint_header *header,
                     const struct model_layout *layout, const float *model, uint32_t keep,
                     uint64_t *bytes, struct err *err);
 
@@ -61,18 +61,18 @@ void checkpoint_path_of(const struct rundir *dir, uint64_t n, char *out, size_t 
 
 /* Write the model alone to `name` in the run directory. ERR_IO, ERR_FULL, ERR_FENCED, ERR_NOMEM */
 int checkpoint_save_model(const struct rundir *dir, const char *name,
-                          const struct checkpoint_note *note, const struct model_layout *layout,
+                          const struct checkpoint_header *header, const struct model_layout *layout,
                           const float *model, struct err *err);
 
 /* Make the checkpoint of the note's commit point, which has been written, the model `name` of the
  * run directory: it costs no room. ERR_IO, ERR_FENCED */
-int checkpoint_turn_into_model(const struct rundir *dir, const struct checkpoint_note *note,
+int checkpoint_turn_into_model(const struct rundir *dir, const struct checkpoint_header *header,
                                const char *name, struct err *err);
 
 /* Write the model alone to a new file in another folder, NAME-001.safetensors or the next number
  * above those that are taken; its path into `path`. One attempt. ERR_IO, ERR_FULL, ERR_NOMEM */
 int checkpoint_save_copy(struct disk *disk, const char *folder, const char *name,
-                         const struct checkpoint_note *note, const struct model_layout *layout,
+                         const struct checkpoint_header *header, const struct model_layout *layout,
                          const float *model, char *path, size_t size, struct err *err);
 
 /* Bytes that a file takes at most: of the model `alone`, or of a checkpoint with all that it may
@@ -85,26 +85,26 @@ bool checkpoint_remove_oldest(const struct rundir *dir, uint32_t incarnation);
 
 /* What a file says of itself, by its header alone; without the book of leases. ERR_INPUT: it cannot
  * be read, or is no checkpoint or model of a run; ERR_NOMEM */
-int checkpoint_read_note(const char *path, struct checkpoint_note *note, struct err *err);
+int checkpoint_read_header(const char *path, struct checkpoint_header *header, struct err *err);
 
 /* The course of the newest checkpoint whose header can be read, the beginning where none can.
  * False: there is no checkpoint. */
-bool checkpoint_find_newest(const struct rundir *dir, struct course *course);
+bool checkpoint_find_newest(const struct rundir *dir, struct progress *progress);
 
 /* Is the model `name` of the run directory the one of this commit point? Its header says. */
 bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
-                            const struct course *course);
+                            const struct progress *progress);
 
 /* Load the newest valid checkpoint into `model`, which has room for everything; layout->has_state
  * and has_extra come out as what the file holds. Damaged files are passed over with a line in the
  * log. ERR_NOT_FOUND  there is none ERR_INPUT      none is valid, with the reason why the newest is
  * not; or it is of another net ERR_NOMEM */
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
-                    float *model, struct checkpoint_note *note, struct err *err);
+                    float *model, struct checkpoint_header *header, struct err *err);
 
 /* The same of one file, which may be a model that was written alone: without what is in checkpoints
  * beside it. ERR_INPUT, ERR_NOMEM */
 int checkpoint_load_model(const char *path, struct model_layout *layout, float *model,
-                          struct checkpoint_note *note, struct err *err);
+                          struct checkpoint_header *header, struct err *err);
 
 #endif

@@ -1,7 +1,7 @@
 #include "train/checkpoint_files.h"
 
 #include "train/checkpoint.h"
-#include "train/tenure.h"
+#include "train/driver_term_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -94,11 +94,11 @@ void checkpoint_files_remove_unfinished(const struct rundir *dir)
 static int remove_own(const struct rundir *dir, uint64_t n, uint32_t incarnation, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
-    struct checkpoint_note note;
+    struct checkpoint_header header;
     checkpoint_path_of(dir, n, path, sizeof path);
-    if (checkpoint_read_note(path, &note, NULL) == OK && note.incarnation > incarnation)
+    if (checkpoint_read_header(path, &header, NULL) == OK && header.incarnation > incarnation)
         return err_set(err, ERR_FENCED, "%s: is a later driver's (number %" PRIu32 "), and stays",
-                       path, note.incarnation);
+                       path, header.incarnation);
     return dir->disk->ops->remove(dir->disk, path, err);
 }
 
@@ -132,7 +132,7 @@ int checkpoint_files_remove_others(const struct rundir *dir, uint64_t n, uint32_
                                    uint32_t incarnation, struct err *err)
 {
     struct checkpoint_numbers numbers = {.end = WHOLE};
-    int rc = tenure_check(dir, incarnation, err);
+    int rc = driver_term_check(dir, incarnation, err);
     if (rc == OK)
         rc = list_numbers(dir, &numbers, err);
     if (rc == OK)
@@ -147,8 +147,8 @@ bool checkpoint_remove_oldest(const struct rundir *dir, uint32_t incarnation)
 {
     struct checkpoint_numbers numbers = {.end = WHOLE};
     bool removed = false;
-    if (tenure_check(dir, incarnation, NULL) == OK && list_numbers(dir, &numbers, NULL) == OK &&
-        numbers.count > 1)
+    if (driver_term_check(dir, incarnation, NULL) == OK &&
+        list_numbers(dir, &numbers, NULL) == OK && numbers.count > 1)
         removed = remove_own(dir, numbers.at[0], incarnation, NULL) == OK;
     free(numbers.at);
     return removed;

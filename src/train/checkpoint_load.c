@@ -33,8 +33,8 @@ static int take_number(const struct safetensors *st, const char *path, const cha
     return OK;
 }
 
-static int take_note(const struct safetensors *st, const char *path, struct checkpoint_note *note,
-                     struct err *err)
+static int take_header(const struct safetensors *st, const char *path,
+                       struct checkpoint_header *header, struct err *err)
 {
     const char *format = safetensors_meta_get(st, "format");
     if (!format || strcmp(format, CHECKPOINT_FORMAT) != 0)
@@ -47,10 +47,14 @@ static int take_note(const struct safetensors *st, const char *path, struct chec
         int base;
         uint64_t *into;
     } numbers[] = {
-        {"job_hash", 16, &note->job_hash},       {"data_hash", 16, &note->data_hash},
-        {"lane.0", 10, &note->course.exchanges}, {"place", 10, &note->course.place},
-        {"steps", 10, &note->course.steps},      {"used", 10, &note->used},
-        {"missed", 10, &note->missed},           {"seed", 10, &note->seed},
+        {"job_hash", 16, &header->job_hash},
+        {"data_hash", 16, &header->data_hash},
+        {"lane.0", 10, &header->progress.exchanges},
+        {"place", 10, &header->progress.sample_offset},
+        {"steps", 10, &header->progress.steps},
+        {"used", 10, &header->used},
+        {"missed", 10, &header->missed},
+        {"seed", 10, &header->seed},
         {"incarnation", 10, &incarnation},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
@@ -58,59 +62,61 @@ static int take_note(const struct safetensors *st, const char *path, struct chec
         if (rc != OK)
             return rc;
     }
-    note->incarnation = (uint32_t)incarnation;
-    note->repeated = 0;
+    header->incarnation = (uint32_t)incarnation;
+    header->repeated = 0;
     if (safetensors_meta_get(st, "repeated")) { /* older ones do not say */
-        int rc = take_number(st, path, "repeated", 10, &note->repeated, err);
+        int rc = take_number(st, path, "repeated", 10, &header->repeated, err);
         if (rc != OK)
             return rc;
     }
     const char *best = safetensors_meta_get(st, "best_error");
     bool below = best && best[0] == '-';
-    if (!best || !text_number_double(best + below, strlen(best + below), &note->best_score))
-        note->best_score = INFINITY;
+    if (!best || !text_number_double(best + below, strlen(best + below), &header->best_score))
+        header->best_score = INFINITY;
     else if (below)
-        note->best_score = -note->best_score;
+        header->best_score = -header->best_score;
     return OK;
 }
 
-int checkpoint_read_note(const char *path, struct checkpoint_note *note, struct err *err)
+int checkpoint_read_header(const char *path, struct checkpoint_header *header, struct err *err)
 {
     struct safetensors st;
-    *note = (struct checkpoint_note){.records = 0};
+    *header = (struct checkpoint_header){.records = 0};
     int rc = safetensors_read_meta(path, &st, err);
     if (rc != OK)
         return rc;
-    rc = take_note(&st, path, note, err);
+    rc = take_header(&st, path, header, err);
     safetensors_release(&st);
     return rc;
 }
 
-bool checkpoint_find_newest(const struct rundir *dir, struct course *course)
+bool checkpoint_find_newest(const struct rundir *dir, struct progress *progress)
 {
     struct checkpoint_numbers numbers;
-    struct checkpoint_note note = {.records = 0};
+    struct checkpoint_header header = {.records = 0};
     char path[RUNDIR_PATH_MAX + 64];
     bool listed = checkpoint_files_list(dir, &numbers, NULL) == OK;
     size_t left = listed ? numbers.count : 0;
     bool is_there = left > 0, read = false;
     while (left-- > 0 && !read) {
         checkpoint_path_of(dir, numbers.at[left], path, sizeof path);
-        read = checkpoint_read_note(path, &note, NULL) == OK;
+        read = checkpoint_read_header(path, &header, NULL) == OK;
     }
     free(numbers.at);
-    *course = note.course;
+    *progress = header.progress;
     return is_there;
 }
 
-bool checkpoint_model_is_of(const struct rundir *dir, const char *name, const struct course *course)
+bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
+                            const struct progress *progress)
 {
     char path[RUNDIR_PATH_MAX + 64];
-    struct checkpoint_note note;
+    struct checkpoint_header header;
     rundir_file(dir, name, path, sizeof path);
-    return checkpoint_read_note(path, &note, NULL) == OK &&
-           note.course.exchanges == course->exchanges && note.course.place == course->place &&
-           note.course.steps == course->steps;
+    return checkpoint_read_header(path, &header, NULL) == OK &&
+           header.progress.exchanges == progress->exchanges &&
+           header.progress.sample_offset == progress->sample_offset &&
+           header.progress.steps == progress->steps;
 }
 
 /* A tensor of the model that the net does not have. */
@@ -163,18 +169,18 @@ static int take_model(const struct safetensors *st, const char *path, struct mod
 /* How many updates made the optimizer's vectors. Where the file does not say, the optimizer was one
  * that does not ask. */
 static int take_updates(const struct safetensors *st, const char *path,
-                        const struct model_layout *layout, struct checkpoint_note *note,
+                        const struct model_layout *layout, struct checkpoint_header *header,
                         struct err *err)
 {
-    note->updates = 0;
+    header->updates = 0;
     if (!layout->has_state || !safetensors_meta_get(st, "updates"))
         return OK;
-    return take_number(st, path, "updates", 10, &note->updates, err);
+    return take_number(st, path, "updates", 10, &header->updates, err);
 }
 
 /* *whole: the file is undamaged. */
-static int load(const char *path, struct model_layout *layout, float *model,
-                struct checkpoint_note *note, bool *whole, struct err *err)
+static int load_file(const char *path, struct model_layout *layout, float *model,
+                     struct checkpoint_header *header, bool *whole, struct err *err)
 {
     struct file_bytes bytes;
     struct safetensors st;
@@ -188,14 +194,14 @@ static int load(const char *path, struct model_layout *layout, float *model,
         return rc;
     }
     *whole = true;
-    rc = take_note(&st, path, note, err);
+    rc = take_header(&st, path, header, err);
     if (rc == OK)
         rc = take_model(&st, path, layout, model, err);
     if (rc == OK)
-        rc = take_updates(&st, path, layout, note, err);
+        rc = take_updates(&st, path, layout, header, err);
     const char *leases = safetensors_meta_get(&st, "leases");
-    note->leases = rc == OK && leases ? strdup(leases) : NULL;
-    if (rc == OK && leases && !note->leases)
+    header->leases = rc == OK && leases ? strdup(leases) : NULL;
+    if (rc == OK && leases && !header->leases)
         rc = err_set(err, ERR_NOMEM, "%s: out of memory", path);
     safetensors_release(&st);
     file_release(&bytes);
@@ -203,23 +209,23 @@ static int load(const char *path, struct model_layout *layout, float *model,
 }
 
 int checkpoint_load_model(const char *path, struct model_layout *layout, float *model,
-                          struct checkpoint_note *note, struct err *err)
+                          struct checkpoint_header *header, struct err *err)
 {
     bool whole;
-    return load(path, layout, model, note, &whole, err);
+    return load_file(path, layout, model, header, &whole, err);
 }
 
 /* The newest that is undamaged: whether it fits or not, an older one would do no better. */
 static int load_newest(const struct rundir *dir, const struct checkpoint_numbers *numbers,
                        const struct logger *log, struct model_layout *layout, float *model,
-                       struct checkpoint_note *note, struct err *err)
+                       struct checkpoint_header *header, struct err *err)
 {
     char path[RUNDIR_PATH_MAX + 64];
     struct err why, newest = {0};
     for (size_t left = numbers->count; left-- > 0;) {
         bool whole;
         checkpoint_path_of(dir, numbers->at[left], path, sizeof path);
-        int rc = load(path, layout, model, note, &whole, &why);
+        int rc = load_file(path, layout, model, header, &whole, &why);
         if (rc != OK && (whole || rc == ERR_NOMEM))
             return err_set(err, rc, "%s", why.text);
         if (rc == OK)
@@ -236,12 +242,12 @@ static int load_newest(const struct rundir *dir, const struct checkpoint_numbers
 }
 
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
-                    float *model, struct checkpoint_note *note, struct err *err)
+                    float *model, struct checkpoint_header *header, struct err *err)
 {
     struct checkpoint_numbers numbers;
     int rc = checkpoint_files_list(dir, &numbers, err);
     if (rc == OK || rc == ERR_NOT_FOUND)
-        rc = load_newest(dir, &numbers, log, layout, model, note, err);
+        rc = load_newest(dir, &numbers, log, layout, model, header, err);
     free(numbers.at);
     return rc;
 }

@@ -101,7 +101,7 @@ static void test_a_course_left_behind_is_gone(void **state)
             calls = faulty.calls;
         assert_true(rc == OK ? !folder_has(&m->folder, "checkpoint/00000009.safetensors")
                              : rc == ERR_IO && err.text[0]);
-        assert_true(n > 0 || strstr(faulty.said, "remove sync_dir "));
+        assert_true(n > 0 || strstr(faulty.reported, "remove sync_dir "));
         if (rc == OK)
             sample_expect_loaded(m, 7);
     }
@@ -154,30 +154,30 @@ static void test_none_is_left(void **state)
 {
     struct sample *m = *state;
     float model[SAMPLE_ROOM];
-    struct checkpoint_note note;
+    struct checkpoint_header header;
     struct err err = {0};
-    assert_int_equal(sample_load(m, model, &note, &err), ERR_NOT_FOUND);
+    assert_int_equal(sample_load(m, model, &header, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, m->dir.path));
     sample_save(m, 1, 3);
     sample_save(m, 2, 3);
     folder_put(&m->folder, "checkpoint/00000001.safetensors", "x", 1);
     folder_put(&m->folder, "checkpoint/00000002.safetensors", "x", 1);
-    assert_int_equal(sample_load(m, model, &note, &err), ERR_INPUT);
+    assert_int_equal(sample_load(m, model, &header, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "00000002.safetensors")); /* why the newest is not */
     assert_non_null(strstr(m->log, "00000001.safetensors"));
 }
 
 /* Loads as the net of other segments; the message holds `says`. */
-static void expect_other_net(struct sample *m, const struct segments *x, const char *says)
+static void expect_other_net(struct sample *m, const struct segments *x, const char *phrase)
 {
     float model[SAMPLE_ROOM];
-    struct checkpoint_note note;
+    struct checkpoint_header header;
     struct err err = {0};
     const struct segments *own = m->layout.x;
     m->layout.x = x;
-    assert_int_equal(sample_load(m, model, &note, &err), ERR_INPUT);
-    if (!strstr(err.text, says) || !strstr(err.text, "00000002.safetensors"))
-        fail_msg("%s: %s", says, err.text);
+    assert_int_equal(sample_load(m, model, &header, &err), ERR_INPUT);
+    if (!strstr(err.text, phrase) || !strstr(err.text, "00000002.safetensors"))
+        fail_msg("%s: %s", phrase, err.text);
     m->layout.x = own;
 }
 
@@ -224,8 +224,8 @@ static void test_a_full_disk_is_refused_before_it_is_full(void **state)
     faulty.space = 500;
     assert_int_equal(sample_save_to(m, &faulty.disk, 2, 3, &err), ERR_FULL);
     assert_non_null(strstr(err.text, "500 bytes are left"));
-    assert_null(strstr(faulty.said, "open"));
-    assert_null(strstr(faulty.said, "remove"));
+    assert_null(strstr(faulty.reported, "open"));
+    assert_null(strstr(faulty.reported, "remove"));
     sample_expect_loaded(m, 1);
 }
 
@@ -248,7 +248,7 @@ static void test_each_call_of_the_disk_fails(void **state)
             faulty.fail_at = n;
             faulty.for_good = for_good;
             int rc = sample_save_to(m, &faulty.disk, 2, 1, &err);
-            bool there = rc == OK || strstr(faulty.said, "rename sync_dir");
+            bool there = rc == OK || strstr(faulty.reported, "rename sync_dir");
             sample_expect_loaded(m, there ? 2 : 1);
             assert_true(rc == OK || (rc == ERR_IO && err.text[0]));
             sample_save(m, 3, 1);
@@ -264,12 +264,13 @@ static void test_a_model_alone(void **state)
     struct sample *m = *state;
     float model[SAMPLE_ROOM];
     struct err err = {0};
-    struct checkpoint_note note = sample_note_of(4);
+    struct checkpoint_header header = sample_header_of(4);
     static uint8_t bytes[FOLDER_BYTES_MAX];
     sample_fill(m, 4, model);
     for (int i = 0; i < 2; i++)
         assert_int_equal(
-            checkpoint_save_model(&m->dir, "best.safetensors", &note, &m->layout, model, &err), OK);
+            checkpoint_save_model(&m->dir, "best.safetensors", &header, &m->layout, model, &err),
+            OK);
     size_t n = folder_get(&m->folder, "best.safetensors", bytes);
     struct safetensors st;
     assert_int_equal(safetensors_parse("best", bytes, n, true, &st, &err), OK);
@@ -288,11 +289,11 @@ static int save_as(const struct sample *m, struct disk *disk, uint64_t n, uint32
     float model[SAMPLE_ROOM];
     uint64_t bytes;
     struct rundir dir = m->dir;
-    struct checkpoint_note note = sample_note_of(n);
+    struct checkpoint_header header = sample_header_of(n);
     dir.disk = disk;
-    note.incarnation = incarnation;
+    header.incarnation = incarnation;
     sample_fill(m, n, model);
-    return checkpoint_save(&dir, &note, &m->layout, model, 1, &bytes, err);
+    return checkpoint_save(&dir, &header, &m->layout, model, 1, &bytes, err);
 }
 
 /* One that was stopped for a while, and does not know yet that another has the run. */
@@ -327,7 +328,7 @@ static void test_a_run_taken_over_amid_a_checkpoint(void **state)
     struct disk_ops ops = *real_disk()->ops;
     struct disk disk = {&ops};
     float model[SAMPLE_ROOM];
-    struct checkpoint_note note = sample_note_of(8);
+    struct checkpoint_header header = sample_header_of(8);
     ops.sync = sync_and_take_over;
     being_taken = m;
     assert_int_equal(save_as(m, real_disk(), 5, 1, &err), OK);
@@ -337,10 +338,10 @@ static void test_a_run_taken_over_amid_a_checkpoint(void **state)
     assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors"));
     assert_false(folder_has(&m->folder, "checkpoint/00000007.safetensors" DISK_UNFINISHED));
     assert_false(checkpoint_remove_oldest(&m->dir, 1));
-    note.incarnation = 1;
+    header.incarnation = 1;
     sample_fill(m, 8, model);
     assert_int_equal(
-        checkpoint_save_model(&m->dir, "final.safetensors", &note, &m->layout, model, &err),
+        checkpoint_save_model(&m->dir, "final.safetensors", &header, &m->layout, model, &err),
         ERR_FENCED);
     assert_false(folder_has(&m->folder, "final.safetensors"));
 }
@@ -363,23 +364,23 @@ static void test_a_copy_takes_the_next_name(void **state)
     struct err err = {0};
     float model[SAMPLE_ROOM];
     char path[512], want[512];
-    struct checkpoint_note note = sample_note_of(4);
+    struct checkpoint_header header = sample_header_of(4);
     sample_fill(m, 4, model);
     folder_put(&m->folder, "net-final-001.safetensors", "mine", 4);
     folder_put(&m->folder, "net-final-007.safetensors", "mine", 4);
-    assert_int_equal(checkpoint_save_copy(real_disk(), m->folder.path, "net-final", &note,
+    assert_int_equal(checkpoint_save_copy(real_disk(), m->folder.path, "net-final", &header,
                                           &m->layout, model, path, sizeof path, &err),
                      OK);
     snprintf(want, sizeof want, "%s/net-final-008.safetensors", m->folder.path);
     assert_string_equal(path, want);
-    assert_int_equal(checkpoint_read_note(path, &note, &err), OK);
-    assert_int_equal(note.course.exchanges, 4);
+    assert_int_equal(checkpoint_read_header(path, &header, &err), OK);
+    assert_int_equal(header.progress.exchanges, 4);
     faulty_init(&faulty);
     faulty.fail_at = 4; /* free_space, list, open, write */
-    assert_int_equal(checkpoint_save_copy(&faulty.disk, m->folder.path, "net-final", &note,
+    assert_int_equal(checkpoint_save_copy(&faulty.disk, m->folder.path, "net-final", &header,
                                           &m->layout, model, path, sizeof path, &err),
                      ERR_IO);
-    assert_int_equal(count_word(faulty.said, "open"), 1);
+    assert_int_equal(count_word(faulty.reported, "open"), 1);
     assert_false(folder_has(&m->folder, "net-final-009.safetensors"));
 }
 
@@ -388,7 +389,7 @@ static void test_a_note_is_read_from_the_header(void **state)
 {
     struct sample *m = *state;
     static uint8_t bytes[FOLDER_BYTES_MAX];
-    struct checkpoint_note note;
+    struct checkpoint_header header;
     struct err err = {0};
     char path[512];
     sample_save(m, 7, 3);
@@ -396,14 +397,17 @@ static void test_a_note_is_read_from_the_header(void **state)
     size_t n = folder_get(&m->folder, "checkpoint/00000007.safetensors", bytes);
     bytes[n - 1] ^= 1;
     folder_put(&m->folder, "checkpoint/00000007.safetensors", bytes, n);
-    assert_int_equal(checkpoint_read_note(path, &note, &err), OK);
-    assert_true(note.course.place == 7 * 64 && note.incarnation == UINT32_MAX && !note.leases);
-    assert_true(checkpoint_model_is_of(&m->dir, "checkpoint/00000007.safetensors", &note.course));
-    note.course.steps++;
-    assert_false(checkpoint_model_is_of(&m->dir, "checkpoint/00000007.safetensors", &note.course));
+    assert_int_equal(checkpoint_read_header(path, &header, &err), OK);
+    assert_true(header.progress.sample_offset == 7 * 64 && header.incarnation == UINT32_MAX &&
+                !header.leases);
+    assert_true(
+        checkpoint_model_is_of(&m->dir, "checkpoint/00000007.safetensors", &header.progress));
+    header.progress.steps++;
+    assert_false(
+        checkpoint_model_is_of(&m->dir, "checkpoint/00000007.safetensors", &header.progress));
     for (size_t len = 0; len < n; len += len < 300 ? 1 : 97) {
         folder_put(&m->folder, "checkpoint/00000007.safetensors", bytes, len);
-        assert_int_equal(checkpoint_read_note(path, &note, &err), ERR_INPUT);
+        assert_int_equal(checkpoint_read_header(path, &header, &err), ERR_INPUT);
     }
 }
 

@@ -110,8 +110,8 @@ void describe_run(const struct driver *d, cJSON *start)
 
 /* ---- what is seldom meant ---- */
 
-__attribute__((format(printf, 3, 4))) static void warn(const struct events *events,
-                                                       const char *what, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void warn_if(const struct events *events,
+                                                          const char *what, const char *format, ...)
 {
     char text[TEXT_MAX];
     va_list arguments;
@@ -137,8 +137,8 @@ static void suspect_classes(struct driver *d)
                  (int)strcspn(d->job->net->zoo, "?"), d->job->net->zoo, classes);
     else
         snprintf(remedy, sizeof remedy, "set num_output of its last layer to %u", classes);
-    warn(&d->events, "classes", "the net has %zu outputs, and the records have %u class%s: %s",
-         outputs, classes, plural(classes, "es"), remedy);
+    warn_if(&d->events, "classes", "the net has %zu outputs, and the records have %u class%s: %s",
+            outputs, classes, plural(classes, "es"), remedy);
 }
 
 /* The range of a few records as training sees them. false: they cannot be read now. */
@@ -176,22 +176,23 @@ static void suspect_pixels(struct driver *d)
     if (mapped || net_normalises(d->ws->train) ||
         !find_range(&d->corpus->set[SET_TRAIN], &least, &most) || most < FAR)
         return;
-    warn(&d->events, "pixels",
-         "values of records go from %g to %g into a net that does not normalise them: "
-         "write --set train_data.scale=0.00390625, and the same for test_data; "
-         "`paceline data stats` finds mean and scale",
-         (double)least, (double)most);
+    warn_if(&d->events, "pixels",
+            "values of records go from %g to %g into a net that does not normalise them: "
+            "write --set train_data.scale=0.00390625, and the same for test_data; "
+            "`paceline data stats` finds mean and scale",
+            (double)least, (double)most);
 }
 
 static void suspect_batch(struct driver *d)
 {
     uint64_t step = step_records(d), records = d->corpus->set[SET_TRAIN].count;
     if (step > records)
-        warn(&d->events, "batch",
-             "a step takes %llu records (batch %u, workers %u), and there are %llu to train on, so "
-             "that it sees some twice: write a smaller --batch",
-             (unsigned long long)step, job_step_records(d->job), d->job->workers,
-             (unsigned long long)records);
+        warn_if(
+            &d->events, "batch",
+            "a step takes %llu records (batch %u, workers %u), and there are %llu to train on, so "
+            "that it sees some twice: write a smaller --batch",
+            (unsigned long long)step, job_step_records(d->job), d->job->workers,
+            (unsigned long long)records);
 }
 
 static void suspect_threads(struct driver *d)
@@ -200,12 +201,13 @@ static void suspect_threads(struct driver *d)
     uint32_t cores = d->host->cores, workers = d->job->workers, threads = d->job->threads;
     bool elsewhere = d->options->elsewhere, chosen = d->options->open_threads;
     if (cores > 0 && elsewhere && !chosen && threads > FAR * cores)
-        warn(&d->events, "threads",
-             "%u threads compute in each worker, and this machine has %u core%s: leave the number "
-             "to each worker (--unset threads)",
-             threads, cores, plural(cores, "s"));
+        warn_if(
+            &d->events, "threads",
+            "%u threads compute in each worker, and this machine has %u core%s: leave the number "
+            "to each worker (--unset threads)",
+            threads, cores, plural(cores, "s"));
     else if (cores > 0 && !elsewhere && threads > 1 && threads * workers > cores)
-        warn(
+        warn_if(
             &d->events, "threads",
             "%u threads compute on %u core%s (threads %u, workers %u), which is slower than fewer: "
             "write --threads %u",
@@ -227,11 +229,11 @@ static void suspect_size(struct driver *d)
     if (wanted.n != 3 || is->n != 3 ||
         (!is_far(is->dim[1], wanted.dim[1]) && !is_far(is->dim[2], wanted.dim[2])))
         return;
-    warn(&d->events, "size",
-         "%s was made for records of %zu x %zu, and these are %zu x %zu: resize them "
-         "(train_data.resize_height and resize_width, and those of test_data), or "
-         "take another net",
-         d->job->net->zoo, wanted.dim[1], wanted.dim[2], is->dim[1], is->dim[2]);
+    warn_if(&d->events, "size",
+            "%s was made for records of %zu x %zu, and these are %zu x %zu: resize them "
+            "(train_data.resize_height and resize_width, and those of test_data), or "
+            "take another net",
+            d->job->net->zoo, wanted.dim[1], wanted.dim[2], is->dim[1], is->dim[2]);
 }
 
 static void suspect_rate(struct driver *d)
@@ -239,16 +241,16 @@ static void suspect_rate(struct driver *d)
     const Caffe__SolverParameter *solver = d->job->solver;
     bool adam = strncmp(solver->type, "Adam", 4) == 0;
     if (adam && events_decimal(solver->base_lr) >= 0.1)
-        warn(&d->events, "rate", "a learning rate of %g is very high for %s: write --lr 0.001",
-             events_decimal(solver->base_lr), solver->type);
+        warn_if(&d->events, "rate", "a learning rate of %g is very high for %s: write --lr 0.001",
+                events_decimal(solver->base_lr), solver->type);
 }
 
 static void suspect_end(struct driver *d)
 {
     if (d->options->open_end)
-        warn(&d->events, "end",
-             "the job does not say when to stop, and ends after 1 epoch: write "
-             "--epochs E");
+        warn_if(&d->events, "end",
+                "the job does not say when to stop, and ends after 1 epoch: write "
+                "--epochs E");
 }
 
 void describe_suspicions(struct driver *d)
@@ -265,7 +267,7 @@ void describe_suspicions(struct driver *d)
 void describe_chance_begin(struct driver *d)
 {
     chance_init(&d->chance, count_classes(d), d->corpus->set[SET_TRAIN].count, step_records(d));
-    d->chance_place = d->ledger.last.course.place;
+    d->chance_offset = d->ledger.last.progress.sample_offset;
 }
 
 static void warn_stuck(struct driver *d)
@@ -281,19 +283,20 @@ static void warn_stuck(struct driver *d)
         snprintf(remedy, sizeof remedy,
                  "the learning rate, now %g, may be too high or too low (--lr %g, or --lr %g)",
                  rate, rate / 10, 10 * rate);
-    warn(&d->events, "chance",
-         "the loss stays at %.4f, which is guessing among %zu classes: %s; or look at scale and "
-         "labels (`paceline data stats`, `data head`)",
-         d->ledger.loss, count_classes(d), remedy);
+    warn_if(&d->events, "chance",
+            "the loss stays at %.4f, which is guessing among %zu classes: %s; or look at scale and "
+            "labels (`paceline data stats`, `data head`)",
+            d->ledger.loss, count_classes(d), remedy);
 }
 
 static void warn_high(struct driver *d)
 {
     double rate = events_decimal(d->job->solver->base_lr);
-    warn(&d->events, "loss",
-         "the loss is %.4g, and guessing among %zu classes has %.4g: the model is diverging; lower "
-         "the learning rate, now %g (--lr %g), or bring the input near 0 (scale, mean)",
-         d->ledger.loss, count_classes(d), d->chance.guess, rate, rate / 10);
+    warn_if(
+        &d->events, "loss",
+        "the loss is %.4g, and guessing among %zu classes has %.4g: the model is diverging; lower "
+        "the learning rate, now %g (--lr %g), or bring the input near 0 (scale, mean)",
+        d->ledger.loss, count_classes(d), d->chance.guess, rate, rate / 10);
 }
 
 static void warn_chance(struct driver *d, enum chance_news news)
@@ -306,10 +309,10 @@ static void warn_chance(struct driver *d, enum chance_news news)
 
 void describe_chance(struct driver *d)
 {
-    uint64_t place = d->ledger.last.course.place, before = d->chance_place;
+    uint64_t place = d->ledger.last.progress.sample_offset, before = d->chance_offset;
     if (place <= before)
         return;
-    d->chance_place = place;
+    d->chance_offset = place;
     warn_chance(d, chance_add(&d->chance, place - before, d->ledger.loss));
 }
 

@@ -39,26 +39,27 @@ int display_init(struct display *d, const Paceline__Job *job, uint64_t steps, st
     return d->every > 0 ? mean_loss_init(&d->mean, (size_t)solver->average_loss, arena) : OK;
 }
 
-double display_rate(const Paceline__Job *job, const struct course *course, size_t records)
+double display_rate(const Paceline__Job *job, const struct progress *progress, size_t records)
 {
     bool by_epoch = job->solver->clock == CAFFE__SOLVER_PARAMETER__CLOCK__epochs;
-    double t = by_epoch ? (double)course->place / (double)records : (double)course->steps;
+    double t =
+        by_epoch ? (double)progress->sample_offset / (double)records : (double)progress->steps;
     return events_decimal(schedule_rate(job->solver, t));
 }
 
 void display_report(struct display *d, const struct ledger *ledger, const Paceline__Job *job,
                     size_t records, bool lone, const struct logger *log)
 {
-    const struct course *course = &ledger->last.course;
-    if (d->every == 0 || course->steps <= d->steps)
+    const struct progress *progress = &ledger->last.progress;
+    if (d->every == 0 || progress->steps <= d->steps)
         return;
     double loss = lone ? ledger->recent : ledger->loss;
     if (!lone) {
-        mean_loss_add(&d->mean, course->steps - d->steps, loss);
+        mean_loss_add(&d->mean, progress->steps - d->steps, loss);
         loss = mean_loss(&d->mean);
     }
-    if (course->steps / d->every > d->steps / d->every)
-        log_info(log, "step %" PRIu64 ": loss %.6g, rate %.6g", course->steps, loss,
-                 display_rate(job, course, records));
-    d->steps = course->steps;
+    if (progress->steps / d->every > d->steps / d->every)
+        log_info(log, "step %" PRIu64 ": loss %.6g, rate %.6g", progress->steps, loss,
+                 display_rate(job, progress, records));
+    d->steps = progress->steps;
 }

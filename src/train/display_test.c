@@ -10,7 +10,7 @@
 #include "train/display.h"
 
 /* Means worked by hand. */
-static void the_mean_is_of_the_newest(void **state)
+static void test_the_mean_is_of_the_newest(void **state)
 {
     (void)state;
     struct arena arena;
@@ -33,33 +33,33 @@ static void the_mean_is_of_the_newest(void **state)
     arena_release(&arena);
 }
 
-static void note(void *user, enum log_level level, const char *line)
+static void keep_line(void *user, enum log_level level, const char *line)
 {
-    char *said = user;
-    size_t used = strlen(said);
+    char *lines = user;
+    size_t used = strlen(lines);
     (void)level;
-    snprintf(said + used, 512 - used, "%s\n", line);
+    snprintf(lines + used, 512 - used, "%s\n", line);
 }
 
-static void report(struct display *d, const Paceline__Job *job, uint64_t steps, double loss,
-                   bool lone, char said[512])
+static void report_steps(struct display *d, const Paceline__Job *job, uint64_t steps, double loss,
+                         bool lone, char lines[512])
 {
-    const struct logger log = {note, said, LOG_INFO};
+    const struct logger log = {keep_line, lines, LOG_INFO};
     struct ledger ledger = {.loss = lone ? 0 : loss, .recent = loss};
-    ledger.last.course.steps = steps;
-    ledger.last.course.place = 10 * steps;
+    ledger.last.progress.steps = steps;
+    ledger.last.progress.sample_offset = 10 * steps;
     display_report(d, &ledger, job, 100, lone, &log);
 }
 
 /* Exchanges of four steps; a line at the first from each tenth on, with the mean of eight steps. */
-static void a_line_every_so_many_steps(void **state)
+static void test_a_line_every_so_many_steps(void **state)
 {
     (void)state;
     Paceline__Job job;
     Caffe__SolverParameter solver;
     struct display d;
     struct arena arena;
-    char said[512] = "", policy[] = "step";
+    char lines[512] = "", policy[] = "step";
     paceline__job__init(&job);
     caffe__solver_parameter__init(&solver);
     job.solver = &solver;
@@ -73,30 +73,30 @@ static void a_line_every_so_many_steps(void **state)
     arena_init(&arena);
     assert_int_equal(display_init(&d, &job, 0, &arena), OK);
     for (uint64_t i = 1; i <= 6; i++)
-        report(&d, &job, 4 * i, (double)i, false, said);
-    assert_string_equal(said, "step 12: loss 2.5, rate 0.5\nstep 20: loss 4.5, rate 0.25\n");
-    said[0] = '\0';
-    report(&d, &job, 24, 9, false, said); /* nothing new */
-    report(&d, &job, 30, 7, true, said);  /* a worker alone has the mean itself */
-    assert_string_equal(said, "step 30: loss 7, rate 0.25\n");
-    said[0] = '\0';
+        report_steps(&d, &job, 4 * i, (double)i, false, lines);
+    assert_string_equal(lines, "step 12: loss 2.5, rate 0.5\nstep 20: loss 4.5, rate 0.25\n");
+    lines[0] = '\0';
+    report_steps(&d, &job, 24, 9, false, lines); /* nothing new */
+    report_steps(&d, &job, 30, 7, true, lines);  /* a worker alone has the mean itself */
+    assert_string_equal(lines, "step 30: loss 7, rate 0.25\n");
+    lines[0] = '\0';
     solver.clock = CAFFE__SOLVER_PARAMETER__CLOCK__epochs;
     solver.stepsize = 4;
-    report(&d, &job, 40, 7, true, said); /* epoch 4 */
-    assert_string_equal(said, "step 40: loss 7, rate 0.25\n");
-    said[0] = '\0';
+    report_steps(&d, &job, 40, 7, true, lines); /* epoch 4 */
+    assert_string_equal(lines, "step 40: loss 7, rate 0.25\n");
+    lines[0] = '\0';
     solver.display = 0;
     assert_int_equal(display_init(&d, &job, 0, &arena), OK);
-    report(&d, &job, 100, 1, false, said);
-    assert_string_equal(said, "");
+    report_steps(&d, &job, 100, 1, false, lines);
+    assert_string_equal(lines, "");
     arena_release(&arena);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_mean_is_of_the_newest),
-        cmocka_unit_test(a_line_every_so_many_steps),
+        cmocka_unit_test(test_the_mean_is_of_the_newest),
+        cmocka_unit_test(test_a_line_every_so_many_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 
 enum { REPLACE_WINDOW_S = 60, REPLACE_TIMES = 5 }; /* so often the workers in so long */
 
-void driver_want_stop(struct driver *d, const char *reason)
+void driver_request_stop(struct driver *d, const char *reason)
 {
     const char *none = NULL;
     atomic_compare_exchange_strong(&d->reason, &none, reason);
@@ -37,13 +37,14 @@ int driver_on_task_end(struct driver *d, struct task **task, const char *what)
     int result;
     world_join(d->world, *task, WORLD_FOREVER, &result);
     *task = NULL;
-    if (task == &d->keeper.task && result == OK) {
+    if (task == &d->model_writer.task && result == OK) {
         d->kept = true;
         return OK;
     }
     if (task == &d->leader_task && result == ERR_PEER)
         return driver_lose_all(d);
-    const char *why = task == &d->keeper.task ? keeper_says(&d->keeper, result) : NULL;
+    const char *why =
+        task == &d->model_writer.task ? model_writer_set_samples(&d->model_writer, result) : NULL;
     if (why)
         return err_set(d->err, result, "%s", why);
     return err_set(d->err, result != OK ? result : ERR_BUG, "the driver's %s ended: %s", what,
@@ -68,10 +69,10 @@ int driver_turn(struct driver *d)
         leader = n;
         set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->leader_task};
     }
-    if (d->keeper.task)
-        set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->keeper.task};
+    if (d->model_writer.task)
+        set[n++] = (struct wait_for){.kind = WAIT_TASK, .task = d->model_writer.task};
     struct wake wake;
-    driver_tell_bad_records(d);
+    driver_report_bad_records(d);
     if (d->options->tick)
         d->options->tick(d->options->user);
     int rc = world_wait(d->world, set, n, world_now(d->world) + TICK, &wake);
@@ -96,7 +97,7 @@ int driver_turn(struct driver *d)
         return driver_on_task_end(d, &d->server.task, "group");
     if (wake.which == leader)
         return driver_on_task_end(d, &d->leader_task, "part in the strategy");
-    return wake.which > server ? driver_on_task_end(d, &d->keeper.task, "model writer") : rc;
+    return wake.which > server ? driver_on_task_end(d, &d->model_writer.task, "model writer") : rc;
 }
 
 int driver_check_replaced(struct driver *d)
@@ -116,21 +117,22 @@ int driver_check_replaced(struct driver *d)
  * something that kills them as fast as they come is not fed for ever. */
 static void check_workers(struct driver *d)
 {
-    uint32_t gone = atomic_exchange(&d->gone, 0);
+    uint32_t departed_count = atomic_exchange(&d->lost_workers, 0);
     double t = events_seconds(&d->events);
-    if (gone == 0 || !d->job->has_workers_max || d->stop_sent > 0)
+    if (departed_count == 0 || !d->job->has_workers_max || d->stop_sent > 0)
         return;
     if (t - d->replacing_since > REPLACE_WINDOW_S) {
         d->replacing_since = t;
         d->replaced = 0;
     }
-    if (d->replaced + gone > REPLACE_TIMES * job_workers_max(d->job)) {
+    if (d->replaced + departed_count > REPLACE_TIMES * job_workers_max(d->job)) {
         log_error(d->host->log, "%u worker%s lost in %.0f s: for now no more are started",
-                  d->replaced + gone, plural(d->replaced + gone, "s"), t - d->replacing_since);
+                  d->replaced + departed_count, plural(d->replaced + departed_count, "s"),
+                  t - d->replacing_since);
         return;
     }
-    d->replaced += gone;
-    int rc = driver_ask_workers(d, gone);
+    d->replaced += departed_count;
+    int rc = driver_request_workers(d, departed_count);
     if (rc != OK)
         log_warn(d->host->log, "no worker for one that is lost: %s", status_text(rc));
 }
@@ -156,7 +158,7 @@ static void check_wanted(struct driver *d, const struct view *view)
              view->count);
     server_want(&d->server, n);
     if (view->count + standing < n &&
-        driver_ask_workers(d, n - (uint32_t)view->count - standing) != OK)
+        driver_request_workers(d, n - (uint32_t)view->count - standing) != OK)
         log_warn(d->host->log, "no more workers can be had");
 }
 
@@ -168,7 +170,7 @@ static bool awaits_checkpoint(const struct driver *d, const struct view *view, d
     enum { PATIENCE = 60 };
     uint32_t of = atomic_load(&d->checkpoint_of);
     return d->awaits_checkpoint && t < d->next_checkpoint + PATIENCE &&
-           atomic_load(&d->keeper.taken) == d->taken_before &&
+           atomic_load(&d->model_writer.taken) == d->taken_before &&
            (of == WORLD_DRIVER || view_rank(view, of) >= 0);
 }
 
@@ -179,7 +181,7 @@ static void check_checkpoint(struct driver *d, const struct view *view)
     if (!d->options->dir || every <= 0 || t < d->next_checkpoint || awaits_checkpoint(d, view, t))
         return;
     if (d->next_checkpoint > 0 && view->count > 0)
-        driver_want_model(d, MODEL_CHECKPOINT);
+        driver_request_model(d, MODEL_CHECKPOINT);
     d->next_checkpoint = t + every;
 }
 
@@ -188,19 +190,19 @@ static void check_checkpoint(struct driver *d, const struct view *view)
 static void check_leases(struct driver *d, const struct view *view)
 {
     const struct wait_for report = wire_from(WORLD_ANY, WIRE_COMMITTED);
-    struct leases *leases = &d->leases;
+    struct lease_server *leases = &d->leases;
     struct wake wake;
     if (!leases->opened || view->number == leases->view)
         return;
     leases->view = view->number;
-    leases_welcome(leases, view);
-    const struct members gone = leases_orphans(leases, view);
-    while (members_count(&gone) > 0 &&
+    lease_server_welcome(leases, view);
+    const struct members departed_count = lease_server_orphans(leases, view);
+    while (members_count(&departed_count) > 0 &&
            world_wait(d->world, &report, 1, world_now(d->world), &wake) == OK) {
         driver_on_committed(d, wake.msg);
         message_unref(wake.msg);
     }
-    leases_take_back(leases, &gone);
+    lease_server_reclaim(leases, &departed_count);
 }
 
 bool driver_all_done(const struct driver *d, const struct view *view)
@@ -213,33 +215,33 @@ bool driver_all_done(const struct driver *d, const struct view *view)
 
 /* When every loop has ended and the driver has no model itself, one member hands over its own; when
  * it dies on the way, or what it sends cannot be used, the next. */
-static void ask_for_model(struct driver *d, const struct view *view)
+static void request_model(struct driver *d, const struct view *view)
 {
-    uint32_t asked = atomic_load(&d->asked), aside = atomic_load(&d->keeper.aside);
+    uint32_t asked = atomic_load(&d->model_of), departed = atomic_load(&d->model_writer.left_out);
     int rank = asked == WORLD_ANY ? -1 : view_rank(view, asked);
     if (!train_workers_speak(d->job, d->strategy) || view->count == 0 ||
-        !driver_all_done(d, view) || (rank >= 0 && aside == d->aside_seen))
+        !driver_all_done(d, view) || (rank >= 0 && departed == d->departed_seen))
         return;
     uint32_t next = view->node[(size_t)(rank + 1) % view->count];
-    d->aside_seen = aside;
-    atomic_store(&d->asked, next);
-    driver_want_model_of(d, next, MODEL_FINAL);
+    d->departed_seen = departed;
+    atomic_store(&d->model_of, next);
+    driver_request_model_of(d, next, MODEL_FINAL);
 }
 
 /* Where workers run free the driver's part serves them until their loops have ended. */
 static void let_leader_finish(struct driver *d, const struct view *view)
 {
-    if (!d->leader_task || !strategy_runs_free(d->strategy, d->job) ||
+    if (!d->leader_task || !strategy_is_async(d->strategy, d->job) ||
         atomic_load(&d->leader.finish) || view->count == 0 || !driver_all_done(d, view))
         return;
-    driver_tell_leases(d, true);
+    driver_snapshot_leases(d, true);
     atomic_store(&d->handing_over, true);
     atomic_store(&d->leader.finish, true);
     world_raise(d->world, SIGNAL_GROUP);
 }
 
 /* Until the final model is kept and every member's loop has ended. */
-static int run(struct driver *d)
+static int run_driver(struct driver *d)
 {
     int rc = driver_form(d);
     if (rc == OK)
@@ -251,10 +253,10 @@ static int run(struct driver *d)
             return rc;
         if (d->kept && driver_all_done(d, view))
             return driver_check_deserted(d);
-        if (atomic_load(&d->keeper.waits) && driver_all_done(d, view))
+        if (atomic_load(&d->model_writer.waits) && driver_all_done(d, view))
             return driver_await_model(d);
         if (view->count == 0 && !d->kept && !atomic_load(&d->handing_over) &&
-            !atomic_load(&d->keeper.here))
+            !atomic_load(&d->model_writer.here))
             return driver_lose_all(d);
         check_leases(d, view);
         driver_check_stop(d, view);
@@ -263,11 +265,11 @@ static int run(struct driver *d)
         check_workers(d);
         check_wanted(d, view);
         check_checkpoint(d, view);
-        driver_check_newcomers(d, driver_patience(d));
-        ask_for_model(d, view);
+        driver_check_joiners(d, driver_patience(d));
+        request_model(d, view);
         let_leader_finish(d, view);
-        driver_tell_loss(d, false);
-        driver_tell_progress(d);
+        driver_report_loss(d, false);
+        driver_report_progress(d);
         if (view->count > 0)
             d->last_workers = (uint32_t)view->count;
         rc = driver_turn(d);
@@ -285,16 +287,16 @@ int train_drive(struct world *world, const struct train_host *host,
     d->host = host;
     d->options = options;
     d->job = options->job;
-    atomic_store(&d->asked, WORLD_ANY);
+    atomic_store(&d->model_of, WORLD_ANY);
     atomic_store(&d->checkpoint_of, WORLD_ANY);
-    atomic_store(&d->keeper.last_error, -1.0);
+    atomic_store(&d->model_writer.last_error, -1.0);
     d->err = err;
     arena_init(&d->arena);
     if (host->watch)
         host->watch->driver(host->watch->user, d);
     int rc = driver_open(d);
     if (rc == OK && !d->over)
-        rc = run(d);
+        rc = run_driver(d);
     rc = driver_close(d, rc, report);
     if (host->watch)
         host->watch->driver(host->watch->user, NULL);
@@ -303,9 +305,9 @@ int train_drive(struct world *world, const struct train_host *host,
         group_release(&d->group);
     buf_release(&d->welcome);
     buf_release(&d->welcome_late);
-    snapshot_close(&d->keeper.snapshot);
-    keeper_release(&d->keeper);
-    bad_book_release(&d->bad);
+    snapshot_close(&d->model_writer.snapshot);
+    model_writer_release(&d->model_writer);
+    bad_record_log_release(&d->bad);
     free(d->resumed.leases);
     workspace_free(d->own_ws);
     corpus_close(&d->own_corpus);

@@ -8,32 +8,32 @@
 #define PL_TRAIN_DRIVER_H
 
 #include "group/group_server.h"
-#include "train/bad_book.h"
+#include "train/bad_record_log.h"
 #include "train/bootstrap.h"
 #include "train/chance.h"
-#include "train/comeback.h"
+#include "train/connectivity.h"
 #include "train/display.h"
-#include "train/due.h"
-#include "train/greeting.h"
-#include "train/keeper.h"
-#include "train/leases.h"
+#include "train/driver_term_file.h"
+#include "train/handshake_message.h"
+#include "train/lease_server.h"
 #include "train/ledger.h"
-#include "train/progress.h"
-#include "train/reach.h"
-#include "train/tenure.h"
+#include "train/model_writer.h"
+#include "train/progress_meter.h"
+#include "train/recovery_report.h"
 #include "train/train.h"
+#include "train/triggers.h"
 #include "train/worker_report.h"
 
 /* A worker that has connected and is no member yet. */
-struct newcomer {
+struct joiner {
     bool here;
     struct opening_report report; /* the last; no stage: none yet */
-    int64_t moved, told;          /* when it last moved, and was last logged */
+    int64_t moved, reported_at;   /* when it last moved, and was last logged */
     int64_t left;                 /* when one of this number last said why it leaves */
 };
 
 /* LOST: one that had joined; the line says how, and is for who has not said why itself. */
-enum newcomer_news { NEWCOMER_CAME, NEWCOMER_JOINED, NEWCOMER_GONE, NEWCOMER_LOST };
+enum joiner_event { JOINER_CONNECTED, JOINER_JOINED, JOINER_LEFT, JOINER_LOST };
 
 struct driver {
     struct world *world;
@@ -48,59 +48,59 @@ struct driver {
     struct workspace *ws;
     struct events events;
     struct ledger ledger;
-    struct leases leases; /* where workers run free */
+    struct lease_server leases; /* where workers run free */
     struct progress_meter meter;
     struct tracer tracer;
-    _Atomic int64_t came_at[VIEW_MEMBERS_MAX]; /* the tracer's: who came to a run under way */
-    struct reach_book *reach;                  /* NULL: nobody is asked */
+    _Atomic int64_t joined_at[VIEW_MEMBERS_MAX]; /* the tracer's: who came to a run under way */
+    struct connectivity_checker *connectivity;   /* NULL: nobody is asked */
     struct group group;
     struct server server;
     struct hello own;                 /* what a worker's hello must agree with */
     struct buf welcome, welcome_late; /* the latter for who comes to the run under way */
     struct optim optim;               /* for its layout; the driver takes no step */
     struct model_layout layout;
-    struct vec x, s;                        /* what the run starts from */
-    struct joint begins;                    /* these two */
-    struct checkpoint_note resumed;         /* where; course.exchanges 0: at the beginning */
-    bool goes_on;                           /* from there: a checkpoint, or a run of Caffe */
-    bool over;                              /* and there is nothing left to be done */
-    struct tenure tenure;                   /* this driver's; and what the one before has left: */
-    struct tenure before;                   /* view 0: nothing */
-    bool claimed;                           /* its incarnation is nobody else's */
-    bool tenure_owed;                       /* the file could not be written, and is to be */
-    int64_t tenure_again;                   /* at that time; both of the server's task */
-    struct comeback back[VIEW_MEMBERS_MAX]; /* of workers that have returned: */
+    struct vec x, s;                  /* what the run starts from */
+    struct global_model initial;      /* these two */
+    struct checkpoint_header resumed; /* where; course.exchanges 0: at the beginning */
+    bool resumed_run;                 /* from there: a checkpoint, or a run of Caffe */
+    bool over;                        /* and there is nothing left to be done */
+    struct driver_term term;          /* this driver's; and what the one before has left: */
+    struct driver_term last_term;     /* view 0: nothing */
+    bool claimed;                     /* its incarnation is nobody else's */
+    bool term_unwritten;              /* the file could not be written, and is to be */
+    int64_t term_retry_at;            /* at that time; both of the server's task */
+    struct recovery_report recovery[VIEW_MEMBERS_MAX]; /* of workers that have returned: */
 
-    struct course early;                 /* as they have reported it before all were back */
-    atomic_bool outranked;               /* a later driver has taken the run over */
-    bool begun;                          /* what is reported is counted */
-    uint64_t back_word[ADMISSION_WORDS]; /* of the one that was furthest */
-    uint64_t others;                     /* records that none of them has taken */
-    bool back_told;
-    float *start_model; /* for the workers; NULL: they draw it themselves */
-    struct joint start; /* of it; x NULL: there is none */
+    struct progress early; /* as they have reported it before all were back */
+    atomic_bool outranked; /* a later driver has taken the run over */
+    bool begun;            /* what is reported is counted */
+    uint64_t recovery_join_state[JOIN_STATE_WORDS]; /* of the one that was furthest */
+    uint64_t untaken;                               /* records that none of them has taken */
+    bool recovery_reported;
+    float *start_model;        /* for the workers; NULL: they draw it themselves */
+    struct global_model start; /* of it; x NULL: there is none */
     struct vec start_state[OPTIM_STATE_MAX], start_extra[STRATEGY_EXTRAS_MAX];
-    struct keeper keeper;
-    struct leader leader;
-    struct publisher to_keeper;   /* the leader's */
-    struct bootstrap_giver giver; /* of start_model */
+    struct model_writer model_writer;
+    struct driver_part leader;
+    struct publisher to_model_writer; /* the leader's */
+    struct bootstrap_giver giver;     /* of start_model */
     uint64_t evaluate_every;
-    _Atomic uint32_t due;         /* uses that the leader's next copy of the model is for */
-    struct due_counts due_before; /* where workers run free */
-    struct course led;            /* the leader's commit point before */
+    _Atomic uint32_t model_uses; /* uses that the leader's next copy of the model is for */
+    struct trigger_counts triggers_before; /* where workers run free */
+    struct progress led;                   /* the leader's commit point before */
     struct display display;
-    struct chance chance;                     /* of the loss; */
-    uint64_t chance_place;                    /* as far as it has been looked at */
-    _Atomic uint64_t place, steps, exchanges; /* of all together; where workers run free */
-    _Atomic uint64_t asked_place, asked_steps,
-        asked_exchanges;    /* when a model was last asked for */
-    double next_checkpoint; /* seconds */
-    bool awaits_checkpoint; /* a model for one has been asked for, of worker checkpoint_of */
+    struct chance chance;                             /* of the loss; */
+    uint64_t chance_offset;                           /* as far as it has been looked at */
+    _Atomic uint64_t sample_offset, steps, exchanges; /* of all together; where workers run free */
+    _Atomic uint64_t requested_offset, requested_steps,
+        requested_exchanges; /* when a model was last asked for */
+    double next_checkpoint;  /* seconds */
+    bool awaits_checkpoint;  /* a model for one has been asked for, of worker checkpoint_of */
     _Atomic uint32_t checkpoint_of;  /* (WORLD_DRIVER: of the driver's part; WORLD_ANY: nobody yet)
                                         when the keeper had taken */
     uint64_t taken_before;           /* so many */
     double next_look;                /* for a later driver; seconds */
-    bool stop_told;                  /* whoever asked for it knows how soon it can stop */
+    bool stop_reported;              /* whoever asked for it knows how soon it can stop */
     uint64_t commits;                /* exchanges that have been reported, or steps where there */
     int64_t commit_at, commit_every; /* are none: when the newest, and how long each takes */
     int64_t first_exchange_at;       /* when that is about to come; 0: unknown */
@@ -112,9 +112,9 @@ struct driver {
     bool kept;                    /* the keeper has taken the final model */
     atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */
     uint32_t wanted;          /* workers there are to be; 0: nobody has said */
-    uint32_t came;            /* of the server's task: who belongs to the first view */
+    uint32_t first_workers;   /* of the server's task: who belongs to the first view */
     _Atomic int64_t stirred;  /* before the first view: when a worker last came */
-    _Atomic uint32_t gone;    /* workers that were lost and have not been replaced */
+    _Atomic uint32_t lost_workers; /* workers that were lost and have not been replaced */
     double replacing_since;
     uint32_t replaced;     /* since then */
     uint32_t last_workers; /* of the newest view that had any */
@@ -126,20 +126,20 @@ struct driver {
     struct task *arrivals; /* until the driver is ready: who has come meanwhile */
     struct members arrived;
     bool has_lock; /* of the run directory, since before it opens */
-    int64_t opening_told;
-    struct departure_book departures;
-    struct bad_book bad;
+    int64_t opening_reported;
+    struct departures departures;
+    struct bad_record_log bad;
     size_t bad_own, bad_emitted, bad_logged; /* the driver's that are in it; of all in it */
     int64_t next_bad_log;
-    struct newcomer newcomer[VIEW_MEMBERS_MAX];
-    size_t newcomers;                               /* that are here */
-    struct worker_place place_of[VIEW_MEMBERS_MAX]; /* of the server's task: who said hello */
-    _Atomic uint32_t started;                       /* workers that the host has been asked for */
-    bool goes_on_later;     /* all are lost, and others are to go on with the run */
-    bool deserted;          /* and they have left in good order */
-    bool unseen;            /* all are lost, and none said why */
-    _Atomic uint32_t asked; /* for its model, at the end; WORLD_ANY: nobody yet; */
-    uint32_t aside_seen;    /* when the keeper had left so many aside */
+    struct joiner joiner[VIEW_MEMBERS_MAX];
+    size_t joiners;                                     /* that are here */
+    struct worker_place worker_place[VIEW_MEMBERS_MAX]; /* of the server's task: who said hello */
+    _Atomic uint32_t started;  /* workers that the host has been asked for */
+    bool ends_resumable;       /* all are lost, and others are to go on with the run */
+    bool deserted;             /* and they have left in good order */
+    bool unseen;               /* all are lost, and none said why */
+    _Atomic uint32_t model_of; /* for its model, at the end; WORLD_ANY: nobody yet; */
+    uint32_t departed_seen;    /* when the keeper had left so many aside */
     struct err *err;
 };
 
@@ -159,7 +159,7 @@ void driver_open_counts(struct driver *d);
 
 /* Workers have gone on without a driver, and this is the first view of those that are back: it is
  * where they are that the run goes on from. */
-void driver_go_on_with(struct driver *d, const struct view *view);
+void driver_resume_with(struct driver *d, const struct view *view);
 
 /* Wait for the first view, with events going out meanwhile; d->err has the message. */
 int driver_form(struct driver *d);
@@ -172,10 +172,10 @@ void driver_welcome_arrivals(struct driver *d);
 void driver_welcome(struct driver *d, uint32_t node);
 
 /* From the server's task to the main one. */
-void driver_tell_newcomer(struct driver *d, uint32_t node, enum newcomer_news news,
+void driver_report_joiner(struct driver *d, uint32_t node, enum joiner_event news,
                           const char *line);
 
-void driver_set_newcomer(struct driver *d, uint32_t node, bool here);
+void driver_set_joiner(struct driver *d, uint32_t node, bool here);
 
 /* What a worker says while it opens, or the server's task of one. */
 void driver_on_opening(struct driver *d, const struct message *m);
@@ -184,7 +184,7 @@ void driver_on_opening(struct driver *d, const struct message *m);
 int64_t driver_last_moved(const struct driver *d);
 
 /* Those without progress for so long lose their places. */
-void driver_check_newcomers(struct driver *d, int64_t patience);
+void driver_check_joiners(struct driver *d, int64_t patience);
 
 /* How long to wait for workers while nothing moves. */
 int64_t driver_patience(const struct driver *d);
@@ -199,10 +199,10 @@ int driver_on_done(struct driver *d, const struct message *m);
 int driver_lose_all(struct driver *d);
 
 /* Ask the host for `n` workers more. As world_want_nodes */
-int driver_ask_workers(struct driver *d, uint32_t n);
+int driver_request_workers(struct driver *d, uint32_t n);
 
 /* Those that are here, or come within so many ns of one another. */
-void driver_hand_out_events(struct driver *d, int64_t patience);
+void driver_drain_events(struct driver *d, int64_t patience);
 
 /* One wait of the main task, and one thing done. */
 int driver_turn(struct driver *d);
@@ -215,9 +215,9 @@ int driver_start(struct driver *d, const struct view *view);
 
 /* Outrank all that have been here before; and leave word of this driver. */
 void driver_take_over(struct driver *d);
-void driver_keep_tenure(struct driver *d);
+void driver_write_term(struct driver *d);
 /* Once more, if that could not be written. */
-void driver_keep_tenure_owed(struct driver *d);
+void driver_retry_term(struct driver *d);
 
 /* Has a later driver taken the run over? Looks into the run directory. From any task. */
 bool driver_replaced(struct driver *d);
@@ -227,32 +227,32 @@ void driver_leave(struct driver *d);
 
 /* A member has reported what it has done; the host hears how far all are. */
 void driver_on_committed(struct driver *d, const struct message *m);
-void driver_tell_progress(struct driver *d);
+void driver_report_progress(struct driver *d);
 
 /* An event with the training loss, once a second at most; `now`: at once; and where the model is
  * evaluated. */
-void driver_tell_loss(struct driver *d, bool now);
+void driver_report_loss(struct driver *d, bool now);
 
 /* Numbers that are learnt. */
 uint64_t driver_parameters(const struct driver *d);
 
 /* A copy of the model, for those uses: from the strategy's part here, or from the first worker. */
-void driver_want_model(struct driver *d, uint32_t uses);
+void driver_request_model(struct driver *d, uint32_t uses);
 /* Where workers have it: from that one. */
-void driver_want_model_of(struct driver *d, uint32_t node, uint32_t uses);
+void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses);
 
 /* The book of leases as it stands, for the checkpoint that is asked for, or the final one. One that
  * lacks it would be gone on from as if all that was handed out had been done. */
-void driver_tell_leases(struct driver *d, bool final);
+void driver_snapshot_leases(struct driver *d, bool final);
 
 /* What goes with each beat: what is in the book that no member has done. */
-void driver_tell_aside(struct driver *d);
+void driver_report_departed(struct driver *d);
 
 /* Why the run is to end before its time; the first reason stands. From any task. */
-void driver_want_stop(struct driver *d, const char *reason);
+void driver_request_stop(struct driver *d, const char *reason);
 
 /* What checkpoints say of records, from now on. */
-void driver_tell_keeper(struct driver *d);
+void driver_update_model_writer(struct driver *d);
 
 /* A control message to a node; `bytes` may be NULL. ERR_FULL, ERR_PEER, ERR_NOMEM */
 int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const struct buf *bytes);

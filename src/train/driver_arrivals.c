@@ -4,7 +4,7 @@
 
 #include "wire/wire_send.h"
 
-static void tell_arrived(struct driver *d)
+static void report_opening(struct driver *d)
 {
     struct opening_report report = {.stage = "data"};
     struct buf bytes = {0};
@@ -16,7 +16,7 @@ static void tell_arrived(struct driver *d)
     buf_release(&bytes);
 }
 
-static void note_arrival(struct driver *d, const struct wake *wake)
+static void record_arrival(struct driver *d, const struct wake *wake)
 {
     uint32_t node = wake->peer;
     if (node >= VIEW_MEMBERS_MAX)
@@ -37,9 +37,9 @@ static int arrivals_task(void *arg)
         if (rc != OK && rc != ERR_TIMEOUT)
             return rc;
         if (rc == OK)
-            note_arrival(d, &wake);
+            record_arrival(d, &wake);
         if (world_now(d->world) >= next) {
-            tell_arrived(d);
+            report_opening(d);
             if (d->has_lock)
                 rundir_beat(d->options->dir);
             next = world_now(d->world) + WORLD_SECOND;

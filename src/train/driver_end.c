@@ -20,7 +20,7 @@ bool driver_send_to_all(struct driver *d, enum wire_kind kind, const struct buf 
     return told;
 }
 
-void driver_hand_out_events(struct driver *d, int64_t patience)
+void driver_drain_events(struct driver *d, int64_t patience)
 {
     for (;;) {
         struct wait_for event = events_wait(&d->events);
@@ -33,41 +33,41 @@ void driver_hand_out_events(struct driver *d, int64_t patience)
 }
 
 /* Every other task has ended, so all events are under way to us. */
-static void drain(struct driver *d)
+static void drain_events(struct driver *d)
 {
-    driver_hand_out_events(d, WORLD_SECOND / 1000);
+    driver_drain_events(d, WORLD_SECOND / 1000);
 }
 
 /* A reason to end early is one only when the run had not come to its end by itself. */
 static const char *reason_of(struct driver *d)
 {
     const Paceline__Stop *stop = d->job->stop;
-    const struct course *course = &d->keeper.at;
+    const struct progress *progress = &d->model_writer.at;
     const char *early = atomic_load(&d->reason);
-    if (!strategy_done(d->job, course, d->corpus->set[SET_TRAIN].count))
+    if (!strategy_done(d->job, progress, d->corpus->set[SET_TRAIN].count))
         return early ? early : "interrupted"; /* else all workers have been asked to leave */
-    return stop->has_steps && course->steps >= stop->steps ? "steps" : "epochs";
+    return stop->has_steps && progress->steps >= stop->steps ? "steps" : "epochs";
 }
 
 /* Workers were asked to leave, all of them, and have handed over what they had: others may go on
  * with that. */
 int driver_check_deserted(struct driver *d)
 {
-    bool done = strategy_done(d->job, &d->keeper.at, d->corpus->set[SET_TRAIN].count);
-    if (done || atomic_load(&d->reason) || d->keeper.elsewhere || !d->options->lost_all ||
+    bool done = strategy_done(d->job, &d->model_writer.at, d->corpus->set[SET_TRAIN].count);
+    if (done || atomic_load(&d->reason) || d->model_writer.elsewhere || !d->options->lost_all ||
         !d->options->dir)
         return OK;
-    d->deserted = d->goes_on_later = true;
+    d->deserted = d->ends_resumable = true;
     return err_set(d->err, ERR_PEER, "all workers have left");
 }
 
 static void fill_report(struct driver *d, struct train_report *report)
 {
-    const struct objectives *o = &d->keeper.objectives;
-    const struct keeper *k = &d->keeper;
-    const struct course *course = &k->at;
+    const struct objectives *o = &d->model_writer.objectives;
+    const struct model_writer *k = &d->model_writer;
+    const struct progress *progress = &k->at;
     double t = events_seconds(&d->events);
-    bool judged = !d->over && keeper_has_judged(k, course);
+    bool judged = !d->over && model_writer_has_evaluated(k, progress);
     *report = (struct train_report){
         .reason = reason_of(d),
         .has_validation = judged && d->corpus->set[SET_VALIDATION].count > 0,
@@ -76,7 +76,7 @@ static void fill_report(struct driver *d, struct train_report *report)
         .test_error = o->last[SET_TEST].error,
         .validation_loss = o->last[SET_VALIDATION].loss,
         .test_loss = o->last[SET_TEST].loss,
-        .epochs = (double)course->place / (double)d->corpus->set[SET_TRAIN].count,
+        .epochs = (double)progress->sample_offset / (double)d->corpus->set[SET_TRAIN].count,
         .samples = d->ledger.used - d->resumed.used,
         .used = d->ledger.used,
         .repeated = d->ledger.repeated,
@@ -103,7 +103,7 @@ static const char *name_failure(int rc)
 }
 
 /* What is left of a run that failed: its last event says so. */
-static void tell_failure(struct driver *d, int rc)
+static void report_failure(struct driver *d, int rc)
 {
     cJSON *event = events_new(&d->events, "end");
     cJSON_AddStringToObject(event, "reason", name_failure(rc));
@@ -130,7 +130,7 @@ static void release_workers(struct driver *d, const char *reason)
 
 /* Workers have come back to this driver, which has not gone on with them: what they hold is newer
  * than any checkpoint. */
-static bool are_workers_back(const struct driver *d)
+static bool have_workers_reconnected(const struct driver *d)
 {
     const struct roster *roster = &d->server.roster;
     bool back = false;
@@ -147,11 +147,11 @@ static int end_tasks(struct driver *d)
     if (d->leader_task)
         world_cancel(d->world, d->leader_task);
     bootstrap_give_stop(&d->giver);
-    reach_stop(d->reach);
+    connectivity_stop(d->connectivity);
     if (d->leader_task)
         world_join(d->world, d->leader_task, WORLD_FOREVER, &leader);
     d->leader_task = NULL;
-    publisher_release(&d->to_keeper);
+    publisher_release(&d->to_model_writer);
     return leader == ERR_CANCELLED ? OK : leader;
 }
 
@@ -163,9 +163,9 @@ int driver_await_model(struct driver *d)
     if (rc != OK)
         return err_set(d->err, rc, "the driver's part ended: %s", status_text(rc));
     release_workers(d, reason_of(d));
-    while (rc == OK && d->keeper.task) {
+    while (rc == OK && d->model_writer.task) {
         const struct wait_for set[] = {events_wait(&d->events),
-                                       {.kind = WAIT_TASK, .task = d->keeper.task}};
+                                       {.kind = WAIT_TASK, .task = d->model_writer.task}};
         struct wake wake;
         if (d->options->tick)
             d->options->tick(d->options->user);
@@ -178,7 +178,7 @@ int driver_await_model(struct driver *d)
             d->options->line(d->options->user, events_line(wake.msg));
             message_unref(wake.msg);
         } else if (rc == OK) {
-            rc = driver_on_task_end(d, &d->keeper.task, "model writer");
+            rc = driver_on_task_end(d, &d->model_writer.task, "model writer");
         }
     }
     return rc;
@@ -191,13 +191,14 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
     driver_keep_state(d, rc);
     if (d->leader_task)
         world_cancel(d->world, d->leader_task);
-    world_end_task(d->world, &d->keeper.task); /* it has ended, or what broke the run ends it */
+    world_end_task(d->world,
+                   &d->model_writer.task); /* it has ended, or what broke the run ends it */
     leader = end_tasks(d);
     if (rc == OK && leader != OK)
         rc = err_set(d->err, leader, "the driver's part ended: %s", status_text(leader));
-    bool again = rc != OK && d->goes_on_later, held = rc != OK && are_workers_back(d);
-    bool over = rc != ERR_FENCED && !again && !held; /* else a later driver has it */
-    if (again)
+    bool repeated = rc != OK && d->ends_resumable, held = rc != OK && have_workers_reconnected(d);
+    bool over = rc != ERR_FENCED && !repeated && !held; /* else a later driver has it */
+    if (repeated)
         *d->options->lost_all = true;
     if (d->group.world && over)
         release_workers(d, rc == OK ? reason_of(d) : name_failure(rc));
@@ -205,22 +206,22 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
         server_stop(&d->server);
     if (d->events.world) {
         ledger_close(&d->ledger);
-        driver_tell_loss(d, true);
+        driver_report_loss(d, true);
     }
     if (rc == OK) {
         fill_report(d, report);
         driver_sum_bad_records(d, report);
         describe_chance_end(d);
         train_report_event(&d->events, report);
-    } else if (d->events.world && !again && rc != ERR_FENCED) { /* whose events they are not */
-        tell_failure(d, rc);
+    } else if (d->events.world && !repeated && rc != ERR_FENCED) { /* whose events they are not */
+        report_failure(d, rc);
     }
     if (d->events.world)
-        drain(d);
+        drain_events(d);
     /* In good order: nobody is to be waited for. Workers that said nothing may be well, and it is
      * this driver that was cut off: they go on, and call the next one. */
     if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && !held &&
-        (!again || d->deserted))
+        (!repeated || d->deserted))
         driver_leave(d);
     tracer_stop(&d->tracer, d->host->log);
     return rc;

@@ -25,11 +25,11 @@ static bool watch_opening(void *user, const char *stage, uint64_t done, uint64_t
 {
     struct driver *d = user;
     int64_t now = world_now(d->world);
-    if (d->opening_told == 0)
-        d->opening_told = now;
-    if (now - d->opening_told >= 10 * WORLD_SECOND) {
+    if (d->opening_reported == 0)
+        d->opening_reported = now;
+    if (now - d->opening_reported >= 10 * WORLD_SECOND) {
         char how_far[OPENING_TEXT_MAX];
-        d->opening_told = now;
+        d->opening_reported = now;
         opening_print(stage, done, total, how_far);
         log_info(d->host->log, "the driver gets ready: %s", how_far);
     }
@@ -108,33 +108,33 @@ static void emit_start(struct driver *d)
     cJSON_AddNumberToObject(event, "nodes", d->job->workers);
     describe_run(d, event);
     if (d->options->resume)
-        cJSON_AddNumberToObject(event, "session", d->tenure.incarnation);
-    if (d->goes_on)
-        cJSON_AddNumberToObject(event, "resumed_after", (double)d->resumed.course.exchanges);
+        cJSON_AddNumberToObject(event, "session", d->term.incarnation);
+    if (d->resumed_run)
+        cJSON_AddNumberToObject(event, "resumed_after", (double)d->resumed.progress.exchanges);
     events_emit(&d->events, event);
 }
 
 void driver_open_counts(struct driver *d)
 {
-    const struct course *start = &d->resumed.course;
+    const struct progress *start = &d->resumed.progress;
     size_t records = d->corpus->set[SET_TRAIN].count;
-    uint32_t together = strategy_runs_free(d->strategy, d->job) ? 1 : d->job->workers;
+    uint32_t together = strategy_is_async(d->strategy, d->job) ? 1 : d->job->workers;
     d->evaluate_every = objectives_every(d->job, records, d->strategy->round(d->job) * together);
-    d->due_before = due_counts(d->job, d->evaluate_every, records, start);
+    d->triggers_before = trigger_counts_of(d->job, d->evaluate_every, records, start);
     d->led = *start;
     d->ledger.step_samples = (uint64_t)job_step_records(d->job) * d->job->workers;
-    atomic_store(&d->place, start->place);
+    atomic_store(&d->sample_offset, start->sample_offset);
     atomic_store(&d->steps, start->steps);
     atomic_store(&d->exchanges, start->exchanges);
 }
 
-static uint64_t again_before(const struct driver *d)
+static uint64_t repeated_before(const struct driver *d)
 {
-    uint64_t place = d->resumed.course.place, used = d->resumed.used;
+    uint64_t place = d->resumed.progress.sample_offset, used = d->resumed.used;
     return place > used ? place - used : 0;
 }
 
-static void open_book(struct driver *d)
+static void open_lease_table(struct driver *d)
 {
     events_init(&d->events, d->world, d->options->before);
     d->events.simulated = d->options->simulated;
@@ -149,20 +149,20 @@ static void open_book(struct driver *d)
         .missed = d->resumed.missed,
     };
     if (strategy_leases(d->strategy, d->job))
-        d->ledger.again = again_before(d);
-    d->ledger.last.n = d->resumed.course.exchanges;
-    d->ledger.last.course = d->resumed.course;
-    d->meter.place = d->resumed.course.place;
+        d->ledger.repeated_leases = repeated_before(d);
+    d->ledger.last.n = d->resumed.progress.exchanges;
+    d->ledger.last.progress = d->resumed.progress;
+    d->meter.offset = d->resumed.progress.sample_offset;
     driver_open_counts(d);
 }
 
 /* All fits, as far as that shows without a step. */
 static int end_dry(struct driver *d)
 {
-    open_book(d);
+    open_lease_table(d);
     emit_start(d);
     describe_suspicions(d);
-    driver_want_stop(d, "checked");
+    driver_request_stop(d, "checked");
     d->over = true;
     return OK;
 }
@@ -194,10 +194,11 @@ static int check_room(struct driver *d)
 /* A resumed run may write its own anew. */
 static int open_snapshots(struct driver *d)
 {
-    struct snapshot *s = &d->keeper.snapshot;
+    struct snapshot *s = &d->model_writer.snapshot;
     int rc = snapshot_open(s, d->job, d->options->dir, d->err);
-    return rc == OK && !d->options->resume ? snapshot_check_free(s, d->resumed.course.steps, d->err)
-                                           : rc;
+    return rc == OK && !d->options->resume
+               ? snapshot_check_free(s, d->resumed.progress.steps, d->err)
+               : rc;
 }
 
 int driver_open(struct driver *d)
@@ -214,7 +215,7 @@ int driver_open(struct driver *d)
     if (rc == OK && d->options->dry)
         return end_dry(d);
     if (rc == OK && d->over) {
-        open_book(d);
+        open_lease_table(d);
         return rc;
     }
     if (rc == OK)
@@ -229,17 +230,17 @@ int driver_open(struct driver *d)
         rc = check_room(d);
     if (rc != OK)
         return rc;
-    d->tenure.view = d->before.view; /* until there is one of this driver's */
-    d->tenure.who = d->before.who;
-    driver_keep_tenure(d);
-    open_book(d);
-    d->begins = (struct joint){.x = &d->x, .s = &d->s};
-    rc = display_init(&d->display, d->job, d->resumed.course.steps, &d->arena);
+    d->term.view = d->last_term.view; /* until there is one of this driver's */
+    d->term.members = d->last_term.members;
+    driver_write_term(d);
+    open_lease_table(d);
+    d->initial = (struct global_model){.x = &d->x, .s = &d->s};
+    rc = display_init(&d->display, d->job, d->resumed.progress.steps, &d->arena);
     if (rc != OK)
         return err_set(d->err, rc, "out of memory");
     emit_start(d);
     describe_suspicions(d);
-    driver_hand_out_events(d, 0); /* before the log speaks of workers */
+    driver_drain_events(d, 0); /* before the log speaks of workers */
     describe_chance_begin(d);
     rc = driver_check_early_stop(d);
     return rc == OK ? driver_start_group(d) : rc;

@@ -11,8 +11,7 @@
 #define LOG_EVERY    (10 * WORLD_SECOND)
 #define NUMBER_RESTS (4 * WORLD_SECOND) /* before another has it, at the least */
 
-void driver_tell_newcomer(struct driver *d, uint32_t node, enum newcomer_news news,
-                          const char *line)
+void driver_report_joiner(struct driver *d, uint32_t node, enum joiner_event news, const char *line)
 {
     struct buf bytes = {0};
     buf_put_u32(&bytes, node);
@@ -22,34 +21,34 @@ void driver_tell_newcomer(struct driver *d, uint32_t node, enum newcomer_news ne
     buf_release(&bytes);
 }
 
-void driver_set_newcomer(struct driver *d, uint32_t node, bool here)
+void driver_set_joiner(struct driver *d, uint32_t node, bool here)
 {
-    struct newcomer *n = &d->newcomer[node];
+    struct joiner *n = &d->joiner[node];
     int64_t now = world_now(d->world);
-    d->newcomers = d->newcomers + here - n->here;
+    d->joiners = d->joiners + here - n->here;
     if (here)
-        *n = (struct newcomer){.moved = now, .told = now, .left = n->left};
+        *n = (struct joiner){.moved = now, .reported_at = now, .left = n->left};
     n->here = here;
 }
 
-static void log_opening(struct driver *d, uint32_t node, struct newcomer *n)
+static void log_opening(struct driver *d, uint32_t node, struct joiner *n)
 {
-    char who[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
+    char name[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
     char how_far[OPENING_TEXT_MAX];
     const struct opening_report *report = &n->report;
     int64_t now = world_now(d->world);
-    if (report->done == 0 || now - n->told < LOG_EVERY)
+    if (report->done == 0 || now - n->reported_at < LOG_EVERY)
         return;
-    n->told = now;
-    worker_place_print(&report->place, node, who, sizeof who);
+    n->reported_at = now;
+    worker_place_print(&report->place, node, name, sizeof name);
     opening_print(report->stage, report->done, report->total, how_far);
-    log_info(d->host->log, "%s gets ready: %s", who, how_far);
+    log_info(d->host->log, "%s gets ready: %s", name, how_far);
 }
 
 /* Progress that moves, and a new stage, are life. */
 static void take_report(struct driver *d, uint32_t node, const struct opening_report *report)
 {
-    struct newcomer *n = &d->newcomer[node];
+    struct joiner *n = &d->joiner[node];
     bool moved = n->report.done != report->done || strcmp(n->report.stage, report->stage) != 0;
     if (!n->here)
         return; /* it has left already */
@@ -60,9 +59,9 @@ static void take_report(struct driver *d, uint32_t node, const struct opening_re
 }
 
 /* It has gone without a word: killed, or cut off. */
-static void lose_newcomer(struct driver *d, uint32_t node, const char *how)
+static void lose_joiner(struct driver *d, uint32_t node, const char *how)
 {
-    const struct newcomer *n = &d->newcomer[node];
+    const struct joiner *n = &d->joiner[node];
     struct departure departure = {.status = ERR_PEER, .place = n->report.place};
     char how_far[OPENING_TEXT_MAX];
     opening_print(n->report.stage, n->report.done, n->report.total, how_far);
@@ -82,17 +81,17 @@ static void take_news(struct driver *d, struct byte_reader *in)
     read_text(in, line, sizeof line);
     if (!byte_reader_done(in) || node >= VIEW_MEMBERS_MAX)
         return;
-    const struct newcomer *n = &d->newcomer[node];
+    const struct joiner *n = &d->joiner[node];
     /* Its last word may have been read before what it had said earlier. */
-    bool said = n->left > 0 && world_now(d->world) - n->left < NUMBER_RESTS;
-    if (news == NEWCOMER_LOST && !said)
+    bool text = n->left > 0 && world_now(d->world) - n->left < NUMBER_RESTS;
+    if (news == JOINER_LOST && !text)
         log_warn(d->host->log, "%s", line);
-    if (news == NEWCOMER_LOST)
+    if (news == JOINER_LOST)
         return;
-    if (news == NEWCOMER_GONE && n->here && n->report.stage[0] && !said)
-        lose_newcomer(d, node, "its connection has ended");
+    if (news == JOINER_LEFT && n->here && n->report.stage[0] && !text)
+        lose_joiner(d, node, "its connection has ended");
     else
-        driver_set_newcomer(d, node, news == NEWCOMER_CAME);
+        driver_set_joiner(d, node, news == JOINER_CONNECTED);
 }
 
 void driver_on_opening(struct driver *d, const struct message *m)
@@ -108,22 +107,22 @@ void driver_on_opening(struct driver *d, const struct message *m)
 int64_t driver_last_moved(const struct driver *d)
 {
     int64_t last = 0;
-    for (uint32_t i = 0; d->newcomers > 0 && i < VIEW_MEMBERS_MAX; i++)
-        if (d->newcomer[i].here && d->newcomer[i].moved > last)
-            last = d->newcomer[i].moved;
+    for (uint32_t i = 0; d->joiners > 0 && i < VIEW_MEMBERS_MAX; i++)
+        if (d->joiner[i].here && d->joiner[i].moved > last)
+            last = d->joiner[i].moved;
     return last;
 }
 
-void driver_check_newcomers(struct driver *d, int64_t patience)
+void driver_check_joiners(struct driver *d, int64_t patience)
 {
     char how[64];
     int64_t now = world_now(d->world);
-    for (uint32_t i = 0; d->newcomers > 0 && i < VIEW_MEMBERS_MAX; i++) {
-        if (!d->newcomer[i].here || now - d->newcomer[i].moved <= patience)
+    for (uint32_t i = 0; d->joiners > 0 && i < VIEW_MEMBERS_MAX; i++) {
+        if (!d->joiner[i].here || now - d->joiner[i].moved <= patience)
             continue;
         snprintf(how, sizeof how, "no progress for %g s", world_seconds(patience));
         world_peer_drop(d->world, i);
-        lose_newcomer(d, i, how);
+        lose_joiner(d, i, how);
         atomic_store(&d->stirred, now); /* its place is free for another, which may take as long */
     }
 }

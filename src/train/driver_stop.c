@@ -14,11 +14,11 @@ static bool holds_model(const struct driver *d)
     return d->leader_task && !train_workers_speak(d->job, d->strategy);
 }
 
-void driver_note_commit(struct driver *d, const struct course *course)
+void driver_record_commit(struct driver *d, const struct progress *progress)
 {
     int64_t now = world_now(d->world);
-    bool stepwise = course->exchanges == 0 || strategy_runs_free(d->strategy, d->job);
-    uint64_t n = stepwise ? course->steps : course->exchanges;
+    bool stepwise = progress->exchanges == 0 || strategy_is_async(d->strategy, d->job);
+    uint64_t n = stepwise ? progress->steps : progress->exchanges;
     if (n <= d->commits)
         return;
     if (d->commits > 0) {
@@ -42,23 +42,23 @@ static double commit_seconds(const struct driver *d)
 /* The newest state that a stop at once would keep. */
 static void find_state(const struct driver *d, struct train_stopping *out)
 {
-    const struct keeper *k = &d->keeper;
-    int64_t at = d->goes_on ? d->events.start : -1;
-    out->exchanges = d->resumed.course.exchanges;
-    if (atomic_load(&k->held_at) > 0) {
-        at = atomic_load(&k->held_at);
-        out->exchanges = atomic_load(&k->held_exchanges);
+    const struct model_writer *k = &d->model_writer;
+    int64_t at = d->resumed_run ? d->events.start : -1;
+    out->exchanges = d->resumed.progress.exchanges;
+    if (atomic_load(&k->kept_at) > 0) {
+        at = atomic_load(&k->kept_at);
+        out->exchanges = atomic_load(&k->kept_exchanges);
     }
     if (holds_model(d) && d->commit_at > 0 && d->commit_at > at) {
         at = d->commit_at;
-        out->exchanges = d->ledger.last.course.exchanges;
+        out->exchanges = d->ledger.last.progress.exchanges;
     }
     out->state_age_s = at < 0 ? -1 : world_seconds(world_now(d->world) - at);
     out->initial = at < 0 && holds_model(d);
-    out->asks = train_workers_speak(d->job, d->strategy);
+    out->requests = train_workers_speak(d->job, d->strategy);
 }
 
-static void tell_stopping(struct driver *d, const struct train_stopping *news)
+static void report_stopping(struct driver *d, const struct train_stopping *news)
 {
     if (d->options->stopping)
         d->options->stopping(d->options->user, news);
@@ -68,26 +68,26 @@ int driver_check_early_stop(struct driver *d)
 {
     if (read_stop(d) == 0)
         return OK;
-    if (d->goes_on)
+    if (d->resumed_run)
         return err_set(d->err, ERR_STOP,
                        "interrupted before training went on; the state of exchange %llu is kept",
-                       (unsigned long long)d->resumed.course.exchanges);
+                       (unsigned long long)d->resumed.progress.exchanges);
     return err_set(d->err, ERR_STOP, "interrupted before training began");
 }
 
 void driver_check_stop(struct driver *d, const struct view *view)
 {
     const Paceline__Stop *stop = d->job->stop;
-    if (read_stop(d) > 0 && !d->stop_told) {
-        d->stop_told = true;
+    if (read_stop(d) > 0 && !d->stop_reported) {
+        d->stop_reported = true;
         struct train_stopping news = {.stage = STOPPING_SOON, .commit_s = commit_seconds(d)};
         find_state(d, &news);
-        if (!atomic_load(&d->keeper.here))
-            tell_stopping(d, &news);
-        driver_want_stop(d, "interrupted");
+        if (!atomic_load(&d->model_writer.here))
+            report_stopping(d, &news);
+        driver_request_stop(d, "interrupted");
     }
     if (stop->has_seconds && events_seconds(&d->events) >= stop->seconds)
-        driver_want_stop(d, "seconds");
+        driver_request_stop(d, "seconds");
     if ((atomic_load(&d->reason) || d->complete) && d->stop_sent < view->number) {
         atomic_store(&d->group.stop, true);
         d->stop_sent = driver_send_to_all(d, WIRE_STOP, NULL) ? view->number : 0;
@@ -96,17 +96,17 @@ void driver_check_stop(struct driver *d, const struct view *view)
 
 bool driver_stops_now(const struct driver *d)
 {
-    return read_stop(d) > 1 && !atomic_load(&d->keeper.here);
+    return read_stop(d) > 1 && !atomic_load(&d->model_writer.here);
 }
 
 /* A worker's model, if one can send it soon. */
 static int fetch_model(struct driver *d)
 {
     int64_t until = world_now(d->world) + MODEL_WAIT;
-    uint64_t taken = atomic_load(&d->keeper.taken);
+    uint64_t taken = atomic_load(&d->model_writer.taken);
     int rc = OK;
-    driver_want_model(d, MODEL_CHECKPOINT | MODEL_URGENT);
-    while (rc == OK && d->keeper.task && atomic_load(&d->keeper.taken) == taken &&
+    driver_request_model(d, MODEL_CHECKPOINT | MODEL_URGENT);
+    while (rc == OK && d->model_writer.task && atomic_load(&d->model_writer.taken) == taken &&
            world_now(d->world) < until && group_view(&d->group)->count > 0)
         rc = driver_turn(d);
     return rc;
@@ -116,44 +116,44 @@ static int fetch_model(struct driver *d)
  * newest checkpoint is older. Its path; NULL: nothing is kept. */
 static const char *save_state(struct driver *d)
 {
-    struct keeper *k = &d->keeper;
-    struct leader *l = &d->leader;
-    bool whole = !l->lanes.blank || d->commits > 0;
+    struct model_writer *k = &d->model_writer;
+    struct driver_part *l = &d->leader;
+    bool whole = !l->lanes.needs_sync || d->commits > 0;
     world_end_task(d->world, &d->leader_task);
     world_end_task(d->world, &k->task);
-    if (l->joint.x && whole && !train_workers_speak(d->job, d->strategy)) {
-        if (strategy_runs_free(d->strategy, d->job)) {
-            driver_tell_leases(d, false);
-            l->course = d->ledger.last.course;
+    if (l->model.x && whole && !train_workers_speak(d->job, d->strategy)) {
+        if (strategy_is_async(d->strategy, d->job)) {
+            driver_snapshot_leases(d, false);
+            l->progress = d->ledger.last.progress;
         }
-        keeper_hold(k, &l->course, &l->joint, d->layout.extras);
+        model_writer_keep(k, &l->progress, &l->model, d->layout.extras);
     }
-    return keeper_save_held(k);
+    return model_writer_save_kept(k);
 }
 
 void driver_keep_state(struct driver *d, int rc)
 {
     bool sound = rc != ERR_FENCED && rc != ERR_CANCELLED && rc != ERR_DIVERGED &&
                  rc != ERR_REPLICAS && rc != ERR_BUG;
-    if (rc != OK && sound && d->keeper.landing && d->commits > 0)
+    if (rc != OK && sound && d->model_writer.landing && d->commits > 0)
         save_state(d);
 }
 
 int driver_stop_now(struct driver *d)
 {
-    const struct keeper *k = &d->keeper;
+    const struct model_writer *k = &d->model_writer;
     struct train_stopping news = {.stage = STOPPING_NOW};
     find_state(d, &news);
-    tell_stopping(d, &news);
-    if (news.asks && fetch_model(d) == ERR_CANCELLED)
+    report_stopping(d, &news);
+    if (news.requests && fetch_model(d) == ERR_CANCELLED)
         return ERR_CANCELLED;
     find_state(d, &news);
     const char *path = save_state(d);
     news.stage = STOPPING_DONE;
     news.path = path ? path : "";
     news.exchanges = path ? k->at.exchanges : news.exchanges;
-    news.initial = path && k->at.place == 0;
-    tell_stopping(d, &news);
-    driver_want_stop(d, "interrupted");
+    news.initial = path && k->at.sample_offset == 0;
+    report_stopping(d, &news);
+    driver_request_stop(d, "interrupted");
     return OK;
 }

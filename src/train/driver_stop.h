@@ -5,7 +5,7 @@
 #include "train/driver.h"
 
 /* A member has committed: how long that takes is what a stop at a commit point is judged by. */
-void driver_note_commit(struct driver *d, const struct course *course);
+void driver_record_commit(struct driver *d, const struct progress *progress);
 
 /* Members are told that the run is to end, and so are those who come in after that: each view's.
  * Whoever asked for it is told how soon it can. */

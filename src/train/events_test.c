@@ -27,8 +27,8 @@ static void test_a_line_has_its_time_and_its_kind_first(void **state)
     cJSON_AddNumberToObject(event, "a", 3);
     cJSON_AddStringToObject(event, "text", "a \"quote\"\nand a line");
     events_emit(&events, event);
-    assert_string_equal(l.said, "{\"t\":0.25,\"kind\":\"eval\",\"z\":0.1,\"a\":3,"
-                                "\"text\":\"a \\\"quote\\\"\\nand a line\"}\n");
+    assert_string_equal(l.log_text, "{\"t\":0.25,\"kind\":\"eval\",\"z\":0.1,\"a\":3,"
+                                    "\"text\":\"a \\\"quote\\\"\\nand a line\"}\n");
 }
 
 /* What cannot be said is lost, and nothing else. */
@@ -48,8 +48,8 @@ static void test_a_world_that_takes_nothing(void **state)
     events_emit(&events, events_new(&events, "told"));
     events.simulated = true;
     events_emit(&events, events_new(&events, "dreamt"));
-    assert_string_equal(l.said, "{\"t\":0,\"kind\":\"told\"}\n"
-                                "{\"t\":0,\"kind\":\"dreamt\",\"simulated\":true}\n");
+    assert_string_equal(l.log_text, "{\"t\":0,\"kind\":\"told\"}\n"
+                                    "{\"t\":0,\"kind\":\"dreamt\",\"simulated\":true}\n");
 }
 
 static void expect_fault(const char *what, uint32_t node, const char *want)

@@ -5,7 +5,7 @@ void committed_encode(const struct committed *c, struct buf *out)
     buf_put_u32(out, c->lane);
     buf_put_u64(out, c->n);
     buf_put_u8(out, c->free);
-    course_encode(&c->course, out);
+    progress_encode(&c->progress, out);
     buf_put_f64(out, c->cost.seconds);
     buf_put_f64(out, c->cost.waited_s);
     buf_put_u32(out, c->cost.waited_for);
@@ -13,12 +13,12 @@ void committed_encode(const struct committed *c, struct buf *out)
     buf_put_u64(out, c->samples);
     buf_put_f64(out, c->loss);
     buf_put_f64(out, c->recent);
-    members_encode(&c->who, out);
-    members_encode(&c->took_part, out);
+    members_encode(&c->contributors, out);
+    members_encode(&c->participants, out);
     buf_put_u64(out, c->lease.taken);
-    buf_put_u64(out, c->lease.again);
+    buf_put_u64(out, c->lease.repeated);
     buf_put_u64(out, c->lease.want);
-    buf_put_u32(out, c->lease.ask);
+    buf_put_u32(out, c->lease.request);
     buf_put_u8(out, c->lease.ends);
 }
 
@@ -27,7 +27,7 @@ int committed_decode(struct byte_reader *in, struct committed *out)
     out->lane = read_u32(in);
     out->n = read_u64(in);
     out->free = read_u8(in) != 0;
-    course_decode(in, &out->course);
+    progress_decode(in, &out->progress);
     out->cost.seconds = read_f64(in);
     out->cost.waited_s = read_f64(in);
     out->cost.waited_for = read_u32(in);
@@ -35,12 +35,12 @@ int committed_decode(struct byte_reader *in, struct committed *out)
     out->samples = read_u64(in);
     out->loss = read_f64(in);
     out->recent = read_f64(in);
-    members_decode(in, &out->who);
-    members_decode(in, &out->took_part);
+    members_decode(in, &out->contributors);
+    members_decode(in, &out->participants);
     out->lease.taken = read_u64(in);
-    out->lease.again = read_u64(in);
+    out->lease.repeated = read_u64(in);
     out->lease.want = read_u64(in);
-    out->lease.ask = read_u32(in);
+    out->lease.request = read_u32(in);
     out->lease.ends = read_u8(in) != 0;
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
@@ -49,7 +49,7 @@ int committed_decode(struct byte_reader *in, struct committed *out)
 static void name_rejected(const struct ledger *ledger, const struct committed *c)
 {
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
-        if (!members_has(&c->took_part, node) || members_has(&c->who, node))
+        if (!members_has(&c->participants, node) || members_has(&c->contributors, node))
             continue;
         log_warn(ledger->log, "worker %u: its part in exchange %llu was not finite and is left out",
                  node, (unsigned long long)c->n);
@@ -62,7 +62,7 @@ static void name_rejected(const struct ledger *ledger, const struct committed *c
 }
 
 /* An `exchange`; of one worker's own, with its number. */
-static void tell_exchange(const struct ledger *ledger, const struct committed *c, uint32_t node)
+static void report_exchange(const struct ledger *ledger, const struct committed *c, uint32_t node)
 {
     cJSON *event = events_new(ledger->events, "exchange");
     cJSON_AddStringToObject(event, "strategy", ledger->strategy);
@@ -94,10 +94,12 @@ static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
     if (!entry->open)
         return;
     entry->open = false;
-    tell_exchange(ledger, c, 0);
+    report_exchange(ledger, c, 0);
     name_rejected(ledger, c);
-    ledger->used = c->course.used;
-    ledger->missed = c->course.place > c->course.used ? c->course.place - c->course.used : 0;
+    ledger->used = c->progress.samples_used;
+    ledger->missed = c->progress.sample_offset > c->progress.samples_used
+                         ? c->progress.sample_offset - c->progress.samples_used
+                         : 0;
     add_loss(ledger, c->loss, c->samples);
     ledger->slowest = entry->slowest;
     ledger->last = *c;
@@ -111,9 +113,9 @@ static void add_report(struct ledger_entry *entry, uint32_t node, const struct c
      * saw: the last to speak is right. */
     entry->sum.samples = report->samples;
     entry->sum.loss = report->loss;
-    entry->sum.who = report->who;
-    entry->sum.took_part = report->took_part;
-    entry->expected = members_count(&report->took_part);
+    entry->sum.contributors = report->contributors;
+    entry->sum.participants = report->participants;
+    entry->expected = members_count(&report->participants);
     entry->reports++;
     struct exchange_cost *sum = &entry->sum.cost;
     sum->bytes += cost->bytes;
@@ -132,12 +134,12 @@ static void add_report(struct ledger_entry *entry, uint32_t node, const struct c
 /* Close what is open below the nth of all exchanges: in order, and none is left behind. */
 static void close_below(struct ledger *ledger, uint64_t n)
 {
-    for (uint64_t k = ledger->last.course.exchanges + 1; k < n; k++)
+    for (uint64_t k = ledger->last.progress.exchanges + 1; k < n; k++)
         close_entry(ledger, &ledger->entry[k % LEDGER_OPEN_MAX]);
 }
 
 /* What a count that only grows has grown by. */
-static uint64_t grown(uint64_t *was, uint64_t now)
+static uint64_t growth_of(uint64_t *was, uint64_t now)
 {
     uint64_t by = now > *was ? now - *was : 0;
     *was += by;
@@ -148,13 +150,13 @@ static uint64_t grown(uint64_t *was, uint64_t now)
  * came, for want of a driver, is made good by the next. */
 static void report_free(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
-    struct course *all = &ledger->last.course;
+    struct progress *all = &ledger->last.progress;
     struct ledger_own *own = &ledger->own[node % VIEW_MEMBERS_MAX];
-    uint64_t samples = grown(&own->samples, report->course.used);
-    uint64_t again = grown(&own->again, report->lease.again);
-    ledger->used += samples - (again < samples ? again : samples);
-    ledger->again += again;
-    all->place += samples;
+    uint64_t samples = growth_of(&own->samples, report->progress.samples_used);
+    uint64_t repeated = growth_of(&own->repeated_by, report->lease.repeated);
+    ledger->used += samples - (repeated < samples ? repeated : samples);
+    ledger->repeated_leases += repeated;
+    all->sample_offset += samples;
     ledger->odd_samples += samples;
     all->steps += ledger->odd_samples / ledger->step_samples;
     ledger->odd_samples %= ledger->step_samples;
@@ -165,7 +167,7 @@ static void report_free(struct ledger *ledger, uint32_t node, const struct commi
     ledger->last.n = ++all->exchanges;
     ledger->last.cost = report->cost;
     ledger->slowest = report->cost.waited_s > 0 ? report->cost.waited_for : ledger->slowest;
-    tell_exchange(ledger, report, node);
+    report_exchange(ledger, report, node);
 }
 
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report)
@@ -176,12 +178,12 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
     }
     if (report->n == 0) {
         ledger->last = *report;
-        ledger->used = report->course.place - ledger->missed;
+        ledger->used = report->progress.sample_offset - ledger->missed;
         ledger->recent = report->recent;
         add_loss(ledger, report->loss, report->samples);
         return;
     }
-    uint64_t n = report->course.exchanges, closed = ledger->last.course.exchanges;
+    uint64_t n = report->progress.exchanges, closed = ledger->last.progress.exchanges;
     if (n <= closed || n >= closed + LEDGER_OPEN_MAX)
         return; /* closed without it, or nonsense */
     close_below(ledger, n - 1);
@@ -192,7 +194,7 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
             .sum = *report,
             .slowest = node,
             .shortest_s = report->cost.seconds,
-            .expected = members_count(&report->took_part),
+            .expected = members_count(&report->participants),
             .reports = 1,
         };
     } else {
@@ -204,30 +206,32 @@ void ledger_report(struct ledger *ledger, uint32_t node, const struct committed 
     }
 }
 
-void ledger_go_on(struct ledger *ledger, const struct course *course)
+void ledger_go_on(struct ledger *ledger, const struct progress *progress)
 {
     for (int i = 0; i < LEDGER_OPEN_MAX; i++)
         ledger->entry[i].open = false;
-    ledger->last.n = course->exchanges;
-    ledger->last.course = *course;
-    ledger->used = course->used;
-    ledger->missed = course->place > course->used ? course->place - course->used : 0;
+    ledger->last.n = progress->exchanges;
+    ledger->last.progress = *progress;
+    ledger->used = progress->samples_used;
+    ledger->missed = progress->sample_offset > progress->samples_used
+                         ? progress->sample_offset - progress->samples_used
+                         : 0;
 }
 
-void ledger_lease(struct ledger *ledger, const struct lease_table *book)
+void ledger_lease(struct ledger *ledger, const struct lease_table *table)
 {
-    ledger->repeated = book->repeated;
-    ledger->missed = book->lost;
+    ledger->repeated = table->repeated;
+    ledger->missed = table->lost;
 }
 
-bool ledger_tell_loss(struct ledger *ledger, double epoch, double rate)
+bool ledger_report_loss(struct ledger *ledger, double epoch, double rate)
 {
     if (ledger->loss_records == 0)
         return false;
     ledger->mean_loss = ledger->loss_sum / (double)ledger->loss_records;
     cJSON *event = events_new(ledger->events, "loss");
     events_add_measure(event, "epoch", epoch);
-    cJSON_AddNumberToObject(event, "step", (double)ledger->last.course.steps);
+    cJSON_AddNumberToObject(event, "step", (double)ledger->last.progress.steps);
     cJSON_AddNumberToObject(event, "samples", (double)ledger->loss_records);
     events_add_measure(event, "loss", ledger->mean_loss);
     cJSON_AddNumberToObject(event, "rate", rate);
@@ -239,5 +243,5 @@ bool ledger_tell_loss(struct ledger *ledger, double epoch, double rate)
 
 void ledger_close(struct ledger *ledger)
 {
-    close_below(ledger, ledger->last.course.exchanges + 1 + LEDGER_OPEN_MAX);
+    close_below(ledger, ledger->last.progress.exchanges + 1 + LEDGER_OPEN_MAX);
 }

@@ -7,25 +7,25 @@
 #include "train/events.h"
 
 /* What a worker says of its leases (data/lease_cursor.h) with each report. */
-struct lease_word {
-    uint64_t taken, again; /* records since it came: of leases, and gone over again */
-    uint64_t want;         /* question `ask` is open: so many more; 0: none is */
-    uint32_t ask;
+struct lease_report {
+    uint64_t taken, repeated; /* records since it came: of leases, and gone over again */
+    uint64_t want;            /* question `ask` is open: so many more; 0: none is */
+    uint32_t request;
     bool ends; /* it takes no step any more: what it holds is as it got it */
 };
 
 /* What a member says of an exchange that it has committed. */
 struct committed {
     uint32_t lane;
-    uint64_t n;           /* 0: no exchange, only how far a worker is */
-    bool free;            /* its own: workers run free */
-    struct course course; /* after it */
+    uint64_t n;               /* 0: no exchange, only how far a worker is */
+    bool free;                /* its own: workers run free */
+    struct progress progress; /* after it */
     struct exchange_cost cost;
     uint64_t samples; /* in the exchange, of all; free: of this worker since its last report */
     double loss;      /* Σ over them */
     double recent;    /* of a lone worker: the mean over its last solver.average_loss steps */
-    struct members who, took_part;
-    struct lease_word lease; /* free */
+    struct members contributors, participants;
+    struct lease_report lease; /* free */
 };
 
 void committed_encode(const struct committed *c, struct buf *out);
@@ -44,7 +44,7 @@ struct ledger_entry {
 
 /* What a worker that runs free has done itself. */
 struct ledger_own {
-    uint64_t samples, exchanges, again; /* `again`: of the samples, by leases of before */
+    uint64_t samples, exchanges, repeated_by; /* `again`: of the samples, by leases of before */
 };
 
 struct ledger {
@@ -62,7 +62,7 @@ struct ledger {
      * have been a dead worker's of the round under way. Where they run free: that workers have
      * reported, each once; that they went over once more, since no other lease had come; and
      * `missed` is the driver's (data/lease.h, lost). */
-    uint64_t used, again, repeated, missed;
+    uint64_t used, repeated_leases, repeated, missed;
     uint32_t slowest; /* worker of the newest exchange */
     double loss;      /* mean loss of the newest exchange's records */
     double recent;    /* of a lone worker, as it says */
@@ -76,14 +76,14 @@ struct ledger {
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report);
 
 /* The run goes on from there, whatever has been reported yet: a driver has come back. */
-void ledger_go_on(struct ledger *ledger, const struct course *course);
+void ledger_go_on(struct ledger *ledger, const struct progress *progress);
 
 /* Where workers run free: what the book of leases says. */
-void ledger_lease(struct ledger *ledger, const struct lease_table *book);
+void ledger_lease(struct ledger *ledger, const struct lease_table *table);
 
 /* A `loss` event: the mean loss of the records reported since the one before, and the learning rate
  * at that epoch. false: none has been, and there is no event. */
-bool ledger_tell_loss(struct ledger *ledger, double epoch, double rate);
+bool ledger_report_loss(struct ledger *ledger, double epoch, double rate);
 
 /* Close what is open, in order. */
 void ledger_close(struct ledger *ledger);

@@ -38,7 +38,7 @@ static int teardown(void **state)
     return 0;
 }
 
-static struct members first(uint32_t count)
+static struct members first_members(uint32_t count)
 {
     struct members set = {0};
     for (uint32_t node = 0; node < count; node++)
@@ -51,12 +51,15 @@ static struct committed report_of(uint64_t n, uint32_t count)
 {
     return (struct committed){
         .n = n,
-        .course = {.place = n * ROUND, .steps = n, .exchanges = n, .used = n * ROUND},
+        .progress = {.sample_offset = n * ROUND,
+                     .steps = n,
+                     .exchanges = n,
+                     .samples_used = n * ROUND},
         .cost = {.seconds = 0.5, .bytes = 100},
         .samples = count * 16,
         .loss = 2.0 * count * 16,
-        .who = first(count),
-        .took_part = first(count),
+        .contributors = first_members(count),
+        .participants = first_members(count),
     };
 }
 
@@ -64,15 +67,15 @@ static struct committed report_of(uint64_t n, uint32_t count)
 static void report_all(struct roster_state *b, uint64_t n, uint32_t count, uint64_t missed)
 {
     struct committed report = report_of(n, count);
-    report.course.used -= missed;
+    report.progress.samples_used -= missed;
     for (uint32_t node = 0; node < count; node++)
         ledger_report(&b->ledger, node, &report);
 }
 
 /* A number in the kth line said. */
-static double said(const struct roster_state *b, int k, const char *key)
+static double logged_number(const struct roster_state *b, int k, const char *key)
 {
-    const char *line = b->listener.said;
+    const char *line = b->listener.log_text;
     while (k-- > 0)
         line = strchr(line, '\n') + 1;
     cJSON *event = cJSON_Parse(line);
@@ -84,7 +87,7 @@ static double said(const struct roster_state *b, int k, const char *key)
     return value;
 }
 
-static void test_an_exchange_is_told_once(void **state)
+static void test_ledger_reports_an_exchange_once(void **state)
 {
     struct roster_state *b = *state;
     struct committed report = report_of(1, 3);
@@ -100,18 +103,18 @@ static void test_an_exchange_is_told_once(void **state)
         ledger_report(&b->ledger, node, &report);
     }
     assert_int_equal(b->listener.lines, 1);
-    assert_true(said(b, 0, "n") == 1 && said(b, 0, "lane") == 0);
-    assert_true(said(b, 0, "bytes") == 303);
-    assert_true(said(b, 0, "seconds") == 0.75);
-    assert_true(said(b, 0, "waited_s") == 0.2);
-    assert_true(said(b, 0, "waited_for") == -1);
+    assert_true(logged_number(b, 0, "n") == 1 && logged_number(b, 0, "lane") == 0);
+    assert_true(logged_number(b, 0, "bytes") == 303);
+    assert_true(logged_number(b, 0, "seconds") == 0.75);
+    assert_true(logged_number(b, 0, "waited_s") == 0.2);
+    assert_true(logged_number(b, 0, "waited_for") == -1);
     assert_int_equal(b->ledger.slowest, 2); /* for it the exchange was shortest */
     assert_true(b->ledger.loss == 2.0);
     ledger_report(&b->ledger, 0, &report); /* once more: it has been closed */
     assert_int_equal(b->listener.lines, 1);
 }
 
-static void test_every_record_is_used_or_missed(void **state)
+static void test_ledger_every_sample_is_used_or_missed(void **state)
 {
     struct roster_state *b = *state;
     report_all(b, 1, 4, 0);
@@ -120,7 +123,7 @@ static void test_every_record_is_used_or_missed(void **state)
     assert_true(b->ledger.used == 2 * ROUND - 16 && b->ledger.missed == 16);
     report_all(b, 3, 4, 16);
     assert_true(b->ledger.used == 3 * ROUND - 16 && b->ledger.missed == 16);
-    assert_int_equal(b->ledger.last.course.place, 3 * ROUND);
+    assert_int_equal(b->ledger.last.progress.sample_offset, 3 * ROUND);
 }
 
 /* Who took part and does not report is dead, once all others have reported the next. */
@@ -134,7 +137,7 @@ static void test_who_dies_before_it_reports(void **state)
     assert_int_equal(b->listener.lines, 1);
     report_all(b, 3, 3, 16);
     assert_int_equal(b->listener.lines, 3);
-    assert_true(said(b, 1, "n") == 2 && said(b, 2, "n") == 3);
+    assert_true(logged_number(b, 1, "n") == 2 && logged_number(b, 2, "n") == 3);
     assert_true(b->ledger.used == 3 * ROUND - 16 && b->ledger.missed == 16);
     ledger_close(&b->ledger);
     assert_int_equal(b->listener.lines, 3);
@@ -153,7 +156,7 @@ static void test_exchanges_of_several_lanes_are_told_in_order(void **state)
     }
     assert_int_equal(b->listener.lines, 4);
     for (int k = 0; k < 4; k++)
-        assert_true(said(b, k, "lane") == k % 2 && said(b, k, "n") == 1 + k / 2);
+        assert_true(logged_number(b, k, "lane") == k % 2 && logged_number(b, k, "n") == 1 + k / 2);
     assert_true(b->ledger.used == 4 * ROUND && b->ledger.missed == 0);
 }
 
@@ -171,10 +174,10 @@ static void test_the_dead_do_not_hold_the_book(void **state)
     struct committed fourth = report_of(4, 3);
     ledger_report(&b->ledger, 0, &fourth);
     assert_int_equal(b->listener.lines, 2);
-    assert_true(said(b, 1, "n") == 2);
+    assert_true(logged_number(b, 1, "n") == 2);
     ledger_close(&b->ledger);
     assert_int_equal(b->listener.lines, 4);
-    assert_true(said(b, 2, "n") == 3 && said(b, 3, "n") == 4);
+    assert_true(logged_number(b, 2, "n") == 3 && logged_number(b, 3, "n") == 4);
     ledger_close(&b->ledger);
     assert_int_equal(b->listener.lines, 4);
 }
@@ -198,14 +201,14 @@ static void test_who_is_rejected_is_named(void **state)
 {
     struct roster_state *b = *state;
     struct committed report = report_of(1, 4);
-    report.who = first(2);
+    report.contributors = first_members(2);
     report.samples = 32;
-    report.course.used -= 32;
+    report.progress.samples_used -= 32;
     for (uint32_t node = 0; node < 4; node++)
         ledger_report(&b->ledger, node, &report);
     assert_int_equal(b->listener.lines, 3);
-    assert_non_null(strstr(b->listener.said, "\"kind\":\"rejected\""));
-    assert_true(said(b, 1, "node") == 2 && said(b, 2, "node") == 3);
+    assert_non_null(strstr(b->listener.log_text, "\"kind\":\"rejected\""));
+    assert_true(logged_number(b, 1, "node") == 2 && logged_number(b, 2, "node") == 3);
     assert_int_equal(b->ledger.missed, 32);
 }
 
@@ -213,10 +216,11 @@ static void test_who_is_rejected_is_named(void **state)
 static void test_a_lone_worker(void **state)
 {
     struct roster_state *b = *state;
-    struct committed report = {.course = {.place = 320, .steps = 20}, .samples = 1, .loss = 0.25};
+    struct committed report = {
+        .progress = {.sample_offset = 320, .steps = 20}, .samples = 1, .loss = 0.25};
     ledger_report(&b->ledger, 0, &report);
     assert_int_equal(b->listener.lines, 0);
-    assert_int_equal(b->ledger.last.course.place, 320);
+    assert_int_equal(b->ledger.last.progress.sample_offset, 320);
     assert_true(b->ledger.loss == 0.25);
 }
 
@@ -224,28 +228,29 @@ static void test_a_lone_worker(void **state)
 static void test_loss_event_has_the_mean_since_the_last(void **state)
 {
     struct roster_state *b = *state;
-    struct committed alone = {.course = {.place = 32, .steps = 2}, .samples = 32, .loss = 32 * 3.0};
-    assert_false(ledger_tell_loss(&b->ledger, 0.5, 0.01));
+    struct committed alone = {
+        .progress = {.sample_offset = 32, .steps = 2}, .samples = 32, .loss = 32 * 3.0};
+    assert_false(ledger_report_loss(&b->ledger, 0.5, 0.01));
     ledger_report(&b->ledger, 0, &alone);
     alone.samples = 96;
     alone.loss = 96 * 1.0;
     alone.recent = 7;
     ledger_report(&b->ledger, 0, &alone);
-    assert_true(ledger_tell_loss(&b->ledger, 0.5, 0.01));
+    assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01));
     assert_int_equal(b->listener.lines, 1);
-    assert_non_null(strstr(b->listener.said, "\"kind\":\"loss\",\"epoch\":0.5,\"step\":2,"
-                                             "\"samples\":128,\"loss\":1.5,\"rate\":0.01}"));
+    assert_non_null(strstr(b->listener.log_text, "\"kind\":\"loss\",\"epoch\":0.5,\"step\":2,"
+                                                 "\"samples\":128,\"loss\":1.5,\"rate\":0.01}"));
     assert_true(b->ledger.mean_loss == 1.5 && b->ledger.recent == 7);
-    assert_false(ledger_tell_loss(&b->ledger, 0.5, 0.01)); /* nothing since */
+    assert_false(ledger_report_loss(&b->ledger, 0.5, 0.01)); /* nothing since */
     report_all(b, 1, 4, 0);
-    assert_true(ledger_tell_loss(&b->ledger, 0.5, 0.01));
+    assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01));
     assert_true(b->ledger.mean_loss == 2.0);
     struct committed freely = {.free = true, .samples = 16, .loss = 16 * 5.0};
     b->ledger.step_samples = 64;
     ledger_report(&b->ledger, 0, &freely);
     freely.loss = 16 * 3.0;
     ledger_report(&b->ledger, 1, &freely);
-    assert_true(ledger_tell_loss(&b->ledger, 0.5, 0.01));
+    assert_true(ledger_report_loss(&b->ledger, 0.5, 0.01));
     assert_true(b->ledger.mean_loss == 4.0);
 }
 
@@ -256,8 +261,9 @@ static void test_reports_that_never_came_are_made_good(void **state)
     report_all(b, 1, 4, 0);
     report_all(b, 4, 4, 16);
     assert_true(b->ledger.used == 4 * ROUND - 16 && b->ledger.missed == 16);
-    const struct course course = {.place = 100 * ROUND, .exchanges = 100, .used = 99 * ROUND};
-    ledger_go_on(&b->ledger, &course);
+    const struct progress progress = {
+        .sample_offset = 100 * ROUND, .exchanges = 100, .samples_used = 99 * ROUND};
+    ledger_go_on(&b->ledger, &progress);
     assert_true(b->ledger.used == 99 * ROUND && b->ledger.missed == ROUND);
     report_all(b, 100, 4, 0); /* of the one before */
     assert_true(b->ledger.used == 99 * ROUND);
@@ -270,14 +276,14 @@ static void test_who_runs_free_counts_once(void **state)
 {
     struct roster_state *b = *state;
     b->ledger.step_samples = 64;
-    struct committed report = {.free = true, .course = {.used = 64}, .samples = 64};
+    struct committed report = {.free = true, .progress = {.samples_used = 64}, .samples = 64};
     ledger_report(&b->ledger, 2, &report);
     ledger_report(&b->ledger, 2, &report);
     assert_true(b->ledger.used == 64);
-    report.course.used = 192; /* and what it said at 128 was lost */
+    report.progress.samples_used = 192; /* and what it said at 128 was lost */
     ledger_report(&b->ledger, 2, &report);
-    assert_true(b->ledger.used == 192 && b->ledger.last.course.place == 192);
-    assert_int_equal(b->ledger.last.course.steps, 3);
+    assert_true(b->ledger.used == 192 && b->ledger.last.progress.sample_offset == 192);
+    assert_int_equal(b->ledger.last.progress.steps, 3);
 }
 
 static void test_reports_arrive_whole_or_not_at_all(void **state)
@@ -292,11 +298,12 @@ static void test_reports_arrive_whole_or_not_at_all(void **state)
     struct byte_reader whole = {bytes.data, bytes.len, false};
     assert_int_equal(committed_decode(&whole, &out), OK);
     assert_true(out.n == report.n && out.lane == 3 && out.samples == report.samples);
-    assert_true(out.course.place == report.course.place && out.loss == report.loss);
+    assert_true(out.progress.sample_offset == report.progress.sample_offset &&
+                out.loss == report.loss);
     assert_true(out.cost.seconds == 0.5 && out.cost.waited_s == 0.125);
     assert_true(out.cost.waited_for == 7 && out.cost.bytes == 100);
-    assert_memory_equal(&out.who, &report.who, sizeof out.who);
-    assert_memory_equal(&out.took_part, &report.took_part, sizeof out.took_part);
+    assert_memory_equal(&out.contributors, &report.contributors, sizeof out.contributors);
+    assert_memory_equal(&out.participants, &report.participants, sizeof out.participants);
     for (size_t n = 0; n < bytes.len; n++) {
         uint8_t *copy = malloc(n ? n : 1);
         assert_non_null(copy);
@@ -316,8 +323,8 @@ static void test_reports_arrive_whole_or_not_at_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_an_exchange_is_told_once),
-        TEST(test_every_record_is_used_or_missed),
+        TEST(test_ledger_reports_an_exchange_once),
+        TEST(test_ledger_every_sample_is_used_or_missed),
         TEST(test_who_dies_before_it_reports),
         TEST(test_exchanges_of_several_lanes_are_told_in_order),
         TEST(test_the_dead_do_not_hold_the_book),

@@ -8,30 +8,30 @@
 
 enum { CHUNK_FLOATS = 64 * 1024 };
 
-static uint64_t model_tag(const struct model_note *note, size_t piece)
+static uint64_t model_tag(const struct model_header *header, size_t piece)
 {
-    return wire_tag(WIRE_MODEL, 0, note->course.exchanges, (uint32_t)piece);
+    return wire_tag(WIRE_MODEL, 0, header->progress.exchanges, (uint32_t)piece);
 }
 
-static void note_encode(const struct model_note *note, struct buf *out)
+static void header_encode(const struct model_header *header, struct buf *out)
 {
-    course_encode(&note->course, out);
-    buf_put_u32(out, note->use);
-    buf_put_u8(out, note->has_state);
-    buf_put_u8(out, note->has_extra);
-    buf_put_u64(out, note->floats);
-    buf_put_u64(out, note->updates);
-    buf_put_u32(out, note->admission.lanes);
-    for (uint32_t i = 0; i < note->admission.lanes; i++)
-        buf_put_u64(out, note->admission.completed[i]);
-    buf_put_u32(out, note->admission.words);
-    for (uint32_t i = 0; i < note->admission.words; i++)
-        buf_put_u64(out, note->admission.word[i]);
+    progress_encode(&header->progress, out);
+    buf_put_u32(out, header->use);
+    buf_put_u8(out, header->has_state);
+    buf_put_u8(out, header->has_extra);
+    buf_put_u64(out, header->floats);
+    buf_put_u64(out, header->updates);
+    buf_put_u32(out, header->admission.lanes);
+    for (uint32_t i = 0; i < header->admission.lanes; i++)
+        buf_put_u64(out, header->admission.completed[i]);
+    buf_put_u32(out, header->admission.words);
+    for (uint32_t i = 0; i < header->admission.words; i++)
+        buf_put_u64(out, header->admission.word[i]);
 }
 
-static int note_decode(struct byte_reader *in, struct model_note *out)
+static int header_decode(struct byte_reader *in, struct model_header *out)
 {
-    course_decode(in, &out->course);
+    progress_decode(in, &out->progress);
     out->use = read_u32(in);
     out->has_state = read_u8(in) != 0;
     out->has_extra = read_u8(in) != 0;
@@ -43,7 +43,7 @@ static int note_decode(struct byte_reader *in, struct model_note *out)
     for (uint32_t i = 0; i < out->admission.lanes; i++)
         out->admission.completed[i] = read_u64(in);
     out->admission.words = read_u32(in);
-    if (out->admission.words > ADMISSION_WORDS)
+    if (out->admission.words > JOIN_STATE_WORDS)
         return ERR_PROTOCOL;
     for (uint32_t i = 0; i < out->admission.words; i++)
         out->admission.word[i] = read_u64(in);
@@ -71,40 +71,40 @@ static int send_piece(struct world *world, uint32_t to, uint64_t tag, const void
     }
 }
 
-static struct trace_span span_of(const struct model_note *note, uint32_t to, enum span_kind kind,
-                                 uint8_t row)
+static struct trace_span span_of(const struct model_header *header, uint32_t to,
+                                 enum span_kind kind, uint8_t row)
 {
     return (struct trace_span){.kind = (uint8_t)kind,
                                .row = row,
                                .peer = to,
-                               .n = note->course.exchanges,
-                               .amount = note->floats * sizeof(float)};
+                               .n = header->progress.exchanges,
+                               .amount = header->floats * sizeof(float)};
 }
 
-int model_send(struct world *world, uint32_t to, const struct model_note *note,
+int model_send(struct world *world, uint32_t to, const struct model_header *header,
                const float *vectors)
 {
     int64_t begun = trace_now(world);
     struct buf head = {0};
-    note_encode(note, &head);
+    header_encode(header, &head);
     int rc = head.failed
                  ? ERR_NOMEM
-                 : send_piece(world, to, model_tag(note, WIRE_HEADER_PIECE), head.data, head.len);
+                 : send_piece(world, to, model_tag(header, WIRE_HEADER_PIECE), head.data, head.len);
     buf_release(&head);
-    size_t n = note->floats;
+    size_t n = header->floats;
     for (size_t i = 0, from = 0; rc == OK && from < n; i++, from += CHUNK_FLOATS) {
         size_t len = n - from < CHUNK_FLOATS ? n - from : CHUNK_FLOATS;
-        rc = send_piece(world, to, model_tag(note, i), vectors + from, len * sizeof(float));
+        rc = send_piece(world, to, model_tag(header, i), vectors + from, len * sizeof(float));
     }
     if (to != world->self)
-        trace_end(world, begun, span_of(note, to, SPAN_SEND, TRACE_MODELS));
+        trace_end(world, begun, span_of(header, to, SPAN_SEND, TRACE_MODELS));
     return rc;
 }
 
 static int publish_task(void *arg)
 {
     struct publisher *p = arg;
-    int rc = model_send(p->world, p->to, &p->note, p->copy);
+    int rc = model_send(p->world, p->to, &p->header, p->copy);
     atomic_store(&p->busy, false);
     return rc;
 }
@@ -117,72 +117,75 @@ int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t
     return p->copy ? OK : ERR_NOMEM;
 }
 
-void model_copy(float *copy, const struct joint *joint, size_t extras)
+void model_copy(float *copy, const struct global_model *model, size_t extras)
 {
     size_t at = 0;
-    vec_export(joint->x, vec_all(joint->x), copy);
-    at += joint->x->n;
-    vec_export(joint->s, vec_all(joint->s), copy + at);
-    at += joint->s->n;
-    for (size_t i = 0; i < joint->states; i++) {
-        vec_export(&joint->state[i], vec_all(&joint->state[i]), copy + at);
-        at += joint->state[i].n;
+    vec_export(model->x, vec_all(model->x), copy);
+    at += model->x->n;
+    vec_export(model->s, vec_all(model->s), copy + at);
+    at += model->s->n;
+    for (size_t i = 0; i < model->states; i++) {
+        vec_export(&model->state[i], vec_all(&model->state[i]), copy + at);
+        at += model->state[i].n;
     }
-    for (size_t i = 0; joint->extra && i < extras; i++) {
-        vec_export(&joint->extra[i], vec_all(&joint->extra[i]), copy + at);
-        at += joint->extra[i].n;
+    for (size_t i = 0; model->extra && i < extras; i++) {
+        vec_export(&model->extra[i], vec_all(&model->extra[i]), copy + at);
+        at += model->extra[i].n;
     }
 }
 
-struct model_note model_note_of(const struct joint *joint, size_t extras)
+struct model_header model_header_of(const struct global_model *model, size_t extras)
 {
-    struct model_note note = {.has_state = joint->states > 0,
-                              .has_extra = joint->extra && extras > 0,
-                              .updates = joint->updates};
-    note.floats = joint->x->n * (1 + joint->states + (note.has_extra ? extras : 0)) + joint->s->n;
-    return note;
+    struct model_header header = {.has_state = model->states > 0,
+                                  .has_extra = model->extra && extras > 0,
+                                  .updates = model->updates};
+    header.floats =
+        model->x->n * (1 + model->states + (header.has_extra ? extras : 0)) + model->s->n;
+    return header;
 }
 
 /* What the note says of the vectors, and a copy of them. */
-static void take_copy(struct publisher *p, const struct joint *joint)
+static void take_copy(struct publisher *p, const struct global_model *model)
 {
-    const struct model_note of = model_note_of(joint, p->extras);
-    struct model_note *note = &p->note;
-    note->has_state = of.has_state;
-    note->has_extra = of.has_extra;
-    note->updates = of.updates;
-    note->floats = of.floats;
-    PL_ASSERT(note->floats <= p->room);
-    model_copy(p->copy, joint, p->extras);
+    const struct model_header of = model_header_of(model, p->extras);
+    struct model_header *header = &p->header;
+    header->has_state = of.has_state;
+    header->has_extra = of.has_extra;
+    header->updates = of.updates;
+    header->floats = of.floats;
+    PL_ASSERT(header->floats <= p->room);
+    model_copy(p->copy, model, p->extras);
 }
 
-static bool start(struct publisher *p, uint32_t to, const struct model_note *note,
-                  const struct joint *joint)
+static bool start_send(struct publisher *p, uint32_t to, const struct model_header *header,
+                       const struct global_model *model)
 {
     if (atomic_load(&p->busy) || publisher_finish(p, WORLD_FOREVER) == ERR_CANCELLED)
         return false;
     p->to = to;
-    p->note = *note;
+    p->header = *header;
     int64_t begun = trace_now(p->world);
-    if (joint)
-        take_copy(p, joint);
-    trace_end(p->world, begun, span_of(&p->note, to, SPAN_COPY, TRACE_STEPS));
+    if (model)
+        take_copy(p, model);
+    trace_end(p->world, begun, span_of(&p->header, to, SPAN_COPY, TRACE_STEPS));
     atomic_store(&p->busy, true);
     if (world_spawn(p->world, "publisher", publish_task, p, &p->task) != OK)
         atomic_store(&p->busy, false);
     return p->task != NULL;
 }
 
-bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
-                     const struct joint *joint)
+bool publisher_start(struct publisher *p, const struct progress *progress, uint32_t use,
+                     const struct global_model *model)
 {
-    return start(p, p->reader, &(struct model_note){.course = *course, .use = use}, joint);
+    return start_send(p, p->reader, &(struct model_header){.progress = *progress, .use = use},
+                      model);
 }
 
-bool publisher_admit(struct publisher *p, uint32_t to, const struct course *course,
-                     const struct admission *admission, const struct joint *joint)
+bool publisher_admit(struct publisher *p, uint32_t to, const struct progress *progress,
+                     const struct join_state *admission, const struct global_model *model)
 {
-    return start(p, to, &(struct model_note){.course = *course, .admission = *admission}, joint);
+    return start_send(p, to, &(struct model_header){.progress = *progress, .admission = *admission},
+                      model);
 }
 
 bool publisher_admits(const struct publisher *p)
@@ -213,8 +216,8 @@ void publisher_release(struct publisher *p)
 }
 
 /* Wait for that, or for the end of the group. */
-static int await(struct world *world, const struct group *group, const struct wait_for *what,
-                 int64_t deadline, struct wake *wake)
+static int await_event(struct world *world, const struct group *group, const struct wait_for *what,
+                       int64_t deadline, struct wake *wake)
 {
     for (;;) {
         const struct wait_for set[] = {*what,
@@ -238,56 +241,57 @@ static int receive_piece(struct world *world, const struct group *group, uint32_
         return rc;
     const struct wait_for done = {.kind = WAIT_RECV, .recv = &recv};
     struct wake wake;
-    rc = await(world, group, &done, deadline, &wake);
+    rc = await_event(world, group, &done, deadline, &wake);
     world_unpost(world, &recv);
     return rc == OK ? recv.status : rc;
 }
 
-int model_receive_note(struct world *world, const struct group *group, struct model_note *note,
-                       uint32_t *from, int64_t deadline)
+int model_receive_header(struct world *world, const struct group *group,
+                         struct model_header *header, uint32_t *from, int64_t deadline)
 {
     const struct wait_for head = {.kind = WAIT_MESSAGE,
                                   .from = *from,
                                   .tag = wire_tag(WIRE_MODEL, 0, 0, WIRE_HEADER_PIECE),
                                   .mask = WIRE_KIND_MASK | 0xffff};
     struct wake wake;
-    int rc = await(world, group, &head, deadline, &wake);
+    int rc = await_event(world, group, &head, deadline, &wake);
     if (rc != OK)
         return rc;
     struct byte_reader in = {wake.msg->data, wake.msg->len, false};
-    rc = note_decode(&in, note);
+    rc = header_decode(&in, header);
     *from = wake.msg->from;
     message_unref(wake.msg);
     return rc;
 }
 
 int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,
-                  size_t room, struct model_note *note, int64_t deadline)
+                  size_t room, struct model_header *header, int64_t deadline)
 {
-    int rc = model_receive_note(world, group, note, &from, deadline);
-    return rc == OK ? model_receive_vectors(world, group, from, into, room, note, 0) : rc;
+    int rc = model_receive_header(world, group, header, &from, deadline);
+    return rc == OK ? model_receive_vectors(world, group, from, into, room, header, 0) : rc;
 }
 
 int model_receive_vectors(struct world *world, const struct group *group, uint32_t from,
-                          float *into, size_t room, const struct model_note *note, int64_t pause)
+                          float *into, size_t room, const struct model_header *header,
+                          int64_t pause)
 {
-    int rc = note->floats > room ? ERR_PROTOCOL : OK;
-    for (size_t i = 0, at = 0; rc == OK && at < note->floats; i++, at += CHUNK_FLOATS) {
-        size_t left = note->floats - at;
+    int rc = header->floats > room ? ERR_PROTOCOL : OK;
+    for (size_t i = 0, at = 0; rc == OK && at < header->floats; i++, at += CHUNK_FLOATS) {
+        size_t left = header->floats - at;
         size_t len = left < CHUNK_FLOATS ? left : CHUNK_FLOATS;
         int64_t until = pause > 0 ? world_now(world) + pause : WORLD_FOREVER;
-        rc = receive_piece(world, group, from, model_tag(note, i), into + at, len, until);
+        rc = receive_piece(world, group, from, model_tag(header, i), into + at, len, until);
     }
     return rc;
 }
 
-void model_drop_pieces(struct world *world, uint32_t from, size_t room,
-                       const struct model_note *note)
+void model_drop_chunks(struct world *world, uint32_t from, size_t room,
+                       const struct model_header *header)
 {
-    size_t floats = note->floats < room ? note->floats : room;
+    size_t floats = header->floats < room ? header->floats : room;
     for (size_t i = 0; i * CHUNK_FLOATS < floats; i++) {
         const struct wait_for piece = {
-            .kind = WAIT_MESSAGE, .from = from, .tag = model_tag(note, i), .mask = UINT64_MAX};
+            .kind = WAIT_MESSAGE, .from = from, .tag = model_tag(header, i), .mask = UINT64_MAX};
         struct wake wake;
         while (world_wait(world, &piece, 1, world_now(world), &wake) == OK)
             message_unref(wake.msg);

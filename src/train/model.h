@@ -16,14 +16,14 @@ enum model_use {
 
 #define MODEL_PAUSE_MAX (60 * WORLD_SECOND) /* between two pieces of one */
 
-struct model_note {
-    struct course course;
-    uint32_t use;               /* model_use, or-ed; 0: to start from */
-    bool has_state;             /* the optimizer's vectors follow x and s */
-    bool has_extra;             /* and then the strategy's */
-    uint64_t floats;            /* that follow */
-    uint64_t updates;           /* that made the optimizer's vectors */
-    struct admission admission; /* for a newcomer; else all 0 */
+struct model_header {
+    struct progress progress;
+    uint32_t use;                /* model_use, or-ed; 0: to start from */
+    bool has_state;              /* the optimizer's vectors follow x and s */
+    bool has_extra;              /* and then the strategy's */
+    uint64_t floats;             /* that follow */
+    uint64_t updates;            /* that made the optimizer's vectors */
+    struct join_state admission; /* for a newcomer; else all 0 */
 };
 
 /* A model being sent by a task of its own, from a copy, so that training goes on. */
@@ -32,7 +32,7 @@ struct publisher {
     uint32_t reader; /* whoever has no other name */
     uint32_t to;     /* of what is on its way */
     size_t extras;   /* vectors, where a joint model brings them */
-    struct model_note note;
+    struct model_header header;
     float *copy;
     size_t room; /* floats */
     struct task *task;
@@ -45,12 +45,12 @@ int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t
 
 /* Copy the model and start sending it. Returns without sending, and says false, while the one
  * before is still on its way: training never waits for the network. */
-bool publisher_start(struct publisher *p, const struct course *course, uint32_t use,
-                     const struct joint *joint);
+bool publisher_start(struct publisher *p, const struct progress *progress, uint32_t use,
+                     const struct global_model *model);
 
 /* The same for a newcomer; `joint` NULL: no vectors. */
-bool publisher_admit(struct publisher *p, uint32_t to, const struct course *course,
-                     const struct admission *admission, const struct joint *joint);
+bool publisher_admit(struct publisher *p, uint32_t to, const struct progress *progress,
+                     const struct join_state *admission, const struct global_model *model);
 
 /* Is that still on its way? */
 bool publisher_admits(const struct publisher *p);
@@ -61,12 +61,12 @@ void publisher_release(struct publisher *p);
 
 /* What a note says of a joint model's vectors, of which a strategy's own are `extras`; and a copy
  * of them as they travel. */
-struct model_note model_note_of(const struct joint *joint, size_t extras);
-void model_copy(float *copy, const struct joint *joint, size_t extras);
+struct model_header model_header_of(const struct global_model *model, size_t extras);
+void model_copy(float *copy, const struct global_model *model, size_t extras);
 
 /* Send a model that the note describes, its vectors one behind the other; waits for credit.
  * ERR_PEER, ERR_NOMEM, ERR_CANCELLED */
-int model_send(struct world *world, uint32_t to, const struct model_note *note,
+int model_send(struct world *world, uint32_t to, const struct model_header *header,
                const float *vectors);
 
 /* Wait for a model of `from` (or of WORLD_ANY) and take its vectors into `into`, which has room for
@@ -74,18 +74,19 @@ int model_send(struct world *world, uint32_t to, const struct model_note *note,
  * ERR_TIMEOUT, ERR_CANCELLED; ERR_PEER: it broke off, the next may come; ERR_PROTOCOL: it is longer
  * than the room */
 int model_receive(struct world *world, const struct group *group, uint32_t from, float *into,
-                  size_t room, struct model_note *note, int64_t deadline);
+                  size_t room, struct model_header *header, int64_t deadline);
 
 /* The same in two steps, for who looks at the sender in between: the note of the next model of
  * *from (or of WORLD_ANY), whose node is then in *from; and the vectors behind it, of which each
  * piece may take `pause` ns (0: for ever): ERR_TIMEOUT. */
-int model_receive_note(struct world *world, const struct group *group, struct model_note *note,
-                       uint32_t *from, int64_t deadline);
+int model_receive_header(struct world *world, const struct group *group,
+                         struct model_header *header, uint32_t *from, int64_t deadline);
 int model_receive_vectors(struct world *world, const struct group *group, uint32_t from,
-                          float *into, size_t room, const struct model_note *note, int64_t pause);
+                          float *into, size_t room, const struct model_header *header,
+                          int64_t pause);
 
 /* Forget what has come of the vectors behind that note, which are not to be received. */
-void model_drop_pieces(struct world *world, uint32_t from, size_t room,
-                       const struct model_note *note);
+void model_drop_chunks(struct world *world, uint32_t from, size_t room,
+                       const struct model_header *header);
 
 #endif

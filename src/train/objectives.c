@@ -39,7 +39,7 @@ static size_t records_of(const struct objectives *o, enum corpus_set which)
 }
 
 static int evaluate_set(struct objectives *o, enum corpus_set which, const struct vec *x,
-                        struct vec *s, uint64_t place, uint64_t step)
+                        struct vec *s, uint64_t offset, uint64_t step)
 {
     const struct dataset *set = &o->corpus->set[which];
     size_t count = records_of(o, which);
@@ -61,7 +61,7 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
                   .kind = SPAN_EVALUATE, .row = TRACE_MODEL_WRITER, .n = step, .amount = count});
     struct evaluation e = o->last[which] = evaluation_of(&sum);
     cJSON *event = events_new(o->events, "eval");
-    events_add_measure(event, "epoch", (double)place / (double)o->corpus->set[SET_TRAIN].count);
+    events_add_measure(event, "epoch", (double)offset / (double)o->corpus->set[SET_TRAIN].count);
     cJSON_AddNumberToObject(event, "step", (double)step);
     cJSON_AddStringToObject(event, "set", corpus_set_name(which));
     if (e.error >= 0)
@@ -76,7 +76,7 @@ static int evaluate_set(struct objectives *o, enum corpus_set which, const struc
     return OK;
 }
 
-int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t place,
+int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t offset,
                         uint64_t step)
 {
     const Paceline__Stop *stop = o->job->stop;
@@ -84,7 +84,7 @@ int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s
     for (enum corpus_set set = SET_VALIDATION; set <= SET_TEST; set++) {
         if (o->corpus->set[set].count == 0)
             continue;
-        int rc = evaluate_set(o, set, x, s, place, step);
+        int rc = evaluate_set(o, set, x, s, offset, step);
         if (rc != OK)
             return rc;
     }

@@ -40,7 +40,7 @@ uint64_t objectives_every(const Paceline__Job *job, size_t records, uint64_t bat
  * ERR_END, without an event, when `stop` is raised meanwhile.
  * ERR_STOP when an error that `stop` asks for is reached; what the world's work returns; ERR_INPUT,
  * ERR_IO or ERR_NOMEM when a record cannot be read, which `err` names. */
-int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t place,
+int objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s, uint64_t offset,
                         uint64_t step);
 
 #endif

@@ -11,7 +11,7 @@ struct cutting {
     struct power_disk disk;
     uint64_t reported, begun; /* the newest that is saved, and that was being saved */
     size_t stride;            /* files are torn at every so many bytes */
-    bool again;               /* a run that goes on after a cut: no third one */
+    bool second;              /* a run that goes on after a cut: no third one */
     bool tolerant;            /* wrong states are counted, not complained of */
 };
 
@@ -19,16 +19,16 @@ struct cutting {
 static struct {
     uint64_t seen[SEEN];
     int points, loads, nothing, older, resumed, bad;
-} tally;
+} meta;
 
 static bool seen_before(uint64_t key)
 {
     size_t at = key % SEEN;
     key += key == 0;
-    while (tally.seen[at] != 0 && tally.seen[at] != key)
+    while (meta.seen[at] != 0 && meta.seen[at] != key)
         at = (at + 1) % SEEN;
-    bool seen = tally.seen[at] == key;
-    tally.seen[at] = key;
+    bool seen = meta.seen[at] == key;
+    meta.seen[at] = key;
     return seen;
 }
 
@@ -64,17 +64,18 @@ static uint64_t load_image(const struct cutting *c, const struct power_disk *ima
 {
     struct sample *m = c->m;
     float model[SAMPLE_ROOM], want[SAMPLE_ROOM];
-    struct checkpoint_note note = {0};
+    struct checkpoint_header header = {0};
     struct err err = {0};
     assert_int_equal(mkdir(image->root, 0700), 0);
     power_put_dir(image, 0, image->root);
-    int rc = sample_load(m, model, &note, &err);
+    int rc = sample_load(m, model, &header, &err);
     remove_image(image, 0, image->root);
-    uint64_t n = rc == OK ? note.course.exchanges : 0;
+    uint64_t n = rc == OK ? header.progress.exchanges : 0;
     sample_fill(m, n, want);
-    *good = rc == OK ? (n == c->reported || n == c->begun) && note.used == sample_note_of(n).used &&
-                           memcmp(model, want, model_floats(&m->layout) * sizeof *model) == 0
-                     : c->reported == 0 && err.text[0] && (rc == ERR_NOT_FOUND || rc == ERR_INPUT);
+    *good = rc == OK
+                ? (n == c->reported || n == c->begun) && header.used == sample_header_of(n).used &&
+                      memcmp(model, want, model_floats(&m->layout) * sizeof *model) == 0
+                : c->reported == 0 && err.text[0] && (rc == ERR_NOT_FOUND || rc == ERR_INPUT);
     if (!*good && !c->tolerant)
         fail_msg("reported %d, begun %d; loaded %d: %s\n%s", (int)c->reported, (int)c->begun,
                  (int)n, err.text, m->log);
@@ -86,38 +87,38 @@ static void write_on(struct cutting *c, uint64_t from, int generations);
 /* The run goes on, on what the cut has left, and the power is cut again. */
 static void resume_on(const struct cutting *c, const struct power_disk *image, uint64_t from)
 {
-    struct cutting *again = malloc(sizeof *again);
-    assert_non_null(again);
-    *again = *c;
-    again->disk = *image;
-    again->again = true;
-    again->stride = SOME_BYTES;
-    again->reported = again->begun = from;
-    write_on(again, from, AGAIN);
-    free(again);
-    tally.resumed++;
+    struct cutting *second = malloc(sizeof *second);
+    assert_non_null(second);
+    *second = *c;
+    second->disk = *image;
+    second->second = true;
+    second->stride = SOME_BYTES;
+    second->reported = second->begun = from;
+    write_on(second, from, AGAIN);
+    free(second);
+    meta.resumed++;
 }
 
 static void try_cut(struct cutting *c, const struct power_cut *cut)
 {
     static struct power_disk image; /* large; a cut within a cut makes its own */
-    struct power_disk *after = c->again ? malloc(sizeof *after) : &image;
+    struct power_disk *after = c->second ? malloc(sizeof *after) : &image;
     bool good;
     assert_non_null(after);
     power_after(&c->disk, cut, after);
     after->before = NULL;
-    uint64_t key = hash_mix(hash_mix(power_hash(after), c->reported), c->begun * 2 + c->again);
+    uint64_t key = hash_mix(hash_mix(power_hash(after), c->reported), c->begun * 2 + c->second);
     if (!seen_before(key)) {
         uint64_t n = load_image(c, after, &good);
-        tally.points++;
-        tally.loads += n > 0;
-        tally.nothing += n == 0;
-        tally.older += n > 0 && n < c->begun;
-        tally.bad += !good;
-        if (!c->again && good && !c->tolerant && tally.points % 16 == 0)
+        meta.points++;
+        meta.loads += n > 0;
+        meta.nothing += n == 0;
+        meta.older += n > 0 && n < c->begun;
+        meta.bad += !good;
+        if (!c->second && good && !c->tolerant && meta.points % 16 == 0)
             resume_on(c, after, n);
     }
-    if (c->again)
+    if (c->second)
         free(after);
 }
 
@@ -144,7 +145,7 @@ static void write_on(struct cutting *c, uint64_t from, int generations)
     c->disk.user = c;
     for (int i = 1; i <= generations; i++) {
         c->begun = from + (uint64_t)i * 7;
-        if (!c->again)
+        if (!c->second)
             c->stride = i == 1 || i == KEEP + 2 ? EACH_BYTE : SOME_BYTES;
         if (sample_save_to(c->m, &c->disk.disk, c->begun, KEEP, &err) != OK)
             fail_msg("%s", err.text);
@@ -153,14 +154,14 @@ static void write_on(struct cutting *c, uint64_t from, int generations)
     cut_here(c);
 }
 
-static void begin(struct cutting *c, struct sample *m, const struct disk_ops *ops)
+static void begin_cutting(struct cutting *c, struct sample *m, const struct disk_ops *ops)
 {
     struct err err = {0};
     char root[80], path[96];
     snprintf(root, sizeof root, "%s/image", m->folder.path);
     snprintf(path, sizeof path, "%s/run", root);
     *c = (struct cutting){.m = m};
-    memset(&tally, 0, sizeof tally);
+    memset(&meta, 0, sizeof meta);
     power_init(&c->disk, root);
     if (ops)
         c->disk.disk.ops = ops;
@@ -173,16 +174,15 @@ static void begin(struct cutting *c, struct sample *m, const struct disk_ops *op
 static void test_power_is_cut_anywhere(void **state)
 {
     static struct cutting c;
-    begin(&c, *state, NULL);
+    begin_cutting(&c, *state, NULL);
     write_on(&c, 0, GENERATIONS);
     print_message(
         "    %d points: %d loads of the newest, %d of the one before, %d times nothing yet; "
         "%d runs went on, and were cut again; %d bad\n",
-        tally.points, tally.loads - tally.older, tally.older, tally.nothing, tally.resumed,
-        tally.bad);
-    assert_true(tally.points >= 2000 && tally.loads - tally.older > 20 && tally.older > 100 &&
-                tally.nothing > 100 && tally.resumed > 100);
-    assert_int_equal(tally.bad, 0);
+        meta.points, meta.loads - meta.older, meta.older, meta.nothing, meta.resumed, meta.bad);
+    assert_true(meta.points >= 2000 && meta.loads - meta.older > 20 && meta.older > 100 &&
+                meta.nothing > 100 && meta.resumed > 100);
+    assert_int_equal(meta.bad, 0);
 }
 
 /* ---- the model can find what it is there to find ---- */
@@ -209,13 +209,13 @@ static int no_sync_of_the_run(struct disk *d, const char *path, struct err *err)
 static int bad_with(struct sample *m, const struct disk_ops *ops)
 {
     static struct cutting c;
-    begin(&c, m, ops);
+    begin_cutting(&c, m, ops);
     c.tolerant = true;
-    c.again = true;
+    c.second = true;
     c.stride = SOME_BYTES;
     write_on(&c, 0, 2);
-    print_message("    %d of %d are bad\n", tally.bad, tally.points);
-    return tally.bad;
+    print_message("    %d of %d are bad\n", meta.bad, meta.points);
+    return meta.bad;
 }
 
 static void test_a_disk_that_does_not_sync_is_found_out(void **state)

@@ -64,7 +64,8 @@ static int newest_number(struct disk *disk, const char *name, unsigned long *num
     return rc;
 }
 
-static int numbered(struct rundir *dir, const char *name, unsigned long number, struct err *err)
+static int numbered_file(struct rundir *dir, const char *name, unsigned long number,
+                         struct err *err)
 {
     char path[RUNDIR_PATH_MAX];
     if (strchr(name, '/'))
@@ -83,7 +84,7 @@ static int make_numbered(struct rundir *dir, const char *name, struct err *err)
     if (rc == OK)
         rc = newest_number(disk, name, &number, err);
     while (rc == OK && !made) {
-        rc = numbered(dir, name, ++number, err);
+        rc = numbered_file(dir, name, ++number, err);
         if (rc == OK && disk_keep_dir(disk, dir->path, &made, err) != OK)
             rc = ERR_USAGE;
     }
@@ -165,7 +166,7 @@ int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const c
     unsigned long number = 0;
     int rc = path ? rundir_set_path(dir, path, err) : newest_number(disk, name, &number, err);
     if (rc == OK && !path)
-        rc = numbered(dir, name, number, err);
+        rc = numbered_file(dir, name, number, err);
     struct contents contents = {0};
     if (rc == OK && (path || number > 0))
         rc = disk->ops->list(disk, dir->path, look_at_entry, &contents, err);

@@ -22,7 +22,7 @@ static int teardown(void **state)
 }
 
 /* With its lock. */
-static struct rundir claim(const char *path, const char *name)
+static struct rundir claim_directory(const char *path, const char *name)
 {
     struct rundir dir;
     struct err err = {0};
@@ -31,45 +31,45 @@ static struct rundir claim(const char *path, const char *name)
     return dir;
 }
 
-static struct rundir create(const char *path, const char *name)
+static struct rundir create_directory(const char *path, const char *name)
 {
-    struct rundir dir = claim(path, name);
+    struct rundir dir = claim_directory(path, name);
     rundir_close(&dir);
     return dir;
 }
 
-static void expect_no_dir(const char *path, const char *says)
+static void expect_no_dir(const char *path, const char *phrase)
 {
     struct rundir dir;
     struct err err = {0};
     assert_int_equal(rundir_create(&dir, real_disk(), path, "x", &err), ERR_USAGE);
-    if (!strstr(err.text, says))
-        fail_msg("%s: %s", says, err.text);
+    if (!strstr(err.text, phrase))
+        fail_msg("%s: %s", phrase, err.text);
 }
 
 static void test_runs_are_numbered(void **state)
 {
     const struct folder *folder = *state;
-    assert_string_equal(create(NULL, "net").path, "runs/net-001");
-    assert_string_equal(create(NULL, "net").path, "runs/net-002");
-    assert_string_equal(create(NULL, "net-2").path, "runs/net-2-001"); /* another name */
+    assert_string_equal(create_directory(NULL, "net").path, "runs/net-001");
+    assert_string_equal(create_directory(NULL, "net").path, "runs/net-002");
+    assert_string_equal(create_directory(NULL, "net-2").path, "runs/net-2-001"); /* another name */
     assert_int_equal(mkdir("runs/net-0998", 0777), 0);
     assert_int_equal(mkdir("runs/net-", 0777), 0);
     assert_int_equal(mkdir("runs/net-1234x", 0777), 0);
     assert_int_equal(mkdir("runs/net-final", 0777), 0);
-    assert_string_equal(create(NULL, "net").path, "runs/net-999");
-    assert_string_equal(create(NULL, "net").path, "runs/net-1000");
-    assert_string_equal(create(NULL, "net").path, "runs/net-1001");
+    assert_string_equal(create_directory(NULL, "net").path, "runs/net-999");
+    assert_string_equal(create_directory(NULL, "net").path, "runs/net-1000");
+    assert_string_equal(create_directory(NULL, "net").path, "runs/net-1001");
     assert_true(folder_has(folder, "runs/net-1001"));
 }
 
-static void expect_no_run(const char *path, const char *says)
+static void expect_no_run(const char *path, const char *phrase)
 {
     struct rundir dir;
     struct err err = {0};
     assert_int_equal(rundir_find(&dir, real_disk(), path, "net", &err), ERR_NOT_FOUND);
-    if (!strstr(err.text, says))
-        fail_msg("%s: %s", says, err.text);
+    if (!strstr(err.text, phrase))
+        fail_msg("%s: %s", phrase, err.text);
 }
 
 /* A run is a directory with its job in it. */
@@ -79,9 +79,9 @@ static void test_the_newest_is_found(void **state)
     struct rundir dir;
     struct err err = {0};
     expect_no_run(NULL, "runs: ");
-    create(NULL, "net");
-    create(NULL, "net");
-    create(NULL, "other");
+    create_directory(NULL, "net");
+    create_directory(NULL, "net");
+    create_directory(NULL, "other");
     expect_no_run(NULL, "runs/net-002");
     folder_put(folder, "runs/net-002/job.prototxt", "", 0);
     assert_int_equal(rundir_find(&dir, real_disk(), NULL, "net", &err), OK);
@@ -99,8 +99,8 @@ static void test_a_path_of_ones_own(void **state)
     char long_path[RUNDIR_PATH_MAX + 2];
     memset(long_path, 'x', sizeof long_path);
     long_path[sizeof long_path - 1] = '\0';
-    assert_string_equal(create("here", "net").path, "here");
-    assert_string_equal(create("here///", "net").path, "here"); /* it is empty still */
+    assert_string_equal(create_directory("here", "net").path, "here");
+    assert_string_equal(create_directory("here///", "net").path, "here"); /* it is empty still */
     assert_false(folder_has(folder, "runs"));
     folder_put(folder, "here/file", "x", 1);
     expect_no_dir("here", "not empty");
@@ -145,7 +145,7 @@ static void test_the_job_and_the_events(void **state)
     static uint8_t text[FOLDER_BYTES_MAX];
     struct err err = {0};
     Paceline__Job *job = sample_job(), *again = NULL;
-    struct rundir dir = create("run", "net");
+    struct rundir dir = create_directory("run", "net");
     event_log_line(&dir.events, "{\"too\":\"early\"}"); /* no file is open yet */
     for (int i = 0; i < 2; i++) {                       /* the second time as a run that goes on */
         assert_int_equal(rundir_open(&dir, job, &err), OK);
@@ -175,7 +175,7 @@ static void test_the_job_has_whole_paths(void **state)
     Paceline__Job *job = NULL, *again = NULL;
     assert_int_equal(job_parse("given", given, strlen(given), &job, &err), OK);
     uint64_t hash = hash_of(job);
-    struct rundir dir = create("run", "net");
+    struct rundir dir = create_directory("run", "net");
     assert_int_equal(rundir_open(&dir, job, &err), OK);
     rundir_close(&dir);
     assert_int_equal(hash_of(job), hash);
@@ -203,7 +203,7 @@ static void test_an_unreadable_job_is_kept(void **state)
     static const char broken[] = "\x1f\x8b but no gzip";
     Paceline__Job *job = sample_job();
     struct err err = {0};
-    struct rundir dir = create("run", "net");
+    struct rundir dir = create_directory("run", "net");
     folder_put(*state, "run/job.prototxt", broken, sizeof broken - 1);
     for (int i = 0; i < 2; i++)
         assert_int_equal(rundir_put_job(&dir, job, &err), OK);
@@ -225,7 +225,7 @@ static void test_each_call_fails_at_the_start(void **state)
         struct err err = {0};
         char name[32];
         snprintf(name, sizeof name, "run%d", i);
-        struct rundir dir = create(name, "net");
+        struct rundir dir = create_directory(name, "net");
         faulty_init(&faulty);
         dir.disk = &faulty.disk;
         faulty.fail_at = n;
@@ -250,7 +250,7 @@ static int list_late(struct disk *d, const char *path, void (*fn)(void *user, co
     struct race *race = (struct race *)d;
     int rc = real_disk()->ops->list(real_disk(), path, fn, user, err);
     if (race->left-- > 0)
-        race->other = claim(NULL, "net");
+        race->other = claim_directory(NULL, "net");
     return rc;
 }
 
@@ -272,13 +272,13 @@ static void test_rundir_create_claims_number_alone(void **state)
 static void test_rundir_create_refuses_claimed_directory(void **state)
 {
     struct err err = {0};
-    struct rundir dir = claim("here", "net"), second;
+    struct rundir dir = claim_directory("here", "net"), second;
     assert_int_equal(rundir_create(&second, real_disk(), "here", "net", &err), ERR_USAGE);
     assert_non_null(strstr(err.text, "here: its driver is alive (process "));
     rundir_close(&second);
     rundir_close(&dir);
     assert_false(folder_has(*state, "here/driver.lock"));
-    dir = claim("here", "net"); /* it has ended, and left nothing */
+    dir = claim_directory("here", "net"); /* it has ended, and left nothing */
     rundir_close(&dir);
 }
 
@@ -287,7 +287,8 @@ static void test_rundir_lock_refuses_living_driver(void **state)
     const struct folder *folder = *state;
     struct err err = {0};
     char from[256];
-    struct rundir dir = claim("here", "net"), second = {.disk = real_disk(), .path = "here"};
+    struct rundir dir = claim_directory("here", "net"),
+                  second = {.disk = real_disk(), .path = "here"};
     assert_int_equal(rundir_lock(&second, false, from, &err), ERR_USAGE);
     assert_non_null(strstr(err.text, "--take-over"));
     assert_int_equal(rundir_lock(&second, true, from, &err), OK);

@@ -105,8 +105,8 @@ void tracer_end(struct world *world, const struct trace_sink *here, const struct
 /* Where this node's times begin. */
 static int64_t zero_of(const struct tracer *t, uint32_t node)
 {
-    int64_t came = node < VIEW_MEMBERS_MAX ? atomic_load(&t->came[node]) : 0;
-    return came > 0 ? came : t->first_view;
+    int64_t joined_at = node < VIEW_MEMBERS_MAX ? atomic_load(&t->joined_at[node]) : 0;
+    return joined_at > 0 ? joined_at : t->first_view;
 }
 
 static void take_in(const struct tracer *t, const struct message *m)
@@ -144,9 +144,9 @@ static int tracer_main(void *arg)
 }
 
 int tracer_start(struct tracer *tracer, struct world *world, const struct trace_sink *sink,
-                 int64_t began, const _Atomic int64_t *came)
+                 int64_t began, const _Atomic int64_t *joined_at)
 {
-    *tracer = (struct tracer){world, sink, world_now(world) - began, came, NULL};
+    *tracer = (struct tracer){world, sink, world_now(world) - began, joined_at, NULL};
     world->trace = trace_create(TRACE_SPANS, began);
     return world->trace ? world_spawn(world, "tracer", tracer_main, tracer, &tracer->task)
                         : ERR_NOMEM;

@@ -40,15 +40,15 @@ void tracer_end(struct world *world, const struct trace_sink *here, const struct
 struct tracer {
     struct world *world;
     const struct trace_sink *sink;
-    int64_t first_view;          /* ns since the run began */
-    const _Atomic int64_t *came; /* by node: the same of those that came later; else 0 */
+    int64_t first_view;               /* ns since the run began */
+    const _Atomic int64_t *joined_at; /* by node: the same of those that came later; else 0 */
     struct task *task;
 };
 
 /* At the driver's first view; `began` is when the run did. The driver is traced, and workers' spans
  * are taken in; `came` has room for VIEW_MEMBERS_MAX. ERR_NOMEM */
 int tracer_start(struct tracer *tracer, struct world *world, const struct trace_sink *sink,
-                 int64_t began, const _Atomic int64_t *came);
+                 int64_t began, const _Atomic int64_t *joined_at);
 
 /* All other tasks that are traced have ended: take in what has come. Zeroed: nothing to do. */
 void tracer_stop(struct tracer *tracer, const struct logger *log);

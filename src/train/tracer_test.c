@@ -111,7 +111,7 @@ struct outlet {
     int room;
     size_t messages, longest;
     size_t kept;
-    char said[256]; /* its log */
+    char lines[256]; /* its log */
 };
 
 static int64_t outlet_now(struct world *w)
@@ -141,7 +141,7 @@ static void outlet_log(void *user, enum log_level level, const char *line)
 {
     struct outlet *o = user;
     assert_int_equal(level, LOG_WARN);
-    snprintf(o->said, sizeof o->said, "%s", line);
+    snprintf(o->lines, sizeof o->lines, "%s", line);
 }
 
 static struct outlet outlet_with(int room)
@@ -177,7 +177,7 @@ static void test_half_a_buffer_is_sent_in_small_pieces(void **state)
     assert_int_equal(o.kept, TRACE_SPANS / 2 + 5);
     tracer_end(&o.world, NULL, &log);
     assert_null(o.world.trace);
-    assert_string_equal(o.said, "");
+    assert_string_equal(o.lines, "");
 }
 
 static void test_the_log_says_what_is_missing(void **state)
@@ -194,7 +194,7 @@ static void test_the_log_says_what_is_missing(void **state)
     snprintf(expected, sizeof expected,
              "worker 3: the trace lacks %d spans, for which there was no room",
              TRACE_SPANS + 10 - TRACE_PIECE);
-    assert_string_equal(o.said, expected);
+    assert_string_equal(o.lines, expected);
 }
 
 static void count_here(void *user, uint32_t node, const struct trace_span *span, size_t n)
@@ -220,7 +220,7 @@ static void test_in_one_process_nothing_is_sent(void **state)
     add_spans(&o, 3);
     tracer_end(&o.world, &here, &log);
     assert_int_equal(count, TRACE_SPANS / 2 + 3);
-    assert_string_equal(o.said, "");
+    assert_string_equal(o.lines, "");
 }
 
 int main(void)

@@ -42,8 +42,8 @@ struct train_host {
     atomic_bool *given_up;      /* set when it has not come back in that time; may be NULL */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
     const atomic_int *leave, *pause; /* the same twice */
-    bool *parted;    /* set when a worker has left since the driver asked it to; may be NULL */
-    bool *left;      /* set when a worker ends since it has left the run so; may be NULL */
+    bool *told_to_leave; /* set when a worker has left since the driver asked it to; may be NULL */
+    bool *left;          /* set when a worker ends since it has left the run so; may be NULL */
     struct err *why; /* written when a worker ends with an error that it knows the cause of; may be
                       * NULL */
     /* A worker opens nothing outside of this folder, by its one whole name, and takes from there
@@ -98,7 +98,7 @@ struct train_stopping {
     enum stopping_stage stage;
     double commit_s;    /* until its next commit point; < 0: unknown */
     double state_age_s; /* how old the newest state is that the driver has; < 0: there is none */
-    bool asks;          /* a worker is to send a newer one */
+    bool requests;      /* a worker is to send a newer one */
     bool initial;       /* it is the model that the run began with: nothing has been exchanged */
     uint64_t exchanges; /* of that state */
     const char *path;   /* STOPPING_DONE: where it is; "": nothing is kept */

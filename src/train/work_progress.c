@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#define TELL_EVERY (WORLD_SECOND / 4)
+#define REPORT_EVERY (WORLD_SECOND / 4)
 
 void worker_show(struct worker *w, enum work_stage stage)
 {
@@ -15,8 +15,8 @@ void worker_show(struct worker *w, enum work_stage stage)
     if (!watch)
         return;
     meter->steps = atomic_load(&w->group.progress);
-    double seconds = world_seconds(now - meter->told);
-    double samples = (double)(meter->steps - meter->told_steps) * job_step_records(w->job);
+    double seconds = world_seconds(now - meter->reported);
+    double samples = (double)(meter->steps - meter->reported_steps) * job_step_records(w->job);
     const struct work_progress progress = {
         .stage = stage,
         .run = w->job->name,
@@ -24,11 +24,11 @@ void worker_show(struct worker *w, enum work_stage stage)
         .workers = view ? (uint32_t)view->count : 0,
         .steps = meter->steps,
         .loss = meter->loss_steps > 0 ? meter->loss / (double)meter->loss_steps : (double)NAN,
-        .samples_per_s = meter->told > 0 && seconds > 0 ? samples / seconds : 0,
+        .samples_per_s = meter->reported > 0 && seconds > 0 ? samples / seconds : 0,
         .reason = w->group.end_reason,
     };
-    meter->told = now;
-    meter->told_steps = meter->steps;
+    meter->reported = now;
+    meter->reported_steps = meter->steps;
     meter->loss_steps = 0;
     meter->loss = 0;
     watch->progress(watch->user, &progress);
@@ -43,6 +43,6 @@ void worker_show_step(struct worker *w)
     meter->steps = steps;
     meter->loss_steps++;
     meter->loss += w->learner.loss;
-    if (world_now(w->world) >= meter->told + TELL_EVERY)
+    if (world_now(w->world) >= meter->reported + REPORT_EVERY)
         worker_show(w, WORK_TRAINING);
 }

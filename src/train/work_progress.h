@@ -26,8 +26,8 @@ struct worker;
 
 /* What is counted between two reports. */
 struct work_meter {
-    int64_t told; /* when; 0: not yet */
-    uint64_t steps, told_steps, loss_steps;
+    int64_t reported; /* when; 0: not yet */
+    uint64_t steps, reported_steps, loss_steps;
     double loss; /* Σ over loss_steps */
 };
 

@@ -2,10 +2,10 @@
 #include "train/worker.h"
 #include "tensor/kernels.h"
 #include "train/bad_report.h"
-#include "train/comeback.h"
-#include "train/due.h"
 #include "train/ledger.h"
 #include "train/objectives.h"
+#include "train/recovery_report.h"
+#include "train/triggers.h"
 #include "wire/wire_send.h"
 
 #include <math.h>
@@ -20,56 +20,56 @@ enum { LONE_REPORT_EVERY = 20 };
 
 /* The lowest of those who share the records speaks for all, where the driver has no model itself.
  */
-static bool speaks_for_all(const struct worker *w, const struct course *course)
+static bool speaks_for_all(const struct worker *w, const struct progress *progress)
 {
     return train_workers_speak(w->job, w->strategy) &&
-           members_rank(&course->who, w->world->self) == 0;
+           members_rank(&progress->sharers, w->world->self) == 0;
 }
 
 /* The optimizer's state goes along where it is everybody's. */
-static struct joint own_model(const struct worker *w)
+static struct global_model own_model(const struct worker *w)
 {
     const struct learner *l = &w->learner;
     bool common = job_is_alone(w->job) || w->strategy->replicas_agree;
-    struct joint joint = {.x = &l->x, .s = &l->s};
+    struct global_model model = {.x = &l->x, .s = &l->s};
     if (common) {
-        joint.state = l->optim.state;
-        joint.states = l->optim.ops->states;
-        joint.updates = l->optim.updates;
+        model.state = l->optim.state;
+        model.states = l->optim.ops->states;
+        model.updates = l->optim.updates;
     }
-    return joint;
+    return model;
 }
 
 /* The updates counted by the learner itself are those of now. */
-static struct joint current_model(const struct worker *w)
+static struct global_model current_model(const struct worker *w)
 {
-    struct joint joint = w->member.joint;
-    if (joint.state == w->learner.optim.state)
-        joint.updates = w->learner.optim.updates;
-    return joint;
+    struct global_model model = w->member.model;
+    if (model.state == w->learner.optim.state)
+        model.updates = w->learner.optim.updates;
+    return model;
 }
 
 /* Start sending the model. */
-static bool publish(struct worker *w, const struct course *course, uint32_t use)
+static bool publish_model(struct worker *w, const struct progress *progress, uint32_t use)
 {
-    struct joint joint = current_model(w);
-    return publisher_start(&w->publisher, course, use, &joint);
+    struct global_model model = current_model(w);
+    return publisher_start(&w->publisher, progress, use, &model);
 }
 
 /* Between two steps: is a copy of the model due, and what for? One that cannot be sent yet, since
  * the one before is still on its way, is left out if it was to be evaluated, else sent later; while
  * what a newcomer begins with is on its way, nothing is left out. */
-static void publish_if_due(struct worker *w, const struct course *course)
+static void publish_if_requested(struct worker *w, const struct progress *progress)
 {
     struct group *group = &w->group;
     uint32_t wanted = atomic_load(&group->model_requests), use = wanted;
-    if (!strategy_runs_free(w->strategy, w->job))
-        use |= due_uses(w->job, w->evaluate_every, &w->seen, course);
-    w->seen = *course;
-    if (!use || !speaks_for_all(w, course))
+    if (!strategy_is_async(w->strategy, w->job))
+        use |= trigger_uses(w->job, w->evaluate_every, &w->seen, progress);
+    w->seen = *progress;
+    if (!use || !speaks_for_all(w, progress))
         return;
     uint32_t late = MODEL_SNAPSHOT | (publisher_admits(&w->publisher) ? MODEL_EVALUATE : 0u);
-    bool started = publish(w, course, use);
+    bool started = publish_model(w, progress, use);
     if (!started)
         atomic_fetch_or(&group->model_requests, use & late);
     atomic_fetch_and(&group->model_requests, ~(started ? use : MODEL_EVALUATE & ~late));
@@ -86,17 +86,17 @@ static int send_report(struct worker *w, const struct committed *report)
 
 static int report_exchange(struct worker *w, const struct exchange *e)
 {
-    struct committed report = {.course = w->member.course};
+    struct committed report = {.progress = w->member.progress};
     if (e) {
-        const struct exchange_meta *tally = exchange_result_meta(e);
+        const struct exchange_meta *meta = exchange_result_meta(e);
         report.lane = e->lane;
         report.n = e->completed;
         report.cost = e->cost;
-        report.samples = tally->samples;
-        report.loss = tally->loss;
-        report.who = members_union(&tally->contributors,
-                                   &tally->non_contributing); /* nobody that was left out */
-        report.took_part = tally->participants;
+        report.samples = meta->samples;
+        report.loss = meta->loss;
+        report.contributors = members_union(&meta->contributors,
+                                            &meta->non_contributing); /* nobody that was left out */
+        report.participants = meta->participants;
     } else {
         report.samples = w->unreported;
         report.loss = w->unreported_loss;
@@ -109,23 +109,24 @@ static int report_exchange(struct worker *w, const struct exchange *e)
 }
 
 /* What a driver that comes back is to know, as of this moment. */
-static void note_stand(struct worker *w)
+static void record_recovery_report(struct worker *w)
 {
     const struct member *m = &w->member;
-    struct comeback back = {
-        .course = m->course,
-        .samples = m->course.used,
+    struct recovery_report report = {
+        .progress = m->progress,
+        .samples = m->progress.samples_used,
         .exchanges = w->own_exchanges,
     };
-    lessee_note(m, &back);
+    lease_client_recovery_report(m, &report);
     for (int i = 0; i < GROUP_TOTALS; i++)
-        back.aside[i] = atomic_load(&w->group.departed_totals[i]);
-    uint64_t note[GROUP_REPORT];
-    bool tells = w->strategy->tell && strategy_leads(w->strategy, w->job) && m->own;
-    size_t words = tells ? w->strategy->tell(m, back.word) : 0;
-    back.words = words == ADMISSION_NOT_HERE ? 0 : words;
-    comeback_note(&back, note);
-    group_set_recovery_report(&w->group, note, GROUP_REPORT);
+        report.departed_totals[i] = atomic_load(&w->group.departed_totals[i]);
+    uint64_t header[GROUP_REPORT];
+    bool reports = w->strategy->export_join_state &&
+                   strategy_driver_hosts_model(w->strategy, w->job) && m->own;
+    size_t words = reports ? w->strategy->export_join_state(m, report.join_state) : 0;
+    report.words = words == JOIN_STATE_NOT_HERE ? 0 : words;
+    recovery_report_write(&report, header);
+    group_set_recovery_report(&w->group, header, GROUP_REPORT);
 }
 
 /* Steps, where there are no exchanges; those that `display` asks for among them. */
@@ -138,20 +139,21 @@ static uint64_t lone_report_every(const Paceline__Job *job)
     return display % parts == 0 ? display / parts : 1;
 }
 
-static bool lone_report_due(const struct worker *w)
+static bool lone_report_is_due(const struct worker *w)
 {
-    return w->member.course.steps % lone_report_every(w->job) == 0 ||
+    return w->member.progress.steps % lone_report_every(w->job) == 0 ||
            world_now(w->world) - w->lone_reported >= LONE_REPORT_AFTER;
 }
 
-static int sponsor(struct worker *w)
+static int admit_joiner(struct worker *w)
 {
     struct member *m = &w->member;
-    struct joint joint = current_model(w);
-    struct course course = m->course;
-    if (strategy_runs_free(w->strategy, w->job))
-        course.place = m->leased ? lease_cursor_offset(&m->hold) : strategy_free_place(m);
-    return sponsor_if_asked(w->strategy, &w->publisher, m, &course, &joint);
+    struct global_model model = current_model(w);
+    struct progress progress = m->progress;
+    if (strategy_is_async(w->strategy, w->job))
+        progress.sample_offset =
+            m->leased ? lease_cursor_offset(&m->lease_cursor) : strategy_async_offset(m);
+    return join_donor_admit(w->strategy, &w->publisher, m, &progress, &model);
 }
 
 /* The run is to stop at once: where the joint model stays what it was at the last commit point, it
@@ -159,37 +161,37 @@ static int sponsor(struct worker *w)
 static void publish_urgent(struct worker *w)
 {
     uint32_t wanted = atomic_load(&w->group.model_requests);
-    bool steady = w->member.joint.x != &w->learner.x;
-    if (wanted & MODEL_URGENT && steady && speaks_for_all(w, &w->member.course) &&
-        publish(w, &w->member.course, wanted))
+    bool steady = w->member.model.x != &w->learner.x;
+    if (wanted & MODEL_URGENT && steady && speaks_for_all(w, &w->member.progress) &&
+        publish_model(w, &w->member.progress, wanted))
         atomic_fetch_and(&w->group.model_requests, ~wanted);
 }
 
 /* A round can be long. Where the next exchange brings the model, whoever waits to come need not
  * wait for its end, but is in that exchange already. Before the first one there is nothing to come
  * to. Who runs free lets others in at any time. */
-static int amid(struct member *m)
+static int on_step_boundary(struct member *m)
 {
     struct worker *w = m->train;
     w->round_steps++;
     w->round_loss += w->learner.loss;
     atomic_store(&w->group.local_loss, w->round_loss / (double)w->round_steps);
     worker_show_step(w);
-    bool may =
-        strategy_runs_free(w->strategy, w->job) ||
-        (strategy_joins_bare(w->strategy, w->job) && m->course.exchanges > m->start.exchanges);
+    bool may = strategy_is_async(w->strategy, w->job) ||
+               (strategy_join_needs_no_model(w->strategy, w->job) &&
+                m->progress.exchanges > m->start.exchanges);
     publish_urgent(w);
-    return may && !group_is_leaving(m->group) ? sponsor(w) : OK;
+    return may && !group_is_leaving(m->group) ? admit_joiner(w) : OK;
 }
 
 /* A member that leaves says so in an exchange, behind which it has no share of the records, and
  * puts nothing into the next. When that is complete, all have the one before: nothing is lost with
  * it. */
-static bool leaves(struct worker *w)
+static bool is_leaving(struct worker *w)
 {
-    bool apart = w->apart;
-    w->apart = !strategy_shares(&w->member, &w->member.course);
-    return group_is_leaving(&w->group) && apart && w->apart;
+    bool leaving = w->leaving;
+    w->leaving = !strategy_shares(&w->member, &w->member.progress);
+    return group_is_leaving(&w->group) && leaving && w->leaving;
 }
 
 /* A step of a worker that has no exchanges. */
@@ -201,12 +203,12 @@ static void count_lone(struct worker *w)
     w->unreported_loss += w->learner.loss * (double)records;
 }
 
-static int committed(struct member *m, const struct exchange *e)
+static int on_commit(struct member *m, const struct exchange *e)
 {
     struct worker *w = m->train;
-    m->course.used += e ? exchange_result_meta(e)->samples : job_step_records(m->job);
-    note_stand(w);
-    bool last = strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count);
+    m->progress.samples_used += e ? exchange_result_meta(e)->samples : job_step_records(m->job);
+    record_recovery_report(w);
+    bool last = strategy_done(m->job, &m->progress, w->corpus->set[SET_TRAIN].count);
     bool stop = e ? exchange_result_meta(e)->stop_votes > 0 : atomic_load(&m->group->stop);
     w->all_leave =
         !stop && !last &&
@@ -218,7 +220,7 @@ static int committed(struct member *m, const struct exchange *e)
     w->round_loss = 0;
     worker_show_step(w);
     bootstrap_hand_on(&w->bootstrap, w->world, e != NULL);
-    bool report = e || last || stop || lone_report_due(w);
+    bool report = e || last || stop || lone_report_is_due(w);
     int rc = worker_report_bad_records(w);
     if (rc == OK && report)
         rc = report_exchange(w, e);
@@ -226,13 +228,13 @@ static int committed(struct member *m, const struct exchange *e)
         return rc;
     tracer_ship(w->world, w->host->trace);
     bool on = e && !last && !stop;
-    bool leaving = on && leaves(w);
+    bool leaving = on && is_leaving(w);
     /* Before a model is published, which would keep newcomers out. Of those who leave none lets one
      * in: another one does, when they have gone. */
     if (on && !group_is_leaving(m->group))
-        rc = sponsor(w);
+        rc = admit_joiner(w);
     if (rc == OK && !last)
-        publish_if_due(w, &m->course);
+        publish_if_requested(w, &m->progress);
     w->left |= leaving;
     if (rc != OK || stop || leaving)
         return rc != OK ? rc : ERR_STOP;
@@ -244,12 +246,12 @@ static int report_free(struct worker *w, uint32_t lane, const struct exchange_co
 {
     struct committed report = {
         .free = true,
-        .course = w->member.course,
+        .progress = w->member.progress,
         .lane = lane,
-        .n = cost ? w->member.course.exchanges : 0,
+        .n = cost ? w->member.progress.exchanges : 0,
         .samples = w->unreported,
         .loss = w->unreported_loss,
-        .lease = lessee_word(&w->lessee, &w->member),
+        .lease = lease_client_report(&w->lease_client, &w->member),
     };
     if (cost)
         report.cost = *cost;
@@ -264,33 +266,33 @@ static int may_go_on(const struct worker *w)
     const struct member *m = &w->member;
     bool alone = job_is_alone(m->job);
     if (atomic_load(&m->group->stop) ||
-        (alone && strategy_done(m->job, &m->course, w->corpus->set[SET_TRAIN].count)))
+        (alone && strategy_done(m->job, &m->progress, w->corpus->set[SET_TRAIN].count)))
         return ERR_STOP;
     return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
 }
 
-static int stepped(struct member *m)
+static int on_step(struct member *m)
 {
     struct worker *w = m->train;
     w->unreported += job_step_records(m->job);
     if (isfinite(m->learner->loss))
         w->unreported_loss += m->learner->loss * job_step_records(m->job);
-    bool asks = lessee_stepped(&w->lessee, m);
+    bool asks = lease_client_on_step(&w->lease_client, m);
     worker_show_step(w);
-    note_stand(w);
+    record_recovery_report(w);
     bootstrap_hand_on(&w->bootstrap, w->world, false);
     int rc = worker_report_bad_records(w);
     if (rc == OK)
         rc = may_go_on(w);
     if (w->unreported >= w->report_samples || asks) {
-        int told = report_free(w, 0, NULL);
-        rc = told != OK ? told : rc;
+        int reported = report_free(w, 0, NULL);
+        rc = reported != OK ? reported : rc;
     }
     bool leaving = group_is_leaving(m->group);
     if (rc == OK && !leaving)
-        rc = sponsor(w);
+        rc = admit_joiner(w);
     if (rc == OK)
-        publish_if_due(w, &m->course);
+        publish_if_requested(w, &m->progress);
     tracer_ship(w->world, w->host->trace);
     w->left |= rc == OK && leaving; /* who runs free goes at once */
     return rc == OK && leaving ? ERR_STOP : rc;
@@ -299,24 +301,24 @@ static int stepped(struct member *m)
 static void used_up(struct member *m)
 {
     struct worker *w = m->train;
-    uint64_t high = m->hold.highest;
-    size_t count = m->hold.count;
-    lessee_look(&w->lessee, m);
-    if (m->hold.count != count || m->hold.highest != high)
-        note_stand(w);
+    uint64_t high = m->lease_cursor.highest;
+    size_t count = m->lease_cursor.count;
+    lease_client_poll(&w->lease_client, m);
+    if (m->lease_cursor.count != count || m->lease_cursor.highest != high)
+        record_recovery_report(w);
 }
 
-static int exchanged(struct member *m, uint32_t lane, const struct exchange_cost *cost)
+static int on_exchange(struct member *m, uint32_t lane, const struct exchange_cost *cost)
 {
     struct worker *w = m->train;
-    m->course.exchanges++;
+    m->progress.exchanges++;
     w->own_exchanges++;
-    note_stand(w);
+    record_recovery_report(w);
     int rc = report_free(w, lane, cost);
     return rc == OK ? may_go_on(w) : rc;
 }
 
-static int tell_done(struct worker *w, int status)
+static int report_done(struct worker *w, int status)
 {
     struct buf bytes = {0};
     struct departure departure = {.status = status, .stage = w->stage};
@@ -330,7 +332,7 @@ static int tell_done(struct worker *w, int status)
 }
 
 /* A lane that has a task of its own is settled by that. */
-static int settle(struct worker *w)
+static int drain_lanes(struct worker *w)
 {
     const struct lanes *lanes = &w->member.lanes;
     int rc = OK;
@@ -345,15 +347,15 @@ static int hand_over(struct worker *w, uint32_t use)
     int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
     if (rc != OK && rc != ERR_PEER)
         return rc;
-    rc = w->strategy->gather ? w->strategy->gather(&w->member) : OK;
-    if (rc == OK && !publish(w, &w->member.course, use))
+    rc = w->strategy->collect_model ? w->strategy->collect_model(&w->member) : OK;
+    if (rc == OK && !publish_model(w, &w->member.progress, use))
         rc = ERR_NOMEM;
     return rc;
 }
 
 /* After the loop: hand over the model if asked, for the end or for a stop at once, until the driver
  * says that the run is over. One that has come back meanwhile is told what the one before was. */
-static int linger(struct worker *w, int status, uint32_t told)
+static int await_release(struct worker *w, int status, uint32_t reported)
 {
     atomic_store(&w->group.busy, false);
     for (;;) {
@@ -361,11 +363,11 @@ static int linger(struct worker *w, int status, uint32_t told)
         if (atomic_load(&w->group.over) ||
             (atomic_load(&w->group.left) && atomic_load(&w->group.driver_missing)))
             return OK;
-        uint32_t met = atomic_load(&w->group.reconnects);
-        int rc = met != told ? tell_done(w, status) : OK;
-        told = met;
+        uint32_t reconnects = atomic_load(&w->group.reconnects);
+        int rc = reconnects != reported ? report_done(w, status) : OK;
+        reported = reconnects;
         if (rc == OK)
-            rc = settle(w);
+            rc = drain_lanes(w);
         uint32_t wanted = atomic_exchange(&w->group.model_requests, 0);
         if (rc == OK && wanted & (MODEL_FINAL | MODEL_URGENT))
             rc = hand_over(w, wanted);
@@ -398,7 +400,7 @@ static uint64_t report_every(const struct worker *w, size_t workers)
 /* It has taken its last step: what it has not gone over is handed out again. */
 static int report_last(struct worker *w)
 {
-    w->lessee.ends = true;
+    w->lease_client.ends = true;
     return report_free(w, 0, NULL);
 }
 
@@ -406,8 +408,8 @@ static int report_last(struct worker *w)
  * record after another from about where they all are; its exchanges it numbers from 1. */
 static void begin_free(struct worker *w)
 {
-    w->start.who = (struct members){{0}};
-    members_add(&w->start.who, w->world->self);
+    w->start.sharers = (struct members){{0}};
+    members_add(&w->start.sharers, w->world->self);
     w->start.exchanges = 0;
 }
 
@@ -454,33 +456,33 @@ static int run_loop(struct worker *w)
         .learner = &w->learner,
         .job = w->job,
         .arena = &w->arena,
-        .joint = own_model(w),
+        .model = own_model(w),
         .resumed = w->has_extra ? w->extra : NULL,
-        .committed = committed,
-        .amid = amid,
-        .stepped = stepped,
-        .exchanged = exchanged,
-        .used_up = used_up,
+        .on_commit = on_commit,
+        .on_step_boundary = on_step_boundary,
+        .on_step = on_step,
+        .on_exchange = on_exchange,
+        .on_leases_exhausted = used_up,
         .train = w,
     };
-    for (size_t i = 0; !w->entered && i < view->count; i++)
-        members_add(&w->start.who, view->node[i]);
-    w->member.admission = w->member.lanes.entered = w->entered ? &w->admission : NULL;
-    bool free = strategy_runs_free(w->strategy, w->job);
-    if (w->entered && free)
+    for (size_t i = 0; !w->joined && i < view->count; i++)
+        members_add(&w->start.sharers, view->node[i]);
+    w->member.join_state = w->member.lanes.joined = w->joined ? &w->admission : NULL;
+    bool free = strategy_is_async(w->strategy, w->job);
+    if (w->joined && free)
         begin_free(w);
     if (free)
-        w->start.used = 0;
-    w->member.start = w->member.course = w->seen = w->start;
+        w->start.samples_used = 0;
+    w->member.start = w->member.progress = w->seen = w->start;
     w->lone_reported = world_now(w->world);
     w->report_samples = report_every(w, w->job->workers);
     w->evaluate_every = objectives_every(w->job, w->corpus->set[SET_TRAIN].count,
                                          w->strategy->round(w->job) * w->job->workers);
     if (strategy_leases(w->strategy, w->job))
-        lessee_begin(&w->lessee, &w->member, w->entered);
+        lease_client_begin(&w->lease_client, &w->member, w->joined);
     atomic_store(&w->group.busy, true);
     int rc = mean_loss_init(&w->mean, (size_t)w->job->solver->average_loss, &w->arena);
-    note_stand(w);
+    record_recovery_report(w);
     if (rc == OK)
         rc = w->strategy->worker(&w->member);
     if (rc == OK && free)
@@ -497,22 +499,22 @@ bool train_ends_the_run(int status)
 
 /* What it sends a newcomer, or to who evaluates, is to arrive; then the driver drops it. The last
  * one is asked for its model before, and so is one of those that have all ended together. */
-static int leave(struct worker *w)
+static int leave_run(struct worker *w)
 {
     bool trains = w->stage == DEPARTED_TRAINING;
-    uint32_t met = atomic_load(&w->group.reconnects);
+    uint32_t reconnects = atomic_load(&w->group.reconnects);
     int rc = publisher_finish(&w->publisher, WORLD_FOREVER);
     if (rc != OK && rc != ERR_PEER)
         return rc;
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
-    if (w->host->parted)
-        *w->host->parted = atomic_load(&w->group.told_to_leave);
+    if (w->host->told_to_leave)
+        *w->host->told_to_leave = atomic_load(&w->group.told_to_leave);
     atomic_store(&w->group.left, true);
-    rc = trains ? tell_done(w, ERR_STOP) : OK;
+    rc = trains ? report_done(w, ERR_STOP) : OK;
     if (!w->all_leave)
         group_send_leave(&w->group, trains);
     if (rc == OK)
-        rc = linger(w, ERR_STOP, met);
+        rc = await_release(w, ERR_STOP, reconnects);
     if (w->host->left)
         *w->host->left = !atomic_load(&w->group.run_ended);
     return rc;
@@ -521,7 +523,7 @@ static int leave(struct worker *w)
 /* This worker cannot go on, and says why; the others go on without it. */
 static int end_in_trouble(struct worker *w, int rc)
 {
-    tell_done(w, rc);
+    report_done(w, rc);
     return rc;
 }
 
@@ -529,14 +531,14 @@ static int end_in_trouble(struct worker *w, int rc)
 static int leave_early(struct worker *w)
 {
     log_info(w->host->log, "worker %u leaves the run", w->world->self);
-    tell_done(w, ERR_STOP);
+    report_done(w, ERR_STOP);
     if (w->host->left)
         *w->host->left = true;
     return OK;
 }
 
 /* It cannot begin: for its own reasons, or since there is no run (any more). */
-static int say_why_not(struct worker *w, int rc)
+static int report_reason(struct worker *w, int rc)
 {
     if (atomic_load(&w->group.run_ended))
         return OK;
@@ -549,7 +551,7 @@ static int say_why_not(struct worker *w, int rc)
     return end_in_trouble(w, rc);
 }
 
-static int work(struct worker *w)
+static int run_strategy(struct worker *w)
 {
     int rc = worker_open(w);
     if (rc != OK && w->opening_ended == ERR_STOP)
@@ -559,9 +561,9 @@ static int work(struct worker *w)
     w->stage = DEPARTED_JOINING;
     rc = worker_join(w);
     if (rc != OK)
-        return say_why_not(w, rc);
+        return report_reason(w, rc);
     if (w->left)
-        return leave(w);
+        return leave_run(w);
     w->stage = DEPARTED_TRAINING;
     worker_show(w, WORK_JOINED);
     rc = run_loop(w);
@@ -569,14 +571,14 @@ static int work(struct worker *w)
     if (rc == ERR_CANCELLED || rc == ERR_DRIVER)
         return atomic_load(&w->group.run_ended) ? OK : rc;
     if (rc == OK && (w->left || w->all_leave))
-        return leave(w);
+        return leave_run(w);
     if (rc != OK && !train_ends_the_run(rc)) {
         (void)worker_report_bad_records(w); /* what it has met is the run's to know */
         return end_in_trouble(w, rc);
     }
-    uint32_t met = atomic_load(&w->group.reconnects);
-    int told = tell_done(w, rc);
-    int lingered = told == OK ? linger(w, rc, met) : told;
+    uint32_t reconnects = atomic_load(&w->group.reconnects);
+    int reported = report_done(w, rc);
+    int lingered = reported == OK ? await_release(w, rc, reconnects) : reported;
     return rc == OK ? lingered : rc;
 }
 
@@ -590,7 +592,7 @@ int train_work(struct world *world, const struct train_host *host)
     arena_init(&w->arena);
     if (host->watch)
         host->watch->worker(host->watch->user, world->self, w);
-    int rc = work(w);
+    int rc = run_strategy(w);
     if (rc == OK && w->stage == DEPARTED_TRAINING)
         worker_show(w, w->left || w->all_leave ? WORK_LEFT : WORK_OVER);
     if (rc != OK && rc == w->err.status && host->why)

@@ -5,10 +5,10 @@
 
 #include "train/bootstrap.h"
 #include "train/display.h"
-#include "train/greeting.h"
-#include "train/lessee.h"
+#include "train/handshake_message.h"
+#include "train/join_donor.h"
+#include "train/lease_client.h"
 #include "train/model.h"
-#include "train/sponsor.h"
 #include "train/train.h"
 #include "train/work_progress.h"
 #include "train/worker_report.h"
@@ -22,11 +22,11 @@ struct worker {
     Paceline__Job *found; /* the same with its data where it is here; NULL: as `job` says */
     bool busy_hosts, resumes, late, traces, checks;
     struct hello_records records; /* the driver's */
-    struct course start;          /* where the run goes on from, or this worker came to it */
-    bool entered;                 /* it is under way, and this is what its sponsor said: */
-    struct admission admission;
-    bool apart, left; /* has no share of the records any more; and has gone */
-    bool all_leave;   /* so have all others, at the same commit point */
+    struct progress start;        /* where the run goes on from, or this worker came to it */
+    bool joined;                  /* it is under way, and this is what its sponsor said: */
+    struct join_state admission;
+    bool leaving, left; /* has no share of the records any more; and has gone */
+    bool all_leave;     /* so have all others, at the same commit point */
     struct vec extra[STRATEGY_EXTRAS_MAX];
     bool has_extra; /* `extra` holds a checkpoint's */
     struct corpus own_corpus;
@@ -41,8 +41,8 @@ struct worker {
     struct member member;
     const struct strategy_ops *strategy;
     uint64_t evaluate_every;
-    struct course seen;                  /* the commit point before */
-    struct lessee lessee;                /* free-running */
+    struct progress seen;                /* the commit point before */
+    struct lease_client lease_client;    /* free-running */
     uint64_t own_exchanges;              /* free-running: in all lanes */
     struct mean_loss mean;               /* alone: of the last steps' losses */
     uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */
@@ -74,7 +74,7 @@ bool worker_is_to_leave(const struct worker *w);
  * An open_watch's progress. */
 bool worker_report_opening(void *worker, const char *stage, uint64_t done, uint64_t total);
 /* Opening is not to go on: w->err with opening_ended, which is returned. */
-int worker_say_ended(struct worker *w);
+int worker_report_ended(struct worker *w);
 /* Its first report of a stage. OK, or opening_ended */
 int worker_begin_stage(struct worker *w, const char *stage);
 /* In a simulation: let the time pass that opening takes. OK, opening_ended, ERR_CANCELLED */
@@ -86,7 +86,7 @@ void worker_find_place(const struct worker *w, struct worker_place *out);
 /* Of a model that brings all that it may. */
 size_t worker_floats_most(const struct worker *w);
 
-int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes);
+int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 
 /* The same for what a driver that comes back learns otherwise: OK, too, while there is none. */
 int worker_mention(struct worker *w, enum wire_kind kind, const struct buf *bytes);

@@ -1,7 +1,7 @@
 /* A worker meets its driver: it is welcomed with the job, opens the data, plans the net, says
  * hello, and, when it is in, gets what it begins with. */
 #include "tensor/kernels.h"
-#include "train/reach.h"
+#include "train/connectivity.h"
 #include "train/worker.h"
 #include "wire/wire_send.h"
 #include "world/trace.h"
@@ -12,7 +12,7 @@
 #define WELCOME_TIMEOUT (60 * WORLD_SECOND) /* without a sign of the driver's life */
 #define LOOK_EVERY      (WORLD_SECOND / 4)  /* whether to leave */
 
-int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes)
+int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes)
 {
     int rc = wire_send_buf(w->world, WORLD_DRIVER, kind, 0, bytes);
     return rc == ERR_PEER ? ERR_DRIVER : rc;
@@ -20,7 +20,7 @@ int worker_tell(struct worker *w, enum wire_kind kind, const struct buf *bytes)
 
 int worker_mention(struct worker *w, enum wire_kind kind, const struct buf *bytes)
 {
-    int rc = worker_tell(w, kind, bytes);
+    int rc = worker_report(w, kind, bytes);
     return rc == ERR_DRIVER && w->group.retry > 0 && !atomic_load(&w->group.over) ? OK : rc;
 }
 
@@ -64,14 +64,14 @@ static int await_driver(struct worker *w, struct wake *wake)
         wire_from(WORLD_DRIVER, WIRE_OPENING),
         {.kind = WAIT_PEER},
     };
-    int64_t heard = world_now(w->world);
+    int64_t received = world_now(w->world);
     for (;;) {
         int rc = world_wait(w->world, set, 3, world_now(w->world) + LOOK_EVERY, wake);
         if (rc == OK && wake->which == 0)
             return OK;
         if (rc == OK && wake->which == 1) {
             message_unref(wake->msg);
-            heard = world_now(w->world);
+            received = world_now(w->world);
         }
         if (rc == OK && wake->which == 2 && !wake->up)
             return err_set(&w->err, ERR_DRIVER, "no welcome from the driver: it is gone");
@@ -79,9 +79,9 @@ static int await_driver(struct worker *w, struct wake *wake)
             return err_set(&w->err, rc, "no welcome from the driver: %s", status_text(rc));
         if (worker_is_to_leave(w)) {
             w->opening_ended = ERR_STOP;
-            return worker_say_ended(w);
+            return worker_report_ended(w);
         }
-        if (world_now(w->world) - heard > WELCOME_TIMEOUT)
+        if (world_now(w->world) - received > WELCOME_TIMEOUT)
             return err_set(&w->err, ERR_TIMEOUT,
                            "no welcome from the driver, and no sign of life, for %g s",
                            world_seconds(WELCOME_TIMEOUT));
@@ -113,7 +113,7 @@ static int await_welcome(struct worker *w)
     w->resumes = text.resumes;
     w->late = text.late;
     w->traces = text.traces;
-    w->lessee.from = text.leases_from;
+    w->lease_client.from = text.leases_from;
     w->checks = text.checks;
     w->records = text.records;
     welcome_release(&text);
@@ -185,11 +185,11 @@ static int open_learner(struct worker *w)
             rc = workspace_load_ahead(w->own_ws, w->world, &w->err);
     }
     if (rc == ERR_CANCELLED && w->opening_ended != OK)
-        rc = worker_say_ended(w);
+        rc = worker_report_ended(w);
     if (rc != OK)
         return rc;
     struct vec *dx = w->strategy->sends_gradients ? NULL : w->host->dx;
-    rc = (w->resumes || w->late ? learner_init_blank : learner_init)(
+    rc = (w->resumes || w->late ? learner_init_unset : learner_init)(
         &w->learner, w->world, w->job, w->corpus, w->ws, &w->arena, dx, &w->err);
     w->learner.step_seconds = w->host->step_seconds;
     w->learner.progress = &w->group.progress;
@@ -217,36 +217,36 @@ static int take_extra(struct worker *w, const float *from)
     return OK;
 }
 
-static int take_state(struct worker *w, const struct model_note *note, const float *model)
+static int take_state(struct worker *w, const struct model_header *header, const float *model)
 {
     struct learner *l = &w->learner;
     vec_import(&l->x, vec_all(&l->x), model);
     vec_import(&l->s, vec_all(&l->s), model + l->x.n);
     model += l->x.n + l->s.n;
-    for (size_t i = 0; note->has_state && i < l->optim.ops->states; i++, model += l->x.n)
+    for (size_t i = 0; header->has_state && i < l->optim.ops->states; i++, model += l->x.n)
         vec_import(&l->optim.state[i], vec_all(&l->optim.state[i]), model);
-    l->optim.updates = note->has_state ? note->updates : 0;
-    w->start = note->course;
-    l->steps = note->course.steps;
-    return note->has_extra ? take_extra(w, model) : OK;
+    l->optim.updates = header->has_state ? header->updates : 0;
+    w->start = header->progress;
+    l->steps = header->progress.steps;
+    return header->has_extra ? take_extra(w, model) : OK;
 }
 
 /* As many floats as the note says that there are vectors. */
-static size_t floats_of(const struct worker *w, const struct model_note *note)
+static size_t floats_of(const struct worker *w, const struct model_header *header)
 {
     const struct learner *l = &w->learner;
-    size_t vectors = 1 + (note->has_state ? l->optim.ops->states : 0) +
-                     (note->has_extra ? w->strategy->extras : 0);
+    size_t vectors = 1 + (header->has_state ? l->optim.ops->states : 0) +
+                     (header->has_extra ? w->strategy->extras : 0);
     return vectors * l->x.n + l->s.n;
 }
 
 /* The publisher's copy has what it begins with. */
-static int take_start(struct worker *w, int rc, const struct model_note *note)
+static int take_start(struct worker *w, int rc, const struct model_header *header)
 {
     if (rc != OK)
         return err_set(&w->err, rc, "worker %u: no model to go on from: %s", w->world->self,
                        status_text(rc));
-    return take_state(w, note, w->publisher.copy);
+    return take_state(w, header, w->publisher.copy);
 }
 
 /* ---- waiting to be let in ---- */
@@ -280,20 +280,20 @@ static int end_warming(struct worker *w)
 }
 
 /* A sponsor is a member of the view that lets this worker in, and may have left since. */
-static bool may_sponsor(const struct worker *w, uint32_t node, const struct model_note *note)
+static bool may_be_donor(const struct worker *w, uint32_t node, const struct model_header *header)
 {
-    return note->use == 0 && node != w->world->self &&
+    return header->use == 0 && node != w->world->self &&
            (view_rank(group_first_view(&w->group), node) >= 0 ||
             view_rank(group_view(&w->group), node) >= 0);
 }
 
 /* The sponsor's model. What somebody else sends, or stops sending, is left aside. */
-static int receive_start(struct worker *w, struct model_note *note)
+static int receive_start(struct worker *w, struct model_header *header)
 {
     for (;;) {
         uint32_t from = WORLD_ANY;
-        int rc = model_receive_note(w->world, &w->group, note, &from, WORLD_FOREVER);
-        if (rc == OK && !may_sponsor(w, from, note)) {
+        int rc = model_receive_header(w->world, &w->group, header, &from, WORLD_FOREVER);
+        if (rc == OK && !may_be_donor(w, from, header)) {
             log_warn(w->host->log,
                      "a model of node %u, which does not let this worker in, is left "
                      "aside",
@@ -302,7 +302,7 @@ static int receive_start(struct worker *w, struct model_note *note)
         }
         if (rc == OK)
             rc = model_receive_vectors(w->world, &w->group, from, w->publisher.copy,
-                                       w->publisher.room, note, MODEL_PAUSE_MAX);
+                                       w->publisher.room, header, MODEL_PAUSE_MAX);
         if (rc != ERR_TIMEOUT)
             return rc;
         log_warn(w->host->log,
@@ -314,53 +314,54 @@ static int receive_start(struct worker *w, struct model_note *note)
 
 /* The first view that holds this worker is not the first of all: its sponsor sends what it goes on
  * from. Where the next exchange brings the model, that is no vectors. */
-static int enter(struct worker *w)
+static int join_run(struct worker *w)
 {
-    struct model_note note = {0};
+    struct model_header header = {0};
     int64_t begun = trace_now(w->world);
-    int rc = receive_start(w, &note);
+    int rc = receive_start(w, &header);
     if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
         return rc;
-    trace_end(
-        w->world, begun,
-        (struct trace_span){
-            .kind = SPAN_WAIT, .row = TRACE_MODELS, .peer = WORLD_ANY, .n = note.course.exchanges});
-    w->entered = true;
-    w->admission = note.admission;
+    trace_end(w->world, begun,
+              (struct trace_span){.kind = SPAN_WAIT,
+                                  .row = TRACE_MODELS,
+                                  .peer = WORLD_ANY,
+                                  .n = header.progress.exchanges});
+    w->joined = true;
+    w->admission = header.admission;
     if (rc == OK)
         rc = end_warming(w);
-    if (rc == OK && strategy_joins_bare(w->strategy, w->job)) {
-        w->start = note.course;
-        w->learner.steps = note.course.steps;
+    if (rc == OK && strategy_join_needs_no_model(w->strategy, w->job)) {
+        w->start = header.progress;
+        w->learner.steps = header.progress.steps;
     } else {
-        if (rc == OK && note.floats != floats_of(w, &note))
+        if (rc == OK && header.floats != floats_of(w, &header))
             rc = ERR_PROTOCOL;
-        rc = take_start(w, rc, &note);
+        rc = take_start(w, rc, &header);
     }
     struct buf nothing = {0};
-    return rc == OK ? worker_tell(w, WIRE_JOIN_COMPLETE, &nothing) : rc;
+    return rc == OK ? worker_report(w, WIRE_JOIN_COMPLETE, &nothing) : rc;
 }
 
 /* Of the first of all views, in a run that does not draw what it begins with. */
-static int begin(struct worker *w)
+static int begin_run(struct worker *w)
 {
-    struct model_note note = {0};
+    struct model_header header = {0};
     int64_t begun = trace_now(w->world);
-    int rc = bootstrap_ask(&w->group, &note);
-    if (rc == OK && floats_of(w, &note) > w->publisher.room)
+    int rc = bootstrap_request(&w->group, &header);
+    if (rc == OK && floats_of(w, &header) > w->publisher.room)
         rc = ERR_PROTOCOL;
     if (rc == OK)
-        rc = bootstrap_take(&w->bootstrap, &w->group, w->publisher.copy, floats_of(w, &note));
+        rc = bootstrap_take(&w->bootstrap, &w->group, w->publisher.copy, floats_of(w, &header));
     if (rc == ERR_DRIVER || rc == ERR_CANCELLED)
         return rc;
     trace_end(w->world, begun,
               (struct trace_span){.kind = SPAN_WAIT,
                                   .row = TRACE_MODELS,
                                   .peer = WORLD_DRIVER,
-                                  .n = note.course.exchanges});
+                                  .n = header.progress.exchanges});
     if (rc == OK)
         rc = end_warming(w);
-    return take_start(w, rc, &note);
+    return take_start(w, rc, &header);
 }
 
 static int write_hello(const struct worker *w, struct buf *out, struct err *err)
@@ -384,19 +385,20 @@ static int write_hello(const struct worker *w, struct buf *out, struct err *err)
     return OK;
 }
 
-static int say_hello(struct worker *w)
+static int send_hello(struct worker *w)
 {
     struct buf bytes = {0};
     int rc = write_hello(w, &bytes, &w->err);
     if (rc == OK)
-        rc = worker_tell(w, WIRE_HELLO, &bytes);
+        rc = worker_report(w, WIRE_HELLO, &bytes);
     buf_release(&bytes);
     return rc;
 }
 
 /* Another driver has answered, on the listener's task. Whether its run is this one is for it to
  * judge, by the hello. */
-static int meet(void *user, const struct message *m, uint32_t *incarnation, struct buf *hello)
+static int shake_hands(void *user, const struct message *m, uint32_t *incarnation,
+                       struct buf *hello)
 {
     const struct worker *w = user;
     struct byte_reader in = {m->data, m->len, false};
@@ -416,7 +418,7 @@ int worker_open(struct worker *w)
     if (rc == OK && w->checks && w->host->reach)
         rc = worker_begin_stage(w, "connections");
     if (rc == OK && w->checks && w->host->reach)
-        rc = reach_check(w->world, w->host, &w->err);
+        rc = connectivity_check(w->world, w->host, &w->err);
     if (rc == OK)
         rc = open_learner(w);
     return rc;
@@ -444,10 +446,10 @@ int worker_join(struct worker *w)
     w->group.pause = w->host->pause;
     w->group.retry = w->host->retry;
     w->group.drivers = w->host->drivers;
-    w->group.handshake = (struct group_handshake){meet, w};
+    w->group.handshake = (struct group_handshake){shake_hands, w};
     int rc = group_listen(&w->group);
     if (rc == OK)
-        rc = say_hello(w);
+        rc = send_hello(w);
     if (rc == OK)
         begin_warming(w);
     if (rc == OK)
@@ -455,8 +457,8 @@ int worker_join(struct worker *w)
     if (rc == OK && !w->left && w->traces)
         tracer_begin(w->world, w->host->trace, w->host->log);
     if (rc == OK && !w->left && group_first_view(&w->group)->number > 1)
-        rc = enter(w);
+        rc = join_run(w);
     else if (rc == OK && !w->left && w->resumes)
-        rc = begin(w);
+        rc = begin_run(w);
     return rc == OK ? end_warming(w) : rc;
 }

@@ -19,7 +19,7 @@ static int send_opening(struct worker *w, const char *stage, uint64_t done, uint
     worker_find_place(w, &report.place);
     snprintf(report.stage, sizeof report.stage, "%s", stage);
     opening_encode(&report, &bytes);
-    int rc = worker_tell(w, WIRE_OPENING, &bytes);
+    int rc = worker_report(w, WIRE_OPENING, &bytes);
     buf_release(&bytes);
     return rc;
 }
@@ -38,7 +38,7 @@ bool worker_report_opening(void *user, const char *stage, uint64_t done, uint64_
     return w->opening_ended == OK;
 }
 
-int worker_say_ended(struct worker *w)
+int worker_report_ended(struct worker *w)
 {
     return err_set(&w->err, w->opening_ended, "%s",
                    w->opening_ended == ERR_STOP ? "it was asked to leave" : "the driver is gone");
@@ -47,7 +47,7 @@ int worker_say_ended(struct worker *w)
 int worker_begin_stage(struct worker *w, const char *stage)
 {
     w->opening_reported = world_now(w->world) - REPORT_EVERY; /* at once */
-    return worker_report_opening(w, stage, 0, 0) ? OK : worker_say_ended(w);
+    return worker_report_opening(w, stage, 0, 0) ? OK : worker_report_ended(w);
 }
 
 int worker_pass_opening(struct worker *w)
@@ -60,7 +60,7 @@ int worker_pass_opening(struct worker *w)
         if (rc != OK)
             return rc;
         if (!worker_report_opening(w, "records", i, STEPS))
-            return worker_say_ended(w);
+            return worker_report_ended(w);
     }
     return OK;
 }

@@ -13,7 +13,7 @@ static void put_place(const struct worker_place *place, struct buf *out)
     buf_put_text(out, place->address);
 }
 
-static void cut_place(struct byte_reader *in, struct worker_place *out)
+static void read_place(struct byte_reader *in, struct worker_place *out)
 {
     read_text(in, out->host, sizeof out->host);
     read_text(in, out->address, sizeof out->address);
@@ -31,7 +31,7 @@ void opening_encode(const struct opening_report *report, struct buf *out)
 
 int opening_decode(struct byte_reader *in, struct opening_report *out)
 {
-    cut_place(in, &out->place);
+    read_place(in, &out->place);
     read_text(in, out->stage, sizeof out->stage);
     out->done = read_u64(in);
     out->total = read_u64(in);
@@ -61,7 +61,7 @@ int departure_decode(struct byte_reader *in, struct departure *out)
 {
     out->status = (int)read_u32(in);
     uint8_t stage = read_u8(in);
-    cut_place(in, &out->place);
+    read_place(in, &out->place);
     read_text(in, out->text, sizeof out->text);
     if (!byte_reader_done(in) || stage > DEPARTED_TRAINING)
         return ERR_PROTOCOL;
@@ -82,15 +82,15 @@ void worker_place_print(const struct worker_place *place, uint32_t node, char *o
 
 void departure_explain(const struct departure *departure, uint32_t node, struct err *out)
 {
-    static const char *const how[] = {
+    static const char *const outcome[] = {
         [DEPARTED_OPENING] = "left while opening",
         [DEPARTED_JOINING] = "left while joining",
         [DEPARTED_REFUSED] = "is refused",
         [DEPARTED_TRAINING] = "left while training",
     };
-    char who[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
-    worker_place_print(&departure->place, node, who, sizeof who);
-    err_set(out, departure->status, "%s %s: %s", who, how[departure->stage], departure->text);
+    char name[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
+    worker_place_print(&departure->place, node, name, sizeof name);
+    err_set(out, departure->status, "%s %s: %s", name, outcome[departure->stage], departure->text);
 }
 
 /* ---- what was reported lately ---- */
@@ -108,27 +108,27 @@ static uint64_t find_cause(const struct departure *departure)
     return cause ? cause : 1;
 }
 
-bool departure_is_news(struct departure_book *book, const struct departure *departure, int64_t now,
-                       uint32_t *silent)
+bool departure_is_news(struct departures *departures, const struct departure *departure,
+                       int64_t now, uint32_t *silent)
 {
     uint64_t cause = find_cause(departure);
     size_t at = 0;
     for (size_t i = 0; i < DEPARTURES_MAX; i++) {
-        if (book->at[i].cause == cause) {
+        if (departures->at[i].cause == cause) {
             at = i;
             break;
         }
-        if (book->at[i].reported < book->at[at].reported)
+        if (departures->at[i].reported < departures->at[at].reported)
             at = i;
     }
-    bool known = book->at[at].cause == cause;
-    if (known && now - book->at[at].reported < DEPARTURE_PAUSE) {
-        book->at[at].silent++;
+    bool known = departures->at[at].cause == cause;
+    if (known && now - departures->at[at].reported < DEPARTURE_PAUSE) {
+        departures->at[at].silent++;
         return false;
     }
-    *silent = known ? book->at[at].silent : 0;
-    book->at[at].cause = cause;
-    book->at[at].reported = now;
-    book->at[at].silent = 0;
+    *silent = known ? departures->at[at].silent : 0;
+    departures->at[at].cause = cause;
+    departures->at[at].reported = now;
+    departures->at[at].silent = 0;
     return true;
 }

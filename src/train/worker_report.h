@@ -56,7 +56,7 @@ void departure_explain(const struct departure *departure, uint32_t node, struct 
 enum { DEPARTURES_MAX = 64 };
 #define DEPARTURE_PAUSE INT64_C(60000000000) /* ns */
 
-struct departure_book {
+struct departures {
     struct {
         uint64_t cause; /* of the host and the text, digits left out; 0: free */
         int64_t reported;
@@ -66,7 +66,7 @@ struct departure_book {
 
 /* Is this one to be reported at `now`? Then *silent is how many like it were not, since the last
  * report. */
-bool departure_is_news(struct departure_book *book, const struct departure *departure, int64_t now,
-                       uint32_t *silent);
+bool departure_is_news(struct departures *departures, const struct departure *departure,
+                       int64_t now, uint32_t *silent);
 
 #endif

@@ -76,46 +76,46 @@ static void test_departure_text_obeys_no_terminal(void **state)
 
 static void test_departure_repeated_is_told_once_a_minute(void **state)
 {
-    struct departure_book book = {0};
+    struct departures departures = {0};
     struct departure other = sample;
     int64_t second = DEPARTURE_PAUSE / 60, now = 5 * second;
     uint32_t silent = 9;
     (void)state;
-    assert_true(departure_is_news(&book, &sample, now, &silent));
+    assert_true(departure_is_news(&departures, &sample, now, &silent));
     assert_int_equal(silent, 0);
     for (int i = 0; i < 11; i++)
-        assert_false(departure_is_news(&book, &sample, now += 5 * second, &silent));
+        assert_false(departure_is_news(&departures, &sample, now += 5 * second, &silent));
     snprintf(other.place.host, sizeof other.place.host, "cellar"); /* another host is news, */
-    assert_true(departure_is_news(&book, &other, now, &silent));
+    assert_true(departure_is_news(&departures, &other, now, &silent));
     snprintf(other.text, sizeof other.text, "out of memory"); /* and so is another cause */
-    assert_true(departure_is_news(&book, &other, now, &silent));
-    assert_true(departure_is_news(&book, &sample, now + 6 * second, &silent));
+    assert_true(departure_is_news(&departures, &other, now, &silent));
+    assert_true(departure_is_news(&departures, &sample, now + 6 * second, &silent));
     assert_int_equal(silent, 11);
 }
 
 static void test_departure_cause_ignores_numbers(void **state)
 {
-    struct departure_book book = {0};
+    struct departures departures = {0};
     struct departure a = sample, b = sample;
     uint32_t silent;
     (void)state;
     snprintf(a.text, sizeof a.text, "worker 3 at 10.0.0.3:4711 cannot reach worker 0");
     snprintf(b.text, sizeof b.text, "worker 14 at 10.0.0.3:50123 cannot reach worker 0");
-    assert_true(departure_is_news(&book, &a, 1, &silent));
-    assert_false(departure_is_news(&book, &b, 2, &silent));
+    assert_true(departure_is_news(&departures, &a, 1, &silent));
+    assert_false(departure_is_news(&departures, &b, 2, &silent));
 }
 
 static void test_departure_book_is_bounded(void **state)
 {
-    struct departure_book book = {0};
+    struct departures departures = {0};
     struct departure one = sample;
     uint32_t silent;
     (void)state;
     for (int i = 0; i < 3 * DEPARTURES_MAX; i++) {
         snprintf(one.place.host, sizeof one.place.host, "host%d", i);
-        assert_true(departure_is_news(&book, &one, i + 1, &silent));
+        assert_true(departure_is_news(&departures, &one, i + 1, &silent));
     }
-    assert_false(departure_is_news(&book, &one, 3 * DEPARTURES_MAX + 1, &silent));
+    assert_false(departure_is_news(&departures, &one, 3 * DEPARTURES_MAX + 1, &silent));
 }
 
 int main(void)

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* The picture of the header, bit by bit. */
-static void a_tag_is_packed_as_it_is_drawn(void **state)
+static void test_a_tag_is_packed_as_it_is_drawn(void **state)
 {
     (void)state;
     assert_int_equal(WIRE_HELLO, 1);
@@ -21,7 +21,7 @@ static void a_tag_is_packed_as_it_is_drawn(void **state)
                 UINT64_C(0x00ffffffffffffff));
 }
 
-static void what_is_too_wide_stays_in_its_field(void **state)
+static void test_what_is_too_wide_stays_in_its_field(void **state)
 {
     (void)state;
     assert_true(wire_tag(WIRE_MODEL, 0x101, UINT64_C(0x700000002), 0x30004) ==
@@ -44,7 +44,7 @@ static void test_wire_kinds_round_trip_through_tags(void **state)
         }
 }
 
-static void bytes_that_name_no_kind_are_none(void **state)
+static void test_bytes_that_name_no_kind_are_none(void **state)
 {
     (void)state;
     for (uint64_t kind = WIRE_KIND_COUNT; kind < 256; kind++)
@@ -52,7 +52,7 @@ static void bytes_that_name_no_kind_are_none(void **state)
     assert_int_equal(wire_kind_of(0), WIRE_NONE);
 }
 
-static void names_go_round(void **state)
+static void test_names_go_round(void **state)
 {
     (void)state;
     for (int kind = 1; kind < WIRE_KIND_COUNT; kind++) {
@@ -64,7 +64,7 @@ static void names_go_round(void **state)
     assert_string_equal(wire_kind_name(WIRE_WANT_MODEL), "want_model");
 }
 
-static void other_names_find_nothing(void **state)
+static void test_other_names_find_nothing(void **state)
 {
     (void)state;
     static const char *const strange[] = {"", "?", "reduc", "reducee", "REDUCE", " view"};
@@ -77,12 +77,12 @@ static void other_names_find_nothing(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_tag_is_packed_as_it_is_drawn),
-        cmocka_unit_test(what_is_too_wide_stays_in_its_field),
+        cmocka_unit_test(test_a_tag_is_packed_as_it_is_drawn),
+        cmocka_unit_test(test_what_is_too_wide_stays_in_its_field),
         cmocka_unit_test(test_wire_kinds_round_trip_through_tags),
-        cmocka_unit_test(bytes_that_name_no_kind_are_none),
-        cmocka_unit_test(names_go_round),
-        cmocka_unit_test(other_names_find_nothing),
+        cmocka_unit_test(test_bytes_that_name_no_kind_are_none),
+        cmocka_unit_test(test_names_go_round),
+        cmocka_unit_test(test_other_names_find_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

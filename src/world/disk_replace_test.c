@@ -58,7 +58,7 @@ static void test_the_order_is_the_point(void **state)
     struct err err = {0};
     faulty_init(&faulty);
     assert_int_equal(replace_file(&faulty.disk, *state, "bytes", &err), OK);
-    assert_string_equal(faulty.said, "remove open write sync close rename sync_dir ");
+    assert_string_equal(faulty.reported, "remove open write sync close rename sync_dir ");
 }
 
 /* With one call failing, and with all that follow failing, too. */
@@ -96,7 +96,7 @@ static void test_a_directory_that_is_kept(void **state)
         faulty_init(&faulty);
         faulty.fail_at = n;
         assert_int_equal(disk_keep_dir(&faulty.disk, path, NULL, &err), n > 0 ? ERR_IO : OK);
-        assert_string_equal(faulty.said, n == 1 ? "make_dir " : "make_dir sync_dir ");
+        assert_string_equal(faulty.reported, n == 1 ? "make_dir " : "make_dir sync_dir ");
     }
     assert_true(folder_has(folder, "kept"));
     folder_file(folder, "missing/kept", path);

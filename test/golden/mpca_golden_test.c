@@ -128,7 +128,7 @@ static void cluster_init(struct cluster *k, const char *form, bool tilts)
 
 static float alpha_of(const struct cluster *k, size_t s)
 {
-    return mpca_alpha(&mpca_how_default, k->c[s]);
+    return mpca_alpha(&mpca_config_default, k->c[s]);
 }
 
 static void compute_gradient(struct cluster *k, size_t i)
@@ -208,7 +208,7 @@ static void expect_model(struct cluster *k, const float *got)
 static void one_tick(struct cluster *k, int tick)
 {
     const size_t s = (size_t)tick % SHARDS, other = (s + 1) % SHARDS;
-    const struct mpca_how *config = &mpca_how_default;
+    const struct mpca_config *config = &mpca_config_default;
     const struct mpca_model *next = &k->joint.next;
     float zeros[SEGMENT_ALIGN] = {0}, got[COLUMNS];
     for (size_t i = 0; i < WORKERS; i++)

@@ -78,10 +78,10 @@ static inline void sample_fill(const struct sample *m, uint64_t n, float model[S
             }
 }
 
-static inline struct checkpoint_note sample_note_of(uint64_t n)
+static inline struct checkpoint_header sample_header_of(uint64_t n)
 {
-    return (struct checkpoint_note){
-        .course = {.place = n * 64, .steps = n * 4, .exchanges = n},
+    return (struct checkpoint_header){
+        .progress = {.sample_offset = n * 64, .steps = n * 4, .exchanges = n},
         .updates = n + 5,
         .used = n * 64 - 3,
         .missed = 3,
@@ -100,10 +100,10 @@ static inline int sample_save_to(const struct sample *m, struct disk *disk, uint
     float model[SAMPLE_ROOM];
     uint64_t bytes;
     struct rundir dir = m->dir;
-    struct checkpoint_note note = sample_note_of(n);
+    struct checkpoint_header header = sample_header_of(n);
     dir.disk = disk;
     sample_fill(m, n, model);
-    return checkpoint_save(&dir, &note, &m->layout, model, keep, &bytes, err);
+    return checkpoint_save(&dir, &header, &m->layout, model, keep, &bytes, err);
 }
 
 static inline void sample_save(const struct sample *m, uint64_t n, uint32_t keep)
@@ -114,11 +114,11 @@ static inline void sample_save(const struct sample *m, uint64_t n, uint32_t keep
 }
 
 static inline int sample_load(struct sample *m, float model[SAMPLE_ROOM],
-                              struct checkpoint_note *note, struct err *err)
+                              struct checkpoint_header *header, struct err *err)
 {
     memset(model, 0, SAMPLE_ROOM * sizeof *model);
     m->log[0] = '\0';
-    return checkpoint_load(&m->dir, &m->logger, &m->layout, model, note, err);
+    return checkpoint_load(&m->dir, &m->logger, &m->layout, model, header, err);
 }
 
 /* The newest that can be loaded is that of exchange n, whole. */
@@ -126,17 +126,17 @@ static inline void sample_expect_loaded(struct sample *m, uint64_t n)
 {
     float model[SAMPLE_ROOM], want[SAMPLE_ROOM];
     struct err err = {0};
-    struct checkpoint_note note, wrote = sample_note_of(n);
-    if (sample_load(m, model, &note, &err) != OK)
+    struct checkpoint_header header, wrote = sample_header_of(n);
+    if (sample_load(m, model, &header, &err) != OK)
         fail_msg("%s", err.text);
     sample_fill(m, n, want);
-    assert_int_equal(note.course.exchanges, n);
-    assert_int_equal(note.course.place, wrote.course.place);
-    assert_int_equal(note.course.steps, wrote.course.steps);
-    assert_true(note.used == wrote.used && note.missed == wrote.missed);
-    assert_int_equal(note.updates, m->layout.has_state ? wrote.updates : 0);
-    assert_true(note.seed == wrote.seed && note.incarnation == wrote.incarnation);
-    assert_true(note.job_hash == wrote.job_hash && note.data_hash == wrote.data_hash);
+    assert_int_equal(header.progress.exchanges, n);
+    assert_int_equal(header.progress.sample_offset, wrote.progress.sample_offset);
+    assert_int_equal(header.progress.steps, wrote.progress.steps);
+    assert_true(header.used == wrote.used && header.missed == wrote.missed);
+    assert_int_equal(header.updates, m->layout.has_state ? wrote.updates : 0);
+    assert_true(header.seed == wrote.seed && header.incarnation == wrote.incarnation);
+    assert_true(header.job_hash == wrote.job_hash && header.data_hash == wrote.data_hash);
     size_t floats = model_floats(&m->layout);
     assert_memory_equal(model, want, floats * sizeof *model);
 }

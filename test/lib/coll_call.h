@@ -38,21 +38,21 @@ static float call_value(size_t rank, size_t round, size_t i)
 }
 
 static inline int call_plan(struct coll_plan *plan, const struct call *call,
-                            const struct coll_config *how, size_t ranks, size_t me)
+                            const struct coll_config *config, size_t ranks, size_t me)
 {
     struct schedule s;
-    int rc = call_schedule(&s, call, ranks, me, how->chunk);
+    int rc = call_schedule(&s, call, ranks, me, config->chunk);
     if (rc == OK)
-        rc = coll_plan_make(plan, &s, how);
+        rc = coll_plan_make(plan, &s, config);
     schedule_release(&s);
     return rc;
 }
 
-static inline int call_run(struct coll *c, const struct call *call, const struct coll_config *how,
-                           float *x, float *residual)
+static inline int call_run(struct coll *c, const struct call *call,
+                           const struct coll_config *config, float *x, float *residual)
 {
     struct coll_plan plan;
-    int rc = call_plan(&plan, call, how, c->ranks->count, c->ranks->me);
+    int rc = call_plan(&plan, call, config, c->ranks->count, c->ranks->me);
     if (rc == OK) {
         rc = coll_run(c, &plan, x, residual);
         coll_plan_release(&plan);
@@ -63,12 +63,12 @@ static inline int call_run(struct coll *c, const struct call *call, const struct
 /* The same without a world or pieces; node[r] says whose values rank r brings (NULL: its own). The
  * cluster is the caller's to tear down. */
 static inline void call_in_memory(struct cluster *c, const struct call *call,
-                                  const struct coll_config *how, size_t ranks, const uint32_t *node,
-                                  size_t round)
+                                  const struct coll_config *config, size_t ranks,
+                                  const uint32_t *node, size_t round)
 {
-    *c = (struct cluster){.ranks = ranks, .n = call->n, .reduction = how->reduction};
+    *c = (struct cluster){.ranks = ranks, .n = call->n, .reduction = config->reduction};
     for (size_t r = 0; r < ranks; r++)
-        assert_int_equal(call_schedule(&c->by[r], call, ranks, r, how->chunk), OK);
+        assert_int_equal(call_schedule(&c->by[r], call, ranks, r, config->chunk), OK);
     cluster_make_room(c);
     for (size_t r = 0; r < ranks; r++)
         for (size_t i = 0; i < call->n; i++)

@@ -122,7 +122,7 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
     s.host.open_seconds = r->open_s;
     s.host.corpus = &s.corpus;
     s.host.dx = &s.dx;
-    const struct sim_options how = {
+    const struct sim_options options = {
         .cluster = cluster,
         .workers = job->workers,
         .seed = job->seed,
@@ -133,7 +133,7 @@ static inline void doomed_play(const struct tiny *t, const char *text, const cha
         .kill_node = r->kill_node,
         .kill_send = r->kill_send,
     };
-    assert_int_equal(sim_create(&how, &sim, &err), OK);
+    assert_int_equal(sim_create(&options, &sim, &err), OK);
     r->sim = sim;
     r->rc = sim_run(sim, (int64_t)(limit_s * 1e9));
     r->sent = sim_sent(sim, r->kill_node);

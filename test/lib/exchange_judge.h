@@ -36,7 +36,7 @@ static bool counts(const struct trial *t, uint32_t node, uint64_t n)
 struct expected {
     uint64_t n; /* 0: not computed yet */
     struct members took_part;
-    struct exchange_meta tally;
+    struct exchange_meta meta;
     size_t ranks;
     float *x;
     double *size; /* Σ|w·x| / Σw: what rounding errors are to be measured by */
@@ -51,16 +51,16 @@ static void expected_release(struct expected *e)
 
 static void add_up(const struct trial *t, uint32_t node, struct expected *e, float *x)
 {
-    struct exchange_meta mine = contribution(t, node, e->n), *tally = &e->tally;
-    tally->stop_votes += mine.stop_votes;
-    tally->hash_min = mine.hash_min < tally->hash_min ? mine.hash_min : tally->hash_min;
-    tally->hash_max = mine.hash_max > tally->hash_max ? mine.hash_max : tally->hash_max;
+    struct exchange_meta mine = contribution(t, node, e->n), *meta = &e->meta;
+    meta->stop_votes += mine.stop_votes;
+    meta->hash_min = mine.hash_min < meta->hash_min ? mine.hash_min : meta->hash_min;
+    meta->hash_max = mine.hash_max > meta->hash_max ? mine.hash_max : meta->hash_max;
     if (!counts(t, node, e->n))
         return;
-    members_add(&tally->contributors, node);
-    tally->weight += mine.weight; /* exact, in whatever order */
-    tally->samples += mine.samples;
-    tally->loss += mine.loss;
+    members_add(&meta->contributors, node);
+    meta->weight += mine.weight; /* exact, in whatever order */
+    meta->samples += mine.samples;
+    meta->loss += mine.loss;
     for (size_t i = 0; i < t->floats; i++) {
         x[i] = t->value(node, e->n, i) * (float)mine.weight;
         e->size[i] += fabs((double)x[i]);
@@ -89,29 +89,30 @@ static size_t rank_with(const struct trial *t, const struct cluster *c, size_t i
 
 /* Without a network: scaled values, added in the order of the schedules; the driver, where it takes
  * part, is rank 0 and brings nothing. */
-static void recompute(const struct trial *t, const struct members *took_part, uint64_t n,
+static void recompute(const struct trial *t, const struct members *participants, uint64_t n,
                       struct expected *e)
 {
-    struct cluster c = {.ranks = t->driver_takes_part + members_count(took_part), .n = t->floats};
-    *e = (struct expected){.n = n, .took_part = *took_part, .ranks = c.ranks};
-    e->tally = (struct exchange_meta){.hash_min = UINT64_MAX, .participants = *took_part};
+    struct cluster c = {.ranks = t->driver_takes_part + members_count(participants),
+                        .n = t->floats};
+    *e = (struct expected){.n = n, .took_part = *participants, .ranks = c.ranks};
+    e->meta = (struct exchange_meta){.hash_min = UINT64_MAX, .participants = *participants};
     if (!t->split)
-        e->tally.algorithm = t->algorithm ? t->algorithm : auto_rule(t->codec, c.ranks, c.n);
+        e->meta.algorithm = t->algorithm ? t->algorithm : auto_rule(t->codec, c.ranks, c.n);
     assert_non_null(e->x = calloc(t->floats, sizeof *e->x));
     assert_non_null(e->size = calloc(t->floats, sizeof *e->size));
     for (size_t r = 0; r < c.ranks; r++)
-        assert_int_equal(schedule_for(t, &c, r, e->tally.algorithm), OK);
+        assert_int_equal(schedule_for(t, &c, r, e->meta.algorithm), OK);
     cluster_make_room(&c);
     size_t rank = t->driver_takes_part;
     for (uint32_t node = 0; node < t->workers; node++)
-        if (members_has(took_part, node))
+        if (members_has(participants, node))
             add_up(t, node, e, c.x[rank++]);
     cluster_carry_out(&c);
-    for (size_t i = 0; c.ranks > 0 && e->tally.weight > 0 && i < t->floats; i++) {
+    for (size_t i = 0; c.ranks > 0 && e->meta.weight > 0 && i < t->floats; i++) {
         float sum = c.x[rank_with(t, &c, i)][i];
         e->x[i] =
-            t->split ? prepared_value(sum, e->tally.weight) : sum * (float)(1.0 / e->tally.weight);
-        e->size[i] /= e->tally.weight;
+            t->split ? prepared_value(sum, e->meta.weight) : sum * (float)(1.0 / e->meta.weight);
+        e->size[i] /= e->meta.weight;
     }
     cluster_tear_down(&c);
 }
@@ -133,7 +134,7 @@ static bool near(const struct trial *t, const struct record *r, const struct exp
 
 static bool is_mean(const struct trial *t, const struct record *r, const struct expected *e)
 {
-    if (memcmp(&r->tally, &e->tally, sizeof r->tally) != 0)
+    if (memcmp(&r->meta, &e->meta, sizeof r->meta) != 0)
         return false;
     return t->codec == CODEC_F32 ? r->hash == hash_bytes(e->x, t->floats * sizeof *e->x)
                                  : near(t, r, e);
@@ -141,7 +142,7 @@ static bool is_mean(const struct trial *t, const struct record *r, const struct 
 
 static bool same_outcome(const struct record *a, const struct record *b)
 {
-    return a->hash == b->hash && memcmp(&a->tally, &b->tally, sizeof a->tally) == 0;
+    return a->hash == b->hash && memcmp(&a->meta, &b->meta, sizeof a->meta) == 0;
 }
 
 /* D5: no two members of a view hold different results; and all who are left hold the same. */
@@ -181,13 +182,13 @@ static bool is_right(const struct trial *t, uint32_t place, uint64_t n, struct e
             return true;
         wrong = "is missing";
     } else {
-        if (e->n != n || memcmp(&e->took_part, &r->tally.participants, sizeof e->took_part) != 0) {
+        if (e->n != n || memcmp(&e->took_part, &r->meta.participants, sizeof e->took_part) != 0) {
             expected_release(e);
-            recompute(t, &r->tally.participants, n, e);
+            recompute(t, &r->meta.participants, n, e);
         }
         if (!is_mean(t, r, e))
             wrong = "is not the mean of those who took part";
-        else if (!subset(&r->members, &r->tally.participants))
+        else if (!subset(&r->members, &r->meta.participants))
             wrong = "is without a member of its view";
         else if (n > 1 && t->record[place][n - 1].view > r->view)
             wrong = "is of an older view than the one before";

@@ -9,14 +9,14 @@ struct tallied {
     size_t runs, unformed, went_on, adopted, apart, complaints;
 };
 
-static void tally_up(struct tallied *sum, const struct trial *t)
+static void count_up(struct tallied *sum, const struct trial *t)
 {
     char complaint[COMPLAINT_MAX];
     bool went_on = false, adopted = false, apart = false;
     for (uint64_t n = 1; n <= t->exchanges; n++)
         for (uint32_t place = 0; place < NODES; place++) {
             const struct record *r = &t->record[place][n];
-            bool whole = members_count(&r->tally.participants) == members_count(&r->members);
+            bool whole = members_count(&r->meta.participants) == members_count(&r->members);
             went_on |= r->there && r->view > 1 && whole;
             adopted |= r->there && !whole;
             for (uint32_t other = 0; other < place; other++)
@@ -54,7 +54,7 @@ static void sweep_messages(struct trial t, uint64_t stride, struct tallied *sum)
                 fail_msg("worker %u sent message %u and was not killed", node, (unsigned)k);
             if (t.rc == OK && t.formed && dead(&t) == 0)
                 break;
-            tally_up(sum, &t);
+            count_up(sum, &t);
             if (t.subject == &sound)
                 expect_well(&t);
         }

@@ -21,7 +21,7 @@
 /* What is tested. */
 struct subject {
     int (*run)(struct exchange *e, const struct exchange_meta *mine);
-    int (*settle)(struct exchange *e);
+    int (*sync)(struct exchange *e);
 };
 
 static const struct subject sound = {exchange_run, exchange_sync};
@@ -39,7 +39,7 @@ struct record {
     struct members members; /* of that view */
     uint64_t hash;          /* of the result */
     float x[FLOATS_KEPT];   /* its beginning */
-    struct exchange_meta tally;
+    struct exchange_meta meta;
 };
 
 struct trial {
@@ -92,11 +92,11 @@ static float prepared_value(float sum, double weight)
 
 /* ---- a member's part ---- */
 
-static int prepare(void *user, struct range range, float *x, const struct exchange_meta *tally)
+static int prepare(void *user, struct range range, float *x, const struct exchange_meta *meta)
 {
     (void)user;
     for (size_t i = 0; i < range.len; i++)
-        x[i] = prepared_value(x[i], tally->weight);
+        x[i] = prepared_value(x[i], meta->weight);
     return OK;
 }
 
@@ -141,7 +141,7 @@ static void record(struct trial *t, const struct exchange *e, uint64_t n)
         .there = true,
         .view = view->number,
         .hash = hash_bytes(result->at, result->n * sizeof(float)),
-        .tally = *exchange_result_meta(e),
+        .meta = *exchange_result_meta(e),
     };
     for (size_t i = 0; i < FLOATS_KEPT && i < result->n; i++)
         r->x[i] = result->at[i];
@@ -169,12 +169,12 @@ static int exchange_all(struct trial *t, struct exchange *e)
 }
 
 /* Until the group is over: others may lack the last result. */
-static int settle(const struct trial *t, struct exchange *e)
+static int sync_lane(const struct trial *t, struct exchange *e)
 {
     struct world *w = e->group->world;
     while (!atomic_load(&e->group->over)) {
         uint64_t seen = world_raised(w, SIGNAL_GROUP);
-        int rc = t->subject->settle(e);
+        int rc = t->subject->sync(e);
         struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
         struct wake wake;
         if (rc == OK && !atomic_load(&e->group->over))
@@ -188,15 +188,15 @@ static int settle(const struct trial *t, struct exchange *e)
 static int open_lane(const struct trial *t, struct exchange *e, struct group *group,
                      struct arena *arena)
 {
-    const struct exchange_config how = {.algorithm = t->algorithm,
-                                        .chunk = t->chunk,
-                                        .codec = t->codec,
-                                        .split = t->split,
-                                        .prepare = prepare};
-    return exchange_init(e, group, LANE, t->driver_takes_part, t->floats, &how, 0, arena);
+    const struct exchange_config config = {.algorithm = t->algorithm,
+                                           .chunk = t->chunk,
+                                           .codec = t->codec,
+                                           .split = t->split,
+                                           .prepare = prepare};
+    return exchange_init(e, group, LANE, t->driver_takes_part, t->floats, &config, 0, arena);
 }
 
-static int say(struct world *w, uint32_t node, enum wire_kind kind)
+static int log_line(struct world *w, uint32_t node, enum wire_kind kind)
 {
     struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, 0);
     int rc = m ? world_send(w, node, m, CLASS_CONTROL) : ERR_NOMEM;
@@ -210,7 +210,7 @@ static int take_part(struct trial *t, struct group *group, struct arena *arena)
     struct exchange *e = arena_new(arena, struct exchange);
     int rc = e ? group_listen(group) : ERR_NOMEM;
     if (rc == OK)
-        rc = say(group->world, WORLD_DRIVER, WIRE_HELLO);
+        rc = log_line(group->world, WORLD_DRIVER, WIRE_HELLO);
     if (rc == OK)
         rc = group_wait_view(group, 0, WORLD_FOREVER);
     if (rc == OK)
@@ -218,9 +218,9 @@ static int take_part(struct trial *t, struct group *group, struct arena *arena)
     if (rc == OK)
         rc = exchange_all(t, e);
     if (rc == OK)
-        rc = say(group->world, WORLD_DRIVER, WIRE_DONE);
+        rc = log_line(group->world, WORLD_DRIVER, WIRE_DONE);
     if (rc == OK)
-        rc = settle(t, e);
+        rc = sync_lane(t, e);
     if (e)
         exchange_release(e);
     return rc;
@@ -307,7 +307,7 @@ static int leader_main(void *arg)
     if (rc == OK)
         rc = exchange_all(d->trial, &d->lane);
     world_raise(d->group.world, SIGNAL_LEADER);
-    return rc == OK ? settle(d->trial, &d->lane) : rc;
+    return rc == OK ? sync_lane(d->trial, &d->lane) : rc;
 }
 
 /* All who are left have all results. */
@@ -356,7 +356,7 @@ static int drive(struct driver *d)
         rc = turn(d, WORLD_FOREVER);
     const struct view *view = group_view(&d->group);
     for (size_t i = 0; view && i < view->count; i++)
-        say(d->group.world, view->node[i], WIRE_BYE);
+        log_line(d->group.world, view->node[i], WIRE_BYE);
     return rc == OK ? world_sleep(d->group.world, world_now(d->group.world) + GRACE) : rc;
 }
 

@@ -9,12 +9,12 @@
 #include <string.h>
 
 struct faulty_disk {
-    struct disk disk; /* first */
-    int calls;        /* until now */
-    int fail_at;      /* this call, from 1; 0: none */
-    bool for_good;    /* and all after it, as if the power had gone */
-    uint64_t space;   /* what it says is free; 0: what is */
-    char said[1024];  /* "open write sync close " */
+    struct disk disk;    /* first */
+    int calls;           /* until now */
+    int fail_at;         /* this call, from 1; 0: none */
+    bool for_good;       /* and all after it, as if the power had gone */
+    uint64_t space;      /* what it says is free; 0: what is */
+    char reported[1024]; /* "open write sync close " */
 };
 
 struct disk_file {
@@ -25,9 +25,9 @@ struct disk_file {
 /* One more call: does it fail? */
 static bool faulty_call(struct faulty_disk *f, const char *name)
 {
-    size_t n = strlen(f->said);
-    if (n + strlen(name) + 2 < sizeof f->said)
-        strcat(strcat(f->said, name), " ");
+    size_t n = strlen(f->reported);
+    if (n + strlen(name) + 2 < sizeof f->reported)
+        strcat(strcat(f->reported, name), " ");
     f->calls++;
     return f->fail_at > 0 && (f->for_good ? f->calls >= f->fail_at : f->calls == f->fail_at);
 }

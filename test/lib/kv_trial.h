@@ -142,8 +142,8 @@ static inline void trial_join(struct trial *t, struct view *view)
 }
 
 /* What of the script is due. ERR_END: all parts are over */
-static inline int trial_due(struct trial *t, struct world *w, struct group *group,
-                            struct kv_server *server, struct view *view)
+static inline int trial_deadline(struct trial *t, struct world *w, struct group *group,
+                                 struct kv_server *server, struct view *view)
 {
     int64_t now = world_now(w);
     bool over = true, changed = false;
@@ -183,7 +183,7 @@ static inline int trial_drive(struct trial *t, struct world *w, struct group *gr
             rc = trial_publish(w, group, view);
         rc = rc == ERR_TIMEOUT ? OK : rc;
         if (rc == OK)
-            rc = trial_due(t, w, group, server, view);
+            rc = trial_deadline(t, w, group, server, view);
     }
     kv_server_stop(server);
     return rc == ERR_END ? OK : rc;
@@ -214,7 +214,7 @@ static inline int trial_driver(struct trial *t, struct world *w)
 /* ---- a node ---- */
 
 /* Until all who play have come here. */
-static inline int trial_meet(struct trial_node *n)
+static inline int trial_rendezvous(struct trial_node *n)
 {
     struct trial *t = n->trial;
     t->ready[n->self] = true;

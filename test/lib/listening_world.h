@@ -13,7 +13,7 @@ struct listening_world {
     int64_t now;
     int fails; /* what the next send returns instead of OK */
     int lines;
-    char said[8192]; /* each ended by a newline */
+    char log_text[8192]; /* each ended by a newline */
 };
 
 static int64_t listening_now(struct world *w)
@@ -26,11 +26,11 @@ static int listening_send(struct world *w, uint32_t peer, struct message *m, enu
     struct listening_world *l = (struct listening_world *)w;
     (void)class;
     if (l->fails != ERR_FULL) { /* then the message stays the caller's */
-        size_t n = strlen(l->said);
+        size_t n = strlen(l->log_text);
         if (l->fails == OK && peer == w->self && wire_kind_of(m->tag) == WIRE_EVENT &&
-            n + m->len < sizeof l->said) {
-            memcpy(l->said + n, events_line(m), m->len);
-            strcat(l->said, "\n");
+            n + m->len < sizeof l->log_text) {
+            memcpy(l->log_text + n, events_line(m), m->len);
+            strcat(l->log_text, "\n");
             l->lines++;
         }
         message_unref(m);

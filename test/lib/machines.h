@@ -31,21 +31,21 @@ static inline void machines_port(char address[32])
 }
 
 /* Has a process said `what` on its standard error by now? */
-static inline bool machines_said(const struct process *p, const char *what)
+static inline bool machines_log(const struct process *p, const char *what)
 {
-    char *said = process_said(p->err_fd);
-    bool found = strstr(said, what) != NULL;
-    free(said);
+    char *text = process_output(p->err_fd);
+    bool found = strstr(text, what) != NULL;
+    free(text);
     return found;
 }
 
 static inline bool machines_listens(struct machines *m)
 {
     static const char line[] = "paceline worker --join ";
-    char *said = process_said(m->run.p.err_fd);
-    const char *at = strstr(said, line);
+    char *text = process_output(m->run.p.err_fd);
+    const char *at = strstr(text, line);
     bool whole = at && strchr(at, '\n') && sscanf(at + sizeof line - 1, "%63s", m->join) == 1;
-    free(said);
+    free(text);
     return whole;
 }
 

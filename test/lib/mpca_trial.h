@@ -51,9 +51,9 @@ struct trial {
     size_t moves;
     uint64_t star[WORKERS_MAX][LANES_MAX][EXCHANGES_MAX]; /* hash of x̃*_s as adopted; 0: was not */
     struct adopted adopted[LANES_MAX][EXCHANGES_MAX];
-    size_t told[LANES_MAX][EXCHANGES_MAX]; /* how often of exchange n */
-    struct vec joint;                      /* at the end */
-    char said[200];                        /* the last warning of a worker */
+    size_t reported[LANES_MAX][EXCHANGES_MAX]; /* how often of exchange n */
+    struct vec joint;                          /* at the end */
+    char logged[200];                          /* the last warning of a worker */
     int64_t begun;
     int ended[WORKERS_MAX];
     bool formed;
@@ -82,23 +82,23 @@ static void set_state(struct learner *l, uint32_t node)
         l->s.at[i] = state_value(node, l->steps, i);
 }
 
-static void note_adopted(struct trial *t, const struct member *m, uint32_t number)
+static void record_adopted(struct trial *t, const struct member *m, uint32_t number)
 {
     const struct mpca_node *node = m->own;
     const struct mpca_lane *lane = &node->lane[number];
     PL_ASSERT(lane->c < EXCHANGES_MAX);
-    const float *star = m->joint.x->at + lane->r.from;
+    const float *star = m->model.x->at + lane->r.from;
     struct adopted *a = &t->adopted[number][lane->c];
     t->star[m->world->self][number][lane->c] = hash_bytes(star, lane->r.len * sizeof *star);
     if (a->there)
         return;
     a->there = true;
     memcpy(a->x, star, lane->r.len * sizeof *star);
-    memcpy(a->x + lane->r.len, m->joint.s->at, lane->n_s * sizeof *star);
+    memcpy(a->x + lane->r.len, m->model.s->at, lane->n_s * sizeof *star);
 }
 
 /* Where the records of a worker's step are, counted from 0: each has one lease, long enough. */
-static uint64_t mpca_trial_place(const struct trial *t, uint32_t worker, uint64_t step)
+static uint64_t mpca_trial_offset(const struct trial *t, uint32_t worker, uint64_t step)
 {
     return (worker * (uint64_t)(STEPS_MAX + 1) + step) * t->job->batch;
 }
@@ -106,7 +106,7 @@ static uint64_t mpca_trial_place(const struct trial *t, uint32_t worker, uint64_
 static bool ends(const struct trial *t, const struct member *m)
 {
     int64_t ran = world_now(m->world) - t->begun;
-    return m->course.steps >= t->steps || (t->seconds > 0 && world_seconds(ran) >= t->seconds);
+    return m->progress.steps >= t->steps || (t->seconds > 0 && world_seconds(ran) >= t->seconds);
 }
 
 static int on_stepped(struct member *m)
@@ -114,16 +114,16 @@ static int on_stepped(struct member *m)
     struct trial *t = m->train;
     const struct mpca_node *node = m->own;
     uint32_t self = m->world->self;
-    struct stepped *at = &t->step[self][m->course.steps];
-    PL_ASSERT(m->course.steps <= STEPS_MAX);
+    struct stepped *at = &t->step[self][m->progress.steps];
+    PL_ASSERT(m->progress.steps <= STEPS_MAX);
     at->t = world_now(m->world);
     for (uint32_t i = 0; i < node->lanes; i++) {
         at->tau[i] = node->lane[i].tau;
         at->c[i] = node->lane[i].c;
-        note_adopted(t, m, i);
+        record_adopted(t, m, i);
     }
     vec_export(&m->learner->x, vec_all(&m->learner->x), at->x);
-    t->taken[self] = m->course.steps;
+    t->taken[self] = m->progress.steps;
     set_state(m->learner, self);
     if (ends(t, m))
         return ERR_STOP;
@@ -134,12 +134,12 @@ static int on_exchanged(struct member *m, uint32_t lane, const struct exchange_c
 {
     struct trial *t = m->train;
     PL_ASSERT(cost->seconds > 0);
-    m->course.exchanges++;
-    t->told[lane][m->course.exchanges]++;
+    m->progress.exchanges++;
+    t->reported[lane][m->progress.exchanges]++;
     return OK;
 }
 
-static int say(struct world *w, uint32_t node, enum wire_kind kind)
+static int log_line(struct world *w, uint32_t node, enum wire_kind kind)
 {
     struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, 0);
     int rc = m ? world_send(w, node, m, CLASS_CONTROL) : ERR_NOMEM;
@@ -164,12 +164,12 @@ static int await_bye(struct group *group)
     return OK;
 }
 
-static struct course course_of(const struct view *view)
+static struct progress progress_of(const struct view *view)
 {
-    struct course course = {0};
+    struct progress progress = {0};
     for (size_t i = 0; i < view->count; i++)
-        members_add(&course.who, view->node[i]);
-    return course;
+        members_add(&progress.sharers, view->node[i]);
+    return progress;
 }
 
 static int train_on(struct trial *t, struct group *group, struct arena *arena)
@@ -189,26 +189,26 @@ static int train_on(struct trial *t, struct group *group, struct arena *arena)
         .learner = &l,
         .job = t->job,
         .arena = arena,
-        .joint = {.x = &l.x, .s = &l.s},
-        .stepped = on_stepped,
-        .exchanged = on_exchanged,
+        .model = {.x = &l.x, .s = &l.s},
+        .on_step = on_stepped,
+        .on_exchange = on_exchanged,
         .train = t,
     };
-    m.start = m.course = course_of(group_first_view(group));
-    const struct lease own = {.from = mpca_trial_place(t, group->world->self, 0),
-                              .to = mpca_trial_place(t, group->world->self + 1, 0)};
+    m.start = m.progress = progress_of(group_first_view(group));
+    const struct lease own = {.from = mpca_trial_offset(t, group->world->self, 0),
+                              .to = mpca_trial_offset(t, group->world->self + 1, 0)};
     m.leased = true;
-    lease_cursor_begin(&m.hold, t->job->batch, own, own.to - own.from);
+    lease_cursor_begin(&m.lease_cursor, t->job->batch, own, own.to - own.from);
     t->begun = world_now(group->world);
     t->step[group->world->self][0].t = t->begun;
     rc = strategy_mpca.worker(&m);
     if (rc == OK)
-        rc = say(group->world, WORLD_DRIVER, WIRE_DONE);
+        rc = log_line(group->world, WORLD_DRIVER, WIRE_DONE);
     if (rc == OK)
         rc = await_bye(group);
-    if (rc == OK && !strategy_mpca.leads(t->job)) {
-        strategy_mpca.gather(&m);
-        vec_copy(&t->joint, m.joint.x, vec_all(&t->joint));
+    if (rc == OK && !strategy_mpca.driver_hosts_model(t->job)) {
+        strategy_mpca.collect_model(&m);
+        vec_copy(&t->joint, m.model.x, vec_all(&t->joint));
     }
     strategy_mpca.close(&m);
     return rc;
@@ -218,7 +218,7 @@ static void on_line(void *user, enum log_level level, const char *line)
 {
     struct trial *t = user;
     if (level == LOG_WARN)
-        snprintf(t->said, sizeof t->said, "%s", line);
+        snprintf(t->logged, sizeof t->logged, "%s", line);
 }
 
 static int worker_main(struct trial *t, struct world *w)
@@ -231,7 +231,7 @@ static int worker_main(struct trial *t, struct world *w)
     group_init(&group, w, &log, &timing);
     int rc = group_listen(&group);
     if (rc == OK)
-        rc = say(w, WORLD_DRIVER, WIRE_HELLO);
+        rc = log_line(w, WORLD_DRIVER, WIRE_HELLO);
     if (rc == OK)
         rc = group_wait_view(&group, 0, WORLD_FOREVER);
     if (rc == OK)
@@ -248,7 +248,7 @@ struct driver {
     struct group group;
     struct server server;
     struct arena arena;
-    struct leader leader;
+    struct driver_part leader;
     struct task *task;
     struct members done;
     bool lost;
@@ -274,7 +274,7 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
     d->lost |= strcmp(what, "join") != 0;
 }
 
-static int on_moved(struct leader *l, const struct exchange *e)
+static int on_moved(struct driver_part *l, const struct exchange *e)
 {
     struct trial *t = l->train;
     PL_ASSERT(!e && t->moves < LANES_MAX * EXCHANGES_MAX);
@@ -292,26 +292,26 @@ static int leader_main(void *arg)
 static int start_leader(struct driver *d)
 {
     struct trial *t = d->trial;
-    struct leader *l = &d->leader;
+    struct driver_part *l = &d->leader;
     const struct segments *table = net_segments(t->ws->train);
     struct vec s;
-    *l = (struct leader){
+    *l = (struct driver_part){
         .world = d->group.world,
         .group = &d->group,
         .job = t->job,
         .table = table,
         .arena = &d->arena,
         .records = t->corpus.set[SET_TRAIN].count,
-        .committed = on_moved,
+        .on_commit = on_moved,
         .train = t,
     };
-    l->course = course_of(group_first_view(&d->group));
+    l->progress = progress_of(group_first_view(&d->group));
     if (vec_init(&l->x, &d->arena, table->total) != OK ||
         vec_init(&l->s, &d->arena, t->with_state ? STATE : 0) != OK ||
         vec_init(&s, &d->arena, net_state_segments(t->ws->train)->total) != OK)
         return ERR_NOMEM;
     net_init(t->ws->train, t->job->seed, &l->x, &s);
-    l->joint = (struct joint){.x = &l->x, .s = &l->s};
+    l->model = (struct global_model){.x = &l->x, .s = &l->s};
     return world_spawn(d->group.world, "leader", leader_main, d, &d->task);
 }
 
@@ -354,7 +354,7 @@ static int drive(struct driver *d)
             return OK; /* it never forms */
     }
     t->formed = rc == OK;
-    if (rc == OK && strategy_mpca.leads(t->job))
+    if (rc == OK && strategy_mpca.driver_hosts_model(t->job))
         rc = start_leader(d);
     while (rc == OK && !all_done(d))
         rc = turn(d, WORLD_FOREVER);
@@ -370,7 +370,7 @@ static int drive(struct driver *d)
     const struct view *view = group_view(&d->group);
     server_stop(&d->server);
     for (size_t i = 0; view && i < view->count; i++)
-        say(w, view->node[i], WIRE_BYE);
+        log_line(w, view->node[i], WIRE_BYE);
     return rc == OK ? world_sleep(w, world_now(w) + WORLD_SECOND) : rc;
 }
 
@@ -379,7 +379,7 @@ static int driver_main(struct trial *t, struct world *w)
     struct group_timing timing = group_timing_lan();
     const struct roster_options options = {
         .workers = t->workers,
-        .driver_takes_part = strategy_mpca.leads(t->job),
+        .driver_takes_part = strategy_mpca.driver_hosts_model(t->job),
         .silence_max = timing.silence_max,
         .stall_max = timing.stall_max,
     };

@@ -62,13 +62,13 @@ static inline void own_keep(const struct learner *l)
 static inline struct evaluation own_evaluate(const struct objectives *o, struct own_model *own)
 {
     const struct dataset *set = &o->corpus->set[SET_TEST];
-    const Paceline__Evaluate *how = o->job->evaluate;
-    bool fewer = how->has_test_records && how->test_records < set->count;
+    const Paceline__Evaluate *options = o->job->evaluate;
+    bool fewer = options->has_test_records && options->test_records < set->count;
     struct net_result sum = {0};
     struct err err;
     if (!own->x.at)
         return (struct evaluation){.error = (double)NAN, .loss = (double)NAN};
-    int rc = workspace_evaluate(o->ws, set, 0, fewer ? how->test_records : set->count, &own->x,
+    int rc = workspace_evaluate(o->ws, set, 0, fewer ? options->test_records : set->count, &own->x,
                                 &own->s, &sum, &err);
     PL_ASSERT(rc == OK);
     return evaluation_of(&sum);
@@ -83,9 +83,9 @@ void __wrap_learner_update(struct learner *l, uint64_t start);
 int __real_learner_step(struct learner *l, uint64_t start, size_t count);
 int __wrap_learner_step(struct learner *l, uint64_t start, size_t count);
 int __real_objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s,
-                               uint64_t place, uint64_t step);
+                               uint64_t offset, uint64_t step);
 int __wrap_objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s,
-                               uint64_t place, uint64_t step);
+                               uint64_t offset, uint64_t step);
 
 int __wrap_learner_gradient(struct learner *l, uint64_t start, size_t count)
 {
@@ -109,7 +109,7 @@ int __wrap_learner_step(struct learner *l, uint64_t start, size_t count)
 
 /* The workers first: evaluating takes time, in which they go on. */
 int __wrap_objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s,
-                               uint64_t place, uint64_t step)
+                               uint64_t offset, uint64_t step)
 {
     struct own_judged judged = {.step = step};
     for (size_t i = 0; i < OWN_WORKERS_MAX; i++) {
@@ -117,7 +117,7 @@ int __wrap_objectives_evaluate(struct objectives *o, const struct vec *x, struct
         judged.own_error[i] = own.error;
         judged.own_loss[i] = own.loss;
     }
-    int rc = __real_objectives_evaluate(o, x, s, place, step);
+    int rc = __real_objectives_evaluate(o, x, s, offset, step);
     judged.error = o->last[SET_TEST].error;
     judged.loss = o->last[SET_TEST].loss;
     own_judged(&judged);

@@ -55,7 +55,7 @@ static inline int process_capture(void)
 }
 
 /* What has been printed until now, ended by a zero. Freed by the caller. */
-static inline char *process_said(int fd)
+static inline char *process_output(int fd)
 {
     off_t size = lseek(fd, 0, SEEK_END);
     assert_true(size >= 0);
@@ -106,8 +106,8 @@ static inline bool process_poll(struct process *p)
     if (!p->ended && waitpid(p->pid, &status, WNOHANG) == p->pid) {
         p->ended = true;
         p->code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-        p->out = process_said(p->out_fd);
-        p->err = process_said(p->err_fd);
+        p->out = process_output(p->out_fd);
+        p->err = process_output(p->err_fd);
     }
     return p->ended;
 }
@@ -171,7 +171,7 @@ static inline bool process_stat(pid_t pid, char *state, pid_t *parent)
 }
 
 /* Is there such a process that has not yet ended? */
-static inline bool process_lives(pid_t pid)
+static inline bool process_is_alive(pid_t pid)
 {
     char state;
     pid_t parent;

@@ -16,7 +16,7 @@ struct proxied {
 };
 
 /* A line of the proxy's, without its end. */
-static inline void proxied_hear(struct proxied *p, char *line, int size)
+static inline void proxied_receive(struct proxied *p, char *line, int size)
 {
     if (!fgets(line, size, p->out))
         fail_msg("the proxy has ended");
@@ -55,26 +55,26 @@ static inline void proxied_start(struct proxied *p, const char *const *routes)
     p->out = fdopen(out[0], "r");
     for (int i = 0; i < n; i++) {
         int number = -1;
-        proxied_hear(p, line, sizeof line);
+        proxied_receive(p, line, sizeof line);
         assert_int_equal(sscanf(line, "route %d %31s", &number, p->address[i]), 2);
         assert_int_equal(number, i);
     }
 }
 
 /* What it answers to a line. */
-static inline void proxied_ask(struct proxied *p, const char *line, char *answer, int size)
+static inline void proxied_request(struct proxied *p, const char *line, char *reply, int size)
 {
     fprintf(p->in, "%s\n", line);
     fflush(p->in);
-    proxied_hear(p, answer, size);
+    proxied_receive(p, reply, size);
 }
 
-static inline void proxied_tell(struct proxied *p, const char *line)
+static inline void proxied_command(struct proxied *p, const char *line)
 {
-    char answer[128];
-    proxied_ask(p, line, answer, sizeof answer);
-    if (strcmp(answer, "ok") != 0)
-        fail_msg("the proxy was told '%s', and says: %s", line, answer);
+    char reply[128];
+    proxied_request(p, line, reply, sizeof reply);
+    if (strcmp(reply, "ok") != 0)
+        fail_msg("the proxy was told '%s', and says: %s", line, reply);
 }
 
 static inline void proxied_end(struct proxied *p)

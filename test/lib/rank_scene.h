@@ -23,7 +23,7 @@ struct scene {
     uint64_t sent[RANKS_MAX];
 };
 
-static int scene_say(struct world *w, uint32_t node, enum wire_kind kind)
+static int scene_log(struct world *w, uint32_t node, enum wire_kind kind)
 {
     struct message *m = message_new(wire_tag(kind, 0, 0, 0), 0, 0);
     int rc = m ? world_send(w, node, m, CLASS_CONTROL) : ERR_NOMEM;
@@ -75,7 +75,7 @@ static int scene_rank_main(struct scene *scene, struct world *w)
         scene->ended[w->self] = world_now(w);
     }
     scene->rc[w->self] = rc;
-    scene_say(w, WORLD_DRIVER, WIRE_DONE);
+    scene_log(w, WORLD_DRIVER, WIRE_DONE);
     if (world_wait(w, &bye, 1, WORLD_FOREVER, &wake) == OK)
         message_unref(wake.msg);
     group_release(&group);
@@ -103,7 +103,7 @@ static int scene_driver_main(const struct scene *scene, struct world *w)
         over += wake.which == 0 || !wake.up;
     }
     for (uint32_t i = 0; i < scene->ranks; i++)
-        scene_say(w, i, WIRE_BYE);
+        scene_log(w, i, WIRE_BYE);
     return rc == OK ? world_sleep(w, world_now(w) + WORLD_SECOND) : rc;
 }
 

@@ -89,10 +89,10 @@ static inline void real_workers(struct real_run *r, size_t n, pid_t child[PROCES
         UNTIL(10, real_is_worker(child[i])); /* once it is past its exec */
 }
 
-static inline bool real_gone(const pid_t *pid, size_t n)
+static inline bool real_has_ended(const pid_t *pid, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (process_lives(pid[i]))
+        if (process_is_alive(pid[i]))
             return false;
     return true;
 }

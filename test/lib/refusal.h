@@ -36,7 +36,7 @@ static inline void refusal_complain(const struct process *p, const char *const *
     fail();
 }
 
-static inline void refusal_expect(const struct tiny *t, const char *says, const char *const *argv)
+static inline void refusal_expect(const struct tiny *t, const char *phrase, const char *const *argv)
 {
     struct process p;
     char *before = refusal_snapshot(t->folder);
@@ -45,8 +45,8 @@ static inline void refusal_expect(const struct tiny *t, const char *says, const 
     char *after = refusal_snapshot(t->folder);
     if (p.code != 2)
         refusal_complain(&p, argv, "expected exit code 2");
-    if (!strstr(p.err, says))
-        refusal_complain(&p, argv, says);
+    if (!strstr(p.err, phrase))
+        refusal_complain(&p, argv, phrase);
     if (p.out[0])
         refusal_complain(&p, argv, "expected nothing on stdout");
     if (strcmp(before, after) != 0)

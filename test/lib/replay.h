@@ -58,10 +58,10 @@ static inline void replay_close(struct replay *r)
 }
 
 /* g ← the gradient at x of the batch that begins at `place`, without weight decay. */
-static inline void replay_gradient(struct replay *r, const float *x, uint64_t place, float *g)
+static inline void replay_gradient(struct replay *r, const float *x, uint64_t offset, float *g)
 {
     memcpy(r->l.x.at, x, r->n * sizeof *x);
-    assert_int_equal(learner_gradient(&r->l, place, r->job->batch), OK);
+    assert_int_equal(learner_gradient(&r->l, offset, r->job->batch), OK);
     memcpy(g, r->l.dx.at, r->n * sizeof *g);
 }
 
@@ -77,10 +77,10 @@ static inline void replay_sgd(const struct replay *r, float *x, float *m, const 
 }
 
 /* One step of a worker with x and m of its own. */
-static inline void replay_step(struct replay *r, float *x, float *m, uint64_t place, uint64_t t)
+static inline void replay_step(struct replay *r, float *x, float *m, uint64_t offset, uint64_t t)
 {
     float g[REPLAY_FLOATS];
-    replay_gradient(r, x, place, g);
+    replay_gradient(r, x, offset, g);
     replay_sgd(r, x, m, g, t);
 }
 

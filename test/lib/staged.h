@@ -34,9 +34,9 @@ static inline void staged_port(char address[32])
 
 static inline bool staged_address(struct staged *s)
 {
-    char *said = process_said(s->run.p.out_fd);
-    bool whole = strchr(said, '\n') && sscanf(said, "%63s", s->driver) == 1;
-    free(said);
+    char *text = process_output(s->run.p.out_fd);
+    bool whole = strchr(text, '\n') && sscanf(text, "%63s", s->driver) == 1;
+    free(text);
     return whole;
 }
 
@@ -80,13 +80,13 @@ static inline void staged_start(struct tiny *t, struct staged *s, size_t workers
 }
 
 /* How often `what` stands in what a process has said on its standard error. */
-static inline int staged_said(const struct process *p, const char *what)
+static inline int staged_output(const struct process *p, const char *what)
 {
-    char *said = process_said(p->err_fd);
+    char *text = process_output(p->err_fd);
     int n = 0;
-    for (const char *at = said; (at = strstr(at, what)); at++)
+    for (const char *at = text; (at = strstr(at, what)); at++)
         n++;
-    free(said);
+    free(text);
     return n;
 }
 

@@ -18,8 +18,8 @@ enum { LOOPS_S = 5, LOOPS_FLOATS = 1024, LOOPS_COMMITS = 16, LOOPS_WORKERS = 3 }
 
 /* What a worker saw at a commit point. */
 struct loops_commit {
-    float own_s[LOOPS_S], joint_s[LOOPS_S]; /* its learner's, and the joint model's */
-    struct members who;                     /* whose part counted */
+    float own_s[LOOPS_S], model_s[LOOPS_S]; /* its learner's, and the joint model's */
+    struct members sharers;                 /* whose part counted */
 };
 
 struct loops {
@@ -35,7 +35,7 @@ struct loops {
     struct loops_commit seen[LOOPS_WORKERS][LOOPS_COMMITS];
     uint64_t commits[LOOPS_WORKERS];
     float x[LOOPS_WORKERS][LOOPS_FLOATS];
-    struct course course[LOOPS_WORKERS];
+    struct progress progress[LOOPS_WORKERS];
 };
 
 static int loops_go_on(struct member *m)
@@ -51,8 +51,8 @@ static int loops_committed(struct member *m, const struct exchange *e)
     PL_ASSERT(loops->commits[self] < LOOPS_COMMITS);
     struct loops_commit *seen = &loops->seen[self][loops->commits[self]++];
     memcpy(seen->own_s, m->learner->s.at, sizeof seen->own_s);
-    memcpy(seen->joint_s, m->joint.s->at, sizeof seen->joint_s);
-    seen->who = exchange_result_meta(e)->contributors;
+    memcpy(seen->model_s, m->model.s->at, sizeof seen->model_s);
+    seen->sharers = exchange_result_meta(e)->contributors;
     if (loops->breaks == self && loops->commits[self] == loops->breaks_after)
         (loops->breaks_s ? &m->learner->s : &m->learner->x)->at[0] = NAN;
     return loops->commits[self] == loops->fails_after[self] ? ERR_NOMEM : OK;
@@ -90,18 +90,18 @@ static int loops_play(struct scene *scene, struct group *group, const struct ran
         .learner = l,
         .job = loops->job,
         .arena = &arena,
-        .committed = loops_committed,
-        .amid = loops_go_on,
+        .on_commit = loops_committed,
+        .on_step_boundary = loops_go_on,
         .train = loops,
     };
     if (rc == OK) {
-        m.joint = (struct joint){.x = &l->x, .s = &l->s};
+        m.model = (struct global_model){.x = &l->x, .s = &l->s};
         for (size_t i = 0; i < ranks->count; i++)
-            members_add(&m.course.who, ranks->node[i]);
-        m.start = m.course;
+            members_add(&m.progress.sharers, ranks->node[i]);
+        m.start = m.progress;
         rc = ops->worker(&m);
-        loops->course[w->self] = m.course;
-        memcpy(loops->x[w->self], m.joint.x->at, m.joint.x->n * sizeof(float));
+        loops->progress[w->self] = m.progress;
+        memcpy(loops->x[w->self], m.model.x->at, m.model.x->n * sizeof(float));
     }
     if (rc != OK)
         world_sleep(w, world_now(w) + 10 * WORLD_SECOND); /* it stays until the run is over */

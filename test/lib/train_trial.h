@@ -136,7 +136,7 @@ static inline uint32_t trial_kind(const char *name)
 /* Run it. */
 static inline void trial_run(struct train_trial *t)
 {
-    const struct sim_options how = {
+    const struct sim_options options = {
         .cluster = t->ground->cluster,
         .workers = job_workers_max(t->ground->job),
         .fault = trial_fault,
@@ -149,7 +149,7 @@ static inline void trial_run(struct train_trial *t)
     };
     t->exchanges = t->deaths = 0;
     t->err = (struct err){0};
-    assert_int_equal(sim_create(&how, &t->sim, &t->err), OK);
+    assert_int_equal(sim_create(&options, &t->sim, &t->err), OK);
     t->rc = sim_run(t->sim, (int64_t)((t->limit_s > 0 ? t->limit_s : 120) * 1e9));
     for (uint32_t i = 0; i < t->ground->job->workers && i < 8; i++)
         t->sent[i] = sim_sent(t->sim, i);

@@ -57,7 +57,7 @@ static inline bool range_is(const struct range *r, uint32_t from, size_t k, size
     return true;
 }
 
-static inline bool nobody_touches(struct world *w, struct range *r)
+static inline bool expect_untouched(struct world *w, struct range *r)
 {
     for (size_t i = 0; i < r->n; i++)
         r->x[i] = -1;
@@ -89,64 +89,64 @@ static inline void send_range(struct transfer *p, struct transfers *ps, uint32_t
 static const size_t story_length[] = {0,         1,         PIECE - 1,     PIECE,
                                       PIECE + 1, 2 * PIECE, 8 * PIECE + 7, 10 * PIECE + 3};
 
-enum { LENGTHS_TOLD = sizeof story_length / sizeof *story_length };
+enum { LENGTHS_KNOWN = sizeof story_length / sizeof *story_length };
 
-static inline size_t story_note_len(size_t k)
+static inline size_t story_header_len(size_t k)
 {
-    return k == LENGTHS_TOLD - 1 ? TRANSFER_HEADER : 4 * k;
+    return k == LENGTHS_KNOWN - 1 ? TRANSFER_HEADER : 4 * k;
 }
 
-static inline bool story_note_is(struct byte_reader note, uint32_t from, size_t k)
+static inline bool story_header_is(struct byte_reader header, uint32_t from, size_t k)
 {
-    const uint8_t *b = byte_reader_take(&note, story_note_len(k));
-    for (size_t i = 0; b && i < story_note_len(k); i++)
+    const uint8_t *b = byte_reader_take(&header, story_header_len(k));
+    for (size_t i = 0; b && i < story_header_len(k); i++)
         if (b[i] != (uint8_t)(from + k + i))
             return false;
-    return b && byte_reader_done(&note);
+    return b && byte_reader_done(&header);
 }
 
 static inline int story_lengths(struct world *w)
 {
     struct transfers ps;
-    struct transfer out[LENGTHS_TOLD] = {0}, in[LENGTHS_TOLD] = {0};
-    struct range from[LENGTHS_TOLD], into[LENGTHS_TOLD];
+    struct transfer out[LENGTHS_KNOWN] = {0}, in[LENGTHS_KNOWN] = {0};
+    struct range from[LENGTHS_KNOWN], into[LENGTHS_KNOWN];
     struct group counted = {.world = w};
     uint32_t other = 1 - w->self;
     size_t floats = 0;
     if (w->self > 1)
         return suite_part(w, STORY_NODES);
     transfers_init(&ps, w, &counted, 7);
-    for (size_t k = 0; k < LENGTHS_TOLD; k++) {
-        uint8_t note[TRANSFER_HEADER];
+    for (size_t k = 0; k < LENGTHS_KNOWN; k++) {
+        uint8_t header[TRANSFER_HEADER];
         size_t n = story_length[k];
         CHECK(range_new(&from[k], n, 0) == OK && range_new(&into[k], n, 0) == OK);
         range_fill(&from[k], w->self, k);
-        for (size_t i = 0; i < story_note_len(k); i++)
-            note[i] = (uint8_t)(w->self + k + i);
+        for (size_t i = 0; i < story_header_len(k); i++)
+            header[i] = (uint8_t)(w->self + k + i);
         transfer_send(&out[k], &ps,
-                      &(struct transfer_out){other, 7, from[k].x, n, note, story_note_len(k)});
-        memset(note, 0xee, sizeof note); /* it has been copied */
+                      &(struct transfer_out){other, 7, from[k].x, n, header, story_header_len(k)});
+        memset(header, 0xee, sizeof header); /* it has been copied */
         floats += n;
     }
-    for (size_t k = 0; k < LENGTHS_TOLD; k++) {
-        struct message *note;
-        CHECK(transfers_await(&ps, other, story_until(w), &note) == OK);
-        CHECK(note->from == other && transfer_header_lane(note) == 7);
-        CHECK(transfer_header_floats(note) == story_length[k]);
-        CHECK(story_note_is(transfer_header_reader(note), other, k));
-        transfer_accept(&in[k], &ps, note, &(struct transfer_in){.x = into[k].x, .n = into[k].n});
+    for (size_t k = 0; k < LENGTHS_KNOWN; k++) {
+        struct message *header;
+        CHECK(transfers_await(&ps, other, story_until(w), &header) == OK);
+        CHECK(header->from == other && transfer_header_lane(header) == 7);
+        CHECK(transfer_header_floats(header) == story_length[k]);
+        CHECK(story_header_is(transfer_header_reader(header), other, k));
+        transfer_accept(&in[k], &ps, header, &(struct transfer_in){.x = into[k].x, .n = into[k].n});
     }
-    for (size_t k = 0; k < LENGTHS_TOLD; k++) {
+    for (size_t k = 0; k < LENGTHS_KNOWN; k++) {
         CHECK(transfer_finish(&out[k], story_until(w)) == OK);
         CHECK(transfer_finish(&in[k], story_until(w)) == OK);
         CHECK(transfer_finish(&in[k], 0) == OK); /* it stays so */
         CHECK(in[k].peer == other && in[k].lane == 7 && in[k].n == story_length[k]);
-        CHECK(story_note_is(transfer_reader(&in[k]), other, k));
+        CHECK(story_header_is(transfer_reader(&in[k]), other, k));
         CHECK(range_is(&into[k], other, k, 1) && range_is(&from[k], w->self, k, 1));
     }
     CHECK(counted.moved == 2 * floats * sizeof(float));
     transfers_close(&ps);
-    ranges_free(from, LENGTHS_TOLD), ranges_free(into, LENGTHS_TOLD);
+    ranges_free(from, LENGTHS_KNOWN), ranges_free(into, LENGTHS_KNOWN);
     return suite_part(w, STORY_NODES);
 }
 
@@ -218,7 +218,7 @@ static inline uint32_t storm_to(const struct storm *s, uint32_t from, size_t k)
 
 static inline size_t storm_floats(const struct storm *s, uint32_t from, size_t k)
 {
-    return story_length[rng_below(s->seed, 100 + from, k, LENGTHS_TOLD)];
+    return story_length[rng_below(s->seed, 100 + from, k, LENGTHS_KNOWN)];
 }
 
 /* Whom nobody wants, everybody knows. */
@@ -247,19 +247,19 @@ static inline int storm_send(struct storm *s)
 static inline int storm_accept(struct storm *s)
 {
     size_t i = storm_dice(s, (uint32_t)s->holds);
-    struct message *note = s->held[i];
-    struct byte_reader cut = transfer_header_reader(note);
-    size_t k = read_u8(&cut), n = transfer_header_floats(note);
+    struct message *header = s->held[i];
+    struct byte_reader cut = transfer_header_reader(header);
+    size_t k = read_u8(&cut), n = transfer_header_floats(header);
     s->held[i] = s->held[--s->holds];
-    CHECK(k < STORM && storm_to(s, note->from, k) == s->w->self);
-    CHECK(n == storm_floats(s, note->from, k));
-    if (storm_unwanted(s, note->from, k)) {
-        transfer_refuse(&s->ps, note);
+    CHECK(k < STORM && storm_to(s, header->from, k) == s->w->self);
+    CHECK(n == storm_floats(s, header->from, k));
+    if (storm_unwanted(s, header->from, k)) {
+        transfer_refuse(&s->ps, header);
         s->received++;
         return OK;
     }
     CHECK(range_new(&s->into[s->begun], n, 0) == OK);
-    transfer_accept(&s->in[s->begun], &s->ps, note,
+    transfer_accept(&s->in[s->begun], &s->ps, header,
                     &(struct transfer_in){.x = s->into[s->begun].x, .n = n});
     s->begun++;
     return OK;
@@ -330,7 +330,7 @@ static inline int story_held(struct world *w)
     struct transfers ps;
     struct transfer p[HELD] = {0};
     struct range x;
-    struct message *note[HELD];
+    struct message *header[HELD];
     if (w->self > 1)
         return suite_part(w, STORY_NODES);
     transfers_init(&ps, w, NULL, 1);
@@ -347,12 +347,12 @@ static inline int story_held(struct world *w)
         const struct wait_for bulk = {.kind = WAIT_MESSAGE, .tag = 9, .mask = UINT64_MAX};
         struct wake wake;
         for (size_t k = 0; k < HELD; k++)
-            CHECK(transfers_await(&ps, 0, story_until(w), &note[k]) == OK);
+            CHECK(transfers_await(&ps, 0, story_until(w), &header[k]) == OK);
         CHECK(world_wait(w, &bulk, 1, story_until(w), &wake) == OK);
         message_unref(wake.msg);
         for (size_t k = HELD; k-- > 0;) {
             memset(x.x, 0, x.n * sizeof(float));
-            transfer_accept(&p[k], &ps, note[k], &(struct transfer_in){.x = x.x, .n = x.n});
+            transfer_accept(&p[k], &ps, header[k], &(struct transfer_in){.x = x.x, .n = x.n});
             CHECK(transfer_finish(&p[k], story_until(w)) == OK && range_is(&x, 0, 0, 1));
         }
     }
@@ -392,13 +392,13 @@ static inline int cancel_incoming(struct world *w, struct transfers *ps, struct 
 {
     const struct wait_for bulk = {.kind = WAIT_MESSAGE, .tag = 9, .mask = UINT64_MAX};
     struct transfer in = {0};
-    struct message *note;
+    struct message *header;
     struct wake wake;
     CHECK(world_wait(w, &bulk, 1, story_until(w), &wake) == OK);
     message_unref(wake.msg);
     for (size_t k = 0; k < CANCELS;) {
-        CHECK(transfers_await(ps, 0, story_until(w), &note) == OK);
-        transfer_accept(&in, ps, note, &(struct transfer_in){.x = x->x, .n = x->n});
+        CHECK(transfers_await(ps, 0, story_until(w), &header) == OK);
+        transfer_accept(&in, ps, header, &(struct transfer_in){.x = x->x, .n = x->n});
         struct byte_reader cut = transfer_reader(&in);
         k = read_u8(&cut);
         bool stays = k % 2 || k == CANCELS;
@@ -407,7 +407,7 @@ static inline int cancel_incoming(struct world *w, struct transfers *ps, struct 
         CHECK(rc != OK || range_is(x, 0, k, 1));
         transfer_cancel(&in);
         CHECK(in.status == (rc == ERR_TIMEOUT ? ERR_CANCELLED : rc));
-        CHECK(nobody_touches(w, x));
+        CHECK(expect_untouched(w, x));
     }
     return OK;
 }
@@ -432,13 +432,13 @@ static inline int abort_in_the_middle(struct world *w, struct transfers *ps, str
                                       uint32_t view)
 {
     struct transfer p = {0}, waiting = {0}; /* nobody accepts the latter */
-    struct message *note;
+    struct message *header;
     ps->view = view;
     if (w->self == 0) {
         send_range(&p, ps, 1, 1, x);
         send_range(&waiting, ps, 1, 1, x);
-    } else if (transfers_await(ps, 0, world_now(w) + SUITE_MOMENT, &note) == OK) {
-        transfer_accept(&p, ps, note, &(struct transfer_in){.x = x->x, .n = x->n});
+    } else if (transfers_await(ps, 0, world_now(w) + SUITE_MOMENT, &header) == OK) {
+        transfer_accept(&p, ps, header, &(struct transfer_in){.x = x->x, .n = x->n});
     }
     int rc = transfer_finish(&p, world_now(w) + (int64_t)view * (SUITE_MOMENT / 8));
     CHECK(rc == ERR_TIMEOUT || rc == OK || rc == ERR_VIEW);
@@ -446,11 +446,11 @@ static inline int abort_in_the_middle(struct world *w, struct transfers *ps, str
     int end = transfer_finish(&p, story_until(w));
     CHECK(rc == OK ? end == OK : end == ERR_VIEW || (rc == ERR_TIMEOUT && end == OK));
     CHECK(w->self == 1 || transfer_finish(&waiting, story_until(w)) == ERR_VIEW);
-    CHECK(w->self == 0 || transfers_await(ps, 0, story_until(w), &note) == ERR_VIEW);
+    CHECK(w->self == 0 || transfers_await(ps, 0, story_until(w), &header) == ERR_VIEW);
     send_range(&p, ps, 1 - w->self, 1, x); /* too late */
     CHECK(p.status == ERR_VIEW);
     CHECK(transfer_finish(&p, 0) == ERR_VIEW);
-    CHECK(nobody_touches(w, x));
+    CHECK(expect_untouched(w, x));
     return OK;
 }
 
@@ -501,18 +501,18 @@ static inline int story_self(struct world *w)
     struct transfers ps;
     struct transfer in[OWN] = {0};
     struct range x[OWN];
-    struct message *note[OWN];
+    struct message *header[OWN];
     struct task *task;
     int result;
     transfers_init(&ps, w, &counted, 2);
     CHECK(world_spawn(w, "sender", story_self_sender, w, &task) == OK);
     for (size_t k = 0; k < OWN; k++) {
         CHECK(range_new(&x[k], OWN_FLOATS - k, 0) == OK);
-        CHECK(transfers_await(&ps, w->self, story_until(w), &note[k]) == OK);
-        CHECK(transfer_header_lane(note[k]) == 1);
+        CHECK(transfers_await(&ps, w->self, story_until(w), &header[k]) == OK);
+        CHECK(transfer_header_lane(header[k]) == 1);
     }
     for (size_t k = 0; k < OWN; k++)
-        transfer_accept(&in[k], &ps, note[k], &(struct transfer_in){.x = x[k].x, .n = x[k].n});
+        transfer_accept(&in[k], &ps, header[k], &(struct transfer_in){.x = x[k].x, .n = x[k].n});
     for (size_t k = 0; k < OWN; k++)
         CHECK(transfer_finish(&in[k], story_until(w)) == OK && range_is(&x[k], 0, 0, 1));
     CHECK(counted.moved == 0); /* it has not left the node */
@@ -524,7 +524,7 @@ static inline int story_self(struct world *w)
 
 /* ---- whoever goes, goes; and what is no note is none ---- */
 
-static inline int say_bytes(struct world *w, uint32_t to, uint64_t tag, size_t len)
+static inline int send_bytes(struct world *w, uint32_t to, uint64_t tag, size_t len)
 {
     struct message *m = message_new(tag, 0, len);
     CHECK(m);
@@ -535,9 +535,9 @@ static inline int say_bytes(struct world *w, uint32_t to, uint64_t tag, size_t l
 static inline int leave_in_the_middle(struct world *w, struct transfers *ps, struct range *x)
 {
     struct transfer out = {0};
-    CHECK(say_bytes(w, 0, wire_tag(WIRE_TRANSFER, 1, 4711, WIRE_HEADER_PIECE), 7) == OK);
-    CHECK(say_bytes(w, 0, wire_tag(WIRE_TRANSFER, 1, 4711, 3), 100) == OK);
-    CHECK(say_bytes(w, 0, wire_tag(WIRE_TRANSFER, 1, 4711, WIRE_HEADER_PIECE), 5000) == OK);
+    CHECK(send_bytes(w, 0, wire_tag(WIRE_TRANSFER, 1, 4711, WIRE_HEADER_PIECE), 7) == OK);
+    CHECK(send_bytes(w, 0, wire_tag(WIRE_TRANSFER, 1, 4711, 3), 100) == OK);
+    CHECK(send_bytes(w, 0, wire_tag(WIRE_TRANSFER, 1, 4711, WIRE_HEADER_PIECE), 5000) == OK);
     /* Not as long as it is expected to be: */
     transfer_send(&out, ps, &(struct transfer_out){.lane = 1, .x = x->x, .n = x->n - 1});
     CHECK(transfer_finish(&out, story_until(w)) == ERR_STOP);
@@ -550,23 +550,23 @@ static inline int leave_in_the_middle(struct world *w, struct transfers *ps, str
 static inline int see_it_go(struct world *w, struct transfers *ps, struct range *x)
 {
     struct transfer in = {0}, out = {0};
-    struct message *note;
-    CHECK(transfers_await(ps, 1, story_until(w), &note) == OK);
-    transfer_accept(&in, ps, note, &(struct transfer_in){.x = x->x, .n = x->n});
+    struct message *header;
+    CHECK(transfers_await(ps, 1, story_until(w), &header) == OK);
+    transfer_accept(&in, ps, header, &(struct transfer_in){.x = x->x, .n = x->n});
     CHECK(in.status == ERR_PROTOCOL && transfer_finish(&in, 0) == ERR_PROTOCOL);
-    CHECK(transfers_await(ps, 1, story_until(w), &note) == OK);
-    CHECK(transfers_await(ps, WORLD_ANY, world_now(w) + SUITE_MOMENT / 10, &note) == ERR_TIMEOUT);
+    CHECK(transfers_await(ps, 1, story_until(w), &header) == OK);
+    CHECK(transfers_await(ps, WORLD_ANY, world_now(w) + SUITE_MOMENT / 10, &header) == ERR_TIMEOUT);
     send_range(&out, ps, 1, 1, x);
-    CHECK(transfers_await(ps, 1, story_until(w), &note) == ERR_PEER);
+    CHECK(transfers_await(ps, 1, story_until(w), &header) == ERR_PEER);
     CHECK(transfer_finish(&out, story_until(w)) == ERR_PEER);
-    transfer_accept(&in, ps, note, &(struct transfer_in){.x = x->x, .n = x->n});
+    transfer_accept(&in, ps, header, &(struct transfer_in){.x = x->x, .n = x->n});
     CHECK(transfer_finish(&in, story_until(w)) == ERR_STOP); /* it has said so */
     send_range(&out, ps, 1, 1, x);                           /* it is not there */
     CHECK(transfer_finish(&out, story_until(w)) == ERR_PEER);
     return OK;
 }
 
-static inline int story_gone(struct world *w)
+static inline int story_ended(struct world *w)
 {
     struct transfers ps;
     struct range x;

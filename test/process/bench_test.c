@@ -243,7 +243,7 @@ static void expect_ended(const pid_t child[PROCESS_CHILDREN_MAX])
 {
     double until = process_now() + GONE_S;
     for (int i = 0; i < RANKS; i++)
-        while (process_lives(child[i])) {
+        while (process_is_alive(child[i])) {
             if (process_now() > until)
                 fail_msg("rank %d is still there after %g s", i, GONE_S);
             process_nap(0.005);

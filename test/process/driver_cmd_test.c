@@ -16,12 +16,12 @@ static void test_workers_started_by_hand(void **state)
         char joined[64];
         WORKER(&m, t->folder, "--threads", "1");
         snprintf(joined, sizeof joined, "has joined; %d of 4 are here", i + 1);
-        UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, joined) || process_poll(&m.run.p));
+        UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, joined) || process_poll(&m.run.p));
         assert_int_equal(process_children(m.run.p.pid, child), 0);
     }
     real_end(&m.run, 0, "epochs");
     machines_end(&m, 0);
-    assert_true(machines_said(&m.run.p, "worker 0 is at 127.0.0.1:"));
+    assert_true(machines_log(&m.run.p, "worker 0 is at 127.0.0.1:"));
     double used = run_number(m.run.dir, "end", 0, "used");
     assert_true(used >= 3.0 * (TINY_TRAIN - 60) && run_number(m.run.dir, "end", 0, "missed") == 0);
     assert_int_equal((int)run_number(m.run.dir, "end", 0, "seed"), 3);
@@ -39,8 +39,8 @@ static void test_workers_come_before_their_driver(void **state)
         process_start(&early[i], t->folder,
                       (const char *const[]){"worker", "--join", address, NULL});
     for (int i = 0; i < 2; i++)
-        UNTIL(REAL_LIMIT_S, machines_said(&early[i], "it tries again"));
-    assert_true(machines_said(&early[0], address));
+        UNTIL(REAL_LIMIT_S, machines_log(&early[i], "it tries again"));
+    assert_true(machines_log(&early[0], address));
     DRIVE(t, &m, "--listen", address, "--set", "workers=2");
     real_end(&m.run, 0, "epochs");
     for (int i = 0; i < 2; i++) {
@@ -59,9 +59,9 @@ static void test_driver_listens_at_the_default_port(void **state)
     char out[128];
     process_start(&p, t->folder,
                   (const char *const[]){"driver", t->job, "--out", tiny_out(t, out), NULL});
-    UNTIL(REAL_LIMIT_S, process_poll(&p) || machines_said(&p, "paceline worker --join "));
-    assert_true(machines_said(&p, "paceline worker --join 127.0.0.1:29500\n") ||
-                machines_said(&p, "listen 127.0.0.1:29500: another process has that port"));
+    UNTIL(REAL_LIMIT_S, process_poll(&p) || machines_log(&p, "paceline worker --join "));
+    assert_true(machines_log(&p, "paceline worker --join 127.0.0.1:29500\n") ||
+                machines_log(&p, "listen 127.0.0.1:29500: another process has that port"));
     kill(p.pid, SIGTERM);
     process_wait(&p, REAL_LIMIT_S);
     process_release(&p);
@@ -75,14 +75,14 @@ static void test_a_number_is_one_workers(void **state)
     struct machines m;
     DRIVE(t, &m, "--set", "workers=2");
     struct process *first = WORKER(&m, t->folder, NULL);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 0 has joined; 1 of 2 are here"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "worker 0 has joined; 1 of 2 are here"));
     kill(first->pid, SIGKILL);
     process_wait(first, REAL_LIMIT_S);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "is lost: its connection has ended; "
-                                                "0 of 2 are here"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "is lost: its connection has ended; "
+                                               "0 of 2 are here"));
     process_nap(5.5); /* longer than a number rests */
     WORKER(&m, t->folder, NULL);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 1 has joined; 1 of 2 are here"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "worker 1 has joined; 1 of 2 are here"));
     WORKER(&m, t->folder, NULL);
     real_end(&m.run, 0, "epochs");
     const char *once = strstr(m.run.p.err, "worker 0 is at ");
@@ -104,7 +104,7 @@ static void test_an_interrupt_ends_it_as_it_ends_train(void **state)
     machines_release(&m);
     DRIVE(t, &m, "--set", "workers=2");
     WORKER(&m, t->folder, NULL);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "1 of 2 are here"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "1 of 2 are here"));
     kill(m.run.p.pid, SIGINT);
     process_wait(&m.run.p, REAL_LIMIT_S);
     assert_int_equal(m.run.p.code, 130);
@@ -223,9 +223,9 @@ static void expect_confined(struct tiny *t, const char *root, const char *phrase
     assert_non_null(strstr(p->err, too));
     assert_int_equal(gethostname(host, sizeof host - 1), 0);
     snprintf(node, sizeof node, "worker 0 (%s, 127.0.0.1:", host);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "left while opening: "));
-    assert_true(machines_said(&m.run.p, node) && machines_said(&m.run.p, phrase));
-    assert_true(machines_said(&m.run.p, "or start the worker with another --data-root"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "left while opening: "));
+    assert_true(machines_log(&m.run.p, node) && machines_log(&m.run.p, phrase));
+    assert_true(machines_log(&m.run.p, "or start the worker with another --data-root"));
     WORKER(&m, t->folder, NULL);
     real_end(&m.run, 0, "epochs");
     assert_int_equal(run_count(m.run.dir, "member", "what", "refused"), 1);
@@ -281,8 +281,8 @@ static void test_other_data_is_refused_by_what_differs(void **state)
     assert_non_null(strstr(p->err, path)); /* both paths, and both ends */
     snprintf(path, sizeof path, "%s/test-images", t->folder);
     assert_non_null(strstr(p->err, path));
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "left while opening: other data: test_data has"));
-    assert_true(machines_said(&m.run.p, ", 127.0.0.1:") && machines_said(&m.run.p, path));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "left while opening: other data: test_data has"));
+    assert_true(machines_log(&m.run.p, ", 127.0.0.1:") && machines_log(&m.run.p, path));
     WORKER(&m, "/", "--data-root", t->folder); /* the run still waits for one that fits */
     real_end(&m.run, 0, "epochs");
     machines_release(&m);
@@ -305,8 +305,8 @@ static void test_a_worker_that_cannot_be_reached(void **state)
     assert_int_not_equal(p->code, 0);
     snprintf(both, sizeof both,
              "the driver at %s cannot reach worker 0 at %s: cannot connect: ", m.join, nowhere);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "left while opening: "));
-    assert_true(machines_said(&m.run.p, both));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "left while opening: "));
+    assert_true(machines_log(&m.run.p, both));
     assert_non_null(strstr(p->err, both));
     assert_non_null(strstr(p->err, "firewall"));
     assert_non_null(strstr(p->err, "--advertise"));
@@ -371,8 +371,8 @@ static void test_driver_that_has_lost_all_waits_for_others(void **state)
     UNTIL(REAL_LIMIT_S, run_count(m.run.dir, "checkpoint", NULL, NULL) >= 2);
     for (int i = 0; i < 2; i++)
         kill(m.worker[i].pid, SIGKILL);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "all workers are lost: the run waits for others"));
-    assert_true(machines_said(&m.run.p, ") is lost: its connection has ended"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "all workers are lost: the run waits for others"));
+    assert_true(machines_log(&m.run.p, ") is lost: its connection has ended"));
     for (int i = 0; i < 2; i++)
         WORKER(&m, t->folder, NULL);
     real_end(&m.run, 0, "epochs");
@@ -417,7 +417,7 @@ static void test_a_member_that_others_cannot_reach(void **state)
     UNTIL(20, real_members(&m.run, "cut") == 1);
     process_wait(&m.run.p, REAL_LIMIT_S);
     assert_int_equal(m.run.p.code, 0);
-    assert_true(machines_said(&m.worker[1], nowhere));
+    assert_true(machines_log(&m.worker[1], nowhere));
     machines_release(&m);
 }
 

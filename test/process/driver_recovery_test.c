@@ -275,7 +275,7 @@ static void test_a_driver_that_was_replaced_ends(void **state)
 
 static bool has_recovered(const struct process *worker)
 {
-    char *text = process_said(worker->err_fd);
+    char *text = process_output(worker->err_fd);
     bool back = strstr(text, "the driver is back") != NULL;
     free(text);
     return back;

@@ -61,7 +61,7 @@ static void test_a_worker_is_stopped(void **state)
     real_end(&r, 0, "epochs");
     assert_int_equal(real_members(&r, "dead"), 0);
     expect_books(&r);
-    assert_true(real_gone(worker, 4)); /* the one that was stopped, too */
+    assert_true(real_has_ended(worker, 4)); /* the one that was stopped, too */
     process_release(&r.p);
 }
 
@@ -99,7 +99,7 @@ static void test_the_driver_is_killed(void **state)
         process_nap(after[i]);
         double killed = process_now();
         kill(r.p.pid, SIGKILL);
-        UNTIL(REAL_LIMIT_S, real_gone(worker, 4));
+        UNTIL(REAL_LIMIT_S, real_has_ended(worker, 4));
         longest = fmax(longest, process_now() - killed);
         process_wait(&r.p, REAL_LIMIT_S);
         assert_int_equal(r.p.code, 128 + SIGKILL);
@@ -122,7 +122,7 @@ static void test_an_interrupted_run_goes_on(void **state)
     process_signal_all(&r.p, SIGINT);
     real_end(&r, 130, "interrupted");
     assert_int_equal(real_members(&r, "dead"), 0);
-    assert_true(real_gone(worker, 4));
+    assert_true(real_has_ended(worker, 4));
     assert_int_equal(run_checkpoints(r.dir, path), 1);
     assert_true(run_number(r.dir, "end", 0, "epochs") < 24);
     process_release(&r.p);
@@ -155,7 +155,7 @@ static void test_a_second_interrupt_ends_at_once(void **state)
     print_message("    ended after %.3f s\n", took);
     assert_true(took < 5);
     assert_int_equal(r.p.code, 128 + SIGINT);
-    UNTIL(ORPHAN_MAX_S, real_gone(worker, 4));
+    UNTIL(ORPHAN_MAX_S, real_has_ended(worker, 4));
     process_release(&r.p);
 }
 

@@ -21,7 +21,7 @@ static const char wide_net[] =
 
 static bool output_has(const struct process *p, const char *text)
 {
-    char *output = process_said(p->err_fd);
+    char *output = process_output(p->err_fd);
     bool found = strstr(output, text) != NULL;
     free(output);
     return found;
@@ -51,7 +51,7 @@ static void test_preempted_worker_takes_fewer_threads(void **state)
            process_now() < end)
         process_nap(0.05);
     if (!output_has(&p, "1 of 2 threads compute now"))
-        fail_msg("%s", process_said(p.err_fd));
+        fail_msg("%s", process_output(p.err_fd));
     assert_false(process_poll(&p));
     kill(p.pid, SIGINT);
     process_wait(&p, LIMIT_S);

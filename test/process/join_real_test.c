@@ -147,7 +147,7 @@ static void test_a_worker_leaves_in_good_order(void **state)
         kill(worker[i % 4], SIGTERM);
         UNTIL(REAL_LIMIT_S, real_members(&r, "leave") == 1);
         print_message("    %s: gone after %.3f s\n", ways[i], process_now() - asked);
-        UNTIL(3, real_gone(worker + i % 4, 1));
+        UNTIL(3, real_has_ended(worker + i % 4, 1));
         real_end(&r, 0, "epochs");
         assert_null(strstr(r.p.err, "the driver is gone")); /* it hangs up, as it was asked to */
         assert_int_equal(run_count(r.dir, "member", NULL, NULL), 5);

@@ -311,7 +311,7 @@ static int play_large(struct member *m)
     return rc == PL_OK ? leave_store(m) : rc;
 }
 
-static void a_hundred_megabytes_with_progress(void **state)
+static void test_a_hundred_megabytes_with_progress(void **state)
 {
     (void)state;
     run_team_by(true, MEMBERS, play_large, NULL);
@@ -419,7 +419,7 @@ static void run_processes(bool both)
     munmap(stage, sizeof *stage);
 }
 
-static void a_killed_holder_is_made_up_for(void **state)
+static void test_a_killed_holder_is_made_up_for(void **state)
 {
     (void)state;
     run_processes(false);
@@ -434,13 +434,13 @@ static void test_kv_lost_value_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_holder_is_made_up_for), /* forks: before there are threads */
+        cmocka_unit_test(test_a_killed_holder_is_made_up_for), /* forks: before there are threads */
         cmocka_unit_test(test_kv_lost_value_is_reported),
         cmocka_unit_test(test_kv_many_keys_and_callers),
         cmocka_unit_test(test_kv_first_handle_starts_the_store),
         cmocka_unit_test(test_kv_misuse_is_refused_by_name),
         cmocka_unit_test(test_kv_end_of_team_is_reported),
-        cmocka_unit_test(a_hundred_megabytes_with_progress),
+        cmocka_unit_test(test_a_hundred_megabytes_with_progress),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,9 +34,9 @@ static void expect_books(const struct staged *s, bool all)
 
 static bool reported_by_any(const struct staged *s, const char *what)
 {
-    int n = staged_said(&s->run.p, what);
+    int n = staged_output(&s->run.p, what);
     for (size_t i = 0; i < s->workers; i++)
-        n += staged_said(&s->worker[i], what);
+        n += staged_output(&s->worker[i], what);
     return n > 0;
 }
 
@@ -56,7 +56,7 @@ static void see_it_through(struct staged *s, const struct story *story)
     if (story->heal_s > 0) {
         process_nap(story->heal_s);
         assert_int_equal(count_lost(s), 0);
-        proxied_tell(&s->proxy, "pass");
+        proxied_command(&s->proxy, "pass");
     }
     if (!story->borne) {
         UNTIL(LATE_MAX_S, count_lost(s) == 1);
@@ -85,7 +85,7 @@ static void play_story(struct tiny *t, const struct story *story)
     staged_start(t, &s, WORKERS, set);
     UNTIL(REAL_LIMIT_S, process_poll(&s.run.p) || real_exchanges(&s.run) >= 5);
     for (int i = 0; i < 2 && story->fault[i]; i++)
-        proxied_tell(&s.proxy, story->fault[i]);
+        proxied_command(&s.proxy, story->fault[i]);
     see_it_through(&s, story);
     staged_release(&s);
 }

@@ -119,10 +119,10 @@ static void test_delay(void **state)
     struct scene s;
     (void)state;
     setup_pair(&s);
-    proxied_tell(&s.proxy, "delay 150");
+    proxied_command(&s.proxy, "delay 150");
     double took = carry_bytes(&s, s.client, s.target, 1);
     assert_true(took >= 0.150 && took < 5);
-    proxied_tell(&s.proxy, "pass");
+    proxied_command(&s.proxy, "pass");
     expect_whole(&s, s.client, s.target);
     end_pair(&s);
 }
@@ -133,7 +133,7 @@ static void test_bandwidth(void **state)
     struct scene s;
     (void)state;
     setup_pair(&s);
-    proxied_tell(&s.proxy, "mbit 8");
+    proxied_command(&s.proxy, "mbit 8");
     double up = carry_bytes(&s, s.client, s.target, BYTES),
            down = carry_bytes(&s, s.target, s.client, BYTES);
     print_message("    %g and %g s\n", up, down);
@@ -149,7 +149,7 @@ static void test_corruption(void **state)
     size_t wrong = 0;
     (void)state;
     setup_pair(&s);
-    proxied_tell(&s.proxy, "corrupt 1000");
+    proxied_command(&s.proxy, "corrupt 1000");
     carry_bytes(&s, s.client, s.target, BYTES);
     for (size_t i = 0; i < BYTES; i++) {
         bool meant = i % 1000 == 999;
@@ -157,7 +157,7 @@ static void test_corruption(void **state)
         assert_int_equal(s.got[i], meant ? s.sent[i] ^ 0x10 : s.sent[i]);
     }
     assert_int_equal(wrong, BYTES / 1000);
-    proxied_ask(&s.proxy, "count", text, sizeof text);
+    proxied_request(&s.proxy, "count", text, sizeof text);
     assert_string_equal(text, "up 200000 200 down 0 0 connections 1");
     end_pair(&s);
 }
@@ -167,7 +167,7 @@ static void test_blackhole(void **state)
     struct scene s;
     (void)state;
     setup_pair(&s);
-    proxied_tell(&s.proxy, "blackhole");
+    proxied_command(&s.proxy, "blackhole");
     assert_int_equal(send(s.client, s.sent, 1000, MSG_NOSIGNAL), 1000);
     assert_int_equal(send(s.target, s.sent, 1000, MSG_NOSIGNAL), 1000);
     shutdown(s.client, SHUT_WR); /* not heard of either */
@@ -175,7 +175,7 @@ static void test_blackhole(void **state)
     assert_false(is_readable(s.target, 200));
     assert_false(is_readable(s.client, 0));
     assert_false(is_readable(s.listener, 0));
-    proxied_tell(&s.proxy, "pass");
+    proxied_command(&s.proxy, "pass");
     for (size_t in = 0; in < 1000;) { /* it was only held back */
         assert_true(is_readable(s.target, LIMIT_MS));
         ssize_t k = recv(s.target, s.got + in, 1000 - in, 0);
@@ -198,11 +198,11 @@ static void test_death_in_a_blackhole(void **state)
     struct scene s;
     (void)state;
     setup_pair(&s);
-    proxied_tell(&s.proxy, "blackhole");
+    proxied_command(&s.proxy, "blackhole");
     setsockopt(s.target, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
     close(s.target);
     assert_false(is_readable(s.client, 200));
-    proxied_tell(&s.proxy, "pass");
+    proxied_command(&s.proxy, "pass");
     assert_true(is_readable(s.client, LIMIT_MS));
     assert_true(recv(s.client, s.got, 1, 0) < 0 && errno == ECONNRESET);
     s.target = -1;
@@ -216,11 +216,11 @@ static void test_one_way(void **state)
     setup_pair(&s);
     for (int down = 0; down < 2; down++) {
         int from = down ? s.target : s.client, to = down ? s.client : s.target;
-        proxied_tell(&s.proxy, down ? "oneway down" : "oneway up");
+        proxied_command(&s.proxy, down ? "oneway down" : "oneway up");
         expect_whole(&s, from, to);
         assert_int_equal(send(to, s.sent, 10, MSG_NOSIGNAL), 10);
         assert_false(is_readable(from, 200));
-        proxied_tell(&s.proxy, "pass");
+        proxied_command(&s.proxy, "pass");
         assert_true(is_readable(from, LIMIT_MS));
         assert_int_equal(recv(from, s.got, 10, MSG_WAITALL), 10);
     }
@@ -232,7 +232,7 @@ static void test_reset(void **state)
     struct scene s;
     (void)state;
     setup_pair(&s);
-    proxied_tell(&s.proxy, "reset");
+    proxied_command(&s.proxy, "reset");
     for (int i = 0; i < 2; i++) {
         int fd = i ? s.client : s.target;
         assert_true(is_readable(fd, LIMIT_MS));
@@ -258,7 +258,7 @@ static void test_routes_and_nonsense(void **state)
     assert_int_equal(getsockname(s.listener, (struct sockaddr *)&at, &len), 0);
     snprintf(target, sizeof target, "127.0.0.1:%d", ntohs(at.sin_port));
     proxied_start(&two, (const char *const[]){target, target, NULL});
-    proxied_tell(&two, "1 blackhole");
+    proxied_command(&two, "1 blackhole");
     int open = socket_at(two.address[0], false), held = socket_at(two.address[1], false);
     close(accept_one(&s));
     assert_false(is_readable(s.listener, 100));
@@ -266,7 +266,7 @@ static void test_routes_and_nonsense(void **state)
                                            "corrupt", "oneway",     "oneway in", "2 pass",
                                            "-1 pass", "pass again", "explode"};
     for (size_t i = 0; i < sizeof nonsense / sizeof *nonsense; i++) {
-        proxied_ask(&two, nonsense[i], text, sizeof text);
+        proxied_request(&two, nonsense[i], text, sizeof text);
         assert_memory_equal(text, "error", 5);
     }
     close(open);

@@ -188,11 +188,11 @@ static void test_a_standby_pauses(void **state)
     WORKER(&m, t->folder, "--threads", "1");
     UNTIL(REAL_LIMIT_S, real_exchanges(&m.run) >= 1 || real_members(&m.run, "join") == 1);
     struct process *p = WORKER(&m, t->folder, "--threads", "1");
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 1 is at"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "worker 1 is at"));
     kill(p->pid, SIGUSR1);
-    UNTIL(REAL_LIMIT_S, machines_said(p, "stands aside") && use_of(p->pid).threads == 1);
+    UNTIL(REAL_LIMIT_S, machines_log(p, "stands aside") && use_of(p->pid).threads == 1);
     kill(p->pid, SIGUSR2);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "worker 2 is at"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "worker 2 is at"));
     kill(p->pid, SIGTERM);
     process_wait(p, REAL_LIMIT_S);
     assert_int_equal(p->code, 0);
@@ -251,9 +251,9 @@ static void test_the_file_is_heard_while_nothing_commits(void **state)
     DRIVE(t, &m, "--set", "workers_min=1", "--set", "workers_max=3", "--set", "pace=300",
           "--workers-file", path);
     WORKER(&m, t->folder, "--threads", "1", "--retry", "0");
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "3 workers wanted from now on, of 1"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "3 workers wanted from now on, of 1"));
     want_workers(t, "2\n");
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "2 workers wanted from now on, of 1"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "2 workers wanted from now on, of 1"));
     assert_int_equal(real_exchanges(&m.run), 0);
     kill(m.run.p.pid, SIGKILL);
     kill(m.worker[0].pid, SIGKILL);

@@ -15,7 +15,7 @@ static double kill_all(struct tiny *t, struct real_run *r, const char *workers,
     UNTIL(REAL_LIMIT_S, run_checkpoints(r->dir, path) >= 2);
     process_signal_all(&r->p, SIGKILL);
     process_wait(&r->p, REAL_LIMIT_S);
-    UNTIL(3, real_gone(worker, (size_t)atoi(workers)));
+    UNTIL(3, real_has_ended(worker, (size_t)atoi(workers)));
     assert_int_equal(r->p.code, 128 + SIGKILL);
     process_release(&r->p);
     run_checkpoints(r->dir, path);

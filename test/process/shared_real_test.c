@@ -237,7 +237,7 @@ static int play_killed(struct member *m)
     return rc;
 }
 
-static void a_killed_process_is_made_up_for(void **state)
+static void test_a_killed_process_is_made_up_for(void **state)
 {
     (void)state;
     char rendezvous[32];
@@ -268,7 +268,8 @@ static void a_killed_process_is_made_up_for(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_killed_process_is_made_up_for), /* forks: before there are threads */
+        cmocka_unit_test(
+            test_a_killed_process_is_made_up_for), /* forks: before there are threads */
         cmocka_unit_test(test_shared_many_variables_and_callers),
         cmocka_unit_test(test_shared_misuse_is_refused_by_name),
         cmocka_unit_test(test_shared_end_of_team_is_reported),

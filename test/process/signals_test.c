@@ -51,10 +51,10 @@ static void test_the_only_worker_leaves(void **state)
         process_wait(p, REAL_LIMIT_S);
         if (p->code != 0)
             fail_msg("%s: %s", strategies[i], p->err);
-        assert_true(machines_said(p, "joined the run "));
-        assert_true(machines_said(p, "leaving at the next commit point; again: at once"));
-        assert_true(machines_said(p, "left the run "));
-        UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "all workers have left: the run waits for"));
+        assert_true(machines_log(p, "joined the run "));
+        assert_true(machines_log(p, "leaving at the next commit point; again: at once"));
+        assert_true(machines_log(p, "left the run "));
+        UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "all workers have left: the run waits for"));
         UNTIL(REAL_LIMIT_S, run_count(m.run.dir, "checkpoint", NULL, NULL) == 1);
         int before = run_count(m.run.dir, "loss", NULL, NULL);
         p = WORKER(&m, t->folder, NULL);
@@ -64,8 +64,8 @@ static void test_the_only_worker_leaves(void **state)
         assert_int_equal(run_count(m.run.dir, "end", NULL, NULL), 1);
         assert_true(run_number(m.run.dir, "end", 0, "missed") == 0);
         process_wait(p, REAL_LIMIT_S);
-        assert_true(machines_said(p, "is over after "));
-        assert_true(machines_said(p, ": it was interrupted"));
+        assert_true(machines_log(p, "is over after "));
+        assert_true(machines_log(p, ": it was interrupted"));
         machines_release(&m);
     }
 }
@@ -82,8 +82,8 @@ static void test_what_is_said_at_ctrl_c(void **state)
         UNTIL(REAL_LIMIT_S, process_poll(&r.p) || real_members(&r, "join") == 4);
         process_nap(0.5);
         process_signal_all(&r.p, SIGINT);
-        UNTIL(REAL_LIMIT_S, machines_said(&r.p, "stopping at the next commit point"));
-        assert_true(machines_said(&r.p, "again: stop now, keep the initial model"));
+        UNTIL(REAL_LIMIT_S, machines_log(&r.p, "stopping at the next commit point"));
+        assert_true(machines_log(&r.p, "again: stop now, keep the initial model"));
         process_nap(0.4); /* else both are taken for one wish */
         process_signal_all(&r.p, SIGINT);
         real_end(&r, 130, "interrupted");
@@ -200,12 +200,12 @@ static void test_a_worker_without_a_driver_leaves(void **state)
     char address[32];
     machines_port(address);
     process_start(&p, t->folder, (const char *const[]){"worker", "--join", address, NULL});
-    UNTIL(REAL_LIMIT_S, machines_said(&p, "it tries again"));
+    UNTIL(REAL_LIMIT_S, machines_log(&p, "it tries again"));
     kill(p.pid, SIGHUP);
     process_wait(&p, REAL_LIMIT_S);
     assert_int_equal(p.code, 0);
-    assert_true(machines_said(&p, "leaving; again: at once"));
-    assert_false(machines_said(&p, "commit point"));
+    assert_true(machines_log(&p, "leaving; again: at once"));
+    assert_false(machines_log(&p, "commit point"));
     process_release(&p);
 }
 
@@ -220,13 +220,13 @@ static void test_interrupt_while_it_waits_for_others(void **state)
     UNTIL(REAL_LIMIT_S, run_count(m.run.dir, "loss", NULL, NULL) >= 1);
     for (int i = 0; i < 2; i++)
         kill(m.worker[i].pid, SIGKILL);
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "the run waits for others"));
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "the run waits for others"));
     UNTIL(REAL_LIMIT_S, run_count(m.run.dir, "start", NULL, NULL) == 2);
     kill(m.run.p.pid, SIGINT);
     process_wait(&m.run.p, REAL_LIMIT_S);
     assert_int_equal(m.run.p.code, 130);
-    assert_true(machines_said(&m.run.p, "interrupted before training went on; the state of"));
-    assert_true(machines_said(&m.run.p, "go on with: paceline resume "));
+    assert_true(machines_log(&m.run.p, "interrupted before training went on; the state of"));
+    assert_true(machines_log(&m.run.p, "go on with: paceline resume "));
     assert_int_equal(run_count(m.run.dir, "end", "reason", "interrupted"), 1);
     machines_release(&m);
 }

@@ -147,7 +147,7 @@ static void test_solver_records_must_be_given(void **state)
 
 /* Those that are nowhere are missed with a word on how to give others; a list that lies beside the
  * solver has its pictures there, too. */
-static void records_that_are_elsewhere(void **state)
+static void test_records_that_are_elsewhere(void **state)
 {
     struct project *p = *state;
     char dir[128];
@@ -189,7 +189,7 @@ static void records_that_are_elsewhere(void **state)
     expect_logged(p, "caffe/examples/tiny/gone.png: cannot open");
 }
 
-static void it_can_be_simulated(void **state)
+static void test_it_can_be_simulated(void **state)
 {
     struct project *p = *state;
     char dir[128];
@@ -210,7 +210,7 @@ static void it_can_be_simulated(void **state)
 }
 
 /* A rate so small that no weight moves: what comes out is what went in, at every worker. */
-static void all_begin_with_the_weights(void **state)
+static void test_all_begin_with_the_weights(void **state)
 {
     struct project *p = *state;
     static const char *const options[][2] = {
@@ -261,7 +261,7 @@ static bool same_tensor(const char *dir_a, const char *dir_b, const char *name)
 }
 
 /* Weights of the convolution are frozen, its bias is not; decay and momentum would move both. */
-static void what_is_frozen_stays(void **state)
+static void test_what_is_frozen_stays(void **state)
 {
     struct project *p = *state;
     static const char *const types[] = {"SGD", "Nesterov", "AdaDelta", "Adam"};
@@ -411,7 +411,7 @@ static const char *const solvers[] = {
 };
 
 /* Every one is a job, with a net, once its records are given. */
-static void published_solvers_are_jobs(void **state)
+static void test_published_solvers_are_jobs(void **state)
 {
     (void)state;
     const char *data = getenv("PACELINE_DATA");
@@ -467,14 +467,14 @@ int main(void)
         cmocka_unit_test(test_solver_project_trains_unchanged),
         cmocka_unit_test(test_iter_says_how_much_is_tested),
         cmocka_unit_test(test_solver_records_must_be_given),
-        cmocka_unit_test(records_that_are_elsewhere),
-        cmocka_unit_test(it_can_be_simulated),
-        cmocka_unit_test(all_begin_with_the_weights),
+        cmocka_unit_test(test_records_that_are_elsewhere),
+        cmocka_unit_test(test_it_can_be_simulated),
+        cmocka_unit_test(test_all_begin_with_the_weights),
         cmocka_unit_test(test_solver_weights_without_checkpoint),
-        cmocka_unit_test(what_is_frozen_stays),
+        cmocka_unit_test(test_what_is_frozen_stays),
         cmocka_unit_test(test_solver_resumes_from_solverstate),
         cmocka_unit_test(test_snapshots_of_another_run_are_kept),
-        cmocka_unit_test(published_solvers_are_jobs),
+        cmocka_unit_test(test_published_solvers_are_jobs),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

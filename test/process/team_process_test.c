@@ -272,7 +272,7 @@ static void test_the_example(void **state)
         pid[i] = start_example(out, rendezvous, i == 2 ? "3" : "0");
     for (int i = 0; i < 3; i++)
         assert_true(waitpid(pid[i], &status, 0) == pid[i] && status == 0);
-    char *text = process_said(out);
+    char *text = process_output(out);
     for (int r = 0; r < 3; r++) {
         char line[64]; /* 1 + 2 + 3 + 3·(i mod 1000) */
         snprintf(line, sizeof line, "rank %d of 3: 6 ... 3003, by chunked_ring\n", r);

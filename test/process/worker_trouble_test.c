@@ -59,9 +59,9 @@ static void expect_named(const struct machines *m, const char *what, const char 
     char host[64] = "", who[160];
     assert_int_equal(gethostname(host, sizeof host - 1), 0);
     snprintf(who, sizeof who, " (%s, 127.0.0.1:", host);
-    UNTIL(REAL_LIMIT_S, machines_said(&m->run.p, "left while training: "));
-    assert_true(machines_said(&m->run.p, who) && machines_said(&m->run.p, what));
-    assert_true(machines_said(&m->run.p, remedy));
+    UNTIL(REAL_LIMIT_S, machines_log(&m->run.p, "left while training: "));
+    assert_true(machines_log(&m->run.p, who) && machines_log(&m->run.p, what));
+    assert_true(machines_log(&m->run.p, remedy));
 }
 
 static void test_only_worker_in_trouble_is_replaced(void **state)
@@ -76,8 +76,8 @@ static void test_only_worker_in_trouble_is_replaced(void **state)
     assert_int_equal(p->code, 2);
     assert_non_null(strstr(p->err, ".png"));
     expect_named(&m, ".png", "--set on_bad_record=skip");
-    UNTIL(REAL_LIMIT_S, machines_said(&m.run.p, "the run waits for others"));
-    assert_false(machines_said(&m.run.p, "is lost: ")); /* it has said why it left */
+    UNTIL(REAL_LIMIT_S, machines_log(&m.run.p, "the run waits for others"));
+    assert_false(machines_log(&m.run.p, "is lost: ")); /* it has said why it left */
     WORKER(&m, t->folder, NULL);
     real_end(&m.run, 0, "epochs");
     machines_release(&m);
@@ -115,7 +115,7 @@ static void test_damaged_copy_ends_one_worker(void **state)
     assert_int_equal(p->code, 2);
     expect_named(&m, "4 broken records, more than bad_records_max: 3", "mend the data there");
     real_end(&m.run, 0, "epochs");
-    assert_true(machines_said(&m.run.p, "more on one worker's machine alone"));
+    assert_true(machines_log(&m.run.p, "more on one worker's machine alone"));
     machines_release(&m);
 }
 

@@ -84,13 +84,13 @@ static void test_a_death_between_buckets(void **state)
  * exchanges beside training. */
 static void test_a_death_at_the_end(void **state)
 {
-    static const char *const how[] = {"strategy.allreduce={bucket_kb:1}",
-                                      "strategy.async_allreduce={}",
-                                      "strategy.diloco={tau:4 fragments:2 overlap:1}"};
+    static const char *const options[] = {"strategy.allreduce={bucket_kb:1}",
+                                          "strategy.async_allreduce={}",
+                                          "strategy.diloco={tau:4 fragments:2 overlap:1}"};
     enum { MOMENTS = 24 };
     for (size_t k = 0; k < 3; k++) {
         struct sim_run whole = {0};
-        SIM(*state, SIM_CALM, &whole, how[k], "stop={steps:12}");
+        SIM(*state, SIM_CALM, &whole, options[k], "stop={steps:12}");
         double last = run_number(whole.dir, "exchange",
                                  run_count(whole.dir, "exchange", NULL, NULL) - 1, "t");
         for (int i = 0; i < MOMENTS; i++) {
@@ -98,7 +98,7 @@ static void test_a_death_at_the_end(void **state)
             char cluster[256];
             snprintf(cluster, sizeof cluster, SIM_CALM "fault { at: %.9f kill: %d }",
                      last + 5e-5 * (i - MOMENTS / 2), 1 + i % 3);
-            SIM(*state, cluster, &r, how[k], "stop={steps:12}");
+            SIM(*state, cluster, &r, options[k], "stop={steps:12}");
             assert_string_equal(r.report.reason, "steps");
         }
     }

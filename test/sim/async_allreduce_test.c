@@ -14,7 +14,7 @@
 static void test_alone_method_2_is_single(void **state)
 {
     struct tiny *t = *state;
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.async_allreduce={}",
         "strategy.async_allreduce={sync_every_epochs:0}",
         "strategy.async_allreduce={sync_every_epochs:0.1}",
@@ -25,18 +25,18 @@ static void test_alone_method_2_is_single(void **state)
     for (size_t k = 0; k < 2; k++) {
         struct sim_run single = {0};
         SIM(t, SIM_CALM, &single, "workers=1", "stop.steps=45", solver[k], "strategy.single={}");
-        for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
             struct sim_run r = {0};
-            SIM(t, SIM_CALM, &r, "workers=1", "stop.steps=45", solver[k], how[i]);
+            SIM(t, SIM_CALM, &r, "workers=1", "stop.steps=45", solver[k], options[i]);
             if (!run_same_bits(r.dir, single.dir, "final.safetensors"))
-                fail_msg("%s, %s", how[i], solver[k]);
+                fail_msg("%s, %s", options[i], solver[k]);
             sim_adds_up(&r);
         }
     }
 }
 
 struct plan {
-    const char *how;
+    const char *options;
     int method;
     uint64_t steps, warm, sync; /* steps: in all, of plain all-reduce first, between re-syncs */
 };
@@ -125,9 +125,9 @@ static void test_three_workers_do_what_the_equations_say(void **state)
             replay_method_1(&r, plan, w, m);
         else
             replay_method_2(&r, plan, w, m);
-        SIM(t, SIM_CALM, &run, "workers=3", "stop.steps=12", plan->how);
+        SIM(t, SIM_CALM, &run, "workers=3", "stop.steps=12", plan->options);
         double apart = replay_difference(&r, w[0], run.dir);
-        print_message("    %s: %.2g\n", plan->how, apart);
+        print_message("    %s: %.2g\n", plan->options, apart);
         assert_true(apart <= SIM_SAME);
         sim_adds_up(&run);
     }
@@ -162,22 +162,22 @@ static void test_a_rate_that_is_too_high_is_said(void **state)
  * every commit; a worker's own s moves to it with every second exchange. */
 static void test_state_that_is_not_learnt_is_averaged(void **state)
 {
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.async_allreduce={sync_every_epochs:0 s_every:2}",
         "strategy.async_allreduce={sync_every_epochs:0 s_every:2 method:1}",
         "strategy.async_allreduce={sync_every_epochs:0 s_every:2 warmup_epochs:10}",
     };
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         static struct loops loops;
         loops = (struct loops){0};
-        LOOPS_RUN(&loops, *state, "stop.steps=4", how[i]);
+        LOOPS_RUN(&loops, *state, "stop.steps=4", options[i]);
         for (uint32_t w = 0; w < LOOPS_WORKERS; w++) {
             assert_int_equal(loops.scene.rc[w], OK);
             assert_int_equal(loops.commits[w], i == 0 ? 5 : 4);
             for (uint64_t n = 0; n < loops.commits[w]; n++)
                 for (size_t k = 0; k < LOOPS_S; k++) {
                     double own = n == 0 ? 100.0 * w + (double)k : 100.0 + (double)k;
-                    assert_true(fabs((double)loops.seen[w][n].joint_s[k] - 100 - (double)k) < 1e-4);
+                    assert_true(fabs((double)loops.seen[w][n].model_s[k] - 100 - (double)k) < 1e-4);
                     assert_true(fabs((double)loops.seen[w][n].own_s[k] - own) < 1e-4);
                 }
         }
@@ -198,8 +198,8 @@ static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
             assert_int_equal(loops.commits[w], method == 1 ? 6 : 7);
             for (uint64_t n = 0; n < loops.commits[w]; n++) {
                 bool left_out = n == 2 || n == 3;
-                assert_int_equal(members_count(&loops.seen[w][n].who), left_out ? 2 : 3);
-                assert_int_equal(members_has(&loops.seen[w][n].who, 1), !left_out);
+                assert_int_equal(members_count(&loops.seen[w][n].sharers), left_out ? 2 : 3);
+                assert_int_equal(members_has(&loops.seen[w][n].sharers, 1), !left_out);
             }
             assert_memory_equal(loops.x[w], loops.x[0], sizeof loops.x[0]);
             assert_true(isfinite(loops.x[w][0]));
@@ -218,10 +218,10 @@ static void test_a_broken_state_is_left_out_and_begins_afresh(void **state)
         for (uint32_t w = 0; w < LOOPS_WORKERS; w++) {
             assert_int_equal(loops.scene.rc[w], OK);
             uint64_t last = loops.commits[w] - 1;
-            assert_int_equal(members_count(&loops.seen[w][0].who), 3);
-            assert_int_equal(members_count(&loops.seen[w][1].who), 2);
+            assert_int_equal(members_count(&loops.seen[w][0].sharers), 3);
+            assert_int_equal(members_count(&loops.seen[w][1].sharers), 2);
             for (uint64_t n = 3; n <= last; n++)
-                assert_int_equal(members_count(&loops.seen[w][n].who), 3);
+                assert_int_equal(members_count(&loops.seen[w][n].sharers), 3);
             assert_true(isfinite(loops.seen[w][last].own_s[0]));
         }
     }
@@ -309,16 +309,17 @@ static void test_the_timeline_of_method_1(void **state)
 static void test_exchanges_cost_nothing_beside_steps(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run beside = {0}, after = {0};
+    struct sim_run background = {0}, after = {0};
     static const char cluster[] = "node { count: 3 } step_seconds: 0.2\n"
                                   "link { mbit: 1000000 latency_us: 50000 }\n";
-    SIM(t, cluster, &beside, "workers=3", "stop.steps=30", "collective.algorithm=tree", METHOD(2));
+    SIM(t, cluster, &background, "workers=3", "stop.steps=30", "collective.algorithm=tree",
+        METHOD(2));
     SIM(t, cluster, &after, "workers=3", "stop.steps=30", "collective.algorithm=tree",
         "strategy.allreduce.bucket_kb=0");
-    double last_beside = run_number(beside.dir, "exchange", 30, "t");
+    double last_background = run_number(background.dir, "exchange", 30, "t");
     double last_after = run_number(after.dir, "exchange", 29, "t");
-    print_message("    30 steps: %.2f s, %.2f s\n", last_beside, last_after);
-    assert_true(last_after / last_beside > 1.8);
+    print_message("    30 steps: %.2f s, %.2f s\n", last_background, last_after);
+    assert_true(last_after / last_background > 1.8);
 }
 
 /* ---- faults ---- */
@@ -326,13 +327,13 @@ static void test_exchanges_cost_nothing_beside_steps(void **state)
 /* Who dies has a step on its way, and its part of the next has been shared out. */
 static void test_a_death_at_any_moment_is_survived(void **state)
 {
-    static const char *const how[][3] = {
+    static const char *const options[][3] = {
         {METHOD(2), "evaluate.every_exchanges=3", NULL},
         {METHOD(1), "evaluate.every_exchanges=3", NULL},
         {"strategy.async_allreduce={sync_every_epochs:0.2 warmup_epochs:0.3}", NULL},
     };
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++)
-        sim_survives(*state, how[i], 24, 2);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        sim_survives(*state, options[i], 24, 2);
 }
 
 /* Alone, what is kept at a commit is w(j) with the optimizer's state that led to it: the run goes

@@ -68,17 +68,17 @@ static void own_judged(const struct own_judged *judged)
     last = *judged;
 }
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static double median(const double *own, size_t n)
+static double median_of(const double *own, size_t n)
 {
     double sorted[OWN_WORKERS_MAX];
     memcpy(sorted, own, n * sizeof *own);
-    qsort(sorted, n, sizeof *sorted, compare);
+    qsort(sorted, n, sizeof *sorted, compare_doubles);
     return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }
 
@@ -94,8 +94,8 @@ static void test_the_joint_model_is_as_good_as_its_workers(void **state)
         SIM(*state, CLUSTER, &r, workers, cases[i].strategy, cases[i].solver, "stop={steps:72}",
             "evaluate.every_steps=1000");
         own_forget();
-        double error = median(last.own_error, cases[i].workers);
-        double loss = median(last.own_loss, cases[i].workers);
+        double error = median_of(last.own_error, cases[i].workers);
+        double loss = median_of(last.own_loss, cases[i].workers);
         print_message("    %s: error %.4f, of workers %.4f; loss %.4f, %.4f\n", cases[i].strategy,
                       last.error, error, last.loss, loss);
         bool agree = i == 0 || strstr(cases[i].strategy, ".allreduce");

@@ -23,7 +23,7 @@ static const char net[] =
 static const double model_bits = 32.0 * (620 * (TINY_SIDE * TINY_SIDE + 1) + 3 * 621);
 
 /* A run that leaves a model for others to begin with. */
-static struct sim_run trained(struct tiny *t)
+static struct sim_run train_run(struct tiny *t)
 {
     struct sim_run r = {0};
     tiny_write(t, "net.prototxt", net);
@@ -47,7 +47,7 @@ static void test_all_begin_with_what_the_file_has(void **state)
                                       "strategy.diloco.tau=2",
                                       "local=2"};
     struct tiny *t = *state;
-    struct sim_run from = trained(t);
+    struct sim_run from = train_run(t);
     char weights[256];
     weights_of(&from, weights);
     for (size_t i = 0; i < sizeof way / sizeof *way; i++) {
@@ -64,7 +64,7 @@ static void test_all_begin_with_what_the_file_has(void **state)
 static void test_eight_begin_while_one_link_would_take_four(void **state)
 {
     struct tiny *t = *state;
-    struct sim_run from = trained(t), fresh = {0}, r = {0};
+    struct sim_run from = train_run(t), fresh = {0}, r = {0};
     const double mbit = 10, model_s = model_bits / (mbit * 1e6);
     const char *cluster = "node { count: 8 } step_seconds: 0.004 link { mbit: 10 }\n";
     char weights[256];
@@ -102,10 +102,10 @@ static void kill_at_some(struct trial_ground *g, uint32_t node, uint64_t stride,
     }
 }
 
-static void sweep(struct tiny *t, const char *cluster, const char *strategy, uint64_t stride,
-                  int least)
+static void sweep_deaths(struct tiny *t, const char *cluster, const char *strategy, uint64_t stride,
+                         int least)
 {
-    struct sim_run from = trained(t);
+    struct sim_run from = train_run(t);
     char weights[256];
     weights_of(&from, weights);
     const char *const set[] = {weights, UNMOVED, strategy, "stop.steps=2", "validation=0", NULL};
@@ -121,8 +121,8 @@ static void sweep(struct tiny *t, const char *cluster, const char *strategy, uin
 
 static void test_a_worker_dies_at_its_messages(void **state)
 {
-    sweep(*state, SIM_CALM, "strategy.sync.tau=2", 7, 200);
-    sweep(*state, SIM_CALM, "strategy.gossip={}", 3, 30);
+    sweep_deaths(*state, SIM_CALM, "strategy.sync.tau=2", 7, 200);
+    sweep_deaths(*state, SIM_CALM, "strategy.gossip={}", 3, 30);
 }
 
 /* Another has died meanwhile: nobody waits for those who are gone, nor two for each other. */
@@ -132,7 +132,7 @@ static void test_two_die(void **state)
         char cluster[256];
         snprintf(cluster, sizeof cluster, SIM_CALM "fault { at: %g kill: %d }\n", 0.008 + 0.011 * i,
                  (i + 1) % NODES);
-        sweep(*state, cluster, "strategy.sync.tau=2", 29, 20);
+        sweep_deaths(*state, cluster, "strategy.sync.tau=2", 29, 20);
     }
 }
 

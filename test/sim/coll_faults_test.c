@@ -25,7 +25,7 @@ enum { MOST = 8, PIECE = 4, FLOATS = 21 };
 /* A collective in which one dies, and the same once more among those who are left. */
 struct fall {
     struct call call;
-    struct coll_config how;
+    struct coll_config config;
     uint32_t dies;    /* WORLD_ANY: nobody */
     int first[MOST];  /* what coll_run returned in view 1 */
     int second[MOST]; /* in view 2 */
@@ -64,7 +64,7 @@ static int fall_once(struct fall *fall, struct group *group, size_t round)
     scene_rank(view, self, &ranks);
     for (size_t i = 0; i < FLOATS; i++)
         fall->x[self][i] = call_value(self, round, i);
-    return call_run(&c, &fall->call, &fall->how, fall->x[self], residual);
+    return call_run(&c, &fall->call, &fall->config, fall->x[self], residual);
 }
 
 static int fall_and_rise(struct fall *fall, struct group *group)
@@ -119,9 +119,9 @@ static void judge_fall(const struct fall *fall, const struct scene *scene, struc
         sum->complete += complete;
     }
     sum->runs++;
-    call_in_memory(&c, &fall->call, &fall->how, left, node, 1);
+    call_in_memory(&c, &fall->call, &fall->config, left, node, 1);
     for (size_t r = 0; r < left; r++) { /* lossy codes: the same as somebody else's */
-        const float *want = fall->how.codec == CODEC_F32 ? c.x[r] : fall->x[node[0]];
+        const float *want = fall->config.codec == CODEC_F32 ? c.x[r] : fall->x[node[0]];
         if (memcmp(fall->x[node[r]], want, sizeof fall->x[0]) != 0)
             fail_msg("%d %s: %u of %u died at message %u: rank %u has other bits",
                      (int)fall->call.kind, coll_algorithm_name(fall->call.algorithm), fall->dies,
@@ -140,7 +140,7 @@ static void sweep_falls(const struct call *call, enum codec codec, uint32_t rank
                         struct fallen *sum)
 {
     const struct fall fresh = {
-        .call = *call, .how = {.chunk = PIECE, .codec = codec}, .dies = WORLD_ANY};
+        .call = *call, .config = {.chunk = PIECE, .codec = codec}, .dies = WORLD_ANY};
     struct fall fall = fresh;
     struct scene whole = scene_of(&fall, ranks);
     run_scene(&whole);
@@ -163,7 +163,7 @@ static void print_fallen(const char *what, const struct fallen *sum)
                   sum->ended, sum->complete);
 }
 
-static void one_dies_at_each_send_of_each_algorithm(void **state)
+static void test_one_dies_at_each_send_of_each_algorithm(void **state)
 {
     (void)state;
     for (int a = COLL_TREE; a < COLL_ALGORITHMS; a++) {
@@ -176,7 +176,7 @@ static void one_dies_at_each_send_of_each_algorithm(void **state)
     }
 }
 
-static void one_dies_at_each_send_of_the_others(void **state)
+static void test_one_dies_at_each_send_of_the_others(void **state)
 {
     (void)state;
     static const struct call calls[] = {
@@ -194,7 +194,7 @@ static void one_dies_at_each_send_of_the_others(void **state)
 static const enum coll_algorithm able[] = {COLL_TREE, COLL_CHUNKED_RING, COLL_HALVING_DOUBLING,
                                            COLL_SCATTER_GATHER};
 
-static void one_dies_when_codes_are_lossy(void **state)
+static void test_one_dies_when_codes_are_lossy(void **state)
 {
     (void)state;
     struct fallen sum = {0};
@@ -207,7 +207,7 @@ static void one_dies_when_codes_are_lossy(void **state)
 }
 
 /* Not at a message: at each moment of a grid. */
-static void one_dies_at_each_moment(void **state)
+static void test_one_dies_at_each_moment(void **state)
 {
     (void)state;
     enum { MOMENTS = 60 };
@@ -215,7 +215,7 @@ static void one_dies_at_each_moment(void **state)
     for (int a = COLL_TREE; a < COLL_ALGORITHMS; a++)
         for (uint32_t ranks = 5; ranks <= MOST; ranks += 3) {
             struct fall fresh = {.call = {ALL_REDUCE, (enum coll_algorithm)a, FLOATS, 0, NULL},
-                                 .how.chunk = PIECE,
+                                 .config.chunk = PIECE,
                                  .dies = WORLD_ANY};
             struct fall fall = fresh;
             struct scene whole = scene_of(&fall, ranks);
@@ -263,44 +263,44 @@ static void the_commit_rule_holds_with(enum coll_algorithm algorithm)
     assert_true(sum.went_on > sum.runs / 2);
 }
 
-static void a_worker_dies_in_a_tree(void **state)
+static void test_a_worker_dies_in_a_tree(void **state)
 {
     (void)state;
     the_commit_rule_holds_with(COLL_TREE);
 }
 
-static void a_worker_dies_in_a_butterfly(void **state)
+static void test_a_worker_dies_in_a_butterfly(void **state)
 {
     (void)state;
     the_commit_rule_holds_with(COLL_BUTTERFLY);
 }
 
-static void a_worker_dies_in_a_ring(void **state)
+static void test_a_worker_dies_in_a_ring(void **state)
 {
     (void)state;
     the_commit_rule_holds_with(COLL_RING);
 }
 
-static void a_worker_dies_in_a_chunked_ring(void **state)
+static void test_a_worker_dies_in_a_chunked_ring(void **state)
 {
     (void)state;
     the_commit_rule_holds_with(COLL_CHUNKED_RING);
 }
 
-static void a_worker_dies_in_halving_and_doubling(void **state)
+static void test_a_worker_dies_in_halving_and_doubling(void **state)
 {
     (void)state;
     the_commit_rule_holds_with(COLL_HALVING_DOUBLING);
 }
 
-static void a_worker_dies_in_scatter_and_gather(void **state)
+static void test_a_worker_dies_in_scatter_and_gather(void **state)
 {
     (void)state;
     the_commit_rule_holds_with(COLL_SCATTER_GATHER);
 }
 
 /* In the middle of a message as well as between two. */
-static void a_worker_dies_at_each_moment(void **state)
+static void test_a_worker_dies_at_each_moment(void **state)
 {
     (void)state;
     enum { MOMENTS = 100, WORKERS = 4 };
@@ -320,7 +320,7 @@ static void a_worker_dies_at_each_moment(void **state)
                 members_add(&dies.victims, i % WORKERS);
                 run_trial(&dies);
                 expect_well(&dies);
-                tally_up(&sum, &dies);
+                count_up(&sum, &dies);
             }
         }
         print_tallied(coll_algorithm_name((enum coll_algorithm)a), &sum);
@@ -328,7 +328,7 @@ static void a_worker_dies_at_each_moment(void **state)
     }
 }
 
-static void a_worker_dies_with_lossy_codes(void **state)
+static void test_a_worker_dies_with_lossy_codes(void **state)
 {
     (void)state;
     for (int codec = CODEC_BF16; codec <= CODEC_INT8; codec++) {
@@ -347,18 +347,18 @@ static void a_worker_dies_with_lossy_codes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_dies_at_each_send_of_each_algorithm),
-        cmocka_unit_test(one_dies_at_each_send_of_the_others),
-        cmocka_unit_test(one_dies_when_codes_are_lossy),
-        cmocka_unit_test(one_dies_at_each_moment),
-        cmocka_unit_test(a_worker_dies_in_a_tree),
-        cmocka_unit_test(a_worker_dies_in_a_butterfly),
-        cmocka_unit_test(a_worker_dies_in_a_ring),
-        cmocka_unit_test(a_worker_dies_in_a_chunked_ring),
-        cmocka_unit_test(a_worker_dies_in_halving_and_doubling),
-        cmocka_unit_test(a_worker_dies_in_scatter_and_gather),
-        cmocka_unit_test(a_worker_dies_at_each_moment),
-        cmocka_unit_test(a_worker_dies_with_lossy_codes),
+        cmocka_unit_test(test_one_dies_at_each_send_of_each_algorithm),
+        cmocka_unit_test(test_one_dies_at_each_send_of_the_others),
+        cmocka_unit_test(test_one_dies_when_codes_are_lossy),
+        cmocka_unit_test(test_one_dies_at_each_moment),
+        cmocka_unit_test(test_a_worker_dies_in_a_tree),
+        cmocka_unit_test(test_a_worker_dies_in_a_butterfly),
+        cmocka_unit_test(test_a_worker_dies_in_a_ring),
+        cmocka_unit_test(test_a_worker_dies_in_a_chunked_ring),
+        cmocka_unit_test(test_a_worker_dies_in_halving_and_doubling),
+        cmocka_unit_test(test_a_worker_dies_in_scatter_and_gather),
+        cmocka_unit_test(test_a_worker_dies_at_each_moment),
+        cmocka_unit_test(test_a_worker_dies_with_lossy_codes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

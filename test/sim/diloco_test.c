@@ -13,7 +13,7 @@
 static void test_alone_with_a_plain_outer_step_it_is_single(void **state)
 {
     struct tiny *t = *state;
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.diloco={tau:1 outer_lr:1 outer_momentum:0}",
         "strategy.diloco={tau:7 outer_lr:1 outer_momentum:0}",
         "strategy.diloco={tau:7 outer_lr:1 outer_momentum:0 on_replace:average}",
@@ -25,11 +25,11 @@ static void test_alone_with_a_plain_outer_step_it_is_single(void **state)
     for (size_t k = 0; k < 2; k++) {
         struct sim_run single = {0};
         SIM(t, SIM_CALM, &single, "workers=1", "stop.steps=45", solver[k], "strategy.single={}");
-        for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
             struct sim_run r = {0};
-            SIM(t, SIM_CALM, &r, "workers=1", "stop.steps=45", solver[k], how[i]);
+            SIM(t, SIM_CALM, &r, "workers=1", "stop.steps=45", solver[k], options[i]);
             if (!run_same_bits(r.dir, single.dir, "final.safetensors"))
-                fail_msg("%s, %s", how[i], solver[k]);
+                fail_msg("%s, %s", options[i], solver[k]);
             sim_adds_up(&r);
         }
     }
@@ -75,7 +75,7 @@ static void test_the_outer_step_is_pytorchs(void **state)
 }
 
 struct plan {
-    const char *how;
+    const char *options;
     uint64_t H, P, overlap, steps;
     float lr, momentum, mix;
     bool average, reset;
@@ -87,10 +87,10 @@ enum { N = REPLAY_FLOATS, K = REPLAY_WORKERS };
 struct play {
     struct replay r;
     float x[K][N], m[K][N];   /* workers, and their inner momentum */
-    float joint[N], v[N];     /* x̃, and the outer momentum */
+    float model[N], v[N];     /* x̃, and the outer momentum */
     float mean[N], mean_m[N]; /* of each fragment, as submitted */
     uint64_t sent[8];         /* at this step */
-    bool away[8];
+    bool in_flight[8];
 };
 
 static void play_submit(struct play *p, const struct plan *plan, uint64_t f, uint64_t t)
@@ -102,18 +102,18 @@ static void play_submit(struct play *p, const struct plan *plan, uint64_t f, uin
     memcpy(p->mean + r.from, all + r.from, r.len * sizeof *all);
     memcpy(p->mean_m + r.from, all_m + r.from, r.len * sizeof *all_m);
     p->sent[f] = t;
-    p->away[f] = true;
+    p->in_flight[f] = true;
 }
 
 static void play_take(struct play *p, const struct plan *plan, uint64_t f, uint64_t t)
 {
     struct range r = mpca_shard_range(p->r.n, plan->P, f);
     float own = t > p->sent[f] ? plan->mix : 0;
-    p->away[f] = false;
-    outer_step(p->joint + r.from, p->v + r.from, p->mean + r.from, r.len, plan->lr, plan->momentum);
+    p->in_flight[f] = false;
+    outer_step(p->model + r.from, p->v + r.from, p->mean + r.from, r.len, plan->lr, plan->momentum);
     for (size_t k = r.from; k < r.from + r.len; k++)
         for (int i = 0; i < K; i++) {
-            p->x[i][k] = own * p->x[i][k] + (1 - own) * p->joint[k];
+            p->x[i][k] = own * p->x[i][k] + (1 - own) * p->model[k];
             if (plan->average)
                 p->m[i][k] = own * p->m[i][k] + (1 - own) * p->mean_m[k];
             if (plan->reset)
@@ -125,14 +125,14 @@ static void play_begin(struct play *p)
 {
     for (int i = 0; i < K; i++)
         memcpy(p->x[i], p->r.x0, sizeof p->x[i]);
-    memcpy(p->joint, p->r.x0, sizeof p->joint);
+    memcpy(p->model, p->r.x0, sizeof p->model);
     memset(p->m, 0, sizeof p->m);
     memset(p->v, 0, sizeof p->v);
     memset(p->sent, 0, sizeof p->sent);
-    memset(p->away, 0, sizeof p->away);
+    memset(p->in_flight, 0, sizeof p->in_flight);
 }
 
-static void play(struct play *p, const struct plan *plan)
+static void play_plan(struct play *p, const struct plan *plan)
 {
     play_begin(p);
     for (uint64_t t = 1; t <= plan->steps; t++) {
@@ -142,12 +142,12 @@ static void play(struct play *p, const struct plan *plan)
             if (t % plan->H == plan->H * (f + 1) / plan->P % plan->H)
                 play_submit(p, plan, f, t);
         for (uint64_t f = 0; f < plan->P; f++)
-            if (p->away[f] && t == p->sent[f] + plan->overlap)
+            if (p->in_flight[f] && t == p->sent[f] + plan->overlap)
                 play_take(p, plan, f, t);
     }
     for (uint64_t sent = 0; sent <= plan->steps; sent++) /* in the order in which they left */
         for (uint64_t f = 0; f < plan->P; f++)
-            if (p->away[f] && p->sent[f] == sent)
+            if (p->in_flight[f] && p->sent[f] == sent)
                 play_take(p, plan, f, plan->steps);
     for (uint64_t f = 0; f < plan->P; f++)
         if (p->sent[f] != plan->steps) {
@@ -174,11 +174,11 @@ static void test_three_workers_do_what_the_equations_say(void **state)
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         char steps[32];
         struct sim_run run = {0};
-        play(&p, &plans[i]);
+        play_plan(&p, &plans[i]);
         snprintf(steps, sizeof steps, "stop.steps=%u", (unsigned)plans[i].steps);
-        SIM(t, SIM_CALM, &run, "workers=3", steps, plans[i].how);
-        double apart = replay_difference(&p.r, p.joint, run.dir);
-        print_message("    %s: %.2g\n", plans[i].how, apart);
+        SIM(t, SIM_CALM, &run, "workers=3", steps, plans[i].options);
+        double apart = replay_difference(&p.r, p.model, run.dir);
+        print_message("    %s: %.2g\n", plans[i].options, apart);
         assert_true(apart <= SIM_SAME);
         sim_adds_up(&run);
     }
@@ -226,8 +226,8 @@ static void test_state_that_is_not_learnt_is_averaged(void **state)
                          5); /* after steps 2, 4, 6 and 8, and fragment 0 at last */
         for (uint64_t n = 0; n < 5; n++)
             for (size_t k = 0; k < LOOPS_S; k++) {
-                double own = 100.0 * w + (double)k, joint = n == 0 ? own : 100.0 + (double)k;
-                assert_true(fabs((double)loops.seen[w][n].joint_s[k] - joint) < 1e-4);
+                double own = 100.0 * w + (double)k, model = n == 0 ? own : 100.0 + (double)k;
+                assert_true(fabs((double)loops.seen[w][n].model_s[k] - model) < 1e-4);
                 assert_true((double)loops.seen[w][n].own_s[k] == own);
             }
     }
@@ -237,18 +237,18 @@ static void test_state_that_is_not_learnt_is_averaged(void **state)
  * from x̃ at once, but what it submits next counts for nothing. */
 static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
 {
-    static const char *const how[] = {"strategy.diloco.tau=3",
-                                      "strategy.diloco={tau:6 fragments:2 overlap:2}"};
+    static const char *const options[] = {"strategy.diloco.tau=3",
+                                          "strategy.diloco={tau:6 fragments:2 overlap:2}"};
     for (size_t i = 0; i < 2; i++) {
         static struct loops loops;
         loops = (struct loops){.breaks = 1, .breaks_after = 1};
-        LOOPS_RUN(&loops, *state, "stop.steps=12", how[i]);
+        LOOPS_RUN(&loops, *state, "stop.steps=12", options[i]);
         for (uint32_t w = 0; w < LOOPS_WORKERS; w++) {
             assert_int_equal(loops.scene.rc[w], OK);
             assert_int_equal(loops.commits[w], i == 0 ? 4 : 5);
             for (uint64_t n = 0; n < loops.commits[w]; n++)
-                assert_int_equal(members_count(&loops.seen[w][n].who), n == 1 ? 2 : 3);
-            assert_false(members_has(&loops.seen[w][1].who, 1));
+                assert_int_equal(members_count(&loops.seen[w][n].sharers), n == 1 ? 2 : 3);
+            assert_false(members_has(&loops.seen[w][1].sharers, 1));
             assert_memory_equal(loops.x[w], loops.x[0], sizeof loops.x[0]);
             assert_true(isfinite(loops.x[w][0]));
         }
@@ -265,7 +265,7 @@ static void test_a_broken_state_is_left_out_and_begins_afresh(void **state)
         assert_int_equal(loops.scene.rc[w], OK);
         assert_int_equal(loops.commits[w], 4);
         for (uint64_t n = 0; n < 4; n++)
-            assert_int_equal(members_count(&loops.seen[w][n].who), n == 1 ? 2 : 3);
+            assert_int_equal(members_count(&loops.seen[w][n].sharers), n == 1 ? 2 : 3);
         assert_true(isfinite(loops.seen[w][2].own_s[0]));
     }
 }
@@ -282,7 +282,7 @@ static void test_what_is_under_way_goes_on_without_the_loop(void **state)
         assert_int_equal(loops.scene.rc[w], ERR_NOMEM);
         assert_int_equal(loops.commits[w], loops.fails_after[w]);
     }
-    assert_int_equal(members_count(&loops.seen[0][1].who), 3);
+    assert_int_equal(members_count(&loops.seen[0][1].sharers), 3);
 }
 
 /* ---- when ---- */
@@ -342,14 +342,14 @@ static void test_the_timeline(void **state)
  */
 static void test_a_death_at_any_moment_is_survived(void **state)
 {
-    static const char *const how[][3] = {
+    static const char *const options[][3] = {
         {"strategy.diloco.tau=4", "evaluate.every_exchanges=2", NULL},
         {"strategy.diloco={tau:6 fragments:3 overlap:2}", "evaluate.every_exchanges=2", NULL},
         {"strategy.diloco={tau:4 overlap:3 on_replace:average}", NULL},
     };
     static const uint64_t steps[] = {4, 2 + 2, 4 + 3};
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++)
-        sim_survives(*state, how[i], 40, steps[i]);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        sim_survives(*state, options[i], 40, steps[i]);
 }
 
 /* Asked to end with fragments on their way, all end at the same exchange. */
@@ -407,12 +407,12 @@ static void test_two_real_workers(void **state)
 {
     struct tiny *t = *state;
     struct real_run r = real_new(t);
-    static const char how[] = "strategy.diloco={tau:6 fragments:3 overlap:2}";
-    START(t, &r, "--workers", "2", "--set", "stop.steps=30", "--set", how);
+    static const char options[] = "strategy.diloco={tau:6 fragments:3 overlap:2}";
+    START(t, &r, "--workers", "2", "--set", "stop.steps=30", "--set", options);
     real_end(&r, 0, "steps");
     process_release(&r.p);
     struct sim_run sim = {0};
-    SIM(t, SIM_CALM, &sim, "workers=2", "stop.steps=30", how);
+    SIM(t, SIM_CALM, &sim, "workers=2", "stop.steps=30", options);
     assert_true(run_number(r.dir, "end", 0, "used") == 30 * 32);
     assert_true(run_difference(r.dir, sim.dir) <= SIM_SAME); /* nothing of it depends on time */
 }

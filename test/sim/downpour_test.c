@@ -10,16 +10,17 @@ static const char calm[] = "node { count: 4 } step_seconds: 0.004 link { mbit: 1
 
 static void test_alone_step_by_step_it_is_single(void **state)
 {
-    static const char *const how[] = {"strategy.downpour={ n_push: 1 n_fetch: 1 }",
-                                      "strategy.downpour={ n_push: 1 n_fetch: 1 colocated: true }",
-                                      "strategy.downpour={ n_push: 1 n_fetch: 7 }"};
+    static const char *const options[] = {
+        "strategy.downpour={ n_push: 1 n_fetch: 1 }",
+        "strategy.downpour={ n_push: 1 n_fetch: 1 colocated: true }",
+        "strategy.downpour={ n_push: 1 n_fetch: 7 }"};
     struct tiny *t = *state;
     char single[128], other[128];
     SIM_RUN(t, calm, single, "stop.steps=45", "workers=1", PLAIN, "strategy.single={}");
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        SIM_RUN(t, calm, other, "stop.steps=45", "workers=1", PLAIN, how[i]);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        SIM_RUN(t, calm, other, "stop.steps=45", "workers=1", PLAIN, options[i]);
         if (!run_same_bits(other, single, "final.safetensors"))
-            fail_msg("%s", how[i]);
+            fail_msg("%s", options[i]);
         assert_true(run_number(other, "end", 0, "used") == 45 * 16);
     }
 }
@@ -27,17 +28,17 @@ static void test_alone_step_by_step_it_is_single(void **state)
 /* Sums of five steps differ by rounding from five steps; and the last, shorter sum arrives. */
 static void test_alone_it_is_single_but_for_rounding(void **state)
 {
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.downpour={}", "strategy.downpour={ n_push: 4 n_fetch: 100 }",
         "strategy.downpour={ n_push: 10 n_fetch: 10 colocated: true }"};
     struct tiny *t = *state;
     char single[128], other[128];
     SIM_RUN(t, calm, single, "stop.steps=43", "workers=1", PLAIN, "strategy.single={}");
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        SIM_RUN(t, calm, other, "stop.steps=43", "workers=1", PLAIN, how[i]);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        SIM_RUN(t, calm, other, "stop.steps=43", "workers=1", PLAIN, options[i]);
         double apart = run_difference(other, single);
         if (apart > SAME_MAX)
-            fail_msg("%s: %g", how[i], apart);
+            fail_msg("%s: %g", options[i], apart);
         assert_true(run_number(other, "end", 0, "used") == 43 * 16);
     }
 }

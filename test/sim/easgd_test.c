@@ -20,10 +20,10 @@ struct elastic {
     uint64_t steps;
 };
 
-static void train(struct replay *r, struct elastic *w, uint64_t place)
+static void train_worker(struct replay *r, struct elastic *w, uint64_t offset)
 {
     float g[REPLAY_FLOATS];
-    replay_gradient(r, w->x, place, g);
+    replay_gradient(r, w->x, offset, g);
     for (size_t i = 0; i < r->n; i++) {
         w->m[i] = 0.9f * w->m[i] + 0.05f * (g[i] + 0.0005f * w->x[i]);
         w->x[i] -= w->m[i];
@@ -35,11 +35,11 @@ static void train(struct replay *r, struct elastic *w, uint64_t place)
 static void train_free(struct replay *r, struct elastic *w, uint64_t i, uint64_t tau)
 {
     for (uint64_t t = 0; t < tau; t++)
-        train(r, w, (i * LEASE_STEPS_MIN + w->steps) * SIM_BATCH);
+        train_worker(r, w, (i * LEASE_STEPS_MIN + w->steps) * SIM_BATCH);
 }
 
 /* d = α(x − x̃), x ← x − d. */
-static void pull(const struct replay *r, struct elastic *w, const float *centre, float alpha)
+static void pull_worker(const struct replay *r, struct elastic *w, const float *centre, float alpha)
 {
     for (size_t i = 0; i < r->n; i++) {
         w->d[i] = alpha * (w->x[i] - centre[i]);
@@ -47,13 +47,13 @@ static void pull(const struct replay *r, struct elastic *w, const float *centre,
     }
 }
 
-static void give(const struct replay *r, const struct elastic *w, float *centre)
+static void give_update(const struct replay *r, const struct elastic *w, float *centre)
 {
     for (size_t i = 0; i < r->n; i++)
         centre[i] += w->d[i];
 }
 
-static struct elastic *begin(struct replay *r, struct tiny *t, size_t workers, float *centre)
+static struct elastic *begin_replay(struct replay *r, struct tiny *t, size_t workers, float *centre)
 {
     replay_open(r, t);
     struct elastic *w = calloc(workers, sizeof *w);
@@ -67,20 +67,20 @@ static struct elastic *begin(struct replay *r, struct tiny *t, size_t workers, f
 
 /* A worker and the centre: what was given is in when it asks again. The last steps, after the last
  * visit, are in no centre; the end comes before a visit. */
-static void alone(struct tiny *t, const char *cluster, uint64_t tau, uint64_t steps)
+static void train_alone(struct tiny *t, const char *cluster, uint64_t tau, uint64_t steps)
 {
     char set[2][64];
     struct sim_run run = {0};
     struct replay r;
     float centre[REPLAY_FLOATS], alpha = 0.9f;
-    struct elastic *w = begin(&r, t, 1, centre);
+    struct elastic *w = begin_replay(&r, t, 1, centre);
     snprintf(set[0], sizeof set[0], "strategy.easgd.tau=%llu", (unsigned long long)tau);
     snprintf(set[1], sizeof set[1], "stop.steps=%llu", (unsigned long long)steps);
     SIM(t, cluster, &run, set[0], set[1], "workers=1", FIXED);
     for (uint64_t s = tau; s < steps; s += tau) {
         train_free(&r, w, 0, tau);
-        pull(&r, w, centre, alpha);
-        give(&r, w, centre);
+        pull_worker(&r, w, centre, alpha);
+        give_update(&r, w, centre);
     }
     assert_int_equal(run_count(run.dir, "exchange", NULL, NULL), (steps - 1) / tau);
     assert_true(replay_difference(&r, centre, run.dir) == 0);
@@ -90,18 +90,18 @@ static void alone(struct tiny *t, const char *cluster, uint64_t tau, uint64_t st
 
 static void test_one_worker_and_its_centre(void **state)
 {
-    alone(*state, SIM_CALM, 4, 30);
-    alone(*state, SIM_CALM, 1, 25);
-    alone(*state, SIM_CALM, 5, 5);
+    train_alone(*state, SIM_CALM, 4, 30);
+    train_alone(*state, SIM_CALM, 1, 25);
+    train_alone(*state, SIM_CALM, 5, 5);
 }
 
 /* What the last visit gave comes in long after the word that the worker has ended. */
 static void test_what_is_given_is_waited_for(void **state)
 {
-    alone(*state,
-          "node { } step_seconds: 0.004 link { mbit: 100 }\n"
-          "delay { from: 0 to: -1 tag: 'parcel' seconds: 0.5 }",
-          1, 6);
+    train_alone(*state,
+                "node { } step_seconds: 0.004 link { mbit: 100 }\n"
+                "delay { from: 0 to: -1 tag: 'parcel' seconds: 0.5 }",
+                1, 6);
 }
 
 /* Three workers, whose steps take 0.1, 0.125 and 0.2 s; τ = 2; a hop 9 ms, bytes next to nothing.
@@ -178,16 +178,16 @@ static void test_timeline(void **state)
 
     struct replay r;
     float centre[REPLAY_FLOATS];
-    struct elastic *w = begin(&r, *state, 3, centre);
+    struct elastic *w = begin_replay(&r, *state, 3, centre);
     double given[REPLAY_FLOATS] = {0};
     for (size_t k = 0; k < sizeof centre_events / sizeof *centre_events; k++) {
         struct elastic *one = &w[centre_events[k].worker];
         if (centre_events[k].what == READ) {
             train_free(&r, one, (uint64_t)centre_events[k].worker, 2);
-            pull(&r, one, centre, 0.9f / 3);
+            pull_worker(&r, one, centre, 0.9f / 3);
             continue;
         }
-        give(&r, one, centre);
+        give_update(&r, one, centre);
         for (size_t i = 0; i < r.n; i++)
             given[i] += (double)one->d[i];
     }
@@ -214,11 +214,11 @@ static void test_tau_follows_the_link(void **state)
  * and a d whose go-ahead comes late. Nothing is lost. */
 static void test_a_slow_link_is_waited_for(void **state)
 {
-    alone(*state, "node { } step_seconds: 0.004 link { mbit: 0.1 }", 2, 9);
-    alone(*state,
-          "node { } step_seconds: 0.004 link { mbit: 100 }\n" /* the first d is let in late */
-          "delay { from: -1 to: 0 tag: 'parcel_go' nth: 2 seconds: 0.5 }",
-          2, 9);
+    train_alone(*state, "node { } step_seconds: 0.004 link { mbit: 0.1 }", 2, 9);
+    train_alone(*state,
+                "node { } step_seconds: 0.004 link { mbit: 100 }\n" /* the first d is let in late */
+                "delay { from: -1 to: 0 tag: 'parcel_go' nth: 2 seconds: 0.5 }",
+                2, 9);
 }
 
 /* ---- sync ---- */
@@ -260,8 +260,8 @@ static void test_sync_timeline(void **state)
 }
 
 /* Eq. 2 with the centre of before, then Eq. 8. Sums are in the order of ranks, as a tree adds. */
-static void meet(const struct replay *r, struct elastic *w, size_t k, float *centre, float alpha,
-                 float beta)
+static void visit_centre(const struct replay *r, struct elastic *w, size_t k, float *centre,
+                         float alpha, float beta)
 {
     for (size_t i = 0; i < r->n; i++) {
         float sum = k == 1   ? w[0].x[i]
@@ -279,8 +279,8 @@ static double sync_differs(struct tiny *t, uint64_t k, float alpha, float beta, 
     struct sim_run run = {0};
     struct replay r;
     float centre[REPLAY_FLOATS];
-    struct elastic *w = begin(&r, t, k, centre);
-    uint64_t place = 0, steps = 11, tau = 3;
+    struct elastic *w = begin_replay(&r, t, k, centre);
+    uint64_t offset = 0, steps = 11, tau = 3;
     snprintf(workers, sizeof workers, "workers=%u", (unsigned)k);
     SIM(t, SIM_CALM, &run, "strategy.easgd.tau=3", "strategy.easgd.mode=sync", "stop.steps=11",
         FIXED, workers, "collective.algorithm=tree", more);
@@ -288,9 +288,9 @@ static double sync_differs(struct tiny *t, uint64_t k, float alpha, float beta, 
         uint64_t round = steps - s < tau ? steps - s : tau;
         for (uint64_t j = 0; j < k; j++)
             for (uint64_t i = 0; i < round; i++)
-                train(&r, &w[j], place + (i * k + j) * SIM_BATCH);
-        place += round * k * SIM_BATCH;
-        meet(&r, w, k, centre, alpha, beta);
+                train_worker(&r, &w[j], offset + (i * k + j) * SIM_BATCH);
+        offset += round * k * SIM_BATCH;
+        visit_centre(&r, w, k, centre, alpha, beta);
     }
     double apart = replay_difference(&r, centre, run.dir);
     free(w);
@@ -388,7 +388,7 @@ static void test_it_goes_on(void **state)
 
 /* ---- momentum ---- */
 
-static Paceline__Job *job_with(const char *solver, int expected, const char *says)
+static Paceline__Job *job_with(const char *solver, int expected, const char *phrase)
 {
     static const char least[] = "name: 't' net { zoo: 'lenet' } batch: 8 train_data { idx { images:"
                                 " 'i' labels: 'l' } } strategy { easgd { momentum: true } } ";
@@ -399,7 +399,7 @@ static Paceline__Job *job_with(const char *solver, int expected, const char *say
     assert_int_equal(job_parse("t", text, strlen(text), &job, &err), OK);
     assert_int_equal(job_finish(job, &err), expected);
     if (expected != OK)
-        assert_string_equal(err.text, says);
+        assert_string_equal(err.text, phrase);
     return job;
 }
 

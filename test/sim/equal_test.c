@@ -7,7 +7,7 @@
 #define SAME_MAX 1e-5 /* max |a − b| / max |b| */
 
 /* Simulate the job with these fields set; its directory into `out`. */
-static void simulate(struct tiny *t, const char *path, const char *const *set, char out[128])
+static void simulate_job(struct tiny *t, const char *path, const char *const *set, char out[128])
 {
     pl_engine *engine = NULL;
     pl_job *job = NULL;
@@ -28,7 +28,8 @@ static void simulate(struct tiny *t, const char *path, const char *const *set, c
     pl_engine_destroy(engine);
 }
 
-#define SIMULATE(t, path, out, ...) simulate(t, path, (const char *const[]){__VA_ARGS__, NULL}, out)
+#define SIMULATE(t, path, out, ...) \
+    simulate_job(t, path, (const char *const[]){__VA_ARGS__, NULL}, out)
 
 /* Four workers that average the gradients of 16 records each; one worker, with all 64. */
 static double four_against_one(struct tiny *t)
@@ -116,11 +117,12 @@ static void test_alone_every_strategy_is_single(void **state)
 /* A pace makes steps last, and changes nothing else; learners that share memory included. */
 static void test_a_pace_takes_time_and_nothing_else(void **state)
 {
-    static const char *const how[] = {"strategy.sync.tau=4", "strategy.allreduce={}"};
+    static const char *const options[] = {"strategy.sync.tau=4", "strategy.allreduce={}"};
     char quick[128], slow[128];
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        SIMULATE(*state, ((struct tiny *)*state)->job, quick, "stop.steps=20", how[i]);
-        SIMULATE(*state, ((struct tiny *)*state)->job, slow, "stop.steps=20", "pace=0.1", how[i]);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        SIMULATE(*state, ((struct tiny *)*state)->job, quick, "stop.steps=20", options[i]);
+        SIMULATE(*state, ((struct tiny *)*state)->job, slow, "stop.steps=20", "pace=0.1",
+                 options[i]);
         assert_true(run_same_bits(quick, slow, "final.safetensors"));
         assert_true(run_number(quick, "end", 0, "wall_s") < 1);
         double wall_s = run_number(slow, "end", 0, "wall_s");

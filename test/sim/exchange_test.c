@@ -12,26 +12,26 @@
 
 /* Exchanges once more, with the bug that the commit rule prevents. */
 int planted_init(struct exchange *e, struct group *group, uint32_t lane, bool driver_takes_part,
-                 size_t n, const struct exchange_config *how, uint64_t completed,
+                 size_t n, const struct exchange_config *config, uint64_t completed,
                  struct arena *arena);
 void planted_release(struct exchange *e);
-void planted_enter(struct exchange *e, uint64_t completed);
-void planted_enter_blank(struct exchange *e);
+void planted_join(struct exchange *e, uint64_t completed);
+void planted_join_unsynced(struct exchange *e);
 int planted_run(struct exchange *e, const struct exchange_meta *mine);
-int planted_settle(struct exchange *e);
+int planted_sync(struct exchange *e);
 const struct vec *planted_result(const struct exchange *e);
-const struct exchange_meta *planted_tally(const struct exchange *e);
-bool planted_ends_all(const struct exchange_meta *tally);
+const struct exchange_meta *planted_result_meta(const struct exchange *e);
+bool planted_ends_all(const struct exchange_meta *meta);
 
 #define PLANT_SKIP_COMMIT_RULE
-#define exchange_join          planted_enter
-#define exchange_join_unsynced planted_enter_blank
+#define exchange_join          planted_join
+#define exchange_join_unsynced planted_join_unsynced
 #define exchange_init          planted_init
 #define exchange_release       planted_release
 #define exchange_run           planted_run
-#define exchange_sync          planted_settle
+#define exchange_sync          planted_sync
 #define exchange_result        planted_result
-#define exchange_result_meta   planted_tally
+#define exchange_result_meta   planted_result_meta
 #define exchange_meta_ends_run planted_ends_all
 
 #include "coll/exchange.c"
@@ -46,7 +46,7 @@ bool planted_ends_all(const struct exchange_meta *tally);
 #undef exchange_tally
 #undef tally_ends_all
 
-static const struct subject planted = {planted_run, planted_settle};
+static const struct subject planted = {planted_run, planted_sync};
 
 /* Under the thread sanitizer, where each task is a thread, the long sweeps take larger steps. */
 enum { MOST_WORKERS = 5 };
@@ -56,7 +56,7 @@ enum { STRIDE = 8, FEWEST_WORKERS = MOST_WORKERS };
 enum { STRIDE = 1, FEWEST_WORKERS = 2 };
 #endif
 
-static void without_faults_everybody_has_the_mean(void **state)
+static void test_without_faults_everybody_has_the_mean(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++)
@@ -68,7 +68,7 @@ static void without_faults_everybody_has_the_mean(void **state)
             assert_true(t.formed && dead(&t) == 0);
             for (uint64_t n = 1; n <= t.exchanges; n++) {
                 assert_int_equal(t.record[0][n].view, 1);
-                assert_int_equal(members_count(&t.record[0][n].tally.contributors), workers);
+                assert_int_equal(members_count(&t.record[0][n].meta.contributors), workers);
             }
             assert_int_equal(t.record[DRIVER][1].there, shape);
         }
@@ -88,7 +88,7 @@ static double one_and_three(uint32_t node, uint64_t n)
     return node == 0 ? 1 : 3;
 }
 
-static void the_mean_is_weighted(void **state)
+static void test_the_mean_is_weighted(void **state)
 {
     (void)state;
     struct trial t = trial_of(true);
@@ -100,11 +100,11 @@ static void the_mean_is_weighted(void **state)
     expect_well(&t);
     float mean = 17.5f;
     assert_true(t.record[DRIVER][1].hash == hash_bytes(&mean, sizeof mean));
-    assert_true(t.record[0][1].tally.weight == 4);
-    assert_int_equal(t.record[0][1].tally.samples, 201);
+    assert_true(t.record[0][1].meta.weight == 4);
+    assert_int_equal(t.record[0][1].meta.samples, 201);
 }
 
-static void the_same_seed_takes_the_same_path(void **state)
+static void test_the_same_seed_takes_the_same_path(void **state)
 {
     (void)state;
     struct trial a = trial_of(true);
@@ -118,7 +118,7 @@ static void the_same_seed_takes_the_same_path(void **state)
     assert_true(a.trace == b.trace && a.end == b.end);
 }
 
-static void a_worker_dies_at_each_message_it_sends(void **state)
+static void test_a_worker_dies_at_each_message_it_sends(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++)
@@ -138,7 +138,7 @@ static void a_worker_dies_at_each_message_it_sends(void **state)
 }
 
 /* Every worker is killed at every moment of a grid finer than a piece takes. */
-static void a_worker_dies_at_each_moment(void **state)
+static void test_a_worker_dies_at_each_moment(void **state)
 {
     (void)state;
     enum { MOMENTS = 400 / STRIDE };
@@ -157,7 +157,7 @@ static void a_worker_dies_at_each_moment(void **state)
                 members_add(&t.victims, node);
                 run_trial(&t);
                 expect_well(&t);
-                tally_up(&sum, &t);
+                count_up(&sum, &t);
             }
     }
     print_tallied("each worker dies at each moment", &sum);
@@ -165,7 +165,7 @@ static void a_worker_dies_at_each_moment(void **state)
     assert_true(sum.adopted > MOMENTS / 8 && (sum.apart > 0 || STRIDE > 1));
 }
 
-static uint32_t draw(uint64_t seed, uint64_t what, uint64_t n)
+static uint32_t draw_below(uint64_t seed, uint64_t what, uint64_t n)
 {
     return (uint32_t)rng_below(seed, 99, what, n);
 }
@@ -173,18 +173,19 @@ static uint32_t draw(uint64_t seed, uint64_t what, uint64_t n)
 enum { CLUSTER_MAX = 200 };
 
 /* One dies at a message; another, and sometimes a third, at some moment within `span` seconds. */
-static struct trial doomed(uint64_t seed, const char *links, double span, char cluster[CLUSTER_MAX])
+static struct trial doomed_trial(uint64_t seed, const char *links, double span,
+                                 char cluster[CLUSTER_MAX])
 {
-    struct trial t = trial_of(draw(seed, 0, 2));
+    struct trial t = trial_of(draw_below(seed, 0, 2));
     t.workers = MOST_WORKERS;
     t.seed = seed;
-    t.kill_node = draw(seed, 1, t.workers);
-    t.kill_send = 3 + draw(seed, 2, 30);
+    t.kill_node = draw_below(seed, 1, t.workers);
+    t.kill_send = 3 + draw_below(seed, 2, 30);
     members_add(&t.victims, t.kill_node);
     int len = snprintf(cluster, CLUSTER_MAX, "%s", links);
-    for (uint32_t kill = 0; kill < 1 + draw(seed, 3, 2); kill++) {
-        uint32_t node = draw(seed, 20 + kill, t.workers);
-        double at = 0.003 + span * draw(seed, 10 + kill, 10000) / 10000;
+    for (uint32_t kill = 0; kill < 1 + draw_below(seed, 3, 2); kill++) {
+        uint32_t node = draw_below(seed, 20 + kill, t.workers);
+        double at = 0.003 + span * draw_below(seed, 10 + kill, 10000) / 10000;
         members_add(&t.victims, node);
         len += snprintf(cluster + len, CLUSTER_MAX - (size_t)len, "fault { at: %.6f kill: %u } ",
                         at, node);
@@ -197,20 +198,20 @@ static void kill_several(uint64_t seed, const char *links, double span, struct t
                          size_t dead_by_count[MOST_WORKERS + 1])
 {
     char cluster[CLUSTER_MAX];
-    struct trial t = doomed(seed, links, span, cluster);
+    struct trial t = doomed_trial(seed, links, span, cluster);
     run_trial(&t);
     expect_well(&t);
-    tally_up(sum, &t);
+    count_up(sum, &t);
     dead_by_count[dead(&t)]++;
 }
 
 /* Tasks on threads that take turns do what tasks on one thread do, whoever dies. */
-static void both_back_ends_take_the_same_path(void **state)
+static void test_both_back_ends_take_the_same_path(void **state)
 {
     (void)state;
     for (uint64_t seed = 2001; seed <= 2000 + 200 / STRIDE; seed++) {
         char cluster[CLUSTER_MAX];
-        struct trial fibres = doomed(seed, SLOW_LINKS, 0.08, cluster), baton = fibres;
+        struct trial fibres = doomed_trial(seed, SLOW_LINKS, 0.08, cluster), baton = fibres;
         baton.backend = SIM_BATON;
         run_trial(&fibres);
         run_trial(&baton);
@@ -223,7 +224,7 @@ static void both_back_ends_take_the_same_path(void **state)
     }
 }
 
-static void several_die(void **state)
+static void test_several_die(void **state)
 {
     (void)state;
     enum { RUNS = 600 / STRIDE };
@@ -236,7 +237,7 @@ static void several_die(void **state)
 }
 
 /* A lost message comes a fifth of a second later, when much else has happened. */
-static void several_die_and_messages_are_lost(void **state)
+static void test_several_die_and_messages_are_lost(void **state)
 {
     (void)state;
     enum { RUNS = 400 / STRIDE };
@@ -250,7 +251,7 @@ static void several_die_and_messages_are_lost(void **state)
 
 /* The driver does not hear from one that lives: it is cut, learns it, and ends; what it held while
  * it was in is what the others held. */
-static void who_is_not_heard_is_fenced(void **state)
+static void test_who_is_not_heard_is_fenced(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++) {
@@ -267,7 +268,7 @@ static void who_is_not_heard_is_fenced(void **state)
 }
 
 /* A decision may reach a member together with the view that makes it void. */
-static void a_decision_of_an_older_view_is_passed_over(void **state)
+static void test_a_decision_of_an_older_view_is_passed_over(void **state)
 {
     (void)state;
     struct tallied sum = {0};
@@ -281,7 +282,7 @@ static void a_decision_of_an_older_view_is_passed_over(void **state)
 }
 
 /* The last word on an exchange may be needed when its owner has nothing left to exchange. */
-static void the_last_result_is_handed_on(void **state)
+static void test_the_last_result_is_handed_on(void **state)
 {
     (void)state;
     struct tallied sum = {0};
@@ -297,7 +298,7 @@ static void the_last_result_is_handed_on(void **state)
 /* The driver stands still, halfway through its broadcast (the tally has come), for want of credit
  * at a worker to whom nothing gets through; when that one dies, all others have the result, and the
  * driver takes it from them. Once with another exchange to come, once without. */
-static void the_driver_lacks_the_result(void **state)
+static void test_the_driver_lacks_the_result(void **state)
 {
     (void)state;
     for (uint64_t exchanges = 1; exchanges <= 2; exchanges++) {
@@ -315,7 +316,7 @@ static void the_driver_lacks_the_result(void **state)
         assert_int_equal(t->ended[0], ERR_CANCELLED);
         assert_int_equal(t->record[3][1].view, 1);
         assert_int_equal(t->record[DRIVER][1].view, 2);
-        assert_true(members_has(&t->record[DRIVER][1].tally.contributors, 0));
+        assert_true(members_has(&t->record[DRIVER][1].meta.contributors, 0));
         free(t);
     }
 }
@@ -329,7 +330,7 @@ static float poisoned_value(uint32_t node, uint64_t n, size_t i)
     return plain_value(node, n, i);
 }
 
-static void what_is_not_finite_is_rejected(void **state)
+static void test_what_is_not_finite_is_rejected(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++) {
@@ -338,13 +339,13 @@ static void what_is_not_finite_is_rejected(void **state)
         run_trial(&t);
         expect_well(&t);
         for (uint64_t n = 1; n <= t.exchanges; n++) {
-            const struct exchange_meta *tally = &t.record[2][n].tally;
+            const struct exchange_meta *meta = &t.record[2][n].meta;
             bool one = n % 2 == 0, three = n % 3 == 0;
-            assert_int_equal(members_has(&tally->contributors, 1), !one);
-            assert_int_equal(members_has(&tally->contributors, 3), !three);
-            assert_int_equal(members_count(&tally->participants), 4);
-            assert_int_equal(tally->samples, 406 - (one ? 101 : 0) - (three ? 103 : 0));
-            assert_int_equal(tally->stop_votes, 1); /* a vote counts all the same */
+            assert_int_equal(members_has(&meta->contributors, 1), !one);
+            assert_int_equal(members_has(&meta->contributors, 3), !three);
+            assert_int_equal(members_count(&meta->participants), 4);
+            assert_int_equal(meta->samples, 406 - (one ? 101 : 0) - (three ? 103 : 0));
+            assert_int_equal(meta->stop_votes, 1); /* a vote counts all the same */
         }
     }
 }
@@ -359,7 +360,7 @@ static double no_weight_in_3(uint32_t node, uint64_t n)
     return n == 3 ? 0 : plain_weight(node, n);
 }
 
-static void when_all_are_rejected_the_result_is_nothing(void **state)
+static void test_when_all_are_rejected_the_result_is_nothing(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++) {
@@ -371,16 +372,16 @@ static void when_all_are_rejected_the_result_is_nothing(void **state)
         float zeros[10] = {0};
         for (uint64_t n = 2; n <= 3; n++) {
             const struct record *r = &t.record[0][n];
-            assert_true(r->tally.weight == 0 && r->tally.samples == 0 && r->tally.loss == 0);
-            assert_int_equal(members_count(&r->tally.contributors), 0);
-            assert_int_equal(members_count(&r->tally.participants), 4);
+            assert_true(r->meta.weight == 0 && r->meta.samples == 0 && r->meta.loss == 0);
+            assert_int_equal(members_count(&r->meta.contributors), 0);
+            assert_int_equal(members_count(&r->meta.participants), 4);
             assert_true(r->hash == hash_bytes(zeros, sizeof zeros));
         }
-        assert_true(t.record[0][4].tally.weight > 0); /* and the run goes on */
+        assert_true(t.record[0][4].meta.weight > 0); /* and the run goes on */
     }
 }
 
-static void rejection_holds_when_somebody_dies(void **state)
+static void test_rejection_holds_when_somebody_dies(void **state)
 {
     (void)state;
     struct tallied sum = {0};
@@ -394,7 +395,7 @@ static void rejection_holds_when_somebody_dies(void **state)
 }
 
 /* Nobody but the driver is left: it says so instead of going on alone. */
-static void the_driver_does_not_go_on_alone(void **state)
+static void test_the_driver_does_not_go_on_alone(void **state)
 {
     (void)state;
     struct trial t = trial_of(true);
@@ -414,7 +415,7 @@ static struct trial split_trial(int shape)
     return t;
 }
 
-static void without_faults_everybody_has_what_was_prepared(void **state)
+static void test_without_faults_everybody_has_what_was_prepared(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++)
@@ -429,7 +430,7 @@ static void without_faults_everybody_has_what_was_prepared(void **state)
             }
 }
 
-static void the_commit_rule_holds_for_what_was_prepared(void **state)
+static void test_the_commit_rule_holds_for_what_was_prepared(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++)
@@ -448,7 +449,7 @@ static void the_commit_rule_holds_for_what_was_prepared(void **state)
         }
 }
 
-static void rejection_holds_before_preparing(void **state)
+static void test_rejection_holds_before_preparing(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++) {
@@ -456,12 +457,12 @@ static void rejection_holds_before_preparing(void **state)
         t.value = poisoned_value;
         run_trial(&t);
         expect_well(&t);
-        assert_false(members_has(&t.record[2][2].tally.contributors, 1));
+        assert_false(members_has(&t.record[2][2].meta.contributors, 1));
     }
 }
 
 /* The test of the test: members that redo an exchange which another has completed are caught. */
-static void a_planted_bug_is_seen(void **state)
+static void test_a_planted_bug_is_seen(void **state)
 {
     (void)state;
     for (int shape = 0; shape < 2; shape++) {
@@ -478,26 +479,26 @@ static void a_planted_bug_is_seen(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(without_faults_everybody_has_the_mean),
-        cmocka_unit_test(the_mean_is_weighted),
-        cmocka_unit_test(the_same_seed_takes_the_same_path),
-        cmocka_unit_test(a_worker_dies_at_each_message_it_sends),
-        cmocka_unit_test(a_worker_dies_at_each_moment),
-        cmocka_unit_test(both_back_ends_take_the_same_path),
-        cmocka_unit_test(several_die),
-        cmocka_unit_test(several_die_and_messages_are_lost),
-        cmocka_unit_test(who_is_not_heard_is_fenced),
-        cmocka_unit_test(a_decision_of_an_older_view_is_passed_over),
-        cmocka_unit_test(the_last_result_is_handed_on),
-        cmocka_unit_test(the_driver_lacks_the_result),
-        cmocka_unit_test(what_is_not_finite_is_rejected),
-        cmocka_unit_test(when_all_are_rejected_the_result_is_nothing),
-        cmocka_unit_test(rejection_holds_when_somebody_dies),
-        cmocka_unit_test(the_driver_does_not_go_on_alone),
-        cmocka_unit_test(without_faults_everybody_has_what_was_prepared),
-        cmocka_unit_test(the_commit_rule_holds_for_what_was_prepared),
-        cmocka_unit_test(rejection_holds_before_preparing),
-        cmocka_unit_test(a_planted_bug_is_seen),
+        cmocka_unit_test(test_without_faults_everybody_has_the_mean),
+        cmocka_unit_test(test_the_mean_is_weighted),
+        cmocka_unit_test(test_the_same_seed_takes_the_same_path),
+        cmocka_unit_test(test_a_worker_dies_at_each_message_it_sends),
+        cmocka_unit_test(test_a_worker_dies_at_each_moment),
+        cmocka_unit_test(test_both_back_ends_take_the_same_path),
+        cmocka_unit_test(test_several_die),
+        cmocka_unit_test(test_several_die_and_messages_are_lost),
+        cmocka_unit_test(test_who_is_not_heard_is_fenced),
+        cmocka_unit_test(test_a_decision_of_an_older_view_is_passed_over),
+        cmocka_unit_test(test_the_last_result_is_handed_on),
+        cmocka_unit_test(test_the_driver_lacks_the_result),
+        cmocka_unit_test(test_what_is_not_finite_is_rejected),
+        cmocka_unit_test(test_when_all_are_rejected_the_result_is_nothing),
+        cmocka_unit_test(test_rejection_holds_when_somebody_dies),
+        cmocka_unit_test(test_the_driver_does_not_go_on_alone),
+        cmocka_unit_test(test_without_faults_everybody_has_what_was_prepared),
+        cmocka_unit_test(test_the_commit_rule_holds_for_what_was_prepared),
+        cmocka_unit_test(test_rejection_holds_before_preparing),
+        cmocka_unit_test(test_a_planted_bug_is_seen),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

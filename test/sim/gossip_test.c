@@ -4,7 +4,7 @@
 #include "doomed_run.h"
 #include "replay.h"
 #include "sim/scene.h"
-#include "strategy/gossip_post.h"
+#include "strategy/gossip_sender.h"
 #include "strategy_sim.h"
 
 /* Under the thread sanitizer, where each task is a thread, long sweeps take larger steps. */
@@ -42,13 +42,13 @@ enum { MEMBERS = 5, X = 37, S = 3, STEPS = 40 };
 /* A member, and its books: what it gave that was taken, and what it took, by whom. The test owns it
  * all, so that the books of the dead can be read as well. */
 struct talker {
-    struct gossip_post post;
+    struct gossip_sender sender;
     struct group group;
     struct logger log;
     struct arena arena;
     struct vec x, s;
     uint64_t gave[MEMBERS], took[MEMBERS];
-    uint64_t skipped, refused, poisoned, back;
+    uint64_t skipped, refused, poisoned, returned;
     bool ended;
 };
 
@@ -59,14 +59,15 @@ struct club {
     bool gentle; /* few letters, none towards the end */
 };
 
-static uint64_t roll(const struct club *c, uint32_t node, uint64_t step, uint64_t what, uint64_t n)
+static uint64_t roll_dice(const struct club *c, uint32_t node, uint64_t step, uint64_t what,
+                          uint64_t n)
 {
     return rng_below(c->scene.seed, 100 + what, (uint64_t)node << 32 | step, n);
 }
 
 static void book_out(struct talker *t)
 {
-    const struct gossip_letter *l = &t->post.out;
+    const struct gossip_message *l = &t->sender.out;
     if (atomic_load(&l->at) != SLOT_ENDED)
         return;
     if (l->status == OK)
@@ -77,38 +78,38 @@ static void book_out(struct talker *t)
 static void book_in(struct talker *t)
 {
     for (size_t i = 0; i < GOSSIP_INBOX; i++)
-        if (atomic_load(&t->post.in[i].at) == SLOT_THERE &&
-            vec_finite(&t->post.in[i].both, vec_all(&t->post.in[i].both)))
-            t->took[t->post.in[i].peer] += t->post.in[i].w;
+        if (atomic_load(&t->sender.in[i].at) == SLOT_THERE &&
+            vec_finite(&t->sender.in[i].both, vec_all(&t->sender.in[i].both)))
+            t->took[t->sender.in[i].peer] += t->sender.in[i].w;
 }
 
 static void take_all(struct talker *t)
 {
     struct gossip_taken taken;
     book_out(t);
-    t->back += atomic_load(&t->post.back);
-    gossip_settle(&t->post);
+    t->returned += atomic_load(&t->sender.returned);
+    gossip_drain(&t->sender);
     book_in(t);
-    while (gossip_take(&t->post, &t->x, &t->s, &taken))
+    while (gossip_take(&t->sender, &t->x, &t->s, &taken))
         assert_int_equal(taken.bytes, (X + S) * sizeof(float));
 }
 
 static void give_one(struct club *c, struct talker *t, uint32_t self, uint64_t step)
 {
-    uint32_t to = (uint32_t)roll(c, self, step, 1, c->scene.workers - 1);
+    uint32_t to = (uint32_t)roll_dice(c, self, step, 1, c->scene.workers - 1);
     to += to >= self;
-    if (!gossip_give(&t->post, to, &t->x, &t->s)) {
+    if (!gossip_share(&t->sender, to, &t->x, &t->s)) {
         t->skipped++;
-    } else if (c->poison && self == 1 && roll(c, self, step, 2, 2)) {
-        t->post.out.both.at[X / 2] = NAN;
+    } else if (c->poison && self == 1 && roll_dice(c, self, step, 2, 2)) {
+        t->sender.out.both.at[X / 2] = NAN;
         t->poisoned++;
     }
 }
 
 /* The same as take_all, of what gossip_finish does itself. */
-static int finish(struct talker *t, struct world *w)
+static int finish_talker(struct talker *t, struct world *w)
 {
-    struct gossip_post *p = &t->post;
+    struct gossip_sender *p = &t->sender;
     bool coming[GOSSIP_INBOX], going = atomic_load(&p->out.at) != SLOT_FREE;
     for (size_t i = 0; i < GOSSIP_INBOX; i++)
         coming[i] = atomic_load(&p->in[i].at) != SLOT_FREE;
@@ -119,12 +120,12 @@ static int finish(struct talker *t, struct world *w)
         t->gave[p->out.peer] += p->out.w;
     t->refused += going && p->out.status == ERR_STOP;
     for (size_t i = 0; i < GOSSIP_INBOX; i++)
-        if (coming[i] && p->in[i].parcel.status == OK)
+        if (coming[i] && p->in[i].transfer.status == OK)
             t->took[p->in[i].peer] += p->in[i].w;
     return OK;
 }
 
-static int talk(struct scene *s, struct world *w)
+static int talk_scene(struct scene *s, struct world *w)
 {
     struct club *c = (struct club *)s;
     struct talker *t = &c->talker[w->self];
@@ -135,29 +136,29 @@ static int talk(struct scene *s, struct world *w)
     if (rc == OK)
         rc = vec_init(&t->s, &t->arena, S);
     if (rc == OK)
-        rc = gossip_post_open(&t->post, w, &t->group, X, S, &t->arena);
+        rc = gossip_sender_open(&t->sender, w, &t->group, X, S, &t->arena);
     for (size_t i = 0; rc == OK && i < X; i++)
         t->x.at[i] = (float)(100 + w->self * 100 + i);
     for (uint64_t step = 0; rc == OK && step < STEPS; step++) {
-        double seconds = 1e-4 * (double)(1 + roll(c, w->self, step, 0, 40));
+        double seconds = 1e-4 * (double)(1 + roll_dice(c, w->self, step, 0, 40));
         rc = world_work(w, &(struct cost){seconds});
         if (rc != OK)
             break;
         take_all(t);
-        if (c->gentle ? step < STEPS / 2 && roll(c, w->self, step, 3, 8) == 0
-                      : roll(c, w->self, step, 3, 3) > 0)
+        if (c->gentle ? step < STEPS / 2 && roll_dice(c, w->self, step, 3, 8) == 0
+                      : roll_dice(c, w->self, step, 3, 3) > 0)
             give_one(c, t, w->self, step);
     }
     if (rc == OK)
-        rc = finish(t, w);
+        rc = finish_talker(t, w);
     t->ended = rc == OK;
     if (rc == OK)
         rc = world_sleep(w, BEGIN + 300 * WORLD_SECOND); /* others may still have a letter for us */
-    gossip_post_close(&t->post);
+    gossip_sender_close(&t->sender);
     return rc;
 }
 
-static void forget(struct club *c)
+static void forget_club(struct club *c)
 {
     for (uint32_t i = 0; i < c->scene.workers; i++)
         arena_release(&c->talker[i].arena);
@@ -183,8 +184,8 @@ static void weights_are_conserved(const struct club *c)
             w += t->took[j] - t->gave[j];
         }
         if (!c->poison)
-            assert_true(t->post.w == w);
-        sum += t->post.w;
+            assert_true(t->sender.w == w);
+        sum += t->sender.w;
     }
     if (dead == 0)
         assert_true(sum == c->scene.workers * GOSSIP_WORKER);
@@ -195,7 +196,7 @@ static void play_club(struct club *c, const char *cluster, uint32_t workers, uin
     memset(c->talker, 0, sizeof c->talker);
     c->scene.cluster = cluster;
     c->scene.workers = workers;
-    c->scene.worker = talk;
+    c->scene.worker = talk_scene;
     c->scene.seed = seed;
     int rc = scene_play_on(&c->scene, SIM_FIBRES);
     if (rc != OK)
@@ -216,7 +217,7 @@ static bool the_mean_is_conserved(const struct club *c)
     for (size_t i = 0; i < X; i++) {
         double sum = 0, first = 0;
         for (uint32_t k = 0; k < c->scene.workers; k++) {
-            double w = (double)c->talker[k].post.w / (double)GOSSIP_WORKER;
+            double w = (double)c->talker[k].sender.w / (double)GOSSIP_WORKER;
             sum += w * (double)c->talker[k].x.at[i];
             first += 100 + k * 100 + (double)i;
         }
@@ -240,7 +241,7 @@ static void test_nothing_is_lost_without_deaths(void **state)
             skipped += c->talker[i].skipped;
             refused += c->talker[i].refused;
         }
-        forget(c);
+        forget_club(c);
     }
     print_message("    %u letters not begun, %u refused; %u runs without\n", (unsigned)skipped,
                   (unsigned)refused, (unsigned)means);
@@ -257,7 +258,7 @@ static void test_nothing_is_lost_when_members_die(void **state)
     for (uint64_t seed = 1; seed <= 4; seed++) {
         play_club(c, lan, 4, seed);
         uint64_t most = c->scene.sent;
-        forget(c);
+        forget_club(c);
         for (uint64_t k = 1; k <= most; k += STRIDE, runs++) {
             char cluster[200];
             snprintf(cluster, sizeof cluster, "%s fault { at: %.6f kill: 3 }",
@@ -267,7 +268,7 @@ static void test_nothing_is_lost_when_members_die(void **state)
             play_club(c, k % 3 ? seed % 2 ? lan : rough : cluster, 4, seed);
             weights_are_conserved(c);
             two += !c->talker[3].ended;
-            forget(c);
+            forget_club(c);
         }
         c->scene.kill_send = 0;
         c->scene.kill_node = (uint32_t)(seed + 1) % 3;
@@ -290,11 +291,11 @@ static void test_what_is_not_finite_goes_back(void **state)
         for (uint32_t i = 0; i < 4; i++) {
             assert_true(vec_finite(&c->talker[i].x, vec_all(&c->talker[i].x)));
             poisoned += c->talker[i].poisoned;
-            back += c->talker[i].back;
+            back += c->talker[i].returned;
         }
         assert_non_null(strstr(c->scene.log, "worker 1: what it sent to worker "));
         assert_null(strstr(c->scene.log, "worker 0: what"));
-        forget(c);
+        forget_club(c);
     }
     assert_true(poisoned > 30 && back > 0);
     free(c);
@@ -325,23 +326,24 @@ static void test_alone_it_is_single(void **state)
  * 2: 1, 0, 0. Fifteen steps make five of all together: at 0.6 these are taken, at 0.66 the driver
  * has heard so, and its word is everywhere at 0.72. What comes in by then is taken yet, in order
  * of arrival: worker 2's at 0.78, the last two at 0.88. Nobody has ever waited. */
-struct drawn_letter {
+struct drawn_message {
     int from, sent, to, taken; /* tenths of a second */
 };
 
-static const struct drawn_letter drawn[] = {
+static const struct drawn_message drawn[] = {
     {0, 1, 1, 3}, {1, 1, 0, 3}, {2, 2, 1, 4}, {0, 3, 1, 5}, {1, 3, 2, 6}, {2, 4, 0, 6},
     {0, 5, 1, 7}, {1, 5, 0, 7}, {2, 6, 0, 8}, {0, 7, 1, 8}, {1, 7, 0, 8},
 };
 
-enum { LETTERS = sizeof drawn / sizeof *drawn, LATE = 3 };
+enum { MESSAGES = sizeof drawn / sizeof *drawn, LATE = 3 };
 
 #define HOP 0.06
 
-static bool is_reported(const struct sim_run *r, const struct drawn_letter *l, int nth, double zero)
+static bool is_reported(const struct sim_run *r, const struct drawn_message *l, int nth,
+                        double zero)
 {
     bool found = false;
-    for (int k = 0; k < LETTERS - LATE; k++) {
+    for (int k = 0; k < MESSAGES - LATE; k++) {
         double t = run_number(r->dir, "exchange", k, "t") - zero;
         double age = run_number(r->dir, "exchange", k, "seconds");
         found |= run_number(r->dir, "exchange", k, "node") == l->to &&
@@ -363,7 +365,7 @@ struct drawn_copy {
     uint64_t w;
 };
 
-static void mix(float *x, uint64_t w, const float *x_m, uint64_t w_m, size_t n)
+static void mix_model(float *x, uint64_t w, const float *x_m, uint64_t w_m, size_t n)
 {
     float share = (float)((double)w_m / (double)(w + w_m));
     for (size_t i = 0; i < n; i++)
@@ -390,15 +392,15 @@ static void drawn_boundary(struct replay *r, struct drawn_worker *worker, struct
     if (i == 2 && now % 2)
         return;
     drawn_step(r, self, (self->steps + (uint64_t)i * LEASE_STEPS_MIN) * SIM_BATCH);
-    for (int k = 0; k < LETTERS; k++)
+    for (int k = 0; k < MESSAGES; k++)
         if (drawn[k].from == i && drawn[k].sent == now) {
             memcpy(copy[k].x, self->x, sizeof self->x);
             copy[k].w = self->w / 2;
             self->w -= copy[k].w;
         }
-    for (int k = 0; k < LETTERS; k++)
+    for (int k = 0; k < MESSAGES; k++)
         if (drawn[k].to == i && drawn[k].taken == now) {
-            mix(self->x, self->w, copy[k].x, copy[k].w, r->n);
+            mix_model(self->x, self->w, copy[k].x, copy[k].w, r->n);
             self->w += copy[k].w;
         }
 }
@@ -420,15 +422,15 @@ static void test_timeline(void **state)
     SIM_SPANS(&trace, 2, "compute", zero, {0, .2}, {.2, .4}, {.4, .6}, {.6, .8});
     trace_release(&trace);
     int nth[3] = {0};
-    assert_int_equal(run_count(run.dir, "exchange", NULL, NULL), LETTERS - LATE);
-    for (int k = 0; k < LETTERS - LATE; k++)
+    assert_int_equal(run_count(run.dir, "exchange", NULL, NULL), MESSAGES - LATE);
+    for (int k = 0; k < MESSAGES - LATE; k++)
         if (!is_reported(&run, &drawn[k], ++nth[drawn[k].to], zero))
             fail_msg("letter %d is not as drawn", k);
 
     struct replay r;
     replay_open(&r, *state);
     struct drawn_worker *worker = calloc(3, sizeof *worker);
-    struct drawn_copy *copy = calloc(LETTERS, sizeof *copy);
+    struct drawn_copy *copy = calloc(MESSAGES, sizeof *copy);
     for (int i = 0; i < 3; i++) {
         memcpy(worker[i].x, r.x0, sizeof r.x0);
         worker[i].w = UINT64_C(1) << 40;
@@ -437,8 +439,8 @@ static void test_timeline(void **state)
         for (int i = 0; i < 3; i++)
             drawn_boundary(&r, worker, copy, i, now);
     assert_true(worker[0].w + worker[1].w + worker[2].w == UINT64_C(3) << 40);
-    mix(worker[0].x, worker[0].w, worker[1].x, worker[1].w, r.n);
-    mix(worker[0].x, worker[0].w + worker[1].w, worker[2].x, worker[2].w, r.n);
+    mix_model(worker[0].x, worker[0].w, worker[1].x, worker[1].w, r.n);
+    mix_model(worker[0].x, worker[0].w + worker[1].w, worker[2].x, worker[2].w, r.n);
     assert_true(replay_difference(&r, worker[0].x, run.dir) == 0); /* Σ w x / Σ w */
     free(worker);
     free(copy);

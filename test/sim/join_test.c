@@ -45,7 +45,7 @@ enum { WAYS = sizeof ways / sizeof *ways };
 #define OPEN_MAX (SIM_RECORDS / 2 * 3 / 2)
 
 /* The tiny job with two to four workers, in this way; nodes 2 and 3 come when `faults` let them. */
-static void play(struct tiny *t, const struct way *way, const char *faults, struct sim_run *r)
+static void play_way(struct tiny *t, const struct way *way, const char *faults, struct sim_run *r)
 {
     const char *set[8] = {"workers_min=2", "workers_max=4", "stop.epochs=4",
                           "evaluate.every_exchanges=1000"};
@@ -61,13 +61,13 @@ static void play(struct tiny *t, const struct way *way, const char *faults, stru
     sim_adds_up(r);
 }
 
-static int joins(const struct sim_run *r)
+static int count_joins(const struct sim_run *r)
 {
     return run_count(r->dir, "member", "what", "join");
 }
 
 /* When the last exchange ended; of those who run free, the last step. */
-static double trained(const struct way *way, const struct sim_run *r)
+static double trained_samples(const struct way *way, const struct sim_run *r)
 {
     if (way->free)
         return r->report.wall_s;
@@ -82,24 +82,24 @@ static void test_who_comes_at_any_moment_soon_counts(void **state)
     struct tiny *t = *state;
     for (size_t w = 0; w < WAYS; w++) {
         struct sim_run alone = {0};
-        play(t, &ways[w], "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
-        assert_int_equal(joins(&alone), 2);
-        double sooner = 0, whole = trained(&ways[w], &alone);
+        play_way(t, &ways[w], "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
+        assert_int_equal(count_joins(&alone), 2);
+        double sooner = 0, whole = trained_samples(&ways[w], &alone);
         for (int i = 0; i < MOMENTS; i++) {
             struct sim_run r = {0};
             char faults[128];
             snprintf(faults, sizeof faults, "fault { at: 1000 join: 2 } fault { at: %.9f join: 3 }",
                      whole * i / MOMENTS);
-            play(t, &ways[w], faults, &r);
-            assert_int_equal(run_count(r.dir, "member", NULL, NULL), joins(&r));
+            play_way(t, &ways[w], faults, &r);
+            assert_int_equal(run_count(r.dir, "member", NULL, NULL), count_joins(&r));
             assert_int_equal(run_count(r.dir, "rejected", NULL, NULL), 0);
             if (i < MOMENTS / 2) {
-                assert_int_equal(joins(&r), 3);
-                assert_true(trained(&ways[w], &r) < whole);
+                assert_int_equal(count_joins(&r), 3);
+                assert_true(trained_samples(&ways[w], &r) < whole);
             }
             assert_int_equal(r.report.missed, 0);
             assert_int_equal(r.report.repeated, 0);
-            sooner = fmax(sooner, 1 - trained(&ways[w], &r) / whole);
+            sooner = fmax(sooner, 1 - trained_samples(&ways[w], &r) / whole);
         }
         print_message("    %s: up to %.0f %% sooner\n", ways[w].set[0], 100 * sooner);
         assert_true(sooner > 0.2);
@@ -113,17 +113,17 @@ static void test_who_comes_amid_a_round_waits_for_no_other(void **state)
     static const struct way way = {{"strategy.sync={tau:24}", "stop.epochs=12"}, 24, false};
     struct sim_run alone = {0}, r = {0};
     char faults[128];
-    play(*state, &way, "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
+    play_way(*state, &way, "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
     double begins = run_number(alone.dir, "exchange", 1, "t");
     double ends = run_number(alone.dir, "exchange", 2, "t");
     snprintf(faults, sizeof faults, "fault { at: 1000 join: 2 } fault { at: %.9f join: 3 }",
              begins + 0.1 * (ends - begins));
-    play(*state, &way, faults, &r);
-    assert_int_equal(joins(&r), 3);
+    play_way(*state, &way, faults, &r);
+    assert_int_equal(count_joins(&r), 3);
     assert_true(run_number(r.dir, "member", 2, "t") < begins + 0.3 * (ends - begins));
     assert_true(fabs(run_number(r.dir, "exchange", 2, "t") - ends) < 0.05 * (ends - begins));
     assert_int_equal(r.report.missed, 0);
-    assert_true(trained(&way, &r) < trained(&way, &alone));
+    assert_true(trained_samples(&way, &r) < trained_samples(&way, &alone));
 }
 
 /* A model that is published at each commit point keeps nobody out. */
@@ -135,8 +135,8 @@ static void test_who_comes_where_all_is_evaluated(void **state)
     };
     for (size_t w = 0; w < sizeof evaluated / sizeof *evaluated; w++) {
         struct sim_run r = {0};
-        play(*state, &evaluated[w], "fault { at: 0.1 join: 2 } fault { at: 0.1 join: 3 }", &r);
-        assert_int_equal(joins(&r), 4);
+        play_way(*state, &evaluated[w], "fault { at: 0.1 join: 2 } fault { at: 0.1 join: 3 }", &r);
+        assert_int_equal(count_joins(&r), 4);
         assert_true(run_count(r.dir, "eval", NULL, NULL) > 4);
     }
 }
@@ -144,13 +144,13 @@ static void test_who_comes_where_all_is_evaluated(void **state)
 /* Replicas compare their models after a hundred exchanges: a newcomer's is theirs. */
 static void test_a_newcomer_agrees_with_all(void **state)
 {
-    static const char *const how[] = {"strategy.allreduce={}", "strategy.diloco={tau:1}",
-                                      "strategy.async_allreduce={method:1}"};
+    static const char *const options[] = {"strategy.allreduce={}", "strategy.diloco={tau:1}",
+                                          "strategy.async_allreduce={method:1}"};
     for (size_t i = 0; i < 3; i++) {
-        const struct way way = {{how[i], "stop={steps:205}", "solver.base_lr=0.005"}, 1, false};
+        const struct way way = {{options[i], "stop={steps:205}", "solver.base_lr=0.005"}, 1, false};
         struct sim_run r = {0};
-        play(*state, &way, "fault { at: 0.09 join: 2 } fault { at: 0.31 join: 3 }", &r);
-        assert_int_equal(joins(&r), 4);
+        play_way(*state, &way, "fault { at: 0.09 join: 2 } fault { at: 0.31 join: 3 }", &r);
+        assert_int_equal(count_joins(&r), 4);
         assert_string_equal(r.report.reason, "steps");
     }
 }
@@ -173,12 +173,12 @@ static void test_whoever_dies_while_one_comes(void **state)
                      "fault { at: 0.005 join: 2 } fault { at: 0.1 join: 3 } "
                      "fault { at: %.6f kill: %d }",
                      0.1 + 0.004 * (i / 3), victims[i % 3]);
-            play(t, &ways[w], faults, &r);
+            play_way(t, &ways[w], faults, &r);
             int out = run_count(r.dir, "member", "what", "fenced");
             int dead = run_count(r.dir, "member", "what", "dead");
             assert_true(dead == 1 || (dead == 0 && victims[i % 3] == 3));
             assert_true(out == 0 || victims[i % 3] == 0);
-            assert_int_equal(run_count(r.dir, "member", NULL, NULL), joins(&r) + dead + out);
+            assert_int_equal(run_count(r.dir, "member", NULL, NULL), count_joins(&r) + dead + out);
             fenced += out;
             most = r.report.missed > most ? r.report.missed : most;
             repeated = r.report.repeated > repeated ? r.report.repeated : repeated;
@@ -199,20 +199,20 @@ static void test_who_leaves_at_any_moment_takes_nothing_along(void **state)
     struct tiny *t = *state;
     for (size_t w = 0; w < WAYS; w++) {
         struct sim_run whole = {0};
-        play(t, &ways[w], "", &whole);
+        play_way(t, &ways[w], "", &whole);
         for (int i = 0; i < 2 * MOMENTS; i++) {
             struct sim_run r = {0};
             char faults[160];
-            double at = 0.8 * trained(&ways[w], &whole) * (i + 1) / (2 * MOMENTS + 1);
+            double at = 0.8 * trained_samples(&ways[w], &whole) * (i + 1) / (2 * MOMENTS + 1);
             int n = snprintf(faults, sizeof faults, "fault { at: %.6f leave: %d } ", at, i % 4);
             if (i % 2)
                 snprintf(faults + n, sizeof faults - (size_t)n, "fault { at: %.6f leave: %d }", at,
                          (i + 1) % 4);
-            play(t, &ways[w], faults, &r);
+            play_way(t, &ways[w], faults, &r);
             int left = run_count(r.dir, "member", "what", "leave");
             if (left != 1 + i % 2 && i < MOMENTS)
                 fail_msg("%s, %s: %d left", ways[w].set[0], faults, left);
-            if (run_count(r.dir, "member", NULL, NULL) != joins(&r) + left)
+            if (run_count(r.dir, "member", NULL, NULL) != count_joins(&r) + left)
                 fail_msg("%s, %s: somebody is lost", ways[w].set[0], faults);
             assert_int_equal(run_count(r.dir, "rejected", NULL, NULL), 0);
             if (r.report.missed > 0 || r.report.repeated > 0)
@@ -231,20 +231,20 @@ static void test_all_leave_at_once(void **state)
     struct tiny *t = *state;
     for (size_t w = 0; w < WAYS; w++) {
         struct sim_run whole = {0};
-        play(t, &ways[w], "", &whole);
+        play_way(t, &ways[w], "", &whole);
         for (int i = 0; i < MOMENTS; i++) {
             struct sim_run r = {0};
             char faults[4 * 64] = "";
-            double at = 0.8 * trained(&ways[w], &whole) * (i + 1) / (MOMENTS + 1);
+            double at = 0.8 * trained_samples(&ways[w], &whole) * (i + 1) / (MOMENTS + 1);
             for (int node = 0; node < 4; node++)
                 snprintf(faults + strlen(faults), sizeof faults - strlen(faults),
                          "fault { at: %.6f leave: %d } ", at + i * node * 0.003, node);
-            play(t, &ways[w], faults, &r);
+            play_way(t, &ways[w], faults, &r);
             if (strcmp(r.report.reason, "interrupted") != 0 || !r.report.model[0])
                 fail_msg("%s, %s: %s, model \"%s\"", ways[w].set[0], faults, r.report.reason,
                          r.report.model);
             int left = run_count(r.dir, "member", "what", "leave");
-            if (run_count(r.dir, "member", NULL, NULL) != joins(&r) + left || left > 3)
+            if (run_count(r.dir, "member", NULL, NULL) != count_joins(&r) + left || left > 3)
                 fail_msg("%s, %s: somebody is lost", ways[w].set[0], faults);
             assert_true(r.report.epochs < whole.report.epochs);
             if (r.report.missed > 0 || r.report.repeated > 0)
@@ -257,22 +257,22 @@ static void test_all_leave_at_once(void **state)
 /* Servers go on when nobody is left of those that began, one after another of whom has gone. */
 static void test_who_came_late_serves_alone(void **state)
 {
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.ps={servers:2}", "strategy.ps={consistency:bsp servers:2}",
         "strategy.ps={consistency:ssp colocated:true}", "strategy.downpour={servers:2}"};
     static const char faults[] =
         "fault { at: 0.01 join: 2 } fault { at: 0.02 join: 3 } fault { at: 0.1 kill: 0 } "
         "fault { at: 0.15 join: 4 } fault { at: 0.2 kill: 2 } fault { at: 0.25 join: 5 } "
         "fault { at: 0.3 kill: 1 }";
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        const struct way way = {{how[i], "solver.momentum=0", "stop.epochs=9"}, 0, true};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        const struct way way = {{options[i], "solver.momentum=0", "stop.epochs=9"}, 0, true};
         struct sim_run r = {0};
-        play(*state, &way, faults, &r);
-        assert_int_equal(joins(&r), 6);
+        play_way(*state, &way, faults, &r);
+        assert_int_equal(count_joins(&r), 6);
         assert_int_equal(run_count(r.dir, "member", "what", "dead"), 3);
         assert_int_equal(run_count(r.dir, "member", NULL, NULL), 9);
         assert_true(r.report.wall_s > 0.35);
-        print_message("    %s: error %.3f\n", how[i], r.report.test_error);
+        print_message("    %s: error %.3f\n", options[i], r.report.test_error);
         assert_true(r.report.test_error < 0.4); /* a third is right by chance */
     }
 }
@@ -317,13 +317,13 @@ static void test_who_comes_at_the_end_is_told_so(void **state)
         struct sim_run alone = {0};
         if (!ways[w].free)
             continue;
-        play(t, &ways[w], "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
+        play_way(t, &ways[w], "fault { at: 1000 join: 2 } fault { at: 1000 join: 3 }", &alone);
         for (int i = 0; i < MOMENTS; i++) {
             struct sim_run r = {0};
             char faults[128];
             snprintf(faults, sizeof faults, "fault { at: 1000 join: 2 } fault { at: %.9f join: 3 }",
                      alone.report.wall_s - 0.002 * (MOMENTS - i));
-            play(t, &ways[w], faults, &r);
+            play_way(t, &ways[w], faults, &r);
             assert_true(r.report.wall_s < alone.report.wall_s + 1);
         }
     }
@@ -335,8 +335,8 @@ static void test_some_take_nobody(void **state)
 {
     const struct way way = {{"strategy.diloco={tau:4 fragments:2 overlap:2}"}, 8, false};
     struct sim_run r = {0};
-    play(*state, &way, "fault { at: 0.01 join: 2 } fault { at: 0.1 join: 3 }", &r);
-    assert_int_equal(joins(&r), 2);
+    play_way(*state, &way, "fault { at: 0.01 join: 2 } fault { at: 0.1 join: 3 }", &r);
+    assert_int_equal(count_joins(&r), 2);
     assert_int_equal(run_count(r.dir, "member", "what", "refused"), 1);
     assert_int_equal(run_count(r.dir, "member", NULL, NULL), 3);
 }
@@ -354,17 +354,17 @@ static void test_as_many_as_are_wanted(void **state)
             n++;
         assert_true(n < 3);
         long_way.set[n] = "stop.epochs=20";
-        play(t, &long_way, "fault { at: 1000 want: 1 }", &four);
+        play_way(t, &long_way, "fault { at: 1000 want: 1 }", &four);
         assert_int_equal(run_count(four.dir, "member", "what", "leave"), 0);
-        assert_int_equal(joins(&four), 4);
+        assert_int_equal(count_joins(&four), 4);
         char faults[160];
         snprintf(faults, sizeof faults, "fault { at: %.6f want: 2 } fault { at: %.6f want: 9 }",
                  four.report.wall_s * 0.3, four.report.wall_s * 0.6);
-        play(t, &long_way, faults, &r);
+        play_way(t, &long_way, faults, &r);
         print_message("    %s: %.3f s with four, %.3f s with two for a while\n", ways[w].set[0],
                       four.report.wall_s, r.report.wall_s);
         assert_int_equal(run_count(r.dir, "member", "what", "leave"), 2);
-        assert_int_equal(joins(&r), 6);
+        assert_int_equal(count_joins(&r), 6);
         assert_int_equal(run_count(r.dir, "member", NULL, NULL), 8);
         assert_int_equal(r.report.missed, 0);
         if (!ways[w].free)
@@ -387,7 +387,7 @@ static void test_little_data_is_gone_over_once(void **state)
             n++;
         assert_true(n < 3);
         little.set[n] = "batch=128";
-        play(t, &little, "", &r);
+        play_way(t, &little, "", &r);
         assert_int_equal(r.report.repeated, 0);
         assert_int_equal(r.report.missed, 0);
         assert_true(r.report.used >= 4 * SIM_RECORDS);

@@ -20,14 +20,14 @@ enum { STRIDE = 5 };
 enum { STRIDE = 1 };
 #endif
 
-static const struct members nobody;
+static const struct members no_members;
 
-static int64_t in(struct trial_node *n, double seconds)
+static int64_t time_in(struct trial_node *n, double seconds)
 {
     return world_now(n->world) + (int64_t)(seconds * (double)WORLD_SECOND);
 }
 
-static int says(const struct trial_node *n, const char *part)
+static int message_has(const struct trial_node *n, const char *part)
 {
     if (strstr(n->err->text, part))
         return true;
@@ -35,7 +35,7 @@ static int says(const struct trial_node *n, const char *part)
     return false;
 }
 
-static void run(struct trial *t, struct members dead)
+static void run_trial(struct trial *t, struct members dead)
 {
     trial_run(t);
     trial_expect(t, dead);
@@ -48,26 +48,26 @@ static int play_read(struct trial *t, struct trial_node *n)
 {
     uint32_t last = t->workers - 1;
     if (n->self != last) {
-        int rc = trial_update(n, "x", 0, (size_t)t->arg, in(n, 30));
+        int rc = trial_update(n, "x", 0, (size_t)t->arg, time_in(n, 30));
         if (rc == OK)
-            rc = trial_meet(n);
+            rc = trial_rendezvous(n);
         return rc == OK ? trial_until(n, &t->sheet[0], 1) : rc;
     }
-    TRIAL_CHECK(trial_meet(n) == OK);
+    TRIAL_CHECK(trial_rendezvous(n) == OK);
     int64_t begun = world_now(n->world);
-    int rc = trial_get(n, "x", 1, (size_t)t->arg, in(n, 30));
+    int rc = trial_get(n, "x", 1, (size_t)t->arg, time_in(n, 30));
     t->time[0] = world_now(n->world) - begun;
     t->sheet[0] = 1;
     return rc == 1 ? OK : rc;
 }
 
 /* At each message that a holder hands to the world, pieces among them. */
-static void a_holder_dies_at_each_message(void **state)
+static void test_a_holder_dies_at_each_message(void **state)
 {
     (void)state;
     struct trial whole = {
         .cluster = LAN, .workers = 3, .members = 3, .arg = 5 * MB, .play = play_read};
-    run(&whole, nobody);
+    run_trial(&whole, no_members);
     uint32_t runs = 0, in_the_middle = 0;
     for (uint64_t k = 1; k <= whole.sent[0]; k += STRIDE, runs++) {
         struct trial t = {.cluster = LAN,
@@ -76,7 +76,7 @@ static void a_holder_dies_at_each_message(void **state)
                           .arg = 5 * MB,
                           .kill_send = k,
                           .play = play_read};
-        run(&t, trial_set(0));
+        run_trial(&t, trial_set(0));
         in_the_middle += strstr(t.log, "node 0 peer lost") != NULL;
     }
     print_message("%u runs, the holder is lost in the middle of %u\n", runs, in_the_middle);
@@ -86,15 +86,15 @@ static void a_holder_dies_at_each_message(void **state)
 /* And at each moment: with two others, and when all die one after another. */
 static int play_left(struct trial *t, struct trial_node *n)
 {
-    const struct kv_want want = {"x", 1, false, in(n, 30)};
+    const struct kv_want want = {"x", 1, false, time_in(n, 30)};
     struct kv_value *value;
     if (n->self < 2)
         return play_read(t, n);
-    TRIAL_CHECK(trial_meet(n) == OK);
+    TRIAL_CHECK(trial_rendezvous(n) == OK);
     int rc = kv_get(&n->kv, &want, &value, n->err);
     t->sheet[0] = 1;
     if (rc == ERR_NOT_FOUND)
-        return says(n, "key 'x', version 1: nobody holds it") ? OK : rc;
+        return message_has(n, "key 'x', version 1: nobody holds it") ? OK : rc;
     TRIAL_CHECK(rc == OK && trial_whole(value, "x", (size_t)t->arg));
     kv_value_unref(value);
     return OK;
@@ -106,11 +106,11 @@ static int play_patient(struct trial *t, struct trial_node *n)
     int rc = play_read(t, n);
     if (n->self < 2)
         return rc;
-    TRIAL_CHECK(rc == ERR_TIMEOUT && says(n, "nobody holds it any more;"));
-    return says(n, "of 5000000 bytes had come") ? OK : rc;
+    TRIAL_CHECK(rc == ERR_TIMEOUT && message_has(n, "nobody holds it any more;"));
+    return message_has(n, "of 5000000 bytes had come") ? OK : rc;
 }
 
-static void who_is_patient_waits_until_the_deadline(void **state)
+static void test_who_is_patient_waits_until_the_deadline(void **state)
 {
     (void)state;
     struct trial t = {.cluster = "node { count: 8 } link { mbit: 100 latency_us: 100 } "
@@ -121,11 +121,11 @@ static void who_is_patient_waits_until_the_deadline(void **state)
                       .play = play_patient};
     struct members dead = trial_set(0);
     members_add(&dead, 1);
-    run(&t, dead);
+    run_trial(&t, dead);
     assert_true(t.time[0] == 30 * WORLD_SECOND);
 }
 
-static void all_holders_die(void **state)
+static void test_all_holders_die(void **state)
 {
     (void)state;
     uint32_t found = 0, lost = 0;
@@ -149,7 +149,7 @@ static void all_holders_die(void **state)
 }
 
 /* The last holder dies when all is there but its registration: the reader is the only holder. */
-static void the_value_outlives_who_made_it(void **state)
+static void test_the_value_outlives_who_made_it(void **state)
 {
     (void)state;
     struct trial t = {.cluster = LAN "fault { at: 0.2 kill: 0 }",
@@ -157,7 +157,7 @@ static void the_value_outlives_who_made_it(void **state)
                       .members = 2,
                       .arg = MB,
                       .play = play_read};
-    run(&t, trial_set(0));
+    run_trial(&t, trial_set(0));
     assert_int_equal(t.rc[1], OK);
 }
 
@@ -171,12 +171,12 @@ static void expect_within(const char *cluster, double seconds, const char *log)
                       .arg = 10 * MB,
                       .options = {.slow = WORLD_SECOND},
                       .play = play_read};
-    run(&t, nobody);
+    run_trial(&t, no_members);
     if (world_seconds(t.time[0]) > seconds || (log && !strstr(t.log, log)))
         fail_msg("%.3f s, not %.3f:\n%s", world_seconds(t.time[0]), seconds, t.log);
 }
 
-static void who_is_slow_or_cut_off_is_passed_by(void **state)
+static void test_who_is_slow_or_cut_off_is_passed_by(void **state)
 {
     (void)state;
     expect_within(LAN, 0.085, NULL);
@@ -193,7 +193,7 @@ static void who_is_slow_or_cut_off_is_passed_by(void **state)
 }
 
 /* A clog in the middle, and its end. */
-static void links_clog_and_clear(void **state)
+static void test_links_clog_and_clear(void **state)
 {
     (void)state;
     expect_within(LAN "fault { at: 0.03 clog: 0 factor: 500 for: 5 } "
@@ -207,22 +207,22 @@ static int play_slow_master(struct trial *t, struct trial_node *n)
 {
     (void)t;
     if (n->self == 0) {
-        TRIAL_CHECK(trial_update(n, "x", 0, 100, in(n, 1)) == ERR_TIMEOUT);
-        TRIAL_CHECK(says(n, "key 'x', version 1: the master has not answered in time"));
-        TRIAL_CHECK(trial_update(n, "y", 0, 151, in(n, 5)) == ERR_FULL); /* beside x */
-        TRIAL_CHECK(says(n, "151 bytes have no room here: 100 of 250 are taken"));
-        TRIAL_CHECK(trial_update(n, "y", 0, 100, in(n, 5)) == OK);
-        TRIAL_CHECK(trial_get(n, "x", 1, 100, in(n, 1)) == 1); /* it has come to pass */
+        TRIAL_CHECK(trial_update(n, "x", 0, 100, time_in(n, 1)) == ERR_TIMEOUT);
+        TRIAL_CHECK(message_has(n, "key 'x', version 1: the master has not answered in time"));
+        TRIAL_CHECK(trial_update(n, "y", 0, 151, time_in(n, 5)) == ERR_FULL); /* beside x */
+        TRIAL_CHECK(message_has(n, "151 bytes have no room here: 100 of 250 are taken"));
+        TRIAL_CHECK(trial_update(n, "y", 0, 100, time_in(n, 5)) == OK);
+        TRIAL_CHECK(trial_get(n, "x", 1, 100, time_in(n, 1)) == 1); /* it has come to pass */
         TRIAL_CHECK(n->kv.store.bytes == 200 && n->kv.coming == 0);
     } else {
-        TRIAL_CHECK(trial_get(n, "x", 1, 100, in(n, 1)) == ERR_TIMEOUT);
-        TRIAL_CHECK(says(n, "version 1: the master has named nobody who holds it in time"));
-        TRIAL_CHECK(trial_get(n, "x", 1, 100, in(n, 5)) == 1);
+        TRIAL_CHECK(trial_get(n, "x", 1, 100, time_in(n, 1)) == ERR_TIMEOUT);
+        TRIAL_CHECK(message_has(n, "version 1: the master has named nobody who holds it in time"));
+        TRIAL_CHECK(trial_get(n, "x", 1, 100, time_in(n, 5)) == 1);
     }
-    return trial_meet(n);
+    return trial_rendezvous(n);
 }
 
-static void a_slow_master_is_waited_for_until_the_deadline(void **state)
+static void test_a_slow_master_is_waited_for_until_the_deadline(void **state)
 {
     (void)state;
     struct trial t = {.cluster = LAN "delay { from: -1 tag: \"kv_tell\" seconds: 2 }",
@@ -230,7 +230,7 @@ static void a_slow_master_is_waited_for_until_the_deadline(void **state)
                       .members = 2,
                       .options = {.bytes_max = 250},
                       .play = play_slow_master};
-    run(&t, nobody);
+    run_trial(&t, no_members);
 }
 
 /* ---- joining, and a new master ---- */
@@ -240,50 +240,51 @@ static void a_slow_master_is_waited_for_until_the_deadline(void **state)
 static int play_join(struct trial *t, struct trial_node *n)
 {
     if (n->self < 2) {
-        TRIAL_CHECK(trial_update(n, "x", 6, 3 * MB, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 6, 3 * MB, time_in(n, 1)) == OK);
         return trial_until(n, &t->sheet[0], 1);
     }
     if (n->self == 2) {
-        TRIAL_CHECK(trial_get(n, "x", KV_NEWEST, 3 * MB, in(n, 1)) == 7);
+        TRIAL_CHECK(trial_get(n, "x", KV_NEWEST, 3 * MB, time_in(n, 1)) == 7);
         TRIAL_CHECK(members_count(&t->master->table.entry[0].holders) == 2);
-        TRIAL_CHECK(trial_update(n, "x", 7, 10, in(n, 1)) == ERR_VIEW && says(n, "no member"));
-        TRIAL_CHECK(group_wait_view(&n->group, 0, in(n, 5)) == OK);
-        TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 7, 10, time_in(n, 1)) == ERR_VIEW &&
+                    message_has(n, "no member"));
+        TRIAL_CHECK(group_wait_view(&n->group, 0, time_in(n, 5)) == OK);
+        TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.01)) == OK);
         TRIAL_CHECK(members_count(&t->master->table.entry[0].holders) == 3);
         t->sheet[0] = 1;
         return trial_until(n, &t->sheet[1], 1);
     }
     TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
-    TRIAL_CHECK(world_sleep(n->world, in(n, 0.5)) == OK);
+    TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.5)) == OK);
     TRIAL_CHECK(members_count(&t->master->table.entry[0].holders) == 1);
-    TRIAL_CHECK(trial_get(n, "x", 7, 3 * MB, in(n, 5)) == 7);
+    TRIAL_CHECK(trial_get(n, "x", 7, 3 * MB, time_in(n, 5)) == 7);
     t->sheet[1] = 1;
     return OK;
 }
 
-static void a_joiner_holds_what_it_read_when_it_is_a_member(void **state)
+static void test_a_joiner_holds_what_it_read_when_it_is_a_member(void **state)
 {
     (void)state;
     struct trial t = {
         .cluster = LAN, .workers = 4, .members = 2, .join_at = WORLD_SECOND, .play = play_join};
-    run(&t, nobody);
+    run_trial(&t, no_members);
 }
 
 /* A master that knows nothing takes over: nodes tell it what they have, and who waits waits on. */
 static int play_new_master(struct trial *t, struct trial_node *n)
 {
     if (n->self == 0) {
-        TRIAL_CHECK(trial_update(n, "x", 0, MB, in(n, 1)) == OK);
-        TRIAL_CHECK(trial_update(n, "y", 3, 5, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 0, MB, time_in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "y", 3, 5, time_in(n, 1)) == OK);
     }
     if (n->self == 1) /* asked of the old one, told by the new one */
-        TRIAL_CHECK(trial_get(n, "late", 1, 9, in(n, 9)) == 1);
+        TRIAL_CHECK(trial_get(n, "late", 1, 9, time_in(n, 9)) == 1);
     TRIAL_CHECK(world_sleep(n->world, 2 * WORLD_SECOND) == OK);
     if (n->self == 2) {
         TRIAL_CHECK(t->master->table.count == 2 && t->master->table.waits == 1);
-        TRIAL_CHECK(trial_get(n, "x", 1, MB, in(n, 1)) == 1);
-        TRIAL_CHECK(trial_get(n, "y", KV_NEWEST, 5, in(n, 1)) == 4);
-        TRIAL_CHECK(trial_update(n, "late", 0, 9, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_get(n, "x", 1, MB, time_in(n, 1)) == 1);
+        TRIAL_CHECK(trial_get(n, "y", KV_NEWEST, 5, time_in(n, 1)) == 4);
+        TRIAL_CHECK(trial_update(n, "late", 0, 9, time_in(n, 1)) == OK);
     }
     t->sheet[n->self] = 1;
     for (int i = 0; i < 3; i++)
@@ -291,7 +292,7 @@ static int play_new_master(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-static void a_new_master_is_told_everything(void **state)
+static void test_a_new_master_is_told_everything(void **state)
 {
     (void)state;
     struct trial t = {.cluster = LAN,
@@ -299,7 +300,7 @@ static void a_new_master_is_told_everything(void **state)
                       .members = 3,
                       .master_at = WORLD_SECOND,
                       .play = play_new_master};
-    run(&t, nobody);
+    run_trial(&t, no_members);
 }
 
 /* ---- values that change while they are read ---- */
@@ -308,31 +309,31 @@ static void a_new_master_is_told_everything(void **state)
 static int play_moving(struct trial *t, struct trial_node *n)
 {
     for (uint64_t v = 0; n->self < 2 && v < 60; v++) {
-        TRIAL_CHECK(trial_update(n, "x", v, 10 * MB, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "x", v, 10 * MB, time_in(n, 1)) == OK);
         TRIAL_CHECK(world_sleep(n->world, (int64_t)(v + 1) * 50 * TRIAL_MS) == OK);
     }
     if (n->self == 2) {
         TRIAL_CHECK(world_sleep(n->world, WORLD_SECOND) == OK);
-        int version = trial_get(n, "x", KV_NEWEST, 10 * MB, in(n, 10));
+        int version = trial_get(n, "x", KV_NEWEST, 10 * MB, time_in(n, 10));
         TRIAL_CHECK(version >= 18 && version <= 25);
         TRIAL_CHECK(world_now(n->world) < 19 * WORLD_SECOND / 10);
     }
     t->sheet[n->self] = 1;
     for (int i = 0; i < 3; i++)
         TRIAL_CHECK(trial_until(n, &t->sheet[i], 1) == OK);
-    TRIAL_CHECK(n->self == 2 || world_sleep(n->world, in(n, 6)) == OK);
+    TRIAL_CHECK(n->self == 2 || world_sleep(n->world, time_in(n, 6)) == OK);
     TRIAL_CHECK(n->kv.store.retirees == 0 || n->self == 2); /* nobody reads it any more */
     return OK;
 }
 
-static void a_version_stays_for_who_is_reading_it(void **state)
+static void test_a_version_stays_for_who_is_reading_it(void **state)
 {
     (void)state;
     struct trial t = {.cluster = "node { count: 3 } link { mbit: 100 latency_us: 100 }",
                       .workers = 3,
                       .members = 3,
                       .play = play_moving};
-    run(&t, nobody);
+    run_trial(&t, no_members);
 }
 
 /* Node 1 makes version 5 while it reads version 6, and hears that 5 is in the book when 6 is here:
@@ -340,18 +341,19 @@ static void a_version_stays_for_who_is_reading_it(void **state)
 static int play_overtaken(struct trial *t, struct trial_node *n)
 {
     if (n->self == 0) {
-        TRIAL_CHECK(trial_update(n, "x", 5, MB, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 5, MB, time_in(n, 1)) == OK);
         return trial_until(n, &t->sheet[0], 1);
     }
-    const struct kv_want want = {"x", 6, true, in(n, 9)};
+    const struct kv_want want = {"x", 6, true, time_in(n, 9)};
     struct kv_call *call;
     struct kv_value *value;
     uint64_t have = 0, size = 0;
     TRIAL_CHECK(kv_begin(&n->kv, &want, &call, n->err) == OK);
     for (; size == 0; kv_progress(call, &have, &size))
-        TRIAL_CHECK(world_sleep(n->world, in(n, 0.001)) == OK);
-    TRIAL_CHECK(have < size && trial_update(n, "x", 4, 10, in(n, 9)) == OK);
-    TRIAL_CHECK(kv_finish(call, in(n, 0), &value, n->err) == OK); /* it has been here for long */
+        TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.001)) == OK);
+    TRIAL_CHECK(have < size && trial_update(n, "x", 4, 10, time_in(n, 9)) == OK);
+    TRIAL_CHECK(kv_finish(call, time_in(n, 0), &value, n->err) ==
+                OK); /* it has been here for long */
     TRIAL_CHECK(kv_store_find(&n->kv.store, "x")->value == value);
     TRIAL_CHECK(t->master->table.count == 1 && n->kv.calls == NULL);
     kv_value_unref(value);
@@ -360,7 +362,7 @@ static int play_overtaken(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-static void an_update_is_overtaken_by_a_newer_version(void **state)
+static void test_an_update_is_overtaken_by_a_newer_version(void **state)
 {
     (void)state;
     struct trial t = {.cluster = "node { count: 2 } link { mbit: 100 latency_us: 100 } "
@@ -368,7 +370,7 @@ static void an_update_is_overtaken_by_a_newer_version(void **state)
                       .workers = 2,
                       .members = 2,
                       .play = play_overtaken};
-    run(&t, nobody);
+    run_trial(&t, no_members);
 }
 
 /* ---- what is wrong ---- */
@@ -377,29 +379,29 @@ static void an_update_is_overtaken_by_a_newer_version(void **state)
 static int play_liar(struct trial *t, struct trial_node *n)
 {
     if (n->self < t->workers - 1)
-        TRIAL_CHECK(trial_update(n, "x", 0, 2 * MB, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 0, 2 * MB, time_in(n, 1)) == OK);
     for (size_t i = 0; n->self == 0 && i < 2 * MB; i += KV_PIECE)
         kv_store_find(&n->kv.store, "x")->value->data[i + 7] ^= 1;
-    TRIAL_CHECK(trial_meet(n) == OK);
+    TRIAL_CHECK(trial_rendezvous(n) == OK);
     if (n->self < t->workers - 1)
         return trial_until(n, &t->sheet[0], 1);
-    int rc = trial_get(n, "x", 1, 2 * MB, in(n, 5));
+    int rc = trial_get(n, "x", 1, 2 * MB, time_in(n, 5));
     t->sheet[0] = 1;
     if (t->workers > 2)
         return rc == 1 ? OK : rc;
     TRIAL_CHECK(rc == ERR_PROTOCOL);
-    TRIAL_CHECK(says(n, "key 'x', version 1: what node 0 sends has not the checksum"));
+    TRIAL_CHECK(message_has(n, "key 'x', version 1: what node 0 sends has not the checksum"));
     TRIAL_CHECK(kv_store_find(&n->kv.store, "x") == NULL);
     return OK;
 }
 
-static void what_has_not_the_checksum_is_not_taken(void **state)
+static void test_what_has_not_the_checksum_is_not_taken(void **state)
 {
     (void)state;
     for (uint32_t workers = 2; workers <= 5; workers++) {
         struct trial t = {
             .cluster = LAN, .workers = workers, .members = workers, .play = play_liar};
-        run(&t, nobody);
+        run_trial(&t, no_members);
         assert_non_null(strstr(t.log, workers > 2 ? "pieces of several holders" : "what node 0"));
     }
 }
@@ -423,15 +425,15 @@ static int play_noise(struct trial *t, struct trial_node *n)
     if (n->self == 1) {
         for (uint64_t i = 0; i < 3000 && !t->sheet[0]; i++) {
             TRIAL_CHECK(post_noise(n, i) == OK);
-            TRIAL_CHECK(world_sleep(n->world, in(n, 0.0001)) == OK);
+            TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.0001)) == OK);
         }
         return trial_until(n, &t->sheet[0], 1);
     }
     for (uint64_t v = 0; v < 20; v++) {
         if (n->self == 0)
-            TRIAL_CHECK(trial_update(n, "x", v, 700 * 1000, in(n, 1)) == OK);
+            TRIAL_CHECK(trial_update(n, "x", v, 700 * 1000, time_in(n, 1)) == OK);
         else
-            TRIAL_CHECK(trial_get(n, "x", v + 1, 700 * 1000, in(n, 5)) == (int)v + 1);
+            TRIAL_CHECK(trial_get(n, "x", v + 1, 700 * 1000, time_in(n, 5)) == (int)v + 1);
         t->sheet[10 + n->self] = v + 1;
         TRIAL_CHECK(trial_until(n, &t->sheet[12], v + 1) == OK);
     }
@@ -439,13 +441,13 @@ static int play_noise(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-static void nonsense_stops_nobody(void **state)
+static void test_nonsense_stops_nobody(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 10; seed++) {
         struct trial t = {
             .cluster = LAN, .workers = 3, .members = 3, .seed = seed, .play = play_noise};
-        run(&t, nobody);
+        run_trial(&t, no_members);
     }
 }
 
@@ -468,14 +470,14 @@ static int storm_step(struct trial_node *n, uint64_t i)
     int key = (int)(r % STORM_KEYS), rc = OK;
     struct kv_copy *copy = kv_store_find(&n->kv.store, storm_keys[key]);
     uint64_t state = copy ? copy->value->meta.version : t->sheet[key];
-    const struct kv_want want = {storm_keys[key], KV_NEWEST, false, in(n, 3)};
+    const struct kv_want want = {storm_keys[key], KV_NEWEST, false, time_in(n, 3)};
     struct kv_value *value;
     struct kv_call *call;
     switch (r >> 8 & 7) {
     case 0:
     case 1:
     case 2:
-        rc = trial_update(n, storm_keys[key], state, storm_size(key, state + 1), in(n, 3));
+        rc = trial_update(n, storm_keys[key], state, storm_size(key, state + 1), time_in(n, 3));
         t->sheet[key] = state + 1 > t->sheet[key] ? state + 1 : t->sheet[key];
         return rc == OK || rc == ERR_USAGE ? OK : rc;
     case 3:
@@ -483,7 +485,7 @@ static int storm_step(struct trial_node *n, uint64_t i)
         return rc == OK || rc == ERR_NOT_FOUND ? OK : rc;
     case 4:
         TRIAL_CHECK(kv_begin(&n->kv, &want, &call, n->err) == OK);
-        rc = kv_finish(call, in(n, 0.001 * (double)(r >> 16 & 7)), &value, n->err);
+        rc = kv_finish(call, time_in(n, 0.001 * (double)(r >> 16 & 7)), &value, n->err);
         kv_end(call);
         break;
     default: rc = kv_get(&n->kv, &want, &value, n->err);
@@ -500,21 +502,21 @@ static int storm_step(struct trial_node *n, uint64_t i)
 /* The master's book is what nodes have. */
 static int storm_compare(struct trial *t)
 {
-    const struct kv_table *book = &t->master->table;
+    const struct kv_table *table = &t->master->table;
     size_t copies = 0, holders = 0;
     for (uint32_t node = 0; node < t->workers; node++)
         copies += t->kv[node] ? t->kv[node]->store.count : 0;
-    for (size_t i = 0; i < book->count; i++)
+    for (size_t i = 0; i < table->count; i++)
         for (uint32_t node = 0; node < t->workers; node++) {
-            if (!members_has(&book->entry[i].holders, node))
+            if (!members_has(&table->entry[i].holders, node))
                 continue;
             TRIAL_CHECK(t->kv[node]);
-            struct kv_copy *copy = kv_store_find(&t->kv[node]->store, book->entry[i].key);
-            TRIAL_CHECK(copy && copy->value->meta.version == book->entry[i].meta.version);
-            TRIAL_CHECK(copy->value->meta.checksum == book->entry[i].meta.checksum);
+            struct kv_copy *copy = kv_store_find(&t->kv[node]->store, table->entry[i].key);
+            TRIAL_CHECK(copy && copy->value->meta.version == table->entry[i].meta.version);
+            TRIAL_CHECK(copy->value->meta.checksum == table->entry[i].meta.checksum);
             holders++;
         }
-    TRIAL_CHECK(copies == holders && book->waits == 0);
+    TRIAL_CHECK(copies == holders && table->waits == 0);
     return OK;
 }
 
@@ -524,19 +526,19 @@ static int play_storm(struct trial *t, struct trial_node *n)
         int rc = storm_step(n, i);
         if (rc != OK)
             return rc;
-        rc = world_sleep(n->world, in(n, 1e-5 * (double)rng_below(t->seed, n->self, i, 2000)));
+        rc = world_sleep(n->world, time_in(n, 1e-5 * (double)rng_below(t->seed, n->self, i, 2000)));
         if (rc != OK)
             return rc;
     }
-    TRIAL_CHECK(trial_meet(n) == OK);
-    TRIAL_CHECK(world_sleep(n->world, in(n, 5)) == OK);
+    TRIAL_CHECK(trial_rendezvous(n) == OK);
+    TRIAL_CHECK(world_sleep(n->world, time_in(n, 5)) == OK);
     int rc = storm_compare(t);
-    TRIAL_CHECK(world_sleep(n->world, in(n, 1)) == OK);
+    TRIAL_CHECK(world_sleep(n->world, time_in(n, 1)) == OK);
     return rc;
 }
 
-static void storm(uint64_t seed, const char *cluster, struct members dead, enum sim_backend backend,
-                  struct trial *t)
+static void run_storm(uint64_t seed, const char *cluster, struct members dead,
+                      enum sim_backend backend, struct trial *t)
 {
     *t = (struct trial){.cluster = cluster,
                         .workers = 5,
@@ -545,10 +547,10 @@ static void storm(uint64_t seed, const char *cluster, struct members dead, enum 
                         .backend = backend,
                         .options = {.drain = WORLD_SECOND, .slow = WORLD_SECOND / 2},
                         .play = play_storm};
-    run(t, dead);
+    run_trial(t, dead);
 }
 
-static void storms(void **state)
+static void test_kv_storms(void **state)
 {
     (void)state;
     static const char lossy[] =
@@ -562,10 +564,10 @@ static void storms(void **state)
     assert_non_null(t);
     for (uint64_t seed = 1; seed <= 60; seed += STRIDE) {
         bool deaths = seed % 2 == 0;
-        storm(seed, deaths ? deadly : lossy, deaths ? dead : nobody, SIM_FIBRES, t);
+        run_storm(seed, deaths ? deadly : lossy, deaths ? dead : no_members, SIM_FIBRES, t);
         uint64_t trace = t->outcome.trace;
         if (seed % 10 < 2) {
-            storm(seed, deaths ? deadly : lossy, deaths ? dead : nobody, SIM_BATON, t);
+            run_storm(seed, deaths ? deadly : lossy, deaths ? dead : no_members, SIM_BATON, t);
             assert_true(t->outcome.trace == trace);
         }
     }
@@ -575,20 +577,20 @@ static void storms(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_holder_dies_at_each_message),
-        cmocka_unit_test(all_holders_die),
-        cmocka_unit_test(who_is_patient_waits_until_the_deadline),
-        cmocka_unit_test(the_value_outlives_who_made_it),
-        cmocka_unit_test(who_is_slow_or_cut_off_is_passed_by),
-        cmocka_unit_test(links_clog_and_clear),
-        cmocka_unit_test(a_slow_master_is_waited_for_until_the_deadline),
-        cmocka_unit_test(a_joiner_holds_what_it_read_when_it_is_a_member),
-        cmocka_unit_test(a_new_master_is_told_everything),
-        cmocka_unit_test(a_version_stays_for_who_is_reading_it),
-        cmocka_unit_test(an_update_is_overtaken_by_a_newer_version),
-        cmocka_unit_test(what_has_not_the_checksum_is_not_taken),
-        cmocka_unit_test(nonsense_stops_nobody),
-        cmocka_unit_test(storms),
+        cmocka_unit_test(test_a_holder_dies_at_each_message),
+        cmocka_unit_test(test_all_holders_die),
+        cmocka_unit_test(test_who_is_patient_waits_until_the_deadline),
+        cmocka_unit_test(test_the_value_outlives_who_made_it),
+        cmocka_unit_test(test_who_is_slow_or_cut_off_is_passed_by),
+        cmocka_unit_test(test_links_clog_and_clear),
+        cmocka_unit_test(test_a_slow_master_is_waited_for_until_the_deadline),
+        cmocka_unit_test(test_a_joiner_holds_what_it_read_when_it_is_a_member),
+        cmocka_unit_test(test_a_new_master_is_told_everything),
+        cmocka_unit_test(test_a_version_stays_for_who_is_reading_it),
+        cmocka_unit_test(test_an_update_is_overtaken_by_a_newer_version),
+        cmocka_unit_test(test_what_has_not_the_checksum_is_not_taken),
+        cmocka_unit_test(test_nonsense_stops_nobody),
+        cmocka_unit_test(test_kv_storms),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

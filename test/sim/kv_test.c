@@ -13,15 +13,15 @@
 #define LAN "node { count: 8 } link { mbit: 1000 latency_us: 100 } "
 #define MB  (1000 * 1000)
 
-static const struct members nobody;
+static const struct members no_members;
 
-static int64_t in(struct trial_node *n, double seconds)
+static int64_t time_in(struct trial_node *n, double seconds)
 {
     return world_now(n->world) + (int64_t)(seconds * (double)WORLD_SECOND);
 }
 
 /* With both back ends: the same events at the same times. */
-static void both(struct trial t, struct members dead)
+static void run_both(struct trial t, struct members dead)
 {
     struct trial *first = malloc(sizeof *first), *second = malloc(sizeof *second);
     assert_true(first && second);
@@ -35,7 +35,7 @@ static void both(struct trial t, struct members dead)
     free(first), free(second);
 }
 
-static int says(const struct trial_node *n, const char *part)
+static int message_has(const struct trial_node *n, const char *part)
 {
     if (strstr(n->err->text, part))
         return true;
@@ -45,12 +45,12 @@ static int says(const struct trial_node *n, const char *part)
 
 /* ---- update and get ---- */
 
-static size_t holders(const struct trial *t, const char *key, uint64_t version)
+static size_t count_holders(const struct trial *t, const char *key, uint64_t version)
 {
-    const struct kv_table *book = &t->master->table;
-    for (size_t i = 0; i < book->count; i++)
-        if (book->entry[i].meta.version == version && strcmp(book->entry[i].key, key) == 0)
-            return members_count(&book->entry[i].holders);
+    const struct kv_table *table = &t->master->table;
+    for (size_t i = 0; i < table->count; i++)
+        if (table->entry[i].meta.version == version && strcmp(table->entry[i].key, key) == 0)
+            return members_count(&table->entry[i].holders);
     return 0;
 }
 
@@ -60,31 +60,33 @@ static int play_share(struct trial *t, struct trial_node *n)
     for (uint64_t i = 0; i < 6; i++) {
         char key[] = {(char)('a' + i), '\0'};
         if (n->self == 0)
-            TRIAL_CHECK(trial_update(n, key, 0, sizes[i], in(n, 1)) == OK);
+            TRIAL_CHECK(trial_update(n, key, 0, sizes[i], time_in(n, 1)) == OK);
         else
-            TRIAL_CHECK(trial_get(n, key, n->self == 1 ? 1 : KV_NEWEST, sizes[i], in(n, 5)) == 1);
-        TRIAL_CHECK(trial_get(n, key, 1, sizes[i], in(n, 1)) == 1); /* what is here */
+            TRIAL_CHECK(trial_get(n, key, n->self == 1 ? 1 : KV_NEWEST, sizes[i], time_in(n, 5)) ==
+                        1);
+        TRIAL_CHECK(trial_get(n, key, 1, sizes[i], time_in(n, 1)) == 1); /* what is here */
     }
-    TRIAL_CHECK(trial_meet(n) == OK);
+    TRIAL_CHECK(trial_rendezvous(n) == OK);
     /* Node 1 goes on; the others stay where they are, and may still be asked. */
     if (n->self == 1) {
-        TRIAL_CHECK(holders(t, "a", 1) == 3 && holders(t, "f", 1) == 3);
-        TRIAL_CHECK(trial_update(n, "a", 1, 7, in(n, 1)) == OK);
-        TRIAL_CHECK(holders(t, "a", 1) == 2 && holders(t, "a", 2) == 1);
-        TRIAL_CHECK(trial_get(n, "a", 1, 1, in(n, 1)) == 1); /* an old one: read, and not kept */
+        TRIAL_CHECK(count_holders(t, "a", 1) == 3 && count_holders(t, "f", 1) == 3);
+        TRIAL_CHECK(trial_update(n, "a", 1, 7, time_in(n, 1)) == OK);
+        TRIAL_CHECK(count_holders(t, "a", 1) == 2 && count_holders(t, "a", 2) == 1);
+        TRIAL_CHECK(trial_get(n, "a", 1, 1, time_in(n, 1)) ==
+                    1); /* an old one: read, and not kept */
         TRIAL_CHECK(kv_store_find(&n->kv.store, "a")->value->meta.version == 2);
-        TRIAL_CHECK(holders(t, "a", 1) == 2 && holders(t, "a", 2) == 1);
+        TRIAL_CHECK(count_holders(t, "a", 1) == 2 && count_holders(t, "a", 2) == 1);
         t->sheet[0] = 1;
     }
     TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
     if (n->self == 2) {
-        TRIAL_CHECK(trial_get(n, "a", 1, 1, in(n, 1)) == 1);
-        TRIAL_CHECK(trial_get(n, "a", KV_NEWEST, 7, in(n, 1)) == 2);
-        TRIAL_CHECK(trial_get(n, "a", KV_NEWEST, 7, in(n, 1)) == 2);
+        TRIAL_CHECK(trial_get(n, "a", 1, 1, time_in(n, 1)) == 1);
+        TRIAL_CHECK(trial_get(n, "a", KV_NEWEST, 7, time_in(n, 1)) == 2);
+        TRIAL_CHECK(trial_get(n, "a", KV_NEWEST, 7, time_in(n, 1)) == 2);
         TRIAL_CHECK(kv_withdraw(&n->kv, "a", n->err) == OK);
-        TRIAL_CHECK(kv_withdraw(&n->kv, "a", n->err) == ERR_NOT_FOUND && says(n, "no copy"));
-        TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK);
-        TRIAL_CHECK(holders(t, "a", 1) == 1 && holders(t, "a", 2) == 1);
+        TRIAL_CHECK(kv_withdraw(&n->kv, "a", n->err) == ERR_NOT_FOUND && message_has(n, "no copy"));
+        TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.01)) == OK);
+        TRIAL_CHECK(count_holders(t, "a", 1) == 1 && count_holders(t, "a", 2) == 1);
         t->sheet[0] = 2;
     }
     TRIAL_CHECK(trial_until(n, &t->sheet[0], 2) == OK);
@@ -92,93 +94,99 @@ static int play_share(struct trial *t, struct trial_node *n)
         return OK;
     if (n->self == 2)
         return trial_until(n, &t->sheet[0], 3);
-    TRIAL_CHECK(world_sleep(n->world, in(n, 0.1)) == OK);
-    TRIAL_CHECK(holders(t, "a", 2) == 0 && holders(t, "b", 1) == 2);
+    TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.1)) == OK);
+    TRIAL_CHECK(count_holders(t, "a", 2) == 0 && count_holders(t, "b", 1) == 2);
     t->sheet[0] = 3;
     return OK;
 }
 
-static void values_are_shared_and_go_with_their_last_holder(void **state)
+static void test_values_are_shared_and_go_with_their_last_holder(void **state)
 {
     (void)state;
-    both((struct trial){.cluster = LAN, .workers = 3, .members = 3, .play = play_share}, nobody);
+    run_both((struct trial){.cluster = LAN, .workers = 3, .members = 3, .play = play_share},
+             no_members);
 }
 
 /* ---- what is refused, and how ---- */
 
 static int play_refused(struct trial *t, struct trial_node *n)
 {
-    const struct kv_want none = {"none", 3, false, in(n, 1)},
-                         any = {"none", KV_NEWEST, true, in(n, 0.2)},
-                         zero = {"x", 0, false, in(n, 1)}, blank = {"a b", 1, false, in(n, 1)};
+    const struct kv_want none = {"none", 3, false, time_in(n, 1)},
+                         any = {"none", KV_NEWEST, true, time_in(n, 0.2)},
+                         zero = {"x", 0, false, time_in(n, 1)},
+                         blank = {"a b", 1, false, time_in(n, 1)};
     struct kv_value *value;
     if (n->self == 0) {
-        TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, in(n, 1), n->err) == OK);
-        TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, in(n, 1), n->err) == OK); /* the same */
-        TRIAL_CHECK(kv_update(&n->kv, "x", 3, "abc", 3, in(n, 1), n->err) == ERR_USAGE);
-        TRIAL_CHECK(says(n, "version 5 is here, and 4 would fall back"));
-        TRIAL_CHECK(kv_update(&n->kv, "", 0, "abc", 3, in(n, 1), n->err) == ERR_USAGE);
-        TRIAL_CHECK(kv_update(&n->kv, "y", KV_VERSION_MAX, "a", 1, in(n, 1), n->err) == ERR_USAGE);
-        TRIAL_CHECK(says(n, "there is no version after"));
-        TRIAL_CHECK(kv_update(&n->kv, "y", 0, NULL, 1, in(n, 1), n->err) == ERR_USAGE);
-        TRIAL_CHECK(kv_update(&n->kv, "y", 0, "a", SIZE_MAX, in(n, 1), n->err) == ERR_USAGE);
+        TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, time_in(n, 1), n->err) == OK);
+        TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, time_in(n, 1), n->err) ==
+                    OK); /* the same */
+        TRIAL_CHECK(kv_update(&n->kv, "x", 3, "abc", 3, time_in(n, 1), n->err) == ERR_USAGE);
+        TRIAL_CHECK(message_has(n, "version 5 is here, and 4 would fall back"));
+        TRIAL_CHECK(kv_update(&n->kv, "", 0, "abc", 3, time_in(n, 1), n->err) == ERR_USAGE);
+        TRIAL_CHECK(kv_update(&n->kv, "y", KV_VERSION_MAX, "a", 1, time_in(n, 1), n->err) ==
+                    ERR_USAGE);
+        TRIAL_CHECK(message_has(n, "there is no version after"));
+        TRIAL_CHECK(kv_update(&n->kv, "y", 0, NULL, 1, time_in(n, 1), n->err) == ERR_USAGE);
+        TRIAL_CHECK(kv_update(&n->kv, "y", 0, "a", SIZE_MAX, time_in(n, 1), n->err) == ERR_USAGE);
         t->sheet[0] = 1;
         return trial_until(n, &t->sheet[0], 2);
     }
     TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
-    TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abd", 3, in(n, 1), n->err) == ERR_REPLICAS);
-    TRIAL_CHECK(says(n, "key 'x', version 5: node 1 has 3 bytes") && says(n, "node 0 has 3 with"));
-    TRIAL_CHECK(holders(t, "x", 5) == 1 && kv_store_find(&n->kv.store, "x") == NULL);
-    TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, in(n, 1), n->err) == OK); /* a replica */
-    TRIAL_CHECK(holders(t, "x", 5) == 2);
+    TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abd", 3, time_in(n, 1), n->err) == ERR_REPLICAS);
+    TRIAL_CHECK(message_has(n, "key 'x', version 5: node 1 has 3 bytes") &&
+                message_has(n, "node 0 has 3 with"));
+    TRIAL_CHECK(count_holders(t, "x", 5) == 1 && kv_store_find(&n->kv.store, "x") == NULL);
+    TRIAL_CHECK(kv_update(&n->kv, "x", 4, "abc", 3, time_in(n, 1), n->err) == OK); /* a replica */
+    TRIAL_CHECK(count_holders(t, "x", 5) == 2);
     TRIAL_CHECK(kv_get(&n->kv, &none, &value, n->err) == ERR_NOT_FOUND);
-    TRIAL_CHECK(says(n, "key 'none', version 3: nobody holds it"));
+    TRIAL_CHECK(message_has(n, "key 'none', version 3: nobody holds it"));
     TRIAL_CHECK(kv_get(&n->kv, &any, &value, n->err) == ERR_TIMEOUT);
-    TRIAL_CHECK(says(n, "the newest version: the master has named nobody"));
-    TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK && t->master->table.waits == 0);
+    TRIAL_CHECK(message_has(n, "the newest version: the master has named nobody"));
+    TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.01)) == OK && t->master->table.waits == 0);
     TRIAL_CHECK(kv_get(&n->kv, &zero, &value, n->err) == ERR_USAGE);
     TRIAL_CHECK(kv_get(&n->kv, &blank, &value, n->err) == ERR_USAGE);
     t->sheet[0] = 2;
     return OK;
 }
 
-static void what_cannot_be_is_refused_by_name(void **state)
+static void test_what_cannot_be_is_refused_by_name(void **state)
 {
     (void)state;
-    both((struct trial){.cluster = LAN, .workers = 2, .members = 2, .play = play_refused}, nobody);
+    run_both((struct trial){.cluster = LAN, .workers = 2, .members = 2, .play = play_refused},
+             no_members);
 }
 
 /* A node keeps no more bytes than it was told to. */
 static int play_room(struct trial *t, struct trial_node *n)
 {
-    const struct kv_want want = {"x", 1, true, in(n, 1)};
+    const struct kv_want want = {"x", 1, true, time_in(n, 1)};
     struct kv_value *value;
     if (n->self == 0) {
         n->kv.options.bytes_max = UINT64_MAX;
-        TRIAL_CHECK(trial_update(n, "x", 0, MB, in(n, 1)) == OK);
-        TRIAL_CHECK(trial_update(n, "y", 0, MB / 2, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 0, MB, time_in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "y", 0, MB / 2, time_in(n, 1)) == OK);
         return trial_until(n, &t->sheet[0], 1);
     }
     TRIAL_CHECK(kv_get(&n->kv, &want, &value, n->err) == ERR_FULL);
-    TRIAL_CHECK(says(n, "1000000 bytes have no room here: 0 of 999999 are taken"));
-    TRIAL_CHECK(trial_get(n, "y", 1, MB / 2, in(n, 1)) == 1);
-    TRIAL_CHECK(trial_update(n, "z", 0, MB / 2, in(n, 1)) == ERR_FULL);
-    TRIAL_CHECK(trial_update(n, "z", 0, MB / 2 - 1, in(n, 1)) == OK);
-    TRIAL_CHECK(trial_update(n, "z", 1, MB / 2 - 1, in(n, 1)) == OK); /* takes its own place */
+    TRIAL_CHECK(message_has(n, "1000000 bytes have no room here: 0 of 999999 are taken"));
+    TRIAL_CHECK(trial_get(n, "y", 1, MB / 2, time_in(n, 1)) == 1);
+    TRIAL_CHECK(trial_update(n, "z", 0, MB / 2, time_in(n, 1)) == ERR_FULL);
+    TRIAL_CHECK(trial_update(n, "z", 0, MB / 2 - 1, time_in(n, 1)) == OK);
+    TRIAL_CHECK(trial_update(n, "z", 1, MB / 2 - 1, time_in(n, 1)) == OK); /* takes its own place */
     TRIAL_CHECK(n->kv.store.bytes == 999999);
     t->sheet[0] = 1;
     return OK;
 }
 
-static void a_node_keeps_what_it_has_room_for(void **state)
+static void test_a_node_keeps_what_it_has_room_for(void **state)
 {
     (void)state;
-    both((struct trial){.cluster = LAN,
-                        .workers = 2,
-                        .members = 2,
-                        .options = {.bytes_max = MB - 1},
-                        .play = play_room},
-         nobody);
+    run_both((struct trial){.cluster = LAN,
+                            .workers = 2,
+                            .members = 2,
+                            .options = {.bytes_max = MB - 1},
+                            .play = play_room},
+             no_members);
 }
 
 /* ---- time ---- */
@@ -188,10 +196,10 @@ static int play_joiner(struct trial *t, struct trial_node *n)
 {
     size_t size = (size_t)t->arg;
     uint32_t last = t->workers - 1;
-    const struct kv_want want = {"x", KV_NEWEST, true, in(n, 100)};
+    const struct kv_want want = {"x", KV_NEWEST, true, time_in(n, 100)};
     if (n->self != last)
-        TRIAL_CHECK(trial_update(n, "x", 0, size, in(n, 1)) == OK);
-    TRIAL_CHECK(trial_meet(n) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 0, size, time_in(n, 1)) == OK);
+    TRIAL_CHECK(trial_rendezvous(n) == OK);
     if (n->self != last)
         return trial_until(n, &t->sheet[0], 1);
     struct kv_call *call;
@@ -200,7 +208,7 @@ static int play_joiner(struct trial *t, struct trial_node *n)
     int64_t begun = world_now(n->world);
     TRIAL_CHECK(kv_begin(&n->kv, &want, &call, n->err) == OK);
     int rc;
-    while ((rc = kv_finish(call, in(n, 0.01), &value, n->err)) == ERR_TIMEOUT) {
+    while ((rc = kv_finish(call, time_in(n, 0.01), &value, n->err)) == ERR_TIMEOUT) {
         kv_progress(call, &have, &whole);
         TRIAL_CHECK(have >= before && have <= whole && (whole == 0 || whole == size));
         steps += have > before;
@@ -226,14 +234,14 @@ static void expect_rate(const char *cluster, uint32_t nodes, double mbit, double
                       .arg = 20 * MB,
                       .play = play_joiner};
     trial_run(&t);
-    trial_expect(&t, nobody);
+    trial_expect(&t, no_members);
     double seconds = world_seconds(t.time[0]), least = 20e6 * 8 / (mbit * 1e6);
     print_message("20 MB from %u holders at %g Mbit/s: %.4f s, %.1f %%\n", nodes - 1, mbit, seconds,
                   100 * least / seconds);
     assert_true(seconds >= least && seconds < least * 1.05 + 4 * latency_s + 0.01);
 }
 
-static void a_joiner_reads_at_line_rate_from_all_holders(void **state)
+static void test_a_joiner_reads_at_line_rate_from_all_holders(void **state)
 {
     (void)state;
     expect_rate("node { count: 2 } link { mbit: 1000 latency_us: 100 }", 2, 1000, 1e-4);
@@ -254,71 +262,75 @@ static void a_joiner_reads_at_line_rate_from_all_holders(void **state)
 /* Taken back in the middle: what is under way comes for nobody, and nothing is held up. */
 static int play_cancel(struct trial *t, struct trial_node *n)
 {
-    const struct kv_want want = {"x", 1, true, in(n, 100)};
+    const struct kv_want want = {"x", 1, true, time_in(n, 100)};
     if (n->self == 0) {
-        TRIAL_CHECK(trial_update(n, "x", 0, 20 * MB, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 0, 20 * MB, time_in(n, 1)) == OK);
         return trial_until(n, &t->sheet[0], 1);
     }
     struct kv_value *value;
     for (int i = 0; i < 20; i++) {
         struct kv_call *call;
         TRIAL_CHECK(kv_begin(&n->kv, &want, &call, n->err) == OK);
-        TRIAL_CHECK(kv_finish(call, in(n, 0.003 * i), &value, n->err) == ERR_TIMEOUT);
+        TRIAL_CHECK(kv_finish(call, time_in(n, 0.003 * i), &value, n->err) == ERR_TIMEOUT);
         kv_end(call);
         TRIAL_CHECK(i > 15 || n->kv.coming <= 20 * MB);
     }
-    TRIAL_CHECK(world_sleep(n->world, in(n, 0.1)) == OK);
+    TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.1)) == OK);
     TRIAL_CHECK(n->kv.coming == 0 && n->kv.calls == NULL);
     int64_t begun = world_now(n->world);
-    TRIAL_CHECK(trial_get(n, "x", 1, 20 * MB, in(n, 5)) == 1);
+    TRIAL_CHECK(trial_get(n, "x", 1, 20 * MB, time_in(n, 5)) == 1);
     TRIAL_CHECK(world_now(n->world) - begun < 170 * TRIAL_MS);
     t->sheet[0] = 1;
     return OK;
 }
 
-static void a_get_can_be_taken_back(void **state)
+static void test_a_get_can_be_taken_back(void **state)
 {
     (void)state;
-    both((struct trial){.cluster = LAN, .workers = 2, .members = 2, .play = play_cancel}, nobody);
+    run_both((struct trial){.cluster = LAN, .workers = 2, .members = 2, .play = play_cancel},
+             no_members);
 }
 
 /* ---- what others say, by hand ---- */
 
 /* A joiner is told where holders are; who is in the view knows it. */
-static int ask_where(struct trial_node *n, struct kv_reply *tell)
+static int request_holders(struct trial_node *n, struct kv_reply *reply_message)
 {
-    const struct kv_request ask = {
+    const struct kv_request request = {
         .what = KV_FIND, .request = 5, .key = "x", .meta = {.version = 1}};
-    const struct wait_for answer = wire_from(WORLD_DRIVER, WIRE_KV_REPLY);
+    const struct wait_for reply = wire_from(WORLD_DRIVER, WIRE_KV_REPLY);
     struct buf bytes = {0};
     struct wake wake;
-    kv_request_encode(&ask, &bytes);
+    kv_request_encode(&request, &bytes);
     int rc = wire_send_buf(n->world, WORLD_DRIVER, WIRE_KV_REQUEST, 0, &bytes);
     buf_release(&bytes);
     if (rc == OK)
-        rc = world_wait(n->world, &answer, 1, in(n, 1), &wake);
+        rc = world_wait(n->world, &reply, 1, time_in(n, 1), &wake);
     if (rc != OK)
         return rc;
     struct byte_reader cut = {wake.msg->data, wake.msg->len, false};
-    rc = kv_reply_decode(&cut, tell);
+    rc = kv_reply_decode(&cut, reply_message);
     message_unref(wake.msg);
     return rc;
 }
 
 static int play_where(struct trial *t, struct trial_node *n)
 {
-    struct kv_reply tell;
+    struct kv_reply reply_message;
     if (n->self == 0)
-        TRIAL_CHECK(trial_update(n, "x", 0, 10, in(n, 1)) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 0, 10, time_in(n, 1)) == OK);
     if (n->self == 1)
-        TRIAL_CHECK(trial_update(n, "y", 0, 10, in(n, 1)) == OK && holders(t, "y", 1) == 1);
-    TRIAL_CHECK(trial_meet(n) == OK);
+        TRIAL_CHECK(trial_update(n, "y", 0, 10, time_in(n, 1)) == OK &&
+                    count_holders(t, "y", 1) == 1);
+    TRIAL_CHECK(trial_rendezvous(n) == OK);
     if (n->self > 0) {
         kv_stop(&n->kv); /* which would take the answer, and withdraws all */
-        TRIAL_CHECK(ask_where(n, &tell) == OK && tell.what == KV_FOUND && tell.request == 5);
-        TRIAL_CHECK(tell.count == 1 && tell.node[0] == 0 && tell.meta.size == 10);
-        TRIAL_CHECK(n->self == 2 || holders(t, "y", 1) == 0);
-        TRIAL_CHECK(strcmp(tell.address[0], n->self == 1 ? "" : "node-0:7") == 0);
+        TRIAL_CHECK(request_holders(n, &reply_message) == OK && reply_message.what == KV_FOUND &&
+                    reply_message.request == 5);
+        TRIAL_CHECK(reply_message.count == 1 && reply_message.node[0] == 0 &&
+                    reply_message.meta.size == 10);
+        TRIAL_CHECK(n->self == 2 || count_holders(t, "y", 1) == 0);
+        TRIAL_CHECK(strcmp(reply_message.address[0], n->self == 1 ? "" : "node-0:7") == 0);
     }
     t->sheet[n->self] = 1;
     for (int i = 0; i < 3; i++)
@@ -326,14 +338,15 @@ static int play_where(struct trial *t, struct trial_node *n)
     return OK;
 }
 
-static void who_is_no_member_is_told_where_holders_are(void **state)
+static void test_who_is_no_member_is_told_where_holders_are(void **state)
 {
     (void)state;
-    both((struct trial){.cluster = LAN, .workers = 3, .members = 2, .play = play_where}, nobody);
+    run_both((struct trial){.cluster = LAN, .workers = 3, .members = 2, .play = play_where},
+             no_members);
 }
 
 /* Node 1 asks for more pieces than a holder sends at once, and takes none: node 2 reads on. */
-static int ask_for_pieces(struct trial_node *n)
+static int request_pieces(struct trial_node *n)
 {
     const struct kv_piece piece = {.key = "x", .version = 1, .len = KV_PIECE};
     struct buf bytes = {0};
@@ -348,40 +361,41 @@ static int ask_for_pieces(struct trial_node *n)
 static int play_greedy(struct trial *t, struct trial_node *n)
 {
     if (n->self == 0)
-        TRIAL_CHECK(trial_update(n, "x", 0, 3 * MB, in(n, 1)) == OK);
-    TRIAL_CHECK(trial_meet(n) == OK);
+        TRIAL_CHECK(trial_update(n, "x", 0, 3 * MB, time_in(n, 1)) == OK);
+    TRIAL_CHECK(trial_rendezvous(n) == OK);
     if (n->self == 1) {
         kv_stop(&n->kv);
-        TRIAL_CHECK(ask_for_pieces(n) == OK);
-        TRIAL_CHECK(world_sleep(n->world, in(n, 0.5)) == OK);
+        TRIAL_CHECK(request_pieces(n) == OK);
+        TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.5)) == OK);
         uint32_t servings = t->kv[0]->servings;
         TRIAL_CHECK(servings > 0 && servings <= KV_SERVINGS_EACH);
         t->sheet[0] = 1;
     }
     if (n->self == 2) {
         TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
-        TRIAL_CHECK(trial_get(n, "x", 1, 3 * MB, in(n, 1)) == 1);
+        TRIAL_CHECK(trial_get(n, "x", 1, 3 * MB, time_in(n, 1)) == 1);
         t->sheet[0] = 2;
     }
     return trial_until(n, &t->sheet[0], 2);
 }
 
-static void who_takes_no_pieces_holds_up_no_other(void **state)
+static void test_who_takes_no_pieces_holds_up_no_other(void **state)
 {
     (void)state;
-    both((struct trial){.cluster = LAN, .workers = 3, .members = 3, .play = play_greedy}, nobody);
+    run_both((struct trial){.cluster = LAN, .workers = 3, .members = 3, .play = play_greedy},
+             no_members);
 }
 
 /* What a joiner read was made anew, with other bytes, before it was a member: its copy goes. */
 static int play_contradict(struct trial *t, struct trial_node *n)
 {
-    const struct kv_want want = {"x", 1, true, in(n, 1)};
+    const struct kv_want want = {"x", 1, true, time_in(n, 1)};
     struct kv_value *value;
     if (n->self == 0) {
-        TRIAL_CHECK(kv_update(&n->kv, "x", 0, "abc", 3, in(n, 1), n->err) == OK);
+        TRIAL_CHECK(kv_update(&n->kv, "x", 0, "abc", 3, time_in(n, 1), n->err) == OK);
         TRIAL_CHECK(trial_until(n, &t->sheet[0], 1) == OK);
         TRIAL_CHECK(kv_withdraw(&n->kv, "x", n->err) == OK);
-        TRIAL_CHECK(kv_update(&n->kv, "x", 0, "xyz", 3, in(n, 1), n->err) == OK);
+        TRIAL_CHECK(kv_update(&n->kv, "x", 0, "xyz", 3, time_in(n, 1), n->err) == OK);
         t->sheet[0] = 2;
         return trial_until(n, &t->sheet[0], 3);
     }
@@ -389,38 +403,38 @@ static int play_contradict(struct trial *t, struct trial_node *n)
     kv_value_unref(value);
     t->sheet[0] = 1;
     TRIAL_CHECK(trial_until(n, &t->sheet[0], 2) == OK);
-    TRIAL_CHECK(group_wait_view(&n->group, 0, in(n, 5)) == OK);
-    TRIAL_CHECK(world_sleep(n->world, in(n, 0.01)) == OK);
+    TRIAL_CHECK(group_wait_view(&n->group, 0, time_in(n, 5)) == OK);
+    TRIAL_CHECK(world_sleep(n->world, time_in(n, 0.01)) == OK);
     TRIAL_CHECK(kv_store_find(&n->kv.store, "x") == NULL);
-    const struct kv_want again = {"x", 1, true, in(n, 1)};
+    const struct kv_want again = {"x", 1, true, time_in(n, 1)};
     TRIAL_CHECK(kv_get(&n->kv, &again, &value, n->err) == OK && memcmp(value->data, "xyz", 3) == 0);
     kv_value_unref(value);
     t->sheet[0] = 3;
     return OK;
 }
 
-static void a_copy_that_the_master_contradicts_goes(void **state)
+static void test_a_copy_that_the_master_contradicts_goes(void **state)
 {
     (void)state;
-    both((struct trial){.cluster = LAN,
-                        .workers = 2,
-                        .members = 1,
-                        .join_at = WORLD_SECOND,
-                        .play = play_contradict},
-         nobody);
+    run_both((struct trial){.cluster = LAN,
+                            .workers = 2,
+                            .members = 1,
+                            .join_at = WORLD_SECOND,
+                            .play = play_contradict},
+             no_members);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(values_are_shared_and_go_with_their_last_holder),
-        cmocka_unit_test(what_cannot_be_is_refused_by_name),
-        cmocka_unit_test(a_node_keeps_what_it_has_room_for),
-        cmocka_unit_test(a_joiner_reads_at_line_rate_from_all_holders),
-        cmocka_unit_test(a_get_can_be_taken_back),
-        cmocka_unit_test(who_is_no_member_is_told_where_holders_are),
-        cmocka_unit_test(who_takes_no_pieces_holds_up_no_other),
-        cmocka_unit_test(a_copy_that_the_master_contradicts_goes),
+        cmocka_unit_test(test_values_are_shared_and_go_with_their_last_holder),
+        cmocka_unit_test(test_what_cannot_be_is_refused_by_name),
+        cmocka_unit_test(test_a_node_keeps_what_it_has_room_for),
+        cmocka_unit_test(test_a_joiner_reads_at_line_rate_from_all_holders),
+        cmocka_unit_test(test_a_get_can_be_taken_back),
+        cmocka_unit_test(test_who_is_no_member_is_told_where_holders_are),
+        cmocka_unit_test(test_who_takes_no_pieces_holds_up_no_other),
+        cmocka_unit_test(test_a_copy_that_the_master_contradicts_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,7 +11,8 @@ static const char four[] = "node { count: 4 } step_seconds: 0.05 link { mbit: 10
 enum { LINES = 64 * 1024, STRANGER = 3 };
 
 struct play {
-    struct model_note note; /* that `from` sends `to`, at that time, without a vector behind it */
+    struct model_header
+        header; /* that `from` sends `to`, at that time, without a vector behind it */
     uint32_t from, to;
     double at_s;
     bool sent;
@@ -34,17 +35,17 @@ static void add_line(void *user, const char *text)
 /* The head of a model alone, as model.c writes it. */
 static int send_head(struct world *world, const struct play *p)
 {
-    const struct model_note *note = &p->note;
+    const struct model_header *header = &p->header;
     struct buf head = {0};
-    course_encode(&note->course, &head);
-    buf_put_u32(&head, note->use);
+    progress_encode(&header->progress, &head);
+    buf_put_u32(&head, header->use);
     buf_put_u8(&head, 0);
     buf_put_u8(&head, 0);
-    buf_put_u64(&head, note->floats);
+    buf_put_u64(&head, header->floats);
     buf_put_u64(&head, 0);
     buf_put_u32(&head, 0);
     buf_put_u32(&head, 0);
-    uint64_t tag = wire_tag(WIRE_MODEL, 0, note->course.exchanges, WIRE_HEADER_PIECE);
+    uint64_t tag = wire_tag(WIRE_MODEL, 0, header->progress.exchanges, WIRE_HEADER_PIECE);
     struct message *m = message_new(tag, 0, head.len);
     memcpy(m->data, head.data, head.len);
     buf_release(&head);
@@ -72,7 +73,7 @@ static int send_unasked(void *arg)
     return OK;
 }
 
-static bool begin(void *user, struct world *world)
+static bool begin_node(void *user, struct world *world)
 {
     static struct sender sender;
     struct play *p = user;
@@ -87,7 +88,7 @@ static bool begin(void *user, struct world *world)
 }
 
 /* Two workers, a third that comes after a second, and a stranger. How many exchanges there were. */
-static int play(struct tiny *t, struct play *p)
+static int play_scene(struct tiny *t, struct play *p)
 {
     struct trial_ground ground = {0};
     const char *set[] = {"strategy.allreduce={}", "stop.epochs=4", "workers=2",
@@ -96,7 +97,7 @@ static int play(struct tiny *t, struct play *p)
     struct train_trial trial = {
         .ground = &ground,
         .line = add_line,
-        .begin = begin,
+        .begin = begin_node,
         .user = p,
         .elsewhere = true,
         .patience_s = 600,
@@ -111,10 +112,10 @@ static int play(struct tiny *t, struct play *p)
     return trial.exchanges;
 }
 
-static void expect_left_aside(struct tiny *t, struct play *p, const char *line)
+static void expect_ignored(struct tiny *t, struct play *p, const char *line)
 {
     struct play quiet = {.from = WORLD_ANY};
-    int undisturbed = play(t, &quiet), exchanges = play(t, p);
+    int undisturbed = play_scene(t, &quiet), exchanges = play_scene(t, p);
     assert_true(p->sent);
     if (!strstr(p->log, line))
         fail_msg("expected `%s` in:\n%s", line, p->log);
@@ -124,29 +125,29 @@ static void expect_left_aside(struct tiny *t, struct play *p, const char *line)
 static void test_driver_takes_no_model_of_a_stranger(void **state)
 {
     struct play p = {.from = STRANGER, .to = WORLD_DRIVER, .at_s = 1.5};
-    p.note.use = MODEL_FINAL;
-    expect_left_aside(*state, &p, "a model of worker 3, which was not asked for it, is left aside");
+    p.header.use = MODEL_FINAL;
+    expect_ignored(*state, &p, "a model of worker 3, which was not asked for it, is left aside");
 }
 
 static void test_driver_takes_no_model_of_another_member(void **state)
 {
     struct play p = {.from = 1, .to = WORLD_DRIVER, .at_s = 1.5};
-    p.note.use = MODEL_FINAL | MODEL_CHECKPOINT;
-    expect_left_aside(*state, &p, "a model of worker 1, which was not asked for it, is left aside");
+    p.header.use = MODEL_FINAL | MODEL_CHECKPOINT;
+    expect_ignored(*state, &p, "a model of worker 1, which was not asked for it, is left aside");
 }
 
 static void test_newcomer_takes_no_model_of_a_stranger(void **state)
 {
     struct play p = {.from = STRANGER, .to = 2, .at_s = 1};
-    p.note.floats = 1;
-    expect_left_aside(*state, &p, "a model of node 3, which does not let this worker in");
+    p.header.floats = 1;
+    expect_ignored(*state, &p, "a model of node 3, which does not let this worker in");
 }
 
 static void test_newcomer_waits_for_no_vectors_that_never_come(void **state)
 {
     struct play p = {.from = 1, .to = 2, .at_s = 1};
-    p.note.floats = 1;
-    expect_left_aside(*state, &p, "worker 1: its model is left aside: nothing more of it came");
+    p.header.floats = 1;
+    expect_ignored(*state, &p, "worker 1: its model is left aside: nothing more of it came");
 }
 
 int main(void)

@@ -47,8 +47,8 @@ static void on_fault(void *user, const struct sim_fault *fault)
 }
 
 /* Three nodes, of which the run needs so many. */
-static int run(struct tiny *t, struct play *p, int workers, const char *faults,
-               char text[ERR_TEXT_MAX])
+static int run_opening(struct tiny *t, struct play *p, int workers, const char *faults,
+                       char text[ERR_TEXT_MAX])
 {
     char cluster[512];
     struct trial_ground ground = {0};
@@ -82,21 +82,22 @@ static int run(struct tiny *t, struct play *p, int workers, const char *faults,
 static void test_opening_worker_is_waited_for(void **state)
 {
     struct play p = {.open_s = {0, 0, 300}};
-    assert_int_equal(run(*state, &p, 3, "", NULL), OK);
+    assert_int_equal(run_opening(*state, &p, 3, "", NULL), OK);
     assert_non_null(strstr(p.log, "worker 2 (attic) gets ready: "));
 }
 
 static void test_opening_driver_is_waited_for(void **state)
 {
     struct play p = {.open_s = {0, 0, 0, 300}};
-    assert_int_equal(run(*state, &p, 3, "", NULL), OK);
+    assert_int_equal(run_opening(*state, &p, 3, "", NULL), OK);
 }
 
 static void test_opening_without_progress_loses_its_place(void **state)
 {
     struct play p = {.open_s = {0, 0, 300}};
     char text[ERR_TEXT_MAX];
-    assert_int_equal(run(*state, &p, 3, "fault { at: 100 pause: 2 for: 1000 }", text), ERR_TIMEOUT);
+    assert_int_equal(run_opening(*state, &p, 3, "fault { at: 100 pause: 2 for: 1000 }", text),
+                     ERR_TIMEOUT);
     assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: no progress for 60 s"));
     assert_non_null(
         strstr(text, "not all of 3 workers came: nobody has stirred for 60 s: worker 2"));
@@ -105,21 +106,21 @@ static void test_opening_without_progress_loses_its_place(void **state)
 static void test_opening_without_progress_holds_nobody_up(void **state)
 {
     struct play p = {.open_s = {200, 0, 300}};
-    assert_int_equal(run(*state, &p, 2, "fault { at: 20 pause: 2 for: 1000 }", NULL), OK);
+    assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 pause: 2 for: 1000 }", NULL), OK);
     assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: no progress for 60 s"));
 }
 
 static void test_opening_ends_when_asked_to_leave(void **state)
 {
     struct play p = {.open_s = {100, 0, 300}};
-    assert_int_equal(run(*state, &p, 2, "fault { at: 20 leave: 2 }", NULL), OK);
+    assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 leave: 2 }", NULL), OK);
     assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: it was asked to leave"));
 }
 
 static void test_opening_ends_with_its_connection(void **state)
 {
     struct play p = {.open_s = {100, 0, 300}};
-    assert_int_equal(run(*state, &p, 2, "fault { at: 20 kill: 2 }", NULL), OK);
+    assert_int_equal(run_opening(*state, &p, 2, "fault { at: 20 kill: 2 }", NULL), OK);
     assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: its connection has ended, "
                                   "after "));
 }
@@ -127,7 +128,7 @@ static void test_opening_ends_with_its_connection(void **state)
 static void test_opening_what_is_not_there_concerns_one_worker(void **state)
 {
     struct play p = {.root = "/there/is/no/such/folder"};
-    assert_int_equal(run(*state, &p, 2, "", NULL), OK);
+    assert_int_equal(run_opening(*state, &p, 2, "", NULL), OK);
     assert_non_null(strstr(p.log, "worker 2 (attic) left while opening: "));
     assert_non_null(strstr(p.log, "start the worker with another --data-root"));
 }

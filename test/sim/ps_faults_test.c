@@ -124,16 +124,16 @@ static void kill_at_each(struct trial_ground *g, uint32_t node, int shards, uint
     }
 }
 
-static struct swept sweep(struct tiny *t, const char *cluster, const char *how, int shards,
-                          uint64_t stride)
+static struct swept sweep_deaths(struct tiny *t, const char *cluster, const char *options,
+                                 int shards, uint64_t stride)
 {
-    const char *const set[] = {"stop.steps=4", "validation=0", "solver.momentum=0", how, NULL};
+    const char *const set[] = {"stop.steps=4", "validation=0", "solver.momentum=0", options, NULL};
     struct trial_ground g = {0};
     struct swept sum = {0};
     trial_ground_open(&g, t, cluster, set);
     for (uint32_t node = 0; node < NODES; node++)
         kill_at_each(&g, node, shards, stride, &sum);
-    print_message("    %s: %d runs, %d ended well with %d takeovers, %d never formed\n", how,
+    print_message("    %s: %d runs, %d ended well with %d takeovers, %d never formed\n", options,
                   sum.runs, sum.ended, sum.takeovers, sum.unformed);
     /* a worker sends four messages before the group is complete */
     assert_true(sum.ended > 20 && sum.unformed <= 4 * NODES);
@@ -144,23 +144,23 @@ static struct swept sweep(struct tiny *t, const char *cluster, const char *how, 
 
 static void test_a_worker_dies_and_the_others_go_on(void **state)
 {
-    static const char *const how[] = {"bsp", "asp", "ssp", "dssp"};
+    static const char *const options[] = {"bsp", "asp", "ssp", "dssp"};
     char set[96];
     for (int i = 0; i < 4; i++) {
-        snprintf(set, sizeof set, "strategy.ps={ consistency: %s }", how[i]);
-        sweep(*state, calm, set, 1, 1);
+        snprintf(set, sizeof set, "strategy.ps={ consistency: %s }", options[i]);
+        sweep_deaths(*state, calm, set, 1, 1);
     }
-    sweep(*state, calm, "strategy.downpour={ n_push: 2 n_fetch: 3 }", 1, 1);
+    sweep_deaths(*state, calm, "strategy.downpour={ n_push: 2 n_fetch: 3 }", 1, 1);
 }
 
 /* A server among them: the next worker goes on with its shard. */
 static void test_a_server_dies_and_the_others_go_on(void **state)
 {
-    sweep(*state, calm, "strategy.ps={ consistency: bsp servers: 2 }", 2, 1);
-    sweep(*state, calm, "strategy.ps={ consistency: asp servers: 3 }", 3, 2);
-    sweep(*state, calm, "strategy.ps={ s_lower: 1 r_max: 2 colocated: true }", 4, 3);
-    sweep(*state, calm, "strategy.ps={ consistency: ssp staleness: 1 servers: 2 }", 2, 2);
-    sweep(*state, calm, "strategy.downpour={ n_push: 1 n_fetch: 2 colocated: true }", 4, 3);
+    sweep_deaths(*state, calm, "strategy.ps={ consistency: bsp servers: 2 }", 2, 1);
+    sweep_deaths(*state, calm, "strategy.ps={ consistency: asp servers: 3 }", 3, 2);
+    sweep_deaths(*state, calm, "strategy.ps={ s_lower: 1 r_max: 2 colocated: true }", 4, 3);
+    sweep_deaths(*state, calm, "strategy.ps={ consistency: ssp staleness: 1 servers: 2 }", 2, 2);
+    sweep_deaths(*state, calm, "strategy.downpour={ n_push: 1 n_fetch: 2 colocated: true }", 4, 3);
 }
 
 /* Shard 2 hears everything from the clock later than shard 1 does: when the clock dies, one has
@@ -170,22 +170,23 @@ static void test_who_has_heard_more_hands_it_on(void **state)
     char cluster[256];
     snprintf(cluster, sizeof cluster, "%s delay { from: 0 to: 2 tag: 'parcel' seconds: 0.003 }",
              calm);
-    sweep(*state, cluster, "strategy.ps={ consistency: asp servers: 3 }", 3, 3);
-    sweep(*state, cluster, "strategy.ps={ consistency: bsp colocated: true }", 4, 4);
+    sweep_deaths(*state, cluster, "strategy.ps={ consistency: asp servers: 3 }", 3, 3);
+    sweep_deaths(*state, cluster, "strategy.ps={ consistency: bsp colocated: true }", 4, 4);
 }
 
 /* And a second one at some moment of the run: often while the shards of the first are moved. */
 static void test_two_die_and_the_others_go_on(void **state)
 {
-    static const char *const how[] = {"strategy.ps={ consistency: bsp colocated: true }",
-                                      "strategy.ps={ consistency: ssp staleness: 1 servers: 2 }",
-                                      "strategy.downpour={ n_push: 2 n_fetch: 1 servers: 3 }"};
+    static const char *const options[] = {
+        "strategy.ps={ consistency: bsp colocated: true }",
+        "strategy.ps={ consistency: ssp staleness: 1 servers: 2 }",
+        "strategy.downpour={ n_push: 2 n_fetch: 1 servers: 3 }"};
     static const int shards[] = {4, 2, 3};
     for (int i = 0; i < 6; i++) {
         char cluster[256];
         snprintf(cluster, sizeof cluster, "%s fault { at: %g kill: %d }", calm, 0.006 + 0.0043 * i,
                  (i + 1) % NODES);
-        sweep(*state, cluster, how[i % 3], shards[i % 3], 7);
+        sweep_deaths(*state, cluster, options[i % 3], shards[i % 3], 7);
     }
 }
 
@@ -193,11 +194,11 @@ static void test_two_die_and_the_others_go_on(void **state)
  * everybody goes on. */
 static void test_what_is_no_number_is_left_out(void **state)
 {
-    static const char *const how[] = {"strategy.ps={ consistency: bsp }",
-                                      "strategy.ps={ consistency: ssp servers: 2 }",
-                                      "strategy.ps={ consistency: asp colocated: true }"};
+    static const char *const options[] = {"strategy.ps={ consistency: bsp }",
+                                          "strategy.ps={ consistency: ssp servers: 2 }",
+                                          "strategy.ps={ consistency: asp colocated: true }"};
     for (int i = 0; i < 6; i++) {
-        const char *const set[] = {"stop.steps=4", "validation=0", how[i / 2], NULL};
+        const char *const set[] = {"stop.steps=4", "validation=0", options[i / 2], NULL};
         struct trial_ground g = {0};
         struct shards seen = {.taken = 0};
         struct train_trial t = {.line = on_line, .user = &seen, .ground = &g};
@@ -210,7 +211,7 @@ static void test_what_is_no_number_is_left_out(void **state)
         assert_int_equal(t.rc, OK);
         assert_int_equal(seen.named, i % 2 == 0);
         if (!isfinite(t.report.test_loss) || t.report.used < 16 * 16)
-            fail_msg("%s: loss %g, %llu records", how[i / 2], t.report.test_loss,
+            fail_msg("%s: loss %g, %llu records", options[i / 2], t.report.test_loss,
                      (unsigned long long)t.report.used);
         assert_int_equal(expect_agreement(&seen, 2, 0), i < 2 ? 1 : i < 4 ? 2 : 4);
         trial_ground_close(&g);
@@ -220,11 +221,11 @@ static void test_what_is_no_number_is_left_out(void **state)
 /* When nobody has a number to give any more, the run says so. */
 static void test_when_all_is_lost_the_run_ends(void **state)
 {
-    static const char *const how[] = {"strategy.ps={ consistency: bsp }",
-                                      "strategy.ps={ consistency: dssp }",
-                                      "strategy.ps={ consistency: ssp colocated: true }"};
+    static const char *const options[] = {"strategy.ps={ consistency: bsp }",
+                                          "strategy.ps={ consistency: dssp }",
+                                          "strategy.ps={ consistency: ssp colocated: true }"};
     for (int i = 0; i < 3; i++) {
-        const char *const set[] = {"stop.steps=40", "validation=0", how[i], NULL};
+        const char *const set[] = {"stop.steps=40", "validation=0", options[i], NULL};
         struct trial_ground g = {0};
         struct train_trial t = {.ground = &g};
         trial_ground_open(&g, *state, calm, set);

@@ -8,7 +8,7 @@ static const char calm[] = "node { count: 4 } step_seconds: 0.004 link { mbit: 1
 /* ---- what they compute ---- */
 
 static const char *const modes[] = {"bsp", "asp", "ssp", "dssp"};
-static const char *const places[] = {"servers: 1", "colocated: true"};
+static const char *const offsets[] = {"servers: 1", "colocated: true"};
 
 static void test_alone_every_mode_is_single(void **state)
 {
@@ -16,9 +16,9 @@ static void test_alone_every_mode_is_single(void **state)
     char single[128], other[128], set[96];
     SIM_RUN(t, calm, single, "stop.steps=45", "workers=1", "strategy.single={}");
     for (size_t mode = 0; mode < 4; mode++)
-        for (size_t place = 0; place < 2; place++) {
+        for (size_t offset = 0; offset < 2; offset++) {
             snprintf(set, sizeof set, "strategy.ps={ consistency: %s %s }", modes[mode],
-                     places[place]);
+                     offsets[offset]);
             SIM_RUN(t, calm, other, "stop.steps=45", "workers=1", set);
             if (!run_same_bits(other, single, "final.safetensors"))
                 fail_msg("%s", set);
@@ -257,7 +257,8 @@ static int largest_lead(const char *dir, int workers)
     return most;
 }
 
-static void leads(struct tiny *t, const char *how, int seeds, int *most, int *reached, int bound)
+static void measure_leads(struct tiny *t, const char *options, int seeds, int *most, int *reached,
+                          int bound)
 {
     *most = *reached = 0;
     for (int seed = 1; seed <= seeds; seed++) {
@@ -268,7 +269,7 @@ static void leads(struct tiny *t, const char *how, int seeds, int *most, int *re
                  " step_seconds: 0.05 link { mbit: 1000000 latency_us: 0 }",
                  1 + seed % 4, seed % 7, jitter, jitter, jitter);
         snprintf(set_seed, sizeof set_seed, "seed=%d", seed);
-        SIM_RUN(t, cluster, dir, "workers=3", "stop.steps=30", "validation=0", set_seed, how);
+        SIM_RUN(t, cluster, dir, "workers=3", "stop.steps=30", "validation=0", set_seed, options);
         int lead = largest_lead(dir, 3);
         *most = lead > *most ? lead : *most;
         *reached += lead == bound;
@@ -280,7 +281,7 @@ static void leads(struct tiny *t, const char *how, int seeds, int *most, int *re
 static void test_ssp_keeps_its_bound(void **state)
 {
     int most, reached;
-    leads(*state, "strategy.ps={ consistency: ssp staleness: 3 }", 150, &most, &reached, 3);
+    measure_leads(*state, "strategy.ps={ consistency: ssp staleness: 3 }", 150, &most, &reached, 3);
     print_message("    ssp 3: largest lead %d, in %d of 150 runs\n", most, reached);
     assert_int_equal(most, 3);
     assert_true(reached > 100);
@@ -289,7 +290,8 @@ static void test_ssp_keeps_its_bound(void **state)
 static void test_dssp_keeps_a_hard_bound(void **state)
 {
     int most, reached;
-    leads(*state, "strategy.ps={ s_lower: 1 r_max: 4 hard_bound: true }", 150, &most, &reached, 5);
+    measure_leads(*state, "strategy.ps={ s_lower: 1 r_max: 4 hard_bound: true }", 150, &most,
+                  &reached, 5);
     print_message("    dssp 1 to 5, hard: largest lead %d, in %d of 150 runs\n", most, reached);
     assert_int_equal(most, 5);
     assert_true(reached > 10);
@@ -299,7 +301,7 @@ static void test_dssp_keeps_a_hard_bound(void **state)
 static void test_dssp_without_one_goes_beyond(void **state)
 {
     int most, reached;
-    leads(*state, "strategy.ps={ s_lower: 1 r_max: 4 }", 40, &most, &reached, 5);
+    measure_leads(*state, "strategy.ps={ s_lower: 1 r_max: 4 }", 40, &most, &reached, 5);
     print_message("    dssp 1 to 5, by the letter: largest lead %d\n", most);
     assert_true(most > 5);
 }

@@ -38,7 +38,7 @@ static struct members set_of(uint32_t node)
     return set;
 }
 
-static const struct members nobody;
+static const struct members no_members;
 
 /* ---- rounds ---- */
 
@@ -58,7 +58,7 @@ static int play_rounds(struct trial *t, struct team *team)
     return rc;
 }
 
-static void twelve_tasks_on_three_nodes(void **state)
+static void test_twelve_tasks_on_three_nodes(void **state)
 {
     (void)state;
     for (uint32_t workers = 1; workers <= TRIAL_NODES; workers++) {
@@ -67,12 +67,12 @@ static void twelve_tasks_on_three_nodes(void **state)
         t.rounds = TRIAL_ROUNDS;
         run_trial(&t);
         assert_true(t.joined[0]);
-        expect_sums(&t, nobody);
+        expect_sums(&t, no_members);
         trial_release(&t);
     }
 }
 
-static void fewer_tasks_than_nodes(void **state)
+static void test_fewer_tasks_than_nodes(void **state)
 {
     (void)state;
     struct trial t = trial_of(play_rounds);
@@ -80,7 +80,7 @@ static void fewer_tasks_than_nodes(void **state)
     t.tasks = 2;
     run_trial(&t);
     assert_true(t.joined[0]);
-    expect_sums(&t, nobody);
+    expect_sums(&t, no_members);
     trial_release(&t);
 }
 
@@ -92,7 +92,7 @@ static void sweep_messages(uint32_t workers, enum coll_algorithm algorithm)
     whole.workers = workers;
     whole.algorithm = algorithm;
     run_trial(&whole);
-    expect_sums(&whole, nobody);
+    expect_sums(&whole, no_members);
     trial_release(&whole);
     for (uint32_t node = 0; node < workers; node++)
         for (uint64_t k = 1 + node % STRIDE; k <= whole.sent[node]; k += STRIDE) {
@@ -118,7 +118,7 @@ static void sweep_messages(uint32_t workers, enum coll_algorithm algorithm)
     assert_true(runs * STRIDE > 20 * workers && voided > 0 && went_on > 0);
 }
 
-static void a_node_dies_at_each_message_it_sends(void **state)
+static void test_a_node_dies_at_each_message_it_sends(void **state)
 {
     (void)state;
     static const enum coll_algorithm algorithms[] = {COLL_AUTO, COLL_TREE, COLL_CHUNKED_RING};
@@ -128,7 +128,7 @@ static void a_node_dies_at_each_message_it_sends(void **state)
 }
 
 /* The same at moments, with longer vectors, in which deaths fall between pieces. */
-static void a_node_dies_at_each_moment(void **state)
+static void test_a_node_dies_at_each_moment(void **state)
 {
     (void)state;
     enum { MOMENTS = 60 / STRIDE };
@@ -153,13 +153,13 @@ static void a_node_dies_at_each_moment(void **state)
     assert_true(voided > 0);
 }
 
-static uint32_t draw(uint64_t seed, uint64_t what, uint64_t n)
+static uint32_t draw_below(uint64_t seed, uint64_t what, uint64_t n)
 {
     return (uint32_t)rng_below(seed, 99, what, n);
 }
 
 /* One dies at a message, two more at some moment; messages are lost, and come a moment later. */
-static void several_die(void **state)
+static void test_several_die(void **state)
 {
     (void)state;
     enum { RUNS = 300 / STRIDE };
@@ -167,15 +167,15 @@ static void several_die(void **state)
     for (uint64_t seed = 1; seed <= RUNS; seed++) {
         char cluster[300];
         struct trial t = trial_of(play_rounds);
-        struct members dead = set_of(draw(seed, 0, TRIAL_NODES));
-        uint32_t a = draw(seed, 1, TRIAL_NODES), b = draw(seed, 2, TRIAL_NODES);
+        struct members dead = set_of(draw_below(seed, 0, TRIAL_NODES));
+        uint32_t a = draw_below(seed, 1, TRIAL_NODES), b = draw_below(seed, 2, TRIAL_NODES);
         members_add(&dead, a);
         members_add(&dead, b);
         snprintf(cluster, sizeof cluster,
                  "node { count: 5 } link { mbit: 20 latency_us: 100 loss: %s } "
                  "fault { at: %.6f kill: %u } fault { at: %.6f kill: %u }",
-                 seed % 2 ? "0.02" : "0", 0.002 + 0.0001 * draw(seed, 3, 1500), a,
-                 0.002 + 0.0001 * draw(seed, 4, 1500), b);
+                 seed % 2 ? "0.02" : "0", 0.002 + 0.0001 * draw_below(seed, 3, 1500), a,
+                 0.002 + 0.0001 * draw_below(seed, 4, 1500), b);
         t.workers = TRIAL_NODES;
         t.rounds = 3;
         t.floats = 3000;
@@ -183,8 +183,8 @@ static void several_die(void **state)
         t.algorithm = (enum coll_algorithm)(seed % COLL_ALGORITHMS);
         t.seed = seed;
         t.cluster = cluster;
-        t.kill_node = draw(seed, 0, TRIAL_NODES);
-        t.kill_send = 5 + draw(seed, 5, 60);
+        t.kill_node = draw_below(seed, 0, TRIAL_NODES);
+        t.kill_send = 5 + draw_below(seed, 5, 60);
         run_trial(&t);
         expect_sums(&t, dead);
         uint32_t voids = 0;
@@ -200,7 +200,7 @@ static void several_die(void **state)
     assert_true(voided > RUNS / 10);
 }
 
-static void both_back_ends_take_the_same_path(void **state)
+static void test_both_back_ends_take_the_same_path(void **state)
 {
     (void)state;
     for (uint64_t k = 3; k < 40; k += 3) {
@@ -219,7 +219,7 @@ static void both_back_ends_take_the_same_path(void **state)
 }
 
 /* A member that cannot go on, here because it was told nonsense, leaves; the others do without. */
-static void who_cannot_go_on_leaves(void **state)
+static void test_who_cannot_go_on_leaves(void **state)
 {
     (void)state;
     struct trial t = trial_of(play_rounds);
@@ -235,11 +235,11 @@ static void who_cannot_go_on_leaves(void **state)
 
 /* ---- tasks that are run again ---- */
 
-enum when { FIRST_LIVES, BEFORE_START, IN_EXCHANGE, SPARE };
+enum when { FIRST_RUNS, BEFORE_START, IN_EXCHANGE, SPARE };
 
 /* Node 2 hands in its tasks at once; the others theirs 100 ms later; node 1 has run task 8 as well.
  * Nobody looks who is dead, except where `rerun` says so: node 0 then runs all that node 2 had. */
-static int play_again(struct trial *t, struct team *team)
+static int play_twice(struct trial *t, struct team *team)
 {
     struct engine *e = calloc(1, sizeof *e);
     struct world *w = team->world;
@@ -268,9 +268,9 @@ static int play_again(struct trial *t, struct team *team)
     return rc;
 }
 
-static struct trial again(enum when *when, const char *cluster, struct members dead)
+static struct trial trial_again(enum when *when, const char *cluster, struct members dead)
 {
-    struct trial t = trial_of(play_again);
+    struct trial t = trial_of(play_twice);
     t.rounds = 1;
     t.floats = TRIAL_FLOATS;
     t.arg = when;
@@ -281,41 +281,41 @@ static struct trial again(enum when *when, const char *cluster, struct members d
     return t;
 }
 
-static void a_task_runs_again_while_the_first_lives(void **state)
+static void test_a_task_runs_again_while_the_first_lives(void **state)
 {
     (void)state;
-    enum when when = FIRST_LIVES;
-    struct trial t = again(&when, TRIAL_SLOW, nobody);
+    enum when when = FIRST_RUNS;
+    struct trial t = trial_again(&when, TRIAL_SLOW, no_members);
     assert_int_equal(t.voids[0], 0);
     trial_release(&t);
 }
 
-static void a_task_runs_again_because_its_node_died_before_the_start(void **state)
+static void test_a_task_runs_again_because_its_node_died_before_the_start(void **state)
 {
     (void)state;
     enum when when = BEFORE_START;
-    struct trial t = again(&when, TRIAL_SLOW "fault { at: 0.05 kill: 2 }", set_of(2));
+    struct trial t = trial_again(&when, TRIAL_SLOW "fault { at: 0.05 kill: 2 }", set_of(2));
     assert_int_equal(t.voids[0], 0);
     trial_release(&t);
 }
 
 /* An exchange of these vectors takes about 130 ms. */
-static void a_task_runs_again_because_its_node_died_in_the_exchange(void **state)
+static void test_a_task_runs_again_because_its_node_died_in_the_exchange(void **state)
 {
     (void)state;
     enum when when = IN_EXCHANGE;
-    struct trial t = again(&when, TRIAL_SLOW "fault { at: 0.16 kill: 2 }", set_of(2));
+    struct trial t = trial_again(&when, TRIAL_SLOW "fault { at: 0.16 kill: 2 }", set_of(2));
     assert_int_equal(t.voids[0], 1);
     assert_int_equal(t.voids[1], 1);
     trial_release(&t);
 }
 
 /* Node 1 has run all of node 2's tasks too: nobody has to be asked again. */
-static void a_spare_is_taken_at_once(void **state)
+static void test_a_spare_is_taken_at_once(void **state)
 {
     (void)state;
     enum when when = SPARE;
-    struct trial t = again(&when, TRIAL_SLOW "fault { at: 0.16 kill: 2 }", set_of(2));
+    struct trial t = trial_again(&when, TRIAL_SLOW "fault { at: 0.16 kill: 2 }", set_of(2));
     assert_int_equal(t.voids[0], 1);
     trial_release(&t);
 }
@@ -323,17 +323,17 @@ static void a_spare_is_taken_at_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(twelve_tasks_on_three_nodes),
-        cmocka_unit_test(fewer_tasks_than_nodes),
-        cmocka_unit_test(a_task_runs_again_while_the_first_lives),
-        cmocka_unit_test(a_task_runs_again_because_its_node_died_before_the_start),
-        cmocka_unit_test(a_task_runs_again_because_its_node_died_in_the_exchange),
-        cmocka_unit_test(a_spare_is_taken_at_once),
-        cmocka_unit_test(both_back_ends_take_the_same_path),
-        cmocka_unit_test(a_node_dies_at_each_moment),
-        cmocka_unit_test(a_node_dies_at_each_message_it_sends),
-        cmocka_unit_test(several_die),
-        cmocka_unit_test(who_cannot_go_on_leaves),
+        cmocka_unit_test(test_twelve_tasks_on_three_nodes),
+        cmocka_unit_test(test_fewer_tasks_than_nodes),
+        cmocka_unit_test(test_a_task_runs_again_while_the_first_lives),
+        cmocka_unit_test(test_a_task_runs_again_because_its_node_died_before_the_start),
+        cmocka_unit_test(test_a_task_runs_again_because_its_node_died_in_the_exchange),
+        cmocka_unit_test(test_a_spare_is_taken_at_once),
+        cmocka_unit_test(test_both_back_ends_take_the_same_path),
+        cmocka_unit_test(test_a_node_dies_at_each_moment),
+        cmocka_unit_test(test_a_node_dies_at_each_message_it_sends),
+        cmocka_unit_test(test_several_die),
+        cmocka_unit_test(test_who_cannot_go_on_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,7 +33,7 @@ static void take_larger(void *user, float *y, const float *x, size_t n)
 
 enum { VARS = 5, AHEAD_ROUNDS = 4, SHORT = 33 };
 
-static float mixed(uint32_t v, uint64_t r, uint32_t task, size_t i)
+static float mixed_value(uint32_t v, uint64_t r, uint32_t task, size_t i)
 {
     return (float)((int)((v * 131 + r * 17 + task * 53 + i * 7) % 211) - 100);
 }
@@ -43,7 +43,7 @@ static float by_hand(uint32_t v, uint64_t r, size_t i)
 {
     float sum = 0, largest = -1000, smallest = 1000;
     for (uint32_t task = 0; task < 4; task++) {
-        float x = mixed(v, r, task, i);
+        float x = mixed_value(v, r, task, i);
         sum += x;
         largest = x > largest ? x : largest;
         smallest = x < smallest ? x : smallest;
@@ -84,7 +84,7 @@ static int submit_all(struct bundle *b, struct world *w)
                     continue;
                 float *x = b->x[v][r][task];
                 for (size_t i = 0; i < SHORT; i++)
-                    x[i] = mixed(v, r, task, i);
+                    x[i] = mixed_value(v, r, task, i);
                 rc = shared_submit(b->var[v], r, task, x, NULL);
             }
     return rc;
@@ -134,7 +134,7 @@ static int play_bundle(struct trial *t, struct team *team)
     return rc;
 }
 
-static void five_variables_at_once(void **state)
+static void test_five_variables_at_once(void **state)
 {
     (void)state;
     struct trial t = trial_of(5, play_bundle);
@@ -208,7 +208,7 @@ static int play_wrong(struct trial *t, struct team *team)
     return OK;
 }
 
-static void wrong_use_is_refused_by_name(void **state)
+static void test_wrong_use_is_refused_by_name(void **state)
 {
     (void)state;
     struct trial t = trial_of(1, play_wrong);
@@ -220,8 +220,8 @@ static void wrong_use_is_refused_by_name(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(five_variables_at_once),
-        cmocka_unit_test(wrong_use_is_refused_by_name),
+        cmocka_unit_test(test_five_variables_at_once),
+        cmocka_unit_test(test_wrong_use_is_refused_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

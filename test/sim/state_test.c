@@ -62,7 +62,7 @@ static void add_batch(struct state *s, uint64_t place)
 }
 
 /* y ← y + w·x */
-static void add(struct state *y, double w, const struct state *x)
+static void add_state(struct state *y, double w, const struct state *x)
 {
     for (size_t i = 0; i < S; i++)
         y->v[i] += w * x->v[i];
@@ -72,7 +72,7 @@ static struct state mean_of(const struct state *s, size_t n)
 {
     struct state mean = {{0}};
     for (size_t i = 0; i < n; i++)
-        add(&mean, 1.0 / (double)n, &s[i]);
+        add_state(&mean, 1.0 / (double)n, &s[i]);
     return mean;
 }
 
@@ -96,20 +96,20 @@ static struct state own_leased_after(uint64_t n, uint64_t worker, uint64_t worke
 }
 
 /* The joint s with which a run ended. */
-static struct state joint_of(const struct sim_run *r)
+static struct state model_of(const struct sim_run *r)
 {
     struct safetensors st;
-    struct state joint = {{0}};
+    struct state model = {{0}};
     float s[S] = {0};
     run_model(r->dir, "final.safetensors", &st);
     weights_take(&st, "s", net_state_segments(replayed.ws->train), s);
     safetensors_release(&st);
     for (size_t i = 0; i < S; i++)
-        joint.v[i] = (double)s[i];
-    return joint;
+        model.v[i] = (double)s[i];
+    return model;
 }
 
-static double apart(const struct state *a, const struct state *b)
+static double distance_of(const struct state *a, const struct state *b)
 {
     double most = 0, largest = 0;
     for (size_t i = 0; i < S; i++) {
@@ -120,12 +120,12 @@ static double apart(const struct state *a, const struct state *b)
     return most / largest;
 }
 
-static void expect(const struct sim_run *r, const struct state *want, const char *what)
+static void expect_state(const struct sim_run *r, const struct state *want, const char *what)
 {
-    struct state joint = joint_of(r);
-    double gap = apart(&joint, want);
+    struct state model = model_of(r);
+    double gap = distance_of(&model, want);
     if (!(gap <= 2e-6))
-        fail_msg("%s: off by %.2g; a count of %.9g, by hand %.9g", what, gap, joint.v[COUNT],
+        fail_msg("%s: off by %.2g; a count of %.9g, by hand %.9g", what, gap, model.v[COUNT],
                  want->v[COUNT]);
     if (!(replay_difference(&replayed, replayed.x0, r->dir) <= 1e-6))
         fail_msg("%s: the rate moves weights", what);
@@ -145,7 +145,7 @@ static uint64_t steps_of(const struct trace_events *trace, int worker)
 /* The joint s is the mean of the workers'. */
 static void test_in_step_it_is_the_mean(void **state)
 {
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.sync.tau=4",
         "strategy.sync={tau:3 on_replace:average}",
         "strategy.allreduce={}",
@@ -167,11 +167,11 @@ static void test_in_step_it_is_the_mean(void **state)
         own[i] = own_after(12, i, K);
     struct state want = mean_of(own, K);
     assert_true(fabs(want.v[COUNT] - 8 * (1 - pow(0.875, 12))) < 1e-5);
-    assert_true(apart(&own[0], &want) > 1e-3); /* workers do differ */
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+    assert_true(distance_of(&own[0], &want) > 1e-3); /* workers do differ */
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         struct sim_run r = {0};
-        SIM(*state, EQUAL, &r, "workers=3", "stop.steps=12", STILL, how[i]);
-        expect(&r, &want, how[i]);
+        SIM(*state, EQUAL, &r, "workers=3", "stop.steps=12", STILL, options[i]);
+        expect_state(&r, &want, options[i]);
     }
     replay_close(&replayed);
 }
@@ -182,17 +182,17 @@ static void test_in_step_it_is_the_mean(void **state)
 static struct state after_a_death(uint64_t tau, bool replaced)
 {
     struct state own[K] = {{{0}}};
-    uint64_t place = 0, who = K;
+    uint64_t place = 0, worker = K;
     for (uint64_t step = 0; step < 8; step += tau) {
         uint64_t left = step + tau > 3 ? K - 1 : K;
         for (uint64_t t = 0; t < tau; t++)
             for (uint64_t i = 0; i < left; i++)
-                add_batch(&own[i], place + (t * who + i) * SIM_BATCH);
+                add_batch(&own[i], place + (t * worker + i) * SIM_BATCH);
         struct state mean = mean_of(own, left);
         for (uint64_t i = 0; i < left && replaced; i++)
             own[i] = mean;
-        place += tau * who * SIM_BATCH;
-        who = left;
+        place += tau * worker * SIM_BATCH;
+        worker = left;
     }
     return mean_of(own, K - 1);
 }
@@ -212,13 +212,13 @@ static void test_who_replaces_his_own_and_who_keeps_it(void **state)
     net_of(*state, NORM_NET("1"));
     replay_open(&replayed, *state);
     struct state kept = after_a_death(2, false), replaced = after_a_death(2, true);
-    assert_true(apart(&kept, &replaced) > 1e-4);
+    assert_true(distance_of(&kept, &replaced) > 1e-4);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct sim_run r = {0};
         SIM(*state, EQUAL "fault { at: 3.5 kill: 2 }", &r, "workers=3", "stop.steps=8", STILL,
             cases[i].how);
         struct state want = after_a_death(cases[i].tau, cases[i].replaced);
-        expect(&r, &want, cases[i].how);
+        expect_state(&r, &want, cases[i].how);
     }
     replay_close(&replayed);
 }
@@ -258,10 +258,10 @@ static void test_servers_have_the_mean_of_the_last(void **state)
         }
         for (int w = 0; w < K; w++) {
             struct state own = own_leased_after(steps_of(&trace, w), (uint64_t)w, K);
-            add(&want, (double)last[w] / (double)all, &own);
+            add_state(&want, (double)last[w] / (double)all, &own);
         }
         assert_true(i > 0 || steps_of(&trace, 0) > steps_of(&trace, 2)); /* each at its own */
-        expect(&r, &want, cases[i].how);
+        expect_state(&r, &want, cases[i].how);
         trace_release(&trace);
     }
     replay_close(&replayed);
@@ -278,16 +278,16 @@ static void test_the_centre_moves_and_the_worker_does_not(void **state)
     SIM(*state, EQUAL, &r, "workers=1", "stop.steps=9", STILL, "strategy.easgd={tau:2 alpha:0.25}");
     for (uint64_t n = 2; n < 9; n += 2) {
         own = own_after(n, 0, 1);
-        add(&own, -1, &centre);
-        add(&centre, 0.25, &own);
+        add_state(&own, -1, &centre);
+        add_state(&centre, 0.25, &own);
     }
-    expect(&r, &centre, "easgd");
+    expect_state(&r, &centre, "easgd");
     replay_close(&replayed);
 }
 
 /* The joint s is a mean of two workers' as they were, after so many of the steps that each took.
  * The weight of the first is τ / (τ + τ') for numbers of steps between two exchanges. */
-static bool is_weighted_mean(const struct state *joint, struct state own[2][64],
+static bool is_weighted_mean(const struct state *model, struct state own[2][64],
                              const uint64_t taken[2], double *weight)
 {
     for (uint64_t a = 1; a <= taken[0]; a++)
@@ -297,11 +297,11 @@ static bool is_weighted_mean(const struct state *joint, struct state own[2][64],
                 double first = (double)(tau / 9), second = (double)(tau % 9);
                 *weight = first / (first + second);
                 double count = *weight * (double)a + (1 - *weight) * (double)b;
-                if (!(fabs(count - joint->v[COUNT]) <= 1e-4))
+                if (!(fabs(count - model->v[COUNT]) <= 1e-4))
                     continue;
-                add(&want, *weight, &own[0][a]);
-                add(&want, 1 - *weight, &own[1][b]);
-                if (apart(joint, &want) <= 2e-6)
+                add_state(&want, *weight, &own[0][a]);
+                add_state(&want, 1 - *weight, &own[1][b]);
+                if (distance_of(model, &want) <= 2e-6)
                     return true;
             }
     return false;
@@ -309,7 +309,7 @@ static bool is_weighted_mean(const struct state *joint, struct state own[2][64],
 
 /* How many of eight runs, each a step longer, end with a mean of both workers in which the first
  * counts for about twice as much. In the last exchange of others one had no more to give. */
-static int weighted_runs(struct tiny *t, const char *how, struct state own[2][64])
+static int weighted_runs(struct tiny *t, const char *options, struct state own[2][64])
 {
     static const char cluster[] =
         "node { } node { speed: 0.5 } step_seconds: 0.1 link { mbit: 0.4 latency_us: 100 }\n";
@@ -320,13 +320,13 @@ static int weighted_runs(struct tiny *t, const char *how, struct state own[2][64
         char stop[32];
         double weight = 0;
         snprintf(stop, sizeof stop, "stop.steps=%u", steps);
-        SIM(t, cluster, &r, "workers=2", stop, STILL, how);
+        SIM(t, cluster, &r, "workers=2", stop, STILL, options);
         trace_read(r.trace, &trace);
         const uint64_t taken[] = {steps_of(&trace, 0), steps_of(&trace, 1)};
-        struct state joint = joint_of(&r);
+        struct state model = model_of(&r);
         assert_true(taken[0] < 64 && taken[1] < taken[0]);
-        if (!is_weighted_mean(&joint, own, taken, &weight))
-            fail_msg("%s, %s: no mean of the two, of %.9g batches", how, stop, joint.v[COUNT]);
+        if (!is_weighted_mean(&model, own, taken, &weight))
+            fail_msg("%s, %s: no mean of the two, of %.9g batches", options, stop, model.v[COUNT]);
         weighted += weight > 0.55 && weight < 0.8;
         trace_release(&trace);
     }
@@ -347,7 +347,7 @@ static uint64_t leased_batch(int worker, uint64_t t)
 
 static void test_mpca_weighs_and_neither_mixes_nor_extrapolates(void **state)
 {
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.mpca={alpha_hold:0 ramp:1}",
         "strategy.mpca={alpha_hold:0 ramp:1 phases:1}",
         "strategy.mpca={alpha_hold:0 ramp:1 penalty:gradient adopt:arrival}",
@@ -361,9 +361,9 @@ static void test_mpca_weighs_and_neither_mixes_nor_extrapolates(void **state)
             own[w][n] = own[w][n - 1];
             add_batch(&own[w][n], leased_batch((int)w, n - 1) * SIM_BATCH);
         }
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
-        int weighted = weighted_runs(*state, how[i], own);
-        print_message("    %s: %d\n", how[i], weighted);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        int weighted = weighted_runs(*state, options[i], own);
+        print_message("    %s: %d\n", options[i], weighted);
         assert_true(weighted >= 3);
     }
     replay_close(&replayed);
@@ -389,7 +389,7 @@ static void same_records(struct tiny *t)
 
 static void test_sums_and_count_go_together(void **state)
 {
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.single={}",
         "strategy.sync={tau:3}",
         "strategy.sync={seconds:3}",
@@ -411,17 +411,17 @@ static void test_sums_and_count_go_together(void **state)
     net_of(t, NORM_NET("0.875"));
     replay_open(&replayed, t);
     struct state one = own_after(1, 0, 1);
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         struct sim_run r = {0};
-        SIM(t, UNEQUAL, &r, i == 0 ? "workers=1" : "workers=3", "stop.steps=15", STILL, how[i]);
-        struct state joint = joint_of(&r);
-        double count = joint.v[COUNT];
+        SIM(t, UNEQUAL, &r, i == 0 ? "workers=1" : "workers=3", "stop.steps=15", STILL, options[i]);
+        struct state model = model_of(&r);
+        double count = model.v[COUNT];
         if (!(count > 1 && count < 8)) /* 1/(1 − f) is never reached */
-            fail_msg("%s: a count of %.9g", how[i], count);
+            fail_msg("%s: a count of %.9g", options[i], count);
         for (size_t k = 0; k < COUNT; k++)
-            if (!(fabs(joint.v[k] / count - one.v[k]) <= 1e-5 * fmax(1, fabs(one.v[k]))))
-                fail_msg("%s: s[%zu] is %.9g, %.9g of them would be %.9g", how[i], k, joint.v[k],
-                         count, count * one.v[k]);
+            if (!(fabs(model.v[k] / count - one.v[k]) <= 1e-5 * fmax(1, fabs(one.v[k]))))
+                fail_msg("%s: s[%zu] is %.9g, %.9g of them would be %.9g", options[i], k,
+                         model.v[k], count, count * one.v[k]);
     }
     replay_close(&replayed);
     tiny_write_set(t, "train", 1, TINY_TRAIN);
@@ -431,7 +431,7 @@ static void test_sums_and_count_go_together(void **state)
 
 static void test_alone_it_is_single(void **state)
 {
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.sync.tau=7",
         "strategy.sync={tau:7 on_replace:average}",
         "strategy.allreduce={}",
@@ -447,11 +447,11 @@ static void test_alone_it_is_single(void **state)
     struct sim_run single = {0};
     net_of(*state, NORM_NET("0.9"));
     SIM(*state, SIM_CALM, &single, "workers=1", "stop.steps=45", "strategy.single={}");
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         struct sim_run r = {0};
-        SIM(*state, SIM_CALM, &r, "workers=1", "stop.steps=45", how[i]);
+        SIM(*state, SIM_CALM, &r, "workers=1", "stop.steps=45", options[i]);
         if (!run_same_bits(r.dir, single.dir, "final.safetensors"))
-            fail_msg("%s", how[i]);
+            fail_msg("%s", options[i]);
         assert_true(run_number(r.dir, "end", 0, "test_loss") ==
                     run_number(single.dir, "end", 0, "test_loss"));
     }
@@ -479,7 +479,7 @@ static void test_two_local_learners_are_two_workers(void **state)
 /* What is tested is the joint model by its joint s; a checkpoint has both. */
 static void test_every_strategy_trains_it(void **state)
 {
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.sync.tau=4",
         "strategy.allreduce={}",
         "strategy.async_allreduce={}",
@@ -492,13 +492,13 @@ static void test_every_strategy_trains_it(void **state)
         "strategy.downpour={}",
     };
     net_of(*state, NORM_NET("0.9"));
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         struct sim_run r = {0};
-        bool plain = strstr(how[i], "downpour") != NULL; /* steps of four add up */
-        SIM(*state, SIM_CALM, &r, "stop.epochs=6", how[i],
+        bool plain = strstr(options[i], "downpour") != NULL; /* steps of four add up */
+        SIM(*state, SIM_CALM, &r, "stop.epochs=6", options[i],
             plain ? "solver={base_lr:0.02 lr_policy:'fixed'}" : "solver.base_lr=0.05");
         double error = run_number(r.dir, "end", 0, "test_error");
-        print_message("    %s: %.3g\n", how[i], error);
+        print_message("    %s: %.3g\n", options[i], error);
         assert_true(error < 0.2);
     }
 }

@@ -9,7 +9,7 @@
 static void test_alone_it_is_single(void **state)
 {
     struct tiny *t = *state;
-    static const char *const how[] = {
+    static const char *const options[] = {
         "strategy.sync={tau:7 on_replace:average}",
         "strategy.sync.seconds=0.03",
         "strategy.sync.tau_auto=true",
@@ -19,11 +19,11 @@ static void test_alone_it_is_single(void **state)
     for (size_t k = 0; k < 2; k++) {
         struct sim_run single = {0};
         SIM(t, SIM_CALM, &single, "workers=1", "stop.steps=45", solver[k], "strategy.single={}");
-        for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+        for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
             struct sim_run r = {0};
-            SIM(t, SIM_CALM, &r, "workers=1", "stop.steps=45", solver[k], how[i]);
+            SIM(t, SIM_CALM, &r, "workers=1", "stop.steps=45", solver[k], options[i]);
             if (!run_same_bits(r.dir, single.dir, "final.safetensors"))
-                fail_msg("%s, %s", how[i], solver[k]);
+                fail_msg("%s, %s", options[i], solver[k]);
             sim_adds_up(&r);
         }
     }
@@ -45,13 +45,13 @@ static void test_alone_it_begins_behind_what_came_first(void **state)
 enum { N = REPLAY_FLOATS, K = REPLAY_WORKERS };
 
 struct plan {
-    const char *how;
+    const char *options;
     uint64_t tau, steps, init;
     bool average, reset;
 };
 
 /* x and, where it is averaged, the optimizer's m become everybody's mean. */
-static void average(const struct replay *r, float v[K][N])
+static void average_models(const struct replay *r, float v[K][N])
 {
     float mean[N] = {0};
     replay_mean(r, v[0], N, K, mean);
@@ -59,7 +59,7 @@ static void average(const struct replay *r, float v[K][N])
         memcpy(v[i], mean, sizeof mean);
 }
 
-static void play(struct replay *r, const struct plan *plan, float x[K][N])
+static void play_plan(struct replay *r, const struct plan *plan, float x[K][N])
 {
     static float m[K][N];
     memset(m, 0, sizeof m);
@@ -74,9 +74,9 @@ static void play(struct replay *r, const struct plan *plan, float x[K][N])
             replay_step(r, x[i], m[i], (plan->init + j * K + i) * SIM_BATCH, j);
         if ((j + 1) % plan->tau != 0 && j + 1 < plan->steps)
             continue;
-        average(r, x);
+        average_models(r, x);
         if (plan->average)
-            average(r, m);
+            average_models(r, m);
         if (plan->reset)
             memset(m, 0, sizeof m);
     }
@@ -96,10 +96,10 @@ static void test_three_workers_do_what_the_equations_say(void **state)
     replay_open(&r, t);
     for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
         struct sim_run run = {0};
-        play(&r, &plans[i], x);
-        SIM(t, SIM_CALM, &run, "workers=3", "stop.steps=14", plans[i].how);
+        play_plan(&r, &plans[i], x);
+        SIM(t, SIM_CALM, &run, "workers=3", "stop.steps=14", plans[i].options);
         double apart = replay_difference(&r, x[0], run.dir);
-        print_message("    %s: %.2g\n", plans[i].how, apart);
+        print_message("    %s: %.2g\n", plans[i].options, apart);
         assert_true(apart <= SIM_SAME);
         assert_int_equal(run.report.used, (14 * K + plans[i].init) * SIM_BATCH);
         sim_adds_up(&run);
@@ -109,11 +109,12 @@ static void test_three_workers_do_what_the_equations_say(void **state)
 
 static void test_a_rate_that_is_too_high_is_said(void **state)
 {
-    static const char *const how[] = {"strategy.sync.seconds=0.02", "strategy.sync.tau_auto=true",
-                                      "strategy.sync.init_iterations=5"};
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+    static const char *const options[] = {"strategy.sync.seconds=0.02",
+                                          "strategy.sync.tau_auto=true",
+                                          "strategy.sync.init_iterations=5"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         struct sim_run r = {0};
-        SIM_TRY(*state, SIM_CALM, &r, how[i], "solver.base_lr=1e30");
+        SIM_TRY(*state, SIM_CALM, &r, options[i], "solver.base_lr=1e30");
         assert_int_equal(r.rc, PL_ERR_DIVERGED);
     }
 }
@@ -175,7 +176,7 @@ static void test_the_timeline_of_rounds_by_the_clock(void **state)
         for (uint64_t i = 0; i < K; i++)
             for (uint64_t j = round * steps[i]; j < (round + 1) * steps[i]; j++)
                 replay_step(&play, x[i], m[i], (j * K + i) * SIM_BATCH, j);
-        average(&play, x);
+        average_models(&play, x);
     }
     assert_true(replay_difference(&play, x[0], r.dir) <= SIM_SAME);
     replay_close(&play);
@@ -233,22 +234,22 @@ static void test_the_timeline_of_init_iterations(void **state)
 
 static void test_a_death_at_any_moment_is_survived(void **state)
 {
-    static const char *const how[][3] = {
+    static const char *const options[][3] = {
         {"strategy.sync={tau:4 on_replace:average}", "evaluate.every_exchanges=2", NULL},
         {"strategy.sync={tau:4 init_iterations:10}", "evaluate.every_exchanges=2", NULL},
         {"strategy.sync.tau_auto=true", NULL},
     };
     static const uint64_t steps[] = {4, 4, 10};
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++)
-        sim_survives(*state, how[i], 24, steps[i]);
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        sim_survives(*state, options[i], 24, steps[i]);
 }
 
 /* By the clock a round is what came in. */
 static void test_by_the_clock_nothing_is_missed(void **state)
 {
-    static const char *const how[] = {"strategy.sync.seconds=0.02", "evaluate.every_exchanges=2",
-                                      NULL};
-    sim_survives(*state, how, 24, 0);
+    static const char *const options[] = {"strategy.sync.seconds=0.02",
+                                          "evaluate.every_exchanges=2", NULL};
+    sim_survives(*state, options, 24, 0);
 }
 
 /* Worker 0 dies in the middle of its init_iterations, and worker 1 does them instead. */
@@ -267,11 +268,13 @@ static void test_who_begins_may_die(void **state)
 /* A resumed run does not begin again; and measures τ once more. */
 static void test_a_resumed_run_goes_on(void **state)
 {
-    static const char *const how[] = {"strategy.sync={tau:4 init_iterations:10}",
-                                      "strategy.sync.tau_auto=true", "strategy.sync.seconds=0.02"};
-    for (size_t i = 0; i < sizeof how / sizeof *how; i++) {
+    static const char *const options[] = {"strategy.sync={tau:4 init_iterations:10}",
+                                          "strategy.sync.tau_auto=true",
+                                          "strategy.sync.seconds=0.02"};
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
         struct sim_run r = {.limit_s = 0.3};
-        const char *const set[] = {"stop.epochs=10", "checkpoint.every_seconds=0.05", how[i], NULL};
+        const char *const set[] = {"stop.epochs=10", "checkpoint.every_seconds=0.05", options[i],
+                                   NULL};
         sim_try(*state, SIM_CALM, &r, set);
         assert_int_equal(r.rc, PL_ERR_TIMEOUT);
         r.limit_s = 0;

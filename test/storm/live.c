@@ -26,7 +26,7 @@ void *aligned_alloc(size_t alignment, size_t n);
 int posix_memalign(void **out, size_t alignment, size_t n);
 void free(void *p);
 
-static void *counted(void *p)
+static void *count_allocation(void *p)
 {
     if (p)
         atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
@@ -35,22 +35,22 @@ static void *counted(void *p)
 
 void *malloc(size_t n)
 {
-    return counted(__libc_malloc(n));
+    return count_allocation(__libc_malloc(n));
 }
 
 void *calloc(size_t n, size_t size)
 {
-    return counted(__libc_calloc(n, size));
+    return count_allocation(__libc_calloc(n, size));
 }
 
 void *realloc(void *p, size_t n)
 {
-    return p ? __libc_realloc(p, n) : counted(__libc_realloc(p, n));
+    return p ? __libc_realloc(p, n) : count_allocation(__libc_realloc(p, n));
 }
 
 void *memalign(size_t alignment, size_t n)
 {
-    return counted(__libc_memalign(alignment, n));
+    return count_allocation(__libc_memalign(alignment, n));
 }
 
 void *aligned_alloc(size_t alignment, size_t n)

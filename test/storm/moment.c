@@ -13,7 +13,7 @@ static const struct roster_member *member_of(const struct storm *s, uint32_t nod
 static bool run_hands_over(const struct storm *s)
 {
     const struct driver *d = s->driver;
-    return d->asked != WORLD_ANY || atomic_load(&d->handing_over) || members_count(&d->done) > 0;
+    return d->model_of != WORLD_ANY || atomic_load(&d->handing_over) || members_count(&d->done) > 0;
 }
 
 bool moment_alive(const struct storm *s, uint32_t node)
@@ -48,13 +48,13 @@ static enum moment worker_moment(const struct storm *s, uint32_t node)
     if (atomic_load(&group->over) || !m->in)
         return MOMENTS;
     if (m->join_pending)
-        return MOMENT_SETTLES;
+        return MOMENT_JOIN_PENDING;
     if (w->left || atomic_load(&group->leaving))
         return MOMENT_LEAVES;
     if (run_hands_over(s))
         return MOMENT_HANDS_OVER;
     if (atomic_load(&group->joiner) != ROSTER_NOBODY)
-        return MOMENT_SPONSORS;
+        return MOMENT_DONATES;
     enum moment lanes = lanes_moment(group);
     /* Servers are waited for without a lane. */
     return lanes == MOMENT_TRAINS && !atomic_load(&group->busy) ? MOMENT_GATHERS : lanes;

@@ -36,18 +36,18 @@ enum fault_kind {
 
 /* What a node, or where it says so the cluster, is doing. */
 enum moment {
-    MOMENT_FORMS,      /* there is no view yet */
-    MOMENT_TRAINS,     /* between exchanges */
-    MOMENT_GATHERS,    /* its input is given, others' are not */
-    MOMENT_REDUCES,    /* the vector is on its way */
-    MOMENT_REPORTS,    /* a new view: it has said how far its lane is */
-    MOMENT_ADOPTS,     /* a result is handed on or fetched */
-    MOMENT_WAITS,      /* a newcomer, to come in */
-    MOMENT_SPONSORS,   /* a member, asked to let one in */
-    MOMENT_SETTLES,    /* a newcomer that is in, and may lack what its sponsor has for it */
-    MOMENT_LEAVES,     /* asked to leave, and not gone */
-    MOMENT_HANDS_OVER, /* the loop has ended, the final model is on its way */
-    MOMENT_SAVES,      /* the cluster: a checkpoint is being written */
+    MOMENT_FORMS,        /* there is no view yet */
+    MOMENT_TRAINS,       /* between exchanges */
+    MOMENT_GATHERS,      /* its input is given, others' are not */
+    MOMENT_REDUCES,      /* the vector is on its way */
+    MOMENT_REPORTS,      /* a new view: it has said how far its lane is */
+    MOMENT_ADOPTS,       /* a result is handed on or fetched */
+    MOMENT_WAITS,        /* a newcomer, to come in */
+    MOMENT_DONATES,      /* a member, asked to let one in */
+    MOMENT_JOIN_PENDING, /* a newcomer that is in, and may lack what its sponsor has for it */
+    MOMENT_LEAVES,       /* asked to leave, and not gone */
+    MOMENT_HANDS_OVER,   /* the loop has ended, the final model is on its way */
+    MOMENT_SAVES,        /* the cluster: a checkpoint is being written */
     MOMENTS
 };
 
@@ -78,7 +78,7 @@ struct strike {
     enum moment aim;
     uint64_t after; /* exchanges since the strike before */
     double lasts;   /* seconds */
-    double back;    /* seconds until a new incarnation comes; so, too, of the driver */
+    double returns; /* seconds until a new incarnation comes; so, too, of the driver */
     double factor;
     uint32_t draw; /* which node of those that fit */
 };
@@ -157,13 +157,13 @@ struct storm {
     bool resumes;
     const struct driver *driver;
     bool driver_dead, over;
-    bool away; /* it is dead, and to come back */
+    bool absent; /* it is dead, and to come back */
     int64_t died_at;
     uint32_t drivers;          /* that there have been */
     uint64_t exchanges_before; /* of those before this one */
     bool used_known;           /* a driver that had a view has died: when the run began */
     uint64_t used_before;      /* so many records had been used */
-    bool went_back;            /* one went on from its checkpoint: what was made since is void */
+    bool went_backwards;       /* one went on from its checkpoint: what was made since is void */
     struct storm_node node[NODES_MAX + 1]; /* the last is the driver's own lanes */
     struct view_seen view[VIEWS_MAX];
     uint32_t views;
@@ -178,7 +178,7 @@ struct storm {
     bool staged;
     uint64_t exchanges, struck_at; /* committed; when the last fault struck */
     int64_t calm;                  /* when the last fault ends */
-    int64_t comes[NODES_MAX];      /* when a new incarnation comes; 0: never */
+    int64_t joining[NODES_MAX];    /* when a new incarnation comes; 0: never */
     uint64_t records;              /* of a step, */
     uint64_t taken;                /* and by all steps */
     bool lost_all;                 /* there was a view of nobody */
@@ -189,7 +189,7 @@ struct storm {
 
 /* The first that is broken stands. */
 __attribute__((format(printf, 2, 3))) void storm_break(struct storm *s, const char *format, ...);
-__attribute__((format(printf, 2, 3))) void storm_tell(struct storm *s, const char *format, ...);
+__attribute__((format(printf, 2, 3))) void storm_report(struct storm *s, const char *format, ...);
 
 /* What all runs of a process share: the data and the net. */
 struct ground {
@@ -222,7 +222,7 @@ enum moment moment_of(const struct storm *s, uint32_t node);
 bool moment_alive(const struct storm *s, uint32_t node);
 
 /* After each event: something may be due to strike. */
-void strike_if_due(struct storm *s);
+void strike_if_scheduled(struct storm *s);
 /* It is known how it ends. */
 void strike_all_down(struct storm *s);
 
@@ -236,7 +236,7 @@ void watch_line(struct storm *s, const char *line);
 void watch_books(struct storm *s);
 /* It is killed; another has come. */
 void watch_driver_dies(struct storm *s);
-void watch_driver_comes(struct storm *s);
+void watch_driver_starts(struct storm *s);
 void watch_end(struct storm *s, int rc);
 void watch_release(struct storm *s);
 uint64_t watch_view(const struct storm *s, uint32_t number, bool *known);

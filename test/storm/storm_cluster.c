@@ -73,7 +73,7 @@ static void write_set(const struct ground *ground, const char *name, uint32_t co
     fclose(labels);
 }
 
-static void must(int rc, const struct err *err)
+static void expect_ok(int rc, const struct err *err)
 {
     if (rc == OK)
         return;
@@ -96,7 +96,7 @@ static Paceline__Job *new_job(const struct ground *ground)
     Paceline__Job *job = NULL;
     const char *f = ground->folder;
     snprintf(text, sizeof text, job_text, f, f, f, f, f);
-    must(job_parse("storm.job", text, strlen(text), &job, &err), &err);
+    expect_ok(job_parse("storm.job", text, strlen(text), &job, &err), &err);
     return job;
 }
 
@@ -116,16 +116,16 @@ void ground_open(struct ground *ground, bool loud)
     write_set(ground, "train", TRAIN);
     write_set(ground, "test", TEST);
     ground->job = new_job(ground);
-    must(job_set(ground->job, "workers=4", &err), &err);
-    must(job_set(ground->job, "stop.steps=1", &err), &err);
-    must(job_finish(ground->job, &err), &err);
+    expect_ok(job_set(ground->job, "workers=4", &err), &err);
+    expect_ok(job_set(ground->job, "stop.steps=1", &err), &err);
+    expect_ok(job_finish(ground->job, &err), &err);
     kernels_set_threads(1);
     arena_init(&ground->arena);
-    must(corpus_open(ground->job, NULL, &ground->corpus, &err), &err);
-    must(
+    expect_ok(corpus_open(ground->job, NULL, &ground->corpus, &err), &err);
+    expect_ok(
         workspace_create(ground->job, &ground->corpus, &ground->log, NULL, NULL, &ground->ws, &err),
         &err);
-    must(vec_init(&ground->dx, &ground->arena, net_segments(ground->ws->train)->total), &err);
+    expect_ok(vec_init(&ground->dx, &ground->arena, net_segments(ground->ws->train)->total), &err);
 }
 
 static void remove_tree(const char *path)
@@ -196,9 +196,9 @@ static void on_fault(void *arg, const struct sim_fault *fault)
 {
     struct storm *s = arg;
     bool driver = fault->node == WORLD_DRIVER;
-    storm_tell(s, "%s %d", fault->what, driver ? -1 : (int)fault->node);
+    storm_report(s, "%s %d", fault->what, driver ? -1 : (int)fault->node);
     if (strcmp(fault->what, "back") == 0 && driver)
-        watch_driver_comes(s);
+        watch_driver_starts(s);
     if (strcmp(fault->what, "kill") == 0 && driver)
         watch_driver_dies(s);
     if (strcmp(fault->what, "kill") == 0 && !driver)
@@ -221,7 +221,7 @@ static void on_event(void *arg, uint32_t node)
     if (s->broken[0] && !s->over)
         strike_all_down(s);
     else
-        strike_if_due(s);
+        strike_if_scheduled(s);
 }
 
 static uint32_t kind_of(const char *name)
@@ -240,20 +240,20 @@ static Paceline__Job *job_of(const struct ground *ground, const struct plan *pla
     struct err err = {0};
     Paceline__Job *job = new_job(ground);
     for (int i = 0; i < 4 && plan->set[i]; i++)
-        must(job_set(job, plan->set[i], &err), &err);
+        expect_ok(job_set(job, plan->set[i], &err), &err);
     if (plan->joinable) {
         snprintf(field, sizeof field, "workers_min=%u", plan->workers);
-        must(job_set(job, field, &err), &err);
+        expect_ok(job_set(job, field, &err), &err);
         snprintf(field, sizeof field, "workers_max=%u", plan->workers_max);
     } else {
         snprintf(field, sizeof field, "workers=%u", plan->workers);
     }
-    must(job_set(job, field, &err), &err);
+    expect_ok(job_set(job, field, &err), &err);
     snprintf(field, sizeof field, "stop.steps=%llu", (unsigned long long)plan->steps);
-    must(job_set(job, field, &err), &err);
+    expect_ok(job_set(job, field, &err), &err);
     snprintf(field, sizeof field, "seed=%llu", (unsigned long long)(plan->seed & 0xffff));
-    must(job_set(job, field, &err), &err);
-    must(job_finish(job, &err), &err);
+    expect_ok(job_set(job, field, &err), &err);
+    expect_ok(job_finish(job, &err), &err);
     return job;
 }
 
@@ -265,17 +265,17 @@ static void check_leaks(struct storm *s, int64_t before)
         storm_break(s, "%lld allocations are left behind", (long long)left);
 }
 
-static void play(struct storm *s, enum sim_backend backend, const struct rundir *dir,
-                 uint64_t *trace)
+static void play_seed(struct storm *s, enum sim_backend backend, const struct rundir *dir,
+                      uint64_t *trace)
 {
     const struct plan *plan = s->plan;
     struct err err = {0};
     Paceline__Cluster *cluster = NULL;
     int64_t before = live_count();
     Paceline__Job *job = job_of(s->ground, plan);
-    must(cluster_parse("storm.cluster", plan->cluster, strlen(plan->cluster), &cluster, &err),
-         &err);
-    must(cluster_finish(cluster, &err), &err);
+    expect_ok(cluster_parse("storm.cluster", plan->cluster, strlen(plan->cluster), &cluster, &err),
+              &err);
+    expect_ok(cluster_finish(cluster, &err), &err);
     s->records = job_step_records(job);
     s->train = (struct train_options){
         .job = job, .dir = dir, .resume = s->resumes, .line = on_line, .user = s, .patience_s = 60};
@@ -292,7 +292,7 @@ static void play(struct storm *s, enum sim_backend backend, const struct rundir 
         .observe = on_event,
         .to_the_last = true,
     };
-    must(sim_create(&options, &s->sim, &err), &err);
+    expect_ok(sim_create(&options, &s->sim, &err), &err);
     int rc = sim_run(s->sim, LIMIT);
     *trace = sim_trace(s->sim);
     watch_end(s, rc);
@@ -319,7 +319,7 @@ static void remove_one(void *user, const char *name)
     real_disk()->ops->remove(real_disk(), path, &err);
 }
 
-static void clear(const char *folder)
+static void clear_folder(const char *folder)
 {
     char sub[RUNDIR_PATH_MAX + 64];
     struct err err;
@@ -352,7 +352,7 @@ void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend
         storm_disk_init(&s->disk);
         dir.disk = &s->disk.disk;
         table->resumed += again;
-        play(s, backend, &dir, &path);
+        play_seed(s, backend, &dir, &path);
         add_up(table, s);
         out->trace = out->trace * 31 + path;
         out->held = s->broken[0] == '\0';
@@ -363,5 +363,5 @@ void storm_play(struct ground *ground, const struct plan *plan, enum sim_backend
         if (again && trace)
             fprintf(trace, "and on, from the newest checkpoint\n");
     } while (again && out->held);
-    clear(dir.path);
+    clear_folder(dir.path);
 }

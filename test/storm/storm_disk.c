@@ -17,8 +17,8 @@ static int make_dir(struct disk *d, const char *path, bool *made, struct err *er
     return real_disk()->ops->make_dir(real_disk(), path, made, err);
 }
 
-static int list(struct disk *d, const char *path, void (*fn)(void *user, const char *name),
-                void *user, struct err *err)
+static int list_files(struct disk *d, const char *path, void (*fn)(void *user, const char *name),
+                      void *user, struct err *err)
 {
     (void)d;
     return real_disk()->ops->list(real_disk(), path, fn, user, err);
@@ -124,7 +124,7 @@ void storm_disk_init(struct storm_disk *disk)
 {
     static const struct disk_ops ops = {
         .make_dir = make_dir,
-        .list = list,
+        .list = list_files,
         .remove = remove_file,
         .rename = rename_file,
         .sync_dir = sync_dir,

@@ -11,7 +11,7 @@
 
 #define CLOSE 2e-5 /* of the largest number: sums in another order */
 
-static uint64_t bit(uint32_t place)
+static uint64_t bit_of(uint32_t place)
 {
     return UINT64_C(1) << place;
 }
@@ -25,8 +25,8 @@ enum { STRAGGLE = 16 }; /* exchanges */
 
 /* ---- what is given ---- */
 
-static void note_entry(struct storm *s, struct lane_watch *lane, const struct exchange *e,
-                       uint64_t n)
+static void record_entry(struct storm *s, struct lane_watch *lane, const struct exchange *e,
+                         uint64_t n)
 {
     struct entry *entry = &lane->entry[n & 1];
     size_t floats = e->input.n;
@@ -92,7 +92,7 @@ static void check_made(struct storm *s, const struct exchange *e, uint64_t n, co
         if (!members_has(&t->contributors, k))
             continue;
         const struct entry *entry = entry_of(s, k, e->lane, n);
-        if (known && !(members & bit(k)))
+        if (known && !(members & bit_of(k)))
             storm_break(s,
                         "exchange %" PRIu64 " of lane %u counts worker %u, which view %u does "
                         "not hold",
@@ -134,11 +134,11 @@ static bool must_agree(const struct storm *s, const struct result *r, uint32_t a
 {
     bool known;
     uint32_t later = r->view_of[a] > view ? r->view_of[a] : view;
-    uint64_t members = watch_view(s, later, &known) | bit(NODES_MAX);
-    return known && members & bit(a) && members & bit(b);
+    uint64_t members = watch_view(s, later, &known) | bit_of(NODES_MAX);
+    return known && members & bit_of(a) && members & bit_of(b);
 }
 
-static void note_result(struct storm *s, uint32_t place, const struct exchange *e, uint64_t n)
+static void record_result(struct storm *s, uint32_t place, const struct exchange *e, uint64_t n)
 {
     const struct vec *x = &e->result[n & 1];
     const struct exchange_meta *t = &e->meta[n & 1];
@@ -152,7 +152,7 @@ static void note_result(struct storm *s, uint32_t place, const struct exchange *
         if (r->hash == hash)
             same = r;
         for (uint32_t k = 0; r->hash != hash && k <= NODES_MAX; k++)
-            if (r->nodes & bit(k) && must_agree(s, r, k, place, e->synced))
+            if (r->nodes & bit_of(k) && must_agree(s, r, k, place, e->synced))
                 storm_break(s,
                             "two results of exchange %" PRIu64 " of lane %u: %d's of view %u "
                             "and %d's of view %u",
@@ -165,12 +165,12 @@ static void note_result(struct storm *s, uint32_t place, const struct exchange *
             return;
         same->hash = hash;
         same->samples = t->samples;
-        storm_tell(s,
-                   "%d makes exchange %" PRIu64 " of lane %u in view %u: %016" PRIx64 ", %" PRIu64
-                   " records",
-                   name_of(place), n, e->lane, e->synced, hash, t->samples);
+        storm_report(s,
+                     "%d makes exchange %" PRIu64 " of lane %u in view %u: %016" PRIx64 ", %" PRIu64
+                     " records",
+                     name_of(place), n, e->lane, e->synced, hash, t->samples);
     }
-    same->nodes |= bit(place);
+    same->nodes |= bit_of(place);
     same->view_of[place] = e->synced;
     same->view = e->synced > same->view ? e->synced : same->view;
 }
@@ -192,11 +192,11 @@ void watch_exchanges(struct storm *s, uint32_t place, const struct group *group)
         if (e->completed > lane->completed) {
             if (e->completed == lane->completed + 1 && e->mine.weight > 0 &&
                 e->stage == EXCHANGE_IDLE)
-                note_entry(s, lane, e, e->completed); /* alone, it waits for nobody */
+                record_entry(s, lane, e, e->completed); /* alone, it waits for nobody */
             lane->completed = e->completed;
-            note_result(s, place, e, e->completed);
+            record_result(s, place, e, e->completed);
         }
         if (e->stage == EXCHANGE_COLLECTING || e->stage == EXCHANGE_REDUCING)
-            note_entry(s, lane, e, e->completed + 1);
+            record_entry(s, lane, e, e->completed + 1);
     }
 }

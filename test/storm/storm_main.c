@@ -88,7 +88,7 @@ static void warm_up(struct ground *ground)
 }
 
 /* Every other seed. */
-static int crew(const struct wish *wish, struct share *share, int me)
+static int run_crew(const struct wish *wish, struct share *share, int me)
 {
     struct ground ground;
     struct fault_sink sink = {on_fault};
@@ -112,7 +112,7 @@ static int crew(const struct wish *wish, struct share *share, int me)
     return share->broken[me] ? 1 : 0;
 }
 
-static int campaign(const struct wish *wish, struct share *share)
+static int run_campaign(const struct wish *wish, struct share *share)
 {
     pid_t child[CREWS];
     int failed = 0;
@@ -120,7 +120,7 @@ static int campaign(const struct wish *wish, struct share *share)
     for (int i = 0; i < CREWS; i++) {
         child[i] = fork();
         if (child[i] == 0)
-            _exit(crew(wish, share, i));
+            _exit(run_crew(wish, share, i));
         if (child[i] < 0)
             abort();
     }
@@ -136,7 +136,7 @@ static int campaign(const struct wish *wish, struct share *share)
     return failed;
 }
 
-static int verdict(const struct wish *wish, const struct share *share)
+static int print_verdict(const struct wish *wish, const struct share *share)
 {
     struct table sum = {0};
     for (int i = 0; i < CREWS; i++)
@@ -155,7 +155,7 @@ static int verdict(const struct wish *wish, const struct share *share)
     return few > 0 || gap < GAP_LEAST;
 }
 
-static uint64_t number(const char *name, const char *text)
+static uint64_t read_number(const char *name, const char *text)
 {
     char *end = NULL;
     uint64_t value = text ? strtoull(text, &end, 10) : 0;
@@ -177,15 +177,15 @@ static void read_wish(struct wish *wish, int argc, char **argv)
         else if (strcmp(name, "--log") == 0)
             wish->loud = true;
         else if (strcmp(name, "--seeds") == 0)
-            wish->seeds = number(name, argv[++i]);
+            wish->seeds = read_number(name, argv[++i]);
         else if (strcmp(name, "--from") == 0)
-            wish->from = number(name, argv[++i]);
+            wish->from = read_number(name, argv[++i]);
         else if (strcmp(name, "--twice") == 0)
-            wish->twice = number(name, argv[++i]);
+            wish->twice = read_number(name, argv[++i]);
         else if (strcmp(name, "--least") == 0)
-            wish->least = number(name, argv[++i]);
+            wish->least = read_number(name, argv[++i]);
         else if (strcmp(name, "--seed") == 0)
-            wish->from = number(name, argv[++i]), wish->one = true;
+            wish->from = read_number(name, argv[++i]), wish->one = true;
         else
             fprintf(stderr, "storm: cannot %s\n", name), exit(2);
     }
@@ -204,8 +204,8 @@ int main(int argc, char **argv)
     if (wish.one) {
         wish.seeds = 1;
         wish.twice = 1;
-        return crew(&wish, share, 0);
+        return run_crew(&wish, share, 0);
     }
-    int failed = campaign(&wish, share);
-    return verdict(&wish, share) || failed;
+    int failed = run_campaign(&wish, share);
+    return print_verdict(&wish, share) || failed;
 }

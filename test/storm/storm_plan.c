@@ -6,10 +6,10 @@
 #include <string.h>
 
 enum {
-    JOINED = 1, /* it can be joined under way */
-    FREE = 2,   /* workers run free */
-    LANES = 4,  /* by exchanges with the commit rule */
-    BLANK = 8,  /* newcomers adopt what they begin with: so there is adopting to strike at */
+    JOINED = 1,   /* it can be joined under way */
+    FREE = 2,     /* workers run free */
+    LANES = 4,    /* by exchanges with the commit rule */
+    UNSYNCED = 8, /* newcomers adopt what they begin with: so there is adopting to strike at */
 };
 
 struct way {
@@ -34,11 +34,11 @@ static const struct way ways[] = {
     {{"strategy.diloco={tau:4 fragments:2 overlap:1 on_replace:average}"}, 2, JOINED | LANES},
     {{"strategy.easgd={mode:sync tau:2}"}, 2, JOINED | LANES},
     {{"strategy.easgd={tau:2}"}, 2, JOINED | FREE},
-    {{"strategy.mpca={}"}, 1, JOINED | FREE | LANES | BLANK},
-    {{"strategy.mpca={coordination:symmetric shards:5}"}, 1, JOINED | FREE | LANES | BLANK},
+    {{"strategy.mpca={}"}, 1, JOINED | FREE | LANES | UNSYNCED},
+    {{"strategy.mpca={coordination:symmetric shards:5}"}, 1, JOINED | FREE | LANES | UNSYNCED},
     {{"strategy.mpca={phases:1 shards:1 penalty:gradient adopt:arrival}"},
      1,
-     JOINED | FREE | LANES | BLANK},
+     JOINED | FREE | LANES | UNSYNCED},
     {{"strategy.gossip={p:0.3}"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:bsp}"}, 1, JOINED | FREE},
     {{"strategy.ps={consistency:asp}"}, 1, JOINED | FREE},
@@ -61,12 +61,12 @@ uint32_t plan_ways(void)
 static unsigned needs_of(const struct strike *strike)
 {
     switch (strike->aim) {
-    case MOMENT_ADOPTS: return JOINED | LANES | BLANK;
+    case MOMENT_ADOPTS: return JOINED | LANES | UNSYNCED;
     case MOMENT_REPORTS: return JOINED | LANES;
     case MOMENT_REDUCES: return LANES;
     case MOMENT_WAITS:
-    case MOMENT_SPONSORS:
-    case MOMENT_SETTLES:
+    case MOMENT_DONATES:
+    case MOMENT_JOIN_PENDING:
     case MOMENT_LEAVES: return JOINED;
     default: return strike->fault == FAULT_FLOOD ? JOINED : 0;
     }
@@ -111,7 +111,8 @@ static void draw_strike(struct strike *strike, struct dice *dice)
                                        : dice_real(dice, 0.02, longest[strike->fault] + 0.03);
     if (strike->lasts > longest[strike->fault])
         strike->lasts = longest[strike->fault];
-    strike->back = dice_roll(dice, 3) ? dice_real(dice, 0.001, 0.05) : dice_real(dice, 0.05, 1.5);
+    strike->returns =
+        dice_roll(dice, 3) ? dice_real(dice, 0.001, 0.05) : dice_real(dice, 0.05, 1.5);
     strike->factor = 2 + dice_roll(dice, 30);
     strike->draw = dice_roll(dice, 1 << 20);
 }
@@ -188,6 +189,6 @@ void plan_print(const struct plan *plan, FILE *out)
     for (uint32_t i = 0; i < plan->strikes; i++) {
         const struct strike *s = &plan->strike[i];
         fprintf(out, "  %s at one that %s, %" PRIu64 " exchanges on, for %.3f s, back after %.3f\n",
-                fault_names[s->fault], moment_names[s->aim], s->after, s->lasts, s->back);
+                fault_names[s->fault], moment_names[s->aim], s->after, s->lasts, s->returns);
     }
 }

@@ -4,14 +4,14 @@
 
 #include <inttypes.h>
 
-static void fault(struct storm *s, Paceline__Fault f)
+static void start_fault(struct storm *s, Paceline__Fault f)
 {
     f.has_for_ = f.for_ > 0;
     if (sim_strike(s->sim, &f) != OK)
         storm_break(s, "the storm's own fault: it cannot strike");
 }
 
-static Paceline__Fault blank(Paceline__Fault__WhatCase what, double lasts)
+static Paceline__Fault empty_fault(Paceline__Fault__WhatCase what, double lasts)
 {
     Paceline__Fault f = PACELINE__FAULT__INIT;
     f.what_case = what;
@@ -24,28 +24,28 @@ static int32_t number_of(uint32_t place)
     return place == NODES_MAX ? -1 : (int32_t)place;
 }
 
-static void bring(struct storm *s, uint32_t node)
+static void start_worker(struct storm *s, uint32_t node)
 {
-    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_JOIN, 0);
+    Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_JOIN, 0);
     f.join = (int32_t)node;
-    s->comes[node] = INT64_MAX;
-    fault(s, f);
+    s->joining[node] = INT64_MAX;
+    start_fault(s, f);
 }
 
 /* The lowest that has never run; NODES_MAX: none is left. */
-static uint32_t spare(const struct storm *s)
+static uint32_t spare_node(const struct storm *s)
 {
     uint32_t node = s->plan->workers;
-    while (node < s->plan->nodes && (s->node[node].ran || s->comes[node]))
+    while (node < s->plan->nodes && (s->node[node].ran || s->joining[node]))
         node++;
     return node < s->plan->nodes && s->plan->joinable ? node : NODES_MAX;
 }
 
 static void bring_later(struct storm *s, double seconds)
 {
-    uint32_t node = spare(s);
+    uint32_t node = spare_node(s);
     if (node < NODES_MAX)
-        s->comes[node] = sim_now(s->sim) + (int64_t)(seconds * 1e9);
+        s->joining[node] = sim_now(s->sim) + (int64_t)(seconds * 1e9);
 }
 
 static uint32_t members_alive(const struct storm *s)
@@ -60,27 +60,27 @@ static uint32_t members_alive(const struct storm *s)
 
 static void kill_node(struct storm *s, uint32_t node)
 {
-    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_KILL, 0);
+    Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_KILL, 0);
     f.kill = number_of(node);
-    fault(s, f);
+    start_fault(s, f);
 }
 
 /* Half of them come back, once there is somebody to come back to, and a member may be gone then. */
 static void kill_driver(struct storm *s, const struct strike *k, uint32_t node)
 {
-    s->away = k->draw & 1 && s->views > 0;
-    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_KILL, s->away ? k->back : 0);
+    s->absent = k->draw & 1 && s->views > 0;
+    Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_KILL, s->absent ? k->returns : 0);
     f.kill = -1;
-    fault(s, f);
-    if (!s->away)
+    start_fault(s, f);
+    if (!s->absent)
         return;
     if ((k->draw >> 1 & 3) == 0 && node < NODES_MAX && members_alive(s) > 2)
         kill_node(s, node);
-    s->calm = sim_now(s->sim) + (int64_t)(k->back * 1e9);
+    s->calm = sim_now(s->sim) + (int64_t)(k->returns * 1e9);
 }
 
 /* The one and, by draw, some others hear nothing of the rest, nor the rest of them. */
-static void partition(struct storm *s, const struct strike *k, uint32_t node)
+static void partition_node(struct storm *s, const struct strike *k, uint32_t node)
 {
     uint32_t alive = members_alive(s), apart = 0, side[NODES_MAX + 1] = {0};
     for (uint32_t i = 0; i < NODES_MAX; i++) {
@@ -93,10 +93,10 @@ static void partition(struct storm *s, const struct strike *k, uint32_t node)
         for (uint32_t j = 0; side[i] && j <= NODES_MAX; j++) {
             if (side[j] || !moment_alive(s, i) || !moment_alive(s, j))
                 continue;
-            Paceline__Fault f = blank(PACELINE__FAULT__WHAT_PART, k->lasts);
+            Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_PART, k->lasts);
             f.part = number_of(i);
             f.to = number_of(j);
-            fault(s, f);
+            start_fault(s, f);
         }
 }
 
@@ -109,7 +109,7 @@ static bool in_view(const struct storm *s, uint32_t node)
 }
 
 /* Another that is alive, or the driver. */
-static uint32_t another(const struct storm *s, const struct strike *k, uint32_t node)
+static uint32_t another_node(const struct storm *s, const struct strike *k, uint32_t node)
 {
     if (node == NODES_MAX || !in_view(s, node))
         return NODES_MAX;
@@ -123,26 +123,26 @@ static uint32_t another(const struct storm *s, const struct strike *k, uint32_t 
 
 static void one_way(struct storm *s, const struct strike *k, uint32_t node)
 {
-    uint32_t other = another(s, k, node);
+    uint32_t other = another_node(s, k, node);
     bool there = k->draw & 64;
-    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_MUTE, k->lasts);
+    Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_MUTE, k->lasts);
     f.mute = number_of(there ? node : other);
     f.to = number_of(there ? other : node);
-    fault(s, f);
+    start_fault(s, f);
 }
 
-static void reset(struct storm *s, const struct strike *k, uint32_t node)
+static void reset_links(struct storm *s, const struct strike *k, uint32_t node)
 {
-    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_RESET, 0);
+    Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_RESET, 0);
     f.reset = number_of(node);
-    f.to = number_of(k->draw & 32 ? NODES_MAX : another(s, k, node));
-    fault(s, f);
-    bring_later(s, k->back);
+    f.to = number_of(k->draw & 32 ? NODES_MAX : another_node(s, k, node));
+    start_fault(s, f);
+    bring_later(s, k->returns);
 }
 
-static void lasting(struct storm *s, const struct strike *k, uint32_t node)
+static void start_lasting(struct storm *s, const struct strike *k, uint32_t node)
 {
-    Paceline__Fault f = blank(PACELINE__FAULT__WHAT_SLOW, k->lasts);
+    Paceline__Fault f = empty_fault(PACELINE__FAULT__WHAT_SLOW, k->lasts);
     f.factor = k->factor;
     if (k->fault == FAULT_PAUSE) {
         f.what_case = PACELINE__FAULT__WHAT_PAUSE;
@@ -154,46 +154,46 @@ static void lasting(struct storm *s, const struct strike *k, uint32_t node)
         f.seconds = 0.0005 * k->factor;
     }
     f.slow = number_of(node); /* a union: whichever it is */
-    fault(s, f);
+    start_fault(s, f);
 }
 
-static void flood(struct storm *s)
+static void flood_driver(struct storm *s)
 {
-    for (uint32_t node; (node = spare(s)) < NODES_MAX;)
-        bring(s, node);
+    for (uint32_t node; (node = spare_node(s)) < NODES_MAX;)
+        start_worker(s, node);
 }
 
-static void strike(struct storm *s, const struct strike *k, uint32_t node)
+static void strike_node(struct storm *s, const struct strike *k, uint32_t node)
 {
     bool lasts = false;
     switch (k->fault) {
     case FAULT_CRASH:
         kill_node(s, node);
         if (members_alive(s) < 3 || k->draw & 1 || k->aim == MOMENT_FORMS)
-            bring_later(s, 1 + k->back);
+            bring_later(s, 1 + k->returns);
         break;
     case FAULT_RESTART:
         kill_node(s, node);
-        bring_later(s, k->back);
+        bring_later(s, k->returns);
         break;
-    case FAULT_PARTITION: partition(s, k, node), lasts = true; break;
+    case FAULT_PARTITION: partition_node(s, k, node), lasts = true; break;
     case FAULT_ONE_WAY: one_way(s, k, node), lasts = true; break;
-    case FAULT_DUPLICATE: reset(s, k, node); break;
+    case FAULT_DUPLICATE: reset_links(s, k, node); break;
     case FAULT_DISK_FULL: s->disk.full = lasts = true; break;
     case FAULT_DRIVER: kill_driver(s, k, node); return;
-    case FAULT_FLOOD: flood(s); break;
-    default: lasting(s, k, node), lasts = true;
+    case FAULT_FLOOD: flood_driver(s); break;
+    default: start_lasting(s, k, node), lasts = true;
     }
     /* Whoever may be given up for it comes again, under another number. */
     if (lasts && k->fault != FAULT_DISK_FULL && k->fault != FAULT_SLOW && k->lasts > 0.7)
-        bring_later(s, k->lasts + k->back);
+        bring_later(s, k->lasts + k->returns);
     int64_t ends = sim_now(s->sim) + (int64_t)((lasts ? k->lasts : 0) * 1e9);
     s->calm = ends > s->calm ? ends : s->calm;
 }
 
 /* ---- when and whom ---- */
 
-static bool kills(enum fault_kind fault)
+static bool is_fatal(enum fault_kind fault)
 {
     return fault != FAULT_SLOW && fault != FAULT_CLOG && fault != FAULT_REORDER &&
            fault != FAULT_DISK_FULL && fault != FAULT_DRIVER && fault != FAULT_FLOOD;
@@ -208,7 +208,7 @@ static bool driver_instead(const struct strike *k)
 }
 
 /* One that is in that moment; NODES_MAX + 1: nobody is. */
-static uint32_t target(const struct storm *s, const struct strike *k)
+static uint32_t choose_target(const struct storm *s, const struct strike *k)
 {
     uint32_t found[NODES_MAX + 1], n = 0;
     bool any = k->fault == FAULT_DISK_FULL || k->fault == FAULT_DRIVER || k->fault == FAULT_FLOOD ||
@@ -220,7 +220,7 @@ static uint32_t target(const struct storm *s, const struct strike *k)
 }
 
 /* The highest that is in, if some are left then. */
-static void ask_to_leave(struct storm *s)
+static void request_leave(struct storm *s)
 {
     uint32_t node = NODES_MAX;
     for (uint32_t i = 0; i < NODES_MAX; i++)
@@ -234,13 +234,13 @@ static bool has_room(const struct storm *s)
 {
     const struct driver *d = s->driver;
     const struct view *view = d->group.world ? group_view(&d->group) : NULL;
-    return spare(s) < NODES_MAX && view && view->count < s->plan->workers_max;
+    return spare_node(s) < NODES_MAX && view && view->count < s->plan->workers_max;
 }
 
 /* Somebody comes, or is asked to go, so that there will be such a moment. */
 static void set_the_stage(struct storm *s, const struct strike *k)
 {
-    uint32_t node = spare(s);
+    uint32_t node = spare_node(s);
     if (s->staged)
         return;
     s->staged = true;
@@ -248,24 +248,24 @@ static void set_the_stage(struct storm *s, const struct strike *k)
     case MOMENT_REPORTS:
     case MOMENT_ADOPTS:
     case MOMENT_WAITS:
-    case MOMENT_SPONSORS:
-    case MOMENT_SETTLES:
+    case MOMENT_DONATES:
+    case MOMENT_JOIN_PENDING:
         if (!has_room(s))
-            ask_to_leave(s); /* who comes, or stands by, has its place */
+            request_leave(s); /* who comes, or stands by, has its place */
         if (node < NODES_MAX)
-            bring(s, node);
+            start_worker(s, node);
         break;
-    case MOMENT_LEAVES: ask_to_leave(s); break;
+    case MOMENT_LEAVES: request_leave(s); break;
     default: break;
     }
 }
 
-static void come(struct storm *s)
+static void join_worker(struct storm *s)
 {
     for (uint32_t i = 0; i < s->plan->nodes; i++)
-        if (s->comes[i] > 0 && s->comes[i] <= sim_now(s->sim) && !s->node[i].ran) {
-            s->comes[i] = INT64_MAX;
-            bring(s, i);
+        if (s->joining[i] > 0 && s->joining[i] <= sim_now(s->sim) && !s->node[i].ran) {
+            s->joining[i] = INT64_MAX;
+            start_worker(s, i);
         }
 }
 
@@ -277,11 +277,11 @@ void strike_all_down(struct storm *s)
             kill_node(s, i);
 }
 
-void strike_if_due(struct storm *s)
+void strike_if_scheduled(struct storm *s)
 {
     if (!s->driver || s->driver_dead)
         return;
-    come(s);
+    join_worker(s);
     if (s->disk.full && sim_now(s->sim) >= s->calm)
         s->disk.full = false;
     if (s->struck >= s->plan->strikes)
@@ -291,9 +291,9 @@ void strike_if_due(struct storm *s)
     if (!early && s->exchanges < s->struck_at + k->after)
         return;
     set_the_stage(s, k);
-    uint32_t node = target(s, k);
+    uint32_t node = choose_target(s, k);
     bool formed = s->driver->group.world && group_view(&s->driver->group);
-    if (node > NODES_MAX || (kills(k->fault) && members_alive(s) < 2)) {
+    if (node > NODES_MAX || (is_fatal(k->fault) && members_alive(s) < 2)) {
         /* It may never come, and the next has its turn then. */
         if ((k->aim == MOMENT_FORMS && formed) ||
             (!early && s->exchanges > s->struck_at + 2 * k->after)) {
@@ -302,12 +302,13 @@ void strike_if_due(struct storm *s)
         }
         return;
     }
-    storm_tell(s, "%s strikes %s%d, which %s", fault_names[k->fault],
-               driver_instead(k) ? "the driver, not " : "", number_of(node), moment_names[k->aim]);
+    storm_report(s, "%s strikes %s%d, which %s", fault_names[k->fault],
+                 driver_instead(k) ? "the driver, not " : "", number_of(node),
+                 moment_names[k->aim]);
     s->table->hits[k->fault][k->aim]++;
     s->table->faults++;
     s->struck++;
     s->staged = false;
     s->struck_at = s->exchanges;
-    strike(s, k, driver_instead(k) ? NODES_MAX : node);
+    strike_node(s, k, driver_instead(k) ? NODES_MAX : node);
 }

@@ -12,9 +12,9 @@
 #define PATIENCE   (60 * WORLD_SECOND + LEFT_TO_DO)
 
 /* Who is in could not be written for want of space: until the driver tries again. */
-#define WRITTEN_AGAIN (6 * WORLD_SECOND / 5)
+#define WRITTEN_TWICE (6 * WORLD_SECOND / 5)
 
-void storm_tell(struct storm *s, const char *format, ...)
+void storm_report(struct storm *s, const char *format, ...)
 {
     va_list args;
     if (!s->trace)
@@ -36,7 +36,7 @@ void storm_break(struct storm *s, const char *format, ...)
                      "at %.6f s: ", s->sim ? world_seconds(sim_now(s->sim)) : 0.0);
     vsnprintf(s->broken + n, sizeof s->broken - (size_t)n, format, args);
     va_end(args);
-    storm_tell(s, "BROKEN: %s", s->broken);
+    storm_report(s, "BROKEN: %s", s->broken);
 }
 
 /* ---- views ---- */
@@ -68,10 +68,10 @@ void watch_driver_dies(struct storm *s)
         r->nodes &= ~(UINT64_C(1) << NODES_MAX);
 }
 
-void watch_driver_comes(struct storm *s)
+void watch_driver_starts(struct storm *s)
 {
     struct storm_node *own = &s->node[NODES_MAX];
-    s->driver_dead = s->away = false;
+    s->driver_dead = s->absent = false;
     s->disk.writing = false;
     own->view = NULL;
     for (uint32_t l = 0; l < LANES_WATCHED; l++)
@@ -91,8 +91,8 @@ static void release_results(struct storm *s)
 /* Nobody was left: others go on from the checkpoint, and views and exchanges are counted anew. */
 static void go_back(struct storm *s)
 {
-    storm_tell(s, "it goes on from its checkpoint");
-    s->went_back = true;
+    storm_report(s, "it goes on from its checkpoint");
+    s->went_backwards = true;
     s->views = 0;
     s->node[NODES_MAX].view_number = 0;
     release_results(s);
@@ -100,7 +100,7 @@ static void go_back(struct storm *s)
 
 /* ---- views, as nodes take them ---- */
 
-static void note_view(struct storm *s, uint32_t place, const struct view *view)
+static void record_view(struct storm *s, uint32_t place, const struct view *view)
 {
     struct storm_node *n = &s->node[place];
     uint64_t nodes = 0, was;
@@ -122,7 +122,7 @@ static void note_view(struct storm *s, uint32_t place, const struct view *view)
                     nodes);
     if (!known && s->views < VIEWS_MAX) {
         s->view[s->views++] = (struct view_seen){view->number, nodes};
-        storm_tell(s, "view %u: %" PRIx64, view->number, nodes);
+        storm_report(s, "view %u: %" PRIx64, view->number, nodes);
     }
     if (place < NODES_MAX && !(nodes >> place & 1))
         storm_break(s, "worker %u took view %u, which does not hold it", place, view->number);
@@ -132,7 +132,8 @@ static void note_view(struct storm *s, uint32_t place, const struct view *view)
 
 static void count_exchanges(struct storm *s)
 {
-    const struct course *now = &s->driver->ledger.last.course, *begin = &s->driver->resumed.course;
+    const struct progress *now = &s->driver->ledger.last.progress,
+                          *begin = &s->driver->resumed.progress;
     /* Where there are none, a step of all together counts as one. */
     bool none = s->driver->strategy && strcmp(s->driver->strategy->name, "gossip") == 0;
     s->exchanges = s->exchanges_before +
@@ -141,9 +142,9 @@ static void count_exchanges(struct storm *s)
 
 static void check_progress(struct storm *s)
 {
-    bool goes_on = s->driver && !s->driver_dead;
+    bool continues = s->driver && !s->driver_dead;
     int64_t late = sim_now(s->sim) - s->calm;
-    if (late > (goes_on && s->views > 0 ? LEFT_TO_DO : PATIENCE))
+    if (late > (continues && s->views > 0 ? LEFT_TO_DO : PATIENCE))
         storm_break(s, "the faults were over at %.3f s, and the run is not",
                     world_seconds(s->calm));
 }
@@ -151,29 +152,31 @@ static void check_progress(struct storm *s)
 /* Each range is owned once, and the book of leases adds up. */
 static void check_leases(struct storm *s)
 {
-    const struct lease_table *book = &s->driver->leases.book;
-    uint64_t sum = book->frontier + 3 * book->used + 5 * lease_pooled(book) + 7 * lease_held(book);
+    const struct lease_table *table = &s->driver->leases.table;
+    uint64_t sum =
+        table->frontier + 3 * table->used + 5 * lease_pooled(table) + 7 * lease_held(table);
     if (!s->driver->leases.opened || sum == s->lease_sum)
         return;
     s->lease_sum = sum; /* it has changed */
-    if (!lease_adds_up(book))
+    if (!lease_adds_up(table))
         storm_break(s,
                     "the leases up to %" PRIu64 " do not add up: %" PRIu64 " used, %" PRIu64
                     " held, %" PRIu64 " pooled, %" PRIu64 " lost",
-                    book->frontier, book->used, lease_held(book), lease_pooled(book), book->lost);
+                    table->frontier, table->used, lease_held(table), lease_pooled(table),
+                    table->lost);
 }
 
 /* What a worker takes for its own is so in the driver's book, as long as that knows the worker. */
-static void check_hold(struct storm *s, uint32_t node, const struct lease_cursor *hold)
+static void check_cursor(struct storm *s, uint32_t node, const struct lease_cursor *cursor)
 {
-    const struct lease_holder *h = &s->driver->leases.book.holder[node];
-    for (size_t i = 0; h->here && i < hold->count; i++) {
+    const struct lease_holder *h = &s->driver->leases.table.holder[node];
+    for (size_t i = 0; h->here && i < cursor->count; i++) {
         bool own = false;
         for (size_t k = 0; k < h->count; k++)
-            own |= h->held[k].from <= hold->lease[i].from && hold->lease[i].to <= h->held[k].to;
+            own |= h->held[k].from <= cursor->lease[i].from && cursor->lease[i].to <= h->held[k].to;
         if (!own)
             storm_break(s, "worker %u goes over [%" PRIu64 ", %" PRIu64 "), which it was not given",
-                        node, hold->lease[i].from, hold->lease[i].to);
+                        node, cursor->lease[i].from, cursor->lease[i].to);
     }
 }
 
@@ -182,12 +185,12 @@ void watch_event(struct storm *s, uint32_t node)
     s->events++;
     check_progress(s);
     bool driven = s->driver && !s->driver_dead;
-    if (node == WORLD_ANY || !(driven || (s->away && node != WORLD_DRIVER)))
+    if (node == WORLD_ANY || !(driven || (s->absent && node != WORLD_DRIVER)))
         return; /* else workers go on without a driver */
     if (node == WORLD_DRIVER) {
         const struct group *group = &s->driver->group;
         if (group->world) {
-            note_view(s, NODES_MAX, group_view(group));
+            record_view(s, NODES_MAX, group_view(group));
             watch_exchanges(s, NODES_MAX, group);
         }
         count_exchanges(s);
@@ -201,10 +204,10 @@ void watch_event(struct storm *s, uint32_t node)
     uint64_t progress = atomic_load(&group->progress);
     s->taken += (progress - n->progress) * s->records;
     n->progress = progress;
-    note_view(s, node, group_view(group));
+    record_view(s, node, group_view(group));
     watch_exchanges(s, node, group);
     if (driven)
-        check_hold(s, node, &n->worker->member.hold);
+        check_cursor(s, node, &n->worker->member.lease_cursor);
 }
 
 /* A newcomer is sent away again only when its sponsor is gone: who has let it in holds what it
@@ -213,16 +216,16 @@ void watch_line(struct storm *s, const char *line)
 {
     const char *node = strstr(line, "\"node\":");
     const struct roster *roster = s->driver ? &s->driver->server.roster : NULL;
-    storm_tell(s, "%s", line);
+    storm_report(s, "%s", line);
     if (!roster || s->driver_dead || !node || !strstr(line, "\"what\":\"fenced\""))
         return;
-    uint32_t number = (uint32_t)atoi(node + strlen("\"node\":")), sponsor = ROSTER_NOBODY;
+    uint32_t number = (uint32_t)atoi(node + strlen("\"node\":")), donor = ROSTER_NOBODY;
     for (size_t i = 0; i < roster->count; i++)
         if (roster->member[i].node == number)
-            sponsor = roster->member[i].donor;
+            donor = roster->member[i].donor;
     for (size_t i = 0; i < roster->count; i++)
-        if (roster->member[i].node == sponsor && roster->member[i].in)
-            storm_break(s, "newcomer %u is fenced, and its sponsor %u is there", number, sponsor);
+        if (roster->member[i].node == donor && roster->member[i].in)
+            storm_break(s, "newcomer %u is fenced, and its sponsor %u is there", number, donor);
 }
 
 /* Faults are of machines and networks: whoever finds that another breaks the protocol, or that
@@ -231,7 +234,7 @@ void watch_worker_end(struct storm *s, uint32_t node, int rc)
 {
     bool known =
         rc == OK || rc == ERR_DRIVER || rc == ERR_PEER || rc == ERR_CANCELLED || rc == ERR_TIMEOUT;
-    storm_tell(s, "worker %u ends: %s", node, status_text(rc));
+    storm_report(s, "worker %u ends: %s", node, status_text(rc));
     if (!known && !s->node[node].dead && !s->over)
         storm_break(s, "worker %u ends: %s", node, status_text(rc));
 }
@@ -239,7 +242,7 @@ void watch_worker_end(struct storm *s, uint32_t node, int rc)
 /* ---- the end ---- */
 
 /* The buckets of a step are one exchange to the book: the last of them. */
-static bool in_the_book(const struct storm *s, uint32_t lane)
+static bool in_the_table(const struct storm *s, uint32_t lane)
 {
     const struct strategy_ops *strategy = s->driver->strategy;
     if (strcmp(strategy->name, "allreduce") != 0)
@@ -255,7 +258,7 @@ static uint64_t committed_samples(const struct storm *s)
 {
     uint64_t sum = 0;
     for (const struct result *r = s->results; r; r = r->next) {
-        bool stands = in_the_book(s, r->lane);
+        bool stands = in_the_table(s, r->lane);
         for (const struct result *o = s->results; o && stands; o = o->next)
             stands = o == r || o->lane != r->lane || o->n != r->n || o->view < r->view;
         sum += stands ? r->samples : 0;
@@ -272,9 +275,9 @@ static void check_replicas(struct storm *s)
     for (size_t i = 0; i < view->count; i++) {
         const struct storm_node *n = &s->node[view->node[i]];
         const struct worker *w = moment_alive(s, view->node[i]) ? n->worker : NULL;
-        if (!w || !w->member.joint.x || !members_has(&s->driver->done, view->node[i]))
+        if (!w || !w->member.model.x || !members_has(&s->driver->done, view->node[i]))
             continue;
-        uint64_t own = vec_hash(w->member.joint.x, vec_all(w->member.joint.x));
+        uint64_t own = vec_hash(w->member.model.x, vec_all(w->member.model.x));
         if (!first && own != hash)
             storm_break(s, "worker %u ends with another model than those before it", view->node[i]);
         hash = own;
@@ -287,27 +290,27 @@ void watch_books(struct storm *s)
     const struct ledger *ledger = &s->driver->ledger;
     uint64_t before = s->used_known ? s->used_before : s->driver->resumed.used;
     uint64_t used = ledger->used - before;
-    uint64_t place = ledger->last.course.place;
+    uint64_t place = ledger->last.progress.sample_offset;
     bool free = s->driver->leases.opened;
-    uint64_t beside = free ? ledger->again : ledger->missed;
-    storm_tell(s,
-               "the books: %" PRIu64 " used, %" PRIu64 " again, %" PRIu64 " missed, %" PRIu64
-               " in the course, %" PRIu64 " taken",
-               ledger->used, ledger->again, ledger->missed, place, s->taken);
+    uint64_t besides = free ? ledger->repeated_leases : ledger->missed;
+    storm_report(s,
+                 "the books: %" PRIu64 " used, %" PRIu64 " again, %" PRIu64 " missed, %" PRIu64
+                 " in the course, %" PRIu64 " taken",
+                 ledger->used, ledger->repeated_leases, ledger->missed, place, s->taken);
     if (!s->driver_dead)
         count_exchanges(s);
-    if (s->driver_dead || ledger->used + beside != place) {
+    if (s->driver_dead || ledger->used + besides != place) {
         if (!s->driver_dead)
             storm_break(s, "%" PRIu64 " records used and %" PRIu64 " beside are not %" PRIu64,
-                        ledger->used, beside, place);
+                        ledger->used, besides, place);
         return;
     }
-    if (free && ledger->used != s->driver->leases.book.used)
+    if (free && ledger->used != s->driver->leases.table.used)
         storm_break(s, "%" PRIu64 " records used, and in leases %" PRIu64, ledger->used,
-                    s->driver->leases.book.used);
+                    s->driver->leases.table.used);
     if (used > s->taken)
         storm_break(s, "%" PRIu64 " records used, and steps took %" PRIu64, used, s->taken);
-    if (s->plan->frees || s->went_back)
+    if (s->plan->frees || s->went_backwards)
         return;
     uint64_t sum = committed_samples(s);
     if (s->driver->kept && s->driver->strategy->replicas_agree)
@@ -326,7 +329,7 @@ static bool may_end(const struct storm *s, int rc)
     if (rc == ERR_TIMEOUT && strstr(s->err.text, "nobody has stirred"))
         return s->views == 0;
     if (s->drivers > 1 && strstr(s->err.text, "cannot be had")) /* it knows of no workers, */
-        return s->disk.was_full && s->died_at - s->disk.failed_at < WRITTEN_AGAIN;
+        return s->disk.was_full && s->died_at - s->disk.failed_at < WRITTEN_TWICE;
     return s->disk.was_full && strstr(s->err.text, "no space left");
 }
 
@@ -334,7 +337,7 @@ void watch_end(struct storm *s, int rc)
 {
     char why[ERR_TEXT_MAX];
     memcpy(why, s->err.text, sizeof why);
-    storm_tell(s, "the run ends: %s %s", status_text(rc), why);
+    storm_report(s, "the run ends: %s %s", status_text(rc), why);
     if (!may_end(s, rc))
         storm_break(s, "the run ends with %s (%s)", status_text(rc), why[0] ? why : "no word");
     s->table->ended_by_name += rc != OK && !s->driver_dead;

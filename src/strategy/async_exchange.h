@@ -1,0 +1,46 @@
+/* Exchanges beside training: a task that carries out the exchanges of one lane, one at a time,
+ * while the worker's own task goes on computing. */
+#ifndef PL_STRATEGY_ASYNC_EXCHANGE_H
+#define PL_STRATEGY_ASYNC_EXCHANGE_H
+
+#include "strategy/strategy.h"
+
+/* Of the world's signals: one a lane to begin, one for all that an exchange has ended. */
+enum async_exchange_signal {
+    SIGNAL_ASYNC_EXCHANGE_DONE = STRATEGY_SIGNAL_FIRST,
+    SIGNAL_ASYNC_EXCHANGE, /* … + lane */
+};
+
+/* The two sides hand over by signals: what one wrote before, the other sees after. */
+struct async_exchange {
+    struct world *world;
+    struct exchange *lane;
+    int threads;                       /* of the vectors' arithmetic in it */
+    struct exchange_meta mine;         /* of the exchange submitted last */
+    _Atomic uint64_t submitted, ended; /* exchanges */
+    _Atomic int status;                /* of the last one that has ended */
+    struct task *task;
+};
+
+/* Start the task; `lane` is open, and the task's alone while an exchange is under way. In between
+ * the task settles it when the view changes, which alters no result. ERR_NOMEM */
+int async_exchange_start(struct async_exchange *b, const struct member *m, struct exchange *lane);
+
+/* Begin the next exchange: lane->input is filled in, and the one before has ended. Never blocks. */
+void async_exchange_submit(struct async_exchange *b, const struct exchange_meta *mine);
+
+/* Is one under way? */
+bool async_exchange_busy(const struct async_exchange *b);
+
+/* Wait until it has ended, if one is: how it did. OK, ERR_TIMEOUT, ERR_CANCELLED, or what
+ * exchange_run returns; from then on the lane is the caller's until the next is submitted. */
+int async_exchange_wait(struct async_exchange *b, int64_t deadline);
+
+/* End the task, and give up an exchange under way, in whatever stage it is: for who goes from the
+ * group, or when the run is over. Until then, when the worker's loop has ended, well or not, the
+ * task ends what is under way and settles the lane, and nobody else may: what the driver says about
+ * a lane in a view is heard once. The lane is the caller's. Zeroed, never started, or stopped:
+ * nothing to do. */
+void async_exchange_stop(struct async_exchange *b);
+
+#endif

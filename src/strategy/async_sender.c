@@ -1,0 +1,74 @@
+#include "strategy/async_sender.h"
+
+#include "base/fault.h"
+
+#include <stdatomic.h>
+
+static int async_sender_main(void *arg)
+{
+    struct async_sender *c = arg;
+    int rc = OK;
+    while (rc == OK) {
+        uint64_t seen = world_raised(c->world, c->go);
+        const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = c->go, .seen = seen};
+        struct transfer_wake got;
+        if (async_sender_busy(c) && !c->transfer.all)
+            transfer_send(&c->transfer, &c->transfers, &c->what);
+        rc = transfers_next(&c->transfers, &go, 1, WORLD_FOREVER, &got);
+        if (rc == OK && got.header)
+            transfer_refuse(&c->transfers, got.header);
+        if (rc != OK || !got.ended)
+            continue;
+        atomic_store(&c->status, got.ended->status);
+        atomic_fetch_add(&c->ended, 1);
+        world_raise(c->world, c->done);
+    }
+    transfers_close(&c->transfers);
+    return rc;
+}
+
+int async_sender_start(struct async_sender *c, struct world *world, struct group *group,
+                       uint32_t lane, uint32_t go, uint32_t done)
+{
+    *c = (struct async_sender){.world = world, .go = go, .done = done};
+    transfers_init(&c->transfers, world, group, lane);
+    return world_spawn(world, "courier", async_sender_main, c, &c->task);
+}
+
+bool async_sender_busy(const struct async_sender *c)
+{
+    return atomic_load(&c->posted) != atomic_load(&c->ended);
+}
+
+void async_sender_send(struct async_sender *c, const struct transfer_out *what)
+{
+    PL_ASSERT(!async_sender_busy(c));
+    c->what = *what;
+    atomic_fetch_add(&c->posted, 1);
+    world_raise(c->world, c->go);
+}
+
+int async_sender_wait(struct async_sender *c, int64_t deadline)
+{
+    for (;;) {
+        uint64_t seen = world_raised(c->world, c->done);
+        if (!async_sender_busy(c))
+            return atomic_load(&c->status);
+        const struct wait_for done[] = {
+            {.kind = WAIT_SIGNAL, .signal = c->done, .seen = seen},
+            {.kind = WAIT_TASK, .task = c->task}, /* it ends with its node, or for want of memory */
+        };
+        struct wake wake;
+        int rc = world_wait(c->world, done, 2, deadline, &wake);
+        if (rc == OK && wake.which == 1)
+            rc = ERR_CANCELLED;
+        if (rc != OK)
+            return rc;
+    }
+}
+
+void async_sender_stop(struct async_sender *c)
+{
+    if (c->world)
+        world_end_task(c->world, &c->task);
+}

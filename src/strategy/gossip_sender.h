@@ -1,0 +1,119 @@
+/* A gossiping member's weight, and its post: models that go and come beside training, each with a
+ * part of its sender's weight.
+ *
+ * A weight is a whole number of units, and is only ever halved, handed over and added. So what all
+ * members and all letters under way hold together stays the same, to the last unit. A letter that
+ * its receiver does not take (no room, or it is gone) gives its weight back to its sender; whoever
+ * dies takes with it what it holds.
+ *
+ * The post is a task of its own, so that training never waits: one letter goes out at a time, and
+ * GOSSIP_INBOX may come in or lie there. A slot belongs to the post while it is POSTED or LANDING,
+ * else to training. The calls below are training's, between two steps, and nothing in them blocks
+ * except where it says so. Memory: 1 + GOSSIP_INBOX vectors of x and s. */
+#ifndef PL_STRATEGY_GOSSIP_SENDER_H
+#define PL_STRATEGY_GOSSIP_SENDER_H
+
+#include "coll/transfer.h"
+#include "strategy/strategy.h"
+#include "tensor/vec.h"
+
+enum { GOSSIP_INBOX = 2, GOSSIP_SMALL = 4 };
+
+/* A worker's weight when it begins, in units. */
+#define GOSSIP_WORKER (UINT64_C(1) << 40)
+
+/* w ← w/2: what is taken off it, which is 0 where there is nothing to halve. An odd unit stays. */
+uint64_t gossip_halve(uint64_t *w);
+
+/* w ← w + w_m: the share that w_m has in the sum. */
+float gossip_add(uint64_t *w, uint64_t w_m);
+
+/* What a letter says. */
+enum gossip_kind {
+    GOSSIP_MODEL,   /* x, s and w_m */
+    GOSSIP_RETURN,  /* w_m: what you sent is not finite */
+    GOSSIP_REQUEST, /* I have lost my model: send me yours after your next step */
+    GOSSIP_WANT,    /* all loops have ended: send me a copy of x, s and w */
+};
+
+enum gossip_slot { SLOT_FREE, SLOT_POSTED, SLOT_ENDED, SLOT_LANDING, SLOT_THERE };
+
+struct gossip_message {
+    _Atomic enum gossip_slot at;
+    enum gossip_kind kind;
+    uint32_t peer;
+    uint64_t w;
+    int status;        /* ended: how */
+    uint64_t number;   /* there: in order of arrival */
+    int64_t announced; /* there: when */
+    struct vec both;   /* x, then s; n 0: a word alone */
+    struct transfer transfer;
+};
+
+/* Below are others' (data/loader.h). */
+enum gossip_signal { SIGNAL_GOSSIP_SENDER = STRATEGY_SIGNAL_FIRST, SIGNAL_GOSSIP_NEWS };
+
+struct gossip_sender {
+    struct world *world;
+    struct group *group;
+    uint64_t w;
+    size_t n;                   /* of x */
+    struct gossip_message out;  /* a model */
+    struct gossip_message word; /* anything else */
+    struct gossip_message in[GOSSIP_INBOX];
+    struct transfers transfers;
+    struct transfer small[GOSSIP_SMALL], copy;
+    uint64_t arrivals;
+    _Atomic uint64_t returned;  /* weight that has been given back */
+    _Atomic uint32_t requested; /* by this node, + 1 */
+    atomic_bool lost;           /* this member's model is not finite any more */
+    atomic_bool closing;        /* no more letters, please */
+    atomic_bool quiet;          /* and nothing is under way */
+    atomic_bool complete;       /* out.both is a copy of the final model */
+    struct task *task;
+};
+
+/* Start it for vectors x and s of so many floats, with one worker's weight. `p` is zeroed.
+ * ERR_NOMEM */
+int gossip_sender_open(struct gossip_sender *p, struct world *world, struct group *group, size_t x,
+                       size_t s, struct arena *arena);
+
+/* End it, and what is under way. Zeroed, or never opened: nothing to do. */
+void gossip_sender_close(struct gossip_sender *p);
+
+/* What has ended since: weights come back. True when `word` has: p->word.status. */
+bool gossip_drain(struct gossip_sender *p);
+
+/* Send a copy of the model and half the weight. False, and nothing happens, while the letter before
+ * is still on its way, or when there is no weight to halve or x is not finite. */
+bool gossip_share(struct gossip_sender *p, uint32_t to, const struct vec *x, const struct vec *s);
+
+/* Who has asked for this member's model: the node, once; or WORLD_ANY. */
+uint32_t gossip_requested(struct gossip_sender *p);
+
+/* Ask a member for its model. False while another word is still on its way. */
+bool gossip_request(struct gossip_sender *p, uint32_t whom);
+
+struct gossip_taken {
+    uint32_t from;
+    int64_t announced;
+    size_t bytes;
+};
+
+/* Take the oldest letter that is there into x and s. Where the own model is lost, the letter's
+ * takes its place. False: there is none. One that is not finite is named, and its weight given
+ * back. */
+bool gossip_take(struct gossip_sender *p, struct vec *x, struct vec *s, struct gossip_taken *taken);
+
+/* Wait for news of letters. OK, ERR_TIMEOUT, ERR_CANCELLED */
+int gossip_await(struct gossip_sender *p, uint64_t seen, int64_t deadline);
+
+/* Training has ended: wait until nothing is under way, take what is there, and from then on hand
+ * out copies. ERR_TIMEOUT, ERR_CANCELLED, what broke the post */
+int gossip_finish(struct gossip_sender *p, struct vec *x, struct vec *s, int64_t deadline);
+
+/* After gossip_finish: a copy of `node`'s model, into p->in[0], by parcels of the caller's own.
+ * OK, or why there is none. */
+int gossip_fetch(struct gossip_sender *p, struct transfers *own, uint32_t node, int64_t deadline);
+
+#endif

@@ -1,0 +1,86 @@
+#include "strategy/ps_push_sender.h"
+
+#include "base/fault.h"
+
+#include <stdatomic.h>
+
+/* Of which shard a part is its index says, and so does the lane. */
+static size_t begin_push(struct ps_push_sender *p)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < p->parts; i++) {
+        struct ps_part *part = &p->part[i];
+        if (part->skip)
+            continue;
+        count++;
+        transfer_send(&part->transfer, &p->transfers,
+                      &(struct transfer_out){.to = part->to,
+                                             .lane = PS_LANE_SERVER + (uint32_t)i,
+                                             .x = p->bare ? NULL : part->x,
+                                             .n = p->bare ? 0 : part->n,
+                                             .header = p->message,
+                                             .header_len = p->message_len});
+    }
+    return count;
+}
+
+/* A note alone is refused by who takes it; so is a push that is there already. */
+static bool went_wrong(const struct transfer *ended)
+{
+    return ended->status != OK && ended->status != ERR_STOP && ended->status != ERR_PEER;
+}
+
+static int push_sender_main(void *arg)
+{
+    struct ps_push_sender *p = arg;
+    size_t left = 0;
+    int rc = OK;
+    while (rc == OK) {
+        uint64_t seen = world_raised(p->world, SIGNAL_PUSH);
+        const struct wait_for go = {.kind = WAIT_SIGNAL, .signal = SIGNAL_PUSH, .seen = seen};
+        struct transfer_wake got;
+        if (left == 0 && ps_push_sender_busy(p))
+            left = begin_push(p);
+        rc = transfers_next(&p->transfers, &go, 1, WORLD_FOREVER, &got);
+        if (rc == OK && got.header)
+            transfer_refuse(&p->transfers, got.header);
+        if (rc != OK || !got.ended)
+            continue;
+        if (went_wrong(got.ended))
+            atomic_store(&p->status, got.ended->status);
+        if (--left > 0)
+            continue;
+        atomic_fetch_add(&p->ended, 1);
+        world_raise(p->world, SIGNAL_PUSHED);
+    }
+    transfers_close(&p->transfers);
+    return rc;
+}
+
+int ps_push_sender_start(struct ps_push_sender *p, struct world *world, struct group *group,
+                         struct ps_part *part, size_t parts)
+{
+    *p = (struct ps_push_sender){.world = world, .part = part, .parts = parts};
+    transfers_init(&p->transfers, world, group, PS_LANE_PUSH);
+    return world_spawn(world, "pusher", push_sender_main, p, &p->task);
+}
+
+bool ps_push_sender_busy(const struct ps_push_sender *p)
+{
+    return atomic_load(&p->begun) != atomic_load(&p->ended);
+}
+
+void ps_push_sender_send(struct ps_push_sender *p, const struct ps_message *message, bool bare)
+{
+    PL_ASSERT(!ps_push_sender_busy(p));
+    p->message_len = ps_message_encode(message, p->message);
+    p->bare = bare;
+    atomic_fetch_add(&p->begun, 1);
+    world_raise(p->world, SIGNAL_PUSH);
+}
+
+void ps_push_sender_stop(struct ps_push_sender *p)
+{
+    if (p->world)
+        world_end_task(p->world, &p->task);
+}

@@ -1,0 +1,46 @@
+/* A worker's pushes on their way to the servers, beside training: a task that moves them along. */
+#ifndef PL_STRATEGY_PS_PUSH_SENDER_H
+#define PL_STRATEGY_PS_PUSH_SENDER_H
+
+#include "strategy/ps_message.h"
+#include "strategy/strategy.h"
+
+enum ps_signal { SIGNAL_PUSH = STRATEGY_SIGNAL_FIRST, SIGNAL_PUSHED };
+
+/* A part of a push: to the server of one shard. */
+struct ps_part {
+    uint32_t to;
+    const float *x; /* n floats, borrowed until the push has ended */
+    size_t n;
+    bool skip;                /* this time */
+    struct transfer transfer; /* the task's */
+};
+
+/* The two sides hand over by signals: what one wrote before, the other sees after. */
+struct ps_push_sender {
+    struct world *world;
+    struct transfers transfers;
+    struct ps_part *part;
+    size_t parts;
+    uint8_t message[PS_MESSAGE_MAX];
+    size_t message_len;
+    bool bare; /* notes alone */
+    _Atomic uint64_t begun, ended;
+    _Atomic int status; /* the first thing that went wrong, other than that a server is gone */
+    struct task *task;
+};
+
+/* Start the task. ERR_NOMEM */
+int ps_push_sender_start(struct ps_push_sender *p, struct world *world, struct group *group,
+                         struct ps_part *part, size_t parts);
+
+bool ps_push_sender_busy(const struct ps_push_sender *p);
+
+/* Send every part that is not to be skipped with this note; `bare`: the note alone. The push before
+ * has ended. Never blocks; raises SIGNAL_PUSHED when all have left, or their servers are gone. */
+void ps_push_sender_send(struct ps_push_sender *p, const struct ps_message *message, bool bare);
+
+/* End the task, and what is under way. Zeroed: nothing to do. */
+void ps_push_sender_stop(struct ps_push_sender *p);
+
+#endif

@@ -1,0 +1,329 @@
+/* When a worker that served a shard is gone. The next worker serves it, from the newest copy of its
+ * range that any worker has pulled; what its optimizer remembered is lost and begins anew.
+ *
+ * With each new view all take stock (servers on workers alone):
+ *
+ *   1.  A server that takes over is offered a copy by every worker (COPY), asks for the newest
+ *       (GIVE) and holds it (GIVEN).
+ *
+ *   2.  Every shard tells the clock how far it has come (STATE). Nothing is decided meanwhile.
+ *
+ *   3.  Is the clock new, some shards may have heard more of the orders of the one before than
+ *       others: the one that has heard most hands them on (REPLAY). All its pushes are there: a
+ *       shard that has said HAVE keeps a push until it is decided. So all that are left have
+ *       applied the same.
+ *
+ *   4.  When all stand at one order the clock says so (SYNC), and each worker hears which of its
+ *       pushes was the last to be decided (RESUME), from a shard that knows: it pushes once more to
+ *       new servers what is not decided yet, and asks them once more for what it lacks.
+ *
+ * A new clock begins to count pushes anew, all workers alike, with nobody waiting. Should the next
+ * view come meanwhile, all begins again at 1; notes of an older view mean nothing.
+ *
+ * A driver that served the model and has come back does the same alone: it takes the newest copy,
+ * and resumes. With the copy comes of whom an odd number of pushes is in it. Who fetches between
+ * two pushes has all in it but the last, perhaps: that is then pushed once more. (In `downpour` a
+ * worker may push more often than it fetches. What else the copy lacks is lost.) The optimizer's
+ * state is the newest checkpoint's, or begins afresh. */
+#include "strategy/ps_server_internal.h"
+
+/* ---- 1: copies ---- */
+
+static int report_to_worker(struct ps_server *s, uint32_t node, enum ps_op op, uint32_t flags,
+                            uint64_t number)
+{
+    const struct ps_message message = {.op = op,
+                                       .flags = flags,
+                                       .shard = (uint32_t)s->config.index,
+                                       .view = s->view,
+                                       .number = number,
+                                       .version = s->version};
+    return ps_sender_send(&s->sender, node, PS_LANE_WORKER, &message);
+}
+
+static bool members_cover(const struct members *all, const struct members *some)
+{
+    for (int i = 0; i < MEMBER_WORDS; i++)
+        if (some->word[i] & ~all->word[i])
+            return false;
+    return true;
+}
+
+static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *message)
+{
+    if (message->flags & PS_LEFT)
+        members_add(&s->left, from);
+    if (s->client[from])
+        s->client[from]->copy_of = *message;
+    if (s->config.recovered && s->synced) /* it has seen this view before it heard where we go on */
+        return report_to_worker(s, from, PS_RESUME, PS_NEW, s->client[from]->done);
+    if (s->holds || members_has(&s->offered, from))
+        return OK;
+    bool better = s->giver == WORLD_ANY || message->version > s->best ||
+                  (message->version == s->best && from < s->giver);
+    members_add(&s->offered, from);
+    if (better) {
+        s->best = message->version;
+        s->giver = from;
+    }
+    return members_cover(&s->offered, &s->known)
+               ? report_to_worker(s, s->giver, PS_OFFERED_COPY, 0, 0)
+               : OK;
+}
+
+int ps_on_copied(struct ps_server *s)
+{
+    struct ps_message message;
+    s->holds = true;
+    s->version = s->best;
+    if (ps_message_decode(transfer_reader(&s->given), &message) == OK)
+        s->applied_parity = message.members;
+    log_info(s->log, "shard %zu goes on at %s %u from worker %u's copy of order %llu",
+             s->config.index, s->config.recovered ? "driver" : "worker",
+             s->config.recovered ? 0 : s->world->self, s->giver, (unsigned long long)s->best);
+    return ps_report_state(s);
+}
+
+/* ---- 3: the clock brings all to one order ---- */
+
+/* Who knows which pushes are decided tells their workers, and the shards that are new. */
+static int resume_all(struct ps_server *s, uint32_t flags)
+{
+    int rc = OK;
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
+        if (!members_has(&s->known, p) || !s->client[p])
+            continue;
+        const struct ps_message known = {.op = PS_KNOWN, .node = p, .number = s->client[p]->done};
+        for (size_t i = 0; rc == OK && !(flags & PS_LOST) && i < s->config.placement.shards; i++)
+            if (i != s->config.index)
+                rc = ps_report_shard(s, i, &known);
+        if (rc == OK)
+            rc = report_to_worker(s, p, PS_RESUME, flags, s->client[p]->done);
+    }
+    return rc;
+}
+
+static int on_known(struct ps_server *s, const struct ps_message *message)
+{
+    struct ps_server_client *g = message->node < VIEW_MEMBERS_MAX ? s->client[message->node] : NULL;
+    if (!g || g->done >= message->number)
+        return OK;
+    g->done = message->number;
+    if (g->here < g->done)
+        g->here = g->done;
+    return ps_reply_all(s);
+}
+
+/* The shard that has heard most of the clock before; the number of shards: none has. */
+static size_t find_most(const struct ps_server *s)
+{
+    size_t most = s->config.placement.shards;
+    for (size_t i = 0; i < s->config.placement.shards; i++)
+        if (!s->stand[i].unset &&
+            (most == s->config.placement.shards || s->stand[i].version > s->stand[most].version))
+            most = i;
+    return most;
+}
+
+/* Have those who lack orders sent them. True: nobody lacks any. */
+static bool level_shards(struct ps_server *s, size_t most, int *rc)
+{
+    bool done = true;
+    for (size_t i = 1; i < s->config.placement.shards; i++) {
+        struct ps_stand *stand = &s->stand[i];
+        if (stand->unset || stand->version == s->stand[most].version)
+            continue;
+        const struct ps_message message = {.op = PS_REPLAY,
+                                           .node = ps_placement_host(&s->config.placement, i),
+                                           .shard = (uint32_t)i,
+                                           .version = stand->version};
+        done = false;
+        if (!stand->replays && *rc == OK)
+            *rc = ps_report_shard(s, most, &message);
+        stand->replays = true;
+    }
+    return done;
+}
+
+/* A driver that has come back: whose pushes the copy has all of, whose all but the last, and where
+ * they have come to. */
+static void learn_what_is_in(struct ps_server *s)
+{
+    for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
+        struct ps_server_client *g = members_has(&s->known, p) ? s->client[p] : NULL;
+        if (!g)
+            continue;
+        const struct ps_message *copy = &g->copy_of;
+        bool lacks = copy->number > 0 && members_has(&s->applied_parity, p) != (copy->number & 1);
+        g->done = g->here = copy->number - lacks;
+        s->placement += (uint64_t)copy->ns - (lacks ? copy->samples : 0);
+    }
+}
+
+/* Who has died with the clock may not have told the driver of its last push, which counted: the
+ * others make up for it. */
+static void go_on_from(struct ps_server *s, size_t most)
+{
+    struct members members = s->known;
+    uint64_t reported = s->config.start.sample_offset + s->config.push;
+    if (most < s->config.placement.shards) {
+        s->version = s->stand[most].version;
+        s->history = s->stand[most].history;
+        s->placement = s->stand[most].sample_offset;
+    }
+    for (int i = 0; i < MEMBER_WORDS; i++)
+        members.word[i] &= ~s->left.word[i];
+    if (s->config.recovered)
+        learn_what_is_in(s);
+    else if (s->placement >= reported)
+        s->placement -= s->config.push;
+    ps_clock_go_on(s->clock, s->placement, &members);
+}
+
+/* ---- 4 ---- */
+
+/* Pushes that came to a driver before it knew how far it is. */
+static int take_waiting(struct ps_server *s)
+{
+    int rc = OK;
+    for (uint32_t p = 0; rc == OK && p < VIEW_MEMBERS_MAX; p++) {
+        struct ps_server_client *g = s->client[p];
+        if (!g || !g->next || g->here > g->done || g->push.all)
+            continue;
+        struct message *m = g->next;
+        g->next = NULL;
+        rc = ps_take_push(s, m);
+    }
+    return rc;
+}
+
+static int report_to_all(struct ps_server *s, bool new_clock, size_t witness)
+{
+    int rc = OK;
+    for (size_t i = 1; rc == OK && i < s->config.placement.shards; i++) {
+        const struct ps_message message = {.op = PS_SYNC,
+                                           .flags = (new_clock ? PS_NEW : 0u) |
+                                                    (i == witness ? PS_LEFT : 0u),
+                                           .number = s->history,
+                                           .version = s->version,
+                                           .samples = s->placement};
+        rc = ps_report_shard(s, i, &message);
+    }
+    uint32_t flags = (new_clock ? PS_NEW : 0u) | (new_clock && !s->config.recovered ? PS_LOST : 0u);
+    if (rc == OK && (!new_clock || witness == s->config.placement.shards))
+        rc = resume_all(s, flags);
+    return rc == OK ? ps_reply_all(s) : rc;
+}
+
+/* Have all told how they stand? */
+static int finish_takeover(struct ps_server *s)
+{
+    int rc = OK;
+    bool new_clock = !s->synced;
+    size_t most = s->config.placement.shards;
+    for (size_t i = 0; i < s->config.placement.shards; i++)
+        if (s->stand[i].view != s->view)
+            return OK;
+    if (s->recovery_done == s->view)
+        return OK;
+    if (new_clock) {
+        most = find_most(s);
+        if (most < s->config.placement.shards && !level_shards(s, most, &rc))
+            return rc;
+        go_on_from(s, most);
+    }
+    for (size_t i = 1; i < s->config.placement.shards; i++)
+        if (s->stand[i].unset)
+            ps_clock_forget(s->clock, i);
+    s->synced = true;
+    s->recovery_done = s->view;
+    rc = report_to_all(s, new_clock, most);
+    return rc == OK && s->config.recovered ? take_waiting(s) : rc;
+}
+
+static int on_stand(struct ps_server *s, const struct ps_message *message)
+{
+    if (!s->clock || message->shard >= s->config.placement.shards)
+        return OK;
+    s->stand[message->shard] = (struct ps_stand){
+        .view = message->view,
+        .unset = message->flags & PS_NEW,
+        .replays =
+            s->stand[message->shard].view == message->view && s->stand[message->shard].replays,
+        .version = message->version,
+        .history = message->number,
+        .sample_offset = message->samples,
+    };
+    return s->holds ? finish_takeover(s) : OK;
+}
+
+int ps_report_state(struct ps_server *s)
+{
+    const struct ps_message message = {.op = PS_STATE,
+                                       .flags = s->synced ? 0 : PS_NEW,
+                                       .shard = (uint32_t)s->config.index,
+                                       .view = s->view,
+                                       .number = s->history,
+                                       .version = s->version,
+                                       .samples = s->placement};
+    return s->clock ? on_stand(s, &message) : ps_report_shard(s, 0, &message);
+}
+
+int ps_take_stock(struct ps_server *s)
+{
+    transfer_cancel(&s->given);
+    s->offered = (struct members){{0}};
+    s->giver = WORLD_ANY;
+    return s->holds ? ps_report_state(s) : OK;
+}
+
+static int on_replay(struct ps_server *s, const struct ps_message *message)
+{
+    int rc = OK;
+    for (uint64_t n = message->version + 1; rc == OK && n <= s->version; n++)
+        rc = ps_report_shard(s, message->shard, &s->orders[n % s->orders_kept]);
+    return rc;
+}
+
+static int on_sync(struct ps_server *s, const struct ps_message *message)
+{
+    int rc = OK;
+    if (!s->synced) {
+        s->version = message->version;
+        s->history = message->number;
+        s->placement = message->samples;
+    }
+    s->synced = true;
+    s->recovery_done = s->view;
+    for (uint32_t p = 0; rc == OK && message->flags & PS_NEW && p < VIEW_MEMBERS_MAX; p++)
+        if (s->client[p] && members_has(&s->known, p) && s->client[p]->here > s->client[p]->done)
+            rc = ps_have(s, p);
+    if (rc == OK && message->flags & PS_LEFT)
+        rc = resume_all(s, PS_NEW);
+    return rc == OK ? ps_reply_all(s) : rc;
+}
+
+/* Who tells of a view that we have not seen has had it from the driver before us. */
+int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_message *message)
+{
+    uint32_t from = m->from;
+    int rc = ps_see_view(s, message->view);
+    if (rc == OK && message->view == s->view && message->op == PS_GIVEN && !s->holds &&
+        from == s->giver) {
+        const struct transfer_in in = {.x = s->shard.both.at, .n = s->shard.both.n};
+        transfer_cancel(&s->given);
+        transfer_accept(&s->given, &s->sender.transfers, m, &in);
+        return OK;
+    }
+    transfer_refuse(&s->sender.transfers, m);
+    if (rc != OK || message->view != s->view)
+        return rc;
+    switch (message->op) {
+    case PS_COPY: return on_copy(s, from, message);
+    case PS_STATE: return on_stand(s, message);
+    case PS_REPLAY: return on_replay(s, message);
+    case PS_SYNC: return on_sync(s, message);
+    case PS_KNOWN: return on_known(s, message);
+    default: return OK;
+    }
+}

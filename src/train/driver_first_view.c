@@ -1,0 +1,192 @@
+/* Workers that are not there yet, or not any more: waiting for the first view, and what workers say
+ * that cannot go on. Such a worker's trouble is its own: it is named, with its machine, and the run
+ * waits for another, or goes on with the others. */
+#include "train/driver.h"
+#include "train/driver_stop.h"
+
+#include "base/plural.h"
+#include "wire/wire_send.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define LAST_WORDS (WORLD_SECOND / 2)
+
+/* ---- workers that leave ---- */
+
+static void emit_departure(struct driver *d, uint32_t node, const struct departure *departure)
+{
+    const struct view *view = group_view(&d->group);
+    cJSON *event = events_new(&d->events, "member");
+    cJSON_AddNumberToObject(event, "node", node);
+    cJSON_AddStringToObject(event, "what",
+                            departure->stage == DEPARTED_TRAINING ? "failed" : "refused");
+    cJSON_AddNumberToObject(event, "view", view ? view->number : 0);
+    cJSON_AddStringToObject(event, "host", departure->place.host);
+    cJSON_AddStringToObject(event, "address", departure->place.address);
+    cJSON_AddStringToObject(event, "why", departure->text);
+    events_emit(&d->events, event);
+}
+
+/* Departures of members are always told; of others, which may come again and again, once a minute.
+ */
+void driver_take_departure(struct driver *d, uint32_t node, const struct departure *departure)
+{
+    uint32_t silent = 0;
+    int64_t now = world_now(d->world);
+    if (node < VIEW_MEMBERS_MAX) {
+        d->joiner[node].left = now;
+        driver_set_joiner(d, node, false);
+    }
+    if (departure->status == ERR_STOP) {
+        struct err left;
+        departure_explain(departure, node, &left);
+        log_info(d->host->log, "%s", left.text);
+        return;
+    }
+    d->lost_at = now;
+    departure_explain(departure, node, &d->lost);
+    bool news = departure_is_news(&d->departures, departure, now, &silent);
+    if (!news && departure->stage != DEPARTED_TRAINING)
+        return;
+    if (silent > 0)
+        log_warn(d->host->log, "%s (%u times more in the last %.0f s)", d->lost.text, silent,
+                 world_seconds(DEPARTURE_PAUSE));
+    else
+        log_warn(d->host->log, "%s", d->lost.text);
+    emit_departure(d, node, departure);
+}
+
+int driver_on_done(struct driver *d, const struct message *m)
+{
+    const struct view *view = group_view(&d->group);
+    struct byte_reader in = {m->data, m->len, false};
+    struct departure departure;
+    uint32_t node = m->from == WORLD_DRIVER ? read_u32(&in) : m->from; /* the server's task's */
+    if (departure_decode(&in, &departure) != OK) {
+        log_warn(d->host->log, "worker %u: its last word cannot be read", node);
+        return OK;
+    }
+    bool member = view && view_rank(view, node) >= 0;
+    bool leaves = departure.status == ERR_STOP && departure.stage == DEPARTED_TRAINING;
+    if (departure.status == OK || leaves) {
+        if (member || !view) /* else it has been given up; without a view it is back, and ready */
+            members_add(&d->done, node);
+        return OK;
+    }
+    /* The host's own worker has the host's data: another would fail as it did. */
+    bool alone = job_is_alone(d->job) && !d->options->elsewhere;
+    if (member && (alone || train_ends_the_run(departure.status)))
+        return err_set(d->err, departure.status, "%s", departure.text);
+    driver_take_departure(d, node, &departure);
+    return OK;
+}
+
+/* Why the last one left, unless that was long ago; NULL: nobody said. */
+static const struct err *last_cause(const struct driver *d)
+{
+    bool late = world_now(d->world) - d->lost_at > DEPARTURE_PAUSE + driver_patience(d);
+    return d->lost.text[0] && !late ? &d->lost : NULL;
+}
+
+/* The end of a run for lack of workers: for the reason that the last one gave, if any did. The
+ * status of a worker from elsewhere is its own: mended, it comes to this run started again. */
+static int lack_workers(struct driver *d, int status, const char *what)
+{
+    const struct err *cause = last_cause(d), *before = d->options->why_lost;
+    if (!cause && before && before->text[0] && !group_view(&d->group))
+        cause = before;
+    return err_set(d->err, cause && !d->options->elsewhere ? cause->status : status, "%s%s%s", what,
+                   cause ? ": " : "", cause ? cause->text : "");
+}
+
+/* What the last of them may have said is still to be read. */
+int driver_lose_all(struct driver *d)
+{
+    const struct wait_for word[] = {wire_from(WORLD_ANY, WIRE_DONE),
+                                    wire_from(WORLD_ANY, WIRE_OPENING)};
+    struct wake wake;
+    while (world_wait(d->world, word, 2, world_now(d->world) + WORLD_SECOND / 1000, &wake) == OK) {
+        int rc = OK;
+        if (wake.which == 0)
+            rc = driver_on_done(d, wake.msg);
+        else
+            driver_on_opening(d, wake.msg);
+        message_unref(wake.msg);
+        if (rc != OK)
+            return rc;
+    }
+    d->unseen = !last_cause(d);
+    d->ends_resumable = d->options->lost_all && d->options->dir && !d->stop_sent;
+    if (d->options->why_lost)
+        *d->options->why_lost = d->unseen ? (struct err){0} : d->lost;
+    return lack_workers(d, ERR_PEER, "all workers are lost");
+}
+
+/* ---- workers that are to come ---- */
+
+int driver_request_workers(struct driver *d, uint32_t n)
+{
+    atomic_fetch_add(&d->started, n);
+    return world_want_nodes(d->world, n);
+}
+
+/* Of those that the host itself has started so many have ended that the others are too few. What
+ * they may have said before is read first. */
+static int check_lost(struct driver *d, int64_t *since)
+{
+    uint32_t ended = d->options->lost ? d->options->lost(d->options->user) : 0;
+    uint32_t started = atomic_load(&d->started);
+    if (ended == 0 || ended + d->job->workers <= started)
+        return OK;
+    if (*since == WORLD_FOREVER)
+        *since = world_now(d->world);
+    if (world_now(d->world) - *since < LAST_WORDS)
+        return OK;
+    char what[96];
+    snprintf(what, sizeof what, "%u of %u worker%s ended before training began", ended, started,
+             plural(started, "s"));
+    return lack_workers(d, ERR_PEER, what);
+}
+
+static int check_patience(struct driver *d, int64_t patience)
+{
+    char what[128];
+    int64_t moved = driver_last_moved(d), stirred = atomic_load(&d->stirred);
+    if (world_now(d->world) - (moved > stirred ? moved : stirred) <= patience)
+        return OK;
+    snprintf(what, sizeof what, "not all of %u worker%s came: nobody has stirred for %g s",
+             d->job->workers, plural(d->job->workers, "s"), world_seconds(patience));
+    return lack_workers(d, ERR_TIMEOUT, what);
+}
+
+int64_t driver_patience(const struct driver *d)
+{
+    const double most = 1e9; /* s; more is for ever, too, and does not fit */
+    double s = d->options->patience_s;
+    return (int64_t)(fmin(s > 0 ? s : d->job->patience_seconds, most) * (double)WORLD_SECOND);
+}
+
+int driver_form(struct driver *d)
+{
+    int64_t lost_since = WORLD_FOREVER;
+    int64_t patience = driver_patience(d);
+    atomic_store(&d->stirred, world_now(d->world));
+    while (!group_view(&d->group)) {
+        int rc = driver_check_replaced(d);
+        if (rc == OK)
+            rc = driver_turn(d);
+        if (rc == OK)
+            rc = check_lost(d, &lost_since);
+        if (rc != OK)
+            return rc;
+        rc = driver_check_early_stop(d);
+        if (rc != OK)
+            return rc;
+        driver_check_joiners(d, patience);
+        rc = check_patience(d, patience);
+        if (rc != OK)
+            return rc;
+    }
+    return OK;
+}

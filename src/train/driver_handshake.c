@@ -1,0 +1,305 @@
+/* How the driver meets its workers: what it welcomes them with, and what the group's server asks of
+ * it about them. */
+#include "base/plural.h"
+#include "base/printable.h"
+#include "job/text.h"
+#include "model/load.h"
+#include "train/driver.h"
+#include "wire/wire_send.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- the welcome ---- */
+
+/* The job as workers elsewhere are given it: with what they cannot read, and without what is theirs
+ * to say. */
+static int write_elsewhere(struct driver *d, struct buf *text)
+{
+    Caffe__NetParameter *net = NULL;
+    Paceline__Job *copy = NULL;
+    int rc = job_parse("job", (char *)text->data, strlen((char *)text->data), &copy, d->err);
+    if (rc == OK && copy->net->source_case == PACELINE__NET__SOURCE_FILE) {
+        rc = model_load_net(copy->net, &net, d->err);
+        if (rc == OK)
+            rc = model_define_net(&copy->net, net, d->err);
+        if (net)
+            caffe__net_parameter__free_unpacked(net, NULL);
+    }
+    if (rc == OK) {
+        copy->has_threads = copy->has_threads && !d->options->open_threads;
+        buf_release(text);
+        text_write(&copy->base, text);
+        buf_put_u8(text, 0);
+        rc = job_hash(copy, &d->own.job_hash, d->err);
+    }
+    job_free(copy);
+    return rc;
+}
+
+int driver_write_welcome(struct driver *d)
+{
+    struct buf text = {0};
+    text_write(&d->job->base, &text);
+    buf_put_u8(&text, 0);
+    int rc = d->options->elsewhere && !text.failed ? write_elsewhere(d, &text) : OK;
+    if (rc != OK) {
+        buf_release(&text);
+        return rc;
+    }
+    if (!text.failed) {
+        struct welcome welcome = {
+            .job = (char *)text.data,
+            .folder = (char *)(uintptr_t)d->options->folder,
+            .busy_hosts = d->host->timing.silence_max > WORLD_SECOND,
+            .resumes = d->start_model != NULL,
+            .traces = d->options->trace != NULL,
+            .checks = d->options->elsewhere && d->host->reach,
+            .incarnation = d->term.incarnation,
+            .leases_from = d->leases.table.frontier,
+            .records = d->own.records,
+        };
+        welcome_encode(&welcome, &d->welcome);
+        welcome.resumes = false;
+        welcome.late = true; /* a sponsor has what it goes on from */
+        welcome_encode(&welcome, &d->welcome_late);
+    }
+    bool failed = text.failed || d->welcome.failed || d->welcome_late.failed;
+    buf_release(&text);
+    return failed ? err_set(d->err, ERR_NOMEM, "job: out of memory") : OK;
+}
+
+/* ---- what the group's server asks of us, on its task ---- */
+
+/* It waits for what it cannot be sent: it is better told so, by being let go. */
+static void let_go(struct driver *d, uint32_t node, const char *what, int rc)
+{
+    log_warn(d->host->log, "worker %u: no %s for it: %s", node, what, status_text(rc));
+    world_peer_drop(d->world, node);
+}
+
+void driver_welcome(struct driver *d, uint32_t node)
+{
+    driver_report_joiner(d, node, JOINER_CONNECTED, "");
+    const struct buf *welcome = group_view(&d->group) ? &d->welcome_late : &d->welcome;
+    int rc = driver_send(d, node, WIRE_WELCOME, welcome);
+    if (rc != OK && rc != ERR_PEER)
+        let_go(d, node, "welcome", rc);
+}
+
+static void on_arrived(void *user, uint32_t node)
+{
+    driver_welcome(user, node);
+}
+
+static void on_disconnect(void *user, uint32_t node)
+{
+    driver_report_joiner(user, node, JOINER_LEFT, "");
+}
+
+/* To the main task, which knows what was reported before. */
+static void on_refused(void *user, uint32_t node, const struct err *why)
+{
+    struct driver *d = user;
+    struct departure departure = {.status = why->status, .stage = DEPARTED_REFUSED};
+    struct buf bytes = {0};
+    if (node < VIEW_MEMBERS_MAX)
+        departure.place = d->worker_place[node];
+    memcpy(departure.text, why->text, sizeof departure.text);
+    buf_put_u32(&bytes, node);
+    departure_encode(&departure, &bytes);
+    driver_send(d, WORLD_DRIVER, WIRE_DONE, &bytes);
+    buf_release(&bytes);
+}
+
+/* Who says hello is known by its machine. */
+static void keep_worker_place(struct driver *d, uint32_t node, struct hello *hello)
+{
+    printable(hello->host);
+    printable(hello->address);
+    if (node >= VIEW_MEMBERS_MAX)
+        return;
+    struct worker_place *place = &d->worker_place[node];
+    memcpy(place->host, hello->host, sizeof place->host);
+    memcpy(place->address, hello->address, sizeof place->address);
+}
+
+static int on_hello(void *user, uint32_t node, const void *bytes, size_t len, char *address,
+                    struct err *err)
+{
+    struct driver *d = user;
+    struct byte_reader in = {bytes, len, false};
+    struct hello hello;
+    if (hello_read(&in, &hello) != OK)
+        return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
+    keep_worker_place(d, node, &hello);
+    int rc = hello_check(&hello, &d->own, err);
+    if (rc != OK) {
+        char here[NODE_ADDRESS_MAX];
+        world_address(d->world, here, sizeof here);
+        err_prefix(err, "it, at %s, and the driver, at %s, do not fit together", hello.address,
+                   here);
+        return rc;
+    }
+    if (group_view(&d->group) && !strategy_joinable(d->strategy, d->job))
+        return err_set(err, ERR_UNSUPPORTED,
+                       "the run is under way, and with strategy %s as the job has it nobody can "
+                       "join it then",
+                       d->strategy->name);
+    atomic_store(&d->stirred, world_now(d->world));
+    driver_report_joiner(d, node, JOINER_JOINED, "");
+    memcpy(address, hello.address, sizeof hello.address);
+    if (d->options->simulated)
+        log_info(d->host->log, "worker %u is simulated: %s kernels, %s", node, hello.kernels,
+                 hello.isa);
+    else
+        log_info(d->host->log, "worker %u is at %s: %s kernels, %s, %u thread%s", node,
+                 hello.address, hello.kernels, hello.isa, hello.threads,
+                 plural(hello.threads, "s"));
+    return OK;
+}
+
+/* It brings what it has: the server's task writes this down until the first view has formed, then
+ * the main task reads it. */
+static int on_returned(void *user, uint32_t node, const void *bytes, size_t len,
+                       const uint64_t *message, char *address, struct err *err)
+{
+    struct driver *d = user;
+    struct byte_reader in = {bytes, len, false};
+    struct hello hello;
+    if (hello_read(&in, &hello) != OK || node >= VIEW_MEMBERS_MAX)
+        return err_set(err, ERR_PROTOCOL, "its hello cannot be read");
+    int rc = hello_check(&hello, &d->own, err);
+    if (rc != OK)
+        return rc;
+    keep_worker_place(d, node, &hello);
+    driver_report_joiner(d, node, JOINER_JOINED, "");
+    memcpy(address, hello.address, sizeof hello.address);
+    atomic_store(&d->stirred, world_now(d->world));
+    if (group_view(&d->group))
+        return OK; /* it comes too late, and will be told */
+    recovery_report_read(message, &d->recovery[node]);
+    log_info(d->host->log, "worker %u is back, after exchange %" PRIu64, node,
+             d->recovery[node].progress.exchanges);
+    return OK;
+}
+
+/* For a driver that comes after this one. */
+static void on_formed(void *user, const struct view *view)
+{
+    struct driver *d = user;
+    d->term.view = view->number;
+    d->term.members = (struct members){{0}};
+    for (size_t i = 0; i < view->count; i++) {
+        members_add(&d->term.members, view->node[i]);
+        if (view->node[i] >= d->term.next)
+            d->term.next = view->node[i] + 1;
+    }
+    driver_write_term(d);
+}
+
+static void on_tick(void *user)
+{
+    driver_retry_term(user);
+}
+
+static void on_want(void *user, uint32_t workers)
+{
+    struct driver *d = user;
+    atomic_store(&d->lost_workers, 0); /* they are among these */
+    int rc = driver_request_workers(d, workers);
+    if (rc != OK)
+        log_warn(d->host->log, "no workers for %u that have not come back: %s", workers,
+                 status_text(rc));
+}
+
+/* "worker 3 (attic, 10.0.0.3:4711) is lost: no heartbeat, or no link, for 5 s" */
+static void report_lost_worker(struct driver *d, uint32_t node, const char *what, const char *here)
+{
+    char line[ERR_TEXT_MAX], name[WORKER_HOST_MAX + NODE_ADDRESS_MAX + 32];
+    char why[64] = "its connection has ended";
+    if (strcmp(what, "cut") == 0)
+        snprintf(why, sizeof why, "no heartbeat, or no link, for %g s",
+                 world_seconds(d->host->timing.silence_max));
+    else if (strcmp(what, "hung") == 0)
+        snprintf(why, sizeof why, "it computes without progress");
+    else if (strcmp(what, "fenced") == 0)
+        snprintf(why, sizeof why, "its donor left before it had its state");
+    worker_place_print(&d->worker_place[node], node, name, sizeof name);
+    snprintf(line, sizeof line, "%s is lost: %s%s", name, why, here);
+    driver_report_joiner(d, node, JOINER_LOST, line);
+}
+
+static void on_member(void *user, uint32_t node, const char *what, uint32_t view)
+{
+    struct driver *d = user;
+    bool joins = strcmp(what, "join") == 0, leaves = strcmp(what, "leave") == 0;
+    bool lost = !joins && !leaves && strcmp(what, "back") != 0;
+    bool forming = view == 0 || (view == 1 && joins);
+    char here[48] = "";
+    atomic_fetch_add(&d->lost_workers, lost);
+    if (joins && view > 1)
+        atomic_store(&d->joined_at[node], world_now(d->world) - d->events.start);
+    if (forming) {
+        d->first_workers = joins ? d->first_workers + 1 : d->first_workers - 1;
+        snprintf(here, sizeof here, "; %u of %u are here", d->first_workers, d->job->workers);
+    }
+    if (lost && node < VIEW_MEMBERS_MAX)
+        report_lost_worker(d, node, what, here);
+    else if (joins || leaves)
+        log_info(d->host->log, "worker %u %s%s", node, joins ? "has joined" : "has left", here);
+    cJSON *event = events_new(&d->events, "member");
+    cJSON_AddNumberToObject(event, "node", node);
+    cJSON_AddStringToObject(event, "what", what);
+    cJSON_AddNumberToObject(event, "view", view);
+    events_emit(&d->events, event);
+}
+
+/* ---- the group ---- */
+
+int driver_start_group(struct driver *d)
+{
+    /* Who said why it left does not come back to be gone on with. */
+    bool gone = d->options->why_lost && d->options->why_lost->text[0];
+    uint32_t last_view = gone ? 0 : d->last_term.view;
+    const struct roster_options roster = {
+        .workers = d->job->workers,
+        .workers_max = strategy_joinable(d->strategy, d->job) ? job_workers_max(d->job) : 0,
+        .standby = d->job->standby,
+        .incarnation = d->term.incarnation,
+        .driver_takes_part = strategy_driver_hosts_model(d->strategy, d->job),
+        .silence_max = d->host->timing.silence_max,
+        .stall_max = d->host->timing.stall_max,
+        .recovers = d->options->resume && !d->options->fresh,
+        .last_view = last_view,
+        .last_incarnation = last_view ? d->last_term.incarnation : 0,
+        .last = d->last_term.members,
+    };
+    const struct server_hooks hooks = {
+        .arrived = on_arrived,
+        .on_disconnect = on_disconnect,
+        .refused = on_refused,
+        .admit = on_hello,
+        .member = on_member,
+        .returned = on_returned,
+        .formed = on_formed,
+        .tick = on_tick,
+        .want = on_want,
+        .user = d,
+    };
+    group_init(&d->group, d->world, d->host->log, &d->host->timing);
+    int rc = OK;
+    if (d->options->elsewhere && d->host->reach)
+        rc = connectivity_start(d->world, d->host, &d->connectivity);
+    driver_welcome_arrivals(d);
+    if (rc == OK)
+        rc = server_start(&d->server, &d->group, &roster, &hooks);
+    uint32_t workers = job_workers_max(d->job) + d->job->standby;
+    if (roster.recovers && roster.last_view > 0)
+        workers = 0; /* those of before may still be there */
+    if (rc == OK)
+        rc = driver_request_workers(d, workers);
+    return rc == OK ? OK
+                    : err_set(d->err, rc, "%u workers cannot be had: %s", workers, status_text(rc));
+}

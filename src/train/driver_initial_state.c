@@ -1,0 +1,285 @@
+/* What the run starts from: values drawn from its seed, files of weights, a run of Caffe's, or its
+ * own newest checkpoint. */
+#include "base/plural.h"
+#include "train/driver.h"
+#include "train/initial_weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FINAL "final.safetensors"
+
+/* The vectors of a checkpoint, where they lie in `start_model`. */
+static void point_at_start(struct driver *d)
+{
+    size_t n = d->x.n;
+    float *at = d->start_model;
+    d->start = (struct global_model){.x = &d->x, .s = &d->s};
+    vec_import(&d->x, vec_all(&d->x), at);
+    vec_import(&d->s, vec_all(&d->s), at + n);
+    at += n + d->s.n;
+    if (d->layout.has_state) {
+        d->start.state = d->start_state;
+        d->start.states = d->optim.ops->states;
+        d->start.updates = d->resumed.updates;
+    }
+    for (size_t i = 0; i < d->start.states; i++, at += n)
+        d->start_state[i] = (struct vec){at, n};
+    if (d->layout.has_extra)
+        d->start.extra = d->start_extra;
+    for (size_t i = 0; d->start.extra && i < d->layout.extras; i++, at += n)
+        d->start_extra[i] = (struct vec){at, n};
+}
+
+static int make_room(struct driver *d)
+{
+    if (!d->start_model)
+        d->start_model = arena_array(&d->arena, model_floats_most(&d->layout), float);
+    return d->start_model ? OK : err_set(d->err, ERR_NOMEM, "out of memory for a checkpoint");
+}
+
+/* Files of weights, and what a run of Caffe left: read here, given to all. */
+static int begin_with(struct driver *d)
+{
+    bool weights = d->job->weights && *d->job->weights;
+    const char *state = d->options->snapshot;
+    d->resumed.best_score = INFINITY;
+    if (!weights && !state) {
+        d->start_model = NULL;
+        return OK;
+    }
+    int rc = make_room(d);
+    if (rc != OK)
+        return rc;
+    vec_export(&d->x, vec_all(&d->x), d->start_model);
+    vec_export(&d->s, vec_all(&d->s), d->start_model + d->x.n);
+    if (weights)
+        rc = initial_weights(d->job, &d->layout, d->host->log, d->start_model, d->err);
+    if (rc == OK && state)
+        rc = initial_solver_state(state, d->job, &d->layout, d->host->log, d->start_model,
+                                  &d->resumed, d->err);
+    if (rc != OK)
+        return rc;
+    d->resumed_run = state != NULL;
+    point_at_start(d);
+    return OK;
+}
+
+/* What a checkpoint brought, and what begins afresh since it had none. */
+static void report_initial_state(const struct driver *d)
+{
+    const struct progress *progress = &d->resumed.progress;
+    bool state = d->layout.optim->states > 0, extra = d->layout.extras > 0;
+    struct buf text = {0};
+    buf_printf(&text, "goes on after exchange %" PRIu64 " at epoch %.2f with %u worker%s: model",
+               progress->exchanges,
+               (double)progress->sample_offset / (double)d->corpus->set[SET_TRAIN].count,
+               d->job->workers, plural(d->job->workers, "s"));
+    if (state && d->layout.has_state)
+        buf_printf(&text, ", optimizer state");
+    for (size_t i = 0; extra && d->layout.has_extra && i < d->layout.extras; i++)
+        buf_printf(&text, ", %s", d->layout.extra_name[i]);
+    if (state && !d->layout.has_state)
+        buf_printf(&text, "; optimizers start afresh");
+    for (size_t i = 0; extra && !d->layout.has_extra && i < d->layout.extras; i++)
+        buf_printf(&text, "; %s starts afresh", d->layout.extra_name[i]);
+    buf_put_u8(&text, 0);
+    log_info(d->host->log, "%s", text.failed ? "goes on" : (const char *)text.data);
+    buf_release(&text);
+}
+
+/* How to go on from an end that was reached. */
+static void report_finished_run(const struct driver *d)
+{
+    const char *dir = d->options->dir->path;
+    const Paceline__Stop *stop = d->job->stop;
+    const struct progress *progress = &d->resumed.progress;
+    double reached = (double)progress->sample_offset / (double)d->corpus->set[SET_TRAIN].count;
+    char more[48];
+    if (stop->has_steps && progress->steps >= stop->steps)
+        snprintf(more, sizeof more, "stop.steps=%" PRIu64, 2 * progress->steps);
+    else
+        snprintf(more, sizeof more, "stop.epochs=%.0f",
+                 fmax(round(2 * reached), floor(reached) + 1));
+    log_info(d->host->log,
+             "the run is complete: %s/" FINAL "; to train it further, write paceline resume "
+             "%s --set %s",
+             dir, dir, more);
+}
+
+/* The final model, which was put elsewhere, into the run directory. */
+static int bring_home(struct driver *d)
+{
+    const struct rundir *dir = d->options->dir;
+    struct checkpoint_header header = d->resumed;
+    header.incarnation = driver_term_newest(dir);
+    header.records = d->corpus->set[SET_TRAIN].count;
+    return checkpoint_save_model(dir, FINAL, &header, &d->layout, d->start_model, d->err);
+}
+
+/* The run has come to its end, and has left what it was for: in the directory, or it is what was
+ * loaded (`has_final`). Nobody is waited for then; but a driver that died before its workers had
+ * heard of it owes them that. */
+static int look_whether_over(struct driver *d, bool has_final)
+{
+    const struct rundir *dir = d->options->dir;
+    const struct progress *progress = &d->resumed.progress;
+    struct driver_term before = {.view = 0};
+    struct err none;
+    if (driver_term_read(dir, &before, &none) == OK && before.view > 0)
+        return OK;
+    if (!strategy_done(d->job, progress, d->corpus->set[SET_TRAIN].count))
+        return OK;
+    /* One of an earlier, shorter run of this directory is of another commit point. */
+    bool here = checkpoint_model_is_of(dir, FINAL, progress);
+    if (!here && !has_final)
+        return OK;
+    int rc = here ? OK : bring_home(d);
+    if (rc != OK)
+        return rc;
+    d->over = true;
+    d->model_writer.at = *progress;
+    rundir_file(dir, FINAL, d->model_writer.final_path, sizeof d->model_writer.final_path);
+    report_finished_run(d);
+    return OK;
+}
+
+/* Wherever it lies now. */
+static int check_data(const struct driver *d)
+{
+    uint64_t before = d->resumed.data_hash;
+    if (before == d->corpus->hash)
+        return OK;
+    int rc = err_set(d->err, ERR_INPUT,
+                     "%s: the checkpoint is of other data (%016" PRIx64 ", the job's is %016" PRIx64
+                     "); give it the same records, or allow others by --force-change",
+                     d->options->dir->path, before, d->corpus->hash);
+    if (!d->options->force)
+        return rc;
+    log_warn(d->host->log, "%s: goes on with other data than the checkpoint's",
+             d->options->dir->path);
+    return OK;
+}
+
+/* The whole path of a model that the run's last end has put elsewhere; false: none. */
+static bool find_elsewhere(const struct rundir *dir, char *path, size_t size)
+{
+    char events[RUNDIR_PATH_MAX + 64];
+    rundir_file(dir, "events.jsonl", events, sizeof events);
+    cJSON *end = event_log_newest(events, "end");
+    const char *model = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(end, "model"));
+    bool elsewhere = model && model[0] == '/';
+    if (elsewhere)
+        snprintf(path, size, "%s", model);
+    cJSON_Delete(end);
+    return elsewhere;
+}
+
+/* A model that is all there is to go on from, or is further than the newest checkpoint: where the
+ * run directory could not take it, it is elsewhere, or the newest checkpoint has become it.
+ * ERR_NOT_FOUND: there is none; ERR_INPUT: it cannot be taken up */
+static int load_final(struct driver *d, const struct progress *newest)
+{
+    const struct rundir *dir = d->options->dir;
+    char path[RUNDIR_PATH_MAX + 64], here[RUNDIR_PATH_MAX + 64];
+    struct checkpoint_header header;
+    struct err why, none;
+    bool elsewhere = find_elsewhere(dir, path, sizeof path);
+    rundir_file(dir, FINAL, here, sizeof here);
+    bool is_there = elsewhere && checkpoint_read_header(path, &header, &why) == OK;
+    if (is_there && newest && !progress_is_further(&header.progress, newest))
+        return ERR_NOT_FOUND;
+    if (!is_there && !newest && checkpoint_read_header(here, &header, &none) == OK)
+        snprintf(path, sizeof path, "%s", here);
+    else if (!elsewhere)
+        return ERR_NOT_FOUND;
+    else if (!is_there)
+        return err_set(d->err, ERR_INPUT,
+                       "the run's final model was put elsewhere and cannot be read (%.300s); copy "
+                       "it to %s",
+                       why.text, here);
+    int rc = checkpoint_load_model(path, &d->layout, d->start_model, &d->resumed, d->err);
+    if (rc == OK)
+        log_info(d->host->log, "the run's newest model is %s", path);
+    return rc;
+}
+
+/* *is_final: it is a model, not a checkpoint. */
+static int load_newest(struct driver *d, bool *is_final)
+{
+    const struct rundir *dir = d->options->dir;
+    struct progress newest;
+    bool kept = checkpoint_find_newest(dir, &newest);
+    int rc = load_final(d, kept ? &newest : NULL);
+    *is_final = rc == OK;
+    if (rc == OK || rc == ERR_NOMEM)
+        return rc;
+    if (rc == ERR_INPUT && !kept && !d->options->force) {
+        struct err why = *d->err;
+        return err_set(d->err, ERR_INPUT,
+                       "%s: there is no checkpoint, and %.380s; or begin afresh by --force-change",
+                       dir->path, why.text);
+    }
+    if (rc == ERR_INPUT)
+        log_warn(d->host->log, "%s: %s", dir->path, d->err->text);
+    return checkpoint_load(dir, d->host->log, &d->layout, d->start_model, &d->resumed, d->err);
+}
+
+/* Take the newest checkpoint of the run directory, or its final model, as the start. */
+static int resume_run(struct driver *d)
+{
+    struct checkpoint_header *header = &d->resumed;
+    int made = make_room(d);
+    if (made != OK)
+        return made;
+    bool is_final;
+    int rc = load_newest(d, &is_final);
+    if (rc == ERR_NOT_FOUND) { /* it ended before the first one */
+        log_warn(d->host->log, "%s; the run begins afresh", d->err->text);
+        return begin_with(d);
+    }
+    if (rc != OK)
+        return rc;
+    rc = check_data(d);
+    if (rc != OK)
+        return rc;
+    if (!d->layout.has_state)
+        header->updates = 0;
+    header->progress.samples_used = header->used;
+    point_at_start(d);
+    d->resumed_run = true;
+    rc = look_whether_over(d, is_final);
+    if (rc == OK && !d->over)
+        report_initial_state(d);
+    return rc;
+}
+
+/* The book of leases goes on where a checkpoint's ended. One of a run that had none has handed out
+ * whatever was before its place. */
+static int open_leases(struct driver *d)
+{
+    struct checkpoint_header *header = &d->resumed;
+    struct lease_table *leases = &d->leases.table;
+    uint64_t grain = job_step_records(d->job);
+    bool opened = header->leases
+                      ? lease_read(leases, header->leases, grain)
+                      : lease_open(leases, header->progress.sample_offset, header->missed, grain);
+    if (!opened)
+        return err_set(d->err, ERR_INPUT, "%s: the checkpoint's book of %s cannot be read",
+                       d->options->dir ? d->options->dir->path : "the run",
+                       header->leases ? "leases" : "records");
+    d->leases.world = d->world;
+    d->leases.log = d->host->log;
+    d->leases.records = d->corpus->set[SET_TRAIN].count;
+    if (header->leases)
+        header->used = leases->used;
+    return OK;
+}
+
+int driver_find_start(struct driver *d)
+{
+    int rc = d->options->resume ? resume_run(d) : begin_with(d);
+    return rc == OK ? open_leases(d) : rc;
+}

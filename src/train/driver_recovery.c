@@ -1,0 +1,103 @@
+/* A driver that has died and come back: what its workers say of themselves becomes its book. */
+#include "base/plural.h"
+#include "train/driver.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* What they went over again is in the same places. */
+static void sum_of_repeated(struct driver *d, const struct view *view, const struct progress *all)
+{
+    struct ledger *ledger = &d->ledger;
+    uint64_t repeated_sum = 0, departed_nodes = 0, repeated = 0;
+    for (size_t i = 0; i < view->count; i++) {
+        const struct recovery_report *report = &d->recovery[view->node[i]];
+        d->ledger.own[view->node[i]].repeated_by = report->lease.repeated;
+        repeated_sum += report->lease.repeated;
+        departed_nodes = report->departed_totals[DEPARTED_REPEATED_BY] > departed_nodes
+                             ? report->departed_totals[DEPARTED_REPEATED_BY]
+                             : departed_nodes;
+        repeated = report->departed_totals[DEPARTED_REPEATED] > repeated
+                       ? report->departed_totals[DEPARTED_REPEATED]
+                       : repeated;
+    }
+    ledger->repeated_leases = repeated_sum + departed_nodes < all->sample_offset
+                                  ? repeated_sum + departed_nodes
+                                  : all->sample_offset;
+    ledger->used = all->sample_offset - ledger->repeated_leases;
+    lease_server_recover(&d->leases, view, d->recovery, ledger->used, repeated + repeated_sum);
+    ledger_lease(ledger, &d->leases.table);
+}
+
+/* What all together have done that run free: each itself, and those that are there no more. */
+static struct progress sum_of_free(struct driver *d, const struct view *view)
+{
+    struct progress all = {.sample_offset = 0};
+    uint64_t departed[DEPARTED_COUNT] = {0};
+    for (size_t i = 0; i < view->count; i++) {
+        const struct recovery_report *report = &d->recovery[view->node[i]];
+        d->ledger.own[view->node[i]].samples = report->samples;
+        d->ledger.own[view->node[i]].exchanges = report->exchanges;
+        all.sample_offset += report->samples;
+        all.exchanges += report->exchanges;
+        for (int k = 0; k < DEPARTED_COUNT; k++)
+            departed[k] =
+                report->departed_totals[k] > departed[k] ? report->departed_totals[k] : departed[k];
+    }
+    all.sample_offset += departed[DEPARTED_SAMPLES];
+    all.exchanges += departed[DEPARTED_EXCHANGES];
+    /* Who died with the driver is in neither sum, but what it had reported is in the checkpoint. */
+    if (all.sample_offset < d->resumed.progress.sample_offset)
+        all.sample_offset = d->resumed.progress.sample_offset;
+    if (all.exchanges < d->resumed.progress.exchanges)
+        all.exchanges = d->resumed.progress.exchanges;
+    d->untaken = all.sample_offset;
+    for (size_t i = 0; i < view->count; i++)
+        d->untaken -= d->recovery[view->node[i]].samples;
+    all.samples_used = all.sample_offset;
+    all.steps = all.sample_offset / d->ledger.step_samples;
+    return all;
+}
+
+/* Of workers in step: who is furthest knows best. */
+static struct progress furthest_progress(struct driver *d, const struct view *view)
+{
+    const struct recovery_report *best = &d->recovery[view->node[0]];
+    for (size_t i = 1; i < view->count; i++)
+        if (d->recovery[view->node[i]].progress.exchanges > best->progress.exchanges)
+            best = &d->recovery[view->node[i]];
+    d->recovery_reported = best->words > 0;
+    memcpy(d->recovery_join_state, best->join_state, sizeof d->recovery_join_state);
+    bool further =
+        !strategy_driver_hosts_model(d->strategy, d->job) && /* these complete none without us */
+        d->early.exchanges > best->progress.exchanges;
+    return further ? d->early : best->progress;
+}
+
+void driver_resume_with(struct driver *d, const struct view *view)
+{
+    struct ledger *ledger = &d->ledger;
+    bool free = strategy_is_async(d->strategy, d->job);
+    struct progress progress = free ? sum_of_free(d, view) : furthest_progress(d, view);
+    ledger_go_on(ledger, &progress);
+    if (strategy_leases(d->strategy, d->job))
+        sum_of_repeated(d, view, &progress);
+    d->resumed.progress = progress;
+    d->resumed.used = ledger->used;
+    d->resumed.missed = ledger->missed;
+    d->meter.offset = progress.sample_offset;
+    d->resumed_run = true;
+    driver_open_counts(d);
+    log_info(d->host->log,
+             "goes on with %zu worker%s back, after exchange %" PRIu64 " at epoch %.2f",
+             view->count, plural(view->count, "s"), progress.exchanges,
+             (double)progress.sample_offset / (double)d->corpus->set[SET_TRAIN].count);
+    cJSON *event = events_new(&d->events, "back");
+    cJSON_AddNumberToObject(event, "incarnation", d->term.incarnation);
+    cJSON_AddNumberToObject(event, "workers", (double)view->count);
+    cJSON_AddNumberToObject(event, "exchanges", (double)progress.exchanges);
+    cJSON_AddNumberToObject(event, "place", (double)progress.sample_offset);
+    cJSON_AddNumberToObject(event, "used", (double)ledger->used);
+    cJSON_AddNumberToObject(event, "missed", (double)ledger->missed);
+    events_emit(&d->events, event);
+}

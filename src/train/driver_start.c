@@ -1,0 +1,236 @@
+/* The run begins: the model writer, and the strategy's own part where the driver has one. */
+#include "tensor/kernels.h"
+#include "train/driver.h"
+
+bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy)
+{
+    return !strategy_driver_hosts_model(strategy, job) ||
+           (job_is_alone(job) && !strategy_is_async(strategy, job));
+}
+
+/* Asked by the keeper, before it writes. */
+static bool is_replaced(void *user)
+{
+    return driver_replaced(user);
+}
+
+/* ---- the keeper ---- */
+
+/* Where workers run free. */
+static void where_all_are(void *user, struct progress *progress)
+{
+    const struct driver *d = user;
+    progress->sample_offset = atomic_load(&d->sample_offset);
+    progress->steps = atomic_load(&d->steps);
+    progress->exchanges = atomic_load(&d->exchanges);
+}
+
+/* And where they were when a worker was asked for its model. */
+static void where_all_were(void *user, struct progress *progress)
+{
+    const struct driver *d = user;
+    progress->sample_offset = atomic_load(&d->requested_offset);
+    progress->steps = atomic_load(&d->requested_steps);
+    progress->exchanges = atomic_load(&d->requested_exchanges);
+}
+
+/* The driver's own part is the run's model, where it has one. Else members send what is due without
+ * being asked; a checkpoint's model, and the final one, only the member that was asked. */
+static uint32_t allowed_uses(void *user, uint32_t node, uint32_t uses)
+{
+    const struct driver *d = user;
+    const struct view *view = group_view(&d->group);
+    if (!train_workers_speak(d->job, d->strategy))
+        return node == WORLD_DRIVER ? uses : 0;
+    if (!view || view_rank(view, node) < 0)
+        return 0;
+    if (node != atomic_load(&d->checkpoint_of))
+        uses &= ~(uint32_t)MODEL_CHECKPOINT;
+    if (node != atomic_load(&d->model_of))
+        uses &= ~(uint32_t)MODEL_FINAL;
+    return uses;
+}
+
+static void on_error_reached(void *user)
+{
+    driver_request_stop(user, "error");
+}
+
+static int start_model_writer(struct driver *d)
+{
+    struct model_writer *k = &d->model_writer;
+    k->world = d->world;
+    k->log = d->host->log;
+    k->events = &d->events;
+    k->dir = d->options->dir;
+    k->keep = d->job->checkpoint->keep;
+    k->places = d->options->places;
+    k->stop = d->options->stop;
+    k->wait_s = d->job->checkpoint->wait_seconds;
+    k->layout = d->layout;
+    k->reached = on_error_reached;
+    k->replaced = is_replaced;
+    k->allowed = allowed_uses;
+    k->free = strategy_is_async(d->strategy, d->job);
+    k->where = k->free && train_workers_speak(d->job, d->strategy) ? where_all_were : NULL;
+    k->user = d;
+    k->header = (struct checkpoint_header){
+        .seed = d->job->seed,
+        .job_hash = d->own.job_hash,
+        .data_hash = d->own.records.hash,
+        .records = d->corpus->set[SET_TRAIN].count,
+        .incarnation = d->term.incarnation,
+    };
+    driver_update_model_writer(d);
+    objectives_init(&k->objectives, d->world, d->job, d->corpus, d->ws, &d->events,
+                    d->host->step_seconds);
+    k->objectives.stop = d->options->stop;
+    if (d->resumed_run)
+        k->objectives.best_score = d->resumed.best_score;
+    if (d->job->evaluate->at_start && !d->resumed_run)
+        k->first = &d->initial;
+    int rc = model_writer_init(k, &d->arena);
+    return rc == OK ? model_writer_start(k) : rc;
+}
+
+/* ---- the strategy's part ---- */
+
+/* Workers run free, and the driver's model has changed: the main task knows how far they are and
+ * what is due. */
+static int on_free_change(struct driver *d, struct driver_part *l)
+{
+    uint32_t uses = atomic_load(&d->model_uses);
+    where_all_are(d, &l->progress);
+    if (uses && publisher_start(&d->to_model_writer, &l->progress, uses, &l->model))
+        atomic_fetch_and(&d->model_uses, ~uses);
+    return OK;
+}
+
+static int on_leader_committed(struct driver_part *l, const struct exchange *e)
+{
+    struct driver *d = l->train;
+    if (!e)
+        return on_free_change(d, l);
+    l->progress.samples_used += exchange_result_meta(e)->samples;
+    bool last = strategy_done(l->job, &l->progress, l->records);
+    uint32_t use = trigger_uses(d->job, d->evaluate_every, &d->led, &l->progress);
+    uint32_t uses = atomic_load(&d->model_uses);
+    atomic_fetch_or(&d->model_uses, use & MODEL_SNAPSHOT); /* that one waits for its turn */
+    d->led = l->progress;
+    use |= uses;
+    if (use && !last && !train_workers_speak(d->job, d->strategy) &&
+        publisher_start(&d->to_model_writer, &l->progress, use, &l->model))
+        atomic_fetch_and(&d->model_uses, ~use);
+    return exchange_meta_ends_run(exchange_result_meta(e)) ? ERR_STOP : OK;
+}
+
+static int hand_over_final(struct driver *d)
+{
+    struct driver_part *l = &d->leader;
+    if (train_workers_speak(d->job, d->strategy))
+        return OK;
+    if (strategy_is_async(d->strategy, d->job))
+        where_all_are(d, &l->progress);
+    atomic_store(&d->handing_over, true);
+    int rc = publisher_finish(&d->to_model_writer, WORLD_FOREVER);
+    if (rc == OK && !publisher_start(&d->to_model_writer, &l->progress, MODEL_FINAL, &l->model))
+        rc = ERR_NOMEM;
+    return rc == OK ? publisher_finish(&d->to_model_writer, WORLD_FOREVER) : rc;
+}
+
+/* The loop has ended; members of a new view may still lack the last result, until the run is over
+ * and this task is cancelled. */
+static int drain_lanes(struct driver_part *l)
+{
+    for (;;) {
+        uint64_t seen = world_raised(l->world, SIGNAL_GROUP);
+        int rc = OK;
+        for (size_t i = 0; rc == OK && i < l->lanes.count; i++)
+            rc = exchange_sync(l->lanes.at[i]);
+        struct wait_for change = {.kind = WAIT_SIGNAL, .signal = SIGNAL_GROUP, .seen = seen};
+        struct wake wake;
+        if (rc == OK)
+            rc = world_wait(l->world, &change, 1, WORLD_FOREVER, &wake);
+        if (rc != OK)
+            return rc == ERR_CANCELLED ? OK : rc;
+    }
+}
+
+static int leader_main(void *arg)
+{
+    struct driver *d = arg;
+    kernels_set_threads((int)d->job->threads);
+    int rc = d->strategy->driver(&d->leader);
+    if (rc == OK)
+        rc = hand_over_final(d);
+    return rc == OK ? drain_lanes(&d->leader) : rc; /* an error ends the run: driver.c watches */
+}
+
+static int start_leader(struct driver *d, const struct view *view)
+{
+    d->leader = (struct driver_part){
+        .world = d->world,
+        .group = &d->group,
+        .log = d->host->log,
+        .job = d->job,
+        .table = d->layout.x,
+        .arena = &d->arena,
+        .records = d->corpus->set[SET_TRAIN].count,
+        .progress = d->resumed.progress,
+        .untaken = d->untaken,
+        .resumed = d->start,
+        .on_commit = on_leader_committed,
+        .train = d,
+    };
+    bool back = view->number > 1;
+    d->leader.lanes.needs_sync = back;
+    d->leader.recovered = back && d->recovery_reported ? d->recovery_join_state : NULL;
+    for (size_t i = 0; !back && i < view->count; i++)
+        members_add(&d->leader.progress.sharers, view->node[i]);
+    if (vec_init(&d->leader.x, &d->arena, d->x.n) != OK ||
+        vec_init(&d->leader.s, &d->arena, d->s.n) != OK ||
+        publisher_init(&d->to_model_writer, d->world, WORLD_DRIVER, model_floats_most(&d->layout),
+                       d->layout.extras, &d->arena) != OK)
+        return ERR_NOMEM;
+    vec_copy(&d->leader.x, &d->x, vec_all(&d->x));
+    vec_copy(&d->leader.s, &d->s, vec_all(&d->s));
+    d->leader.model = (struct global_model){.x = &d->leader.x, .s = &d->leader.s};
+    return world_spawn(d->world, "leader", leader_main, d, &d->leader_task);
+}
+
+/* Workers fetch what they begin with, where they do not draw it. */
+static int start_giver(struct driver *d)
+{
+    const struct global_model *start = &d->start;
+    size_t extras = start->extra ? d->layout.extras : 0;
+    d->giver = (struct bootstrap_giver){
+        .group = &d->group,
+        .message = {.progress = d->resumed.progress,
+                    .has_state = start->states > 0,
+                    .has_extra = extras > 0,
+                    .floats = d->s.n + d->x.n * (1 + start->states + extras),
+                    .updates = start->updates},
+        .vectors = d->start_model,
+    };
+    return bootstrap_give(&d->giver);
+}
+
+int driver_start(struct driver *d, const struct view *view)
+{
+    if (view->number > 1)
+        driver_resume_with(d, view);
+    else if (!d->leases.opened && strategy_leases(d->strategy, d->job))
+        lease_server_begin(&d->leases, view);
+    driver_report_departed(d);
+    d->begun = true;
+    int rc = OK;
+    if (d->options->trace)
+        rc = tracer_start(&d->tracer, d->world, d->options->trace, d->events.start, d->joined_at);
+    if (rc == OK && d->start_model) /* who is in already may have asked */
+        rc = start_giver(d);
+    if (rc == OK)
+        rc = start_model_writer(d);
+    if (rc == OK && strategy_driver_hosts_model(d->strategy, d->job))
+        rc = start_leader(d, view);
+    return rc == OK ? OK : err_set(d->err, rc, "the run cannot start: %s", status_text(rc));
+}

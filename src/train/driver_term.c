@@ -1,0 +1,83 @@
+/* Which of those that drive this run, or have driven it, this driver is. */
+#include "train/driver.h"
+
+void driver_write_term(struct driver *d)
+{
+    struct err err;
+    if (!d->options->dir)
+        return;
+    int rc = driver_term_write(d->options->dir, &d->term, &err);
+    bool unwritten = rc != OK && rc != ERR_FENCED;
+    if (rc == ERR_FENCED)
+        atomic_store(&d->outranked, true);
+    if (rc != OK && !d->term_unwritten)
+        log_warn(d->host->log, "%s%s", err.text,
+                 unwritten ? ": until that is written, a driver that comes back knows of no workers"
+                           : "");
+    d->term_unwritten = unwritten;
+    d->term_retry_at = world_now(d->world) + WORLD_SECOND;
+}
+
+void driver_retry_term(struct driver *d)
+{
+    if (d->term_unwritten && world_now(d->world) >= d->term_retry_at)
+        driver_write_term(d);
+}
+
+bool driver_replaced(struct driver *d)
+{
+    if (d->options->dir && driver_term_newest(d->options->dir) > d->term.incarnation)
+        atomic_store(&d->outranked, true);
+    return atomic_load(&d->outranked);
+}
+
+void driver_leave(struct driver *d)
+{
+    d->term.view = 0;
+    d->term.members = (struct members){{0}};
+    driver_write_term(d);
+    struct driver_term left;
+    struct err none;
+    bool reported = d->claimed && driver_term_read(d->options->dir, &left, &none) == OK &&
+                    left.incarnation == d->term.incarnation;
+    if (reported) /* else the claim alone says that this number has been somebody's */
+        driver_term_unclaim(d->options->dir, d->term.incarnation);
+}
+
+/* What the driver before has left; ERR_NOT_FOUND: nothing. */
+static int read_before(struct driver *d, struct err *err)
+{
+    int rc = driver_term_read(d->options->dir, &d->last_term, err);
+    if (rc != OK)
+        d->last_term = (struct driver_term){.view = 0};
+    return rc;
+}
+
+/* This driver outranks all that have been here before. Where what they left is damaged it goes far
+ * beyond what they can have come to. */
+void driver_take_over(struct driver *d)
+{
+    enum { FAR = 1000 };
+    struct err err;
+    uint32_t before = d->resumed.incarnation, mine = before + 1;
+    if (d->options->resume && d->options->dir) {
+        int rc = read_before(d, &err);
+        if (rc != OK && rc != ERR_NOT_FOUND) {
+            log_warn(d->host->log, "%s", err.text);
+            before += FAR;
+        }
+        mine = (before > d->last_term.incarnation ? before : d->last_term.incarnation) + 1;
+        d->claimed = driver_term_claim(d->options->dir, before, &mine, &err) == OK;
+        if (!d->claimed) {
+            uint32_t newest = driver_term_newest(d->options->dir);
+            log_warn(d->host->log, "%s", err.text);
+            mine = newest >= mine ? newest + 1 : mine;
+        }
+        read_before(d, &err); /* another may have been quicker, and be older now */
+    }
+    d->term = (struct driver_term){
+        .run = d->options->run,
+        .incarnation = mine,
+        .next = d->last_term.next,
+    };
+}

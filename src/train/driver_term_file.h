@@ -1,0 +1,50 @@
+/* What a driver leaves in the run directory for the one that comes after it: which run it is, the
+ * driver's incarnation, and whom the newest view held, so that these are waited for. One line each:
+ *
+ *   run 5f1c2a…        (hex)
+ *   incarnation 3
+ *   view 17
+ *   members 0 1 2 5
+ *   next 6             the first number that no worker has had
+ *
+ * An incarnation is taken by making a file `driver.N` that there must not be yet, and before
+ * anything else is done: of two drivers that take a run up at the same moment one gets a higher
+ * number. Who is cut off behind that has used a number up, and holds up nobody; the next one
+ * removes its file.
+ *
+ * A driver that finds a higher incarnation than its own in either place has been replaced, and
+ * ends. */
+#ifndef PL_TRAIN_DRIVER_TERM_FILE_H
+#define PL_TRAIN_DRIVER_TERM_FILE_H
+
+#include "group/view.h"
+#include "train/rundir.h"
+
+struct driver_term {
+    uint64_t run;
+    uint32_t incarnation;
+    uint32_t view; /* 0: none, or the run has ended in good order */
+    struct members members;
+    uint32_t next;
+};
+
+/* ERR_NOT_FOUND: nobody has left any; ERR_INPUT: it is damaged */
+int driver_term_read(const struct rundir *dir, struct driver_term *out, struct err *err);
+
+/* The highest incarnation that has been there, or is about to be; 0: none. */
+uint32_t driver_term_newest(const struct rundir *dir);
+
+/* Has nobody come after the driver of this incarnation? ERR_FENCED, with a message, if so. */
+int driver_term_check(const struct rundir *dir, uint32_t own, struct err *err);
+
+/* Take an incarnation above that one and all that have been there: nobody else gets it. ERR_IO */
+int driver_term_claim(const struct rundir *dir, uint32_t above, uint32_t *incarnation,
+                      struct err *err);
+
+/* What was claimed is written, and the run has ended in good order. */
+void driver_term_unclaim(const struct rundir *dir, uint32_t incarnation);
+
+/* Replaces the one before, durably. ERR_IO, ERR_NOMEM; ERR_FENCED: a later driver has been there */
+int driver_term_write(const struct rundir *dir, const struct driver_term *term, struct err *err);
+
+#endif

@@ -1,0 +1,208 @@
+/* Welcome and hello, from bytes that somebody else wrote. */
+#include "train/handshake_message.h"
+
+#include "base/rng.h"
+#include "wire/catalogue.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct hello sample = {
+    .version = WIRE_VERSION,
+    .release = "0.1.0",
+    .job_hash = 0x0123456789abcdef,
+    .segments_hash = 1,
+    .threads = 16,
+    .isa = "avx512_core",
+    .kernels = "dnnl",
+    .address = "127.0.0.1:65535",
+    .records = {UINT64_MAX, {7, 600, "/data/train"}, {8, 100, "/data/test"}},
+};
+
+/* Decode from memory of exactly that size, so that a sanitizer sees a read past it. */
+static int read_hello(const void *bytes, size_t n, struct hello *out)
+{
+    void *copy = malloc(n ? n : 1);
+    assert_non_null(copy);
+    if (n)
+        memcpy(copy, bytes, n);
+    int rc = hello_read(&(struct byte_reader){copy, n, false}, out);
+    free(copy);
+    return rc;
+}
+
+static int read_welcome(const void *bytes, size_t n, struct welcome *out)
+{
+    void *copy = malloc(n ? n : 1);
+    assert_non_null(copy);
+    if (n)
+        memcpy(copy, bytes, n);
+    int rc = welcome_decode(&(struct byte_reader){copy, n, false}, out);
+    free(copy);
+    return rc;
+}
+
+static void test_a_hello_arrives_whole_or_not_at_all(void **state)
+{
+    struct buf bytes = {0};
+    struct hello out;
+    (void)state;
+    hello_write(&sample, &bytes);
+    assert_int_equal(read_hello(bytes.data, bytes.len, &out), OK);
+    assert_true(out.version == sample.version && out.threads == sample.threads);
+    assert_true(out.job_hash == sample.job_hash && out.records.hash == sample.records.hash);
+    assert_true(out.segments_hash == sample.segments_hash);
+    assert_string_equal(out.isa, sample.isa);
+    assert_string_equal(out.kernels, sample.kernels);
+    assert_string_equal(out.address, sample.address);
+    assert_true(out.records.train.hash == sample.records.train.hash &&
+                out.records.test.count == sample.records.test.count);
+    assert_string_equal(out.records.train.path, sample.records.train.path);
+    for (size_t n = 0; n < bytes.len; n++)
+        assert_int_equal(read_hello(bytes.data, n, &out), ERR_PROTOCOL);
+    buf_put_u8(&bytes, 0);
+    assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
+    buf_release(&bytes);
+}
+
+/* Texts that do not fit their fields, and lengths that lie. */
+static void test_long_words(void **state)
+{
+    struct hello out;
+    (void)state;
+    for (int which = 0; which < 3; which++) {
+        struct buf bytes = {0};
+        char word[NODE_ADDRESS_MAX + 1];
+        memset(word, 'w', sizeof word - 1);
+        word[which == 2 ? NODE_ADDRESS_MAX : HELLO_TEXT_MAX] = '\0';
+        buf_put_u32(&bytes, WIRE_VERSION);
+        buf_put_text(&bytes, "1");
+        for (int i = 0; i < 2; i++)
+            buf_put_u64(&bytes, 1);
+        buf_put_u32(&bytes, 1);
+        buf_put_text(&bytes, which == 0 ? word : "isa");
+        buf_put_text(&bytes, which == 1 ? word : "ref");
+        buf_put_text(&bytes, "attic");
+        buf_put_text(&bytes, which == 2 ? word : "127.0.0.1:1");
+        for (int i = 0; i < 12; i++)
+            buf_put_u32(&bytes, 0);
+        assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
+        bytes_put_le32(bytes.data + 29, UINT32_MAX); /* the length of the first */
+        assert_int_equal(read_hello(bytes.data, bytes.len, &out), ERR_PROTOCOL);
+        buf_release(&bytes);
+    }
+}
+
+static void test_a_welcome_arrives_whole_or_not_at_all(void **state)
+{
+    static char job[] = "name: 'x'", folder[] = "jobs/";
+    (void)state;
+    for (int flags = 0; flags < 32; flags++) {
+        struct buf bytes = {0};
+        struct welcome out, in = {.job = job,
+                                  .folder = folder,
+                                  .busy_hosts = flags & 1,
+                                  .resumes = flags & 2,
+                                  .late = flags & 4,
+                                  .traces = flags & 8,
+                                  .checks = flags & 16,
+                                  .incarnation = 7,
+                                  .leases_from = 80,
+                                  .records = sample.records};
+        welcome_encode(&in, &bytes);
+        assert_int_equal(read_welcome(bytes.data, bytes.len, &out), OK);
+        assert_string_equal(out.job, job);
+        assert_string_equal(out.folder, folder);
+        assert_int_equal(out.incarnation, 7);
+        assert_true(out.records.hash == sample.records.hash);
+        assert_string_equal(out.records.test.path, sample.records.test.path);
+        assert_true(out.busy_hosts == in.busy_hosts && out.resumes == in.resumes);
+        assert_true(out.late == in.late);
+        assert_true(out.traces == in.traces && out.checks == in.checks);
+        welcome_release(&out);
+        assert_true(!out.job && !out.folder);
+        for (size_t n = 0; n < bytes.len; n++)
+            assert_int_equal(read_welcome(bytes.data, n, &out), ERR_PROTOCOL);
+        buf_put_u8(&bytes, 0);
+        assert_int_equal(read_welcome(bytes.data, bytes.len, &out), ERR_PROTOCOL);
+        bytes.data[8] ^= 1; /* of the release */
+        assert_int_equal(read_welcome(bytes.data, bytes.len, &out), ERR_UNSUPPORTED);
+        assert_string_not_equal(out.release, in.release);
+        bytes.data[8] ^= 1;
+        bytes_put_le32(bytes.data + 4, UINT32_MAX); /* nothing of that size is asked for */
+        assert_int_equal(read_welcome(bytes.data, bytes.len, &out), ERR_PROTOCOL);
+        buf_release(&bytes);
+    }
+}
+
+static void test_any_bytes(void **state)
+{
+    uint8_t bytes[160];
+    (void)state;
+    for (uint64_t k = 0; k < 20000; k++) {
+        size_t n = rng_below(1, k, 0, sizeof bytes);
+        struct hello hello;
+        struct welcome welcome;
+        for (size_t i = 0; i < n; i++)
+            bytes[i] = (uint8_t)rng_below(2, k, i, k % 3 ? 256 : 3);
+        read_hello(bytes, n, &hello);
+        if (read_welcome(bytes, n, &welcome) == OK)
+            welcome_release(&welcome);
+    }
+}
+
+static void expect_refused(const struct hello *hello, const char *phrase)
+{
+    struct err err = {0};
+    assert_int_equal(hello_check(hello, &sample, &err), ERR_INPUT);
+    assert_non_null(strstr(err.text, phrase));
+}
+
+static void test_what_differs_is_named(void **state)
+{
+    struct err err = {0};
+    struct hello hello = sample;
+    (void)state;
+    hello.threads = 1; /* these may differ */
+    strcpy(hello.isa, "sse41");
+    strcpy(hello.kernels, "ref");
+    strcpy(hello.address, "127.0.0.1:2");
+    assert_int_equal(hello_check(&hello, &sample, &err), OK);
+    hello.segments_hash++;
+    expect_refused(&hello, "net");
+    hello.records.hash--;
+    expect_refused(&hello, "data is fffffffffffffffe");
+    hello.records.test.hash = 9;
+    expect_refused(&hello, "test_data has as many records on both sides, 100, with other contents: "
+                           "hash 0000000000000009 there (/data/test), 0000000000000008 at the "
+                           "driver (/data/test)");
+    hello.records.train = (struct hello_data){70, 599, "/mine\n/train"};
+    expect_refused(&hello, "train_data has 599 records there (/mine?/train), 600 at the driver "
+                           "(/data/train)");
+    hello.job_hash++;
+    expect_refused(&hello, "job is 0123456789abcdf0");
+    hello.version++;
+    expect_refused(&hello, "(protocol 5), the driver release 0.1.0 (protocol 4)");
+    hello.version--;
+    strcpy(hello.release, "0.0.9");
+    expect_refused(&hello, "the worker is release 0.0.9 (protocol 4), the driver release 0.1.0 "
+                           "(protocol 4); install the same release on both");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_hello_arrives_whole_or_not_at_all),
+        cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_a_welcome_arrives_whole_or_not_at_all),
+        cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_what_differs_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

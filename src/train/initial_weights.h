@@ -1,0 +1,21 @@
+/* What a run begins from that is not drawn at random: weights of other runs, or what a run of Caffe
+ * left to go on from. The driver reads the files, once, and every worker gets what they hold. */
+#ifndef PL_TRAIN_INITIAL_WEIGHTS_H
+#define PL_TRAIN_INITIAL_WEIGHTS_H
+
+#include "base/logger.h"
+#include "train/checkpoint.h"
+
+/* Take the job's `weights` into x and s at `model`, one file after another, each layer that is
+ * there by name; lines in the log say what was taken. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM */
+int initial_weights(const Paceline__Job *job, const struct model_layout *layout,
+                    const struct logger *log, float *model, struct err *err);
+
+/* Take a .solverstate: the weights that it names, where they are or beside it; the optimizer's
+ * vectors behind x and s; and how far the run was. For one worker alone.
+ * ERR_INPUT, ERR_UNSUPPORTED by name; ERR_NOMEM */
+int initial_solver_state(const char *path, const Paceline__Job *job, struct model_layout *layout,
+                         const struct logger *log, float *model, struct checkpoint_header *header,
+                         struct err *err);
+
+#endif

@@ -1,0 +1,34 @@
+#include "train/join_donor.h"
+
+#include "base/fault.h"
+
+/* JOIN_STATE_NOT_HERE, or the words that the strategy adds. */
+static size_t look_around(const struct strategy_ops *strategy, const struct member *m,
+                          struct join_state *a)
+{
+    *a = (struct join_state){.lanes = (uint32_t)m->lanes.count};
+    for (size_t i = 0; i < m->lanes.count; i++)
+        a->completed[i] = m->lanes.at[i]->completed;
+    size_t words = strategy->export_join_state ? strategy->export_join_state(m, a->word) : 0;
+    a->words = words == JOIN_STATE_NOT_HERE ? 0 : (uint32_t)words;
+    PL_ASSERT(a->words <= JOIN_STATE_WORDS);
+    return words;
+}
+
+int join_donor_admit(const struct strategy_ops *strategy, struct publisher *publisher,
+                     const struct member *m, const struct progress *progress,
+                     const struct global_model *model)
+{
+    struct join_state admission;
+    uint32_t joiner = atomic_load(&m->group->joiner);
+    if (joiner == ROSTER_NOBODY || atomic_load(&publisher->busy) ||
+        look_around(strategy, m, &admission) == JOIN_STATE_NOT_HERE)
+        return OK;
+    bool in = false;
+    int rc = group_admit_joiner(m->group, joiner, &in);
+    if (rc != OK || !in)
+        return rc;
+    bool sent = publisher_admit(publisher, joiner, progress, &admission,
+                                strategy_join_needs_no_model(strategy, m->job) ? NULL : model);
+    return sent ? OK : ERR_NOMEM;
+}

@@ -1,0 +1,287 @@
+#include "train/model_writer.h"
+
+#include "tensor/kernels.h"
+#include "train/display.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+int model_writer_init(struct model_writer *k, struct arena *arena)
+{
+    k->room = model_floats_most(&k->layout);
+    k->landing = arena_array(arena, k->room, float);
+    atomic_store(&k->last_error, -1.0);
+    if (!k->landing || vec_init(&k->x, arena, k->layout.x->total) != OK ||
+        vec_init(&k->s, arena, k->layout.s->total) != OK)
+        return ERR_NOMEM;
+    return OK;
+}
+
+void model_writer_set_leases(struct model_writer *k, uint32_t use)
+{
+    bool final = use & MODEL_FINAL;
+    char *leases = atomic_exchange(final ? &k->leases_final : &k->leases_given, NULL);
+    if (leases) {
+        free(k->leases);
+        k->leases = leases;
+    }
+}
+
+struct checkpoint_header model_writer_header_at(const struct model_writer *k,
+                                                const struct progress *progress)
+{
+    struct checkpoint_header header = k->header;
+    uint64_t unused = atomic_load(&k->unused);
+    header.leases = k->leases;
+    header.progress = *progress;
+    header.repeated = atomic_load(&k->repeated);
+    header.missed = atomic_load(&k->missed);
+    header.used = progress->sample_offset > unused ? progress->sample_offset - unused
+                                                   : 0; /* of a model of before, say */
+    header.best_score = k->objectives.best_score;
+    return header;
+}
+
+static void report_checkpoint(const struct model_writer *k, uint64_t n, uint64_t bytes,
+                              int64_t start)
+{
+    cJSON *event = events_new(k->events, "checkpoint");
+    cJSON_AddNumberToObject(event, "n", (double)n);
+    cJSON_AddNumberToObject(event, "bytes", (double)bytes);
+    cJSON_AddNumberToObject(event, "seconds", world_seconds(world_now(k->world) - start));
+    events_emit(k->events, event);
+}
+
+void model_writer_checkpoint(struct model_writer *k, const struct model_header *model)
+{
+    struct checkpoint_header header = model_writer_header_at(k, &model->progress);
+    struct model_layout layout = k->layout;
+    struct err *err = &k->err;
+    uint64_t bytes;
+    int64_t start = world_now(k->world);
+    layout.has_state = model->has_state;
+    layout.has_extra = model->has_extra;
+    header.updates = model->updates;
+    int rc = checkpoint_save(k->dir, &header, &layout, k->landing, k->keep, &bytes, err);
+    if (rc == OK) {
+        report_checkpoint(k, model->progress.exchanges, bytes, start);
+        k->written = true;
+        k->written_at = model->progress;
+        k->written_at_offset = atomic_load(&k->kept_at);
+    } else {
+        log_error(k->log, "no checkpoint: %s", err->text);
+    }
+}
+
+static int keep_model(struct model_writer *k, const char *name, const struct progress *progress)
+{
+    struct checkpoint_header header = model_writer_header_at(k, progress);
+    int rc = checkpoint_save_model(k->dir, name, &header, &k->layout, k->landing, &k->err);
+    if (rc != OK)
+        log_error(k->log, "no %s: %s", name, k->err.text);
+    return rc;
+}
+
+/* The learning rate of the step that follows. */
+static void report_rate(const struct model_writer *k, const struct progress *progress)
+{
+    double epoch = (double)progress->sample_offset / (double)k->header.records;
+    cJSON *event = events_new(k->events, "rate");
+    events_add_measure(event, "epoch", epoch);
+    cJSON_AddNumberToObject(event, "step", (double)progress->steps);
+    cJSON_AddNumberToObject(event, "rate",
+                            display_rate(k->objectives.job, progress, k->header.records));
+    events_emit(k->events, event);
+}
+
+bool model_writer_has_evaluated(const struct model_writer *k, const struct progress *progress)
+{
+    return k->objectives.evaluated > 0 && k->judged.exchanges == progress->exchanges &&
+           k->judged.sample_offset == progress->sample_offset;
+}
+
+static int evaluate_model(struct model_writer *k, const struct model_header *model)
+{
+    struct objectives *o = &k->objectives;
+    if (model->use & MODEL_FINAL && !k->free && model_writer_has_evaluated(k, &model->progress))
+        return OK; /* it has just been seen */
+    if (k->stop && atomic_load(k->stop) > 0)
+        return OK; /* whoever stops the run does not wait for it */
+    vec_import(&k->x, vec_all(&k->x), k->landing);
+    vec_import(&k->s, vec_all(&k->s), k->landing + k->x.n);
+    report_rate(k, &model->progress);
+    atomic_fetch_add(&k->judgements, 1);
+    int rc =
+        objectives_evaluate(o, &k->x, &k->s, model->progress.sample_offset, model->progress.steps);
+    if (rc == ERR_END)
+        return OK;
+    k->judged = model->progress;
+    atomic_store(&k->last_error, o->error);
+    if (rc == ERR_STOP)
+        k->reached(k->user);
+    if ((rc == OK || rc == ERR_STOP) && o->best && k->dir)
+        keep_model(k, "best.safetensors", &model->progress);
+    return rc == ERR_STOP ? OK : rc;
+}
+
+static bool wants_snapshot(const struct model_writer *k, const struct model_header *model)
+{
+    return k->snapshot.net && (model->use & MODEL_SNAPSHOT ||
+                               (model->use & MODEL_FINAL && snapshot_at_end(&k->snapshot)));
+}
+
+static int first_error(int rc, int then)
+{
+    return rc != OK ? rc : then;
+}
+
+static int keep_snapshot(struct model_writer *k, const struct model_header *model)
+{
+    int rc = snapshot_write(&k->snapshot, &k->layout, k->landing, model->progress.steps, &k->err);
+    if (rc != OK)
+        log_error(k->log, "no snapshot: %s", k->err.text);
+    return rc;
+}
+
+static int keep_final(struct model_writer *k, const struct model_header *model)
+{
+    const struct checkpoint_header header = model_writer_header_at(k, &model->progress);
+    bool complete = strategy_done(k->objectives.job, &model->progress, k->header.records);
+    return model_writer_write_final(k, &header, complete);
+}
+
+/* What can be lost is written before what can be computed again. */
+static int take_model(struct model_writer *k, const struct model_header *model)
+{
+    bool final = model->use & MODEL_FINAL;
+    int rc = OK;
+    if (k->dir && k->replaced && k->replaced(k->user))
+        return OK; /* it is told to end, and writes nothing more */
+    if (model->use & (MODEL_CHECKPOINT | MODEL_FINAL)) {
+        model_writer_set_leases(k, model->use);
+        atomic_fetch_add(&k->taken, 1);
+    }
+    if (k->dir && model->use & (MODEL_CHECKPOINT | MODEL_FINAL))
+        model_writer_checkpoint(k, model);
+    if (k->dir && final)
+        rc = keep_final(k, model);
+    if (rc != OK)
+        return rc;
+    if (wants_snapshot(k, model))
+        rc = first_error(rc, keep_snapshot(k, model));
+    if (model->use & (MODEL_EVALUATE | MODEL_FINAL)) {
+        int judged = evaluate_model(k, model);
+        if (judged != OK)
+            return judged;
+    }
+    return final ? rc : OK;
+}
+
+/* The model that the run begins from. */
+static int judge_first(struct model_writer *k)
+{
+    const struct global_model *first = k->first;
+    vec_export(first->x, vec_all(first->x), k->landing);
+    vec_export(first->s, vec_all(first->s), k->landing + first->x->n);
+    return evaluate_model(k, &(struct model_header){.use = MODEL_EVALUATE});
+}
+
+static void record_kept(struct model_writer *k, const struct model_header *model)
+{
+    k->kept_model = *model;
+    k->at = model->progress;
+    atomic_store(&k->kept_exchanges, model->progress.exchanges);
+    atomic_store(&k->kept_at, world_now(k->world));
+}
+
+/* Another model comes in where it lies: what is left is the newest checkpoint. */
+static void drop_kept(struct model_writer *k)
+{
+    k->kept_model.floats = 0;
+    atomic_store(&k->kept_exchanges, k->written_at.exchanges);
+    atomic_store(&k->kept_at, k->written_at_offset);
+}
+
+/* A model that has not come whole; the driver asks for another, where it needs one. */
+static void leave_out(struct model_writer *k, uint32_t from, const struct model_header *model,
+                      int rc)
+{
+    if (rc == ERR_TIMEOUT)
+        log_warn(k->log, "worker %u: its model is left aside: nothing more of it came in %.0f s",
+                 from, world_seconds(MODEL_PAUSE_MAX));
+    else if (rc == ERR_PROTOCOL)
+        log_warn(k->log, "worker %u: its model is left aside: it has the wrong length", from);
+    model_drop_chunks(k->world, from, k->room, model);
+    if (rc != ERR_PEER && model->use & MODEL_FINAL) {
+        atomic_fetch_add(&k->left_out, 1);
+        world_raise(k->world, SIGNAL_GROUP);
+    }
+}
+
+static int receive_model(struct model_writer *k, struct model_header *model)
+{
+    uint32_t from = WORLD_ANY;
+    *model = (struct model_header){.use = 0};
+    int rc = model_receive_header(k->world, NULL, model, &from, WORLD_FOREVER);
+    if (rc == OK && k->allowed)
+        model->use = k->allowed(k->user, from, model->use);
+    if (rc == OK && !model->use) {
+        log_warn(k->log, "a model of worker %u, which was not asked for it, is left aside", from);
+        rc = ERR_PEER;
+    }
+    if (rc == OK) {
+        drop_kept(k);
+        rc = model_receive_vectors(k->world, NULL, from, k->landing, k->room, model,
+                                   MODEL_PAUSE_MAX);
+    }
+    if (rc == ERR_PEER || rc == ERR_TIMEOUT || rc == ERR_PROTOCOL)
+        leave_out(k, from, model, rc);
+    return rc;
+}
+
+static int model_writer_main(void *arg)
+{
+    struct model_writer *k = arg;
+    kernels_set_threads((int)k->objectives.job->threads);
+    int begun = k->first ? judge_first(k) : OK;
+    if (begun != OK)
+        return begun;
+    for (;;) {
+        struct model_header model;
+        int rc = receive_model(k, &model);
+        if (rc == ERR_PEER || rc == ERR_TIMEOUT || rc == ERR_PROTOCOL)
+            continue; /* its sender died on the way, or hangs; another will send */
+        if (rc == OK && model.use & MODEL_FINAL)
+            atomic_store(&k->here, true);
+        if (rc == OK && k->where)
+            k->where(k->user, &model.progress);
+        if (rc == OK)
+            record_kept(k, &model);
+        if (rc == OK)
+            rc = take_model(k, &model);
+        if (rc != OK || model.use & MODEL_FINAL)
+            return rc;
+    }
+}
+
+const char *model_writer_set_samples(const struct model_writer *k, int result)
+{
+    const struct err *read = &k->objectives.err, *written = &k->err;
+    return result == OK                ? NULL
+           : result == read->status    ? read->text
+           : result == written->status ? written->text
+                                       : NULL;
+}
+
+void model_writer_release(struct model_writer *k)
+{
+    free(atomic_exchange(&k->leases_given, NULL));
+    free(atomic_exchange(&k->leases_final, NULL));
+    free(k->leases);
+    k->leases = NULL;
+}
+
+int model_writer_start(struct model_writer *k)
+{
+    return world_spawn(k->world, "keeper", model_writer_main, k, &k->task);
+}

@@ -1,0 +1,44 @@
+/* How a run stands, for those that watch: put together by the driver, ten times a second at most.
+ */
+#ifndef PL_TRAIN_PROGRESS_METER_H
+#define PL_TRAIN_PROGRESS_METER_H
+
+#include "train/ledger.h"
+
+struct train_progress {
+    double t;             /* seconds since the run began */
+    double epoch, epochs; /* where it is; where it ends, 0 when epochs do not end it */
+    uint64_t steps;
+    uint32_t workers;
+    double loss, error; /* error < 0: none yet */
+    double samples_per_s;
+    double exchange_s; /* 0: there was none */
+    uint32_t slowest;  /* worker of the newest exchange; WORLD_ANY: there was none */
+    double eta_s;      /* < 0: unknown */
+    /* Before the first exchange of a synchronous strategy: steps that the slowest worker has taken
+     * towards it, and when it is about to come; 0 and < 0: there was one, or there is none. */
+    uint64_t local_steps;
+    double first_exchange_s;
+};
+
+struct progress_meter {
+    double next;          /* when the next is due */
+    double reported;      /* when the one before was */
+    double t;             /* when the run was last seen to move, */
+    uint64_t offset;      /* and to where */
+    double rate;          /* samples a second, smoothed */
+    double local_t;       /* when local steps were first heard of, */
+    uint64_t local_steps; /* so many */
+};
+
+/* Nothing has been committed yet: what local steps say. `round`: steps to the first exchange. */
+void progress_add_local(struct progress_meter *meter, uint64_t steps, uint64_t round, double loss,
+                        struct train_progress *p);
+
+/* Is it time for another: a tenth of a second after the one before, or, where nothing has moved,
+ * a second? Then it is filled in. `records`: of the training set. */
+bool progress_due(struct progress_meter *meter, const struct events *events,
+                  const struct ledger *ledger, const Paceline__Job *job, size_t records,
+                  struct train_progress *out);
+
+#endif

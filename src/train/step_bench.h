@@ -1,0 +1,59 @@
+/* How long a training step takes: the whole of it, with new records each time (loaded ahead, as a
+ * worker does), loss, gradient, weight decay and update. */
+#ifndef PL_TRAIN_STEP_BENCH_H
+#define PL_TRAIN_STEP_BENCH_H
+
+#include "base/logger.h"
+#include "job/job.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+#include "train/bench_layers.h"
+#include "world/world.h"
+
+/* What a learner's memory is for, in bytes. */
+struct bench_memory {
+    size_t parameters, state, gradients, optimizer; /* flat vectors */
+    size_t activations, activation_gradients, scratch;
+    size_t testing; /* the net once more, as evaluations need it */
+    size_t records; /* the batch, and the one that is made ready beside the step */
+};
+
+struct bench_options {
+    uint32_t steps;              /* timed ones, at least 1 */
+    bool by_layer;               /* then up to 100 more, in which each layer is timed */
+    struct tuner *tuner;         /* chooses kernels; NULL: they go by rule */
+    const struct shape *made_up; /* records are random ones of this shape; NULL: the job's */
+    int64_t begun;               /* by the world's clock; the first step's time counts from here */
+    /* (optional) Called before the first timed step, and after the last. */
+    void (*mark)(void *user, bool end);
+    void *user;
+};
+
+struct bench_step {
+    double *ms; /* of each timed step, in their order; the arena's, as are the layers */
+    uint32_t steps;
+    double median_ms, p10_ms, p90_ms;
+    double gflops, peak_percent; /* of the multiply-add peak measured in the same run */
+    double samples_per_s;
+    double first_step_s;      /* until the first step was done */
+    size_t parameters, state; /* floats */
+    struct bench_memory memory;
+    size_t batch;
+    int threads;
+    int reorders, casts, weight_reorders; /* in a step (nn/net.h) */
+    enum dtype dtype;                     /* of images */
+    const char *kernels, *isa, *layout;
+    struct bench_layer *layer; /* by_layer: in the order of the file. Several `local` learners: */
+    size_t layers;             /* the first one's */
+    double part_ms[BENCH_PARTS];
+};
+
+/* On a task of `world` and by its clock, take timed steps of the job's learner, and a tenth as many
+ * before them, at least one. Where records are made up (data/source_random.h) all that counts of
+ * the job is what a learner reads.
+ * ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM, ERR_DIVERGED */
+int bench_step_run(struct world *world, const Paceline__Job *job, const struct logger *log,
+                   const struct bench_options *options, struct arena *arena, struct bench_step *out,
+                   struct err *err);
+
+#endif

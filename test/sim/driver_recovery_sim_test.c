@@ -1,0 +1,272 @@
+/* A driver that dies and comes back, in simulation: workers keep what they have, train on where
+ * their strategy lets them, and the run goes on from where they are. */
+#include "strategy_sim.h"
+
+struct way {
+    const char *set[4];
+    bool waits; /* the driver has a part in every exchange: workers wait for it */
+    bool free;
+    bool
+        exact; /* what is computed depends on no clock: the model is that of a run without deaths */
+    bool ends_alike; /* or is, to rounding, where the driver dies after the last step */
+};
+
+static const struct way ways[] = {
+    {{"strategy.sync={tau:4}"}, .waits = true, .exact = true},
+    {{"strategy.sync={tau:4 on_replace:average}"}, .waits = true, .exact = true},
+    {{"strategy.sync={tau:4 init_iterations:5}"}, .waits = true, .exact = true},
+    {{"strategy.sync={tau_auto:true}"}, .waits = true},
+    {{"strategy.sync={seconds:0.02}"}, .waits = true},
+    {{"strategy.allreduce={}"}, .exact = true},
+    {{"strategy.allreduce={bucket_kb:1}", "collective.algorithm=ring"}, .exact = true},
+    {{"strategy.diloco={tau:4}"}, .exact = true},
+    {{"strategy.diloco={tau:6 fragments:3}"}, .exact = true},
+    {{"strategy.diloco={tau:12 fragments:2 overlap:2 on_replace:average}"}, .exact = true},
+    {{"strategy.async_allreduce={}"}, .exact = true},
+    {{"strategy.easgd={mode:sync tau:4}"}, .waits = true, .exact = true},
+    {{"strategy.easgd={tau:4}"}, .free = true, .ends_alike = true},
+    {{"strategy.mpca={}"}, .free = true, .ends_alike = true},
+    {{"strategy.mpca={shards:5}"}, .free = true, .ends_alike = true},
+    {{"strategy.mpca={coordination:symmetric}"}, .free = true},
+    {{"strategy.mpca={coordination:symmetric shards:5}"}, .free = true},
+    {{"strategy.gossip={p:0.3}"}, .free = true},
+    {{"strategy.ps={colocated:true}", "solver.momentum=0"}, .free = true},
+    {{"strategy.ps={servers:2 consistency:bsp}", "solver.momentum=0"}, .free = true},
+    {{"strategy.ps={consistency:bsp}", "solver.momentum=0"}, .free = true, .exact = true},
+    {{"strategy.ps={consistency:asp}"}, .free = true},
+    {{"strategy.ps={consistency:ssp staleness:2}", "solver.momentum=0"}, .free = true},
+    {{"strategy.ps={consistency:dssp}"}, .free = true},
+    {{"strategy.downpour={n_push:2 n_fetch:2}", "solver.momentum=0"}, .free = true},
+    {{"strategy.downpour={n_push:2 n_fetch:6 server_adagrad:true}", "solver.momentum=0"},
+     .free = true},
+    {{"strategy.downpour={colocated:true}", "solver.momentum=0"}, .free = true},
+};
+
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static void play_way(struct tiny *t, const struct way *way, const char *faults, struct sim_run *r)
+{
+    const char *set[8] = {"stop.epochs=4", "checkpoint.every_seconds=1000",
+                          "evaluate.every_exchanges=1000"};
+    char cluster[512];
+    snprintf(cluster, sizeof cluster, SIM_CALM "%s", faults);
+    for (size_t i = 0; way->set[i]; i++)
+        set[3 + i] = way->set[i];
+    r->limit_s = 300;
+    sim_try(t, cluster, r, set);
+    if (r->rc != PL_OK)
+        fail_msg("%s, %s: %s (%s)", way->set[0], faults, r->error, r->dir);
+    sim_adds_up(r);
+}
+
+/* Each driver that comes back goes on behind all exchanges that the one before told of: none is
+ * lost, and where workers need no driver they have made others meanwhile, of which no event tells.
+ */
+static void expect_nothing_lost(const struct way *way, const struct sim_run *r, const char *faults)
+{
+    char path[256], line[4096];
+    double so_far = 0;
+    snprintf(path, sizeof path, "%s/events.jsonl", r->dir);
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        so_far += strstr(line, "\"kind\":\"exchange\"") != NULL;
+        const char *back = strstr(line, "\"kind\":\"back\"");
+        if (!back)
+            continue;
+        double from = strtod(strstr(line, "\"exchanges\":") + 12, NULL);
+        if (from < so_far)
+            fail_msg("%s, %s: goes on behind %g of %g exchanges (%s)", way->set[0], faults, from,
+                     so_far, r->dir);
+        so_far = from;
+    }
+    fclose(f);
+    assert_int_equal(r->report.missed, 0);
+}
+
+/* The driver dies at many moments of a run, and is there again a little later: nobody is lost,
+ * nothing is missed or done twice, and the run ends as it would have. */
+static void test_it_dies_at_any_moment(void **state)
+{
+    enum { MOMENTS = 8 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run whole = {0};
+        play_way(t, &ways[w], "", &whole);
+        for (int i = 0; i < MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[160];
+            snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: %g }",
+                     0.003 + (whole.report.wall_s - 0.003) * i / MOMENTS, i % 2 ? 0.02 : 0.3);
+            play_way(t, &ways[w], faults, &r);
+            int back = run_count(r.dir, "member", "what", "back");
+            if (back != 4)
+                fail_msg("%s, %s: %d came back (%s)", ways[w].set[0], faults, back, r.dir);
+            assert_int_equal(run_count(r.dir, "member", NULL, NULL), 8);
+            expect_nothing_lost(&ways[w], &r, faults);
+            if (ways[w].exact && !run_same_bits(r.dir, whole.dir, "final.safetensors"))
+                fail_msg("%s, %s: another model (%s)", ways[w].set[0], faults, r.dir);
+        }
+    }
+}
+
+/* It dies again as soon as it is back: while it collects those who return, with its first view on
+ * the way to them, or what they say of their lanes on the way to it. */
+static void test_it_dies_twice(void **state)
+{
+    enum { MOMENTS = 10 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run whole = {0}, once = {0};
+        char faults[160];
+        play_way(t, &ways[w], "", &whole);
+        double at = 0.3 * whole.report.wall_s;
+        snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.05 }", at);
+        play_way(t, &ways[w], faults, &once);
+        double back = at + 0.05 + run_number(once.dir, "back", 0, "t");
+        for (int i = 0; i < MOMENTS; i++) {
+            struct sim_run r = {0};
+            snprintf(faults, sizeof faults,
+                     "fault { at: %.6f kill: -1 for: 0.05 } fault { at: %.6f kill: -1 for: 0.04 }",
+                     at, back + 0.00007 * (i - 4));
+            play_way(t, &ways[w], faults, &r);
+            assert_int_equal(run_count(r.dir, "member", "what", "dead"), 0);
+            expect_nothing_lost(&ways[w], &r, faults);
+            if (ways[w].exact && !run_same_bits(r.dir, whole.dir, "final.safetensors"))
+                fail_msg("%s, %s: another model (%s)", ways[w].set[0], faults, r.dir);
+        }
+    }
+}
+
+/* When the last of a run's steps ended, in its seconds. */
+static double last_step(const struct sim_run *r)
+{
+    struct trace_events trace;
+    int64_t last = 0;
+    trace_read(r->trace, &trace);
+    for (size_t i = 0; i < trace.count; i++)
+        if (strcmp(trace.at[i].name, "compute") == 0 && trace.at[i].end > last)
+            last = trace.at[i].end;
+    trace_release(&trace);
+    return (double)last / 1e9;
+}
+
+/* Whoever waits for the driver before it goes on, alone or all in rounds: whatever it has given is
+ * in the model once, neither lost nor twice, or the model would be another. The driver dies all
+ * over the run; with easgd then at every step of its end, too: before the last visit, after it and,
+ * when it is back, with none to come. */
+static void test_what_was_given_is_in_once(void **state)
+{
+    enum { MOMENTS = 16, AT_THE_END = 24 };
+    static const struct way once[] = {
+        {{"strategy.easgd={tau:4}", "workers=1"}, .free = true, .ends_alike = true},
+        {{"strategy.ps={consistency:asp}", "solver.momentum=0", "workers=1"}, .free = true},
+        {{"strategy.downpour={n_push:2 n_fetch:2}", "solver.momentum=0", "workers=1"},
+         .free = true},
+        {{"strategy.ps={consistency:bsp}", "solver.momentum=0"}, .free = true},
+    };
+    for (size_t w = 0; w < sizeof once / sizeof *once; w++) {
+        struct sim_run whole = {0};
+        play_way(*state, &once[w], "", &whole);
+        double from = last_step(&whole) - 0.06, left = whole.report.wall_s - from;
+        for (int i = 0; i < MOMENTS + (once[w].ends_alike ? AT_THE_END : 0); i++) {
+            struct sim_run r = {0};
+            char faults[160];
+            double at = i < MOMENTS ? (0.2 + 0.6 * i / MOMENTS) * whole.report.wall_s
+                                    : from + left * (i - MOMENTS) / AT_THE_END;
+            snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.02 }", at);
+            play_way(*state, &once[w], faults, &r);
+            assert_int_equal(run_count(r.dir, "member", "what", "back"),
+                             run_count(whole.dir, "member", "what", "join"));
+            if (!run_same_bits(r.dir, whole.dir, "final.safetensors"))
+                fail_msg("%s, %s: another model (%s)", once[w].set[0], faults, r.dir);
+        }
+    }
+}
+
+/* The first view of the driver that is back is long on its way, and what its worker says comes
+ * late; copying takes long, too. So what the worker has fetched from the one before it gives to
+ * this one, which has no centre yet, and takes it for that one. What it gave is in once. */
+static void test_it_is_taken_for_the_one_before(void **state)
+{
+    enum { MOMENTS = 16 };
+    static const struct way alone = {{"strategy.easgd={tau:4}", "workers=1"}, .free = true};
+    static const char late[] = "delay { from: -1 to: 0 tag: 'view' seconds: 0.06 }\n"
+                               "costs { copy_gb_s: 0.00005 }\n"
+                               "fault { at: 0 shuffle: 0 seconds: 0.02 }\n";
+    struct sim_run whole = {0};
+    play_way(*state, &alone, late, &whole);
+    for (int i = 0; i < MOMENTS; i++) {
+        struct sim_run r = {0};
+        char faults[256];
+        double at = (0.2 + 0.2 * i / MOMENTS) * whole.report.wall_s;
+        snprintf(faults, sizeof faults, "%sfault { at: %.6f kill: -1 for: 0.005 }", late, at);
+        play_way(*state, &alone, faults, &r);
+        if (!run_same_bits(r.dir, whole.dir, "final.safetensors"))
+            fail_msg("%s: another model (%s)", faults, r.dir);
+    }
+}
+
+/* All loops have ended, and the driver dies before the final model is kept. No worker trains any
+ * more, and the driver that comes back has the model that the one before would have kept: what each
+ * worker had given is in it, though maybe in another order; nothing of it is the checkpoint's. */
+static void test_it_dies_when_all_have_ended(void **state)
+{
+    enum { MOMENTS = 8 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run whole = {0};
+        if (!ways[w].waits && !ways[w].ends_alike)
+            continue;
+        play_way(t, &ways[w], "", &whole);
+        double from = last_step(&whole), left = whole.report.wall_s - from;
+        for (int i = 0; i < MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[160];
+            double at = from + left * i * i / (MOMENTS * MOMENTS); /* most soon */
+            snprintf(faults, sizeof faults, "fault { at: %.6f kill: -1 for: 0.02 }", at);
+            play_way(t, &ways[w], faults, &r);
+            if (run_difference(r.dir, whole.dir) > SIM_SAME)
+                fail_msg("%s, %s: another model (%s)", ways[w].set[0], faults, r.dir);
+        }
+    }
+}
+
+/* A worker dies while there is no driver, or at about the moment when it comes back: the others are
+ * waited for, it is not, and they go on without it. */
+static void test_a_worker_dies_meanwhile(void **state)
+{
+    enum { MOMENTS = 8 };
+    struct tiny *t = *state;
+    for (size_t w = 0; w < WAYS; w++) {
+        struct sim_run whole = {0};
+        uint64_t most = 0;
+        play_way(t, &ways[w], "", &whole);
+        for (int i = 0; i < MOMENTS; i++) {
+            struct sim_run r = {0};
+            char faults[160];
+            double at = 0.4 * whole.report.wall_s;
+            snprintf(faults, sizeof faults,
+                     "fault { at: %.6f kill: -1 for: 0.02 } fault { at: %.6f kill: %d }", at,
+                     at + 0.004 * i, i % 4);
+            play_way(t, &ways[w], faults, &r);
+            if (run_count(r.dir, "member", "what", "dead") != 1)
+                fail_msg("%s, %s: not one is dead (%s)", ways[w].set[0], faults, r.dir);
+            most = r.report.missed > most ? r.report.missed : most;
+        }
+        print_message("    %s: at most %u records missed\n", ways[w].set[0], (unsigned)most);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_it_dies_at_any_moment),
+        cmocka_unit_test(test_it_dies_twice),
+        cmocka_unit_test(test_what_was_given_is_in_once),
+        cmocka_unit_test(test_it_is_taken_for_the_one_before),
+        cmocka_unit_test(test_it_dies_when_all_have_ended),
+        cmocka_unit_test(test_a_worker_dies_meanwhile),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}

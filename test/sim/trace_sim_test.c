@@ -1,0 +1,310 @@
+/* Traces of simulated runs: what they add up to, and that they change nothing. */
+#include "paceline/sim.h"
+#include "tiny_job.h"
+#include "trace_events.h"
+#include "world/trace.h"
+
+/* Powers of two would hide a rounding; a step of 4 ms is a whole number of ns. */
+enum { STEP_NS = 4000000, BATCH_EVAL_NS = 1333333 };
+
+static const char calm[] = "node { count: 4 } step_seconds: 0.004 link { mbit: 100 }\n";
+
+struct run {
+    char trace[160];
+    char events[160]; /* a file of them */
+    char log[4096];   /* warnings */
+    char error[512];
+    pl_run_report report;
+};
+
+static void on_log(void *user, pl_log_level level, const char *line)
+{
+    struct run *r = user;
+    size_t n = strlen(r->log);
+    if (level >= PL_LOG_WARN)
+        snprintf(r->log + n, sizeof r->log - n, "%s\n", line);
+}
+
+static int simulate_job(struct tiny *t, const char *const *set, bool threads, bool traced,
+                        struct run *r)
+{
+    pl_engine *engine = NULL;
+    pl_job *job = NULL;
+    pl_cluster *cluster = NULL;
+    char out[128];
+    *r = (struct run){0};
+    const pl_engine_options log = {on_log, r, PL_LOG_INFO};
+    assert_int_equal(pl_engine_create(&log, &engine), PL_OK);
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    for (; *set; set++)
+        assert_int_equal(pl_job_set(job, *set), PL_OK);
+    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
+    tiny_out(t, out);
+    snprintf(r->trace, sizeof r->trace, "%s.json", out);
+    snprintf(r->events, sizeof r->events, "%s/events.jsonl", out);
+    const pl_sim_options options = {
+        .run = {.out = out, .trace = traced ? r->trace : NULL},
+        .threads = threads,
+    };
+    int rc = pl_sim(engine, job, cluster, &options, &r->report);
+    snprintf(r->error, sizeof r->error, "%s", rc == PL_OK ? "" : pl_engine_error(engine));
+    pl_cluster_free(cluster);
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+    return rc;
+}
+
+#define SIMULATE(t, r, ...) \
+    simulate_job(t, (const char *const[]){__VA_ARGS__, NULL}, false, true, r)
+
+static bool same_bytes(const char *a, const char *b)
+{
+    char command[512];
+    snprintf(command, sizeof command, "cmp -s '%s' '%s'", a, b);
+    return system(command) == 0;
+}
+
+static int64_t latest_end(const struct trace_events *t)
+{
+    int64_t end = 0;
+    for (size_t i = 0; i < t->count; i++)
+        end = t->at[i].end > end ? t->at[i].end : end;
+    return end;
+}
+
+/* 600 records less 60 for validation; 3 epochs of 540 by 4 workers with 16: 26 steps each, the last
+ * round with two. */
+static void test_steps_are_all_there_and_cost_what_they_cost(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const jobs[] = {"strategy.sync.tau=4", "strategy.allreduce={}"};
+    tiny_cluster(t, calm);
+    for (size_t j = 0; j < 2; j++) {
+        struct run r;
+        struct trace_events trace;
+        int64_t total;
+        assert_int_equal(SIMULATE(t, &r, jobs[j]), PL_OK);
+        trace_read(r.trace, &trace);
+        trace_nests(&trace); /* compute has a row of its own: none overlap */
+        for (int w = 0; w < 4; w++) {
+            assert_int_equal(trace_count(&trace, TRACE_WORKER + w, "compute", &total), 26);
+            assert_true(total == 26 * (int64_t)STEP_NS);
+            assert_int_equal(trace_count(&trace, TRACE_WORKER + w, "exchange", NULL),
+                             j == 0 ? 7 : 26);
+        }
+        assert_int_equal(trace_count(&trace, TRACE_DRIVER, "compute", NULL), 0);
+        /* wall_s is taken when all is done. */
+        assert_true(latest_end(&trace) <= (int64_t)(r.report.wall_s * 1e9 + 0.5));
+        assert_string_equal(r.log, "");
+        trace_release(&trace);
+    }
+}
+
+/* What an exchange's event says that was waited, its spans say too. */
+static void test_waits_are_those_of_the_events(void **state)
+{
+    struct tiny *t = *state;
+    struct run r;
+    struct trace_events trace;
+    tiny_cluster(t, "node { count: 3 } node { speed: 0.5 } step_seconds: 0.004\n"
+                    "link { mbit: 100 }\n");
+    assert_int_equal(SIMULATE(t, &r, "stop.epochs=1", "strategy.allreduce={}"), PL_OK);
+    trace_read(r.trace, &trace);
+    trace_nests(&trace);
+    FILE *f = fopen(r.events, "r");
+    assert_non_null(f);
+    int exchanges = 0;
+    for (char line[2048]; fgets(line, sizeof line, f);) {
+        cJSON *event = cJSON_Parse(line);
+        if (strcmp(cJSON_GetObjectItem(event, "kind")->valuestring, "exchange") == 0) {
+            int n = trace_int(event, "n");
+            int64_t most = 0;
+            for (int w = 0; w < 4; w++) { /* the event has the longest of any member */
+                int64_t sum = 0;
+                for (size_t i = 0; i < trace.count; i++)
+                    if (trace.at[i].pid == TRACE_WORKER + w &&
+                        strcmp(trace.at[i].name, "wait") == 0 &&
+                        trace_int(trace.at[i].args, "exchange") == n)
+                        sum += trace.at[i].end - trace.at[i].start;
+                most = sum > most ? sum : most;
+            }
+            double text = cJSON_GetObjectItem(event, "waited_s")->valuedouble;
+            assert_true(most == (int64_t)(text * 1e9 + 0.5));
+            exchanges++;
+        }
+        cJSON_Delete(event);
+    }
+    fclose(f);
+    assert_int_equal(exchanges, 9);
+    trace_release(&trace);
+}
+
+/* The bytes that leave are those of the vectors: 7 exchanges of 560 floats up and down a tree of
+ * five, whose four edges each carry the vector twice. */
+static void test_every_byte_that_leaves_is_in_a_span(void **state)
+{
+    struct tiny *t = *state;
+    struct run r;
+    struct trace_events trace;
+    tiny_cluster(t, calm);
+    assert_int_equal(SIMULATE(t, &r, "collective.algorithm=tree"), PL_OK);
+    trace_read(r.trace, &trace);
+    int64_t bytes = 0, models = 0;
+    for (size_t i = 0; i < trace.count; i++)
+        if (strcmp(trace.at[i].name, "send") == 0) {
+            bool lane = strncmp(trace.at[i].row, "lane 0 to ", 10) == 0;
+            *(lane ? &bytes : &models) += trace_int(trace.at[i].args, "bytes");
+            assert_string_equal(strstr(trace.at[i].row, " to ") + 4,
+                                cJSON_GetObjectItem(trace.at[i].args, "peer")->valuestring);
+        }
+    assert_int_equal(bytes, 7 * 4 * 2 * 560 * 4);
+    assert_int_equal(models, 0); /* the driver has the model */
+    trace_release(&trace);
+}
+
+/* A third of a step a batch: 60 validation and 120 test records are 4 and 8 batches. */
+static void test_evaluations_are_the_drivers(void **state)
+{
+    struct tiny *t = *state;
+    struct run r;
+    struct trace_events trace;
+    int64_t total;
+    tiny_cluster(t, calm);
+    assert_int_equal(SIMULATE(t, &r, "stop.epochs=1", "evaluate.every_exchanges=100"), PL_OK);
+    trace_read(r.trace, &trace);
+    assert_int_equal(trace_count(&trace, 0, "evaluate", NULL), 2);
+    assert_int_equal(trace_count(&trace, TRACE_DRIVER, "evaluate", &total), 2);
+    assert_true(total == 12 * (int64_t)BATCH_EVAL_NS);
+    trace_release(&trace);
+}
+
+static const char rough[] =
+    "node { count: 3 } node { speed: 0.5 jitter: 0.1 } step_seconds: 0.004\n"
+    "link { mbit: 100 latency_us: 200 loss: 0.001 }\n"
+    "fault { at: 0.05 slow: 1 factor: 3 for: 0.1 }\n"
+    "fault { at: 0.12 kill: 2 }\n";
+
+static void test_equal_runs_have_equal_traces(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const seed7[] = {"seed=7", NULL}, *const seed8[] = {"seed=8", NULL};
+    struct run a, b, c, d;
+    tiny_cluster(t, rough);
+    assert_int_equal(simulate_job(t, seed7, false, true, &a), PL_OK);
+    assert_int_equal(simulate_job(t, seed7, false, true, &b), PL_OK);
+    assert_int_equal(simulate_job(t, seed7, true, true, &c), PL_OK);
+    assert_int_equal(simulate_job(t, seed8, false, true, &d), PL_OK);
+    assert_true(same_bytes(a.trace, b.trace));
+    assert_true(same_bytes(a.trace, c.trace)); /* carried by threads */
+    assert_false(same_bytes(a.trace, d.trace));
+}
+
+/* Watching costs no virtual time, whatever happens. */
+static void test_a_trace_changes_nothing_of_the_run(void **state)
+{
+    struct tiny *t = *state;
+    static const char *const jobs[][4] = {
+        {"seed=7", NULL},
+        {"seed=8", "strategy.allreduce={}", "stop.epochs=1", NULL},
+    };
+    static const char *const clusters[] = {calm, rough};
+    for (size_t i = 0; i < 4; i++) {
+        struct run with, without;
+        tiny_cluster(t, clusters[i / 2]);
+        assert_int_equal(simulate_job(t, jobs[i % 2], false, true, &with), PL_OK);
+        assert_int_equal(simulate_job(t, jobs[i % 2], false, false, &without), PL_OK);
+        assert_true(same_bytes(with.events, without.events));
+    }
+}
+
+/* Worker 2 is killed at 0.12 s: its spans end there, and the others wait and go on. */
+static void test_the_killed_have_spans_until_they_die(void **state)
+{
+    struct tiny *t = *state;
+    struct run r;
+    struct trace_events trace;
+    tiny_cluster(t, rough);
+    assert_int_equal(SIMULATE(t, &r, "seed=7"), PL_OK);
+    trace_read(r.trace, &trace);
+    trace_nests(&trace);
+    int64_t last[4] = {0}, longest = 0;
+    for (size_t i = 0; i < trace.count; i++) {
+        const struct trace_event *e = &trace.at[i];
+        int w = e->pid - TRACE_WORKER;
+        if (w >= 0 && e->end > last[w])
+            last[w] = e->end;
+        if (w == 0 && strcmp(e->name, "wait") == 0 && e->end - e->start > longest)
+            longest = e->end - e->start;
+    }
+    assert_true(last[2] > 100000000 && last[2] <= 120000000);
+    assert_true(last[0] > 200000000);
+    assert_true(longest > 5000000); /* the driver has to notice first */
+    trace_release(&trace);
+}
+
+/* A round of more steps than the buffer has room for: what is missing is counted, and said. */
+static void test_a_buffer_that_is_full_is_said_in_the_log(void **state)
+{
+    struct tiny *t = *state;
+    struct run r;
+    struct trace_events trace;
+    int steps = TRACE_SPANS + 100;
+    char tau[64], stop[64], expected[128];
+    snprintf(tau, sizeof tau, "strategy.sync.tau=%d", steps);
+    snprintf(stop, sizeof stop, "stop.steps=%d", steps);
+    tiny_cluster(t, calm);
+    assert_int_equal(SIMULATE(t, &r, tau, stop, "stop.epochs=1000000", "batch=1", "workers=1"),
+                     PL_OK);
+    trace_read(r.trace, &trace);
+    size_t computes = trace_count(&trace, TRACE_WORKER, "compute", NULL);
+    size_t rest = trace.count - computes - trace_count(&trace, TRACE_DRIVER, "evaluate", NULL);
+    assert_int_equal(computes, TRACE_SPANS); /* the oldest are kept */
+    assert_int_equal(rest, trace_count(&trace, TRACE_DRIVER, "exchange", NULL) +
+                               trace_count(&trace, TRACE_DRIVER, "wait", NULL) +
+                               trace_count(&trace, TRACE_DRIVER, "send", NULL));
+    unsigned long long missing = 0;
+    assert_int_equal(sscanf(r.log, "worker 0: the trace lacks %llu spans", &missing), 1);
+    assert_true(missing >= 100 && missing < 120);
+    snprintf(expected, sizeof expected,
+             "worker 0: the trace lacks %llu spans, for which there was no room\n", missing);
+    assert_string_equal(r.log, expected);
+    trace_release(&trace);
+}
+
+static void test_a_bad_path_is_an_error_before_training(void **state)
+{
+    struct tiny *t = *state;
+    struct run r;
+    pl_engine *engine = NULL;
+    pl_job *job = NULL;
+    pl_cluster *cluster = NULL;
+    char out[128];
+    tiny_cluster(t, calm);
+    assert_int_equal(pl_engine_create(NULL, &engine), PL_OK);
+    assert_int_equal(pl_job_load(engine, t->job, &job), PL_OK);
+    assert_int_equal(pl_cluster_load(engine, t->cluster, &cluster), PL_OK);
+    const pl_sim_options options = {
+        .run = {.out = tiny_out(t, out), .trace = "/missing/trace.json"}};
+    assert_int_equal(pl_sim(engine, job, cluster, &options, &r.report), PL_ERR_USAGE);
+    assert_non_null(strstr(pl_engine_error(engine), "/missing/trace.json"));
+    assert_int_equal(access(out, F_OK), -1); /* nothing was begun */
+    pl_cluster_free(cluster);
+    pl_job_free(job);
+    pl_engine_destroy(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps_are_all_there_and_cost_what_they_cost),
+        cmocka_unit_test(test_waits_are_those_of_the_events),
+        cmocka_unit_test(test_every_byte_that_leaves_is_in_a_span),
+        cmocka_unit_test(test_evaluations_are_the_drivers),
+        cmocka_unit_test(test_equal_runs_have_equal_traces),
+        cmocka_unit_test(test_a_trace_changes_nothing_of_the_run),
+        cmocka_unit_test(test_the_killed_have_spans_until_they_die),
+        cmocka_unit_test(test_a_buffer_that_is_full_is_said_in_the_log),
+        cmocka_unit_test(test_a_bad_path_is_an_error_before_training),
+    };
+    return cmocka_run_group_tests(tests, tiny_setup, tiny_teardown);
+}
