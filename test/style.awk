@@ -31,10 +31,10 @@ is_c {
     if (length(wide) > 100) bad("more than 100 columns")
 }
 
-# Initialisers of one list are evaluated in any order (C17 6.7.9): a cursor is read by statements.
-is_c && /\.[a-z_]+ = cut_[a-z0-9]+\(/ {
-    if (cursor == FILENAME || gsub(/= cut_[a-z0-9]+\(/, "&") > 1)
-        bad("two reads of a cursor in one initialiser list, which has no order")
+# Initialisers of one list are evaluated in any order (C17 6.7.9): statements read from a byte reader.
+is_c && /\.[a-z_]+ = read_(u8|u32|u64|f64|text)\(/ {
+    if (cursor == FILENAME || gsub(/= read_(u8|u32|u64|f64|text)\(/, "&") > 1)
+        bad("two reads of a byte reader in one initialiser list, which has no order")
     cursor = FILENAME
 }
 /;[ \t]*$/ { cursor = "" }

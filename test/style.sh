@@ -69,8 +69,8 @@ self_test() {
         "$(printf 'int f(void)\n{\n%s}' "$(repeat $((function_lines + 1)) ';
 ')
 ")"
-    expect src/nn/a.c "two reads of a cursor" 'x = (struct a){.b = read_u8(in), .c = read_u8(in)};'
-    expect src/nn/a.c "two reads of a cursor" 'x = (struct a){.b = read_u8(in),
+    expect src/nn/a.c "two reads of a byte reader" 'x = (struct a){.b = read_u8(in), .c = read_u8(in)};'
+    expect src/nn/a.c "two reads of a byte reader" 'x = (struct a){.b = read_u8(in),
     .c = read_u32(in)};'
     expect src/nn/a.c clean 'x = (struct a){.b = read_u8(in)};
 x.c = read_u8(in);
