@@ -5,7 +5,7 @@
  *     late_reader 127.0.0.1:7000 0 make     in another: makes the same versions, as replicas do
  *     late_reader 127.0.0.1:7000 0 read     in a third
  *
- * Kill the second with Ctrl-C while the third reads: it goes on with what the first has. */
+ * Kill the second with Ctrl-C while the third reads: it continues with what the first has. */
 #include "paceline/kv.h"
 
 #include <stdio.h>

@@ -25,15 +25,16 @@ int pl_job_load(pl_engine *engine, const char *path, pl_job **out);
  * log. PL_ERR_INPUT, PL_ERR_UNSUPPORTED */
 int pl_job_load_solver(pl_engine *engine, const char *path, pl_job **out);
 
-/* Read the job of a run's directory (job.prototxt), with all its defaults, its paths whole: to go
- * on with that run by pl_run, changed or not. PL_ERR_NOT_FOUND: there is no run; PL_ERR_INPUT */
+/* Read the job of a run's directory (job.prototxt), with all its defaults, its paths whole: to
+ * continue with that run by pl_run, changed or not. PL_ERR_NOT_FOUND: there is no run;
+ * PL_ERR_INPUT */
 int pl_job_load_directory(pl_engine *engine, const char *dir, pl_job **out);
 
 /* One field in which two jobs differ; its texts are valid until the callback returns. */
 typedef struct pl_job_change {
     const char *field;     /* "stop.epochs" */
     const char *from, *to; /* as job files have them, or "not set" */
-    bool breaks; /* changes what the run is: pl_run goes on with it only by force_change */
+    bool breaks; /* changes what the run is: pl_run continues with it only by force_change */
 } pl_job_change;
 
 /* Call `each` for each field in which the two jobs differ, once their defaults are filled in; paths

@@ -12,8 +12,9 @@
  * is taken when its checksum is right.
  *
  * A member holds one version of a key: an update, or a newer version that it gets, takes the place
- * of the one it held (which it goes on sending, for five seconds, to who is reading it). A version
- * disappears with its last holder; a member that leaves or dies takes what it alone had with it.
+ * of the one it held (which it continues sending, for five seconds, to who is reading it). A
+ * version disappears with its last holder; a member that leaves or dies takes what it alone had
+ * with it.
  *
  * Costs. An update: one copy and a checksum of the value, and two messages of some hundred bytes,
  * to the coordinator and back. A get of a version that is here: nothing; of the newest, two

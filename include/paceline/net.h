@@ -260,11 +260,11 @@ size_t pl_net_training_records(const pl_net *net);
 size_t pl_net_validation_records(const pl_net *net);
 
 /* Take `steps` steps of one batch each, where the last call left off. The optimizer's state and the
- * place in its schedule are the net's own and go on from call to call, whatever is done to the
+ * place in its schedule are the net's own and resume from call to call, whatever is done to the
  * weights between. *mean_loss, which may be NULL: over these steps.
  *
  * PL_ERR_USAGE     no training data; it was made for inference
- * PL_ERR_DIVERGED  a loss was no number; the weights are those before that step */
+ * PL_ERR_DIVERGED  a loss was not finite; the weights are those before that step */
 int pl_net_train(pl_net *net, uint64_t steps, double *mean_loss);
 
 typedef struct pl_test_result {
@@ -287,7 +287,7 @@ int pl_net_test(pl_net *net, uint64_t steps, pl_test_result *result);
  * each     the blob's floats for one record
  *
  * Nets keep no more than is asked for: the first call that asks for a blob inside plans the net
- * anew, and its last bits may differ from those of a call that asked for other blobs.
+ * again, and its last bits may differ from those of a call that asked for other blobs.
  *
  * PL_ERR_INPUT  a value that is not finite
  * PL_ERR_USAGE  no such blob, or not one that goes by records, too little room (*each is then

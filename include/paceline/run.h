@@ -51,14 +51,15 @@ typedef struct pl_stopping {
 
 typedef struct pl_run_options {
     /* Where the run directory is to be: a path that is empty or does not exist; with `resume` that
-     * of the run to go on with. NULL: the next free (with `resume`: the newest) runs/NAME-NNN. */
+     * of the run to continue with. NULL: the next free (with `resume`: the newest)
+     * runs/NAME-NNN. */
     const char *out;
-    /* Go on with the run of the directory: from what workers have that are still there and wait for
-     * their driver, or else from the newest checkpoint. */
+    /* Continue with the run of the directory: from what workers have that are still there and wait
+     * for their driver, or else from the newest checkpoint. */
     bool resume;
     /* With `resume`: each field in which `job` differs from the directory's own is told in the log;
      * one that changes what the run is (pl_job_change.breaks) is refused unless this is set, and so
-     * is going on for real with a simulated run (pl_sim: the other way round). */
+     * is continuing for real with a simulated run (pl_sim: the other way round). */
     bool force_change;
     /* With `resume`: take the run from a driver that lives, which then ends; once all has been
      * opened, so that a run that is refused stays its own. Else such a run is refused. */
@@ -66,7 +67,7 @@ typedef struct pl_run_options {
     /* Check alone: job, data and net are opened, `start` and the warnings are given to `event`, and
      * the run ends, with reason "checked", before it makes its directory or starts a worker. */
     bool dry_run;
-    /* Go on from what a run of Caffe left, a .solverstate, which names its weights: those, the
+    /* Continue from what a run of Caffe left, a .solverstate, which names its weights: those, the
      * optimizer's state and the step. For one worker. NULL: none. */
     const char *snapshot;
     /* The run directory is there: once, before the first event. May be NULL. */
@@ -88,7 +89,7 @@ typedef struct pl_run_options {
     const char *trace;
     /* Set it, from any thread or a signal handler. 1: the run ends at its next commit point, with a
      * final model that is not evaluated any more. 2: it ends at once, and what state the driver
-     * has, or gets from a worker within two seconds, is kept as a checkpoint to go on from. While
+     * has, or gets from a worker within two seconds, is kept as a checkpoint to resume from. While
      * the final model waits for room in the run directory a higher number than before ends that
      * wait. May be NULL. */
     const pl_flag *stop;
@@ -97,10 +98,10 @@ typedef struct pl_run_options {
     /* Called by the run's thread about ten times a second, whatever happens, also while workers are
      * waited for. May be NULL. */
     void (*tick)(void *user);
-    /* Set it, from any thread, to change how many workers there are while the run goes on, between
-     * the job's workers_min and workers_max: more are taken from those that stand by, or asked for
-     * (start_workers); of fewer the latest to come leave in good order, and stand by where they are
-     * pl_work's. 0: as many as the job allows. May be NULL. */
+    /* Set it, from any thread, to change how many workers there are while the run continues,
+     * between the job's workers_min and workers_max: more are taken from those that stand by, or
+     * asked for (start_workers); of fewer the latest to come leave in good order, and stand by
+     * where they are pl_work's. 0: as many as the job allows. May be NULL. */
     const pl_flag *workers;
     /* pl_run: start `count` workers, each of which must call pl_work with `address`; once more to
      * replace those that are lost, where the job says from how many to how many there may be. NULL:
@@ -143,7 +144,7 @@ typedef struct pl_run_report {
     double train_loss; /* the mean over the newest second or so of training */
     double wall_s;     /* of the whole run, without the time between its sessions; virtual in a
                           simulation */
-    double session_s;  /* since it was begun, or last gone on with; `samples` are of this time */
+    double session_s;  /* since it was begun, or last continued with; `samples` are of this time */
     uint64_t seed;
     char strategy[32];
     uint32_t workers; /* that were in the run at its end */
@@ -169,7 +170,7 @@ int pl_run(pl_engine *engine, const pl_job *job, const pl_run_options *options,
 typedef enum pl_work_stage {
     PL_WORK_JOINED,   /* it is a member of the run, and begins to train */
     PL_WORK_TRAINING, /* it trains; given out four times a second at most */
-    PL_WORK_LEFT,     /* it has left the run, which goes on without it */
+    PL_WORK_LEFT,     /* it has left the run, which continues without it */
     PL_WORK_OVER,     /* the run is over */
 } pl_work_stage;
 
@@ -188,7 +189,7 @@ typedef struct pl_work_options {
     /* Called by the worker's own thread, which it holds up meanwhile. May be NULL. */
     void (*progress)(void *user, const pl_work_progress *progress);
     void *user;
-    const char *driver; /* its address; or several, with commas between: where it may come back */
+    const char *driver; /* its address; or several, with commas between: where it may return */
     const char *listen; /* where other workers reach this one; NULL: 127.0.0.1 and any port */
     bool insecure;
     const char *token; /* the run's, where its driver asks for one; NULL: none */
@@ -203,7 +204,7 @@ typedef struct pl_work_options {
     double max_mbit;  /* as the driver's */
     unsigned threads; /* that compute here; 0: as the job says, or else one a core */
     /* A worker that finds no driver yet tries again. One whose driver is gone keeps what it has,
-     * trains on as far as the strategy needs no driver, and calls it until it has come back. One
+     * trains on as far as the strategy needs no driver, and calls it until it has returned. One
      * that its driver holds to be lost comes again, as a new one: what it had learnt since the last
      * exchange is gone. So long it tries each of these, seconds; 0: it does not, and ends. */
     double retry_s;

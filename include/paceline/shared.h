@@ -12,15 +12,15 @@
  * Engines run tasks again: because one is slow, because its machine is lost. A task that has handed
  * in its vector already is passed over, on this member or any other, and no task is ever counted
  * twice. A member that dies takes the vectors with it which it was to put into rounds that are not
- * done; these rounds wait until somebody hands the same tasks in again, or go on at once if
+ * done; these rounds wait until somebody hands the same tasks in again, or continue at once if
  * somebody has done so already. Everybody else's vectors are kept. A round is done on all members
  * or on none (the commit rule of exchanges): who was late when a member died takes the result from
  * those who have it, so there is nobody to be asked for a copy.
  *
  * Each member first reduces what its own tasks have handed in, in order of their numbers; then the
  * members' vectors are reduced, in an order that depends on ranks alone. All members end with the
- * same bits. All of it goes on behind the caller: any number of variables, of which up to eight are
- * under way at once, and several rounds of each may be handed in at once. The rounds of one
+ * same bits. All of it continues behind the caller: any number of variables, of which up to eight
+ * are under way at once, and several rounds of each may be handed in at once. The rounds of one
  * variable are done in order.
  *
  * Costs. A round sends and receives what one all-reduce does (2(P − 1)/P of the bytes each way) and

@@ -2,16 +2,15 @@
  *
  * One process coordinates; every process, that one too, is a member. Members call the same
  * collectives in the same order on a channel; calls on different channels, from different threads,
- * go on at the same time and do not wait for each other. Sums are taken in an order that depends on
- * ranks alone, and every member ends with the same bits.
+ * continue at the same time and do not wait for each other. Sums are taken in an order that depends
+ * on ranks alone, and every member ends with the same bits.
  *
  * When a member is lost, each channel says so once to everybody who is left, by PL_ERR_PEER: by the
  * call under way, within a second on a LAN, or, to who has its result already, by the next call,
  * which then does nothing else. Sizes and ranks are the new ones from there on, and the first call
  * after it is the first on all. Some have the result that others lack: let the team agree where to
- * go on, say by PL_MIN over a counter of steps. For results that either all
- * have or none, whoever dies, see paceline/shared.h; for state that is kept for who comes late,
- * paceline/kv.h.
+ * continue, say by PL_MIN over a counter of steps. For results that either all have or none,
+ * whoever dies, see paceline/shared.h; for state that is kept for who comes late, paceline/kv.h.
  *
  * A call that cannot be carried out by one member alone, for want of memory or because the others
  * call something else, ends its membership, so that nobody waits for it. */

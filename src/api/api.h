@@ -62,16 +62,16 @@ struct api_sink {
     struct trace_sink spans; /* where the caller wants a trace: `trace`, once the run has begun */
 };
 
-/* Point `train` at the sink, and find the directory of a run to go on with. A new one is made, and
- * the job written into it, when the driver begins, and so is the trace: what fails before leaves
- * nothing behind. `log` is borrowed. */
+/* Point `train` at the sink, and find the directory of a run to continue with. A new one is made,
+ * and the job written into it, when the driver begins, and so is the trace: what fails before
+ * leaves nothing behind. `log` is borrowed. */
 int api_sink_open(struct api_sink *sink, const pl_job *given, const pl_run_options *options,
                   struct train_options *train, const struct logger *log, struct err *err);
 void api_sink_close(struct api_sink *sink);
 
-/* The job that is to go on is the directory's own: each difference goes to the log, and what would
- * make another run of it is refused, unless it is forced. ERR_USAGE naming the field; ERR_INPUT:
- * the directory's job cannot be read; ERR_NOMEM */
+/* The job that is to continue is the directory's own: each difference goes to the log, and what
+ * would make another run of it is refused, unless it is forced. ERR_USAGE naming the field;
+ * ERR_INPUT: the directory's job cannot be read; ERR_NOMEM */
 int api_check_job(const struct rundir *dir, const Paceline__Job *job, bool force,
                   const struct logger *log, struct err *err);
 

@@ -69,7 +69,7 @@ static struct group_timing timing_for(const Paceline__Job *job, bool elsewhere)
     return timing;
 }
 
-/* A run that is gone on with keeps its number, so that workers that are still there know it. */
+/* A run that is continued with keeps its number, so that workers that are still there know it. */
 static void find_run(const struct driving *d, const struct logger *log, struct real_options *real)
 {
     struct driver_term before;
@@ -103,8 +103,8 @@ static int live_once(struct driving *d, const struct logger *log, struct real_op
     return rc;
 }
 
-/* All workers are lost: the run waits for others, as a driver does that is started again, and goes
- * on from its newest checkpoint. Not when whoever comes is lost again and again. */
+/* All workers are lost: the run waits for others, as a driver does that is started again, and
+ * resumes from its newest checkpoint. Not when whoever comes is lost again and again. */
 static int run_here(struct driving *d, const pl_job *job, const struct logger *log)
 {
     const pl_run_options *o = d->options;
@@ -228,7 +228,7 @@ static int work_task(void *arg)
 
 enum { DRIVERS_MAX = 16, DRIVERS_TEXT_MAX = 1024, HOST_NAME_SIZE = 64 };
 
-/* Where the driver is, or may be when it has come back: tried in turn. */
+/* Where the driver is, or may be when it has returned: tried in turn. */
 struct drivers {
     char text[DRIVERS_TEXT_MAX];
     const char *at[DRIVERS_MAX];
@@ -283,7 +283,7 @@ static int find_root(const pl_work_options *options, const struct drivers *drive
 /* How a stay with the driver has ended. */
 struct stay {
     bool connected;     /* the driver was there */
-    bool given_up;      /* it has gone since, and not come back in time */
+    bool given_up;      /* it has gone since, and not return in time */
     bool left;          /* this worker has left the run, as it was to, */
     bool told_to_leave; /* by the driver */
 };

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-/* In a story: go on only if. */
+/* In a story: continue only if. */
 #define CHECK(condition)     \
     do {                     \
         if (!(condition))    \
@@ -218,7 +218,7 @@ static void test_a_simulation_is_ended(void **state)
     are_distinct(sim_driver);
 }
 
-/* In a callback, on another engine: the simulation goes on. */
+/* In a callback, on another engine: the simulation continues. */
 static int another_engine(struct stage *s)
 {
     pl_job *job;

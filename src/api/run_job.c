@@ -1,4 +1,4 @@
-/* The job of a run that goes on: the directory's own, and what may be changed of it. */
+/* The job of a run that continues: the directory's own, and what may be changed of it. */
 #include "api/api.h"
 #include "api/guard.h"
 #include "job/job_diff.h"

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A run goes on without its log, and makes up for it later. */
+/* A run continues without its log, and makes up for it later. */
 static void write_line(struct api_sink *sink, const char *line)
 {
     struct event_log *events = &sink->dir.events;
@@ -142,7 +142,7 @@ static int on_begin(void *user, struct err *err)
     const pl_run_options *o = sink->options;
     bool inside = trace_is_inside(o);
     if (sink->dir.events.file)
-        return OK; /* a simulated driver that comes back */
+        return OK; /* a simulated driver that returns */
     int rc = inside ? OK : open_trace(sink, err);
     if (rc == OK && sink->takes_over)
         rc = take_over(sink, err);
@@ -164,7 +164,7 @@ static int on_begin(void *user, struct err *err)
     return rc;
 }
 
-/* A simulated run is not gone on with for real without a word, nor the other way round. */
+/* A simulated run is not continued with for real without a word, nor the other way round. */
 static int check_world(const struct api_sink *sink, const struct logger *log, struct err *err)
 {
     const char *dir = sink->dir.path;
@@ -196,8 +196,8 @@ static int check_world(const struct api_sink *sink, const struct logger *log, st
                    dir);
 }
 
-/* The run to go on with, which is nobody else's. One that is to be taken over is its driver's until
- * all is known to fit. */
+/* The run to continue with, which is nobody else's. One that is to be taken over is its driver's
+ * until all is known to fit. */
 static int find_run(struct api_sink *sink, const struct logger *log, struct err *err)
 {
     const pl_run_options *o = sink->options;
@@ -216,7 +216,7 @@ static int find_run(struct api_sink *sink, const struct logger *log, struct err 
     return rc == OK ? api_check_job(&sink->dir, sink->job, o->force_change, log, err) : rc;
 }
 
-/* How long the run has taken until now: `t` goes on from its newest event. */
+/* How long the run has taken until now: `t` resumes from its newest event. */
 static double read_time(const struct rundir *dir)
 {
     char path[RUNDIR_PATH_MAX + 64];

@@ -31,7 +31,7 @@ static void play_line(struct scene *s, const char *line, bool broken)
     s->train.line(s->train.user, line);
 }
 
-/* A run goes on without its log, says so once, and makes up for it; what is missing at its end is
+/* A run continues without its log, says so once, and makes up for it; what is missing at its end is
  * counted. */
 static void test_events_that_cannot_be_written_are_told(void **state)
 {

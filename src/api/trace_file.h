@@ -21,7 +21,8 @@ struct trace_file {
     const char *path;       /* borrowed */
     struct buf text;        /* of the spans at hand */
     bool first;             /* nothing has been written yet */
-    struct err error;       /* of the first write that failed: the run goes on without its trace */
+    struct err error;       /* of the first write that failed: the run continues without its
+                               trace */
     uint64_t *named;        /* pid << 32 | tid of what has been named; 0: an empty place */
     size_t names, places;
 };

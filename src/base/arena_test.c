@@ -70,7 +70,7 @@ static void test_what_overflows_is_refused(void **state)
     assert_null(arena_alloc(&arena, SIZE_MAX - ARENA_ALIGN, 1));
     assert_null(arena_array(&arena, SIZE_MAX / 4, double));
     assert_int_equal(arena.bytes, 0);
-    check_piece(arena_alloc(&arena, 100, 1), 100); /* and the arena goes on */
+    check_piece(arena_alloc(&arena, 100, 1), 100); /* and the arena continues */
     arena_release(&arena);
 }
 

@@ -5,7 +5,7 @@
 static _Thread_local struct fault_sink *current_sink;
 
 /* Not inlined: a fibre may be resumed on a stack that was left under another sink, so the
- * thread-local must be looked up afresh at each call. */
+ * thread-local must be looked up again at each call. */
 __attribute__((noinline)) struct fault_sink *fault_bind(struct fault_sink *sink)
 {
     struct fault_sink *before = current_sink;

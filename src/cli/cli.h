@@ -48,8 +48,8 @@ extern const struct command cmd_train, cmd_resume, cmd_sim, cmd_test, cmd_predic
     cmd_data, cmd_convert, cmd_driver, cmd_worker, cmd_bench;
 
 /* Parse argv[1…] into `into` by the command's table. Arguments that are no options go to
- * `positional`, at most `max`, counted in *count. Returns -1 to go on, or the exit code at which to
- * end: 0 after --help, EXIT_BAD_INPUT after a message. */
+ * `positional`, at most `max`, counted in *count. Returns -1 to continue, or the exit code at which
+ * to end: 0 after --help, EXIT_BAD_INPUT after a message. */
 int options_parse(const struct command *command, int argc, char **argv, void *into,
                   const char **positional, size_t max, size_t *count);
 

@@ -308,7 +308,7 @@ static int usage_error(const char *text)
     return EXIT_BAD_INPUT;
 }
 
-/* 0 when it is not given; false when it is no number from 1 to `max`. */
+/* 0 when it is not given; false when it is not finite from 1 to `max`. */
 static bool read_count(const char *text, unsigned long max, unsigned long *out)
 {
     char *end = NULL;
@@ -316,7 +316,8 @@ static bool read_count(const char *text, unsigned long max, unsigned long *out)
     return !text || (text[0] >= '0' && text[0] <= '9' && !*end && *out >= 1 && *out <= max);
 }
 
-/* The numbers among the options, and which of them go with what. -1 to go on, or the exit code. */
+/* The numbers among the options, and which of them go with what. -1 to continue, or the exit
+ * code. */
 static int check_options(struct data_arguments *a, const struct look *look)
 {
     unsigned long first, columns, side, problems;

@@ -55,7 +55,7 @@ static int usage_error(const char *text)
     return EXIT_BAD_INPUT;
 }
 
-/* 0 when it is not given; false when it is no number from 1 to `max`. */
+/* 0 when it is not given; false when it is not finite from 1 to `max`. */
 static bool read_count(const char *text, unsigned long max, size_t *out)
 {
     char *end = NULL;
@@ -84,7 +84,7 @@ static bool is_spec(const char *text)
     return strchr(text, ':') && access(text, F_OK) != 0;
 }
 
-/* -1 to go on, or the exit code. */
+/* -1 to continue, or the exit code. */
 static int check_numbers(struct predict_arguments *a)
 {
     if (!read_count(a->first, UINT32_MAX, &a->first_n))
@@ -100,7 +100,7 @@ static int check_numbers(struct predict_arguments *a)
     return -1;
 }
 
-/* Sort out what was given; -1 to go on, or the exit code. */
+/* Sort out what was given; -1 to continue, or the exit code. */
 static int check_arguments(struct predict_arguments *a, size_t given)
 {
     size_t models = a->net ? 0 : 1;

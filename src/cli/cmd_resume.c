@@ -1,4 +1,4 @@
-/* `paceline resume`: goes on with a run, by the job that is in its directory. */
+/* `paceline resume`: continues with a run, by the job that is in its directory. */
 #include "cli/number.h"
 #include "cli/run_arguments.h"
 

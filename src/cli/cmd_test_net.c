@@ -44,7 +44,7 @@ static int usage_error(const char *text)
     return EXIT_BAD_INPUT;
 }
 
-/* 0 when it is not given; false when it is no number from 1 to `max`. */
+/* 0 when it is not given; false when it is not finite from 1 to `max`. */
 static bool read_count(const char *text, uint32_t max, uint32_t *out)
 {
     char *end = NULL;
@@ -181,7 +181,7 @@ static void print_result(const struct test_arguments *a, const pl_test_result *r
     printf("samples     %llu\n", samples);
 }
 
-/* -1 to go on, or the exit code. */
+/* -1 to continue, or the exit code. */
 static int check_what(const struct test_arguments *a)
 {
     if (a->run && (a->net || a->job || a->weights))

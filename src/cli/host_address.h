@@ -10,9 +10,9 @@ enum { HOST_ADDRESS_MAX = 96 };
 /* Where a driver listens, and workers look for it, when only a host is said. */
 #define HOST_PORT "29500"
 
-/* Write `text` with its host as a number; what has no name in it stays as it is, right or wrong.
- * A host alone gets `port` (NULL: it does not). NULL stays NULL. *at is then `out` or `text`.
- * Returns -1 to go on, or EXIT_BAD_INPUT after a message that names command, option and host. */
+/* Write `text` with its host as a number; what has no name in it stays as it is, right or wrong. A
+ * host alone gets `port` (NULL: it does not). NULL stays NULL. *at is then `out` or `text`. Returns
+ * -1 to continue, or EXIT_BAD_INPUT after a message that names command, option and host. */
 int host_address(const char *command, const char *option, const char *text, const char *port,
                  char out[HOST_ADDRESS_MAX], const char **at);
 

@@ -58,12 +58,12 @@ struct job_options {
 int job_options_load(pl_engine *engine, const char *path, const struct job_options *options,
                      pl_job **out);
 
-/* --force-change and --take-over are of a run that goes on, and would do nothing for another:
- * EXIT_BAD_INPUT after a message, -1 to go on. */
+/* --force-change and --take-over are of a run that continues, and would do nothing for another:
+ * EXIT_BAD_INPUT after a message, -1 to continue. */
 int resume_options_check(const struct command *command, bool resume, bool force_change,
                          bool take_over);
 
-/* One file of the two: EXIT_BAD_INPUT after a message, -1 to go on. */
+/* One file of the two: EXIT_BAD_INPUT after a message, -1 to continue. */
 int job_options_check(const struct command *command, const struct job_options *options,
                       size_t files);
 

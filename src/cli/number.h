@@ -5,7 +5,7 @@
 #include "cli/cli.h"
 
 /* The value of --OPTION, `text`, from `least` to `most`; NULL leaves *out as it is. Returns -1 to
- * go on, or EXIT_BAD_INPUT after a message. */
+ * continue, or EXIT_BAD_INPUT after a message. */
 int number_option(const struct command *command, const char *option, const char *text, double least,
                   double most, double *out);
 

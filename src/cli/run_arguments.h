@@ -22,7 +22,7 @@ struct run_arguments {
     {                                                                  \
         name, kind, value, help, offsetof(struct run_arguments, field) \
     }
-/* Of a run that goes on. */
+/* Of a run that continues. */
 #define RESUME_OPTIONS                                                                       \
     RUN_OPTION("force-change", OPTION_FLAG, NULL,                                            \
                "go on although the job is changed in what the run is: net, data, seed, ...", \
@@ -30,13 +30,13 @@ struct run_arguments {
         RUN_OPTION("take-over", OPTION_FLAG, NULL,                                           \
                    "go on although the run's driver is alive, which ends", take_over)
 
-/* Check that there is one job: of a file, of a solver, or of the run that is to go on; and take
- * what is said of the output. EXIT_BAD_INPUT after a message, -1 to go on. */
+/* Check that there is one job: of a file, of a solver, or of the run that is to continue; and take
+ * what is said of the output. EXIT_BAD_INPUT after a message, -1 to continue. */
 int run_arguments_check(const struct command *command, struct run_arguments *arguments,
                         size_t files);
 
-/* Begin the run, or go on with it, and return the command's exit code: with workers of its own; or
- * for workers that somebody else starts. `path`: the job file; NULL: `job` says. */
+/* Begin the run, or continue with it, and return the command's exit code: with workers of its own;
+ * or for workers that somebody else starts. `path`: the job file; NULL: `job` says. */
 int run_with_workers(const struct run_arguments *arguments, const char *path);
 int run_as_driver(const struct command *command, struct run_arguments *arguments, const char *path);
 

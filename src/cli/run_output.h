@@ -15,7 +15,7 @@ struct run_output {
     bool json;
     bool virtual_time; /* the run's seconds are not ours */
     bool has_ended;    /* this driver has written the run's end */
-    bool resumable;    /* there is a checkpoint to go on from */
+    bool resumable;    /* there is a checkpoint to resume from */
     cJSON *end;        /* with json: the run's end, once it has come; until it is printed */
     char directory[2048];
     struct workers_file workers;
@@ -36,7 +36,8 @@ struct output_arguments {
             offsetof(type, output.progress)                                             \
     }
 
-/* Take them up; `every_s`: without --progress. -1 to go on, or EXIT_BAD_INPUT after a message. */
+/* Take them up; `every_s`: without --progress. -1 to continue, or EXIT_BAD_INPUT after a
+ * message. */
 int run_output_configure(const struct command *command, const struct output_arguments *arguments,
                          double every_s);
 

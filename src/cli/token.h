@@ -9,12 +9,12 @@
 
 enum { TOKEN_TEXT_MAX = 65 };
 
-/* A new one, of 32 random characters. Returns -1 to go on, or EXIT_FAILED after a message. */
+/* A new one, of 32 random characters. Returns -1 to continue, or EXIT_FAILED after a message. */
 int token_draw(const char *command, char out[TOKEN_TEXT_MAX]);
 
 /* The token of `file`; `makes`: a file that is not there is made, with a new one, for this user
- * alone. Returns -1 to go on, or EXIT_BAD_INPUT after a message: the file cannot be read or made,
- * others can read it, or it holds no token. */
+ * alone. Returns -1 to continue, or EXIT_BAD_INPUT after a message: the file cannot be read or
+ * made, others can read it, or it holds no token. */
 int token_read(const char *command, const char *file, bool makes, char out[TOKEN_TEXT_MAX]);
 
 /* The user's own, as token_read. *token is `out`, or NULL where there is no place for the file, and

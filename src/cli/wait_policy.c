@@ -54,5 +54,5 @@ void wait_policy_choose(char **argv)
         return;
     self[n] = '\0'; /* not by the link: the process would be called "exe" */
     execv(self, argv);
-    unsetenv("OMP_WAIT_POLICY"); /* it cannot be executed: the command goes on as it is */
+    unsetenv("OMP_WAIT_POLICY"); /* it cannot be executed: the command continues as it is */
 }

@@ -1,7 +1,7 @@
 /* How threads that compute wait for one another. OpenMP's spin, which on a machine of our own is
  * the fastest, and where something else wants the processors many times slower than to sleep: the
  * one that is waited for has none. OpenMP reads that from the environment when it is loaded, so the
- * command begins anew with another one. */
+ * command starts over with another one. */
 #ifndef PL_CLI_WAIT_POLICY_H
 #define PL_CLI_WAIT_POLICY_H
 

@@ -63,7 +63,7 @@ static void block_terminal(posix_spawnattr_t *attributes)
     sigprocmask(SIG_BLOCK, NULL, &mask);
     sigaddset(&mask, SIGINT);
     sigaddset(&mask, SIGHUP);
-    sigaddset(&mask, SIGPIPE); /* one whose relay has died goes on */
+    sigaddset(&mask, SIGPIPE); /* one whose relay has died continues */
     posix_spawnattr_setsigmask(attributes, &mask);
     posix_spawnattr_setflags(attributes, POSIX_SPAWN_SETSIGMASK);
 }

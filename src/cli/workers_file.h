@@ -1,5 +1,5 @@
 /* A file in which a user says how many workers a run is to have: looked at again and again while
- * the run goes on. */
+ * the run continues. */
 #ifndef PL_CLI_WORKERS_FILE_H
 #define PL_CLI_WORKERS_FILE_H
 

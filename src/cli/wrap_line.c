@@ -5,7 +5,7 @@
 
 enum { INDENT = 4, LABEL_MAX = 16 };
 
-/* Bytes of UTF-8 that go on with a character take no column. */
+/* Bytes of UTF-8 that continue with a character take no column. */
 static size_t count_columns(const char *text, size_t bytes)
 {
     size_t columns = 0;

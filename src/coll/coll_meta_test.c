@@ -99,7 +99,7 @@ static void test_coll_meta_counts_bytes(void **state)
         assert_int_equal(by[r].bytes[0], 2 * edges[r] * sizeof(struct number_meta));
 }
 
-/* Rank 3 says nothing; at one second all go on to view 2, and whoever waited learns it. */
+/* Rank 3 says nothing; at one second all continue to view 2, and whoever waited learns it. */
 static int change_view(void *arg)
 {
     struct group *group = arg;

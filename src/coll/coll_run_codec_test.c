@@ -199,7 +199,7 @@ static double bias_of(const struct progress *course, uint32_t ranks)
     return worst;
 }
 
-/* What is lost stays as it is, however long the course; what is owed gets paid: of the errors of
+/* What is lost stays as it is, however long the progress; what is owed gets paid: of the errors of
  * 200 runs no more is left in their mean than what is owed at the end. */
 static void test_run_codec_error_feedback(void **state)
 {

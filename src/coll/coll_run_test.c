@@ -332,7 +332,7 @@ static int play_with_late_signals(struct scene *scene, struct group *group,
     return rc;
 }
 
-/* Rank 3 says nothing; at one second all go on to view 2, and whoever waited learns it. */
+/* Rank 3 says nothing; at one second all continue to view 2, and whoever waited learns it. */
 static int change_view(void *arg)
 {
     struct group *group = arg;

@@ -65,7 +65,8 @@ static size_t count_hops(enum coll_algorithm algorithm, size_t ranks)
         down++;
     switch (algorithm) {
     case COLL_TREE: return 2 * down;
-    case COLL_BUTTERFLY: /* what was handed in goes on, is handed back, or both: to its opposite */
+    case COLL_BUTTERFLY: /* what was handed in continues, is handed back, or both: to its
+                            opposite */
         return down + (f.extra > 0) + (2 * f.extra > f.power);
     case COLL_RING: return ranks - 1;
     case COLL_CHUNKED_RING: return 2 * (ranks - 1);

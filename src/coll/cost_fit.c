@@ -152,7 +152,7 @@ static void take_jacobian(const struct cost_figure *figure, const double price[P
     J[COST_PAPER_FIGURES][2] = J[COST_PAPER_FIGURES + 1][3] = pull;
 }
 
-/* A·x = y by elimination; A is positive definite (it is damped). x comes back in y. */
+/* A·x = y by elimination; A is positive definite (it is damped). x returns in y. */
 static void solve_linear(double A[PRICES][PRICES], double y[PRICES])
 {
     for (size_t k = 0; k < PRICES; k++)

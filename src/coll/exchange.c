@@ -134,7 +134,7 @@ static bool may_measure(const struct exchange *e)
     return e->config.algorithm == COLL_AUTO && !e->config.pinned && auto_measures(e->n_floats);
 }
 
-/* Rank 0 says how all go on. */
+/* Rank 0 says how all continue. */
 static void decide_algorithm(struct exchange *e, const struct coll *c, struct exchange_meta *meta)
 {
     meta->algorithm = e->config.algorithm;
@@ -144,7 +144,7 @@ static void decide_algorithm(struct exchange *e, const struct coll *c, struct ex
         auto_decide(&e->automatic, c, e->n_floats, e->config.stripes, &meta->automatic);
 }
 
-/* The notes come when everybody has come: what was put in, together, and how to go on. */
+/* The notes come when everybody has come: what was put in, together, and how to continue. */
 static int reduce_meta(struct exchange *e, struct coll *c, struct exchange_meta *meta)
 {
     struct exchange_meta other;
@@ -254,7 +254,7 @@ static int report_lane(const struct exchange *e, const struct view *view)
     buf_release(&bytes);
     if (rc != ERR_PEER)
         return rc;
-    rc = group_wait_view(e->group, view->number, WORLD_FOREVER); /* of a driver that comes back */
+    rc = group_wait_view(e->group, view->number, WORLD_FOREVER); /* of a driver that returns */
     return rc == OK ? ERR_VIEW : rc;
 }
 

@@ -55,17 +55,18 @@ struct exchange_config {
     struct reduction reduction;
     float identity;
     /* A split exchange has schedules of its own, whatever the algorithm. `x` is Σ w·input over the
-     * range, which may be empty, and Σ w is tally->weight; what prepare leaves there is the result.
-     * It may come again for the same exchange, with another range and other sums: what the last one
-     * did counts, and only when the exchange is completed. OK, or what ends the lane. */
+     * range, which may be empty, and Σ w is exchange metadata->weight; what prepare leaves there is
+     * the result. It may come again for the same exchange, with another range and other sums: what
+     * the last one did counts, and only when the exchange is completed. OK, or what ends the
+     * lane. */
     enum exchange_split split;
     int (*prepare)(void *user, struct range range, float *x, const struct exchange_meta *meta);
     void *user;
-    struct stages *stages; /* lanes of this node that take turns; NULL: it goes on as it likes */
+    struct stages *stages; /* lanes of this node that take turns; NULL: it continues as it likes */
     /* What the driver holds of this lane beside its results, and workers as well, as of the last
-     * exchange that each completed: a driver that has come back is handed it with that result, by
-     * whoever hands that on. A newcomer is not: what its strategy does not bring it otherwise it
-     * begins anew. Borrowed; of one length on all. n 0: nothing. */
+     * exchange that each completed: a driver that has returned is handed it with that result, by
+     * whoever hands that on. A joiner is not: what its strategy does not bring it otherwise it
+     * starts over. Borrowed; of one length on all. n 0: nothing. */
     struct vec kept;
 };
 
@@ -91,7 +92,7 @@ struct exchange {
     uint32_t lane;
     enum exchange_stage stage;
     bool driver_takes_part; /* as rank 0; else the first worker of the view is */
-    bool in_background;     /* run by a task beside the one that computes */
+    bool in_background;     /* run by a background task the one that computes */
     struct exchange_config config;
     size_t n_floats;
     uint64_t completed;        /* number of the last exchange completed here */
@@ -133,8 +134,8 @@ void exchange_join_unsynced(struct exchange *e);
 /* The weighted mean over all who take part of what they put into e->input (unweighted; the root
  * that only collects gives weight 0), with `mine` saying what it stands for. Returns when exchange
  * e->completed + 1 is committed, in however many views that takes: the result is then
- * exchange_result(e). When all weights are 0 the result is 0 and tally->weight says so. The result
- * of a split exchange is what was prepared.
+ * exchange_result(e). When all weights are 0 the result is 0 and exchange metadata->weight says so.
+ * The result of a split exchange is what was prepared.
  *
  * ERR_TIMEOUT (the group stood still past its deadline), ERR_PEER (no worker is left),
  * ERR_CANCELLED, ERR_DRIVER, ERR_NOMEM; inputs untouched. */
@@ -150,7 +151,7 @@ const struct vec *exchange_result(const struct exchange *e);
 const struct exchange_meta *exchange_result_meta(const struct exchange *e);
 
 /* Does the run end for all behind that exchange? Somebody has asked for it, or all who took part
- * leave: nobody would be there to go on. */
+ * leave: nobody would be there to continue. */
 bool exchange_meta_ends_run(const struct exchange_meta *meta);
 
 #endif

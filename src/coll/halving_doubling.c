@@ -64,7 +64,7 @@ static void move_in_blocks(const struct blocks *b, size_t bit, struct range give
     }
 }
 
-/* Results go on in the ranges they came in: a code with a scale depends on where those begin. */
+/* Results continue in the ranges they came in: a code with a scale depends on where those begin. */
 static void hand_on(struct schedule *s, const struct folded *f)
 {
     const struct range all = {0, s->n}, halves[2] = {lower_half(all), upper_half(all)};

@@ -1,7 +1,7 @@
 /* Scatter and gather (Elastic Fig. 4.1b), as sharded parameter servers do it: every rank owns a
  * part of the vector, gets the others' contributions to it, and sends them the sum. Two rounds.
  * Parts may be unequal: a rank with a slow link owns less. A part's sum begins with its owner and
- * goes on with the ranks after it, in the order in which they send. */
+ * continues with the ranks after it, in the order in which they send. */
 #include "coll/coll_schedule.h"
 
 void schedule_scatter_gather(struct schedule *s, const size_t *cut)

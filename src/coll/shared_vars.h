@@ -6,9 +6,9 @@
  * to the service by an atomic list and never wait for it, but to make a variable. Results are kept
  * for some rounds, where any number of callers may read them.
  *
- * The exchange's commit rule makes a result all members' or nobody's. Its tally says how many tasks
- * are in it: fewer than there should be, and it is void for all alike, and the round is collected
- * again by the book. */
+ * The exchange's commit rule makes a result all members' or nobody's. Its exchange metadata says
+ * how many tasks are in it: fewer than there should be, and it is void for all alike, and the round
+ * is collected again by the book. */
 #ifndef PL_COLL_SHARED_VARS_H
 #define PL_COLL_SHARED_VARS_H
 

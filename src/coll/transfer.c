@@ -1,4 +1,4 @@
-/* What two ends of a parcel say to each other, all in its view and under its number:
+/* What two ends of a transfer say to each other, all in its view and under its number:
  *
  *   PARCEL     piece WIRE_HEADER_PIECE   sender → receiver   floats (u64), then the caller's note
  *   PARCEL_GO  TRANSFER_MAY        receiver → sender   pieces that may come by now (u32), or NEVER
@@ -6,8 +6,8 @@
  *   PARCEL_GO  TRANSFER_ENDED       sender → receiver   cancelled
  *
  * The lane is the receiver's; a number is the sender's lane, then a count. Pieces that come in as
- * messages were posted for once: they are what is left of a parcel that has been cancelled, and are
- * thrown away where notes are waited for. */
+ * messages were posted for once: they are what is left of a transfer that has been cancelled, and
+ * are thrown away where notes are waited for. */
 #include "base/fault.h"
 #include "coll/transfer_internal.h"
 #include "wire/catalogue.h"
@@ -40,8 +40,8 @@ static void *piece_at(const struct transfer *p, uint32_t piece)
 
 /* ---- posts ---- */
 
-/* Worlds take posts to other nodes only: to its own a parcel goes as messages that hold copies, and
- * is done with them at once. ERR_FULL: not now */
+/* Worlds take posts to other nodes only: to its own a transfer goes as messages that hold copies,
+ * and is done with them at once. ERR_FULL: not now */
 static int send_here(struct transfers *ps, struct send *s)
 {
     struct message *m =
@@ -253,7 +253,7 @@ static void send_refusal(struct world *world, uint32_t to, uint32_t view, uint64
         message_unref(m);
 }
 
-/* Pieces under way may go on, but nobody's range is touched. */
+/* Pieces under way may continue, but nobody's range is touched. */
 static void end_transfer(struct transfer *p, int status)
 {
     bool knows = status == OK || status == ERR_STOP || status == ERR_PEER || status == ERR_VIEW;

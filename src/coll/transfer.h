@@ -1,13 +1,13 @@
-/* Parcels: vectors on their way from one node to another, with a small note, begun and looked after
- * by tasks that do other things too. Nobody walks in lock step: this is what parameter servers,
- * elastic averaging and gossip are made of.
+/* Transfers: vectors on their way from one node to another, with a small note, begun and looked
+ * after by tasks that do other things too. Nobody walks in lock step: this is what parameter
+ * servers, elastic averaging and gossip are made of.
  *
  * The sender's note comes in at the receiver like any message. When the receiver accepts it, it
  * posts receives for the first pieces and says go; as pieces land it posts for more. So the bytes
  * leave one caller's range and land in the other's, nothing on the way is copied, allocated or
- * buffered, and a parcel that nobody has accepted is in nobody's way. It costs a round trip before
- * the first byte and a post at either end for every 256 KiB; at most TRANSFER_WINDOW pieces are
- * under way. A parcel to the node itself is allowed, and copied once more.
+ * buffered, and a transfer that nobody has accepted is in nobody's way. It costs a round trip
+ * before the first byte and a post at either end for every 256 KiB; at most TRANSFER_WINDOW pieces
+ * are under way. A transfer to the node itself is allowed, and copied once more.
  *
  * A parameter server, for one (and as many at once as there are clients):
  *
@@ -26,9 +26,9 @@
  *     }
  *     transfers_close(&ps);
  *
- * Nothing moves but inside the calls below, and where sealing bytes costs time they take it: a
- * task that computes for long leaves its parcels to another. Two who each wait for the other to
- * accept wait until their deadline. */
+ * Nothing moves but inside the calls below, and where sealing bytes costs time they take it: a task
+ * that computes for long leaves its transfers to another. Two who each wait for the other to accept
+ * wait until their deadline. */
 #ifndef PL_COLL_TRANSFER_H
 #define PL_COLL_TRANSFER_H
 
@@ -38,22 +38,22 @@
 
 enum {
     TRANSFER_CHUNK = 64 * 1024, /* floats of a piece */
-    TRANSFER_WINDOW = 8,        /* pieces of one parcel under way at once */
+    TRANSFER_WINDOW = 8,        /* pieces of one transfer under way at once */
     TRANSFER_HEADER = 256,      /* bytes that go beside a vector, at most */
     TRANSFER_HEAD = 8,          /* and before them: the number of floats */
 };
 
-/* All parcels of one task. Its lane is its address: of a node's tasks, one has a lane, and has it
- * until the end of the run (numbers of parcels are not used twice, so that what is left of one that
- * was cancelled is never taken for another). */
+/* All transfers of one task. Its lane is its address: of a node's tasks, one has a lane, and has it
+ * until the end of the run (numbers of transfers are not used twice, so that what is left of one
+ * that was cancelled is never taken for another). */
 struct transfers {
     struct world *world;
     struct group *group; /* whose `moved` counts bytes to and from other nodes; NULL: nobody's */
     uint32_t lane;       /* 0 … 255 */
     uint32_t stripes;    /* connections to one peer that pieces are spread over; 0: one */
-    uint32_t view;       /* that notes come in and parcels go out in; 0: none. May be changed */
-    /* parcel.c's own: */
-    uint32_t count; /* parcels sent */
+    uint32_t view;       /* that notes come in and transfers go out in; 0: none. May be changed */
+    /* transfer.c's own: */
+    uint32_t count; /* transfers sent */
     struct transfer *first;
     struct ended ended;
     uint64_t posts; /* handed to the world, which counts each when it has ended */
@@ -62,9 +62,9 @@ struct transfers {
     struct trace_sends sends;
 };
 
-/* One parcel, at either end: about 1.2 KiB, zeroed before its first use. The range is not touched
+/* One transfer, at either end: about 1.2 KiB, zeroed before its first use. The range is not touched
  * (of a sender: not changed) while `status` is POST_PENDING. The struct stays where it is until the
- * end has been told, by transfers_next or transfer_finish, or the parcel has been cancelled; as
+ * end has been told, by transfers_next or transfer_finish, or the transfer has been cancelled; as
  * soon as it has ended it may be begun again.
  *
  * OK             sent: it was accepted and its bytes have left; received: all bytes are there
@@ -80,7 +80,7 @@ struct transfer {
     uint32_t peer; /* the other node */
     uint32_t lane; /* and the lane of its task: where an answer goes */
     size_t n;      /* floats */
-    /* parcel.c's own: */
+    /* transfer.c's own: */
     struct transfers *all; /* NULL: not begun, or over and told */
     struct transfer *next;
     bool sends, noted, agreed;
@@ -116,7 +116,7 @@ struct transfer_in {
     void *user;
 };
 
-/* What woke a task: exactly one of a note, a parcel that has ended, something of its own. */
+/* What woke a task: exactly one of a note, a transfer that has ended, something of its own. */
 struct transfer_wake {
     struct message *header; /* owned, until it is accepted or refused; else NULL */
     struct transfer *ended; /* told once, and the struct is free; else NULL */
@@ -131,13 +131,13 @@ void transfers_init(struct transfers *ps, struct world *world, struct group *gro
 /* Cancel those that are pending and wait until the world is done with `ps`. */
 void transfers_close(struct transfers *ps);
 
-/* Move all on, and wait for what comes first: a parcel that ends, what the caller waits for besides
- * (`own`: n ≤ 5, may be NULL), a note. ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM */
+/* Move all on, and wait for what comes first: a transfer that ends, what the caller waits for
+ * besides (`own`: n ≤ 5, may be NULL), a note. ERR_TIMEOUT, ERR_CANCELLED, ERR_NOMEM */
 int transfers_next(struct transfers *ps, const struct wait_for *own, int n, int64_t deadline,
                    struct transfer_wake *out);
 
-/* The same for scripts: move all on until there is a note from `from` (or WORLD_ANY). Parcels that
- * end meanwhile have their status, and are told by transfers_next or transfer_finish. The same
+/* The same for scripts: move all on until there is a note from `from` (or WORLD_ANY). Transfers
+ * that end meanwhile have their status, and are told by transfers_next or transfer_finish. The same
  * errors, and of one node ERR_PEER (it is gone) and ERR_VIEW (ps->view has been aborted). */
 int transfers_await(struct transfers *ps, uint32_t from, int64_t deadline, struct message **header);
 
@@ -147,12 +147,12 @@ int transfers_step(struct transfers *ps);
 /* ---- one ---- */
 
 /* Begin to send, or to receive what a note (taken) is about. Neither fails nor blocks: what goes
- * wrong is the parcel's status. The struct may be of an earlier parcel that has ended. */
+ * wrong is the transfer's status. The struct may be of an earlier transfer that has ended. */
 void transfer_send(struct transfer *p, struct transfers *ps, const struct transfer_out *out);
 void transfer_accept(struct transfer *p, struct transfers *ps, struct message *header,
                      const struct transfer_in *in);
 
-/* Let the sender know that its parcel (its note, taken) is not wanted. */
+/* Let the sender know that its transfer (its note, taken) is not wanted. */
 void transfer_refuse(struct transfers *ps, struct message *header);
 
 /* Move all on until this one has ended: its status. ERR_TIMEOUT: it is still under way. Where it is
@@ -169,7 +169,7 @@ void transfer_cancel(struct transfer *p);
 size_t transfer_header_floats(const struct message *header);
 uint32_t transfer_header_lane(const struct message *header);
 
-/* The sender's bytes: of a note that has come in, and later of the parcel that it began. */
+/* The sender's bytes: of a note that has come in, and later of the transfer that it began. */
 struct byte_reader transfer_header_reader(const struct message *header);
 struct byte_reader transfer_reader(const struct transfer *p);
 

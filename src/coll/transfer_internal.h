@@ -1,4 +1,5 @@
-/* What parcel.c, which knows one parcel, and parcels.c, which knows a task's, have in common. */
+/* What transfer.c, which knows one transfer, and transfers.c, which knows a task's, have in
+ * common. */
 #ifndef PL_COLL_TRANSFER_INTERNAL_H
 #define PL_COLL_TRANSFER_INTERNAL_H
 

@@ -1,4 +1,4 @@
-/* The stories of parcels between real nodes, whatever their bytes go through; and one that is
+/* The stories of transfers between real nodes, whatever their bytes go through; and one that is
  * killed. */
 #include "real/real_test_kit.h"
 

@@ -1,4 +1,4 @@
-/* All parcels of a task: a list of them, and the one place where the task waits. */
+/* All transfers of a task: a list of them, and the one place where the task waits. */
 #include "base/fault.h"
 #include "coll/transfer_internal.h"
 #include "tensor/reduce.h"

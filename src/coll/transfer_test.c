@@ -1,4 +1,4 @@
-/* Parcels in simulated clusters, with both back ends: the stories of all worlds, then what only
+/* Transfers in simulated clusters, with both back ends: the stories of all worlds, then what only
  * virtual time can show: how long they take, and that whoever dies, at whichever message, leaves
  * nobody waiting. */
 #include "sim/scene.h"
@@ -14,7 +14,7 @@ struct stage {
     suite_main story;
     size_t n; /* floats */
     uint64_t seed;
-    int status[8]; /* of parcels */
+    int status[8]; /* of transfers */
 };
 
 static int stage_worker(struct scene *s, struct world *w)

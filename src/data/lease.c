@@ -175,7 +175,7 @@ void lease_node_dies(struct lease_table *table, uint32_t node)
     return_to_pool(table, node, true);
 }
 
-/* ---- a driver that has come back ---- */
+/* ---- a driver that has returned ---- */
 
 static bool overlap_or_touch(const struct lease *a, const struct lease *b)
 {

@@ -14,7 +14,7 @@
  *   lost     nobody knows who had it, or whether it was done; it is not handed out again
  *
  * A place is doubtful when a node may have gone over it and could not say so: it died, or the run
- * goes on from a checkpoint that was written meanwhile. When it is used after all, it has perhaps
+ * resumes from a checkpoint that was written meanwhile. When it is used after all, it has perhaps
  * been trained on twice, and is counted as `repeated`, too. */
 #ifndef PL_DATA_LEASE_H
 #define PL_DATA_LEASE_H
@@ -88,7 +88,7 @@ void lease_node_leaves(struct lease_table *table, uint32_t node);
 /* The node is dead: the rest is doubtful. */
 void lease_node_dies(struct lease_table *table, uint32_t node);
 
-/* A driver has come back, and rebuilds its book from that of a checkpoint. Each node that is back
+/* A driver has returned, and rebuilds its book from that of a checkpoint. Each node that is back
  * says what it holds (count ≤ LEASE_HELD_MAX) and where the highest lease ends that it has ever
  * had; its further words count from `taken` and `again` on. False: that cannot be true (not whole
  * steps, above LEASE_OFFSET_MAX, or another holds some of it), and the node is here with nothing.

@@ -123,7 +123,7 @@ static void test_lease_cursor_ignores_stale_grants(void **state)
     assert_true(lease_cursor_should_request(&cursor, 20));
     assert_false(lease_cursor_take_grant(&cursor, 1, good, 1));
     lease_cursor_forget_request(&cursor);
-    assert_true(lease_cursor_should_request(&cursor, 20)); /* anew, */
+    assert_true(lease_cursor_should_request(&cursor, 20)); /* again, */
     assert_int_equal(cursor.request, 3);
     assert_false(lease_cursor_take_grant(&cursor, 2, good, 1)); /* and the old answer is none */
     assert_true(lease_cursor_take_grant(&cursor, 3, good, 1));

@@ -110,7 +110,7 @@ static void compare_with_naive(void)
     assert_int_equal(lease_pooled(&table), count_owned(0, FREE));
 }
 
-/* Down and up: a checkpoint is written and gone on from. */
+/* Down and up: a checkpoint is written and resumed from. */
 static void resume_table(void)
 {
     struct buf text = {0};

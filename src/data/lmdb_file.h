@@ -24,8 +24,8 @@ struct lmdb_callback {
 };
 
 /* Walk through all entries of the one unnamed database. Costs every branch and leaf page, and the
- * head of each overflow page; memory: a page for each level of the tree.
- * ERR_INPUT naming the page, ERR_NOMEM, ERR_CANCELLED, or what the visitor returned */
+ * head of each overflow page; memory: a page for each level of the tree. ERR_INPUT naming the page,
+ * ERR_NOMEM, ERR_CANCELLED, or what the worker returned */
 int lmdb_walk(const struct file_open *file, const char *name, const struct lmdb_callback *callback,
               struct err *err);
 

@@ -41,8 +41,8 @@ struct bench {
     atomic_int begun, ended;
 };
 
-/* In a story: go on only if. A story may be a task, which an assertion of cmocka's must not leave.
- */
+/* In a story: continue only if. A story may be a task, which an assertion of cmocka's must not
+ * leave. */
 #define CHECK(condition)              \
     do {                              \
         if (!(condition))             \

@@ -93,7 +93,7 @@ static int read_header(const char *path, uint32_t magic, size_t header, struct f
     return rc;
 }
 
-/* Header and data fill the file exactly; of one that goes on, a byte more is unpacked. */
+/* Header and data fill the file exactly; of one that continues, a byte more is unpacked. */
 static int read_promised(const char *path, size_t promised, const struct open_watch *watch,
                          struct file_bytes *out, struct err *err)
 {

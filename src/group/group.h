@@ -1,9 +1,8 @@
 /* A node's membership: the current view, kept by a task that listens to the driver, and heartbeats
  * sent by another. Lanes and exchanges (coll/exchange.h) stand on it.
  *
- * A member whose driver is gone, or says nothing any more, goes on in its view for as long as it
- * may
- * (`retry`): exchanges that need no driver complete, others wait. Its listener calls the driver
+ * A member whose driver is gone, or says nothing any more, continues in its view for as long as it
+ * may (`retry`): exchanges that need no driver complete, others wait. Its listener calls the driver
  * until one answers whose incarnation is higher than that of any view before, and tells it what
  * this member has; the next view is that driver's. An older driver is never gone back to. */
 #ifndef PL_GROUP_GROUP_H
@@ -30,7 +29,7 @@ struct group_timing group_timing_busy(void);
 
 enum { GROUP_REPORT = 64, GROUP_TOTALS = 4 }; /* words */
 
-/* What a member says to a driver that has come back. */
+/* What a member says to a driver that has returned. */
 struct group_return {
     uint32_t view, incarnation; /* which it comes from, */
     struct members members;     /* and who was in it */
@@ -66,13 +65,13 @@ struct group {
     const struct logger *log;
     struct group_timing timing;
     _Atomic(const struct view *) view;  /* NULL before the first */
-    _Atomic(const struct view *) first; /* what all members' courses begin with */
+    _Atomic(const struct view *) first; /* what all members' progress begin with */
     _Atomic uint64_t progress;          /* steps taken, put into heartbeats */
     _Atomic double local_loss;          /* mean of those since the last commit point; likewise */
     atomic_bool busy;                   /* computing: progress is due */
     atomic_bool stop;                   /* the driver asks to end: vote so in the next exchange */
     _Atomic uint32_t model_requests;    /* a copy of the model, for these uses (the driver asks) */
-    _Atomic uint32_t joiner;            /* whom to sponsor (roster.h); ROSTER_NOBODY */
+    _Atomic uint32_t joiner;            /* whom to admit (roster.h); ROSTER_NOBODY */
     atomic_bool leaving;                /* to take part in nothing more than it has to, and go */
     const atomic_int *leave, *pause;    /* whoever set one wants that; or NULL */
     atomic_bool left;                   /* and goes now: the driver's answer is to hang up */
@@ -84,13 +83,13 @@ struct group {
     atomic_bool over;                   /* the run is over, or the driver is gone */
     _Atomic uint32_t collectives;       /* under way on this node, of all lanes */
     _Atomic uint64_t moved;             /* bytes that they have sent and received */
-    /* A driver that is gone may come back: */
+    /* A driver that is gone may return: */
     int64_t retry;              /* ns that are waited for it; 0: it is over at once */
-    const char *const *drivers; /* where it may come back, the address that it had first, and at
-                                   last NULL; NULL: only there */
+    const char *const *drivers; /* where it may return, the address that it had first, and at last
+                                   NULL; NULL: only there */
     struct group_handshake handshake;
     atomic_bool driver_missing;  /* there is no driver at the moment */
-    atomic_bool given_up;        /* it is over because none has come back in time */
+    atomic_bool given_up;        /* it is over because none has returned in time */
     _Atomic uint32_t reconnects; /* drivers that this member has returned to */
     struct members broken; /* links to others, by what the driver has been told; the listener's */
     _Atomic uint64_t report_version,
@@ -111,20 +110,20 @@ int group_listen(struct group *group);
 /* End the tasks and free the views. No task may use the group any more. */
 void group_release(struct group *group);
 
-/* This member cannot go on, for that reason, and others would wait for it: it leaves, and the group
- * is over for it. Any task may call it, more than once. */
+/* This member cannot continue, for that reason, and others would wait for it: it leaves, and the
+ * group is over for it. Any task may call it, more than once. */
 void group_quit(struct group *group, int why);
 
 /* Make `view` current: older views are aborted in the world, tasks are woken. Copies it. */
 int group_set_view(struct group *group, const struct view *view);
 
-/* This member stands at a commit point: let the one in that it was asked to sponsor, and wait until
- * the view that holds it is there. OK with *in false: it has gone, or the driver.
- * ERR_DRIVER, ERR_CANCELLED */
+/* This member stands at a commit point: let the one in that it was asked to admit, and wait until
+ * the view that holds it is there. OK with *in false: it has gone, or the driver. ERR_DRIVER,
+ * ERR_CANCELLED */
 int group_admit_joiner(struct group *group, uint32_t node, bool *in);
 
-/* What this member would tell a driver that has come back: by one task, at its commit points; until
- * then it would begin afresh. `n` ≤ GROUP_REPORT. */
+/* What this member would tell a driver that has returned: by one task, at its commit points; until
+ * then it would start over. `n` ≤ GROUP_REPORT. */
 void group_set_recovery_report(struct group *group, const uint64_t *words, size_t n);
 
 /* Is this member to leave? It says so in its next exchange, and goes after the one behind. */

@@ -20,15 +20,15 @@ struct server_hooks {
     /* `node` join, back, leave, dead, hung or cut; `view` is the number of the view that follows.
      */
     void (*member)(void *user, uint32_t node, const char *what, uint32_t view);
-    /* (optional) A worker returns to this driver, which has come back. As admit; and this is what
-     * it has noted (group_set_recovery_report). */
+    /* (optional) A worker returns to this driver, which has returned. As admit; and this is what it
+     * has noted (group_set_recovery_report). */
     int (*returned)(void *user, uint32_t node, const void *hello, size_t len, const uint64_t *note,
                     char *address, struct err *err);
     /* (optional) That view is about to be told to its members. */
     void (*formed)(void *user, const struct view *view);
     /* (optional) Time has passed: several times in what a silence may last. */
     void (*tick)(void *user);
-    /* (optional) So many workers of those who were there have not come back. */
+    /* (optional) So many workers of those who were there have not return. */
     void (*want)(void *user, uint32_t workers);
     void *user;
 };

@@ -55,7 +55,7 @@ int group_return_decode(const void *data, size_t len, struct group_return *out)
 
 /* ---- a driver that is gone ---- */
 
-/* Without a view there is nothing to go on with, nor before the first commit point; and a driver
+/* Without a view there is nothing to continue with, nor before the first commit point; and a driver
  * that hangs up on a member that has left does what it was asked for. */
 static bool may_wait(const struct group *group)
 {

@@ -134,7 +134,7 @@ static int no_meeting(void *user, const struct message *m, uint32_t *incarnation
     return ERR_PROTOCOL;
 }
 
-/* A member of a view, with something to come back with. */
+/* A member of a view, with something to return with. */
 static void open_line(struct line *line, struct group *group)
 {
     static const struct world_ops ops = {

@@ -82,7 +82,7 @@ void roster_report_member(struct roster_orders *out, uint32_t node, const char *
 
 /* ---- who comes to a run under way ---- */
 
-/* The lowest that waits, or NULL; and whether one that waits has a sponsor already. */
+/* The lowest that waits, or NULL; and whether one that waits has a donor already. */
 static struct roster_member *first_waiting(struct roster *roster, bool *sponsored)
 {
     struct roster_member *first = NULL;
@@ -160,7 +160,7 @@ static void release_surplus(struct roster *roster, struct roster_orders *out)
 static void on_want(struct roster *roster, uint32_t n, struct roster_orders *out)
 {
     if (roster->options.workers_max == 0)
-        return; /* who leaves could not come back */
+        return; /* who leaves could not return */
     roster->wanted = n < 1 ? 1 : n > roster->options.workers_max ? roster->options.workers_max : n;
     release_surplus(roster, out);
     roster_seek_donor(roster, out);
@@ -229,7 +229,7 @@ static void put_out(struct roster_member *m, const char *what, struct roster_ord
     roster_order(out, ORDER_DROP)->node = m->node;
 }
 
-/* What its sponsor had for a newcomer goes with the sponsor, unless it is there already. */
+/* What its donor had for a joiner goes with the donor, unless it is there already. */
 static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_orders *out)
 {
     for (size_t i = 0; i < roster->count; i++) {

@@ -4,16 +4,16 @@
  *
  * One path for every change (D5): whatever happened to a member, it ends in a new view.
  *
- * Who comes to a run under way waits. A member is asked to sponsor it: at its next commit point,
- * behind exchange n, or later on its way to the next, the sponsor says so and goes no further until
- * the view that holds the newcomer is there. So exchange n + 1 cannot complete without the
- * newcomer, which begins behind n with what the sponsor sends it. Should its sponsor die before it
- * has that, it is out again.
+ * Who comes to a run under way waits. A member is asked to admit it: at its next commit point,
+ * behind exchange n, or later on its way to the next, the donor says so and goes no further until
+ * the view that holds the joiner is there. So exchange n + 1 cannot complete without the joiner,
+ * which begins behind n with what the donor sends it. Should its donor die before it has that, it
+ * is out again.
  *
- * A driver that comes back after a death makes no first view of its own: members of the last view
- * return to it, under their numbers, and it goes on with those of the newest that any of them has
+ * A driver that returns after a death makes no first view of its own: members of the last view
+ * return to it, under their numbers, and it continues with those of the newest that any of them has
  * seen, or that it knows to have made itself. It waits for them a while, not for ever. Who has been
- * left out meanwhile, or comes too late, is told to begin afresh. */
+ * left out meanwhile, or comes too late, is told to start over. */
 #ifndef PL_GROUP_ROSTER_H
 #define PL_GROUP_ROSTER_H
 
@@ -28,14 +28,14 @@ enum { ROSTER_LANES_MAX = 32, ROSTER_ORDERS_MAX = 5 * VIEW_MEMBERS_MAX };
 
 enum roster_event_kind {
     ROSTER_JOIN,      /* node, with its address, is ready */
-    ROSTER_RECONNECT, /* node comes back from `view` of `incarnation`, which held `who` */
+    ROSTER_RECONNECT, /* node returns from `view` of `incarnation`, which held `who` */
     ROSTER_LEAVE, /* node says goodbye; the last one that is in, and holds a model, is not let go:
                       the driver asks it for that first */
     ROSTER_PEER_DOWN,     /* its connection is gone */
     ROSTER_HEARTBEAT,     /* node is alive; progress, busy */
     ROSTER_LANE_AT,       /* node reports `completed` of `lane` in `view` */
     ROSTER_LOST,          /* node has lost its link to `other` */
-    ROSTER_JOIN_COMPLETE, /* node, a newcomer, has what its sponsor had for it */
+    ROSTER_JOIN_COMPLETE, /* node, a joiner, has what its donor had for it */
     ROSTER_DONOR_READY,   /* node stands at a commit point for `other` to come in */
     ROSTER_WANT,          /* so many members there are to be: `other` */
     ROSTER_TICK,          /* time has passed */
@@ -70,7 +70,7 @@ struct lane_go {
     uint32_t holder;        /* from this node */
     struct members lacking; /* workers that fetch it */
     bool driver_lacks;
-    bool driver_needs_sync; /* it has come back, and lacks what else it held as well */
+    bool driver_needs_sync; /* it has returned, and lacks what else it held as well */
 };
 
 void lane_go_encode(const struct lane_go *go, struct buf *out);
@@ -82,11 +82,11 @@ enum roster_order_kind {
     ORDER_MEMBER,         /* tell the run: `node` `what` (an event) */
     ORDER_LANE_GO,        /* send `go` to all that take part in the lane */
     ORDER_DROP,           /* cut the connection to `node` */
-    ORDER_ADMIT_JOINER,   /* ask `node` to sponsor `other` */
+    ORDER_ADMIT_JOINER,   /* ask `node` to admit `other` */
     ORDER_RELEASE_MEMBER, /* ask `node` to leave: there are more members than wanted */
     ORDER_CANCEL_JOIN,    /* tell `node`, which waits for `other` to come in, that it does not */
     ORDER_REJOIN,         /* tell `node` to forget what it has and to come again */
-    ORDER_WANT,           /* ask for `other` workers more: so many have not come back */
+    ORDER_WANT,           /* ask for `other` workers more: so many have not return */
 };
 
 struct roster_order {
@@ -110,7 +110,7 @@ struct roster_options {
     int64_t silence_max;    /* ns without a heartbeat: dead */
     int64_t stall_max;      /* ns busy without progress, and 8 times its longest step: hung; a first
                                step may take 20 times stall_max */
-    /* A driver that comes back: */
+    /* A driver that returns: */
     bool recovers;
     uint32_t last_view,
         last_incarnation; /* the newest it knows to have been; 0: it knows of none */
@@ -123,7 +123,7 @@ struct roster_member {
     bool waits;        /* to come in */
     bool leaving;      /* has been asked to leave */
     bool reconnected;  /* has returned, and waits for the others */
-    bool join_pending; /* has come in, and may lack what its sponsor has for it */
+    bool join_pending; /* has come in, and may lack what its donor has for it */
     uint32_t donor;    /* of one that waits or settles; ROSTER_NOBODY: not yet */
     char address[NODE_ADDRESS_MAX];
     int64_t last_beat, last_progress; /* last heartbeat; last progress */
@@ -145,7 +145,7 @@ struct roster_lane {
     uint64_t at[VIEW_MEMBERS_MAX]; /* by rank in the current view */
 };
 
-/* Who is waited for when the driver has come back. */
+/* Who is waited for when the driver has returned. */
 struct roster_recovery {
     bool on;
     int64_t until;              /* 0: the clock does not run yet */
@@ -158,8 +158,8 @@ struct roster {
     struct roster_options options;
     struct roster_recovery recovery;
     struct view view; /* number 0: not formed yet */
-    uint32_t wanted;  /* members there are to be: newcomers come in while there are fewer; 0: as
-                         many as there may be */
+    uint32_t wanted;  /* members there are to be: joiners come in while there are fewer; 0: as many
+                         as there may be */
     size_t count;
     struct roster_member member[VIEW_MEMBERS_MAX]; /* all that ever joined, by node number */
     struct roster_lane lane[ROSTER_LANES_MAX];

@@ -1,8 +1,8 @@
-/* The view machine, explored: every order in which three workers, a newcomer and two crashes can
- * meet is gone through, whatever is under way between any two steps. One of the crashes may be the
- * driver's, which comes back and knows of the view that it made last, or of none; it may also be
- * too impatient for any that is late. The roster is the real one; the nodes are models of what
- * group.c, listener.c and exchange.c do in one lane of N exchanges.
+/* The view machine, explored: every order in which three workers, a joiner and two crashes can meet
+ * is gone through, whatever is under way between any two steps. One of the crashes may be the
+ * driver's, which returns and knows of the view that it made last, or of none; it may also be too
+ * impatient for any that is late. The roster is the real one; the nodes are models of what group.c,
+ * listener.c and exchange.c do in one lane of N exchanges.
  *
  * What must hold in every state:
  *   whoever is out never comes in again, and views have one number each
@@ -53,10 +53,10 @@ struct peer {
     uint8_t reported, synced;  /* in which view */
     uint8_t gave;              /* to exchange completed + 1, in view `synced` */
     uint8_t go, holder;    /* what it is to adopt from whom, in view `reported`; go 0: nothing */
-    uint8_t joiner, waits; /* + 1: asked to sponsor; has said so */
-    uint8_t state, begins; /* newcomer: 1 under way, 2 here; behind which exchange */
+    uint8_t joiner, waits; /* + 1: asked to admit; has said so */
+    uint8_t state, begins; /* joiner: 1 under way, 2 here; behind which exchange */
     uint8_t donor;         /* whose it is */
-    uint8_t returned;      /* to the driver that has come back */
+    uint8_t returned;      /* to the driver that has returned */
     uint8_t value[N + 1], of[N + 1]; /* what exchange n was: who contributed, in which view */
 };
 
@@ -67,7 +67,7 @@ struct roster_state {
     uint8_t decided, reported, joined;
     uint8_t at[NODES];
     uint8_t second, reforming,
-        reconnected;                /* the driver has come back; it collects; who is there again */
+        reconnected;                /* the driver has returned; it collects; who is there again */
     uint8_t last, last_in, highest; /* the newest view that was */
 };
 
@@ -88,7 +88,7 @@ static const struct roster_options options = {
 struct world {
     int crashes;    /* of nodes */
     bool joiner;    /* comes */
-    bool driver;    /* dies, once, and comes back */
+    bool driver;    /* dies, once, and returns */
     bool forgetful; /* and knows of no view */
 };
 
@@ -267,7 +267,7 @@ static void driver_receives(struct state *s, uint32_t node)
 }
 
 /* Its connections break: what was on its way is lost, and so is who is not in, or is in and has not
- * all that its sponsor had for it. Who waited for another to come in does not any more. */
+ * all that its donor had for it. Who waited for another to come in does not any more. */
 static bool driver_dies(struct state *s, uint32_t node)
 {
     struct roster_state *b = &s->roster;
@@ -413,7 +413,7 @@ static bool contribute_next(struct state *s, uint32_t node)
     return true;
 }
 
-/* When all of the view have contributed to it, or gone on. */
+/* When all of the view have contributed to it, or continued. */
 static bool complete_exchange(struct state *s, uint32_t node)
 {
     struct peer *p = &s->peer[node];
@@ -562,7 +562,7 @@ static void check_end(const struct state *s)
     for (uint32_t i = 0; i < NODES; i++)
         if (set_has(s->roster.in, i) && s->peer[i].alive)
             assert_int_equal(s->peer[i].completed, N);
-    /* Who waits for a sponsor has one that is there. */
+    /* Who waits for a donor has one that is there. */
     if (set_has(s->roster.waits, JOINER) && s->roster.donor[JOINER])
         assert_true(set_has(s->roster.in, s->roster.donor[JOINER] - 1u));
 }

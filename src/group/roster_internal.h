@@ -1,5 +1,5 @@
 /* The roster, as its files share it: roster.c knows who is in and who is not, roster_return.c who
- * returns to a driver that has come back, roster_lane.c decides what a new view does in a lane. */
+ * returns to a driver that has returned, roster_lane.c decides what a new view does in a lane. */
 #ifndef PL_GROUP_ROSTER_INTERNAL_H
 #define PL_GROUP_ROSTER_INTERNAL_H
 
@@ -19,7 +19,7 @@ size_t roster_count_in(const struct roster *roster);
 /* The next view holds those who are in; reports of older views are forgotten. */
 void roster_make_view(struct roster *roster, struct roster_orders *out);
 
-/* If there is room, the next that waits gets a sponsor: who has been in for longest, for it has all
+/* If there is room, the next that waits gets a donor: who has been in for longest, for it has all
  * that is to be handed on. One comes in at a time. */
 void roster_seek_donor(struct roster *roster, struct roster_orders *out);
 

@@ -1,4 +1,4 @@
-/* The roster: who comes to a run under way, by a sponsor. */
+/* The roster: who comes to a run under way, by a donor. */
 #include "group/roster_story.h"
 
 static void begin_elastic(struct story *s, uint32_t most)
@@ -105,8 +105,8 @@ static void test_roster_joiner_outlives_its_donor(void **state)
     assert_string_equal(reports(s, 1, 3, 0, 7), "go 0.3: 7 from 1");
 }
 
-/* Exchange 7 was the sponsor's alone, and died with it: the others do it again, and nobody may
- * stand behind it. */
+/* Exchange 7 was the donor's alone, and died with it: the others do it again, and nobody may stand
+ * behind it. */
 static void test_roster_joiner_of_lost_exchange_is_fenced(void **state)
 {
     struct story *s = *state;
@@ -170,13 +170,13 @@ static void test_roster_shrinks_and_grows(void **state)
     assert_string_equal(want_members(s, 0), "part 4; part 1"); /* somebody has to stay */
 }
 
-/* Who has a newcomer to care for stays, and so does the newcomer until it has all. */
+/* Who has a joiner to care for stays, and so does the joiner until it has all. */
 static void test_roster_donor_is_not_released(void **state)
 {
     struct story *s = *state;
     begin_elastic(s, 4);
     joins(s, 2);
-    assert_string_equal(want_members(s, 1), "part 1"); /* 0 sponsors 2 */
+    assert_string_equal(want_members(s, 1), "part 1"); /* 0 donors 2 */
     assert_string_equal(donor_ready(s, 0, 2), "join 2; view 2: 0 1 2");
     assert_string_equal(leaves(s, 1), "leave 1; drop 1; view 3: 0 2");
     assert_string_equal(join_complete(s, 2), "part 2");

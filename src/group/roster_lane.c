@@ -24,7 +24,7 @@ int lane_go_decode(struct byte_reader *in, struct lane_go *out)
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
-/* A newcomer that is ahead of all who hold a result: what it begins behind has died with those who
+/* A joiner that is ahead of all who hold a result: what it begins behind has died with those who
  * had it. Out it goes, and so the view ends; false: there is none. */
 static bool fence_unknown_joiners(struct roster *roster, const struct roster_lane *lane,
                                   uint64_t completed, struct roster_orders *out)

@@ -1,4 +1,4 @@
-/* Who returns to a driver that has come back. */
+/* Who returns to a driver that has returned. */
 #include "group/roster_internal.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static size_t count_reconnected(const struct roster *roster)
     return n;
 }
 
-/* Those who are back from the newest view go on together. */
+/* Those who are back from the newest view continue together. */
 static void form_recovered_view(struct roster *roster, struct roster_orders *out)
 {
     struct roster_recovery *r = &roster->recovery;
@@ -56,7 +56,7 @@ static void form_recovered_view(struct roster *roster, struct roster_orders *out
     roster_seek_donor(roster, out);
 }
 
-/* Nobody is left of those who trained: the run goes on from what the driver has, with others. */
+/* Nobody is left of those who trained: the run resumes from what the driver has, with others. */
 static void forget_recovery(struct roster *roster, struct roster_orders *out)
 {
     roster->recovery.on = false;

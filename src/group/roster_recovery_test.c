@@ -1,4 +1,4 @@
-/* A driver that comes back, as its roster sees it: who returns, who is waited for, who is left. */
+/* A driver that returns, as its roster sees it: who returns, who is waited for, who is left. */
 #include "group/roster_story.h"
 
 static void restart_driver(struct story *s, uint32_t workers, uint32_t view, const char *last)
@@ -111,7 +111,7 @@ static void test_recovery_outranks_older_driver(void **state)
     assert_string_equal(returns_from(s, 1, 5, 8, "01"), "afresh 1"); /* it has met a newer one */
 }
 
-/* Nobody is left: with those who come afresh the run begins where the driver is. */
+/* Nobody is left: with those who come again the run begins where the driver is. */
 static void test_recovery_without_reconnects(void **state)
 {
     struct story *s = *state;
@@ -126,7 +126,7 @@ static void test_recovery_without_reconnects(void **state)
     assert_string_equal(joins(s, 3), "join 3; view 1: 2 3");
 }
 
-/* Whoever was left out by the newest view is no reason to wait for others less, nor one to go on
+/* Whoever was left out by the newest view is no reason to wait for others less, nor one to continue
  * with. */
 static void test_recovery_of_an_excluded_member(void **state)
 {
@@ -172,7 +172,7 @@ static void test_recovery_member_dies_during_wait(void **state)
     assert_string_equal(wait_ns(s, SILENCE), "want 2"); /* and nobody is left */
 }
 
-/* A driver that has a part in all lanes brings nothing to them when it comes back. */
+/* A driver that has a part in all lanes brings nothing to them when it returns. */
 static void test_recovery_driver_lacks_the_result(void **state)
 {
     struct story *s = *state;
@@ -194,7 +194,7 @@ static void test_recovery_driver_lacks_the_result(void **state)
     assert_string_equal(step(s, at), "go 0.8: 6 from 1 to 0 driver");
 }
 
-/* What does not come back, or was never there, is no reason to come back to. */
+/* What does not return, or was never there, is no reason to return to. */
 static void test_recovery_disabled_all_rejoin(void **state)
 {
     struct story *s = *state;

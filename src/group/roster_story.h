@@ -4,11 +4,10 @@
  *   drop 2         its connection is cut
  *   view 3: 0 1    a new view and its members
  *   go 0.3: 7 from 1 to 0 driver    in lane 0 of view 3 exchange 7 counts; 1 has it, they lack it
- *   ask 0 for 3    worker 0 is to sponsor 3, which waits to come in
+ *   ask 0 for 3    worker 0 is to admit 3, which waits to come in
  *   release 0 of 3 worker 0 is not to wait for 3 any more
- *   afresh 2       worker 2 is to forget what it has
- *   want 1         one more worker is asked for
- */
+ *   again 2       worker 2 is to forget what it has
+ *   want 1         one more worker is asked for */
 #ifndef PL_GROUP_ROSTER_STORY_H
 #define PL_GROUP_ROSTER_STORY_H
 

@@ -34,7 +34,7 @@ static bool word_is(const struct text_lex *lex, const char *word)
     return true;
 }
 
-/* A magnitude and a sign within [low, high]; low <= 0. The bits come back in two's complement. */
+/* A magnitude and a sign within [low, high]; low <= 0. The bits return in two's complement. */
 static bool read_integer(const struct value *v, int64_t low, uint64_t high, uint64_t *out)
 {
     const struct text_lex *lex = &v->r->lex;

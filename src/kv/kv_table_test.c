@@ -168,7 +168,7 @@ static void model_step(struct model *m, const struct event *e, const struct kv_o
             model_drop(m, e->node, e->key);
         break;
     case KV_FORGET: m->waits = 0; break;
-    case KV_MEMBERS: /* it dies, or comes back with nothing */
+    case KV_MEMBERS: /* it dies, or returns with nothing */
         m->in[e->node] = !m->in[e->node];
         if (m->in[e->node])
             break;

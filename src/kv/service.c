@@ -316,7 +316,7 @@ static int serve_calls(struct kv *kv)
     }
 }
 
-/* Rather an end that all can see than calls that never come back. */
+/* Rather an end that all can see than calls that never return. */
 int kv_service_task(void *arg)
 {
     struct kv *kv = arg;

@@ -1,8 +1,8 @@
 /* The learners inside one (`local: n` in the job), for nodes whose cores are better used by several
  * nets than by one; SparkNet's and DSSP's have four GPUs each. The job's batch stays the worker's,
- * so that places, tallies and evaluations are as without a group: it is cut into n parts, one after
- * another, of b_i = batch / n records. Each has a net, a gradient and a state of its own, and the
- * step's gradient is
+ * so that places, exchange metadata and evaluations are as without a group: it is cut into n parts,
+ * one after another, of b_i = batch / n records. Each has a net, a gradient and a state of its own,
+ * and the step's gradient is
  *
  *     g = Σ b_i g_i / Σ b_i ,
  *

@@ -42,8 +42,8 @@ struct bench {
     struct err fault; /* real: what broke the world */
 };
 
-/* In a story: go on only if. A story may be a task, which an assertion of cmocka's must not leave.
- */
+/* In a story: continue only if. A story may be a task, which an assertion of cmocka's must not
+ * leave. */
 #define CHECK(condition)              \
     do {                              \
         if (!(condition))             \
@@ -471,7 +471,7 @@ static void test_a_group_leaves_no_thread_behind(void **state)
     assert_int_equal(count_threads(), before);
 }
 
-/* Stopped, it goes on in turns; and can be started again. */
+/* Stopped, it continues in turns; and can be started again. */
 static int stop_and_go(struct bench *b)
 {
     struct err err = {0};

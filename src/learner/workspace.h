@@ -30,7 +30,7 @@ struct workspace {
     size_t room_floats;
     bool only_tests;      /* train is NULL */
     const char *keep;     /* a blob that tests keep (nn/net.h), or NULL */
-    bool requested;       /* workspace_keep has planned anew */
+    bool requested;       /* workspace_keep has planned again */
     struct net *separate; /* as `test`, for test records of another size; NULL: there are none */
     struct shape separate_shape; /* of those, */
     struct batch separate_records;
@@ -71,7 +71,7 @@ int workspace_plan_tests(const Paceline__Job *job, const struct shape *record,
                          const struct logger *log, struct tuner *tuner, const char *keep,
                          struct workspace **out, struct err *err);
 
-/* Have tests keep that blob of theirs, which there must be; the net is planned anew where they do
+/* Have tests keep that blob of theirs, which there must be; the net is planned again where they do
  * not. ERR_UNSUPPORTED, ERR_NOMEM; all is then as before */
 int workspace_keep(struct workspace *ws, const Paceline__Job *job, const char *blob,
                    struct err *err);

@@ -1,4 +1,4 @@
-/* A .solverstate: what a run of Caffe leaves beside its weights to go on from. */
+/* A .solverstate: what a run of Caffe leaves beside its weights to resume from. */
 #ifndef PL_MODEL_CAFFE_STATE_H
 #define PL_MODEL_CAFFE_STATE_H
 

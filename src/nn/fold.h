@@ -1,6 +1,6 @@
 /* In testing a BatchNorm and a Scale by channel after a convolution or an inner product are part of
  * it: of y = a·(w x + b) + c, by channel, the weights are a·w, and the bias is a·b + c. They are
- * made of x and s anew in each pass, for x and s may be others each time; that is a pass over the
+ * made of x and s again in each pass, for x and s may be others each time; that is a pass over the
  * layer's weights in place of two over its activations. The folded layers do not run. */
 #ifndef PL_NN_FOLD_H
 #define PL_NN_FOLD_H

@@ -149,8 +149,8 @@ int fuse_chains(struct net *net, const struct net_options *options, struct err *
         rc = fold_layers(net, options, err);
     for (size_t i = 0; i < n; i++)
         taken[i] = !net->layer[i];
-    /* Of two that could go on through one sum, the later has just been computed when it is its turn
-     * and takes it. */
+    /* Of two that could continue through one sum, the later has just been computed when it is its
+     * turn and takes it. */
     for (size_t i = n; i-- > 0 && rc == OK;) {
         struct chain chain;
         struct layer *layer;

@@ -279,7 +279,7 @@ static void test_shared_rules(void **state)
     fixture_close(&f);
 }
 
-/* ---- what a backward pass tells while it goes on ---- */
+/* ---- what a backward pass tells while it continues ---- */
 
 struct reports {
     size_t n, from[16];

@@ -25,7 +25,7 @@ int live_ranges_plan(struct net *net, struct err *err);
 /* Have blobs and links lie in net->room. */
 void live_ranges_finish(struct net *net);
 
-/* Begin the second life of a blob that is remade, or the first anew. */
+/* Begin the second life of a blob that is remade, or the first again. */
 void live_ranges_repeat(const struct net *net, struct blob *blob);
 void live_ranges_restart(struct blob *blob);
 
@@ -33,7 +33,7 @@ void live_ranges_restart(struct blob *blob);
 void *live_ranges_scratch(const struct net *net, const struct layer *layer, bool backward);
 
 /* For tests of what layers say that they read: fill the room before the first moment, and pieces
- * after their last, with what is no number. */
+ * after their last, with what is not finite. */
 void live_ranges_poison(const struct net *net);
 void live_ranges_poison_after(const struct net *net, size_t moment);
 

@@ -76,7 +76,7 @@ void net_free(struct net *net);
 
 /* The floats of memory that values and gradients lie in. Nets that bring their room may have one
  * together, if only one of them is at a time between a forward and what follows from it: backward,
- * net_blob. `room` is borrowed, aligned as an arena's, and may be brought anew. */
+ * net_blob. `room` is borrowed, aligned as an arena's, and may be brought again. */
 size_t net_room(const struct net *net);
 void net_take_room(struct net *net, float *room);
 

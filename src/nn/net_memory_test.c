@@ -240,7 +240,7 @@ static void test_what_is_not_remade(void **state)
     }
 }
 
-/* A residual's sum: the gradient goes on to the shortcut where it lies; the shortcut's values are
+/* A residual's sum: the gradient continues to the shortcut where it lies; the shortcut's values are
  * read by no backward, and where nobody else reads them the sum takes their place. */
 static void test_sums_lie_over(void **state)
 {

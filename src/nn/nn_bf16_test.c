@@ -73,8 +73,8 @@ static void expect_close(const char *what, const struct segments *table, const s
     }
 }
 
-/* The second gradient of each: nothing of the first lingers. Of the poisoned one all that nobody
- * says to read is no number, but for that it is the same. */
+/* The second gradient of each: nothing of the first drains. Of the poisoned one all that nobody
+ * says to read is not finite, but for that it is the same. */
 static void check_follows(const char *what, const char *text, size_t count)
 {
     struct fixture wide, half, spoilt;

@@ -1,4 +1,4 @@
-/* Optimizers: element-wise updates of x from dx, with their state as flat vectors beside x.
+/* Optimizers: element-wise updates of x from dx, with their state as flat vectors besides x.
  *
  * The rules are Caffe's, and AdamW's are PyTorch's. README.md has the formulas. */
 #ifndef PL_OPTIM_OPTIM_H

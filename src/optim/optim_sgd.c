@@ -1,6 +1,6 @@
 /* Stochastic gradient descent with momentum, plain and Nesterov's, as Caffe does it: the rate is
  * inside the momentum, so steps already taken keep the rate they were taken with when the rate
- * falls. Both remember the same, and may go on from each other's state. */
+ * falls. Both remember the same, and may resume from each other's state. */
 #include "optim/optim_list.h"
 
 static struct vec_sgd sgd_rule(const struct optim_step *step)

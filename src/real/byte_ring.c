@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { PUBLISH_BYTES = 64 * 1024 }; /* so that the other side begins while we go on */
+enum { PUBLISH_BYTES = 64 * 1024 }; /* so that the other side begins while we continue */
 
 /* Somebody sleeps, and we are the one to wake it. */
 static bool claim_sleeper(_Atomic uint32_t *wants)

@@ -350,7 +350,7 @@ void connect_accept(struct node *node)
         continue;
 }
 
-/* When the next of those that wait for a pacer may go on. */
+/* When the next of those that wait for a pacer may continue. */
 static int64_t pace_due(const struct io *io)
 {
     int64_t out = io->pace_out.awaited ? pacer_opens(&io->pace_out) : WORLD_FOREVER;

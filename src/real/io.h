@@ -26,7 +26,7 @@ struct io {
     int spare;                  /* a descriptor to give up when there are no more; -1: none */
     /* Of who serves, and of nobody else: */
     bool accepting;       /* the listener is watched */
-    int64_t accept_after; /* when to go on after running short of descriptors; 0: at will */
+    int64_t accept_after; /* when to continue after running short of descriptors; 0: at will */
     struct link *links;
     struct link *mapped;      /* those whose streams have readiness of their own */
     size_t half_open;         /* accepted and greeting, */

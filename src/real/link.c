@@ -320,7 +320,7 @@ static void land_words(struct link_in *in, const uint8_t *bytes, size_t n)
     }
 }
 
-/* Go on with the receive that has been claimed, unless it was taken back. */
+/* Continue with the receive that has been claimed, unless it was taken back. */
 static bool in_claimed(struct node *node, struct link_in *in)
 {
     node_lock(node);

@@ -1,6 +1,6 @@
-/* A connection: frames out, frames in. Everything here is for who serves (real/role.h);
- * what is shared with tasks (queues, claims, a send that is being sent) it touches with the node's
- * lock. Sending and receiving stop where the stream does, at any byte, and go on from there. */
+/* A connection: frames out, frames in. Everything here is for who serves (real/role.h); what is
+ * shared with tasks (queues, claims, a send that is being sent) it touches with the node's lock.
+ * Sending and receiving stop where the stream does, at any byte, and resume from there. */
 #ifndef PL_REAL_LINK_H
 #define PL_REAL_LINK_H
 

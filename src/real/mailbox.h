@@ -65,8 +65,8 @@ struct dropped mailbox_news(struct node *node);
  * another length ends at once. false: none is posted. */
 bool mailbox_claim(struct node *node, struct claim *claim, uint32_t from, const struct frame *frame,
                    int64_t first_byte);
-/* Go on to write, unless the receive was taken back (false) or ranges overlap with another writer's
- * (waits). Between the two the lock may be released. */
+/* Continue to write, unless the receive was taken back (false) or ranges overlap with another
+ * writer's (waits). Between the two the lock may be released. */
 bool claim_begin(struct node *node, struct claim *claim);
 void claim_end(struct node *node, struct claim *claim);
 /* The receive, if it was not taken back, ends so; the claim is gone. */

@@ -4,8 +4,8 @@
  * message has taken its credit, or has it put by, when it is queued; a posted send takes it when
  * its turn comes, and what is behind it waits as long as it does. What is in other stripes goes
  * beside it, but leaves it the credit that it will take: a receiver that takes things in the order
- * in which they were handed over can always go on. All functions want the node's lock held, but for
- * the seam's.
+ * in which they were handed over can always continue. All functions want the node's lock held, but
+ * for the seam's.
  *
  * A posted send is read by whoever serves the link, with the lock released and the link's `busy`
  * set. Who takes it back waits until it is not, then copies what is left of a frame of which some

@@ -1,6 +1,6 @@
-/* How fast bytes may go one way, for a node that is a guest on its network: a bucket of debt. What
+/* How fast bytes may go one way, for a node that is a worker on its network: a bucket of debt. What
  * has gone is owed, the debt melts at the rate, and nothing bulky begins while there is some. A
- * frame that has begun goes on at the link's own speed, so that what is urgent never waits behind
+ * frame that has begun continues at the link's own speed, so that what is urgent never waits behind
  * half of one; it is counted, and waits for nothing itself. A pacer belongs to who serves
  * (real/role.h). */
 #ifndef PL_REAL_PACER_H

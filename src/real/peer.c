@@ -192,7 +192,7 @@ bool peer_revive(struct node *node, struct peer *peer)
 
 /* ---- numbers ---- */
 
-/* Newcomers come after all who stay: what has been handed on lies with the lowest numbers. */
+/* Joiners come after all who stay: what has been handed on lies with the lowest numbers. */
 uint32_t peer_give_number(struct node *node)
 {
     const struct peers *peers = &node->peers;

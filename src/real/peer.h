@@ -35,7 +35,8 @@ struct peer {
     bool dial;  /* to be connected to, by who serves */
     bool cut;   /* to be closed, by who serves */
     bool paced; /* to be tended when a pacer opens; of who serves */
-    /* Connections: messages and the first stripe go on the first. Written by who serves alone. */
+    /* Connections: messages and the first stripe continue the first. Written by who serves
+     * alone. */
     struct link *link[STRIPES_MAX];
     uint32_t stripes, open; /* how many there are to be, once the first is open, and are */
     struct outbox out;

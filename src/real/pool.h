@@ -17,12 +17,12 @@ enum {
 struct pooled;
 
 /* Messages. It has a lock of its own, under which nothing else is done, and lives until the last of
- * its messages has come back. */
+ * its messages has returned. */
 struct pool {
     pthread_mutex_t lock;
     struct pooled *spare[POOL_ROOMS];
     size_t kept; /* bytes in `spare`, at most WORLD_CREDIT */
-    size_t out;  /* messages that have not come back */
+    size_t out;  /* messages that have not return */
     size_t made; /* allocations so far */
     bool closed;
 };

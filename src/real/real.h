@@ -35,7 +35,7 @@ struct real_options {
     const char *driver;
     uint64_t seed; /* of world_random */
     /* A driver's: which run it is, and the first number it gives to a worker. 0: a new one. Workers
-     * that have a number of that run may come back with it. */
+     * that have a number of that run may return with it. */
     uint64_t run;
     uint32_t first_number;
     uint32_t numbers; /* all are below that: who gets none is refused for now. 0: any */

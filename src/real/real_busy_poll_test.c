@@ -189,7 +189,7 @@ static int echo_task(void *arg)
     }
 }
 
-/* The main task waits in a hurry, and then does not come back before all is answered. */
+/* The main task waits in a hurry, and then does not return before all is answered. */
 static int compute_between(struct world *w)
 {
     struct task *task;

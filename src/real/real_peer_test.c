@@ -1,5 +1,5 @@
 /* Peers that a network may bring: slow, broken, mistaken, hostile. Each is a bare socket; the node
- * under test is a driver or a worker that goes on as if nothing had happened. */
+ * under test is a driver or a worker that continues as if nothing had happened. */
 #include "real/real_test_kit.h"
 
 #include <stdatomic.h>
@@ -462,8 +462,8 @@ static void test_other_version_is_refused_by_its_hello(void **state)
     real_close(driver);
 }
 
-/* A driver of thousands that come and go: their numbers come back, but not those of who was to
- * stay, nor any below. */
+/* A driver of thousands that come and go: their numbers return, but not those of who was to stay,
+ * nor any below. */
 enum { CALLERS = 1500 };
 
 static int receive_departure(struct world *w)

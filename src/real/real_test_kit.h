@@ -194,7 +194,7 @@ static inline int kit_get_hello(int fd, struct hello *hello)
     return kit_get(fd, bytes, sizeof bytes) ? hello_decode(bytes, hello) : ERR_PEER;
 }
 
-/* Join a driver as a worker does; the hello that came back. */
+/* Join a driver as a worker does; the hello that returned. */
 static inline int kit_join(struct world *driver, struct hello *answer)
 {
     int fd = kit_connect_to(driver);

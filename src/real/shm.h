@@ -21,11 +21,11 @@ struct segment {
 
 /* Connecting side: put an offer into the hello, if this can be. */
 void shm_offer(struct stream *s, struct hello *hello);
-/* The answer to it: the stream goes on through shared memory, or does not. ERR_PROTOCOL */
+/* The answer to it: the stream continues through shared memory, or does not. ERR_PROTOCOL */
 int shm_answered(struct stream *s, const struct hello *answer);
 
 /* Accepting side: take the offer, if there is one and this can be, and put that into the answer.
- * The stream is to go on so when the answer has been sent: shm_begin. */
+ * The stream is to continue so when the answer has been sent: shm_begin. */
 void shm_accept(struct stream *s, const struct hello *hello, struct hello *answer);
 void shm_begin(struct stream *s);
 

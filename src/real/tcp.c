@@ -16,8 +16,8 @@ enum {
     PROBE_INTERVAL_S = 1,
     PROBE_COUNT = 3,
     LOW_WATER = 384 * 1024,     /* bytes */
-    NOT_SENT_MAX = 1024 * 1024, /* bytes that the kernel keeps before they go on the way: more are
-                                   only copied earlier, and out of the cache by then */
+    NOT_SENT_MAX = 1024 * 1024, /* bytes that the kernel keeps before they continue the way: more
+                                   are only copied earlier, and out of the cache by then */
 };
 
 static ssize_t bytes_moved(ssize_t n)

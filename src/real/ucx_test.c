@@ -1,4 +1,4 @@
-/* UCX with a peer that is up to no good, or has none: who goes on through it, what becomes of
+/* UCX with a peer that is up to no good, or has none: who continues through it, what becomes of
  * garbage, and that the end is in order. What all transports do, the other tests do with it too. */
 #include "base/bytes.h"
 #include "base/hash.h"

@@ -107,7 +107,7 @@ static void enter_stack(unsigned low, unsigned high)
     setcontext(&co->caller);
 }
 
-/* A function of its own: the compiler takes getcontext for a setjmp, which may come back. */
+/* A function of its own: the compiler takes getcontext for a setjmp, which may return. */
 __attribute__((noinline)) static void prepare_stack(struct coroutine *co)
 {
     getcontext(&co->self);

@@ -55,7 +55,8 @@ void send_lost(struct pending_message *pending, int status)
     pending_message_free(pending);
 }
 
-/* Take back the send of `*at`: a letter that has begun goes on, with the bytes as they are now. */
+/* Take back the send of `*at`: a letter that has begun continues, with the bytes as they are
+ * now. */
 static void take_back(struct lane *lane, struct pending_message **at, int status)
 {
     struct pending_message *pending = *at;

@@ -179,8 +179,8 @@ static void log_tasks(const struct sim *sim, const char *why)
         log_error(log, "and %d tasks more", more);
 }
 
-/* Has the run ended: the driver's main, which does not come back, and if all are to end by
- * themselves, every node's? */
+/* Has the run ended: the driver's main, which does not return, and if all are to end by themselves,
+ * every node's? */
 static bool has_ended(const struct sim *sim, const struct node *driver)
 {
     bool ended = driver->main->ended && !(driver->killed && sim->coming);

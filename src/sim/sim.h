@@ -34,8 +34,8 @@ struct sim_options {
     enum sim_backend backend;
     const struct logger *log;
     /* The main task of a node, run when the node starts: the driver at once, and again after a kill
-     * if the script has it come back; a worker when want_nodes asks for it. Its return ends the
-     * node: what tasks it has left are cancelled. */
+     * if the script has it return; a worker when want_nodes asks for it. Its return ends the node:
+     * what tasks it has left are cancelled. */
     int (*node_main)(void *arg, struct world *w);
     void *arg;
     /* Number of the message kind that a delay's tag names; 0 for none. The top eight bits of a

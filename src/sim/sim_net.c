@@ -286,7 +286,7 @@ void route_purge(struct route *route, int status)
         struct lane *lane = &route->lane[c];
         struct message_queue queue = lane->queue;
         struct pending_message *pending;
-        lane->queue.head = NULL; /* nothing to go on with */
+        lane->queue.head = NULL; /* nothing to continue with */
         if (lane->flowing)
             flow_end(lane);
         while ((pending = message_queue_take(&queue)))

@@ -237,7 +237,7 @@ static void test_credit_is_taken_in_turn(void **state)
     assert_int_equal(s.time[13], BEGIN + 2 * WORLD_SECOND + 1 * MS + LATENCY);
 }
 
-/* A node that ends takes back what is posted: what is half out goes on, what has not begun is
+/* A node that ends takes back what is posted: what is half out continues, what has not begun is
  * dropped, and messages behind it no longer wait for room. */
 struct departure {
     struct scene scene;

@@ -228,7 +228,7 @@ static void task_cancel(struct world *w, struct task *task)
         task_ready(task);
 }
 
-/* Goes on in a task that is cancelled and in a node that has ended: what the other task was given
+/* Continues in a task that is cancelled and in a node that has ended: what the other task was given
  * may be memory of this one. */
 static int task_join(struct world *w, struct task *task, int64_t deadline, int *result)
 {

@@ -52,7 +52,7 @@ static int victim_main(struct scene *s, struct world *w)
     if (rc == OK)
         rc = scene_send(w, 0, 3, 1000, CLASS_BULK);
     for (int i = 0; i < 3; i++)
-        world_join(w, task[i], WORLD_FOREVER, &result[i]); /* goes on in a dead node */
+        world_join(w, task[i], WORLD_FOREVER, &result[i]); /* continues in a dead node */
     s->rc[15] = recv.status;
     s->rc[16] = world_post_recv(w, &recv);
     return rc;

@@ -71,7 +71,7 @@ static int on_finished(void *user, size_t from)
     return OK;
 }
 
-/* A gradient whose loss is no number does not count; as it is none itself, no part of it does. */
+/* A gradient whose loss is not finite does not count; as it is none itself, no part of it does. */
 static int run_gradient(struct reducer *r, uint64_t offset)
 {
     struct member *m = r->m;

@@ -31,7 +31,7 @@
 #include <math.h>
 
 enum { HASH_EVERY = 100 }; /* exchanges, where replicas agree */
-enum { JOIN_FROM, JOIN_OFFSET, JOIN_STEPS, JOIN_DRAINING, JOIN_WORDS }; /* to a newcomer */
+enum { JOIN_FROM, JOIN_OFFSET, JOIN_STEPS, JOIN_DRAINING, JOIN_WORDS }; /* to a joiner */
 
 struct pipe {
     struct member *m;
@@ -319,8 +319,8 @@ static size_t async_export_join_state(const struct member *m, uint64_t word[JOIN
     return JOIN_WORDS;
 }
 
-/* Its x is the joint model. Unless all begin afresh, they submit next what this step has given: a
- * newcomer, nothing. */
+/* Its x is the joint model. Unless all start over, they submit next what this step has given: a
+ * joiner, nothing. */
 static int join_pipe(struct pipe *p, const struct join_state *join)
 {
     struct exchange_meta nothing = {0};

@@ -1,5 +1,5 @@
 /* Exchanges beside training: a task that carries out the exchanges of one lane, one at a time,
- * while the worker's own task goes on computing. */
+ * while the worker's own task continues computing. */
 #ifndef PL_STRATEGY_ASYNC_EXCHANGE_H
 #define PL_STRATEGY_ASYNC_EXCHANGE_H
 

@@ -1,4 +1,4 @@
-/* Parcels that leave while their sender computes: a task that moves one at a time along. */
+/* Transfers that leave while their sender computes: a task that moves one at a time along. */
 #ifndef PL_STRATEGY_ASYNC_SENDER_H
 #define PL_STRATEGY_ASYNC_SENDER_H
 
@@ -16,7 +16,7 @@ struct async_sender {
     struct task *task;
 };
 
-/* Start the task, which has this lane of parcels and these two signals to itself. ERR_NOMEM */
+/* Start the task, which has this lane of transfers and these two signals to itself. ERR_NOMEM */
 int async_sender_start(struct async_sender *c, struct world *world, struct group *group,
                        uint32_t lane, uint32_t go, uint32_t done);
 

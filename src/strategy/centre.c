@@ -9,7 +9,7 @@ struct client {
     bool requests;            /* for x̃, as soon as d is in */
     struct message *giving;   /* the note of d, as soon as x̃ is out */
     struct vec both;
-    bool offered;          /* to a driver that has come back, */
+    bool offered;          /* to a driver that has returned, */
     struct message *offer; /* a copy, by this note; NULL: it has none */
     uint64_t given;        /* by what it said with it, */
     bool owes;             /* and the last of these is not in the centre */
@@ -115,7 +115,7 @@ static int serve_client(struct centre *c, struct client *client, uint32_t node)
     return client->requests ? reply_offer(c, client, node) : OK;
 }
 
-/* ---- a driver that has come back ---- */
+/* ---- a driver that has returned ---- */
 
 static bool is_here(const struct centre *c, uint32_t node)
 {

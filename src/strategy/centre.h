@@ -1,12 +1,12 @@
 /* The centre of elastic averaging: the driver's part of `easgd` where workers come when they like.
- * A worker asks by a parcel's note alone, which is refused, since nothing comes with it; the answer
- * is x̃ and s̃ as they are. What a worker gives is added whole, or, if it dies on the way or what
- * it gives is not finite, not at all. Memory: one vector a worker, made when it first comes.
+ * A worker asks by a transfer's note alone, which is refused, since nothing comes with it; the
+ * answer is x̃ and s̃ as they are. What a worker gives is added whole, or, if it dies on the way or
+ * what it gives is not finite, not at all. Memory: one vector a worker, made when it first comes.
  *
- * A driver that comes back has no centre any more. Every worker that has returned to it offers the
- * one that it fetched last; when all have, the newest is taken, and whoever asks is answered again.
- * Of what a worker has given the last may not be in it. Each answer says so: it names the workers
- * of whom an odd number of gifts is decided, and since a worker fetches between two, so that the
+ * A driver that returns has no centre any more. Every worker that has returned to it offers the one
+ * that it fetched last; when all have, the newest is taken, and whoever asks is answered again. Of
+ * what a worker has given the last may not be in it. Each answer says so: it names the workers of
+ * whom an odd number of gifts is decided, and since a worker fetches between two, so that the
  * newest copy has all of them but perhaps the last, one bit is enough. Nor does the centre end
  * before those gifts are in, or their workers gone: by what they say with their offers it knows of
  * whom it lacks one. */
@@ -16,10 +16,10 @@
 #include "coll/transfer.h"
 #include "strategy/strategy.h"
 
-/* Lanes of parcels: of the centre and of workers that visit it; of what workers give. */
+/* Lanes of transfers: of the centre and of workers that visit it; of what workers give. */
 enum centre_lane { CENTRE_LANE_VISIT, CENTRE_LANE_UPDATE };
 
-/* What is said in the notes of parcels:
+/* What is said in the notes of transfers:
  *   ASK    worker → centre   send me x̃ and s̃, if you are the driver of incarnation `number`
  *   GIVE   worker → centre   the vector is d, the `number`th of mine
  *   MODEL  centre → worker   the vector is x̃, s̃ of that `version`: so many gifts have come
@@ -53,7 +53,7 @@ static inline struct vec centre_s(const struct vec *both, size_t n)
 }
 
 /* Keep l->x and l->s as the centre until l->finish, and until all that was given is in. A driver
- * that has come back (l->lanes.blank) first takes them from who has the newest; ERR_PEER: all are
+ * that has returned (l->lanes.blank) first takes them from who has the newest; ERR_PEER: all are
  * gone before it had. */
 int centre_run(struct driver_part *l);
 

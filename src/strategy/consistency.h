@@ -1,8 +1,8 @@
-/* Who may go on after a push: the consistency of a parameter server, as a pure step machine. What
- * has happened goes in, with its time; the workers to whom OK is to be sent now come out. It knows
- * no weights, messages or clock, so any state can be built in a test.
+/* Who may continue after a push: the consistency of a parameter server, as a pure step machine.
+ * What has happened goes in, with its time; the workers to whom OK is to be sent now come out. It
+ * knows no weights, messages or clock, so any state can be built in a test.
  *
- * A worker pushes a gradient, waits for OK, fetches the weights and goes on. Its lead is how many
+ * A worker pushes a gradient, waits for OK, fetches the weights and continues. Its lead is how many
  * pushes it is ahead of the slowest, t_p - t_slowest; its staleness is its lead when OK is sent.
  *
  *   bsp    OK at a lead of 0: rounds
@@ -14,7 +14,7 @@
  *
  * Credit can be granted again as soon as it is spent, so the lead under dssp has no bound, whatever
  * the paper's Theorem 2 assumes, unless `hard_bound` is set: then staleness is at most s_U =
- * s_lower + r_max. The slowest never waits; so whoever does goes on when the slowest has pushed
+ * s_lower + r_max. The slowest never waits; so whoever does continues when the slowest has pushed
  * often enough, or is gone.
  *
  * An event costs a pass or two over the members, and r_max^2 for credit. Nothing is allocated. */
@@ -74,12 +74,12 @@ bool consistency_expects(const struct consistency *c, uint32_t node);
 
 /* The gradients of `who`, all of them expected, have arrived together and are applied. `now` in ns,
  * never less than before.
- * ok   out: those who may go on, of `who` and of those who were waiting. */
+ * ok   out: those who may continue, of `who` and of those who were waiting. */
 void consistency_push(struct consistency *c, const struct members *members, int64_t now,
                       struct members *ok);
 
 /* `who`, all of them in, have died or left: nobody waits for them any more.
- * ok   out: those who may go on now. */
+ * ok   out: those who may continue now. */
 void consistency_leave(struct consistency *c, const struct members *members, struct members *ok);
 
 /* DSSP's synchronization controller (Algorithm 2): how many further iterations, 0 to r_max, a

@@ -309,12 +309,12 @@ static void test_consistency_credit_needs_two_pushes(void **state)
 }
 
 /* s_L = 4, r_max = 2, so s_U = 6. At 7 worker 0 leads by 5: Sim_p = 7 8 9 meets Sim_slow = 9 12 15
- * at r* = 2. The letter judges it anew at its 3rd push from there (10: 10 11 12 meets 12), the
+ * at r* = 2. The letter judges it again at its 3rd push from there (10: 10 11 12 meets 12), the
  * text at its 2nd (9: 9 10 11 comes next to 12; 11: 11 12 meets 12). Both get beyond s_U = 6.
  *
  * With hard_bound, credit at 7 is cut to 6 - 5 = 1, and at a lead of 6 to none: worker 0 waits till
- * its lead is s_L. After that, at 13, the text has Sim_p = 13 18 23, Sim_slow = 15 18 21: r* = 1.
- */
+ * its lead is s_L. After that, at 13, the text has Sim_p = 13 18 23, Sim_slow = 15 18 21: r* =
+ * 1. */
 static void test_consistency_value_of_credit(void **state)
 {
     (void)state;
@@ -575,7 +575,7 @@ static void some_join(struct race *r)
     race_join(r, members);
 }
 
-/* Nobody dies any more, and all keep pushing: each of them goes on again. */
+/* Nobody dies any more, and all keep pushing: each of them continues again. */
 static void all_go_on(struct race *r)
 {
     bool went[WORKERS] = {false};

@@ -16,7 +16,7 @@
  * by itself every H steps, at the steps t with t ≡ H(p+1)/P (mod H): so less is exchanged at once.
  *
  * overlap: o > 0. What is submitted at step t is taken at step t + o, and exchanged meanwhile
- * beside training. The fragment has gone on by o steps then, and keeps a part of them:
+ * beside training. The fragment has continued by o steps then, and keeps a part of them:
  *
  *     x_i ← mix·x_i + (1−mix)·x̃
  *
@@ -34,7 +34,7 @@
 
 enum { FRAGMENTS_MAX = 16, HASH_EVERY = 100 /* exchanges of a fragment */ };
 
-/* To a newcomer: where workers train, and when each fragment was submitted last. */
+/* To a joiner: where workers train, and when each fragment was submitted last. */
 enum { JOIN_OFFSET, JOIN_STEPS, JOIN_SENT };
 _Static_assert(JOIN_SENT + FRAGMENTS_MAX <= JOIN_STATE_WORDS, "all can be told");
 
@@ -44,7 +44,7 @@ struct fragment {
     struct exchange *lane; /* for x, the inner optimizer's state if it is averaged, s */
     struct async_exchange sender;
     bool in_flight;       /* submitted, not taken */
-    bool joined;          /* a newcomer has taken part here */
+    bool joined;          /* a joiner has taken part here */
     struct progress sent; /* where the worker was when it submitted */
 };
 
@@ -211,7 +211,8 @@ static void outer_step(struct diloco *d, const struct fragment *f)
     vec_axpy(&x, -lr * momentum, &v, all);
 }
 
-/* x_i ← mix·x_i + (1−mix)·x̃, or x̃ where the worker has not gone on; its inner state likewise. */
+/* x_i ← mix·x_i + (1−mix)·x̃, or x̃ where the worker has not continued; its inner state
+ * likewise. */
 static void replace_fragment(struct diloco *d, const struct fragment *f)
 {
     struct learner *l = d->m->learner;
@@ -227,7 +228,7 @@ static void replace_fragment(struct diloco *d, const struct fragment *f)
         optim_reset(&l->optim);
 }
 
-/* A model that is no number any more, or was not when it was submitted. */
+/* A model that is not finite any more, or was not when it was submitted. */
 static void reset_fragments(struct diloco *d)
 {
     struct learner *l = d->m->learner;
@@ -326,7 +327,7 @@ static int diloco_join(struct diloco *d, const struct join_state *join)
     return OK;
 }
 
-/* What is due at this step: first all that is to leave, then all that is to come back. */
+/* What is due at this step: first all that is to leave, then all that is to return. */
 static int exchange_fragments(struct diloco *d)
 {
     uint64_t t = d->here.steps;

@@ -83,7 +83,7 @@ struct replica {
     struct ps_client c;
     struct vec a;   /* what the steps since the last push add up to */
     uint64_t steps; /* so many */
-    bool lost;      /* the last one's loss was no number */
+    bool lost;      /* the last one's loss was not finite */
 };
 
 /* x ← x − η g, a ← a − η g. Without momentum, what the optimizer remembers of a step is η g. */
@@ -141,7 +141,7 @@ static int fetch_model(struct replica *r, struct member *m)
     return rc == OK ? m->on_exchange(m, LANE_FETCH, &cost) : rc;
 }
 
-/* One step, and what is due after it. Who has lost his numbers says so and begins afresh. */
+/* One step, and what is due after it. Who has lost his numbers says so and starts over. */
 static int run_iteration(struct replica *r, struct member *m)
 {
     const Paceline__Downpour *d = settings_of(m->job);

@@ -7,12 +7,12 @@
  *     d = α(x − x̃),  x ← x − d       Eq. 2
  *     sends d, and trains on         at the driver:  x̃ ← x̃ + d   Eq. 3
  *
- * so the centre gains what the worker gives. The state of layers, s̃, is a mean weighted alike:
- * the driver adds α(s − s̃); workers keep their own s. Memory: three vectors on a worker, where a
- * driver that comes back finds the newest x̃ (centre.h); on the driver x̃, and one vector a worker.
+ * so the centre gains what the worker gives. The state of layers, s̃, is a mean weighted alike: the
+ * driver adds α(s − s̃); workers keep their own s. Memory: three vectors on a worker, where a
+ * driver that returns finds the newest x̃ (centre.h); on the driver x̃, and one vector a worker.
  * Until it is there all train on, each to its next visit. What was added behind the newest x̃ that
  * anyone has fetched is given once more by those who gave it. Who comes to a run under way begins
- * with its sponsor's x: the centre is where all fetch, and members' own links are free.
+ * with its donor's x: the centre is where all fetch, and members' own links are free.
  *
  * mode: sync. Every τ steps all exchange, and with the x̃ of before
  *
@@ -46,7 +46,7 @@ static uint64_t easgd_round(const Paceline__Job *job)
     return settings_of(job)->tau;
 }
 
-/* A model that is no number any more has nothing to give: its worker begins afresh. */
+/* A model that is not finite any more has nothing to give: its worker starts over. */
 static int reset_worker(struct member *m, const struct vec *centre)
 {
     struct learner *l = m->learner;
@@ -78,7 +78,7 @@ struct centre_client {
     uint64_t given;            /* so many */
     uint32_t incarnation;      /* of the driver that is dealt with */
     bool offered;              /* to it, and what it made of that has not been seen yet */
-    struct task *lingering;    /* its loop has ended: it still answers a driver that comes back */
+    struct task *lingering;    /* its loop has ended: it still answers a driver that returns */
     double download_s, step_s; /* the shortest yet */
     uint64_t tau;
 };
@@ -106,8 +106,8 @@ static int centre_client_init(struct centre_client *v, struct member *m)
 
 /* ---- the driver goes and comes ---- */
 
-/* Wait until what the courier carries has left, or its driver is gone: whether a gift has arrived
- * the next centre says. */
+/* Wait until what the async sender carries has left, or its driver is gone: whether a gift has
+ * arrived the next centre says. */
 static int await_sender(struct centre_client *v)
 {
     int rc = async_sender_wait(&v->sender, WORLD_FOREVER);
@@ -191,7 +191,7 @@ static void end_transfer(struct centre_client *v)
     v->has_centre = true;
 }
 
-/* A note alone asks, and is refused, since nothing comes with it; what comes back is the centre.
+/* A note alone asks, and is refused, since nothing comes with it; what returns is the centre.
  * ERR_PEER: that driver is gone */
 static int request_centre(struct centre_client *v)
 {
@@ -274,7 +274,7 @@ static int fetch_whole(struct centre_client *v)
     return rc;
 }
 
-/* What has been given has left, and no driver that has come back meanwhile lacks any of it. */
+/* What has been given has left, and no driver that has returned meanwhile lacks any of it. */
 static int leave_nothing(struct centre_client *v)
 {
     return v->offered ? fetch_whole(v) : await_sender(v);
@@ -344,7 +344,7 @@ static void choose_tau(struct centre_client *v, const struct member *m)
     v->tau = tau < 1 ? 1 : tau < UINT32_MAX ? (uint64_t)tau : UINT32_MAX;
 }
 
-/* τ steps. One whose loss is no number counts, or a run in which all are such would never end. */
+/* τ steps. One whose loss is not finite counts, or a run in which all are such would never end. */
 static int local_steps(struct centre_client *v, struct member *m, bool *diverged)
 {
     int rc = OK;
@@ -364,7 +364,7 @@ static int local_steps(struct centre_client *v, struct member *m, bool *diverged
     return rc;
 }
 
-/* What has been given is to arrive, and a driver that comes back to be offered the centre. */
+/* What has been given is to arrive, and a driver that returns to be offered the centre. */
 static int serve_offers(void *arg)
 {
     struct centre_client *v = arg;
@@ -421,7 +421,7 @@ static int ring_init(struct ring *r, struct lanes *lanes, struct group *group,
     struct exchange_config config = strategy_exchange_config(job);
     if (vec_init(&r->both, arena, x->n + s->n) != OK)
         return ERR_NOMEM;
-    config.kept = r->both; /* for a driver that comes back */
+    config.kept = r->both; /* for a driver that returns */
     r->x = centre_x(&r->both, x->n);
     r->s = centre_s(&r->both, x->n);
     vec_copy(&r->x, x, vec_all(x));
@@ -478,13 +478,13 @@ static int sync_worker(struct member *m)
             break;
         strategy_advance(&m->progress, tau, job_step_records(m->job),
                          exchange_result_meta(r->lane));
-        l->steps = m->progress.steps; /* who has begun afresh has taken fewer */
+        l->steps = m->progress.steps; /* who has begun again has taken fewer */
         rc = m->on_commit(m, r->lane);
     }
     return rc == ERR_STOP ? OK : rc;
 }
 
-/* The round that follows l->course has been exchanged, and the centre moved. */
+/* The round that follows l->progress has been exchanged, and the centre moved. */
 static int sync_commits(struct driver_part *l, struct ring *r)
 {
     uint64_t tau = strategy_round(l->job, &l->progress, l->records, settings_of(l->job)->tau);
@@ -494,8 +494,8 @@ static int sync_commits(struct driver_part *l, struct ring *r)
     return l->on_commit(l, r->lane);
 }
 
-/* This driver has come back: a worker hands it the centre of the last exchange, which is that of
- * l->course, or the next. */
+/* This driver has returned: a worker hands it the centre of the last exchange, which is that of
+ * l->progress, or the next. */
 static int sync_takes_up(struct driver_part *l, struct ring *r)
 {
     int rc = exchange_sync(r->lane);

@@ -10,8 +10,8 @@
  *
  * So Σ w stays what it was, to the last unit (gossip_sender.h), and mixing leaves Σ w x alone. The
  * state of layers goes with x; optimizers stay with their workers. Whoever dies or leaves takes its
- * weight along; who comes brings a worker's, for the model that its sponsor has given it. So there
- * is about one for each member, however many have come and gone.
+ * weight along; who comes brings a worker's, for the model that its donor has given it. So there is
+ * about one for each member, however many have come and gone.
  *
  * Ours: the draws are a function of (seed, node, step). A worker whose model is not finite any more
  * sends nothing, and asks others for theirs until one comes; when nobody has one, the run ends. The
@@ -34,7 +34,7 @@ enum { DRAW_WHETHER, DRAW_WHOM };
 struct gossip {
     struct gossip_sender sender; /* not opened by one who is alone */
     struct vec x, s;             /* of the joint model, once collected */
-    uint32_t view;               /* that course.who was taken from */
+    uint32_t view;               /* that progress.who was taken from */
 };
 
 static uint64_t gossip_round(const Paceline__Job *job)

@@ -81,7 +81,7 @@ int gossip_sender_open(struct gossip_sender *p, struct world *world, struct grou
 /* End it, and what is under way. Zeroed, or never opened: nothing to do. */
 void gossip_sender_close(struct gossip_sender *p);
 
-/* What has ended since: weights come back. True when `word` has: p->word.status. */
+/* What has ended since: weights return. True when `word` has: p->word.status. */
 bool gossip_drain(struct gossip_sender *p);
 
 /* Send a copy of the model and half the weight. False, and nothing happens, while the letter before
@@ -112,7 +112,7 @@ int gossip_await(struct gossip_sender *p, uint64_t seen, int64_t deadline);
  * out copies. ERR_TIMEOUT, ERR_CANCELLED, what broke the post */
 int gossip_finish(struct gossip_sender *p, struct vec *x, struct vec *s, int64_t deadline);
 
-/* After gossip_finish: a copy of `node`'s model, into p->in[0], by parcels of the caller's own.
+/* After gossip_finish: a copy of `node`'s model, into p->in[0], by transfers of the caller's own.
  * OK, or why there is none. */
 int gossip_fetch(struct gossip_sender *p, struct transfers *own, uint32_t node, int64_t deadline);
 

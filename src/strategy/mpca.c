@@ -44,7 +44,7 @@ static uint64_t round_of(const Paceline__Job *job)
     return 1;
 }
 
-/* After a restart each lane goes on with its number, and so with its schedules. */
+/* After a restart each lane continues with its number, and so with its schedules. */
 static uint64_t completed_exchanges(const Paceline__Job *job, const struct progress *start)
 {
     return start->exchanges / settings_of(job)->shards;
@@ -103,7 +103,7 @@ static int add_contribution(struct mpca_lane *lane, const struct learner *l)
 
 /* ---- a worker: what comes in ---- */
 
-/* The lane goes on to the next exchange while this one's result is copied, not beyond it. */
+/* The lane continues to the next exchange while this one's result is copied, not beyond it. */
 static uint64_t begin_reading(struct mpca_lane *lane)
 {
     uint64_t n;
@@ -188,7 +188,7 @@ static void tilt_gradient(struct worker *w, struct learner *l)
     }
 }
 
-/* A model that is no number any more begins afresh from the joint one; what it has not given is
+/* A model that is not finite any more starts over from the joint one; what it has not given is
  * nothing. */
 static int reset_node(struct worker *w, struct learner *l)
 {
@@ -351,7 +351,7 @@ static int mpca_gather(struct member *m)
 
 /* ---- the driver ---- */
 
-/* Lanes reduce, prepare and broadcast; the joint model moves here. On a driver that has come back
+/* Lanes reduce, prepare and broadcast; the joint model moves here. On a driver that has returned
  * each lane's task writes its shard of it when it enters: until all have, nobody copies the model
  * or takes it for the final one. ERR_PEER: nobody is left who could bring it */
 static int follow_model(struct mpca_node *node, struct driver_part *l)

@@ -42,7 +42,7 @@ struct mpca_lane {
     struct mpca_slot slot;
     struct mpca_part part;
     /* Where the driver prepares: ṽ_s as worked out from what it broadcasts, and behind it the γ
-     * that made the last x̃*; for a driver that comes back. A newcomer's begins at 0, and nears the
+     * that made the last x̃*; for a driver that returns. A joiner's begins at 0, and nears the
      * others' from exchange to exchange. */
     struct vec heading;
     atomic_bool joined;       /* how far it is is known, and its x̃* is there */
@@ -104,7 +104,7 @@ int mpca_part_init(struct mpca_lane *lane, struct vec *x, struct vec *s, bool ow
                    struct arena *arena);
 void mpca_part_commit(struct mpca_lane *lane);
 
-/* Of a driver that has come back, its lane being known: the joint model is what x̃* and
+/* Of a driver that has returned, its lane being known: the joint model is what x̃* and
  * lane->heading, which a worker handed it, say. */
 void mpca_part_take_up(struct mpca_lane *lane);
 

@@ -152,7 +152,7 @@ static void record_tick(struct mpca_node *node, uint64_t tick)
 }
 
 /* Two typical steps, which members know from the exchange before; this worker's first step is
- * waited for as long as it takes, but a newcomer's not at all. */
+ * waited for as long as it takes, but a joiner's not at all. */
 static int64_t patience_of(const struct mpca_node *node)
 {
     int64_t typical = atomic_load(&node->typical_ns);
@@ -232,7 +232,7 @@ static int take_turn(struct mpca_lane *lane)
     return rc == OK && all_have_stopped(lane) ? await_lane(lane, never_holds, WORLD_FOREVER) : rc;
 }
 
-/* The lane of a newcomer, or of a driver that has come back, is brought into line with the others':
+/* The lane of a joiner, or of a driver that has returned, is brought into line with the others':
  * that tells how far it is, and brings the last x̃*. Lanes whose ticks come before have to be known
  * first, and are: they stand at 0. */
 static int join_lane(struct mpca_lane *lane)

@@ -152,8 +152,8 @@ static void test_without_weight_nothing_changes_and_the_broadcast_repeats(void *
     scene_close(&k);
 }
 
-/* Elements 0 to 29 stay with their owner; 30 to 39 come to it, and go on from the last x̃*, with no
- * direction; then all of it, when it is alone; then none. */
+/* Elements 0 to 29 stay with their owner; 30 to 39 come to it, and resume from the last x̃*, with
+ * no direction; then all of it, when it is alone; then none. */
 static void test_parts_move(void **state)
 {
     (void)state;

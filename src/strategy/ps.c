@@ -14,7 +14,7 @@
  *     dssp  when it leads by s_L at most, or has credit (Algorithm 2)
  *
  * A gradient alone is applied at the full rate. The rate goes by updates / K, so that it falls as
- * fast as with K workers in step. */
+ * fast as with K synchronous workers. */
 #include "strategy/ps_client.h"
 
 static const Paceline__Ps *settings_of(const Paceline__Job *job)

@@ -50,7 +50,7 @@ static int offer_copy(struct ps_client *c, size_t shard)
                           PS_LANE_SERVER + (uint32_t)shard, &copy);
 }
 
-/* Has the driver, who is the server, come back since this worker dealt with it? */
+/* Has the driver, who is the server, return since this worker dealt with it? */
 static bool has_recovered(const struct ps_client *c)
 {
     return !c->config.placement.on_workers &&
@@ -378,7 +378,7 @@ int ps_client_gather(struct member *m)
 }
 
 /* Should a shard be moving just now, its new server waits for a word from everybody: the copy here
- * is a sponsor's, and as old as any. */
+ * is a donor's, and as old as any. */
 int ps_client_join(struct ps_client *c)
 {
     int rc = OK;

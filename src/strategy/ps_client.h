@@ -1,6 +1,6 @@
 /* A worker's side of the parameter servers (ps_server.h): it pushes vectors, is told when they are
  * decided, and fetches the joint model. For scripts: each call below that waits does so with the
- * worker's parcels moving on, notices when a server is gone, and says so. */
+ * worker's transfers moving on, notices when a server is gone, and says so. */
 #ifndef PL_STRATEGY_PS_CLIENT_H
 #define PL_STRATEGY_PS_CLIENT_H
 
@@ -46,7 +46,7 @@ struct ps_client {
     struct task *lingering; /* then, answers in its stead */
 };
 
-/* A newcomer fetches the whole model, the clock's part first, before it begins. */
+/* A joiner fetches the whole model, the clock's part first, before it begins. */
 int ps_client_join(struct ps_client *c);
 
 /* Memory from the member's arena, and the server's task, if there is to be one here. m->joint and
@@ -79,14 +79,15 @@ int ps_client_await_ok(struct ps_client *c);
  * c->joint. */
 int ps_client_fetch(struct ps_client *c);
 
-/* The learner's x is replaced by what was fetched; its s stays, unless it is no number any more. */
+/* The learner's x is replaced by what was fetched; its s stays, unless it is not finite any
+ * more. */
 int ps_client_take(struct ps_client *c);
 
 /* This worker's loop has ended: wait until its pushes are decided, and let nobody wait for it. What
  * the others' servers may still want of it a task answers from now on. */
 int ps_client_leave(struct ps_client *c);
 
-/* Move parcels on. Never blocks. ERR_DRIVER, ERR_PEER, ERR_NOMEM */
+/* Move transfers on. Never blocks. ERR_DRIVER, ERR_PEER, ERR_NOMEM */
 int ps_client_step(struct ps_client *c);
 
 #endif

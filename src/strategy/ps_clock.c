@@ -7,7 +7,7 @@ void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
         .config = *config,
         .start = *start,
         .progress = *start,
-        .first = config->job->workers, /* whoever has come back, or come to it, since */
+        .first = config->job->workers, /* whoever has returned, or come to it, since */
         .base = (double)start->steps,
     };
     consistency_init(&clock->consistency, &config->consistency);

@@ -1,6 +1,6 @@
-/* The clock of a parameter server: in which order pushes are applied, when their workers may go on,
- * when the run has come to its end. A pure step machine around consistency.h, which says whom to
- * let go on; it knows no weights, messages or time but what it is told.
+/* The clock of a parameter server: in which order pushes are applied, when their workers may
+ * continue, when the run has come to its end. A pure step machine around consistency.h, which says
+ * whom to let continue; it knows no weights, messages or time but what it is told.
  *
  * The model is served in shards, and a push counts when all have its part. Then the clock decides
  * it, for all shards alike: it is applied, or dropped when a part was not finite. What is half
@@ -41,7 +41,7 @@ struct ps_clock {
 struct ps_decision {
     struct members applied, dropped;
     double t;          /* clock value to apply at */
-    struct members ok; /* who may go on now */
+    struct members ok; /* who may continue now */
     uint32_t by;       /* the worker whose push decided it */
     bool stop;         /* all is taken that the run asks for */
     bool diverged;     /* nobody has anything finite to give any more */
@@ -66,10 +66,10 @@ bool ps_clock_decide(struct ps_clock *clock, int64_t now, struct ps_decision *ou
 /* `node` has died, or its loop has ended: nobody waits for it any more. */
 void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_decision *out);
 
-/* The shard is served anew, and has no push that is not decided. */
+/* The shard is served again, and has no push that is not decided. */
 void ps_clock_forget(struct ps_clock *clock, size_t shard);
 
-/* Another clock had come so far, to this place of the stream; it is gone. All of `who` begin anew,
+/* Another clock had come so far, to this place of the stream; it is gone. All of `who` start over,
  * with as many pushes each and none waiting. */
 void ps_clock_go_on(struct ps_clock *clock, uint64_t offset, const struct members *members);
 

@@ -176,7 +176,7 @@ static void test_what_is_not_finite_is_dropped(void **state)
     assert_true(expect_decision(&p, 5));
     is_set(&p.d.applied, "1");
     is_set(&p.d.dropped, "0");
-    is_set(&p.d.ok, "01"); /* it goes on */
+    is_set(&p.d.ok, "01"); /* it continues */
     assert_false(p.d.diverged);
     ps_clock_have(&p.clock, 1, 0, 16, true, 6);
     ps_clock_have(&p.clock, 1, 1, 16, true, 6);
@@ -293,7 +293,7 @@ static void test_ps_clock_round_waits_for_joiner_that_fetched(void **state)
     job_free(p.job);
 }
 
-/* Three of four have come back to a driver, after a quarter of the run: the clock goes on where it
+/* Three of four have returned to a driver, after a quarter of the run: the clock continues where it
  * was, with a fourth of a step for each push, and not ahead. */
 static void test_fewer_go_on(void **state)
 {

@@ -1,7 +1,7 @@
-/* What workers and parameter servers say to each other: notes of parcels (coll/transfer.h).
+/* What workers and parameter servers say to each other: notes of transfers (coll/transfer.h).
  *
  *   PUSH    worker → shard    my push `number`, of `samples` records; the vector is its part of it,
- *                             unless it is LOST: the worker's loss was no number
+ *                             unless it is LOST: the worker's loss was not finite
  *   HAVE    shard → clock     push `number` of `node` is here in full; LOST: it is not finite
  *   APPLY   clock → shard     as the `number`th order: apply the pushes of `who`, at clock value t
  *   DROP    clock → shard     as the `number`th order: forget the pushes of `who`
@@ -32,7 +32,7 @@
  *   KNOWN   shard → shard     the same, of `node`
  *
  * The clock is the server of shard 0. A note without a vector is refused by who takes it, which is
- * how its sender's parcel ends. */
+ * how its sender's transfer ends. */
 #ifndef PL_STRATEGY_PS_MESSAGE_H
 #define PL_STRATEGY_PS_MESSAGE_H
 
@@ -60,7 +60,7 @@ enum ps_op {
 
 enum ps_flag { PS_LOST = 1, PS_STOP = 2, PS_NEW = 4, PS_LEFT = 8 };
 
-/* Lanes of parcels: tasks that train, that push beside it, that serve shard 0, 1, … */
+/* Lanes of transfers: tasks that train, that push beside it, that serve shard 0, 1, … */
 enum { PS_LANE_WORKER, PS_LANE_PUSH, PS_LANE_SERVER };
 
 struct ps_message {

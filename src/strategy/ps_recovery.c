@@ -1,5 +1,5 @@
 /* When a worker that served a shard is gone. The next worker serves it, from the newest copy of its
- * range that any worker has pulled; what its optimizer remembered is lost and begins anew.
+ * range that any worker has pulled; what its optimizer remembered is lost and starts over.
  *
  * With each new view all take stock (servers on workers alone):
  *
@@ -17,14 +17,14 @@
  *       pushes was the last to be decided (RESUME), from a shard that knows: it pushes once more to
  *       new servers what is not decided yet, and asks them once more for what it lacks.
  *
- * A new clock begins to count pushes anew, all workers alike, with nobody waiting. Should the next
+ * A new clock begins to count pushes again, all workers alike, with nobody waiting. Should the next
  * view come meanwhile, all begins again at 1; notes of an older view mean nothing.
  *
- * A driver that served the model and has come back does the same alone: it takes the newest copy,
+ * A driver that served the model and has returned does the same alone: it takes the newest copy,
  * and resumes. With the copy comes of whom an odd number of pushes is in it. Who fetches between
  * two pushes has all in it but the last, perhaps: that is then pushed once more. (In `downpour` a
  * worker may push more often than it fetches. What else the copy lacks is lost.) The optimizer's
- * state is the newest checkpoint's, or begins afresh. */
+ * state is the newest checkpoint's, or starts over. */
 #include "strategy/ps_server_internal.h"
 
 /* ---- 1: copies ---- */
@@ -55,7 +55,8 @@ static int on_copy(struct ps_server *s, uint32_t from, const struct ps_message *
         members_add(&s->left, from);
     if (s->client[from])
         s->client[from]->copy_of = *message;
-    if (s->config.recovered && s->synced) /* it has seen this view before it heard where we go on */
+    if (s->config.recovered && s->synced) /* it has seen this view before it heard where we
+                                             continue */
         return report_to_worker(s, from, PS_RESUME, PS_NEW, s->client[from]->done);
     if (s->holds || members_has(&s->offered, from))
         return OK;
@@ -145,7 +146,7 @@ static bool level_shards(struct ps_server *s, size_t most, int *rc)
     return done;
 }
 
-/* A driver that has come back: whose pushes the copy has all of, whose all but the last, and where
+/* A driver that has returned: whose pushes the copy has all of, whose all but the last, and where
  * they have come to. */
 static void learn_what_is_in(struct ps_server *s)
 {

@@ -284,7 +284,7 @@ static int on_message(struct ps_server *s, struct message *m)
     struct ps_message message;
     uint32_t from = m->from;
     bool read = ps_message_decode(transfer_header_reader(m), &message) == OK;
-    bool news = read && !is_known(s, from) && message.view > s->view; /* a newcomer, perhaps */
+    bool news = read && !is_known(s, from) && message.view > s->view; /* a joiner, perhaps */
     int rc = news ? ps_see_view(s, message.view) : OK;
     if (rc != OK) {
         transfer_refuse(&s->sender.transfers, m);

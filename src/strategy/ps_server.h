@@ -1,10 +1,10 @@
 /* A parameter server: a task that keeps a shard of the joint model, lets in what workers push and
  * gives out what they fetch. `ps` and `downpour` stand on it.
  *
- * One server is the driver; several are tasks beside training on the first workers. A worker sends
- * its push to all, each of which tells the first, the clock (ps_clock.h); what all have, the clock
- * decides, and tells all in one order. So all apply the same pushes in the same order, and a push
- * that is only half there when its worker dies is applied by none. Gradients that have arrived
+ * One server is the driver; several are background tasks training on the first workers. A worker
+ * sends its push to all, each of which tells the first, the clock (ps_clock.h); what all have, the
+ * clock decides, and tells all in one order. So all apply the same pushes in the same order, and a
+ * push that is only half there when its worker dies is applied by none. Gradients that have arrived
  * while the clock was busy are decided together.
  *
  * A worker's requests are served in order: a fetch sees its own pushes. */
@@ -20,7 +20,7 @@ struct ps_server_config {
     struct ps_placement placement;
     size_t index;   /* of the shard */
     bool moved;     /* its server is gone: the range begins as the newest copy that anyone has */
-    bool recovered; /* so it does: the driver that serves it has come back */
+    bool recovered; /* so it does: the driver that serves it has returned */
     struct shard_config shard;
     struct ps_clock_config clock; /* of shard 0 */
     uint64_t push;                /* records of one */
@@ -41,7 +41,7 @@ struct ps_server_client {
     uint64_t averaged;    /* samples behind `last`; 0: nothing yet */
     bool requests;        /* for its part, after push `after` and order `version` */
     uint64_t after, version;
-    struct ps_message copy_of; /* what it said of its copy, to a driver that has come back */
+    struct ps_message copy_of; /* what it said of its copy, to a driver that has returned */
 };
 
 /* What a shard has told the clock since the view of that number. */

@@ -1,5 +1,5 @@
 /* What the files of a parameter server share: ps_server.c takes in what comes, ps_order.c decides
- * and applies, ps_takeover.c goes on when a server is gone. */
+ * and applies, ps_takeover.c continues when a server is gone. */
 #ifndef PL_STRATEGY_PS_SERVER_INTERNAL_H
 #define PL_STRATEGY_PS_SERVER_INTERNAL_H
 
@@ -37,7 +37,7 @@ int ps_report_state(struct ps_server *server);
 /* ps_order.c: an order of the clock has come in. ERR_PROTOCOL */
 int ps_on_order(struct ps_server *server, const struct ps_message *message);
 
-/* ps_order.c, of the clock: decide what is ready; let those go on whom it says. */
+/* ps_order.c, of the clock: decide what is ready; let those continue whom it says. */
 int ps_decide(struct ps_server *server);
 int ps_send_oks(struct ps_server *server, const struct ps_decision *decision, int64_t now);
 

@@ -14,8 +14,8 @@ struct progress {
     uint64_t steps;         /* of each worker */
     uint64_t exchanges;     /* of all lanes */
     uint64_t
-        samples_used; /* records before `place` that counted; train keeps this book. Free-running:
-                           that this worker has gone over itself, since it began */
+        samples_used; /* records before `place` that counted; train keeps this book. Asynchronous:
+                         that this worker has gone over itself, since it began */
     struct members sharers; /* share the records of the round under way */
 };
 
@@ -37,7 +37,7 @@ struct lanes {
 enum { JOIN_STATE_WORDS = 24 };
 #define JOIN_STATE_NOT_HERE SIZE_MAX
 
-/* What a newcomer is told by its sponsor beside the course and the model: how far each lane is, and
+/* What a joiner is told by its donor beside the progress and the model: how far each lane is, and
  * what the strategy's own ops->tell says. */
 struct join_state {
     uint32_t lanes, words;
@@ -46,8 +46,8 @@ struct join_state {
 };
 
 /* Open the next lane, for vectors of n floats: exchange_init with memory from the arena, `lanes`
- * owning it until lanes_release. A newcomer's begins where its sponsor stood, whatever `completed`
- * is. ERR_NOMEM; ERR_PROTOCOL: the sponsor had no such lane */
+ * owning it until lanes_release. A joiner's begins where its donor stood, whatever `completed` is.
+ * ERR_NOMEM; ERR_PROTOCOL: the donor had no such lane */
 int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part, size_t n,
                const struct exchange_config *how, uint64_t completed, struct arena *arena,
                struct exchange **out);
@@ -74,29 +74,30 @@ struct member {
     struct learner *learner;
     const Paceline__Job *job;
     struct arena *arena;      /* for the strategy's vectors */
-    struct progress start;    /* where the run began, or goes on from */
-    struct progress progress; /* where it is; free-running: as far as this worker has come itself */
+    struct progress start;    /* where the run began, or resumes from */
+    struct progress progress; /* where it is; asynchronous: as far as this worker has come itself */
     bool leased;              /* it takes its records by leases, which train brings: */
     struct lease_cursor lease_cursor; /* (data/lease_cursor.h) */
-    struct lanes lanes; /* opened by the strategy; when its loop has ended well, train settles
-                             them (exchange_sync) until the run is over, but for those that a
-                             task beside still does */
+    struct lanes lanes; /* opened by the strategy; when its loop has ended well, train settles them
+                           (exchange_sync) until the run is over, but for those that a background
+                           task still does */
     struct global_model
         model; /* brought by train: the learner's own; the strategy may know better */
-    /* ops->extras vectors that a checkpoint held, or a sponsor; NULL: none */
+    /* ops->extras vectors that a checkpoint held, or a donor; NULL: none */
     const struct vec *resumed;
     const struct join_state *join_state; /* this worker came to a run under way; NULL: it did not */
     void *own;                           /* the strategy's */
     /* Train's hook, called by the strategy at each commit point, between two learner calls, with
-     * the course already moved on. `e` has just completed; NULL under `single`. ERR_STOP: the run
+     * the progress already moved on. `e` has just completed; NULL under `single`. ERR_STOP: the run
      * ends here, for every member. */
     int (*on_commit)(struct member *m, const struct exchange *e);
-    /* Between two steps of a round, which strategy_steps calls: all that a newcomer needs is as it
-     * was at the last commit point. Where workers run free, while a strategy waits for somebody. */
+    /* Between two steps of a round, which strategy_steps calls: all that a joiner needs is as it
+     * was at the last commit point. In asynchronous strategies, while a strategy waits for
+     * somebody. */
     int (*on_step_boundary)(struct member *m);
-    /* The same for who runs free: after each step (strategy_async_step calls it), and after each of
-     * this worker's own exchanges, which it numbers from 1. ERR_STOP: the run ends, for this
-     * worker now, and for others when they hear of it. */
+    /* The same for an asynchronous worker: after each step (strategy_async_step calls it), and
+     * after each of this worker's own exchanges, which it numbers from 1. ERR_STOP: the run ends,
+     * for this worker now, and for others when they hear of it. */
     int (*on_step)(struct member *m);
     int (*on_exchange)(struct member *m, uint32_t lane, const struct exchange_cost *cost);
     /* m->hold is used up: take what leases have come meanwhile. Waits for none. */
@@ -118,15 +119,16 @@ struct driver_part {
     struct global_model resumed; /* what a checkpoint held beside: state, extra */
     struct progress progress;
     struct lanes lanes; /* as the member's */
-    /* This driver has come back to workers that went on: what ops->tell of one of them said, at its
-     * last commit point, which `course` is that of. NULL: it has not. */
+    /* This driver has returned to workers that continued: what ops->tell of one of them said, at
+     * its last commit point, which `course` is that of. NULL: it has not. */
     const uint64_t *recovered;
-    /* And of course.place, where workers run free: what none of them has taken. */
+    /* And of course.place, in asynchronous strategies: what none of them has taken. */
     uint64_t untaken;
-    /* As the member's. Where workers run free: called with NULL after each change of the joint
-     * model; train fills in the course. */
+    /* As the member's. In asynchronous strategies: called with NULL after each change of the joint
+     * model; train fills in the progress. */
     int (*on_commit)(struct driver_part *l, const struct exchange *e);
-    /* Workers run free, and all have ended: return from `driver`. Raised with SIGNAL_GROUP. */
+    /* the strategy is asynchronous, and all have ended: return from `driver`. Raised with
+     * SIGNAL_GROUP. */
     atomic_bool finish;
     void *train;
 };
@@ -139,7 +141,7 @@ struct strategy_ops {
      * its own pace, calls `stepped` and `exchanged` and not `committed`, and the run ends when all
      * together have taken as many records as it asks for. NULL: they are. */
     bool (*is_async)(const Paceline__Job *job);
-    /* (optional) Do those that run free go in rounds all the same, so that whose records are whose
+    /* (optional) Do asynchronous workers go in rounds all the same, so that whose records are whose
      * is arithmetic? NULL: never; each takes them by leases (data/lease.h). */
     bool (*has_fixed_partition)(const Paceline__Job *job);
     /* (optional) Beyond what the job's own checks see: an optimizer that a sharded server cannot
@@ -147,14 +149,14 @@ struct strategy_ops {
     int (*check)(const Paceline__Job *job, struct err *err);
     uint64_t (*round)(const Paceline__Job *job); /* steps between two exchanges, about */
     /* (optional) Can workers come to a run of this job that is under way? NULL: never. One begins
-     * behind a commit point of a member's, with its course, m->admission, and the joint model. */
+     * behind a commit point of a member's, with its progress, m->admission, and the joint model. */
     bool (*joinable)(const Paceline__Job *job);
-    /* (optional) Does the sponsor not send the model, as the newcomer gets it otherwise? NULL: it
+    /* (optional) Does the donor not send the model, as the joiner gets it otherwise? NULL: it
      * does. */
     bool (*join_needs_no_model)(const Paceline__Job *job);
-    /* (optional) A sponsor, at a commit point: what else a newcomer has to know to begin behind it;
-     * at most JOIN_STATE_WORDS, their number returned. JOIN_STATE_NOT_HERE: none can begin behind
-     * this one, perhaps behind the next. */
+    /* (optional) A donor, at a commit point: what else a joiner has to know to begin behind it; at
+     * most JOIN_STATE_WORDS, their number returned. JOIN_STATE_NOT_HERE: none can begin behind this
+     * one, perhaps behind the next. */
     size_t (*export_join_state)(const struct member *m, uint64_t word[JOIN_STATE_WORDS]);
     /* Vectors as long as x that go into checkpoints beside the joint model, by these names. */
     size_t extras;
@@ -169,8 +171,8 @@ struct strategy_ops {
     /* (optional) Does the driver have a part, and the joint model, in this job? NULL: never.
      * Otherwise the joint model is that of any member. */
     bool (*driver_hosts_model)(const Paceline__Job *job);
-    /* Its part, in every exchange as rank 0. One that has died and come back (l->lanes.blank) takes
-     * it up again from what workers have; l->back says what they told it. */
+    /* Its part, in every exchange as rank 0. One that has died and return (l->lanes.blank) takes it
+     * up again from what workers have; l->back says what they told it. */
     int (*driver)(struct driver_part *l);
 };
 
@@ -188,7 +190,7 @@ extern const struct strategy_ops strategy_downpour;
 /* The strategy that the finished job names, checked. ERR_INPUT, ERR_UNSUPPORTED by name. */
 int strategy_find(const Paceline__Job *job, const struct strategy_ops **out, struct err *err);
 
-/* Has the driver a part? Do workers run free? */
+/* Has the driver a part? Do the strategy is asynchronous? */
 bool strategy_driver_hosts_model(const struct strategy_ops *strategy, const Paceline__Job *job);
 bool strategy_is_async(const struct strategy_ops *strategy, const Paceline__Job *job);
 
@@ -210,8 +212,8 @@ bool strategy_done(const Paceline__Job *job, const struct progress *progress, si
 uint64_t strategy_round(const Paceline__Job *job, const struct progress *progress, size_t records,
                         uint64_t most);
 
-/* Who runs free: where its next step's records are: in its leases; or its own stripe of the stream,
- * one batch of each that all who began the run would share. */
+/* An asynchronous worker: where its next step's records are: in its leases; or its own stripe of
+ * the stream, one batch of each that all who began the run would share. */
 uint64_t strategy_async_offset(struct member *m);
 
 /* A step has been taken there: counts it, then the hook `stepped`. */
@@ -227,12 +229,12 @@ bool strategy_shares(const struct member *m, const struct progress *progress);
 /* Who has no share puts in nothing, and rightly. */
 void strategy_contribute_nothing(const struct member *m, struct exchange_meta *mine);
 
-/* Who shares the records after an exchange with this tally. */
+/* Who shares the records after an exchange with this exchange metadata. */
 struct members strategy_sharers(const struct exchange_meta *meta);
 
 /* At most `most` steps, from step `first` on, of this worker's share of what all of from->who take
  * from from->place on; but for the first of them, none begins at `until` or later. What they stand
- * for is added to `mine`. A worker whose loss is no number any more has nothing to give: it stops
+ * for is added to `mine`. A worker whose loss is not finite any more has nothing to give: it stops
  * there, with weight 0. Whoever has no share takes no step, and has weight 0. */
 int strategy_steps(struct member *m, const struct progress *from, uint64_t first, uint64_t most,
                    int64_t until, struct exchange_meta *mine);
@@ -248,7 +250,7 @@ struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,
                                 uint32_t batch);
 
-/* The round of `steps` is committed with this tally: move on. */
+/* The round of `steps` is committed with this exchange metadata: move on. */
 void strategy_advance(struct progress *progress, uint64_t steps, uint32_t batch,
                       const struct exchange_meta *meta);
 

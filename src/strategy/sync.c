@@ -14,7 +14,7 @@
  *   tau_auto  τ = round(5 · T_exchange / T_step) (MPCA Table 1: five parts of computing to one of
  *             exchanging), measured in the first rounds: T_step is the slowest worker's, all wait
  *             for it; T_exchange that of who came last, which waited for nobody. Both travel in the
- *             tally, and so all derive the same τ from the same committed result.
+ *             exchange metadata, and so all derive the same τ from the same committed result.
  *   seconds   as many steps as a worker begins in so long by its own clock, which is SparkNet's
  *             answer to stragglers (§3.2). The mean is the same: a slow worker counts no less.
  *
@@ -43,12 +43,12 @@ struct rounds {
     const Paceline__Job *job;
     struct exchange *lane; /* for x, s, and with `average` the optimizer's state */
     size_t states;         /* vectors of the latter */
-    uint64_t first;        /* exchange after which the run began, or goes on */
+    uint64_t first;        /* exchange after which the run began, or continues */
     uint64_t tau;          /* as agreed; tau_auto: 0 until it is */
     uint64_t updates;      /* that had made the optimizer's state when the round began */
 };
 
-enum { JOIN_FIRST, JOIN_TAU, JOIN_UPDATES, JOIN_WORDS }; /* to a newcomer */
+enum { JOIN_FIRST, JOIN_TAU, JOIN_UPDATES, JOIN_WORDS }; /* to a joiner */
 
 static int rounds_open(struct rounds *r, struct lanes *lanes, struct group *group,
                        const Paceline__Job *job, const struct vec *x, const struct vec *s,
@@ -81,8 +81,8 @@ static uint64_t longest_round(const struct rounds *r)
     return r->tau > 0 ? r->tau : AUTO_STEPS;
 }
 
-/* A round whose length is no number of steps is worth what went into it: the stream moves on by the
- * records that counted, and `steps` by their mean over those who gave them. So nothing of it is
+/* A round whose length is not finite of steps is worth what went into it: the stream moves on by
+ * the records that counted, and `steps` by their mean over those who gave them. So nothing of it is
  * ever missed; what a worker had done that died in it is in no book. */
 static void advance_by_samples(struct progress *progress, uint32_t batch,
                                const struct exchange_meta *meta)
@@ -151,8 +151,8 @@ static void take_model(const struct rounds *r, struct vec *x, struct vec *s)
 
 /* ---- a worker ---- */
 
-/* By the clock, workers take unequal numbers of steps: each goes on in a stripe of the stream that
- * is its own, as if all took as many. */
+/* By the clock, workers take unequal numbers of steps: each continues in a stripe of the stream
+ * that is its own, as if all took as many. */
 struct stripe {
     struct progress from; /* where all stripes begin */
     uint64_t taken;       /* steps in this one */
@@ -195,7 +195,7 @@ static int train_first(struct member *m, struct exchange_meta *mine)
                  : OK;
 }
 
-/* Whoever had nothing to give takes x̃ like all others, and begins afresh: what its optimizer
+/* Whoever had nothing to give takes x̃ like all others, and starts over: what its optimizer
  * remembers is as broken as its model was. */
 static void reset_rounds(struct learner *l, const struct progress *progress)
 {
@@ -301,7 +301,7 @@ static void report_tau(const struct driver_part *l, const struct rounds *r)
              (unsigned long long)r->tau, meta->exchange_s, meta->step_s);
 }
 
-/* The round that follows l->course has been exchanged. */
+/* The round that follows l->progress has been exchanged. */
 static int driver_commits(struct driver_part *l, struct rounds *r)
 {
     bool first = begins_round(r, &l->progress);
@@ -323,8 +323,9 @@ static int driver_round(struct driver_part *l, struct rounds *r)
     return rc == OK ? driver_commits(l, r) : rc;
 }
 
-/* This driver has come back: x̃ is the result that its workers have kept, of the exchange behind
- * which l->course is, or of the next, which the last driver completed for one of them at least. */
+/* This driver has returned: x̃ is the result that its workers have kept, of the exchange behind
+ * which l->progress is, or of the next, which the last driver completed for one of them at
+ * least. */
 static int take_up(struct driver_part *l, struct rounds *r)
 {
     if (l->recovered) {

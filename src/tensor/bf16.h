@@ -1,5 +1,5 @@
-/* Activations as bf16: the upper half of a float, rounded to the nearest, ties to even; what is no
- * number stays none. Arithmetic is done in float, and rounded where it is stored.
+/* Activations as bf16: the upper half of a float, rounded to the nearest, ties to even; what is not
+ * finite stays none. Arithmetic is done in float, and rounded where it is stored.
  *
  * Long arrays go by the calling thread's OpenMP threads. */
 #ifndef PL_TENSOR_BF16_H

@@ -40,7 +40,7 @@ struct conv_candidate {
 enum { CONV_CANDIDATES_MAX = 24 };
 
 /* Grows with every change to the speed of our own codes, to the list, or to how they are timed:
- * what was timed before is timed anew. */
+ * what was timed before is timed again. */
 enum { CONV_CODES_VERSION = 4 };
 
 /* All that may be fastest at the site's direction; how many. */

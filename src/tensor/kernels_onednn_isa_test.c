@@ -1,5 +1,5 @@
 /* oneDNN's instruction set is the whole process's: it is held down where PACELINE_ISA asks for
- * that, and else left to the program that we are a guest of. Each case is a process of its own,
+ * that, and else left to the program that we are a worker of. Each case is a process of its own,
  * since the setting is made once in a process's life. */
 #include "tensor/isa.h"
 #include "tensor/kernels_onednn.h"

@@ -123,7 +123,7 @@ static void test_inner_product_counts_in_nchw_order(void **state)
                       (float[]){1.5f, 1.5f});
 }
 
-/* 1 / (1 + 1/3) = 3/4, and on from there; far out it is flat, and what is no number stays none. */
+/* 1 / (1 + 1/3) = 3/4, and on from there; far out it is flat, and what is not finite stays none. */
 static void test_sigmoid_by_hand(void **state)
 {
     (void)state;

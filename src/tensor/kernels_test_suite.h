@@ -237,7 +237,7 @@ static inline void array_return(const struct shape *shape, enum layout layout, e
 }
 
 /* Forward and, when there is one, backward. A pass with other weights goes before: nothing of it
- * may linger. */
+ * may drain. */
 static inline void execute_op(const struct work *work, struct op *op, struct run *run)
 {
     enum dtype dtype = dtype_of(work);

@@ -1,6 +1,6 @@
 /* See lrn_loops.h. Across channels a pixel's row has zeros before and after it in scratch, and is
  * worked on in whole vectors: what lies past its last channel is computed, and left there. The way
- * back computes s anew from x, which costs less than the memory it would be kept in. */
+ * back computes s again from x, which costs less than the memory it would be kept in. */
 #include "tensor/lrn_loops.h"
 
 #include <math.h>

@@ -69,7 +69,7 @@ static void power_back(const struct map_spec *m, size_t n, const float *x, const
         dx[i] = (float)(m->c * m->a * pow(m->a * (double)x[i] + m->b, m->c - 1.0) * (double)dy[i]);
 }
 
-/* b^c wherever x is: there is nothing for a slope that is no number to spoil. */
+/* b^c wherever x is: there is nothing for a slope that is not finite to spoil. */
 static void constant_back(const struct map_spec *m, size_t n, const float *x, const float *y,
                           const float *dy, float *dx)
 {

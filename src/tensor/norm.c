@@ -254,7 +254,7 @@ void norm_moments(struct norm *norm, size_t n, const void *x)
     for (size_t c = 0; c < C; c++) {
         double beside = norm->sum[c] / m, variance = norm->sum[C + c] / m - beside * beside;
         norm->sum[c] = (double)norm->k[c] + beside;
-        norm->sum[C + c] = variance < 0.0 ? 0.0 : variance; /* what is no number stays so */
+        norm->sum[C + c] = variance < 0.0 ? 0.0 : variance; /* what is not finite stays so */
     }
 }
 

@@ -186,7 +186,7 @@ INLINE struct maximum larger_number(struct maximum a, struct maximum b)
 }
 
 /* Of a row of 2 or 3 pixels; like max_square a tree, so that comparisons need not wait in line. The
- * sum is no number where a pixel is none. */
+ * sum is not finite where a pixel is none. */
 INLINE struct maximum max_row(const struct pool_form *p, const struct group *g, const value *x,
                               size_t v, size_t side, size_t position, floats *sum)
 {

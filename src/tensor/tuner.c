@@ -198,7 +198,7 @@ void tuner_check(struct tuner *tuner, uint64_t number)
     tuner->number = number;
 }
 
-/* About two keys of a net with all of the table's. Which are together is drawn anew in each round,
+/* About two keys of a net with all of the table's. Which are together is drawn again in each round,
  * since the first of them often takes all the time that there is. */
 static uint64_t check_one_in(const struct tuner *tuner)
 {

@@ -363,7 +363,7 @@ static void test_tuner_keeps_nothing_of_a_busy_machine(void **state)
     struct tuner *quiet = tuner_for_busy(&later);
     assert_int_equal(tuner_load(quiet, (const char *)text.data, text.len), 0);
     for (size_t i = 0; i < 4; i++) {
-        memset(later.bench.runs, 0, sizeof later.bench.runs); /* each key is planned anew */
+        memset(later.bench.runs, 0, sizeof later.bench.runs); /* each key is planned again */
         assert_int_equal(tuner_choose(quiet, keys[i], names, CANDIDATES, run_busy, &later), 1);
     }
     buf_release(&text);

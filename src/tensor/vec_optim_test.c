@@ -286,7 +286,7 @@ static void test_an_update_in_shards_is_the_update_of_the_whole(void **state)
 }
 
 /* Decay, momentum, state that is there already, gradients that are no numbers: no bit moves of what
- * has an lr_mult of 0, and its neighbours go on. */
+ * has an lr_mult of 0, and its neighbours continue. */
 static void test_what_is_frozen_stays(void **state)
 {
     struct bench *b = *state;

@@ -126,7 +126,7 @@ INLINE bool tile_at(const struct winograd_image *image, const struct slot *at, s
     return true;
 }
 
-/* Channels c to c + LANES of a pixel. Tables are read anew each time: a compiler that keeps more
+/* Channels c to c + LANES of a pixel. Tables are read again each time: a compiler that keeps more
  * addresses than there are registers loses more than it wins. */
 INLINE value *pixel_at(const struct tile *tile, bool table, int i, int j, size_t c)
 {

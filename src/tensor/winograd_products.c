@@ -24,7 +24,7 @@ INLINE size_t vector_at(int n, size_t block)
 }
 
 /* R rows × N vectors of m = v u, or m += v u, sums of `depth` products. Rows of m, and of u, are a
- * block long. Rows of v, too, and v goes on by v_block after each block of the sum; turned, its
+ * block long. Rows of v, too, and v continues by v_block after each block of the sum; turned, its
  * columns are R long of a block. */
 INLINE void multiply_some(int R, int N, bool turned, size_t depth, const float *v, size_t v_block,
                           const float *u, size_t u_block, bool add, float *m, size_t m_block)

@@ -16,7 +16,7 @@ enum {
 
 /* While nothing comes; then the driver is asked for the rest. */
 #define PATIENCE (60 * WORLD_SECOND)
-/* A guest's link may be busy for long with pieces that came before (kv_options). */
+/* A worker's link may be busy for long with pieces that came before (kv_options). */
 #define SLOW (30 * WORLD_SECOND)
 
 /* Where nothing shows that others have begun they may take so much longer than this worker. */

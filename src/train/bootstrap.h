@@ -23,8 +23,8 @@ struct bootstrap {
     struct task *end;
 };
 
-/* Ask the driver what there is: the course, and which vectors; note->floats is 0.
- * ERR_DRIVER, ERR_CANCELLED, ERR_NOMEM, ERR_PROTOCOL */
+/* Ask the driver what there is: the progress, and which vectors; note->floats is 0. ERR_DRIVER,
+ * ERR_CANCELLED, ERR_NOMEM, ERR_PROTOCOL */
 int bootstrap_request(struct group *group, struct model_header *message);
 
 /* Take all of it, `floats` in all, to `into`. Costs them twice in memory until it has been handed

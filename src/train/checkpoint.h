@@ -1,9 +1,9 @@
-/* Checkpoints (D11): what a run needs to go on, as safetensors, data only.
+/* Checkpoints (D11): what a run needs to continue, as safetensors, data only.
  *
  * Tensors are joint/SEGMENT, s/SEGMENT and, where all workers have it in common or there is but
  * one, the optimizer's state by its own name (momentum/SEGMENT); and a strategy's own
- * (outer_momentum/SEGMENT). The metadata holds the course, the
- * book of records, seed and driver's incarnation. Every byte is under a checksum. */
+ * (outer_momentum/SEGMENT). The metadata holds the progress, the book of records, seed and driver's
+ * incarnation. Every byte is under a checksum. */
 #ifndef PL_TRAIN_CHECKPOINT_H
 #define PL_TRAIN_CHECKPOINT_H
 
@@ -31,8 +31,8 @@ struct checkpoint_header {
     struct progress progress;
     uint64_t updates;                /* that made the optimizer's vectors, where they follow */
     uint64_t used, repeated, missed; /* records (train.h) */
-    char *leases; /* where workers run free, the book of them (data/lease.h); NULL: there is none.
-                     Of a checkpoint that was loaded, owned */
+    char *leases; /* in asynchronous strategies, the book of them (data/lease.h); NULL: there is
+                     none. Of a checkpoint that was loaded, owned */
     uint64_t seed, job_hash, data_hash;
     size_t records;       /* of the training set */
     double best_score;    /* lowest error yet of the set that counts, or loss where the net has no
@@ -44,11 +44,11 @@ struct checkpoint_header {
 bool progress_is_further(const struct progress *a, const struct progress *b);
 
 /* Write checkpoint/NNNNNNNN.safetensors of the run directory (N: the exchange), and remove all but
- * the newest `keep`; and those of higher numbers, of a course that the run has gone back behind.
+ * the newest `keep`; and those of higher numbers, of a progress that the run has gone back behind.
  * After OK a power cut takes nothing of it. *bytes: its size. Here and below the driver of the
  * note's incarnation writes: it replaces and removes nothing once a later driver has the run.
  *
- * ERR_IO      the disk's: what there was to go on from is still there
+ * ERR_IO      the disk's: what there was to resume from is still there
  * ERR_FULL    there is no room for it; the same
  * ERR_FENCED  a later driver has the run
  * ERR_NOMEM */
@@ -87,7 +87,7 @@ bool checkpoint_remove_oldest(const struct rundir *dir, uint32_t incarnation);
  * be read, or is no checkpoint or model of a run; ERR_NOMEM */
 int checkpoint_read_header(const char *path, struct checkpoint_header *header, struct err *err);
 
-/* The course of the newest checkpoint whose header can be read, the beginning where none can.
+/* The progress of the newest checkpoint whose header can be read, the beginning where none can.
  * False: there is no checkpoint. */
 bool checkpoint_find_newest(const struct rundir *dir, struct progress *progress);
 

@@ -102,7 +102,7 @@ static int remove_own(const struct rundir *dir, uint64_t n, uint32_t incarnation
     return dir->disk->ops->remove(dir->disk, path, err);
 }
 
-/* Those above n are of a course that the run has gone back behind. One that stayed, or came back
+/* Those above n are of a progress that the run has gone back behind. One that stayed, or returned
  * after a power cut, would be taken for the newest. */
 static int remove_above(const struct rundir *dir, const struct checkpoint_numbers *numbers,
                         uint64_t n, uint32_t incarnation, struct err *err)

@@ -134,7 +134,7 @@ static int check_no_more(const struct safetensors *st, const char *path,
     return OK;
 }
 
-/* All of them or none: what is not there starts afresh. */
+/* All of them or none: what is not there starts again. */
 static bool take_vectors(const struct safetensors *st, const char *path, const char *const *names,
                          size_t count, const struct segments *table, float *into)
 {

@@ -83,7 +83,7 @@ static void test_what_was_left_half_written_goes(void **state)
     sample_expect_loaded(m, 1);
 }
 
-/* A run that has gone back behind a checkpoint, which could not be read, never goes on from it:
+/* A run that has gone back behind a checkpoint, which could not be read, never resumes from it:
  * when one is reported as saved, those above it are gone for good, or it is not reported. */
 static void test_a_course_left_behind_is_gone(void **state)
 {

@@ -152,7 +152,7 @@ static int send_result(struct connectivity_checker *checker,
     return rc;
 }
 
-/* Can the newcomer be reached? And who was before it? Its address goes along: when it has gone, its
+/* Can the joiner be reached? And who was before it? Its address goes along: when it has gone, its
  * number may be another's by now. */
 static int answer_request(struct connectivity_checker *checker,
                           const struct connectivity_entry *request, int reached, struct err *why)

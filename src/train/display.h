@@ -31,7 +31,7 @@ struct display {
 /* The learning rate of the step that follows, as its user wrote it. */
 double display_rate(const Paceline__Job *job, const struct progress *progress, size_t records);
 
-/* From where a run begins or goes on. ERR_NOMEM */
+/* From where a run begins or continues. ERR_NOMEM */
 int display_init(struct display *d, const Paceline__Job *job, uint64_t steps, struct arena *arena);
 
 /* A report has been taken into the ledger: of a lone worker, whose loss is a mean already, or of an

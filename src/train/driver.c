@@ -1,7 +1,6 @@
-/* The driver's main task: waits for what members say (driver_book.c) and what
- * workers say that come and go (driver_form.c), hands out events (it alone),
- * and ends the run. The group's server, the keeper and the strategy's part are tasks
- * beside it. */
+/* The driver's main task: waits for what members say (driver_book.c) and what workers say that come
+ * and go (driver_form.c), hands out events (it alone), and ends the run. The group's server, the
+ * model writer and the strategy's part are background tasks it. */
 #include "train/driver.h"
 #include "train/bad_report.h"
 #include "train/describe.h"
@@ -30,7 +29,7 @@ int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const stru
     return wire_send_buf(d->world, node, kind, 0, bytes ? bytes : &nothing);
 }
 
-/* A task beside this one has ended. The keeper's end is the run's; the others end by being
+/* A task beside this one has ended. The model writer's end is the run's; the others end by being
  * cancelled, unless something broke them. */
 int driver_on_task_end(struct driver *d, struct task **task, const char *what)
 {
@@ -228,7 +227,7 @@ static void request_model(struct driver *d, const struct view *view)
     driver_request_model_of(d, next, MODEL_FINAL);
 }
 
-/* Where workers run free the driver's part serves them until their loops have ended. */
+/* In asynchronous strategies the driver's part serves them until their loops have ended. */
 static void let_leader_finish(struct driver *d, const struct view *view)
 {
     if (!d->leader_task || !strategy_is_async(d->strategy, d->job) ||

@@ -1,9 +1,8 @@
 /* The driver's node, as its files share it: driver_open.c sets it up, driver_origin.c finds what
  * the run starts from, driver_meet.c meets the workers, driver_lead.c begins the run;
- * driver_tenure.c knows which driver it is, driver_back.c what one that has come back does instead;
- * driver_form.c waits for workers and hears why they leave, driver_opening.c how far they
- * are, driver_arrivals.c that it is alive while it is not ready itself;
- * driver.c is its main task. */
+ * driver_tenure.c knows which driver it is, driver_back.c what one that has returned does instead;
+ * driver_form.c waits for workers and hears why they leave, driver_opening.c how far they are,
+ * driver_arrivals.c that it is alive while it is not ready itself; driver.c is its main task. */
 #ifndef PL_TRAIN_DRIVER_H
 #define PL_TRAIN_DRIVER_H
 
@@ -48,7 +47,7 @@ struct driver {
     struct workspace *ws;
     struct events events;
     struct ledger ledger;
-    struct lease_server leases; /* where workers run free */
+    struct lease_server leases; /* in asynchronous strategies */
     struct progress_meter meter;
     struct tracer tracer;
     _Atomic int64_t joined_at[VIEW_MEMBERS_MAX]; /* the tracer's: who came to a run under way */
@@ -61,7 +60,7 @@ struct driver {
     struct model_layout layout;
     struct vec x, s;                  /* what the run starts from */
     struct global_model initial;      /* these two */
-    struct checkpoint_header resumed; /* where; course.exchanges 0: at the beginning */
+    struct checkpoint_header resumed; /* where; progress.exchanges 0: at the beginning */
     bool resumed_run;                 /* from there: a checkpoint, or a run of Caffe */
     bool over;                        /* and there is nothing left to be done */
     struct driver_term term;          /* this driver's; and what the one before has left: */
@@ -86,18 +85,19 @@ struct driver {
     struct bootstrap_giver giver;     /* of start_model */
     uint64_t evaluate_every;
     _Atomic uint32_t model_uses; /* uses that the leader's next copy of the model is for */
-    struct trigger_counts triggers_before; /* where workers run free */
+    struct trigger_counts triggers_before; /* in asynchronous strategies */
     struct progress led;                   /* the leader's commit point before */
     struct display display;
     struct chance chance;                             /* of the loss; */
     uint64_t chance_offset;                           /* as far as it has been looked at */
-    _Atomic uint64_t sample_offset, steps, exchanges; /* of all together; where workers run free */
+    _Atomic uint64_t sample_offset, steps, exchanges; /* of all together; in asynchronous
+                                                         strategies */
     _Atomic uint64_t requested_offset, requested_steps,
         requested_exchanges; /* when a model was last asked for */
     double next_checkpoint;  /* seconds */
     bool awaits_checkpoint;  /* a model for one has been asked for, of worker checkpoint_of */
     _Atomic uint32_t checkpoint_of;  /* (WORLD_DRIVER: of the driver's part; WORLD_ANY: nobody yet)
-                                        when the keeper had taken */
+                                        when the model writer had taken */
     uint64_t taken_before;           /* so many */
     double next_look;                /* for a later driver; seconds */
     bool stop_reported;              /* whoever asked for it knows how soon it can stop */
@@ -106,20 +106,21 @@ struct driver {
     int64_t first_exchange_at;       /* when that is about to come; 0: unknown */
     bool released;                   /* the run is over for workers */
     struct task *leader_task;
-    _Atomic(const char *) reason; /* why it ends before its time; NULL: it does not */
-    bool complete;                /* free-running workers have taken all that the run asks for */
-    uint32_t stop_sent;           /* to the members of this view; 0: not yet */
-    bool kept;                    /* the keeper has taken the final model */
-    atomic_bool handing_over; /* all is exchanged; the leader gives the keeper the final model */
-    uint32_t wanted;          /* workers there are to be; 0: nobody has said */
-    uint32_t first_workers;   /* of the server's task: who belongs to the first view */
-    _Atomic int64_t stirred;  /* before the first view: when a worker last came */
+    _Atomic(const char *) reason;  /* why it ends before its time; NULL: it does not */
+    bool complete;                 /* asynchronous workers have taken all that the run asks for */
+    uint32_t stop_sent;            /* to the members of this view; 0: not yet */
+    bool kept;                     /* the model writer has taken the final model */
+    atomic_bool handing_over;      /* all is exchanged; the leader gives the model writer the final
+                                 model */
+    uint32_t wanted;               /* workers there are to be; 0: nobody has said */
+    uint32_t first_workers;        /* of the server's task: who belongs to the first view */
+    _Atomic int64_t stirred;       /* before the first view: when a worker last came */
     _Atomic uint32_t lost_workers; /* workers that were lost and have not been replaced */
     double replacing_since;
     uint32_t replaced;     /* since then */
     uint32_t last_workers; /* of the newest view that had any */
     double next_loss;      /* when a `loss` event is due; seconds */
-    uint64_t judgements;   /* of the keeper's, when the last was */
+    uint64_t judgements;   /* of the model writer's, when the last was */
     struct members done;
     struct err lost; /* why the last worker left that said so, and when */
     int64_t lost_at;
@@ -135,15 +136,15 @@ struct driver {
     size_t joiners;                                     /* that are here */
     struct worker_place worker_place[VIEW_MEMBERS_MAX]; /* of the server's task: who said hello */
     _Atomic uint32_t started;  /* workers that the host has been asked for */
-    bool ends_resumable;       /* all are lost, and others are to go on with the run */
+    bool ends_resumable;       /* all are lost, and others are to continue with the run */
     bool deserted;             /* and they have left in good order */
     bool unseen;               /* all are lost, and none said why */
     _Atomic uint32_t model_of; /* for its model, at the end; WORLD_ANY: nobody yet; */
-    uint32_t departed_seen;    /* when the keeper had left so many aside */
+    uint32_t departed_seen;    /* when the model writer had left so many aside */
     struct err *err;
 };
 
-/* Load job, net, data and, to go on, the newest checkpoint; start the group and ask for workers.
+/* Load job, net, data and, to continue, the newest checkpoint; start the group and ask for workers.
  * d->err has the message. */
 int driver_open(struct driver *d);
 
@@ -154,11 +155,11 @@ int driver_find_start(struct driver *d);
 int driver_write_welcome(struct driver *d);
 int driver_start_group(struct driver *d);
 
-/* What is counted from where the run begins, or goes on. */
+/* What is counted from where the run begins, or continues. */
 void driver_open_counts(struct driver *d);
 
-/* Workers have gone on without a driver, and this is the first view of those that are back: it is
- * where they are that the run goes on from. */
+/* Workers have continued without a driver, and this is the first view of those that are back: it is
+ * where they are that the run resumes from. */
 void driver_resume_with(struct driver *d, const struct view *view);
 
 /* Wait for the first view, with events going out meanwhile; d->err has the message. */
@@ -189,10 +190,10 @@ void driver_check_joiners(struct driver *d, int64_t patience);
 /* How long to wait for workers while nothing moves. */
 int64_t driver_patience(const struct driver *d);
 
-/* A worker that is to be a member, or was one, cannot go on. */
+/* A worker that is to be a member, or was one, cannot continue. */
 void driver_take_departure(struct driver *d, uint32_t node, const struct departure *departure);
 
-/* A worker's loop has ended, or it cannot go on. */
+/* A worker's loop has ended, or it cannot continue. */
 int driver_on_done(struct driver *d, const struct message *m);
 
 /* No member is left: the end of the run, with its message. */
@@ -210,7 +211,7 @@ int driver_turn(struct driver *d);
 /* ERR_FENCED: another driver has taken the run up at the same moment, or since. */
 int driver_check_replaced(struct driver *d);
 
-/* The first view has formed: start the keeper and the strategy's part. */
+/* The first view has formed: start the model writer and the strategy's part. */
 int driver_start(struct driver *d, const struct view *view);
 
 /* Outrank all that have been here before; and leave word of this driver. */
@@ -222,7 +223,7 @@ void driver_retry_term(struct driver *d);
 /* Has a later driver taken the run over? Looks into the run directory. From any task. */
 bool driver_replaced(struct driver *d);
 
-/* The run has ended here: nobody waits for its workers when it is gone on with. */
+/* The run has ended here: nobody waits for its workers when it is continued with. */
 void driver_leave(struct driver *d);
 
 /* A member has reported what it has done; the host hears how far all are. */
@@ -242,7 +243,7 @@ void driver_request_model(struct driver *d, uint32_t uses);
 void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses);
 
 /* The book of leases as it stands, for the checkpoint that is asked for, or the final one. One that
- * lacks it would be gone on from as if all that was handed out had been done. */
+ * lacks it would be resumed from as if all that was handed out had been done. */
 void driver_snapshot_leases(struct driver *d, bool final);
 
 /* What goes with each beat: what is in the book that no member has done. */

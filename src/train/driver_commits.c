@@ -62,8 +62,8 @@ void driver_request_model(struct driver *d, uint32_t uses)
     atomic_fetch_or(&d->model_uses, uses);
 }
 
-/* Workers run free: how far all are together says when the model is to be evaluated, after so many
- * exchanges or once an epoch, and when the run ends. */
+/* the strategy is asynchronous: how far all are together says when the model is to be evaluated,
+ * after so many exchanges or once an epoch, and when the run ends. */
 static void count_free(struct driver *d)
 {
     const struct progress *all = &d->ledger.last.progress;

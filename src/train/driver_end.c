@@ -49,7 +49,7 @@ static const char *reason_of(struct driver *d)
     return stop->has_steps && progress->steps >= stop->steps ? "steps" : "epochs";
 }
 
-/* Workers were asked to leave, all of them, and have handed over what they had: others may go on
+/* Workers were asked to leave, all of them, and have handed over what they had: others may continue
  * with that. */
 int driver_check_deserted(struct driver *d)
 {
@@ -128,7 +128,7 @@ static void release_workers(struct driver *d, const char *reason)
     buf_release(&bytes);
 }
 
-/* Workers have come back to this driver, which has not gone on with them: what they hold is newer
+/* Workers have returned to this driver, which has not continued with them: what they hold is newer
  * than any checkpoint. */
 static bool have_workers_reconnected(const struct driver *d)
 {
@@ -219,7 +219,7 @@ int driver_close(struct driver *d, int rc, struct train_report *report)
     if (d->events.world)
         drain_events(d);
     /* In good order: nobody is to be waited for. Workers that said nothing may be well, and it is
-     * this driver that was cut off: they go on, and call the next one. */
+     * this driver that was cut off: they continue, and call the next one. */
     if (rc != ERR_CANCELLED && d->events.world && !d->over && !d->unseen && !held &&
         (!repeated || d->deserted))
         driver_leave(d);

@@ -1,6 +1,6 @@
 /* Workers that are not there yet, or not any more: waiting for the first view, and what workers say
- * that cannot go on. Such a worker's trouble is its own: it is named, with its machine, and the run
- * waits for another, or goes on with the others. */
+ * that cannot continue. Such a worker's trouble is its own: it is named, with its machine, and the
+ * run waits for another, or continues with the others. */
 #include "train/driver.h"
 #include "train/driver_stop.h"
 

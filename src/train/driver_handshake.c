@@ -62,7 +62,7 @@ int driver_write_welcome(struct driver *d)
         };
         welcome_encode(&welcome, &d->welcome);
         welcome.resumes = false;
-        welcome.late = true; /* a sponsor has what it goes on from */
+        welcome.late = true; /* a donor has what it resumes from */
         welcome_encode(&welcome, &d->welcome_late);
     }
     bool failed = text.failed || d->welcome.failed || d->welcome_late.failed;
@@ -260,7 +260,7 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
 
 int driver_start_group(struct driver *d)
 {
-    /* Who said why it left does not come back to be gone on with. */
+    /* Who said why it left does not return to be continued with. */
     bool gone = d->options->why_lost && d->options->why_lost->text[0];
     uint32_t last_view = gone ? 0 : d->last_term.view;
     const struct roster_options roster = {

@@ -67,7 +67,7 @@ static int begin_with(struct driver *d)
     return OK;
 }
 
-/* What a checkpoint brought, and what begins afresh since it had none. */
+/* What a checkpoint brought, and what starts over since it had none. */
 static void report_initial_state(const struct driver *d)
 {
     const struct progress *progress = &d->resumed.progress;
@@ -90,7 +90,7 @@ static void report_initial_state(const struct driver *d)
     buf_release(&text);
 }
 
-/* How to go on from an end that was reached. */
+/* How to resume from an end that was reached. */
 static void report_finished_run(const struct driver *d)
 {
     const char *dir = d->options->dir->path;
@@ -177,7 +177,7 @@ static bool find_elsewhere(const struct rundir *dir, char *path, size_t size)
     return elsewhere;
 }
 
-/* A model that is all there is to go on from, or is further than the newest checkpoint: where the
+/* A model that is all there is to resume from, or is further than the newest checkpoint: where the
  * run directory could not take it, it is elsewhere, or the newest checkpoint has become it.
  * ERR_NOT_FOUND: there is none; ERR_INPUT: it cannot be taken up */
 static int load_final(struct driver *d, const struct progress *newest)
@@ -256,8 +256,8 @@ static int resume_run(struct driver *d)
     return rc;
 }
 
-/* The book of leases goes on where a checkpoint's ended. One of a run that had none has handed out
- * whatever was before its place. */
+/* The book of leases continues where a checkpoint's ended. One of a run that had none has handed
+ * out whatever was before its place. */
 static int open_leases(struct driver *d)
 {
     struct checkpoint_header *header = &d->resumed;

@@ -191,7 +191,7 @@ static int check_room(struct driver *d)
     return OK;
 }
 
-/* A resumed run may write its own anew. */
+/* A resumed run may write its own again. */
 static int open_snapshots(struct driver *d)
 {
     struct snapshot *s = &d->model_writer.snapshot;

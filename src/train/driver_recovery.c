@@ -1,4 +1,4 @@
-/* A driver that has died and come back: what its workers say of themselves becomes its book. */
+/* A driver that has died and return: what its workers say of themselves becomes its book. */
 #include "base/plural.h"
 #include "train/driver.h"
 
@@ -59,7 +59,7 @@ static struct progress sum_of_free(struct driver *d, const struct view *view)
     return all;
 }
 
-/* Of workers in step: who is furthest knows best. */
+/* Of synchronous workers: who is furthest knows best. */
 static struct progress furthest_progress(struct driver *d, const struct view *view)
 {
     const struct recovery_report *best = &d->recovery[view->node[0]];

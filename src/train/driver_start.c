@@ -8,15 +8,15 @@ bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *st
            (job_is_alone(job) && !strategy_is_async(strategy, job));
 }
 
-/* Asked by the keeper, before it writes. */
+/* Asked by the model writer, before it writes. */
 static bool is_replaced(void *user)
 {
     return driver_replaced(user);
 }
 
-/* ---- the keeper ---- */
+/* ---- the model writer ---- */
 
-/* Where workers run free. */
+/* In asynchronous strategies. */
 static void where_all_are(void *user, struct progress *progress)
 {
     const struct driver *d = user;
@@ -95,8 +95,8 @@ static int start_model_writer(struct driver *d)
 
 /* ---- the strategy's part ---- */
 
-/* Workers run free, and the driver's model has changed: the main task knows how far they are and
- * what is due. */
+/* the strategy is asynchronous, and the driver's model has changed: the main task knows how far
+ * they are and what is due. */
 static int on_free_change(struct driver *d, struct driver_part *l)
 {
     uint32_t uses = atomic_load(&d->model_uses);

@@ -16,7 +16,7 @@ void driver_check_stop(struct driver *d, const struct view *view);
 bool driver_stops_now(const struct driver *d);
 int driver_stop_now(struct driver *d);
 
-/* The same before training goes on. ERR_STOP, with its message: it is to stop */
+/* The same before training continues. ERR_STOP, with its message: it is to stop */
 int driver_check_early_stop(struct driver *d);
 
 /* A run that fails with `rc` keeps the newest model that the driver has, unless something is wrong
@@ -26,13 +26,13 @@ void driver_keep_state(struct driver *d, int rc);
 /* Workers are let go, and the model writer is waited for. What broke it. */
 int driver_await_model(struct driver *d);
 
-/* The run has its final model: is that its end? ERR_PEER: no, others go on with it. */
+/* The run has its final model: is that its end? ERR_PEER: no, others continue with it. */
 int driver_check_deserted(struct driver *d);
 
 /* The tasks end one after another; what made the run fail first is what is told. */
 int driver_close(struct driver *d, int rc, struct train_report *report);
 
-/* driver.c: a task beside the main one has ended; all members' loops have. */
+/* driver.c: a background task the main one has ended; all members' loops have. */
 int driver_on_task_end(struct driver *d, struct task **task, const char *what);
 bool driver_all_done(const struct driver *d, const struct view *view);
 /* driver_end.c: has everybody who can be reached been told? */

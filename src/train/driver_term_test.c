@@ -1,4 +1,4 @@
-/* A driver whose disk has no room for word of it goes on trying. */
+/* A driver whose disk has no room for word of it continues trying. */
 #include "train/driver.h"
 
 #include "faulty_disk.h"

@@ -122,7 +122,7 @@ static void test_event_log_counts_what_it_drops(void **state)
     assert_non_null(strstr(text, "\n{\"t\":7}\n"));
 }
 
-/* A run that goes on: what a power cut left of a line gets its end. */
+/* A run that continues: what a power cut left of a line gets its end. */
 static void test_event_log_ends_what_a_crash_left(void **state)
 {
     struct faulted f;

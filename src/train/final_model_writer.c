@@ -17,7 +17,7 @@
 struct patience {
     int64_t until, next_report;
     int level;     /* of the request to stop when it began */
-    bool complete; /* the run needs no checkpoint any more to go on from */
+    bool complete; /* the run needs no checkpoint any more to resume from */
 };
 
 static int read_stop(const struct model_writer *k)
@@ -74,7 +74,7 @@ static void report_wait(struct model_writer *k, struct patience *p)
 
 /* Write it into the run directory. Of checkpoints that take its room the oldest go, and never the
  * newest: other processes may have that room as soon as it is free. Where that one is of this very
- * commit point it becomes the model, once nobody needs it to go on from. */
+ * commit point it becomes the model, once nobody needs it to resume from. */
 static int write_here(struct model_writer *k, const struct checkpoint_header *header, bool complete)
 {
     int rc = checkpoint_save_model(k->dir, FINAL, header, &k->layout, k->landing, &k->err);

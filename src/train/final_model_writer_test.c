@@ -314,7 +314,7 @@ static void test_final_model_survives_a_disk_that_cannot_take_it(void **state)
             s->disk.until_s = when[i].until_s;
             play_strategy(*state, s, NULL);
             expect_model(s, for_good);
-            if (when[i].from_s > 1) /* what there was to go on from still is, whatever is full */
+            if (when[i].from_s > 1) /* what there was to resume from still is, whatever is full */
                 assert_true(count_checkpoints(s) >= 1);
             assert_string_equal(s->run.report.reason, "epochs");
             double end = s->run.end_s, until = when[i].until_s;
@@ -331,7 +331,7 @@ static void test_final_model_survives_a_disk_that_cannot_take_it(void **state)
 }
 
 /* The disk is full as soon as the last checkpoint is written: that one is the model, and needs no
- * room. A run that has not come to its end keeps it to go on from. */
+ * room. A run that has not come to its end keeps it to resume from. */
 static void test_last_checkpoint_becomes_the_final_model(void **state)
 {
     for (int stopped = 0; stopped < 2; stopped++) {
@@ -467,7 +467,7 @@ static void test_stop_at_once_keeps_what_was_evaluated(void **state)
 /* The driver of a run in which the first model that is to be the final one does not fit. */
 struct tight_writer {
     struct driver *driver;
-    size_t room; /* the keeper's own, while it has less */
+    size_t room; /* the model writer's own, while it has less */
 };
 
 static void watch_driver(void *user, const struct driver *d)

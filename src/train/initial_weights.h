@@ -1,5 +1,5 @@
 /* What a run begins from that is not drawn at random: weights of other runs, or what a run of Caffe
- * left to go on from. The driver reads the files, once, and every worker gets what they hold. */
+ * left to resume from. The driver reads the files, once, and every worker gets what they hold. */
 #ifndef PL_TRAIN_INITIAL_WEIGHTS_H
 #define PL_TRAIN_INITIAL_WEIGHTS_H
 

@@ -30,7 +30,7 @@ static void take_grant(struct member *m, const struct message *msg)
                                 grant.count); /* or it is an old one */
 }
 
-/* Who has come back to a driver puts its question anew: nobody knows whether the one before had
+/* Who has returned to a driver puts its question again: nobody knows whether the one before had
  * heard it, and no answer of its counts any more. */
 void lease_client_poll(struct lease_client *client, struct member *m)
 {

@@ -1,5 +1,5 @@
-/* A worker's side of leases (data/lease_cursor.h), where workers run free: it asks in its reports,
- * and looks between two steps whether an answer has come. */
+/* A worker's side of leases (data/lease_cursor.h), in asynchronous strategies: it asks in its
+ * reports, and looks between two steps whether an answer has come. */
 #ifndef PL_TRAIN_LEASE_CLIENT_H
 #define PL_TRAIN_LEASE_CLIENT_H
 
@@ -15,7 +15,7 @@ struct lease_client {
     bool ends;           /* it takes no more steps */
 };
 
-/* Bring m->hold: the first lease, which a member of the first view knows; a newcomer (entered) is
+/* Bring m->hold: the first lease, which a member of the first view knows; a joiner (entered) is
  * being sent one, and until it comes goes over what others have, about where they are. */
 void lease_client_begin(struct lease_client *client, struct member *m, bool joined);
 
@@ -25,7 +25,7 @@ void lease_client_poll(struct lease_client *client, struct member *m);
 /* After a step: the same. True: it is time to ask, by a report now. */
 bool lease_client_on_step(struct lease_client *client, struct member *m);
 
-/* What a driver that comes back is to know of them. */
+/* What a driver that returns is to know of them. */
 void lease_client_recovery_report(const struct member *m, struct recovery_report *report);
 
 /* What a report says of its leases. */

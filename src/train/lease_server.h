@@ -1,5 +1,5 @@
-/* The driver's side of leases (data/lease.h), where workers run free: the book, and the messages by
- * which they are handed out. All of it is its main task's.
+/* The driver's side of leases (data/lease.h), in asynchronous strategies: the book, and the
+ * messages by which they are handed out. All of it is its main task's.
  *
  * Of the first view each member knows its first lease itself: as many steps, in the order of ranks,
  * from where the book ends. Who comes later is sent one as soon as it is in the view. All others
@@ -34,7 +34,7 @@ uint64_t lease_server_first_size(size_t members, uint64_t grain, size_t records)
 /* The book has been opened (lease_open, lease_read); this is the first view. */
 void lease_server_begin(struct lease_server *leases, const struct view *first);
 
-/* This is the first view of a driver that has come back, and what each member said (by node). */
+/* This is the first view of a driver that has returned, and what each member said (by node). */
 void lease_server_recover(struct lease_server *leases, const struct view *view,
                           const struct recovery_report *reports, uint64_t used, uint64_t repeated);
 

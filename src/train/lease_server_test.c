@@ -1,5 +1,6 @@
 /* Leases between a driver and its workers, message by message: the driver's side (leases.c) and a
- * worker's (lessee.c), on a world that keeps what is sent, and brings what the test puts there. */
+ * worker's (lease client.c), on a world that keeps what is sent, and brings what the test puts
+ * there. */
 #include "train/lease_server.h"
 
 #include "train/lease_client.h"
@@ -479,7 +480,7 @@ static void test_lease_client_ignores_invalid_grants(void **state)
     message_unref(office.box[--office.boxed]);
 }
 
-/* The question is put anew, under another number; what the driver before has answered is void. */
+/* The question is put again, under another number; what the driver before has answered is void. */
 static void test_lease_client_asks_a_new_driver(void **state)
 {
     (void)state;

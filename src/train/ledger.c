@@ -146,8 +146,8 @@ static uint64_t growth_of(uint64_t *was, uint64_t now)
     return by;
 }
 
-/* Workers run free: what each has done adds up, and there is nothing to close. A report that never
- * came, for want of a driver, is made good by the next. */
+/* the strategy is asynchronous: what each has done adds up, and there is nothing to close. A report
+ * that never came, for want of a driver, is made good by the next. */
 static void report_free(struct ledger *ledger, uint32_t node, const struct committed *report)
 {
     struct progress *all = &ledger->last.progress;

@@ -18,7 +18,7 @@ struct lease_report {
 struct committed {
     uint32_t lane;
     uint64_t n;               /* 0: no exchange, only how far a worker is */
-    bool free;                /* its own: workers run free */
+    bool free;                /* its own: the strategy is asynchronous */
     struct progress progress; /* after it */
     struct exchange_cost cost;
     uint64_t samples; /* in the exchange, of all; free: of this worker since its last report */
@@ -51,12 +51,12 @@ struct ledger {
     const struct events *events;
     const struct logger *log;
     const char *strategy;
-    struct ledger_entry entry[LEDGER_OPEN_MAX]; /* by course.exchanges % LEDGER_OPEN_MAX: several
+    struct ledger_entry entry[LEDGER_OPEN_MAX]; /* by progress.exchanges % LEDGER_OPEN_MAX: several
                                                    lanes may take turns */
-    struct committed last; /* the newest exchange that was closed; n 0: none yet; where workers
-                              run free, its course is that of them all */
+    struct committed last; /* the newest exchange that was closed; n 0: none yet; in asynchronous
+                              strategies, its progress is that of them all */
     uint64_t step_samples; /* of a step of all together; free */
-    uint64_t odd_samples;  /* beyond last.course.steps of those; free */
+    uint64_t odd_samples;  /* beyond last.progress.steps of those; free */
     struct ledger_own own[VIEW_MEMBERS_MAX];
     /* Records. Where workers are in step: those that counted in exchanges, and those that would
      * have been a dead worker's of the round under way. Where they run free: that workers have
@@ -75,10 +75,10 @@ struct ledger {
  * of the next, or when the next but one is reported: who has not spoken by then is dead. */
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report);
 
-/* The run goes on from there, whatever has been reported yet: a driver has come back. */
+/* The run resumes from there, whatever has been reported yet: a driver has returned. */
 void ledger_go_on(struct ledger *ledger, const struct progress *progress);
 
-/* Where workers run free: what the book of leases says. */
+/* In asynchronous strategies: what the book of leases says. */
 void ledger_lease(struct ledger *ledger, const struct lease_table *table);
 
 /* A `loss` event: the mean loss of the records reported since the one before, and the learning rate

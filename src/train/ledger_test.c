@@ -143,7 +143,7 @@ static void test_who_dies_before_it_reports(void **state)
     assert_int_equal(b->listener.lines, 3);
 }
 
-/* Exchanges of several lanes have numbers of their own; the course says which came first. */
+/* Exchanges of several lanes have numbers of their own; the progress says which came first. */
 static void test_exchanges_of_several_lanes_are_told_in_order(void **state)
 {
     struct roster_state *b = *state;
@@ -254,7 +254,7 @@ static void test_loss_event_has_the_mean_since_the_last(void **state)
     assert_true(b->ledger.mean_loss == 4.0);
 }
 
-/* What was never reported, for want of a driver, is in the course of the next that is. */
+/* What was never reported, for want of a driver, is in the progress of the next that is. */
 static void test_reports_that_never_came_are_made_good(void **state)
 {
     struct roster_state *b = *state;
@@ -271,7 +271,8 @@ static void test_reports_that_never_came_are_made_good(void **state)
     assert_true(b->ledger.used == 100 * ROUND && b->ledger.missed == ROUND);
 }
 
-/* Who runs free says what it has done in all: twice said, or not said at all, it counts once. */
+/* An asynchronous worker says what it has done in all: twice said, or not said at all, it counts
+ * once. */
 static void test_who_runs_free_counts_once(void **state)
 {
     struct roster_state *b = *state;

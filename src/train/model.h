@@ -23,10 +23,10 @@ struct model_header {
     bool has_extra;              /* and then the strategy's */
     uint64_t floats;             /* that follow */
     uint64_t updates;            /* that made the optimizer's vectors */
-    struct join_state admission; /* for a newcomer; else all 0 */
+    struct join_state admission; /* for a joiner; else all 0 */
 };
 
-/* A model being sent by a task of its own, from a copy, so that training goes on. */
+/* A model being sent by a task of its own, from a copy, so that training continues. */
 struct publisher {
     struct world *world;
     uint32_t reader; /* whoever has no other name */
@@ -48,7 +48,7 @@ int publisher_init(struct publisher *p, struct world *world, uint32_t to, size_t
 bool publisher_start(struct publisher *p, const struct progress *progress, uint32_t use,
                      const struct global_model *model);
 
-/* The same for a newcomer; `joint` NULL: no vectors. */
+/* The same for a joiner; `joint` NULL: no vectors. */
 bool publisher_admit(struct publisher *p, uint32_t to, const struct progress *progress,
                      const struct join_state *admission, const struct global_model *model);
 

@@ -1,5 +1,5 @@
-/* The keeper: who takes the copies of the joint model that come as messages, evaluates them, and
- * keeps them on disk. A task of the driver's, beside training. */
+/* The model writer: who takes the copies of the joint model that come as messages, evaluates them,
+ * and keeps them on disk. A task of the driver's, beside training. */
 #ifndef PL_TRAIN_MODEL_WRITER_H
 #define PL_TRAIN_MODEL_WRITER_H
 
@@ -33,7 +33,7 @@ struct model_writer {
     struct snapshot snapshot;              /* opened and closed by the caller */
     const struct global_model *first;      /* evaluated before any other; NULL: none is */
     struct checkpoint_header header;       /* what does not change */
-    /* Told by the main task: records of the course that do not count as used; and the ledger. */
+    /* Told by the main task: records of the progress that do not count as used; and the ledger. */
     _Atomic uint64_t unused, repeated, missed;
     /* The book of leases as it stood when a checkpoint was asked for, and when the final model was:
      * owned. One checkpoint at a time is on its way, so that no book is of another model. */
@@ -52,7 +52,8 @@ struct model_writer {
     _Atomic double last_error;    /* of the set that counts; < 0: none yet */
     void (*reached)(void *user);  /* an error that the job stops at has been reached */
     bool (*replaced)(void *user); /* by a later driver, whose run directory it is now */
-    bool free; /* workers run free: models that stand at the same place need not be the same */
+    bool free; /* the strategy is asynchronous: models that stand at the same place need not be the
+                  same */
     /* Which of these uses may that node send a model for? NULL: all. */
     uint32_t (*allowed)(void *user, uint32_t node, uint32_t uses);
     /* Who sends a model does not know how far all were when it was asked for; NULL: it does. */
@@ -71,7 +72,7 @@ void model_writer_checkpoint(struct model_writer *k, const struct model_header *
 
 /* Write the final model, which lies in `landing`, into the run directory; wait for room there, or
  * for a disk that can be written. Meanwhile a copy is in another place, and that is what is left at
- * the end of the wait. `complete`: the run needs no checkpoint any more to go on from.
+ * the end of the wait. `complete`: the run needs no checkpoint any more to resume from.
  * ERR_CANCELLED; ERR_IO, ERR_FULL: it is nowhere */
 int model_writer_write_final(struct model_writer *k, const struct checkpoint_header *header,
                              bool complete);

@@ -1,5 +1,5 @@
 /* The power is cut at each call of a run's checkpoints, in each state that a disk may be left in,
- * and once more while the run that goes on from there writes its own: what is loaded is a state
+ * and once more while the run that resumes from there writes its own: what is loaded is a state
  * that was written, to the bit, and never older than the newest that was reported as saved. */
 #include "checkpoint_sample.h"
 #include "power_disk.h"
@@ -11,7 +11,7 @@ struct cutting {
     struct power_disk disk;
     uint64_t reported, begun; /* the newest that is saved, and that was being saved */
     size_t stride;            /* files are torn at every so many bytes */
-    bool second;              /* a run that goes on after a cut: no third one */
+    bool second;              /* a run that continues after a cut: no third one */
     bool tolerant;            /* wrong states are counted, not complained of */
 };
 
@@ -84,7 +84,7 @@ static uint64_t load_image(const struct cutting *c, const struct power_disk *ima
 
 static void write_on(struct cutting *c, uint64_t from, int generations);
 
-/* The run goes on, on what the cut has left, and the power is cut again. */
+/* The run continues, on what the cut has left, and the power is cut again. */
 static void resume_on(const struct cutting *c, const struct power_disk *image, uint64_t from)
 {
     struct cutting *second = malloc(sizeof *second);

@@ -31,7 +31,7 @@ struct rundir_place {
 int rundir_create(struct rundir *dir, struct disk *disk, const char *path, const char *name,
                   struct err *err);
 
-/* The directory of a run to go on with: `path`, or the newest of runs/NAME-NNN. ERR_NOT_FOUND,
+/* The directory of a run to continue with: `path`, or the newest of runs/NAME-NNN. ERR_NOT_FOUND,
  * ERR_IO */
 int rundir_find(struct rundir *dir, struct disk *disk, const char *path, const char *name,
                 struct err *err);

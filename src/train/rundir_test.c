@@ -147,7 +147,8 @@ static void test_the_job_and_the_events(void **state)
     Paceline__Job *job = sample_job(), *again = NULL;
     struct rundir dir = create_directory("run", "net");
     event_log_line(&dir.events, "{\"too\":\"early\"}"); /* no file is open yet */
-    for (int i = 0; i < 2; i++) {                       /* the second time as a run that goes on */
+    for (int i = 0; i < 2; i++) {                       /* the second time as a run that
+                                                           continues */
         assert_int_equal(rundir_open(&dir, job, &err), OK);
         event_log_line(&dir.events, i ? "{\"b\":2}" : "{\"a\":1}");
         rundir_close(&dir);

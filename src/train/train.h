@@ -35,11 +35,11 @@ struct train_host {
     const struct corpus *corpus;
     struct workspace *ws;
     struct vec *dx; /* for strategies that do not send gradients */
-    /* How long a worker whose driver is gone goes on without it, and calls it, ns; 0: not at all.
-     */
+    /* How long a worker whose driver is gone continues without it, and calls it, ns; 0: not at
+     * all. */
     int64_t retry;
     const char *const *drivers; /* addresses, as the group's; NULL: it has the one */
-    atomic_bool *given_up;      /* set when it has not come back in that time; may be NULL */
+    atomic_bool *given_up;      /* set when it has not return in that time; may be NULL */
     /* Set by anyone: a worker is to leave the run, in good order; may be NULL. */
     const atomic_int *leave, *pause; /* the same twice */
     bool *told_to_leave; /* set when a worker has left since the driver asked it to; may be NULL */
@@ -76,7 +76,7 @@ struct train_report {
     double train_loss; /* mean over the newest second or so of training */
     double epochs;
     uint64_t samples, used, repeated, missed;
-    double wall_s, session_s; /* of the run, and since it was last gone on with; virtual in a
+    double wall_s, session_s; /* of the run, and since it was last continued with; virtual in a
                                  simulation */
     uint64_t seed;
     const char *strategy;
@@ -115,19 +115,19 @@ struct rundir;
 struct train_options {
     const Paceline__Job *job; /* finished, paths resolved */
     const struct rundir *dir; /* for models and checkpoints; NULL: none are kept */
-    bool resume;              /* go on from the newest checkpoint in `dir`, or from what workers
+    bool resume;              /* resume from the newest checkpoint in `dir`, or from what workers
                                  that are still there have */
     bool simulated;           /* its events say so */
-    double before;        /* s of the run until now: its events go on from there; 0: a new one */
-    bool force;           /* to be gone on with is what the caller knows to be another job */
-    bool *lost_all;       /* set when all workers are lost and the run can be gone on with, which
-                             has then not ended: it is to be driven again, with `resume`. NULL:
-                             the run then ends */
+    double before;        /* s of the run until now: its events resume from there; 0: a new one */
+    bool force;           /* to be continued with is what the caller knows to be another job */
+    bool *lost_all;       /* set when all workers are lost and the run can be continued with, which
+                             has then not ended: it is to be driven again, with `resume`. NULL: the
+                             run then ends */
     struct err *why_lost; /* of the driving before: why its last worker left, "": nobody said; set
                              with lost_all; may be NULL */
     bool fresh;           /* no worker of an earlier driver can be there any more */
     uint64_t run;         /* the world's number of this run */
-    const char *snapshot; /* go on from a .solverstate of Caffe's instead; NULL: no */
+    const char *snapshot; /* resume from a .solverstate of Caffe's instead; NULL: no */
     /* Workers may be on other machines: they are given the net itself, not the name of a file of
      * it, and choose their threads themselves where the job leaves that `open_threads`. */
     bool elsewhere, open_threads;
@@ -144,7 +144,8 @@ struct train_options {
     uint32_t (*lost)(void *user);
     void (*progress)(void *user, const struct train_progress *progress);
     void *user;
-    /* Where a trace goes; NULL: there is none. Called by a task beside the driver's main one. */
+    /* Where a trace goes; NULL: there is none. Called by a background task the driver's main
+     * one. */
     const struct trace_sink *trace;
     /* Set by anyone: how many workers there are to be; 0: as many as the job allows; may be NULL */
     const atomic_int *workers;
@@ -164,7 +165,7 @@ struct strategy_ops;
 bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy);
 
 /* Does it end the run for all that a worker's loop ended so? What concerns all replicas does.
- * Trouble of one machine does not: the run goes on with the others, or waits for another. */
+ * Trouble of one machine does not: the run continues with the others, or waits for another. */
 bool train_ends_the_run(int status);
 
 /* Drive a run from this node until it has ended.
@@ -178,8 +179,8 @@ int train_drive(struct world *world, const struct train_host *host,
 
 /* Work for the driver, and those that come after it, until one says that the run is over, or until
  * this worker has left it. What went wrong is told to the driver. ERR_DRIVER when it is gone for
- * good, or holds this worker to be: whoever comes again begins afresh. ERR_PEER when it refuses
- * this worker; ERR_CANCELLED, or what broke the worker. */
+ * good, or holds this worker to be: whoever comes again starts over. ERR_PEER when it refuses this
+ * worker; ERR_CANCELLED, or what broke the worker. */
 int train_work(struct world *world, const struct train_host *host);
 
 #endif

@@ -9,8 +9,9 @@
 uint32_t trigger_uses(const Paceline__Job *job, uint64_t exchanges, const struct progress *before,
                       const struct progress *after);
 
-/* Where workers run free: how many evaluations and snapshots are due from the run's beginning to
- * where all are together. Without a word in the job they come once an epoch of so many records. */
+/* In asynchronous strategies: how many evaluations and snapshots are due from the run's beginning
+ * to where all are together. Without a word in the job they come once an epoch of so many
+ * records. */
 struct trigger_counts {
     uint64_t evaluations, snapshots;
 };

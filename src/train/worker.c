@@ -58,7 +58,7 @@ static bool publish_model(struct worker *w, const struct progress *progress, uin
 
 /* Between two steps: is a copy of the model due, and what for? One that cannot be sent yet, since
  * the one before is still on its way, is left out if it was to be evaluated, else sent later; while
- * what a newcomer begins with is on its way, nothing is left out. */
+ * what a joiner begins with is on its way, nothing is left out. */
 static void publish_if_requested(struct worker *w, const struct progress *progress)
 {
     struct group *group = &w->group;
@@ -108,7 +108,7 @@ static int report_exchange(struct worker *w, const struct exchange *e)
     return send_report(w, &report);
 }
 
-/* What a driver that comes back is to know, as of this moment. */
+/* What a driver that returns is to know, as of this moment. */
 static void record_recovery_report(struct worker *w)
 {
     const struct member *m = &w->member;
@@ -169,7 +169,7 @@ static void publish_urgent(struct worker *w)
 
 /* A round can be long. Where the next exchange brings the model, whoever waits to come need not
  * wait for its end, but is in that exchange already. Before the first one there is nothing to come
- * to. Who runs free lets others in at any time. */
+ * to. An asynchronous worker lets others in at any time. */
 static int on_step_boundary(struct member *m)
 {
     struct worker *w = m->train;
@@ -229,7 +229,7 @@ static int on_commit(struct member *m, const struct exchange *e)
     tracer_ship(w->world, w->host->trace);
     bool on = e && !last && !stop;
     bool leaving = on && is_leaving(w);
-    /* Before a model is published, which would keep newcomers out. Of those who leave none lets one
+    /* Before a model is published, which would keep joiners out. Of those who leave none lets one
      * in: another one does, when they have gone. */
     if (on && !group_is_leaving(m->group))
         rc = admit_joiner(w);
@@ -241,7 +241,8 @@ static int on_commit(struct member *m, const struct exchange *e)
     return atomic_load(&m->group->over) ? ERR_DRIVER : OK;
 }
 
-/* Who runs free: the steps since its last report, and, for an exchange of its own, what it cost. */
+/* An asynchronous worker: the steps since its last report, and, for an exchange of its own, what it
+ * cost. */
 static int report_free(struct worker *w, uint32_t lane, const struct exchange_cost *cost)
 {
     struct committed report = {
@@ -260,7 +261,7 @@ static int report_free(struct worker *w, uint32_t lane, const struct exchange_co
     return send_report(w, &report);
 }
 
-/* May this worker go on? Who is alone knows best when all is done; others are told. */
+/* May this worker continue? Who is alone knows best when all is done; others are told. */
 static int may_go_on(const struct worker *w)
 {
     const struct member *m = &w->member;
@@ -294,7 +295,7 @@ static int on_step(struct member *m)
     if (rc == OK)
         publish_if_requested(w, &m->progress);
     tracer_ship(w->world, w->host->trace);
-    w->left |= rc == OK && leaving; /* who runs free goes at once */
+    w->left |= rc == OK && leaving; /* an asynchronous worker goes at once */
     return rc == OK && leaving ? ERR_STOP : rc;
 }
 
@@ -354,7 +355,7 @@ static int hand_over(struct worker *w, uint32_t use)
 }
 
 /* After the loop: hand over the model if asked, for the end or for a stop at once, until the driver
- * says that the run is over. One that has come back meanwhile is told what the one before was. */
+ * says that the run is over. One that has returned meanwhile is told what the one before was. */
 static int await_release(struct worker *w, int status, uint32_t reported)
 {
     atomic_store(&w->group.busy, false);
@@ -381,8 +382,8 @@ static int await_release(struct worker *w, int status, uint32_t reported)
     }
 }
 
-/* Who runs free says how far it is so often that the end, which counts them all, is not missed by
- * much: fifty times in a run, and every twenty steps at least. */
+/* An asynchronous worker says how far it is so often that the end, which counts them all, is not
+ * missed by much: fifty times in a run, and every twenty steps at least. */
 static uint64_t report_every(const struct worker *w, size_t workers)
 {
     const Paceline__Stop *stop = w->job->stop;
@@ -404,7 +405,7 @@ static int report_last(struct worker *w)
     return report_free(w, 0, NULL);
 }
 
-/* Who comes to those that run free has no stripe among theirs, where they have such, and takes one
+/* Who comes to asynchronous workers has no stripe among theirs, where they have such, and takes one
  * record after another from about where they all are; its exchanges it numbers from 1. */
 static void begin_free(struct worker *w)
 {
@@ -497,8 +498,8 @@ bool train_ends_the_run(int status)
     return status == ERR_DIVERGED || status == ERR_REPLICAS;
 }
 
-/* What it sends a newcomer, or to who evaluates, is to arrive; then the driver drops it. The last
- * one is asked for its model before, and so is one of those that have all ended together. */
+/* What it sends a joiner, or to who evaluates, is to arrive; then the driver drops it. The last one
+ * is asked for its model before, and so is one of those that have all ended together. */
 static int leave_run(struct worker *w)
 {
     bool trains = w->stage == DEPARTED_TRAINING;
@@ -520,7 +521,7 @@ static int leave_run(struct worker *w)
     return rc;
 }
 
-/* This worker cannot go on, and says why; the others go on without it. */
+/* This worker cannot continue, and says why; the others continue without it. */
 static int end_in_trouble(struct worker *w, int rc)
 {
     report_done(w, rc);

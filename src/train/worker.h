@@ -22,8 +22,8 @@ struct worker {
     Paceline__Job *found; /* the same with its data where it is here; NULL: as `job` says */
     bool busy_hosts, resumes, late, traces, checks;
     struct hello_records records; /* the driver's */
-    struct progress start;        /* where the run goes on from, or this worker came to it */
-    bool joined;                  /* it is under way, and this is what its sponsor said: */
+    struct progress start;        /* where the run resumes from, or this worker came to it */
+    bool joined;                  /* it is under way, and this is what its donor said: */
     struct join_state admission;
     bool leaving, left; /* has no share of the records any more; and has gone */
     bool all_leave;     /* so have all others, at the same commit point */
@@ -42,14 +42,14 @@ struct worker {
     const struct strategy_ops *strategy;
     uint64_t evaluate_every;
     struct progress seen;                /* the commit point before */
-    struct lease_client lease_client;    /* free-running */
-    uint64_t own_exchanges;              /* free-running: in all lanes */
+    struct lease_client lease_client;    /* asynchronous */
+    uint64_t own_exchanges;              /* asynchronous: in all lanes */
     struct mean_loss mean;               /* alone: of the last steps' losses */
-    uint64_t unreported, report_samples; /* free-running: taken and not told; told when so many */
+    uint64_t unreported, report_samples; /* asynchronous: taken and not told; told when so many */
     double unreported_loss;              /* Σ over them */
     int64_t lone_reported;               /* alone: when, last */
     int64_t opening_reported;            /* when, last */
-    int opening_ended;                   /* why opening is not to go on; OK: it is */
+    int opening_ended;                   /* why opening is not to continue; OK: it is */
     size_t bad_reported;                 /* of the corpus' broken records */
     enum departure_stage stage;          /* that it is in, should it have to leave */
     uint64_t round_steps;                /* taken since the last commit point, */
@@ -62,18 +62,18 @@ struct worker {
 int worker_open(struct worker *w);
 
 /* Say hello, and wait for the first view that holds this worker; then for what it begins with, if
- * it does not draw that, or, in a run under way, for what its sponsor sends; or, with w->left,
- * until it is to leave. ERR_DRIVER, ERR_CANCELLED, or w->err has the message */
+ * it does not draw that, or, in a run under way, for what its donor sends; or, with w->left, until
+ * it is to leave. ERR_DRIVER, ERR_CANCELLED, or w->err has the message */
 int worker_join(struct worker *w);
 
 /* Is this worker to leave, or to stand aside? */
 bool worker_is_to_leave(const struct worker *w);
 
-/* How far opening is, for the driver: sent at most once a second. false: it is not to go on, since
- * this worker is to leave or its driver is gone; opening_ended has the status.
- * An open_watch's progress. */
+/* How far opening is, for the driver: sent at most once a second. false: it is not to continue,
+ * since this worker is to leave or its driver is gone; opening_ended has the status. An
+ * open_watch's progress. */
 bool worker_report_opening(void *worker, const char *stage, uint64_t done, uint64_t total);
-/* Opening is not to go on: w->err with opening_ended, which is returned. */
+/* Opening is not to continue: w->err with opening_ended, which is returned. */
 int worker_report_ended(struct worker *w);
 /* Its first report of a stage. OK, or opening_ended */
 int worker_begin_stage(struct worker *w, const char *stage);
@@ -88,7 +88,7 @@ size_t worker_floats_most(const struct worker *w);
 
 int worker_report(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 
-/* The same for what a driver that comes back learns otherwise: OK, too, while there is none. */
+/* The same for what a driver that returns learns otherwise: OK, too, while there is none. */
 int worker_mention(struct worker *w, enum wire_kind kind, const struct buf *bytes);
 
 #endif

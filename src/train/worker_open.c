@@ -279,7 +279,7 @@ static int end_warming(struct worker *w)
     return rc;
 }
 
-/* A sponsor is a member of the view that lets this worker in, and may have left since. */
+/* A donor is a member of the view that lets this worker in, and may have left since. */
 static bool may_be_donor(const struct worker *w, uint32_t node, const struct model_header *header)
 {
     return header->use == 0 && node != w->world->self &&
@@ -287,7 +287,7 @@ static bool may_be_donor(const struct worker *w, uint32_t node, const struct mod
             view_rank(group_view(&w->group), node) >= 0);
 }
 
-/* The sponsor's model. What somebody else sends, or stops sending, is left aside. */
+/* The donor's model. What somebody else sends, or stops sending, is left aside. */
 static int receive_start(struct worker *w, struct model_header *header)
 {
     for (;;) {
@@ -312,7 +312,7 @@ static int receive_start(struct worker *w, struct model_header *header)
     }
 }
 
-/* The first view that holds this worker is not the first of all: its sponsor sends what it goes on
+/* The first view that holds this worker is not the first of all: its donor sends what it resumes
  * from. Where the next exchange brings the model, that is no vectors. */
 static int join_run(struct worker *w)
 {

@@ -1,5 +1,5 @@
 /* A worker that is no member yet: it says how far it is with opening, which tells the driver that
- * it is alive, and looks whether it is still to go on. */
+ * it is alive, and looks whether it is still to continue. */
 #include "train/worker.h"
 
 #include <stdio.h>

@@ -26,8 +26,8 @@
     X(HEARTBEAT, "heartbeat")    /* member → driver: alive, and how far */                      \
     X(LOST, "lost")              /* member → driver: my link to another member broke */         \
     X(ADMIT_JOINER, "sponsor")   /* driver → member: let that one in; or: it is gone */         \
-    X(DONOR_READY, "sponsored")  /* member → driver: it may come in now, before I go on */      \
-    X(JOIN_COMPLETE, "settled")  /* newcomer → driver: I have what my sponsor had for me */     \
+    X(DONOR_READY, "sponsored")  /* member → driver: it may come in now, before I continue */   \
+    X(JOIN_COMPLETE, "settled")  /* joiner → driver: I have what my donor had for me */         \
     X(PART, "part")              /* driver → member: leave; you may stand by */                 \
     X(LEAVE, "leave")            /* member → driver: I go, and wait for your goodbye */         \
     X(LANE_AT, "lane_at")        /* member → driver: the last exchange I completed in a lane */ \
@@ -46,7 +46,7 @@
     X(SHARED_REPORT, "shared_tell") /* driver → member: about shared variables */               \
     X(MODEL, "model")               /* a copy of a model, to who evaluates it */                  \
     X(TRANSFER, "parcel")       /* a vector that one node sends another: its note and pieces */   \
-    X(TRANSFER_GO, "parcel_go") /* how much of a parcel may come; or: no more of it */            \
+    X(TRANSFER_GO, "parcel_go") /* how much of a transfer may come; or: no more of it */          \
     X(TRACE, "trace")           /* worker → driver: where its time went */                      \
     X(KV_REQUEST, "kv_ask")     /* node → driver: about values: I hold one, or want one */      \
     X(KV_REPLY, "kv_tell")      /* driver → node: it is in the book, or who holds it */         \
@@ -54,7 +54,7 @@
     X(KV_PIECE, "kv_piece")     /* holder → node: a piece of a value */                         \
     X(KV_GONE, "kv_gone")       /* holder → node: I do not send it */                           \
     X(BEAT, "beat")             /* driver → members: alive, and what others have done */        \
-    X(RETURN, "return")         /* member → a driver that has come back: what I have */         \
+    X(RETURN, "return")         /* member → a driver that has returned: what I have */          \
     X(REJOIN, "afresh")         /* driver → worker: forget what you have, and come again */     \
     X(LEASE, "lease")           /* driver → worker: records that you go over next */            \
     X(OPENING, "opening")       /* node → node: alive, and opening my data: how far */          \

@@ -35,7 +35,7 @@ enum {
     TRACE_STEPS = TRACE_LANES, /* the learner's */
     TRACE_MODELS,              /* models on their way to who evaluates them */
     TRACE_MODEL_WRITER,        /* who evaluates them */
-    TRACE_TRANSFERS = 64,      /* and the lane of a task that has parcels */
+    TRACE_TRANSFERS = 64,      /* and the lane of a task that has transfers */
 };
 
 struct trace_span {

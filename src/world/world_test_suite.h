@@ -31,7 +31,7 @@ struct world_fixture {
     void *user;
 };
 
-/* In a node: go on only if. */
+/* In a node: continue only if. */
 #define CHECK(condition)                    \
     do {                                    \
         if (!(condition))                   \

@@ -4,8 +4,8 @@
  * last gradient of.)
  *
  * A run keeps none of these. So who includes this is linked with own_wraps of cmake/layers.cmake:
- * strategies and keeper call what is here, which calls the library's functions. The workers of a
- * simulation share this process, and work one at a time. */
+ * strategies and model writer call what is here, which calls the library's functions. The workers
+ * of a simulation share this process, and work one at a time. */
 #ifndef PL_LIB_OWN_MODELS_H
 #define PL_LIB_OWN_MODELS_H
 
@@ -107,7 +107,7 @@ int __wrap_learner_step(struct learner *l, uint64_t start, size_t count)
     return rc;
 }
 
-/* The workers first: evaluating takes time, in which they go on. */
+/* The workers first: evaluating takes time, in which they continue. */
 int __wrap_objectives_evaluate(struct objectives *o, const struct vec *x, struct vec *s,
                                uint64_t offset, uint64_t step)
 {

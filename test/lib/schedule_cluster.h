@@ -87,7 +87,7 @@ static inline void cluster_make_room(struct cluster *c)
     }
 }
 
-/* To the end, or until nobody can go on. */
+/* To the end, or until nobody can continue. */
 static inline void cluster_carry_out(struct cluster *c)
 {
     for (bool moved = true; moved;) {

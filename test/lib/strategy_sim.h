@@ -22,8 +22,8 @@ struct sim_run {
     char error[512];
 };
 
-/* Simulate the job with these fields set; into r->dir, and if that is a run already, go on with it.
- */
+/* Simulate the job with these fields set; into r->dir, and if that is a run already, continue with
+ * it. */
 static inline void sim_try(struct tiny *t, const char *cluster, struct sim_run *r,
                            const char *const *set)
 {

@@ -1,5 +1,5 @@
-/* Stories that nodes play with parcels, in either world: node i of 0 … STORY_NODES-1 runs the story
- * with a world of its own, all at the same time, and stays until all have come to its end. */
+/* Stories that nodes play with transfers, in either world: node i of 0 … STORY_NODES-1 runs the
+ * story with a world of its own, all at the same time, and stays until all have come to its end. */
 #ifndef PL_LIB_TRANSFER_STORIES_H
 #define PL_LIB_TRANSFER_STORIES_H
 

@@ -1,5 +1,5 @@
-/* Strategies whose workers run free, and `easgd` in step, between real processes; a worker is
- * killed while others depend on it. */
+/* Strategies whose the strategy is asynchronous, and `easgd` in step, between real processes; a
+ * worker is killed while others depend on it. */
 #include "real_run.h"
 
 static const char *const options[] = {"strategy.easgd.tau=2", "strategy.easgd.mode=sync",

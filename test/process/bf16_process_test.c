@@ -1,4 +1,4 @@
-/* `paceline train` in bf16: it learns what it learns in f32, goes on from its checkpoint as if
+/* `paceline train` in bf16: it learns what it learns in f32, resumes from its checkpoint as if
  * nothing had happened, and says by name where it cannot be had. */
 #include "bf16_needed.h"
 #include "real_run.h"

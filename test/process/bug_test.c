@@ -1,5 +1,5 @@
 /* A process with a mistake of ours in it: the command ends with 70 and says where; a worker leaves
- * its group, and the run goes on without it. */
+ * its group, and the run continues without it. */
 #include "paceline/run.h"
 #include "tiny_job.h"
 

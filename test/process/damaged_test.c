@@ -1,4 +1,4 @@
-/* Checkpoints that are damaged, or of something else: a run goes on from the newest that is whole,
+/* Checkpoints that are damaged, or of something else: a run resumes from the newest that is whole,
  * says which it passed over, and starts from nothing less than what it was asked for. And records
  * that vanish while they are trained on. */
 #include "pictures.h"
@@ -47,7 +47,7 @@ static void shorten_file(const char *path)
     fclose(f);
 }
 
-/* Goes on from the older one, and says why. */
+/* Continues from the older one, and says why. */
 static void resumes_from(struct tiny *t, const char *name, const char *older, const char *newest)
 {
     struct process p;

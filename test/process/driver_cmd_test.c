@@ -359,7 +359,7 @@ static void test_a_worker_that_comes_again_and_again(void **state)
     machines_release(&m);
 }
 
-/* All workers die: the driver waits for others, and the run goes on from its newest checkpoint. */
+/* All workers die: the driver waits for others, and the run resumes from its newest checkpoint. */
 static void test_driver_that_has_lost_all_waits_for_others(void **state)
 {
     struct tiny *t = *state;
@@ -398,7 +398,7 @@ static void test_a_stranger_is_no_worker(void **state)
 }
 
 /* Where nobody has asked before (the stage does not), a member that others cannot connect to is
- * found out when they try, and given up; the others go on. */
+ * found out when they try, and given up; the others continue. */
 static void test_a_member_that_others_cannot_reach(void **state)
 {
     struct tiny *t = *state;

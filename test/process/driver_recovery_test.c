@@ -1,5 +1,5 @@
-/* A real driver that is killed and started again: its workers keep what they have, and the run goes
- * on from where they are, within two seconds. */
+/* A real driver that is killed and started again: its workers keep what they have, and the run
+ * resumes from where they are, within two seconds. */
 #include "free_port.h"
 #include "real_run.h"
 
@@ -127,8 +127,8 @@ static void dies_and_recovers(struct tiny *t, const char *strategy)
         fail_msg("%s: ends with an error of %g", strategy, error);
 }
 
-/* Two workers that cannot take part find the driver that has come back before those that it waits
- * for: their trouble is theirs, and the run goes on. */
+/* Two workers that cannot take part find the driver that has returned before those that it waits
+ * for: their trouble is theirs, and the run continues. */
 static void test_bad_workers_come_before_the_others_are_back(void **state)
 {
     struct cast c;
@@ -210,7 +210,7 @@ static void test_it_dies_and_comes_back(void **state)
 }
 
 /* One that only stands still for a moment finds all where they were; one that says nothing any more
- * is called anew, and answers when it has been killed and started again. */
+ * is called again, and answers when it has been killed and started again. */
 static void test_it_stands_still(void **state)
 {
     struct cast c;
@@ -261,7 +261,7 @@ static void test_a_driver_that_was_replaced_ends(void **state)
     process_wait(&c.r.p, REAL_LIMIT_S);
     assert_int_not_equal(c.r.p.code, 0);
     assert_non_null(strstr(c.r.p.err, "a later driver has taken this run over"));
-    assert_int_equal(run_count(c.r.dir, "end", NULL, NULL), 0); /* it goes on */
+    assert_int_equal(run_count(c.r.dir, "end", NULL, NULL), 0); /* it continues */
     assert_null(strstr(c.r.p.err, "paceline resume"));
     process_release(&c.r.p);
     process_signal_all(&later.r.p, SIGKILL);
@@ -282,13 +282,13 @@ static bool has_recovered(const struct process *worker)
 }
 
 /* A driver that is back, and is interrupted before all of its workers are, lets none go: what they
- * have is newer than any checkpoint, and the next driver goes on from there. */
+ * have is newer than any checkpoint, and the next driver resumes from there. */
 static void test_it_is_interrupted_before_all_are_back(void **state)
 {
     struct cast c;
     begin_cast(&c, *state, "strategy.sync={tau:4}", "stop.epochs=100000", "30");
     kill_driver(&c);
-    kill(c.worker[2].pid, SIGSTOP); /* it does not come back for now */
+    kill(c.worker[2].pid, SIGSTOP); /* it does not return for now */
     int reported = real_exchanges(&c.r);
     start_driver(&c, "strategy.sync={tau:4}", "stop.epochs=100000", SECOND_RUN);
     UNTIL(REAL_LIMIT_S, has_recovered(&c.worker[0]) && has_recovered(&c.worker[1]));

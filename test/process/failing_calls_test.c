@@ -1,5 +1,5 @@
 /* The n-th allocation, call of a file or call of a socket fails, alone or with all that follow, in
- * the driver of a run or in one of its workers, when it begins and when it goes on: the run ends
+ * the driver of a run or in one of its workers, when it begins and when it continues: the run ends
  * well without it, or ends with a message that says what was wrong. Nothing crashes, nothing hangs,
  * nothing is still held at the end, and what was kept can be read.
  *
@@ -156,7 +156,7 @@ static void sweep_calls(struct tiny *t, const struct failing *f, const char *beg
                   absorbed - well);
 }
 
-/* A run with checkpoints, to go on with. */
+/* A run with checkpoints, to continue with. */
 static void begin_run(struct tiny *t, struct real_run *r)
 {
     *r = real_new(t);

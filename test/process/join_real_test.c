@@ -121,7 +121,7 @@ static void test_a_worker_that_slept_comes_back(void **state)
         kill(worker[2], SIGSTOP);
         UNTIL(REAL_LIMIT_S, real_members(&r, "cut") == 1);
         int before = real_exchanges(&r);
-        UNTIL(REAL_LIMIT_S, real_exchanges(&r) > before + 3); /* the others have gone on */
+        UNTIL(REAL_LIMIT_S, real_exchanges(&r) > before + 3); /* the others have continued */
         kill(worker[2], SIGCONT);
         UNTIL(REAL_LIMIT_S, real_members(&r, "join") == 5);
         process_nap(0.3);

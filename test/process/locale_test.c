@@ -1,4 +1,4 @@
-/* In a program whose locale writes numbers with a comma, as a guest of ours may be: what is read
+/* In a program whose locale writes numbers with a comma, as a worker of ours may be: what is read
  * and written has a point all the same. The locale is made here, for this test alone. */
 #include "checkpoint_sample.h"
 #include "job/job.h"

@@ -1,5 +1,5 @@
 /* `mpca` between real processes, where lanes are threads: a worker is killed, one stands still, and
- * a run goes on from its checkpoint. */
+ * a run resumes from its checkpoint. */
 #include "real_run.h"
 
 static const char *const options[] = {
@@ -65,7 +65,7 @@ static void test_a_worker_is_killed(void **state)
         }
 }
 
-/* It is waited for as long as it may be alive, then the others go on. */
+/* It is waited for as long as it may be alive, then the others continue. */
 static void test_a_worker_stands_still(void **state)
 {
     struct tiny *t = *state;
@@ -84,7 +84,7 @@ static void test_a_worker_stands_still(void **state)
     process_release(&r.p);
 }
 
-/* Lanes go on with their numbers, and so with their schedules. */
+/* Lanes continue with their numbers, and so with their schedules. */
 static void test_a_run_goes_on_from_its_checkpoint(void **state)
 {
     struct tiny *t = *state;

@@ -126,7 +126,7 @@ static void test_driver_suspects_threads_of_its_workers(void **state)
     process_release(&p);
 }
 
-/* Finite, so that the run goes on, and hopeless. */
+/* Finite, so that the run continues, and hopeless. */
 static void test_an_exploding_loss_is_told(void **state)
 {
     struct process p;

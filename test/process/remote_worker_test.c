@@ -1,4 +1,4 @@
-/* Workers that are guests on other people's machines: held to a rate, nice, paused and resumed. */
+/* Workers that are workers on other people's machines: held to a rate, nice, paused and resumed. */
 #include "machines.h"
 
 #include <ctype.h>
@@ -158,7 +158,7 @@ static void test_a_pause(void **state)
         process_nap(1);
         struct use after = use_of(p->pid);
         assert_true(after.all - before.all < 0.05);
-        assert_true(real_exchanges(&m.run) > then); /* the others go on */
+        assert_true(real_exchanges(&m.run) > then); /* the others continue */
         assert_true(!process_poll(p));
         kill(p->pid, SIGUSR2);
         UNTIL(REAL_LIMIT_S, real_members(&m.run, "join") == 4 + i);

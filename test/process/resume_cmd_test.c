@@ -232,7 +232,7 @@ static void put_model_elsewhere(const struct tiny *t, const struct real_run *r, 
     fclose(f);
 }
 
-/* The run does not begin afresh: its model is taken up where it is, and comes home. */
+/* The run does not start over: its model is taken up where it is, and comes home. */
 static void test_resume_takes_up_a_model_elsewhere(void **state)
 {
     struct tiny *t = *state;

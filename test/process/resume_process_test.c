@@ -1,4 +1,4 @@
-/* A run of which every process is killed goes on from its newest checkpoint as if nothing had
+/* A run of which every process is killed resumes from its newest checkpoint as if nothing had
  * happened: with the records, the rate and the model that it would have had. */
 #include "real_run.h"
 
@@ -84,7 +84,7 @@ static void test_four_workers_that_are_equal(void **state)
     expect_same_model(*state, "4", "strategy.allreduce={}", ADAM);
 }
 
-/* Each worker's optimizer starts afresh: another model, but nearly as good. */
+/* Each worker's optimizer starts again: another model, but nearly as good. */
 static void test_four_workers_that_are_not(void **state)
 {
     struct real_run whole, killed;
@@ -126,7 +126,7 @@ static void change_workers(struct tiny *t, const char *from, const char *to, con
                   100 * run_number(r.dir, "end", 0, "test_error"));
 }
 
-/* Time and sessions go on where they were. */
+/* Time and sessions continue where they were. */
 static void expect_time_continues(const struct real_run *r, double ended)
 {
     assert_true(run_number(r->dir, "start", 1, "t") >= ended);
@@ -170,7 +170,7 @@ static void test_an_older_final_model_is_not_the_end(void **state)
 }
 
 /* Nothing is left to be done: it says so, starts nobody and waits for nobody; with more to be done
- * it goes on. */
+ * it continues. */
 static void test_a_run_that_is_complete(void **state)
 {
     struct tiny *t = *state;

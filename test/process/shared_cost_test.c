@@ -1,4 +1,4 @@
-/* What shared variables cost their caller: handing in takes no time, and a round goes on beside a
+/* What shared variables cost their caller: handing in takes no time, and a round continues beside a
  * computation that does not feel it. */
 #define _GNU_SOURCE
 #include "shared_team.h"

@@ -76,7 +76,7 @@ static void *run_reader(void *arg)
     return NULL;
 }
 
-/* And the team's own collectives go on beside them, on every channel. */
+/* And the team's own collectives continue beside them, on every channel. */
 static void *run_channels(void *arg)
 {
     struct caller *c = arg;

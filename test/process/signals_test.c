@@ -35,7 +35,7 @@ static void test_sigterm_to_all_keeps_the_model(void **state)
 }
 
 /* The only worker of a driver hands over its model and goes; the driver waits for another, which
- * goes on from there. */
+ * resumes from there. */
 static void test_the_only_worker_leaves(void **state)
 {
     struct tiny *t = *state;
@@ -71,7 +71,7 @@ static void test_the_only_worker_leaves(void **state)
 }
 
 /* A run of rounds that last for minutes: Ctrl-C says what is kept, or will be; the second one ends
- * the run, whether --quiet is given or not, and the command says how to go on. */
+ * the run, whether --quiet is given or not, and the command says how to continue. */
 static void test_what_is_said_at_ctrl_c(void **state)
 {
     struct tiny *t = *state;
@@ -112,7 +112,7 @@ static void test_signals_that_come_together_are_one_wish(void **state)
     process_release(&r.p);
 }
 
-/* All workers die at once: the model that the driver holds is kept, and the run can be gone on
+/* All workers die at once: the model that the driver holds is kept, and the run can be continued
  * with. */
 static void test_death_of_all_keeps_what_the_driver_has(void **state)
 {
@@ -153,7 +153,7 @@ static void test_signals_ignored_at_the_start_stay_so(void **state)
     process_release(&r.p);
 }
 
-/* Nobody reads what it prints any more: the run goes on to its end. */
+/* Nobody reads what it prints any more: the run continues to its end. */
 static void test_stderr_without_a_reader(void **state)
 {
     struct tiny *t = *state;

@@ -1,6 +1,6 @@
 /* A Caffe project as a user has it: a solver, the net it names by a path from Caffe's root, data
  * layers whose databases are elsewhere. It trains as it stands, with records given in their place;
- * leaves snapshots; begins with weights, frozen or not; goes on from what Caffe left. */
+ * leaves snapshots; begins with weights, frozen or not; resumes from what Caffe left. */
 #include "job/caffe.pb-c.h"
 #include "paceline/job.h"
 #include "paceline/net.h"

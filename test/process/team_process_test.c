@@ -1,5 +1,5 @@
 /* Teams of processes, of which one is killed or stopped while vectors move: those who are left see
- * it in time and go on among themselves. */
+ * it in time and continue among themselves. */
 #define _GNU_SOURCE
 #include "process.h"
 #include "team_play.h"
@@ -48,7 +48,7 @@ static bool is_right(const float *x, uint32_t number, float step)
     return all && x[2] == step * (float)size;
 }
 
-/* Those who are left agree on where to go on: some have had one sum more than others. */
+/* Those who are left agree on where to continue: some have had one sum more than others. */
 static int after_loss(pl_team *team, struct reports *reported, float *step)
 {
     const pl_reduction min = {.op = PL_MIN};
@@ -168,7 +168,7 @@ static bool have_lost(const struct scene *s, uint32_t but, uint32_t sums)
     return all_lost(s, but);
 }
 
-/* How long those who are left took to see what was done to a member at `at`; they go on. */
+/* How long those who are left took to see what was done to a member at `at`; they continue. */
 static double see_loss(struct scene *s, uint32_t member, double at)
 {
     double last = 0;
@@ -225,7 +225,7 @@ static void test_the_coordinator_is_killed(void **state)
     munmap(s, sizeof *s);
 }
 
-/* One that stands still is cut off; when it goes on, its team is over. */
+/* One that stands still is cut off; when it continues, its team is over. */
 static void test_a_member_is_stopped(void **state)
 {
     (void)state;

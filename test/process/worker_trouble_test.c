@@ -1,9 +1,9 @@
 /* One machine's copy of the data breaks in the middle of a run that others share: that worker
- * leaves, named with its host, and the run goes on with the others, or waits for another. */
+ * leaves, named with its host, and the run continues with the others, or waits for another. */
 #include "machines.h"
 #include "pictures.h"
 
-/* Noise, so that a picture's file goes on behind what its hash is of. */
+/* Noise, so that a picture's file continues behind what its hash is of. */
 enum { PICTURES = 60, ROWS = 64, COLUMNS = 96, TAIL = 40 };
 
 static const char job[] =

@@ -7,7 +7,7 @@
  * It prints `route N ADDRESS` for each route, then answers every line with one: `ok`, or `error`
  * and why. A line is `[ROUTE] COMMAND`, for all routes where none is named:
  *
- *   pass              as if there were no proxy; what was held back goes on its way
+ *   pass              as if there were no proxy; what was held back continues its way
  *   delay MS          each byte takes so long
  *   mbit N            each direction carries no more
  *   corrupt N         one bit of every Nth byte of a direction is changed
@@ -176,7 +176,7 @@ static void watch_both(struct pair *p)
     }
 }
 
-/* Everything that can go on goes on. Returns when something is due. */
+/* Everything that can continue continues. Returns when something is due. */
 static int64_t pump_pairs(int64_t now)
 {
     int64_t next = INT64_MAX;

@@ -71,7 +71,7 @@ static void test_buckets_leave_early(void **state)
     assert_true(last_cut < 0.95 * last_whole);
 }
 
-/* Whoever dies in the middle of a step, with buckets under way: the others go on. */
+/* Whoever dies in the middle of a step, with buckets under way: the others continue. */
 static void test_a_death_between_buckets(void **state)
 {
     sim_survives(*state,

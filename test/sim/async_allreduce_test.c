@@ -184,7 +184,7 @@ static void test_state_that_is_not_learnt_is_averaged(void **state)
     }
 }
 
-/* Worker 1's model is no number any more after the second commit. What it submits then counts for
+/* Worker 1's model is not finite any more after the second commit. What it submits then counts for
  * nothing, and no more does what it submits next: under method 2 its gradient was taken there,
  * under method 1 its optimizer remembers it. Then it is back. */
 static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
@@ -207,7 +207,7 @@ static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
     }
 }
 
-/* So it is with its s: worker 1's is no number any more after the first commit. It is put into
+/* So it is with its s: worker 1's is not finite any more after the first commit. It is put into
  * exchange 2 or, under method 2, 3, and the one after that is lost too. Then it is all others'. */
 static void test_a_broken_state_is_left_out_and_begins_afresh(void **state)
 {
@@ -244,7 +244,7 @@ static void test_a_broken_state_is_left_out_and_begins_afresh(void **state)
  * workers 0 and 1 wait (–) after step 2 for w(1). From then on worker 2 never waits, each exchange
  * lies beside a step of its, and the other two wait (…) for it: a step takes 2 s, not 2.2. After
  * step 3 all wait for exchange 4, whose mean is everybody's w(3) exactly; then w(3) is submitted,
- * to begin anew. The driver hears of a commit 50 ms later. */
+ * to start over. The driver hears of a commit 50 ms later. */
 static void test_the_timeline_of_method_2(void **state)
 {
     struct tiny *t = *state;
@@ -336,8 +336,8 @@ static void test_a_death_at_any_moment_is_survived(void **state)
         sim_survives(*state, options[i], 24, 2);
 }
 
-/* Alone, what is kept at a commit is w(j) with the optimizer's state that led to it: the run goes
- * on as if nothing had happened, whatever was on its way. */
+/* Alone, what is kept at a commit is w(j) with the optimizer's state that led to it: the run
+ * continues as if nothing had happened, whatever was on its way. */
 static void test_a_resumed_run_goes_on(void **state)
 {
     struct tiny *t = *state;
@@ -356,7 +356,7 @@ static void test_a_resumed_run_goes_on(void **state)
     assert_int_equal(cut.report.used, whole.report.used);
 }
 
-/* Of four workers none knows the others' optimizers: it goes on with the joint model. */
+/* Of four workers none knows the others' optimizers: it continues with the joint model. */
 static void test_a_resumed_run_of_four_adds_up(void **state)
 {
     for (int method = 1; method <= 2; method++) {

@@ -233,8 +233,8 @@ static void test_state_that_is_not_learnt_is_averaged(void **state)
     }
 }
 
-/* Worker 1's model is no number any more after the first commit. Its next step shows it; it goes on
- * from x̃ at once, but what it submits next counts for nothing. */
+/* Worker 1's model is not finite any more after the first commit. Its next step shows it; it
+ * resumes from x̃ at once, but what it submits next counts for nothing. */
 static void test_a_broken_model_is_left_out_and_begins_afresh(void **state)
 {
     static const char *const options[] = {"strategy.diloco.tau=3",
@@ -296,11 +296,11 @@ static void test_what_is_under_way_goes_on_without_the_loop(void **state)
  *     worker 1  [1][2]a[3]………[4]b[5]………[6]a…………b—    …: waits for it
  *     worker 2  [ 1  ][ 2  ]a[ 3  ][ 4  ]b[ 5  ][ 6  ]a—b—
  *
- * Workers 0 and 1 submit fragment 0 at 2 s and go on, but after step 3 they need its mean, and
+ * Workers 0 and 1 submit fragment 0 at 2 s and continue, but after step 3 they need its mean, and
  * worker 2 submits it at 4 s only; it never waits itself, since the exchange is over long before
  * its own step 3 is. So the slow worker sets the pace, and pays for no exchange. The run ends after
- * step 6: fragment 0 leaves as ever and is waited for; then fragment 1, which has moved since
- * step 4. */
+ * step 6: fragment 0 leaves as ever and is waited for; then fragment 1, which has moved since step
+ * 4. */
 static void test_the_timeline(void **state)
 {
     struct tiny *t = *state;
@@ -364,7 +364,7 @@ static void test_it_ends_when_asked_to(void **state)
 }
 
 /* x̃ and its momentum are in the checkpoint. Where the inner optimizer remembers nothing, the run
- * goes on as if nothing had happened. */
+ * continues as if nothing had happened. */
 static void test_a_resumed_run_goes_on(void **state)
 {
     struct tiny *t = *state;

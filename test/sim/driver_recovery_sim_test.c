@@ -1,5 +1,5 @@
-/* A driver that dies and comes back, in simulation: workers keep what they have, train on where
- * their strategy lets them, and the run goes on from where they are. */
+/* A driver that dies and returns, in simulation: workers keep what they have, train on where their
+ * strategy lets them, and the run resumes from where they are. */
 #include "strategy_sim.h"
 
 struct way {
@@ -59,9 +59,9 @@ static void play_way(struct tiny *t, const struct way *way, const char *faults, 
     sim_adds_up(r);
 }
 
-/* Each driver that comes back goes on behind all exchanges that the one before told of: none is
- * lost, and where workers need no driver they have made others meanwhile, of which no event tells.
- */
+/* Each driver that returns continues behind all exchanges that the one before told of: none is
+ * lost, and where workers need no driver they have made others meanwhile, of which no event
+ * tells. */
 static void expect_nothing_lost(const struct way *way, const struct sim_run *r, const char *faults)
 {
     char path[256], line[4096];
@@ -151,8 +151,8 @@ static double last_step(const struct sim_run *r)
     return (double)last / 1e9;
 }
 
-/* Whoever waits for the driver before it goes on, alone or all in rounds: whatever it has given is
- * in the model once, neither lost nor twice, or the model would be another. The driver dies all
+/* Whoever waits for the driver before it continues, alone or all in rounds: whatever it has given
+ * is in the model once, neither lost nor twice, or the model would be another. The driver dies all
  * over the run; with easgd then at every step of its end, too: before the last visit, after it and,
  * when it is back, with none to come. */
 static void test_what_was_given_is_in_once(void **state)
@@ -208,7 +208,7 @@ static void test_it_is_taken_for_the_one_before(void **state)
 }
 
 /* All loops have ended, and the driver dies before the final model is kept. No worker trains any
- * more, and the driver that comes back has the model that the one before would have kept: what each
+ * more, and the driver that returns has the model that the one before would have kept: what each
  * worker had given is in it, though maybe in another order; nothing of it is the checkpoint's. */
 static void test_it_dies_when_all_have_ended(void **state)
 {
@@ -232,8 +232,8 @@ static void test_it_dies_when_all_have_ended(void **state)
     }
 }
 
-/* A worker dies while there is no driver, or at about the moment when it comes back: the others are
- * waited for, it is not, and they go on without it. */
+/* A worker dies while there is no driver, or at about the moment when it returns: the others are
+ * waited for, it is not, and they continue without it. */
 static void test_a_worker_dies_meanwhile(void **state)
 {
     enum { MOMENTS = 8 };

@@ -347,8 +347,8 @@ static void test_on_a_lossy_link(void **state)
     }
 }
 
-/* Too high a rate: workers begin afresh from the centre, which stays sound, again and again; the
- * run ends all the same. */
+/* Too high a rate: workers start over from the centre, which stays sound, again and again; the run
+ * ends all the same. */
 static void test_models_that_are_lost(void **state)
 {
     static const char cluster[] = "node { count: 3 } step_seconds: 0.004 link { mbit: 100 }";

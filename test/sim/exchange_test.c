@@ -295,9 +295,9 @@ static void test_the_last_result_is_handed_on(void **state)
     assert_true(sum.adopted > 0);
 }
 
-/* The driver stands still, halfway through its broadcast (the tally has come), for want of credit
- * at a worker to whom nothing gets through; when that one dies, all others have the result, and the
- * driver takes it from them. Once with another exchange to come, once without. */
+/* The driver stands still, halfway through its broadcast (the exchange metadata has come), for want
+ * of credit at a worker to whom nothing gets through; when that one dies, all others have the
+ * result, and the driver takes it from them. Once with another exchange to come, once without. */
 static void test_the_driver_lacks_the_result(void **state)
 {
     (void)state;
@@ -377,7 +377,7 @@ static void test_when_all_are_rejected_the_result_is_nothing(void **state)
             assert_int_equal(members_count(&r->meta.participants), 4);
             assert_true(r->hash == hash_bytes(zeros, sizeof zeros));
         }
-        assert_true(t.record[0][4].meta.weight > 0); /* and the run goes on */
+        assert_true(t.record[0][4].meta.weight > 0); /* and the run continues */
     }
 }
 
@@ -394,7 +394,7 @@ static void test_rejection_holds_when_somebody_dies(void **state)
     print_tallied("some are rejected, each dies at each message", &sum);
 }
 
-/* Nobody but the driver is left: it says so instead of going on alone. */
+/* Nobody but the driver is left: it says so instead of continuing alone. */
 static void test_the_driver_does_not_go_on_alone(void **state)
 {
     (void)state;

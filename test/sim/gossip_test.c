@@ -207,8 +207,8 @@ static const char lan[] = "node { count: 5 } link { mbit: 100 latency_us: 100 }"
 static const char rough[] = "node { count: 2 jitter: 0.5 } node { speed: 0.2 } node { count: 2 }"
                             "link { mbit: 20 latency_us: 1500 loss: 0.02 }";
 
-/* Mixing leaves Σ w x alone, to rounding: where no letter is refused. A weight that comes back
- * finds another x than the one it left. */
+/* Mixing leaves Σ w x alone, to rounding: where no letter is refused. A weight that returns finds
+ * another x than the one it left. */
 static bool the_mean_is_conserved(const struct club *c)
 {
     for (uint32_t k = 0; k < c->scene.workers; k++)
@@ -509,8 +509,8 @@ static void play_lost(struct tiny *t, const char *rate, struct doomed_run *r)
 
 /* With p = 0 models move only because they are asked for. At the first rate all are lost at once,
  * and the run says so. At the second a dozen steps are too many: the fast ones lose theirs when the
- * slow one's, after two or three, is still sound; they ask for it and go on. At the third the fast
- * ones have lost theirs once more when the run ends, and are left out. */
+ * slow one's, after two or three, is still sound; they ask for it and continue. At the third the
+ * fast ones have lost theirs once more when the run ends, and are left out. */
 static void test_lost_models(void **state)
 {
     struct doomed_run all = {0}, some = {0}, one = {0};
@@ -529,7 +529,7 @@ static void test_lost_models(void **state)
     assert_non_null(strstr(one.log, "the mean of 1 model;"));
 }
 
-/* Goes on from a checkpoint, which is one member's model: equal weights again. */
+/* Continues from a checkpoint, which is one member's model: equal weights again. */
 static void test_it_goes_on(void **state)
 {
     struct sim_run r = {0};

@@ -6,7 +6,7 @@
 struct way {
     const char *set[4];
     uint64_t steps; /* that a worker which dies takes with it, at most */
-    bool free;      /* workers run free: nothing is ever missed */
+    bool free;      /* the strategy is asynchronous: nothing is ever missed */
 };
 
 static const struct way ways[] = {
@@ -141,7 +141,7 @@ static void test_who_comes_where_all_is_evaluated(void **state)
     }
 }
 
-/* Replicas compare their models after a hundred exchanges: a newcomer's is theirs. */
+/* Replicas compare their models after a hundred exchanges: a joiner's is theirs. */
 static void test_a_newcomer_agrees_with_all(void **state)
 {
     static const char *const options[] = {"strategy.allreduce={}", "strategy.diloco={tau:1}",
@@ -155,9 +155,9 @@ static void test_a_newcomer_agrees_with_all(void **state)
     }
 }
 
-/* Node 3 comes at 0.1 s, and somebody dies about then: the sponsor, who has been there for longest,
- * the newcomer itself, or the third. All who are left end the run well; a newcomer is out again
- * only if its sponsor is. */
+/* Node 3 comes at 0.1 s, and somebody dies about then: the donor, who has been there for longest,
+ * the joiner itself, or the third. All who are left end the run well; a joiner is out again only if
+ * its donor is. */
 static void test_whoever_dies_while_one_comes(void **state)
 {
     enum { MOMENTS = 6 };
@@ -254,7 +254,7 @@ static void test_all_leave_at_once(void **state)
     }
 }
 
-/* Servers go on when nobody is left of those that began, one after another of whom has gone. */
+/* Servers continue when nobody is left of those that began, one after another of whom has gone. */
 static void test_who_came_late_serves_alone(void **state)
 {
     static const char *const options[] = {
@@ -307,7 +307,7 @@ static void test_generations_come_and_go(void **state)
     buf_release(&cluster);
 }
 
-/* Node 3 comes while the run comes to its end, to those that run free: it is told that it is over,
+/* Node 3 comes while the run comes to its end, to asynchronous workers: it is told that it is over,
  * as those are that were there before. */
 static void test_who_comes_at_the_end_is_told_so(void **state)
 {
@@ -330,7 +330,7 @@ static void test_who_comes_at_the_end_is_told_so(void **state)
 }
 
 /* A round that never has nothing under way has no point to come in at: whoever comes is told so by
- * name, and the run goes on. The driver says so once a minute, not for each. */
+ * name, and the run continues. The driver says so once a minute, not for each. */
 static void test_some_take_nobody(void **state)
 {
     const struct way way = {{"strategy.diloco={tau:4 fragments:2 overlap:2}"}, 8, false};

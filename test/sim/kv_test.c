@@ -67,7 +67,7 @@ static int play_share(struct trial *t, struct trial_node *n)
         TRIAL_CHECK(trial_get(n, key, 1, sizes[i], time_in(n, 1)) == 1); /* what is here */
     }
     TRIAL_CHECK(trial_rendezvous(n) == OK);
-    /* Node 1 goes on; the others stay where they are, and may still be asked. */
+    /* Node 1 continues; the others stay where they are, and may still be asked. */
     if (n->self == 1) {
         TRIAL_CHECK(count_holders(t, "a", 1) == 3 && count_holders(t, "f", 1) == 3);
         TRIAL_CHECK(trial_update(n, "a", 1, 7, time_in(n, 1)) == OK);
@@ -386,7 +386,7 @@ static void test_who_takes_no_pieces_holds_up_no_other(void **state)
              no_members);
 }
 
-/* What a joiner read was made anew, with other bytes, before it was a member: its copy goes. */
+/* What a joiner read was made again, with other bytes, before it was a member: its copy goes. */
 static int play_contradict(struct trial *t, struct trial_node *n)
 {
     const struct kv_want want = {"x", 1, true, time_in(n, 1)};

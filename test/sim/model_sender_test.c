@@ -1,5 +1,5 @@
 /* Models that nobody asked for: of a stranger, of another member than the one that was asked, and
- * of one that stops amid its model. The driver and a newcomer leave them aside. */
+ * of one that stops amid its model. The driver and a joiner leave them aside. */
 #include "train_trial.h"
 
 #include "train/model.h"

@@ -423,7 +423,7 @@ static void test_the_paper_says_the_same(void **state)
     expect_equations(state, "mpca { ramp: 4 alpha_hold: 1 coordination: symmetric }", false);
 }
 
-/* Without a penalty nothing comes back: a worker is a learner alone, bit for bit. */
+/* Without a penalty nothing returns: a worker is a learner alone, bit for bit. */
 static void test_without_a_penalty_a_worker_is_alone(void **state)
 {
     static struct trial t;
@@ -446,7 +446,7 @@ static void test_without_a_penalty_a_worker_is_alone(void **state)
 }
 
 /* A broadcast takes half a second, where cycles took a step or two: after four of them the worker
- * is pulled no more, says so, and takes its steps alone, until all goes on. */
+ * is pulled no more, says so, and takes its steps alone, until all continues. */
 static void test_an_old_joint_model_pulls_nobody(void **state)
 {
     static struct trial t;
@@ -488,7 +488,7 @@ struct tallied {
     size_t runs, unformed, went_on;
 };
 
-/* All who are left have taken their steps and hold the same x̃*; exchanges went on, each told of
+/* All who are left have taken their steps and hold the same x̃*; exchanges continued, each told of
  * once, or not at all when who would have told of it died. */
 static void expect_agreement(const struct trial *t, uint32_t dead, struct tallied *sum)
 {

@@ -5,7 +5,7 @@
 
 #include "strategy/ps_client.h"
 
-/* `ps` and the table of strategies once more, with a worker that pushes what is no number. */
+/* `ps` and the table of strategies once more, with a worker that pushes what is not finite. */
 static int planted_push(struct ps_client *c, uint64_t samples, bool lost);
 extern const struct strategy_ops planted_ps;
 
@@ -153,7 +153,7 @@ static void test_a_worker_dies_and_the_others_go_on(void **state)
     sweep_deaths(*state, calm, "strategy.downpour={ n_push: 2 n_fetch: 3 }", 1, 1);
 }
 
-/* A server among them: the next worker goes on with its shard. */
+/* A server among them: the next worker continues with its shard. */
 static void test_a_server_dies_and_the_others_go_on(void **state)
 {
     sweep_deaths(*state, calm, "strategy.ps={ consistency: bsp servers: 2 }", 2, 1);
@@ -190,8 +190,8 @@ static void test_two_die_and_the_others_go_on(void **state)
     }
 }
 
-/* One push of one worker that is no number: it is left out by all shards, whichever it was in, and
- * everybody goes on. */
+/* One push of one worker that is not finite: it is left out by all shards, whichever it was in, and
+ * everybody continues. */
 static void test_what_is_no_number_is_left_out(void **state)
 {
     static const char *const options[] = {"strategy.ps={ consistency: bsp }",
@@ -204,7 +204,7 @@ static void test_what_is_no_number_is_left_out(void **state)
         struct train_trial t = {.line = on_line, .user = &seen, .ground = &g};
         trial_ground_open(&g, *state, calm, set);
         plant.nan = i % 2 == 0;
-        plant.lost = i % 2 == 1; /* its loss was no number: it says so itself */
+        plant.lost = i % 2 == 1; /* its loss was not finite: it says so itself */
         plant.node = 2;
         trial_run(&t);
         plant.nan = plant.lost = false;

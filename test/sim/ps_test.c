@@ -116,7 +116,7 @@ static const char three[] =
     "node { speed: 3 } node { speed: 1.935483870967742 } node { speed: 1.1320754716981132 }\n"
     "step_seconds: 0.6 link { mbit: 1000000 latency_us: 0 }\n";
 
-/* asp: each push is applied as it comes, and its worker goes on at once.
+/* asp: each push is applied as it comes, and its worker continues at once.
  *
  *   ms        0    200   400   600   800  1000  1200  1400
  *   worker 0  |--1--|--2--|--3--|--4--|--5--|--6--|--7--|
@@ -238,7 +238,7 @@ static void test_copying_and_applying_take_time(void **state)
 
 /* ---- how far apart ---- */
 
-/* The largest lead at which a worker was let go on. What is told within a moment was decided
+/* The largest lead at which a worker was let continue. What is told within a moment was decided
  * together. */
 static int largest_lead(const char *dir, int workers)
 {

@@ -1,4 +1,4 @@
-/* A run goes on from its newest checkpoint with another number of workers: where it was in its data
+/* A run resumes from its newest checkpoint with another number of workers: where it was in its data
  * and in its schedule, with a book that adds up, and ends as well as runs that were never broken
  * off. */
 #include "strategy_sim.h"
@@ -79,7 +79,7 @@ static struct place broken_off_at(const struct sim_run *r)
                           kept_number(newest, "place")};
 }
 
-/* All that it says after it went on comes after that place, in order, at the rate for it. */
+/* All that it says after it continued comes after that place, in order, at the rate for it. */
 static void expect_it_went_on(const struct sim_run *r, const struct place *from, int rates_before,
                               const char *solver, const struct change *c)
 {
@@ -228,7 +228,7 @@ static void newest_checkpoint(const struct sim_run *r, struct safetensors *out)
 }
 
 /* Where mpca is heading, ṽ, outlives its driver: after the few exchanges of a run that has nothing
- * left to do it points where it did. Begun afresh it would point where those exchanges do. */
+ * left to do it points where it did. Begun again it would point where those exchanges do. */
 static void test_where_mpca_is_heading(void **state)
 {
     struct tiny *t = *state;

@@ -218,7 +218,8 @@ static void test_both_back_ends_take_the_same_path(void **state)
     }
 }
 
-/* A member that cannot go on, here because it was told nonsense, leaves; the others do without. */
+/* A member that cannot continue, here because it was told nonsense, leaves; the others do
+ * without. */
 static void test_who_cannot_go_on_leaves(void **state)
 {
     (void)state;

@@ -64,7 +64,7 @@ static void play_plan(struct replay *r, const struct plan *plan, float x[K][N])
     static float m[K][N];
     memset(m, 0, sizeof m);
     memcpy(x[0], r->x0, sizeof x[0]);
-    for (uint64_t j = 0; j < plan->init; j++) /* one alone, whose momentum nobody goes on with */
+    for (uint64_t j = 0; j < plan->init; j++) /* one alone, whose momentum nobody continues with */
         replay_step(r, x[0], m[0], j * SIM_BATCH, j);
     memset(m, 0, sizeof m);
     for (int i = 1; i < K; i++)

@@ -217,7 +217,7 @@ static void test_a_trace_changes_nothing_of_the_run(void **state)
     }
 }
 
-/* Worker 2 is killed at 0.12 s: its spans end there, and the others wait and go on. */
+/* Worker 2 is killed at 0.12 s: its spans end there, and the others wait and continue. */
 static void test_the_killed_have_spans_until_they_die(void **state)
 {
     struct tiny *t = *state;

@@ -29,7 +29,7 @@ enum fault_kind {
     FAULT_DUPLICATE, /* its connection breaks, and it says all again over a new one */
     FAULT_REORDER,   /* its messages overtake others' and those of another class */
     FAULT_DISK_FULL,
-    FAULT_DRIVER, /* the driver crashes, and comes back, or the run goes on from its checkpoint */
+    FAULT_DRIVER, /* the driver crashes, and returns, or the run resumes from its checkpoint */
     FAULT_FLOOD,  /* all that stand by come at once */
     FAULTS
 };
@@ -42,9 +42,9 @@ enum moment {
     MOMENT_REDUCES,      /* the vector is on its way */
     MOMENT_REPORTS,      /* a new view: it has said how far its lane is */
     MOMENT_ADOPTS,       /* a result is handed on or fetched */
-    MOMENT_WAITS,        /* a newcomer, to come in */
+    MOMENT_WAITS,        /* a joiner, to come in */
     MOMENT_DONATES,      /* a member, asked to let one in */
-    MOMENT_JOIN_PENDING, /* a newcomer that is in, and may lack what its sponsor has for it */
+    MOMENT_JOIN_PENDING, /* a joiner that is in, and may lack what its donor has for it */
     MOMENT_LEAVES,       /* asked to leave, and not gone */
     MOMENT_HANDS_OVER,   /* the loop has ended, the final model is on its way */
     MOMENT_SAVES,        /* the cluster: a checkpoint is being written */
@@ -157,13 +157,13 @@ struct storm {
     bool resumes;
     const struct driver *driver;
     bool driver_dead, over;
-    bool absent; /* it is dead, and to come back */
+    bool absent; /* it is dead, and to return */
     int64_t died_at;
     uint32_t drivers;          /* that there have been */
     uint64_t exchanges_before; /* of those before this one */
     bool used_known;           /* a driver that had a view has died: when the run began */
     uint64_t used_before;      /* so many records had been used */
-    bool went_backwards;       /* one went on from its checkpoint: what was made since is void */
+    bool went_backwards;       /* one resumed from its checkpoint: what was made since is void */
     struct storm_node node[NODES_MAX + 1]; /* the last is the driver's own lanes */
     struct view_seen view[VIEWS_MAX];
     uint32_t views;

@@ -1,5 +1,5 @@
 /* A plan is played: the driver and the workers of train, on simulated machines, with the storm
- * looking on. Where the driver dies for good the run goes on from its checkpoint, with others. */
+ * looking on. Where the driver dies for good the run resumes from its checkpoint, with others. */
 #include "job/cluster.h"
 #include "learner/learner.h"
 #include "live.h"

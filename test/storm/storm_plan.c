@@ -7,9 +7,9 @@
 
 enum {
     JOINED = 1,   /* it can be joined under way */
-    FREE = 2,     /* workers run free */
+    FREE = 2,     /* the strategy is asynchronous */
     LANES = 4,    /* by exchanges with the commit rule */
-    UNSYNCED = 8, /* newcomers adopt what they begin with: so there is adopting to strike at */
+    UNSYNCED = 8, /* joiners adopt what they begin with: so there is adopting to strike at */
 };
 
 struct way {
@@ -78,7 +78,7 @@ static int place_of(const struct strike *strike)
     return strike->aim == MOMENT_FORMS ? 0 : strike->aim == MOMENT_HANDS_OVER ? 2 : 1;
 }
 
-/* The pairs that can be are dealt like cards: each once, in an order drawn anew for every deal. */
+/* The pairs that can be are dealt like cards: each once, in an order drawn again for every deal. */
 static void pair_of(uint64_t number, struct strike *strike)
 {
     struct strike card[FAULTS * MOMENTS];

@@ -65,7 +65,7 @@ static void kill_node(struct storm *s, uint32_t node)
     start_fault(s, f);
 }
 
-/* Half of them come back, once there is somebody to come back to, and a member may be gone then. */
+/* Half of them return, once there is somebody to return to, and a member may be gone then. */
 static void kill_driver(struct storm *s, const struct strike *k, uint32_t node)
 {
     s->absent = k->draw & 1 && s->views > 0;

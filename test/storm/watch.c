@@ -52,7 +52,7 @@ uint64_t watch_view(const struct storm *s, uint32_t number, bool *known)
     return 0;
 }
 
-/* ---- a driver that dies, and one that comes back ---- */
+/* ---- a driver that dies, and one that returns ---- */
 
 /* Its own results die with it. */
 void watch_driver_dies(struct storm *s)
@@ -88,7 +88,7 @@ static void release_results(struct storm *s)
     }
 }
 
-/* Nobody was left: others go on from the checkpoint, and views and exchanges are counted anew. */
+/* Nobody was left: others resume from the checkpoint, and views and exchanges are counted again. */
 static void go_back(struct storm *s)
 {
     storm_report(s, "it goes on from its checkpoint");
@@ -186,7 +186,7 @@ void watch_event(struct storm *s, uint32_t node)
     check_progress(s);
     bool driven = s->driver && !s->driver_dead;
     if (node == WORLD_ANY || !(driven || (s->absent && node != WORLD_DRIVER)))
-        return; /* else workers go on without a driver */
+        return; /* else workers continue without a driver */
     if (node == WORLD_DRIVER) {
         const struct group *group = &s->driver->group;
         if (group->world) {
@@ -210,8 +210,8 @@ void watch_event(struct storm *s, uint32_t node)
         check_cursor(s, node, &n->worker->member.lease_cursor);
 }
 
-/* A newcomer is sent away again only when its sponsor is gone: who has let it in holds what it
- * begins behind. */
+/* A joiner is sent away again only when its donor is gone: who has let it in holds what it begins
+ * behind. */
 void watch_line(struct storm *s, const char *line)
 {
     const char *node = strstr(line, "\"node\":");
