@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-/* What memory is for, in bytes, as it was planned. */
+/* The planned memory by purpose, in bytes. */
 typedef struct pl_bench_memory {
     uint64_t parameters, state, gradients, optimizer; /* vectors as long as the model */
     uint64_t activations;                             /* what layers make, and keep for backward */
@@ -58,27 +58,29 @@ typedef struct pl_bench_step_report {
      * many of them were there at least a quarter as long as the first. Linux only: else 0. */
     int process_threads, busy_threads;
     double busy[PL_BENCH_THREADS_MAX];
-    /* Copies in one step beside all arithmetic: of images between layouts, and between f32 and
-     * bf16; of weights and their gradients between canonical order and that of a code. */
+    /* Copies in one step besides the arithmetic: of images between layouts, of values between f32
+     * and bf16, and of weights and their gradients between canonical order and the order of a
+     * kernel. */
     int reorders, casts, weight_reorders;
     const char *kernels, *isa; /* static */
     const char *layout;        /* of images between layers: "nchw", "nhwc", "nchw16c"; static */
     const char *precision;     /* static */
 
-    /* What follows is given back by pl_bench_step_release. */
+    /* pl_bench_step_release frees the following fields. */
     double *ms; /* what each of the `steps` took, in their order */
     uint32_t steps;
     pl_bench_layer *layer; /* with by_layer, from further steps in which each layer was timed */
     size_t layers;
-    /* Of such a step: all of it; waiting for records, which are loaded beside the step before;
-     * making the gradient zero; the update; the rest, such as reading the clock. */
+    /* Milliseconds of a probed step: in total, waiting for records (the loader prepares them during
+     * the step before), clearing the gradient, the update, and the remainder, such as reading the
+     * clock. */
     double probed_ms, loading_ms, clearing_ms, update_ms, rest_ms;
 } pl_bench_step_report;
 
 /* Time whole training steps of the job's learner: each with new records, with loss, gradient,
  * weight decay and update, after a tenth as many, at least one, that are not timed. `options` may
- * be NULL. The report is written on success only.
- * What is wrong with the job; PL_ERR_USAGE; PL_ERR_UNSUPPORTED; PL_ERR_DIVERGED */
+ * be NULL. The report is written on success only. PL_ERR_INPUT: the job is wrong; PL_ERR_USAGE;
+ * PL_ERR_UNSUPPORTED; PL_ERR_DIVERGED */
 int pl_bench_step(pl_engine *engine, const pl_job *job, const pl_bench_options *options,
                   pl_bench_step_report *report);
 
@@ -93,10 +95,10 @@ int pl_bench_net(pl_engine *engine, const pl_net_spec *spec, const pl_net_option
                  const uint32_t record[3], const pl_bench_options *options,
                  pl_bench_step_report *report);
 
-/* What the report owns; it may be released twice. */
+/* Frees the memory of the report; it may be called twice. */
 void pl_bench_step_release(pl_bench_step_report *report);
 
-/* What it costs one core to pass over a byte of floats: nanoseconds. */
+/* Nanoseconds that one core takes to pass over a byte of floats. */
 typedef struct pl_bench_bytes_report {
     double copy, sum;
     double bf16_encode, bf16_decode, int8_encode, int8_decode;

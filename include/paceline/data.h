@@ -60,7 +60,7 @@ typedef struct pl_data_record {
 /* PL_ERR_USAGE: there is no record i */
 int pl_data_record_at(const pl_data *data, size_t i, pl_data_record *out);
 
-/* What the data says a class is called, or NULL. Valid until pl_data_close. */
+/* The name of a class according to the data, or NULL. Valid until pl_data_close. */
 const char *pl_data_class_name(const pl_data *data, uint32_t label);
 
 typedef struct pl_data_channel {
@@ -142,7 +142,8 @@ typedef struct pl_names pl_names;
 /* A file of one name a line, in the order of labels; a synset's number before a name is left out.
  * PL_ERR_INPUT, PL_ERR_NOMEM */
 int pl_names_load(pl_engine *engine, const char *path, pl_names **out);
-/* Those that a job's training data has in itself or beside it, without opening that; NULL: none. */
+/* The class names that a job's training data contains or that lie next to it, without opening the
+ * data; NULL: none. */
 int pl_names_of_job(const pl_job *job, pl_names **out);
 void pl_names_free(pl_names *names); /* NULL is allowed */
 size_t pl_names_count(const pl_names *names);

@@ -50,10 +50,10 @@ typedef struct pl_engine_options {
  * is the widest instruction set that is used. PL_ERR_USAGE: it is none of these. PL_ERR_NOMEM.
  *
  * Which code does a net's convolutions is found out by timing each shape once, unless the job is
- * deterministic. What was found is kept in the file that PACELINE_TUNER names, by a path with a
- * slash in it (`off`: nothing is timed), else in paceline/kernels.txt under $XDG_CACHE_HOME or
- * ~/.cache; what has that name and is no such file is left alone. An engine times for 20 s at most:
- * shapes that are left go by rule, and are timed in a later run. */
+ * deterministic. The tuner keeps its choices in the file that PACELINE_TUNER names, by a path with
+ * a slash in it (`off`: nothing is timed), else in paceline/kernels.txt under $XDG_CACHE_HOME or
+ * ~/.cache; a file of that name with other contents is left alone. An engine times for 20 s at
+ * most: shapes that are left go by rule, and are timed in a later run. */
 int pl_engine_create(const pl_engine_options *options, pl_engine **out);
 
 /* OpenMP's threads, by which nets compute, spin while they wait for one another. Where other

@@ -14,7 +14,7 @@ typedef struct pl_flag {
 } pl_flag;
 
 /* Both are async-signal-safe and may be called from any thread at any time; neither blocks nor
- * fails. What was written before a set is seen by whoever gets the number that it set. */
+ * fails. A thread that reads the flag's new value also sees every write that preceded the set. */
 void pl_flag_set(pl_flag *flag, int value);
 int pl_flag_get(const pl_flag *flag);
 

@@ -20,9 +20,9 @@ int pl_job_load(pl_engine *engine, const char *path, pl_job **out);
 
 /* Read a Caffe project, a solver and the nets it names, as a job: its data layers become the job's
  * data, max_iter its end, test_interval and test_iter its evaluations, snapshot_prefix a caffemodel
- * in the run directory. Paths are tried as they stand, then from the solver's folder and those
- * above it, then beside the solver. Every field is honoured, or refused by name, or told in the
- * log. PL_ERR_INPUT, PL_ERR_UNSUPPORTED */
+ * in the run directory. Paths are tried as they stand, then from the solver's folder and the
+ * folders above it, then in the solver's own folder by their last name. Every field is honoured, or
+ * refused by name, or told in the log. PL_ERR_INPUT, PL_ERR_UNSUPPORTED */
 int pl_job_load_solver(pl_engine *engine, const char *path, pl_job **out);
 
 /* Read the job of a run's directory (job.prototxt), with all its defaults, its paths whole: to
@@ -64,7 +64,7 @@ int pl_job_unset(pl_job *job, const char *field);
 /* As pl_job_set, and take back the fields that contradict the one that is set: `workers` takes back
  * workers_min, workers_max and, for more than one, the strategy `single` (the default, `sync`,
  * takes its place); `batch` takes back global_batch, `stop.epochs` stop.steps; and the other way
- * round. What was taken back is told in the log. PL_ERR_USAGE. */
+ * round. The log names the assignments that were taken back. PL_ERR_USAGE. */
 int pl_job_override(pl_job *job, const char *assignment);
 
 /* Replace the net by a copy of this one. PL_ERR_NOMEM, or the first error of the specification. */

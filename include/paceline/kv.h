@@ -1,15 +1,15 @@
 /* Values that the members of a team share, by key and version (Elastic, §5.3, Algorithm 5): models,
- * optimizer state, schedules; whatever is the same everywhere, must outlive any one member, and is
- * wanted whole by who comes late or was left behind.
+ * optimizer state, schedules. They suit data that is equal on all members, must outlive any one
+ * member, and is read whole by members that join late or fall behind.
  *
  *     pl_kv_update(kv, "x", state, x, bytes, 10);      makes version state + 1, here
  *     pl_kv_get(kv, &want, &value);                    any version that somebody has, anywhere
  *
  * Values live on members. The coordinator knows who holds which version, and its checksum: a value
- * of one key and version is the same wherever it is, and who makes another one is told so. Who gets
- * a value becomes one of its holders; it comes in pieces from up to eight of them at once, so as
- * fast as links allow, and whoever dies, hangs or lets go of it leaves the rest to the others. It
- * is taken when its checksum is right.
+ * of one key and version is the same wherever it is, and who makes another one is told so. A member
+ * that gets a value becomes one of its holders. The value arrives in pieces from up to eight
+ * holders at once, so as fast as the links allow; when a holder dies, hangs or withdraws the value,
+ * the others deliver the remaining pieces. It is taken when its checksum is right.
  *
  * A member holds one version of a key: an update, or a newer version that it gets, takes the place
  * of the one it held (which it continues sending, for five seconds, to who is reading it). A
@@ -60,7 +60,7 @@ void pl_kv_error(pl_kv *kv, char *text, size_t size);
 int pl_kv_update(pl_kv *kv, const char *key, uint64_t state, const void *value, size_t size,
                  double timeout_s);
 
-/* What this member holds of key goes. PL_ERR_NOT_FOUND, PL_ERR_PEER, PL_ERR_NOMEM */
+/* This member stops holding the value of the key. PL_ERR_NOT_FOUND, PL_ERR_PEER, PL_ERR_NOMEM */
 int pl_kv_withdraw(pl_kv *kv, const char *key);
 
 typedef struct pl_kv_want {

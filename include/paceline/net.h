@@ -1,6 +1,6 @@
 /* One network, held by hand: describe it, give it data, let it train for some steps, look at its
- * weights and change them. This is what runs and jobs are made of, for whoever wants to write the
- * loop around it: SparkNet's way of training on several machines is a dozen lines
+ * weights and change them. Runs and jobs are made of these parts. They let a program write the
+ * training loop itself: SparkNet's way of training on several machines takes a dozen lines
  * (examples/listing3.c).
  *
  * A net belongs to its engine, costs memory for two plans (training and testing) of one batch each
@@ -29,9 +29,9 @@ extern "C" {
  *     pl_spec_inner_product(spec, "ip1", "pool1", 10, NULL);
  *     pl_spec_softmax_loss(spec, "loss", "ip1", "label");
  *
- * The building calls return nothing. What goes wrong in one of them is kept, the first error only,
- * and reported by pl_net_create or pl_job_set_net with the name of the layer, as is whatever does
- * not fit together. */
+ * The building calls return nothing. The first error of these calls is kept and reported by
+ * pl_net_create or pl_job_set_net with the name of the layer, and so is a layer that does not fit
+ * its neighbours. */
 
 /* An empty one, to be built. PL_ERR_NOMEM */
 int pl_net_spec_create(pl_engine *engine, const char *name, pl_net_spec **out);
@@ -74,10 +74,10 @@ typedef struct pl_layer {
     double multiply_adds;  /* of its matrix product, forward, for one record */
 } pl_layer;
 
-/* What the layers come to for records of a shape; three zeros: that which the specification states,
- * or which a net of the zoo was published for. In the order of the file; valid until the next call
- * with the specification. Plans a net, but makes no weights. As pl_net_create; PL_ERR_USAGE when
- * nobody knows the shape */
+/* The layers' shapes and parameters for records of the given shape; three zeros: the shape that the
+ * specification states, or that a net of the zoo was published for. In the order of the file; valid
+ * until the next call with the specification. Plans a net, but makes no weights. As pl_net_create;
+ * PL_ERR_USAGE when nobody knows the shape */
 int pl_net_spec_layers(pl_net_spec *spec, uint32_t channels, uint32_t height, uint32_t width,
                        const pl_layer **layers, size_t *count);
 
@@ -90,7 +90,7 @@ int pl_net_spec_layers(pl_net_spec *spec, uint32_t channels, uint32_t height, ui
 void pl_spec_input(pl_net_spec *spec, const char *data, const char *label, uint32_t channels,
                    uint32_t height, uint32_t width);
 
-/* What weights and biases start from, and how fast they learn. */
+/* The initial values of weights and biases, and their learning rates. */
 typedef struct pl_weight_options {
     const char *filler; /* "xavier", "msra", "gaussian", "constant" */
     float std;          /* of "gaussian": its standard deviation; for others 0 */
@@ -189,7 +189,7 @@ typedef enum pl_eltwise { PL_ELTWISE_SUM, PL_ELTWISE_PRODUCT, PL_ELTWISE_MAX } p
 void pl_spec_eltwise(pl_net_spec *spec, const char *name, pl_eltwise operation,
                      const char *const *bottoms, size_t n, const float *factors);
 
-/* What is trained on: the softmax of the scores against the labels. */
+/* The training loss: the softmax of the scores against the labels. */
 void pl_spec_softmax_loss(pl_net_spec *spec, const char *name, const char *scores,
                           const char *label);
 
@@ -278,8 +278,8 @@ typedef struct pl_test_result {
  * it has. PL_ERR_USAGE: no validation data */
 int pl_net_test(pl_net *net, uint64_t steps, pl_test_result *result);
 
-/* What the layers make of records that are given here: the blob `blob` ("ip2", for LeNet's scores)
- * after a forward pass in the test phase.
+/* The value of the blob `blob` ("ip2", for LeNet's scores) for the given records after a forward
+ * pass in the test phase.
  *
  * records  count of them, one after the other, each channels × height × width floats, scaled as
  *          the training data is; borrowed until return

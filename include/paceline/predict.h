@@ -1,4 +1,4 @@
-/* What a net says of records: how likely each class is. */
+/* Predictions of a net for records: the probability of each class. */
 #ifndef PACELINE_PREDICT_H
 #define PACELINE_PREDICT_H
 

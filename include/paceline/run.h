@@ -84,8 +84,8 @@ typedef struct pl_run_options {
      * Perfetto (ui.perfetto.dev) or chrome://tracing. A process for each node, with spans of
      * `compute`, `update`, `copy`, `exchange`, `wait`, `send` and `evaluate`. Times are virtual in
      * a simulation, which the trace does not change; else each node counts from the moment at which
-     * it had the first list of members, and clocks of hosts are not compared. What a worker that is
-     * killed has not yet sent is missing. NULL: none. */
+     * it had the first list of members, and clocks of hosts are not compared. Spans that a killed
+     * worker has not yet sent are missing. NULL: none. */
     const char *trace;
     /* Set it, from any thread or a signal handler. 1: the run ends at its next commit point, with a
      * final model that is not evaluated any more. 2: it ends at once, and what state the driver
@@ -93,7 +93,7 @@ typedef struct pl_run_options {
      * the final model waits for room in the run directory a higher number than before ends that
      * wait. May be NULL. */
     const pl_flag *stop;
-    /* What a request to stop comes to; by the run's thread, at once. May be NULL. */
+    /* Reports the effect of a stop request; called by the run's thread, at once. May be NULL. */
     void (*stopping)(void *user, const pl_stopping *stopping);
     /* Called by the run's thread about ten times a second, whatever happens, also while workers are
      * waited for. May be NULL. */
@@ -111,8 +111,8 @@ typedef struct pl_run_options {
     int (*start_workers)(void *user, uint32_t count, const char *address);
     /* How many of those have ended? Asked while they are waited for, by the thread that calls
      * start_workers: a run ends at once when the others are too few to begin with, instead of
-     * waiting for them. Who can tell has them all at hand: with `resume`, those of an earlier
-     * driver are not waited for. May be NULL. */
+     * waiting for them. A host that can count lost workers has all of them at hand: with `resume`,
+     * workers of an earlier driver are not waited for. May be NULL. */
     uint32_t (*workers_lost)(void *user);
     /* Without start_workers: the driver listens at `address`, where those that somebody else starts
      * are to join it. Called once, before it waits for them. May be NULL. */
@@ -125,11 +125,12 @@ typedef struct pl_run_options {
     const char *listen;
     unsigned short port;
     bool insecure; /* allow an address beyond loopback although nothing is authenticated yet */
-    /* What every worker must show before it is told anything of the run, 16 to 64 characters; it
-     * is sent as it is. NULL: nothing is asked for, and whoever can connect can join. */
+    /* The secret that every worker must show before the driver sends it anything of the run, 16 to
+     * 64 characters; it travels unencrypted. NULL: no token is required, and every worker that can
+     * connect can join. */
     const char *token;
-    /* What the driver sends, and what it is sent, is held to so many Mbit/s each way; 0: no limit.
-     * What keeps the group together goes at once, and is counted. */
+    /* The limit of the driver's traffic in each direction, in Mbit/s; 0: no limit. Control messages
+     * of the group are sent at once, and count towards the limit. */
     double max_mbit;
 } pl_run_options;
 
@@ -193,8 +194,8 @@ typedef struct pl_work_options {
     const char *listen; /* where other workers reach this one; NULL: 127.0.0.1 and any port */
     bool insecure;
     const char *token; /* the run's, where its driver asks for one; NULL: none */
-    /* What others connect to to reach `listen`, where a port is forwarded, or a proxy stands before
-     * it; NULL: `listen` itself. */
+    /* The address that others connect to in order to reach `listen`, where a port is forwarded or a
+     * proxy stands in front; NULL: `listen` itself. */
     const char *advertise;
     /* The folder that holds the data here: nothing outside of it is opened for reading, whatever
      * the job, lists of pictures and links say, and paths of data that the job names relative to
@@ -209,7 +210,7 @@ typedef struct pl_work_options {
      * exchange is gone. So long it tries each of these, seconds; 0: it does not, and ends. */
     double retry_s;
     /* Set it, from any thread or a signal handler, to leave the run in good order: within two
-     * exchanges, with nothing lost. Whoever is alone in a run stays. May be NULL. */
+     * exchanges, with nothing lost. The only worker of a run stays. May be NULL. */
     const pl_flag *leave;
     /* While it is set, this worker stands aside: it leaves the run in good order, gives back what
      * it holds and waits; when it is not any more, it joins the run again, as a new one. May be

@@ -19,7 +19,7 @@ void pl_cluster_free(pl_cluster *cluster);
 typedef struct pl_sim_options {
     pl_run_options run; /* events come with virtual times */
     double limit_s;     /* virtual seconds after which the run is given up; 0: a year */
-    /* What carries the tasks: false, fibres; true, threads of which one runs at a time, for
+    /* The carrier of simulated tasks: false, fibres; true, threads of which one runs at a time, for
      * debuggers and race detectors. The run is the same; callbacks come from those threads. */
     bool threads;
 } pl_sim_options;

@@ -9,8 +9,9 @@
  * call under way, within a second on a LAN, or, to who has its result already, by the next call,
  * which then does nothing else. Sizes and ranks are the new ones from there on, and the first call
  * after it is the first on all. Some have the result that others lack: let the team agree where to
- * continue, say by PL_MIN over a counter of steps. For results that either all have or none,
- * whoever dies, see paceline/shared.h; for state that is kept for who comes late, paceline/kv.h.
+ * continue, say by PL_MIN over a counter of steps. For results that either all members have or
+ * none, even when members die, see paceline/shared.h; for state that late joiners read, see
+ * paceline/kv.h.
  *
  * A call that cannot be carried out by one member alone, for want of memory or because the others
  * call something else, ends its membership, so that nobody waits for it. */
@@ -82,8 +83,8 @@ typedef struct pl_call_options {
     uint32_t stripes;  /* connections used; 0: what auto finds faster, or 1 with a named one */
     double spin_us;    /* how long a wait looks again and again before it sleeps; for vectors of
                           up to 16 Ki floats at least 30 */
-    /* What bf16 and int8 have not delivered yet, n floats of the caller's that begin as zeros and
-     * stay his from call to call; NULL: lost. */
+    /* The rounding error that bf16 and int8 have not delivered yet: n floats that the caller owns,
+     * sets to zero at first and keeps from call to call; NULL: the error is lost. */
     float *residual;
 } pl_call_options;
 

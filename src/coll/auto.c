@@ -54,7 +54,7 @@ double auto_took(const struct coll *c, double seconds, uint64_t moved, uint64_t 
     return all > own ? seconds * (double)own / (double)all : seconds;
 }
 
-/* What is known of vectors of that length, brought to the front; NULL: nothing. */
+/* Moves the record of that vector length to the front; NULL: nothing is known of it. */
 static struct auto_length *find_length(struct coll_auto *a, const struct coll *c, size_t n)
 {
     if (a->view != c->view->number)
@@ -188,7 +188,7 @@ int auto_measure(struct coll_auto *a, struct coll *c, size_t n, enum codec codec
     return rc;
 }
 
-/* What a link carries of floats, not of bytes. */
+/* The rate of a link in floats a second. */
 static double floats_rate(double rate, enum codec codec)
 {
     return rate * CODEC_BLOCK * sizeof(float) / (double)codec_bytes(codec, CODEC_BLOCK);

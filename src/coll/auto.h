@@ -8,7 +8,7 @@
 #include "coll/probe.h"
 #include "tensor/codec.h"
 
-/* The rule. What short vectors take on a power of two of ranks sums in the tree's order. */
+/* The rule. The rule for short vectors: on a power of two of ranks, sums in the tree's order. */
 enum coll_algorithm auto_rule(enum codec codec, size_t ranks, size_t n);
 
 /* Long enough to be worth measuring for. */
@@ -29,7 +29,7 @@ struct auto_length {
     double single; /* s, with one */
 };
 
-/* What one lane or channel knows; zeroed at first. */
+/* The measurements of one lane or channel; zeroed at first. */
 struct coll_auto {
     uint32_t view; /* in which `probe` and the choices hold; 0: nothing is known */
     struct probe probe;
@@ -39,7 +39,7 @@ struct coll_auto {
     uint32_t rest, resting, calm, calming;
 };
 
-/* What ranks tell each other before a long vector. */
+/* The metadata that ranks reduce before a long vector. */
 struct auto_meta {
     double took;      /* max: auto_took of the last one, 0: none */
     uint64_t busy;    /* max: other collectives are under way */
@@ -50,9 +50,9 @@ struct auto_meta {
 void auto_meta_init(struct auto_meta *meta, const struct coll *c, double took);
 void auto_meta_merge(struct auto_meta *meta, const struct auto_meta *other);
 
-/* What a vector that took so long would have taken alone: other collectives of this node moved
- * bytes meanwhile, and shared its link. `moved` is group->moved when it began, `own` its own bytes.
- */
+/* The time that the vector would have taken alone: other collectives of this node moved bytes in
+ * the same seconds and shared its link. `moved` is group->moved when it began, `own` its own
+ * bytes. */
 double auto_took(const struct coll *c, double seconds, uint64_t moved, uint64_t own);
 
 /* Rank 0, before a long vector: what all do, from what all have said. `stripes`: connections that

@@ -1,6 +1,6 @@
 /* Butterfly, or recursive doubling (Elastic §4.1, Eq. 4.3): in round k partners at a distance of
- * 2^k exchange whole vectors, and both add. ⌈log2 P⌉ rounds: the fewest, for short vectors. What
- * comes from a partner waits beside the vector until that has gone out to him. */
+ * 2^k exchange whole vectors, and both add. ⌈log2 P⌉ rounds: the fewest, for short vectors. The
+ * partner's data waits in a second buffer until the vector has been sent to the partner. */
 #include "coll/coll_schedule.h"
 
 void schedule_butterfly(struct schedule *s)

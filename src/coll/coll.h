@@ -11,8 +11,8 @@ struct ranks {
     uint32_t node[VIEW_MEMBERS_MAX + 1]; /* rank → node; the driver may be one */
 };
 
-/* What a member waited for in an exchange, beyond the time in which the bytes it waited for were
- * coming in. */
+/* The time that a member waited in an exchange, beyond the time in which the bytes it waited for
+ * were arriving. */
 struct coll_waits {
     int64_t total;        /* ns */
     int64_t longest;      /* the longest single one */

@@ -1,5 +1,5 @@
-/* Notes: a few hundred bytes that are folded together up a binomial tree and told down again,
- * beside a vector or alone. */
+/* Metadata: a few hundred bytes that ranks reduce up a binomial tree and broadcast down again, with
+ * a vector or alone. */
 #ifndef PL_COLL_COLL_META_H
 #define PL_COLL_COLL_META_H
 

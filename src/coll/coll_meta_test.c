@@ -1,4 +1,4 @@
-/* Notes go up the tree and down again, beside a vector or alone. */
+/* Metadata is reduced up the tree and broadcast down again, with a vector or alone. */
 #include "coll/coll_meta.h"
 
 #include <setjmp.h>
@@ -99,7 +99,8 @@ static void test_coll_meta_counts_bytes(void **state)
         assert_int_equal(by[r].bytes[0], 2 * edges[r] * sizeof(struct number_meta));
 }
 
-/* Rank 3 says nothing; at one second all continue to view 2, and whoever waited learns it. */
+/* Rank 3 sends nothing; at one second all members change to view 2, and the waiting ranks
+ * return. */
 static int change_view(void *arg)
 {
     struct group *group = arg;

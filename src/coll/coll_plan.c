@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a step reads and what it writes; a reduction's own range counts as written, and so does that
- * of results which their sender rounds. */
+/* The spans that a step reads and writes; a reduction's own range counts as written, and so does a
+ * range of results that the sender rounds. */
 static struct span read_span(const struct step *s)
 {
     switch (s->kind) {
@@ -52,8 +52,8 @@ static bool span_passed(struct span range, size_t done, struct span span)
     return !spans_overlap(range, span) || end <= range.at + done;
 }
 
-/* Floats at the beginning of a step's range that it needs no longer. What is sent in a code is
- * coded, aside, when its sending begins. */
+/* Floats at the beginning of a step's range that it needs no longer. A lossy codec encodes a piece
+ * into scratch memory when its sending begins. */
 static size_t done_with(const struct coll_plan *plan, size_t number)
 {
     const struct step *s = &plan->schedule.step[number];
@@ -121,8 +121,8 @@ static int find_needs(struct coll_plan *plan, size_t number, struct need_list *l
     return OK;
 }
 
-/* Results are rounded to the code where they are sent first, and what that loses is owed there;
- * whoever sends them on, or to another, sends what came out. */
+/* The first sender of a result rounds it to the codec and keeps the rounding error; ranks that
+ * forward the result, or send it to others, send the rounded value. */
 static void find_first_codes(struct coll_plan *plan)
 {
     const struct step *step = plan->schedule.step;

@@ -1,4 +1,5 @@
-/* What a plan is made of: pieces, and what each needs. Private to plan.c and run.c. */
+/* The contents of a plan: pieces, and the steps that each piece depends on. Private to plan.c and
+ * run.c. */
 #ifndef PL_COLL_COLL_PLAN_H
 #define PL_COLL_COLL_PLAN_H
 

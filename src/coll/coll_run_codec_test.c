@@ -105,7 +105,7 @@ static double exact_sum(uint32_t ranks, size_t i)
     return sum;
 }
 
-/* What one rounding of a sum of `ranks` values, each at most 0.7, may lose. */
+/* The largest error of one rounding of a sum of `ranks` values, each at most 0.7. */
 static double step_of(enum codec codec, uint32_t ranks)
 {
     double largest = 0.7 * ranks;
@@ -199,8 +199,8 @@ static double bias_of(const struct progress *course, uint32_t ranks)
     return worst;
 }
 
-/* What is lost stays as it is, however long the progress; what is owed gets paid: of the errors of
- * 200 runs no more is left in their mean than what is owed at the end. */
+/* Without error feedback the error stays, however long the series. With it the mean of the errors
+ * of 200 runs is no larger than the residual at the end. */
 static void test_run_codec_error_feedback(void **state)
 {
     (void)state;

@@ -141,7 +141,7 @@ static void test_run_long_halves_travel_in_blocks(void **state)
     }
 }
 
-/* In plain numbers: rank r brings r + i; whoever sums, 0 + 1 + 2 + 3 + 4i comes out. */
+/* In plain numbers: rank r contributes r + i, so the sum is 0 + 1 + 2 + 3 + 4i on every rank. */
 static int play_plain(struct scene *scene, struct group *group, const struct ranks *ranks)
 {
     struct coll c = {.group = group, .view = group_view(group), .ranks = ranks};
@@ -199,7 +199,7 @@ static void test_run_other_reductions(void **state)
         }
 }
 
-/* And the largest is the largest, whoever says so. */
+/* The maximum is the same on every rank. */
 static void test_run_maximum(void **state)
 {
     (void)state;
@@ -332,7 +332,8 @@ static int play_with_late_signals(struct scene *scene, struct group *group,
     return rc;
 }
 
-/* Rank 3 says nothing; at one second all continue to view 2, and whoever waited learns it. */
+/* Rank 3 sends nothing; at one second all members change to view 2, and the waiting ranks
+ * return. */
 static int change_view(void *arg)
 {
     struct group *group = arg;

@@ -1,4 +1,5 @@
-/* What a rank waited for, by its own account: never longer than it took, and for whom it was. */
+/* A rank's own account of its waiting: never longer than the collective took, and with the right
+ * peer. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

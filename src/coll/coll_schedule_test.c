@@ -117,7 +117,8 @@ static void test_schedule_empty_parts(void **state)
     }
 }
 
-/* What a ring, halving and scattering send: 2(P - 1)/P of the vector, no rank more. */
+/* Bytes that a ring, halving-doubling and scatter-gather send: 2(P - 1)/P of the vector per
+ * rank. */
 static void test_schedule_link_bytes(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What an all-reduce costs: the paper's closed forms, for its figures; a prediction for links as
- * they are, each rank with its own; and the choice that follows from it.
+/* The cost of an all-reduce: the paper's closed forms, for its figures; a prediction for links as
+ * they are, each rank with its own; and the choice that follows from the prediction.
  *
  * The prediction and the choice use comparisons and + - * / alone, so that ranks which know the
  * same links come to the same answer on any machine. */
@@ -27,7 +27,7 @@ struct cost_model {
  *                   2·log2 q·u + 2(q - 1)/q·β + (q - 1)/q·γ, and when p > q, whole vectors handed
  * in and back: 2u + 2β + γ scatter_gather    ours, equal shares: each rank starts p - 1 messages of
  * b/p towards the owners, one after another, and p - 1 with its sums, so 2(p - 1)u + 2(p - 1)/p·β +
- *                   (p - 1)/p·γ: the price of a chunked ring. What it gains by not waiting for
+ * (p - 1)/p·γ: the price of a chunked ring. It gains by not waiting for
  *                   neighbours shows only where latency and work of a message are told apart, in
  *                   cost_predict. */
 double cost_allreduce(enum coll_algorithm algorithm, const struct cost_model *m, size_t ranks,

@@ -92,7 +92,8 @@ static const double paper_cores = 20, paper_block = 4.0 * 1024 * 1024;
 /* Units in which all prices are of one size. */
 static const double unit[PRICES] = {1e-2, 1e-9, 1e-9, 1e-9};
 
-/* The weight of z² + g² beside a squared logarithm: decides among equals, moves nothing else. */
+/* The weight of the regulariser z² + g² relative to a squared logarithm: it decides among equal
+ * fits and changes nothing else. */
 static const double pull = 1e-4;
 
 static struct cost_model model_of(const double price[PRICES])

@@ -27,7 +27,7 @@ int cost_fit_line(struct cost_probe *probe, size_t n, struct cost_line *line, st
 
 enum { COST_PAPER_FIGURES = 9 };
 
-/* A figure of the paper beside what the fitted model makes of it. */
+/* A figure of the paper and the fitted model's value of it. */
 struct cost_figure {
     enum coll_algorithm algorithm; /* COLL_TREE: "original"; COLL_BUTTERFLY: "new" */
     double ranks, floats;
@@ -42,9 +42,8 @@ struct cost_paper {
 
 /* Eq. 4.1 + 4.2 and 4.7 through the published times, with 20 cores and blocks of 4 MiB.
  *
- * What the tables cannot say: their times depend on v, z and g only by two slopes,
- * 6v + 12z + 5g (tree, 32 nodes) and v + (2z + g)/c (butterfly). Of the equally good triples this
- * is the one with the smallest z² + g². */
+ * The tables determine v, z and g only through two slopes, 6v + 12z + 5g (tree, 32 nodes) and v +
+ * (2z + g)/c (butterfly). Of the equally good triples this is the one with the smallest z² + g². */
 struct cost_paper cost_fit_paper(void);
 
 #endif

@@ -89,9 +89,9 @@ static double misfit_of(const double x[4])
     return sum;
 }
 
-/* The tables are met within 20 % (root mean square). What the model cannot say: short vectors cost
- * a third more than it thinks with reduce-broadcast (a job's start has no price in it) and a third
- * less with the butterfly; one latency has to serve both. */
+/* The tables are met within 20 % (root mean square). The model does not explain two effects: short
+ * vectors cost a third more than predicted with reduce-broadcast (the model has no start-up cost of
+ * a job) and a third less with the butterfly; one latency has to serve both. */
 static void test_cost_fit_papers_tables(void **state)
 {
     (void)state;

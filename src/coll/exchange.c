@@ -258,8 +258,9 @@ static int report_lane(const struct exchange *e, const struct view *view)
     return rc == OK ? ERR_VIEW : rc;
 }
 
-/* What the driver decided for the lane in this view, when all have reported: those who compute do
- * so at their next exchange. ERR_VIEW when the view ends first. */
+/* Waits for the driver's decision on the lane in this view, made when all participants have
+ * reported; workers that compute report at their next exchange. ERR_VIEW when the view ends
+ * first. */
 static int await_go(const struct exchange *e, const struct view *view, struct lane_go *go)
 {
     struct world *world = e->group->world;

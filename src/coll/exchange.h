@@ -15,8 +15,8 @@
 #include "coll/stages.h"
 #include "tensor/vec.h"
 
-/* What travels beside the vector and is reduced with it. All fields are eight bytes wide: it goes
- * over the wire as it stands. */
+/* The metadata that travels with the vector and is reduced with it. All fields are eight bytes
+ * wide: it goes over the wire as it stands. */
 struct exchange_meta {
     double weight;                   /* Σ: of the mean */
     uint64_t samples;                /* Σ: records that went into the contributions */
@@ -35,7 +35,7 @@ struct exchange_meta {
     double rate;                 /* Σ: steps that a member takes in a second, where it says so */
 };
 
-/* Who works on what has been reduced before it goes out to all. */
+/* The nodes that process the reduced vector before it is broadcast. */
 enum exchange_split {
     EXCHANGE_WHOLE,     /* nobody: an all-reduce */
     EXCHANGE_AT_ROOT,   /* the driver, which takes part as rank 0 and brings nothing itself */
@@ -63,14 +63,14 @@ struct exchange_config {
     int (*prepare)(void *user, struct range range, float *x, const struct exchange_meta *meta);
     void *user;
     struct stages *stages; /* lanes of this node that take turns; NULL: it continues as it likes */
-    /* What the driver holds of this lane beside its results, and workers as well, as of the last
-     * exchange that each completed: a driver that has returned is handed it with that result, by
-     * whoever hands that on. A joiner is not: what its strategy does not bring it otherwise it
-     * starts over. Borrowed; of one length on all. n 0: nothing. */
+    /* State that the driver and the workers hold for this lane besides its results, as of the last
+     * exchange that each completed. The member that sends a recovered driver the result sends this
+     * state, too. A joiner is not: what its strategy does not bring it otherwise it starts over.
+     * Borrowed; of one length on all. n 0: nothing. */
     struct vec kept;
 };
 
-/* What it cost this member. */
+/* The cost of the exchange to this member. */
 struct exchange_cost {
     double seconds;  /* from entry to exit */
     double waited_s; /* beyond its own transfers */
@@ -78,7 +78,7 @@ struct exchange_cost {
     uint64_t bytes; /* sent and received */
 };
 
-/* What a member does in a lane just now, for who looks on. */
+/* The activity of a member in a lane, for observers. */
 enum exchange_stage {
     EXCHANGE_IDLE,
     EXCHANGE_COLLECTING, /* it has given its input, and waits until all have */
@@ -111,8 +111,8 @@ struct exchange {
     enum coll_algorithm planned;
     struct coll_auto automatic;
     double took; /* s, the last vector with the present choice; 0: none */
-    /* What a lossy codec still owes: after the last exchange, and in the one under way. Not used
-     * with f32. */
+    /* The error that a lossy codec has not delivered yet: after the last exchange, and in the one
+     * under way. Not used with f32. */
     struct vec residual[2];
 };
 
@@ -142,8 +142,9 @@ void exchange_join_unsynced(struct exchange *e);
 int exchange_run(struct exchange *e, const struct exchange_meta *mine);
 
 /* After the last exchange of a lane there is no next one in which a new view would be noticed, but
- * members of it may lack the last result. Who has it calls this whenever the group has changed
- * (SIGNAL_GROUP) until the run is over: it reports and hands the result on. Same errors. */
+ * members of it may lack the last result. A member that has the last result calls this whenever the
+ * group has changed (SIGNAL_GROUP) until the run is over: it reports, and sends the result to
+ * members that lack it. Same errors. */
 int exchange_sync(struct exchange *e);
 
 /* Of the last exchange completed here; valid until the next one completes. */

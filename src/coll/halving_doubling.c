@@ -14,7 +14,7 @@ struct range {
     size_t at, len;
 };
 
-/* What a rank gives its partner of a round, and what it gets from him for it. */
+/* The ranges that a rank sends its partner in a round and receives in return. */
 struct half {
     size_t partner;
     struct range give, take;

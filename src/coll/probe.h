@@ -1,6 +1,6 @@
-/* What the links between ranks can do, measured: messages of two sizes to and fro between all
- * pairs, many pairs at a time, none of which share a rank. Every rank ends with the same numbers.
- */
+/* The measured capacity of the links between ranks: messages of two sizes travel to and fro between
+ * all pairs, many pairs at a time, none of which share a rank. Every rank ends with the same
+ * numbers. */
 #ifndef PL_COLL_PROBE_H
 #define PL_COLL_PROBE_H
 

@@ -65,7 +65,7 @@ static void test_relay_broadcasts_from_rank_0(void **state)
         }
 }
 
-/* What a rank receives, by its schedule. */
+/* Counts the floats that a rank receives by its schedule. */
 static size_t count_received(const struct schedule *s)
 {
     size_t sum = 0;

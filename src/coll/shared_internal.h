@@ -1,10 +1,11 @@
-/* What the parts of shared variables hand to each other: items on atomic lists, and messages.
+/* Declarations that the files of shared variables have in common: items on atomic lists, and
+ * messages.
  *
  *   ask (member → coordinator)             tell (coordinator → member)
  *     INIT    request, spec                  VAR     request, id
  *     COMMIT  var, round, task               REFUSE  request, why
  *     ENDED   var, round, number, whole      START   var, round, number, spec, nodes by task
- *     PART                                   PARTED
+ * LEAVE                                  MAY_LEAVE
  *
  * each of one kind of message, begun with a byte that says which, so that they stay in order. */
 #ifndef PL_COLL_SHARED_INTERNAL_H

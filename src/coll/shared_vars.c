@@ -104,7 +104,8 @@ static bool may_leave(void *arg)
     return atomic_load(&shared->may_leave);
 }
 
-/* Who leaves while others lack a result that holds his tasks would take it with him. */
+/* A member that left while others lack a result with its tasks would take the result with it, so it
+ * waits. */
 static void leave_variables(struct shared *shared)
 {
     struct buf bytes = {0};
@@ -244,7 +245,8 @@ static bool hold_slot(struct shared_var *var, struct shared_slot *slot, uint64_t
     return false;
 }
 
-/* 1: held for the caller; 0: not yet; ERR_NOT_FOUND. What is done is seen before what is there. */
+/* 1: held for the caller; 0: not yet; ERR_NOT_FOUND. The completed round is read before the slot:
+ * in the other order a result could be missed. */
 static int look_up_round(struct shared_var *var, uint64_t round, struct err *err)
 {
     uint64_t done = atomic_load(&var->done);

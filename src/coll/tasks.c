@@ -161,7 +161,7 @@ static uint32_t find_spare(const struct task_table *table, const struct members 
     return TASKS_NOBODY;
 }
 
-/* What was theirs who are gone is somebody else's, or nobody's. */
+/* Tasks of lost members move to others or become unassigned. */
 static void forget_lost(const struct task_table *table, const struct tasks_var *var,
                         struct tasks_round *r)
 {
@@ -306,8 +306,8 @@ static void on_ended(struct task_table *table, const struct tasks_event *e,
     if (e->number != r->number || !members_has(&r->outstanding, e->node))
         return;
     members_drop(&r->outstanding, e->node);
-    /* Who had a whole result and was lost may have been the only one; not so the other way round:
-     * what is void for one who lived to say so is void for all who live. */
+    /* A lost member may have been the only one with a whole result, so its report does not make the
+     * round valid. A member that reports a void round is right for all that live. */
     r->voided |= !e->whole;
     if (members_none(&r->outstanding))
         end_round(table, e->var, out);

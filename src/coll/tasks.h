@@ -30,7 +30,7 @@ enum {
 
 enum tasks_op { TASKS_SUM, TASKS_MEAN, TASKS_LARGEST, TASKS_SMALLEST, TASKS_USER, TASKS_OPS };
 
-/* What all members must say alike of a variable. */
+/* The properties of a variable on which all members must agree. */
 struct tasks_spec {
     char key[TASKS_KEY_MAX];
     uint64_t n; /* floats */
@@ -111,8 +111,9 @@ struct tasks_orders {
 void task_table_init(struct task_table *table);
 void task_table_release(struct task_table *table);
 
-/* Take one event in; what is to be done comes out in `out` (cleared first). What makes no sense
- * (from strangers, twice, of rounds that are over) is ignored. ERR_NOMEM: the book is torn. */
+/* Take one event in; what is to be done comes out in `out` (cleared first). Events that make no
+ * sense (from strangers, repeated, of rounds that are over) are ignored. ERR_NOMEM: the book is
+ * torn. */
 int task_table_step(struct task_table *table, const struct tasks_event *event,
                     struct tasks_orders *out);
 

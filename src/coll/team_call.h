@@ -33,7 +33,7 @@ void team_host_stop(struct team_host *host);
 
 /* ---- a member ---- */
 
-/* What a call was prepared with, kept for the next one like it. */
+/* The preparation of a call, kept for the next call of the same kind. */
 struct team_plan {
     int kind; /* enum team_kind */
     enum coll_algorithm algorithm;
@@ -48,8 +48,8 @@ struct team_channel {
     uint32_t reported; /* a view that the caller knows of, by ERR_VIEW */
     uint64_t n;
     enum coll_algorithm algorithm; /* of the last all-reduce */
-    /* The last two, the latest first: a loop often has a short call beside a long one, and a mean
-     * always has. */
+    /* The last two, the latest first: a loop often alternates a short call and a long one, and a
+     * mean always does. */
     struct team_plan plan[2];
     struct coll_auto automatic;
     double took; /* s, the last long vector, of took_floats; 0: none */
@@ -100,9 +100,9 @@ struct team_call {
 };
 
 /* One collective. ERR_VIEW (a member was lost), ERR_DRIVER (the team is over), ERR_USAGE (the
- * channel is in use, a root is no rank). What fails on this member alone, ERR_NOMEM,
- * ERR_UNSUPPORTED (a vector too long for its algorithm) and ERR_PROTOCOL (others call something
- * else), ends its membership, for the others wait for it. */
+ * channel is in use, a root is no rank). An error of this member alone, ERR_NOMEM, ERR_UNSUPPORTED
+ * (a vector too long for its algorithm) or ERR_PROTOCOL (others make another call), ends its
+ * membership, because the others wait for it. */
 int team_run(struct team *team, const struct team_call *call);
 
 #endif

@@ -1,8 +1,8 @@
-/* What two ends of a transfer say to each other, all in its view and under its number:
+/* The messages between the two ends of a transfer, all in its view and under its number:
  *
- *   PARCEL     piece WIRE_HEADER_PIECE   sender → receiver   floats (u64), then the caller's note
+ * TRANSFER   piece WIRE_HEADER_PIECE   sender → receiver   floats (u64), then the caller's header
  *   PARCEL_GO  TRANSFER_MAY        receiver → sender   pieces that may come by now (u32), or NEVER
- *   PARCEL     0, 1, 2 …         sender → receiver   only pieces that a receive is posted for
+ * TRANSFER   0, 1, 2 …         sender → receiver   only chunks that a receive is posted for
  *   PARCEL_GO  TRANSFER_ENDED       sender → receiver   cancelled
  *
  * The lane is the receiver's; a number is the sender's lane, then a count. Pieces that come in as
@@ -164,7 +164,7 @@ static void withdraw_posts(struct transfer *p)
 
 /* ---- moving on ---- */
 
-/* What a sender hears: how many pieces may come. And a receiver: that no more will. */
+/* The sender receives a grant: how many chunks it may send. And a receiver: that no more will. */
 static int take_grant(struct transfer *p)
 {
     uint32_t may = bytes_le32(p->grant_bytes);

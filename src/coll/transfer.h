@@ -39,7 +39,7 @@
 enum {
     TRANSFER_CHUNK = 64 * 1024, /* floats of a piece */
     TRANSFER_WINDOW = 8,        /* pieces of one transfer under way at once */
-    TRANSFER_HEADER = 256,      /* bytes that go beside a vector, at most */
+    TRANSFER_HEADER = 256,      /* largest header of a vector, in bytes */
     TRANSFER_HEAD = 8,          /* and before them: the number of floats */
 };
 
@@ -116,7 +116,8 @@ struct transfer_in {
     void *user;
 };
 
-/* What woke a task: exactly one of a note, a transfer that has ended, something of its own. */
+/* The event that woke a task: exactly one of a header, a transfer that has ended, or an event of
+ * the task's own. */
 struct transfer_wake {
     struct message *header; /* owned, until it is accepted or refused; else NULL */
     struct transfer *ended; /* told once, and the struct is free; else NULL */

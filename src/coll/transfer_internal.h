@@ -1,5 +1,5 @@
-/* What transfer.c, which knows one transfer, and transfers.c, which knows a task's, have in
- * common. */
+/* Declarations that transfer.c (one transfer) and transfer_table.c (all transfers of a task) have
+ * in common. */
 #ifndef PL_COLL_TRANSFER_INTERNAL_H
 #define PL_COLL_TRANSFER_INTERNAL_H
 

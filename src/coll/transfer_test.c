@@ -1,6 +1,6 @@
-/* Transfers in simulated clusters, with both back ends: the stories of all worlds, then what only
- * virtual time can show: how long they take, and that whoever dies, at whichever message, leaves
- * nobody waiting. */
+/* Transfers in simulated clusters, with both back ends: the stories of all worlds, then those that
+ * need virtual time: how long transfers take, and that a node that dies, at any message, leaves no
+ * other waiting. */
 #include "sim/scene.h"
 
 #include "transfer_stories.h"
@@ -247,7 +247,7 @@ static int client_served(struct stage *stage, struct transfers *ps, struct clien
     return OK;
 }
 
-/* A server sends back what it gets; whoever is gone is not waited for. */
+/* A server sends back each vector it receives and does not wait for clients that are dead. */
 static int serve_echo(struct stage *stage, struct transfers *ps, struct client *client)
 {
     for (uint32_t live = stage->scene.workers - 1; live > 0;) {
@@ -344,7 +344,8 @@ static void test_transfer_death_at_every_message(void **state)
 
 /* ---- waiting ---- */
 
-/* What a task waits for besides comes first, and both in the end. */
+/* Of the task's own events and transfers that are ready, the own events are returned first, and
+ * both in the end. */
 static int add_own_waits(struct stage *stage, struct world *w)
 {
     struct transfers ps;

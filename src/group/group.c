@@ -86,7 +86,8 @@ int group_set_view(struct group *group, const struct view *view)
     int rc = follow_peers(group, old, &node->view);
     if (!old)
         atomic_store(&group->first, &node->view);
-    /* The new view first, then the abort: whoever is woken by it finds the view that did it. */
+    /* The new view is stored before the abort: a task that the abort wakes finds the view that
+     * caused it. */
     atomic_store(&group->view, &node->view);
     world_abort(group->world, view->number);
     group_changed(group);

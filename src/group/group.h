@@ -29,7 +29,7 @@ struct group_timing group_timing_busy(void);
 
 enum { GROUP_REPORT = 64, GROUP_TOTALS = 4 }; /* words */
 
-/* What a member says to a driver that has returned. */
+/* The first message of a worker to a recovered driver. */
 struct group_return {
     uint32_t view, incarnation; /* which it comes from, */
     struct members members;     /* and who was in it */
@@ -73,7 +73,7 @@ struct group {
     _Atomic uint32_t model_requests;    /* a copy of the model, for these uses (the driver asks) */
     _Atomic uint32_t joiner;            /* whom to admit (roster.h); ROSTER_NOBODY */
     atomic_bool leaving;                /* to take part in nothing more than it has to, and go */
-    const atomic_int *leave, *pause;    /* whoever set one wants that; or NULL */
+    const atomic_int *leave, *pause;    /* the host sets one of them; or NULL */
     atomic_bool left;                   /* and goes now: the driver's answer is to hang up */
     atomic_bool told_to_leave;          /* the driver has asked it to leave: it may stand by */
     char refusal[ERR_TEXT_MAX];         /* why, once `refused` is set: */
@@ -95,7 +95,8 @@ struct group {
     _Atomic uint64_t report_version,
         report[GROUP_REPORT];                       /* odd: it is being written; 0: nothing yet */
     _Atomic uint64_t departed_totals[GROUP_TOTALS]; /* as the driver last said */
-    struct exchange *lane[ROSTER_LANES_MAX]; /* this node's, for who looks on; NULL: not opened */
+    struct exchange *lane[ROSTER_LANES_MAX]; /* this node's exchanges, for observers; NULL: not
+                                                opened */
     struct task *listener, *heartbeat_task;
     struct view_node *views; /* all views of the run, owned */
 };
@@ -122,8 +123,8 @@ int group_set_view(struct group *group, const struct view *view);
  * ERR_CANCELLED */
 int group_admit_joiner(struct group *group, uint32_t node, bool *in);
 
-/* What this member would tell a driver that has returned: by one task, at its commit points; until
- * then it would start over. `n` ≤ GROUP_REPORT. */
+/* Stores what this member would send a recovered driver: called by one task, at its commit points;
+ * without it the member would start over. `n` ≤ GROUP_REPORT. */
 void group_set_recovery_report(struct group *group, const uint64_t *words, size_t n);
 
 /* Is this member to leave? It says so in its next exchange, and goes after the one behind. */

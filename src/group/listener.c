@@ -1,4 +1,4 @@
-/* What the driver says, and what becomes of a member whose driver says nothing any more. */
+/* Messages of the driver, and the fate of a member whose driver is silent. */
 #include "group/listener.h"
 
 #include "base/fault.h"
@@ -80,7 +80,7 @@ static int lose_driver(struct listener *l, const char *outcome)
         l->pause = 2 * CALL_FIRST;
         l->calls = 0;
     } else if (l->standing ==
-               REPLIED) { /* whoever it was has hung up: no word is to be waited for */
+               REPLIED) { /* the driver has disconnected: there is no message to wait for */
         l->call_at = now + l->pause;
     }
     l->standing = CALLED;
@@ -112,7 +112,7 @@ static int call_driver(struct listener *l)
     }
     const char *address = next_address(l);
     bool several = address && group->drivers[1];
-    /* Who has answered has said nothing since; or, of several, this one does not answer. */
+    /* The driver that replied is silent since; or this one of several addresses does not reply. */
     if (l->standing == REPLIED || several)
         world_peer_drop(group->world, WORLD_DRIVER);
     l->standing = CALLED;

@@ -8,14 +8,14 @@
 /* The listener's task. `arg`: the group. */
 int group_listener(void *arg);
 
-/* Wake whoever waits for the group. */
+/* Wake the tasks that wait for the group. */
 void group_changed(struct group *group);
 void group_end(struct group *group);
 
 /* A control message to the driver that names a node. ERR_DRIVER, ERR_NOMEM, ERR_CANCELLED */
 int group_send_node(struct group *group, enum wire_kind kind, uint32_t node);
 
-/* What this member has noted last. false: nothing yet */
+/* The newest recovery report of this member. false: there is none yet */
 bool group_read_report(const struct group *group, uint64_t report[GROUP_REPORT]);
 
 #endif

@@ -80,7 +80,7 @@ void roster_report_member(struct roster_orders *out, uint32_t node, const char *
     o->what = what;
 }
 
-/* ---- who comes to a run under way ---- */
+/* ---- joining a run ---- */
 
 /* The lowest that waits, or NULL; and whether one that waits has a donor already. */
 static struct roster_member *first_waiting(struct roster *roster, bool *sponsored)
@@ -160,7 +160,7 @@ static void release_surplus(struct roster *roster, struct roster_orders *out)
 static void on_want(struct roster *roster, uint32_t n, struct roster_orders *out)
 {
     if (roster->options.workers_max == 0)
-        return; /* who leaves could not return */
+        return; /* a member that leaves could not rejoin */
     roster->wanted = n < 1 ? 1 : n > roster->options.workers_max ? roster->options.workers_max : n;
     release_surplus(roster, out);
     roster_seek_donor(roster, out);
@@ -220,7 +220,7 @@ static void on_join(struct roster *roster, const struct roster_event *event,
         roster_make_view(roster, out);
 }
 
-/* ---- who goes ---- */
+/* ---- leaving and dying ---- */
 
 static void put_out(struct roster_member *m, const char *what, struct roster_orders *out)
 {
@@ -229,7 +229,7 @@ static void put_out(struct roster_member *m, const char *what, struct roster_ord
     roster_order(out, ORDER_DROP)->node = m->node;
 }
 
-/* What its donor had for a joiner goes with the donor, unless it is there already. */
+/* When a donor dies, the joiner that has not received all of its state is dropped. */
 static void drop_orphans(struct roster *roster, uint32_t donor, struct roster_orders *out)
 {
     for (size_t i = 0; i < roster->count; i++) {
@@ -317,8 +317,8 @@ static size_t broken_links(const struct roster *roster, const struct roster_memb
     return n;
 }
 
-/* A broken link outlasts the time in which a death would have been heard of: whoever has more such
- * links leaves, or else the higher number. */
+/* A broken link that outlasts the time in which a death is noticed: the member with more broken
+ * links leaves, or else the one with the higher number. */
 static void tick_link(struct roster *roster, struct roster_member *m, int64_t now,
                       struct roster_orders *out)
 {

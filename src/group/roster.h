@@ -4,7 +4,7 @@
  *
  * One path for every change (D5): whatever happened to a member, it ends in a new view.
  *
- * Who comes to a run under way waits. A member is asked to admit it: at its next commit point,
+ * A joiner of a run under way waits. A member is asked to admit it: at its next commit point,
  * behind exchange n, or later on its way to the next, the donor says so and goes no further until
  * the view that holds the joiner is there. So exchange n + 1 cannot complete without the joiner,
  * which begins behind n with what the donor sends it. Should its donor die before it has that, it
@@ -12,8 +12,8 @@
  *
  * A driver that returns after a death makes no first view of its own: members of the last view
  * return to it, under their numbers, and it continues with those of the newest that any of them has
- * seen, or that it knows to have made itself. It waits for them a while, not for ever. Who has been
- * left out meanwhile, or comes too late, is told to start over. */
+ * seen, or that it knows to have made itself. It waits for them a while, not for ever. Workers that
+ * have been left out meanwhile, or reconnect too late, are told to start over. */
 #ifndef PL_GROUP_ROSTER_H
 #define PL_GROUP_ROSTER_H
 
@@ -50,7 +50,7 @@ struct roster_event {
     const struct members *members; /* RETURN; borrowed */
     uint64_t progress;             /* HEARTBEAT: steps taken */
     bool busy;                     /* HEARTBEAT: computing, so progress is due */
-    uint32_t other;                /* LOST, SPONSORED; WANT: how many */
+    uint32_t other;                /* LOST, DONOR_READY: the other node; WANT: how many */
     int64_t pause;                 /* TICK: how long the driver itself stood still, ns */
     uint32_t view;                 /* LANE_AT, RETURN */
     uint32_t lane;                 /* LANE_AT */
@@ -63,7 +63,7 @@ struct roster_event {
  * nothing. */
 enum lane_report { LANE_HELD, LANE_JOINED, LANE_UNKNOWN };
 
-/* What all who take part in a lane do in a view before they exchange again. */
+/* The steps that all participants of a lane take in a new view before they exchange again. */
 struct lane_go {
     uint32_t view, lane;
     uint64_t completed;     /* this exchange counts: who has not completed it adopts its result */
@@ -103,7 +103,7 @@ struct roster_orders {
 
 struct roster_options {
     uint32_t workers;     /* the first view is made when so many have joined */
-    uint32_t workers_max; /* who comes later joins while there are fewer; 0: nobody does */
+    uint32_t workers_max; /* later joiners are admitted while there are fewer; 0: never */
     uint32_t standby;     /* so many more are to wait for a place, where workers are asked for */
     uint32_t incarnation;
     bool driver_takes_part; /* in every lane, as its root */
@@ -145,7 +145,7 @@ struct roster_lane {
     uint64_t at[VIEW_MEMBERS_MAX]; /* by rank in the current view */
 };
 
-/* Who is waited for when the driver has returned. */
+/* The members that a recovered driver waits for. */
 struct roster_recovery {
     bool on;
     int64_t until;              /* 0: the clock does not run yet */

@@ -4,8 +4,8 @@
  * impatient for any that is late. The roster is the real one; the nodes are models of what group.c,
  * listener.c and exchange.c do in one lane of N exchanges.
  *
- * What must hold in every state:
- *   whoever is out never comes in again, and views have one number each
+ * Invariants of every state:
+ * a node that has left never returns, and each number belongs to one view
  *   no two who are in have completed different things as exchange n
  *   nobody adopts a result from who does not hold it, or is two behind
  *   where nothing can happen any more, all who are in have completed all N */
@@ -84,7 +84,7 @@ static struct roster_orders orders;
 static const struct roster_options options = {
     .workers = 3, .workers_max = 4, .incarnation = 1, .silence_max = 1000, .stall_max = 1000};
 
-/* What may happen in a world. */
+/* The faults that a world allows. */
 struct world {
     int crashes;    /* of nodes */
     bool joiner;    /* comes */
@@ -267,7 +267,7 @@ static void driver_receives(struct state *s, uint32_t node)
 }
 
 /* Its connections break: what was on its way is lost, and so is who is not in, or is in and has not
- * all that its donor had for it. Who waited for another to come in does not any more. */
+ * all that its donor had for it. Donors no longer wait for their joiners. */
 static bool driver_dies(struct state *s, uint32_t node)
 {
     struct roster_state *b = &s->roster;
@@ -360,7 +360,7 @@ static bool is_ready(const struct peer *p)
     return p->alive && p->view > 0 && !p->waits && p->hello;
 }
 
-/* What a node can do by itself: each returns whether it can, and does it. */
+/* The actions of a node: each returns whether it is possible, and performs it. */
 
 static bool send_hello(struct state *s, uint32_t node)
 {
@@ -467,7 +467,8 @@ static bool complete_join(struct state *s, uint32_t node)
     return true;
 }
 
-/* What it has said is heard, then its end; what was on its way to it is lost. */
+/* The driver receives what the node has sent, then its disconnect; messages on their way to the
+ * node are lost. */
 static bool crash_node(struct state *s, uint32_t node)
 {
     struct peer *p = &s->peer[node];
@@ -499,8 +500,8 @@ static bool node_turn(struct state *s, uint32_t node)
     return true;
 }
 
-/* What only gives a node more to choose from is heard at once: it may still act on it when it
- * likes. */
+/* Messages that only widen a node's choices are delivered at once: the node may still act on them
+ * at any later time. */
 static bool deliver_at_once(struct state *s, uint32_t node)
 {
     uint8_t kind = s->to[node].at[0].kind;
@@ -562,7 +563,7 @@ static void check_end(const struct state *s)
     for (uint32_t i = 0; i < NODES; i++)
         if (set_has(s->roster.in, i) && s->peer[i].alive)
             assert_int_equal(s->peer[i].completed, N);
-    /* Who waits for a donor has one that is there. */
+    /* A joiner that waits for a donor has a live one. */
     if (set_has(s->roster.waits, JOINER) && s->roster.donor[JOINER])
         assert_true(set_has(s->roster.in, s->roster.donor[JOINER] - 1u));
 }

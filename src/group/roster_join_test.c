@@ -1,4 +1,4 @@
-/* The roster: who comes to a run under way, by a donor. */
+/* The roster: how joiners are admitted by donors. */
 #include "group/roster_story.h"
 
 static void begin_elastic(struct story *s, uint32_t most)
@@ -170,7 +170,7 @@ static void test_roster_shrinks_and_grows(void **state)
     assert_string_equal(want_members(s, 0), "part 4; part 1"); /* somebody has to stay */
 }
 
-/* Who has a joiner to care for stays, and so does the joiner until it has all. */
+/* A donor is not released, and neither is its joiner until the join is complete. */
 static void test_roster_donor_is_not_released(void **state)
 {
     struct story *s = *state;

@@ -1,4 +1,4 @@
-/* What members of a new view adopt or redo in each lane. */
+/* The decision which result of a lane members of a new view adopt, or which exchange they redo. */
 #include "group/roster_internal.h"
 
 void lane_go_encode(const struct lane_go *go, struct buf *out)

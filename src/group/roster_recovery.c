@@ -1,4 +1,4 @@
-/* Who returns to a driver that has returned. */
+/* Workers that reconnect to a recovered driver. */
 #include "group/roster_internal.h"
 
 #include <stdio.h>

@@ -51,7 +51,7 @@ static void test_recovery_all_reconnect(void **state)
     assert_string_equal(returns_from(s, 5, 3, 7, "025"), "afresh 5"); /* it is in already */
 }
 
-/* Who has not returned in time is dead; who comes then is too late. */
+/* A member that has not reconnected in time is dead; a reconnect after that is too late. */
 static void test_recovery_wait_is_bounded(void **state)
 {
     struct story *s = *state;
@@ -111,7 +111,8 @@ static void test_recovery_outranks_older_driver(void **state)
     assert_string_equal(returns_from(s, 1, 5, 8, "01"), "afresh 1"); /* it has met a newer one */
 }
 
-/* Nobody is left: with those who come again the run begins where the driver is. */
+/* No member reconnects: the run starts from the driver's own state, with workers that join as new
+ * members. */
 static void test_recovery_without_reconnects(void **state)
 {
     struct story *s = *state;
@@ -126,8 +127,8 @@ static void test_recovery_without_reconnects(void **state)
     assert_string_equal(joins(s, 3), "join 3; view 1: 2 3");
 }
 
-/* Whoever was left out by the newest view is no reason to wait for others less, nor one to continue
- * with. */
+/* A worker that the newest view had excluded neither shortens the wait for others nor counts as a
+ * member to continue with. */
 static void test_recovery_of_an_excluded_member(void **state)
 {
     struct story *s = *state;
@@ -140,8 +141,8 @@ static void test_recovery_of_an_excluded_member(void **state)
     assert_string_equal(returns_from(s, 0, 3, 7, "01"), "back 1; back 0; view 8: 0 1");
 }
 
-/* Without knowing of anybody it begins with those who come; until the first view has formed they
- * wait for those who return. */
+/* A driver without memory of the last view starts with joiners; until the first view has formed,
+ * joiners wait for workers that reconnect. */
 static void test_recovery_reconnects_before_joiners(void **state)
 {
     struct story *s = *state;
@@ -194,7 +195,7 @@ static void test_recovery_driver_lacks_the_result(void **state)
     assert_string_equal(step(s, at), "go 0.8: 6 from 1 to 0 driver");
 }
 
-/* What does not return, or was never there, is no reason to return to. */
+/* Members that do not reconnect, or never were members, do not matter. */
 static void test_recovery_disabled_all_rejoin(void **state)
 {
     struct story *s = *state;
@@ -206,8 +207,8 @@ static void test_recovery_disabled_all_rejoin(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
-/* What no driver ever said: a view of nobody, without who tells of it, at the end of all numbers.
- */
+/* Reconnects that no driver can have caused: an empty view, a view without the sender, the largest
+ * numbers. */
 static void test_recovery_ignores_invalid_reconnects(void **state)
 {
     struct story *s = *state;

@@ -376,7 +376,7 @@ static void test_lane_go_round_trips(void **state)
 
 enum { SEQUENCES = 10000, EVENTS = 100, NODES_MAX = 6, LANES = 2 };
 
-/* What the test knows by itself. */
+/* The test's own model of the roster. */
 struct witness {
     struct story s;
     uint64_t seed, draws;

@@ -7,10 +7,10 @@
  * HASH_EVERYth exchange.
  *
  * Gradients leave in buckets, the last layers' first, each in a lane of its own as soon as backward
- * has finished it, so that most of the exchange happens beside computing. A model that is one
- * bucket leaves at the end of the step. State that is not learnt (s) goes with the bucket that
- * leaves last, and all take its mean: layers keep running means, which are linear, so that
- * averaging at each step gives what averaging now and then would. */
+ * has finished it, so that most of the exchange overlaps with computing. A model that is one bucket
+ * leaves at the end of the step. State that is not learnt (s) goes with the bucket that leaves
+ * last, and all take its mean: layers keep running means, which are linear, so that averaging at
+ * each step gives what averaging now and then would. */
 #include "strategy/async_exchange.h"
 #include "strategy/strategy.h"
 

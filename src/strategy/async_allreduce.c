@@ -1,7 +1,7 @@
-/* `async_allreduce`: all-reduce beside computing (Elastic §6.1). While a step's exchange is under
- * way the next gradient is computed, so that a step takes max(T_comp, T_comm) and not their sum
- * (Eq. 6.4). Δw is what a worker's own optimizer makes of its own gradient g: −ηg without momentum,
- * which lives in it otherwise.
+/* `async_allreduce`: all-reduce that overlaps with computing (Elastic §6.1). While a step's
+ * exchange is under way the next gradient is computed, so that a step takes max(T_comp, T_comm) and
+ * not their sum (Eq. 6.4). Δw is what a worker's own optimizer makes of its own gradient g: −ηg
+ * without momentum, which lives in it otherwise.
  *
  * method: 1 (Algorithm 6, Eq. 6.2). All have the same w; what is exchanged is applied a step late:
  *
@@ -41,7 +41,7 @@ struct pipe {
     bool in_flight;         /* an exchange has been submitted and not been taken */
     bool rejected;          /* what this worker put into the one last taken was not finite */
     bool warming;           /* plain allreduce yet, */
-    bool draining;          /* or waiting for the exchange under way, with nothing beside */
+    bool draining;          /* waiting for the exchange under way, with no computing meanwhile */
     struct progress here;   /* where this worker trains */
     struct progress sent;   /* and where it was when it submitted last */
     uint64_t from;          /* place of all in the step last taken, */
@@ -194,7 +194,7 @@ static int run_gradient(struct pipe *p, struct exchange_meta *mine)
     return diverged ? OK : rc;
 }
 
-/* What the optimizer remembers, and s, are as broken as the gradient or the model was. */
+/* A gradient or model that is not finite has also damaged the optimizer's state and s. */
 static void reset_pipe(struct pipe *p, struct exchange_meta *mine)
 {
     struct learner *l = p->m->learner;
@@ -285,7 +285,7 @@ static int take_step(struct pipe *p)
     return sync_is_due(p) ? drain_pipe(p) : OK;
 }
 
-/* `allreduce`, with nothing beside: x ← x − η·mean g (Eq. 6.1). */
+/* `allreduce` without overlap: x ← x − η·mean g (Eq. 6.1). */
 static int warm_step(struct pipe *p)
 {
     struct learner *l = p->m->learner;

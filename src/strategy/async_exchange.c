@@ -86,7 +86,7 @@ static int await_end(struct async_exchange *b, int64_t deadline)
     }
 }
 
-/* Who waits for others computes nothing, and is not expected to. */
+/* A worker that waits for others computes nothing, and is not expected to. */
 int async_exchange_wait(struct async_exchange *b, int64_t deadline)
 {
     struct group *group = b->lane->group;

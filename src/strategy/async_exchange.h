@@ -1,5 +1,5 @@
-/* Exchanges beside training: a task that carries out the exchanges of one lane, one at a time,
- * while the worker's own task continues computing. */
+/* Exchanges that overlap with training: a task that carries out the exchanges of one lane, one at a
+ * time, while the worker's own task continues computing. */
 #ifndef PL_STRATEGY_ASYNC_EXCHANGE_H
 #define PL_STRATEGY_ASYNC_EXCHANGE_H
 
@@ -36,11 +36,11 @@ bool async_exchange_busy(const struct async_exchange *b);
  * exchange_run returns; from then on the lane is the caller's until the next is submitted. */
 int async_exchange_wait(struct async_exchange *b, int64_t deadline);
 
-/* End the task, and give up an exchange under way, in whatever stage it is: for who goes from the
- * group, or when the run is over. Until then, when the worker's loop has ended, well or not, the
- * task ends what is under way and settles the lane, and nobody else may: what the driver says about
- * a lane in a view is heard once. The lane is the caller's. Zeroed, never started, or stopped:
- * nothing to do. */
+/* End the task, and give up an exchange under way in any stage: for a worker that leaves the group,
+ * or when the run is over. Until then, when the worker's loop has ended, well or not, the task ends
+ * what is under way and settles the lane, and nobody else may: what the driver says about a lane in
+ * a view is heard once. The lane is the caller's. Zeroed, never started, or stopped: nothing to
+ * do. */
 void async_exchange_stop(struct async_exchange *b);
 
 #endif

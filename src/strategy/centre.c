@@ -60,7 +60,7 @@ static void count_update(struct centre *c, uint32_t node)
     c->applied_parity.word[node / 64] ^= UINT64_C(1) << node % 64;
 }
 
-/* ---- who comes ---- */
+/* ---- joining workers ---- */
 
 static struct client *client_of(struct centre *c, uint32_t node)
 {

@@ -1,15 +1,16 @@
 /* The centre of elastic averaging: the driver's part of `easgd` where workers come when they like.
  * A worker asks by a transfer's note alone, which is refused, since nothing comes with it; the
- * answer is x̃ and s̃ as they are. What a worker gives is added whole, or, if it dies on the way or
- * what it gives is not finite, not at all. Memory: one vector a worker, made when it first comes.
+ * answer is x̃ and s̃ as they are. A worker's update is added whole. It is dropped when its worker
+ * dies before it has arrived, or when it is not finite. Memory: one vector a worker, made when it
+ * first comes.
  *
- * A driver that returns has no centre any more. Every worker that has returned to it offers the one
- * that it fetched last; when all have, the newest is taken, and whoever asks is answered again. Of
- * what a worker has given the last may not be in it. Each answer says so: it names the workers of
- * whom an odd number of gifts is decided, and since a worker fetches between two, so that the
- * newest copy has all of them but perhaps the last, one bit is enough. Nor does the centre end
- * before those gifts are in, or their workers gone: by what they say with their offers it knows of
- * whom it lacks one. */
+ * A driver that returns has no centre any more. Every reconnected worker offers the centre that it
+ * fetched last. When all have, the driver takes the newest, and replies again to workers that
+ * request it. Of what a worker has given the last may not be in it. Each answer says so: it names
+ * the workers of whom an odd number of gifts is decided, and since a worker fetches between two, so
+ * that the newest copy has all of them but perhaps the last, one bit is enough. Nor does the centre
+ * end before those gifts are in, or their workers gone: by what they say with their offers it knows
+ * of whom it lacks one. */
 #ifndef PL_STRATEGY_CENTRE_H
 #define PL_STRATEGY_CENTRE_H
 
@@ -19,7 +20,7 @@
 /* Lanes of transfers: of the centre and of workers that visit it; of what workers give. */
 enum centre_lane { CENTRE_LANE_VISIT, CENTRE_LANE_UPDATE };
 
-/* What is said in the notes of transfers:
+/* Contents of the transfers' headers:
  *   ASK    worker → centre   send me x̃ and s̃, if you are the driver of incarnation `number`
  *   GIVE   worker → centre   the vector is d, the `number`th of mine
  *   MODEL  centre → worker   the vector is x̃, s̃ of that `version`: so many gifts have come
@@ -41,7 +42,7 @@ size_t centre_message_encode(const struct centre_message *message, uint8_t out[C
 /* ERR_PROTOCOL */
 int centre_message_decode(struct byte_reader in, struct centre_message *out);
 
-/* What travels is x, then s: the two parts of such a vector, n floats being x. */
+/* A vector travels as x, then s; these are its two parts, of which x has n floats. */
 static inline struct vec centre_x(const struct vec *both, size_t n)
 {
     return (struct vec){both->at, n};

@@ -50,7 +50,7 @@ static uint64_t bound_of(const struct consistency_config *config)
     return 0;
 }
 
-/* Who has not pushed yet is older than all who have. */
+/* A worker that has not pushed yet counts as older than all that have. */
 static int64_t latest_push(const struct consistency_worker *w)
 {
     return w->known > 0 ? w->A[0] : INT64_MIN;

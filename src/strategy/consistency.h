@@ -1,6 +1,6 @@
-/* Who may continue after a push: the consistency of a parameter server, as a pure step machine.
- * What has happened goes in, with its time; the workers to whom OK is to be sent now come out. It
- * knows no weights, messages or clock, so any state can be built in a test.
+/* The consistency of a parameter server as a pure step machine: it decides which workers may
+ * continue after a push. Events go in with their time; the workers that may continue now come out.
+ * It knows no weights, messages or clock, so any state can be built in a test.
  *
  * A worker pushes a gradient, waits for OK, fetches the weights and continues. Its lead is how many
  * pushes it is ahead of the slowest, t_p - t_slowest; its staleness is its lead when OK is sent.
@@ -14,8 +14,8 @@
  *
  * Credit can be granted again as soon as it is spent, so the lead under dssp has no bound, whatever
  * the paper's Theorem 2 assumes, unless `hard_bound` is set: then staleness is at most s_U =
- * s_lower + r_max. The slowest never waits; so whoever does continues when the slowest has pushed
- * often enough, or is gone.
+ * s_lower + r_max. The slowest worker never waits, so a waiting worker continues when the slowest
+ * has pushed often enough, or is gone.
  *
  * An event costs a pass or two over the members, and r_max^2 for credit. Nothing is allocated. */
 #ifndef PL_STRATEGY_CONSISTENCY_H
@@ -45,7 +45,7 @@ struct consistency_config {
     bool hard_bound; /* credit is at most s_U - lead */
 };
 
-/* What is known of a worker p, in the paper's symbols. */
+/* The state of a worker p, in the paper's symbols. */
 struct consistency_worker {
     uint64_t t;         /* pushes; a joiner's begin at those of the slowest */
     uint32_t r;         /* credit left */

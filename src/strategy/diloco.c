@@ -15,8 +15,8 @@
  * fragments: P > 1. x is cut into P fragments, anywhere. Fragment p = 0 … P−1 goes through all this
  * by itself every H steps, at the steps t with t ≡ H(p+1)/P (mod H): so less is exchanged at once.
  *
- * overlap: o > 0. What is submitted at step t is taken at step t + o, and exchanged meanwhile
- * beside training. The fragment has continued by o steps then, and keeps a part of them:
+ * overlap: o > 0. A fragment that is submitted at step t is taken at step t + o; its exchange
+ * overlaps with training. The fragment has continued by o steps then, and keeps a part of them:
  *
  *     x_i ← mix·x_i + (1−mix)·x̃
  *
@@ -188,7 +188,7 @@ static void submit_fragment(struct diloco *d, struct fragment *f)
     async_exchange_submit(&f->sender, &mine);
 }
 
-/* The outer step of a fragment. What was put in has served, and gives its place to Δ. */
+/* The outer step of a fragment. The input is no longer needed, and Δ takes its place. */
 static void outer_step(struct diloco *d, const struct fragment *f)
 {
     float lr = d->config->outer_lr, momentum = d->config->outer_momentum;
@@ -302,7 +302,7 @@ static int train_steps(struct diloco *d, uint64_t steps)
     return OK;
 }
 
-/* Behind an exchange beside which no other is under way. */
+/* After an exchange at whose end no other is under way. */
 static size_t diloco_export_join_state(const struct member *m, uint64_t word[JOIN_STATE_WORDS])
 {
     const struct diloco *d = m->own;
@@ -327,7 +327,7 @@ static int diloco_join(struct diloco *d, const struct join_state *join)
     return OK;
 }
 
-/* What is due at this step: first all that is to leave, then all that is to return. */
+/* The fragments of this step: first all submissions, then all results. */
 static int exchange_fragments(struct diloco *d)
 {
     uint64_t t = d->here.steps;

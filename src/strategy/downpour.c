@@ -141,7 +141,8 @@ static int fetch_model(struct replica *r, struct member *m)
     return rc == OK ? m->on_exchange(m, LANE_FETCH, &cost) : rc;
 }
 
-/* One step, and what is due after it. Who has lost his numbers says so and starts over. */
+/* One step, and what is due after it. A worker whose model is no longer finite reports so and
+ * starts over. */
 static int run_iteration(struct replica *r, struct member *m)
 {
     const Paceline__Downpour *d = settings_of(m->job);
@@ -160,7 +161,7 @@ static int run_iteration(struct replica *r, struct member *m)
     return rc == OK ? stop : rc;
 }
 
-/* What it has stepped is to arrive. */
+/* Waits until the last update has arrived. */
 static int leave_run(struct replica *r, struct member *m)
 {
     int rc = r->steps > 0 ? push_update(r, m) : OK;

@@ -10,9 +10,9 @@
  * so the centre gains what the worker gives. The state of layers, s̃, is a mean weighted alike: the
  * driver adds α(s − s̃); workers keep their own s. Memory: three vectors on a worker, where a
  * driver that returns finds the newest x̃ (centre.h); on the driver x̃, and one vector a worker.
- * Until it is there all train on, each to its next visit. What was added behind the newest x̃ that
- * anyone has fetched is given once more by those who gave it. Who comes to a run under way begins
- * with its donor's x: the centre is where all fetch, and members' own links are free.
+ * Until it is there all train on, each to its next visit. Updates that were added after the newest
+ * x̃ that any worker has fetched are sent again by their workers. A joiner of a run under way
+ * begins with its donor's x: the links to the centre are busy, and links between members are free.
  *
  * mode: sync. Every τ steps all exchange, and with the x̃ of before
  *
@@ -68,7 +68,7 @@ struct centre_client {
     struct member *m;
     struct transfers receiver;
     struct transfer request, fetched;
-    struct async_sender sender; /* carries d, beside training; or an offer */
+    struct async_sender sender; /* sends d while training continues; or an offer */
     uint8_t message[CENTRE_MESSAGE];
     struct vec centre;         /* x̃ and s̃ as fetched last, */
     struct centre_message is;  /* and what was said of them */
@@ -274,7 +274,7 @@ static int fetch_whole(struct centre_client *v)
     return rc;
 }
 
-/* What has been given has left, and no driver that has returned meanwhile lacks any of it. */
+/* Waits until all updates have been sent, and a recovered driver lacks none of them. */
 static int leave_nothing(struct centre_client *v)
 {
     return v->offered ? fetch_whole(v) : await_sender(v);
@@ -364,7 +364,7 @@ static int local_steps(struct centre_client *v, struct member *m, bool *diverged
     return rc;
 }
 
-/* What has been given is to arrive, and a driver that returns to be offered the centre. */
+/* Waits until the last update has arrived, and offers the centre to a recovered driver. */
 static int serve_offers(void *arg)
 {
     struct centre_client *v = arg;

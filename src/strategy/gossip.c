@@ -4,14 +4,14 @@
  *
  *     w ← w/2,  send (x, w)
  *
- * and whoever has received (x_m, w_m) mixes it in, between two steps, in the order of arrival:
+ * and the receiver of (x_m, w_m) mixes it in, between two steps, in the order of arrival:
  *
  *     x ← (w x + w_m x_m)/(w + w_m),  w ← w + w_m
  *
  * So Σ w stays what it was, to the last unit (gossip_sender.h), and mixing leaves Σ w x alone. The
- * state of layers goes with x; optimizers stay with their workers. Whoever dies or leaves takes its
- * weight along; who comes brings a worker's, for the model that its donor has given it. So there is
- * about one for each member, however many have come and gone.
+ * state of layers goes with x; optimizers stay with their workers. The weight of a worker that dies
+ * or leaves is lost; a joiner brings the weight of one worker, for the model that its donor has
+ * sent. So there is about one for each member, however many have come and gone.
  *
  * Ours: the draws are a function of (seed, node, step). A worker whose model is not finite any more
  * sends nothing, and asks others for theirs until one comes; when nobody has one, the run ends. The
@@ -73,7 +73,7 @@ static void follow_view(struct gossip *g, struct member *m)
         members_add(&m->progress.sharers, view->node[i]);
 }
 
-/* Who has lost its model comes before whoever is drawn. */
+/* A member that has lost its model takes precedence over the peer that was drawn. */
 static int give_share(struct gossip *g, struct member *m)
 {
     const struct learner *l = m->learner;

@@ -262,7 +262,7 @@ static struct gossip_message *oldest_message(struct gossip_sender *p)
     return found;
 }
 
-/* What is not finite counts for nothing, and its weight is its sender's again. At the end of the
+/* A model that is not finite is dropped, and its weight returns to its sender. At the end of the
  * run, when there is nobody left to give it to, it stays here; so it does while the word before is
  * on its way. */
 static void return_share(struct gossip_sender *p, const struct gossip_message *l)

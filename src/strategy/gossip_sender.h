@@ -1,10 +1,10 @@
-/* A gossiping member's weight, and its post: models that go and come beside training, each with a
- * part of its sender's weight.
+/* A gossiping member's weight, and its sender: models that travel while training continues, each
+ * with a share of its sender's weight.
  *
  * A weight is a whole number of units, and is only ever halved, handed over and added. So what all
- * members and all letters under way hold together stays the same, to the last unit. A letter that
- * its receiver does not take (no room, or it is gone) gives its weight back to its sender; whoever
- * dies takes with it what it holds.
+ * members and all letters under way hold together stays the same, to the last unit. When the
+ * receiver does not take a message (no room, or it is dead), the weight returns to the sender; a
+ * member that dies takes its weight with it.
  *
  * The post is a task of its own, so that training never waits: one letter goes out at a time, and
  * GOSSIP_INBOX may come in or lie there. A slot belongs to the post while it is POSTED or LANDING,
@@ -28,7 +28,7 @@ uint64_t gossip_halve(uint64_t *w);
 /* w ← w + w_m: the share that w_m has in the sum. */
 float gossip_add(uint64_t *w, uint64_t w_m);
 
-/* What a letter says. */
+/* The kinds of messages. */
 enum gossip_kind {
     GOSSIP_MODEL,   /* x, s and w_m */
     GOSSIP_RETURN,  /* w_m: what you sent is not finite */
@@ -81,14 +81,15 @@ int gossip_sender_open(struct gossip_sender *p, struct world *world, struct grou
 /* End it, and what is under way. Zeroed, or never opened: nothing to do. */
 void gossip_sender_close(struct gossip_sender *p);
 
-/* What has ended since: weights return. True when `word` has: p->word.status. */
+/* Completes the messages that have ended since; weights return. True when `word` has:
+ * p->word.status. */
 bool gossip_drain(struct gossip_sender *p);
 
 /* Send a copy of the model and half the weight. False, and nothing happens, while the letter before
  * is still on its way, or when there is no weight to halve or x is not finite. */
 bool gossip_share(struct gossip_sender *p, uint32_t to, const struct vec *x, const struct vec *s);
 
-/* Who has asked for this member's model: the node, once; or WORLD_ANY. */
+/* The node that has requested this member's model, once; or WORLD_ANY. */
 uint32_t gossip_requested(struct gossip_sender *p);
 
 /* Ask a member for its model. False while another word is still on its way. */

@@ -257,7 +257,7 @@ static bool all_joined(const struct mpca_node *node)
     return all;
 }
 
-/* Who comes to a run under way trains from x̃* on, when its lanes have brought all of it. They take
+/* A joiner of a run under way trains from x̃*, when its lanes have received all of it. They take
  * part meanwhile, and give nothing. */
 static int join_lanes(struct worker *w, struct member *m)
 {

@@ -1,4 +1,4 @@
-/* How `mpca` works beside training: a task a lane, which carries out the exchanges of one shard,
+/* How `mpca` overlaps with training: a task a lane, which carries out the exchanges of one shard,
  * one after another, as the lane's turns come (coll/stages.h). Private to mpca*.c.
  *
  * Between a worker's training and its lanes there are two things for each shard. The slot holds the
@@ -24,7 +24,8 @@ struct mpca_slot {
     _Atomic uint64_t returned; /* τ of contributions that did not count */
 };
 
-/* What a node prepares of a shard's joint model. Ranges are of the lane's vector. */
+/* The state from which a node prepares its part of a shard's joint model. Ranges are of the lane's
+ * vector. */
 struct mpca_part {
     struct mpca_joint joint;
     struct vec s, s_next; /* s̃, behind the last shard */
@@ -108,8 +109,8 @@ void mpca_part_commit(struct mpca_lane *lane);
  * lane->heading, which a worker handed it, say. */
 void mpca_part_take_up(struct mpca_lane *lane);
 
-/* Of a worker: an exchange has been completed; lane->heading moves with it. What world_copied says
- */
+/* Of a worker: an exchange has been completed; lane->heading moves with it. Returns the status of
+ * world_copied */
 int mpca_part_follow(struct mpca_lane *lane);
 
 #endif

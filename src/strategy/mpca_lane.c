@@ -161,8 +161,8 @@ static int64_t patience_of(const struct mpca_node *node)
     return typical > 0 ? world_now(node->world) + 2 * typical : WORLD_FOREVER;
 }
 
-/* What training has given, or in time gives; else this exchange takes place without this worker
- * (weight 0), and what it gives later is for the next. */
+/* Takes training's contribution if it arrives in time; else this exchange takes place without this
+ * worker (weight 0), and a later contribution is for the next. */
 static int take_contribution(struct mpca_lane *lane, struct exchange_meta *mine)
 {
     struct mpca_node *node = lane->node;

@@ -1,5 +1,5 @@
-/* What is prepared of a shard, and where: whole on the driver, in parts that move among members;
- * with the state of layers behind it. Expected values are the paper's equations in double. */
+/* Preparation of a shard, by node: whole on the driver, in parts that move among members; with the
+ * state of layers behind it. Expected values are the paper's equations in double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

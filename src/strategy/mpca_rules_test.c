@@ -1,5 +1,5 @@
-/* What must hold of MPCA's rules one by one. test/golden/mpca_golden_test.c plays them together,
- * against the paper's equations. */
+/* MPCA's rules, one by one. test/golden/mpca_golden_test.c plays them together, against the paper's
+ * equations. */
 #include "strategy/mpca_rules.h"
 
 #include "base/rng.h"
@@ -292,7 +292,7 @@ static void test_the_two_penalties_are_one_force(void **state)
 
 /* ---- the driver ---- */
 
-/* Who has nothing yet to take in is pulled towards the first weights, not towards zeros. */
+/* A worker without a result yet is pulled towards the first weights, not towards zeros. */
 static void test_the_joint_model_begins_at_the_first_weights(void **state)
 {
     struct scene *k = *state;
@@ -431,8 +431,8 @@ static void test_state_is_a_plain_mean(void **state)
     assert_true(s->at[0] == 7 && s->at[N - 1] == 7);
 }
 
-/* Who hears nothing but x̃* knows ṽ all the same, through the ramp, cycles without a contribution,
- * and beyond; and who begins to listen late knows it after a while. */
+/* A worker that receives nothing but x̃* derives ṽ from it, through the ramp, cycles without a
+ * contribution, and beyond; a worker that starts to receive late derives it after a while. */
 static void test_mpca_direction_follows_from_broadcasts(void **state)
 {
     struct scene *k = *state;

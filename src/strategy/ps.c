@@ -94,7 +94,7 @@ static bool in_rounds(const Paceline__Job *job)
 
 /* ---- a worker ---- */
 
-/* Line 5. What is pushed is a copy: g, and the worker's own s for the mean of all. */
+/* Line 5. A push sends a copy: g, and the worker's own s for the mean of all. */
 static int push_gradient(struct ps_client *c, bool lost)
 {
     const struct learner *l = c->m->learner;

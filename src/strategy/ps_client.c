@@ -115,8 +115,8 @@ static int give_copy(struct ps_client *c, const struct ps_message *requested)
     return OK;
 }
 
-/* All shards are served again. What has moved is dealt with by its new server: it is pushed what is
- * not decided, and asked for what is lacking. */
+/* All shards are served again. The new server of a shard that has moved receives the pushes that
+ * are not decided, and the worker requests the copy that it lacks. */
 static int resume_shard(struct ps_client *c, const struct ps_message *message)
 {
     int rc = OK;
@@ -251,7 +251,7 @@ static bool is_pushing(const struct ps_client *c)
     return ps_push_sender_busy(&c->push_sender) || is_undecided(c);
 }
 
-/* Who waits for others computes nothing, and is not expected to. */
+/* A worker that waits for others computes nothing, and is not expected to. */
 static int wait_while(struct ps_client *c, bool (*holds)(const struct ps_client *),
                       int64_t patience)
 {

@@ -7,7 +7,7 @@
 #include "strategy/ps_push_sender.h"
 #include "strategy/ps_server.h"
 
-/* What it has to do with one shard. */
+/* A worker's state towards one shard. */
 struct ps_link {
     struct range range;
     uint32_t host; /* whom it deals with */
@@ -83,8 +83,8 @@ int ps_client_fetch(struct ps_client *c);
  * more. */
 int ps_client_take(struct ps_client *c);
 
-/* This worker's loop has ended: wait until its pushes are decided, and let nobody wait for it. What
- * the others' servers may still want of it a task answers from now on. */
+/* This worker's loop has ended: wait until its pushes are decided, and let nobody wait for it. From
+ * now on a task replies to other workers' servers. */
 int ps_client_leave(struct ps_client *c);
 
 /* Move transfers on. Never blocks. ERR_DRIVER, ERR_PEER, ERR_NOMEM */

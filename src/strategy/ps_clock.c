@@ -7,7 +7,7 @@ void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
         .config = *config,
         .start = *start,
         .progress = *start,
-        .first = config->job->workers, /* whoever has returned, or come to it, since */
+        .first = config->job->workers, /* workers that have reconnected or joined since */
         .base = (double)start->steps,
     };
     consistency_init(&clock->consistency, &config->consistency);
@@ -165,7 +165,8 @@ void ps_clock_leave(struct ps_clock *clock, uint32_t node, bool died, struct ps_
     clock->ready = members_minus(&clock->ready, &members);
     clock->bad = members_minus(&clock->bad, &members);
     clock->lost = members_minus(&clock->lost, &members);
-    /* Who dies may not have told the driver of its last push: the others make up for it. */
+    /* A worker that died may not have reported its last push to the driver: the others take the
+     * missing steps. */
     if (died && clock->consistency.worker[node].t > 0)
         clock->progress.sample_offset -= clock->worker[node].samples;
     consistency_leave(&clock->consistency, &members, &out->ok);

@@ -3,8 +3,8 @@
  * whom to let continue; it knows no weights, messages or time but what it is told.
  *
  * The model is served in shards, and a push counts when all have its part. Then the clock decides
- * it, for all shards alike: it is applied, or dropped when a part was not finite. What is half
- * there when its worker dies is never decided. */
+ * it, for all shards alike: it is applied, or dropped when a part was not finite. A push that only
+ * some shards have received when its worker dies is never decided. */
 #ifndef PL_STRATEGY_PS_CLOCK_H
 #define PL_STRATEGY_PS_CLOCK_H
 
@@ -55,8 +55,8 @@ void ps_clock_init(struct ps_clock *clock, const struct ps_clock_config *config,
 void ps_clock_join(struct ps_clock *clock, uint32_t node);
 void ps_clock_fetched(struct ps_clock *clock, uint32_t node);
 
-/* A shard has the next push of `node`, of so many samples, in full; `bad`: it is not finite. What
- * makes no sense (a stranger's, of one who waits) is ignored. */
+/* A shard has the next push of `node`, of so many samples, in full; `bad`: it is not finite. Events
+ * that make no sense (of a stranger, of a worker that waits) are ignored. */
 void ps_clock_have(struct ps_clock *clock, uint32_t node, size_t shard, uint64_t samples, bool bad,
                    int64_t now);
 

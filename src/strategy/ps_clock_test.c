@@ -140,7 +140,8 @@ static void test_the_clock_of_the_rate(void **state)
     job_free(p.job);
 }
 
-/* Ten steps of three are thirty pushes. Who dies may not have been heard of his last. */
+/* Ten steps of three are thirty pushes. The clock may not have received a dead worker's last
+ * push. */
 static void test_the_run_ends_when_all_is_taken(void **state)
 {
     for (int deaths = 0; deaths < 2; deaths++) {

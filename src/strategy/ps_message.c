@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* Who has to say something about many: as far as the highest of them. */
+/* A message about several members is as long as the highest of them requires. */
 static bool has_members(enum ps_op op)
 {
     return op == PS_APPLY || op == PS_DROP || op == PS_PART || op == PS_GIVEN;

@@ -1,4 +1,4 @@
-/* What workers and parameter servers say to each other: notes of transfers (coll/transfer.h).
+/* Messages between workers and parameter servers: headers of transfers (coll/transfer.h).
  *
  *   PUSH    worker → shard    my push `number`, of `samples` records; the vector is its part of it,
  *                             unless it is LOST: the worker's loss was not finite
@@ -60,7 +60,8 @@ enum ps_op {
 
 enum ps_flag { PS_LOST = 1, PS_STOP = 2, PS_NEW = 4, PS_LEFT = 8 };
 
-/* Lanes of transfers: tasks that train, that push beside it, that serve shard 0, 1, … */
+/* Lanes of transfers: the task that trains, the task that pushes, the tasks that serve shard 0, 1,
+ * … */
 enum { PS_LANE_WORKER, PS_LANE_PUSH, PS_LANE_SERVER };
 
 struct ps_message {

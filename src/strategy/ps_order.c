@@ -1,4 +1,5 @@
-/* What a server does when pushes are decided; and the clock, which decides them for all. */
+/* Actions of a server when pushes are decided; and the clock, which decides them for all
+ * servers. */
 #include "base/hash.h"
 #include "strategy/ps_server_internal.h"
 
@@ -55,7 +56,8 @@ static void average_state(struct ps_server *s)
     shard_average(&s->shard, s->together, count);
 }
 
-/* What was decided is done: pushes that have waited for it come in, fetches go out. */
+/* A decision has been applied: the server receives the pushes that waited for it, and sends
+ * copies. */
 static int go_on(struct ps_server *s, const struct members *members)
 {
     int rc = OK;

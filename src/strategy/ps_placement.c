@@ -54,7 +54,7 @@ static uint32_t next_alive(const struct members *set, size_t rank, const struct 
     return least;
 }
 
-/* A shard moves when its server is gone, and only then: who comes has a higher number than all. */
+/* A shard moves only when its server is gone: a joiner has a higher number than all members. */
 uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard)
 {
     const struct view *now = placement->now;

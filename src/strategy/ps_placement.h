@@ -25,7 +25,7 @@ uint32_t ps_placement_host(const struct ps_placement *placement, size_t shard);
 struct ps_placement ps_placement_of(const struct group *group, uint32_t servers, bool colocated,
                                     const struct join_state *join);
 
-/* What a donor tells a joiner of it; how many words. */
+/* The part of the join state that a donor sends a joiner; returns the number of words. */
 size_t ps_placement_export(const struct ps_placement *placement, uint64_t word[JOIN_STATE_WORDS]);
 
 #endif

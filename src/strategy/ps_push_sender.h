@@ -1,4 +1,5 @@
-/* A worker's pushes on their way to the servers, beside training: a task that moves them along. */
+/* A worker's pushes on their way to the servers while training continues: a task that moves them
+ * along. */
 #ifndef PL_STRATEGY_PS_PUSH_SENDER_H
 #define PL_STRATEGY_PS_PUSH_SENDER_H
 

@@ -21,10 +21,10 @@
  * view come meanwhile, all begins again at 1; notes of an older view mean nothing.
  *
  * A driver that served the model and has returned does the same alone: it takes the newest copy,
- * and resumes. With the copy comes of whom an odd number of pushes is in it. Who fetches between
- * two pushes has all in it but the last, perhaps: that is then pushed once more. (In `downpour` a
- * worker may push more often than it fetches. What else the copy lacks is lost.) The optimizer's
- * state is the newest checkpoint's, or starts over. */
+ * and resumes. With the copy comes of whom an odd number of pushes is in it. A copy that a worker
+ * fetched between two pushes contains all pushes but the last, perhaps: that push is then repeated.
+ * (In `downpour` a worker may push more often than it fetches. Other pushes that the copy lacks are
+ * lost.) The optimizer's state is the newest checkpoint's, or is reset. */
 #include "strategy/ps_server_internal.h"
 
 /* ---- 1: copies ---- */
@@ -87,7 +87,8 @@ int ps_on_copied(struct ps_server *s)
 
 /* ---- 3: the clock brings all to one order ---- */
 
-/* Who knows which pushes are decided tells their workers, and the shards that are new. */
+/* The node that knows which pushes are decided reports it to their workers, and to the shards that
+ * are new. */
 static int resume_all(struct ps_server *s, uint32_t flags)
 {
     int rc = OK;
@@ -161,8 +162,8 @@ static void learn_what_is_in(struct ps_server *s)
     }
 }
 
-/* Who has died with the clock may not have told the driver of its last push, which counted: the
- * others make up for it. */
+/* A worker that died with the clock may not have reported its last push, which counted, to the
+ * driver: the others take the missing steps. */
 static void go_on_from(struct ps_server *s, size_t most)
 {
     struct members members = s->known;
@@ -304,7 +305,8 @@ static int on_sync(struct ps_server *s, const struct ps_message *message)
     return rc == OK ? ps_reply_all(s) : rc;
 }
 
-/* Who tells of a view that we have not seen has had it from the driver before us. */
+/* A node that reports on a view that this node has not seen received the view from the previous
+ * driver. */
 int ps_on_stock(struct ps_server *s, struct message *m, const struct ps_message *message)
 {
     uint32_t from = m->from;

@@ -24,7 +24,7 @@ static int make_client(struct ps_server *s, uint32_t node)
     return vec_init(&g->last, &s->own, n);
 }
 
-/* Its memory is that of one who is gone, if there is one of whom no order can tell any more. */
+/* Reuses the memory of a departed worker that no pending order refers to. */
 static int welcome_worker(struct ps_server *s, uint32_t node, const struct members *kept)
 {
     for (uint32_t p = 0; p < VIEW_MEMBERS_MAX; p++) {
@@ -188,7 +188,7 @@ int ps_reply_all(struct ps_server *s)
     return rc;
 }
 
-/* ---- who comes and goes ---- */
+/* ---- joining and leaving workers ---- */
 
 static int on_death(struct ps_server *s, uint32_t node, bool died)
 {

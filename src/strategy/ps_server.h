@@ -44,7 +44,7 @@ struct ps_server_client {
     struct ps_message copy_of; /* what it said of its copy, to a driver that has returned */
 };
 
-/* What a shard has told the clock since the view of that number. */
+/* A shard's report to the clock since the view of that number. */
 struct ps_stand {
     uint32_t view;
     bool unset, replays;

@@ -1,5 +1,5 @@
-/* What the files of a parameter server share: ps_server.c takes in what comes, ps_order.c decides
- * and applies, ps_takeover.c continues when a server is gone. */
+/* Declarations that the files of a parameter server share: ps_server.c receives messages,
+ * ps_order.c decides and applies, ps_recovery.c continues when a server is gone. */
 #ifndef PL_STRATEGY_PS_SERVER_INTERNAL_H
 #define PL_STRATEGY_PS_SERVER_INTERNAL_H
 
@@ -12,7 +12,7 @@ int ps_take_push(struct ps_server *server, struct message *message);
 /* ps_server.c: send their parts to those whose fetches have waited for what is there now. */
 int ps_reply_all(struct ps_server *server);
 
-/* ps_server.c: the joint model has changed. What the leader's hook returns */
+/* ps_server.c: the joint model has changed. Returns the status of the driver part's hook */
 int ps_changed(struct ps_server *server);
 
 /* ps_server.c: is there a new view? Then take note of it. */

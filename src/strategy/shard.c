@@ -121,7 +121,7 @@ static void apply_gradients(struct shard *shard, const struct push *push, size_t
     optim_update(&shard->optim, t, &shard->x, &dx, &shard->table);
 }
 
-/* What a worker's local steps have added up to; the rate is in it. */
+/* Adds the sum of a worker's local steps, which includes the rate. */
 static void apply_update(struct shard *shard, const struct vec *a)
 {
     vec_axpy(&shard->x, 1.0f, a, vec_all(&shard->x));

@@ -32,7 +32,7 @@ struct shard {
     uint64_t applied;      /* pushes */
 };
 
-/* What one worker sent, as long as the shard's range: a gradient or an update, then its s. */
+/* A worker's push, as long as the shard's range: a gradient or an update, then its s. */
 struct push {
     const struct vec *vec;
     uint64_t samples; /* records that went into it */

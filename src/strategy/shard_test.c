@@ -55,7 +55,7 @@ static void open_shard(struct shard *shard, struct model *m, const struct shard_
         fail_msg("%s", err.text);
 }
 
-/* What worker p sends in its round t, of the whole. */
+/* Worker p's push in its round t, of the whole vector. */
 static void fill_vector(struct vec *v, const struct segments *table, int p, int t)
 {
     vec_fill(v, vec_all(v), 0);

@@ -37,8 +37,8 @@ struct lanes {
 enum { JOIN_STATE_WORDS = 24 };
 #define JOIN_STATE_NOT_HERE SIZE_MAX
 
-/* What a joiner is told by its donor beside the progress and the model: how far each lane is, and
- * what the strategy's own ops->tell says. */
+/* The state that a donor sends a joiner besides the progress and the model: the completed exchanges
+ * of each lane, and the words of ops->export_join_state. */
 struct join_state {
     uint32_t lanes, words;
     uint64_t completed[ROSTER_LANES_MAX];
@@ -53,7 +53,7 @@ int lanes_open(struct lanes *lanes, struct group *group, bool driver_takes_part,
                struct exchange **out);
 void lanes_release(struct lanes *lanes);
 
-/* The joint model as it stands on this node, for whoever wants to evaluate or keep it. */
+/* The global model on this node, for evaluation and checkpoints. */
 struct global_model {
     const struct vec *x, *s;
     const struct vec *state; /* the optimizer's, where it goes with the model; states 0: does not */
@@ -116,7 +116,7 @@ struct driver_part {
     size_t records;            /* of the training set */
     struct vec x, s;           /* the joint model and its state; train brings their first values */
     struct global_model model; /* brought by train: x and s; the strategy may know more */
-    struct global_model resumed; /* what a checkpoint held beside: state, extra */
+    struct global_model resumed; /* from a checkpoint: state, extra */
     struct progress progress;
     struct lanes lanes; /* as the member's */
     /* This driver has returned to workers that continued: what ops->tell of one of them said, at
@@ -137,7 +137,7 @@ struct strategy_ops {
     const char *name;     /* of its field in the job's strategy */
     bool sends_gradients; /* dx outlives the step: each learner needs its own */
     bool replicas_agree;  /* x and optimizer state are equal on all workers at a commit point */
-    /* (optional) Are workers never in step? Each takes its own share of the stream of records at
+    /* (optional) Is the strategy asynchronous? Each takes its own share of the stream of records at
      * its own pace, calls `stepped` and `exchanged` and not `committed`, and the run ends when all
      * together have taken as many records as it asks for. NULL: they are. */
     bool (*is_async)(const Paceline__Job *job);
@@ -158,13 +158,13 @@ struct strategy_ops {
      * most JOIN_STATE_WORDS, their number returned. JOIN_STATE_NOT_HERE: none can begin behind this
      * one, perhaps behind the next. */
     size_t (*export_join_state)(const struct member *m, uint64_t word[JOIN_STATE_WORDS]);
-    /* Vectors as long as x that go into checkpoints beside the joint model, by these names. */
+    /* Vectors as long as x that go into checkpoints besides the global model, by these names. */
     size_t extras;
     const char *extra_name[STRATEGY_EXTRAS_MAX];
-    /* The worker's loop itself, straight-line, calling the learner; what runs beside it is a task
-     * that it spawns. Returns OK when the run has ended, or what broke it. */
+    /* The worker's loop itself, straight-line, calling the learner; it spawns a task for work that
+     * overlaps. Returns OK when the run has ended, or what broke it. */
     int (*worker)(struct member *m);
-    /* (optional) The run is over for all, or this worker is broken: end what still runs beside. */
+    /* (optional) The run is over for all, or this worker has failed: end the background tasks. */
     void (*close)(struct member *m);
     /* (optional) All loops have ended: bring the joint model to this worker, into m->joint. */
     int (*collect_model)(struct member *m);
@@ -219,23 +219,23 @@ uint64_t strategy_async_offset(struct member *m);
 /* A step has been taken there: counts it, then the hook `stepped`. */
 int strategy_async_stepped(struct member *m);
 
-/* A whole free step: learner_step, counted. What either returns. */
+/* A whole free step: learner_step, counted. Returns the status of either. */
 int strategy_async_step(struct member *m);
 
-/* Has this worker a share of the records of the round that `course` begins? Who has come in has one
- * from the round after its first exchange; who leaves has none any more. */
+/* Has this worker a share of the records of the round that `course` begins? A joiner has a share
+ * from the round after its first exchange; a leaving worker has none any more. */
 bool strategy_shares(const struct member *m, const struct progress *progress);
 
-/* Who has no share puts in nothing, and rightly. */
+/* A worker without a share contributes weight 0. */
 void strategy_contribute_nothing(const struct member *m, struct exchange_meta *mine);
 
-/* Who shares the records after an exchange with this exchange metadata. */
+/* The workers that share the samples after an exchange with this metadata. */
 struct members strategy_sharers(const struct exchange_meta *meta);
 
 /* At most `most` steps, from step `first` on, of this worker's share of what all of from->who take
- * from from->place on; but for the first of them, none begins at `until` or later. What they stand
- * for is added to `mine`. A worker whose loss is not finite any more has nothing to give: it stops
- * there, with weight 0. Whoever has no share takes no step, and has weight 0. */
+ * from from->place on; but for the first of them, none begins at `until` or later. Their samples
+ * and losses are added to `mine`. A worker whose loss is not finite any more has nothing to give:
+ * it stops there, with weight 0. A worker without a share takes no step, and has weight 0. */
 int strategy_steps(struct member *m, const struct progress *from, uint64_t first, uint64_t most,
                    int64_t until, struct exchange_meta *mine);
 
@@ -245,8 +245,8 @@ int strategy_local_steps(struct member *m, uint64_t tau, struct exchange_meta *m
 /* How the job wants vectors exchanged. */
 struct exchange_config strategy_exchange_config(const Paceline__Job *job);
 
-/* Place of the records that `node` takes in step `t` of the round: its share of the global batch
- * that all of course->who split, equal shares in order of their numbers. */
+/* Offset of the samples that `node` takes in step `t` of the round: its share of the global batch
+ * that all of progress->sharers split, equal shares in order of their numbers. */
 uint64_t strategy_sample_offset(const struct progress *progress, uint32_t node, uint64_t t,
                                 uint32_t batch);
 

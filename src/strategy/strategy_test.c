@@ -133,7 +133,7 @@ static uint64_t live_through(const struct plan *p, struct progress *progress, ui
     return rounds;
 }
 
-/* Who shares may be any of the numbers there are, not only the first. */
+/* The sharers may have any numbers, not only the first. */
 static struct progress scattered_progress(uint64_t seed)
 {
     struct progress progress = {.sample_offset = 0};

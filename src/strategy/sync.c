@@ -38,7 +38,7 @@ static const Paceline__Sync *settings_of(const Paceline__Job *job)
     return job->strategy->sync;
 }
 
-/* What worker and driver know alike, from committed results alone. */
+/* The state that worker and driver derive from committed results alone. */
 struct rounds {
     const Paceline__Job *job;
     struct exchange *lane; /* for x, s, and with `average` the optimizer's state */
@@ -131,7 +131,7 @@ static int advance_first(struct rounds *r, struct progress *progress)
     return OK;
 }
 
-/* What is exchanged is x, then s, then the optimizer's state. */
+/* The exchanged vector is x, then s, then the optimizer's state. */
 static void put_model(const struct rounds *r, const struct learner *l)
 {
     float *at = r->lane->input.at;
@@ -195,8 +195,8 @@ static int train_first(struct member *m, struct exchange_meta *mine)
                  : OK;
 }
 
-/* Whoever had nothing to give takes x̃ like all others, and starts over: what its optimizer
- * remembers is as broken as its model was. */
+/* A worker without a contribution takes x̃ like all others, and resets its optimizer, whose state
+ * is as damaged as its model was. */
 static void reset_rounds(struct learner *l, const struct progress *progress)
 {
     optim_reset(&l->optim);

@@ -67,7 +67,7 @@ static void emit_bad_record(struct driver *d, const struct bad_record *bad)
     events_emit(&d->events, event);
 }
 
-/* What the driver itself has found, too. */
+/* Adds the driver's own reports. */
 static void gather_own(struct driver *d)
 {
     const struct bad_records *own = d->corpus->bad;

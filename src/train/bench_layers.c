@@ -33,7 +33,7 @@ static void put_ms(struct bench_layers *b, size_t i, double ms)
     b->known += ms;
 }
 
-/* What came before a pass is no layer's. */
+/* Time before a pass belongs to no layer. */
 static void layer_begins(void *user, size_t layer, bool backward)
 {
     struct bench_layers *b = user;

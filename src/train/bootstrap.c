@@ -76,8 +76,8 @@ static size_t part_len(const struct taking *t, uint32_t part)
     return left < t->parts.each ? left : t->parts.each;
 }
 
-/* Who is given it by the driver: of those that began together, from the part's own on, the first
- * that is still there, as this worker is. */
+/* The worker that receives this part from the driver: of those that began together, starting at the
+ * part's number, the first that is still a member. */
 static uint32_t owner_of(const struct taking *t, uint32_t part)
 {
     const struct view *now = group_view(t->group);
@@ -104,7 +104,7 @@ static int request_parts(struct group *group, size_t from, size_t count, float *
     buf_put_u64(&range, count);
     int rc = wire_send_buf(world, WORLD_DRIVER, WIRE_WANT_MODEL, 0, &range);
     buf_release(&range);
-    if (rc == OK) /* it serves one after another, and whoever is dead is lost to it */
+    if (rc == OK) /* the driver serves one worker after another, and a send to a dead one fails */
         rc = model_receive(world, group, WORLD_DRIVER, into, count, message, WORLD_FOREVER);
     if (rc == OK && message->floats != count)
         rc = ERR_PROTOCOL;
@@ -116,7 +116,7 @@ int bootstrap_request(struct group *group, struct model_header *message)
     return request_parts(group, 0, 0, NULL, message);
 }
 
-/* What stops a worker; all else costs the driver a part more. */
+/* Errors that stop a worker; any other costs the driver one more part. */
 static bool is_final(int rc)
 {
     return rc == ERR_DRIVER || rc == ERR_CANCELLED || rc == ERR_NOMEM;
@@ -135,7 +135,7 @@ static int take_from_driver(struct taking *t, uint32_t part)
     part_key(part, key);
     rc = kv_update(&t->b->kv, key, 0, at, part_len(t, part) * sizeof *at,
                    world_now(t->group->world) + PATIENCE, &err);
-    if (rc != OK && !is_final(rc)) { /* whoever wants it asks the driver, too */
+    if (rc != OK && !is_final(rc)) { /* the worker requests the part from the driver, too */
         log_warn(t->group->log, "what the run begins with is not handed on: %s", err.text);
         rc = OK;
     }
@@ -317,7 +317,7 @@ void bootstrap_release(struct bootstrap *b, struct world *world)
 
 /* ---- the driver's side ---- */
 
-/* Who is no member is not waited for, as nobody would notice its death. */
+/* The driver does not wait for a node that is no member, since nothing would report its death. */
 static int send_parts(struct bootstrap_giver *g, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};

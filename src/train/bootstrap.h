@@ -1,8 +1,8 @@
-/* What a run begins with where that is not drawn at random, a checkpoint or files of weights, on
+/* The initial state of a run that does not draw it at random (a checkpoint or files of weights), on
  * its way to every worker.
  *
- * The driver alone has read it. It gives each part of it once, to one worker or another; all the
- * others get that part by the key-value store (Elastic, §5.3, Algorithm 5), from whoever has it by
+ * The driver alone has read it. The driver sends each part once, to one worker or another; all the
+ * others get that part by the key-value store (Elastic, §5.3, Algorithm 5), from its holders by
  * then. So about one model passes the driver's link, however many workers there are, and two at
  * most pass each of theirs. For a worker that is gone the next one asks the driver.
  *

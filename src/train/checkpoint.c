@@ -207,7 +207,7 @@ int checkpoint_save(const struct rundir *dir, const struct checkpoint_header *he
     checkpoint_path_of(dir, header->progress.exchanges, path, sizeof path);
     rc = begin_image(&image, dir->disk, header, layout, model, err);
     image.dir = dir;
-    if (rc == OK) /* beside it the final model, events and what others write are to have room */
+    if (rc == OK) /* room must be left for the final model, events and files of other programs */
         rc = check_space(dir->disk, dir->path, "a checkpoint", image.bytes + image.bytes / 8, err);
     if (rc == OK)
         rc = disk_replace_by(dir->disk, path, fill_file, &image, err);

@@ -26,7 +26,7 @@ struct model_layout {
 size_t model_floats(const struct model_layout *layout);
 size_t model_floats_most(const struct model_layout *layout);
 
-/* What stands beside the vectors. */
+/* The header of a checkpoint, besides the vectors. */
 struct checkpoint_header {
     struct progress progress;
     uint64_t updates;                /* that made the optimizer's vectors, where they follow */
@@ -83,8 +83,8 @@ uint64_t checkpoint_bytes(const struct model_layout *layout, bool alone);
  * gone. */
 bool checkpoint_remove_oldest(const struct rundir *dir, uint32_t incarnation);
 
-/* What a file says of itself, by its header alone; without the book of leases. ERR_INPUT: it cannot
- * be read, or is no checkpoint or model of a run; ERR_NOMEM */
+/* Reads the header of a file alone, without the lease table. ERR_INPUT: it cannot be read, or is no
+ * checkpoint or model of a run; ERR_NOMEM */
 int checkpoint_read_header(const char *path, struct checkpoint_header *header, struct err *err);
 
 /* The progress of the newest checkpoint whose header can be read, the beginning where none can.
@@ -102,8 +102,8 @@ bool checkpoint_model_is_of(const struct rundir *dir, const char *name,
 int checkpoint_load(const struct rundir *dir, const struct logger *log, struct model_layout *layout,
                     float *model, struct checkpoint_header *header, struct err *err);
 
-/* The same of one file, which may be a model that was written alone: without what is in checkpoints
- * beside it. ERR_INPUT, ERR_NOMEM */
+/* The same of one file, which may be a model that was written alone, without the other vectors of a
+ * checkpoint. ERR_INPUT, ERR_NOMEM */
 int checkpoint_load_model(const char *path, struct model_layout *layout, float *model,
                           struct checkpoint_header *header, struct err *err);
 

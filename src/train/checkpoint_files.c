@@ -116,8 +116,8 @@ static int remove_above(const struct rundir *dir, const struct checkpoint_number
     return rc == OK && left < numbers->count ? dir->disk->ops->sync_dir(dir->disk, path, err) : rc;
 }
 
-/* Of the numbers up to n, all but the newest `keep` go. What cannot be removed stays: it does no
- * harm. */
+/* Of the numbers up to n, all but the newest `keep` go. A file that cannot be removed stays and
+ * does no harm. */
 static void remove_below(const struct rundir *dir, const struct checkpoint_numbers *numbers,
                          uint64_t n, uint32_t keep, uint32_t incarnation)
 {

@@ -20,7 +20,7 @@ struct checkpoint_numbers {
 int checkpoint_files_list(const struct rundir *dir, struct checkpoint_numbers *numbers,
                           struct err *err);
 
-/* What crashes have left half written would take its room for good: nobody else looks for it. */
+/* Removes files that a crash left half written, which would take room for ever. */
 void checkpoint_files_remove_unfinished(const struct rundir *dir);
 
 /* Once checkpoint n is written by the driver of this incarnation: remove those above it, and of

@@ -1,4 +1,4 @@
-/* What a checkpoint, or a model that was written alone, brings back. */
+/* Loading a checkpoint, or a model that was written alone. */
 #include "train/checkpoint.h"
 
 #include "base/file.h"

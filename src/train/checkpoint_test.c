@@ -66,7 +66,7 @@ static void test_the_newest_are_kept(void **state)
     sample_expect_loaded(m, 100000000);
 }
 
-/* What a crash has left half written goes before room is looked for. */
+/* A file that a crash has left half written is removed before the disk's room is measured. */
 static void test_what_was_left_half_written_goes(void **state)
 {
     struct sample *m = *state;
@@ -356,7 +356,7 @@ static size_t count_word(const char *text, const char *word)
     return n;
 }
 
-/* Beside copies of earlier runs; and of a disk that cannot be written it is tried once. */
+/* With copies of earlier runs in the folder; and a disk that cannot be written is tried once. */
 static void test_a_copy_takes_the_next_name(void **state)
 {
     struct sample *m = *state;
@@ -384,7 +384,7 @@ static void test_a_copy_takes_the_next_name(void **state)
     assert_false(folder_has(&m->folder, "net-final-009.safetensors"));
 }
 
-/* What a file says of itself costs its header: the tensors may be damaged, but not missing. */
+/* Reading a header costs the header alone: the tensors may be damaged, but not missing. */
 static void test_a_note_is_read_from_the_header(void **state)
 {
     struct sample *m = *state;

@@ -90,7 +90,7 @@ static void add_probe(struct connectivity_checker *checker, const char *address,
         (struct probe){.address = address, .rc = ERR_PEER, .why = why};
 }
 
-/* Whoever cannot be reached any more has gone, or is lost soon by other means. */
+/* A worker that cannot be reached any more has left, or is lost soon by other means. */
 static void try_all_known(struct connectivity_checker *checker)
 {
     checker->probes = 0;
@@ -106,7 +106,7 @@ static void try_all_known(struct connectivity_checker *checker)
     checker->count = left;
 }
 
-/* Who asks once more is in it once. */
+/* A worker that repeats its request has one entry. */
 static void forget_entry(struct connectivity_checker *checker, uint32_t node)
 {
     size_t left = 0;
@@ -377,7 +377,8 @@ static int request_check(struct world *world, const struct train_host *host, boo
     return rc;
 }
 
-/* Who could not be reached may have left just then: the driver, asked again, has forgotten it. */
+/* A worker that could not be reached may have left just then: the driver, asked again, has removed
+ * it. */
 int connectivity_check(struct world *world, const struct train_host *host, struct err *err)
 {
     bool reached = false;

@@ -1,12 +1,12 @@
 /* Can all who are to train together connect to each other? Asked of every worker that comes, before
  * it opens its data: the driver tries the address at which the worker says that it listens, and the
- * worker those of all who came before it. What a firewall or a wrong address prevents is then an
- * error that names both ends, in seconds, and not a silence. A worker's way to the driver needs no
- * trial: it has come by it.
+ * worker those of all who came before it. A connection that a firewall or a wrong address prevents
+ * is then an error that names both ends, in seconds, and not a silence. A worker's way to the
+ * driver needs no trial: it has come by it.
  *
  * The driver connects to the address that a worker names, but to at most CONNECTIVITY_TRIES_MAX a
- * minute
- * of one machine: it is no tool to try the doors of others with. Who asks more often is told so.
+ * minute of one machine: it is no tool to try the doors of others with. A worker that requests more
+ * is told of the limit.
  *
  * A host tries an address with train_host.reach; simulated ones have none, and nothing is asked. */
 #ifndef PL_TRAIN_CONNECTIVITY_H

@@ -1,5 +1,5 @@
-/* Who asks the driver whether it can be reached hears it soon, however many ask whom nothing
- * reaches. */
+/* The driver replies to a connectivity check soon, even while other workers with unreachable
+ * addresses wait. */
 #include "train/connectivity.h"
 
 #include "sim/scene.h"

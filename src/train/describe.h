@@ -1,5 +1,5 @@
-/* What a run is, before its first step: fields of its `start` event, for whoever prints them, and a
- * `warning` event for each thing that is allowed and seldom meant. */
+/* The description of a run before its first step: fields of its `start` event, and a `warning`
+ * event for each setting that is allowed and seldom intended. */
 #ifndef PL_TRAIN_DESCRIBE_H
 #define PL_TRAIN_DESCRIBE_H
 

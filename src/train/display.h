@@ -18,7 +18,7 @@ struct mean_loss {
 
 /* ERR_NOMEM */
 int mean_loss_init(struct mean_loss *m, size_t most, struct arena *arena);
-/* What `steps` (at least 1) had as their mean. */
+/* Adds the mean loss of `steps` (at least 1). */
 void mean_loss_add(struct mean_loss *m, uint64_t steps, double loss);
 double mean_loss(const struct mean_loss *m);
 

@@ -29,7 +29,7 @@ int driver_send(struct driver *d, uint32_t node, enum wire_kind kind, const stru
     return wire_send_buf(d->world, node, kind, 0, bytes ? bytes : &nothing);
 }
 
-/* A task beside this one has ended. The model writer's end is the run's; the others end by being
+/* A background task has ended. The model writer's end is the run's; the others end by being
  * cancelled, unless something broke them. */
 int driver_on_task_end(struct driver *d, struct task **task, const char *what)
 {
@@ -161,9 +161,10 @@ static void check_wanted(struct driver *d, const struct view *view)
         log_warn(d->host->log, "no more workers can be had");
 }
 
-/* Is the model of the checkpoint before still to come? What belongs to it is told when it is asked
- * for, so that the next is asked for when it has come, or who was asked is gone; or else after a
- * minute more, since a run without checkpoints is worse than a book that is a little newer. */
+/* Is the model of the checkpoint before still to come? The lease table of a checkpoint is copied at
+ * the request, so that the next request follows when the model has arrived, or its worker is gone;
+ * or else after a minute more, since a run without checkpoints is worse than a lease table that is
+ * a little newer. */
 static bool awaits_checkpoint(const struct driver *d, const struct view *view, double t)
 {
     enum { PATIENCE = 60 };
@@ -173,7 +174,7 @@ static bool awaits_checkpoint(const struct driver *d, const struct view *view, d
            (of == WORLD_DRIVER || view_rank(view, of) >= 0);
 }
 
-/* Ask for a checkpoint, from whoever has the model, when it is time for one. */
+/* Request a checkpoint from the holder of the model when it is time for one. */
 static void check_checkpoint(struct driver *d, const struct view *view)
 {
     double every = d->job->checkpoint->every_seconds, t = events_seconds(&d->events);
@@ -184,8 +185,8 @@ static void check_checkpoint(struct driver *d, const struct view *view)
     d->next_checkpoint = t + every;
 }
 
-/* Who has come gets leases; who is gone leaves some. What it has said before it went is heard
- * first: it lies here already, since that came before the news. */
+/* Joiners get leases; leases of departed workers are reclaimed. A departed worker's last reports
+ * are read first: they arrived before the view change. */
 static void check_leases(struct driver *d, const struct view *view)
 {
     const struct wait_for report = wire_from(WORLD_ANY, WIRE_COMMITTED);

@@ -55,7 +55,7 @@ struct driver {
     struct group group;
     struct server server;
     struct hello own;                 /* what a worker's hello must agree with */
-    struct buf welcome, welcome_late; /* the latter for who comes to the run under way */
+    struct buf welcome, welcome_late; /* the latter for joiners of a run under way */
     struct optim optim;               /* for its layout; the driver takes no step */
     struct model_layout layout;
     struct vec x, s;                  /* what the run starts from */
@@ -100,7 +100,7 @@ struct driver {
                                         when the model writer had taken */
     uint64_t taken_before;           /* so many */
     double next_look;                /* for a later driver; seconds */
-    bool stop_reported;              /* whoever asked for it knows how soon it can stop */
+    bool stop_reported;              /* the caller of the stop knows how soon the run can stop */
     uint64_t commits;                /* exchanges that have been reported, or steps where there */
     int64_t commit_at, commit_every; /* are none: when the newest, and how long each takes */
     int64_t first_exchange_at;       /* when that is about to come; 0: unknown */
@@ -148,14 +148,14 @@ struct driver {
  * d->err has the message. */
 int driver_open(struct driver *d);
 
-/* What the run starts from, into start_model and `resumed`, and the book of leases. */
+/* Loads the initial state into start_model and `resumed`, and the lease table. */
 int driver_find_start(struct driver *d);
 
-/* What workers are welcomed with; then the group, and workers asked for. */
+/* Encodes the welcome; then starts the group, and requests workers. */
 int driver_write_welcome(struct driver *d);
 int driver_start_group(struct driver *d);
 
-/* What is counted from where the run begins, or continues. */
+/* Sets the counters to the run's beginning, or to where it resumes. */
 void driver_open_counts(struct driver *d);
 
 /* Workers have continued without a driver, and this is the first view of those that are back: it is
@@ -168,7 +168,7 @@ int driver_form(struct driver *d);
 /* While the driver opens: workers that come are told that it is alive. ERR_NOMEM */
 int driver_await_arrivals(struct driver *d);
 void driver_end_arrivals(struct driver *d);
-/* They are welcomed; from now on the server's task sees who comes. */
+/* Sends the welcomes; from now on the server's task receives connections. */
 void driver_welcome_arrivals(struct driver *d);
 void driver_welcome(struct driver *d, uint32_t node);
 
@@ -178,7 +178,7 @@ void driver_report_joiner(struct driver *d, uint32_t node, enum joiner_event new
 
 void driver_set_joiner(struct driver *d, uint32_t node, bool here);
 
-/* What a worker says while it opens, or the server's task of one. */
+/* A report of a worker that opens its data, or of the server's task about it. */
 void driver_on_opening(struct driver *d, const struct message *m);
 
 /* When a worker that opens last made progress; 0: there is none. */
@@ -246,13 +246,13 @@ void driver_request_model_of(struct driver *d, uint32_t node, uint32_t uses);
  * lacks it would be resumed from as if all that was handed out had been done. */
 void driver_snapshot_leases(struct driver *d, bool final);
 
-/* What goes with each beat: what is in the book that no member has done. */
+/* Updates the departed totals that every heartbeat carries. */
 void driver_report_departed(struct driver *d);
 
 /* Why the run is to end before its time; the first reason stands. From any task. */
 void driver_request_stop(struct driver *d, const char *reason);
 
-/* What checkpoints say of records, from now on. */
+/* Updates the sample counts that checkpoints contain. */
 void driver_update_model_writer(struct driver *d);
 
 /* A control message to a node; `bytes` may be NULL. ERR_FULL, ERR_PEER, ERR_NOMEM */

@@ -1,4 +1,4 @@
-/* What members say goes into the driver's book, and what is due by the book is asked for. */
+/* Adds the members' reports to the driver's ledger, and requests the models that are due by it. */
 #include "train/describe.h"
 #include "train/driver.h"
 #include "train/driver_stop.h"
@@ -93,8 +93,8 @@ void driver_update_model_writer(struct driver *d)
     atomic_store(&d->model_writer.repeated, ledger->repeated);
 }
 
-/* What is in the book and not by members: a driver that comes after this one adds what they have
- * done themselves. */
+/* The part of the ledger that no member reports itself: a later driver adds the members' own
+ * counts. */
 void driver_report_departed(struct driver *d)
 {
     const struct view *view = group_view(&d->group);
@@ -114,8 +114,8 @@ void driver_report_departed(struct driver *d)
     atomic_store(&d->server.departed_totals[DEPARTED_REPEATED], repeated);
 }
 
-/* What a worker that runs free says of its leases. False: it was given up, they are others' by now,
- * and what it says does not count. */
+/* Takes the lease report of an asynchronous worker. False: it was given up, they are others' by
+ * now, and what it says does not count. */
 static bool on_lease_report(struct driver *d, uint32_t node, const struct lease_report *report)
 {
     struct lease_server *leases = &d->leases;

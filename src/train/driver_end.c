@@ -102,7 +102,7 @@ static const char *name_failure(int rc)
     return rc == ERR_STOP ? "interrupted" : "failed";
 }
 
-/* What is left of a run that failed: its last event says so. */
+/* The last event of a failed run lists the files that it leaves. */
 static void report_failure(struct driver *d, int rc)
 {
     cJSON *event = events_new(&d->events, "end");

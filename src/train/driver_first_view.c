@@ -100,7 +100,7 @@ static int lack_workers(struct driver *d, int status, const char *what)
                    cause ? ": " : "", cause ? cause->text : "");
 }
 
-/* What the last of them may have said is still to be read. */
+/* The last worker's messages are still to be read. */
 int driver_lose_all(struct driver *d)
 {
     const struct wait_for word[] = {wire_from(WORLD_ANY, WIRE_DONE),
@@ -131,8 +131,8 @@ int driver_request_workers(struct driver *d, uint32_t n)
     return world_want_nodes(d->world, n);
 }
 
-/* Of those that the host itself has started so many have ended that the others are too few. What
- * they may have said before is read first. */
+/* Of those that the host itself has started so many have ended that the others are too few. Their
+ * earlier messages are read first. */
 static int check_lost(struct driver *d, int64_t *since)
 {
     uint32_t ended = d->options->lost ? d->options->lost(d->options->user) : 0;

@@ -113,7 +113,7 @@ static void on_refused(void *user, uint32_t node, const struct err *why)
     buf_release(&bytes);
 }
 
-/* Who says hello is known by its machine. */
+/* Keeps the machine of a worker that sends its hello. */
 static void keep_worker_place(struct driver *d, uint32_t node, struct hello *hello)
 {
     printable(hello->host);
@@ -260,7 +260,7 @@ static void on_member(void *user, uint32_t node, const char *what, uint32_t view
 
 int driver_start_group(struct driver *d)
 {
-    /* Who said why it left does not return to be continued with. */
+    /* A worker that gave a reason for leaving does not return. */
     bool gone = d->options->why_lost && d->options->why_lost->text[0];
     uint32_t last_view = gone ? 0 : d->last_term.view;
     const struct roster_options roster = {

@@ -1,5 +1,5 @@
-/* What the run starts from: values drawn from its seed, files of weights, a run of Caffe's, or its
- * own newest checkpoint. */
+/* The initial state of a run: values drawn from its seed, files of weights, a run of Caffe's, or
+ * its own newest checkpoint. */
 #include "base/plural.h"
 #include "train/driver.h"
 #include "train/initial_weights.h"
@@ -67,7 +67,7 @@ static int begin_with(struct driver *d)
     return OK;
 }
 
-/* What a checkpoint brought, and what starts over since it had none. */
+/* Lists the vectors that a checkpoint contained, and those that are reset because it had none. */
 static void report_initial_state(const struct driver *d)
 {
     const struct progress *progress = &d->resumed.progress;

@@ -20,7 +20,7 @@ static bool may_go_on(const struct driver *d)
     return !d->options->stop || !atomic_load(d->options->stop);
 }
 
-/* What the driver opens is told now and then, and an interrupt is heard. */
+/* Reports from time to time how far opening is, and takes interrupts. */
 static bool watch_opening(void *user, const char *stage, uint64_t done, uint64_t total)
 {
     struct driver *d = user;

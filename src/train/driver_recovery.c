@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What they went over again is in the same places. */
+/* Repeated samples have the same offsets. */
 static void sum_of_repeated(struct driver *d, const struct view *view, const struct progress *all)
 {
     struct ledger *ledger = &d->ledger;
@@ -29,7 +29,7 @@ static void sum_of_repeated(struct driver *d, const struct view *view, const str
     ledger_lease(ledger, &d->leases.table);
 }
 
-/* What all together have done that run free: each itself, and those that are there no more. */
+/* The progress of all asynchronous workers together: those present, and those that have left. */
 static struct progress sum_of_free(struct driver *d, const struct view *view)
 {
     struct progress all = {.sample_offset = 0};
@@ -46,7 +46,8 @@ static struct progress sum_of_free(struct driver *d, const struct view *view)
     }
     all.sample_offset += departed[DEPARTED_SAMPLES];
     all.exchanges += departed[DEPARTED_EXCHANGES];
-    /* Who died with the driver is in neither sum, but what it had reported is in the checkpoint. */
+    /* The counts of a worker that died with the driver are in neither sum, but its reports are in
+     * the checkpoint. */
     if (all.sample_offset < d->resumed.progress.sample_offset)
         all.sample_offset = d->resumed.progress.sample_offset;
     if (all.exchanges < d->resumed.progress.exchanges)

@@ -7,8 +7,8 @@
 /* A member has committed: how long that takes is what a stop at a commit point is judged by. */
 void driver_record_commit(struct driver *d, const struct progress *progress);
 
-/* Members are told that the run is to end, and so are those who come in after that: each view's.
- * Whoever asked for it is told how soon it can. */
+/* Tells the members that the run is to end, and joiners after that: once a view. Reports to the
+ * caller how soon the run can stop. */
 void driver_check_stop(struct driver *d, const struct view *view);
 
 /* Is the run to stop at once? And do so: the newest model that the driver has, or can get from a
@@ -23,7 +23,7 @@ int driver_check_early_stop(struct driver *d);
  * with that or with this driver. */
 void driver_keep_state(struct driver *d, int rc);
 
-/* Workers are let go, and the model writer is waited for. What broke it. */
+/* Workers are let go, and the model writer is waited for. Returns the error that ended it. */
 int driver_await_model(struct driver *d);
 
 /* The run has its final model: is that its end? ERR_PEER: no, others continue with it. */

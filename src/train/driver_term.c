@@ -44,7 +44,7 @@ void driver_leave(struct driver *d)
         driver_term_unclaim(d->options->dir, d->term.incarnation);
 }
 
-/* What the driver before has left; ERR_NOT_FOUND: nothing. */
+/* Reads the previous driver's term; ERR_NOT_FOUND: there is none. */
 static int read_before(struct driver *d, struct err *err)
 {
     int rc = driver_term_read(d->options->dir, &d->last_term, err);

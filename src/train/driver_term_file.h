@@ -1,5 +1,6 @@
-/* What a driver leaves in the run directory for the one that comes after it: which run it is, the
- * driver's incarnation, and whom the newest view held, so that these are waited for. One line each:
+/* The record that a driver leaves in the run directory for a later driver: the run's number, the
+ * driver's incarnation, and the members of the newest view, so that the later driver waits for
+ * them. One line each:
  *
  *   run 5f1c2a…        (hex)
  *   incarnation 3
@@ -9,7 +10,7 @@
  *
  * An incarnation is taken by making a file `driver.N` that there must not be yet, and before
  * anything else is done: of two drivers that take a run up at the same moment one gets a higher
- * number. Who is cut off behind that has used a number up, and holds up nobody; the next one
+ * number. A driver that crashes after that wastes a number and blocks no other driver; the next one
  * removes its file.
  *
  * A driver that finds a higher incarnation than its own in either place has been replaced, and
@@ -41,7 +42,7 @@ int driver_term_check(const struct rundir *dir, uint32_t own, struct err *err);
 int driver_term_claim(const struct rundir *dir, uint32_t above, uint32_t *incarnation,
                       struct err *err);
 
-/* What was claimed is written, and the run has ended in good order. */
+/* The claimed number is in the term file, and the run has ended in good order. */
 void driver_term_unclaim(const struct rundir *dir, uint32_t incarnation);
 
 /* Replaces the one before, durably. ERR_IO, ERR_NOMEM; ERR_FENCED: a later driver has been there */

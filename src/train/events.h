@@ -44,7 +44,8 @@ void events_add_measure(cJSON *event, const char *key, double value);
 /* A node's number as events give it: the driver is -1. */
 double events_node(uint32_t node);
 
-/* What the main task waits for, and the line in such a message (a text ended by zero). */
+/* The message that the main task waits for, and the line in such a message (a text ended by
+ * zero). */
 struct wait_for events_wait(const struct events *events);
 const char *events_line(const struct message *m);
 

@@ -31,7 +31,7 @@ static void test_a_line_has_its_time_and_its_kind_first(void **state)
                                     "\"text\":\"a \\\"quote\\\"\\nand a line\"}\n");
 }
 
-/* What cannot be said is lost, and nothing else. */
+/* An event that cannot be sent is lost, and nothing else. */
 static void test_a_world_that_takes_nothing(void **state)
 {
     static const int fails[] = {ERR_FULL, ERR_PEER, ERR_NOMEM};

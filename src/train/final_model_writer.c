@@ -1,7 +1,7 @@
-/* What a run leaves reaches a disk: its final model, and what it has when it is stopped at once.
+/* Writes the last files of a run: its final model, and its kept model when it is stopped at once.
  *
- * The final model's room is waited for, with a copy in another place meanwhile, where one has
- * room; and in the end that copy is the model. */
+ * The final model's room is waited for, with a copy in another place meanwhile, where one has room;
+ * and in the end that copy is the model. */
 #include "train/model_writer.h"
 
 #include <inttypes.h>
@@ -52,7 +52,7 @@ static const char *name_risk(const struct model_writer *k)
     return k->copy_in_memory ? " (in memory: it is lost when this machine is switched off)" : "";
 }
 
-/* What failed, and what would help. */
+/* Reports the failure, and the remedy. */
 static void report_wait(struct model_writer *k, struct patience *p)
 {
     double left = world_seconds(p->until - world_now(k->world));

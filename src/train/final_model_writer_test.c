@@ -353,7 +353,7 @@ static void test_last_checkpoint_becomes_the_final_model(void **state)
     }
 }
 
-/* Whoever does not want to wait raises the stop: the copy is the model then. */
+/* A stop ends the wait: the copy is the model then. */
 static void test_final_model_wait_ends_by_a_stop(void **state)
 {
     struct scene *s = make_scene(*state);

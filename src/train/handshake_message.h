@@ -1,5 +1,6 @@
-/* How a worker and the driver meet: the driver welcomes whoever connects with the job; the worker
- * opens the data, plans the net, and says hello with what must agree. */
+/* The handshake of a worker and the driver: the driver sends every connecting worker a welcome with
+ * the job; the worker opens the data, plans the net, and sends a hello with the values that must
+ * agree. */
 #ifndef PL_TRAIN_HANDSHAKE_MESSAGE_H
 #define PL_TRAIN_HANDSHAKE_MESSAGE_H
 

@@ -37,7 +37,7 @@ int initial_weights(const Paceline__Job *job, const struct model_layout *layout,
     return rc;
 }
 
-/* The weights that it names, where they are or, by their base name, beside it. */
+/* Loads the weights that it names, at the given path or, by their base name, in its own folder. */
 static int load_named(const struct caffe_state *state, const struct model_layout *layout,
                       const struct logger *log, float *model, struct err *err)
 {

@@ -1,5 +1,5 @@
-/* What a run begins from that is not drawn at random: weights of other runs, or what a run of Caffe
- * left to resume from. The driver reads the files, once, and every worker gets what they hold. */
+/* An initial state that is not drawn at random: weights of other runs, or the snapshot of a run of
+ * Caffe. The driver reads the files, once, and every worker gets what they hold. */
 #ifndef PL_TRAIN_INITIAL_WEIGHTS_H
 #define PL_TRAIN_INITIAL_WEIGHTS_H
 
@@ -11,9 +11,9 @@
 int initial_weights(const Paceline__Job *job, const struct model_layout *layout,
                     const struct logger *log, float *model, struct err *err);
 
-/* Take a .solverstate: the weights that it names, where they are or beside it; the optimizer's
- * vectors behind x and s; and how far the run was. For one worker alone.
- * ERR_INPUT, ERR_UNSUPPORTED by name; ERR_NOMEM */
+/* Take a .solverstate: the weights that it names, at their path or in its folder; the optimizer's
+ * vectors behind x and s; and the progress of the run. For one worker alone. ERR_INPUT,
+ * ERR_UNSUPPORTED by name; ERR_NOMEM */
 int initial_solver_state(const char *path, const Paceline__Job *job, struct model_layout *layout,
                          const struct logger *log, float *model, struct checkpoint_header *header,
                          struct err *err);

@@ -2,7 +2,7 @@
  * donor, lets it in (group/roster.h) and sends it what it needs to resume from there, from a copy,
  * while all train. It costs the donor a copy of the model and the way to the driver and back. The
  * copy is the publisher's, whose memory is there from the second one on: taking 100 MB again holds
- * a step up by a quarter of a second. What it would evaluate meanwhile waits. */
+ * a step up by a quarter of a second. Evaluations wait meanwhile. */
 #ifndef PL_TRAIN_JOIN_DONOR_H
 #define PL_TRAIN_JOIN_DONOR_H
 

@@ -30,8 +30,8 @@ static void take_grant(struct member *m, const struct message *msg)
                                 grant.count); /* or it is an old one */
 }
 
-/* Who has returned to a driver puts its question again: nobody knows whether the one before had
- * heard it, and no answer of its counts any more. */
+/* A worker that has reconnected to a driver repeats its request: the previous driver may not have
+ * received it, and its grant does not count any more. */
 void lease_client_poll(struct lease_client *client, struct member *m)
 {
     const struct wait_for grant = wire_from(WORLD_DRIVER, WIRE_LEASE);

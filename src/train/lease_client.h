@@ -25,10 +25,10 @@ void lease_client_poll(struct lease_client *client, struct member *m);
 /* After a step: the same. True: it is time to ask, by a report now. */
 bool lease_client_on_step(struct lease_client *client, struct member *m);
 
-/* What a driver that returns is to know of them. */
+/* Adds the leases to a recovery report. */
 void lease_client_recovery_report(const struct member *m, struct recovery_report *report);
 
-/* What a report says of its leases. */
+/* The lease part of a report. */
 struct lease_report lease_client_report(const struct lease_client *client, const struct member *m);
 
 #endif

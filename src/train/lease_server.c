@@ -46,8 +46,8 @@ static bool holds_lease(const struct lease_server *leases, uint32_t node)
     return node < LEASE_NODES_MAX && leases->table.holder[node].here;
 }
 
-/* What it has not been sent it has not gone over, but it says so: what it still holds is sent, and
- * where that is nothing, its question is open again. */
+/* The worker has not used a grant that was not sent, but reports it as held: the server sends what
+ * it still holds, and where that is nothing, the request is open again. */
 static void forget_unsent(struct lease_server *leases, uint32_t node)
 {
     size_t count = leases->table.holder[node].count;

@@ -2,8 +2,8 @@
  * messages by which they are handed out. All of it is its main task's.
  *
  * Of the first view each member knows its first lease itself: as many steps, in the order of ranks,
- * from where the book ends. Who comes later is sent one as soon as it is in the view. All others
- * are answers to questions, which workers put in their reports. */
+ * from where the book ends. A joiner is sent one as soon as it is in the view. All others are
+ * answers to questions, which workers put in their reports. */
 #ifndef PL_TRAIN_LEASE_SERVER_H
 #define PL_TRAIN_LEASE_SERVER_H
 
@@ -38,18 +38,18 @@ void lease_server_begin(struct lease_server *leases, const struct view *first);
 void lease_server_recover(struct lease_server *leases, const struct view *view,
                           const struct recovery_report *reports, uint64_t used, uint64_t repeated);
 
-/* Who has come since gets its first lease. */
+/* Grants workers that have joined since their first lease. */
 void lease_server_welcome(struct lease_server *leases, const struct view *view);
 
-/* Who has leases and is in `view` no more. What they have sent is to be heard before their leases
- * are taken back. */
+/* Workers that have leases and are in `view` no more. Their messages are read before their leases
+ * are reclaimed. */
 struct members lease_server_orphans(const struct lease_server *leases, const struct view *view);
 void lease_server_reclaim(struct lease_server *leases, const struct members *orphans);
 
 /* Does the word of that node count? Not if its leases are others' by now. */
 bool lease_server_accepts(const struct lease_server *leases, uint32_t node);
 
-/* What `node` says with a report. */
+/* Takes the lease part of a report of `node`. */
 void lease_server_on_report(struct lease_server *leases, uint32_t node,
                             const struct lease_report *report);
 

@@ -45,7 +45,7 @@ int committed_decode(struct byte_reader *in, struct committed *out)
     return byte_reader_done(in) ? OK : ERR_PROTOCOL;
 }
 
-/* Who took part and did not count has its name told. */
+/* Names the participants whose contribution did not count. */
 static void name_rejected(const struct ledger *ledger, const struct committed *c)
 {
     for (uint32_t node = 0; node < VIEW_MEMBERS_MAX; node++) {
@@ -78,7 +78,7 @@ static void report_exchange(const struct ledger *ledger, const struct committed 
     events_emit(ledger->events, event);
 }
 
-/* What records had as their loss, all together. */
+/* Adds the sum of the losses of records. */
 static void add_loss(struct ledger *ledger, double sum, uint64_t records)
 {
     if (records == 0)
@@ -105,12 +105,12 @@ static void close_entry(struct ledger *ledger, struct ledger_entry *entry)
     ledger->last = *c;
 }
 
-/* Another member's share of an exchange. Who comes last waits least. */
+/* Another member's share of an exchange. The last participant to arrive waits least. */
 static void add_report(struct ledger_entry *entry, uint32_t node, const struct committed *report)
 {
     const struct exchange_cost *cost = &report->cost;
-    /* Who completed an exchange and died at once may have spoken of a result that nobody else ever
-     * saw: the last to speak is right. */
+    /* A worker that completed an exchange and died at once may have reported a result that no other
+     * member saw: the last report is right. */
     entry->sum.samples = report->samples;
     entry->sum.loss = report->loss;
     entry->sum.contributors = report->contributors;
@@ -138,7 +138,7 @@ static void close_below(struct ledger *ledger, uint64_t n)
         close_entry(ledger, &ledger->entry[k % LEDGER_OPEN_MAX]);
 }
 
-/* What a count that only grows has grown by. */
+/* The growth of a counter that never falls. */
 static uint64_t growth_of(uint64_t *was, uint64_t now)
 {
     uint64_t by = now > *was ? now - *was : 0;

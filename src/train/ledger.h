@@ -6,7 +6,7 @@
 #include "strategy/strategy.h"
 #include "train/events.h"
 
-/* What a worker says of its leases (data/lease_cursor.h) with each report. */
+/* The lease part of each report of a worker (data/lease_cursor.h). */
 struct lease_report {
     uint64_t taken, repeated; /* records since it came: of leases, and gone over again */
     uint64_t want;            /* question `ask` is open: so many more; 0: none is */
@@ -14,7 +14,7 @@ struct lease_report {
     bool ends; /* it takes no step any more: what it holds is as it got it */
 };
 
-/* What a member says of an exchange that it has committed. */
+/* A member's report of an exchange that it has committed. */
 struct committed {
     uint32_t lane;
     uint64_t n;               /* 0: no exchange, only how far a worker is */
@@ -42,7 +42,7 @@ struct ledger_entry {
     size_t reports, expected;
 };
 
-/* What a worker that runs free has done itself. */
+/* The counts of an asynchronous worker's own work. */
 struct ledger_own {
     uint64_t samples, exchanges, repeated_by; /* `again`: of the samples, by leases of before */
 };
@@ -58,10 +58,10 @@ struct ledger {
     uint64_t step_samples; /* of a step of all together; free */
     uint64_t odd_samples;  /* beyond last.progress.steps of those; free */
     struct ledger_own own[VIEW_MEMBERS_MAX];
-    /* Records. Where workers are in step: those that counted in exchanges, and those that would
-     * have been a dead worker's of the round under way. Where they run free: that workers have
-     * reported, each once; that they went over once more, since no other lease had come; and
-     * `missed` is the driver's (data/lease.h, lost). */
+    /* Records. Synchronous strategies: samples that counted in exchanges, and samples of a dead
+     * worker's share of the round under way. Asynchronous strategies: samples that workers have
+     * reported, each once; samples that they repeated, since no other lease had come; `missed` is
+     * the driver's (data/lease.h, lost). */
     uint64_t used, repeated_leases, repeated, missed;
     uint32_t slowest; /* worker of the newest exchange */
     double loss;      /* mean loss of the newest exchange's records */
@@ -71,8 +71,8 @@ struct ledger {
     double mean_loss;      /* of the last such event; NaN: none yet */
 };
 
-/* What `node` reports. An exchange is closed when all who took part have reported, or when all have
- * of the next, or when the next but one is reported: who has not spoken by then is dead. */
+/* Takes a report of `node`. An exchange is closed when all who took part have reported, or when all
+ * have of the next, or when the next but one is reported: who has not spoken by then is dead. */
 void ledger_report(struct ledger *ledger, uint32_t node, const struct committed *report);
 
 /* The run resumes from there, whatever has been reported yet: a driver has returned. */

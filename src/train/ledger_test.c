@@ -46,7 +46,7 @@ static struct members first_members(uint32_t count)
     return set;
 }
 
-/* What a member says of exchange n, in which `count` of four took part. */
+/* A member's report of exchange n, with `count` of four participants. */
 static struct committed report_of(uint64_t n, uint32_t count)
 {
     return (struct committed){
@@ -126,7 +126,7 @@ static void test_ledger_every_sample_is_used_or_missed(void **state)
     assert_int_equal(b->ledger.last.progress.sample_offset, 3 * ROUND);
 }
 
-/* Who took part and does not report is dead, once all others have reported the next. */
+/* A participant that does not report is dead, once all others have reported the next. */
 static void test_who_dies_before_it_reports(void **state)
 {
     struct roster_state *b = *state;
@@ -254,7 +254,8 @@ static void test_loss_event_has_the_mean_since_the_last(void **state)
     assert_true(b->ledger.mean_loss == 4.0);
 }
 
-/* What was never reported, for want of a driver, is in the progress of the next that is. */
+/* An exchange that was never reported, for want of a driver, is part of the next report's
+ * progress. */
 static void test_reports_that_never_came_are_made_good(void **state)
 {
     struct roster_state *b = *state;

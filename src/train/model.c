@@ -144,7 +144,7 @@ struct model_header model_header_of(const struct global_model *model, size_t ext
     return header;
 }
 
-/* What the note says of the vectors, and a copy of them. */
+/* Describes the vectors in a header, and copies them. */
 static void take_copy(struct publisher *p, const struct global_model *model)
 {
     const struct model_header of = model_header_of(model, p->extras);

@@ -5,7 +5,7 @@
 
 #include "strategy/strategy.h"
 
-/* What it is wanted for. */
+/* The use of a requested model. */
 enum model_use {
     MODEL_EVALUATE = 1,
     MODEL_CHECKPOINT = 2,
@@ -29,7 +29,7 @@ struct model_header {
 /* A model being sent by a task of its own, from a copy, so that training continues. */
 struct publisher {
     struct world *world;
-    uint32_t reader; /* whoever has no other name */
+    uint32_t reader; /* the identity that a reader presents */
     uint32_t to;     /* of what is on its way */
     size_t extras;   /* vectors, where a joint model brings them */
     struct model_header header;
@@ -59,8 +59,8 @@ bool publisher_admits(const struct publisher *p);
 int publisher_finish(struct publisher *p, int64_t deadline);
 void publisher_release(struct publisher *p);
 
-/* What a note says of a joint model's vectors, of which a strategy's own are `extras`; and a copy
- * of them as they travel. */
+/* The header of a global model's vectors, of which a strategy's own are `extras`; and a copy of
+ * them as they travel. */
 struct model_header model_header_of(const struct global_model *model, size_t extras);
 void model_copy(float *copy, const struct global_model *model, size_t extras);
 

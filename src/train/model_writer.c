@@ -106,7 +106,7 @@ static int evaluate_model(struct model_writer *k, const struct model_header *mod
     if (model->use & MODEL_FINAL && !k->free && model_writer_has_evaluated(k, &model->progress))
         return OK; /* it has just been seen */
     if (k->stop && atomic_load(k->stop) > 0)
-        return OK; /* whoever stops the run does not wait for it */
+        return OK; /* a stop does not wait for it */
     vec_import(&k->x, vec_all(&k->x), k->landing);
     vec_import(&k->s, vec_all(&k->s), k->landing + k->x.n);
     report_rate(k, &model->progress);
@@ -150,7 +150,7 @@ static int keep_final(struct model_writer *k, const struct model_header *model)
     return model_writer_write_final(k, &header, complete);
 }
 
-/* What can be lost is written before what can be computed again. */
+/* Files that could be lost are written before values that can be computed again. */
 static int take_model(struct model_writer *k, const struct model_header *model)
 {
     bool final = model->use & MODEL_FINAL;

@@ -1,5 +1,5 @@
 /* The model writer: who takes the copies of the joint model that come as messages, evaluates them,
- * and keeps them on disk. A task of the driver's, beside training. */
+ * and keeps them on disk. A task of the driver's, concurrent with training. */
 #ifndef PL_TRAIN_MODEL_WRITER_H
 #define PL_TRAIN_MODEL_WRITER_H
 
@@ -56,13 +56,14 @@ struct model_writer {
                   same */
     /* Which of these uses may that node send a model for? NULL: all. */
     uint32_t (*allowed)(void *user, uint32_t node, uint32_t uses);
-    /* Who sends a model does not know how far all were when it was asked for; NULL: it does. */
+    /* The sender of a model does not know the progress of all workers at the time of the request;
+     * NULL: it does. */
     void (*where)(void *user, struct progress *progress);
     void *user;
     struct task *task;
 };
 
-/* What a checkpoint says beside the vectors of a model that stood there. */
+/* The header of a checkpoint with a model of that progress. */
 struct checkpoint_header model_writer_header_at(const struct model_writer *k,
                                                 const struct progress *progress);
 

@@ -1,6 +1,6 @@
-/* Objectives beside training: the joint model evaluated every so many exchanges, the best one
- * remembered, and the stop rules that depend on an error. Whoever owns the joint model calls this,
- * never a strategy. */
+/* Objectives, concurrent with training: the global model is evaluated every so many exchanges, the
+ * best one is remembered, and the stop rules that depend on an error are checked. The holder of the
+ * global model calls this, never a strategy. */
 #ifndef PL_TRAIN_OBJECTIVES_H
 #define PL_TRAIN_OBJECTIVES_H
 

@@ -1,6 +1,5 @@
-/* What a worker tells a driver that has returned (group.h, group_set_recovery_report): how far it
- * is and what it has in the book, so that the driver, which lost all that since its last
- * checkpoint, counts on. */
+/* A worker's report to a recovered driver (group.h, group_set_recovery_report): its progress and
+ * its counts, so that the driver, which lost them since its last checkpoint, counts on. */
 #ifndef PL_TRAIN_RECOVERY_REPORT_H
 #define PL_TRAIN_RECOVERY_REPORT_H
 
@@ -13,7 +12,7 @@ struct recovery_report {
     struct lease_holder lease; /* what it holds */
     uint64_t lease_high;       /* where the highest lease ends that it has had */
     uint32_t lease_request;    /* the number of its newest question */
-    /* What the strategy tells a joiner (ops->tell). */
+    /* The strategy's join state (ops->export_join_state). */
     uint64_t words, join_state[JOIN_STATE_WORDS];
     /* As the last driver said, by enum aside: what others have done that are not there any more, in
      * asynchronous strategies. */

@@ -12,7 +12,7 @@ void rundir_file(const struct rundir *dir, const char *name, char *out, size_t s
     snprintf(out, size, "%s/%s", dir->path, name);
 }
 
-/* The lock does not count: whoever has it asks. */
+/* The lock does not count: the caller holds it. */
 struct contents {
     size_t entries;
     bool is_run;

@@ -98,8 +98,8 @@ static void find_oldest_free(void *user, const char *name)
         *highest = number;
 }
 
-/* What is there stays, under a number, if it is another job, or cannot be read. *same: it is this
- * one. */
+/* A job file that is there stays, under a number, if it is another job, or cannot be read. *same:
+ * it is this one. */
 static int keep_older_job(const struct rundir *dir, const char *path, const struct buf *text,
                           bool *same, struct err *err)
 {

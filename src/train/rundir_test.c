@@ -162,7 +162,7 @@ static void test_the_job_and_the_events(void **state)
     job_free(again);
 }
 
-/* Who reads the job need not be where it was trained. */
+/* A reader of the job need not be in the folder where it was trained. */
 static void test_the_job_has_whole_paths(void **state)
 {
     const struct folder *folder = *state;
@@ -215,7 +215,7 @@ static void test_an_unreadable_job_is_kept(void **state)
     job_free(job);
 }
 
-/* What fails once while the job is written may be another driver's doing, and is done once more. */
+/* A write of the job that fails once may be another driver's doing, and is repeated. */
 static void test_each_call_fails_at_the_start(void **state)
 {
     Paceline__Job *job = sample_job();

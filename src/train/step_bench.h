@@ -10,12 +10,12 @@
 #include "train/bench_layers.h"
 #include "world/world.h"
 
-/* What a learner's memory is for, in bytes. */
+/* A learner's memory by purpose, in bytes. */
 struct bench_memory {
     size_t parameters, state, gradients, optimizer; /* flat vectors */
     size_t activations, activation_gradients, scratch;
     size_t testing; /* the net once more, as evaluations need it */
-    size_t records; /* the batch, and the one that is made ready beside the step */
+    size_t records; /* the batch, and the one that is prepared during the step */
 };
 
 struct bench_options {

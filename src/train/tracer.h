@@ -13,7 +13,7 @@
 #include "base/logger.h"
 #include "world/trace.h"
 
-/* Who takes spans: times count from the beginning of the run. From one task at a time. */
+/* The receiver of spans: times count from the beginning of the run. From one task at a time. */
 struct trace_sink {
     void (*spans)(void *user, uint32_t node, const struct trace_span *span, size_t n);
     void *user;
@@ -28,7 +28,7 @@ void tracer_begin(struct world *world, const struct trace_sink *here, const stru
 /* Hand on what there is, if the buffer is half full: for moments between two steps. */
 void tracer_ship(struct world *world, const struct trace_sink *here);
 
-/* Hand on all there is. What the driver has no room for is dropped. */
+/* Hand on all there is. Spans that the driver has no room for are dropped. */
 void tracer_ship_all(struct world *world, const struct trace_sink *here);
 
 /* All other tasks of the node have ended: it is traced no longer, and the log says what is missing.

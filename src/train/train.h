@@ -14,16 +14,16 @@
 struct driver;
 struct worker;
 
-/* Who looks on, where all nodes live in one process and one runs at a time: told where a node's
- * things are once it has begun, and again, with NULL, before they go. To be read, between two
- * events of a simulation. */
+/* An observer, where all nodes live in one process and one runs at a time: it is called with a
+ * node's state once it has begun, and again, with NULL, before that state ends. To be read, between
+ * two events of a simulation. */
 struct train_watch {
     void (*driver)(void *user, const struct driver *d);
     void (*worker)(void *user, uint32_t node, const struct worker *w);
     void *user;
 };
 
-/* What a node of this process brings along, and may share with others of it. */
+/* The resources that a node of this process brings along, and may share with others of it. */
 struct train_host {
     const struct logger *log;
     struct tuner *tuner; /* chooses kernels (tensor/tuner.h); NULL: they go by rule */
@@ -64,7 +64,7 @@ struct train_host {
     const struct train_watch *watch; /* NULL: nobody looks on */
 };
 
-/* What a run was, as its `end` event says. */
+/* The summary of a run, as in its `end` event. */
 enum { TRAIN_BAD_NAMED = 3 };
 
 struct train_report {
@@ -90,8 +90,8 @@ struct train_report {
     size_t model_name; /* where its name in the run directory begins */
 };
 
-/* What becomes of a run that has been asked to stop: told when that is heard; when it is heard that
- * it is to stop at once; and when it has. */
+/* Stages of a run that has been asked to stop: it has the request; it has the request to stop at
+ * once; it has stopped. */
 enum stopping_stage { STOPPING_SOON, STOPPING_NOW, STOPPING_DONE };
 
 struct train_stopping {
@@ -164,7 +164,7 @@ struct strategy_ops;
  * there is one worker alone, whose optimizer state then goes along. */
 bool train_workers_speak(const Paceline__Job *job, const struct strategy_ops *strategy);
 
-/* Does it end the run for all that a worker's loop ended so? What concerns all replicas does.
+/* Does it end the run for all that a worker's loop ended so? Does the error concern all replicas?
  * Trouble of one machine does not: the run continues with the others, or waits for another. */
 bool train_ends_the_run(int status);
 
@@ -178,9 +178,9 @@ int train_drive(struct world *world, const struct train_host *host,
                 const struct train_options *options, struct train_report *report, struct err *err);
 
 /* Work for the driver, and those that come after it, until one says that the run is over, or until
- * this worker has left it. What went wrong is told to the driver. ERR_DRIVER when it is gone for
- * good, or holds this worker to be: whoever comes again starts over. ERR_PEER when it refuses this
- * worker; ERR_CANCELLED, or what broke the worker. */
+ * this worker has left it. Errors are reported to the driver. ERR_DRIVER when the driver is gone
+ * for good, or has excluded this worker: a worker that rejoins starts over. ERR_PEER when it
+ * refuses this worker; ERR_CANCELLED, or what broke the worker. */
 int train_work(struct world *world, const struct train_host *host);
 
 #endif

@@ -1,4 +1,4 @@
-/* What a copy of the joint model is due for, as pure functions of how far the run is. */
+/* The triggers of a copy of the global model, as pure functions of the run's progress. */
 #ifndef PL_TRAIN_TRIGGERS_H
 #define PL_TRAIN_TRIGGERS_H
 

@@ -1,4 +1,4 @@
-/* What a worker's own user is told: that it has joined a run, how far it is, how it ended. */
+/* Reports to a worker's own user: that it has joined a run, its progress, and how it ended. */
 #ifndef PL_TRAIN_WORK_PROGRESS_H
 #define PL_TRAIN_WORK_PROGRESS_H
 
@@ -24,7 +24,7 @@ struct work_watch {
 
 struct worker;
 
-/* What is counted between two reports. */
+/* The counters between two reports. */
 struct work_meter {
     int64_t reported; /* when; 0: not yet */
     uint64_t steps, reported_steps, loss_steps;

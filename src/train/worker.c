@@ -108,7 +108,7 @@ static int report_exchange(struct worker *w, const struct exchange *e)
     return send_report(w, &report);
 }
 
-/* What a driver that returns is to know, as of this moment. */
+/* Stores the report for a recovered driver, as of this moment. */
 static void record_recovery_report(struct worker *w)
 {
     const struct member *m = &w->member;
@@ -167,9 +167,9 @@ static void publish_urgent(struct worker *w)
         atomic_fetch_and(&w->group.model_requests, ~wanted);
 }
 
-/* A round can be long. Where the next exchange brings the model, whoever waits to come need not
- * wait for its end, but is in that exchange already. Before the first one there is nothing to come
- * to. An asynchronous worker lets others in at any time. */
+/* A round can be long. Where the next exchange brings the model, a joiner need not wait for the
+ * round's end, but is in that exchange already. Before the first one there is nothing to come to.
+ * An asynchronous worker lets others in at any time. */
 static int on_step_boundary(struct member *m)
 {
     struct worker *w = m->train;
@@ -261,7 +261,8 @@ static int report_free(struct worker *w, uint32_t lane, const struct exchange_co
     return send_report(w, &report);
 }
 
-/* May this worker continue? Who is alone knows best when all is done; others are told. */
+/* May this worker continue? A single worker decides itself when the run is done; others are
+ * told. */
 static int may_go_on(const struct worker *w)
 {
     const struct member *m = &w->member;
@@ -405,8 +406,8 @@ static int report_last(struct worker *w)
     return report_free(w, 0, NULL);
 }
 
-/* Who comes to asynchronous workers has no stripe among theirs, where they have such, and takes one
- * record after another from about where they all are; its exchanges it numbers from 1. */
+/* A joiner of asynchronous workers has no stripe among theirs, where they have such, and takes one
+ * sample after another from about where they all are; its exchanges it numbers from 1. */
 static void begin_free(struct worker *w)
 {
     w->start.sharers = (struct members){{0}};
@@ -427,7 +428,7 @@ static void explain_divergence(struct worker *w)
             (unsigned long long)w->learner.steps, is ? is : number, rate, rate / 10);
 }
 
-/* What broke the loop, and the remedy where the data or the machine is at fault. */
+/* The error that ended the loop, and the remedy where the data or the machine is at fault. */
 static void explain_end(struct worker *w, int rc)
 {
     const struct err *why = &w->learner.err;
@@ -498,8 +499,9 @@ bool train_ends_the_run(int status)
     return status == ERR_DIVERGED || status == ERR_REPLICAS;
 }
 
-/* What it sends a joiner, or to who evaluates, is to arrive; then the driver drops it. The last one
- * is asked for its model before, and so is one of those that have all ended together. */
+/* Models on their way to a joiner or to the driver must arrive; then the driver drops this worker.
+ * The last one is asked for its model before, and so is one of those that have all ended
+ * together. */
 static int leave_run(struct worker *w)
 {
     bool trains = w->stage == DEPARTED_TRAINING;

@@ -287,7 +287,7 @@ static bool may_be_donor(const struct worker *w, uint32_t node, const struct mod
             view_rank(group_view(&w->group), node) >= 0);
 }
 
-/* The donor's model. What somebody else sends, or stops sending, is left aside. */
+/* The donor's model. Messages of other senders are ignored. */
 static int receive_start(struct worker *w, struct model_header *header)
 {
     for (;;) {

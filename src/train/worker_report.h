@@ -1,4 +1,4 @@
-/* What a worker reports to its driver outside of training: how far it is with opening its data, and
+/* A worker's reports to its driver outside of training: how far it is with opening its data, and
  * why it cannot continue. Both name the machine, since the number of a worker that is no member yet
  * says nothing to a person. */
 #ifndef PL_TRAIN_WORKER_REPORT_H

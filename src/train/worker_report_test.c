@@ -1,5 +1,4 @@
-/* What workers report of themselves, from bytes that somebody else wrote, and how often it is told.
- */
+/* Workers' reports about themselves, from bytes of another program, and how often they are sent. */
 #include "train/worker_report.h"
 
 #include <setjmp.h>

@@ -69,7 +69,8 @@ enum wire_kind {
 };
 
 #define WIRE_KIND_MASK    UINT64_C(0xff00000000000000)
-#define WIRE_HEADER_PIECE 0xffffu /* the piece that goes beside a vector; vectors have fewer */
+#define WIRE_HEADER_PIECE 0xffffu /* the piece number of a vector's header; vectors have fewer
+                                     pieces */
 
 static inline uint64_t wire_tag(enum wire_kind kind, uint32_t lane, uint64_t n, uint32_t piece)
 {
