@@ -75,8 +75,8 @@ static const struct memory_files memory_files_v2 = {
     "memory.current",
     {"inactive_file", "active_file", "slab_reclaimable"}};
 
-/* What the kernel keeps of files and their names counts as usage, and is given up when there is
- * need, however lately it was read. */
+/* The kernel counts its cache of files and names as usage, and frees it under pressure, however
+ * lately it was read. */
 static uint64_t read_given_up(const char *root, const char *folder,
                               const struct memory_files *files)
 {

@@ -1,5 +1,5 @@
-/* What a container or a batch system allows this process: the limits of its control groups, of
- * version 1 and 2, and of all groups above them that can be seen from here. */
+/* Resources that a container or a batch system allows this process: the limits of its control
+ * groups, of version 1 and 2, and of all groups above them that are visible here. */
 #ifndef PL_BASE_CGROUP_H
 #define PL_BASE_CGROUP_H
 

@@ -1,4 +1,4 @@
-/* An error with its message. Whoever first decides which error it is writes the message, naming
+/* An error with its message. The function that first decides on an error writes the message, naming
  * the thing and the place; callers pass the status up and leave the message alone. */
 #ifndef PL_BASE_ERR_H
 #define PL_BASE_ERR_H

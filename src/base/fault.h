@@ -1,4 +1,4 @@
-/* What we did wrong. PL_ASSERT stays on in every build; when it fails the thread's current fault
+/* Our own mistakes. PL_ASSERT stays on in every build; when it fails the thread's current fault
  * sink is told, which logs, poisons its engine and never returns to the failing code: a task is
  * parked, a call from the user's thread is unwound to the API. Without a sink the process aborts.
  *

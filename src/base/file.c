@@ -303,8 +303,8 @@ static void split_path(const char *path, char folder[PATH_MAX], char name[PATH_M
     snprintf(folder, PATH_MAX, "%.*s", at ? (int)without_slashes(path, at) : 1, at ? path : ".");
 }
 
-/* Of a path that cannot be opened: would that be under the root, as far as names and links say? Who
- * asks for one that would not be is not to hear whether it is there. */
+/* Of a path that cannot be opened: would that be under the root, as far as names and links say? A
+ * request for a path outside of the root does not reveal whether the path exists. */
 static bool leads_under(const char *root, const char *path, int steps)
 {
     char folder[PATH_MAX], name[PATH_MAX], next[2 * PATH_MAX + 2], *full = realpath(path, NULL);

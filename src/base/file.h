@@ -49,12 +49,12 @@ int file_part(const struct file_open *file, uint64_t offset, void *out, size_t n
 bool file_is_folder(const char *path);
 bool file_is_regular(const char *path);
 
-/* What has that name, a link itself and not what it leads to. */
+/* The type of the name itself, a link and not its target. */
 enum file_type { FILE_IS_NONE, FILE_IS_REGULAR, FILE_IS_OTHER };
 enum file_type file_type(const char *path);
 
-/* What a folder holds, names alone, in the order of their bytes; those that begin with a dot are
- * left out. Released by file_names_release. */
+/* The names in a folder, in the order of their bytes; those that begin with a dot are left out.
+ * Released by file_names_release. */
 struct file_names {
     char **at;
     size_t count;
@@ -64,8 +64,8 @@ struct file_names {
 int file_list(const char *folder, size_t max, struct file_names *out, struct err *err);
 void file_names_release(struct file_names *names);
 
-/* What `path` leads to by its one whole name, without links, dots or a slash at its end.
- * ERR_INPUT: there is nothing; it does not fit */
+/* The real path of `path`, without links, dots or a slash at its end. ERR_INPUT: there is nothing;
+ * it does not fit */
 int file_target(const char *path, char *out, size_t size, struct err *err);
 
 /* The folder `path` by its one whole name, without links, dots or a slash at its end.

@@ -361,7 +361,7 @@ static void test_what_lies_under_a_folder(void **state)
     unlink(link);
     assert_int_equal(file_check_under(root, link, &err), ERR_INPUT);
     assert_non_null(strstr(err.text, "cannot open"));
-    /* What is not there is told apart from what is only under the root. */
+    /* A path that does not exist is distinguished from one that exists only under the root. */
     static const char *const nowhere[] = {
         "/none/at/all",        "/etc/passwd/none",         "/etc/none",
         "%s/../none",          "%s/none/../../etc/passwd", "%s/./.././none",

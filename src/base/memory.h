@@ -1,5 +1,5 @@
-/* The machine's memory, for who is to refuse in words what would not fit in it: Linux hands out
- * what is not there, and kills whoever then uses it. */
+/* The machine's memory, for callers that refuse a net that would not fit: Linux grants memory that
+ * it does not have, and kills the process that uses it. */
 #ifndef PL_BASE_MEMORY_H
 #define PL_BASE_MEMORY_H
 

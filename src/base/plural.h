@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-/* What stands behind the word for the thing: nothing for one of it, else `end`, as "s" or "es". */
+/* The ending of a plural: nothing for one thing, else `end`, as "s" or "es". */
 static inline const char *plural(uint64_t n, const char *end)
 {
     return n == 1 ? "" : end;

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-/* Streams of one seed that must not overlap. Whoever needs more splits with rng_u64. */
+/* Streams of one seed that must not overlap. A user of more numbers splits with rng_u64. */
 enum rng_stream {
     RNG_INIT = 1, /* initial weights; counter = (parameter index, element) */
     RNG_ORDER,    /* order of records */

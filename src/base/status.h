@@ -1,8 +1,8 @@
-/* Status codes: one list, grouped by what is lost, so that a caller can decide from the group
- * what to do next.
+/* Status codes: one list, grouped by what is lost, so that a caller can decide from the group what
+ * to do next.
  *
- * Every function that can fail because of the world returns one of these as int; OK is 0 and
- * errors are negative. What is our own mistake is PL_ASSERT (fault.h), never a status. */
+ * Every function that can fail because of the world returns one of these as int; OK is 0 and errors
+ * are negative. Our own mistakes are PL_ASSERT (fault.h), never a status. */
 #ifndef PL_BASE_STATUS_H
 #define PL_BASE_STATUS_H
 

@@ -18,7 +18,7 @@ enum { BAD_RECORDS_MOST = 10000, BAD_CAUSE_MAX = 240 };
 /* Which source a record is of: the job's training data, or its test data. */
 enum bad_source { BAD_OF_TRAIN, BAD_OF_TEST };
 
-/* What to do about one, where none may be broken. */
+/* The remedy for a bad record, where none is allowed. */
 #define BAD_RECORD_REMEDY                                                                        \
     "repair or remove it (paceline data verify SPEC lists all such), or leave such records out " \
     "of "                                                                                        \

@@ -30,8 +30,8 @@ void batch_release(struct batch *batch);
 /* Fill with the places start .. start+count-1 of an endless stream of epochs: place p of the stream
  * is place p mod n of epoch p / n, so a batch may straddle two epochs or more. They are to be
  * trained on: crops and mirroring are drawn, by the sampler's seed and each record's own epoch.
- * count <= cap, and the sampler is over the dataset's records. What dataset_read returns; the batch
- * then holds nothing to be used. */
+ * count <= cap, and the sampler is over the dataset's records. Returns the status of dataset_read;
+ * after an error the batch must not be used. */
 int batch_fill(struct batch *batch, const struct dataset *set, const struct sampler *sampler,
                uint64_t start, size_t count, struct err *err);
 

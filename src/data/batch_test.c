@@ -117,7 +117,7 @@ static void test_filling_is_pure(void **state)
     world_close(&other);
 }
 
-/* What two workers read side by side is what one would read: [0,4) and [4,8) are [0,8). */
+/* Two workers that read side by side read the samples of one: [0,4) and [4,8) are [0,8). */
 static void test_parts_make_the_whole(void **state)
 {
     (void)state;

@@ -39,7 +39,8 @@ struct dataset_draw {
 /* Record i mapped, (C, H, W) floats of set->shape, its label, and its number in the source. From
  * any thread, with a scratch of its own. Where set->bad is there, a broken record (ERR_INPUT) is
  * counted in it, and the next readable one of the set stands in, behind the last one the first.
- * What source->ops->read returns, or ERR_NOMEM; ERR_INPUT when too many are broken. */
+ * Returns the status of source->ops->read, or ERR_NOMEM; ERR_INPUT when too many records are
+ * bad. */
 int dataset_read(const struct dataset *set, size_t i, const struct dataset_draw *draw,
                  struct scratch *scratch, float *x, uint32_t *label, uint64_t *record,
                  struct err *err);

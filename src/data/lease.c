@@ -66,7 +66,7 @@ static void pool_remove(struct lease_table *table, size_t i)
     memmove(&table->pool[i], &table->pool[i + 1], (table->pooled - i) * sizeof *table->pool);
 }
 
-/* What finds no room is lost. */
+/* A range that finds no room is lost. */
 static void pool_add(struct lease_table *table, struct lease lease)
 {
     size_t i = 0;

@@ -1,8 +1,8 @@
 /* Leases: the stream of records (epoch after epoch; place p is place p mod N of epoch p / N) is
- * handed out in ranges of places, each to one node at a time. The book says who holds what; what a
- * node leaves undone goes into a pool, out of which whoever asks is given first; the first leases
- * of a run are new, since nobody asks for them (lease_grant_first). Pure: no messages, no clock,
- * memory of a fixed size.
+ * handed out in ranges of places, each to one node at a time. The lease table says which node holds
+ * which range. Ranges that a node leaves undone go into a pool, from which requests are granted
+ * first. The first leases of a run are new, since no node requests them (lease_grant_first). Pure:
+ * no messages, no clock, memory of a fixed size.
  *
  * Every place below `frontier` is in one of four states, and there is no other:
  *
@@ -77,9 +77,9 @@ size_t lease_grant(struct lease_table *table, uint32_t node, uint64_t want,
 void lease_grant_first(struct lease_table *table, uint32_t node, uint64_t size);
 
 /* The node has gone over `taken` records of its leases since it came, in their order, and over
- * `again` once more, since no other lease had come (data/lease_cursor.h): these are repeated. What
- * is older than its last such word, beyond what it holds, or of who is not here, changes nothing.
- * */
+ * `again` once more, since no other lease had come (data/lease_cursor.h): these are repeated. A
+ * report that is older than the node's last one, exceeds its leases, or comes from an absent node,
+ * changes nothing. */
 void lease_report_use(struct lease_table *table, uint32_t node, uint64_t taken, uint64_t repeated);
 
 /* The node goes, and has said how far it is: the rest is as good as new. */
@@ -105,14 +105,12 @@ uint64_t lease_pooled(const struct lease_table *table);
 /* Is every place owned once, and does the sum of above hold? For tests, and who looks on. */
 bool lease_adds_up(const struct lease_table *table);
 
-/* What of it goes into a checkpoint, as one line of text: `FRONTIER LOST REPEATED`, then each range
+/* The table's part of a checkpoint, as one line of text: `FRONTIER LOST REPEATED`, then each range
  * that is not used, `FROM-TO`, with a `?` behind it where it is doubtful. All that is held is. */
 void lease_write(const struct lease_table *table, struct buf *out);
 
-/* A book that begins with such a line, whoever held what: ranges are in the pool, cut to whole
- * steps of `grain`; the odd ends are lost. False: it cannot be read, and the book is not to be
- * used.
- */
+/* A table that starts with such a line, without holders: ranges are in the pool, cut to whole steps
+ * of `grain`; the remainders are lost. False: it cannot be read, and the book is not to be used. */
 bool lease_read(struct lease_table *table, const char *text, uint64_t grain);
 
 #endif

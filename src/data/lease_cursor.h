@@ -44,8 +44,8 @@ bool lease_cursor_should_request(struct lease_cursor *cursor, uint64_t want);
 /* Nobody will answer the open question: it is to be put again. */
 void lease_cursor_forget_request(struct lease_cursor *cursor);
 
-/* An answer to question `ask`. What finds no room among LEASE_HELD_MAX is left aside. False if that
- * is not open, or no such leases can be: then it is to be put again. */
+/* An answer to question `ask`. Leases beyond LEASE_HELD_MAX are ignored. False if that is not open,
+ * or no such leases can be: then it is to be put again. */
 bool lease_cursor_take_grant(struct lease_cursor *cursor, uint32_t request,
                              const struct lease *given, size_t count);
 

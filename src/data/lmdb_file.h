@@ -8,7 +8,8 @@
  * each with a head of 16 bytes; numbers are those of the machine that wrote it, and 64-bit
  * little-endian is what we read. LMDB's own library maps the file and believes its numbers, so a
  * damaged one ends the process; here every number is checked, nothing is locked or written, and the
- * folder may be read-only. Who writes to the database at the same time breaks the reading. */
+ * folder may be read-only. A program that writes to the database at the same time breaks the
+ * reading. */
 #ifndef PL_DATA_LMDB_FILE_H
 #define PL_DATA_LMDB_FILE_H
 

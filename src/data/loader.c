@@ -88,7 +88,7 @@ void loader_expect(struct loader *l, uint64_t start, size_t count)
     l->expected = (struct stretch){start, count};
 }
 
-/* What comes after `now`. */
+/* The stretch that is expected to follow `now`. */
 static struct stretch next_stretch(struct loader *l, struct stretch now)
 {
     uint64_t step = now.start - l->start;

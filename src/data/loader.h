@@ -1,5 +1,5 @@
-/* A loader: hands out batches of a dataset's endless stream of epochs. What a batch holds is a pure
- * function of (dataset, seed, start, count); whether it was prepared ahead shows in time alone.
+/* A loader: hands out batches of a dataset's endless stream of epochs. The contents of a batch are
+ * a pure function of (dataset, seed, start, count); preparing it ahead changes time alone.
  *
  * A loader begins synchronous: a batch is filled when it is taken. Once started it has a task of
  * its world which fills the batch that is expected next while the caller works on the one before.

@@ -34,7 +34,7 @@ struct bench {
     struct arena arena;
     struct loader loader;
     struct batch want;
-    /* What the source does besides: */
+    /* Behaviour of the source that a test sets: */
     atomic_bool shut; /* no read ends until it is opened */
     int good_reads;   /* the one after so many is a mistake; 0: none is */
     uint64_t broken;  /* the record of this number less one cannot be read; 0: all can be */
@@ -342,7 +342,7 @@ static void test_a_stop_waits_for_the_batch_in_work(void **state)
     assert_int_equal(play_story(REAL, stops_in_the_middle, &b), OK);
 }
 
-/* Who takes is cancelled between two batches. */
+/* The task that takes batches is cancelled between two of them. */
 static int takes_for_ever(void *arg)
 {
     struct bench *b = arg;

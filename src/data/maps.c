@@ -171,8 +171,8 @@ static size_t one_of(size_t n, uint32_t bits)
     return (size_t)(((uint64_t)n * bits) >> 32);
 }
 
-/* What of the resized record the net sees. The stream of random numbers is the record's own in each
- * epoch: word 0 says whether it is mirrored, 1 and 2 where its crop begins. */
+/* The window of the resized record that the net sees. The stream of random numbers is the record's
+ * own in each epoch: word 0 says whether it is mirrored, 1 and 2 where its crop begins. */
 static struct window choose_window(const struct maps *maps, const struct raw *raw,
                                    const struct maps_draw *draw)
 {

@@ -10,7 +10,7 @@
  *   mean     one value, one a channel, or one a pixel of a record before it is cropped, subtracted
  *            from the pixel it belongs to, as in Caffe; what is padded has a mean of 0 then
  *
- * What is drawn is a pure function of (seed, epoch, record). */
+ * Random choices are a pure function of (seed, epoch, record). */
 #ifndef PL_DATA_MAPS_H
 #define PL_DATA_MAPS_H
 

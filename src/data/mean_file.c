@@ -15,7 +15,7 @@ enum blob_field { NUM = 1, CHANNELS, HEIGHT, WIDTH, DATA, DIFF, SHAPE, DOUBLE_DA
 
 static const size_t FILE_BYTES_MAX = (size_t)1 << 26;
 
-/* What the fields of the message say. */
+/* The fields of the message. */
 struct blob {
     uint64_t old[WIDTH + 1]; /* NUM .. WIDTH, the shape before `shape` */
     bool has_shape;

@@ -68,7 +68,8 @@ int names_read(const char *path, struct names *out, struct err *err)
     return OK;
 }
 
-/* The file of that name in the folder `path`, or beside the file `path`, if it is there. */
+/* The file of that name in the folder `path`, or in the folder of the file `path`, if it is
+ * there. */
 static int read_sibling(const char *path, const char *name, struct names *out, struct err *err)
 {
     char full[PATH_TEXT_MAX];

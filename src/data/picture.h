@@ -1,7 +1,7 @@
 /* Pictures as files hold them: JPEG through libjpeg-turbo, PNG through libpng. Which of them a file
  * is, its first bytes say and its name does not.
  *
- * What is read is what OpenCV reads, and so Caffe did: eight bits a value, of sixteen the upper
+ * The pixels are those that OpenCV reads, as Caffe did: eight bits a value, of sixteen the upper
  * ones; transparency is dropped; a palette is looked up; profiles, gamma and orientation are not
  * applied. Grey is 0.299 R + 0.587 G + 0.114 B.
  *

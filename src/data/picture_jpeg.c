@@ -9,7 +9,8 @@
 /* More than any encoder makes; each costs a pass over all coefficients. */
 enum { SCANS_MAX = 200 };
 
-/* One picture under way. What may change between setjmp and longjmp lives here, not in locals. */
+/* One picture under way. Values that may change between setjmp and longjmp live here, not in
+ * locals. */
 struct jpeg {
     struct jpeg_decompress_struct in; /* its client_data points here */
     struct jpeg_error_mgr errors;

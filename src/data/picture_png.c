@@ -16,7 +16,8 @@ enum {
     CHUNK_BYTES_MAX = 1 << 23,
 };
 
-/* One picture under way. What may change between setjmp and longjmp lives here, not in locals. */
+/* One picture under way. Values that may change between setjmp and longjmp live here, not in
+ * locals. */
 struct png {
     png_structp in;
     png_infop info;

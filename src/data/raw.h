@@ -28,7 +28,7 @@ struct raw {
 /* All values as floats, (C, H, W). */
 void raw_floats(const struct raw *raw, float *x);
 
-/* Memory that grows to what the largest record needs and stays: whoever reads has one of its own,
+/* Memory that grows to the size of the largest record and stays: each reader has one of its own,
  * zero at first. */
 enum scratch_use { SCRATCH_FILE, SCRATCH_PIXELS, SCRATCH_ROWS, SCRATCH_RESIZE, SCRATCH_USES };
 

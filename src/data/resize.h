@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is wanted of a picture that was made h x w: H x W pixels from (top, left) on, which may lie
- * outside, where there are zeros; then left and right exchanged. */
+/* A window of a picture of h x w: H x W pixels from (top, left) on, which may lie outside, where
+ * there are zeros; then left and right exchanged. */
 struct window {
     size_t h, w;
     ptrdiff_t top, left;

@@ -105,7 +105,8 @@ static void test_as_pytorch_does(void **state)
     }
 }
 
-/* What a window shows is what the whole has there, zeros beside it, and the mirror turns it. */
+/* A window shows the pixels of the whole at its place, and zeros outside; the mirror exchanges left
+ * and right. */
 static void test_windows_are_pieces(void **state)
 {
     (void)state;

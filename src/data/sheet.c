@@ -91,7 +91,7 @@ static int draw_record(const struct sheet *sheet, size_t i, struct scratch *scra
 
 /* ---- the file ---- */
 
-/* What may change between setjmp and longjmp lives here. */
+/* Values that may change between setjmp and longjmp live here. */
 struct writing {
     png_structp out;
     png_infop info;

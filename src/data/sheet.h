@@ -1,6 +1,6 @@
-/* A contact sheet: records side by side in cells of a grid, on white, as a PNG. What is larger than
- * its cell is made smaller, in proportion; what is smaller is enlarged by the largest whole factor
- * that fits, pixel by pixel. */
+/* A contact sheet: records side by side in cells of a grid, on white, as a PNG. A picture that is
+ * larger than its cell is reduced, in proportion; a smaller one is enlarged by the largest whole
+ * factor that fits, pixel by pixel. */
 #ifndef PL_DATA_SHEET_H
 #define PL_DATA_SHEET_H
 

@@ -181,7 +181,7 @@ static char *join_path(const char *folder, size_t n)
     return out;
 }
 
-/* What paths count from. */
+/* The folder that paths are relative to. */
 static char *root_of(const Paceline__Data__Images *spec, bool walks)
 {
     if (walks)
@@ -192,7 +192,7 @@ static char *root_of(const Paceline__Data__Images *spec, bool walks)
     return join_path(spec->list, slash ? (size_t)(slash - spec->list) + 1 : 0);
 }
 
-/* "; 2 files beside ... (README.txt)" */
+/* "; 2 files next to ... (README.txt)" */
 static void warn_of(char *text, size_t room, const struct image_strays *strays, const char *what)
 {
     size_t used = strlen(text);

@@ -35,7 +35,7 @@ struct image_list {
     } * at;             /* owned */
     size_t count, cap;
     uint32_t classes;
-    /* Of a folder: files beside the class folders, files in them that are no pictures, and classes
+    /* In a folder: files next to the class folders, files in them that are no pictures, and classes
      * without any. */
     struct image_strays folder_prefix, inside, empty;
 };
@@ -46,8 +46,8 @@ enum { IMAGE_LIST_MAX = 1 << 24 };
  * `len` bytes and a zero) becomes the list's. ERR_INPUT naming the line; ERR_NOMEM */
 int image_list_parse(const char *name, char *text, size_t len, struct image_list *out,
                      struct err *err);
-/* The class folders in a folder, in the order of names; plain files beside them are no classes, and
- * are left out and counted in *strays. ERR_INPUT, ERR_NOMEM */
+/* The class folders in a folder, in the order of names; plain files next to them are no classes,
+ * and are left out and counted in *strays. ERR_INPUT, ERR_NOMEM */
 int image_list_classes(const char *under, const char *folder, struct file_names *out,
                        struct image_strays *strays, struct err *err);
 /* Walk through a folder of class folders, of as many pictures. A file in them that is no picture by

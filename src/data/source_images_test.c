@@ -252,7 +252,7 @@ static void test_lists_that_are_wrong(void **state)
     expect_refusal(list, NULL, "absent: cannot open");
 }
 
-/* What a small file may make us allocate is bounded before it is taken. */
+/* The memory that a small file can make us allocate is bounded before the allocation. */
 static void test_a_list_too_long(void **state)
 {
     (void)state;
@@ -295,7 +295,7 @@ static void test_folders_that_are_wrong(void **state)
     assert_int_equal(unlink(path), 0);
 }
 
-/* What systems and people leave in folders is left out, named, and changes neither labels nor
+/* Files of systems and people in the folders are left out, named, and change neither labels nor
  * names; a class without pictures stays one. */
 static void test_stray_files_are_left_out_with_a_warning(void **state)
 {
@@ -328,7 +328,7 @@ static void test_stray_files_are_left_out_with_a_warning(void **state)
     names_release(&names);
 }
 
-/* What becomes of a file after it was opened is an error of its record, which names it. */
+/* A file that changes after it was opened is an error of its record, which names it. */
 static void test_files_that_change(void **state)
 {
     const struct folder *f = *state;

@@ -1,6 +1,6 @@
-/* What a source holds, in figures: one pass over all records, in memory for one of them and a count
- * a class. Sums are in double, record by record (Chan, Golub and LeVeque's update for the spread,
- * so that large means do not eat it). */
+/* Statistics of a source: one pass over all records, with memory for one of them and a count a
+ * class. Sums are in double, record by record (Chan, Golub and LeVeque's update for the spread, so
+ * that large means do not eat it). */
 #ifndef PL_DATA_STATS_H
 #define PL_DATA_STATS_H
 
@@ -20,7 +20,7 @@ struct stats {
 };
 
 /* Of the first `most` records of a source, or of all: most 0. Released by stats_release. `watch`,
- * which may be NULL, is told of "records". What source->ops->read returns, or ERR_NOMEM,
+ * which may be NULL, is told of "records". Returns the status of source->ops->read, or ERR_NOMEM,
  * ERR_CANCELLED. */
 int stats_of(const struct source *source, size_t most, const struct open_watch *watch,
              struct stats *out, struct err *err);

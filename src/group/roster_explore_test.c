@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Workers 0 to 2 are there from the beginning, 3 comes. */
+/* Each learner's change of the state is averaged like it. */
 enum { NODES = 4, JOINER = 3, N = 2, POST_MAX = 8 };
 
 enum letter_kind { VIEW = 1, GO, ASK, RELEASE, ENDED };

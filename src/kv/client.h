@@ -2,10 +2,10 @@
  * (Elastic §5.3, Algorithm 5.)
  *
  * A service task owns the copies and speaks with the master and with other nodes; any number of
- * tasks may call at once, and hand over to it by an atomic list. A value comes in pieces from up to
- * KV_LOCATIONS holders at once, straight to where it stays; whoever dies, hangs or no longer has it
- * leaves its pieces to the others, and when none is left the master is asked again. It is taken
- * when its checksum is the master's, and then this node is a holder, too.
+ * tasks may call at once, and hand over to it by an atomic list. A value arrives in pieces from up
+ * to KV_LOCATIONS holders at once, straight at its destination. When a holder dies, hangs or no
+ * longer has the value, the others deliver its pieces, and when none is left the client asks the
+ * master again. It is taken when its checksum is the master's, and then this node is a holder, too.
  *
  * Costs. An update: the value copied and checksummed once, and a message of some hundred bytes each
  * way. A get of a version that is here: no message. Else the value's bytes once, a message of some

@@ -224,7 +224,7 @@ static int want_or_part(struct kv_call *call, uint32_t s, uint32_t piece)
     return OK;
 }
 
-/* What still comes from where it was slow comes for nobody. */
+/* A slow holder's piece that still arrives is discarded. */
 static void leave_piece(struct kv_call *call, uint32_t s, uint32_t piece)
 {
     for (size_t i = 0; i < SLOTS; i++) {

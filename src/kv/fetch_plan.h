@@ -49,7 +49,7 @@ bool kv_plan_next(struct kv_plan *plan, int64_t now, uint32_t *s, uint32_t *piec
  * source *from, twice over: true, and it is under way from there. */
 bool kv_plan_move(struct kv_plan *plan, int64_t now, uint32_t *from, uint32_t *to, uint32_t *piece);
 
-/* What has become of it. */
+/* Outcomes of a piece. */
 void kv_plan_landed(struct kv_plan *plan, uint32_t s, uint32_t piece, uint64_t hash, int64_t now);
 void kv_plan_failed(struct kv_plan *plan, uint32_t s, uint32_t piece);
 

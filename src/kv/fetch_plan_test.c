@@ -197,7 +197,7 @@ static void test_a_liar_is_found_by_asking_one_by_one(void **state)
     kv_plan_release(&s.plan);
 }
 
-/* Who is asked alone and dies leaves nothing: what is here shall be of one. */
+/* A single source that dies leaves nothing: all pieces must come from one source. */
 static void test_alone_means_all_of_it(void **state)
 {
     (void)state;

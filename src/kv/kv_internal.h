@@ -1,5 +1,6 @@
-/* What the parts of a node's side hand to each other: calls (client.c) go to the service
- * (service.c), which speaks with the master (master.c), fetches (fetch.c) and serves (serve.c). */
+/* Declarations that the files of a node's side have in common: calls (client.c) go to the service
+ * (service.c), which exchanges messages with the master (master.c), fetches (fetch.c) and serves
+ * (serve.c). */
 #ifndef PL_KV_KV_INTERNAL_H
 #define PL_KV_KV_INTERNAL_H
 
@@ -68,7 +69,7 @@ int kv_on_reply(struct kv *kv, const struct message *m);
 /* Tell a master that does not know them yet of this node's copies. */
 int kv_follow_view(struct kv *kv);
 
-/* What has been fetched stays here, unless something newer is. */
+/* Keeps a fetched value, unless the store has a newer one. */
 int kv_keep(struct kv *kv, struct kv_value *value);
 int kv_withdraw_copy(struct kv *kv, const struct kv_value *value);
 
@@ -77,7 +78,7 @@ enum { KV_VERSION_TEXT = 40 };
 /* "version 7", or "the newest version", as it is wanted. */
 const char *kv_version_text(const struct kv_call *call, char text[KV_VERSION_TEXT]);
 
-/* Who has read since then may be reading still. */
+/* Readers since then may be reading still. */
 int64_t kv_read_since(const struct kv *kv);
 
 /* ---- fetch.c: one value on its way here ---- */
@@ -94,7 +95,7 @@ int kv_fetch_sources(struct kv_call *call, const struct kv_reply *reply);
  * holders is left. ERR_PROTOCOL, with the call's message */
 int kv_fetch_step(struct kv_call *call, int64_t now);
 
-/* What is being fetched; NULL: nothing. */
+/* The value that is being fetched; NULL: none. */
 const struct kv_meta *kv_fetch_meta(const struct kv_call *call);
 
 /* When to step it at the latest, if nothing ends before. */
@@ -106,7 +107,7 @@ bool kv_fetch_gone(struct kv_call *call, uint32_t from, uint32_t number, enum kv
 
 /* ---- serve.c: pieces on their way to others ---- */
 
-/* What a reader asks for. ERR_CANCELLED, ERR_NOMEM */
+/* Serves a reader's request. ERR_CANCELLED, ERR_NOMEM */
 int kv_serve(struct kv *kv, const struct message *m);
 /* Let go of what has left. */
 void kv_serve_reap(struct kv *kv);

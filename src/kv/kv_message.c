@@ -84,7 +84,7 @@ void kv_reply_encode(const struct kv_reply *reply, struct buf *out)
     buf_put_text(out, reply->refusal.text);
 }
 
-/* What a master may refuse with. */
+/* Statuses with which a master may refuse. */
 static bool is_refusal(int status)
 {
     return status == ERR_REPLICAS || status == ERR_USAGE || status == ERR_VIEW ||

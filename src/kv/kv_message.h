@@ -1,4 +1,4 @@
-/* What the store's nodes say to each other. Readers and holders, master and nodes:
+/* Messages between the store's nodes. Readers and holders, master and nodes:
  *
  *   KV_ASK    node → master    u8 what · u64 request · text key · u64 version, size, checksum · u8
  *   KV_TELL   master → node    u8 what · u64 request · u64 version, size, checksum ·

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Who is in the view knows where the others are; a joiner does not. */
+/* A member knows the others' addresses; a joiner does not. */
 static void reply_addresses(const struct kv_server *s, uint32_t to, struct kv_reply *reply)
 {
     if (!s->view || view_rank(s->view, to) >= 0)
@@ -57,7 +57,7 @@ static int follow_view(struct kv_server *s)
     return step_table(s, &(struct kv_event){.kind = KV_MEMBERS, .members = &in});
 }
 
-/* What cannot be read is nobody's request. */
+/* A message that cannot be decoded is ignored. */
 static int take_request(struct kv_server *s, const struct message *m)
 {
     struct byte_reader in = {m->data, m->len, false};

@@ -54,7 +54,7 @@ static size_t newest_of(const struct kv_table *table, const char *key)
     return best;
 }
 
-/* What the node holds of a key. */
+/* The entry of a key that the node holds. */
 static size_t held_by(const struct kv_table *table, const char *key, uint32_t node)
 {
     for (size_t i = 0; i < table->count; i++)
@@ -147,7 +147,7 @@ static void forget_all(struct kv_table *table, uint32_t node)
             i++;
 }
 
-/* Whoever waits and never was a member may be gone, and nobody would have said so. */
+/* A waiting node that never was a member may be dead, and nothing would have reported it. */
 static void forget_a_stranger(struct kv_table *table)
 {
     for (size_t i = 0; i < table->waits; i++)

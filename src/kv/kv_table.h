@@ -4,14 +4,14 @@
  *
  * A value of one key and version is the same wherever it is: who says otherwise is refused, and
  * named. A node holds one version of a key, and a newer one takes the place of the one it held; its
- * versions never fall. An entry is there while somebody holds it. Who is no member holds nothing,
- * but may ask: joiners do. */
+ * versions never fall. An entry is there while somebody holds it. A node that is no member holds
+ * nothing, but may send requests: joiners do. */
 #ifndef PL_KV_KV_TABLE_H
 #define PL_KV_KV_TABLE_H
 
 #include "kv/limits.h"
 
-/* What must be equal of all copies of a version. */
+/* Properties that all copies of a version share. */
 struct kv_meta {
     uint64_t version, size, checksum;
 };
@@ -90,8 +90,8 @@ void kv_table_release(struct kv_table *table);
  * ERR_VIEW      the node is no member (yet): it may read, and holds nothing
  * ERR_FULL      there are KV_ENTRIES_MAX entries, or KV_WAITS_MAX waits, already
  *
- * What makes no sense otherwise (a drop of what it does not hold) is ignored. ERR_NOMEM: the book
- * is as it was. */
+ * Other events that make no sense (a drop of a value that the node does not hold) are ignored.
+ * ERR_NOMEM: the book is as it was. */
 int kv_table_step(struct kv_table *table, const struct kv_event *event, struct kv_orders *out);
 
 #endif

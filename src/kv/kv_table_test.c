@@ -93,7 +93,7 @@ static void expect_refused(const struct kv_orders *out, int status, const char *
         fail_msg("'%s' does not say '%s'", out->refusal.text, part);
 }
 
-/* Who is in conflict with whom, by name and checksum. */
+/* The conflicting node, by name and checksum. */
 static void expect_conflict(const struct model *m, const struct event *e,
                             const struct kv_orders *out)
 {

@@ -1,5 +1,4 @@
-/* What the store's messages and tables are held to: checked on both sides, before memory is taken.
- */
+/* Bounds of the store's messages and tables: checked on both sides, before memory is taken. */
 #ifndef PL_KV_LIMITS_H
 #define PL_KV_LIMITS_H
 

@@ -1,4 +1,4 @@
-/* What a node and the master say to each other: where copies are told of, and answers heard. */
+/* Messages between a node and the master: reports of copies, and replies. */
 #include "kv/kv_internal.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ int kv_request_hold(struct kv *kv, struct kv_call *call)
     return request_with(kv, call, (struct kv_request){.what = KV_HOLD, .meta = call->value->meta});
 }
 
-/* Who has the rest of what is half here; or who has what is wanted. */
+/* Requests the holders of a half-fetched value's remaining pieces; or the holders of the value. */
 int kv_request_find(struct kv *kv, struct kv_call *call)
 {
     const struct kv_meta *half = kv_fetch_meta(call);
@@ -82,7 +82,7 @@ int kv_withdraw_copy(struct kv *kv, const struct kv_value *value)
     return post_request(kv, &drop);
 }
 
-/* What has been fetched stays here, unless something newer is. */
+/* Keeps a fetched value, unless the store has a newer one. */
 int kv_keep(struct kv *kv, struct kv_value *value)
 {
     struct kv_copy *copy = kv_store_find(&kv->store, value->key);
@@ -189,7 +189,7 @@ static int on_get_reply(struct kv *kv, struct kv_call *call, const struct kv_rep
     return OK;
 }
 
-/* Who asked has what is no answer to it: the master is out of order. */
+/* A reply that does not fit its request: the master is out of order. */
 static bool reply_fits(const struct kv_call *call, const struct kv_reply *reply)
 {
     if (reply->what == KV_REFUSED)

@@ -51,7 +51,7 @@ void kv_call_end(struct kv *kv, struct kv_call *call, int status)
     kv_call_unref(call);
 }
 
-/* What has no message yet gets one. */
+/* A call without a message gets one. */
 void kv_call_fail(struct kv *kv, struct kv_call *call, int status)
 {
     if (call->err.status != status)

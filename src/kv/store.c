@@ -65,7 +65,7 @@ struct kv_copy *kv_store_find(struct kv_store *store, const char *key)
     return NULL;
 }
 
-/* Who reads it at this moment shall not have to begin again. The one that was read the longest time
+/* A reader of the copy at this moment need not start over. The one that was read the longest time
  * ago makes room. */
 static void retire_copy(struct kv_store *store, const struct kv_copy *copy, int64_t since)
 {

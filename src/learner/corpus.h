@@ -18,7 +18,7 @@ struct corpus {
 /* "train", "validation", "test". */
 const char *corpus_set_name(enum corpus_set set);
 
-/* Open what the job names: sources opened, validation held out, test set beside. Paths are absolute
+/* Open the job's data: sources opened, validation held out, test set next to it. Paths are absolute
  * or relative to the working directory. `watch`, which may be NULL, is told how far that is.
  * ERR_INPUT      a file is bad, or train and test do not fit together
  * ERR_CANCELLED  the watch has said so

@@ -269,7 +269,7 @@ static void test_skipped_records_have_the_same_stand_ins(void **state)
     corpus_close(&back);
 }
 
-/* What is held out stays apart: a stand-in comes from the same set. */
+/* The held-out records stay separate: a stand-in comes from the same set. */
 static void test_stand_ins_stay_in_their_set(void **state)
 {
     struct corpus corpus;

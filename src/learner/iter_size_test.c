@@ -136,7 +136,7 @@ static void test_iter_size_equals_one_batch_in_bf16(void **state)
     }
 }
 
-/* What is told during a step. */
+/* Reports during a step. */
 struct watched {
     const struct learner *l;
     size_t from[MARKS_MAX], count;

@@ -86,7 +86,8 @@ static void save_sum(struct learner *l)
     vec_axpy(&l->before, l->weight, &l->dx, vec_all(&l->dx));
 }
 
-/* What backward has finished of the last batch, from `from` on, joins those before it. */
+/* Adds the part of the last batch's gradient that backward has finished, from `from` on, to the
+ * batches before it. */
 static void gather_gradient(struct learner *l, size_t from)
 {
     if (from >= l->gathered)

@@ -34,9 +34,9 @@ struct learner {
     struct err err;             /* why a step failed, where its status does not say it all */
     _Atomic uint64_t *progress; /* counts steps begun, for heartbeats; may be NULL */
     double step_seconds;        /* what a step costs a core of speed 1; 0 in the real world */
-    /* (optional) Told during learner_gradient, on its task, from the end of dx to its beginning:
-     * dx is finished from `from` on. Several `local` learners: once. Not for learners that share
-     * dx. What it returns, if not OK, ends the step. */
+    /* (optional) Told during learner_gradient, on its task, from the end of dx to its beginning: dx
+     * is finished from `from` on. Several `local` learners: once. Not for learners that share dx.
+     * An error that it returns ends the step. */
     int (*finished)(void *user, size_t from);
     void *user;
     struct thread_adapter adapter;
@@ -66,7 +66,7 @@ int learner_init_unset(struct learner *l, struct world *world, const Paceline__J
                        struct vec *dx, struct err *err);
 
 /* Compute threads of each task that computes: the job's, shared out among its `local` learners, at
- * least 1. Whoever plans for a learner and calls it sets them (kernels_set_threads). */
+ * least 1. The caller that plans for a learner and calls it sets them (kernels_set_threads). */
 int learner_threads(const Paceline__Job *job);
 
 /* Let the learners of the group work at the same time, on tasks of `world`, until learner_stop,

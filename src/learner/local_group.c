@@ -2,7 +2,7 @@
 
 #include "base/fault.h"
 
-/* What a gradient comes with, and is averaged alike. */
+/* Vectors that accompany a gradient, and are averaged alike. */
 enum { DX, S, VECS };
 
 struct inner {
@@ -16,7 +16,8 @@ struct inner {
     struct task *task; /* NULL: the first; and all, until started */
 };
 
-/* What a turn is about is written before it is handed out, and by nobody until all have ended. */
+/* The arguments of a turn are written before the turn is handed out, and by no task until all have
+ * ended. */
 struct local_group {
     struct inner *inner;
     size_t n, each; /* learners, and records of each */

@@ -7,8 +7,9 @@
  *     g = Σ b_i g_i / Σ b_i ,
  *
  * summed pairwise, as a tree sums its ranks (tensor/slices.h). With plain C kernels, n a power of
- * two and b_i SLICE_RECORDS times one, it has the bits of one net's with the whole batch. What each
- * makes of the state is averaged like it. To whoever asks for a gradient the group is one learner.
+ * two and b_i SLICE_RECORDS times one, it has the bits of one net's with the whole batch. Each
+ * learner's change of the state is averaged like it. To a caller that wants a gradient the group is
+ * one learner.
  *
  * Once started, all n work at the same time: the first on the caller's task, each of the others on
  * one of the world's, handed its turn by a signal. Until then they take turns on the caller's. */

@@ -184,7 +184,7 @@ static int differentiate_bench(struct bench *b)
     return keep_vector(b, &b->l.dx);
 }
 
-/* What one learner makes of it, in turns or not. */
+/* The result of a single learner, in turns or not. */
 static void run_alone(struct bench *b, const struct tiny *t, const char *net, const char *fields,
                       int (*story)(struct bench *b))
 {
@@ -446,7 +446,7 @@ static int train_for_ever(void *arg)
     }
 }
 
-/* Whoever trains is cancelled in the middle of a step. */
+/* The training task is cancelled in the middle of a step. */
 static int cancel_bench(struct bench *b)
 {
     struct task *task;

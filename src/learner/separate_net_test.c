@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* What the convolution sees is averaged over the image, however large that is. */
+/* The convolution's output is averaged over the image, however large that is. */
 static const char any_size[] =
     "layer { name: 'data' type: 'Input' top: 'data' top: 'label' }\n"
     "layer { name: 'conv' type: 'Convolution' bottom: 'data' top: 'conv'\n"

@@ -37,7 +37,7 @@ struct thread_count {
     bool is_stopped;
 };
 
-/* What an adopted trial found. */
+/* The result of an adopted trial. */
 struct thread_change {
     int from, to;
     double delayed;   /* share of the `from` threads' time that was delay; 0 to 1 and a bit more */

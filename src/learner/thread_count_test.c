@@ -15,7 +15,7 @@
 
 enum { THREADS_MAX = 16, RECORDS = 64 };
 
-/* What RECORDS records take, and the delay meanwhile, in ms, by threads. */
+/* The time of RECORDS records, and the delay meanwhile, in ms, by threads. */
 struct machine {
     double ms[THREADS_MAX + 1], delay[THREADS_MAX + 1];
 };

@@ -1,4 +1,4 @@
-/* What a tuner has to say in a learner's net: everything where it is given, nothing where a job is
+/* A tuner's effect on a learner's net: on every operation where it is given, on none where a job is
  * deterministic. */
 #include "job/job.h"
 #include "learner/learner.h"
@@ -156,7 +156,7 @@ static void test_tuned_replanned_net_keeps_choices(void **state)
     tuner_free(tuner);
 }
 
-/* What is told of it, and after how many timings it says no. */
+/* The events of a planning, and the number of timings after which it is cancelled. */
 struct onlooker {
     uint64_t nets, timings, most;
 };

@@ -172,8 +172,8 @@ static int accept_all(const struct workspace *ws, const struct corpus *corpus, s
     return rc;
 }
 
-/* What does not fit, in memory or in its records, is refused before kernels are timed for it: the
- * nets are planned by what is known, and once more where some kernel is to be timed. */
+/* A net that does not fit, in memory or in its records, is refused before kernels are timed for it:
+ * the nets are planned with known choices, and once more where some kernel is to be timed. */
 static int plan_checked(struct workspace *ws, const Caffe__NetParameter *param,
                         const Paceline__Job *job, const struct shape *record,
                         const struct corpus *corpus, const struct logger *log, struct err *err)
@@ -191,7 +191,7 @@ static int plan_checked(struct workspace *ws, const Caffe__NetParameter *param,
     return rc == OK ? finish_both(ws, err) : rc;
 }
 
-/* What a workspace is made for, and by whom. */
+/* The purpose and the owner of a workspace. */
 struct making {
     const struct shape *record;
     const struct corpus *corpus; /* of which the records are, or NULL */

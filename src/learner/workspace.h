@@ -9,7 +9,7 @@
 #include "learner/corpus.h"
 #include "nn/net.h"
 
-/* What a learner of a group has to itself; the first has the workspace's own net, and its caller's
+/* The own memory of a learner of a group; the first has the workspace's own net, and its caller's
  * vectors. */
 struct inner_space {
     struct net *train;
@@ -46,8 +46,8 @@ struct workspace {
  * Accuracy, is given one (model/judge_net.h); a job that stops at an error rate needs it. `kernels:
  * auto` takes oneDNN, and plain C where oneDNN has no path for some layer, with a line in the log.
  * The tuner (tensor/tuner.h) chooses among codes, unless it is NULL or the job deterministic: then
- * a rule does. What does not fit is refused before anything is timed. `watch` (NULL: nobody) is
- * told of each net and each timing, and may end it. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM,
+ * a rule does. A net that does not fit is refused before anything is timed. `watch` (NULL: nobody)
+ * is told of each net and each timing, and may end it. ERR_INPUT, ERR_UNSUPPORTED, ERR_NOMEM,
  * ERR_CANCELLED */
 int workspace_create(const Paceline__Job *job, const struct corpus *corpus,
                      const struct logger *log, struct tuner *tuner, const struct open_watch *watch,
@@ -87,8 +87,8 @@ const struct net *workspace_net(const struct workspace *ws);
 int workspace_net_for(struct workspace *ws, const Paceline__Job *job, int threads, struct net **out,
                       struct err *err);
 
-/* Make the other learners' vectors; nothing once they are there. Who only evaluates does without.
- * ERR_NOMEM */
+/* Make the other learners' vectors; nothing once they are there. A caller that only evaluates does
+ * without. ERR_NOMEM */
 int workspace_fill(struct workspace *ws);
 
 /* Prepare batches ahead, on a task of `world`. ERR_NOMEM */

@@ -44,8 +44,8 @@ struct optim {
 int optim_init(struct optim *optim, const Caffe__SolverParameter *solver, size_t n,
                struct arena *arena, struct err *err);
 
-/* One step at clock value t (schedule.h). What the solver makes of the gradient before any rule
- * sees it is done where it lies: clip_gradients, then the decay of regularization_type "L1". */
+/* One step at clock value t (schedule.h). The solver's changes of the gradient before any rule are
+ * done in place: clip_gradients, then the decay of regularization_type "L1". */
 void optim_update(struct optim *optim, double t, struct vec *x, struct vec *dx,
                   const struct segments *table);
 

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-/* What PyTorch takes where nothing is said; Caffe's Adam takes 0 for both. */
+/* PyTorch's defaults; Caffe's Adam takes 0 for both. */
 static const float adamw_beta1 = 0.9f, adamw_decay = 0.01f;
 
 static struct vec_adam adam_rule(const struct optim_step *step, float beta1)

@@ -1,7 +1,7 @@
 /* A ring of bytes in memory that two processes share: one writes, the other reads. Each side keeps
  * its own place in memory of its own and only publishes it; what the other side publishes is read
- * once and believed within bounds. What lies in the ring may change while it is read: who reads
- * copies what it judges.
+ * once and believed within bounds. The bytes in the ring may change while they are read: a reader
+ * copies the bytes that it checks.
  *
  * A side that goes to sleep says so and looks once more; the other side, when it has moved, looks
  * whether somebody sleeps. All four are sequentially consistent: one of the two sees. */

@@ -1,5 +1,5 @@
-/* What the system knows of this process: its threads, the time each was on a processor, and how
- * often memory had to be brought in. */
+/* The system's record of this process: its threads, the time each was on a processor, and page
+ * faults. */
 #ifndef PL_REAL_CENSUS_H
 #define PL_REAL_CENSUS_H
 

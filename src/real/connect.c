@@ -306,8 +306,8 @@ static bool evict_half_open(struct node *node)
     return true;
 }
 
-/* The process has no descriptor left, nor a stranger that could give up one: whoever is next in
- * the queue is hung up on, or the queue would be ready for ever. false: not even that */
+/* The process has no descriptor left, and no stranger that could give up one: the next connection
+ * in the queue is closed, or the queue would be ready for ever. false: not even that */
 static bool refuse_next(struct io *io)
 {
     close(io->spare);

@@ -23,7 +23,7 @@ void connect_mapped(struct io *io, struct link *link);
 /* The other side has ended this one of several connections, or does not take it: wait a while for
  * the others to end. */
 void connect_ended(struct node *node, struct link *link);
-/* The connection is over, whoever ended it, and with it all others to the peer. */
+/* The connection is over, by either end, and with it all others to the peer. */
 void connect_end(struct node *node, struct link *link, bool was_handshake);
 /* After something was sent or received: keep watching as is needed, or end it. */
 void connect_finish(struct node *node, struct link *link, int rc, bool was_handshake);

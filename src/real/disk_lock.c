@@ -28,7 +28,7 @@ static int fail_lock(struct disk_file *file, const char *what, struct err *err)
     return rc;
 }
 
-/* What tells this machine, since it was switched on, from all others. */
+/* The identity of this machine since its boot. */
 static void name_boot(char out[BOOT_MAX])
 {
     int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
@@ -193,8 +193,8 @@ int disk_lock(struct disk *d, const char *path, bool take_over, struct disk_file
     return fail_lock(file, "lock", err);
 }
 
-/* Who took the lock over has given it up, or is dead: it is this process's again, if it can be had.
- */
+/* The process that took the lock over has released it, or is dead: the lock is this process's
+ * again, if it can be had. */
 static void retake_lock(struct disk_file *lock)
 {
     struct disk_file *retry;

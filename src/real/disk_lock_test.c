@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-/* What flock says here: as the network file systems do that do not carry it. */
+/* The result of flock here: that of network file systems that do not support it. */
 long syscall(long number, ...);
 static int no_locks; /* errno; 0: the kernel decides */
 
@@ -162,7 +162,7 @@ static void test_lock_without_owner_is_somebodys_at_first(void **state)
     real_disk()->ops->unlock(lock);
 }
 
-/* Who took it over has given it up, or was killed: it is the first one's again. */
+/* The process that took it over has released it, or was killed: the first one has it again. */
 static void test_lock_is_taken_again(void **state)
 {
     struct disk_file *old, *new;

@@ -15,7 +15,7 @@
  *
  * Behind the connecting side's hello stand TOKEN_SIZE bytes: the token of the run, then zeros. With
  * 1 in `token` the answer says that this side asks for it. It is compared before anything of the
- * run is told. It is sent as it is: it keeps out whoever cannot read what others send.
+ * run is told. It is sent unencrypted: it keeps out those that cannot read the traffic.
  *
  * `stripe` of `stripes` connections to this peer; zero of zero, where there is one only. With 1 in
  * `past` the first hello offers memory to share, in an open file of a process, and the second
@@ -48,7 +48,7 @@ enum {
     STRIPES_MAX = 16,
     FRAME_SIZE = 24,
     FRAME_TAIL = 8, /* behind data, where it is summed */
-    /* What a short message counts for, so that credit bounds memory: about what it takes of it. */
+    /* The cost of a short message, so that credit bounds memory: about the memory that it takes. */
     MESSAGE_COST_MIN = 256,
 };
 
@@ -102,7 +102,7 @@ void frame_encode(const struct frame *frame, uint8_t out[FRAME_SIZE]);
  * ERR_PROTOCOL  unknown type or class, too long, or anything else that nobody sends */
 int frame_decode(const uint8_t in[FRAME_SIZE], struct frame *out);
 
-/* What a message of `len` bytes takes of the credit. */
+/* The credit that a message of `len` bytes takes. */
 static inline size_t message_cost(size_t len)
 {
     return len > MESSAGE_COST_MIN ? len : MESSAGE_COST_MIN;

@@ -250,8 +250,8 @@ static void test_mutations(void **state)
     free(hello_text);
 }
 
-/* A header that is cut short is never decoded: whoever reads must have all of it first. A
- * truncation padded with what lay there before does not fit its check. */
+/* A header that is cut short is never decoded: the reader must have all of it first. A truncation
+ * padded with what lay there before does not fit its check. */
 static void test_truncations(void **state)
 {
     (void)state;

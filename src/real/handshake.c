@@ -79,7 +79,7 @@ int handshake_begin(struct node *node, struct link *link)
     return put_bytes(link, bytes, sizeof bytes);
 }
 
-/* What speaks against a connection that was made to us, judged by its hello and token alone. */
+/* The reason to refuse a connection that was made to us, judged by its hello and token alone. */
 static enum hello_refusal judge_hello(const struct node *node, const struct hello *hello,
                                       const uint8_t token[TOKEN_SIZE])
 {

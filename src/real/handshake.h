@@ -1,4 +1,4 @@
-/* Who may connect: the hellos at the beginning of every connection. */
+/* Admission of connections: the hellos at the beginning of every connection. */
 #ifndef PL_REAL_HANDSHAKE_H
 #define PL_REAL_HANDSHAKE_H
 

@@ -52,7 +52,7 @@ static bool out_next(struct node *node, struct link *link)
     return true;
 }
 
-/* What is left of n bytes of which, and of `before` ahead of them, some are sent. */
+/* The remainder of n bytes of which, and of `before` ahead of them, some are sent. */
 static void out_part(struct iovec *part, size_t *parts, const void *bytes, size_t n, size_t before,
                      size_t sent)
 {
@@ -70,7 +70,7 @@ struct out_piece {
     bool last; /* the sum is complete */
 };
 
-/* What there is to send, to be read with the lock released. false: nothing */
+/* The next bytes to send, to be read with the lock released. false: nothing */
 static bool out_begin(struct node *node, struct link *link, struct out_piece *piece)
 {
     struct link_out *out = &link->out;

@@ -67,8 +67,8 @@ struct link {
 int link_write(struct node *node, struct link *link);
 
 /* Receive what there is, up to some megabytes, and do what it says: bytes that belong into a range
- * go there at once, all others through `scratch`. What came damaged ends no receive well. ERR_PEER:
- * the connection has ended, or was broken; ERR_PROTOCOL; ERR_CORRUPT; ERR_NOMEM. */
+ * go there at once, all others through `scratch`. Damaged data never completes a receive with OK.
+ * ERR_PEER: the connection has ended, or was broken; ERR_PROTOCOL; ERR_CORRUPT; ERR_NOMEM. */
 int link_read(struct node *node, struct link *link, uint8_t *scratch, size_t size);
 
 /* Room for sums; in any case either link_discard, of one that nothing has gone through, or
@@ -80,7 +80,7 @@ void link_discard(struct link *link);
 void link_release(struct node *node, struct link *link);
 
 /* For who takes back the send that this link is sending and is not busy with, the lock held: it
- * ends so. What is left of its frame is kept in memory of ours, while the lock is released; */
+ * ends so. The rest of its frame is kept in memory of ours, while the lock is released; */
 void link_keep_rest(struct node *node, struct link *link, int status);
 /* or it is lost, and the connection with it. */
 void link_drop_send(struct node *node, struct link *link, int status);

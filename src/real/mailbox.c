@@ -202,7 +202,7 @@ static void land_message(struct node *node, struct recv *recv, const struct mess
     claim_finish(node, &claim, status);
 }
 
-/* What this node sends itself is never too much. */
+/* A message to the node itself is never too much. */
 static bool is_too_much(struct node *node, const struct peer *peer, const struct message *m)
 {
     struct dropped *dropped = &node->mailbox.dropped;

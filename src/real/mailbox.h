@@ -1,9 +1,10 @@
-/* What has come in: messages that wait to be taken, in order of arrival, and receives that wait for
- * theirs. All functions want the node's lock held.
+/* Received messages that wait to be taken, in order of arrival, and receives that wait for their
+ * messages. All functions want the node's lock held.
  *
- * Bytes land in a caller's range with the lock released. A claim is what stands between: whoever
- * lands claims the receive, and marks the claim busy while it writes. Taking a receive back (abort,
- * unpost, a lost peer) gives the claim a verdict, and waits until the writer has seen it. */
+ * Bytes land in a caller's range with the lock released. A claim connects the two: the task that
+ * lands data claims the receive, and marks the claim busy while it writes. Taking a receive back
+ * (abort, unpost, a lost peer) gives the claim a verdict, and waits until the writer has seen
+ * it. */
 #ifndef PL_REAL_MAILBOX_H
 #define PL_REAL_MAILBOX_H
 
@@ -57,7 +58,7 @@ struct message *mailbox_take(struct node *node, const struct wait_for *want);
 /* A message has come in whole; takes the reference. May release the lock for a while. ERR_NOMEM */
 int mailbox_deliver(struct node *node, struct message *m, enum world_class class);
 
-/* What has been dropped since this last said so; count 0: nothing, or that was less than a minute
+/* The messages dropped since the last call; count 0: none, or that call was less than a minute
  * ago. */
 struct dropped mailbox_news(struct node *node);
 
@@ -72,7 +73,7 @@ void claim_end(struct node *node, struct claim *claim);
 /* The receive, if it was not taken back, ends so; the claim is gone. */
 void claim_finish(struct node *node, struct claim *claim, int status);
 
-/* What lies here from this peer, which is down, is gone. */
+/* Discards the messages of this peer, which is down. */
 void mailbox_forget(struct node *node, uint32_t peer);
 /* No receive from this peer will be served any more. */
 void mailbox_fail_peer(struct node *node, uint32_t peer);

@@ -1,15 +1,15 @@
-/* What goes out to a peer: for each class messages, in order, and among the bulk ones sends that
+/* Outgoing traffic to a peer: for each class messages, in order, and among the bulk ones sends that
  * were posted to the first stripe; those of other stripes are in queues of their own. Sends wait
  * until all connections to the peer are open, so that a stripe is one connection for good. A
  * message has taken its credit, or has it put by, when it is queued; a posted send takes it when
- * its turn comes, and what is behind it waits as long as it does. What is in other stripes goes
- * beside it, but leaves it the credit that it will take: a receiver that takes things in the order
- * in which they were handed over can always continue. All functions want the node's lock held, but
- * for the seam's.
+ * its turn comes, and what is behind it waits as long as it does. Sends of other stripes proceed at
+ * the same time, but leave this queue the credit that it will take: a receiver that takes messages
+ * in the order in which they were handed over can always continue. All functions want the node's
+ * lock held, but for the seam's.
  *
- * A posted send is read by whoever serves the link, with the lock released and the link's `busy`
- * set. Who takes it back waits until it is not, then copies what is left of a frame of which some
- * has gone already: the other side must not see it break off. */
+ * The task that serves the link reads a posted send, with the lock released and the link's `busy`
+ * set. A recall waits until `busy` is clear, then copies the rest of a frame of which some has been
+ * sent already: the other side must not see it break off. */
 #ifndef PL_REAL_OUTBOX_H
 #define PL_REAL_OUTBOX_H
 
@@ -30,7 +30,7 @@ struct outbox {
 /* Queue a message; takes the reference when OK. ERR_NOMEM */
 int outbox_put(struct node *node, struct peer *peer, struct message *m, enum world_class class);
 
-/* What goes to the peer next on this stripe: true with a frame and, if it is one, the message or
+/* The next frame to the peer on this stripe: true with a frame and, if it is one, the message or
  * the send. */
 bool outbox_next(struct node *node, struct peer *peer, uint32_t stripe, struct frame *frame,
                  struct message **m, struct send **send);

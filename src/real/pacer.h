@@ -1,5 +1,5 @@
-/* How fast bytes may go one way, for a node that is a worker on its network: a bucket of debt. What
- * has gone is owed, the debt melts at the rate, and nothing bulky begins while there is some. A
+/* How fast bytes may go one way, for a node that is a worker on its network: a bucket of debt. Sent
+ * bytes are a debt, the debt drains at the rate, and nothing bulky begins while there is some. A
  * frame that has begun continues at the link's own speed, so that what is urgent never waits behind
  * half of one; it is counted, and waits for nothing itself. A pacer belongs to who serves
  * (real/role.h). */

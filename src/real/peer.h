@@ -84,8 +84,8 @@ void peer_lost(struct node *node, struct peer *peer);
  * us has not ended altogether. */
 bool peer_revive(struct node *node, struct peer *peer);
 
-/* The driver's: a number for a worker that has none, and for the driver to be sure of. What is told
- * of one that gave it back may be on its way for a moment (node_limits.rest). */
+/* The driver's: a number for a worker that has none, and for the driver to be sure of. News of a
+ * node that returned its number may be on its way for a moment (node_limits.rest). */
 uint32_t peer_give_number(struct node *node);
 void peer_keep_number(struct node *node, uint32_t number);
 

@@ -1,6 +1,6 @@
 /* Memory that is kept when it is given back, so that a node that has warmed up allocates nothing
  * for what it sends and receives: messages that come in, and the letters that hold messages in
- * queues. What is kept is bounded. */
+ * queues. The kept memory is bounded. */
 #ifndef PL_REAL_POOL_H
 #define PL_REAL_POOL_H
 

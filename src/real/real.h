@@ -27,9 +27,9 @@ struct real_options {
      * listens: behind a forwarded port or a proxy. No memory is shared then, for who seems to be
      * near may not be. NULL: where it listens. */
     const char *advertise;
-    /* What whoever connects must show before it is told anything of the run, and what this node
-     * shows: TOKEN_MIN to TOKEN_MAX characters. A worker asks others for it if its driver does.
-     * NULL: none is asked for. */
+    /* The secret that a connecting node must show before it receives anything of the run, and that
+     * this node shows: TOKEN_MIN to TOKEN_MAX characters. A worker asks others for it if its driver
+     * does. NULL: none is asked for. */
     const char *token;
     /* NULL: this node is the driver. Else the driver's address: connect, and be given a number. */
     const char *driver;

@@ -210,7 +210,7 @@ static void test_cycles(void **state)
     assert_int_equal(shared_mappings(), 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     /* malloc keeps something for each thread's place, and levels off; a ring that stayed would be
-     * 400 MiB by now. What is smaller and lost, the sanitizers see. */
+     * 400 MiB by now. The sanitizers see smaller leaks. */
     assert_in_range(resident_kb(), 0, resident + 16384);
 #else
     (void)resident; /* sanitizers keep what is freed */

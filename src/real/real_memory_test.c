@@ -118,7 +118,7 @@ static void test_allocates_nothing(void **state)
         skip();
 }
 
-/* What the pool keeps is bounded, and a message may outlive its world. */
+/* The pool's kept memory is bounded, and a message may outlive its world. */
 static void test_pool(void **state)
 {
     (void)state;
@@ -157,7 +157,7 @@ static void count_dropped(void *user, enum log_level level, const char *text)
         atomic_fetch_add((atomic_int *)user, 1);
 }
 
-/* What has come of a peer: it lies here, or has been dropped, told or not. */
+/* Counts the messages of a peer: waiting, or dropped, with a report or without. */
 static size_t count_messages(struct world *w, uint32_t number, size_t *here)
 {
     struct node *node = node_of(w);

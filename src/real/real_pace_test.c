@@ -12,7 +12,8 @@ enum { PIECE = 128 * 1024, BEAT_TAG = 5 };
 #define BEAT_MAX (WORLD_SECOND / 4) /* a share of the second that a heartbeat has */
 #define HEADERS  (1514.0 / 1448)
 
-/* What a test is about: who keeps the rate, how much goes, what of it is not judged. */
+/* A test's subject: the side that keeps the rate, the number of bytes, and the bytes that are not
+ * judged. */
 static struct {
     double sends, takes; /* Mbit/s of the worker, and of the driver it sends to */
     uint32_t pieces, before;

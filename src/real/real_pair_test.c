@@ -1,5 +1,5 @@
-/* What only nodes with addresses of their own can show: who connects to whom and when, and what
- * happens to messages on the way. */
+/* Properties that only nodes with addresses of their own can show: connections, their order, and
+ * the fate of messages on the way. */
 #include "real/real_test_kit.h"
 
 #include <stdatomic.h>

@@ -42,8 +42,8 @@ static void land_sum(void *user, void *at, const void *bytes, size_t n)
         x[i] += y[i];
 }
 
-/* What goes through in a dribble: an empty message, one of odd length, one that is summed, and one
- * from memory to memory. */
+/* Messages of the dribble test: an empty one, one of odd length, one that is summed, and one from
+ * memory to memory. */
 static int dribble_send(struct world *w, uint32_t to)
 {
     CHECK(world_send(w, to, message_new(1, 0, 0), CLASS_BULK) == OK);
@@ -293,7 +293,7 @@ static void test_abort_when_half_is_out(void **state)
     end_story();
 }
 
-/* Who breaks the protocol is cut off, whatever it was. */
+/* A peer that breaks the protocol is disconnected, whichever rule it broke. */
 static void break_protocol(const struct frame *frame, size_t bytes, int times)
 {
     static char data[WORLD_MESSAGE_MAX];
@@ -384,7 +384,8 @@ static int open_with(const char *driver, const char *token, struct world **out, 
     return real_open(&options, out, err);
 }
 
-/* Who does not show the run's token is told nothing of the run, by its driver or by a worker. */
+/* A node that does not show the run's token receives nothing of the run, from its driver or from a
+ * worker. */
 static void test_token_is_asked_for_first(void **state)
 {
     (void)state;
@@ -531,7 +532,7 @@ static void test_numbers_rest(void **state)
     real_close(other.world);
 }
 
-/* Many who come and go at once can use all numbers up, but not for longer than these rest. */
+/* Many short-lived connections can use all numbers up, but not for longer than the numbers rest. */
 static void test_numbers_have_an_end(void **state)
 {
     enum { NUMBERS = 4 };
@@ -553,7 +554,7 @@ static void test_numbers_have_an_end(void **state)
     real_close(other.world);
 }
 
-/* Who connects and says nothing, or not enough, is closed when its time is up. */
+/* A connection that sends nothing, or not enough, is closed when its time is up. */
 static void test_half_open_connections_end(void **state)
 {
     (void)state;

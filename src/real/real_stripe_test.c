@@ -31,7 +31,7 @@ static int until_ended(struct world *w, const struct ended *ended, uint64_t time
     return OK;
 }
 
-/* All at once, each stripe under one tag; a few words beside them. */
+/* All at once, each stripe under one tag; a few control messages in between. */
 static int send_stripes(struct world *w)
 {
     struct ended ended = {0};
@@ -128,7 +128,7 @@ static void test_in_order(void **state)
     real_close(driver);
 }
 
-/* Whoever closes while its connections are being made: what was said arrives. */
+/* A node closes while its connections are being made: its messages arrive. */
 static int send_and_close(struct world *w)
 {
     for (uint32_t i = 0; i < 5; i++)

@@ -69,7 +69,7 @@ static void task_fail(struct fault_sink *sink, const char *file, int line, const
     mailbox_poison(node);
     outbox_poison(node);
     if (task->unwind) {
-        /* What the others share with the main task lies on its stack: they end first. */
+        /* The other tasks share memory on the main task's stack: they end first. */
         for (struct task *t = tasks->first; t;) {
             bool runs = t != task && t != &node->io.task && t->state == TASK_RUNS;
             if (runs)
@@ -88,7 +88,8 @@ static void task_fail(struct fault_sink *sink, const char *file, int line, const
     pthread_exit(NULL);
 }
 
-/* What computes and reads data yields to the machine's owner; what says that it lives does not. */
+/* Tasks that compute and read data yield to the machine's owner; tasks that send heartbeats do
+ * not. */
 static void be_nice(const struct node *node, const char *name)
 {
     static const char *const urgent[] = {"io", "listener", "heart"};

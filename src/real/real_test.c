@@ -191,7 +191,7 @@ static void *impostor_thread(void *arg)
     return NULL;
 }
 
-/* What a worker says when this is what answers it. */
+/* The worker's error when it receives this reply. */
 static void expect_reply(const struct hello *hello, size_t n, const char *error_text)
 {
     struct impostor i = {.n = n};

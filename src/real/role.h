@@ -1,8 +1,8 @@
-/* Who serves the connections. One thread at a time has the role of the server: it alone touches
- * links, waits for their events and does what others ask to be tended. Mostly that is the I/O
- * thread. A task in a hurry takes the role when it has something to send and while it waits, and
- * saves the way from one thread to another; the I/O thread keeps back as long as such a task, or
- * another, comes again within ROLE_LEAVE, and takes over when none does.
+/* The role of the task that serves the connections. One thread at a time has the role of the
+ * server: it alone touches links, waits for their events and does what others ask to be tended.
+ * Mostly that is the I/O thread. A task in a hurry takes the role when it has something to send and
+ * while it waits, and saves the way from one thread to another; the I/O thread keeps back as long
+ * as such a task, or another, comes again within ROLE_LEAVE, and takes over when none does.
  *
  * The I/O thread gives the role up while it watches, that is, sleeps in epoll_wait: what it is told
  * there is served only if no task has had the role in the meantime, else it is old and told again

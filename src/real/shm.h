@@ -12,7 +12,7 @@
 
 enum { SHM_RING_BYTES = 2 * 1024 * 1024, SHM_PAGE = 4096 };
 
-/* What is shared. */
+/* The shared memory. */
 struct segment {
     uint8_t nonce[2][HELLO_NONCE]; /* of the connecting side, of the accepting side */
     struct ring_ends ends[2];      /* to the accepting side, to the connecting side */

@@ -210,7 +210,7 @@ static void test_reset(void **state)
     end_story();
 }
 
-/* What was put before an orderly end is read before it. */
+/* Bytes that were put before an orderly end are read before it. */
 static int receive_last_words(struct world *w)
 {
     static char data[100 * 1000];

@@ -16,7 +16,7 @@ struct ucx_line;
 struct shm;
 struct stream;
 
-/* What send, receive and peek return when it is not a number of bytes. */
+/* Results of send, receive and peek that are not a number of bytes. */
 enum {
     STREAM_NONE = 0,    /* not now */
     STREAM_END = -1,    /* the other side has closed, and all that it sent has been read */

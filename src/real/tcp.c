@@ -40,8 +40,8 @@ static ssize_t tcp_receive(struct stream *s, const struct iovec *part, size_t pa
     return n == 0 ? STREAM_END : bytes_moved(n);
 }
 
-/* Inside a long message nobody needs to be woken for each packet of it. What is left of a message
- * comes in any case, or the connection ends. */
+/* Inside a long message nobody needs to be woken for each packet of it. The rest of a message
+ * arrives in any case, or the connection ends. */
 static void tcp_expect(struct stream *s, size_t left)
 {
     int want = left >= 2 * LOW_WATER ? LOW_WATER : left >= LOW_WATER / 2 ? (int)left : 1;

@@ -197,7 +197,7 @@ static struct ucx_line *line_new(struct ucx *ucx, bool dialled)
     return line;
 }
 
-/* What little goes there has room in the socket. */
+/* The few bytes that go there have room in the socket. */
 static void tell(const struct stream *s, const uint8_t *bytes, size_t n)
 {
     if (send(s->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)n)
@@ -432,7 +432,7 @@ static void fetch(struct ucx_line *line)
     }
 }
 
-/* Nothing more comes. Who is closing too waits until the other side has all of his. */
+/* Nothing more comes. A side that is closing, too, waits until the other has all of its bytes. */
 static bool is_over(const struct stream *s)
 {
     struct ucx_line *line = s->line;

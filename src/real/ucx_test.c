@@ -1,5 +1,6 @@
 /* UCX with a peer that is up to no good, or has none: who continues through it, what becomes of
- * garbage, and that the end is in order. What all transports do, the other tests do with it too. */
+ * garbage, and that the end is in order. The other tests run with UCX, too, and cover the
+ * properties of all transports. */
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "real/real_test_kit.h"
@@ -101,7 +102,8 @@ static void test_garbage_address(void **state)
     real_close(w);
 }
 
-/* Who says a part of its address and no more, or goes, holds up nobody; nor does the end wait. */
+/* A peer that sends a part of its address and no more, or disconnects, delays no other; nor does
+ * closing wait. */
 static void test_silence(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The second back end: a thread a coroutine. Whoever holds the baton runs, and all others wait for
- * theirs, so that nothing is ever at once although debuggers and race detectors see threads. */
+/* The second back end: a thread a coroutine. The holder of the baton runs, and all others wait for
+ * theirs, so that nothing is ever concurrent although debuggers and race detectors see threads. */
 #include "base/status.h"
 #include "sim/coroutine.h"
 

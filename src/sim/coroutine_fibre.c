@@ -26,8 +26,8 @@ struct coroutine {
     char *map;               /* a guard page, then the stack */
     size_t guard;
     struct coroutine *next; /* in the pool */
-    /* For the address sanitizer: the fake stack of whoever does not run, the stack of the caller.
-     */
+    /* For the address sanitizer: the fake stack of the coroutine that does not run, and the stack
+     * of the caller. */
     void *fake;
     const void *caller_stack;
     size_t caller_bytes;

@@ -1,6 +1,6 @@
-/* Nodes that stand still, and ways between nodes that carry nothing, for a while or for good. What
- * is on such a way waits and arrives when it is open again, in its order, as retransmission sees
- * to; but after some seconds without an answer both ends hold the other to be gone, as TCP does
+/* Nodes that stand still, and ways between nodes that carry nothing, for a while or for good.
+ * Messages on such a link wait and arrive when it is open again, in their order, as retransmission
+ * ensures; but after some seconds without a reply both ends take the other to be dead, as TCP does
  * (src/real/tcp.c). */
 #include "base/fault.h"
 #include "base/rng.h"

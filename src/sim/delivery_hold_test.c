@@ -29,7 +29,7 @@ static struct scene play_scene(const char *cluster, int (*worker)(struct scene *
     return s;
 }
 
-/* What comes while it stands is there when it continues, in its order. */
+/* Messages that arrive while the node stands still are there when it continues, in their order. */
 static void test_hold_halted_node_receives_later(void **state)
 {
     (void)state;

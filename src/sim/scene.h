@@ -86,7 +86,7 @@ static inline void scene_fault(void *arg, const struct sim_fault *fault)
     scene_log(s, LOG_INFO, line);
 }
 
-/* What sim_run returned. */
+/* Returns the status of sim_run. */
 static inline int scene_play_on(struct scene *s, enum sim_backend backend)
 {
     Paceline__Cluster *cluster = NULL;

@@ -69,7 +69,7 @@ static bool is_clog(const struct fault_rule *rule)
     return rule->what == PACELINE__FAULT__WHAT_CLOG;
 }
 
-/* What it is called, begun and ended. */
+/* Its names, when it begins and when it ends. */
 static const char *const lasting[][2] = {
     [PACELINE__FAULT__WHAT_SLOW] = {"slow", "slow ends"},
     [PACELINE__FAULT__WHAT_CLOG] = {"clog", "clog ends"},
@@ -79,7 +79,7 @@ static const char *const lasting[][2] = {
     [PACELINE__FAULT__WHAT_SHUFFLE] = {"shuffle", "shuffle ends"},
 };
 
-/* What another fault adds to this one's kind of slowness. */
+/* The contribution of another fault to this one's kind of slowness. */
 static double slow_factor(const struct fault_rule *other, const struct fault_rule *rule)
 {
     return other->active && other->node == rule->node && other->what == rule->what ? other->factor
@@ -108,7 +108,8 @@ static int64_t ends_at(const struct fault_rule *rule)
     return rule->seconds > 0 ? sim_after(rule->sim, rule->seconds * 1e9) : INT64_MAX;
 }
 
-/* Both ends of the way have waited in vain. Who cannot hear does not hear that either. */
+/* Both ends of the way have waited in vain. A node that receives nothing does not receive that
+ * either. */
 static void fault_unanswered(struct event *unanswered)
 {
     struct fault_rule *rule = event_owner(unanswered, struct fault_rule, unanswered);
@@ -125,7 +126,7 @@ static void cut_ways(struct fault_rule *rule)
     heap_push(&sim->heap, &rule->unanswered, hold_unanswered(sim));
 }
 
-/* What lasts for a while. */
+/* Faults that last for a while. */
 static void begin_lasting(struct fault_rule *rule)
 {
     rule->active = true;
@@ -153,7 +154,7 @@ static void fault_begin(struct event *begin)
         return;
     }
     if (rule->what == PACELINE__FAULT__WHAT_LEAVE) {
-        announce_fault(rule, "leave", TRACE_PEER); /* it is for whoever hears it to tell the node */
+        announce_fault(rule, "leave", TRACE_PEER); /* the host's callback tells the node */
         return;
     }
     if (rule->what == PACELINE__FAULT__WHAT_WANT) {
@@ -228,7 +229,7 @@ uint32_t script_workers(const Paceline__Cluster *cluster, uint32_t workers)
     return workers;
 }
 
-/* A node that comes by itself comes once, then, whoever asks for it. */
+/* A node that joins by itself joins once, then, even if others request it. */
 static int read_join(struct fault_rule *rule, size_t i, struct err *err)
 {
     struct node *node = rule->node;

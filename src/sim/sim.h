@@ -17,7 +17,7 @@ enum sim_backend {
     SIM_BATON,  /* a thread a task, of which the one that holds the baton runs */
 };
 
-/* What happened, as the cluster's file asked for: told when it happens. */
+/* A fault of the cluster's file: reported when it happens. */
 struct sim_fault {
     /* "join", "leave", "want", "kill", "back", "reset"; "slow", "clog", "pause", "part", "mute",
      * "shuffle", and the same with " ends" */

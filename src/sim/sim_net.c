@@ -128,8 +128,8 @@ static void flow_sent(struct event *sent)
     lane_start(lane);
 }
 
-/* The peer holds no more than the credit, whoever was promised what: messages that queue behind
- * sends wait as these do. A node that has ended has no time to wait. */
+/* The peer buffers no more than the credit, whichever lane it was granted to: messages that queue
+ * behind sends wait as these do. A node that has ended has no time to wait. */
 static bool has_room(const struct lane *lane)
 {
     return lane->begun + lane->queue.head->m->len <= WORLD_CREDIT ||

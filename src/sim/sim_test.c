@@ -1,4 +1,4 @@
-/* What happens to nodes and to runs: kills, joins, deadlocks, traces, a crowd. */
+/* Events of nodes and runs: kills, joins, deadlocks, traces, a crowd. */
 #include "base/fault.h"
 #include "sim/scene.h"
 
@@ -154,8 +154,8 @@ static void test_drop(void **state)
     assert_int_equal(s.rc[4], ERR_PEER);
 }
 
-/* A ring of three, each passing a number on a few times; whoever is killed at whichever message,
- * the others end by their deadlines. */
+/* A ring of three, each passing a number on a few times; when any is killed at any message, the
+ * others end by their deadlines. */
 static int ring_worker(struct scene *s, struct world *w)
 {
     uint32_t next = (w->self + 1) % s->workers, before = (w->self + s->workers - 1) % s->workers;
@@ -196,7 +196,7 @@ static void test_kill_at_every_send(void **state)
     }
 }
 
-/* The trace depends on the seed and on nothing else: not on the back end, whoever dies. */
+/* The trace depends on the seed and on nothing else: not on the back end, nor on who dies. */
 static void test_trace_is_the_seeds(void **state)
 {
     (void)state;

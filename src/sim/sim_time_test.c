@@ -4,7 +4,7 @@
 
 #define LATENCY (100 * US)
 
-/* Who sends how many bytes to whom, all at BEGIN; the sheet's time says when it was there. */
+/* The sender, the receiver and the bytes, all at BEGIN; the sheet's time is the arrival. */
 struct transfer {
     uint32_t from, to;
     size_t bytes;

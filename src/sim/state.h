@@ -231,7 +231,8 @@ void mail_discard(struct node *node, const struct node *from);
 /* send.c */
 int send_post(struct world *w, struct send *send);
 void send_unpost(struct world *w, struct send *send);
-/* The letter is on its way; what is borrowed is the caller's again. Letters of messages pass. */
+/* The letter is on its way; what is borrowed is the caller's again. Queues of messages in
+ * transit. */
 void send_done(struct pending_message *pending);
 /* The letter is lost. */
 void send_lost(struct pending_message *pending, int status);

@@ -39,13 +39,13 @@ struct disk_ops {
     int (*write)(struct disk_file *f, const void *data, size_t len, struct err *err);
     /* Cut the file back to its first `len` bytes. ERR_IO */
     int (*truncate)(struct disk_file *f, uint64_t len, struct err *err);
-    /* What has been written survives a power cut. An error is final. ERR_IO */
+    /* Written data survives a power cut. An error is final. ERR_IO */
     int (*sync)(struct disk_file *f, struct err *err);
     int (*close)(struct disk_file *f, struct err *err); /* f is gone, also after an error */
 
     /* Take the file for this process until `unlock`, or until the process ends in any way; the file
-     * says who has it. take_over: whoever has it loses it.
-     * ERR_USAGE  somebody has it, or may have it: *holder; ERR_IO, ERR_NOMEM */
+     * says who has it. take_over: the present holder loses it. ERR_USAGE  somebody has it, or may
+     * have it: *holder; ERR_IO, ERR_NOMEM */
     int (*lock)(struct disk *d, const char *path, bool take_over, struct disk_file **out,
                 struct disk_holder *holder, struct err *err);
     /* A sign of life of who has the lock, for machines from which that cannot be seen. Another may
@@ -55,7 +55,7 @@ struct disk_ops {
     void (*unlock)(struct disk_file *lock);
 };
 
-/* Who has a lock. */
+/* The holder of a lock. */
 struct disk_holder {
     char text[160]; /* "process 4711 on host a, since 2026-11-24 12:03" */
     double silent;  /* s since its last sign of life, where that is all that can be known; < 0: it
@@ -69,20 +69,20 @@ struct disk {
     const struct disk_ops *ops;
 };
 
-/* Make a directory that is there after a power cut, too: its name is synced in the one above, by
- * whoever made it. Fine when it is there; *made: it was not (may be NULL). ERR_IO */
+/* Make a directory that is there after a power cut, too: its maker syncs its name in the directory
+ * above. Fine when it is there; *made: it was not (may be NULL). ERR_IO */
 int disk_keep_dir(struct disk *d, const char *path, bool *made, struct err *err);
 
 /* A file that is being written is `path` with this ending, which no user gives a file. Of one that
  * a crash left, the next write of `path` takes the place. */
 #define DISK_UNFINISHED ".paceline-new"
 
-/* Replace `path` by these bytes, or leave it as it was: a new file beside it, synced, renamed over
- * it, the directory synced. `path` has a directory part. A link is replaced, not followed. ERR_IO,
- * ERR_NOMEM */
+/* Replace `path` by these bytes, or leave it as it was: a new file in the same directory, synced,
+ * renamed over it, the directory synced. `path` has a directory part. A link is replaced, not
+ * followed. ERR_IO, ERR_NOMEM */
 int disk_replace(struct disk *d, const char *path, const void *data, size_t len, struct err *err);
 
-/* The same, with what `fill` writes. What it returns, if not OK. */
+/* The same, with what `fill` writes. An error that it returns. */
 int disk_replace_by(struct disk *d, const char *path,
                     int (*fill)(void *user, struct disk_file *file, struct err *err), void *user,
                     struct err *err);

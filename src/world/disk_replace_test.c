@@ -128,7 +128,7 @@ static void test_paths_that_cannot_be(void **state)
     folder_expect(folder, "plain", "x");
 }
 
-/* What lies in the way of the new file is not followed elsewhere. */
+/* A link in the place of the new file is not followed. */
 static void test_a_link_is_not_followed(void **state)
 {
     const struct folder *folder = *state;

@@ -1,7 +1,7 @@
 /* The buffer is a ring of cells, each with a turn, after D. Vyukov's bounded queue: cell i is free
- * for the span numbered s = i, i + size, ... while its turn is s, and holds it when its turn is
- * s + 1. Whoever adds takes a number, fills the cell, and then moves its turn on, so that who takes
- * never sees half a span. */
+ * for the span numbered s = i, i + size, ... while its turn is s, and holds it when its turn is s +
+ * 1. A writer takes a number, fills the cell, and then moves its turn on, so that a reader never
+ * sees half a span. */
 #include "world/trace.h"
 
 #include "base/fault.h"
@@ -116,7 +116,7 @@ const char *trace_kind_name(unsigned kind)
     return kind < SPAN_KINDS ? names[kind] : "?";
 }
 
-/* What is under way to the peer, or one that is not in use; NULL: all are. */
+/* The burst under way to the peer, or one that is not in use; NULL: all are. */
 static struct trace_burst *find_burst(struct trace_sends *sends, uint32_t peer)
 {
     struct trace_burst *unused = NULL;

@@ -6,7 +6,7 @@
  * traced (world->trace is NULL, as it is at first) a call costs one branch.
  *
  * Rows. A span stands in a row, and the spans of a row lie inside one another or apart: a row is
- * what one task does. Bytes that leave have a row for each peer beside it. */
+ * what one task does. Outgoing bytes have a row for each peer next to it. */
 #ifndef PL_WORLD_TRACE_H
 #define PL_WORLD_TRACE_H
 

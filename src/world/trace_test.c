@@ -1,5 +1,5 @@
-/* The buffer of spans: what goes in comes out, once, in order and whole, whoever adds at the same
- * time; what does not fit is counted. */
+/* The buffer of spans: spans come out once, in order and whole, with concurrent writers; spans that
+ * do not fit are counted. */
 #include "world/trace.h"
 
 #include <pthread.h>

@@ -35,9 +35,9 @@ enum {
     WORLD_SIGNALS = 34,
 };
 
-/* Nodes. Workers are numbered by the driver, from 0. The number of one that the driver has added to
- * its address book is its own for ever, and who comes after has a higher one; a worker that goes
- * before gives its number back. */
+/* Nodes. Workers are numbered by the driver, from 0. The number of a node that the driver has added
+ * to its address book is its own for ever, and a later node has a higher one; a worker that
+ * disconnects before that gives its number back. */
 #define WORLD_ANY    UINT32_MAX
 #define WORLD_DRIVER (UINT32_MAX - 1)
 
@@ -107,7 +107,7 @@ struct send {
     void *world;        /* the world's own */
 };
 
-/* What a wait waits for: any of these. */
+/* The events that a wait may wait for: any of these. */
 enum wait_kind {
     WAIT_MESSAGE, /* from `from` (or WORLD_ANY) in `view`, where (tag & mask) == `tag` */
     WAIT_SIGNAL,  /* `signal` raised more often than `seen` */
@@ -137,7 +137,7 @@ struct wake {
     bool up;
 };
 
-/* What a piece of work costs: seconds of one core of a node with speed 1. */
+/* The cost of a piece of work: seconds of one core of a node with speed 1. */
 struct cost {
     double seconds;
 };
@@ -218,7 +218,8 @@ struct world_ops {
     int (*work)(struct world *w, const struct cost *cost);
 };
 
-/* What moving bytes costs: seconds of a core of speed 1 for each. real: 0, they take their time. */
+/* The cost of moving bytes: seconds of a core of speed 1 for each. real: 0, they take their
+ * time. */
 struct world_costs {
     double copy, reduce, crypto;
 };

@@ -246,7 +246,8 @@ static inline void test_sends_to_the_dead(void **state)
     suite_play(state, 3, (const suite_main[]){bereft_sender, bereft_leaver, bereft_dropped});
 }
 
-/* What has ended well has been handed over: it arrives, though its sender goes at once. */
+/* A send that has ended with OK has been handed over: it arrives, though its sender disconnects at
+ * once. */
 static inline int hasty_sender(struct world *w)
 {
     struct sends s;

@@ -63,8 +63,8 @@ static inline bool bytes_are(const void *range, size_t n, unsigned char value)
     return n == 0 || (bytes[0] == value && memcmp(bytes, bytes + 1, n - 1) == 0);
 }
 
-/* What is posted comes as it was: into a range that waits, as a message, of any length, to two
- * nodes from one range, by whichever stripe; and afterwards the range is free for other things. */
+/* A posted send arrives unchanged: into a range that waits, as a message, of any length, to two
+ * nodes from one range, by any stripe; and afterwards the range is free for other uses. */
 enum { LENGTHS = 6 };
 
 static const size_t piece_len[LENGTHS] = {4, 0, 100000, 12, WORLD_MESSAGE_MAX, 5};

@@ -3,7 +3,7 @@
  *
  * Nodes do not share memory and may be threads, so a story checks with CHECK, which ends the node
  * with the line it failed at; the test at the bottom of each story then asserts that all nodes
- * ended well. What a node hands over before its main returns must still arrive. */
+ * ended well. Messages that a node hands over before its main returns must still arrive. */
 #ifndef PL_WORLD_WORLD_TEST_SUITE_H
 #define PL_WORLD_WORLD_TEST_SUITE_H
 

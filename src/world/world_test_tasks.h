@@ -103,8 +103,7 @@ static inline void test_handover_by_signals(void **state)
     suite_play(state, 1, (const suite_main[]){rally_node});
 }
 
-/* What a task returned comes out of its join; a join that times out leaves the task to be joined.
- */
+/* A task's result comes out of its join; a join that times out leaves the task to be joined. */
 struct sleeper {
     struct world *w;
     int64_t until;
